@@ -1,0 +1,192 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// At runs a command once, at a given time.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=ats,singular=at,shortName=cnat,scope=Namespaced,categories=all;tenure
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Schedule",type=string,JSONPath=`.spec.schedule`
+// +kubebuilder:printcolumn:name="Result",type=string,JSONPath=`.status.result`
+// +kubebuilder:printcolumn:name="Pod",type=string,JSONPath=`.status.podName`
+// +kubebuilder:printcolumn:name="Blocked",type=string,JSONPath=`.status.conditions[?(@.type=="Blocked")].reason`,priority=1
+// +kubebuilder:printcolumn:name="Exit",type=integer,JSONPath=`.status.exitCode`,priority=1
+// +kubebuilder:printcolumn:name="Restarts",type=integer,JSONPath=`.status.restarts`,priority=1
+// +kubebuilder:printcolumn:name="Started",type=string,JSONPath=`.status.startTime`,priority=1
+// +kubebuilder:printcolumn:name="Finished",type=string,JSONPath=`.status.finishTime`,priority=1
+// +kubebuilder:printcolumn:name="Epoch",type=integer,JSONPath=`.status.epoch`,priority=1
+// +kubebuilder:printcolumn:name="Command",type=string,JSONPath=`.spec.command`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="oldSelf.status.phase == 'PENDING' || (self.spec.schedule == oldSelf.spec.schedule && self.spec.command == oldSelf.spec.command && self.spec.image == oldSelf.spec.image && self.spec.?startingDeadlineSeconds == oldSelf.spec.?startingDeadlineSeconds)",message="spec is immutable once the At is RUNNING or DONE (only suspend and ttlSecondsAfterFinished may change)"
+type At struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says what runs, and when.
+	// +required
+	Spec AtSpec `json:"spec"`
+
+	// status says what has happened so far. Only the controller writes it.
+	// +optional
+	// +kubebuilder:default={}
+	Status AtStatus `json:"status,omitempty"`
+}
+
+// AtSpec says what runs, and when.
+type AtSpec struct {
+	// schedule is the time at which the command runs: RFC 3339, best in UTC, for
+	// example "2019-04-12T10:12:00Z". A time in the past means at once. Fractions
+	// of a second count.
+	// +required
+	// +kubebuilder:validation:Format=date-time
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	Schedule string `json:"schedule"`
+
+	// command is run by a shell ("/bin/sh -c") in the only container of a Pod.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=32768
+	Command string `json:"command"`
+
+	// image is the container image that the command runs in. It must hold a /bin/sh.
+	// +optional
+	// +kubebuilder:default=busybox
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Image string `json:"image,omitempty"`
+
+	// startingDeadlineSeconds is how late the command may still start. When that
+	// has passed (say the cluster was away, or the At was suspended), the At is
+	// DONE with the result Missed and nothing runs. Without it, late is never too late.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	StartingDeadlineSeconds *int64 `json:"startingDeadlineSeconds,omitempty"`
+
+	// suspend holds back the making of a Pod while it is true. A Pod that is
+	// there already runs on.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
+
+	// ttlSecondsAfterFinished deletes the At, and with it its Pod, so many
+	// seconds after status.finishTime. Without it, the At stays.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
+}
+
+// AtPhase is how far an At has come. It only goes forward.
+// +kubebuilder:validation:Enum=PENDING;RUNNING;DONE
+type AtPhase string
+
+const (
+	// AtPending means that the time hasn't come yet, or that something holds the start back.
+	AtPending AtPhase = "PENDING"
+	// AtRunning means that the run is claimed: the Pod is being made, or is there.
+	AtRunning AtPhase = "RUNNING"
+	// AtDone means that nothing will run any more.
+	AtDone AtPhase = "DONE"
+)
+
+// AtResult is how an At ended.
+// +kubebuilder:validation:Enum=Succeeded;Failed;Missed
+type AtResult string
+
+const (
+	// AtSucceeded means that the command ended with exit code 0.
+	AtSucceeded AtResult = "Succeeded"
+	// AtFailed means that the Pod failed.
+	AtFailed AtResult = "Failed"
+	// AtMissed means that startingDeadlineSeconds passed before the start; nothing ran.
+	AtMissed AtResult = "Missed"
+)
+
+// Types of the conditions of an At.
+const (
+	// ConditionBlocked is True while something outside keeps the At from its next
+	// step. Its reason says what.
+	ConditionBlocked = "Blocked"
+	// ConditionComplete is True once the command has succeeded.
+	ConditionComplete = "Complete"
+	// ConditionFailed is True once the At has ended without success.
+	ConditionFailed = "Failed"
+)
+
+// AtStatus says what has happened so far.
+type AtStatus struct {
+	// phase is PENDING until the time has come, RUNNING from the claim of the run
+	// until its Pod has finished, then DONE.
+	// +optional
+	// +kubebuilder:default=PENDING
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf || oldSelf == 'PENDING' || (oldSelf == 'RUNNING' && self == 'DONE')",message="phase only goes forward: PENDING, RUNNING, DONE"
+	Phase AtPhase `json:"phase,omitempty"`
+
+	// epoch is that of the tenure that last wrote the status; 0 without sharding.
+	// It never falls, so the API server refuses what an earlier tenure still sends.
+	// +optional
+	// +kubebuilder:default=0
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:XValidation:rule="self >= oldSelf",message="epoch never falls: the writer's tenure is over"
+	Epoch int64 `json:"epoch,omitempty"`
+
+	// podName is the name of the Pod that runs the command.
+	// +optional
+	PodName string `json:"podName,omitempty"`
+
+	// result is how the At ended.
+	// +optional
+	Result AtResult `json:"result,omitempty"`
+
+	// exitCode is that of the command, where it is known.
+	// +optional
+	ExitCode *int32 `json:"exitCode,omitempty"`
+
+	// restarts is how often the run was claimed again because no Pod was there: it
+	// was deleted before it had been seen to finish, or the replica that had claimed
+	// the run died before making it.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Restarts int32 `json:"restarts,omitempty"`
+
+	// scheduledTime is spec.schedule as it was understood, in UTC.
+	// +optional
+	ScheduledTime *metav1.MicroTime `json:"scheduledTime,omitempty"`
+
+	// startTime is when the run was claimed, just before the Pod was made.
+	// +optional
+	StartTime *metav1.MicroTime `json:"startTime,omitempty"`
+
+	// finishTime is when the command ended or, for a missed At, when that was
+	// found out.
+	// +optional
+	FinishTime *metav1.MicroTime `json:"finishTime,omitempty"`
+
+	// conditions are Blocked (something outside keeps the At from its next step),
+	// Complete (the command succeeded) and Failed (it ended otherwise).
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// AtList is a list of Ats.
+//
+// +kubebuilder:object:root=true
+type AtList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []At `json:"items"`
+}
+
+// StampEpoch raises status.epoch to epoch, and never lowers it. A client that
+// writes on behalf of a tenure calls it on what it sends; lowering would only
+// turn a refusal of the API server into a silent overwrite.
+func (at *At) StampEpoch(epoch int64) {
+	at.Status.Epoch = max(at.Status.Epoch, epoch)
+}

@@ -1,0 +1,175 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Shard records who owns one part of a cluster's hash space.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=shards,singular=shard,shortName=shd,scope=Namespaced,categories=tenure
+// +kubebuilder:printcolumn:name="Cluster",type=string,JSONPath=`.spec.cluster`
+// +kubebuilder:printcolumn:name="Prefix",type=string,JSONPath=`.spec.prefix`
+// +kubebuilder:printcolumn:name="Holder",type=string,JSONPath=`.status.holder`
+// +kubebuilder:printcolumn:name="Epoch",type=integer,JSONPath=`.status.epoch`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Objects",type=integer,JSONPath=`.status.objects`
+// +kubebuilder:printcolumn:name="Held",type=date,JSONPath=`.status.heldSince`
+// +kubebuilder:printcolumn:name="Last-Move",type=string,JSONPath=`.status.lastMove.kind`
+// +kubebuilder:printcolumn:name="Assignee",type=string,JSONPath=`.spec.assignee`,priority=1
+// +kubebuilder:printcolumn:name="Warm",type=string,JSONPath=`.status.warm`,priority=1
+// +kubebuilder:printcolumn:name="Load-Milli",type=integer,JSONPath=`.status.loadMilli`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type Shard struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says what part of which cluster this is, and who should hold it.
+	// +required
+	Spec ShardSpec `json:"spec"`
+
+	// status says who holds it. It is written by compare-and-swap only.
+	// +optional
+	// +kubebuilder:default={}
+	Status ShardStatus `json:"status,omitempty"`
+}
+
+// ShardSpec says what part of which cluster this is, and who should hold it.
+type ShardSpec struct {
+	// cluster is the name of the workload cluster.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cluster is immutable"
+	Cluster string `json:"cluster"`
+
+	// prefix is the binary prefix of the hash space: "" is all of the cluster,
+	// "01" a quarter of it. An object belongs to the shard when the FNV-1a-64 hash
+	// of its UID begins with these bits.
+	// +optional
+	// +kubebuilder:default=""
+	// +kubebuilder:validation:MaxLength=8
+	// +kubebuilder:validation:Pattern=`^[01]{0,8}$`
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="prefix is immutable"
+	Prefix string `json:"prefix"`
+
+	// assignee is the incarnation that the coordinator wants to hold the shard. It
+	// is a proposal: only status.holder gives the right to act.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Assignee string `json:"assignee,omitempty"`
+}
+
+// ShardPhase sums the state of a shard up for a reader.
+// +kubebuilder:validation:Enum=Pending;Held;Moving;Retired
+type ShardPhase string
+
+const (
+	// ShardPending means that nobody has held the shard yet, or nobody does now.
+	ShardPending ShardPhase = "Pending"
+	// ShardHeld means that the holder serves it.
+	ShardHeld ShardPhase = "Held"
+	// ShardMoving means that it is on its way to another holder; until the
+	// handover the present one serves it.
+	ShardMoving ShardPhase = "Moving"
+	// ShardRetired means that it was split, merged or its cluster removed. It is
+	// never held again.
+	ShardRetired ShardPhase = "Retired"
+)
+
+// MoveKind is the cause of a change of holder.
+// +kubebuilder:validation:Enum=join;planned;crash;exit
+type MoveKind string
+
+const (
+	// MoveJoin is the first holder of a shard, or one after nobody held it.
+	MoveJoin MoveKind = "join"
+	// MovePlanned is a handover for balance.
+	MovePlanned MoveKind = "planned"
+	// MoveCrash is an eviction after the holder's Lease ran out.
+	MoveCrash MoveKind = "crash"
+	// MoveExit is a handover by a holder that is leaving.
+	MoveExit MoveKind = "exit"
+)
+
+// ShardMove is one change of holder.
+type ShardMove struct {
+	// kind is the cause: join, planned, crash or exit.
+	// +required
+	Kind MoveKind `json:"kind"`
+
+	// from is the incarnation that held the shard before; empty if none did.
+	// +optional
+	From string `json:"from,omitempty"`
+
+	// to is the incarnation that holds it since.
+	// +optional
+	To string `json:"to,omitempty"`
+
+	// time is when the record changed hands, on the writer's clock.
+	// +required
+	Time metav1.MicroTime `json:"time"`
+}
+
+// ShardStatus says who holds the shard.
+type ShardStatus struct {
+	// holder is the incarnation that owns the shard; empty while nobody does.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Holder string `json:"holder,omitempty"`
+
+	// epoch grows by one at every change of holder, and never falls.
+	// +optional
+	// +kubebuilder:default=0
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:XValidation:rule="self >= oldSelf",message="epoch never falls"
+	Epoch int64 `json:"epoch,omitempty"`
+
+	// phase sums the state up: Pending, Held, Moving or Retired.
+	// +optional
+	// +kubebuilder:default=Pending
+	// +kubebuilder:validation:XValidation:rule="oldSelf != 'Retired' || self == 'Retired'",message="a retired shard stays retired"
+	Phase ShardPhase `json:"phase,omitempty"`
+
+	// warm is the incarnation whose caches of the shard are filled, so that it can
+	// take over without a gap.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Warm string `json:"warm,omitempty"`
+
+	// objects is how many objects of the primary kinds the shard holds.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Objects int64 `json:"objects,omitempty"`
+
+	// loadMilli is the time spent in reconciles: milliseconds per second.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	LoadMilli int64 `json:"loadMilli,omitempty"`
+
+	// heldSince is when the present holder took over.
+	// +optional
+	HeldSince *metav1.MicroTime `json:"heldSince,omitempty"`
+
+	// lastMove is the latest change of holder.
+	// +optional
+	LastMove *ShardMove `json:"lastMove,omitempty"`
+
+	// conditions tell what a reader should know beyond the phase.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ShardList is a list of Shards.
+//
+// +kubebuilder:object:root=true
+type ShardList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Shard `json:"items"`
+}
