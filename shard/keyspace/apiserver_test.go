@@ -1,0 +1,110 @@
+package keyspace_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	apisharding "k8s.io/apimachinery/pkg/sharding"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apiserver/pkg/sharding"
+	"pgregory.net/rapid"
+
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+// These tests hold the package against the API server's own code, which is the
+// other party to every agreement made here.
+
+func TestHashIsTheAPIServersHash(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		uid := rapid.String().Draw(t, "uid")
+		got := fmt.Sprintf("%016x", keyspace.Hash(uid))
+		if want := apisharding.HashField(uid); got != want {
+			t.Fatalf("Hash(%q) = %s, the API server computes %s", uid, got, want)
+		}
+	})
+}
+
+func TestTheAPIServerReadsEverySelectorAsThePrefixesRange(t *testing.T) {
+	for bits := range keyspace.MaxBits + 1 {
+		for _, prefix := range keyspace.Partition(bits) {
+			selector, err := sharding.Parse(prefix.Selector())
+			if err != nil {
+				t.Fatalf("the API server refuses %s: %v", prefix.Selector(), err)
+			}
+			lo, hi, _ := prefix.Range()
+			want := []apisharding.ShardRangeRequirement{{
+				Key:   "object.metadata.uid",
+				Start: fmt.Sprintf("0x%016x", lo),
+				End:   fmt.Sprintf("0x%016x", hi),
+			}}
+			if hi == 0 {
+				want[0].End = "0x10000000000000000"
+			}
+			if diff := cmp.Diff(want, selector.Requirements()); diff != "" {
+				t.Errorf("requirements of %s (-want +got):\n%s", prefix.Selector(), diff)
+			}
+		}
+	}
+}
+
+func TestTheAPIServerFiltersExactlyWhatThePrefixContains(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		prefix := drawPrefix(t, "prefix")
+		uid := rapid.String().Draw(t, "uid")
+		selector, err := sharding.Parse(prefix.Selector())
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := selector.Matches(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := prefix.Contains(keyspace.Hash(uid)); got != want {
+			t.Fatalf("prefix %q contains UID %q: %t, the API server says %t", prefix, uid, got, want)
+		}
+	})
+}
+
+func TestSlotSelectorsSelectTheSlotsOfThePrefixAndNoObjectWithoutASlot(t *testing.T) {
+	for bits := range keyspace.MaxBits + 1 {
+		for _, prefix := range keyspace.Partition(bits) {
+			selector, err := labels.Parse(prefix.SlotSelector())
+			if err != nil {
+				t.Fatalf("parsing %s: %v", prefix.SlotSelector(), err)
+			}
+			if selector.Matches(labels.Set{"app": "web"}) {
+				t.Errorf("%s selects an object without a slot", prefix.SlotSelector())
+			}
+			for slot := range 256 {
+				slot := keyspace.Slot(slot)
+				got := selector.Matches(labels.Set{keyspace.SlotLabel: slot.String()})
+				if want := prefix.ContainsSlot(slot); got != want {
+					t.Errorf("%s selects slot %s: %t, want %t", prefix.SlotSelector(), slot, got, want)
+				}
+			}
+		}
+	}
+}
+
+func TestSlotLabelIsAValidLabel(t *testing.T) {
+	if faults := validation.IsQualifiedName(keyspace.SlotLabel); len(faults) > 0 {
+		t.Errorf("label key: %v", faults)
+	}
+	if faults := validation.IsValidLabelValue(keyspace.Slot(0xa0).String()); len(faults) > 0 {
+		t.Errorf("label value: %v", faults)
+	}
+}
+
+func TestRecordNamesAreValidObjectNames(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		id := keyspace.ShardID{Cluster: drawCluster(t, "cluster"), Prefix: drawPrefix(t, "prefix")}
+		if faults := validation.IsDNS1123Subdomain(id.RecordName()); len(faults) > 0 {
+			t.Fatalf("record name %q of %s: %v", id.RecordName(), id, faults)
+		}
+	})
+}

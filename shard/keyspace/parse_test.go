@@ -1,0 +1,135 @@
+package keyspace_test
+
+import (
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+func TestWhatIsWrittenIsReadBack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		id := keyspace.ShardID{Cluster: drawCluster(t, "cluster"), Prefix: drawPrefix(t, "prefix")}
+		slot := keyspace.Slot(rapid.Byte().Draw(t, "slot"))
+
+		if got, err := keyspace.ParseShardID(id.String()); err != nil || got != id {
+			t.Errorf("ParseShardID(%q) = %v, %v", id.String(), got, err)
+		}
+		if got, err := keyspace.ParsePrefix(id.Prefix.String()); err != nil || got != id.Prefix {
+			t.Errorf("ParsePrefix(%q) = %v, %v", id.Prefix.String(), got, err)
+		}
+		if got, err := keyspace.ParseSlot(slot.String()); err != nil || got != slot {
+			t.Errorf("ParseSlot(%q) = %v, %v", slot.String(), got, err)
+		}
+	})
+}
+
+func TestParsersRefuseWhatIsNeverWrittenAndNameIt(t *testing.T) {
+	parsers := map[string]func(string) error{
+		"prefix": func(text string) error { _, err := keyspace.ParsePrefix(text); return err },
+		"shard":  func(text string) error { _, err := keyspace.ParseShardID(text); return err },
+		"slot":   func(text string) error { _, err := keyspace.ParseSlot(text); return err },
+	}
+	for kind, texts := range map[string][]string{
+		"prefix": {"2", "0x1", "010101010", "01 ", "٠"},
+		"shard":  {"", "west", "/01", "/", "west/2", "west/010101010", "west/01/x"},
+		"slot":   {"", "0", "000", "0A", "0x", "g0", "0g"},
+	} {
+		for _, text := range texts {
+			err := parsers[kind](text)
+			if err == nil {
+				t.Errorf("%s %q was accepted", kind, text)
+				continue
+			}
+			if !strings.Contains(err.Error(), `"`+text+`"`) {
+				t.Errorf("the error about %s %q doesn't show it: %v", kind, text, err)
+			}
+		}
+	}
+}
+
+func TestRecordNamesReadWellAndNeverMeet(t *testing.T) {
+	long := strings.Repeat("a", 253)
+	tests := map[string]string{
+		"west/":         "west.p",
+		"west/01":       "west.p01",
+		"west-01/":      "west-01.p",
+		"west.01/":      "west.01.p",
+		"west.p01/":     "west.p01.p",
+		"West/1":        "41a6741e9a0faee34fec1fce082d6c63.x1",
+		long + "/1":     long[:210] + "-32859a3ab65ac52932e16fad60606536.x1",
+		"multi#west/01": "403325cf93530fbdfe74c798a1969a14.x01",
+	}
+	seen := map[string]string{}
+	for text, want := range tests {
+		id, err := keyspace.ParseShardID(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := id.RecordName()
+		if got != want {
+			t.Errorf("record name of %s = %q, want %q", text, got, want)
+		}
+		if other, ok := seen[got]; ok {
+			t.Errorf("%s and %s are both called %q", text, other, got)
+		}
+		seen[got] = text
+	}
+}
+
+func TestDifferentShardsHaveDifferentRecordNames(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		one := keyspace.ShardID{Cluster: drawCluster(t, "cluster"), Prefix: drawPrefix(t, "prefix")}
+		// The likeliest to collide: a cluster that is called as the other's record
+		// is, whole or in part.
+		name := one.RecordName()
+		cut := rapid.IntRange(1, len(name)).Draw(t, "cut")
+		other := keyspace.ShardID{
+			Cluster: rapid.SampledFrom([]keyspace.ClusterName{
+				keyspace.ClusterName(name), keyspace.ClusterName(name[:cut]), one.Cluster, drawCluster(t, "other cluster"),
+			}).Draw(t, "rival"),
+			Prefix: drawPrefix(t, "other prefix"),
+		}
+		if one != other && name == other.RecordName() {
+			t.Fatalf("%s and %s are both called %q", one, other, name)
+		}
+	})
+}
+
+func FuzzParseShardID(f *testing.F) {
+	for _, seed := range []string{"west/01", "west/", "a/b/0", "/", "", "west/2"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		id, err := keyspace.ParseShardID(text)
+		if err == nil && id.String() != text {
+			t.Errorf("ParseShardID(%q) reads back as %q", text, id)
+		}
+	})
+}
+
+func FuzzParsePrefix(f *testing.F) {
+	for _, seed := range []string{"", "0", "01", "11111111", "111111111", "2"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		prefix, err := keyspace.ParsePrefix(text)
+		if err == nil && prefix.String() != text {
+			t.Errorf("ParsePrefix(%q) reads back as %q", text, prefix)
+		}
+	})
+}
+
+func FuzzParseSlot(f *testing.F) {
+	for _, seed := range []string{"00", "ff", "FF", "0", "0g"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		slot, err := keyspace.ParseSlot(text)
+		if err == nil && slot.String() != text {
+			t.Errorf("ParseSlot(%q) reads back as %q", text, slot)
+		}
+	})
+}

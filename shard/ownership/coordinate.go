@@ -1,0 +1,210 @@
+package ownership
+
+import (
+	"github.com/tenure-dev/tenure/shard/plan"
+)
+
+// epochBand is by how much a new coordinator raises the epoch floor, and twice what epochs may grow above it before it
+// is raised in passing. So a record whose deletion nobody alive has seen starts above its old epoch all the same.
+const epochBand = 64
+
+// leadSeen takes a version of the coordinator's record.
+func (r *Replica) leadSeen(l Lead) {
+	if l.Version <= r.lead.Version {
+		return
+	}
+	r.lead = l
+	r.name(l.Holder)
+	if r.leadWrite.settled(l.Version) {
+		r.founded = r.founded || (r.leadWrite.base == 0 && l.Holder == r.cfg.ID)
+		r.forget(r.leadWrite)
+		r.leadWrite = nil
+	}
+	r.replan = true
+}
+
+// leadWritten takes the news that our write of it was committed.
+func (r *Replica) leadWritten(v Version) {
+	next := r.leadWrite.effect.(WriteLead).Lead
+	next.Version = v
+	r.leadSeen(next)
+}
+
+// Leads reports whether this replica is the coordinator by the newest record it saw.
+func (r *Replica) Leads() bool { return r.lead.Holder == r.cfg.ID && !r.leaving }
+
+// elect takes the coordinator's role when whoever had it is sealed or leaves and we are the first in line. The record
+// has no heartbeat: its holder's own lease is one. Nothing of I1 hangs on it, so two leaders would only waste writes.
+func (r *Replica) elect() {
+	if !r.synced {
+		return
+	}
+	if r.leadWrite != nil {
+		r.resend(r.leadWrite)
+		return
+	}
+	next, base := r.lead, r.lead.Version
+	switch {
+	case r.Leads() && r.highest > r.lead.Floor+epochBand/2:
+		next.Floor = r.highest
+	case r.leadFree() && r.firstInLine():
+		next.Holder = r.cfg.ID
+		next.Floor = max(next.Floor, r.highest)
+		if base != 0 {
+			next.Floor += epochBand // records that were deleted before we looked may have used that many
+		}
+	default:
+		return
+	}
+	r.leadWrite = r.send(base, target{lead: true}, func(seq uint64) Effect {
+		return WriteLead{Seq: seq, Base: base, Lead: next}
+	})
+}
+
+func (r *Replica) leadFree() bool {
+	if r.lead.Holder == r.cfg.ID {
+		return false
+	}
+	p := r.peers[r.lead.Holder]
+	return r.dead(r.lead.Holder) || (p != nil && (p.lease.Leaving || p.lease.Version == 0))
+}
+
+func (r *Replica) firstInLine() bool {
+	c := r.candidates()
+	return len(c) > 0 && c[0] == r.cfg.ID
+}
+
+// plan runs the planner on what this replica sees and acts on the part that is its own: claiming orphans that fall to
+// it, moving its own shards away when it leaves, and, as coordinator, everything else.
+func (r *Replica) plan() {
+	replicas, suspects := r.replicas()
+	moves := plan.Plan(r.planShards(), replicas, r.cfg.Limits)
+	for _, m := range moves {
+		t := r.shard(m.Shard)
+		if t.w != nil {
+			continue // its answer brings us back here
+		}
+		switch {
+		case !t.known:
+			r.create(t, m.To)
+		case r.dead(t.rec.Holder):
+			r.adopt(t, m.To)
+		case r.leaving && r.holds(t), r.Leads() && !suspects && !r.leavesItself(t.rec.Holder):
+			r.assign(t, m.To)
+		}
+	}
+	if r.Leads() {
+		r.forgetSealed()
+	}
+}
+
+// planShards describes all shards to the planner: the recorded ones of clusters that exist, and as coordinator those
+// whose records are missing.
+func (r *Replica) planShards() []plan.Shard {
+	shards := make([]plan.Shard, 0, len(r.order))
+	for _, t := range r.order {
+		if _, ok := r.clusters[t.id.Cluster]; !ok || !t.known {
+			continue
+		}
+		s := plan.Shard{ID: t.id, Holder: t.rec.Holder, Assignee: t.planned(), Load: t.rec.Load, Pin: t.rec.Pin}
+		if r.dead(s.Holder) {
+			s.Holder = ""
+		}
+		shards = append(shards, s)
+	}
+	if r.Leads() {
+		for _, id := range r.missing() {
+			s := plan.Shard{ID: id}
+			if t := r.shards[id]; t != nil {
+				s.Assignee = t.planned()
+			}
+			shards = append(shards, s)
+		}
+	}
+	return shards
+}
+
+// planned returns whom the record wants as holder, or will want once the write under way is done: without that, the
+// planner would make up for a move that it has made already.
+func (t *tenure) planned() Incarnation {
+	if t.w != nil {
+		switch e := t.w.effect.(type) {
+		case WriteAssignee:
+			return e.Assignee
+		case CreateShard:
+			return e.Assignee
+		}
+	}
+	if !t.known {
+		return ""
+	}
+	return t.rec.Assignee
+}
+
+// create adds a record, as coordinator.
+func (r *Replica) create(t *tenure, to Incarnation) {
+	floor := r.lead.Floor
+	for _, o := range r.order {
+		if o.id.Cluster == t.id.Cluster && overlap(o.id.Prefix, t.id.Prefix) {
+			floor = max(floor, o.floor)
+		}
+	}
+	t.w = r.send(t.rec.Version, target{shard: t}, func(seq uint64) Effect {
+		return CreateShard{Seq: seq, ID: t.id, Assignee: to, Floor: floor + 1}
+	})
+}
+
+// adopt gives an orphan a holder: its assignee while that lives, else the one that the plan names, which claims it for
+// itself. The coordinator writes the plan down where nobody came in time.
+func (r *Replica) adopt(t *tenure, to Incarnation) {
+	if r.takes(t.rec.Assignee) {
+		return
+	}
+	switch {
+	case to == r.cfg.ID:
+		r.claim(t)
+	case r.Leads() && t.orphanAt != (Instant{}) && r.now.AtLeast(t.orphanAt) > r.cfg.WarmTimeout:
+		r.assign(t, to)
+	default:
+		r.replan = r.replan || r.Leads()
+	}
+}
+
+func (r *Replica) assign(t *tenure, to Incarnation) {
+	if t.rec.Assignee == to {
+		return
+	}
+	t.w = r.send(t.rec.Version, target{shard: t}, func(seq uint64) Effect {
+		return WriteAssignee{Seq: seq, Base: t.rec.Version, ID: t.id, Assignee: to}
+	})
+}
+
+// leavesItself reports whether the holder is a leaving replica, which plans its own shards.
+func (r *Replica) leavesItself(id Incarnation) bool {
+	p := r.peers[id]
+	return p != nil && p.lease.Leaving && !p.expired
+}
+
+// forgetSealed removes sealed leases that nothing names any more.
+func (r *Replica) forgetSealed() {
+	for _, p := range r.peerOrder {
+		if p.lease.Sealed && !p.forgotten && !r.isNamed(p.id) {
+			p.forgotten = true
+			r.emit(ForgetLease{ID: p.id})
+		}
+	}
+}
+
+// leaveIfDone ends a clean exit once nothing is held, nothing is in flight and the coordinator's role isn't ours.
+func (r *Replica) leaveIfDone() {
+	if !r.leaving || !r.own.leaving {
+		return
+	}
+	for _, t := range r.order {
+		if r.holds(t) || t.w != nil || t.phase != idle {
+			return
+		}
+	}
+	r.over = true
+	r.emit(DropLease{})
+}

@@ -1,0 +1,63 @@
+package ownership
+
+import "github.com/tenure-dev/tenure/shard/keyspace"
+
+// Input is one thing that happened, as [Replica.Step] takes it.
+type Input interface{ input() }
+
+type (
+	// LeaseSeen: a version of a lease was read or watched. Older versions than the newest seen are ignored.
+	LeaseSeen struct{ Lease Lease }
+	// LeaseGone: the lease doesn't exist (any more).
+	LeaseGone struct{ ID Incarnation }
+	// ShardSeen: a version of a shard record was read or watched.
+	ShardSeen struct{ Shard Shard }
+	// ShardGone: the record was deleted. Version is the deletion's, as the watch tells it, or 0 where the record just
+	// isn't there: it could have been made anew, and that been seen, before the watch shows the deletion.
+	ShardGone struct {
+		ID      keyspace.ShardID
+		Version Version
+	}
+	// LeadSeen: a version of the coordinator's record was read or watched.
+	LeadSeen struct{ Lead Lead }
+	// Synced: the first listing of all records has been fed. Nothing is concluded from absence before it.
+	Synced struct{}
+	// Clusters: the workload clusters that exist now, with the number of prefix bits new clusters are divided by.
+	Clusters struct{ Bits map[keyspace.ClusterName]int }
+	// Written answers a write. Where it wasn't committed, the driver reads the record afresh if it can and feeds that
+	// first; Version is the new version of a committed write.
+	Written struct {
+		Seq     uint64
+		Outcome Outcome
+		Version Version
+	}
+	// Warmed: the shard's caches are synced, as the last [Warm] effect asked. After a [Close] the driver drops answers to
+	// what was asked before it.
+	Warmed struct{ ID keyspace.ShardID }
+	// Drained: no reconcile and no write of the shard is running, and none can start, as the last [Drain] effect asked.
+	Drained struct{ ID keyspace.ShardID }
+	// Measured: the shard's size and load, for the record.
+	Measured struct {
+		ID      keyspace.ShardID
+		Objects int64
+		Load    float64
+	}
+	// Leave: the process was told to stop.
+	Leave struct{}
+	// Tick: time passed.
+	Tick struct{}
+)
+
+func (LeaseSeen) input() {}
+func (LeaseGone) input() {}
+func (ShardSeen) input() {}
+func (ShardGone) input() {}
+func (LeadSeen) input()  {}
+func (Synced) input()    {}
+func (Clusters) input()  {}
+func (Written) input()   {}
+func (Warmed) input()    {}
+func (Drained) input()   {}
+func (Measured) input()  {}
+func (Leave) input()     {}
+func (Tick) input()      {}

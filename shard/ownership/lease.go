@@ -1,0 +1,120 @@
+package ownership
+
+import "time"
+
+// ownLease is this incarnation's own membership.
+type ownLease struct {
+	member  bool // a write of it is known to have committed: start counts
+	asked   bool // its creation was sent, first at askedAt
+	askedAt Instant
+	version Version // newest version known
+	start   Instant // when the last renewal known to have committed was sent
+	sentAt  Instant // when the renewal under way was sent
+	renewAt Instant // when the next one is due
+	w       *write
+	leaving bool // the record says that we leave
+}
+
+// Valid reports whether the incarnation may act at that instant (rule R1). The driver asks it again at every gate,
+// with the clocks as they are then, since a process can be paused between two instructions.
+func (r *Replica) Valid(now Instant) bool {
+	return !r.over && r.own.member && now.AtMost(r.own.start) < r.cfg.LeaseDuration-r.cfg.Margin
+}
+
+// ValidUntil returns the instant at which the incarnation lapses unless a renewal commits before.
+func (r *Replica) ValidUntil() Instant { return r.own.start.Add(r.cfg.LeaseDuration - r.cfg.Margin) }
+
+// late reports that the lease should long have been created. Whoever saw a creation whose answer we lost may have sealed
+// and removed it by now; to create it once more would bring a name back to life that others know to be dead.
+func (o *ownLease) late(now Instant, cfg Config) bool {
+	return !o.member && o.asked && now.AtMost(o.askedAt) >= cfg.LeaseDuration-cfg.Margin
+}
+
+// renew sends the renewal that is due. Its validity will count from before it was sent.
+func (r *Replica) renew() {
+	if r.own.w != nil {
+		if r.own.w.waits && r.now.AtLeast(r.own.w.retryAt) >= 0 {
+			// Base and content stay: if the lost one has committed, this one is rejected and the newer version read.
+			r.own.sentAt = r.now
+			r.resend(r.own.w)
+		}
+		return
+	}
+	if r.now.AtMost(r.own.renewAt) < 0 {
+		return // by the clock that has come further, as validity: a machine that slept renews at once
+	}
+	r.own.sentAt = r.now
+	if !r.own.asked {
+		r.own.asked, r.own.askedAt = true, r.now
+	}
+	lease := Lease{
+		ID: r.cfg.ID, Replica: r.cfg.Replica, Duration: r.cfg.LeaseDuration,
+		Weight: r.cfg.Weight, Build: r.cfg.Build, Leaving: r.leaving,
+	}
+	r.own.w = r.send(r.own.version, target{own: true}, func(seq uint64) Effect {
+		return WriteLease{Seq: seq, Base: r.own.version, Lease: lease}
+	})
+}
+
+// ownWritten takes the answer to a creation or renewal.
+func (r *Replica) ownWritten(in Written) {
+	sent, base := r.own.w.effect.(WriteLease).Lease, r.own.w.base
+	r.own.w = nil
+	if in.Outcome == Rejected {
+		// Somebody wrote it: a peer sealed it (we will see that and lapse), or our own lost renewal landed. Go on from
+		// the newer version; where the driver couldn't read it yet, try again a little later.
+		r.own.renewAt = r.now
+		if r.own.version <= base {
+			r.own.renewAt = r.now.Add(r.cfg.RetryEvery)
+		}
+		return
+	}
+	first := !r.own.member
+	r.own.member = true
+	r.own.version = max(r.own.version, in.Version)
+	r.own.start = r.own.sentAt
+	r.own.renewAt = r.own.start.Add(r.cfg.RenewEvery)
+	r.own.leaving = sent.Leaving
+	if r.leaving && !sent.Leaving {
+		r.own.renewAt = r.now
+	}
+	if first {
+		r.touchAll()
+	}
+}
+
+// ownSeen takes a version of our own lease that was read or watched.
+func (r *Replica) ownSeen(l Lease) {
+	if l.Sealed {
+		r.lapse("lease sealed by a peer")
+		return
+	}
+	if l.Version <= r.own.version {
+		return
+	}
+	r.own.version = l.Version
+	if w := r.own.w; w.settled(l.Version) && w.waits {
+		// The renewal whose answer was lost is in what we see, or never will be. When a landed one committed we can't
+		// tell from a repeat, so its time doesn't count: renew afresh. (One whose answer is still due is waited for.)
+		r.forget(w)
+		r.own.w = nil
+		r.own.renewAt = r.now
+	}
+}
+
+func (o *ownLease) wake(cfg Config) time.Duration {
+	at := o.renewAt.Mono
+	if o.w != nil {
+		at = o.sentAt.Mono + cfg.LeaseDuration // the driver answers within its own timeout
+		if o.w.waits {
+			at = o.w.retryAt.Mono
+		}
+	}
+	switch {
+	case o.member:
+		at = min(at, o.start.Mono+cfg.LeaseDuration-cfg.Margin)
+	case o.asked:
+		at = min(at, o.askedAt.Mono+cfg.LeaseDuration-cfg.Margin)
+	}
+	return at
+}

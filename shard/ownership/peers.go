@@ -1,0 +1,240 @@
+package ownership
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenure-dev/tenure/shard/plan"
+)
+
+// peer is what this replica has observed of another incarnation. Absence counts as standing still: a lease that is
+// missing but named by a record runs out like one that is there, and is sealed by creating it sealed.
+type peer struct {
+	id      Incarnation
+	lease   Lease   // newest version seen; Version 0 while missing
+	changed Instant // when a change of it was last seen, on our clock
+	seal    *write
+	sealAt  Instant // when our turn to seal it comes, set once it has run out
+	expired bool    // stood still for its whole duration, as far as we saw
+
+	forgotten bool // its sealed lease was told to be removed
+}
+
+// peer returns the state of an incarnation, new if it was unknown: then it counts as changed now.
+func (r *Replica) peer(id Incarnation) *peer {
+	p := r.peers[id]
+	if p == nil {
+		p = &peer{id: id, changed: r.now}
+		r.peers[id] = p
+		at, _ := slices.BinarySearchFunc(r.peerOrder, id, comparePeer)
+		r.peerOrder = slices.Insert(r.peerOrder, at, p)
+	}
+	return p
+}
+
+// name notes that a record names the incarnation.
+func (r *Replica) name(id Incarnation) {
+	if id != "" && id != r.cfg.ID {
+		r.peer(id)
+	}
+}
+
+func (r *Replica) leaseSeen(l Lease) {
+	if l.ID == r.cfg.ID {
+		r.ownSeen(l)
+		return
+	}
+	p := r.peer(l.ID)
+	if l.Version <= p.lease.Version || p.lease.Sealed {
+		return
+	}
+	was := p.lease
+	news := p.expired || was.Version == 0 || l.Sealed || was.Leaving != l.Leaving || was.Weight != l.Weight || was.Build != l.Build
+	p.lease = l
+	p.changed = r.now
+	p.expired = false
+	if p.seal.settled(l.Version) {
+		r.forget(p.seal)
+		p.seal = nil
+	}
+	if news {
+		r.touchAll()
+	}
+}
+
+func (r *Replica) leaseGone(id Incarnation) {
+	if id == r.cfg.ID {
+		if r.own.member {
+			r.lapse("lease deleted")
+		}
+		return
+	}
+	p := r.peers[id]
+	if p == nil {
+		return
+	}
+	if r.forgetPeer(p) || p.lease.Sealed {
+		r.touchAll()
+		return // it left in order, or was cleaned up
+	}
+	if p.lease.Version == 0 {
+		return // known, and its time runs
+	}
+	p.lease = Lease{}
+	p.changed = r.now
+	p.expired = false
+	r.forget(p.seal)
+	p.seal = nil
+	r.touchAll()
+}
+
+// forgetPeer drops what is known of an incarnation without lease, unless a record still names it.
+func (r *Replica) forgetPeer(p *peer) bool {
+	if r.isNamed(p.id) {
+		return false
+	}
+	r.forget(p.seal)
+	delete(r.peers, p.id)
+	at, _ := slices.BinarySearchFunc(r.peerOrder, p.id, comparePeer)
+	r.peerOrder = slices.Delete(r.peerOrder, at, at+1)
+	return true
+}
+
+// isNamed reports whether any record names the incarnation now.
+func (r *Replica) isNamed(id Incarnation) bool {
+	return r.lead.Holder == id || slices.ContainsFunc(r.order, func(t *tenure) bool {
+		return t.known && (t.rec.Holder == id || t.rec.Assignee == id || t.rec.Warm == id)
+	})
+}
+
+// peersSynced starts the clock of every incarnation that records name and no lease shows.
+func (r *Replica) peersSynced() {
+	for _, p := range r.peers {
+		p.changed = r.now
+	}
+}
+
+// duration is how long a peer may stand still: by its own word, or by ours while its lease is missing.
+func (p *peer) duration(cfg Config) time.Duration {
+	return max(p.lease.Duration, cfg.LeaseDuration)
+}
+
+// watchPeers seals whoever stood still too long (rule R3). Every live replica does it, the coordinator first and the
+// others a little later in turn, so that it normally is one write and never waits for an election.
+func (r *Replica) watchPeers() {
+	if !r.synced {
+		return
+	}
+	for i := 0; i < len(r.peerOrder); i++ {
+		p := r.peerOrder[i]
+		if p.lease.Sealed || r.now.AtLeast(p.changed) < p.duration(r.cfg) {
+			continue
+		}
+		if p.lease.Version == 0 && r.forgetPeer(p) {
+			i--
+			r.replan = true
+			continue
+		}
+		if !p.expired {
+			p.expired = true
+			p.sealAt = r.now.Add(r.turn())
+			r.touchAll()
+		}
+		if p.seal != nil {
+			r.resend(p.seal)
+			continue
+		}
+		if r.now.AtLeast(p.sealAt) >= 0 {
+			p.seal = r.send(p.lease.Version, target{peer: p}, func(seq uint64) Effect {
+				return SealLease{Seq: seq, Base: p.lease.Version, ID: p.id}
+			})
+		}
+	}
+}
+
+// turn is how long this replica lets others go first.
+func (r *Replica) turn() time.Duration {
+	if r.lead.Holder == r.cfg.ID {
+		return 0
+	}
+	return time.Duration(1+min(slices.Index(r.candidates(), r.cfg.ID), 8)) * r.cfg.LeaseDuration / 200
+}
+
+// sealWritten takes the news that our seal was committed.
+func (r *Replica) sealWritten(p *peer, v Version) {
+	p.seal = nil
+	p.lease.ID = p.id
+	p.lease.Sealed = true
+	p.lease.Version = v
+	r.touchAll()
+}
+
+// dead reports whether the incarnation can never act again: nobody, or a sealed lease.
+func (r *Replica) dead(id Incarnation) bool {
+	if id == "" {
+		return true
+	}
+	p := r.peers[id]
+	return id != r.cfg.ID && p != nil && p.lease.Sealed
+}
+
+// takes reports whether the incarnation can be given shards: it lives as far as we see, and stays.
+func (r *Replica) takes(id Incarnation) bool {
+	if id == r.cfg.ID {
+		return !r.leaving
+	}
+	p := r.peers[id]
+	return p != nil && p.lease.Version != 0 && !p.lease.Sealed && !p.expired && !p.lease.Leaving
+}
+
+// candidates lists, sorted, the incarnations that can be given shards.
+func (r *Replica) candidates() []Incarnation {
+	var ids []Incarnation
+	if r.takes(r.cfg.ID) {
+		ids = append(ids, r.cfg.ID)
+	}
+	for _, p := range r.peerOrder {
+		if r.takes(p.id) {
+			ids = append(ids, p.id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// replicas describes the living to the planner. One that stopped renewing but isn't sealed yet still holds its shards:
+// it keeps them and gets nothing new, as one that leaves.
+func (r *Replica) replicas() (all []plan.Replica, suspects bool) {
+	all = append(all, plan.Replica{
+		ID: r.cfg.ID, Name: r.cfg.Replica, Weight: r.cfg.Weight, Version: r.cfg.Build, Leaving: r.leaving,
+	})
+	for _, p := range r.peerOrder {
+		l := p.lease
+		if l.Sealed {
+			continue
+		}
+		suspect := p.expired || l.Version == 0
+		suspects = suspects || suspect
+		all = append(all, plan.Replica{
+			ID: p.id, Name: l.Replica, Weight: l.Weight, Version: l.Build, Leaving: l.Leaving || suspect,
+		})
+	}
+	return all, suspects
+}
+
+func comparePeer(p *peer, id Incarnation) int { return strings.Compare(string(p.id), string(id)) }
+
+func (p *peer) wake(r *Replica) time.Duration {
+	switch {
+	case p.lease.Sealed:
+		return r.now.Mono + time.Hour
+	case p.seal != nil && p.seal.waits:
+		return p.seal.retryAt.Mono
+	case p.seal != nil:
+		return r.now.Mono + time.Hour // the answer wakes us
+	case p.expired:
+		return p.sealAt.Mono
+	}
+	return p.changed.Mono + p.duration(r.cfg)
+}

@@ -1,0 +1,322 @@
+package ownership
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/plan"
+)
+
+// Config sets one replica's identity and timings. All replicas of a fleet should use the same LeaseDuration.
+type Config struct {
+	ID      Incarnation // unique to this life of the process
+	Replica string      // the process's stable name
+	Build   string      // version of the program
+	Weight  int         // share of the work; 0 means 1
+
+	// LeaseDuration is how long a silent replica keeps its shards; it bounds how long a crash leaves keys unserved.
+	LeaseDuration time.Duration
+	// Margin is how long before that the replica stops by itself: room for clocks that run at different rates.
+	Margin time.Duration
+	// RenewEvery is the time between two renewals, a third of LeaseDuration by default.
+	RenewEvery time.Duration
+	// RetryEvery is the time after which a write with unknown outcome is sent again.
+	RetryEvery time.Duration
+	// WarmTimeout is how long an orphan waits for the replica that should claim it, before the coordinator plans anew.
+	WarmTimeout time.Duration
+	// LeaveTimeout is how long a replica that leaves goes on serving a shard while its successor warms; then it hands over
+	// to a cold one, and the shard is unserved until that is warm.
+	LeaveTimeout time.Duration
+	// PlanEvery is the least time between two runs of the planner.
+	PlanEvery time.Duration
+	// ReportEvery is the time between two writes of a shard's size and load, over all shards held.
+	ReportEvery time.Duration
+
+	Limits plan.Limits
+}
+
+// DefaultConfig derives all timings from the lease duration.
+func DefaultConfig(id Incarnation, replica string, lease time.Duration) Config {
+	return Config{
+		ID:            id,
+		Replica:       replica,
+		LeaseDuration: lease,
+		Margin:        lease / 5,
+		RenewEvery:    lease / 3,
+		RetryEvery:    lease / 40,
+		WarmTimeout:   lease / 4,
+		LeaveTimeout:  2 * lease,
+		PlanEvery:     10 * time.Millisecond,
+		ReportEvery:   lease,
+	}
+}
+
+// Validate reports every setting that can't work.
+func (c Config) Validate() error {
+	var errs []error
+	require := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	require(c.ID != "", "ID is empty: give each incarnation a name of its own")
+	require(c.LeaseDuration > 0, "LeaseDuration %v: must be positive", c.LeaseDuration)
+	require(c.Margin > 0 && c.Margin < c.LeaseDuration/2, "Margin %v: must be positive and less than half of LeaseDuration %v", c.Margin, c.LeaseDuration)
+	require(c.RenewEvery > 0 && 2*c.RenewEvery <= c.LeaseDuration-c.Margin, "RenewEvery %v: two renewals must fit into LeaseDuration - Margin = %v", c.RenewEvery, c.LeaseDuration-c.Margin)
+	require(c.RetryEvery > 0, "RetryEvery %v: must be positive", c.RetryEvery)
+	require(c.WarmTimeout > 0 && c.WarmTimeout < c.LeaseDuration, "WarmTimeout %v: must be positive and less than LeaseDuration %v, or an orphan would wait for longer than a crash takes", c.WarmTimeout, c.LeaseDuration)
+	require(c.LeaveTimeout > 0, "LeaveTimeout %v: must be positive", c.LeaveTimeout)
+	require(c.PlanEvery > 0, "PlanEvery %v: must be positive", c.PlanEvery)
+	require(c.ReportEvery > 0, "ReportEvery %v: must be positive", c.ReportEvery)
+	require(c.Weight >= 0, "Weight %d: must not be negative", c.Weight)
+	return errors.Join(errs...)
+}
+
+// Replica is the state of one incarnation. It is not safe for concurrent use: one loop owns it.
+type Replica struct {
+	cfg Config
+	now Instant
+	seq uint64
+	out []Effect
+
+	synced   bool // the first listing is complete
+	syncedAt Instant
+	leaving  bool // told to stop
+	over     bool // lapsed or left: no effect will ever follow
+
+	own       ownLease
+	peers     map[Incarnation]*peer
+	peerOrder []*peer // peers, sorted by id
+	shards    map[keyspace.ShardID]*tenure
+	order     []*tenure // shards, sorted by id: the machine must be deterministic
+	dirty     []*tenure // to be decided on in this step
+	unknown   []*tenure // their write's outcome is unknown: to be sent again
+	clusters  map[keyspace.ClusterName]int
+
+	lead      Lead
+	leadWrite *write
+	founded   bool  // we created the coordinator's record: no record is older than what we know
+	highest   Epoch // the highest epoch seen in any record
+
+	replan    bool
+	planAfter Instant
+	lookAt    Instant // when missing records may be made, zero if there is nothing to wait for
+	reportAt  Instant
+	writes    map[uint64]target // unsettled writes by number
+}
+
+// target tells what an answered write was about; exactly one field is set.
+type target struct {
+	own   bool
+	lead  bool
+	peer  *peer
+	shard *tenure
+}
+
+// New returns the machine of a new incarnation. The configuration must be valid.
+func New(cfg Config) *Replica {
+	return &Replica{
+		cfg:      cfg,
+		peers:    map[Incarnation]*peer{},
+		shards:   map[keyspace.ShardID]*tenure{},
+		clusters: map[keyspace.ClusterName]int{},
+		writes:   map[uint64]target{},
+	}
+}
+
+// Step takes one input at the given reading of the local clocks and returns what is to be done, in order. The slice is
+// valid until the next call. After [Lapse] or [DropLease] the machine answers nothing more.
+func (r *Replica) Step(now Instant, in Input) []Effect {
+	r.now = now
+	r.out = r.out[:0]
+	if r.over {
+		return nil
+	}
+	if r.own.member && !r.Valid(now) {
+		r.lapse("lease not renewed in time")
+		return r.out
+	}
+	if r.own.late(now, r.cfg) {
+		r.lapse("lease not created in time")
+		return r.out
+	}
+	r.take(in)
+	if !r.over {
+		r.advance()
+	}
+	return r.out
+}
+
+// take records what an input says; it decides nothing about shards.
+func (r *Replica) take(in Input) {
+	switch in := in.(type) {
+	case LeaseSeen:
+		r.leaseSeen(in.Lease)
+	case LeaseGone:
+		r.leaseGone(in.ID)
+	case ShardSeen:
+		r.shardSeen(in.Shard)
+	case ShardGone:
+		r.shardGone(in)
+	case LeadSeen:
+		r.leadSeen(in.Lead)
+	case Synced:
+		r.synced, r.syncedAt = true, r.now
+		r.peersSynced()
+		r.touchAll()
+	case Clusters:
+		r.clusters = in.Bits
+		r.touchAll()
+	case Written:
+		r.written(in)
+	case Warmed:
+		if t := r.shards[in.ID]; t != nil && t.phase == warming {
+			t.phase = warm
+			r.touch(t)
+		}
+	case Drained:
+		if t := r.shards[in.ID]; t != nil && t.phase == draining {
+			t.phase = drained
+			r.touch(t)
+		}
+	case Measured:
+		if t := r.shards[in.ID]; t != nil {
+			t.objects, t.load = in.Objects, in.Load
+		}
+	case Leave:
+		if !r.leaving {
+			r.leaving = true
+			r.own.renewAt = r.now
+			r.touchAll()
+		}
+	case Tick:
+		r.touchDue()
+	}
+}
+
+// advance does all that is due now: own lease first, since nothing else matters without it.
+func (r *Replica) advance() {
+	r.renew()
+	if !r.Valid(r.now) {
+		return // not a member yet
+	}
+	r.watchPeers()
+	r.elect()
+	r.resendShards()
+	r.decideDirty()
+	if r.replan && r.synced && r.now.AtLeast(r.planAfter) >= 0 {
+		r.replan = false
+		r.planAfter = r.now.Add(r.cfg.PlanEvery)
+		r.plan()
+	}
+	r.report()
+	r.leaveIfDone()
+}
+
+// resendShards repeats the shard writes of unknown outcome whose time has come.
+func (r *Replica) resendShards() {
+	kept := r.unknown[:0]
+	for _, t := range r.unknown {
+		r.resend(t.w)
+		if t.w != nil && t.w.waits {
+			kept = append(kept, t)
+		}
+	}
+	r.unknown = kept
+}
+
+// touchDue queues the shards whose next step depends on time alone.
+func (r *Replica) touchDue() {
+	if r.lookAt != (Instant{}) && r.now.AtLeast(r.lookAt) >= 0 {
+		r.lookAt = Instant{}
+		r.replan = true
+	}
+	for _, t := range r.order {
+		free := t.freeAt != (Instant{}) && r.now.AtLeast(t.freeAt) >= 0
+		if free {
+			t.freeAt = Instant{}
+		}
+		if free || (r.leaving && r.holds(t)) {
+			r.touch(t)
+		}
+	}
+}
+
+// decideDirty settles what each touched shard should do next.
+func (r *Replica) decideDirty() {
+	for i := 0; i < len(r.dirty); i++ { // deciding may touch further shards
+		t := r.dirty[i]
+		t.dirty = false
+		r.decide(t)
+	}
+	r.dirty = r.dirty[:0]
+}
+
+// touch queues a shard for a decision in this step.
+func (r *Replica) touch(t *tenure) {
+	if !t.dirty {
+		t.dirty = true
+		r.dirty = append(r.dirty, t)
+	}
+	r.replan = true
+}
+
+func (r *Replica) touchAll() {
+	for _, t := range r.order {
+		r.touch(t)
+	}
+	r.replan = true
+}
+
+// shard returns the state of a shard, new if it was unknown.
+func (r *Replica) shard(id keyspace.ShardID) *tenure {
+	if t := r.shards[id]; t != nil {
+		return t
+	}
+	t := &tenure{id: id}
+	r.shards[id] = t
+	at, _ := slices.BinarySearchFunc(r.order, id, compareTenure)
+	r.order = slices.Insert(r.order, at, t)
+	return t
+}
+
+func (r *Replica) emit(e Effect) { r.out = append(r.out, e) }
+
+func (r *Replica) lapse(reason string) {
+	r.over = true
+	r.out = append(r.out[:0], Lapse{Reason: reason})
+}
+
+// Wake returns the monotonic time at which [Tick] must be fed at the latest if nothing else happens. It can't foresee a
+// machine that sleeps or a wall clock that is set: a driver ticks every tenth of the lease duration in any case, so that a
+// lapse is noticed soon. (Gates don't wait for that: they ask [Replica.Valid].)
+func (r *Replica) Wake() time.Duration {
+	wake := r.now.Mono + time.Hour
+	at := func(d time.Duration) { wake = min(wake, d) }
+	at(r.own.wake(r.cfg))
+	if !r.own.member {
+		return max(wake, r.now.Mono) // all else waits for that
+	}
+	if r.leadWrite != nil && r.leadWrite.waits {
+		at(r.leadWrite.retryAt.Mono)
+	}
+	if r.synced {
+		for _, p := range r.peerOrder {
+			at(p.wake(r))
+		}
+	}
+	for _, t := range r.order {
+		at(t.wake(r))
+	}
+	if r.replan && r.synced {
+		at(r.planAfter.Mono)
+	}
+	if r.lookAt != (Instant{}) {
+		at(r.lookAt.Mono)
+	}
+	at(r.reportAt.Mono)
+	return max(wake, r.now.Mono)
+}

@@ -1,0 +1,437 @@
+package ownership
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+const lease = 10 * time.Second
+
+var west = keyspace.ShardID{Cluster: "west"}
+
+// bench drives one machine by hand: its clocks are what the test says, its writes are answered by the test.
+type bench struct {
+	t   *testing.T
+	r   *Replica
+	now Instant
+	out []Effect
+	v   Version
+}
+
+// newBench returns a machine that has joined as a, sees the peer b alive, and knows the cluster west.
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{t: t, r: New(DefaultConfig("a", "a", lease)), now: Instant{Mono: time.Hour, Wall: time.Hour}, v: 100}
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Version: 1}})
+	b.feed(LeadSeen{Lead{Holder: "b", Version: 2}})
+	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0}})
+	b.feed(Synced{})
+	b.commit(find[WriteLease](b).Seq)
+	return b
+}
+
+func (b *bench) feed(in Input) { b.out = append(b.out, b.r.Step(b.now, in)...) }
+
+func (b *bench) commit(seq uint64) {
+	b.v++
+	b.feed(Written{Seq: seq, Outcome: Committed, Version: b.v})
+}
+
+func (b *bench) pass(d time.Duration) {
+	b.now = b.now.Add(d)
+	b.feed(Tick{})
+}
+
+// seen feeds a record, as the watch would.
+func (b *bench) seen(s Shard) {
+	b.v++
+	s.ID, s.Version = west, b.v
+	if s.Floor == 0 {
+		s.Floor = 1
+	}
+	b.feed(ShardSeen{s})
+}
+
+// renewed lets the machine's lease, and the peer's, be renewed.
+func (b *bench) renewed(d time.Duration) {
+	b.now = b.now.Add(d)
+	b.v++
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Version: b.v}})
+	b.commit(find[WriteLease](b).Seq)
+}
+
+// served brings the machine to serve the shard, under epoch 1.
+func (b *bench) served() {
+	b.seen(Shard{Assignee: "a", Holder: "a", Epoch: 1})
+	b.feed(Warmed{west})
+	find[Activate](b)
+}
+
+// find takes the last effect of a type that was emitted since the last find, and forgets all of them.
+func find[E Effect](b *bench) E {
+	b.t.Helper()
+	found := all[E](b)
+	if len(found) == 0 {
+		b.t.Fatalf("no %T was emitted", *new(E))
+	}
+	return found[len(found)-1]
+}
+
+// none checks that no effect of a type was emitted since the last find.
+func none[E Effect](b *bench) {
+	b.t.Helper()
+	for _, e := range b.out {
+		if _, ok := e.(E); ok {
+			b.t.Fatalf("%#v was emitted", e)
+		}
+	}
+}
+
+func all[E Effect](b *bench) (found []E) {
+	for _, e := range b.out {
+		if e, ok := e.(E); ok {
+			found = append(found, e)
+		}
+	}
+	b.out = nil
+	return found
+}
+
+func TestR1AReplicaMayActUntilAMarginBeforeItsLeaseRunsOutCountedFromBeforeItsRenewalWasSent(t *testing.T) {
+	b := newBench(t)
+	b.now = b.now.Add(4 * time.Second)
+	b.feed(Tick{})
+	sent := b.now
+	renewal := find[WriteLease](b)
+	b.now = b.now.Add(time.Second)
+	b.commit(renewal.Seq)
+	for _, c := range []struct {
+		name string
+		at   Instant
+		want bool
+	}{
+		{"just before on both clocks", sent.Add(8*time.Second - 1), true},
+		{"just past on both clocks", sent.Add(8 * time.Second), false},
+		{"past on the monotonic clock alone", Instant{Mono: sent.Mono + 8*time.Second, Wall: sent.Wall - time.Hour}, false},
+		{"past on the wall clock alone", Instant{Mono: sent.Mono, Wall: sent.Wall + 8*time.Second}, false},
+	} {
+		if got := b.r.Valid(c.at); got != c.want {
+			t.Errorf("%s: valid is %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestR1AReplicaThatIsNotRenewedLapsesForGood(t *testing.T) {
+	b := newBench(t)
+	b.served()
+	b.now = b.now.Add(8 * time.Second)
+	b.feed(Tick{})
+	find[Lapse](b)
+	b.feed(Written{Seq: 2, Outcome: Committed, Version: 1000})
+	b.pass(time.Second)
+	if len(b.out) != 0 || b.r.Valid(Instant{}) {
+		t.Errorf("after its lapse the machine does %v", b.out)
+	}
+}
+
+func TestR1TheTimeOfARenewalThatWasSentTwiceDoesNotCount(t *testing.T) {
+	b := newBench(t)
+	start := b.now
+	b.pass(4 * time.Second)
+	first := find[WriteLease](b)
+	b.feed(Written{Seq: first.Seq, Outcome: Unknown})
+	b.pass(time.Second)
+	again := find[WriteLease](b)
+	b.feed(Written{Seq: again.Seq, Outcome: Unknown})
+	b.v++
+	b.feed(LeaseSeen{Lease{ID: "a", Version: b.v}})
+	if want := start.Add(8 * time.Second); b.r.ValidUntil() != want {
+		t.Errorf("valid until %v, want %v: nobody knows which of the two it was", b.r.ValidUntil(), want)
+	}
+	if next := find[WriteLease](b); next.Base != b.v {
+		t.Errorf("the next renewal is on version %d, want %d", next.Base, b.v)
+	}
+}
+
+func TestALeaseThatIsSealedOrGoneIsALapseAtOnce(t *testing.T) {
+	for name, in := range map[string]Input{
+		"sealed": LeaseSeen{Lease{ID: "a", Sealed: true, Version: 1000}},
+		"gone":   LeaseGone{"a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.feed(in)
+			find[Lapse](b)
+		})
+	}
+}
+
+func TestALeaseThatCannotBeCreatedInTimeIsGivenUpWithItsName(t *testing.T) {
+	b := &bench{t: t, r: New(DefaultConfig("a", "a", lease)), now: Instant{Mono: time.Hour, Wall: time.Hour}}
+	b.feed(Tick{})
+	b.feed(Written{Seq: find[WriteLease](b).Seq, Outcome: Unknown})
+	b.pass(8*time.Second - 1)
+	none[Lapse](b)
+	b.pass(1)
+	find[Lapse](b)
+}
+
+func TestR2AGateOpensOnlyForARecordThatNamesTheReplica(t *testing.T) {
+	b := newBench(t)
+	b.seen(Shard{Assignee: "a", Holder: "b", Epoch: 7})
+	find[Warm](b)
+	b.feed(Warmed{west})
+	announced := find[WriteShard](b)
+	if announced.Kind != AnnounceWarm || announced.Shard.Warm != "a" || announced.Shard.Holder != "b" {
+		t.Errorf("it writes %+v, want that it is warm", announced)
+	}
+	b.commit(announced.Seq)
+	none[Activate](b)
+	b.seen(Shard{Assignee: "a", Holder: "a", Epoch: 8})
+	if got := find[Activate](b); got.Epoch != 8 {
+		t.Errorf("it serves at epoch %d, want the record's, 8", got.Epoch)
+	}
+}
+
+func TestR2AShardIsClaimedOnlyFromNobodyOrFromASealedHolderOneEpochUp(t *testing.T) {
+	b := newBench(t)
+	b.seen(Shard{Assignee: "a", Holder: "b", Epoch: 7})
+	b.renewed(4 * time.Second)
+	none[WriteShard](b)
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Sealed: true, Version: 1000}})
+	claim := find[WriteShard](b)
+	if claim.Kind != ClaimDead || claim.From != "b" || claim.Shard.Holder != "a" || claim.Shard.Epoch != 8 {
+		t.Errorf("it writes %+v, want a claim from b at epoch 8", claim)
+	}
+}
+
+func TestR3ALeaseIsSealedOnlyAfterTheVersionStoodStillForItsWholeDurationHere(t *testing.T) {
+	b := newBench(t)
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: 2 * lease, Version: 50}})
+	for range 4 {
+		b.pass(4 * time.Second)
+		b.commit(find[WriteLease](b).Seq)
+		none[SealLease](b)
+	}
+	b.pass(4*time.Second - 1)
+	b.commit(find[WriteLease](b).Seq)
+	b.now.Wall += lease // no wall clock makes it older
+	none[SealLease](b)
+	b.now.Wall -= lease
+	b.pass(lease / 50) // its turn
+	b.pass(lease / 50)
+	if got := find[SealLease](b); got.ID != "b" || got.Base != 50 {
+		t.Errorf("it seals %+v, want b at the version that stood still, 50", got)
+	}
+}
+
+func TestR3AnOldVersionOfALeaseIsNoSignOfLife(t *testing.T) {
+	b := newBench(t)
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Version: 50}})
+	b.pass(6 * time.Second)
+	b.commit(find[WriteLease](b).Seq)
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Version: 49}})
+	b.pass(4 * time.Second)
+	b.pass(lease / 50)
+	find[SealLease](b)
+}
+
+func TestR3ALeaseThatIsMissedAgainRunsOutAllTheSame(t *testing.T) {
+	b := newBench(t)
+	b.seen(Shard{Assignee: "b", Holder: "b", Epoch: 7})
+	b.feed(LeaseGone{"b"})
+	b.pass(6 * time.Second)
+	b.commit(find[WriteLease](b).Seq)
+	b.feed(LeaseGone{"b"}) // as the fresh read after a lost seal tells
+	b.pass(4 * time.Second)
+	b.pass(lease / 50)
+	if got := find[SealLease](b); got.ID != "b" || got.Base != 0 {
+		t.Errorf("it seals %+v, want b, where there is no lease", got)
+	}
+}
+
+func TestR4AHandOverOfUnknownOutcomeIsRepeatedAsItWasAndNothingIsServedMeanwhile(t *testing.T) {
+	for _, outcome := range []Outcome{Unknown, Rejected} {
+		t.Run(outcome.String(), func(t *testing.T) {
+			b := newBench(t)
+			b.served()
+			b.seen(Shard{Assignee: "b", Holder: "a", Epoch: 1, Warm: "b"})
+			find[Drain](b)
+			none[WriteShard](b)
+			b.feed(Drained{west})
+			first := find[WriteShard](b)
+			b.feed(Written{Seq: first.Seq, Outcome: outcome})
+			b.v++
+			b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Leaving: true, Version: b.v}}) // no successor now
+			none[Activate](b)
+			b.pass(b.r.cfg.RetryEvery)
+			if diff := cmp.Diff(first, find[WriteShard](b)); diff != "" {
+				t.Errorf("the repeat differs (-first +repeat):\n%s", diff)
+			}
+			b.seen(Shard{Assignee: "a", Holder: "a", Epoch: 1})
+			find[Activate](b)
+		})
+	}
+}
+
+func TestAHandOverIsOneWriteToTheWarmSuccessorOneEpochUp(t *testing.T) {
+	b := newBench(t)
+	b.served()
+	b.seen(Shard{Assignee: "b", Holder: "a", Epoch: 1})
+	none[Drain](b) // b isn't warm
+	b.seen(Shard{Assignee: "b", Holder: "a", Epoch: 1, Warm: "b"})
+	find[Drain](b)
+	b.feed(Drained{west})
+	got := find[WriteShard](b)
+	want := WriteShard{Kind: HandOver, From: "a", Shard: Shard{ID: west, Assignee: "b", Holder: "b", Epoch: 2, Floor: 1, Version: b.v}}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(WriteShard{}, "Seq")); diff != "" {
+		t.Errorf("the hand-over (-want +got):\n%s", diff)
+	}
+	b.commit(got.Seq)
+	find[Close](b)
+}
+
+func TestAPlanThatMovesOnMakesAReplicaTakeBackThatItIsWarm(t *testing.T) {
+	b := newBench(t)
+	b.seen(Shard{Assignee: "a", Holder: "b", Epoch: 1})
+	b.feed(Warmed{west})
+	b.commit(find[WriteShard](b).Seq)
+	b.seen(Shard{Assignee: "b", Holder: "b", Epoch: 1, Warm: "a"})
+	if got := find[WriteShard](b); got.Kind != AnnounceWarm || got.Shard.Warm != "" {
+		t.Errorf("it writes %+v, want that nobody is warm", got)
+	}
+}
+
+func TestARecordMadeAnewIsLeftAloneUntilItsOldHolderMustHaveSeenThat(t *testing.T) {
+	anew := map[string]func(b *bench){
+		"the deletion was seen": func(b *bench) { b.feed(ShardGone{ID: west}); b.seen(Shard{Assignee: "a", Floor: 1}) },
+		"only its end was seen": func(b *bench) { b.seen(Shard{Assignee: "a", Floor: 1}) },
+	}
+	for name, happen := range anew {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.seen(Shard{Assignee: "b", Holder: "b", Epoch: 7})
+			happen(b)
+			for range 2 {
+				b.renewed(4 * time.Second)
+				none[WriteShard](b)
+			}
+			b.pass(2 * time.Second)
+			if got := find[WriteShard](b); got.Shard.Epoch != 8 {
+				t.Errorf("it claims at epoch %d, want above the old record's: 8", got.Shard.Epoch)
+			}
+		})
+	}
+}
+
+func TestADeletionThatIsOlderThanTheNewestRecordIsIgnored(t *testing.T) {
+	b := newBench(t)
+	b.served()
+	b.feed(ShardGone{ID: west, Version: b.v - 1})
+	none[Close](b)
+	b.feed(ShardGone{ID: west, Version: b.v + 1})
+	find[Close](b)
+}
+
+func TestANewCoordinatorRaisesTheEpochFloorAndLooksBeforeItMakesRecords(t *testing.T) {
+	b := newBench(t)
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Sealed: true, Version: 1000}})
+	lead := find[WriteLead](b)
+	if lead.Lead.Floor < epochBand {
+		t.Errorf("the floor is %d, want at least a band of %d", lead.Lead.Floor, epochBand)
+	}
+	b.feed(Written{Seq: lead.Seq, Outcome: Committed, Version: 1001})
+	for range 2 {
+		b.pass(4 * time.Second)
+		b.commit(find[WriteLease](b).Seq)
+		none[CreateShard](b)
+	}
+	b.pass(2 * time.Second)
+	if got := find[CreateShard](b); got.ID != west || got.Floor <= lead.Lead.Floor {
+		t.Errorf("it makes %+v, want %s above the floor %d", got, west, lead.Lead.Floor)
+	}
+}
+
+func TestALeavingReplicaHandsOverToAColdSuccessorOnlyAfterATimeout(t *testing.T) {
+	b := newBench(t)
+	b.r.cfg.LeaveTimeout = b.r.cfg.LeaseDuration / 4 // nobody renews the lease here
+	b.served()
+	b.feed(Leave{})
+	b.commit(find[WriteLease](b).Seq)
+	b.seen(Shard{Assignee: "b", Holder: "a", Epoch: 1})
+	none[Drain](b)
+	b.pass(b.r.cfg.LeaveTimeout - 1)
+	none[Drain](b)
+	b.pass(1)
+	find[Drain](b)
+	b.feed(Drained{west})
+	if got := find[WriteShard](b); got.Kind != HandOverOnExit || got.Shard.Holder != "b" {
+		t.Errorf("it writes %+v, want the hand-over to b", got)
+	}
+	none[DropLease](b)
+	b.seen(Shard{Assignee: "b", Holder: "b", Epoch: 2})
+	find[DropLease](b)
+}
+
+func TestAReplicaThatIsToldToLeaveTakesNothing(t *testing.T) {
+	b := newBench(t)
+	b.feed(Leave{})
+	b.seen(Shard{Assignee: "a", Holder: "", Epoch: 3})
+	none[WriteShard](b)
+	none[Warm](b)
+}
+
+func TestWithoutMembershipNothingIsDoneAndNobodySpins(t *testing.T) {
+	r := New(DefaultConfig("a", "a", lease))
+	now := Instant{Mono: time.Hour, Wall: time.Hour}
+	r.Step(now, Synced{})
+	out := r.Step(now, ShardSeen{Shard{ID: west, Assignee: "a", Floor: 1, Version: 1}})
+	if len(out) != 0 {
+		t.Errorf("it does %v before it has joined", out)
+	}
+	if wake := r.Wake(); wake <= now.Mono {
+		t.Errorf("it wants to be woken at %v, now is %v", wake, now.Mono)
+	}
+}
+
+func TestValidateNamesEveryViolation(t *testing.T) {
+	good := DefaultConfig("a", "a", lease)
+	if err := good.Validate(); err != nil {
+		t.Fatalf("the defaults don't pass: %v", err)
+	}
+	for _, c := range []struct {
+		name  string
+		wreck func(*Config)
+		want  string
+	}{
+		{"no name", func(c *Config) { c.ID = "" }, "ID is empty"},
+		{"no lease", func(c *Config) { c.LeaseDuration = 0 }, "LeaseDuration"},
+		{"no margin", func(c *Config) { c.Margin = 0 }, "Margin"},
+		{"a margin of half the lease", func(c *Config) { c.Margin = lease / 2 }, "Margin"},
+		{"too few renewals", func(c *Config) { c.RenewEvery = lease / 2 }, "RenewEvery"},
+		{"no retries", func(c *Config) { c.RetryEvery = 0 }, "RetryEvery"},
+		{"an orphan that waits for longer than a crash takes", func(c *Config) { c.WarmTimeout = lease }, "WarmTimeout"},
+		{"no patience with a successor", func(c *Config) { c.LeaveTimeout = 0 }, "LeaveTimeout"},
+		{"no pause between plans", func(c *Config) { c.PlanEvery = 0 }, "PlanEvery"},
+		{"no pause between reports", func(c *Config) { c.ReportEvery = 0 }, "ReportEvery"},
+		{"a negative weight", func(c *Config) { c.Weight = -1 }, "Weight"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cfg := good
+			c.wreck(&cfg)
+			if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("Validate says %v, want something about %s", err, c.want)
+			}
+		})
+	}
+	all := Config{Weight: -1}.Validate()
+	if got := strings.Count(all.Error(), "\n") + 1; got != 10 {
+		t.Errorf("an empty configuration has %d violations named, want all 10:\n%v", got, all)
+	}
+}

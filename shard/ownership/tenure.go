@@ -1,0 +1,343 @@
+package ownership
+
+import (
+	"time"
+
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+// phase is where a shard stands at this replica.
+type phase uint8
+
+const (
+	idle     phase = iota // nothing of it is here
+	warming               // its caches are being built, its gates are closed
+	warm                  // its caches are synced, its gates are closed
+	active                // its gates are open
+	draining              // running reconciles end, nothing new starts
+	drained               // nothing runs, the fence is closed; the record still names us
+)
+
+func (p phase) String() string {
+	return [...]string{"idle", "warming", "warm", "active", "draining", "drained"}[p]
+}
+
+// tenure is what this replica knows and does about one shard.
+type tenure struct {
+	id    keyspace.ShardID
+	known bool  // the record exists, as far as we saw
+	rec   Shard // newest version seen
+	floor Epoch // highest epoch seen in any version, deleted ones included, or what comes before the first
+	phase phase
+	dirty bool
+
+	w        *write  // at most one at a time
+	freeAt   Instant // a deleted record isn't made again, or claimed, before: its old holder may not have seen that
+	orphanAt Instant // when it was first seen to have nobody, zero if it has somebody
+	moveAt   Instant // when its plan last changed
+
+	objects    int64
+	load       float64
+	reportedAt Instant
+}
+
+// Holding is one shard that a replica holds, with its epoch.
+type Holding struct {
+	ID     keyspace.ShardID
+	Epoch  Epoch
+	Phase  string
+	Active bool // its gates are open
+}
+
+// Holdings lists what this replica holds by its newest records, sorted by shard.
+func (r *Replica) Holdings() []Holding {
+	var hs []Holding
+	for _, t := range r.order {
+		if r.holds(t) || t.phase != idle {
+			hs = append(hs, Holding{ID: t.id, Epoch: t.rec.Epoch, Phase: t.phase.String(), Active: t.phase == active})
+		}
+	}
+	return hs
+}
+
+func (r *Replica) holds(t *tenure) bool { return t.known && t.rec.Holder == r.cfg.ID }
+
+// shardSeen takes a version of a record.
+func (r *Replica) shardSeen(s Shard) {
+	t := r.shard(s.ID)
+	if s.Version < t.rec.Version || (s.Version == t.rec.Version && t.known) {
+		return
+	}
+	if !t.known || t.rec.Assignee != s.Assignee {
+		t.moveAt = r.now
+	}
+	if !t.known {
+		t.reportedAt = r.now
+	}
+	if t.known && t.replacedBy(s) {
+		r.bury(t) // it was deleted and made anew, and we saw only the end
+	}
+	t.known = true
+	t.rec = s
+	t.floor = max(t.floor, s.Epoch, s.Floor-1)
+	r.highest = max(r.highest, t.floor)
+	if t.w.settled(s.Version) {
+		r.forget(t.w)
+		t.w = nil
+	}
+	r.name(s.Holder)
+	r.touch(t)
+}
+
+// shardGone takes the deletion of a record. Whoever held it stops when it sees this too, at the latest when it would
+// have lapsed, so a record made anew is left alone for that long.
+func (r *Replica) shardGone(in ShardGone) {
+	t := r.shards[in.ID]
+	if t == nil || !t.known || (in.Version != 0 && in.Version < t.rec.Version) {
+		return
+	}
+	t.known = false
+	t.rec.Version = max(t.rec.Version, in.Version)
+	r.bury(t)
+	r.forget(t.w)
+	t.w = nil
+	r.touch(t)
+}
+
+// bury notes that a record is gone: when another in its place may be touched, and above which epoch.
+func (r *Replica) bury(t *tenure) {
+	t.freeAt = r.now.Add(r.cfg.LeaseDuration)
+	if t.w == nil {
+		return
+	}
+	if e, ok := t.w.effect.(WriteShard); ok {
+		t.floor = max(t.floor, e.Shard.Epoch) // it may have been committed
+	}
+}
+
+// replacedBy reports whether s is another record than the one of its name that was seen last.
+func (t *tenure) replacedBy(s Shard) bool {
+	return s.Epoch < t.rec.Epoch || s.Floor != t.rec.Floor || (s.UID != t.rec.UID && s.UID != "" && t.rec.UID != "")
+}
+
+// shardWritten takes the news that a write of the record was committed. Nothing newer was seen, or w would be settled.
+func (r *Replica) shardWritten(t *tenure, w *write, v Version) {
+	t.w = nil
+	next := t.rec
+	switch e := w.effect.(type) {
+	case WriteShard:
+		next = e.Shard
+	case WriteAssignee:
+		next.Assignee = e.Assignee
+	case CreateShard:
+		next = Shard{ID: e.ID, Assignee: e.Assignee, Floor: e.Floor}
+	}
+	next.Version = v
+	r.shardSeen(next)
+}
+
+// decide chooses the next step of one shard, from its newest record and what is already under way.
+func (r *Replica) decide(t *tenure) {
+	_, wanted := r.clusters[t.id.Cluster]
+	switch {
+	case !t.known:
+		r.letGo(t)
+	case r.holds(t):
+		if t.w == nil {
+			r.hold(t, wanted)
+		}
+	case t.phase >= active: // taken from us, or handed over
+		r.letGo(t)
+		r.touch(t)
+	case r.leaving:
+		r.letGo(t)
+	case !wanted:
+		r.cool(t)
+	default:
+		r.pursue(t)
+	}
+}
+
+// letGo drops what is here of a shard that isn't ours.
+func (r *Replica) letGo(t *tenure) {
+	if t.phase != idle {
+		t.phase = idle
+		r.emit(Close{ID: t.id})
+	}
+}
+
+// cool drops the caches of a shard that we aren't to take over after all. The record must not go on calling us warm: if
+// the plan came back to us, its holder would hand over to cold caches.
+func (r *Replica) cool(t *tenure) {
+	r.letGo(t)
+	if t.rec.Warm == r.cfg.ID && t.w == nil {
+		s := t.rec
+		s.Warm = ""
+		r.writeShard(t, AnnounceWarm, s)
+	}
+}
+
+// hold serves a shard whose record names us (rule R2), or hands it on.
+func (r *Replica) hold(t *tenure, wanted bool) {
+	switch t.phase {
+	case idle:
+		if !wanted {
+			t.phase = drained // nothing to drain
+			r.touch(t)
+			return
+		}
+		t.phase = warming
+		r.emit(Warm{ID: t.id})
+	case warming:
+		if _, _, go_ := r.successor(t, wanted); go_ {
+			t.phase = drained // never opened
+			r.touch(t)
+		}
+	case warm:
+		t.phase = active
+		t.objects, t.load = t.rec.Objects, t.rec.Load // until it is measured here
+		t.reportedAt = r.now
+		r.emit(Activate{ID: t.id, Epoch: t.rec.Epoch})
+		r.touch(t)
+	case active:
+		if _, _, go_ := r.successor(t, wanted); go_ {
+			t.phase = draining
+			r.emit(Drain{ID: t.id})
+		}
+	case drained:
+		next, kind, go_ := r.successor(t, wanted)
+		if !go_ { // the plan changed, or the successor died: it is still ours
+			t.phase = warm
+			r.touch(t)
+			return
+		}
+		s := t.rec
+		s.Holder, s.Warm, s.Epoch = next, "", t.rec.Epoch+1
+		if next == "" {
+			s.Epoch = t.rec.Epoch // whoever claims it next counts it up
+		}
+		r.writeShard(t, kind, s)
+	}
+}
+
+// successor tells to whom the shard should go now, if it should go. Nobody ("") takes over when the cluster is gone or
+// when a leaving replica is the last one.
+func (r *Replica) successor(t *tenure, wanted bool) (next Incarnation, kind WriteKind, goes bool) {
+	kind = HandOver
+	if r.leaving {
+		kind = HandOverOnExit
+	}
+	a := t.rec.Assignee
+	switch {
+	case !wanted:
+		return "", Release, true
+	case a != "" && a != r.cfg.ID && r.takes(a):
+		overdue := r.leaving && r.now.AtLeast(t.moveAt) >= r.cfg.LeaveTimeout
+		return a, kind, t.rec.Warm == a || overdue
+	case r.leaving && len(r.candidates()) == 0:
+		return "", Release, true
+	}
+	return "", kind, false
+}
+
+// pursue takes a shard that isn't ours but should be: at once where nobody holds it, else after warming and its
+// holder's handing over.
+func (r *Replica) pursue(t *tenure) {
+	mine := t.rec.Assignee == r.cfg.ID
+	if r.dead(t.rec.Holder) {
+		if t.orphanAt == (Instant{}) {
+			t.orphanAt = r.now
+		}
+		if mine {
+			r.claim(t)
+		}
+		return // else the planner names the claimant
+	}
+	t.orphanAt = Instant{}
+	switch {
+	case !mine:
+		r.cool(t)
+	case t.phase == idle:
+		t.phase = warming
+		r.emit(Warm{ID: t.id})
+	case t.phase == warm && t.rec.Warm != r.cfg.ID && t.w == nil:
+		s := t.rec
+		s.Warm = r.cfg.ID
+		r.writeShard(t, AnnounceWarm, s)
+	}
+}
+
+// claim takes a shard that nobody can be serving.
+func (r *Replica) claim(t *tenure) {
+	if t.w != nil || r.now.AtLeast(t.freeAt) < 0 {
+		return
+	}
+	before := t.floor // the epoch before ours
+	if t.rec.Epoch == 0 {
+		before = max(before, r.highest) // its creation may have been under way since before an earlier one was deleted
+	}
+	if t.rec.Epoch == 0 && t.rec.Floor == 0 {
+		// Made by hand. It may stand for one that was deleted before we looked: then its old holder needs time to see
+		// that, and its epochs are known only from the coordinator.
+		if known := r.syncedAt.Add(r.cfg.LeaseDuration); r.now.AtLeast(known) < 0 {
+			t.freeAt = known
+			return
+		}
+		before = max(before, r.lead.Floor+epochBand)
+	}
+	kind := ClaimFree
+	if t.rec.Holder != "" {
+		kind = ClaimDead
+	}
+	s := t.rec
+	s.Holder, s.Assignee, s.Warm = r.cfg.ID, t.rec.Assignee, ""
+	s.Epoch = before + 1
+	r.writeShard(t, kind, s)
+}
+
+// writeShard sends a status write.
+func (r *Replica) writeShard(t *tenure, kind WriteKind, s Shard) {
+	if kind != AnnounceWarm && t.phase >= active {
+		s.Objects, s.Load = t.objects, t.load
+	}
+	from := t.rec.Holder
+	t.w = r.send(t.rec.Version, target{shard: t}, func(seq uint64) Effect {
+		return WriteShard{Seq: seq, Kind: kind, From: from, Shard: s}
+	})
+}
+
+// report records the size of one held shard at a time, so that the number of writes doesn't grow with the shards.
+func (r *Replica) report() {
+	if r.now.AtLeast(r.reportAt) < 0 {
+		return
+	}
+	r.reportAt = r.now.Add(r.cfg.ReportEvery)
+	var oldest *tenure
+	for _, t := range r.order {
+		if t.phase != active || t.w != nil || (t.objects == t.rec.Objects && t.load == t.rec.Load) {
+			continue
+		}
+		if oldest == nil || t.reportedAt.Mono < oldest.reportedAt.Mono {
+			oldest = t
+		}
+	}
+	if oldest != nil {
+		oldest.reportedAt = r.now
+		r.writeShard(oldest, Report, oldest.rec)
+	}
+}
+
+// wake returns when the shard needs a decision though nothing is seen.
+func (t *tenure) wake(r *Replica) time.Duration {
+	wake := r.now.Mono + time.Hour
+	if t.w != nil && t.w.waits {
+		wake = t.w.retryAt.Mono
+	}
+	if t.freeAt != (Instant{}) {
+		wake = min(wake, t.freeAt.Mono)
+	}
+	if due := t.moveAt.Mono + r.cfg.LeaveTimeout; r.leaving && r.holds(t) && due > r.now.Mono {
+		wake = min(wake, due)
+	}
+	return wake
+}

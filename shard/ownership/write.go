@@ -1,0 +1,81 @@
+package ownership
+
+// write is one compare-and-swap that isn't settled. It is settled by an answer, or by the sight of any version newer
+// than the one it replaces: then either that version has it, or it can never happen.
+type write struct {
+	seq     uint64
+	base    Version
+	effect  Effect
+	waits   bool    // outcome unknown: to be sent again at retryAt
+	retryAt Instant // meaningful while waits
+}
+
+// send emits a write and remembers what it is about.
+func (r *Replica) send(base Version, about target, build func(seq uint64) Effect) *write {
+	r.seq++
+	w := &write{seq: r.seq, base: base, effect: build(r.seq)}
+	r.writes[w.seq] = about
+	r.emit(w.effect)
+	return w
+}
+
+// resend repeats a write of unknown outcome, with the same content and base, when its time has come.
+func (r *Replica) resend(w *write) {
+	if w != nil && w.waits && r.now.AtLeast(w.retryAt) >= 0 {
+		w.waits = false
+		r.emit(w.effect)
+	}
+}
+
+// settled reports whether the sight of version v settles w.
+func (w *write) settled(v Version) bool { return w != nil && v > w.base }
+
+// forget drops a settled write: a late answer to it says nothing new.
+func (r *Replica) forget(w *write) {
+	if w != nil {
+		delete(r.writes, w.seq)
+	}
+}
+
+// written routes an answer to what it is about. Answers to forgotten writes are dropped.
+func (r *Replica) written(in Written) {
+	about, ok := r.writes[in.Seq]
+	if !ok {
+		return
+	}
+	var w *write
+	switch {
+	case about.own:
+		w = r.own.w
+	case about.lead:
+		w = r.leadWrite
+	case about.peer != nil:
+		w = about.peer.seal
+	default:
+		w = about.shard.w
+	}
+	if w == nil || w.seq != in.Seq {
+		return
+	}
+	if in.Outcome == Unknown || (in.Outcome == Rejected && !about.own) {
+		// A rejected write whose record has changed was settled when the newer version was fed. If we are here, that
+		// couldn't be read, or the rejection had another reason: all we know is still old, so we must not act on it.
+		w.waits = true
+		w.retryAt = r.now.Add(r.cfg.RetryEvery)
+		if about.shard != nil {
+			r.unknown = append(r.unknown, about.shard)
+		}
+		return
+	}
+	r.forget(w)
+	switch {
+	case about.own:
+		r.ownWritten(in)
+	case about.lead:
+		r.leadWritten(in.Version)
+	case about.peer != nil:
+		r.sealWritten(about.peer, in.Version)
+	default:
+		r.shardWritten(about.shard, w, in.Version)
+	}
+}

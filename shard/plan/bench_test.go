@@ -1,0 +1,96 @@
+package plan_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tenure-dev/tenure/shard/plan"
+)
+
+// bigFleet is 10,000 clusters of 8 shards over 1,000 replicas.
+func bigFleet() fleet { return newFleet(1000, 10_000, 3) }
+
+// place makes the target real.
+func (f fleet) place() {
+	target := f.target()
+	for i, s := range f.shards {
+		f.shards[i].Holder, f.shards[i].Assignee = target[s.ID], target[s.ID]
+	}
+}
+
+// bigEvents are what planning takes long for at that size.
+func bigEvents() map[string]fleet {
+	fresh := bigFleet()
+	settled := bigFleet()
+	settled.place()
+	join := settled.clone()
+	join.join(1000)
+	death := settled.clone()
+	death.replicas = death.replicas[1:]
+	loaded := settled.clone()
+	loaded.limits.Imbalance = 0.1
+	for i := range loaded.shards {
+		loaded.shards[i].Load = float64(1 + i*i%97)
+		if i%1000 == 0 {
+			loaded.shards[i].Load = 10_000 // too heavy for any place
+		}
+	}
+	// Records come from a cache in no order.
+	for _, f := range []fleet{fresh, settled, join, death, loaded} {
+		rand.New(rand.NewPCG(1, 1)).Shuffle(len(f.shards), func(i, j int) { f.shards[i], f.shards[j] = f.shards[j], f.shards[i] })
+	}
+	halved := settled.clone()
+	for i := range halved.replicas {
+		halved.replicas[i].Leaving = i%2 == 0
+	}
+	return map[string]fleet{
+		"fresh": fresh, "settled": settled, "join": join, "death": death, "loaded": loaded, "half leave": halved,
+	}
+}
+
+func BenchmarkPlan(b *testing.B) {
+	for name, f := range bigEvents() {
+		b.Run(fmt.Sprintf("%s/shards=%d/replicas=%d", name, len(f.shards), len(f.replicas)), func(b *testing.B) {
+			b.ReportAllocs()
+			moves := 0
+			for b.Loop() {
+				moves = len(f.plan())
+			}
+			b.ReportMetric(float64(moves), "moves")
+		})
+	}
+}
+
+func BenchmarkTarget(b *testing.B) {
+	f := bigFleet()
+	b.ReportAllocs()
+	for b.Loop() {
+		plan.Target(f.shards, f.replicas, f.limits)
+	}
+}
+
+func TestPlanningStaysLinearInTheSizeOfTheFleet(t *testing.T) {
+	// Processor time, so that other programs don't count. The limit is some fifty times what it takes, so that the race
+	// detector doesn't matter and anything quadratic does: 80,000 shards times 1,000 replicas would take minutes.
+	const limit = 4 * time.Second
+	for name, f := range bigEvents() {
+		start := processorTime(t)
+		f.plan()
+		if took := processorTime(t) - start; took > limit {
+			t.Errorf("%s: planning took %v of processor time, want less than %v", name, took, limit)
+		}
+	}
+}
+
+// processorTime is what this process has used so far.
+func processorTime(t *testing.T) time.Duration {
+	t.Helper()
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}

@@ -1,0 +1,197 @@
+package plan
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+// board is a plan in the making: the inputs in a canonical order, so that the
+// order they came in can't matter, with indices in place of names.
+type board struct {
+	replicas []boardReplica
+	shards   []boardShard
+	clusters int
+	// anyCandidate says whether there is a replica to give shards to at all.
+	anyCandidate bool
+}
+
+// nowhere is the index of no replica.
+const nowhere = int32(-1)
+
+type boardReplica struct {
+	Replica
+	weight int
+	// candidate: it isn't leaving. receiver: it may also get more than it has.
+	candidate, receiver bool
+	// have counts the shards that are here, or on their way here, before the plan;
+	// fixed those of them that the plan must leave here.
+	have, fixed int
+	part        part // what the plan gives it
+}
+
+type boardShard struct {
+	ID      keyspace.ShardID
+	cluster int32 // its index among the clusters
+	load    float64
+	// holder is the live holder. assigned is where the shard is or is told to go:
+	// its assignee if it has one, else its holder; nowhere if that one is dead.
+	holder, assigned int32
+	inMotion         bool
+	// fixed: the plan must not choose another place than to.
+	fixed bool
+	to    int32 // where the plan puts it
+	// excess orders the moves that can wait.
+	excess int
+}
+
+// pinned is the excess of a shard that moves because of its pin.
+const pinned = math.MaxInt
+
+func newBoard(shards []Shard, replicas []Replica, lim Limits) *board {
+	b := &board{}
+	b.addReplicas(replicas, lim)
+	b.addShards(shards)
+	return b
+}
+
+func (b *board) addReplicas(replicas []Replica, lim Limits) {
+	sorted := slices.Clone(replicas)
+	slices.SortFunc(sorted, compareReplicas)
+	sorted = slices.CompactFunc(sorted, func(x, y Replica) bool { return x.ID == y.ID })
+
+	anyCurrent := false
+	b.replicas = make([]boardReplica, len(sorted))
+	for i, r := range sorted {
+		outgoing := lim.Version != "" && r.Version != "" && r.Version != lim.Version
+		b.replicas[i] = boardReplica{
+			Replica:   r,
+			weight:    min(max(r.Weight, 1), MaxWeight),
+			candidate: !r.Leaving,
+			receiver:  !r.Leaving && !outgoing,
+		}
+		anyCurrent = anyCurrent || b.replicas[i].receiver
+		b.anyCandidate = b.anyCandidate || b.replicas[i].candidate
+	}
+	if !anyCurrent {
+		// Better on an outgoing replica than on none.
+		for i := range b.replicas {
+			b.replicas[i].receiver = b.replicas[i].candidate
+		}
+	}
+}
+
+// compareReplicas looks at more than the ID only so that an ID which is given
+// twice doesn't make the plan depend on the order of its inputs.
+func compareReplicas(x, y Replica) int {
+	return cmp.Or(
+		cmp.Compare(x.ID, y.ID), cmp.Compare(x.Name, y.Name), cmp.Compare(x.Version, y.Version),
+		cmp.Compare(x.Weight, y.Weight), compareBools(x.Leaving, y.Leaving),
+	)
+}
+
+func compareBools(x, y bool) int {
+	switch {
+	case x == y:
+		return 0
+	case x:
+		return 1
+	}
+	return -1
+}
+
+func (b *board) addShards(shards []Shard) {
+	index := make(map[Incarnation]int32, len(b.replicas))
+	for i := range b.replicas {
+		index[b.replicas[i].ID] = int32(i)
+	}
+	find := func(id Incarnation) int32 {
+		if i, ok := index[id]; ok && id != "" {
+			return i
+		}
+		return nowhere
+	}
+	pins := b.pinTargets()
+
+	b.shards = make([]boardShard, 0, len(shards))
+	var last *Shard
+	for _, i := range canonicalOrder(shards) {
+		in := &shards[i]
+		if last != nil && in.ID == last.ID {
+			continue
+		}
+		if last == nil || in.ID.Cluster != last.ID.Cluster {
+			b.clusters++
+		}
+		last = in
+		s := boardShard{ID: in.ID, cluster: int32(b.clusters - 1), holder: find(in.Holder)}
+		if in.Load > 0 && !math.IsInf(in.Load, 1) {
+			s.load = in.Load
+		}
+		s.assigned = s.holder
+		if in.Assignee != "" {
+			s.assigned = find(in.Assignee)
+		}
+		s.inMotion = s.holder != nowhere && s.assigned != nowhere && s.assigned != s.holder
+		b.settle(&s)
+		if in.Pin != "" {
+			b.pin(&s, in.Pin, pins)
+		}
+		if s.to != nowhere {
+			b.replicas[s.to].have++
+			if s.fixed {
+				b.replicas[s.to].fixed++
+			}
+		}
+		b.shards = append(b.shards, s)
+	}
+}
+
+// settle puts the shard where it stays unless something speaks against it. A
+// shard on its way to a candidate goes on to it, even where another place would
+// be better by now: turning back costs a second handoff. One whose assignee is
+// lost is fixed to its holder: it must be called off now, before the holder
+// drains for a successor that won't come, and can be given away by a later plan.
+func (b *board) settle(s *boardShard) {
+	isCandidate := func(i int32) bool { return i != nowhere && b.replicas[i].candidate }
+	switch {
+	case isCandidate(s.assigned):
+		s.to = s.assigned
+		s.fixed = s.assigned != s.holder
+	case isCandidate(s.holder):
+		s.to = s.holder
+		s.fixed = s.assigned != s.holder
+	case b.anyCandidate:
+		s.to = nowhere
+	case s.assigned != nowhere:
+		s.to = s.assigned
+	default:
+		s.to = s.holder
+	}
+}
+
+// pinTargets is, by name, the first replica that a shard may be sent to.
+func (b *board) pinTargets() map[string]int32 {
+	targets := make(map[string]int32)
+	for i := range b.replicas {
+		r := &b.replicas[i]
+		if _, taken := targets[r.Name]; !taken && r.receiver {
+			targets[r.Name] = int32(i)
+		}
+	}
+	return targets
+}
+
+// pin fixes the shard to the replica of that name. Two processes may bear one
+// name for a while; a shard that is with either of them stays there.
+func (b *board) pin(s *boardShard, name string, targets map[string]int32) {
+	if s.to != nowhere && b.replicas[s.to].candidate && b.replicas[s.to].Name == name {
+		s.fixed = true
+		return
+	}
+	if to, ok := targets[name]; ok {
+		s.to, s.fixed, s.excess = to, true, pinned
+	}
+}

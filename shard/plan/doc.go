@@ -1,0 +1,61 @@
+// Package plan decides which replica shall hold which shard. It is pure: the same
+// inputs give the same plan on every replica and in every order, so any of them
+// may place an orphan without asking the coordinator, and `tenure plan` can show
+// what would happen.
+//
+// # What a plan is
+//
+// [Target] says where every shard should end, [Plan] which assignees to change
+// now. Both take the shards as the records have them, the replicas that live and
+// the [Limits]. They only propose: safety is the ownership protocol's.
+//
+//  1. Candidates are the replicas that aren't leaving.
+//  2. A shard stays where it is or is going, unless that replica is dead or
+//     leaving, or it is pinned elsewhere.
+//  3. Each candidate is granted its exact share (by weight) rounded down or up, so
+//     equal replicas are within one shard of each other. Which ones are rounded up
+//     is chosen so that the fewest shards move.
+//  4. What a candidate has beyond its grant, orphans, and what leaving replicas
+//     have goes to the candidates that lack. The number of moves is then
+//     the sum of the surpluses, and no plan that reaches the same balance has fewer.
+//     Which shards go, and where to, is used to spread each cluster's shards.
+//  5. Only when counts are settled, and load is given and above its limit, shards
+//     are moved or exchanged for load, by steps that each lower the peak of the
+//     most loaded replica and keep the counts.
+//
+// So a join moves the joiner's share and nothing else, a death moves the dead
+// replica's shards and nothing else, and a plan for a settled fleet is empty.
+//
+// # What is limited
+//
+// MaxInMotion bounds shards in motion. Orphans are served by nobody, and a
+// process that leaves ends soon in any case, so neither waits for the budget, but
+// moves off leaving replicas use it up. Where an assignee died or began to leave
+// before it took over, the move is called off at once (From equals To), since the
+// holder would else drain for a successor that won't come; whether the shard
+// should go somewhere else is for a later plan.
+//
+// During a rollout, outgoing replicas (see [Limits.Version]) keep up to their share
+// and get nothing, unless all candidates are outgoing. Their unused share is
+// divided over the others, by the same rules, so equal replicas of the newest
+// version are still within one of each other.
+//
+// # Considerations
+//
+// Consistent hashing (Karger et al. 1997), rendezvous hashing (Thaler and
+// Ravishankar 1998) and jump hash (Lamping and Veach 2014) answer "who has this
+// key" without knowing who has it now. Here that is known, since the records say
+// so; with the present assignment as an input, exact balance and the fewest moves
+// can be had together, which none of those offers (bench/algorithms compares
+// them). The price is that the answer depends on history, which is why the records
+// and not this function are the truth.
+//
+// Rounding shares by quota instead of by strict largest remainder (Hamilton's
+// method) costs nothing in balance and saves moves: a replica that has the odd
+// shard may keep it, even where another one's remainder has become larger.
+//
+// The planner doesn't remember: it can't tell a replica that is slow to take over
+// from one that never will. Timeouts are the coordinator's.
+//
+// 80,000 shards over 1,000 replicas take tens of milliseconds (see the benchmarks).
+package plan

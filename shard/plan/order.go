@@ -1,0 +1,51 @@
+package plan
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+// canonicalOrder is the indices of the shards, in the order of their IDs. Shards
+// come from a cache in any order, and comparing names is what sorting them would
+// spend its time on; so only the clusters' names are sorted, and the shards are
+// counted into place.
+func canonicalOrder(shards []Shard) []int32 {
+	groups := make(map[keyspace.ClusterName]int32)
+	for i := range shards {
+		groups[shards[i].ID.Cluster]++
+	}
+	start := int32(0)
+	for _, cluster := range slices.Sorted(maps.Keys(groups)) {
+		size := groups[cluster]
+		groups[cluster] = start
+		start += size
+	}
+	order := make([]int32, len(shards))
+	for i := range shards {
+		next := groups[shards[i].ID.Cluster]
+		order[next] = int32(i)
+		groups[shards[i].ID.Cluster]++
+	}
+	for first := 0; first < len(order); {
+		// Each group's counter now stands at its end.
+		end := int(groups[shards[order[first]].ID.Cluster])
+		slices.SortFunc(order[first:end], func(x, y int32) int { return compareWithinCluster(&shards[x], &shards[y]) })
+		first = end
+	}
+	return order
+}
+
+// compareWithinCluster looks at more than the prefix only so that a shard which is
+// given twice doesn't make the plan depend on the order of its inputs.
+func compareWithinCluster(x, y *Shard) int {
+	if order := x.ID.Prefix.Compare(y.ID.Prefix); order != 0 {
+		return order
+	}
+	return cmp.Or(
+		cmp.Compare(x.Holder, y.Holder), cmp.Compare(x.Assignee, y.Assignee),
+		cmp.Compare(x.Pin, y.Pin), cmp.Compare(x.Load, y.Load),
+	)
+}
