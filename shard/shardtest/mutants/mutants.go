@@ -1,0 +1,59 @@
+// Package mutants holds seeded bugs: small changes to the protocol's source, each of which the tests must catch. They
+// are data, not hooks: no production code knows of them. Command mutants builds each with `go test -overlay` and expects
+// the tests to fail.
+package mutants
+
+import (
+	_ "embed"
+	"fmt"
+	"strings"
+)
+
+//go:embed mutants.txt
+var data string
+
+// Mutant is one seeded bug.
+type Mutant struct {
+	Name   string
+	Breaks string // what it breaks, in a few words
+	File   string // from the module's root
+	Old    string // must occur exactly once
+	New    string
+}
+
+// All returns the seeded bugs. A mutant in mutants.txt is
+//
+//	== NAME
+//	breaks: WHAT
+//	file: PATH
+//	--- old
+//	LINES
+//	--- new
+//	LINES
+func All() ([]Mutant, error) {
+	var all []Mutant
+	for i, text := range strings.Split(data, "\n== ")[1:] {
+		head, body, ok1 := strings.Cut(text, "\n--- old\n")
+		old, replacement, ok2 := strings.Cut(body, "\n--- new\n")
+		lines := strings.Split(head, "\n")
+		if !ok1 || !ok2 || len(lines) != 3 {
+			return nil, fmt.Errorf("reading mutant %d (%s): want a name, breaks, file, old and new", i+1, lines[0])
+		}
+		all = append(all, Mutant{
+			Name:   lines[0],
+			Breaks: strings.TrimPrefix(lines[1], "breaks: "),
+			File:   strings.TrimPrefix(lines[2], "file: "),
+			Old:    old,
+			New:    strings.TrimRight(replacement, "\n"),
+		})
+	}
+	return all, nil
+}
+
+// Apply puts the bug into the source of its file.
+func (m Mutant) Apply(source string) (string, error) {
+	if n := strings.Count(source, m.Old); n != 1 {
+		return "", fmt.Errorf("stale mutant %q: its old snippet occurs %d times in %s, want once", m.Name, n, m.File)
+	}
+	return strings.Replace(source, m.Old, m.New, 1), nil
+}

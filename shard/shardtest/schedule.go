@@ -1,0 +1,213 @@
+package shardtest
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/tenure-dev/tenure/shard/plan"
+)
+
+// FaultKind is one way in which the world is unkind.
+type FaultKind uint8
+
+const (
+	Crash         FaultKind = iota // the process dies; it comes back after For, or never where that is 0
+	Pause                          // the process takes no step for a while (SIGSTOP); its clocks go on
+	Sleep                          // the machine sleeps: as a pause, but the monotonic clock stands still
+	Jump                           // the wall clock is set, by For
+	Cut                            // nothing passes between the process and the store; N: 0 both ways, 1 only requests, 2 only answers
+	Freeze                         // the watch of stream N shows nothing; Relist: it then starts afresh
+	HomeAway                       // nobody reaches the store
+	Exit                           // the process is told to stop; it comes back after For, or never where that is 0
+	LoseRequest                    // the Nth request of the process never arrives
+	LoseReply                      // the Nth request is carried out, the answer is lost
+	Late                           // the Nth request arrives For after the process gave it up
+	Repeat                         // the Nth request arrives a second time, For later
+	Refuse                         // the Nth request is refused for a reason that has nothing to do with the record
+	ReadFails                      // the fresh read after the Nth request fails
+	SlowWarm                       // caches that the process begins to build take For
+	SlowDrain                      // reconciles that run take For to end
+	DeleteLease                    // a user deletes the process's lease
+	DeleteShard                    // a user deletes the record of shard N
+	Replace                        // a user deletes the record of shard N and makes it anew at once
+	RemoveCluster                  // cluster N goes, and comes back after For
+	PinShard                       // a user pins shard N to the process
+	ReportLoad                     // shard N turns out to cost its holder For
+	CrashLeader                    // the coordinator's process dies, as with Crash
+	faultKinds
+)
+
+func (k FaultKind) String() string {
+	return [...]string{"crash", "pause", "sleep", "jump", "cut", "freeze", "home-away", "exit", "lose-request", "lose-reply",
+		"late", "repeat", "refuse", "read-fails", "slow-warm", "slow-drain", "delete-lease", "delete-shard", "replace-shard",
+		"remove-cluster", "pin", "load", "crash-leader"}[k]
+}
+
+// Fault is one entry of a schedule.
+type Fault struct {
+	Kind   FaultKind
+	At     time.Duration
+	Node   int
+	For    time.Duration
+	N      int
+	Relist bool
+}
+
+func (f Fault) String() string {
+	text := fmt.Sprintf("%s of %c", f.Kind, 'a'+rune(f.Node))
+	if f.Kind.onRequest() {
+		return fmt.Sprintf("%s, request %d, for %v", text, f.N, f.For)
+	}
+	return fmt.Sprintf("%s at %v for %v (%d)", text, f.At, f.For, f.N)
+}
+
+// onRequest tells the faults that strike a request by its number from those that strike at a time.
+func (k FaultKind) onRequest() bool { return k >= LoseRequest && k <= ReadFails }
+
+// Schedule is everything that is chosen before a run. Together with the code it determines the run.
+type Schedule struct {
+	Seed     uint64
+	Nodes    int
+	Bits     []int           // per cluster: its shards are 2^bits
+	Joins    []time.Duration // when each node starts
+	Rates    []float64       // each node's clock rate
+	Limits   plan.Limits
+	Faults   []Fault       // by time
+	Faulty   time.Duration // no fault lasts longer than this
+	Lag      time.Duration // the most that a watch lags when nothing is wrong
+	LongRun  bool          // go on until balance and quiet can be judged
+	MaxStale time.Duration // how old a restarted process's first listing may be
+}
+
+// meddled reports whether users delete shard records.
+func (s *Schedule) meddled() bool {
+	return slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Kind == DeleteShard || f.Kind == Replace })
+}
+
+// Timings of the simulated fleet: the defaults.
+const (
+	leaseDuration = 10 * time.Second
+	margin        = leaseDuration / 5
+	// maxDrift is how far a clock's rate may be off. Two machines' leases are then told apart by
+	// (1-maxDrift)/(1+maxDrift) > 1-margin/leaseDuration; the protocol promises nothing beyond.
+	maxDrift = 0.1
+)
+
+// NewSchedule draws a schedule. The same seed draws the same one for ever, as long as this function isn't changed.
+func NewSchedule(seed uint64) Schedule {
+	rng := rand.New(rand.NewPCG(seed, 0x7e4e))
+	s := Schedule{
+		Seed:   seed,
+		Nodes:  2 + rng.IntN(3),
+		Faulty: time.Duration(10+rng.IntN(25)) * time.Second,
+		Lag:    time.Duration(2+rng.IntN(30)) * time.Millisecond,
+	}
+	for range 1 + rng.IntN(2) {
+		s.Bits = append(s.Bits, rng.IntN(3))
+	}
+	if rng.IntN(3) == 0 {
+		s.Lag = 400 * time.Millisecond
+	}
+	if rng.IntN(3) == 0 {
+		s.Limits.MaxInMotion = 2
+	}
+	if rng.IntN(4) == 0 {
+		s.Limits.Imbalance = 0.3
+	}
+	s.LongRun = rng.IntN(4) == 0
+	for range s.Nodes {
+		join := time.Duration(rng.IntN(500)) * time.Millisecond
+		if rng.IntN(3) == 0 {
+			join = time.Duration(rng.Int64N(int64(s.Faulty) / 2))
+		}
+		s.Joins = append(s.Joins, join)
+		rate := 1.0
+		if rng.IntN(2) == 0 {
+			rate = 1 + maxDrift*(2*rng.Float64()-1)
+			if rng.IntN(3) == 0 {
+				rate = 1 + maxDrift*float64(2*rng.IntN(2)-1)
+			}
+		}
+		s.Rates = append(s.Rates, rate)
+	}
+	s.drawFaults(rng)
+	return s
+}
+
+// drawFaults takes a few kinds of fault and strikes with each a few times, so that each world is bad in its own way.
+func (s *Schedule) drawFaults(rng *rand.Rand) {
+	if rng.IntN(8) == 0 {
+		return // a calm world
+	}
+	var kinds [faultKinds]bool
+	for range 1 + rng.IntN(6) {
+		kinds[rng.IntN(int(faultKinds))] = true
+	}
+	if kinds[Sleep] {
+		kinds[Jump] = false // a wall clock set back while the machine sleeps would hide that it slept
+	}
+	meddles := kinds[DeleteShard] || kinds[Replace]
+	s.MaxStale = leaseDuration / 2
+	if meddles {
+		// A holder must learn within a lease duration that its record is gone. See DESIGN.md on frozen watches.
+		s.MaxStale = leaseDuration / 10
+	}
+	for k := range faultKinds {
+		if !kinds[k] {
+			continue
+		}
+		times := 1 + rng.IntN(3)
+		if k.onRequest() {
+			times = 1 + rng.IntN(12)
+		}
+		if k == Replace {
+			times = 1 // the epoch of a second one made by hand is known only once a coordinator has seen the first
+		}
+		for range times {
+			s.Faults = append(s.Faults, s.drawFault(rng, k, meddles))
+		}
+	}
+	slices.SortStableFunc(s.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+}
+
+func (s *Schedule) drawFault(rng *rand.Rand, k FaultKind, meddles bool) Fault {
+	f := Fault{Kind: k, Node: rng.IntN(s.Nodes), At: time.Duration(rng.Int64N(int64(s.Faulty)))}
+	upTo := func(d time.Duration) time.Duration { return time.Duration(rng.Int64N(int64(d))) }
+	rest := s.Faulty - f.At
+	switch k {
+	case Crash, CrashLeader, Exit:
+		f.For = upTo(leaseDuration * 3 / 2)
+		if f.Node > 0 && rng.IntN(3) == 0 {
+			f.For = 0
+		}
+	case Pause, Sleep, Cut, HomeAway:
+		f.For = min(rest, upTo(leaseDuration*5/2))
+		f.N = rng.IntN(3)
+	case Freeze:
+		f.For = min(rest, upTo(leaseDuration*2))
+		if meddles {
+			f.For = min(f.For, leaseDuration/4)
+		}
+		f.N = rng.IntN(int(streams))
+		f.Relist = rng.IntN(2) == 0
+	case Jump:
+		f.For = []time.Duration{-time.Hour, -leaseDuration, -time.Second, time.Second, 5 * time.Second, time.Hour}[rng.IntN(6)]
+	case LoseRequest, LoseReply, Late, Repeat, Refuse, ReadFails:
+		f.N = rng.IntN(60)
+		f.For = upTo(leaseDuration * 3 / 2)
+	case SlowWarm, SlowDrain:
+		f.For = upTo(leaseDuration)
+	case RemoveCluster:
+		f.N = rng.IntN(len(s.Bits))
+		f.For = upTo(leaseDuration)
+	case ReportLoad:
+		f.For = upTo(10 * time.Second)
+		f.N = rng.IntN(8)
+	default:
+		f.N = rng.IntN(8)
+	}
+	return f
+}

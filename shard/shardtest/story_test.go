@@ -1,0 +1,41 @@
+package shardtest
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite the transcripts of the stories")
+
+func TestStoriesGoAsToldAndBreakNoInvariant(t *testing.T) {
+	paths, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(paths) < 13 {
+		t.Fatalf("found %d stories (%v): want all of them", len(paths), err)
+	}
+	for _, path := range paths {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
+			script, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			told, err := Tell(script)
+			if err != nil {
+				t.Fatalf("%v\n%s", err, told)
+			}
+			if *update {
+				if err := os.WriteFile(path, told, 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if diff := cmp.Diff(string(script), string(told)); diff != "" {
+				t.Errorf("the story goes differently (-want +got; -update rewrites it):\n%s", diff)
+			}
+		})
+	}
+}
