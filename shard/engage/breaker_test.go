@@ -1,0 +1,84 @@
+package engage
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestARequestToASilentClusterIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &Breaker{}
+		ctx, end := b.watchOver(t.Context())
+		defer end()
+		began := time.Now()
+		<-ctx.Done()
+		if !errors.Is(context.Cause(ctx), ErrStalled) {
+			t.Errorf("cause: got %v, want ErrStalled", context.Cause(ctx))
+		}
+		if took := time.Since(began); took != stallAfter {
+			t.Errorf("given up after %v, want %v", took, stallAfter)
+		}
+	})
+}
+
+func TestASlowRequestIsWaitedForWhileTheClusterAnswersOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &Breaker{}
+		ctx, end := b.watchOver(t.Context())
+		defer end()
+		for range 20 {
+			time.Sleep(time.Second)
+			b.answered()
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("given up though the cluster answers: %v", context.Cause(ctx))
+		}
+		time.Sleep(stallAfter)
+		synctest.Wait()
+		if ctx.Err() == nil {
+			t.Error("not given up after the cluster fell silent")
+		}
+	})
+}
+
+func TestOneLostConnectionIsNoOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &Breaker{}
+		b.answered()
+		b.failed()
+		if b.PutOff() != 0 {
+			t.Error("put off though the cluster answered just now")
+		}
+	})
+}
+
+func TestAFailedClusterIsLeftAloneForPausesThatDouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &Breaker{}
+		if b.PutOff() != 0 {
+			t.Fatal("a cluster that never failed is put off")
+		}
+		for _, want := range []time.Duration{1, 2, 4, 8, 15, 15} {
+			b.failed()
+			b.failed() // fails together with the first, and counts once
+			if got := b.PutOff(); got != want*time.Second {
+				t.Errorf("put off for %v, want %v", got, want*time.Second)
+			}
+			time.Sleep(want * time.Second)
+			if got := b.PutOff(); got != 0 {
+				t.Errorf("nobody is let through after the pause: %v to go", got)
+			}
+			if got := b.PutOff(); got == 0 {
+				t.Error("a second one is let through beside the first")
+			}
+			time.Sleep(want * time.Second)
+		}
+		b.answered()
+		if b.PutOff() != 0 || b.Open() {
+			t.Error("still put off after an answer")
+		}
+	})
+}

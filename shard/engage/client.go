@@ -1,0 +1,210 @@
+package engage
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+// OwnerUIDAnnotation names the object that a created object belongs to where an owner reference can't: in another
+// cluster. Its slot is the owner's.
+const OwnerUIDAnnotation = "tenure.dev/owner-uid"
+
+// ErrUnfenceable is returned for writes that no precondition can protect.
+var ErrUnfenceable = errors.New("a sharded client can't fence this write")
+
+// EpochStamper is implemented by kinds whose status records the epoch of the tenure that wrote it. With the CEL rule
+// "self >= oldSelf" on that field the API server itself refuses a stale epoch, at no extra write.
+type EpochStamper interface {
+	// StampEpoch raises the recorded epoch; it never lowers it.
+	StampEpoch(epoch int64)
+}
+
+// fencedClient is the client that a reconciler gets. What safety needs is put on every write here, so that it never
+// depends on a controller's author remembering it.
+type fencedClient struct {
+	client.Client
+	gate *Gate
+}
+
+func (c *fencedClient) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
+	if obj.GetName() == "" {
+		return fmt.Errorf("creating a %T: %w: generateName makes a new object on every try; derive metadata.name from the owner", obj, ErrUnfenceable)
+	}
+	stampSlot(obj)
+	return c.Client.Create(ctx, obj, opts...)
+}
+
+// Apply stamps the slot label as Create does: an apply may be the one that creates.
+func (c *fencedClient) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+	data, err := json.Marshal(obj)
+	if err != nil {
+		return fmt.Errorf("reading apply configuration %T: %w", obj, err)
+	}
+	stamped := &unstructured.Unstructured{}
+	if err := json.Unmarshal(data, &stamped.Object); err != nil {
+		return fmt.Errorf("reading apply configuration %T: %w", obj, err)
+	}
+	stampSlot(stamped)
+	if err := c.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(stamped), opts...); err != nil {
+		return err
+	}
+	data, err = json.Marshal(stamped.Object) // what the server answered goes back to the caller
+	if err != nil {
+		return fmt.Errorf("reading the answer to an apply of %T: %w", obj, err)
+	}
+	return json.Unmarshal(data, obj)
+}
+
+func (c *fencedClient) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
+	if err := needVersion("updating", obj); err != nil {
+		return err
+	}
+	return c.Client.Update(ctx, obj, opts...)
+}
+
+func (c *fencedClient) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	if patch.Type() == types.ApplyPatchType {
+		stampSlot(obj)
+	}
+	patch, err := versioned(obj, patch)
+	if err != nil {
+		return err
+	}
+	return c.Client.Patch(ctx, obj, patch, opts...)
+}
+
+func (c *fencedClient) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
+	if uid, version := obj.GetUID(), obj.GetResourceVersion(); uid != "" && version != "" {
+		opts = append([]client.DeleteOption{client.Preconditions{UID: &uid, ResourceVersion: &version}}, opts...)
+	}
+	return c.Client.Delete(ctx, obj, opts...)
+}
+
+func (c *fencedClient) DeleteAllOf(_ context.Context, obj client.Object, _ ...client.DeleteAllOfOption) error {
+	return fmt.Errorf("deleting all of a %T: %w: delete objects one by one", obj, ErrUnfenceable)
+}
+
+func (c *fencedClient) Status() client.SubResourceWriter { return c.SubResource("status") }
+
+func (c *fencedClient) SubResource(name string) client.SubResourceClient {
+	return &fencedSubResource{SubResourceClient: c.Client.SubResource(name), gate: c.gate, status: name == "status"}
+}
+
+type fencedSubResource struct {
+	client.SubResourceClient
+	gate   *Gate
+	status bool
+}
+
+func (c *fencedSubResource) Update(ctx context.Context, obj client.Object, opts ...client.SubResourceUpdateOption) error {
+	if err := needVersion("updating", obj); err != nil {
+		return err
+	}
+	c.stampEpoch(obj)
+	return c.SubResourceClient.Update(ctx, obj, opts...)
+}
+
+func (c *fencedSubResource) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+	c.stampEpoch(obj)
+	patch, err := versioned(obj, patch)
+	if err != nil {
+		return err
+	}
+	return c.SubResourceClient.Patch(ctx, obj, patch, opts...)
+}
+
+func (c *fencedSubResource) stampEpoch(obj client.Object) {
+	if s, ok := obj.(EpochStamper); ok && c.status {
+		s.StampEpoch(int64(c.gate.Epoch()))
+	}
+}
+
+// stampSlot labels an object with the slot of what it belongs to, so that the owner's shard can watch it on any
+// version of Kubernetes.
+func stampSlot(obj client.Object) {
+	uid := obj.GetAnnotations()[OwnerUIDAnnotation]
+	if owner := metav1.GetControllerOf(obj); owner != nil {
+		uid = string(owner.UID)
+	}
+	if uid == "" {
+		return
+	}
+	labels := obj.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[keyspace.SlotLabel] = keyspace.SlotOf(uid).String()
+	obj.SetLabels(labels)
+}
+
+func needVersion(act string, obj client.Object) error {
+	if obj.GetResourceVersion() == "" {
+		return fmt.Errorf("%s %T %s: %w: it has no resourceVersion; read it first", act, obj, client.ObjectKeyFromObject(obj), ErrUnfenceable)
+	}
+	return nil
+}
+
+// versioned makes a patch conditional on the version of obj. Server-side apply is left alone: its field ownership is
+// the precondition, and it names the object.
+func versioned(obj client.Object, patch client.Patch) (client.Patch, error) {
+	switch patch.Type() {
+	case types.MergePatchType, types.StrategicMergePatchType:
+		return versionedPatch{patch}, needVersion("patching", obj)
+	case types.ApplyPatchType:
+		return patch, nil
+	}
+	return nil, fmt.Errorf("patching %T %s with %s: %w: use a merge patch or server-side apply", obj, client.ObjectKeyFromObject(obj), patch.Type(), ErrUnfenceable)
+}
+
+// versionedPatch adds the object's resourceVersion to a merge patch. An empty patch stays empty.
+type versionedPatch struct{ client.Patch }
+
+func (p versionedPatch) Data(obj client.Object) ([]byte, error) {
+	data, err := p.Patch.Data(obj)
+	if err != nil || string(data) == "{}" {
+		return data, err
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return nil, fmt.Errorf("reading the patch of %T %s: %w", obj, client.ObjectKeyFromObject(obj), err)
+	}
+	m, _ := fields["metadata"].(map[string]any)
+	if m == nil {
+		m = map[string]any{}
+		fields["metadata"] = m
+	}
+	m["resourceVersion"] = obj.GetResourceVersion()
+	return json.Marshal(fields)
+}
+
+// sharedReader reads declared kinds from the shard's cache and all others live.
+type sharedReader struct {
+	cached   client.Reader
+	live     client.Reader
+	declared func(runtime.Object) bool
+}
+
+func (r *sharedReader) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	return r.of(obj).Get(ctx, key, obj, opts...)
+}
+
+func (r *sharedReader) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	return r.of(list).List(ctx, list, opts...)
+}
+
+func (r *sharedReader) of(obj runtime.Object) client.Reader {
+	if r.declared(obj) {
+		return r.cached
+	}
+	return r.live
+}

@@ -1,0 +1,140 @@
+package engage
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+// sent records what a fenced client hands on.
+type sent struct {
+	created *corev1.Pod
+	patch   string
+	status  string
+	delete  client.DeleteOptions
+}
+
+func newTestClient(t *testing.T) (client.Client, *sent, *Gate) {
+	t.Helper()
+	g, _ := newTestGate(t)
+	g.Open(9)
+	scheme := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(scheme), cnatv1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	s := &sent{}
+	inner := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+		Create: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.CreateOption) error {
+			s.created = obj.(*corev1.Pod)
+			return nil
+		},
+		Patch: func(_ context.Context, _ client.WithWatch, obj client.Object, patch client.Patch, _ ...client.PatchOption) error {
+			data, err := patch.Data(obj)
+			s.patch = string(data)
+			return err
+		},
+		SubResourcePatch: func(_ context.Context, _ client.Client, _ string, obj client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+			data, err := patch.Data(obj)
+			s.status = string(data)
+			return err
+		},
+		Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, opts ...client.DeleteOption) error {
+			s.delete.ApplyOptions(opts)
+			return nil
+		},
+	}).Build()
+	return &fencedClient{Client: inner, gate: g}, s, g
+}
+
+func TestWhatIsCreatedForAnOwnerGetsTheOwnersSlot(t *testing.T) {
+	c, s, _ := newTestClient(t)
+	uid := types.UID("2b0bb7d4-4a5a-4f3a-9c56-0a2a3e0c8f11")
+	controller := true
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", OwnerReferences: []metav1.OwnerReference{
+		{APIVersion: "v1", Kind: "At", Name: "a", UID: uid, Controller: &controller},
+	}}}
+	if err := c.Create(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := s.created.Labels[keyspace.SlotLabel], keyspace.SlotOf(string(uid)).String(); got != want {
+		t.Errorf("slot label: got %q, want %q", got, want)
+	}
+	copied := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", Annotations: map[string]string{OwnerUIDAnnotation: string(uid)}}}
+	if err := c.Create(t.Context(), copied); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := s.created.Labels[keyspace.SlotLabel], keyspace.SlotOf(string(uid)).String(); got != want {
+		t.Errorf("slot label by annotation: got %q, want %q", got, want)
+	}
+}
+
+func TestWritesThatNoPreconditionCanProtectAreRefused(t *testing.T) {
+	c, s, _ := newTestClient(t)
+	unread := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p"}}
+	cases := map[string]error{
+		"create by generateName":      c.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", GenerateName: "p-"}}),
+		"update without version":      c.Update(t.Context(), unread),
+		"merge patch without version": c.Patch(t.Context(), unread, client.MergeFrom(unread.DeepCopy())),
+		"json patch":                  c.Patch(t.Context(), unread, client.RawPatch(types.JSONPatchType, []byte("[]"))),
+		"status without version":      c.Status().Update(t.Context(), unread),
+		"delete all":                  c.DeleteAllOf(t.Context(), unread),
+	}
+	for name, err := range cases {
+		if !errors.Is(err, ErrUnfenceable) {
+			t.Errorf("%s: got %v, want ErrUnfenceable", name, err)
+		}
+	}
+	if diff := cmp.Diff(&sent{}, s, cmp.AllowUnexported(sent{})); diff != "" {
+		t.Errorf("something was sent (-want +got):\n%s", diff)
+	}
+}
+
+func TestPatchesAndDeletesAreConditionalOnTheVersionThatWasRead(t *testing.T) {
+	c, s, _ := newTestClient(t)
+	read := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u", ResourceVersion: "41"}}
+	changed := read.DeepCopy()
+	changed.Labels = map[string]string{"a": "b"}
+	if err := c.Patch(t.Context(), changed, client.MergeFrom(read)); err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"metadata":{"labels":{"a":"b"},"resourceVersion":"41"}}`; s.patch != want {
+		t.Errorf("patch: got %s, want %s", s.patch, want)
+	}
+	if err := c.Patch(t.Context(), read.DeepCopy(), client.MergeFrom(read)); err != nil {
+		t.Fatal(err)
+	}
+	if s.patch != "{}" {
+		t.Errorf("a patch without a change: got %s, want {}", s.patch)
+	}
+	if err := c.Delete(t.Context(), read); err != nil {
+		t.Fatal(err)
+	}
+	if p := s.delete.Preconditions; p == nil || *p.UID != "u" || *p.ResourceVersion != "41" {
+		t.Errorf("preconditions of the delete: got %v, want UID u and version 41", p)
+	}
+}
+
+func TestStatusWritesAreStampedWithTheEpoch(t *testing.T) {
+	c, s, _ := newTestClient(t)
+	read := &cnatv1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "a", ResourceVersion: "41"}}
+	changed := read.DeepCopy()
+	changed.Status.Phase = "RUNNING"
+	if err := c.Status().Patch(t.Context(), changed, client.MergeFrom(read)); err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"metadata":{"resourceVersion":"41"},"status":{"epoch":9,"phase":"RUNNING"}}`; s.status != want {
+		t.Errorf("status patch: got %s, want %s", s.status, want)
+	}
+}

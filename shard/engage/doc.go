@@ -1,0 +1,26 @@
+// Package engage makes one shard look like a whole cluster to a controller.
+//
+// [Open] builds a [Cluster] for a shard: the real cluster's connection pool and REST mapping, a cache that holds the
+// shard's objects and nothing else, and a client that can write only while the shard is held. A multicluster-runtime
+// controller that is given it as "a cluster" shards by object without knowing.
+//
+// # The gate
+//
+// Every shard has one [Gate], and everything that the shard does goes through it: reconciles begin and end there, and
+// every mutating request passes it on its way to the socket. Layers, from the outside in:
+//
+//  1. [Gate.Begin]: no key starts unless the shard is open.
+//  2. the transport: a mutating request of a shard that isn't open is refused before it is sent ([ErrFenced]); all
+//     requests carry shard, epoch and incarnation in their User-Agent, so that the API server's audit log can tell
+//     tenures apart.
+//  3. the client: updates and patches carry a resourceVersion, deletes carry UID and resourceVersion, created objects
+//     have names and the owner's slot label, and kinds that offer a status epoch get it stamped. A write that was on
+//     the wire when its tenure ended conflicts at the server.
+//
+// # What a shard's cache holds
+//
+// Primary kinds are filtered by the hash of their own UID, by the API server where it knows KEP-5866 (shardSelector).
+// Owned kinds are filtered by the slot label that the client stamped on them. Either way each object is checked again
+// on arrival: a server that ignores the selector costs bandwidth, never correctness; [Traffic] tells which it is.
+// Kinds that were not declared are read live.
+package engage

@@ -1,0 +1,122 @@
+package engage
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+)
+
+// filter says which objects of a kind belong to a shard, twice: to the server, and to check what arrives.
+type filter struct {
+	shardSelector string // for primary kinds; KEP-5866
+	keep          func(metav1.Object) bool
+	traffic       *Traffic
+}
+
+// wrap narrows a list-watch to the filter.
+func (f *filter) wrap(inner toolscache.ListerWatcher) toolscache.ListerWatcher {
+	lw := toolscache.ToListerWatcherWithContext(inner)
+	return &toolscache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+			opts.ShardSelector = f.shardSelector
+			list, err := lw.ListWithContext(ctx, opts)
+			if err != nil {
+				return nil, err
+			}
+			return list, f.sift(list)
+		},
+		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+			opts.ShardSelector = f.shardSelector
+			w, err := lw.WatchWithContext(ctx, opts)
+			if err != nil {
+				return nil, err
+			}
+			return newSieve(w, f.pass), nil
+		},
+	}
+}
+
+// sift drops the items of a list that don't belong.
+func (f *filter) sift(list runtime.Object) error {
+	items, err := meta.ExtractList(list)
+	if err != nil {
+		return fmt.Errorf("reading the items of a %T: %w", list, err)
+	}
+	kept := items[:0]
+	for _, item := range items {
+		if f.belongs(item) {
+			kept = append(kept, item)
+		}
+	}
+	if err := meta.SetList(list, kept); err != nil {
+		return fmt.Errorf("narrowing a %T to the shard: %w", list, err)
+	}
+	return nil
+}
+
+// pass decides on one watch event; bookmarks and errors always pass.
+func (f *filter) pass(e watch.Event) (watch.Event, bool) {
+	switch e.Type {
+	case watch.Added, watch.Modified, watch.Deleted:
+		return e, f.belongs(e.Object)
+	}
+	return e, true
+}
+
+// sieve is a watch that lets some events pass. Unlike watch.Filter it ends when it is stopped while nobody takes its
+// events any more: a reflector that is stopped does just that, and each time a goroutine with all it holds would stay.
+type sieve struct {
+	inner   watch.Interface
+	pass    func(watch.Event) (watch.Event, bool)
+	events  chan watch.Event
+	stopped chan struct{}
+	stop    func() // closes stopped, once
+}
+
+func newSieve(inner watch.Interface, pass func(watch.Event) (watch.Event, bool)) *sieve {
+	s := &sieve{inner: inner, pass: pass, events: make(chan watch.Event), stopped: make(chan struct{})}
+	s.stop = sync.OnceFunc(func() { close(s.stopped) })
+	go s.run() // as every watch: its goroutine ends with Stop or with the inner watch
+	return s
+}
+
+func (s *sieve) ResultChan() <-chan watch.Event { return s.events }
+
+func (s *sieve) Stop() {
+	s.stop()
+	s.inner.Stop()
+}
+
+func (s *sieve) run() {
+	defer close(s.events)
+	for e := range s.inner.ResultChan() {
+		e, keep := s.pass(e)
+		if !keep {
+			continue
+		}
+		select {
+		case s.events <- e:
+		case <-s.stopped:
+			return
+		}
+	}
+}
+
+func (f *filter) belongs(obj runtime.Object) bool {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return true // not an object: let the reflector complain
+	}
+	if f.keep(m) {
+		f.traffic.Kept.Add(1)
+		return true
+	}
+	f.traffic.Discarded.Add(1)
+	return false
+}

@@ -1,0 +1,89 @@
+package engage
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+)
+
+// A server that knows nothing of shardSelector sends everything; only what is in the shard may get through.
+func TestObjectsOutsideTheShardAreDroppedOnArrival(t *testing.T) {
+	var in, out *corev1.Pod
+	for i := 0; in == nil || out == nil; i++ {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i), UID: types.UID(fmt.Sprint("uid-", i))}}
+		if quarter.Contains(string(pod.UID)) {
+			in = pod
+		} else {
+			out = pod
+		}
+	}
+	var asked []string
+	source := watch.NewFake()
+	inner := &toolscache.ListWatch{
+		ListWithContextFunc: func(_ context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+			asked = append(asked, opts.ShardSelector)
+			return &corev1.PodList{Items: []corev1.Pod{*in, *out}}, nil
+		},
+		WatchFuncWithContext: func(_ context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+			asked = append(asked, opts.ShardSelector)
+			return source, nil
+		},
+	}
+	traffic := &Traffic{}
+	f := &filter{shardSelector: quarter.Prefix.Selector(), traffic: traffic, keep: func(o metav1.Object) bool { return quarter.Contains(string(o.GetUID())) }}
+	lw := toolscache.ToListerWatcherWithContext(f.wrap(inner))
+
+	list, err := lw.ListWithContext(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if items := list.(*corev1.PodList).Items; len(items) != 1 || items[0].UID != in.UID {
+		t.Errorf("listed %d items, want the one in the shard", len(items))
+	}
+	w, err := lw.WatchWithContext(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		source.Add(out)
+		source.Modify(out)
+		source.Delete(out)
+		source.Add(in)
+		source.Action(watch.Bookmark, out)
+		source.Stop()
+	}()
+	var got []watch.EventType
+	for e := range w.ResultChan() {
+		got = append(got, e.Type)
+	}
+	if len(got) != 2 || got[0] != watch.Added || got[1] != watch.Bookmark {
+		t.Errorf("events: got %v, want the shard's ADDED and the BOOKMARK", got)
+	}
+	for _, selector := range asked {
+		if selector != quarter.Prefix.Selector() {
+			t.Errorf("the server was asked for %q", selector)
+		}
+	}
+	if traffic.Kept.Load() != 2 || traffic.Discarded.Load() != 4 || traffic.ServerSide() {
+		t.Errorf("kept %d, discarded %d, server side %v; want 2, 4, false", traffic.Kept.Load(), traffic.Discarded.Load(), traffic.ServerSide())
+	}
+}
+
+func TestAWatchThatIsStoppedWhileNobodyReadsItEnds(t *testing.T) {
+	synctest.Test(t, func(*testing.T) { // which fails if a goroutine is left
+		inner := watch.NewFake()
+		s := newSieve(inner, func(e watch.Event) (watch.Event, bool) { return e, true })
+		inner.Add(&corev1.Pod{}) // taken by the sieve, and by nobody else
+		synctest.Wait()
+		s.Stop()
+		s.Stop()
+	})
+}

@@ -1,0 +1,117 @@
+package engage
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+)
+
+// Traffic counts what one workload cluster sent this replica. It is safe for concurrent use.
+type Traffic struct {
+	// ListWatchBytes is the size of all answers to list and watch requests, as read from the (decompressed) body.
+	ListWatchBytes atomic.Uint64
+	// Kept and Discarded count the objects and events that were in the shard asked for, or not.
+	Kept, Discarded atomic.Uint64
+	// FencedWrites counts the writes that were refused because their shard wasn't held.
+	FencedWrites atomic.Uint64
+	// Breaker tells whether the cluster answers.
+	Breaker Breaker
+}
+
+// ServerSide reports whether the API server filters: whether nothing that was not asked for has arrived since the
+// last list or watch began. It is meaningless before anything has arrived.
+func (t *Traffic) ServerSide() bool { return t.Discarded.Load() == 0 }
+
+// fence is the transport of one shard: it refuses writes while the gate is shut and signs every request.
+type fence struct {
+	gate    *Gate
+	base    http.RoundTripper
+	traffic *Traffic
+}
+
+func (f *fence) RoundTrip(req *http.Request) (*http.Response, error) {
+	if !mutates(req.Method) {
+		res, release, err := f.send(req.Context(), req)
+		if err == nil {
+			counted := &countedBody{ReadCloser: res.Body, bytes: &f.traffic.ListWatchBytes}
+			res.Body = &releasingBody{ReadCloser: counted, release: release}
+		}
+		return res, err
+	}
+	ctx, done, end, err := f.gate.beginWrite(req.Context())
+	if err != nil {
+		f.traffic.FencedWrites.Add(1)
+		if req.Body != nil {
+			_ = req.Body.Close() // as a RoundTripper must
+		}
+		return nil, err
+	}
+	res, release, err := f.send(ctx, req)
+	done()
+	if err != nil {
+		end()
+		return nil, err
+	}
+	res.Body = &releasingBody{ReadCloser: res.Body, release: func() { release(); end() }}
+	return res, nil
+}
+
+// send signs a request and sends it, watched over by the cluster's breaker. release is to be called when the answer was
+// read.
+func (f *fence) send(ctx context.Context, req *http.Request) (_ *http.Response, release func(), _ error) {
+	breaker, caller := &f.traffic.Breaker, ctx
+	release = func() {}
+	if !watches(req) { // a watch is silent by nature
+		ctx, release = breaker.watchOver(ctx)
+	}
+	req = req.Clone(ctx) // a RoundTripper must not change the caller's request
+	req.Header.Set("User-Agent", f.gate.agentNow())
+	res, err := f.base.RoundTrip(req)
+	switch {
+	case err == nil:
+		breaker.answered()
+		return res, release, nil
+	case caller.Err() == nil: // not given up by the caller
+		breaker.failed()
+		if cause := context.Cause(ctx); cause != nil {
+			err = fmt.Errorf("%s %s: %w", req.Method, req.URL.Path, cause)
+		}
+	}
+	release()
+	return nil, nil, err
+}
+
+func watches(req *http.Request) bool {
+	return req.Method == http.MethodGet && req.URL.Query().Get("watch") != ""
+}
+
+func mutates(method string) bool {
+	return method != http.MethodGet && method != http.MethodHead && method != http.MethodOptions
+}
+
+// countedBody counts what is read of it.
+type countedBody struct {
+	io.ReadCloser
+	bytes *atomic.Uint64
+}
+
+func (b *countedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.bytes.Add(uint64(n))
+	return n, err
+}
+
+// releasingBody frees the request's context when the answer was read.
+type releasingBody struct {
+	io.ReadCloser
+	release func()
+	once    sync.Once
+}
+
+func (b *releasingBody) Close() error {
+	defer b.once.Do(b.release)
+	return b.ReadCloser.Close()
+}

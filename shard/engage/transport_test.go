@@ -1,0 +1,96 @@
+package engage
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+func fencedServer(t *testing.T, g *Gate) (*http.Client, *Traffic, *[]string, string) {
+	t.Helper()
+	agents := &[]string{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		*agents = append(*agents, r.Method+" "+r.UserAgent())
+		_, _ = io.WriteString(w, "0123456789")
+	}))
+	t.Cleanup(server.Close)
+	traffic := &Traffic{}
+	return &http.Client{Transport: &fence{gate: g, base: http.DefaultTransport, traffic: traffic}}, traffic, agents, server.URL
+}
+
+func TestAWriteOfAShardThatIsNotHeldIsNeverSent(t *testing.T) {
+	g, _ := newTestGate(t)
+	c, _, agents, url := fencedServer(t, g)
+	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		req, _ := http.NewRequest(method, url, strings.NewReader("{}"))
+		if _, err := c.Do(req); !errors.Is(err, ErrFenced) {
+			t.Errorf("%s: got %v, want ErrFenced", method, err)
+		}
+	}
+	if len(*agents) != 0 {
+		t.Errorf("the server was reached: %v", *agents)
+	}
+}
+
+func TestEveryRequestIsSignedWithShardEpochAndIncarnation(t *testing.T) {
+	g, _ := newTestGate(t)
+	c, traffic, agents, url := fencedServer(t, g)
+	get := func() {
+		res, err := c.Get(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, res.Body)
+		_ = res.Body.Close()
+	}
+	get() // warming
+	g.Open(7)
+	get()
+	res, err := c.Post(url, "application/json", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body, err := io.ReadAll(res.Body); err != nil || len(body) != 10 {
+		t.Errorf("the answer to a write can't be read after it was counted as answered: %q, %v", body, err)
+	}
+	_ = res.Body.Close()
+	want := []string{
+		"GET tenure/test (shard=west/01; replica=a-1)",
+		"GET tenure/test (shard=west/01; epoch=7; replica=a-1)",
+		"POST tenure/test (shard=west/01; epoch=7; replica=a-1)",
+	}
+	if got := strings.Join(*agents, "\n"); got != strings.Join(want, "\n") {
+		t.Errorf("requests:\n%s\nwant:\n%s", got, strings.Join(want, "\n"))
+	}
+	if got := traffic.ListWatchBytes.Load(); got != 20 {
+		t.Errorf("bytes read: got %d, want 20 of two reads", got)
+	}
+	if g.writes != 0 {
+		t.Errorf("%d writes counted as in flight after all were answered", g.writes)
+	}
+}
+
+func BenchmarkFenceRoundTrip(b *testing.B) {
+	g := NewGate(b.Context(), quarter, "tenure/test", "a-1", func() bool { return true })
+	g.Open(1)
+	f := &fence{gate: g, base: answering{}, traffic: &Traffic{}}
+	req, _ := http.NewRequest(http.MethodPatch, "http://127.0.0.1/", http.NoBody)
+	b.ReportAllocs()
+	for b.Loop() {
+		res, err := f.RoundTrip(req)
+		if err != nil {
+			b.Fatal(err)
+		}
+		_ = res.Body.Close()
+	}
+}
+
+// answering is a transport that answers at once.
+type answering struct{}
+
+func (answering) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+}
