@@ -1,0 +1,129 @@
+package shard
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/tenure-dev/tenure/shard/engage"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/plan"
+)
+
+// Defaults of [Config].
+const (
+	DefaultNamespace     = "tenure-system"
+	DefaultLeaseDuration = 10 * time.Second
+	DefaultDrainTimeout  = 20 * time.Second
+	DefaultShardBits     = 3
+)
+
+// Config says how one replica takes part. The zero value of every field but Replica and Kinds means its default.
+type Config struct {
+	// Namespace of the home cluster holds the Leases and Shard records. Default "tenure-system".
+	Namespace string
+	// Replica is the stable name of this process, unique in the fleet; a Pod's name is right. It must be a DNS label or
+	// subdomain, since the names of its Leases begin with it.
+	Replica string
+	// Kinds are the kinds that shards hold in their caches. All others are read live. See [Primary] and [Owned].
+	Kinds []engage.Kind
+	// ShardBits divides each new workload cluster into 2^ShardBits shards, 0 to 8. A cluster that is recorded already
+	// keeps its shards. Default 3; WholeClusters for 0.
+	ShardBits int
+	// WholeClusters makes each cluster one shard, as ShardBits 0 can't say.
+	WholeClusters bool
+	// LeaseDuration is how long a silent replica keeps its shards, the same in all of the fleet. It bounds the time that
+	// a crash leaves keys unserved, and a third of it is the time between two writes of each replica. Default 10 s.
+	LeaseDuration time.Duration
+	// DrainTimeout bounds how long running reconciles may delay a move before they are cancelled. Default 20 s.
+	DrainTimeout time.Duration
+	// Weight is this replica's share of the work relative to the others'. Default 1.
+	Weight int
+	// Version of the program: it is recorded for rollouts and opens the User-Agent.
+	Version string
+	// Limits of the planner.
+	Limits plan.Limits
+	// HomeCluster is the home cluster's name among the workload clusters, if it is to be one of them. Default: it isn't.
+	HomeCluster multicluster.ClusterName
+	// ClientFiltering turns the server-side filtering of watches (KEP-5866) off.
+	ClientFiltering bool
+	// Observer is told what happens, for metrics and traces. Default: nobody.
+	Observer Observer
+}
+
+// Primary declares a kind whose objects are sharded by their own UID: what a controller is For.
+func Primary(obj client.Object) engage.Kind { return engage.Kind{Object: obj} }
+
+// Owned declares a kind whose objects follow the object that owns them. The client that reconcilers get labels what it
+// creates for an owner; objects without that label are not seen.
+func Owned(obj client.Object) engage.Kind { return engage.Kind{Object: obj, Owned: true} }
+
+// Copies declares a kind whose objects are owned, like [Owned], but live in all the other clusters. Inside a reconcile,
+// GetCluster with a real cluster's name gives that cluster as the shard sees it.
+func Copies(obj client.Object) engage.Kind {
+	return engage.Kind{Object: obj, Owned: true, Remote: true}
+}
+
+// withDefaults fills what was left out.
+func (c Config) withDefaults() Config {
+	if c.Namespace == "" {
+		c.Namespace = DefaultNamespace
+	}
+	if c.LeaseDuration == 0 {
+		c.LeaseDuration = DefaultLeaseDuration
+	}
+	if c.DrainTimeout == 0 {
+		c.DrainTimeout = DefaultDrainTimeout
+	}
+	if c.ShardBits == 0 {
+		c.ShardBits = DefaultShardBits
+	}
+	if c.WholeClusters {
+		c.ShardBits = 0
+	}
+	if c.Version == "" {
+		c.Version = "devel"
+	}
+	if c.Observer == nil {
+		c.Observer = NopObserver{}
+	}
+	return c
+}
+
+// Validate reports every field that can't work, by name.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	var errs []error
+	if msgs := validation.IsDNS1123Subdomain(c.Replica); len(msgs) > 0 {
+		errs = append(errs, fmt.Errorf("Replica %q: %s", c.Replica, strings.Join(msgs, "; ")))
+	} else if len(c.Replica) > validation.LabelValueMaxLength {
+		errs = append(errs, fmt.Errorf("Replica %q: must be at most %d characters, since it is a label's value", c.Replica, validation.LabelValueMaxLength))
+	}
+	if msgs := validation.IsDNS1123Label(c.Namespace); len(msgs) > 0 {
+		errs = append(errs, fmt.Errorf("Namespace %q: %s", c.Namespace, strings.Join(msgs, "; ")))
+	}
+	if len(c.Kinds) == 0 {
+		errs = append(errs, errors.New("Kinds is empty: name at least the kind that your controller is For"))
+	}
+	if c.ShardBits < 0 || c.ShardBits > keyspace.MaxBits {
+		errs = append(errs, fmt.Errorf("ShardBits %d: must be 0 to %d", c.ShardBits, keyspace.MaxBits))
+	}
+	if c.LeaseDuration < time.Second {
+		errs = append(errs, fmt.Errorf("LeaseDuration %v: must be at least 1s, or renewals alone would load the home cluster", c.LeaseDuration))
+	}
+	if c.DrainTimeout < 0 {
+		errs = append(errs, fmt.Errorf("DrainTimeout %v: must not be negative", c.DrainTimeout))
+	}
+	if c.Weight < 0 {
+		errs = append(errs, fmt.Errorf("Weight %d: must not be negative", c.Weight))
+	}
+	if err := c.Limits.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("Limits: %w", err))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,40 @@
+// Package shard makes a multicluster-runtime program share its work among replicas: per object, across many clusters,
+// with at most one replica for a key at any time.
+//
+// # Setup
+//
+// Take a manager from [NewManager] instead of mcmanager.New, name the kinds, and give the controller its sources and
+// its guard from that manager:
+//
+//	mgr, err := shard.NewManager(home, provider, manager.Options{Scheme: scheme}, shard.Config{
+//		Replica: os.Getenv("POD_NAME"),
+//		Kinds:   []engage.Kind{shard.Primary(&v1alpha1.At{}), shard.Owned(&corev1.Pod{})},
+//	})
+//	err = mcbuilder.ControllerManagedBy(mgr).Named("at").
+//		WatchesRawSource(mgr.For(&v1alpha1.At{}, nil)).
+//		WatchesRawSource(mgr.Owns(&corev1.Pod{}, &v1alpha1.At{})).
+//		Complete(mgr.Guard(reconciler))
+//
+// The reconciler stays as it was: it gets its cluster from the manager by the request's ClusterName, reads through that
+// cluster's client and writes through it. The home cluster needs the CRD of Shard (config/crd).
+//
+// # What a reconciler may rely on
+//
+//   - No other replica reconciles the key meanwhile (I1). When that can't be kept up any longer, its context ends and
+//     its writes fail with engage.ErrFenced.
+//   - Its writes carry preconditions (see package engage), so a write that was on the wire when its tenure ended does
+//     no harm. A cache may be older than the last write of the previous holder: what must not happen twice has to be
+//     guarded by a precondition or a live read, as in any controller that was restarted.
+//   - Every key of a shard is enqueued when the shard becomes active, behind live events (I4).
+//
+// # Considerations
+//
+// One replica costs one write every third of [Config].LeaseDuration, whatever it holds. A shard costs one watch per kind
+// at its holder. A move costs at most four writes, whatever the shard holds (I5).
+//
+// A program that is moved over with its mcbuilder For and Owns unchanged works too, with [Manager.Guard]: it then pays
+// multicluster-runtime's own way of engaging, which doesn't tell backfill from live events and leaves a goroutine
+// behind each time.
+//
+// The protocol is in package ownership; DESIGN.md in this folder has the reasons.
+package shard

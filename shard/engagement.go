@@ -1,0 +1,188 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/tenure-dev/tenure/shard/engage"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/ownership"
+)
+
+// engagement is what one shard needs at this replica while it is warm or held: gate, caches, handlers.
+type engagement struct {
+	id     keyspace.ShardID
+	gate   *engage.Gate
+	ctx    context.Context // ends with the engagement
+	cancel context.CancelFunc
+	busy   atomic.Int64 // nanoseconds spent in reconciles, for the load
+	// traffic is that of the cluster that the shard is a part of.
+	traffic *engage.Traffic
+	home    view // over the cluster that the shard is a part of
+
+	// Only the loop touches these.
+	attached []func() // detaches the handlers of the sources
+	awareEnd context.CancelFunc
+	reaching map[keyspace.ClusterName]*outpost
+
+	mu      sync.Mutex // guards remotes
+	remotes map[keyspace.ClusterName]*view
+}
+
+// outpost is the engagement's view over another cluster, where what its objects own lives.
+type outpost struct {
+	view     view
+	cancel   context.CancelFunc
+	attached []func()
+}
+
+func (e *engagement) name() multicluster.ClusterName { return multicluster.ClusterName(e.id.String()) }
+
+// cluster returns the shard's cluster, nil before it is open.
+func (e *engagement) cluster() *engage.Cluster { return e.home.cluster() }
+
+// over returns the real cluster that the shard's cluster was opened over, nil before.
+func (e *engagement) over() cluster.Cluster { return e.home.over() }
+
+func (e *engagement) epoch() ownership.Epoch { return e.gate.Epoch() }
+
+// remote returns another cluster as this shard sees it.
+func (e *engagement) remote(name keyspace.ClusterName) (cluster.Cluster, error) {
+	e.mu.Lock()
+	v := e.remotes[name]
+	e.mu.Unlock()
+	if v == nil {
+		return nil, fmt.Errorf("cluster %s as seen by shard %s: not there or not synced: %w", name, e.id, multicluster.ErrClusterNotFound)
+	}
+	return v.cluster(), nil
+}
+
+func (e *engagement) setRemote(name keyspace.ClusterName, v *view) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if v == nil {
+		delete(e.remotes, name)
+		return
+	}
+	if e.remotes == nil {
+		e.remotes = map[keyspace.ClusterName]*view{}
+	}
+	e.remotes[name] = v
+}
+
+// attach connects the sources' queues to the shard's caches: all that they hold is enqueued as backfill.
+func (e *engagement) attach(sources []*kindSource, log logr.Logger) {
+	for _, s := range sources {
+		switch {
+		case !s.kind.Has(e.id.Cluster):
+		case s.kind.Remote:
+			for name, o := range e.reaching {
+				e.mu.Lock()
+				synced := e.remotes[name] != nil
+				e.mu.Unlock()
+				if synced {
+					o.attach(e, []*kindSource{s}, log)
+				}
+			}
+		default:
+			e.attached = append(e.attached, s.attach(e, e.cluster(), log)...)
+		}
+	}
+}
+
+// attach connects the remote sources' queues to the outpost's caches.
+func (o *outpost) attach(e *engagement, sources []*kindSource, log logr.Logger) {
+	for _, s := range sources {
+		if s.kind.Remote && s.kind.Has(e.id.Cluster) {
+			o.attached = append(o.attached, s.attach(e, o.view.cluster(), log)...)
+		}
+	}
+}
+
+func (o *outpost) detach() {
+	for _, detach := range o.attached {
+		detach()
+	}
+	o.attached = nil
+}
+
+// detachSources disconnects the sources' queues.
+func (e *engagement) detachSources() {
+	for _, detach := range e.attached {
+		detach()
+	}
+	e.attached = nil
+	for _, o := range e.reaching {
+		o.detach()
+	}
+}
+
+// detach disconnects everything that the shard's events go to.
+func (e *engagement) detach() {
+	e.detachSources()
+	if e.awareEnd != nil {
+		e.awareEnd()
+		e.awareEnd = nil
+	}
+}
+
+// shut ends the engagement at once: nothing passes its gate any more, its handlers are gone, its caches stop.
+func (e *engagement) shut() {
+	e.gate.Shut()
+	e.detach()
+	e.cancel()
+}
+
+// reach keeps one outpost per other cluster, for a shard whose kinds have remote ones. An outpost that isn't synced
+// yet, or never will be, delays nothing else; when it is, the shard's keys are looked at again.
+func (s *session) reach(e *engagement) {
+	opts := s.node.engageOptions(e.id.Cluster, true)
+	if len(opts.Kinds) == 0 {
+		return
+	}
+	all := s.node.fleet.all()
+	for name, o := range e.reaching {
+		if over := o.view.over(); all[name] == nil || (over != nil && over != all[name]) {
+			e.setRemote(name, nil)
+			o.detach()
+			o.cancel()
+			delete(e.reaching, name)
+		}
+	}
+	for name := range all {
+		if name == e.id.Cluster || e.reaching[name] != nil {
+			continue
+		}
+		o := &outpost{}
+		ctx, cancel := context.WithCancel(e.ctx)
+		o.cancel = cancel
+		if e.reaching == nil {
+			e.reaching = map[keyspace.ClusterName]*outpost{}
+		}
+		e.reaching[name] = o
+		find := func() (cluster.Cluster, *engage.Traffic) { return s.node.fleet.get(name) }
+		s.spawn(func() {
+			if o.view.warm(ctx, e.gate, find, opts, s.log, s.spawn) {
+				s.mail.put(message{do: func() { s.reached(e, name, o) }, from: e})
+			}
+		})
+	}
+}
+
+// reached puts a synced outpost to use. Its coming may matter to any key of the shard, so all are enqueued again.
+func (s *session) reached(e *engagement, name keyspace.ClusterName, o *outpost) {
+	if s.shards[e.id] != e || e.reaching[name] != o {
+		return
+	}
+	e.setRemote(name, &o.view)
+	if e.gate.IsOpen() {
+		e.detachSources()
+		e.attach(s.node.allSources(), s.log)
+	}
+}

@@ -1,0 +1,94 @@
+package shard
+
+import (
+	"context"
+	"maps"
+	"sync"
+
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/tenure-dev/tenure/shard/engage"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+// fleet is the real workload clusters that the provider knows now. It is safe for concurrent use.
+type fleet struct {
+	mu       sync.Mutex // guards all below
+	clusters map[keyspace.ClusterName]cluster.Cluster
+	traffic  map[keyspace.ClusterName]*engage.Traffic // kept when a cluster goes: counters don't fall
+	changed  func()                                   // told after every change, without the lock
+}
+
+func newFleet() *fleet {
+	return &fleet{
+		clusters: map[keyspace.ClusterName]cluster.Cluster{},
+		traffic:  map[keyspace.ClusterName]*engage.Traffic{},
+		changed:  func() {},
+	}
+}
+
+// add registers a cluster until the context ends. Another of the same name is replaced.
+func (f *fleet) add(ctx context.Context, name keyspace.ClusterName, cl cluster.Cluster) {
+	f.mu.Lock()
+	f.clusters[name] = cl
+	f.trafficOf(name)
+	f.mu.Unlock()
+	context.AfterFunc(ctx, func() { f.remove(name, cl) })
+	f.tell()
+}
+
+func (f *fleet) remove(name keyspace.ClusterName, cl cluster.Cluster) {
+	f.mu.Lock()
+	gone := f.clusters[name] == cl
+	if gone {
+		delete(f.clusters, name)
+	}
+	f.mu.Unlock()
+	if gone {
+		f.tell()
+	}
+}
+
+func (f *fleet) tell() {
+	f.mu.Lock()
+	changed := f.changed
+	f.mu.Unlock()
+	changed()
+}
+
+// notify sets who is told of changes; nil for nobody.
+func (f *fleet) notify(changed func()) {
+	if changed == nil {
+		changed = func() {}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.changed = changed
+}
+
+// get returns a cluster, nil if it isn't there, and its traffic counters.
+func (f *fleet) get(name keyspace.ClusterName) (cluster.Cluster, *engage.Traffic) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.clusters[name], f.trafficOf(name)
+}
+
+// trafficOf returns the counters of a cluster, new ones if it was never seen. Call it with the lock held.
+func (f *fleet) trafficOf(name keyspace.ClusterName) *engage.Traffic {
+	if f.traffic[name] == nil {
+		f.traffic[name] = &engage.Traffic{}
+	}
+	return f.traffic[name]
+}
+
+func (f *fleet) all() map[keyspace.ClusterName]cluster.Cluster {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.clusters)
+}
+
+func (f *fleet) allTraffic() map[keyspace.ClusterName]*engage.Traffic {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.traffic)
+}

@@ -1,0 +1,76 @@
+package shard
+
+import (
+	"context"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	"github.com/tenure-dev/tenure/shard/engage"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/ownership"
+)
+
+// Guard wraps a reconciler so that it runs only for keys of shards that this replica holds, and so that a move can wait
+// for it. Keys of other shards are dropped without a trace: their holder has them. The reconciler's context ends with
+// the tenure.
+func (m *Manager) Guard(r reconcile.TypedReconciler[mcreconcile.Request]) reconcile.TypedReconciler[mcreconcile.Request] {
+	return &guard{node: m.node, inner: r}
+}
+
+// engagementKey carries the engagement of the key that is being reconciled.
+type engagementKey struct{}
+
+// reconciling returns the engagement that the context's reconcile runs in, nil outside of one.
+func reconciling(ctx context.Context) *engagement {
+	e, _ := ctx.Value(engagementKey{}).(*engagement)
+	return e
+}
+
+// TenureOf returns under which tenure a reconcile runs, by its context; ok is false outside of a guarded reconcile.
+func TenureOf(ctx context.Context) (id keyspace.ShardID, epoch ownership.Epoch, ok bool) {
+	e := reconciling(ctx)
+	if e == nil {
+		return keyspace.ShardID{}, 0, false
+	}
+	return e.id, e.epoch(), true
+}
+
+type guard struct {
+	node  *Node
+	inner reconcile.TypedReconciler[mcreconcile.Request]
+}
+
+func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
+	e := g.node.engaged(req.ClusterName)
+	if e == nil {
+		return reconcile.Result{}, nil
+	}
+	if wait := e.traffic.Breaker.PutOff(); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	ctx, end, ok := e.gate.Begin(ctx)
+	if !ok {
+		return reconcile.Result{}, nil
+	}
+	defer end()
+	start := time.Now()
+	result, err := g.inner.Reconcile(context.WithValue(ctx, engagementKey{}, e), req)
+	e.busy.Add(int64(time.Since(start)))
+	if !e.gate.IsOpen() {
+		// The tenure ended meanwhile. Whatever is left to do, or failed because of that, is the next holder's, who
+		// looks at every key of the shard anew.
+		return reconcile.Result{}, nil
+	}
+	if err != nil && e.traffic.Breaker.Open() {
+		// The cluster is away. That is no fault of the key: it must not back off further each time.
+		g.node.log.V(1).Info("cluster doesn't answer; key is put off", "shard", e.id.String(), "key", req.NamespacedName.String(), "error", err.Error())
+		return reconcile.Result{RequeueAfter: max(e.traffic.Breaker.PutOff(), engage.FirstPause)}, nil
+	}
+	if result.RequeueAfter > 0 && result.Priority == nil {
+		normal := 0 // a due time isn't backfill, even where its key was enqueued as such
+		result.Priority = &normal
+	}
+	return result, err
+}

@@ -1,0 +1,158 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/tenure-dev/tenure/shard/engage"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+// Manager is a multicluster-runtime manager whose "clusters" are the shards that this replica holds.
+type Manager struct {
+	mcmanager.Manager
+	node *Node
+}
+
+// NewManager returns the manager of one replica. It takes the place of mcmanager.New: home is the cluster of the
+// coordination records, provider finds the workload clusters, and controllers built on the manager see one cluster per
+// held shard, named "cluster/prefix". Leader election must be off: every replica works.
+func NewManager(home *rest.Config, provider multicluster.Provider, opts manager.Options, cfg Config) (*Manager, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("shard.Config: %w", err)
+	}
+	if opts.LeaderElection {
+		return nil, errors.New("manager.Options.LeaderElection: must be off with sharding, where every replica works")
+	}
+	if provider == nil {
+		return nil, errors.New("a provider is needed: it finds the workload clusters")
+	}
+	local, err := manager.New(home, opts)
+	if err != nil {
+		return nil, fmt.Errorf("building the manager of the home cluster: %w", err)
+	}
+	for _, kind := range cfg.Kinds {
+		if _, err := apiutil.GVKForObject(kind.Object, local.GetScheme()); err != nil {
+			return nil, fmt.Errorf("shard.Config.Kinds: %T: %w", kind.Object, err)
+		}
+	}
+	node := newNode(cfg.withDefaults(), home, local.GetLogger().WithName("shard"))
+	if cfg.HomeCluster != "" {
+		node.fleet.add(context.Background(), keyspace.ClusterName(cfg.HomeCluster), local)
+	}
+	m := &Manager{node: node}
+	m.Manager, err = mcmanager.WithMultiCluster(local, wrapProvider(provider, node), mcmanager.WithCoordinator(node))
+	if err != nil {
+		return nil, fmt.Errorf("building the multicluster manager: %w", err)
+	}
+	return m, nil
+}
+
+// Start runs until the context ends; then the replica leaves in order: its shards are handed over to warm successors
+// while its controllers still work, and only then everything stops. It fails when something can't go on, and then the
+// process must end.
+func (m *Manager) Start(ctx context.Context) error {
+	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	go func() {
+		select {
+		case <-ctx.Done():
+		case <-inner.Done():
+			return
+		}
+		m.node.tellLeave()
+		// The session bounds its leaving itself; this bound is for one that never began.
+		bound := time.NewTimer(m.node.cfg.DrainTimeout + 2*m.node.cfg.LeaseDuration)
+		defer bound.Stop()
+		select {
+		case <-m.node.finished:
+		case <-bound.C:
+		case <-inner.Done():
+		}
+		stop()
+	}()
+	return m.Manager.Start(inner)
+}
+
+// Clusters returns the names of all clusters that the provider knows now, and the home cluster's if it is one of them.
+func (m *Manager) Clusters() []multicluster.ClusterName {
+	var names []multicluster.ClusterName
+	for name := range m.node.fleet.all() {
+		names = append(names, multicluster.ClusterName(name))
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Status returns what the replica holds and does now. It is safe for concurrent use.
+func (m *Manager) Status() Status { return *m.node.status.Load() }
+
+// Ready is a readiness check: the replica is a member of the fleet, so it can be given shards.
+func (m *Manager) Ready(*http.Request) error {
+	if st := m.Status(); !st.Member {
+		return fmt.Errorf("replica %s isn't a member of the fleet: no valid lease in namespace %s of the home cluster", st.Replica, m.node.cfg.Namespace)
+	}
+	return nil
+}
+
+// Alive is a liveness check: the loop that drives the protocol turns. While the home cluster is away it still does.
+func (m *Manager) Alive(*http.Request) error {
+	turned := time.Duration(m.node.turned.Load())
+	if still := m.node.now().Mono - turned; turned != 0 && still > 2*m.node.cfg.LeaseDuration {
+		return fmt.Errorf("the protocol's loop has stood still for %v", still)
+	}
+	return nil
+}
+
+// provider resolves the names of shards beside those of real clusters.
+type provider struct {
+	multicluster.Provider
+	node *Node
+}
+
+// runnableProvider is a provider that multicluster-runtime is to start.
+type runnableProvider struct {
+	*provider
+	multicluster.ProviderRunnable
+}
+
+func wrapProvider(inner multicluster.Provider, node *Node) multicluster.Provider {
+	p := &provider{Provider: inner, node: node}
+	if r, ok := inner.(multicluster.ProviderRunnable); ok {
+		return &runnableProvider{provider: p, ProviderRunnable: r}
+	}
+	return p
+}
+
+// Get returns the cluster of a shard that this replica holds or warms, by the shard's name. By a real cluster's name it
+// returns that cluster: inside a reconcile as the key's shard sees it, behind the shard's gate; else as it is.
+func (p *provider) Get(ctx context.Context, name multicluster.ClusterName) (cluster.Cluster, error) {
+	if e := p.node.engaged(name); e != nil {
+		if v := e.cluster(); v != nil {
+			return v, nil
+		}
+		return nil, fmt.Errorf("shard %s isn't warm yet: %w", name, multicluster.ErrClusterNotFound)
+	}
+	if e := reconciling(ctx); e != nil {
+		return e.remote(keyspace.ClusterName(name))
+	}
+	return p.Provider.Get(ctx, name)
+}
+
+// IndexField indexes a field in the caches of all shards engaged from now on.
+func (p *provider) IndexField(_ context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
+	p.node.addIndex(engage.Index{Object: obj, Field: field, Extract: extract})
+	return nil
+}

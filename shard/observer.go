@@ -1,0 +1,88 @@
+package shard
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/ownership"
+)
+
+// Observer is told what happens to a replica's shards. Its methods are called from the loop that drives the protocol and
+// from the writes beside it, several at a time: they must return at once and not call back.
+type Observer interface {
+	// Activated: the replica serves a shard from now on.
+	Activated(Activation)
+	// Closed: the replica doesn't serve the shard any more.
+	Closed(shard keyspace.ShardID, epoch ownership.Epoch)
+	// Renewed: the lease was renewed, with so much time left before the replica would have lapsed.
+	Renewed(margin time.Duration)
+	// Lapsed: the incarnation is over.
+	Lapsed(incarnation ownership.Incarnation, reason string)
+	// Wrote: a coordination record was written, or not.
+	Wrote(what string, outcome ownership.Outcome)
+	// Stepped: one step on a shard's way to a new tenure is over at this replica.
+	Stepped(Step)
+}
+
+// Step is one replica's part in a change of holder. The steps that all replicas see of one change have shard, epoch and
+// record in common.
+type Step struct {
+	Name  StepName
+	Shard keyspace.ShardID
+	// Epoch is that of the tenure that the step leads to; 0 where it isn't known yet, while warming.
+	Epoch ownership.Epoch
+	// Record is the UID of the shard's record: it tells this fleet's shard from another's of the same name.
+	Record types.UID
+	// Incarnation took the step; Peer is whom the shard comes from or goes to, "" where there is nobody.
+	Incarnation, Peer ownership.Incarnation
+	Start, End        time.Time
+	// Outcome of the step's write; steps without one are committed.
+	Outcome ownership.Outcome
+}
+
+// StepName says what was done in a [Step].
+type StepName string
+
+// The steps, in the order of a planned move.
+const (
+	StepPlan     StepName = "plan"          // coordinator: the record names the assignee
+	StepWarm     StepName = "warm"          // assignee: its caches are built and synced
+	StepAnnounce StepName = "announce warm" // assignee: the record says so
+	StepDrain    StepName = "drain"         // holder: what ran has ended, its fence is closed
+	StepHandOver StepName = "hand over"     // holder: the record names the successor, or nobody
+	StepClaim    StepName = "claim"         // a shard that nobody served is taken
+	StepActivate StepName = "activate"      // new holder: its gate is open, its keys are enqueued
+)
+
+// KindResumed is the kind of an [Activation] that no move preceded.
+const KindResumed = "resumed"
+
+// Activation is the beginning of a tenure at its holder.
+type Activation struct {
+	Shard       keyspace.ShardID
+	Epoch       ownership.Epoch
+	Incarnation ownership.Incarnation
+	// Kind is the last move by the record: join, planned, exit or crash; [KindResumed] when the replica had begun to
+	// drain and kept the shard, in the same epoch; "" if it isn't known.
+	Kind string
+	From ownership.Incarnation
+	// Record is the UID of the shard's record, "" if the record couldn't be read.
+	Record types.UID
+	// Gap is the time since the old holder's last work ended, by the record and so by two machines' wall clocks. It is
+	// meaningful for planned and exit.
+	Gap time.Duration
+	// Objects that the warm cache held.
+	Objects int64
+}
+
+// NopObserver ignores everything. Embed it to implement only a part of [Observer].
+type NopObserver struct{}
+
+func (NopObserver) Activated(Activation)                     {}
+func (NopObserver) Closed(keyspace.ShardID, ownership.Epoch) {}
+func (NopObserver) Renewed(time.Duration)                    {}
+func (NopObserver) Lapsed(ownership.Incarnation, string)     {}
+func (NopObserver) Wrote(string, ownership.Outcome)          {}
+func (NopObserver) Stepped(Step)                             {}

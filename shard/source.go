@@ -1,0 +1,173 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	"github.com/tenure-dev/tenure/shard/engage"
+)
+
+type queue = workqueue.TypedRateLimitingInterface[mcreconcile.Request]
+
+// kindSource feeds one controller's queue with the events of one kind, from every shard that is active. It is started
+// once and attaches to shards as they come and go, so an engagement costs the controller nothing that stays behind.
+type kindSource struct {
+	node   *Node
+	obj    client.Object
+	kind   engage.Kind // as declared in the configuration; set by Start
+	keys   func(client.Object) []types.NamespacedName
+	urgent func(client.Object) bool // objects that aren't backfill even when they were there before; may be nil
+	remote bool                     // the kind is declared by Copies
+	err    error                    // why it can't be started
+	queue  queue                    // set by Start
+}
+
+// For returns the source of a controller's own kind.
+//
+// What a shard that becomes active already holds is enqueued behind everything that is live, and under a lasting load
+// that can be long. urgent, which may be nil, picks the objects that must not wait there because something is due now;
+// it may be called from several goroutines.
+func (m *Manager) For(obj client.Object, urgent func(client.Object) bool) source.TypedSource[mcreconcile.Request] {
+	return &kindSource{node: m.node, obj: obj, urgent: urgent, keys: ownKey}
+}
+
+func ownKey(o client.Object) []types.NamespacedName {
+	return []types.NamespacedName{client.ObjectKeyFromObject(o)}
+}
+
+// Owns returns the source of a kind whose objects the controller creates: an event enqueues the object's controller
+// owner if that is of the owner's kind.
+func (m *Manager) Owns(obj, owner client.Object) source.TypedSource[mcreconcile.Request] {
+	kind, err := apiutil.GVKForObject(owner, m.GetLocalManager().GetScheme())
+	s := &kindSource{node: m.node, obj: obj, err: err}
+	s.keys = func(o client.Object) []types.NamespacedName {
+		ref := metav1.GetControllerOf(o)
+		if ref == nil || ref.Kind != kind.Kind {
+			return nil
+		}
+		if gv, err := schema.ParseGroupVersion(ref.APIVersion); err != nil || gv.Group != kind.Group {
+			return nil
+		}
+		return []types.NamespacedName{{Namespace: o.GetNamespace(), Name: ref.Name}}
+	}
+	return s
+}
+
+// Watches returns a source that enqueues what keys says for every object that comes, changes or goes. The kind must be
+// one of [Config].Kinds. keys may be called from several goroutines.
+func (m *Manager) Watches(obj client.Object, keys func(client.Object) []types.NamespacedName) source.TypedSource[mcreconcile.Request] {
+	return &kindSource{node: m.node, obj: obj, keys: keys}
+}
+
+// WatchesCopies is [Manager.Watches] for a kind that was declared with [Copies].
+func (m *Manager) WatchesCopies(obj client.Object, keys func(client.Object) []types.NamespacedName) source.TypedSource[mcreconcile.Request] {
+	return &kindSource{node: m.node, obj: obj, keys: keys, remote: true}
+}
+
+// Sweep returns a source that enqueues all objects of a primary kind that this replica holds, as backfill, whenever a
+// value arrives: for what every object depends on and no object tells of.
+func (m *Manager) Sweep(obj client.Object, when <-chan struct{}) source.TypedSource[mcreconcile.Request] {
+	return source.TypedFunc[mcreconcile.Request](func(ctx context.Context, q queue) error {
+		s := &kindSource{node: m.node, obj: obj, queue: q, keys: ownKey}
+		go func() {
+			for {
+				select {
+				case <-when:
+					s.sweep(ctx)
+				case <-ctx.Done():
+					return
+				}
+			}
+		}()
+		return nil
+	})
+}
+
+// sweep enqueues every object of the kind in the caches of the active shards.
+func (s *kindSource) sweep(ctx context.Context) {
+	for _, e := range s.node.allEngaged() {
+		if !e.gate.IsOpen() || e.cluster() == nil {
+			continue
+		}
+		for _, obj := range e.cluster().Cached(ctx, s.obj) {
+			s.enqueue(e, obj, true)
+		}
+	}
+}
+
+// Start implements source.TypedSource: the queue is fed until the context ends.
+func (s *kindSource) Start(ctx context.Context, q queue) error {
+	if s.err != nil {
+		return fmt.Errorf("source of %T: %w", s.obj, s.err)
+	}
+	i := slices.IndexFunc(s.node.cfg.Kinds, func(k engage.Kind) bool {
+		return k.Remote == s.remote && sameKind(k.Object, s.obj)
+	})
+	if i < 0 {
+		return fmt.Errorf("source of %T: declare the kind in shard.Config.Kinds", s.obj)
+	}
+	s.queue, s.kind = q, s.node.cfg.Kinds[i]
+	s.node.addSource(ctx, s)
+	return nil
+}
+
+// sameKind compares the Go types, and what metadata-only objects say of themselves.
+func sameKind(a, b client.Object) bool {
+	return reflect.TypeOf(a) == reflect.TypeOf(b) && a.GetObjectKind().GroupVersionKind() == b.GetObjectKind().GroupVersionKind()
+}
+
+// attach connects the queue to one cache of the shard. The objects it holds now are enqueued behind everything that is
+// live; the returned function ends it. A kind that can't be watched is logged and left out: Warm has synced all of them.
+func (s *kindSource) attach(e *engagement, to *engage.Cluster, log logr.Logger) []func() {
+	informer, err := to.GetCache().GetInformer(e.ctx, s.obj, cache.BlockUntilSynced(false))
+	var registration toolscache.ResourceEventHandlerRegistration
+	if err == nil {
+		registration, err = informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
+			AddFunc:    func(obj any, initial bool) { s.enqueue(e, obj, initial) },
+			UpdateFunc: func(_, obj any) { s.enqueue(e, obj, false) },
+			DeleteFunc: func(obj any) { s.enqueue(e, obj, false) },
+		})
+	}
+	if err != nil {
+		log.Error(err, "shard's events can't be had", "shard", e.id.String(), "kind", fmt.Sprintf("%T", s.obj))
+		return nil
+	}
+	return []func(){func() { _ = informer.RemoveEventHandler(registration) }}
+}
+
+func (s *kindSource) enqueue(e *engagement, obj any, backfill bool) {
+	if tombstone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+		obj = tombstone.Obj
+	}
+	o, ok := obj.(client.Object)
+	if !ok {
+		return
+	}
+	backfill = backfill && (s.urgent == nil || !s.urgent(o))
+	for _, key := range s.keys(o) {
+		req := mcreconcile.Request{ClusterName: e.name(), Request: reconcile.Request{NamespacedName: key}}
+		if pq, ok := s.queue.(priorityqueue.PriorityQueue[mcreconcile.Request]); ok && backfill {
+			low := handler.LowPriority
+			pq.AddWithOpts(priorityqueue.AddOpts{Priority: &low}, req)
+			continue
+		}
+		s.queue.Add(req)
+	}
+}

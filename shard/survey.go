@@ -1,0 +1,68 @@
+package shard
+
+import (
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/member"
+	"github.com/tenure-dev/tenure/shard/ownership"
+	"github.com/tenure-dev/tenure/shard/record"
+)
+
+// survey looks over all records for shards that nobody serves and for moves that haven't come about. It is for people
+// and alerts: the protocol doesn't depend on it.
+func (s *session) survey(now time.Time) {
+	var shards tenurev1.ShardList
+	var leases coordinationv1.LeaseList
+	for _, list := range []client.ObjectList{&shards, &leases} {
+		// They are only read, so there is no need to copy them.
+		if err := s.cache.List(s.ctx, list, client.InNamespace(s.node.cfg.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+			return // before the first sync: nothing is known yet
+		}
+	}
+	s.unserved, s.moving = look(shards.Items, alive(leases.Items), s.unserved, s.moving, now)
+}
+
+// alive returns the incarnations whose Lease is there and not sealed.
+func alive(leases []coordinationv1.Lease) map[ownership.Incarnation]bool {
+	all := map[ownership.Incarnation]bool{}
+	for i := range leases {
+		if seen, err := member.Seen(&leases[i]); err == nil {
+			if l, ok := seen.(ownership.LeaseSeen); ok && !l.Lease.Sealed {
+				all[l.Lease.ID] = true
+			}
+		}
+	}
+	return all
+}
+
+// look returns which shards are unserved and which are to move, each with the time since when; the maps of the last
+// look are left as they are, since readers may hold them.
+func look(shards []tenurev1.Shard, alive map[ownership.Incarnation]bool, unservedBefore, movingBefore map[keyspace.ShardID]time.Time, now time.Time) (unserved, moving map[keyspace.ShardID]time.Time) {
+	unserved, moving = map[keyspace.ShardID]time.Time{}, map[keyspace.ShardID]time.Time{}
+	for i := range shards {
+		status := &shards[i].Status
+		id, err := record.ID(&shards[i])
+		if err != nil || status.Phase == tenurev1.ShardRetired {
+			continue
+		}
+		switch holder := ownership.Incarnation(status.Holder); {
+		case holder == "" || !alive[holder]:
+			unserved[id] = since(unservedBefore, id, now)
+		case shards[i].Spec.Assignee != "" && shards[i].Spec.Assignee != status.Holder:
+			moving[id] = since(movingBefore, id, now)
+		}
+	}
+	return unserved, moving
+}
+
+func since(before map[keyspace.ShardID]time.Time, id keyspace.ShardID, now time.Time) time.Time {
+	if t, ok := before[id]; ok {
+		return t
+	}
+	return now
+}

@@ -1,0 +1,48 @@
+package shard
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/ownership"
+)
+
+func TestALookTellsWhatIsUnservedAndWhatMovesAndSinceWhen(t *testing.T) {
+	began := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	now := began.Add(time.Minute)
+	id := func(text string) keyspace.ShardID {
+		id, err := keyspace.ParseShardID(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	shard := func(text, assignee, holder string, phase tenurev1.ShardPhase) tenurev1.Shard {
+		id := id(text)
+		return tenurev1.Shard{
+			ObjectMeta: metav1.ObjectMeta{Name: id.RecordName()},
+			Spec:       tenurev1.ShardSpec{Cluster: string(id.Cluster), Prefix: id.Prefix.String(), Assignee: assignee},
+			Status:     tenurev1.ShardStatus{Holder: holder, Phase: phase},
+		}
+	}
+	shards := []tenurev1.Shard{
+		shard("west/00", "a", "a", tenurev1.ShardHeld),
+		shard("west/01", "b", "a", tenurev1.ShardMoving),
+		shard("west/10", "b", "", tenurev1.ShardPending),
+		shard("west/11", "a", "dead", tenurev1.ShardHeld),
+		shard("east/", "", "", tenurev1.ShardRetired),
+	}
+	unserved, moving := look(shards, map[ownership.Incarnation]bool{"a": true, "b": true},
+		map[keyspace.ShardID]time.Time{id("west/10"): began, id("west/00"): began}, nil, now)
+	if diff := cmp.Diff(map[keyspace.ShardID]time.Time{id("west/10"): began, id("west/11"): now}, unserved); diff != "" {
+		t.Errorf("unserved (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[keyspace.ShardID]time.Time{id("west/01"): now}, moving); diff != "" {
+		t.Errorf("moving (-want +got):\n%s", diff)
+	}
+}

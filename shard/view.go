@@ -1,0 +1,75 @@
+package shard
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/tenure-dev/tenure/shard/engage"
+)
+
+// view is one shard's cluster over one real cluster, from the first attempt to open it on.
+type view struct {
+	mu      sync.Mutex // guards all below
+	real    cluster.Cluster
+	virtual *engage.Cluster
+}
+
+// cluster returns the shard's cluster, nil before it is open.
+func (v *view) cluster() *engage.Cluster {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.virtual
+}
+
+// over returns the real cluster that the view was opened over, nil before.
+func (v *view) over() cluster.Cluster {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.real
+}
+
+// finder returns a real cluster as it is now, nil if it isn't there.
+type finder func() (cluster.Cluster, *engage.Traffic)
+
+// warm opens the view and waits until its caches are synced, trying again until it succeeds or the context ends. It
+// reports whether it succeeded.
+func (v *view) warm(ctx context.Context, gate *engage.Gate, find finder, opts engage.Options, log logr.Logger, spawn func(func())) bool {
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
+		err := v.tryWarm(ctx, gate, find, opts, spawn)
+		if err == nil {
+			return true
+		}
+		if ctx.Err() == nil {
+			log.Info("shard can't be warmed yet; will try again", "shard", gate.Shard().String(), "error", err.Error(), "in", pause.String())
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (v *view) tryWarm(ctx context.Context, gate *engage.Gate, find finder, opts engage.Options, spawn func(func())) error {
+	opened := v.cluster()
+	if opened == nil {
+		real, traffic := find()
+		if real == nil {
+			return multicluster.ErrClusterNotFound
+		}
+		var err error
+		if opened, err = engage.Open(real, gate, traffic, opts); err != nil {
+			return err
+		}
+		v.mu.Lock()
+		v.real, v.virtual = real, opened
+		v.mu.Unlock()
+		spawn(func() { _ = opened.Start(ctx) }) // it returns when the context ends, without an error worth telling
+	}
+	return opened.Warm(ctx)
+}
