@@ -1,0 +1,146 @@
+package at
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+)
+
+// act carries a decision out. It says to look again if the API server showed
+// that the view was not what is.
+func (a *actor) act(ctx context.Context, at *cnatv1alpha1.At, decision Decision) (result ctrl.Result, again bool, err error) {
+	if decision.Delete {
+		return a.delete(ctx, at)
+	}
+	if decision.Status != nil {
+		done, err := a.writeStatus(ctx, at, *decision.Status, decision.MakePod)
+		if err != nil {
+			return ctrl.Result{}, false, err
+		}
+		if !done {
+			return retryLater, false, nil
+		}
+	}
+	for _, event := range decision.Events {
+		a.tell(at, event)
+	}
+	if decision.MakePod {
+		return a.makePod(ctx, at)
+	}
+	if decision.Backoff {
+		return retryLater, false, nil
+	}
+	return ctrl.Result{RequeueAfter: decision.After}, false, nil
+}
+
+// writeStatus writes the status if the At is still as it was seen, and says
+// whether it did. The resourceVersion that the At was read with goes along, so a
+// stale view conflicts.
+func (a *actor) writeStatus(ctx context.Context, at *cnatv1alpha1.At, status cnatv1alpha1.AtStatus, claims bool) (bool, error) {
+	at.Status = status
+	seen := at.ResourceVersion
+	if claims {
+		// Noted before the write: when its reply is lost, the claim is known again
+		// by what it wrote, and needn't be renewed.
+		a.notes.claims(at.UID, claimOf(&status), NoteUnused, a.clock.Now())
+	}
+	err := a.cluster.GetClient().Status().Update(ctx, at)
+	switch {
+	case err == nil:
+		a.notes.wrote(at.UID, seen, a.clock.Now())
+		return true, nil
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		// Somebody else was first, and the event of that is on its way.
+		a.notes.unsure(at.UID, a.clock.Now())
+		return false, nil
+	default:
+		return false, fmt.Errorf("writing status %s of At %s: %w", status.Phase, client.ObjectKeyFromObject(at), err)
+	}
+}
+
+// makePod makes the Pod under the claim in the At's status.
+func (a *actor) makePod(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, bool, error) {
+	claim := claimOf(&at.Status)
+	// Until the reply is there, the request may have succeeded.
+	a.notes.unsure(at.UID, a.clock.Now())
+	pod := newPod(at)
+	err := a.cluster.GetClient().Create(ctx, pod)
+	switch {
+	case err == nil:
+		a.notes.claims(at.UID, claim, NoteMade, a.clock.Now())
+		return ctrl.Result{}, false, nil
+	case apierrors.IsAlreadyExists(err):
+		return ctrl.Result{}, true, nil
+	case !isRefusal(err):
+		return ctrl.Result{}, false, fmt.Errorf("making Pod of At %s: %w", client.ObjectKeyFromObject(at), err)
+	}
+	a.notes.claims(at.UID, claim, NoteUnused, a.clock.Now())
+	if showErr := a.showRefusal(ctx, at, pod, err); showErr != nil {
+		return ctrl.Result{}, false, showErr
+	}
+	return ctrl.Result{}, false, fmt.Errorf("making Pod of At %s: %w", client.ObjectKeyFromObject(at), err)
+}
+
+// isRefusal says whether an error is the API server's answer that it did not do
+// what it was asked to. Every other error leaves that open.
+func isRefusal(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	code := status.Status().Code
+	return code >= 400 && code < 500 && code != http.StatusRequestTimeout
+}
+
+// showRefusal makes a Pod that the API server doesn't want (a quota, a policy)
+// visible in the At.
+func (a *actor) showRefusal(ctx context.Context, at *cnatv1alpha1.At, pod *corev1.Pod, cause error) error {
+	if apierrors.IsTooManyRequests(cause) || apierrors.IsConflict(cause) {
+		return nil // Passes by itself.
+	}
+	e := editStatus(View{At: at, Now: a.clock.Now()})
+	decision := e.blocked(ReasonPodRefused, "MakePod", fmt.Sprintf("Pod %s was refused: %v", pod.Name, cause))
+	if decision.Status == nil {
+		return nil
+	}
+	if done, err := a.writeStatus(ctx, at, *decision.Status, false); err != nil || !done {
+		return err
+	}
+	for _, event := range decision.Events {
+		a.tell(at, event)
+	}
+	return nil
+}
+
+// delete deletes an At whose time to live is over, and nothing else: not one
+// that has been changed or made anew since it was seen.
+func (a *actor) delete(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, bool, error) {
+	err := a.cluster.GetClient().Delete(ctx, at,
+		client.Preconditions{UID: ptr.To(at.UID), ResourceVersion: ptr.To(at.ResourceVersion)},
+		client.PropagationPolicy(metav1.DeletePropagationBackground))
+	switch {
+	case err == nil, apierrors.IsNotFound(err):
+		return ctrl.Result{}, false, nil
+	case apierrors.IsConflict(err):
+		return retryLater, false, nil
+	default:
+		return ctrl.Result{}, false, fmt.Errorf("deleting At %s after its time to live: %w", client.ObjectKeyFromObject(at), err)
+	}
+}
+
+// controllerName is what the events say they come from.
+const controllerName = "tenure-at"
+
+func (a *actor) tell(at *cnatv1alpha1.At, event Event) {
+	a.cluster.GetEventRecorder(controllerName).Eventf(at, nil, corev1.EventTypeWarning, event.Reason, event.Action, "%s", event.Message)
+}

@@ -1,0 +1,198 @@
+package at
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+)
+
+const (
+	// cacheGrace is how long a Pod that was just made may be missing from the
+	// cache before it is looked for at the API server.
+	cacheGrace = 2 * time.Second
+	// recheckAfter is when a Pod that the API server showed and the cache didn't
+	// is looked at again, in case the cache never shows it (say, somebody took
+	// the label off that the cache selects by).
+	recheckAfter = 10 * time.Second
+)
+
+// Note is what this process remembers of its own last claim of an At. It spares
+// reads and writes; forgetting it is always safe.
+type Note int
+
+const (
+	// NoteNone is no memory: another process may have done anything.
+	NoteNone Note = iota
+	// NoteUnused says that the claim in the At's status is ours and that no
+	// request for a Pod can have succeeded under it.
+	NoteUnused
+	// NoteMade says that we made the Pod a moment ago.
+	NoteMade
+)
+
+// View is all that a decision depends on.
+type View struct {
+	At *cnatv1alpha1.At
+	// Pod is the one of the At's Pod name, whoever it belongs to; nil if there is none.
+	Pod *corev1.Pod
+	// Fresh says that At and Pod were read from the API server, in that order. A
+	// view that isn't comes from a cache, which may lag behind, and for the two
+	// by different amounts.
+	Fresh bool
+	Note  Note
+	Now   time.Time
+}
+
+// Decision is what to do, in the order of the fields.
+type Decision struct {
+	// Look asks for a fresh view and another decision; nothing else is set.
+	Look bool
+	// Delete deletes the At, if it is still as seen.
+	Delete bool
+	// Status is to be written if the At is still as seen; nil: no write. What
+	// follows is done only after it has succeeded.
+	Status *cnatv1alpha1.AtStatus
+	// MakePod makes the Pod.
+	MakePod bool
+	// Events are to be told.
+	Events []Event
+	// After is when to decide again if nothing happens until then; 0: no need.
+	After time.Duration
+	// Backoff asks to decide again after a delay that grows each time.
+	Backoff bool
+}
+
+// Decide says what an At needs now. It is pure.
+func Decide(view View) Decision {
+	switch {
+	case view.At.DeletionTimestamp != nil:
+		return Decision{}
+	case view.At.Status.Phase == cnatv1alpha1.AtDone:
+		return decideDone(view)
+	case view.At.Status.Phase == cnatv1alpha1.AtRunning:
+		return decideRunning(view)
+	default:
+		return decidePending(view)
+	}
+}
+
+func decidePending(view View) Decision {
+	e := editStatus(view)
+	due, err := ParseSchedule(view.At.Spec.Schedule)
+	if err != nil {
+		// Trying again changes nothing; a corrected spec is an event of its own.
+		return e.blocked(ReasonInvalidSchedule, "Parse", err.Error())
+	}
+	if view.At.Spec.Suspend {
+		return Decision{}
+	}
+	if wait := due.Sub(view.Now); wait > 0 {
+		e.unblock()
+		return Decision{Status: e.changed(), After: wait}
+	}
+	if view.Pod != nil && !view.Fresh {
+		// No Pod is made before the claim, so it is a stranger's, or the cache
+		// shows an At of before the claim.
+		return Decision{Look: true}
+	}
+	ours := view.Pod != nil && isOurs(view.Pod, view.At)
+	if deadline, late := missed(view, due); late && !ours {
+		message := e.miss(due, deadline)
+		return Decision{Status: e.changed(), Events: []Event{{ReasonMissed, "Miss", message}}}
+	}
+	if view.Pod != nil && !ours {
+		return e.foreign(view)
+	}
+	e.claim(due)
+	return Decision{Status: e.changed(), MakePod: view.Pod == nil}
+}
+
+// missed says whether it is too late to start, and what the deadline was.
+func missed(view View, due time.Time) (time.Duration, bool) {
+	if view.At.Spec.StartingDeadlineSeconds == nil {
+		return 0, false
+	}
+	const longest = int64(math.MaxInt64 / time.Second)
+	deadline := time.Duration(min(*view.At.Spec.StartingDeadlineSeconds, longest)) * time.Second
+	return deadline, view.Now.Sub(due) > deadline
+}
+
+func decideRunning(view View) Decision {
+	e := editStatus(view)
+	switch {
+	case view.Pod == nil && view.Fresh:
+		return e.makePod(view)
+	case view.Pod == nil && view.Note == NoteMade:
+		return Decision{After: cacheGrace}
+	case view.Pod == nil:
+		return Decision{Look: true}
+	case !isOurs(view.Pod, view.At):
+		if !view.Fresh {
+			return Decision{Look: true}
+		}
+		return e.foreign(view)
+	}
+	if end, ended := endingOf(view.Pod); ended {
+		if view.At.Status.Restarts > 0 && !view.Fresh {
+			// A cache may still show the end of the Pod that was made again.
+			return Decision{Look: true}
+		}
+		decision := Decision{}
+		message := e.finish(view.Pod, end)
+		if end.result == cnatv1alpha1.AtFailed {
+			decision.Events = []Event{{ReasonPodFailed, "Run", message}}
+		}
+		decision.Status = e.changed()
+		return decision
+	}
+	// It runs, or it is on its way out and must be gone before there is another.
+	e.unblock()
+	decision := Decision{Status: e.changed()}
+	if view.Fresh {
+		decision.After = recheckAfter
+	}
+	return decision
+}
+
+// makePod makes the Pod of a RUNNING At that certainly has none now.
+func (e *edit) makePod(view View) Decision {
+	if view.At.Spec.Suspend {
+		return Decision{}
+	}
+	if view.Note == NoteUnused {
+		return Decision{MakePod: true}
+	}
+	e.claimAgain()
+	message := fmt.Sprintf("Pod %s isn't there and hasn't been seen to finish: making it again", PodName(view.At))
+	return Decision{Status: e.changed(), MakePod: true, Events: []Event{{ReasonPodGone, "MakePod", message}}}
+}
+
+func (e *edit) foreign(view View) Decision {
+	decision := e.blocked(ReasonForeignPod, "MakePod",
+		fmt.Sprintf("Pod %s exists and doesn't belong to this At: it is left alone", view.Pod.Name))
+	// A stranger's Pod causes no event for this At when it goes.
+	decision.Backoff = true
+	return decision
+}
+
+func (e *edit) blocked(reason, action, message string) Decision {
+	if !e.block(reason, message) {
+		return Decision{}
+	}
+	return Decision{Status: e.changed(), Events: []Event{{reason, action, message}}}
+}
+
+func decideDone(view View) Decision {
+	ttl, finished := view.At.Spec.TTLSecondsAfterFinished, view.At.Status.FinishTime
+	if ttl == nil || finished == nil {
+		return Decision{}
+	}
+	if wait := finished.Add(time.Duration(*ttl) * time.Second).Sub(view.Now); wait > 0 {
+		return Decision{After: wait}
+	}
+	return Decision{Delete: true}
+}

@@ -1,0 +1,188 @@
+package at
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+)
+
+// summary is a decision in words, so that a table of them can be read.
+type summary struct {
+	Look, Delete, MakePod, Backoff bool
+	After                          time.Duration
+	// Status is "phase result blocked-reason restarts" of what is written, or empty.
+	Status string
+	Events string
+}
+
+func summarize(t *testing.T, d Decision) summary {
+	t.Helper()
+	s := summary{Look: d.Look, Delete: d.Delete, MakePod: d.MakePod, Backoff: d.Backoff, After: d.After}
+	if d.Status != nil {
+		s.Status = string(d.Status.Phase)
+		if d.Status.Result != "" {
+			s.Status += " " + string(d.Status.Result)
+		}
+		if reason := conditionOf(t, *d.Status, cnatv1alpha1.ConditionBlocked); reason != "" {
+			s.Status += " blocked:" + reason
+		}
+		if d.Status.Restarts > 0 {
+			s.Status += fmt.Sprintf(" restarts:%d", d.Status.Restarts)
+		}
+	}
+	for _, event := range d.Events {
+		s.Events += event.Reason
+	}
+	return s
+}
+
+type decideCase struct {
+	name  string
+	at    *cnatv1alpha1.At
+	pod   *corev1.Pod
+	fresh bool
+	note  Note
+	// late is the time of the decision, after due.
+	late time.Duration
+	want summary
+}
+
+func runDecideCases(t *testing.T, cases []decideCase) {
+	t.Helper()
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			before := c.at.DeepCopy()
+			got := Decide(View{At: c.at, Pod: c.pod, Fresh: c.fresh, Note: c.note, Now: due.Add(c.late)})
+			if diff := cmp.Diff(c.want, summarize(t, got)); diff != "" {
+				t.Errorf("decision (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(before, c.at); diff != "" {
+				t.Errorf("the decision changed its input:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDecidePending(t *testing.T) {
+	claim := summary{Status: "RUNNING", MakePod: true}
+	runDecideCases(t, []decideCase{
+		{name: "an At that isn't due waits exactly until then", at: anAt(), late: -90 * time.Minute, want: summary{After: 90 * time.Minute}},
+		{name: "a nanosecond before it is due nothing starts", at: anAt(), late: -1, want: summary{After: 1}},
+		{name: "fractions of a second in the schedule count", at: anAt(schedule("2026-04-12T10:12:00.25Z")), want: summary{After: 250 * time.Millisecond}},
+		{name: "another time zone is understood", at: anAt(schedule("2026-04-12T12:12:01+02:00")), want: summary{After: time.Second}},
+		{name: "an At that is due is claimed, then its Pod made", at: anAt(), want: claim},
+		{name: "an At that is long overdue is claimed", at: anAt(), late: 7 * 365 * 24 * time.Hour, want: claim},
+		{name: "a phase that was never set counts as PENDING", at: anAt(func(at *cnatv1alpha1.At) { at.Status.Phase = "" }), want: claim},
+		{name: "a suspended At waits for an event", at: anAt(suspended), late: time.Hour, want: summary{}},
+		{name: "a suspended At that isn't due waits for an event", at: anAt(suspended), late: -time.Hour, want: summary{}},
+		{name: "suspension outlasts the deadline", at: anAt(suspended, deadline(1)), late: time.Hour, want: summary{}},
+		{name: "at the deadline it still starts", at: anAt(deadline(60)), late: time.Minute, want: claim},
+		{name: "after the deadline it is missed", at: anAt(deadline(60)), late: time.Minute + 1, want: summary{Status: "DONE Missed", Events: ReasonMissed}},
+		{name: "a deadline of zero still starts on time", at: anAt(deadline(0)), want: claim},
+		{name: "a deadline longer than a Duration never passes", at: anAt(deadline(1 << 62)), late: time.Hour, want: claim},
+		{name: "an invalid schedule is shown and not retried", at: anAt(schedule("tomorrow")), want: summary{Status: "PENDING blocked:InvalidSchedule", Events: ReasonInvalidSchedule}},
+		{name: "an invalid schedule is shown once", at: anAt(schedule("tomorrow"), blockedBy(ReasonInvalidSchedule)), want: summary{}},
+		{name: "an invalid schedule is shown again when the spec has changed", at: anAt(schedule("tomorrow"), blockedBy(ReasonInvalidSchedule), func(at *cnatv1alpha1.At) { at.Generation = 2 }), want: summary{Status: "PENDING blocked:InvalidSchedule", Events: ReasonInvalidSchedule}},
+		{name: "a corrected schedule unblocks while it waits", at: anAt(blockedBy(ReasonInvalidSchedule)), late: -time.Second, want: summary{Status: "PENDING", After: time.Second}},
+		{name: "a corrected schedule that is due is claimed", at: anAt(blockedBy(ReasonInvalidSchedule)), want: claim},
+		{name: "a Pod in the cache before the claim needs a look", at: anAt(), pod: aPod(), want: summary{Look: true}},
+		{name: "a stranger's Pod in the cache needs a look", at: anAt(), pod: aPod(foreign), want: summary{Look: true}},
+		{name: "a stranger's Pod blocks", at: anAt(), pod: aPod(foreign), fresh: true, want: summary{Status: "PENDING blocked:ForeignPod", Events: ReasonForeignPod, Backoff: true}},
+		{name: "another At's Pod blocks", at: anAt(), pod: aPod(ofAnotherAt), fresh: true, want: summary{Status: "PENDING blocked:ForeignPod", Events: ReasonForeignPod, Backoff: true}},
+		{name: "a stranger's Pod is told of once and retried", at: anAt(blockedBy(ReasonForeignPod)), pod: aPod(foreign), fresh: true, want: summary{Backoff: true}},
+		{name: "behind a stranger's Pod the deadline passes", at: anAt(deadline(1)), pod: aPod(foreign), fresh: true, late: time.Minute, want: summary{Status: "DONE Missed", Events: ReasonMissed}},
+		{name: "an At whose status was lost is claimed without another Pod", at: anAt(), pod: aPod(), fresh: true, want: summary{Status: "RUNNING"}},
+		{name: "an At that is being deleted starts nothing", at: anAt(deleting), want: summary{}},
+	})
+}
+
+func TestDecideRunning(t *testing.T) {
+	soon := due.Add(time.Second)
+	remake := summary{Status: "RUNNING restarts:1", MakePod: true, Events: ReasonPodGone}
+	succeeded := summary{Status: "DONE Succeeded"}
+	failed := summary{Status: "DONE Failed", Events: ReasonPodFailed}
+	runDecideCases(t, []decideCase{
+		{name: "a Pod that runs needs nothing", at: anAt(running), pod: aPod(), want: summary{}},
+		{name: "a Pod whose node is lost needs nothing", at: anAt(running), pod: aPod(ended(corev1.PodUnknown, 0, soon)), want: summary{}},
+		{name: "a Pod that only the API server shows is looked at again", at: anAt(running), pod: aPod(), fresh: true, want: summary{After: recheckAfter}},
+		{name: "a Pod that runs unblocks", at: anAt(running, blockedBy(ReasonPodRefused)), pod: aPod(), want: summary{Status: "RUNNING"}},
+		{name: "a Pod that succeeded ends the At", at: anAt(running), pod: aPod(ended(corev1.PodSucceeded, 0, soon)), want: succeeded},
+		{name: "a Pod that failed ends the At, with an event", at: anAt(running), pod: aPod(ended(corev1.PodFailed, 3, soon)), want: failed},
+		{name: "the end of a Pod that was made again isn't believed from the cache", at: anAt(restarted), pod: aPod(ended(corev1.PodSucceeded, 0, soon)), want: summary{Look: true}},
+		{name: "the end of a Pod that was made again counts when it is fresh", at: anAt(restarted), pod: aPod(ended(corev1.PodSucceeded, 0, soon)), fresh: true, want: summary{Status: "DONE Succeeded restarts:1"}},
+		{name: "a schedule that became unreadable doesn't matter any more", at: anAt(running, schedule("tomorrow")), pod: aPod(ended(corev1.PodSucceeded, 0, soon)), want: succeeded},
+		{name: "suspending doesn't touch a Pod that runs", at: anAt(running, suspended), pod: aPod(), want: summary{}},
+		{name: "a Pod missing from the cache is looked for", at: anAt(running), want: summary{Look: true}},
+		{name: "a Pod just made may be missing from the cache for a moment", at: anAt(running), note: NoteMade, want: summary{After: cacheGrace}},
+		{name: "our own unused claim doesn't spare the look", at: anAt(running), note: NoteUnused, want: summary{Look: true}},
+		{name: "a Pod that is gone is made again under a renewed claim", at: anAt(running), fresh: true, want: remake},
+		{name: "a Pod just made that is gone is made again under a renewed claim", at: anAt(running), fresh: true, note: NoteMade, want: remake},
+		{name: "our own unused claim is used without another write", at: anAt(running), fresh: true, note: NoteUnused, want: summary{MakePod: true}},
+		{name: "while suspended no Pod is made again", at: anAt(running, suspended), fresh: true, want: summary{}},
+		{name: "a stranger's Pod in the cache needs a look", at: anAt(running), pod: aPod(foreign), want: summary{Look: true}},
+		{name: "a stranger's Pod blocks and is left alone", at: anAt(running), pod: aPod(foreign), fresh: true, want: summary{Status: "RUNNING blocked:ForeignPod", Events: ReasonForeignPod, Backoff: true}},
+		{name: "a stranger's finished Pod isn't ours either", at: anAt(running), pod: aPod(foreign, ended(corev1.PodSucceeded, 0, soon)), fresh: true, want: summary{Status: "RUNNING blocked:ForeignPod", Events: ReasonForeignPod, Backoff: true}},
+		{name: "a Pod on its way out is waited for", at: anAt(running), pod: aPod(podDeleted(soon)), want: summary{}},
+		{name: "a Pod killed by its deletion hasn't ended", at: anAt(running), pod: aPod(podDeleted(soon), ended(corev1.PodFailed, 137, soon.Add(time.Second))), want: summary{}},
+		{name: "a Pod that failed before its deletion has ended", at: anAt(running), pod: aPod(podDeleted(soon.Add(time.Second)), ended(corev1.PodFailed, 1, soon)), want: failed},
+		{name: "a deleted Pod that succeeded has ended", at: anAt(running), pod: aPod(podDeleted(soon), ended(corev1.PodSucceeded, 0, soon)), want: succeeded},
+		{name: "an At that is being deleted gets no Pod again", at: anAt(running, deleting), fresh: true, want: summary{}},
+	})
+}
+
+func TestDecideDone(t *testing.T) {
+	runDecideCases(t, []decideCase{
+		{name: "an At that is DONE needs nothing", at: anAt(done), late: time.Hour, want: summary{}},
+		{name: "an At that is DONE needs no Pod", at: anAt(done), fresh: true, late: time.Hour, want: summary{}},
+		{name: "an At with a time to live is kept for it", at: anAt(done, ttl(60)), late: 11 * time.Second, want: summary{After: 50 * time.Second}},
+		{name: "an At is deleted at the end of its time to live", at: anAt(done, ttl(60)), late: 61 * time.Second, want: summary{Delete: true}},
+		{name: "a time to live of zero deletes at once", at: anAt(done, ttl(0)), late: time.Second, want: summary{Delete: true}},
+		{name: "an At without a finish time is kept", at: anAt(done, ttl(0), func(at *cnatv1alpha1.At) { at.Status.FinishTime = nil }), late: time.Hour, want: summary{}},
+		{name: "an At that is being deleted isn't deleted again", at: anAt(done, ttl(0), deleting), late: time.Hour, want: summary{}},
+	})
+}
+
+func TestStatusOfANormalLife(t *testing.T) {
+	now := due.Add(1500 * time.Nanosecond)
+	claimed := Decide(View{At: anAt(), Now: now}).Status
+	want := cnatv1alpha1.AtStatus{
+		Phase: cnatv1alpha1.AtRunning, PodName: PodName(anAt()),
+		ScheduledTime: micro(due), StartTime: micro(due.Add(time.Microsecond)),
+	}
+	if diff := cmp.Diff(want, *claimed); diff != "" {
+		t.Errorf("claim (-want +got):\n%s", diff)
+	}
+
+	at := anAt()
+	at.Status = *claimed
+	end := due.Add(2 * time.Second)
+	finished := Decide(View{At: at, Pod: aPod(ended(corev1.PodFailed, 3, end)), Now: due.Add(time.Minute)}).Status
+	if finished.ExitCode == nil || *finished.ExitCode != 3 {
+		t.Errorf("exit code = %v, want 3", finished.ExitCode)
+	}
+	if !finished.FinishTime.Time.Equal(end) {
+		t.Errorf("finish time = %v, want the container's %v", finished.FinishTime, end)
+	}
+	if reason := conditionOf(t, *finished, cnatv1alpha1.ConditionFailed); reason != ReasonPodFailed {
+		t.Errorf("condition Failed has reason %q, want %q", reason, ReasonPodFailed)
+	}
+}
+
+func TestFinishTimeOfAnImplausibleNodeClockIsOurs(t *testing.T) {
+	now := due.Add(time.Minute)
+	for name, end := range map[string]time.Time{
+		"before the start": due.Add(-time.Hour), "in the future": now.Add(time.Hour), "unknown": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status := Decide(View{At: anAt(running), Pod: aPod(ended(corev1.PodSucceeded, 0, end)), Now: now}).Status
+			if !status.FinishTime.Time.Equal(now) {
+				t.Errorf("finish time = %v, want %v", status.FinishTime, now)
+			}
+		})
+	}
+}

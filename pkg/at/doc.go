@@ -1,0 +1,104 @@
+// Package at brings Ats from PENDING through RUNNING to DONE: it runs one Pod
+// for each, once its time has come.
+//
+// It is a plain multicluster-runtime reconciler. It knows nothing of shards,
+// tenures or epochs; what sharding needs (the slot label on Pods, the epoch in
+// the status, the fence) is added by the client of the cluster it is given.
+//
+//	r, err := at.NewReconciler(at.Config{Clusters: manager, Clock: clock.RealClock{}})
+//	...
+//	mcbuilder.ControllerManagedBy(manager).For(&cnatv1alpha1.At{}).Owns(&corev1.Pod{}).
+//		WithOptions(controller.TypedOptions[mcreconcile.Request]{RateLimiter: at.NewRateLimiter()}).
+//		Complete(r)
+//
+// The watch on Ats must not filter status changes out: the reconciler relies on
+// the event of its own write when its cache lags behind.
+//
+// # Parts
+//
+// [Decide] is pure: from the At, its Pod and the time to what is to be done. The
+// [Reconciler] gathers and acts. Reads come from the cache; only where the cache
+// can't be relied on ([Decision].Look) are Pod and At read from the API server.
+//
+// # The writes in the life of an At
+//
+// PENDING is the CRD's default and costs no write. Then, in this order:
+//
+//	W1  status: PENDING -> RUNNING, with podName, scheduledTime, startTime   the claim
+//	W2  create the Pod
+//	W3  status: RUNNING -> DONE, with result, exitCode, finishTime
+//
+// A missed deadline is one write (PENDING -> DONE) and no Pod. Making a Pod
+// again costs a renewed claim (W1': status, restarts + 1) and W2. Deletion after
+// ttlSecondsAfterFinished is one more. A normal life has no events; they are
+// kept for what its owner should know. A reconcile with nothing to do writes
+// nothing.
+//
+// W1, W1' and W3 carry the resourceVersion of the At that the decision was made
+// on. The deletion carries UID and resourceVersion. W2 has the name derived from
+// the At's name and UID, so the API server refuses a second Pod beside the first.
+//
+// # Why there is never a second Pod
+//
+// Every process below may be paused or killed between any two steps, every reply
+// may be lost, every cache may show any earlier state, and At and Pod of
+// different moments.
+//
+//  1. A claim before a Pod. W2 is only sent after a W1 or W1' of the same process
+//     was committed. W1 is a compare-and-swap from PENDING and phases only go
+//     forward (the CRD refuses the rest), so W1 is committed once in the life of
+//     an At. A cache that still shows PENDING makes W1 conflict, whether the At is
+//     RUNNING by now, or DONE, or DONE with its Pod deleted, or gone.
+//  2. The process ends between W1 and W2. The next one sees RUNNING and no Pod. It
+//     can't know whether W2 was sent, so it looks: it reads the At, then the Pod,
+//     from the API server. If there is a Pod, it is the Pod.
+//  3. The cache shows RUNNING and no Pod, but the At is DONE and its Pod gone. The
+//     look shows DONE, and nothing is made.
+//  4. Making a Pod again. The look shows RUNNING and no Pod: it was deleted before
+//     its end was recorded, or never made. An earlier holder may have seen its end
+//     and have its W3 still on the way. So the claim is renewed first: W1' is a
+//     compare-and-swap on the At just read. Either W3 comes first, and W1'
+//     conflicts and the next look shows DONE; or W1' comes first, and W3 conflicts.
+//     Two processes that both want to make it again both need W1', and one gets it.
+//     As the At is read before the Pod, a W1' that succeeds proves that it was
+//     still RUNNING when the Pod was seen to be missing. After a W1' a cache may
+//     still show the end of the Pod from before, so then W3 needs a look, too.
+//  5. The reply of W1 or W1' is lost. The process remembers what it sent; if a look
+//     shows exactly that claim (start time and count), it is its own, no Pod was
+//     asked for under it, and W2 may follow without W1'. A process that remembers
+//     nothing renews the claim. So a lost reply costs no write and a crash costs one.
+//  6. The reply of W2 is lost. The process remembers nothing about the claim any
+//     more and goes on as in 2. If W2 was committed, the look finds the Pod.
+//  7. W2 meets a Pod of that name: a look shows whose it is. Ours: as in 2. Anybody
+//     else's: it is neither adopted nor deleted; condition, event, backoff.
+//  8. The Pod is on its way out. A name is free again only once the Pod is gone, so
+//     two are never there at a time. A Failed that a kubelet reports for a Pod that
+//     was deleted while it ran isn't an end of the command; exit code 0 is.
+//  9. W3 is written twice, or late. It is a compare-and-swap from RUNNING; the
+//     second conflicts. After DONE no W1' succeeds, hence no W2 is sent.
+//  10. The At is deleted at any point. W1, W1' and W3 conflict or find nothing. A W2
+//     that comes after makes a Pod whose owner is gone, and the garbage collector
+//     deletes it. An At created anew has another UID, hence another Pod name.
+//
+// No Pod is made early: W1 is only decided on when this process's clock has
+// reached the schedule, and W2 comes after W1.
+//
+// # What is not guaranteed
+//
+//   - A W2 that is on the wire when its sender stops, and reaches the API server only
+//     after another process has made the Pod, the Pod has ended AND has been deleted,
+//     runs the command a second time: a create has no precondition on another object.
+//     While the Pod is there, the same W2 is refused.
+//   - A Pod that ended and was deleted before anyone saw its end looks like one
+//     deleted before it ended, and is made again.
+//   - startingDeadlineSeconds is judged at the claim. A Pod made again may start later.
+//   - The schedule is compared with the wall clock of the replica. A timer that is
+//     running isn't woken by a step of that clock: a step forward makes the start
+//     late by up to the step. A step back never makes it early.
+//
+// # Queue
+//
+// A conflict is no error: the key comes again after a delay, or at once with the
+// event of the change that caused it. Errors back off as [NewRateLimiter] says.
+// An invalid schedule isn't tried again until the At changes.
+package at

@@ -1,0 +1,290 @@
+package at
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+)
+
+// bench is a Reconciler on a fake API server whose writes can be made to fail.
+type bench struct {
+	cluster.Cluster
+	client   client.WithWatch
+	recorder *events.FakeRecorder
+	clock    *clocktesting.FakeClock
+	subject  *Reconciler
+	// sent counts writes sent, committed those the server did.
+	sent, committed int
+	// fault says what becomes of the n-th write sent, from 1; nil: all succeed.
+	fault func(n int, kind string, commit func() error) error
+}
+
+func newBench(t *testing.T, objects ...client.Object) *bench {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, cnatv1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := &bench{recorder: events.NewFakeRecorder(100), clock: clocktesting.NewFakeClock(due)}
+	b.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithStatusSubresource(&cnatv1alpha1.At{}, &corev1.Pod{}).
+		WithInterceptorFuncs(interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, obj client.Object, options ...client.CreateOption) error {
+				return b.write("create", func() error { return c.Create(ctx, obj, options...) })
+			},
+			SubResourceUpdate: func(ctx context.Context, c client.Client, name string, obj client.Object, options ...client.SubResourceUpdateOption) error {
+				return b.write("status", func() error { return c.SubResource(name).Update(ctx, obj, options...) })
+			},
+			Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, options ...client.DeleteOption) error {
+				return b.write("delete", func() error { return c.Delete(ctx, obj, options...) })
+			},
+		}).Build()
+	b.restart(t)
+	return b
+}
+
+func (b *bench) restart(t *testing.T) {
+	t.Helper()
+	subject, err := NewReconciler(Config{Clusters: b, Clock: b.clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.subject = subject
+}
+
+func (b *bench) GetCluster(context.Context, multicluster.ClusterName) (cluster.Cluster, error) {
+	return b, nil
+}
+func (b *bench) GetClient() client.Client                     { return b.client }
+func (b *bench) GetAPIReader() client.Reader                  { return b.client }
+func (b *bench) GetEventRecorder(string) events.EventRecorder { return b.recorder }
+
+func (b *bench) write(kind string, commit func() error) error {
+	b.sent++
+	counted := func() error {
+		err := commit()
+		if err == nil {
+			b.committed++
+		}
+		return err
+	}
+	if b.fault == nil {
+		return counted()
+	}
+	return b.fault(b.sent, kind, counted)
+}
+
+func (b *bench) reconcile() (ctrl.Result, error) {
+	return b.subject.Reconcile(context.Background(), testRequest)
+}
+
+func (b *bench) at(t *testing.T) *cnatv1alpha1.At {
+	t.Helper()
+	at := &cnatv1alpha1.At{}
+	if err := b.client.Get(context.Background(), testRequest.NamespacedName, at); err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
+// live plays the API server's and the kubelet's part until the At is DONE: events
+// and retries bring the key back, the Pod ends once it is left in peace.
+func (b *bench) live(t *testing.T) {
+	t.Helper()
+	for range 30 {
+		result, err := b.reconcile()
+		if errors.Is(err, errCrash) {
+			b.restart(t)
+			continue
+		}
+		if err != nil || !result.IsZero() {
+			b.clock.Step(cacheGrace)
+			continue
+		}
+		pods := &corev1.PodList{}
+		if err := b.client.List(context.Background(), pods); err != nil {
+			t.Fatal(err)
+		}
+		for _, pod := range pods.Items {
+			if pod.Status.Phase == "" {
+				pod.Status.Phase = corev1.PodSucceeded
+				if err := b.client.SubResource("status").Patch(context.Background(), &pod, client.Merge); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+func TestEveryWriteMayFailAndTheEndIsTheSame(t *testing.T) {
+	undisturbed := newBench(t, anAt())
+	undisturbed.live(t)
+	want := undisturbed.at(t)
+	if undisturbed.sent != 3 || want.Status.Phase != cnatv1alpha1.AtDone {
+		t.Fatalf("undisturbed: %d writes, phase %s, want 3 and DONE", undisturbed.sent, want.Status.Phase)
+	}
+	if len(undisturbed.recorder.Events) > 0 {
+		t.Errorf("a normal life has the event %q", <-undisturbed.recorder.Events)
+	}
+
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "ats"}, "example-at", errors.New("changed"))
+	faults := map[string]func(commit func() error) error{
+		"error before the write": func(func() error) error { return apierrors.NewInternalError(errTimeout) },
+		"reply lost":             func(commit func() error) error { _ = commit(); return errTimeout },
+		"conflict":               func(func() error) error { return conflict },
+		"refused":                func(func() error) error { return apierrors.NewForbidden(schema.GroupResource{}, "x", errTimeout) },
+		"killed before":          func(func() error) error { return errCrash },
+		"killed after":           func(commit func() error) error { _ = commit(); return errCrash },
+	}
+	for name, fault := range faults {
+		for site := 1; site <= 3; site++ {
+			t.Run(fmt.Sprintf("%s at write %d", name, site), func(t *testing.T) {
+				b := newBench(t, anAt())
+				b.fault = func(n int, _ string, commit func() error) error {
+					if n == site {
+						return fault(commit)
+					}
+					return commit()
+				}
+				b.live(t)
+				ignored := cmp.Options{
+					// Times and the count of renewed claims tell of the fault.
+					cmpopts.IgnoreFields(cnatv1alpha1.AtStatus{}, "StartTime", "FinishTime", "Restarts"),
+					cmpopts.IgnoreFields(metav1.ObjectMeta{}, "ResourceVersion"),
+					cmpopts.IgnoreFields(metav1.Condition{}, "LastTransitionTime"),
+				}
+				if diff := cmp.Diff(want, b.at(t), ignored); diff != "" {
+					t.Errorf("the end (-undisturbed +got):\n%s", diff)
+				}
+				pods := &corev1.PodList{}
+				if err := b.client.List(context.Background(), pods); err != nil || len(pods.Items) != 1 {
+					t.Errorf("%d Pods, %v, want 1", len(pods.Items), err)
+				}
+				// One more than three: a claim renewed, or a refusal shown.
+				if b.committed > 4 {
+					t.Errorf("%d writes were committed", b.committed)
+				}
+			})
+		}
+	}
+}
+
+func TestAForeignPodIsNeitherAdoptedNorDeleted(t *testing.T) {
+	pod := aPod(foreign)
+	b := newBench(t, anAt(), pod)
+	for range 3 {
+		result, err := b.reconcile()
+		if err != nil || result != retryLater {
+			t.Fatalf("Reconcile = %v, %v, want a retry with backoff", result, err)
+		}
+	}
+	got := &corev1.Pod{}
+	if err := b.client.Get(context.Background(), client.ObjectKeyFromObject(pod), got); err != nil || len(got.OwnerReferences) > 0 {
+		t.Errorf("the Pod is now %v, %v", got.OwnerReferences, err)
+	}
+	if b.sent != 1 || conditionOf(t, b.at(t).Status, cnatv1alpha1.ConditionBlocked) != ReasonForeignPod {
+		t.Errorf("%d writes, conditions %v, want one that shows the block", b.sent, b.at(t).Status.Conditions)
+	}
+	if len(b.recorder.Events) != 1 {
+		t.Errorf("%d events, want 1", len(b.recorder.Events))
+	}
+	if err := b.client.Delete(context.Background(), got); err != nil {
+		t.Fatal(err)
+	}
+	b.live(t)
+	if status := b.at(t).Status; status.Phase != cnatv1alpha1.AtDone || conditionOf(t, status, cnatv1alpha1.ConditionBlocked) != "" {
+		t.Errorf("once it was gone: %+v, want DONE and unblocked", status)
+	}
+}
+
+func TestAForeignPodThatTheCacheDoesNotShowIsFoundByTheRefusal(t *testing.T) {
+	b := newBench(t, anAt(running), aPod(foreign))
+	if result, err := b.reconcile(); err != nil || result != retryLater {
+		t.Fatalf("Reconcile = %v, %v, want a retry with backoff", result, err)
+	}
+	if reason := conditionOf(t, b.at(t).Status, cnatv1alpha1.ConditionBlocked); reason != ReasonForeignPod {
+		t.Errorf("blocked by %q, want %q", reason, ReasonForeignPod)
+	}
+}
+
+func TestARefusedPodIsShownOnceAndRetriedWithoutFurtherStatusWrites(t *testing.T) {
+	b := newBench(t, anAt())
+	statuses := 0
+	b.fault = func(_ int, kind string, commit func() error) error {
+		if kind == "create" {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "x", fmt.Errorf("quota: %d", b.sent))
+		}
+		statuses++
+		return commit()
+	}
+	for range 5 {
+		if _, err := b.reconcile(); err == nil {
+			t.Fatal("a refused Pod is no error")
+		}
+		b.clock.Step(cacheGrace)
+	}
+	if statuses != 2 || conditionOf(t, b.at(t).Status, cnatv1alpha1.ConditionBlocked) != ReasonPodRefused {
+		t.Errorf("%d status writes, want the claim and the block", statuses)
+	}
+	b.fault = nil
+	b.live(t)
+	if status := b.at(t).Status; status.Phase != cnatv1alpha1.AtDone || status.Restarts != 0 {
+		t.Errorf("in the end %+v, want DONE with no renewed claim", status)
+	}
+}
+
+func TestAnInvalidScheduleIsShownOnceAndNotRetried(t *testing.T) {
+	b := newBench(t, anAt(schedule("tomorrow")))
+	for range 3 {
+		if result, err := b.reconcile(); err != nil || !result.IsZero() {
+			t.Fatalf("Reconcile = %v, %v, want no retry", result, err)
+		}
+		b.clock.Step(cacheGrace)
+	}
+	if b.sent != 1 || len(b.recorder.Events) != 1 {
+		t.Errorf("%d writes and %d events, want one of each", b.sent, len(b.recorder.Events))
+	}
+}
+
+func TestTheTimeToLiveDeletesTheAt(t *testing.T) {
+	b := newBench(t, anAt(ttl(60)))
+	b.live(t)
+	b.clock.Step(time.Hour)
+	if _, err := b.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.client.Get(context.Background(), testRequest.NamespacedName, &cnatv1alpha1.At{}); !apierrors.IsNotFound(err) {
+		t.Errorf("reading the At: %v, want not found", err)
+	}
+}
+
+func TestInjectedWorkDelaysAndFailsTheReconcile(t *testing.T) {
+	b := newBench(t, anAt())
+	broken := errors.New("broken")
+	b.subject.config.Work = func(context.Context) error { return broken }
+	if _, err := b.reconcile(); !errors.Is(err, broken) || b.sent != 0 {
+		t.Errorf("Reconcile: %v after %d writes, want %v before any", err, b.sent, broken)
+	}
+}

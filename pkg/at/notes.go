@@ -1,0 +1,125 @@
+package at
+
+import (
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+)
+
+// noteLife is when a note is thrown away that nothing has asked for. It only
+// bounds memory: without the note a claim is renewed, which costs one write.
+const noteLife = 10 * time.Minute
+
+// claimID tells one claim of an At from every other. Each claim is a
+// compare-and-swap that sets the start time and counts, so no two are alike.
+type claimID struct {
+	start    metav1.MicroTime
+	restarts int32
+}
+
+func claimOf(status *cnatv1alpha1.AtStatus) claimID {
+	id := claimID{restarts: status.Restarts}
+	if status.StartTime != nil {
+		id.start = *status.StartTime
+	}
+	return id
+}
+
+func (id claimID) equal(other claimID) bool {
+	return id.restarts == other.restarts && id.start.Time.Equal(other.start.Time)
+}
+
+// note is what is remembered about one At.
+type note struct {
+	// what is known about the Pod under claim.
+	what  Note
+	claim claimID
+	// replaced is the resourceVersion that our last write was made from: who
+	// still sees it looks at a cache that lags behind ourselves.
+	replaced string
+	since    time.Time
+}
+
+// notes remembers, by UID, what this process itself did last.
+type notes struct {
+	mu sync.Mutex
+	// byUID and swept are guarded by mu.
+	byUID map[types.UID]note
+	swept time.Time
+}
+
+// recall is what is known about the claim in the At's status.
+func (n *notes) recall(at *cnatv1alpha1.At, now time.Time) Note {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	known := n.byUID[at.UID]
+	if !known.claim.equal(claimOf(&at.Status)) {
+		return NoteNone
+	}
+	if known.what == NoteMade && now.Sub(known.since) >= cacheGrace {
+		return NoteNone
+	}
+	return known.what
+}
+
+// behind says whether the At that a cache shows is certainly older than our own
+// last write to it. After a while it doesn't insist: a write from the old
+// resourceVersion only conflicts.
+func (n *notes) behind(at *cnatv1alpha1.At, now time.Time) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	known, found := n.byUID[at.UID]
+	return found && known.replaced == at.ResourceVersion && now.Sub(known.since) < cacheGrace
+}
+
+// claims says that we are about to write, or hold, a claim, and what is known
+// about the Pod under it.
+func (n *notes) claims(uid types.UID, claim claimID, what Note, now time.Time) {
+	n.change(uid, now, func(known *note) { known.claim, known.what = claim, what })
+}
+
+// unsure says that we no longer know whether there is a Pod.
+func (n *notes) unsure(uid types.UID, now time.Time) {
+	n.change(uid, now, func(known *note) { known.what = NoteNone })
+}
+
+// wrote says that we replaced a resourceVersion.
+func (n *notes) wrote(uid types.UID, replaced string, now time.Time) {
+	n.change(uid, now, func(known *note) { known.replaced = replaced })
+}
+
+func (n *notes) forget(uid types.UID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.byUID, uid)
+}
+
+func (n *notes) change(uid types.UID, now time.Time, set func(*note)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.byUID == nil {
+		n.byUID = map[types.UID]note{}
+	}
+	known := n.byUID[uid]
+	set(&known)
+	known.since = now
+	n.byUID[uid] = known
+	n.sweep(now)
+}
+
+// sweep throws away what nobody asked for, now and then. The caller holds mu.
+func (n *notes) sweep(now time.Time) {
+	if now.Sub(n.swept) < noteLife {
+		return
+	}
+	n.swept = now
+	for uid, known := range n.byUID {
+		if now.Sub(known.since) > noteLife {
+			delete(n.byUID, uid)
+		}
+	}
+}

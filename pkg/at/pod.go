@@ -1,0 +1,152 @@
+package at
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+)
+
+const (
+	// LabelAt is on every Pod made for an At and holds the At's name, or the
+	// Pod's where the At's is too long for a label.
+	LabelAt = "cnat.programming-kubernetes.info/at"
+	// CopiedPrefix begins the labels and annotations of an At that its Pod gets
+	// too. They tell a KWOK node how to play the Pod and mean nothing elsewhere.
+	CopiedPrefix = "tenure.dev/kwok-"
+
+	containerName = "command"
+
+	// maxLabel is the length of a DNS label, and of a label's value.
+	maxLabel = 63
+	// uidDigits is how much of a digest of the UID a Pod's name carries: 40 bits,
+	// to tell apart the few Ats that ever have one name in one namespace.
+	uidDigits = 10
+)
+
+// PodName is the name of the Pod of an At. It is the same each time, so that the
+// API server itself refuses a second Pod, and another one for an At that was
+// deleted and created again, so that the new one doesn't meet the old one's Pod.
+//
+// The name is a DNS label whatever the At's name is (up to 253 characters, with
+// dots), because it becomes the Pod's host name.
+func PodName(at *cnatv1alpha1.At) string {
+	digest := sha256.Sum256([]byte(at.UID))
+	base := strings.ReplaceAll(at.Name, ".", "-")
+	base = strings.TrimRight(base[:min(len(base), maxLabel-uidDigits-1)], "-")
+	return base + "-" + hex.EncodeToString(digest[:])[:uidDigits]
+}
+
+// newPod is the Pod that runs an At's command.
+func newPod(at *cnatv1alpha1.At) *corev1.Pod {
+	name := PodName(at)
+	labels := copied(at.Labels)
+	labels[LabelAt] = at.Name
+	if len(at.Name) > maxLabel {
+		labels[LabelAt] = name
+	}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:   at.Namespace,
+			Name:        name,
+			Labels:      labels,
+			Annotations: copied(at.Annotations),
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: cnatv1alpha1.GroupVersion.String(),
+				Kind:       "At",
+				Name:       at.Name,
+				UID:        at.UID,
+				Controller: ptr.To(true),
+				// Blocking the owner's deletion would need the right to update
+				// ats/finalizers and would gain nothing: a Pod may outlive its At
+				// for the moment that the garbage collector takes.
+				BlockOwnerDeletion: ptr.To(false),
+			}},
+		},
+		Spec: corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyNever,
+			// Who may create an At need not be trusted with the namespace's
+			// service account.
+			AutomountServiceAccountToken: ptr.To(false),
+			Containers: []corev1.Container{{
+				Name:    containerName,
+				Image:   at.Spec.Image,
+				Command: []string{"/bin/sh", "-c", at.Spec.Command},
+			}},
+		},
+	}
+}
+
+func copied(from map[string]string) map[string]string {
+	to := map[string]string{}
+	for key, value := range from {
+		if strings.HasPrefix(key, CopiedPrefix) {
+			to[key] = value
+		}
+	}
+	return to
+}
+
+// isOurs says whether a Pod was made for this very At. A name alone proves
+// nothing.
+func isOurs(pod *corev1.Pod, at *cnatv1alpha1.At) bool {
+	owner := metav1.GetControllerOf(pod)
+	return owner != nil && owner.UID == at.UID
+}
+
+// ending is how a Pod's command ended.
+type ending struct {
+	result   cnatv1alpha1.AtResult
+	exitCode *int32
+	// at is when it ended; zero where the Pod doesn't say.
+	at      time.Time
+	message string
+}
+
+// endingOf says how a Pod ended, if it did.
+//
+// A kubelet marks a Pod that was deleted while it ran as Failed on its way out.
+// That is no end of the command but a deletion before the end.
+func endingOf(pod *corev1.Pod) (ending, bool) {
+	end := ending{}
+	for _, container := range pod.Status.ContainerStatuses {
+		if terminated := container.State.Terminated; container.Name == containerName && terminated != nil {
+			end.exitCode = ptr.To(terminated.ExitCode)
+			end.at = terminated.FinishedAt.Time
+			end.message = terminated.Reason
+		}
+	}
+	switch pod.Status.Phase {
+	case corev1.PodSucceeded:
+		end.result = cnatv1alpha1.AtSucceeded
+		return end, true
+	case corev1.PodFailed:
+		if pod.DeletionTimestamp != nil && !endedBefore(end, deletionRequested(pod)) {
+			return ending{}, false
+		}
+		end.result = cnatv1alpha1.AtFailed
+		if pod.Status.Message != "" || pod.Status.Reason != "" {
+			end.message = strings.TrimSpace(pod.Status.Reason + " " + pod.Status.Message)
+		}
+		return end, true
+	default:
+		return ending{}, false
+	}
+}
+
+func endedBefore(end ending, limit time.Time) bool {
+	return !end.at.IsZero() && end.at.Before(limit)
+}
+
+// deletionRequested is when somebody deleted the Pod: the API server sets
+// deletionTimestamp to the end of the grace period.
+func deletionRequested(pod *corev1.Pod) time.Time {
+	grace := time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second
+	return pod.DeletionTimestamp.Add(-grace)
+}

@@ -1,0 +1,188 @@
+package at
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+)
+
+// Clusters finds the cluster of a request. A multicluster-runtime manager is one.
+type Clusters interface {
+	GetCluster(ctx context.Context, name multicluster.ClusterName) (cluster.Cluster, error)
+}
+
+// Config says what a Reconciler works with.
+type Config struct {
+	// Clusters finds the cluster of a request. Required.
+	//
+	// Of a cluster, the client (reads of Ats and Pods from its cache, all writes),
+	// the API reader and the event recorder are used.
+	Clusters Clusters
+	// Clock tells when an At is due. Required.
+	Clock clock.PassiveClock
+	// Work is done at the start of each reconcile of an existing At; its error is
+	// that of the reconcile. Benchmarks inject latency here. Default: none.
+	Work func(ctx context.Context) error
+}
+
+// Validate reports everything that is missing.
+func (c Config) Validate() error {
+	var missing []error
+	if c.Clusters == nil {
+		missing = append(missing, errors.New("at.Config: Clusters is required"))
+	}
+	if c.Clock == nil {
+		missing = append(missing, errors.New("at.Config: Clock is required"))
+	}
+	return errors.Join(missing...)
+}
+
+// Reconciler brings Ats from PENDING through RUNNING to DONE. It is safe for
+// concurrent use.
+type Reconciler struct {
+	config Config
+	notes  notes
+}
+
+// NewReconciler makes a Reconciler.
+func NewReconciler(config Config) (*Reconciler, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	return &Reconciler{config: config}, nil
+}
+
+// NewRateLimiter is the backoff that the controller of a Reconciler should use: 1 s
+// after the first failure, doubling up to 5 min. It has no limit common to all
+// Ats, so one that fails doesn't slow the others down.
+func NewRateLimiter() workqueue.TypedRateLimiter[mcreconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[mcreconcile.Request](time.Second, 5*time.Minute)
+}
+
+// maxLooks bounds how often one reconcile reads a fresh view, so that an At that
+// changes all the time doesn't hold a worker.
+const maxLooks = 2
+
+// retryLater asks for another try after a delay that grows each time, where
+// nothing has failed that belongs into an error log.
+//
+//nolint:staticcheck // Requeue is deprecated in favour of fixed delays; the growing one is what is wanted.
+var retryLater = ctrl.Result{Requeue: true}
+
+// Reconcile gathers what there is, decides, and acts.
+func (r *Reconciler) Reconcile(ctx context.Context, req mcreconcile.Request) (ctrl.Result, error) {
+	cl, err := r.config.Clusters.GetCluster(ctx, req.ClusterName)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("finding cluster %q: %w", req.ClusterName, err)
+	}
+	at := &cnatv1alpha1.At{}
+	if err := cl.GetClient().Get(ctx, req.NamespacedName, at); err != nil {
+		if apierrors.IsNotFound(err) {
+			return ctrl.Result{}, nil
+		}
+		return ctrl.Result{}, fmt.Errorf("reading At %s: %w", req.NamespacedName, err)
+	}
+	if r.config.Work != nil {
+		if err := r.config.Work(ctx); err != nil {
+			return ctrl.Result{}, fmt.Errorf("working on At %s: %w", req.NamespacedName, err)
+		}
+	}
+	a := &actor{cluster: cl, notes: &r.notes, clock: r.config.Clock}
+	return a.reconcile(ctx, at)
+}
+
+// actor is one reconcile of one At.
+type actor struct {
+	cluster cluster.Cluster
+	notes   *notes
+	clock   clock.PassiveClock
+}
+
+func (a *actor) reconcile(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, error) {
+	if a.notes.behind(at, a.clock.Now()) {
+		// Our own write is on its way into the cache and comes as an event.
+		return ctrl.Result{RequeueAfter: cacheGrace}, nil
+	}
+	pod, err := readPod(ctx, a.cluster.GetClient(), at)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if at.Status.Phase == cnatv1alpha1.AtDone {
+		a.notes.forget(at.UID)
+	}
+	view := a.view(at, pod, false)
+	for looks := 0; ; looks++ {
+		decision := Decide(view)
+		if !decision.Look {
+			result, again, err := a.act(ctx, view.At, decision)
+			if err != nil || !again {
+				return result, err
+			}
+		}
+		if looks == maxLooks {
+			return retryLater, nil
+		}
+		fresh, err := a.look(ctx, view.At)
+		if err != nil || fresh == nil {
+			return ctrl.Result{}, err
+		}
+		view = *fresh
+	}
+}
+
+func (a *actor) view(at *cnatv1alpha1.At, pod *corev1.Pod, fresh bool) View {
+	now := a.clock.Now()
+	return View{At: at, Pod: pod, Fresh: fresh, Note: a.notes.recall(at, now), Now: now}
+}
+
+// look reads a fresh view. It gives nil if the At is gone.
+//
+// The At comes first: whatever is decided on it is a compare-and-swap against it.
+// If that succeeds, the At hadn't changed when the Pod was read, so the two are as
+// good as read in one moment. The other way round the Pod could be of a time
+// before the At's.
+func (a *actor) look(ctx context.Context, seen *cnatv1alpha1.At) (*View, error) {
+	reader := a.cluster.GetAPIReader()
+	at := &cnatv1alpha1.At{}
+	if err := reader.Get(ctx, client.ObjectKeyFromObject(seen), at); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("reading At %s from the API server: %w", client.ObjectKeyFromObject(seen), err)
+	}
+	if at.UID != seen.UID {
+		// Another At of the same name; its own event brings it here.
+		return nil, nil
+	}
+	pod, err := readPod(ctx, reader, at)
+	if err != nil {
+		return nil, err
+	}
+	view := a.view(at, pod, true)
+	return &view, nil
+}
+
+func readPod(ctx context.Context, reader client.Reader, at *cnatv1alpha1.At) (*corev1.Pod, error) {
+	key := client.ObjectKey{Namespace: at.Namespace, Name: PodName(at)}
+	pod := &corev1.Pod{}
+	if err := reader.Get(ctx, key, pod); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("reading Pod %s: %w", key, err)
+	}
+	return pod, nil
+}

@@ -1,0 +1,75 @@
+package at
+
+import (
+	"testing"
+	"time"
+
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+)
+
+func TestParseSchedule(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want time.Time
+	}{
+		{"2019-04-12T10:12:00Z", time.Date(2019, 4, 12, 10, 12, 0, 0, time.UTC)},
+		{"2019-04-12t10:12:00z", time.Date(2019, 4, 12, 10, 12, 0, 0, time.UTC)},
+		{"2019-04-12T12:12:00+02:00", time.Date(2019, 4, 12, 10, 12, 0, 0, time.UTC)},
+		{"2019-04-12T10:12:00.123456789Z", time.Date(2019, 4, 12, 10, 12, 0, 123456789, time.UTC)},
+	} {
+		got, err := ParseSchedule(c.text)
+		if err != nil || !got.Equal(c.want) || got.Location() != time.UTC {
+			t.Errorf("ParseSchedule(%q) = %v, %v, want %v", c.text, got, err, c.want)
+		}
+	}
+	for _, text := range []string{"", "tomorrow", "2019-04-12", "2019-04-12 10:12:00Z", "2019-02-30T10:12:00Z", "2019-04-12T10:12:60Z", "2019-04-12T10:12:00"} {
+		if got, err := ParseSchedule(text); err == nil {
+			t.Errorf("ParseSchedule(%q) = %v, want an error", text, got)
+		}
+	}
+}
+
+func FuzzParseSchedule(f *testing.F) {
+	for _, seed := range []string{"2019-04-12T10:12:00Z", "2019-04-12t10:12:00.5+02:00", "tomorrow", ""} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		parsed, err := ParseSchedule(text)
+		if err != nil {
+			return
+		}
+		again, err := ParseSchedule(parsed.Format(time.RFC3339Nano))
+		// A time zone can move a year out of RFC 3339's four digits.
+		if year := parsed.Year(); year >= 0 && year <= 9999 && (err != nil || !again.Equal(parsed)) {
+			t.Errorf("%q is %v, which reads back as %v, %v", text, parsed, again, err)
+		}
+	})
+}
+
+func TestDueTellsAtsWithSomethingToDoFromThoseThatWait(t *testing.T) {
+	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	build := func(phase cnatv1alpha1.AtPhase, schedule string, suspend bool) *cnatv1alpha1.At {
+		at := &cnatv1alpha1.At{Spec: cnatv1alpha1.AtSpec{Schedule: schedule, Suspend: suspend}}
+		at.Status.Phase = phase
+		return at
+	}
+	cases := map[string]struct {
+		at   *cnatv1alpha1.At
+		want bool
+	}{
+		"its time has come":       {build(cnatv1alpha1.AtPending, "2030-01-02T03:04:05Z", false), true},
+		"its time is to come":     {build(cnatv1alpha1.AtPending, "2030-01-02T03:04:06Z", false), false},
+		"suspended":               {build(cnatv1alpha1.AtPending, "2030-01-02T03:04:05Z", true), false},
+		"running":                 {build(cnatv1alpha1.AtRunning, "2030-01-02T03:04:05Z", false), true},
+		"done":                    {build(cnatv1alpha1.AtDone, "2030-01-02T03:04:05Z", false), false},
+		"no schedule can be read": {build(cnatv1alpha1.AtPending, "tomorrow", false), false},
+		"not yet given a phase":   {build("", "2030-01-02T03:04:05Z", false), true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := Due(c.at, now); got != c.want {
+				t.Errorf("got %v, want %v", got, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,144 @@
+package at
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+)
+
+// Reasons of conditions and of events.
+const (
+	ReasonInvalidSchedule = "InvalidSchedule"
+	ReasonForeignPod      = "ForeignPod"
+	ReasonPodRefused      = "PodRefused"
+	ReasonPodGone         = "PodGone"
+	ReasonMissed          = "MissedDeadline"
+	ReasonSucceeded       = "PodSucceeded"
+	ReasonPodFailed       = "PodFailed"
+)
+
+// Event is something worth telling the At's owner. There are none in a normal
+// life: an event is an API write too.
+type Event struct {
+	Reason, Action, Message string
+}
+
+// edit is a copy of an At's status on its way to the next one.
+type edit struct {
+	at   *cnatv1alpha1.At
+	next cnatv1alpha1.AtStatus
+	now  time.Time
+}
+
+func editStatus(view View) *edit {
+	return &edit{at: view.At, next: *view.At.Status.DeepCopy(), now: view.Now}
+}
+
+// changed is the edited status, or nil if it is what it was: then there is
+// nothing to write.
+func (e *edit) changed() *cnatv1alpha1.AtStatus {
+	if equality.Semantic.DeepEqual(e.next, e.at.Status) {
+		return nil
+	}
+	return &e.next
+}
+
+func (e *edit) condition(kind, reason, message string) {
+	meta.SetStatusCondition(&e.next.Conditions, metav1.Condition{
+		Type:               kind,
+		Status:             metav1.ConditionTrue,
+		Reason:             reason,
+		Message:            message,
+		ObservedGeneration: e.at.Generation,
+		LastTransitionTime: metav1.NewTime(e.now),
+	})
+}
+
+// block shows what keeps the At from its next step. It says whether that is
+// news; the message alone isn't, so that one that varies from try to try causes
+// no write each time.
+func (e *edit) block(reason, message string) bool {
+	old := meta.FindStatusCondition(e.next.Conditions, cnatv1alpha1.ConditionBlocked)
+	if old != nil && old.Reason == reason && old.ObservedGeneration == e.at.Generation {
+		return false
+	}
+	e.condition(cnatv1alpha1.ConditionBlocked, reason, message)
+	return true
+}
+
+func (e *edit) unblock() {
+	meta.RemoveStatusCondition(&e.next.Conditions, cnatv1alpha1.ConditionBlocked)
+	if len(e.next.Conditions) == 0 {
+		e.next.Conditions = nil
+	}
+}
+
+// claim makes the At RUNNING. The write is a compare-and-swap, so whoever it
+// succeeds for is the only one, and has the right to make the Pod.
+func (e *edit) claim(due time.Time) {
+	e.unblock()
+	e.next.Phase = cnatv1alpha1.AtRunning
+	e.next.PodName = PodName(e.at)
+	e.next.ScheduledTime = micro(due)
+	e.next.StartTime = micro(e.now)
+}
+
+// claimAgain renews the claim of an At whose Pod isn't there. See "Making a Pod
+// again" in the package's documentation for why this needs a write.
+func (e *edit) claimAgain() {
+	e.unblock()
+	e.next.PodName = PodName(e.at)
+	e.next.StartTime = micro(e.now)
+	e.next.Restarts++
+}
+
+func (e *edit) miss(due time.Time, deadline time.Duration) string {
+	message := fmt.Sprintf("not started within %s of %s", deadline, due.Format(time.RFC3339Nano))
+	e.unblock()
+	e.next.Phase = cnatv1alpha1.AtDone
+	e.next.Result = cnatv1alpha1.AtMissed
+	e.next.ScheduledTime = micro(due)
+	e.next.FinishTime = micro(e.now)
+	e.condition(cnatv1alpha1.ConditionFailed, ReasonMissed, message)
+	return message
+}
+
+func (e *edit) finish(pod *corev1.Pod, end ending) string {
+	e.unblock()
+	e.next.Phase = cnatv1alpha1.AtDone
+	e.next.PodName = pod.Name
+	e.next.Result = end.result
+	e.next.ExitCode = end.exitCode
+	// The node's clock is worth more than ours, which may have looked late, as
+	// long as it is plausible.
+	e.next.FinishTime = micro(e.now)
+	if start := e.next.StartTime; !end.at.IsZero() && !end.at.After(e.now) && (start == nil || !end.at.Before(start.Time)) {
+		e.next.FinishTime = micro(end.at)
+	}
+	message := fmt.Sprintf("Pod %s %s", pod.Name, end.result)
+	if end.exitCode != nil {
+		message += fmt.Sprintf(" with exit code %d", *end.exitCode)
+	}
+	if end.result == cnatv1alpha1.AtSucceeded {
+		e.condition(cnatv1alpha1.ConditionComplete, ReasonSucceeded, message)
+		return message
+	}
+	if end.message != "" {
+		message += ": " + end.message
+	}
+	e.condition(cnatv1alpha1.ConditionFailed, ReasonPodFailed, message)
+	return message
+}
+
+// micro is a time as the API keeps it; what is finer than a microsecond would
+// be lost on the way and make an unchanged status look changed.
+func micro(t time.Time) *metav1.MicroTime {
+	rounded := metav1.NewMicroTime(t.UTC().Truncate(time.Microsecond))
+	return &rounded
+}

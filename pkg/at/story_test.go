@@ -1,0 +1,157 @@
+package at
+
+import (
+	"context"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+)
+
+func (r *replica) mustReconcile(t *testing.T) {
+	t.Helper()
+	if _, err := r.reconciler.Reconcile(context.Background(), testRequest); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantWorld(t *testing.T, w *world, phase cnatv1alpha1.AtPhase, made int, restarts int32) {
+	t.Helper()
+	status := w.at().Status
+	if status.Phase != phase || w.made != made || status.Restarts != restarts || len(w.broken) > 0 {
+		t.Fatalf("%s, %d Pods, %d renewed claims, broken %v; want %s, %d, %d", status.Phase, w.made, status.Restarts, w.broken, phase, made, restarts)
+	}
+}
+
+func TestStoryANewHolderSeesPendingButAllIsOver(t *testing.T) {
+	w := newWorld(anAt())
+	old, young := newReplica(w), newReplica(w)
+	old.mustReconcile(t)
+	w.finishPod(corev1.PodSucceeded)
+	old.catchUp()
+	old.mustReconcile(t)
+	w.deletePod()
+	wantWorld(t, w, cnatv1alpha1.AtDone, 1, 0)
+	for at := range w.ats {
+		for pod := range w.pods {
+			young.atSeen, young.podSeen = at, pod
+			_, _ = young.reconciler.Reconcile(context.Background(), testRequest)
+			wantWorld(t, w, cnatv1alpha1.AtDone, 1, 0)
+		}
+	}
+}
+
+func TestStoryTheLastHolderDiedBetweenClaimAndPod(t *testing.T) {
+	w := newWorld(anAt())
+	old, young := newReplica(w), newReplica(w)
+	old.write = func(kind string, commit func() error) error {
+		if kind == "create" {
+			return errCrash
+		}
+		return commit()
+	}
+	_, _ = old.reconciler.Reconcile(context.Background(), testRequest)
+	wantWorld(t, w, cnatv1alpha1.AtRunning, 0, 0)
+	young.catchUp()
+	young.mustReconcile(t)
+	wantWorld(t, w, cnatv1alpha1.AtRunning, 1, 1)
+}
+
+func TestStoryTheReplyToTheClaimIsLostAndItIsKnownAgain(t *testing.T) {
+	w := newWorld(anAt())
+	r := newReplica(w)
+	r.write = func(_ string, commit func() error) error { _ = commit(); return errTimeout }
+	if _, err := r.reconciler.Reconcile(context.Background(), testRequest); err == nil {
+		t.Fatal("a lost reply is no error")
+	}
+	r.write = func(_ string, commit func() error) error { return commit() }
+	r.catchUp()
+	r.mustReconcile(t)
+	wantWorld(t, w, cnatv1alpha1.AtRunning, 1, 0)
+}
+
+func TestStoryThePodWhoseReplyWasLostIsGone(t *testing.T) {
+	for name, lost := range map[string]error{
+		"no answer":      errTimeout,
+		"server timeout": apierrors.NewTimeoutError("slow", 1),
+		"server error":   apierrors.NewInternalError(errTimeout),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(anAt())
+			r := newReplica(w)
+			r.write = func(kind string, commit func() error) error {
+				err := commit()
+				if kind == "create" {
+					err = lost
+				}
+				return err
+			}
+			if _, err := r.reconciler.Reconcile(context.Background(), testRequest); err == nil {
+				t.Fatal("a lost reply is no error")
+			}
+			w.deletePod()
+			r.write = func(_ string, commit func() error) error { return commit() }
+			r.catchUp()
+			r.mustReconcile(t)
+			wantWorld(t, w, cnatv1alpha1.AtRunning, 2, 1)
+		})
+	}
+}
+
+func TestStoryTwoClaimantsAtTheSameInstant(t *testing.T) {
+	w := newWorld(anAt())
+	loser, winner := newReplica(w), newReplica(w)
+	loser.write = func(_ string, commit func() error) error {
+		winner.mustReconcile(t)
+		return commit()
+	}
+	loser.mustReconcile(t)
+	wantWorld(t, w, cnatv1alpha1.AtRunning, 1, 0)
+	w.deletePod()
+	// The claim looks just like the loser's own; it must not be taken for it.
+	loser.write = func(_ string, commit func() error) error { return commit() }
+	loser.catchUp()
+	loser.mustReconcile(t)
+	wantWorld(t, w, cnatv1alpha1.AtRunning, 2, 1)
+}
+
+func TestStoryTheEndIsOnItsWayWhenThePodIsMissed(t *testing.T) {
+	w := newWorld(anAt())
+	old, young := newReplica(w), newReplica(w)
+	old.mustReconcile(t)
+	w.finishPod(corev1.PodSucceeded)
+	old.catchUp()
+	var end func() error
+	old.write = func(_ string, commit func() error) error { end = commit; return errTimeout }
+	_, _ = old.reconciler.Reconcile(context.Background(), testRequest)
+	w.deletePod()
+
+	// Whichever comes first wins, and the other conflicts.
+	young.catchUp()
+	young.mustReconcile(t)
+	wantWorld(t, w, cnatv1alpha1.AtRunning, 2, 1)
+	if err := end(); !apierrors.IsConflict(err) {
+		t.Errorf("the late end of the first Pod: %v, want a conflict", err)
+	}
+	wantWorld(t, w, cnatv1alpha1.AtRunning, 2, 1)
+}
+
+func TestStoryACacheShowsTheEndOfThePodBefore(t *testing.T) {
+	w := newWorld(anAt())
+	r := newReplica(w)
+	r.mustReconcile(t)
+	w.finishPod(corev1.PodSucceeded)
+	ended := len(w.pods) - 1
+	w.deletePod()
+	w.clock.Step(cacheGrace)
+	r.catchUp()
+	r.mustReconcile(t)
+	wantWorld(t, w, cnatv1alpha1.AtRunning, 2, 1)
+	young := newReplica(w)
+	young.catchUp()
+	young.podSeen = ended
+	young.mustReconcile(t)
+	wantWorld(t, w, cnatv1alpha1.AtRunning, 2, 1)
+}

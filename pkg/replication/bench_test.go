@@ -1,0 +1,306 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/applyconfigurations"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+)
+
+var (
+	errCrash   = errors.New("the process ends here")
+	errTimeout = context.DeadlineExceeded
+)
+
+// bench is a Reconciler with a fake home cluster and two fake targets, whose writes can be made to fail.
+type bench struct {
+	*testing.T
+	clusters map[multicluster.ClusterName]*fakeCluster
+	down     map[multicluster.ClusterName]time.Time // since when
+	recorder *events.FakeRecorder
+	clock    *clocktesting.FakeClock
+	subject  *Reconciler
+	// sent counts writes sent by the subject, and written names those that were committed.
+	sent    int
+	written []string
+	// fault says what becomes of the n-th write sent, from 1; nil: all succeed.
+	fault func(n int, commit func() error) error
+	// acting is set while the subject acts; what the test itself writes isn't counted.
+	acting bool
+}
+
+type fakeCluster struct {
+	cluster.Cluster
+	bench  *bench
+	name   multicluster.ClusterName
+	client client.WithWatch
+	// mutate plays an admission webhook.
+	mutate func(*appsv1.Deployment)
+	// shown is what the cache shows while stale is set; nil: nothing.
+	shown *appsv1.Deployment
+	stale bool
+	// frozen makes it answer nothing.
+	frozen atomic.Bool
+}
+
+func (c *fakeCluster) GetClient() client.Client                     { return cached{c.client, c} }
+func (c *fakeCluster) GetAPIReader() client.Reader                  { return c.client }
+func (c *fakeCluster) GetEventRecorder(string) events.EventRecorder { return c.bench.recorder }
+
+// cached is a client that reads from what the cache shows.
+type cached struct {
+	client.Client
+	cluster *fakeCluster
+}
+
+func (c cached) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+	if !c.cluster.stale {
+		return c.Client.Get(ctx, key, into, opts...)
+	}
+	if c.cluster.shown == nil {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "deployments"}, key.Name)
+	}
+	c.cluster.shown.DeepCopyInto(into.(*appsv1.Deployment))
+	return nil
+}
+
+// freeze makes the cache show what it shows now, until the bench thaws it.
+func (c *fakeCluster) freeze() { c.shown, c.stale = c.bench.get(c.name), true }
+
+func newBench(t *testing.T, source *appsv1.Deployment) *bench {
+	t.Helper()
+	b := &bench{T: t, recorder: events.NewFakeRecorder(1000), clock: clocktesting.NewFakeClock(epoch),
+		clusters: map[multicluster.ClusterName]*fakeCluster{}, down: map[multicluster.ClusterName]time.Time{}}
+	for _, name := range []multicluster.ClusterName{"home", "west", "east"} {
+		b.clusters[name] = b.newCluster(name)
+	}
+	b.restart()
+	source = source.DeepCopy()
+	source.ManagedFields = nil
+	if err := b.clusters["home"].client.Create(t.Context(), source); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func (b *bench) newCluster(name multicluster.ClusterName) *fakeCluster {
+	c := &fakeCluster{bench: b, name: name}
+	scheme := runtime.NewScheme()
+	// Only what is needed: the fake client does work for every kind it knows.
+	if err := errors.Join(appsv1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
+		b.Fatal(err)
+	}
+	c.client = fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().WithTypeConverters(applyconfigurations.NewTypeConverter(scheme)).WithStatusSubresource(&appsv1.Deployment{}).
+		WithInterceptorFuncs(interceptor.Funcs{
+			Create: func(ctx context.Context, inner client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				return b.write(fmt.Sprintf("create %T %s", o, name), func() error { return inner.Create(ctx, o, opts...) })
+			},
+			Patch: func(ctx context.Context, inner client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+				return b.write("patch "+string(name), func() error { return inner.Patch(ctx, o, p, opts...) })
+			},
+			Apply: func(ctx context.Context, inner client.WithWatch, config runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+				if c.frozen.Load() {
+					<-ctx.Done()
+					return ctx.Err()
+				}
+				return b.write("apply "+string(name), func() error { return c.apply(ctx, inner, config, opts...) })
+			},
+			SubResourceApply: func(ctx context.Context, inner client.Client, sub string, config runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+				return b.write(sub+" "+string(name), func() error { return inner.SubResource(sub).Apply(ctx, config, opts...) })
+			},
+			Delete: func(ctx context.Context, inner client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+				return b.write("delete "+string(name), func() error { return inner.Delete(ctx, o, opts...) })
+			},
+		}).Build()
+	return c
+}
+
+// apply does what the fake client leaves out: a Deployment needs its namespace, and each change of a spec a generation.
+func (c *fakeCluster) apply(ctx context.Context, inner client.WithWatch, config runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+	if err := inner.Get(ctx, client.ObjectKey{Name: key.Namespace}, &corev1.Namespace{}); err != nil {
+		return err
+	}
+	if config.(metav1.Object).GetResourceVersion() == absentVersion {
+		if err := inner.Get(ctx, key, &appsv1.Deployment{}); err == nil {
+			return apierrors.NewConflict(schema.GroupResource{Resource: "deployments"}, key.Name, errors.New("it exists"))
+		}
+	}
+	if err := inner.Apply(ctx, config, opts...); err != nil {
+		return err
+	}
+	if c.mutate == nil {
+		return nil
+	}
+	applied := &appsv1.Deployment{}
+	if err := inner.Get(ctx, key, applied); err != nil {
+		return err
+	}
+	c.mutate(applied)
+	if err := inner.Update(ctx, applied, client.FieldOwner("webhook")); err != nil {
+		return err
+	}
+	u, err := runtime.DefaultUnstructuredConverter.ToUnstructured(applied)
+	config.(interface{ SetUnstructuredContent(map[string]any) }).SetUnstructuredContent(u)
+	return err
+}
+
+func (b *bench) write(what string, commit func() error) error {
+	if !b.acting {
+		return commit()
+	}
+	b.sent++
+	counted := func() error {
+		err := commit()
+		if err == nil {
+			b.written = append(b.written, what)
+		}
+		return err
+	}
+	if b.fault == nil {
+		return counted()
+	}
+	return b.fault(b.sent, counted)
+}
+
+// restart is a new process: the memory is gone.
+func (b *bench) restart() {
+	subject, err := NewReconciler(Config{Clusters: b, Targets: b, Clock: b.clock, FanOut: 1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.subject = subject
+}
+
+func (b *bench) GetCluster(_ context.Context, name multicluster.ClusterName) (cluster.Cluster, error) {
+	if c := b.clusters[sourceCluster(name)]; c != nil {
+		return c, nil
+	}
+	return nil, multicluster.ErrClusterNotFound
+}
+
+func (b *bench) Names() []multicluster.ClusterName {
+	return []multicluster.ClusterName{"home", "west", "east"}
+}
+
+func (b *bench) Usable(name multicluster.ClusterName) (bool, time.Time) {
+	since, down := b.down[name]
+	return !down && b.clusters[name] != nil, since
+}
+
+func (b *bench) reconcile() (ctrl.Result, error) {
+	b.acting = true
+	defer func() { b.acting = false }()
+	return b.subject.Reconcile(context.Background(), testRequest)
+}
+
+// live plays everybody else's part until all is quiet: events and retries bring the key back, Deployments roll out.
+func (b *bench) live() {
+	b.Helper()
+	quiet := 0
+	for range 60 {
+		before := b.sent
+		_, err := b.reconcile()
+		if errors.Is(err, errCrash) {
+			b.restart()
+		}
+		b.clock.Step(3 * time.Second)
+		west, east := b.rollOut("west"), b.rollOut("east")
+		if quiet++; west || east || err != nil || b.sent != before {
+			quiet = 0
+		}
+		if quiet == 4 {
+			return
+		}
+	}
+	b.Fatalf("never quiet; written %v", b.written)
+}
+
+// rollOut plays the Deployment controller. It says whether there was something to do.
+func (b *bench) rollOut(name multicluster.ClusterName) bool {
+	d := b.get(name)
+	if d == nil {
+		return false
+	}
+	if d.Generation == 0 {
+		d.Generation = 1
+		if err := b.clusters[name].client.Update(context.Background(), d); err != nil {
+			b.Fatal(err)
+		}
+	}
+	n := *d.Spec.Replicas
+	if d.Status.ObservedGeneration == d.Generation && d.Status.AvailableReplicas == n && d.Status.Replicas == n {
+		return false
+	}
+	d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n, AvailableReplicas: n}
+	if err := b.clusters[name].client.Status().Update(context.Background(), d); err != nil {
+		b.Fatal(err)
+	}
+	return true
+}
+
+// get reads the Deployment in a cluster, nil if there is none.
+func (b *bench) get(name multicluster.ClusterName) *appsv1.Deployment {
+	b.Helper()
+	d := &appsv1.Deployment{}
+	if err := b.clusters[name].client.Get(context.Background(), key, d); err != nil {
+		if !apierrors.IsNotFound(err) {
+			b.Fatal(err)
+		}
+		return nil
+	}
+	return d
+}
+
+// edit changes the Deployment in a cluster, as somebody.
+func (b *bench) edit(name multicluster.ClusterName, by string, change func(*appsv1.Deployment)) {
+	b.Helper()
+	d := b.get(name)
+	change(d)
+	d.Generation++
+	if err := b.clusters[name].client.Update(context.Background(), d, client.FieldOwner(by)); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *bench) delete(name multicluster.ClusterName) {
+	b.Helper()
+	if err := b.clusters[name].client.Delete(context.Background(), b.get(name)); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// condition is status and reason of the source's condition.
+func (b *bench) condition() string {
+	b.Helper()
+	if c := findCondition(b.get("home")); c != nil {
+		return string(c.Status) + " " + c.Reason
+	}
+	return ""
+}
+
+// events are the reasons told so far, each once.
+func (b *bench) events() string {
+	text := ""
+	for len(b.recorder.Events) > 0 {
+		text += <-b.recorder.Events + "\n"
+	}
+	return text
+}

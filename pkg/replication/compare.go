@@ -1,0 +1,97 @@
+package replication
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/client-go/applyconfigurations"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
+)
+
+// converter knows the Deployment's schema: which lists are keyed, and by what.
+var converter = newConverter()
+
+func newConverter() managedfields.TypeConverter {
+	scheme := runtime.NewScheme()
+	if err := appsv1.AddToScheme(scheme); err != nil {
+		panic(err) // A programming error: registering these types can't fail.
+	}
+	return applyconfigurations.NewTypeConverter(scheme)
+}
+
+// differences are the fields of a configuration that a copy doesn't have, or has with another value. What the copy
+// has beyond it is nobody's business here: defaults, sidecars, annotations of others.
+func differences(config *unstructured.Unstructured, copy *appsv1.Deployment) ([]string, error) {
+	want, err := converter.ObjectToTyped(config, typed.AllowDuplicates)
+	if err != nil {
+		return nil, fmt.Errorf("comparing: what is wanted: %w", err)
+	}
+	have, err := typedCopy(copy)
+	if err != nil {
+		return nil, err
+	}
+	comparison, err := want.Compare(have)
+	if err != nil {
+		return nil, fmt.Errorf("comparing: %w", err)
+	}
+	missing := comparison.Removed.Union(comparison.Modified).Leaves()
+	var paths []string
+	for path := range missing.All() {
+		paths = append(paths, strings.TrimPrefix(path.String(), "."))
+	}
+	slices.Sort(paths)
+	return paths, nil
+}
+
+func typedCopy(copy *appsv1.Deployment) (*typed.TypedValue, error) {
+	// The status and the managed fields aren't compared, and converting them costs.
+	bare := &appsv1.Deployment{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: copy.Namespace, Name: copy.Name, Labels: copy.Labels, Annotations: copy.Annotations},
+		Spec:       copy.Spec,
+	}
+	value, err := converter.ObjectToTyped(bare, typed.AllowDuplicates)
+	if err != nil {
+		return nil, fmt.Errorf("comparing: the copy: %w", err)
+	}
+	return value, nil
+}
+
+const replicasPath = "spec.replicas"
+
+// DefaultScalers are the field managers whose spec.replicas is left alone: a HorizontalPodAutoscaler writes as the
+// controller manager it runs in.
+var DefaultScalers = []string{"kube-controller-manager"}
+
+// replicasTaken says whether spec.replicas of a copy belongs to somebody whose business it is: a scaler, or anybody
+// who declared it by server-side apply. A plain write by anybody else (kubectl scale, kubectl edit) is drift.
+func replicasTaken(fields []metav1.ManagedFieldsEntry, scalers []string) (string, bool) {
+	path := fieldpath.MakePathOrDie("spec", "replicas")
+	for _, entry := range fields {
+		if entry.Manager == FieldManager || entry.FieldsV1 == nil {
+			continue
+		}
+		if entry.Operation != metav1.ManagedFieldsOperationApply && !slices.Contains(scalers, entry.Manager) {
+			continue
+		}
+		set := &fieldpath.Set{}
+		if err := set.FromJSON(strings.NewReader(string(entry.FieldsV1.Raw))); err == nil && set.Has(path) {
+			return entry.Manager, true
+		}
+	}
+	return "", false
+}
+
+// appliedByUs says whether our field manager has applied anything to a copy.
+func appliedByUs(fields []metav1.ManagedFieldsEntry) bool {
+	return slices.ContainsFunc(fields, func(entry metav1.ManagedFieldsEntry) bool {
+		return entry.Manager == FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply
+	})
+}

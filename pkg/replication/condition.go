@@ -1,0 +1,189 @@
+package replication
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+)
+
+// ConditionReplicated is the condition of a source: True when every target has the source's current generation, available.
+const ConditionReplicated = appsv1.DeploymentConditionType("Replicated")
+
+// Reasons of the condition and of events.
+const (
+	ReasonReplicated        = "Replicated"
+	ReasonProgressing       = "Progressing"
+	ReasonInvalidAnnotation = "InvalidAnnotation"
+	ReasonNoTargets         = "NoTargets"
+	ReasonForeign           = "ForeignDeployment"
+	ReasonContested         = "Contested"
+	ReasonRefused           = "CopyRefused"
+	ReasonAway              = "ClusterAway"
+	ReasonCleaningUp        = "CleaningUp"
+	ReasonRepaired          = "DriftRepaired"
+)
+
+// State is how a copy stands.
+type State int
+
+// States, the worst last.
+const (
+	// Gone: there is none, and none is wanted.
+	Gone State = iota
+	// Available: as wanted, rolled out.
+	Available
+	// Progressing: as wanted, not rolled out yet.
+	Progressing
+	// Leaving: being deleted.
+	Leaving
+	// Away: the cluster doesn't answer, or isn't known (yet).
+	Away
+	// Refused: the API server there doesn't want it.
+	Refused
+	// Contested: somebody changes it back each time.
+	Contested
+	// Foreign: the name is taken.
+	Foreign
+)
+
+var reasons = map[State]string{
+	Gone: ReasonCleaningUp, Available: ReasonReplicated, Progressing: ReasonProgressing, Leaving: ReasonProgressing,
+	Away: ReasonAway, Refused: ReasonRefused, Contested: ReasonContested, Foreign: ReasonForeign,
+}
+
+// Outcome is how one copy stands at the end of a reconcile.
+type Outcome struct {
+	Cluster multicluster.ClusterName
+	// Wanted says that there is to be a copy.
+	Wanted         bool
+	State          State
+	Ready, Desired int32
+	Text           string
+	// Pending says that the cluster isn't connected yet and may be at any moment, so that its state isn't worth telling.
+	Pending bool
+	// After is when to look at it again if nothing happens until then; 0: no need.
+	After time.Duration
+}
+
+func (o Outcome) String() string {
+	name := string(o.Cluster)
+	if !o.Wanted {
+		name += " (to be removed)"
+	}
+	switch {
+	case o.State == Available, o.State == Progressing:
+		return fmt.Sprintf("%s %d/%d", name, o.Ready, o.Desired)
+	case o.Text != "":
+		return name + ": " + o.Text
+	case o.State == Away:
+		return name + ": away"
+	default:
+		return name + ": being deleted"
+	}
+}
+
+// maxNamed bounds the clusters that a message names.
+const maxNamed = 40
+
+// summarize makes the condition of all outcomes.
+func summarize(outcomes []Outcome, generation int64) appsv1.DeploymentCondition {
+	var wanted, ready int
+	worst := Available
+	for _, o := range outcomes {
+		if !o.Wanted {
+			continue
+		}
+		wanted++
+		worst = max(worst, o.State)
+		if o.State == Available {
+			ready++
+		}
+	}
+	condition := appsv1.DeploymentCondition{Type: ConditionReplicated, Status: corev1.ConditionFalse, Reason: reasons[worst]}
+	switch {
+	case wanted == 0:
+		condition.Reason = ReasonNoTargets
+	case ready == wanted:
+		condition.Status = corev1.ConditionTrue
+	}
+	condition.Message = fmt.Sprintf("generation %d: %d of %d clusters available", generation, ready, wanted)
+	if named := nameOutcomes(outcomes); named != "" {
+		condition.Message += "; " + named
+	}
+	return condition
+}
+
+// cleaning is the condition of a source whose copies are being deleted.
+func cleaning(outcomes []Outcome) appsv1.DeploymentCondition {
+	return appsv1.DeploymentCondition{Type: ConditionReplicated, Status: corev1.ConditionFalse, Reason: ReasonCleaningUp,
+		Message: "deleting the copies; " + nameOutcomes(outcomes)}
+}
+
+// nameOutcomes names the clusters, those that need attention first where there are too many.
+func nameOutcomes(outcomes []Outcome) string {
+	shown := slices.DeleteFunc(slices.Clone(outcomes), func(o Outcome) bool { return o.State == Gone })
+	slices.SortFunc(shown, func(a, b Outcome) int { return cmp.Compare(a.Cluster, b.Cluster) })
+	left := 0
+	if len(shown) > maxNamed {
+		slices.SortStableFunc(shown, func(a, b Outcome) int { return cmp.Compare(b.State, a.State) })
+		left = len(shown) - maxNamed
+		shown = shown[:maxNamed]
+	}
+	text := make([]string, len(shown))
+	for i, o := range shown {
+		text[i] = o.String()
+	}
+	if left > 0 {
+		text = append(text, fmt.Sprintf("and %d more", left))
+	}
+	return strings.Join(text, ", ")
+}
+
+// invalid is the condition of a source whose annotations make no sense.
+func invalid(err error) appsv1.DeploymentCondition {
+	return appsv1.DeploymentCondition{Type: ConditionReplicated, Status: corev1.ConditionFalse, Reason: ReasonInvalidAnnotation,
+		Message: strings.ReplaceAll(err.Error(), "\n", "; ")}
+}
+
+// statusEvery bounds how often mere figures are written: while Pods start, they change all the time.
+const statusEvery = time.Second
+
+// update sets the times of a condition that differs from the old one, and says whether it is to be written: now, or
+// after a while, or (false, 0) not at all.
+func update(old *appsv1.DeploymentCondition, next *appsv1.DeploymentCondition, now time.Time) (bool, time.Duration) {
+	next.LastUpdateTime = metav1.NewTime(now)
+	next.LastTransitionTime = next.LastUpdateTime
+	if old == nil {
+		return true, 0
+	}
+	if old.Status == next.Status {
+		next.LastTransitionTime = old.LastTransitionTime
+	}
+	if old.Status != next.Status || old.Reason != next.Reason {
+		return true, 0
+	}
+	if old.Message == next.Message {
+		return false, 0
+	}
+	// The API keeps whole seconds only, so this waits up to a second longer than it must.
+	if wait := old.LastUpdateTime.Add(statusEvery).Sub(now); wait > 0 && wait <= statusEvery {
+		return false, wait
+	}
+	return true, 0
+}
+
+func findCondition(source *appsv1.Deployment) *appsv1.DeploymentCondition {
+	for i := range source.Status.Conditions {
+		if source.Status.Conditions[i].Type == ConditionReplicated {
+			return &source.Status.Conditions[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,230 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+)
+
+// copyActor is the part of a reconcile that is about one target.
+type copyActor struct {
+	*actor
+	target  multicluster.ClusterName
+	want    *Want // nil: there is to be no copy
+	cluster cluster.Cluster
+}
+
+// maxSteps bounds the steps of one reconcile, so that a copy that changes all the time doesn't hold a worker. A write
+// that conflicts costs two, and while a rollout is under way the Deployment controller makes every third one conflict.
+const maxSteps = 24
+
+// work decides and acts until there is nothing to do.
+func (c *copyActor) work(ctx context.Context) (Outcome, error) {
+	var err error
+	if c.cluster, err = c.r.config.Clusters.GetCluster(ctx, c.target); err != nil {
+		return Outcome{}, fmt.Errorf("finding cluster %s: %w", c.target, err)
+	}
+	view := CopyView{Source: sourceKey(c.name, c.key), Want: c.want, Scalers: c.r.config.Scalers}
+	if view.Copy, err = c.read(ctx, c.cluster.GetClient()); err != nil {
+		return Outcome{}, err
+	}
+	if view.Copy != nil {
+		view.Cached = view.Copy.ResourceVersion
+	}
+	for range maxSteps {
+		view.Note, view.Now = c.recall(), c.r.now()
+		step, err := DecideCopy(view)
+		if err != nil {
+			return Outcome{}, err
+		}
+		switch step.Act {
+		case ActNone:
+			return c.settle(view, step.Outcome), nil
+		case ActLook:
+			err = c.look(ctx, &view)
+		default:
+			if err = c.confirm(); err == nil {
+				err = c.do(ctx, &view, step)
+			}
+		}
+		if err != nil {
+			return Outcome{}, err
+		}
+	}
+	return Outcome{State: Progressing, After: firstDelay}, nil
+}
+
+// settle remembers what the outcome is worth remembering for.
+func (c *copyActor) settle(view CopyView, o Outcome) Outcome {
+	if o.State == Foreign && view.Live {
+		c.note(func(n *Note) { o.After = n.hold(view.foreignKey(), o.Text, view.Now) })
+	}
+	if o.State == Available && view.Note.HoldKey != "" {
+		c.note(func(n *Note) { n.HoldKey, n.Holds = "", 0 })
+	}
+	if c.want != nil && o.State <= Progressing && view.Live && view.Cached == "" && view.Note.HiddenSince.IsZero() {
+		c.note(func(n *Note) { n.HiddenSince = view.Now })
+	}
+	return o
+}
+
+func (c *copyActor) read(ctx context.Context, reader client.Reader) (*appsv1.Deployment, error) {
+	copy := &appsv1.Deployment{}
+	if err := reader.Get(ctx, c.key, copy); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("reading the copy %s: %w", c.key, err)
+	}
+	return copy, nil
+}
+
+// look replaces a view by what the API server has.
+func (c *copyActor) look(ctx context.Context, view *CopyView) error {
+	copy, err := c.read(ctx, c.cluster.GetAPIReader())
+	if err != nil {
+		return err
+	}
+	view.Copy, view.Live = copy, true
+	if copy != nil {
+		c.note(func(n *Note) { n.judge(copy, c.r.config.Scalers) })
+	}
+	return nil
+}
+
+// do carries out one write. Where it turns out that the view was not what is, it looks.
+func (c *copyActor) do(ctx context.Context, view *CopyView, step Step) error {
+	// Until the reply is there, anything may have happened.
+	c.note(func(n *Note) { n.Written = time.Time{} })
+	var err error
+	switch step.Act {
+	case ActDelete:
+		err = deleteCopy(ctx, c.cluster, view.Copy)
+		if err == nil || apierrors.IsNotFound(err) {
+			return c.look(ctx, view)
+		}
+	default:
+		var result *appsv1.Deployment
+		if result, err = c.apply(ctx, view, step); err == nil {
+			return c.applied(view, step, result)
+		}
+	}
+	if apierrors.IsConflict(err) {
+		return c.look(ctx, view)
+	}
+	return err
+}
+
+// absentVersion is no object's version. Applied with it, an object that is there conflicts, and one that isn't is
+// created: the API server ignores the version then.
+const absentVersion = "1"
+
+func (c *copyActor) apply(ctx context.Context, view *CopyView, step Step) (*appsv1.Deployment, error) {
+	result, err := c.applyOnce(ctx, view, step)
+	if step.Act == ActCreate && apierrors.IsNotFound(err) {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.key.Namespace}}
+		err = c.cluster.GetClient().Create(ctx, namespace, client.FieldOwner(FieldManager))
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return nil, fmt.Errorf("creating namespace %s: %w", c.key.Namespace, err)
+		}
+		result, err = c.applyOnce(ctx, view, step)
+	}
+	return result, err
+}
+
+func (c *copyActor) applyOnce(ctx context.Context, view *CopyView, step Step) (*appsv1.Deployment, error) {
+	config := step.Config.DeepCopy()
+	config.SetResourceVersion(absentVersion)
+	if step.Act == ActApply {
+		config.SetUID(view.Copy.UID)
+		config.SetResourceVersion(view.Copy.ResourceVersion)
+	}
+	err := c.cluster.GetClient().Apply(ctx, client.ApplyConfigurationFromUnstructured(config),
+		client.FieldOwner(FieldManager), client.ForceOwnership)
+	if err != nil {
+		return nil, fmt.Errorf("applying the copy %s: %w", c.key, err)
+	}
+	return toDeployment(config)
+}
+
+func toDeployment(u *unstructured.Unstructured) (*appsv1.Deployment, error) {
+	d := &appsv1.Deployment{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, d); err != nil {
+		return nil, fmt.Errorf("reading the reply: %w", err)
+	}
+	return d, nil
+}
+
+// applied takes note of what the API server made of a configuration.
+func (c *copyActor) applied(view *CopyView, step Step, result *appsv1.Deployment) error {
+	left, err := differences(step.Config, result)
+	if err != nil {
+		return err
+	}
+	replaced := view.Cached
+	if view.Copy != nil {
+		replaced = view.Copy.ResourceVersion
+	}
+	now := c.r.now()
+	c.note(func(n *Note) {
+		n.wrote(replaced, result, c.r.config.Scalers, now)
+		switch {
+		case len(left) > 0:
+			n.repaired(left, true, now)
+		case len(step.Drift) > 0:
+			n.repaired(step.Drift, false, now)
+		}
+	})
+	if len(step.Drift) > 0 && len(left) == 0 {
+		c.tell(corev1.EventTypeNormal, ReasonRepaired, fmt.Sprintf("cluster %s: repaired %s", c.target, list(step.Drift)))
+	}
+	view.Copy, view.Live = result, true
+	return nil
+}
+
+func (c *copyActor) id() copyID { return copyID{source: c.source.UID, target: c.target} }
+
+func (c *copyActor) recall() Note { return c.r.notes.recall(c.id()) }
+
+func (c *copyActor) note(set func(*Note)) { c.r.notes.change(c.id(), c.r.now(), set) }
+
+// noAnswer says whether an error leaves open whether the cluster works at all.
+func noAnswer(err error) bool {
+	var network *net.OpError
+	var timeout net.Error
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
+		errors.As(err, &network), errors.As(err, &timeout) && timeout.Timeout():
+		return true
+	}
+	code := statusCode(err)
+	return code == http.StatusTooManyRequests || code == http.StatusRequestTimeout || code >= 500
+}
+
+// isRefusal says whether an error is the API server's answer that it did not do what it was asked to.
+func isRefusal(err error) bool {
+	code := statusCode(err)
+	return code >= 400 && code < 500 && !noAnswer(err)
+}
+
+func statusCode(err error) int32 {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return 0
+	}
+	return status.Status().Code
+}

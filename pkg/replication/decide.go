@@ -1,0 +1,274 @@
+package replication
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+)
+
+// cacheGrace is how long the cache may take to show what we wrote.
+const cacheGrace = 2 * time.Second
+
+// CopyView is all that the decision about one copy depends on.
+type CopyView struct {
+	// Source is the value of AnnotationSource on copies of this source.
+	Source string
+	// Want is what the copy is to be; nil: there is to be none.
+	Want *Want
+	// Copy is the Deployment of the source's name in the target, whoever it belongs to; nil: none.
+	Copy *appsv1.Deployment
+	// Live says that Copy comes from the API server, with its managed fields.
+	Live bool
+	// Cached is the resourceVersion that the cache shows, "" for none: for a Live view, that of before.
+	Cached string
+	Note   Note
+	// Scalers are the field managers whose spec.replicas is left alone.
+	Scalers []string
+	Now     time.Time
+}
+
+// Act is what to do about a copy.
+type Act int
+
+// Acts.
+const (
+	// ActNone leaves it; Step.Outcome says how it stands.
+	ActNone Act = iota
+	// ActLook asks for a Live view and another decision.
+	ActLook
+	// ActCreate applies Step.Config if there is no Deployment of that name.
+	ActCreate
+	// ActApply applies Step.Config if the copy is still as seen.
+	ActApply
+	// ActDelete deletes the copy if it is still as seen.
+	ActDelete
+)
+
+// Step is the next thing to do about a copy.
+type Step struct {
+	Act    Act
+	Config *unstructured.Unstructured
+	// Drift are the fields that somebody else changed; none if it was the source that changed.
+	Drift   []string
+	Outcome Outcome
+}
+
+// DecideCopy says what a copy needs next. It is pure.
+func DecideCopy(v CopyView) (Step, error) {
+	ours, sure := v.ours()
+	switch {
+	case v.Copy != nil && !sure:
+		return Step{Act: ActLook}, nil
+	case v.Want == nil:
+		return v.remove(ours), nil
+	case v.Copy == nil:
+		return v.create(), nil
+	case !ours:
+		return v.foreign(), nil
+	case v.Copy.DeletionTimestamp != nil:
+		return done(Outcome{State: Leaving, Text: "the old copy is being deleted"}), nil
+	case v.behind():
+		// Our own write is on its way into the cache and comes as an event.
+		return done(v.progress(cacheGrace)), nil
+	}
+	return v.keep()
+}
+
+func done(o Outcome) Step { return Step{Outcome: o} }
+
+// ours says whether the Deployment is a copy of the source, and whether that is certain. A name proves nothing.
+func (v CopyView) ours() (ours, sure bool) {
+	if v.Copy == nil {
+		return false, true
+	}
+	owner, marked := v.Copy.Annotations[AnnotationSource]
+	switch {
+	case owner == v.Source:
+		return true, true
+	case marked:
+		return false, v.Live || v.held(v.foreignKey())
+	case v.Live:
+		// Somebody took the annotation off. The field manager still knows.
+		return appliedByUs(v.Copy.ManagedFields), true
+	default:
+		return false, v.held(v.foreignKey())
+	}
+}
+
+func (v CopyView) remove(ours bool) Step {
+	switch {
+	case v.Copy == nil && !v.Live:
+		// Only the API server can say that there is none.
+		return Step{Act: ActLook}
+	case v.Copy == nil:
+		return done(Outcome{State: Gone})
+	case !ours && !v.Live:
+		return Step{Act: ActLook}
+	case !ours:
+		return done(Outcome{State: Gone, Text: "a Deployment of that name belongs to somebody else"})
+	case v.Copy.DeletionTimestamp != nil:
+		return done(Outcome{State: Leaving, Text: "being deleted"})
+	case v.held(v.refusedKey()):
+		return v.onHold(Refused)
+	}
+	return Step{Act: ActDelete}
+}
+
+func (v CopyView) create() Step {
+	switch {
+	case v.held(v.foreignKey()):
+		return v.onHold(Foreign)
+	case v.held(v.refusedKey()):
+		return v.onHold(Refused)
+	case !v.Live && v.behind():
+		return done(Outcome{State: Progressing, Desired: v.Want.replicas(), After: cacheGrace})
+	}
+	return Step{Act: ActCreate, Config: v.Want.Full}
+}
+
+func (v CopyView) foreign() Step {
+	if !v.Live && v.held(v.foreignKey()) {
+		return v.onHold(Foreign)
+	}
+	owner := v.Copy.Annotations[AnnotationSource]
+	text := "a Deployment of that name is there and isn't ours: it is left alone"
+	if owner != "" {
+		text = "the Deployment of that name is the copy of " + owner + ": it is left alone"
+	}
+	return done(Outcome{State: Foreign, Text: text})
+}
+
+// keep compares the copy with what is wanted.
+func (v CopyView) keep() (Step, error) {
+	full, err := differences(v.Want.Full, v.Copy)
+	if err != nil {
+		return Step{}, err
+	}
+	if len(full) == 0 {
+		return v.settled(), nil
+	}
+	taken, known := v.replicasTaken()
+	if !known {
+		// Applied now, spec.replicas might be taken away from an autoscaler.
+		return Step{Act: ActLook}, nil
+	}
+	want, missing := v.Want.Full, full
+	if taken {
+		want = v.Want.Lean
+		if missing, err = differences(want, v.Copy); err != nil {
+			return Step{}, err
+		}
+	}
+	if len(missing) == 0 {
+		return v.settled(), nil
+	}
+	step := Step{Act: ActApply, Config: want}
+	if v.held(v.refusedKey()) {
+		return v.onHold(Refused), nil
+	}
+	if v.Copy.Annotations[AnnotationApplied] == want.GetAnnotations()[AnnotationApplied] {
+		if wait := v.Note.contested(missing, v.Now); wait > 0 {
+			return done(Outcome{State: Contested, After: wait, Text: "somebody changes " + list(missing) + " back each time it is repaired"}), nil
+		}
+		step.Drift = missing
+	}
+	return step, nil
+}
+
+// replicasTaken says whether spec.replicas belongs to somebody else, if that is known.
+func (v CopyView) replicasTaken() (taken, known bool) {
+	if v.Live || len(v.Copy.ManagedFields) > 0 {
+		// Those of a cache are as good: what is written on their account names the version they are of.
+		_, taken := replicasTaken(v.Copy.ManagedFields, v.Scalers)
+		return taken, true
+	}
+	if v.Note.JudgedUID == v.Copy.UID && v.Note.JudgedGeneration == v.Copy.Generation && v.Copy.UID != "" {
+		return v.Note.ReplicasTaken, true
+	}
+	return false, false
+}
+
+// settled is a copy that is as it is to be.
+func (v CopyView) settled() Step {
+	if v.Live && v.Cached == "" {
+		// It is there and the cache doesn't show it. Either the cache lags, or somebody took the label off that the
+		// cache selects by; applying puts it back.
+		hidden := v.Note.HiddenSince
+		if !hidden.IsZero() && v.Now.Sub(hidden) >= cacheGrace {
+			return Step{Act: ActApply, Config: v.formApplied()}
+		}
+		o := v.progress(0)
+		o.After = cacheGrace
+		return done(o)
+	}
+	return done(v.progress(0))
+}
+
+// formApplied is the form that the copy has now.
+func (v CopyView) formApplied() *unstructured.Unstructured {
+	if v.Copy.Annotations[AnnotationApplied] == v.Want.Lean.GetAnnotations()[AnnotationApplied] {
+		return v.Want.Lean
+	}
+	return v.Want.Full
+}
+
+// progress says how far the copy's rollout is.
+func (v CopyView) progress(after time.Duration) Outcome {
+	spec, status := v.Copy.Spec, v.Copy.Status
+	o := Outcome{State: Progressing, Desired: ptr.Deref(spec.Replicas, 1), Ready: status.AvailableReplicas, After: after}
+	current := v.Copy.Generation > 0 && status.ObservedGeneration >= v.Copy.Generation
+	if !current {
+		// The figures are of before the last change.
+		o.Ready = min(o.Ready, status.UpdatedReplicas)
+	}
+	if current && after == 0 && status.UpdatedReplicas == o.Desired && status.AvailableReplicas == o.Desired && status.Replicas == o.Desired {
+		o.State = Available
+	}
+	return o
+}
+
+// behind says whether the cache certainly shows what was there before our last write. After a while it doesn't
+// insist: a write from the old resourceVersion only conflicts.
+func (v CopyView) behind() bool {
+	if v.Live || v.Note.Written.IsZero() || v.Now.Sub(v.Note.Written) >= cacheGrace {
+		return false
+	}
+	version := ""
+	if v.Copy != nil {
+		version = v.Copy.ResourceVersion
+	}
+	return v.Note.Replaced == version
+}
+
+func (v CopyView) held(key string) bool {
+	return v.Note.HoldKey == key && v.Now.Before(v.Note.HoldUntil)
+}
+
+// foreignKey identifies a stranger's Deployment as far as the cache shows it.
+func (v CopyView) foreignKey() string { return "foreign " + v.Cached }
+
+// refusedKey identifies a request that was refused: the same one would be refused again.
+func (v CopyView) refusedKey() string {
+	key := "refused delete"
+	if v.Want != nil {
+		key = "refused " + v.Want.Full.GetAnnotations()[AnnotationApplied]
+	}
+	return key
+}
+
+func (v CopyView) onHold(state State) Step {
+	return done(Outcome{State: state, Text: v.Note.HoldText, After: v.Note.HoldUntil.Sub(v.Now)})
+}
+
+// list names some of the fields.
+func list(paths []string) string {
+	const some = 3
+	if len(paths) <= some {
+		return strings.Join(paths, ", ")
+	}
+	return strings.Join(slices.Clone(paths[:some]), ", ") + " and others"
+}

@@ -1,0 +1,296 @@
+package replication
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+)
+
+// brief is a Step as a table has room for it.
+type brief struct {
+	Act   Act
+	Form  string // of the configuration: full or lean
+	Drift []string
+	State State
+	After time.Duration
+}
+
+func TestDecideCopy(t *testing.T) {
+	apply, update := metav1.ManagedFieldsOperationApply, metav1.ManagedFieldsOperationUpdate
+	want := mustWant(t, aSource(), nil)
+	lean, err := toDeployment(want.Lean)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copyOf := func(options ...func(*appsv1.Deployment)) *appsv1.Deployment { return aCopy(t, options...) }
+	unmarked := func(d *appsv1.Deployment) { delete(d.Annotations, AnnotationSource) }
+	ofOther := func(d *appsv1.Deployment) { d.Annotations[AnnotationSource] = "home/shop/other" }
+	deleted := func(d *appsv1.Deployment) { d.DeletionTimestamp = ptr.To(metav1.NewTime(epoch)) }
+	leaned := func(d *appsv1.Deployment) { d.Annotations[AnnotationApplied] = lean.Annotations[AnnotationApplied] }
+	judged := Note{JudgedUID: "uid-of-copy", JudgedGeneration: 2}
+	taken := Note{JudgedUID: "uid-of-copy", JudgedGeneration: 2, ReplicasTaken: true}
+	repaired := Note{JudgedUID: "uid-of-copy", JudgedGeneration: 2, Repairs: 5, RepairedPaths: "spec.replicas", RepairedAt: epoch.Add(-time.Second)}
+
+	for name, c := range map[string]struct {
+		view CopyView
+		want brief
+	}{
+		"none is there: one is created":         {CopyView{Want: want}, brief{Act: ActCreate, Form: "full"}},
+		"none is there live: one is created":    {CopyView{Want: want, Live: true}, brief{Act: ActCreate, Form: "full"}},
+		"one we have just made isn't made anew": {CopyView{Want: want, Note: Note{Written: epoch}}, brief{State: Progressing, After: cacheGrace}},
+		"it is as wanted":                       {CopyView{Want: want, Copy: copyOf()}, brief{State: Available}},
+		"it isn't rolled out": {
+			CopyView{Want: want, Copy: copyOf(func(d *appsv1.Deployment) { d.Status.AvailableReplicas = 2 })}, brief{State: Progressing}},
+		"its rollout hasn't begun": {
+			CopyView{Want: want, Copy: copyOf(func(d *appsv1.Deployment) { d.Status.ObservedGeneration = 1 })}, brief{State: Progressing}},
+		"old Pods are left": {
+			CopyView{Want: want, Copy: copyOf(func(d *appsv1.Deployment) { d.Status.Replicas = 4 })}, brief{State: Progressing}},
+		"it has drifted: whose replicas are they": {CopyView{Want: want, Copy: copyOf(image("evil"))}, brief{Act: ActLook}},
+		"it has drifted, and that is known": {
+			CopyView{Want: want, Copy: copyOf(image("evil")), Note: judged},
+			brief{Act: ActApply, Form: "full", Drift: []string{`spec.template.spec.containers[name="web"].image`}}},
+		"an entry of a keyed list is gone": {
+			CopyView{Want: want, Note: judged, Copy: copyOf(func(d *appsv1.Deployment) {
+				d.Spec.Template.Spec.Containers[0].Env = d.Spec.Template.Spec.Containers[0].Env[:1]
+			})},
+			brief{Act: ActApply, Form: "full", Drift: []string{
+				`spec.template.spec.containers[name="web"].env[name="B"].name`,
+				`spec.template.spec.containers[name="web"].env[name="B"].value`}}},
+		"what others add is none of ours": {
+			CopyView{Want: want, Note: judged, Copy: copyOf(func(d *appsv1.Deployment) {
+				d.Labels["other"], d.Annotations["other"], d.Spec.MinReadySeconds = "x", "y", 3
+				d.Spec.Template.Spec.Containers = append([]corev1.Container{{Name: "sidecar"}}, d.Spec.Template.Spec.Containers...)
+			})}, brief{State: Available}},
+		"it was scaled by hand": {
+			CopyView{Want: want, Live: true, Cached: "7", Copy: copyOf(scaled(9), replicasBy("kubectl", update))},
+			brief{Act: ActApply, Form: "full", Drift: []string{"spec.replicas"}}},
+		"an autoscaler has taken the replicas": {
+			CopyView{Want: want, Live: true, Cached: "7", Copy: copyOf(scaled(9), replicasBy("kube-controller-manager", update))},
+			brief{Act: ActApply, Form: "lean"}},
+		"somebody has applied the replicas": {
+			CopyView{Want: want, Live: true, Cached: "7", Copy: copyOf(scaled(9), replicasBy("gitops", apply))},
+			brief{Act: ActApply, Form: "lean"}},
+		"the replicas were left to somebody": {CopyView{Want: want, Copy: copyOf(scaled(9), leaned), Note: taken}, brief{State: Progressing}},
+		"the replicas were left, and somebody else scaled by hand": {
+			CopyView{Want: want, Live: true, Cached: "7", Copy: copyOf(scaled(9), leaned, replicasBy("kubectl", update))},
+			brief{Act: ActApply, Form: "full"}},
+		"what is known is of an earlier generation": {
+			CopyView{Want: want, Copy: copyOf(scaled(9)), Note: Note{JudgedUID: "uid-of-copy", JudgedGeneration: 1}}, brief{Act: ActLook}},
+		"repairs don't last": {
+			CopyView{Want: want, Copy: copyOf(scaled(9)), Note: repaired}, brief{State: Contested, After: 3 * time.Second}},
+		"other repairs lasted": {
+			CopyView{Want: want, Copy: copyOf(image("evil")), Note: repaired},
+			brief{Act: ActApply, Form: "full", Drift: []string{`spec.template.spec.containers[name="web"].image`}}},
+		"the source has changed while repairs don't last": {
+			CopyView{Want: mustWant(t, aSource(image("web:2")), nil), Copy: copyOf(scaled(9)), Note: repaired}, brief{Act: ActApply, Form: "full"}},
+		"the cache shows what our write replaced": {
+			CopyView{Want: want, Copy: copyOf(image("web:0")), Note: Note{Replaced: "7", Written: epoch.Add(-time.Second)}},
+			brief{State: Progressing, After: cacheGrace}},
+		"and it has done so for too long": {
+			CopyView{Want: want, Copy: copyOf(image("web:0")), Note: Note{Replaced: "7", Written: epoch.Add(-cacheGrace)}}, brief{Act: ActLook}},
+		"it belongs to another source": {CopyView{Want: want, Copy: copyOf(ofOther)}, brief{Act: ActLook}},
+		"it certainly does":            {CopyView{Want: want, Copy: copyOf(ofOther), Live: true}, brief{State: Foreign}},
+		"it isn't looked at again and again": {
+			CopyView{Want: want, Copy: copyOf(ofOther), Cached: "7", Note: Note{HoldKey: "foreign 7", HoldUntil: epoch.Add(time.Minute)}},
+			brief{State: Foreign, After: time.Minute}},
+		"but when it has changed": {
+			CopyView{Want: want, Copy: copyOf(ofOther), Cached: "8", Note: Note{HoldKey: "foreign 7", HoldUntil: epoch.Add(time.Minute)}},
+			brief{Act: ActLook}},
+		"it has no mark": {CopyView{Want: want, Copy: copyOf(unmarked)}, brief{Act: ActLook}},
+		"it has no mark, and we didn't apply it": {
+			CopyView{Want: want, Copy: copyOf(unmarked, replicasBy(FieldManager, update)), Live: true}, brief{State: Foreign}},
+		"it has no mark, and we did": {
+			CopyView{Want: want, Copy: copyOf(unmarked, replicasBy(FieldManager, apply)), Live: true, Cached: "7"},
+			brief{Act: ActApply, Form: "full", Drift: []string{"metadata.annotations.tenure.dev/source"}}},
+		"a source of that name was there before": {
+			CopyView{Want: want, Live: true, Cached: "7", Copy: copyOf(func(d *appsv1.Deployment) { d.Annotations[AnnotationOwnerUID] = "old" })},
+			brief{Act: ActApply, Form: "full", Drift: []string{"metadata.annotations.tenure.dev/owner-uid"}}},
+		"it is being deleted":       {CopyView{Want: want, Copy: copyOf(deleted)}, brief{State: Leaving}},
+		"the cache doesn't show it": {CopyView{Want: want, Copy: copyOf(), Live: true}, brief{State: Available, After: cacheGrace}},
+		"the cache doesn't show it for too long": {
+			CopyView{Want: want, Copy: copyOf(), Live: true, Note: Note{HiddenSince: epoch.Add(-cacheGrace)}}, brief{Act: ActApply, Form: "full"}},
+		"a refused request isn't sent again at once": {
+			CopyView{Want: want, Note: Note{HoldKey: "refused " + want.Full.GetAnnotations()[AnnotationApplied], HoldUntil: epoch.Add(9)}},
+			brief{State: Refused, After: 9}},
+
+		"none is wanted and none is seen":          {CopyView{}, brief{Act: ActLook}},
+		"none is wanted and there is none":         {CopyView{Live: true}, brief{State: Gone}},
+		"none is wanted and there is one":          {CopyView{Copy: copyOf()}, brief{Act: ActDelete}},
+		"none is wanted and it is being deleted":   {CopyView{Copy: copyOf(deleted)}, brief{State: Leaving}},
+		"none is wanted and another's is seen":     {CopyView{Copy: copyOf(ofOther)}, brief{Act: ActLook}},
+		"none is wanted and another's is there":    {CopyView{Copy: copyOf(ofOther), Live: true}, brief{State: Gone}},
+		"none is wanted, the mark is gone: a look": {CopyView{Copy: copyOf(unmarked)}, brief{Act: ActLook}},
+		"none is wanted, the mark is gone: ours": {
+			CopyView{Copy: copyOf(unmarked, replicasBy(FieldManager, apply)), Live: true}, brief{Act: ActDelete}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := c.view
+			v.Source, v.Now, v.Scalers = "home/shop/web", epoch, DefaultScalers
+			step, err := DecideCopy(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := brief{Act: step.Act, Drift: step.Drift, State: step.Outcome.State, After: step.Outcome.After}
+			if v.Want != nil && step.Config == v.Want.Full {
+				got.Form = "full"
+			} else if v.Want != nil && step.Config == v.Want.Lean {
+				got.Form = "lean"
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestACopyIsTheSourceWithoutWhatBelongsToOthers(t *testing.T) {
+	source := aSource(annotated("kubectl.kubernetes.io/last-applied-configuration", "{}"), annotated("deployment.kubernetes.io/revision", "4"),
+		annotated(AnnotationCopies, "west"))
+	base, err := newTemplate(source, home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := base.want(ptr.To(int32(7)), Override{Images: map[string]string{"web": "mirror/web:1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := want.Lean.DeepCopy()
+	annotations := got.GetAnnotations()
+	delete(annotations, AnnotationApplied)
+	got.SetAnnotations(annotations)
+	expected := map[string]any{
+		"apiVersion": "apps/v1", "kind": "Deployment",
+		"metadata": map[string]any{"namespace": "shop", "name": "web", "labels": map[string]any{"app": "web"},
+			"annotations": map[string]any{"team": "shop", AnnotationOwnerUID: "uid-of-web", AnnotationSource: "home/shop/web"}},
+		"spec": map[string]any{
+			"selector": map[string]any{"matchLabels": map[string]any{"app": "web"}},
+			"template": map[string]any{
+				"metadata": map[string]any{"labels": map[string]any{"app": "web"}},
+				"spec": map[string]any{"containers": []any{map[string]any{
+					"name": "web", "image": "mirror/web:1",
+					"env":   []any{map[string]any{"name": "A", "value": "1"}, map[string]any{"name": "B", "value": "2"}},
+					"ports": []any{map[string]any{"containerPort": int64(80), "protocol": "TCP"}},
+				}}},
+			},
+		},
+	}
+	if diff := cmp.Diff(expected, got.Object); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if want.replicas() != 7 {
+		t.Errorf("%d replicas, want 7", want.replicas())
+	}
+	if mustWant(t, source, nil).replicas() != 3 {
+		t.Error("without a figure of its own it has the source's")
+	}
+}
+
+func TestTheDigestFollowsWhatIsApplied(t *testing.T) {
+	digest := func(options ...func(*appsv1.Deployment)) string {
+		return mustWant(t, aSource(options...), nil).Full.GetAnnotations()[AnnotationApplied]
+	}
+	if digest() != digest() {
+		t.Error("another digest for the same")
+	}
+	if digest() != digest(annotated(AnnotationCopies, "west"), annotated(AnnotationClusters, "*")) {
+		t.Error("what isn't copied changes the digest")
+	}
+	if digest() == digest(image("web:2")) || digest() == digest(scaled(9)) {
+		t.Error("a change doesn't change the digest")
+	}
+}
+
+func TestRecordBefore(t *testing.T) {
+	ok, grace := Health{Usable: true}, 5*time.Minute
+	awayFor := func(d time.Duration) Health { return Health{Since: epoch.Add(-d)} }
+	divide := Wish{Divide: true}
+	for name, c := range map[string]struct {
+		record Record
+		wish   Wish
+		west   Health
+		want   Record
+		after  time.Duration
+	}{
+		"at first":                            {Record{}, Wish{}, ok, Record{true, true, names{"east", "west"}, nil}, 0},
+		"a cluster that is left stays listed": {Record{true, true, names{"north"}, nil}, Wish{}, ok, Record{true, true, names{"east", "north", "west"}, nil}, 0},
+		"duplicate gives nobody up":           {Record{}, Wish{}, awayFor(time.Hour), Record{true, true, names{"east", "west"}, nil}, 0},
+		"within the grace":                    {Record{}, divide, awayFor(time.Minute), Record{true, true, names{"east", "west"}, nil}, 4 * time.Minute},
+		"after the grace":                     {Record{}, divide, awayFor(grace), Record{true, true, names{"east", "west"}, names{"west"}}, 0},
+		"given up by another process": {
+			Record{GivenUp: names{"west"}}, divide, awayFor(0), Record{true, true, names{"east", "west"}, names{"west"}}, 0},
+		"it is back": {Record{GivenUp: names{"west"}}, divide, ok, Record{true, true, names{"east", "west"}, nil}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, after := c.record.before(c.wish, names{"east", "west"}, map[multicluster.ClusterName]Health{"east": ok, "west": c.west}, epoch, grace)
+			if diff := cmp.Diff(c.want, got, cmpopts.EquateEmpty()); diff != "" || after != c.after {
+				t.Errorf("after %s, want %s; (-want +got):\n%s", after, c.after, diff)
+			}
+			source := aSource()
+			got.put(source)
+			if diff := cmp.Diff(got, recordOf(source), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("written and read (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSummarize(t *testing.T) {
+	east := Outcome{Cluster: "east", Wanted: true, State: Available, Ready: 3, Desired: 3}
+	for name, c := range map[string]struct {
+		outcomes []Outcome
+		want     string
+	}{
+		"all are available": {[]Outcome{east}, "True Replicated generation 4: 1 of 1 clusters available; east 3/3"},
+		"one is on its way": {[]Outcome{{Cluster: "west", Wanted: true, State: Progressing, Ready: 1, Desired: 5}, east},
+			"False Progressing generation 4: 1 of 2 clusters available; east 3/3, west 1/5"},
+		"the worst is the reason": {[]Outcome{east, {Cluster: "a", Wanted: true, State: Progressing}, {Cluster: "b", Wanted: true, State: Foreign, Text: "taken"}, {Cluster: "c", Wanted: true, State: Away}},
+			"False ForeignDeployment generation 4: 1 of 4 clusters available; a 0/0, b: taken, c: away, east 3/3"},
+		"a target that is removed doesn't count": {[]Outcome{east, {Cluster: "old", State: Away, Text: "away since 1"}, {Cluster: "older", State: Gone}},
+			"True Replicated generation 4: 1 of 1 clusters available; east 3/3, old (to be removed): away since 1"},
+		"there are none": {nil, "False NoTargets generation 4: 0 of 0 clusters available"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := summarize(c.outcomes, 4)
+			if diff := cmp.Diff(c.want, strings.Join([]string{string(got.Status), got.Reason, got.Message}, " ")); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestUpdateWritesNewsAtOnceAndFiguresNotTooOften(t *testing.T) {
+	now := epoch.Add(300 * time.Millisecond)
+	was := appsv1.DeploymentCondition{Status: "False", Reason: "Progressing", Message: "1/3",
+		LastUpdateTime: metav1.NewTime(epoch), LastTransitionTime: metav1.NewTime(epoch.Add(-time.Hour))}
+	for name, c := range map[string]struct {
+		old            *appsv1.DeploymentCondition
+		status, reason string
+		message        string
+		write          bool
+		wait           time.Duration
+		transition     time.Time
+	}{
+		"there was none":          {nil, "False", "Progressing", "1/3", true, 0, now},
+		"nothing is new":          {&was, "False", "Progressing", "1/3", false, 0, was.LastTransitionTime.Time},
+		"a figure is new":         {&was, "False", "Progressing", "2/3", false, 700 * time.Millisecond, was.LastTransitionTime.Time},
+		"the reason is new":       {&was, "False", "ClusterAway", "1/3", true, 0, was.LastTransitionTime.Time},
+		"the status is new":       {&was, "True", "Replicated", "3/3", true, 0, now},
+		"a figure, after a while": {&appsv1.DeploymentCondition{Status: "False", Reason: "Progressing"}, "False", "Progressing", "2/3", true, 0, time.Time{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			next := appsv1.DeploymentCondition{Status: corev1.ConditionStatus(c.status), Reason: c.reason, Message: c.message}
+			write, wait := update(c.old, &next, now)
+			if write != c.write || wait != c.wait || !next.LastTransitionTime.Time.Equal(c.transition) {
+				t.Errorf("write %v, wait %s, transition %s", write, wait, next.LastTransitionTime)
+			}
+		})
+	}
+}

@@ -1,0 +1,86 @@
+package replication
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+)
+
+// Divide splits a total over clusters by weight, by the method of the largest remainder: each gets its exact share
+// rounded down, and what is left goes one each to those that lost most, the first by name among equals. The sum is
+// the total, and nothing but total, names and weights matters. Where all weights are 0, all count alike.
+func Divide(total int32, weights map[multicluster.ClusterName]int64) map[multicluster.ClusterName]int32 {
+	shares := make(map[multicluster.ClusterName]int32, len(weights))
+	var sum int64
+	for _, weight := range weights {
+		sum += weight
+	}
+	if len(weights) == 0 {
+		return shares
+	}
+	if sum == 0 {
+		equal := make(map[multicluster.ClusterName]int64, len(weights))
+		for name := range weights {
+			equal[name] = 1
+		}
+		return Divide(total, equal)
+	}
+	names := sortedKeys(weights)
+	remainder := make(map[multicluster.ClusterName]int64, len(weights))
+	left := total
+	for _, name := range names {
+		exact := int64(total) * weights[name]
+		shares[name] = int32(exact / sum)
+		remainder[name] = exact % sum
+		left -= shares[name]
+	}
+	// Stable, so that equals stay in the order of their names.
+	slices.SortStableFunc(names, func(a, b multicluster.ClusterName) int { return cmp.Compare(remainder[b], remainder[a]) })
+	for _, name := range names[:left] {
+		shares[name]++
+	}
+	return shares
+}
+
+// shares says how many replicas each target is to have; nil: as many as the source.
+func (w Wish) shares(targets, givenUp []multicluster.ClusterName) map[multicluster.ClusterName]*int32 {
+	result := make(map[multicluster.ClusterName]*int32, len(targets))
+	for _, name := range targets {
+		result[name] = w.Overrides[name].Replicas
+	}
+	if !w.Divide {
+		return result
+	}
+	weights := map[multicluster.ClusterName]int64{}
+	var sum int64
+	for _, name := range targets {
+		if slices.Contains(givenUp, name) {
+			continue
+		}
+		weights[name] = w.weight(name)
+		sum += weights[name]
+	}
+	if sum == 0 && len(givenUp) > 0 {
+		// Nobody is there to take over, so nothing moves.
+		return w.shares(targets, nil)
+	}
+	for _, name := range targets {
+		var share int32
+		result[name] = &share
+	}
+	for name, share := range Divide(w.Total, weights) {
+		*result[name] = share
+	}
+	return result
+}
+
+func (w Wish) weight(name multicluster.ClusterName) int64 {
+	if weight, found := w.Weights[name]; found {
+		return weight
+	}
+	return 1
+}
+
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,127 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+)
+
+// fanOut brings all copies further, those of one cluster not waiting for another's. Trouble is what went wrong in single
+// clusters in ways nobody foresaw; err concerns the whole source.
+func (a *actor) fanOut(ctx context.Context, wish Wish, targets []multicluster.ClusterName, record Record) (_ []Outcome, trouble, err error) {
+	base, err := newTemplate(a.source, a.name)
+	if err != nil {
+		return nil, nil, err
+	}
+	shares := wish.shares(targets, record.GivenUp)
+	clusters := union(targets, record.Copies)
+	outcomes, failures := make([]Outcome, len(clusters)), make([]error, len(clusters))
+	slots := make(chan struct{}, a.r.config.FanOut)
+	var group sync.WaitGroup
+	for i, name := range clusters {
+		c := &copyActor{actor: a, target: name}
+		if slices.Contains(targets, name) {
+			if c.want, err = base.want(shares[name], wish.Overrides[name]); err != nil {
+				group.Wait()
+				return nil, nil, err
+			}
+		}
+		slots <- struct{}{}
+		group.Go(func() {
+			defer func() { <-slots }()
+			outcomes[i], failures[i] = c.run(ctx)
+			outcomes[i].Cluster, outcomes[i].Wanted = name, c.want != nil
+		})
+	}
+	group.Wait()
+	trouble = errors.Join(failures...)
+	if ctx.Err() != nil || errors.Is(trouble, errStale) || errors.Is(trouble, errHome) {
+		return nil, nil, errors.Join(ctx.Err(), trouble)
+	}
+	return outcomes, trouble, nil
+}
+
+// run brings one copy as far as it can be brought now. What is known to go wrong with a cluster is an outcome; an error
+// is about the source, about ourselves, or unforeseen.
+func (c *copyActor) run(ctx context.Context) (Outcome, error) {
+	ok, since := c.r.config.Targets.Usable(c.target)
+	switch {
+	case !ok && since.IsZero():
+		return c.unconnected("isn't known to answer"), nil
+	case !ok:
+		return c.away(fmt.Sprintf("away since %s UTC", since.UTC().Format(time.DateTime)), unknownAgain), nil
+	}
+	if wait := c.r.breaker.open(c.target, c.r.now()); wait > 0 {
+		return c.away("doesn't answer", wait), nil
+	}
+	bounded, cancel := context.WithTimeout(ctx, c.r.config.TargetTimeout)
+	defer cancel()
+	outcome, err := c.work(bounded)
+	notStarted := &cache.ErrCacheNotStarted{}
+	switch {
+	case err == nil:
+		c.r.breaker.succeeded(c.target)
+		c.r.connections.made(c.connection())
+		c.told(outcome)
+		return outcome, nil
+	case errors.Is(err, errStale), errors.Is(err, errHome), ctx.Err() != nil:
+		return Outcome{State: Progressing}, err
+	case errors.Is(err, multicluster.ErrClusterNotFound), errors.As(err, &notStarted):
+		return c.unconnected("isn't connected yet"), nil
+	case noAnswer(err):
+		wait := c.r.breaker.failed(c.target, c.r.now())
+		return c.away("doesn't answer", wait), nil
+	case isRefusal(err):
+		return c.refused(err), nil
+	}
+	return c.away("can't be used", 0), fmt.Errorf("cluster %s: %w", c.target, err)
+}
+
+// unknownAgain is when a cluster that is away or not connected is looked for again. Whoever runs the Reconciler enqueues
+// the sources when one comes back; this is for one that was missed.
+const unknownAgain = time.Minute
+
+func (c *copyActor) away(text string, after time.Duration) Outcome {
+	o := Outcome{State: Away, Text: text, After: after}
+	c.told(o)
+	return o
+}
+
+// unconnected is the outcome for a cluster that can't be reached through any fault of its own (yet).
+func (c *copyActor) unconnected(text string) Outcome {
+	if left := c.r.connections.missing(c.connection(), c.r.now()); left > 0 {
+		return Outcome{State: Away, Text: text, Pending: true, After: left}
+	}
+	return c.away(text, unknownAgain)
+}
+
+func (c *copyActor) connection() connection { return connection{c.request, c.target} }
+
+func (c *copyActor) refused(err error) Outcome {
+	o := Outcome{State: Refused, Text: err.Error()}
+	view := CopyView{Want: c.want}
+	c.note(func(n *Note) { o.After = n.hold(view.refusedKey(), o.Text, c.r.now()) })
+	c.told(o)
+	return o
+}
+
+// told tells the owner of a trouble, once.
+func (c *copyActor) told(o Outcome) {
+	news := false
+	if c.recall().Told != o.State {
+		c.note(func(n *Note) {
+			news = n.Told != o.State && o.State >= Away
+			n.Told = o.State
+		})
+	}
+	if news {
+		c.tell(corev1.EventTypeWarning, reasons[o.State], fmt.Sprintf("cluster %s: %s", c.target, o.Text))
+	}
+}

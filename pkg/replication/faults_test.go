@@ -1,0 +1,304 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// state is what matters at the end of an act.
+type state struct {
+	Source, West, East *side
+	Condition          string
+}
+
+type side struct {
+	Labels, Annotations map[string]string
+	Finalizers          []string
+	Spec                appsv1.DeploymentSpec
+}
+
+func (b *bench) state() state {
+	s := state{Source: sideOf(b.get("home")), West: sideOf(b.get("west")), East: sideOf(b.get("east"))}
+	if s.Source != nil {
+		s.Condition = b.condition()
+	}
+	return s
+}
+
+func sideOf(d *appsv1.Deployment) *side {
+	if d == nil {
+		return nil
+	}
+	return &side{d.Labels, d.Annotations, d.Finalizers, d.Spec}
+}
+
+// acts are the life of a source. Each ends when all is quiet.
+var acts = []struct {
+	name string
+	do   func(b *bench)
+}{
+	{"created", func(*bench) {}},
+	{"its image changes", func(b *bench) { b.edit("home", "kubectl", image("web:2")) }},
+	{"a copy is edited and another deleted", func(b *bench) {
+		b.edit("west", "kubectl", image("evil"))
+		b.delete("east")
+	}},
+	{"a target is removed", func(b *bench) { b.edit("home", "kubectl", annotated(AnnotationClusters, "west")) }},
+	{"the label is removed", func(b *bench) {
+		b.edit("home", "kubectl", func(d *appsv1.Deployment) { delete(d.Labels, LabelReplicate) })
+	}},
+	{"the label is back", func(b *bench) {
+		b.edit("home", "kubectl", func(d *appsv1.Deployment) {
+			d.Labels[LabelReplicate] = "true"
+			d.Annotations[AnnotationClusters] = "*"
+		})
+	}},
+	{"deleted", func(b *bench) { b.delete("home") }},
+}
+
+func (b *bench) story() []state {
+	b.Helper()
+	var states []state
+	for _, act := range acts {
+		act.do(b)
+		b.live()
+		states = append(states, b.state())
+	}
+	return states
+}
+
+func TestEveryWriteMayFailAndTheEndIsTheSame(t *testing.T) {
+	undisturbed := newBench(t, aSource())
+	want := undisturbed.story()
+	checkStory(t, want)
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "deployments"}, "web", errors.New("changed"))
+	faults := map[string]func(commit func() error) error{
+		"error before the write": func(func() error) error { return apierrors.NewInternalError(errTimeout) },
+		"reply lost":             func(commit func() error) error { _ = commit(); return errTimeout },
+		"conflict":               func(func() error) error { return conflict },
+		"refused":                func(func() error) error { return apierrors.NewForbidden(schema.GroupResource{}, "x", errTimeout) },
+		"killed before":          func(func() error) error { return errCrash },
+		"killed after":           func(commit func() error) error { _ = commit(); return errCrash },
+	}
+	for name, fault := range faults {
+		for site := 1; site <= undisturbed.sent; site++ {
+			t.Run(fmt.Sprintf("%s at write %d", name, site), func(t *testing.T) {
+				b := newBench(t, aSource())
+				b.fault = func(n int, commit func() error) error {
+					if n == site {
+						return fault(commit)
+					}
+					return commit()
+				}
+				if diff := cmp.Diff(want, b.story()); diff != "" {
+					t.Errorf("the states (-undisturbed +got):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+// checkStory checks the undisturbed run, so that nobody compares with nonsense.
+func checkStory(t *testing.T, states []state) {
+	t.Helper()
+	var got []string
+	imageOf := func(copy *side) string {
+		if copy == nil {
+			return "none"
+		}
+		return copy.Spec.Template.Spec.Containers[0].Image
+	}
+	for _, s := range states {
+		got = append(got, fmt.Sprintf("%s; east %s, west %s", s.Condition, imageOf(s.East), imageOf(s.West)))
+	}
+	want := []string{
+		"True Replicated; east web:1, west web:1",
+		"True Replicated; east web:2, west web:2",
+		"True Replicated; east web:2, west web:2",
+		"True Replicated; east none, west web:2",
+		"; east none, west none",
+		"True Replicated; east web:2, west web:2",
+		"; east none, west none",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("undisturbed (-want +got):\n%s", diff)
+	}
+	if states[4].Source == nil || states[6].Source != nil {
+		t.Fatalf("the source: %v without the label, %v after its deletion", states[4].Source, states[6].Source)
+	}
+	if diff := cmp.Diff(&side{Labels: map[string]string{"app": "web"}, Annotations: map[string]string{AnnotationClusters: "west", "team": "shop"},
+		Spec: states[4].Source.Spec}, states[4].Source); diff != "" {
+		t.Errorf("something is left on the source without the label (-want +got):\n%s", diff)
+	}
+}
+
+func TestAnUndisturbedLifeHasTheFewestWrites(t *testing.T) {
+	b := newBench(t, aSource())
+	b.live()
+	want := []string{
+		"patch home",
+		"create *v1.Namespace east", "apply east",
+		"create *v1.Namespace west", "apply west",
+		"status home", "status home",
+	}
+	if diff := cmp.Diff(want, b.written); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+	b.written = nil
+	b.restart()
+	b.live()
+	if len(b.written) > 0 || b.sent != len(want)+2 { // two applies met no namespace
+		t.Errorf("%d writes sent, a new process without anything to do wrote %v", b.sent, b.written)
+	}
+}
+
+func TestAForeignDeploymentIsNeverTouched(t *testing.T) {
+	b := newBench(t, aSource())
+	stranger := aSource()
+	stranger.ObjectMeta = metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Labels: map[string]string{"app": "other"}}
+	stranger.Spec.Template.Spec.Containers[0].Image = "other:1"
+	if err := b.clusters["west"].client.Create(context.Background(), stranger); err != nil {
+		t.Fatal(err)
+	}
+	before := b.get("west")
+	for range 5 {
+		if _, err := b.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+		b.clock.Step(cacheGrace)
+	}
+	if diff := cmp.Diff(before, b.get("west")); diff != "" {
+		t.Errorf("the stranger has changed:\n%s", diff)
+	}
+	if got := b.condition(); got != "False "+ReasonForeign {
+		t.Errorf("condition %q", got)
+	}
+	if b.get("east") == nil {
+		t.Error("the other target has no copy")
+	}
+	if text := b.events(); strings.Count(text, ReasonForeign) != 1 {
+		t.Errorf("events %q, want one %s", text, ReasonForeign)
+	}
+	b.delete("west")
+	b.live()
+	if got := b.condition(); got != "True "+ReasonReplicated {
+		t.Errorf("once it was gone: condition %q", got)
+	}
+}
+
+func TestRemovingTheLabelLeavesAForeignDeploymentAlone(t *testing.T) {
+	b := newBench(t, aSource())
+	b.live()
+	b.edit("west", "somebody", func(d *appsv1.Deployment) { d.Annotations[AnnotationSource] = "else/shop/web" })
+	b.edit("home", "kubectl", func(d *appsv1.Deployment) { delete(d.Labels, LabelReplicate) })
+	b.live()
+	if b.get("west") == nil || b.get("east") != nil || len(b.get("home").Finalizers) > 0 {
+		t.Errorf("west %v, east %v, finalizers %v", b.get("west") != nil, b.get("east") != nil, b.get("home").Finalizers)
+	}
+}
+
+func TestBadAnnotationsWriteNothingButTheCondition(t *testing.T) {
+	b := newBench(t, aSource(annotated(AnnotationReplicas, "share")))
+	b.live()
+	if diff := cmp.Diff([]string{"status home"}, b.written); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+	condition := findCondition(b.get("home"))
+	for _, text := range []string{condition.Message, b.events()} {
+		if !strings.Contains(text, AnnotationReplicas) || !strings.Contains(text, "share") {
+			t.Errorf("%q doesn't name the annotation and its value", text)
+		}
+	}
+	b.edit("home", "kubectl", annotated(AnnotationReplicas, "duplicate"))
+	b.live()
+	if got := b.condition(); got != "True "+ReasonReplicated {
+		t.Errorf("corrected: condition %q", got)
+	}
+	b.edit("home", "kubectl", annotated(AnnotationClusters, "???"))
+	b.edit("home", "kubectl", image("web:9"))
+	b.written = nil
+	b.live()
+	if diff := cmp.Diff([]string{"status home"}, b.written); diff != "" {
+		t.Errorf("writes with copies (-want +got):\n%s", diff)
+	}
+}
+
+func TestAClusterThatIsAwayIsCleanedUpWhenItComesBack(t *testing.T) {
+	for name, end := range map[string]func(b *bench){
+		"source deleted": func(b *bench) { b.delete("home") },
+		"label removed": func(b *bench) {
+			b.edit("home", "kubectl", func(d *appsv1.Deployment) { delete(d.Labels, LabelReplicate) })
+		},
+		"list of copies lost": func(b *bench) {
+			b.edit("home", "kubectl", func(d *appsv1.Deployment) { delete(d.Annotations, AnnotationCopies) })
+			b.delete("home")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, aSource())
+			b.live()
+			b.down["west"] = b.clock.Now()
+			end(b)
+			b.live()
+			if b.get("east") != nil || b.get("west") == nil || !slices.Contains(b.get("home").Finalizers, Finalizer) {
+				t.Fatalf("east %v, west %v, want only west; finalizers %v", b.get("east") != nil, b.get("west") != nil, b.get("home").Finalizers)
+			}
+			if message := findCondition(b.get("home")).Message; !strings.Contains(message, "west (to be removed): away since") {
+				t.Errorf("message %q", message)
+			}
+			b.restart()
+			delete(b.down, "west")
+			b.live()
+			if b.get("west") != nil {
+				t.Error("the copy is still there")
+			}
+			if source := b.get("home"); source != nil && (len(source.Finalizers) > 0 || source.Annotations[AnnotationCopies] != "") {
+				t.Errorf("still on the source: %v %v", source.Finalizers, source.Annotations)
+			}
+		})
+	}
+}
+
+func TestDivideMovesAShareAfterTheGraceAndBack(t *testing.T) {
+	b := newBench(t, aSource(annotated(AnnotationReplicas, "divide"), annotated(AnnotationTotal, "10"), annotated(AnnotationWeights, "west=3")))
+	b.live()
+	wantShares := func(when string, west, east int32) {
+		t.Helper()
+		if w, e := *b.get("west").Spec.Replicas, *b.get("east").Spec.Replicas; w != west || e != east {
+			t.Fatalf("%s: west %d, east %d, want %d and %d", when, w, e, west, east)
+		}
+	}
+	wantShares("at first", 7, 3) // 7.5 and 2.5: of equal remainders the first by name is rounded up
+	b.down["west"] = b.clock.Now()
+	result, err := b.reconcile()
+	if err != nil || result.RequeueAfter > unknownAgain {
+		t.Fatal(result, err)
+	}
+	b.clock.Step(b.subject.config.Grace - 1)
+	if result, err = b.reconcile(); err != nil || result.RequeueAfter != 1 {
+		t.Fatalf("%v, %v, want the exact end of the grace", result, err)
+	}
+	wantShares("within the grace", 7, 3)
+	b.clock.Step(1)
+	b.live()
+	wantShares("after the grace", 7, 10)
+	b.restart()
+	b.live()
+	wantShares("at the next holder, whose grace has just begun", 7, 10)
+	delete(b.down, "west")
+	b.live()
+	wantShares("back", 7, 3)
+	if got := b.condition(); got != "True "+ReasonReplicated {
+		t.Errorf("condition %q", got)
+	}
+}

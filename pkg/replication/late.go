@@ -1,0 +1,65 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+)
+
+// sweepLate deletes copies of a source that this process let go and that came into being afterwards: a request that an
+// earlier holder had on the wire when it stopped. Copies of any other source that isn't there are left alone: a home
+// cluster that lost its objects must not empty the others.
+func (a *actor) sweepLate(ctx context.Context) (ctrl.Result, error) {
+	var failures []error
+	for _, name := range a.r.config.Targets.Names() {
+		if a.r.notes.empty() || name == a.name || !a.r.health(name).Usable {
+			continue
+		}
+		cl, err := a.r.config.Clusters.GetCluster(ctx, name)
+		if err != nil {
+			continue // It can't have shown us a copy.
+		}
+		failures = append(failures, a.sweepOne(ctx, cl, name))
+	}
+	return ctrl.Result{}, errors.Join(failures...)
+}
+
+func (a *actor) sweepOne(ctx context.Context, cl cluster.Cluster, name multicluster.ClusterName) error {
+	ctx, cancel := context.WithTimeout(ctx, a.r.config.TargetTimeout)
+	defer cancel()
+	copy := &appsv1.Deployment{}
+	if err := cl.GetClient().Get(ctx, a.key, copy); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	uid := copy.Annotations[AnnotationOwnerUID]
+	if copy.Annotations[AnnotationSource] != sourceKey(a.name, a.key) || !a.r.notes.finished(uid) {
+		return nil
+	}
+	live := &appsv1.Deployment{}
+	err := a.home.GetAPIReader().Get(ctx, a.key, live)
+	if err == nil && isSource(live.Labels, live.Finalizers) {
+		return nil // It is wanted again; its own event brings it here.
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading Deployment %s from the API server: %w", a.key, err)
+	}
+	err = deleteCopy(ctx, cl, copy)
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("deleting the late copy of Deployment %s in %s: %w", a.key, name, err)
+	}
+	return nil
+}
+
+func deleteCopy(ctx context.Context, cl cluster.Cluster, copy *appsv1.Deployment) error {
+	return cl.GetClient().Delete(ctx, copy,
+		client.Preconditions{UID: &copy.UID, ResourceVersion: &copy.ResourceVersion},
+		client.PropagationPolicy(metav1.DeletePropagationBackground))
+}

@@ -1,0 +1,85 @@
+package replication
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+)
+
+// What the owner of a source writes on it.
+const (
+	// LabelReplicate asks for replication when its value is "true".
+	LabelReplicate = "tenure.dev/replicate"
+	// AnnotationClusters names the targets: * for all, or "west,east".
+	AnnotationClusters = "tenure.dev/clusters"
+	// AnnotationReplicas is duplicate (the default) or divide.
+	AnnotationReplicas = "tenure.dev/replicas"
+	// AnnotationTotal is what divide splits.
+	AnnotationTotal = "tenure.dev/total"
+	// AnnotationWeights says how divide splits: "west=3,east=1". A target that isn't named has weight 1.
+	AnnotationWeights = "tenure.dev/weights"
+	// AnnotationOverrides is JSON: {"west":{"replicas":5,"images":{"container":"image"}}}.
+	AnnotationOverrides = "tenure.dev/overrides"
+)
+
+// What is remembered on a source.
+const (
+	// Finalizer keeps a source until its copies are deleted.
+	Finalizer = "tenure.dev/replication"
+	// AnnotationCopies names the clusters that may have a copy. It is written before the first request that
+	// could make one, and a name leaves it when the API server there has said that there is none.
+	AnnotationCopies = "tenure.dev/copies"
+	// AnnotationGivenUp names the targets whose share of a divided total has moved to the others.
+	AnnotationGivenUp = "tenure.dev/given-up"
+)
+
+// What is written on a copy.
+const (
+	// AnnotationOwnerUID is the UID of the source. A sharded client derives the slot label from it.
+	AnnotationOwnerUID = "tenure.dev/owner-uid"
+	// AnnotationSource is the source as cluster/namespace/name.
+	AnnotationSource = "tenure.dev/source"
+	// AnnotationApplied is a digest of what was applied, so that a field that the source no longer has is noticed.
+	AnnotationApplied = "tenure.dev/applied"
+)
+
+// FieldManager owns the fields of copies, and the condition of sources.
+const FieldManager = "tenure-replication"
+
+// prefix begins all labels and annotations that mean something to Tenure; they aren't copied.
+const prefix = "tenure.dev/"
+
+// SourceOf says which source a copy belongs to: a copy has the source's namespace and name. It is false for a
+// Deployment that carries no mark of ours. What it says is good for enqueueing, not as a proof of ownership.
+func SourceOf(copy client.Object) (types.NamespacedName, bool) {
+	annotations, labels := copy.GetAnnotations(), copy.GetLabels()
+	_, owned := annotations[AnnotationOwnerUID]
+	_, sourced := annotations[AnnotationSource]
+	_, applied := annotations[AnnotationApplied]
+	// A sharded client's label; the only mark that is left when a user took the annotations off.
+	_, slotted := labels[prefix+"slot"]
+	return client.ObjectKeyFromObject(copy), owned || sourced || applied || slotted
+}
+
+// isSource says whether a Deployment concerns this package at all.
+func isSource(labels map[string]string, finalizers []string) bool {
+	for _, f := range finalizers {
+		if f == Finalizer {
+			return true
+		}
+	}
+	return labels[LabelReplicate] == "true"
+}
+
+// sourceCluster is the real cluster of a request: what comes before the shard's prefix.
+func sourceCluster(name multicluster.ClusterName) multicluster.ClusterName {
+	real, _, _ := strings.Cut(string(name), "/")
+	return multicluster.ClusterName(real)
+}
+
+// sourceKey is the value of AnnotationSource.
+func sourceKey(cluster multicluster.ClusterName, key types.NamespacedName) string {
+	return string(cluster) + "/" + key.Namespace + "/" + key.Name
+}

@@ -1,0 +1,209 @@
+package replication
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+)
+
+const (
+	// noteLife is when a note is thrown away that nothing has asked for. It only bounds memory.
+	noteLife = 20 * time.Minute
+	// freeRepairs of the same fields are made at once; somebody who undoes them all is no person at a keyboard.
+	freeRepairs = 3
+	// quiet is how long a copy must be left in peace for its repairs to be forgotten.
+	quiet = 10 * time.Minute
+	// The delay of what was in vain doubles from one of these to the other.
+	firstDelay, longestDelay = time.Second, 5 * time.Minute
+)
+
+// Note is what this process remembers about one copy. It spares requests; forgetting it is always safe.
+type Note struct {
+	// Replaced is the resourceVersion that our last write replaced, "" for a create: who still sees it sees the past.
+	Replaced string
+	Written  time.Time
+	// ReplicasTaken is what the managed fields said about a generation of the copy.
+	JudgedUID        types.UID
+	JudgedGeneration int64
+	ReplicasTaken    bool
+	// HiddenSince is when the API server first showed a copy that the cache doesn't.
+	HiddenSince time.Time
+	// A hold keeps from sending what was in vain: until then, for that key.
+	HoldKey, HoldText string
+	HoldUntil         time.Time
+	Holds             int
+	// Repairs of the same fields, one after another.
+	Repairs       int
+	RepairedPaths string
+	RepairedAt    time.Time
+	// Told is the state that was last told as an event.
+	Told State
+
+	touched time.Time
+}
+
+// contested is how long a repair of these fields has to wait, because the last ones didn't last.
+func (n Note) contested(paths []string, now time.Time) time.Duration {
+	if n.Repairs < freeRepairs || n.RepairedPaths != strings.Join(paths, ",") || now.Sub(n.RepairedAt) > quiet {
+		return 0
+	}
+	return n.RepairedAt.Add(delay(n.Repairs - freeRepairs)).Sub(now)
+}
+
+// repaired counts a repair. One that the API server undid at once is worth all free ones.
+func (n *Note) repaired(paths []string, undone bool, now time.Time) {
+	if key := strings.Join(paths, ","); key != n.RepairedPaths || now.Sub(n.RepairedAt) > quiet {
+		n.Repairs, n.RepairedPaths = 0, key
+	}
+	n.Repairs++
+	if undone {
+		n.Repairs = max(n.Repairs, freeRepairs)
+	}
+	n.RepairedAt = now
+}
+
+// hold keeps the same thing from being tried again at once.
+func (n *Note) hold(key, text string, now time.Time) time.Duration {
+	if n.HoldKey != key {
+		n.Holds = 0
+	}
+	wait := delay(n.Holds)
+	n.HoldKey, n.HoldText, n.HoldUntil = key, text, now.Add(wait)
+	n.Holds++
+	return wait
+}
+
+// wrote remembers a write and what its reply showed.
+func (n *Note) wrote(replaced string, result *appsv1.Deployment, scalers []string, now time.Time) {
+	n.HiddenSince = time.Time{}
+	if result.ResourceVersion != replaced { // else it changed nothing, and no event will come of it
+		n.Replaced, n.Written = replaced, now
+	}
+	n.judge(result, scalers)
+}
+
+func (n *Note) judge(copy *appsv1.Deployment, scalers []string) {
+	n.JudgedUID, n.JudgedGeneration = copy.UID, copy.Generation
+	_, n.ReplicasTaken = replicasTaken(copy.ManagedFields, scalers)
+}
+
+// delay doubles with each try in vain.
+func delay(tries int) time.Duration {
+	if tries > 16 {
+		return longestDelay
+	}
+	return min(firstDelay<<tries, longestDelay)
+}
+
+// copyID names one copy of one source.
+type copyID struct {
+	source types.UID
+	target multicluster.ClusterName
+}
+
+// notes is the memory of a Reconciler.
+type notes struct {
+	mu sync.Mutex
+	// All below is guarded by mu.
+	copies  map[copyID]Note
+	sources map[types.UID]sourceNote
+	swept   time.Time
+}
+
+// sourceNote is what is remembered about a source.
+type sourceNote struct {
+	// replaced are the resourceVersions that our last writes replaced.
+	replaced []string
+	// finished says that the source was let go: no copy of it may be left.
+	finished bool
+	written  time.Time
+}
+
+func (n *notes) recall(id copyID) Note {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.copies[id]
+}
+
+func (n *notes) change(id copyID, now time.Time, set func(*Note)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.copies == nil {
+		n.copies = map[copyID]Note{}
+	}
+	note := n.copies[id]
+	set(&note)
+	note.touched = now
+	n.copies[id] = note
+	n.sweep(now)
+}
+
+// behind says whether the source that the cache shows is certainly older than our last write to it.
+func (n *notes) behind(source *appsv1.Deployment, now time.Time) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	note := n.sources[source.UID]
+	if now.Sub(note.written) >= cacheGrace {
+		return false
+	}
+	for _, version := range note.replaced {
+		if version == source.ResourceVersion {
+			return true
+		}
+	}
+	return false
+}
+
+// replacedSource says that we replaced a resourceVersion of a source.
+func (n *notes) replacedSource(uid types.UID, version string, finished bool, now time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.sources == nil {
+		n.sources = map[types.UID]sourceNote{}
+	}
+	note := n.sources[uid]
+	if now.Sub(note.written) >= cacheGrace {
+		note.replaced = nil
+	}
+	note.replaced = append(note.replaced, version)
+	note.finished = finished
+	note.written = now
+	n.sources[uid] = note
+	n.sweep(now)
+}
+
+// finished says whether this process let the source of that UID go.
+func (n *notes) finished(uid string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.sources[types.UID(uid)].finished
+}
+
+// empty says that no source is remembered at all.
+func (n *notes) empty() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.sources) == 0
+}
+
+// sweep throws away what nobody asked for, now and then. The caller holds mu.
+func (n *notes) sweep(now time.Time) {
+	if now.Sub(n.swept) < noteLife {
+		return
+	}
+	n.swept = now
+	for id, note := range n.copies {
+		if now.Sub(note.touched) > noteLife {
+			delete(n.copies, id)
+		}
+	}
+	for uid, note := range n.sources {
+		if now.Sub(note.written) > noteLife {
+			delete(n.sources, uid)
+		}
+	}
+}

@@ -1,0 +1,150 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+)
+
+// Clusters finds a cluster: that of a request, and targets by their own names. A multicluster-runtime manager is one.
+type Clusters interface {
+	GetCluster(ctx context.Context, name multicluster.ClusterName) (cluster.Cluster, error)
+}
+
+// Targets are the clusters that a source may name.
+type Targets interface {
+	// Names are the clusters that * stands for. The source's own is left out by the Reconciler.
+	Names() []multicluster.ClusterName
+	// Usable says whether a cluster answers, and if not, since when. With the zero time it wasn't asked yet or isn't
+	// known (any more); then it counts as away from the start of this process, and isn't shown as such at once.
+	Usable(name multicluster.ClusterName) (ok bool, since time.Time)
+}
+
+// Config says what a Reconciler works with.
+type Config struct {
+	// Clusters finds clusters. Required.
+	//
+	// Of the cluster of a request, the client (reads of Deployments from its cache, writes of metadata and status), the
+	// API reader and the event recorder are used. Of a target, the client (reads of Deployments from its cache, server-side
+	// apply and deletes of Deployments, creates of Namespaces) and the API reader.
+	Clusters Clusters
+	// Targets says which clusters there are and which can be used. Required.
+	Targets Targets
+	// Clock tells the time. Required.
+	Clock clock.PassiveClock
+	// Grace is how long a target may be away before its share of a divided total moves. Default: 5 min.
+	Grace time.Duration
+	// TargetTimeout bounds what one reconcile does in one target. Default: 5 s.
+	TargetTimeout time.Duration
+	// FanOut bounds the targets that one reconcile works on at a time. Default: 8.
+	FanOut int
+	// Scalers are the field managers whose spec.replicas is left alone. Default: DefaultScalers.
+	Scalers []string
+}
+
+// Validate reports everything that is wrong.
+func (c Config) Validate() error {
+	var wrong []error
+	if c.Clusters == nil {
+		wrong = append(wrong, errors.New("replication.Config: Clusters is required"))
+	}
+	if c.Targets == nil {
+		wrong = append(wrong, errors.New("replication.Config: Targets is required"))
+	}
+	if c.Clock == nil {
+		wrong = append(wrong, errors.New("replication.Config: Clock is required"))
+	}
+	if c.Grace < 0 {
+		wrong = append(wrong, errors.New("replication.Config: Grace must not be negative"))
+	}
+	if c.TargetTimeout < 0 {
+		wrong = append(wrong, errors.New("replication.Config: TargetTimeout must not be negative"))
+	}
+	if c.FanOut < 0 {
+		wrong = append(wrong, errors.New("replication.Config: FanOut must not be negative"))
+	}
+	return errors.Join(wrong...)
+}
+
+func (c Config) withDefaults() Config {
+	if c.Grace == 0 {
+		c.Grace = 5 * time.Minute
+	}
+	if c.TargetTimeout == 0 {
+		c.TargetTimeout = 5 * time.Second
+	}
+	if c.FanOut == 0 {
+		c.FanOut = 8
+	}
+	if c.Scalers == nil {
+		c.Scalers = DefaultScalers
+	}
+	return c
+}
+
+// Reconciler keeps the copies of Deployments. It is safe for concurrent use.
+type Reconciler struct {
+	config      Config
+	notes       notes
+	breaker     breaker
+	connections connections
+	began       time.Time
+}
+
+// NewReconciler makes a Reconciler.
+func NewReconciler(config Config) (*Reconciler, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	return &Reconciler{config: config.withDefaults(), began: config.Clock.Now()}, nil
+}
+
+// NewRateLimiter is the backoff that the controller of a Reconciler should use: a quarter of a second after the first
+// failure, doubling up to 5 min, for each source on its own.
+func NewRateLimiter() workqueue.TypedRateLimiter[mcreconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[mcreconcile.Request](time.Second/4, 5*time.Minute)
+}
+
+// Reconcile gathers what there is, decides, and acts.
+func (r *Reconciler) Reconcile(ctx context.Context, req mcreconcile.Request) (ctrl.Result, error) {
+	home, err := r.config.Clusters.GetCluster(ctx, req.ClusterName)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("finding cluster %q: %w", req.ClusterName, err)
+	}
+	a := &actor{r: r, home: home, request: req.ClusterName, name: sourceCluster(req.ClusterName), key: req.NamespacedName, source: &appsv1.Deployment{}}
+	err = home.GetClient().Get(ctx, req.NamespacedName, a.source)
+	switch {
+	case apierrors.IsNotFound(err):
+		return a.sweepLate(ctx)
+	case err != nil:
+		return ctrl.Result{}, fmt.Errorf("reading Deployment %s: %w", req.NamespacedName, err)
+	case !isSource(a.source.Labels, a.source.Finalizers):
+		return a.sweepLate(ctx)
+	case r.notes.behind(a.source, r.now()):
+		// Our own write is on its way into the cache and comes as an event.
+		return ctrl.Result{RequeueAfter: cacheGrace}, nil
+	}
+	return a.reconcile(ctx)
+}
+
+func (r *Reconciler) now() time.Time { return r.config.Clock.Now() }
+
+// health is what is known about a target.
+func (r *Reconciler) health(name multicluster.ClusterName) Health {
+	ok, since := r.config.Targets.Usable(name)
+	if !ok && since.Before(r.began) {
+		// What was before isn't known: a cluster is given its full grace by every process.
+		since = r.began
+	}
+	return Health{Usable: ok, Since: since}
+}

@@ -1,0 +1,131 @@
+package replication
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+)
+
+// Record is what is remembered on a source, so that any process can go on where another stopped.
+type Record struct {
+	Finalizer bool
+	// Known says that Copies was found; somebody may have taken it off.
+	Known   bool
+	Copies  []multicluster.ClusterName
+	GivenUp []multicluster.ClusterName
+}
+
+// Health is what is known about one target.
+type Health struct {
+	Usable bool
+	// Since when it isn't.
+	Since time.Time
+}
+
+func recordOf(source *appsv1.Deployment) Record {
+	_, known := source.Annotations[AnnotationCopies]
+	return Record{
+		Finalizer: controllerutil.ContainsFinalizer(source, Finalizer),
+		Known:     known,
+		Copies:    splitNames(source.Annotations[AnnotationCopies]),
+		GivenUp:   splitNames(source.Annotations[AnnotationGivenUp]),
+	}
+}
+
+// before is the record that must be written before any copy may be made: it has the finalizer and all targets. The
+// duration is when it has to be looked at again because a target's grace ends; 0: no need.
+func (r Record) before(wish Wish, targets []multicluster.ClusterName, health map[multicluster.ClusterName]Health,
+	now time.Time, grace time.Duration) (Record, time.Duration) {
+	next := Record{Finalizer: true, Known: true, Copies: union(r.Copies, targets)}
+	var after time.Duration
+	if wish.Divide {
+		for _, name := range targets {
+			h := health[name]
+			if h.Usable {
+				continue
+			}
+			left := h.Since.Add(grace).Sub(now)
+			switch {
+			case left <= 0, slices.Contains(r.GivenUp, name):
+				// Given up before, by whatever process: its grace doesn't start anew.
+				next.GivenUp = append(next.GivenUp, name)
+			default:
+				after = sooner(after, left)
+			}
+		}
+	}
+	return next, after
+}
+
+// after is the record once it is known which clusters have no copy any more.
+func (r Record) after(gone []multicluster.ClusterName, wanted bool) Record {
+	next := r
+	next.Copies = slices.DeleteFunc(slices.Clone(r.Copies), func(name multicluster.ClusterName) bool {
+		return slices.Contains(gone, name)
+	})
+	if !wanted && len(next.Copies) == 0 {
+		return Record{}
+	}
+	return next
+}
+
+func (r Record) equal(other Record) bool {
+	return r.Finalizer == other.Finalizer && r.Known == other.Known &&
+		slices.Equal(r.Copies, other.Copies) && slices.Equal(r.GivenUp, other.GivenUp)
+}
+
+// put writes the record on a source in memory.
+func (r Record) put(source *appsv1.Deployment) {
+	if r.Finalizer {
+		controllerutil.AddFinalizer(source, Finalizer)
+	} else {
+		controllerutil.RemoveFinalizer(source, Finalizer)
+	}
+	if source.Annotations == nil {
+		source.Annotations = map[string]string{}
+	}
+	delete(source.Annotations, AnnotationCopies)
+	if r.Known {
+		source.Annotations[AnnotationCopies] = joinNames(r.Copies)
+	}
+	delete(source.Annotations, AnnotationGivenUp)
+	if len(r.GivenUp) > 0 {
+		source.Annotations[AnnotationGivenUp] = joinNames(r.GivenUp)
+	}
+}
+
+func union(a, b []multicluster.ClusterName) []multicluster.ClusterName {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func splitNames(text string) []multicluster.ClusterName {
+	var names []multicluster.ClusterName
+	for part := range strings.SplitSeq(text, ",") {
+		if name := strings.TrimSpace(part); name != "" {
+			names = append(names, multicluster.ClusterName(name))
+		}
+	}
+	return union(names, nil)
+}
+
+func joinNames(names []multicluster.ClusterName) string {
+	text := make([]string, len(names))
+	for i, name := range names {
+		text[i] = string(name)
+	}
+	return strings.Join(text, ",")
+}
+
+// sooner is the earlier of two delays, of which 0 means never.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || (b != 0 && b < a) {
+		return b
+	}
+	return a
+}

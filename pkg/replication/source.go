@@ -1,0 +1,233 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+)
+
+var (
+	// errStale says that the cache shows a source that is not what it is any more. Its event is on its way.
+	errStale = errors.New("the source has changed")
+	// errHome says that the source can't be read, which says nothing about any target.
+	errHome = errors.New("the cluster of the source doesn't answer")
+)
+
+// actor is one reconcile of one source.
+type actor struct {
+	r    *Reconciler
+	home cluster.Cluster
+	// request is the cluster or shard that the request names, name the source's real cluster.
+	request, name multicluster.ClusterName
+	key           types.NamespacedName
+	source        *appsv1.Deployment
+
+	// confirm says whether the source is as the cache shows it, or errStale. It asks the API server once in a reconcile
+	// that writes to a target, unless a compare-and-swap on the source has just proved it: a new holder's cache may be
+	// older than the last holder's last write. Safe for concurrent use.
+	confirm func() error
+}
+
+func (a *actor) reconcile(ctx context.Context) (ctrl.Result, error) {
+	a.confirm = sync.OnceValue(func() error { return a.readAgain(ctx) })
+	wanted := a.source.Labels[LabelReplicate] == "true" && a.source.DeletionTimestamp == nil
+	if !wanted && !recordOf(a.source).Finalizer {
+		return ctrl.Result{}, nil
+	}
+	result, err := a.replicate(ctx, wanted)
+	if errors.Is(err, errStale) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return ctrl.Result{RequeueAfter: cacheGrace}, nil
+	}
+	return result, err
+}
+
+func (a *actor) replicate(ctx context.Context, wanted bool) (ctrl.Result, error) {
+	known := a.r.config.Targets.Names()
+	record := recordOf(a.source)
+	var wish Wish
+	var targets []multicluster.ClusterName
+	var after time.Duration
+	if wanted {
+		var err error
+		if wish, err = ParseWish(a.source, a.name); err != nil {
+			return a.report(ctx, invalid(err), 0)
+		}
+		targets = wish.targets(known, a.name)
+		health := map[multicluster.ClusterName]Health{}
+		for _, name := range targets {
+			health[name] = a.r.health(name)
+		}
+		next, look := record.before(wish, targets, health, a.r.now(), a.r.config.Grace)
+		after = look
+		if err := a.remember(ctx, next); err != nil {
+			return ctrl.Result{}, err
+		}
+		record = next
+	} else if !record.Known {
+		// Somebody took the list off, so any cluster may have one.
+		record.Known, record.Copies = true, Wish{All: true}.targets(known, a.name)
+	}
+	outcomes, trouble, err := a.fanOut(ctx, wish, targets, record)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	var gone []multicluster.ClusterName
+	for _, o := range outcomes {
+		after = sooner(after, o.After)
+		if o.State == Gone {
+			gone = append(gone, o.Cluster)
+		}
+	}
+	result, err := a.conclude(ctx, record.after(gone, wanted), outcomes, wanted, after)
+	if err == nil && trouble != nil {
+		return ctrl.Result{}, trouble
+	}
+	return result, err
+}
+
+// conclude writes down what has been reached.
+func (a *actor) conclude(ctx context.Context, record Record, outcomes []Outcome, wanted bool, after time.Duration) (ctrl.Result, error) {
+	if record.Finalizer {
+		if err := a.remember(ctx, record); err != nil {
+			return ctrl.Result{}, err
+		}
+		pending := slices.ContainsFunc(outcomes, func(o Outcome) bool { return o.Pending })
+		if pending && findCondition(a.source) != nil {
+			// At a start or a handoff the old condition is better than one that tells of our own start.
+			return ctrl.Result{RequeueAfter: after}, nil
+		}
+		if wanted {
+			return a.report(ctx, summarize(outcomes, a.source.Generation), after)
+		}
+		return a.report(ctx, cleaning(outcomes), after)
+	}
+	if a.source.DeletionTimestamp == nil && findCondition(a.source) != nil {
+		if err := a.writeConditions(ctx, nil); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	return ctrl.Result{}, a.remember(ctx, record)
+}
+
+// remember writes the record on the source, if it isn't there and the source is still as seen.
+func (a *actor) remember(ctx context.Context, record Record) error {
+	if recordOf(a.source).equal(record) {
+		return nil
+	}
+	seen := a.source.ResourceVersion
+	next := a.source.DeepCopy()
+	record.put(next)
+	patch := client.MergeFromWithOptions(a.source.DeepCopy(), client.MergeFromWithOptimisticLock{})
+	err := a.home.GetClient().Patch(ctx, next, patch, client.FieldOwner(FieldManager))
+	if err != nil {
+		return fmt.Errorf("writing the list of copies of Deployment %s: %w", a.key, err)
+	}
+	a.r.notes.replacedSource(a.source.UID, seen, !record.Finalizer, a.r.now())
+	a.source = next
+	a.confirm = func() error { return nil }
+	return nil
+}
+
+// report writes the condition, if it has changed, and tells about it.
+func (a *actor) report(ctx context.Context, condition appsv1.DeploymentCondition, after time.Duration) (ctrl.Result, error) {
+	old := findCondition(a.source)
+	write, wait := update(old, &condition, a.r.now())
+	if !write {
+		return ctrl.Result{RequeueAfter: sooner(after, wait)}, nil
+	}
+	news := old == nil || old.Status != condition.Status || old.Reason != condition.Reason ||
+		condition.Reason == ReasonInvalidAnnotation
+	if err := a.writeConditions(ctx, &condition); err != nil {
+		return ctrl.Result{}, err
+	}
+	if news {
+		a.tellCondition(condition)
+	}
+	return ctrl.Result{RequeueAfter: after}, nil
+}
+
+// writeConditions applies our part of the source's conditions: one, or none. Those of others are not ours.
+func (a *actor) writeConditions(ctx context.Context, condition *appsv1.DeploymentCondition) error {
+	conditions := []any{}
+	if condition != nil {
+		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(condition)
+		if err != nil {
+			return fmt.Errorf("converting the condition of Deployment %s: %w", a.key, err)
+		}
+		conditions = append(conditions, fields)
+	}
+	status := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apps/v1", "kind": "Deployment",
+		"metadata": map[string]any{
+			"namespace": a.source.Namespace, "name": a.source.Name,
+			// With the version seen, so that a write that comes late conflicts.
+			"uid": string(a.source.UID), "resourceVersion": a.source.ResourceVersion,
+		},
+		"status": map[string]any{"conditions": conditions},
+	}}
+	seen := a.source.ResourceVersion
+	err := a.home.GetClient().Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(status),
+		client.FieldOwner(FieldManager), client.ForceOwnership)
+	if err != nil {
+		return fmt.Errorf("writing the condition of Deployment %s: %w", a.key, err)
+	}
+	if status.GetResourceVersion() != seen {
+		a.r.notes.replacedSource(a.source.UID, seen, false, a.r.now())
+	}
+	a.source = a.source.DeepCopy()
+	a.source.ResourceVersion = status.GetResourceVersion()
+	return nil
+}
+
+// readAgain is what confirm does.
+func (a *actor) readAgain(ctx context.Context) error {
+	live := &appsv1.Deployment{}
+	if err := a.home.GetAPIReader().Get(ctx, a.key, live); err != nil {
+		if apierrors.IsNotFound(err) {
+			return errStale
+		}
+		return fmt.Errorf("%w: reading Deployment %s from the API server: %w", errHome, a.key, err)
+	}
+	if !sameSource(live, a.source) {
+		return errStale
+	}
+	return nil
+}
+
+// sameSource says whether two reads of a source ask for the same.
+func sameSource(a, b *appsv1.Deployment) bool {
+	return a.UID == b.UID && a.Generation == b.Generation && a.DeletionTimestamp.Equal(b.DeletionTimestamp) &&
+		slices.Equal(a.Finalizers, b.Finalizers) &&
+		equality.Semantic.DeepEqual(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Annotations, b.Annotations)
+}
+
+func (a *actor) tellCondition(condition appsv1.DeploymentCondition) {
+	switch condition.Reason {
+	case ReasonProgressing, ReasonCleaningUp:
+		return // In the condition; an event is an API write too.
+	case ReasonReplicated:
+		a.tell(corev1.EventTypeNormal, condition.Reason, condition.Message)
+	case ReasonInvalidAnnotation, ReasonNoTargets:
+		a.tell(corev1.EventTypeWarning, condition.Reason, condition.Message)
+	}
+	// What is wrong in one cluster is told cluster by cluster.
+}
+
+func (a *actor) tell(kind, reason, message string) {
+	a.home.GetEventRecorder(FieldManager).Eventf(a.source, nil, kind, reason, "Replicate", "%s", message)
+}

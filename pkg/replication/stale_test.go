@@ -1,0 +1,194 @@
+package replication
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func unlabelled(d *appsv1.Deployment) { delete(d.Labels, LabelReplicate) }
+
+// wantQuiet reconciles and checks that nothing is committed.
+func (b *bench) wantQuiet() {
+	b.Helper()
+	before := len(b.written)
+	for range 3 {
+		_, _ = b.reconcile()
+	}
+	if got := b.written[before:]; len(got) > 0 {
+		b.Fatalf("written: %v", got)
+	}
+}
+
+func TestStoryANewHoldersCacheShowsASourceThatIsDoneWith(t *testing.T) {
+	b := newBench(t, aSource())
+	b.live()
+	b.clusters["home"].freeze() // labelled, finalizer, both clusters listed
+	shown := b.clusters["home"].shown
+	b.clusters["home"].stale = false
+	b.edit("home", "kubectl", unlabelled)
+	b.live()
+	b.restart()
+	b.clusters["home"].shown, b.clusters["home"].stale = shown, true
+	b.wantQuiet()
+	if b.get("west") != nil || b.get("east") != nil {
+		t.Error("a copy was made for a source that isn't one any more")
+	}
+}
+
+func TestStoryANewHoldersCacheShowsAnOldImage(t *testing.T) {
+	b := newBench(t, aSource())
+	b.live()
+	b.clusters["home"].freeze()
+	shown := b.clusters["home"].shown
+	b.clusters["home"].stale = false
+	b.edit("home", "kubectl", image("web:2"))
+	b.live()
+	b.restart()
+	b.clusters["home"].shown, b.clusters["home"].stale = shown, true
+	b.wantQuiet()
+}
+
+func TestStoryACacheShowsAnOldCopyOrNone(t *testing.T) {
+	for name, show := range map[string]func(*bench){
+		"an old one": func(b *bench) { b.clusters["west"].freeze() },
+		"none":       func(b *bench) { b.clusters["west"].stale = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, aSource())
+			b.live()
+			show(b)
+			shown := b.clusters["west"].shown
+			b.clusters["west"].stale = false
+			b.edit("home", "kubectl", image("web:2"))
+			b.live()
+			b.restart()
+			b.clusters["west"].shown, b.clusters["west"].stale = shown, true
+			b.wantQuiet()
+		})
+	}
+}
+
+func TestStoryACreateOfAnEarlierHolderArrivesAfterTheEnd(t *testing.T) {
+	for name, uid := range map[string]types.UID{"of the source that was let go": "uid-of-web", "of one that nobody knows": "uid-of-another"} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, aSource())
+			b.live()
+			b.delete("home")
+			b.live()
+			late, err := toDeployment(mustWant(t, aSource(func(d *appsv1.Deployment) { d.UID = uid }), nil).Full)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := b.clusters["west"].client.Create(t.Context(), late); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := b.reconcile(); err != nil {
+				t.Fatal(err)
+			}
+			if left := b.get("west") != nil; left != (uid == "uid-of-another") {
+				t.Errorf("the copy is there: %v", left)
+			}
+		})
+	}
+}
+
+func TestOneFrozenClusterHoldsUpNeitherTheOthersNorTheNextReconcile(t *testing.T) {
+	b := newBench(t, aSource())
+	b.live()
+	config := b.subject.config
+	config.FanOut, config.TargetTimeout = 8, 3*time.Second
+	subject, err := NewReconciler(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.subject = subject
+	b.clusters["west"].frozen.Store(true)
+	b.edit("home", "kubectl", image("web:2"))
+	began := time.Now()
+	result, err := b.reconcile()
+	if err != nil || result.RequeueAfter != firstDelay {
+		t.Fatalf("%v, %v, want another try of west after %s", result, err, firstDelay)
+	}
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	if b.get("east").Spec.Template.Spec.Containers[0].Image != "web:2" || b.condition() != "False "+ReasonAway {
+		t.Errorf("east has %s, condition %q", b.get("east").Spec.Template.Spec.Containers[0].Image, b.condition())
+	}
+	b.edit("east", "kubectl", image("evil"))
+	began = time.Now()
+	if _, err := b.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("it waited for the frozen cluster again: %s", took)
+	}
+	if b.get("east").Spec.Template.Spec.Containers[0].Image != "web:2" {
+		t.Error("east wasn't repaired")
+	}
+	b.clusters["west"].frozen.Store(false)
+	b.live()
+	if b.condition() != "True "+ReasonReplicated {
+		t.Errorf("condition %q", b.condition())
+	}
+}
+
+func TestAWebhookThatChangesWhatWeApplyCostsEverFewerWrites(t *testing.T) {
+	b := newBench(t, aSource())
+	b.clusters["west"].mutate = image("mirror/web:1")
+	for range 400 { // 20 min
+		if _, err := b.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+		b.clock.Step(3 * time.Second)
+		b.rollOut("east")
+	}
+	applies := strings.Count(strings.Join(b.written, "\n"), "apply west")
+	if applies < 5 || applies > 14 {
+		t.Errorf("%d applies in 20 min", applies)
+	}
+	if got := b.condition(); got != "False "+ReasonContested {
+		t.Errorf("condition %q", got)
+	}
+	if text := b.events(); strings.Count(text, ReasonContested) != 1 || strings.Contains(text, ReasonRepaired) {
+		t.Errorf("events: %q", text)
+	}
+	if statuses := strings.Count(strings.Join(b.written, "\n"), "status home"); statuses > 4 {
+		t.Errorf("%d statuses written", statuses)
+	}
+	b.clusters["west"].mutate = nil
+	b.clock.Step(longestDelay)
+	b.live()
+	if got := b.condition(); got != "True "+ReasonReplicated {
+		t.Errorf("without the webhook: condition %q", got)
+	}
+}
+
+func TestDriftIsRepairedAndWhatAnAutoscalerSetsIsLeft(t *testing.T) {
+	b := newBench(t, aSource())
+	b.live()
+	b.edit("west", "kubectl", scaled(9))
+	b.edit("east", "kube-controller-manager", scaled(9))
+	b.live()
+	if w, e := *b.get("west").Spec.Replicas, *b.get("east").Spec.Replicas; w != 3 || e != 9 {
+		t.Errorf("west %d, east %d, want 3 and the autoscaler's 9", w, e)
+	}
+	b.edit("home", "kubectl", image("web:2"))
+	b.live()
+	if east := b.get("east"); *east.Spec.Replicas != 9 || east.Spec.Template.Spec.Containers[0].Image != "web:2" {
+		t.Errorf("east: %d of %s", *east.Spec.Replicas, east.Spec.Template.Spec.Containers[0].Image)
+	}
+	if text := b.events(); strings.Count(text, ReasonRepaired) != 1 {
+		t.Errorf("events: %q", text)
+	}
+	before := b.sent
+	b.restart()
+	b.live()
+	if b.sent != before {
+		t.Error("a new process writes though nothing has changed")
+	}
+}

@@ -1,0 +1,103 @@
+package replication
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+	mcbuilder "sigs.k8s.io/multicluster-runtime/pkg/builder"
+	mccontroller "sigs.k8s.io/multicluster-runtime/pkg/controller"
+	mchandler "sigs.k8s.io/multicluster-runtime/pkg/handler"
+	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+)
+
+// SetupUnsharded adds a Reconciler to a plain multicluster-runtime manager: sources live in the named cluster (""
+// is the manager's own), copies in all the others. Each value from changed enqueues all sources: send one when a cluster
+// comes, goes, or can be used again. A nil channel never does.
+func SetupUnsharded(mgr mcmanager.Manager, r reconcile.TypedReconciler[mcreconcile.Request], home multicluster.ClusterName,
+	changed <-chan struct{}, options mccontroller.Options) error {
+	all := source.TypedFunc[mcreconcile.Request](func(ctx context.Context, q queue) error {
+		go enqueueAll(ctx, mgr, home, changed, q)
+		return nil
+	})
+	err := mcbuilder.ControllerManagedBy(mgr).Named("replication").
+		WithOptions(options).
+		Watches(&appsv1.Deployment{}, eventsOf(home), mcbuilder.WithEngageWithLocalCluster(home == "")).
+		WatchesRawSource(all).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("setting up replication: %w", err)
+	}
+	return nil
+}
+
+type queue = workqueue.TypedRateLimitingInterface[mcreconcile.Request]
+
+// eventsOf maps the events of all clusters to sources.
+func eventsOf(home multicluster.ClusterName) mchandler.TypedEventHandlerFunc[client.Object, mcreconcile.Request] {
+	return func(name multicluster.ClusterName, _ cluster.Cluster) handler.TypedEventHandler[client.Object, mcreconcile.Request] {
+		add := func(q queue, objects ...client.Object) {
+			for _, o := range objects {
+				if key, ok := concerned(o, name == home); ok {
+					q.Add(request(home, key))
+					return // Old and new have one key.
+				}
+			}
+		}
+		return handler.TypedFuncs[client.Object, mcreconcile.Request]{
+			CreateFunc: func(_ context.Context, e event.TypedCreateEvent[client.Object], q queue) { add(q, e.Object) },
+			// Somebody may have taken all marks off, so what it was counts, too.
+			UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[client.Object], q queue) {
+				add(q, e.ObjectNew, e.ObjectOld)
+			},
+			DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[client.Object], q queue) { add(q, e.Object) },
+		}
+	}
+}
+
+// concerned says which source an event is about, if any.
+func concerned(o client.Object, atHome bool) (types.NamespacedName, bool) {
+	if atHome {
+		return client.ObjectKeyFromObject(o), isSource(o.GetLabels(), o.GetFinalizers())
+	}
+	return SourceOf(o)
+}
+
+func request(home multicluster.ClusterName, key types.NamespacedName) mcreconcile.Request {
+	return mcreconcile.Request{ClusterName: home, Request: reconcile.Request{NamespacedName: key}}
+}
+
+// enqueueAll enqueues all sources whenever it is told to, until the context ends.
+func enqueueAll(ctx context.Context, mgr mcmanager.Manager, home multicluster.ClusterName, changed <-chan struct{}, q queue) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+		cl, err := mgr.GetCluster(ctx, home)
+		if err != nil {
+			continue // Its sources are enqueued when it comes.
+		}
+		list := &appsv1.DeploymentList{}
+		if err := cl.GetClient().List(ctx, list); err != nil {
+			mgr.GetLogger().Error(err, "sources can't be listed; they will be when clusters change again", "cluster", string(home))
+			continue
+		}
+		for i := range list.Items {
+			if key, ok := concerned(&list.Items[i], true); ok {
+				q.Add(request(home, key))
+			}
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package replication
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+)
+
+// Want is what a copy is to be, in two forms.
+type Want struct {
+	// Full has spec.replicas, Lean leaves it to whoever owns it in the target. Each carries its own digest.
+	Full, Lean *unstructured.Unstructured
+}
+
+// template is what all copies of a source have in common.
+type template struct {
+	object map[string]any
+}
+
+// newTemplate strips a source down to what is to be applied: its spec, and its labels and annotations but for those
+// that other tools keep for themselves.
+func newTemplate(source *appsv1.Deployment, home multicluster.ClusterName) (*template, error) {
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&appsv1.Deployment{Spec: source.Spec})
+	if err != nil {
+		return nil, fmt.Errorf("converting Deployment %s: %w", client.ObjectKeyFromObject(source), err)
+	}
+	spec, _ := object["spec"].(map[string]any)
+	dropEmpty(spec, "strategy")
+	if pods, ok := spec["template"].(map[string]any); ok {
+		dropUnset(pods)
+	}
+	annotations := copied(source.Annotations)
+	annotations[AnnotationOwnerUID] = string(source.UID)
+	annotations[AnnotationSource] = sourceKey(home, client.ObjectKeyFromObject(source))
+	metadata := map[string]any{"namespace": source.Namespace, "name": source.Name, "annotations": annotations}
+	if labels := copied(source.Labels); len(labels) > 0 {
+		metadata["labels"] = labels
+	}
+	return &template{object: map[string]any{
+		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec,
+	}}, nil
+}
+
+// dropUnset removes what the Go types write though nobody set it: applied, it would make us its owner.
+func dropUnset(pods map[string]any) {
+	if metadata, ok := pods["metadata"].(map[string]any); ok {
+		delete(metadata, "creationTimestamp")
+		dropEmpty(pods, "metadata")
+	}
+	spec, _ := pods["spec"].(map[string]any)
+	for _, list := range []string{"containers", "initContainers", "ephemeralContainers"} {
+		containers, _ := spec[list].([]any)
+		for _, c := range containers {
+			if container, ok := c.(map[string]any); ok {
+				dropEmpty(container, "resources")
+			}
+		}
+	}
+}
+
+func dropEmpty(from map[string]any, key string) {
+	if value, found := from[key]; found {
+		if m, ok := value.(map[string]any); value == nil || ok && len(m) == 0 {
+			delete(from, key)
+		}
+	}
+}
+
+// foreignPrefixes begin annotations that belong to other tools and mean nothing in another cluster.
+var foreignPrefixes = []string{prefix, "kubectl.kubernetes.io/", "deployment.kubernetes.io/"}
+
+func copied(from map[string]string) map[string]any {
+	to := map[string]any{}
+next:
+	for key, value := range from {
+		for _, p := range foreignPrefixes {
+			if strings.HasPrefix(key, p) {
+				continue next
+			}
+		}
+		to[key] = value
+	}
+	return to
+}
+
+// want is the copy in one cluster. nil replicas are those of the source.
+func (t *template) want(replicas *int32, override Override) (*Want, error) {
+	full := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(t.object)}
+	spec := full.Object["spec"].(map[string]any)
+	if replicas != nil {
+		spec["replicas"] = int64(*replicas)
+	}
+	if _, found := spec["replicas"]; !found {
+		spec["replicas"] = int64(1) // The API's default.
+	}
+	setImages(spec, override.Images)
+	lean := full.DeepCopy()
+	unstructured.RemoveNestedField(lean.Object, "spec", "replicas")
+	for _, form := range []*unstructured.Unstructured{full, lean} {
+		if err := sign(form); err != nil {
+			return nil, err
+		}
+	}
+	return &Want{Full: full, Lean: lean}, nil
+}
+
+func setImages(spec map[string]any, images map[string]string) {
+	for _, list := range []string{"containers", "initContainers"} {
+		containers, _, _ := unstructured.NestedSlice(spec, "template", "spec", list)
+		for _, c := range containers {
+			container := c.(map[string]any)
+			name, _ := container["name"].(string)
+			if image, found := images[name]; found {
+				container["image"] = image
+			}
+		}
+		if len(containers) > 0 {
+			_ = unstructured.SetNestedSlice(spec, containers, "template", "spec", list) // the path was just read
+		}
+	}
+}
+
+// sign puts the digest of a configuration into it.
+func sign(config *unstructured.Unstructured) error {
+	data, err := json.Marshal(config.Object)
+	if err != nil {
+		return fmt.Errorf("taking the digest of the copy of %s: %w", client.ObjectKeyFromObject(config), err)
+	}
+	digest := sha256.Sum256(data)
+	annotations := config.GetAnnotations()
+	annotations[AnnotationApplied] = hex.EncodeToString(digest[:8])
+	config.SetAnnotations(annotations)
+	return nil
+}
+
+// replicas is what Full asks for.
+func (w *Want) replicas() int32 {
+	n, _, _ := unstructured.NestedInt64(w.Full.Object, "spec", "replicas")
+	return int32(n)
+}

@@ -1,0 +1,201 @@
+package replication
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+)
+
+// maxWeight keeps the arithmetic of shares within 64 bits.
+const maxWeight = 1_000_000
+
+// Wish is what the annotations of a source ask for.
+type Wish struct {
+	// All asks for every cluster; else Clusters names them, sorted.
+	All      bool
+	Clusters []multicluster.ClusterName
+	// Divide splits Total by Weights; else every target gets the replicas of the source.
+	Divide    bool
+	Total     int32
+	Weights   map[multicluster.ClusterName]int64
+	Overrides map[multicluster.ClusterName]Override
+}
+
+// Override is what is different in one cluster.
+type Override struct {
+	// Replicas there. Not with divide: use a weight.
+	Replicas *int32 `json:"replicas,omitempty"`
+	// Images by the name of a container or init container.
+	Images map[string]string `json:"images,omitempty"`
+}
+
+// BadAnnotation is an annotation that makes no sense.
+type BadAnnotation struct {
+	Name, Value, Why string
+}
+
+func (e *BadAnnotation) Error() string {
+	value := e.Value
+	if len(value) > 200 {
+		value = value[:200] + "..."
+	}
+	return fmt.Sprintf("annotation %s: %q: %s", e.Name, value, e.Why)
+}
+
+// ParseWish reads the annotations of a source. The error joins a BadAnnotation for each that makes no sense.
+func ParseWish(source *appsv1.Deployment, home multicluster.ClusterName) (Wish, error) {
+	p := &parser{annotations: source.Annotations}
+	wish := Wish{}
+	p.clusters(&wish, home)
+	p.mode(&wish)
+	p.weights(&wish)
+	p.overrides(&wish, containersOf(source))
+	return wish, errors.Join(p.bad...)
+}
+
+// targets are the clusters that are to have a copy, sorted. The source's own cluster never is one.
+func (w Wish) targets(known []multicluster.ClusterName, home multicluster.ClusterName) []multicluster.ClusterName {
+	list := w.Clusters
+	if w.All {
+		list = known
+	}
+	list = slices.DeleteFunc(slices.Clone(list), func(name multicluster.ClusterName) bool { return name == home })
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+type parser struct {
+	annotations map[string]string
+	bad         []error
+}
+
+func (p *parser) refuse(name, format string, args ...any) {
+	p.bad = append(p.bad, &BadAnnotation{Name: name, Value: p.annotations[name], Why: fmt.Sprintf(format, args...)})
+}
+
+func (p *parser) clusters(wish *Wish, home multicluster.ClusterName) {
+	text := strings.TrimSpace(p.annotations[AnnotationClusters])
+	if text == "" {
+		p.refuse(AnnotationClusters, "name the clusters, or * for all")
+		return
+	}
+	if text == "*" {
+		wish.All = true
+		return
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		name := strings.TrimSpace(part)
+		switch {
+		case !isClusterName(name):
+			p.refuse(AnnotationClusters, "%q isn't the name of a cluster", name)
+		case multicluster.ClusterName(name) == home:
+			p.refuse(AnnotationClusters, "%s is the cluster of the source, which can't have a copy too", name)
+		default:
+			wish.Clusters = append(wish.Clusters, multicluster.ClusterName(name))
+		}
+	}
+	slices.Sort(wish.Clusters)
+	wish.Clusters = slices.Compact(wish.Clusters)
+}
+
+func (p *parser) mode(wish *Wish) {
+	switch mode := p.annotations[AnnotationReplicas]; mode {
+	case "", "duplicate":
+		for _, name := range []string{AnnotationTotal, AnnotationWeights} {
+			if _, found := p.annotations[name]; found {
+				p.refuse(name, "needs %s: divide", AnnotationReplicas)
+			}
+		}
+	case "divide":
+		wish.Divide = true
+		total, err := strconv.ParseInt(p.annotations[AnnotationTotal], 10, 32)
+		if err != nil || total < 0 {
+			p.refuse(AnnotationTotal, "divide needs the number of replicas of all clusters together")
+			return
+		}
+		wish.Total = int32(total)
+	default:
+		p.refuse(AnnotationReplicas, "must be duplicate or divide")
+	}
+}
+
+func (p *parser) weights(wish *Wish) {
+	text := p.annotations[AnnotationWeights]
+	if !wish.Divide || strings.TrimSpace(text) == "" {
+		return
+	}
+	wish.Weights = map[multicluster.ClusterName]int64{}
+	for part := range strings.SplitSeq(text, ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		weight, err := strconv.ParseInt(value, 10, 64)
+		if !isClusterName(name) || err != nil || weight < 0 || weight > maxWeight {
+			p.refuse(AnnotationWeights, "%q isn't CLUSTER=WEIGHT with a weight from 0 to %d", strings.TrimSpace(part), maxWeight)
+			continue
+		}
+		if _, twice := wish.Weights[multicluster.ClusterName(name)]; twice {
+			p.refuse(AnnotationWeights, "%s is named twice", name)
+		}
+		wish.Weights[multicluster.ClusterName(name)] = weight
+	}
+}
+
+func (p *parser) overrides(wish *Wish, containers []string) {
+	text, found := p.annotations[AnnotationOverrides]
+	if !found {
+		return
+	}
+	decoder := json.NewDecoder(bytes.NewReader([]byte(text)))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&wish.Overrides); err != nil {
+		p.refuse(AnnotationOverrides, "isn't JSON such as {\"west\":{\"replicas\":5,\"images\":{\"container\":\"image\"}}}: %v", err)
+		return
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		p.refuse(AnnotationOverrides, "something follows the JSON object")
+	}
+	for _, name := range sortedKeys(wish.Overrides) {
+		p.override(wish.Divide, name, wish.Overrides[name], containers)
+	}
+}
+
+func (p *parser) override(divide bool, name multicluster.ClusterName, override Override, containers []string) {
+	if !isClusterName(string(name)) {
+		p.refuse(AnnotationOverrides, "%q isn't the name of a cluster", name)
+	}
+	if override.Replicas != nil && *override.Replicas < 0 {
+		p.refuse(AnnotationOverrides, "%s: replicas must not be negative", name)
+	}
+	if override.Replicas != nil && divide {
+		p.refuse(AnnotationOverrides, "%s: replicas are divided: use %s", name, AnnotationWeights)
+	}
+	for _, container := range sortedKeys(override.Images) {
+		if !slices.Contains(containers, container) {
+			p.refuse(AnnotationOverrides, "%s: there is no container %q", name, container)
+		}
+		if strings.TrimSpace(override.Images[container]) == "" {
+			p.refuse(AnnotationOverrides, "%s: the image of container %q is empty", name, container)
+		}
+	}
+}
+
+func isClusterName(name string) bool { return len(validation.IsDNS1123Subdomain(name)) == 0 }
+
+func containersOf(source *appsv1.Deployment) []string {
+	var names []string
+	for _, c := range source.Spec.Template.Spec.InitContainers {
+		names = append(names, c.Name)
+	}
+	for _, c := range source.Spec.Template.Spec.Containers {
+		names = append(names, c.Name)
+	}
+	return names
+}

@@ -1,0 +1,204 @@
+package replication
+
+import (
+	"errors"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+)
+
+type names = []multicluster.ClusterName
+
+func TestParseWish(t *testing.T) {
+	for name, c := range map[string]struct {
+		annotations map[string]string
+		want        Wish
+		bad         []string // names of the annotations that are refused
+	}{
+		"named clusters are sorted and counted once": {
+			annotations: map[string]string{AnnotationClusters: "west, east,west"},
+			want:        Wish{Clusters: names{"east", "west"}},
+		},
+		"a star is all clusters":   {annotations: map[string]string{AnnotationClusters: "*"}, want: Wish{All: true}},
+		"no clusters are refused":  {bad: []string{AnnotationClusters}},
+		"an empty name is refused": {annotations: map[string]string{AnnotationClusters: "west,,east"}, bad: []string{AnnotationClusters}},
+		"the source's own is refused": {
+			annotations: map[string]string{AnnotationClusters: "west,home"}, bad: []string{AnnotationClusters}},
+		"divide takes a total and weights": {
+			annotations: map[string]string{AnnotationClusters: "*", AnnotationReplicas: "divide", AnnotationTotal: "10", AnnotationWeights: "west=3, east=1"},
+			want:        Wish{All: true, Divide: true, Total: 10, Weights: map[multicluster.ClusterName]int64{"west": 3, "east": 1}},
+		},
+		"divide without a total is refused": {
+			annotations: map[string]string{AnnotationClusters: "*", AnnotationReplicas: "divide"}, bad: []string{AnnotationTotal}},
+		"a negative total is refused": {
+			annotations: map[string]string{AnnotationClusters: "*", AnnotationReplicas: "divide", AnnotationTotal: "-1"}, bad: []string{AnnotationTotal}},
+		"total and weights without divide are refused": {
+			annotations: map[string]string{AnnotationClusters: "*", AnnotationTotal: "3", AnnotationWeights: "west=1"},
+			bad:         []string{AnnotationTotal, AnnotationWeights}},
+		"another mode is refused": {
+			annotations: map[string]string{AnnotationClusters: "*", AnnotationReplicas: "share"}, bad: []string{AnnotationReplicas}},
+		"weights that aren't numbers are refused": {
+			annotations: map[string]string{AnnotationClusters: "*", AnnotationReplicas: "divide", AnnotationTotal: "1", AnnotationWeights: "west=x"},
+			bad:         []string{AnnotationWeights}},
+		"overrides are read": {
+			annotations: map[string]string{AnnotationClusters: "*", AnnotationOverrides: `{"west":{"replicas":5,"images":{"web":"web:2"}}}`},
+			want: Wish{All: true, Overrides: map[multicluster.ClusterName]Override{
+				"west": {Replicas: ptr.To(int32(5)), Images: map[string]string{"web": "web:2"}}}},
+		},
+		"overrides that aren't JSON are refused": {
+			annotations: map[string]string{AnnotationClusters: "*", AnnotationOverrides: `{"west"`}, bad: []string{AnnotationOverrides}},
+		"unknown fields in overrides are refused": {
+			annotations: map[string]string{AnnotationClusters: "*", AnnotationOverrides: `{"west":{"cpu":1}}`}, bad: []string{AnnotationOverrides}},
+		"something behind the overrides is refused": {
+			annotations: map[string]string{AnnotationClusters: "*", AnnotationOverrides: `{} {}`}, bad: []string{AnnotationOverrides}},
+		"an unknown container is refused": {
+			annotations: map[string]string{AnnotationClusters: "*", AnnotationOverrides: `{"west":{"images":{"db":"x"}}}`}, bad: []string{AnnotationOverrides}},
+		"replicas in overrides don't go with divide": {
+			annotations: map[string]string{AnnotationClusters: "*", AnnotationReplicas: "divide", AnnotationTotal: "1", AnnotationOverrides: `{"west":{"replicas":1}}`},
+			bad:         []string{AnnotationOverrides}},
+		"all that is wrong is told": {
+			annotations: map[string]string{AnnotationReplicas: "x", AnnotationOverrides: "["}, bad: []string{AnnotationClusters, AnnotationReplicas, AnnotationOverrides}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			source := aSource()
+			source.Annotations = c.annotations
+			got, err := ParseWish(source, home)
+			var bad []string
+			if joined, ok := err.(interface{ Unwrap() []error }); ok {
+				for _, e := range joined.Unwrap() {
+					var annotation *BadAnnotation
+					if !errors.As(e, &annotation) {
+						t.Fatalf("%v is no BadAnnotation", e)
+					}
+					if annotation.Value != c.annotations[annotation.Name] {
+						t.Errorf("%s: value %q", annotation.Name, annotation.Value)
+					}
+					bad = append(bad, annotation.Name)
+				}
+			}
+			if diff := cmp.Diff(c.bad, bad); diff != "" {
+				t.Fatalf("refused (-want +got):\n%s\n%v", diff, err)
+			}
+			if diff := cmp.Diff(c.want, got, cmpopts.EquateEmpty()); len(c.bad) == 0 && diff != "" {
+				t.Errorf("wish (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTheSourcesOwnClusterIsNoTarget(t *testing.T) {
+	got := Wish{All: true}.targets(names{"west", "home", "east"}, home)
+	if diff := cmp.Diff(names{"east", "west"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func FuzzParseWishNeverPanics(f *testing.F) {
+	f.Add("west,east", "divide", "3", "west=1", `{"west":{"replicas":1}}`)
+	f.Add("*", "", "", "", `{}`)
+	f.Fuzz(func(t *testing.T, clusters, mode, total, weights, overrides string) {
+		source := aSource()
+		source.Annotations = map[string]string{AnnotationClusters: clusters, AnnotationReplicas: mode,
+			AnnotationTotal: total, AnnotationWeights: weights, AnnotationOverrides: overrides}
+		wish, err := ParseWish(source, home)
+		if err == nil && !wish.All && len(wish.Clusters) == 0 {
+			t.Errorf("no clusters and no complaint: %q", clusters)
+		}
+	})
+}
+
+func TestDivide(t *testing.T) {
+	for name, c := range map[string]struct {
+		total   int32
+		weights map[multicluster.ClusterName]int64
+		want    map[multicluster.ClusterName]int32
+	}{
+		"equal weights":                  {9, weigh("a", 1, "b", 1, "c", 1), share("a", 3, "b", 3, "c", 3)},
+		"what is left goes by name":      {8, weigh("a", 1, "b", 1, "c", 1), share("a", 3, "b", 3, "c", 2)},
+		"the largest remainder is first": {10, weigh("a", 1, "b", 3), share("a", 3, "b", 7)},
+		"a weight of 0 gets none":        {5, weigh("a", 0, "b", 1), share("a", 0, "b", 5)},
+		"all weights 0 count alike":      {4, weigh("a", 0, "b", 0), share("a", 2, "b", 2)},
+		"nothing to divide":              {0, weigh("a", 1, "b", 2), share("a", 0, "b", 0)},
+		"nobody to divide among":         {5, weigh(), share()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, Divide(c.total, c.weights)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func weigh(pairs ...any) map[multicluster.ClusterName]int64 {
+	m := map[multicluster.ClusterName]int64{}
+	for i := 0; i < len(pairs); i += 2 {
+		m[multicluster.ClusterName(pairs[i].(string))] = int64(pairs[i+1].(int))
+	}
+	return m
+}
+
+func share(pairs ...any) map[multicluster.ClusterName]int32 {
+	m := map[multicluster.ClusterName]int32{}
+	for name, n := range weigh(pairs...) {
+		m[name] = int32(n)
+	}
+	return m
+}
+
+func TestDivideGivesOutTheTotalAndIsWithinOneOfTheExactShare(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	for range 5000 {
+		weights, sum := map[multicluster.ClusterName]int64{}, int64(0)
+		for i := range 1 + random.IntN(12) {
+			w := random.Int64N(maxWeight + 1)
+			weights[multicluster.ClusterName(rune('a'+i))] = w
+			sum += w
+		}
+		total := random.Int32()
+		shares, given := Divide(total, weights), int64(0)
+		for name, n := range shares {
+			given += int64(n)
+			exact := float64(total) * float64(weights[name]) / float64(sum)
+			if sum > 0 && (float64(n) < exact-1 || float64(n) > exact+1) {
+				t.Fatalf("%v: %s gets %d, its share is %f of %d", weights, name, n, exact, total)
+			}
+		}
+		if given != int64(total) || len(shares) != len(weights) {
+			t.Fatalf("%v: %d of %d given to %d", weights, given, total, len(shares))
+		}
+		if diff := cmp.Diff(shares, Divide(total, weights)); diff != "" {
+			t.Fatalf("another result for the same question:\n%s", diff)
+		}
+	}
+}
+
+func TestSharesMoveAwayFromATargetThatIsGivenUp(t *testing.T) {
+	wish := Wish{Divide: true, Total: 9, Weights: weigh("c", 2)}
+	targets := names{"a", "b", "c"}
+	for name, c := range map[string]struct {
+		givenUp names
+		want    map[multicluster.ClusterName]int32
+	}{
+		"none is":  {nil, share("a", 2, "b", 2, "c", 5)},
+		"one is":   {names{"c"}, share("a", 5, "b", 4, "c", 0)},
+		"two are":  {names{"b", "c"}, share("a", 9, "b", 0, "c", 0)},
+		"all are":  {targets, share("a", 2, "b", 2, "c", 5)},
+		"a former": {names{"z"}, share("a", 2, "b", 2, "c", 5)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := map[multicluster.ClusterName]int32{}
+			for target, n := range wish.shares(targets, c.givenUp) {
+				got[target] = *n
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
