@@ -1,0 +1,228 @@
+package console
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/ownership"
+	"github.com/tenure-dev/tenure/shard/record"
+)
+
+const (
+	// mapColumns is the width of a cluster's map.
+	mapColumns = 32
+	slots      = 1 << keyspace.MaxBits
+	// recentChanges is how many changes of holder are kept.
+	recentChanges = 50
+)
+
+// entry is a record with what it says.
+type entry struct {
+	raw *tenurev1.Shard
+	ownership.Shard
+	holder *Replica // nil if nobody
+}
+
+// moving reports whether the shard is on its way from a live holder to somebody else.
+func (e *entry) moving() bool {
+	return e.holder != nil && e.holder.Acts() && e.Assignee != "" && e.Assignee != e.Holder
+}
+
+func (e *entry) served() bool { return e.holder != nil && e.holder.Acts() }
+
+// survey is the material of a judgement.
+type survey struct {
+	Snapshot
+	members  *members
+	replicas []*Replica
+	entries  []*entry // by shard, in order; retired ones left out
+	clusters []*Cluster
+	bySlot   map[keyspace.ClusterName]*[slots][]*entry
+	removed  map[keyspace.ClusterName]bool
+	broken   []string
+}
+
+// Assess judges the fleet. It is pure.
+func Assess(s Snapshot) Fleet {
+	v := look(s)
+	f := Fleet{Home: s.Home, Namespace: s.Namespace, Taken: s.Now, Unread: slices.Concat(s.Unread, v.members.unread)}
+	for _, r := range v.replicas {
+		f.Replicas = append(f.Replicas, *r)
+		if r.State == Live {
+			f.Totals.Replicas++
+		}
+	}
+	for _, c := range v.clusters {
+		f.Clusters = append(f.Clusters, *c)
+		if !c.Removed {
+			f.Totals.Clusters++
+		}
+	}
+	for _, e := range v.entries {
+		f.Shards = append(f.Shards, v.shard(e))
+		f.Totals.add(e)
+		if e.moving() {
+			f.Moves = append(f.Moves, v.move(e))
+		}
+		if m := e.raw.Status.LastMove; m != nil {
+			f.Recent = append(f.Recent, Change{
+				Shard: e.ID, Kind: string(m.Kind), From: ownership.Incarnation(m.From), To: ownership.Incarnation(m.To),
+				Epoch: int64(e.Epoch), At: m.Time.Time,
+			})
+		}
+	}
+	slices.SortStableFunc(f.Recent, func(a, b Change) int { return b.At.Compare(a.At) })
+	f.Recent = f.Recent[:min(len(f.Recent), recentChanges)]
+	slices.SortStableFunc(f.Moves, func(a, b Move) int { return cmp.Compare(b.AskedAgo, a.AskedAgo) })
+	f.Findings = v.findings()
+	f.Healthy = !slices.ContainsFunc(f.Findings, func(x Finding) bool { return x.Severity == Wrong })
+	return f
+}
+
+func (t *Totals) add(e *entry) {
+	t.Shards++
+	t.Objects += e.Objects
+	t.Load += e.Load
+	if e.served() {
+		t.Held++
+	}
+	if e.moving() {
+		t.Moving++
+	}
+}
+
+// look reads the records and links them.
+func look(s Snapshot) *survey {
+	v := &survey{Snapshot: s, members: readLeases(s), bySlot: map[keyspace.ClusterName]*[slots][]*entry{}, removed: map[keyspace.ClusterName]bool{}}
+	for i := range s.Records.Shards {
+		raw := &s.Records.Shards[i]
+		if raw.Status.Phase == tenurev1.ShardRetired {
+			continue
+		}
+		seen, err := record.Seen(raw)
+		if err != nil {
+			v.broken = append(v.broken, err.Error())
+			continue
+		}
+		v.entries = append(v.entries, &entry{raw: raw, Shard: seen.(ownership.ShardSeen).Shard})
+	}
+	slices.SortFunc(v.entries, func(a, b *entry) int { return a.ID.Compare(b.ID) })
+	for _, e := range v.entries {
+		if e.Holder != "" {
+			e.holder = v.members.named(e.Holder)
+			e.holder.Shards++
+			e.holder.Objects += e.Objects
+			e.holder.Load += e.Load
+		}
+		v.cover(e)
+	}
+	if v.members.lead != "" {
+		v.members.named(v.members.lead).Coordinator = true
+	}
+	v.replicas = v.members.sorted()
+	v.readClusters()
+	return v
+}
+
+// cover notes which slots a record is about.
+func (v *survey) cover(e *entry) {
+	at := v.bySlot[e.ID.Cluster]
+	if at == nil {
+		at = new([slots][]*entry)
+		v.bySlot[e.ID.Cluster] = at
+	}
+	first, last := e.ID.Prefix.Slots()
+	for slot := int(first); slot <= int(last); slot++ {
+		at[slot] = append(at[slot], e)
+	}
+}
+
+// readClusters sums the records up by cluster, in order of names.
+func (v *survey) readClusters() {
+	byName := map[keyspace.ClusterName]*Cluster{}
+	get := func(name keyspace.ClusterName) *Cluster {
+		if byName[name] == nil {
+			byName[name] = &Cluster{Name: name, Removed: v.Registered}
+		}
+		return byName[name]
+	}
+	for _, a := range v.Clusters {
+		c := get(a.Cluster)
+		c.Removed, c.Reason, c.Note = false, a.Reason, a.Note
+	}
+	for _, e := range v.entries {
+		c := get(e.ID.Cluster)
+		c.Shards++
+		c.Objects += e.Objects
+		if e.served() {
+			c.Held++
+			c.Removed = false // the home cluster needs no Secret to be a workload cluster too
+		}
+		if e.moving() {
+			c.Moving++
+		}
+	}
+	for _, c := range byName {
+		c.Map, v.removed[c.Name] = v.drawMap(c.Name), c.Removed
+		v.clusters = append(v.clusters, c)
+	}
+	slices.SortFunc(v.clusters, func(a, b *Cluster) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// drawMap shows a cluster's hash space, see [Cluster].
+func (v *survey) drawMap(name keyspace.ClusterName) string {
+	var text strings.Builder
+	at := v.bySlot[name]
+	for column := range mapColumns {
+		mark := ""
+		for slot := column * slots / mapColumns; slot < (column+1)*slots/mapColumns; slot++ {
+			here := "."
+			if at != nil && len(at[slot]) > 0 && at[slot][0].served() {
+				here = at[slot][0].holder.Key
+			}
+			switch mark {
+			case "", here:
+				mark = here
+			default:
+				mark = "+"
+			}
+		}
+		text.WriteString(mark)
+	}
+	return text.String()
+}
+
+func (v *survey) shard(e *entry) Shard {
+	first, last := e.ID.Prefix.Slots()
+	s := Shard{
+		ID: e.ID, Cluster: e.ID.Cluster, Slots: first.String() + "-" + last.String(), Holder: e.Holder, Epoch: int64(e.Epoch),
+		Served: e.served(), Moving: e.moving(), Objects: e.Objects, Load: e.Load, Pin: e.Pin, Assignee: e.Assignee,
+	}
+	if e.holder != nil {
+		s.Replica, s.Key = e.holder.Name, e.holder.Key
+	}
+	if since := e.raw.Status.HeldSince; since != nil && e.holder != nil {
+		s.HeldFor = sinceTime(v.Now, since.Time)
+	}
+	return s
+}
+
+func (v *survey) move(e *entry) Move {
+	m := Move{Shard: e.ID, From: e.Holder, To: e.Assignee, Stage: "warming", AskedAgo: -1}
+	if e.Warm == e.Assignee {
+		m.Stage = "draining"
+	}
+	// Of the writers of the spec, it's the fleet that writes the assignee; a person writes annotations under a name of
+	// their own.
+	for _, f := range e.raw.ManagedFields {
+		if f.Subresource == "" && f.Time != nil && f.FieldsV1 != nil && strings.Contains(string(f.FieldsV1.GetRawBytes()), `"f:assignee"`) {
+			if ago := max(0, sinceTime(v.Now, f.Time.Time)); m.AskedAgo < 0 || ago < m.AskedAgo {
+				m.AskedAgo = ago
+			}
+		}
+	}
+	return m
+}

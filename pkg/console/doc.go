@@ -1,0 +1,17 @@
+// Package console answers the questions of the person on call: what does the fleet do, who holds this object and why
+// does nothing happen, and what would move if. `tenure status`, `tenure why` and `tenure plan` are its front, and the
+// status page shows the same [Fleet].
+//
+// Every answer is made in three parts: gather (the only I/O: [Gatherer]), a pure core that judges what was gathered
+// ([Assess], [Explain], [Foresee]), and rendering. JSON is the judged view as it is.
+//
+// # What is judged by what
+//
+// A replica never judges another one by the timestamps in its Lease, but only by changes it saw on its own clock. A
+// command can't watch for a whole lease duration before it answers, so it shows when the Lease says that it was renewed,
+// "by its own clock", and calls a replica quiet when that is longer ago than the Lease lasts. Where the clocks of two
+// machines disagree that can be wrong, and nothing but what is shown depends on it. The status page does watch
+// ([Snapshot].Seen), and so has no such doubt.
+//
+// Nothing here writes, and nothing of a Secret but its name reaches an answer.
+package console

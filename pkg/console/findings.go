@@ -1,0 +1,316 @@
+package console
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/pkg/clusterhealth"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/ownership"
+)
+
+const (
+	// youngFor is how long something may be new before its being incomplete is worth a word.
+	youngFor = 30 * time.Second
+	// stuckAfter is when a move that isn't over is called stuck: a drain may take 20 s, and building caches some more.
+	stuckAfter = time.Minute
+	// crashesFor is for how long a crash that was healed is worth a word.
+	crashesFor = 10 * time.Minute
+	// examples is how many names a finding lists.
+	examples = 3
+)
+
+// Entries of config/RUNBOOK.md, which are the names of the alerts too.
+const (
+	AlertUnheld      = "TenureShardWithoutHolder"
+	AlertCoordinator = "TenureCoordinatorMissing"
+	AlertUnreachable = "TenureClusterUnreachable"
+	AlertStuck       = "TenureMoveStuck"
+	AlertImbalance   = "TenureImbalance"
+	AlertWaiting     = "TenureKeyWaitingTooLong"
+	AlertLapses      = "TenureLapses"
+	// EntryRestore isn't an alert: it is what to do after home was restored from a backup.
+	EntryRestore = "Restoring the home cluster from a backup"
+)
+
+// findings says what is wrong, the worst first, and then what is good to know.
+func (v *survey) findings() []Finding {
+	all := slices.Concat(
+		v.findNobody(), v.findRecords(), v.findUnserved(), v.findHoles(), v.findQuiet(), v.findCoordinator(), v.findClusters(), v.findMoves(), v.findCrashes(),
+	)
+	slices.SortStableFunc(all, func(a, b Finding) int { return cmp.Compare(b.Severity, a.Severity) }) // "wrong" > "note"
+	return all
+}
+
+func (v *survey) living() (n int) {
+	for _, r := range v.replicas {
+		if r.State == Live {
+			n++
+		}
+	}
+	return n
+}
+
+func (v *survey) findNobody() []Finding {
+	if v.living() > 0 {
+		return nil
+	}
+	return []Finding{{Wrong, AlertUnheld, "no replica is alive: nothing is reconciled",
+		fmt.Sprintf("look at the replicas: kubectl -n %s get pods; and that --namespace is theirs", v.Namespace)}}
+}
+
+// findRecords is about records that make no sense.
+func (v *survey) findRecords() (found []Finding) {
+	for _, text := range v.broken {
+		found = append(found, Finding{Wrong, AlertUnheld, text, "the record was written by hand; every replica ignores it"})
+	}
+	return found
+}
+
+// findUnserved groups the shards that nobody serves by why that is so.
+func (v *survey) findUnserved() []Finding {
+	why := map[string][]string{}
+	for _, e := range v.entries {
+		switch {
+		case e.served() || v.removed[e.ID.Cluster]:
+		case e.holder == nil:
+			why["nobody holds"] = append(why["nobody holds"], e.ID.String())
+		default:
+			text := map[ReplicaState]string{
+				Quiet: "is quiet", Sealed: "was sealed", Missing: "has no Lease",
+			}[e.holder.State]
+			text = fmt.Sprintf("%s, which %s, holds", e.holder.Incarnation, text)
+			why[text] = append(why[text], e.ID.String())
+		}
+	}
+	var found []Finding
+	for _, text := range slices.Sorted(maps.Keys(why)) {
+		found = append(found, Finding{Wrong, AlertUnheld, text + " " + list(why[text], "shard"),
+			"a live replica takes it within the lease duration; if this stays, look at the logs of the live replicas"})
+	}
+	return found
+}
+
+// findHoles is about parts of the hash space that no record covers, and about records that overlap.
+func (v *survey) findHoles() (found []Finding) {
+	var bare, partly, twice []string
+	for _, c := range v.clusters {
+		at := v.bySlot[c.Name]
+		switch {
+		case c.Removed:
+		case at == nil:
+			switch {
+			case v.isYoung(c.Name):
+				found = append(found, Finding{Note, "", fmt.Sprintf("cluster %s is new and not divided into shards yet", c.Name), ""})
+			case c.Reason != clusterhealth.ReasonBadConfig: // else that is the finding
+				bare = append(bare, string(c.Name))
+			}
+		default:
+			uncovered, overlap := 0, false
+			for _, here := range at {
+				if len(here) == 0 {
+					uncovered++
+				}
+				overlap = overlap || len(here) > 1
+			}
+			if uncovered > 0 {
+				partly = append(partly, fmt.Sprintf("%s (%d of %d slots)", c.Name, uncovered, slots))
+			}
+			if overlap {
+				twice = append(twice, string(c.Name))
+			}
+		}
+	}
+	add := func(names []string, what, do string) {
+		if len(names) > 0 {
+			found = append(found, Finding{Wrong, AlertUnheld, fmt.Sprintf(what, list(names, "")), do})
+		}
+	}
+	const coordinator = "the coordinator makes what is missing; look at its log"
+	add(bare, "registered, but not divided into shards yet: %s", coordinator)
+	add(partly, "no record covers a part of: %s", coordinator+" (a deleted record comes back after a lease duration)")
+	add(twice, "records overlap, so two replicas may hold one object: %s", "delete the records that were made by hand, at once")
+	return found
+}
+
+func (v *survey) isYoung(name keyspace.ClusterName) bool {
+	return slices.ContainsFunc(v.Clusters, func(a Answer) bool { return a.Cluster == name && v.Now.Sub(a.Since) < youngFor })
+}
+
+// findQuiet is about replicas.
+func (v *survey) findQuiet() (found []Finding) {
+	byName, builds := map[string]int{}, map[string]int{}
+	for _, r := range v.replicas {
+		switch {
+		case r.State == Quiet:
+			found = append(found, Finding{Wrong, AlertLapses,
+				fmt.Sprintf("replica %s hasn't renewed its Lease for %s of %s%s", r.Incarnation, age(r.RenewedAgo), age(r.LeaseDuration), byWhom(*r)),
+				"if it is dead its peers take over on their own; if it lives, it can't write to the home cluster"})
+		case r.State == Live && r.RenewedAgo < -r.LeaseDuration:
+			found = append(found, Finding{Note, "", fmt.Sprintf("the clock of replica %s is ahead of this one by %s", r.Name, age(-r.RenewedAgo)),
+				"nothing depends on it but times that are shown; Ats start by the clock of their replica"})
+		}
+		if r.Acts() {
+			byName[r.Name]++
+			builds[cmp.Or(r.Build, "unknown")]++
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		if byName[name] > 1 {
+			found = append(found, Finding{Note, "", fmt.Sprintf("%d live incarnations are called %s", byName[name], name),
+				"one may be the last life of a process that was restarted, for a lease duration; if both stay, give --replica names of their own"})
+		}
+	}
+	if len(builds) > 1 {
+		found = append(found, Finding{Note, "", "a rollout is under way: builds " + list(slices.Sorted(maps.Keys(builds)), ""), ""})
+	}
+	return found
+}
+
+func byWhom(r Replica) string {
+	if r.Watched {
+		return ""
+	}
+	return " (by its own clock)"
+}
+
+func (v *survey) findCoordinator() []Finding {
+	do := "holders go on, and crashes are healed without it; balance waits. A live replica takes the role by itself: look at its log"
+	lead := v.members.byID[v.members.lead]
+	switch {
+	case v.living() == 0:
+		return nil
+	case !v.members.led || lead == nil:
+		return []Finding{{Wrong, AlertCoordinator, "there is no coordinator", do}}
+	case lead.State != Live && lead.State != Leaving:
+		return []Finding{{Wrong, AlertCoordinator, fmt.Sprintf("the coordinator, %s, is %s", lead.Incarnation, lead.State), do}}
+	}
+	return nil
+}
+
+func (v *survey) findClusters() (found []Finding) {
+	do := map[string]string{
+		clusterhealth.ReasonBadConfig:   "correct the Secret; the others go on",
+		clusterhealth.ReasonRefused:     "renew the credentials in the Secret; the others go on",
+		clusterhealth.ReasonUnreachable: "see whether the API server is up and can be reached from here and from the replicas; the others go on",
+	}
+	var removed []string
+	byReason := map[string][]*Cluster{}
+	for _, c := range v.clusters {
+		if c.Removed {
+			removed = append(removed, string(c.Name))
+		}
+		if c.Reason != "" && c.Reason != clusterhealth.ReasonUsable {
+			byReason[c.Reason] = append(byReason[c.Reason], c)
+		}
+	}
+	for _, reason := range slices.Sorted(maps.Keys(byReason)) {
+		all := byReason[reason]
+		if len(all) > examples {
+			var names []string
+			for _, c := range all {
+				names = append(names, string(c.Name))
+			}
+			found = append(found, Finding{Wrong, AlertUnreachable, reason + ": " + list(names, "cluster"), do[reason]})
+			continue
+		}
+		for _, c := range all {
+			found = append(found, Finding{Wrong, AlertUnreachable, strings.TrimSuffix(fmt.Sprintf("cluster %s: %s: %s", c.Name, reason, c.Note), ": "), do[reason]})
+		}
+	}
+	if len(removed) > 0 {
+		found = append(found, Finding{Note, "", "not registered any more, records kept for their epochs: " + list(removed, ""), ""})
+	}
+	return found
+}
+
+// findMoves is about moves that take too long, and about balance.
+func (v *survey) findMoves() (found []Finding) {
+	var stuck []string
+	to := map[ownership.Incarnation]bool{}
+	moving := 0
+	for _, e := range v.entries {
+		if !e.moving() {
+			continue
+		}
+		moving++
+		if m := v.move(e); m.AskedAgo.Duration() > stuckAfter {
+			stuck = append(stuck, fmt.Sprintf("%s (%s)", e.ID, m.Stage))
+			to[m.To] = true
+		}
+	}
+	if len(stuck) > 0 {
+		ids := slices.Sorted(maps.Keys(to))
+		found = append(found, Finding{Wrong, AlertStuck,
+			fmt.Sprintf("on the way for more than %s: %s", age(seconds(stuckAfter)), list(stuck, "shard")),
+			fmt.Sprintf("until it is over the old holder serves it. Warming: look at the log of %s. Draining: at the holder's", ids[0])})
+	}
+	if waiting := len(v.foresee(nil).moves); waiting > 0 && moving == 0 && v.living() > 0 {
+		found = append(found, Finding{Note, AlertImbalance, fmt.Sprintf("the planner would move %s", count(waiting, "shard")), "tenure plan shows which"})
+	}
+	return found
+}
+
+// findCrashes tells of those that were healed, by who died.
+func (v *survey) findCrashes() (found []Finding) {
+	shards, last := map[string][]string{}, map[string]time.Time{}
+	for _, e := range v.entries {
+		m := e.raw.Status.LastMove
+		if m == nil || m.Kind != tenurev1.MoveCrash || v.Now.Sub(m.Time.Time) > crashesFor {
+			continue
+		}
+		shards[m.From] = append(shards[m.From], e.ID.String())
+		if m.Time.After(last[m.From]) {
+			last[m.From] = m.Time.Time
+		}
+	}
+	for _, who := range slices.Sorted(maps.Keys(shards)) {
+		found = append(found, Finding{Note, AlertLapses, fmt.Sprintf("%s died or lapsed %s ago: others took over %s",
+			who, age(sinceTime(v.Now, last[who])), list(shards[who], "shard")), ""})
+	}
+	return found
+}
+
+// list joins a few names and says how many more there are. With a noun it begins with their number.
+func list(names []string, noun string) string {
+	text := strings.Join(names[:min(len(names), examples)], ", ")
+	if more := len(names) - examples; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	if noun != "" {
+		text = count(len(names), noun) + ": " + text
+	}
+	return text
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// age writes a duration as a person would say it.
+func age(s Seconds) string {
+	d := s.Duration()
+	sign := ""
+	if d < 0 {
+		d, sign = -d, "-"
+	}
+	switch {
+	case d < 10*time.Second:
+		return fmt.Sprintf("%s%.1fs", sign, d.Seconds())
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%s%ds", sign, int(d.Seconds()))
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%s%dm%02ds", sign, int(d.Minutes()), int(d.Seconds())%60)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%s%dh%02dm", sign, int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%s%dd", sign, int(d.Hours()/24))
+}

@@ -1,0 +1,151 @@
+package console
+
+import (
+	"time"
+
+	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/ownership"
+)
+
+// Fleet is the state of everything, judged. It is the answer of `tenure status` and of the status page.
+type Fleet struct {
+	Home      string    `json:"home,omitempty"`
+	Namespace string    `json:"namespace"`
+	Taken     time.Time `json:"taken"`
+	// Healthy is whether no finding is Wrong.
+	Healthy  bool      `json:"healthy"`
+	Totals   Totals    `json:"totals"`
+	Replicas []Replica `json:"replicas"`
+	Clusters []Cluster `json:"clusters"`
+	Shards   []Shard   `json:"shards"`
+	// Moves are under way; Recent are the latest changes of holder, newest first.
+	Moves    []Move    `json:"moves"`
+	Recent   []Change  `json:"recent"`
+	Findings []Finding `json:"findings"`
+	// Unread is what couldn't be read, and so isn't judged.
+	Unread []string `json:"unread,omitempty"`
+}
+
+// Totals over the fleet. Replicas counts those that live and stay.
+type Totals struct {
+	Replicas int     `json:"replicas"`
+	Clusters int     `json:"clusters"`
+	Shards   int     `json:"shards"`
+	Held     int     `json:"held"`
+	Moving   int     `json:"moving"`
+	Objects  int64   `json:"objects"`
+	Load     float64 `json:"load"`
+}
+
+// ReplicaState is how a replica's Lease looks.
+type ReplicaState string
+
+const (
+	// Live: its Lease is renewed.
+	Live ReplicaState = "live"
+	// Leaving: it was told to stop and hands its shards over.
+	Leaving ReplicaState = "leaving"
+	// Quiet: its Lease wasn't renewed for its whole duration.
+	Quiet ReplicaState = "quiet"
+	// Sealed: a peer declared this incarnation dead; for ever.
+	Sealed ReplicaState = "sealed"
+	// Missing: records name it and it has no Lease.
+	Missing ReplicaState = "missing"
+)
+
+// Replica is one incarnation.
+type Replica struct {
+	// Key is the letter that stands for it in maps; "" for one that holds nothing and can't.
+	Key         string                `json:"key,omitempty"`
+	Name        string                `json:"name"`
+	Incarnation ownership.Incarnation `json:"incarnation"`
+	State       ReplicaState          `json:"state"`
+	Coordinator bool                  `json:"coordinator"`
+	Build       string                `json:"build,omitempty"`
+	Weight      int                   `json:"weight"`
+	// RenewedAgo is by the replica's own clock, or by that of the watcher where Watched says so.
+	RenewedAgo    Seconds `json:"renewedAgoSeconds"`
+	Watched       bool    `json:"watched"`
+	LeaseDuration Seconds `json:"leaseDurationSeconds"`
+	Shards        int     `json:"shards"`
+	Objects       int64   `json:"objects"`
+	Load          float64 `json:"load"`
+}
+
+// Acts is whether the replica can be holding and doing its work.
+func (r Replica) Acts() bool { return r.State == Live || r.State == Leaving }
+
+// Cluster is one workload cluster.
+type Cluster struct {
+	Name keyspace.ClusterName `json:"name"`
+	// Reason and Note are those of [Answer].
+	Reason string `json:"reason,omitempty"`
+	Note   string `json:"note,omitempty"`
+	// Removed says that it isn't registered any more: its records are kept, unheld, for their epochs.
+	Removed bool  `json:"removed,omitempty"`
+	Shards  int   `json:"shards"`
+	Held    int   `json:"held"`
+	Moving  int   `json:"moving"`
+	Objects int64 `json:"objects"`
+	// Map shows who serves which part of the hash space, in 32 equal columns: a replica's key, "." for nobody, "+" for
+	// several.
+	Map string `json:"map"`
+}
+
+// Shard is one record.
+type Shard struct {
+	ID       keyspace.ShardID      `json:"id"`
+	Cluster  keyspace.ClusterName  `json:"cluster"`
+	Slots    string                `json:"slots"`
+	Holder   ownership.Incarnation `json:"holder,omitempty"`
+	Replica  string                `json:"replica,omitempty"`
+	Key      string                `json:"key,omitempty"`
+	Epoch    int64                 `json:"epoch"`
+	Served   bool                  `json:"served"`
+	Moving   bool                  `json:"moving"`
+	Objects  int64                 `json:"objects"`
+	Load     float64               `json:"load"`
+	HeldFor  Seconds               `json:"heldForSeconds,omitempty"`
+	Pin      string                `json:"pin,omitempty"`
+	Assignee ownership.Incarnation `json:"assignee,omitempty"`
+}
+
+// Move is a planned change of holder under way.
+type Move struct {
+	Shard keyspace.ShardID      `json:"shard"`
+	From  ownership.Incarnation `json:"from"`
+	To    ownership.Incarnation `json:"to"`
+	// Stage is "warming" until the assignee has its caches, then "draining" until the holder hands over.
+	Stage string `json:"stage"`
+	// AskedAgo is the time since the record was last given an assignee; negative where it doesn't tell.
+	AskedAgo Seconds `json:"askedAgoSeconds"`
+}
+
+// Change is a change of holder that happened.
+type Change struct {
+	Shard keyspace.ShardID      `json:"shard"`
+	Kind  string                `json:"kind"`
+	From  ownership.Incarnation `json:"from,omitempty"`
+	To    ownership.Incarnation `json:"to,omitempty"`
+	Epoch int64                 `json:"epoch"`
+	At    time.Time             `json:"at"`
+}
+
+// Severity of a finding.
+type Severity string
+
+const (
+	// Wrong needs somebody.
+	Wrong Severity = "wrong"
+	// Note is good to know.
+	Note Severity = "note"
+)
+
+// Finding is one thing that a reader should know, with what to do about it.
+type Finding struct {
+	Severity Severity `json:"severity"`
+	// Alert is the entry of config/RUNBOOK.md.
+	Alert string `json:"alert,omitempty"`
+	What  string `json:"what"`
+	Do    string `json:"do,omitempty"`
+}

@@ -1,0 +1,350 @@
+package console
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/pkg/clusterhealth"
+	"github.com/tenure-dev/tenure/shard"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/member"
+)
+
+var now = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// healthy is two replicas that share two clusters of four shards, an hour old.
+func healthy() Snapshot {
+	s := Snapshot{Home: "https://home", Namespace: "tenure-system", Now: now, Registered: true}
+	s.Records.Leases = []coordinationv1.Lease{lease("r0", time.Second), lease("r1", 2*time.Second), lead("r0-aaaaaa")}
+	for _, cluster := range []string{"east", "west"} {
+		s.Clusters = append(s.Clusters, Answer{Cluster: keyspace.ClusterName(cluster), Since: now.Add(-time.Hour), Reason: clusterhealth.ReasonUsable})
+		for i, prefix := range keyspace.Partition(2) {
+			s.Records.Shards = append(s.Records.Shards, shardRecord(cluster, prefix.String(), fmt.Sprintf("r%d-aaaaaa", i%2)))
+		}
+	}
+	return s
+}
+
+func lease(replica string, ago time.Duration) coordinationv1.Lease {
+	return coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: replica + "-aaaaaa", ResourceVersion: "5",
+			Labels:      map[string]string{member.RoleLabel: member.RoleMember, member.ReplicaLabel: replica},
+			Annotations: map[string]string{"tenure.dev/lease-duration": "10s", "tenure.dev/build": "v1"},
+		},
+		Spec: coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: now.Add(-ago)}},
+	}
+}
+
+func lead(holder string) coordinationv1.Lease {
+	return coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: member.CoordinatorName, ResourceVersion: "6", Labels: map[string]string{member.RoleLabel: member.RoleCoordinator}},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder},
+	}
+}
+
+func shardRecord(cluster, prefix, holder string) tenurev1.Shard {
+	p, err := keyspace.ParsePrefix(prefix)
+	if err != nil {
+		panic(err)
+	}
+	id := keyspace.ShardID{Cluster: keyspace.ClusterName(cluster), Prefix: p}
+	return tenurev1.Shard{
+		ObjectMeta: metav1.ObjectMeta{Name: id.RecordName(), ResourceVersion: "7", CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))},
+		Spec:       tenurev1.ShardSpec{Cluster: cluster, Prefix: prefix, Assignee: holder},
+		Status: tenurev1.ShardStatus{
+			Holder: holder, Epoch: 3, Phase: tenurev1.ShardHeld, Objects: 10, LoadMilli: 20, HeldSince: &metav1.MicroTime{Time: now.Add(-time.Hour)},
+			LastMove: &tenurev1.ShardMove{Kind: tenurev1.MoveJoin, To: holder, Time: metav1.NewMicroTime(now.Add(-time.Hour))},
+		},
+	}
+}
+
+// assigned makes a record's assignee differ from its holder, since some time ago.
+func assigned(s *tenurev1.Shard, to string, ago time.Duration) {
+	s.Spec.Assignee = to
+	at := metav1.NewTime(now.Add(-ago))
+	s.ManagedFields = []metav1.ManagedFieldsEntry{
+		{Manager: "tenure", Time: &at, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:assignee":{}}}`)},
+		{Manager: "kubectl", Time: &metav1.Time{Time: now}, FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{}}}`)},
+		{Manager: "tenure", Subresource: "status", Time: &metav1.Time{Time: now}, FieldsV1: metav1.NewFieldsV1(`{"f:status":{}}`)},
+	}
+}
+
+// said is the findings without what to do.
+func said(f Fleet) []string {
+	var all []string
+	for _, x := range f.Findings {
+		all = append(all, string(x.Severity)+": "+x.What)
+	}
+	return all
+}
+
+func TestTheFleetIsJudgedByItsRecords(t *testing.T) {
+	cases := map[string]struct {
+		change func(*Snapshot)
+		want   []string
+	}{
+		"nothing is wrong": {change: func(*Snapshot) {}},
+		"a shard has no holder": {
+			change: func(s *Snapshot) { s.Records.Shards[1].Status.Holder, s.Records.Shards[1].Spec.Assignee = "", "" },
+			want:   []string{"wrong: nobody holds 1 shard: east/01", "note: the planner would move 1 shard"},
+		},
+		"a holder was sealed": {
+			change: func(s *Snapshot) { s.Records.Leases[1].Annotations["tenure.dev/sealed-by"] = "r0-aaaaaa" },
+			want: []string{
+				"wrong: r1-aaaaaa, which was sealed, holds 4 shards: east/01, east/11, west/01 and 1 more",
+				"note: the planner would move 4 shards",
+			},
+		},
+		"a holder has no lease": {
+			change: func(s *Snapshot) { s.Records.Leases = append(s.Records.Leases[:1], s.Records.Leases[2]) },
+			want: []string{
+				"wrong: r1-aaaaaa, which has no Lease, holds 4 shards: east/01, east/11, west/01 and 1 more",
+				"note: the planner would move 4 shards",
+			},
+		},
+		"a holder is quiet": {
+			change: func(s *Snapshot) { s.Records.Leases[1] = lease("r1", 11*time.Second) },
+			want: []string{
+				"wrong: r1-aaaaaa, which is quiet, holds 4 shards: east/01, east/11, west/01 and 1 more",
+				"wrong: replica r1-aaaaaa hasn't renewed its Lease for 11s of 10s (by its own clock)",
+				"note: the planner would move 4 shards",
+			},
+		},
+		"one that was seen to renew isn't quiet, whatever its clock says": {
+			change: func(s *Snapshot) {
+				s.Records.Leases[1] = lease("r1", time.Hour)
+				s.Seen = map[string]time.Time{"r1-aaaaaa": now.Add(-time.Second)}
+			},
+		},
+		"a clock is ahead": {
+			change: func(s *Snapshot) { s.Records.Leases[1] = lease("r1", -time.Minute) },
+			want:   []string{"note: the clock of replica r1 is ahead of this one by 60s"},
+		},
+		"nobody is alive": {
+			change: func(s *Snapshot) { s.Records.Leases, s.Records.Shards = nil, nil },
+			want: []string{
+				"wrong: no replica is alive: nothing is reconciled",
+				"wrong: registered, but not divided into shards yet: east, west",
+			},
+		},
+		"there is no coordinator": {
+			change: func(s *Snapshot) { s.Records.Leases = s.Records.Leases[:2] },
+			want:   []string{"wrong: there is no coordinator"},
+		},
+		"the coordinator is dead": {
+			change: func(s *Snapshot) { s.Records.Leases[2] = lead("r9-zzzzzz") },
+			want:   []string{"wrong: the coordinator, r9-zzzzzz, is missing"},
+		},
+		"a record is missing": {
+			change: func(s *Snapshot) { s.Records.Shards = s.Records.Shards[1:] },
+			want:   []string{"wrong: no record covers a part of: east (64 of 256 slots)"},
+		},
+		"records overlap": {
+			change: func(s *Snapshot) { s.Records.Shards = append(s.Records.Shards, shardRecord("west", "1", "r0-aaaaaa")) },
+			want:   []string{"wrong: records overlap, so two replicas may hold one object: west"},
+		},
+		"a record has the name of another": {
+			change: func(s *Snapshot) {
+				extra := shardRecord("west", "1", "r0-aaaaaa")
+				extra.Name = "mine"
+				s.Records.Shards = append(s.Records.Shards, extra)
+			},
+			want: []string{"wrong: record mine: is about shard west/1, whose record is west.p1; delete it"},
+		},
+		"a retired record counts for nothing": {
+			change: func(s *Snapshot) {
+				old := shardRecord("west", "", "")
+				old.Status.Phase = tenurev1.ShardRetired
+				s.Records.Shards = append(s.Records.Shards, old)
+			},
+		},
+		"a cluster doesn't answer": {
+			change: func(s *Snapshot) {
+				s.Clusters[1].Reason, s.Clusters[1].Note = clusterhealth.ReasonUnreachable, "no route"
+			},
+			want: []string{"wrong: cluster west: Unreachable: no route"},
+		},
+		"a new cluster is being divided": {
+			change: func(s *Snapshot) {
+				s.Clusters = append(s.Clusters, Answer{Cluster: "new", Since: now.Add(-time.Second), Reason: clusterhealth.ReasonUsable})
+			},
+			want: []string{"note: cluster new is new and not divided into shards yet"},
+		},
+		"a cluster isn't divided": {
+			change: func(s *Snapshot) {
+				s.Clusters = append(s.Clusters, Answer{Cluster: "new", Since: now.Add(-time.Hour), Reason: clusterhealth.ReasonUsable})
+			},
+			want: []string{"wrong: registered, but not divided into shards yet: new"},
+		},
+		"a cluster was removed": {
+			change: func(s *Snapshot) {
+				s.Clusters = s.Clusters[:1]
+				for i := 4; i < 8; i++ {
+					s.Records.Shards[i].Status.Holder = ""
+				}
+			},
+			want: []string{"note: not registered any more, records kept for their epochs: west"},
+		},
+		"a move is under way": {
+			change: func(s *Snapshot) { assigned(&s.Records.Shards[0], "r1-aaaaaa", 5*time.Second) },
+		},
+		"a move is stuck": {
+			change: func(s *Snapshot) {
+				assigned(&s.Records.Shards[0], "r1-aaaaaa", 90*time.Second)
+				s.Records.Shards[0].Status.Warm = "r1-aaaaaa"
+			},
+			want: []string{"wrong: on the way for more than 60s: 1 shard: east/00 (draining)"},
+		},
+		"a crash was healed": {
+			change: func(s *Snapshot) {
+				s.Records.Shards[0].Status.LastMove = &tenurev1.ShardMove{
+					Kind: tenurev1.MoveCrash, From: "r2-bbbbbb", To: "r0-aaaaaa", Time: metav1.NewMicroTime(now.Add(-time.Minute)),
+				}
+			},
+			want: []string{"note: r2-bbbbbb died or lapsed 60s ago: others took over 1 shard: east/00"},
+		},
+		"one replica has everything": {
+			change: func(s *Snapshot) {
+				for i := range s.Records.Shards {
+					s.Records.Shards[i].Status.Holder, s.Records.Shards[i].Spec.Assignee = "r0-aaaaaa", "r0-aaaaaa"
+				}
+			},
+			want: []string{"note: the planner would move 4 shards"},
+		},
+		"two lives of one replica": {
+			change: func(s *Snapshot) {
+				l := lease("r1", time.Second)
+				l.Name, l.Annotations["tenure.dev/leaving"] = "r1-bbbbbb", "true"
+				s.Records.Leases = append(s.Records.Leases, l)
+			},
+			want: []string{"note: 2 live incarnations are called r1"},
+		},
+		"a rollout": {
+			change: func(s *Snapshot) { s.Records.Leases[1].Annotations["tenure.dev/build"] = "v2" },
+			want:   []string{"note: a rollout is under way: builds v1, v2"},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := healthy()
+			c.change(&s)
+			f := Assess(s)
+			if diff := cmp.Diff(c.want, said(f)); diff != "" {
+				t.Errorf("findings (-want +got):\n%s", diff)
+			}
+			wrong := strings.Contains(strings.Join(c.want, "\n"), "wrong: ")
+			if f.Healthy == wrong {
+				t.Errorf("healthy is %v", f.Healthy)
+			}
+			for _, x := range f.Findings {
+				if x.Severity == Wrong && (x.Do == "" || x.Alert == "") {
+					t.Errorf("%q says neither what to do nor where to read on", x.What)
+				}
+			}
+		})
+	}
+}
+
+func TestTheViewCountsWhatTheRecordsSay(t *testing.T) {
+	s := healthy()
+	assigned(&s.Records.Shards[0], "r1-aaaaaa", 5*time.Second)
+	f := Assess(s)
+	if diff := cmp.Diff(Totals{Replicas: 2, Clusters: 2, Shards: 8, Held: 8, Moving: 1, Objects: 80, Load: 0.16}, f.Totals,
+		cmp.Comparer(func(a, b float64) bool { return a-b < 1e-9 && b-a < 1e-9 })); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]Move{{
+		Shard: keyspace.ShardID{Cluster: "east", Prefix: keyspace.Partition(2)[0]}, From: "r0-aaaaaa", To: "r1-aaaaaa", Stage: "warming", AskedAgo: 5,
+	}}, f.Moves); diff != "" {
+		t.Error(diff)
+	}
+	if got, want := f.Clusters[0].Map, "aaaaaaaabbbbbbbbaaaaaaaabbbbbbbb"; got != want {
+		t.Errorf("map %s, want %s", got, want)
+	}
+	if !f.Replicas[0].Coordinator || f.Replicas[1].Coordinator {
+		t.Error("the coordinator is another")
+	}
+}
+
+func TestAMapMarksWhatIsMixedAndWhatIsNobodys(t *testing.T) {
+	s := healthy()
+	s.Records.Shards = nil
+	for i, prefix := range keyspace.Partition(8) {
+		r := shardRecord("west", prefix.String(), fmt.Sprintf("r%d-aaaaaa", i%2))
+		if i < 8 {
+			r.Status.Holder = ""
+		}
+		s.Records.Shards = append(s.Records.Shards, r)
+	}
+	for _, c := range Assess(s).Clusters {
+		if want := "." + strings.Repeat("+", 31); c.Name == "west" && c.Map != want {
+			t.Errorf("map %s, want %s", c.Map, want)
+		}
+	}
+}
+
+func TestWhatCannotBeReadIsSaidAndNotJudged(t *testing.T) {
+	s := healthy()
+	s.Clusters, s.Registered, s.Unread = nil, false, []string{"the Secrets"}
+	f := Assess(s)
+	if !f.Healthy || len(f.Clusters) != 2 || f.Clusters[0].Removed || len(f.Unread) != 1 {
+		t.Errorf("healthy %v, clusters %v, unread %v", f.Healthy, f.Clusters, f.Unread)
+	}
+}
+
+func TestTheJSONOfAFleetIsReadBackAsItWas(t *testing.T) {
+	f := Assess(healthy())
+	text, err := json.Marshal(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back Fleet
+	if err := json.Unmarshal(text, &back); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(f, back); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAssessingTheLargestFleetTakesWellUnderASecond(t *testing.T) {
+	s := Snapshot{Namespace: "n", Now: now, Registered: true, Records: shard.Records{Leases: []coordinationv1.Lease{lead("r0-aaaaaa")}}}
+	for i := range 100 {
+		s.Records.Leases = append(s.Records.Leases, lease(fmt.Sprint("r", i), time.Second))
+	}
+	for c := range 200 {
+		cluster := fmt.Sprint("c", c)
+		s.Clusters = append(s.Clusters, Answer{Cluster: keyspace.ClusterName(cluster), Reason: clusterhealth.ReasonUsable})
+		for i, prefix := range keyspace.Partition(6) {
+			s.Records.Shards = append(s.Records.Shards, shardRecord(cluster, prefix.String(), fmt.Sprintf("r%d-aaaaaa", (c*64+i)%100)))
+		}
+	}
+	before := processorTime(t) // not the clock's: other programs don't count
+	f := Assess(s)
+	if took := processorTime(t) - before; took > 5*time.Second { // 50 ms without the race detector
+		t.Errorf("%d shards took %v of processor time", f.Totals.Shards, took)
+	}
+	if !f.Healthy || f.Totals.Held != 12800 {
+		t.Errorf("healthy %v, held %d: %v", f.Healthy, f.Totals.Held, said(f))
+	}
+}
+
+// processorTime is what this process has used so far.
+func processorTime(t *testing.T) time.Duration {
+	t.Helper()
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}

@@ -1,0 +1,219 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/multicluster-runtime/providers/kubeconfig"
+
+	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/pkg/clusterhealth"
+	"github.com/tenure-dev/tenure/shard"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+const (
+	// askTimeout bounds the wait for one workload cluster, and asksAtOnce how many are asked at a time.
+	askTimeout = 3 * time.Second
+	asksAtOnce = 32
+)
+
+// Gatherer reads what judgements are made of, as the user who asks.
+type Gatherer struct {
+	// Home is the connection to the home cluster.
+	Home *rest.Config
+	// Namespace of the records.
+	Namespace string
+	// Ask is whether the workload clusters are asked if they can be used.
+	Ask bool
+}
+
+// scheme knows all kinds that are read here.
+func scheme() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, tenurev1.AddToScheme, cnatv1.AddToScheme} {
+		if err := add(s); err != nil {
+			return nil, fmt.Errorf("building the scheme: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// connect returns a client of a cluster.
+func connect(config *rest.Config) (client.Client, error) {
+	s, err := scheme()
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.New(config, client.Options{Scheme: s})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w", config.Host, err)
+	}
+	return c, nil
+}
+
+// Fleet reads the records, and asks the workload clusters.
+func (g Gatherer) Fleet(ctx context.Context) (Snapshot, error) {
+	c, err := connect(g.Home)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	return g.fleet(ctx, c)
+}
+
+func (g Gatherer) fleet(ctx context.Context, home client.Client) (Snapshot, error) {
+	s := Snapshot{Home: g.Home.Host, Namespace: g.Namespace}
+	var err error
+	if s.Records, err = shard.ReadRecords(ctx, home, g.Namespace); err != nil {
+		return Snapshot{}, err
+	}
+	s.Now = time.Now() // before the clusters are asked, which may take its time
+	if err := home.Get(ctx, client.ObjectKey{Name: g.Namespace}, &corev1.Namespace{}); apierrors.IsNotFound(err) {
+		return Snapshot{}, fmt.Errorf("there is no namespace %s at %s: --namespace names the one of the replicas", g.Namespace, g.Home.Host)
+	}
+	secrets := &corev1.SecretList{}
+	err = home.List(ctx, secrets, client.InNamespace(g.Namespace), client.MatchingLabels{kubeconfig.DefaultKubeconfigSecretLabel: "true"})
+	if err != nil {
+		s.Unread = append(s.Unread, fmt.Sprintf("the kubeconfig Secrets (%s): clusters are known by their shards only, and weren't asked", brief(err)))
+		return s, nil
+	}
+	s.Registered = true
+	s.Clusters = g.answers(ctx, secrets.Items)
+	return s, nil
+}
+
+// answers asks all clusters, some at a time.
+func (g Gatherer) answers(ctx context.Context, secrets []corev1.Secret) []Answer {
+	all := make([]Answer, len(secrets))
+	turns := make(chan struct{}, asksAtOnce)
+	var wg sync.WaitGroup
+	for i := range secrets {
+		all[i] = Answer{Cluster: keyspace.ClusterName(secrets[i].Name), Since: secrets[i].CreationTimestamp.Time}
+		if !g.Ask {
+			continue
+		}
+		wg.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			all[i].Reason, all[i].Note = clusterhealth.Look(ctx, &secrets[i], askTimeout)
+		})
+	}
+	wg.Wait()
+	return all
+}
+
+// Object is what is asked about.
+type Object struct {
+	Kind, Namespace, Name string
+	// Cluster is the workload cluster; "" where there is only one.
+	Cluster keyspace.ClusterName
+}
+
+// String is the object as it is written on the command line.
+func (o Object) String() string { return o.Kind + "/" + o.Name }
+
+// ParseObject reads KIND/NAME.
+func ParseObject(text string) (Object, error) {
+	kind, name, ok := strings.Cut(text, "/")
+	if !ok || name == "" {
+		return Object{}, fmt.Errorf("%q: want at/NAME", text)
+	}
+	switch strings.ToLower(kind) {
+	case "at", "ats", "cnat":
+		return Object{Kind: "at", Name: name}, nil
+	}
+	return Object{}, fmt.Errorf("%q: want at/NAME; Ats are what is known here", text)
+}
+
+// Why reads the fleet and an object. workload is the connection to the object's cluster; nil means that of its
+// kubeconfig Secret.
+func (g Gatherer) Why(ctx context.Context, object Object, workload *rest.Config) (Question, error) {
+	home, err := connect(g.Home)
+	if err != nil {
+		return Question{}, err
+	}
+	q := Question{Object: object}
+	if q.Fleet, err = g.fleet(ctx, home); err != nil {
+		return Question{}, err
+	}
+	if q.Object.Cluster, err = theCluster(q.Fleet, object.Cluster); err != nil {
+		return Question{}, err
+	}
+	if workload == nil {
+		if workload, err = g.workload(ctx, home, q.Object.Cluster); err != nil {
+			q.Unreadable = err.Error()
+			return q, nil
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*askTimeout) // discovery and one read
+	defer cancel()
+	c, err := connect(workload)
+	if err != nil {
+		q.Unreadable = brief(err)
+		return q, nil
+	}
+	at := &cnatv1.At{}
+	switch err := c.Get(ctx, client.ObjectKey{Namespace: object.Namespace, Name: object.Name}, at); {
+	case err == nil:
+		q.At = at
+		pod := &corev1.Pod{}
+		if at.Status.PodName != "" && c.Get(ctx, client.ObjectKey{Namespace: at.Namespace, Name: at.Status.PodName}, pod) == nil {
+			q.Pod = pod // a Pod that can't be read or isn't there is one thing less to say
+		}
+	case !apierrors.IsNotFound(err):
+		q.Unreadable = brief(err)
+	}
+	q.Fleet.Now = time.Now()
+	return q, nil
+}
+
+// workload is the connection that the replicas use.
+func (g Gatherer) workload(ctx context.Context, home client.Client, name keyspace.ClusterName) (*rest.Config, error) {
+	secret := &corev1.Secret{}
+	if err := home.Get(ctx, client.ObjectKey{Namespace: g.Namespace, Name: string(name)}, secret); err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig Secret of cluster %s (or give --kubeconfig): %w", name, err)
+	}
+	config, err := clusterhealth.ConfigOf(secret)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig Secret of cluster %s: %w", name, err)
+	}
+	return config, nil
+}
+
+// theCluster finds the cluster that is meant.
+func theCluster(s Snapshot, wanted keyspace.ClusterName) (keyspace.ClusterName, error) {
+	var names []string
+	for _, c := range Assess(s).Clusters {
+		names = append(names, string(c.Name))
+	}
+	switch {
+	case wanted != "" && slices.Contains(names, string(wanted)):
+		return wanted, nil
+	case wanted != "":
+		return "", &UsageError{fmt.Sprintf("--cluster %s: no such cluster; there are: %s", wanted, strings.Join(names, ", "))}
+	case len(names) == 1:
+		return keyspace.ClusterName(names[0]), nil
+	case len(names) == 0:
+		return "", fmt.Errorf("no cluster is registered in namespace %s", s.Namespace)
+	}
+	return "", &UsageError{"--cluster is needed; there are: " + strings.Join(names, ", ")}
+}
+
+// UsageError says that the question makes no sense, as opposed to that it couldn't be answered.
+type UsageError struct{ Text string }
+
+func (e *UsageError) Error() string { return e.Text }
+
+// brief is an error on one line.
+func brief(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

@@ -1,0 +1,122 @@
+package console
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/tenure-dev/tenure/shard"
+	"github.com/tenure-dev/tenure/shard/member"
+	"github.com/tenure-dev/tenure/shard/ownership"
+)
+
+// members are the incarnations that Leases or records know of.
+type members struct {
+	byID map[ownership.Incarnation]*Replica
+	// lead is who coordinates by the record, "" if there is none; led says whether there is a record at all.
+	lead ownership.Incarnation
+	led  bool
+	// unread are Leases that make no sense.
+	unread []string
+}
+
+// readLeases judges every Lease of the fleet.
+func readLeases(s Snapshot) *members {
+	m := &members{byID: map[ownership.Incarnation]*Replica{}}
+	for i := range s.Records.Leases {
+		lease := &s.Records.Leases[i]
+		in, err := member.Seen(lease)
+		if err != nil {
+			m.unread = append(m.unread, err.Error())
+			continue
+		}
+		switch in := in.(type) {
+		case ownership.LeadSeen:
+			m.lead, m.led = in.Lead.Holder, true
+		case ownership.LeaseSeen:
+			m.byID[in.Lease.ID] = replicaOf(in.Lease, lease, s)
+		}
+	}
+	if r := m.byID[m.lead]; r != nil {
+		r.Coordinator = true
+	}
+	return m
+}
+
+func replicaOf(l ownership.Lease, raw *coordinationv1.Lease, s Snapshot) *Replica {
+	duration := l.Duration
+	if duration <= 0 {
+		duration = shard.DefaultLeaseDuration
+	}
+	r := &Replica{
+		Name: cmp.Or(l.Replica, string(l.ID)), Incarnation: l.ID, Build: l.Build, Weight: max(1, l.Weight),
+		LeaseDuration: seconds(duration), State: Live,
+	}
+	renewed := raw.CreationTimestamp.Time
+	if raw.Spec.RenewTime != nil {
+		renewed = raw.Spec.RenewTime.Time
+	}
+	if seen, ok := s.Seen[raw.Name]; ok {
+		renewed, r.Watched = seen, true
+	}
+	ago := s.Now.Sub(renewed)
+	r.RenewedAgo = seconds(ago)
+	switch {
+	case l.Sealed:
+		r.State = Sealed
+	case ago > duration:
+		r.State = Quiet
+	case l.Leaving:
+		r.State = Leaving
+	}
+	return r
+}
+
+// named returns an incarnation that a record names, known to have no Lease if it isn't known.
+func (m *members) named(id ownership.Incarnation) *Replica {
+	r := m.byID[id]
+	if r == nil {
+		r = &Replica{Name: nameOf(id), Incarnation: id, State: Missing, Weight: 1}
+		m.byID[id] = r
+	}
+	return r
+}
+
+// nameOf is the replica's name without the suffix that makes it an incarnation.
+func nameOf(id ownership.Incarnation) string {
+	if cut := strings.LastIndexByte(string(id), '-'); cut > 0 {
+		return string(id)[:cut]
+	}
+	return string(id)
+}
+
+// sorted lists the incarnations by name, with keys for those that live or hold. Sealed ones that hold nothing are history.
+func (m *members) sorted() []*Replica {
+	all := slices.SortedFunc(maps.Values(m.byID), func(a, b *Replica) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(string(a.Incarnation), string(b.Incarnation)))
+	})
+	all = slices.DeleteFunc(all, func(r *Replica) bool {
+		return (r.State == Sealed || r.State == Missing) && r.Shards == 0 && !r.Coordinator
+	})
+	for i, r := range all {
+		r.Key = keyOf(i)
+	}
+	return all
+}
+
+const keys = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+// keyOf is the letter of the i-th replica; there are more replicas than letters only in fleets that no screen shows.
+func keyOf(i int) string {
+	if i < len(keys) {
+		return keys[i : i+1]
+	}
+	return "#"
+}
+
+// sinceTime is how long ago a moment was.
+func sinceTime(now, then time.Time) Seconds { return seconds(now.Sub(then)) }

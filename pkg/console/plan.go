@@ -1,0 +1,227 @@
+package console
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/ownership"
+	"github.com/tenure-dev/tenure/shard/plan"
+)
+
+// Wish is a change to the fleet that is only imagined.
+type Wish struct {
+	// Replicas is how many there shall be; 0 is as many as there are.
+	Replicas int
+	// Drain are the names of replicas that shall hold nothing.
+	Drain []string
+}
+
+// Plan is what would move. It is the answer of `tenure plan`.
+type Plan struct {
+	Replicas []Planned  `json:"replicas"`
+	Moves    []PlanMove `json:"moves"`
+	// Unplaced are shards that would have no holder, since no replica could be given them.
+	Unplaced []keyspace.ShardID `json:"unplaced,omitempty"`
+	// Assumed says what was made up.
+	Assumed []string `json:"assumed,omitempty"`
+}
+
+// Planned is one replica before and after.
+type Planned struct {
+	Name         string  `json:"name"`
+	Incarnation  string  `json:"incarnation"`
+	State        string  `json:"state"` // live, leaving, quiet; or added, removed, drained by the wish
+	ShardsBefore int     `json:"shardsBefore"`
+	ShardsAfter  int     `json:"shardsAfter"`
+	LoadBefore   float64 `json:"loadBefore"`
+	LoadAfter    float64 `json:"loadAfter"`
+	Objects      int64   `json:"objectsAfter"`
+}
+
+// PlanMove is one move of a plan.
+type PlanMove struct {
+	Shard   keyspace.ShardID      `json:"shard"`
+	From    ownership.Incarnation `json:"from,omitempty"`
+	To      ownership.Incarnation `json:"to"`
+	Reason  plan.Reason           `json:"reason"`
+	Objects int64                 `json:"objects"`
+}
+
+// Foresee runs the coordinator's planner over the records as if the wish were true, until nothing moves any more.
+func Foresee(s Snapshot, wish Wish) (Plan, error) {
+	v := look(s)
+	imagined, assumed, err := v.imagine(wish)
+	if err != nil {
+		return Plan{}, err
+	}
+	fore := v.foresee(imagined)
+	p := Plan{Assumed: assumed, Moves: fore.moves}
+	p.Replicas = fore.compare(v)
+	for _, sh := range fore.shards {
+		// Where no replica is left to take them, the planner leaves shards with who goes.
+		if gone := imagined[sh.Holder]; sh.Holder == "" || gone == "drained" || gone == "removed" {
+			p.Unplaced = append(p.Unplaced, sh.ID)
+		}
+	}
+	return p, nil
+}
+
+// imagine changes the list of replicas as wished. It returns what it made of whom, by incarnation.
+func (v *survey) imagine(wish Wish) (changes map[ownership.Incarnation]string, assumed []string, err error) {
+	changes = map[ownership.Incarnation]string{}
+	for _, name := range wish.Drain {
+		found := false
+		for _, r := range v.replicas {
+			if r.Acts() && (r.Name == name || string(r.Incarnation) == name) {
+				changes[r.Incarnation], found = "drained", true
+			}
+		}
+		if !found {
+			return nil, nil, fmt.Errorf("--drain %s: no live replica has that name; there are %s", name, list(v.liveNames(), ""))
+		}
+	}
+	if wish.Replicas == 0 {
+		return changes, nil, nil
+	}
+	var staying []*Replica
+	for _, r := range v.replicas {
+		if r.State == Live && changes[r.Incarnation] == "" {
+			staying = append(staying, r)
+		}
+	}
+	for i := len(staying); i > wish.Replicas; i-- {
+		changes[staying[i-1].Incarnation] = "removed"
+	}
+	if less := len(staying) - wish.Replicas; less > 0 {
+		assumed = append(assumed, fmt.Sprintf("%s would be removed: the last by name. Name others with --drain", count(less, "replica")))
+	}
+	for i := len(staying); i < wish.Replicas; i++ {
+		changes[ownership.Incarnation(fmt.Sprintf("new-%d", i-len(staying)+1))] = "added"
+	}
+	if more := wish.Replicas - len(staying); more > 0 {
+		assumed = append(assumed, fmt.Sprintf("%s would be added, of weight 1", count(more, "replica")))
+	}
+	return changes, assumed, nil
+}
+
+func (v *survey) liveNames() (names []string) {
+	for _, r := range v.replicas {
+		if r.Acts() {
+			names = append(names, r.Name)
+		}
+	}
+	return names
+}
+
+// future is what planning leads to.
+type future struct {
+	changes map[ownership.Incarnation]string
+	moves   []PlanMove
+	shards  []plan.Shard // at the end
+}
+
+// foresee plans until nothing moves. The planner promises that this ends; the bound is for the case that it is wrong.
+func (v *survey) foresee(changes map[ownership.Incarnation]string) future {
+	f := future{changes: changes, shards: v.planShards()}
+	replicas := v.planReplicas(changes)
+	objects := map[keyspace.ShardID]int64{}
+	for _, e := range v.entries {
+		objects[e.ID] = e.Objects
+	}
+	at := map[keyspace.ShardID]int{}
+	for i := range f.shards {
+		at[f.shards[i].ID] = i
+	}
+	for range 1000 {
+		moves := plan.Plan(f.shards, replicas, plan.Limits{})
+		if len(moves) == 0 {
+			return f
+		}
+		for _, m := range moves {
+			f.moves = append(f.moves, PlanMove{Shard: m.Shard, From: m.From, To: m.To, Reason: m.Reason, Objects: objects[m.Shard]})
+			sh := &f.shards[at[m.Shard]]
+			sh.Assignee, sh.Holder = m.To, m.To
+		}
+	}
+	return f
+}
+
+// planShards are the records as the coordinator gives them to its planner.
+func (v *survey) planShards() []plan.Shard {
+	shards := make([]plan.Shard, 0, len(v.entries))
+	for _, e := range v.entries {
+		if v.removed[e.ID.Cluster] {
+			continue
+		}
+		s := plan.Shard{ID: e.ID, Holder: e.Holder, Assignee: e.Assignee, Load: e.Load, Pin: e.Pin}
+		if e.holder != nil && (e.holder.State == Sealed || e.holder.State == Missing) {
+			s.Holder = ""
+		}
+		shards = append(shards, s)
+	}
+	return shards
+}
+
+// planReplicas are the living, with what is wished.
+func (v *survey) planReplicas(changes map[ownership.Incarnation]string) []plan.Replica {
+	var all []plan.Replica
+	for _, r := range v.replicas {
+		if r.State == Sealed || r.State == Missing {
+			continue
+		}
+		all = append(all, plan.Replica{
+			ID: r.Incarnation, Name: r.Name, Weight: r.Weight, Version: r.Build,
+			Leaving: r.State != Live || changes[r.Incarnation] != "",
+		})
+	}
+	for id, what := range changes {
+		if what == "added" {
+			all = append(all, plan.Replica{ID: id, Name: string(id), Weight: 1})
+		}
+	}
+	slices.SortFunc(all, func(a, b plan.Replica) int { return cmp.Compare(a.ID, b.ID) })
+	return all
+}
+
+// compare sets each replica's part before and after side by side.
+func (f *future) compare(v *survey) []Planned {
+	rows := map[ownership.Incarnation]*Planned{}
+	var order []ownership.Incarnation
+	row := func(id ownership.Incarnation, name, state string) {
+		rows[id] = &Planned{Name: name, Incarnation: string(id), State: state}
+		order = append(order, id)
+	}
+	for _, r := range v.replicas {
+		row(r.Incarnation, r.Name, cmp.Or(f.changes[r.Incarnation], string(r.State)))
+	}
+	for id, what := range f.changes {
+		if rows[id] == nil {
+			row(id, string(id), what)
+		}
+	}
+	for _, e := range v.entries {
+		if r := rows[e.Holder]; r != nil {
+			r.ShardsBefore++
+			r.LoadBefore += e.Load
+		}
+	}
+	objects := map[keyspace.ShardID]int64{}
+	for _, e := range v.entries {
+		objects[e.ID] = e.Objects
+	}
+	for _, s := range f.shards {
+		if r := rows[s.Assignee]; r != nil {
+			r.ShardsAfter++
+			r.LoadAfter += s.Load
+			r.Objects += objects[s.ID]
+		}
+	}
+	slices.Sort(order)
+	planned := make([]Planned, len(order))
+	for i, id := range order {
+		planned[i] = *rows[id]
+	}
+	return planned
+}

@@ -1,0 +1,106 @@
+package console
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/tenure-dev/tenure/shard/plan"
+)
+
+func TestAPlanShowsWhatAChangeOfTheFleetWouldMove(t *testing.T) {
+	cases := map[string]struct {
+		change func(*Snapshot)
+		wish   Wish
+		moves  map[string]int // by reason
+		after  map[string]int // shards by replica
+	}{
+		"no change": {moves: map[string]int{}, after: map[string]int{"r0": 4, "r1": 4}},
+		"two more": {
+			wish: Wish{Replicas: 4}, moves: map[string]int{"balance": 4},
+			after: map[string]int{"r0": 2, "r1": 2, "new-1": 2, "new-2": 2},
+		},
+		"one less":       {wish: Wish{Replicas: 1}, moves: map[string]int{"leaving": 4}, after: map[string]int{"r0": 8, "r1": 0}},
+		"one is drained": {wish: Wish{Drain: []string{"r0"}}, moves: map[string]int{"leaving": 4}, after: map[string]int{"r0": 0, "r1": 8}},
+		"one is drained by its incarnation, one comes": {
+			wish: Wish{Drain: []string{"r0-aaaaaa"}, Replicas: 2}, moves: map[string]int{"leaving": 4},
+			after: map[string]int{"r0": 0, "r1": 4, "new-1": 4},
+		},
+		"one is dead": {
+			change: func(s *Snapshot) { s.Records.Leases[1].Annotations["tenure.dev/sealed-by"] = "r0" },
+			moves:  map[string]int{"orphan": 4}, after: map[string]int{"r0": 8, "r1": 0},
+		},
+		"a removed cluster's shards aren't placed": {
+			change: func(s *Snapshot) {
+				s.Clusters = s.Clusters[:1]
+				for i := 4; i < 8; i++ {
+					s.Records.Shards[i].Status.Holder, s.Records.Shards[i].Spec.Assignee = "", ""
+				}
+			},
+			moves: map[string]int{}, after: map[string]int{"r0": 2, "r1": 2},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := healthy()
+			if c.change != nil {
+				c.change(&s)
+			}
+			p, err := Foresee(s, c.wish)
+			if err != nil {
+				t.Fatal(err)
+			}
+			moves, after := map[string]int{}, map[string]int{}
+			for _, m := range p.Moves {
+				moves[string(m.Reason)]++
+			}
+			for _, r := range p.Replicas {
+				after[r.Name] = r.ShardsAfter
+			}
+			if diff := cmp.Diff(c.moves, moves); diff != "" {
+				t.Errorf("moves (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(c.after, after); diff != "" {
+				t.Errorf("shards afterwards (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAPlanWithoutAnybodySaysWhatWouldBeUnplaced(t *testing.T) {
+	p, err := Foresee(healthy(), Wish{Drain: []string{"r0", "r1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Moves) != 0 || len(p.Unplaced) != 8 {
+		t.Errorf("%d moves, unplaced: %v", len(p.Moves), p.Unplaced)
+	}
+	s := healthy()
+	s.Records.Leases = nil
+	if p, err = Foresee(s, Wish{}); err != nil || len(p.Unplaced) != 8 {
+		t.Errorf("unplaced: %v, %v", p.Unplaced, err)
+	}
+}
+
+func TestDrainingNobodyIsAMistake(t *testing.T) {
+	if _, err := Foresee(healthy(), Wish{Drain: []string{"r7"}}); err == nil || !strings.Contains(err.Error(), "r0, r1") {
+		t.Errorf("got %v, want one that names the replicas", err)
+	}
+}
+
+func TestRoutesSumMovesUp(t *testing.T) {
+	id := func(prefix string) PlanMove {
+		r := shardRecord("west", prefix, "x")
+		for _, e := range look(Snapshot{Records: recordsOf(r)}).entries {
+			return PlanMove{Shard: e.ID, From: "a", To: "b", Reason: plan.Balance, Objects: 2}
+		}
+		return PlanMove{}
+	}
+	got := routesOf([]PlanMove{id("0"), id("10"), {From: "a", To: "c"}})
+	want := []route{{from: "a", to: "b", reason: plan.Balance, shards: 2, objects: 4}, {from: "a", to: "c", shards: 1}}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(route{}), cmpopts.IgnoreFields(route{}, "first")); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,154 @@
+package console
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// width is what a terminal surely has.
+const width = 80
+
+// Screen writes answers for a person.
+type Screen struct {
+	To io.Writer
+	// Colour turns escape sequences on.
+	Colour bool
+	err    error
+}
+
+// Styles, as parameters of the terminal's escape sequence. None is needed to understand a screen.
+const (
+	plain  = ""
+	bold   = "1"
+	dim    = "2"
+	red    = "31"
+	green  = "32"
+	yellow = "33"
+	// heading sets titles apart.
+	heading = "1;4"
+)
+
+// paint gives a text a style.
+func (s *Screen) paint(style, text string) string {
+	if !s.Colour || style == plain || text == "" {
+		return text
+	}
+	return "\x1b[" + style + "m" + text + "\x1b[0m"
+}
+
+// line writes one line; after an error it does nothing.
+func (s *Screen) line(parts ...string) {
+	if s.err == nil {
+		_, s.err = fmt.Fprintln(s.To, strings.TrimRight(strings.Join(parts, ""), " "))
+	}
+}
+
+// wrap writes a text in lines that fit, each after an indent, the first after a mark.
+func (s *Screen) wrap(mark, style, text string) {
+	indent := strings.Repeat(" ", utf8.RuneCountInString(mark))
+	line := ""
+	flush := func() {
+		s.line(s.paint(style, mark+line))
+		mark, line = indent, ""
+	}
+	for _, word := range strings.Fields(printable(text)) {
+		if line != "" && utf8.RuneCountInString(mark)+utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
+			flush()
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	flush()
+}
+
+// cell is a piece of a table.
+type cell struct {
+	text  string
+	style string
+	right bool // align to the right
+}
+
+func left(text string) cell                 { return cell{text: text} }
+func num[N int | int64](n N) cell           { return cell{text: fmt.Sprint(n), right: true} }
+func right(text string) cell                { return cell{text: text, right: true} }
+func styled(style string, text string) cell { return cell{text: text, style: style} }
+func flag(is bool, yes string, c cell) cell { c.text += map[bool]string{true: yes}[is]; return c }
+
+// narrowest is how far a column of names is cut.
+const narrowest = 8
+
+// table writes rows in aligned columns. Where they don't fit, the widest columns of names are cut.
+func (s *Screen) table(titles []string, rows [][]cell) {
+	widths := make([]int, len(titles))
+	total := 2 * (len(widths) - 1)
+	for i, title := range titles {
+		widths[i] = utf8.RuneCountInString(title)
+		for _, row := range rows {
+			row[i].text = printable(row[i].text)
+			widths[i] = max(widths[i], utf8.RuneCountInString(row[i].text))
+		}
+		total += widths[i]
+	}
+	for ; total > width; total-- {
+		widest := -1
+		for i, w := range widths {
+			if !rows[0][i].right && w > narrowest && (widest < 0 || w > widths[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			break
+		}
+		widths[widest]--
+	}
+	header := make([]cell, len(titles))
+	for i, title := range titles {
+		header[i] = cell{text: title, style: dim, right: len(rows) > 0 && rows[0][i].right}
+	}
+	for _, row := range append([][]cell{header}, rows...) {
+		var line strings.Builder
+		for i, c := range row {
+			text := fit(c.text, widths[i])
+			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(text))
+			if c.right {
+				line.WriteString(pad)
+			}
+			line.WriteString(s.paint(c.style, text))
+			if !c.right && i < len(row)-1 {
+				line.WriteString(pad)
+			}
+			if i < len(row)-1 {
+				line.WriteString("  ")
+			}
+		}
+		s.line(line.String())
+	}
+}
+
+// fit cuts a text in its middle, since names differ at their ends.
+func fit(text string, room int) string {
+	runes := []rune(text)
+	if len(runes) <= room {
+		return text
+	}
+	if room < 3 {
+		return string(runes[:room])
+	}
+	end := (room - 1) * 2 / 3
+	return string(runes[:room-1-end]) + "…" + string(runes[len(runes)-end:])
+}
+
+// printable makes a text from elsewhere harmless to a terminal.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, text)
+}

@@ -1,0 +1,144 @@
+package console
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/shard"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+func recordsOf(shards ...tenurev1.Shard) shard.Records { return shard.Records{Shards: shards} }
+
+// show returns a screen as text.
+func show(t *testing.T, colour bool, write func(*Screen) error) string {
+	t.Helper()
+	var text strings.Builder
+	if err := write(&Screen{To: &text, Colour: colour}); err != nil {
+		t.Fatal(err)
+	}
+	return text.String()
+}
+
+// troubled has one of each thing that a screen shows.
+func troubled() Snapshot {
+	s := healthy()
+	s.Records.Shards[1].Status.Holder = ""
+	s.Clusters[1].Reason, s.Clusters[1].Note = "Unreachable", "Get \"https://10.0.0.1:6443/version\": dial tcp 10.0.0.1:6443: connect: connection refused"
+	assigned(&s.Records.Shards[0], "r1-aaaaaa", 5*time.Second)
+	s.Records.Shards[2].Status.LastMove = &tenurev1.ShardMove{
+		Kind: tenurev1.MoveCrash, From: "r9-zzzzzz", To: "r0-aaaaaa", Time: metav1.NewMicroTime(now.Add(-30 * time.Second)),
+	}
+	s.Unread = []string{"something that isn't allowed"}
+	return s
+}
+
+func TestScreensLookAsTheyAreRecorded(t *testing.T) {
+	p, err := Foresee(healthy(), Wish{Replicas: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := question()
+	q.At.Status.Epoch = 9
+	for name, write := range map[string]func(*Screen) error{
+		"healthy":  func(s *Screen) error { return s.Status(Assess(healthy())) },
+		"troubled": func(s *Screen) error { return s.Status(Assess(troubled())) },
+		"why":      func(s *Screen) error { return s.Why(Explain(q)) },
+		"plan":     func(s *Screen) error { return s.Plan(p) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := show(t, false, write)
+			path := filepath.Join("testdata", name+".txt")
+			if os.Getenv("UPDATE_SCREENS") != "" {
+				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("(-want +got; UPDATE_SCREENS=1 records it anew, look at it then)\n%s", diff)
+			}
+			if coloured := show(t, true, write); !strings.Contains(coloured, "\x1b[") || plainText(coloured) != got {
+				t.Error("colour changes more than the colour")
+			}
+		})
+	}
+}
+
+// plainText takes the colour off.
+func plainText(text string) string {
+	var out strings.Builder
+	for i, part := range strings.Split(text, "\x1b[") {
+		if i > 0 {
+			_, part, _ = strings.Cut(part, "m")
+		}
+		out.WriteString(part)
+	}
+	return out.String()
+}
+
+func TestNoScreenIsWiderThan80ColumnsOrLongerThanAScreen(t *testing.T) {
+	s := Snapshot{Namespace: strings.Repeat("n", 63), Home: "https://" + strings.Repeat("h", 100), Now: now, Registered: true}
+	for i := range 40 {
+		name := fmt.Sprintf("tenure-%s-%02d", strings.Repeat("x", 40), i)
+		s.Records.Leases = append(s.Records.Leases, lease(name, time.Second))
+		cluster := fmt.Sprintf("cluster-%s-%02d", strings.Repeat("y", 60), i)
+		s.Clusters = append(s.Clusters, Answer{Cluster: keyspace.ClusterName(cluster), Reason: "Unreachable", Note: strings.Repeat("long ", 50)})
+		r := shardRecord(cluster, "", name+"-aaaaaa")
+		assigned(&r, "somebody-else-with-a-long-name-aaaaaa", 5*time.Second)
+		s.Records.Shards = append(s.Records.Shards, r)
+	}
+	text := show(t, false, func(sc *Screen) error { return sc.Status(Assess(s)) })
+	for line := range strings.Lines(text) {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+	if n := strings.Count(text, "\n"); n > 75 {
+		t.Errorf("%d lines", n)
+	}
+}
+
+func TestTextFromElsewhereCannotSteerTheTerminal(t *testing.T) {
+	s := healthy()
+	s.Clusters[0].Reason, s.Clusters[0].Note = "Unreachable", "\x1b[2J\x1b]0;owned\x07\nfake line"
+	text := show(t, false, func(sc *Screen) error { return sc.Status(Assess(s)) })
+	if strings.ContainsAny(text, "\x1b\x07") || strings.Contains(text, "\nfake line") {
+		t.Errorf("%q", text)
+	}
+}
+
+func TestAWordOrNameIsCutInItsMiddle(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		room int
+		want string
+	}{{"short", 8, "short"}, {"tenure-7d9f-abcde", 12, "tenu…f-abcde"}, {"ab", 1, "a"}} {
+		if got := fit(c.text, c.room); got != c.want {
+			t.Errorf("%q in %d: %q, want %q", c.text, c.room, got, c.want)
+		}
+	}
+}
+
+func TestAgesAreSaidAsAPersonWould(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		1500 * time.Millisecond: "1.5s", 42 * time.Second: "42s", 3*time.Minute + 5*time.Second: "3m05s", 26*time.Hour + time.Minute: "26h01m",
+		72 * time.Hour: "3d", -2 * time.Second: "-2.0s",
+	} {
+		if got := age(seconds(d)); got != want {
+			t.Errorf("%v: %s, want %s", d, got, want)
+		}
+	}
+}

@@ -1,0 +1,179 @@
+package console
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+const (
+	// What a screen shows of long lists; the JSON has all.
+	mostReplicas = 12
+	mostClusters = 12
+	mostMoves    = 6
+	mostRecent   = 5
+	mostFindings = 8
+)
+
+// Status writes the fleet on one screen.
+func (s *Screen) Status(f Fleet) error {
+	s.head(f)
+	s.findings(f.Findings)
+	s.replicas(f)
+	s.clusters(f)
+	s.moves(f)
+	for _, text := range f.Unread {
+		s.line()
+		s.wrap("not read: ", dim, text)
+	}
+	return s.err
+}
+
+func (s *Screen) head(f Fleet) {
+	verdict := s.paint(bold+";"+green, "healthy")
+	if !f.Healthy {
+		verdict = s.paint(bold+";"+red, "something is wrong")
+	}
+	t := f.Totals
+	s.line(verdict, fmt.Sprintf(": %s, %s in %s, %s", count(t.Replicas, "replica"), count(t.Shards, "shard"),
+		count(t.Clusters, "cluster"), count(int(t.Objects), "object")))
+	s.line(s.paint(dim, fit(fmt.Sprintf("namespace %s of %s, %s", f.Namespace, f.Home, f.Taken.Format("2006-01-02 15:04:05 MST")), width)))
+}
+
+func (s *Screen) findings(all []Finding) {
+	for i, x := range all {
+		if i == mostFindings {
+			s.line(fmt.Sprintf("... and %d more; -o json has all", len(all)-i))
+			return
+		}
+		if i == 0 {
+			s.line()
+		}
+		style, mark := yellow, "  note  "
+		if x.Severity == Wrong {
+			style, mark = red, "! WRONG "
+		}
+		s.wrap(mark, style, x.What)
+		do := x.Do
+		if x.Alert != "" && x.Severity == Wrong {
+			do = strings.TrimSuffix(do, ".") + " [runbook: " + x.Alert + "]"
+		}
+		if do != "" {
+			s.wrap("        ", dim, do)
+		}
+	}
+}
+
+func (s *Screen) replicas(f Fleet) {
+	watched := false
+	rows := make([][]cell, 0, len(f.Replicas))
+	for _, r := range f.Replicas {
+		watched = watched || r.Watched
+		style := map[ReplicaState]string{Live: green, Leaving: yellow}[r.State]
+		if style == "" {
+			style = red
+		}
+		renewed := "-"
+		if r.State != Missing {
+			renewed = fmt.Sprintf("%s ago of %s", age(r.RenewedAgo), age(r.LeaseDuration))
+		}
+		rows = append(rows, []cell{
+			left(r.Key), flag(r.Coordinator, " *", left(string(r.Incarnation))), styled(style, string(r.State)), right(renewed),
+			num(r.Shards), num(r.Objects), right(fmt.Sprintf("%.2f", r.Load)), left(r.Build),
+		})
+	}
+	s.line()
+	if len(rows) == 0 {
+		s.line("no replicas")
+		return
+	}
+	s.table([]string{"", "REPLICA", "STATE", "LEASE RENEWED", "SHARDS", "OBJECTS", "LOAD", "BUILD"}, rows[:min(len(rows), mostReplicas)])
+	s.more(len(rows), mostReplicas, "replica")
+	clock := "renewed: by its own clock"
+	if watched {
+		clock = "renewed: as watched"
+	}
+	s.wrap("", dim, "* coordinates; load: busy seconds per second; "+clock)
+}
+
+func (s *Screen) clusters(f Fleet) {
+	s.line()
+	if len(f.Clusters) == 0 {
+		s.line("no workload clusters")
+		return
+	}
+	order := slices.Clone(f.Clusters)
+	if len(order) > mostClusters { // those with trouble first
+		slices.SortStableFunc(order, func(a, b Cluster) int { return troubleOf(b) - troubleOf(a) })
+	}
+	var rows [][]cell
+	for _, c := range order[:min(len(order), mostClusters)] {
+		answer := styled(green, "answers")
+		switch {
+		case c.Removed:
+			answer = styled(dim, "removed")
+		case c.Reason == "":
+			answer = styled(dim, "not asked")
+		case troubleOf(c) > 1:
+			answer = styled(red, c.Reason)
+		}
+		held := fmt.Sprintf("%d/%d", c.Held, c.Shards)
+		rows = append(rows, []cell{left(string(c.Name)), answer, right(held), num(c.Moving), num(c.Objects), left(c.Map)})
+	}
+	s.table([]string{"CLUSTER", "API SERVER", "HELD", "MOVING", "OBJECTS", "WHO SERVES WHICH PART"}, rows)
+	s.more(len(order), mostClusters, "cluster")
+	s.line(s.paint(dim, "a letter is a replica's, . nobody's, + of several; the line is the hash space"))
+}
+
+// troubleOf orders clusters: those that don't answer, those that aren't served in full, the rest.
+func troubleOf(c Cluster) int {
+	switch {
+	case c.Reason != "" && c.Reason != "Usable":
+		return 2
+	case c.Held < c.Shards && !c.Removed:
+		return 1
+	}
+	return 0
+}
+
+func (s *Screen) moves(f Fleet) {
+	if len(f.Moves) > 0 {
+		var rows [][]cell
+		for _, m := range f.Moves[:min(len(f.Moves), mostMoves)] {
+			asked := "unknown"
+			if m.AskedAgo >= 0 {
+				asked = age(m.AskedAgo) + " ago"
+			}
+			rows = append(rows, []cell{left(m.Shard.String()), left(string(m.From)), left(string(m.To)), left(m.Stage), right(asked)})
+		}
+		s.line()
+		s.table([]string{"MOVING", "FROM", "TO", "STAGE", "ASKED FOR"}, rows)
+		s.more(len(f.Moves), mostMoves, "move")
+	}
+	if len(f.Recent) == 0 {
+		return
+	}
+	var rows [][]cell
+	for _, c := range f.Recent[:min(len(f.Recent), mostRecent)] {
+		style := map[string]string{"crash": yellow}[c.Kind]
+		rows = append(rows, []cell{
+			left(c.Shard.String()), styled(style, c.Kind), left(orNobody(string(c.From))), left(orNobody(string(c.To))), num(c.Epoch),
+			right(age(sinceTime(f.Taken, c.At)) + " ago"),
+		})
+	}
+	s.line()
+	s.table([]string{"LAST MOVED", "BY", "FROM", "TO", "EPOCH", "WHEN"}, rows)
+}
+
+func orNobody(who string) string {
+	if who == "" {
+		return "nobody"
+	}
+	return who
+}
+
+func (s *Screen) more(n, shown int, noun string) {
+	if n > shown {
+		s.line(s.paint(dim, fmt.Sprintf("... and %d more %ss; -o json has all", n-shown, noun)))
+	}
+}

@@ -1,0 +1,41 @@
+package console
+
+import (
+	"time"
+
+	"github.com/tenure-dev/tenure/shard"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+// Snapshot is all that a judgement of the fleet depends on.
+type Snapshot struct {
+	// Home is the address of the home API server, and Namespace that of the records.
+	Home, Namespace string
+	Now             time.Time
+	Records         shard.Records
+	// Clusters that are registered, that is, have a kubeconfig Secret; nil with Registered false where Secrets couldn't
+	// be read.
+	Clusters   []Answer
+	Registered bool
+	// Unread is what couldn't be read, and why. Judgements that need it are left out.
+	Unread []string
+	// Seen is when each Lease was last seen to change, on the clock of Now; nil for who doesn't watch.
+	Seen map[string]time.Time
+}
+
+// Answer is what a workload cluster's API server said.
+type Answer struct {
+	Cluster keyspace.ClusterName
+	// Since is when the cluster was registered.
+	Since time.Time
+	// Reason is that of package clusterhealth: "Usable", or what is wrong. "" means that it wasn't asked.
+	Reason, Note string
+}
+
+// Seconds is a duration in an answer's JSON.
+type Seconds float64
+
+func seconds(d time.Duration) Seconds { return Seconds(d.Seconds()) }
+
+// Duration is the way back.
+func (s Seconds) Duration() time.Duration { return time.Duration(float64(s) * float64(time.Second)) }

@@ -1,0 +1,307 @@
+package console
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/pkg/at"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+// traceparentAnnotation is on objects that a traced reconcile created (W3C Trace Context).
+const traceparentAnnotation = "tenure.dev/traceparent"
+
+// overdueAfter is how late an At may be before that needs a reason.
+const overdueAfter = 5 * time.Second
+
+// Question is one object and the fleet it lives in.
+type Question struct {
+	Fleet  Snapshot
+	Object Object
+	// At is nil if there is no such object, or if Unreadable says why it couldn't be read.
+	At         *cnatv1.At
+	Unreadable string
+	// Pod of the At, if there is one.
+	Pod *corev1.Pod
+}
+
+// Why is the chain from an object to whoever works on it. It is the answer of `tenure why`.
+type Why struct {
+	Object    string               `json:"object"`
+	Namespace string               `json:"namespace"`
+	Cluster   keyspace.ClusterName `json:"cluster"`
+	// Verdict is the answer in a sentence.
+	Verdict string `json:"verdict"`
+	Healthy bool   `json:"healthy"`
+	Links   []Link `json:"links"`
+	// Due is when it is next due, where that is known; TraceID that of the reconcile that made
+	// its Pod, if that was traced.
+	Due     *time.Time `json:"due,omitempty"`
+	TraceID string     `json:"traceID,omitempty"`
+}
+
+// Link is one step of the chain.
+type Link struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+	// Trouble says what is wrong with it, and Do what can be done; both "" if nothing is.
+	Trouble string `json:"trouble,omitempty"`
+	Do      string `json:"do,omitempty"`
+}
+
+// Explain follows the chain: object, hash, slot, shard, record, holder, Lease; and says what the object waits for. It is
+// pure.
+func Explain(q Question) Why {
+	w := &why{Why: Why{Object: q.Object.String(), Namespace: q.Object.Namespace, Cluster: q.Object.Cluster}, now: q.Fleet.Now}
+	v := look(q.Fleet)
+	w.cluster(v)
+	if w.object(q) {
+		if e := w.shard(v, q.At); e != nil {
+			w.holder(v, e)
+			w.epoch(q.At, e)
+		}
+		w.progress(q.At)
+		w.pod(q.Pod)
+	}
+	w.judge()
+	return w.Why
+}
+
+// why is an explanation under way.
+type why struct {
+	Why
+	now    time.Time
+	holds  string // the replica, for the verdict
+	waits  string // what the object is at, for the verdict
+	absent bool
+}
+
+func (w *why) link(name, format string, args ...any) *Link {
+	w.Links = append(w.Links, Link{Name: name, Value: fmt.Sprintf(format, args...)})
+	return &w.Links[len(w.Links)-1]
+}
+
+func (l *Link) wrong(trouble, do string) { l.Trouble, l.Do = trouble, do }
+
+func (w *why) cluster(v *survey) {
+	for _, c := range v.clusters {
+		if c.Name != w.Cluster {
+			continue
+		}
+		l := w.link("cluster", "%s", c.Name)
+		switch c.Reason {
+		case "":
+		case "Usable":
+			l.Value += ", which answers"
+		default:
+			l.wrong(c.Reason+": "+c.Note, "see "+AlertUnreachable+" in the runbook")
+		}
+		if c.Removed {
+			l.wrong("it isn't registered any more, so nobody works on its objects", "register it again if that wasn't meant")
+		}
+	}
+}
+
+// object says what was asked about; false if there is nothing to follow.
+func (w *why) object(q Question) bool {
+	switch {
+	case q.Unreadable != "":
+		l := w.link("object", "unknown")
+		l.wrong("it can't be read: "+q.Unreadable, "see whether the cluster answers, and whether you may read there")
+		return false
+	case q.At == nil:
+		l := w.link("object", "there is none")
+		l.wrong("no such object", "see -n and --cluster")
+		w.absent = true
+		return false
+	}
+	w.link("object", "uid %s, made %s ago", q.At.UID, age(sinceTime(w.now, q.At.CreationTimestamp.Time)))
+	return true
+}
+
+// shard finds the record that the object belongs to.
+func (w *why) shard(v *survey, obj *cnatv1.At) *entry {
+	hash := keyspace.Hash(string(obj.UID))
+	slot := keyspace.SlotOf(string(obj.UID))
+	w.link("hash", "FNV-1a-64(uid) = %016x, so slot %s", hash, slot)
+	covers := v.bySlot[w.Cluster]
+	if covers == nil || len(covers[slot]) == 0 {
+		l := w.link("shard", "none")
+		l.wrong(fmt.Sprintf("no record covers slot %s of cluster %s", slot, w.Cluster), "the coordinator makes what is missing: see tenure status")
+		return nil
+	}
+	e := covers[slot][0]
+	first, last := e.ID.Prefix.Slots()
+	l := w.link("shard", "%s, slots %s to %s, %s", e.ID, first, last, count(int(e.Objects), "object"))
+	if len(covers[slot]) > 1 {
+		l.wrong("records overlap: "+covers[slot][1].ID.String()+" covers the slot too", "delete the one that was made by hand, at once")
+	}
+	l = w.link("record", "%s/%s: %s, epoch %d", v.Namespace, e.raw.Name, e.raw.Status.Phase, e.Epoch)
+	if e.moving() {
+		m := v.move(e)
+		l.Value += fmt.Sprintf(", on its way to %s (%s)", m.To, m.Stage)
+		if m.AskedAgo.Duration() > stuckAfter {
+			l.wrong("asked for "+age(m.AskedAgo)+" ago", "see "+AlertStuck+" in the runbook")
+		}
+	}
+	return e
+}
+
+// holder says who has the shard, and whether it can do anything.
+func (w *why) holder(v *survey, e *entry) {
+	if e.holder == nil {
+		l := w.link("holder", "nobody")
+		l.wrong("nobody holds "+e.ID.String(), "a live replica takes it within the lease duration: see tenure status")
+		return
+	}
+	l := w.link("holder", "%s", e.holder.Incarnation)
+	if since := e.raw.Status.HeldSince; since != nil {
+		l.Value += fmt.Sprintf(" for %s", age(sinceTime(w.now, since.Time)))
+	}
+	if m := e.raw.Status.LastMove; m != nil && m.From != "" {
+		l.Value += fmt.Sprintf(" (%s, from %s)", m.Kind, m.From)
+	}
+	r := e.holder
+	switch r.State {
+	case Missing:
+		w.link("lease", "none").wrong("the holder has no Lease: it is dead", "a live replica takes the shard within the lease duration: see tenure status")
+	case Sealed:
+		w.link("lease", "sealed").wrong("the holder was declared dead", "a live replica takes the shard at once: see tenure status")
+	case Quiet:
+		l := w.link("lease", "not renewed for %s of %s%s", age(r.RenewedAgo), age(r.LeaseDuration), byWhom(*r))
+		l.wrong("the holder is dead, or can't write to the home cluster", "if it stays so, its peers take over; see tenure status")
+	default:
+		w.link("lease", "%s, renewed %s ago of %s%s", r.State, age(r.RenewedAgo), age(r.LeaseDuration), byWhom(*r))
+		w.holds = r.Name
+	}
+}
+
+// epoch finds a record that is older than what it is about.
+func (w *why) epoch(obj *cnatv1.At, e *entry) {
+	if obj.Status.Epoch <= int64(e.Epoch) {
+		return
+	}
+	l := w.link("epoch", "%d on the object, %d on the record", obj.Status.Epoch, e.Epoch)
+	l.wrong("the record is older than the object, so the API server refuses every write of its status",
+		`was home restored from a backup? See "`+EntryRestore+`" in the runbook`)
+}
+
+// progress says what the object is at.
+func (w *why) progress(obj *cnatv1.At) {
+	st := obj.Status
+	l := w.link("phase", "%s", orPending(st.Phase))
+	if st.Restarts > 0 {
+		l.Value += fmt.Sprintf(", made again %s", count(int(st.Restarts), "time"))
+	}
+	due, err := at.ParseSchedule(obj.Spec.Schedule)
+	blocked := meta.FindStatusCondition(st.Conditions, cnatv1.ConditionBlocked)
+	switch {
+	case st.Phase == cnatv1.AtDone:
+		w.done(obj)
+	case blocked != nil:
+		w.link("blocked", "%s for %s", blocked.Reason, age(sinceTime(w.now, blocked.LastTransitionTime.Time))).wrong(blocked.Message, "the Events of the At tell more")
+	case err != nil:
+		w.link("due", "never").wrong(err.Error(), "correct spec.schedule")
+	case st.Phase == cnatv1.AtRunning:
+		w.waits = "its Pod runs"
+		if st.StartTime != nil {
+			w.link("started", "%s ago, %s after it was due", age(sinceTime(w.now, st.StartTime.Time)), age(sinceTime(st.StartTime.Time, due)))
+		}
+	case obj.Spec.Suspend:
+		w.waits = "it is suspended"
+		w.link("due", "%s, but spec.suspend is set", due.Format(time.RFC3339))
+	default:
+		w.pending(due)
+	}
+}
+
+// pod says how the Pod is, and which trace tells of its making.
+func (w *why) pod(pod *corev1.Pod) {
+	if pod == nil {
+		return
+	}
+	l := w.link("pod", "%s: %s", pod.Name, pod.Status.Phase)
+	if pod.Spec.NodeName != "" {
+		l.Value += " on " + pod.Spec.NodeName
+	}
+	if c := scheduled(pod); c != nil && c.Status == corev1.ConditionFalse {
+		l.wrong("it isn't scheduled: "+c.Message, "that is between its cluster's scheduler and nodes")
+	}
+	if part := strings.Split(pod.Annotations[traceparentAnnotation], "-"); len(part) == 4 {
+		w.TraceID = part[1]
+		w.link("trace", "%s (of the reconcile that made the Pod)", w.TraceID)
+	}
+}
+
+func scheduled(pod *corev1.Pod) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == corev1.PodScheduled {
+			return &pod.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+func (w *why) pending(due time.Time) {
+	w.Due = &due
+	late := w.now.Sub(due)
+	if late < 0 {
+		w.waits = "its time comes in " + age(seconds(-late))
+		w.link("due", "%s, in %s", due.Format(time.RFC3339), age(seconds(-late)))
+		return
+	}
+	w.waits = "it is due now"
+	l := w.link("due", "%s, %s ago", due.Format(time.RFC3339), age(seconds(late)))
+	if late > overdueAfter {
+		l.wrong("it is overdue", "if the links above are whole, its key waits in the holder's queue: see "+AlertWaiting+" in the runbook")
+	}
+}
+
+func (w *why) done(obj *cnatv1.At) {
+	st := obj.Status
+	w.waits = "it is done"
+	l := w.link("result", "%s", st.Result)
+	for _, kind := range []string{cnatv1.ConditionComplete, cnatv1.ConditionFailed} {
+		if c := meta.FindStatusCondition(st.Conditions, kind); c != nil {
+			l.Value += ": " + c.Message
+		}
+	}
+	if st.FinishTime != nil {
+		w.link("finished", "%s ago", age(sinceTime(w.now, st.FinishTime.Time)))
+	}
+}
+
+func orPending(p cnatv1.AtPhase) cnatv1.AtPhase {
+	if p == "" {
+		return cnatv1.AtPending
+	}
+	return p
+}
+
+// judge sums the chain up.
+func (w *why) judge() {
+	var broken *Link
+	for i := range w.Links {
+		if w.Links[i].Trouble != "" && (broken == nil || broken.Name == "cluster") {
+			broken = &w.Links[i] // a cluster that doesn't answer explains less than what comes after it
+		}
+	}
+	who := ""
+	if w.holds != "" {
+		who = w.holds + " has it; "
+	}
+	switch {
+	case broken == nil:
+		w.Healthy = true
+		w.Verdict = who + w.waits
+	case w.absent:
+		w.Verdict = "no such object"
+	default:
+		w.Verdict = who + broken.Name + ": " + broken.Trouble
+	}
+}

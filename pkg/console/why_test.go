@@ -1,0 +1,186 @@
+package console
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+// question asks about an At whose shard is west/01, which r1 holds.
+func question() Question {
+	uid := ""
+	for i := 0; uid == "" || keyspace.SlotOf(uid)>>6 != 1; i++ {
+		uid = strings.Repeat("x", i)
+	}
+	return Question{
+		Fleet:  healthy(),
+		Object: Object{Kind: "at", Namespace: "default", Name: "hello", Cluster: "west"},
+		At: &cnatv1.At{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "hello", UID: types.UID(uid), CreationTimestamp: metav1.NewTime(now.Add(-time.Minute))},
+			Spec:       cnatv1.AtSpec{Schedule: now.Add(time.Minute).Format(time.RFC3339), Command: "true"},
+			Status:     cnatv1.AtStatus{Phase: cnatv1.AtPending},
+		},
+	}
+}
+
+// troubles are the links that are broken, with how.
+func troubles(w Why) []string {
+	var all []string
+	for _, l := range w.Links {
+		if l.Trouble != "" {
+			all = append(all, l.Name+": "+l.Trouble)
+		}
+	}
+	return all
+}
+
+func TestWhyFollowsTheChainAndNamesTheBrokenLink(t *testing.T) {
+	cases := map[string]struct {
+		change  func(*Question)
+		verdict string
+		broken  []string
+	}{
+		"it waits for its time": {change: func(*Question) {}, verdict: "r1 has it; its time comes in 60s"},
+		"due just now": {
+			change:  func(q *Question) { q.At.Spec.Schedule = now.Add(-time.Second).Format(time.RFC3339) },
+			verdict: "r1 has it; it is due now",
+		},
+		"overdue": {
+			change:  func(q *Question) { q.At.Spec.Schedule = now.Add(-time.Minute).Format(time.RFC3339) },
+			verdict: "r1 has it; due: it is overdue", broken: []string{"due: it is overdue"},
+		},
+		"overdue since nobody holds the shard": {
+			change: func(q *Question) {
+				q.At.Spec.Schedule = now.Add(-time.Minute).Format(time.RFC3339)
+				q.Fleet.Records.Shards[5].Status.Holder = ""
+			},
+			verdict: "holder: nobody holds west/01", broken: []string{"holder: nobody holds west/01", "due: it is overdue"},
+		},
+		"the holder is quiet": {
+			change:  func(q *Question) { q.Fleet.Records.Leases[1] = lease("r1", time.Minute) },
+			verdict: "lease: the holder is dead, or can't write to the home cluster",
+			broken:  []string{"lease: the holder is dead, or can't write to the home cluster"},
+		},
+		"the holder is sealed": {
+			change:  func(q *Question) { q.Fleet.Records.Leases[1].Annotations["tenure.dev/sealed-by"] = "r0" },
+			verdict: "lease: the holder was declared dead", broken: []string{"lease: the holder was declared dead"},
+		},
+		"the holder has no lease": {
+			change: func(q *Question) {
+				q.Fleet.Records.Leases = append(q.Fleet.Records.Leases[:1], q.Fleet.Records.Leases[2])
+			},
+			verdict: "lease: the holder has no Lease: it is dead", broken: []string{"lease: the holder has no Lease: it is dead"},
+		},
+		"no record covers it": {
+			change:  func(q *Question) { q.Fleet.Records.Shards = q.Fleet.Records.Shards[:5] },
+			verdict: "shard: no record covers slot 5b of cluster west", broken: []string{"shard: no record covers slot 5b of cluster west"},
+		},
+		"the cluster doesn't answer, and that isn't all": {
+			change: func(q *Question) {
+				q.Fleet.Clusters[1].Reason, q.Fleet.Clusters[1].Note = "Unreachable", "no route"
+				q.At, q.Unreadable = nil, "no route"
+			},
+			verdict: "object: it can't be read: no route", broken: []string{"cluster: Unreachable: no route", "object: it can't be read: no route"},
+		},
+		"there is no such object": {
+			change: func(q *Question) { q.At = nil }, verdict: "no such object", broken: []string{"object: no such object"},
+		},
+		"home was restored from a backup": {
+			change:  func(q *Question) { q.At.Status.Epoch = 9 },
+			verdict: "r1 has it; epoch: the record is older than the object, so the API server refuses every write of its status",
+			broken:  []string{"epoch: the record is older than the object, so the API server refuses every write of its status"},
+		},
+		"the schedule makes no sense": {
+			change:  func(q *Question) { q.At.Spec.Schedule = "tomorrow" },
+			verdict: `r1 has it; due: spec.schedule "tomorrow" is not an RFC 3339 time such as 2019-04-12T10:12:00Z`,
+			broken:  []string{`due: spec.schedule "tomorrow" is not an RFC 3339 time such as 2019-04-12T10:12:00Z`},
+		},
+		"it is suspended": {
+			change: func(q *Question) { q.At.Spec.Suspend = true }, verdict: "r1 has it; it is suspended",
+		},
+		"it is blocked": {
+			change: func(q *Question) {
+				q.At.Status.Conditions = []metav1.Condition{{Type: cnatv1.ConditionBlocked, Reason: "ForeignPod", Message: "not ours", LastTransitionTime: metav1.NewTime(now)}}
+			},
+			verdict: "r1 has it; blocked: not ours", broken: []string{"blocked: not ours"},
+		},
+		"its Pod isn't scheduled": {
+			change: func(q *Question) {
+				q.At.Status.Phase, q.At.Status.StartTime = cnatv1.AtRunning, &metav1.MicroTime{Time: now.Add(-time.Second)}
+				q.Pod = &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
+					{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "no node"},
+				}}}
+			},
+			verdict: "r1 has it; pod: it isn't scheduled: no node", broken: []string{"pod: it isn't scheduled: no node"},
+		},
+		"it is done": {
+			change:  func(q *Question) { q.At.Status.Phase, q.At.Status.Result = cnatv1.AtDone, cnatv1.AtFailed },
+			verdict: "r1 has it; it is done",
+		},
+		"its shard moves": {
+			change:  func(q *Question) { assigned(&q.Fleet.Records.Shards[5], "r0-aaaaaa", time.Second) },
+			verdict: "r1 has it; its time comes in 60s",
+		},
+		"its shard's move is stuck": {
+			change:  func(q *Question) { assigned(&q.Fleet.Records.Shards[5], "r0-aaaaaa", time.Hour) },
+			verdict: "r1 has it; record: asked for 60m00s ago", broken: []string{"record: asked for 60m00s ago"},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			q := question()
+			c.change(&q)
+			w := Explain(q)
+			if w.Verdict != c.verdict {
+				t.Errorf("verdict %q, want %q", w.Verdict, c.verdict)
+			}
+			if diff := cmp.Diff(c.broken, troubles(w)); diff != "" {
+				t.Errorf("broken links (-want +got):\n%s", diff)
+			}
+			if w.Healthy != (len(c.broken) == 0) {
+				t.Errorf("healthy is %v", w.Healthy)
+			}
+		})
+	}
+}
+
+func TestWhyTellsTheTraceOfTheReconcileThatMadeThePod(t *testing.T) {
+	q := question()
+	q.Pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+		traceparentAnnotation: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+	}}}
+	if got, want := Explain(q).TraceID, "0af7651916cd43dd8448eb211c80319c"; got != want {
+		t.Errorf("trace %q, want %q", got, want)
+	}
+}
+
+func TestAnObjectIsNamedByKindAndName(t *testing.T) {
+	for text, ok := range map[string]bool{"at/x": true, "Ats/x": true, "at/": false, "at": false, "pod/x": false, "": false} {
+		o, err := ParseObject(text)
+		if (err == nil) != ok || ok && o != (Object{Kind: "at", Name: "x"}) {
+			t.Errorf("%q: %v, %v", text, o, err)
+		}
+	}
+}
+
+func TestTheClusterMayBeLeftOutOnlyWhereThereIsOne(t *testing.T) {
+	s := healthy()
+	if _, err := theCluster(s, ""); err == nil || !strings.Contains(err.Error(), "east, west") {
+		t.Errorf("two clusters: %v", err)
+	}
+	if _, err := theCluster(s, "north"); err == nil || !strings.Contains(err.Error(), "east, west") {
+		t.Errorf("an unknown cluster: %v", err)
+	}
+	s.Clusters, s.Records.Shards = s.Clusters[:1], s.Records.Shards[:4]
+	if got, err := theCluster(s, ""); err != nil || got != "east" {
+		t.Errorf("one cluster: %v, %v", got, err)
+	}
+}

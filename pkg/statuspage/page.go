@@ -1,0 +1,225 @@
+package statuspage
+
+import (
+	"context"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/tenure-dev/tenure/pkg/console"
+	"github.com/tenure-dev/tenure/shard"
+)
+
+// Path is where the page is on the metrics server.
+const Path = "/status"
+
+const (
+	// DefaultEvery is the time between two views.
+	DefaultEvery = time.Second
+	// streamFor bounds one stream; a browser comes back by itself. It ends those whose reader went away unnoticed.
+	streamFor = 10 * time.Minute
+)
+
+//go:embed assets
+var assets embed.FS
+
+// Config says what a page shows.
+type Config struct {
+	// Replica is who serves it, and Namespace that of the records.
+	Replica, Namespace string
+	// Records of the fleet, from a cache.
+	Records func(context.Context) (shard.Records, error)
+	// Metrics of this process: its queues, and which clusters it can use.
+	Metrics prometheus.Gatherer
+	// Every is the time between two views. Default 1 s.
+	Every time.Duration
+	// Now is the clock; nil is the real one.
+	Now func() time.Time
+}
+
+// Page is the handler. It is safe for concurrent use.
+type Page struct {
+	cfg     Config
+	stopped chan struct{} // closed when streams are to end
+
+	mu    sync.Mutex // guards all below; held while a view is made, so that all who wait share it
+	watch watch
+	made  time.Time
+	took  time.Duration
+	view  []byte
+}
+
+// New returns a page; see SetupWithManager.
+func New(cfg Config) *Page {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Every == 0 {
+		cfg.Every = DefaultEvery
+	}
+	return &Page{cfg: cfg, stopped: make(chan struct{}), watch: newWatch()}
+}
+
+// SetupWithManager puts the page on the manager's metrics server, and ends its streams when the manager stops.
+func (p *Page) SetupWithManager(mgr manager.Manager) error {
+	for _, pattern := range []string{Path, Path + "/"} {
+		if err := mgr.AddMetricsServerExtraHandler(pattern, p); err != nil {
+			return fmt.Errorf("adding the status page to the metrics server: %w", err)
+		}
+	}
+	if err := mgr.Add(p); err != nil {
+		return fmt.Errorf("adding the status page to the manager: %w", err)
+	}
+	return nil
+}
+
+// Start ends the streams when the context ends.
+func (p *Page) Start(ctx context.Context) error {
+	<-ctx.Done()
+	close(p.stopped)
+	return nil
+}
+
+// NeedLeaderElection says that every replica serves the page.
+func (p *Page) NeedLeaderElection() bool { return false }
+
+// ServeHTTP serves the page, its parts, the view as JSON and the stream of views.
+func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cache-Control", "no-store")
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		h.Set("Allow", "GET, HEAD")
+		http.Error(w, "the page is read-only", http.StatusMethodNotAllowed)
+		return
+	}
+	if r.URL.Path == Path+"/" {
+		// The page's links are relative, so that it works behind a proxy that adds a prefix; so is this one.
+		h.Set("Location", ".."+Path)
+		w.WriteHeader(http.StatusFound)
+		return
+	}
+	switch name := strings.Trim(strings.TrimPrefix(r.URL.Path, Path), "/"); name {
+	case "":
+		p.serveAsset(w, "index.html")
+	case "events":
+		p.stream(w, r)
+	case "data":
+		p.serveView(w, r)
+	default:
+		p.serveAsset(w, name)
+	}
+}
+
+var types = map[string]string{
+	".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
+}
+
+func (p *Page) serveAsset(w http.ResponseWriter, name string) {
+	content, err := fs.ReadFile(assets, "assets/"+name)
+	if err != nil || types[path.Ext(name)] == "" {
+		http.Error(w, "there is no such page", http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", types[path.Ext(name)])
+	_, _ = w.Write(content) // who went away misses nothing
+}
+
+func (p *Page) serveView(w http.ResponseWriter, r *http.Request) {
+	view, err := p.current(r.Context())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(view)
+}
+
+// stream sends a view each time there is a new one.
+func (p *Page) stream(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	out := http.NewResponseController(w)
+	end := time.NewTimer(streamFor)
+	defer end.Stop()
+	for {
+		view, err := p.current(r.Context())
+		if err != nil {
+			_, err = fmt.Fprintf(w, "event: trouble\ndata: %s\n\n", strings.Join(strings.Fields(err.Error()), " "))
+		} else {
+			_, err = fmt.Fprintf(w, "event: view\ndata: %s\n\n", view)
+		}
+		if err == nil {
+			err = out.Flush()
+		}
+		if err != nil {
+			return // the reader went away
+		}
+		pause := time.NewTimer(p.pause())
+		select {
+		case <-pause.C:
+			continue
+		case <-r.Context().Done():
+		case <-end.C:
+		case <-p.stopped:
+		}
+		pause.Stop()
+		return
+	}
+}
+
+// pause is how long a view is good for: making views is never more than a tenth of the time.
+func (p *Page) pause() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return max(p.cfg.Every, 10*p.took)
+}
+
+// current returns the newest view as JSON, at most a pause old.
+func (p *Page) current(ctx context.Context) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.cfg.Now()
+	// Streams tick on their own: one that comes a little early must not get the last view twice.
+	if p.view != nil && now.Sub(p.made) < max(p.cfg.Every, 10*p.took)*9/10 {
+		return p.view, nil
+	}
+	records, err := p.cfg.Records(ctx)
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	families, err := p.cfg.Metrics.Gather()
+	if err != nil && len(families) == 0 { // it may be about one metric of many
+		return nil, fmt.Errorf("reading this replica's metrics: %w", err)
+	}
+	view, err := json.Marshal(p.watch.see(p.cfg, records, readMetrics(families), now))
+	if err != nil {
+		return nil, fmt.Errorf("writing the view: %w", err)
+	}
+	p.view, p.made, p.took = view, now, time.Since(began)
+	return view, nil
+}
+
+// View is what the page gets.
+type View struct {
+	// By is the replica that serves the page.
+	By    string        `json:"by"`
+	Fleet console.Fleet `json:"fleet"`
+	// Queues are those of this replica alone.
+	Queues []Queue `json:"queues"`
+	// Left is how many shards aren't in the view because there are too many.
+	Left int `json:"left,omitempty"`
+}

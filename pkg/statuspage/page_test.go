@@ -1,0 +1,177 @@
+package statuspage
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenure-dev/tenure/pkg/console"
+	"github.com/tenure-dev/tenure/shard"
+	"github.com/tenure-dev/tenure/shard/member"
+)
+
+// newPage has records that read counts the reads of.
+func newPage(read func() (shard.Records, error)) *Page {
+	return New(Config{
+		Replica: "r0", Namespace: "n", Metrics: prometheus.NewRegistry(), Every: time.Hour,
+		Records: func(context.Context) (shard.Records, error) { return read() },
+	})
+}
+
+func get(p *Page, method, path string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	p.ServeHTTP(w, httptest.NewRequest(method, path, nil))
+	return w
+}
+
+func TestThePageIsReadOnlyAndServesItsPartsOnly(t *testing.T) {
+	p := newPage(func() (shard.Records, error) { return shard.Records{}, nil })
+	for _, c := range []struct {
+		method, path string
+		code         int
+		kind         string
+	}{
+		{"GET", "/status", 200, "text/html; charset=utf-8"},
+		{"HEAD", "/status", 200, "text/html; charset=utf-8"},
+		{"GET", "/status/", 302, ""},
+		{"GET", "/status/page.js", 200, "text/javascript; charset=utf-8"},
+		{"GET", "/status/style.css", 200, "text/css; charset=utf-8"},
+		{"GET", "/status/icon.svg", 200, "image/svg+xml"},
+		{"GET", "/status/data", 200, "application/json"},
+		{"GET", "/status/nothing", 404, "text/plain; charset=utf-8"},
+		{"GET", "/status/../page.go", 404, "text/plain; charset=utf-8"},
+		{"POST", "/status", 405, "text/plain; charset=utf-8"},
+		{"DELETE", "/status/data", 405, "text/plain; charset=utf-8"},
+	} {
+		w := get(p, c.method, c.path)
+		if w.Code != c.code || w.Header().Get("Content-Type") != c.kind {
+			t.Errorf("%s %s: %d %s, want %d %s", c.method, c.path, w.Code, w.Header().Get("Content-Type"), c.code, c.kind)
+		}
+		if !strings.Contains(w.Header().Get("Content-Security-Policy"), "default-src 'none'") {
+			t.Errorf("%s %s: no policy for what the page may load", c.method, c.path)
+		}
+	}
+}
+
+func TestAllReadersShareOneView(t *testing.T) {
+	reads := 0
+	p := newPage(func() (shard.Records, error) { reads++; return shard.Records{}, nil })
+	for range 5 {
+		get(p, "GET", "/status/data")
+	}
+	if reads != 1 {
+		t.Errorf("%d reads for 5 readers", reads)
+	}
+}
+
+func TestAReplicaThatCannotTellSaysSo(t *testing.T) {
+	p := newPage(func() (shard.Records, error) { return shard.Records{}, errors.New("no\nrecords") })
+	if w := get(p, "GET", "/status/data"); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("data: %d", w.Code)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_ = p.Start(ctx) // so that the stream ends after its first message
+	if w := get(p, "GET", "/status/events"); w.Body.String() != "event: trouble\ndata: no records\n\n" {
+		t.Errorf("events: %q", w.Body.String())
+	}
+}
+
+func TestStreamsEndWithTheManager(t *testing.T) {
+	p := newPage(func() (shard.Records, error) { return shard.Records{}, nil })
+	server := httptest.NewServer(p)
+	defer server.Close() // waits for all streams
+	response, err := http.Get(server.URL + "/status/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := p.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	buffer := make([]byte, 1<<16)
+	for err = nil; err == nil; {
+		_, err = response.Body.Read(buffer) // to its end, else the test's own time limit
+	}
+}
+
+func TestOnlyAChangeThatWasSeenCountsAsARenewal(t *testing.T) {
+	w, now := newWatch(), time.Unix(1000, 0)
+	lease := func(version string) shard.Records {
+		return shard.Records{Leases: []coordinationv1.Lease{{ObjectMeta: metav1.ObjectMeta{
+			Name: "r0-a", ResourceVersion: version, Labels: map[string]string{member.RoleLabel: member.RoleMember},
+		}}}}
+	}
+	if seen := w.seeLeases(lease("1"), now); len(seen) != 0 {
+		t.Errorf("a Lease that was found as it is counts as renewed: %v", seen)
+	}
+	if seen := w.seeLeases(lease("2"), now.Add(time.Second)); !seen["r0-a"].Equal(now.Add(time.Second)) {
+		t.Errorf("a change that was seen doesn't count: %v", seen)
+	}
+	if seen := w.seeLeases(lease("2"), now.Add(5*time.Second)); !seen["r0-a"].Equal(now.Add(time.Second)) {
+		t.Errorf("time passes, and the last change is another: %v", seen)
+	}
+	w.seeLeases(shard.Records{}, now)
+	if len(w.leases) != 0 {
+		t.Error("a Lease that is gone is remembered")
+	}
+}
+
+func TestQuantilesAreOfTheLastMinute(t *testing.T) {
+	w, now := newWatch(), time.Unix(1000, 0)
+	at := func(fast, slow uint64) metrics {
+		h := histogram{bounds: []float64{0.1, 1}, counts: []uint64{fast, slow}, count: fast + slow}
+		return metrics{queues: map[string]queue{"at": {depth: 2, wait: h}}}
+	}
+	w.seeQueues(at(1000, 0), now)
+	if q := w.seeQueues(at(1000, 10), now.Add(30*time.Second))[0]; q.Reconciles != 10 || *q.P50 != 0.55 || q.Waiting != 2 || q.Over != 30 {
+		t.Errorf("after half a minute: %+v, p50 %v", q, *q.P50)
+	}
+	q := w.seeQueues(at(1000, 10), now.Add(95*time.Second))[0]
+	if q.Reconciles != 0 || q.P50 != nil {
+		t.Errorf("what is older than a minute counts: %+v", q)
+	}
+}
+
+func TestMetricsAreReadAsTheyAreGathered(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	wait := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: metricWait, Buckets: []float64{0.1, 1}, NativeHistogramBucketFactor: 1.1,
+	}, []string{"controller"})
+	usable := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: metricUsable}, []string{"cluster", "reason"})
+	depth := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: metricDepth}, []string{"controller", "name", "priority"})
+	registry.MustRegister(wait, usable, depth)
+	wait.WithLabelValues("at").Observe(0.05)
+	wait.WithLabelValues("at").Observe(5)
+	usable.WithLabelValues("west", "Unreachable").Set(0)
+	usable.WithLabelValues("east", "Usable").Set(1)
+	depth.WithLabelValues("at", "at", "0").Set(3)
+	depth.WithLabelValues("at", "at", "-100").Set(4)
+	depth.WithLabelValues("secrets", "secrets", "0").Set(1)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := readMetrics(families)
+	if diff := cmp.Diff([]console.Answer{{Cluster: "east", Reason: "Usable"}, {Cluster: "west", Reason: "Unreachable"}}, m.clusters); diff != "" {
+		t.Error(diff)
+	}
+	q := m.queues["at"]
+	if len(m.queues) != 1 || q.depth != 7 || cmp.Diff([]uint64{1, 0, 1}, q.wait.counts) != "" {
+		t.Errorf("queues: %+v", m.queues)
+	}
+	if got := *q.wait.quantile(0.99); got != 1 {
+		t.Errorf("a quantile beyond the last bound is %v, want that bound", got)
+	}
+}

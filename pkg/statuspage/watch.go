@@ -1,0 +1,112 @@
+package statuspage
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tenure-dev/tenure/pkg/console"
+	"github.com/tenure-dev/tenure/shard"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+const (
+	// maxShards is how many shards a view has, and maxRows how much of any other list.
+	maxShards = 2048
+	maxRows   = 200
+	// window is what the quantiles of a queue are taken over.
+	window = time.Minute
+	// forgetAfter is when the watching starts over: nobody looked for so long.
+	forgetAfter = 5 * time.Second
+)
+
+// watch remembers from view to view what a single one can't tell.
+type watch struct {
+	last     time.Time
+	leases   map[string]leaseSeen
+	clusters map[keyspace.ClusterName]time.Time // first seen
+	queues   map[string][]sample
+}
+
+type leaseSeen struct {
+	version string
+	changed time.Time
+	// sure is whether the change itself was seen, as opposed to the Lease having been found as it is.
+	sure bool
+}
+
+// sample is a queue's histogram at one time.
+type sample struct {
+	at time.Time
+	histogram
+}
+
+func newWatch() watch {
+	return watch{leases: map[string]leaseSeen{}, clusters: map[keyspace.ClusterName]time.Time{}, queues: map[string][]sample{}}
+}
+
+// see makes a view.
+func (w *watch) see(cfg Config, records shard.Records, m metrics, now time.Time) View {
+	if now.Sub(w.last) > max(forgetAfter, 2*cfg.Every) {
+		clusters := w.clusters
+		*w = newWatch()
+		w.clusters = clusters
+	}
+	w.last = now
+	s := console.Snapshot{
+		Namespace: cfg.Namespace, Now: now, Records: records, Registered: len(m.clusters) > 0, Seen: w.seeLeases(records, now),
+	}
+	for _, a := range m.clusters {
+		if _, known := w.clusters[a.Cluster]; !known {
+			w.clusters[a.Cluster] = now
+		}
+		a.Since = w.clusters[a.Cluster]
+		s.Clusters = append(s.Clusters, a)
+	}
+	v := View{By: cfg.Replica, Fleet: console.Assess(s), Queues: w.seeQueues(m, now)}
+	f := &v.Fleet
+	v.Left = max(0, len(f.Shards)-maxShards)
+	f.Shards = f.Shards[:len(f.Shards)-v.Left]
+	f.Replicas = f.Replicas[:min(len(f.Replicas), maxRows)]
+	f.Clusters = f.Clusters[:min(len(f.Clusters), maxRows)]
+	f.Moves = f.Moves[:min(len(f.Moves), maxRows)]
+	return v
+}
+
+// seeLeases notes which Leases changed. Only a change that was seen counts; until then a Lease's own word is taken.
+func (w *watch) seeLeases(records shard.Records, now time.Time) map[string]time.Time {
+	seen, present := map[string]time.Time{}, map[string]bool{}
+	for i := range records.Leases {
+		l := &records.Leases[i]
+		present[l.Name] = true
+		was, known := w.leases[l.Name]
+		if !known || was.version != l.ResourceVersion {
+			was = leaseSeen{version: l.ResourceVersion, changed: now, sure: known}
+			w.leases[l.Name] = was
+		}
+		if was.sure {
+			seen[l.Name] = was.changed
+		}
+	}
+	maps.DeleteFunc(w.leases, func(name string, _ leaseSeen) bool { return !present[name] })
+	return seen
+}
+
+// seeQueues takes quantiles over the last minute, or over what was seen of it.
+func (w *watch) seeQueues(m metrics, now time.Time) []Queue {
+	queues := make([]Queue, 0, len(m.queues))
+	for _, name := range slices.Sorted(maps.Keys(m.queues)) {
+		q := m.queues[name]
+		past := append(w.queues[name], sample{now, q.wait})
+		for len(past) > 1 && now.Sub(past[1].at) >= window {
+			past = past[1:]
+		}
+		w.queues[name] = past
+		recent := q.wait.minus(past[0].histogram)
+		queues = append(queues, Queue{
+			Controller: name, Waiting: q.depth, Oldest: q.oldest, Reconciles: recent.count,
+			Over: now.Sub(past[0].at).Seconds(), P50: recent.quantile(0.5), P99: recent.quantile(0.99),
+		})
+	}
+	return queues
+}

@@ -1,0 +1,381 @@
+package telemetry
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	mccontroller "sigs.k8s.io/multicluster-runtime/pkg/controller"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+)
+
+var testKey = mcreconcile.Request{
+	ClusterName: "west/01", Request: reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "one"}},
+}
+
+func always() Settings {
+	return Settings{Enabled: true, Ratio: 1, Propagate: true, Service: "tenure", Queue: 1000, Batch: 100,
+		Delay: time.Millisecond, ExportTimeout: time.Second}
+}
+
+// rig is one controller with everything around it.
+type rig struct {
+	*Telemetry
+	controller *Controller
+	queue      priorityqueue.PriorityQueue[mcreconcile.Request]
+	exporter   *tracetest.InMemoryExporter
+	options    mccontroller.Options
+}
+
+func newRig(t testing.TB, cfg Config) *rig {
+	t.Helper()
+	r := &rig{exporter: tracetest.NewInMemoryExporter()}
+	if cfg.Settings.Enabled && cfg.Exporter == nil {
+		cfg.Exporter = keeping{r.exporter}
+	}
+	if cfg.Log.GetSink() == nil {
+		cfg.Log = logr.Discard()
+	}
+	r.Telemetry = New(cfg)
+	r.controller = r.Telemetry.Controller("at", "At")
+	r.options = r.controller.Options(mccontroller.Options{})
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[mcreconcile.Request](time.Millisecond, time.Second)
+	r.queue = r.options.NewQueue("test", limiter).(priorityqueue.PriorityQueue[mcreconcile.Request])
+	t.Cleanup(r.queue.ShutDown)
+	return r
+}
+
+// keeping is the exporter without its Shutdown, which would forget the spans.
+type keeping struct{ *tracetest.InMemoryExporter }
+
+func (keeping) Shutdown(context.Context) error { return nil }
+
+// reconcile takes a key from the queue and reconciles it.
+func (r *rig) reconcile(t testing.TB, f func(context.Context) (reconcile.Result, error)) {
+	t.Helper()
+	key, _ := r.queue.Get()
+	traced := r.controller.Traced(reconcile.TypedFunc[mcreconcile.Request](func(ctx context.Context, _ mcreconcile.Request) (reconcile.Result, error) {
+		return f(ctx)
+	}))
+	_, _ = traced.Reconcile(t.Context(), key) // what it returns is up to f
+	r.queue.Done(key)
+}
+
+// sent runs the pipeline until everything is sent.
+func (r *rig) sent(t testing.TB) tracetest.SpanStubs {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := r.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return r.exporter.GetSpans()
+}
+
+func find(t *testing.T, spans tracetest.SpanStubs, name string) tracetest.SpanStub {
+	t.Helper()
+	for _, s := range spans {
+		if s.Name == name {
+			return s
+		}
+	}
+	t.Fatalf("no span %q among %d", name, len(spans))
+	return tracetest.SpanStub{}
+}
+
+func attributes(s tracetest.SpanStub) map[string]string {
+	all := map[string]string{}
+	for _, a := range s.Attributes {
+		all[string(a.Key)] = a.Value.Emit()
+	}
+	return all
+}
+
+func fine(context.Context) (reconcile.Result, error) { return reconcile.Result{}, nil }
+
+func TestAReconcileIsATraceWithItsWaitAndItsCalls(t *testing.T) {
+	var header string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		header = req.Header.Get("Traceparent")
+		w.WriteHeader(http.StatusConflict)
+	}))
+	defer server.Close()
+	r := newRig(t, Config{Settings: always(), Replica: "r1", Epoch: func(context.Context) int64 { return 7 }})
+	r.queue.Add(testKey)
+	time.Sleep(20 * time.Millisecond)
+	r.reconcile(t, func(ctx context.Context) (reconcile.Result, error) {
+		req, _ := http.NewRequestWithContext(ctx, http.MethodPut, server.URL+"/apis/g/v1/namespaces/ns/ats/one/status?secret=x", nil)
+		req.Header.Set("Authorization", "Bearer secret")
+		res, err := r.Transport(http.DefaultTransport).RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if req.Header.Get("Traceparent") != "" {
+			t.Error("the caller's request was changed")
+		}
+		return reconcile.Result{RequeueAfter: 3 * time.Second}, nil
+	})
+	spans := r.sent(t)
+	root, wait, call := find(t, spans, "reconcile At"), find(t, spans, "queue wait"), find(t, spans, "update ats/status")
+	want := map[string]string{
+		"k8s.cluster.name": "west", "k8s.namespace.name": "ns", "k8s.object.kind": "At", "k8s.object.name": "one", "tenure.shard": "west/01",
+		"tenure.epoch": "7", "tenure.replica": "r1", "tenure.trigger": "event", "tenure.attempt": "1", "tenure.result": "requeue_after",
+		"tenure.requeue_after": "3",
+	}
+	if diff := cmp.Diff(want, attributes(root)); diff != "" {
+		t.Errorf("root (-want +got):\n%s", diff)
+	}
+	for _, child := range []tracetest.SpanStub{wait, call} {
+		if child.Parent.SpanID() != root.SpanContext.SpanID() || child.SpanContext.TraceID() != root.SpanContext.TraceID() {
+			t.Errorf("%s isn't a child of the root", child.Name)
+		}
+	}
+	if took := wait.EndTime.Sub(wait.StartTime); took < 20*time.Millisecond || !wait.StartTime.Equal(root.StartTime) {
+		t.Errorf("queue wait is %v", took)
+	}
+	if got := attributes(call); got["http.response.status_code"] != "409" || got["error.type"] != "Conflict" || got["k8s.request.name"] != "one" {
+		t.Errorf("call: %v", got)
+	}
+	if header != traceparent(call.SpanContext) {
+		t.Errorf("traceparent %q, want that of the call", header)
+	}
+	for _, s := range spans {
+		for key, value := range attributes(s) {
+			if strings.Contains(value, "secret") {
+				t.Errorf("%s of %s tells %q", key, s.Name, value)
+			}
+		}
+	}
+}
+
+func TestTriggerAndAttemptSayWhyAKeyIsReconciled(t *testing.T) {
+	low := -100
+	for name, c := range map[string]struct {
+		add     func(priorityqueue.PriorityQueue[mcreconcile.Request])
+		trigger string
+		attempt string
+	}{
+		"an event": {func(q priorityqueue.PriorityQueue[mcreconcile.Request]) { q.Add(testKey) }, "event", "1"},
+		"a shard that came": {func(q priorityqueue.PriorityQueue[mcreconcile.Request]) {
+			q.AddWithOpts(priorityqueue.AddOpts{Priority: &low}, testKey)
+		}, "backfill", "1"},
+		"a due time": {func(q priorityqueue.PriorityQueue[mcreconcile.Request]) { q.AddAfter(testKey, time.Millisecond) }, "timer", "1"},
+		"a failure":  {func(q priorityqueue.PriorityQueue[mcreconcile.Request]) { q.AddRateLimited(testKey) }, "retry", "2"},
+		"an event before a timer": {func(q priorityqueue.PriorityQueue[mcreconcile.Request]) {
+			q.AddAfter(testKey, time.Hour)
+			q.Add(testKey)
+		}, "event", "1"},
+		"an event before a retry": {func(q priorityqueue.PriorityQueue[mcreconcile.Request]) { q.AddRateLimited(testKey); q.Add(testKey) }, "event", "2"},
+		"a timer that comes later": {func(q priorityqueue.PriorityQueue[mcreconcile.Request]) {
+			q.Add(testKey)
+			q.AddAfter(testKey, time.Hour)
+		}, "event", "1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, Config{Settings: always()})
+			c.add(r.queue)
+			r.reconcile(t, fine)
+			got := attributes(find(t, r.sent(t), "reconcile At"))
+			if got["tenure.trigger"] != c.trigger || got["tenure.attempt"] != c.attempt {
+				t.Errorf("trigger %s, attempt %s", got["tenure.trigger"], got["tenure.attempt"])
+			}
+		})
+	}
+}
+
+func TestWhatIsSlowOrFailedIsKeptThoughItWasNotSampled(t *testing.T) {
+	rare := always()
+	rare.Ratio = 0
+	slow := func(context.Context) (reconcile.Result, error) { time.Sleep(30 * time.Millisecond); return fine(nil) }
+	failed := func(context.Context) (reconcile.Result, error) {
+		return reconcile.Result{}, errors.New("with a secret")
+	}
+	for name, c := range map[string]struct {
+		threshold time.Duration
+		f         func(context.Context) (reconcile.Result, error)
+		kept      bool
+	}{
+		"quick and fine":             {20 * time.Millisecond, fine, false},
+		"slow":                       {20 * time.Millisecond, slow, true},
+		"failed":                     {20 * time.Millisecond, failed, true},
+		"failed, but that is off":    {0, failed, false},
+		"slow, but not slow enough.": {time.Minute, slow, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, Config{Settings: rare, Slow: c.threshold})
+			r.queue.Add(testKey)
+			r.reconcile(t, c.f)
+			spans := r.sent(t)
+			if (len(spans) > 0) != c.kept {
+				t.Fatalf("%d spans were sent", len(spans))
+			}
+			if c.kept {
+				root := find(t, spans, "reconcile At")
+				if attributes(root)["tenure.kept_at_end"] != "true" || strings.Contains(root.Status.Description, "secret") {
+					t.Errorf("root %v, status %v", attributes(root), root.Status)
+				}
+			}
+		})
+	}
+}
+
+func TestAFloodOfFailuresIsNotKeptWhole(t *testing.T) {
+	rare := always()
+	rare.Ratio = 0
+	r := newRig(t, Config{Settings: rare, Slow: time.Minute})
+	began := time.Now()
+	for range 10 * maxTailKept {
+		r.queue.Add(testKey)
+		r.reconcile(t, func(context.Context) (reconcile.Result, error) { return reconcile.Result{}, errors.New("no") })
+	}
+	seconds := int(time.Since(began)/time.Second) + 2
+	if kept := len(r.sent(t)) / 2; kept > seconds*maxTailKept {
+		t.Errorf("%d traces kept in less than %d s", kept, seconds)
+	}
+}
+
+func TestAPanicIsToldAndGoesOn(t *testing.T) {
+	r := newRig(t, Config{Settings: always()})
+	r.queue.Add(testKey)
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic was swallowed")
+			}
+		}()
+		r.reconcile(t, func(context.Context) (reconcile.Result, error) { panic("ouch") })
+	}()
+	if root := find(t, r.sent(t), "reconcile At"); attributes(root)["error.type"] != "panic" {
+		t.Errorf("root %v", attributes(root))
+	}
+}
+
+func TestLogsCarryTheTrace(t *testing.T) {
+	var out bytes.Buffer
+	r := newRig(t, Config{Settings: always(), Log: logr.FromSlogHandler(slog.NewJSONHandler(&out, nil))})
+	r.queue.Add(testKey)
+	r.reconcile(t, func(context.Context) (reconcile.Result, error) {
+		r.options.LogConstructor(&testKey).Info("hello") // controller-runtime asks for the logger while the key is in hand
+		return fine(nil)
+	})
+	root := find(t, r.sent(t), "reconcile At")
+	if id := root.SpanContext.TraceID().String(); !strings.Contains(out.String(), `"trace_id":"`+id+`"`) {
+		t.Errorf("%s isn't in %s", id, out.String())
+	}
+}
+
+// stubborn is a collector that doesn't answer, or says no.
+type stubborn struct {
+	*tracetest.InMemoryExporter
+	mu    sync.Mutex
+	hangs chan struct{} // not nil: it waits for this to be closed
+	fails bool
+}
+
+func (s *stubborn) ExportSpans(ctx context.Context, _ []readOnlySpan) error {
+	s.mu.Lock()
+	hangs, fails := s.hangs, s.fails
+	s.mu.Unlock()
+	if hangs != nil {
+		select {
+		case <-hangs:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if fails {
+		return errors.New("connection refused")
+	}
+	return nil
+}
+
+func (s *stubborn) set(fails bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fails = fails
+}
+
+func TestACollectorThatHangsHoldsNoReconcileUp(t *testing.T) {
+	settings := always()
+	settings.Queue, settings.Batch, settings.ExportTimeout = 20, 10, time.Hour
+	hangs := make(chan struct{})
+	r := newRig(t, Config{Settings: settings, Exporter: &stubborn{hangs: hangs}})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = r.Run(ctx) }()
+	began := time.Now()
+	for range 500 {
+		r.queue.Add(testKey)
+		r.reconcile(t, fine)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("500 reconciles took %v", took)
+	}
+	if dropped := value(t, r.pipeline.overflow); dropped < 800 {
+		t.Errorf("%v of 1000 spans were counted as dropped, with room for 20", dropped)
+	}
+	close(hangs)
+	cancel()
+	<-done
+}
+
+func TestACollectorThatFailsIsToldOfOnceAndOnceWhenItWorksAgain(t *testing.T) {
+	var out lockedBuffer
+	collector := &stubborn{fails: true}
+	r := newRig(t, Config{Settings: always(), Exporter: collector, Log: logr.FromSlogHandler(slog.NewTextHandler(&out, nil))})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = r.Run(ctx) }()
+	work := func(counter prometheus.Counter) {
+		before, deadline := value(t, counter), time.Now().Add(10*time.Second)
+		for n := 0; value(t, counter) < before+10; n++ {
+			if time.Now().After(deadline) {
+				t.Fatal("nothing happens")
+			}
+			r.queue.Add(testKey)
+			r.reconcile(t, fine)
+			time.Sleep(2 * time.Millisecond)
+		}
+	}
+	work(r.pipeline.refused)
+	collector.set(false)
+	work(r.pipeline.sent)
+	cancel()
+	<-done
+	if n := strings.Count(out.String(), "can't be delivered"); n != 1 {
+		t.Errorf("told %d times of the failure:\n%s", n, out.String())
+	}
+	if n := strings.Count(out.String(), "delivered again"); n != 1 {
+		t.Errorf("told %d times that it works again:\n%s", n, out.String())
+	}
+}
+
+func TestSpansThatAReconcilerMakesItselfAreChildrenOfItsTrace(t *testing.T) {
+	r := newRig(t, Config{Settings: always()})
+	r.queue.Add(testKey)
+	r.reconcile(t, func(ctx context.Context) (reconcile.Result, error) {
+		_, span := r.provider.Tracer("mine").Start(ctx, "my own")
+		span.End()
+		return fine(ctx)
+	})
+	spans := r.sent(t)
+	if mine, root := find(t, spans, "my own"), find(t, spans, "reconcile At"); mine.Parent.SpanID() != root.SpanContext.SpanID() {
+		t.Error("the span isn't a child of the reconcile")
+	}
+}

@@ -1,0 +1,123 @@
+package handoff
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tenure-dev/tenure/shard"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+// MaxShards is how many of its shards a replica names in its metrics.
+const MaxShards = 1024
+
+// Collector makes metrics of a replica's status.
+type Collector struct {
+	status func() shard.Status
+	now    func() time.Time
+	descs  map[string]*prometheus.Desc
+}
+
+// NewCollector returns the metrics of what status says.
+func NewCollector(status func() shard.Status) *Collector {
+	c := &Collector{status: status, now: time.Now, descs: map[string]*prometheus.Desc{}}
+	for _, m := range []struct {
+		name, help string
+		labels     []string
+	}{
+		{"tenure_coordinator", "1 while this replica is the coordinator.", nil},
+		{"tenure_member", "1 while this replica's lease is valid.", nil},
+		{"tenure_shards_held", "Shards that this replica serves.", nil},
+		{"tenure_shards_warming", "Shards that this replica prepares to take over, or holds and doesn't serve yet.", nil},
+		{"tenure_shard_epoch", "Epoch of a shard that this replica holds or warms.", []string{"shard"}},
+		{"tenure_shard_phase", "Phase of a shard at this replica: always 1, with the phase as a label.", []string{"shard", "phase"}},
+		{"tenure_shard_objects", "Objects of primary kinds in a shard that this replica holds.", []string{"shard"}},
+		{"tenure_shard_load_seconds", "Seconds spent in reconciles of a shard, per second.", []string{"shard"}},
+		{"tenure_shards_unserved", "Shards that nobody serves, by the records that this replica sees.", nil},
+		{"tenure_unserved_seconds", "For how long the shard that is without a live holder longest has been, as this replica sees it.", nil},
+		{"tenure_shards_moving", "Shards that are to go to another holder and haven't yet.", nil},
+		{"tenure_moving_seconds", "For how long the move under way that began first has been, as this replica sees it.", nil},
+		{"tenure_clusters_engaged", "Workload clusters that the provider knows.", nil},
+		{"tenure_watch_mode", "Who filters the watches of a cluster, server or client: always 1, with the mode as a label.", []string{"cluster", "mode"}},
+		{"tenure_watch_bytes_total", "Bytes of answers to reads and watches from a cluster.", []string{"cluster"}},
+		{"tenure_watch_kept_total", "Objects and events of a cluster that belonged to the shard that asked.", []string{"cluster"}},
+		{"tenure_watch_discarded_total", "Objects and events of a cluster that arrived and belonged to another shard.", []string{"cluster"}},
+		{"tenure_fenced_writes_total", "Writes that were refused before they were sent, because their shard wasn't held any more.", []string{"cluster"}},
+	} {
+		c.descs[m.name] = prometheus.NewDesc(m.name, m.help, m.labels, nil)
+	}
+	return c
+}
+
+// Describe implements prometheus.Collector.
+func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range c.descs {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *Collector) Collect(ch chan<- prometheus.Metric) {
+	st, now := c.status(), c.now()
+	gauge := func(name string, value float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(c.descs[name], prometheus.GaugeValue, value, labels...)
+	}
+	gauge("tenure_coordinator", one(st.Coordinator))
+	gauge("tenure_member", one(st.Member))
+	served := 0
+	for _, s := range st.Shards {
+		if s.Phase == "active" || s.Phase == "draining" {
+			served++
+		}
+	}
+	gauge("tenure_shards_held", float64(served))
+	gauge("tenure_shards_warming", float64(len(st.Shards)-served))
+	for _, s := range st.Shards[:min(len(st.Shards), MaxShards)] {
+		name := s.ID.String()
+		gauge("tenure_shard_epoch", float64(s.Epoch), name)
+		gauge("tenure_shard_phase", 1, name, s.Phase)
+		gauge("tenure_shard_objects", float64(s.Objects), name)
+		gauge("tenure_shard_load_seconds", s.Load, name)
+	}
+	gauge("tenure_shards_unserved", float64(len(st.Unserved)))
+	gauge("tenure_unserved_seconds", longest(st.Unserved, now).Seconds())
+	gauge("tenure_shards_moving", float64(len(st.Moving)))
+	gauge("tenure_moving_seconds", longest(st.Moving, now).Seconds())
+	c.clusters(ch, st)
+}
+
+func (c *Collector) clusters(ch chan<- prometheus.Metric, st shard.Status) {
+	count := func(name string, value uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(c.descs[name], prometheus.CounterValue, float64(value), labels...)
+	}
+	engaged := 0
+	for name, cl := range st.Clusters {
+		cluster := string(name)
+		if cl.Engaged {
+			engaged++
+			ch <- prometheus.MustNewConstMetric(c.descs["tenure_watch_mode"], prometheus.GaugeValue, 1, cluster, cl.WatchMode)
+		}
+		count("tenure_watch_bytes_total", cl.ListWatchBytes, cluster)
+		count("tenure_watch_kept_total", cl.Kept, cluster)
+		count("tenure_watch_discarded_total", cl.Discarded, cluster)
+		count("tenure_fenced_writes_total", cl.FencedWrites, cluster)
+	}
+	ch <- prometheus.MustNewConstMetric(c.descs["tenure_clusters_engaged"], prometheus.GaugeValue, float64(engaged))
+}
+
+func one(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// longest is the age of the oldest entry.
+func longest(since map[keyspace.ShardID]time.Time, now time.Time) time.Duration {
+	var age time.Duration
+	for _, t := range since {
+		age = max(age, now.Sub(t))
+	}
+	return age
+}

@@ -1,0 +1,34 @@
+// Package handoff makes the moves of shards visible: one trace per move, across both replicas and the coordinator, and
+// the metrics of what a replica holds.
+//
+// # Setup
+//
+//	h := handoff.NewWatcher()
+//	tel := telemetry.New(telemetry.Config{..., Reconciled: h.Reconciled})
+//	h.Tell(tel.Tell)
+//	mgr, err := shard.NewManager(..., shard.Config{..., Observer: h})
+//	metrics.Registry.MustRegister(h, handoff.NewCollector(mgr.Status))
+//
+// # The trace of a move
+//
+// Its id follows from the shard, the epoch that the move leads to and the UID of the shard's record, so that everybody
+// who takes part can add spans without having been told anything. The steps are children of the root span, whose id
+// follows in the same way and which the new holder sends once it has done its first reconcile:
+//
+//	handoff west/01        new holder
+//	├─ plan                coordinator
+//	├─ warm                new holder
+//	├─ announce warm       new holder
+//	├─ drain               old holder
+//	├─ hand over           old holder
+//	├─ activate            new holder
+//	└─ first reconcile     new holder, linked to that reconcile's own trace
+//
+// After a crash "claim" takes the place of the old holder's part. These traces are always kept, whatever the sampler
+// says. A new holder that never gets to serve the shard sends a failed root when it gives it away. If it dies between taking
+// over and its first reconcile, the root is missing.
+//
+// # Considerations
+//
+// Metrics name shards. A replica names at most [MaxShards] of those it holds; tenure_shards_held counts all.
+package handoff

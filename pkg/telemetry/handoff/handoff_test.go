@@ -1,0 +1,250 @@
+package handoff
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/tenure-dev/tenure/pkg/telemetry"
+	"github.com/tenure-dev/tenure/shard"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/ownership"
+)
+
+var began = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+func shardID(t *testing.T, text string) keyspace.ShardID {
+	t.Helper()
+	id, err := keyspace.ParseShardID(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// story feeds watchers and keeps what they tell.
+type story struct {
+	t     *testing.T
+	id    keyspace.ShardID
+	clock time.Duration
+	spans []telemetry.Span
+}
+
+func (s *story) watcher() *Watcher {
+	w := NewWatcher()
+	w.now = func() time.Time { return began.Add(s.clock) }
+	w.Tell(func(spans ...telemetry.Span) { s.spans = append(s.spans, spans...) })
+	return w
+}
+
+// step is one step that takes a millisecond.
+func (s *story) step(w *Watcher, name shard.StepName, epoch ownership.Epoch, peer ownership.Incarnation) {
+	start := began.Add(s.clock)
+	s.clock += time.Millisecond
+	w.Stepped(shard.Step{Name: name, Shard: s.id, Epoch: epoch, Record: "record", Peer: peer, Start: start, End: began.Add(s.clock)})
+}
+
+func (s *story) activated(w *Watcher, epoch ownership.Epoch, objects int64) {
+	s.step(w, shard.StepActivate, epoch, "")
+	w.Activated(shard.Activation{Shard: s.id, Epoch: epoch, Kind: "planned", Record: "record", Objects: objects, Gap: 5 * time.Millisecond})
+}
+
+func (s *story) reconciled(w *Watcher) {
+	start := began.Add(s.clock)
+	s.clock += time.Millisecond
+	w.Reconciled(telemetry.Reconciled{Shard: s.id.String(), Start: start, End: began.Add(s.clock)})
+}
+
+// trace returns the names of one epoch's spans below its root; "no root" is one of them if there is none, or several.
+func (s *story) trace(epoch ownership.Epoch) []string {
+	s.t.Helper()
+	traceID, root := IDs("record", s.id, epoch)
+	var names []string
+	roots := 0
+	for _, span := range s.spans {
+		switch {
+		case span.TraceID != traceID:
+		case span.SpanID == root:
+			roots++
+			if span.Failed != "" {
+				names = append(names, span.Failed)
+			}
+		case span.Parent != root:
+			s.t.Errorf("%s isn't a child of the root", span.Name)
+		default:
+			names = append(names, span.Name)
+		}
+	}
+	if roots != 1 {
+		names = append(names, "no root")
+	}
+	return names
+}
+
+func TestAMoveIsOneTraceOfAllWhoTakePart(t *testing.T) {
+	s := &story{t: t, id: shardID(t, "west/01")}
+	coordinator, from, to := s.watcher(), s.watcher(), s.watcher()
+	from.served["west/01"] = 4
+	s.step(coordinator, shard.StepPlan, 5, "to")
+	s.step(to, shard.StepWarm, 0, "")
+	s.step(to, shard.StepAnnounce, 5, "from")
+	s.step(from, shard.StepDrain, 5, "")
+	s.step(from, shard.StepHandOver, 5, "to")
+	s.activated(to, 5, 3)
+	s.reconciled(to)
+	s.reconciled(to) // only the first belongs to the move
+	want := []string{"plan", "announce warm", "drain", "hand over", "warm", "activate", "first reconcile"}
+	if diff := cmp.Diff(want, s.trace(5)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	root := s.spans[4]
+	if !root.Start.Equal(began.Add(time.Millisecond)) || !root.End.Equal(began.Add(s.clock-time.Millisecond)) {
+		t.Errorf("the root is from %v to %v, want from warming to the end of the first reconcile", root.Start, root.End)
+	}
+	if to.open.Load() != 0 || from.open.Load() != 0 {
+		t.Error("reconciles still have to ask")
+	}
+}
+
+func TestTheRootComesThoughNothingIsReconciled(t *testing.T) {
+	for name, end := range map[string]func(*story, *Watcher){
+		"an empty shard":          func(s *story, w *Watcher) { s.activated(w, 5, 0) },
+		"nothing for ten s":       func(s *story, w *Watcher) { s.activated(w, 5, 3); s.clock += time.Minute; w.Renewed(time.Second) },
+		"the shard goes again":    func(s *story, w *Watcher) { s.activated(w, 5, 3); w.Closed(s.id, 5) },
+		"the process ends":        func(s *story, w *Watcher) { s.activated(w, 5, 3); w.Flush() },
+		"it came before the news": func(s *story, w *Watcher) { s.reconciled(w); s.activated(w, 5, 3) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &story{t: t, id: shardID(t, "west/01")}
+			w := s.watcher()
+			s.step(w, shard.StepWarm, 0, "")
+			end(s, w)
+			want := []string{"warm", "activate"}
+			if strings.HasPrefix(name, "it came") {
+				want = append(want, "first reconcile")
+			}
+			if diff := cmp.Diff(want, s.trace(5)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if w.open.Load() != 0 {
+				t.Error("reconciles still have to ask")
+			}
+		})
+	}
+}
+
+func TestAShardThatCouldNotBeServedLeavesNoOrphans(t *testing.T) {
+	s := &story{t: t, id: shardID(t, "away/")}
+	w := s.watcher()
+	s.step(w, shard.StepClaim, 1, "")
+	s.step(w, shard.StepHandOver, 2, "other")
+	other := s.watcher()
+	s.step(other, shard.StepHandOver, 3, "") // nobody is left: a release
+	if diff := cmp.Diff([]string{"never served", "claim"}, s.trace(1)); diff != "" {
+		t.Errorf("claimed (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"hand over", "never served", "release"}, s.trace(2)); diff != "" {
+		t.Errorf("handed on (-want +got):\n%s", diff)
+	}
+	last := s.watcher()
+	s.step(last, shard.StepClaim, 3, "")
+	last.Lapsed("me", "because")
+	if diff := cmp.Diff([]string{"never served", "claim"}, s.trace(3)); diff != "" {
+		t.Errorf("lapsed (-want +got):\n%s", diff)
+	}
+}
+
+func TestAShardThatClosesBeforeTheNewsOfItsHandingOverWasServed(t *testing.T) {
+	s := &story{t: t, id: shardID(t, "west/01")}
+	w := s.watcher()
+	s.activated(w, 5, 0)
+	s.step(w, shard.StepDrain, 6, "")
+	w.Closed(s.id, 5)
+	s.step(w, shard.StepHandOver, 6, "other")
+	if diff := cmp.Diff([]string{"activate"}, s.trace(5)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestIDsDifferByShardEpochAndFleet(t *testing.T) {
+	a, root := IDs("record", shardID(t, "west/01"), 5)
+	if again, rootAgain := IDs("record", shardID(t, "west/01"), 5); a != again || root != rootAgain {
+		t.Error("two replicas get different ids")
+	}
+	for _, c := range []struct {
+		record, shard string
+		epoch         ownership.Epoch
+	}{{"record", "west/01", 6}, {"record", "west/0", 5}, {"other", "west/01", 5}} {
+		if b, _ := IDs(c.record, shardID(t, c.shard), c.epoch); a == b {
+			t.Errorf("%v has the same trace", c)
+		}
+	}
+}
+
+func TestMetricsSayWhatTheStatusSays(t *testing.T) {
+	w := NewWatcher()
+	w.Lapsed("me", "because")
+	w.Renewed(2 * time.Second)
+	w.Activated(shard.Activation{Shard: shardID(t, "west/01"), Epoch: 5, Kind: "planned", Gap: 8 * time.Millisecond})
+	c := NewCollector(func() shard.Status {
+		return shard.Status{
+			Coordinator: true, Member: true,
+			Shards: []shard.ShardStatus{{ID: shardID(t, "west/01"), Epoch: 5, Phase: "active", Objects: 7, Load: .5}, {ID: shardID(t, "west/10"), Phase: "warming"}},
+			Clusters: map[keyspace.ClusterName]shard.ClusterStatus{
+				"west": {Engaged: true, WatchMode: "server", Kept: 3, FencedWrites: 1}, "gone": {Discarded: 2},
+			},
+			Unserved: map[keyspace.ShardID]time.Time{shardID(t, "east/"): began},
+		}
+	})
+	c.now = func() time.Time { return began.Add(time.Minute) }
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(w, c)
+	want := `
+# HELP tenure_clusters_engaged Workload clusters that the provider knows.
+# TYPE tenure_clusters_engaged gauge
+tenure_clusters_engaged 1
+# HELP tenure_fenced_writes_total Writes that were refused before they were sent, because their shard wasn't held any more.
+# TYPE tenure_fenced_writes_total counter
+tenure_fenced_writes_total{cluster="gone"} 0
+tenure_fenced_writes_total{cluster="west"} 1
+# HELP tenure_lapses_total Incarnations of this replica that ended because their lease wasn't renewed in time, or was sealed.
+# TYPE tenure_lapses_total counter
+tenure_lapses_total 1
+# HELP tenure_shard_epoch Epoch of a shard that this replica holds or warms.
+# TYPE tenure_shard_epoch gauge
+tenure_shard_epoch{shard="west/01"} 5
+tenure_shard_epoch{shard="west/10"} 0
+# HELP tenure_shards_held Shards that this replica serves.
+# TYPE tenure_shards_held gauge
+tenure_shards_held 1
+# HELP tenure_unserved_seconds For how long the shard that is without a live holder longest has been, as this replica sees it.
+# TYPE tenure_unserved_seconds gauge
+tenure_unserved_seconds 60
+# HELP tenure_watch_mode Who filters the watches of a cluster, server or client: always 1, with the mode as a label.
+# TYPE tenure_watch_mode gauge
+tenure_watch_mode{cluster="west",mode="server"} 1
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "tenure_clusters_engaged", "tenure_fenced_writes_total",
+		"tenure_lapses_total", "tenure_shard_epoch", "tenure_shards_held", "tenure_unserved_seconds", "tenure_watch_mode"); err != nil {
+		t.Error(err)
+	}
+	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
+		t.Errorf("lint: %v %v", problems, err)
+	}
+}
+
+func TestAReplicaNamesABoundedNumberOfShards(t *testing.T) {
+	shards := make([]shard.ShardStatus, 0, 2*MaxShards)
+	for i := range 2 * MaxShards {
+		shards = append(shards, shard.ShardStatus{ID: keyspace.ShardID{Cluster: keyspace.ClusterName(strings.Repeat("x", i+1))}, Phase: "active"})
+	}
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(NewCollector(func() shard.Status { return shard.Status{Shards: shards} }))
+	if n, err := testutil.GatherAndCount(registry, "tenure_shard_epoch"); err != nil || n != MaxShards {
+		t.Errorf("%d series, %v", n, err)
+	}
+}

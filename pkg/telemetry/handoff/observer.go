@@ -1,0 +1,274 @@
+package handoff
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/tenure-dev/tenure/pkg/telemetry"
+	"github.com/tenure-dev/tenure/shard"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/ownership"
+)
+
+// patience is how long a move's root span waits for a first reconcile. A shard without objects has none.
+const patience = 10 * time.Second
+
+// Watcher is a [shard.Observer] that makes traces and metrics of what it is told. It is safe for concurrent use.
+type Watcher struct {
+	shard.NopObserver
+	now func() time.Time
+
+	// open counts the shards in warm and in arrivals: every reconcile asks whether there are any.
+	open atomic.Int64
+
+	mu       sync.Mutex // guards all below
+	tell     func(...telemetry.Span)
+	served   map[string]ownership.Epoch // what was activated here last, by the shard's name, as all below
+	steps    map[string]*pending        // on the way here, or on the way away
+	arrivals map[string]*arrival        // root spans that are open
+
+	moves  *prometheus.CounterVec
+	gap    *prometheus.HistogramVec
+	lapses prometheus.Counter
+	margin prometheus.Gauge
+	writes *prometheus.CounterVec
+}
+
+// NewWatcher returns a watcher that tells nobody yet.
+func NewWatcher() *Watcher {
+	w := &Watcher{
+		now: time.Now, tell: func(...telemetry.Span) {},
+		served: map[string]ownership.Epoch{}, steps: map[string]*pending{}, arrivals: map[string]*arrival{},
+		moves: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tenure_shard_moves_total",
+			Help: "Shards that came here, by kind (join, planned, exit, crash), and writes of steps that failed (the step as kind, result rejected or unknown).",
+		}, []string{"kind", "result"}),
+		gap: prometheus.NewHistogramVec(telemetry.NewLatency("tenure_handoff_gap_seconds",
+			"Time in which nobody worked on a shard while it moved here, by the clocks of both machines."), []string{"kind"}),
+		lapses: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "tenure_lapses_total", Help: "Incarnations of this replica that ended because their lease wasn't renewed in time, or was sealed.",
+		}),
+		margin: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "tenure_lease_margin_seconds", Help: "Time that was left before this replica would have had to stop, at the last renewal of its lease.",
+		}),
+		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tenure_record_writes_total", Help: "Writes of coordination records by this replica, by what they were for and what became of them.",
+		}, []string{"write", "outcome"}),
+	}
+	for _, kind := range []string{"join", "planned", "exit", "crash"} { // rates need a zero to start from
+		w.moves.WithLabelValues(kind, "done")
+	}
+	return w
+}
+
+// Tell sets who takes the spans.
+func (w *Watcher) Tell(tell func(...telemetry.Span)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tell = tell
+}
+
+// pending are the steps of one shard that can be told only when a later one shows which epoch they belong to.
+type pending struct {
+	warm, activate, claim, drain *shard.Step
+	early                        *telemetry.Reconciled // ended before the activation was told
+}
+
+// of returns what is pending for a shard; w.mu is held.
+func (w *Watcher) of(name string) *pending {
+	p := w.steps[name]
+	if p == nil {
+		p = &pending{}
+		w.steps[name] = p
+		w.open.Add(1)
+	}
+	return p
+}
+
+// drop forgets what is pending for a shard; w.mu is held.
+func (w *Watcher) drop(name string) {
+	if w.steps[name] != nil {
+		delete(w.steps, name)
+		w.open.Add(-1)
+	}
+}
+
+// Stepped implements [shard.Observer].
+func (w *Watcher) Stepped(s shard.Step) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	name := s.Shard.String()
+	if s.Outcome != ownership.Committed {
+		w.moves.WithLabelValues(string(s.Name), s.Outcome.String()).Inc()
+		// A failed step isn't part of a move that came about; one of unknown outcome is tried again.
+		return
+	}
+	switch s.Name {
+	case shard.StepWarm:
+		w.of(name).warm = &s
+	case shard.StepActivate:
+		w.of(name).activate = &s
+	case shard.StepDrain:
+		w.of(name).drain = &s
+	case shard.StepClaim:
+		w.of(name).claim = &s
+	case shard.StepHandOver:
+		w.handedOver(name, s)
+	default:
+		w.tell(stepSpan(s, s.Epoch))
+	}
+}
+
+// handedOver tells how a tenure of this replica ended. Where nobody comes after it, that is the end of its own story.
+func (w *Watcher) handedOver(name string, s shard.Step) {
+	ours, into := s.Epoch-1, s.Epoch
+	if w.served[name] != ours {
+		w.tell(w.of(name).unserved(s, ours)...)
+	}
+	if s.Peer == "" {
+		s.Name, into = "release", ours
+	}
+	if drain := w.of(name).drain; drain != nil {
+		w.tell(stepSpan(*drain, into))
+	}
+	w.tell(stepSpan(s, into))
+	w.drop(name)
+}
+
+// Activated implements [shard.Observer].
+func (w *Watcher) Activated(a shard.Activation) {
+	if a.Kind == "" || a.Kind == ownership.ClaimFree.String() {
+		a.Kind = "join" // as the records call it
+	}
+	w.moves.WithLabelValues(a.Kind, "done").Inc()
+	traceID, root := IDs(string(a.Record), a.Shard, a.Epoch)
+	if a.Gap > 0 {
+		of := trace.NewSpanContext(trace.SpanContextConfig{TraceID: traceID, SpanID: root})
+		telemetry.ObserveWith(w.gap.WithLabelValues(a.Kind), a.Gap.Seconds(), of)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	name := a.Shard.String()
+	w.served[name] = a.Epoch
+	p := w.of(name)
+	came := &arrival{Activation: a, warm: p.warm, claim: p.claim, activate: p.activate}
+	if came.activate == nil {
+		now := w.now()
+		came.activate = &shard.Step{Name: shard.StepActivate, Shard: a.Shard, Incarnation: a.Incarnation, Start: now, End: now}
+	}
+	early := p.early
+	w.drop(name)
+	if a.Objects == 0 || early != nil {
+		w.tell(came.spans(early)...)
+		return
+	}
+	if w.arrivals[name] == nil {
+		w.open.Add(1)
+	}
+	w.arrivals[name] = came
+}
+
+// Reconciled takes the news of a reconcile that has ended.
+func (w *Watcher) Reconciled(r telemetry.Reconciled) {
+	if w.open.Load() == 0 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if a := w.arrivals[r.Shard]; a != nil {
+		w.close(r.Shard, a, &r)
+	} else if p := w.steps[r.Shard]; p != nil && p.warm != nil && p.early == nil {
+		p.early = &r // its gate is open, and we are about to be told
+	}
+}
+
+// Closed implements [shard.Observer]. It may come before the news that the shard was handed over, which asks what was
+// served.
+func (w *Watcher) Closed(id keyspace.ShardID, _ ownership.Epoch) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	name := id.String()
+	if a := w.arrivals[name]; a != nil {
+		w.close(name, a, nil)
+	}
+}
+
+// Renewed implements [shard.Observer]. It comes regularly, so it is also when those who wait in vain are let go.
+func (w *Watcher) Renewed(margin time.Duration) {
+	w.margin.Set(margin.Seconds())
+	if w.open.Load() > 0 {
+		w.flush(w.now().Add(-patience))
+	}
+}
+
+// Lapsed implements [shard.Observer].
+func (w *Watcher) Lapsed(ownership.Incarnation, string) {
+	w.lapses.Inc()
+	w.margin.Set(0)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	clear(w.served)
+	w.giveUp()
+}
+
+// Wrote implements [shard.Observer].
+func (w *Watcher) Wrote(what string, outcome ownership.Outcome) {
+	w.writes.WithLabelValues(what, outcome.String()).Inc()
+}
+
+// Flush sends what still waits, because nothing more will come.
+func (w *Watcher) Flush() {
+	w.flush(w.now())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.giveUp()
+}
+
+// giveUp tells of claims that came to nothing, and forgets all that is pending; w.mu is held.
+func (w *Watcher) giveUp() {
+	for name, p := range w.steps {
+		if p.claim != nil {
+			w.tell(p.unserved(*p.claim, p.claim.Epoch)...)
+		}
+		w.drop(name)
+	}
+}
+
+func (w *Watcher) flush(before time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for name, a := range w.arrivals {
+		if !a.activate.End.After(before) {
+			w.close(name, a, nil)
+		}
+	}
+}
+
+// close sends an arrival's spans; w.mu is held.
+func (w *Watcher) close(name string, a *arrival, first *telemetry.Reconciled) {
+	delete(w.arrivals, name)
+	w.open.Add(-1)
+	w.tell(a.spans(first)...)
+}
+
+// Describe implements prometheus.Collector.
+func (w *Watcher) Describe(ch chan<- *prometheus.Desc) {
+	for _, c := range w.collectors() {
+		c.Describe(ch)
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (w *Watcher) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range w.collectors() {
+		c.Collect(ch)
+	}
+}
+
+func (w *Watcher) collectors() []prometheus.Collector {
+	return []prometheus.Collector{w.moves, w.gap, w.lapses, w.margin, w.writes}
+}

@@ -1,0 +1,2 @@
+// Package jaeger reads traces from Jaeger's HTTP API and prints them as trees.
+package jaeger

@@ -1,0 +1,98 @@
+package jaeger
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const answerOfOne = `{"data":[{"traceID":"t1","spans":[
+ {"traceID":"t1","spanID":"c","operationName":"create pods","startTime":1000005000,"duration":3000,"processID":"p1",
+  "references":[{"refType":"CHILD_OF","traceID":"t1","spanID":"a"}],"tags":[{"key":"http.response.status_code","value":409},{"key":"error","value":true}]},
+ {"traceID":"t1","spanID":"a","operationName":"reconcile At","startTime":1000000000,"duration":12000000,"processID":"p1",
+  "references":[{"refType":"FOLLOWS_FROM","traceID":"t0","spanID":"x"}],"tags":[{"key":"tenure.shard","value":"west/01"},{"key":"k8s.object.name","value":"one"}]},
+ {"traceID":"t1","spanID":"d","operationName":"etcd","startTime":1000006000,"duration":1000,"processID":"p2",
+  "references":[{"refType":"CHILD_OF","traceID":"t1","spanID":"c"}]},
+ {"traceID":"t1","spanID":"b","operationName":"queue wait","startTime":1000000000,"duration":4000,"processID":"p1",
+  "references":[{"refType":"CHILD_OF","traceID":"t1","spanID":"a"}]},
+ {"traceID":"t1","spanID":"e","operationName":"lost","startTime":1000007000,"duration":1,"processID":"p1",
+  "references":[{"refType":"CHILD_OF","traceID":"t1","spanID":"nowhere"}]}],
+ "processes":{"p1":{"serviceName":"tenure","tags":[{"key":"service.instance.id","value":"r1"}]},"p2":{"serviceName":"apiserver"}}}]}`
+
+func serve(t *testing.T, answers map[string]string) *Client {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, ok := answers[r.URL.Path]
+		if !ok {
+			http.Error(w, "no such thing", http.StatusNotFound)
+			return
+		}
+		_, _ = w.Write([]byte(text)) // the client notices
+	}))
+	t.Cleanup(server.Close)
+	return &Client{URL: server.URL + "/"}
+}
+
+func TestATraceIsPrintedAsATree(t *testing.T) {
+	c := serve(t, map[string]string{"/api/traces/t1": answerOfOne})
+	trace, err := c.Trace(t.Context(), "t1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := WriteTree(&out, trace, true); err != nil {
+		t.Fatal(err)
+	}
+	want := `trace t1, 00:16:40.000, 5 spans
+reconcile At                                  +0.00 ms     12.0 s  west/01 name=one
+→ linked to trace t0
+├─ queue wait                                 +0.00 ms    4.00 ms  
+└─ create pods                                +5.00 ms    3.00 ms  409 FAILED
+   └─ apiserver: etcd                         +6.00 ms    1.00 ms  
+lost                                          +7.00 ms    0.00 ms  
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if orphans := trace.Orphans(); len(orphans) != 1 || orphans[0].Name != "lost" {
+		t.Errorf("orphans: %v", orphans)
+	}
+	if trace.Spans[0].Tags["process.service.instance.id"] != "r1" {
+		t.Errorf("tags: %v", trace.Spans[0].Tags)
+	}
+}
+
+func TestSpansThatNameEachOtherAsParentsArePrintedAndEnd(t *testing.T) {
+	trace := Trace{ID: "t", Spans: []Span{{ID: "a", Parent: "b", Name: "one"}, {ID: "b", Parent: "a", Name: "two"}, {ID: "b", Parent: "b", Name: "three"}}}
+	var out strings.Builder
+	if err := WriteTree(&out, trace, false); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"one", "two", "three"} {
+		if strings.Count(out.String(), name) != 1 {
+			t.Errorf("%s isn't there once:\n%s", name, out.String())
+		}
+	}
+}
+
+func TestWhatIsMissingOrBrokenIsSaid(t *testing.T) {
+	c := serve(t, map[string]string{"/api/traces/broken": "<html>", "/api/traces": `{"data":[]}`})
+	if _, err := c.Trace(t.Context(), "none"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("a trace that isn't there: %v", err)
+	}
+	if _, err := c.Trace(t.Context(), "broken"); err == nil || errors.Is(err, ErrNotFound) {
+		t.Errorf("a broken answer: %v", err)
+	}
+	if found, err := c.Find(t.Context(), Query{Service: "tenure", Limit: 1, Since: time.Now(), AtLeast: time.Second}); err != nil || len(found) != 0 {
+		t.Errorf("nothing to find: %v %v", found, err)
+	}
+	gone := &Client{URL: "http://127.0.0.1:9"}
+	if _, err := gone.Find(t.Context(), Query{}); err == nil || !strings.Contains(err.Error(), "is Jaeger there?") {
+		t.Errorf("no Jaeger: %v", err)
+	}
+}

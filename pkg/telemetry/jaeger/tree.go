@@ -1,0 +1,112 @@
+package jaeger
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// shownTags are worth a place in the tree, in this order; the name is what it is shown as.
+var shownTags = []struct{ tag, name string }{
+	{"tenure.shard", ""}, {"tenure.epoch", "epoch"}, {"tenure.move", ""}, {"tenure.peer", "with"}, {"tenure.replica", "at"},
+	{"k8s.namespace.name", "ns"}, {"k8s.object.name", "name"}, {"k8s.request.name", "name"}, {"tenure.trigger", "by"},
+	{"tenure.attempt", "attempt"}, {"tenure.result", "result"}, {"tenure.requeue_after", "again-in-s"}, {"tenure.gap_ms", "gap-ms"},
+	{"tenure.objects", "objects"}, {"http.response.status_code", ""}, {"error.type", "error"},
+}
+
+// nameWidth is where the times begin.
+const nameWidth = 44
+
+// WriteTree prints a trace: each span below its parent, with when it began after the first one and how long it took.
+// With links it also says which traces a span is linked to.
+func WriteTree(out io.Writer, t Trace, links bool) error {
+	p := printer{trace: t, links: links, children: map[string][]int{}, printed: make([]bool, len(t.Spans))}
+	known := map[string]bool{}
+	for i := range t.Spans {
+		known[t.Spans[i].ID] = true
+	}
+	var roots []int
+	for i, s := range t.Spans {
+		if known[s.Parent] {
+			p.children[s.Parent] = append(p.children[s.Parent], i)
+		} else {
+			roots = append(roots, i)
+		}
+	}
+	fmt.Fprintf(&p.text, "trace %s, %s, %d spans\n", t.ID, t.start().UTC().Format("15:04:05.000"), len(t.Spans))
+	for _, i := range roots {
+		p.span(i, "", "", 0)
+	}
+	for i := range t.Spans { // those that name each other as parents
+		p.span(i, "", "", 0)
+	}
+	_, err := io.WriteString(out, p.text.String())
+	return err
+}
+
+type printer struct {
+	trace    Trace
+	links    bool
+	children map[string][]int
+	printed  []bool // by span: each is printed once, whatever they say of each other
+	text     strings.Builder
+}
+
+func (p *printer) span(i int, first, rest string, depth int) {
+	if p.printed[i] {
+		return
+	}
+	p.printed[i] = true
+	s := &p.trace.Spans[i]
+	name := first + s.Name
+	if s.Service != "" && depth > 0 && s.Service != p.trace.Spans[0].Service {
+		name = first + s.Service + ": " + s.Name
+	}
+	if room := nameWidth - len([]rune(name)); room > 0 {
+		name += strings.Repeat(" ", room)
+	}
+	fmt.Fprintf(&p.text, "%s %9s %10s  %s\n", name, "+"+length(s.Start.Sub(p.trace.start())), length(s.Duration), facts(s))
+	if p.links {
+		for _, l := range s.Links {
+			fmt.Fprintf(&p.text, "%s→ linked to trace %s\n", rest, l.TraceID)
+		}
+	}
+	children := p.children[s.ID]
+	for n, child := range children {
+		if n == len(children)-1 {
+			p.span(child, rest+"└─ ", rest+"   ", depth+1)
+		} else {
+			p.span(child, rest+"├─ ", rest+"│  ", depth+1)
+		}
+	}
+}
+
+// facts are what is worth knowing of a span, in one line.
+func facts(s *Span) string {
+	var parts []string
+	for _, shown := range shownTags {
+		value := s.Tags[shown.tag]
+		if value == "" {
+			continue
+		}
+		if shown.name != "" {
+			value = shown.name + "=" + value
+		}
+		parts = append(parts, value)
+	}
+	if s.Failed() {
+		parts = append(parts, "FAILED")
+	}
+	return strings.Join(parts, " ")
+}
+
+// length writes a duration so that columns of them can be compared.
+func length(d time.Duration) string {
+	switch {
+	case d >= 10*time.Second:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	default:
+		return fmt.Sprintf("%.2f ms", float64(d)/float64(time.Millisecond))
+	}
+}

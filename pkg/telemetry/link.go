@@ -1,0 +1,182 @@
+package telemetry
+
+import (
+	"context"
+	"encoding/hex"
+	"sync"
+
+	"go.opentelemetry.io/otel/trace"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+)
+
+// TraceparentAnnotation is on objects that a traced reconcile created; it leads to that reconcile (W3C Trace Context).
+const TraceparentAnnotation = "tenure.dev/traceparent"
+
+// rememberedWrites is how many versions of objects this process remembers having written, and in which trace.
+const rememberedWrites = 4096
+
+// Clusters finds the cluster of a request. A multicluster-runtime manager is one.
+type Clusters interface {
+	GetCluster(ctx context.Context, name multicluster.ClusterName) (cluster.Cluster, error)
+}
+
+// Clusters returns the same clusters for reconcilers. What a traced reconcile creates through them says who created it,
+// and what it reads becomes a link to the trace that wrote it. While tracing is off it returns what it is given.
+func (t *Telemetry) Clusters(inner Clusters) Clusters {
+	if t.pipeline == nil {
+		return inner
+	}
+	return &linkedClusters{inner: inner, telemetry: t}
+}
+
+type linkedClusters struct {
+	inner     Clusters
+	telemetry *Telemetry
+}
+
+func (c *linkedClusters) GetCluster(ctx context.Context, name multicluster.ClusterName) (cluster.Cluster, error) {
+	cl, err := c.inner.GetCluster(ctx, name)
+	if f := flightOf(ctx); err == nil && f != nil && f.sampled {
+		return &linkedCluster{Cluster: cl, client: linkedClient{Client: cl.GetClient(), flight: f, writes: &c.telemetry.writes}}, nil
+	}
+	return cl, err
+}
+
+type linkedCluster struct {
+	cluster.Cluster
+	client linkedClient
+}
+
+func (c *linkedCluster) GetClient() client.Client { return &c.client }
+
+// linkedClient belongs to one reconcile. Server-side apply is left alone: an annotation that differs each time would
+// make a write of what is none.
+type linkedClient struct {
+	client.Client
+	flight *flight
+	writes *writes
+}
+
+func (c *linkedClient) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	err := c.Client.Get(ctx, key, obj, opts...)
+	if err != nil {
+		return err
+	}
+	if from, ok := parseTraceparent(obj.GetAnnotations()[TraceparentAnnotation]); ok {
+		c.flight.link(from, "created by")
+	}
+	if from, ok := c.writes.find(versionOf(obj)); ok {
+		c.flight.link(from, "last written by")
+	}
+	return nil
+}
+
+func (c *linkedClient) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
+	annotations := obj.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[TraceparentAnnotation] = traceparent(c.flight.context())
+	obj.SetAnnotations(annotations)
+	return c.Client.Create(ctx, obj, opts...)
+}
+
+func (c *linkedClient) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
+	return c.wrote(obj, c.Client.Update(ctx, obj, opts...))
+}
+
+func (c *linkedClient) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	return c.wrote(obj, c.Client.Patch(ctx, obj, patch, opts...))
+}
+
+func (c *linkedClient) Status() client.SubResourceWriter { return c.SubResource("status") }
+
+func (c *linkedClient) SubResource(name string) client.SubResourceClient {
+	return &linkedSubResource{SubResourceClient: c.Client.SubResource(name), of: c}
+}
+
+func (c *linkedClient) wrote(obj client.Object, err error) error {
+	if err == nil {
+		c.writes.note(versionOf(obj), c.flight.context())
+	}
+	return err
+}
+
+type linkedSubResource struct {
+	client.SubResourceClient
+	of *linkedClient
+}
+
+func (c *linkedSubResource) Update(ctx context.Context, obj client.Object, opts ...client.SubResourceUpdateOption) error {
+	return c.of.wrote(obj, c.SubResourceClient.Update(ctx, obj, opts...))
+}
+
+func (c *linkedSubResource) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+	return c.of.wrote(obj, c.SubResourceClient.Patch(ctx, obj, patch, opts...))
+}
+
+// version names one version of one object.
+type version struct {
+	uid             types.UID
+	resourceVersion string
+}
+
+func versionOf(obj client.Object) version { return version{obj.GetUID(), obj.GetResourceVersion()} }
+
+// writes remembers the last versions that this process wrote. The zero value is ready.
+type writes struct {
+	mu     sync.Mutex // guards all below
+	traces map[version]trace.SpanContext
+	ring   []version
+	next   int
+}
+
+func (w *writes) note(v version, by trace.SpanContext) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.traces == nil {
+		w.traces = map[version]trace.SpanContext{}
+		w.ring = make([]version, rememberedWrites)
+	}
+	delete(w.traces, w.ring[w.next])
+	w.ring[w.next], w.traces[v] = v, by
+	w.next = (w.next + 1) % rememberedWrites
+}
+
+func (w *writes) find(v version) (trace.SpanContext, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	by, ok := w.traces[v]
+	return by, ok
+}
+
+// traceparent writes a sampled span context in the form of W3C Trace Context.
+func traceparent(sc trace.SpanContext) string {
+	b := make([]byte, 55)
+	copy(b, "00-")
+	traceID, spanID := sc.TraceID(), sc.SpanID()
+	hex.Encode(b[3:], traceID[:])
+	b[35] = '-'
+	hex.Encode(b[36:], spanID[:])
+	copy(b[52:], "-01")
+	return string(b)
+}
+
+// parseTraceparent reads what traceparent wrote; anybody may have put anything there.
+func parseTraceparent(text string) (trace.SpanContext, bool) {
+	if len(text) != 55 || text[:3] != "00-" || text[35] != '-' || text[52:] != "-01" {
+		return trace.SpanContext{}, false
+	}
+	traceID, err := trace.TraceIDFromHex(text[3:35])
+	if err != nil {
+		return trace.SpanContext{}, false
+	}
+	spanID, err := trace.SpanIDFromHex(text[36:52])
+	if err != nil {
+		return trace.SpanContext{}, false
+	}
+	return sampledContext(traceID, spanID), true
+}

@@ -1,0 +1,87 @@
+package telemetry
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Buckets are the classic buckets of our latency histograms, for servers that don't take native ones: 1 ms to 2 min.
+var Buckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120}
+
+// NewLatency returns the options of a latency histogram in seconds, native and classic at once.
+func NewLatency(name, help string) prometheus.HistogramOpts {
+	return prometheus.HistogramOpts{
+		Name: name, Help: help, Buckets: Buckets,
+		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 160, NativeHistogramMinResetDuration: time.Hour,
+	}
+}
+
+// Results of reconciles.
+const (
+	resultSuccess = "success"
+	resultTimer   = "requeue_after"
+	resultRetry   = "requeue"
+	resultError   = "error"
+)
+
+// reconcileMetrics is the prometheus.Collector of all controllers of the process.
+type reconcileMetrics struct {
+	wait *prometheus.HistogramVec
+	took *prometheus.HistogramVec
+	old  *prometheus.Desc
+
+	mu     sync.Mutex // guards queues
+	queues map[string]*queue
+}
+
+func newReconcileMetrics() *reconcileMetrics {
+	return &reconcileMetrics{
+		wait: prometheus.NewHistogramVec(NewLatency("tenure_queue_wait_seconds",
+			"Time from when a key was ready to the start of its reconcile."), []string{"controller"}),
+		took: prometheus.NewHistogramVec(NewLatency("tenure_reconcile_seconds",
+			"Time that a reconcile took, by its result."), []string{"controller", "result"}),
+		old: prometheus.NewDesc("tenure_oldest_key_wait_seconds",
+			"For how long the key that is ready longest has been waiting for a worker.", []string{"controller"}, nil),
+		queues: map[string]*queue{},
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *reconcileMetrics) Describe(ch chan<- *prometheus.Desc) {
+	m.wait.Describe(ch)
+	m.took.Describe(ch)
+	ch <- m.old
+}
+
+// Collect implements prometheus.Collector.
+func (m *reconcileMetrics) Collect(ch chan<- prometheus.Metric) {
+	m.wait.Collect(ch)
+	m.took.Collect(ch)
+	m.mu.Lock()
+	queues := make(map[string]*queue, len(m.queues))
+	for name, q := range m.queues {
+		queues[name] = q
+	}
+	m.mu.Unlock()
+	for name, q := range queues {
+		ch <- prometheus.MustNewConstMetric(m.old, prometheus.GaugeValue, q.oldest().Seconds(), name)
+	}
+}
+
+func (m *reconcileMetrics) add(name string, q *queue) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.queues[name] = q
+}
+
+// ObserveWith records a value, with the trace as its exemplar if there is one.
+func ObserveWith(o prometheus.Observer, seconds float64, from trace.SpanContext) {
+	if e, ok := o.(prometheus.ExemplarObserver); ok && from.IsValid() {
+		e.ObserveWithExemplar(seconds, prometheus.Labels{"trace_id": from.TraceID().String()})
+		return
+	}
+	o.Observe(seconds)
+}

@@ -1,0 +1,164 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Transport wraps a connection to an API server: each request that a reconcile makes through it becomes a span, and
+// carries the trace on. Give it to rest.Config.Wrap. While tracing is off it returns what it is given.
+func (t *Telemetry) Transport(base http.RoundTripper) http.RoundTripper {
+	if t.pipeline == nil {
+		return base
+	}
+	return &transport{base: base, propagate: t.cfg.Settings.Propagate}
+}
+
+type transport struct {
+	base      http.RoundTripper
+	propagate bool
+}
+
+// WrappedRoundTripper lets client-go find what it needs to find below.
+func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.base }
+
+// RoundTrip sends a request; its span ends with the header of the answer.
+func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	f := flightOf(req.Context())
+	if f == nil {
+		return t.base.RoundTrip(req)
+	}
+	c := call{id: NewSpanID(), method: req.Method, path: req.URL.Path, host: req.URL.Host}
+	if f.sampled && t.propagate {
+		signed := *req // a RoundTripper must not change the caller's request
+		signed.Header = req.Header.Clone()
+		signed.Header.Set("Traceparent", traceparent(sampledContext(f.traceID, c.id)))
+		req = &signed
+	}
+	c.start = time.Now()
+	res, err := t.base.RoundTrip(req)
+	c.end = time.Now()
+	switch {
+	case err != nil:
+		c.failed = ErrorKind(err)
+	case res.StatusCode >= http.StatusBadRequest:
+		c.status, c.failed = res.StatusCode, http.StatusText(res.StatusCode)
+	default:
+		c.status = res.StatusCode
+	}
+	f.called(c)
+	return res, err
+}
+
+func (c *call) span(traceID trace.TraceID, parent trace.SpanID) Span {
+	r := parseRequest(c.method, c.path)
+	as := make([]attribute.KeyValue, 0, 10)
+	as = append(as,
+		attribute.String("http.request.method", c.method),
+		attribute.String("url.path", c.path),
+		attribute.String("server.address", c.host),
+		attribute.String("k8s.request.verb", r.verb),
+		attribute.String("k8s.request.resource", r.resource),
+	)
+	if r.name != "" {
+		as = append(as, attribute.String("k8s.request.name", r.name))
+	}
+	if c.status != 0 {
+		as = append(as, attribute.Int("http.response.status_code", c.status))
+	}
+	if c.failed != "" {
+		as = append(as, attribute.String("error.type", c.failed))
+	}
+	return Span{
+		TraceID: traceID, SpanID: c.id, Parent: parent, Name: r.verb + " " + r.resource, Kind: trace.SpanKindClient,
+		Start: c.start, End: c.end, Attributes: as, Failed: c.failed,
+	}
+}
+
+// request is what an API call is about.
+type request struct{ verb, resource, name string }
+
+// parseRequest reads an API server's path, below any prefix that a proxy put before it.
+func parseRequest(method, path string) request {
+	r := request{verb: strings.ToLower(method), resource: path}
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	rest := []string(nil)
+	for i := range parts {
+		switch {
+		case parts[i] == "api" && len(parts) > i+2:
+			rest = parts[i+2:]
+		case parts[i] == "apis" && len(parts) > i+3:
+			rest = parts[i+3:]
+		default:
+			continue
+		}
+		break
+	}
+	if rest == nil {
+		return r
+	}
+	if rest[0] == "namespaces" && len(rest) > 2 {
+		rest = rest[2:]
+	}
+	r.resource = rest[0]
+	if len(rest) > 1 {
+		r.name = rest[1]
+	}
+	if len(rest) > 2 {
+		r.resource += "/" + rest[2]
+	}
+	r.verb = verb(method, r.name != "")
+	return r
+}
+
+func verb(method string, named bool) string {
+	switch method {
+	case http.MethodGet:
+		if !named {
+			return "list"
+		}
+		return "get"
+	case http.MethodPost:
+		return "create"
+	case http.MethodPut:
+		return "update"
+	case http.MethodPatch:
+		return "patch"
+	case http.MethodDelete:
+		if !named {
+			return "deletecollection"
+		}
+		return "delete"
+	}
+	return strings.ToLower(method)
+}
+
+// ErrorKind says what kind of error it is, in words that can't hold a secret: an error's own text may quote anything.
+func ErrorKind(err error) string {
+	var timeout interface{ Timeout() bool }
+	switch reason := apierrors.ReasonForError(err); {
+	case err == nil:
+		return ""
+	case reason != metav1.StatusReasonUnknown:
+		return string(reason)
+	case errors.Is(err, context.Canceled):
+		return "Canceled"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "DeadlineExceeded"
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return "Timeout"
+	}
+	for next := errors.Unwrap(err); next != nil; next = errors.Unwrap(err) {
+		err = next
+	}
+	return fmt.Sprintf("%T", err)
+}

@@ -1,0 +1,154 @@
+package telemetry
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+)
+
+type readOnlySpan = sdktrace.ReadOnlySpan
+
+func (s *stubborn) Shutdown(context.Context) error { return nil }
+
+// lockedBuffer takes what several goroutines log.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func value(t testing.TB, m prometheus.Metric) float64 {
+	t.Helper()
+	var out dto.Metric
+	if err := m.Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	return out.GetCounter().GetValue()
+}
+
+// answering is an API server that takes no time.
+type answering struct{ res *http.Response }
+
+func (a answering) RoundTrip(*http.Request) (*http.Response, error) { return a.res, nil }
+
+// hotPath is what a reconcile with three API calls adds: everything between the queue and the next one.
+func hotPath(t testing.TB, cfg Config) func() {
+	r := newRig(t, cfg)
+	send := r.Transport(answering{&http.Response{StatusCode: http.StatusOK, Body: http.NoBody}})
+	req, err := http.NewRequest(http.MethodPut, "https://west/apis/cnat.programming-kubernetes.info/v1alpha1/namespaces/ns/ats/one/status", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	traced := r.controller.Traced(reconcile.TypedFunc[mcreconcile.Request](func(ctx context.Context, _ mcreconcile.Request) (reconcile.Result, error) {
+		call := req
+		if ctx != req.Context() {
+			call = req.WithContext(ctx)
+		}
+		for range 3 {
+			_, _ = send.RoundTrip(call) // always answers
+		}
+		return reconcile.Result{}, nil
+	}))
+	q := r.controller.queue.Load()
+	if cfg.Settings.Enabled {
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan struct{})
+		go func() { defer close(done); _ = r.Run(ctx) }()
+		t.Cleanup(func() { cancel(); <-done })
+	}
+	ctx := req.Context()
+	return func() {
+		q.note(testKey, 0, byEvent)
+		q.take(testKey)
+		_, _ = traced.Reconcile(ctx, testKey) // never fails
+		q.release(testKey)
+	}
+}
+
+func TestNothingIsAllocatedWhileTracingIsOff(t *testing.T) {
+	if allocs := testing.AllocsPerRun(1000, hotPath(t, Config{})); allocs != 0 {
+		t.Errorf("%v allocations per reconcile", allocs)
+	}
+	base := answering{}
+	if (New(Config{})).Transport(base) != http.RoundTripper(base) {
+		t.Error("the transport is wrapped though tracing is off")
+	}
+}
+
+func processorTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func BenchmarkHotPath(b *testing.B) {
+	sampled := always()
+	sampled.Delay, sampled.Queue = 100*time.Millisecond, 1<<16
+	percent := sampled
+	percent.Ratio = .01
+	for name, cfg := range map[string]Config{
+		"off":                   {},
+		"1% and slow or failed": {Settings: percent, Slow: time.Second, Exporter: &stubborn{}},
+		"1%":                    {Settings: percent, Exporter: &stubborn{}},
+		"100%":                  {Settings: sampled, Exporter: &stubborn{}},
+	} {
+		b.Run(name, func(b *testing.B) {
+			f := hotPath(b, cfg)
+			b.ReportAllocs()
+			before := processorTime(b)
+			for b.Loop() {
+				f()
+			}
+			// What counts on a busy machine: processor time, that of the sending goroutine included.
+			b.ReportMetric(float64(processorTime(b)-before)/float64(b.N), "cpu-ns/op")
+		})
+	}
+}
+
+// BenchmarkQueue compares the queue with the one it wraps.
+func BenchmarkQueue(b *testing.B) {
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[mcreconcile.Request](time.Millisecond, time.Second)
+	inner := func() priorityqueue.PriorityQueue[mcreconcile.Request] {
+		return priorityqueue.New("bench", func(o *priorityqueue.Opts[mcreconcile.Request]) { o.RateLimiter = limiter })
+	}
+	for name, build := range map[string]func() priorityqueue.PriorityQueue[mcreconcile.Request]{
+		"plain":   inner,
+		"watched": func() priorityqueue.PriorityQueue[mcreconcile.Request] { return newQueue(inner(), limiter, nil) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			q := build()
+			defer q.ShutDown()
+			b.ReportAllocs()
+			for b.Loop() {
+				q.Add(testKey)
+				key, _ := q.Get()
+				q.Done(key)
+			}
+		})
+	}
+}

@@ -1,0 +1,251 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+)
+
+// Defaults of [Settings].
+const (
+	DefaultService       = "tenure"
+	defaultQueue         = 16384 // spans: some seconds of a busy replica, a few MiB
+	defaultBatch         = 512
+	defaultDelay         = time.Second
+	defaultExportTimeout = 30 * time.Second
+)
+
+// Settings are what the standard OTEL_* variables ask for.
+type Settings struct {
+	// Enabled: spans are to be sent. All else has no meaning without.
+	Enabled bool
+	// Ratio of the reconciles that are sampled when they begin, 0 to 1.
+	Ratio float64
+	// Propagate: API calls send a traceparent.
+	Propagate bool
+	// Service is service.name; Attributes are further attributes of the resource.
+	Service    string
+	Attributes map[string]string
+	// Queue bounds the spans that wait, Batch those that are sent at a time.
+	Queue, Batch int
+	// Delay is how long a batch may wait for more, ExportTimeout how long sending one may take.
+	Delay, ExportTimeout time.Duration
+}
+
+// ReadSettings reads the environment. Tracing is on when an OTLP endpoint is named or OTEL_TRACES_EXPORTER is "otlp". The
+// error names every variable that makes no sense, in one line, and none of their secrets.
+func ReadSettings(getenv func(string) string) (Settings, error) {
+	r := &reader{getenv: getenv}
+	s := Settings{Enabled: r.enabled()}
+	if !s.Enabled {
+		return s, r.error()
+	}
+	s.Ratio = r.ratio()
+	s.Propagate = r.propagate()
+	s.Service, s.Attributes = r.resource()
+	s.Queue = r.number("OTEL_BSP_MAX_QUEUE_SIZE", defaultQueue)
+	s.Batch = r.number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", defaultBatch)
+	s.Delay = r.milliseconds("OTEL_BSP_SCHEDULE_DELAY", defaultDelay)
+	s.ExportTimeout = r.milliseconds("OTEL_BSP_EXPORT_TIMEOUT", defaultExportTimeout)
+	if s.Batch > s.Queue {
+		r.bad("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "must not be greater than OTEL_BSP_MAX_QUEUE_SIZE (%d)", s.Queue)
+	}
+	r.connection()
+	return s, r.error()
+}
+
+// NewExporter connects to what the environment names, without waiting for it; nil if tracing is off.
+func NewExporter(ctx context.Context, s Settings) (sdktrace.SpanExporter, error) {
+	if !s.Enabled {
+		return nil, nil
+	}
+	exporter, err := otlptracegrpc.New(ctx) // reads OTEL_EXPORTER_OTLP_* itself
+	if err != nil {
+		return nil, errors.New("setting up the sending of traces: check the variables OTEL_EXPORTER_OTLP_*") // the cause may quote headers
+	}
+	return exporter, nil
+}
+
+// reader collects what is wrong with the environment.
+type reader struct {
+	getenv func(string) string
+	errs   []string
+}
+
+func (r *reader) get(name string) string { return strings.TrimSpace(r.getenv(name)) }
+
+func (r *reader) bad(name, format string, args ...any) {
+	r.errs = append(r.errs, name+": "+fmt.Sprintf(format, args...))
+}
+
+func (r *reader) error() error {
+	if len(r.errs) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(r.errs, "; "))
+}
+
+// either returns the first variable of a general and a traces-only one that is set, the latter first.
+func (r *reader) either(rest string) (name, value string) {
+	for _, prefix := range []string{"OTEL_EXPORTER_OTLP_TRACES_", "OTEL_EXPORTER_OTLP_"} {
+		if value := r.get(prefix + rest); value != "" {
+			return prefix + rest, value
+		}
+	}
+	return "", ""
+}
+
+func (r *reader) enabled() bool {
+	switch value := strings.ToLower(r.get("OTEL_SDK_DISABLED")); value {
+	case "", "false":
+	case "true":
+		return false
+	default:
+		r.bad("OTEL_SDK_DISABLED", "%q is neither true nor false", value)
+	}
+	switch value := r.get("OTEL_TRACES_EXPORTER"); value {
+	case "none":
+		return false
+	case "otlp":
+		return true
+	case "":
+		name, _ := r.either("ENDPOINT")
+		return name != ""
+	default:
+		r.bad("OTEL_TRACES_EXPORTER", "%q isn't known here: otlp or none", value)
+		return false
+	}
+}
+
+func (r *reader) ratio() float64 {
+	const sampler, arg = "OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG"
+	switch value := strings.ToLower(r.get(sampler)); value {
+	case "", "always_on", "parentbased_always_on": // a reconcile has no parent: the two are the same
+		return 1
+	case "always_off", "parentbased_always_off":
+		return 0
+	case "traceidratio", "parentbased_traceidratio":
+		text := r.get(arg)
+		if text == "" {
+			return 1
+		}
+		ratio, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(ratio >= 0 && ratio <= 1) {
+			r.bad(arg, "%q must be a number from 0 to 1", text)
+			return 0
+		}
+		return ratio
+	default:
+		r.bad(sampler, "%q must be always_on, always_off, traceidratio or parentbased_ and one of these", value)
+		return 0
+	}
+}
+
+func (r *reader) propagate() bool {
+	value := r.get("OTEL_PROPAGATORS")
+	if value == "" {
+		return true
+	}
+	names := strings.Split(value, ",")
+	for i := range names {
+		names[i] = strings.TrimSpace(names[i])
+	}
+	switch {
+	case slices.Contains(names, "tracecontext"):
+		return true
+	case value == "none":
+		return false
+	}
+	r.bad("OTEL_PROPAGATORS", "%q must contain tracecontext, the only one that API servers know, or be none", value)
+	return false
+}
+
+func (r *reader) resource() (service string, attributes map[string]string) {
+	attributes = map[string]string{}
+	for i, pair := range strings.Split(r.get("OTEL_RESOURCE_ATTRIBUTES"), ",") {
+		if strings.TrimSpace(pair) == "" {
+			continue
+		}
+		key, value, ok := strings.Cut(pair, "=")
+		value, err := url.PathUnescape(strings.TrimSpace(value))
+		if key = strings.TrimSpace(key); !ok || key == "" || err != nil {
+			r.bad("OTEL_RESOURCE_ATTRIBUTES", "entry %d isn't key=value", i+1)
+			continue
+		}
+		attributes[key] = value
+	}
+	service = attributes["service.name"]
+	delete(attributes, "service.name")
+	if name := r.get("OTEL_SERVICE_NAME"); name != "" {
+		service = name
+	}
+	if service == "" {
+		service = DefaultService
+	}
+	return service, attributes
+}
+
+func (r *reader) number(name string, otherwise int) int {
+	text := r.get(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		r.bad(name, "%q must be a whole number above 0", text)
+		return otherwise
+	}
+	return n
+}
+
+func (r *reader) milliseconds(name string, otherwise time.Duration) time.Duration {
+	return time.Duration(r.number(name, int(otherwise.Milliseconds()))) * time.Millisecond
+}
+
+// connection checks what the exporter will read itself, because it ignores what it doesn't understand.
+func (r *reader) connection() {
+	if name, value := r.either("ENDPOINT"); name != "" {
+		u, err := url.Parse(value)
+		switch {
+		case err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https"):
+			r.bad(name, "must be a URL such as http://localhost:4317, or https:// for TLS") // unquoted: it may hold a password
+		case u.User != nil:
+			r.bad(name, "must not hold a user or password: use OTEL_EXPORTER_OTLP_HEADERS")
+		}
+	}
+	if name, value := r.either("PROTOCOL"); name != "" && value != "grpc" {
+		r.bad(name, "%q isn't built in: grpc is", value)
+	}
+	if name, value := r.either("COMPRESSION"); name != "" && value != "gzip" && value != "none" {
+		r.bad(name, "%q must be gzip or none", value)
+	}
+	if name, _ := r.either("TIMEOUT"); name != "" {
+		r.number(name, 1)
+	}
+	if name, value := r.either("INSECURE"); name != "" && value != "true" && value != "false" {
+		r.bad(name, "%q is neither true nor false", value)
+	}
+	if name, value := r.either("HEADERS"); name != "" {
+		for i, pair := range strings.Split(value, ",") {
+			if key, _, ok := strings.Cut(pair, "="); !ok || strings.TrimSpace(key) == "" {
+				r.bad(name, "entry %d isn't key=value", i+1) // never quoted: headers carry tokens
+			}
+		}
+	}
+	for _, file := range []string{"CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"} {
+		if name, value := r.either(file); name != "" {
+			if _, err := os.Stat(value); err != nil {
+				r.bad(name, "%v", err)
+			}
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package telemetry
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func environment(pairs ...string) func(string) string {
+	return func(name string) string {
+		for _, pair := range pairs {
+			if key, value, _ := strings.Cut(pair, "="); key == name {
+				return value
+			}
+		}
+		return ""
+	}
+}
+
+const somewhere = "OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4317"
+
+func TestTracingIsOnOnlyWhenItIsAskedFor(t *testing.T) {
+	for name, c := range map[string]struct {
+		env []string
+		on  bool
+	}{
+		"an empty environment":                     {nil, false},
+		"an endpoint":                              {[]string{somewhere}, true},
+		"an endpoint for traces":                   {[]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=https://collector:4317"}, true},
+		"the exporter without an endpoint":         {[]string{"OTEL_TRACES_EXPORTER=otlp"}, true},
+		"an endpoint, but no exporter":             {[]string{somewhere, "OTEL_TRACES_EXPORTER=none"}, false},
+		"an endpoint, but OpenTelemetry is off":    {[]string{somewhere, "OTEL_SDK_DISABLED=true"}, false},
+		"a sampler alone":                          {[]string{"OTEL_TRACES_SAMPLER=always_on"}, false},
+		"nonsense that would matter only when on":  {[]string{"OTEL_TRACES_SAMPLER=nonsense"}, false},
+		"an endpoint and OpenTelemetry isn't off.": {[]string{somewhere, "OTEL_SDK_DISABLED=false"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := ReadSettings(environment(c.env...))
+			if err != nil || s.Enabled != c.on {
+				t.Errorf("enabled %v, error %v; want %v", s.Enabled, err, c.on)
+			}
+		})
+	}
+}
+
+func TestSettingsFollowTheEnvironment(t *testing.T) {
+	got, err := ReadSettings(environment(somewhere, "OTEL_TRACES_SAMPLER=parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG=0.25",
+		"OTEL_SERVICE_NAME=mine", "OTEL_RESOURCE_ATTRIBUTES=team=a%20b,service.name=other", "OTEL_BSP_MAX_QUEUE_SIZE=100",
+		"OTEL_BSP_MAX_EXPORT_BATCH_SIZE=10", "OTEL_BSP_SCHEDULE_DELAY=50", "OTEL_BSP_EXPORT_TIMEOUT=70", "OTEL_PROPAGATORS=none"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Settings{Enabled: true, Ratio: .25, Service: "mine", Attributes: map[string]string{"team": "a b"}, Queue: 100, Batch: 10,
+		Delay: 50 * time.Millisecond, ExportTimeout: 70 * time.Millisecond}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestWhatMakesNoSenseIsNamedInOneLineWithoutItsSecrets(t *testing.T) {
+	for variable, says := range map[string]string{
+		"OTEL_TRACES_SAMPLER=sometimes":                             "must be always_on",
+		"OTEL_TRACES_EXPORTER=zipkin":                               "otlp or none",
+		"OTEL_SDK_DISABLED=maybe":                                   "neither true nor false",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=user:secret@host":              "must be a URL",
+		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://u:secret@host":   "must not hold a user",
+		"OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf":                 "isn't built in",
+		"OTEL_EXPORTER_OTLP_COMPRESSION=zip":                        "gzip or none",
+		"OTEL_EXPORTER_OTLP_TIMEOUT=soon":                           "whole number",
+		"OTEL_EXPORTER_OTLP_HEADERS=secret":                         "entry 1 isn't key=value",
+		"OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE=/nonexistent/ca.crt": "no such file",
+		"OTEL_EXPORTER_OTLP_INSECURE=secret?":                       "neither true nor false",
+		"OTEL_RESOURCE_ATTRIBUTES=a=1,secret":                       "entry 2 isn't key=value",
+		"OTEL_PROPAGATORS=b3":                                       "tracecontext",
+		"OTEL_BSP_MAX_QUEUE_SIZE=0":                                 "above 0",
+		"OTEL_BSP_MAX_EXPORT_BATCH_SIZE=99999":                      "must not be greater",
+		"OTEL_BSP_SCHEDULE_DELAY=-1":                                "above 0",
+	} {
+		name, _, _ := strings.Cut(variable, "=")
+		t.Run(name, func(t *testing.T) {
+			_, err := ReadSettings(environment(variable, somewhere))
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			text := err.Error()
+			if !strings.HasPrefix(text, name+": ") || !strings.Contains(text, says) || strings.Contains(text, "\n") {
+				t.Errorf("says: %s", text)
+			}
+			if strings.Contains(text, "secret") && name != "OTEL_EXPORTER_OTLP_INSECURE" {
+				t.Errorf("tells a secret: %s", text)
+			}
+		})
+	}
+	_, err := ReadSettings(environment(somewhere, "OTEL_TRACES_SAMPLER=traceidratio", "OTEL_TRACES_SAMPLER_ARG=2", "OTEL_PROPAGATORS=b3"))
+	if err == nil || strings.Count(err.Error(), "; ") != 1 {
+		t.Errorf("two mistakes give %v", err)
+	}
+}

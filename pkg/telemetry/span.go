@@ -1,0 +1,77 @@
+package telemetry
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/sdk/instrumentation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Span is one finished span as plain data.
+type Span struct {
+	TraceID    trace.TraceID
+	SpanID     trace.SpanID
+	Parent     trace.SpanID // zero for the root
+	Name       string
+	Kind       trace.SpanKind
+	Start, End time.Time
+	Attributes []attribute.KeyValue
+	Links      []trace.Link
+	// Failed is the kind of error that the span ended with, "" for none.
+	Failed string
+}
+
+// NewTraceID returns a random trace id.
+func NewTraceID() (id trace.TraceID) {
+	binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
+	binary.NativeEndian.PutUint64(id[8:], rand.Uint64()|1) // never all zero, which would be invalid
+	return id
+}
+
+// NewSpanID returns a random span id.
+func NewSpanID() (id trace.SpanID) {
+	binary.NativeEndian.PutUint64(id[:], rand.Uint64()|1)
+	return id
+}
+
+// context returns the span's context as others refer to it.
+func (s *Span) context() trace.SpanContext { return sampledContext(s.TraceID, s.SpanID) }
+
+func sampledContext(traceID trace.TraceID, spanID trace.SpanID) trace.SpanContext {
+	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: traceID, SpanID: spanID, TraceFlags: trace.FlagsSampled})
+}
+
+// snapshot is the span as exporters take it. The SDK's tracer makes spans while things happen; ours are made afterwards,
+// and this is the SDK's way to make one of plain data.
+func (s *Span) snapshot(from *resource.Resource, by instrumentation.Scope) sdktrace.ReadOnlySpan {
+	stub := tracetest.SpanStub{
+		Name: s.Name, SpanContext: s.context(), SpanKind: s.Kind, StartTime: s.Start, EndTime: s.End,
+		Attributes: s.Attributes, Resource: from, InstrumentationScope: by,
+	}
+	if s.Parent.IsValid() {
+		stub.Parent = sampledContext(s.TraceID, s.Parent)
+	}
+	for _, l := range s.Links {
+		stub.Links = append(stub.Links, sdktrace.Link{SpanContext: l.SpanContext, Attributes: l.Attributes})
+	}
+	if s.Failed != "" {
+		stub.Status = sdktrace.Status{Code: codes.Error, Description: s.Failed}
+	}
+	return stub.Snapshot()
+}
+
+// inRatio decides by the trace id alone, in the way of OpenTelemetry's ratio sampler: a trace that one process samples
+// at some ratio is sampled by every process with the same or a greater one.
+func inRatio(id trace.TraceID, ratio float64) bool {
+	if ratio >= 1 {
+		return true
+	}
+	return binary.BigEndian.Uint64(id[8:16])>>1 < uint64(ratio*(1<<63))
+}

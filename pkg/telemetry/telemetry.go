@@ -1,0 +1,157 @@
+package telemetry
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/instrumentation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// scope is the name of our instrumentation.
+const scope = "github.com/tenure-dev/tenure/pkg/telemetry"
+
+// Config of a [Telemetry].
+type Config struct {
+	Settings Settings
+	// Exporter takes the spans. Nil: tracing is off.
+	Exporter sdktrace.SpanExporter
+	// Slow is from when on a reconcile is kept though it wasn't sampled; those that fail are kept with it. Zero turns
+	// both off.
+	Slow time.Duration
+	// Replica is this process's name: service.instance.id.
+	Replica string
+	Version string
+	Log     logr.Logger
+	// Registerer takes the metrics. Nil: nobody.
+	Registerer prometheus.Registerer
+	// Epoch returns the epoch under which a reconcile runs, by its context. Optional.
+	Epoch func(ctx context.Context) int64
+	// Reconciled is told of each reconcile of a shard that has ended. Optional; it must return at once.
+	Reconciled func(Reconciled)
+}
+
+// Reconciled is one reconcile that has ended.
+type Reconciled struct {
+	Shard      string // its name as a cluster, "" without sharding
+	Start, End time.Time
+	// Trace is the reconcile's root span, if it is kept.
+	Trace trace.SpanContext
+}
+
+// Telemetry is what the parts of one process have in common. It is safe for concurrent use.
+type Telemetry struct {
+	cfg      Config
+	metrics  *reconcileMetrics
+	pipeline *pipeline // nil while tracing is off
+	provider *sdktrace.TracerProvider
+	writes   writes
+	tail     tailLimit
+}
+
+// New returns a Telemetry; nothing is sent before Run.
+func New(cfg Config) *Telemetry {
+	t := &Telemetry{cfg: cfg, metrics: newReconcileMetrics()}
+	if cfg.Exporter != nil {
+		t.pipeline = newPipeline(cfg.Settings, cfg.Exporter, cfg.Log.WithName("tracing"))
+		t.pipeline.resource = t.resource()
+		t.pipeline.scope = instrumentation.Scope{Name: scope, Version: cfg.Version}
+		t.provider = sdktrace.NewTracerProvider( // for spans that a program makes itself
+			sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(cfg.Settings.Ratio))),
+			sdktrace.WithSpanProcessor(t.pipeline),
+			sdktrace.WithResource(t.pipeline.resource),
+		)
+	}
+	if cfg.Registerer != nil {
+		cfg.Registerer.MustRegister(t.metrics)
+		if t.pipeline != nil {
+			cfg.Registerer.MustRegister(t.pipeline.sent, t.pipeline.dropped)
+		}
+	}
+	return t
+}
+
+func (t *Telemetry) resource() *resource.Resource {
+	attributes := []attribute.KeyValue{
+		attribute.String("service.name", t.cfg.Settings.Service),
+		attribute.String("service.version", t.cfg.Version),
+		attribute.String("service.instance.id", t.cfg.Replica),
+	}
+	for key, value := range t.cfg.Settings.Attributes {
+		attributes = append(attributes, attribute.String(key, value))
+	}
+	return resource.NewSchemaless(attributes...)
+}
+
+// Tracing reports whether spans are made.
+func (t *Telemetry) Tracing() bool { return t.pipeline != nil }
+
+// Run sends spans until the context ends, and what is left then; without tracing it only waits. Meanwhile spans that a
+// program makes through OpenTelemetry's global provider are sent too.
+func (t *Telemetry) Run(ctx context.Context) error {
+	if t.pipeline == nil {
+		<-ctx.Done()
+		return nil
+	}
+	otel.SetTracerProvider(t.provider)
+	var said atomic.Bool
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		if !said.Swap(true) { // details of what the pipeline reports anyway
+			t.cfg.Log.WithName("tracing").Info("the trace exporter complains; further complaints are not logged", "error", shorten(err.Error()))
+		}
+	}))
+	t.pipeline.run(ctx)
+	return nil
+}
+
+// NeedLeaderElection says that every replica sends its spans.
+func (t *Telemetry) NeedLeaderElection() bool { return false }
+
+// Tell sends spans that somebody else put together. It never waits, and does nothing while tracing is off.
+func (t *Telemetry) Tell(spans ...Span) {
+	if t.pipeline != nil && len(spans) > 0 {
+		t.pipeline.submit(told(spans), len(spans))
+	}
+}
+
+type told []Span
+
+func (s told) spans() []Span { return s }
+
+// maxTailKept bounds how many reconciles a second are kept for being slow or failed though they weren't sampled.
+const maxTailKept = 20
+
+// tailLimit counts what was kept in the present second.
+type tailLimit struct{ state atomic.Int64 } // second<<8 | count
+
+func (l *tailLimit) take(now time.Time) bool {
+	for {
+		old := l.state.Load()
+		next := now.Unix()<<8 | 1
+		if old>>8 == now.Unix() {
+			if old&0xff >= maxTailKept {
+				return false
+			}
+			next = old + 1
+		}
+		if l.state.CompareAndSwap(old, next) {
+			return true
+		}
+	}
+}
+
+// shorten bounds a text from elsewhere to what a log line can bear.
+func shorten(text string) string {
+	const enough = 300
+	if len(text) > enough {
+		return text[:enough] + "..."
+	}
+	return text
+}
