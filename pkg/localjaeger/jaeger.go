@@ -1,0 +1,252 @@
+package localjaeger
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"text/template"
+	"time"
+
+	"github.com/tenure-dev/tenure/pkg/localplane"
+)
+
+const (
+	// DefaultTraces is how many traces are kept if Config doesn't say.
+	DefaultTraces = 20000
+	readyTimeout  = 60 * time.Second
+	probeTimeout  = 2 * time.Second
+	pollEvery     = 20 * time.Millisecond
+	stopGrace     = 5 * time.Second
+	portAttempts  = 3
+	tailBytes     = 2000
+)
+
+//go:embed jaeger.yaml
+var configuration string
+
+// Config says how Jaeger is to run. The zero value is good.
+type Config struct {
+	// Binary is Jaeger (v2). Empty: see FindBinary.
+	Binary string
+	// QueryPort is the port of API and web page. 0: a free one.
+	QueryPort int
+	// Traces is how many are kept, the newest. 0: DefaultTraces.
+	Traces int
+	// APIServerSampling is the share of the requests that came without a trace of their own for which API servers
+	// started with APIServerArgs begin one, in 1/1,000,000. 0, the default, traces only what a client traces.
+	APIServerSampling int
+}
+
+// Jaeger is one running Jaeger.
+type Jaeger struct {
+	folder string
+	query  string // URL
+	otlp   string // host:port
+	cmd    *exec.Cmd
+	done   chan struct{} // closed when the process has been reaped
+}
+
+// Start runs Jaeger and returns when it answers. ctx bounds the start only.
+func Start(ctx context.Context, config Config) (*Jaeger, error) {
+	binary := config.Binary
+	if binary == "" {
+		var err error
+		if binary, err = FindBinary(); err != nil {
+			return nil, fmt.Errorf("starting jaeger: %w", err)
+		}
+	}
+	if config.Traces == 0 {
+		config.Traces = DefaultTraces
+	}
+	var err error
+	for range portAttempts { // a free port may be taken before we listen on it
+		var jaeger *Jaeger
+		if jaeger, err = start(ctx, config, binary); err == nil {
+			return jaeger, nil
+		}
+		if !strings.Contains(err.Error(), syscall.EADDRINUSE.Error()) {
+			break
+		}
+	}
+	return nil, fmt.Errorf("starting jaeger: %w", err)
+}
+
+func start(ctx context.Context, config Config, binary string) (*Jaeger, error) {
+	ports, err := freePorts(3)
+	if err != nil {
+		return nil, err
+	}
+	if config.QueryPort == 0 {
+		config.QueryPort = ports[0]
+	}
+	folder, err := os.MkdirTemp("", "tenure-jaeger-")
+	if err != nil {
+		return nil, fmt.Errorf("making a folder: %w", err)
+	}
+	j := &Jaeger{
+		folder: folder,
+		query:  fmt.Sprintf("http://127.0.0.1:%d", config.QueryPort),
+		otlp:   fmt.Sprintf("127.0.0.1:%d", ports[2]),
+	}
+	if err := errors.Join(j.write(config, ports[1], ports[2]), j.launch(binary)); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(folder))
+	}
+	if err := j.await(ctx); err != nil {
+		err = fmt.Errorf("%w\n--- end of its log:\n%s", err, j.tail())
+		return nil, errors.Join(err, j.Stop())
+	}
+	return j, nil
+}
+
+// write writes Jaeger's configuration and that of the API servers' tracing.
+func (j *Jaeger) write(config Config, grpcPort, otlpPort int) error {
+	file, err := os.OpenFile(filepath.Join(j.folder, "jaeger.yaml"), os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("writing the configuration: %w", err)
+	}
+	defer file.Close()
+	values := map[string]int{"Traces": config.Traces, "QueryPort": config.QueryPort, "QueryGRPCPort": grpcPort, "OTLPPort": otlpPort}
+	if err := template.Must(template.New("").Parse(configuration)).Execute(file, values); err != nil {
+		return fmt.Errorf("writing the configuration: %w", err)
+	}
+	tracing := fmt.Sprintf("apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\nendpoint: %s\nsamplingRatePerMillion: %d\n",
+		j.otlp, config.APIServerSampling)
+	if err := os.WriteFile(j.tracingFile(), []byte(tracing), 0o600); err != nil {
+		return fmt.Errorf("writing the configuration of the API servers' tracing: %w", err)
+	}
+	return nil
+}
+
+func (j *Jaeger) tracingFile() string { return filepath.Join(j.folder, "apiserver-tracing.yaml") }
+
+func (j *Jaeger) launch(binary string) error {
+	log, err := os.OpenFile(j.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("opening the log: %w", err)
+	}
+	defer log.Close() // the child has its own copy
+	j.cmd = exec.Command(binary, "--config", filepath.Join(j.folder, "jaeger.yaml"))
+	j.cmd.Dir = j.folder
+	// Only what it needs: an OTEL_* of the user's would make it trace itself.
+	j.cmd.Env = []string{"HOME=" + j.folder, "PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir()}
+	j.cmd.Stdout, j.cmd.Stderr = log, log
+	if err := localplane.StartChild(j.cmd); err != nil {
+		return fmt.Errorf("running %s: %w", binary, err)
+	}
+	j.done = make(chan struct{})
+	go func() {
+		_ = j.cmd.Wait() // ends with the process; Stop waits for it through done
+		close(j.done)
+	}()
+	return nil
+}
+
+// await returns when the API answers and spans are taken.
+func (j *Jaeger) await(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	for {
+		missing := j.probe(ctx)
+		if missing == nil {
+			return nil
+		}
+		select {
+		case <-time.After(pollEvery):
+		case <-j.done:
+			return fmt.Errorf("it ended while starting: %s", j.cmd.ProcessState)
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for it: %w (last: %w)", ctx.Err(), missing)
+		}
+	}
+}
+
+func (j *Jaeger) probe(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, j.query+"/api/services", nil)
+	if err != nil {
+		return err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("GET /api/services: %s", res.Status)
+	}
+	connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", j.otlp)
+	if err != nil {
+		return err
+	}
+	return connection.Close()
+}
+
+// QueryURL is where the API is (below /api), and the web page if the binary has one.
+func (j *Jaeger) QueryURL() string { return j.query }
+
+// OTLPEndpoint is the address that takes spans, OTLP over gRPC without TLS, as host:port.
+func (j *Jaeger) OTLPEndpoint() string { return j.otlp }
+
+// Environment makes a program with OpenTelemetry's standard variables send its spans here.
+func (j *Jaeger) Environment() []string {
+	return []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + j.otlp, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"}
+}
+
+// APIServerArgs are flags that make a kube-apiserver send its spans here. It adds them to the trace of a request that
+// carries one, if the client is in system:masters or system:monitoring.
+func (j *Jaeger) APIServerArgs() []string {
+	return []string{"--tracing-config-file=" + j.tracingFile()}
+}
+
+// PID is the process's, for whoever measures it.
+func (j *Jaeger) PID() int { return j.cmd.Process.Pid }
+
+// Stop ends Jaeger, waits until it is gone, and removes its folder. Calling it again is harmless.
+func (j *Jaeger) Stop() error {
+	if j.done != nil {
+		_ = j.cmd.Process.Signal(syscall.SIGTERM) // one that has ended is what we want
+		select {
+		case <-j.done:
+		case <-time.After(stopGrace):
+			_ = j.cmd.Process.Kill()
+			<-j.done
+		}
+	}
+	if err := os.RemoveAll(j.folder); err != nil {
+		return fmt.Errorf("removing jaeger's folder: %w", err)
+	}
+	return nil
+}
+
+func (j *Jaeger) logFile() string { return filepath.Join(j.folder, "jaeger.log") }
+
+func (j *Jaeger) tail() string {
+	content, err := os.ReadFile(j.logFile())
+	if err != nil {
+		return err.Error()
+	}
+	return strings.TrimSpace(string(content[max(0, len(content)-tailBytes):]))
+}
+
+// freePorts finds ports on loopback that nobody listens on now.
+func freePorts(n int) ([]int, error) {
+	var ports []int
+	for range n {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("finding a free port: %w", err)
+		}
+		defer listener.Close() // all are held until all are found, so that they differ
+		ports = append(ports, listener.Addr().(*net.TCPAddr).Port)
+	}
+	return ports, nil
+}

@@ -1,0 +1,327 @@
+package localplane
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// auditEvent is the part of audit.k8s.io/v1 Event that the tests look at.
+type auditEvent struct {
+	Stage, Verb, UserAgent, RequestURI string
+	ObjectRef                          struct{ Resource, Namespace, Name, Subresource, ResourceVersion string }
+	ResponseStatus                     struct{ Code int }
+	RequestObject, ResponseObject      map[string]any
+	StageTimestamp                     time.Time
+}
+
+// audited returns the plane's audit events that match.
+func audited(t *testing.T, plane *Plane, match func(auditEvent) bool) []auditEvent {
+	t.Helper()
+	file, err := os.Open(plane.AuditLog())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	var events []auditEvent
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		var event auditEvent
+		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
+			t.Fatalf("audit log: %v in %q", err, lines.Text())
+		}
+		if match(event) {
+			events = append(events, event)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return events
+}
+
+func TestTheAuditLogSaysWhoWroteWhat(t *testing.T) {
+	plane := shared.Cluster("home")
+	ctx, ns := testContext(t), namespace(t, plane)
+	config := plane.RESTConfig()
+	config.UserAgent = "tenure/test (shard=home/01; epoch=7; replica=a-xyz)"
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	created, err := client.CoreV1().ConfigMaps(ns).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.CoreV1().ConfigMaps(ns).Update(ctx, created, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.CoreV1().ConfigMaps(ns).Delete(ctx, "c", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.CoreV1().ConfigMaps(ns).Delete(ctx, "c", metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
+		t.Fatalf("deleting what is gone: %v", err)
+	}
+	// No waiting: an event is in the log before the client has its answer.
+	var got []string
+	for _, event := range audited(t, plane, func(e auditEvent) bool {
+		return e.UserAgent == config.UserAgent && e.ObjectRef.Namespace == ns
+	}) {
+		got = append(got, fmt.Sprintf("%s %s/%s %d %t %s", event.Verb, event.ObjectRef.Resource, event.ObjectRef.Name,
+			event.ResponseStatus.Code, event.ObjectRef.ResourceVersion != "", event.Stage))
+	}
+	want := []string{
+		"create configmaps/c 201 false ResponseComplete",
+		"update configmaps/c 200 true ResponseComplete",
+		"delete configmaps/c 200 false ResponseComplete",
+		"delete configmaps/c 404 false ResponseComplete",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("audited:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestTheAuditLogHasTheBodiesOfShards(t *testing.T) {
+	plane := shared.Cluster("home")
+	ctx, ns := testContext(t), namespace(t, plane)
+	client, err := dynamic.NewForConfig(plane.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	definition := &unstructured.Unstructured{}
+	if err := json.Unmarshal([]byte(shardDefinition), definition); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Resource(definitions).Create(ctx, definition, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	shards := client.Resource(schema.GroupVersionResource{Group: "tenure.dev", Version: "v1alpha1", Resource: "shards"}).Namespace(ns)
+	shard := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "tenure.dev/v1alpha1", "kind": "Shard", "metadata": map[string]any{"name": "s"},
+	}}
+	eventually(t, "the kind is served", func() error {
+		created, err := shards.Create(ctx, shard, metav1.CreateOptions{})
+		if err == nil {
+			shard = created
+		}
+		return err
+	})
+	shard.Object["status"] = map[string]any{"holder": "a-xyz", "epoch": int64(3)}
+	if _, err := shards.UpdateStatus(ctx, shard, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	events := audited(t, plane, func(e auditEvent) bool { return e.ObjectRef.Namespace == ns && e.ObjectRef.Subresource == "status" })
+	if len(events) != 1 {
+		t.Fatalf("%d status writes were audited, want 1", len(events))
+	}
+	for what, body := range map[string]map[string]any{"request": events[0].RequestObject, "response": events[0].ResponseObject} {
+		if holder, _, _ := unstructured.NestedString(body, "status", "holder"); holder != "a-xyz" {
+			t.Errorf("the %s in the audit log does not tell the holder: %v", what, body)
+		}
+	}
+}
+
+const shardDefinition = `{
+  "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "shards.tenure.dev"},
+  "spec": {"group": "tenure.dev", "scope": "Namespaced",
+    "names": {"plural": "shards", "singular": "shard", "kind": "Shard", "listKind": "ShardList"},
+    "versions": [{"name": "v1alpha1", "served": true, "storage": true, "subresources": {"status": {}},
+      "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}}`
+
+func TestAShardSelectorFiltersListsAndWatchesAndIsAudited(t *testing.T) {
+	plane := shared.Cluster("home")
+	ctx, client, ns := testContext(t), clientOf(t, plane), namespace(t, plane)
+	const objects = 40
+	for i := range objects {
+		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c-%d", i)}}
+		if _, err := client.CoreV1().ConfigMaps(ns).Create(ctx, object, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := map[string]int{}
+	for _, selector := range []string{
+		"shardRange(object.metadata.uid, '0x0000000000000000', '0x8000000000000000')",
+		"shardRange(object.metadata.uid, '0x8000000000000000', '0x10000000000000000')",
+	} {
+		list, err := client.CoreV1().ConfigMaps(ns).List(ctx, metav1.ListOptions{ShardSelector: selector})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(list.Items) == 0 || len(list.Items) == objects {
+			t.Errorf("%s selects %d of %d objects, want a part", selector, len(list.Items), objects)
+		}
+		for _, item := range list.Items {
+			seen[item.Name]++
+		}
+		checkWatch(ctx, t, client, ns, selector, len(list.Items))
+	}
+	if len(seen) != objects {
+		t.Errorf("two halves hold %d of %d objects", len(seen), objects)
+	}
+	for name, times := range seen {
+		if times != 1 {
+			t.Errorf("%s is in %d halves", name, times)
+		}
+	}
+	watches := audited(t, plane, func(e auditEvent) bool {
+		uri, err := url.Parse(e.RequestURI)
+		return err == nil && e.Verb == "watch" && e.Stage == "ResponseStarted" &&
+			e.ObjectRef.Namespace == ns && uri.Query().Get("shardSelector") != ""
+	})
+	if len(watches) != 2 {
+		t.Errorf("%d watches with a shardSelector were audited, want 2", len(watches))
+	}
+}
+
+// checkWatch expects a watch with initial events to bring exactly that many.
+func checkWatch(ctx context.Context, t *testing.T, client kubernetes.Interface, ns, selector string, want int) {
+	t.Helper()
+	yes := true
+	watcher, err := client.CoreV1().ConfigMaps(ns).Watch(ctx, metav1.ListOptions{
+		ShardSelector: selector, SendInitialEvents: &yes, AllowWatchBookmarks: true,
+		ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watcher.Stop()
+	got := 0
+	for event := range watcher.ResultChan() {
+		switch event.Type {
+		case watch.Added:
+			got++
+		case watch.Bookmark: // ends the initial events
+			if got != want {
+				t.Errorf("the watch brought %d objects, the list %d", got, want)
+			}
+			return
+		default:
+			t.Fatalf("unexpected %s: %v", event.Type, event.Object)
+		}
+	}
+	t.Error("the watch ended before its initial events did")
+}
+
+func TestAServiceAccountMayDoOnlyWhatItsRoleAllows(t *testing.T) {
+	plane := shared.Cluster("home")
+	ctx, admin, ns := testContext(t), clientOf(t, plane), namespace(t, plane)
+	meta := metav1.ObjectMeta{Name: "reader"}
+	_, err := admin.CoreV1().ServiceAccounts(ns).Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}}}
+	if _, err = admin.RbacV1().Roles(ns).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: meta,
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reader"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: "reader"}},
+	}
+	if _, err = admin.RbacV1().RoleBindings(ns).Create(ctx, binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	path, err := plane.ServiceAccountKubeconfig(ctx, ns, "reader")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the role is in force", func() error {
+		_, err := reader.CoreV1().ConfigMaps(ns).List(ctx, metav1.ListOptions{})
+		return err
+	})
+	if _, err := reader.CoreV1().ConfigMaps(ns).Create(ctx, &corev1.ConfigMap{ObjectMeta: meta}, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("creating what the role does not allow: %v, want forbidden", err)
+	}
+	if _, err := reader.CoreV1().Secrets(ns).List(ctx, metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("listing what the role does not allow: %v, want forbidden", err)
+	}
+	if _, err := plane.ServiceAccountKubeconfig(ctx, ns, "nobody"); !apierrors.IsNotFound(err) {
+		t.Errorf("asking for a service account that is not there: %v, want not found", err)
+	}
+}
+
+func TestARestartedAPIServerHasItsPortItsObjectsAndItsNewFlags(t *testing.T) {
+	plane := shared.Cluster("home")
+	ctx, client, ns := testContext(t), clientOf(t, plane), namespace(t, plane)
+	before := plane.RESTConfig().Host
+	if err := plane.StopAPIServer(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{}); !utilnet.IsConnectionRefused(err) {
+		t.Errorf("a stopped API server: %v, want connection refused", err)
+	}
+	if err := plane.Pause(); err == nil {
+		t.Error("pausing a stopped API server is no error")
+	}
+	if err := plane.StartAPIServer(ctx); err != nil {
+		t.Fatal(err)
+	}
+	const flag = "--max-requests-inflight=123"
+	if err := plane.RestartAPIServer(ctx, func(args []string) []string { return append(args, flag) }); err != nil {
+		t.Fatal(err)
+	}
+	if after := plane.RESTConfig().Host; after != before {
+		t.Errorf("the API server moved from %s to %s", before, after)
+	}
+	if _, err := client.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{}); err != nil {
+		t.Errorf("the namespace is lost: %v", err)
+	}
+	commandLine, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", plane.apiServer.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(strings.Split(string(commandLine), "\x00"), flag) {
+		t.Errorf("the new flag is not in force: %q", commandLine)
+	}
+}
+
+func TestAPausedAPIServerNeverAnswersUntilItResumes(t *testing.T) {
+	plane := shared.Cluster("home")
+	ctx, client := testContext(t), clientOf(t, plane)
+	if err := plane.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	defer cancel()
+	_, err := client.CoreV1().Namespaces().Get(short, "default", metav1.GetOptions{})
+	if resumeErr := plane.Resume(); resumeErr != nil {
+		t.Fatal(resumeErr)
+	}
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a paused API server: %v, want no answer in time", err)
+	}
+	if _, err := client.CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{}); err != nil {
+		t.Errorf("after it resumed: %v", err)
+	}
+}

@@ -1,0 +1,287 @@
+package localplane
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+var oneBareCluster = []ClusterConfig{{Name: "home"}}
+
+func startPlanes(t *testing.T, config Config) *Planes {
+	t.Helper()
+	planes, err := Start(testContext(t), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := planes.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return planes
+}
+
+func checkGone(t *testing.T, pids []int) {
+	t.Helper()
+	for _, pid := range pids {
+		if !gone(pid) {
+			t.Errorf("process %d still runs", pid)
+		}
+	}
+}
+
+func checkNoFile(t *testing.T, path string) {
+	t.Helper()
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s is still there (%v)", path, err)
+	}
+}
+
+func TestStopLeavesNoProcessNoPortAndNoFolder(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	planes := startPlanes(t, Config{Clusters: []ClusterConfig{{Name: "west", Workload: true, Nodes: 1}}, TmpfsData: true})
+	running, folders := pids(planes), []string{planes.Dir()}
+	if len(running) != 5 {
+		t.Errorf("%d components run, want etcd, API server, controller manager, scheduler and kwok", len(running))
+	}
+	if planes.data != nil {
+		folders = append(folders, planes.data.path)
+	}
+	address := strings.TrimPrefix(planes.Cluster("west").RESTConfig().Host, "https://")
+	// A paused API server must not hold up the end.
+	if err := planes.Cluster("west").Pause(); err != nil {
+		t.Fatal(err)
+	}
+	if err := planes.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	checkGone(t, running)
+	for _, folder := range folders {
+		checkNoFile(t, folder)
+	}
+	if connection, err := net.Dial("tcp", address); err == nil {
+		connection.Close()
+		t.Errorf("somebody listens on %s", address)
+	}
+	if err := planes.Stop(); err != nil {
+		t.Errorf("stopping again: %v", err)
+	}
+}
+
+func TestComponentsDieWithAParentThatIsKilled(t *testing.T) {
+	temporary := t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	parent := exec.CommandContext(testContext(t), self)
+	parent.Env = append(os.Environ(), orphanMode+"=1", "TMPDIR="+temporary)
+	parent.Stderr = os.Stderr
+	output, err := parent.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = parent.Wait() }()
+	defer func() { _ = parent.Process.Kill() }()
+	var report orphanReport
+	if err := json.NewDecoder(output).Decode(&report); err != nil {
+		t.Fatal(err)
+	}
+	if report.Error != "" {
+		t.Fatal(report.Error)
+	}
+	if len(report.PIDs) != 2 {
+		t.Fatalf("%d components run, want 2", len(report.PIDs))
+	}
+	t.Cleanup(func() { // if they don't die, this test must not be the one that leaves them
+		for _, pid := range report.PIDs {
+			if !gone(pid) {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+	})
+	for _, pid := range report.PIDs {
+		if gone(pid) {
+			t.Fatalf("process %d is gone already", pid)
+		}
+	}
+	// While its owner lives, a folder is not to be swept.
+	sweep(temporary)
+	sweep(sharedMem)
+	for _, folder := range report.Folders {
+		if _, err := os.Stat(folder); err != nil {
+			t.Fatalf("the folder of a living process was swept: %v", err)
+		}
+	}
+	if err := parent.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the components are gone", func() error {
+		for _, pid := range report.PIDs {
+			if !gone(pid) {
+				return fmt.Errorf("process %d runs", pid)
+			}
+		}
+		return nil
+	})
+	_ = parent.Wait()
+	sweep(temporary)
+	sweep(sharedMem)
+	for _, folder := range report.Folders {
+		checkNoFile(t, folder)
+	}
+}
+
+func TestANamedFolderIsKeptAndTakenUpAgain(t *testing.T) {
+	// Longer than a socket's path may be.
+	dir := filepath.Join(t.TempDir(), strings.Repeat("long", 20), strings.Repeat("path", 20))
+	config := Config{Dir: dir, Clusters: []ClusterConfig{{Name: "west", Workload: true, Nodes: 1}}}
+	ctx := testContext(t)
+	first := startPlanes(t, config)
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"}}
+	if _, err := clientOf(t, first.Cluster("west")).CoreV1().ConfigMaps("default").Create(ctx, object, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Start(ctx, config); err == nil || !strings.Contains(err.Error(), "another process") {
+		t.Errorf("a second start in the same folder: %v, want a refusal", err)
+	}
+	if err := first.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	second := startPlanes(t, config)
+	client := clientOf(t, second.Cluster("west"))
+	if _, err := client.CoreV1().ConfigMaps("default").Get(ctx, "kept", metav1.GetOptions{}); err != nil {
+		t.Errorf("the object did not outlive the restart: %v", err)
+	}
+	began := time.Now()
+	runPod(ctx, t, client, "default")
+	// The old kwok's claim on the node, 40 s long, must not stand in the way.
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("the first Pod after a restart took %s", took)
+	}
+	if err := second.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(second.Cluster("west").AuditLog()); err != nil {
+		t.Errorf("the audit log was not kept: %v", err)
+	}
+}
+
+// runPod runs a Pod to its end.
+func runPod(ctx context.Context, t *testing.T, client kubernetes.Interface, ns string) {
+	t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "c", Image: "busybox"}},
+	}}
+	if _, err := client.CoreV1().Pods(ns).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the Pod succeeded", func() error {
+		got, err := client.CoreV1().Pods(ns).Get(ctx, "p", metav1.GetOptions{})
+		if err == nil && got.Status.Phase != corev1.PodSucceeded {
+			err = fmt.Errorf("it is %s", got.Status.Phase)
+		}
+		return err
+	})
+}
+
+func TestWaitTellsOfAComponentThatDied(t *testing.T) {
+	planes := startPlanes(t, Config{Clusters: oneBareCluster})
+	none, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := planes.Wait(none); err != nil {
+		t.Errorf("while all is well: %v", err)
+	}
+	if err := planes.Cluster("home").etcd.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // whoever asks later is told as well
+		err := planes.Wait(testContext(t))
+		if err == nil || !strings.Contains(err.Error(), "cluster home: etcd ended by itself: signal: killed") {
+			t.Errorf("after etcd died: %v", err)
+		}
+	}
+}
+
+func TestAStartThatLosesItsPortTakesAnother(t *testing.T) {
+	squatter, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer squatter.Close()
+	planes, err := layOut(Config{Clusters: oneBareCluster}, shared.planes[0].binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer planes.Stop()
+	plane, asked := planes.planes[0], 0
+	plane.pickPort = func() (int, error) {
+		if asked++; asked == 1 {
+			return squatter.Addr().(*net.TCPAddr).Port, nil
+		}
+		return freePort()
+	}
+	if err := plane.start(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	if asked != 2 {
+		t.Errorf("%d ports were tried, want 2", asked)
+	}
+	if _, err := clientOf(t, plane).Discovery().ServerVersion(); err != nil {
+		t.Errorf("on its second port: %v", err)
+	}
+	if err := planes.Stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAFailedStartShowsTheLogAndLeavesNothing(t *testing.T) {
+	temporary := t.TempDir()
+	t.Setenv("TMPDIR", temporary)
+	var progress bytes.Buffer
+	_, err := Start(testContext(t), Config{Progress: &progress, Clusters: []ClusterConfig{
+		{Name: "home", ExtraAPIServerArgs: []string{"--no-such-flag"}},
+	}})
+	for _, want := range []string{"kube-apiserver of cluster home ended while starting: exit status 1", "unknown flag: --no-such-flag", "kube-apiserver.log"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not say %q: %v", want, err)
+		}
+	}
+	left, err := os.ReadDir(temporary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	if !strings.Contains(progress.String(), "control planes run in "+temporary) {
+		t.Errorf("progress: %q", progress.String())
+	}
+}
+
+func TestACancelledStartEndsQuicklyAndSaysSo(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(200*time.Millisecond, cancel)
+	if _, err := Start(ctx, Config{Clusters: oneBareCluster}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want cancelled", err)
+	}
+}

@@ -1,0 +1,329 @@
+package localplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+)
+
+const (
+	adminKubeconfig = "admin.kubeconfig"
+	// readyTimeout bounds the wait for one component on a busy machine; a dead one is noticed at once.
+	readyTimeout = 90 * time.Second
+	// probeTimeout bounds one question whether a component is ready.
+	probeTimeout = 2 * time.Second
+	// pollEvery is short, because start-up time is what every test run pays.
+	pollEvery = 20 * time.Millisecond
+	// portAttempts is how often a start that lost the race for its port is tried again.
+	portAttempts = 5
+)
+
+// errPortTaken says that the API server could not listen on its port.
+var errPortTaken = errors.New("port taken")
+
+// Plane is one running control plane.
+type Plane struct {
+	config   ClusterConfig
+	binary   string
+	dir      string
+	dataDir  string
+	noFsync  bool
+	pki      *pki
+	progress func(format string, args ...any)
+	onDeath  func(error)
+	pickPort func() (int, error)
+
+	// operation serialises starting and stopping of components. It is held for seconds, while processes come
+	// and go: nothing else may wait for it.
+	operation sync.Mutex
+	// mu guards what follows. Never held while waiting for anything.
+	mu        sync.Mutex
+	port      int
+	arguments []string // of the API server, as it runs or would run
+	etcd      *process
+	apiServer *process   // nil while stopped
+	helpers   []*process // controller manager, scheduler, kwok
+}
+
+// Name is the cluster's name.
+func (p *Plane) Name() string { return p.config.Name }
+
+// Dir is the cluster's folder.
+func (p *Plane) Dir() string { return p.dir }
+
+// DataDir is where etcd keeps its data: below /dev/shm only if TmpfsData was asked for and possible.
+func (p *Plane) DataDir() string { return p.dataDir }
+
+// LogDir holds one log per component: etcd.log, kube-apiserver.log, ...
+func (p *Plane) LogDir() string { return filepath.Join(p.dir, "logs") }
+
+// AuditLog is the API server's audit log, one JSON object (audit.k8s.io/v1 Event) per line, appended to across
+// restarts. A request is in it before its response is complete.
+func (p *Plane) AuditLog() string { return filepath.Join(p.dir, "audit.log") }
+
+// url is the API server's address, the same for the life of the plane.
+func (p *Plane) url() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return fmt.Sprintf("https://127.0.0.1:%d", p.port)
+}
+
+// start brings the whole plane up.
+func (p *Plane) start(ctx context.Context) error {
+	p.operation.Lock()
+	defer p.operation.Unlock()
+	began := time.Now()
+	if err := p.prepare(); err != nil {
+		return err
+	}
+	if err := p.startEtcd(ctx); err != nil {
+		return err
+	}
+	if err := p.startAPIServerOnFreePort(ctx); err != nil {
+		return err
+	}
+	p.progress("%s: API server ready after %s at %s", p.config.Name, since(began), p.url())
+	if !p.config.Workload {
+		return nil
+	}
+	if err := p.startWorkload(ctx); err != nil {
+		return err
+	}
+	p.progress("%s: %d nodes ready after %s", p.config.Name, p.config.nodes(), since(began))
+	return nil
+}
+
+// prepare lays out the cluster's folder.
+func (p *Plane) prepare() error {
+	for _, folder := range []string{p.dir, p.LogDir(), p.dataDir} {
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			return fmt.Errorf("making the folder of cluster %s: %w", p.config.Name, withHint(err))
+		}
+	}
+	for file, content := range map[string][]byte{"audit-policy.yaml": auditPolicy, "kwok.yaml": kwokConfig} {
+		if err := os.WriteFile(filepath.Join(p.dir, file), content, 0o600); err != nil {
+			return fmt.Errorf("writing the configuration of cluster %s: %w", p.config.Name, withHint(err))
+		}
+	}
+	var err error
+	p.pki, err = loadOrCreatePKI(filepath.Join(p.dir, "pki"))
+	return err
+}
+
+func (p *Plane) startEtcd(ctx context.Context) error {
+	// A socket left by a killed run would look like a ready one.
+	socket := filepath.Join(p.dir, etcdSocket)
+	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("removing a stale socket: %w", err)
+	}
+	etcd, err := startProcess(p.binary, "etcd", p.dir, etcdArgs(p.config.Name, p.dataDir, p.noFsync))
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	p.etcd = etcd
+	p.mu.Unlock()
+	err = p.await(ctx, func(context.Context) error {
+		_, err := os.Stat(socket)
+		return err
+	}, etcd)
+	if err != nil {
+		return err
+	}
+	etcd.supervise(p.onDeath)
+	return nil
+}
+
+// startAPIServerOnFreePort finds the plane's port for life.
+func (p *Plane) startAPIServerOnFreePort(ctx context.Context) error {
+	for attempt := 1; ; attempt++ {
+		port, err := p.pickPort()
+		if err != nil {
+			return err
+		}
+		p.mu.Lock()
+		p.port, p.arguments = port, apiServerArgs(p.config, port)
+		p.mu.Unlock()
+		if err := p.writeKubeconfigs(); err != nil {
+			return err
+		}
+		err = p.startAPIServer(ctx)
+		if errors.Is(err, errPortTaken) && attempt < portAttempts {
+			continue
+		}
+		return err
+	}
+}
+
+// startAPIServer runs the API server and waits until it is ready.
+func (p *Plane) startAPIServer(ctx context.Context) error {
+	p.mu.Lock()
+	arguments := slices.Clone(p.arguments)
+	p.mu.Unlock()
+	server, err := startProcess(p.binary, "kube-apiserver", p.dir, arguments)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	p.apiServer = server
+	etcd := p.etcd
+	p.mu.Unlock()
+	client, err := kubernetes.NewForConfig(p.RESTConfig())
+	if err != nil {
+		return fmt.Errorf("making a client for cluster %s: %w", p.config.Name, err)
+	}
+	err = p.await(ctx, func(ctx context.Context) error {
+		return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+	}, etcd, server)
+	switch {
+	case err == nil:
+		server.supervise(p.onDeath)
+		return nil
+	case server.ended() && strings.Contains(tail(server.log()), syscall.EADDRINUSE.Error()):
+		return fmt.Errorf("%w: %w", errPortTaken, err)
+	default:
+		return err
+	}
+}
+
+// await polls until ready returns nil, one of the components that it takes has died, or it takes too long. Causes come
+// before effects among the components; the last is the one waited for.
+func (p *Plane) await(ctx context.Context, ready func(context.Context) error, components ...*process) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	ticker := time.NewTicker(pollEvery)
+	defer ticker.Stop()
+	for {
+		probe, done := context.WithTimeout(ctx, probeTimeout)
+		missing := ready(probe)
+		done()
+		if missing == nil {
+			return nil
+		}
+		for _, component := range components {
+			if component.ended() {
+				return component.withTail(fmt.Errorf("%s of cluster %s ended while starting: %s", component.name, p.config.Name, component.state))
+			}
+		}
+		select {
+		case <-ticker.C:
+			continue
+		case <-ctx.Done():
+		}
+		last := components[len(components)-1]
+		err := fmt.Errorf("waiting for %s of cluster %s: %w (last: %w)", last.name, p.config.Name, ctx.Err(), missing)
+		if errors.Is(ctx.Err(), context.Canceled) { // the caller's wish: the log has nothing to say about it
+			return err
+		}
+		return last.withTail(err)
+	}
+}
+
+// stop ends the components: first those that talk to the API server together with it, then etcd. The other way
+// round an API server waits for its etcd instead of ending.
+func (p *Plane) stop() error {
+	p.operation.Lock()
+	defer p.operation.Unlock()
+	p.mu.Lock()
+	clients, etcd := slices.Clone(p.helpers), p.etcd
+	if p.apiServer != nil {
+		clients = append(clients, p.apiServer)
+	}
+	p.helpers, p.apiServer, p.etcd = nil, nil, nil
+	p.mu.Unlock()
+	err := stopAll(clients)
+	if etcd != nil {
+		err = errors.Join(err, etcd.stop(stopGrace))
+	}
+	return err
+}
+
+// stopAll stops processes at the same time.
+func stopAll(processes []*process) error {
+	failures := make([]error, len(processes))
+	var group sync.WaitGroup
+	for i, component := range processes {
+		group.Go(func() { failures[i] = component.stop(stopGrace) })
+	}
+	group.Wait()
+	return errors.Join(failures...)
+}
+
+// Pause freezes the API server (SIGSTOP): it accepts connections and never answers. Resume wakes it.
+func (p *Plane) Pause() error { return p.signalAPIServer(syscall.SIGSTOP) }
+
+// Resume undoes Pause; everything that was sent meanwhile is then served.
+func (p *Plane) Resume() error { return p.signalAPIServer(syscall.SIGCONT) }
+
+func (p *Plane) signalAPIServer(signal syscall.Signal) error {
+	p.mu.Lock()
+	server := p.apiServer
+	p.mu.Unlock()
+	if server == nil || server.ended() {
+		return fmt.Errorf("sending %s to the API server of cluster %s: it is not running", signal, p.config.Name)
+	}
+	return server.signal(signal)
+}
+
+// StopAPIServer ends the API server; etcd and the other components go on. Clients see refused connections.
+func (p *Plane) StopAPIServer() error {
+	p.operation.Lock()
+	defer p.operation.Unlock()
+	return p.stopAPIServer()
+}
+
+func (p *Plane) stopAPIServer() error {
+	p.mu.Lock()
+	server := p.apiServer
+	p.apiServer = nil
+	p.mu.Unlock()
+	if server == nil {
+		return nil
+	}
+	return server.stop(stopGrace)
+}
+
+// StartAPIServer starts a stopped API server again, on its old port and with its last flags, and waits until it is
+// ready. Starting a running one does nothing.
+func (p *Plane) StartAPIServer(ctx context.Context) error {
+	p.operation.Lock()
+	defer p.operation.Unlock()
+	p.mu.Lock()
+	running := p.apiServer != nil && !p.apiServer.ended()
+	p.mu.Unlock()
+	if running {
+		return nil
+	}
+	return p.startAPIServer(ctx)
+}
+
+// RestartAPIServer stops the API server and starts it on the same port. If change is not nil it is given the flags
+// and returns the new ones, which also hold for later starts; the port is not its to change.
+func (p *Plane) RestartAPIServer(ctx context.Context, change func(args []string) []string) error {
+	p.operation.Lock()
+	defer p.operation.Unlock()
+	if err := p.stopAPIServer(); err != nil {
+		return err
+	}
+	if change != nil {
+		p.mu.Lock()
+		arguments := slices.Clone(p.arguments)
+		p.mu.Unlock()
+		arguments = change(arguments)
+		p.mu.Lock()
+		p.arguments = arguments
+		p.mu.Unlock()
+	}
+	return p.startAPIServer(ctx)
+}
+
+func since(began time.Time) time.Duration { return time.Since(began).Round(10 * time.Millisecond) }

@@ -1,0 +1,173 @@
+package localplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+// Planes are running control planes. Stop them; if the process dies first, they die with it.
+type Planes struct {
+	folder *folder
+	data   *folder // etcd's data on shared memory; nil when it is in folder
+	planes []*Plane
+
+	// died receives the first unasked-for end of a component.
+	died chan error
+	stop func() error // sync.OnceValue
+}
+
+// Start starts the control planes and returns when all of them are ready: every API server answers /readyz, and in
+// workload clusters a Pod would be scheduled. ctx bounds the start only. If anything fails, everything is stopped
+// again and the error carries the end of the log that tells why.
+func Start(ctx context.Context, config Config) (*Planes, error) {
+	if err := config.Validate(); err != nil {
+		return nil, fmt.Errorf("starting control planes: %w", err)
+	}
+	binary, err := config.binary()
+	if err != nil {
+		return nil, fmt.Errorf("starting control planes: %w", err)
+	}
+	planes, err := layOut(config, binary)
+	if err != nil {
+		return nil, fmt.Errorf("starting control planes: %w", err)
+	}
+	failures := make([]error, len(planes.planes))
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var group sync.WaitGroup
+	for i, plane := range planes.planes {
+		group.Go(func() {
+			if failures[i] = plane.start(ctx); failures[i] != nil {
+				cancel() // the others need not come up any more
+			}
+		})
+	}
+	group.Wait()
+	if err := rootCause(failures); err != nil {
+		return nil, fmt.Errorf("starting control planes: %w", errors.Join(err, planes.Stop()))
+	}
+	return planes, nil
+}
+
+// rootCause leaves out the failures that only say that we gave up because of another one.
+func rootCause(failures []error) error {
+	var causes []error
+	for _, err := range failures {
+		if err != nil && !errors.Is(err, context.Canceled) {
+			causes = append(causes, err)
+		}
+	}
+	if len(causes) == 0 {
+		return errors.Join(failures...)
+	}
+	return errors.Join(causes...)
+}
+
+func (c Config) binary() (string, error) {
+	if c.Binary == "" {
+		return FindBinary()
+	}
+	return checkBinary(c.Binary, "named by Config.Binary")
+}
+
+// layOut makes the folders and the planes in them, and starts nothing.
+func layOut(config Config, binary string) (*Planes, error) {
+	sweep(os.TempDir())
+	sweep(sharedMem)
+	root, err := openFolder(config.Dir, "", config.Keep)
+	if err != nil {
+		return nil, err
+	}
+	planes := &Planes{folder: root, died: make(chan error, 1)}
+	planes.stop = sync.OnceValue(planes.stopAll)
+	if info, err := os.Stat(sharedMem); config.TmpfsData && err == nil && info.IsDir() {
+		if planes.data, err = openFolder("", sharedMem, false); err != nil {
+			return nil, errors.Join(err, root.close())
+		}
+	}
+	progress := progressTo(config)
+	progress("control planes run in %s", root.path)
+	for _, cluster := range config.Clusters {
+		dir := filepath.Join(root.path, cluster.Name)
+		dataDir := filepath.Join(dir, "etcd")
+		if planes.data != nil {
+			dataDir = filepath.Join(planes.data.path, cluster.Name)
+		}
+		planes.planes = append(planes.planes, &Plane{
+			config: cluster, binary: binary, dir: dir, dataDir: dataDir, noFsync: config.TmpfsData,
+			progress: progress, pickPort: freePort,
+			onDeath: func(err error) { planes.report(fmt.Errorf("cluster %s: %w", cluster.Name, err)) },
+		})
+	}
+	return planes, nil
+}
+
+// progressTo returns a function that writes whole lines, from several planes at once.
+func progressTo(config Config) func(format string, args ...any) {
+	var mu sync.Mutex // guards the writer
+	return func(format string, args ...any) {
+		if config.Progress == nil {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Fprintf(config.Progress, format+"\n", args...)
+	}
+}
+
+// report keeps the first death for Wait; the ones it causes add nothing.
+func (p *Planes) report(err error) {
+	select {
+	case p.died <- err:
+	default:
+	}
+}
+
+// Wait blocks until ctx ends, and then returns nil, or until a component ends without having been stopped, and then
+// returns an error with the end of its log. It is how a long-running program learns that etcd's disk is full.
+func (p *Planes) Wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-p.died:
+		p.report(err) // for the next caller
+		return err
+	}
+}
+
+// Cluster returns the plane of that name, nil if there is none.
+func (p *Planes) Cluster(name string) *Plane {
+	for _, plane := range p.planes {
+		if plane.Name() == name {
+			return plane
+		}
+	}
+	return nil
+}
+
+// Clusters returns all planes, in the order of the configuration.
+func (p *Planes) Clusters() []*Plane { return append([]*Plane(nil), p.planes...) }
+
+// Dir is the folder that holds everything, one sub-folder per cluster.
+func (p *Planes) Dir() string { return p.folder.path }
+
+// Stop ends all components, waits until they are gone, and removes the folder if it was a temporary one. Components
+// that ignore SIGTERM are killed after a few seconds. Further calls return the first one's result.
+func (p *Planes) Stop() error { return p.stop() }
+
+func (p *Planes) stopAll() error {
+	failures := make([]error, len(p.planes))
+	var group sync.WaitGroup
+	for i, plane := range p.planes {
+		group.Go(func() { failures[i] = plane.stop() })
+	}
+	group.Wait()
+	if err := errors.Join(append(failures, p.data.close(), p.folder.close())...); err != nil {
+		return fmt.Errorf("stopping control planes: %w", err)
+	}
+	return nil
+}

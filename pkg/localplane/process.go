@@ -1,0 +1,160 @@
+package localplane
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+const (
+	// stopGrace is how long a component may take to end after SIGTERM. An API server that lost its etcd, for one,
+	// takes minutes.
+	stopGrace = 5 * time.Second
+	// tailBytes of a component's log go into the error that reports its end.
+	tailBytes = 2000
+)
+
+// process is one running component.
+type process struct {
+	name    string
+	logPath string
+	cmd     *exec.Cmd
+	// wanted is false once we asked the process to end.
+	wanted atomic.Bool
+	// done is closed when the process has been reaped; state is set before.
+	done  chan struct{}
+	state string
+}
+
+// startProcess runs "binary component args..." in a folder, with its output appended to logs/component.log there.
+func startProcess(binary, component, folder string, args []string) (*process, error) {
+	logPath := filepath.Join(folder, "logs", component+".log")
+	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the log of %s: %w", component, withHint(err))
+	}
+	defer log.Close() // the child has its own copy
+	cmd := exec.Command(binary, append([]string{component}, args...)...)
+	cmd.Dir = folder
+	cmd.Env = childEnvironment(folder)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := StartChild(cmd); err != nil {
+		return nil, fmt.Errorf("starting %s: %w", component, withHint(err))
+	}
+	p := &process{name: component, logPath: logPath, cmd: cmd, done: make(chan struct{})}
+	p.wanted.Store(true)
+	go func() {
+		_ = cmd.Wait() // it ends with every process: stop and Stop wait for it through done
+		p.state = cmd.ProcessState.String()
+		close(p.done)
+	}()
+	return p, nil
+}
+
+// supervise calls onDeath, once, if the process ends without having been stopped, or has done so already. Until
+// then its end is the business of whoever starts it.
+func (p *process) supervise(onDeath func(error)) {
+	go func() {
+		<-p.done
+		if p.wanted.Load() {
+			onDeath(p.withTail(fmt.Errorf("%s ended by itself: %s", p.name, p.state)))
+		}
+	}()
+}
+
+// childEnvironment is deliberately small: ETCD_*, KUBECONFIG or a ~/.kwok of the user must not reach the components.
+func childEnvironment(folder string) []string {
+	environment := []string{"HOME=" + folder, "KWOK_WORKDIR=" + folder, "PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir()}
+	for _, name := range []string{"GOMAXPROCS", "GOMEMLIMIT", "GOGC", "GODEBUG", "TZ"} {
+		if value, ok := os.LookupEnv(name); ok {
+			environment = append(environment, name+"="+value)
+		}
+	}
+	return environment
+}
+
+// signal tells the process something; one that has ended already is not an error.
+func (p *process) signal(signal syscall.Signal) error {
+	err := p.cmd.Process.Signal(signal)
+	if err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("sending %s to %s (pid %d): %w", signal, p.name, p.cmd.Process.Pid, err)
+	}
+	return nil
+}
+
+// stop ends the process and waits until it is gone: SIGTERM, and after the grace SIGKILL. A paused process is
+// woken first, or it would never see the SIGTERM.
+func (p *process) stop(grace time.Duration) error {
+	p.wanted.Store(false)
+	if err := errors.Join(p.signal(syscall.SIGTERM), p.signal(syscall.SIGCONT)); err != nil {
+		return err
+	}
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-p.done:
+		return nil
+	case <-timer.C:
+	}
+	if err := p.signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	<-p.done
+	return nil
+}
+
+// ended tells whether the process has ended.
+func (p *process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// withTail adds the end of the component's log to an error.
+func (p *process) withTail(err error) error {
+	content := p.log()
+	if strings.Contains(content, syscall.ENOSPC.Error()) {
+		err = withHint(fmt.Errorf("%w: %w", err, syscall.ENOSPC))
+	}
+	return fmt.Errorf("%w\n--- end of %s:\n%s", err, p.logPath, tail(content))
+}
+
+// log is what the component wrote.
+func (p *process) log() string {
+	content, err := os.ReadFile(p.logPath)
+	if err != nil {
+		return fmt.Sprintf("(unreadable: %v)", err)
+	}
+	return string(content)
+}
+
+// tail is the last part of a log, whole lines only, without the stacks of a panic: what matters stands before them.
+func tail(log string) string {
+	log, _, _ = strings.Cut(log, "\n\ngoroutine ")
+	log = strings.TrimSpace(log)
+	if len(log) <= tailBytes {
+		return log
+	}
+	log = log[len(log)-tailBytes:]
+	if _, rest, found := strings.Cut(log, "\n"); found {
+		return rest
+	}
+	return log
+}
+
+// withHint adds the way out to errors that have one.
+func withHint(err error) error {
+	if errors.Is(err, syscall.ENOSPC) {
+		return fmt.Errorf("%w (free some space, or name a folder on another disk: Config.Dir or TMPDIR)", err)
+	}
+	return err
+}

@@ -1,0 +1,162 @@
+package localplane
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestPodsEndAsTheirLabelsAndAnnotationsAsk(t *testing.T) {
+	for _, test := range []struct {
+		name        string
+		policy      corev1.RestartPolicy
+		labels      map[string]string
+		annotations map[string]string
+		want        corev1.PodPhase
+		wantExit    []int32
+		wantReady   corev1.ConditionStatus
+		atLeast     time.Duration
+	}{
+		{name: "a Pod that runs once succeeds", policy: corev1.RestartPolicyNever,
+			want: corev1.PodSucceeded, wantExit: []int32{0}, wantReady: corev1.ConditionFalse, atLeast: 400 * time.Millisecond},
+		{name: "a Pod that restarts on failure succeeds too", policy: corev1.RestartPolicyOnFailure,
+			want: corev1.PodSucceeded, wantExit: []int32{0}, wantReady: corev1.ConditionFalse},
+		{name: "a Pod that asks for failure fails with exit code 1", policy: corev1.RestartPolicyNever,
+			labels: map[string]string{"tenure.dev/kwok-fail": "true"},
+			want:   corev1.PodFailed, wantExit: []int32{1}, wantReady: corev1.ConditionFalse},
+		{name: "a Pod runs as long as its annotation says", policy: corev1.RestartPolicyNever,
+			annotations: map[string]string{"tenure.dev/kwok-duration": "3s"},
+			want:        corev1.PodSucceeded, wantExit: []int32{0}, wantReady: corev1.ConditionFalse, atLeast: 2500 * time.Millisecond},
+		{name: "a failing Pod does so too", policy: corev1.RestartPolicyNever,
+			labels:      map[string]string{"tenure.dev/kwok-fail": "true"},
+			annotations: map[string]string{"tenure.dev/kwok-duration": "2s"},
+			want:        corev1.PodFailed, wantExit: []int32{1}, wantReady: corev1.ConditionFalse, atLeast: 1500 * time.Millisecond},
+		{name: "a Pod that always restarts runs and is ready", policy: corev1.RestartPolicyAlways,
+			want: corev1.PodRunning, wantReady: corev1.ConditionTrue},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			plane := shared.Cluster("west")
+			ctx, client := testContext(t), clientOf(t, plane)
+			pods := client.CoreV1().Pods(namespace(t, plane))
+			pod := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: test.labels, Annotations: test.annotations},
+				Spec: corev1.PodSpec{RestartPolicy: test.policy, Containers: []corev1.Container{
+					{Name: "c", Image: "busybox", Command: []string{"true"}},
+				}},
+			}
+			began := time.Now()
+			if _, err := pods.Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the Pod is "+string(test.want), func() (err error) {
+				if pod, err = pods.Get(ctx, "p", metav1.GetOptions{}); err == nil && pod.Status.Phase != test.want {
+					err = fmt.Errorf("it is %s", pod.Status.Phase)
+				}
+				return err
+			})
+			if took := time.Since(began); took < test.atLeast {
+				t.Errorf("the Pod ended after %s, before the %s it was to run", took, test.atLeast)
+			}
+			var exits []int32
+			for _, container := range pod.Status.ContainerStatuses {
+				if ended := container.State.Terminated; ended != nil {
+					exits = append(exits, ended.ExitCode)
+				}
+			}
+			if diff := cmp.Diff(test.wantExit, exits); diff != "" {
+				t.Errorf("exit codes (-want +got):\n%s", diff)
+			}
+			if got := readiness(pod); got != test.wantReady {
+				t.Errorf("condition Ready is %q, want %q", got, test.wantReady)
+			}
+			if pod.Status.StartTime == nil || pod.Status.PodIP == "" {
+				t.Errorf("a Pod that ran has a start time and an address, got %v and %q", pod.Status.StartTime, pod.Status.PodIP)
+			}
+		})
+	}
+}
+
+func readiness(pod *corev1.Pod) corev1.ConditionStatus {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			return condition.Status
+		}
+	}
+	return ""
+}
+
+func TestADeploymentRollsOutAndItsPodsGoWithIt(t *testing.T) {
+	plane := shared.Cluster("west")
+	ctx, client, ns := testContext(t), clientOf(t, plane), namespace(t, plane)
+	labels := map[string]string{"app": "web"}
+	replicas := int32(3)
+	deployments := client.AppsV1().Deployments(ns)
+	deployment := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas,
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "nginx"}}},
+			},
+		},
+	}
+	if _, err := deployments.Create(ctx, deployment, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "three replicas are available", func() error {
+		got, err := deployments.Get(ctx, "web", metav1.GetOptions{})
+		if err == nil && got.Status.AvailableReplicas != replicas {
+			err = fmt.Errorf("%d are", got.Status.AvailableReplicas)
+		}
+		return err
+	})
+	if err := deployments.Delete(ctx, "web", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "its Pods are gone", func() error {
+		pods, err := client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
+		if err == nil && len(pods.Items) > 0 {
+			err = fmt.Errorf("%d are left", len(pods.Items))
+		}
+		return err
+	})
+}
+
+func TestAWorkloadClusterHasTheNodesItWasAskedFor(t *testing.T) {
+	for name, want := range map[string]int{"home": 0, "west": 2} {
+		nodes, err := clientOf(t, shared.Cluster(name)).CoreV1().Nodes().List(testContext(t), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(nodes.Items) != want {
+			t.Errorf("cluster %s has %d nodes, want %d", name, len(nodes.Items), want)
+		}
+		for _, node := range nodes.Items {
+			if !nodeReady(node) {
+				t.Errorf("node %s is not ready", node.Name)
+			}
+		}
+	}
+}
+
+func TestADeletedNamespaceGoesAway(t *testing.T) {
+	plane := shared.Cluster("west")
+	ctx, client, ns := testContext(t), clientOf(t, plane), namespace(t, plane)
+	if err := client.CoreV1().Namespaces().Delete(ctx, ns, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the namespace is gone", func() error {
+		if _, err := client.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{}); err == nil {
+			return errors.New("it is there")
+		}
+		return nil
+	})
+}
