@@ -1,0 +1,252 @@
+package main
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+)
+
+// The states of a replica.
+const (
+	starting = "starting"
+	alive    = "alive"
+	leaving  = "leaving"
+	killed   = "killed"
+	ended    = "ended"
+)
+
+// replicaView is what is shown of a replica.
+type replicaView struct {
+	name   string
+	state  string
+	shards int
+	figures
+	asked bool // figures were read at least once
+}
+
+// clusterView is what is shown of a workload cluster.
+type clusterView struct {
+	name                   string
+	pending, running, done int
+}
+
+// snapshot is the whole board at one moment.
+type snapshot struct {
+	elapsed  time.Duration
+	headline string
+	ats      int
+	replicas []replicaView
+	clusters []clusterView
+	shards   int // not retired
+	held     int // by a replica that is alive and has begun to serve them
+	claims   int // first holders of a shard
+	handoffs []handoff
+}
+
+func (s snapshot) done() (n int) {
+	for _, c := range s.clusters {
+		n += c.done
+	}
+	return n
+}
+
+// settled says that every shard is held by a live replica, and the shares differ by one at most.
+func (s snapshot) settled() bool {
+	if s.shards == 0 || s.held != s.shards {
+		return false
+	}
+	low, high := s.shards, 0
+	for _, r := range s.replicas {
+		if r.state == alive || r.state == starting {
+			low, high = min(low, r.shards), max(high, r.shards)
+		}
+	}
+	return high-low <= 1
+}
+
+// board collects what the watches, the logs and the metrics tell. All its methods may be called at any time.
+type board struct {
+	began time.Time
+	ats   int
+
+	mu          sync.Mutex // guards what follows; never held over I/O
+	headline    string
+	replicas    []*replica
+	figures     map[string]figures
+	phases      map[atID]cnatv1.AtPhase
+	shards      map[string]*tenurev1.Shard
+	claims      int
+	handoffs    []handoff
+	activations map[tenureID]activation
+	lapses      map[string]time.Time // by incarnation
+}
+
+func newBoard(ats int) *board {
+	return &board{
+		began: time.Now(), ats: ats,
+		figures: map[string]figures{}, phases: map[atID]cnatv1.AtPhase{}, shards: map[string]*tenurev1.Shard{},
+		activations: map[tenureID]activation{}, lapses: map[string]time.Time{},
+	}
+}
+
+func (b *board) say(headline string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.headline = headline
+}
+
+func (b *board) addReplica(r *replica) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.replicas = append(b.replicas, r)
+}
+
+// replace puts a new process in the place of one that didn't come up.
+func (b *board) replace(old, now *replica) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.replicas[slices.Index(b.replicas, old)] = now
+}
+
+func (b *board) allReplicas() []*replica {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.replicas)
+}
+
+func (b *board) setFigures(replica string, f figures) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.figures[replica] = f
+}
+
+func (b *board) activated(a activation) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.activations[a.tenure] = a
+}
+
+func (b *board) lapsed(incarnation string, at time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lapses[incarnation] = at
+}
+
+func (b *board) setAt(cluster string, at *cnatv1.At) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.phases[atID{cluster, at.Namespace, at.Name}] = at.Status.Phase
+}
+
+// setShard takes a new version of a record, and notes it if the holder changed.
+func (b *board) setShard(s *tenurev1.Shard) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	old := b.shards[s.Name]
+	b.shards[s.Name] = s
+	move := s.Status.LastMove
+	if move == nil || (old != nil && old.Status.Epoch == s.Status.Epoch) {
+		return
+	}
+	if move.Kind == tenurev1.MoveJoin && move.From == "" {
+		b.claims++ // nobody had it before: nothing was handed off
+		return
+	}
+	b.handoffs = append(b.handoffs, handoff{
+		Shard: s.Spec.Cluster + "/" + s.Spec.Prefix, Kind: string(move.Kind), From: move.From, To: move.To,
+		Epoch: s.Status.Epoch, time: move.Time.Time,
+	})
+}
+
+// snapshot computes what there is to see.
+func (b *board) snapshot() snapshot {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := snapshot{elapsed: time.Since(b.began), headline: b.headline, ats: b.ats, claims: b.claims}
+	share, served := map[string]int{}, map[string]int{}
+	for _, shard := range b.shards {
+		if shard.Status.Phase == tenurev1.ShardRetired {
+			continue
+		}
+		s.shards++
+		holder := replicaOf(shard.Status.Holder)
+		share[holder]++
+		if _, ok := b.activations[tenureID{shard.Spec.Cluster + "/" + shard.Spec.Prefix, shard.Status.Epoch}]; ok {
+			served[holder]++
+		}
+	}
+	kills := map[string]time.Time{}
+	for _, r := range b.replicas {
+		f, asked := b.figures[r.name]
+		v := replicaView{name: r.name, state: stateOf(r, asked), shards: share[r.name], figures: f, asked: asked}
+		s.replicas = append(s.replicas, v)
+		if v.state == alive || v.state == leaving {
+			s.held += served[r.name]
+		}
+		if at := r.killedAt.Load(); at != nil {
+			kills[r.name] = *at
+		}
+	}
+	s.clusters = b.clusterViews()
+	for _, h := range b.handoffs {
+		h.GapMS = gap(h, servedFrom(b.activations, h.Shard, h.Epoch), b.endOf(h.From, kills))
+		s.handoffs = append(s.handoffs, h)
+	}
+	return s
+}
+
+func stateOf(r *replica, asked bool) string {
+	switch {
+	case r.killedAt.Load() != nil:
+		return killed
+	case r.ended():
+		return ended
+	case r.leaving.Load():
+		return leaving
+	case asked:
+		return alive
+	}
+	return starting
+}
+
+// endOf is when an incarnation ended: its lapse, else the killing of its process. The lock is held.
+func (b *board) endOf(incarnation string, kills map[string]time.Time) *time.Time {
+	if at, ok := b.lapses[incarnation]; ok {
+		return &at
+	}
+	if at, ok := kills[replicaOf(incarnation)]; ok {
+		return &at
+	}
+	return nil
+}
+
+// clusterViews counts the Ats; the lock is held.
+func (b *board) clusterViews() []clusterView {
+	views := map[string]*clusterView{}
+	for _, name := range workloadClusters {
+		views[name] = &clusterView{name: name}
+	}
+	for id, phase := range b.phases {
+		v := views[id.cluster]
+		switch phase {
+		case cnatv1.AtDone:
+			v.done++
+		case cnatv1.AtRunning:
+			v.running++
+		default:
+			v.pending++
+		}
+	}
+	list := make([]clusterView, 0, len(views))
+	for _, v := range slices.SortedFunc(maps.Values(views), func(x, y *clusterView) int {
+		return cmp.Compare(slices.Index(workloadClusters, x.name), slices.Index(workloadClusters, y.name))
+	}) {
+		list = append(list, *v)
+	}
+	return list
+}

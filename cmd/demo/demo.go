@@ -1,0 +1,245 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/tenure-dev/tenure/pkg/localplane"
+)
+
+const (
+	// fleetWithin bounds the wait for the first replicas to hold all shards.
+	fleetWithin = time.Minute
+	// settleWithin bounds the wait for the shards to come to rest.
+	settleWithin = 30 * time.Second
+	stepEvery    = 50 * time.Millisecond
+)
+
+// run is the demo from start to end. Whatever it started is gone when it returns.
+func run(ctx context.Context, s *settings) (err error) {
+	if err := s.locate(); err != nil {
+		return err
+	}
+	fmt.Println("Starting three control planes (home, west, east) on this machine.")
+	planes, err := localplane.Start(ctx, localplane.Config{
+		Dir: s.dir, Binary: s.controlplane, Progress: os.Stdout,
+		Clusters: []localplane.ClusterConfig{
+			{Name: homeCluster}, {Name: workloadClusters[0], Workload: true}, {Name: workloadClusters[1], Workload: true},
+		},
+	})
+	if err != nil {
+		return first(context.Cause(ctx), err)
+	}
+	b := newBoard(s.ats)
+	defer func() {
+		err = errors.Join(err, stopReplicas(b.allReplicas()))
+		if err != nil && !errors.Is(err, errInterrupted) && s.dir == "" {
+			err = errors.Join(err, keepEvidence(planes.Dir()))
+		}
+		err = errors.Join(err, planes.Stop())
+	}()
+	// A component that dies (a full disk, say) ends everything, with its own words.
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		if err := planes.Wait(ctx); err != nil {
+			cancel(err)
+		}
+	}()
+	err = play(ctx, s, planes, b)
+	if err == nil || errors.Is(err, errDoesNotHold) {
+		return err
+	}
+	return first(context.Cause(ctx), err)
+}
+
+// first is the first error: what ended the context explains what failed because of it.
+func first(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// play is the demo on running control planes.
+func play(ctx context.Context, s *settings, planes *localplane.Planes, b *board) error {
+	fmt.Println("Installing CRDs, RBAC and kubeconfigs from config/.")
+	f, err := install(ctx, s, planes)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("Starting replicas r1, r2, r3 with the rights of config/ only; lease duration %s (default 10s).\n\n", s.leaseDuration)
+	story := &story{settings: s, fleet: f, board: b}
+	if err := observed(ctx, f, b, s.terminal, story.tell); err != nil {
+		return err
+	}
+	fmt.Println("\nAsking the API servers.")
+	o, err := story.gather(ctx)
+	if err != nil {
+		return err
+	}
+	checks := judge(o)
+	report(os.Stdout, s, f, b, o, checks)
+	if err := writeJSON(s.json, o, checks); err != nil {
+		return err
+	}
+	if s.stay {
+		fmt.Println("Everything stays up: look around. Ctrl-C ends it.")
+		<-ctx.Done()
+		fmt.Println("\nStopping.")
+		if cause := context.Cause(ctx); !errors.Is(cause, errInterrupted) {
+			return cause
+		}
+	}
+	return verdict(checks)
+}
+
+// observed runs a part of the demo with the board being fed and shown.
+func observed(ctx context.Context, f *fleet, b *board, terminal bool, do func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var group sync.WaitGroup
+	group.Go(func() {
+		if err := observe(ctx, f, b); err != nil {
+			cancel(err)
+		}
+	})
+	shown := make(chan struct{})
+	go func() { defer close(shown); show(ctx, b, terminal) }()
+	err := do(ctx)
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	cancel(errDone)
+	group.Wait()
+	<-shown
+	return err
+}
+
+// story is the part that is shown live.
+type story struct {
+	settings *settings
+	fleet    *fleet
+	board    *board
+	sent     map[atID]time.Time
+	revived  int // replicas that were started a second time
+}
+
+func (st *story) tell(ctx context.Context) error {
+	b, s := st.board, st.settings
+	b.say("waiting until the replicas hold all shards")
+	for _, name := range firstReplicas {
+		if err := st.start(name); err != nil {
+			return err
+		}
+	}
+	if err := st.until(ctx, fleetWithin, "the replicas hold all shards", snapshot.settled); err != nil {
+		return err
+	}
+	b.say(fmt.Sprintf("creating %d Ats: half due now, half over the next %s", s.ats, s.spread))
+	var err error
+	if st.sent, err = st.fleet.create(ctx, planAts(s.ats, time.Now(), s.spread)); err != nil {
+		return err
+	}
+	b.say(fmt.Sprintf("%d Ats created; half way, %s will be killed", s.ats, victim))
+	loaded := time.Now()
+	if err := st.until(ctx, s.limit, "half of the Ats are DONE", func(now snapshot) bool { return 2*now.done() >= s.ats }); err != nil {
+		return err
+	}
+	if err := st.crash(ctx); err != nil {
+		return err
+	}
+	if err := st.until(ctx, s.limit-time.Since(loaded), "all Ats are DONE", func(now snapshot) bool { return now.done() == s.ats }); err != nil {
+		return err
+	}
+	b.say("all Ats are DONE; waiting for the shards to come to rest")
+	if err := st.until(ctx, settleWithin, "every shard is held and the shares are even", snapshot.settled); err != nil {
+		return err
+	}
+	b.say(fmt.Sprintf("all %d Ats are DONE", s.ats))
+	return nil
+}
+
+func (st *story) start(name string) error {
+	r, err := startReplica(st.fleet, name)
+	if err != nil {
+		return err
+	}
+	st.board.addReplica(r)
+	return nil
+}
+
+// crash kills one replica, and lets another one join once the orphans have new holders.
+func (st *story) crash(ctx context.Context) error {
+	for _, r := range st.board.allReplicas() {
+		if r.name != victim {
+			continue
+		}
+		if err := r.kill(); err != nil {
+			return err
+		}
+	}
+	st.board.say(fmt.Sprintf("%s was killed with SIGKILL; its shards wait for its Lease to run out (%s)", victim, st.settings.leaseDuration))
+	held := func(now snapshot) bool { return now.held == now.shards }
+	if err := st.until(ctx, settleWithin, "the shards of the killed replica are held again", held); err != nil {
+		return err
+	}
+	st.board.say(fmt.Sprintf("the shards of %s are held again; %s joins and gets its share", victim, joiner))
+	if err := st.start(joiner); err != nil {
+		return err
+	}
+	if err := st.until(ctx, settleWithin, joiner+" has its share", snapshot.settled); err != nil {
+		return err
+	}
+	st.board.say(fmt.Sprintf("%s has its share; waiting for the Ats that come due later", joiner))
+	return nil
+}
+
+// revive starts a replica again that lost the race for its port. Any other end of one is the end of the demo.
+func (st *story) revive() error {
+	for _, r := range st.board.allReplicas() {
+		err := r.complaint()
+		if err == nil {
+			continue
+		}
+		if !r.lostItsPort() || st.revived == 3 {
+			return err
+		}
+		st.revived++
+		now, err := startReplica(st.fleet, r.name)
+		if err != nil {
+			return err
+		}
+		st.board.replace(r, now)
+	}
+	return nil
+}
+
+// until waits for something to be seen on the board, and fails with what was seen instead.
+func (st *story) until(ctx context.Context, limit time.Duration, what string, seen func(snapshot) bool) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTimeUp)
+	defer cancel()
+	for {
+		now := st.board.snapshot()
+		if seen(now) {
+			return nil
+		}
+		if err := st.revive(); err != nil {
+			return err
+		}
+		err := sleep(ctx, stepEvery)
+		if errors.Is(err, errTimeUp) {
+			return fmt.Errorf("waited %s until %s: %s", limit.Round(time.Second), what, plainLine(now))
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+var errTimeUp = errors.New("time is up")

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+)
+
+const (
+	drawEvery  = 250 * time.Millisecond
+	printEvery = 2 * time.Second
+)
+
+// show shows the board until the context ends: drawn in place on a terminal, line by line elsewhere.
+func show(ctx context.Context, b *board, terminal bool) {
+	if terminal {
+		draw(ctx, b)
+		return
+	}
+	var told string
+	for {
+		s := b.snapshot()
+		if s.headline != told {
+			told = s.headline
+			fmt.Printf("%s  == %s\n", clock(s.elapsed), told)
+		}
+		fmt.Println(plainLine(s))
+		for end := time.Now().Add(printEvery); time.Now().Before(end); {
+			if sleep(ctx, drawEvery) != nil {
+				return
+			}
+			if b.snapshot().headline != told {
+				break // news don't wait
+			}
+		}
+	}
+}
+
+// draw keeps one table up to date. The last state stays on the screen.
+func draw(ctx context.Context, b *board) {
+	fmt.Print("\x1b[?25l")       // the cursor would flicker
+	defer fmt.Print("\x1b[?25h") // and is wanted afterwards
+	drawn := 0
+	for {
+		over := ctx.Err() != nil
+		columns, rows, err := term.GetSize(int(os.Stdout.Fd()))
+		if err != nil || columns == 0 || rows == 0 {
+			columns, rows = 80, 24
+		}
+		lines := screen(b.snapshot(), columns, rows)
+		fmt.Print(redraw(lines, min(drawn, rows-1)))
+		drawn = len(lines)
+		if over {
+			return
+		}
+		_ = sleep(ctx, drawEvery) // the end of the context is drawn once more
+	}
+}
+
+// redraw replaces the lines that were drawn before.
+func redraw(lines []string, drawn int) string {
+	var out strings.Builder
+	if drawn > 0 {
+		fmt.Fprintf(&out, "\x1b[%dA", drawn)
+	}
+	out.WriteString("\r\x1b[J")
+	for _, line := range lines {
+		out.WriteString(line + "\n")
+	}
+	return out.String()
+}

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenure-dev/tenure/bench/witness"
+	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+)
+
+// check is one thing that must hold.
+type check struct {
+	what  string
+	found string
+	ok    bool
+}
+
+// tally are the numbers of the result.
+type tally struct {
+	ats, done, pods, duplicatePods, strayPods, early int
+	maxLateness                                      time.Duration
+	latest                                           atID
+	shards, orphans                                  int
+	shares                                           map[string]int // live replica -> shards
+}
+
+// count computes the numbers.
+func count(o *observation) tally {
+	t := tally{shares: map[string]int{}}
+	for _, cluster := range slices.Sorted(maps.Keys(o.ats)) {
+		t.countAts(o, cluster, o.ats[cluster])
+	}
+	for _, name := range o.replicas {
+		t.shares[name] = 0
+	}
+	for _, s := range o.shards {
+		if s.Status.Phase == tenurev1.ShardRetired {
+			continue
+		}
+		t.shards++
+		if replica, ok := o.live[s.Status.Holder]; ok {
+			t.shares[replica]++
+		} else {
+			t.orphans++
+		}
+	}
+	return t
+}
+
+// countAts counts the Ats and Pods of one cluster.
+func (t *tally) countAts(o *observation, cluster string, ats []cnatv1.At) {
+	byUID := map[string]int{}
+	for i, at := range ats {
+		byUID[string(at.UID)] = i
+		if t.ats++; at.Status.Phase == cnatv1.AtDone {
+			t.done++
+		}
+		if due := dueTime(at); due.IsZero() || (at.Status.StartTime != nil && at.Status.StartTime.Time.Before(due)) {
+			t.early++
+		}
+	}
+	seen := map[string]int{}
+	for _, pod := range o.pods[cluster] {
+		t.pods++
+		owner := metav1.GetControllerOf(&pod)
+		if owner == nil {
+			t.strayPods++
+			continue
+		}
+		i, known := byUID[string(owner.UID)]
+		if !known {
+			t.strayPods++
+			continue
+		}
+		if seen[string(owner.UID)]++; seen[string(owner.UID)] > 1 {
+			t.duplicatePods++
+		}
+		at := ats[i]
+		due := dueTime(at)
+		made, logged := o.creates[cluster].podCreates[[2]string{pod.Namespace, pod.Name}]
+		if pod.CreationTimestamp.Time.Before(due) || (logged && made.answered.Before(due)) {
+			t.early++
+		}
+		id := atID{cluster, at.Namespace, at.Name}
+		from := due
+		if sent := o.sent[id]; sent.After(from) {
+			from = sent // before, there was nothing to serve
+		}
+		if late := made.answered.Sub(from); logged && late > t.maxLateness {
+			t.maxLateness, t.latest = late, id
+		}
+	}
+}
+
+// dueTime is zero if the schedule can't be read.
+func dueTime(at cnatv1.At) time.Time {
+	due, err := time.Parse(time.RFC3339, at.Spec.Schedule)
+	if err != nil {
+		return time.Time{}
+	}
+	return due
+}
+
+// judge holds what was found against what must hold.
+func judge(o *observation) []check {
+	t := count(o)
+	checks := []check{
+		{"Ats DONE", fmt.Sprintf("%d of %d", t.done, o.expected), t.done == o.expected && t.ats == o.expected},
+		{"Pods made for them", fmt.Sprint(t.pods), t.pods == o.expected && t.strayPods == 0},
+		{"second Pods of one At", fmt.Sprint(t.duplicatePods), t.duplicatePods == 0},
+		{"started before their time", fmt.Sprint(t.early), t.early == 0},
+		{"shards held by live replicas", fmt.Sprintf("%d of %d", t.shards-t.orphans, t.shards), t.shards > 0 && t.orphans == 0},
+		{"shards per replica", shares(t.shares), even(t.shares)},
+	}
+	for _, h := range o.handoffs {
+		if h.GapMS == nil {
+			checks = append(checks, check{"handoff of " + h.Shard, "the logs don't tell how long it took", false})
+		}
+	}
+	return append(checks, handoffCheck(o), watchCheck(o), witnessCheck(o.witness))
+}
+
+func shares(of map[string]int) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		parts = append(parts, fmt.Sprintf("%s %d", name, of[name]))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func even(of map[string]int) bool {
+	counts := slices.Collect(maps.Values(of))
+	return len(counts) > 0 && slices.Max(counts)-slices.Min(counts) <= 1
+}
+
+// handoffCheck holds the handoffs that the watch told of against those in the API server's log.
+func handoffCheck(o *observation) check {
+	logged := 0
+	for _, h := range o.witness.Handoffs {
+		if h.From != "" {
+			logged++
+		}
+	}
+	c := check{"handoffs", fmt.Sprint(len(o.handoffs)), len(o.handoffs) >= logged}
+	switch {
+	case !c.ok:
+		c.found += fmt.Sprintf(" watched, but %d in the audit log", logged)
+	case len(o.handoffs) > logged: // committed, although the API server answered with a timeout
+		c.found += fmt.Sprintf(" (%d whose reply was lost)", len(o.handoffs)-logged)
+	}
+	return c
+}
+
+// mode says who filtered a cluster's watches: the API server, or the replicas on arrival.
+func (w watchFacts) mode() string {
+	if w.selectors > 0 && w.unfiltered == 0 && w.covered > 0 && w.strangers == 0 && (w.discarded == nil || *w.discarded == 0) {
+		return "server"
+	}
+	return "client"
+}
+
+func watchCheck(o *observation) check {
+	c := check{what: "watches filtered by", ok: true}
+	var parts []string
+	for _, name := range workloadClusters {
+		w := o.watches[name]
+		parts = append(parts, fmt.Sprintf("%s: %s", name, w.mode()))
+		// What arrives in vain is dropped on arrival: it costs bandwidth, never correctness. But all must ask.
+		c.ok = c.ok && w.selectors > 0 && w.unfiltered == 0
+	}
+	c.found = strings.Join(parts, ", ")
+	return c
+}
+
+// witnessCheck is the judgement of the audit logs alone.
+func witnessCheck(r *witness.Report) check {
+	c := check{what: "invariants broken (audit logs)", found: "0", ok: r.OK && !r.Vacuous}
+	if r.Vacuous {
+		c.found = "nothing to judge"
+	}
+	if n := r.Count(); n > 0 {
+		var kinds []string
+		for _, kind := range slices.Sorted(maps.Keys(r.Counts)) {
+			if r.Counts[kind] > 0 {
+				kinds = append(kinds, fmt.Sprintf("%s %d", kind, r.Counts[kind]))
+			}
+		}
+		c.found = fmt.Sprintf("%d: %s", n, strings.Join(kinds, ", "))
+	}
+	return c
+}
+
+// errDoesNotHold says that the demo ran to its end and something isn't as it must be.
+var errDoesNotHold = errors.New("does not hold")
+
+// verdict names what doesn't hold.
+func verdict(checks []check) error {
+	var failed []string
+	for _, c := range checks {
+		if !c.ok {
+			failed = append(failed, c.what+": "+c.found)
+		}
+	}
+	if failed == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", errDoesNotHold, strings.Join(failed, "; "))
+}

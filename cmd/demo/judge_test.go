@@ -1,0 +1,195 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tenure-dev/tenure/bench/witness"
+	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+)
+
+var due = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// perfect is what a run without a fault leaves behind: two Ats per cluster, two replicas, four shards.
+func perfect() *observation {
+	o := &observation{
+		expected: 4, took: 40 * time.Second,
+		ats: map[string][]cnatv1.At{}, pods: map[string][]corev1.Pod{}, creates: map[string]auditFacts{},
+		sent: map[atID]time.Time{}, watches: map[string]watchFacts{},
+		live: map[string]string{"r1-a": "r1", "r3-c": "r3"}, replicas: []string{"r1", "r3"},
+		handoffs: []handoff{{Shard: "west/1", Kind: "crash", From: "r2-b", To: "r3-c", Epoch: 2, GapMS: ms(4500)}},
+		witness:  &witness.Report{OK: true, Handoffs: []witness.Handoff{{From: "", To: "r2-b"}, {From: "r2-b", To: "r3-c"}}},
+	}
+	for _, cluster := range workloadClusters {
+		facts := auditFacts{podCreates: map[[2]string]request{}}
+		for i := range 2 {
+			name := fmt.Sprintf("job-%d", i)
+			at := cnatv1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(cluster + name)}}
+			at.Spec.Schedule, at.Status.Phase = due.Format(time.RFC3339), cnatv1.AtDone
+			at.Status.StartTime = &metav1.MicroTime{Time: due.Add(time.Millisecond)}
+			o.ats[cluster] = append(o.ats[cluster], at)
+			o.pods[cluster] = append(o.pods[cluster], podOf(at, name+"-x"))
+			facts.podCreates[[2]string{"shop", name + "-x"}] = request{due.Add(time.Millisecond), due.Add(10 * time.Millisecond)}
+			o.sent[atID{cluster, "shop", name}] = due.Add(-time.Minute)
+		}
+		o.creates[cluster] = facts
+		o.watches[cluster] = watchFacts{selectors: 2, covered: 2}
+		for i, holder := range []string{"r1-a", "r3-c"} {
+			shard := tenurev1.Shard{Spec: tenurev1.ShardSpec{Cluster: cluster, Prefix: fmt.Sprint(i)}}
+			shard.Status.Holder, shard.Status.Phase = holder, tenurev1.ShardHeld
+			o.shards = append(o.shards, shard)
+		}
+	}
+	return o
+}
+
+func podOf(at cnatv1.At, name string) corev1.Pod {
+	yes := true
+	return corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: at.Namespace, Name: name, CreationTimestamp: metav1.Time{Time: due},
+		OwnerReferences: []metav1.OwnerReference{{Kind: "At", Name: at.Name, UID: at.UID, Controller: &yes}},
+	}}
+}
+
+func TestJudgeFindsEachFaultAndNothingElse(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		spoil func(*observation)
+		want  string // the verdict's words; empty: everything holds
+	}{
+		{"nothing wrong", func(*observation) {}, ""},
+		{"an At that isn't DONE", func(o *observation) { o.ats["west"][0].Status.Phase = cnatv1.AtRunning }, "Ats DONE: 3 of 4"},
+		{"an At that is gone", func(o *observation) {
+			o.ats["west"], o.pods["west"] = o.ats["west"][1:], o.pods["west"][1:]
+		}, "Ats DONE: 3 of 4; Pods made for them: 3"},
+		{"a second Pod", func(o *observation) {
+			o.pods["east"] = append(o.pods["east"], podOf(o.ats["east"][0], "second"))
+		}, "Pods made for them: 5; second Pods of one At: 1"},
+		{"one At with two Pods and another with none", func(o *observation) {
+			o.pods["east"][1] = podOf(o.ats["east"][0], "second")
+		}, "second Pods of one At: 1"},
+		{"a Pod of nobody's", func(o *observation) { o.pods["east"][0].OwnerReferences = nil }, "Pods made for them: 4"},
+		{"a Pod from before its time", func(o *observation) {
+			o.pods["east"][0].CreationTimestamp.Time = due.Add(-time.Second)
+		}, "started before their time: 1"},
+		{"a Pod a moment early, as only the audit log tells", func(o *observation) {
+			o.creates["east"].podCreates[[2]string{"shop", "job-0-x"}] = request{due.Add(-2 * time.Millisecond), due.Add(-time.Millisecond)}
+		}, "started before their time: 1"},
+		{"a claim before its time", func(o *observation) {
+			o.ats["east"][0].Status.StartTime.Time = due.Add(-time.Microsecond)
+		}, "started before their time: 1"},
+		{"a shard of the dead", func(o *observation) { o.shards[1].Status.Holder = "r2-b" }, "shards held by live replicas: 3 of 4"},
+		{"a shard of nobody's", func(o *observation) { o.shards[1].Status.Holder = "" }, "shards held by live replicas: 3 of 4"},
+		{"uneven shares", func(o *observation) { o.shards[1].Status.Holder = "r1-a" }, "shards per replica: r1 3, r3 1"},
+		{"a replica with nothing", func(o *observation) { o.replicas = append(o.replicas, "r4") }, "shards per replica: r1 2, r3 2, r4 0"},
+		{"a retired shard needs no holder", func(o *observation) {
+			o.shards = append(o.shards, tenurev1.Shard{Status: tenurev1.ShardStatus{Phase: tenurev1.ShardRetired}})
+		}, ""},
+		{"a watch without selector", func(o *observation) {
+			o.watches["west"] = watchFacts{selectors: 2, unfiltered: 1, covered: 2}
+		}, "watches filtered by: west: client, east: server"},
+		{"a handoff that the watch missed", func(o *observation) { o.handoffs = nil }, "handoffs: 0 watched, but 1 in the audit log"},
+		{"a handoff whose reply was lost", func(o *observation) { o.witness.Handoffs = o.witness.Handoffs[:1] }, ""},
+		{"a handoff without a gap", func(o *observation) { o.handoffs[0].GapMS = nil }, "handoff of west/1: the logs don't tell how long it took"},
+		{"a falling epoch", func(o *observation) {
+			o.witness.OK, o.witness.Counts = false, map[witness.Kind]int{witness.FallingEpoch: 2}
+			o.witness.Violations = make([]witness.Violation, 2)
+		}, "invariants broken (audit logs): 2: falling-epoch 2"},
+		{"logs with nothing in them", func(o *observation) { o.witness.Vacuous = true }, "invariants broken (audit logs): nothing to judge"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := perfect()
+			c.spoil(o)
+			got := ""
+			if err := verdict(judge(o)); err != nil {
+				got = strings.TrimPrefix(err.Error(), errDoesNotHold.Error()+": ")
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error("verdict (-want +got):\n" + diff)
+			}
+		})
+	}
+}
+
+func TestLatenessCountsFromWhenTheAtCouldBeServed(t *testing.T) {
+	o := perfect()
+	o.creates["west"].podCreates[[2]string{"shop", "job-1-x"}] = request{due.Add(time.Second), due.Add(3 * time.Second)}
+	o.sent[atID{"west", "shop", "job-1"}] = due.Add(500 * time.Millisecond)
+	got := count(o)
+	if want := (atID{"west", "shop", "job-1"}); got.maxLateness != 2500*time.Millisecond || got.latest != want {
+		t.Errorf("lateness %s of %s, want 2.5s of %s", got.maxLateness, got.latest, want)
+	}
+}
+
+func TestWatchModeIsTheServersOnlyIfNothingArrivedInVain(t *testing.T) {
+	zero, some := 0, 3
+	for _, c := range []struct {
+		name string
+		in   watchFacts
+		want string
+	}{
+		{"selectors, and only what they cover", watchFacts{selectors: 8, covered: 300, discarded: &zero}, "server"},
+		{"replicas that don't tell", watchFacts{selectors: 8, covered: 300}, "server"},
+		{"the server sends more than was asked for", watchFacts{selectors: 8, covered: 300, strangers: 1}, "client"},
+		{"replicas threw something away", watchFacts{selectors: 8, covered: 300, discarded: &some}, "client"},
+		{"no selectors", watchFacts{unfiltered: 8}, "client"},
+		{"nothing to see it by", watchFacts{selectors: 8}, "client"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := c.in.mode(); got != c.want {
+				t.Errorf("mode %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestResultHasTheNamesThatOthersReadItBy(t *testing.T) {
+	o := perfect()
+	got, err := json.Marshal(newResult(o, judge(o)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"ok":true,"ats":4,"done":4,"pods":4,"duplicate_pods":0,"early":0,"max_lateness_ms":10,"replicas":2,"shards":4,` +
+		`"handoffs":[{"shard":"west/1","kind":"crash","from":"r2-b","to":"r3-c","epoch":2,"gap_ms":4500}],` +
+		`"watch_mode":{"east":"server","west":"server"}}`
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Error("result (-want +got):\n" + diff)
+	}
+	o.handoffs = nil
+	if got, _ := json.Marshal(newResult(o, nil)); !strings.Contains(string(got), `"handoffs":[]`) {
+		t.Errorf("no handoffs must be an empty list: %s", got)
+	}
+}
+
+func TestSummaryFitsAScreen(t *testing.T) {
+	o := perfect()
+	want := strings.TrimPrefix(`
+Everything holds. 4 Ats in 40s; the latest 10.0 ms after its time (east job-0).
+  ok    Ats DONE                         4 of 4
+  ok    Pods made for them               4
+  ok    second Pods of one At            0
+  ok    started before their time        0
+  ok    shards held by live replicas     4 of 4
+  ok    shards per replica               r1 2, r3 2
+  ok    handoffs                         1
+  ok    watches filtered by              west: server, east: server
+  ok    invariants broken (audit logs)   0
+          crash: 1                       gap 4.50 s median, 4.50 s longest
+`, "\n")
+	if diff := cmp.Diff(want, summary(o, judge(o))); diff != "" {
+		t.Error("summary (-want +got):\n" + diff)
+	}
+	o.pods["east"] = append(o.pods["east"], podOf(o.ats["east"][0], "second"))
+	if got := summary(o, judge(o)); !strings.HasPrefix(got, "Something does NOT hold.") || !strings.Contains(got, "FAIL  second Pods") {
+		t.Errorf("a fault isn't told:\n%s", got)
+	}
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+)
+
+const (
+	// writersPerCluster is how many creates are in flight at a time.
+	writersPerCluster = 16
+	// runTimeAnnotation tells KWOK how long to let the Pod run.
+	runTimeAnnotation = "tenure.dev/kwok-duration"
+)
+
+var runTimes = []string{"1s", "2s", "3s"}
+
+// atID names an At among all clusters.
+type atID struct{ cluster, namespace, name string }
+
+// order is one At to be created.
+type order struct {
+	cluster string
+	at      *cnatv1.At
+}
+
+// planAts says which Ats to create: spread over the clusters, half due at start, the others one after the other over
+// the spread. Due times are whole seconds, so that Pods' creation times, which have no fractions, can be held against
+// them.
+func planAts(count int, start time.Time, spread time.Duration) []order {
+	orders := make([]order, count)
+	late := count - count/2
+	for i := range orders {
+		due := start
+		if n := i - count/2; n >= 0 {
+			due = start.Add(spread * time.Duration(n+1) / time.Duration(late))
+		}
+		runTime := runTimes[i%len(runTimes)]
+		at := &cnatv1.At{Spec: cnatv1.AtSpec{
+			Schedule: due.UTC().Truncate(time.Second).Format(time.RFC3339),
+			Command:  fmt.Sprintf("echo this is number %d; sleep %s", i+1, runTime[:1]),
+		}}
+		at.ObjectMeta = metav1.ObjectMeta{
+			Namespace:   atNamespaces[i/len(workloadClusters)%len(atNamespaces)],
+			Name:        fmt.Sprintf("job-%03d", i+1),
+			Annotations: map[string]string{runTimeAnnotation: runTime},
+		}
+		orders[i] = order{cluster: workloadClusters[i%len(workloadClusters)], at: at}
+	}
+	return orders
+}
+
+// create sends the orders and returns when each was sent: an At can't be served before.
+func (f *fleet) create(ctx context.Context, orders []order) (map[atID]time.Time, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var mu sync.Mutex // guards sent
+	sent := make(map[atID]time.Time, len(orders))
+	one := func(o order) error {
+		now := time.Now()
+		if err := f.clients[o.cluster].Create(ctx, o.at); err != nil {
+			return fmt.Errorf("creating At %s/%s in cluster %s: %w", o.at.Namespace, o.at.Name, o.cluster, err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		sent[atID{o.cluster, o.at.Namespace, o.at.Name}] = now
+		return nil
+	}
+	work := make(chan order)
+	var group sync.WaitGroup
+	for range writersPerCluster * len(workloadClusters) {
+		group.Go(func() {
+			for o := range work {
+				if err := one(o); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	for _, o := range orders {
+		work <- o
+	}
+	close(work)
+	group.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	return sent, nil
+}

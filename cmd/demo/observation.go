@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-dev/tenure/bench/witness"
+	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+)
+
+// Labels and annotations of the replicas' Leases.
+const (
+	replicaLabel     = "tenure.dev/replica"
+	sealedAnnotation = "tenure.dev/sealed-by"
+)
+
+// watchFacts are how the Ats of one cluster reached the replicas.
+type watchFacts struct {
+	// selectors is the number of different shardSelectors that replicas asked with; unfiltered counts requests without.
+	selectors, unfiltered int
+	// covered and strangers count what the API server answers to these selectors: objects in their range, and others.
+	covered, strangers int
+	// discarded is what the replicas say they had to throw away; nil if they don't tell.
+	discarded *int
+}
+
+// observation is everything that the judgement is about, as the API servers, their audit logs and the replicas'
+// metrics tell it at the end.
+type observation struct {
+	expected int
+	ats      map[string][]cnatv1.At  // by cluster
+	pods     map[string][]corev1.Pod // by cluster, in the Ats' namespaces
+	creates  map[string]auditFacts   // by cluster
+	sent     map[atID]time.Time      // when we asked for each At
+	shards   []tenurev1.Shard        // all of them
+	live     map[string]string       // incarnation -> replica, of processes that run
+	replicas []string                // that run
+	handoffs []handoff               // as the watch told
+	watches  map[string]watchFacts   // by cluster
+	witness  *witness.Report
+	took     time.Duration // since the control planes were ready
+}
+
+// gather reads it all.
+func (st *story) gather(ctx context.Context) (*observation, error) {
+	now := st.board.snapshot()
+	o := &observation{
+		expected: st.settings.ats, sent: st.sent, handoffs: now.handoffs, took: now.elapsed,
+		ats: map[string][]cnatv1.At{}, pods: map[string][]corev1.Pod{}, creates: map[string]auditFacts{},
+		watches: map[string]watchFacts{}, live: map[string]string{},
+	}
+	for _, r := range st.board.allReplicas() {
+		if !r.ended() {
+			o.replicas = append(o.replicas, r.name)
+		}
+	}
+	if err := o.readHome(ctx, st.fleet.clients[homeCluster]); err != nil {
+		return nil, err
+	}
+	discarded, err := st.discarded(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range workloadClusters {
+		if err := o.readWorkload(ctx, st.fleet, name); err != nil {
+			return nil, err
+		}
+		w := o.watches[name]
+		if discarded != nil {
+			n := discarded[name]
+			w.discarded = &n
+		}
+		o.watches[name] = w
+	}
+	o.witness, err = witness.Read(st.fleet.planes.Dir(), witness.Options{Facts: o.facts()})
+	if err != nil {
+		return nil, fmt.Errorf("judging the audit logs: %w", err)
+	}
+	return o, nil
+}
+
+func (o *observation) readHome(ctx context.Context, home client.Client) error {
+	shards := &tenurev1.ShardList{}
+	if err := home.List(ctx, shards, client.InNamespace(namespace)); err != nil {
+		return fmt.Errorf("reading the Shards: %w", err)
+	}
+	o.shards = shards.Items
+	leases := &coordinationv1.LeaseList{}
+	if err := home.List(ctx, leases, client.InNamespace(namespace), client.HasLabels{replicaLabel}); err != nil {
+		return fmt.Errorf("reading the Leases: %w", err)
+	}
+	runs := map[string]bool{}
+	for _, name := range o.replicas {
+		runs[name] = true
+	}
+	for _, lease := range leases.Items {
+		if name := lease.Labels[replicaLabel]; runs[name] && lease.Annotations[sealedAnnotation] == "" {
+			o.live[lease.Name] = name
+		}
+	}
+	return nil
+}
+
+func (o *observation) readWorkload(ctx context.Context, f *fleet, name string) error {
+	c := f.clients[name]
+	for _, ns := range atNamespaces {
+		ats, pods := &cnatv1.AtList{}, &corev1.PodList{}
+		if err := c.List(ctx, ats, client.InNamespace(ns)); err != nil {
+			return fmt.Errorf("reading the Ats of cluster %s: %w", name, err)
+		}
+		if err := c.List(ctx, pods, client.InNamespace(ns)); err != nil {
+			return fmt.Errorf("reading the Pods of cluster %s: %w", name, err)
+		}
+		o.ats[name] = append(o.ats[name], ats.Items...)
+		o.pods[name] = append(o.pods[name], pods.Items...)
+	}
+	facts, err := readAudit(f.planes.Cluster(name).AuditLog(), "system:serviceaccount:"+namespace+":"+account)
+	if err != nil {
+		return err
+	}
+	o.creates[name] = facts
+	w := watchFacts{selectors: len(facts.selectors), unfiltered: facts.unfiltered}
+	for _, selector := range facts.selectors {
+		covered, strangers, err := replay(ctx, c, selector)
+		if err != nil {
+			return fmt.Errorf("repeating a replica's list in cluster %s: %w", name, err)
+		}
+		w.covered, w.strangers = w.covered+covered, w.strangers+strangers
+	}
+	o.watches[name] = w
+	return nil
+}
+
+// replay asks the API server what a replica asked, and counts what it should and what it shouldn't have sent.
+func replay(ctx context.Context, c client.Client, selector string) (covered, strangers int, err error) {
+	ats := &cnatv1.AtList{}
+	if err := c.List(ctx, ats, &client.ListOptions{Raw: &metav1.ListOptions{ShardSelector: selector}}); err != nil {
+		return 0, 0, err
+	}
+	for _, at := range ats.Items {
+		in, err := inRange(selector, string(at.UID))
+		if err != nil {
+			return 0, 0, err
+		}
+		if in {
+			covered++
+		} else {
+			strangers++
+		}
+	}
+	return covered, strangers, nil
+}
+
+// discarded asks the live replicas how many objects they were sent for nothing, by cluster; nil if they don't tell.
+func (st *story) discarded(ctx context.Context) (map[string]int, error) {
+	var sum map[string]int
+	for _, r := range st.board.allReplicas() {
+		if r.ended() {
+			continue
+		}
+		f, err := r.ask(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("reading the metrics of replica %s: %w", r.name, err)
+		}
+		if f.discarded == nil {
+			return nil, nil // an older binary: one silent replica makes the sum worthless
+		}
+		if sum == nil {
+			sum = map[string]int{}
+		}
+		for cluster, n := range f.discarded {
+			sum[cluster] += n
+		}
+	}
+	return sum, nil
+}
+
+// facts tell the witness what the audit logs don't.
+func (o *observation) facts() witness.Facts {
+	var facts witness.Facts
+	for cluster, ats := range o.ats {
+		for _, at := range ats {
+			facts.Ats = append(facts.Ats, witness.At{
+				Cluster: cluster, Namespace: at.Namespace, Name: at.Name, UID: string(at.UID),
+				Schedule: at.Spec.Schedule, Phase: string(at.Status.Phase),
+			})
+		}
+	}
+	return facts
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// screen lays a snapshot out for a terminal: at most rows lines of at most columns characters.
+func screen(s snapshot, columns, rows int) []string {
+	total := clusterView{name: "both"}
+	for _, c := range s.clusters {
+		total.pending, total.running, total.done = total.pending+c.pending, total.running+c.running, total.done+c.done
+	}
+	lines := []string{
+		fmt.Sprintf("tenure demo  %s  %d of %d Ats DONE  %s", clock(s.elapsed), total.done, s.ats, bar(total.done, s.ats, 24)),
+		"  " + s.headline,
+		"",
+		row("REPLICA", "STATE", "SHARDS", "QUEUE", "RECONCILED"),
+	}
+	for _, r := range s.replicas {
+		lines = append(lines, replicaRow(r))
+	}
+	lines = append(lines, "", row("CLUSTER", "", "PENDING", "RUNNING", "DONE"))
+	for _, c := range append(s.clusters, total) {
+		lines = append(lines, row(c.name, "", fmt.Sprint(c.pending), fmt.Sprint(c.running), fmt.Sprint(c.done)))
+	}
+	lines = append(lines, "", fmt.Sprintf("LAST HANDOFFS  (%d so far, %d of %d shards held)", len(s.handoffs), s.held, s.shards))
+	room := min(8, max(0, rows-1-len(lines)))
+	for _, h := range s.handoffs[max(0, len(s.handoffs)-room):] {
+		lines = append(lines, "  "+handoffLine(h))
+	}
+	lines = lines[:min(len(lines), max(0, rows-1))]
+	for i := range lines {
+		lines[i] = clip(lines[i], columns)
+	}
+	return lines
+}
+
+func row(name, state string, numbers ...string) string {
+	line := fmt.Sprintf("  %-9s%-10s", name, state)
+	for _, n := range numbers {
+		line += fmt.Sprintf("%12s", n)
+	}
+	return line
+}
+
+func replicaRow(r replicaView) string {
+	queue, reconciled := "-", "-"
+	if r.asked {
+		reconciled = fmt.Sprint(r.reconciled)
+		if r.state == alive || r.state == leaving {
+			queue = fmt.Sprint(r.queue)
+		}
+	}
+	return row(r.name, r.state, fmt.Sprint(r.shards), queue, reconciled)
+}
+
+func handoffLine(h handoff) string {
+	return fmt.Sprintf("%-10s %-8s %s -> %s  epoch %d  %s", h.Shard, h.Kind, h.From, h.To, h.Epoch, gapText(h.GapMS))
+}
+
+func gapText(ms *float64) string {
+	if ms == nil {
+		return "..."
+	}
+	return "gap " + milliseconds(*ms)
+}
+
+// milliseconds is a duration as short as its reader needs it.
+func milliseconds(ms float64) string {
+	if ms >= 1000 {
+		return fmt.Sprintf("%.2f s", ms/1000)
+	}
+	return fmt.Sprintf("%.1f ms", ms)
+}
+
+// plainLine is a snapshot in one line, for logs.
+func plainLine(s snapshot) string {
+	var pending, running, done int
+	for _, c := range s.clusters {
+		pending, running, done = pending+c.pending, running+c.running, done+c.done
+	}
+	line := fmt.Sprintf("%s  Ats %d pending %d running %d done | shards", clock(s.elapsed), pending, running, done)
+	for _, r := range s.replicas {
+		if r.state == killed {
+			line += fmt.Sprintf("  %s killed", r.name)
+			if r.shards > 0 {
+				line += fmt.Sprintf(" (%d orphaned)", r.shards)
+			}
+			continue
+		}
+		line += fmt.Sprintf("  %s %d", r.name, r.shards)
+		if r.queue > 0 {
+			line += fmt.Sprintf(" (queue %d)", r.queue)
+		}
+	}
+	return line + fmt.Sprintf(" | handoffs %d", len(s.handoffs))
+}
+
+func clock(d time.Duration) string {
+	seconds := int(d.Seconds())
+	return fmt.Sprintf("%02d:%02d", seconds/60, seconds%60)
+}
+
+func bar(done, of, width int) string {
+	full := 0
+	if of > 0 {
+		full = min(width, done*width/of)
+	}
+	return "[" + strings.Repeat("#", full) + strings.Repeat(".", width-full) + "]"
+}
+
+// clip keeps a line from wrapping, which would break the in-place drawing.
+func clip(line string, columns int) string {
+	if columns <= 0 || utf8.RuneCountInString(line) <= columns {
+		return line
+	}
+	return string([]rune(line)[:columns])
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// report prints the summary, and how to look further.
+func report(w io.Writer, s *settings, f *fleet, b *board, o *observation, checks []check) {
+	fmt.Fprint(w, "\n"+summary(o, checks))
+	fmt.Fprint(w, "\n"+look(s, f, b))
+}
+
+// summary is the result for a reader.
+func summary(o *observation, checks []check) string {
+	verdict := "Everything holds."
+	for _, c := range checks {
+		if !c.ok {
+			verdict = "Something does NOT hold."
+		}
+	}
+	t := count(o)
+	text := fmt.Sprintf("%s %d Ats in %s; the latest %s after its time (%s).\n",
+		verdict, o.expected, o.took.Round(time.Second), milliseconds(milli(t.maxLateness)), t.latest)
+	for _, c := range checks {
+		mark := "ok  "
+		if !c.ok {
+			mark = "FAIL"
+		}
+		text += fmt.Sprintf("  %s  %-32s %s\n", mark, c.what, c.found)
+	}
+	for _, g := range gapsByKind(o.handoffs) {
+		text += fmt.Sprintf("          %-30s gap %s median, %s longest\n",
+			fmt.Sprintf("%s: %d", g.kind, g.shards), milliseconds(g.median), milliseconds(g.longest))
+	}
+	return text
+}
+
+func (id atID) String() string { return id.cluster + " " + id.name }
+
+// gapStats sum up the handoffs of one kind.
+type gapStats struct {
+	kind            string
+	shards          int
+	median, longest float64 // milliseconds
+}
+
+func gapsByKind(handoffs []handoff) []gapStats {
+	gaps, shards := map[string][]float64{}, map[string]int{}
+	for _, h := range handoffs {
+		shards[h.Kind]++
+		if h.GapMS != nil {
+			gaps[h.Kind] = append(gaps[h.Kind], *h.GapMS)
+		}
+	}
+	var all []gapStats
+	for kind, n := range shards {
+		g := gapStats{kind: kind, shards: n}
+		if known := gaps[kind]; len(known) > 0 {
+			slices.Sort(known)
+			g.median, g.longest = known[len(known)/2], known[len(known)-1]
+		}
+		all = append(all, g)
+	}
+	slices.SortFunc(all, func(x, y gapStats) int { return cmp.Compare(x.kind, y.kind) })
+	return all
+}
+
+// look tells how to go on from here.
+func look(s *settings, f *fleet, b *board) string {
+	dir := f.planes.Dir()
+	logs := "  ls $D/replicas/*.log $D/*/logs/*.log $D/*/audit.log\n"
+	switch {
+	case !s.stay && s.dir == "":
+		return "With a terminal the demo stays up for a look around; DEMO_DIR=folder keeps logs and data.\n"
+	case !s.stay:
+		return fmt.Sprintf("Look further:\n  D=%s\n%s", dir, logs)
+	}
+	kubectl := func(cluster, rest string) string {
+		return fmt.Sprintf("  %s kubectl --kubeconfig $D/%s %s\n", relative(s.controlplane), inside(f, f.planes.Cluster(cluster).Kubeconfig()), rest)
+	}
+	text := fmt.Sprintf("  D=%s    # look further, in another terminal:\n", dir) +
+		kubectl(homeCluster, "get shards -n "+namespace+" -o wide") +
+		kubectl(workloadClusters[0], "get ats -A") +
+		kubectl(workloadClusters[1], "get pods -A") + logs
+	var ports, names []string
+	for _, r := range b.allReplicas() {
+		if _, port, err := net.SplitHostPort(r.metrics); err == nil && !r.ended() {
+			ports, names = append(ports, port), append(names, fmt.Sprintf("%s (process %d)", r.name, r.pid()))
+		}
+	}
+	text += fmt.Sprintf("  curl http://127.0.0.1:{%s}/metrics\n", strings.Join(ports, ","))
+	text += fmt.Sprintf("  kill -9 PID, of %s\n", strings.Join(names, ", "))
+	return text
+}
+
+// inside is a path below the folder of the control planes.
+func inside(f *fleet, path string) string {
+	if short, err := filepath.Rel(f.planes.Dir(), path); err == nil {
+		return short
+	}
+	return path
+}
+
+// relative shortens a path for typing, where that is shorter.
+func relative(path string) string {
+	folder, err := os.Getwd()
+	if err != nil {
+		return path
+	}
+	if short, err := filepath.Rel(folder, path); err == nil && len(short) < len(path) {
+		return short
+	}
+	return path
+}
+
+// result is what DEMO_JSON holds.
+type result struct {
+	OK            bool              `json:"ok"`
+	Ats           int               `json:"ats"`
+	Done          int               `json:"done"`
+	Pods          int               `json:"pods"`
+	DuplicatePods int               `json:"duplicate_pods"`
+	Early         int               `json:"early"`
+	MaxLatenessMS float64           `json:"max_lateness_ms"`
+	Replicas      int               `json:"replicas"` // alive at the end
+	Shards        int               `json:"shards"`
+	Handoffs      []handoff         `json:"handoffs"`
+	WatchMode     map[string]string `json:"watch_mode"`
+}
+
+func newResult(o *observation, checks []check) result {
+	t := count(o)
+	r := result{
+		OK: verdict(checks) == nil, Ats: t.ats, Done: t.done, Pods: t.pods, DuplicatePods: t.duplicatePods, Early: t.early,
+		MaxLatenessMS: milli(t.maxLateness), Replicas: len(o.replicas), Shards: t.shards,
+		Handoffs: append([]handoff{}, o.handoffs...), WatchMode: map[string]string{},
+	}
+	for name, w := range o.watches {
+		r.WatchMode[name] = w.mode()
+	}
+	return r
+}
+
+// writeJSON writes the result where the user asked for it.
+func writeJSON(path string, o *observation, checks []check) error {
+	if path == "" {
+		return nil
+	}
+	content, err := json.MarshalIndent(newResult(o, checks), "", "  ")
+	if err == nil {
+		err = os.WriteFile(path, append(content, '\n'), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("writing the result: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/bits"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/tenure-dev/tenure/shard"
+)
+
+// options is the command line of the manager.
+type options struct {
+	homeKubeconfig string
+	namespace      string
+	replica        string
+	sharding       bool
+	shards         int
+	leaseDuration  time.Duration
+	drainTimeout   time.Duration
+	weight         int
+	workers        int
+	serverFilter   bool
+	// deploymentSource is the cluster whose Deployments are replicated, or noSource.
+	deploymentSource string
+	metricsAddress   string
+	metricsSecure    bool
+	traceSlow        time.Duration
+	healthAddress    string
+	pprofAddress     string
+	injectedWork     time.Duration
+	benchSamples     string
+	logLevel         slog.Level
+}
+
+// newFlags declares the flags.
+func newFlags() (*flag.FlagSet, *options) {
+	o := &options{}
+	fs := flag.NewFlagSet("tenure", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	host, _ := os.Hostname()
+	fs.StringVar(&o.homeKubeconfig, "home-kubeconfig", "", "kubeconfig `file` of the home cluster (default: in-cluster configuration, or $KUBECONFIG)")
+	fs.StringVar(&o.namespace, "namespace", shard.DefaultNamespace, "`namespace` of the home cluster that holds Leases, Shards and kubeconfig Secrets")
+	fs.StringVar(&o.replica, "replica", strings.ToLower(host), "stable `name` of this replica, unique in the fleet")
+	fs.Var(onOff{&o.sharding}, "sharding", "`on`, or off: the same reconcilers under plain leader election")
+	fs.IntVar(&o.shards, "shards-per-cluster", 1<<shard.DefaultShardBits, "into how many shards a new cluster is divided: a power of two up to 256")
+	fs.DurationVar(&o.leaseDuration, "lease-duration", shard.DefaultLeaseDuration, "how long a silent replica keeps its shards; the same for all replicas")
+	fs.DurationVar(&o.drainTimeout, "drain-timeout", shard.DefaultDrainTimeout, "how long running reconciles may delay a move before they are cancelled")
+	fs.IntVar(&o.weight, "weight", 1, "this replica's share of the work, relative to the others'")
+	fs.IntVar(&o.workers, "workers", 16, "reconciles of each kind that run at a time")
+	fs.Var(serverClient{&o.serverFilter}, "watch-filtering", "`server` (KEP-5866, where the API server knows it), or client")
+	fs.StringVar(&o.deploymentSource, "deployment-source", noSource, "`cluster` whose Deployments are replicated to the others: home (the home cluster), the name of a workload cluster, or none")
+	fs.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "`address` of the metrics endpoint; 0 turns it off")
+	fs.BoolVar(&o.metricsSecure, "metrics-secure", false, "serve metrics over TLS, to who may get /metrics in the home cluster")
+	fs.DurationVar(&o.traceSlow, "trace-slow", time.Second, "with tracing on (OTEL_EXPORTER_OTLP_ENDPOINT): keep the traces of reconciles that fail or take this long, whatever OTEL_TRACES_SAMPLER says; 0 to leave them to it")
+	fs.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081", "`address` of /healthz and /readyz; 0 turns it off")
+	fs.StringVar(&o.pprofAddress, "pprof-bind-address", "0", "`address` of Go's profiles, without authentication; 0 turns it off")
+	fs.DurationVar(&o.injectedWork, "injected-work", 0, "time that each reconcile of an At is made to take, for benchmarks")
+	fs.StringVar(&o.benchSamples, "bench-samples", "", "new `file` that gets one record for each reconcile, for benchmarks")
+	fs.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "`level` of the log: debug, info, warn or error")
+	o.sharding, o.serverFilter = true, true
+	fs.VisitAll(func(f *flag.Flag) {
+		f.Usage += " [$" + envName(f.Name) + "]"
+	})
+	return fs, o
+}
+
+// envName is the environment variable of a flag.
+func envName(name string) string {
+	return "TENURE_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+}
+
+// parseFlags reads the command line; a flag that isn't given is taken from its environment variable.
+func parseFlags(args []string, getenv func(string) string) (*options, error) {
+	fs, o := newFlags()
+	if err := fs.Parse(args); err != nil {
+		return nil, err
+	}
+	if fs.NArg() > 0 {
+		return nil, fmt.Errorf("unexpected argument %q: the manager takes flags only", fs.Arg(0))
+	}
+	given := map[string]bool{}
+	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	var errs []error
+	fs.VisitAll(func(f *flag.Flag) {
+		text := getenv(envName(f.Name))
+		if given[f.Name] || text == "" {
+			return
+		}
+		if err := fs.Set(f.Name, text); err != nil {
+			errs = append(errs, fmt.Errorf("invalid value %q for environment variable %s: %w", text, envName(f.Name), err))
+		}
+	})
+	if len(errs) > 0 {
+		return nil, errs[0]
+	}
+	return o, o.validate()
+}
+
+// validate reports what shard.Config doesn't see.
+func (o *options) validate() error {
+	if o.shards < 1 || o.shards > 256 || bits.OnesCount(uint(o.shards)) != 1 {
+		return fmt.Errorf("--shards-per-cluster %d: must be a power of two from 1 to 256", o.shards)
+	}
+	if o.workers < 1 {
+		return fmt.Errorf("--workers %d: must be at least 1", o.workers)
+	}
+	if o.traceSlow < 0 {
+		return fmt.Errorf("--trace-slow %v: must not be negative", o.traceSlow)
+	}
+	if o.injectedWork < 0 {
+		return fmt.Errorf("--injected-work %v: must not be negative", o.injectedWork)
+	}
+	for name, address := range map[string]string{"metrics-bind-address": o.metricsAddress, "health-probe-bind-address": o.healthAddress, "pprof-bind-address": o.pprofAddress} {
+		if address == "0" || address == "" {
+			continue
+		}
+		if _, _, err := net.SplitHostPort(address); err != nil {
+			return fmt.Errorf("--%s %q: must be host:port, :port or 0: %w", name, address, err)
+		}
+	}
+	if o.homeKubeconfig != "" {
+		if _, err := os.Stat(o.homeKubeconfig); err != nil {
+			return fmt.Errorf("--home-kubeconfig: %w", err)
+		}
+	}
+	if o.sharding {
+		return flagNames(o.shardConfig().Validate())
+	}
+	return nil
+}
+
+// shardBits is the number of prefix bits of a new cluster.
+func (o *options) shardBits() int { return bits.TrailingZeros(uint(o.shards)) }
+
+// flagNames says which flag a complaint about shard.Config is about.
+func flagNames(err error) error {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	for field, name := range map[string]string{
+		"Replica ": "--replica ", "Namespace ": "--namespace ", "LeaseDuration ": "--lease-duration ",
+		"DrainTimeout ": "--drain-timeout ", "Weight ": "--weight ",
+	} {
+		text = strings.ReplaceAll(text, field, name)
+	}
+	return errors.New(strings.ReplaceAll(text, "\n", "; "))
+}
+
+// onOff is a flag value of on or off.
+type onOff struct{ to *bool }
+
+func (v onOff) String() string {
+	if v.to == nil || *v.to {
+		return "on"
+	}
+	return "off"
+}
+
+func (v onOff) Set(text string) error { return pick(v.to, text, "on", "off") }
+
+// serverClient is a flag value of server or client.
+type serverClient struct{ to *bool }
+
+func (v serverClient) String() string {
+	if v.to == nil || *v.to {
+		return "server"
+	}
+	return "client"
+}
+
+func (v serverClient) Set(text string) error { return pick(v.to, text, "server", "client") }
+
+func pick(to *bool, text, yes, no string) error {
+	switch text {
+	case yes:
+		*to = true
+	case no:
+		*to = false
+	default:
+		return fmt.Errorf("must be %s or %s", yes, no)
+	}
+	return nil
+}

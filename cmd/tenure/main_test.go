@@ -1,0 +1,82 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func noEnv(string) string { return "" }
+
+func TestABadCommandLineIsOneClearLineAndExitCodeTwo(t *testing.T) {
+	cases := map[string]struct {
+		args []string
+		env  map[string]string
+		want string
+	}{
+		"unknown flag":            {args: []string{"--leese-duration=3s"}, want: "leese-duration"},
+		"unknown subcommand":      {args: []string{"managr"}, want: `"managr"`},
+		"no number":               {args: []string{"--workers=many"}, want: "workers"},
+		"no worker":               {args: []string{"--workers=0"}, want: "--workers 0"},
+		"three shards":            {args: []string{"--shards-per-cluster=3"}, want: "--shards-per-cluster 3"},
+		"sharding neither on/off": {args: []string{"--sharding=maybe"}, want: "must be on or off"},
+		"lease too short":         {args: []string{"--lease-duration=10ms"}, want: "--lease-duration 10ms"},
+		"replica not a name":      {args: []string{"--replica=A_B"}, want: `--replica "A_B"`},
+		"namespace not a name":    {args: []string{"--namespace=A_B"}, want: `--namespace "A_B"`},
+		"address without port":    {args: []string{"--metrics-bind-address=localhost"}, want: "--metrics-bind-address"},
+		"kubeconfig missing":      {args: []string{"--home-kubeconfig=/no/such/file"}, want: "/no/such/file"},
+		"bad environment":         {env: map[string]string{"TENURE_WORKERS": "many"}, want: "TENURE_WORKERS"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			var out, errs strings.Builder
+			args := append([]string{}, c.args...)
+			if !strings.Contains(strings.Join(args, " "), "--replica") {
+				args = append(args, "--replica=r1") // the host's own name may be anything
+			}
+			code := run(t.Context(), args, func(k string) string { return c.env[k] }, &out, &errs)
+			if code != exitUsage {
+				t.Errorf("exit code %d, want %d", code, exitUsage)
+			}
+			text := errs.String()
+			if !strings.Contains(text, c.want) || strings.Count(text, "\n") != 1 {
+				t.Errorf("got %q, want one line with %s", text, c.want)
+			}
+		})
+	}
+}
+
+func TestAFlagIsTakenFromTheCommandLineElseFromTheEnvironment(t *testing.T) {
+	env := map[string]string{"TENURE_LEASE_DURATION": "7s", "TENURE_SHARDING": "off", "TENURE_WORKERS": "3"}
+	o, err := parseFlags([]string{"--workers=5", "--replica=r1"}, func(k string) string { return env[k] })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.leaseDuration != 7*time.Second || o.sharding || o.workers != 5 {
+		t.Errorf("lease %v, sharding %v, workers %d; want 7s, false, 5", o.leaseDuration, o.sharding, o.workers)
+	}
+}
+
+func TestHelpListsEveryFlagWithItsVariable(t *testing.T) {
+	var out, errs strings.Builder
+	if code := run(t.Context(), []string{"--help"}, noEnv, &out, &errs); code != 0 {
+		t.Fatalf("exit code %d", code)
+	}
+	for _, want := range []string{"-home-kubeconfig", "TENURE_HOME_KUBECONFIG", "-sharding", "-lease-duration", "TENURE_METRICS_BIND_ADDRESS"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("help doesn't mention %s", want)
+		}
+	}
+}
+
+func TestShardsPerClusterBecomesPrefixBits(t *testing.T) {
+	for shards, bits := range map[string]int{"1": 0, "2": 1, "8": 3, "256": 8} {
+		o, err := parseFlags([]string{"--replica=r1", "--shards-per-cluster=" + shards}, noEnv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := o.shardBits(); got != bits {
+			t.Errorf("%s shards: %d bits, want %d", shards, got, bits)
+		}
+	}
+}

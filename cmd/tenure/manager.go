@@ -1,0 +1,250 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	mcbuilder "sigs.k8s.io/multicluster-runtime/pkg/builder"
+	mccontroller "sigs.k8s.io/multicluster-runtime/pkg/controller"
+	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+	"sigs.k8s.io/multicluster-runtime/providers/kubeconfig"
+
+	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/pkg/at"
+	"github.com/tenure-dev/tenure/pkg/clusterhealth"
+	"github.com/tenure-dev/tenure/shard"
+	"github.com/tenure-dev/tenure/shard/engage"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+// runManager runs one replica until the context ends.
+func runManager(ctx context.Context, o *options, logTo io.Writer) error {
+	handler := slog.NewJSONHandler(logTo, &slog.HandlerOptions{Level: o.logLevel, ReplaceAttr: withoutOptions})
+	log := logr.FromSlogHandler(handler).WithValues("replica", o.replica)
+	ctrl.SetLogger(log)
+	klog.SetLogger(log)
+
+	home, err := homeConfig(o)
+	if err != nil {
+		return err
+	}
+	see, err := newSight(ctx, o, log)
+	if err != nil {
+		return err
+	}
+	defer see.start(ctx)()
+	home.Wrap(see.Transport)
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), cnatv1.AddToScheme(scheme), tenurev1.AddToScheme(scheme)); err != nil {
+		return fmt.Errorf("building the scheme: %w", err)
+	}
+	health := clusterhealth.New(clusterhealth.Config{Namespace: o.namespace})
+	provider := kubeconfig.New(kubeconfig.Options{
+		Namespace:      o.namespace,
+		ClusterOptions: []cluster.Option{func(co *cluster.Options) { co.Scheme = scheme }},
+		RESTOptions:    []func(*rest.Config) error{clusterhealth.CheckConfig, tune, see.wrap},
+	})
+	var mgr mcmanager.Manager
+	live, ready := alive, alive
+	if o.sharding {
+		var sharded *shard.Manager
+		if sharded, err = newSharded(home, provider, managerOptions(o, scheme), o, see); err == nil {
+			mgr, live, ready = sharded, sharded.Alive, sharded.Ready
+			err = errors.Join(o.addStatusPage(sharded), o.addReplication(sharded, health, see))
+		}
+	} else {
+		if mgr, err = newStock(home, provider, managerOptions(o, scheme), o, see); err == nil {
+			err = o.addStockReplication(mgr, provider, health, see)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(provider.SetupWithManager(ctx, mgr), health.SetupWithManager(mgr)); err != nil {
+		return fmt.Errorf("setting up the workload clusters: %w", err)
+	}
+	if err := errors.Join(mgr.AddHealthzCheck("loop", live), mgr.AddReadyzCheck("member", ready)); err != nil {
+		return fmt.Errorf("setting up probes: %w", err)
+	}
+	log.Info("starting", "version", version, "sharding", o.sharding, "workers", o.workers)
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("running: %w", err)
+	}
+	return nil
+}
+
+// withoutOptions leaves out what multicluster-runtime's kubeconfig provider logs of its options: functions, which have
+// no text.
+func withoutOptions(_ []string, a slog.Attr) slog.Attr {
+	if a.Key == "options" {
+		return slog.Attr{}
+	}
+	return a
+}
+
+func alive(*http.Request) error { return nil }
+
+// homeConfig finds the home cluster.
+func homeConfig(o *options) (*rest.Config, error) {
+	var home *rest.Config
+	var err error
+	if o.homeKubeconfig != "" {
+		home, err = clientcmd.BuildConfigFromFlags("", o.homeKubeconfig)
+	} else {
+		home, err = ctrl.GetConfig()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("configuration of the home cluster (see --home-kubeconfig): %w", err)
+	}
+	return home, tune(home)
+}
+
+// tune sets what every connection of ours has in common.
+func tune(c *rest.Config) error {
+	c.UserAgent = "tenure/" + version
+	c.QPS = -1 // the API servers' own priority and fairness decides
+	return nil
+}
+
+func managerOptions(o *options, scheme *runtime.Scheme) manager.Options {
+	return manager.Options{
+		Scheme:                 scheme,
+		Metrics:                o.metricsOptions(),
+		HealthProbeBindAddress: o.healthAddress,
+		PprofBindAddress:       o.pprofAddress,
+		Cache:                  cache.Options{DefaultNamespaces: map[string]cache.Config{o.namespace: {}}},
+	}
+}
+
+// shardConfig is this replica's part in the fleet.
+func (o *options) shardConfig() shard.Config {
+	return shard.Config{
+		Namespace:       o.namespace,
+		Replica:         o.replica,
+		Kinds:           append(o.atKinds(), o.replicationKinds()...),
+		HomeCluster:     o.homeCluster(),
+		ShardBits:       o.shardBits(),
+		WholeClusters:   o.shards == 1,
+		LeaseDuration:   o.leaseDuration,
+		DrainTimeout:    o.drainTimeout,
+		Weight:          o.weight,
+		Version:         version,
+		ClientFiltering: !o.serverFilter,
+	}
+}
+
+// atKinds are what shards of the workload clusters hold: Ats and their Pods.
+func (o *options) atKinds() []engage.Kind {
+	ats, pods := shard.Primary(&cnatv1.At{}), shard.Owned(&corev1.Pod{})
+	notHome := func(cluster keyspace.ClusterName) bool { return string(cluster) != string(o.homeCluster()) }
+	ats.In, pods.In = notHome, notHome
+	return []engage.Kind{ats, pods}
+}
+
+// newSharded wires the reconcilers so that the replicas share the keys.
+func newSharded(home *rest.Config, provider *kubeconfig.Provider, opts manager.Options, o *options, see *sight) (*shard.Manager, error) {
+	cfg := o.shardConfig()
+	cfg.Observer = see.moves
+	mgr, err := shard.NewManager(home, provider, opts, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := see.observe(mgr); err != nil {
+		return nil, err
+	}
+	r, err := o.atReconciler(see.Clusters(mgr))
+	if err != nil {
+		return nil, err
+	}
+	controller := o.controllerOptions()
+	if err := o.recordSamples(mgr.GetLocalManager(), &controller); err != nil {
+		return nil, err
+	}
+	seen := see.Controller("at", "At")
+	err = mcbuilder.ControllerManagedBy(mgr).Named("at").
+		WithOptions(seen.Options(controller)).
+		WatchesRawSource(mgr.For(&cnatv1.At{}, atIsDue)).
+		WatchesRawSource(mgr.Owns(&corev1.Pod{}, &cnatv1.At{})).
+		Complete(mgr.Guard(seen.Traced(r)))
+	return mgr, err
+}
+
+// atIsDue tells the Ats that have something to be done now from those that wait for their time.
+func atIsDue(obj client.Object) bool {
+	a, ok := obj.(*cnatv1.At)
+	return ok && at.Due(a, time.Now())
+}
+
+// newStock wires the same reconcilers as everybody has them: one leader works, the others wait.
+func newStock(home *rest.Config, provider *kubeconfig.Provider, opts manager.Options, o *options, see *sight) (mcmanager.Manager, error) {
+	opts.LeaderElection = true
+	opts.LeaderElectionID = "tenure-leader"
+	opts.LeaderElectionNamespace = o.namespace
+	// Unlike a sharded replica, this one watches replicated Deployments through the manager's own cache.
+	opts.Cache.ByObject = map[client.Object]cache.ByObject{&appsv1.Deployment{}: {Namespaces: map[string]cache.Config{cache.AllNamespaces: {}}}}
+	mgr, err := mcmanager.New(home, provider, opts)
+	if err != nil {
+		return nil, fmt.Errorf("building the manager: %w", err)
+	}
+	r, err := o.atReconciler(see.Clusters(mgr))
+	if err != nil {
+		return nil, err
+	}
+	controller := o.controllerOptions()
+	if err := o.recordSamples(mgr.GetLocalManager(), &controller); err != nil {
+		return nil, err
+	}
+	seen := see.Controller("at", "At")
+	err = mcbuilder.ControllerManagedBy(mgr).Named("at").
+		WithOptions(seen.Options(controller)).
+		For(&cnatv1.At{}).
+		Owns(&corev1.Pod{}).
+		Complete(seen.Traced(r))
+	return mgr, err
+}
+
+func (o *options) controllerOptions() mccontroller.Options {
+	return mccontroller.Options{MaxConcurrentReconciles: o.workers, RateLimiter: at.NewRateLimiter()}
+}
+
+func (o *options) atReconciler(clusters at.Clusters) (reconcile.TypedReconciler[mcreconcile.Request], error) {
+	cfg := at.Config{Clusters: clusters, Clock: clock.RealClock{}}
+	if o.injectedWork > 0 {
+		cfg.Work = func(ctx context.Context) error { return wait(ctx, o.injectedWork) }
+	}
+	return at.NewReconciler(cfg)
+}
+
+// wait stands for work that takes time but no CPU.
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

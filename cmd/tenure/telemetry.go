@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/tenure-dev/tenure/pkg/telemetry"
+	"github.com/tenure-dev/tenure/pkg/telemetry/handoff"
+	"github.com/tenure-dev/tenure/shard"
+)
+
+// sight is what makes a replica visible: traces and metrics.
+type sight struct {
+	*telemetry.Telemetry
+	moves *handoff.Watcher
+	log   logr.Logger
+}
+
+// newSight reads the environment's wishes; OTEL_* that make no sense end the start, in one line.
+func newSight(ctx context.Context, o *options, log logr.Logger) (*sight, error) {
+	settings, err := telemetry.ReadSettings(os.Getenv)
+	if err != nil {
+		return nil, fmt.Errorf("tracing: %w", err)
+	}
+	exporter, err := telemetry.NewExporter(ctx, settings)
+	if err != nil {
+		return nil, err
+	}
+	s := &sight{moves: handoff.NewWatcher(), log: log}
+	s.Telemetry = telemetry.New(telemetry.Config{
+		Settings: settings, Exporter: exporter, Slow: o.traceSlow, Replica: o.replica, Version: version, Log: log,
+		Registerer: metrics.Registry, Epoch: epochOf, Reconciled: s.moves.Reconciled,
+	})
+	s.moves.Tell(s.Telemetry.Tell)
+	if s.Tracing() {
+		log.Info("tracing reconciles", "ratio", settings.Ratio, "slow", o.traceSlow.String(), "service", settings.Service)
+	}
+	return s, nil
+}
+
+func epochOf(ctx context.Context) int64 {
+	_, epoch, _ := shard.TenureOf(ctx)
+	return int64(epoch)
+}
+
+// start sends traces in the background. The returned function sends what is left and stops; it is to be called when
+// everything else has ended, because handing shards over leaves traces too.
+func (s *sight) start(ctx context.Context) func() {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := s.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
+			s.log.Error(err, "tracing ended")
+		}
+	}()
+	return func() {
+		s.moves.Flush()
+		cancel()
+		<-done
+	}
+}
+
+// wrap makes the API calls over a connection visible.
+func (s *sight) wrap(c *rest.Config) error {
+	c.Wrap(s.Transport)
+	return nil
+}
+
+// observe adds the metrics of a sharded replica.
+func (s *sight) observe(mgr *shard.Manager) error {
+	for _, c := range []prometheus.Collector{s.moves, handoff.NewCollector(mgr.Status)} {
+		if err := metrics.Registry.Register(c); err != nil {
+			return fmt.Errorf("registering metrics: %w", err)
+		}
+	}
+	return nil
+}
+
+// metricsOptions is how metrics are served. Secure means over TLS, to who presents a token of the home cluster and may
+// GET /metrics there.
+func (o *options) metricsOptions() metricsserver.Options {
+	m := metricsserver.Options{BindAddress: o.metricsAddress}
+	if o.metricsSecure {
+		m.SecureServing = true
+		m.FilterProvider = filters.WithAuthenticationAndAuthorization
+	}
+	return m
+}
