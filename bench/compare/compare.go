@@ -1,0 +1,118 @@
+// Package compare sets two reports side by side. It is pure.
+package compare
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/tenure-dev/tenure/bench/report"
+	"github.com/tenure-dev/tenure/bench/stats"
+)
+
+// Schema names the shape of a comparison in JSON.
+const Schema = "tenure.dev/bench/compare/v1"
+
+// Comparison is B over A.
+type Comparison struct {
+	Schema   string `json:"schema"`
+	Scenario string `json:"scenario"`
+	// Notices say what stands against comparing the two.
+	Notices []string `json:"notices"`
+	Rows    []Row    `json:"rows"`
+}
+
+// Row is one figure of both.
+type Row struct {
+	Figure string      `json:"figure"`
+	A      float64     `json:"a"`
+	B      float64     `json:"b"`
+	Ratio  stats.Ratio `json:"ratio"`
+}
+
+// Verdict says what the interval allows to say.
+func (r Row) Verdict() string {
+	switch {
+	case r.Ratio.Low == nil:
+		return "too few rounds to tell"
+	case *r.Ratio.Low > 1:
+		return "larger"
+	case *r.Ratio.High < 1:
+		return "smaller"
+	}
+	return "no difference found"
+}
+
+// Compare compares the sharded fleets of two reports by the figures of their rounds. The rounds of two runs are not
+// pairs, but the bench gives both the same loads in the same order.
+func Compare(a, b *report.Report) (*Comparison, error) {
+	if a.Scenario != b.Scenario {
+		return nil, fmt.Errorf("one is of scenario %s, the other of %s", a.Scenario, b.Scenario)
+	}
+	if a.Results == nil || b.Results == nil {
+		return nil, errors.New("one of them has no results")
+	}
+	c := &Comparison{Schema: Schema, Scenario: a.Scenario, Notices: []string{}}
+	for name, r := range map[string]*report.Report{"A": a, "B": b} {
+		if !r.Valid {
+			c.Notices = append(c.Notices, name+" is not valid: "+fmt.Sprint(r.Reasons))
+		}
+	}
+	if a.Config.Size != b.Config.Size || !reflect.DeepEqual(a.Config.Fleet, b.Config.Fleet) || !reflect.DeepEqual(a.Config.Load, b.Config.Load) {
+		c.Notices = append(c.Notices, "their fleets or loads differ")
+	}
+	if a.Environment.CPU != b.Environment.CPU || a.Environment.CPUs != b.Environment.CPUs || a.Environment.Kernel != b.Environment.Kernel {
+		c.Notices = append(c.Notices, "they were taken on different machines")
+	}
+	c.Notices = append(c.Notices, "they were not taken in turns: what the machine did meanwhile is in the ratios")
+	slices.Sort(c.Notices)
+	rng := rand.New(rand.NewPCG(1, 2))
+	before, after := columns(a.Results.Rounds), columns(b.Results.Rounds)
+	for _, figure := range slices.Sorted(maps.Keys(before)) {
+		x, y := before[figure], after[figure]
+		n := min(len(x), len(y))
+		if ratio, ok := stats.Compare(y[:n], x[:n], rng); ok {
+			c.Rows = append(c.Rows, Row{figure, mean(x), mean(y), ratio})
+		}
+	}
+	if len(c.Rows) == 0 {
+		return nil, errors.New("they have no figure in common")
+	}
+	return c, nil
+}
+
+// columns turns rounds into series.
+func columns(rounds []report.Round) map[string][]float64 {
+	out := map[string][]float64{}
+	for _, r := range rounds {
+		for figure, value := range r.Figures {
+			out[figure] = append(out[figure], value)
+		}
+	}
+	return out
+}
+
+func mean(values []float64) (m float64) {
+	for _, v := range values {
+		m += v / float64(len(values))
+	}
+	return m
+}
+
+// Text writes the comparison for a person.
+func (c *Comparison) Text(w io.Writer) error {
+	for _, n := range c.Notices {
+		fmt.Fprintln(w, "note:", n)
+	}
+	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(columns, "figure\tA\tB\tB over A\t")
+	for _, r := range c.Rows {
+		fmt.Fprintf(columns, "%s\t%.4g\t%.4g\t%s\t%s\n", r.Figure, r.A, r.B, report.RatioText(r.Ratio), r.Verdict())
+	}
+	return columns.Flush()
+}

@@ -1,0 +1,213 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tenure-dev/tenure/bench/scenario"
+	"github.com/tenure-dev/tenure/bench/stats"
+)
+
+// Ref names an At.
+type Ref struct{ Cluster, Namespace, Name string }
+
+// Arrival is one At of the load.
+type Arrival struct {
+	Ref
+	// Intended is when it should have been asked for: created, or edited so that it is due.
+	Intended time.Time
+	// Due is its schedule.
+	Due time.Time
+	// Sent and Answered are when that request was made and when the answer was there.
+	Sent, Answered time.Time
+}
+
+// Far is how long Ats that aren't to be due wait.
+const Far = 24 * time.Hour
+
+// Generator gives a load to clusters.
+type Generator struct {
+	Load     scenario.Load
+	Clusters []*Cluster
+	// Namespace of the Ats; it must exist. Names are sequential within it.
+	Namespace string
+	// Expect is told of each At before it is asked for.
+	Expect func(Arrival)
+	// Sent is told of each At once the API server has it.
+	Sent func(Arrival)
+}
+
+// Outcome is how the generator did.
+type Outcome struct {
+	Start, End time.Time
+	Arrivals   int
+	Lateness   stats.Latencies
+	// Late is the largest lateness.
+	Late time.Duration
+}
+
+// Begin returns the time at which a load that is given now would start to count.
+func (g *Generator) Begin(arrivals int) time.Time {
+	start := time.Now().Add(20 * time.Millisecond) // so that the first is not late already
+	if g.Load.Due == scenario.DueTogether {
+		// Far below what an API server creates in a second, so that all are there in time.
+		return start.Add(2*time.Second + time.Duration(arrivals)*3*time.Millisecond).Truncate(time.Second)
+	}
+	return start.Add(g.Load.Edit.D())
+}
+
+// Run sends the load, with arrivals so long after start, which is of Begin. It returns once all of it was sent and
+// answered; an error of the API server ends it.
+func (g *Generator) Run(ctx context.Context, start time.Time, offsets []time.Duration) (*Outcome, error) {
+	if g.Load.Due == scenario.DueTogether {
+		return g.together(ctx, start, len(offsets))
+	}
+	o := &Outcome{Start: start, Arrivals: len(offsets)}
+	if g.Load.Edit > 0 {
+		edits := g.steps(start, offsets)
+		creates := g.steps(start.Add(-g.Load.Edit.D()), offsets)
+		var wg sync.WaitGroup
+		var createErr error
+		wg.Go(func() {
+			createErr = g.each(ctx, creates, nil, func(ctx context.Context, s step) error {
+				return s.cluster.createAt(ctx, g.Namespace, s.name, stamp(s.at.Add(Far)))
+			})
+		})
+		err := g.each(ctx, edits, o, func(ctx context.Context, s step) error {
+			return g.arrive(s, s.at, func() error { return s.cluster.moveAt(ctx, g.Namespace, s.name, stamp(s.at)) })
+		})
+		wg.Wait()
+		o.End = time.Now()
+		return o, errors.Join(createErr, err)
+	}
+	err := g.each(ctx, g.steps(start, offsets), o, func(ctx context.Context, s step) error {
+		return g.arrive(s, s.at, func() error { return s.cluster.createAt(ctx, g.Namespace, s.name, stamp(s.at)) })
+	})
+	o.End = time.Now()
+	return o, err
+}
+
+// together creates everything first, due at one whole second later on. The load starts then.
+func (g *Generator) together(ctx context.Context, due time.Time, n int) (*Outcome, error) {
+	steps := g.steps(time.Now(), make([]time.Duration, n))
+	err := g.each(ctx, steps, nil, func(ctx context.Context, s step) error {
+		return g.arrive(s, due, func() error { return s.cluster.createAt(ctx, g.Namespace, s.name, stamp(due)) })
+	})
+	o := &Outcome{Start: due, End: due, Arrivals: n}
+	o.note(max(0, time.Since(due)))
+	if err == nil {
+		err = sleepUntil(ctx, due)
+	}
+	return o, err
+}
+
+// Preload creates Ats that are not due.
+func (g *Generator) Preload(ctx context.Context, n int) error {
+	due := stamp(time.Now().Add(Far))
+	return g.each(ctx, g.steps(time.Now(), make([]time.Duration, n)), nil, func(ctx context.Context, s step) error {
+		return s.cluster.createAt(ctx, g.Namespace, s.name, due)
+	})
+}
+
+// step is one request at its time.
+type step struct {
+	at      time.Time
+	cluster *Cluster
+	name    string
+}
+
+func (g *Generator) steps(start time.Time, offsets []time.Duration) []step {
+	out := make([]step, len(offsets))
+	for i, offset := range offsets {
+		out[i] = step{at: start.Add(offset), cluster: g.Clusters[i%len(g.Clusters)], name: fmt.Sprintf("at-%07d", i)}
+	}
+	return out
+}
+
+// arrive makes the request that an At counts from, and tells of it.
+func (g *Generator) arrive(s step, due time.Time, request func() error) error {
+	a := Arrival{Ref: Ref{s.cluster.Name, g.Namespace, s.name}, Intended: due, Due: due.Truncate(time.Microsecond)}
+	a.Sent = time.Now()
+	g.Expect(a)
+	if err := request(); err != nil {
+		return err
+	}
+	a.Answered = time.Now()
+	g.Sent(a)
+	return nil
+}
+
+// each makes the requests, each at its time, by as many clients as the load allows. o may be nil.
+func (g *Generator) each(ctx context.Context, steps []step, o *Outcome, do func(context.Context, step) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	work := make(chan step, len(steps))
+	var mu sync.Mutex // guards o
+	var wg sync.WaitGroup
+	for range min(g.Load.Clients, len(steps)) {
+		wg.Go(func() {
+			for s := range work {
+				if o != nil {
+					late := time.Since(s.at)
+					mu.Lock()
+					o.note(late)
+					mu.Unlock()
+				}
+				if err := do(ctx, s); err != nil && ctx.Err() == nil {
+					cancel(fmt.Errorf("asking for At %s in cluster %s: %w", s.name, s.cluster.Name, err))
+				}
+				if ctx.Err() != nil {
+					return
+				}
+			}
+		})
+	}
+	for _, s := range steps {
+		if sleepUntil(ctx, s.at) != nil {
+			break
+		}
+		work <- s // never blocks: there is room for all
+	}
+	close(work)
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+func (o *Outcome) note(late time.Duration) {
+	o.Lateness.Add(late)
+	o.Late = max(o.Late, late)
+}
+
+// stamp writes a time as an At's schedule.
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z07:00") }
+
+func sleepUntil(ctx context.Context, at time.Time) error {
+	d := time.Until(at)
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Delete deletes an At of the load.
+func (g *Generator) Delete(ctx context.Context, ref Ref) error {
+	for _, c := range g.Clusters {
+		if c.Name != ref.Cluster {
+			continue
+		}
+		if err := c.deleteAt(ctx, ref.Namespace, ref.Name); err != nil {
+			return fmt.Errorf("deleting At %s in cluster %s: %w", ref.Name, ref.Cluster, err)
+		}
+	}
+	return nil
+}

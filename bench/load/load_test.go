@@ -1,0 +1,276 @@
+package load
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/tenure-dev/tenure/bench/load/feed"
+	"github.com/tenure-dev/tenure/bench/scenario"
+)
+
+func rng() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }
+
+func TestArrivalsComeInOrderAndAtTheirRate(t *testing.T) {
+	cases := map[string]struct {
+		load      scenario.Load
+		count     int
+		tolerance float64
+	}{
+		"burst":    {scenario.Load{Arrivals: scenario.Burst, Count: 7}, 7, 0},
+		"constant": {scenario.Load{Arrivals: scenario.Constant, Rate: 40, Duration: scenario.Duration(10 * time.Second)}, 400, 0},
+		"poisson":  {scenario.Load{Arrivals: scenario.Poisson, Rate: 40, Duration: scenario.Duration(100 * time.Second)}, 4000, 200},
+		"nothing":  {scenario.Load{Arrivals: scenario.Nothing, Duration: scenario.Duration(time.Second)}, 0, 0},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			offsets := Offsets(c.load, rng())
+			if math.Abs(float64(len(offsets)-c.count)) > c.tolerance {
+				t.Errorf("%d arrivals, want %d", len(offsets), c.count)
+			}
+			if !slices.IsSorted(offsets) {
+				t.Error("not in order")
+			}
+			if n := len(offsets); n > 0 && (offsets[0] < 0 || offsets[n-1] > c.load.Duration.D()) {
+				t.Errorf("from %v to %v", offsets[0], offsets[n-1])
+			}
+		})
+	}
+}
+
+func TestDistancesOfPoissonArrivalsAreExponential(t *testing.T) {
+	offsets := Offsets(scenario.Load{Arrivals: scenario.Poisson, Rate: 10, Duration: scenario.Duration(1000 * time.Second)}, rng())
+	short := 0
+	for i := 1; i < len(offsets); i++ {
+		if offsets[i]-offsets[i-1] < 100*time.Millisecond {
+			short++
+		}
+	}
+	if share := float64(short) / float64(len(offsets)); math.Abs(share-(1-1/math.E)) > 0.02 {
+		t.Errorf("%.3f of the distances are below the mean, want %.3f", share, 1-1/math.E)
+	}
+}
+
+// server is an API server that only remembers; delay holds each answer back.
+type server struct {
+	*httptest.Server
+	mu       sync.Mutex
+	requests []string
+	bodies   []string
+	delay    time.Duration
+	status   int
+}
+
+func newServer(t *testing.T) *server {
+	t.Helper()
+	s := &server{status: http.StatusCreated}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		s.mu.Lock()
+		s.requests = append(s.requests, r.Method+" "+r.URL.Path)
+		s.bodies = append(s.bodies, string(body))
+		delay, status := s.delay, s.status
+		s.mu.Unlock()
+		time.Sleep(delay)
+		w.WriteHeader(status)
+		fmt.Fprint(w, "{}")
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *server) cluster(t *testing.T, name string) *Cluster {
+	t.Helper()
+	c, err := NewCluster(name, &rest.Config{Host: s.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// notes collects what a generator tells.
+type notes struct {
+	mu             sync.Mutex
+	expected, sent []Arrival
+}
+
+func (n *notes) generator(l scenario.Load, clusters ...*Cluster) *Generator {
+	return &Generator{
+		Load: l, Clusters: clusters, Namespace: "ns",
+		Expect: func(a Arrival) { n.mu.Lock(); n.expected = append(n.expected, a); n.mu.Unlock() },
+		Sent:   func(a Arrival) { n.mu.Lock(); n.sent = append(n.sent, a); n.mu.Unlock() },
+	}
+}
+
+func TestAStallingServerMakesTheGeneratorLateAndDoesNotMoveTheIntendedTimes(t *testing.T) {
+	s := newServer(t)
+	s.delay = 100 * time.Millisecond
+	var n notes
+	l := scenario.Load{Arrivals: scenario.Constant, Rate: 100, Duration: scenario.Duration(200 * time.Millisecond), Due: scenario.DueNow, Clients: 2}
+	g := n.generator(l, s.cluster(t, "west"))
+	start := g.Begin(20)
+	o, err := g.Run(t.Context(), start, Offsets(l, rng()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(n.sent) != 20 || len(n.expected) != 20 || o.Arrivals != 20 {
+		t.Fatalf("%d sent, %d expected, %d in the outcome; want 20", len(n.sent), len(n.expected), o.Arrivals)
+	}
+	// Two clients do 20 requests a second of the 100 that are due.
+	if o.Late < 500*time.Millisecond || o.Lateness.Quantiles().P99 < 500 {
+		t.Errorf("late by %v, want most of a second", o.Late)
+	}
+	for _, a := range n.sent {
+		if offset := a.Intended.Sub(start); offset < 0 || offset > 200*time.Millisecond || a.Sent.Before(a.Intended) || a.Answered.Before(a.Sent) {
+			t.Errorf("arrival %+v is intended %v after the start", a, offset)
+		}
+	}
+}
+
+func TestALoadIsSpreadOverTheClustersUnderSequentialNames(t *testing.T) {
+	west, east := newServer(t), newServer(t)
+	var n notes
+	l := scenario.Load{Arrivals: scenario.Burst, Count: 5, Due: scenario.DueNow, Clients: 3}
+	g := n.generator(l, west.cluster(t, "west"), east.cluster(t, "east"))
+	if _, err := g.Run(t.Context(), g.Begin(5), Offsets(l, rng())); err != nil {
+		t.Fatal(err)
+	}
+	if len(west.requests) != 3 || len(east.requests) != 2 {
+		t.Errorf("%d and %d requests, want 3 and 2", len(west.requests), len(east.requests))
+	}
+	var body struct {
+		Metadata struct{ Name string }
+		Spec     struct{ Schedule time.Time }
+	}
+	if err := json.Unmarshal([]byte(east.bodies[0]), &body); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(body.Metadata.Name, "at-00000") || time.Since(body.Spec.Schedule).Abs() > time.Minute {
+		t.Errorf("body %+v", body)
+	}
+}
+
+func TestAtsThatAreDueTogetherAreAllThereBefore(t *testing.T) {
+	s := newServer(t)
+	var n notes
+	l := scenario.Load{Arrivals: scenario.Burst, Count: 20, Due: scenario.DueTogether, Clients: 8}
+	g := n.generator(l, s.cluster(t, "west"))
+	start := g.Begin(20)
+	o, err := g.Run(t.Context(), start, Offsets(l, rng()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if start.Nanosecond() != 0 || !o.Start.Equal(start) || time.Now().Before(start) {
+		t.Errorf("start %v, outcome's %v, now %v", start, o.Start, time.Now())
+	}
+	for _, a := range n.sent {
+		if !a.Due.Equal(start) || !a.Intended.Equal(start) || a.Answered.After(start) {
+			t.Errorf("arrival %+v, want all of it before it is due at %v", a, start)
+		}
+	}
+}
+
+func TestAnEditedAtCountsFromItsEdit(t *testing.T) {
+	s := newServer(t)
+	var n notes
+	l := scenario.Load{Arrivals: scenario.Constant, Rate: 50, Duration: scenario.Duration(100 * time.Millisecond),
+		Edit: scenario.Duration(150 * time.Millisecond), Due: scenario.DueNow, Clients: 8}
+	g := n.generator(l, s.cluster(t, "west"))
+	start := g.Begin(5)
+	if _, err := g.Run(t.Context(), start, Offsets(l, rng())); err != nil {
+		t.Fatal(err)
+	}
+	posts, patches := 0, 0
+	for _, r := range s.requests {
+		switch {
+		case strings.HasPrefix(r, "POST"):
+			posts++
+		case strings.HasPrefix(r, "PATCH"):
+			patches++
+		}
+	}
+	if posts != 5 || patches != 5 || len(n.sent) != 5 {
+		t.Errorf("%d creates, %d edits, %d arrivals; want 5 each", posts, patches, len(n.sent))
+	}
+	for _, a := range n.sent {
+		if a.Sent.Before(start) {
+			t.Errorf("arrival %+v was sent before the start %v", a, start)
+		}
+	}
+}
+
+func TestARefusalEndsTheLoadWithTheAtNamed(t *testing.T) {
+	s := newServer(t)
+	s.status = http.StatusForbidden
+	var n notes
+	l := scenario.Load{Arrivals: scenario.Burst, Count: 500, Due: scenario.DueNow, Clients: 2}
+	g := n.generator(l, s.cluster(t, "west"))
+	_, err := g.Run(t.Context(), g.Begin(500), Offsets(l, rng()))
+	if err == nil || !strings.Contains(err.Error(), "At at-00") || !strings.Contains(err.Error(), "403") {
+		t.Errorf("got %v", err)
+	}
+	if len(s.requests) > 100 {
+		t.Errorf("%d requests after the first refusal", len(s.requests))
+	}
+}
+
+func TestAFeedTakesABrokenWatchUpWhereItWas(t *testing.T) {
+	var mu sync.Mutex
+	var since []string
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		version := r.URL.Query().Get("resourceVersion")
+		since = append(since, version)
+		switch version {
+		case "5":
+			fmt.Fprintln(w, `{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"6"},"status":{"phase":"DONE"}}}`)
+		case "6":
+			fmt.Fprintln(w, `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9"}}}`)
+		default:
+			fmt.Fprintln(w, `{"type":"ERROR","object":{"code":410}}`)
+		}
+	}))
+	defer s.Close()
+	c, err := feed.NewClient(&rest.Config{Host: s.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	err = c.Follow(t.Context(), feed.Ats, "5", func(e feed.Event) { names = append(names, e.Object.Metadata.Name+" "+e.Object.Status.Phase) })
+	if err == nil || !strings.Contains(err.Error(), "9") {
+		t.Errorf("got %v; a watch that has missed changes is an error", err)
+	}
+	if !slices.Equal(names, []string{"a DONE"}) || !slices.Equal(since, []string{"5", "6", "9"}) {
+		t.Errorf("events %v from %v", names, since)
+	}
+}
+
+func TestAFeedEndsWithItsContextWithoutAnError(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}))
+	defer s.Close()
+	c, err := feed.NewClient(&rest.Config{Host: s.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := c.Follow(ctx, feed.Pods, "1", func(feed.Event) {}); err != nil {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,148 @@
+package record
+
+import (
+	"sync"
+	"time"
+
+	"github.com/tenure-dev/tenure/bench/load"
+	"github.com/tenure-dev/tenure/bench/load/feed"
+	"github.com/tenure-dev/tenure/bench/stats"
+)
+
+// Ledger knows of each At what was intended and what was seen. It is safe for concurrent use.
+type Ledger struct {
+	mu      sync.Mutex // guards all below
+	ats     map[load.Ref]*life
+	open    int // expected and not DONE yet
+	changed chan struct{}
+}
+
+// life is one At as it was seen.
+type life struct {
+	load.Arrival
+	running, done time.Time
+	pods          map[string]bool // by UID
+	early         bool
+}
+
+// NewLedger makes an empty ledger.
+func NewLedger() *Ledger {
+	return &Ledger{ats: map[load.Ref]*life{}, changed: make(chan struct{}, 1)}
+}
+
+// Expect enters an At that is about to be asked for.
+func (l *Ledger) Expect(a load.Arrival) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ats[a.Ref] == nil {
+		l.ats[a.Ref] = &life{Arrival: a, pods: map[string]bool{}}
+		l.open++
+	}
+}
+
+// Sent notes when the API server had it.
+func (l *Ledger) Sent(a load.Arrival) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if at := l.ats[a.Ref]; at != nil {
+		at.Sent, at.Answered = a.Sent, a.Answered
+	}
+}
+
+// At takes a change of an At, and says whether it made the At DONE.
+func (l *Ledger) At(cluster string, e feed.Event) (done bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := l.ats[load.Ref{Cluster: cluster, Namespace: e.Object.Metadata.Namespace, Name: e.Object.Metadata.Name}]
+	if at == nil || e.Type == "DELETED" {
+		return false
+	}
+	phase := e.Object.Status.Phase
+	if phase != "" && phase != "PENDING" && at.running.IsZero() {
+		at.running = e.At
+		at.early = at.early || e.At.Before(at.Due)
+	}
+	if phase == "DONE" && at.done.IsZero() {
+		at.done = e.At
+		l.open--
+		select {
+		case l.changed <- struct{}{}:
+		default:
+		}
+		return true
+	}
+	return false
+}
+
+// Pod takes a change of a Pod.
+func (l *Ledger) Pod(cluster string, e feed.Event) {
+	if e.Type != "ADDED" {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := l.ats[load.Ref{Cluster: cluster, Namespace: e.Object.Metadata.Namespace, Name: e.Object.Owner()}]
+	if at == nil {
+		return
+	}
+	at.pods[e.Object.Metadata.UID] = true
+	at.early = at.early || e.At.Before(at.Due)
+}
+
+// Open is how many Ats are expected and not DONE.
+func (l *Ledger) Open() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.open
+}
+
+// Done is how many Ats are DONE.
+func (l *Ledger) Done() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.ats) - l.open
+}
+
+// Changed gets a message whenever an At has become DONE.
+func (l *Ledger) Changed() <-chan struct{} { return l.changed }
+
+// Lives is what a round looks like from outside.
+type Lives struct {
+	Objects, Lost, Duplicates, Early int
+	Converge, Lateness               stats.Latencies
+	// Ats are the arrivals, by the samples' key.
+	Ats map[uint64]load.Arrival
+	// Last is when the last At was DONE.
+	Last time.Time
+	// Dones are when Ats became DONE, in no order.
+	Dones []time.Time
+}
+
+// Sum sums up all Ats of a namespace; keyOf names them as the samples do.
+func (l *Ledger) Sum(namespace string, only func(load.Arrival) bool, keyOf func(load.Ref) uint64) Lives {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := Lives{Ats: map[uint64]load.Arrival{}}
+	for ref, at := range l.ats {
+		if ref.Namespace != namespace || only != nil && !only(at.Arrival) {
+			continue
+		}
+		s.Objects++
+		s.Ats[keyOf(ref)] = at.Arrival
+		if at.early {
+			s.Early++
+		}
+		s.Duplicates += max(0, len(at.pods)-1)
+		if at.done.IsZero() {
+			s.Lost++
+			continue
+		}
+		s.Converge.Add(at.done.Sub(at.Intended))
+		s.Lateness.Add(at.running.Sub(at.Due))
+		s.Dones = append(s.Dones, at.done)
+		if at.done.After(s.Last) {
+			s.Last = at.done
+		}
+	}
+	return s
+}

@@ -1,0 +1,203 @@
+package record
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenure-dev/tenure/bench/load"
+	"github.com/tenure-dev/tenure/bench/load/feed"
+)
+
+var t0 = time.Unix(1000, 0)
+
+func at(seconds float64) time.Time { return t0.Add(time.Duration(seconds * float64(time.Second))) }
+
+func arrival(name string, due float64) load.Arrival {
+	return load.Arrival{Ref: load.Ref{Cluster: "west", Namespace: "ns", Name: name}, Intended: at(due), Due: at(due), Sent: at(due)}
+}
+
+func atEvent(name, phase string, seconds float64) feed.Event {
+	e := feed.Event{Type: "MODIFIED", At: at(seconds)}
+	e.Object.Metadata.Namespace, e.Object.Metadata.Name, e.Object.Status.Phase = "ns", name, phase
+	return e
+}
+
+func podEvent(owner, uid string, seconds float64) feed.Event {
+	e := feed.Event{Type: "ADDED", At: at(seconds)}
+	e.Object.Metadata.Namespace, e.Object.Metadata.UID = "ns", uid
+	e.Object.Metadata.OwnerReferences = append(e.Object.Metadata.OwnerReferences, struct {
+		Kind string `json:"kind"`
+		Name string `json:"name"`
+		UID  string `json:"uid"`
+	}{Name: owner})
+	return e
+}
+
+func keyOf(r load.Ref) uint64 { return uint64(len(r.Name)) }
+
+func TestALedgerTellsWhatWasLostEarlyAndDoubled(t *testing.T) {
+	l := NewLedger()
+	for _, name := range []string{"good", "lost", "early", "twice"} {
+		l.Expect(arrival(name, 10))
+	}
+	l.At("west", atEvent("good", "RUNNING", 10.5))
+	l.Pod("west", podEvent("good", "1", 10.6))
+	l.Pod("west", podEvent("good", "1", 10.7)) // the same again: a watch that was taken up
+	if done := l.At("west", atEvent("good", "DONE", 12)); !done {
+		t.Error("DONE isn't done")
+	}
+	if done := l.At("west", atEvent("good", "DONE", 13)); done {
+		t.Error("DONE twice")
+	}
+	l.At("west", atEvent("early", "RUNNING", 9.9))
+	l.At("west", atEvent("early", "DONE", 11))
+	l.Pod("west", podEvent("twice", "2", 10.1))
+	l.Pod("west", podEvent("twice", "3", 10.2))
+	l.At("west", atEvent("twice", "DONE", 14))
+	l.At("west", atEvent("stranger", "DONE", 14))
+	if l.Open() != 1 || l.Done() != 3 {
+		t.Errorf("%d open, %d done; want 1, 3", l.Open(), l.Done())
+	}
+	s := l.Sum("ns", nil, keyOf)
+	got := []int{s.Objects, s.Lost, s.Duplicates, s.Early}
+	if diff := cmp.Diff([]int{4, 1, 1, 1}, got); diff != "" {
+		t.Errorf("objects, lost, duplicates, early (-want +got):\n%s", diff)
+	}
+	if q := s.Converge.Quantiles(); q.N != 3 || q.Max < 3998 || q.Max > 4003 {
+		t.Errorf("converge %+v, want 3 with 4 s at most", q)
+	}
+	if !s.Last.Equal(at(14)) {
+		t.Errorf("last at %v", s.Last)
+	}
+	none := l.Sum("ns", func(a load.Arrival) bool { return a.Name == "good" }, keyOf)
+	if none.Objects != 1 || l.Sum("other", nil, keyOf).Objects != 0 {
+		t.Error("the selection doesn't select")
+	}
+}
+
+func shardEvent(prefix, assignee, holder string, epoch int64, seconds float64) feed.Event {
+	e := feed.Event{Type: "MODIFIED", At: at(seconds)}
+	e.Object.Spec.Cluster, e.Object.Spec.Prefix, e.Object.Spec.Assignee = "west", prefix, assignee
+	e.Object.Status.Holder, e.Object.Status.Epoch = holder, epoch
+	return e
+}
+
+func TestATimelineTellsWhoHeldWhatWhen(t *testing.T) {
+	l := NewTimeline()
+	if l.Settled(1) {
+		t.Error("nothing is settled")
+	}
+	l.Record(shardEvent("0", "", "", 0, 0))
+	l.Record(shardEvent("0", "r1-aaa", "r1-aaa", 1, 1))
+	l.Record(shardEvent("1", "r1-aaa", "r1-aaa", 1, 1))
+	if !l.Settled(2) || l.Settled(3) {
+		t.Error("two shards are settled, and there is no third")
+	}
+	l.Record(shardEvent("1", "r2-bbb", "r1-aaa", 1, 4))
+	if l.Settled(2) {
+		t.Error("settled while one is to move")
+	}
+	l.Record(shardEvent("1", "r2-bbb", "r2-bbb", 2, 5))
+	defer func() { // what comes after the load is not shown
+		l.Record(shardEvent("1", "r3-ccc", "r3-ccc", 3, 11))
+		for _, s := range l.Spans(at(2), at(10)) {
+			if s.To > 8 || s.Holder == "r3" {
+				t.Errorf("span %+v ends after the load", s)
+			}
+		}
+	}()
+	want := []Span{
+		{"west/0", "r1", 1, -1, 8}, {"west/1", "r1", 1, -1, 3}, {"west/1", "r2", 2, 3, 8},
+	}
+	if diff := cmp.Diff(want, l.Spans(at(2), at(10))); diff != "" {
+		t.Errorf("spans (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]int{"r1-aaa": 1, "r2-bbb": 1}, l.Held()); diff != "" {
+		t.Errorf("held (-want +got):\n%s", diff)
+	}
+	if l.HeldAnew("r2", l.Held()) || !l.HeldAnew("r2", map[string]int{"r2-old": 3}) || l.HeldAnew("r3", nil) {
+		t.Error("only an incarnation that wasn't there before is new")
+	}
+}
+
+func TestAMissingMetricIsAnErrorAndAnAbsentLabelIsZero(t *testing.T) {
+	m, err := ParseMetrics(strings.NewReader(`# TYPE tenure_watch_bytes_total counter
+tenure_watch_bytes_total{cluster="west"} 10
+tenure_watch_bytes_total{cluster="east"} 5
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, err := m.Sum("tenure_watch_bytes_total", nil); err != nil || v != 15 {
+		t.Errorf("got %v, %v; want 15", v, err)
+	}
+	if v, err := m.Sum("tenure_watch_bytes_total", map[string]string{"cluster": "north"}); err != nil || v != 0 {
+		t.Errorf("got %v, %v; want 0", v, err)
+	}
+	if _, err := m.Sum("tenure_watch_byte_total", nil); err == nil || !strings.Contains(err.Error(), "tenure_watch_byte_total") {
+		t.Errorf("got %v; want an error that names the metric", err)
+	}
+}
+
+func TestAProcessIsReadWhateverItsName(t *testing.T) {
+	stat := "7 (a ) b) S 1 7 7 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 9 0 100 1000 10"
+	status := "Name:\tx\nVmHWM:\t  2048 kB\nVmRSS:\t  1024 kB\n"
+	u, err := parseUse([]byte(stat), []byte(status))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Use{CPU: 3 * time.Second, RSS: 1 << 20, Peak: 2 << 20}, u); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for name, c := range map[string][2]string{"no memory": {stat, "Name: x\n"}, "short stat": {"7 (x) S 1", status}, "no name": {"", status}} {
+		if _, err := parseUse([]byte(c[0]), []byte(c[1])); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	if _, err := UseOf(os.Getpid()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestActivationsAreReadFromAmongOtherLines(t *testing.T) {
+	log := `{"time":"2026-01-02T03:04:05.5Z","level":"INFO","msg":"starting"}
+panic: no
+{"time":"2026-01-02T03:04:05.5Z","msg":"shard active","replica":"r2","shard":"west/01","epoch":4,"kind":"planned","from":"r1-x","gap_ms":8.25}
+`
+	list, err := Activations(strings.NewReader(log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Activation{{
+		Time: time.Date(2026, 1, 2, 3, 4, 5, 5e8, time.UTC), Message: "shard active", Replica: "r2", Shard: "west/01", Epoch: 4,
+		Kind: "planned", From: "r1-x", GapMs: 8.25,
+	}}
+	if diff := cmp.Diff(want, list); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestCallsAreCountedByUserAndOutcome(t *testing.T) {
+	line := func(user, verb, resource, sub string, code int) string {
+		return fmt.Sprintf(`{"verb":%q,"user":{"username":%q},"objectRef":{"resource":%q,"subresource":%q},"responseStatus":{"code":%d}}`+"\n", verb, user, resource, sub, code)
+	}
+	log := line("bench", "create", "ats", "", 201) + line("us", "update", "ats", "status", 200) + line("us", "create", "pods", "", 201) +
+		line("us", "update", "ats", "status", 409) + line("us", "create", "pods", "", 500) + line("us", "update", "leases", "", 200) +
+		line("bench", "patch", "pods", "status", 200) + line("us", "watch", "ats", "", 200) + `{"verb":"torn`
+	calls, err := readCalls(strings.NewReader(log), "us")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Calls{
+		ByVerb:   map[string]int{"update ats/status": 1, "create pods": 1, "update leases": 1, "watch ats": 1},
+		AtWrites: 2, Conflicts: 1, Created: 1,
+	}
+	if diff := cmp.Diff(want, calls); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

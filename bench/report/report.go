@@ -1,0 +1,171 @@
+package report
+
+import (
+	"time"
+
+	"github.com/tenure-dev/tenure/bench/record"
+	"github.com/tenure-dev/tenure/bench/scenario"
+	"github.com/tenure-dev/tenure/bench/stats"
+)
+
+// Schema names the shape of a report in JSON; schema.json beside this file is that shape.
+const Schema = "tenure.dev/bench/v1"
+
+// Report is one run of a scenario.
+type Report struct {
+	Schema   string `json:"schema"`
+	Scenario string `json:"scenario"`
+	Summary  string `json:"summary"`
+	// Valid says that the figures mean what they say. Reasons are why not.
+	Valid   bool     `json:"valid"`
+	Reasons []string `json:"reasons"`
+	// Warnings are what a reader should know of a valid run.
+	Warnings []string `json:"warnings"`
+
+	Started     time.Time         `json:"started"`
+	Seconds     float64           `json:"seconds"`
+	Command     string            `json:"command"`
+	Config      scenario.Scenario `json:"config"`
+	Environment Environment       `json:"environment"`
+
+	// Results are those of the sharded fleet; in a sweep, of the largest one.
+	Results    *Results            `json:"results"`
+	References map[string]*Results `json:"references"`
+	// Ratios are ours over a reference's: "throughput_per_s/floor".
+	Ratios map[string]stats.Ratio `json:"ratios"`
+
+	Sweep []SweepPoint `json:"sweep,omitempty"`
+	// ScaleOut and WatchCost are what a sweep shows.
+	ScaleOut  *ScaleOut  `json:"scale_out,omitempty"`
+	WatchCost *WatchCost `json:"watch_cost,omitempty"`
+
+	// Checks are the scenario's thresholds and what became of them.
+	Checks []Verdict `json:"checks"`
+}
+
+// Environment is where it ran.
+type Environment struct {
+	OS        string `json:"os"`
+	Kernel    string `json:"kernel"`
+	CPU       string `json:"cpu"`
+	CPUs      int    `json:"cpus"`
+	MemoryMB  int64  `json:"memory_mb"`
+	Go        string `json:"go"`
+	Tenure    string `json:"tenure"`
+	APIServer string `json:"api_server"`
+	// EtcdData is where etcd kept its data, and whether it synced.
+	EtcdData string `json:"etcd_data"`
+	// LoadBefore is the machine's load average before the run: others may have been at work.
+	LoadBefore float64 `json:"load_before"`
+	// Others is the share of the machine's CPU time that other programs took during the run; absent if not known.
+	Others *float64 `json:"others_cpu_share,omitempty"`
+}
+
+// Results are the figures of one fleet. What wasn't measured is absent.
+type Results struct {
+	QueueLatency         *stats.Quantiles `json:"queue_latency_ms,omitempty"`
+	QueueLatencyBackfill *stats.Quantiles `json:"queue_latency_backfill_ms,omitempty"`
+	EventToReconcile     *stats.Quantiles `json:"event_to_reconcile_ms,omitempty"`
+	Work                 *stats.Quantiles `json:"work_ms,omitempty"`
+	Converge             *stats.Quantiles `json:"converge_ms,omitempty"`
+	Lateness             *stats.Quantiles `json:"lateness_ms,omitempty"`
+	HandoffGap           *stats.Quantiles `json:"handoff_gap_ms,omitempty"`
+	CrashGap             *stats.Quantiles `json:"crash_gap_ms,omitempty"`
+	CrashGapOverLease    *stats.Quantiles `json:"crash_gap_over_lease_ms,omitempty"`
+	// LiveConverge is that of the clusters that weren't paused, while one was.
+	LiveConverge *stats.Quantiles `json:"live_converge_ms,omitempty"`
+
+	Throughput *float64 `json:"throughput_per_s,omitempty"`
+	// Reconciles is the rate between the 20th and the 60th percent of a round's reconciles: while all are busy.
+	Reconciles *float64 `json:"reconciles_per_s,omitempty"`
+
+	APIWrites *float64       `json:"api_writes_per_object,omitempty"`
+	APIReads  *float64       `json:"api_reads_per_object,omitempty"`
+	APICalls  map[string]int `json:"api_calls,omitempty"`
+	Conflicts *int           `json:"conflicts,omitempty"`
+
+	WatchBytes     []float64 `json:"watch_bytes_per_replica,omitempty"`
+	WatchDiscarded *float64  `json:"watch_discarded_events,omitempty"`
+
+	Replicas             []string  `json:"replicas,omitempty"`
+	CPUSeconds           []float64 `json:"cpu_seconds_per_replica,omitempty"`
+	CPUPerObject         *float64  `json:"cpu_seconds_per_object,omitempty"`
+	RSS                  []float64 `json:"rss_mb_per_replica,omitempty"`
+	ReconcilesPerReplica []int     `json:"reconciles_per_replica,omitempty"`
+	// ObjectsPerReplica counts the objects that each reconciled at least once.
+	ObjectsPerReplica []int              `json:"objects_per_replica,omitempty"`
+	Servers           map[string]Process `json:"servers,omitempty"`
+
+	Objects    int `json:"objects"`
+	Lost       int `json:"lost"`
+	Duplicates int `json:"duplicates"`
+	Early      int `json:"early"`
+
+	// Violations are those that the witness found in the audit logs; absent where nothing carries an epoch.
+	Violations    *int           `json:"violations,omitempty"`
+	Moves         map[string]int `json:"moves,omitempty"`
+	WritesPerMove *float64       `json:"writes_per_move,omitempty"`
+	TimeToHeld    *float64       `json:"time_to_held_s,omitempty"`
+
+	Generator  *Generator    `json:"generator,omitempty"`
+	QueueDepth []Series      `json:"queue_depth,omitempty"`
+	Ownership  []record.Span `json:"ownership,omitempty"`
+	Steps      []Mark        `json:"steps,omitempty"`
+	Rounds     []Round       `json:"rounds,omitempty"`
+}
+
+// Process is what one component of the control planes used.
+type Process struct {
+	CPUSeconds float64 `json:"cpu_seconds"`
+	RSS        float64 `json:"rss_mb"`
+}
+
+// Generator is how the load generator did.
+type Generator struct {
+	Offered  float64          `json:"offered_per_s,omitempty"`
+	Achieved float64          `json:"achieved_per_s,omitempty"`
+	Lateness *stats.Quantiles `json:"lateness_ms,omitempty"`
+}
+
+// Series is a figure over time, in seconds since the start of the load.
+type Series struct {
+	Name   string        `json:"name"`
+	Points []stats.Point `json:"points"`
+}
+
+// Mark is something that happened, in seconds since the start of the load.
+type Mark struct {
+	At   float64 `json:"at"`
+	What string  `json:"what"`
+}
+
+// Round is one load given to one fleet.
+type Round struct {
+	Seconds float64            `json:"seconds"`
+	Figures map[string]float64 `json:"figures"`
+}
+
+// SweepPoint is one fleet of a sweep.
+type SweepPoint struct {
+	Replicas int      `json:"replicas"`
+	Results  *Results `json:"results"`
+}
+
+// ScaleOut sets a sweep's capacities beside the ideal, n times that of the smallest fleet per replica.
+type ScaleOut struct {
+	// Unit of the capacity.
+	Unit       string             `json:"unit"`
+	Capacity   map[string]float64 `json:"capacity"`
+	Efficiency map[string]float64 `json:"efficiency"`
+	Makespan   map[string]float64 `json:"makespan_efficiency"`
+}
+
+// WatchCost sets a sweep's received bytes per object beside those of the smallest fleet.
+type WatchCost struct {
+	// SumOverOne is of all replicas together.
+	SumOverOne map[string]float64 `json:"sum_over_one"`
+	// MaxOverShare is of the replica that received the most for the objects that it had, MaxOverEqual of the one that
+	// received the most at all, over an equal part: this one also shows how unevenly UIDs fall.
+	MaxOverShare map[string]float64 `json:"max_over_share"`
+	MaxOverEqual map[string]float64 `json:"max_over_equal"`
+}

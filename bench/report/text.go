@@ -1,0 +1,132 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/tenure-dev/tenure/bench/stats"
+)
+
+// Text writes the summary that fits a terminal.
+func Text(w io.Writer, r *Report) {
+	fmt.Fprintf(w, "%s (%s), %.0f s, valid: %v\n\n", r.Scenario, r.Config.Size, r.Seconds, r.Valid)
+	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(columns, "ms\tn\tp50\tp90\tp99\tp99.9\tmax\t")
+	for _, row := range Latencies(r.Results) {
+		fmt.Fprintf(columns, "%s\t%d\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t\n", row.Name, row.Q.N, row.Q.P50, row.Q.P90, row.Q.P99, row.Q.P999, row.Q.Max)
+	}
+	columns.Flush()
+	fmt.Fprintln(w)
+	for _, line := range Figures(r.Results) {
+		fmt.Fprintf(w, "%-32s %s\n", line[0], line[1])
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Ratios)) {
+		fmt.Fprintf(w, "%-44s %s\n", name, RatioText(r.Ratios[name]))
+	}
+	if s := r.ScaleOut; s != nil {
+		for _, n := range r.Sweep {
+			key := fmt.Sprint(n.Replicas)
+			fmt.Fprintf(w, "%3d replicas: %.1f %s, efficiency %.3f, of the whole burst %.3f\n", n.Replicas, s.Capacity[key], s.Unit, s.Efficiency[key], s.Makespan[key])
+		}
+	}
+	if c := r.WatchCost; c != nil {
+		for _, n := range r.Sweep {
+			key := fmt.Sprint(n.Replicas)
+			fmt.Fprintf(w, "%3d replicas: watch bytes of all %.3f of one's, the largest %.3f of its objects' share, %.3f of an equal one\n", n.Replicas, c.SumOverOne[key], c.MaxOverShare[key], c.MaxOverEqual[key])
+		}
+	}
+	fmt.Fprintln(w)
+}
+
+// RatioText is a ratio with its interval.
+func RatioText(r stats.Ratio) string {
+	if r.Low == nil {
+		return fmt.Sprintf("%.3f (%d rounds: no interval)", r.Value, r.Rounds)
+	}
+	return fmt.Sprintf("%.3f [%.3f, %.3f] (%d rounds)", r.Value, *r.Low, *r.High, r.Rounds)
+}
+
+// Latency is one distribution of a fleet.
+type Latency struct {
+	Name, Explanation string
+	Q                 *stats.Quantiles
+}
+
+// Latencies lists the distributions that were measured.
+func Latencies(r *Results) []Latency {
+	all := []Latency{
+		{"intended to converged", "from the time at which an At should have been asked for until a watch shows it DONE", r.Converge},
+		{"lateness", "from an At's due time until a watch shows that it has started", r.Lateness},
+		{"queue", "from the moment a key is ready until a worker takes it", r.QueueLatency},
+		{"queue, backfill", "the same for keys that were enqueued because a shard was taken over", r.QueueLatencyBackfill},
+		{"event to reconcile", "from sending the create until a worker takes the key: the create's own time included", r.EventToReconcile},
+		{"work", "from worker start to worker done", r.Work},
+		{"handoff gap", "planned moves: from the old holder's last work until the new one serves", r.HandoffGap},
+		{"crash gap", "from the kill until the new holder serves", r.CrashGap},
+		{"crash gap over lease", "the same less the lease duration", r.CrashGapOverLease},
+		{"converged, live clusters", "intended to converged in the other clusters while one was paused", r.LiveConverge},
+	}
+	return slices.DeleteFunc(all, func(l Latency) bool { return l.Q == nil })
+}
+
+// Figures lists the other figures that were measured, for reading.
+func Figures(r *Results) [][2]string {
+	var out [][2]string
+	add := func(name, format string, args ...any) {
+		out = append(out, [2]string{name, fmt.Sprintf(format, args...)})
+	}
+	float := func(name, format string, v *float64) {
+		if v != nil {
+			add(name, format, *v)
+		}
+	}
+	add("objects", "%d, of these lost %d, with two Pods %d, early %d", r.Objects, r.Lost, r.Duplicates, r.Early)
+	float("converged per second", "%.1f", r.Throughput)
+	float("reconciles per second", "%.1f (between the 20th and 60th percent)", r.Reconciles)
+	float("API writes per object", "%.3f", r.APIWrites)
+	float("API reads per object", "%.3f", r.APIReads)
+	if r.Conflicts != nil {
+		add("conflicts", "%d", *r.Conflicts)
+	}
+	if r.Violations != nil {
+		add("violations of I1, I2, I5, I7", "%d, by the audit logs", *r.Violations)
+	}
+	if len(r.Moves) > 0 {
+		add("moves", "%d planned, %d at exit, %d after a crash", r.Moves["planned"], r.Moves["exit"], r.Moves["crash"])
+	}
+	float("writes per move", "%.2f", r.WritesPerMove)
+	float("seconds until all shards held", "%.2f", r.TimeToHeld)
+	float("replicas' CPU ms per object", "%.3f", milli(r.CPUPerObject))
+	for i, name := range r.Replicas {
+		text := fmt.Sprintf("%.2f s CPU, %.0f MB at most", r.CPUSeconds[i], r.RSS[i])
+		if i < len(r.ReconcilesPerReplica) {
+			text += fmt.Sprintf(", %d reconciles", r.ReconcilesPerReplica[i])
+		}
+		if i < len(r.WatchBytes) {
+			text += fmt.Sprintf(", %.0f kB received", r.WatchBytes[i]/1000)
+		}
+		add("  "+name, "%s", text)
+	}
+	float("events received for others", "%.0f", r.WatchDiscarded)
+	for _, name := range slices.Sorted(maps.Keys(r.Servers)) {
+		add("  "+name, "%.2f s CPU, %.0f MB", r.Servers[name].CPUSeconds, r.Servers[name].RSS)
+	}
+	if r.Generator != nil && r.Generator.Lateness != nil {
+		add("generator late, ms", "p50 %.2f, p99 %.2f, max %.2f", r.Generator.Lateness.P50, r.Generator.Lateness.P99, r.Generator.Lateness.Max)
+	}
+	if r.Generator != nil && r.Generator.Achieved > 0 {
+		add("arrivals per second", "%.1f sent", r.Generator.Achieved)
+	}
+	return out
+}
+
+func milli(v *float64) *float64 {
+	if v == nil {
+		return nil
+	}
+	m := *v * 1000
+	return &m
+}

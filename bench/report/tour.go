@@ -1,0 +1,44 @@
+package report
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+)
+
+//go:embed tour.html
+var tourText string
+
+var tourTemplate = template.Must(template.New("tour").Parse(tourText))
+
+// Stop is one scenario of a tour.
+type Stop struct {
+	// Question is what it answers.
+	Question string
+	Report   *Report
+	// Page is the file of its own page, beside the tour's.
+	Page string
+}
+
+// Tiles are the figures that answer it.
+func (s Stop) Tiles() []tile { return tiles(s.Report) }
+
+// Failed lists the thresholds that don't hold.
+func (s Stop) Failed() []Verdict {
+	var out []Verdict
+	for _, v := range s.Report.Checks {
+		if !v.OK {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// Tour writes the page that leads to those of several runs.
+func Tour(w io.Writer, stops []Stop) error {
+	if err := tourTemplate.Execute(w, stops); err != nil {
+		return fmt.Errorf("writing the page of the tour: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,46 @@
+package run
+
+import (
+	"fmt"
+
+	"github.com/tenure-dev/tenure/bench/record"
+	"github.com/tenure-dev/tenure/bench/report"
+	"github.com/tenure-dev/tenure/bench/witness"
+)
+
+// addAudit adds what the API servers' audit logs say: the requests per object, and whether any invariant was broken.
+func (f *fleet) addAudit(out *report.Results) error {
+	var calls record.Calls
+	for _, plane := range f.site.planes.Clusters() {
+		these, err := record.CallsIn(plane.AuditLog(), accountUser)
+		if err != nil {
+			return err
+		}
+		calls.Add(these)
+	}
+	out.APICalls, out.Conflicts = calls.ByVerb, &calls.Conflicts
+	// Ats that waited throughout took no writes and would make the mean look better.
+	if objects := calls.Created - f.preloaded; objects > 0 {
+		perObject := float64(calls.AtWrites) / float64(objects)
+		out.APIWrites = &perObject
+	}
+	if !f.sharded() {
+		return nil
+	}
+	judged, err := witness.Read(f.site.planes.Dir(), witness.Options{})
+	if err != nil {
+		return fmt.Errorf("judging the audit logs: %w", err)
+	}
+	violations := judged.Count()
+	if violations > 0 {
+		f.say("fleet %s: %d violations, the first: %+v", f.as, violations, judged.Violations[0])
+	}
+	out.Violations = &violations
+	out.Moves = map[string]int{
+		"planned": judged.Moves.Planned, "exit": judged.Moves.Exit, "crash": judged.Moves.Crash, "claim": judged.Moves.Claim,
+	}
+	if judged.Moves.Planned+judged.Moves.Exit+judged.Moves.Crash > 0 {
+		out.WritesPerMove = &judged.Moves.PerMove
+	}
+	return nil
+}

@@ -1,0 +1,133 @@
+package run
+
+import (
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/tenure-dev/tenure/bench/report"
+	"github.com/tenure-dev/tenure/bench/scenario"
+	"github.com/tenure-dev/tenure/bench/stats"
+)
+
+// maxLateness is how late the generator may be at its 99th percentile. Latencies count from the intended time, so what
+// is beyond would be the generator's and not the fleet's.
+const maxLateness = 50 * time.Millisecond
+
+// judgeGenerator says so where the generator didn't keep its schedule. A burst has none: it is as fast as it can be.
+func (r *runner) judgeGenerator(name string, results *report.Results) {
+	l := r.scenario.Load
+	g := results.Generator
+	switch {
+	case l.Arrivals == scenario.Nothing, g == nil:
+		return
+	case l.Arrivals == scenario.Burst && l.Due == scenario.DueNow:
+		return
+	case g.Lateness == nil:
+		r.invalid("%s: the generator's lateness is not known", name)
+		return
+	}
+	if l.Arrivals != scenario.Burst {
+		g.Offered = l.Rate
+	}
+	if late := g.Lateness.P99; late > float64(maxLateness.Milliseconds()) {
+		r.invalid("%s: the generator fell behind: %.0f ms late at its 99th percentile, %v allowed", name, late, maxLateness)
+	}
+}
+
+// everyResult lists all results of a report by a name.
+func everyResult(p *report.Report) iter.Seq2[string, *report.Results] {
+	return func(yield func(string, *report.Results) bool) {
+		if len(p.Sweep) == 0 && !yield(string(ours), p.Results) {
+			return
+		}
+		for _, s := range p.Sweep {
+			if !yield(report.Count(s.Replicas, "replica"), s.Results) {
+				return
+			}
+		}
+		for _, name := range sortedKeys(p.References) {
+			if !yield(name, p.References[name]) {
+				return
+			}
+		}
+	}
+}
+
+// ratios compares two fleets' rounds by every figure that both have in all rounds.
+func ratios(a, b []report.Round, rng *rand.Rand) map[string]stats.Ratio {
+	out := map[string]stats.Ratio{}
+	if len(a) == 0 || len(b) == 0 {
+		return out
+	}
+	for _, figure := range sortedKeys(a[0].Figures) {
+		column := func(rounds []report.Round) []float64 {
+			var values []float64
+			for _, r := range rounds {
+				if v, ok := r.Figures[figure]; ok {
+					values = append(values, v)
+				}
+			}
+			return values
+		}
+		if ratio, ok := stats.Compare(column(a), column(b), rng); ok {
+			out[figure] = ratio
+		}
+	}
+	return out
+}
+
+// scaleOut sets the capacities of a sweep beside n times the smallest fleet's per replica.
+func scaleOut(l scenario.Load, sweep []report.SweepPoint) *report.ScaleOut {
+	if len(sweep) < 2 || l.Arrivals != scenario.Burst { // only a burst keeps everybody busy
+		return nil
+	}
+	out := &report.ScaleOut{
+		Unit: "reconciles per second", Capacity: map[string]float64{}, Efficiency: map[string]float64{}, Makespan: map[string]float64{},
+	}
+	base := sweep[0]
+	for _, p := range sweep {
+		n := strconv.Itoa(p.Replicas)
+		more := float64(p.Replicas) / float64(base.Replicas)
+		if p.Results.Reconciles != nil && base.Results.Reconciles != nil {
+			out.Capacity[n] = *p.Results.Reconciles
+			out.Efficiency[n] = *p.Results.Reconciles / (*base.Results.Reconciles * more)
+		}
+		if p.Results.Throughput != nil && base.Results.Throughput != nil {
+			out.Makespan[n] = *p.Results.Throughput / (*base.Results.Throughput * more)
+		}
+	}
+	return out
+}
+
+// watchCost sets what the replicas of a sweep receive beside what the smallest fleet's receive, per object: loads of a
+// random length differ a little.
+func watchCost(sweep []report.SweepPoint) *report.WatchCost {
+	if len(sweep) < 2 || sweep[0].Results.Objects == 0 {
+		return nil
+	}
+	base := sum(sweep[0].Results.WatchBytes) / float64(sweep[0].Results.Objects)
+	if base == 0 {
+		return nil
+	}
+	out := &report.WatchCost{SumOverOne: map[string]float64{}, MaxOverShare: map[string]float64{}, MaxOverEqual: map[string]float64{}}
+	for _, p := range sweep {
+		if len(p.Results.WatchBytes) == 0 || p.Results.Objects == 0 {
+			continue
+		}
+		n, objects := strconv.Itoa(p.Replicas), float64(p.Results.Objects)
+		out.SumOverOne[n] = sum(p.Results.WatchBytes) / objects / base
+		out.MaxOverEqual[n] = slices.Max(p.Results.WatchBytes) / (base * objects / float64(p.Replicas))
+		if len(p.Results.ObjectsPerReplica) != len(p.Results.WatchBytes) {
+			continue // without samples nobody knows what was whose
+		}
+		for i, bytes := range p.Results.WatchBytes {
+			if own := p.Results.ObjectsPerReplica[i]; own > 0 {
+				out.MaxOverShare[n] = max(out.MaxOverShare[n], bytes/(base*float64(own)))
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,148 @@
+package run
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/tenure-dev/tenure/bench/report"
+	"github.com/tenure-dev/tenure/bench/scenario"
+	"github.com/tenure-dev/tenure/bench/stats"
+)
+
+func value(v float64) *float64 { return &v }
+
+func quantiles(each time.Duration, n int) *stats.Quantiles {
+	var l stats.Latencies
+	for range n {
+		l.Add(each)
+	}
+	return l.Quantiles()
+}
+
+func TestSaturationIsMeasuredInTheMiddle(t *testing.T) {
+	start := time.Unix(1000, 0)
+	var ends []time.Time
+	for i := range 100 { // before the start: creations that were not due
+		ends = append(ends, start.Add(-time.Duration(i)*time.Millisecond))
+	}
+	for i := range 1000 { // 200 a second
+		ends = append(ends, start.Add(time.Duration(i+1)*5*time.Millisecond))
+	}
+	for i := range 100 { // a long tail
+		ends = append(ends, start.Add(5*time.Second+time.Duration(i)*time.Second))
+	}
+	rate, ok := saturated(ends, start)
+	if !ok || math.Abs(rate-200) > 1 {
+		t.Errorf("got %v, %v; want 200", rate, ok)
+	}
+	if _, ok := saturated(ends[:10], start); ok {
+		t.Error("ten reconciles were enough")
+	}
+}
+
+func TestEfficiencyIsCapacityOverNTimesTheSmallestFleet(t *testing.T) {
+	point := func(n int, reconciles, throughput float64) report.SweepPoint {
+		return report.SweepPoint{Replicas: n, Results: &report.Results{Reconciles: value(reconciles), Throughput: value(throughput)}}
+	}
+	got := scaleOut(scenario.Load{Arrivals: scenario.Burst}, []report.SweepPoint{point(1, 50, 20), point(2, 99, 38), point(5, 245, 90)})
+	want := &report.ScaleOut{
+		Unit:       "reconciles per second",
+		Capacity:   map[string]float64{"1": 50, "2": 99, "5": 245},
+		Efficiency: map[string]float64{"1": 1, "2": 0.99, "5": 0.98},
+		Makespan:   map[string]float64{"1": 1, "2": 0.95, "5": 0.9},
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(1e-9, 0)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if scaleOut(scenario.Load{Arrivals: scenario.Burst}, nil) != nil {
+		t.Error("no sweep has a curve")
+	}
+}
+
+func TestWatchCostIsPerObjectAndAgainstTheShare(t *testing.T) {
+	point := func(own []int, bytes ...float64) report.SweepPoint {
+		all := 0
+		for _, n := range own {
+			all += n
+		}
+		return report.SweepPoint{Replicas: len(bytes), Results: &report.Results{Objects: all, WatchBytes: bytes, ObjectsPerReplica: own}}
+	}
+	// The second of two has 80 objects of 200 and received as much as for 90.
+	got := watchCost([]report.SweepPoint{point([]int{100}, 1000), point([]int{120, 80}, 1200, 900)})
+	want := &report.WatchCost{
+		SumOverOne: map[string]float64{"1": 1, "2": 1.05}, MaxOverShare: map[string]float64{"1": 1, "2": 1.125},
+		MaxOverEqual: map[string]float64{"1": 1, "2": 1.2},
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(1e-9, 0)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if watchCost([]report.SweepPoint{point([]int{100}), point([]int{100})}) != nil {
+		t.Error("nothing was received, and it was compared")
+	}
+}
+
+func TestFiguresThatARoundLacksAreNotCompared(t *testing.T) {
+	rounds := func(list ...map[string]float64) []report.Round {
+		var out []report.Round
+		for _, f := range list {
+			out = append(out, report.Round{Figures: f})
+		}
+		return out
+	}
+	a := rounds(map[string]float64{"x": 2, "y": 1, "z": 1}, map[string]float64{"x": 4, "y": 1})
+	b := rounds(map[string]float64{"x": 1, "z": 1}, map[string]float64{"x": 2, "z": 1})
+	got := ratios(a, b, rand.New(rand.NewPCG(1, 1)))
+	if len(got) != 1 || math.Abs(got["x"].Value-2) > 1e-9 {
+		t.Errorf("got %v, want x alone, with 2", got)
+	}
+}
+
+func TestARunWhoseGeneratorFellBehindIsNotValid(t *testing.T) {
+	steady := scenario.Load{Arrivals: scenario.Constant, Rate: 10}
+	cases := map[string]struct {
+		load scenario.Load
+		late *stats.Quantiles
+		want string // in the reason; "" is valid
+	}{
+		"on time":                  {steady, quantiles(10*time.Millisecond, 100), ""},
+		"late":                     {steady, quantiles(80*time.Millisecond, 100), "fell behind: 80 ms"},
+		"not known":                {steady, nil, "not known"},
+		"a burst has no schedule":  {scenario.Load{Arrivals: scenario.Burst, Due: scenario.DueNow}, quantiles(time.Second, 9), ""},
+		"a herd has to be in time": {scenario.Load{Arrivals: scenario.Burst, Due: scenario.DueTogether}, quantiles(time.Second, 1), "fell behind"},
+		"nothing was to arrive":    {scenario.Load{Arrivals: scenario.Nothing}, nil, ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			r := &runner{scenario: scenario.Scenario{Load: c.load}, report: &report.Report{}}
+			r.judgeGenerator("tenure", &report.Results{Generator: &report.Generator{Lateness: c.late}})
+			got := strings.Join(r.report.Reasons, "\n")
+			if c.want == "" && got != "" || !strings.Contains(got, c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestProgressTellsWhatRunsAndHowLongItTakes(t *testing.T) {
+	var b strings.Builder
+	p := newProgress(&b, scenario.Scenario{Rounds: 2, Compare: []scenario.Reference{scenario.Floor}})
+	p.round(ours, 3, 1)
+	p.rounded()
+	p.show(1, 10) // too soon after the line before
+	p.round(scenario.Floor, 3, 1)
+	text := b.String()
+	for _, want := range []string{"[0/4] tenure with 3 replicas, round 1", "[1/4] floor", "left"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in %q", want, text)
+		}
+	}
+	if strings.Contains(text, "of 10") {
+		t.Errorf("a line for every change: %q", text)
+	}
+}

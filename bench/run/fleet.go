@@ -1,0 +1,258 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tenure-dev/tenure/bench/load"
+	"github.com/tenure-dev/tenure/bench/load/feed"
+	"github.com/tenure-dev/tenure/bench/record"
+	"github.com/tenure-dev/tenure/bench/scenario"
+)
+
+// ours is the name of the fleet that is measured.
+const ours scenario.Reference = "tenure"
+
+// leaveWithin is how long a replica may take to end after SIGTERM.
+const leaveWithin = 30 * time.Second
+
+// fleet is one contestant: replicas, or the floor, on control planes of their own, and what records them.
+type fleet struct {
+	as       scenario.Reference
+	config   scenario.Fleet
+	options  Options
+	dir      string
+	site     *site
+	ledger   *record.Ledger
+	timeline *record.Timeline
+	onDone   func(load.Ref) // called for each At that becomes DONE
+	failed   func(error)    // ends the run
+	wait     sync.WaitGroup // for the feeds
+	started  time.Time      // when the replicas were started
+	held     time.Duration  // from then until all shards were held
+
+	mu        sync.Mutex // guards processes and marks
+	processes []*process
+	kills     []time.Time
+
+	preloaded int // Ats that are there and not due
+	say       func(format string, args ...any)
+}
+
+// sharded says whether shards have holders.
+func (f *fleet) sharded() bool { return f.as != scenario.Floor && f.as != scenario.Stock }
+
+// newFleet brings control planes up and begins to follow them.
+func newFleet(ctx context.Context, as scenario.Reference, config scenario.Fleet, dir string, o Options, failed func(error)) (*fleet, error) {
+	f := &fleet{
+		as: as, config: config, options: o, dir: dir, failed: failed,
+		ledger: record.NewLedger(), timeline: record.NewTimeline(),
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "replicas"), 0o700); err != nil {
+		return nil, fmt.Errorf("making a folder for logs and samples: %w", err)
+	}
+	var err error
+	f.site, err = newSite(ctx, filepath.Join(dir, "planes"), o, config)
+	return f, err
+}
+
+// follow records what happens in the clusters, and plays the kubelets, until the context ends.
+func (f *fleet) follow(ctx context.Context) error {
+	type source struct {
+		name  string
+		kind  feed.Kind
+		since string
+		run   func(since string) error
+	}
+	sources := []source{{homeCluster, feed.Shards, "", func(since string) error {
+		return f.site.home.Follow(ctx, feed.Shards, since, f.timeline.Record)
+	}}}
+	for _, c := range f.site.clusters {
+		client := f.site.feeds[c.Name]
+		kubelets := &load.Kubelets{Cluster: c, Feed: client, Workers: 16, Pod: f.ledger.Pod}
+		sources = append(sources,
+			source{c.Name, feed.Pods, "", func(since string) error { return kubelets.Run(ctx, since) }},
+			source{c.Name, feed.Ats, "", func(since string) error {
+				return client.Follow(ctx, feed.Ats, since, func(e feed.Event) {
+					if f.ledger.At(c.Name, e) && f.onDone != nil {
+						f.onDone(load.Ref{Cluster: c.Name, Namespace: e.Object.Metadata.Namespace, Name: e.Object.Metadata.Name})
+					}
+				})
+			}})
+	}
+	for _, s := range sources {
+		since, err := f.site.feeds[s.name].Now(ctx, s.kind)
+		if err != nil {
+			return fmt.Errorf("cluster %s: %w", s.name, err)
+		}
+		f.wait.Go(func() {
+			if err := s.run(since); err != nil && ctx.Err() == nil {
+				f.failed(fmt.Errorf("recording cluster %s: %w", s.name, err))
+			}
+		})
+	}
+	return nil
+}
+
+// start starts all replicas, or the floor.
+func (f *fleet) start() error {
+	f.started = time.Now()
+	switch f.as {
+	case scenario.Floor:
+		return f.startFloor()
+	case scenario.Stock:
+		return f.startReplica("stock-1")
+	}
+	for i := range f.config.Replicas {
+		if err := f.startReplica(fmt.Sprintf("r%d", i+1)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startFloor runs the bare client as a process of its own, so that its CPU time can be told apart.
+func (f *fleet) startFloor() error {
+	args := []string{"floor", "--workers", strconv.Itoa(f.concurrency())}
+	for _, c := range f.site.clusters {
+		args = append(args, "--kubeconfig", c.Name+"="+f.site.kubeconfigs[c.Name])
+	}
+	p, err := startProcess("floor", f.options.Bench, f.path("floor", "log"), args)
+	if err != nil {
+		return err
+	}
+	f.add(p)
+	return nil
+}
+
+// concurrency is how many reconciles may run at a time in all of the sharded fleet. References get as many.
+func (f *fleet) concurrency() int { return f.config.Replicas * f.config.Workers }
+
+// startReplica starts a replica; its name may be that of one that has ended.
+func (f *fleet) startReplica(name string) error {
+	addresses, err := freeAddresses(2)
+	if err != nil {
+		return err
+	}
+	args := []string{
+		"--home-kubeconfig", f.site.kubeconfigs[homeCluster], "--namespace", namespace, "--replica", name,
+		"--lease-duration", f.config.LeaseDuration.String(), "--shards-per-cluster", strconv.Itoa(f.config.ShardsPerCluster),
+		"--workers", strconv.Itoa(f.config.Workers), "--injected-work", f.config.InjectedWork.String(),
+		"--metrics-bind-address", addresses[0], "--health-probe-bind-address", "0",
+	}
+	switch f.as {
+	case scenario.Stock:
+		args = append(args, "--sharding", "off", "--workers", strconv.Itoa(f.concurrency()))
+	case scenario.Client:
+		args = append(args, "--watch-filtering", "client")
+	case scenario.Slow:
+		work := time.Duration(float64(f.config.InjectedWork) * (1 + f.config.Slowdown))
+		args = append(args, "--injected-work", work.String())
+	}
+	if f.options.Profile != "" {
+		args = append(args, "--pprof-bind-address", addresses[1])
+	}
+	samples := ""
+	if f.config.Samples {
+		samples = f.path(name, strconv.FormatInt(time.Now().UnixNano(), 36)+".samples")
+		args = append(args, "--bench-samples", samples)
+	}
+	p, err := startProcess(name, f.options.Tenure, f.path(name, "log"), args)
+	if err != nil {
+		return err
+	}
+	p.metrics, p.samples = addresses[0], samples
+	if f.options.Profile != "" {
+		p.pprof = addresses[1]
+	}
+	f.add(p)
+	return nil
+}
+
+func (f *fleet) path(name, suffix string) string {
+	return filepath.Join(f.dir, "replicas", name+"."+suffix)
+}
+
+func (f *fleet) add(p *process) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.processes = append(f.processes, p)
+}
+
+// all returns every process that was ever started.
+func (f *fleet) all() []*process {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]*process(nil), f.processes...)
+}
+
+// live returns the replicas that run.
+func (f *fleet) live() []*process {
+	var live []*process
+	for _, p := range f.all() {
+		if !p.ended() && !p.asked.Load() {
+			live = append(live, p)
+		}
+	}
+	return live
+}
+
+// ready waits until every shard is held by whom it is meant for.
+func (f *fleet) ready(ctx context.Context) error {
+	switch f.as {
+	case scenario.Floor:
+		return f.floorReady(ctx)
+	case scenario.Stock:
+		return nil // it lists what is there when it begins
+	}
+	shards := f.site.told * f.config.ShardsPerCluster
+	deadline := time.Now().Add(2 * time.Minute)
+	for calm := 0; calm < 5; {
+		if err := f.complaint(); err != nil {
+			return err
+		}
+		if f.timeline.Settled(shards) && len(f.timeline.Held()) >= min(f.config.Replicas, shards) {
+			if f.held == 0 {
+				f.held = time.Since(f.started)
+			}
+			calm++
+		} else {
+			calm = 0
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("not all of %d shards are held and settled after 2m: %v", shards, f.timeline.Held())
+		}
+		if err := sleep(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// floorReady waits until the floor follows everything: it sees nothing of what was before.
+func (f *fleet) floorReady(ctx context.Context) error {
+	return eventually(ctx, func() error {
+		content, err := os.ReadFile(f.path("floor", "log"))
+		if err == nil && !strings.Contains(string(content), "ready") {
+			err = errors.Join(f.complaint(), errors.New("the floor isn't ready"))
+		}
+		return err
+	})
+}
+
+// complaint is the first process that ended by itself.
+func (f *fleet) complaint() error {
+	for _, p := range f.all() {
+		if err := p.complaint(); err != nil {
+			return fmt.Errorf("fleet %s: %w", f.as, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,334 @@
+package run
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tenure-dev/tenure/bench/load"
+	"github.com/tenure-dev/tenure/bench/record"
+	"github.com/tenure-dev/tenure/bench/report"
+	"github.com/tenure-dev/tenure/bench/stats"
+	"github.com/tenure-dev/tenure/pkg/samples"
+)
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+func keyOf(ref load.Ref) uint64 { return samples.KeyOf(ref.Cluster, ref.Namespace, ref.Name) }
+
+// tally adds the rounds of one fleet up.
+type tally struct {
+	fleet *fleet
+	out   report.Results
+
+	queue, backfill, event, work, converge, late, live stats.Latencies
+	generator                                          stats.Latencies
+	seconds                                            float64
+	reads                                              float64
+	arrivals                                           int
+	sent                                               time.Duration
+	perReplica                                         map[string]*replicaTally
+	servers                                            map[string]report.Process
+	// missing is what couldn't be measured: the run isn't valid then.
+	missing  []string
+	from, to time.Time // of all rounds
+}
+
+// replicaTally is about one replica's name; restarts are added up.
+type replicaTally struct {
+	cpu, peak, bytes float64
+	reconciles       int
+	objects          map[uint64]bool // that it reconciled
+}
+
+func newTally(f *fleet) *tally {
+	return &tally{fleet: f, perReplica: map[string]*replicaTally{}, servers: map[string]report.Process{}}
+}
+
+func (t *tally) replica(name string) *replicaTally {
+	if t.perReplica[name] == nil {
+		t.perReplica[name] = &replicaTally{objects: map[uint64]bool{}}
+	}
+	return t.perReplica[name]
+}
+
+// add takes one round in.
+func (t *tally) add(r *round) error {
+	lives := t.fleet.ledger.Sum(r.namespace, nil, keyOf)
+	last := r.end
+	if !lives.Last.IsZero() {
+		last = lives.Last
+	}
+	seconds := last.Sub(r.start).Seconds()
+	if t.from.IsZero() {
+		t.from = r.start
+	}
+	t.to = r.end
+	figures := map[string]float64{}
+	t.out.Objects += lives.Objects
+	t.out.Lost += lives.Lost
+	t.out.Duplicates += lives.Duplicates
+	t.out.Early += lives.Early
+	t.converge.Merge(&lives.Converge)
+	t.late.Merge(&lives.Lateness)
+	t.seconds += seconds
+	if done := lives.Objects - lives.Lost; done > 0 {
+		figures["throughput_per_s"] = float64(done) / seconds
+	}
+	if q := lives.Converge.Quantiles(); q != nil {
+		figures["converge_ms.p50"], figures["converge_ms.p99"] = q.P50, q.P99
+	}
+	if r.generator != nil {
+		t.generator.Merge(&r.generator.Lateness)
+		t.arrivals += r.generator.Arrivals
+		t.sent += r.generator.End.Sub(r.generator.Start)
+	}
+	t.addUse(r, lives.Objects, figures)
+	if err := t.addMetrics(r, figures); err != nil && !slices.Contains(t.missing, err.Error()) {
+		t.missing = append(t.missing, err.Error())
+	}
+	if err := t.addSamples(r, lives, figures); err != nil {
+		return err
+	}
+	if !r.pausedTo.IsZero() {
+		clusters := t.fleet.site.clusters
+		dead := clusters[len(clusters)-1].Name
+		live := t.fleet.ledger.Sum(r.namespace, func(a load.Arrival) bool {
+			return a.Cluster != dead && a.Intended.After(r.pausedFrom) && a.Intended.Before(r.pausedTo)
+		}, keyOf)
+		t.live.Merge(&live.Converge)
+	}
+	t.out.QueueDepth = r.watch.depths() // of the last round
+	t.out.Steps = r.marks
+	if t.fleet.sharded() {
+		t.out.Ownership = t.fleet.timeline.Spans(r.start, r.end)
+	}
+	t.out.Rounds = append(t.out.Rounds, report.Round{Seconds: seconds, Figures: figures})
+	return nil
+}
+
+// addUse takes CPU time and memory in.
+func (t *tally) addUse(r *round, objects int, figures map[string]float64) {
+	var total float64
+	for p, after := range r.after {
+		cpu := (after.CPU - r.before[p].CPU).Seconds() // none before, for one that was started meanwhile
+		total += cpu
+		one := t.replica(p.name)
+		one.cpu += cpu
+		one.peak = max(one.peak, float64(after.Peak)/1e6)
+	}
+	if objects > 0 {
+		figures["cpu_seconds_per_object"] = total / float64(objects)
+	}
+	for name, after := range r.servers[1] {
+		s := t.servers[name]
+		s.CPUSeconds += (after.CPU - r.servers[0][name].CPU).Seconds()
+		s.RSS = max(s.RSS, float64(after.RSS)/1e6)
+		t.servers[name] = s
+	}
+}
+
+// addMetrics takes in what the replicas count themselves.
+func (t *tally) addMetrics(r *round, figures map[string]float64) error {
+	var asked []*process
+	for _, p := range t.fleet.all() {
+		if p.metrics != "" {
+			asked = append(asked, p)
+		}
+	}
+	if len(asked) == 0 {
+		return nil
+	}
+	reads, err := r.watch.delta(asked, "rest_client_requests_total", map[string]string{"method": "GET"})
+	if err != nil {
+		return err
+	}
+	t.reads += sum(reads)
+	if !t.fleet.sharded() {
+		return nil // plain leader election has no such metrics
+	}
+	var total float64
+	for _, p := range asked {
+		bytes, err := r.watch.delta([]*process{p}, "tenure_watch_bytes_total", nil)
+		if err != nil {
+			return err
+		}
+		total += sum(bytes)
+		t.replica(p.name).bytes += sum(bytes)
+	}
+	figures["watch_bytes"] = total
+	discarded, err := r.watch.delta(asked, "tenure_watch_discarded_total", nil)
+	if err != nil {
+		return err
+	}
+	all := sum(discarded)
+	if t.out.WatchDiscarded != nil {
+		all += *t.out.WatchDiscarded
+	}
+	t.out.WatchDiscarded = &all
+	return nil
+}
+
+func sum(values []float64) (total float64) {
+	for _, v := range values {
+		total += v
+	}
+	return total
+}
+
+// addSamples takes the replicas' samples of a round's keys in.
+func (t *tally) addSamples(r *round, lives record.Lives, figures map[string]float64) error {
+	first := map[uint64]time.Time{}
+	var ends []time.Time
+	for _, p := range t.fleet.all() {
+		if p.samples == "" {
+			continue
+		}
+		list, err := samples.ReadFile(p.samples)
+		if err != nil {
+			return err
+		}
+		for _, s := range list {
+			arrival, ok := lives.Ats[s.Key]
+			if !ok {
+				continue
+			}
+			one := t.replica(p.name)
+			one.reconciles++
+			one.objects[s.Key] = true
+			ends = append(ends, s.End)
+			t.work.Add(s.End.Sub(s.Start))
+			// What came before was about the At as it was before its edit.
+			if known, ok := first[s.Key]; s.Start.After(arrival.Sent) && (!ok || s.Start.Before(known)) {
+				first[s.Key] = s.Start
+			}
+			switch {
+			case s.ReadyUnknown:
+			case s.Backfill:
+				t.backfill.Add(s.Start.Sub(s.Ready))
+			default:
+				t.queue.Add(s.Start.Sub(s.Ready))
+			}
+		}
+	}
+	for key, at := range first {
+		t.event.Add(at.Sub(lives.Ats[key].Sent))
+	}
+	if rate, ok := saturated(ends, r.start); ok {
+		figures["reconciles_per_s"] = rate
+	}
+	return nil
+}
+
+// saturated is the rate of reconciles between the 20th and the 60th percent of those that ended after the start: while
+// nobody has run out of work yet, where there was a burst.
+func saturated(ends []time.Time, start time.Time) (float64, bool) {
+	ends = slices.DeleteFunc(ends, func(t time.Time) bool { return t.Before(start) })
+	if len(ends) < 50 {
+		return 0, false
+	}
+	slices.SortFunc(ends, time.Time.Compare)
+	from, to := len(ends)/5, len(ends)*3/5
+	seconds := ends[to].Sub(ends[from]).Seconds()
+	return float64(to-from) / seconds, seconds > 0
+}
+
+// results closes the tally. What comes from the audit logs is added by the caller.
+func (t *tally) results() (*report.Results, error) {
+	out := &t.out
+	for _, l := range []struct {
+		to   **stats.Quantiles
+		from *stats.Latencies
+	}{
+		{&out.QueueLatency, &t.queue}, {&out.QueueLatencyBackfill, &t.backfill}, {&out.EventToReconcile, &t.event},
+		{&out.Work, &t.work}, {&out.Converge, &t.converge}, {&out.Lateness, &t.late}, {&out.LiveConverge, &t.live},
+	} {
+		*l.to = l.from.Quantiles()
+	}
+	if done := out.Objects - out.Lost; done > 0 && t.seconds > 0 {
+		rate := float64(done) / t.seconds
+		out.Throughput = &rate
+	}
+	out.Reconciles = meanOf(out.Rounds, "reconciles_per_s")
+	out.CPUPerObject = meanOf(out.Rounds, "cpu_seconds_per_object")
+	if t.reads > 0 && out.Objects > 0 {
+		perObject := t.reads / float64(out.Objects)
+		out.APIReads = &perObject
+	}
+	if held := t.fleet.held.Seconds(); held > 0 {
+		out.TimeToHeld = &held
+	}
+	out.Servers = t.servers
+	out.Generator = &report.Generator{Lateness: t.generator.Quantiles()}
+	if seconds := t.sent.Seconds(); seconds > 0 {
+		out.Generator.Achieved = float64(t.arrivals) / seconds
+	}
+	for _, name := range sortedKeys(t.perReplica) {
+		one := t.perReplica[name]
+		out.Replicas = append(out.Replicas, name)
+		out.CPUSeconds = append(out.CPUSeconds, one.cpu)
+		out.RSS = append(out.RSS, one.peak)
+		if t.fleet.sharded() {
+			out.WatchBytes = append(out.WatchBytes, one.bytes)
+		}
+		if t.fleet.config.Samples {
+			out.ReconcilesPerReplica = append(out.ReconcilesPerReplica, one.reconciles)
+			out.ObjectsPerReplica = append(out.ObjectsPerReplica, len(one.objects))
+		}
+	}
+	return out, t.addHandoffs()
+}
+
+// meanOf is the mean of a figure over the rounds, nil if a round doesn't have it.
+func meanOf(rounds []report.Round, figure string) *float64 {
+	var total float64
+	for _, r := range rounds {
+		value, ok := r.Figures[figure]
+		if !ok {
+			return nil
+		}
+		total += value
+	}
+	if len(rounds) == 0 {
+		return nil
+	}
+	total /= float64(len(rounds))
+	return &total
+}
+
+// addHandoffs reads from the replicas' logs what moves cost.
+func (t *tally) addHandoffs() error {
+	if !t.fleet.sharded() {
+		return nil
+	}
+	var planned, crash, over stats.Latencies
+	seen := map[string]bool{}
+	for _, p := range t.fleet.all() {
+		if seen[p.log] {
+			continue
+		}
+		seen[p.log] = true
+		list, err := record.ActivationsIn(p.log)
+		if err != nil {
+			return fmt.Errorf("replica %s: %w", p.name, err)
+		}
+		for _, a := range list {
+			if a.Time.Before(t.from) || a.Time.After(t.to) {
+				continue // not under the load
+			}
+			switch a.Kind {
+			case "planned", "exit":
+				planned.Add(time.Duration(a.GapMs * float64(time.Millisecond)))
+			case "crash":
+				for _, killed := range t.fleet.kills {
+					gap := a.Time.Sub(killed)
+					crash.Add(gap)
+					over.Add(gap - t.fleet.config.LeaseDuration.D())
+				}
+			}
+		}
+	}
+	t.out.HandoffGap, t.out.CrashGap, t.out.CrashGapOverLease = planned.Quantiles(), crash.Quantiles(), over.Quantiles()
+	return nil
+}

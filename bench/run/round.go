@@ -1,0 +1,186 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/tenure-dev/tenure/bench/load"
+	"github.com/tenure-dev/tenure/bench/record"
+	"github.com/tenure-dev/tenure/bench/report"
+	"github.com/tenure-dev/tenure/bench/scenario"
+)
+
+// round is one load given to one fleet, and what was measured of it.
+type round struct {
+	namespace     string
+	start, end    time.Time
+	generator     *load.Outcome
+	watch         *watcher
+	before, after map[*process]record.Use
+	servers       [2]map[string]record.Use // before and after
+	marks         []report.Mark
+	pausedFrom    time.Time
+	pausedTo      time.Time
+}
+
+// give gives a load to the fleet and waits until it has converged, or the limit is over. show is told how far it is.
+func (f *fleet) give(ctx context.Context, s scenario.Scenario, namespace string, seed uint64, show func(done, of int)) (*round, error) {
+	if err := f.site.addNamespace(ctx, namespace); err != nil {
+		return nil, err
+	}
+	offsets := load.Offsets(s.Load, rand.New(rand.NewPCG(s.Load.Seed, seed)))
+	g := &load.Generator{
+		Load: s.Load, Clusters: f.site.clusters, Namespace: namespace, Expect: f.ledger.Expect, Sent: f.ledger.Sent,
+	}
+	if s.Load.Delete {
+		f.onDone = f.deleter(ctx, g)
+	}
+	components, err := f.components()
+	if err != nil {
+		return nil, err
+	}
+	r := &round{namespace: namespace, start: g.Begin(len(offsets))}
+	r.watch = newWatcher(f, r.start)
+	r.watch.baseline(ctx)
+	r.start = g.Begin(len(offsets)) // the scrapes have taken their time
+	r.watch.start = r.start
+	if r.before, err = f.uses(); err != nil {
+		return nil, err
+	}
+	if r.servers[0], err = usesOf(components); err != nil {
+		return nil, err
+	}
+	base := f.ledger.Done()
+	if err := f.play(ctx, s, g, r, offsets, func() { show(f.ledger.Done()-base, len(offsets)) }); err != nil {
+		return nil, err
+	}
+	r.end = time.Now()
+	final, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	r.watch.read(final)
+	if r.after, err = f.uses(); err != nil {
+		return nil, err
+	}
+	r.servers[1], err = usesOf(components)
+	return r, err
+}
+
+// play runs generator, steps and observation side by side.
+func (f *fleet) play(ctx context.Context, s scenario.Scenario, g *load.Generator, r *round, offsets []time.Duration, show func()) error {
+	outer := ctx
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var watching, working sync.WaitGroup
+	defer watching.Wait()
+	observe, stop := context.WithCancel(ctx)
+	defer stop()
+	watching.Go(func() { r.watch.run(observe) })
+	watching.Go(func() {
+		for sleep(observe, 200*time.Millisecond) == nil {
+			show()
+			if err := f.complaint(); err != nil {
+				cancel(err)
+			}
+		}
+	})
+	fail := func(err error) {
+		if err != nil {
+			cancel(err)
+		}
+	}
+	if r.namespace == firstRound {
+		watching.Go(func() { f.profile(outer, r.start) }) // it may take longer than the round
+	}
+	working.Go(func() {
+		var err error
+		r.generator, err = g.Run(ctx, r.start, offsets)
+		fail(err)
+	})
+	working.Go(func() {
+		fail(f.perform(ctx, s.Steps, r.start, func(what string) { r.mark(what) }))
+	})
+	if s.Load.Arrivals == scenario.Nothing {
+		working.Go(func() { fail(sleep(ctx, time.Until(r.start.Add(s.Load.Duration.D())))) })
+	}
+	working.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	limit, done := context.WithTimeout(ctx, s.Limit.D())
+	defer done()
+	for f.ledger.Open() > 0 {
+		select {
+		case <-f.ledger.Changed():
+			continue
+		case <-limit.Done():
+		}
+		break
+	}
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	return nil
+}
+
+func (r *round) mark(what string) {
+	now := time.Now()
+	r.marks = append(r.marks, report.Mark{At: now.Sub(r.start).Seconds(), What: what})
+	switch scenario.Action(what) {
+	case scenario.PauseCluster:
+		r.pausedFrom = now
+	case scenario.Resume:
+		r.pausedTo = now
+	}
+}
+
+// deleter deletes Ats, in the background, once they are DONE.
+func (f *fleet) deleter(ctx context.Context, g *load.Generator) func(load.Ref) {
+	slots := make(chan struct{}, 32)
+	return func(ref load.Ref) {
+		f.wait.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			if err := g.Delete(ctx, ref); err != nil && ctx.Err() == nil {
+				f.failed(err)
+			}
+		})
+	}
+}
+
+// components finds the servers' processes.
+func (f *fleet) components() (map[string]int, error) {
+	folders := map[string]string{}
+	for _, plane := range f.site.planes.Clusters() {
+		folders[plane.Name()] = plane.Dir()
+	}
+	return record.Components(folders)
+}
+
+func (f *fleet) uses() (map[*process]record.Use, error) {
+	out := map[*process]record.Use{}
+	for _, p := range f.all() {
+		used, err := p.use()
+		if err != nil {
+			return nil, err
+		}
+		out[p] = used
+	}
+	return out, nil
+}
+
+func usesOf(pids map[string]int) (map[string]record.Use, error) {
+	out := map[string]record.Use{}
+	var errs []error
+	for name, pid := range pids {
+		used, err := record.UseOf(pid)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+		}
+		out[name] = used
+	}
+	return out, errors.Join(errs...)
+}

@@ -1,0 +1,248 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/tenure-dev/tenure/bench/load"
+	"github.com/tenure-dev/tenure/bench/report"
+	"github.com/tenure-dev/tenure/bench/scenario"
+	"github.com/tenure-dev/tenure/bench/stats"
+)
+
+// warmUp is how many Ats each fleet serves before anything is measured: connections, caches, and the API servers'
+// own first times.
+const warmUp = 60
+
+// firstRound is the namespace of a fleet's first round.
+var firstRound = roundName(0)
+
+func roundName(i int) string { return fmt.Sprintf("round-%03d", i+1) }
+
+// Run carries a scenario out. A run whose figures don't mean what they say has a report all the same, which is not
+// valid and says why; an error is for one that couldn't be carried out.
+func Run(ctx context.Context, s scenario.Scenario, o Options) (*report.Report, error) {
+	if err := o.Locate(); err != nil {
+		return nil, err
+	}
+	dir := o.Dir
+	if dir == "" {
+		var err error
+		if dir, err = os.MkdirTemp("", "tenure-bench-"); err != nil {
+			return nil, fmt.Errorf("making a folder for the run: %w", err)
+		}
+		defer os.RemoveAll(dir)
+	}
+	r := &runner{scenario: s, options: o, progress: newProgress(o.Progress, s)}
+	r.report = &report.Report{
+		Schema: report.Schema, Scenario: s.Name, Summary: s.Summary, Started: time.Now().UTC(), Command: o.Command, Config: s,
+		Reasons: []string{}, Warnings: []string{}, References: map[string]*report.Results{}, Ratios: map[string]stats.Ratio{},
+		Environment: environment(s),
+	}
+	defer r.progress.close()
+	before, known := usageNow()
+	points := s.Sweep
+	if len(points) == 0 {
+		points = []int{s.Fleet.Replicas}
+	}
+	for _, replicas := range points {
+		at := s
+		at.Fleet.Replicas = replicas
+		results, err := r.stage(ctx, at, filepath.Join(dir, strconv.Itoa(replicas)))
+		if err != nil {
+			return nil, err
+		}
+		for as, one := range results {
+			if as != ours {
+				r.report.References[string(as)] = one
+				continue
+			}
+			r.report.Results = one
+			if len(s.Sweep) > 0 {
+				r.report.Sweep = append(r.report.Sweep, report.SweepPoint{Replicas: replicas, Results: one})
+			}
+		}
+	}
+	r.judgeMachine(before, known)
+	r.finish()
+	return r.report, nil
+}
+
+// runner is one run of a scenario.
+type runner struct {
+	scenario scenario.Scenario
+	options  Options
+	report   *report.Report
+	progress *progress
+}
+
+// stage runs our fleet and the references beside it.
+func (r *runner) stage(ctx context.Context, s scenario.Scenario, dir string) (_ map[scenario.Reference]*report.Results, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var fleets []*fleet
+	defer func() {
+		cancel(nil)
+		for _, f := range fleets {
+			f.wait.Wait()
+			err = errors.Join(err, f.kill(), f.site.planes.Stop())
+		}
+	}()
+	for _, as := range append([]scenario.Reference{ours}, s.Compare...) {
+		r.progress.doing("starting %s (%d replicas)", as, s.Fleet.Replicas)
+		f, err := newFleet(ctx, as, s.Fleet, filepath.Join(dir, string(as)), r.options, func(err error) { cancel(err) })
+		if f != nil && f.site != nil {
+			fleets = append(fleets, f)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("fleet %s: %w", as, err)
+		}
+		f.say = r.progress.say
+		if err := r.prepare(ctx, f, s); err != nil {
+			return nil, causeOr(ctx, err)
+		}
+	}
+	rounds, err := r.rounds(ctx, s, fleets)
+	if err != nil {
+		return nil, causeOr(ctx, err)
+	}
+	out := map[scenario.Reference]*report.Results{}
+	for _, f := range fleets {
+		r.progress.doing("reading what %s left", f.as)
+		// Killed: if they left in order, they would hand everything over, and that would count as the load's.
+		if err := errors.Join(f.complaint(), f.kill()); err != nil {
+			return nil, err
+		}
+		t := newTally(f)
+		for _, one := range rounds[f] {
+			if err := t.add(one); err != nil {
+				return nil, fmt.Errorf("fleet %s: %w", f.as, err)
+			}
+		}
+		for _, reason := range t.missing {
+			r.invalid("%s: %s", f.as, reason)
+		}
+		results, err := t.results()
+		if err != nil {
+			return nil, err
+		}
+		if err := f.addAudit(results); err != nil {
+			return nil, err
+		}
+		out[f.as] = results
+	}
+	return out, nil
+}
+
+// causeOr prefers why a context ended to the error that this led to.
+func causeOr(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+		return errors.Join(cause, err)
+	}
+	return err
+}
+
+// prepare brings a fleet to the point where a load can come.
+func (r *runner) prepare(ctx context.Context, f *fleet, s scenario.Scenario) error {
+	if err := f.follow(ctx); err != nil {
+		return err
+	}
+	if n := s.Load.Preload; n > 0 {
+		r.progress.doing("preloading %d Ats", n)
+		if err := f.site.addNamespace(ctx, "preload"); err != nil {
+			return err
+		}
+		g := &load.Generator{Load: s.Load, Clusters: f.site.clusters, Namespace: "preload"}
+		if err := g.Preload(ctx, n); err != nil {
+			return err
+		}
+		f.preloaded = n
+	}
+	if len(s.Steps) > 0 && s.Steps[0].Do == scenario.Start {
+		return nil // the scenario is about the start
+	}
+	if err := f.start(); err != nil {
+		return err
+	}
+	r.progress.doing("waiting until %s is ready", f.as)
+	if err := f.ready(ctx); err != nil {
+		return err
+	}
+	if s.Load.Arrivals == scenario.Nothing {
+		return nil
+	}
+	warm := s
+	warm.Load = scenario.Load{Arrivals: scenario.Burst, Count: warmUp, Due: scenario.DueNow, Clients: 16}
+	warm.Steps, warm.Limit = nil, scenario.Duration(time.Minute)
+	if _, err := f.give(ctx, warm, "warm-up", 0, func(int, int) {}); err != nil {
+		return fmt.Errorf("warming fleet %s up: %w", f.as, err)
+	}
+	if open := f.ledger.Open(); open > 0 {
+		return fmt.Errorf("fleet %s: %d of %d Ats are not done a minute after they were due; its logs are in %s", f.as, open, warmUp, f.dir)
+	}
+	return f.ready(ctx)
+}
+
+// rounds gives the load to each fleet in turns: A B C, C B A, and so on.
+func (r *runner) rounds(ctx context.Context, s scenario.Scenario, fleets []*fleet) (map[*fleet][]*round, error) {
+	out := map[*fleet][]*round{}
+	for i := range s.Rounds {
+		for j := range fleets {
+			f := fleets[j]
+			if i%2 == 1 {
+				f = fleets[len(fleets)-1-j]
+			}
+			r.progress.round(f.as, s.Fleet.Replicas, i+1)
+			one, err := f.give(ctx, s, roundName(i), uint64(i+1), r.progress.show)
+			if err != nil {
+				return nil, fmt.Errorf("round %d of %s: %w", i+1, f.as, err)
+			}
+			r.progress.rounded()
+			out[f] = append(out[f], one)
+			if open := f.ledger.Open(); open > 0 {
+				// Later rounds would wait for these too.
+				r.invalid("%d Ats of %s were not done %s after the last arrival of round %d", open, f.as, s.Limit, i+1)
+				return out, nil
+			}
+		}
+	}
+	return out, nil
+}
+
+func (r *runner) invalid(format string, args ...any) {
+	r.report.Reasons = append(r.report.Reasons, fmt.Sprintf(format, args...))
+}
+
+// kill ends what is left of the processes, at the end or after an error.
+func (f *fleet) kill() error {
+	var errs []error
+	for _, p := range f.all() {
+		if !p.ended() {
+			errs = append(errs, p.kill())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// finish draws the conclusions.
+func (r *runner) finish() {
+	p := r.report
+	p.Seconds = time.Since(p.Started).Seconds()
+	rng := rand.New(rand.NewPCG(r.scenario.Load.Seed, 42))
+	for as, reference := range p.References {
+		for figure, ratio := range ratios(p.Results.Rounds, reference.Rounds, rng) {
+			p.Ratios[figure+"/"+as] = ratio
+		}
+	}
+	p.ScaleOut, p.WatchCost = scaleOut(r.scenario.Load, p.Sweep), watchCost(p.Sweep)
+	for name, results := range everyResult(p) {
+		r.judgeGenerator(name, results)
+	}
+	p.Valid = len(p.Reasons) == 0
+}

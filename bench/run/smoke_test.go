@@ -1,0 +1,110 @@
+package run
+
+import (
+	"context"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/tenure-dev/tenure/bench/check"
+	"github.com/tenure-dev/tenure/bench/report"
+	"github.com/tenure-dev/tenure/bench/scenario"
+	"github.com/tenure-dev/tenure/pkg/localplane"
+)
+
+// options builds the programs, so that what is tested is what the sources say.
+func options(t *testing.T) Options {
+	t.Helper()
+	o := Options{Command: "go test", Progress: testWriter{t}, Dir: t.TempDir()}
+	var err error
+	if o.ControlPlane, err = localplane.FindBinary(); err != nil {
+		t.Fatalf("%v (make controlplane)", err)
+	}
+	bin := t.TempDir()
+	build := exec.Command("go", "build", "-o", bin+"/", "../../cmd/tenure", "../../cmd/bench")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building the programs: %v\n%s", err, out)
+	}
+	o.Tenure, o.Bench = filepath.Join(bin, "tenure"), filepath.Join(bin, "bench")
+	return o
+}
+
+type testWriter struct{ t *testing.T }
+
+func (w testWriter) Write(p []byte) (int, error) {
+	w.t.Logf("%s", p)
+	return len(p), nil
+}
+
+const smoke = `
+schema: tenure.dev/bench/scenario/v1
+name: smoke
+summary: everything that a run has, as small as can be
+fleet: {clusters: 1, replicas: 2, workers: 4, shardsPerCluster: 4, leaseDuration: 3s}
+load: {arrivals: burst, count: 20}
+compare: [floor]
+limit: 30s
+thresholds:
+- {figure: results.lost, max: 0, why: I4}
+- {figure: results.duplicates, max: 0, why: I7}
+- {figure: results.violations, max: 0, why: I1 and I2}
+- {figure: results.api_writes_per_object, max: 3, min: 3, why: the three writes of a life}
+- {figure: references.floor.api_writes_per_object, max: 3, min: 3, why: what the floor is}
+`
+
+func TestARunOfEverythingAsSmallAsCanBe(t *testing.T) {
+	s, err := scenario.Parse([]byte(smoke), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	r, err := Run(ctx, s, options(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.Valid {
+		t.Errorf("not valid: %v", r.Reasons)
+	}
+	verdicts, err := check.Check(r, s.Thresholds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range verdicts {
+		if !v.OK {
+			t.Error(v.Text())
+		}
+	}
+	res := r.Results
+	if res.Objects != 20 || res.Converge == nil || res.Converge.N != 20 {
+		t.Errorf("%d objects, converged %v; want 20", res.Objects, res.Converge)
+	}
+	for name, q := range map[string]bool{
+		"queue latency": res.QueueLatency != nil, "event to reconcile": res.EventToReconcile != nil, "work": res.Work != nil,
+		"lateness": res.Lateness != nil, "throughput": res.Throughput != nil, "conflicts": res.Conflicts != nil,
+	} {
+		if !q {
+			t.Errorf("%s was not measured", name)
+		}
+	}
+	if len(res.Replicas) != 2 || len(res.CPUSeconds) != 2 || len(res.RSS) != 2 || len(res.WatchBytes) != 2 || len(res.Ownership) != 4 {
+		t.Errorf("replicas %v, CPU %v, memory %v, bytes %v, %d spans", res.Replicas, res.CPUSeconds, res.RSS, res.WatchBytes, len(res.Ownership))
+	}
+	if total := sum(res.WatchBytes); total < 20*1000 {
+		t.Errorf("the replicas received %v bytes for 20 Ats", total)
+	}
+	if ratio := r.Ratios["throughput_per_s/floor"]; !(ratio.Value > 0) || math.IsInf(ratio.Value, 0) {
+		t.Errorf("throughput over the floor's: %v", ratio)
+	}
+	page, err := os.Create(filepath.Join(t.TempDir(), "page.html"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer page.Close()
+	if err := report.HTML(page, r); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,75 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tenure-dev/tenure/bench/scenario"
+)
+
+// perform does the steps of a scenario, each so long after start, and tells of each when it has begun.
+func (f *fleet) perform(ctx context.Context, steps []scenario.Step, start time.Time, tell func(what string)) error {
+	for _, s := range steps {
+		if err := sleep(ctx, time.Until(start.Add(s.After.D()))); err != nil {
+			return err
+		}
+		tell(string(s.Do))
+		if err := f.do(ctx, s.Do); err != nil {
+			return fmt.Errorf("%s: %w", s.Do, err)
+		}
+	}
+	return nil
+}
+
+func (f *fleet) do(ctx context.Context, what scenario.Action) error {
+	live := f.live()
+	last := f.site.planes.Cluster(f.site.clusters[len(f.site.clusters)-1].Name)
+	switch what {
+	case scenario.Start:
+		return f.start()
+	case scenario.Join:
+		return f.startReplica(fmt.Sprintf("r%d", len(f.all())+1))
+	case scenario.PauseCluster:
+		return last.Pause()
+	case scenario.Resume:
+		return last.Resume()
+	case scenario.Restart:
+		return f.restart(ctx, live)
+	}
+	if len(live) == 0 {
+		return errors.New("no replica is left")
+	}
+	victim := live[len(live)-1]
+	if what == scenario.Leave {
+		return victim.leave(ctx, leaveWithin)
+	}
+	f.mu.Lock()
+	f.kills = append(f.kills, time.Now())
+	f.mu.Unlock()
+	return victim.kill()
+}
+
+// restart is a rolling restart: one replica at a time, the next only when the one before holds shards again.
+func (f *fleet) restart(ctx context.Context, live []*process) error {
+	for _, p := range live {
+		before := f.timeline.Held()
+		if err := p.leave(ctx, leaveWithin); err != nil {
+			return err
+		}
+		if err := f.startReplica(p.name); err != nil {
+			return err
+		}
+		err := eventually(ctx, func() error {
+			if !f.timeline.HeldAnew(p.name, before) {
+				return fmt.Errorf("replica %s holds nothing %v after its restart", p.name, servedWithin)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

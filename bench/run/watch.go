@@ -1,0 +1,110 @@
+package run
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/tenure-dev/tenure/bench/record"
+	"github.com/tenure-dev/tenure/bench/report"
+	"github.com/tenure-dev/tenure/bench/stats"
+)
+
+// sampleEvery is how often the replicas' metrics are read during a load.
+const sampleEvery = time.Second
+
+// watcher reads the replicas' metrics while a load runs. What a replica has counted is taken from its last answer,
+// which for one that was killed is up to a second old.
+type watcher struct {
+	fleet *fleet
+	start time.Time
+
+	mu    sync.Mutex // guards all below
+	first map[*process]record.Metrics
+	last  map[*process]record.Metrics
+	depth map[string][]stats.Point
+	err   error
+}
+
+func newWatcher(f *fleet, start time.Time) *watcher {
+	return &watcher{
+		fleet: f, start: start, first: map[*process]record.Metrics{}, last: map[*process]record.Metrics{},
+		depth: map[string][]stats.Point{},
+	}
+}
+
+// baseline reads every replica once, before the load.
+func (w *watcher) baseline(ctx context.Context) {
+	w.read(ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.first = maps.Clone(w.last)
+}
+
+// run reads until the context ends.
+func (w *watcher) run(ctx context.Context) {
+	for sleep(ctx, sampleEvery) == nil {
+		w.read(ctx)
+	}
+}
+
+func (w *watcher) read(ctx context.Context) {
+	for _, p := range w.fleet.live() {
+		if p.metrics == "" {
+			continue
+		}
+		page, err := record.Scrape(ctx, p.metrics)
+		w.mu.Lock()
+		switch {
+		case err == nil:
+			w.last[p] = page
+			if depth, missing := page.Sum("workqueue_depth", map[string]string{"name": "at"}); missing == nil {
+				w.depth[p.name] = append(w.depth[p.name], stats.Point{X: time.Since(w.start).Seconds(), Y: depth})
+			}
+		case time.Since(p.started) > 5*time.Second && !p.ended() && !p.asked.Load() && ctx.Err() == nil:
+			w.err = err // not one that is just starting or ending
+		}
+		w.mu.Unlock()
+	}
+}
+
+// delta is by how much a metric grew at each replica, in the order of the given processes.
+func (w *watcher) delta(processes []*process, name string, labels map[string]string) ([]float64, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err != nil {
+		return nil, w.err
+	}
+	out := make([]float64, 0, len(processes))
+	for _, p := range processes {
+		last, ok := w.last[p]
+		if !ok {
+			continue // lived for less than a second: nothing is known of it
+		}
+		value, err := last.Sum(name, labels)
+		if err != nil {
+			return nil, err
+		}
+		if first, ok := w.first[p]; ok {
+			before, err := first.Sum(name, labels)
+			if err != nil {
+				return nil, err
+			}
+			value -= before
+		}
+		out = append(out, value)
+	}
+	return out, nil
+}
+
+// depths is the queues' depth over time.
+func (w *watcher) depths() []report.Series {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []report.Series
+	for _, name := range sortedKeys(w.depth) {
+		out = append(out, report.Series{Name: name, Points: w.depth[name]})
+	}
+	return out
+}

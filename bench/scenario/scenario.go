@@ -1,0 +1,158 @@
+package scenario
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Schema names the shape of a scenario file.
+const Schema = "tenure.dev/bench/scenario/v1"
+
+// Scenario is what is measured.
+type Scenario struct {
+	Schema  string `json:"schema"`
+	Name    string `json:"name"`
+	Summary string `json:"summary"`
+	// Size is the profile in force.
+	Size  string                    `json:"size"`
+	Sizes map[string]map[string]any `json:"sizes,omitempty"`
+
+	Fleet Fleet `json:"fleet"`
+	// Sweep runs everything once for each of these numbers of replicas, one after the other.
+	Sweep []int  `json:"sweep,omitempty"`
+	Load  Load   `json:"load"`
+	Steps []Step `json:"steps,omitempty"`
+	// Compare names what runs beside the sharded fleet, in turns with it.
+	Compare []Reference `json:"compare,omitempty"`
+	// Rounds is how often the load is given to each.
+	Rounds int `json:"rounds"`
+	// Limit bounds the time from the end of the arrivals until everything has converged. What has not by then is lost.
+	Limit      Duration    `json:"limit"`
+	Thresholds []Threshold `json:"thresholds,omitempty"`
+}
+
+// Fleet is what runs.
+type Fleet struct {
+	// Clusters are workload clusters with an API server each.
+	Clusters int `json:"clusters"`
+	// Kubeconfigs is how many clusters the replicas are told of; more than Clusters share the API servers. 0: Clusters.
+	Kubeconfigs      int      `json:"kubeconfigs,omitempty"`
+	Replicas         int      `json:"replicas"`
+	Workers          int      `json:"workers"`
+	ShardsPerCluster int      `json:"shardsPerCluster"`
+	LeaseDuration    Duration `json:"leaseDuration"`
+	// InjectedWork is the time that each reconcile is made to take.
+	InjectedWork Duration `json:"injectedWork,omitempty"`
+	// Slowdown is by how much of it the reference "slow" takes longer.
+	Slowdown float64 `json:"slowdown,omitempty"`
+	// Storage of etcd: memory (no fsync) or disk.
+	Storage Storage `json:"storage"`
+	// Samples has the replicas write one record per reconcile.
+	Samples bool `json:"samples"`
+}
+
+// Load is what is asked of the fleet.
+type Load struct {
+	// Preload is how many Ats are there before the replicas start. They are not due during the run.
+	Preload  int      `json:"preload,omitempty"`
+	Arrivals Arrivals `json:"arrivals"`
+	// Count is the number of arrivals of a burst, Rate and Duration describe the other kinds.
+	Count    int      `json:"count,omitempty"`
+	Rate     float64  `json:"rate,omitempty"`
+	Duration Duration `json:"duration,omitempty"`
+	// Due says when an At is due: at its arrival, or all together after the last was created.
+	Due Due `json:"due"`
+	// Edit has each At created with a due time far away, and moved to now after so long: the arrival is the edit.
+	Edit Duration `json:"edit,omitempty"`
+	// Delete removes each At once it is DONE.
+	Delete bool `json:"delete,omitempty"`
+	// Clients is how many requests of the generator may be in flight.
+	Clients int    `json:"clients"`
+	Seed    uint64 `json:"seed"`
+}
+
+// Step is something that happens during the load.
+type Step struct {
+	After Duration `json:"after"`
+	Do    Action   `json:"do"`
+}
+
+// Threshold is what must hold of a figure of the report.
+type Threshold struct {
+	// Figure is a dotted path, as in results.queue_latency_ms.p99 or ratios.throughput_per_s/floor.value.
+	Figure string   `json:"figure"`
+	Max    *float64 `json:"max,omitempty"`
+	Min    *float64 `json:"min,omitempty"`
+	// Sizes it holds for; all, if empty.
+	Sizes []string `json:"sizes,omitempty"`
+	// Why says where the number comes from.
+	Why string `json:"why"`
+}
+
+type (
+	// Arrivals is a kind of arrival process.
+	Arrivals string
+	// Due says when Ats are due.
+	Due string
+	// Storage says where etcd keeps its data.
+	Storage string
+	// Action is what a step does.
+	Action string
+	// Reference is what a fleet is compared with.
+	Reference string
+)
+
+// The values of these.
+const (
+	Burst    Arrivals = "burst"    // all at once
+	Constant Arrivals = "constant" // at equal distances
+	Poisson  Arrivals = "poisson"  // independent of one another
+	Nothing  Arrivals = "none"     // the fleet is left alone for the duration
+
+	DueNow      Due = "now"
+	DueTogether Due = "together"
+
+	Memory Storage = "memory"
+	Disk   Storage = "disk"
+
+	Join         Action = "join"          // one more replica
+	Leave        Action = "leave"         // one replica is asked to end
+	Kill         Action = "kill"          // one replica is killed
+	Restart      Action = "restart"       // all replicas in turn: asked to end, started anew
+	PauseCluster Action = "pause-cluster" // the last workload cluster accepts requests and never answers
+	Resume       Action = "resume-cluster"
+	// Start starts the fleet; without such a step it runs before the load begins.
+	Start Action = "start"
+
+	Floor     Reference = "floor"     // a bare client that does the minimum of writes
+	Stock     Reference = "stock"     // the same reconcilers under plain leader election
+	Client    Reference = "client"    // sharded, watches filtered on arrival only
+	Identical Reference = "identical" // the same once more: what differs is noise
+	Slow      Reference = "slow"      // the same with injected work made longer by fleet.slowdown
+)
+
+// Duration is a time.Duration that is written as in "1.5s".
+type Duration time.Duration
+
+// UnmarshalJSON reads a text such as "1.5s".
+func (d *Duration) UnmarshalJSON(data []byte) error {
+	var text string
+	if err := json.Unmarshal(data, &text); err != nil {
+		return fmt.Errorf("%s is not a duration such as \"1.5s\"", data)
+	}
+	value, err := time.ParseDuration(text)
+	if err != nil {
+		return fmt.Errorf("%q is not a duration such as \"1.5s\"", text)
+	}
+	*d = Duration(value)
+	return nil
+}
+
+// MarshalJSON writes it as it is read.
+func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(d).String()) }
+
+func (d Duration) String() string { return time.Duration(d).String() }
+
+// D is the standard library's form.
+func (d Duration) D() time.Duration { return time.Duration(d) }

@@ -1,0 +1,136 @@
+package scenario
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestEveryScenarioThatComesWithTheProgramIsValidInEverySize(t *testing.T) {
+	names := Names()
+	if len(names) < 12 {
+		t.Fatalf("only %d scenarios: %v", len(names), names)
+	}
+	for _, name := range names {
+		for _, size := range []string{"small", "full"} {
+			s, err := Read(name, []string{"size=" + size})
+			if err != nil {
+				t.Errorf("%s, size %s: %v", name, size, err)
+				continue
+			}
+			if s.Name != name || s.Size != size {
+				t.Errorf("%s says it is %s, size %s", name, s.Name, s.Size)
+			}
+			if len(s.Thresholds) == 0 {
+				t.Errorf("%s checks nothing", name)
+			}
+		}
+	}
+}
+
+const minimal = `
+schema: tenure.dev/bench/scenario/v1
+name: x
+summary: y
+load: {arrivals: burst, count: 10}
+sizes: {small: {}, full: {load.count: 20}}
+`
+
+func TestSettingsWinOverTheProfileAndTheProfileOverTheFile(t *testing.T) {
+	cases := map[string]struct {
+		settings []string
+		want     int
+	}{
+		"nothing":             {nil, 10},
+		"a profile":           {[]string{"size=full"}, 20},
+		"a setting":           {[]string{"load.count=30", "size=full"}, 30},
+		"a field by its name": {[]string{"count=40"}, 40},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s, err := Parse([]byte(minimal), c.settings)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.Load.Count != c.want {
+				t.Errorf("count %d, want %d", s.Load.Count, c.want)
+			}
+		})
+	}
+}
+
+func TestWhatCanNotBeIsRefusedWithTheFieldNamed(t *testing.T) {
+	cases := map[string]struct {
+		yaml     string // appended to the minimal file
+		settings []string
+		want     string
+	}{
+		"unknown field":            {yaml: "loda: {}", want: "loda"},
+		"unknown setting":          {settings: []string{"load.cuont=3"}, want: "cuont"},
+		"unknown short setting":    {settings: []string{"cuont=3"}, want: "cuont"},
+		"setting below no field":   {settings: []string{"lod.count=3"}, want: "lod.count"},
+		"setting without value":    {settings: []string{"count"}, want: `"count"`},
+		"unknown size":             {settings: []string{"size=huge"}, want: "size"},
+		"text for a number":        {settings: []string{"count=many"}, want: "load.count"},
+		"number for a duration":    {settings: []string{"limit=5"}, want: "duration"},
+		"duration without a unit":  {settings: []string{`limit="5"`}, want: "5"},
+		"negative count":           {settings: []string{"count=-1"}, want: "load.count"},
+		"no replica":               {settings: []string{"replicas=0"}, want: "fleet.replicas"},
+		"three shards":             {settings: []string{"shardsPerCluster=3"}, want: "fleet.shardsPerCluster"},
+		"unknown arrivals":         {settings: []string{"arrivals=sometimes"}, want: "load.arrivals"},
+		"burst with a rate":        {settings: []string{"rate=3"}, want: "load.rate"},
+		"constant without a rate":  {settings: []string{"arrivals=constant", "count=0", "duration=5s"}, want: "load.rate"},
+		"unknown storage":          {settings: []string{"storage=tape"}, want: "fleet.storage"},
+		"unknown reference":        {yaml: "compare: [ceiling]", want: "compare[0]"},
+		"reference twice":          {yaml: "compare: [stock, stock]", want: "compare[1]"},
+		"slow without slowdown":    {yaml: "compare: [slow]", want: "compare[0]"},
+		"unknown step":             {yaml: "steps: [{after: 1s, do: dance}]", want: "steps[0].do"},
+		"steps out of order":       {yaml: "steps: [{after: 2s, do: join}, {after: 1s, do: join}]", want: "steps[1].after"},
+		"everybody leaves":         {yaml: "steps: [{after: 1s, do: leave}, {after: 1s, do: kill}, {after: 2s, do: kill}]", want: "steps[2].do"},
+		"the only cluster dies":    {yaml: "steps: [{after: 1s, do: pause-cluster}, {after: 2s, do: resume-cluster}]", want: "steps[0].do"},
+		"a cluster stays dead":     {yaml: "steps: [{after: 1s, do: pause-cluster}]", settings: []string{"clusters=2"}, want: "steps"},
+		"compare in a sweep":       {yaml: "compare: [stock]\nsweep: [1]", want: "compare"},
+		"threshold without bound":  {yaml: "thresholds: [{figure: a, why: b}]", want: "thresholds[0].max"},
+		"threshold without reason": {yaml: "thresholds: [{figure: a, max: 1}]", want: "thresholds[0].why"},
+		"aliases with a load":      {settings: []string{"kubeconfigs=5"}, want: "fleet.kubeconfigs"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, err := Parse([]byte(minimal+c.yaml), c.settings)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want a complaint about %s", err, c.want)
+			}
+		})
+	}
+}
+
+func TestAScenarioIsWrittenAsItIsRead(t *testing.T) {
+	s, err := Read("crash", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var again Scenario
+	if err := json.Unmarshal(data, &again); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(s, again); diff != "" {
+		t.Errorf("(-written +read):\n%s", diff)
+	}
+	if s.Fleet.LeaseDuration.D() != 5*time.Second {
+		t.Errorf("lease duration %v", s.Fleet.LeaseDuration)
+	}
+}
+
+func TestAnUnknownNameListsTheKnownOnes(t *testing.T) {
+	_, err := Read("at-brust", nil)
+	if err == nil || !strings.Contains(err.Error(), "at-burst") {
+		t.Errorf("got %v, want the list of scenarios", err)
+	}
+}

@@ -1,0 +1,141 @@
+package scenario
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Bounds that keep a typing error from filling the machine.
+const (
+	maxReplicas = 64
+	maxClusters = 32
+	maxArrivals = 2_000_000
+)
+
+// violations collects complaints, each with the name of its field.
+type violations []error
+
+func (v *violations) check(ok bool, field, format string, args ...any) {
+	if !ok {
+		*v = append(*v, fmt.Errorf("%s: "+format, append([]any{field}, args...)...))
+	}
+}
+
+// oneOf complains about a value that isn't listed.
+func oneOf[T ~string](v *violations, field string, value T, allowed ...T) {
+	texts := make([]string, len(allowed))
+	for i, a := range allowed {
+		texts[i] = string(a)
+	}
+	v.check(slices.Contains(allowed, value), field, "%q is none of %s", string(value), strings.Join(texts, ", "))
+}
+
+// Validate reports everything that can't be, by field.
+func (s Scenario) Validate() error {
+	v := violations{}
+	v.check(s.Schema == Schema, "schema", "%q: want %s", s.Schema, Schema)
+	v.check(s.Name != "", "name", "is missing")
+	v.check(s.Summary != "", "summary", "is missing")
+	v.check(s.Rounds >= 1 && s.Rounds <= 1000, "rounds", "%d is not between 1 and 1000", s.Rounds)
+	v.check(s.Limit > 0, "limit", "%s must be positive", s.Limit)
+	for i, n := range s.Sweep {
+		v.check(n >= 1 && n <= maxReplicas, fmt.Sprintf("sweep[%d]", i), "%d is not between 1 and %d", n, maxReplicas)
+	}
+	s.Fleet.validate(&v)
+	s.Load.validate(&v)
+	s.validateSteps(&v)
+	s.validateReferences(&v)
+	for i, t := range s.Thresholds {
+		at := fmt.Sprintf("thresholds[%d].", i)
+		v.check(t.Figure != "", at+"figure", "is missing")
+		v.check(t.Max != nil || t.Min != nil, at+"max", "or min is needed")
+		v.check(t.Why != "", at+"why", "is missing: say where the number comes from")
+	}
+	return errors.Join(v...)
+}
+
+func (f Fleet) validate(v *violations) {
+	v.check(f.Clusters >= 1 && f.Clusters <= maxClusters, "fleet.clusters", "%d is not between 1 and %d", f.Clusters, maxClusters)
+	v.check(f.Kubeconfigs == 0 || f.Kubeconfigs >= f.Clusters, "fleet.kubeconfigs", "%d is less than fleet.clusters %d", f.Kubeconfigs, f.Clusters)
+	v.check(f.Replicas >= 1 && f.Replicas <= maxReplicas, "fleet.replicas", "%d is not between 1 and %d", f.Replicas, maxReplicas)
+	v.check(f.Workers >= 1 && f.Workers <= 1000, "fleet.workers", "%d is not between 1 and 1000", f.Workers)
+	v.check(f.ShardsPerCluster >= 1 && f.ShardsPerCluster <= 256 && bits.OnesCount(uint(f.ShardsPerCluster)) == 1,
+		"fleet.shardsPerCluster", "%d is not a power of two up to 256", f.ShardsPerCluster)
+	v.check(f.LeaseDuration.D() >= time.Second, "fleet.leaseDuration", "%s is less than 1s", f.LeaseDuration)
+	v.check(f.InjectedWork >= 0, "fleet.injectedWork", "%s is negative", f.InjectedWork)
+	v.check(f.Slowdown >= 0 && f.Slowdown <= 10, "fleet.slowdown", "%v is not between 0 and 10", f.Slowdown)
+	oneOf(v, "fleet.storage", f.Storage, Memory, Disk)
+}
+
+func (l Load) validate(v *violations) {
+	oneOf(v, "load.arrivals", l.Arrivals, Burst, Constant, Poisson, Nothing)
+	oneOf(v, "load.due", l.Due, DueNow, DueTogether)
+	v.check(l.Preload >= 0 && l.Preload <= maxArrivals, "load.preload", "%d is not between 0 and %d", l.Preload, maxArrivals)
+	v.check(l.Clients >= 1 && l.Clients <= 4096, "load.clients", "%d is not between 1 and 4096", l.Clients)
+	v.check(l.Edit >= 0, "load.edit", "%s is negative", l.Edit)
+	v.check(l.Edit == 0 || l.Due == DueNow, "load.edit", "goes with load.due now only")
+	switch l.Arrivals {
+	case Burst:
+		v.check(l.Count >= 1 && l.Count <= maxArrivals, "load.count", "%d is not between 1 and %d", l.Count, maxArrivals)
+		v.check(l.Rate == 0, "load.rate", "a burst has none")
+		v.check(l.Duration == 0, "load.duration", "a burst has none")
+		v.check(l.Edit == 0, "load.edit", "goes with a rate only")
+	case Constant, Poisson:
+		v.check(l.Rate > 0, "load.rate", "%v must be positive", l.Rate)
+		v.check(l.Duration > 0, "load.duration", "%s must be positive", l.Duration)
+		v.check(l.Rate*l.Duration.D().Seconds() <= maxArrivals, "load.duration", "gives more than %d arrivals", maxArrivals)
+		v.check(l.Count == 0, "load.count", "follows from load.rate and load.duration")
+		v.check(l.Due == DueNow, "load.due", "together goes with a burst only")
+	case Nothing:
+		v.check(l.Rate == 0 && l.Count == 0, "load.count", "and load.rate have no use where nothing arrives")
+		v.check(l.Duration > 0, "load.duration", "%s must be positive", l.Duration)
+	}
+}
+
+func (s Scenario) validateSteps(v *violations) {
+	started, paused := false, false
+	replicas := s.Fleet.Replicas
+	for i, step := range s.Steps {
+		at := fmt.Sprintf("steps[%d].", i)
+		oneOf(v, at+"do", step.Do, Join, Leave, Kill, Restart, PauseCluster, Resume, Start)
+		v.check(step.After >= 0, at+"after", "%s is negative", step.After)
+		v.check(i == 0 || step.After >= s.Steps[i-1].After, at+"after", "%s is before the step above", step.After)
+		switch step.Do {
+		case Start:
+			v.check(!started, at+"do", "the fleet starts once")
+			started = true
+		case Join:
+			replicas++
+		case Leave, Kill:
+			replicas--
+			v.check(replicas >= 1, at+"do", "no replica is left")
+		case PauseCluster:
+			v.check(s.Fleet.Clusters >= 2, at+"do", "needs fleet.clusters of 2 or more")
+			v.check(!paused, at+"do", "the cluster is paused already")
+			paused = true
+		case Resume:
+			v.check(paused, at+"do", "no cluster is paused")
+			paused = false
+		}
+	}
+	v.check(!paused, "steps", "a paused cluster must be resumed, or what is in it can't converge")
+	v.check(len(s.Steps) == 0 || s.Rounds == 1, "rounds", "%d: a scenario with steps has one", s.Rounds)
+}
+
+func (s Scenario) validateReferences(v *violations) {
+	for i, r := range s.Compare {
+		at := fmt.Sprintf("compare[%d]", i)
+		oneOf(v, at, r, Floor, Stock, Client, Identical, Slow)
+		v.check(!slices.Contains(s.Compare[:i], r), at, "%q is listed twice", string(r))
+		v.check(r != Slow || (s.Fleet.Slowdown > 0 && s.Fleet.InjectedWork > 0), at, "slow needs fleet.injectedWork and fleet.slowdown")
+		v.check(r != Floor || s.Load.Edit == 0 && !s.Load.Delete, at, "floor knows no edits and deletions")
+	}
+	v.check(s.Fleet.Kubeconfigs <= s.Fleet.Clusters || s.Load.Arrivals == Nothing && s.Load.Preload == 0, "fleet.kubeconfigs",
+		"clusters that share an API server see the same Ats: no load makes sense with them")
+	v.check(len(s.Compare) == 0 || len(s.Sweep) == 0, "compare", "has no place beside sweep")
+	v.check(len(s.Compare) == 0 || len(s.Steps) == 0, "compare", "has no place beside steps")
+}

@@ -1,0 +1,279 @@
+package witness
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// atFact is one thing that the log tells about an At's name.
+type atFact struct {
+	span
+	object   int32
+	verb     factVerb
+	place    place
+	uid      string
+	schedule string
+	done     bool
+	pod      string
+	rv       uint64
+	body     bool
+}
+
+type factVerb uint8
+
+const (
+	factSeen factVerb = iota
+	factCreate
+	factDelete
+	// factEdit is a change of the spec whose content the log doesn't hold.
+	factEdit
+)
+
+// atLife is one At from its creation to its deletion; a name may have several.
+type atLife struct {
+	object  int32
+	uid     string
+	created bool // the log holds the creation
+	begin   span
+	deleted int64 // when the first request to delete it arrived
+	swept   bool  // that request was for a collection, and may have passed the At over
+	// first and latest are the earliest and the last due time that the At was ever known to have.
+	known, edited bool
+	invalid       bool
+	first, latest int64
+	done          *atFact
+	doneBefore    bool // done according to the facts given, at a time not known
+	pods          []podLife
+	maybePod      bool
+}
+
+const never = math.MaxInt64
+
+func (l *ledger) addAt(e *Event, a agent, at place) {
+	if e.Subresource != "" && e.Subresource != "status" {
+		return
+	}
+	if e.Verb == "deletecollection" {
+		key := sweptKey{e.Cluster, "ats", e.Namespace}
+		l.swept[key] = append(l.swept[key], span{e.Received, e.Completed})
+		return
+	}
+	f := atFact{span: span{e.Received, e.Completed}, object: l.objects.id(objectOf(e)), place: at, uid: e.UID}
+	if b := e.Body; b != nil {
+		f.body, f.rv, f.schedule, f.done, f.pod = true, b.ResourceVersion, b.Schedule, b.Phase == "DONE", b.Pod
+		if b.UID != "" {
+			f.uid = b.UID
+		}
+	}
+	switch {
+	case e.Verb == "create" && e.Subresource == "":
+		f.verb = factCreate
+	case e.Verb == "delete":
+		f.verb, f.body = factDelete, false
+	case e.Subresource == "" && e.Body == nil && !a.Tenure:
+		f.verb = factEdit
+	}
+	l.atFacts = append(l.atFacts, f)
+}
+
+// lives puts the facts of each At together.
+func (l *ledger) lives() map[int32][]*atLife {
+	slices.SortStableFunc(l.atFacts, func(a, b atFact) int {
+		return cmp.Or(cmp.Compare(a.object, b.object), cmp.Compare(a.start, b.start), cmp.Compare(a.rv, b.rv))
+	})
+	all := make(map[int32][]*atLife)
+	for i := range l.atFacts {
+		f := &l.atFacts[i]
+		all[f.object] = f.tell(all[f.object])
+	}
+	for _, at := range l.facts.Ats {
+		id := l.objects.id(atObject(at))
+		all[id] = tellKnown(all[id], id, at)
+	}
+	for id, lives := range all {
+		o := l.objects.list[id]
+		for _, s := range l.swept[sweptKey{o.cluster, "ats", o.namespace}] {
+			for _, life := range lives {
+				if s.end > life.begin.start && s.start < life.deleted {
+					life.deleted, life.swept = s.start, true
+				}
+			}
+		}
+	}
+	return all
+}
+
+func atObject(at At) object0 {
+	return object0{at.Cluster, atGroup, "ats", at.Namespace, at.Name}
+}
+
+// tell adds a fact to the lives of its At's name, the last of which is the present one.
+func (f *atFact) tell(lives []*atLife) []*atLife {
+	var life *atLife
+	if n := len(lives); n > 0 {
+		life = lives[n-1]
+	}
+	// A late fact may tell of an earlier life: a status write that crossed the At's deletion and re-creation.
+	if f.uid != "" && f.verb != factCreate {
+		for _, old := range lives {
+			if old.uid == f.uid {
+				life = old
+			}
+		}
+	}
+	other := life != nil && f.uid != "" && life.uid != "" && life.uid != f.uid
+	if life == nil || f.verb == factCreate || other {
+		begin := span{math.MinInt64, math.MinInt64}
+		if f.verb == factCreate || other {
+			begin = f.span
+		}
+		life = &atLife{object: f.object, created: f.verb == factCreate, begin: begin, deleted: never}
+		lives = append(lives, life)
+	}
+	if f.uid != "" {
+		life.uid = f.uid
+	}
+	switch {
+	case f.verb == factDelete:
+		life.deleted = min(life.deleted, f.start)
+	case f.verb == factEdit:
+		life.edited = true
+	case f.schedule != "":
+		life.due(f.schedule)
+	}
+	if f.done && (life.done == nil || f.end < life.done.end) {
+		life.done = f
+	}
+	return lives
+}
+
+func (a *atLife) due(text string) {
+	us, ok := schedule(text)
+	if !ok {
+		a.invalid = true
+		return
+	}
+	if !a.known {
+		a.first = us
+	}
+	a.known, a.invalid = true, false
+	a.first, a.latest = min(a.first, us), us
+}
+
+func tellKnown(lives []*atLife, id int32, at At) []*atLife {
+	var life *atLife
+	for _, old := range lives {
+		if at.UID == "" || old.uid == "" || old.uid == at.UID {
+			life = old
+		}
+	}
+	if life == nil {
+		life = &atLife{object: id, begin: span{math.MinInt64, math.MinInt64}, deleted: never}
+		lives = append([]*atLife{life}, lives...)
+	}
+	if life.uid == "" {
+		life.uid = at.UID
+	}
+	life.due(at.Schedule)
+	life.doneBefore = life.doneBefore || at.Phase == "DONE"
+	return lives
+}
+
+// judgeAts looks at every At: was it served, when, and by how many Pods.
+func (l *ledger) judgeAts(all map[int32][]*atLife, served map[int32][]int64) (AtStats, []*atLife) {
+	var st AtStats
+	var flat []*atLife
+	var late []int64
+	worst := int64(-1)
+	for id := range l.objects.list {
+		for _, life := range all[int32(id)] {
+			flat = append(flat, life)
+			st.Seen++
+			if !life.known && !life.invalid {
+				st.ScheduleUnknown++
+			}
+			if life.done != nil || life.doneBefore {
+				st.Done++
+			}
+			if life.deleted != never {
+				st.Deleted++
+			}
+			st.Pods += len(life.pods)
+			st.PodsRemade += max(0, len(life.pods)-1)
+			l.judgePods(life, &st)
+			l.judgeServed(life, &st)
+			if us, ok := life.lateness(served[life.object]); ok {
+				late = append(late, us)
+				if us > worst {
+					worst, st.Latest = us, l.objects.list[life.object].String()
+				}
+			}
+		}
+	}
+	st.Lateness = spread(late)
+	return st, flat
+}
+
+// dueAt is when the key had to be served: its due time, or its creation if that came later.
+func (a *atLife) dueAt() (us int64, ok bool) {
+	if !a.known || a.edited || a.invalid {
+		return 0, false
+	}
+	if a.created {
+		return max(a.latest, a.begin.start), true
+	}
+	return a.latest, true
+}
+
+// judgeServed looks for what should have happened and has not.
+func (l *ledger) judgeServed(life *atLife, st *AtStats) {
+	if len(life.pods) > 0 || life.done != nil || life.doneBefore || life.invalid {
+		return
+	}
+	due, ok := life.dueAt()
+	end := min(l.to, life.deleted)
+	switch {
+	case !ok || life.maybePod:
+		st.LostUnknown++
+	case due > end && due <= l.to && life.swept:
+		st.LostUnknown++
+	case due > end:
+		st.NotDue++
+	case due+l.rules.Settle.Microseconds() > end:
+		st.Settling++
+	default:
+		o := l.objects.list[life.object]
+		l.found.add(Violation{
+			Kind: LostAt, Object: o.String(),
+			Detail: "due at " + stamp(due) + ", and at " + stamp(end) + " (end of the logs, or deleted) no Pod and not DONE",
+		})
+	}
+}
+
+// lateness is from the due time to the answer to the first write for the key after it. ends must be sorted.
+func (a *atLife) lateness(ends []int64) (us int64, ok bool) {
+	due, ok := a.dueAt()
+	if !ok || len(a.pods) == 0 {
+		return 0, false
+	}
+	i, _ := slices.BinarySearch(ends, due)
+	if i == len(ends) || ends[i] > a.deleted {
+		return 0, false
+	}
+	return ends[i] - due, true
+}
+
+// at finds the life that a request at a time belongs to.
+func lifeAt(lives []*atLife, start int64, uid string) *atLife {
+	var found *atLife
+	for _, life := range lives {
+		if uid != "" && life.uid == uid {
+			return life
+		}
+		if found == nil || life.begin.start <= start {
+			found = life
+		}
+	}
+	return found
+}

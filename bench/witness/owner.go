@@ -1,0 +1,94 @@
+package witness
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+)
+
+// owners finds each object's key: a Pod's is its At, everything else is its own. homeless counts our Pods without one.
+func (l *ledger) owners(all map[int32][]*atLife) (keyOf []int32, homeless int) {
+	told := make(map[object0]int32) // by an At's status
+	for _, f := range l.atFacts {
+		if f.pod != "" {
+			at := l.objects.list[f.object]
+			told[object0{at.cluster, "", "pods", at.namespace, f.pod}] = f.object
+		}
+	}
+	owned := make(map[int32]int32) // by the Pod's owner reference
+	ours := make(map[int32]bool)
+	for _, f := range l.podFacts {
+		ours[f.object] = ours[f.object] || (f.created && f.ours && !f.maybe)
+		if f.ownerAt != "" {
+			pod := l.objects.list[f.object]
+			owned[f.object] = l.objects.id(object0{pod.cluster, atGroup, "ats", pod.namespace, f.ownerAt})
+		}
+	}
+	names := l.podNames()
+	keyOf = make([]int32, len(l.objects.list))
+	for id, o := range l.objects.list {
+		keyOf[id] = int32(id)
+		if o.resource != "pods" || o.group != "" {
+			continue
+		}
+		at, ok := owned[int32(id)]
+		if !ok {
+			at, ok = told[o]
+		}
+		if !ok {
+			at, ok = names.owner(o, all)
+		}
+		if ok {
+			keyOf[id] = at
+		} else if ours[int32(id)] {
+			homeless++
+		}
+	}
+	return keyOf, homeless
+}
+
+// podNames finds Ats by what the names of their Pods begin with.
+type podNames map[object0][]int32
+
+// maxPodBase is how much of an At's name its Pod's name keeps: a DNS label less a dash and ten digits.
+const maxPodBase = 63 - 11
+
+func (l *ledger) podNames() podNames {
+	names := make(podNames)
+	for id, o := range l.objects.list {
+		if o.group != atGroup || o.resource != "ats" {
+			continue
+		}
+		base := strings.ReplaceAll(o.name, ".", "-")
+		o.name = strings.TrimRight(base[:min(len(base), maxPodBase)], "-")
+		names[o] = append(names[o], int32(id))
+	}
+	return names
+}
+
+// owner finds the At with the longest name that the Pod's name begins with. The Pod's name ends in a digest of the
+// At's UID: it tells apart Ats whose names begin alike, where the UIDs are known.
+func (n podNames) owner(pod object0, all map[int32][]*atLife) (at int32, ok bool) {
+	key := object0{pod.cluster, atGroup, "ats", pod.namespace, pod.name}
+	for cut := strings.LastIndexByte(key.name, '-'); cut > 0; cut = strings.LastIndexByte(key.name, '-') {
+		key.name = key.name[:cut]
+		found := n[key]
+		if len(found) == 1 {
+			return found[0], true
+		}
+		for _, id := range found {
+			for _, life := range all[id] {
+				digest := sha256.Sum256([]byte(life.uid))
+				if life.uid != "" && strings.HasSuffix(pod.name, "-"+hex.EncodeToString(digest[:])[:10]) {
+					return id, true
+				}
+			}
+		}
+	}
+	// A Pod may simply be named like its At.
+	key.name = pod.name
+	if found := n[key]; len(found) == 1 {
+		return found[0], true
+	}
+	return 0, false
+}

@@ -1,0 +1,261 @@
+package witness
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// tenure is a period (shard, epoch) as its writes show it.
+type tenure struct {
+	shard int32
+	epoch uint64
+}
+
+type tenureWrites struct {
+	first    int32 // index of the earliest write
+	last     int32 // index of the write that ended last
+	replicas []int32
+}
+
+// judgeTenures checks I1 and I2 on the writes. keyOf gives each object's key: an At's Pods have their At's.
+func (l *ledger) judgeTenures(keyOf []int32) map[tenure]*tenureWrites {
+	overlaps := l.overlaps()
+	s := sweep{l: l, overlaps: overlaps, peaks: make([]peak, len(l.shards.list))}
+	order := make([]int32, len(l.writes))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	byObject := func(w write) int32 { return w.object }
+	byKey := func(w write) int32 { return keyOf[w.object] }
+	clusters := table[string]{}
+	for _, shard := range l.shards.list {
+		clusters.id(shard.Cluster)
+	}
+	byCluster := func(w write) int32 { return clusters.ids[l.shards.list[w.shard].Cluster] }
+
+	s.pass(order, byObject, FallingEpoch, true, 0)
+	l.stats.ConcurrentKeys = s.pass(order, byKey, InterleavedKey, false, 0)
+	l.stats.ConcurrentShards = s.pass(order, byCluster, InterleavedShard, false, l.rules.Skew.Microseconds())
+	l.fenced.Stale = l.countStale(keyOf, overlaps)
+
+	tenures := l.tenures()
+	l.judgeHolders(tenures, overlaps)
+	l.stats.Judged = len(l.writes)
+	l.stats.Tenures = len(tenures)
+	l.stats.Shards = len(l.shards.list)
+	return tenures
+}
+
+// overlaps lists for each shard those that share a slot with it, itself included. Epochs of other shards can't be
+// compared: each slot's epoch grows, over splits and merges too, but two slots have nothing to do with each other.
+func (l *ledger) overlaps() [][]int32 {
+	all := make([][]int32, len(l.shards.list))
+	for i, a := range l.shards.list {
+		for j, b := range l.shards.list {
+			if a.Overlaps(b) {
+				all[i] = append(all[i], int32(j))
+			}
+		}
+	}
+	return all
+}
+
+// peak is what is known of a shard's writes of higher epochs than the one under judgement.
+type peak struct {
+	ends   int32 // the write that was answered first
+	starts int64 // when the first one began
+	rv     int32 // the write with the lowest resourceVersion, -1 when none is known
+}
+
+// sweep walks runs of writes from the highest epoch down.
+type sweep struct {
+	l        *ledger
+	overlaps [][]int32
+	peaks    []peak
+	touched  []int32
+	set      []bool
+	// told are writes that a finer pass has listed; coarser passes count them, and list others.
+	told map[int32]bool
+}
+
+// pass judges all writes, grouped. It returns the number of writes that overlapped in time with a higher epoch's.
+func (s *sweep) pass(order []int32, group func(write) int32, kind Kind, sameObject bool, skew int64) (concurrent int) {
+	ws := s.l.writes
+	slices.SortFunc(order, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(group(ws[a]), group(ws[b])), cmp.Compare(ws[b].epoch, ws[a].epoch),
+			cmp.Compare(ws[a].start, ws[b].start), cmp.Compare(a, b))
+	})
+	for from := 0; from < len(order); {
+		to := from + 1
+		for to < len(order) && group(ws[order[to]]) == group(ws[order[from]]) {
+			to++
+		}
+		if ws[order[from]].epoch != ws[order[to-1]].epoch {
+			concurrent += s.run(order[from:to], kind, sameObject, skew)
+		}
+		from = to
+	}
+	return concurrent
+}
+
+func (s *sweep) run(run []int32, kind Kind, sameObject bool, skew int64) (concurrent int) {
+	ws := s.l.writes
+	if s.set == nil {
+		s.set = make([]bool, len(s.peaks))
+		s.told = make(map[int32]bool)
+	}
+	for from := 0; from < len(run); {
+		to := from
+		for to < len(run) && ws[run[to]].epoch == ws[run[from]].epoch {
+			inFlight, hi := s.above(run[to], sameObject, skew)
+			if hi >= 0 {
+				s.report(kind, run[to], hi)
+			} else if inFlight {
+				concurrent++
+			}
+			to++
+		}
+		for _, i := range run[from:to] {
+			s.raise(i)
+		}
+		from = to
+	}
+	for _, shard := range s.touched {
+		s.set[shard] = false
+	}
+	s.touched = s.touched[:0]
+	return concurrent
+}
+
+// above finds a write of a higher epoch that was surely committed before write i was. Times prove it when that one
+// had been answered before i arrived; resourceVersions prove it for two writes to one object.
+func (s *sweep) above(i int32, sameObject bool, skew int64) (inFlight bool, hi int32) {
+	w := s.l.writes[i]
+	for _, shard := range s.overlaps[w.shard] {
+		if !s.set[shard] {
+			continue
+		}
+		p := s.peaks[shard]
+		if w.start > s.l.writes[p.ends].end+skew {
+			return false, p.ends
+		}
+		// Only for requests in flight together: across a restore from a backup versions start again.
+		if sameObject && w.rv != 0 && p.rv >= 0 && w.rv > s.l.writes[p.rv].rv && w.end > s.l.writes[p.rv].start {
+			return false, p.rv
+		}
+		inFlight = inFlight || w.end > p.starts
+	}
+	return inFlight, -1
+}
+
+func (s *sweep) raise(i int32) {
+	w := s.l.writes[i]
+	if !s.set[w.shard] {
+		s.set[w.shard] = true
+		s.touched = append(s.touched, w.shard)
+		s.peaks[w.shard] = peak{ends: i, starts: w.start, rv: -1}
+	}
+	p := &s.peaks[w.shard]
+	if w.end < s.l.writes[p.ends].end {
+		p.ends = i
+	}
+	p.starts = min(p.starts, w.start)
+	if w.rv != 0 && (p.rv < 0 || w.rv < s.l.writes[p.rv].rv) {
+		p.rv = i
+	}
+}
+
+func (s *sweep) report(kind Kind, lo, hi int32) {
+	l := s.l
+	if s.told[lo] {
+		l.found.counts[kind]++
+		return
+	}
+	s.told[lo] = true
+	w, h := l.writes[lo], l.writes[hi]
+	l.found.add(Violation{
+		Kind: kind, Object: l.objects.list[w.object].String(), Shard: l.shards.list[w.shard].String(),
+		Detail: fmt.Sprintf("epoch %d wrote after epoch %d had (%s)", w.epoch, h.epoch, l.objects.list[h.object]),
+		First:  l.line(h), Second: l.line(w),
+	})
+}
+
+// countStale counts refused writes that began after a higher epoch had written to the same key: the fence at work.
+func (l *ledger) countStale(keyOf []int32, overlaps [][]int32) (stale int) {
+	if len(l.refused) == 0 {
+		return 0
+	}
+	wanted := make(map[int32][]int32)
+	for i, w := range l.refused {
+		wanted[keyOf[w.object]] = append(wanted[keyOf[w.object]], int32(i))
+	}
+	isStale := make([]bool, len(l.refused))
+	for _, h := range l.writes {
+		for _, i := range wanted[keyOf[h.object]] {
+			w := l.refused[i]
+			if h.epoch > w.epoch && w.start > h.end && slices.Contains(overlaps[w.shard], h.shard) {
+				isStale[i] = true
+			}
+		}
+	}
+	for _, s := range isStale {
+		if s {
+			stale++
+		}
+	}
+	return stale
+}
+
+func (l *ledger) tenures() map[tenure]*tenureWrites {
+	all := make(map[tenure]*tenureWrites)
+	for i, w := range l.writes {
+		key := tenure{w.shard, w.epoch}
+		t := all[key]
+		if t == nil {
+			t = &tenureWrites{first: int32(i), last: int32(i)}
+			all[key] = t
+		}
+		if w.start < l.writes[t.first].start {
+			t.first = int32(i)
+		}
+		if w.end > l.writes[t.last].end {
+			t.last = int32(i)
+		}
+		if !slices.Contains(t.replicas, w.replica) {
+			if len(t.replicas) > 0 {
+				l.twoHolders(l.writes[t.first], w)
+			}
+			t.replicas = append(t.replicas, w.replica)
+		}
+	}
+	return all
+}
+
+// judgeHolders looks for two replicas under one epoch in two shards that share a slot.
+func (l *ledger) judgeHolders(tenures map[tenure]*tenureWrites, overlaps [][]int32) {
+	for _, key := range slices.SortedFunc(maps.Keys(tenures), func(a, b tenure) int {
+		return cmp.Or(cmp.Compare(a.shard, b.shard), cmp.Compare(a.epoch, b.epoch))
+	}) {
+		t := tenures[key]
+		for _, other := range overlaps[key.shard] {
+			o := tenures[tenure{other, key.epoch}]
+			if other <= key.shard || o == nil {
+				continue
+			}
+			if a, b := l.writes[t.first], l.writes[o.first]; a.replica != b.replica {
+				l.twoHolders(a, b)
+			}
+		}
+	}
+}
+
+func (l *ledger) twoHolders(a, b write) {
+	l.found.add(Violation{
+		Kind: TwoHolders, Shard: l.shards.list[b.shard].String(),
+		Detail: fmt.Sprintf("epoch %d is used by %s and by %s", b.epoch,
+			l.replicas.list[a.replica], l.replicas.list[b.replica]),
+		First: l.line(a), Second: l.line(b),
+	})
+}

@@ -1,0 +1,109 @@
+package witness
+
+import (
+	"slices"
+)
+
+// spread sums up durations given in microseconds. Percentiles are the values at the nearest rank, not in between.
+func spread(us []int64) Spread {
+	if len(us) == 0 {
+		return Spread{}
+	}
+	slices.Sort(us)
+	rank := func(p int) float64 { return float64(us[(len(us)*p+99)/100-1]) / 1000 }
+	return Spread{N: len(us), P50: rank(50), P99: rank(99), Max: float64(us[len(us)-1]) / 1000}
+}
+
+// unrest is how many seconds around a stirring write are not steady.
+const unrest = 2
+
+// coordination finds the rate of coordination writes in the seconds in which nothing happened.
+func (l *ledger) coordination() Coordination {
+	var c Coordination
+	type life struct{ from, to int64 }
+	lives := make(map[string]life)
+	restless := make(map[int64]bool)
+	for _, w := range l.coords {
+		second := w.at / 1e6
+		if w.stir {
+			for s := second - unrest; s <= second+unrest; s++ {
+				restless[s] = true
+			}
+		}
+		if w.replica == "" {
+			continue
+		}
+		c.Writes++
+		if v, ok := lives[w.replica]; ok {
+			lives[w.replica] = life{min(v.from, second), max(v.to, second)}
+		} else {
+			lives[w.replica] = life{second, second}
+		}
+	}
+	c.Replicas = len(lives)
+	// The first and the last second of a replica are cut, and may hold part of a second only.
+	steady := func(v life, second int64) bool { return second > v.from && second < v.to && !restless[second] }
+	writes := make(map[string]int)
+	total := 0
+	for _, w := range l.coords {
+		if w.replica != "" && steady(lives[w.replica], w.at/1e6) {
+			writes[w.replica]++
+			total++
+		}
+	}
+	var worst float64
+	for replica, v := range lives {
+		seconds := 0
+		for s := v.from; s <= v.to; s++ {
+			if steady(v, s) {
+				seconds++
+			}
+		}
+		c.SteadySeconds += seconds
+		// A rate over a few seconds is the luck of where renewals fall.
+		if seconds >= 10 {
+			worst = max(worst, float64(writes[replica])/float64(seconds))
+			c.MaxPerSecond = &worst
+		}
+	}
+	if c.SteadySeconds > 0 {
+		rate := float64(total) / float64(c.SteadySeconds)
+		c.PerSecond = &rate
+	}
+	return c
+}
+
+// use counts requests per At.
+func (l *ledger) use(lives []*atLife, keyOf []int32) APIUse {
+	u := APIUse{Calls: l.calls}
+	perKey := make(map[int32]int)
+	for _, w := range l.writes {
+		key := keyOf[w.object]
+		if o := l.objects.list[key]; o.group == atGroup && o.resource == "ats" {
+			perKey[key]++
+		}
+	}
+	total := 0
+	for _, n := range perKey {
+		total += n
+	}
+	if len(perKey) > 0 {
+		u.WritesPerAt = float64(total) / float64(len(perKey))
+		u.ReadsPerAt = float64(l.atReads) / float64(len(perKey))
+	}
+	perName := make(map[int32]int)
+	for _, life := range lives {
+		perName[life.object]++
+	}
+	done, sum := 0, 0
+	for _, life := range lives {
+		// A name that was used twice mixes two Ats' writes.
+		if n := perKey[life.object]; life.done != nil && life.created && perName[life.object] == 1 {
+			done, sum, u.MaxWritesPerDoneAt = done+1, sum+n, max(u.MaxWritesPerDoneAt, n)
+		}
+	}
+	if done > 0 {
+		u.WritesPerDoneAt = float64(sum) / float64(done)
+	}
+	return u
+}

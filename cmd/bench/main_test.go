@@ -1,0 +1,116 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tenure-dev/tenure/bench/witness"
+)
+
+const auditLine = `{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","stage":"ResponseComplete","verb":"patch",` +
+	`"user":{"username":"tenure"},"userAgent":"tenure/v1 (shard=west/; epoch=EPOCH; replica=r-EPOCH)",` +
+	`"objectRef":{"resource":"deployments","namespace":"ns","name":"web","apiGroup":"apps"},"responseStatus":{"code":200},` +
+	`"requestReceivedTimestamp":"2026-11-20T10:00:0SEC.000000Z","stageTimestamp":"2026-11-20T10:00:0SEC.500000Z"}` + "\n"
+
+func line(epoch, second string) string {
+	return strings.NewReplacer("EPOCH", epoch, "SEC", second).Replace(auditLine)
+}
+
+func logDir(t *testing.T, text string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "west"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "west", "audit.log"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestBenchExitsAndSaysWhy(t *testing.T) {
+	clean := logDir(t, line("1", "1")+line("2", "2"))
+	fallen := logDir(t, line("2", "1")+line("1", "2"))
+	garbage := logDir(t, "garbage\n")
+	tests := []struct {
+		name           string
+		args           []string
+		code           int
+		stdout, stderr string
+	}{
+		{"no command", nil, exitUsage, "", "usage: bench"},
+		{"help", []string{"help"}, exitOK, "witness DIR", ""},
+		{"an unknown command", []string{"wittness"}, exitUsage, "", `unknown command "wittness"`},
+		{"an unknown flag", []string{"witness", clean, "--loud"}, exitUsage, "", "flag provided but not defined: -loud"},
+		{"a flag's help", []string{"witness", "-h"}, exitOK, "usage: bench witness DIR", ""},
+		{"no directory", []string{"witness"}, exitUsage, "", "want a directory"},
+		{"two directories", []string{"witness", clean, fallen}, exitUsage, "", "one directory wanted"},
+		{"a directory that is not there", []string{"witness", "/does/not/exist"}, exitUsage, "", "looking for audit logs"},
+		{"a directory without logs", []string{"witness", t.TempDir()}, exitUsage, "", "no audit logs found"},
+		{"an unreadable line", []string{"witness", garbage}, exitUsage, "", "west/audit.log:1: unreadable line"},
+		{"a list of Ats that is not there", []string{"witness", clean, "--ats", "west=/nope"}, exitUsage, "", "opening the list of Ats"},
+		{"a kubeconfig without a cluster", []string{"witness", clean, "--kubeconfig", "x"}, exitUsage, "", "want CLUSTER=FILE"},
+		{"a negative skew", []string{"witness", "--skew", "-1s", clean}, exitUsage, "", "can't be negative"},
+		{"a clean log", []string{"witness", clean}, exitOK, "no violation found", ""},
+		{"a log with a violation", []string{"witness", fallen}, exitFindings, "falling-epoch", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var stdout, stderr strings.Builder
+			if code := run(tt.args, &stdout, &stderr); code != tt.code {
+				t.Errorf("exit code %d, want %d; stderr: %s", code, tt.code, stderr.String())
+			}
+			if !strings.Contains(stdout.String(), tt.stdout) || !strings.Contains(stderr.String(), tt.stderr) {
+				t.Errorf("want %q on stdout and %q on stderr, got:\n%s\n%s", tt.stdout, tt.stderr, stdout.String(), stderr.String())
+			}
+			if tt.name != "no command" && strings.Count(stderr.String(), "\n") > 1 {
+				t.Errorf("an error is more than a line:\n%s", stderr.String())
+			}
+		})
+	}
+}
+
+func TestTheJSONReportSaysWhatTheTextSays(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "report.json")
+	var stdout, stderr strings.Builder
+	if code := run([]string{"witness", logDir(t, line("2", "1")+line("1", "2")), "--json", file}, &stdout, &stderr); code != exitFindings {
+		t.Fatalf("exit code %d: %s", code, stderr.String())
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r witness.Report
+	if err := json.Unmarshal(data, &r); err != nil {
+		t.Fatal(err)
+	}
+	if r.Schema != witness.Schema || r.OK || r.Counts[witness.FallingEpoch] != 1 || r.Violations[0].Second.Line != 2 {
+		t.Errorf("report: %s", data)
+	}
+}
+
+func TestAListOfAtsIsReadInBothForms(t *testing.T) {
+	tests := []struct{ name, text, cluster string }{
+		{"our own", `{"ats":[{"cluster":"west","namespace":"ns","name":"a","schedule":"2026-11-20T10:00:01Z"}]}`, ""},
+		{"kubectl's", `{"kind":"List","items":[{"metadata":{"namespace":"ns","name":"a"},"spec":{"schedule":"2026-11-20T10:00:01Z"}}]}`, "west="},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "ats.json")
+			if err := os.WriteFile(file, []byte(tt.text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			dir := logDir(t, line("1", "1")+line("2", "9"))
+			var stdout, stderr strings.Builder
+			if code := run([]string{"witness", dir, "--ats", tt.cluster + file}, &stdout, &stderr); code != exitFindings {
+				t.Errorf("exit code %d, want a lost At: %s%s", code, stdout.String(), stderr.String())
+			}
+			if !strings.Contains(stdout.String(), "I4 lost-at: due at 2026-11-20T10:00:01") {
+				t.Errorf("the lost At isn't named:\n%s", stdout.String())
+			}
+		})
+	}
+}

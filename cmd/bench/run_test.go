@@ -1,0 +1,96 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tenure-dev/tenure/bench/report"
+	"github.com/tenure-dev/tenure/bench/stats"
+)
+
+// writeReport makes a valid report of at-burst with a number of lost Ats.
+func writeReport(t *testing.T, lost int) string {
+	t.Helper()
+	writes := 3.0
+	r := report.Report{Schema: report.Schema, Scenario: "at-burst", Valid: true, Results: &report.Results{Objects: 9, Lost: lost, APIWrites: &writes}}
+	r.Config.Size = "small"
+	for _, rate := range []float64{100, 102, 99, 101} {
+		r.Results.Rounds = append(r.Results.Rounds, report.Round{Figures: map[string]float64{"throughput_per_s": rate}})
+	}
+	r.Ratios = map[string]stats.Ratio{}
+	data, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "report.json")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestWhatIsAskedInTheWrongWayIsSaidInOneLine(t *testing.T) {
+	other := filepath.Join(t.TempDir(), "other.json")
+	if err := os.WriteFile(other, []byte(`{"schema":"x"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no scenario":       {[]string{"run"}, "want a scenario"},
+		"unknown scenario":  {[]string{"run", "at-brust"}, "at-burst"},
+		"two scenarios":     {[]string{"run", "crash", "churn"}, `"churn"`},
+		"unknown flag":      {[]string{"run", "--jsno", "x"}, "jsno"},
+		"impossible value":  {[]string{"run", "crash", "--set", "replicas=0"}, "fleet.replicas"},
+		"list takes none":   {[]string{"list", "x"}, "no arguments"},
+		"one report":        {[]string{"compare", other}, "two reports"},
+		"no report":         {[]string{"check", other}, `"x"`},
+		"no such file":      {[]string{"check", "/no/such.json"}, "/no/such.json"},
+		"floor needs ones":  {[]string{"floor"}, "kubeconfig"},
+		"not a number":      {[]string{"algorithms", "--replicas", "1,x"}, `"x"`},
+		"tour takes no arg": {[]string{"tour", "x"}, `"x"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out, errs strings.Builder
+			if code := run(c.args, &out, &errs); code != exitUsage {
+				t.Errorf("exit code %d, want %d", code, exitUsage)
+			}
+			if !strings.Contains(errs.String(), c.want) {
+				t.Errorf("got %q, want %s", errs.String(), c.want)
+			}
+		})
+	}
+}
+
+func TestCheckTellsByItsExitCodeWhetherAllThresholdsHold(t *testing.T) {
+	for lost, want := range map[int]int{0: exitOK, 2: exitFindings} {
+		var out, errs strings.Builder
+		if code := run([]string{"check", writeReport(t, lost)}, &out, &errs); code != want {
+			t.Errorf("%d lost: exit code %d, want %d: %s%s", lost, code, want, out.String(), errs.String())
+		}
+		if !strings.Contains(out.String(), "results.lost") {
+			t.Errorf("no word about what was checked: %q", out.String())
+		}
+	}
+}
+
+func TestCompareShowsBothReports(t *testing.T) {
+	var out, errs strings.Builder
+	if code := run([]string{"compare", writeReport(t, 0), writeReport(t, 0)}, &out, &errs); code != exitOK {
+		t.Fatalf("exit code %d: %s", code, errs.String())
+	}
+	if !strings.Contains(out.String(), "throughput_per_s") || !strings.Contains(out.String(), "no difference found") {
+		t.Errorf("got %q", out.String())
+	}
+}
+
+func TestListNamesEveryScenario(t *testing.T) {
+	var out, errs strings.Builder
+	if code := run([]string{"list"}, &out, &errs); code != exitOK || !strings.Contains(out.String(), "dead-cluster") {
+		t.Errorf("exit code %d: %q %q", code, out.String(), errs.String())
+	}
+}
