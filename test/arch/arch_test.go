@@ -1,0 +1,88 @@
+// Package arch holds the layout of the project to its rules: which package may import which.
+package arch
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/tenure-dev/tenure/"
+
+// imports lists the imports of every package of the module, tests left out.
+func imports(t *testing.T) map[string][]string {
+	t.Helper()
+	list := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, module+"...")
+	list.Dir = "../.."
+	out, err := list.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	all := map[string][]string{}
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		all[strings.TrimPrefix(fields[0], module)] = fields[1:]
+	}
+	if len(all) < 10 {
+		t.Fatalf("only %d packages found", len(all))
+	}
+	return all
+}
+
+func TestPurePackagesImportTheStandardLibraryAndPurePackagesOnly(t *testing.T) {
+	all := imports(t)
+	pure := []string{"shard/keyspace", "shard/plan", "shard/ownership", "shard/shardtest", "bench/algorithms"}
+	for _, p := range pure {
+		list, ok := all[p]
+		if !ok {
+			t.Errorf("%s: no such package; this test is out of date", p)
+		}
+		for _, imported := range list {
+			ours := strings.TrimPrefix(imported, module)
+			switch {
+			case ours != imported && slices.Contains(pure, ours):
+			case ours == imported && !strings.Contains(strings.Split(imported, "/")[0], "."): // standard library
+			default:
+				t.Errorf("%s imports %s", p, imported)
+			}
+		}
+	}
+}
+
+func TestPackagesThatDoIOInShardDoNotImportOneAnother(t *testing.T) {
+	io := []string{"shard/engage", "shard/member", "shard/record"}
+	for p, list := range imports(t) {
+		if !slices.Contains(io, p) {
+			continue
+		}
+		for _, imported := range list {
+			if ours := strings.TrimPrefix(imported, module); slices.Contains(io, ours) || ours == "shard" {
+				t.Errorf("%s imports %s: package shard joins them", p, ours)
+			}
+		}
+	}
+}
+
+func TestReconcilersKnowNothingOfSharding(t *testing.T) {
+	for p, list := range imports(t) {
+		if !strings.HasPrefix(p, "pkg/at") && !strings.HasPrefix(p, "pkg/replication") && !strings.HasPrefix(p, "pkg/apis") {
+			continue
+		}
+		for _, imported := range list {
+			if ours := strings.TrimPrefix(imported, module); ours == "shard" || strings.HasPrefix(ours, "shard/") {
+				t.Errorf("%s imports %s", p, ours)
+			}
+		}
+	}
+}
+
+func TestThereIsNoPackageForEverythingElse(t *testing.T) {
+	for p := range imports(t) {
+		for part := range strings.SplitSeq(p, "/") {
+			if slices.Contains([]string{"util", "utils", "common", "helpers", "misc"}, part) {
+				t.Errorf("%s: say what it is for", p)
+			}
+		}
+	}
+}

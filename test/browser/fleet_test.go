@@ -1,0 +1,146 @@
+//go:build browser
+
+package browser
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/pkg/statuspage"
+	"github.com/tenure-dev/tenure/shard"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/member"
+)
+
+// fleet is a home cluster that only has the records, and a replica's metrics.
+type fleet struct {
+	registry *prometheus.Registry
+	usable   *prometheus.GaugeVec
+	wait     prometheus.Observer
+
+	mu      sync.Mutex // guards all below
+	version int
+	records shard.Records
+}
+
+// newFleet has three replicas and two clusters of eight shards.
+func newFleet(t *testing.T) *fleet {
+	t.Helper()
+	f := &fleet{registry: prometheus.NewRegistry(), version: 100}
+	f.usable = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "tenure_cluster_usable"}, []string{"cluster", "reason"})
+	wait := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "tenure_queue_wait_seconds", Buckets: []float64{.001, .01, .1, 1}}, []string{"controller"})
+	f.wait = wait.WithLabelValues("at")
+	f.registry.MustRegister(f.usable, wait)
+	for _, name := range []string{"r0", "r1", "r2"} {
+		f.records.Leases = append(f.records.Leases, coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+			Name: name + "-abc234", Labels: map[string]string{member.RoleLabel: member.RoleMember, member.ReplicaLabel: name},
+			Annotations: map[string]string{"tenure.dev/lease-duration": "10s", "tenure.dev/build": "v1.0.0"},
+		}})
+	}
+	holder := "r0-abc234"
+	f.records.Leases = append(f.records.Leases, coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: member.CoordinatorName, Labels: map[string]string{member.RoleLabel: member.RoleCoordinator}},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder},
+	})
+	for offset, cluster := range []string{"west", "east"} { // balanced over both
+		f.usable.WithLabelValues(cluster, "Usable").Set(1)
+		for i, prefix := range keyspace.Partition(3) {
+			id := keyspace.ShardID{Cluster: keyspace.ClusterName(cluster), Prefix: prefix}
+			since := metav1.NewMicroTime(time.Now().Add(-time.Hour))
+			who := fmt.Sprintf("r%d-abc234", (i+offset)%3)
+			f.records.Shards = append(f.records.Shards, tenurev1.Shard{
+				ObjectMeta: metav1.ObjectMeta{Name: id.RecordName()},
+				Spec:       tenurev1.ShardSpec{Cluster: cluster, Prefix: prefix.String(), Assignee: who},
+				Status:     tenurev1.ShardStatus{Holder: who, Epoch: 3, Phase: tenurev1.ShardHeld, Objects: 25, LoadMilli: 40, HeldSince: &since},
+			})
+		}
+	}
+	f.bump()
+	return f
+}
+
+// bump gives all records a new version, as if everybody had renewed.
+func (f *fleet) bump() {
+	f.version++
+	for i := range f.records.Leases {
+		f.records.Leases[i].ResourceVersion = strconv.Itoa(f.version)
+		f.records.Leases[i].Spec.RenewTime = &metav1.MicroTime{Time: time.Now()}
+	}
+	for i := range f.records.Shards {
+		f.records.Shards[i].ResourceVersion = strconv.Itoa(f.version)
+	}
+}
+
+// read is what a replica's cache gives.
+func (f *fleet) read(context.Context) (shard.Records, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.bump()
+	var r shard.Records
+	for i := range f.records.Shards {
+		r.Shards = append(r.Shards, *f.records.Shards[i].DeepCopy())
+	}
+	for i := range f.records.Leases {
+		r.Leases = append(r.Leases, *f.records.Leases[i].DeepCopy())
+	}
+	return r, nil
+}
+
+// change changes one shard.
+func (f *fleet) change(name string, do func(*tenurev1.Shard)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range f.records.Shards {
+		if f.records.Shards[i].Name == name {
+			do(&f.records.Shards[i])
+		}
+	}
+}
+
+// move is a change of holder that has happened.
+func move(to, kind string) func(*tenurev1.Shard) {
+	return func(s *tenurev1.Shard) {
+		s.Status.LastMove = &tenurev1.ShardMove{Kind: tenurev1.MoveKind(kind), From: s.Status.Holder, To: to, Time: metav1.NowMicro()}
+		s.Spec.Assignee, s.Status.Holder, s.Status.Warm = to, to, ""
+		s.Status.Epoch++
+	}
+}
+
+// serve serves the fleet's page and returns the address of the server.
+func (f *fleet) serve(t *testing.T) (address string, stop func()) {
+	t.Helper()
+	page := statuspage.New(statuspage.Config{Replica: "r1", Namespace: "tenure-system", Records: f.read, Metrics: f.registry, Every: 200 * time.Millisecond})
+	server := httptest.NewServer(page)
+	ctx, cancel := context.WithCancel(context.Background())
+	var once sync.Once
+	stop = func() {
+		once.Do(func() {
+			cancel()
+			_ = page.Start(ctx) // ends the streams, as the manager does
+			server.Close()
+		})
+	}
+	t.Cleanup(stop)
+	return server.URL, stop
+}
+
+// open opens the page of a fleet and waits until it shows something.
+func open(t *testing.T, f *fleet, width, height int) (*chromium, func()) {
+	t.Helper()
+	address, stop := f.serve(t)
+	c := newTab(t, width, height)
+	c.prefer("light")
+	c.call("Page.navigate", map[string]any{"url": address + statuspage.Path}, nil)
+	c.until("the page is live", `document.getElementById("link")?.textContent.startsWith("Live")`)
+	return c, stop
+}

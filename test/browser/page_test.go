@@ -1,0 +1,192 @@
+//go:build browser
+
+package browser
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+)
+
+const (
+	block   = `[...document.querySelectorAll("button")].find(b => b.dataset.text.startsWith("shard %"))`
+	focused = `document.activeElement.dataset.text`
+)
+
+func blockOf(shard string) string { return "(" + strings.ReplaceAll(block, "%", shard+",") + ")" }
+
+func TestThePageShowsHandoffsAsTheyHappenAndWhatIsWrong(t *testing.T) {
+	f := newFleet(t)
+	for range 100 {
+		f.wait.Observe(0.004)
+	}
+	c, _ := open(t, f, 1200, 1000)
+	for what, want := range map[string]string{
+		`document.getElementById("verdict").textContent`:     "Healthy",
+		`document.querySelectorAll(".strip button").length`:  "16",
+		`document.querySelectorAll("#replicas tr").length`:   "3",
+		blockOf("west/010") + `.textContent`:                 "c",
+		`document.getElementById("findings-section").hidden`: "true",
+		`document.getElementById("totals").textContent`:      "3 replicas, 16 shards in 2 clusters, 400 objects, all served",
+		`document.getElementById("unusable").textContent`:    "None, as this replica sees it.",
+	} {
+		if got := c.eval(what); got != want {
+			t.Errorf("%s is %q, want %q", what, got, want)
+		}
+	}
+	for range 100 {
+		f.wait.Observe(0.004)
+	}
+	c.until("the queue's latency is there", `/at.*100.*5\.5 ms.*9\.9 ms/.test(document.getElementById("queues").innerText.replace(/\s+/g, " "))`)
+	c.screenshot("light")
+
+	f.change("west.p010", func(s *tenurev1.Shard) { s.Spec.Assignee = "r0-abc234" })
+	c.until("a move is under way", `document.getElementById("moves").textContent.includes("west/010: r2-abc234 → r0-abc234, warming")`)
+	c.until("its block shows that", blockOf("west/010")+`.classList.contains("moving")`)
+	f.change("west.p010", move("r0-abc234", "planned"))
+	c.until("the block has a new holder", blockOf("west/010")+`.textContent === "a"`)
+	c.until("the handoff is listed", `document.getElementById("moves").firstChild.textContent.includes("west/010: r2-abc234 → r0-abc234, planned, epoch 4")`)
+	c.until("it is read out", `document.getElementById("said").textContent === "1 shard changed hands; the latest, west/010, went to r0-abc234"`)
+
+	f.change("east.p111", func(s *tenurev1.Shard) { s.Status.Holder, s.Spec.Assignee = "", "" })
+	f.usable.DeleteLabelValues("east", "Usable")
+	f.usable.WithLabelValues("east", "Unreachable").Set(0)
+	c.until("the verdict changes", `document.getElementById("verdict").textContent === "Something is wrong"`)
+	c.until("findings say what", `document.getElementById("findings").textContent.includes("nobody holds 1 shard: east/111")`)
+	c.until("the cluster is listed", `document.getElementById("unusable").textContent.includes("east: Unreachable")`)
+	if got := c.eval(blockOf("east/111") + `.className`); got != "unserved" {
+		t.Errorf("the block of a shard without holder is %q", got)
+	}
+	c.prefer("dark")
+	c.screenshot("dark-wrong")
+	c.quiet(t)
+}
+
+func TestTheMapIsUsedWithTheKeyboardAlone(t *testing.T) {
+	f := newFleet(t)
+	c, _ := open(t, f, 1000, 800)
+	c.key("Tab")
+	if got := c.eval(`document.activeElement.className`); got != "skip" {
+		t.Errorf("the first stop is %q, want the link that skips the header", got)
+	}
+	c.key("Tab")
+	for _, step := range []struct{ key, want string }{
+		{"", "shard east/000"}, {"ArrowRight", "shard east/001"}, {"End", "shard east/111"}, {"ArrowRight", "shard east/111"},
+		{"ArrowLeft", "shard east/110"}, {"Home", "shard east/000"}, {"Tab", "shard west/000"}, {"ArrowRight", "shard west/001"},
+	} {
+		if step.key != "" {
+			c.key(step.key)
+		}
+		if got := c.eval(focused); !strings.HasPrefix(got, step.want+",") {
+			t.Errorf("after %q the focus is on %q, want %s", step.key, got, step.want)
+		}
+	}
+	f.change("west.p001", move("r0-abc234", "exit"))
+	c.until("what has the focus is told anew", `document.getElementById("detail").textContent.includes("west/001, held by r0, epoch 4")`)
+	if got := c.eval(focused); !strings.HasPrefix(got, "shard west/001, held by r0") {
+		t.Errorf("after a new view the focus is on %q", got)
+	}
+	outline := c.eval(`getComputedStyle(document.activeElement).outlineStyle + getComputedStyle(document.activeElement).outlineWidth`)
+	if outline != "solid3px" {
+		t.Errorf("the focus shows as %q", outline)
+	}
+	c.quiet(t)
+}
+
+func TestAScreenReaderGetsAllThatIsSeen(t *testing.T) {
+	c, _ := open(t, newFleet(t), 1000, 800)
+	spoken := c.spoken()
+	for _, want := range []string{
+		"heading: Tenure", "status: ", "heading: Who serves what", "list: shards of west",
+		"button: shard west/010, held by r2, epoch 3, 25 objects, slots 40-5f, since 60 min",
+		"heading: Replicas", "columnheader: Lease renewed", "rowheader: r0-abc234 (coordinates)",
+		"heading: Handoffs", "heading: Queues of r1", "heading: Clusters that can't be used", "link: Skip to the fleet",
+	} {
+		if !strings.Contains(spoken, want) {
+			t.Errorf("not said: %q\n%s", want, spoken)
+		}
+	}
+}
+
+// contrast is the lowest ratio of the luminances of text and what is behind it, of all elements with a text of their own.
+const contrast = `(() => {
+	const parse = (c) => c.match(/[\d.]+/g).map(Number);
+	const light = ([r, g, b]) => [r, g, b].map((v) => v / 255).map((v) => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
+		.reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
+	const behind = (e) => { for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor); if (c.length < 4 || c[3] > 0) return c; } return [255, 255, 255]; };
+	let worst = [99, ""];
+	for (const e of document.querySelectorAll("body *")) {
+		if (![...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()) || e.offsetParent === null) continue;
+		const [a, b] = [light(parse(getComputedStyle(e).color)), light(behind(e))].sort((x, y) => y - x);
+		const ratio = (a + .05) / (b + .05);
+		if (ratio < worst[0]) worst = [ratio, e.outerHTML.slice(0, 150)];
+	}
+	return worst.join(" ");
+})()`
+
+func TestEveryTextIsReadableInLightAndDark(t *testing.T) {
+	f := newFleet(t)
+	f.change("east.p111", func(s *tenurev1.Shard) { s.Status.Holder = "" })
+	c, _ := open(t, f, 1000, 800)
+	papers := map[string]bool{}
+	for _, scheme := range []string{"light", "dark"} {
+		c.prefer(scheme)
+		papers[c.eval(`getComputedStyle(document.body).backgroundColor`)] = true
+		worst := c.eval(contrast)
+		ratio, err := strconv.ParseFloat(strings.Fields(worst)[0], 64)
+		if err != nil || ratio < 4.5 {
+			t.Errorf("%s: contrast below 4.5: %s (%v)", scheme, worst, err)
+		}
+	}
+	if len(papers) != 2 {
+		t.Errorf("light and dark look the same: %v", papers)
+	}
+}
+
+func TestANarrowScreenNeedsNoScrollingSideways(t *testing.T) {
+	c, _ := open(t, newFleet(t), 360, 800)
+	if got := c.eval(`document.documentElement.scrollWidth <= 360`); got != "true" {
+		t.Errorf("the page is %s px wide", c.eval(`document.documentElement.scrollWidth`))
+	}
+	c.screenshot("narrow")
+}
+
+func TestNamesAreTextAndNeverMarkup(t *testing.T) {
+	f := newFleet(t)
+	const evil = `<img src=x onerror="document.title='owned'">`
+	f.usable.WithLabelValues(evil, evil).Set(0)
+	f.change("west.p010", func(s *tenurev1.Shard) { s.Status.Holder, s.Spec.Assignee = evil, evil })
+	c, _ := open(t, f, 1000, 800)
+	c.until("the name is shown", `document.body.innerText.includes("<img src=x")`)
+	if got := c.eval(`document.querySelectorAll("img").length + document.title`); got != "0! Tenure" {
+		t.Errorf("markup from a name came alive: %s", got)
+	}
+	c.quiet(t)
+}
+
+func TestAPageThatLostItsReplicaSaysSo(t *testing.T) {
+	c, stop := open(t, newFleet(t), 1000, 800)
+	stop()
+	c.until("the page says that it is old", `document.getElementById("link").textContent.includes("what you see is old")`)
+}
+
+// quiet checks that the page asked nobody but its server for anything, and that the browser had nothing to complain about.
+func (c *chromium) quiet(t *testing.T) {
+	t.Helper()
+	host := c.eval(`location.origin`)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, url := range c.requests {
+		if !strings.HasPrefix(url, host+"/status") {
+			t.Errorf("the page asked for %s", url)
+		}
+	}
+	if len(c.requests) < 3 {
+		t.Errorf("only %d requests were seen: this check sees nothing", len(c.requests))
+	}
+	for _, text := range c.complaints {
+		t.Errorf("the browser complains: %s", text)
+	}
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenure-dev/tenure/test/fleet"
+)
+
+// TestNoInvariantBreaksInAShortStorm is a few minutes of what `make chaos` does. It asserts invariants, and no figures.
+func TestNoInvariantBreaksInAShortStorm(t *testing.T) {
+	err := play(t.Context(), settings{
+		seed: uint64(time.Now().UnixNano()) % 1_000_000, bound: 2 * time.Minute, calm: 3, faults: 16, moves: 60, rate: 20,
+		lease: 5 * time.Second, replicas: 3, shards: 8, quiet: 2 * time.Second, scenarios: []string{"calm", "storm", "moves"},
+	}, t.Output())
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAShardIsUnservedUntilALaterEpochIsActive(t *testing.T) {
+	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	active := func(shard string, epoch int64, after time.Duration) fleet.Line {
+		return fleet.Line{Shard: shard, Epoch: epoch, Time: began.Add(after)}
+	}
+	lines := []fleet.Line{
+		active("west/0", 3, -time.Second),  // the victim's own
+		active("west/0", 5, 9*time.Second), // and again, later
+		active("west/0", 4, 5*time.Second),
+		active("west/1", 9, 2*time.Second), // the epoch that it had
+	}
+	ds, missing := unserved(fault{Start: began, Tenures: map[string]int64{"west/0": 3, "west/1": 9}}, lines)
+	if diff := cmp.Diff([]time.Duration{5 * time.Second}, ds); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"west/1"}, missing); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestPercentilesAreOfTheSamplesThemselves(t *testing.T) {
+	var ds []time.Duration
+	for i := range 100 {
+		ds = append(ds, time.Duration(100-i)*time.Millisecond)
+	}
+	want := spread{N: 100, P50: 51 * time.Millisecond, P99: 100 * time.Millisecond, Max: 100 * time.Millisecond}
+	if diff := cmp.Diff(want, spreadOf(ds)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := spreadOf(nil); got != (spread{}) {
+		t.Errorf("got %v of nothing", got)
+	}
+}

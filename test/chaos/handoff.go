@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/test/fleet"
+)
+
+const (
+	// handoffShards is how many shards each cluster has here: few, so that each can be large.
+	handoffShards = 4
+	// handoffReplicas are few too, so that each holds several shards.
+	handoffReplicas = 3
+	ballastSpace    = "ballast"
+	ballastWorkers  = 24
+)
+
+// runHandoff measures handoffs of large shards under load: planned ones one at a time, clean exits and crashes of
+// whole replicas, every other crash that of the coordinator.
+func (r *run) runHandoff(ctx context.Context) error {
+	r.replicas = handoffReplicas
+	if err := r.addBallast(ctx); err != nil {
+		return err
+	}
+	if err := r.startAll(ctx); err != nil {
+		return err
+	}
+	r.say("%d replicas share %d shards of about %d objects", r.replicas, 2*r.shards, r.ballast)
+	background, stop := context.WithCancel(ctx)
+	var side sync.WaitGroup
+	side.Go(func() { r.load.run(background) })
+	side.Go(func() { r.supervise(background) })
+	sleep(ctx, 3*time.Second)
+	r.calmly(func() {
+		for i := range r.handoffs {
+			r.blame(r.moveOne(ctx, i))
+		}
+		r.blame(r.pinAll(ctx, func(int) string { return "" }))
+		r.settle(ctx, settleWithin)
+		r.say("%d planned moves", r.handoffs)
+		for range max(1, r.handoffs/10) {
+			r.exit(ctx)
+			r.settle(ctx, settleWithin)
+			sleep(ctx, 2*time.Second)
+		}
+		for i := range max(2, r.handoffs/8) {
+			if i%2 == 0 {
+				r.kill(ctx)
+			} else {
+				r.killCoordinator(ctx)
+			}
+			r.settle(ctx, settleWithin)
+			sleep(ctx, 2*time.Second)
+		}
+	})
+	stop()
+	side.Wait()
+	r.rest(ctx)
+	if ctx.Err() != nil {
+		return nil
+	}
+	report := r.judge(ctx)
+	r.print(report)
+	return nil
+}
+
+// addBallast fills the shards with Ats that are due in years: they are in every cache and cost nothing else.
+func (r *run) addBallast(ctx context.Context) error {
+	began := time.Now()
+	due := time.Now().AddDate(5, 0, 0).UTC().Format(time.RFC3339)
+	for _, cluster := range r.fleet.Workloads() {
+		space := &corev1.Namespace{}
+		space.Name = ballastSpace
+		if err := r.fleet.Client(cluster).Create(ctx, space); err != nil {
+			return fmt.Errorf("making the ballast's namespace in %s: %w", cluster, err)
+		}
+		numbers := make(chan int)
+		errs := make([]error, ballastWorkers)
+		var workers sync.WaitGroup
+		for w := range ballastWorkers {
+			workers.Go(func() {
+				for n := range numbers {
+					at := &cnatv1.At{Spec: cnatv1.AtSpec{Schedule: due, Command: "true"}}
+					at.Namespace, at.Name = ballastSpace, fmt.Sprintf("ballast-%06d", n)
+					errs[w] = errors.Join(errs[w], r.fleet.Client(cluster).Create(ctx, at))
+				}
+			})
+		}
+		for n := range r.ballast * r.shards {
+			numbers <- n
+		}
+		close(numbers)
+		workers.Wait()
+		if err := errors.Join(errs...); err != nil {
+			return fmt.Errorf("making ballast in %s: %w", cluster, err)
+		}
+	}
+	r.say("%d Ats of ballast in %v", 2*r.ballast*r.shards, time.Since(began).Round(time.Second))
+	return nil
+}
+
+// moveOne pins one shard to a replica that doesn't hold it, and waits until it is served there.
+func (r *run) moveOne(ctx context.Context, i int) error {
+	shards, err := r.fleet.Shards(ctx)
+	if err != nil || ctx.Err() != nil {
+		return err
+	}
+	s := &shards[i%len(shards)]
+	to := r.victim()
+	for to.Name == fleet.ReplicaOf(s.Status.Holder) {
+		to = r.victim()
+	}
+	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{"tenure.dev/pin":%q}}}`, to.Name))
+	if err := r.fleet.Client(fleet.Home).Patch(ctx, s, patch); err != nil {
+		return fmt.Errorf("pinning shard %s: %w", s.Name, err)
+	}
+	name := fleet.ShardName(s)
+	err = fleet.Eventually(ctx, 30*time.Second, func() error {
+		lines, err := to.Log.Lines()
+		if err != nil {
+			return err
+		}
+		for _, l := range lines {
+			if l.Activation() && l.Shard == name && l.Epoch > s.Status.Epoch {
+				return nil
+			}
+		}
+		return fmt.Errorf("shard %s isn't active at %s", name, to.Name)
+	})
+	sleep(ctx, 300*time.Millisecond)
+	return err
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-dev/tenure/bench/witness"
+	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/test/fleet"
+)
+
+const (
+	// atNamespace holds the Ats of the load.
+	atNamespace = "default"
+	// keepFinished is how long a finished At stays: longer than any pause, short enough to keep a long run small.
+	keepFinished = 90
+	// soonest is how far ahead an At may be due.
+	soonest = 5 * time.Second
+)
+
+// madeAt is one At of the load.
+type madeAt struct {
+	cluster, name, uid string
+	due                time.Time // its schedule, or its creation if that came later
+	schedule           string
+}
+
+// load creates Ats at a fixed rate, whatever becomes of them.
+type load struct {
+	fleet *fleet.Fleet
+	rate  float64
+	rand  *rand.Rand
+
+	wg   sync.WaitGroup
+	mu   sync.Mutex // guards all below
+	made []madeAt
+	next int
+	// pending are those that no API server has taken yet.
+	pending int
+}
+
+// run creates until the context ends, and returns when every creation has been answered.
+func (l *load) run(ctx context.Context) {
+	began := time.Now()
+	for i := 0; ; i++ {
+		intended := began.Add(time.Duration(float64(i) / l.rate * float64(time.Second)))
+		select {
+		case <-time.After(time.Until(intended)):
+		case <-ctx.Done():
+			l.wg.Wait()
+			return
+		}
+		cluster := l.fleet.Workloads()[i%len(l.fleet.Workloads())]
+		schedule := time.Now()
+		if l.rand.IntN(2) == 1 {
+			schedule = schedule.Add(time.Duration(l.rand.Int64N(int64(soonest))))
+		}
+		l.mu.Lock()
+		l.next++
+		name := fmt.Sprintf("at-%06d", l.next)
+		l.pending++
+		l.mu.Unlock()
+		l.wg.Go(func() { l.create(context.WithoutCancel(ctx), cluster, name, schedule) })
+	}
+}
+
+// create makes one At, however long that takes: an API server may be away.
+func (l *load) create(ctx context.Context, cluster, name string, schedule time.Time) {
+	at := &cnatv1.At{}
+	at.Namespace, at.Name = atNamespace, name
+	at.Spec = cnatv1.AtSpec{Schedule: schedule.UTC().Format(time.RFC3339Nano), Command: "true"}
+	ttl := int32(keepFinished)
+	at.Spec.TTLSecondsAfterFinished = &ttl
+	for pause := 500 * time.Millisecond; ; pause = min(2*pause, 4*time.Second) {
+		attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
+		err := l.fleet.Client(cluster).Create(attempt, at)
+		if apierrors.IsAlreadyExists(err) {
+			err = l.fleet.Client(cluster).Get(attempt, client.ObjectKeyFromObject(at), at)
+		}
+		cancel()
+		if err == nil {
+			break
+		}
+		time.Sleep(pause) // hundreds wait like this while an API server is away
+		at.ResourceVersion = ""
+	}
+	due := schedule
+	if now := time.Now(); now.After(due) {
+		due = now
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pending--
+	l.made = append(l.made, madeAt{cluster: cluster, name: name, uid: string(at.UID), due: due, schedule: at.Spec.Schedule})
+}
+
+func (l *load) all() []madeAt {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]madeAt(nil), l.made...)
+}
+
+// facts are what the witness has to know of the load.
+func (l *load) facts() witness.Facts {
+	var facts witness.Facts
+	for _, m := range l.all() {
+		facts.Ats = append(facts.Ats, witness.At{Cluster: m.cluster, Namespace: atNamespace, Name: m.name, UID: m.uid, Schedule: m.schedule})
+	}
+	return facts
+}
+
+// unfinished counts the Ats of the load that aren't DONE, and names one.
+func (l *load) unfinished(ctx context.Context) error {
+	var example string
+	n := 0
+	for _, cluster := range l.fleet.Workloads() {
+		list := &cnatv1.AtList{}
+		if err := l.fleet.Client(cluster).List(ctx, list, client.InNamespace(atNamespace)); err != nil {
+			return fmt.Errorf("listing the Ats of %s: %w", cluster, err)
+		}
+		for _, at := range list.Items {
+			if at.Status.Phase != cnatv1.AtDone {
+				n++
+				example = fmt.Sprintf("%s/%s is %s (schedule %s, conditions %v)", cluster, at.Name, at.Status.Phase, at.Spec.Schedule, at.Status.Conditions)
+			}
+		}
+	}
+	if n > 0 {
+		return fmt.Errorf("%d Ats aren't DONE, for one %s", n, example)
+	}
+	return nil
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+
+	"github.com/tenure-dev/tenure/test/fleet"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	klog.SetLogger(logr.Discard()) // our own clients' complaints about servers that we stopped
+	s, err := parse(os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		os.Exit(0)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		os.Exit(2)
+	}
+	if err := play(ctx, s, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		os.Exit(1)
+	}
+}
+
+func parse(args []string) (settings, error) {
+	var s settings
+	var scenarios string
+	fs := flag.NewFlagSet("chaos", flag.ContinueOnError)
+	fs.Uint64Var(&s.seed, "seed", uint64(time.Now().UnixNano())%1_000_000, "seed of the schedule")
+	fs.DurationVar(&s.bound, "for", 25*time.Minute, "how long faults are made at most; judging comes on top")
+	fs.IntVar(&s.calm, "calm", 20, "faults in the calm scenario")
+	fs.IntVar(&s.faults, "faults", 300, "faults in all, reached in the storm")
+	fs.IntVar(&s.moves, "moves", 1000, "planned moves in all, reached in the moves scenario")
+	fs.Float64Var(&s.rate, "rate", 40, "Ats per second")
+	fs.DurationVar(&s.lease, "lease-duration", 5*time.Second, "of the replicas")
+	fs.IntVar(&s.replicas, "replicas", 4, "processes")
+	fs.IntVar(&s.shards, "shards-per-cluster", 32, "of each of the two workload clusters")
+	fs.IntVar(&s.ballast, "objects", 5000, "Ats in each shard in the handoff scenario")
+	fs.IntVar(&s.handoffs, "handoffs", 60, "planned moves in the handoff scenario; a tenth as many clean exits, an eighth as many crashes")
+	fs.StringVar(&scenarios, "scenario", "calm,storm,moves,handoff", "what to play, in this order")
+	fs.StringVar(&s.tenure, "tenure", "", "binary of the replicas; default: built from the source")
+	fs.DurationVar(&s.quiet, "quiet", 15*time.Second, "how long nothing is done at the end, to see what a fleet at rest writes")
+	fs.BoolVar(&s.strict, "strict", false, "fail also when a target is missed that depends on the machine")
+	fs.BoolVar(&s.keep, "keep", false, "keep logs also when all is well")
+	if err := fs.Parse(args); err != nil {
+		return s, err
+	}
+	s.scenarios = strings.Split(scenarios, ",")
+	for _, name := range s.scenarios {
+		if !slices.Contains([]string{"calm", "storm", "moves", "handoff"}, name) {
+			return s, fmt.Errorf("--scenario %q: want calm, storm, moves or handoff", name)
+		}
+	}
+	if s.replicas < 2 || s.rate <= 0 || s.lease < time.Second {
+		return s, errors.New("--replicas must be at least 2, --rate positive, --lease-duration at least 1s")
+	}
+	return s, nil
+}
+
+// play runs the scenarios: the handoff one on planes of its own, the others together on one set.
+func play(ctx context.Context, s settings, out io.Writer) error {
+	fmt.Fprintf(out, "chaos: seed %d, scenarios %s\n", s.seed, strings.Join(s.scenarios, ", "))
+	var errs []error
+	together := slices.DeleteFunc(slices.Clone(s.scenarios), func(name string) bool { return name == "handoff" })
+	if len(together) > 0 {
+		errs = append(errs, onPlanes(ctx, s, out, func(ctx context.Context, r *run) error { return r.scenariosTogether(ctx, together) }))
+	}
+	if len(together) < len(s.scenarios) && ctx.Err() == nil {
+		s.shards = handoffShards
+		errs = append(errs, onPlanes(ctx, s, out, func(ctx context.Context, r *run) error { return r.runHandoff(ctx) }))
+	}
+	return errors.Join(append(errs, context.Cause(ctx))...)
+}
+
+// onPlanes gives a run planes and takes them away again. What is needed to look into a failure is kept.
+func onPlanes(ctx context.Context, s settings, out io.Writer, do func(context.Context, *run) error) (err error) {
+	f, err := fleet.Start(ctx, fleet.Options{
+		Workloads: []string{"west", "east"}, LeaseDuration: s.lease, ShardsPerCluster: s.shards,
+		Tenure: s.tenure, Seed: s.seed, Progress: out, TmpfsData: true,
+	})
+	if err != nil {
+		return err
+	}
+	r := newRun(s, f, out)
+	defer func() {
+		if err != nil || s.keep {
+			for _, replica := range f.Replicas() {
+				replica.Kill()
+			}
+			dir, keepErr := keepEvidence(f.Planes.Dir())
+			fmt.Fprintf(out, "logs are kept in %s\n", dir)
+			err = errors.Join(err, keepErr)
+		}
+		err = errors.Join(err, f.Stop())
+	}()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() { // a component that dies by itself (a full disk) ends the run with its own words
+		if err := f.Planes.Wait(ctx); err != nil {
+			cancel(err)
+		}
+	}()
+	if err := do(ctx, r); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if len(r.missed) > 0 && s.strict {
+		return errors.Join(append(r.broken, fmt.Errorf("missed: %s", strings.Join(r.missed, "; ")))...)
+	}
+	return errors.Join(r.broken...)
+}
+
+// scenariosTogether plays scenarios one after the other under one load, and judges them together.
+func (r *run) scenariosTogether(ctx context.Context, names []string) error {
+	if err := r.startAll(ctx); err != nil {
+		return err
+	}
+	r.say("%d replicas share %d shards", r.replicas, 2*r.shards)
+	background, stop := context.WithCancel(ctx)
+	var side sync.WaitGroup
+	side.Go(func() { r.load.run(background) })
+	side.Go(func() { r.supervise(background) })
+	for _, name := range names {
+		r.say("scenario %s", name)
+		switch name {
+		case "calm":
+			r.calmly(func() { r.runCalm(ctx) })
+		case "storm":
+			r.runStorm(ctx)
+			r.settle(ctx, restWithin)
+		case "moves":
+			r.calmly(func() { r.runMoves(ctx) })
+		}
+	}
+	stop()
+	side.Wait()
+	r.rest(ctx)
+	if ctx.Err() != nil {
+		return nil
+	}
+	report := r.judge(ctx)
+	r.print(report)
+	return nil
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenure-dev/tenure/test/fleet"
+)
+
+// spread sums a set of durations up.
+type spread struct {
+	N             int
+	P50, P99, Max time.Duration
+}
+
+func spreadOf(ds []time.Duration) spread {
+	if len(ds) == 0 {
+		return spread{}
+	}
+	slices.Sort(ds)
+	at := func(q float64) time.Duration { return ds[min(len(ds)-1, int(q*float64(len(ds))))] }
+	return spread{N: len(ds), P50: at(0.50), P99: at(0.99), Max: ds[len(ds)-1]}
+}
+
+func (s spread) String() string {
+	if s.N == 0 {
+		return "none"
+	}
+	ms := func(d time.Duration) string { return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000) }
+	return fmt.Sprintf("n %d, p50 %s, p99 %s, max %s", s.N, ms(s.P50), ms(s.P99), ms(s.Max))
+}
+
+// gaps are how long shards had nobody at handoffs of a kind, by the new holders' logs.
+func gaps(lines []fleet.Line, kind string, within func(time.Time) bool) []time.Duration {
+	var all []time.Duration
+	for _, l := range lines {
+		if l.Kind == kind && within(l.Time) {
+			all = append(all, time.Duration(l.GapMS*float64(time.Millisecond)))
+		}
+	}
+	return all
+}
+
+// unserved are the times from a fault's start until each of the victim's shards was active in a later epoch somewhere.
+func unserved(f fault, lines []fleet.Line) (all []time.Duration, missing []string) {
+	for shard, epoch := range f.Tenures {
+		var first time.Time
+		for _, l := range lines {
+			if l.Shard == shard && l.Epoch > epoch && l.Time.After(f.Start) && (first.IsZero() || l.Time.Before(first)) {
+				first = l.Time
+			}
+		}
+		if first.IsZero() {
+			missing = append(missing, shard)
+			continue
+		}
+		all = append(all, first.Sub(f.Start))
+	}
+	return all, missing
+}
+
+// servedAt reads from a cluster's audit log when the first write for each At was answered. It reads the log itself, so
+// that no figure rests on a replica's word.
+func servedAt(path string) (map[string]time.Time, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading an audit log: %w", err)
+	}
+	defer file.Close()
+	served := map[string]time.Time{}
+	reader := bufio.NewReaderSize(file, 1<<20)
+	for {
+		line, err := reader.ReadBytes('\n')
+		if err == io.EOF {
+			return served, nil // what follows the last newline is still being written
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading %s: %w", path, err)
+		}
+		if !bytes.Contains(line, []byte(`"resource":"ats"`)) || !bytes.Contains(line, []byte(`"userAgent":"tenure/`)) {
+			continue
+		}
+		var e struct {
+			Verb      string    `json:"verb"`
+			Time      time.Time `json:"stageTimestamp"`
+			ObjectRef struct {
+				Name        string `json:"name"`
+				Subresource string `json:"subresource"`
+			} `json:"objectRef"`
+			ResponseStatus struct {
+				Code int `json:"code"`
+			} `json:"responseStatus"`
+		}
+		if err := json.Unmarshal(line, &e); err != nil {
+			return nil, fmt.Errorf("reading %s: %w", path, err)
+		}
+		name := e.ObjectRef.Name
+		if e.ObjectRef.Subresource != "status" || e.ResponseStatus.Code != 200 || !strings.HasPrefix(name, "at-") {
+			continue
+		}
+		if old, ok := served[name]; !ok || e.Time.Before(old) {
+			served[name] = e.Time
+		}
+	}
+}
+
+// lateAt is an At with how late it was.
+type lateAt struct {
+	madeAt
+	late time.Duration
+}
+
+// lateness of all Ats of the load: from due to the answer of the first write for it.
+func (r *run) lateness() ([]lateAt, error) {
+	var all []lateAt
+	for _, cluster := range r.fleet.Workloads() {
+		served, err := servedAt(r.fleet.Planes.Cluster(cluster).AuditLog())
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range r.load.all() {
+			if at, ok := served[m.name]; ok && m.cluster == cluster {
+				all = append(all, lateAt{m, max(0, at.Sub(m.due))})
+			}
+		}
+	}
+	return all, nil
+}
+
+// during are the lateness of the Ats that fell due while a fault was felt: from its start until a lease duration and
+// two seconds after its end.
+func during(f fault, lease time.Duration, ats []lateAt) []time.Duration {
+	var all []time.Duration
+	for _, a := range ats {
+		if a.due.After(f.Start) && a.due.Before(f.End.Add(lease+2*time.Second)) {
+			all = append(all, a.late)
+		}
+	}
+	return all
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tenure-dev/tenure/test/faultproxy"
+	"github.com/tenure-dev/tenure/test/fleet"
+)
+
+// line is one connection that can be hurt: a replica's to home, or one replica's (or everybody's) to a workload cluster.
+type line struct {
+	proxy  *faultproxy.Proxy
+	agents []string
+	name   string
+	role   string // home or workload
+}
+
+func (r *run) homeLine() (line, bool) {
+	v := r.victim()
+	if v == nil {
+		return line{}, false
+	}
+	return line{proxy: r.fleet.HomeProxy(v.Name), name: v.Name + " to home", role: "home"}, true
+}
+
+func (r *run) workloadLine() (line, bool) {
+	v, cluster := r.victim(), r.workload()
+	if v == nil {
+		return line{}, false
+	}
+	l := line{proxy: r.fleet.Proxy(cluster), name: "all to " + cluster, role: "workload"}
+	if r.intN(2) == 0 {
+		l.agents, l.name = []string{fleet.Agent(v.Name)}, v.Name+" to "+cluster
+	}
+	return l, true
+}
+
+// hurt puts a rule into force on a line for a time.
+func (r *run) hurt(ctx context.Context, l line, kind string, rule faultproxy.Rule, d time.Duration) {
+	rule.Match.Agents = l.agents
+	f := fault{Kind: kind + ", " + l.role, Victim: l.name, Start: time.Now()}
+	injected := l.proxy.Inject(rule)
+	sleep(ctx, d)
+	injected.End()
+	f.Hits = injected.Hits()
+	r.note(f)
+}
+
+var (
+	homeWrites     = faultproxy.Match{Verbs: []string{"create", "update", "patch"}, Resources: []string{"leases", "shards", "shards/status"}}
+	workloadWrites = faultproxy.Match{Verbs: []string{"create", "update", "patch"}, Resources: []string{"pods", "ats/status"}}
+	watches        = faultproxy.Match{Verbs: []string{"list", "watch"}}
+)
+
+func writes(role string) faultproxy.Match {
+	if role == "home" {
+		return homeWrites
+	}
+	return workloadWrites
+}
+
+// side picks one of the two kinds of line.
+func (r *run) side() (line, bool) {
+	if r.intN(2) == 0 {
+		return r.homeLine()
+	}
+	return r.workloadLine()
+}
+
+// networkFaults are the faults of a line, by name of what is done.
+func (r *run) networkFaults() []func(context.Context) {
+	do := func(kind string, rule func(l line) faultproxy.Rule, low, high time.Duration) func(context.Context) {
+		return func(ctx context.Context) {
+			if l, ok := r.side(); ok {
+				r.hurt(ctx, l, kind, rule(l), r.between(low, high))
+			}
+		}
+	}
+	faults := []func(context.Context){
+		do("lost replies", func(l line) faultproxy.Rule {
+			return faultproxy.Rule{Match: writes(l.role), Fault: faultproxy.LoseReply, Probability: 0.4}
+		}, time.Second, 4*time.Second),
+		do("lost replies", func(l line) faultproxy.Rule {
+			return faultproxy.Rule{Match: writes(l.role), Fault: faultproxy.LoseReply}
+		}, 500*time.Millisecond, 2*time.Second),
+		do("frozen watches", func(line) faultproxy.Rule { return faultproxy.Rule{Fault: faultproxy.FreezeWatch} }, time.Second, r.lease),
+		do("late watches", func(line) faultproxy.Rule {
+			return faultproxy.Rule{Fault: faultproxy.DelayWatch, Delay: 700 * time.Millisecond}
+		}, time.Second, 4*time.Second),
+		do("cut watches", func(line) faultproxy.Rule {
+			return faultproxy.Rule{Fault: faultproxy.CutWatch, Probability: 0.5}
+		}, 500*time.Millisecond, 2*time.Second),
+		do("replies dropped", func(line) faultproxy.Rule { return faultproxy.Rule{Fault: faultproxy.DropReplies} }, time.Second, 2*r.lease),
+		do("partition", func(line) faultproxy.Rule { return faultproxy.Rule{Fault: faultproxy.Blackhole} }, time.Second, 2*r.lease),
+		r.expire,
+	}
+	for _, status := range []int{409, 429, 500} {
+		faults = append(faults, do(fmt.Sprint(status), func(l line) faultproxy.Rule {
+			rule := faultproxy.Rule{Match: writes(l.role), Fault: faultproxy.Answer, Status: status, Probability: 0.4}
+			if status == 429 {
+				rule.RetryAfter = 1
+			}
+			return rule
+		}, time.Second, 4*time.Second))
+	}
+	return faults
+}
+
+// expire ends watches, and tells those that come back for a while that their version is too old.
+func (r *run) expire(ctx context.Context) {
+	l, ok := r.side()
+	if !ok {
+		return
+	}
+	cut := l.proxy.Inject(faultproxy.Rule{Match: faultproxy.Match{Agents: l.agents}, Fault: faultproxy.CutWatch})
+	go func() {
+		sleep(ctx, time.Second)
+		cut.End()
+	}()
+	r.hurt(ctx, l, "410 to watches", faultproxy.Rule{Match: watches, Fault: faultproxy.Answer, Status: 410, Probability: 0.5}, r.between(2*time.Second, 4*time.Second))
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenure-dev/tenure/pkg/localplane"
+	"github.com/tenure-dev/tenure/test/fleet"
+)
+
+// settleWithin bounds the wait for the fleet to come to rest on a busy machine.
+const settleWithin = 90 * time.Second
+
+// crash kills a replica, waits until its shards are served again, and starts it anew.
+func (r *run) crash(ctx context.Context, victim *fleet.Replica, kind string) {
+	f := fault{Kind: kind, Victim: victim.Name, Tenures: r.tenures(ctx, victim.Name)}
+	f.Start = victim.Kill()
+	sleep(ctx, r.lease+time.Second)
+	r.note(f)
+	r.start(victim.Name)
+}
+
+func (r *run) kill(ctx context.Context) {
+	if v := r.victim(); v != nil {
+		r.crash(ctx, v, "SIGKILL")
+	}
+}
+
+func (r *run) killCoordinator(ctx context.Context) {
+	if v := r.coordinator(ctx); v != nil {
+		r.crash(ctx, v, "SIGKILL coordinator")
+	}
+}
+
+// exit asks a replica to leave, and starts it anew when it has.
+func (r *run) exit(ctx context.Context) {
+	v := r.victim()
+	if v == nil {
+		return
+	}
+	r.terminate(ctx, v, "SIGTERM")
+	r.start(v.Name)
+}
+
+func (r *run) terminate(ctx context.Context, v *fleet.Replica, kind string) {
+	f := fault{Kind: kind, Victim: v.Name, Tenures: r.tenures(ctx, v.Name)}
+	f.Start = v.Terminate()
+	err := v.Wait(40 * time.Second)
+	r.mu.Lock()
+	calm := r.calm
+	r.mu.Unlock()
+	if calm { // with other faults at a time, a replica may have to give up
+		r.blame(err)
+	}
+	if !v.Ended() {
+		v.Kill()
+	}
+	r.note(f)
+}
+
+// pause freezes a replica for three lease durations.
+func (r *run) pause(ctx context.Context) {
+	v := r.victim()
+	if v == nil {
+		return
+	}
+	f := fault{Kind: "SIGSTOP/SIGCONT", Victim: v.Name, Tenures: r.tenures(ctx, v.Name), Start: time.Now()}
+	v.Pause()
+	sleep(ctx, 3*r.lease)
+	v.Resume()
+	r.note(f)
+}
+
+// roll restarts all replicas in order, one at a time.
+func (r *run) roll(ctx context.Context) {
+	for _, v := range r.fleet.Alive() {
+		r.terminate(ctx, v, "rolling restart")
+		r.start(v.Name)
+		sleep(ctx, time.Second)
+	}
+}
+
+// restartAPIServer ends an API server and starts it again.
+func (r *run) restartAPIServer(ctx context.Context, cluster string) {
+	f := fault{Kind: "restart of the API server, " + role(cluster), Victim: cluster, Start: time.Now()}
+	if err := r.fleet.Planes.Cluster(cluster).RestartAPIServer(context.WithoutCancel(ctx), nil); err != nil {
+		r.blame(fmt.Errorf("restarting the API server of %s: %w", cluster, err))
+	}
+	r.note(f)
+}
+
+func role(cluster string) string {
+	if cluster == fleet.Home {
+		return "home"
+	}
+	return "workload"
+}
+
+func (r *run) workload() string {
+	return r.fleet.Workloads()[r.intN(len(r.fleet.Workloads()))]
+}
+
+// switchFiltering turns the server-side filtering of watches off under live watches, and on again.
+func (r *run) switchFiltering(ctx context.Context) {
+	cluster := r.workload()
+	const on, off = "ShardedListAndWatch=true", "ShardedListAndWatch=false"
+	replace := func(from, to string) func([]string) []string {
+		return func(args []string) []string {
+			return slices.Collect(func(yield func(string) bool) {
+				for _, a := range args {
+					if !yield(strings.ReplaceAll(a, from, to)) {
+						return
+					}
+				}
+			})
+		}
+	}
+	for _, change := range [][2]string{{on, off}, {off, on}} {
+		f := fault{Kind: "filtering on the server: " + change[1], Victim: cluster, Start: time.Now()}
+		if err := r.fleet.Planes.Cluster(cluster).RestartAPIServer(context.WithoutCancel(ctx), replace(change[0], change[1])); err != nil {
+			r.blame(fmt.Errorf("restarting the API server of %s: %w", cluster, err))
+		}
+		r.note(f)
+		sleep(ctx, 2*time.Second)
+	}
+}
+
+// hog takes all processors for a while.
+func (r *run) hog(ctx context.Context) {
+	f := fault{Kind: "CPU hog", Start: time.Now()}
+	var hogs []*exec.Cmd
+	for range 4 {
+		c := exec.Command("/bin/sh", "-c", "while :; do :; done")
+		if err := localplane.StartChild(c); err != nil {
+			r.blame(fmt.Errorf("starting a hog: %w", err))
+			continue
+		}
+		hogs = append(hogs, c)
+	}
+	sleep(ctx, r.between(2*time.Second, 5*time.Second))
+	for _, c := range hogs {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+	}
+	r.note(f)
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/tenure-dev/tenure/test/fleet"
+)
+
+// settings of a run; the flags.
+type settings struct {
+	seed      uint64
+	bound     time.Duration
+	faults    int
+	moves     int
+	calm      int
+	rate      float64
+	lease     time.Duration
+	replicas  int
+	shards    int
+	ballast   int
+	handoffs  int
+	scenarios []string
+	tenure    string
+	dir       string
+	keep      bool
+	strict    bool
+	quiet     time.Duration
+}
+
+// fault is one thing that was done to the fleet.
+type fault struct {
+	Kind   string
+	Victim string
+	Start  time.Time
+	End    time.Time
+	Hits   int // requests that suffered it; for faults of the network
+	// Tenures that the victim of a crash or clean exit held, as shard -> epoch.
+	Tenures map[string]int64
+	Calm    bool // nothing else was going on
+}
+
+// run is one run of chaos.
+type run struct {
+	settings
+	fleet    *fleet.Fleet
+	load     *load
+	out      io.Writer
+	began    time.Time
+	deadline time.Time
+
+	mu     sync.Mutex // guards all below
+	rand   *rand.Rand
+	faults []fault
+	broken []error  // what must not be, found while running
+	missed []string // targets
+	deaths []string // logs of replicas that ended by themselves
+	calm   bool
+	calms  [][2]time.Time // when calm scenarios ran
+}
+
+func newRun(s settings, f *fleet.Fleet, out io.Writer) *run {
+	return &run{
+		settings: s, fleet: f, out: out, began: time.Now(), deadline: time.Now().Add(s.bound),
+		rand: rand.New(rand.NewPCG(s.seed, 2)),
+		load: &load{fleet: f, rate: s.rate, rand: rand.New(rand.NewPCG(s.seed, 3))},
+	}
+}
+
+func (r *run) say(format string, args ...any) {
+	fmt.Fprintf(r.out, "%7.1fs  %s\n", time.Since(r.began).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// note keeps a fault that was done.
+func (r *run) note(f fault) {
+	f.End = time.Now()
+	r.mu.Lock()
+	f.Calm = r.calm
+	r.faults = append(r.faults, f)
+	n := len(r.faults)
+	r.mu.Unlock()
+	r.say("fault %d: %s %s (%v)", n, f.Kind, f.Victim, f.End.Sub(f.Start).Round(10*time.Millisecond))
+}
+
+func (r *run) done() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.faults)
+}
+
+// blame keeps an error that makes the run fail in the end; the run goes on to see more.
+func (r *run) blame(err error) {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.say("BROKEN: %v", err)
+	r.broken = append(r.broken, err)
+}
+
+func (r *run) intN(n int) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.rand.IntN(n)
+}
+
+// between is a time chosen between two.
+func (r *run) between(low, high time.Duration) time.Duration {
+	return low + time.Duration(r.intN(int(high-low)))
+}
+
+// victim is a living replica, chosen.
+func (r *run) victim() *fleet.Replica {
+	alive := r.fleet.Alive()
+	if len(alive) == 0 {
+		return nil
+	}
+	return alive[r.intN(len(alive))]
+}
+
+// coordinator is the process that coordinates; any one if there is none.
+func (r *run) coordinator(ctx context.Context) *fleet.Replica {
+	name, err := r.fleet.Coordinator(ctx)
+	if err != nil {
+		return r.victim()
+	}
+	for _, replica := range r.fleet.Alive() {
+		if replica.Name == name {
+			return replica
+		}
+	}
+	return r.victim()
+}
+
+// tenures are what a replica holds now.
+func (r *run) tenures(ctx context.Context, replica string) map[string]int64 {
+	shards, err := r.fleet.Shards(ctx)
+	if err != nil {
+		return nil // the API server is away: nothing to measure by
+	}
+	held := map[string]int64{}
+	for i := range shards {
+		if fleet.ReplicaOf(shards[i].Status.Holder) == replica {
+			held[fleet.ShardName(&shards[i])] = shards[i].Status.Epoch
+		}
+	}
+	return held
+}
+
+// start starts a replica anew under its name.
+func (r *run) start(name string) {
+	_, err := r.fleet.StartReplica(name)
+	r.blame(err)
+}
+
+// settle waits until everything is at rest.
+func (r *run) settle(ctx context.Context, within time.Duration) {
+	if ctx.Err() == nil {
+		if err := r.fleet.AwaitSettled(ctx, within); ctx.Err() == nil {
+			r.blame(err)
+		}
+	}
+}
+
+// sleep waits unless the run is over.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

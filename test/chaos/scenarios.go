@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-dev/tenure/test/fleet"
+)
+
+// startAll starts the first replicas and waits until they share the shards.
+func (r *run) startAll(ctx context.Context) error {
+	for i := range r.replicas {
+		if _, err := r.fleet.StartReplica(fmt.Sprintf("r%d", i+1)); err != nil {
+			return err
+		}
+	}
+	return r.fleet.AwaitSettled(ctx, settleWithin)
+}
+
+func (r *run) over(ctx context.Context) bool {
+	return ctx.Err() != nil || time.Now().After(r.deadline)
+}
+
+// calmly runs something during which only one thing is done at a time.
+func (r *run) calmly(do func()) {
+	began := time.Now()
+	r.mu.Lock()
+	r.calm = true
+	r.mu.Unlock()
+	do()
+	r.mu.Lock()
+	r.calm = false
+	r.calms = append(r.calms, [2]time.Time{began, time.Now()})
+	r.mu.Unlock()
+}
+
+// runCalm does one thing at a time to one process, and waits until all is at rest before the next.
+func (r *run) runCalm(ctx context.Context) {
+	kinds := []func(context.Context){r.kill, r.exit, r.pause, r.killCoordinator, r.exit}
+	for i := 0; i < r.settings.calm && !r.over(ctx); i++ {
+		sleep(ctx, 2*time.Second)
+		kinds[i%len(kinds)](ctx)
+		r.settle(ctx, settleWithin)
+	}
+}
+
+// networkLanes is how many faults of the network there are at a time in a storm, beside one of a process.
+const networkLanes = 2
+
+// runStorm does things to processes and to the network side by side, until there were enough of them.
+func (r *run) runStorm(ctx context.Context) {
+	ctx, cancel := context.WithDeadline(ctx, r.deadline)
+	defer cancel()
+	enough := func() bool { return ctx.Err() != nil || r.done() >= r.settings.faults }
+	processes := []func(context.Context){
+		r.kill, r.exit, r.pause, r.kill, r.killCoordinator, r.exit, r.roll, r.hog,
+		func(ctx context.Context) { r.restartAPIServer(ctx, fleet.Home) },
+		func(ctx context.Context) { r.restartAPIServer(ctx, r.workload()) },
+		r.switchFiltering,
+	}
+	network := r.networkFaults()
+	var lanes sync.WaitGroup
+	lanes.Go(func() { r.lane(ctx, processes, enough) })
+	for range networkLanes {
+		lanes.Go(func() { r.lane(ctx, network, enough) })
+	}
+	lanes.Wait()
+}
+
+// lane does each thing once in an order that the seed decides, then again in another order.
+func (r *run) lane(ctx context.Context, things []func(context.Context), enough func() bool) {
+	for {
+		r.mu.Lock()
+		order := r.rand.Perm(len(things))
+		r.mu.Unlock()
+		for _, i := range order {
+			if enough() {
+				return
+			}
+			things[i](ctx)
+			sleep(ctx, r.between(200*time.Millisecond, time.Second))
+		}
+	}
+}
+
+// roundWithin bounds the wait for one round of pins; the next round goes on with what is left.
+const roundWithin = 15 * time.Second
+
+// runMoves sends shards around by pinning them to replicas, until enough planned moves are in the replicas' logs.
+func (r *run) runMoves(ctx context.Context) {
+	r.settle(ctx, settleWithin)
+	for !r.over(ctx) {
+		n, err := r.planned()
+		r.blame(err)
+		if err != nil || n >= r.settings.moves {
+			break
+		}
+		r.say("%d of %d planned moves", n, r.settings.moves)
+		r.blame(r.pinAll(ctx, func(int) string {
+			if v := r.victim(); v != nil {
+				return v.Name
+			}
+			return ""
+		}))
+		// A plan that changes before it was carried out moves nothing.
+		sleep(ctx, time.Second)
+		_ = fleet.Eventually(ctx, roundWithin, func() error { return r.fleet.Inactive(ctx) })
+	}
+	r.blame(r.pinAll(ctx, func(int) string { return "" }))
+	r.settle(ctx, settleWithin)
+}
+
+// planned counts the planned moves that the replicas' logs tell of.
+func (r *run) planned() (int, error) {
+	lines, err := r.fleet.Activations()
+	n := 0
+	for _, l := range lines {
+		if l.Kind == "planned" {
+			n++
+		}
+	}
+	return n, err
+}
+
+// pinAll pins every shard to a replica; "" takes the pin away.
+func (r *run) pinAll(ctx context.Context, to func(i int) string) error {
+	shards, err := r.fleet.Shards(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range shards {
+		value := "null"
+		if name := to(i); name != "" {
+			value = fmt.Sprintf("%q", name)
+		}
+		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"tenure.dev/pin":`+value+`}}}`))
+		if err := r.fleet.Client(fleet.Home).Patch(ctx, &shards[i], patch); err != nil {
+			return fmt.Errorf("pinning shard %s: %w", shards[i].Name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tenure-dev/tenure/test/fleet"
+)
+
+// supervise starts replicas anew that ended by themselves, as a kubelet would. One that ends while nothing is done to
+// it is a fault of ours; in a storm a replica may find no home cluster when it starts, or give an incarnation up.
+func (r *run) supervise(ctx context.Context) {
+	seen := map[*fleet.Replica]bool{}
+	for ctx.Err() == nil {
+		for _, replica := range r.fleet.Replicas() {
+			err := replica.DiedByItself()
+			if err == nil || seen[replica] {
+				continue
+			}
+			seen[replica] = true
+			r.mu.Lock()
+			calm := r.calm
+			r.deaths = append(r.deaths, replica.LogPath)
+			r.mu.Unlock()
+			if calm {
+				r.blame(err)
+			}
+			r.say("%v: %s", err, lastLine(replica))
+			sleep(ctx, time.Second)
+			if ctx.Err() == nil {
+				r.start(replica.Name)
+			}
+		}
+		sleep(ctx, 300*time.Millisecond)
+	}
+}
+
+func lastLine(r *fleet.Replica) string {
+	lines, err := r.Log.Lines()
+	if err != nil || len(lines) == 0 {
+		return fmt.Sprint("no log: ", err)
+	}
+	return lines[len(lines)-1].Text
+}

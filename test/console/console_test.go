@@ -1,0 +1,298 @@
+package console
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/pkg/statuspage"
+)
+
+// One fleet goes through what a person on call sees in a night. The steps build on one another, since what a fleet needs
+// most of the time is to start.
+func TestThePersonOnCallSeesWhatHappens(t *testing.T) {
+	ctrl.SetLogger(logr.FromSlogHandler(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})))
+	f := newFleet(t)
+	f.start("r0")
+	f.start("r1", "--metrics-secure")
+	f.addAts("soon-", 8, 0)
+	f.addAts("later-", 8, time.Hour)
+	f.await("two replicas hold everything", f.settled(2))
+	f.await("what is due is done", func() bool {
+		at := &cnatv1.At{}
+		err := f.west.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "soon-7"}, at)
+		return err == nil && at.Status.Phase == cnatv1.AtDone
+	})
+	f.await("holders have reported what they hold", func() bool { state, _ := f.status(); return state.Totals.Objects == 16 })
+	t.Run("questions", f.askWhenAllIsWell)
+	t.Run("page", f.openPage)
+	t.Run("authorization", f.openSecurePage)
+	f.end("r0", syscall.SIGTERM)
+	f.await("r1 has taken over", f.settled(1))
+	f.start("r2")
+	f.await("r2 has its part", f.settled(2))
+	f.end("r1", syscall.SIGTERM)
+	f.await("r2 has taken over by handoffs", f.settled(1))
+	t.Run("metrics", f.checkMetrics)
+	f.end("r2", syscall.SIGKILL)
+	f.await("the crash is told", func() bool { _, code := f.status(); return code == 1 })
+	t.Run("questions after a crash", f.askAfterCrash)
+	t.Run("restore", f.restore)
+	if err := f.planes.Cluster("west").StopAPIServer(); err != nil {
+		t.Fatal(err)
+	}
+	out, code := f.ask("status")
+	if code != 1 || !strings.Contains(out, "! WRONG cluster west: Unreachable") {
+		t.Errorf("with a cluster away: exit code %d\n%s", code, out)
+	}
+}
+
+func (f *fleet) askWhenAllIsWell(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		code int
+		want []string
+	}{
+		{"status", 0, []string{"healthy: 2 replicas, 8 shards in 1 cluster, 16 objects", "west     answers", "8/8"}},
+		{"why at/soon-0", 0, []string{"it is done", "Held, epoch"}},
+		{"why at/later-0 -n default --cluster west", 0, []string{"its time comes in", "renewed"}},
+		{"why at/none", 1, []string{"no such object"}},
+		{"why at/later-0 --cluster north", 2, []string{"no such cluster"}},
+		{"why pod/x", 2, []string{"want at/NAME"}},
+		{"plan", 0, []string{"nothing would move"}},
+		{"plan --replicas 4", 0, []string{"4 shards would move", "new-2"}},
+		{"plan --drain r0", 0, []string{"4 shards would move", "drained"}},
+		{"plan --drain r9", 2, []string{"no live replica has that name"}},
+		{"status --namespace nowhere", 1, []string{"there is no namespace nowhere"}},
+		{"status extra", 2, []string{`unexpected argument "extra"`}},
+	} {
+		out, code := f.ask(strings.Fields(c.args)...)
+		if code != c.code {
+			t.Errorf("tenure %s: exit code %d, want %d\n%s", c.args, code, c.code, out)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(out, want) {
+				t.Errorf("tenure %s doesn't say %q\n%s", c.args, want, out)
+			}
+		}
+	}
+}
+
+// openPage looks at the page of a replica that serves it openly.
+func (f *fleet) openPage(t *testing.T) {
+	base := "http://" + f.replicas["r0"].metrics
+	get := func(path string) (*http.Response, string) {
+		response, err := http.Get(base + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response, string(body)
+	}
+	if response, body := get("/status"); response.StatusCode != http.StatusOK || !strings.Contains(body, "<h1>Tenure</h1>") {
+		t.Errorf("the page: %s\n%s", response.Status, body)
+	}
+	_, body := get("/status/data")
+	var view statuspage.View
+	if err := json.Unmarshal([]byte(body), &view); err != nil {
+		t.Fatal(err)
+	}
+	state, _ := f.status()
+	if view.By != "r0" || len(view.Fleet.Shards) != 8 || view.Fleet.Totals.Replicas != 2 || len(view.Queues) != 1 {
+		t.Errorf("the view: %s", body)
+	}
+	for i, s := range view.Fleet.Shards {
+		if s.Holder != state.Shards[i].Holder {
+			t.Errorf("shard %s: the page says %s, the command %s", s.ID, s.Holder, state.Shards[i].Holder)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/status/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	views := 0
+	for lines := bufio.NewScanner(bufio.NewReaderSize(response.Body, 1<<20)); views < 2 && lines.Scan(); {
+		if lines.Text() == "event: view" {
+			views++
+		}
+	}
+	if views < 2 {
+		t.Errorf("only %d views came", views)
+	}
+}
+
+// openSecurePage checks that the page is behind the same authorization as the metrics.
+func (f *fleet) openSecurePage(t *testing.T) {
+	token := func(account string) string {
+		f.create(f.home, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account}})
+		request := &authenticationv1.TokenRequest{}
+		sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account}}
+		if err := f.home.SubResource("token").Create(t.Context(), sa, request); err != nil {
+			t.Fatal(err)
+		}
+		return request.Status.Token
+	}
+	content, err := os.ReadFile("../../config/rbac/metrics_reader.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	role := &rbacv1.ClusterRole{}
+	if err := yaml.UnmarshalStrict(content, role); err != nil {
+		t.Fatal(err)
+	}
+	f.create(f.home, role)
+	reader, stranger := token("reader"), token("stranger")
+	f.create(f.home, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "reader"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: "reader"}},
+	})
+	https := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // its certificate is self-signed
+	for _, path := range []string{"/metrics", "/status", "/status/data", "/status/page.js"} {
+		for bearer, want := range map[string]int{"": http.StatusUnauthorized, stranger: http.StatusForbidden, reader: http.StatusOK} {
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+f.replicas["r1"].metrics+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if bearer != "" {
+				request.Header.Set("Authorization", "Bearer "+bearer)
+			}
+			response, err := https.Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response.Body.Close()
+			if response.StatusCode != want {
+				t.Errorf("GET %s: %s, want %d", path, response.Status, want)
+			}
+		}
+	}
+}
+
+// checkMetrics holds what dashboard and alerts ask for against what a replica tells.
+func (f *fleet) checkMetrics(t *testing.T) {
+	response, err := http.Get("http://" + f.replicas["r2"].metrics + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	there, ours := map[string]bool{}, ""
+	for line := range strings.Lines(string(body)) {
+		name := line[:strings.IndexAny(line+" ", "{ ")]
+		there[name] = true
+		if fields := strings.Fields(line); strings.HasPrefix(name, "tenure_") || len(fields) > 2 && fields[0] == "#" && strings.HasPrefix(fields[2], "tenure_") {
+			ours += line
+			if fields[0] == "#" {
+				there[fields[2]] = true // a histogram's own name stands only here
+			}
+		}
+	}
+	content, err := os.ReadFile("../../config/monitoring/metrics.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := strings.Fields(string(content))
+	for _, name := range names {
+		if !there[name] {
+			t.Errorf("dashboard or alerts use %s, which a live replica doesn't have", name)
+		}
+	}
+	if len(names) < 20 {
+		t.Errorf("only %d names in metrics.txt", len(names))
+	}
+	promtool := exec.CommandContext(t.Context(), "../../bin/promtool", "check", "metrics")
+	promtool.Stdin = strings.NewReader(ours)
+	if out, err := promtool.CombinedOutput(); err != nil {
+		t.Errorf("promtool check metrics (make promtool builds it): %v\n%s", err, out)
+	}
+}
+
+func (f *fleet) askAfterCrash(t *testing.T) {
+	out, code := f.ask("status")
+	if code != 1 || !strings.Contains(out, "! WRONG no replica is alive: nothing is reconciled") || !strings.Contains(out, "quiet") {
+		t.Errorf("status: exit code %d\n%s", code, out)
+	}
+	out, code = f.ask("why", "at/later-0")
+	if code != 1 || !strings.Contains(out, "! lease     not renewed for") {
+		t.Errorf("why: exit code %d\n%s", code, out)
+	}
+}
+
+// restore follows the runbook's entry, after home was set back to before everything.
+func (f *fleet) restore(t *testing.T) {
+	const done = 4711 // the highest epoch that an object shows
+	at := &cnatv1.At{}
+	if err := f.west.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "later-0"}, at); err != nil {
+		t.Fatal(err)
+	}
+	at.Status.Epoch = done
+	if err := f.west.Status().Update(t.Context(), at); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := f.ask("why", "at/later-0"); code != 1 || !strings.Contains(out, "the record is older than the object") {
+		t.Errorf("why doesn't find the old record: exit code %d\n%s", code, out)
+	}
+	members := client.MatchingLabels{"tenure.dev/role": "member"}
+	for _, err := range []error{
+		f.home.DeleteAllOf(t.Context(), &tenurev1.Shard{}, client.InNamespace(namespace)),
+		f.home.DeleteAllOf(t.Context(), &coordinationv1.Lease{}, client.InNamespace(namespace), members),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	lead := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "tenure-coordinator"}}
+	floor := fmt.Sprintf(`{"metadata":{"annotations":{"tenure.dev/epoch-floor":"%d"}}}`, done+100)
+	if err := f.home.Patch(t.Context(), lead, client.RawPatch("application/merge-patch+json", []byte(floor))); err != nil {
+		t.Fatal(err)
+	}
+	f.start("r3")
+	f.await("a new replica holds everything", f.settled(1))
+	state, _ := f.status()
+	for _, s := range state.Shards {
+		if s.Epoch <= done {
+			t.Errorf("shard %s has epoch %d, which isn't above %d", s.ID, s.Epoch, done)
+		}
+	}
+	if out, code := f.ask("why", "at/later-0"); code != 0 {
+		t.Errorf("why still finds something: exit code %d\n%s", code, out)
+	}
+}

@@ -1,0 +1,211 @@
+package faultproxy
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+)
+
+// Config of a proxy.
+type Config struct {
+	// Upstream is the API server. Its address and CA are used, its credentials only with ActAs.
+	Upstream *rest.Config
+	// ActAs makes the proxy authenticate as the user of Upstream, whoever the client is.
+	ActAs bool
+	// Seed of the choice of requests that a Probability picks.
+	Seed uint64
+}
+
+// Proxy is one running proxy. It is safe for concurrent use.
+type Proxy struct {
+	upstream  *url.URL
+	transport *http.Transport
+	actAs     bool
+	rules     *rules
+	cert      *certificate
+	listener  net.Listener
+	server    *http.Server
+	served    chan struct{} // closed when the server has ended
+}
+
+// Start listens on a free port of 127.0.0.1 and serves until Close.
+func Start(config Config) (*Proxy, error) {
+	upstream, _, err := rest.DefaultServerUrlFor(config.Upstream)
+	if err != nil {
+		return nil, fmt.Errorf("reading the address of the API server: %w", err)
+	}
+	upstreamTLS, err := rest.TLSConfigFor(config.Upstream)
+	if err != nil {
+		return nil, fmt.Errorf("reading the API server's CA: %w", err)
+	}
+	if !config.ActAs {
+		upstreamTLS.Certificates, upstreamTLS.GetClientCertificate = nil, nil
+	}
+	cert, err := newCertificate()
+	if err != nil {
+		return nil, fmt.Errorf("making the proxy's certificate: %w", err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listening for clients: %w", err)
+	}
+	p := &Proxy{
+		upstream: upstream, actAs: config.ActAs, rules: newRules(config.Seed), cert: cert, listener: listener,
+		transport: &http.Transport{TLSClientConfig: upstreamTLS, ForceAttemptHTTP2: true, DisableCompression: true, MaxIdleConnsPerHost: 64},
+		served:    make(chan struct{}),
+	}
+	p.server = &http.Server{
+		Handler:   p,
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert.pair}, NextProtos: []string{"h2", "http/1.1"}},
+		ErrorLog:  log.New(io.Discard, "", 0), // clients that are killed leave half a handshake behind
+	}
+	go func() {
+		defer close(p.served)
+		_ = p.server.ServeTLS(listener, "", "") // ends with Close, and says just that
+	}()
+	return p, nil
+}
+
+// Close cuts everything and stops listening.
+func (p *Proxy) Close() {
+	p.rules.endAll()
+	_ = p.server.Close()
+	<-p.served
+	p.transport.CloseIdleConnections()
+}
+
+// Inject puts a rule into force. Of several that pick a request the oldest acts.
+func (p *Proxy) Inject(rule Rule) *Injection { return p.rules.inject(rule) }
+
+// URL is where clients connect to.
+func (p *Proxy) URL() string { return "https://" + p.listener.Addr().String() }
+
+// CA is the certificate that clients must trust, in PEM.
+func (p *Proxy) CA() []byte { return p.cert.pem }
+
+// ServeHTTP serves one request of a client.
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	about := parse(r.Method, r.URL, r.UserAgent())
+	rule := p.rules.of(about)
+	if rule != nil {
+		switch rule.Rule.Fault {
+		case Answer:
+			answer(w, about, rule.Rule)
+			return
+		case Blackhole:
+			wait(r.Context(), rule.ended)
+			cut()
+		case CutWatch:
+			cut()
+		case Delay:
+			if !pause(r.Context(), rule.Rule.Delay) {
+				cut()
+			}
+		}
+	}
+	response, err := p.forward(r)
+	if err != nil {
+		if !errors.Is(err, context.Canceled) { // the API server is down: the client sees what it would without us
+			cut()
+		}
+		return
+	}
+	defer response.Body.Close()
+	if rule != nil && rule.Rule.Fault == LoseReply {
+		_, _ = io.Copy(io.Discard, response.Body) // the API server has answered in full
+		cut()
+	}
+	if rule != nil && rule.Rule.Fault == DropReplies {
+		wait(r.Context(), rule.ended)
+		cut()
+	}
+	p.reply(w, r, about, response)
+}
+
+// cut ends the exchange without an answer.
+func cut() { panic(http.ErrAbortHandler) }
+
+// forward sends the client's request on.
+func (p *Proxy) forward(r *http.Request) (*http.Response, error) {
+	out := r.Clone(r.Context())
+	out.RequestURI = ""
+	out.URL.Scheme, out.URL.Host, out.Host = p.upstream.Scheme, p.upstream.Host, p.upstream.Host
+	out.Header.Del("Connection")
+	if p.actAs {
+		out.Header.Del("Authorization")
+	}
+	if r.ContentLength == 0 {
+		out.Body = nil
+	}
+	return p.transport.RoundTrip(out)
+}
+
+// answer is what an API server says that refuses.
+func answer(w http.ResponseWriter, about request, rule Rule) {
+	status := metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status:   metav1.StatusFailure, Code: int32(rule.Status), Reason: reason(rule.Status),
+		Message: fmt.Sprintf("fault proxy: %d to %s %s %s", rule.Status, about.verb, about.resource, about.name),
+		Details: &metav1.StatusDetails{Name: about.name, Kind: about.resource, RetryAfterSeconds: int32(rule.RetryAfter)},
+	}
+	body, err := json.Marshal(status)
+	if err != nil {
+		cut()
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if rule.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(rule.RetryAfter))
+	}
+	w.WriteHeader(rule.Status)
+	_, _ = w.Write(body) // a client that went away needs no answer
+}
+
+func reason(status int) metav1.StatusReason {
+	switch status {
+	case http.StatusConflict:
+		return metav1.StatusReasonConflict
+	case http.StatusGone:
+		return metav1.StatusReasonExpired
+	case http.StatusTooManyRequests:
+		return metav1.StatusReasonTooManyRequests
+	case http.StatusInternalServerError:
+		return metav1.StatusReasonInternalError
+	case http.StatusServiceUnavailable:
+		return metav1.StatusReasonServiceUnavailable
+	case http.StatusForbidden:
+		return metav1.StatusReasonForbidden
+	}
+	return metav1.StatusReasonUnknown
+}
+
+// wait waits for a channel, or for the client to give up.
+func wait(ctx context.Context, until <-chan struct{}) {
+	select {
+	case <-until:
+	case <-ctx.Done():
+	}
+}
+
+// pause waits for a time; false means that the client gave up.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,330 @@
+package faultproxy
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// server is an API server as far as these tests need one: it counts requests, says who asked, and streams events.
+type server struct {
+	*httptest.Server
+	served atomic.Int64
+	last   atomic.Pointer[http.Request]
+	events chan string // what watches get
+}
+
+func newServer(t *testing.T) *server {
+	t.Helper()
+	s := &server{events: make(chan string, 100)}
+	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.served.Add(1)
+		s.last.Store(r)
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Query().Get("watch") == "" {
+			fmt.Fprintf(w, `{"metadata":{"name":"%s"}}`, r.Header.Get("Authorization"))
+			return
+		}
+		w.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(w).Flush()
+		for {
+			select {
+			case e := <-s.events:
+				fmt.Fprintln(w, e)
+				_ = http.NewResponseController(w).Flush()
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}))
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s
+}
+
+func startProxy(t *testing.T, s *server) *Proxy {
+	t.Helper()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	p, err := Start(Config{Upstream: &rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+// client speaks to the proxy with or without HTTP/2.
+func client(t *testing.T, p *Proxy, h2 bool) *http.Client {
+	t.Helper()
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(p.CA())
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: h2}
+	if !h2 {
+		transport.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
+	}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: 20 * time.Second}
+}
+
+const pods = "/api/v1/namespaces/default/pods"
+
+func TestVerbsAndResourcesAreReadAsAnAPIServerDoes(t *testing.T) {
+	tests := []struct {
+		method, path string
+		want         request
+	}{
+		{"GET", "/api/v1/namespaces/a/pods", request{verb: "list", resource: "pods"}},
+		{"GET", "/api/v1/pods?watch=true", request{verb: "watch", resource: "pods"}},
+		{"GET", "/api/v1/namespaces/a/pods/p", request{verb: "get", resource: "pods", name: "p"}},
+		{"POST", "/api/v1/namespaces/a/pods", request{verb: "create", resource: "pods"}},
+		{"PUT", "/apis/cnat.programming-kubernetes.info/v1alpha1/namespaces/a/ats/x/status", request{verb: "update", resource: "ats/status", name: "x"}},
+		{"PATCH", "/apis/tenure.dev/v1alpha1/namespaces/a/shards/s", request{verb: "patch", resource: "shards", name: "s"}},
+		{"DELETE", "/apis/coordination.k8s.io/v1/namespaces/a/leases/l", request{verb: "delete", resource: "leases", name: "l"}},
+		{"DELETE", "/api/v1/namespaces/a/pods", request{verb: "deletecollection", resource: "pods"}},
+		{"GET", "/api/v1/namespaces/a", request{verb: "get", resource: "namespaces", name: "a"}},
+		{"GET", "/readyz", request{verb: "get"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.method+" "+tt.path, func(t *testing.T) {
+			r := httptest.NewRequest(tt.method, tt.path, nil)
+			if diff := cmp.Diff(tt.want, parse(r.Method, r.URL, ""), cmp.AllowUnexported(request{})); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRequestsThatNoRulePicksPassWithTheClientsOwnToken(t *testing.T) {
+	s := newServer(t)
+	p := startProxy(t, s)
+	p.Inject(Rule{Match: Match{Verbs: []string{"create"}}, Fault: Answer, Status: 500})
+	p.Inject(Rule{Match: Match{Agents: []string{"replica=r2-"}}, Fault: Answer, Status: 500})
+	for _, h2 := range []bool{true, false} {
+		r, _ := http.NewRequest(http.MethodGet, p.URL()+pods, nil)
+		r.Header.Set("Authorization", "Bearer mine")
+		r.Header.Set("User-Agent", "tenure/v1 (replica=r1-abc)")
+		res, err := client(t, p, h2).Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(res.Body)
+		res.Body.Close()
+		if !strings.Contains(string(body), "Bearer mine") || s.last.Load().UserAgent() != "tenure/v1 (replica=r1-abc)" {
+			t.Errorf("the server saw %s of %s", body, s.last.Load().UserAgent())
+		}
+		if want := map[bool]int{true: 2, false: 1}[h2]; res.ProtoMajor != want {
+			t.Errorf("spoke HTTP/%d, want %d", res.ProtoMajor, want)
+		}
+	}
+}
+
+func TestARuleBefallsWhatItPicks(t *testing.T) {
+	tests := []struct {
+		name   string
+		rule   Rule
+		code   int // 0: no answer
+		served int64
+	}{
+		{"a conflict is answered in the server's place", Rule{Fault: Answer, Status: 409}, 409, 0},
+		{"an expired version too", Rule{Fault: Answer, Status: 410}, 410, 0},
+		{"a lost reply was served", Rule{Fault: LoseReply}, 0, 1},
+		{"dropped replies were served, and cut when the rule ends", Rule{Fault: DropReplies, For: 2 * time.Second}, 0, 1},
+		{"a blackhole's requests were not served", Rule{Fault: Blackhole, For: 2 * time.Second}, 0, 0},
+		{"a delayed request is served", Rule{Fault: Delay, Delay: 20 * time.Millisecond}, 200, 1},
+		{"rules on watches leave others alone", Rule{Fault: CutWatch}, 200, 1},
+		{"a probability of next to nothing picks nobody", Rule{Fault: Answer, Status: 500, Probability: 1e-12}, 200, 1},
+	}
+	for _, tt := range tests {
+		for _, h2 := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, HTTP/2 %v", tt.name, h2), func(t *testing.T) {
+				s := newServer(t)
+				p := startProxy(t, s)
+				p.Inject(tt.rule)
+				res, err := client(t, p, h2).Post(p.URL()+pods, "application/json", strings.NewReader("{}"))
+				code := 0
+				if err == nil {
+					code = res.StatusCode
+					res.Body.Close()
+				}
+				if code != tt.code || s.served.Load() != tt.served {
+					t.Errorf("answered %d (%v) and served %d times, want %d and %d", code, err, s.served.Load(), tt.code, tt.served)
+				}
+			})
+		}
+	}
+}
+
+func TestALimitEndsARule(t *testing.T) {
+	s := newServer(t)
+	p := startProxy(t, s)
+	rule := p.Inject(Rule{Fault: Answer, Status: 503, Limit: 2})
+	var codes []int
+	for range 3 {
+		res, err := client(t, p, true).Get(p.URL() + pods)
+		if err != nil {
+			t.Fatal(err)
+		}
+		codes = append(codes, res.StatusCode)
+		res.Body.Close()
+	}
+	if diff := cmp.Diff([]int{503, 503, 200}, codes); diff != "" || rule.Hits() != 2 {
+		t.Errorf("%d hits, (-want +got):\n%s", rule.Hits(), diff)
+	}
+}
+
+func TestClientGoUnderstandsTheAnswers(t *testing.T) {
+	s := newServer(t)
+	p := startProxy(t, s)
+	kubeconfig, err := clientcmd.Write(*kubeconfigOf("https://elsewhere", "mine"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	through, err := p.Kubeconfig(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(through)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod, err := c.CoreV1().Pods("default").Get(t.Context(), "p", metav1.GetOptions{})
+	if err != nil || pod.Name != "Bearer mine" {
+		t.Fatalf("got %v, %v", pod, err)
+	}
+	p.Inject(Rule{Fault: Answer, Status: 409})
+	_, err = c.CoreV1().Pods("default").Get(t.Context(), "p", metav1.GetOptions{})
+	var status interface{ Status() metav1.Status }
+	if !errors.As(err, &status) || status.Status().Reason != metav1.StatusReasonConflict {
+		t.Errorf("got %v, want a conflict", err)
+	}
+}
+
+// watch reads lines of a watch as they come.
+func watch(t *testing.T, p *Proxy) (lines chan string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	r, _ := http.NewRequestWithContext(ctx, http.MethodGet, p.URL()+pods+"?watch=true", nil)
+	res, err := client(t, p, true).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines = make(chan string, 100)
+	go func() {
+		defer close(lines)
+		defer res.Body.Close()
+		for scanner := bufio.NewScanner(res.Body); scanner.Scan(); {
+			lines <- scanner.Text()
+		}
+	}()
+	return lines
+}
+
+func next(t *testing.T, lines chan string) string {
+	t.Helper()
+	select {
+	case l, ok := <-lines:
+		if !ok {
+			return "cut"
+		}
+		return l
+	case <-time.After(10 * time.Second):
+		t.Fatal("nothing came")
+	}
+	return ""
+}
+
+func nothing(t *testing.T, lines chan string, d time.Duration) {
+	t.Helper()
+	select {
+	case l := <-lines:
+		t.Fatalf("%q came though it was held back", l)
+	case <-time.After(d):
+	}
+}
+
+func TestAFrozenWatchDeliversLaterInOrder(t *testing.T) {
+	s := newServer(t)
+	p := startProxy(t, s)
+	lines := watch(t, p)
+	s.events <- "1"
+	if got := next(t, lines); got != "1" {
+		t.Fatalf("got %q", got)
+	}
+	freeze := p.Inject(Rule{Fault: FreezeWatch, Match: Match{Resources: []string{"pods"}}})
+	s.events <- "2"
+	s.events <- "3"
+	nothing(t, lines, 100*time.Millisecond)
+	freeze.End()
+	if got := next(t, lines) + next(t, lines); got != "23" || freeze.Hits() != 1 {
+		t.Errorf("got %q after %d hits", got, freeze.Hits())
+	}
+}
+
+func TestADelayedWatchLagsBehind(t *testing.T) {
+	s := newServer(t)
+	p := startProxy(t, s)
+	p.Inject(Rule{Fault: DelayWatch, Delay: 150 * time.Millisecond})
+	lines := watch(t, p)
+	began := time.Now()
+	s.events <- "1"
+	if got, took := next(t, lines), time.Since(began); got != "1" || took < 150*time.Millisecond {
+		t.Errorf("got %q after %v", got, took)
+	}
+}
+
+func TestAPartitionStallsAnOpenWatchAndCutsItInTheEnd(t *testing.T) {
+	s := newServer(t)
+	p := startProxy(t, s)
+	lines := watch(t, p)
+	partition := p.Inject(Rule{Fault: DropReplies})
+	s.events <- "1"
+	nothing(t, lines, 100*time.Millisecond)
+	partition.End()
+	if got := next(t, lines); got != "cut" {
+		t.Errorf("got %q, want the watch to be cut", got)
+	}
+}
+
+func TestACutWatchEndsWithItsNextEvent(t *testing.T) {
+	s := newServer(t)
+	p := startProxy(t, s)
+	lines := watch(t, p)
+	p.Inject(Rule{Fault: CutWatch})
+	s.events <- "1"
+	if got := next(t, lines); got != "cut" {
+		t.Errorf("got %q, want the watch to be cut", got)
+	}
+}
+
+func kubeconfigOf(server, token string) *clientcmdapi.Config {
+	c := clientcmdapi.NewConfig()
+	c.Clusters["a"] = &clientcmdapi.Cluster{Server: server}
+	c.AuthInfos["a"] = &clientcmdapi.AuthInfo{Token: token}
+	c.Contexts["a"] = &clientcmdapi.Context{Cluster: "a", AuthInfo: "a"}
+	c.CurrentContext = "a"
+	return c
+}

@@ -1,0 +1,133 @@
+package faultproxy
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Fault is what happens to a request.
+type Fault uint8
+
+const (
+	// Answer answers the request in the API server's place, with Rule.Status. The API server never sees it.
+	Answer Fault = iota
+	// LoseReply lets the API server serve the request, and throws its answer away.
+	LoseReply
+	// DropReplies lets requests through and holds all that comes back, open watches included, until the rule ends.
+	// Then the exchanges are cut.
+	DropReplies
+	// Blackhole holds requests themselves until the rule ends, and cuts them then: the API server never sees them. Open
+	// watches stall as with DropReplies.
+	Blackhole
+	// Delay holds a request for Rule.Delay, then lets it through.
+	Delay
+	// DelayWatch delivers everything on a watch Rule.Delay later.
+	DelayWatch
+	// FreezeWatch holds back everything on a watch until the rule ends, and delivers it then.
+	FreezeWatch
+	// CutWatch ends watches: new ones at once, open ones with their next piece.
+	CutWatch
+)
+
+func (f Fault) String() string {
+	return [...]string{"answer", "lose-reply", "drop-replies", "blackhole", "delay", "delay-watch", "freeze-watch", "cut-watch"}[f]
+}
+
+// holds reports whether the fault stalls the open answers of requests that it picks.
+func (f Fault) holds() bool { return f >= DropReplies && f != Delay }
+
+// Match picks requests. Empty fields pick all.
+type Match struct {
+	// Verbs as in RBAC: get, list, watch, create, update, patch, delete, deletecollection.
+	Verbs []string
+	// Resources as in RBAC: "pods", "ats", "ats/status". "ats" doesn't pick the status.
+	Resources []string
+	// Name is the object's.
+	Name string
+	// Agents pick a request whose User-Agent contains one of them, such as "replica=r1-".
+	Agents []string
+}
+
+// Rule is one fault and what it befalls.
+type Rule struct {
+	Match Match
+	Fault Fault
+	// Probability that a request that is picked suffers the fault; 0 means always.
+	Probability float64
+	// For ends the rule by itself; 0 means that [Injection.End] does.
+	For time.Duration
+	// Limit ends the rule after so many requests; 0 means never.
+	Limit int
+	// Status is what Answer answers: 409, 410, 429, 500, ...
+	Status int
+	// RetryAfter is in seconds, for a 429 or 5xx. 0 sends no such header.
+	RetryAfter int
+	// Delay of Delay and DelayWatch.
+	Delay time.Duration
+}
+
+// request is what rules are matched against.
+type request struct {
+	verb, resource, name, agent string
+}
+
+// picks says whether a request is one of those meant.
+func (m Match) picks(r request) bool {
+	return among(m.Verbs, r.verb) && among(m.Resources, r.resource) && (m.Name == "" || m.Name == r.name) &&
+		(len(m.Agents) == 0 || slices.ContainsFunc(m.Agents, func(a string) bool { return strings.Contains(r.agent, a) }))
+}
+
+func among(list []string, what string) bool { return len(list) == 0 || slices.Contains(list, what) }
+
+// parse reads a request as an API server would.
+func parse(method string, u *url.URL, agent string) request {
+	r := request{agent: agent}
+	parts := strings.Split(strings.Trim(u.Path, "/"), "/")
+	switch {
+	case len(parts) >= 3 && parts[0] == "api": // api/v1/...
+		parts = parts[2:]
+	case len(parts) >= 4 && parts[0] == "apis": // apis/group/version/...
+		parts = parts[3:]
+	default:
+		r.verb = strings.ToLower(method)
+		return r
+	}
+	if parts[0] == "namespaces" && len(parts) > 2 {
+		parts = parts[2:]
+	}
+	r.resource = parts[0]
+	if len(parts) > 1 {
+		r.name = parts[1]
+	}
+	if len(parts) > 2 {
+		r.resource += "/" + parts[2]
+	}
+	r.verb = verb(method, r.name != "", u.Query().Get("watch"))
+	return r
+}
+
+func verb(method string, named bool, watch string) string {
+	switch method {
+	case http.MethodPost:
+		return "create"
+	case http.MethodPut:
+		return "update"
+	case http.MethodPatch:
+		return "patch"
+	case http.MethodDelete:
+		if !named {
+			return "deletecollection"
+		}
+		return "delete"
+	}
+	switch {
+	case watch == "true" || watch == "1":
+		return "watch"
+	case named:
+		return "get"
+	}
+	return "list"
+}

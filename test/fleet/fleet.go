@@ -1,0 +1,319 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/pkg/localplane"
+	"github.com/tenure-dev/tenure/test/faultproxy"
+)
+
+// Names that config/ ships.
+const (
+	Home      = "home"
+	Namespace = "tenure-system"
+	Account   = "tenure"
+	// ClusterLabel marks the Secrets that are workload clusters.
+	ClusterLabel = "sigs.k8s.io/multicluster-runtime-kubeconfig"
+)
+
+// Options of a fleet; zero values mean the defaults.
+type Options struct {
+	// Workloads are the names of the workload clusters. All are known to the replicas from the start.
+	Workloads []string
+	// Bare leaves out what makes Pods run in the workload clusters: an API server alone is enough for many tests.
+	Bare bool
+	// LeaseDuration of the replicas; default 5 s.
+	LeaseDuration time.Duration
+	// ShardsPerCluster; default 8.
+	ShardsPerCluster int
+	// Tenure is the binary; empty builds it from the source.
+	Tenure string
+	// Race builds it with the race detector.
+	Race bool
+	// Dir is kept; empty means a temporary folder that Stop removes.
+	Dir string
+	// TmpfsData is localplane's.
+	TmpfsData bool
+	// Progress receives a line per step; nil is silence.
+	Progress io.Writer
+	// Seed of the proxies.
+	Seed uint64
+}
+
+// Fleet is control planes with what a user would install, and the replicas on them.
+type Fleet struct {
+	Planes  *localplane.Planes
+	options Options
+	clients map[string]client.Client
+
+	mu       sync.Mutex // guards all below
+	proxies  map[string]*faultproxy.Proxy
+	homes    map[string]*faultproxy.Proxy // by replica
+	replicas []*Replica                   // every process ever started
+}
+
+// Start starts the planes, installs config/ and makes the workload clusters known. It starts no replica.
+func Start(ctx context.Context, o Options) (_ *Fleet, err error) {
+	if o.LeaseDuration == 0 {
+		o.LeaseDuration = 5 * time.Second
+	}
+	if o.ShardsPerCluster == 0 {
+		o.ShardsPerCluster = 8
+	}
+	clusters := []localplane.ClusterConfig{{Name: Home}}
+	for _, name := range o.Workloads {
+		clusters = append(clusters, localplane.ClusterConfig{Name: name, Workload: !o.Bare})
+	}
+	planes, err := localplane.Start(ctx, localplane.Config{Dir: o.Dir, Clusters: clusters, TmpfsData: o.TmpfsData, Progress: o.Progress})
+	if err != nil {
+		return nil, err
+	}
+	f := &Fleet{
+		Planes: planes, options: o, clients: map[string]client.Client{},
+		proxies: map[string]*faultproxy.Proxy{}, homes: map[string]*faultproxy.Proxy{},
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.Stop())
+		}
+	}()
+	if err := f.binary(ctx); err != nil {
+		return nil, err
+	}
+	if err := f.install(ctx); err != nil {
+		return nil, err
+	}
+	for _, name := range o.Workloads {
+		if err := f.AddCluster(ctx, name, name); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// binary builds tenure from the source that is being tested, unless one was named.
+func (f *Fleet) binary(ctx context.Context) error {
+	if f.options.Tenure != "" {
+		return nil
+	}
+	root, err := Root()
+	if err != nil {
+		return err
+	}
+	f.options.Tenure = filepath.Join(f.Planes.Dir(), "tenure")
+	args := []string{"build", "-o", f.options.Tenure}
+	if f.options.Race {
+		args = append(args, "-race")
+	}
+	build := exec.CommandContext(ctx, "go", append(args, "./cmd/tenure")...)
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("building tenure: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// Root is the repository's folder: the one with go.mod above the working directory.
+func Root() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("looking for the repository: %w", err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "config", "default")); err == nil {
+			return dir, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", errors.New("looking for the repository: no config/default in any folder above; run this inside the repository")
+		}
+		dir = parent
+	}
+}
+
+// install applies what config/ ships and waits until it is served.
+func (f *Fleet) install(ctx context.Context) error {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, cnatv1.AddToScheme, tenurev1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return fmt.Errorf("building the scheme: %w", err)
+		}
+	}
+	root, err := Root()
+	if err != nil {
+		return err
+	}
+	at := func(path string) string { return filepath.Join(root, "config", path) }
+	for _, plane := range f.Planes.Clusters() {
+		config := plane.RESTConfig()
+		config.UserAgent = "chaos"
+		if f.clients[plane.Name()], err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+			return fmt.Errorf("making a client of cluster %s: %w", plane.Name(), err)
+		}
+		args, list := []string{"-k", at("workload")}, client.ObjectList(&cnatv1.AtList{})
+		if plane.Name() == Home {
+			args, list = nil, &tenurev1.ShardList{}
+			for _, path := range []string{"default/namespace.yaml", "crd/tenure.dev_shards.yaml", "rbac/service_account.yaml", "rbac/home_role.yaml", "flowcontrol/flow_schema.yaml"} {
+				args = append(args, "-f", at(path))
+			}
+		}
+		if err := f.apply(ctx, plane, args); err != nil {
+			return err
+		}
+		if err := Eventually(ctx, 30*time.Second, func() error { return f.clients[plane.Name()].List(ctx, list) }); err != nil {
+			return fmt.Errorf("waiting for the CRDs of cluster %s: %w", plane.Name(), err)
+		}
+	}
+	return nil
+}
+
+func (f *Fleet) apply(ctx context.Context, plane *localplane.Plane, what []string) error {
+	binary, err := localplane.FindBinary()
+	if err != nil {
+		return err
+	}
+	args := append([]string{"kubectl", "--kubeconfig", plane.Kubeconfig(), "--cache-dir", filepath.Join(plane.Dir(), "kubectl"), "apply", "--validate=strict"}, what...)
+	if out, err := exec.CommandContext(ctx, binary, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("installing %s in cluster %s: %w\n%s", strings.Join(what, " "), plane.Name(), err, out)
+	}
+	return nil
+}
+
+// Client is the admin's, straight to a cluster's API server.
+func (f *Fleet) Client(cluster string) client.Client { return f.clients[cluster] }
+
+// Workloads are the names of the workload clusters that there are planes for.
+func (f *Fleet) Workloads() []string { return f.options.Workloads }
+
+// LeaseDuration of the replicas.
+func (f *Fleet) LeaseDuration() time.Duration { return f.options.LeaseDuration }
+
+// Proxy is what stands between all replicas and a workload cluster.
+func (f *Fleet) Proxy(cluster string) *faultproxy.Proxy {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.proxies[cluster]
+}
+
+// HomeProxy is what stands between one replica and the home cluster; nil before the replica was first started.
+func (f *Fleet) HomeProxy(replica string) *faultproxy.Proxy {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.homes[replica]
+}
+
+// Agent is the part of a User-Agent that every request of a replica's shards carries, whatever its incarnation.
+func Agent(replica string) string { return "replica=" + replica + "-" }
+
+// ClusterKubeconfig is the kubeconfig that replicas get for a workload plane: the service account's, through the proxy.
+func (f *Fleet) ClusterKubeconfig(ctx context.Context, plane string) ([]byte, error) {
+	f.mu.Lock()
+	proxy := f.proxies[plane]
+	f.mu.Unlock()
+	if proxy == nil {
+		var err error
+		proxy, err = faultproxy.Start(faultproxy.Config{Upstream: f.Planes.Cluster(plane).RESTConfig(), Seed: f.options.Seed})
+		if err != nil {
+			return nil, fmt.Errorf("starting the proxy to cluster %s: %w", plane, err)
+		}
+		f.mu.Lock()
+		f.proxies[plane] = proxy
+		f.mu.Unlock()
+	}
+	return f.accountKubeconfig(ctx, plane, proxy)
+}
+
+func (f *Fleet) accountKubeconfig(ctx context.Context, plane string, proxy *faultproxy.Proxy) ([]byte, error) {
+	path, err := f.Planes.Cluster(plane).ServiceAccountKubeconfig(ctx, Namespace, Account)
+	if err != nil {
+		return nil, err
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig of cluster %s: %w", plane, err)
+	}
+	return proxy.Kubeconfig(content)
+}
+
+// AddCluster makes a workload plane known to the replicas under a name.
+func (f *Fleet) AddCluster(ctx context.Context, name, plane string) error {
+	kubeconfig, err := f.ClusterKubeconfig(ctx, plane)
+	if err != nil {
+		return err
+	}
+	return f.AddKubeconfig(ctx, name, kubeconfig)
+}
+
+// AddKubeconfig makes or replaces the Secret of a workload cluster.
+func (f *Fleet) AddKubeconfig(ctx context.Context, name string, kubeconfig []byte) error {
+	secret := &corev1.Secret{}
+	secret.Namespace, secret.Name = Namespace, name
+	secret.Labels = map[string]string{ClusterLabel: "true"}
+	secret.Data = map[string][]byte{"kubeconfig": kubeconfig}
+	err := f.clients[Home].Create(ctx, secret)
+	if client.IgnoreAlreadyExists(err) == nil && err != nil {
+		err = f.clients[Home].Update(ctx, secret)
+	}
+	if err != nil {
+		return fmt.Errorf("telling the replicas about cluster %s: %w", name, err)
+	}
+	return nil
+}
+
+// RemoveCluster takes a workload cluster from the replicas.
+func (f *Fleet) RemoveCluster(ctx context.Context, name string) error {
+	secret := &corev1.Secret{}
+	secret.Namespace, secret.Name = Namespace, name
+	if err := f.clients[Home].Delete(ctx, secret); err != nil {
+		return fmt.Errorf("taking cluster %s from the replicas: %w", name, err)
+	}
+	return nil
+}
+
+// Stop ends everything: replicas, proxies, planes.
+func (f *Fleet) Stop() error {
+	for _, r := range f.Replicas() {
+		r.Kill()
+	}
+	f.mu.Lock()
+	for _, proxies := range []map[string]*faultproxy.Proxy{f.proxies, f.homes} {
+		for _, p := range proxies {
+			p.Close()
+		}
+	}
+	f.mu.Unlock()
+	return f.Planes.Stop()
+}
+
+// Eventually repeats what fails until it doesn't; the last failure is returned when time is up.
+func Eventually(ctx context.Context, within time.Duration, try func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	for {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("not within %v: %w", within, err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}

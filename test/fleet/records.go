@@ -1,0 +1,153 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+)
+
+// ReplicaOf is the replica whose incarnation that is: the name without its random suffix.
+func ReplicaOf(incarnation string) string {
+	cut := strings.LastIndexByte(incarnation, '-')
+	if cut < 0 {
+		return ""
+	}
+	return incarnation[:cut]
+}
+
+// ShardName is how logs and User-Agents name a record's shard.
+func ShardName(s *tenurev1.Shard) string { return s.Spec.Cluster + "/" + s.Spec.Prefix }
+
+// Shards are the records of the workload planes that aren't retired. Those of other names are the business of whoever
+// added such a cluster.
+func (f *Fleet) Shards(ctx context.Context) ([]tenurev1.Shard, error) {
+	list := &tenurev1.ShardList{}
+	if err := f.clients[Home].List(ctx, list, client.InNamespace(Namespace)); err != nil {
+		return nil, fmt.Errorf("listing the shards: %w", err)
+	}
+	return slices.DeleteFunc(list.Items, func(s tenurev1.Shard) bool {
+		return s.Status.Phase == tenurev1.ShardRetired || !slices.Contains(f.options.Workloads, s.Spec.Cluster)
+	}), nil
+}
+
+// Coordinator is the replica that coordinates now; "" if there is none.
+func (f *Fleet) Coordinator(ctx context.Context) (string, error) {
+	lease := &coordinationv1.Lease{}
+	if err := f.clients[Home].Get(ctx, client.ObjectKey{Namespace: Namespace, Name: "tenure-coordinator"}, lease); err != nil {
+		return "", fmt.Errorf("reading the coordinator's Lease: %w", err)
+	}
+	if lease.Spec.HolderIdentity == nil {
+		return "", nil
+	}
+	return ReplicaOf(*lease.Spec.HolderIdentity), nil
+}
+
+// Members are the incarnations with a Lease that isn't sealed.
+func (f *Fleet) Members(ctx context.Context) (map[string]bool, error) {
+	list := &coordinationv1.LeaseList{}
+	if err := f.clients[Home].List(ctx, list, client.InNamespace(Namespace), client.MatchingLabels{"tenure.dev/role": "member"}); err != nil {
+		return nil, fmt.Errorf("listing the Leases: %w", err)
+	}
+	members := map[string]bool{}
+	for _, lease := range list.Items {
+		if lease.Annotations["tenure.dev/sealed-by"] == "" {
+			members[lease.Name] = true
+		}
+	}
+	return members, nil
+}
+
+// activated are the tenures that began at living replicas, by their own logs.
+func (f *Fleet) activated() (map[string]bool, error) {
+	active := map[string]bool{}
+	for _, r := range f.Alive() {
+		lines, err := r.Log.Lines()
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range lines {
+			if l.Activation() {
+				active[fmt.Sprint(l.Incarnation, l.Shard, l.Epoch)] = true
+			}
+		}
+	}
+	return active, nil
+}
+
+// Inactive says which shard isn't served by a living replica, by the records and by the replicas' own logs; nil when
+// all are.
+func (f *Fleet) Inactive(ctx context.Context) error {
+	_, err := f.served(ctx)
+	return err
+}
+
+// served counts the shards of every living replica, or says which shard isn't served or is on its way.
+func (f *Fleet) served(ctx context.Context) (map[string]int, error) {
+	shards, err := f.Shards(ctx)
+	if err != nil {
+		return nil, err
+	}
+	members, err := f.Members(ctx)
+	if err != nil {
+		return nil, err
+	}
+	active, err := f.activated()
+	if err != nil {
+		return nil, err
+	}
+	counts := map[string]int{}
+	for _, r := range f.Alive() {
+		counts[r.Name] = 0
+	}
+	if want := f.options.ShardsPerCluster * len(f.options.Workloads); len(shards) < want {
+		return nil, fmt.Errorf("%d of %d shards are recorded", len(shards), want)
+	}
+	for i := range shards {
+		s := &shards[i]
+		holder := ReplicaOf(s.Status.Holder)
+		if _, alive := counts[holder]; !alive {
+			return nil, fmt.Errorf("shard %s is held by %q, who isn't alive", ShardName(s), s.Status.Holder)
+		}
+		if s.Status.Phase != tenurev1.ShardHeld || (s.Spec.Assignee != s.Status.Holder && members[s.Spec.Assignee]) {
+			return nil, fmt.Errorf("shard %s is %s, on its way from %s to %s", ShardName(s), s.Status.Phase, s.Status.Holder, s.Spec.Assignee)
+		}
+		if !active[fmt.Sprint(s.Status.Holder, ShardName(s), s.Status.Epoch)] {
+			return nil, fmt.Errorf("shard %s isn't active at %s in epoch %d", ShardName(s), s.Status.Holder, s.Status.Epoch)
+		}
+		counts[holder]++
+	}
+	return counts, nil
+}
+
+// Unsettled says what is missing before nothing is Inactive and the counts are within one of each other.
+func (f *Fleet) Unsettled(ctx context.Context) error {
+	counts, err := f.served(ctx)
+	if err != nil {
+		return err
+	}
+	if len(counts) == 0 {
+		return errors.New("no replica is alive")
+	}
+	low, high := slices.Min(slices.Collect(maps.Values(counts))), slices.Max(slices.Collect(maps.Values(counts)))
+	if high-low > 1 {
+		return fmt.Errorf("shards aren't balanced: %v", counts)
+	}
+	return nil
+}
+
+// AwaitSettled waits until nothing is Unsettled.
+func (f *Fleet) AwaitSettled(ctx context.Context, within time.Duration) error {
+	if err := Eventually(ctx, within, func() error { return f.Unsettled(ctx) }); err != nil {
+		return fmt.Errorf("waiting for the shards to come to rest: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,163 @@
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+)
+
+// bookExample is as printed in Programming Kubernetes.
+const bookExample = `apiVersion: cnat.programming-kubernetes.info/v1alpha1
+kind: At
+metadata:
+  name: example-at
+spec:
+  schedule: "2019-04-12T10:12:00Z"
+  command: "echo hello world!"
+`
+
+func TestAtAPI(t *testing.T) {
+	plane := startWorkload(t)
+	c := newClient(t, plane)
+
+	t.Run("the example of the book applies unchanged and is PENDING", func(t *testing.T) {
+		if out, err := kubectl(t, plane, bookExample, "apply", "--validate=strict", "-f", "-"); err != nil {
+			t.Fatalf("applying: %v\n%s", err, out)
+		}
+		at := &cnatv1alpha1.At{}
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "example-at"}, at); err != nil {
+			t.Fatal(err)
+		}
+		if at.Status.Phase != cnatv1alpha1.AtPending || at.Spec.Image != "busybox" {
+			t.Errorf("phase %q, image %q, want PENDING and busybox", at.Status.Phase, at.Spec.Image)
+		}
+		out, err := kubectl(t, plane, "", "get", "at", "example-at")
+		if err != nil || !strings.Contains(out, "PENDING") || !strings.Contains(out, "2019-04-12T10:12:00Z") {
+			t.Errorf("kubectl get: %v\n%s", err, out)
+		}
+	})
+	t.Run("bad input is refused", func(t *testing.T) { refusals(t, c) })
+	t.Run("a started At is frozen and its status only goes forward", func(t *testing.T) { transitions(t, c) })
+	t.Run("an At stored before validation takes a status and a correction", func(t *testing.T) { storedBefore(t, c) })
+}
+
+func refusals(t *testing.T, c client.Client) {
+	for i, r := range []struct{ schedule, command, field string }{
+		{"tomorrow", "ls", "spec.schedule"},
+		{"", "ls", "spec.schedule"},
+		{"2019-04-12", "ls", "spec.schedule"},
+		{"2019-02-30T10:12:00Z", "ls", "spec.schedule"},
+		{"2019-04-12T10:12:60Z", "ls", "spec.schedule"},
+		{"2019-04-12T10:12:00Z", "", "spec.command"},
+	} {
+		at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("refused-%d", i)}}
+		at.Spec.Schedule, at.Spec.Command = r.schedule, r.command
+		if err := c.Create(t.Context(), at); err == nil || !strings.Contains(err.Error(), r.field) {
+			t.Errorf("schedule %q, command %q: %v, want a refusal that names %s", r.schedule, r.command, err, r.field)
+		}
+	}
+}
+
+// transitions changes one At, step by step.
+func transitions(t *testing.T, c client.Client) {
+	at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "steps"}}
+	at.Spec.Schedule, at.Spec.Command = "2030-01-01T00:00:00Z", "ls"
+	if err := c.Create(t.Context(), at); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		name, patch string
+		status      bool
+		// refused is part of the message; empty: the step succeeds.
+		refused string
+	}{
+		{name: "a PENDING spec may change", patch: `{"spec":{"command":"echo hi"}}`},
+		{name: "PENDING to RUNNING", status: true, patch: `{"status":{"phase":"RUNNING","epoch":5}}`},
+		{name: "the command is frozen", patch: `{"spec":{"command":"echo ho"}}`, refused: "immutable"},
+		{name: "the schedule is frozen", patch: `{"spec":{"schedule":"2031-01-01T00:00:00Z"}}`, refused: "immutable"},
+		{name: "the image is frozen", patch: `{"spec":{"image":"alpine"}}`, refused: "immutable"},
+		{name: "the deadline is frozen", patch: `{"spec":{"startingDeadlineSeconds":3}}`, refused: "immutable"},
+		{name: "suspend and time to live may change", patch: `{"spec":{"suspend":true,"ttlSecondsAfterFinished":4}}`},
+		{name: "the epoch doesn't fall", status: true, patch: `{"status":{"epoch":4}}`, refused: "epoch never falls"},
+		{name: "the epoch can't be removed", status: true, patch: `{"status":{"epoch":null}}`, refused: "epoch never falls"},
+		{name: "the status can't be removed", status: true, patch: `{"status":null}`, refused: "epoch never falls"},
+		{name: "RUNNING doesn't go back", status: true, patch: `{"status":{"phase":"PENDING"}}`, refused: "phase only goes forward"},
+		{name: "an unknown phase", status: true, patch: `{"status":{"phase":"LATE"}}`, refused: "Unsupported value"},
+		{name: "the epoch may stay", status: true, patch: `{"status":{"epoch":5,"podName":"x"}}`},
+		{name: "the epoch may rise", status: true, patch: `{"status":{"epoch":6}}`},
+		{name: "RUNNING to DONE", status: true, patch: `{"status":{"phase":"DONE"}}`},
+		{name: "DONE doesn't go back", status: true, patch: `{"status":{"phase":"RUNNING"}}`, refused: "phase only goes forward"},
+	} {
+		patch := client.RawPatch(types.MergePatchType, []byte(step.patch))
+		var err error
+		if step.status {
+			err = c.Status().Patch(t.Context(), at, patch)
+		} else {
+			err = c.Patch(t.Context(), at, patch)
+		}
+		switch {
+		case step.refused == "" && err != nil:
+			t.Fatalf("%s: %v", step.name, err)
+		case step.refused != "" && (err == nil || !strings.Contains(err.Error(), step.refused)):
+			t.Fatalf("%s: %v, want a refusal that says %q", step.name, err, step.refused)
+		}
+	}
+}
+
+// storedBefore makes an At with a bad schedule by taking the CRD's validation away
+// for a moment, as an older version of the CRD would have let it in.
+func storedBefore(t *testing.T, c client.Client) {
+	crd := &unstructured.Unstructured{}
+	crd.SetAPIVersion("apiextensions.k8s.io/v1")
+	crd.SetKind("CustomResourceDefinition")
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "ats.cnat.programming-kubernetes.info"}, crd); err != nil {
+		t.Fatal(err)
+	}
+	strict, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	loose := crd.DeepCopy()
+	versions, _, _ := unstructured.NestedSlice(loose.Object, "spec", "versions")
+	unstructured.RemoveNestedField(versions[0].(map[string]any), "schema", "openAPIV3Schema", "properties", "spec", "properties", "schedule", "format")
+	if err := unstructured.SetNestedSlice(loose.Object, versions, "spec", "versions"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Update(t.Context(), loose); err != nil {
+		t.Fatal(err)
+	}
+
+	at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "old"}}
+	at.Spec.Schedule, at.Spec.Command = "tomorrow", "ls"
+	eventually(t, "an At with a bad schedule is let in", func() bool { return c.Create(t.Context(), at) == nil })
+
+	if err := unstructured.SetNestedSlice(loose.Object, strict, "spec", "versions"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Update(t.Context(), loose); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "bad schedules are refused again", func() bool {
+		probe := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "probe-"}, Spec: at.Spec}
+		return c.Create(t.Context(), probe) != nil
+	})
+
+	meta.SetStatusCondition(&at.Status.Conditions, metav1.Condition{Type: cnatv1alpha1.ConditionBlocked, Status: metav1.ConditionTrue, Reason: "InvalidSchedule"})
+	if err := c.Status().Update(t.Context(), at); err != nil {
+		t.Errorf("writing the condition: %v", err)
+	}
+	at.Spec.Schedule = "2030-01-01T00:00:00Z"
+	at.Spec.StartingDeadlineSeconds = ptr.To(int64(1))
+	if err := c.Update(t.Context(), at); err != nil {
+		t.Errorf("correcting the schedule: %v", err)
+	}
+}

@@ -1,0 +1,124 @@
+package integration
+
+import (
+	"context"
+	"crypto/tls"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/tenure-dev/tenure/pkg/localplane"
+)
+
+// A replica with the rights that config/ ships, asked for its metrics by nobody, by somebody and by who may.
+func TestMetricsAreForThoseWhoMayReadThem(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	defer cancel()
+	planes, err := localplane.Start(ctx, localplane.Config{TmpfsData: true, Clusters: []localplane.ClusterConfig{{Name: "home"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := planes.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	home := planes.Cluster("home")
+	for _, args := range [][]string{
+		{"apply", "-k", fromRoot(t, "config/default")},
+		{"wait", "--for=condition=Established", "crd/shards.tenure.dev"},
+		{"create", "serviceaccount", "prometheus", "-n", "default"},
+		{"create", "serviceaccount", "stranger", "-n", "default"},
+		{"create", "clusterrolebinding", "scrape", "--clusterrole=tenure-metrics-reader", "--serviceaccount=default:prometheus"},
+	} {
+		if out, err := kubectl(t, home, "", args...); err != nil {
+			t.Fatalf("kubectl %v: %v\n%s", args, err, out)
+		}
+	}
+	account, err := home.ServiceAccountKubeconfig(ctx, "tenure-system", "tenure")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := startSecure(t, ctx, account)
+
+	token := func(account string) string {
+		clientset, err := kubernetes.NewForConfig(home.RESTConfig())
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := clientset.CoreV1().ServiceAccounts("default").CreateToken(ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.Status.Token
+	}
+	eventually(t, "metrics are served", func() bool { _, err := get(ctx, address, ""); return err == nil })
+	for name, c := range map[string]struct {
+		token string
+		want  int
+	}{
+		"nobody":                 {"", http.StatusUnauthorized},
+		"a made-up token":        {"abc", http.StatusInternalServerError}, // how controller-runtime says no to it
+		"somebody without right": {token("stranger"), http.StatusForbidden},
+		"who may":                {token("prometheus"), http.StatusOK},
+	} {
+		if got, err := get(ctx, address, c.token); err != nil || got != c.want {
+			t.Errorf("%s gets %d %v, want %d", name, got, err, c.want)
+		}
+	}
+}
+
+func startSecure(t *testing.T, ctx context.Context, kubeconfig string) (address string) {
+	t.Helper()
+	folder := t.TempDir()
+	binary := filepath.Join(folder, "tenure")
+	build := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/tenure")
+	build.Dir = fromRoot(t, ".")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building tenure: %v\n%s", err, out)
+	}
+	log, err := os.Create(filepath.Join(folder, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	address = freeAddress(t)
+	cmd := exec.Command(binary, "--home-kubeconfig="+kubeconfig, "--replica=secure", "--metrics-bind-address="+address,
+		"--metrics-secure", "--health-probe-bind-address=0")
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := localplane.StartChild(cmd); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may have ended already
+		_ = cmd.Wait()
+		if content, err := os.ReadFile(log.Name()); t.Failed() && err == nil {
+			t.Logf("its log:\n%s", content[max(0, len(content)-3000):])
+		}
+	})
+	return address
+}
+
+// get asks for metrics; the certificate is the replica's own.
+func get(ctx context.Context, address, token string) (int, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/metrics", nil)
+	if err != nil {
+		return 0, err
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	c := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
+	res, err := c.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	return res.StatusCode, res.Body.Close()
+}

@@ -1,0 +1,198 @@
+package integration
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-dev/tenure/pkg/replication"
+)
+
+// policy sets progressDeadlineSeconds of every Deployment named "mutated" and annotates it, whoever writes it.
+const policy = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata:
+  name: mutate
+spec:
+  failurePolicy: Fail
+  reinvocationPolicy: Never
+  matchConstraints:
+    resourceRules:
+      - {apiGroups: [apps], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [deployments]}
+  matchConditions:
+    - {name: named, expression: object.metadata.name == "mutated"}
+  mutations:
+    - patchType: ApplyConfiguration
+      applyConfiguration:
+        expression: >-
+          Object{metadata: Object.metadata{annotations: {"injected": "yes"}}, spec: Object.spec{progressDeadlineSeconds: 333}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata:
+  name: mutate
+spec:
+  policyName: mutate
+`
+
+func mutatingPolicy(t *testing.T, r *rig, namespace string) {
+	if out, err := kubectl(t, r.planes.Cluster("west"), policy, "apply", "-f", "-"); err != nil {
+		t.Fatalf("installing the policy: %v\n%s", err, out)
+	}
+	source := deployment(namespace, "mutated")
+	// A policy takes a moment until it is in force; a throw-away Deployment shows when.
+	r.namespaced(t, "west", namespace)
+	probe := deployment(namespace, "mutated", func(d *appsv1.Deployment) { d.Labels, d.Annotations = nil, nil })
+	eventually(t, "the policy is in force", func() bool {
+		o := probe.DeepCopy()
+		return r.client["west"].Create(t.Context(), o, client.DryRunAll) == nil && o.Annotations["injected"] == "yes"
+	})
+	r.create(t, "home", source)
+	eventually(t, "the source shows who is at odds", func() bool {
+		c := conditionOf(r.get(t, "home", source), replication.ConditionReplicated)
+		return c.Reason == replication.ReasonContested && strings.Contains(c.Message, "progressDeadlineSeconds")
+	})
+	time.Sleep(5 * time.Second)
+	writes := r.writes(t, "west", namespace)
+	if len(writes) > 6 {
+		t.Errorf("%d writes in 5 s: %v", len(writes), writes)
+	}
+	if !r.eventSeen(t, source, replication.ReasonContested) {
+		t.Error("no event tells of it")
+	}
+	r.edit(t, "home", "kubectl", source, func(d *appsv1.Deployment) { d.Spec.ProgressDeadlineSeconds = ptr.To(int32(333)) })
+	r.replicated(t, "home", source)
+	if got := r.get(t, "west", source).Annotations["injected"]; got != "yes" {
+		t.Errorf("the policy's annotation is %q", got)
+	}
+}
+
+func frozen(t *testing.T, r *rig, namespace string) {
+	source, other := deployment(namespace, "web"), deployment(namespace, "other")
+	r.create(t, "home", source)
+	r.create(t, "home", other)
+	r.replicated(t, "home", source)
+	r.replicated(t, "home", other)
+	west := r.planes.Cluster("west")
+	if err := west.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	resume := func() {
+		if err := west.Resume(); err != nil {
+			t.Error(err)
+		}
+	}
+	defer resume()
+	began := time.Now()
+	r.edit(t, "home", "kubectl", source, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "web:2" })
+	eventually(t, "east has the new image", func() bool { return r.get(t, "east", source).Spec.Template.Spec.Containers[0].Image == "web:2" })
+	if took := time.Since(began); took > 4*time.Second { // its timeout is 6 s
+		t.Errorf("east waited %s for west", took)
+	}
+	eventually(t, "the source shows who is missing", func() bool {
+		return conditionOf(r.get(t, "home", source), replication.ConditionReplicated).Reason == replication.ReasonAway
+	})
+	r.setDown("west", true)
+	if err := r.client["east"].Delete(t.Context(), r.get(t, "east", other)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "east is repaired meanwhile", func() bool { return r.get(t, "east", other) != nil })
+	resume()
+	r.setDown("west", false)
+	eventually(t, "west catches up", func() bool {
+		d := r.get(t, "west", source)
+		return d != nil && d.Spec.Template.Spec.Containers[0].Image == "web:2"
+	})
+	r.replicated(t, "home", source)
+	r.replicated(t, "home", other)
+}
+
+func divided(t *testing.T, r *rig, namespace string) {
+	source := deployment(namespace, "web", with(replication.AnnotationReplicas, "divide"), with(replication.AnnotationTotal, "8"),
+		with(replication.AnnotationWeights, "west=3,east=1"))
+	r.create(t, "home", source)
+	r.replicated(t, "home", source)
+	shares := func(west, east int32) func() bool {
+		return func() bool {
+			return *r.get(t, "west", source).Spec.Replicas == west && *r.get(t, "east", source).Spec.Replicas == east
+		}
+	}
+	if !shares(6, 2)() {
+		t.Fatal("not divided 6 to 2")
+	}
+	began := time.Now()
+	r.setDown("west", true)
+	eventually(t, "the share has moved", shares(6, 8))
+	if took := time.Since(began); took < 4*time.Second || took > 15*time.Second {
+		t.Errorf("it moved after %s, the grace is 4 s", took)
+	}
+	r.setDown("west", false)
+	eventually(t, "the share is back", shares(6, 2))
+	r.replicated(t, "home", source)
+}
+
+func deletedWhileAway(t *testing.T, r *rig, namespace string) {
+	source, unlabelled := deployment(namespace, "deleted"), deployment(namespace, "unlabelled")
+	for _, d := range []*appsv1.Deployment{source, unlabelled} {
+		r.create(t, "home", d)
+		r.replicated(t, "home", d)
+	}
+	r.setDown("west", true)
+	if err := r.client["home"].Delete(t.Context(), r.get(t, "home", source)); err != nil {
+		t.Fatal(err)
+	}
+	r.edit(t, "home", "kubectl", unlabelled, func(d *appsv1.Deployment) { delete(d.Labels, replication.LabelReplicate) })
+	for _, d := range []*appsv1.Deployment{source, unlabelled} {
+		eventually(t, "east is cleaned up and the source says what it waits for", func() bool {
+			c := conditionOf(r.get(t, "home", d), replication.ConditionReplicated)
+			return r.get(t, "east", d) == nil && c.Reason == replication.ReasonCleaningUp && strings.Contains(c.Message, "west")
+		})
+		if r.get(t, "west", d) == nil || !slices.Contains(r.get(t, "home", d).Finalizers, replication.Finalizer) {
+			t.Errorf("%s: something was let go of too early", d.Name)
+		}
+	}
+	r.setDown("west", false)
+	eventually(t, "all is cleaned up", func() bool {
+		return r.get(t, "west", source) == nil && r.get(t, "home", source) == nil && r.get(t, "west", unlabelled) == nil &&
+			len(r.get(t, "home", unlabelled).Finalizers) == 0
+	})
+}
+
+// besideController has its source where a Deployment controller works on it, too, and writes conditions of its own.
+func besideController(t *testing.T, r *rig) {
+	r.run(t, "west", time.Minute)
+	r.namespaced(t, "west", "beside")
+	r.namespaced(t, "home", "beside")
+	source := deployment("beside", "web", with(replication.AnnotationClusters, "east"))
+	r.create(t, "west", source)
+	all := func() bool {
+		d := r.get(t, "west", source)
+		return conditionOf(d, replication.ConditionReplicated).Status == corev1.ConditionTrue &&
+			conditionOf(d, appsv1.DeploymentAvailable).Status == corev1.ConditionTrue &&
+			conditionOf(d, appsv1.DeploymentProgressing).Reason == "NewReplicaSetAvailable"
+	}
+	eventually(t, "all three conditions are there", all)
+	for _, image := range []string{"web:2", "web:3"} {
+		r.edit(t, "west", "kubectl", source, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = image })
+		eventually(t, "they are there again after "+image, func() bool {
+			d := r.get(t, "west", source)
+			return all() && d.Status.ObservedGeneration == d.Generation && d.Status.UpdatedReplicas == 2 &&
+				r.get(t, "east", source).Spec.Template.Spec.Containers[0].Image == image
+		})
+	}
+	data, err := json.Marshal(r.get(t, "west", source).Status.Conditions)
+	t.Logf("%s %v", data, err)
+	before := len(r.writes(t, "west", "beside"))
+	time.Sleep(2 * time.Second)
+	if after := r.writes(t, "west", "beside"); len(after) != before {
+		t.Errorf("written though nothing had changed: %v", after[before:])
+	}
+}

@@ -1,0 +1,296 @@
+package integration
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	mccontroller "sigs.k8s.io/multicluster-runtime/pkg/controller"
+	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+	"sigs.k8s.io/multicluster-runtime/providers/clusters"
+
+	"github.com/tenure-dev/tenure/pkg/localplane"
+	"github.com/tenure-dev/tenure/pkg/replication"
+)
+
+// rig is a home cluster, two workload clusters, and the replication reconciler over them, without sharding, as the
+// service account that config/ installs.
+type rig struct {
+	planes *localplane.Planes
+	client map[string]client.Client // as admin
+	probe  string                   // a namespace with sources that are replicated
+
+	mu   sync.Mutex           // guards down
+	down map[string]time.Time // clusters that count as not usable, since when
+	// changed tells the reconciler that down has changed.
+	changed chan struct{}
+}
+
+const replicationUser = "system:serviceaccount:tenure-system:tenure"
+
+func startRig(t *testing.T) *rig {
+	t.Helper()
+	ctrl.SetLogger(logr.Discard())
+	planes, err := localplane.Start(t.Context(), localplane.Config{Clusters: []localplane.ClusterConfig{
+		{Name: "home"}, {Name: "west", Workload: true}, {Name: "east", Workload: true},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := planes.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	r := &rig{planes: planes, client: map[string]client.Client{}, down: map[string]time.Time{}, changed: make(chan struct{}, 1)}
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	for _, plane := range planes.Clusters() {
+		if r.client[plane.Name()], err = client.New(plane.RESTConfig(), client.Options{Scheme: scheme}); err != nil {
+			t.Fatal(err)
+		}
+		for _, folder := range []string{"config/workload", "config/replication"} {
+			if out, err := kubectl(t, plane, "", "apply", "--validate=strict", "-k", fromRoot(t, folder)); err != nil {
+				t.Fatalf("installing %s: %v\n%s", folder, err, out)
+			}
+		}
+	}
+	return r
+}
+
+// run starts a manager with the reconciler; sources are in the named cluster.
+func (r *rig) run(t *testing.T, source string, grace time.Duration) (stop func()) {
+	t.Helper()
+	provider := clusters.New()
+	manager, err := mcmanager.New(r.config(t, source), provider, mcmanager.Options{Metrics: metricsserver.Options{BindAddress: "0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reconciler, err := replication.NewReconciler(replication.Config{
+		Clusters: manager, Targets: r, Clock: clock.RealClock{}, Grace: grace, TargetTimeout: 6 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := mccontroller.Options{MaxConcurrentReconciles: 8, SkipNameValidation: ptr.To(true), RateLimiter: replication.NewRateLimiter()}
+	if err := replication.SetupUnsharded(manager, reconciler, multicluster.ClusterName(source), r.changed, options); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	for _, name := range []string{"home", "west", "east"} {
+		cl, err := cluster.New(r.config(t, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := provider.Add(ctx, multicluster.ClusterName(name), cl); err != nil {
+			t.Fatal(err)
+		}
+	}
+	go func() { ended <- manager.Start(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the manager ended with %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// config is the connection of the service account, whose rights are those that config/ grants.
+func (r *rig) config(t *testing.T, name string) *rest.Config {
+	t.Helper()
+	path, err := r.planes.Cluster(name).ServiceAccountKubeconfig(t.Context(), "tenure-system", "tenure")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS = -1
+	return config
+}
+
+func (r *rig) Names() []multicluster.ClusterName {
+	return []multicluster.ClusterName{"east", "home", "west"}
+}
+
+func (r *rig) Usable(name multicluster.ClusterName) (bool, time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	since, down := r.down[string(name)]
+	return !down, since
+}
+
+// setDown plays the health check's part.
+func (r *rig) setDown(name string, down bool) {
+	r.mu.Lock()
+	delete(r.down, name)
+	if down {
+		r.down[name] = time.Now()
+	}
+	r.mu.Unlock()
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
+}
+
+// deployment asks to be replicated, changed by the options.
+func deployment(namespace, name string, options ...func(*appsv1.Deployment)) *appsv1.Deployment {
+	d := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name,
+			Labels:      map[string]string{replication.LabelReplicate: "true"},
+			Annotations: map[string]string{replication.AnnotationClusters: "*"}},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To(int32(2)),
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": name}},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}}},
+		},
+	}
+	for _, option := range options {
+		option(d)
+	}
+	return d
+}
+
+func with(annotation, value string) func(*appsv1.Deployment) {
+	return func(d *appsv1.Deployment) { d.Annotations[annotation] = value }
+}
+
+// namespaced makes a namespace in the cluster of the sources; the others get theirs from the reconciler.
+func (r *rig) namespaced(t *testing.T, source, name string) {
+	t.Helper()
+	if err := r.client[source].Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r *rig) create(t *testing.T, cluster string, o client.Object) {
+	t.Helper()
+	if err := r.client[cluster].Create(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// get reads a Deployment, nil if there is none or it can't be read.
+func (r *rig) get(t *testing.T, cluster string, o *appsv1.Deployment) *appsv1.Deployment {
+	t.Helper()
+	d := &appsv1.Deployment{}
+	if err := r.client[cluster].Get(t.Context(), client.ObjectKeyFromObject(o), d); err != nil {
+		return nil
+	}
+	return d
+}
+
+// edit merges a change into a Deployment, as somebody.
+func (r *rig) edit(t *testing.T, cluster, by string, o *appsv1.Deployment, change func(*appsv1.Deployment)) {
+	t.Helper()
+	old := r.get(t, cluster, o)
+	if old == nil {
+		t.Fatalf("no %s in %s", o.Name, cluster)
+	}
+	next := old.DeepCopy()
+	change(next)
+	if err := r.client[cluster].Patch(t.Context(), next, client.MergeFrom(old), client.FieldOwner(by)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// scale writes spec.replicas through the scale subresource, as autoscalers and kubectl scale do.
+func (r *rig) scale(ctx context.Context, cluster, by string, o *appsv1.Deployment, replicas int32) error {
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":`+jsonOf(replicas)+`}}`))
+	return r.client[cluster].SubResource("scale").Patch(ctx, o.DeepCopy(), patch, client.FieldOwner(by))
+}
+
+func jsonOf(v any) string {
+	data, _ := json.Marshal(v) // numbers only
+	return string(data)
+}
+
+func conditionOf(d *appsv1.Deployment, kind appsv1.DeploymentConditionType) appsv1.DeploymentCondition {
+	if d != nil {
+		for _, c := range d.Status.Conditions {
+			if c.Type == kind {
+				return c
+			}
+		}
+	}
+	return appsv1.DeploymentCondition{}
+}
+
+// replicated waits until the condition is True for a source's generation.
+func (r *rig) replicated(t *testing.T, cluster string, o *appsv1.Deployment) {
+	t.Helper()
+	var last appsv1.DeploymentCondition
+	defer func() {
+		if t.Failed() {
+			t.Logf("%s: %+v", o.Name, last)
+		}
+	}()
+	eventually(t, o.Name+" is replicated", func() bool {
+		last = conditionOf(r.get(t, cluster, o), replication.ConditionReplicated)
+		return last.Status == corev1.ConditionTrue
+	})
+}
+
+// copyWrite is one write of the reconciler's, as the API server saw it.
+type copyWrite struct {
+	Verb, Resource, Subresource, Name string
+	Code                              int32
+}
+
+// writes are what the reconciler wrote in a namespace of a cluster, "" for all, and was not refused.
+func (r *rig) writes(t *testing.T, cluster, namespace string) []copyWrite {
+	t.Helper()
+	file, err := os.Open(r.planes.Cluster(cluster).AuditLog())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	var all []copyWrite
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var event struct {
+			Stage, Verb    string
+			User           struct{ Username string }
+			ObjectRef      struct{ Resource, Subresource, Namespace, Name string }
+			ResponseStatus struct{ Code int32 }
+		}
+		if json.Unmarshal(lines.Bytes(), &event) != nil || event.Stage != "ResponseComplete" || event.User.Username != replicationUser ||
+			(namespace != "" && event.ObjectRef.Namespace != namespace) || !slices.Contains([]string{"create", "update", "patch", "delete"}, event.Verb) ||
+			event.ObjectRef.Resource == "events" || event.ResponseStatus.Code >= 300 {
+			continue
+		}
+		all = append(all, copyWrite{event.Verb, event.ObjectRef.Resource, event.ObjectRef.Subresource, event.ObjectRef.Name, event.ResponseStatus.Code})
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}

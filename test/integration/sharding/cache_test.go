@@ -1,0 +1,185 @@
+package sharding
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/test/fleet"
+)
+
+// prefixOf is the binary prefix of an object's hash. It reckons by itself, with nothing of the replicas' code.
+func prefixOf(uid string, bits int) string {
+	hash := fnv.New64a()
+	hash.Write([]byte(uid))
+	return fmt.Sprintf("%064b", hash.Sum64())[:bits]
+}
+
+func TestAReplicaCachesTheObjectsOfItsShardsAndNoOthers(t *testing.T) {
+	r := newRig(t)
+	replicas := []*fleet.Replica{r.start("a1"), r.start("a2"), r.start("a3")}
+	r.settle()
+	r.createAts(60, time.Hour)
+	r.createAts(20, 0)
+	r.eventually("the Ats that are due are DONE", func() error {
+		for _, cluster := range r.Workloads() {
+			list := &cnatv1.AtList{}
+			if err := r.Client(cluster).List(t.Context(), list); err != nil {
+				return err
+			}
+			for _, at := range list.Items {
+				due, err := time.Parse(time.RFC3339Nano, at.Spec.Schedule)
+				if err != nil || (due.Before(time.Now()) && at.Status.Phase != cnatv1.AtDone) {
+					return fmt.Errorf("%s/%s is %s (%v)", cluster, at.Name, at.Status.Phase, err)
+				}
+			}
+		}
+		return nil
+	})
+	r.eventually("every shard's cache has the objects of its slots", func() error { return r.cachesRight(replicas) })
+	r.eachWatchAsksForItsShard()
+}
+
+// cachesRight compares what replicas say they cache with what the API servers have.
+func (r *rig) cachesRight(replicas []*fleet.Replica) error {
+	want := map[string]int{}
+	for name := range r.holders() {
+		want[name] = 0
+	}
+	for _, cluster := range r.Workloads() {
+		list := &cnatv1.AtList{}
+		if err := r.Client(cluster).List(r.t.Context(), list); err != nil {
+			return err
+		}
+		for _, at := range list.Items {
+			want[cluster+"/"+prefixOf(string(at.UID), 3)]++
+		}
+	}
+	cached := map[string]int{}
+	for _, replica := range replicas {
+		for labels, value := range metric(replica, "tenure_shard_objects") {
+			name := strings.TrimSuffix(strings.TrimPrefix(labels, `shard="`), `"`)
+			if holder := r.holders()[name].replica; holder != replica.Name {
+				return fmt.Errorf("%s caches shard %s, which is %s's", replica.Name, name, holder)
+			}
+			cached[name] += int(value)
+		}
+		for labels, value := range metric(replica, "tenure_watch_discarded_total") {
+			if value != 0 {
+				return fmt.Errorf("%s was sent %v objects of other shards (%s)", replica.Name, value, labels)
+			}
+		}
+	}
+	for name, n := range want {
+		if cached[name] != n {
+			return fmt.Errorf("shard %s: %d objects cached, %d exist", name, cached[name], n)
+		}
+	}
+	return nil
+}
+
+// metric reads one metric of a replica, by its labels.
+func metric(r *fleet.Replica, name string) map[string]float64 {
+	res, err := http.Get("http://" + r.Metrics + "/metrics")
+	if err != nil {
+		return nil // the caller asks again
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		return nil
+	}
+	values := map[string]float64{}
+	for _, m := range regexp.MustCompile(`(?m)^`+name+`\{([^}]*)\} (\S+)$`).FindAllStringSubmatch(string(body), -1) {
+		if values[m[1]], err = strconv.ParseFloat(m[2], 64); err != nil {
+			return nil
+		}
+	}
+	return values
+}
+
+var bounds = regexp.MustCompile(`shardRange\(object\.metadata\.uid, '0x([0-9a-f]+)', '0x([0-9a-f]+)'\)`)
+
+// eachWatchAsksForItsShard reads in the API servers' own logs what lists and watches of Ats asked for.
+func (r *rig) eachWatchAsksForItsShard() {
+	r.t.Helper()
+	for _, cluster := range r.Workloads() {
+		asked := map[string]bool{}
+		for _, e := range r.audited(cluster) {
+			if e.ObjectRef.Resource != "ats" || !strings.HasPrefix(e.UserAgent, "tenure/") || !slices.Contains([]string{"list", "watch"}, e.Verb) {
+				continue
+			}
+			u, err := url.ParseRequestURI(e.RequestURI)
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			found := bounds.FindStringSubmatch(u.Query().Get("shardSelector"))
+			shard := regexp.MustCompile(`shard=([^;]+);`).FindStringSubmatch(e.UserAgent)
+			if found == nil || shard == nil {
+				r.t.Fatalf("%s of Ats without a shard: %s by %s", e.Verb, e.RequestURI, e.UserAgent)
+			}
+			prefix := strings.TrimPrefix(shard[1], cluster+"/")
+			low, err := strconv.ParseUint(found[1], 16, 64)
+			if err != nil || fmt.Sprintf("%064b", low)[:len(prefix)] != prefix {
+				r.t.Errorf("shard %s asked for %s", shard[1], found[0])
+			}
+			asked[prefix] = true
+		}
+		if len(asked) != shardsOfCluster {
+			r.t.Errorf("%s: watches of %d shards in the API server's log, want %d", cluster, len(asked), shardsOfCluster)
+		}
+	}
+}
+
+// auditEvent is what these tests read of a line of an audit log.
+type auditEvent struct {
+	Verb       string    `json:"verb"`
+	RequestURI string    `json:"requestURI"`
+	UserAgent  string    `json:"userAgent"`
+	Time       time.Time `json:"stageTimestamp"`
+	ObjectRef  struct {
+		Resource    string `json:"resource"`
+		Subresource string `json:"subresource"`
+		Namespace   string `json:"namespace"`
+		Name        string `json:"name"`
+	} `json:"objectRef"`
+	ResponseStatus struct {
+		Code int `json:"code"`
+	} `json:"responseStatus"`
+}
+
+func (r *rig) audited(cluster string) []auditEvent {
+	r.t.Helper()
+	file, err := os.Open(r.Planes.Cluster(cluster).AuditLog())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer file.Close()
+	var events []auditEvent
+	for reader := bufio.NewReader(file); ; {
+		line, err := reader.ReadBytes('\n')
+		if err == io.EOF {
+			return events
+		}
+		var e auditEvent
+		if err == nil {
+			err = json.Unmarshal(line, &e)
+		}
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		events = append(events, e)
+	}
+}

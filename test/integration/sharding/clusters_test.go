@@ -1,0 +1,177 @@
+package sharding
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-dev/tenure/test/fleet"
+)
+
+// edited is west's kubeconfig with something changed.
+func (r *rig) edited(change func(*clientcmdapi.Config)) []byte {
+	r.t.Helper()
+	content, err := r.ClusterKubeconfig(r.t.Context(), "west")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	config, err := clientcmd.Load(content)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	change(config)
+	if content, err = clientcmd.Write(*config); err != nil {
+		r.t.Fatal(err)
+	}
+	return content
+}
+
+func TestAClusterThatCannotBeUsedIsReportedAndStopsNoOther(t *testing.T) {
+	r := newRig(t)
+	mark := filepath.Join(t.TempDir(), "executed")
+	bad := map[string]struct {
+		kubeconfig []byte
+		reason     string
+	}{
+		"exec": {r.edited(func(c *clientcmdapi.Config) {
+			for _, user := range c.AuthInfos {
+				user.Token = ""
+				user.Exec = &clientcmdapi.ExecConfig{
+					Command: "/bin/sh", Args: []string{"-c", "touch " + mark}, APIVersion: "client.authentication.k8s.io/v1",
+					InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
+				}
+			}
+		}), "BadKubeconfig"},
+		"broken": {[]byte("clusters: ["), "BadKubeconfig"},
+		"down": {r.edited(func(c *clientcmdapi.Config) {
+			for _, cluster := range c.Clusters {
+				cluster.Server = "https://127.0.0.1:1"
+			}
+		}), "Unreachable"},
+		"refused": {r.edited(func(c *clientcmdapi.Config) {
+			for _, user := range c.AuthInfos {
+				user.Token = "none of ours"
+			}
+		}), "AccessRefused"},
+	}
+	for name, b := range bad {
+		if err := r.AddKubeconfig(t.Context(), name, b.kubeconfig); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := r.RemoveCluster(t.Context(), name); err != nil {
+				t.Error(err)
+			}
+		}()
+	}
+	replica := r.start("e1")
+	r.settleWestAndEast()
+	r.createAts(10, 0)
+	r.eventually("the Ats of the good clusters are DONE", func() error { return r.unfinished() })
+	for name, b := range bad {
+		r.eventually(name+" is in the metrics", func() error {
+			labels := fmt.Sprintf(`cluster=%q,reason=%q`, name, b.reason)
+			if v, ok := metric(replica, "tenure_cluster_usable")[labels]; !ok || v != 0 {
+				return fmt.Errorf("tenure_cluster_usable is %v", metric(replica, "tenure_cluster_usable"))
+			}
+			return nil
+		})
+		r.eventually(name+" has an event", func() error { return r.hasEvent(name, b.reason) })
+		r.eventually(name+" is in the log", func() error {
+			lines, err := replica.Log.Lines()
+			for _, l := range lines {
+				if l.Cluster == name && l.Reason == b.reason {
+					return nil
+				}
+			}
+			return fmt.Errorf("no line names cluster %s with reason %s (%v)", name, b.reason, err)
+		})
+	}
+	if _, err := os.Stat(mark); err == nil {
+		t.Error("the exec plugin of a kubeconfig was run")
+	}
+}
+
+// settleWestAndEast waits until the shards of the good clusters are served; a cluster that is down has none.
+func (r *rig) settleWestAndEast() {
+	r.t.Helper()
+	r.eventually("west and east are served", func() error {
+		n := 0
+		for name, now := range r.holders() {
+			if good := strings.HasPrefix(name, "west/") || strings.HasPrefix(name, "east/"); good && now.replica != "" {
+				n++
+			}
+		}
+		if n < 2*shardsOfCluster {
+			return fmt.Errorf("%d shards are held", n)
+		}
+		return nil
+	})
+}
+
+func (r *rig) hasEvent(secret, reason string) error {
+	list := &eventsv1.EventList{}
+	if err := r.Client(fleet.Home).List(r.t.Context(), list, client.InNamespace(fleet.Namespace)); err != nil {
+		return err
+	}
+	for _, e := range list.Items {
+		if e.Regarding.Name == secret && e.Reason == reason && e.Type == corev1.EventTypeWarning {
+			return nil
+		}
+	}
+	return fmt.Errorf("none of %d events is about Secret %s with reason %s", len(list.Items), secret, reason)
+}
+
+func TestClustersComeAndGoAndTheirCredentialsAreRotatedWhileReplicasRun(t *testing.T) {
+	r := newRig(t)
+	r.start("k1")
+	r.start("k2")
+	r.settle()
+	east := r.holders()
+	if err := r.RemoveCluster(t.Context(), "west"); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("nobody holds west", func() error {
+		for name, now := range r.holders() {
+			if strings.HasPrefix(name, "west/") && now.replica != "" {
+				return fmt.Errorf("%s holds %s", now.replica, name)
+			}
+		}
+		return nil
+	})
+	gone := r.holders()
+	late := r.createAts(10, 0, "west")
+	r.createAts(10, 0, "east")
+	r.eventually("east is served while west is gone", func() error { return r.unfinished("east") })
+	if err := r.AddCluster(t.Context(), "west", "west"); err != nil {
+		t.Fatal(err)
+	}
+	r.settle()
+	r.eventually(fmt.Sprintf("the %d Ats of west are DONE", len(late)), func() error { return r.unfinished("west") })
+	for name, now := range r.holders() {
+		if was := gone[name].epoch; strings.HasPrefix(name, "west/") && now.epoch <= was {
+			t.Errorf("%s came back in epoch %d after %d", name, now.epoch, was)
+		}
+		if strings.HasPrefix(name, "east/") && now.epoch < east[name].epoch {
+			t.Errorf("%s fell from epoch %d to %d", name, east[name].epoch, now.epoch)
+		}
+	}
+	fresh, err := r.ClusterKubeconfig(t.Context(), "west") // another token
+	if err == nil {
+		err = r.AddKubeconfig(t.Context(), "west", fresh)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.createAts(10, 0)
+	r.eventually("the Ats are DONE after the rotation", func() error { return r.unfinished() })
+	r.settle()
+}

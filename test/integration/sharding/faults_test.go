@@ -1,0 +1,205 @@
+package sharding
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-dev/tenure/test/faultproxy"
+	"github.com/tenure-dev/tenure/test/fleet"
+)
+
+// TestANewHolderWithStaleCachesMakesNoSecondPod lets a new holder take over with caches that end before the old holder's
+// work began: it sees Ats that are PENDING and due, while they are DONE, and the Pods of some are gone.
+func TestANewHolderWithStaleCachesMakesNoSecondPod(t *testing.T) {
+	r := newRig(t)
+	// The one that will be the new holder is there first, so that it coordinates and sees its own warmth.
+	r.start("c2")
+	r.settle()
+	r.start("c1")
+	r.settle()
+	r.pin("west/", "c1")
+	r.heldBy("west/", "c1")
+	ats := r.createAts(40, 12*time.Second, "west")
+
+	// c1 doesn't hear that c2 is warm, neither from its watch nor by a write that conflicts, and so goes on serving.
+	records := faultproxy.Match{Resources: []string{"shards", "shards/status"}}
+	deaf := r.HomeProxy("c1").Inject(faultproxy.Rule{Match: records, Fault: faultproxy.FreezeWatch})
+	records.Verbs = []string{"get", "patch"}
+	mute := r.HomeProxy("c1").Inject(faultproxy.Rule{Match: records, Fault: faultproxy.Answer, Status: 500})
+	r.pin("west/", "c2")
+	r.eventually("c2 is warm", func() error { return r.warm("west/", "c2") })
+	stale := r.Proxy("west").Inject(faultproxy.Rule{Match: faultproxy.Match{Agents: []string{fleet.Agent("c2")}}, Fault: faultproxy.FreezeWatch})
+	r.eventually("c1 has brought the Ats to DONE", func() error { return r.unfinished("west") })
+	for i := 0; i < len(ats); i += 2 {
+		pod := &corev1.Pod{}
+		pod.Namespace, pod.Name = r.namespace, r.podOf(ats[i])
+		if err := r.Client("west").Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deaf.End()
+	mute.End()
+	r.heldBy("west/", "c2")
+	time.Sleep(3 * time.Second) // time for c2 to do what it must not
+	refused := 0
+	for _, e := range r.audited("west") {
+		if e.ObjectRef.Namespace == r.namespace && strings.Contains(e.UserAgent, fleet.Agent("c2")) && e.ResponseStatus.Code == http.StatusConflict {
+			refused++
+		}
+	}
+	t.Logf("%d watches were held back, %d writes of the new holder refused", stale.Hits(), refused)
+	if stale.Hits() == 0 || refused == 0 {
+		t.Error("the new holder wasn't misled: the test has tested nothing")
+	}
+	stale.End()
+	r.createAts(4, 0, "west")
+	r.eventually("c2 serves when its caches have caught up", func() error { return r.unfinished("west") })
+	r.podsMade("west", len(ats)+4)
+	r.pin("west/", "")
+}
+
+// TestRepliesThatGetLostAfterTheCommit hurts each kind of write for itself, at workload and home.
+func TestRepliesThatGetLostAfterTheCommit(t *testing.T) {
+	r := newRig(t)
+	r.start("d1")
+	r.start("d2")
+	r.settle()
+	tests := []struct {
+		name  string
+		match faultproxy.Match
+		home  bool
+	}{
+		{"making Pods", faultproxy.Match{Verbs: []string{"create"}, Resources: []string{"pods"}}, false},
+		{"writing the status of Ats", faultproxy.Match{Verbs: []string{"update", "patch"}, Resources: []string{"ats/status"}}, false},
+		{"renewing Leases", faultproxy.Match{Verbs: []string{"update"}, Resources: []string{"leases"}}, true},
+		{"creating Leases", faultproxy.Match{Verbs: []string{"create"}, Resources: []string{"leases"}}, true},
+		{"planning", faultproxy.Match{Verbs: []string{"patch"}, Resources: []string{"shards"}}, true},
+		{"announcing, handing over and claiming", faultproxy.Match{Verbs: []string{"patch"}, Resources: []string{"shards/status"}}, true},
+	}
+	for i, tt := range tests {
+		rule := faultproxy.Rule{Match: tt.match, Fault: faultproxy.LoseReply, Probability: 0.6}
+		var lost []*faultproxy.Injection
+		name := fmt.Sprintf("d%d", 3+i)
+		if !tt.home {
+			lost = append(lost, r.Proxy("west").Inject(rule), r.Proxy("east").Inject(rule))
+		} else {
+			if err := r.MakeHomeProxy(name); err != nil {
+				t.Fatal(err)
+			}
+			for _, replica := range []string{"d1", "d2", name} {
+				lost = append(lost, r.HomeProxy(replica).Inject(rule))
+			}
+		}
+		r.createAts(20, time.Second)
+		joined := r.start(name) // its joining and leaving make every kind of write at home
+		time.Sleep(lease)
+		joined.Terminate()
+		time.Sleep(lease / 2)
+		hits := 0
+		for _, l := range lost {
+			l.End()
+			hits += l.Hits()
+		}
+		if hits == 0 {
+			t.Errorf("%s: no reply was lost", tt.name)
+		}
+		t.Logf("%s: %d replies lost", tt.name, hits)
+		if err := joined.Wait(patience); err != nil {
+			t.Error(err)
+		}
+		r.settle()
+		r.eventually("the Ats are DONE after "+tt.name, func() error { return r.unfinished() })
+	}
+	r.podsMade("west", 10*len(tests))
+	r.podsMade("east", 10*len(tests))
+}
+
+func TestTheHomeClusterAwayForLessThanALeaseIsNotNoticed(t *testing.T) {
+	r := newRig(t)
+	replicas := []*fleet.Replica{r.start("f1"), r.start("f2")}
+	r.settle()
+	before := r.holders()
+	r.homeAway(lease*2/5, replicas...)
+	r.createAts(10, 0)
+	r.eventually("the Ats are DONE", func() error { return r.unfinished() })
+	r.settle()
+	for _, replica := range replicas {
+		if lapses(t, replica) > 0 { // on a machine that stands still for seconds a Lease may run out all the same
+			t.Skipf("%s lapsed: this machine was too busy to tell (see %s)", replica.Name, replica.LogPath)
+		}
+	}
+	if m := moved(before, r.holders()); len(m) > 0 {
+		t.Errorf("shards moved: %v", m)
+	}
+}
+
+func TestWhileTheHomeClusterIsAwayForLongNobodyActsAndThenAllGoOn(t *testing.T) {
+	r := newRig(t)
+	replicas := []*fleet.Replica{r.start("g1"), r.start("g2")}
+	r.settle()
+	before := r.holders()
+	injected := r.cutHome(replicas...)
+	began := time.Now()
+	time.Sleep(lease + time.Second)
+	stopped := time.Now()
+	r.createAts(10, 0)
+	time.Sleep(lease)
+	for _, cluster := range r.Workloads() {
+		for _, e := range r.audited(cluster) {
+			if e.ObjectRef.Namespace == r.namespace && e.ObjectRef.Resource == "pods" && e.Verb == "create" && e.Time.After(stopped) && e.ObjectRef.Subresource == "" {
+				t.Errorf("a Pod was made %v after home had gone: %+v", e.Time.Sub(began), e)
+			}
+		}
+	}
+	for _, i := range injected {
+		i.End()
+	}
+	r.settle()
+	r.eventually("the Ats are DONE", func() error { return r.unfinished() })
+	for _, replica := range replicas {
+		if lapses(t, replica) == 0 {
+			t.Errorf("%s didn't lapse though home was away for two leases", replica.Name)
+		}
+	}
+	for name, now := range r.holders() {
+		if now.epoch <= before[name].epoch {
+			t.Errorf("%s is in epoch %d, and was in %d before everybody lapsed", name, now.epoch, before[name].epoch)
+		}
+	}
+}
+
+func (r *rig) cutHome(replicas ...*fleet.Replica) []*faultproxy.Injection {
+	var all []*faultproxy.Injection
+	for _, replica := range replicas {
+		all = append(all, r.HomeProxy(replica.Name).Inject(faultproxy.Rule{Fault: faultproxy.Blackhole}))
+	}
+	return all
+}
+
+func (r *rig) homeAway(d time.Duration, replicas ...*fleet.Replica) {
+	for _, i := range r.cutHome(replicas...) {
+		defer i.End()
+	}
+	time.Sleep(d)
+}
+
+func lapses(t *testing.T, r *fleet.Replica) int {
+	t.Helper()
+	lines, err := r.Log.Lines()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, l := range lines {
+		if l.Msg == "incarnation lapsed: stopping everything it held" {
+			n++
+		}
+	}
+	return n
+}

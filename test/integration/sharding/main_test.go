@@ -1,0 +1,237 @@
+package sharding
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-dev/tenure/bench/witness"
+	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/test/fleet"
+)
+
+const (
+	lease = 4 * time.Second
+	// shardsOfCluster: small enough to settle fast, and 2 clusters of 8 don't divide by 3.
+	shardsOfCluster = 8
+	// patience bounds every wait: this is a test of what happens, not of how fast.
+	patience = 90 * time.Second
+)
+
+// shared are the planes of all tests of this package. Replicas are each test's own.
+var shared struct {
+	sync.Once
+	fleet *fleet.Fleet
+	err   error
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code := m.Run()
+	if shared.fleet != nil {
+		if err := shared.fleet.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// rig is one test's view of the shared planes.
+type rig struct {
+	*fleet.Fleet
+	t         *testing.T
+	namespace string // of the test's Ats, in every workload cluster
+	before    int    // how many processes there were when the test began
+}
+
+// facts are all Ats of all tests: the witness reads whole logs.
+var facts struct {
+	sync.Mutex
+	ats []witness.At
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	shared.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
+		defer cancel()
+		shared.fleet, shared.err = fleet.Start(ctx, fleet.Options{
+			Workloads: []string{"west", "east"}, LeaseDuration: lease, ShardsPerCluster: shardsOfCluster, TmpfsData: true, Race: raceDetector,
+		})
+	})
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	r := &rig{Fleet: shared.fleet, t: t, before: len(shared.fleet.Replicas())}
+	r.namespace = "test-" + strings.ToLower(fmt.Sprintf("%x", time.Now().UnixNano()))
+	for _, cluster := range r.Workloads() {
+		ns := &corev1.Namespace{}
+		ns.Name = r.namespace
+		if err := r.Client(cluster).Create(t.Context(), ns); err != nil {
+			t.Fatal(err)
+		}
+		r.eventually("the namespace has its service account", func() error {
+			return r.Client(cluster).Get(t.Context(), client.ObjectKey{Namespace: ns.Name, Name: "default"}, &corev1.ServiceAccount{})
+		})
+	}
+	t.Cleanup(r.close)
+	return r
+}
+
+// close ends the test's replicas in order and judges the logs.
+func (r *rig) close() {
+	mine := r.Replicas()[r.before:]
+	for _, replica := range mine {
+		replica.Resume()
+		replica.Terminate()
+	}
+	for _, replica := range mine {
+		if err := replica.Wait(patience); err != nil && replica.KilledAt().IsZero() {
+			r.t.Error(err)
+		}
+		lines, err := replica.Log.Lines()
+		if err != nil {
+			r.t.Error(err)
+		}
+		for n, l := range lines {
+			for _, bad := range []string{"DATA RACE", "panic:", "fatal error:"} {
+				if strings.Contains(l.Text, bad) {
+					r.t.Errorf("%s:%d: %s", replica.LogPath, n+1, l.Text)
+				}
+			}
+		}
+		if r.t.Failed() {
+			r.t.Logf("log of %s: %s", replica.Name, keep(r.t, replica.LogPath))
+		}
+	}
+	r.judge()
+}
+
+// keep copies a file to where it outlives the planes.
+func keep(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	file, err := os.CreateTemp("", "tenure-failed-*-"+filepath.Base(path))
+	if err != nil {
+		return err.Error()
+	}
+	defer file.Close()
+	if _, err := file.Write(content); err != nil {
+		return err.Error()
+	}
+	return file.Name()
+}
+
+// judge has the witness read all audit logs.
+func (r *rig) judge() {
+	r.t.Helper()
+	facts.Lock()
+	defer facts.Unlock()
+	report, err := witness.Read(r.Planes.Dir(), witness.Options{Facts: witness.Facts{Ats: facts.ats}, Rules: witness.Rules{Settle: time.Second}})
+	if err != nil {
+		r.t.Error(err)
+		return
+	}
+	for _, v := range report.Violations {
+		r.t.Errorf("%s (%s): %s %s %s\n  %v\n  %v", v.Kind, v.Invariant, v.Object, v.Shard, v.Detail, v.First, v.Second)
+	}
+	if report.Vacuous {
+		r.t.Error("the witness had nothing to judge")
+	}
+}
+
+func (r *rig) start(name string, flags ...string) *fleet.Replica {
+	r.t.Helper()
+	replica, err := r.StartReplica(name, flags...)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return replica
+}
+
+func (r *rig) settle() {
+	r.t.Helper()
+	if err := r.AwaitSettled(r.t.Context(), patience); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) eventually(what string, try func() error) {
+	r.t.Helper()
+	if err := fleet.Eventually(r.t.Context(), patience, try); err != nil {
+		r.t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// createAts makes Ats that are due after a while, spread over the workload clusters.
+func (r *rig) createAts(n int, after time.Duration, clusters ...string) []*cnatv1.At {
+	r.t.Helper()
+	if len(clusters) == 0 {
+		clusters = r.Workloads()
+	}
+	var ats []*cnatv1.At
+	for i := range n {
+		at := &cnatv1.At{Spec: cnatv1.AtSpec{Schedule: time.Now().Add(after).UTC().Format(time.RFC3339Nano), Command: "true"}}
+		cluster := clusters[i%len(clusters)]
+		at.Namespace, at.Name = r.namespace, fmt.Sprintf("%s-%d-%d", cluster, time.Now().UnixNano(), i)
+		if err := r.Client(cluster).Create(r.t.Context(), at); err != nil {
+			r.t.Fatal(err)
+		}
+		facts.Lock()
+		facts.ats = append(facts.ats, witness.At{Cluster: cluster, Namespace: at.Namespace, Name: at.Name, UID: string(at.UID), Schedule: at.Spec.Schedule})
+		facts.Unlock()
+		ats = append(ats, at)
+	}
+	return ats
+}
+
+// unfinished says which Ats of the test aren't DONE in some clusters.
+func (r *rig) unfinished(clusters ...string) error {
+	if len(clusters) == 0 {
+		clusters = r.Workloads()
+	}
+	for _, cluster := range clusters {
+		list := &cnatv1.AtList{}
+		if err := r.Client(cluster).List(r.t.Context(), list, client.InNamespace(r.namespace)); err != nil {
+			return err
+		}
+		for _, at := range list.Items {
+			if at.Status.Phase != cnatv1.AtDone {
+				return fmt.Errorf("%s/%s is %s", cluster, at.Name, at.Status.Phase)
+			}
+		}
+	}
+	return nil
+}
+
+// holders are epoch and replica of every shard.
+func (r *rig) holders() map[string]tenure {
+	r.t.Helper()
+	shards, err := r.Shards(r.t.Context())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	all := map[string]tenure{}
+	for i := range shards {
+		all[fleet.ShardName(&shards[i])] = tenure{fleet.ReplicaOf(shards[i].Status.Holder), shards[i].Status.Epoch}
+	}
+	return all
+}
+
+type tenure struct {
+	replica string
+	epoch   int64
+}

@@ -1,0 +1,114 @@
+package sharding
+
+import (
+	"fmt"
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/test/fleet"
+)
+
+// moved lists the shards that changed hands between two looks, by who held them before.
+func moved(before, after map[string]tenure) map[string][]string {
+	m := map[string][]string{}
+	for shard, was := range before {
+		if after[shard] != was {
+			m[was.replica] = append(m[was.replica], shard)
+		}
+	}
+	return m
+}
+
+func TestAJoinMovesWhatBalanceNeedsAndACrashWhatTheDeadHeld(t *testing.T) {
+	r := newRig(t)
+	r.start("b1")
+	r.start("b2")
+	r.settle()
+	two := r.holders()
+	third := r.start("b3")
+	r.settle()
+	three := r.holders()
+	n := 0
+	for from, shards := range moved(two, three) {
+		n += len(shards)
+		for _, s := range shards {
+			if three[s] != (tenure{"b3", two[s].epoch + 1}) {
+				t.Errorf("%s moved from %s to %v", s, from, three[s])
+			}
+		}
+	}
+	if want := 2 * shardsOfCluster / 3; n != want {
+		t.Errorf("a third replica made %d of %d shards move, want %d", n, 2*shardsOfCluster, want)
+	}
+	third.Kill()
+	r.settle()
+	for from, shards := range moved(three, r.holders()) {
+		if from != "b3" {
+			t.Errorf("b3 was killed, and %v of %s moved", shards, from)
+		}
+	}
+	moves := map[tenurev1.MoveKind]int{}
+	shards, err := r.Shards(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range shards {
+		moves[s.Status.LastMove.Kind]++
+	}
+	if want := len(moved(three, r.holders())); want != 1 || moves[tenurev1.MoveCrash] != n {
+		t.Errorf("last moves are %v, want %d for a crash, all from b3", moves, n)
+	}
+}
+
+func TestACleanExitOfAllReplicasLeavesNothingHeld(t *testing.T) {
+	r := newRig(t)
+	replicas := []*fleet.Replica{r.start("h1"), r.start("h2"), r.start("h3")}
+	r.settle()
+	r.createAts(10, 0)
+	r.eventually("the Ats are DONE", func() error { return r.unfinished() })
+	for _, replica := range replicas {
+		replica.Terminate()
+	}
+	for _, replica := range replicas {
+		if err := replica.Wait(patience); err != nil {
+			t.Error(err)
+		}
+	}
+	for name, now := range r.holders() {
+		if now.replica != "" {
+			t.Errorf("all have left, and %s holds %s", now.replica, name)
+		}
+	}
+	members, err := r.Members(t.Context())
+	if err != nil || len(members) != 0 {
+		t.Errorf("all have left, and there are Leases of %v (%v)", members, err)
+	}
+}
+
+func TestTheNextFleetClaimsWhatNobodyHolds(t *testing.T) {
+	r := newRig(t)
+	first := r.start("i1")
+	r.settle()
+	first.Terminate()
+	if err := first.Wait(patience); err != nil {
+		t.Fatal(err)
+	}
+	free := r.holders()
+	r.start("i2")
+	r.settle()
+	for name, now := range r.holders() {
+		if now != (tenure{"i2", free[name].epoch + 1}) {
+			t.Errorf("%s: %v after %v", name, now, free[name])
+		}
+	}
+	lease := &coordinationv1.Lease{}
+	if err := r.Client(fleet.Home).Get(t.Context(), client.ObjectKey{Namespace: fleet.Namespace, Name: "tenure-coordinator"}, lease); err != nil {
+		t.Fatal(err)
+	}
+	if got := fleet.ReplicaOf(fmt.Sprint(*lease.Spec.HolderIdentity)); got != "i2" {
+		t.Errorf("%s coordinates, want the only one there is", got)
+	}
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package sharding
+
+const raceDetector = false

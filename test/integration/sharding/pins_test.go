@@ -1,0 +1,93 @@
+package sharding
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/test/fleet"
+)
+
+// pin pins all shards whose names begin so to a replica; "" takes the pins away.
+func (r *rig) pin(shards, to string) {
+	r.t.Helper()
+	value := "null"
+	if to != "" {
+		value = fmt.Sprintf("%q", to)
+	}
+	list, err := r.Shards(r.t.Context())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for i := range list {
+		if !strings.HasPrefix(fleet.ShardName(&list[i]), shards) {
+			continue
+		}
+		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"tenure.dev/pin":`+value+`}}}`))
+		if err := r.Client(fleet.Home).Patch(r.t.Context(), &list[i], patch); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+// heldBy waits until a replica serves all shards whose names begin so.
+func (r *rig) heldBy(shards, replica string) {
+	r.t.Helper()
+	r.eventually("all of "+shards+" is "+replica+"'s", func() error {
+		for name, now := range r.holders() {
+			if strings.HasPrefix(name, shards) && now.replica != replica {
+				return fmt.Errorf("%s is held by %q", name, now.replica)
+			}
+		}
+		return r.Inactive(r.t.Context())
+	})
+}
+
+// warm says which shard isn't announced as warm at a replica.
+func (r *rig) warm(shards, replica string) error {
+	list, err := r.Shards(r.t.Context())
+	if err != nil {
+		return err
+	}
+	for i := range list {
+		s := &list[i]
+		if strings.HasPrefix(fleet.ShardName(s), shards) && fleet.ReplicaOf(s.Status.Warm) != replica {
+			return fmt.Errorf("%s is warm at %q", fleet.ShardName(s), s.Status.Warm)
+		}
+	}
+	return nil
+}
+
+// podOf is the name of an At's Pod.
+func (r *rig) podOf(at *cnatv1.At) string {
+	r.t.Helper()
+	now := &cnatv1.At{}
+	if err := r.Client("west").Get(r.t.Context(), client.ObjectKeyFromObject(at), now); err != nil {
+		r.t.Fatal(err)
+	}
+	return now.Status.PodName
+}
+
+// podsMade checks in the API server's log how many Pods of the test were made.
+func (r *rig) podsMade(cluster string, want int) {
+	r.t.Helper()
+	n := 0
+	for _, e := range r.audited(cluster) {
+		if e.ObjectRef.Namespace == r.namespace && e.ObjectRef.Resource == "pods" && e.ObjectRef.Subresource == "" && e.Verb == "create" && e.ResponseStatus.Code == 201 {
+			n++
+		}
+	}
+	if n != want {
+		r.t.Errorf("%s: %d Pods were made for %d Ats", cluster, n, want)
+	}
+	list := &corev1.PodList{}
+	if err := r.Client(cluster).List(r.t.Context(), list, client.InNamespace(r.namespace)); err != nil {
+		r.t.Fatal(err)
+	}
+	if len(list.Items) > want {
+		r.t.Errorf("%s: %d Pods exist for %d Ats", cluster, len(list.Items), want)
+	}
+}

@@ -1,0 +1,379 @@
+package integration
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenure-dev/tenure/pkg/localplane"
+	"github.com/tenure-dev/tenure/pkg/telemetry/jaeger"
+)
+
+const (
+	tracedNamespace = "traced"
+	tracedAts       = 60
+)
+
+// Real replicas, real load, the real Jaeger: what it got is held against what the replicas and the API server counted.
+func TestEveryReconcileIsAWholeTraceAndNoSecretComesOut(t *testing.T) {
+	f := startTracedFleet(t)
+	west := newClient(t, f.west)
+	if err := west.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tracedNamespace}}); err != nil {
+		t.Fatal(err)
+	}
+	first := f.start(t, "first")
+	createAts(t, west, tracedNamespace, tracedAts)
+	eventually(t, "the first replica serves all shards", func() bool { return sum(scrape(t, first), "tenure_shards_held") == 4 })
+	second := f.start(t, "second")
+	eventually(t, "the second replica serves its half", func() bool { return sum(scrape(t, second), "tenure_shards_held") == 2 })
+	awaitDone(t, west, tracedNamespace, tracedAts)
+
+	// A moment of quiet: what the replicas have counted by then must all be in Jaeger in the end.
+	var pages map[string]string
+	eventually(t, "nothing is reconciled any more", func() bool {
+		pages = map[string]string{"first": scrape(t, first), "second": scrape(t, second)}
+		time.Sleep(time.Second)
+		return reconciles(pages["first"]) == reconciles(scrape(t, first)) && reconciles(pages["second"]) == reconciles(scrape(t, second))
+	})
+	quiet := time.Now()
+	for _, r := range []*tracedReplica{first, second} {
+		r.stop(t)
+	}
+	time.Sleep(6 * time.Second) // the API server sends its spans every 5 s
+
+	traces, raw := f.traces(t)
+	checkReconciles(t, traces, pages, quiet)
+	checkNoOrphans(t, traces)
+	checkAPICalls(t, traces, f.west)
+	checkHandoffs(t, traces)
+	checkLinks(t, traces)
+	t.Run("what is planted stays secret", func(t *testing.T) { checkCanaries(t, f, pages, raw) })
+	t.Run("metrics pass the linter", func(t *testing.T) { checkMetrics(t, pages) })
+}
+
+// traces returns all that Jaeger has of the replicas, and the answer as it came.
+func (f *tracedFleet) traces(t *testing.T) ([]jaeger.Trace, string) {
+	t.Helper()
+	c := jaeger.Client{URL: f.jaeger.QueryURL()}
+	traces, err := c.Find(t.Context(), jaeger.Query{Service: "tenure", Limit: 10000, Since: time.Now().Add(-time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.Get(f.jaeger.QueryURL() + "/api/traces?service=tenure&limit=10000&lookback=1h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	raw, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return traces, string(raw)
+}
+
+func scrape(t *testing.T, r *tracedReplica) string {
+	t.Helper()
+	res, err := http.Get("http://" + r.metrics + "/metrics")
+	if err != nil {
+		return "" // not up yet
+	}
+	defer res.Body.Close()
+	page, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(page)
+}
+
+// sum adds up the samples of a metric.
+func sum(page, name string) (total float64) {
+	for line := range strings.Lines(page) {
+		rest, found := strings.CutPrefix(line, name)
+		if !found || (rest[0] != ' ' && rest[0] != '{') {
+			continue
+		}
+		var value float64
+		if _, err := fmt.Sscan(rest[strings.LastIndexByte(rest[:len(rest)-1], ' ')+1:], &value); err == nil {
+			total += value
+		}
+	}
+	return total
+}
+
+func reconciles(page string) float64 { return sum(page, "tenure_reconcile_seconds_count") }
+
+func isReconcile(s *jaeger.Span) bool { return s.Name == "reconcile At" }
+
+// checkReconciles holds Jaeger's number of traces against what each replica counted, and each for its parts.
+func checkReconciles(t *testing.T, traces []jaeger.Trace, pages map[string]string, quiet time.Time) {
+	t.Helper()
+	counted, stored := map[string]float64{}, map[string]float64{}
+	for name, page := range pages {
+		counted[name] = reconciles(page)
+		if dropped := sum(page, "tenure_trace_spans_dropped_total"); dropped != 0 {
+			t.Errorf("%s dropped %v spans", name, dropped)
+		}
+	}
+	attributes := []string{"k8s.cluster.name", "k8s.namespace.name", "k8s.object.name", "k8s.object.kind", "tenure.shard", "tenure.epoch",
+		"tenure.replica", "tenure.attempt", "tenure.trigger", "tenure.result"}
+	for _, trace := range traces {
+		for i := range trace.Spans {
+			root := &trace.Spans[i]
+			if !isReconcile(root) {
+				continue
+			}
+			if root.Parent != "" {
+				t.Errorf("trace %s: reconcile has the parent %s", trace.ID, root.Parent)
+			}
+			if root.Start.Add(root.Duration).Before(quiet) {
+				stored[root.Tags["tenure.replica"]]++
+			}
+			waits := 0
+			for _, s := range trace.Spans {
+				if s.Parent == root.ID && s.Name == "queue wait" {
+					waits++
+				}
+			}
+			if waits != 1 {
+				t.Errorf("trace %s has %d queue waits", trace.ID, waits)
+			}
+			for _, a := range attributes {
+				if root.Tags[a] == "" || (a == "tenure.epoch" && root.Tags[a] == "0") {
+					t.Errorf("trace %s: attribute %s is %q", trace.ID, a, root.Tags[a])
+				}
+			}
+		}
+	}
+	if diff := cmp.Diff(counted, stored); diff != "" || counted["first"] == 0 || counted["second"] == 0 {
+		t.Errorf("reconciles: -counted by the replica +stored by Jaeger:\n%s(counted %v)", diff, counted)
+	}
+}
+
+// checkNoOrphans also finds roots that were sent twice.
+func checkNoOrphans(t *testing.T, traces []jaeger.Trace) {
+	t.Helper()
+	for _, trace := range traces {
+		roots := 0
+		for _, s := range trace.Spans {
+			if s.Parent == "" {
+				roots++
+			}
+		}
+		if roots != 1 {
+			t.Errorf("trace %s has %d roots", trace.ID, roots)
+		}
+		for _, s := range trace.Orphans() {
+			t.Errorf("trace %s: span %q of %s hangs in the air", trace.ID, s.Name, s.Service)
+		}
+	}
+}
+
+// checkAPICalls holds the spans of writes against the API server's audit log: the same calls, none missing, none
+// invented; and checks that the API server's own spans hang below.
+func checkAPICalls(t *testing.T, traces []jaeger.Trace, west *localplane.Plane) {
+	t.Helper()
+	spans, below := map[string]int{}, 0
+	for _, trace := range traces {
+		clients := map[string]bool{}
+		for _, s := range trace.Spans {
+			verb := s.Tags["k8s.request.verb"]
+			if verb == "" {
+				continue
+			}
+			clients[s.ID] = true
+			if verb != "get" && verb != "list" {
+				spans[verb+" "+s.Tags["k8s.request.resource"]]++
+			}
+		}
+		for _, s := range trace.Spans {
+			if s.Service == "apiserver" && clients[s.Parent] {
+				below++
+			}
+		}
+	}
+	audited := audited(t, west)
+	if diff := cmp.Diff(audited, spans); diff != "" {
+		t.Errorf("writes: -in the audit log +as spans:\n%s", diff)
+	}
+	if wanted := 3 * tracedAts; audited["create pods"] != tracedAts || below < wanted {
+		t.Errorf("audited %v; %d spans of the API server hang below ours, want at least %d", audited, below, wanted)
+	}
+}
+
+// audited counts the writes that replicas sent for Ats, by verb and resource.
+func audited(t *testing.T, west *localplane.Plane) map[string]int {
+	t.Helper()
+	file, err := os.Open(west.AuditLog())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	counts := map[string]int{}
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 4<<20)
+	for lines.Scan() {
+		var e struct {
+			Stage, Verb, UserAgent string
+			ObjectRef              struct{ Resource, Subresource, Namespace string }
+		}
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			t.Fatal(err)
+		}
+		if e.Stage != "ResponseComplete" || !strings.HasPrefix(e.UserAgent, "tenure/") || e.ObjectRef.Namespace != tracedNamespace ||
+			slices.Contains([]string{"get", "list", "watch"}, e.Verb) {
+			continue
+		}
+		name := e.Verb + " " + e.ObjectRef.Resource
+		if e.ObjectRef.Subresource != "" {
+			name += "/" + e.ObjectRef.Subresource
+		}
+		counts[name]++
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return counts
+}
+
+// checkHandoffs looks for the planned moves to the second replica: one trace each, with everybody's part.
+func checkHandoffs(t *testing.T, traces []jaeger.Trace) {
+	t.Helper()
+	whole := 0
+	for _, trace := range traces {
+		i := slices.IndexFunc(trace.Spans, func(s jaeger.Span) bool { return s.Tags["tenure.move"] == "planned" })
+		if i < 0 {
+			continue
+		}
+		root := trace.Spans[i]
+		where := map[string]string{}
+		for _, s := range trace.Spans {
+			// The first of a name counts: how the tenure ended later, when nobody was left, is in the trace too.
+			if s.ID != root.ID && s.Parent == root.ID && where[s.Name] == "" && s.Name != "release" {
+				replica := s.Tags["tenure.replica"]
+				where[s.Name] = replica[:strings.LastIndexByte(replica, '-')]
+			}
+		}
+		want := map[string]string{"plan": "first", "warm": "second", "announce warm": "second", "drain": "first", "hand over": "first",
+			"activate": "second", "first reconcile": "second"}
+		if where["plan"] == "second" { // either may be the coordinator
+			want["plan"] = "second"
+		}
+		if diff := cmp.Diff(want, where); diff != "" {
+			t.Errorf("trace %s, %s: who did which step (-want +got):\n%s", trace.ID, root.Name, diff)
+		}
+		whole++
+	}
+	if whole < 2 {
+		t.Errorf("%d handoffs to the second replica were traced, want 2", whole)
+	}
+}
+
+// checkLinks follows the links back from reconciles: most must lead to another one that is there, of the same At.
+func checkLinks(t *testing.T, traces []jaeger.Trace) {
+	t.Helper()
+	names := map[string]string{}
+	for _, trace := range traces {
+		for i := range trace.Spans {
+			if isReconcile(&trace.Spans[i]) {
+				names[trace.ID] = trace.Spans[i].Tags["k8s.object.name"]
+			}
+		}
+	}
+	linked := 0
+	for _, trace := range traces {
+		for i := range trace.Spans {
+			if !isReconcile(&trace.Spans[i]) {
+				continue
+			}
+			for _, l := range trace.Spans[i].Links {
+				linked++
+				if names[l.TraceID] != names[trace.ID] {
+					t.Errorf("trace %s of At %s is linked to %s of %q", trace.ID, names[trace.ID], l.TraceID, names[l.TraceID])
+				}
+			}
+		}
+	}
+	if linked < 2*tracedAts {
+		t.Errorf("%d links for %d Ats: each has at least a claim that its Pod's events follow, and a Pod", linked, tracedAts)
+	}
+}
+
+// checkCanaries searches everything that came out.
+func checkCanaries(t *testing.T, f *tracedFleet, pages map[string]string, traces string) {
+	out := map[string]string{"Jaeger": traces}
+	for name, page := range pages {
+		out["metrics of "+name] = page
+	}
+	for _, path := range f.logs {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[path] = string(content)
+	}
+	for _, plane := range []*localplane.Plane{f.home, f.west} {
+		for _, what := range []string{"events", "events.events.k8s.io", "leases.coordination.k8s.io"} {
+			content, err := kubectl(t, plane, "", "get", what, "-A", "-o", "json")
+			if err != nil {
+				t.Fatal(err)
+			}
+			out[what+" in "+plane.Name()] = content
+		}
+	}
+	shards, err := kubectl(t, f.home, "", "get", "shards", "-A", "-o", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out["shards"] = shards
+	// The search must be able to find: these are known to be there.
+	for where, what := range map[string]string{"Jaeger": "at-000", "metrics of first": `cluster="away"`, f.logs[0]: "away", "events in home": "away"} {
+		if !strings.Contains(out[where], what) {
+			t.Errorf("%s doesn't hold %q: it isn't what was to be searched", where, what)
+		}
+	}
+	for _, where := range slices.Sorted(maps.Keys(out)) {
+		for _, canary := range []string{canaryToken, canaryCommand, canaryHeader, canaryCA} {
+			if at := strings.Index(out[where], canary); at >= 0 {
+				t.Errorf("%s holds %s: ...%s", where, canary, out[where][max(0, at-200):at])
+			}
+		}
+	}
+}
+
+// checkMetrics lints the names and looks for those that dashboards and alerts are made of.
+func checkMetrics(t *testing.T, pages map[string]string) {
+	for name, page := range pages {
+		ours := strings.Builder{}
+		for line := range strings.Lines(page) {
+			if strings.HasPrefix(line, "tenure_") || strings.HasPrefix(line, "# HELP tenure_") || strings.HasPrefix(line, "# TYPE tenure_") {
+				ours.WriteString(line)
+			}
+		}
+		problems, err := promlint.New(strings.NewReader(ours.String())).Lint()
+		if err != nil || len(problems) > 0 {
+			t.Errorf("%s: %v %v", name, problems, err)
+		}
+		for _, metric := range []string{"tenure_coordinator", "tenure_member", "tenure_shards_held", "tenure_shard_epoch", "tenure_shard_phase",
+			"tenure_shard_objects", "tenure_shard_load_seconds", "tenure_shards_unserved", "tenure_unserved_seconds", "tenure_shard_moves_total",
+			"tenure_lapses_total", "tenure_lease_margin_seconds", "tenure_record_writes_total", "tenure_clusters_engaged", "tenure_watch_mode",
+			"tenure_watch_bytes_total", "tenure_watch_kept_total", "tenure_watch_discarded_total", "tenure_fenced_writes_total",
+			"tenure_queue_wait_seconds_bucket", "tenure_reconcile_seconds_bucket", "tenure_oldest_key_wait_seconds", "tenure_trace_spans_sent_total"} {
+			if !strings.Contains(page, "\n"+metric) {
+				t.Errorf("%s has no %s", name, metric)
+			}
+		}
+	}
+}

@@ -1,0 +1,232 @@
+// Package library tests Tenure as a library, from where its users stand: a controller of somebody else's is sharded.
+package library
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	mcbuilder "sigs.k8s.io/multicluster-runtime/pkg/builder"
+	"sigs.k8s.io/multicluster-runtime/pkg/clusters"
+	mccontroller "sigs.k8s.io/multicluster-runtime/pkg/controller"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	"github.com/tenure-dev/tenure/pkg/localplane"
+	"github.com/tenure-dev/tenure/shard"
+	"github.com/tenure-dev/tenure/shard/engage"
+)
+
+const objects = 60
+
+// provider is a program's own way of knowing its clusters.
+type provider struct {
+	clusters.Clusters[cluster.Cluster]
+}
+
+func (p *provider) Start(ctx context.Context, aware multicluster.Aware) error {
+	for _, name := range p.ClusterNames() {
+		cl, err := p.Get(ctx, name)
+		if err == nil {
+			err = aware.Engage(ctx, name, cl)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// wiring builds the same controller on a manager in one of the supported ways.
+type wiring func(*shard.Manager, reconcile.TypedReconciler[mcreconcile.Request]) error
+
+// twoInOneProcess allows what only a test does: the same controller name twice.
+var twoInOneProcess = mccontroller.Options{SkipNameValidation: ptr.To(true)}
+
+// The lines of a program that uses Tenure's own sources.
+func ownSources(mgr *shard.Manager, r reconcile.TypedReconciler[mcreconcile.Request]) error {
+	return mcbuilder.ControllerManagedBy(mgr).Named("signer").WithOptions(twoInOneProcess).
+		WatchesRawSource(mgr.For(&corev1.ConfigMap{}, nil)).
+		Complete(mgr.Guard(r))
+}
+
+// The lines of a multicluster-runtime program as it was; only its reconciler is guarded.
+func takenOver(mgr *shard.Manager, r reconcile.TypedReconciler[mcreconcile.Request]) error {
+	return mcbuilder.ControllerManagedBy(mgr).Named("signer").WithOptions(twoInOneProcess).
+		For(&corev1.ConfigMap{}).
+		Complete(mgr.Guard(r))
+}
+
+// signers counts who reconciled what at which time, and never two at once.
+type signers struct {
+	mu      sync.Mutex // guards all below
+	running map[string]string
+	clashes []string
+}
+
+// sign is the stranger's reconciler: it writes the replica's name on the ConfigMap.
+func (s *signers) sign(replica string, mgr *shard.Manager) reconcile.TypedReconciler[mcreconcile.Request] {
+	return mcreconcile.Func(func(ctx context.Context, req mcreconcile.Request) (ctrl.Result, error) {
+		defer s.enter(replica, req.NamespacedName.String())()
+		cl, err := mgr.GetCluster(ctx, req.ClusterName)
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		cm := &corev1.ConfigMap{}
+		if err := cl.GetClient().Get(ctx, req.NamespacedName, cm); err != nil {
+			return ctrl.Result{}, client.IgnoreNotFound(err)
+		}
+		if cm.Namespace != "default" || cm.Data["signed-by"] == replica {
+			return ctrl.Result{}, nil
+		}
+		cm.Data = map[string]string{"signed-by": replica}
+		return ctrl.Result{}, cl.GetClient().Update(ctx, cm)
+	})
+}
+
+func (s *signers) enter(replica, key string) (leave func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if other, taken := s.running[key]; taken {
+		s.clashes = append(s.clashes, fmt.Sprintf("%s and %s at %s", other, replica, key))
+	}
+	s.running[key] = replica
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.running, key)
+	}
+}
+
+// replica runs one manager until its stop is called, which waits for it.
+func startReplica(t *testing.T, planes *localplane.Planes, name string, wire wiring, s *signers) (stop func()) {
+	t.Helper()
+	west, err := cluster.New(planes.Cluster("west").RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &provider{clusters.New[cluster.Cluster]()}
+	if err := p.Add(t.Context(), "west", west, nil); err != nil {
+		t.Fatal(err)
+	}
+	mgr, err := shard.NewManager(planes.Cluster("home").RESTConfig(), p, manager.Options{
+		Scheme:  scheme.Scheme,
+		Metrics: metricsserver.Options{BindAddress: "0"},
+	}, shard.Config{
+		Replica:       name,
+		LeaseDuration: 3 * time.Second,
+		Kinds:         []engage.Kind{shard.Primary(&corev1.ConfigMap{})},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := wire(mgr, s.sign(name, mgr)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	var once sync.Once
+	stop = func() {
+		once.Do(func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Errorf("replica %s: %v", name, err)
+			}
+		})
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+func TestAControllerOfSomebodyElsesIsSharded(t *testing.T) {
+	ctrl.SetLogger(logr.FromSlogHandler(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})))
+	for name, wire := range map[string]wiring{"with our sources": ownSources, "taken over as it was": takenOver} {
+		t.Run(name, func(t *testing.T) { shardAStrangersController(t, wire) })
+	}
+}
+
+func shardAStrangersController(t *testing.T, wire wiring) {
+	planes, err := localplane.Start(t.Context(), localplane.Config{Clusters: []localplane.ClusterConfig{{Name: "home"}, {Name: "west"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = planes.Stop() })
+	home, west := newClient(t, planes, "home"), newClient(t, planes, "west")
+	if _, err := envtest.InstallCRDs(planes.Cluster("home").RESTConfig(), envtest.CRDInstallOptions{
+		Paths: []string{filepath.Join("..", "..", "config", "crd", "tenure.dev_shards.yaml")}, ErrorIfPathMissing: true,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := home.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shard.DefaultNamespace}}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range objects {
+		if err := west.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("cm-", i)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := &signers{running: map[string]string{}}
+	stopA := startReplica(t, planes, "a", wire, s)
+	startReplica(t, planes, "b", wire, s)
+	await(t, "both replicas have signed their parts", func() bool {
+		by := signatures(t, west)
+		return by["a"] > 0 && by["b"] > 0 && by["a"]+by["b"] == objects
+	})
+	stopA()
+	await(t, "b has taken over all of it", func() bool { return signatures(t, west)["b"] == objects })
+	if len(s.clashes) > 0 {
+		t.Errorf("two replicas at one key: %v", s.clashes)
+	}
+}
+
+// signatures counts the ConfigMaps by who signed them.
+func signatures(t *testing.T, west client.Client) map[string]int {
+	t.Helper()
+	list := &corev1.ConfigMapList{}
+	if err := west.List(t.Context(), list, client.InNamespace("default")); err != nil {
+		t.Fatal(err)
+	}
+	by := map[string]int{}
+	for _, cm := range list.Items {
+		if who := cm.Data["signed-by"]; who != "" {
+			by[who]++
+		}
+	}
+	return by
+}
+
+func newClient(t *testing.T, planes *localplane.Planes, name string) client.Client {
+	t.Helper()
+	c, err := client.New(planes.Cluster(name).RESTConfig(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
