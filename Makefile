@@ -1,0 +1,124 @@
+# Tenure: everything is built and tested from here. `make help` lists the targets.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+BIN := bin
+
+# The Kubernetes version that the local control planes report; that of k8s.io/kubernetes in test/controlplane/go.mod.
+KUBE_VERSION := v1.36.3
+KUBE_MAJOR := $(word 1,$(subst ., ,$(KUBE_VERSION:v%=%)))
+KUBE_MINOR := $(word 2,$(subst ., ,$(KUBE_VERSION:v%=%)))
+KUBE_VERSION_PACKAGE := k8s.io/component-base/version
+CONTROLPLANE_LDFLAGS := -s -w \
+	-X $(KUBE_VERSION_PACKAGE).gitVersion=$(KUBE_VERSION) \
+	-X $(KUBE_VERSION_PACKAGE).gitMajor=$(KUBE_MAJOR) \
+	-X $(KUBE_VERSION_PACKAGE).gitMinor=$(KUBE_MINOR)
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-zA-Z0-9_.\/-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: controlplane
+controlplane: $(BIN)/controlplane ## build bin/controlplane: etcd, the Kubernetes control plane, kubectl and kwok in one
+
+$(BIN)/controlplane: $(wildcard test/controlplane/*.go) test/controlplane/go.mod test/controlplane/go.sum
+	@echo "Building $@ from source (Kubernetes $(KUBE_VERSION)): 5 to 10 minutes the first time, seconds afterwards."
+	@mkdir -p $(BIN)
+	@cd test/controlplane && CGO_ENABLED=0 go build -v -trimpath -ldflags "$(CONTROLPLANE_LDFLAGS)" \
+		-o ../../$(BIN)/controlplane.new . 2>&1 | awk -f progress.awk
+	@mv $(BIN)/controlplane.new $@
+
+# Jaeger's module can't be `go install`ed; test/jaeger wraps it. Its go.sum is a copy of Jaeger's own, because some of
+# those modules have no entry in the checksum database.
+.PHONY: jaeger
+jaeger: $(BIN)/jaeger ## build bin/jaeger, which takes the traces
+
+$(BIN)/jaeger: test/jaeger/go.mod test/jaeger/go.sum
+	@echo "Building $@ from source: 3 to 6 minutes the first time, seconds afterwards."
+	@mkdir -p $(BIN)
+	@cd test/jaeger && CGO_ENABLED=0 go build -v -trimpath -ldflags "-s -w" -o ../../$(BIN)/jaeger.new \
+		github.com/jaegertracing/jaeger/cmd/jaeger 2>&1 | awk -f ../controlplane/progress.awk
+	@mv $(BIN)/jaeger.new $@
+
+# Without the service discoveries, which testing rules needs none of.
+.PHONY: promtool
+promtool: $(BIN)/promtool ## build bin/promtool, Prometheus' own, which tests the alerts
+
+$(BIN)/promtool: config/monitoring/gen/go.mod config/monitoring/gen/go.sum
+	@echo "Building $@ from source: 1 to 3 minutes the first time, seconds afterwards."
+	@mkdir -p $(BIN)
+	@cd config/monitoring/gen && CGO_ENABLED=0 go build -trimpath -tags remove_all_sd -ldflags "-s -w" \
+		-o ../../../$(BIN)/promtool.new github.com/prometheus/prometheus/cmd/promtool
+	@mv $(BIN)/promtool.new $@
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+GO_FILES = $(shell git ls-files -co --exclude-standard '*.go' | grep -v -e zz_generated)
+
+.PHONY: build
+build: ## build bin/tenure and bin/bench
+	@mkdir -p $(BIN)
+	CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN)/ ./cmd/tenure ./cmd/bench
+
+.PHONY: demo
+demo: controlplane build ## three replicas, two clusters, 600 Ats, a crash and a join; needs nothing but this machine
+	@CGO_ENABLED=0 go build -trimpath -o $(BIN)/demo ./cmd/demo
+	@$(BIN)/demo
+
+.PHONY: generate
+generate: ## write the deepcopy code and the CRDs anew from pkg/apis
+	config/generate.sh
+
+.PHONY: lint
+lint: ## formatting, vet, and that generated files are up to date
+	@unformatted=$$(gofmt -l $(GO_FILES)); if [ -n "$$unformatted" ]; then echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; fi
+	go vet ./...
+	config/generate.sh --check
+
+.PHONY: monitoring
+monitoring: ## write the Grafana dashboard and the list of its metrics anew
+	cd config/monitoring/gen && go run .
+
+.PHONY: monitoring-test
+monitoring-test: promtool ## the dashboard by Grafana's schema, every expression, every alert, every runbook entry
+	cd config/monitoring/gen && go vet ./... && go test -count=1 ./...
+
+# Chromium is installed from the distribution's packages where there is none; that needs apt-get and the right to use it.
+.PHONY: browser-test
+browser-test: ## the status page in a real browser; SCREENSHOTS=FOLDER keeps pictures
+	@command -v "$${CHROMIUM:-chromium}" chromium-browser google-chrome >/dev/null \
+		|| { echo "Installing Chromium for the test of the status page."; \
+			sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+			$$sudo apt-get update -qq && $$sudo apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
+	go vet -tags browser ./test/browser
+	go test -count=1 -tags browser ./test/browser
+
+SEEDS ?= 100000
+.PHONY: sim
+sim: ## SEEDS=n schedules of the ownership protocol under faults; a failure prints what replays it
+	go run ./shard/shardtest/cmd/sim -seeds $(SEEDS)
+
+.PHONY: mutants
+mutants: ## seed bugs into the protocol, one at a time; every one must be caught
+	go run ./shard/shardtest/cmd/mutants
+
+.PHONY: chaos
+chaos: controlplane ## replicas as processes, killed, paused and cut off under load; CHAOS="flags" narrows it down
+	go run ./test/chaos $(CHAOS)
+	go test -count=1 -v -run 'EngagingAndDisengaging' ./test/integration/sharding -cycles 10000
+
+SCENARIO ?=
+.PHONY: bench
+bench: controlplane build ## SCENARIO=name [SET="k=v ..."]; without one, a tour of five minutes
+	@mkdir -p out
+	$(if $(SCENARIO),$(BIN)/bench run $(SCENARIO) $(foreach s,$(SET),--set $(s)) --html out/$(SCENARIO).html --json out/$(SCENARIO).json,$(BIN)/bench tour)
+
+# One package at a time: most of them start real servers, and two cores can't serve several sets at once.
+.PHONY: test
+test: controlplane jaeger promtool build lint ## all tests, with -race, against real API servers
+	go test -race -shuffle=on -p 1 -timeout 20m ./...
+	@$(MAKE) --no-print-directory monitoring-test browser-test
+
+# Once each, so that they can't rot; for figures run them with go test -bench and a quiet machine.
+.PHONY: microbench
+microbench: ## run every micro-benchmark once
+	go test -run '^$$' -bench . -benchtime 1x ./shard/... ./pkg/telemetry ./pkg/samples ./bench/algorithms
