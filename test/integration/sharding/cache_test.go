@@ -160,6 +160,7 @@ type auditEvent struct {
 	} `json:"responseStatus"`
 }
 
+// audited is what an API server logged since this test began: its log has what the tests before this one did, too.
 func (r *rig) audited(cluster string) []auditEvent {
 	r.t.Helper()
 	file, err := os.Open(r.Planes.Cluster(cluster).AuditLog())
@@ -180,6 +181,8 @@ func (r *rig) audited(cluster string) []auditEvent {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		events = append(events, e)
+		if e.Time.After(r.began) {
+			events = append(events, e)
+		}
 	}
 }

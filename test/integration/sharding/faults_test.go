@@ -125,13 +125,13 @@ func TestTheHomeClusterAwayForLessThanALeaseIsNotNoticed(t *testing.T) {
 	replicas := []*fleet.Replica{r.start("f1"), r.start("f2")}
 	r.settle()
 	before := r.holders()
-	r.homeAway(lease*2/5, replicas...)
+	r.homeAway(lease/4, replicas...)
 	r.createAts(10, 0)
 	r.eventually("the Ats are DONE", func() error { return r.unfinished() })
 	r.settle()
 	for _, replica := range replicas {
-		if lapses(t, replica) > 0 { // on a machine that stands still for seconds a Lease may run out all the same
-			t.Skipf("%s lapsed: this machine was too busy to tell (see %s)", replica.Name, replica.LogPath)
+		if n := lapses(t, replica); n > 0 {
+			t.Errorf("%s lapsed %v times", replica.Name, n)
 		}
 	}
 	if m := moved(before, r.holders()); len(m) > 0 {

@@ -52,6 +52,7 @@ type rig struct {
 	t         *testing.T
 	namespace string // of the test's Ats, in every workload cluster
 	before    int    // how many processes there were when the test began
+	began     time.Time
 }
 
 // facts are all Ats of all tests: the witness reads whole logs.
@@ -72,7 +73,7 @@ func newRig(t *testing.T) *rig {
 	if shared.err != nil {
 		t.Fatal(shared.err)
 	}
-	r := &rig{Fleet: shared.fleet, t: t, before: len(shared.fleet.Replicas())}
+	r := &rig{Fleet: shared.fleet, t: t, before: len(shared.fleet.Replicas()), began: time.Now()}
 	r.namespace = "test-" + strings.ToLower(fmt.Sprintf("%x", time.Now().UnixNano()))
 	for _, cluster := range r.Workloads() {
 		ns := &corev1.Namespace{}
