@@ -11,15 +11,14 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/tenure-dev/tenure/pkg/localfleet"
 	"github.com/tenure-dev/tenure/pkg/localplane"
 )
 
 // The cast. The numbers that somebody may want to change are flags.
 const (
-	homeCluster = "home"
-	namespace   = "tenure-system"
-	// account is the service account that the replicas run as, here and in production.
-	account = "tenure"
+	homeCluster = localfleet.Home
+	namespace   = localfleet.Namespace
 	// victim is the replica that is killed, joiner the one that comes instead.
 	victim = "r2"
 	joiner = "r4"
@@ -98,7 +97,7 @@ func (s *settings) locate() error {
 	if s.json != "" && !isFolder(filepath.Dir(s.json)) { // better now than after the run
 		return fmt.Errorf("no folder for the result %s: make it, or name another file with DEMO_JSON", s.json)
 	}
-	root, err := moduleRoot()
+	root, err := localfleet.Root()
 	if err != nil {
 		return err
 	}
@@ -126,21 +125,4 @@ func isFile(path string) bool {
 func isFolder(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()
-}
-
-// moduleRoot is the folder of the checkout that the working directory is in.
-func moduleRoot() (string, error) {
-	folder, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("looking for the manifests in config/: %w", err)
-	}
-	for {
-		if isFile(filepath.Join(folder, "config", "crd", "kustomization.yaml")) {
-			return folder, nil
-		}
-		if folder == filepath.Dir(folder) {
-			return "", errors.New("no config/crd here or above: run the demo from a checkout of tenure")
-		}
-		folder = filepath.Dir(folder)
-	}
 }

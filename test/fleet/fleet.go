@@ -8,28 +8,25 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/pkg/localfleet"
 	"github.com/tenure-dev/tenure/pkg/localplane"
 	"github.com/tenure-dev/tenure/test/faultproxy"
 )
 
 // Names that config/ ships.
 const (
-	Home      = "home"
-	Namespace = "tenure-system"
-	Account   = "tenure"
-	// ClusterLabel marks the Secrets that are workload clusters.
-	ClusterLabel = "sigs.k8s.io/multicluster-runtime-kubeconfig"
+	Home      = localfleet.Home
+	Namespace = localfleet.Namespace
+	Account   = localfleet.Account
 )
 
 // Options of a fleet; zero values mean the defaults.
@@ -60,6 +57,7 @@ type Options struct {
 type Fleet struct {
 	Planes  *localplane.Planes
 	options Options
+	site    *localfleet.Fleet
 	clients map[string]client.Client
 
 	mu       sync.Mutex // guards all below
@@ -129,25 +127,10 @@ func (f *Fleet) binary(ctx context.Context) error {
 	return nil
 }
 
-// Root is the repository's folder: the one with go.mod above the working directory.
-func Root() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("looking for the repository: %w", err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "config", "default")); err == nil {
-			return dir, nil
-		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			return "", errors.New("looking for the repository: no config/default in any folder above; run this inside the repository")
-		}
-		dir = parent
-	}
-}
+// Root is the repository's folder.
+func Root() (string, error) { return localfleet.Root() }
 
-// install applies what config/ ships and waits until it is served.
+// install applies what config/ ships, and makes the admin's clients.
 func (f *Fleet) install(ctx context.Context) error {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, cnatv1.AddToScheme, tenurev1.AddToScheme} {
@@ -155,42 +138,16 @@ func (f *Fleet) install(ctx context.Context) error {
 			return fmt.Errorf("building the scheme: %w", err)
 		}
 	}
-	root, err := Root()
-	if err != nil {
+	var err error
+	if f.site, err = localfleet.Install(ctx, f.Planes, localfleet.Config{UserAgent: "chaos"}); err != nil {
 		return err
 	}
-	at := func(path string) string { return filepath.Join(root, "config", path) }
 	for _, plane := range f.Planes.Clusters() {
 		config := plane.RESTConfig()
 		config.UserAgent = "chaos"
 		if f.clients[plane.Name()], err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 			return fmt.Errorf("making a client of cluster %s: %w", plane.Name(), err)
 		}
-		args, list := []string{"-k", at("workload")}, client.ObjectList(&cnatv1.AtList{})
-		if plane.Name() == Home {
-			args, list = nil, &tenurev1.ShardList{}
-			for _, path := range []string{"default/namespace.yaml", "crd/tenure.dev_shards.yaml", "rbac/service_account.yaml", "rbac/home_role.yaml", "flowcontrol/flow_schema.yaml"} {
-				args = append(args, "-f", at(path))
-			}
-		}
-		if err := f.apply(ctx, plane, args); err != nil {
-			return err
-		}
-		if err := Eventually(ctx, 30*time.Second, func() error { return f.clients[plane.Name()].List(ctx, list) }); err != nil {
-			return fmt.Errorf("waiting for the CRDs of cluster %s: %w", plane.Name(), err)
-		}
-	}
-	return nil
-}
-
-func (f *Fleet) apply(ctx context.Context, plane *localplane.Plane, what []string) error {
-	binary, err := localplane.FindBinary()
-	if err != nil {
-		return err
-	}
-	args := append([]string{"kubectl", "--kubeconfig", plane.Kubeconfig(), "--cache-dir", filepath.Join(plane.Dir(), "kubectl"), "apply", "--validate=strict"}, what...)
-	if out, err := exec.CommandContext(ctx, binary, args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("installing %s in cluster %s: %w\n%s", strings.Join(what, " "), plane.Name(), err, out)
 	}
 	return nil
 }
@@ -240,7 +197,7 @@ func (f *Fleet) ClusterKubeconfig(ctx context.Context, plane string) ([]byte, er
 }
 
 func (f *Fleet) accountKubeconfig(ctx context.Context, plane string, proxy *faultproxy.Proxy) ([]byte, error) {
-	path, err := f.Planes.Cluster(plane).ServiceAccountKubeconfig(ctx, Namespace, Account)
+	path, err := f.site.Kubeconfig(ctx, plane)
 	if err != nil {
 		return nil, err
 	}
@@ -262,28 +219,12 @@ func (f *Fleet) AddCluster(ctx context.Context, name, plane string) error {
 
 // AddKubeconfig makes or replaces the Secret of a workload cluster.
 func (f *Fleet) AddKubeconfig(ctx context.Context, name string, kubeconfig []byte) error {
-	secret := &corev1.Secret{}
-	secret.Namespace, secret.Name = Namespace, name
-	secret.Labels = map[string]string{ClusterLabel: "true"}
-	secret.Data = map[string][]byte{"kubeconfig": kubeconfig}
-	err := f.clients[Home].Create(ctx, secret)
-	if client.IgnoreAlreadyExists(err) == nil && err != nil {
-		err = f.clients[Home].Update(ctx, secret)
-	}
-	if err != nil {
-		return fmt.Errorf("telling the replicas about cluster %s: %w", name, err)
-	}
-	return nil
+	return f.site.AddKubeconfig(ctx, name, kubeconfig)
 }
 
 // RemoveCluster takes a workload cluster from the replicas.
 func (f *Fleet) RemoveCluster(ctx context.Context, name string) error {
-	secret := &corev1.Secret{}
-	secret.Namespace, secret.Name = Namespace, name
-	if err := f.clients[Home].Delete(ctx, secret); err != nil {
-		return fmt.Errorf("taking cluster %s from the replicas: %w", name, err)
-	}
-	return nil
+	return f.site.RemoveCluster(ctx, name)
 }
 
 // Stop ends everything: replicas, proxies, planes.
@@ -303,17 +244,5 @@ func (f *Fleet) Stop() error {
 
 // Eventually repeats what fails until it doesn't; the last failure is returned when time is up.
 func Eventually(ctx context.Context, within time.Duration, try func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	for {
-		err := try()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("not within %v: %w", within, err)
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
+	return localfleet.Eventually(ctx, within, try)
 }
