@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/tenure-dev/tenure/pkg/telemetry"
@@ -126,34 +125,12 @@ func (o *traceOptions) find(ctx context.Context, client *jaeger.Client) ([]jaege
 		return nil, err
 	}
 	if o.what == "slowest" {
-		traces = slowest(traces)
+		traces = jaeger.Slowest(traces)
 	}
 	if len(traces) == 0 {
 		return nil, fmt.Errorf("%s: %w", o.what, jaeger.ErrNotFound)
 	}
 	return traces, nil
-}
-
-// slowest returns the trace whose reconcile took longest, not counting the wait in the queue.
-func slowest(traces []jaeger.Trace) []jaeger.Trace {
-	longest := time.Duration(-1)
-	var found []jaeger.Trace
-	for _, t := range traces {
-		root := slices.IndexFunc(t.Spans, func(s jaeger.Span) bool { return s.Tags["tenure.result"] != "" })
-		if root < 0 {
-			continue
-		}
-		took := t.Spans[root].Duration
-		for _, s := range t.Spans {
-			if s.Parent == t.Spans[root].ID && s.Name == "queue wait" {
-				took -= s.Duration
-			}
-		}
-		if took > longest {
-			longest, found = took, []jaeger.Trace{t}
-		}
-	}
-	return found
 }
 
 func isTraceID(text string) bool {

@@ -193,18 +193,3 @@ func (w *wireTrace) trace() Trace {
 	slices.SortStableFunc(t.Spans, func(a, b Span) int { return a.Start.Compare(b.Start) })
 	return t
 }
-
-// Orphans returns the spans whose parent isn't in the trace.
-func (t *Trace) Orphans() []Span {
-	known := map[string]bool{}
-	for i := range t.Spans {
-		known[t.Spans[i].ID] = true
-	}
-	var orphans []Span
-	for _, s := range t.Spans {
-		if s.Parent != "" && !known[s.Parent] {
-			orphans = append(orphans, s)
-		}
-	}
-	return orphans
-}

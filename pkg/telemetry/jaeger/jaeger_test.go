@@ -96,3 +96,41 @@ func TestWhatIsMissingOrBrokenIsSaid(t *testing.T) {
 		t.Errorf("no Jaeger: %v", err)
 	}
 }
+
+func TestTheSlowestReconcileIsWithoutItsWait(t *testing.T) {
+	reconcile := func(id string, took, waited time.Duration) Trace {
+		return Trace{ID: id, Spans: []Span{
+			{ID: "root", Duration: took, Tags: map[string]string{"tenure.result": "done"}},
+			{ID: "wait", Parent: "root", Name: "queue wait", Duration: waited},
+		}}
+	}
+	handoff := Trace{ID: "handoff", Spans: []Span{{ID: "root", Duration: time.Hour}}}
+	got := Slowest([]Trace{reconcile("waits", 9*time.Second, 8*time.Second), handoff, reconcile("works", 3*time.Second, time.Second)})
+	if len(got) != 1 || got[0].ID != "works" || got[0].Work() != 2*time.Second {
+		t.Errorf("slowest: %+v, want the one that worked for 2 s", got)
+	}
+	if got := Slowest([]Trace{handoff}); got != nil {
+		t.Errorf("slowest of no reconcile: %+v", got)
+	}
+}
+
+func TestATraceIsWholeWithOneRootAndNoOrphan(t *testing.T) {
+	root, child, orphan := Span{ID: "a"}, Span{ID: "b", Parent: "a"}, Span{ID: "c", Parent: "x"}
+	for _, c := range []struct {
+		name  string
+		spans []Span
+		want  bool
+	}{
+		{"whole", []Span{root, child}, true},
+		{"an orphan", []Span{root, child, orphan}, false},
+		{"no root", []Span{child}, false},
+		{"two roots", []Span{root, {ID: "r"}}, false},
+		{"nothing", nil, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := (&Trace{Spans: c.spans}).Whole(); got != c.want {
+				t.Errorf("whole = %v, want %v", got, c.want)
+			}
+		})
+	}
+}
