@@ -16,7 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
@@ -34,6 +36,7 @@ type kindSource struct {
 	kind   engage.Kind // as declared in the configuration; set by Start
 	keys   func(client.Object) []types.NamespacedName
 	urgent func(client.Object) bool // objects that aren't backfill even when they were there before; may be nil
+	filter predicate.Predicate      // events that are acted on
 	remote bool                     // the kind is declared by Copies
 	err    error                    // why it can't be started
 	queue  queue                    // set by Start
@@ -43,9 +46,10 @@ type kindSource struct {
 //
 // What a shard that becomes active already holds is enqueued behind everything that is live, and under a lasting load
 // that can be long. urgent, which may be nil, picks the objects that must not wait there because something is due now;
-// it may be called from several goroutines.
-func (m *Manager) For(obj client.Object, urgent func(client.Object) bool) source.TypedSource[mcreconcile.Request] {
-	return &kindSource{node: m.node, obj: obj, urgent: urgent, keys: ownKey}
+// it may be called from several goroutines. Events that a predicate refuses are dropped, as with controller-runtime's own
+// sources.
+func (m *Manager) For(obj client.Object, urgent func(client.Object) bool, only ...predicate.Predicate) source.TypedSource[mcreconcile.Request] {
+	return &kindSource{node: m.node, obj: obj, urgent: urgent, keys: ownKey, filter: predicate.And(only...)}
 }
 
 func ownKey(o client.Object) []types.NamespacedName {
@@ -53,10 +57,10 @@ func ownKey(o client.Object) []types.NamespacedName {
 }
 
 // Owns returns the source of a kind whose objects the controller creates: an event enqueues the object's controller
-// owner if that is of the owner's kind.
-func (m *Manager) Owns(obj, owner client.Object) source.TypedSource[mcreconcile.Request] {
+// owner if that is of the owner's kind, unless a predicate refuses it.
+func (m *Manager) Owns(obj, owner client.Object, only ...predicate.Predicate) source.TypedSource[mcreconcile.Request] {
 	kind, err := apiutil.GVKForObject(owner, m.GetLocalManager().GetScheme())
-	s := &kindSource{node: m.node, obj: obj, err: err}
+	s := &kindSource{node: m.node, obj: obj, err: err, filter: predicate.And(only...)}
 	s.keys = func(o client.Object) []types.NamespacedName {
 		ref := metav1.GetControllerOf(o)
 		if ref == nil || ref.Kind != kind.Kind {
@@ -73,12 +77,12 @@ func (m *Manager) Owns(obj, owner client.Object) source.TypedSource[mcreconcile.
 // Watches returns a source that enqueues what keys says for every object that comes, changes or goes. The kind must be
 // one of [Config].Kinds. keys may be called from several goroutines.
 func (m *Manager) Watches(obj client.Object, keys func(client.Object) []types.NamespacedName) source.TypedSource[mcreconcile.Request] {
-	return &kindSource{node: m.node, obj: obj, keys: keys}
+	return &kindSource{node: m.node, obj: obj, keys: keys, filter: predicate.And[client.Object]()}
 }
 
 // WatchesCopies is [Manager.Watches] for a kind that was declared with [Copies].
 func (m *Manager) WatchesCopies(obj client.Object, keys func(client.Object) []types.NamespacedName) source.TypedSource[mcreconcile.Request] {
-	return &kindSource{node: m.node, obj: obj, keys: keys, remote: true}
+	return &kindSource{node: m.node, obj: obj, keys: keys, filter: predicate.And[client.Object](), remote: true}
 }
 
 // Sweep returns a source that enqueues all objects of a primary kind that this replica holds, as backfill, whenever a
@@ -107,7 +111,9 @@ func (s *kindSource) sweep(ctx context.Context) {
 			continue
 		}
 		for _, obj := range e.cluster().Cached(ctx, s.obj) {
-			s.enqueue(e, obj, true)
+			if o, ok := obj.(client.Object); ok {
+				s.enqueue(e, o, true)
+			}
 		}
 	}
 }
@@ -140,9 +146,9 @@ func (s *kindSource) attach(e *engagement, to *engage.Cluster, log logr.Logger) 
 	var registration toolscache.ResourceEventHandlerRegistration
 	if err == nil {
 		registration, err = informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
-			AddFunc:    func(obj any, initial bool) { s.enqueue(e, obj, initial) },
-			UpdateFunc: func(_, obj any) { s.enqueue(e, obj, false) },
-			DeleteFunc: func(obj any) { s.enqueue(e, obj, false) },
+			AddFunc:    func(obj any, initial bool) { s.added(e, obj, initial) },
+			UpdateFunc: func(old, obj any) { s.updated(e, old, obj) },
+			DeleteFunc: func(obj any) { s.deleted(e, obj) },
 		})
 	}
 	if err != nil {
@@ -152,14 +158,31 @@ func (s *kindSource) attach(e *engagement, to *engage.Cluster, log logr.Logger) 
 	return []func(){func() { _ = informer.RemoveEventHandler(registration) }}
 }
 
-func (s *kindSource) enqueue(e *engagement, obj any, backfill bool) {
-	if tombstone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+func (s *kindSource) added(e *engagement, obj any, initial bool) {
+	if o, ok := obj.(client.Object); ok && s.filter.Create(event.CreateEvent{Object: o, IsInInitialList: initial}) {
+		s.enqueue(e, o, initial)
+	}
+}
+
+func (s *kindSource) updated(e *engagement, old, obj any) {
+	before, ok := old.(client.Object)
+	o, alsoOK := obj.(client.Object)
+	if ok && alsoOK && s.filter.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: o}) {
+		s.enqueue(e, o, false)
+	}
+}
+
+func (s *kindSource) deleted(e *engagement, obj any) {
+	tombstone, unknown := obj.(toolscache.DeletedFinalStateUnknown)
+	if unknown {
 		obj = tombstone.Obj
 	}
-	o, ok := obj.(client.Object)
-	if !ok {
-		return
+	if o, ok := obj.(client.Object); ok && s.filter.Delete(event.DeleteEvent{Object: o, DeleteStateUnknown: unknown}) {
+		s.enqueue(e, o, false)
 	}
+}
+
+func (s *kindSource) enqueue(e *engagement, o client.Object, backfill bool) {
 	backfill = backfill && (s.urgent == nil || !s.urgent(o))
 	for _, key := range s.keys(o) {
 		req := mcreconcile.Request{ClusterName: e.name(), Request: reconcile.Request{NamespacedName: key}}

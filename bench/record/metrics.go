@@ -23,6 +23,7 @@ func Scrape(ctx context.Context, address string) (Metrics, error) {
 	if err != nil {
 		return nil, err
 	}
+	request.Header.Set("Accept-Encoding", "identity") // compressing it would cost the replica more than the rest of the page
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return nil, fmt.Errorf("reading metrics: %w", err)

@@ -23,11 +23,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	mcbuilder "sigs.k8s.io/multicluster-runtime/pkg/builder"
 	mccontroller "sigs.k8s.io/multicluster-runtime/pkg/controller"
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
-	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 	"sigs.k8s.io/multicluster-runtime/providers/kubeconfig"
 
 	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
@@ -185,8 +183,8 @@ func newSharded(home *rest.Config, provider *kubeconfig.Provider, opts manager.O
 	seen := see.Controller("at", "At")
 	err = mcbuilder.ControllerManagedBy(mgr).Named("at").
 		WithOptions(seen.Options(controller)).
-		WatchesRawSource(mgr.For(&cnatv1.At{}, atIsDue)).
-		WatchesRawSource(mgr.Owns(&corev1.Pod{}, &cnatv1.At{})).
+		WatchesRawSource(mgr.For(&cnatv1.At{}, atIsDue, r.AtEvents())).
+		WatchesRawSource(mgr.Owns(&corev1.Pod{}, &cnatv1.At{}, at.PodEvents())).
 		Complete(mgr.Guard(seen.Traced(r)))
 	return mgr, err
 }
@@ -219,8 +217,8 @@ func newStock(home *rest.Config, provider *kubeconfig.Provider, opts manager.Opt
 	seen := see.Controller("at", "At")
 	err = mcbuilder.ControllerManagedBy(mgr).Named("at").
 		WithOptions(seen.Options(controller)).
-		For(&cnatv1.At{}).
-		Owns(&corev1.Pod{}).
+		For(&cnatv1.At{}, mcbuilder.WithPredicates(r.AtEvents())).
+		Owns(&corev1.Pod{}, mcbuilder.WithPredicates(at.PodEvents())).
 		Complete(seen.Traced(r))
 	return mgr, err
 }
@@ -229,7 +227,7 @@ func (o *options) controllerOptions() mccontroller.Options {
 	return mccontroller.Options{MaxConcurrentReconciles: o.workers, RateLimiter: at.NewRateLimiter()}
 }
 
-func (o *options) atReconciler(clusters at.Clusters) (reconcile.TypedReconciler[mcreconcile.Request], error) {
+func (o *options) atReconciler(clusters at.Clusters) (*at.Reconciler, error) {
 	cfg := at.Config{Clusters: clusters, Clock: clock.RealClock{}}
 	if o.injectedWork > 0 {
 		cfg.Work = func(ctx context.Context) error { return wait(ctx, o.injectedWork) }

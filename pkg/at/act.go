@@ -78,7 +78,9 @@ func (a *actor) makePod(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, 
 	switch {
 	case err == nil:
 		a.notes.claims(at.UID, claim, NoteMade, a.clock.Now())
-		return ctrl.Result{}, false, nil
+		// Its end comes as an event. Should the cache never have heard of it, it is
+		// looked for.
+		return ctrl.Result{RequeueAfter: cacheGrace}, false, nil
 	case apierrors.IsAlreadyExists(err):
 		return ctrl.Result{}, true, nil
 	case !isRefusal(err):

@@ -7,12 +7,15 @@
 //
 //	r, err := at.NewReconciler(at.Config{Clusters: manager, Clock: clock.RealClock{}})
 //	...
-//	mcbuilder.ControllerManagedBy(manager).For(&cnatv1alpha1.At{}).Owns(&corev1.Pod{}).
+//	mcbuilder.ControllerManagedBy(manager).
+//		For(&cnatv1alpha1.At{}, mcbuilder.WithPredicates(r.AtEvents())).
+//		Owns(&corev1.Pod{}, mcbuilder.WithPredicates(at.PodEvents())).
 //		WithOptions(controller.TypedOptions[mcreconcile.Request]{RateLimiter: at.NewRateLimiter()}).
 //		Complete(r)
 //
-// The watch on Ats must not filter status changes out: the reconciler relies on
-// the event of its own write when its cache lags behind.
+// The predicates spare more than half of the reconciles, and may be left out. No
+// other one may filter status changes: the reconciler relies on the event of its own
+// write when its cache lags behind.
 //
 // # Parts
 //

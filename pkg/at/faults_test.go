@@ -121,6 +121,8 @@ func (b *bench) live(t *testing.T) {
 		}
 		if err != nil || !result.IsZero() {
 			b.clock.Step(cacheGrace)
+		}
+		if err != nil {
 			continue
 		}
 		pods := &corev1.PodList{}

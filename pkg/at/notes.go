@@ -41,7 +41,9 @@ type note struct {
 	// replaced is the resourceVersion that our last write was made from: who
 	// still sees it looks at a cache that lags behind ourselves.
 	replaced string
-	since    time.Time
+	// awaited says that a reconcile has met such a cache and waits for the event.
+	awaited bool
+	since   time.Time
 }
 
 // notes remembers, by UID, what this process itself did last.
@@ -68,12 +70,28 @@ func (n *notes) recall(at *cnatv1alpha1.At, now time.Time) Note {
 
 // behind says whether the At that a cache shows is certainly older than our own
 // last write to it. After a while it doesn't insist: a write from the old
-// resourceVersion only conflicts.
+// resourceVersion only conflicts. Whoever is told so may wait for the event of that
+// write, if a second read of the cache shows the same: from the first on, [claimed]
+// doesn't keep the event back.
 func (n *notes) behind(at *cnatv1alpha1.At, now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	known, found := n.byUID[at.UID]
-	return found && known.replaced == at.ResourceVersion && now.Sub(known.since) < cacheGrace
+	if !found || known.replaced != at.ResourceVersion || now.Sub(known.since) >= cacheGrace {
+		return false
+	}
+	known.awaited = true
+	n.byUID[at.UID] = known
+	return true
+}
+
+// claimed says whether the claim in an At's status is our own, and nobody waits to
+// hear of it.
+func (n *notes) claimed(at *cnatv1alpha1.At) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	known, found := n.byUID[at.UID]
+	return found && !known.awaited && known.claim.equal(claimOf(&at.Status))
 }
 
 // claims says that we are about to write, or hold, a claim, and what is known
@@ -89,7 +107,7 @@ func (n *notes) unsure(uid types.UID, now time.Time) {
 
 // wrote says that we replaced a resourceVersion.
 func (n *notes) wrote(uid types.UID, replaced string, now time.Time) {
-	n.change(uid, now, func(known *note) { known.replaced = replaced })
+	n.change(uid, now, func(known *note) { known.replaced, known.awaited = replaced, false })
 }
 
 func (n *notes) forget(uid types.UID) {

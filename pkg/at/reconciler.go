@@ -88,12 +88,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req mcreconcile.Request) (ct
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("finding cluster %q: %w", req.ClusterName, err)
 	}
-	at := &cnatv1alpha1.At{}
-	if err := cl.GetClient().Get(ctx, req.NamespacedName, at); err != nil {
-		if apierrors.IsNotFound(err) {
-			return ctrl.Result{}, nil
-		}
-		return ctrl.Result{}, fmt.Errorf("reading At %s: %w", req.NamespacedName, err)
+	at, err := readAt(ctx, cl.GetClient(), req.NamespacedName)
+	if err != nil || at == nil {
+		return ctrl.Result{}, err
 	}
 	if r.config.Work != nil {
 		if err := r.config.Work(ctx); err != nil {
@@ -113,8 +110,16 @@ type actor struct {
 
 func (a *actor) reconcile(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, error) {
 	if a.notes.behind(at, a.clock.Now()) {
-		// Our own write is on its way into the cache and comes as an event.
-		return ctrl.Result{RequeueAfter: cacheGrace}, nil
+		// Our own write is on its way into the cache and comes as an event, unless it
+		// has come since the cache was read.
+		key := client.ObjectKeyFromObject(at)
+		var err error
+		if at, err = readAt(ctx, a.cluster.GetClient(), key); err != nil || at == nil {
+			return ctrl.Result{}, err
+		}
+		if a.notes.behind(at, a.clock.Now()) {
+			return ctrl.Result{RequeueAfter: cacheGrace}, nil
+		}
 	}
 	pod, err := readPod(ctx, a.cluster.GetClient(), at)
 	if err != nil {
@@ -156,12 +161,9 @@ func (a *actor) view(at *cnatv1alpha1.At, pod *corev1.Pod, fresh bool) View {
 // before the At's.
 func (a *actor) look(ctx context.Context, seen *cnatv1alpha1.At) (*View, error) {
 	reader := a.cluster.GetAPIReader()
-	at := &cnatv1alpha1.At{}
-	if err := reader.Get(ctx, client.ObjectKeyFromObject(seen), at); err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil, nil
-		}
-		return nil, fmt.Errorf("reading At %s from the API server: %w", client.ObjectKeyFromObject(seen), err)
+	at, err := readAt(ctx, reader, client.ObjectKeyFromObject(seen))
+	if err != nil || at == nil {
+		return nil, err
 	}
 	if at.UID != seen.UID {
 		// Another At of the same name; its own event brings it here.
@@ -173,6 +175,18 @@ func (a *actor) look(ctx context.Context, seen *cnatv1alpha1.At) (*View, error) 
 	}
 	view := a.view(at, pod, true)
 	return &view, nil
+}
+
+// readAt gives nil if there is none.
+func readAt(ctx context.Context, reader client.Reader, key client.ObjectKey) (*cnatv1alpha1.At, error) {
+	at := &cnatv1alpha1.At{}
+	if err := reader.Get(ctx, key, at); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("reading At %s: %w", key, err)
+	}
+	return at, nil
 }
 
 func readPod(ctx context.Context, reader client.Reader, at *cnatv1alpha1.At) (*corev1.Pod, error) {

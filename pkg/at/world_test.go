@@ -117,12 +117,14 @@ type replica struct {
 	// write or doesn't.
 	before func()
 	write  func(kind string, commit func() error) error
+	// cached is called after each read of an At from the cache.
+	cached func()
 	// busy is set during a reconcile.
 	busy bool
 }
 
 func newReplica(w *world) *replica {
-	r := &replica{world: w, before: func() {}, write: func(_ string, commit func() error) error { return commit() }}
+	r := &replica{world: w, before: func() {}, cached: func() {}, write: func(_ string, commit func() error) error { return commit() }}
 	r.restart()
 	return r
 }
@@ -175,6 +177,9 @@ func (c worldClient) Get(_ context.Context, key client.ObjectKey, into client.Ob
 	switch into := into.(type) {
 	case *cnatv1alpha1.At:
 		w.ats[atIndex].DeepCopyInto(into)
+		if !c.live {
+			c.replica.cached()
+		}
 	case *corev1.Pod:
 		pod := w.pods[podIndex]
 		if pod == nil {

@@ -1,0 +1,151 @@
+package at
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+)
+
+// informed is a replica that reconciles when the events of its caches say so, and
+// never because time has passed.
+type informed struct {
+	*replica
+	choose     func(n int) int
+	queued     bool
+	reconciled int
+}
+
+// deliver lets a cache see the next change of the At or of the Pod, in their order.
+func (i *informed) deliver() {
+	w := i.world
+	if i.choose(2) == 0 && i.atSeen < len(w.ats)-1 {
+		i.atSeen++
+		e := event.UpdateEvent{ObjectOld: w.ats[i.atSeen-1], ObjectNew: w.ats[i.atSeen]}
+		i.queued = i.reconciler.AtEvents().Update(e) || i.queued
+	} else if i.podSeen < len(w.pods)-1 {
+		i.podSeen++
+		i.queued = i.podEvent(w.pods[i.podSeen-1], w.pods[i.podSeen]) || i.queued
+	}
+}
+
+func (i *informed) podEvent(old, pod *corev1.Pod) bool {
+	switch {
+	case old == nil:
+		return PodEvents().Create(event.CreateEvent{Object: pod})
+	case pod == nil:
+		return PodEvents().Delete(event.DeleteEvent{Object: old})
+	}
+	return PodEvents().Update(event.UpdateEvent{ObjectOld: old, ObjectNew: pod})
+}
+
+// meanwhile is what may happen at any moment of a reconcile.
+func (i *informed) meanwhile() {
+	for i.choose(2) == 0 {
+		if i.choose(3) == 0 {
+			i.world.finishPod(corev1.PodSucceeded)
+		}
+		i.deliver()
+	}
+}
+
+// live runs until nothing is left to be told.
+func (i *informed) live(t *testing.T) {
+	i.cached = i.meanwhile
+	i.write = func(_ string, commit func() error) error {
+		i.meanwhile()
+		err := commit()
+		i.meanwhile()
+		return err
+	}
+	i.queued = i.reconciler.AtEvents().Create(event.CreateEvent{Object: i.world.at(), IsInInitialList: true})
+	for range 1000 {
+		if i.queued {
+			i.queued = false
+			i.reconciled++
+			i.mustReconcile(t)
+		}
+		i.world.finishPod(corev1.PodSucceeded)
+		i.deliver()
+	}
+}
+
+// What the predicates keep back must not be what a reconcile waits for, in whatever
+// order and at whatever moment the two caches learn of the writes.
+func TestNoEventIsKeptBackThatAReconcileWaitsFor(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seeds from %d", seed)
+	const lives = 5_000
+	reconciled := 0
+	for n := range uint64(lives) {
+		random := rand.New(rand.NewPCG(seed, n))
+		w := newWorld(anAt())
+		i := &informed{replica: newReplica(w), choose: random.IntN}
+		i.live(t)
+		if w.at().Status.Phase != cnatv1alpha1.AtDone || w.writes != 3 || len(w.broken) > 0 {
+			t.Fatalf("seed %d, %d: %s after %d writes, broken %v; want DONE after 3", seed, n, w.at().Status.Phase, w.writes, w.broken)
+		}
+		reconciled += i.reconciled
+	}
+	if mean := float64(reconciled) / lives; mean > 3 {
+		t.Errorf("%.2f reconciles a life, want 2 and few more", mean)
+	} else {
+		t.Logf("%.2f reconciles a life", mean)
+	}
+}
+
+func TestWhichEventsOfAnAtAreActedOn(t *testing.T) {
+	r := newReplica(newWorld(anAt()))
+	r.mustReconcile(t)
+	pending, claimed := r.world.ats[0], r.world.at()
+	with := func(at *cnatv1alpha1.At, change func(*cnatv1alpha1.At)) *cnatv1alpha1.At {
+		at = at.DeepCopy()
+		change(at)
+		return at
+	}
+	done := func(at *cnatv1alpha1.At) { at.Status.Phase = cnatv1alpha1.AtDone }
+	for name, c := range map[string]struct {
+		old, at *cnatv1alpha1.At
+		want    bool
+	}{
+		"an edit":                       {pending, with(pending, func(at *cnatv1alpha1.At) { at.Generation++ }), true},
+		"our own claim":                 {pending, claimed, false},
+		"a claim of another process":    {pending, with(claimed, func(at *cnatv1alpha1.At) { at.Status.StartTime = micro(due.Add(time.Hour)) }), true},
+		"our own claim with an edit":    {pending, with(claimed, func(at *cnatv1alpha1.At) { at.Generation++ }), true},
+		"our own claim with a deletion": {pending, with(claimed, func(at *cnatv1alpha1.At) { at.DeletionTimestamp = ptr.To(metav1.Now()) }), true},
+		"an edit after the claim":       {claimed, with(claimed, func(at *cnatv1alpha1.At) { at.Labels = map[string]string{"a": "b"} }), true},
+		"the end":                       {claimed, with(claimed, done), false},
+		"the end with a time to live":   {claimed, with(with(claimed, done), func(at *cnatv1alpha1.At) { at.Spec.TTLSecondsAfterFinished = ptr.To(int32(1)) }), true},
+	} {
+		if got := r.reconciler.AtEvents().Update(event.UpdateEvent{ObjectOld: c.old, ObjectNew: c.at}); got != c.want {
+			t.Errorf("%s: acted on is %v, want %v", name, got, c.want)
+		}
+		r = newReplica(r.world) // an end is forgotten
+		r.atSeen = 0
+		r.reconciler.notes.claims(claimed.UID, claimOf(&claimed.Status), NoteMade, due)
+	}
+	if !r.reconciler.AtEvents().Delete(event.DeleteEvent{Object: claimed}) {
+		t.Error("a deletion isn't acted on: its timer stays in the queue")
+	}
+}
+
+func TestWhichEventsOfAPodAreActedOn(t *testing.T) {
+	for phase, want := range map[corev1.PodPhase]bool{
+		corev1.PodPending: false, corev1.PodRunning: false, corev1.PodSucceeded: true, corev1.PodFailed: true,
+	} {
+		pod := aPod(func(p *corev1.Pod) { p.Status.Phase = phase })
+		if PodEvents().Create(event.CreateEvent{Object: pod}) != want || PodEvents().Update(event.UpdateEvent{ObjectOld: pod, ObjectNew: pod}) != want {
+			t.Errorf("%s: want %v", phase, want)
+		}
+		pod.DeletionTimestamp = ptr.To(metav1.Now())
+		if !PodEvents().Update(event.UpdateEvent{ObjectOld: pod, ObjectNew: pod}) || !PodEvents().Delete(event.DeleteEvent{Object: pod}) {
+			t.Errorf("%s: a deletion isn't acted on", phase)
+		}
+	}
+}
