@@ -26,6 +26,8 @@ type copyActor struct {
 	target  multicluster.ClusterName
 	want    *Want // nil: there is to be no copy
 	cluster cluster.Cluster
+	// probe says that it is to be found out whether the target answers again, which a cache can't tell.
+	probe bool
 }
 
 // maxSteps bounds the steps of one reconcile, so that a copy that changes all the time doesn't hold a worker. A write
@@ -44,6 +46,14 @@ func (c *copyActor) work(ctx context.Context) (Outcome, error) {
 	}
 	if view.Copy != nil {
 		view.Cached = view.Copy.ResourceVersion
+	}
+	if n := c.recall(); !n.Written.IsZero() && n.Replaced != view.Cached {
+		c.note((*Note).seen)
+	}
+	if c.probe {
+		if err := c.look(ctx, &view); err != nil {
+			return Outcome{}, err
+		}
 	}
 	for range maxSteps {
 		view.Note, view.Now = c.recall(), c.r.now()
@@ -99,6 +109,7 @@ func (c *copyActor) look(ctx context.Context, view *CopyView) error {
 	if err != nil {
 		return err
 	}
+	c.r.breaker.succeeded(c.target)
 	view.Copy, view.Live = copy, true
 	if copy != nil {
 		c.note(func(n *Note) { n.judge(copy, c.r.config.Scalers) })

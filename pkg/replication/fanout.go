@@ -58,8 +58,12 @@ func (c *copyActor) run(ctx context.Context) (Outcome, error) {
 	case !ok:
 		return c.away(fmt.Sprintf("away since %s UTC", since.UTC().Format(time.DateTime)), unknownAgain), nil
 	}
-	if wait := c.r.breaker.open(c.target, c.r.now()); wait > 0 {
+	wait, probe := c.r.breaker.open(c.target, c.r.now(), c.r.config.TargetTimeout)
+	if wait > 0 {
 		return c.away("doesn't answer", wait), nil
+	}
+	if c.probe = probe; probe {
+		defer c.r.breaker.settled(c.target)
 	}
 	bounded, cancel := context.WithTimeout(ctx, c.r.config.TargetTimeout)
 	defer cancel()
@@ -67,7 +71,6 @@ func (c *copyActor) run(ctx context.Context) (Outcome, error) {
 	notStarted := &cache.ErrCacheNotStarted{}
 	switch {
 	case err == nil:
-		c.r.breaker.succeeded(c.target)
 		c.r.connections.made(c.connection())
 		c.told(outcome)
 		return outcome, nil

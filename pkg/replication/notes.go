@@ -86,6 +86,10 @@ func (n *Note) wrote(replaced string, result *appsv1.Deployment, scalers []strin
 	n.judge(result, scalers)
 }
 
+// seen says that the cache shows our last write, or what came after it. Were it not remembered, a copy that is deleted
+// soon after it was made would be taken for one that the cache doesn't show yet.
+func (n *Note) seen() { n.Written = time.Time{} }
+
 func (n *Note) judge(copy *appsv1.Deployment, scalers []string) {
 	n.JudgedUID, n.JudgedGeneration = copy.UID, copy.Generation
 	_, n.ReplicasTaken = replicasTaken(copy.ManagedFields, scalers)

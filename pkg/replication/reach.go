@@ -47,15 +47,34 @@ type breaker struct {
 type trip struct {
 	until    time.Time
 	failures int
+	probing  bool // somebody was let through, who knows by until
 }
 
 // longestTrip bounds how long a target that answers again may go unnoticed.
 const longestTrip = 15 * time.Second
 
-func (b *breaker) open(name multicluster.ClusterName, now time.Time) time.Duration {
+// open is how long a target is to be left out; 0: it may be asked. Once a trip is over, one caller is let through to find
+// out for all, and must end that with settled: else every worker would wait for the same timeout.
+func (b *breaker) open(name multicluster.ClusterName, now time.Time, timeout time.Duration) (wait time.Duration, probe bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return max(0, b.targets[name].until.Sub(now))
+	t, tripped := b.targets[name]
+	if left := t.until.Sub(now); !tripped || left > 0 {
+		return max(0, left), false
+	}
+	t.until, t.probing = now.Add(timeout), true
+	b.targets[name] = t
+	return 0, true
+}
+
+// settled ends a probe, whatever came of it.
+func (b *breaker) settled(name multicluster.ClusterName) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if t := b.targets[name]; t.probing {
+		t.until, t.probing = time.Time{}, false
+		b.targets[name] = t
+	}
 }
 
 func (b *breaker) failed(name multicluster.ClusterName, now time.Time) time.Duration {
@@ -65,8 +84,8 @@ func (b *breaker) failed(name multicluster.ClusterName, now time.Time) time.Dura
 		b.targets = map[multicluster.ClusterName]trip{}
 	}
 	t := b.targets[name]
-	if !now.Before(t.until) { // else another source failed in the same outage
-		t.until = now.Add(min(delay(t.failures), longestTrip))
+	if t.probing || !now.Before(t.until) { // else another source failed in the same outage
+		t.until, t.probing = now.Add(min(delay(t.failures), longestTrip)), false
 		t.failures++
 	}
 	b.targets[name] = t
