@@ -90,7 +90,7 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("running: %w", err)
 	}
-	return nil
+	return see.lostSamples()
 }
 
 // withoutOptions leaves out what multicluster-runtime's kubeconfig provider logs of its options: functions, which have
@@ -176,13 +176,9 @@ func newSharded(home *rest.Config, provider *kubeconfig.Provider, opts manager.O
 	if err != nil {
 		return nil, err
 	}
-	controller := o.controllerOptions()
-	if err := o.recordSamples(mgr.GetLocalManager(), &controller); err != nil {
-		return nil, err
-	}
 	seen := see.Controller("at", "At")
 	err = mcbuilder.ControllerManagedBy(mgr).Named("at").
-		WithOptions(seen.Options(controller)).
+		WithOptions(seen.Options(o.controllerOptions())).
 		WatchesRawSource(mgr.For(&cnatv1.At{}, atIsDue, r.AtEvents())).
 		WatchesRawSource(mgr.Owns(&corev1.Pod{}, &cnatv1.At{}, at.PodEvents())).
 		Complete(mgr.Guard(seen.Traced(r)))
@@ -210,13 +206,9 @@ func newStock(home *rest.Config, provider *kubeconfig.Provider, opts manager.Opt
 	if err != nil {
 		return nil, err
 	}
-	controller := o.controllerOptions()
-	if err := o.recordSamples(mgr.GetLocalManager(), &controller); err != nil {
-		return nil, err
-	}
 	seen := see.Controller("at", "At")
 	err = mcbuilder.ControllerManagedBy(mgr).Named("at").
-		WithOptions(seen.Options(controller)).
+		WithOptions(seen.Options(o.controllerOptions())).
 		For(&cnatv1.At{}, mcbuilder.WithPredicates(r.AtEvents())).
 		Owns(&corev1.Pod{}, mcbuilder.WithPredicates(at.PodEvents())).
 		Complete(seen.Traced(r))

@@ -13,16 +13,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/tenure-dev/tenure/pkg/samples"
 	"github.com/tenure-dev/tenure/pkg/telemetry"
 	"github.com/tenure-dev/tenure/pkg/telemetry/handoff"
 	"github.com/tenure-dev/tenure/shard"
 )
 
-// sight is what makes a replica visible: traces and metrics.
+// sight is what makes a replica visible: traces, metrics and, for benchmarks, samples.
 type sight struct {
 	*telemetry.Telemetry
-	moves *handoff.Watcher
-	log   logr.Logger
+	moves   *handoff.Watcher
+	samples *samples.File // nil if none are wanted
+	log     logr.Logger
 }
 
 // newSight reads the environment's wishes; OTEL_* that make no sense end the start, in one line.
@@ -36,15 +38,33 @@ func newSight(ctx context.Context, o *options, log logr.Logger) (*sight, error) 
 		return nil, err
 	}
 	s := &sight{moves: handoff.NewWatcher(), log: log}
+	if s.samples, err = o.createSamples(); err != nil {
+		return nil, err
+	}
 	s.Telemetry = telemetry.New(telemetry.Config{
 		Settings: settings, Exporter: exporter, Slow: o.traceSlow, Replica: o.replica, Version: version, Log: log,
-		Registerer: metrics.Registry, Epoch: epochOf, Reconciled: s.moves.Reconciled,
+		Registerer: metrics.Registry, Epoch: epochOf, Reconciled: s.reconciled,
 	})
 	s.moves.Tell(s.Telemetry.Tell)
 	if s.Tracing() {
 		log.Info("tracing reconciles", "ratio", settings.Ratio, "slow", o.traceSlow.String(), "service", settings.Service)
 	}
 	return s, nil
+}
+
+func (s *sight) reconciled(r telemetry.Reconciled) {
+	s.moves.Reconciled(r)
+	if s.samples != nil {
+		s.samples.Add(sampleOf(r))
+	}
+}
+
+// lostSamples tells whether any sample couldn't be written.
+func (s *sight) lostSamples() error {
+	if s.samples == nil {
+		return nil
+	}
+	return s.samples.Err()
 }
 
 func epochOf(ctx context.Context) int64 {

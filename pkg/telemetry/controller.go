@@ -172,7 +172,9 @@ func (r *traced) ended(req mcreconcile.Request, t *taken, start time.Time, resul
 	ObserveWith(r.wait, max(start.Sub(t.ready), 0).Seconds(), example)
 	ObserveWith(r.took[result], end.Sub(start).Seconds(), example)
 	if tell := r.telemetry.cfg.Reconciled; tell != nil {
-		tell(Reconciled{Shard: string(req.ClusterName), Start: start, End: end, Trace: kept})
+		tell(Reconciled{
+			Request: req, Ready: t.ready, Start: start, End: end, ReadyUnknown: !t.known, Backfill: t.backfill, Trace: kept,
+		})
 	}
 }
 

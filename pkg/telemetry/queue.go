@@ -60,10 +60,12 @@ type note struct {
 
 // taken is a key that a worker has.
 type taken struct {
-	ready   time.Time
-	trigger trigger
-	attempt int
-	flight  *flight
+	ready    time.Time
+	known    bool // whether ready is; if not it is when the key was taken
+	backfill bool // it had a low priority
+	trigger  trigger
+	attempt  int
+	flight   *flight
 }
 
 func newQueue(inner priorityqueue.PriorityQueue[mcreconcile.Request], limiter workqueue.TypedRateLimiter[mcreconcile.Request],
@@ -131,7 +133,7 @@ func (q *queue) Get() (mcreconcile.Request, bool) {
 func (q *queue) GetWithPriority() (mcreconcile.Request, int, bool) {
 	item, priority, shutdown := q.PriorityQueue.GetWithPriority()
 	if !shutdown {
-		q.take(item)
+		q.take(item, priority < 0)
 	}
 	return item, priority, shutdown
 }
@@ -174,7 +176,7 @@ func (q *queue) note(item mcreconcile.Request, after time.Duration, why trigger)
 
 // take moves a key from the notes to what workers have. Where it was added again at the very moment when it was handed
 // out there may be no note of it; then it counts as ready now.
-func (q *queue) take(item mcreconcile.Request) {
+func (q *queue) take(item mcreconcile.Request, backfill bool) {
 	now := time.Now()
 	hash := maphash.Comparable(q.seed, item)
 	s := &q.stripes[hash%stripes]
@@ -196,7 +198,7 @@ func (q *queue) take(item mcreconcile.Request) {
 	q.taken[item] = t
 	q.mu.Unlock()
 
-	t.ready = now
+	t.ready, t.known, t.backfill = now, known, backfill
 	if known {
 		if ready := q.origin.Add(n.ready); ready.Before(now) {
 			t.ready = ready

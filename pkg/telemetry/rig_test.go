@@ -82,7 +82,7 @@ func hotPath(t testing.TB, cfg Config) func() {
 	ctx := req.Context()
 	return func() {
 		q.note(testKey, 0, byEvent)
-		q.take(testKey)
+		q.take(testKey, false)
 		_, _ = traced.Reconcile(ctx, testKey) // never fails
 		q.release(testKey)
 	}

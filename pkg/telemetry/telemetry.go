@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 )
 
 // scope is the name of our instrumentation.
@@ -34,14 +35,18 @@ type Config struct {
 	Registerer prometheus.Registerer
 	// Epoch returns the epoch under which a reconcile runs, by its context. Optional.
 	Epoch func(ctx context.Context) int64
-	// Reconciled is told of each reconcile of a shard that has ended. Optional; it must return at once.
+	// Reconciled is told of each reconcile that has ended. Optional; it must return at once.
 	Reconciled func(Reconciled)
 }
 
 // Reconciled is one reconcile that has ended.
 type Reconciled struct {
-	Shard      string // its name as a cluster, "" without sharding
-	Start, End time.Time
+	Request mcreconcile.Request
+	// Ready is when the key was ready to be worked on; Start stands for it where that isn't known.
+	Ready, Start, End time.Time
+	ReadyUnknown      bool
+	// Backfill says that the key had a priority below that of live events.
+	Backfill bool
 	// Trace is the reconcile's root span, if it is kept.
 	Trace trace.SpanContext
 }

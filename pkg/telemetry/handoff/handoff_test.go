@@ -8,6 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/tenure-dev/tenure/pkg/telemetry"
 	"github.com/tenure-dev/tenure/shard"
@@ -56,7 +58,8 @@ func (s *story) activated(w *Watcher, epoch ownership.Epoch, objects int64) {
 func (s *story) reconciled(w *Watcher) {
 	start := began.Add(s.clock)
 	s.clock += time.Millisecond
-	w.Reconciled(telemetry.Reconciled{Shard: s.id.String(), Start: start, End: began.Add(s.clock)})
+	req := mcreconcile.Request{ClusterName: multicluster.ClusterName(s.id.String())}
+	w.Reconciled(telemetry.Reconciled{Request: req, Start: start, End: began.Add(s.clock)})
 }
 
 // trace returns the names of one epoch's spans below its root; "no root" is one of them if there is none, or several.

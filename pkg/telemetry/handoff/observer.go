@@ -179,9 +179,10 @@ func (w *Watcher) Reconciled(r telemetry.Reconciled) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if a := w.arrivals[r.Shard]; a != nil {
-		w.close(r.Shard, a, &r)
-	} else if p := w.steps[r.Shard]; p != nil && p.warm != nil && p.early == nil {
+	name := string(r.Request.ClusterName)
+	if a := w.arrivals[name]; a != nil {
+		w.close(name, a, &r)
+	} else if p := w.steps[name]; p != nil && p.warm != nil && p.early == nil {
 		p.early = &r // its gate is open, and we are about to be told
 	}
 }
