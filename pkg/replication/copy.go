@@ -47,8 +47,8 @@ func (c *copyActor) work(ctx context.Context) (Outcome, error) {
 	if view.Copy != nil {
 		view.Cached = view.Copy.ResourceVersion
 	}
-	if n := c.recall(); !n.Written.IsZero() && n.Replaced != view.Cached {
-		c.note((*Note).seen)
+	if n := c.recall(); n.seen(view.Copy) {
+		c.note(func(n *Note) { n.seen(view.Copy) })
 	}
 	if c.probe {
 		if err := c.look(ctx, &view); err != nil {

@@ -166,17 +166,21 @@ func (v CopyView) keep() (Step, error) {
 	if len(missing) == 0 {
 		return v.settled(), nil
 	}
-	step := Step{Act: ActApply, Config: want}
 	if v.held(v.refusedKey()) {
 		return v.onHold(Refused), nil
 	}
 	if v.Copy.Annotations[AnnotationApplied] == want.GetAnnotations()[AnnotationApplied] {
-		if wait := v.Note.contested(missing, v.Now); wait > 0 {
-			return done(Outcome{State: Contested, After: wait, Text: "somebody changes " + list(missing) + " back each time it is repaired"}), nil
-		}
-		step.Drift = missing
+		return v.repair(want, missing), nil
 	}
-	return step, nil
+	return Step{Act: ActApply, Config: want}, nil
+}
+
+// repair applies what somebody else has changed, unless that was in vain too often.
+func (v CopyView) repair(want *unstructured.Unstructured, drift []string) Step {
+	if wait := v.Note.contested(drift, v.Now); wait > 0 {
+		return done(Outcome{State: Contested, After: wait, Text: "somebody changes " + list(drift) + " back each time it is repaired"})
+	}
+	return Step{Act: ActApply, Config: want, Drift: drift}
 }
 
 // replicasTaken says whether spec.replicas belongs to somebody else, if that is known.
@@ -195,8 +199,11 @@ func (v CopyView) replicasTaken() (taken, known bool) {
 // settled is a copy that is as it is to be.
 func (v CopyView) settled() Step {
 	if v.Live && v.Cached == "" {
-		// It is there and the cache doesn't show it. Either the cache lags, or somebody took the label off that the
+		// It is there and the cache doesn't show it. Either the cache lags, or somebody changed the label that the
 		// cache selects by; applying puts it back.
+		if v.Note.Slot != "" && v.Copy.Labels[labelSlot] != v.Note.Slot {
+			return v.repair(v.formApplied(), []string{"metadata.labels." + labelSlot})
+		}
 		hidden := v.Note.HiddenSince
 		if !hidden.IsZero() && v.Now.Sub(hidden) >= cacheGrace {
 			return Step{Act: ActApply, Config: v.formApplied()}

@@ -294,3 +294,27 @@ func TestUpdateWritesNewsAtOnceAndFiguresNotTooOften(t *testing.T) {
 		})
 	}
 }
+
+func TestACopyWhoseSlotLabelIsTakenOffIsRepairedAtOnce(t *testing.T) {
+	stamped := func(d *appsv1.Deployment) { d.Labels[labelSlot] = "2a" }
+	for name, c := range map[string]struct {
+		cached, live func(*appsv1.Deployment)
+		want         Act
+	}{
+		"taken off":                 {stamped, func(*appsv1.Deployment) {}, ActApply},
+		"changed":                   {stamped, func(d *appsv1.Deployment) { d.Labels[labelSlot] = "00" }, ActApply},
+		"as it was: the cache lags": {stamped, stamped, ActNone},
+		"nobody stamps":             {func(*appsv1.Deployment) {}, func(*appsv1.Deployment) {}, ActNone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := CopyView{Want: mustWant(t, aSource(), nil), Source: "home/shop/web", Now: epoch}
+			v.Note.seen(aCopy(t, c.cached))
+			v.Note.seen(nil)
+			v.Copy, v.Live, v.Cached = aCopy(t, c.live), true, ""
+			step, err := DecideCopy(v)
+			if err != nil || step.Act != c.want {
+				t.Errorf("act %v, %v, want %v", step.Act, err, c.want)
+			}
+		})
+	}
+}

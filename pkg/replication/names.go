@@ -51,6 +51,9 @@ const FieldManager = "tenure-replication"
 // prefix begins all labels and annotations that mean something to Tenure; they aren't copied.
 const prefix = "tenure.dev/"
 
+// labelSlot is what a sharded client puts on copies, and what its caches select them by.
+const labelSlot = prefix + "slot"
+
 // SourceOf says which source a copy belongs to: a copy has the source's namespace and name. It is false for a
 // Deployment that carries no mark of ours. What it says is good for enqueueing, not as a proof of ownership.
 func SourceOf(copy client.Object) (types.NamespacedName, bool) {
@@ -59,7 +62,7 @@ func SourceOf(copy client.Object) (types.NamespacedName, bool) {
 	_, sourced := annotations[AnnotationSource]
 	_, applied := annotations[AnnotationApplied]
 	// A sharded client's label; the only mark that is left when a user took the annotations off.
-	_, slotted := labels[prefix+"slot"]
+	_, slotted := labels[labelSlot]
 	return client.ObjectKeyFromObject(copy), owned || sourced || applied || slotted
 }
 

@@ -30,6 +30,8 @@ type Note struct {
 	JudgedUID        types.UID
 	JudgedGeneration int64
 	ReplicasTaken    bool
+	// Slot is the value of the slot label as the cache last showed it; "" where nobody stamps copies.
+	Slot string
 	// HiddenSince is when the API server first showed a copy that the cache doesn't.
 	HiddenSince time.Time
 	// A hold keeps from sending what was in vain: until then, for that key.
@@ -86,9 +88,21 @@ func (n *Note) wrote(replaced string, result *appsv1.Deployment, scalers []strin
 	n.judge(result, scalers)
 }
 
-// seen says that the cache shows our last write, or what came after it. Were it not remembered, a copy that is deleted
-// soon after it was made would be taken for one that the cache doesn't show yet.
-func (n *Note) seen() { n.Written = time.Time{} }
+// seen remembers what the cache shows, nil for nothing, where that is news. Without it, a copy that is deleted soon after
+// it was made would be taken for one that the cache doesn't show yet.
+func (n *Note) seen(copy *appsv1.Deployment) (news bool) {
+	version, slot := "", n.Slot
+	if copy != nil {
+		version, slot = copy.ResourceVersion, copy.Labels[labelSlot]
+	}
+	written := n.Written
+	if n.Replaced != version {
+		written = time.Time{} // The cache shows our last write, or what came after it.
+	}
+	news = written != n.Written || slot != n.Slot
+	n.Written, n.Slot = written, slot
+	return news
+}
 
 func (n *Note) judge(copy *appsv1.Deployment, scalers []string) {
 	n.JudgedUID, n.JudgedGeneration = copy.UID, copy.Generation

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,9 +42,7 @@ func TestShardedReplicasKeepDeploymentsInAllClusters(t *testing.T) {
 
 	t.Run("each copy was created once", func(t *testing.T) {
 		for _, target := range targets {
-			if n := creates(t, f, target); n != sources {
-				t.Errorf("%s: %d committed creates of copies, want %d", target, n, sources)
-			}
+			onceEach(t, f, target, sources)
 		}
 	})
 	t.Run("a copy that is deleted, or scaled by hand, is restored at once", func(t *testing.T) {
@@ -59,6 +58,7 @@ func TestShardedReplicasKeepDeploymentsInAllClusters(t *testing.T) {
 			return f.Client("east").Update(ctx, d)
 		})
 	})
+	t.Run("drift is repaired at once", func(t *testing.T) { driftsAreRepaired(t, f) })
 	t.Run("the source says so when it is replicated", func(t *testing.T) {
 		eventually(t, 30*time.Second, func() error {
 			d := &appsv1.Deployment{}
@@ -84,10 +84,7 @@ func TestShardedReplicasKeepDeploymentsInAllClusters(t *testing.T) {
 		}
 		eventually(t, 90*time.Second, func() error { return converged(ctx, f, 2*sources) })
 		for _, target := range targets {
-			// The one copy that was deleted above was made again.
-			if n := creates(t, f, target); n < 2*sources || n > 2*sources+1 {
-				t.Errorf("%s: %d committed creates of copies, want one each", target, n)
-			}
+			onceEach(t, f, target, 2*sources)
 		}
 	})
 	t.Run("deleting the source cleans up every copy", func(t *testing.T) {
@@ -158,7 +155,7 @@ func newSource(i int) *appsv1.Deployment {
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: name(i),
-			Labels:      map[string]string{replication.LabelReplicate: "true"},
+			Labels:      map[string]string{replication.LabelReplicate: "true", "team": "shop"},
 			Annotations: map[string]string{replication.AnnotationClusters: "*"},
 		},
 		Spec: appsv1.DeploymentSpec{
@@ -216,21 +213,33 @@ func specs(ctx context.Context, f *fleet.Fleet) error {
 	return nil
 }
 
-// creates counts the writes that made a copy, by the API server's own audit log.
-func creates(t *testing.T, f *fleet.Fleet, target string) int {
+// onceEach checks that the copies of the first n sources were each created once, and once more for each time that
+// somebody deleted them, by the API server's own audit log. It shows no success where the client was killed before the
+// reply, so then there may be one fewer.
+func onceEach(t *testing.T, f *fleet.Fleet, target string, n int) {
 	t.Helper()
-	text, err := os.ReadFile(f.Planes.Cluster(target).AuditLog())
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := 0
-	for line := range strings.Lines(string(text)) {
-		if strings.Contains(line, `"resource":"deployments"`) && strings.Contains(line, `"userAgent":"tenure/`) &&
-			strings.Contains(line, `"responseStatus":{"metadata":{},"code":201}`) {
-			n++
+	creates, unknown, deletes := map[string]int{}, map[string]int{}, map[string]int{}
+	for _, e := range auditLog(t, f, target) {
+		ours, code := strings.HasPrefix(e.UserAgent, "tenure/"), e.ResponseStatus.Code
+		switch {
+		case e.ObjectRef.Resource != "deployments":
+		case ours && code == http.StatusCreated:
+			creates[e.ObjectRef.Name]++
+		case ours && (code == 0 || code >= 499):
+			unknown[e.ObjectRef.Name]++
+		case !ours && e.Verb == "delete" && code == http.StatusOK:
+			deletes[e.ObjectRef.Name]++
 		}
 	}
-	return n
+	for i := range n {
+		got, want := creates[name(i)], 1+deletes[name(i)]
+		if got > want || got+unknown[name(i)] < want {
+			t.Errorf("%s: %d committed creates of the copy of %s and %d of unknown outcome, want %d", target, got, name(i), unknown[name(i)], want)
+		}
+	}
+	if len(creates) > n {
+		t.Errorf("%s: copies of %d names were created, want %d", target, len(creates), n)
+	}
 }
 
 func eventually(t *testing.T, within time.Duration, try func() error) {

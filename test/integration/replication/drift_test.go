@@ -1,0 +1,205 @@
+package replication
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-dev/tenure/test/fleet"
+)
+
+// drift is something that somebody does to a copy, and how one sees that it was undone.
+type drift struct {
+	name   string
+	patch  string // a merge patch; "" deletes the copy
+	undone func(now *appsv1.Deployment, before types.UID) bool
+}
+
+var drifts = []drift{
+	{"replicas scaled", `{"spec":{"replicas":0}}`,
+		func(d *appsv1.Deployment, _ types.UID) bool { return *d.Spec.Replicas == 1 }},
+	{"image edited", `{"spec":{"template":{"spec":{"containers":[{"name":"web","image":"evil"}]}}}}`,
+		func(d *appsv1.Deployment, _ types.UID) bool {
+			return d.Spec.Template.Spec.Containers[0].Image == "web:1"
+		}},
+	{"label removed", `{"metadata":{"labels":{"team":null}}}`,
+		func(d *appsv1.Deployment, _ types.UID) bool { return d.Labels["team"] == "shop" }},
+	{"slot label removed", `{"metadata":{"labels":{"tenure.dev/slot":null}}}`,
+		func(d *appsv1.Deployment, _ types.UID) bool { return d.Labels["tenure.dev/slot"] != "" }},
+	{"copy deleted", "",
+		func(d *appsv1.Deployment, before types.UID) bool { return d.UID != before }},
+}
+
+// driftRounds is how often each copy suffers each drift.
+const driftRounds = 2
+
+// driftsAreRepaired measures from the moment a drift is committed to the moment a watch shows its repair, one drift
+// after another. Most find the rollout of the one before still under way, so a repair races with the Deployment
+// controller.
+func driftsAreRepaired(t *testing.T, f *fleet.Fleet) {
+	took := map[string][]time.Duration{}
+	var all []time.Duration
+	var slowest, slowestAt = time.Duration(0), time.Time{}
+	var slowestIs string
+	for _, target := range targets {
+		seen := watchCopies(t, f, target)
+		for range driftRounds {
+			for i := range sources {
+				for _, d := range drifts {
+					began := time.Now()
+					latency := suffer(t, f.Client(target), seen, name(i), d)
+					took[d.name], all = append(took[d.name], latency), append(all, latency)
+					if latency > slowest {
+						slowest, slowestAt, slowestIs = latency, began, fmt.Sprintf("%s of %s in %s", d.name, name(i), target)
+						t.Logf("%v: %s\n%s", slowest, slowestIs, requests(t, f, slowestAt, name(i)))
+					}
+				}
+			}
+		}
+	}
+	for _, d := range drifts {
+		t.Logf("%-18s %s", d.name, percentiles(took[d.name]))
+	}
+	t.Logf("%-18s %s; the slowest: %s", "all", percentiles(all), slowestIs)
+	// The target is 100 ms. The machine may be busy with other things, so what is asserted only tells repair by event
+	// from a timer: the shortest of those is 250 ms, for a failure, and most are seconds.
+	if median, p99 := percentile(all, 50), percentile(all, 99); median > 250*time.Millisecond || p99 > 2*time.Second {
+		t.Errorf("p50 %v, p99 %v: this isn't repair by event", median, p99)
+	}
+}
+
+// suffer makes a drift and waits for its repair.
+func suffer(t *testing.T, c client.Client, seen *copies, name string, d drift) time.Duration {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	copied := &appsv1.Deployment{}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: "default", Name: name}, copied); err != nil {
+		t.Fatal(err)
+	}
+	before, committed := copied.UID, ""
+	var err error
+	if d.patch == "" {
+		err = c.Delete(ctx, copied)
+	} else {
+		err = c.Patch(ctx, copied, client.RawPatch(types.StrategicMergePatchType, []byte(d.patch)), client.FieldOwner("kubectl-edit"))
+		committed = copied.ResourceVersion
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	// What the watch shows of before the drift counts for nothing.
+	for drifted := committed == ""; ; {
+		now, err := seen.next(ctx, name)
+		if err != nil {
+			t.Fatalf("%s of %s: %v", d.name, name, err)
+		}
+		drifted = drifted || now.ResourceVersion == committed
+		if drifted && d.undone(now, before) {
+			return time.Since(began)
+		}
+	}
+}
+
+// copies are the Deployments of a cluster as a watch of the test's own shows them.
+type copies struct{ watch.Interface }
+
+func watchCopies(t *testing.T, f *fleet.Fleet, cluster string) *copies {
+	t.Helper()
+	c, err := client.NewWithWatch(f.Planes.Cluster(cluster).RESTConfig(), client.Options{Scheme: f.Client(cluster).Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := &appsv1.DeploymentList{}
+	if err := c.List(t.Context(), list); err != nil {
+		t.Fatal(err)
+	}
+	w, err := c.Watch(t.Context(), list, &client.ListOptions{Namespace: "default", Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Stop)
+	return &copies{w}
+}
+
+// next is the next state of a copy that the watch shows.
+func (c *copies) next(ctx context.Context, name string) (*appsv1.Deployment, error) {
+	for {
+		select {
+		case event, open := <-c.ResultChan():
+			if !open {
+				return nil, fmt.Errorf("the watch has ended")
+			}
+			if d, ok := event.Object.(*appsv1.Deployment); ok && d.Name == name && event.Type != watch.Deleted {
+				return d, nil
+			}
+		case <-ctx.Done():
+			return nil, fmt.Errorf("not repaired: %w", ctx.Err())
+		}
+	}
+}
+
+// requests are those about one Deployment since then, by all API servers' audit logs: why something took so long.
+func requests(t *testing.T, f *fleet.Fleet, since time.Time, name string) string {
+	t.Helper()
+	var lines []string
+	for _, cluster := range append([]string{fleet.Home}, targets...) {
+		for _, e := range auditLog(t, f, cluster) {
+			if e.ObjectRef.Name == name && e.Received.After(since) {
+				lines = append(lines, fmt.Sprintf("  %s %6.1f ms  %s %s %s %d by %.30s", e.Received.Format("15:04:05.000000"),
+					float64(e.Done.Sub(e.Received).Microseconds())/1000, cluster, e.Verb, strings.Trim(e.ObjectRef.Resource+"/"+e.ObjectRef.Subresource, "/"),
+					e.ResponseStatus.Code, e.UserAgent))
+			}
+		}
+	}
+	slices.Sort(lines) // by time
+	return strings.Join(lines, "\n")
+}
+
+// auditEvent is what is read of a line of an audit log.
+type auditEvent struct {
+	Verb, UserAgent string
+	ObjectRef       struct{ Resource, Subresource, Namespace, Name string }
+	ResponseStatus  struct{ Code int }
+	Received        time.Time `json:"requestReceivedTimestamp"`
+	Done            time.Time `json:"stageTimestamp"`
+}
+
+func auditLog(t *testing.T, f *fleet.Fleet, cluster string) []auditEvent {
+	t.Helper()
+	text, err := os.ReadFile(f.Planes.Cluster(cluster).AuditLog())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var events []auditEvent
+	for line := range strings.Lines(string(text)) {
+		if e := (auditEvent{}); strings.Contains(line, `"deployments"`) && json.Unmarshal([]byte(line), &e) == nil {
+			events = append(events, e)
+		}
+	}
+	return events
+}
+
+// percentile sorts what it is asked about.
+func percentile(of []time.Duration, percent int) time.Duration {
+	slices.Sort(of)
+	return of[min(len(of)*percent/100, len(of)-1)]
+}
+
+func percentiles(of []time.Duration) string {
+	const unit = 100 * time.Microsecond
+	return fmt.Sprintf("%4d repairs: p50 %v, p90 %v, p99 %v, longest %v", len(of), percentile(of, 50).Round(unit),
+		percentile(of, 90).Round(unit), percentile(of, 99).Round(unit), percentile(of, 100).Round(unit))
+}
