@@ -30,7 +30,8 @@ const Far = 24 * time.Hour
 
 // Generator gives a load to clusters.
 type Generator struct {
-	Load     scenario.Load
+	Load scenario.Load
+	// Clusters get the objects in turns; Deployments go to the home cluster alone.
 	Clusters []*Cluster
 	// Namespace of the Ats; it must exist. Names are sequential within it.
 	Namespace string
@@ -84,7 +85,12 @@ func (g *Generator) Run(ctx context.Context, start time.Time, offsets []time.Dur
 		return o, errors.Join(createErr, err)
 	}
 	err := g.each(ctx, g.steps(start, offsets), o, func(ctx context.Context, s step) error {
-		return g.arrive(s, s.at, func() error { return s.cluster.createAt(ctx, g.Namespace, s.name, stamp(s.at)) })
+		return g.arrive(s, s.at, func() error {
+			if g.Load.Kind == scenario.Deployments {
+				return s.cluster.createDeployment(ctx, g.Namespace, s.name)
+			}
+			return s.cluster.createAt(ctx, g.Namespace, s.name, stamp(s.at))
+		})
 	})
 	o.End = time.Now()
 	return o, err

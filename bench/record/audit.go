@@ -14,9 +14,11 @@ type Calls struct {
 	// ByVerb counts what succeeded: "update ats/status".
 	ByVerb map[string]int
 	// AtWrites are successful writes to Ats, their status and Pods.
-	AtWrites  int
-	Conflicts int
-	Created   int // Ats, by anybody
+	AtWrites int
+	// DeploymentWrites are successful writes to Deployments and their status.
+	DeploymentWrites int
+	Conflicts        int
+	Created          int // Ats, by anybody
 }
 
 // auditLine is what is read of a line.
@@ -69,6 +71,7 @@ func readCalls(in io.Reader, user string) (Calls, error) {
 
 func (c *Calls) count(l auditLine, user string) {
 	ours := l.ObjectRef.Resource == "ats" || l.ObjectRef.Resource == "pods"
+	copies := l.ObjectRef.Resource == "deployments"
 	ok := l.ResponseStatus.Code >= 200 && l.ResponseStatus.Code < 300
 	if ok && l.Verb == "create" && l.ObjectRef.Resource == "ats" {
 		c.Created++
@@ -76,7 +79,7 @@ func (c *Calls) count(l auditLine, user string) {
 	if l.User.Username != user {
 		return
 	}
-	if l.ResponseStatus.Code == 409 && ours {
+	if l.ResponseStatus.Code == 409 && (ours || copies) {
 		c.Conflicts++
 	}
 	if !ok {
@@ -87,8 +90,12 @@ func (c *Calls) count(l auditLine, user string) {
 		what += "/" + l.ObjectRef.Subresource
 	}
 	c.ByVerb[what]++
-	if ours && l.Verb != "list" && l.Verb != "watch" && l.Verb != "get" {
+	switch {
+	case l.Verb == "list" || l.Verb == "watch" || l.Verb == "get":
+	case ours:
 		c.AtWrites++
+	case copies:
+		c.DeploymentWrites++
 	}
 }
 
@@ -101,6 +108,7 @@ func (c *Calls) Add(other Calls) {
 		c.ByVerb[what] += n
 	}
 	c.AtWrites += other.AtWrites
+	c.DeploymentWrites += other.DeploymentWrites
 	c.Conflicts += other.Conflicts
 	c.Created += other.Created
 }

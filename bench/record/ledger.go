@@ -9,7 +9,8 @@ import (
 	"github.com/tenure-dev/tenure/bench/stats"
 )
 
-// Ledger knows of each At what was intended and what was seen. It is safe for concurrent use.
+// Ledger knows of each object of the load what was intended and what was seen: of an At when it was DONE, of a
+// Deployment when its last copy was there. It is safe for concurrent use.
 type Ledger struct {
 	mu      sync.Mutex // guards all below
 	ats     map[load.Ref]*life
@@ -17,12 +18,13 @@ type Ledger struct {
 	changed chan struct{}
 }
 
-// life is one At as it was seen.
+// life is one object as it was seen.
 type life struct {
 	load.Arrival
-	running, done time.Time
+	running, done time.Time       // running stays zero for a Deployment
 	pods          map[string]bool // by UID
 	early         bool
+	copies        map[string]*copied // of a Deployment, by cluster
 }
 
 // NewLedger makes an empty ledger.
@@ -35,7 +37,7 @@ func (l *Ledger) Expect(a load.Arrival) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ats[a.Ref] == nil {
-		l.ats[a.Ref] = &life{Arrival: a, pods: map[string]bool{}}
+		l.ats[a.Ref] = &life{Arrival: a, pods: map[string]bool{}, copies: map[string]*copied{}}
 		l.open++
 	}
 }
@@ -64,14 +66,19 @@ func (l *Ledger) At(cluster string, e feed.Event) (done bool) {
 	}
 	if phase == "DONE" && at.done.IsZero() {
 		at.done = e.At
-		l.open--
-		select {
-		case l.changed <- struct{}{}:
-		default:
-		}
+		l.close()
 		return true
 	}
 	return false
+}
+
+// close counts one thing less that is waited for. The lock is held.
+func (l *Ledger) close() {
+	l.open--
+	select {
+	case l.changed <- struct{}{}:
+	default:
+	}
 }
 
 // Pod takes a change of a Pod.
@@ -100,7 +107,7 @@ func (l *Ledger) Open() int {
 func (l *Ledger) Done() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.ats) - l.open
+	return max(0, len(l.ats)-l.open)
 }
 
 // Changed gets a message whenever an At has become DONE.
@@ -110,6 +117,9 @@ func (l *Ledger) Changed() <-chan struct{} { return l.changed }
 type Lives struct {
 	Objects, Lost, Duplicates, Early int
 	Converge, Lateness               stats.Latencies
+	// Copies of Deployments, how often one was changed by a stranger, and how long it took until that was undone.
+	Copies, Drifts int
+	Repair         stats.Latencies
 	// Ats are the arrivals, by the samples' key.
 	Ats map[uint64]load.Arrival
 	// Last is when the last At was DONE.
@@ -118,13 +128,13 @@ type Lives struct {
 	Dones []time.Time
 }
 
-// Sum sums up all Ats of a namespace; keyOf names them as the samples do.
+// Sum sums up all objects of a namespace, or of all if it is empty; keyOf names them as the samples do.
 func (l *Ledger) Sum(namespace string, only func(load.Arrival) bool, keyOf func(load.Ref) uint64) Lives {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := Lives{Ats: map[uint64]load.Arrival{}}
 	for ref, at := range l.ats {
-		if ref.Namespace != namespace || only != nil && !only(at.Arrival) {
+		if namespace != "" && ref.Namespace != namespace || only != nil && !only(at.Arrival) {
 			continue
 		}
 		s.Objects++
@@ -133,12 +143,15 @@ func (l *Ledger) Sum(namespace string, only func(load.Arrival) bool, keyOf func(
 			s.Early++
 		}
 		s.Duplicates += max(0, len(at.pods)-1)
+		s.addCopies(at)
 		if at.done.IsZero() {
 			s.Lost++
 			continue
 		}
 		s.Converge.Add(at.done.Sub(at.Intended))
-		s.Lateness.Add(at.running.Sub(at.Due))
+		if !at.running.IsZero() {
+			s.Lateness.Add(at.running.Sub(at.Due))
+		}
 		s.Dones = append(s.Dones, at.done)
 		if at.done.After(s.Last) {
 			s.Last = at.done

@@ -132,7 +132,7 @@ func plots(r *Report, c content) []*plot {
 		add(percentilePlot("Intended to converged, by fleet", list))
 	}
 	// Three or four curves can be told apart; the others are in the table.
-	wanted := []string{"intended to converged", "lateness", "queue", "event to reconcile", "handoff gap"}
+	wanted := []string{"intended to converged", "lateness", "queue", "event to reconcile", "handoff gap", "drift to repaired"}
 	add(percentilePlot("Latencies", slices.DeleteFunc(slices.Clone(c.Latencies), func(l Latency) bool { return !slices.Contains(wanted, l.Name) })))
 	add(timePlot("Keys in the queues", "keys", r.Results.QueueDepth, r.Results.Steps))
 	return out
@@ -174,6 +174,10 @@ func tiles(r *Report) []tile {
 	p99("handoff gap p99", res.HandoffGap)
 	p99("crash gap p99", res.CrashGap)
 	p99("live clusters p99", res.LiveConverge)
+	p99("drift to repaired p99", res.DriftRepair)
+	if res.WritesPerCopy != nil {
+		add("writes per copy", "made or repaired, by the audit logs", "%.2f", *res.WritesPerCopy)
+	}
 	p99("lateness p99", res.Lateness)
 	p99("queue p99", res.QueueLatency)
 	p99("converged p99", res.Converge)
@@ -183,7 +187,10 @@ func tiles(r *Report) []tile {
 	if res.TimeToHeld != nil && res.Objects == 0 {
 		add("until all held", "from starting the replicas", "%.1f s", *res.TimeToHeld)
 	}
-	if res.Objects > 0 {
+	switch {
+	case res.Copies > 0:
+		add("lost", fmt.Sprintf("of %d copies of %s, and of all repairs", res.Copies, Count(res.Objects, "Deployment")), "%d", res.Lost)
+	case res.Objects > 0:
 		add("lost, doubled, early", fmt.Sprintf("of %d Ats", res.Objects), "%d, %d, %d", res.Lost, res.Duplicates, res.Early)
 	}
 	return out

@@ -74,6 +74,8 @@ type Results struct {
 	CrashGapOverLease    *stats.Quantiles `json:"crash_gap_over_lease_ms,omitempty"`
 	// LiveConverge is that of the clusters that weren't paused, while one was.
 	LiveConverge *stats.Quantiles `json:"live_converge_ms,omitempty"`
+	// DriftRepair is from when a stranger should have changed a copy until a watch shows that this was undone.
+	DriftRepair *stats.Quantiles `json:"drift_repair_ms,omitempty"`
 
 	Throughput *float64 `json:"throughput_per_s,omitempty"`
 	// Reconciles is the rate between the 20th and the 60th percent of a round's reconciles: while all are busy.
@@ -83,6 +85,10 @@ type Results struct {
 	APIReads  *float64       `json:"api_reads_per_object,omitempty"`
 	APICalls  map[string]int `json:"api_calls,omitempty"`
 	Conflicts *int           `json:"conflicts,omitempty"`
+	// WritesPerCopy are writes to Deployments of the workload clusters per copy made or repaired, WritesPerSource those to
+	// Deployments of the home cluster per Deployment.
+	WritesPerCopy   *float64 `json:"writes_per_copy,omitempty"`
+	WritesPerSource *float64 `json:"writes_per_source,omitempty"`
 
 	WatchBytes     []float64 `json:"watch_bytes_per_replica,omitempty"`
 	WatchDiscarded *float64  `json:"watch_discarded_events,omitempty"`
@@ -97,6 +103,7 @@ type Results struct {
 	Servers           map[string]Process `json:"servers,omitempty"`
 
 	Objects    int `json:"objects"`
+	Copies     int `json:"copies,omitempty"`
 	Lost       int `json:"lost"`
 	Duplicates int `json:"duplicates"`
 	Early      int `json:"early"`

@@ -58,7 +58,7 @@ type Latency struct {
 // Latencies lists the distributions that were measured.
 func Latencies(r *Results) []Latency {
 	all := []Latency{
-		{"intended to converged", "from the time at which an At should have been asked for until a watch shows it DONE", r.Converge},
+		{"intended to converged", "from the time at which an At should have been asked for until a watch shows it DONE, or a Deployment until all its copies are there", r.Converge},
 		{"lateness", "from an At's due time until a watch shows that it has started", r.Lateness},
 		{"queue", "from the moment a key is ready until a worker takes it", r.QueueLatency},
 		{"queue, backfill", "the same for keys that were enqueued because a shard was taken over", r.QueueLatencyBackfill},
@@ -67,6 +67,7 @@ func Latencies(r *Results) []Latency {
 		{"handoff gap", "planned moves: from the old holder's last work until the new one serves", r.HandoffGap},
 		{"crash gap", "from the kill until the new holder serves", r.CrashGap},
 		{"crash gap over lease", "the same less the lease duration", r.CrashGapOverLease},
+		{"drift to repaired", "from when a stranger should have changed a copy until a watch shows that this was undone", r.DriftRepair},
 		{"converged, live clusters", "intended to converged in the other clusters while one was paused", r.LiveConverge},
 	}
 	return slices.DeleteFunc(all, func(l Latency) bool { return l.Q == nil })
@@ -84,6 +85,11 @@ func Figures(r *Results) [][2]string {
 		}
 	}
 	add("objects", "%d, of these lost %d, with two Pods %d, early %d", r.Objects, r.Lost, r.Duplicates, r.Early)
+	if r.Copies > 0 {
+		add("copies", "%d", r.Copies)
+	}
+	float("writes per copy", "%.3f (made or repaired)", r.WritesPerCopy)
+	float("writes per source", "%.3f", r.WritesPerSource)
 	float("converged per second", "%.1f", r.Throughput)
 	float("reconciles per second", "%.1f (between the 20th and 60th percent)", r.Reconciles)
 	float("API writes per object", "%.3f", r.APIWrites)

@@ -11,12 +11,22 @@ import (
 // addAudit adds what the API servers' audit logs say: the requests per object, and whether any invariant was broken.
 func (f *fleet) addAudit(out *report.Results) error {
 	var calls record.Calls
+	var copying, home int
 	for _, plane := range f.site.planes.Clusters() {
 		these, err := record.CallsIn(plane.AuditLog(), accountUser)
 		if err != nil {
 			return err
 		}
 		calls.Add(these)
+		if plane.Name() == homeCluster {
+			home += these.DeploymentWrites
+		} else {
+			copying += these.DeploymentWrites
+		}
+	}
+	if all := f.ledger.Sum("", nil, keyOf); all.Copies > 0 { // with those of the warm-up, as in the logs
+		perCopy, perSource := float64(copying)/float64(all.Copies+all.Drifts), float64(home)/float64(all.Objects)
+		out.WritesPerCopy, out.WritesPerSource = &perCopy, &perSource
 	}
 	out.APICalls, out.Conflicts = calls.ByVerb, &calls.Conflicts
 	// Ats that waited throughout took no writes and would make the mean look better.

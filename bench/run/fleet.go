@@ -27,6 +27,7 @@ const leaveWithin = 30 * time.Second
 type fleet struct {
 	as       scenario.Reference
 	config   scenario.Fleet
+	load     scenario.Load
 	options  Options
 	dir      string
 	site     *site
@@ -50,16 +51,16 @@ type fleet struct {
 func (f *fleet) sharded() bool { return f.as != scenario.Floor && f.as != scenario.Stock }
 
 // newFleet brings control planes up and begins to follow them.
-func newFleet(ctx context.Context, as scenario.Reference, config scenario.Fleet, dir string, o Options, failed func(error)) (*fleet, error) {
+func newFleet(ctx context.Context, as scenario.Reference, s scenario.Scenario, dir string, o Options, failed func(error)) (*fleet, error) {
 	f := &fleet{
-		as: as, config: config, options: o, dir: dir, failed: failed,
+		as: as, config: s.Fleet, load: s.Load, options: o, dir: dir, failed: failed,
 		ledger: record.NewLedger(), timeline: record.NewTimeline(),
 	}
 	if err := os.MkdirAll(filepath.Join(dir, "replicas"), 0o700); err != nil {
 		return nil, fmt.Errorf("making a folder for logs and samples: %w", err)
 	}
 	var err error
-	f.site, err = newSite(ctx, filepath.Join(dir, "planes"), o, config)
+	f.site, err = newSite(ctx, filepath.Join(dir, "planes"), o, s)
 	return f, err
 }
 
@@ -75,17 +76,9 @@ func (f *fleet) follow(ctx context.Context) error {
 		return f.site.home.Follow(ctx, feed.Shards, since, f.timeline.Record)
 	}}}
 	for _, c := range f.site.clusters {
-		client := f.site.feeds[c.Name]
-		kubelets := &load.Kubelets{Cluster: c, Feed: client, Workers: 16, Pod: f.ledger.Pod}
-		sources = append(sources,
-			source{c.Name, feed.Pods, "", func(since string) error { return kubelets.Run(ctx, since) }},
-			source{c.Name, feed.Ats, "", func(since string) error {
-				return client.Follow(ctx, feed.Ats, since, func(e feed.Event) {
-					if f.ledger.At(c.Name, e) && f.onDone != nil {
-						f.onDone(load.Ref{Cluster: c.Name, Namespace: e.Object.Metadata.Namespace, Name: e.Object.Metadata.Name})
-					}
-				})
-			}})
+		for kind, run := range f.followers(ctx, c) {
+			sources = append(sources, source{c.Name, kind, "", run})
+		}
 	}
 	for _, s := range sources {
 		since, err := f.site.feeds[s.name].Now(ctx, s.kind)
@@ -99,6 +92,27 @@ func (f *fleet) follow(ctx context.Context) error {
 		})
 	}
 	return nil
+}
+
+// followers record what happens to the objects of the load in one cluster.
+func (f *fleet) followers(ctx context.Context, c *load.Cluster) map[feed.Kind]func(since string) error {
+	client := f.site.feeds[c.Name]
+	if f.load.Kind == scenario.Deployments {
+		return map[feed.Kind]func(string) error{feed.Deployments: func(since string) error {
+			return client.Follow(ctx, feed.Deployments, since, func(e feed.Event) { f.ledger.Copy(homeCluster, c.Name, len(f.site.clusters), e) })
+		}}
+	}
+	kubelets := &load.Kubelets{Cluster: c, Feed: client, Workers: 16, Pod: f.ledger.Pod}
+	return map[feed.Kind]func(string) error{
+		feed.Pods: func(since string) error { return kubelets.Run(ctx, since) },
+		feed.Ats: func(since string) error {
+			return client.Follow(ctx, feed.Ats, since, func(e feed.Event) {
+				if f.ledger.At(c.Name, e) && f.onDone != nil {
+					f.onDone(load.Ref{Cluster: c.Name, Namespace: e.Object.Metadata.Namespace, Name: e.Object.Metadata.Name})
+				}
+			})
+		},
+	}
 }
 
 // start starts all replicas, or the floor.
@@ -155,6 +169,9 @@ func (f *fleet) startReplica(name string) error {
 	case scenario.Slow:
 		work := time.Duration(float64(f.config.InjectedWork) * (1 + f.config.Slowdown))
 		args = append(args, "--injected-work", work.String())
+	}
+	if f.load.Kind == scenario.Deployments {
+		args = append(args, "--deployment-source", homeCluster)
 	}
 	if f.options.Profile != "" {
 		args = append(args, "--pprof-bind-address", addresses[1])
@@ -213,6 +230,9 @@ func (f *fleet) ready(ctx context.Context) error {
 		return nil // it lists what is there when it begins
 	}
 	shards := f.site.told * f.config.ShardsPerCluster
+	if f.load.Kind == scenario.Deployments {
+		shards += f.config.ShardsPerCluster // those of home, which is a source then
+	}
 	deadline := time.Now().Add(2 * time.Minute)
 	for calm := 0; calm < 5; {
 		if err := f.complaint(); err != nil {

@@ -27,6 +27,7 @@ type site struct {
 	planes   *localplane.Planes
 	fleet    *localfleet.Fleet
 	home     *feed.Client
+	sources  *load.Cluster // home, as that of Deployments to be copied
 	clusters []*load.Cluster
 	feeds    map[string]*feed.Client
 	// kubeconfigs of the replicas' account.
@@ -35,7 +36,8 @@ type site struct {
 }
 
 // newSite starts control planes below a folder and installs what config/ ships.
-func newSite(ctx context.Context, dir string, o Options, f scenario.Fleet) (_ *site, err error) {
+func newSite(ctx context.Context, dir string, o Options, of scenario.Scenario) (_ *site, err error) {
+	f := of.Fleet
 	// Not workload planes: see package load, "Kubelets".
 	clusters := []localplane.ClusterConfig{{Name: homeCluster}}
 	for i := range f.Clusters {
@@ -61,22 +63,25 @@ func newSite(ctx context.Context, dir string, o Options, f scenario.Fleet) (_ *s
 		if s.feeds[plane.Name()], err = feed.NewClient(config); err != nil {
 			return nil, fmt.Errorf("cluster %s: %w", plane.Name(), err)
 		}
-		if plane.Name() == homeCluster {
-			continue
-		}
 		c, err := load.NewCluster(plane.Name(), config)
 		if err != nil {
 			return nil, err
 		}
+		if plane.Name() == homeCluster {
+			s.sources = c
+			continue
+		}
 		s.clusters = append(s.clusters, c)
 	}
 	s.home = s.feeds[homeCluster]
-	return s, s.install(ctx, o, f)
+	return s, s.install(ctx, o, of)
 }
 
-func (s *site) install(ctx context.Context, o Options, f scenario.Fleet) error {
+func (s *site) install(ctx context.Context, o Options, of scenario.Scenario) error {
 	var err error
-	s.fleet, err = localfleet.Install(ctx, s.planes, localfleet.Config{Manifests: o.Config, Binary: o.ControlPlane, UserAgent: "bench"})
+	s.fleet, err = localfleet.Install(ctx, s.planes, localfleet.Config{
+		Manifests: o.Config, Binary: o.ControlPlane, UserAgent: "bench", Replication: of.Load.Kind == scenario.Deployments,
+	})
 	if err != nil {
 		return err
 	}
@@ -85,7 +90,7 @@ func (s *site) install(ctx context.Context, o Options, f scenario.Fleet) error {
 			return err
 		}
 	}
-	s.told = max(f.Kubeconfigs, len(s.clusters))
+	s.told = max(of.Fleet.Kubeconfigs, len(s.clusters))
 	for i := range s.told {
 		c := s.clusters[i%len(s.clusters)]
 		name := c.Name
@@ -108,14 +113,23 @@ func (s *site) tell(ctx context.Context, cluster, name string) error {
 	return s.fleet.AddKubeconfig(ctx, name, content)
 }
 
-// addNamespace makes a namespace in every workload cluster.
-func (s *site) addNamespace(ctx context.Context, name string) error {
-	for _, c := range s.clusters {
+// addNamespace makes a namespace for a load, where the load comes. Those of copies are the replicas' business.
+func (f *fleet) addNamespace(ctx context.Context, name string) error {
+	s := f.site
+	for _, c := range f.receivers() {
 		if err := s.fleet.AddNamespace(ctx, c.Name, name); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// receivers are the clusters in which a load's objects are created.
+func (f *fleet) receivers() []*load.Cluster {
+	if f.load.Kind == scenario.Deployments {
+		return []*load.Cluster{f.site.sources}
+	}
+	return f.site.clusters
 }
 
 // eventually repeats what fails until it doesn't, or until time is up.

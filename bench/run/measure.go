@@ -22,14 +22,14 @@ type tally struct {
 	fleet *fleet
 	out   report.Results
 
-	queue, backfill, event, work, converge, late, live stats.Latencies
-	generator                                          stats.Latencies
-	seconds                                            float64
-	reads                                              float64
-	arrivals                                           int
-	sent                                               time.Duration
-	perReplica                                         map[string]*replicaTally
-	servers                                            map[string]report.Process
+	queue, backfill, event, work, converge, late, live, repair stats.Latencies
+	generator                                                  stats.Latencies
+	seconds                                                    float64
+	reads                                                      float64
+	arrivals                                                   int
+	sent                                                       time.Duration
+	perReplica                                                 map[string]*replicaTally
+	servers                                                    map[string]report.Process
 	// missing is what couldn't be measured: the run isn't valid then.
 	missing  []string
 	from, to time.Time // of all rounds
@@ -72,6 +72,8 @@ func (t *tally) add(r *round) error {
 	t.out.Early += lives.Early
 	t.converge.Merge(&lives.Converge)
 	t.late.Merge(&lives.Lateness)
+	t.repair.Merge(&lives.Repair)
+	t.out.Copies += lives.Copies
 	t.seconds += seconds
 	if done := lives.Objects - lives.Lost; done > 0 {
 		figures["throughput_per_s"] = float64(done) / seconds
@@ -243,6 +245,7 @@ func (t *tally) results() (*report.Results, error) {
 	}{
 		{&out.QueueLatency, &t.queue}, {&out.QueueLatencyBackfill, &t.backfill}, {&out.EventToReconcile, &t.event},
 		{&out.Work, &t.work}, {&out.Converge, &t.converge}, {&out.Lateness, &t.late}, {&out.LiveConverge, &t.live},
+		{&out.DriftRepair, &t.repair},
 	} {
 		*l.to = l.from.Quantiles()
 	}

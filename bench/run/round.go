@@ -29,12 +29,12 @@ type round struct {
 
 // give gives a load to the fleet and waits until it has converged, or the limit is over. show is told how far it is.
 func (f *fleet) give(ctx context.Context, s scenario.Scenario, namespace string, seed uint64, show func(done, of int)) (*round, error) {
-	if err := f.site.addNamespace(ctx, namespace); err != nil {
+	if err := f.addNamespace(ctx, namespace); err != nil {
 		return nil, err
 	}
 	offsets := load.Offsets(s.Load, rand.New(rand.NewPCG(s.Load.Seed, seed)))
 	g := &load.Generator{
-		Load: s.Load, Clusters: f.site.clusters, Namespace: namespace, Expect: f.ledger.Expect, Sent: f.ledger.Sent,
+		Load: s.Load, Clusters: f.receivers(), Namespace: namespace, Expect: f.ledger.Expect, Sent: f.ledger.Sent,
 	}
 	if s.Load.Delete {
 		f.onDone = f.deleter(ctx, g)

@@ -96,7 +96,7 @@ func (r *runner) stage(ctx context.Context, s scenario.Scenario, dir string) (_ 
 	}()
 	for _, as := range append([]scenario.Reference{ours}, s.Compare...) {
 		r.progress.doing("starting %s (%d replicas)", as, s.Fleet.Replicas)
-		f, err := newFleet(ctx, as, s.Fleet, filepath.Join(dir, string(as)), r.options, func(err error) { cancel(err) })
+		f, err := newFleet(ctx, as, s, filepath.Join(dir, string(as)), r.options, func(err error) { cancel(err) })
 		if f != nil && f.site != nil {
 			fleets = append(fleets, f)
 		}
@@ -155,7 +155,7 @@ func (r *runner) prepare(ctx context.Context, f *fleet, s scenario.Scenario) err
 	}
 	if n := s.Load.Preload; n > 0 {
 		r.progress.doing("preloading %d Ats", n)
-		if err := f.site.addNamespace(ctx, "preload"); err != nil {
+		if err := f.addNamespace(ctx, "preload"); err != nil {
 			return err
 		}
 		g := &load.Generator{Load: s.Load, Clusters: f.site.clusters, Namespace: "preload"}
@@ -178,13 +178,13 @@ func (r *runner) prepare(ctx context.Context, f *fleet, s scenario.Scenario) err
 		return nil
 	}
 	warm := s
-	warm.Load = scenario.Load{Arrivals: scenario.Burst, Count: warmUp, Due: scenario.DueNow, Clients: 16}
+	warm.Load = scenario.Load{Kind: s.Load.Kind, Arrivals: scenario.Burst, Count: warmUp, Due: scenario.DueNow, Clients: 16}
 	warm.Steps, warm.Limit = nil, scenario.Duration(time.Minute)
 	if _, err := f.give(ctx, warm, "warm-up", 0, func(int, int) {}); err != nil {
 		return fmt.Errorf("warming fleet %s up: %w", f.as, err)
 	}
 	if open := f.ledger.Open(); open > 0 {
-		return fmt.Errorf("fleet %s: %d of %d Ats are not done a minute after they were due; its logs are in %s", f.as, open, warmUp, f.dir)
+		return fmt.Errorf("fleet %s: %d of %d objects have not converged after a minute; its logs are in %s", f.as, open, warmUp, f.dir)
 	}
 	return f.ready(ctx)
 }
@@ -207,7 +207,7 @@ func (r *runner) rounds(ctx context.Context, s scenario.Scenario, fleets []*flee
 			out[f] = append(out[f], one)
 			if open := f.ledger.Open(); open > 0 {
 				// Later rounds would wait for these too.
-				r.invalid("%d Ats of %s were not done %s after the last arrival of round %d", open, f.as, s.Limit, i+1)
+				r.invalid("%d objects of %s had not converged %s after the last arrival of round %d", open, f.as, s.Limit, i+1)
 				return out, nil
 			}
 		}

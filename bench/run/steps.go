@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tenure-dev/tenure/bench/load"
 	"github.com/tenure-dev/tenure/bench/scenario"
 )
 
@@ -37,6 +38,8 @@ func (f *fleet) do(ctx context.Context, what scenario.Action) error {
 		return last.Resume()
 	case scenario.Restart:
 		return f.restart(ctx, live)
+	case scenario.Drift:
+		return load.Drift(ctx, f.ledger.Complete(firstRound), f.site.clusters, f.load.DriftEvery.D(), f.ledger.Drift)
 	}
 	if len(live) == 0 {
 		return errors.New("no replica is left")

@@ -61,7 +61,7 @@ func defaults() map[string]any {
 			"clusters": 1, "replicas": 3, "workers": 16, "shardsPerCluster": 8, "leaseDuration": "5s",
 			"storage": "memory", "samples": true,
 		},
-		"load": map[string]any{"due": "now", "clients": 64, "seed": 1},
+		"load": map[string]any{"kind": "ats", "due": "now", "clients": 64, "seed": 1},
 	}
 }
 

@@ -54,6 +54,9 @@ type Fleet struct {
 
 // Load is what is asked of the fleet.
 type Load struct {
+	// Kind is what is created: Ats in the workload clusters, or Deployments in the home cluster that are to be copied to
+	// all the others.
+	Kind Kind `json:"kind"`
 	// Preload is how many Ats are there before the replicas start. They are not due during the run.
 	Preload  int      `json:"preload,omitempty"`
 	Arrivals Arrivals `json:"arrivals"`
@@ -67,6 +70,8 @@ type Load struct {
 	Edit Duration `json:"edit,omitempty"`
 	// Delete removes each At once it is DONE.
 	Delete bool `json:"delete,omitempty"`
+	// DriftEvery is the distance at which the step drift changes one copy after the other.
+	DriftEvery Duration `json:"driftEvery,omitempty"`
 	// Clients is how many requests of the generator may be in flight.
 	Clients int    `json:"clients"`
 	Seed    uint64 `json:"seed"`
@@ -91,6 +96,8 @@ type Threshold struct {
 }
 
 type (
+	// Kind is a kind of object.
+	Kind string
 	// Arrivals is a kind of arrival process.
 	Arrivals string
 	// Due says when Ats are due.
@@ -105,6 +112,9 @@ type (
 
 // The values of these.
 const (
+	Ats         Kind = "ats"
+	Deployments Kind = "deployments"
+
 	Burst    Arrivals = "burst"    // all at once
 	Constant Arrivals = "constant" // at equal distances
 	Poisson  Arrivals = "poisson"  // independent of one another
@@ -122,6 +132,8 @@ const (
 	Restart      Action = "restart"       // all replicas in turn: asked to end, started anew
 	PauseCluster Action = "pause-cluster" // the last workload cluster accepts requests and never answers
 	Resume       Action = "resume-cluster"
+	// Drift has a stranger change every copy of every Deployment, one after the other.
+	Drift Action = "drift"
 	// Start starts the fleet; without such a step it runs before the load begins.
 	Start Action = "start"
 

@@ -72,6 +72,11 @@ func (f Fleet) validate(v *violations) {
 }
 
 func (l Load) validate(v *violations) {
+	oneOf(v, "load.kind", l.Kind, Ats, Deployments)
+	if l.Kind == Deployments {
+		v.check(l.Due == DueNow && l.Edit == 0 && !l.Delete && l.Preload == 0, "load.kind", "Deployments know no due, edit, delete and preload")
+	}
+	v.check(l.DriftEvery >= 0, "load.driftEvery", "%s is negative", l.DriftEvery)
 	oneOf(v, "load.arrivals", l.Arrivals, Burst, Constant, Poisson, Nothing)
 	oneOf(v, "load.due", l.Due, DueNow, DueTogether)
 	v.check(l.Preload >= 0 && l.Preload <= maxArrivals, "load.preload", "%d is not between 0 and %d", l.Preload, maxArrivals)
@@ -101,13 +106,15 @@ func (s Scenario) validateSteps(v *violations) {
 	replicas := s.Fleet.Replicas
 	for i, step := range s.Steps {
 		at := fmt.Sprintf("steps[%d].", i)
-		oneOf(v, at+"do", step.Do, Join, Leave, Kill, Restart, PauseCluster, Resume, Start)
+		oneOf(v, at+"do", step.Do, Join, Leave, Kill, Restart, PauseCluster, Resume, Drift, Start)
 		v.check(step.After >= 0, at+"after", "%s is negative", step.After)
 		v.check(i == 0 || step.After >= s.Steps[i-1].After, at+"after", "%s is before the step above", step.After)
 		switch step.Do {
 		case Start:
 			v.check(!started, at+"do", "the fleet starts once")
 			started = true
+		case Drift:
+			v.check(s.Load.Kind == Deployments, at+"do", "only copies of Deployments drift")
 		case Join:
 			replicas++
 		case Leave, Kill:
@@ -133,6 +140,7 @@ func (s Scenario) validateReferences(v *violations) {
 		v.check(!slices.Contains(s.Compare[:i], r), at, "%q is listed twice", string(r))
 		v.check(r != Slow || (s.Fleet.Slowdown > 0 && s.Fleet.InjectedWork > 0), at, "slow needs fleet.injectedWork and fleet.slowdown")
 		v.check(r != Floor || s.Load.Edit == 0 && !s.Load.Delete, at, "floor knows no edits and deletions")
+		v.check(r != Floor || s.Load.Kind == Ats, at, "floor knows no Deployments")
 	}
 	v.check(s.Fleet.Kubeconfigs <= s.Fleet.Clusters || s.Load.Arrivals == Nothing && s.Load.Preload == 0, "fleet.kubeconfigs",
 		"clusters that share an API server see the same Ats: no load makes sense with them")

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -78,9 +79,13 @@ func (a *actor) makePod(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, 
 	switch {
 	case err == nil:
 		a.notes.claims(at.UID, claim, NoteMade, a.clock.Now())
-		// Its end comes as an event. Should the cache never have heard of it, it is
-		// looked for.
-		return ctrl.Result{RequeueAfter: cacheGrace}, false, nil
+		// Its end comes as an event; should the cache never hear of it, it is looked
+		// for. What has kept it back is to be shown as over sooner than that.
+		after := recheckAfter
+		if meta.FindStatusCondition(at.Status.Conditions, cnatv1alpha1.ConditionBlocked) != nil {
+			after = cacheGrace
+		}
+		return ctrl.Result{RequeueAfter: after}, false, nil
 	case apierrors.IsAlreadyExists(err):
 		return ctrl.Result{}, true, nil
 	case !isRefusal(err):

@@ -24,11 +24,13 @@ const (
 	Ats    Kind = "/apis/cnat.programming-kubernetes.info/v1alpha1"
 	Pods   Kind = "/api/v1"
 	Shards Kind = "/apis/tenure.dev/v1alpha1"
+
+	Deployments Kind = "/apis/apps/v1"
 )
 
 // resource is the kind's name in a path.
 func (k Kind) resource() string {
-	return map[Kind]string{Ats: "ats", Pods: "pods", Shards: "shards"}[k]
+	return map[Kind]string{Ats: "ats", Pods: "pods", Shards: "shards", Deployments: "deployments"}[k]
 }
 
 // Path is where the objects of a namespace are, or all objects if it is empty.
@@ -58,6 +60,7 @@ type Object struct {
 		Cluster  string `json:"cluster,omitempty"`
 		Prefix   string `json:"prefix,omitempty"`
 		Assignee string `json:"assignee,omitempty"`
+		Replicas int    `json:"replicas,omitempty"`
 	} `json:"spec"`
 	Status struct {
 		Phase  string `json:"phase,omitempty"`
