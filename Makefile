@@ -60,7 +60,7 @@ build: ## build bin/tenure and bin/bench
 	CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN)/ ./cmd/tenure ./cmd/bench
 
 .PHONY: demo
-demo: controlplane build ## three replicas, two clusters, 600 Ats, a crash and a join; needs nothing but this machine
+demo: controlplane jaeger build ## three replicas, three clusters, 600 Ats, a crash and a join, Deployments everywhere, all traced
 	@CGO_ENABLED=0 go build -trimpath -o $(BIN)/demo ./cmd/demo
 	@$(BIN)/demo
 

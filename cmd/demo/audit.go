@@ -14,6 +14,9 @@ import (
 	"time"
 )
 
+// adminUser is the admin's name in an audit log.
+const adminUser = "tenure-admin"
+
 // auditEvent is what the demo reads of one line of an API server's audit log.
 type auditEvent struct {
 	Stage      string    `json:"stage"`
@@ -44,6 +47,14 @@ type auditFacts struct {
 	// selectors are the different shardSelectors of lists and watches of Ats; unfiltered counts those without.
 	selectors  []string
 	unfiltered int
+	// copyWrites are the replicas' writes of Deployments, meddling those of the admin, who is us.
+	copyWrites, meddling []deploymentWrite
+}
+
+// deploymentWrite is a committed write of a Deployment, its scale included, its status not.
+type deploymentWrite struct {
+	verb, name string
+	request
 }
 
 // readAudit reads a cluster's audit log up to its last whole line.
@@ -77,7 +88,12 @@ func scanAudit(log io.Reader, user string) (auditFacts, error) {
 		if err := json.Unmarshal(line, &e); err != nil {
 			return auditFacts{}, err
 		}
-		if e.User.Username == user {
+		switch {
+		case e.deployment() && e.User.Username == user:
+			facts.copyWrites = append(facts.copyWrites, e.write())
+		case e.deployment() && e.User.Username == adminUser:
+			facts.meddling = append(facts.meddling, e.write())
+		case e.User.Username == user:
 			facts.add(e)
 		}
 	}
@@ -95,6 +111,16 @@ func (f *auditFacts) add(e auditEvent) {
 		}
 		f.selectors = append(f.selectors, selector)
 	}
+}
+
+// deployment says that the event is a deploymentWrite.
+func (e *auditEvent) deployment() bool {
+	return e.Object.Resource == "deployments" && e.Object.Namespace == sourceNamespace && e.Object.Subresource != "status" &&
+		e.Verb != "list" && e.Verb != "watch" && e.Response.Code >= 200 && e.Response.Code < 300
+}
+
+func (e *auditEvent) write() deploymentWrite {
+	return deploymentWrite{e.Verb, e.Object.Name, request{e.Received, e.Time}}
 }
 
 func selectorOf(uri string) string {

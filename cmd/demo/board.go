@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+
 	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 )
@@ -33,6 +35,8 @@ type replicaView struct {
 type clusterView struct {
 	name                   string
 	pending, running, done int
+	copies                 int // of Deployments, as wanted and available
+	frozen                 bool
 }
 
 // snapshot is the whole board at one moment.
@@ -40,24 +44,32 @@ type snapshot struct {
 	elapsed  time.Duration
 	headline string
 	ats      int
-	replicas []replicaView
-	clusters []clusterView
-	shards   int // not retired
-	held     int // by a replica that is alive and has begun to serve them
-	claims   int // first holders of a shard
-	handoffs []handoff
+	// deployments are to be replicated, replicated are so.
+	deployments, replicated int
+	replicas                []replicaView
+	clusters                []clusterView
+	wanted                  int // shards that there will be once all clusters are known
+	shards                  int // not retired
+	held                    int // by a replica that is alive and has begun to serve them
+	claims                  int // first holders of a shard
+	handoffs                []handoff
 }
 
-func (s snapshot) done() (n int) {
+func (s snapshot) done() int { return s.total().done }
+
+// total sums the clusters up.
+func (s snapshot) total() clusterView {
+	all := clusterView{name: "all"}
 	for _, c := range s.clusters {
-		n += c.done
+		all.pending, all.running, all.done = all.pending+c.pending, all.running+c.running, all.done+c.done
+		all.copies += c.copies
 	}
-	return n
+	return all
 }
 
 // settled says that every shard is held by a live replica, and the shares differ by one at most.
 func (s snapshot) settled() bool {
-	if s.shards == 0 || s.held != s.shards {
+	if s.shards < max(1, s.wanted) || s.held != s.shards {
 		return false
 	}
 	low, high := s.shards, 0
@@ -71,8 +83,8 @@ func (s snapshot) settled() bool {
 
 // board collects what the watches, the logs and the metrics tell. All its methods may be called at any time.
 type board struct {
-	began time.Time
-	ats   int
+	began            time.Time
+	ats, deployments int
 
 	mu          sync.Mutex // guards what follows; never held over I/O
 	headline    string
@@ -84,13 +96,15 @@ type board struct {
 	handoffs    []handoff
 	activations map[tenureID]activation
 	lapses      map[string]time.Time // by incarnation
+	kept        map[deploymentID]*appsv1.Deployment
+	frozen      string // cluster
 }
 
-func newBoard(ats int) *board {
+func newBoard(ats, deployments int) *board {
 	return &board{
-		began: time.Now(), ats: ats,
+		began: time.Now(), ats: ats, deployments: deployments,
 		figures: map[string]figures{}, phases: map[atID]cnatv1.AtPhase{}, shards: map[string]*tenurev1.Shard{},
-		activations: map[tenureID]activation{}, lapses: map[string]time.Time{},
+		activations: map[tenureID]activation{}, lapses: map[string]time.Time{}, kept: map[deploymentID]*appsv1.Deployment{},
 	}
 }
 
@@ -167,7 +181,10 @@ func (b *board) setShard(s *tenurev1.Shard) {
 func (b *board) snapshot() snapshot {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s := snapshot{elapsed: time.Since(b.began), headline: b.headline, ats: b.ats, claims: b.claims}
+	s := snapshot{
+		elapsed: time.Since(b.began), headline: b.headline, ats: b.ats, deployments: b.deployments, claims: b.claims,
+		wanted: shardsPerCluster * (1 + len(workloadClusters)),
+	}
 	share, served := map[string]int{}, map[string]int{}
 	for _, shard := range b.shards {
 		if shard.Status.Phase == tenurev1.ShardRetired {
@@ -193,6 +210,7 @@ func (b *board) snapshot() snapshot {
 		}
 	}
 	s.clusters = b.clusterViews()
+	s.replicated = b.countCopies(s.clusters)
 	for _, h := range b.handoffs {
 		h.GapMS = gap(h, servedFrom(b.activations, h.Shard, h.Epoch), b.endOf(h.From, kills))
 		s.handoffs = append(s.handoffs, h)

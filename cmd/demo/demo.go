@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tenure-dev/tenure/pkg/localjaeger"
 	"github.com/tenure-dev/tenure/pkg/localplane"
 )
 
@@ -24,17 +25,23 @@ func run(ctx context.Context, s *settings) (err error) {
 	if err := s.locate(); err != nil {
 		return err
 	}
-	fmt.Println("Starting three control planes (home, west, east) on this machine.")
+	fmt.Println("Starting Jaeger, and four control planes (home, west, east, north), on this machine.")
+	jaeger, err := localjaeger.Start(ctx, localjaeger.Config{Binary: s.jaeger, QueryPort: queryPort()})
+	if err != nil {
+		return first(context.Cause(ctx), err)
+	}
+	defer func() { err = errors.Join(err, jaeger.Stop()) }()
+	clusters := []localplane.ClusterConfig{{Name: homeCluster, ExtraAPIServerArgs: jaeger.APIServerArgs()}}
+	for _, name := range workloadClusters {
+		clusters = append(clusters, localplane.ClusterConfig{Name: name, Workload: true, ExtraAPIServerArgs: jaeger.APIServerArgs()})
+	}
 	planes, err := localplane.Start(ctx, localplane.Config{
-		Dir: s.dir, Binary: s.controlplane, Progress: os.Stdout,
-		Clusters: []localplane.ClusterConfig{
-			{Name: homeCluster}, {Name: workloadClusters[0], Workload: true}, {Name: workloadClusters[1], Workload: true},
-		},
+		Dir: s.dir, Binary: s.controlplane, Progress: os.Stdout, Clusters: clusters,
 	})
 	if err != nil {
 		return first(context.Cause(ctx), err)
 	}
-	b := newBoard(s.ats)
+	b := newBoard(s.ats, s.deployments)
 	defer func() {
 		err = errors.Join(err, stopReplicas(b.allReplicas()))
 		if err != nil && !errors.Is(err, errInterrupted) && s.dir == "" {
@@ -50,7 +57,7 @@ func run(ctx context.Context, s *settings) (err error) {
 			cancel(err)
 		}
 	}()
-	err = play(ctx, s, planes, b)
+	err = play(ctx, s, planes, jaeger, b)
 	if err == nil || errors.Is(err, errDoesNotHold) {
 		return err
 	}
@@ -68,9 +75,9 @@ func first(errs ...error) error {
 }
 
 // play is the demo on running control planes.
-func play(ctx context.Context, s *settings, planes *localplane.Planes, b *board) error {
+func play(ctx context.Context, s *settings, planes *localplane.Planes, jaeger *localjaeger.Jaeger, b *board) error {
 	fmt.Println("Installing CRDs, RBAC and kubeconfigs from config/.")
-	f, err := install(ctx, s, planes)
+	f, err := install(ctx, s, planes, jaeger)
 	if err != nil {
 		return err
 	}
@@ -79,7 +86,7 @@ func play(ctx context.Context, s *settings, planes *localplane.Planes, b *board)
 	if err := observed(ctx, f, b, s.terminal, story.tell); err != nil {
 		return err
 	}
-	fmt.Println("\nAsking the API servers.")
+	fmt.Println("\nAsking the API servers and Jaeger.")
 	o, err := story.gather(ctx)
 	if err != nil {
 		return err
@@ -127,6 +134,8 @@ type story struct {
 	fleet    *fleet
 	board    *board
 	sent     map[atID]time.Time
+	took     time.Duration // until the Ats were DONE
+	second   secondAct
 	revived  int // replicas that were started a second time
 }
 
@@ -161,8 +170,8 @@ func (st *story) tell(ctx context.Context) error {
 	if err := st.until(ctx, settleWithin, "every shard is held and the shares are even", snapshot.settled); err != nil {
 		return err
 	}
-	b.say(fmt.Sprintf("all %d Ats are DONE", s.ats))
-	return nil
+	st.took = b.snapshot().elapsed
+	return st.replicate(ctx)
 }
 
 func (st *story) start(name string) error {

@@ -12,6 +12,7 @@ import (
 	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/localfleet"
+	"github.com/tenure-dev/tenure/pkg/localjaeger"
 	"github.com/tenure-dev/tenure/pkg/localplane"
 )
 
@@ -31,11 +32,12 @@ type fleet struct {
 	planes   *localplane.Planes
 	clients  map[string]client.Client // by cluster, as admin
 	homePath string                   // kubeconfig of the replicas' account at home
+	jaeger   *localjaeger.Jaeger
 }
 
 // install puts into the clusters what a user would, and makes them known.
-func install(ctx context.Context, s *settings, planes *localplane.Planes) (*fleet, error) {
-	f := &fleet{settings: s, planes: planes, clients: map[string]client.Client{}}
+func install(ctx context.Context, s *settings, planes *localplane.Planes, jaeger *localjaeger.Jaeger) (*fleet, error) {
+	f := &fleet{settings: s, planes: planes, clients: map[string]client.Client{}, jaeger: jaeger}
 	scheme := newScheme()
 	for _, plane := range planes.Clusters() {
 		config := plane.RESTConfig()
@@ -46,8 +48,14 @@ func install(ctx context.Context, s *settings, planes *localplane.Planes) (*flee
 		}
 		f.clients[plane.Name()] = c
 	}
-	site, err := localfleet.Install(ctx, planes, localfleet.Config{Manifests: s.config, Binary: s.controlplane, UserAgent: "demo"})
+	site, err := localfleet.Install(ctx, planes, localfleet.Config{
+		Manifests: s.config, Binary: s.controlplane, Replication: true, UserAgent: "demo",
+	})
 	if err != nil {
+		return nil, err
+	}
+	// Only at home: where copies need it, the replicas make it.
+	if err := site.AddNamespace(ctx, homeCluster, sourceNamespace); err != nil {
 		return nil, err
 	}
 	for _, name := range workloadClusters {

@@ -26,7 +26,6 @@ type check struct {
 type tally struct {
 	ats, done, pods, duplicatePods, strayPods, early int
 	maxLateness                                      time.Duration
-	latest                                           atID
 	shards, orphans                                  int
 	shares                                           map[string]int // live replica -> shards
 }
@@ -88,13 +87,12 @@ func (t *tally) countAts(o *observation, cluster string, ats []cnatv1.At) {
 		if pod.CreationTimestamp.Time.Before(due) || (logged && made.answered.Before(due)) {
 			t.early++
 		}
-		id := atID{cluster, at.Namespace, at.Name}
 		from := due
-		if sent := o.sent[id]; sent.After(from) {
+		if sent := o.sent[atID{cluster, at.Namespace, at.Name}]; sent.After(from) {
 			from = sent // before, there was nothing to serve
 		}
 		if late := made.answered.Sub(from); logged && late > t.maxLateness {
-			t.maxLateness, t.latest = late, id
+			t.maxLateness = late
 		}
 	}
 }
@@ -124,7 +122,12 @@ func judge(o *observation) []check {
 			checks = append(checks, check{"handoff of " + h.Shard, "the logs don't tell how long it took", false})
 		}
 	}
-	return append(checks, handoffCheck(o), watchCheck(o), witnessCheck(o.witness))
+	checks = append(checks, handoffCheck(o), watchCheck(o))
+	checks = append(checks, o.second.checks()...)
+	for _, t := range o.traces {
+		checks = append(checks, t.check())
+	}
+	return append(checks, witnessCheck(o.witness))
 }
 
 func shares(of map[string]int) string {
@@ -167,15 +170,19 @@ func (w watchFacts) mode() string {
 }
 
 func watchCheck(o *observation) check {
-	c := check{what: "watches filtered by", ok: true}
-	var parts []string
+	c := check{what: "watches filtered by the", ok: true}
+	in := map[string][]string{}
 	for _, name := range workloadClusters {
 		w := o.watches[name]
-		parts = append(parts, fmt.Sprintf("%s: %s", name, w.mode()))
+		in[w.mode()] = append(in[w.mode()], name)
 		// What arrives in vain is dropped on arrival: it costs bandwidth, never correctness. But all must ask.
 		c.ok = c.ok && w.selectors > 0 && w.unfiltered == 0
 	}
-	c.found = strings.Join(parts, ", ")
+	var parts []string
+	for _, mode := range slices.Sorted(maps.Keys(in)) {
+		parts = append(parts, mode+" in "+strings.Join(in[mode], ", "))
+	}
+	c.found = strings.Join(parts, "; ")
 	return c
 }
 

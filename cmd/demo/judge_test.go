@@ -19,15 +19,24 @@ import (
 
 var due = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// perfect is what a run without a fault leaves behind: two Ats per cluster, two replicas, four shards.
+// perfect is what a run without a fault leaves behind: two Ats in each of three clusters, two replicas, six shards.
 func perfect() *observation {
 	o := &observation{
-		expected: 4, took: 40 * time.Second,
+		expected: 6, took: 40 * time.Second,
 		ats: map[string][]cnatv1.At{}, pods: map[string][]corev1.Pod{}, creates: map[string]auditFacts{},
 		sent: map[atID]time.Time{}, watches: map[string]watchFacts{},
 		live: map[string]string{"r1-a": "r1", "r3-c": "r3"}, replicas: []string{"r1", "r3"},
 		handoffs: []handoff{{Shard: "west/1", Kind: "crash", From: "r2-b", To: "r3-c", Epoch: 2, GapMS: ms(4500)}},
-		witness:  &witness.Report{OK: true, Handoffs: []witness.Handoff{{From: "", To: "r2-b"}, {From: "r2-b", To: "r3-c"}}},
+		second: secondFacts{
+			deployments: 12, within: 3 * time.Second, frozen: 6 * time.Second, shownAfter: 5 * time.Second, shownBy: 12,
+			updates: 24, slowest: 80 * time.Millisecond, caught: 2 * time.Second,
+			repairs: []repair{{"copy deleted in east", span(12 * time.Millisecond)}, {"copy scaled in west", span(9 * time.Millisecond)}},
+		},
+		traces: []traceFacts{
+			{what: "an At's life", about: "job-6", traces: 4, spans: 21},
+			{what: "a handoff", about: "west/1 to r3", traces: 1, spans: 8},
+		},
+		witness: &witness.Report{OK: true, Handoffs: []witness.Handoff{{From: "", To: "r2-b"}, {From: "r2-b", To: "r3-c"}}},
 	}
 	for _, cluster := range workloadClusters {
 		facts := auditFacts{podCreates: map[[2]string]request{}}
@@ -52,6 +61,8 @@ func perfect() *observation {
 	return o
 }
 
+func span(d time.Duration) *time.Duration { return &d }
+
 func podOf(at cnatv1.At, name string) corev1.Pod {
 	yes := true
 	return corev1.Pod{ObjectMeta: metav1.ObjectMeta{
@@ -67,17 +78,17 @@ func TestJudgeFindsEachFaultAndNothingElse(t *testing.T) {
 		want  string // the verdict's words; empty: everything holds
 	}{
 		{"nothing wrong", func(*observation) {}, ""},
-		{"an At that isn't DONE", func(o *observation) { o.ats["west"][0].Status.Phase = cnatv1.AtRunning }, "Ats DONE: 3 of 4"},
+		{"an At that isn't DONE", func(o *observation) { o.ats["west"][0].Status.Phase = cnatv1.AtRunning }, "Ats DONE: 5 of 6"},
 		{"an At that is gone", func(o *observation) {
 			o.ats["west"], o.pods["west"] = o.ats["west"][1:], o.pods["west"][1:]
-		}, "Ats DONE: 3 of 4; Pods made for them: 3"},
+		}, "Ats DONE: 5 of 6; Pods made for them: 5"},
 		{"a second Pod", func(o *observation) {
 			o.pods["east"] = append(o.pods["east"], podOf(o.ats["east"][0], "second"))
-		}, "Pods made for them: 5; second Pods of one At: 1"},
+		}, "Pods made for them: 7; second Pods of one At: 1"},
 		{"one At with two Pods and another with none", func(o *observation) {
 			o.pods["east"][1] = podOf(o.ats["east"][0], "second")
 		}, "second Pods of one At: 1"},
-		{"a Pod of nobody's", func(o *observation) { o.pods["east"][0].OwnerReferences = nil }, "Pods made for them: 4"},
+		{"a Pod of nobody's", func(o *observation) { o.pods["east"][0].OwnerReferences = nil }, "Pods made for them: 6"},
 		{"a Pod from before its time", func(o *observation) {
 			o.pods["east"][0].CreationTimestamp.Time = due.Add(-time.Second)
 		}, "started before their time: 1"},
@@ -87,19 +98,27 @@ func TestJudgeFindsEachFaultAndNothingElse(t *testing.T) {
 		{"a claim before its time", func(o *observation) {
 			o.ats["east"][0].Status.StartTime.Time = due.Add(-time.Microsecond)
 		}, "started before their time: 1"},
-		{"a shard of the dead", func(o *observation) { o.shards[1].Status.Holder = "r2-b" }, "shards held by live replicas: 3 of 4"},
-		{"a shard of nobody's", func(o *observation) { o.shards[1].Status.Holder = "" }, "shards held by live replicas: 3 of 4"},
-		{"uneven shares", func(o *observation) { o.shards[1].Status.Holder = "r1-a" }, "shards per replica: r1 3, r3 1"},
-		{"a replica with nothing", func(o *observation) { o.replicas = append(o.replicas, "r4") }, "shards per replica: r1 2, r3 2, r4 0"},
+		{"a shard of the dead", func(o *observation) { o.shards[1].Status.Holder = "r2-b" }, "shards held by live replicas: 5 of 6"},
+		{"a shard of nobody's", func(o *observation) { o.shards[1].Status.Holder = "" }, "shards held by live replicas: 5 of 6"},
+		{"uneven shares", func(o *observation) { o.shards[1].Status.Holder = "r1-a" }, "shards per replica: r1 4, r3 2"},
+		{"a replica with nothing", func(o *observation) { o.replicas = append(o.replicas, "r4") }, "shards per replica: r1 3, r3 3, r4 0"},
 		{"a retired shard needs no holder", func(o *observation) {
 			o.shards = append(o.shards, tenurev1.Shard{Status: tenurev1.ShardStatus{Phase: tenurev1.ShardRetired}})
 		}, ""},
 		{"a watch without selector", func(o *observation) {
 			o.watches["west"] = watchFacts{selectors: 2, unfiltered: 1, covered: 2}
-		}, "watches filtered by: west: client, east: server"},
+		}, "watches filtered by the: client in west; server in east, north"},
 		{"a handoff that the watch missed", func(o *observation) { o.handoffs = nil }, "handoffs: 0 watched, but 1 in the audit log"},
 		{"a handoff whose reply was lost", func(o *observation) { o.witness.Handoffs = o.witness.Handoffs[:1] }, ""},
 		{"a handoff without a gap", func(o *observation) { o.handoffs[0].GapMS = nil }, "handoff of west/1: the logs don't tell how long it took"},
+		{"a Deployment whose replication was not seen", func(o *observation) { o.second.within = 0 }, "Deployments replicated: 12 to 3 clusters in 0.0 ms"},
+		{"a copy that nobody repaired", func(o *observation) { o.second.repairs[0].took = nil }, "copy deleted in east: not repaired"},
+		{"a cluster whose trouble isn't shown", func(o *observation) { o.second.shownBy = 11 },
+			"shown while north was frozen: by 11 of 12 conditions within 5.00 s"},
+		{"a cluster that waited for the frozen one", func(o *observation) { o.second.updates = 23 },
+			"updated meanwhile elsewhere: 23 of 24 copies, each within 80.0 ms"},
+		{"a cluster that didn't catch up", func(o *observation) { o.second.caught = 0 }, "north after 6.00 s frozen: caught up in 0.0 ms"},
+		{"a trace with a hole", func(o *observation) { o.traces[1].missing = `no span "drain"` }, `trace: a handoff: west/1 to r3: no span "drain"`},
 		{"a falling epoch", func(o *observation) {
 			o.witness.OK, o.witness.Counts = false, map[witness.Kind]int{witness.FallingEpoch: 2}
 			o.witness.Violations = make([]witness.Violation, 2)
@@ -124,9 +143,8 @@ func TestLatenessCountsFromWhenTheAtCouldBeServed(t *testing.T) {
 	o := perfect()
 	o.creates["west"].podCreates[[2]string{"shop", "job-1-x"}] = request{due.Add(time.Second), due.Add(3 * time.Second)}
 	o.sent[atID{"west", "shop", "job-1"}] = due.Add(500 * time.Millisecond)
-	got := count(o)
-	if want := (atID{"west", "shop", "job-1"}); got.maxLateness != 2500*time.Millisecond || got.latest != want {
-		t.Errorf("lateness %s of %s, want 2.5s of %s", got.maxLateness, got.latest, want)
+	if got := count(o).maxLateness; got != 2500*time.Millisecond {
+		t.Errorf("lateness %s, want 2.5s", got)
 	}
 }
 
@@ -158,9 +176,9 @@ func TestResultHasTheNamesThatOthersReadItBy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"ok":true,"ats":4,"done":4,"pods":4,"duplicate_pods":0,"early":0,"max_lateness_ms":10,"replicas":2,"shards":4,` +
+	want := `{"ok":true,"ats":6,"done":6,"pods":6,"duplicate_pods":0,"early":0,"max_lateness_ms":10,"replicas":2,"shards":6,` +
 		`"handoffs":[{"shard":"west/1","kind":"crash","from":"r2-b","to":"r3-c","epoch":2,"gap_ms":4500}],` +
-		`"watch_mode":{"east":"server","west":"server"}}`
+		`"watch_mode":{"east":"server","north":"server","west":"server"}}`
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Error("result (-want +got):\n" + diff)
 	}
@@ -173,15 +191,23 @@ func TestResultHasTheNamesThatOthersReadItBy(t *testing.T) {
 func TestSummaryFitsAScreen(t *testing.T) {
 	o := perfect()
 	want := strings.TrimPrefix(`
-Everything holds. 4 Ats in 40s; the latest 10.0 ms after its time (east job-0).
-  ok    Ats DONE                         4 of 4
-  ok    Pods made for them               4
+Everything holds. 6 Ats in 40s, the latest 10.0 ms after its time.
+  ok    Ats DONE                         6 of 6
+  ok    Pods made for them               6
   ok    second Pods of one At            0
   ok    started before their time        0
-  ok    shards held by live replicas     4 of 4
-  ok    shards per replica               r1 2, r3 2
+  ok    shards held by live replicas     6 of 6
+  ok    shards per replica               r1 3, r3 3
   ok    handoffs                         1
-  ok    watches filtered by              west: server, east: server
+  ok    watches filtered by the          server in west, east, north
+  ok    Deployments replicated           12 to 3 clusters in 3.00 s
+  ok    copy deleted in east             repaired after 12.0 ms
+  ok    copy scaled in west              repaired after 9.0 ms
+  ok    shown while north was frozen     by 12 of 12 conditions within 5.00 s
+  ok    updated meanwhile elsewhere      24 of 24 copies, each within 80.0 ms
+  ok    north after 6.00 s frozen        caught up in 2.00 s
+  ok    trace: an At's life              job-6, 4 reconciles, 21 spans
+  ok    trace: a handoff                 west/1 to r3, 8 spans
   ok    invariants broken (audit logs)   0
           crash: 1                       gap 4.50 s median, 4.50 s longest
 `, "\n")

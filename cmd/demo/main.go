@@ -1,6 +1,7 @@
-// Command demo shows Tenure at work on this machine: three replicas share the Ats of two real clusters, one replica is
-// killed half way, a fourth one joins, and in the end the API servers are asked whether anything was lost, early or
-// done twice.
+// Command demo shows Tenure at work on this machine: three replicas share the Ats of three real clusters, one replica is
+// killed half way, a fourth one joins; then a dozen Deployments are kept in all clusters while copies are deleted and
+// scaled by hand and a cluster freezes. In the end the API servers are asked whether anything was lost, early, done
+// twice or left as it was, and Jaeger whether it has the whole story.
 //
 // `make demo` builds what it needs and runs it. With a terminal it draws a live table, and stays up until Ctrl-C so
 // that one can look around; without one it prints a line every two seconds and ends, with exit code 0 only if

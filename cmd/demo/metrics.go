@@ -17,6 +17,9 @@ type figures struct {
 	discarded map[string]int
 }
 
+// ours are the controllers of a replica, of Ats and of Deployments.
+var ours = map[string]bool{"at": true, "replication": true}
+
 // readFigures reads a page in Prometheus' text format.
 func readFigures(page io.Reader) (figures, error) {
 	var f figures
@@ -28,9 +31,9 @@ func readFigures(page io.Reader) (figures, error) {
 			continue
 		}
 		switch {
-		case name == "workqueue_depth" && labels["name"] == "at":
+		case name == "workqueue_depth" && ours[labels["name"]]:
 			f.queue += int(value) // one series per priority
-		case name == "controller_runtime_reconcile_total" && labels["controller"] == "at":
+		case name == "controller_runtime_reconcile_total" && ours[labels["controller"]]:
 			f.reconciled += int(value)
 		case name == "tenure_watch_discarded_total":
 			if f.discarded == nil {

@@ -45,15 +45,17 @@ type observation struct {
 	replicas []string                // that run
 	handoffs []handoff               // as the watch told
 	watches  map[string]watchFacts   // by cluster
+	second   secondFacts
+	traces   []traceFacts
 	witness  *witness.Report
-	took     time.Duration // since the control planes were ready
+	took     time.Duration // from when the replicas were started until the Ats were DONE
 }
 
 // gather reads it all.
 func (st *story) gather(ctx context.Context) (*observation, error) {
 	now := st.board.snapshot()
 	o := &observation{
-		expected: st.settings.ats, sent: st.sent, handoffs: now.handoffs, took: now.elapsed,
+		expected: st.settings.ats, sent: st.sent, handoffs: now.handoffs, took: st.took,
 		ats: map[string][]cnatv1.At{}, pods: map[string][]corev1.Pod{}, creates: map[string]auditFacts{},
 		watches: map[string]watchFacts{}, live: map[string]string{},
 	}
@@ -79,6 +81,12 @@ func (st *story) gather(ctx context.Context) (*observation, error) {
 			w.discarded = &n
 		}
 		o.watches[name] = w
+	}
+	if o.second, err = st.readSecond(o.creates); err != nil {
+		return nil, err
+	}
+	if o.traces, err = st.findTraces(ctx, o.handoffs); err != nil {
+		return nil, err
 	}
 	o.witness, err = witness.Read(st.fleet.planes.Dir(), witness.Options{Facts: o.facts()})
 	if err != nil {

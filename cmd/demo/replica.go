@@ -52,10 +52,12 @@ func startReplica(f *fleet, name string) (*replica, error) {
 	defer logFile.Close() // the child has its own copy
 	r.command = exec.Command(f.settings.tenure,
 		"--home-kubeconfig", f.homePath, "--namespace", namespace, "--replica", name,
-		"--lease-duration", f.settings.leaseDuration.String(),
+		"--lease-duration", f.settings.leaseDuration.String(), "--shards-per-cluster", fmt.Sprint(shardsPerCluster),
+		"--deployment-source", homeCluster,
 		"--metrics-bind-address", addresses[0], "--health-probe-bind-address", addresses[1])
 	r.command.Stdout, r.command.Stderr = logFile, logFile
-	r.command.Env = withoutTenure(os.Environ())
+	r.command.Env = append(withoutTenure(os.Environ()), f.jaeger.Environment()...)
+	r.command.Env = append(r.command.Env, "OTEL_TRACES_SAMPLER=always_on")
 	if err := localplane.StartChild(r.command); err != nil {
 		return nil, fmt.Errorf("starting replica %s: %w", name, err)
 	}
@@ -71,7 +73,7 @@ func startReplica(f *fleet, name string) (*replica, error) {
 func withoutTenure(environment []string) []string {
 	var kept []string
 	for _, entry := range environment {
-		if !strings.HasPrefix(entry, "TENURE_") && !strings.HasPrefix(entry, "KUBECONFIG=") {
+		if !strings.HasPrefix(entry, "TENURE_") && !strings.HasPrefix(entry, "OTEL_") && !strings.HasPrefix(entry, "KUBECONFIG=") {
 			kept = append(kept, entry)
 		}
 	}

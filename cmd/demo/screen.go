@@ -9,10 +9,7 @@ import (
 
 // screen lays a snapshot out for a terminal: at most rows lines of at most columns characters.
 func screen(s snapshot, columns, rows int) []string {
-	total := clusterView{name: "both"}
-	for _, c := range s.clusters {
-		total.pending, total.running, total.done = total.pending+c.pending, total.running+c.running, total.done+c.done
-	}
+	total := s.total()
 	lines := []string{
 		fmt.Sprintf("tenure demo  %s  %d of %d Ats DONE  %s", clock(s.elapsed), total.done, s.ats, bar(total.done, s.ats, 24)),
 		"  " + s.headline,
@@ -22,9 +19,9 @@ func screen(s snapshot, columns, rows int) []string {
 	for _, r := range s.replicas {
 		lines = append(lines, replicaRow(r))
 	}
-	lines = append(lines, "", row("CLUSTER", "", "PENDING", "RUNNING", "DONE"))
+	lines = append(lines, "", row("CLUSTER", "STATE", "PENDING", "RUNNING", "DONE", "COPIES"))
 	for _, c := range append(s.clusters, total) {
-		lines = append(lines, row(c.name, "", fmt.Sprint(c.pending), fmt.Sprint(c.running), fmt.Sprint(c.done)))
+		lines = append(lines, clusterRow(c))
 	}
 	lines = append(lines, "", fmt.Sprintf("LAST HANDOFFS  (%d so far, %d of %d shards held)", len(s.handoffs), s.held, s.shards))
 	room := min(8, max(0, rows-1-len(lines)))
@@ -41,9 +38,17 @@ func screen(s snapshot, columns, rows int) []string {
 func row(name, state string, numbers ...string) string {
 	line := fmt.Sprintf("  %-9s%-10s", name, state)
 	for _, n := range numbers {
-		line += fmt.Sprintf("%12s", n)
+		line += fmt.Sprintf("%11s", n)
 	}
 	return line
+}
+
+func clusterRow(c clusterView) string {
+	state := ""
+	if c.frozen {
+		state = "frozen"
+	}
+	return row(c.name, state, fmt.Sprint(c.pending), fmt.Sprint(c.running), fmt.Sprint(c.done), fmt.Sprint(c.copies))
 }
 
 func replicaRow(r replicaView) string {
@@ -78,11 +83,8 @@ func milliseconds(ms float64) string {
 
 // plainLine is a snapshot in one line, for logs.
 func plainLine(s snapshot) string {
-	var pending, running, done int
-	for _, c := range s.clusters {
-		pending, running, done = pending+c.pending, running+c.running, done+c.done
-	}
-	line := fmt.Sprintf("%s  Ats %d pending %d running %d done | shards", clock(s.elapsed), pending, running, done)
+	all := s.total()
+	line := fmt.Sprintf("%s  Ats %d pending %d running %d done | shards", clock(s.elapsed), all.pending, all.running, all.done)
 	for _, r := range s.replicas {
 		if r.state == killed {
 			line += fmt.Sprintf("  %s killed", r.name)
@@ -96,7 +98,11 @@ func plainLine(s snapshot) string {
 			line += fmt.Sprintf(" (queue %d)", r.queue)
 		}
 	}
-	return line + fmt.Sprintf(" | handoffs %d", len(s.handoffs))
+	line += fmt.Sprintf(" | handoffs %d", len(s.handoffs))
+	if all.copies > 0 {
+		line += fmt.Sprintf(" | Deployments %d of %d replicated", s.replicated, s.deployments)
+	}
+	return line
 }
 
 func clock(d time.Duration) string {

@@ -13,13 +13,15 @@ func ms(v float64) *float64 { return &v }
 
 func midway() snapshot {
 	return snapshot{
-		elapsed: 73 * time.Second, headline: "r2 was killed", ats: 600, shards: 16, held: 11, claims: 16,
+		elapsed: 73 * time.Second, headline: "r2 was killed", ats: 600, deployments: 12, replicated: 4, shards: 16, held: 11, claims: 16,
 		replicas: []replicaView{
 			{name: "r1", state: alive, shards: 6, figures: figures{queue: 12, reconciled: 1581}, asked: true},
 			{name: "r2", state: killed, shards: 5, figures: figures{queue: 3, reconciled: 978}, asked: true},
 			{name: "r4", state: starting},
 		},
-		clusters: []clusterView{{"west", 100, 20, 180}, {"east", 90, 10, 200}},
+		clusters: []clusterView{
+			{name: "west", pending: 100, running: 20, done: 180, copies: 12}, {name: "east", pending: 90, running: 10, done: 200, frozen: true},
+		},
 		handoffs: []handoff{
 			{Shard: "west/010", Kind: "crash", From: "r2-qr2lzw", To: "r1-yrhuuz", Epoch: 2, GapMS: ms(4373.2)},
 			{Shard: "east/111", Kind: "planned", From: "r1-yrhuuz", To: "r4-qogtbb", Epoch: 3, GapMS: ms(11)},
@@ -33,15 +35,15 @@ func TestScreenShowsTheWholeBoard(t *testing.T) {
 tenure demo  01:13  380 of 600 Ats DONE  [###############.........]
   r2 was killed
 
-  REPLICA  STATE           SHARDS       QUEUE  RECONCILED
-  r1       alive                6          12        1581
-  r2       killed               5           -         978
-  r4       starting             0           -           -
+  REPLICA  STATE          SHARDS      QUEUE RECONCILED
+  r1       alive               6         12       1581
+  r2       killed              5          -        978
+  r4       starting            0          -          -
 
-  CLUSTER                 PENDING     RUNNING        DONE
-  west                        100          20         180
-  east                         90          10         200
-  both                        190          30         380
+  CLUSTER  STATE         PENDING    RUNNING       DONE     COPIES
+  west                       100         20        180         12
+  east     frozen             90         10        200          0
+  all                        190         30        380         12
 
 LAST HANDOFFS  (3 so far, 11 of 16 shards held)
   west/010   crash    r2-qr2lzw -> r1-yrhuuz  epoch 2  gap 4.37 s
@@ -86,7 +88,7 @@ func TestScreenShowsTheLatestHandoffs(t *testing.T) {
 }
 
 func TestPlainLineTellsOrphansAndQueues(t *testing.T) {
-	want := "01:13  Ats 190 pending 30 running 380 done | shards  r1 6 (queue 12)  r2 killed (5 orphaned)  r4 0 | handoffs 3"
+	want := "01:13  Ats 190 pending 30 running 380 done | shards  r1 6 (queue 12)  r2 killed (5 orphaned)  r4 0 | handoffs 3 | Deployments 4 of 12 replicated"
 	if diff := cmp.Diff(want, plainLine(midway())); diff != "" {
 		t.Error("line (-want +got):\n" + diff)
 	}
@@ -119,6 +121,7 @@ func TestSettledNeedsAllShardsAndEvenShares(t *testing.T) {
 		{"a shard without a live holder", fleet(15, 5, 5, 5), false},
 		{"a replica that joined and has nothing yet", fleet(16, 8, 8, 0), false},
 		{"no shards yet", snapshot{}, false},
+		{"a cluster that isn't known yet", snapshot{wanted: 24, shards: 16, held: 16}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := c.in.settled(); got != c.want {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tenure-dev/tenure/pkg/localfleet"
+	"github.com/tenure-dev/tenure/pkg/localjaeger"
 	"github.com/tenure-dev/tenure/pkg/localplane"
 )
 
@@ -22,10 +23,12 @@ const (
 	// victim is the replica that is killed, joiner the one that comes instead.
 	victim = "r2"
 	joiner = "r4"
+	// shardsPerCluster of home and the workload clusters.
+	shardsPerCluster = 4
 )
 
 var (
-	workloadClusters = []string{"west", "east"}
+	workloadClusters = []string{"west", "east", "north"}
 	firstReplicas    = []string{"r1", "r2", "r3"}
 	atNamespaces     = []string{"billing", "reports", "shop"}
 )
@@ -33,11 +36,13 @@ var (
 // settings are what can be chosen.
 type settings struct {
 	ats           int
+	deployments   int
 	spread        time.Duration
 	leaseDuration time.Duration
 	limit         time.Duration
 	tenure        string
 	controlplane  string
+	jaeger        string
 	config        string
 	dir           string
 	json          string
@@ -51,6 +56,7 @@ func newFlags(getenv func(string) string) (*flag.FlagSet, *settings) {
 	fs := flag.NewFlagSet("demo", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.IntVar(&s.ats, "ats", 600, "`number` of Ats, half of them due at once")
+	fs.IntVar(&s.deployments, "deployments", 12, "`number` of Deployments that are kept in all clusters")
 	fs.DurationVar(&s.spread, "spread", 30*time.Second, "time over which the other half comes due")
 	fs.DurationVar(&s.leaseDuration, "lease-duration", 5*time.Second, "how long a silent replica keeps its shards")
 	fs.DurationVar(&s.limit, "limit", 3*time.Minute, "how long all Ats may take to be DONE")
@@ -68,8 +74,8 @@ func parseSettings(args []string, getenv func(string) string) (*settings, error)
 	if fs.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	}
-	if s.ats < 2 || s.spread < 0 || s.leaseDuration < time.Second || s.limit <= 0 {
-		return nil, errors.New("--ats must be at least 2, --lease-duration at least 1s, --spread and --limit not negative")
+	if s.ats < 2 || s.deployments < 2 || s.spread < 0 || s.leaseDuration < time.Second || s.limit <= 0 {
+		return nil, errors.New("--ats and --deployments must be at least 2, --lease-duration at least 1s, --spread and --limit not negative")
 	}
 	ci, dumb := getenv("CI") != "", getenv("TERM") == "dumb"
 	out := term.IsTerminal(int(os.Stdout.Fd())) && !ci
@@ -89,6 +95,9 @@ func printUsage(w io.Writer) {
 func (s *settings) locate() error {
 	var err error
 	if s.controlplane, err = localplane.FindBinary(); err != nil {
+		return err
+	}
+	if s.jaeger, err = localjaeger.FindBinary(); err != nil {
 		return err
 	}
 	if entries, _ := os.ReadDir(s.dir); s.dir != "" && len(entries) > 0 {

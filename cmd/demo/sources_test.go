@@ -61,7 +61,7 @@ func TestPlanSpreadsTheAtsOverClustersAndTime(t *testing.T) {
 			latest = due
 		}
 	}
-	if diff := cmp.Diff(map[string]int{"west": 300, "east": 300}, clusters); diff != "" {
+	if diff := cmp.Diff(map[string]int{"west": 200, "east": 200, "north": 200}, clusters); diff != "" {
 		t.Error("Ats per cluster (-want +got):\n" + diff)
 	}
 	if len(names) != 600 {

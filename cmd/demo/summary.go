@@ -16,6 +16,7 @@ import (
 // report prints the summary, and how to look further.
 func report(w io.Writer, s *settings, f *fleet, b *board, o *observation, checks []check) {
 	fmt.Fprint(w, "\n"+summary(o, checks))
+	fmt.Fprint(w, "\n"+sights(s, f, o.traces))
 	fmt.Fprint(w, "\n"+look(s, f, b))
 }
 
@@ -28,8 +29,8 @@ func summary(o *observation, checks []check) string {
 		}
 	}
 	t := count(o)
-	text := fmt.Sprintf("%s %d Ats in %s; the latest %s after its time (%s).\n",
-		verdict, o.expected, o.took.Round(time.Second), milliseconds(milli(t.maxLateness)), t.latest)
+	text := fmt.Sprintf("%s %d Ats in %s, the latest %s after its time.\n",
+		verdict, o.expected, o.took.Round(time.Second), milliseconds(milli(t.maxLateness)))
 	for _, c := range checks {
 		mark := "ok  "
 		if !c.ok {
@@ -43,8 +44,6 @@ func summary(o *observation, checks []check) string {
 	}
 	return text
 }
-
-func (id atID) String() string { return id.cluster + " " + id.name }
 
 // gapStats sum up the handoffs of one kind.
 type gapStats struct {
@@ -90,7 +89,8 @@ func look(s *settings, f *fleet, b *board) string {
 	text := fmt.Sprintf("  D=%s    # look further, in another terminal:\n", dir) +
 		kubectl(homeCluster, "get shards -n "+namespace+" -o wide") +
 		kubectl(workloadClusters[0], "get ats -A") +
-		kubectl(workloadClusters[1], "get pods -A") + logs
+		kubectl(workloadClusters[1], "get pods -A") +
+		kubectl(homeCluster, "get deployments -n "+sourceNamespace) + logs
 	var ports, names []string
 	for _, r := range b.allReplicas() {
 		if _, port, err := net.SplitHostPort(r.metrics); err == nil && !r.ended() {
@@ -99,6 +99,26 @@ func look(s *settings, f *fleet, b *board) string {
 	}
 	text += fmt.Sprintf("  curl http://127.0.0.1:{%s}/metrics\n", strings.Join(ports, ","))
 	text += fmt.Sprintf("  kill -9 PID, of %s\n", strings.Join(names, ", "))
+	return text
+}
+
+// sights are the links to the traces worth seeing, with the command that prints each.
+func sights(s *settings, f *fleet, traces []traceFacts) string {
+	text := "Worth seeing in Jaeger"
+	if !s.stay {
+		text += " (gone now; with a terminal the demo stays up)"
+	}
+	text += ":\n"
+	command := relative(s.tenure) + " trace "
+	if f.jaeger.QueryURL() != fmt.Sprintf("http://127.0.0.1:%d", usualPort) {
+		command += "--jaeger " + f.jaeger.QueryURL() + " "
+	}
+	for _, t := range traces {
+		if t.path == "" {
+			continue
+		}
+		text += fmt.Sprintf("  %s (%s)\n    curl '%s%s'\n    %s\n", t.what, t.about, f.jaeger.QueryURL(), t.path, command+strings.Join(t.arguments, " "))
+	}
 	return text
 }
 

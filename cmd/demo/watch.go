@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,6 +45,13 @@ func observe(ctx context.Context, f *fleet, b *board) error {
 		watch(name, &cnatv1.At{}, func(o any) {
 			if at, ok := o.(*cnatv1.At); ok {
 				b.setAt(name, at)
+			}
+		})
+	}
+	for _, name := range append([]string{homeCluster}, workloadClusters...) {
+		watch(name, &appsv1.Deployment{}, func(o any) {
+			if d, ok := o.(*appsv1.Deployment); ok && d.Namespace == sourceNamespace {
+				b.setDeployment(name, d)
 			}
 		})
 	}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tenure-dev/tenure/pkg/localfleet"
+)
+
+// secondFacts are what the API servers and the conditions tell of the second act.
+type secondFacts struct {
+	deployments int
+	within      time.Duration // until all were Replicated
+	repairs     []repair
+	// frozen is how long one cluster was; shownBy of the conditions told of it, the last after shownAfter.
+	frozen, shownAfter time.Duration
+	shownBy            int
+	// updates are the copies in the other clusters that got their new image meanwhile, the last slowest after its source.
+	updates int
+	slowest time.Duration
+	caught  time.Duration // until all was as wanted, from when the cluster went on
+}
+
+// repair is what became of a copy that somebody meddled with.
+type repair struct {
+	what string
+	took *time.Duration // nil: no write of ours followed
+}
+
+// readSecond asks the audit logs.
+func (st *story) readSecond(logs map[string]auditFacts) (secondFacts, error) {
+	act, n := st.second, st.settings.deployments
+	home, err := readAudit(st.fleet.planes.Cluster(homeCluster).AuditLog(), localfleet.AccountUser)
+	if err != nil {
+		return secondFacts{}, err
+	}
+	f := secondFacts{
+		deployments: n, within: act.replicated.Sub(act.created), shownBy: act.shownBy,
+		frozen: act.woken.Sub(act.frozen), shownAfter: act.shown.Sub(act.frozen), caught: act.caught.Sub(act.woken),
+		repairs: []repair{
+			{"copy deleted in " + deletedIn, logs[deletedIn].repaired("delete", act.deletedName)},
+			{"copy scaled in " + scaledIn, logs[scaledIn].repaired("update", act.scaledName)},
+		},
+	}
+	for _, change := range home.meddling {
+		if change.verb != "patch" || change.received.Before(act.frozen) {
+			continue
+		}
+		for _, name := range workloadClusters {
+			if name == frozenIn {
+				continue
+			}
+			if took := logs[name].next(change.name, change.answered); took != nil {
+				f.updates++
+				f.slowest = max(f.slowest, *took)
+			}
+		}
+	}
+	return f, nil
+}
+
+// repaired is how long after our own write of a copy the replicas' next one was committed; nil if there is none.
+func (f auditFacts) repaired(verb, name string) *time.Duration {
+	for _, w := range f.meddling {
+		if w.verb == verb && w.name == name {
+			return f.next(name, w.answered)
+		}
+	}
+	return nil
+}
+
+// next is how long after a moment the replicas next wrote a copy; nil if they didn't.
+func (f auditFacts) next(name string, after time.Time) *time.Duration {
+	var first *time.Duration
+	for _, w := range f.copyWrites {
+		if took := w.answered.Sub(after); w.name == name && took > 0 && (first == nil || took < *first) {
+			first = &took
+		}
+	}
+	return first
+}
+
+func (f secondFacts) checks() []check {
+	n, others := f.deployments, len(workloadClusters)-1
+	checks := []check{{
+		"Deployments replicated", fmt.Sprintf("%d to %d clusters in %s", n, len(workloadClusters), length(f.within)), f.within > 0,
+	}}
+	for _, r := range f.repairs {
+		c := check{r.what, "not repaired", r.took != nil}
+		if c.ok {
+			c.found = "repaired after " + length(*r.took)
+		}
+		checks = append(checks, c)
+	}
+	return append(checks,
+		check{
+			"shown while " + frozenIn + " was frozen",
+			fmt.Sprintf("by %d of %d conditions within %s", f.shownBy, n, length(f.shownAfter)), f.shownBy == n,
+		},
+		check{
+			"updated meanwhile elsewhere",
+			fmt.Sprintf("%d of %d copies, each within %s", f.updates, n*others, length(f.slowest)), f.updates == n*others,
+		},
+		check{frozenIn + " after " + length(f.frozen) + " frozen", "caught up in " + length(f.caught), f.caught > 0},
+	)
+}
+
+func length(d time.Duration) string { return milliseconds(milli(d)) }

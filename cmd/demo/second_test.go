@@ -1,0 +1,167 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tenure-dev/tenure/pkg/replication"
+	"github.com/tenure-dev/tenure/pkg/telemetry/jaeger"
+)
+
+func TestRepairIsTheReplicasNextWriteOfTheSameCopy(t *testing.T) {
+	line := func(user, verb, sub, name, second string, code string) string {
+		return `{"verb":"` + verb + `","user":{"username":"` + user + `"},"objectRef":{"resource":"deployments","namespace":"web","name":"` + name +
+			`","subresource":"` + sub + `"},"responseStatus":{"code":` + code + `},"stageTimestamp":"2030-01-02T03:04:` + second + `Z"}` + "\n"
+	}
+	log := line("us", "patch", "", "app-01", "01.000", "201") + // when it was made
+		line(adminUser, "delete", "", "app-01", "02.000", "200") +
+		line("us", "patch", "status", "app-01", "02.010", "200") +
+		line("us", "patch", "", "app-02", "02.020", "200") +
+		line("us", "patch", "", "app-01", "02.030", "409") +
+		line("others", "patch", "", "app-01", "02.035", "200") +
+		line("us", "patch", "", "app-01", "02.040", "201") +
+		line("us", "patch", "", "app-01", "09.000", "200") +
+		line(adminUser, "update", "scale", "app-03", "03.000", "200")
+	facts, err := scanAudit(strings.NewReader(log), "us")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := facts.repaired("delete", "app-01"); got == nil || *got != 40*time.Millisecond {
+		t.Errorf("deleted copy repaired after %v, want 40ms", got)
+	}
+	if got := facts.repaired("update", "app-03"); got != nil {
+		t.Errorf("a copy that nobody wrote since was repaired after %v", got)
+	}
+	if got := facts.repaired("delete", "app-02"); got != nil {
+		t.Errorf("a copy that nobody deleted was repaired after %v", got)
+	}
+}
+
+func sourceWith(status corev1.ConditionStatus, reason, message string) *appsv1.Deployment {
+	d := planDeployments(1)[0]
+	d.Generation = 2
+	d.Status.Conditions = []appsv1.DeploymentCondition{
+		{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue, Message: message},
+		{Type: replication.ConditionReplicated, Status: status, Reason: reason, Message: message},
+	}
+	return d
+}
+
+func TestAConditionCountsOnlyIfItSpeaksOfTheSourceAsItIs(t *testing.T) {
+	const away = "generation 2: 2 of 3 clusters available; east 2/2, north: doesn't answer, west 2/2"
+	for _, c := range []struct {
+		name             string
+		source           *appsv1.Deployment
+		replicated, away bool
+	}{
+		{"replicated", sourceWith(corev1.ConditionTrue, replication.ReasonReplicated, "generation 2: 3 of 3 clusters available"), true, false},
+		{"replicated as it was before", sourceWith(corev1.ConditionTrue, replication.ReasonReplicated, "generation 1: 3 of 3 clusters available"), false, false},
+		{"one away", sourceWith(corev1.ConditionFalse, replication.ReasonAway, away), false, true},
+		{"another one away", sourceWith(corev1.ConditionFalse, replication.ReasonAway,
+			"generation 2: 2 of 3 clusters available; east: doesn't answer, north 2/2, west 2/2"), false, false},
+		{"one away, another not through", sourceWith(corev1.ConditionFalse, replication.ReasonAway,
+			"generation 2: 1 of 3 clusters available; east 1/2, north: doesn't answer, west 2/2"), false, false},
+		{"no condition", planDeployments(1)[0], false, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := isReplicated(c.source); got != c.replicated {
+				t.Errorf("replicated = %v, want %v", got, c.replicated)
+			}
+			if got := showsAway(c.source, "north"); got != c.away {
+				t.Errorf("shows north away = %v, want %v", got, c.away)
+			}
+		})
+	}
+}
+
+func TestACopyIsCurrentOnceItsPodsAre(t *testing.T) {
+	source := planDeployments(1)[0]
+	for _, c := range []struct {
+		name  string
+		spoil func(*appsv1.Deployment)
+		want  bool
+	}{
+		{"all as wanted", func(*appsv1.Deployment) {}, true},
+		{"the old image", func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = nextImage }, false},
+		{"scaled", func(d *appsv1.Deployment) { *d.Spec.Replicas = scaledTo }, false},
+		{"not seen by its controller yet", func(d *appsv1.Deployment) { d.Generation++ }, false},
+		{"a Pod too many", func(d *appsv1.Deployment) { d.Status.Replicas++ }, false},
+		{"a Pod that isn't available", func(d *appsv1.Deployment) { d.Status.AvailableReplicas-- }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			copied := planDeployments(1)[0]
+			copied.Status = appsv1.DeploymentStatus{Replicas: copyReplicas, UpdatedReplicas: copyReplicas, AvailableReplicas: copyReplicas}
+			c.spoil(copied)
+			if got := isCurrent(copied, source); got != c.want {
+				t.Errorf("current = %v, want %v", got, c.want)
+			}
+		})
+	}
+	if isCurrent(nil, source) {
+		t.Error("a copy that isn't there is current")
+	}
+}
+
+func reconcileTrace(calls ...string) jaeger.Trace {
+	t := jaeger.Trace{ID: "t", Spans: []jaeger.Span{
+		{ID: "root", Name: "reconcile At", Tags: map[string]string{"tenure.result": "success"}},
+		{ID: "wait", Parent: "root", Name: "queue wait"},
+	}}
+	for _, name := range calls {
+		t.Spans = append(t.Spans, jaeger.Span{ID: name, Parent: "root", Name: name})
+	}
+	return t
+}
+
+func TestTracesLackWhatIsMissing(t *testing.T) {
+	move := func(without string) jaeger.Trace {
+		t := jaeger.Trace{Spans: []jaeger.Span{{ID: "root", Name: "handoff west/01"}}}
+		for _, name := range steps {
+			if name != without {
+				t.Spans = append(t.Spans, jaeger.Span{ID: name, Parent: "root", Name: name})
+			}
+		}
+		return t
+	}
+	torn := reconcileTrace()
+	torn.Spans = append(torn.Spans, jaeger.Span{ID: "x", Parent: "elsewhere"})
+	for _, c := range []struct {
+		name string
+		got  string
+		want string
+	}{
+		{"a life", lifeLacks([]jaeger.Trace{reconcileTrace(), reconcileTrace("create pods"), reconcileTrace()}), ""},
+		{"a life of two Pods", lifeLacks([]jaeger.Trace{reconcileTrace("create pods"), reconcileTrace("create pods")}), "2 Pods made, want 1"},
+		{"a life with a hole", lifeLacks([]jaeger.Trace{reconcileTrace("create pods"), torn}), "not whole"},
+		{"no life", lifeLacks(nil), "no trace"},
+		{"a move", handoffLacks([]jaeger.Trace{move("")}), ""},
+		{"a move without a step", handoffLacks([]jaeger.Trace{move("drain")}), `no span "drain"`},
+		{"no move", handoffLacks(nil), "0 traces, want 1"},
+		{"a reconcile", reconcileLacks([]jaeger.Trace{reconcileTrace()}), ""},
+		{"something else", reconcileLacks([]jaeger.Trace{move("")}), "no reconcile"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, c.got); diff != "" {
+				t.Error("lacks (-want +got):\n" + diff)
+			}
+		})
+	}
+}
+
+func TestTheHandoffWorthSeeingIsThePlannedOneWithTheLongestGap(t *testing.T) {
+	got := longestPlanned([]handoff{
+		{Shard: "west/0", Kind: "planned", GapMS: ms(5)}, {Shard: "west/1", Kind: "planned", GapMS: ms(9)},
+		{Shard: "west/2", Kind: "crash", GapMS: ms(4000)}, {Shard: "west/3", Kind: "planned"},
+	})
+	if got == nil || got.Shard != "west/1" {
+		t.Errorf("got %+v, want west/1", got)
+	}
+	if got := longestPlanned(nil); got != nil {
+		t.Errorf("got %+v of none", got)
+	}
+}

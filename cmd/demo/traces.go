@@ -1,0 +1,235 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/tenure-dev/tenure/pkg/telemetry"
+	"github.com/tenure-dev/tenure/pkg/telemetry/jaeger"
+)
+
+const (
+	// tracesWithin bounds the wait for the last spans: replicas send them every second.
+	tracesWithin = 10 * time.Second
+	// usualPort is where tenure trace looks for Jaeger if it isn't told.
+	usualPort = 16686
+	// slowEnough narrows the search for the slowest reconcile; mostTraces bounds what is read of Jaeger at a time.
+	slowEnough = 50 * time.Millisecond
+	mostTraces = 5000
+)
+
+// traceFacts is one sight: one trace, or for the life of an At one for each reconcile.
+type traceFacts struct {
+	what, about string
+	path        string   // below Jaeger's URL
+	arguments   []string // of tenure trace
+	traces      int
+	spans       int
+	missing     string // what isn't as it should be, "" if nothing
+}
+
+func (t traceFacts) check() check {
+	c := check{"trace: " + t.what, fmt.Sprintf("%s, %s", t.about, plural(t.spans, "span")), t.missing == ""}
+	if t.traces > 1 {
+		c.found = fmt.Sprintf("%s, %s, %s", t.about, plural(t.traces, "reconcile"), plural(t.spans, "span"))
+	}
+	if !c.ok {
+		c.found = fmt.Sprintf("%s: %s", t.about, t.missing)
+	}
+	return c
+}
+
+func plural(n int, of string) string {
+	if n == 1 {
+		return "1 " + of
+	}
+	return fmt.Sprintf("%d %ss", n, of)
+}
+
+// queryPort is Jaeger's usual port if nobody has it, else 0 for any.
+func queryPort() int {
+	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", usualPort))
+	if err != nil {
+		return 0
+	}
+	if listener.Close() != nil {
+		return 0
+	}
+	return usualPort
+}
+
+// findTraces asks Jaeger for the three sights, again until all that belongs to them has arrived.
+func (st *story) findTraces(ctx context.Context, handoffs []handoff) ([]traceFacts, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, tracesWithin, errTimeUp)
+	defer cancel()
+	client := &jaeger.Client{URL: st.fleet.jaeger.QueryURL()}
+	var found []traceFacts
+	for _, find := range []func(context.Context, *jaeger.Client) (traceFacts, error){
+		st.traceAt,
+		func(ctx context.Context, c *jaeger.Client) (traceFacts, error) {
+			return st.traceHandoff(ctx, c, handoffs)
+		},
+		st.traceSlowest,
+	} {
+		for {
+			facts, err := find(ctx, client)
+			if err != nil && !errors.Is(context.Cause(ctx), errTimeUp) {
+				return nil, err
+			}
+			if err != nil {
+				facts.missing = err.Error()
+			}
+			if facts.missing == "" || sleep(ctx, pollEvery) != nil {
+				found = append(found, facts)
+				break
+			}
+		}
+	}
+	return found, nil
+}
+
+func (st *story) query() jaeger.Query {
+	return jaeger.Query{Service: telemetry.DefaultService, Since: st.board.began, Limit: mostTraces, Tags: map[string]string{}}
+}
+
+// traceAt is the life of the At that came due last.
+func (st *story) traceAt(ctx context.Context, client *jaeger.Client) (traceFacts, error) {
+	orders := planAts(st.settings.ats, time.Time{}, st.settings.spread)
+	name, q := orders[len(orders)-1].at.Name, st.query()
+	q.Operation = "reconcile At"
+	q.Tags["k8s.object.name"] = name
+	facts := traceFacts{
+		what: "an At's life", about: name, arguments: []string{"at/" + name},
+		path: "/api/traces?service=" + q.Service + "&tag=k8s.object.name:" + name, // no other cluster has an At of that name
+	}
+	traces, err := client.Find(ctx, q)
+	facts.count(traces)
+	facts.missing = lifeLacks(traces)
+	return facts, err
+}
+
+// traceHandoff is the planned move with the longest gap.
+func (st *story) traceHandoff(ctx context.Context, client *jaeger.Client, handoffs []handoff) (traceFacts, error) {
+	facts := traceFacts{what: "a handoff", about: "a planned move", missing: "there was none"}
+	moved := longestPlanned(handoffs)
+	if moved == nil {
+		return facts, nil
+	}
+	facts.about = fmt.Sprintf("%s to %s", moved.Shard, replicaOf(moved.To))
+	q := st.query()
+	q.Operation = "handoff " + moved.Shard
+	traces, err := client.Find(ctx, q)
+	traces = slices.DeleteFunc(traces, func(t jaeger.Trace) bool {
+		return len(t.Spans) == 0 || t.Spans[0].Tags["tenure.epoch"] != strconv.FormatInt(moved.Epoch, 10)
+	})
+	facts.count(traces)
+	facts.missing = handoffLacks(traces)
+	facts.single(traces)
+	return facts, err
+}
+
+func longestPlanned(handoffs []handoff) *handoff {
+	var longest *handoff
+	for i, h := range handoffs {
+		if h.Kind == "planned" && h.GapMS != nil && (longest == nil || *h.GapMS > *longest.GapMS) {
+			longest = &handoffs[i]
+		}
+	}
+	return longest
+}
+
+// traceSlowest is the slowest reconcile of all.
+func (st *story) traceSlowest(ctx context.Context, client *jaeger.Client) (traceFacts, error) {
+	facts := traceFacts{what: "the slowest reconcile", about: "a reconcile"}
+	q := st.query()
+	q.AtLeast = slowEnough
+	traces, err := client.Find(ctx, q)
+	if err == nil && len(jaeger.Slowest(traces)) == 0 { // a quick machine
+		q.AtLeast = 0
+		traces, err = client.Find(ctx, q)
+	}
+	traces = jaeger.Slowest(traces)
+	facts.count(traces)
+	facts.missing = reconcileLacks(traces)
+	facts.single(traces)
+	if len(traces) == 1 {
+		facts.about = fmt.Sprintf("%s, %s", traces[0].Reconcile().Tags["k8s.object.name"], length(traces[0].Work()))
+	}
+	return facts, err
+}
+
+func (t *traceFacts) count(traces []jaeger.Trace) {
+	t.traces = len(traces)
+	for _, one := range traces {
+		t.spans += len(one.Spans)
+	}
+}
+
+// single completes the facts about exactly one trace.
+func (t *traceFacts) single(traces []jaeger.Trace) {
+	if len(traces) == 1 {
+		t.path, t.arguments = "/api/traces/"+traces[0].ID, []string{traces[0].ID}
+	}
+}
+
+// lifeLacks says what the traces of an At's reconciles lack, "" if nothing.
+func lifeLacks(traces []jaeger.Trace) string {
+	made := 0
+	for _, t := range traces {
+		if lacks := reconcileLacks([]jaeger.Trace{t}); lacks != "" {
+			return lacks
+		}
+		for _, s := range t.Spans {
+			if s.Name == "create pods" && !s.Failed() {
+				made++
+			}
+		}
+	}
+	switch {
+	case len(traces) == 0:
+		return "no trace"
+	case made != 1:
+		return fmt.Sprintf("%d Pods made, want 1", made)
+	}
+	return ""
+}
+
+// steps are what a planned move consists of.
+var steps = []string{"plan", "warm", "drain", "hand over", "activate", "first reconcile"}
+
+func handoffLacks(traces []jaeger.Trace) string {
+	if len(traces) != 1 {
+		return fmt.Sprintf("%d traces, want 1", len(traces))
+	}
+	t := traces[0]
+	if !t.Whole() {
+		return "not whole"
+	}
+	for _, step := range steps {
+		if !slices.ContainsFunc(t.Spans, func(s jaeger.Span) bool { return s.Name == step }) {
+			return fmt.Sprintf("no span %q", step)
+		}
+	}
+	return ""
+}
+
+func reconcileLacks(traces []jaeger.Trace) string {
+	if len(traces) != 1 {
+		return fmt.Sprintf("%d traces, want 1", len(traces))
+	}
+	t := traces[0]
+	switch {
+	case !t.Whole():
+		return "not whole"
+	case t.Reconcile() == nil:
+		return "no reconcile"
+	case !slices.ContainsFunc(t.Spans, func(s jaeger.Span) bool { return s.Name == "queue wait" }):
+		return "no wait in the queue"
+	}
+	return ""
+}
