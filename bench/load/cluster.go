@@ -16,8 +16,10 @@ import (
 // Cluster sends requests to one API server.
 type Cluster struct {
 	Name string
-	http *http.Client
-	host string
+	// Nodes says that it has some, which run Pods.
+	Nodes bool
+	http  *http.Client
+	host  string
 }
 
 // NewCluster makes a client of a cluster. Its requests share connections.

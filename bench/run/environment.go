@@ -12,7 +12,7 @@ import (
 )
 
 // environment says where the run takes place.
-func environment(s scenario.Scenario) report.Environment {
+func environment(s scenario.Scenario, o Options) report.Environment {
 	e := report.Environment{
 		OS: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(), Go: runtime.Version(),
 		Kernel: strings.TrimSpace(read("/proc/sys/kernel/osrelease")), CPU: field("/proc/cpuinfo", "model name"),
@@ -20,6 +20,9 @@ func environment(s scenario.Scenario) report.Environment {
 	}
 	if s.Fleet.Storage == scenario.Memory {
 		e.EtcdData = "in memory, not synced"
+	}
+	if len(o.Kubeconfigs) > 0 {
+		e.APIServer, e.EtcdData = "by kubeconfig: "+strings.Join(sortedKeys(o.Kubeconfigs), ", "), "not known"
 	}
 	if kb, err := strconv.ParseInt(strings.TrimSuffix(field("/proc/meminfo", "MemTotal"), " kB"), 10, 64); err == nil {
 		e.MemoryMB = kb / 1000

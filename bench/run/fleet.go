@@ -104,7 +104,12 @@ func (f *fleet) followers(ctx context.Context, c *load.Cluster) map[feed.Kind]fu
 	}
 	kubelets := &load.Kubelets{Cluster: c, Feed: client, Workers: 16, Pod: f.ledger.Pod}
 	return map[feed.Kind]func(string) error{
-		feed.Pods: func(since string) error { return kubelets.Run(ctx, since) },
+		feed.Pods: func(since string) error {
+			if c.Nodes { // which have kubelets of their own
+				return client.Follow(ctx, feed.Pods, since, func(e feed.Event) { f.ledger.Pod(c.Name, e) })
+			}
+			return kubelets.Run(ctx, since)
+		},
 		feed.Ats: func(since string) error {
 			return client.Follow(ctx, feed.Ats, since, func(e feed.Event) {
 				if f.ledger.At(c.Name, e) && f.onDone != nil {
@@ -156,7 +161,7 @@ func (f *fleet) startReplica(name string) error {
 		return err
 	}
 	args := []string{
-		"--home-kubeconfig", f.site.kubeconfigs[homeCluster], "--namespace", namespace, "--replica", name,
+		"--home-kubeconfig", f.site.kubeconfigs[homeCluster], "--namespace", f.site.namespace, "--replica", name,
 		"--lease-duration", f.config.LeaseDuration.String(), "--shards-per-cluster", strconv.Itoa(f.config.ShardsPerCluster),
 		"--workers", strconv.Itoa(f.config.Workers), "--injected-work", f.config.InjectedWork.String(),
 		"--metrics-bind-address", addresses[0], "--health-probe-bind-address", "0",

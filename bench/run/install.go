@@ -16,20 +16,22 @@ import (
 
 const (
 	homeCluster = localfleet.Home
-	namespace   = localfleet.Namespace
 	accountUser = localfleet.AccountUser
 	// servedWithin bounds the wait for what an API server makes by itself.
 	servedWithin = 30 * time.Second
 )
 
-// site is the control planes of one fleet, with everything installed that replicas need.
+// site is the clusters of one fleet, with everything installed that replicas need.
 type site struct {
-	planes   *localplane.Planes
-	fleet    *localfleet.Fleet
-	home     *feed.Client
-	sources  *load.Cluster // home, as that of Deployments to be copied
-	clusters []*load.Cluster
-	feeds    map[string]*feed.Client
+	// planes and fleet are control planes that we run; nil where the clusters are foreign ones.
+	planes    *localplane.Planes
+	fleet     *localfleet.Fleet
+	foreign   *foreign
+	namespace string // of the records
+	home      *feed.Client
+	sources   *load.Cluster // home, as that of Deployments to be copied
+	clusters  []*load.Cluster
+	feeds     map[string]*feed.Client
 	// kubeconfigs of the replicas' account.
 	kubeconfigs map[string]string
 	told        int // clusters that the replicas are told of
@@ -38,6 +40,9 @@ type site struct {
 // newSite starts control planes below a folder and installs what config/ ships.
 func newSite(ctx context.Context, dir string, o Options, of scenario.Scenario) (_ *site, err error) {
 	f := of.Fleet
+	if len(o.Kubeconfigs) > 0 {
+		return newForeignSite(ctx, o, f)
+	}
 	// Not workload planes: see package load, "Kubelets".
 	clusters := []localplane.ClusterConfig{{Name: homeCluster}}
 	for i := range f.Clusters {
@@ -50,7 +55,7 @@ func newSite(ctx context.Context, dir string, o Options, of scenario.Scenario) (
 		return nil, err
 	}
 	s := &site{
-		planes: planes, feeds: map[string]*feed.Client{}, kubeconfigs: map[string]string{},
+		planes: planes, namespace: localfleet.Namespace, feeds: map[string]*feed.Client{}, kubeconfigs: map[string]string{},
 	}
 	defer func() {
 		if err != nil {
@@ -90,7 +95,12 @@ func (s *site) install(ctx context.Context, o Options, of scenario.Scenario) err
 			return err
 		}
 	}
-	s.told = max(of.Fleet.Kubeconfigs, len(s.clusters))
+	return s.tellAll(ctx, of.Fleet)
+}
+
+// tellAll makes the workload clusters known to the replicas, some of them under several names if there are to be more.
+func (s *site) tellAll(ctx context.Context, f scenario.Fleet) error {
+	s.told = max(f.Kubeconfigs, len(s.clusters))
 	for i := range s.told {
 		c := s.clusters[i%len(s.clusters)]
 		name := c.Name
@@ -106,6 +116,9 @@ func (s *site) install(ctx context.Context, o Options, of scenario.Scenario) err
 
 // tell makes a cluster known to the replicas under a name.
 func (s *site) tell(ctx context.Context, cluster, name string) error {
+	if s.foreign != nil {
+		return s.foreign.secret(ctx, s.namespace, name, s.kubeconfigs[cluster])
+	}
 	content, err := os.ReadFile(s.kubeconfigs[cluster])
 	if err != nil {
 		return fmt.Errorf("reading the kubeconfig of cluster %s: %w", cluster, err)
@@ -115,13 +128,24 @@ func (s *site) tell(ctx context.Context, cluster, name string) error {
 
 // addNamespace makes a namespace for a load, where the load comes. Those of copies are the replicas' business.
 func (f *fleet) addNamespace(ctx context.Context, name string) error {
-	s := f.site
+	add := f.site.fleet.AddNamespace
+	if f.site.foreign != nil {
+		add = f.site.foreign.addNamespace
+	}
 	for _, c := range f.receivers() {
-		if err := s.fleet.AddNamespace(ctx, c.Name, name); err != nil {
+		if err := add(ctx, c.Name, name); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// stop ends the planes, or leaves foreign clusters as they were.
+func (s *site) stop() error {
+	if s.foreign != nil {
+		return s.foreign.clean()
+	}
+	return s.planes.Stop()
 }
 
 // receivers are the clusters in which a load's objects are created.

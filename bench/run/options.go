@@ -14,6 +14,8 @@ import (
 type Options struct {
 	// Tenure is the binary of a replica, Bench that of this program (for the floor), ControlPlane the servers'.
 	Tenure, Bench, ControlPlane string
+	// Kubeconfigs are files by cluster, one of which is called home: run there instead of on control planes of our own.
+	Kubeconfigs map[string]string
 	// Config is the folder of the manifests.
 	Config string
 	// Dir keeps what was written: logs, audit logs, samples. Empty: a temporary folder.
@@ -35,7 +37,7 @@ func (o *Options) Locate() error {
 	if o.Config == "" {
 		o.Config = filepath.Join(root, "config")
 	}
-	if o.ControlPlane == "" {
+	if o.ControlPlane == "" && len(o.Kubeconfigs) == 0 {
 		if o.ControlPlane, err = localplane.FindBinary(); err != nil {
 			return err
 		}

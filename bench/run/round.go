@@ -153,6 +153,9 @@ func (f *fleet) deleter(ctx context.Context, g *load.Generator) func(load.Ref) {
 
 // components finds the servers' processes.
 func (f *fleet) components() (map[string]int, error) {
+	if f.site.foreign != nil {
+		return nil, nil // they run elsewhere
+	}
 	folders := map[string]string{}
 	for _, plane := range f.site.planes.Clusters() {
 		folders[plane.Name()] = plane.Dir()

@@ -28,6 +28,10 @@ func roundName(i int) string { return fmt.Sprintf("round-%03d", i+1) }
 // Run carries a scenario out. A run whose figures don't mean what they say has a report all the same, which is not
 // valid and says why; an error is for one that couldn't be carried out.
 func Run(ctx context.Context, s scenario.Scenario, o Options) (*report.Report, error) {
+	s, err := o.uses(s)
+	if err != nil {
+		return nil, err
+	}
 	if err := o.Locate(); err != nil {
 		return nil, err
 	}
@@ -43,7 +47,7 @@ func Run(ctx context.Context, s scenario.Scenario, o Options) (*report.Report, e
 	r.report = &report.Report{
 		Schema: report.Schema, Scenario: s.Name, Summary: s.Summary, Started: time.Now().UTC(), Command: o.Command, Config: s,
 		Reasons: []string{}, Warnings: []string{}, References: map[string]*report.Results{}, Ratios: map[string]stats.Ratio{},
-		Environment: environment(s),
+		Environment: environment(s, o),
 	}
 	defer r.progress.close()
 	before, known := usageNow()
@@ -91,7 +95,7 @@ func (r *runner) stage(ctx context.Context, s scenario.Scenario, dir string) (_ 
 		cancel(nil)
 		for _, f := range fleets {
 			f.wait.Wait()
-			err = errors.Join(err, f.kill(), f.site.planes.Stop())
+			err = errors.Join(err, f.kill(), f.site.stop())
 		}
 	}()
 	for _, as := range append([]scenario.Reference{ours}, s.Compare...) {

@@ -43,6 +43,7 @@ func (s *settings) Set(v string) error {
 type runFlags struct {
 	scenario, jsonFile, htmlFile string
 	set                          settings
+	kubeconfigs                  named
 	options                      benchrun.Options
 }
 
@@ -55,6 +56,7 @@ func parseRun(args []string, stdout io.Writer) (runFlags, error) {
 	fs.StringVar(&f.htmlFile, "html", "", "write the report as a page to this `file`")
 	fs.StringVar(&f.options.Tenure, "tenure", "", "the `binary` of a replica (default: tenure beside this program, or bin/tenure)")
 	fs.StringVar(&f.options.Dir, "dir", "", "keep logs, audit logs and samples in this `folder` (default: a temporary one)")
+	fs.Var(&f.kubeconfigs, "kubeconfig", "run in these clusters, `CLUSTER=FILE`, instead of on control planes of our own; repeatable, one is called home")
 	fs.StringVar(&f.options.Profile, "profile", "", "take CPU profiles of the replicas in the first round, into this `folder`")
 	rest := args
 	for {
@@ -76,6 +78,15 @@ func parseRun(args []string, stdout io.Writer) (runFlags, error) {
 	}
 	if f.scenario == "" {
 		return f, errors.New("want a scenario (bench list) or a file")
+	}
+	for _, k := range f.kubeconfigs {
+		if k.cluster == "" {
+			return f, fmt.Errorf("--kubeconfig %s: want CLUSTER=FILE", k.value)
+		}
+		if f.options.Kubeconfigs == nil {
+			f.options.Kubeconfigs = map[string]string{}
+		}
+		f.options.Kubeconfigs[k.cluster] = k.value
 	}
 	f.options.Command = "bench run " + strings.Join(args, " ")
 	return f, nil

@@ -1,0 +1,94 @@
+package run
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenure-dev/tenure/bench/scenario"
+	"github.com/tenure-dev/tenure/pkg/localfleet"
+	"github.com/tenure-dev/tenure/pkg/localplane"
+)
+
+func TestARunInClustersOfOthersLeavesNothingBehind(t *testing.T) {
+	o := options(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	planes, err := localplane.Start(ctx, localplane.Config{
+		Clusters: []localplane.ClusterConfig{{Name: homeCluster}, {Name: "west"}}, TmpfsData: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := planes.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	installed, err := localfleet.Install(ctx, planes, localfleet.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.ControlPlane = ""
+	o.Kubeconfigs = map[string]string{homeCluster: planes.Cluster(homeCluster).Kubeconfig(), "west": planes.Cluster("west").Kubeconfig()}
+	s, err := scenario.Parse([]byte(smoke), []string{"compare=[]"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Run(ctx, s, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res := r.Results; !r.Valid || res.Objects != 20 || res.Lost != 0 || res.QueueLatency == nil {
+		t.Errorf("valid %v %v, %d objects, %d lost, queue latency %v; want all of 20", r.Valid, r.Reasons, res.Objects, res.Lost, res.QueueLatency)
+	}
+	if r.Results.APIWrites != nil || r.Results.Violations != nil {
+		t.Error("figures of audit logs that nobody has")
+	}
+	for cluster := range o.Kubeconfigs {
+		list, err := installed.Client(cluster).CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range list.Items {
+			ours := strings.HasPrefix(n.Name, "tenure-bench-") || n.Name == firstRound || n.Name == "warm-up"
+			if ours && n.DeletionTimestamp == nil { // no controller manager finishes the deletion here
+				t.Errorf("namespace %s is left in cluster %s", n.Name, cluster)
+			}
+		}
+	}
+}
+
+func TestWhatClustersOfOthersCannotDoIsRefused(t *testing.T) {
+	home := map[string]string{homeCluster: "a", "west": "b"}
+	for name, c := range map[string]struct {
+		scenario    string
+		set         []string
+		kubeconfigs map[string]string
+		want        string
+	}{
+		"no home":        {"at-steady", nil, map[string]string{"west": "b"}, "home=FILE"},
+		"only home":      {"at-steady", nil, map[string]string{homeCluster: "a"}, "workload"},
+		"references":     {"at-burst", nil, home, "compare=[]"},
+		"pauses":         {"dead-cluster", nil, home, "paused"},
+		"Deployments":    {"deploy-fanout", nil, home, "Ats only"},
+		"what is served": {"at-burst", []string{"compare=[]"}, home, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := scenario.Read(c.scenario, c.set)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := Options{Kubeconfigs: c.kubeconfigs}.uses(s)
+			if c.want == "" && (err != nil || got.Fleet.Clusters != 1) {
+				t.Errorf("got %d clusters, %v; want 1", got.Fleet.Clusters, err)
+			}
+			if c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("got %v, want %s", err, c.want)
+			}
+		})
+	}
+}
