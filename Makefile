@@ -116,9 +116,9 @@ bench: controlplane build ## SCENARIO=name [SET="k=v ..."]; without one, a tour 
 .PHONY: test
 test: controlplane jaeger promtool build lint ## all tests, with -race, against real API servers
 	go test -race -shuffle=on -p 1 -timeout 20m ./...
-	@$(MAKE) --no-print-directory monitoring-test browser-test
+	@$(MAKE) --no-print-directory microbench monitoring-test browser-test
 
 # Once each, so that they can't rot; for figures run them with go test -bench and a quiet machine.
 .PHONY: microbench
 microbench: ## run every micro-benchmark once
-	go test -run '^$$' -bench . -benchtime 1x ./shard/... ./pkg/telemetry ./pkg/samples ./bench/algorithms
+	go test -run '^$$' -bench . -benchtime 1x ./shard/... ./pkg/telemetry ./bench/algorithms ./bench/witness
