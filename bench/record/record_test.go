@@ -201,3 +201,40 @@ func TestCallsAreCountedByUserAndOutcome(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+func TestADeploymentHasConvergedWithItsLastCopyAndADriftEndsWhenItIsUndone(t *testing.T) {
+	l, start := NewLedger(), time.Now()
+	ref := load.Ref{Cluster: "home", Namespace: "ns", Name: "web"}
+	l.Expect(load.Arrival{Ref: ref, Intended: start})
+	seen := func(cluster string, replicas, ms int) {
+		e := feed.Event{Type: "MODIFIED", At: start.Add(time.Duration(ms) * time.Millisecond)}
+		e.Object.Metadata.Namespace, e.Object.Metadata.Name, e.Object.Spec.Replicas = ref.Namespace, ref.Name, replicas
+		l.Copy("home", cluster, 2, e)
+	}
+	seen("west", load.Replicas, 10)
+	if l.Open() != 1 || len(l.Complete("ns")) != 0 {
+		t.Fatal("one copy of two is enough")
+	}
+	seen("east", load.Replicas, 30)
+	if l.Open() != 0 || len(l.Complete("ns")) != 1 {
+		t.Fatal("both copies are there and it isn't complete")
+	}
+	l.Drift(ref, "west", start.Add(100*time.Millisecond))
+	seen("west", load.Replicas, 105) // of before the change
+	if l.Open() != 1 {
+		t.Error("a change that wasn't seen yet counts as undone")
+	}
+	seen("west", 7, 110)
+	seen("west", load.Replicas, 125)
+	if l.Open() != 0 {
+		t.Error("the change is undone, and it is waited for")
+	}
+	l.Drift(ref, "east", start.Add(200*time.Millisecond)) // never undone
+	s := l.Sum("ns", nil, func(load.Ref) uint64 { return 1 })
+	if s.Objects != 1 || s.Copies != 2 || s.Drifts != 2 || s.Lost != 1 {
+		t.Errorf("%d objects, %d copies, %d drifts, %d lost; want 1, 2, 2, 1", s.Objects, s.Copies, s.Drifts, s.Lost)
+	}
+	if converge, repair := s.Converge.Quantiles(), s.Repair.Quantiles(); converge.Max < 29.9 || converge.Max > 30.2 || repair.N != 1 || repair.Max < 24.9 || repair.Max > 25.2 {
+		t.Errorf("converged in %v ms, repaired in %v ms; want 30 and 25", converge, repair)
+	}
+}
