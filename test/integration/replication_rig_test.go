@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"net/http"
 	"os"
 	"slices"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -21,7 +23,9 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	mccontroller "sigs.k8s.io/multicluster-runtime/pkg/controller"
@@ -36,9 +40,11 @@ import (
 // rig is a home cluster, two workload clusters, and the replication reconciler over them, without sharding, as the
 // service account that config/ installs.
 type rig struct {
-	planes *localplane.Planes
-	client map[string]client.Client // as admin
-	probe  string                   // a namespace with sources that are replicated
+	planes  *localplane.Planes
+	client  map[string]client.Client // as admin
+	configs map[string]*rest.Config  // of the reconciler, as are mappers
+	mappers map[string]meta.RESTMapper
+	probe   string // a namespace with sources that are replicated
 
 	mu   sync.Mutex           // guards down
 	down map[string]time.Time // clusters that count as not usable, since when
@@ -51,7 +57,7 @@ const replicationUser = "system:serviceaccount:tenure-system:tenure"
 func startRig(t *testing.T) *rig {
 	t.Helper()
 	ctrl.SetLogger(logr.Discard())
-	planes, err := localplane.Start(t.Context(), localplane.Config{Clusters: []localplane.ClusterConfig{
+	planes, err := localplane.Start(t.Context(), localplane.Config{TmpfsData: true, Clusters: []localplane.ClusterConfig{
 		{Name: "home"}, {Name: "west", Workload: true}, {Name: "east", Workload: true},
 	}})
 	if err != nil {
@@ -62,7 +68,8 @@ func startRig(t *testing.T) *rig {
 			t.Error(err)
 		}
 	})
-	r := &rig{planes: planes, client: map[string]client.Client{}, down: map[string]time.Time{}, changed: make(chan struct{}, 1)}
+	r := &rig{planes: planes, client: map[string]client.Client{}, configs: map[string]*rest.Config{}, mappers: map[string]meta.RESTMapper{},
+		down: map[string]time.Time{}, changed: make(chan struct{}, 1)}
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
@@ -76,42 +83,20 @@ func startRig(t *testing.T) *rig {
 				t.Fatalf("installing %s: %v\n%s", folder, err, out)
 			}
 		}
+		r.connect(t, plane)
 	}
 	return r
 }
 
-// run starts a manager with the reconciler; sources are in the named cluster.
+// run starts a process whose sources are in the named cluster.
 func (r *rig) run(t *testing.T, source string, grace time.Duration) (stop func()) {
 	t.Helper()
-	provider := clusters.New()
-	manager, err := mcmanager.New(r.config(t, source), provider, mcmanager.Options{Metrics: metricsserver.Options{BindAddress: "0"}})
+	p, err := r.start(process{source: source, grace: grace, changed: r.changed})
 	if err != nil {
 		t.Fatal(err)
 	}
-	reconciler, err := replication.NewReconciler(replication.Config{
-		Clusters: manager, Targets: r, Clock: clock.RealClock{}, Grace: grace, TargetTimeout: 6 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	options := mccontroller.Options{MaxConcurrentReconciles: 8, SkipNameValidation: ptr.To(true), RateLimiter: replication.NewRateLimiter()}
-	if err := replication.SetupUnsharded(manager, reconciler, multicluster.ClusterName(source), r.changed, options); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	for _, name := range []string{"home", "west", "east"} {
-		cl, err := cluster.New(r.config(t, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := provider.Add(ctx, multicluster.ClusterName(name), cl); err != nil {
-			t.Fatal(err)
-		}
-	}
-	go func() { ended <- manager.Start(ctx) }()
 	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
+		if err := p(); err != nil {
 			t.Errorf("the manager ended with %v", err)
 		}
 	})
@@ -119,10 +104,66 @@ func (r *rig) run(t *testing.T, source string, grace time.Duration) (stop func()
 	return stop
 }
 
-// config is the connection of the service account, whose rights are those that config/ grants.
-func (r *rig) config(t *testing.T, name string) *rest.Config {
+// process is a manager with the reconciler, whose memory and caches go with it.
+type process struct {
+	source  string // the cluster of the sources
+	grace   time.Duration
+	changed <-chan struct{}
+	// namespace is the only one that it looks at; "" is all.
+	namespace string
+	// through is what its requests to a cluster go through; nil is nothing.
+	through func(cluster string, base http.RoundTripper) http.RoundTripper
+	// oneByOne makes it send one write after the other.
+	oneByOne bool
+}
+
+func (r *rig) start(p process) (stop func() error, err error) {
+	provider := clusters.New()
+	manager, err := mcmanager.New(rest.CopyConfig(r.configs[p.source]), provider, mcmanager.Options{Metrics: metricsserver.Options{BindAddress: "0"}})
+	if err != nil {
+		return nil, err
+	}
+	config := replication.Config{Clusters: manager, Targets: r, Clock: clock.RealClock{}, Grace: p.grace, TargetTimeout: 6 * time.Second}
+	options := mccontroller.Options{MaxConcurrentReconciles: 8, SkipNameValidation: ptr.To(true), RateLimiter: replication.NewRateLimiter()}
+	if p.oneByOne {
+		config.FanOut, options.MaxConcurrentReconciles = 1, 1
+	}
+	reconciler, err := replication.NewReconciler(config)
+	if err != nil {
+		return nil, err
+	}
+	if err := replication.SetupUnsharded(manager, reconciler, multicluster.ClusterName(p.source), p.changed, options); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	for name, mapper := range r.mappers {
+		config := rest.CopyConfig(r.configs[name])
+		if p.through != nil {
+			config.Wrap(func(base http.RoundTripper) http.RoundTripper { return p.through(name, base) })
+		}
+		cl, err := cluster.New(config, func(o *cluster.Options) {
+			o.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil }
+			if p.namespace != "" {
+				o.Cache.DefaultNamespaces = map[string]cache.Config{p.namespace: {}}
+			}
+		})
+		if err == nil {
+			err = provider.Add(ctx, multicluster.ClusterName(name), cl)
+		}
+		if err != nil {
+			cancel()
+			return nil, err
+		}
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- manager.Start(ctx) }()
+	return func() error { cancel(); return <-ended }, nil
+}
+
+// connect prepares the connections of the service account, whose rights are those that config/ grants.
+func (r *rig) connect(t *testing.T, plane *localplane.Plane) {
 	t.Helper()
-	path, err := r.planes.Cluster(name).ServiceAccountKubeconfig(t.Context(), "tenure-system", "tenure")
+	path, err := plane.ServiceAccountKubeconfig(t.Context(), "tenure-system", "tenure")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +172,14 @@ func (r *rig) config(t *testing.T, name string) *rest.Config {
 		t.Fatal(err)
 	}
 	config.QPS = -1
-	return config
+	r.configs[plane.Name()] = config
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.mappers[plane.Name()], err = apiutil.NewDynamicRESTMapper(config, httpClient); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (r *rig) Names() []multicluster.ClusterName {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/localplane"
 	"github.com/tenure-dev/tenure/pkg/replication"
 	"github.com/tenure-dev/tenure/test/fleet"
@@ -30,7 +32,7 @@ const sources = 24
 var targets = []string{"west", "east"}
 
 func TestShardedReplicasKeepDeploymentsInAllClusters(t *testing.T) {
-	f := startFleet(t)
+	f := startFleet(t, fleet.Options{Workloads: targets}, "r1", "r2")
 	ctx := t.Context()
 	home := f.Client(fleet.Home)
 	for i := range sources {
@@ -74,12 +76,13 @@ func TestShardedReplicasKeepDeploymentsInAllClusters(t *testing.T) {
 		})
 	})
 	t.Run("what a killed replica left half done is completed by the next holder", func(t *testing.T) {
+		victim := holderOfSources(t, f)
 		for i := sources; i < 2*sources; i++ {
 			if err := home.Create(ctx, newSource(i)); err != nil {
 				t.Fatal(err)
 			}
 			if i == sources+sources/2 {
-				f.Alive()[0].Kill()
+				victim.Kill()
 			}
 		}
 		eventually(t, 90*time.Second, func() error { return converged(ctx, f, 2*sources) })
@@ -106,9 +109,50 @@ func TestShardedReplicasKeepDeploymentsInAllClusters(t *testing.T) {
 	})
 }
 
-func startFleet(t *testing.T) *fleet.Fleet {
+// sourceShards are the records of the shards that sources are in.
+func sourceShards(ctx context.Context, f *fleet.Fleet) ([]tenurev1.Shard, error) {
+	list := &tenurev1.ShardList{}
+	err := f.Client(fleet.Home).List(ctx, list, client.InNamespace(fleet.Namespace))
+	return slices.DeleteFunc(list.Items, func(s tenurev1.Shard) bool { return s.Spec.Cluster != fleet.Home }), err
+}
+
+// sourcesHeld says which shard of sources isn't held yet.
+func sourcesHeld(ctx context.Context, f *fleet.Fleet) error {
+	shards, err := sourceShards(ctx, f)
+	if err == nil && len(shards) == 0 {
+		err = errors.New("there are no shards of sources")
+	}
+	for _, s := range shards {
+		if s.Status.Phase != tenurev1.ShardHeld {
+			err = fmt.Errorf("%s is %s", fleet.ShardName(&s), s.Status.Phase)
+		}
+	}
+	return err
+}
+
+// holderOfSources is the replica that holds most of the shards that sources are in.
+func holderOfSources(t *testing.T, f *fleet.Fleet) *fleet.Replica {
 	t.Helper()
-	f, err := fleet.Start(t.Context(), fleet.Options{Workloads: targets, ShardsPerCluster: 4, TmpfsData: true})
+	shards, err := sourceShards(t.Context(), f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := map[string]int{}
+	for _, s := range shards {
+		held[fleet.ReplicaOf(s.Status.Holder)]++
+	}
+	holder := slices.MaxFunc(f.Alive(), func(a, b *fleet.Replica) int { return held[a.Name] - held[b.Name] })
+	if held[holder.Name] == 0 {
+		t.Fatalf("no living replica holds a shard of the sources: %v", held)
+	}
+	return holder
+}
+
+// startFleet keeps etcd's data in memory, so that it isn't the machine's disk that is measured.
+func startFleet(t *testing.T, options fleet.Options, replicas ...string) *fleet.Fleet {
+	t.Helper()
+	options.ShardsPerCluster, options.TmpfsData = 4, true
+	f, err := fleet.Start(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,12 +179,17 @@ func startFleet(t *testing.T) *fleet.Fleet {
 	if out, err := apply.CombinedOutput(); err != nil {
 		t.Fatalf("installing config/replication: %v\n%s", err, out)
 	}
-	for _, r := range []string{"r1", "r2"} {
-		if _, err := f.StartReplica(r, "--deployment-source=home"); err != nil {
+	startReplicas(t, f, replicas...)
+	return f
+}
+
+func startReplicas(t *testing.T, f *fleet.Fleet, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if _, err := f.StartReplica(name, "--deployment-source=home"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return f
 }
 
 func tail(text string, lines int) string {
