@@ -84,9 +84,10 @@ func Figures(r *Results) [][2]string {
 			add(name, format, *v)
 		}
 	}
-	add("objects", "%d, of these lost %d, with two Pods %d, early %d", r.Objects, r.Lost, r.Duplicates, r.Early)
 	if r.Copies > 0 {
-		add("copies", "%d", r.Copies)
+		add("Deployments", "%d, with %d copies; lost, with repairs that never came, %d", r.Objects, r.Copies, r.Lost)
+	} else {
+		add("objects", "%d, of these lost %d, with two Pods %d, early %d", r.Objects, r.Lost, r.Duplicates, r.Early)
 	}
 	float("writes per copy", "%.3f (made or repaired)", r.WritesPerCopy)
 	float("writes per source", "%.3f", r.WritesPerSource)

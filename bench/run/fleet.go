@@ -50,6 +50,14 @@ type fleet struct {
 // sharded says whether shards have holders.
 func (f *fleet) sharded() bool { return f.as != scenario.Floor && f.as != scenario.Stock }
 
+// controller is the name of the one that serves the load.
+func (f *fleet) controller() string {
+	if f.load.Kind == scenario.Deployments {
+		return "replication"
+	}
+	return "at"
+}
+
 // newFleet brings control planes up and begins to follow them.
 func newFleet(ctx context.Context, as scenario.Reference, s scenario.Scenario, dir string, o Options, failed func(error)) (*fleet, error) {
 	f := &fleet{

@@ -59,7 +59,7 @@ func (w *watcher) read(ctx context.Context) {
 		switch {
 		case err == nil:
 			w.last[p] = page
-			if depth, missing := page.Sum("workqueue_depth", map[string]string{"name": "at"}); missing == nil {
+			if depth, missing := page.Sum("workqueue_depth", map[string]string{"name": w.fleet.controller()}); missing == nil {
 				w.depth[p.name] = append(w.depth[p.name], stats.Point{X: time.Since(w.start).Seconds(), Y: depth})
 			}
 		case time.Since(p.started) > 5*time.Second && !p.ended() && !p.asked.Load() && ctx.Err() == nil:
