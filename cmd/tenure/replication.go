@@ -51,6 +51,7 @@ func (o *options) replicationKinds() []engage.Kind {
 	}
 	source, copies := shard.Primary(&appsv1.Deployment{}), shard.Copies(&appsv1.Deployment{})
 	source.In, copies.In = o.isSource, o.isSource
+	copies.Transform = replication.TrimCopy
 	return []engage.Kind{source, copies}
 }
 

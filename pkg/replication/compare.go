@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/client-go/applyconfigurations"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 )
 
@@ -73,16 +72,14 @@ var DefaultScalers = []string{"kube-controller-manager"}
 // replicasTaken says whether spec.replicas of a copy belongs to somebody whose business it is: a scaler, or anybody
 // who declared it by server-side apply. A plain write by anybody else (kubectl scale, kubectl edit) is drift.
 func replicasTaken(fields []metav1.ManagedFieldsEntry, scalers []string) (string, bool) {
-	path := fieldpath.MakePathOrDie("spec", "replicas")
 	for _, entry := range fields {
-		if entry.Manager == FieldManager || entry.FieldsV1 == nil {
+		if entry.Manager == FieldManager {
 			continue
 		}
 		if entry.Operation != metav1.ManagedFieldsOperationApply && !slices.Contains(scalers, entry.Manager) {
 			continue
 		}
-		set := &fieldpath.Set{}
-		if err := set.FromJSON(strings.NewReader(string(entry.FieldsV1.Raw))); err == nil && set.Has(path) {
+		if holdsReplicas(entry) {
 			return entry.Manager, true
 		}
 	}

@@ -35,6 +35,10 @@ func TestDecideCopy(t *testing.T) {
 	ofOther := func(d *appsv1.Deployment) { d.Annotations[AnnotationSource] = "home/shop/other" }
 	deleted := func(d *appsv1.Deployment) { d.DeletionTimestamp = ptr.To(metav1.NewTime(epoch)) }
 	leaned := func(d *appsv1.Deployment) { d.Annotations[AnnotationApplied] = lean.Annotations[AnnotationApplied] }
+	managedStatus := func(d *appsv1.Deployment) {
+		d.ManagedFields = append(d.ManagedFields, metav1.ManagedFieldsEntry{Manager: "kube-controller-manager", Operation: update, Subresource: "status",
+			FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{"f:replicas":{}}}`)}})
+	}
 	judged := Note{JudgedUID: "uid-of-copy", JudgedGeneration: 2}
 	taken := Note{JudgedUID: "uid-of-copy", JudgedGeneration: 2, ReplicasTaken: true}
 	repaired := Note{JudgedUID: "uid-of-copy", JudgedGeneration: 2, Repairs: 5, RepairedPaths: "spec.replicas", RepairedAt: epoch.Add(-time.Second)}
@@ -77,6 +81,9 @@ func TestDecideCopy(t *testing.T) {
 			brief{Act: ActApply, Form: "lean"}},
 		"somebody has applied the replicas": {
 			CopyView{Want: want, Live: true, Cached: "7", Copy: copyOf(scaled(9), replicasBy("gitops", apply))},
+			brief{Act: ActApply, Form: "lean"}},
+		"an autoscaler was seen to scale it": {
+			CopyView{Want: want, Copy: copyOf(scaled(9), image("evil"), replicasBy("kube-controller-manager", update), managedStatus)},
 			brief{Act: ActApply, Form: "lean"}},
 		"the replicas were left to somebody": {CopyView{Want: want, Copy: copyOf(scaled(9), leaned), Note: taken}, brief{State: Progressing}},
 		"the replicas were left, and somebody else scaled by hand": {
@@ -146,6 +153,16 @@ func TestDecideCopy(t *testing.T) {
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if v.Live || v.Copy == nil {
+				return
+			}
+			v.Copy = v.Copy.DeepCopy()
+			if _, err := TrimCopy(v.Copy); err != nil {
+				t.Fatal(err)
+			}
+			if trimmed, err := DecideCopy(v); err != nil || !cmp.Equal(step, trimmed) {
+				t.Errorf("a trimmed copy decides otherwise, %v:\n%s", err, cmp.Diff(step, trimmed))
 			}
 		})
 	}

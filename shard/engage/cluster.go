@@ -32,6 +32,9 @@ type Kind struct {
 	Remote bool
 	// In tells the clusters whose shards have the kind; nil means all.
 	In func(keyspace.ClusterName) bool
+	// Transform is what an owned kind's objects go through before they are cached; nil strips their managed fields, but
+	// for those of remote kinds.
+	Transform toolscache.TransformFunc
 }
 
 // Has reports whether shards of the cluster have the kind.
@@ -188,8 +191,8 @@ func newCache(config *rest.Config, httpClient *http.Client, scheme *runtime.Sche
 			return nil, fmt.Errorf("kind %T: %w", k.Object, err)
 		}
 		owned[gvk] = true
-		only := cache.ByObject{Label: slots}
-		if k.Remote { // who else manages a field of a copy matters
+		only := cache.ByObject{Label: slots, Transform: k.Transform}
+		if k.Remote && k.Transform == nil { // who else manages a field of a copy matters
 			only.Transform = func(obj any) (any, error) { return obj, nil }
 		}
 		byObject[k.Object] = only
