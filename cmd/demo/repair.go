@@ -50,7 +50,7 @@ func (st *story) readSecond(logs map[string]auditFacts) (secondFacts, error) {
 			if name == frozenIn {
 				continue
 			}
-			if took := logs[name].next(change.name, change.answered); took != nil {
+			if took := logs[name].next(change); took != nil {
 				f.updates++
 				f.slowest = max(f.slowest, *took)
 			}
@@ -63,21 +63,29 @@ func (st *story) readSecond(logs map[string]auditFacts) (secondFacts, error) {
 func (f auditFacts) repaired(verb, name string) *time.Duration {
 	for _, w := range f.meddling {
 		if w.verb == verb && w.name == name {
-			return f.next(name, w.answered)
+			return f.next(w)
 		}
 	}
 	return nil
 }
 
-// next is how long after a moment the replicas next wrote a copy; nil if they didn't.
-func (f auditFacts) next(name string, after time.Time) *time.Duration {
-	var first *time.Duration
-	for _, w := range f.copyWrites {
-		if took := w.answered.Sub(after); w.name == name && took > 0 && (first == nil || took < *first) {
-			first = &took
+// next is how long after a change was committed the replicas' next write of that copy was; nil if there is none. An
+// answer may be slower than what others make of the commit: then it counts from when the change arrived.
+func (f auditFacts) next(change deploymentWrite) *time.Duration {
+	var first *deploymentWrite
+	for i, w := range f.copyWrites {
+		if w.name == change.name && w.answered.After(change.received) && (first == nil || w.answered.Before(first.answered)) {
+			first = &f.copyWrites[i]
 		}
 	}
-	return first
+	if first == nil {
+		return nil
+	}
+	took := first.answered.Sub(change.answered)
+	if took < 0 {
+		took = first.answered.Sub(change.received)
+	}
+	return &took
 }
 
 func (f secondFacts) checks() []check {

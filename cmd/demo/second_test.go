@@ -16,7 +16,7 @@ import (
 func TestRepairIsTheReplicasNextWriteOfTheSameCopy(t *testing.T) {
 	line := func(user, verb, sub, name, second string, code string) string {
 		return `{"verb":"` + verb + `","user":{"username":"` + user + `"},"objectRef":{"resource":"deployments","namespace":"web","name":"` + name +
-			`","subresource":"` + sub + `"},"responseStatus":{"code":` + code + `},"stageTimestamp":"2030-01-02T03:04:` + second + `Z"}` + "\n"
+			`","subresource":"` + sub + `"},"responseStatus":{"code":` + code + `},"requestReceivedTimestamp":"2030-01-02T03:04:` + second + `Z","stageTimestamp":"2030-01-02T03:04:` + second + `Z"}` + "\n"
 	}
 	log := line("us", "patch", "", "app-01", "01.000", "201") + // when it was made
 		line(adminUser, "delete", "", "app-01", "02.000", "200") +
