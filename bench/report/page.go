@@ -122,6 +122,7 @@ func plots(r *Report, c content) []*plot {
 		}
 	}
 	add(scalePlot(r))
+	add(kneePlot(r.Knee))
 	if len(c.Fleets) > 1 {
 		var list []Latency
 		for _, f := range c.Fleets {
@@ -157,6 +158,13 @@ func tiles(r *Report) []tile {
 			}
 			add("against "+reference, note, "%.2f", ratio.Value)
 		}
+	}
+	if k := r.Knee; k != nil {
+		value := short(k.Rate) + "/s"
+		if !k.Found {
+			value = "> " + value
+		}
+		add("knee", fmt.Sprintf("highest rate with lateness p99 within %s ms", short(k.SLO)), "%s", value)
 	}
 	if s := r.ScaleOut; s != nil && len(r.Sweep) > 0 {
 		n := fmt.Sprint(r.Sweep[len(r.Sweep)-1].Replicas)

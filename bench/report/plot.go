@@ -241,6 +241,30 @@ func scalePlot(r *Report) *plot {
 	return p
 }
 
+// kneePlot draws the lateness by rate.
+func kneePlot(k *Knee) *plot {
+	if k == nil || len(k.Points) < 2 {
+		return nil
+	}
+	p := newPlot("Lateness at its 99th percentile by rate", "Ats due per second", "ms")
+	low, high := k.SLO, k.SLO
+	for _, q := range k.Points {
+		low, high = min(low, q.Y), max(high, q.Y)
+	}
+	low, high = math.Pow(10, math.Floor(math.Log10(max(low, 0.1)))), math.Pow(10, math.Ceil(math.Log10(high)))
+	last := k.Points[len(k.Points)-1].X
+	x, y := linear(0, last, p.Left, p.Right-8), logarithmic(low, high, p.Bottom, p.Top)
+	for _, q := range k.Points {
+		p.XTicks = append(p.XTicks, tick{x(q.X), short(q.X)})
+	}
+	for v := low; v <= high*1.01; v *= 10 {
+		p.YTicks = append(p.YTicks, tick{y(v), short(v)})
+	}
+	p.add("allowed", 7, true, []stats.Point{{X: 0, Y: k.SLO}, {X: last, Y: k.SLO}}, x, y, false)
+	p.add("measured", 0, false, k.Points, x, y, true)
+	return p
+}
+
 // ownershipPlot draws one row per shard, coloured by holder.
 func ownershipPlot(r *Results) (*plot, []string) {
 	if len(r.Ownership) == 0 {

@@ -39,6 +39,9 @@ type Report struct {
 	ScaleOut  *ScaleOut  `json:"scale_out,omitempty"`
 	WatchCost *WatchCost `json:"watch_cost,omitempty"`
 
+	// Knee is what a search over rates found.
+	Knee *Knee `json:"knee,omitempty"`
+
 	// Checks are the scenario's thresholds and what became of them.
 	Checks []Verdict `json:"checks"`
 }
@@ -165,6 +168,17 @@ type ScaleOut struct {
 	Capacity   map[string]float64 `json:"capacity"`
 	Efficiency map[string]float64 `json:"efficiency"`
 	Makespan   map[string]float64 `json:"makespan_efficiency"`
+}
+
+// Knee is the highest rate of Ats coming due that was served in time.
+type Knee struct {
+	// SLO is what in time means: the lateness in ms allowed at the 99th percentile.
+	SLO  float64 `json:"slo_ms"`
+	Rate float64 `json:"rate_per_s"`
+	// Found says that a higher rate wasn't served in time; else the knee may be higher than all rates that were tried.
+	Found bool `json:"found"`
+	// Points are the rates tried and the lateness of each.
+	Points []stats.Point `json:"points"`
 }
 
 // WatchCost sets a sweep's received bytes per object beside those of the smallest fleet.

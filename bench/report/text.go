@@ -26,6 +26,12 @@ func Text(w io.Writer, r *Report) {
 	for _, name := range slices.Sorted(maps.Keys(r.Ratios)) {
 		fmt.Fprintf(w, "%-44s %s\n", name, RatioText(r.Ratios[name]))
 	}
+	if k := r.Knee; k != nil {
+		fmt.Fprintln(w, k.text())
+		for _, p := range k.Points {
+			fmt.Fprintf(w, "%6.0f per second: lateness p99 %s ms\n", p.X, short(p.Y))
+		}
+	}
 	if s := r.ScaleOut; s != nil {
 		for _, n := range r.Sweep {
 			key := fmt.Sprint(n.Replicas)
@@ -39,6 +45,14 @@ func Text(w io.Writer, r *Report) {
 		}
 	}
 	fmt.Fprintln(w)
+}
+
+// text is the knee in one sentence.
+func (k *Knee) text() string {
+	if !k.Found {
+		return fmt.Sprintf("knee: above %s per second, the highest rate tried (lateness p99 within %s ms)", short(k.Rate), short(k.SLO))
+	}
+	return fmt.Sprintf("knee: %s per second (lateness p99 within %s ms)", short(k.Rate), short(k.SLO))
 }
 
 // RatioText is a ratio with its interval.

@@ -29,7 +29,7 @@ func (r *runner) judgeGenerator(name string, results *report.Results) {
 		r.invalid("%s: the generator's lateness is not known", name)
 		return
 	}
-	if l.Arrivals != scenario.Burst {
+	if l.Arrivals != scenario.Burst && len(l.Rates) == 0 {
 		g.Offered = l.Rate
 	}
 	if late := g.Lateness.P99; late > float64(maxLateness.Milliseconds()) {
@@ -74,6 +74,28 @@ func ratios(a, b []report.Round, rng *rand.Rand) map[string]stats.Ratio {
 		}
 		if ratio, ok := stats.Compare(column(a), column(b), rng); ok {
 			out[figure] = ratio
+		}
+	}
+	return out
+}
+
+// Figures of the rounds of a search for the knee.
+const rateFigure, lateFigure = "rate_per_s", "lateness_ms.p99"
+
+// knee finds the highest rate that was served in time, nil if none was looked for. A search that ends within its rates
+// has found a knee; one that doesn't has only found that it is not below the last.
+func knee(l scenario.Load, rounds []report.Round) *report.Knee {
+	if l.SLO == 0 {
+		return nil
+	}
+	out := &report.Knee{SLO: float64(l.SLO.D()) / float64(time.Millisecond)}
+	for _, r := range rounds {
+		rate, late := r.Figures[rateFigure], r.Figures[lateFigure]
+		out.Points = append(out.Points, stats.Point{X: rate, Y: late})
+		if late <= out.SLO {
+			out.Rate = rate
+		} else {
+			out.Found = true
 		}
 	}
 	return out

@@ -146,3 +146,20 @@ func TestProgressTellsWhatRunsAndHowLongItTakes(t *testing.T) {
 		t.Errorf("a line for every change: %q", text)
 	}
 }
+
+func TestTheKneeIsTheHighestRateThatWasServedInTime(t *testing.T) {
+	round := func(rate, late float64) report.Round {
+		return report.Round{Figures: map[string]float64{rateFigure: rate, lateFigure: late}}
+	}
+	l := scenario.Load{SLO: scenario.Duration(100 * time.Millisecond)}
+	got := knee(l, []report.Round{round(40, 9), round(60, 99), round(80, 300)})
+	if got.Rate != 60 || !got.Found || got.SLO != 100 || len(got.Points) != 3 {
+		t.Errorf("got %+v; want a knee at 60", got)
+	}
+	if got = knee(l, []report.Round{round(40, 9)}); got.Rate != 40 || got.Found {
+		t.Errorf("got %+v; want none found, and 40 served", got)
+	}
+	if knee(scenario.Load{}, []report.Round{round(40, 9)}) != nil {
+		t.Error("a knee that nobody looked for")
+	}
+}

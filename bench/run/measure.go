@@ -66,6 +66,13 @@ func (t *tally) add(r *round) error {
 	}
 	t.to = r.end
 	figures := map[string]float64{}
+	if q := lives.Lateness.Quantiles(); q != nil && r.rate > 0 {
+		figures[rateFigure], figures[lateFigure] = r.rate, q.P99
+	}
+	if r.over { // what it shows is only that it was too much
+		t.out.Rounds = append(t.out.Rounds, report.Round{Seconds: seconds, Figures: figures})
+		return nil
+	}
 	t.out.Objects += lives.Objects
 	t.out.Lost += lives.Lost
 	t.out.Duplicates += lives.Duplicates

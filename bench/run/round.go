@@ -23,6 +23,8 @@ type round struct {
 	before, after map[*process]record.Use
 	servers       [2]map[string]record.Use // before and after
 	marks         []report.Mark
+	rate          float64 // of those that are searched; 0 otherwise
+	over          bool    // it was too much
 	pausedFrom    time.Time
 	pausedTo      time.Time
 }
@@ -59,6 +61,11 @@ func (f *fleet) give(ctx context.Context, s scenario.Scenario, namespace string,
 		return nil, err
 	}
 	r.end = time.Now()
+	if slo := s.Load.SLO.D(); slo > 0 {
+		lives := f.ledger.Sum(namespace, nil, keyOf)
+		late := lives.Lateness.Quantiles()
+		r.rate, r.over = s.Load.Rate, late == nil || late.P99 > float64(slo)/float64(time.Millisecond)
+	}
 	final, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	r.watch.read(final)

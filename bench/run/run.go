@@ -196,7 +196,10 @@ func (r *runner) prepare(ctx context.Context, f *fleet, s scenario.Scenario) err
 // rounds gives the load to each fleet in turns: A B C, C B A, and so on.
 func (r *runner) rounds(ctx context.Context, s scenario.Scenario, fleets []*fleet) (map[*fleet][]*round, error) {
 	out := map[*fleet][]*round{}
-	for i := range s.Rounds {
+	for i := range max(s.Rounds, len(s.Load.Rates)) {
+		if len(s.Load.Rates) > 0 {
+			s.Load.Rate = s.Load.Rates[i]
+		}
 		for j := range fleets {
 			f := fleets[j]
 			if i%2 == 1 {
@@ -212,6 +215,9 @@ func (r *runner) rounds(ctx context.Context, s scenario.Scenario, fleets []*flee
 			if open := f.ledger.Open(); open > 0 {
 				// Later rounds would wait for these too.
 				r.invalid("%d objects of %s had not converged %s after the last arrival of round %d", open, f.as, s.Limit, i+1)
+				return out, nil
+			}
+			if one.over {
 				return out, nil
 			}
 		}
@@ -244,6 +250,7 @@ func (r *runner) finish() {
 			p.Ratios[figure+"/"+as] = ratio
 		}
 	}
+	p.Knee = knee(r.scenario.Load, p.Results.Rounds)
 	p.ScaleOut, p.WatchCost = scaleOut(r.scenario.Load, p.Sweep), watchCost(p.Sweep)
 	for name, results := range everyResult(p) {
 		r.judgeGenerator(name, results)

@@ -64,6 +64,10 @@ type Load struct {
 	Count    int      `json:"count,omitempty"`
 	Rate     float64  `json:"rate,omitempty"`
 	Duration Duration `json:"duration,omitempty"`
+	// Rates gives the load once at each of these, rising, in rounds of its own, until the Ats' lateness at its 99th
+	// percentile is beyond SLO: the knee is the last that wasn't.
+	Rates []float64 `json:"rates,omitempty"`
+	SLO   Duration  `json:"slo,omitempty"`
 	// Due says when an At is due: at its arrival, or all together after the last was created.
 	Due Due `json:"due"`
 	// Edit has each At created with a due time far away, and moved to now after so long: the arrival is the edit.

@@ -47,6 +47,7 @@ func (s Scenario) Validate() error {
 	}
 	s.Fleet.validate(&v)
 	s.Load.validate(&v)
+	v.check(len(s.Load.Rates) == 0 || s.Rounds == 1 && len(s.Compare) == 0 && s.Load.Kind == Ats, "load.rates", "give one fleet its rounds, with Ats: neither rounds nor compare")
 	s.validateSteps(&v)
 	s.validateReferences(&v)
 	for i, t := range s.Thresholds {
@@ -90,7 +91,12 @@ func (l Load) validate(v *violations) {
 		v.check(l.Duration == 0, "load.duration", "a burst has none")
 		v.check(l.Edit == 0, "load.edit", "goes with a rate only")
 	case Constant, Poisson:
-		v.check(l.Rate > 0, "load.rate", "%v must be positive", l.Rate)
+		v.check(l.Rate > 0 != (len(l.Rates) > 0), "load.rate", "%v must be positive, or there are load.rates", l.Rate)
+		for i, rate := range l.Rates {
+			v.check(rate > 0 && (i == 0 || rate > l.Rates[i-1]), fmt.Sprintf("load.rates[%d]", i), "%v doesn't rise", rate)
+			v.check(rate*l.Duration.D().Seconds() <= maxArrivals, "load.duration", "gives more than %d arrivals", maxArrivals)
+		}
+		v.check(len(l.Rates) > 0 == (l.SLO > 0), "load.slo", "goes with load.rates, and they with it")
 		v.check(l.Duration > 0, "load.duration", "%s must be positive", l.Duration)
 		v.check(l.Rate*l.Duration.D().Seconds() <= maxArrivals, "load.duration", "gives more than %d arrivals", maxArrivals)
 		v.check(l.Count == 0, "load.count", "follows from load.rate and load.duration")
