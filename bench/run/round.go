@@ -66,14 +66,16 @@ func (f *fleet) give(ctx context.Context, s scenario.Scenario, namespace string,
 		late := lives.Lateness.Quantiles()
 		r.rate, r.over = s.Load.Rate, late == nil || late.P99 > float64(slo)/float64(time.Millisecond)
 	}
+	if r.after, err = f.uses(); err != nil { // before the metrics are read, which is no part of the load
+		return nil, err
+	}
+	if r.servers[1], err = usesOf(components); err != nil {
+		return nil, err
+	}
 	final, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	r.watch.read(final)
-	if r.after, err = f.uses(); err != nil {
-		return nil, err
-	}
-	r.servers[1], err = usesOf(components)
-	return r, err
+	return r, nil
 }
 
 // play runs generator, steps and observation side by side.
