@@ -31,9 +31,9 @@ func run(ctx context.Context, s *settings) (err error) {
 		return first(context.Cause(ctx), err)
 	}
 	defer func() { err = errors.Join(err, jaeger.Stop()) }()
-	clusters := []localplane.ClusterConfig{{Name: homeCluster, ExtraAPIServerArgs: jaeger.APIServerArgs()}}
+	clusters := []localplane.ClusterConfig{{Name: homeCluster}}
 	for _, name := range workloadClusters {
-		clusters = append(clusters, localplane.ClusterConfig{Name: name, Workload: true, ExtraAPIServerArgs: jaeger.APIServerArgs()})
+		clusters = append(clusters, localplane.ClusterConfig{Name: name, Workload: true})
 	}
 	planes, err := localplane.Start(ctx, localplane.Config{
 		Dir: s.dir, Binary: s.controlplane, Progress: os.Stdout, Clusters: clusters,

@@ -204,7 +204,7 @@ func TestTailReturnsWholeLinesOnce(t *testing.T) {
 }
 
 func TestReplicasDoNotInheritTheirFlags(t *testing.T) {
-	got := withoutTenure([]string{"PATH=/bin", "TENURE_SHARDING=off", "KUBECONFIG=/home", "HOME=/"})
+	got := withoutTenure([]string{"PATH=/bin", "TENURE_SHARDING=off", "OTEL_TRACES_SAMPLER=always_off", "KUBECONFIG=/home", "HOME=/"})
 	if diff := cmp.Diff([]string{"PATH=/bin", "HOME=/"}, got); diff != "" {
 		t.Error("environment (-want +got):\n" + diff)
 	}
