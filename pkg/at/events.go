@@ -46,7 +46,9 @@ func (r *Reconciler) isOurClaim(before, after client.Object) bool {
 
 // PodEvents lets the events of Pods pass that may have to be acted on: a Pod that
 // has ended, is on its way out, or is gone. What happens on the way there changes
-// nothing for its At.
+// nothing for its At, and a Pod that was there from the beginning was so for its At,
+// which has an event of its own, too: none is reconciled before the caches of both
+// are complete.
 func PodEvents() predicate.Predicate {
 	matters := func(obj client.Object) bool {
 		pod, ok := obj.(*corev1.Pod)
@@ -54,7 +56,7 @@ func PodEvents() predicate.Predicate {
 			pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	}
 	return predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool { return matters(e.Object) },
+		CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList && matters(e.Object) },
 		UpdateFunc: func(e event.UpdateEvent) bool { return matters(e.ObjectNew) },
 	}
 }

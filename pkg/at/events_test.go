@@ -143,6 +143,9 @@ func TestWhichEventsOfAPodAreActedOn(t *testing.T) {
 		if PodEvents().Create(event.CreateEvent{Object: pod}) != want || PodEvents().Update(event.UpdateEvent{ObjectOld: pod, ObjectNew: pod}) != want {
 			t.Errorf("%s: want %v", phase, want)
 		}
+		if PodEvents().Create(event.CreateEvent{Object: pod, IsInInitialList: true}) {
+			t.Errorf("%s: a Pod of the initial list is acted on, and its At too", phase)
+		}
 		pod.DeletionTimestamp = ptr.To(metav1.Now())
 		if !PodEvents().Update(event.UpdateEvent{ObjectOld: pod, ObjectNew: pod}) || !PodEvents().Delete(event.DeleteEvent{Object: pod}) {
 			t.Errorf("%s: a deletion isn't acted on", phase)

@@ -96,7 +96,9 @@ func runAtController(t *testing.T, plane *localplane.Plane) {
 		t.Fatal(err)
 	}
 	skipName := true
-	err = mcbuilder.ControllerManagedBy(manager).For(&cnatv1alpha1.At{}).Owns(&corev1.Pod{}).
+	err = mcbuilder.ControllerManagedBy(manager).
+		For(&cnatv1alpha1.At{}, mcbuilder.WithPredicates(reconciler.AtEvents())).
+		Owns(&corev1.Pod{}, mcbuilder.WithPredicates(at.PodEvents())).
 		WithOptions(controller.TypedOptions[mcreconcile.Request]{RateLimiter: at.NewRateLimiter(), MaxConcurrentReconciles: 4, SkipNameValidation: &skipName}).
 		Complete(reconciler)
 	if err != nil {
