@@ -95,6 +95,15 @@ func TestWhatCanNotBeIsRefusedWithTheFieldNamed(t *testing.T) {
 		"compare in a sweep":       {yaml: "compare: [stock]\nsweep: [1]", want: "compare"},
 		"threshold without bound":  {yaml: "thresholds: [{figure: a, why: b}]", want: "thresholds[0].max"},
 		"threshold without reason": {yaml: "thresholds: [{figure: a, max: 1}]", want: "thresholds[0].why"},
+		"unknown kind":             {settings: []string{"kind=cows"}, want: "load.kind"},
+		"due Deployments":          {settings: []string{"kind=deployments", "due=together"}, want: "load.kind"},
+		"Ats that drift":           {yaml: "steps: [{after: 1s, do: drift}]", want: "steps[0].do"},
+		"a floor of Deployments":   {yaml: "compare: [floor]", settings: []string{"kind=deployments"}, want: "compare[0]"},
+		"a rate beside rates":      {settings: []string{"arrivals=constant", "count=0", "duration=5s", "rate=3", "rates=[4]", "slo=1s"}, want: "load.rate"},
+		"rates that fall":          {settings: []string{"arrivals=constant", "count=0", "duration=5s", "rates=[4, 3]", "slo=1s"}, want: "load.rates[1]"},
+		"rates without an SLO":     {settings: []string{"arrivals=constant", "count=0", "duration=5s", "rates=[3, 4]"}, want: "load.slo"},
+		"an SLO without rates":     {settings: []string{"arrivals=constant", "count=0", "duration=5s", "rate=3", "slo=1s"}, want: "load.slo"},
+		"rates in rounds":          {settings: []string{"arrivals=constant", "count=0", "duration=5s", "rates=[3, 4]", "slo=1s", "rounds=2"}, want: "load.rates"},
 		"aliases with a load":      {settings: []string{"kubeconfigs=5"}, want: "fleet.kubeconfigs"},
 	}
 	for name, c := range cases {
