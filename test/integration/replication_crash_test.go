@@ -40,24 +40,46 @@ type crash struct {
 	sent   int        // writes since the act began
 	dead   bool       // the process that sends now
 	killed chan struct{}
+	ready  chan struct{} // closed when that process is connected to all clusters
 	hurt   []string
 }
 
 var errDead = errors.New("the process has ended")
 
-// act begins an act: the count starts anew.
-func (c *crash) act() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.sent = 0
+// act begins an act, once there is a process that can play it: the count starts anew.
+func (c *crash) act(ctx context.Context) error {
+	for {
+		c.mu.Lock()
+		if c.ready != nil && !c.dead && isClosed(c.ready) {
+			c.sent = 0
+			c.mu.Unlock()
+			return nil
+		}
+		c.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // begin makes a new process; its channel is closed when it is to die.
-func (c *crash) begin() (killed <-chan struct{}) {
+func (c *crash) begin() (killed <-chan struct{}, ready func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.dead, c.killed = false, make(chan struct{})
-	return c.killed
+	c.dead, c.killed, c.ready = false, make(chan struct{}), make(chan struct{})
+	own := c.ready
+	return c.killed, func() { close(own) }
 }
 
 // arrives says whether a request may be sent, and whether it is the one that is hurt.
@@ -205,8 +227,11 @@ func (l *life) live(ctx context.Context, want []ending) (endings []ending, err e
 	go func() { ended <- l.processes(ctx) }()
 	defer func() { cancel(); err = errors.Join(err, <-ended) }()
 	for i, act := range crashActs {
-		l.crash.act()
-		if err := act.do(ctx, l); err != nil {
+		err := l.crash.act(ctx)
+		if err == nil {
+			err = act.do(ctx, l)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", act.name, err)
 		}
 		ends := act.ends
@@ -229,8 +254,8 @@ func (l *life) live(ctx context.Context, want []ending) (endings []ending, err e
 // processes runs one process after the other until the context ends.
 func (l *life) processes(ctx context.Context) error {
 	for ctx.Err() == nil {
-		killed := l.crash.begin()
-		stop, err := l.start(process{source: "home", grace: time.Minute, namespace: l.namespace, through: l.crash.through, oneByOne: true})
+		killed, ready := l.crash.begin()
+		stop, err := l.start(process{source: "home", grace: time.Minute, namespace: l.namespace, through: l.crash.through, oneByOne: true, ready: ready})
 		if err != nil {
 			return err
 		}

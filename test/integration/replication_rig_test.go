@@ -115,6 +115,8 @@ type process struct {
 	through func(cluster string, base http.RoundTripper) http.RoundTripper
 	// oneByOne makes it send one write after the other.
 	oneByOne bool
+	// ready is called once all clusters are connected; nil is nobody.
+	ready func()
 }
 
 func (r *rig) start(p process) (stop func() error, err error) {
@@ -136,6 +138,7 @@ func (r *rig) start(p process) (stop func() error, err error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
+	var connected []cluster.Cluster
 	for name, mapper := range r.mappers {
 		config := rest.CopyConfig(r.configs[name])
 		if p.through != nil {
@@ -154,9 +157,20 @@ func (r *rig) start(p process) (stop func() error, err error) {
 			cancel()
 			return nil, err
 		}
+		connected = append(connected, cl)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- manager.Start(ctx) }()
+	if p.ready != nil {
+		go func() {
+			for _, cl := range connected {
+				if !cl.GetCache().WaitForCacheSync(ctx) {
+					return
+				}
+			}
+			p.ready()
+		}()
+	}
 	return func() error { cancel(); return <-ended }, nil
 }
 

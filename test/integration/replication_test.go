@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -162,13 +163,22 @@ func newProcess(t *testing.T, r *rig) {
 
 func (r *rig) eventSeen(t *testing.T, source *appsv1.Deployment, reason string) bool {
 	t.Helper()
+	return r.eventNote(t, source, reason) != ""
+}
+
+// eventNote is what an event about a source says; "" where there is none of that reason.
+func (r *rig) eventNote(t *testing.T, source *appsv1.Deployment, reason string) string {
+	t.Helper()
 	list := &corev1.EventList{}
 	if err := r.client["home"].List(t.Context(), list, client.InNamespace(source.Namespace)); err != nil {
 		t.Fatal(err)
 	}
-	return slices.ContainsFunc(list.Items, func(e corev1.Event) bool {
-		return e.InvolvedObject.Name == source.Name && e.Reason == reason
-	})
+	for _, e := range list.Items {
+		if e.InvolvedObject.Name == source.Name && e.Reason == reason {
+			return e.Message
+		}
+	}
+	return ""
 }
 
 func additions(t *testing.T, r *rig, namespace string) {
@@ -282,21 +292,44 @@ func foreign(t *testing.T, r *rig, namespace string) {
 }
 
 func badAnnotations(t *testing.T, r *rig, namespace string) {
-	source := deployment(namespace, "web", with(replication.AnnotationReplicas, "many"))
-	r.create(t, "home", source)
-	eventually(t, "the source shows it", func() bool {
-		c := conditionOf(r.get(t, "home", source), replication.ConditionReplicated)
-		return c.Reason == replication.ReasonInvalidAnnotation && strings.Contains(c.Message, replication.AnnotationReplicas) && strings.Contains(c.Message, "many")
-	})
-	time.Sleep(time.Second)
-	for _, name := range []string{"west", "east"} {
-		if got := r.get(t, name, source); got != nil {
-			t.Errorf("%s has a copy", name)
+	for i, bad := range []struct{ annotation, value, more string }{
+		{replication.AnnotationClusters, "West!", ""},
+		{replication.AnnotationReplicas, "many", ""},
+		{replication.AnnotationTotal, "-3", "divide"},
+		{replication.AnnotationWeights, "west=heavy", "divide"},
+		{replication.AnnotationOverrides, `{"west":{"replicas":"two"}}`, ""},
+	} {
+		source := deployment(namespace, fmt.Sprintf("web-%d", i), with(replication.AnnotationTotal, "4"), with(replication.AnnotationReplicas, bad.more),
+			func(d *appsv1.Deployment) {
+				if bad.more == "" {
+					delete(d.Annotations, replication.AnnotationReplicas)
+					delete(d.Annotations, replication.AnnotationTotal)
+				}
+			}, with(bad.annotation, bad.value))
+		r.create(t, "home", source)
+		named := func(text string) bool {
+			return strings.Contains(text, bad.annotation) && strings.Contains(text, strings.Trim(strconv.Quote(bad.value), `"`))
+		}
+		var last appsv1.DeploymentCondition
+		defer func() { t.Log(last.Message) }()
+		eventually(t, "the source shows "+bad.annotation+" and its value", func() bool {
+			last = conditionOf(r.get(t, "home", source), replication.ConditionReplicated)
+			return last.Reason == replication.ReasonInvalidAnnotation && last.Status == corev1.ConditionFalse && named(last.Message)
+		})
+		eventually(t, "an event does, too", func() bool { return named(r.eventNote(t, source, replication.ReasonInvalidAnnotation)) })
+		if writes := writesTo(r.writes(t, "home", namespace), source.Name); len(writes) != 1 || writes[0].Subresource != "status" {
+			t.Errorf("%s: written at home: %v", bad.annotation, writes)
 		}
 	}
-	if writes := r.writes(t, "home", namespace); len(writes) != 1 || writes[0].Subresource != "status" {
-		t.Errorf("written: %v", writes)
+	for _, name := range []string{"west", "east"} {
+		if writes := r.writes(t, name, namespace); len(writes) > 0 {
+			t.Errorf("%s: written: %v", name, writes)
+		}
 	}
+}
+
+func writesTo(writes []copyWrite, name string) []copyWrite {
+	return slices.DeleteFunc(writes, func(w copyWrite) bool { return w.Name != name })
 }
 
 func labelRemoved(t *testing.T, r *rig, namespace string) {

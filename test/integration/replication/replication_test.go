@@ -90,6 +90,7 @@ func TestShardedReplicasKeepDeploymentsInAllClusters(t *testing.T) {
 			onceEach(t, f, target, 2*sources)
 		}
 	})
+	t.Run("what is removed while a cluster is away is cleaned up when it is back", func(t *testing.T) { removedWhileAway(t, f) })
 	t.Run("deleting the source cleans up every copy", func(t *testing.T) {
 		if err := home.DeleteAllOf(ctx, &appsv1.Deployment{}, client.InNamespace("default")); err != nil {
 			t.Fatal(err)
