@@ -95,6 +95,20 @@
 // Deployment controller stay. A Deployment's condition has no generation, hence the message says which one it speaks of:
 // kubectl wait right after an edit may see the condition of before.
 //
+// # What is watched
+//
+// Copies whole, not only metadata and status: drift is found by comparing the spec, and a drifted label or annotation
+// changes no generation that would tell to read the rest. [TrimCopy], as the transform of the cache, drops what nothing
+// is decided by, most of the managed fields above all: more than half of a copy.
+//
+// # How long a drift lasts
+//
+// An event, one live read of the source, one apply: some 15 ms where an API server answers within a few. The apply names
+// the version it was decided on. The Deployment controller, which sees the same drift, writes status meanwhile, and each
+// of its writes in between costs a conflict, a read and another apply: that is what the longest repairs consist of. An
+// apply that names only the UID wouldn't conflict, but one that was on the wire when its tenure ended could then
+// undo what the next holder has written. Where etcd's disk stalls, all of this waits for it.
+//
 // # Considerations
 //
 //   - The source is a Deployment like any other: where a Deployment controller runs in its cluster, it has Pods there, too.
