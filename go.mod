@@ -14,6 +14,7 @@ require (
 	go.opentelemetry.io/otel/sdk v1.47.0 // making traces
 	go.opentelemetry.io/otel/trace v1.47.0 // traces
 	golang.org/x/term v0.46.0 // the demo's and the console's screens
+	google.golang.org/grpc v1.83.2 // in the bench only: a collector that forgets what it is sent
 	k8s.io/api v0.36.3 // Kubernetes' own types
 	k8s.io/apimachinery v0.36.3 // Kubernetes' object machinery
 	k8s.io/apiserver v0.36.3 // in tests only: the API server's own shard hash and selector
@@ -89,7 +90,6 @@ require (
 	gomodules.xyz/jsonpatch/v2 v2.4.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260928230214-8a89bd6388cc // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260928230214-8a89bd6388cc // indirect
-	google.golang.org/grpc v1.83.2 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect

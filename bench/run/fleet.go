@@ -36,6 +36,7 @@ type fleet struct {
 	onDone   func(load.Ref) // called for each At that becomes DONE
 	failed   func(error)    // ends the run
 	wait     sync.WaitGroup // for the feeds
+	traces   *collector     // nil where nothing is traced
 	started  time.Time      // when the replicas were started
 	held     time.Duration  // from then until all shards were held
 
@@ -68,6 +69,12 @@ func newFleet(ctx context.Context, as scenario.Reference, s scenario.Scenario, d
 		return nil, fmt.Errorf("making a folder for logs and samples: %w", err)
 	}
 	var err error
+	if as == scenario.Traced || as == scenario.Sampled {
+		if f.traces, err = startCollector(); err != nil {
+			return nil, err
+		}
+		context.AfterFunc(ctx, f.traces.stop)
+	}
 	f.site, err = newSite(ctx, filepath.Join(dir, "planes"), o, s)
 	return f, err
 }
@@ -194,7 +201,7 @@ func (f *fleet) startReplica(name string) error {
 		samples = f.path(name, strconv.FormatInt(time.Now().UnixNano(), 36)+".samples")
 		args = append(args, "--bench-samples", samples)
 	}
-	p, err := startProcess(name, f.options.Tenure, f.path(name, "log"), args)
+	p, err := startProcess(name, f.options.Tenure, f.path(name, "log"), args, f.traces.environment(f.as)...)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -31,8 +32,8 @@ type process struct {
 	used    record.Use
 }
 
-// startProcess starts a program that dies with this one.
-func startProcess(name, binary, log string, args []string) (*process, error) {
+// startProcess starts a program that dies with this one. The environment is added to ours.
+func startProcess(name, binary, log string, args []string, environment ...string) (*process, error) {
 	p := &process{name: name, log: log, done: make(chan struct{}), started: time.Now()}
 	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -41,7 +42,7 @@ func startProcess(name, binary, log string, args []string) (*process, error) {
 	defer file.Close() // the child has its own copy
 	p.command = exec.Command(binary, args...)
 	p.command.Stdout, p.command.Stderr = file, file
-	p.command.Env = cleanEnvironment()
+	p.command.Env = append(cleanEnvironment(), environment...)
 	if err := localplane.StartChild(p.command); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}
@@ -63,7 +64,8 @@ func startProcess(name, binary, log string, args []string) (*process, error) {
 func cleanEnvironment() []string {
 	var kept []string
 	for _, entry := range os.Environ() {
-		if !strings.HasPrefix(entry, "TENURE_") && !strings.HasPrefix(entry, "KUBECONFIG=") {
+		foreign := func(prefix string) bool { return strings.HasPrefix(entry, prefix) }
+		if !slices.ContainsFunc([]string{"TENURE_", "OTEL_", "KUBECONFIG="}, foreign) {
 			kept = append(kept, entry)
 		}
 	}

@@ -129,6 +129,9 @@ func (r *runner) stage(ctx context.Context, s scenario.Scenario, dir string) (_ 
 				return nil, fmt.Errorf("fleet %s: %w", f.as, err)
 			}
 		}
+		if f.traces != nil && f.traces.received.Load() == 0 {
+			r.invalid("%s: no trace was sent", f.as)
+		}
 		for _, reason := range t.missing {
 			r.invalid("%s: %s", f.as, reason)
 		}

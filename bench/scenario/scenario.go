@@ -146,6 +146,8 @@ const (
 	Client    Reference = "client"    // sharded, watches filtered on arrival only
 	Identical Reference = "identical" // the same once more: what differs is noise
 	Slow      Reference = "slow"      // the same with injected work made longer by fleet.slowdown
+	Traced    Reference = "traced"    // the same with every reconcile traced, to a collector that forgets all
+	Sampled   Reference = "sampled"   // the same with one in a hundred traced
 )
 
 // Duration is a time.Duration that is written as in "1.5s".

@@ -142,7 +142,7 @@ func (s Scenario) validateSteps(v *violations) {
 func (s Scenario) validateReferences(v *violations) {
 	for i, r := range s.Compare {
 		at := fmt.Sprintf("compare[%d]", i)
-		oneOf(v, at, r, Floor, Stock, Client, Identical, Slow)
+		oneOf(v, at, r, Floor, Stock, Client, Identical, Slow, Traced, Sampled)
 		v.check(!slices.Contains(s.Compare[:i], r), at, "%q is listed twice", string(r))
 		v.check(r != Slow || (s.Fleet.Slowdown > 0 && s.Fleet.InjectedWork > 0), at, "slow needs fleet.injectedWork and fleet.slowdown")
 		v.check(r != Floor || s.Load.Edit == 0 && !s.Load.Delete, at, "floor knows no edits and deletions")

@@ -1,0 +1,75 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/mem"
+
+	"github.com/tenure-dev/tenure/bench/scenario"
+)
+
+// collector stands in for a collector of traces on another machine: it takes what OTLP clients send, answers, and
+// forgets it. A real one would take its processor time from the fleet that is measured.
+type collector struct {
+	server   *grpc.Server
+	address  string
+	received atomic.Int64 // bytes
+}
+
+func startCollector() (*collector, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listening for traces: %w", err)
+	}
+	c := &collector{address: listener.Addr().String()}
+	c.server = grpc.NewServer(grpc.ForceServerCodecV2(unread{}), grpc.UnknownServiceHandler(c.take))
+	go func() { _ = c.server.Serve(listener) }() // until stop
+	return c, nil
+}
+
+func (c *collector) stop() { c.server.Stop() }
+
+// environment is what makes replicas trace to this collector; none does if there is none.
+func (c *collector) environment(as scenario.Reference) []string {
+	if c == nil {
+		return nil
+	}
+	ratio := "1"
+	if as == scenario.Sampled {
+		ratio = "0.01"
+	}
+	return []string{
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + c.address,
+		"OTEL_TRACES_SAMPLER=parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG=" + ratio,
+	}
+}
+
+// take answers one export. The empty message is the one that says that all was taken.
+func (c *collector) take(_ any, stream grpc.ServerStream) error {
+	var size int
+	if err := stream.RecvMsg(&size); err != nil {
+		return err
+	}
+	c.received.Add(int64(size))
+	return stream.SendMsg(&size)
+}
+
+// unread is a codec that looks at no message: of one that comes it tells the size, and all that it sends are empty.
+type unread struct{}
+
+func (unread) Name() string { return "proto" }
+
+func (unread) Marshal(any) (mem.BufferSlice, error) { return nil, nil }
+
+func (unread) Unmarshal(data mem.BufferSlice, into any) error {
+	size, ok := into.(*int)
+	if !ok {
+		return errors.New("an unread message has a size only")
+	}
+	*size = data.Len()
+	return nil
+}
