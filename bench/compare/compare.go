@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math/rand/v2"
 	"reflect"
 	"slices"
 	"text/tabwriter"
@@ -48,8 +47,7 @@ func (r Row) Verdict() string {
 	return "no difference found"
 }
 
-// Compare compares the sharded fleets of two reports by the figures of their rounds. The rounds of two runs are not
-// pairs, but the bench gives both the same loads in the same order.
+// Compare compares the sharded fleets of two reports by the figures of their rounds.
 func Compare(a, b *report.Report) (*Comparison, error) {
 	if a.Scenario != b.Scenario {
 		return nil, fmt.Errorf("one is of scenario %s, the other of %s", a.Scenario, b.Scenario)
@@ -71,12 +69,10 @@ func Compare(a, b *report.Report) (*Comparison, error) {
 	}
 	c.Notices = append(c.Notices, "they were not taken in turns: what the machine did meanwhile is in the ratios")
 	slices.Sort(c.Notices)
-	rng := rand.New(rand.NewPCG(1, 2))
 	before, after := columns(a.Results.Rounds), columns(b.Results.Rounds)
 	for _, figure := range slices.Sorted(maps.Keys(before)) {
 		x, y := before[figure], after[figure]
-		n := min(len(x), len(y))
-		if ratio, ok := stats.Compare(y[:n], x[:n], rng); ok {
+		if ratio, ok := stats.CompareUnpaired(y, x); ok {
 			c.Rows = append(c.Rows, Row{figure, mean(x), mean(y), ratio})
 		}
 	}
