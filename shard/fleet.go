@@ -87,8 +87,21 @@ func (f *fleet) all() map[keyspace.ClusterName]cluster.Cluster {
 	return maps.Clone(f.clusters)
 }
 
-func (f *fleet) allTraffic() map[keyspace.ClusterName]*engage.Traffic {
+// status is what each cluster that was ever known has sent up to now.
+func (f *fleet) status() map[keyspace.ClusterName]ClusterStatus {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return maps.Clone(f.traffic)
+	all := make(map[keyspace.ClusterName]ClusterStatus, len(f.traffic))
+	for name, traffic := range f.traffic {
+		_, engaged := f.clusters[name]
+		c := ClusterStatus{
+			Engaged: engaged, FencedWrites: traffic.FencedWrites.Load(),
+			ListWatchBytes: traffic.ListWatchBytes.Load(), Kept: traffic.Kept.Load(), Discarded: traffic.Discarded.Load(), WatchMode: "server",
+		}
+		if !traffic.ServerSide() {
+			c.WatchMode = "client"
+		}
+		all[name] = c
+	}
+	return all
 }

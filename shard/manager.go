@@ -97,7 +97,11 @@ func (m *Manager) Clusters() []multicluster.ClusterName {
 }
 
 // Status returns what the replica holds and does now. It is safe for concurrent use.
-func (m *Manager) Status() Status { return *m.node.status.Load() }
+func (m *Manager) Status() Status {
+	st := *m.node.status.Load()
+	st.Clusters = m.node.fleet.status()
+	return st
+}
 
 // Ready is a readiness check: the replica is a member of the fleet, so it can be given shards.
 func (m *Manager) Ready(*http.Request) error {

@@ -107,29 +107,17 @@ func (s *session) announce(e *engagement, epoch ownership.Epoch) {
 	s.node.cfg.Observer.Activated(a)
 }
 
-// publish makes the present state readable from elsewhere.
+// publish makes the present state readable from elsewhere, but for the traffic, which can be read at any time.
 func (s *session) publish() {
 	st := &Status{
 		Replica: s.node.cfg.Replica, Incarnation: s.id, Member: s.valid() && !s.done, Coordinator: s.machine.Leads(), Leaving: !s.leftAt.IsZero(),
-		Clusters: map[keyspace.ClusterName]ClusterStatus{}, Unserved: s.unserved, Moving: s.moving,
+		Unserved: s.unserved, Moving: s.moving,
 	}
 	if !s.done {
 		for _, h := range s.machine.Holdings() {
 			sample := s.load[h.ID]
 			st.Shards = append(st.Shards, ShardStatus{ID: h.ID, Epoch: h.Epoch, Phase: h.Phase, Objects: sample.objects, Load: sample.load})
 		}
-	}
-	present := s.node.fleet.all()
-	for name, traffic := range s.node.fleet.allTraffic() {
-		_, engaged := present[name]
-		c := ClusterStatus{
-			Engaged: engaged, FencedWrites: traffic.FencedWrites.Load(),
-			ListWatchBytes: traffic.ListWatchBytes.Load(), Kept: traffic.Kept.Load(), Discarded: traffic.Discarded.Load(), WatchMode: "server",
-		}
-		if !traffic.ServerSide() {
-			c.WatchMode = "client"
-		}
-		st.Clusters[name] = c
 	}
 	s.node.status.Store(st)
 	s.news, s.published = false, time.Now()
