@@ -30,6 +30,20 @@ var (
 	errTimeout = context.DeadlineExceeded
 )
 
+// fakeScheme has only what is needed: the fake client does work for every kind it knows.
+var (
+	fakeScheme    = newFakeScheme()
+	fakeConverter = applyconfigurations.NewTypeConverter(fakeScheme)
+)
+
+func newFakeScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(appsv1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
+		panic(err) // A programming error: registering these types can't fail.
+	}
+	return scheme
+}
+
 // bench is a Reconciler with a fake home cluster and two fake targets, whose writes can be made to fail.
 type bench struct {
 	*testing.T
@@ -103,12 +117,7 @@ func newBench(t *testing.T, source *appsv1.Deployment) *bench {
 
 func (b *bench) newCluster(name multicluster.ClusterName) *fakeCluster {
 	c := &fakeCluster{bench: b, name: name}
-	scheme := runtime.NewScheme()
-	// Only what is needed: the fake client does work for every kind it knows.
-	if err := errors.Join(appsv1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
-		b.Fatal(err)
-	}
-	c.client = fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().WithTypeConverters(applyconfigurations.NewTypeConverter(scheme)).WithStatusSubresource(&appsv1.Deployment{}).
+	c.client = fake.NewClientBuilder().WithScheme(fakeScheme).WithReturnManagedFields().WithTypeConverters(fakeConverter).WithStatusSubresource(&appsv1.Deployment{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(ctx context.Context, inner client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 				return b.write(fmt.Sprintf("create %T %s", o, name), func() error { return inner.Create(ctx, o, opts...) })
