@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -25,12 +26,7 @@ func run(ctx context.Context, s *settings) (err error) {
 	if err := s.locate(); err != nil {
 		return err
 	}
-	fmt.Println("Starting Jaeger, and four control planes (home, west, east, north), on this machine.")
-	jaeger, err := localjaeger.Start(ctx, localjaeger.Config{Binary: s.jaeger, QueryPort: queryPort()})
-	if err != nil {
-		return first(context.Cause(ctx), err)
-	}
-	defer func() { err = errors.Join(err, jaeger.Stop()) }()
+	fmt.Println("Starting four control planes (home, west, east, north), and Jaeger, on this machine.")
 	clusters := []localplane.ClusterConfig{{Name: homeCluster}}
 	for _, name := range workloadClusters {
 		clusters = append(clusters, localplane.ClusterConfig{Name: name, Workload: true})
@@ -42,13 +38,23 @@ func run(ctx context.Context, s *settings) (err error) {
 		return first(context.Cause(ctx), err)
 	}
 	b := newBoard(s.ats, s.deployments)
+	var jaeger *localjaeger.Jaeger
 	defer func() {
 		err = errors.Join(err, stopReplicas(b.allReplicas()))
 		if err != nil && !errors.Is(err, errInterrupted) && s.dir == "" {
 			err = errors.Join(err, keepEvidence(planes.Dir()))
 		}
+		if jaeger != nil {
+			err = errors.Join(err, jaeger.Stop())
+		}
 		err = errors.Join(err, planes.Stop())
 	}()
+	jaeger, err = localjaeger.Start(ctx, localjaeger.Config{
+		Dir: filepath.Join(planes.Dir(), "jaeger"), Binary: s.jaeger, QueryPort: queryPort(),
+	})
+	if err != nil {
+		return first(context.Cause(ctx), err)
+	}
 	// A component that dies (a full disk, say) ends everything, with its own words.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tenure-dev/tenure/pkg/telemetry"
@@ -14,7 +15,7 @@ import (
 )
 
 const (
-	// tracesWithin bounds the wait for the last spans: replicas send them every second.
+	// tracesWithin bounds the wait for the last spans of a trace: replicas send them every second.
 	tracesWithin = 10 * time.Second
 	// usualPort is where tenure trace looks for Jaeger if it isn't told.
 	usualPort = 16686
@@ -65,8 +66,6 @@ func queryPort() int {
 
 // findTraces asks Jaeger for the three sights, again until all that belongs to them has arrived.
 func (st *story) findTraces(ctx context.Context, handoffs []handoff) ([]traceFacts, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, tracesWithin, errTimeUp)
-	defer cancel()
 	client := &jaeger.Client{URL: st.fleet.jaeger.QueryURL()}
 	var found []traceFacts
 	for _, find := range []func(context.Context, *jaeger.Client) (traceFacts, error){
@@ -76,21 +75,31 @@ func (st *story) findTraces(ctx context.Context, handoffs []handoff) ([]traceFac
 		},
 		st.traceSlowest,
 	} {
-		for {
-			facts, err := find(ctx, client)
-			if err != nil && !errors.Is(context.Cause(ctx), errTimeUp) {
-				return nil, err
-			}
-			if err != nil {
-				facts.missing = err.Error()
-			}
-			if facts.missing == "" || sleep(ctx, pollEvery) != nil {
-				found = append(found, facts)
-				break
-			}
+		facts, err := findTrace(ctx, func(ctx context.Context) (traceFacts, error) { return find(ctx, client) })
+		if err != nil {
+			return nil, err
 		}
+		found = append(found, facts)
 	}
 	return found, nil
+}
+
+// findTrace asks until nothing is missing, or time is up.
+func findTrace(ctx context.Context, find func(context.Context) (traceFacts, error)) (traceFacts, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, tracesWithin, errTimeUp)
+	defer cancel()
+	for {
+		facts, err := find(ctx)
+		if err != nil && !errors.Is(context.Cause(ctx), errTimeUp) {
+			return facts, err
+		}
+		if err != nil {
+			facts.missing = err.Error()
+		}
+		if facts.missing == "" || sleep(ctx, pollEvery) != nil {
+			return facts, nil
+		}
+	}
 }
 
 func (st *story) query() jaeger.Query {
@@ -113,7 +122,7 @@ func (st *story) traceAt(ctx context.Context, client *jaeger.Client) (traceFacts
 	return facts, err
 }
 
-// traceHandoff is the planned move with the longest gap.
+// traceHandoff is the planned move with the longest gap among the shards that had Ats to go on with.
 func (st *story) traceHandoff(ctx context.Context, client *jaeger.Client, handoffs []handoff) (traceFacts, error) {
 	facts := traceFacts{what: "a handoff", about: "a planned move", missing: "there was none"}
 	moved := longestPlanned(handoffs)
@@ -136,7 +145,8 @@ func (st *story) traceHandoff(ctx context.Context, client *jaeger.Client, handof
 func longestPlanned(handoffs []handoff) *handoff {
 	var longest *handoff
 	for i, h := range handoffs {
-		if h.Kind == "planned" && h.GapMS != nil && (longest == nil || *h.GapMS > *longest.GapMS) {
+		atHome := strings.HasPrefix(h.Shard, homeCluster+"/") // where nothing was when it moved
+		if h.Kind == "planned" && !atHome && h.GapMS != nil && (longest == nil || *h.GapMS > *longest.GapMS) {
 			longest = &handoffs[i]
 		}
 	}

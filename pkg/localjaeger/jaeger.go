@@ -34,6 +34,9 @@ var configuration string
 
 // Config says how Jaeger is to run. The zero value is good.
 type Config struct {
+	// Dir is the folder for configuration and log: it is made, and removed by Stop. Empty: a temporary one, which
+	// stays behind if this process is killed.
+	Dir string
 	// Binary is Jaeger (v2). Empty: see FindBinary.
 	Binary string
 	// QueryPort is the port of API and web page. 0: a free one.
@@ -87,7 +90,12 @@ func start(ctx context.Context, config Config, binary string) (*Jaeger, error) {
 	if config.QueryPort == 0 {
 		config.QueryPort = ports[0]
 	}
-	folder, err := os.MkdirTemp("", "tenure-jaeger-")
+	folder := config.Dir
+	if folder == "" {
+		folder, err = os.MkdirTemp("", "tenure-jaeger-")
+	} else {
+		err = os.Mkdir(folder, 0o700)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("making a folder: %w", err)
 	}
