@@ -62,7 +62,7 @@ func newQuestion(name string, getenv func(string) string) *question {
 		fs.BoolVar(&q.skipClusters, "skip-clusters", false, "don't ask the workload clusters whether they can be used")
 	case "why":
 		fs.StringVar(&q.namespace, "n", "default", "`namespace` of the object")
-		fs.StringVar(&q.cluster, "cluster", "", "workload `cluster` of the object; needed if there are several")
+		fs.StringVar(&q.cluster, "cluster", "", "`cluster` of the object; needed for an At if there are several (default for a Deployment: home)")
 		fs.StringVar(&q.kubeconfig, "kubeconfig", "", "kubeconfig `file` of that cluster (default: its Secret in the home cluster)")
 	case "plan":
 		fs.IntVar(&q.wish.Replicas, "replicas", 0, "how many `replicas` there shall be (default: as many as there are)")
@@ -129,7 +129,7 @@ func ask(ctx context.Context, name string, args []string, getenv func(string) st
 }
 
 const questionUsage = `usage: tenure status [flags]             the fleet on one screen
-       tenure why at/NAME [flags]        who works on an object, and what it waits for
+       tenure why KIND/NAME [flags]      who works on an At or a Deployment, and what it waits for
        tenure plan [flags]               what would move, if ...
 
 Exit code: 0 all is well, 1 something is wrong, 2 the command line makes no sense.
@@ -152,7 +152,7 @@ func askStatus(ctx context.Context, q *question) (bool, error) {
 
 func askWhy(ctx context.Context, q *question) (bool, error) {
 	if len(q.args) != 1 {
-		return false, &console.UsageError{Text: "name one object: at/NAME"}
+		return false, &console.UsageError{Text: "name one object: at/NAME or deployment/NAME"}
 	}
 	object, err := console.ParseObject(q.args[0])
 	if err != nil {

@@ -12,7 +12,7 @@ func TestABadQuestionIsOneClearLineAndExitCodeTwo(t *testing.T) {
 		"status extra":                           `unexpected argument "extra"`,
 		"why":                                    "name one object",
 		"why at/a at/b":                          "name one object",
-		"why pod/a":                              "want at/NAME",
+		"why pod/a":                              "want at/NAME or deployment/NAME",
 		"plan --replicas -1":                     "--replicas -1: must not be negative",
 		"plan --replicas many":                   "replicas",
 		"status --home-kubeconfig /no/such/file": "/no/such/file",

@@ -69,7 +69,7 @@ func printUsage(w io.Writer) {
 
 usage: tenure [flags]                run one replica
        tenure status [flags]         the fleet on one screen, and what is wrong
-       tenure why at/NAME [flags]    who works on an object, and what it waits for
+       tenure why KIND/NAME [flags]  who works on an At or a Deployment, and what it waits for
        tenure plan [flags]           what would move, if there were more or fewer replicas
        tenure trace WHAT [flags]     traces of an object, a shard or the slowest reconcile, from Jaeger
        tenure version                print the version

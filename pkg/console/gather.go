@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -116,9 +117,16 @@ func (g Gatherer) answers(ctx context.Context, secrets []corev1.Secret) []Answer
 // Object is what is asked about.
 type Object struct {
 	Kind, Namespace, Name string
-	// Cluster is the workload cluster; "" where there is only one.
+	// Cluster is the one that it is in. "" is for an At the only one there is, and for a Deployment the home cluster.
 	Cluster keyspace.ClusterName
 }
+
+const (
+	kindAt         = "at"
+	kindDeployment = "deployment"
+	// homeCluster is what the home cluster is called where it is one of those that are sharded.
+	homeCluster = keyspace.ClusterName("home")
+)
 
 // String is the object as it is written on the command line.
 func (o Object) String() string { return o.Kind + "/" + o.Name }
@@ -127,13 +135,15 @@ func (o Object) String() string { return o.Kind + "/" + o.Name }
 func ParseObject(text string) (Object, error) {
 	kind, name, ok := strings.Cut(text, "/")
 	if !ok || name == "" {
-		return Object{}, fmt.Errorf("%q: want at/NAME", text)
+		return Object{}, fmt.Errorf("%q: want at/NAME or deployment/NAME", text)
 	}
 	switch strings.ToLower(kind) {
 	case "at", "ats", "cnat":
-		return Object{Kind: "at", Name: name}, nil
+		return Object{Kind: kindAt, Name: name}, nil
+	case "deployment", "deployments", "deploy":
+		return Object{Kind: kindDeployment, Name: name}, nil
 	}
-	return Object{}, fmt.Errorf("%q: want at/NAME; Ats are what is known here", text)
+	return Object{}, fmt.Errorf("%q: want at/NAME or deployment/NAME; other kinds aren't known here", text)
 }
 
 // Why reads the fleet and an object. workload is the connection to the object's cluster; nil means that of its
@@ -146,6 +156,9 @@ func (g Gatherer) Why(ctx context.Context, object Object, workload *rest.Config)
 	q := Question{Object: object}
 	if q.Fleet, err = g.fleet(ctx, home); err != nil {
 		return Question{}, err
+	}
+	if object.Kind == kindDeployment && object.Cluster == "" {
+		object.Cluster = homeCluster
 	}
 	if q.Object.Cluster, err = theCluster(q.Fleet, object.Cluster); err != nil {
 		return Question{}, err
@@ -163,23 +176,41 @@ func (g Gatherer) Why(ctx context.Context, object Object, workload *rest.Config)
 		q.Unreadable = brief(err)
 		return q, nil
 	}
-	at := &cnatv1.At{}
-	switch err := c.Get(ctx, client.ObjectKey{Namespace: object.Namespace, Name: object.Name}, at); {
-	case err == nil:
-		q.At = at
-		pod := &corev1.Pod{}
-		if at.Status.PodName != "" && c.Get(ctx, client.ObjectKey{Namespace: at.Namespace, Name: at.Status.PodName}, pod) == nil {
-			q.Pod = pod // a Pod that can't be read or isn't there is one thing less to say
-		}
-	case !apierrors.IsNotFound(err):
+	if err := q.read(ctx, c); err != nil && !apierrors.IsNotFound(err) {
 		q.Unreadable = brief(err)
 	}
 	q.Fleet.Now = time.Now()
 	return q, nil
 }
 
+// read reads the object, and an At's Pod.
+func (q *Question) read(ctx context.Context, c client.Client) error {
+	key := client.ObjectKey{Namespace: q.Object.Namespace, Name: q.Object.Name}
+	if q.Object.Kind == kindDeployment {
+		deployment := &appsv1.Deployment{}
+		if err := c.Get(ctx, key, deployment); err != nil {
+			return err
+		}
+		q.Deployment = deployment
+		return nil
+	}
+	at := &cnatv1.At{}
+	if err := c.Get(ctx, key, at); err != nil {
+		return err
+	}
+	q.At = at
+	pod := &corev1.Pod{}
+	if at.Status.PodName != "" && c.Get(ctx, client.ObjectKey{Namespace: at.Namespace, Name: at.Status.PodName}, pod) == nil {
+		q.Pod = pod // a Pod that can't be read or isn't there is one thing less to say
+	}
+	return nil
+}
+
 // workload is the connection that the replicas use.
 func (g Gatherer) workload(ctx context.Context, home client.Client, name keyspace.ClusterName) (*rest.Config, error) {
+	if name == homeCluster {
+		return g.Home, nil
+	}
 	secret := &corev1.Secret{}
 	if err := home.Get(ctx, client.ObjectKey{Namespace: g.Namespace, Name: string(name)}, secret); err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig Secret of cluster %s (or give --kubeconfig): %w", name, err)

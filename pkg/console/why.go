@@ -5,8 +5,10 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/at"
@@ -23,8 +25,10 @@ const overdueAfter = 5 * time.Second
 type Question struct {
 	Fleet  Snapshot
 	Object Object
-	// At is nil if there is no such object, or if Unreadable says why it couldn't be read.
+	// One of At and Deployment is what was asked about. Both are nil if there is no such object, or if Unreadable says
+	// why it couldn't be read.
 	At         *cnatv1.At
+	Deployment *appsv1.Deployment
 	Unreadable string
 	// Pod of the At, if there is one.
 	Pod *corev1.Pod
@@ -60,13 +64,18 @@ func Explain(q Question) Why {
 	w := &why{Why: Why{Object: q.Object.String(), Namespace: q.Object.Namespace, Cluster: q.Object.Cluster}, now: q.Fleet.Now}
 	v := look(q.Fleet)
 	w.cluster(v)
-	if w.object(q) {
-		if e := w.shard(v, q.At); e != nil {
+	if obj := w.object(q); obj != nil {
+		e := w.shard(v, obj)
+		if e != nil {
 			w.holder(v, e)
-			w.epoch(q.At, e)
 		}
-		w.progress(q.At)
-		w.pod(q.Pod)
+		if q.At != nil {
+			w.epoch(q.At, e)
+			w.progress(q.At)
+			w.pod(q.Pod)
+		} else {
+			w.replicated(q.Deployment)
+		}
 	}
 	w.judge()
 	return w.Why
@@ -107,27 +116,32 @@ func (w *why) cluster(v *survey) {
 	}
 }
 
-// object says what was asked about; false if there is nothing to follow.
-func (w *why) object(q Question) bool {
+// object says what was asked about; nil if there is nothing to follow.
+func (w *why) object(q Question) client.Object {
+	var obj client.Object
 	switch {
 	case q.Unreadable != "":
 		l := w.link("object", "unknown")
 		l.wrong("it can't be read: "+q.Unreadable, "see whether the cluster answers, and whether you may read there")
-		return false
-	case q.At == nil:
+		return nil
+	case q.At != nil:
+		obj = q.At
+	case q.Deployment != nil:
+		obj = q.Deployment
+	default:
 		l := w.link("object", "there is none")
 		l.wrong("no such object", "see -n and --cluster")
 		w.absent = true
-		return false
+		return nil
 	}
-	w.link("object", "uid %s, made %s ago", q.At.UID, age(sinceTime(w.now, q.At.CreationTimestamp.Time)))
-	return true
+	w.link("object", "uid %s, made %s ago", obj.GetUID(), age(sinceTime(w.now, obj.GetCreationTimestamp().Time)))
+	return obj
 }
 
 // shard finds the record that the object belongs to.
-func (w *why) shard(v *survey, obj *cnatv1.At) *entry {
-	hash := keyspace.Hash(string(obj.UID))
-	slot := keyspace.SlotOf(string(obj.UID))
+func (w *why) shard(v *survey, obj client.Object) *entry {
+	hash := keyspace.Hash(string(obj.GetUID()))
+	slot := keyspace.SlotOf(string(obj.GetUID()))
 	w.link("hash", "FNV-1a-64(uid) = %016x, so slot %s", hash, slot)
 	covers := v.bySlot[w.Cluster]
 	if covers == nil || len(covers[slot]) == 0 {
@@ -183,7 +197,7 @@ func (w *why) holder(v *survey, e *entry) {
 
 // epoch finds a record that is older than what it is about.
 func (w *why) epoch(obj *cnatv1.At, e *entry) {
-	if obj.Status.Epoch <= int64(e.Epoch) {
+	if e == nil || obj.Status.Epoch <= int64(e.Epoch) {
 		return
 	}
 	l := w.link("epoch", "%d on the object, %d on the record", obj.Status.Epoch, e.Epoch)

@@ -6,11 +6,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/pkg/replication"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
@@ -162,10 +164,71 @@ func TestWhyTellsTheTraceOfTheReconcileThatMadeThePod(t *testing.T) {
 	}
 }
 
+func TestWhyTellsHowTheCopiesOfADeploymentAre(t *testing.T) {
+	condition := func(status corev1.ConditionStatus, reason, message string) func(*appsv1.Deployment) {
+		return func(d *appsv1.Deployment) {
+			d.Status.Conditions = []appsv1.DeploymentCondition{
+				{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionFalse},
+				{Type: replication.ConditionReplicated, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(now.Add(-time.Minute))},
+			}
+		}
+	}
+	for name, tt := range map[string]struct {
+		change  func(*appsv1.Deployment)
+		verdict string
+		broken  []string
+	}{
+		"not seen yet": {func(*appsv1.Deployment) {}, "r1 has it; nobody has looked at it yet", nil},
+		"as it should be": {
+			condition(corev1.ConditionTrue, replication.ReasonReplicated, "east 2/2, west 2/2"),
+			"r1 has it; all its copies are as they should be", nil,
+		},
+		"under way": {
+			condition(corev1.ConditionFalse, replication.ReasonProgressing, "east 0/2, west 2/2"),
+			"r1 has it; its copies are under way", nil,
+		},
+		"a cluster is away": {
+			condition(corev1.ConditionFalse, replication.ReasonAway, "east: away, west 2/2"),
+			"r1 has it; replicated: ClusterAway", []string{"replicated: ClusterAway"},
+		},
+		"not labelled": {
+			func(d *appsv1.Deployment) { d.Labels = nil },
+			`r1 has it; copies: it has no label tenure.dev/replicate: "true", so it isn't copied anywhere`,
+			[]string{`copies: it has no label tenure.dev/replicate: "true", so it isn't copied anywhere`},
+		},
+		"not labelled any more": {
+			func(d *appsv1.Deployment) {
+				condition(corev1.ConditionFalse, replication.ReasonCleaningUp, "east: leaving")(d)
+				d.Labels, d.Finalizers = nil, []string{replication.Finalizer}
+			},
+			"r1 has it; its copies are under way", nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := question()
+			q.Object.Kind = kindDeployment
+			q.Deployment = &appsv1.Deployment{ObjectMeta: q.At.ObjectMeta}
+			q.At = nil
+			q.Deployment.Labels = map[string]string{replication.LabelReplicate: "true"}
+			q.Deployment.Annotations = map[string]string{replication.AnnotationClusters: "*"}
+			tt.change(q.Deployment)
+			got := Explain(q)
+			if got.Verdict != tt.verdict || got.Healthy != (tt.broken == nil) {
+				t.Errorf("%q (healthy: %v), want %q", got.Verdict, got.Healthy, tt.verdict)
+			}
+			if diff := cmp.Diff(tt.broken, troubles(got)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestAnObjectIsNamedByKindAndName(t *testing.T) {
-	for text, ok := range map[string]bool{"at/x": true, "Ats/x": true, "at/": false, "at": false, "pod/x": false, "": false} {
+	for text, kind := range map[string]string{
+		"at/x": "at", "Ats/x": "at", "deployment/x": "deployment", "Deploy/x": "deployment", "at/": "", "at": "", "pod/x": "", "": "",
+	} {
 		o, err := ParseObject(text)
-		if (err == nil) != ok || ok && o != (Object{Kind: "at", Name: "x"}) {
+		if (err == nil) != (kind != "") || err == nil && o != (Object{Kind: kind, Name: "x"}) {
 			t.Errorf("%q: %v, %v", text, o, err)
 		}
 	}
