@@ -299,6 +299,9 @@ func (c *chromium) screenshot(name string) {
 	c.call("Page.captureScreenshot", map[string]any{"format": "png"}, &picture)
 	data, err := base64.StdEncoding.DecodeString(picture.Data)
 	if err == nil {
+		err = os.MkdirAll(folder, 0o755)
+	}
+	if err == nil {
 		err = os.WriteFile(folder+"/"+name+".png", data, 0o644)
 	}
 	if err != nil {
