@@ -29,7 +29,7 @@ func (w *why) replicated(source *appsv1.Deployment) {
 		return
 	}
 	c := source.Status.Conditions[i]
-	l := w.link("replicated", "%s for %s: %s", c.Reason, age(sinceTime(w.now, c.LastTransitionTime.Time)), c.Message)
+	l := w.link("condition", "%s for %s: %s", c.Reason, age(sinceTime(w.now, c.LastTransitionTime.Time)), c.Message)
 	switch {
 	case c.Status == corev1.ConditionTrue:
 		w.waits = "all its copies are as they should be"

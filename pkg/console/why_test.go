@@ -189,7 +189,7 @@ func TestWhyTellsHowTheCopiesOfADeploymentAre(t *testing.T) {
 		},
 		"a cluster is away": {
 			condition(corev1.ConditionFalse, replication.ReasonAway, "east: away, west 2/2"),
-			"r1 has it; replicated: ClusterAway", []string{"replicated: ClusterAway"},
+			"r1 has it; condition: ClusterAway", []string{"condition: ClusterAway"},
 		},
 		"not labelled": {
 			func(d *appsv1.Deployment) { d.Labels = nil },
