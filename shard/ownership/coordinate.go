@@ -77,8 +77,8 @@ func (r *Replica) firstInLine() bool {
 // plan runs the planner on what this replica sees and acts on the part that is its own: claiming orphans that fall to
 // it, moving its own shards away when it leaves, and, as coordinator, everything else.
 func (r *Replica) plan() {
-	replicas, suspects := r.replicas()
-	moves := plan.Plan(r.planShards(), replicas, r.cfg.Limits)
+	replicas, suspects := r.replicas(r.dead)
+	moves := plan.Plan(r.planShards(r.dead), replicas, r.cfg.Limits)
 	for _, m := range moves {
 		t := r.shard(m.Shard)
 		if t.w != nil {
@@ -96,18 +96,19 @@ func (r *Replica) plan() {
 	if r.Leads() {
 		r.forgetSealed()
 	}
+	r.standBy()
 }
 
 // planShards describes all shards to the planner: the recorded ones of clusters that exist, and as coordinator those
-// whose records are missing.
-func (r *Replica) planShards() []plan.Shard {
+// whose records are missing. Whoever is gone holds nothing.
+func (r *Replica) planShards(gone func(Incarnation) bool) []plan.Shard {
 	shards := make([]plan.Shard, 0, len(r.order))
 	for _, t := range r.order {
 		if _, ok := r.clusters[t.id.Cluster]; !ok || !t.known {
 			continue
 		}
 		s := plan.Shard{ID: t.id, Holder: t.rec.Holder, Assignee: t.planned(), Load: t.rec.Load, Pin: t.rec.Pin}
-		if r.dead(s.Holder) {
+		if gone(s.Holder) {
 			s.Holder = ""
 		}
 		shards = append(shards, s)

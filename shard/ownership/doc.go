@@ -45,7 +45,7 @@
 //
 // The states of a shard at one replica, and what moves it on:
 //
-//	           assignee or holder is me             caches synced
+//	     assignee or holder is me, or stands by     caches synced
 //	 ( idle ) ───────────────────────▶ ( warming ) ──────────────▶ ( warm )
 //	    ▲                                                             │ record names me as holder
 //	    │ hand over, release or loss seen     plan changed back       ▼

@@ -16,6 +16,7 @@ type peer struct {
 	changed Instant // when a change of it was last seen, on our clock
 	seal    *write
 	sealAt  Instant // when our turn to seal it comes, set once it has run out
+	late    bool    // stood still for so long that its renewal must have failed, while others were heard of
 	expired bool    // stood still for its whole duration, as far as we saw
 
 	forgotten bool // its sealed lease was told to be removed
@@ -41,6 +42,7 @@ func (r *Replica) name(id Incarnation) {
 }
 
 func (r *Replica) leaseSeen(l Lease) {
+	r.hear()
 	if l.ID == r.cfg.ID {
 		r.ownSeen(l)
 		return
@@ -128,6 +130,7 @@ func (r *Replica) watchPeers() {
 	}
 	for i := 0; i < len(r.peerOrder); i++ {
 		p := r.peerOrder[i]
+		r.listen(p)
 		if p.lease.Sealed || r.now.AtLeast(p.changed) < p.duration(r.cfg) {
 			continue
 		}
@@ -205,13 +208,13 @@ func (r *Replica) candidates() []Incarnation {
 
 // replicas describes the living to the planner. One that stopped renewing but isn't sealed yet still holds its shards:
 // it keeps them and gets nothing new, as one that leaves.
-func (r *Replica) replicas() (all []plan.Replica, suspects bool) {
+func (r *Replica) replicas(gone func(Incarnation) bool) (all []plan.Replica, suspects bool) {
 	all = append(all, plan.Replica{
 		ID: r.cfg.ID, Name: r.cfg.Replica, Weight: r.cfg.Weight, Version: r.cfg.Build, Leaving: r.leaving,
 	})
 	for _, p := range r.peerOrder {
 		l := p.lease
-		if l.Sealed {
+		if gone(p.id) {
 			continue
 		}
 		suspect := p.expired || l.Version == 0
@@ -235,6 +238,11 @@ func (p *peer) wake(r *Replica) time.Duration {
 		return r.now.Mono + time.Hour // the answer wakes us
 	case p.expired:
 		return p.sealAt.Mono
+	}
+	if !p.late {
+		if at := max(p.changed.Mono, r.hearingSince.Mono) + lateAfter(p.duration(r.cfg)); at > r.now.Mono {
+			return min(at, p.changed.Mono+p.duration(r.cfg))
+		}
 	}
 	return p.changed.Mono + p.duration(r.cfg)
 }

@@ -103,9 +103,13 @@ type Replica struct {
 
 	replan    bool
 	planAfter Instant
-	lookAt    Instant // when missing records may be made, zero if there is nothing to wait for
-	reportAt  Instant
-	writes    map[uint64]target // unsettled writes by number
+	standing  bool    // whether anything may be kept warm for a peer that is late
+	heardAt   Instant // when a lease, our own or a peer's, was last seen
+	// hearingSince is when that began, after a time in which none was seen.
+	hearingSince Instant
+	lookAt       Instant // when missing records may be made, zero if there is nothing to wait for
+	reportAt     Instant
+	writes       map[uint64]target // unsettled writes by number
 }
 
 // target tells what an answered write was about; exactly one field is set.

@@ -30,6 +30,8 @@ type tenure struct {
 	floor Epoch // highest epoch seen in any version, deleted ones included, or what comes before the first
 	phase phase
 	dirty bool
+	// standby: its holder is late, and it would fall to us if that one were dead.
+	standby bool
 
 	w        *write  // at most one at a time
 	freeAt   Instant // a deleted record isn't made again, or claimed, before: its old holder may not have seen that
@@ -255,12 +257,12 @@ func (r *Replica) pursue(t *tenure) {
 	}
 	t.orphanAt = Instant{}
 	switch {
-	case !mine:
+	case !mine && !t.standby:
 		r.cool(t)
 	case t.phase == idle:
 		t.phase = warming
 		r.emit(Warm{ID: t.id})
-	case t.phase == warm && t.rec.Warm != r.cfg.ID && t.w == nil:
+	case mine && t.phase == warm && t.rec.Warm != r.cfg.ID && t.w == nil:
 		s := t.rec
 		s.Warm = r.cfg.ID
 		r.writeShard(t, AnnounceWarm, s)

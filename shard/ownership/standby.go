@@ -1,0 +1,65 @@
+package ownership
+
+import (
+	"time"
+
+	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/plan"
+)
+
+// A peer that is late with its renewal isn't dead, and nothing may be taken from it. But filling the caches of a large
+// shard takes seconds, so whoever would claim its shards fills them while the lease runs out: it stands by. That writes
+// nothing and opens nothing; if the peer renews after all, the caches are dropped.
+
+// lateAfter is the part of a lease's duration after which its renewal, due after a third, is late.
+func lateAfter(duration time.Duration) time.Duration { return duration * 3 / 5 }
+
+// hear notes that a lease was seen, our own or a peer's. Who hears of none is deaf, which says nothing about others; nor
+// does what was missed meanwhile.
+func (r *Replica) hear() {
+	if r.now.AtLeast(r.heardAt) >= lateAfter(r.cfg.LeaseDuration) {
+		r.hearingSince = r.now
+	}
+	r.heardAt = r.now
+}
+
+// listen notes whether a peer is late.
+func (r *Replica) listen(p *peer) {
+	limit := lateAfter(p.duration(r.cfg))
+	stood := min(r.now.AtLeast(p.changed), r.now.AtLeast(r.hearingSince))
+	late := !p.lease.Sealed && p.lease.Version != 0 && stood >= limit && r.now.AtLeast(r.heardAt) < limit
+	if late != p.late {
+		p.late = late
+		r.replan = true
+	}
+}
+
+// standBy runs the planner on what will be if those who are late are dead, and warms what would fall to this replica.
+func (r *Replica) standBy() {
+	late := func(id Incarnation) bool {
+		p := r.peers[id]
+		return p != nil && p.late
+	}
+	any := false
+	for _, p := range r.peerOrder {
+		any = any || p.late
+	}
+	if !any && !r.standing {
+		return
+	}
+	r.standing = any
+	mine := map[keyspace.ShardID]bool{}
+	if any {
+		gone := func(id Incarnation) bool { return r.dead(id) || late(id) }
+		replicas, _ := r.replicas(gone)
+		for _, m := range plan.Plan(r.planShards(gone), replicas, r.cfg.Limits) {
+			mine[m.Shard] = m.To == r.cfg.ID
+		}
+	}
+	for _, t := range r.order {
+		if by := mine[t.id] && late(t.rec.Holder); by != t.standby {
+			t.standby = by
+			r.touch(t)
+		}
+	}
+}
