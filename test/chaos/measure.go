@@ -135,11 +135,17 @@ func (r *run) lateness() ([]lateAt, error) {
 }
 
 // during are the lateness of the Ats that fell due while a fault was felt: from its start until a lease duration and
-// two seconds after its end.
-func during(f fault, lease time.Duration, ats []lateAt) []time.Duration {
+// two seconds after its end, or in a calm scenario until the next one.
+func (r *run) during(f fault, ats []lateAt) []time.Duration {
+	end := f.End.Add(r.lease + 2*time.Second)
+	for _, next := range r.faults {
+		if f.Calm && next.Start.After(f.Start) && next.Start.Before(end) {
+			end = next.Start
+		}
+	}
 	var all []time.Duration
 	for _, a := range ats {
-		if a.due.After(f.Start) && a.due.Before(f.End.Add(lease+2*time.Second)) {
+		if a.due.After(f.Start) && a.due.Before(end) {
 			all = append(all, a.late)
 		}
 	}

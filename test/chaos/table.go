@@ -41,7 +41,7 @@ func (r *run) print(report *witness.Report) {
 		var ds []time.Duration
 		hits := 0
 		for _, f := range byKind[kind] {
-			ds = append(ds, during(f, r.lease, late)...)
+			ds = append(ds, r.during(f, late)...)
 			hits += f.Hits
 		}
 		row(kind, len(byKind[kind]), hits, spreadOf(ds))
