@@ -5,13 +5,20 @@ import (
 	"time"
 )
 
-// heard lets time pass in which the machine's own renewals are seen, and nothing of the peer.
-func (b *bench) heard(d time.Duration) {
+// alone lets time pass in which nothing is heard of the peer, and of the machine's own renewals if seen.
+func (b *bench) alone(d time.Duration, seen bool) {
 	for range int(d / time.Second) {
+		before := b.out
+		b.out = nil
 		b.pass(time.Second)
-		for _, w := range all[WriteLease](b) {
+		passed := b.out
+		renewals := all[WriteLease](b)
+		b.out = append(before, passed...)
+		for _, w := range renewals {
 			b.commit(w.Seq)
-			b.feed(LeaseSeen{Lease{ID: "a", Replica: "a", Duration: lease, Version: b.v}})
+			if seen {
+				b.feed(LeaseSeen{Lease{ID: "a", Replica: "a", Duration: lease, Version: b.v}})
+			}
 		}
 	}
 }
@@ -26,10 +33,10 @@ func (b *bench) planned() {
 func TestAShardOfALatePeerIsWarmedButNotTouchedAndServedOnceItIsClaimed(t *testing.T) {
 	b := newBench(t)
 	b.seen(Shard{Assignee: "b", Holder: "b", Epoch: 7})
-	b.heard(5 * time.Second)
+	b.alone(5*time.Second, true)
 	b.planned()
 	none[Warm](b)
-	b.heard(time.Second)
+	b.alone(time.Second, true)
 	b.planned()
 	find[Warm](b)
 	b.feed(Warmed{west})
@@ -48,13 +55,13 @@ func TestAShardOfALatePeerIsWarmedButNotTouchedAndServedOnceItIsClaimed(t *testi
 func TestAPeerThatRenewsLateKeepsItsShardsAndTheCachesAreDropped(t *testing.T) {
 	b := newBench(t)
 	b.seen(Shard{Assignee: "b", Holder: "b", Epoch: 7})
-	b.heard(6 * time.Second)
+	b.alone(6*time.Second, true)
 	b.planned()
 	find[Warm](b)
 	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Version: 1000}})
 	b.planned()
 	find[Close](b)
-	b.heard(5 * time.Second)
+	b.alone(5*time.Second, true)
 	b.planned()
 	none[Warm](b)
 }
@@ -62,19 +69,14 @@ func TestAPeerThatRenewsLateKeepsItsShardsAndTheCachesAreDropped(t *testing.T) {
 func TestWhoSeesNoLeaseAtAllHoldsNobodyForLate(t *testing.T) {
 	b := newBench(t)
 	b.seen(Shard{Assignee: "b", Holder: "b", Epoch: 7})
-	for range 7 {
-		b.pass(time.Second)
-		for _, w := range all[WriteLease](b) {
-			b.commit(w.Seq)
-		}
-	}
+	b.alone(7*time.Second, false)
 	b.planned()
 	none[Warm](b)
-	// It hears again: what came of the others meanwhile is still on its way.
+	// It sees leases again: what came of the others meanwhile is still on its way.
 	b.feed(LeaseSeen{Lease{ID: "a", Replica: "a", Duration: lease, Version: b.v}})
 	b.planned()
 	none[Warm](b)
-	b.heard(6 * time.Second) // not from the peer
+	b.alone(6*time.Second, true) // not from the peer
 	b.planned()
 	find[Warm](b)
 }
