@@ -116,23 +116,22 @@ func (l *load) facts() witness.Facts {
 }
 
 // unfinished counts the Ats of the load that aren't DONE, and names one.
-func (l *load) unfinished(ctx context.Context) error {
+func (l *load) unfinished(ctx context.Context) (left int, err error) {
 	var example string
-	n := 0
 	for _, cluster := range l.fleet.Workloads() {
 		list := &cnatv1.AtList{}
 		if err := l.fleet.Client(cluster).List(ctx, list, client.InNamespace(atNamespace)); err != nil {
-			return fmt.Errorf("listing the Ats of %s: %w", cluster, err)
+			return 0, fmt.Errorf("listing the Ats of %s: %w", cluster, err)
 		}
 		for _, at := range list.Items {
 			if at.Status.Phase != cnatv1.AtDone {
-				n++
+				left++
 				example = fmt.Sprintf("%s/%s is %s (schedule %s, conditions %v)", cluster, at.Name, at.Status.Phase, at.Spec.Schedule, at.Status.Conditions)
 			}
 		}
 	}
-	if n > 0 {
-		return fmt.Errorf("%d Ats aren't DONE, for one %s", n, example)
+	if left > 0 {
+		return left, fmt.Errorf("%d Ats aren't DONE, for one %s", left, example)
 	}
-	return nil
+	return 0, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,7 +16,7 @@ import (
 )
 
 const (
-	// restWithin bounds the wait for all Ats to be DONE: backoffs of a minute may be pending.
+	// restWithin bounds the wait for one more At to be DONE: backoffs of a minute may be pending.
 	restWithin = 2 * time.Minute
 	// restartFelt is how long after its start an API server may still refuse what it shouldn't.
 	restartFelt = 30 * time.Second
@@ -50,15 +51,33 @@ func (r *run) nearRestart(t time.Time) bool {
 func (r *run) rest(ctx context.Context) {
 	r.settle(ctx, restWithin)
 	r.say("waiting until all Ats are DONE")
-	r.blame(fleet.Eventually(ctx, restWithin, func() error {
-		time.Sleep(500 * time.Millisecond)
-		return r.load.unfinished(ctx)
-	}))
+	r.blame(r.catchUp(ctx))
 	r.settle(ctx, settleWithin)
 	r.say("at rest for %v", r.quiet)
 	sleep(ctx, r.quiet)
 	for _, replica := range r.fleet.Alive() {
 		replica.Terminate()
+	}
+}
+
+// catchUp waits until all Ats are DONE. A storm may leave more of them than the machine does in a minute; but they must
+// become fewer.
+func (r *run) catchUp(ctx context.Context) error {
+	least, since := math.MaxInt, time.Now()
+	for {
+		left, err := r.load.unfinished(ctx)
+		switch {
+		case err == nil:
+			return nil
+		case left > 0 && left < least:
+			least, since = left, time.Now()
+		case time.Since(since) > restWithin:
+			return fmt.Errorf("nothing became DONE for %v: %w", restWithin, err)
+		}
+		sleep(ctx, 500*time.Millisecond)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 	}
 }
 
