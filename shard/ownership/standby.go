@@ -1,6 +1,7 @@
 package ownership
 
 import (
+	"slices"
 	"time"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
@@ -40,16 +41,13 @@ func (r *Replica) standBy() {
 		p := r.peers[id]
 		return p != nil && p.late
 	}
-	any := false
-	for _, p := range r.peerOrder {
-		any = any || p.late
-	}
-	if !any && !r.standing {
+	anyLate := slices.ContainsFunc(r.peerOrder, func(p *peer) bool { return p.late })
+	if !anyLate && !r.standing {
 		return
 	}
-	r.standing = any
+	r.standing = anyLate
 	mine := map[keyspace.ShardID]bool{}
-	if any {
+	if anyLate {
 		gone := func(id Incarnation) bool { return r.dead(id) || late(id) }
 		replicas, _ := r.replicas(gone)
 		for _, m := range plan.Plan(r.planShards(gone), replicas, r.cfg.Limits) {
