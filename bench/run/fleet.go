@@ -15,6 +15,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/load/feed"
 	"github.com/tenure-dev/tenure/bench/record"
 	"github.com/tenure-dev/tenure/bench/scenario"
+	"github.com/tenure-dev/tenure/pkg/localplane"
 )
 
 // ours is the name of the fleet that is measured.
@@ -171,7 +172,7 @@ func (f *fleet) concurrency() int { return f.config.Replicas * f.config.Workers 
 
 // startReplica starts a replica; its name may be that of one that has ended.
 func (f *fleet) startReplica(name string) error {
-	addresses, err := freeAddresses(2)
+	addresses, err := localplane.FreeAddresses(2)
 	if err != nil {
 		return err
 	}

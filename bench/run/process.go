@@ -4,16 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/tenure-dev/tenure/bench/record"
+	"github.com/tenure-dev/tenure/pkg/localfleet"
 	"github.com/tenure-dev/tenure/pkg/localplane"
 )
 
@@ -42,7 +41,7 @@ func startProcess(name, binary, log string, args []string, environment ...string
 	defer file.Close() // the child has its own copy
 	p.command = exec.Command(binary, args...)
 	p.command.Stdout, p.command.Stderr = file, file
-	p.command.Env = append(cleanEnvironment(), environment...)
+	p.command.Env = append(localfleet.ReplicaEnvironment(os.Environ()), environment...)
 	if err := localplane.StartChild(p.command); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}
@@ -58,18 +57,6 @@ func startProcess(name, binary, log string, args []string, environment ...string
 		close(p.done)
 	}()
 	return p, nil
-}
-
-// cleanEnvironment drops the variables that would set flags of a replica behind our back.
-func cleanEnvironment() []string {
-	var kept []string
-	for _, entry := range os.Environ() {
-		foreign := func(prefix string) bool { return strings.HasPrefix(entry, prefix) }
-		if !slices.ContainsFunc([]string{"TENURE_", "OTEL_", "KUBECONFIG="}, foreign) {
-			kept = append(kept, entry)
-		}
-	}
-	return kept
 }
 
 func (p *process) ended() bool {
@@ -135,18 +122,4 @@ func (p *process) leave(ctx context.Context, within time.Duration) error {
 		return context.Cause(ctx)
 	}
 	return fmt.Errorf("%s did not end within %v of SIGTERM", p.name, within)
-}
-
-// freeAddresses are loopback addresses that nobody listens on now.
-func freeAddresses(n int) ([]string, error) {
-	var addresses []string
-	for range n {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, fmt.Errorf("looking for a free port: %w", err)
-		}
-		defer listener.Close() // only at the end, so that the addresses differ
-		addresses = append(addresses, listener.Addr().String())
-	}
-	return addresses, nil
 }

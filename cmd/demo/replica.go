@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tenure-dev/tenure/pkg/localfleet"
 	"github.com/tenure-dev/tenure/pkg/localplane"
 )
 
@@ -40,7 +39,7 @@ func startReplica(f *fleet, name string) (*replica, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("making a folder for the replicas' logs: %w", err)
 	}
-	addresses, err := freeAddresses(2)
+	addresses, err := localplane.FreeAddresses(2)
 	if err != nil {
 		return nil, fmt.Errorf("looking for free ports for replica %s: %w", name, err)
 	}
@@ -56,7 +55,7 @@ func startReplica(f *fleet, name string) (*replica, error) {
 		"--deployment-source", homeCluster,
 		"--metrics-bind-address", addresses[0], "--health-probe-bind-address", addresses[1])
 	r.command.Stdout, r.command.Stderr = logFile, logFile
-	r.command.Env = append(withoutTenure(os.Environ()), f.jaeger.Environment()...)
+	r.command.Env = append(localfleet.ReplicaEnvironment(os.Environ()), f.jaeger.Environment()...)
 	r.command.Env = append(r.command.Env, "OTEL_TRACES_SAMPLER=always_on")
 	if err := localplane.StartChild(r.command); err != nil {
 		return nil, fmt.Errorf("starting replica %s: %w", name, err)
@@ -67,40 +66,6 @@ func startReplica(f *fleet, name string) (*replica, error) {
 		close(r.done)
 	}()
 	return r, nil
-}
-
-// withoutTenure drops the variables that would set flags of the replica behind our back.
-func withoutTenure(environment []string) []string {
-	var kept []string
-	for _, entry := range environment {
-		if !strings.HasPrefix(entry, "TENURE_") && !strings.HasPrefix(entry, "OTEL_") && !strings.HasPrefix(entry, "KUBECONFIG=") {
-			kept = append(kept, entry)
-		}
-	}
-	return kept
-}
-
-// Ports are taken from below those that the system gives to outgoing connections, any of which could take ours before
-// the replica listens.
-const lowestPort, highestPort = 20000, 32000
-
-// freeAddresses are loopback addresses that nobody listens on now.
-func freeAddresses(n int) ([]string, error) {
-	var addresses []string
-	var last error
-	for attempts := 0; len(addresses) < n; attempts++ {
-		if attempts == 100 {
-			return nil, last
-		}
-		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", lowestPort+rand.IntN(highestPort-lowestPort)))
-		if err != nil {
-			last = err
-			continue
-		}
-		defer listener.Close() // only at the end, so that the addresses differ
-		addresses = append(addresses, listener.Addr().String())
-	}
-	return addresses, nil
 }
 
 // kill is a crash: the replica gets no chance to hand anything over.

@@ -203,13 +203,6 @@ func TestTailReturnsWholeLinesOnce(t *testing.T) {
 	}
 }
 
-func TestReplicasDoNotInheritTheirFlags(t *testing.T) {
-	got := withoutTenure([]string{"PATH=/bin", "TENURE_SHARDING=off", "OTEL_TRACES_SAMPLER=always_off", "KUBECONFIG=/home", "HOME=/"})
-	if diff := cmp.Diff([]string{"PATH=/bin", "HOME=/"}, got); diff != "" {
-		t.Error("environment (-want +got):\n" + diff)
-	}
-}
-
 func TestReplicaOfAnIncarnation(t *testing.T) {
 	for in, want := range map[string]string{"r1-abc": "r1", "my-pod-0-x": "my-pod-0", "": "", "r1": "r1"} {
 		if got := replicaOf(in); got != want {

@@ -83,7 +83,7 @@ func Start(ctx context.Context, config Config) (*Jaeger, error) {
 }
 
 func start(ctx context.Context, config Config, binary string) (*Jaeger, error) {
-	ports, err := freePorts(3)
+	ports, err := localplane.FreePorts(3)
 	if err != nil {
 		return nil, err
 	}
@@ -243,18 +243,4 @@ func (j *Jaeger) tail() string {
 		return err.Error()
 	}
 	return strings.TrimSpace(string(content[max(0, len(content)-tailBytes):]))
-}
-
-// freePorts finds ports on loopback that nobody listens on now.
-func freePorts(n int) ([]int, error) {
-	var ports []int
-	for range n {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, fmt.Errorf("finding a free port: %w", err)
-		}
-		defer listener.Close() // all are held until all are found, so that they differ
-		ports = append(ports, listener.Addr().(*net.TCPAddr).Port)
-	}
-	return ports, nil
 }

@@ -4,8 +4,6 @@ import (
 	_ "embed"
 	"fmt"
 	"maps"
-	"math/rand/v2"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -114,26 +112,4 @@ func schedulerArgs() []string {
 func kwokArgs() []string {
 	// Without --server-address and --node-port it listens nowhere.
 	return []string{"--kubeconfig=kwok.kubeconfig", "--config=kwok.yaml"}
-}
-
-// Ports come from below Linux's ephemeral range (32768 up), so that no outgoing connection sits on an API server's
-// port while it restarts.
-const (
-	lowestPort  = 20000
-	highestPort = 32000
-)
-
-// freePort finds a port on loopback that nobody listens on now. Somebody may before we do: the caller tries again.
-func freePort() (int, error) {
-	var last error
-	for range 100 {
-		port := lowestPort + rand.IntN(highestPort-lowestPort)
-		listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err != nil {
-			last = err
-			continue
-		}
-		return port, listener.Close()
-	}
-	return 0, fmt.Errorf("finding a free port on 127.0.0.1 between %d and %d: %w", lowestPort, highestPort, last)
 }

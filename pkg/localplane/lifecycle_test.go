@@ -233,11 +233,11 @@ func TestAStartThatLosesItsPortTakesAnother(t *testing.T) {
 	}
 	defer planes.Stop()
 	plane, asked := planes.planes[0], 0
-	plane.pickPort = func() (int, error) {
+	plane.pickPorts = func(n int) ([]int, error) {
 		if asked++; asked == 1 {
-			return squatter.Addr().(*net.TCPAddr).Port, nil
+			return []int{squatter.Addr().(*net.TCPAddr).Port}, nil
 		}
-		return freePort()
+		return FreePorts(n)
 	}
 	if err := plane.start(testContext(t)); err != nil {
 		t.Fatal(err)

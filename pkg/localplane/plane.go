@@ -32,15 +32,15 @@ var errPortTaken = errors.New("port taken")
 
 // Plane is one running control plane.
 type Plane struct {
-	config   ClusterConfig
-	binary   string
-	dir      string
-	dataDir  string
-	noFsync  bool
-	pki      *pki
-	progress func(format string, args ...any)
-	onDeath  func(error)
-	pickPort func() (int, error)
+	config    ClusterConfig
+	binary    string
+	dir       string
+	dataDir   string
+	noFsync   bool
+	pki       *pki
+	progress  func(format string, args ...any)
+	onDeath   func(error)
+	pickPorts func(n int) ([]int, error)
 
 	// operation serialises starting and stopping of components. It is held for seconds, while processes come
 	// and go: nothing else may wait for it.
@@ -146,12 +146,12 @@ func (p *Plane) startEtcd(ctx context.Context) error {
 // startAPIServerOnFreePort finds the plane's port for life.
 func (p *Plane) startAPIServerOnFreePort(ctx context.Context) error {
 	for attempt := 1; ; attempt++ {
-		port, err := p.pickPort()
+		ports, err := p.pickPorts(1)
 		if err != nil {
 			return err
 		}
 		p.mu.Lock()
-		p.port, p.arguments = port, apiServerArgs(p.config, port)
+		p.port, p.arguments = ports[0], apiServerArgs(p.config, ports[0])
 		p.mu.Unlock()
 		if err := p.writeKubeconfigs(); err != nil {
 			return err

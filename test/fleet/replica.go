@@ -4,16 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/tenure-dev/tenure/pkg/localfleet"
 	"github.com/tenure-dev/tenure/pkg/localplane"
 	"github.com/tenure-dev/tenure/test/faultproxy"
 )
@@ -54,9 +53,11 @@ func (f *Fleet) StartReplica(name string, flags ...string) (*Replica, error) {
 		return nil, fmt.Errorf("opening the log of replica %s: %w", name, err)
 	}
 	defer file.Close() // the child has its own copy
-	if r.Metrics, err = freeAddress(); err != nil {
+	addresses, err := localplane.FreeAddresses(1)
+	if err != nil {
 		return nil, fmt.Errorf("looking for a port for replica %s: %w", name, err)
 	}
+	r.Metrics = addresses[0]
 	r.Log = &Log{path: r.LogPath}
 	args := []string{
 		"--home-kubeconfig", kubeconfig, "--namespace", Namespace, "--replica", name,
@@ -66,9 +67,7 @@ func (f *Fleet) StartReplica(name string, flags ...string) (*Replica, error) {
 	}
 	r.command = exec.Command(f.options.Tenure, append(args, flags...)...)
 	r.command.Stdout, r.command.Stderr = file, file
-	r.command.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
-		return strings.HasPrefix(v, "TENURE_") || strings.HasPrefix(v, "KUBECONFIG=")
-	})
+	r.command.Env = localfleet.ReplicaEnvironment(os.Environ())
 	if err := localplane.StartChild(r.command); err != nil {
 		return nil, fmt.Errorf("starting replica %s: %w", name, err)
 	}
@@ -115,15 +114,6 @@ func (f *Fleet) homeKubeconfig(name string) (string, error) {
 		return "", fmt.Errorf("writing the kubeconfig of replica %s: %w", name, err)
 	}
 	return path, nil
-}
-
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
 }
 
 // Replicas are all processes that were ever started.
