@@ -19,10 +19,18 @@ type filter struct {
 	traffic       *Traffic
 }
 
+// listed is a list-watch that an informer fills its cache from with one list, as it did before WatchList. That sends
+// each object as a watch event of its own, which costs server and client several times the work, and warming a shard is
+// what a new holder waits for. What a shard lists is a small part of the kind, and servers encode lists piece by piece.
+type listed struct{ *toolscache.ListWatch }
+
+// IsWatchListSemanticsUnSupported is what client-go's reflectors ask.
+func (listed) IsWatchListSemanticsUnSupported() bool { return true }
+
 // wrap narrows a list-watch to the filter.
 func (f *filter) wrap(inner toolscache.ListerWatcher) toolscache.ListerWatcher {
 	lw := toolscache.ToListerWatcherWithContext(inner)
-	return &toolscache.ListWatch{
+	return listed{&toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 			opts.ShardSelector = f.shardSelector
 			list, err := lw.ListWithContext(ctx, opts)
@@ -39,7 +47,7 @@ func (f *filter) wrap(inner toolscache.ListerWatcher) toolscache.ListerWatcher {
 			}
 			return newSieve(w, f.pass), nil
 		},
-	}
+	}}
 }
 
 // sift drops the items of a list that don't belong.
