@@ -3,6 +3,8 @@ package shard
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -27,19 +29,17 @@ type engagement struct {
 	home    view // over the cluster that the shard is a part of
 
 	// Only the loop touches these.
-	attached []func() // detaches the handlers of the sources
 	awareEnd context.CancelFunc
 	reaching map[keyspace.ClusterName]*outpost
 
-	mu      sync.Mutex // guards remotes
-	remotes map[keyspace.ClusterName]*view
+	mu      sync.Mutex                     // guards remotes
+	remotes map[keyspace.ClusterName]*view // the synced ones of what is being reached
 }
 
 // outpost is the engagement's view over another cluster, where what its objects own lives.
 type outpost struct {
-	view     view
-	cancel   context.CancelFunc
-	attached []func()
+	view   view
+	cancel context.CancelFunc
 }
 
 func (e *engagement) name() multicluster.ClusterName { return multicluster.ClusterName(e.id.String()) }
@@ -76,66 +76,53 @@ func (e *engagement) setRemote(name keyspace.ClusterName, v *view) {
 	e.remotes[name] = v
 }
 
-// attach connects the sources' queues to the shard's caches: all that they hold is enqueued as backfill.
+// views are where the shard's objects of a kind are found: in its own cluster, or in the synced ones of all others.
+func (e *engagement) views(k engage.Kind) []*view {
+	if !k.Has(e.id.Cluster) {
+		return nil
+	}
+	if !k.Remote {
+		return []*view{&e.home}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Collect(maps.Values(e.remotes))
+}
+
+// attach connects the sources' queues to the shard's caches, each once. That is done while the shard is warmed, since
+// it takes the longer the more objects there are: nothing comes of an event before the gate is open.
 func (e *engagement) attach(sources []*kindSource, log logr.Logger) {
 	for _, s := range sources {
-		switch {
-		case !s.kind.Has(e.id.Cluster):
-		case s.kind.Remote:
-			for name, o := range e.reaching {
-				e.mu.Lock()
-				synced := e.remotes[name] != nil
-				e.mu.Unlock()
-				if synced {
-					o.attach(e, []*kindSource{s}, log)
-				}
+		for _, v := range e.views(s.kind) {
+			if err := v.attach(e, s); err != nil && e.ctx.Err() == nil {
+				log.Error(err, "shard's events can't be had", "shard", e.id.String(), "kind", fmt.Sprintf("%T", s.obj))
 			}
-		default:
-			e.attached = append(e.attached, s.attach(e, e.cluster(), log)...)
 		}
 	}
 }
 
-// attach connects the remote sources' queues to the outpost's caches.
-func (o *outpost) attach(e *engagement, sources []*kindSource, log logr.Logger) {
+// backfill enqueues all that the caches hold for the sources, behind what is live. What changed before the gate was
+// opened is in the caches by then, and what changes afterwards comes as an event.
+func (e *engagement) backfill(sources []*kindSource) {
 	for _, s := range sources {
-		if s.kind.Remote && s.kind.Has(e.id.Cluster) {
-			o.attached = append(o.attached, s.attach(e, o.view.cluster(), log)...)
+		for _, v := range e.views(s.kind) {
+			s.backfill(e, v.cluster().Cached(e.ctx, s.obj))
 		}
 	}
 }
 
-func (o *outpost) detach() {
-	for _, detach := range o.attached {
-		detach()
-	}
-	o.attached = nil
-}
-
-// detachSources disconnects the sources' queues.
-func (e *engagement) detachSources() {
-	for _, detach := range e.attached {
-		detach()
-	}
-	e.attached = nil
-	for _, o := range e.reaching {
-		o.detach()
-	}
-}
-
-// detach disconnects everything that the shard's events go to.
-func (e *engagement) detach() {
-	e.detachSources()
+// endAwares disengages unmodified controllers.
+func (e *engagement) endAwares() {
 	if e.awareEnd != nil {
 		e.awareEnd()
 		e.awareEnd = nil
 	}
 }
 
-// shut ends the engagement at once: nothing passes its gate any more, its handlers are gone, its caches stop.
+// shut ends the engagement at once: nothing passes its gate any more, its caches stop.
 func (e *engagement) shut() {
 	e.gate.Shut()
-	e.detach()
+	e.endAwares()
 	e.cancel()
 }
 
@@ -150,7 +137,6 @@ func (s *session) reach(e *engagement) {
 	for name, o := range e.reaching {
 		if over := o.view.over(); all[name] == nil || (over != nil && over != all[name]) {
 			e.setRemote(name, nil)
-			o.detach()
 			o.cancel()
 			delete(e.reaching, name)
 		}
@@ -181,8 +167,11 @@ func (s *session) reached(e *engagement, name keyspace.ClusterName, o *outpost) 
 		return
 	}
 	e.setRemote(name, &o.view)
-	if e.gate.IsOpen() {
-		e.detachSources()
-		e.attach(s.node.allSources(), s.log)
-	}
+	s.spawn(func() {
+		sources := s.node.allSources()
+		e.attach(sources, s.log)
+		if e.gate.IsOpen() {
+			e.backfill(sources)
+		}
+	})
 }

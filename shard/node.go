@@ -51,12 +51,11 @@ type Node struct {
 	turned   atomic.Int64 // when the loop last turned, on the monotonic clock
 	records  atomic.Pointer[cache.Cache]
 
-	mu       sync.RWMutex // guards all below
-	sources  []*kindSource
-	awares   []multicluster.Aware
-	indexes  []engage.Index
-	shards   map[multicluster.ClusterName]*engagement
-	attacher func(*kindSource) // attaches a source that came late to what is active
+	mu      sync.RWMutex // guards all below
+	sources []*kindSource
+	awares  []multicluster.Aware
+	indexes []engage.Index
+	shards  map[multicluster.ClusterName]*engagement
 }
 
 var (
@@ -198,11 +197,10 @@ func (n *Node) setEngaged(name multicluster.ClusterName, e *engagement) {
 	}
 }
 
-// addSource registers a source until the context ends.
+// addSource registers a source until the context ends, and attaches it to the shards that are warm or held already.
 func (n *Node) addSource(ctx context.Context, s *kindSource) {
 	n.mu.Lock()
 	n.sources = append(n.sources, s)
-	attach := n.attacher
 	n.mu.Unlock()
 	context.AfterFunc(ctx, func() {
 		n.mu.Lock()
@@ -214,8 +212,8 @@ func (n *Node) addSource(ctx context.Context, s *kindSource) {
 			}
 		}
 	})
-	if attach != nil {
-		attach(s)
+	for _, e := range n.allEngaged() {
+		e.attach([]*kindSource{s}, n.log)
 	}
 }
 
@@ -229,13 +227,6 @@ func (n *Node) allAwares() []multicluster.Aware {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	return append([]multicluster.Aware(nil), n.awares...)
-}
-
-// setAttacher says who attaches sources that start while shards are active.
-func (n *Node) setAttacher(attach func(*kindSource)) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.attacher = attach
 }
 
 // engageOptions are those of a cluster's shards: for their own cluster, or for all the others (remote).

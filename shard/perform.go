@@ -169,6 +169,7 @@ func (s *session) warm(id keyspace.ShardID) {
 	step.Epoch = 0 // whether we get it, and at which epoch, is open
 	s.spawn(func() {
 		if e.home.warm(e.ctx, e.gate, find, s.node.engageOptions(id.Cluster, false), s.log, s.spawn) {
+			e.attach(s.node.allSources(), s.log)
 			step.done(s)
 			s.mail.put(message{input: ownership.Warmed{ID: id}, from: e})
 		}
@@ -182,10 +183,10 @@ func (s *session) activate(id keyspace.ShardID, epoch ownership.Epoch) {
 	step := s.newStep(StepActivate, id, "")
 	step.Epoch = epoch
 	e.gate.Open(epoch)
-	e.attach(s.node.allSources(), s.log)
+	s.spawn(func() { e.backfill(s.node.allSources()) })
 	s.engageAwares(e)
 	step.done(s)
-	s.announce(e, epoch)
+	s.announce(e, epoch, step.End)
 }
 
 // engageAwares engages unmodified multicluster-runtime controllers, beside the loop since they wait for caches by
@@ -202,21 +203,12 @@ func (s *session) engageAwares(e *engagement) {
 	}
 }
 
-// attachLate connects a source that started while shards were active.
-func (s *session) attachLate(src *kindSource) {
-	for _, e := range s.shards {
-		if e.gate.IsOpen() {
-			e.attach([]*kindSource{src}, s.log)
-		}
-	}
-}
-
 // drain ends a tenure in order, beside the loop.
 func (s *session) drain(id keyspace.ShardID) {
 	e := s.shards[id]
 	step := s.newStep(StepDrain, id, "")
 	step.Epoch = e.epoch() + 1
-	e.detach()
+	e.endAwares()
 	s.spawn(func() {
 		if err := e.gate.Drain(e.ctx, s.node.cfg.DrainTimeout, drainGrace); err != nil {
 			if e.ctx.Err() == nil {

@@ -105,8 +105,6 @@ func (s *session) run(ctx context.Context) error {
 	defer unwatch()
 	s.node.fleet.notify(func() { s.mail.put(message{do: s.feedClusters}) })
 	defer s.node.fleet.notify(nil)
-	s.node.setAttacher(func(src *kindSource) { s.mail.put(message{do: func() { s.attachLate(src) }}) })
-	defer s.node.setAttacher(nil)
 	s.feedClusters()
 	s.log.Info("taking part", "namespace", s.node.cfg.Namespace, "leaseDuration", s.node.cfg.LeaseDuration.String())
 	s.step(ownership.Tick{})

@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -89,12 +88,19 @@ func (m *Manager) WatchesCopies(obj client.Object, keys func(client.Object) []ty
 // value arrives: for what every object depends on and no object tells of.
 func (m *Manager) Sweep(obj client.Object, when <-chan struct{}) source.TypedSource[mcreconcile.Request] {
 	return source.TypedFunc[mcreconcile.Request](func(ctx context.Context, q queue) error {
-		s := &kindSource{node: m.node, obj: obj, queue: q, keys: ownKey}
+		s := &kindSource{node: m.node, obj: obj, queue: q, keys: ownKey, filter: predicate.And[client.Object]()}
+		if err := s.declared(); err != nil {
+			return err
+		}
 		go func() {
 			for {
 				select {
 				case <-when:
-					s.sweep(ctx)
+					for _, e := range m.node.allEngaged() {
+						if e.gate.IsOpen() {
+							e.backfill([]*kindSource{s})
+						}
+					}
 				case <-ctx.Done():
 					return
 				}
@@ -104,22 +110,18 @@ func (m *Manager) Sweep(obj client.Object, when <-chan struct{}) source.TypedSou
 	})
 }
 
-// sweep enqueues every object of the kind in the caches of the active shards.
-func (s *kindSource) sweep(ctx context.Context) {
-	for _, e := range s.node.allEngaged() {
-		if !e.gate.IsOpen() || e.cluster() == nil {
-			continue
-		}
-		for _, obj := range e.cluster().Cached(ctx, s.obj) {
-			if o, ok := obj.(client.Object); ok {
-				s.enqueue(e, o, true)
-			}
-		}
-	}
-}
-
 // Start implements source.TypedSource: the queue is fed until the context ends.
 func (s *kindSource) Start(ctx context.Context, q queue) error {
+	if err := s.declared(); err != nil {
+		return err
+	}
+	s.queue = q
+	s.node.addSource(ctx, s)
+	return nil
+}
+
+// declared looks the kind up in the configuration, or says why it isn't to be had.
+func (s *kindSource) declared() error {
 	if s.err != nil {
 		return fmt.Errorf("source of %T: %w", s.obj, s.err)
 	}
@@ -129,8 +131,7 @@ func (s *kindSource) Start(ctx context.Context, q queue) error {
 	if i < 0 {
 		return fmt.Errorf("source of %T: declare the kind in shard.Config.Kinds", s.obj)
 	}
-	s.queue, s.kind = q, s.node.cfg.Kinds[i]
-	s.node.addSource(ctx, s)
+	s.kind = s.node.cfg.Kinds[i]
 	return nil
 }
 
@@ -139,28 +140,53 @@ func sameKind(a, b client.Object) bool {
 	return reflect.TypeOf(a) == reflect.TypeOf(b) && a.GetObjectKind().GroupVersionKind() == b.GetObjectKind().GroupVersionKind()
 }
 
-// attach connects the queue to one cache of the shard. The objects it holds now are enqueued behind everything that is
-// live; the returned function ends it. A kind that can't be watched is logged and left out: Warm has synced all of them.
-func (s *kindSource) attach(e *engagement, to *engage.Cluster, log logr.Logger) []func() {
-	informer, err := to.GetCache().GetInformer(e.ctx, s.obj, cache.BlockUntilSynced(false))
-	var registration toolscache.ResourceEventHandlerRegistration
-	if err == nil {
-		registration, err = informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
-			AddFunc:    func(obj any, initial bool) { s.added(e, obj, initial) },
-			UpdateFunc: func(old, obj any) { s.updated(e, old, obj) },
-			DeleteFunc: func(obj any) { s.deleted(e, obj) },
-		})
-	}
-	if err != nil {
-		log.Error(err, "shard's events can't be had", "shard", e.id.String(), "kind", fmt.Sprintf("%T", s.obj))
-		return nil
-	}
-	return []func(){func() { _ = informer.RemoveEventHandler(registration) }}
+// attach connects the queue to a cache of the shard: to what is in it now, and whatever comes, changes or goes, while
+// the gate is open.
+func (s *kindSource) attach(e *engagement, informer cache.Informer) error {
+	_, err := informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(obj any, initial bool) {
+			if e.gate.IsOpen() {
+				s.added(e, obj, initial)
+			}
+		},
+		UpdateFunc: func(old, obj any) {
+			if e.gate.IsOpen() {
+				s.updated(e, old, obj)
+			}
+		},
+		DeleteFunc: func(obj any) {
+			if e.gate.IsOpen() {
+				s.deleted(e, obj)
+			}
+		},
+	})
+	return err
 }
+
+// backfill enqueues objects of the shard: the urgent ones first, the others behind everything that is live.
+func (s *kindSource) backfill(e *engagement, objects []any) {
+	var patient []client.Object
+	for _, obj := range objects {
+		o, ok := obj.(client.Object)
+		switch {
+		case !ok || !s.filter.Create(event.CreateEvent{Object: o, IsInInitialList: true}):
+		case s.canWait(o):
+			patient = append(patient, o)
+		default:
+			s.enqueue(e, o, false)
+		}
+	}
+	for _, o := range patient {
+		s.enqueue(e, o, true)
+	}
+}
+
+// canWait says of an object that was there before whether its key may be enqueued behind everything live.
+func (s *kindSource) canWait(o client.Object) bool { return s.urgent == nil || !s.urgent(o) }
 
 func (s *kindSource) added(e *engagement, obj any, initial bool) {
 	if o, ok := obj.(client.Object); ok && s.filter.Create(event.CreateEvent{Object: o, IsInInitialList: initial}) {
-		s.enqueue(e, o, initial)
+		s.enqueue(e, o, initial && s.canWait(o))
 	}
 }
 
@@ -183,7 +209,6 @@ func (s *kindSource) deleted(e *engagement, obj any) {
 }
 
 func (s *kindSource) enqueue(e *engagement, o client.Object, backfill bool) {
-	backfill = backfill && (s.urgent == nil || !s.urgent(o))
 	for _, key := range s.keys(o) {
 		req := mcreconcile.Request{ClusterName: e.name(), Request: reconcile.Request{NamespacedName: key}}
 		if pq, ok := s.queue.(priorityqueue.PriorityQueue[mcreconcile.Request]); ok && backfill {

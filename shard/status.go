@@ -78,8 +78,8 @@ func (s *session) measure() {
 	}
 }
 
-// announce tells log and observer of a new tenure.
-func (s *session) announce(e *engagement, epoch ownership.Epoch) {
+// announce tells log and observer of a new tenure that was ready at the given time.
+func (s *session) announce(e *engagement, epoch ownership.Epoch, ready time.Time) {
 	a := Activation{Shard: e.id, Epoch: epoch, Incarnation: s.id, Objects: e.cluster().Objects(s.ctx)}
 	rec := s.recordOf(e.id)
 	if rec != nil {
@@ -88,14 +88,14 @@ func (s *session) announce(e *engagement, epoch ownership.Epoch) {
 	if s.announced[e.id] == epoch { // it had begun to drain, and kept the shard after all: no move was made
 		a.Kind = KindResumed
 		if ended := e.gate.Ended(); !ended.IsZero() {
-			a.Gap = time.Since(ended)
+			a.Gap = ready.Sub(ended)
 		}
 	} else if claim, ok := s.claims[e.id]; ok && claim.Shard.Epoch == epoch { // the watch may not have brought it yet
 		a.Kind, a.From = claim.Kind.String(), claim.From
 	} else if rec != nil && rec.Status.LastMove != nil && ownership.Incarnation(rec.Status.LastMove.To) == s.id {
 		move := rec.Status.LastMove
 		a.Kind, a.From = string(move.Kind), ownership.Incarnation(move.From)
-		a.Gap = time.Since(move.Time.Time)
+		a.Gap = ready.Sub(move.Time.Time)
 	}
 	s.announced[e.id] = epoch
 	delete(s.claims, e.id)

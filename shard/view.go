@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
@@ -14,9 +15,10 @@ import (
 
 // view is one shard's cluster over one real cluster, from the first attempt to open it on.
 type view struct {
-	mu      sync.Mutex // guards all below
-	real    cluster.Cluster
-	virtual *engage.Cluster
+	mu       sync.Mutex // guards all below
+	real     cluster.Cluster
+	virtual  *engage.Cluster
+	attached map[*kindSource]bool
 }
 
 // cluster returns the shard's cluster, nil before it is open.
@@ -31,6 +33,28 @@ func (v *view) over() cluster.Cluster {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.real
+}
+
+// attach connects a source to the view's caches. It does nothing for one that is connected already, and nothing before
+// the view is open: whoever warms it connects what there is then.
+func (v *view) attach(e *engagement, s *kindSource) error {
+	v.mu.Lock()
+	opened, attached := v.virtual, v.attached[s]
+	if opened != nil && !attached {
+		if v.attached == nil {
+			v.attached = map[*kindSource]bool{}
+		}
+		v.attached[s] = true
+	}
+	v.mu.Unlock()
+	if opened == nil || attached {
+		return nil
+	}
+	informer, err := opened.GetCache().GetInformer(e.ctx, s.obj, cache.BlockUntilSynced(false))
+	if err != nil {
+		return err
+	}
+	return s.attach(e, informer)
 }
 
 // finder returns a real cluster as it is now, nil if it isn't there.
