@@ -33,6 +33,9 @@ func (f *filter) wrap(inner toolscache.ListerWatcher) toolscache.ListerWatcher {
 	return listed{&toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 			opts.ShardSelector = f.shardSelector
+			// After a 410 reflectors ask for pages, which servers may read from etcd: all of the kind, for each shard.
+			// Without a limit it comes from their watch cache.
+			opts.Limit = 0
 			list, err := lw.ListWithContext(ctx, opts)
 			if err != nil {
 				return nil, err

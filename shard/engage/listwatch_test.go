@@ -26,10 +26,11 @@ func TestObjectsOutsideTheShardAreDroppedOnArrival(t *testing.T) {
 		}
 	}
 	var asked []string
+	var limit int64
 	source := watch.NewFake()
 	inner := &toolscache.ListWatch{
 		ListWithContextFunc: func(_ context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-			asked = append(asked, opts.ShardSelector)
+			asked, limit = append(asked, opts.ShardSelector), opts.Limit
 			return &corev1.PodList{Items: []corev1.Pod{*in, *out}}, nil
 		},
 		WatchFuncWithContext: func(_ context.Context, opts metav1.ListOptions) (watch.Interface, error) {
@@ -41,12 +42,15 @@ func TestObjectsOutsideTheShardAreDroppedOnArrival(t *testing.T) {
 	f := &filter{shardSelector: quarter.Prefix.Selector(), traffic: traffic, keep: func(o metav1.Object) bool { return quarter.Contains(string(o.GetUID())) }}
 	lw := toolscache.ToListerWatcherWithContext(f.wrap(inner))
 
-	list, err := lw.ListWithContext(t.Context(), metav1.ListOptions{})
+	list, err := lw.ListWithContext(t.Context(), metav1.ListOptions{Limit: 500})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if items := list.(*corev1.PodList).Items; len(items) != 1 || items[0].UID != in.UID {
 		t.Errorf("listed %d items, want the one in the shard", len(items))
+	}
+	if limit != 0 {
+		t.Errorf("a page of %d was asked for, want the whole shard", limit)
 	}
 	w, err := lw.WatchWithContext(t.Context(), metav1.ListOptions{})
 	if err != nil {
