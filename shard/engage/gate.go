@@ -38,6 +38,7 @@ type Gate struct {
 	changed   chan struct{} // closed and replaced when running or writes fall while somebody waits
 	closing   time.Time     // when draining began
 	lastEnd   time.Time     // when a reconcile or a write last ended
+	astray    time.Time     // when a write was last given up without an answer
 }
 
 type gateState uint8
@@ -96,9 +97,13 @@ func (g *Gate) Begin(ctx context.Context) (_ context.Context, end func(), ok boo
 	}, true
 }
 
+// onTheWire is for how long a write that was given up without an answer may still reach its API server. It can't be
+// known; what comes later than this meets the preconditions of the writes themselves.
+const onTheWire = time.Second
+
 // beginWrite lets a mutating request pass. Its context ends with ctx or with the tenure; done is to be called when it
-// was answered, release when nothing of the answer is needed any more.
-func (g *Gate) beginWrite(ctx context.Context) (_ context.Context, done, release func(), err error) {
+// was answered, or given up; release when nothing of the answer is needed any more.
+func (g *Gate) beginWrite(ctx context.Context) (_ context.Context, done func(answered bool), release func(), err error) {
 	g.mu.Lock()
 	if g.state == gateShut || !g.valid() {
 		g.fenced++
@@ -110,7 +115,15 @@ func (g *Gate) beginWrite(ctx context.Context) (_ context.Context, done, release
 	g.mu.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(tenure, cancel)
-	return ctx, func() { g.leave(&g.writes) }, func() { stop(); cancel() }, nil
+	done = func(answered bool) {
+		if !answered {
+			g.mu.Lock()
+			g.astray = time.Now()
+			g.mu.Unlock()
+		}
+		g.leave(&g.writes)
+	}
+	return ctx, done, func() { stop(); cancel() }, nil
 }
 
 // leave counts one passage as ended and wakes whoever waits for the gate to be quiet.
@@ -147,7 +160,28 @@ func (g *Gate) Drain(ctx context.Context, patience, grace time.Duration) error {
 	g.mu.Lock()
 	g.state = gateShut
 	g.mu.Unlock()
-	return g.Quiet(ctx, grace)
+	if err := g.Quiet(ctx, grace); err != nil {
+		return err
+	}
+	return g.settle(ctx)
+}
+
+// settle waits until no write that was given up can be on the wire any more: the next holder's must come after it.
+func (g *Gate) settle(ctx context.Context) error {
+	g.mu.Lock()
+	left := onTheWire - time.Since(g.astray)
+	g.mu.Unlock()
+	if left <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // Quiet waits until no write is in flight. Call it with the gate shut.

@@ -78,7 +78,7 @@ func TestDrainWaitsForRunningReconcilesAndTheirWrites(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		end()
 		time.Sleep(500 * time.Millisecond)
-		done()
+		done(true)
 		release()
 		if err := <-drained; err != nil {
 			t.Errorf("drain: %v", err)
@@ -91,6 +91,48 @@ func TestDrainWaitsForRunningReconcilesAndTheirWrites(t *testing.T) {
 		}
 		if _, _, _, err := g.beginWrite(t.Context()); !errors.Is(err, ErrFenced) {
 			t.Errorf("write after the drain: got %v, want ErrFenced", err)
+		}
+	})
+}
+
+// A request that was cancelled may be on its way still: whoever is next must not begin before it has arrived, or is lost.
+func TestDrainWaitsForAWriteThatNobodyAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, _ := newTestGate(t)
+		g.Open(1)
+		ctx, done, release, err := g.beginWrite(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.Shut()
+		<-ctx.Done()
+		done(false)
+		release()
+		given := time.Now()
+		time.Sleep(onTheWire / 4)
+		if err := g.Drain(t.Context(), 0, time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if waited := time.Since(given); waited != onTheWire {
+			t.Errorf("drained %v after the write was given up, want %v", waited, onTheWire)
+		}
+		if err := g.Drain(t.Context(), 0, time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if waited := time.Since(given); waited != onTheWire {
+			t.Errorf("drained again after %v: there was nothing to wait for any more", waited)
+		}
+		short, cancel := context.WithTimeout(t.Context(), onTheWire/2)
+		defer cancel()
+		g.Open(2)
+		_, done, release, err = g.beginWrite(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		done(false)
+		release()
+		if err := g.Drain(short, 0, time.Second); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("drain without the time for it: %v, want its context's error", err)
 		}
 	})
 }

@@ -50,7 +50,8 @@ func (f *fence) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	res, release, err := f.send(ctx, req)
-	done()
+	// A server error says no more than silence does: an API server that gave a request up may still commit it.
+	done(err == nil && res.StatusCode < http.StatusInternalServerError)
 	if err != nil {
 		end()
 		return nil, err
