@@ -36,6 +36,11 @@ func (f *filter) wrap(inner toolscache.ListerWatcher) toolscache.ListerWatcher {
 			// After a 410 reflectors ask for pages, which servers may read from etcd: all of the kind, for each shard.
 			// Without a limit it comes from their watch cache.
 			opts.Limit = 0
+			leave, err := f.traffic.lists.enter(ctx)
+			if err != nil {
+				return nil, err
+			}
+			defer leave()
 			list, err := lw.ListWithContext(ctx, opts)
 			if err != nil {
 				return nil, err

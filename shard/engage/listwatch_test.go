@@ -2,9 +2,13 @@ package engage
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -104,6 +108,39 @@ func TestCachesAreFilledByAListAndNotByAWatch(t *testing.T) {
 	if keys := informer.GetStore().ListKeys(); len(keys) != 1 {
 		t.Errorf("the cache holds %v, want one Pod", keys)
 	}
+}
+
+func TestAClusterIsAskedForAFewListsAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var now, most atomic.Int32
+		inner := &toolscache.ListWatch{ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			most.Store(max(most.Load(), now.Add(1)))
+			time.Sleep(time.Second)
+			now.Add(-1)
+			return &corev1.PodList{}, nil
+		}}
+		f := &filter{traffic: &Traffic{}}
+		lw := toolscache.ToListerWatcherWithContext(f.wrap(inner))
+		began := time.Now()
+		var lists sync.WaitGroup
+		for range 5 * listsAtOnce {
+			lists.Go(func() {
+				if _, err := lw.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		time.Sleep(time.Millisecond)
+		impatient, cancel := context.WithTimeout(t.Context(), time.Second/2)
+		defer cancel()
+		if _, err := lw.ListWithContext(impatient, metav1.ListOptions{}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a list whose time was over while it waited: %v", err)
+		}
+		lists.Wait()
+		if took := time.Since(began); most.Load() != listsAtOnce || took != 5*time.Second {
+			t.Errorf("%d lists at a time, %v in all; want %d, 5s", most.Load(), took, listsAtOnce)
+		}
+	})
 }
 
 func TestAWatchThatIsStoppedWhileNobodyReadsItEnds(t *testing.T) {

@@ -19,6 +19,8 @@ type Traffic struct {
 	FencedWrites atomic.Uint64
 	// Breaker tells whether the cluster answers.
 	Breaker Breaker
+
+	lists turnstile
 }
 
 // ServerSide reports whether the API server filters: whether nothing that was not asked for has arrived since the
