@@ -73,10 +73,35 @@ func TestEveryRequestIsSignedWithShardEpochAndIncarnation(t *testing.T) {
 	}
 }
 
+func TestOnlyAnAnswerSaysWhatBecameOfAWrite(t *testing.T) {
+	for name, c := range map[string]struct {
+		status int // 0: none
+		astray bool
+	}{
+		"done":         {http.StatusOK, false},
+		"refused":      {http.StatusConflict, false},
+		"server error": {http.StatusGatewayTimeout, true},
+		"no answer":    {0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, _ := newTestGate(t)
+			g.Open(1)
+			f := &fence{gate: g, traffic: &Traffic{}, base: answering(c.status)}
+			req, _ := http.NewRequest(http.MethodPost, "http://server/", http.NoBody)
+			if res, err := f.RoundTrip(req); err == nil {
+				_ = res.Body.Close()
+			}
+			if astray := !g.astray.IsZero(); astray != c.astray {
+				t.Errorf("held to be on the wire: %v, want %v", astray, c.astray)
+			}
+		})
+	}
+}
+
 func BenchmarkFenceRoundTrip(b *testing.B) {
 	g := NewGate(b.Context(), quarter, "tenure/test", "a-1", func() bool { return true })
 	g.Open(1)
-	f := &fence{gate: g, base: answering{}, traffic: &Traffic{}}
+	f := &fence{gate: g, base: answering(http.StatusOK), traffic: &Traffic{}}
 	req, _ := http.NewRequest(http.MethodPatch, "http://127.0.0.1/", http.NoBody)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -88,9 +113,12 @@ func BenchmarkFenceRoundTrip(b *testing.B) {
 	}
 }
 
-// answering is a transport that answers at once.
-type answering struct{}
+// answering is a transport that answers at once with a status; with none if that is 0.
+type answering int
 
-func (answering) RoundTrip(*http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+func (status answering) RoundTrip(*http.Request) (*http.Response, error) {
+	if status == 0 {
+		return nil, io.ErrUnexpectedEOF
+	}
+	return &http.Response{StatusCode: int(status), Body: http.NoBody}, nil
 }
