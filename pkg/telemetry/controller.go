@@ -19,6 +19,7 @@ import (
 // Controller is what is seen of one controller: its queue and its reconciles.
 type Controller struct {
 	telemetry *Telemetry
+	log       logr.Logger
 	name      string
 	kind      string
 	queue     atomic.Pointer[queue] // set when the controller starts
@@ -29,7 +30,10 @@ type Controller struct {
 
 // Controller returns the view of a controller, by its name and the kind that it is for.
 func (t *Telemetry) Controller(name, kind string) *Controller {
-	c := &Controller{telemetry: t, name: name, kind: kind, wait: t.metrics.wait.WithLabelValues(name), took: map[string]prometheus.Observer{}}
+	c := &Controller{
+		telemetry: t, log: t.cfg.Log.WithValues("controller", name), name: name, kind: kind,
+		wait: t.metrics.wait.WithLabelValues(name), took: map[string]prometheus.Observer{},
+	}
 	for _, result := range []string{resultSuccess, resultTimer, resultRetry, resultError} {
 		c.took[result] = t.metrics.took.WithLabelValues(name, result)
 	}
@@ -60,7 +64,7 @@ type limiter = workqueue.TypedRateLimiter[mcreconcile.Request]
 // priorityQueue is what a controller has if its options don't say.
 func (c *Controller) priorityQueue(name string, limiter limiter) workqueue.TypedRateLimitingInterface[mcreconcile.Request] {
 	return priorityqueue.New(name, func(o *priorityqueue.Opts[mcreconcile.Request]) {
-		o.Log = c.telemetry.cfg.Log.WithValues("controller", name)
+		o.Log = c.log
 		o.RateLimiter = limiter
 	})
 }
@@ -92,15 +96,14 @@ func (c *Controller) depart(req mcreconcile.Request, t *taken) {
 // logger is controller-runtime's, with the trace. It is asked for before the reconcile begins, so that the line about
 // how the reconcile ended carries the trace too.
 func (c *Controller) logger(req *mcreconcile.Request) logr.Logger {
-	log := c.telemetry.cfg.Log.WithValues("controller", c.name)
 	if req == nil {
-		return log
+		return c.log
 	}
-	log = log.WithValues("cluster", string(req.ClusterName), c.kind, klog.KRef(req.Namespace, req.Name))
+	values := []any{"cluster", string(req.ClusterName), c.kind, klog.KRef(req.Namespace, req.Name)}
 	if f := c.inHand(*req).flight; f != nil && f.sampled {
-		log = log.WithValues("trace_id", f.traceID.String(), "span_id", f.root.String())
+		values = append(values, "trace_id", f.traceID.String(), "span_id", f.root.String())
 	}
-	return log
+	return c.log.WithValues(values...)
 }
 
 // inHand returns what the queue knows of a key that is being worked on.
