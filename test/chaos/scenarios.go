@@ -46,6 +46,7 @@ func (r *run) runCalm(ctx context.Context) {
 		kinds[i%len(kinds)](ctx)
 		r.settle(ctx, settleWithin)
 	}
+	sleep(ctx, r.lease+2*time.Second) // what the last one made late is to be counted before anything else happens
 }
 
 // networkLanes is how many faults of the network there are at a time in a storm, beside one of a process.

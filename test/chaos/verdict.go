@@ -27,7 +27,8 @@ var explained = []*regexp.Regexp{
 	regexp.MustCompile(`fault proxy: `),
 	regexp.MustCompile(`connection refused|connection reset|broken pipe|EOF|GOAWAY|stream error|connection lost|use of closed`),
 	regexp.MustCompile(`context deadline exceeded|context canceled|Client\.Timeout|TLS handshake timeout|i/o timeout|the cluster doesn't answer`),
-	regexp.MustCompile(`failed to get server groups: unknown`), // discovery that the proxy answered with an error: its text is lost
+	regexp.MustCompile(`Unable to write event.*shard isn't held by this replica`), // the fence at work: its tenure was over
+	regexp.MustCompile(`failed to get server groups: unknown`),                    // discovery that the proxy answered with an error: its text is lost
 	regexp.MustCompile(`Failed to watch|unable to decode an event from the watch stream|too old resource version`),
 }
 
