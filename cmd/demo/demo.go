@@ -31,30 +31,37 @@ func run(ctx context.Context, s *settings) (err error) {
 	for _, name := range workloadClusters {
 		clusters = append(clusters, localplane.ClusterConfig{Name: name, Workload: true})
 	}
+	var jaeger *localjaeger.Jaeger // first, because the API servers send their spans there too
+	stopJaeger := func() error {
+		if jaeger == nil {
+			return nil
+		}
+		return jaeger.Stop()
+	}
 	planes, err := localplane.Start(ctx, localplane.Config{
 		Dir: s.dir, Binary: s.controlplane, Progress: os.Stdout, Clusters: clusters,
+		Prepare: func(dir string) ([]string, error) {
+			var err error
+			jaeger, err = localjaeger.Start(ctx, localjaeger.Config{
+				Dir: filepath.Join(dir, "jaeger"), Binary: s.jaeger, QueryPort: queryPort(),
+			})
+			if err != nil {
+				return nil, err
+			}
+			return jaeger.APIServerArgs(), nil
+		},
 	})
 	if err != nil {
-		return first(context.Cause(ctx), err)
+		return first(context.Cause(ctx), errors.Join(err, stopJaeger()))
 	}
 	b := newBoard(s.ats, s.deployments)
-	var jaeger *localjaeger.Jaeger
 	defer func() {
 		err = errors.Join(err, stopReplicas(b.allReplicas()))
 		if err != nil && !errors.Is(err, errInterrupted) && s.dir == "" {
 			err = errors.Join(err, keepEvidence(planes.Dir()))
 		}
-		if jaeger != nil {
-			err = errors.Join(err, jaeger.Stop())
-		}
-		err = errors.Join(err, planes.Stop())
+		err = errors.Join(err, stopJaeger(), planes.Stop())
 	}()
-	jaeger, err = localjaeger.Start(ctx, localjaeger.Config{
-		Dir: filepath.Join(planes.Dir(), "jaeger"), Binary: s.jaeger, QueryPort: queryPort(),
-	})
-	if err != nil {
-		return first(context.Cause(ctx), err)
-	}
 	// A component that dies (a full disk, say) ends everything, with its own words.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -49,7 +49,7 @@ func install(ctx context.Context, s *settings, planes *localplane.Planes, jaeger
 		f.clients[plane.Name()] = c
 	}
 	site, err := localfleet.Install(ctx, planes, localfleet.Config{
-		Manifests: s.config, Binary: s.controlplane, Replication: true, UserAgent: "demo",
+		Manifests: s.config, Binary: s.controlplane, Replication: true, Traced: true, UserAgent: "demo",
 	})
 	if err != nil {
 		return nil, err

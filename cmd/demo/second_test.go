@@ -113,7 +113,9 @@ func reconcileTrace(calls ...string) jaeger.Trace {
 		{ID: "wait", Parent: "root", Name: "queue wait"},
 	}}
 	for _, name := range calls {
-		t.Spans = append(t.Spans, jaeger.Span{ID: name, Parent: "root", Name: name})
+		t.Spans = append(t.Spans,
+			jaeger.Span{ID: name, Parent: "root", Name: name, Service: "tenure", Tags: map[string]string{"k8s.request.verb": "any"}},
+			jaeger.Span{ID: "server's " + name, Parent: name, Name: "POST", Service: "apiserver"})
 	}
 	return t
 }
@@ -128,6 +130,8 @@ func TestTracesLackWhatIsMissing(t *testing.T) {
 		}
 		return t
 	}
+	deaf := reconcileTrace("create pods")
+	deaf.Spans = deaf.Spans[:len(deaf.Spans)-1]
 	torn := reconcileTrace()
 	torn.Spans = append(torn.Spans, jaeger.Span{ID: "x", Parent: "elsewhere"})
 	for _, c := range []struct {
@@ -138,6 +142,7 @@ func TestTracesLackWhatIsMissing(t *testing.T) {
 		{"a life", lifeLacks([]jaeger.Trace{reconcileTrace(), reconcileTrace("create pods"), reconcileTrace()}), ""},
 		{"a life of two Pods", lifeLacks([]jaeger.Trace{reconcileTrace("create pods"), reconcileTrace("create pods")}), "2 Pods made, want 1"},
 		{"a life with a hole", lifeLacks([]jaeger.Trace{reconcileTrace("create pods"), torn}), "not whole"},
+		{"a life without the API server", lifeLacks([]jaeger.Trace{deaf}), `no span of the API server below "create pods"`},
 		{"no life", lifeLacks(nil), "no trace"},
 		{"a move", handoffLacks([]jaeger.Trace{move("")}), ""},
 		{"a move without a step", handoffLacks([]jaeger.Trace{move("drain")}), `no span "drain"`},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -191,7 +192,7 @@ func (t *traceFacts) single(traces []jaeger.Trace) {
 func lifeLacks(traces []jaeger.Trace) string {
 	made := 0
 	for _, t := range traces {
-		if lacks := reconcileLacks([]jaeger.Trace{t}); lacks != "" {
+		if lacks := cmp.Or(reconcileLacks([]jaeger.Trace{t}), serversLack(t)); lacks != "" {
 			return lacks
 		}
 		for _, s := range t.Spans {
@@ -205,6 +206,18 @@ func lifeLacks(traces []jaeger.Trace) string {
 		return "no trace"
 	case made != 1:
 		return fmt.Sprintf("%d Pods made, want 1", made)
+	}
+	return ""
+}
+
+// serversLack says below which API call the API server's own span is missing, "" if below none.
+func serversLack(t jaeger.Trace) string {
+	for _, call := range t.Spans {
+		if call.Tags["k8s.request.verb"] != "" && !slices.ContainsFunc(t.Spans, func(s jaeger.Span) bool {
+			return s.Parent == call.ID && s.Service != call.Service
+		}) {
+			return fmt.Sprintf("no span of the API server below %q", call.Name)
+		}
 	}
 	return ""
 }

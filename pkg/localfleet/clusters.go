@@ -12,6 +12,9 @@ import (
 
 // Kubeconfig is the file with which replicas reach a cluster: that of their service account.
 func (f *Fleet) Kubeconfig(ctx context.Context, cluster string) (string, error) {
+	if f.config.Traced {
+		return f.planes.Cluster(cluster).UserKubeconfig(AccountUser, "system:serviceaccounts", "system:serviceaccounts:"+Namespace, "system:monitoring")
+	}
 	return f.planes.Cluster(cluster).ServiceAccountKubeconfig(ctx, Namespace, Account)
 }
 

@@ -43,6 +43,9 @@ type Config struct {
 	Binary string
 	// Replication adds the right to replicate Deployments of the home cluster.
 	Replication bool
+	// Traced has replicas be in the group system:monitoring too, so that API servers hang their spans below those of the
+	// replicas. Their rights stay those of the service account.
+	Traced bool
 	// UserAgent of our own requests, as in an audit log.
 	UserAgent string
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -244,27 +245,46 @@ func TestAServiceAccountMayDoOnlyWhatItsRoleAllows(t *testing.T) {
 	if _, err = admin.RbacV1().RoleBindings(ns).Create(ctx, binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	path, err := plane.ServiceAccountKubeconfig(ctx, ns, "reader")
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	reader, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the role is in force", func() error {
-		_, err := reader.CoreV1().ConfigMaps(ns).List(ctx, metav1.ListOptions{})
-		return err
-	})
-	if _, err := reader.CoreV1().ConfigMaps(ns).Create(ctx, &corev1.ConfigMap{ObjectMeta: meta}, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("creating what the role does not allow: %v, want forbidden", err)
-	}
-	if _, err := reader.CoreV1().Secrets(ns).List(ctx, metav1.ListOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("listing what the role does not allow: %v, want forbidden", err)
+	for name, c := range map[string]struct {
+		kubeconfig func() (string, error)
+		group      string
+	}{
+		"by token": {func() (string, error) { return plane.ServiceAccountKubeconfig(ctx, ns, "reader") }, "system:serviceaccounts:" + ns},
+		"by certificate": {func() (string, error) {
+			return plane.UserKubeconfig("system:serviceaccount:"+ns+":reader", "system:monitoring")
+		}, "system:monitoring"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path, err := c.kubeconfig()
+			if err != nil {
+				t.Fatal(err)
+			}
+			config, err := clientcmd.BuildConfigFromFlags("", path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			reader, err := kubernetes.NewForConfig(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the role is in force", func() error {
+				_, err := reader.CoreV1().ConfigMaps(ns).List(ctx, metav1.ListOptions{})
+				return err
+			})
+			if _, err := reader.CoreV1().ConfigMaps(ns).Create(ctx, &corev1.ConfigMap{ObjectMeta: meta}, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+				t.Errorf("creating what the role does not allow: %v, want forbidden", err)
+			}
+			if _, err := reader.CoreV1().Secrets(ns).List(ctx, metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+				t.Errorf("listing what the role does not allow: %v, want forbidden", err)
+			}
+			self, err := reader.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Contains(self.Status.UserInfo.Groups, c.group) {
+				t.Errorf("groups: %v, want %s among them", self.Status.UserInfo.Groups, c.group)
+			}
+		})
 	}
 	if _, err := plane.ServiceAccountKubeconfig(ctx, ns, "nobody"); !apierrors.IsNotFound(err) {
 		t.Errorf("asking for a service account that is not there: %v, want not found", err)

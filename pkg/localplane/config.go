@@ -32,6 +32,9 @@ type Config struct {
 	// which would otherwise measure the disk; such data never outlives Stop, whatever Keep says. Report
 	// Plane.DataDir beside any figure.
 	TmpfsData bool
+	// Prepare, if there is one, is called when the folder is there and before anything runs. It may put there what the
+	// API servers need, and returns flags for all of them, which come before ExtraAPIServerArgs.
+	Prepare func(dir string) (apiServerArgs []string, err error)
 	// Progress receives one line per step. Nil: silence.
 	Progress io.Writer
 }

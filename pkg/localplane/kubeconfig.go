@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,7 +20,7 @@ const tokenSeconds = 24 * 60 * 60
 // writeKubeconfig writes a kubeconfig that stands alone: everything it needs is inside.
 func (p *Plane) writeKubeconfig(file, user string, credentials clientcmdapi.AuthInfo) (string, error) {
 	config := clientcmdapi.NewConfig()
-	config.Clusters[p.config.Name] = &clientcmdapi.Cluster{Server: p.url(), CertificateAuthorityData: p.pki.ca}
+	config.Clusters[p.config.Name] = &clientcmdapi.Cluster{Server: p.url(), CertificateAuthorityData: p.pki.ca.cert}
 	config.AuthInfos[user] = &credentials
 	config.Contexts[p.config.Name] = &clientcmdapi.Context{Cluster: p.config.Name, AuthInfo: user}
 	config.CurrentContext = p.config.Name
@@ -57,7 +58,7 @@ func (p *Plane) Kubeconfig() string { return filepath.Join(p.dir, adminKubeconfi
 func (p *Plane) RESTConfig() *rest.Config {
 	return &rest.Config{
 		Host:            p.url(),
-		TLSClientConfig: rest.TLSClientConfig{CAData: p.pki.ca, CertData: p.pki.admin.cert, KeyData: p.pki.admin.key},
+		TLSClientConfig: rest.TLSClientConfig{CAData: p.pki.ca.cert, CertData: p.pki.admin.cert, KeyData: p.pki.admin.key},
 		QPS:             -1,
 	}
 }
@@ -77,4 +78,16 @@ func (p *Plane) ServiceAccountKubeconfig(ctx context.Context, namespace, name st
 	}
 	credentials := clientcmdapi.AuthInfo{Token: answer.Status.Token}
 	return p.writeKubeconfig("sa-"+namespace+"-"+name+".kubeconfig", name, credentials)
+}
+
+// UserKubeconfig writes a kubeconfig for a user in some groups, who proves that with a client certificate, and returns
+// its path. That makes groups possible that no token of a service account is in: API servers hang their spans only below
+// requests of system:monitoring (KEP-647).
+func (p *Plane) UserKubeconfig(user string, groups ...string) (string, error) {
+	who, err := p.pki.client(user, groups)
+	if err != nil {
+		return "", fmt.Errorf("making a certificate for user %s in cluster %s: %w", user, p.config.Name, err)
+	}
+	file := "user-" + strings.ReplaceAll(user, ":", "-") + ".kubeconfig"
+	return p.writeKubeconfig(file, user, clientcmdapi.AuthInfo{ClientCertificateData: who.cert, ClientKeyData: who.key})
 }

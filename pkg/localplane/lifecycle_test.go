@@ -257,9 +257,10 @@ func TestAFailedStartShowsTheLogAndLeavesNothing(t *testing.T) {
 	temporary := t.TempDir()
 	t.Setenv("TMPDIR", temporary)
 	var progress bytes.Buffer
-	_, err := Start(testContext(t), Config{Progress: &progress, Clusters: []ClusterConfig{
-		{Name: "home", ExtraAPIServerArgs: []string{"--no-such-flag"}},
-	}})
+	prepared := func(dir string) ([]string, error) {
+		return []string{"--no-such-flag"}, os.WriteFile(filepath.Join(dir, "prepared"), nil, 0o600)
+	}
+	_, err := Start(testContext(t), Config{Progress: &progress, Prepare: prepared, Clusters: []ClusterConfig{{Name: "home"}}})
 	for _, want := range []string{"kube-apiserver of cluster home ended while starting: exit status 1", "unknown flag: --no-such-flag", "kube-apiserver.log"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not say %q: %v", want, err)
@@ -274,6 +275,19 @@ func TestAFailedStartShowsTheLogAndLeavesNothing(t *testing.T) {
 	}
 	if !strings.Contains(progress.String(), "control planes run in "+temporary) {
 		t.Errorf("progress: %q", progress.String())
+	}
+}
+
+func TestAFailedPreparationEndsTheStart(t *testing.T) {
+	temporary := t.TempDir()
+	t.Setenv("TMPDIR", temporary)
+	full := errors.New("the disk is full")
+	_, err := Start(testContext(t), Config{Clusters: oneBareCluster, Prepare: func(string) ([]string, error) { return nil, full }})
+	if !errors.Is(err, full) {
+		t.Errorf("got %v, want %v", err, full)
+	}
+	if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v (%v)", left, err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -25,14 +26,14 @@ type identity struct{ cert, key []byte }
 
 // authority signs the certificates of one cluster.
 type authority struct {
-	cert *x509.Certificate
-	pem  []byte
-	key  crypto.Signer
+	identity
+	signer crypto.Signer
+	issuer *x509.Certificate
 }
 
 // pki is what one cluster needs to prove who is who.
 type pki struct {
-	ca                                 []byte
+	ca                                 identity
 	admin, manager, scheduler, kubelet identity
 }
 
@@ -56,9 +57,8 @@ func loadOrCreatePKI(folder string) (*pki, error) {
 		failures = append(failures, err)
 		return content
 	}
-	p.ca = read("ca.crt")
 	for name, into := range map[string]*identity{
-		"admin": &p.admin, "controller-manager": &p.manager, "scheduler": &p.scheduler, "kubelet": &p.kubelet,
+		"ca": &p.ca, "admin": &p.admin, "controller-manager": &p.manager, "scheduler": &p.scheduler, "kubelet": &p.kubelet,
 	} {
 		into.cert, into.key = read(name+".crt"), read(name+".key")
 	}
@@ -76,7 +76,7 @@ func createPKI(folder string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(folder, "ca.crt"), ca.pem, 0o600); err != nil {
+	if err := ca.write(folder, "ca"); err != nil {
 		return err
 	}
 	server := &x509.Certificate{
@@ -95,8 +95,7 @@ func createPKI(folder string) error {
 		// KWOK plays every node, so no single node's rights would do.
 		"kubelet": {CommonName: "kwok", Organization: []string{"system:masters"}},
 	} {
-		client := &x509.Certificate{Subject: subject, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
-		if err := ca.issue(folder, name, client); err != nil {
+		if err := ca.issue(folder, name, clientCertificate(subject)); err != nil {
 			return err
 		}
 	}
@@ -107,8 +106,26 @@ func createPKI(folder string) error {
 	return os.WriteFile(filepath.Join(folder, "service-account.key"), key, 0o600)
 }
 
+func clientCertificate(subject pkix.Name) *x509.Certificate {
+	return &x509.Certificate{Subject: subject, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+}
+
+// client makes the identity of a user in some groups.
+func (p *pki) client(user string, groups []string) (identity, error) {
+	pair, err := tls.X509KeyPair(p.ca.cert, p.ca.key)
+	if err != nil {
+		return identity{}, fmt.Errorf("reading the cluster's certificate authority: %w", err)
+	}
+	signer, ok := pair.PrivateKey.(crypto.Signer)
+	if !ok {
+		return identity{}, fmt.Errorf("the key of the cluster's certificate authority is a %T, which can't sign", pair.PrivateKey)
+	}
+	ca := &authority{identity: p.ca, signer: signer, issuer: pair.Leaf}
+	return ca.certify(clientCertificate(pkix.Name{CommonName: user, Organization: groups}))
+}
+
 func newAuthority() (*authority, error) {
-	key, _, err := newKey()
+	key, keyPEM, err := newKey()
 	if err != nil {
 		return nil, err
 	}
@@ -118,34 +135,47 @@ func newAuthority() (*authority, error) {
 		BasicConstraintsValid: true,
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
-	a := &authority{cert: template, key: key}
+	a := &authority{signer: key, issuer: template}
 	der, err := a.sign(template, key.Public())
 	if err != nil {
 		return nil, err
 	}
-	if a.cert, err = x509.ParseCertificate(der); err != nil {
+	if a.issuer, err = x509.ParseCertificate(der); err != nil {
 		return nil, err
 	}
-	a.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	a.identity = newIdentity(der, keyPEM)
 	return a, nil
 }
 
 // issue writes folder/name.crt and folder/name.key.
 func (a *authority) issue(folder, name string, template *x509.Certificate) error {
-	key, keyPEM, err := newKey()
+	issued, err := a.certify(template)
 	if err != nil {
 		return err
+	}
+	return issued.write(folder, name)
+}
+
+// certify makes a key and the certificate for it.
+func (a *authority) certify(template *x509.Certificate) (identity, error) {
+	key, keyPEM, err := newKey()
+	if err != nil {
+		return identity{}, err
 	}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	der, err := a.sign(template, key.Public())
-	if err != nil {
+	return newIdentity(der, keyPEM), err
+}
+
+func newIdentity(der, key []byte) identity {
+	return identity{cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), key: key}
+}
+
+func (i identity) write(folder, name string) error {
+	if err := os.WriteFile(filepath.Join(folder, name+".crt"), i.cert, 0o600); err != nil {
 		return err
 	}
-	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	if err := os.WriteFile(filepath.Join(folder, name+".crt"), certPEM, 0o600); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(folder, name+".key"), keyPEM, 0o600)
+	return os.WriteFile(filepath.Join(folder, name+".key"), i.key, 0o600)
 }
 
 func (a *authority) sign(template *x509.Certificate, public crypto.PublicKey) ([]byte, error) {
@@ -156,7 +186,7 @@ func (a *authority) sign(template *x509.Certificate, public crypto.PublicKey) ([
 	template.SerialNumber = serial
 	template.NotBefore = time.Now().Add(-time.Hour) // a clock set back a little must not lock anyone out
 	template.NotAfter = time.Now().Add(validity)
-	return x509.CreateCertificate(rand.Reader, template, a.cert, public, a.key)
+	return x509.CreateCertificate(rand.Reader, template, a.issuer, public, a.signer)
 }
 
 // newKey makes a P-256 key: a hundred times quicker to make than RSA.

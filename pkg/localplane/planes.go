@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 )
 
@@ -35,6 +36,9 @@ func Start(ctx context.Context, config Config) (*Planes, error) {
 	if err != nil {
 		return nil, fmt.Errorf("starting control planes: %w", err)
 	}
+	if err := planes.prepare(config.Prepare); err != nil {
+		return nil, fmt.Errorf("starting control planes: %w", errors.Join(err, planes.Stop()))
+	}
 	failures := make([]error, len(planes.planes))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -51,6 +55,18 @@ func Start(ctx context.Context, config Config) (*Planes, error) {
 		return nil, fmt.Errorf("starting control planes: %w", errors.Join(err, planes.Stop()))
 	}
 	return planes, nil
+}
+
+// prepare has the caller prepare the folder.
+func (p *Planes) prepare(do func(dir string) ([]string, error)) error {
+	if do == nil {
+		return nil
+	}
+	args, err := do(p.Dir())
+	for _, plane := range p.planes {
+		plane.config.ExtraAPIServerArgs = slices.Concat(args, plane.config.ExtraAPIServerArgs)
+	}
+	return err
 }
 
 // rootCause leaves out the failures that only say that we gave up because of another one.

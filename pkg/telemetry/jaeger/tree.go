@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // shownTags are worth a place in the tree, in this order; the name is what it is shown as.
@@ -15,8 +16,8 @@ var shownTags = []struct{ tag, name string }{
 	{"tenure.objects", "objects"}, {"http.response.status_code", ""}, {"error.type", "error"},
 }
 
-// nameWidth is where the times begin.
-const nameWidth = 44
+// nameWidth is where the times begin at the least, and widestName where at the most.
+const nameWidth, widestName = 44, 90
 
 // WriteTree prints a trace: each span below its parent, with when it began after the first one and how long it took.
 // With links it also says which traces a span is linked to.
@@ -34,14 +35,28 @@ func WriteTree(out io.Writer, t Trace, links bool) error {
 			roots = append(roots, i)
 		}
 	}
-	fmt.Fprintf(&p.text, "trace %s, %s, %d spans\n", t.ID, t.start().UTC().Format("15:04:05.000"), len(t.Spans))
 	for _, i := range roots {
 		p.span(i, "", "", 0)
 	}
 	for i := range t.Spans { // those that name each other as parents
 		p.span(i, "", "", 0)
 	}
-	_, err := io.WriteString(out, p.text.String())
+	width := nameWidth
+	for _, r := range p.rows {
+		if r.facts != "" {
+			width = min(max(width, utf8.RuneCountInString(r.name)), widestName)
+		}
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "trace %s, %s, %d spans\n", t.ID, t.start().UTC().Format("15:04:05.000"), len(t.Spans))
+	for _, r := range p.rows {
+		if r.facts == "" {
+			fmt.Fprintln(&text, r.name)
+			continue
+		}
+		fmt.Fprintf(&text, "%s%s %s\n", r.name, strings.Repeat(" ", max(0, width-utf8.RuneCountInString(r.name))), r.facts)
+	}
+	_, err := io.WriteString(out, text.String())
 	return err
 }
 
@@ -50,8 +65,11 @@ type printer struct {
 	links    bool
 	children map[string][]int
 	printed  []bool // by span: each is printed once, whatever they say of each other
-	text     strings.Builder
+	rows     []row
 }
+
+// row is one line: of a span, or of a link, which has no facts.
+type row struct{ name, facts string }
 
 func (p *printer) span(i int, first, rest string, depth int) {
 	if p.printed[i] {
@@ -63,13 +81,10 @@ func (p *printer) span(i int, first, rest string, depth int) {
 	if s.Service != "" && depth > 0 && s.Service != p.trace.Spans[0].Service {
 		name = first + s.Service + ": " + s.Name
 	}
-	if room := nameWidth - len([]rune(name)); room > 0 {
-		name += strings.Repeat(" ", room)
-	}
-	fmt.Fprintf(&p.text, "%s %9s %10s  %s\n", name, "+"+length(s.Start.Sub(p.trace.start())), length(s.Duration), facts(s))
+	p.rows = append(p.rows, row{name, fmt.Sprintf("%9s %10s  %s", "+"+length(s.Start.Sub(p.trace.start())), length(s.Duration), facts(s))})
 	if p.links {
 		for _, l := range s.Links {
-			fmt.Fprintf(&p.text, "%s→ linked to trace %s\n", rest, l.TraceID)
+			p.rows = append(p.rows, row{name: rest + "→ linked to trace " + l.TraceID})
 		}
 	}
 	children := p.children[s.ID]
