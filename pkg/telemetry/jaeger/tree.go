@@ -17,7 +17,7 @@ var shownTags = []struct{ tag, name string }{
 }
 
 // nameWidth is where the times begin at the least, and widestName where at the most.
-const nameWidth, widestName = 44, 90
+const nameWidth, widestName = 44, 72
 
 // WriteTree prints a trace: each span below its parent, with when it began after the first one and how long it took.
 // With links it also says which traces a span is linked to.
