@@ -60,7 +60,7 @@ func run(ctx context.Context, s *settings) (err error) {
 		if err != nil && !errors.Is(err, errInterrupted) && s.dir == "" {
 			err = errors.Join(err, keepEvidence(planes.Dir()))
 		}
-		err = errors.Join(err, stopJaeger(), planes.Stop())
+		err = errors.Join(err, planes.Stop(), stopJaeger()) // API servers that can't deliver their last spans wait for long
 	}()
 	// A component that dies (a full disk, say) ends everything, with its own words.
 	ctx, cancel := context.WithCancelCause(ctx)
