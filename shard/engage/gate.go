@@ -171,17 +171,8 @@ func (g *Gate) settle(ctx context.Context) error {
 	g.mu.Lock()
 	left := onTheWire - time.Since(g.astray)
 	g.mu.Unlock()
-	if left <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(left)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	g.await(ctx, left, func() bool { return time.Since(g.astray) >= onTheWire })
+	return ctx.Err()
 }
 
 // Quiet waits until no write is in flight. Call it with the gate shut.

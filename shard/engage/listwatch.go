@@ -20,8 +20,8 @@ type filter struct {
 }
 
 // listed is a list-watch that an informer fills its cache from with one list, as it did before WatchList. That sends
-// each object as a watch event of its own, which costs server and client several times the work, and warming a shard is
-// what a new holder waits for. What a shard lists is a small part of the kind, and servers encode lists piece by piece.
+// each object as a watch event of its own, which takes longer, the more so on a busy machine, and warming a shard is what
+// a new holder waits for. What a shard lists is a part of the kind, and servers encode lists piece by piece (KEP-5116).
 type listed struct{ *toolscache.ListWatch }
 
 // IsWatchListSemanticsUnSupported is what client-go's reflectors ask.
@@ -33,8 +33,7 @@ func (f *filter) wrap(inner toolscache.ListerWatcher) toolscache.ListerWatcher {
 	return listed{&toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 			opts.ShardSelector = f.shardSelector
-			// After a 410 reflectors ask for pages, which servers may read from etcd: all of the kind, for each shard.
-			// Without a limit it comes from their watch cache.
+			// After a 410 reflectors ask for pages: many requests where one does, each of which goes through the kind.
 			opts.Limit = 0
 			leave, err := f.traffic.lists.enter(ctx)
 			if err != nil {

@@ -85,7 +85,7 @@ func TestObjectsOutsideTheShardAreDroppedOnArrival(t *testing.T) {
 	}
 }
 
-// A cache that is filled by a list is warm several times sooner than one that gets each object as a watch event.
+// A cache that is filled by a list is warm sooner than one that gets each object as a watch event.
 func TestCachesAreFilledByAListAndNotByAWatch(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "uid"}}
 	streamed := make(chan bool, 1)

@@ -9,8 +9,8 @@ import (
 const listsAtOnce = 4
 
 // turnstile lets a few through at a time, the others in turn. The zero value is ready. Without it a replica lists all its
-// shards side by side when an API server was restarted; where that can't filter, each list is all of the kind, none ends
-// in time, and all are asked for again.
+// shards side by side when an API server was restarted; where that can't filter, each list is all of the kind, and those
+// that don't end in time are asked for again.
 type turnstile struct {
 	once   sync.Once
 	places chan struct{}

@@ -28,12 +28,14 @@ var explained = []*regexp.Regexp{
 	regexp.MustCompile(`connection refused|connection reset|broken pipe|EOF|GOAWAY|stream error|connection lost|use of closed`),
 	regexp.MustCompile(`context deadline exceeded|context canceled|Client\.Timeout|TLS handshake timeout|i/o timeout|the cluster doesn't answer`),
 	regexp.MustCompile(`Unable to write event.*shard isn't held by this replica`), // the fence at work: its tenure was over
-	regexp.MustCompile(`failed to get server groups: unknown`),                    // discovery that the proxy answered with an error: its text is lost
 	regexp.MustCompile(`Failed to watch|unable to decode an event from the watch stream|too old resource version`),
 }
 
 // forbidden is what an API server says for a while after its start, before it knows the roles.
 var forbidden = regexp.MustCompile(`is forbidden: User|Unauthorized`)
+
+// undiscovered is what is left of an error with which the proxy answered discovery.
+var undiscovered = regexp.MustCompile(`failed to get server groups: unknown`)
 
 // names are the parts of an error that differ from one object to the next.
 var names = regexp.MustCompile(`[0-9][0-9a-z-]*`)
@@ -47,6 +49,14 @@ func (r *run) nearRestart(t time.Time) bool {
 		}
 	}
 	return false
+}
+
+// refused says whether the proxy was answering requests with errors, or had been just before.
+func (r *run) refused(t time.Time) bool {
+	return slices.ContainsFunc(r.faults, func(f fault) bool {
+		answered := strings.HasPrefix(f.Kind, "409") || strings.HasPrefix(f.Kind, "429") || strings.HasPrefix(f.Kind, "500")
+		return answered && t.After(f.Start) && t.Before(f.End.Add(time.Second))
+	})
 }
 
 // rest waits until nothing is left to do and the fleet has been at rest for a while.
@@ -131,7 +141,7 @@ func (r *run) judgeLogs() {
 		lines, err := replica.Log.Lines()
 		r.blame(err)
 		for n, l := range lines {
-			if forbidden.MatchString(l.Text) && r.nearRestart(l.Time) {
+			if forbidden.MatchString(l.Text) && r.nearRestart(l.Time) || undiscovered.MatchString(l.Text) && r.refused(l.Time) {
 				continue
 			}
 			panicked := strings.HasPrefix(l.Text, "panic:") || strings.HasPrefix(l.Text, "fatal error:") || strings.Contains(l.Msg, "panic")

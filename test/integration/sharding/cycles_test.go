@@ -107,8 +107,8 @@ func cycle(ctx context.Context, real cluster.Cluster) error {
 	if err != nil {
 		return err
 	}
-	handler, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{})
-	if err != nil {
+	// As in a replica, nobody removes the handler: it has to end with the cache.
+	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{}); err != nil {
 		return err
 	}
 	gate.Open(1)
@@ -117,9 +117,6 @@ func cycle(ctx context.Context, real cluster.Cluster) error {
 		end()
 	}
 	if err := gate.Drain(ctx, time.Second, time.Second); err != nil {
-		return err
-	}
-	if err := informer.RemoveEventHandler(handler); err != nil {
 		return err
 	}
 	cancel()
