@@ -36,6 +36,12 @@ func (a *actor) act(ctx context.Context, at *cnatv1alpha1.At, decision Decision)
 		a.tell(at, event)
 	}
 	if decision.MakePod {
+		if decision.Status == nil {
+			same, err := a.unchanged(ctx, at)
+			if err != nil || !same {
+				return ctrl.Result{}, !same, err
+			}
+		}
 		return a.makePod(ctx, at)
 	}
 	if decision.Backoff {
@@ -67,6 +73,18 @@ func (a *actor) writeStatus(ctx context.Context, at *cnatv1alpha1.At, status cna
 	default:
 		return false, fmt.Errorf("writing status %s of At %s: %w", status.Phase, client.ObjectKeyFromObject(at), err)
 	}
+}
+
+// unchanged says whether the At is still as it was before its Pod was looked for.
+// It stands in for the compare-and-swap where there is nothing to write: without it
+// others could have renewed the claim, and made, ended and deleted a Pod between
+// the two reads.
+func (a *actor) unchanged(ctx context.Context, at *cnatv1alpha1.At) (bool, error) {
+	now, err := readAt(ctx, a.cluster.GetAPIReader(), client.ObjectKeyFromObject(at))
+	if err != nil {
+		return false, err
+	}
+	return now != nil && now.UID == at.UID && now.ResourceVersion == at.ResourceVersion, nil
 }
 
 // makePod makes the Pod under the claim in the At's status.

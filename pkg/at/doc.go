@@ -68,8 +68,10 @@
 //     still show the end of the Pod from before, so then W3 needs a look, too.
 //  5. The reply of W1 or W1' is lost. The process remembers what it sent; if a look
 //     shows exactly that claim (start time and count), it is its own, no Pod was
-//     asked for under it, and W2 may follow without W1'. A process that remembers
-//     nothing renews the claim. So a lost reply costs no write and a crash costs one.
+//     asked for under it, and W2 may follow without W1'. What W1' would have proved
+//     by its success, one more read does: that the At hadn't changed when the Pod was
+//     seen to be missing. A process that remembers nothing renews the claim. So a
+//     lost reply costs a read and a crash costs a write.
 //  6. The reply of W2 is lost. The process remembers nothing about the claim any
 //     more and goes on as in 2. If W2 was committed, the look finds the Pod.
 //  7. W2 meets a Pod of that name: a look shows whose it is. Ours: as in 2. Anybody

@@ -155,10 +155,10 @@ func (a *actor) view(at *cnatv1alpha1.At, pod *corev1.Pod, fresh bool) View {
 
 // look reads a fresh view. It gives nil if the At is gone.
 //
-// The At comes first: whatever is decided on it is a compare-and-swap against it.
-// If that succeeds, the At hadn't changed when the Pod was read, so the two are as
-// good as read in one moment. The other way round the Pod could be of a time
-// before the At's.
+// The At comes first: whatever is decided on it is compared with it once more, by
+// the compare-and-swap of a write or by [actor.unchanged]. If that succeeds, the At
+// hadn't changed when the Pod was read, so the two are as good as read in one
+// moment. The other way round the Pod could be of a time before the At's.
 func (a *actor) look(ctx context.Context, seen *cnatv1alpha1.At) (*View, error) {
 	reader := a.cluster.GetAPIReader()
 	at, err := readAt(ctx, reader, client.ObjectKeyFromObject(seen))

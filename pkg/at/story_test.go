@@ -72,6 +72,37 @@ func TestStoryTheReplyToTheClaimIsLostAndItIsKnownAgain(t *testing.T) {
 	wantWorld(t, w, cnatv1alpha1.AtRunning, 1, 0)
 }
 
+// Found by TestI7NeverASecondPod, seed 1795286935709952675.
+func TestStoryAllIsOverBetweenTheLookAtTheAtAndTheLookAtItsPod(t *testing.T) {
+	w := newWorld(anAt())
+	paused, other := newReplica(w), newReplica(w)
+	paused.write = func(_ string, commit func() error) error { _ = commit(); return errTimeout }
+	if _, err := paused.reconciler.Reconcile(context.Background(), testRequest); err == nil {
+		t.Fatal("a lost reply is no error")
+	}
+	paused.write = func(_ string, commit func() error) error { return commit() }
+	paused.catchUp()
+	reads := 0
+	paused.before = func() {
+		if reads++; reads != 2 {
+			return
+		}
+		// It has seen its own claim and not yet asked for the Pod.
+		for range 2 {
+			other.catchUp()
+			other.mustReconcile(t)
+			w.finishPod(corev1.PodSucceeded)
+		}
+		w.deletePod()
+		wantWorld(t, w, cnatv1alpha1.AtDone, 1, 1)
+	}
+	paused.mustReconcile(t)
+	if reads < 2 {
+		t.Fatalf("%d reads of the API server: it didn't look", reads)
+	}
+	wantWorld(t, w, cnatv1alpha1.AtDone, 1, 1)
+}
+
 func TestStoryThePodWhoseReplyWasLostIsGone(t *testing.T) {
 	for name, lost := range map[string]error{
 		"no answer":      errTimeout,
