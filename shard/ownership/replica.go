@@ -30,6 +30,8 @@ type Config struct {
 	// LeaveTimeout is how long a replica that leaves goes on serving a shard while its successor warms; then it hands over
 	// to a cold one, and the shard is unserved until that is warm.
 	LeaveTimeout time.Duration
+	// GatherTimeout is how long a hand-over to a warm successor waits for other moves, so that they don't disturb it.
+	GatherTimeout time.Duration
 	// PlanEvery is the least time between two runs of the planner.
 	PlanEvery time.Duration
 	// ReportEvery is the time between two writes of a shard's size and load, over all shards held.
@@ -49,6 +51,7 @@ func DefaultConfig(id Incarnation, replica string, lease time.Duration) Config {
 		RetryEvery:    lease / 40,
 		WarmTimeout:   lease / 4,
 		LeaveTimeout:  2 * lease,
+		GatherTimeout: lease / 2,
 		PlanEvery:     10 * time.Millisecond,
 		ReportEvery:   lease,
 	}
@@ -69,6 +72,7 @@ func (c Config) Validate() error {
 	require(c.RetryEvery > 0, "RetryEvery %v: must be positive", c.RetryEvery)
 	require(c.WarmTimeout > 0 && c.WarmTimeout < c.LeaseDuration, "WarmTimeout %v: must be positive and less than LeaseDuration %v, or an orphan would wait for longer than a crash takes", c.WarmTimeout, c.LeaseDuration)
 	require(c.LeaveTimeout > 0, "LeaveTimeout %v: must be positive", c.LeaveTimeout)
+	require(c.GatherTimeout >= 0, "GatherTimeout %v: must not be negative", c.GatherTimeout)
 	require(c.PlanEvery > 0, "PlanEvery %v: must be positive", c.PlanEvery)
 	require(c.ReportEvery > 0, "ReportEvery %v: must be positive", c.ReportEvery)
 	require(c.Weight >= 0, "Weight %d: must not be negative", c.Weight)
@@ -100,6 +104,8 @@ type Replica struct {
 	leadWrite *write
 	founded   bool  // we created the coordinator's record: no record is older than what we know
 	highest   Epoch // the highest epoch seen in any record
+	filling   int   // records that tell of a move whose successor isn't warm
+	handing   int   // shards that are being handed over or released here
 
 	replan    bool
 	planAfter Instant
@@ -178,12 +184,12 @@ func (r *Replica) take(in Input) {
 		r.written(in)
 	case Warmed:
 		if t := r.shards[in.ID]; t != nil && t.phase == warming {
-			t.phase = warm
+			r.enter(t, warm)
 			r.touch(t)
 		}
 	case Drained:
 		if t := r.shards[in.ID]; t != nil && t.phase == draining {
-			t.phase = drained
+			r.enter(t, drained)
 			r.touch(t)
 		}
 	case Measured:
@@ -243,7 +249,7 @@ func (r *Replica) touchDue() {
 		if free {
 			t.freeAt = Instant{}
 		}
-		if free || (r.leaving && r.holds(t)) {
+		if free || (r.holds(t) && (r.leaving || (t.phase == active && t.warmed()))) {
 			r.touch(t)
 		}
 	}

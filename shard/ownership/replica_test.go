@@ -1,6 +1,7 @@
 package ownership
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -379,6 +380,86 @@ func TestALeavingReplicaHandsOverToAColdSuccessorOnlyAfterATimeout(t *testing.T)
 	find[DropLease](b)
 }
 
+func TestAHandOverWaitsWhileCachesAreFilledForOtherMoves(t *testing.T) {
+	east := keyspace.ShardID{Cluster: "east"}
+	other := func(b *bench, s Shard) {
+		b.v++
+		s.ID, s.Version, s.Floor = east, b.v, 1
+		b.feed(ShardSeen{s})
+	}
+	start := func() *bench {
+		b := newBench(t)
+		b.served()
+		other(b, Shard{Assignee: "c", Holder: "b", Epoch: 1})
+		b.seen(Shard{Assignee: "b", Holder: "a", Warm: "b", Epoch: 1})
+		none[Drain](b)
+		return b
+	}
+	t.Run("until they are filled", func(t *testing.T) {
+		b := start()
+		other(b, Shard{Assignee: "c", Holder: "b", Warm: "c", Epoch: 1})
+		find[Drain](b)
+	})
+	t.Run("until the other move is off", func(t *testing.T) {
+		b := start()
+		other(b, Shard{Assignee: "b", Holder: "b", Epoch: 1})
+		find[Drain](b)
+	})
+	t.Run("until the other record is gone", func(t *testing.T) {
+		b := start()
+		b.feed(ShardGone{ID: east})
+		find[Drain](b)
+	})
+	t.Run("not for ever", func(t *testing.T) {
+		b := start()
+		b.r.cfg.GatherTimeout = lease / 4 // nobody renews the lease here
+		if wake := b.r.Wake() - b.now.Mono; wake > lease/4 {
+			t.Errorf("it wants to be woken after %v, want %v", wake, lease/4)
+		}
+		b.pass(lease/4 - 1)
+		none[Drain](b)
+		b.pass(1)
+		find[Drain](b)
+	})
+}
+
+func TestFewShardsAreHandedOverAtATime(t *testing.T) {
+	b := newBench(t)
+	clusters := map[keyspace.ClusterName]int{}
+	var ids []keyspace.ShardID
+	for i := range handOversAtOnce + 2 {
+		ids = append(ids, keyspace.ShardID{Cluster: keyspace.ClusterName(fmt.Sprint("cluster-", i))})
+		clusters[ids[i].Cluster] = 0
+	}
+	b.feed(Clusters{Bits: clusters})
+	record := func(id keyspace.ShardID, s Shard) {
+		b.v++
+		s.ID, s.Version, s.Floor = id, b.v, 1
+		b.feed(ShardSeen{s})
+	}
+	for _, id := range ids {
+		record(id, Shard{Assignee: "a", Holder: "a", Epoch: 1})
+		b.feed(Warmed{id})
+	}
+	for _, id := range ids {
+		record(id, Shard{Assignee: "b", Holder: "a", Warm: "b", Epoch: 1})
+	}
+	if got := all[Drain](b); len(got) != handOversAtOnce {
+		t.Fatalf("%d shards are drained, want %d at a time", len(got), handOversAtOnce)
+	}
+	b.feed(Drained{ids[0]})
+	none[Drain](b)
+	record(ids[0], Shard{Assignee: "b", Holder: "b", Epoch: 2})
+	if got := all[Drain](b); len(got) != 1 || got[0].ID != ids[handOversAtOnce] {
+		t.Fatalf("one is handed over; then %v are drained, want %s", got, ids[handOversAtOnce])
+	}
+	record(ids[1], Shard{Assignee: "a", Holder: "a", Epoch: 1}) // the plan changes back while it drains
+	b.feed(Drained{ids[1]})
+	if got := all[Drain](b); len(got) != 1 || got[0].ID != ids[handOversAtOnce+1] {
+		t.Fatalf("one isn't to go after all; then %v are drained, want %s", got, ids[handOversAtOnce+1])
+	}
+}
+
 func TestAReplicaThatIsToldToLeaveTakesNothing(t *testing.T) {
 	b := newBench(t)
 	b.feed(Leave{})
@@ -418,6 +499,7 @@ func TestValidateNamesEveryViolation(t *testing.T) {
 		{"no retries", func(c *Config) { c.RetryEvery = 0 }, "RetryEvery"},
 		{"an orphan that waits for longer than a crash takes", func(c *Config) { c.WarmTimeout = lease }, "WarmTimeout"},
 		{"no patience with a successor", func(c *Config) { c.LeaveTimeout = 0 }, "LeaveTimeout"},
+		{"a negative wait for other moves", func(c *Config) { c.GatherTimeout = -1 }, "GatherTimeout"},
 		{"no pause between plans", func(c *Config) { c.PlanEvery = 0 }, "PlanEvery"},
 		{"no pause between reports", func(c *Config) { c.ReportEvery = 0 }, "ReportEvery"},
 		{"a negative weight", func(c *Config) { c.Weight = -1 }, "Weight"},

@@ -37,6 +37,7 @@ type tenure struct {
 	freeAt   Instant // a deleted record isn't made again, or claimed, before: its old holder may not have seen that
 	orphanAt Instant // when it was first seen to have nobody, zero if it has somebody
 	moveAt   Instant // when its plan last changed
+	warmAt   Instant // when its successor was last seen to be warm
 
 	objects    int64
 	load       float64
@@ -79,8 +80,10 @@ func (r *Replica) shardSeen(s Shard) {
 	if t.known && t.replacedBy(s) {
 		r.bury(t) // it was deleted and made anew, and we saw only the end
 	}
+	filled, warm := t.fills(), t.warmed()
 	t.known = true
 	t.rec = s
+	r.recount(t, filled, warm)
 	t.floor = max(t.floor, s.Epoch, s.Floor-1)
 	r.highest = max(r.highest, t.floor)
 	if t.w.settled(s.Version) {
@@ -98,7 +101,9 @@ func (r *Replica) shardGone(in ShardGone) {
 	if t == nil || !t.known || (in.Version != 0 && in.Version < t.rec.Version) {
 		return
 	}
+	filled, warm := t.fills(), t.warmed()
 	t.known = false
+	r.recount(t, filled, warm)
 	t.rec.Version = max(t.rec.Version, in.Version)
 	r.bury(t)
 	r.forget(t.w)
@@ -163,7 +168,7 @@ func (r *Replica) decide(t *tenure) {
 // letGo drops what is here of a shard that isn't ours.
 func (r *Replica) letGo(t *tenure) {
 	if t.phase != idle {
-		t.phase = idle
+		r.enter(t, idle)
 		r.emit(Close{ID: t.id})
 	}
 }
@@ -184,32 +189,32 @@ func (r *Replica) hold(t *tenure, wanted bool) {
 	switch t.phase {
 	case idle:
 		if !wanted {
-			t.phase = drained // nothing to drain
+			r.enter(t, drained) // nothing to drain
 			r.touch(t)
 			return
 		}
-		t.phase = warming
+		r.enter(t, warming)
 		r.emit(Warm{ID: t.id})
 	case warming:
 		if _, _, go_ := r.successor(t, wanted); go_ {
-			t.phase = drained // never opened
+			r.enter(t, drained) // never opened
 			r.touch(t)
 		}
 	case warm:
-		t.phase = active
+		r.enter(t, active)
 		t.objects, t.load = t.rec.Objects, t.rec.Load // until it is measured here
 		t.reportedAt = r.now
 		r.emit(Activate{ID: t.id, Epoch: t.rec.Epoch})
 		r.touch(t)
 	case active:
-		if _, _, go_ := r.successor(t, wanted); go_ {
-			t.phase = draining
+		if next, _, go_ := r.successor(t, wanted); go_ && (next == "" || !r.gathers(t)) {
+			r.enter(t, draining)
 			r.emit(Drain{ID: t.id})
 		}
 	case drained:
 		next, kind, go_ := r.successor(t, wanted)
 		if !go_ { // the plan changed, or the successor died: it is still ours
-			t.phase = warm
+			r.enter(t, warm)
 			r.touch(t)
 			return
 		}
@@ -260,7 +265,7 @@ func (r *Replica) pursue(t *tenure) {
 	case !mine && !t.standby:
 		r.cool(t)
 	case t.phase == idle:
-		t.phase = warming
+		r.enter(t, warming)
 		r.emit(Warm{ID: t.id})
 	case mine && t.phase == warm && t.rec.Warm != r.cfg.ID && t.w == nil:
 		s := t.rec
@@ -337,6 +342,9 @@ func (t *tenure) wake(r *Replica) time.Duration {
 	}
 	if t.freeAt != (Instant{}) {
 		wake = min(wake, t.freeAt.Mono)
+	}
+	if due := t.warmAt.Mono + r.cfg.GatherTimeout; r.holds(t) && t.warmed() && due > r.now.Mono {
+		wake = min(wake, due)
 	}
 	if due := t.moveAt.Mono + r.cfg.LeaveTimeout; r.leaving && r.holds(t) && due > r.now.Mono {
 		wake = min(wake, due)
