@@ -2,8 +2,8 @@ package telemetry
 
 import (
 	"context"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -28,13 +28,14 @@ type pipeline struct {
 	scope    instrumentation.Scope
 	log      logr.Logger
 
-	waiting atomic.Int64 // spans in stories, about
-	stories chan queued
-	full    atomic.Bool // spans were dropped for want of room since the last batch
-	closed  atomic.Bool // what comes later is not taken
+	enough chan struct{} // holds a token when there is a batch to be sent before the next tick
 
-	mu    sync.Mutex // guards batch
-	batch []sdktrace.ReadOnlySpan
+	mu      sync.Mutex              // guards all up to the empty line
+	stories []story                 // what spans are to be made of
+	spans   []sdktrace.ReadOnlySpan // that a program made itself
+	waiting int                     // spans in both, about
+	full    bool                    // spans were dropped for want of room since the last batch
+	closed  bool                    // what comes later is not taken
 
 	trouble  string // what is wrong with the collector, "" for nothing; of Run alone
 	sent     prometheus.Counter
@@ -43,14 +44,9 @@ type pipeline struct {
 	refused  prometheus.Counter
 }
 
-type queued struct {
-	story
-	size int
-}
-
 func newPipeline(settings Settings, exporter sdktrace.SpanExporter, log logr.Logger) *pipeline {
 	p := &pipeline{
-		settings: settings, exporter: exporter, log: log, stories: make(chan queued, settings.Queue),
+		settings: settings, exporter: exporter, log: log, enough: make(chan struct{}, 1),
 		sent: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tenure_trace_spans_sent_total", Help: "Spans that the trace collector took.",
 		}),
@@ -63,99 +59,89 @@ func newPipeline(settings Settings, exporter sdktrace.SpanExporter, log logr.Log
 	return p
 }
 
-// submit hands a story of about so many spans over. It never waits.
+// submit hands a story of about so many spans over. It never waits, and seldom wakes anybody: that would cost each
+// reconcile more than all the rest of its trace.
 func (p *pipeline) submit(s story, size int) {
-	if p.closed.Load() {
-		return
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.room(size) {
+		p.stories = append(p.stories, s)
 	}
-	if p.waiting.Add(int64(size)) <= int64(p.settings.Queue) {
+}
+
+// room makes room for so many spans, or counts them as dropped. The caller holds mu.
+func (p *pipeline) room(size int) bool {
+	switch {
+	case p.closed:
+		return false
+	case p.waiting+size > p.settings.Queue:
+		p.full = true
+		p.overflow.Add(float64(size))
+		return false
+	}
+	p.waiting += size
+	if p.waiting >= p.settings.Batch {
 		select {
-		case p.stories <- queued{s, size}:
-			return
+		case p.enough <- struct{}{}:
 		default:
 		}
 	}
-	p.waiting.Add(-int64(size))
-	p.full.Store(true)
-	p.overflow.Add(float64(size))
+	return true
 }
 
-// run sends until the context ends, and then what is left.
+// run sends until the context ends, and then what is left, in bounded time.
 func (p *pipeline) run(ctx context.Context) {
+	// The end of the process must not fail a batch that is half sent, and mustn't wait for it long either.
+	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	context.AfterFunc(ctx, func() { time.AfterFunc(flushTimeout, cancel) })
 	ticker := time.NewTicker(p.settings.Delay)
 	defer ticker.Stop()
 	for {
 		select {
-		case q := <-p.stories:
-			p.tell(q)
-			if p.size() >= p.settings.Batch {
-				p.send(ctx, p.settings.ExportTimeout)
-			}
+		case <-p.enough:
+			p.flush(sending)
 		case <-ticker.C:
-			p.send(ctx, p.settings.ExportTimeout)
+			p.flush(sending)
 		case <-ctx.Done():
-			p.finish(context.WithoutCancel(ctx))
+			p.mu.Lock()
+			p.closed = true
+			p.mu.Unlock()
+			p.flush(sending)
+			_ = p.exporter.Shutdown(sending) // nobody is left to be told
 			return
 		}
 	}
 }
 
-// finish sends what is left, in bounded time.
-func (p *pipeline) finish(ctx context.Context) {
-	p.closed.Store(true)
-	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
-	defer cancel()
-	for {
-		select {
-		case q := <-p.stories:
-			p.tell(q)
-			if p.size() < p.settings.Batch {
-				continue
-			}
-		default:
-			p.send(ctx, flushTimeout)
-			_ = p.exporter.Shutdown(ctx) // nobody is left to be told
-			return
-		}
-		p.send(ctx, flushTimeout)
-	}
-}
-
-// tell makes spans of a story.
-func (p *pipeline) tell(q queued) {
-	p.waiting.Add(-int64(q.size))
-	for _, s := range q.spans() {
-		p.OnEnd(s.snapshot(p.resource, p.scope))
-	}
-}
-
-func (p *pipeline) size() int {
+// flush makes spans of all stories and sends them in batches.
+func (p *pipeline) flush(ctx context.Context) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.batch)
-}
-
-// send sends the batch and says so when that begins or ceases to work.
-func (p *pipeline) send(ctx context.Context, timeout time.Duration) {
-	p.mu.Lock()
-	batch := p.batch
-	p.batch = make([]sdktrace.ReadOnlySpan, 0, p.settings.Batch)
+	stories, spans, full := p.stories, p.spans, p.full
+	p.stories, p.spans, p.waiting, p.full = nil, nil, 0, false
 	p.mu.Unlock()
-	if len(batch) == 0 {
-		return
+	for _, told := range stories {
+		for _, s := range told.spans() {
+			spans = append(spans, s.snapshot(p.resource, p.scope))
+		}
 	}
-	// The end of the process must not fail a batch that is half sent, and mustn't wait for it long either.
-	sending, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	for batch := range slices.Chunk(spans, p.settings.Batch) {
+		p.send(ctx, batch, full)
+		full = false
+	}
+}
+
+// send sends one batch and says so when that begins or ceases to work. full says that others were dropped.
+func (p *pipeline) send(ctx context.Context, batch []sdktrace.ReadOnlySpan, full bool) {
+	ctx, cancel := context.WithTimeout(ctx, p.settings.ExportTimeout)
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(flushTimeout, cancel) })()
-	err := p.exporter.ExportSpans(sending, batch)
-	if err != nil {
+	if err := p.exporter.ExportSpans(ctx, batch); err != nil {
 		p.refused.Add(float64(len(batch)))
 		p.is("traces can't be delivered", err)
 		return
 	}
 	p.sent.Add(float64(len(batch)))
-	if p.full.Swap(false) {
+	if full {
 		p.is("the trace collector is too slow", nil)
 		return
 	}
@@ -188,12 +174,9 @@ func (p *pipeline) OnEnd(s sdktrace.ReadOnlySpan) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.batch) >= p.settings.Queue {
-		p.full.Store(true)
-		p.overflow.Inc()
-		return
+	if p.room(1) {
+		p.spans = append(p.spans, s)
 	}
-	p.batch = append(p.batch, s)
 }
 
 // Shutdown implements sdktrace.SpanProcessor; run ends with its context.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -39,8 +40,8 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	c := call{id: NewSpanID(), method: req.Method, path: req.URL.Path, host: req.URL.Host}
 	if f.sampled && t.propagate {
-		signed := *req // a RoundTripper must not change the caller's request
-		signed.Header = req.Header.Clone()
+		signed := *req                         // a RoundTripper must not change the caller's request
+		signed.Header = maps.Clone(req.Header) // the values are shared: only whole ones are set
 		signed.Header.Set("Traceparent", traceparent(sampledContext(f.traceID, c.id)))
 		req = &signed
 	}
