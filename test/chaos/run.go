@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -53,6 +54,7 @@ type run struct {
 	out      io.Writer
 	began    time.Time
 	deadline time.Time
+	starting sync.Mutex // held while a replica is looked for and started
 
 	mu     sync.Mutex // guards all below
 	rand   *rand.Rand
@@ -153,8 +155,14 @@ func (r *run) tenures(ctx context.Context, replica string) map[string]int64 {
 	return held
 }
 
-// start starts a replica anew under its name.
+// start starts a replica anew under its name, unless somebody else has: one that ended by itself just before it was to be
+// ended has two who would start it again.
 func (r *run) start(name string) {
+	r.starting.Lock()
+	defer r.starting.Unlock()
+	if slices.ContainsFunc(r.fleet.Replicas(), func(p *fleet.Replica) bool { return p.Name == name && !p.Ended() }) {
+		return
+	}
 	_, err := r.fleet.StartReplica(name)
 	r.blame(err)
 }
