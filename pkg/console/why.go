@@ -2,7 +2,6 @@ package console
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -14,9 +13,6 @@ import (
 	"github.com/tenure-dev/tenure/pkg/at"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
-
-// traceparentAnnotation is on objects that a traced reconcile created (W3C Trace Context).
-const traceparentAnnotation = "tenure.dev/traceparent"
 
 // overdueAfter is how late an At may be before that needs a reason.
 const overdueAfter = 5 * time.Second
@@ -43,8 +39,8 @@ type Why struct {
 	Verdict string `json:"verdict"`
 	Healthy bool   `json:"healthy"`
 	Links   []Link `json:"links"`
-	// Due is when it is next due, where that is known; TraceID that of the reconcile that made
-	// its Pod, if that was traced.
+	// Due is when it is next due, where that is known; TraceID that of the last traced
+	// reconcile that wrote its status.
 	Due     *time.Time `json:"due,omitempty"`
 	TraceID string     `json:"traceID,omitempty"`
 }
@@ -73,6 +69,7 @@ func Explain(q Question) Why {
 			w.epoch(q.At, e)
 			w.progress(q.At)
 			w.pod(q.Pod)
+			w.trace(q.At)
 		} else {
 			w.replicated(q.Deployment)
 		}
@@ -234,7 +231,7 @@ func (w *why) progress(obj *cnatv1.At) {
 	}
 }
 
-// pod says how the Pod is, and which trace tells of its making.
+// pod says how the Pod is.
 func (w *why) pod(pod *corev1.Pod) {
 	if pod == nil {
 		return
@@ -246,9 +243,12 @@ func (w *why) pod(pod *corev1.Pod) {
 	if c := scheduled(pod); c != nil && c.Status == corev1.ConditionFalse {
 		l.wrong("it isn't scheduled: "+c.Message, "that is between its cluster's scheduler and nodes")
 	}
-	if part := strings.Split(pod.Annotations[traceparentAnnotation], "-"); len(part) == 4 {
-		w.TraceID = part[1]
-		w.link("trace", "%s (of the reconcile that made the Pod)", w.TraceID)
+}
+
+// trace names the trace to look at.
+func (w *why) trace(obj *cnatv1.At) {
+	if w.TraceID = obj.Status.TraceID; w.TraceID != "" {
+		w.link("trace", "%s (of the last traced reconcile that wrote the status)", w.TraceID)
 	}
 }
 

@@ -154,12 +154,11 @@ func TestWhyFollowsTheChainAndNamesTheBrokenLink(t *testing.T) {
 	}
 }
 
-func TestWhyTellsTheTraceOfTheReconcileThatMadeThePod(t *testing.T) {
+func TestWhyTellsTheTraceThatLastWroteTheStatus(t *testing.T) {
 	q := question()
-	q.Pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
-		traceparentAnnotation: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-	}}}
-	if got, want := Explain(q).TraceID, "0af7651916cd43dd8448eb211c80319c"; got != want {
+	const want = "0af7651916cd43dd8448eb211c80319c"
+	q.At.Status.TraceID = want
+	if got := Explain(q).TraceID; got != want {
 		t.Errorf("trace %q, want %q", got, want)
 	}
 }

@@ -88,7 +88,7 @@ func (c *Controller) depart(req mcreconcile.Request, t *taken) {
 		return
 	}
 	t.flight = &flight{
-		telemetry: c.telemetry, kind: c.kind, req: req, traceID: id, root: NewSpanID(), sampled: sampled,
+		telemetry: c.telemetry, kind: c.kind, req: req, traceID: id, root: rootOf(id), sampled: sampled,
 		trigger: t.trigger, attempt: t.attempt, ready: t.ready,
 	}
 }

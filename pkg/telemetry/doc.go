@@ -31,15 +31,15 @@
 // A collector can't do better for the second kind without being sent everything. Who wants more of it sets the sampler
 // to always_on and decides in the collector.
 //
-// Links lead to the cause: an object that a reconcile creates carries its traceparent in an annotation, and for writes to
-// objects that exist the last few thousand versions are remembered in memory. Neither costs a write.
+// Links lead to the cause: the status that a traced reconcile writes names its trace, where the kind has a field for it
+// ([Stamped]), and the last few thousand writes are remembered in memory. Neither costs a write.
 //
 // # Considerations
 //
 // Nothing here waits for the collector: what it doesn't take is dropped and counted
 // (tenure_trace_spans_dropped_total), and the log says so once, and once when it works again.
 //
-// Without an exporter all of it is off: no span, no annotation, no allocation. The metrics remain.
+// Without an exporter all of it is off: no span, no allocation. The metrics remain.
 //
 // Nothing that could hold a secret is recorded: no header, no body, no query and no text of an error, only its kind.
 package telemetry

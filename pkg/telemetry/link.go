@@ -12,8 +12,12 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 )
 
-// TraceparentAnnotation is on objects that a traced reconcile created; it leads to that reconcile (W3C Trace Context).
-const TraceparentAnnotation = "tenure.dev/traceparent"
+// Stamped is implemented by objects whose status names the trace that last wrote it. Of others only the process that wrote
+// them knows. An annotation would do for all of them, but each later write of the object would carry it.
+type Stamped interface {
+	StampTrace(id string)
+	WrittenInTrace() string
+}
 
 // rememberedWrites is how many versions of objects this process remembers having written, and in which trace.
 const rememberedWrites = 4096
@@ -23,8 +27,8 @@ type Clusters interface {
 	GetCluster(ctx context.Context, name multicluster.ClusterName) (cluster.Cluster, error)
 }
 
-// Clusters returns the same clusters for reconcilers. What a traced reconcile creates through them says who created it,
-// and what it reads becomes a link to the trace that wrote it. While tracing is off it returns what it is given.
+// Clusters returns the same clusters for reconcilers. What a traced reconcile reads through them becomes a link to the
+// trace that wrote it. While tracing is off it returns what it is given.
 func (t *Telemetry) Clusters(inner Clusters) Clusters {
 	if t.pipeline == nil {
 		return inner
@@ -52,8 +56,7 @@ type linkedCluster struct {
 
 func (c *linkedCluster) GetClient() client.Client { return &c.client }
 
-// linkedClient belongs to one reconcile. Server-side apply is left alone: an annotation that differs each time would
-// make a write of what is none.
+// linkedClient belongs to one reconcile. It adds no write and no field to one that isn't there for tracing.
 type linkedClient struct {
 	client.Client
 	flight *flight
@@ -65,23 +68,26 @@ func (c *linkedClient) Get(ctx context.Context, key client.ObjectKey, obj client
 	if err != nil {
 		return err
 	}
-	if from, ok := parseTraceparent(obj.GetAnnotations()[TraceparentAnnotation]); ok {
+	if from, ok := c.writes.find(creationOf(obj)); ok {
 		c.flight.link(from, "created by")
 	}
 	if from, ok := c.writes.find(versionOf(obj)); ok {
 		c.flight.link(from, "last written by")
 	}
+	if s, ok := obj.(Stamped); ok {
+		if id, err := trace.TraceIDFromHex(s.WrittenInTrace()); err == nil {
+			c.flight.link(sampledContext(id, rootOf(id)), "last written by")
+		}
+	}
 	return nil
 }
 
 func (c *linkedClient) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
-	annotations := obj.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
+	err := c.Client.Create(ctx, obj, opts...)
+	if err == nil {
+		c.writes.note(creationOf(obj), c.flight.context())
 	}
-	annotations[TraceparentAnnotation] = traceparent(c.flight.context())
-	obj.SetAnnotations(annotations)
-	return c.Client.Create(ctx, obj, opts...)
+	return err
 }
 
 func (c *linkedClient) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
@@ -111,6 +117,9 @@ type linkedSubResource struct {
 }
 
 func (c *linkedSubResource) Update(ctx context.Context, obj client.Object, opts ...client.SubResourceUpdateOption) error {
+	if s, ok := obj.(Stamped); ok {
+		s.StampTrace(c.of.flight.traceID.String())
+	}
 	return c.of.wrote(obj, c.SubResourceClient.Update(ctx, obj, opts...))
 }
 
@@ -123,6 +132,9 @@ type version struct {
 	uid             types.UID
 	resourceVersion string
 }
+
+// creationOf stands for an object's first version, whatever became of it since.
+func creationOf(obj client.Object) version { return version{uid: obj.GetUID()} }
 
 func versionOf(obj client.Object) version { return version{obj.GetUID(), obj.GetResourceVersion()} }
 
@@ -163,20 +175,4 @@ func traceparent(sc trace.SpanContext) string {
 	hex.Encode(b[36:], spanID[:])
 	copy(b[52:], "-01")
 	return string(b)
-}
-
-// parseTraceparent reads what traceparent wrote; anybody may have put anything there.
-func parseTraceparent(text string) (trace.SpanContext, bool) {
-	if len(text) != 55 || text[:3] != "00-" || text[35] != '-' || text[52:] != "-01" {
-		return trace.SpanContext{}, false
-	}
-	traceID, err := trace.TraceIDFromHex(text[3:35])
-	if err != nil {
-		return trace.SpanContext{}, false
-	}
-	spanID, err := trace.SpanIDFromHex(text[36:52])
-	if err != nil {
-		return trace.SpanContext{}, false
-	}
-	return sampledContext(traceID, spanID), true
 }

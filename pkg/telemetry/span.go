@@ -35,6 +35,12 @@ func NewTraceID() (id trace.TraceID) {
 	return id
 }
 
+// rootOf returns the id of a reconcile's root span, which follows from its trace's: so whoever knows the trace can link to it.
+func rootOf(id trace.TraceID) (root trace.SpanID) {
+	copy(root[:], id[8:])
+	return root
+}
+
 // NewSpanID returns a random span id.
 func NewSpanID() (id trace.SpanID) {
 	binary.NativeEndian.PutUint64(id[:], rand.Uint64()|1)

@@ -134,6 +134,12 @@ type AtStatus struct {
 	// +kubebuilder:validation:XValidation:rule="self >= oldSelf",message="epoch never falls: the writer's tenure is over"
 	Epoch int64 `json:"epoch,omitempty"`
 
+	// traceID is the trace of the last reconcile that wrote the status and was
+	// traced. It says nothing about the At itself.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^[0-9a-f]{32}$`
+	TraceID string `json:"traceID,omitempty"`
+
 	// podName is the name of the Pod that runs the command.
 	// +optional
 	PodName string `json:"podName,omitempty"`
@@ -183,6 +189,12 @@ type AtList struct {
 	metav1.ListMeta `json:"metadata,omitempty"`
 	Items           []At `json:"items"`
 }
+
+// StampTrace sets status.traceID. A client that traces calls it on what it sends.
+func (at *At) StampTrace(id string) { at.Status.TraceID = id }
+
+// WrittenInTrace returns status.traceID.
+func (at *At) WrittenInTrace() string { return at.Status.TraceID }
 
 // StampEpoch raises status.epoch to epoch, and never lowers it. A client that
 // writes on behalf of a tenure calls it on what it sends; lowering would only
