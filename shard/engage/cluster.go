@@ -73,10 +73,13 @@ var _ cluster.Cluster = (*Cluster)(nil)
 
 // Open builds the cluster of a shard over a real one: the one that the shard is a part of, or another one for what the
 // shard's objects own there (then all kinds must be owned ones). Nothing is started: see [Cluster.Warm]. The connection
-// pool is the real cluster's; cache and client are the shard's own and go through its gate.
+// pool is shared by all shards of the real cluster; cache and client are the shard's own and go through its gate.
 func Open(real cluster.Cluster, gate *Gate, traffic *Traffic, opts Options) (*Cluster, error) {
 	config := rest.CopyConfig(real.GetConfig())
 	config.QPS = -1 // the API server's own priority and fairness decides
+	// Servers would compress long lists, which is what a new holder waits for. Over networks of 30 MB/s or more that
+	// takes longer than it saves (kubernetes/kubernetes#112296).
+	config.DisableCompression = true
 	config.Wrap(func(base http.RoundTripper) http.RoundTripper {
 		return &fence{gate: gate, base: base, traffic: traffic}
 	})
