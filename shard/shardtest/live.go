@@ -53,7 +53,8 @@ func (w *world) poll() {
 	w.push(event{at: w.now + again, kind: evPoll, node: -1})
 }
 
-// deadline is the lease duration, on the slowest clock of the fleet, and a second. Where users deleted records, and for
+// deadline is the lease duration, on the slowest clock of the fleet, and a second; and what a request that hangs in the
+// last fault is waited for: if it was a renewal, its replica may lapse then, and watches its peers' leases anew. Where users deleted records, and for
 // shards that nobody has held yet, it is two lease durations: a new coordinator looks for one before it makes records
 // that it doesn't know, and a record made by hand is left alone for one.
 func (w *world) deadline(shard int) time.Duration {
@@ -68,7 +69,7 @@ func (w *world) deadline(shard int) time.Duration {
 	if w.schedule.meddled() {
 		return 2*lease + time.Second
 	}
-	return lease + time.Second
+	return lease + answerTimeout + time.Second
 }
 
 // mend ends all faults that could last, and makes sure that somebody lives.
