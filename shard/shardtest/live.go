@@ -17,8 +17,8 @@ type liveness struct {
 	log    [streams]int
 }
 
-// poll looks at liveness (I3) while nothing is wrong any more: first every shard must be served again within a lease
-// duration and a second, then the shards must be spread evenly, then nothing but renewals may be written.
+// poll looks at liveness (I3) while nothing is wrong any more: first every shard must be served again within its deadline,
+// then the shards must be spread evenly, then nothing but renewals may be written.
 func (w *world) poll() {
 	if w.now == w.since {
 		w.mend()
