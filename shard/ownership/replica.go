@@ -21,7 +21,7 @@ type Config struct {
 	LeaseDuration time.Duration
 	// Margin is how long before that the replica stops by itself: room for clocks that run at different rates.
 	Margin time.Duration
-	// RenewEvery is the time between two renewals, a quarter of LeaseDuration by default.
+	// RenewEvery is the time between two renewals, a third of LeaseDuration by default.
 	RenewEvery time.Duration
 	// RetryEvery is the time after which a write with unknown outcome is sent again.
 	RetryEvery time.Duration
@@ -47,7 +47,7 @@ func DefaultConfig(id Incarnation, replica string, lease time.Duration) Config {
 		Replica:       replica,
 		LeaseDuration: lease,
 		Margin:        lease / 5,
-		RenewEvery:    lease / 4,
+		RenewEvery:    lease / 3,
 		RetryEvery:    lease / 40,
 		WarmTimeout:   lease / 4,
 		LeaveTimeout:  2 * lease,

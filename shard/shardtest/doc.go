@@ -17,7 +17,7 @@
 // the records grow by one with each change of holder (I2); nobody is sealed who may act, nothing sealed is written (R3);
 // nobody is replaced as holder but by itself or after being sealed (R2); a planned move costs at most three writes and
 // a report (I5); nobody calls cold caches warm, or spins. After the last fault: every shard is served again within a
-// lease duration, a request's timeout and a second (I3); in some runs, then, the shards are spread evenly, and then nothing is written but
+// lease duration and a second (I3); in some runs, then, the shards are spread evenly, and then nothing is written but
 // renewals.
 //
 // Not here: I4 (the keys of a shard are package engage's), I7 (the reconcilers'), and writes to workload clusters.

@@ -17,8 +17,8 @@ type liveness struct {
 	log    [streams]int
 }
 
-// poll looks at liveness (I3) while nothing is wrong any more: first every shard must be served again within its deadline,
-// then the shards must be spread evenly, then nothing but renewals may be written.
+// poll looks at liveness (I3) while nothing is wrong any more: first every shard must be served again within a lease
+// duration and a second, then the shards must be spread evenly, then nothing but renewals may be written.
 func (w *world) poll() {
 	if w.now == w.since {
 		w.mend()
@@ -53,8 +53,7 @@ func (w *world) poll() {
 	w.push(event{at: w.now + again, kind: evPoll, node: -1})
 }
 
-// deadline is the lease duration, on the slowest clock of the fleet, and a second; and what a request that hangs in the
-// last fault is waited for: if it was a renewal, its replica may lapse then, and watches its peers' leases anew. Where users deleted records, and for
+// deadline is the lease duration, on the slowest clock of the fleet, and a second. Where users deleted records, and for
 // shards that nobody has held yet, it is two lease durations: a new coordinator looks for one before it makes records
 // that it doesn't know, and a record made by hand is left alone for one.
 func (w *world) deadline(shard int) time.Duration {
@@ -69,7 +68,7 @@ func (w *world) deadline(shard int) time.Duration {
 	if w.schedule.meddled() {
 		return 2*lease + time.Second
 	}
-	return lease + answerTimeout + time.Second
+	return lease + time.Second
 }
 
 // mend ends all faults that could last, and makes sure that somebody lives.
