@@ -91,6 +91,13 @@ func newServer(t *testing.T) *server {
 	return s
 }
 
+// asked lists the requests so far. One that its client has given up may still be under way when the client is done.
+func (s *server) asked() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.requests)
+}
+
 func (s *server) cluster(t *testing.T, name string) *Cluster {
 	t.Helper()
 	c, err := NewCluster(name, &rest.Config{Host: s.URL})
@@ -147,8 +154,8 @@ func TestALoadIsSpreadOverTheClustersUnderSequentialNames(t *testing.T) {
 	if _, err := g.Run(t.Context(), g.Begin(5), Offsets(l, rng())); err != nil {
 		t.Fatal(err)
 	}
-	if len(west.requests) != 3 || len(east.requests) != 2 {
-		t.Errorf("%d and %d requests, want 3 and 2", len(west.requests), len(east.requests))
+	if w, e := len(west.asked()), len(east.asked()); w != 3 || e != 2 {
+		t.Errorf("%d and %d requests, want 3 and 2", w, e)
 	}
 	var body struct {
 		Metadata struct{ Name string }
@@ -193,7 +200,7 @@ func TestAnEditedAtCountsFromItsEdit(t *testing.T) {
 		t.Fatal(err)
 	}
 	posts, patches := 0, 0
-	for _, r := range s.requests {
+	for _, r := range s.asked() {
 		switch {
 		case strings.HasPrefix(r, "POST"):
 			posts++
@@ -221,8 +228,8 @@ func TestARefusalEndsTheLoadWithTheAtNamed(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "At at-00") || !strings.Contains(err.Error(), "403") {
 		t.Errorf("got %v", err)
 	}
-	if len(s.requests) > 100 {
-		t.Errorf("%d requests after the first refusal", len(s.requests))
+	if n := len(s.asked()); n > 100 {
+		t.Errorf("%d requests after the first refusal", n)
 	}
 }
 
