@@ -38,7 +38,7 @@ type Config struct {
 	// WholeClusters makes each cluster one shard, as ShardBits 0 can't say.
 	WholeClusters bool
 	// LeaseDuration is how long a silent replica keeps its shards, the same in all of the fleet. It bounds the time that
-	// a crash leaves keys unserved, and a third of it is the time between two writes of each replica. Default 10 s.
+	// a crash leaves keys unserved, and a quarter of it is the time between two writes of each replica. Default 10 s.
 	LeaseDuration time.Duration
 	// DrainTimeout bounds how long running reconciles may delay a move before they are cancelled. Default 20 s.
 	DrainTimeout time.Duration

@@ -116,9 +116,10 @@ func (n *Node) Start(ctx context.Context) error {
 	wg.Go(func() { _ = records.Start(cacheCtx) })
 	n.records.Store(&records)
 
+	var memory ownership.Memory
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, n.cfg.LeaseDuration) {
 		began := time.Now()
-		s, err := newSession(n, scheme, records)
+		s, err := newSession(n, scheme, records, memory)
 		if err != nil {
 			return err
 		}
@@ -126,6 +127,7 @@ func (n *Node) Start(ctx context.Context) error {
 		if !errors.Is(err, errLapsed) {
 			return err
 		}
+		memory = s.machine.Memory()
 		if time.Since(began) > n.cfg.LeaseDuration {
 			pause = 100 * time.Millisecond
 		}

@@ -66,8 +66,8 @@ type message struct {
 	do    func()      // run by the loop, before the input
 }
 
-// newSession prepares an incarnation; nothing is written or started before run.
-func newSession(n *Node, scheme *runtime.Scheme, records cache.Cache) (*session, error) {
+// newSession prepares an incarnation, with the memory of the one before; nothing is written or started before run.
+func newSession(n *Node, scheme *runtime.Scheme, records cache.Cache, memory ownership.Memory) (*session, error) {
 	id := n.newIncarnation()
 	config := rest.CopyConfig(n.home)
 	config.QPS = -1 // renewals must never wait for a client-side limit
@@ -82,7 +82,7 @@ func newSession(n *Node, scheme *runtime.Scheme, records cache.Cache) (*session,
 		return nil, fmt.Errorf("timings of the protocol: %w", err)
 	}
 	return &session{
-		node: n, id: id, log: n.log.WithValues("incarnation", string(id)), machine: ownership.New(protocol), cache: records,
+		node: n, id: id, log: n.log.WithValues("incarnation", string(id)), machine: ownership.New(protocol, memory), cache: records,
 		members: member.NewStore(c, n.cfg.Namespace), records: record.NewStore(c, n.cfg.Namespace),
 		mail: newMailbox[message](), writes: make(chan struct{}, 64),
 		shards: map[keyspace.ShardID]*engagement{}, load: map[keyspace.ShardID]loadSample{},

@@ -54,7 +54,7 @@ func (r *Replica) leaseSeen(l Lease) {
 	was := p.lease
 	news := p.expired || was.Version == 0 || l.Sealed || was.Leaving != l.Leaving || was.Weight != l.Weight || was.Build != l.Build
 	p.lease = l
-	p.changed = r.now
+	p.changed = r.since(l)
 	p.expired = false
 	if p.seal.settled(l.Version) {
 		r.forget(p.seal)
@@ -113,7 +113,9 @@ func (r *Replica) isNamed(id Incarnation) bool {
 // peersSynced starts the clock of every incarnation that records name and no lease shows.
 func (r *Replica) peersSynced() {
 	for _, p := range r.peers {
-		p.changed = r.now
+		if p.lease.Version == 0 {
+			p.changed = r.now
+		}
 	}
 }
 

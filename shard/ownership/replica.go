@@ -21,7 +21,7 @@ type Config struct {
 	LeaseDuration time.Duration
 	// Margin is how long before that the replica stops by itself: room for clocks that run at different rates.
 	Margin time.Duration
-	// RenewEvery is the time between two renewals, a third of LeaseDuration by default.
+	// RenewEvery is the time between two renewals, a quarter of LeaseDuration by default.
 	RenewEvery time.Duration
 	// RetryEvery is the time after which a write with unknown outcome is sent again.
 	RetryEvery time.Duration
@@ -47,7 +47,7 @@ func DefaultConfig(id Incarnation, replica string, lease time.Duration) Config {
 		Replica:       replica,
 		LeaseDuration: lease,
 		Margin:        lease / 5,
-		RenewEvery:    lease / 3,
+		RenewEvery:    lease / 4,
 		RetryEvery:    lease / 40,
 		WarmTimeout:   lease / 4,
 		LeaveTimeout:  2 * lease,
@@ -81,7 +81,8 @@ func (c Config) Validate() error {
 
 // Replica is the state of one incarnation. It is not safe for concurrent use: one loop owns it.
 type Replica struct {
-	cfg Config
+	cfg    Config
+	memory Memory
 	now Instant
 	seq uint64
 	out []Effect
@@ -126,10 +127,12 @@ type target struct {
 	shard *tenure
 }
 
-// New returns the machine of a new incarnation. The configuration must be valid.
-func New(cfg Config) *Replica {
+// New returns the machine of a new incarnation. The configuration must be valid. The memory is that of the process's
+// incarnation before, nil if this is the first.
+func New(cfg Config, memory Memory) *Replica {
 	return &Replica{
 		cfg:      cfg,
+		memory:   memory,
 		peers:    map[Incarnation]*peer{},
 		shards:   map[keyspace.ShardID]*tenure{},
 		clusters: map[keyspace.ClusterName]int{},

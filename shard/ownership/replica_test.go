@@ -28,7 +28,7 @@ type bench struct {
 // newBench returns a machine that has joined as a, sees the peer b alive, and knows the cluster west.
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	b := &bench{t: t, r: New(DefaultConfig("a", "a", lease)), now: Instant{Mono: time.Hour, Wall: time.Hour}, v: 100}
+	b := &bench{t: t, r: New(DefaultConfig("a", "a", lease), nil), now: Instant{Mono: time.Hour, Wall: time.Hour}, v: 100}
 	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Version: 1}})
 	b.feed(LeadSeen{Lead{Holder: "b", Version: 2}})
 	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0}})
@@ -174,7 +174,7 @@ func TestALeaseThatIsSealedOrGoneIsALapseAtOnce(t *testing.T) {
 }
 
 func TestALeaseThatCannotBeCreatedInTimeIsGivenUpWithItsName(t *testing.T) {
-	b := &bench{t: t, r: New(DefaultConfig("a", "a", lease)), now: Instant{Mono: time.Hour, Wall: time.Hour}}
+	b := &bench{t: t, r: New(DefaultConfig("a", "a", lease), nil), now: Instant{Mono: time.Hour, Wall: time.Hour}}
 	b.feed(Tick{})
 	b.feed(Written{Seq: find[WriteLease](b).Seq, Outcome: Unknown})
 	b.pass(8*time.Second - 1)
@@ -469,7 +469,7 @@ func TestAReplicaThatIsToldToLeaveTakesNothing(t *testing.T) {
 }
 
 func TestWithoutMembershipNothingIsDoneAndNobodySpins(t *testing.T) {
-	r := New(DefaultConfig("a", "a", lease))
+	r := New(DefaultConfig("a", "a", lease), nil)
 	now := Instant{Mono: time.Hour, Wall: time.Hour}
 	r.Step(now, Synced{})
 	out := r.Step(now, ShardSeen{Shard{ID: west, Assignee: "a", Floor: 1, Version: 1}})

@@ -12,8 +12,8 @@ import (
 // shard takes seconds, so whoever would claim its shards fills them while the lease runs out: it stands by. That writes
 // nothing and opens nothing; if the peer renews after all, the caches are dropped.
 
-// lateAfter is the part of a lease's duration after which its renewal, due after a third, is late.
-func lateAfter(duration time.Duration) time.Duration { return duration / 2 }
+// lateAfter is the part of a lease's duration after which its renewal, due after a quarter, is late.
+func lateAfter(duration time.Duration) time.Duration { return duration * 2 / 5 }
 
 // hear notes that a lease was seen, our own or a peer's. Who hears of none is deaf, which says nothing about others; nor
 // does what was missed meanwhile.

@@ -33,7 +33,7 @@ func (b *bench) planned() {
 func TestAShardOfALatePeerIsWarmedButNotTouchedAndServedOnceItIsClaimed(t *testing.T) {
 	b := newBench(t)
 	b.seen(Shard{Assignee: "b", Holder: "b", Epoch: 7})
-	b.alone(4*time.Second, true)
+	b.alone(3*time.Second, true)
 	b.planned()
 	none[Warm](b)
 	b.alone(time.Second, true)
@@ -61,7 +61,7 @@ func TestAPeerThatRenewsLateKeepsItsShardsAndTheCachesAreDropped(t *testing.T) {
 	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Version: 1000}})
 	b.planned()
 	find[Close](b)
-	b.alone(4*time.Second, true)
+	b.alone(3*time.Second, true)
 	b.planned()
 	none[Warm](b)
 }

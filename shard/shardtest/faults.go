@@ -115,6 +115,7 @@ func (n *node) crash(backIn time.Duration) {
 	if n.up {
 		n.stop()
 	}
+	n.memory = nil
 	n.clock.wakeUp(n.w.now)
 	n.stoppedTill = 0
 	if backIn > 0 {

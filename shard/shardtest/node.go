@@ -34,6 +34,7 @@ type node struct {
 	life    uint32 // counts incarnations
 	id      ownership.Incarnation
 	machine *ownership.Replica
+	memory  ownership.Memory // of the incarnation that lapsed, until the process ends
 	gates   []gate
 	leaving bool
 
@@ -76,7 +77,7 @@ func (n *node) start() {
 	cfg := ownership.DefaultConfig(n.id, n.name, leaseDuration)
 	cfg.Limits = w.schedule.Limits
 	cfg.PlanEvery = 20 * time.Millisecond
-	n.machine = ownership.New(cfg)
+	n.machine = ownership.New(cfg, n.memory)
 	n.wakeAt = 0
 	if w.out != nil {
 		w.say(n, "starts")
@@ -101,7 +102,7 @@ func (n *node) start() {
 	n.step(ownership.Synced{})
 }
 
-// stop ends the process: by a crash, or after a lapse or a clean exit.
+// stop ends the incarnation: by a crash, or after a lapse or a clean exit.
 func (n *node) stop() {
 	n.up = false
 	n.life++
@@ -225,6 +226,7 @@ func (n *node) do(e ownership.Effect) {
 		n.gates[i].gen++
 	case ownership.Lapse:
 		w.Lapses++
+		n.memory = n.machine.Memory()
 		n.stop()
 		// Writes in flight end, then the process goes on under a new name.
 		w.push(event{at: w.now + time.Millisecond + w.upTo(200*time.Millisecond), kind: evStart, node: int8(n.index)})

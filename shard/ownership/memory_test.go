@@ -1,0 +1,67 @@
+package ownership
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+// lapsed lets the machine lapse since its renewals aren't answered, and returns the one of the process's next
+// incarnation, a2, which has joined. It finds what its peers' leases are now in the listing.
+func (b *bench) lapsed(listing ...Lease) {
+	b.t.Helper()
+	b.pass(lease - lease/5)
+	find[Lapse](b)
+	b.r = New(DefaultConfig("a2", "a", lease), b.r.Memory())
+	for _, l := range listing {
+		b.feed(LeaseSeen{l})
+	}
+	b.feed(LeadSeen{Lead{Holder: "b", Version: 2}})
+	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0}})
+	b.feed(Synced{})
+	b.commit(find[WriteLease](b).Seq)
+}
+
+// sealed returns whose leases are sealed when the time has passed.
+func (b *bench) sealed(after time.Duration) map[Incarnation]bool {
+	b.out = nil
+	ids := map[Incarnation]bool{}
+	for range 8 { // so that everybody's turn comes
+		b.pass(after / 8)
+		for _, s := range all[SealLease](b) {
+			ids[s.ID] = true
+		}
+	}
+	return ids
+}
+
+func TestALeaseThatStoodStillBeforeTheLapseIsSealedAfterOneDurationInAll(t *testing.T) {
+	b := newBench(t)
+	b.lapsed(Lease{ID: "b", Replica: "b", Duration: lease, Version: 1}, Lease{ID: "a", Replica: "a", Duration: lease, Version: 101})
+	if ids := b.sealed(lease / 5 * 9 / 10); len(ids) != 0 {
+		t.Errorf("sealed %v before a duration was over", ids)
+	}
+	if ids := b.sealed(lease / 5); !ids["a"] || !ids["b"] {
+		t.Errorf("sealed %v, want the peer and our own earlier incarnation", ids)
+	}
+}
+
+func TestALeaseThatWasRenewedUnseenIsWatchedAnew(t *testing.T) {
+	b := newBench(t)
+	b.lapsed(Lease{ID: "b", Replica: "b", Duration: lease, Version: 1000})
+	if ids := b.sealed(lease * 9 / 10); len(ids) != 0 {
+		t.Errorf("sealed %v less than a duration after it was seen", ids)
+	}
+}
+
+func TestWhatWasSeenOutlivesAnIncarnationThatNeverSawAnything(t *testing.T) {
+	b := newBench(t)
+	b.pass(lease - lease/5)
+	b.r = New(DefaultConfig("a2", "a", lease), b.r.Memory())
+	b.feed(Tick{})
+	b.lapsed(Lease{ID: "b", Replica: "b", Duration: lease, Version: 1})
+	if ids := b.sealed(lease / 5); !ids["b"] {
+		t.Errorf("sealed %v, want b", ids)
+	}
+}
