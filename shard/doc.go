@@ -29,7 +29,7 @@
 //
 // # Considerations
 //
-// One replica costs one write every third of [Config].LeaseDuration, whatever it holds. A shard costs one watch per kind
+// One replica costs one write every quarter of [Config].LeaseDuration, whatever it holds. A shard costs one watch per kind
 // at its holder. A move costs at most four writes, whatever the shard holds (I5).
 //
 // A program that is moved over with its mcbuilder For and Owns unchanged works too, with [Manager.Guard]: it then pays
