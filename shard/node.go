@@ -56,6 +56,7 @@ type Node struct {
 	awares  []multicluster.Aware
 	indexes []engage.Index
 	shards  map[multicluster.ClusterName]*engagement
+	stopped []ownership.Incarnation // have lapsed and write nothing any more, and no peer was told
 }
 
 var (
@@ -187,6 +188,22 @@ func (n *Node) allEngaged() []*engagement {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	return slices.Collect(maps.Values(n.shards))
+}
+
+// allStopped returns the incarnations whose Leases are to be sealed by this process.
+func (n *Node) allStopped() []ownership.Incarnation {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return slices.Clone(n.stopped)
+}
+
+func (n *Node) setStopped(id ownership.Incarnation, stopped bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.stopped = slices.DeleteFunc(n.stopped, func(other ownership.Incarnation) bool { return other == id })
+	if stopped {
+		n.stopped = append(n.stopped, id)
+	}
 }
 
 func (n *Node) setEngaged(name multicluster.ClusterName, e *engagement) {

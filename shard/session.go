@@ -106,6 +106,7 @@ func (s *session) run(ctx context.Context) error {
 	s.node.fleet.notify(func() { s.mail.put(message{do: s.feedClusters}) })
 	defer s.node.fleet.notify(nil)
 	s.feedClusters()
+	s.spawn(func() { s.sealStopped(s.ctx) })
 	s.log.Info("taking part", "namespace", s.node.cfg.Namespace, "leaseDuration", s.node.cfg.LeaseDuration.String())
 	s.step(ownership.Tick{})
 	return s.loop()
@@ -325,19 +326,36 @@ func (s *session) closeAll() {
 		delete(s.shards, id)
 	}
 	if quiet && errors.Is(s.ended, errLapsed) {
-		s.sealSelf(deadline)
+		s.node.setStopped(s.id, true)
+		s.sealStopped(deadline)
 	}
 	s.publish()
 }
 
-// sealSelf tells the peers that this incarnation, which has stopped for certain, is over, so that they need not wait
-// for its Lease to run out. Best effort: if it fails they do.
-func (s *session) sealSelf(ctx context.Context) {
-	in, err := s.members.Read(ctx, string(s.id))
+// sealStopped tells the peers that incarnations of this process which have stopped for certain are over, so that they
+// need not wait for their Leases to run out. It tries until it has or the context ends: an incarnation that lapses as the
+// home cluster is away leaves that to the next. (A renewal of it may yet arrive, and let its Lease look alive.)
+func (s *session) sealStopped(ctx context.Context) {
+	for _, id := range s.node.allStopped() {
+		for err := s.seal(ctx, id); err != nil; err = s.seal(ctx, id) {
+			select {
+			case <-time.After(s.timeout() / 2):
+			case <-ctx.Done():
+				s.log.Info("couldn't tell peers that an incarnation is over", "over", string(id), "error", err.Error())
+				return
+			}
+		}
+		s.node.setStopped(id, false)
+	}
+}
+
+// seal seals an incarnation's Lease, if it is there and isn't sealed.
+func (s *session) seal(ctx context.Context, id ownership.Incarnation) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout())
+	defer cancel()
+	in, err := s.members.Read(ctx, string(id))
 	if seen, ok := in.(ownership.LeaseSeen); err == nil && ok && !seen.Lease.Sealed {
-		_, err = s.members.Seal(ctx, seen.Lease.Version, s.id, s.id)
+		_, err = s.members.Seal(ctx, seen.Lease.Version, id, s.id)
 	}
-	if err != nil {
-		s.log.Info("couldn't tell peers that this incarnation is over; they will find out", "error", err.Error())
-	}
+	return err
 }

@@ -83,9 +83,9 @@ func (c Config) Validate() error {
 type Replica struct {
 	cfg    Config
 	memory Memory
-	now Instant
-	seq uint64
-	out []Effect
+	now    Instant
+	seq    uint64
+	out    []Effect
 
 	synced   bool // the first listing is complete
 	syncedAt Instant

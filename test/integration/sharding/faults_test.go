@@ -160,8 +160,10 @@ func TestWhileTheHomeClusterIsAwayForLongNobodyActsAndThenAllGoOn(t *testing.T) 
 	for _, i := range injected {
 		i.End()
 	}
-	r.settle()
+	back := time.Now()
 	r.eventually("the Ats are DONE", func() error { return r.unfinished() })
+	t.Logf("all DONE %v after home was back", time.Since(back).Round(time.Millisecond))
+	r.settle()
 	for _, replica := range replicas {
 		if lapses(t, replica) == 0 {
 			t.Errorf("%s didn't lapse though home was away for two leases", replica.Name)
