@@ -325,7 +325,7 @@ func (s *session) closeAll() {
 		s.node.setEngaged(e.name(), nil)
 		delete(s.shards, id)
 	}
-	if quiet && errors.Is(s.ended, errLapsed) {
+	if member := s.validUntil.Load() != nil; member && quiet && errors.Is(s.ended, errLapsed) {
 		s.node.setStopped(s.id, true)
 		s.sealStopped(deadline)
 	}

@@ -34,7 +34,7 @@ var explained = []*regexp.Regexp{
 // forbidden is what an API server says for a while after its start, before it knows the roles.
 var forbidden = regexp.MustCompile(`is forbidden: User|Unauthorized`)
 
-// undiscovered is what is left of an error with which the proxy answered discovery.
+// undiscovered is what is left of an error with which discovery was answered: by the proxy, or by a server that starts.
 var undiscovered = regexp.MustCompile(`failed to get server groups: unknown`)
 
 // names are the parts of an error that differ from one object to the next.
@@ -141,7 +141,8 @@ func (r *run) judgeLogs() {
 		lines, err := replica.Log.Lines()
 		r.blame(err)
 		for n, l := range lines {
-			if forbidden.MatchString(l.Text) && r.nearRestart(l.Time) || undiscovered.MatchString(l.Text) && r.refused(l.Time) {
+			starting, asking := forbidden.MatchString(l.Text), undiscovered.MatchString(l.Text)
+			if (starting || asking) && r.nearRestart(l.Time) || asking && r.refused(l.Time) {
 				continue
 			}
 			panicked := strings.HasPrefix(l.Text, "panic:") || strings.HasPrefix(l.Text, "fatal error:") || strings.Contains(l.Msg, "panic")
