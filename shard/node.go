@@ -197,6 +197,7 @@ func (n *Node) allStopped() []ownership.Incarnation {
 	return slices.Clone(n.stopped)
 }
 
+// setStopped notes whether an incarnation's Lease is to be sealed by this process.
 func (n *Node) setStopped(id ownership.Incarnation, stopped bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -15,7 +15,8 @@ type sighting struct {
 }
 
 // Memory returns what the process's next incarnation is to know, its predecessor's own lease included: that may be
-// sealed once its duration has passed since its last renewal, like a peer's.
+// sealed once its duration has passed since the last renewal that counted. (A later one that landed unanswered doesn't
+// matter: that incarnation is over, and its process knows.)
 func (r *Replica) Memory() Memory {
 	m := Memory{}
 	if !r.synced {
