@@ -35,6 +35,9 @@ type Generator struct {
 	Clusters []*Cluster
 	// Namespace of the Ats; it must exist. Names are sequential within it.
 	Namespace string
+	// Window holds a token for each At that is under way, where the load is closed: a request waits for room. Who sees an
+	// At's end takes a token out. Nil otherwise.
+	Window chan struct{}
 	// Expect is told of each At before it is asked for.
 	Expect func(Arrival)
 	// Sent is told of each At once the API server has it.
@@ -156,6 +159,14 @@ func (g *Generator) each(ctx context.Context, steps []step, o *Outcome, do func(
 	for range min(g.Load.Clients, len(steps)) {
 		wg.Go(func() {
 			for s := range work {
+				if g.Window != nil {
+					select {
+					case g.Window <- struct{}{}:
+					case <-ctx.Done():
+						return
+					}
+					s.at = time.Now()
+				}
 				if o != nil {
 					late := time.Since(s.at)
 					mu.Lock()

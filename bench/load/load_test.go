@@ -30,6 +30,7 @@ func TestArrivalsComeInOrderAndAtTheirRate(t *testing.T) {
 		tolerance float64
 	}{
 		"burst":    {scenario.Load{Arrivals: scenario.Burst, Count: 7}, 7, 0},
+		"closed":   {scenario.Load{Arrivals: scenario.Closed, Count: 7}, 7, 0},
 		"constant": {scenario.Load{Arrivals: scenario.Constant, Rate: 40, Duration: scenario.Duration(10 * time.Second)}, 400, 0},
 		"poisson":  {scenario.Load{Arrivals: scenario.Poisson, Rate: 40, Duration: scenario.Duration(100 * time.Second)}, 4000, 200},
 		"nothing":  {scenario.Load{Arrivals: scenario.Nothing, Duration: scenario.Duration(time.Second)}, 0, 0},
@@ -118,6 +119,42 @@ func (n *notes) generator(l scenario.Load, clusters ...*Cluster) *Generator {
 		Load: l, Clusters: clusters, Namespace: "ns",
 		Expect: func(a Arrival) { n.mu.Lock(); n.expected = append(n.expected, a); n.mu.Unlock() },
 		Sent:   func(a Arrival) { n.mu.Lock(); n.sent = append(n.sent, a); n.mu.Unlock() },
+	}
+}
+
+func TestAClosedLoadWaitsForTheEndOfWhatIsUnderWay(t *testing.T) {
+	const window, count = 3, 40
+	s := newServer(t)
+	var n notes
+	l := scenario.Load{Arrivals: scenario.Closed, Count: count, Due: scenario.DueNow, Clients: window}
+	g := n.generator(l, s.cluster(t, "west"))
+	g.Window = make(chan struct{}, window)
+	most, ended := 0, 0
+	stop := time.AfterFunc(10*time.Second, func() { t.Error("it never ends"); close(g.Window) })
+	defer stop.Stop()
+	done := make(chan error, 1)
+	go func() {
+		_, err := g.Run(t.Context(), g.Begin(count), Offsets(l, rng()))
+		done <- err
+	}()
+	for ended < count {
+		time.Sleep(2 * time.Millisecond)
+		most = max(most, len(s.asked())-ended)
+		select {
+		case <-g.Window:
+			ended++
+		default:
+		}
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if most != window {
+		t.Errorf("at most %d were under way, want %d", most, window)
+	}
+	first, last := n.expected[0].Intended, n.expected[count-1].Intended
+	if last.Sub(first) < 10*time.Millisecond {
+		t.Errorf("all were intended within %v: they count from when there was room for them", last.Sub(first))
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 // Offsets returns when the arrivals of a load come, from its start, in order.
 func Offsets(l scenario.Load, rng *rand.Rand) []time.Duration {
 	switch l.Arrivals {
-	case scenario.Burst:
+	case scenario.Burst, scenario.Closed:
 		return make([]time.Duration, l.Count)
 	case scenario.Constant:
 		n := int(l.Rate * l.Duration.D().Seconds())

@@ -31,7 +31,7 @@ type Report struct {
 	// Results are those of the sharded fleet; in a sweep, of the largest one.
 	Results    *Results            `json:"results"`
 	References map[string]*Results `json:"references"`
-	// Ratios are ours over a reference's: "throughput_per_s/floor".
+	// Ratios are ours over a reference's: "throughput_per_s/floor". Of turns they are those without tracing over the others.
 	Ratios map[string]stats.Ratio `json:"ratios"`
 
 	Sweep []SweepPoint `json:"sweep,omitempty"`
@@ -122,6 +122,9 @@ type Results struct {
 	Ownership  []record.Span `json:"ownership,omitempty"`
 	Steps      []Mark        `json:"steps,omitempty"`
 	Rounds     []Round       `json:"rounds,omitempty"`
+	// Turns are short rounds of a fleet that does several things in turns, by what it did. Those in the same place of the
+	// lists were next to each other in time.
+	Turns map[string][]Round `json:"turns,omitempty"`
 }
 
 // Process is what one component of the control planes used.

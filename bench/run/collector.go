@@ -8,8 +8,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
-
-	"github.com/tenure-dev/tenure/bench/scenario"
 )
 
 // collector stands in for a collector of traces on another machine: it takes what OTLP clients send, answers, and
@@ -34,17 +32,13 @@ func startCollector() (*collector, error) {
 func (c *collector) stop() { c.server.Stop() }
 
 // environment is what makes replicas trace to this collector; none does if there is none.
-func (c *collector) environment(as scenario.Reference) []string {
+func (c *collector) environment() []string {
 	if c == nil {
 		return nil
 	}
-	ratio := "1"
-	if as == scenario.Sampled {
-		ratio = "0.01"
-	}
 	return []string{
 		"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + c.address,
-		"OTEL_TRACES_SAMPLER=parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG=" + ratio,
+		fmt.Sprintf("OTEL_BSP_SCHEDULE_DELAY=%d", (settle / 2).Milliseconds()), // so that no turn sends for the next
 	}
 }
 

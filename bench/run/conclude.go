@@ -16,14 +16,14 @@ import (
 // is beyond would be the generator's and not the fleet's.
 const maxLateness = 50 * time.Millisecond
 
-// judgeGenerator says so where the generator didn't keep its schedule. A burst has none: it is as fast as it can be.
+// judgeGenerator says so where the generator didn't keep its schedule. Bursts and closed loads have none.
 func (r *runner) judgeGenerator(name string, results *report.Results) {
 	l := r.scenario.Load
 	g := results.Generator
 	switch {
 	case l.Arrivals == scenario.Nothing, g == nil:
 		return
-	case l.Arrivals == scenario.Burst && l.Due == scenario.DueNow:
+	case l.Arrivals == scenario.Burst && l.Due == scenario.DueNow, l.Arrivals == scenario.Closed:
 		return
 	case g.Lateness == nil:
 		r.invalid("%s: the generator's lateness is not known", name)

@@ -70,7 +70,7 @@ func newFleet(ctx context.Context, as scenario.Reference, s scenario.Scenario, d
 		return nil, fmt.Errorf("making a folder for logs and samples: %w", err)
 	}
 	var err error
-	if as == scenario.Traced || as == scenario.Sampled {
+	if s.Fleet.TracingTurns > 0 {
 		if f.traces, err = startCollector(); err != nil {
 			return nil, err
 		}
@@ -202,7 +202,10 @@ func (f *fleet) startReplica(name string) error {
 		samples = f.path(name, strconv.FormatInt(time.Now().UnixNano(), 36)+".samples")
 		args = append(args, "--bench-samples", samples)
 	}
-	p, err := startProcess(name, f.options.Tenure, f.path(name, "log"), args, f.traces.environment(f.as)...)
+	if turns := f.config.TracingTurns; turns > 0 {
+		args = append(args, "--bench-tracing-turns", turns.String())
+	}
+	p, err := startProcess(name, f.options.Tenure, f.path(name, "log"), args, f.traces.environment()...)
 	if err != nil {
 		return err
 	}

@@ -227,7 +227,22 @@ func (t *tally) addSamples(r *round, lives record.Lives, figures map[string]floa
 	if rate, ok := saturated(ends, r.start); ok {
 		figures["reconciles_per_s"] = rate
 	}
-	return nil
+	return t.addTurns(r, ends)
+}
+
+// addTurns takes in what a round showed of turns.
+func (t *tally) addTurns(r *round, ends []time.Time) error {
+	if r.turns == nil {
+		return nil
+	}
+	slices.SortFunc(ends, time.Time.Compare)
+	for name, rounds := range r.turns.rounds(ends) {
+		if t.out.Turns == nil {
+			t.out.Turns = map[string][]report.Round{}
+		}
+		t.out.Turns[name] = append(t.out.Turns[name], rounds...)
+	}
+	return r.turns.err
 }
 
 // saturated is the rate of reconciles between the 20th and the 60th percent of those that ended after the start: while

@@ -20,6 +20,7 @@ type round struct {
 	start, end    time.Time
 	generator     *load.Outcome
 	watch         *watcher
+	turns         *turns // nil if nothing is done in turns
 	before, after map[*process]record.Use
 	servers       [2]map[string]record.Use // before and after
 	marks         []report.Mark
@@ -41,6 +42,10 @@ func (f *fleet) give(ctx context.Context, s scenario.Scenario, namespace string,
 	if s.Load.Delete {
 		f.onDone = f.deleter(ctx, g)
 	}
+	if s.Load.Arrivals == scenario.Closed {
+		g.Window = make(chan struct{}, s.Load.Clients)
+		f.onDone = func(load.Ref) { <-g.Window }
+	}
 	components, err := f.components()
 	if err != nil {
 		return nil, err
@@ -50,6 +55,9 @@ func (f *fleet) give(ctx context.Context, s scenario.Scenario, namespace string,
 	r.watch.baseline(ctx)
 	r.start = g.Begin(len(offsets)) // the scrapes have taken their time
 	r.watch.start = r.start
+	if length := f.config.TracingTurns.D(); length > 0 {
+		r.turns = &turns{fleet: f, length: length, servers: components}
+	}
 	if r.before, err = f.uses(); err != nil {
 		return nil, err
 	}
@@ -88,6 +96,9 @@ func (f *fleet) play(ctx context.Context, s scenario.Scenario, g *load.Generator
 	observe, stop := context.WithCancel(ctx)
 	defer stop()
 	watching.Go(func() { r.watch.run(observe) })
+	if r.turns != nil {
+		watching.Go(func() { r.turns.run(observe) })
+	}
 	watching.Go(func() {
 		for sleep(observe, 200*time.Millisecond) == nil {
 			show()

@@ -14,6 +14,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/report"
 	"github.com/tenure-dev/tenure/bench/scenario"
 	"github.com/tenure-dev/tenure/bench/stats"
+	"github.com/tenure-dev/tenure/pkg/samples"
 )
 
 // warmUp is how many Ats each fleet serves before anything is measured: connections, caches, and the API servers'
@@ -131,6 +132,9 @@ func (r *runner) stage(ctx context.Context, s scenario.Scenario, dir string) (_ 
 		}
 		if f.traces != nil && f.traces.received.Load() == 0 {
 			r.invalid("%s: no trace was sent", f.as)
+		}
+		if s.Fleet.TracingTurns > 0 && len(t.out.Turns) == 0 {
+			r.invalid("the load was over before each had a turn: raise load.count")
 		}
 		for _, reason := range t.missing {
 			r.invalid("%s: %s", f.as, reason)
@@ -251,6 +255,16 @@ func (r *runner) finish() {
 	for as, reference := range p.References {
 		for figure, ratio := range ratios(p.Results.Rounds, reference.Rounds, rng) {
 			p.Ratios[figure+"/"+as] = ratio
+		}
+	}
+	if p.Results != nil {
+		for name, turns := range p.Results.Turns {
+			if name == samples.Untraced {
+				continue
+			}
+			for figure, ratio := range ratios(p.Results.Turns[samples.Untraced], turns, rng) {
+				p.Ratios[figure+"/"+name] = ratio
+			}
 		}
 	}
 	p.Knee = knee(r.scenario.Load, p.Results.Rounds)

@@ -13,6 +13,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/report"
 	"github.com/tenure-dev/tenure/bench/scenario"
 	"github.com/tenure-dev/tenure/pkg/localplane"
+	"github.com/tenure-dev/tenure/pkg/samples"
 )
 
 // options builds the programs, so that what is tested is what the sources say.
@@ -106,5 +107,36 @@ func TestARunOfEverythingAsSmallAsCanBe(t *testing.T) {
 	defer page.Close()
 	if err := report.HTML(page, r); err != nil {
 		t.Error(err)
+	}
+}
+
+const turning = `
+schema: tenure.dev/bench/scenario/v1
+name: turning
+summary: tracing nothing, some and all in turns
+fleet: {clusters: 1, replicas: 1, workers: 4, shardsPerCluster: 1, tracingTurns: 1s}
+load: {arrivals: closed, clients: 8, count: 1200}
+`
+
+func TestARunInTurns(t *testing.T) {
+	s, err := scenario.Parse([]byte(turning), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	r, err := Run(ctx, s, options(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.Valid || r.Results.Lost > 0 || len(r.Results.Turns[samples.Untraced]) == 0 {
+		t.Errorf("valid %v (%v), %d lost, turns %v", r.Valid, r.Reasons, r.Results.Lost, r.Results.Turns)
+	}
+	for _, name := range []string{"traced", "sampled"} {
+		for _, figure := range []string{"reconciles_per_s/", "cpu_seconds_per_reconcile/", "server_cpu_seconds_per_reconcile/"} {
+			if ratio := r.Ratios[figure+name]; !(ratio.Value > 0) {
+				t.Errorf("%s%s: %v", figure, name, ratio)
+			}
+		}
 	}
 }

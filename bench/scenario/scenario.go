@@ -46,6 +46,8 @@ type Fleet struct {
 	InjectedWork Duration `json:"injectedWork,omitempty"`
 	// Slowdown is by how much of it the reference "slow" takes longer.
 	Slowdown float64 `json:"slowdown,omitempty"`
+	// TracingTurns has the replicas trace nothing, one in a hundred and all reconciles in turns of this length.
+	TracingTurns Duration `json:"tracingTurns,omitempty"`
 	// Storage of etcd: memory (no fsync) or disk.
 	Storage Storage `json:"storage"`
 	// Samples has the replicas write one record per reconcile.
@@ -60,7 +62,7 @@ type Load struct {
 	// Preload is how many Ats are there before the replicas start. They are not due during the run.
 	Preload  int      `json:"preload,omitempty"`
 	Arrivals Arrivals `json:"arrivals"`
-	// Count is the number of arrivals of a burst, Rate and Duration describe the other kinds.
+	// Count is the number of arrivals of a burst or a closed load, Rate and Duration describe the other kinds.
 	Count    int      `json:"count,omitempty"`
 	Rate     float64  `json:"rate,omitempty"`
 	Duration Duration `json:"duration,omitempty"`
@@ -76,7 +78,7 @@ type Load struct {
 	Delete bool `json:"delete,omitempty"`
 	// DriftEvery is the distance at which the step drift changes one copy after the other.
 	DriftEvery Duration `json:"driftEvery,omitempty"`
-	// Clients is how many requests of the generator may be in flight.
+	// Clients is how many requests of the generator may be in flight, and how many Ats of a closed load.
 	Clients int    `json:"clients"`
 	Seed    uint64 `json:"seed"`
 }
@@ -122,6 +124,7 @@ const (
 	Burst    Arrivals = "burst"    // all at once
 	Constant Arrivals = "constant" // at equal distances
 	Poisson  Arrivals = "poisson"  // independent of one another
+	Closed   Arrivals = "closed"   // one whenever another is DONE, so that load.clients are under way at all times
 	Nothing  Arrivals = "none"     // the fleet is left alone for the duration
 
 	DueNow      Due = "now"
@@ -146,8 +149,6 @@ const (
 	Client    Reference = "client"    // sharded, watches filtered on arrival only
 	Identical Reference = "identical" // the same once more: what differs is noise
 	Slow      Reference = "slow"      // the same with injected work made longer by fleet.slowdown
-	Traced    Reference = "traced"    // the same with every reconcile traced, to a collector that forgets all
-	Sampled   Reference = "sampled"   // the same with one in a hundred traced
 )
 
 // Duration is a time.Duration that is written as in "1.5s".

@@ -69,6 +69,8 @@ func (f Fleet) validate(v *violations) {
 	v.check(f.LeaseDuration.D() >= time.Second, "fleet.leaseDuration", "%s is less than 1s", f.LeaseDuration)
 	v.check(f.InjectedWork >= 0, "fleet.injectedWork", "%s is negative", f.InjectedWork)
 	v.check(f.Slowdown >= 0 && f.Slowdown <= 10, "fleet.slowdown", "%v is not between 0 and 10", f.Slowdown)
+	v.check(f.TracingTurns == 0 || f.TracingTurns.D() >= time.Second, "fleet.tracingTurns", "%s is less than 1s", f.TracingTurns)
+	v.check(f.TracingTurns == 0 || f.Samples, "fleet.tracingTurns", "needs fleet.samples")
 	oneOf(v, "fleet.storage", f.Storage, Memory, Disk)
 }
 
@@ -78,18 +80,19 @@ func (l Load) validate(v *violations) {
 		v.check(l.Due == DueNow && l.Edit == 0 && !l.Delete && l.Preload == 0, "load.kind", "Deployments know no due, edit, delete and preload")
 	}
 	v.check(l.DriftEvery >= 0, "load.driftEvery", "%s is negative", l.DriftEvery)
-	oneOf(v, "load.arrivals", l.Arrivals, Burst, Constant, Poisson, Nothing)
+	oneOf(v, "load.arrivals", l.Arrivals, Burst, Constant, Poisson, Closed, Nothing)
 	oneOf(v, "load.due", l.Due, DueNow, DueTogether)
 	v.check(l.Preload >= 0 && l.Preload <= maxArrivals, "load.preload", "%d is not between 0 and %d", l.Preload, maxArrivals)
 	v.check(l.Clients >= 1 && l.Clients <= 4096, "load.clients", "%d is not between 1 and 4096", l.Clients)
 	v.check(l.Edit >= 0, "load.edit", "%s is negative", l.Edit)
 	v.check(l.Edit == 0 || l.Due == DueNow, "load.edit", "goes with load.due now only")
 	switch l.Arrivals {
-	case Burst:
+	case Burst, Closed:
 		v.check(l.Count >= 1 && l.Count <= maxArrivals, "load.count", "%d is not between 1 and %d", l.Count, maxArrivals)
-		v.check(l.Rate == 0, "load.rate", "a burst has none")
-		v.check(l.Duration == 0, "load.duration", "a burst has none")
+		v.check(l.Rate == 0, "load.rate", "follows from how fast the fleet is with arrivals %s", l.Arrivals)
+		v.check(l.Duration == 0, "load.duration", "follows from how fast the fleet is with arrivals %s", l.Arrivals)
 		v.check(l.Edit == 0, "load.edit", "goes with a rate only")
+		v.check(l.Arrivals == Burst || l.Kind == Ats && l.Due == DueNow && !l.Delete, "load.arrivals", "closed goes with Ats that are due at once and aren't deleted")
 	case Constant, Poisson:
 		v.check(l.Rate > 0 != (len(l.Rates) > 0), "load.rate", "%v must be positive, or there are load.rates", l.Rate)
 		for i, rate := range l.Rates {
@@ -142,7 +145,7 @@ func (s Scenario) validateSteps(v *violations) {
 func (s Scenario) validateReferences(v *violations) {
 	for i, r := range s.Compare {
 		at := fmt.Sprintf("compare[%d]", i)
-		oneOf(v, at, r, Floor, Stock, Client, Identical, Slow, Traced, Sampled)
+		oneOf(v, at, r, Floor, Stock, Client, Identical, Slow)
 		v.check(!slices.Contains(s.Compare[:i], r), at, "%q is listed twice", string(r))
 		v.check(r != Slow || (s.Fleet.Slowdown > 0 && s.Fleet.InjectedWork > 0), at, "slow needs fleet.injectedWork and fleet.slowdown")
 		v.check(r != Floor || s.Load.Edit == 0 && !s.Load.Delete, at, "floor knows no edits and deletions")
@@ -150,6 +153,7 @@ func (s Scenario) validateReferences(v *violations) {
 	}
 	v.check(s.Fleet.Kubeconfigs <= s.Fleet.Clusters || s.Load.Arrivals == Nothing && s.Load.Preload == 0, "fleet.kubeconfigs",
 		"clusters that share an API server see the same Ats: no load makes sense with them")
+	v.check(len(s.Compare) == 0 || s.Fleet.TracingTurns == 0, "compare", "has no place beside fleet.tracingTurns")
 	v.check(len(s.Compare) == 0 || len(s.Sweep) == 0, "compare", "has no place beside sweep")
 	v.check(len(s.Compare) == 0 || len(s.Steps) == 0, "compare", "has no place beside steps")
 }

@@ -36,6 +36,7 @@ type options struct {
 	pprofAddress     string
 	injectedWork     time.Duration
 	benchSamples     string
+	benchTracing     time.Duration
 	logLevel         slog.Level
 }
 
@@ -63,6 +64,7 @@ func newFlags() (*flag.FlagSet, *options) {
 	fs.StringVar(&o.pprofAddress, "pprof-bind-address", "0", "`address` of Go's profiles, without authentication; 0 turns it off")
 	fs.DurationVar(&o.injectedWork, "injected-work", 0, "time that each reconcile of an At is made to take, for benchmarks")
 	fs.StringVar(&o.benchSamples, "bench-samples", "", "new `file` that gets one record for each reconcile, for benchmarks")
+	fs.DurationVar(&o.benchTracing, "bench-tracing-turns", 0, "with tracing on: trace nothing, one in a hundred and all reconciles in turns of this length, for benchmarks; 0 for no turns")
 	fs.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "`level` of the log: debug, info, warn or error")
 	o.sharding, o.serverFilter = true, true
 	fs.VisitAll(func(f *flag.Flag) {
@@ -116,6 +118,9 @@ func (o *options) validate() error {
 	}
 	if o.injectedWork < 0 {
 		return fmt.Errorf("--injected-work %v: must not be negative", o.injectedWork)
+	}
+	if o.benchTracing < 0 {
+		return fmt.Errorf("--bench-tracing-turns %v: must not be negative", o.benchTracing)
 	}
 	for name, address := range map[string]string{"metrics-bind-address": o.metricsAddress, "health-probe-bind-address": o.healthAddress, "pprof-bind-address": o.pprofAddress} {
 		if address == "0" || address == "" {

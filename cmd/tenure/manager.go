@@ -53,6 +53,9 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 		return err
 	}
 	defer see.start(ctx)()
+	if o.benchTracing > 0 {
+		go see.takeTurns(ctx, o.benchTracing, o.traceSlow)
+	}
 	home.Wrap(see.Transport)
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), cnatv1.AddToScheme(scheme), tenurev1.AddToScheme(scheme)); err != nil {

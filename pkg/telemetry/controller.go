@@ -82,13 +82,14 @@ func (c *Controller) watch(inner priorityqueue.PriorityQueue[mcreconcile.Request
 
 // depart begins the record of a reconcile when its key leaves the queue, if the trace may be kept.
 func (c *Controller) depart(req mcreconcile.Request, t *taken) {
+	keep := c.telemetry.sampling.Load()
 	id := NewTraceID()
-	sampled := inRatio(id, c.telemetry.cfg.Settings.Ratio)
-	if !sampled && c.telemetry.cfg.Slow == 0 {
+	sampled := inRatio(id, keep.ratio)
+	if !sampled && keep.slow == 0 {
 		return
 	}
 	t.flight = &flight{
-		telemetry: c.telemetry, kind: c.kind, req: req, traceID: id, root: rootOf(id), sampled: sampled,
+		telemetry: c.telemetry, kind: c.kind, req: req, traceID: id, root: rootOf(id), sampled: sampled, slow: keep.slow,
 		trigger: t.trigger, attempt: t.attempt, ready: t.ready,
 	}
 }

@@ -235,6 +235,31 @@ func TestWhatIsSlowOrFailedIsKeptThoughItWasNotSampled(t *testing.T) {
 	}
 }
 
+func TestWhatIsKeptCanBeChangedWhileReconcilesRun(t *testing.T) {
+	r := newRig(t, Config{Settings: always()})
+	change := func(ratio float64, slow time.Duration) func(context.Context) (reconcile.Result, error) {
+		return func(context.Context) (reconcile.Result, error) {
+			r.SetSampling(ratio, slow)
+			return reconcile.Result{}, errors.New("no")
+		}
+	}
+	for i, f := range []func(context.Context) (reconcile.Result, error){
+		change(0, 0),           // kept: it started before
+		change(0, time.Minute), // not kept, though it failed
+		change(1, 0),           // kept because it failed
+		change(1, 0),           // kept again
+	} {
+		r.queue.Add(testKey)
+		r.reconcile(t, f)
+		if i == 0 {
+			r.queue.Forget(testKey)
+		}
+	}
+	if roots := len(r.sent(t)) / 2; roots != 3 {
+		t.Errorf("%d traces were kept, want 3", roots)
+	}
+}
+
 func TestAFloodOfFailuresIsNotKeptWhole(t *testing.T) {
 	rare := always()
 	rare.Ratio = 0

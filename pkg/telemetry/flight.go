@@ -25,7 +25,8 @@ type flight struct {
 	req       mcreconcile.Request
 	traceID   trace.TraceID
 	root      trace.SpanID
-	sampled   bool // from the start, so that API calls carry it
+	sampled   bool          // from the start, so that API calls carry it
+	slow      time.Duration // kept from here on, or when it fails, though it isn't sampled
 	trigger   trigger
 	attempt   int
 	ready     time.Time // when the key could have been worked on
@@ -115,8 +116,7 @@ func (f *flight) land(end time.Time, result string, requeue time.Duration, faile
 	if f.sampled {
 		return true
 	}
-	t := f.telemetry
-	return t.cfg.Slow > 0 && (failed != "" || end.Sub(f.start) >= t.cfg.Slow) && t.tail.take(end)
+	return f.slow > 0 && (failed != "" || end.Sub(f.start) >= f.slow) && f.telemetry.tail.take(end)
 }
 
 // spans implements story. The flight has landed, so nothing of it changes any more.

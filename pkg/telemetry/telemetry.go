@@ -57,13 +57,21 @@ type Telemetry struct {
 	metrics  *reconcileMetrics
 	pipeline *pipeline // nil while tracing is off
 	provider *sdktrace.TracerProvider
+	sampling atomic.Pointer[sampling]
 	writes   writes
 	tail     tailLimit
+}
+
+// sampling is which reconciles are kept.
+type sampling struct {
+	ratio float64       // of all, from their start
+	slow  time.Duration // and those that fail or take this long; none of these if zero
 }
 
 // New returns a Telemetry; nothing is sent before Run.
 func New(cfg Config) *Telemetry {
 	t := &Telemetry{cfg: cfg, metrics: newReconcileMetrics()}
+	t.SetSampling(cfg.Settings.Ratio, cfg.Slow)
 	if cfg.Exporter != nil {
 		t.pipeline = newPipeline(cfg.Settings, cfg.Exporter, cfg.Log.WithName("tracing"))
 		t.pipeline.resource = t.resource()
@@ -93,6 +101,12 @@ func (t *Telemetry) resource() *resource.Resource {
 		attributes = append(attributes, attribute.String(key, value))
 	}
 	return resource.NewSchemaless(attributes...)
+}
+
+// SetSampling changes which reconciles that start from now on are kept: a share of them, from 0 to 1, and those that fail
+// or take longer than slow, if that isn't zero. Spans that a program makes itself follow [Config].Settings for ever.
+func (t *Telemetry) SetSampling(ratio float64, slow time.Duration) {
+	t.sampling.Store(&sampling{ratio: ratio, slow: slow})
 }
 
 // Tracing reports whether spans are made.
