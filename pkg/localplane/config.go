@@ -14,6 +14,9 @@ import (
 // DefaultNodes is the number of fake nodes of a workload cluster that asks for none in particular.
 const DefaultNodes = 3
 
+// NoNodes is the number of nodes of a workload cluster that has none.
+const NoNodes = -1
+
 // maxNodes keeps a typing error from filling etcd: KWOK carries thousands of nodes, a laptop does not need more.
 const maxNodes = 5000
 
@@ -47,7 +50,8 @@ type ClusterConfig struct {
 	// Deployments roll out and deleted owners take their dependents along. Without it the cluster is etcd and
 	// an API server: enough for coordination records.
 	Workload bool
-	// Nodes is the number of fake nodes of a workload cluster; 0 means DefaultNodes.
+	// Nodes is the number of fake nodes of a workload cluster; 0 means DefaultNodes. With NoNodes there is no scheduler and
+	// no KWOK either: Pods stay Pending until somebody else ends them.
 	Nodes int
 	// FeatureGates are set on the API server. ShardedListAndWatch is on unless switched off here.
 	FeatureGates map[string]bool
@@ -71,10 +75,10 @@ func (c Config) Validate() error {
 			violations = append(violations, fmt.Errorf("%s: name: used twice", at))
 		}
 		seen[cluster.Name] = true
-		if cluster.Nodes < 0 || cluster.Nodes > maxNodes {
+		if cluster.Nodes < 0 && cluster.Nodes != NoNodes || cluster.Nodes > maxNodes {
 			violations = append(violations, fmt.Errorf("%s: nodes: %d is not between 0 and %d", at, cluster.Nodes, maxNodes))
 		}
-		if cluster.Nodes > 0 && !cluster.Workload {
+		if cluster.Nodes != 0 && !cluster.Workload {
 			violations = append(violations, fmt.Errorf("%s: nodes: only a workload cluster has nodes", at))
 		}
 		for _, gate := range slices.Sorted(maps.Keys(cluster.FeatureGates)) {
@@ -92,7 +96,7 @@ func (c Config) Validate() error {
 // nodes is the number of fake nodes after defaulting.
 func (c ClusterConfig) nodes() int {
 	switch {
-	case !c.Workload:
+	case !c.Workload, c.Nodes == NoNodes:
 		return 0
 	case c.Nodes == 0:
 		return DefaultNodes

@@ -19,14 +19,15 @@ func (p *Plane) startWorkload(ctx context.Context) error {
 	if err := p.createNodes(ctx, client); err != nil {
 		return err
 	}
-	for _, component := range []struct {
+	type component struct {
 		name string
 		args []string
-	}{
-		{"kube-controller-manager", controllerManagerArgs()},
-		{"kube-scheduler", schedulerArgs()},
-		{"kwok", kwokArgs()},
-	} {
+	}
+	wanted := []component{{"kube-controller-manager", controllerManagerArgs()}}
+	if p.config.nodes() > 0 {
+		wanted = append(wanted, component{"kube-scheduler", schedulerArgs()}, component{"kwok", kwokArgs()})
+	}
+	for _, component := range wanted {
 		helper, err := startProcess(p.binary, component.name, p.dir, component.args)
 		if err != nil {
 			return err

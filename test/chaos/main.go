@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tenure-dev/tenure/test/fleet"
 )
@@ -24,6 +25,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	klog.SetLogger(logr.Discard()) // our own clients' complaints about servers that we stopped
+	ctrllog.SetLogger(logr.Discard())
 	s, err := parse(os.Args[1:])
 	if errors.Is(err, flag.ErrHelp) {
 		os.Exit(0)
@@ -92,7 +94,7 @@ func play(ctx context.Context, s settings, out io.Writer) error {
 func onPlanes(ctx context.Context, s settings, out io.Writer, do func(context.Context, *run) error) (err error) {
 	f, err := fleet.Start(ctx, fleet.Options{
 		Workloads: []string{"west", "east"}, LeaseDuration: s.lease, ShardsPerCluster: s.shards,
-		Tenure: s.tenure, Seed: s.seed, Progress: out, TmpfsData: true,
+		Tenure: s.tenure, Seed: s.seed, Progress: out, TmpfsData: true, NoNodes: true,
 	})
 	if err != nil {
 		return err
@@ -109,8 +111,13 @@ func onPlanes(ctx context.Context, s settings, out io.Writer, do func(context.Co
 		}
 		err = errors.Join(err, f.Stop())
 	}()
+	var kubelets sync.WaitGroup
+	defer kubelets.Wait()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	if err := r.playKubelets(ctx, &kubelets); err != nil {
+		return err
+	}
 	go func() { // a component that dies by itself (a full disk) ends the run with its own words
 		if err := f.Planes.Wait(ctx); err != nil {
 			cancel(err)

@@ -35,6 +35,8 @@ type Options struct {
 	Workloads []string
 	// Bare leaves out what makes Pods run in the workload clusters: an API server alone is enough for many tests.
 	Bare bool
+	// NoNodes leaves out nodes, scheduler and KWOK: Pods stay Pending until somebody else ends them.
+	NoNodes bool
 	// LeaseDuration of the replicas; default 5 s.
 	LeaseDuration time.Duration
 	// ShardsPerCluster; default 8.
@@ -76,7 +78,11 @@ func Start(ctx context.Context, o Options) (_ *Fleet, err error) {
 	}
 	clusters := []localplane.ClusterConfig{{Name: Home}}
 	for _, name := range o.Workloads {
-		clusters = append(clusters, localplane.ClusterConfig{Name: name, Workload: !o.Bare})
+		cluster := localplane.ClusterConfig{Name: name, Workload: !o.Bare}
+		if o.NoNodes {
+			cluster.Nodes = localplane.NoNodes
+		}
+		clusters = append(clusters, cluster)
 	}
 	planes, err := localplane.Start(ctx, localplane.Config{Dir: o.Dir, Clusters: clusters, TmpfsData: o.TmpfsData, Progress: o.Progress})
 	if err != nil {
