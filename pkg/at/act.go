@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 )
@@ -47,8 +48,16 @@ func (a *actor) act(ctx context.Context, at *cnatv1alpha1.At, decision Decision)
 	if decision.Backoff {
 		return retryLater, false, nil
 	}
-	return ctrl.Result{RequeueAfter: decision.After}, false, nil
+	result = ctrl.Result{RequeueAfter: decision.After}
+	if at.Status.Phase == cnatv1alpha1.AtDone {
+		result.Priority = ptr.To(tidying)
+	}
+	return result, false, nil
 }
+
+// tidying is the priority of deleting what is DONE for long: below that of all that is still to be done, the keys of a
+// shard that was just taken over included.
+const tidying = handler.LowPriority - 1
 
 // writeStatus writes the status if the At is still as it was seen, and says
 // whether it did. The resourceVersion that the At was read with goes along, so a

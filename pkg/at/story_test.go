@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 )
@@ -40,6 +41,23 @@ func TestStoryANewHolderSeesPendingButAllIsOver(t *testing.T) {
 			_, _ = young.reconciler.Reconcile(context.Background(), testRequest)
 			wantWorld(t, w, cnatv1alpha1.AtDone, 1, 0)
 		}
+	}
+}
+
+func TestStoryWhatIsDoneIsTidiedUpAfterAllThatIsStillToBeDone(t *testing.T) {
+	w := newWorld(anAt(ttl(90)))
+	r := newReplica(w)
+	result, err := r.reconciler.Reconcile(context.Background(), testRequest)
+	if err != nil || result.RequeueAfter == 0 || result.Priority != nil {
+		t.Fatalf("while it runs: %+v, %v", result, err)
+	}
+	w.finishPod(corev1.PodSucceeded)
+	r.catchUp()
+	r.mustReconcile(t)
+	r.catchUp()
+	result, err = r.reconciler.Reconcile(context.Background(), testRequest)
+	if err != nil || result.RequeueAfter == 0 || result.Priority == nil || *result.Priority >= handler.LowPriority {
+		t.Errorf("when it is DONE: %+v, %v", result, err)
 	}
 }
 
