@@ -24,8 +24,8 @@ import (
 // podRuns is how long a Pod of the load runs.
 const podRuns = 500 * time.Millisecond
 
-// playKubelets ends each Pod of the load after a while, with one write, until the context ends. A scheduler and KWOK take
-// four writes for it, and as much of the machine as all of the replicas: on clusters that a fleet serves they are elsewhere.
+// playKubelets ends each Pod of the load after a while, with one write, until the context ends. A scheduler and KWOK make four,
+// which the API servers of one machine can't bear beside the load; in clusters that a fleet serves they are elsewhere.
 func (r *run) playKubelets(ctx context.Context, wait *sync.WaitGroup) error {
 	for _, cluster := range r.fleet.Workloads() {
 		config := r.fleet.Planes.Cluster(cluster).RESTConfig()

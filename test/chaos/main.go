@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/tenure-dev/tenure/shard"
 	"github.com/tenure-dev/tenure/test/fleet"
 )
 
@@ -46,13 +48,13 @@ func parse(args []string) (settings, error) {
 	fs := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	fs.Uint64Var(&s.seed, "seed", uint64(time.Now().UnixNano())%1_000_000, "seed of the schedule")
 	fs.DurationVar(&s.bound, "for", 25*time.Minute, "how long faults are made at most; judging comes on top")
-	fs.IntVar(&s.calm, "calm", 20, "faults in the calm scenario")
+	fs.IntVar(&s.calm, "calm", 30, "faults in the calm scenario")
 	fs.IntVar(&s.faults, "faults", 300, "faults in all, reached in the storm")
 	fs.IntVar(&s.moves, "moves", 1000, "planned moves in all, reached in the moves scenario")
 	fs.Float64Var(&s.rate, "rate", 40, "Ats per second")
 	fs.DurationVar(&s.lease, "lease-duration", 5*time.Second, "of the replicas")
 	fs.IntVar(&s.replicas, "replicas", 4, "processes")
-	fs.IntVar(&s.shards, "shards-per-cluster", 32, "of each of the two workload clusters")
+	fs.IntVar(&s.shards, "shards-per-cluster", 0, fmt.Sprintf("of each of the two workload clusters; 0: %d in calm, %d in storm and moves, %d in handoff", calmShards, stormShards, handoffShards))
 	fs.IntVar(&s.ballast, "objects", 5000, "Ats in each shard in the handoff scenario")
 	fs.IntVar(&s.handoffs, "handoffs", 60, "planned moves in the handoff scenario; a tenth as many clean exits, an eighth as many crashes")
 	fs.StringVar(&scenarios, "scenario", "calm,storm,moves,handoff", "what to play, in this order")
@@ -75,17 +77,33 @@ func parse(args []string) (settings, error) {
 	return s, nil
 }
 
-// play runs the scenarios: the handoff one on planes of its own, the others together on one set.
+// How many shards each cluster has: as many as by default where gaps are measured, many where they are to be moved often.
+const (
+	calmShards  = 1 << shard.DefaultShardBits
+	stormShards = 32
+)
+
+// play runs the scenarios, each on planes of its own; storm and moves have theirs together.
 func play(ctx context.Context, s settings, out io.Writer) error {
 	fmt.Fprintf(out, "chaos: seed %d, scenarios %s\n", s.seed, strings.Join(s.scenarios, ", "))
+	parts := []struct {
+		names  []string
+		shards int
+	}{{[]string{"calm"}, calmShards}, {[]string{"storm", "moves"}, stormShards}, {[]string{"handoff"}, handoffShards}}
 	var errs []error
-	together := slices.DeleteFunc(slices.Clone(s.scenarios), func(name string) bool { return name == "handoff" })
-	if len(together) > 0 {
-		errs = append(errs, onPlanes(ctx, s, out, func(ctx context.Context, r *run) error { return r.scenariosTogether(ctx, together) }))
-	}
-	if len(together) < len(s.scenarios) && ctx.Err() == nil {
-		s.shards = handoffShards
-		errs = append(errs, onPlanes(ctx, s, out, func(ctx context.Context, r *run) error { return r.runHandoff(ctx) }))
+	for _, part := range parts {
+		wanted := s
+		wanted.scenarios = slices.DeleteFunc(part.names, func(name string) bool { return !slices.Contains(s.scenarios, name) })
+		if len(wanted.scenarios) == 0 || ctx.Err() != nil {
+			continue
+		}
+		wanted.shards = cmp.Or(s.shards, part.shards)
+		errs = append(errs, onPlanes(ctx, wanted, out, func(ctx context.Context, r *run) error {
+			if slices.Contains(wanted.scenarios, "handoff") {
+				return r.runHandoff(ctx)
+			}
+			return r.scenariosTogether(ctx)
+		}))
 	}
 	return errors.Join(append(errs, context.Cause(ctx))...)
 }
@@ -135,8 +153,8 @@ func onPlanes(ctx context.Context, s settings, out io.Writer, do func(context.Co
 	return errors.Join(r.broken...)
 }
 
-// scenariosTogether plays scenarios one after the other under one load, and judges them together.
-func (r *run) scenariosTogether(ctx context.Context, names []string) error {
+// scenariosTogether plays the scenarios one after the other under one load, and judges them together.
+func (r *run) scenariosTogether(ctx context.Context) error {
 	if err := r.startAll(ctx); err != nil {
 		return err
 	}
@@ -145,7 +163,7 @@ func (r *run) scenariosTogether(ctx context.Context, names []string) error {
 	var side sync.WaitGroup
 	side.Go(func() { r.load.run(background) })
 	side.Go(func() { r.supervise(background) })
-	for _, name := range names {
+	for _, name := range r.scenarios {
 		r.say("scenario %s", name)
 		switch name {
 		case "calm":

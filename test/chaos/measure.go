@@ -151,3 +151,25 @@ func (r *run) during(f fault, ats []lateAt) []time.Duration {
 	}
 	return all
 }
+
+// latenessAfter are the lateness of the Ats that fell due while a calm fault of a kind was felt.
+func (r *run) latenessAfter(kind string, ats []lateAt) []time.Duration {
+	var all []time.Duration
+	for _, f := range r.faults {
+		if f.Calm && strings.HasPrefix(f.Kind, kind) {
+			all = append(all, r.during(f, ats)...)
+		}
+	}
+	return all
+}
+
+// normal are the lateness of the Ats that fell due in calm scenarios while no fault was felt.
+func (r *run) normal(ats []lateAt) []time.Duration {
+	var all []time.Duration
+	for _, a := range ats {
+		if r.calmTime(a.due) && !r.nearFault(a.due) {
+			all = append(all, a.late)
+		}
+	}
+	return all
+}

@@ -57,7 +57,7 @@ func (r *run) print(report *witness.Report) {
 	r.printMoves(row, lines, late)
 	if report != nil {
 		r.printWitness(row, report)
-		r.printTargets(row, report, lines)
+		r.printTargets(row, report, lines, late)
 	}
 	w.Flush()
 }
@@ -110,13 +110,7 @@ func (r *run) printMoves(row func(...any), lines []fleet.Line, late []lateAt) {
 		row(kind, "", "calm", spreadOf(r.unserved(kind, true)))
 		row(kind, "", "in storms", spreadOf(r.unserved(kind, false)))
 	}
-	var calm []time.Duration
-	for _, a := range late {
-		if r.calmTime(a.due) && !r.nearFault(a.due) {
-			calm = append(calm, a.late)
-		}
-	}
-	row("\nNORMAL", "lateness of Ats in calm scenarios, no fault near", "", spreadOf(calm))
+	row("\nNORMAL", "lateness of Ats in calm scenarios, no fault near", "", spreadOf(r.normal(late)))
 }
 
 // nearFault says whether a fault was felt at a moment.

@@ -13,6 +13,8 @@ const (
 	plannedP50 = 25 * time.Millisecond
 	plannedP99 = 100 * time.Millisecond
 	exitP99    = 250 * time.Millisecond
+	// exitLate is how late an At may be because a replica leaves.
+	exitLate = 500 * time.Millisecond
 	// crashP99 and crashMax come on top of the lease duration.
 	crashP99 = 500 * time.Millisecond
 	crashMax = time.Second
@@ -22,7 +24,7 @@ const (
 
 // printTargets holds the figures that depend on the machine against what they should be. They are judged only with
 // --strict: on a machine that is busy with other things they say more about that than about the replicas.
-func (r *run) printTargets(row func(...any), report *witness.Report, lines []fleet.Line) {
+func (r *run) printTargets(row func(...any), report *witness.Report, lines []fleet.Line, late []lateAt) {
 	row("\nTARGETS", "measured", "", "should be at most")
 	check := func(name string, measured, target any, met bool) {
 		verdict := "met"
@@ -33,7 +35,7 @@ func (r *run) printTargets(row func(...any), report *witness.Report, lines []fle
 		row(name, measured, verdict, target)
 	}
 	// Tens of shards moved at once are another thing than one: the handoff scenario moves one at a time.
-	if slices.Contains(r.scenarios, "handoff") && r.shards == handoffShards {
+	if slices.Contains(r.scenarios, "handoff") {
 		planned := spreadOf(gaps(lines, "planned", r.calmTime))
 		check("gap of a planned handoff, p50", planned.P50, plannedP50, planned.P50 <= plannedP50)
 		check("gap of a planned handoff, p99", planned.P99, plannedP99, planned.P99 <= plannedP99)
@@ -44,6 +46,16 @@ func (r *run) printTargets(row func(...any), report *witness.Report, lines []fle
 	if crash := spreadOf(r.unserved("SIGKILL", true)); crash.N > 0 {
 		check("unserved after SIGKILL, p99", crash.P99, r.lease+crashP99, crash.P99 <= r.lease+crashP99)
 		check("unserved after SIGKILL, max", crash.Max, r.lease+crashMax, crash.Max <= r.lease+crashMax)
+	}
+	// What a user of the Ats sees of it.
+	if normal := spreadOf(r.normal(late)); slices.Contains(r.scenarios, "calm") && normal.N > 0 {
+		if kill := spreadOf(r.latenessAfter("SIGKILL", late)); kill.N > 0 {
+			target := r.lease + crashP99 + normal.P99
+			check("an At that fell due after SIGKILL, the latest", kill.Max, target, kill.Max <= target)
+		}
+		if exit := spreadOf(r.latenessAfter("SIGTERM", late)); exit.N > 0 {
+			check("an At that fell due after SIGTERM, the latest", exit.Max, exitLate, exit.Max <= exitLate)
+		}
 	}
 	if c := report.Coordination; c.PerSecond != nil {
 		target := writesPerLease / r.lease.Seconds()

@@ -86,7 +86,8 @@ func (r *run) catchUp(ctx context.Context) error {
 		case time.Since(since) > restWithin:
 			return fmt.Errorf("nothing became DONE for %v: %w", restWithin, err)
 		}
-		sleep(ctx, 500*time.Millisecond)
+		// Listing thousands of Ats takes as much of the API servers as a few dozen of them need to be done.
+		sleep(ctx, 500*time.Millisecond+min(time.Duration(left)*5*time.Millisecond, 10*time.Second))
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
