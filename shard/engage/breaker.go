@@ -14,6 +14,9 @@ const (
 	// stallAfter is how long a cluster may leave all requests unanswered before they are given up. A slow cluster that
 	// answers something is waited for: its own priority and fairness may be queueing the request.
 	stallAfter = 3 * time.Second
+	// listStallAfter is the same for lists. They hold no worker, and one that is asked for again is the same work again
+	// for a server that has too much of it.
+	listStallAfter = 15 * time.Second
 	// FirstPause and lastPause bound how long a cluster that failed is left alone; it doubles in between.
 	FirstPause = time.Second
 	lastPause  = 15 * time.Second
@@ -24,7 +27,7 @@ const (
 // It is safe for concurrent use; the zero value is closed.
 type Breaker struct {
 	mu         sync.Mutex // guards all below
-	lastAnswer time.Time
+	lastAnswer time.Time  // or a part of one
 	openUntil  time.Time // zero while closed
 	pause      time.Duration
 }
@@ -58,6 +61,13 @@ func (b *Breaker) answered() {
 	b.lastAnswer, b.openUntil, b.pause = time.Now(), time.Time{}, 0
 }
 
+// heard notes that a part of an answer has arrived.
+func (b *Breaker) heard() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lastAnswer = time.Now()
+}
+
 // failed opens the breaker, unless the cluster has answered something just now: one lost connection is no outage.
 // Requests that were under way together fail together and count once.
 func (b *Breaker) failed() {
@@ -71,23 +81,23 @@ func (b *Breaker) failed() {
 	b.openUntil = now.Add(b.pause)
 }
 
-// watchOver bounds one request: its context ends with ErrStalled once the cluster has answered nothing at all for
-// stallAfter. The returned function ends the watching.
-func (b *Breaker) watchOver(ctx context.Context) (context.Context, func()) {
+// watchOver bounds one request: its context ends with ErrStalled once nothing at all has come from the cluster for so
+// long. The returned function ends the watching.
+func (b *Breaker) watchOver(ctx context.Context, patience time.Duration) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	sent := time.Now()
 	var timer *time.Timer
 	var mu sync.Mutex // guards timer against its own first firing
 	mu.Lock()
 	defer mu.Unlock()
-	timer = time.AfterFunc(stallAfter, func() {
+	timer = time.AfterFunc(patience, func() {
 		b.mu.Lock()
 		heard := b.lastAnswer
 		b.mu.Unlock()
 		if heard.Before(sent) {
 			heard = sent
 		}
-		if left := stallAfter - time.Since(heard); left > 0 {
+		if left := patience - time.Since(heard); left > 0 {
 			mu.Lock()
 			defer mu.Unlock()
 			timer.Reset(left)

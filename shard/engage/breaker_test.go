@@ -11,7 +11,7 @@ import (
 func TestARequestToASilentClusterIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &Breaker{}
-		ctx, end := b.watchOver(t.Context())
+		ctx, end := b.watchOver(t.Context(), stallAfter)
 		defer end()
 		began := time.Now()
 		<-ctx.Done()
@@ -27,7 +27,7 @@ func TestARequestToASilentClusterIsGivenUp(t *testing.T) {
 func TestASlowRequestIsWaitedForWhileTheClusterAnswersOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &Breaker{}
-		ctx, end := b.watchOver(t.Context())
+		ctx, end := b.watchOver(t.Context(), stallAfter)
 		defer end()
 		for range 20 {
 			time.Sleep(time.Second)

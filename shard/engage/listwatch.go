@@ -40,7 +40,7 @@ func (f *filter) wrap(inner toolscache.ListerWatcher) toolscache.ListerWatcher {
 				return nil, err
 			}
 			defer leave()
-			list, err := lw.ListWithContext(ctx, opts)
+			list, err := lw.ListWithContext(context.WithValue(ctx, listing{}, true), opts)
 			if err != nil {
 				return nil, err
 			}

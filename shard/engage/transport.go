@@ -39,6 +39,9 @@ func (f *fence) RoundTrip(req *http.Request) (*http.Response, error) {
 		res, release, err := f.send(req.Context(), req)
 		if err == nil {
 			counted := &countedBody{ReadCloser: res.Body, bytes: &f.traffic.ListWatchBytes}
+			if !watches(req) {
+				counted.heard = f.traffic.Breaker.heard
+			}
 			res.Body = &releasingBody{ReadCloser: counted, release: release}
 		}
 		return res, err
@@ -67,8 +70,12 @@ func (f *fence) RoundTrip(req *http.Request) (*http.Response, error) {
 func (f *fence) send(ctx context.Context, req *http.Request) (_ *http.Response, release func(), _ error) {
 	breaker, caller := &f.traffic.Breaker, ctx
 	release = func() {}
-	if !watches(req) { // a watch is silent by nature
-		ctx, release = breaker.watchOver(ctx)
+	switch {
+	case watches(req): // silent by nature
+	case ctx.Value(listing{}) != nil:
+		ctx, release = breaker.watchOver(ctx, listStallAfter)
+	default:
+		ctx, release = breaker.watchOver(ctx, stallAfter)
 	}
 	req = req.Clone(ctx) // a RoundTripper must not change the caller's request
 	req.Header.Set("User-Agent", f.gate.agentNow())
@@ -95,15 +102,22 @@ func mutates(method string) bool {
 	return method != http.MethodGet && method != http.MethodHead && method != http.MethodOptions
 }
 
+// listing marks the context of a list that fills a cache.
+type listing struct{}
+
 // countedBody counts what is read of it.
 type countedBody struct {
 	io.ReadCloser
 	bytes *atomic.Uint64
+	heard func() // told of each piece; may be nil
 }
 
 func (b *countedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.bytes.Add(uint64(n))
+	if n > 0 && b.heard != nil {
+		b.heard()
+	}
 	return n, err
 }
 

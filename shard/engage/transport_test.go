@@ -1,12 +1,15 @@
 package engage
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 func fencedServer(t *testing.T, g *Gate) (*http.Client, *Traffic, *[]string, string) {
@@ -121,4 +124,69 @@ func (status answering) RoundTrip(*http.Request) (*http.Response, error) {
 		return nil, io.ErrUnexpectedEOF
 	}
 	return &http.Response{StatusCode: int(status), Body: http.NoBody}, nil
+}
+
+// dripping answers at once, with one byte every so often.
+type dripping struct {
+	every time.Duration
+	bytes int
+}
+
+func (d *dripping) RoundTrip(req *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Body: &drip{dripping: *d, ctx: req.Context()}}, nil
+}
+
+type drip struct {
+	dripping
+	ctx context.Context
+}
+
+func (d *drip) Read(p []byte) (int, error) {
+	if d.bytes == 0 {
+		return 0, io.EOF
+	}
+	d.bytes--
+	select {
+	case <-time.After(d.every):
+		return copy(p, "x"), nil
+	case <-d.ctx.Done():
+		return 0, d.ctx.Err()
+	}
+}
+
+func (d *drip) Close() error { return nil }
+
+func TestAListIsWaitedForAsLongAsAnythingOfItArrives(t *testing.T) {
+	for name, c := range map[string]struct {
+		every time.Duration
+		list  bool
+		whole bool
+	}{
+		"a slow list":                      {listStallAfter - time.Second, true, true},
+		"a list that stalls":               {listStallAfter + time.Second, true, false},
+		"a slow answer":                    {stallAfter - time.Second, false, true},
+		"an answer that stalls":            {stallAfter + time.Second, false, false},
+		"a list slower than other answers": {stallAfter + time.Second, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, _ := newTestGate(t)
+				f := &fence{gate: g, base: &dripping{c.every, 10}, traffic: &Traffic{}}
+				ctx := t.Context()
+				if c.list {
+					ctx = context.WithValue(ctx, listing{}, true)
+				}
+				req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "https://west/ats", nil)
+				res, err := f.RoundTrip(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer res.Body.Close()
+				body, err := io.ReadAll(res.Body)
+				if whole := err == nil && len(body) == 10; whole != c.whole {
+					t.Errorf("read %d bytes, %v", len(body), err)
+				}
+			})
+		})
+	}
 }
