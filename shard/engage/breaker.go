@@ -28,7 +28,7 @@ const (
 type Breaker struct {
 	mu         sync.Mutex // guards all below
 	lastAnswer time.Time  // or a part of one
-	openUntil  time.Time // zero while closed
+	openUntil  time.Time  // zero while closed
 	pause      time.Duration
 }
 
