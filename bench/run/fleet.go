@@ -34,14 +34,14 @@ type fleet struct {
 	site     *site
 	ledger   *record.Ledger
 	timeline *record.Timeline
-	onDone   func(load.Ref) // called for each At that becomes DONE
 	failed   func(error)    // ends the run
 	wait     sync.WaitGroup // for the feeds
 	traces   *collector     // nil where nothing is traced
 	started  time.Time      // when the replicas were started
 	held     time.Duration  // from then until all shards were held
 
-	mu        sync.Mutex // guards processes and marks
+	mu        sync.Mutex     // guards all up to the empty line
+	onDone    func(load.Ref) // called for each At that becomes DONE; may be nil
 	processes []*process
 	kills     []time.Time
 
@@ -128,11 +128,27 @@ func (f *fleet) followers(ctx context.Context, c *load.Cluster) map[feed.Kind]fu
 		},
 		feed.Ats: func(since string) error {
 			return client.Follow(ctx, feed.Ats, since, func(e feed.Event) {
-				if f.ledger.At(c.Name, e) && f.onDone != nil {
-					f.onDone(load.Ref{Cluster: c.Name, Namespace: e.Object.Metadata.Namespace, Name: e.Object.Metadata.Name})
+				if f.ledger.At(c.Name, e) {
+					f.done(load.Ref{Cluster: c.Name, Namespace: e.Object.Metadata.Namespace, Name: e.Object.Metadata.Name})
 				}
 			})
 		},
+	}
+}
+
+// whenDone has a function called for each At that becomes DONE from now on.
+func (f *fleet) whenDone(call func(load.Ref)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.onDone = call
+}
+
+func (f *fleet) done(ref load.Ref) {
+	f.mu.Lock()
+	call := f.onDone
+	f.mu.Unlock()
+	if call != nil {
+		call(ref)
 	}
 }
 

@@ -40,11 +40,11 @@ func (f *fleet) give(ctx context.Context, s scenario.Scenario, namespace string,
 		Load: s.Load, Clusters: f.receivers(), Namespace: namespace, Expect: f.ledger.Expect, Sent: f.ledger.Sent,
 	}
 	if s.Load.Delete {
-		f.onDone = f.deleter(ctx, g)
+		f.whenDone(f.deleter(ctx, g))
 	}
 	if s.Load.Arrivals == scenario.Closed {
 		g.Window = make(chan struct{}, s.Load.Clients)
-		f.onDone = func(load.Ref) { <-g.Window }
+		f.whenDone(func(load.Ref) { <-g.Window }) // there is one in it: it was put there before the At was asked for
 	}
 	components, err := f.components()
 	if err != nil {
