@@ -14,10 +14,13 @@ import (
 
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -151,14 +154,39 @@ func (n *Node) recordCache(scheme *runtime.Scheme) (cache.Cache, error) {
 	config := rest.CopyConfig(n.home)
 	config.UserAgent = n.agent() + " (coordination)"
 	namespaces := map[string]cache.Config{n.cfg.Namespace: {}}
-	c, err := cache.New(config, cache.Options{Scheme: scheme, ByObject: map[client.Object]cache.ByObject{
-		&coordinationv1.Lease{}: {Label: tenures, Namespaces: namespaces},
-		&tenurev1.Shard{}:       {Namespaces: namespaces},
-	}})
+	c, err := cache.New(config, cache.Options{
+		Scheme: scheme, Mapper: recordMapper(), DefaultWatchErrorHandler: n.cantWatch,
+		ByObject: map[client.Object]cache.ByObject{
+			&coordinationv1.Lease{}: {Label: tenures, Namespaces: namespaces},
+			&tenurev1.Shard{}:       {Namespaces: namespaces},
+		},
+	})
 	if err != nil {
 		return nil, fmt.Errorf("watching the records in namespace %s of the home cluster: %w", n.cfg.Namespace, err)
 	}
 	return c, nil
+}
+
+// recordMapper knows the kinds of the records by itself: taking part needs no discovery, so a replica that is started while
+// the home cluster is away waits for it.
+func recordMapper() meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper(nil)
+	for _, kind := range []string{"Lease", "LeaseList"} { // a cache of namespaces looks lists up, too
+		m.Add(coordinationv1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
+	for _, kind := range []string{"Shard", "ShardList"} {
+		m.Add(tenurev1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
+	return m
+}
+
+// cantWatch says why the records can't be seen; it is tried again.
+func (n *Node) cantWatch(ctx context.Context, r *toolscache.Reflector, err error) {
+	if apierrors.IsNotFound(err) {
+		n.log.Error(err, "the home cluster doesn't know the kind Shard: install config/crd there")
+		return
+	}
+	toolscache.DefaultWatchErrorHandler(ctx, r, err)
 }
 
 // tellLeave asks the running session to leave in order.

@@ -72,12 +72,13 @@ func newSession(n *Node, scheme *runtime.Scheme, records cache.Cache, memory own
 	config := rest.CopyConfig(n.home)
 	config.QPS = -1 // renewals must never wait for a client-side limit
 	config.UserAgent = fmt.Sprintf("%s (coordination; replica=%s)", n.agent(), id)
-	c, err := client.New(config, client.Options{Scheme: scheme})
+	c, err := client.New(config, client.Options{Scheme: scheme, Mapper: recordMapper()})
 	if err != nil {
 		return nil, fmt.Errorf("building the client of the home cluster: %w", err)
 	}
 	protocol := ownership.DefaultConfig(id, n.cfg.Replica, n.cfg.LeaseDuration)
 	protocol.Build, protocol.Weight, protocol.Limits = n.cfg.Version, n.cfg.Weight, n.cfg.Limits
+	protocol.LeaveTimeout = max(protocol.LeaveTimeout, n.cfg.DrainTimeout)
 	if err := protocol.Validate(); err != nil {
 		return nil, fmt.Errorf("timings of the protocol: %w", err)
 	}
@@ -259,7 +260,7 @@ func (f *follower) remove() { _ = f.informer.RemoveEventHandler(f.registration) 
 func (s *session) follow(obj client.Object, seen func(client.Object) (ownership.Input, error), gone func(client.Object)) (*follower, error) {
 	informer, err := s.cache.GetInformer(s.ctx, obj, cache.BlockUntilSynced(false))
 	if err != nil {
-		return nil, fmt.Errorf("watching %T in the home cluster (are the CRDs installed?): %w", obj, err)
+		return nil, fmt.Errorf("watching %T in the home cluster: %w", obj, err)
 	}
 	put := func(obj any) {
 		in, err := seen(obj.(client.Object))

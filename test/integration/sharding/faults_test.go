@@ -176,6 +176,23 @@ func TestWhileTheHomeClusterIsAwayForLongNobodyActsAndThenAllGoOn(t *testing.T) 
 	}
 }
 
+func TestAReplicaThatStartsWhileTheHomeClusterIsAwayWaitsForIt(t *testing.T) {
+	r := newRig(t)
+	if err := r.MakeHomeProxy("h1"); err != nil {
+		t.Fatal(err)
+	}
+	away := r.HomeProxy("h1").Inject(faultproxy.Rule{Fault: faultproxy.Answer, Status: http.StatusInternalServerError})
+	replica := r.start("h1")
+	time.Sleep(lease)
+	if replica.Ended() || away.Hits() == 0 {
+		t.Fatalf("it has ended instead of waiting: %v, after %d answers", replica.Ended(), away.Hits())
+	}
+	away.End()
+	r.settle()
+	r.createAts(10, 0)
+	r.eventually("the Ats are DONE", func() error { return r.unfinished() })
+}
+
 func (r *rig) cutHome(replicas ...*fleet.Replica) []*faultproxy.Injection {
 	var all []*faultproxy.Injection
 	for _, replica := range replicas {
