@@ -1,6 +1,8 @@
 package ownership
 
 import (
+	"slices"
+
 	"github.com/tenure-dev/tenure/shard/plan"
 )
 
@@ -78,8 +80,7 @@ func (r *Replica) firstInLine() bool {
 // it, moving its own shards away when it leaves, and, as coordinator, everything else.
 func (r *Replica) plan() {
 	replicas, suspects := r.replicas(r.dead)
-	moves := plan.Plan(r.planShards(r.dead), replicas, r.cfg.Limits)
-	for _, m := range moves {
+	for _, m := range r.lastPlan.of(r.planShards(r.dead), replicas, r.cfg.Limits) {
 		t := r.shard(m.Shard)
 		if t.w != nil {
 			continue // its answer brings us back here
@@ -97,6 +98,20 @@ func (r *Replica) plan() {
 		r.forgetSealed()
 	}
 	r.standBy()
+}
+
+// latestPlan keeps the planner's last answer: half of the news that lead to planning change nothing that it looks at.
+type latestPlan struct {
+	shards   []plan.Shard
+	replicas []plan.Replica
+	moves    []plan.Move
+}
+
+func (l *latestPlan) of(shards []plan.Shard, replicas []plan.Replica, lim plan.Limits) []plan.Move {
+	if !slices.Equal(shards, l.shards) || !slices.Equal(replicas, l.replicas) {
+		*l = latestPlan{shards, replicas, plan.Plan(shards, replicas, lim)}
+	}
+	return l.moves
 }
 
 // planShards describes all shards to the planner: the recorded ones of clusters that exist, and as coordinator those

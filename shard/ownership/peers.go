@@ -211,6 +211,7 @@ func (r *Replica) candidates() []Incarnation {
 // replicas describes the living to the planner. One that stopped renewing but isn't sealed yet still holds its shards:
 // it keeps them and gets nothing new, as one that leaves.
 func (r *Replica) replicas(gone func(Incarnation) bool) (all []plan.Replica, suspects bool) {
+	all = make([]plan.Replica, 0, 1+len(r.peerOrder))
 	all = append(all, plan.Replica{
 		ID: r.cfg.ID, Name: r.cfg.Replica, Weight: r.cfg.Weight, Version: r.cfg.Build, Leaving: r.leaving,
 	})

@@ -110,6 +110,7 @@ type Replica struct {
 
 	replan    bool
 	planAfter Instant
+	lastPlan  latestPlan
 	standing  bool    // whether anything may be kept warm for a peer that is late
 	heardAt   Instant // when a lease, our own or a peer's, was last seen
 	// hearingSince is when that began, after a time in which none was seen.

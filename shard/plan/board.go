@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"sort"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
@@ -86,8 +87,11 @@ func (b *board) addReplicas(replicas []Replica, lim Limits) {
 // compareReplicas looks at more than the ID only so that an ID which is given
 // twice doesn't make the plan depend on the order of its inputs.
 func compareReplicas(x, y Replica) int {
+	if order := cmp.Compare(x.ID, y.ID); order != 0 {
+		return order
+	}
 	return cmp.Or(
-		cmp.Compare(x.ID, y.ID), cmp.Compare(x.Name, y.Name), cmp.Compare(x.Version, y.Version),
+		cmp.Compare(x.Name, y.Name), cmp.Compare(x.Version, y.Version),
 		cmp.Compare(x.Weight, y.Weight), compareBools(x.Leaving, y.Leaving),
 	)
 }
@@ -103,18 +107,7 @@ func compareBools(x, y bool) int {
 }
 
 func (b *board) addShards(shards []Shard) {
-	index := make(map[Incarnation]int32, len(b.replicas))
-	for i := range b.replicas {
-		index[b.replicas[i].ID] = int32(i)
-	}
-	find := func(id Incarnation) int32 {
-		if i, ok := index[id]; ok && id != "" {
-			return i
-		}
-		return nowhere
-	}
-	pins := b.pinTargets()
-
+	var pins map[string]int32 // made when a shard has one, as few do
 	b.shards = make([]boardShard, 0, len(shards))
 	var last *Shard
 	for _, i := range canonicalOrder(shards) {
@@ -126,17 +119,20 @@ func (b *board) addShards(shards []Shard) {
 			b.clusters++
 		}
 		last = in
-		s := boardShard{ID: in.ID, cluster: int32(b.clusters - 1), holder: find(in.Holder)}
+		s := boardShard{ID: in.ID, cluster: int32(b.clusters - 1), holder: b.find(in.Holder)}
 		if in.Load > 0 && !math.IsInf(in.Load, 1) {
 			s.load = in.Load
 		}
 		s.assigned = s.holder
 		if in.Assignee != "" {
-			s.assigned = find(in.Assignee)
+			s.assigned = b.find(in.Assignee)
 		}
 		s.inMotion = s.holder != nowhere && s.assigned != nowhere && s.assigned != s.holder
 		b.settle(&s)
 		if in.Pin != "" {
+			if pins == nil {
+				pins = b.pinTargets()
+			}
 			b.pin(&s, in.Pin, pins)
 		}
 		if s.to != nowhere {
@@ -147,6 +143,18 @@ func (b *board) addShards(shards []Shard) {
 		}
 		b.shards = append(b.shards, s)
 	}
+}
+
+// find returns the index of the replica, which are in the order of their IDs.
+func (b *board) find(id Incarnation) int32 {
+	if id == "" {
+		return nowhere
+	}
+	at, found := sort.Find(len(b.replicas), func(i int) int { return cmp.Compare(id, b.replicas[i].ID) })
+	if !found {
+		return nowhere
+	}
+	return int32(at)
 }
 
 // settle puts the shard where it stays unless something speaks against it. A

@@ -8,11 +8,32 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// canonicalOrder is the indices of the shards, in the order of their IDs. Shards
-// come from a cache in any order, and comparing names is what sorting them would
-// spend its time on; so only the clusters' names are sorted, and the shards are
-// counted into place.
+// canonicalOrder is the indices of the shards, in the order of their IDs. Callers
+// that keep them in order pay for one look at each.
 func canonicalOrder(shards []Shard) []int32 {
+	order := make([]int32, len(shards))
+	sorted := true
+	for i := range shards {
+		order[i] = int32(i)
+		sorted = sorted && (i == 0 || inOrder(&shards[i-1], &shards[i]))
+	}
+	if !sorted {
+		sortShards(order, shards)
+	}
+	return order
+}
+
+func inOrder(x, y *Shard) bool {
+	if x.ID.Cluster != y.ID.Cluster {
+		return x.ID.Cluster < y.ID.Cluster
+	}
+	return compareWithinCluster(x, y) <= 0
+}
+
+// sortShards fills the indices in. Comparing names is what sorting would spend its
+// time on; so only the clusters' names are sorted, and the shards are counted into
+// place.
+func sortShards(order []int32, shards []Shard) {
 	groups := make(map[keyspace.ClusterName]int32)
 	for i := range shards {
 		groups[shards[i].ID.Cluster]++
@@ -23,7 +44,6 @@ func canonicalOrder(shards []Shard) []int32 {
 		groups[cluster] = start
 		start += size
 	}
-	order := make([]int32, len(shards))
 	for i := range shards {
 		next := groups[shards[i].ID.Cluster]
 		order[next] = int32(i)
@@ -35,7 +55,6 @@ func canonicalOrder(shards []Shard) []int32 {
 		slices.SortFunc(order[first:end], func(x, y int32) int { return compareWithinCluster(&shards[x], &shards[y]) })
 		first = end
 	}
-	return order
 }
 
 // compareWithinCluster looks at more than the prefix only so that a shard which is
