@@ -2,9 +2,9 @@
 //
 //	go run ./test/chaos [--for 15m] [--faults 300] [--moves 1000] [--seed N] [--scenario calm,storm,moves,handoff]
 //
-// It starts a home cluster and two workload clusters, whose kubelets it plays itself, replicas as processes behind fault
-// proxies with the rights that config/ ships, and an open-loop load of Ats. Then it kills, pauses, restarts and partitions,
-// one scenario after the other:
+// It starts a home cluster and two workload clusters, whose kubelets it plays itself, replicas as processes with the
+// rights that config/ ships (in the storm behind fault proxies), and an open-loop load of Ats. Then it kills, pauses,
+// restarts and partitions, one scenario after the other:
 //
 //   - calm: one fault of a process at a time, nothing else. The gaps are measured here.
 //   - storm: faults of processes, API servers and the network, three at a time, chosen by the seed.

@@ -113,6 +113,7 @@ func onPlanes(ctx context.Context, s settings, out io.Writer, do func(context.Co
 	f, err := fleet.Start(ctx, fleet.Options{
 		Workloads: []string{"west", "east"}, LeaseDuration: s.lease, ShardsPerCluster: s.shards,
 		Tenure: s.tenure, Seed: s.seed, Progress: out, TmpfsData: true, NoNodes: true,
+		Direct: !slices.Contains(s.scenarios, "storm"), // nothing else hurts the network
 	})
 	if err != nil {
 		return err

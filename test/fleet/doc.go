@@ -10,5 +10,5 @@
 //
 // The proxy to the home cluster is a replica's own ([Fleet.HomeProxy]), so all that it says there can be hurt. The one
 // to a workload cluster ([Fleet.Proxy]) is shared, because the kubeconfig Secrets are; rules tell replicas apart by
-// their User-Agent, see [Agent].
+// their User-Agent, see [Agent]. With [Options.Direct] there are none.
 package fleet

@@ -88,27 +88,32 @@ func (f *Fleet) MakeHomeProxy(name string) error {
 	return err
 }
 
-// homeKubeconfig writes the replica's kubeconfig, through a proxy of its own.
+// homeKubeconfig writes the replica's kubeconfig, through a proxy of its own, when it is first asked for.
 func (f *Fleet) homeKubeconfig(name string) (string, error) {
 	path := filepath.Join(f.Planes.Dir(), "replicas", name+".kubeconfig")
-	if f.HomeProxy(name) != nil {
+	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return "", fmt.Errorf("making a folder for the replicas: %w", err)
 	}
-	proxy, err := faultproxy.Start(faultproxy.Config{Upstream: f.Planes.Cluster(Home).RESTConfig(), Seed: f.options.Seed})
-	if err != nil {
-		return "", fmt.Errorf("starting the proxy between %s and home: %w", name, err)
-	}
-	f.mu.Lock()
-	f.homes[name] = proxy
-	f.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	content, err := f.accountKubeconfig(ctx, Home, proxy)
+	content, err := f.accountKubeconfig(ctx, Home)
 	if err != nil {
 		return "", err
+	}
+	if !f.options.Direct {
+		proxy, err := faultproxy.Start(faultproxy.Config{Upstream: f.Planes.Cluster(Home).RESTConfig(), Seed: f.options.Seed})
+		if err != nil {
+			return "", fmt.Errorf("starting the proxy between %s and home: %w", name, err)
+		}
+		f.mu.Lock()
+		f.homes[name] = proxy
+		f.mu.Unlock()
+		if content, err = proxy.Kubeconfig(content); err != nil {
+			return "", err
+		}
 	}
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		return "", fmt.Errorf("writing the kubeconfig of replica %s: %w", name, err)
