@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -34,21 +35,22 @@ type kindSource struct {
 	obj    client.Object
 	kind   engage.Kind // as declared in the configuration; set by Start
 	keys   func(client.Object) []types.NamespacedName
-	urgent func(client.Object) bool // objects that aren't backfill even when they were there before; may be nil
-	filter predicate.Predicate      // events that are acted on
-	remote bool                     // the kind is declared by Copies
-	err    error                    // why it can't be started
-	queue  queue                    // set by Start
+	due    func(client.Object) time.Time // as For says; may be nil
+	filter predicate.Predicate           // events that are acted on
+	remote bool                          // the kind is declared by Copies
+	err    error                         // why it can't be started
+	queue  queue                         // set by Start
 }
 
 // For returns the source of a controller's own kind.
 //
 // What a shard that becomes active already holds is enqueued behind everything that is live, and under a lasting load
-// that can be long. urgent, which may be nil, picks the objects that must not wait there because something is due now;
-// it may be called from several goroutines. Events that a predicate refuses are dropped, as with controller-runtime's own
-// sources.
-func (m *Manager) For(obj client.Object, urgent func(client.Object) bool, only ...predicate.Predicate) source.TypedSource[mcreconcile.Request] {
-	return &kindSource{node: m.node, obj: obj, urgent: urgent, keys: ownKey, filter: predicate.And(only...)}
+// that can be long. due, which may be nil, spares objects that: those whose time it tells are enqueued for that time like
+// live ones, the longest overdue first, and aren't looked at before it. It returns zero for those that wait for no time, or
+// have something else to be seen to, and may be called from several goroutines. Events that a predicate refuses are
+// dropped, as with controller-runtime's own sources.
+func (m *Manager) For(obj client.Object, due func(client.Object) time.Time, only ...predicate.Predicate) source.TypedSource[mcreconcile.Request] {
+	return &kindSource{node: m.node, obj: obj, due: due, keys: ownKey, filter: predicate.And(only...)}
 }
 
 func ownKey(o client.Object) []types.NamespacedName {
@@ -163,30 +165,49 @@ func (s *kindSource) attach(e *engagement, informer cache.Informer) error {
 	return err
 }
 
-// backfill enqueues objects of the shard: the urgent ones first, the others behind everything that is live.
+// backfill enqueues objects of the shard: those with a time for that time, the others behind everything that is live.
 func (s *kindSource) backfill(e *engagement, objects []any) {
+	type timed struct {
+		object client.Object
+		due    time.Time
+	}
+	var first []timed
 	var patient []client.Object
 	for _, obj := range objects {
 		o, ok := obj.(client.Object)
-		switch {
-		case !ok || !s.filter.Create(event.CreateEvent{Object: o, IsInInitialList: true}):
-		case s.canWait(o):
+		if !ok || !s.filter.Create(event.CreateEvent{Object: o, IsInInitialList: true}) {
+			continue
+		}
+		if due := s.dueTime(o); due.IsZero() {
 			patient = append(patient, o)
-		default:
-			s.enqueue(e, o, false)
+		} else {
+			first = append(first, timed{o, due})
 		}
 	}
+	slices.SortFunc(first, func(x, y timed) int { return x.due.Compare(y.due) })
+	for _, t := range first {
+		s.enqueue(e, t.object, priorityqueue.AddOpts{After: time.Until(t.due)})
+	}
 	for _, o := range patient {
-		s.enqueue(e, o, true)
+		s.enqueue(e, o, behind)
 	}
 }
 
-// canWait says of an object that was there before whether its key may be enqueued behind everything live.
-func (s *kindSource) canWait(o client.Object) bool { return s.urgent == nil || !s.urgent(o) }
+// dueTime is when an object that was there before is due, zero if its key may be enqueued behind everything live.
+func (s *kindSource) dueTime(o client.Object) time.Time {
+	if s.due == nil {
+		return time.Time{}
+	}
+	return s.due(o)
+}
 
 func (s *kindSource) added(e *engagement, obj any, initial bool) {
 	if o, ok := obj.(client.Object); ok && s.filter.Create(event.CreateEvent{Object: o, IsInInitialList: initial}) {
-		s.enqueue(e, o, initial && s.canWait(o))
+		if initial {
+			s.backfill(e, []any{obj})
+		} else {
+			s.enqueue(e, o, live)
+		}
 	}
 }
 
@@ -194,7 +215,7 @@ func (s *kindSource) updated(e *engagement, old, obj any) {
 	before, ok := old.(client.Object)
 	o, alsoOK := obj.(client.Object)
 	if ok && alsoOK && s.filter.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: o}) {
-		s.enqueue(e, o, false)
+		s.enqueue(e, o, live)
 	}
 }
 
@@ -204,18 +225,27 @@ func (s *kindSource) deleted(e *engagement, obj any) {
 		obj = tombstone.Obj
 	}
 	if o, ok := obj.(client.Object); ok && s.filter.Delete(event.DeleteEvent{Object: o, DeleteStateUnknown: unknown}) {
-		s.enqueue(e, o, false)
+		s.enqueue(e, o, live)
 	}
 }
 
-func (s *kindSource) enqueue(e *engagement, o client.Object, backfill bool) {
+// How keys are enqueued: among live events, or behind them.
+var (
+	backfilled = handler.LowPriority
+	live       = priorityqueue.AddOpts{}
+	behind     = priorityqueue.AddOpts{Priority: &backfilled}
+)
+
+func (s *kindSource) enqueue(e *engagement, o client.Object, how priorityqueue.AddOpts) {
 	for _, key := range s.keys(o) {
 		req := mcreconcile.Request{ClusterName: e.name(), Request: reconcile.Request{NamespacedName: key}}
-		if pq, ok := s.queue.(priorityqueue.PriorityQueue[mcreconcile.Request]); ok && backfill {
-			low := handler.LowPriority
-			pq.AddWithOpts(priorityqueue.AddOpts{Priority: &low}, req)
-			continue
+		switch pq, ok := s.queue.(priorityqueue.PriorityQueue[mcreconcile.Request]); {
+		case ok:
+			pq.AddWithOpts(how, req)
+		case how.After > 0:
+			s.queue.AddAfter(req, how.After)
+		default:
+			s.queue.Add(req)
 		}
-		s.queue.Add(req)
 	}
 }

@@ -182,16 +182,19 @@ func newSharded(home *rest.Config, provider *kubeconfig.Provider, opts manager.O
 	seen := see.Controller("at", "At")
 	err = mcbuilder.ControllerManagedBy(mgr).Named("at").
 		WithOptions(seen.Options(o.controllerOptions())).
-		WatchesRawSource(mgr.For(&cnatv1.At{}, atIsDue, r.AtEvents())).
+		WatchesRawSource(mgr.For(&cnatv1.At{}, atDue, r.AtEvents())).
 		WatchesRawSource(mgr.Owns(&corev1.Pod{}, &cnatv1.At{}, at.PodEvents())).
 		Complete(mgr.Guard(seen.Traced(r)))
 	return mgr, err
 }
 
-// atIsDue tells the Ats that have something to be done now from those that wait for their time.
-func atIsDue(obj client.Object) bool {
+// atDue is when an At is to be looked at.
+func atDue(obj client.Object) time.Time {
 	a, ok := obj.(*cnatv1.At)
-	return ok && at.Due(a, time.Now())
+	if !ok {
+		return time.Time{}
+	}
+	return at.Due(a)
 }
 
 // newStock wires the same reconcilers as everybody has them: one leader works, the others wait.

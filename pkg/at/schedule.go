@@ -20,15 +20,20 @@ func ParseSchedule(text string) (time.Time, error) {
 	return due.UTC(), nil
 }
 
-// Due reports whether there is something to do for an At now, rather than at a later time or at an event: its time has
-// come, or it was started and its Pod may have ended.
-func Due(at *cnatv1alpha1.At, now time.Time) bool {
-	switch at.Status.Phase {
-	case cnatv1alpha1.AtRunning:
-		return true
-	case cnatv1alpha1.AtDone:
-		return false
-	}
+// Due tells when there is something to do for an At that no event will tell of: at its schedule, which may be past; at any
+// time, which is to say since its creation, if its Pod may have ended meanwhile or its status has a condition that may be
+// out of date. It is zero for an At that waits for no time.
+func Due(at *cnatv1alpha1.At) time.Time {
 	due, err := ParseSchedule(at.Spec.Schedule)
-	return err == nil && !at.Spec.Suspend && !now.Before(due)
+	switch {
+	case at.Status.Phase == cnatv1alpha1.AtDone:
+		return time.Time{}
+	case at.Status.Phase == cnatv1alpha1.AtRunning:
+		return at.CreationTimestamp.Time
+	case err != nil || at.Spec.Suspend:
+		return time.Time{}
+	case len(at.Status.Conditions) > 0:
+		return at.CreationTimestamp.Time
+	}
+	return due
 }

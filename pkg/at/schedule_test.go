@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 )
 
@@ -46,28 +48,33 @@ func FuzzParseSchedule(f *testing.F) {
 	})
 }
 
-func TestDueTellsAtsWithSomethingToDoFromThoseThatWait(t *testing.T) {
-	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
-	build := func(phase cnatv1alpha1.AtPhase, schedule string, suspend bool) *cnatv1alpha1.At {
-		at := &cnatv1alpha1.At{Spec: cnatv1alpha1.AtSpec{Schedule: schedule, Suspend: suspend}}
+func TestDueTellsWhenAnAtIsToBeLookedAt(t *testing.T) {
+	created := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	scheduled := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	build := func(phase cnatv1alpha1.AtPhase, change func(*cnatv1alpha1.At)) *cnatv1alpha1.At {
+		at := &cnatv1alpha1.At{Spec: cnatv1alpha1.AtSpec{Schedule: "2030-01-02T03:04:05Z"}}
+		at.CreationTimestamp = metav1.NewTime(created)
 		at.Status.Phase = phase
+		if change != nil {
+			change(at)
+		}
 		return at
 	}
 	cases := map[string]struct {
 		at   *cnatv1alpha1.At
-		want bool
+		want time.Time
 	}{
-		"its time has come":       {build(cnatv1alpha1.AtPending, "2030-01-02T03:04:05Z", false), true},
-		"its time is to come":     {build(cnatv1alpha1.AtPending, "2030-01-02T03:04:06Z", false), false},
-		"suspended":               {build(cnatv1alpha1.AtPending, "2030-01-02T03:04:05Z", true), false},
-		"running":                 {build(cnatv1alpha1.AtRunning, "2030-01-02T03:04:05Z", false), true},
-		"done":                    {build(cnatv1alpha1.AtDone, "2030-01-02T03:04:05Z", false), false},
-		"no schedule can be read": {build(cnatv1alpha1.AtPending, "tomorrow", false), false},
-		"not yet given a phase":   {build("", "2030-01-02T03:04:05Z", false), true},
+		"pending":                 {build(cnatv1alpha1.AtPending, nil), scheduled},
+		"not yet given a phase":   {build("", nil), scheduled},
+		"blocked":                 {build(cnatv1alpha1.AtPending, func(at *cnatv1alpha1.At) { at.Status.Conditions = []metav1.Condition{{}} }), created},
+		"suspended":               {build(cnatv1alpha1.AtPending, func(at *cnatv1alpha1.At) { at.Spec.Suspend = true }), time.Time{}},
+		"no schedule can be read": {build(cnatv1alpha1.AtPending, func(at *cnatv1alpha1.At) { at.Spec.Schedule = "tomorrow" }), time.Time{}},
+		"running":                 {build(cnatv1alpha1.AtRunning, nil), created},
+		"done":                    {build(cnatv1alpha1.AtDone, nil), time.Time{}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := Due(c.at, now); got != c.want {
+			if got := Due(c.at); !got.Equal(c.want) {
 				t.Errorf("got %v, want %v", got, c.want)
 			}
 		})

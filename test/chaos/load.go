@@ -18,7 +18,7 @@ import (
 const (
 	// atNamespace holds the Ats of the load.
 	atNamespace = "default"
-	// keepFinished is how long a finished At stays: longer than any pause, short enough to keep a long run small.
+	// keepFinished is how long a finished At stays in a long run: longer than any pause, short enough to keep it small.
 	keepFinished = 90
 	// soonest is how far ahead an At may be due.
 	soonest = 5 * time.Second
@@ -36,6 +36,7 @@ type load struct {
 	fleet *fleet.Fleet
 	rate  float64
 	rand  *rand.Rand
+	ttl   *int32 // seconds; nil keeps finished Ats for good
 
 	wg   sync.WaitGroup
 	mu   sync.Mutex // guards all below
@@ -75,8 +76,7 @@ func (l *load) create(ctx context.Context, cluster, name string, schedule time.T
 	at := &cnatv1.At{}
 	at.Namespace, at.Name = atNamespace, name
 	at.Spec = cnatv1.AtSpec{Schedule: schedule.UTC().Format(time.RFC3339Nano), Command: "true"}
-	ttl := int32(keepFinished)
-	at.Spec.TTLSecondsAfterFinished = &ttl
+	at.Spec.TTLSecondsAfterFinished = l.ttl
 	for pause := 500 * time.Millisecond; ; pause = min(2*pause, 4*time.Second) {
 		attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
 		err := l.fleet.Client(cluster).Create(attempt, at)

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/tenure-dev/tenure/test/fleet"
 )
 
@@ -67,11 +69,16 @@ type run struct {
 }
 
 func newRun(s settings, f *fleet.Fleet, out io.Writer) *run {
-	return &run{
+	r := &run{
 		settings: s, fleet: f, out: out, began: time.Now(), deadline: time.Now().Add(s.bound),
 		rand: rand.New(rand.NewPCG(s.seed, 2)),
 		load: &load{fleet: f, rate: s.rate, rand: rand.New(rand.NewPCG(s.seed, 3))},
 	}
+	// Deleting Ats and their Pods is as much work for the API servers again. A calm run is short enough to keep all.
+	if !slices.Contains(s.scenarios, "calm") {
+		r.load.ttl = ptr.To[int32](keepFinished)
+	}
+	return r
 }
 
 func (r *run) say(format string, args ...any) {
