@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -117,6 +118,22 @@ type lateAt struct {
 	late time.Duration
 }
 
+// latenessOf are the lateness alone.
+func latenessOf(ats []lateAt) []time.Duration {
+	ds := make([]time.Duration, len(ats))
+	for i, a := range ats {
+		ds[i] = a.late
+	}
+	return ds
+}
+
+// latest is the At that was the latest of at least one.
+func latest(ats []lateAt) lateAt {
+	return slices.MaxFunc(ats, func(x, y lateAt) int { return cmp.Compare(x.late, y.late) })
+}
+
+func (a lateAt) String() string { return fmt.Sprintf("%v (%s/%s)", a.late, a.cluster, a.name) }
+
 // lateness of all Ats of the load: from due to the answer of the first write for it.
 func (r *run) lateness() ([]lateAt, error) {
 	var all []lateAt
@@ -134,27 +151,28 @@ func (r *run) lateness() ([]lateAt, error) {
 	return all, nil
 }
 
-// during are the lateness of the Ats that fell due while a fault was felt: from its start until a lease duration and
-// two seconds after its end, or in a calm scenario until the next one.
-func (r *run) during(f fault, ats []lateAt) []time.Duration {
+// during are the Ats that a fault may have made late: those that fell due from its start until a lease
+// duration and two seconds after its end, and those that were just due and not yet served when it began. In a calm
+// scenario the latter ends it for the fault before.
+func (r *run) during(f fault, ats []lateAt) []lateAt {
 	end := f.End.Add(r.lease + 2*time.Second)
 	for _, next := range r.faults {
-		if f.Calm && next.Start.After(f.Start) && next.Start.Before(end) {
-			end = next.Start
+		if f.Calm && next.Start.After(f.Start) && next.Start.Add(-exitLate).Before(end) {
+			end = next.Start.Add(-exitLate)
 		}
 	}
-	var all []time.Duration
+	var all []lateAt
 	for _, a := range ats {
-		if a.due.After(f.Start) && a.due.Before(end) {
-			all = append(all, a.late)
+		if a.due.After(f.Start.Add(-exitLate)) && a.due.Add(a.late).After(f.Start) && a.due.Before(end) {
+			all = append(all, a)
 		}
 	}
 	return all
 }
 
-// latenessAfter are the lateness of the Ats that fell due while a calm fault of a kind was felt.
-func (r *run) latenessAfter(kind string, ats []lateAt) []time.Duration {
-	var all []time.Duration
+// duringCalm are the Ats that calm faults of a kind may have made late.
+func (r *run) duringCalm(kind string, ats []lateAt) []lateAt {
+	var all []lateAt
 	for _, f := range r.faults {
 		if f.Calm && strings.HasPrefix(f.Kind, kind) {
 			all = append(all, r.during(f, ats)...)
@@ -163,12 +181,12 @@ func (r *run) latenessAfter(kind string, ats []lateAt) []time.Duration {
 	return all
 }
 
-// normal are the lateness of the Ats that fell due in calm scenarios while no fault was felt.
-func (r *run) normal(ats []lateAt) []time.Duration {
-	var all []time.Duration
+// normal are the Ats that fell due in calm scenarios while no fault was felt.
+func (r *run) normal(ats []lateAt) []lateAt {
+	var all []lateAt
 	for _, a := range ats {
 		if r.calmTime(a.due) && !r.nearFault(a.due) {
-			all = append(all, a.late)
+			all = append(all, a)
 		}
 	}
 	return all

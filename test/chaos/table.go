@@ -41,7 +41,7 @@ func (r *run) print(report *witness.Report) {
 		var ds []time.Duration
 		hits := 0
 		for _, f := range byKind[kind] {
-			ds = append(ds, r.during(f, late)...)
+			ds = append(ds, latenessOf(r.during(f, late))...)
 			hits += f.Hits
 		}
 		row(kind, len(byKind[kind]), hits, spreadOf(ds))
@@ -49,11 +49,7 @@ func (r *run) print(report *witness.Report) {
 	row("all", len(r.faults))
 	row("replicas that ended by themselves, started anew", len(r.deaths))
 
-	var all []time.Duration
-	for _, a := range late {
-		all = append(all, a.late)
-	}
-	row("\nAts", len(r.load.all()), "", spreadOf(all))
+	row("\nAts", len(r.load.all()), "", spreadOf(latenessOf(late)))
 	r.printMoves(row, lines, late)
 	if report != nil {
 		r.printWitness(row, report)
@@ -110,7 +106,7 @@ func (r *run) printMoves(row func(...any), lines []fleet.Line, late []lateAt) {
 		row(kind, "", "calm", spreadOf(r.unserved(kind, true)))
 		row(kind, "", "in storms", spreadOf(r.unserved(kind, false)))
 	}
-	row("\nNORMAL", "lateness of Ats in calm scenarios, no fault near", "", spreadOf(r.normal(late)))
+	row("\nNORMAL", "lateness of Ats in calm scenarios, no fault near", "", spreadOf(latenessOf(r.normal(late))))
 }
 
 // nearFault says whether a fault was felt at a moment.

@@ -48,13 +48,13 @@ func (r *run) printTargets(row func(...any), report *witness.Report, lines []fle
 		check("unserved after SIGKILL, max", crash.Max, r.lease+crashMax, crash.Max <= r.lease+crashMax)
 	}
 	// What a user of the Ats sees of it.
-	if normal := spreadOf(r.normal(late)); slices.Contains(r.scenarios, "calm") && normal.N > 0 {
-		if kill := spreadOf(r.latenessAfter("SIGKILL", late)); kill.N > 0 {
-			target := r.lease + crashP99 + normal.P99
-			check("an At that fell due after SIGKILL, the latest", kill.Max, target, kill.Max <= target)
+	if normal := r.normal(late); slices.Contains(r.scenarios, "calm") && len(normal) > 0 {
+		if ats := r.duringCalm("SIGKILL", late); len(ats) > 0 {
+			target := r.lease + crashP99 + spreadOf(latenessOf(normal)).P99
+			check("an At that fell due after SIGKILL, the latest", latest(ats), target, latest(ats).late <= target)
 		}
-		if exit := spreadOf(r.latenessAfter("SIGTERM", late)); exit.N > 0 {
-			check("an At that fell due after SIGTERM, the latest", exit.Max, exitLate, exit.Max <= exitLate)
+		if ats := r.duringCalm("SIGTERM", late); len(ats) > 0 {
+			check("an At that fell due after SIGTERM, the latest", latest(ats), exitLate, latest(ats).late <= exitLate)
 		}
 	}
 	if c := report.Coordination; c.PerSecond != nil {
