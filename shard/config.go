@@ -40,8 +40,7 @@ type Config struct {
 	// LeaseDuration is how long a silent replica keeps its shards, the same in all of the fleet. It bounds the time that
 	// a crash leaves keys unserved, and a quarter of it is the time between two writes of each replica. Default 10 s.
 	LeaseDuration time.Duration
-	// DrainTimeout bounds how long running reconciles may delay a move before they are cancelled. It is also how long a
-	// replica that leaves waits for its successors' caches, or two lease durations if that is longer. Default 20 s.
+	// DrainTimeout bounds how long running reconciles may delay a move before they are cancelled. Default 20 s.
 	DrainTimeout time.Duration
 	// Weight is this replica's share of the work relative to the others'. Default 1.
 	Weight int

@@ -78,7 +78,6 @@ func newSession(n *Node, scheme *runtime.Scheme, records cache.Cache, memory own
 	}
 	protocol := ownership.DefaultConfig(id, n.cfg.Replica, n.cfg.LeaseDuration)
 	protocol.Build, protocol.Weight, protocol.Limits = n.cfg.Version, n.cfg.Weight, n.cfg.Limits
-	protocol.LeaveTimeout = max(protocol.LeaveTimeout, n.cfg.DrainTimeout)
 	if err := protocol.Validate(); err != nil {
 		return nil, fmt.Errorf("timings of the protocol: %w", err)
 	}
