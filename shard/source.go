@@ -202,12 +202,12 @@ func (s *kindSource) dueTime(o client.Object) time.Time {
 }
 
 func (s *kindSource) added(e *engagement, obj any, initial bool) {
-	if o, ok := obj.(client.Object); ok && s.filter.Create(event.CreateEvent{Object: o, IsInInitialList: initial}) {
-		if initial {
-			s.backfill(e, []any{obj})
-		} else {
-			s.enqueue(e, o, live)
-		}
+	if initial {
+		s.backfill(e, []any{obj})
+		return
+	}
+	if o, ok := obj.(client.Object); ok && s.filter.Create(event.CreateEvent{Object: o}) {
+		s.enqueue(e, o, live)
 	}
 }
 

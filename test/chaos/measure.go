@@ -151,9 +151,9 @@ func (r *run) lateness() ([]lateAt, error) {
 	return all, nil
 }
 
-// during are the Ats that a fault may have made late: those that fell due from its start until a lease
-// duration and two seconds after its end, and those that were just due and not yet served when it began. In a calm
-// scenario the latter ends it for the fault before.
+// during are the Ats that a fault may have made late: those that fell due from its start until a lease duration and two
+// seconds after its end, and those that were just due and not yet served when it began. In a calm scenario these are the
+// next fault's and not this one's.
 func (r *run) during(f fault, ats []lateAt) []lateAt {
 	end := f.End.Add(r.lease + 2*time.Second)
 	for _, next := range r.faults {

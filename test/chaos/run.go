@@ -74,7 +74,7 @@ func newRun(s settings, f *fleet.Fleet, out io.Writer) *run {
 		rand: rand.New(rand.NewPCG(s.seed, 2)),
 		load: &load{fleet: f, rate: s.rate, rand: rand.New(rand.NewPCG(s.seed, 3))},
 	}
-	// Deleting Ats and their Pods is as much work for the API servers again, so only the longest run does.
+	// Deleting Ats and their Pods is work for the API servers, too, so only the longest run does.
 	if slices.Contains(s.scenarios, "storm") || slices.Contains(s.scenarios, "moves") {
 		r.load.ttl = ptr.To[int32](keepFinished)
 	}

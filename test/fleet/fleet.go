@@ -47,8 +47,8 @@ type Options struct {
 	Race bool
 	// Dir is kept; empty means a temporary folder that Stop removes.
 	Dir string
-	// Direct connects the replicas with the API servers themselves. What goes through a proxy can be hurt, and costs a
-	// tenth of the processors that is missing where gaps are measured.
+	// Direct connects the replicas with the API servers themselves. What goes through a proxy can be hurt, and takes time
+	// of the processors that is missing where gaps are measured.
 	Direct bool
 	// TmpfsData is localplane's.
 	TmpfsData bool
