@@ -16,7 +16,7 @@ func (r *Replica) leadSeen(l Lead) {
 		return
 	}
 	r.lead = l
-	r.name(l.Holder)
+	r.leader = r.name(l.Holder)
 	if r.leadWrite.settled(l.Version) {
 		r.founded = r.founded || (r.leadWrite.base == 0 && l.Holder == r.cfg.ID)
 		r.forget(r.leadWrite)
@@ -67,8 +67,8 @@ func (r *Replica) leadFree() bool {
 	if r.lead.Holder == r.cfg.ID {
 		return false
 	}
-	p := r.peers[r.lead.Holder]
-	return r.dead(r.lead.Holder) || (p != nil && (p.lease.Leaving || p.lease.Version == 0))
+	p := r.leader
+	return p == nil || p.dead() || p.lease.Leaving || p.lease.Version == 0
 }
 
 func (r *Replica) firstInLine() bool {
@@ -79,8 +79,8 @@ func (r *Replica) firstInLine() bool {
 // plan runs the planner on what this replica sees and acts on the part that is its own: claiming orphans that fall to
 // it, moving its own shards away when it leaves, and, as coordinator, everything else.
 func (r *Replica) plan() {
-	replicas, suspects := r.replicas(r.dead)
-	for _, m := range r.lastPlan.of(r.planShards(r.dead), replicas, r.cfg.Limits) {
+	replicas, suspects := r.replicas((*peer).dead)
+	for _, m := range r.lastPlan.of(r.planShards((*peer).dead), replicas, r.cfg.Limits) {
 		t := r.shard(m.Shard)
 		if t.w != nil {
 			continue // its answer brings us back here
@@ -88,7 +88,7 @@ func (r *Replica) plan() {
 		switch {
 		case !t.known:
 			r.create(t, m.To)
-		case r.dead(t.rec.Holder):
+		case t.orphan():
 			r.adopt(t, m.To)
 		case r.leaving && r.holds(t), r.Leads() && !suspects && !r.leavesItself(t.rec.Holder):
 			r.assign(t, m.To)
@@ -100,30 +100,39 @@ func (r *Replica) plan() {
 	r.standBy()
 }
 
-// latestPlan keeps the planner's last answer: half of the news that lead to planning change nothing that it looks at.
+// plans reports whether this replica could have a part in a plan: as long as all shards are held, by replicas that aren't
+// even late, planning is the coordinator's alone, and a leaving replica's.
+func (r *Replica) plans() bool {
+	return r.Leads() || r.leaving || r.standing || r.anyLate() ||
+		slices.ContainsFunc(r.order, func(t *tenure) bool { return t.known && t.orphan() })
+}
+
+// latestPlan keeps the planner's last answer: much of the news that leads to planning changes nothing it looks at.
 type latestPlan struct {
 	shards   []plan.Shard
 	replicas []plan.Replica
 	moves    []plan.Move
 }
 
+// of returns the plan. The slices are the caller's to use again.
 func (l *latestPlan) of(shards []plan.Shard, replicas []plan.Replica, lim plan.Limits) []plan.Move {
 	if !slices.Equal(shards, l.shards) || !slices.Equal(replicas, l.replicas) {
-		*l = latestPlan{shards, replicas, plan.Plan(shards, replicas, lim)}
+		l.shards, l.replicas = append(l.shards[:0], shards...), append(l.replicas[:0], replicas...)
+		l.moves = plan.Plan(shards, replicas, lim)
 	}
 	return l.moves
 }
 
 // planShards describes all shards to the planner: the recorded ones of clusters that exist, and as coordinator those
-// whose records are missing. Whoever is gone holds nothing.
-func (r *Replica) planShards(gone func(Incarnation) bool) []plan.Shard {
-	shards := make([]plan.Shard, 0, len(r.order))
+// whose records are missing. Whoever is gone holds nothing. The slice is valid until the next call.
+func (r *Replica) planShards(gone func(*peer) bool) []plan.Shard {
+	shards := r.planBuffer.shards[:0]
 	for _, t := range r.order {
 		if _, ok := r.clusters[t.id.Cluster]; !ok || !t.known {
 			continue
 		}
 		s := plan.Shard{ID: t.id, Holder: t.rec.Holder, Assignee: t.planned(), Load: t.rec.Load, Pin: t.rec.Pin}
-		if gone(s.Holder) {
+		if t.holder != nil && gone(t.holder) {
 			s.Holder = ""
 		}
 		shards = append(shards, s)
@@ -137,6 +146,7 @@ func (r *Replica) planShards(gone func(Incarnation) bool) []plan.Shard {
 			shards = append(shards, s)
 		}
 	}
+	r.planBuffer.shards = shards
 	return shards
 }
 

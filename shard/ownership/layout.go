@@ -15,12 +15,7 @@ func (r *Replica) missing() []keyspace.ShardID {
 		return nil
 	}
 	var ids []keyspace.ShardID
-	clusters := make([]keyspace.ClusterName, 0, len(r.clusters))
-	for c := range r.clusters {
-		clusters = append(clusters, c)
-	}
-	slices.Sort(clusters)
-	for _, c := range clusters {
+	for _, c := range r.clusterNames {
 		first, _ := slices.BinarySearchFunc(r.order, keyspace.ShardID{Cluster: c}, compareTenure)
 		last, slots := first, 0
 		for ; last < len(r.order) && r.order[last].id.Cluster == c; last++ {

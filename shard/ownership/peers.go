@@ -34,11 +34,13 @@ func (r *Replica) peer(id Incarnation) *peer {
 	return p
 }
 
-// name notes that a record names the incarnation.
-func (r *Replica) name(id Incarnation) {
-	if id != "" && id != r.cfg.ID {
-		r.peer(id)
+// name notes that a record names the incarnation. It returns its state, nil if that is nobody or this replica. The state
+// stays the same for as long as the record names it.
+func (r *Replica) name(id Incarnation) *peer {
+	if id == "" || id == r.cfg.ID {
+		return nil
 	}
+	return r.peer(id)
 }
 
 func (r *Replica) leaseSeen(l Lease) {
@@ -175,14 +177,8 @@ func (r *Replica) sealWritten(p *peer, v Version) {
 	r.touchAll()
 }
 
-// dead reports whether the incarnation can never act again: nobody, or a sealed lease.
-func (r *Replica) dead(id Incarnation) bool {
-	if id == "" {
-		return true
-	}
-	p := r.peers[id]
-	return id != r.cfg.ID && p != nil && p.lease.Sealed
-}
+// dead reports whether the incarnation can never act again: its lease is sealed.
+func (p *peer) dead() bool { return p.lease.Sealed }
 
 // takes reports whether the incarnation can be given shards: it lives as far as we see, and stays.
 func (r *Replica) takes(id Incarnation) bool {
@@ -209,15 +205,14 @@ func (r *Replica) candidates() []Incarnation {
 }
 
 // replicas describes the living to the planner. One that stopped renewing but isn't sealed yet still holds its shards:
-// it keeps them and gets nothing new, as one that leaves.
-func (r *Replica) replicas(gone func(Incarnation) bool) (all []plan.Replica, suspects bool) {
-	all = make([]plan.Replica, 0, 1+len(r.peerOrder))
-	all = append(all, plan.Replica{
+// it keeps them and gets nothing new, as one that leaves. The slice is valid until the next call.
+func (r *Replica) replicas(gone func(*peer) bool) (all []plan.Replica, suspects bool) {
+	all = append(r.planBuffer.replicas[:0], plan.Replica{
 		ID: r.cfg.ID, Name: r.cfg.Replica, Weight: r.cfg.Weight, Version: r.cfg.Build, Leaving: r.leaving,
 	})
 	for _, p := range r.peerOrder {
 		l := p.lease
-		if gone(p.id) {
+		if gone(p) {
 			continue
 		}
 		suspect := p.expired || l.Version == 0
@@ -226,6 +221,7 @@ func (r *Replica) replicas(gone func(Incarnation) bool) (all []plan.Replica, sus
 			ID: p.id, Name: l.Replica, Weight: l.Weight, Version: l.Build, Leaving: l.Leaving || suspect,
 		})
 	}
+	r.planBuffer.replicas = all
 	return all, suspects
 }
 

@@ -3,6 +3,7 @@ package ownership
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -100,8 +101,11 @@ type Replica struct {
 	dirty     []*tenure // to be decided on in this step
 	unknown   []*tenure // their write's outcome is unknown: to be sent again
 	clusters  map[keyspace.ClusterName]int
+	// clusterNames are the keys of clusters, sorted.
+	clusterNames []keyspace.ClusterName
 
 	lead      Lead
+	leader    *peer // its holder, nil for nobody and for this replica
 	leadWrite *write
 	founded   bool  // we created the coordinator's record: no record is older than what we know
 	highest   Epoch // the highest epoch seen in any record
@@ -111,8 +115,15 @@ type Replica struct {
 	replan    bool
 	planAfter Instant
 	lastPlan  latestPlan
-	standing  bool    // whether anything may be kept warm for a peer that is late
-	heardAt   Instant // when a lease, our own or a peer's, was last seen
+	// planBuffer holds what the planner is asked with.
+	planBuffer struct {
+		shards   []plan.Shard
+		replicas []plan.Replica
+	}
+	standing bool // whether anything may be kept warm for a peer that is late
+	// lastStandby is the plan for when all who are late are dead.
+	lastStandby latestPlan
+	heardAt     Instant // when a lease, our own or a peer's, was last seen
 	// hearingSince is when that began, after a time in which none was seen.
 	hearingSince Instant
 	lookAt       Instant // when missing records may be made, zero if there is nothing to wait for
@@ -183,6 +194,7 @@ func (r *Replica) take(in Input) {
 		r.touchAll()
 	case Clusters:
 		r.clusters = in.Bits
+		r.clusterNames = slices.Sorted(maps.Keys(in.Bits))
 		r.touchAll()
 	case Written:
 		r.written(in)
@@ -221,6 +233,9 @@ func (r *Replica) advance() {
 	r.elect()
 	r.resendShards()
 	r.decideDirty()
+	if r.replan && r.synced && !r.plans() {
+		r.replan = false
+	}
 	if r.replan && r.synced && r.now.AtLeast(r.planAfter) >= 0 {
 		r.replan = false
 		r.planAfter = r.now.Add(r.cfg.PlanEvery)

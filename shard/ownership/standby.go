@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
-	"github.com/tenure-dev/tenure/shard/plan"
 )
 
 // A peer that is late with its renewal isn't dead, and nothing may be taken from it. But filling the caches of a large
@@ -37,27 +36,27 @@ func (r *Replica) listen(p *peer) {
 
 // standBy runs the planner on what will be if those who are late are dead, and warms what would fall to this replica.
 func (r *Replica) standBy() {
-	late := func(id Incarnation) bool {
-		p := r.peers[id]
-		return p != nil && p.late
-	}
-	anyLate := slices.ContainsFunc(r.peerOrder, func(p *peer) bool { return p.late })
+	anyLate := r.anyLate()
 	if !anyLate && !r.standing {
 		return
 	}
 	r.standing = anyLate
 	mine := map[keyspace.ShardID]bool{}
 	if anyLate {
-		gone := func(id Incarnation) bool { return r.dead(id) || late(id) }
+		gone := func(p *peer) bool { return p.dead() || p.late }
 		replicas, _ := r.replicas(gone)
-		for _, m := range plan.Plan(r.planShards(gone), replicas, r.cfg.Limits) {
+		for _, m := range r.lastStandby.of(r.planShards(gone), replicas, r.cfg.Limits) {
 			mine[m.Shard] = m.To == r.cfg.ID
 		}
 	}
 	for _, t := range r.order {
-		if by := mine[t.id] && late(t.rec.Holder); by != t.standby {
+		if by := mine[t.id] && t.holder != nil && t.holder.late; by != t.standby {
 			t.standby = by
 			r.touch(t)
 		}
 	}
+}
+
+func (r *Replica) anyLate() bool {
+	return slices.ContainsFunc(r.peerOrder, func(p *peer) bool { return p.late })
 }

@@ -24,12 +24,13 @@ func (p phase) String() string {
 
 // tenure is what this replica knows and does about one shard.
 type tenure struct {
-	id    keyspace.ShardID
-	known bool  // the record exists, as far as we saw
-	rec   Shard // newest version seen
-	floor Epoch // highest epoch seen in any version, deleted ones included, or what comes before the first
-	phase phase
-	dirty bool
+	id     keyspace.ShardID
+	known  bool  // the record exists, as far as we saw
+	rec    Shard // newest version seen
+	holder *peer // whom it names as its holder, nil for nobody and for this replica
+	floor  Epoch // highest epoch seen in any version, deleted ones included, or what comes before the first
+	phase  phase
+	dirty  bool
 	// standby: its holder is late, and it would fall to us if that one were dead.
 	standby bool
 
@@ -63,6 +64,9 @@ func (r *Replica) Holdings() []Holding {
 	return hs
 }
 
+// orphan reports whether nobody can be serving a shard: its record names nobody, or a dead incarnation.
+func (t *tenure) orphan() bool { return t.rec.Holder == "" || (t.holder != nil && t.holder.dead()) }
+
 func (r *Replica) holds(t *tenure) bool { return t.known && t.rec.Holder == r.cfg.ID }
 
 // shardSeen takes a version of a record.
@@ -90,7 +94,7 @@ func (r *Replica) shardSeen(s Shard) {
 		r.forget(t.w)
 		t.w = nil
 	}
-	r.name(s.Holder)
+	t.holder = r.name(s.Holder)
 	r.touch(t)
 }
 
@@ -251,7 +255,7 @@ func (r *Replica) successor(t *tenure, wanted bool) (next Incarnation, kind Writ
 // holder's handing over.
 func (r *Replica) pursue(t *tenure) {
 	mine := t.rec.Assignee == r.cfg.ID
-	if r.dead(t.rec.Holder) {
+	if t.orphan() {
 		if t.orphanAt == (Instant{}) {
 			t.orphanAt = r.now
 		}
@@ -343,10 +347,10 @@ func (t *tenure) wake(r *Replica) time.Duration {
 	if t.freeAt != (Instant{}) {
 		wake = min(wake, t.freeAt.Mono)
 	}
-	if due := t.warmAt.Mono + r.cfg.GatherTimeout; r.holds(t) && t.warmed() && due > r.now.Mono {
+	if due := t.warmAt.Mono + r.cfg.GatherTimeout; due > r.now.Mono && r.holds(t) && t.warmed() {
 		wake = min(wake, due)
 	}
-	if due := t.moveAt.Mono + r.cfg.LeaveTimeout; r.leaving && r.holds(t) && due > r.now.Mono {
+	if due := t.moveAt.Mono + r.cfg.LeaveTimeout; due > r.now.Mono && r.leaving && r.holds(t) {
 		wake = min(wake, due)
 	}
 	return wake

@@ -140,7 +140,10 @@ func (n *node) work() {
 			return
 		}
 		last := &w.checks.work[i]
-		if g.epoch < last.epoch || (g.epoch == last.epoch && last.by != n.id) {
+		if g.epoch == last.epoch && last.by == n.id {
+			continue
+		}
+		if g.epoch <= last.epoch {
 			w.fail(n, "I2: writes to shard %s at epoch %d after %s did at epoch %d", w.ids[i], g.epoch, last.by, last.epoch)
 		}
 		last.epoch, last.by = g.epoch, n.id
