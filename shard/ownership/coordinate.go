@@ -126,7 +126,7 @@ func (l *latestPlan) of(shards []plan.Shard, replicas []plan.Replica, lim plan.L
 // planShards describes all shards to the planner: the recorded ones of clusters that exist, and as coordinator those
 // whose records are missing. Whoever is gone holds nothing. The slice is valid until the next call.
 func (r *Replica) planShards(gone func(*peer) bool) []plan.Shard {
-	shards := r.planBuffer.shards[:0]
+	shards := slices.Grow(r.planBuffer.shards[:0], len(r.order))
 	for _, t := range r.order {
 		if _, ok := r.clusters[t.id.Cluster]; !ok || !t.known {
 			continue

@@ -207,7 +207,7 @@ func (r *Replica) candidates() []Incarnation {
 // replicas describes the living to the planner. One that stopped renewing but isn't sealed yet still holds its shards:
 // it keeps them and gets nothing new, as one that leaves. The slice is valid until the next call.
 func (r *Replica) replicas(gone func(*peer) bool) (all []plan.Replica, suspects bool) {
-	all = append(r.planBuffer.replicas[:0], plan.Replica{
+	all = append(slices.Grow(r.planBuffer.replicas[:0], 1+len(r.peerOrder)), plan.Replica{
 		ID: r.cfg.ID, Name: r.cfg.Replica, Weight: r.cfg.Weight, Version: r.cfg.Build, Leaving: r.leaving,
 	})
 	for _, p := range r.peerOrder {

@@ -42,6 +42,9 @@ func (b *board) divide() {
 // clusters that the replica has many of and that the receivers have few of, so
 // that a cluster's shards end up spread.
 func (b *board) take() {
+	if !slices.ContainsFunc(b.replicas, func(r boardReplica) bool { return r.candidate && r.have > r.part.grant }) {
+		return
+	}
 	at := b.shardsByReplica()
 	receivers := 0
 	received := make([]int, b.clusters) // by cluster: at those that get more
@@ -111,6 +114,9 @@ func (b *board) shardsByReplica() [][]*boardShard {
 // give places every shard that is nowhere, each with the receiver that has the
 // fewest of its cluster's shards; among equals, the one that lacks most.
 func (b *board) give() {
+	if !slices.ContainsFunc(b.shards, func(s boardShard) bool { return s.to == nowhere }) {
+		return
+	}
 	lacking := b.lacking()
 	held := make([]int, len(b.replicas)) // of the cluster at hand
 	for first := 0; first < len(b.shards); {
