@@ -2,10 +2,10 @@ package run
 
 import (
 	"fmt"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
+
+	"github.com/tenure-dev/tenure/bench/machine"
 )
 
 // maxOthers is the share of the machine that other programs may take before a run is warned about: beyond it,
@@ -13,12 +13,14 @@ import (
 const maxOthers = 0.10
 
 // usage is how much CPU time was spent, by everybody and by this process and the children it has waited for.
-type usage struct{ busy, all, ours time.Duration }
+type usage struct {
+	machine machine.Times
+	ours    time.Duration
+}
 
 // usageNow reads it. ok is false where the system doesn't tell.
 func usageNow() (u usage, ok bool) {
-	first, _, _ := strings.Cut(read("/proc/stat"), "\n")
-	u.busy, u.all, ok = parseCPU(first)
+	u.machine, ok = machine.Now()
 	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
 		var r syscall.Rusage
 		if err := syscall.Getrusage(who, &r); err != nil {
@@ -29,33 +31,13 @@ func usageNow() (u usage, ok bool) {
 	return u, ok
 }
 
-// parseCPU reads the first line of /proc/stat: user nice system idle iowait irq softirq steal, in hundredths of a second.
-func parseCPU(line string) (busy, all time.Duration, ok bool) {
-	fields := strings.Fields(line)
-	if len(fields) < 9 || fields[0] != "cpu" {
-		return 0, 0, false
-	}
-	for i, field := range fields[1:9] {
-		n, err := strconv.ParseInt(field, 10, 64)
-		if err != nil {
-			return 0, 0, false
-		}
-		d := time.Duration(n) * 10 * time.Millisecond
-		all += d
-		if i != 3 && i != 4 {
-			busy += d
-		}
-	}
-	return busy, all, true
-}
-
 // others is the share of the machine that other programs had between two moments.
 func others(before, after usage) float64 {
-	all := after.all - before.all
-	if all <= 0 {
+	between := after.machine.Since(before.machine)
+	if between.All <= 0 {
 		return 0
 	}
-	return max(0, float64((after.busy-before.busy)-(after.ours-before.ours))/float64(all))
+	return max(0, float64(between.Busy-(after.ours-before.ours))/float64(between.All))
 }
 
 // judgeMachine warns where other programs were at work. The children must have been waited for.

@@ -6,7 +6,8 @@
 // rights that config/ ships (in the storm behind fault proxies), and an open-loop load of Ats. Then it kills, pauses,
 // restarts and partitions, one scenario after the other:
 //
-//   - calm: one fault of a process at a time, nothing else. The gaps are measured here.
+//   - calm: one fault of a process at a time, nothing else; what ended is started when all is at rest. The gaps are
+//     measured here.
 //   - storm: faults of processes, API servers and the network, three at a time, chosen by the seed.
 //   - moves: shards are sent around by pins, until enough have moved.
 //   - handoff: shards of thousands of objects move, leave and crash under load. The figures of a handoff come from here.

@@ -47,18 +47,14 @@ func (r *run) runHandoff(ctx context.Context) error {
 		r.settle(ctx, settleWithin)
 		r.say("%d planned moves", r.handoffs)
 		for range max(1, r.handoffs/10) {
-			r.exit(ctx)
-			r.settle(ctx, settleWithin)
-			sleep(ctx, 2*time.Second)
+			r.oneThing(ctx, r.exit)
 		}
 		for i := range max(2, r.handoffs/8) {
 			if i%2 == 0 {
-				r.kill(ctx)
+				r.oneThing(ctx, r.kill)
 			} else {
-				r.killCoordinator(ctx)
+				r.oneThing(ctx, r.killCoordinator)
 			}
-			r.settle(ctx, settleWithin)
-			sleep(ctx, 2*time.Second)
 		}
 	})
 	stop()

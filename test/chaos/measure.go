@@ -151,16 +151,18 @@ func (r *run) lateness() ([]lateAt, error) {
 	return all, nil
 }
 
-// during are the Ats that a fault may have made late: those that fell due from its start until a lease duration and two
-// seconds after its end, and those that were just due and not yet served when it began. In a calm scenario these are the
-// next fault's and not this one's.
-func (r *run) during(f fault, ats []lateAt) []lateAt {
-	end := f.End.Add(r.lease + 2*time.Second)
-	for _, next := range r.faults {
-		if f.Calm && next.Start.After(f.Start) && next.Start.Add(-exitLate).Before(end) {
-			end = next.Start.Add(-exitLate)
-		}
+// felt says until when a fault may make Ats late. A calm one ends when all is at rest.
+func (r *run) felt(f fault) time.Time {
+	if f.Calm {
+		return f.End.Add(calmTail)
 	}
+	return f.End.Add(r.lease + 2*time.Second)
+}
+
+// during are the Ats that a fault may have made late: those that fell due while it was felt, and those that were just due
+// and not yet served when it began.
+func (r *run) during(f fault, ats []lateAt) []lateAt {
+	end := r.felt(f)
 	var all []lateAt
 	for _, a := range ats {
 		if a.due.After(f.Start.Add(-exitLate)) && a.due.Add(a.late).After(f.Start) && a.due.Before(end) {

@@ -15,35 +15,44 @@ import (
 // settleWithin bounds the wait for the fleet to come to rest on a busy machine.
 const settleWithin = 90 * time.Second
 
-// crash kills a replica, waits until its shards are served again, and starts it anew.
-func (r *run) crash(ctx context.Context, victim *fleet.Replica, kind string) {
+// An ending does something to a replica and returns its name if that ended, to be started anew.
+type ending func(context.Context) (down string)
+
+// crash kills a replica and waits until its shards should be served again.
+func (r *run) crash(ctx context.Context, victim *fleet.Replica, kind string) (down string) {
+	if victim == nil {
+		return ""
+	}
 	f := fault{Kind: kind, Victim: victim.Name, Tenures: r.tenures(ctx, victim.Name)}
 	f.Start = victim.Kill()
 	sleep(ctx, r.lease+time.Second)
 	r.note(f)
-	r.start(victim.Name)
+	return victim.Name
 }
 
-func (r *run) kill(ctx context.Context) {
-	if v := r.victim(); v != nil {
-		r.crash(ctx, v, "SIGKILL")
-	}
+func (r *run) kill(ctx context.Context) (down string) { return r.crash(ctx, r.victim(), "SIGKILL") }
+
+func (r *run) killCoordinator(ctx context.Context) (down string) {
+	return r.crash(ctx, r.coordinator(ctx), "SIGKILL coordinator")
 }
 
-func (r *run) killCoordinator(ctx context.Context) {
-	if v := r.coordinator(ctx); v != nil {
-		r.crash(ctx, v, "SIGKILL coordinator")
-	}
-}
-
-// exit asks a replica to leave, and starts it anew when it has.
-func (r *run) exit(ctx context.Context) {
+// exit asks a replica to leave.
+func (r *run) exit(ctx context.Context) (down string) {
 	v := r.victim()
 	if v == nil {
-		return
+		return ""
 	}
 	r.terminate(ctx, v, "SIGTERM")
-	r.start(v.Name)
+	return v.Name
+}
+
+// andStart starts anew at once what ended.
+func (r *run) andStart(end ending) func(context.Context) {
+	return func(ctx context.Context) {
+		if down := end(ctx); down != "" {
+			r.start(down)
+		}
+	}
 }
 
 func (r *run) terminate(ctx context.Context, v *fleet.Replica, kind string) {
@@ -63,16 +72,17 @@ func (r *run) terminate(ctx context.Context, v *fleet.Replica, kind string) {
 }
 
 // pause freezes a replica for three lease durations.
-func (r *run) pause(ctx context.Context) {
+func (r *run) pause(ctx context.Context) (down string) {
 	v := r.victim()
 	if v == nil {
-		return
+		return ""
 	}
 	f := fault{Kind: "SIGSTOP/SIGCONT", Victim: v.Name, Tenures: r.tenures(ctx, v.Name), Start: time.Now()}
 	v.Pause()
 	sleep(ctx, 3*r.lease)
 	v.Resume()
 	r.note(f)
+	return ""
 }
 
 // roll restarts all replicas in order, one at a time.

@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/utils/ptr"
 
+	"github.com/tenure-dev/tenure/bench/machine"
 	"github.com/tenure-dev/tenure/test/fleet"
 )
 
@@ -48,6 +49,9 @@ type fault struct {
 	Calm    bool // nothing else was going on
 }
 
+// started is the kind of a calm start of a replica: not a fault, but a thing that is felt.
+const started = "start"
+
 // run is one run of chaos.
 type run struct {
 	settings
@@ -55,6 +59,7 @@ type run struct {
 	load     *load
 	out      io.Writer
 	began    time.Time
+	machine  machine.Times // when it began
 	deadline time.Time
 	starting sync.Mutex // held while a replica is looked for and started
 
@@ -74,6 +79,7 @@ func newRun(s settings, f *fleet.Fleet, out io.Writer) *run {
 		rand: rand.New(rand.NewPCG(s.seed, 2)),
 		load: &load{fleet: f, rate: s.rate, rand: rand.New(rand.NewPCG(s.seed, 3))},
 	}
+	r.machine, _ = machine.Now()
 	// Deleting Ats and their Pods is work for the API servers, too, so only the longest run does.
 	if slices.Contains(s.scenarios, "storm") || slices.Contains(s.scenarios, "moves") {
 		r.load.ttl = ptr.To[int32](keepFinished)

@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/tenure-dev/tenure/bench/machine"
 	"github.com/tenure-dev/tenure/bench/witness"
 	"github.com/tenure-dev/tenure/test/fleet"
 )
@@ -46,9 +47,12 @@ func (r *run) print(report *witness.Report) {
 		}
 		row(kind, len(byKind[kind]), hits, spreadOf(ds))
 	}
-	row("all", len(r.faults))
+	row("all but starts", len(r.faults)-len(byKind[started+" (calm)"]))
 	row("replicas that ended by themselves, started anew", len(r.deaths))
 
+	if now, ok := machine.Now(); ok {
+		row("\nMACHINE", "all the while", "", now.Since(r.machine))
+	}
 	row("\nAts", len(r.load.all()), "", spreadOf(latenessOf(late)))
 	r.printMoves(row, lines, late)
 	if report != nil {
@@ -112,7 +116,7 @@ func (r *run) printMoves(row func(...any), lines []fleet.Line, late []lateAt) {
 // nearFault says whether a fault was felt at a moment.
 func (r *run) nearFault(t time.Time) bool {
 	for _, f := range r.faults {
-		if t.After(f.Start) && t.Before(f.End.Add(r.lease+2*time.Second)) {
+		if t.After(f.Start.Add(-exitLate)) && t.Before(r.felt(f)) {
 			return true
 		}
 	}
