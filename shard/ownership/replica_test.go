@@ -380,6 +380,45 @@ func TestALeavingReplicaHandsOverToAColdSuccessorOnlyAfterATimeout(t *testing.T)
 	find[DropLease](b)
 }
 
+func TestALeavingReplicaWhoseCachesAreNotThereHandsOverAtOnce(t *testing.T) {
+	b := newBench(t)
+	b.seen(Shard{Assignee: "a", Holder: "a", Epoch: 1})
+	find[Warm](b)
+	b.feed(Leave{})
+	b.commit(find[WriteLease](b).Seq)
+	b.seen(Shard{Assignee: "b", Holder: "a", Epoch: 1})
+	if got := find[WriteShard](b); got.Kind != HandOverOnExit || got.Shard.Holder != "b" || got.Shard.Epoch != 2 {
+		t.Errorf("it writes %+v, want the hand-over to b", got)
+	}
+}
+
+func TestAShardWhoseReleaseIsRefusedIsServedOnlyWithItsCachesThere(t *testing.T) {
+	wanted, gone := Clusters{Bits: map[keyspace.ClusterName]int{"west": 0}}, Clusters{}
+	for _, warmed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("warmed meanwhile: %v", warmed), func(t *testing.T) {
+			b := newBench(t)
+			b.seen(Shard{Assignee: "a", Holder: "a", Epoch: 1})
+			find[Warm](b)
+			b.feed(gone)
+			release := find[WriteShard](b)
+			if release.Kind != Release || release.Shard.Holder != "" {
+				t.Fatalf("it writes %+v, want the release", release)
+			}
+			b.feed(wanted)
+			if warmed {
+				b.feed(Warmed{west})
+			}
+			b.seen(Shard{Assignee: "a", Holder: "a", Epoch: 1, Pin: "a"})
+			b.feed(Written{Seq: release.Seq, Outcome: Rejected})
+			if !warmed {
+				none[Activate](b)
+				b.feed(Warmed{west})
+			}
+			find[Activate](b)
+		})
+	}
+}
+
 func TestAHandOverWaitsWhileCachesAreFilledForOtherMoves(t *testing.T) {
 	east := keyspace.ShardID{Cluster: "east"}
 	other := func(b *bench, s Shard) {

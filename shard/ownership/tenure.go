@@ -190,20 +190,18 @@ func (r *Replica) cool(t *tenure) {
 
 // hold serves a shard whose record names us (rule R2), or hands it on.
 func (r *Replica) hold(t *tenure, wanted bool) {
+	next, kind, goes := r.successor(t, wanted)
 	switch t.phase {
-	case idle:
-		if !wanted {
-			r.enter(t, drained) // nothing to drain
-			r.touch(t)
+	case idle, warming, warm:
+		if goes {
+			r.giveUp(t, next, kind) // nothing of it runs
 			return
 		}
+	}
+	switch t.phase {
+	case idle:
 		r.enter(t, warming)
 		r.emit(Warm{ID: t.id})
-	case warming:
-		if _, _, go_ := r.successor(t, wanted); go_ {
-			r.enter(t, drained) // never opened
-			r.touch(t)
-		}
 	case warm:
 		r.enter(t, active)
 		t.objects, t.load = t.rec.Objects, t.rec.Load // until it is measured here
@@ -211,28 +209,33 @@ func (r *Replica) hold(t *tenure, wanted bool) {
 		r.emit(Activate{ID: t.id, Epoch: t.rec.Epoch})
 		r.touch(t)
 	case active:
-		if next, _, go_ := r.successor(t, wanted); go_ && (next == "" || !r.gathers(t)) {
+		if goes && (next == "" || !r.gathers(t)) {
 			r.enter(t, draining)
 			r.emit(Drain{ID: t.id})
 		}
 	case drained:
-		next, kind, go_ := r.successor(t, wanted)
-		if !go_ { // the plan changed, or the successor died: it is still ours
+		if !goes { // the plan changed, or the successor died: it is still ours
 			r.enter(t, warm)
 			r.touch(t)
 			return
 		}
-		s := t.rec
-		s.Holder, s.Warm, s.Epoch = next, "", t.rec.Epoch+1
-		if next == "" {
-			s.Epoch = t.rec.Epoch // whoever claims it next counts it up
-		}
-		r.writeShard(t, kind, s)
+		r.giveUp(t, next, kind)
 	}
 }
 
+// giveUp names the next holder of a shard of which nothing runs.
+func (r *Replica) giveUp(t *tenure, next Incarnation, kind WriteKind) {
+	s := t.rec
+	s.Holder, s.Warm, s.Epoch = next, "", t.rec.Epoch+1
+	if next == "" {
+		s.Epoch = t.rec.Epoch // whoever claims it next counts it up
+	}
+	r.writeShard(t, kind, s)
+}
+
 // successor tells to whom the shard should go now, if it should go. Nobody ("") takes over when the cluster is gone or
-// when a leaving replica is the last one.
+// when a leaving replica is the last one. A leaving replica doesn't wait for its successor's caches where its own aren't
+// there yet: nobody would be served meanwhile.
 func (r *Replica) successor(t *tenure, wanted bool) (next Incarnation, kind WriteKind, goes bool) {
 	kind = HandOver
 	if r.leaving {
@@ -243,7 +246,7 @@ func (r *Replica) successor(t *tenure, wanted bool) (next Incarnation, kind Writ
 	case !wanted:
 		return "", Release, true
 	case a != "" && a != r.cfg.ID && r.takes(a):
-		overdue := r.leaving && r.now.AtLeast(t.moveAt) >= r.cfg.LeaveTimeout
+		overdue := r.leaving && (t.phase < warm || r.now.AtLeast(t.moveAt) >= r.cfg.LeaveTimeout)
 		return a, kind, t.rec.Warm == a || overdue
 	case r.leaving && len(r.candidates()) == 0:
 		return "", Release, true

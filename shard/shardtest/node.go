@@ -21,6 +21,7 @@ type gate struct {
 	epoch   ownership.Epoch
 	gen     uint32 // answers to an earlier generation's Warm or Drain are dropped
 	pending bool   // warm-up under way
+	warm    bool   // its caches are there
 }
 
 // node is one process with its driver: it feeds a [ownership.Replica] and does what that says, as package shard does.
@@ -110,6 +111,7 @@ func (n *node) stop() {
 	for i := range n.gates {
 		n.setGate(i, closed)
 		n.gates[i].gen++
+		n.gates[i].warm = false
 	}
 }
 
@@ -149,7 +151,7 @@ func (n *node) happen(e event) {
 		n.read(stream(e.n))
 	case evWarmed:
 		if g := &n.gates[e.n]; g.gen == e.gen {
-			g.pending = false
+			g.pending, g.warm = false, true
 			n.step(ownership.Warmed{ID: w.ids[e.n]})
 		}
 	case evDrained:
@@ -214,6 +216,9 @@ func (n *node) do(e ownership.Effect) {
 		n.later(evWarmed, i, n.warmTime+w.upTo(n.warmTime)+n.slowWarm)
 	case ownership.Activate:
 		i := w.shardIndex(e.ID)
+		if !n.gates[i].warm {
+			w.fail(n, "I3: serves %s before its caches are warm", e.ID)
+		}
 		n.gates[i].epoch = e.Epoch
 		n.setGate(i, open)
 	case ownership.Drain:
@@ -224,6 +229,7 @@ func (n *node) do(e ownership.Effect) {
 		i := w.shardIndex(e.ID)
 		n.setGate(i, closed)
 		n.gates[i].gen++
+		n.gates[i].warm = false
 	case ownership.Lapse:
 		w.Lapses++
 		n.memory = n.machine.Memory()

@@ -116,6 +116,7 @@ func (f *Fleet) homeKubeconfig(name string) (string, error) {
 		}
 	}
 	if err := os.WriteFile(path, content, 0o600); err != nil {
+		_ = os.Remove(path) // half of one would be taken for whole the next time
 		return "", fmt.Errorf("writing the kubeconfig of replica %s: %w", name, err)
 	}
 	return path, nil
