@@ -260,6 +260,24 @@ func TestWhatIsKeptCanBeChangedWhileReconcilesRun(t *testing.T) {
 	}
 }
 
+func TestWhatWasKeptIsSentWhenWhatIsKeptChanges(t *testing.T) {
+	settings := always()
+	settings.Delay = time.Hour
+	r := newRig(t, Config{Settings: settings})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = r.Run(ctx) }()
+	defer func() { cancel(); <-done }()
+	r.queue.Add(testKey)
+	r.reconcile(t, fine)
+	r.SetSampling(0, 0)
+	for deadline := time.Now().Add(10 * time.Second); len(r.exporter.GetSpans()) == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("nothing was sent")
+		}
+	}
+}
+
 func TestAFloodOfFailuresIsNotKeptWhole(t *testing.T) {
 	rare := always()
 	rare.Ratio = 0

@@ -28,7 +28,7 @@ type pipeline struct {
 	scope    instrumentation.Scope
 	log      logr.Logger
 
-	enough chan struct{} // holds a token when there is a batch to be sent before the next tick
+	enough chan struct{} // holds a token when what is there is to be sent before the next tick
 
 	mu      sync.Mutex              // guards all up to the empty line
 	stories []story                 // what spans are to be made of
@@ -81,12 +81,17 @@ func (p *pipeline) room(size int) bool {
 	}
 	p.waiting += size
 	if p.waiting >= p.settings.Batch {
-		select {
-		case p.enough <- struct{}{}:
-		default:
-		}
+		p.hurry()
 	}
 	return true
+}
+
+// hurry has what is there sent before the next tick.
+func (p *pipeline) hurry() {
+	select {
+	case p.enough <- struct{}{}:
+	default:
+	}
 }
 
 // run sends until the context ends, and then what is left, in bounded time.

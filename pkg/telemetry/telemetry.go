@@ -104,9 +104,13 @@ func (t *Telemetry) resource() *resource.Resource {
 }
 
 // SetSampling changes which reconciles that start from now on are kept: a share of them, from 0 to 1, and those that fail
-// or take longer than slow, if that isn't zero. Spans that a program makes itself follow [Config].Settings for ever.
+// or take longer than slow, if that isn't zero. What was kept until then is sent now, not with the next batch. Spans that
+// a program makes itself follow [Config].Settings for ever.
 func (t *Telemetry) SetSampling(ratio float64, slow time.Duration) {
 	t.sampling.Store(&sampling{ratio: ratio, slow: slow})
+	if t.pipeline != nil {
+		t.pipeline.hurry()
+	}
 }
 
 // Tracing reports whether spans are made.

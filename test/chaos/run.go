@@ -91,7 +91,7 @@ func (r *run) say(format string, args ...any) {
 	fmt.Fprintf(r.out, "%7.1fs  %s\n", time.Since(r.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// note keeps a fault that was done.
+// note keeps what was done.
 func (r *run) note(f fault) {
 	f.End = time.Now()
 	r.mu.Lock()
@@ -99,7 +99,7 @@ func (r *run) note(f fault) {
 	r.faults = append(r.faults, f)
 	n := len(r.faults)
 	r.mu.Unlock()
-	r.say("fault %d: %s %s (%v)", n, f.Kind, f.Victim, f.End.Sub(f.Start).Round(10*time.Millisecond))
+	r.say("%d: %s %s (%v)", n, f.Kind, f.Victim, f.End.Sub(f.Start).Round(10*time.Millisecond))
 }
 
 func (r *run) done() int {
