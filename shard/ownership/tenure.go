@@ -191,12 +191,9 @@ func (r *Replica) cool(t *tenure) {
 // hold serves a shard whose record names us (rule R2), or hands it on.
 func (r *Replica) hold(t *tenure, wanted bool) {
 	next, kind, goes := r.successor(t, wanted)
-	switch t.phase {
-	case idle, warming, warm:
-		if goes {
-			r.giveUp(t, next, kind) // nothing of it runs
-			return
-		}
+	if goes && t.phase < active { // nothing of it runs
+		r.giveUp(t, next, kind)
+		return
 	}
 	switch t.phase {
 	case idle:
