@@ -90,7 +90,7 @@ func (r *Replica) plan() {
 			r.create(t, m.To)
 		case t.orphan():
 			r.adopt(t, m.To)
-		case r.leaving && r.holds(t), r.Leads() && !suspects && !r.leavesItself(t.rec.Holder):
+		case r.leaving && (r.holds(t) || r.awaited(t)), r.Leads() && !suspects && !r.leavesItself(t.rec.Holder):
 			r.assign(t, m.To)
 		}
 	}
@@ -221,13 +221,20 @@ func (r *Replica) forgetSealed() {
 	}
 }
 
-// leaveIfDone ends a clean exit once nothing is held, nothing is in flight and the coordinator's role isn't ours.
+// awaited reports whether somebody might still hand the shard over to us. A leaving replica isn't gone before nobody
+// might: who hasn't seen yet that it leaves would hand over to the dead.
+func (r *Replica) awaited(t *tenure) bool {
+	_, wanted := r.clusters[t.id.Cluster]
+	return wanted && t.known && t.rec.Assignee == r.cfg.ID && t.holder != nil && !t.holder.dead() && len(r.candidates()) > 0
+}
+
+// leaveIfDone ends a clean exit once nothing is held or on its way here, and nothing is in flight.
 func (r *Replica) leaveIfDone() {
 	if !r.leaving || !r.own.leaving {
 		return
 	}
 	for _, t := range r.order {
-		if r.holds(t) || t.w != nil || t.phase != idle {
+		if r.holds(t) || r.awaited(t) || t.w != nil || t.phase != idle {
 			return
 		}
 	}

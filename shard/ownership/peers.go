@@ -105,10 +105,11 @@ func (r *Replica) forgetPeer(p *peer) bool {
 	return true
 }
 
-// isNamed reports whether any record names the incarnation now.
+// isNamed reports whether any record says that the incarnation holds something. Who is only to get something, or was
+// ready for it, leaves nothing behind.
 func (r *Replica) isNamed(id Incarnation) bool {
 	return r.lead.Holder == id || slices.ContainsFunc(r.order, func(t *tenure) bool {
-		return t.known && (t.rec.Holder == id || t.rec.Assignee == id || t.rec.Warm == id)
+		return t.known && t.rec.Holder == id
 	})
 }
 

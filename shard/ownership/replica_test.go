@@ -309,6 +309,37 @@ func TestAPlanThatMovesOnMakesAReplicaTakeBackThatItIsWarm(t *testing.T) {
 	}
 }
 
+func TestAHolderTakesBackThatItsSuccessorIsWarmWhenThatIsGone(t *testing.T) {
+	b := newBench(t)
+	b.seen(Shard{Assignee: "b", Holder: "a", Epoch: 1})
+	b.feed(Warmed{west})
+	b.seen(Shard{Assignee: "a", Holder: "a", Epoch: 1, Warm: "b"}) // called off; b takes it back itself while it lives
+	none[WriteShard](b)
+	b.v++
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Leaving: true, Version: b.v}})
+	if w := find[WriteShard](b); w.Shard.Warm != "" || w.Shard.Holder != "a" || w.Shard.Epoch != 1 {
+		t.Errorf("the holder writes %+v", w)
+	}
+}
+
+func TestALeavingReplicaIsNotGoneBeforeNobodyCanHandItAShard(t *testing.T) {
+	b := newBench(t)
+	b.seen(Shard{Assignee: "a", Holder: "b", Epoch: 1})
+	b.feed(Warmed{west})
+	b.commit(find[WriteShard](b).Seq) // it is warm: b may be handing over right now
+	b.feed(Leave{})
+	asked := b.out
+	b.commit(find[WriteLease](b).Seq)
+	none[DropLease](b)
+	b.out = asked
+	off := find[WriteAssignee](b)
+	if off.Assignee != "b" {
+		t.Fatalf("the leaving replica plans the shard for %q", off.Assignee)
+	}
+	b.commit(off.Seq)
+	find[DropLease](b)
+}
+
 func TestARecordMadeAnewIsLeftAloneUntilItsOldHolderMustHaveSeenThat(t *testing.T) {
 	anew := map[string]func(b *bench){
 		"the deletion was seen": func(b *bench) { b.feed(ShardGone{ID: west}); b.seen(Shard{Assignee: "a", Floor: 1}) },

@@ -206,9 +206,14 @@ func (r *Replica) hold(t *tenure, wanted bool) {
 		r.emit(Activate{ID: t.id, Epoch: t.rec.Epoch})
 		r.touch(t)
 	case active:
-		if goes && (next == "" || !r.gathers(t)) {
+		switch {
+		case goes && (next == "" || !r.gathers(t)):
 			r.enter(t, draining)
 			r.emit(Drain{ID: t.id})
+		case t.rec.Assignee == r.cfg.ID && t.rec.Warm != "" && !r.takes(t.rec.Warm): // it left before it could take that back
+			s := t.rec
+			s.Warm = ""
+			r.writeShard(t, Report, s)
 		}
 	case drained:
 		if !goes { // the plan changed, or the successor died: it is still ours

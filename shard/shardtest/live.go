@@ -39,6 +39,7 @@ func (w *world) poll() {
 		}
 	case 1:
 		w.checkBalance()
+		w.checkRest()
 		w.stage, w.until = 2, w.now+leaseDuration
 		w.writes = w.Writes
 		for s := range streams {
@@ -135,6 +136,16 @@ func (w *world) checkBalance() {
 	}
 	if missing := w.unserved(); missing >= 0 {
 		w.fail(nil, "I3: shard %s isn't served %v after the last fault", w.ids[missing], w.now-w.since)
+	}
+}
+
+// checkRest: no record tells of a move that nobody makes any more.
+func (w *world) checkRest() {
+	for i := range w.store.shards {
+		s := &w.store.shards[i]
+		if _, wanted := w.clusters[s.ID.Cluster]; wanted && s.Warm != "" {
+			w.fail(nil, "rest: the record of %s calls %s warm, %v after the last fault", s.ID, s.Warm, w.now-w.since)
+		}
 	}
 }
 
