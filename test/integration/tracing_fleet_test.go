@@ -194,14 +194,11 @@ func freeAddress(t *testing.T) string {
 	return addresses[0]
 }
 
-// createAts makes Ats that are due in a moment.
-func createAts(t *testing.T, c client.Client, namespace string, n int) {
+// createAts makes Ats of one spec.
+func createAts(t *testing.T, c client.Client, namespace, name string, n int, spec cnatv1alpha1.AtSpec) {
 	t.Helper()
 	for i := range n {
-		at := &cnatv1alpha1.At{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("at-%03d", i)},
-			Spec:       cnatv1alpha1.AtSpec{Schedule: time.Now().UTC().Add(4 * time.Second).Format(time.RFC3339), Command: "echo " + canaryCommand},
-		}
+		at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s-%03d", name, i)}, Spec: spec}
 		if err := c.Create(t.Context(), at); err != nil {
 			t.Fatal(err)
 		}

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/localplane"
 	"github.com/tenure-dev/tenure/pkg/telemetry/jaeger"
 )
@@ -35,7 +36,11 @@ func TestEveryReconcileIsAWholeTraceAndNoSecretComesOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := f.start(t, "first")
-	createAts(t, west, tracedNamespace, tracedAts)
+	spec := cnatv1alpha1.AtSpec{Schedule: time.Now().UTC().Add(4 * time.Second).Format(time.RFC3339), Command: "echo " + canaryCommand}
+	createAts(t, west, tracedNamespace, "at", tracedAts, spec)
+	// Every new holder looks at these. The others may be over when their shard moves, and then it has no first reconcile.
+	spec.Suspend = true
+	createAts(t, west, tracedNamespace, "suspended", 20, spec)
 	eventually(t, "the first replica serves all shards", func() bool { return sum(scrape(t, first), "tenure_shards_held") == 4 })
 	second := f.start(t, "second")
 	eventually(t, "the second replica serves its half", func() bool { return sum(scrape(t, second), "tenure_shards_held") == 2 })

@@ -14,7 +14,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/ownership"
 )
 
-// patience is how long a move's root span waits for a first reconcile. A shard without objects has none.
+// patience is how long a move's root span waits for a first reconcile. A shard in which nothing is to be done has none.
 const patience = 10 * time.Second
 
 // Watcher is a [shard.Observer] that makes traces and metrics of what it is told. It is safe for concurrent use.
