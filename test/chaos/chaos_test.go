@@ -40,6 +40,21 @@ func TestAShardIsUnservedUntilALaterEpochIsActive(t *testing.T) {
 	}
 }
 
+func TestAtsOfTheVictimsShardsAreToldFromOthers(t *testing.T) {
+	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	at := func(name, shard string, due time.Duration) lateAt {
+		return lateAt{madeAt: madeAt{name: name, due: began.Add(due)}, late: time.Second, shard: shard}
+	}
+	r := &run{faults: []fault{
+		{Kind: "SIGTERM", Calm: true, Start: began, End: began.Add(time.Second), Tenures: map[string]int64{"west/0": 3}},
+		{Kind: "SIGKILL", Calm: true, Start: began, End: began.Add(time.Second), Tenures: map[string]int64{"west/1": 3}},
+	}}
+	held, others := r.apart("SIGTERM", []lateAt{at("a", "west/0", 0), at("b", "west/1", 0), at("c", "west/0", time.Minute)})
+	if len(held) != 1 || held[0].name != "a" || len(others) != 1 || others[0].name != "b" {
+		t.Errorf("held %v, others %v; want a, b, and c in neither", held, others)
+	}
+}
+
 func TestPercentilesAreOfTheSamplesThemselves(t *testing.T) {
 	var ds []time.Duration
 	for i := range 100 {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tenure-dev/tenure/bench/witness"
 	"github.com/tenure-dev/tenure/test/fleet"
 )
 
@@ -67,15 +68,21 @@ func unserved(f fault, lines []fleet.Line) (all []time.Duration, missing []strin
 	return all, missing
 }
 
-// servedAt reads from a cluster's audit log when the first write for each At was answered. It reads the log itself, so
-// that no figure rests on a replica's word.
-func servedAt(path string) (map[string]time.Time, error) {
+// service is the first write for an At.
+type service struct {
+	answered time.Time
+	shard    string // by whose tenure it was sent
+}
+
+// servedAt reads from a cluster's audit log when each At was served. It reads the log itself, so that no figure rests on a
+// replica's word.
+func servedAt(path string) (map[string]service, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading an audit log: %w", err)
 	}
 	defer file.Close()
-	served := map[string]time.Time{}
+	served := map[string]service{}
 	reader := bufio.NewReaderSize(file, 1<<20)
 	for {
 		line, err := reader.ReadBytes('\n')
@@ -90,6 +97,7 @@ func servedAt(path string) (map[string]time.Time, error) {
 		}
 		var e struct {
 			Verb      string    `json:"verb"`
+			Agent     string    `json:"userAgent"`
 			Time      time.Time `json:"stageTimestamp"`
 			ObjectRef struct {
 				Name        string `json:"name"`
@@ -106,8 +114,8 @@ func servedAt(path string) (map[string]time.Time, error) {
 		if e.ObjectRef.Subresource != "status" || e.ResponseStatus.Code != 200 || !strings.HasPrefix(name, "at-") {
 			continue
 		}
-		if old, ok := served[name]; !ok || e.Time.Before(old) {
-			served[name] = e.Time
+		if old, ok := served[name]; !ok || e.Time.Before(old.answered) {
+			served[name] = service{e.Time, witness.ParseAgent(e.Agent).Shard.String()}
 		}
 	}
 }
@@ -115,7 +123,8 @@ func servedAt(path string) (map[string]time.Time, error) {
 // lateAt is an At with how late it was.
 type lateAt struct {
 	madeAt
-	late time.Duration
+	late  time.Duration
+	shard string
 }
 
 // latenessOf are the lateness alone.
@@ -143,8 +152,8 @@ func (r *run) lateness() ([]lateAt, error) {
 			return nil, err
 		}
 		for _, m := range r.load.all() {
-			if at, ok := served[m.name]; ok && m.cluster == cluster {
-				all = append(all, lateAt{m, max(0, at.Sub(m.due))})
+			if s, ok := served[m.name]; ok && m.cluster == cluster {
+				all = append(all, lateAt{m, max(0, s.answered.Sub(m.due)), s.shard})
 			}
 		}
 	}
@@ -174,13 +183,26 @@ func (r *run) during(f fault, ats []lateAt) []lateAt {
 
 // duringCalm are the Ats that calm faults of a kind may have made late.
 func (r *run) duringCalm(kind string, ats []lateAt) []lateAt {
-	var all []lateAt
+	held, others := r.apart(kind, ats)
+	return append(held, others...)
+}
+
+// apart splits the Ats of duringCalm by whether the victim held their shard. The others' say what else went on meanwhile,
+// on a machine that all processes share.
+func (r *run) apart(kind string, ats []lateAt) (held, others []lateAt) {
 	for _, f := range r.faults {
-		if f.Calm && strings.HasPrefix(f.Kind, kind) {
-			all = append(all, r.during(f, ats)...)
+		if !f.Calm || !strings.HasPrefix(f.Kind, kind) {
+			continue
+		}
+		for _, a := range r.during(f, ats) {
+			if _, ok := f.Tenures[a.shard]; ok {
+				held = append(held, a)
+			} else {
+				others = append(others, a)
+			}
 		}
 	}
-	return all
+	return held, others
 }
 
 // normal are the Ats that fell due in calm scenarios while no fault was felt.

@@ -110,7 +110,13 @@ func (r *run) printMoves(row func(...any), lines []fleet.Line, late []lateAt) {
 		row(kind, "", "calm", spreadOf(r.unserved(kind, true)))
 		row(kind, "", "in storms", spreadOf(r.unserved(kind, false)))
 	}
-	row("\nNORMAL", "lateness of Ats in calm scenarios, no fault near", "", spreadOf(latenessOf(r.normal(late))))
+	row("\nLATENESS of Ats in calm scenarios")
+	row("no fault near", "", "", spreadOf(latenessOf(r.normal(late))))
+	for _, kind := range []string{"SIGKILL", "SIGTERM"} {
+		held, others := r.apart(kind, late)
+		row(kind, "", "shards of the victim", spreadOf(latenessOf(held)))
+		row("", "", "all others", spreadOf(latenessOf(others)))
+	}
 }
 
 // nearFault says whether a fault was felt at a moment.
