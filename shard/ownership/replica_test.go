@@ -324,14 +324,12 @@ func TestAHolderTakesBackThatItsSuccessorIsWarmWhenThatIsGone(t *testing.T) {
 
 func TestALeavingReplicaIsNotGoneBeforeNobodyCanHandItAShard(t *testing.T) {
 	b := newBench(t)
-	b.seen(Shard{Assignee: "a", Holder: "b", Epoch: 1})
-	b.feed(Warmed{west})
-	b.commit(find[WriteShard](b).Seq) // it is warm: b may be handing over right now
 	b.feed(Leave{})
-	asked := b.out
-	b.commit(find[WriteLease](b).Seq)
+	leaving := find[WriteLease](b)
+	b.seen(Shard{Assignee: "a", Holder: "b", Epoch: 1}) // planned by who hasn't seen yet that a leaves
+	b.commit(leaving.Seq)
 	none[DropLease](b)
-	b.out = asked
+	b.pass(b.r.cfg.PlanEvery)
 	off := find[WriteAssignee](b)
 	if off.Assignee != "b" {
 		t.Fatalf("the leaving replica plans the shard for %q", off.Assignee)

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -30,34 +31,7 @@ func (r *run) playKubelets(ctx context.Context, wait *sync.WaitGroup) error {
 	for _, cluster := range r.fleet.Workloads() {
 		config := r.fleet.Planes.Cluster(cluster).RESTConfig()
 		config.UserAgent, config.QPS = "chaos kubelets", -1
-		mgr, err := manager.New(config, manager.Options{
-			Scheme: clientgoscheme.Scheme, Metrics: metricsserver.Options{BindAddress: "0"},
-			Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{atNamespace: {}}},
-		})
-		if err != nil {
-			return fmt.Errorf("playing the kubelets of %s: %w", cluster, err)
-		}
-		end := reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-			pod := &corev1.Pod{}
-			if err := mgr.GetClient().Get(ctx, req.NamespacedName, pod); err != nil {
-				return reconcile.Result{}, client.IgnoreNotFound(err)
-			}
-			if pod.Status.Phase != corev1.PodPending {
-				return reconcile.Result{}, nil
-			}
-			ended := client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Succeeded"}}`))
-			return reconcile.Result{}, client.IgnoreNotFound(mgr.GetClient().Status().Patch(ctx, pod, ended))
-		})
-		skip := true // the check that names are unique: each cluster has one
-		err = builder.ControllerManagedBy(mgr).Named("kubelets").
-			WithOptions(controller.Options{
-				MaxConcurrentReconciles: 16, SkipNameValidation: &skip,
-				RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, 5*time.Second),
-			}).
-			Watches(&corev1.Pod{}, handler.Funcs{CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-				q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.Object)}, podRuns)
-			}}).
-			Complete(end)
+		mgr, err := newKubelets(config)
 		if err != nil {
 			return fmt.Errorf("playing the kubelets of %s: %w", cluster, err)
 		}
@@ -68,4 +42,40 @@ func (r *run) playKubelets(ctx context.Context, wait *sync.WaitGroup) error {
 		})
 	}
 	return nil
+}
+
+func newKubelets(config *rest.Config) (manager.Manager, error) {
+	mgr, err := manager.New(config, manager.Options{
+		Scheme: clientgoscheme.Scheme, Metrics: metricsserver.Options{BindAddress: "0"},
+		Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{atNamespace: {}}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	skip := true // the check that names are unique: each cluster has one
+	return mgr, builder.ControllerManagedBy(mgr).Named("kubelets").
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: 16, SkipNameValidation: &skip,
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, 5*time.Second),
+		}).
+		Watches(&corev1.Pod{}, handler.Funcs{CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.Object)}, podRuns)
+		}}).
+		Complete(kubelets{mgr.GetClient()})
+}
+
+// kubelets end Pods.
+type kubelets struct{ client client.Client }
+
+// Reconcile implements reconcile.Reconciler.
+func (k kubelets) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	pod := &corev1.Pod{}
+	if err := k.client.Get(ctx, req.NamespacedName, pod); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if pod.Status.Phase != corev1.PodPending {
+		return reconcile.Result{}, nil
+	}
+	ended := client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Succeeded"}}`))
+	return reconcile.Result{}, client.IgnoreNotFound(k.client.Status().Patch(ctx, pod, ended))
 }
