@@ -90,7 +90,7 @@ func (r *Replica) plan() {
 			r.create(t, m.To)
 		case t.orphan():
 			r.adopt(t, m.To)
-		case r.leaving && (r.holds(t) || r.awaited(t)), r.Leads() && !suspects && !r.leavesItself(t.rec.Holder):
+		case r.replans(t, suspects):
 			r.assign(t, m.To)
 		}
 	}
@@ -203,6 +203,18 @@ func (r *Replica) assign(t *tenure, to Incarnation) {
 	t.w = r.send(t.rec.Version, target{shard: t}, func(seq uint64) Effect {
 		return WriteAssignee{Seq: seq, Base: t.rec.Version, ID: t.id, Assignee: to}
 	})
+}
+
+// replans reports whether it is for us to change the plan of a shard that somebody holds. A leaving holder does so itself,
+// and else a leaving replica that is to get it; all others are the coordinator's, while nobody may be dead.
+func (r *Replica) replans(t *tenure, suspects bool) bool {
+	switch {
+	case r.leavesItself(t.rec.Holder):
+		return false
+	case r.leaving:
+		return r.holds(t) || r.awaited(t)
+	}
+	return r.Leads() && !suspects
 }
 
 // leavesItself reports whether the holder is a leaving replica, which plans its own shards.
