@@ -338,6 +338,22 @@ func TestALeavingReplicaIsNotGoneBeforeNobodyCanHandItAShard(t *testing.T) {
 	find[DropLease](b)
 }
 
+func TestALeavingReplicaLeavesItToALeavingHolderToCallOffAMove(t *testing.T) {
+	b := newBench(t)
+	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: lease, Version: 3}}) // both can leave to it
+	b.v++
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Leaving: true, Version: b.v}})
+	b.seen(Shard{Assignee: "a", Holder: "b", Epoch: 1})
+	b.feed(Leave{})
+	none[WriteAssignee](b)
+	b.commit(find[WriteLease](b).Seq)
+	b.pass(b.r.cfg.PlanEvery)
+	none[WriteAssignee](b)
+	none[DropLease](b)
+	b.seen(Shard{Assignee: "c", Holder: "b", Epoch: 1})
+	find[DropLease](b)
+}
+
 func TestARecordMadeAnewIsLeftAloneUntilItsOldHolderMustHaveSeenThat(t *testing.T) {
 	anew := map[string]func(b *bench){
 		"the deletion was seen": func(b *bench) { b.feed(ShardGone{ID: west}); b.seen(Shard{Assignee: "a", Floor: 1}) },

@@ -139,7 +139,7 @@ func (w *world) checkBalance() {
 	}
 }
 
-// checkRest: no record tells of a move that nobody makes any more.
+// checkRest: no record tells of a move that nobody makes any more. Those of a cluster that is gone are nobody's to write.
 func (w *world) checkRest() {
 	for i := range w.store.shards {
 		s := &w.store.shards[i]
