@@ -78,25 +78,34 @@ func (s *session) write(seq uint64, what string, do func(context.Context) (owner
 		case <-s.ctx.Done():
 			return
 		}
-		s.attempt(seq, what, do, reread)
+		version, outcome := s.attempt(what, s.timeout(), do)
+		if outcome != ownership.Committed {
+			s.reread(reread)
+		}
+		s.mail.put(message{input: ownership.Written{Seq: seq, Outcome: outcome, Version: version}})
 	})
 }
 
-func (s *session) attempt(seq uint64, what string, do func(context.Context) (ownership.Version, error), reread func(context.Context) (ownership.Input, error)) {
-	ctx, cancel := context.WithTimeout(s.ctx, s.timeout())
+// attempt makes one write, within a time, and says what became of it.
+func (s *session) attempt(what string, patience time.Duration, do func(context.Context) (ownership.Version, error)) (ownership.Version, ownership.Outcome) {
+	ctx, cancel := context.WithTimeout(s.ctx, patience)
 	defer cancel()
 	version, err := do(ctx)
 	outcome := cas.Outcome(err)
 	s.node.cfg.Observer.Wrote(what, outcome)
 	if outcome != ownership.Committed {
 		s.complain(what, outcome, err)
-		ctx, cancel := context.WithTimeout(s.ctx, s.timeout())
-		defer cancel()
-		if in, err := reread(ctx); err == nil {
-			s.mail.put(message{input: in})
-		}
 	}
-	s.mail.put(message{input: ownership.Written{Seq: seq, Outcome: outcome, Version: version}})
+	return version, outcome
+}
+
+// reread feeds a record as it is now, if it can be read.
+func (s *session) reread(read func(context.Context) (ownership.Input, error)) {
+	ctx, cancel := context.WithTimeout(s.ctx, s.timeout())
+	defer cancel()
+	if in, err := read(ctx); err == nil {
+		s.mail.put(message{input: in})
+	}
 }
 
 // complain logs a write that wasn't committed. That somebody else was faster is normal; anything else is told, but not
@@ -120,16 +129,26 @@ func (s *session) timeout() time.Duration {
 	return max(s.node.cfg.LeaseDuration/8, 500*time.Millisecond)
 }
 
-// writeLease is a write that never waits in line behind others.
+// writeLease is a write that never waits in line behind others. A home cluster that is slow gets half of the time that
+// is left to answer: giving up sooner would make it do the same work again, and a lost request leaves time for another.
+// What was lost isn't read afresh: a repeat tells, too, and may be the one that is committed.
 func (s *session) writeLease(e ownership.WriteLease) {
+	patience := s.timeout()
+	if until := s.validUntil.Load(); until != nil {
+		patience = max(patience, (until.Mono-s.node.now().Mono)/2)
+	}
 	s.spawn(func() {
-		s.attempt(e.Seq, "renew", func(ctx context.Context) (ownership.Version, error) {
+		version, outcome := s.attempt("renew", patience, func(ctx context.Context) (ownership.Version, error) {
 			version, err := s.members.Write(ctx, e.Base, e.Lease, time.Now())
 			if until := s.validUntil.Load(); err == nil && until != nil {
 				s.node.cfg.Observer.Renewed(until.Mono - s.node.now().Mono)
 			}
 			return version, err
-		}, s.rereadLease(string(s.id)))
+		})
+		if outcome == ownership.Rejected {
+			s.reread(s.rereadLease(string(s.id)))
+		}
+		s.mail.put(message{input: ownership.Written{Seq: e.Seq, Outcome: outcome, Version: version}})
 	})
 }
 

@@ -33,6 +33,7 @@ const (
 	durationAnnotation = "tenure.dev/lease-duration"
 	weightAnnotation   = "tenure.dev/weight"
 	buildAnnotation    = "tenure.dev/build"
+	renewalAnnotation  = "tenure.dev/renewal"
 	leavingAnnotation  = "tenure.dev/leaving"
 	sealedAnnotation   = "tenure.dev/sealed-by"
 	floorAnnotation    = "tenure.dev/epoch-floor"
@@ -54,6 +55,7 @@ func (s *Store) Write(ctx context.Context, base ownership.Version, l ownership.L
 	lease := s.object(string(l.ID), RoleMember)
 	lease.Labels[ReplicaLabel] = l.Replica
 	lease.Annotations[durationAnnotation] = l.Duration.String()
+	lease.Annotations[renewalAnnotation] = strconv.FormatUint(l.Renewal, 10)
 	if l.Weight != 0 {
 		lease.Annotations[weightAnnotation] = strconv.Itoa(l.Weight)
 	}
@@ -147,9 +149,11 @@ func Seen(lease *coordinationv1.Lease) (ownership.Input, error) {
 		ID: ownership.Incarnation(lease.Name), Replica: lease.Labels[ReplicaLabel], Build: a[buildAnnotation],
 		Leaving: a[leavingAnnotation] == "true", Sealed: a[sealedAnnotation] != "", Version: version,
 	}
-	// A member with an unreadable duration or weight is judged by our own: max() and 0 are the defaults.
+	// A member with an unreadable duration or weight is judged by our own: max() and 0 are the defaults. A renewal that
+	// can't be read is none of ours.
 	l.Duration, _ = time.ParseDuration(a[durationAnnotation])
 	l.Weight, _ = strconv.Atoi(a[weightAnnotation])
+	l.Renewal, _ = strconv.ParseUint(a[renewalAnnotation], 10, 64)
 	return ownership.LeaseSeen{Lease: l}, nil
 }
 

@@ -10,6 +10,10 @@ import (
 // is raised in passing. So a record whose deletion nobody alive has seen starts above its old epoch all the same.
 const epochBand = 64
 
+// plansAtOnce is how many changes of plan a replica has on their way at a time. When a whole fleet leaves, each replica
+// plans all that it holds, and what all of that would do to a home cluster that is busy, renewals would have to wait for.
+const plansAtOnce = 8
+
 // leadSeen takes a version of the coordinator's record.
 func (r *Replica) leadSeen(l Lead) {
 	if l.Version <= r.lead.Version {
@@ -80,6 +84,12 @@ func (r *Replica) firstInLine() bool {
 // it, moving its own shards away when it leaves, and, as coordinator, everything else.
 func (r *Replica) plan() {
 	replicas, suspects := r.replicas((*peer).dead)
+	r.planning = 0
+	for _, t := range r.order {
+		if t.w.plans() {
+			r.planning++
+		}
+	}
 	for _, m := range r.lastPlan.of(r.planShards((*peer).dead), replicas, r.cfg.Limits) {
 		t := r.shard(m.Shard)
 		if t.w != nil {
@@ -197,22 +207,24 @@ func (r *Replica) adopt(t *tenure, to Incarnation) {
 }
 
 func (r *Replica) assign(t *tenure, to Incarnation) {
-	if t.rec.Assignee == to {
-		return
+	if t.rec.Assignee == to || r.planning >= plansAtOnce {
+		return // an answer brings us back here
 	}
+	r.planning++
 	t.w = r.send(t.rec.Version, target{shard: t}, func(seq uint64) Effect {
 		return WriteAssignee{Seq: seq, Base: t.rec.Version, ID: t.id, Assignee: to}
 	})
 }
 
 // replans reports whether it is for us to change the plan of a shard that somebody holds. A leaving holder does so itself,
-// and else a leaving replica that is to get it; all others are the coordinator's, while nobody may be dead.
+// and else a leaving replica that is to get it, as soon as the others may know: of a fleet that leaves at once, nobody
+// should move anything to another. All others are the coordinator's, while nobody may be dead.
 func (r *Replica) replans(t *tenure, suspects bool) bool {
 	switch {
 	case r.leavesItself(t.rec.Holder):
 		return false
 	case r.leaving:
-		return r.holds(t) || r.awaited(t)
+		return r.own.leaving && (r.holds(t) || r.awaited(t))
 	}
 	return r.Leads() && !suspects
 }

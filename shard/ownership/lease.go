@@ -9,7 +9,8 @@ type ownLease struct {
 	askedAt Instant
 	version Version // newest version known
 	start   Instant // when the last renewal known to have committed was sent
-	sentAt  Instant // when the renewal under way was sent
+	firstAt Instant // when the renewal under way was first sent
+	sentAt  Instant // when it was last sent
 	renewAt Instant // when the next one is due
 	w       *write
 	leaving bool // the record says that we leave
@@ -34,7 +35,7 @@ func (o *ownLease) late(now Instant, cfg Config) bool {
 func (r *Replica) renew() {
 	if r.own.w != nil {
 		if r.own.w.waits && r.now.AtLeast(r.own.w.retryAt) >= 0 {
-			// Base and content stay: if the lost one has committed, this one is rejected and the newer version read.
+			// Base and content stay: if the lost one has committed, this one is rejected, and ownSeen finds it in the record.
 			r.own.sentAt = r.now
 			r.resend(r.own.w)
 		}
@@ -43,43 +44,52 @@ func (r *Replica) renew() {
 	if r.now.AtMost(r.own.renewAt) < 0 {
 		return // by the clock that has come further, as validity: a machine that slept renews at once
 	}
-	r.own.sentAt = r.now
+	r.own.firstAt, r.own.sentAt = r.now, r.now
 	if !r.own.asked {
 		r.own.asked, r.own.askedAt = true, r.now
 	}
-	lease := Lease{
-		ID: r.cfg.ID, Replica: r.cfg.Replica, Duration: r.cfg.LeaseDuration,
-		Weight: r.cfg.Weight, Build: r.cfg.Build, Leaving: r.leaving,
-	}
 	r.own.w = r.send(r.own.version, target{own: true}, func(seq uint64) Effect {
-		return WriteLease{Seq: seq, Base: r.own.version, Lease: lease}
+		return WriteLease{Seq: seq, Base: r.own.version, Lease: Lease{
+			ID: r.cfg.ID, Replica: r.cfg.Replica, Duration: r.cfg.LeaseDuration,
+			Weight: r.cfg.Weight, Build: r.cfg.Build, Leaving: r.leaving, Renewal: seq,
+		}}
 	})
 }
 
 // ownWritten takes the answer to a creation or renewal.
 func (r *Replica) ownWritten(in Written) {
-	sent, base := r.own.w.effect.(WriteLease).Lease, r.own.w.base
-	r.own.w = nil
 	if in.Outcome == Rejected {
-		// Somebody wrote it: a peer sealed it (we will see that and lapse), or our own lost renewal landed. Go on from
-		// the newer version; where the driver couldn't read it yet, try again a little later.
+		// Somebody wrote it: a peer sealed it (we will see that and lapse), or a user did. Go on from the newer version;
+		// where the driver couldn't read it yet, try again a little later.
+		base := r.own.w.base
+		r.own.w = nil
 		r.own.renewAt = r.now
 		if r.own.version <= base {
 			r.own.renewAt = r.now.Add(r.cfg.RetryEvery)
 		}
 		return
 	}
-	first := !r.own.member
+	r.renewed(in.Version, r.own.sentAt)
+}
+
+// renewed takes the news that the renewal under way was committed, having been sent at that time or later.
+func (r *Replica) renewed(v Version, sent Instant) {
+	lease := r.own.w.effect.(WriteLease).Lease
+	first, told := !r.own.member, r.own.leaving
+	r.own.w = nil
 	r.own.member = true
-	r.own.version = max(r.own.version, in.Version)
-	r.own.start = r.own.sentAt
+	r.own.version = max(r.own.version, v)
+	r.own.start = sent
 	r.own.renewAt = r.own.start.Add(r.cfg.RenewEvery)
-	r.own.leaving = sent.Leaving
-	if r.leaving && !sent.Leaving {
+	r.own.leaving = lease.Leaving
+	if r.leaving && !lease.Leaving {
 		r.own.renewAt = r.now
 	}
 	if first {
 		r.touchAll()
+	}
+	if r.own.leaving && !told {
+		r.replan, r.planAfter = true, r.now.Add(r.cfg.PlanEvery) // who was told to leave with us has said so by then
 	}
 }
 
@@ -93,9 +103,15 @@ func (r *Replica) ownSeen(l Lease) {
 		return
 	}
 	r.own.version = l.Version
-	if w := r.own.w; w.settled(l.Version) && w.waits {
-		// The renewal whose answer was lost is in what we see, or never will be. When a landed one committed we can't
-		// tell from a repeat, so its time doesn't count: renew afresh. (One whose answer is still due is waited for.)
+	w := r.own.w
+	switch {
+	case !w.settled(l.Version):
+	case l.Renewal == w.seq:
+		// It is in what we see, whatever becomes of its answer. Which of its repeats was committed we can't tell, so it
+		// counts from the first. A home cluster that answers too late to be waited for keeps nobody from renewing.
+		r.forget(w)
+		r.renewed(l.Version, r.own.firstAt)
+	case w.waits: // a user was faster: it will never happen (one whose answer is still due is waited for)
 		r.forget(w)
 		r.own.w = nil
 		r.own.renewAt = r.now

@@ -24,6 +24,7 @@ type Lease struct {
 	Duration time.Duration // how long it may stand still before others seal it
 	Weight   int           // share of the work, relative to the others'; 0 means 1
 	Build    string        // version of the program, for rollouts
+	Renewal  uint64        // number of the write that made this version, as its owner counts
 	Leaving  bool          // the replica was told to stop: it takes nothing new
 	Sealed   bool          // declared dead by a peer; for ever
 	Version  Version

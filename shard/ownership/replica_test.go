@@ -141,19 +141,40 @@ func TestR1AReplicaThatIsNotRenewedLapsesForGood(t *testing.T) {
 	}
 }
 
-func TestR1TheTimeOfARenewalThatWasSentTwiceDoesNotCount(t *testing.T) {
+func TestR1ARenewalThatWasSentTwiceCountsFromTheFirstTimeOnceItIsSeen(t *testing.T) {
 	b := newBench(t)
-	start := b.now
 	b.pass(4 * time.Second)
+	sent := b.now
 	first := find[WriteLease](b)
 	b.feed(Written{Seq: first.Seq, Outcome: Unknown})
 	b.pass(time.Second)
 	again := find[WriteLease](b)
-	b.feed(Written{Seq: again.Seq, Outcome: Unknown})
 	b.v++
-	b.feed(LeaseSeen{Lease{ID: "a", Version: b.v}})
-	if want := start.Add(8 * time.Second); b.r.ValidUntil() != want {
-		t.Errorf("valid until %v, want %v: nobody knows which of the two it was", b.r.ValidUntil(), want)
+	b.feed(LeaseSeen{Lease{ID: "a", Renewal: again.Lease.Renewal, Version: b.v}})
+	want := sent.Add(8 * time.Second)
+	if got := b.r.ValidUntil(); got != want {
+		t.Errorf("valid until %v, want %v: nobody knows which of the two it was", got, want)
+	}
+	b.feed(Written{Seq: again.Seq, Outcome: Rejected}) // the repeat's answer: the first one was committed
+	if got := b.r.ValidUntil(); got != want {
+		t.Errorf("valid until %v after the repeat's answer, want %v", got, want)
+	}
+	b.pass(b.r.cfg.RenewEvery)
+	if next := find[WriteLease](b); next.Base != b.v || next.Lease.Renewal == again.Lease.Renewal {
+		t.Errorf("the next renewal, %+v, doesn't replace version %d or can't be told from the one before", next, b.v)
+	}
+}
+
+func TestR1WhatSomebodyElseWritesOnTheLeaseIsNoRenewal(t *testing.T) {
+	b := newBench(t)
+	until := b.r.ValidUntil()
+	b.pass(4 * time.Second)
+	renewal := find[WriteLease](b)
+	b.feed(Written{Seq: renewal.Seq, Outcome: Unknown})
+	b.v++
+	b.feed(LeaseSeen{Lease{ID: "a", Renewal: renewal.Lease.Renewal - 1, Version: b.v}})
+	if got := b.r.ValidUntil(); got != until {
+		t.Errorf("valid until %v, want %v as before", got, until)
 	}
 	if next := find[WriteLease](b); next.Base != b.v {
 		t.Errorf("the next renewal is on version %d, want %d", next.Base, b.v)
@@ -338,6 +359,33 @@ func TestALeavingReplicaIsNotGoneBeforeNobodyCanHandItAShard(t *testing.T) {
 	find[DropLease](b)
 }
 
+func TestALeavingReplicaPlansNothingBeforeTheOthersCanKnowThatItLeaves(t *testing.T) {
+	b := newBench(t)
+	b.served()
+	b.feed(Leave{})
+	b.pass(b.r.cfg.PlanEvery)
+	none[WriteAssignee](b)
+	b.commit(find[WriteLease](b).Seq)
+	b.pass(b.r.cfg.PlanEvery)
+	if got := find[WriteAssignee](b); got.Assignee != "b" {
+		t.Errorf("the shard is planned for %q, want b", got.Assignee)
+	}
+}
+
+func TestAFleetThatLeavesAtOnceMovesNothing(t *testing.T) {
+	b := newBench(t)
+	b.served()
+	b.feed(Leave{})
+	b.v++
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Leaving: true, Version: b.v}})
+	none[WriteAssignee](b)
+	find[Drain](b)
+	b.feed(Drained{west})
+	if got := find[WriteShard](b); got.Kind != Release || got.Shard.Holder != "" {
+		t.Errorf("it writes %+v, want the release", got)
+	}
+}
+
 func TestALeavingReplicaLeavesItToALeavingHolderToCallOffAMove(t *testing.T) {
 	b := newBench(t)
 	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: lease, Version: 3}}) // both can leave to it
@@ -507,37 +555,64 @@ func TestAHandOverWaitsWhileCachesAreFilledForOtherMoves(t *testing.T) {
 	})
 }
 
-func TestFewShardsAreHandedOverAtATime(t *testing.T) {
-	b := newBench(t)
+// record feeds the record of any shard.
+func (b *bench) record(id keyspace.ShardID, s Shard) {
+	b.v++
+	s.ID, s.Version, s.Floor = id, b.v, 1
+	b.feed(ShardSeen{s})
+}
+
+// serves brings the machine to serve n shards, each of a cluster of its own.
+func (b *bench) serves(n int) (ids []keyspace.ShardID) {
 	clusters := map[keyspace.ClusterName]int{}
-	var ids []keyspace.ShardID
-	for i := range handOversAtOnce + 2 {
+	for i := range n {
 		ids = append(ids, keyspace.ShardID{Cluster: keyspace.ClusterName(fmt.Sprint("cluster-", i))})
 		clusters[ids[i].Cluster] = 0
 	}
 	b.feed(Clusters{Bits: clusters})
-	record := func(id keyspace.ShardID, s Shard) {
-		b.v++
-		s.ID, s.Version, s.Floor = id, b.v, 1
-		b.feed(ShardSeen{s})
-	}
 	for _, id := range ids {
-		record(id, Shard{Assignee: "a", Holder: "a", Epoch: 1})
+		b.record(id, Shard{Assignee: "a", Holder: "a", Epoch: 1})
 		b.feed(Warmed{id})
 	}
+	return ids
+}
+
+func TestFewPlansAreOnTheirWayAtATime(t *testing.T) {
+	b := newBench(t)
+	b.serves(plansAtOnce + 3)
+	b.feed(Leave{})
+	b.commit(find[WriteLease](b).Seq)
+	b.pass(b.r.cfg.PlanEvery)
+	first := all[WriteAssignee](b)
+	if len(first) != plansAtOnce {
+		t.Fatalf("%d plans are sent, want %d at a time", len(first), plansAtOnce)
+	}
+	b.pass(b.r.cfg.PlanEvery)
+	none[WriteAssignee](b)
+	b.feed(Written{Seq: first[0].Seq, Outcome: Unknown}) // one that gets no answer must not hold up the others
+	b.commit(first[1].Seq)
+	b.pass(b.r.cfg.PlanEvery)
+	if got := all[WriteAssignee](b); len(got) != 2 {
+		t.Fatalf("two are answered; then %d more are sent, want 2", len(got))
+	}
+}
+
+func TestFewShardsAreHandedOverAtATime(t *testing.T) {
+	b := newBench(t)
+	ids := b.serves(handOversAtOnce + 2)
 	for _, id := range ids {
-		record(id, Shard{Assignee: "b", Holder: "a", Warm: "b", Epoch: 1})
+		b.record(id, Shard{Assignee: "b", Holder: "a", Warm: "b", Epoch: 1})
 	}
 	if got := all[Drain](b); len(got) != handOversAtOnce {
 		t.Fatalf("%d shards are drained, want %d at a time", len(got), handOversAtOnce)
 	}
 	b.feed(Drained{ids[0]})
 	none[Drain](b)
-	record(ids[0], Shard{Assignee: "b", Holder: "b", Epoch: 2})
+	b.record(ids[0], Shard{Assignee: "b", Holder: "b", Epoch: 2})
 	if got := all[Drain](b); len(got) != 1 || got[0].ID != ids[handOversAtOnce] {
 		t.Fatalf("one is handed over; then %v are drained, want %s", got, ids[handOversAtOnce])
 	}
-	record(ids[1], Shard{Assignee: "a", Holder: "a", Epoch: 1}) // the plan changes back while it drains
+	b.record(ids[1], Shard{Assignee: "a", Holder: "a", Epoch: 1}) // the plan changes back while it drains
 	b.feed(Drained{ids[1]})
 	if got := all[Drain](b); len(got) != 1 || got[0].ID != ids[handOversAtOnce+1] {
 		t.Fatalf("one isn't to go after all; then %v are drained, want %s", got, ids[handOversAtOnce+1])

@@ -30,6 +30,15 @@ func (r *Replica) resend(w *write) {
 // settled reports whether the sight of version v settles w.
 func (w *write) settled(v Version) bool { return w != nil && v > w.base }
 
+// plans reports whether w is a change of plan that is on its way.
+func (w *write) plans() bool {
+	if w == nil || w.waits {
+		return false
+	}
+	_, ok := w.effect.(WriteAssignee)
+	return ok
+}
+
 // forget drops a settled write: a late answer to it says nothing new.
 func (r *Replica) forget(w *write) {
 	if w != nil {

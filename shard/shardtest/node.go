@@ -143,7 +143,9 @@ func (n *node) happen(e event) {
 	case evReply:
 		n.answered(e.req)
 	case evTimeout:
-		if !e.req.read {
+		if e.req.read {
+			e.req.found = nil
+		} else {
 			e.req.outcome = ownership.Unknown
 		}
 		n.answered(e.req)

@@ -30,7 +30,7 @@ const (
 	ReadFails                      // the fresh read after the Nth request fails
 	SlowWarm                       // caches that the process begins to build take For
 	SlowDrain                      // reconciles that run take For to end
-	DeleteLease                    // a user deletes the process's lease
+	DeleteLease                    // a user deletes the process's lease or, where N is odd, only puts a label on it
 	DeleteShard                    // a user deletes the record of shard N
 	Replace                        // a user deletes the record of shard N and makes it anew at once
 	RemoveCluster                  // cluster N goes, and comes back after For
