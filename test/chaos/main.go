@@ -48,7 +48,7 @@ func parse(args []string) (settings, error) {
 	fs := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	fs.Uint64Var(&s.seed, "seed", uint64(time.Now().UnixNano())%1_000_000, "seed of the schedule")
 	fs.DurationVar(&s.bound, "for", 25*time.Minute, "how long faults are made at most; judging comes on top")
-	fs.IntVar(&s.calm, "calm", 30, "faults in the calm scenario")
+	fs.IntVar(&s.calm, "calm", 20, "faults in the calm scenario, which keeps all Ats: the longer it gets, the more each list carries")
 	fs.IntVar(&s.faults, "faults", 300, "faults in all, reached in the storm")
 	fs.IntVar(&s.moves, "moves", 1000, "planned moves in all, reached in the moves scenario")
 	fs.Float64Var(&s.rate, "rate", 40, "Ats per second")
