@@ -139,6 +139,40 @@ func TestTheHomeClusterAwayForLessThanALeaseIsNotNoticed(t *testing.T) {
 	}
 }
 
+func TestAHomeClusterThatRenewsLeasesMakesNobodyLapseHoweverItAnswers(t *testing.T) {
+	renewals := faultproxy.Match{Verbs: []string{"update"}, Resources: []string{"leases"}}
+	for i, tt := range []struct {
+		name string
+		rule faultproxy.Rule
+	}{
+		{"never", faultproxy.Rule{Match: renewals, Fault: faultproxy.LoseReply}},
+		{"later than other requests are waited for", faultproxy.Rule{Match: renewals, Fault: faultproxy.Delay, Delay: lease / 5}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRig(t)
+			replicas := []*fleet.Replica{r.start(fmt.Sprintf("i%d", 2*i)), r.start(fmt.Sprintf("i%d", 2*i+1))}
+			r.settle()
+			before := r.holders()
+			var injected []*faultproxy.Injection
+			for _, replica := range replicas {
+				injected = append(injected, r.HomeProxy(replica.Name).Inject(tt.rule))
+			}
+			r.createAts(10, 0)
+			r.eventually("the Ats are DONE", func() error { return r.unfinished() })
+			time.Sleep(3 * lease)
+			for i, replica := range replicas {
+				if n := lapses(t, replica); n > 0 || injected[i].Hits() == 0 {
+					t.Errorf("%s lapsed %d times, %d of its renewals suffered", replica.Name, n, injected[i].Hits())
+				}
+				injected[i].End()
+			}
+			if m := moved(before, r.holders()); len(m) > 0 {
+				t.Errorf("shards moved: %v", m)
+			}
+		})
+	}
+}
+
 func TestWhileTheHomeClusterIsAwayForLongNobodyActsAndThenAllGoOn(t *testing.T) {
 	r := newRig(t)
 	replicas := []*fleet.Replica{r.start("g1"), r.start("g2")}
