@@ -10,8 +10,8 @@ import (
 // is raised in passing. So a record whose deletion nobody alive has seen starts above its old epoch all the same.
 const epochBand = 64
 
-// plansAtOnce is how many changes of plan a replica has on their way at a time. When a whole fleet leaves, each replica
-// plans all that it holds, and what all of that would do to a home cluster that is busy, renewals would have to wait for.
+// plansAtOnce is how many changes of plan a replica has on their way at a time. Each makes another replica fill caches, and
+// renewals must not wait behind all of that where many leave at once.
 const plansAtOnce = 8
 
 // leadSeen takes a version of the coordinator's record.
