@@ -84,24 +84,25 @@ func (r *Replica) firstInLine() bool {
 // it, moving its own shards away when it leaves, and, as coordinator, everything else.
 func (r *Replica) plan() {
 	replicas, suspects := r.replicas((*peer).dead)
-	r.planning = 0
+	free := plansAtOnce
 	for _, t := range r.order {
 		if t.w.plans() {
-			r.planning++
+			free--
 		}
 	}
 	for _, m := range r.lastPlan.of(r.planShards((*peer).dead), replicas, r.cfg.Limits) {
 		t := r.shard(m.Shard)
 		if t.w != nil {
-			continue // its answer brings us back here
+			continue // an answer brings us back here, as where none is free
 		}
 		switch {
 		case !t.known:
 			r.create(t, m.To)
 		case t.orphan():
 			r.adopt(t, m.To)
-		case r.replans(t, suspects):
+		case free > 0 && r.replans(t, suspects):
 			r.assign(t, m.To)
+			free--
 		}
 	}
 	if r.Leads() {
@@ -207,10 +208,9 @@ func (r *Replica) adopt(t *tenure, to Incarnation) {
 }
 
 func (r *Replica) assign(t *tenure, to Incarnation) {
-	if t.rec.Assignee == to || r.planning >= plansAtOnce {
-		return // an answer brings us back here
+	if t.rec.Assignee == to {
+		return
 	}
-	r.planning++
 	t.w = r.send(t.rec.Version, target{shard: t}, func(seq uint64) Effect {
 		return WriteAssignee{Seq: seq, Base: t.rec.Version, ID: t.id, Assignee: to}
 	})

@@ -111,7 +111,6 @@ type Replica struct {
 	highest   Epoch // the highest epoch seen in any record
 	filling   int   // records that tell of a move whose successor isn't warm
 	handing   int   // shards that are being handed over or released here
-	planning  int   // changes of plan that are on their way, as of the planner's last run
 
 	replan    bool
 	planAfter Instant

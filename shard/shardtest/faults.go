@@ -64,7 +64,7 @@ func (w *world) meddle(f *Fault, n *node) {
 		if n.up && !w.script && !n.machine.Valid(n.clock.read(w.now)) {
 			return // before it has joined it can't tell, and finds out at its next renewal only
 		}
-		if l := w.store.lease(n.id); l != nil && f.N%2 == 1 {
+		if l := w.store.lease(n.id); l != nil && f.labels() {
 			w.store.putLease(*l)
 			break
 		}

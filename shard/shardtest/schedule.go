@@ -56,8 +56,15 @@ type Fault struct {
 	Relist bool
 }
 
+// labels tells a DeleteLease that deletes nothing.
+func (f Fault) labels() bool { return f.Kind == DeleteLease && f.N%2 == 1 }
+
 func (f Fault) String() string {
-	text := fmt.Sprintf("%s of %c", f.Kind, 'a'+rune(f.Node))
+	kind := f.Kind.String()
+	if f.labels() {
+		kind = "label-lease"
+	}
+	text := fmt.Sprintf("%s of %c", kind, 'a'+rune(f.Node))
 	if f.Kind.onRequest() {
 		return fmt.Sprintf("%s, request %d, for %v", text, f.N, f.For)
 	}
