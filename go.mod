@@ -13,6 +13,7 @@ require (
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc v1.47.0 // sending traces
 	go.opentelemetry.io/otel/sdk v1.47.0 // making traces
 	go.opentelemetry.io/otel/trace v1.47.0 // traces
+	golang.org/x/sys v0.48.0 // in the bench only: the clocks of processes
 	golang.org/x/term v0.46.0 // the demo's and the console's screens
 	google.golang.org/grpc v1.83.2 // in the bench only: a collector that forgets what it is sent
 	k8s.io/api v0.36.3 // Kubernetes' own types
@@ -84,7 +85,6 @@ require (
 	golang.org/x/net v0.59.0 // indirect
 	golang.org/x/oauth2 v0.37.0 // indirect
 	golang.org/x/sync v0.23.0 // indirect
-	golang.org/x/sys v0.48.0 // indirect
 	golang.org/x/text v0.42.0 // indirect
 	golang.org/x/time v0.14.0 // indirect
 	gomodules.xyz/jsonpatch/v2 v2.4.0 // indirect

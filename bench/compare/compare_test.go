@@ -70,3 +70,41 @@ func TestWhatStandsAgainstAComparisonIsSaid(t *testing.T) {
 		}
 	}
 }
+
+func TestTheTurnsOfSeveralRunsAreOnePool(t *testing.T) {
+	var reports []*report.Report
+	for i, rates := range [][2]float64{{100, 80}, {50, 40}, {200, 160}} { // machines of different speed
+		turn := func(rate float64) []report.Round {
+			var rounds []report.Round
+			for j := range 4 {
+				noise := 1 + float64((i*4+j)%3-1)/1000
+				rounds = append(rounds, report.Round{Figures: map[string]float64{"reconciles_per_s": rate * noise}})
+			}
+			return rounds
+		}
+		reports = append(reports, &report.Report{Scenario: "tracing", Results: &report.Results{Turns: map[string][]report.Round{
+			"untraced": turn(rates[0]), "traced": turn(rates[1]),
+		}}})
+	}
+	pooled, err := Pool(reports)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := pooled.Ratios["reconciles_per_s/traced"]
+	if len(pooled.Ratios) != 1 || got.Rounds != 12 || got.Value < 1.249 || got.Value > 1.251 {
+		t.Errorf("%+v", pooled.Ratios)
+	}
+	var b strings.Builder
+	if err := pooled.Text(&b); err != nil || !strings.Contains(b.String(), "3 runs") || !strings.Contains(b.String(), "1.250") {
+		t.Errorf("text %q, %v", b.String(), err)
+	}
+	for name, refused := range map[string][]*report.Report{
+		"nothing":        nil,
+		"no turns":       {reportOf(1, 2, 3)},
+		"other scenario": {reports[0], reportOf(1, 2, 3)},
+	} {
+		if _, err := Pool(refused); err == nil {
+			t.Errorf("%s: pooled", name)
+		}
+	}
+}

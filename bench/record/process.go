@@ -1,17 +1,15 @@
 package record
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
-)
 
-// ticks per second of /proc/PID/stat: USER_HZ, which is 100 on every Linux that Go runs on.
-const ticks = 100
+	"golang.org/x/sys/unix"
+)
 
 // Use is what a process has used.
 type Use struct {
@@ -23,42 +21,29 @@ type Use struct {
 
 // UseOf reads what a process has used so far.
 func UseOf(pid int) (Use, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
+	// The clock of a process counts nanoseconds; /proc/PID/stat has hundredths of a second, too few for a turn of seconds.
+	var spent unix.Timespec
+	if err := unix.ClockGettime(processClock(pid), &spent); err != nil {
 		return Use{}, fmt.Errorf("reading the CPU time of process %d: %w", pid, err)
 	}
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return Use{}, fmt.Errorf("reading the memory of process %d: %w", pid, err)
 	}
-	u, err := parseUse(stat, status)
+	u := Use{CPU: time.Duration(spent.Nano())}
+	if u.RSS, err = kilobytes(status, "VmRSS:"); err == nil {
+		u.Peak, err = kilobytes(status, "VmHWM:")
+	}
 	if err != nil {
-		return Use{}, fmt.Errorf("process %d: %w", pid, err)
+		return Use{}, fmt.Errorf("reading the memory of process %d: %w", pid, err)
 	}
 	return u, nil
 }
 
-func parseUse(stat, status []byte) (Use, error) {
-	var u Use
-	// The second field is the program's name in parentheses, which may hold anything.
-	_, rest, found := bytes.Cut(stat[max(0, bytes.LastIndexByte(stat, ')')):], []byte(") "))
-	fields := strings.Fields(string(rest))
-	if !found || len(fields) < 13 {
-		return u, fmt.Errorf("unreadable stat %q", stat)
-	}
-	for _, field := range fields[11:13] { // utime, stime
-		n, err := strconv.ParseInt(field, 10, 64)
-		if err != nil {
-			return u, fmt.Errorf("unreadable stat: %w", err)
-		}
-		u.CPU += time.Duration(n) * time.Second / ticks
-	}
-	var err error
-	if u.RSS, err = kilobytes(status, "VmRSS:"); err != nil {
-		return u, err
-	}
-	u.Peak, err = kilobytes(status, "VmHWM:")
-	return u, err
+// processClock is Linux' clock of the processor time of all threads of a process, as of clock_getcpuclockid(3).
+func processClock(pid int) int32 {
+	const scheduled = 2 // by the scheduler, to the nanosecond
+	return int32(^pid<<3 | scheduled)
 }
 
 func kilobytes(status []byte, name string) (int64, error) {

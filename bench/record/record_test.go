@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -144,23 +145,35 @@ tenure_watch_bytes_total{cluster="east"} 5
 	}
 }
 
-func TestAProcessIsReadWhateverItsName(t *testing.T) {
-	stat := "7 (a ) b) S 1 7 7 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 9 0 100 1000 10"
-	status := "Name:\tx\nVmHWM:\t  2048 kB\nVmRSS:\t  1024 kB\n"
-	u, err := parseUse([]byte(stat), []byte(status))
+func TestAProcessIsReadWhileItWorks(t *testing.T) {
+	before, err := UseOf(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(Use{CPU: 3 * time.Second, RSS: 1 << 20, Peak: 2 << 20}, u); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	for start := time.Now(); time.Since(start) < 3*time.Millisecond; { // less than what /proc counts in
 	}
-	for name, c := range map[string][2]string{"no memory": {stat, "Name: x\n"}, "short stat": {"7 (x) S 1", status}, "no name": {"", status}} {
-		if _, err := parseUse([]byte(c[0]), []byte(c[1])); err == nil {
+	after, err := UseOf(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		t.Fatal(err)
+	}
+	all := time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+	if spent := after.CPU - before.CPU; spent < time.Millisecond || after.CPU > all+time.Second || after.CPU < all-time.Second {
+		t.Errorf("spent %v of %v, by getrusage %v in all", spent, after.CPU, all)
+	}
+	if after.RSS < 1<<20 || after.Peak < after.RSS {
+		t.Errorf("%d bytes of memory, %d at most", after.RSS, after.Peak)
+	}
+	for name, status := range map[string]string{"no memory": "Name: x\n", "no number": "VmRSS: much kB\n"} {
+		if _, err := kilobytes([]byte(status), "VmRSS:"); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	if _, err := UseOf(os.Getpid()); err != nil {
-		t.Error(err)
+	if _, err := UseOf(1 << 22); err == nil { // beyond the largest pid that Linux gives
+		t.Error("a process that isn't there was read")
 	}
 }
 

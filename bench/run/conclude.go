@@ -2,7 +2,6 @@ package run
 
 import (
 	"iter"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"time"
@@ -54,29 +53,6 @@ func everyResult(p *report.Report) iter.Seq2[string, *report.Results] {
 			}
 		}
 	}
-}
-
-// ratios compares two fleets' rounds by every figure that both have in all rounds.
-func ratios(a, b []report.Round, rng *rand.Rand) map[string]stats.Ratio {
-	out := map[string]stats.Ratio{}
-	if len(a) == 0 || len(b) == 0 {
-		return out
-	}
-	for _, figure := range sortedKeys(a[0].Figures) {
-		column := func(rounds []report.Round) []float64 {
-			var values []float64
-			for _, r := range rounds {
-				if v, ok := r.Figures[figure]; ok {
-					values = append(values, v)
-				}
-			}
-			return values
-		}
-		if ratio, ok := stats.Compare(column(a), column(b), rng); ok {
-			out[figure] = ratio
-		}
-	}
-	return out
 }
 
 // Figures of the rounds of a search for the knee.

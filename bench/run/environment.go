@@ -24,9 +24,7 @@ func environment(s scenario.Scenario, o Options) report.Environment {
 	if len(o.Kubeconfigs) > 0 {
 		e.APIServer, e.EtcdData = "by kubeconfig: "+strings.Join(sortedKeys(o.Kubeconfigs), ", "), "not known"
 	}
-	if kb, err := strconv.ParseInt(strings.TrimSuffix(field("/proc/meminfo", "MemTotal"), " kB"), 10, 64); err == nil {
-		e.MemoryMB = kb / 1000
-	}
+	e.MemoryMB = memory("MemTotal") / 1e6
 	if first, _, found := strings.Cut(read("/proc/loadavg"), " "); found {
 		e.LoadBefore, _ = strconv.ParseFloat(first, 64)
 	}
@@ -42,6 +40,12 @@ func environment(s scenario.Scenario, o Options) report.Environment {
 		}
 	}
 	return e
+}
+
+// memory is a field of /proc/meminfo in bytes, 0 where the system has none.
+func memory(name string) int64 {
+	kb, _ := strconv.ParseInt(strings.TrimSuffix(field("/proc/meminfo", name), " kB"), 10, 64)
+	return kb << 10
 }
 
 // read returns a file's content, "" where the system has no such file.

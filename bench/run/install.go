@@ -48,9 +48,11 @@ func newSite(ctx context.Context, dir string, o Options, of scenario.Scenario) (
 	for i := range f.Clusters {
 		clusters = append(clusters, localplane.ClusterConfig{Name: fmt.Sprintf("c%d", i+1)})
 	}
-	planes, err := localplane.Start(ctx, localplane.Config{
-		Dir: dir, Binary: o.ControlPlane, Clusters: clusters, TmpfsData: f.Storage == scenario.Memory,
-	})
+	config := localplane.Config{Dir: dir, Binary: o.ControlPlane, Clusters: clusters, TmpfsData: f.Storage == scenario.Memory}
+	if f.TracingTurns > 0 {
+		config.GarbageFrom = memory("MemAvailable") / int64(2*f.Clusters)
+	}
+	planes, err := localplane.Start(ctx, config)
 	if err != nil {
 		return nil, err
 	}

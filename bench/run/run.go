@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -253,19 +254,12 @@ func (r *runner) finish() {
 	p.Seconds = time.Since(p.Started).Seconds()
 	rng := rand.New(rand.NewPCG(r.scenario.Load.Seed, 42))
 	for as, reference := range p.References {
-		for figure, ratio := range ratios(p.Results.Rounds, reference.Rounds, rng) {
+		for figure, ratio := range report.Ratios(p.Results.Rounds, reference.Rounds, rng) {
 			p.Ratios[figure+"/"+as] = ratio
 		}
 	}
 	if p.Results != nil {
-		for name, turns := range p.Results.Turns {
-			if name == samples.Untraced {
-				continue
-			}
-			for figure, ratio := range ratios(p.Results.Turns[samples.Untraced], turns, rng) {
-				p.Ratios[figure+"/"+name] = ratio
-			}
-		}
+		maps.Copy(p.Ratios, report.TurnRatios(p.Results.Turns, samples.Untraced, rng))
 	}
 	p.Knee = knee(r.scenario.Load, p.Results.Rounds)
 	p.ScaleOut, p.WatchCost = scaleOut(r.scenario.Load, p.Sweep), watchCost(p.Sweep)

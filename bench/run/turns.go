@@ -14,6 +14,10 @@ import (
 // settle is how much of the beginning of a turn isn't measured: until then what the turn before has left is sent.
 const settle = 300 * time.Millisecond
 
+// serversShare is the part of the processor time that the servers take. Where only replicas have more to do, its ratio says
+// how much more everything takes, and doesn't depend on how fast the machine is in this second or that.
+const serversShare = "servers_cpu_share"
+
 // turns measures one fleet that traces nothing, some and all in turns of seconds. Fleets beside each other have API
 // servers of their own, which differ by a few percent for as long as they live, and rounds differ by how fast the machine
 // happens to be: neither can be told from a cost of one percent.
@@ -102,6 +106,7 @@ func (t *turns) rounds(ends []time.Time) map[string][]report.Round {
 			"reconciles_per_s":                 n / seconds,
 			"cpu_seconds_per_reconcile":        one.replicas.Seconds() / n,
 			"server_cpu_seconds_per_reconcile": one.servers.Seconds() / n,
+			serversShare:                       one.servers.Seconds() / (one.servers + one.replicas).Seconds(),
 		}}
 	}
 	out := map[string][]report.Round{}

@@ -52,6 +52,26 @@ func runCompare(args []string, stdout, _ io.Writer) error {
 	return c.Text(stdout)
 }
 
+// runPool puts the turns of several runs together.
+func runPool(args []string, stdout, _ io.Writer) error {
+	if len(args) == 0 {
+		return errors.New("want reports of runs in turns: bench pool FILE...")
+	}
+	var reports []*report.Report
+	for _, path := range args {
+		r, err := readReport(path)
+		if err != nil {
+			return err
+		}
+		reports = append(reports, r)
+	}
+	pooled, err := compare.Pool(reports)
+	if err != nil {
+		return err
+	}
+	return pooled.Text(stdout)
+}
+
 // runCheck holds a report against the thresholds that its scenario has now, or those of the report for a scenario that
 // isn't one of ours.
 func runCheck(args []string, stdout, _ io.Writer) error {

@@ -28,6 +28,7 @@ func commands() []command {
 		{"run", "run SCENARIO|FILE", "carry a scenario out and report", runRun},
 		{"tour", "tour", "the scenarios that a new user wants to see, in about five minutes", runTour},
 		{"compare", "compare A B", "set two reports side by side", runCompare},
+		{"pool", "pool FILE...", "put the turns of several runs together", runPool},
 		{"check", "check FILE", "hold a report against its scenario's thresholds", runCheck},
 		{"algorithms", "algorithms", "the planner beside other algorithms, without a cluster", runAlgorithms},
 		{"floor", "floor", "the bare client that run compares with", runFloor},

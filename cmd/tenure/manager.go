@@ -56,7 +56,7 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 	if o.benchTracing > 0 {
 		go see.takeTurns(ctx, o.benchTracing, o.traceSlow)
 	}
-	home.Wrap(see.Transport)
+	see.Wrap(home)
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), cnatv1.AddToScheme(scheme), tenurev1.AddToScheme(scheme)); err != nil {
 		return fmt.Errorf("building the scheme: %w", err)

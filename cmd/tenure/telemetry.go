@@ -92,7 +92,7 @@ func (s *sight) start(ctx context.Context) func() {
 
 // wrap makes the API calls over a connection visible.
 func (s *sight) wrap(c *rest.Config) error {
-	c.Wrap(s.Transport)
+	s.Wrap(c)
 	return nil
 }
 

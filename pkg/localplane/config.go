@@ -35,6 +35,9 @@ type Config struct {
 	// which would otherwise measure the disk; such data never outlives Stop, whatever Keep says. Report
 	// Plane.DataDir beside any figure.
 	TmpfsData bool
+	// GarbageFrom has API servers and etcds collect no garbage before each holds so many bytes, so that no collection
+	// falls into one measurement and not into another. 0: they collect it as they go.
+	GarbageFrom int64
 	// Prepare, if there is one, is called when the folder is there and before anything runs. It may put there what the
 	// API servers need, and returns flags for all of them, which come before ExtraAPIServerArgs.
 	Prepare func(dir string) (apiServerArgs []string, err error)
@@ -86,6 +89,9 @@ func (c Config) Validate() error {
 				violations = append(violations, fmt.Errorf("%s: featureGates: empty name", at))
 			}
 		}
+	}
+	if c.GarbageFrom < 0 {
+		violations = append(violations, fmt.Errorf("garbageFrom: %d is negative", c.GarbageFrom))
 	}
 	if info, err := os.Stat(c.Dir); c.Dir != "" && err == nil && !info.IsDir() {
 		violations = append(violations, fmt.Errorf("dir: %s is not a folder", c.Dir))

@@ -32,15 +32,16 @@ var errPortTaken = errors.New("port taken")
 
 // Plane is one running control plane.
 type Plane struct {
-	config    ClusterConfig
-	binary    string
-	dir       string
-	dataDir   string
-	noFsync   bool
-	pki       *pki
-	progress  func(format string, args ...any)
-	onDeath   func(error)
-	pickPorts func(n int) ([]int, error)
+	config      ClusterConfig
+	binary      string
+	dir         string
+	dataDir     string
+	noFsync     bool
+	garbageFrom int64 // bytes, 0: GOGC decides
+	pki         *pki
+	progress    func(format string, args ...any)
+	onDeath     func(error)
+	pickPorts   func(n int) ([]int, error)
 
 	// operation serialises starting and stopping of components. It is held for seconds, while processes come
 	// and go: nothing else may wait for it.
@@ -125,7 +126,7 @@ func (p *Plane) startEtcd(ctx context.Context) error {
 	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("removing a stale socket: %w", err)
 	}
-	etcd, err := startProcess(p.binary, "etcd", p.dir, etcdArgs(p.config.Name, p.dataDir, p.noFsync))
+	etcd, err := p.startProcess("etcd", etcdArgs(p.config.Name, p.dataDir, p.noFsync))
 	if err != nil {
 		return err
 	}
@@ -169,7 +170,7 @@ func (p *Plane) startAPIServer(ctx context.Context) error {
 	p.mu.Lock()
 	arguments := slices.Clone(p.arguments)
 	p.mu.Unlock()
-	server, err := startProcess(p.binary, "kube-apiserver", p.dir, arguments)
+	server, err := p.startProcess("kube-apiserver", arguments)
 	if err != nil {
 		return err
 	}

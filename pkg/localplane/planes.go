@@ -115,7 +115,8 @@ func layOut(config Config, binary string) (*Planes, error) {
 		}
 		planes.planes = append(planes.planes, &Plane{
 			config: cluster, binary: binary, dir: dir, dataDir: dataDir, noFsync: config.TmpfsData,
-			progress: progress, pickPorts: FreePorts,
+			garbageFrom: config.GarbageFrom,
+			progress:    progress, pickPorts: FreePorts,
 			onDeath: func(err error) { planes.report(fmt.Errorf("cluster %s: %w", cluster.Name, err)) },
 		})
 	}

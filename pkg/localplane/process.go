@@ -3,9 +3,11 @@ package localplane
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -36,29 +38,29 @@ type process struct {
 	state string
 }
 
-// startProcess runs "binary component args..." in a folder, with its output appended to logs/component.log there.
-func startProcess(binary, component, folder string, args []string) (*process, error) {
-	logPath := filepath.Join(folder, "logs", component+".log")
+// startProcess runs "binary component args..." in the plane's folder, with its output appended to logs/component.log there.
+func (p *Plane) startProcess(component string, args []string) (*process, error) {
+	logPath := filepath.Join(p.dir, "logs", component+".log")
 	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("opening the log of %s: %w", component, withHint(err))
 	}
 	defer log.Close() // the child has its own copy
-	cmd := exec.Command(binary, append([]string{component}, args...)...)
-	cmd.Dir = folder
-	cmd.Env = childEnvironment(folder)
+	cmd := exec.Command(p.binary, append([]string{component}, args...)...)
+	cmd.Dir = p.dir
+	cmd.Env = childEnvironment(p.dir, p.garbageFrom)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := StartChild(cmd); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", component, withHint(err))
 	}
-	p := &process{name: component, logPath: logPath, cmd: cmd, done: make(chan struct{})}
-	p.wanted.Store(true)
+	started := &process{name: component, logPath: logPath, cmd: cmd, done: make(chan struct{})}
+	started.wanted.Store(true)
 	go func() {
 		_ = cmd.Wait() // it ends with every process: stop and Stop wait for it through done
-		p.state = cmd.ProcessState.String()
-		close(p.done)
+		started.state = cmd.ProcessState.String()
+		close(started.done)
 	}()
-	return p, nil
+	return started, nil
 }
 
 // supervise calls onDeath, once, if the process ends without having been stopped, or has done so already. Until
@@ -73,15 +75,19 @@ func (p *process) supervise(onDeath func(error)) {
 }
 
 // childEnvironment is deliberately small: ETCD_*, KUBECONFIG or a ~/.kwok of the user must not reach the components.
-func childEnvironment(folder string) []string {
+func childEnvironment(folder string, garbageFrom int64) []string {
 	environment := []string{"HOME=" + folder, "KWOK_WORKDIR=" + folder, "PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir()}
+	set := map[string]string{"GOGC": strconv.Itoa(garbagePercent)}
 	for _, name := range []string{"GOMAXPROCS", "GOMEMLIMIT", "GOGC", "GODEBUG", "TZ"} {
 		if value, ok := os.LookupEnv(name); ok {
-			environment = append(environment, name+"="+value)
+			set[name] = value
 		}
 	}
-	if _, ok := os.LookupEnv("GOGC"); !ok {
-		environment = append(environment, "GOGC="+strconv.Itoa(garbagePercent))
+	if garbageFrom > 0 {
+		set["GOGC"], set["GOMEMLIMIT"] = "off", strconv.FormatInt(garbageFrom, 10)
+	}
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		environment = append(environment, name+"="+set[name])
 	}
 	return environment
 }

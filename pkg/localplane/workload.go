@@ -28,7 +28,7 @@ func (p *Plane) startWorkload(ctx context.Context) error {
 		wanted = append(wanted, component{"kube-scheduler", schedulerArgs()}, component{"kwok", kwokArgs()})
 	}
 	for _, component := range wanted {
-		helper, err := startProcess(p.binary, component.name, p.dir, component.args)
+		helper, err := p.startProcess(component.name, component.args)
 		if err != nil {
 			return err
 		}

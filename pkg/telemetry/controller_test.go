@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -58,6 +59,17 @@ func newRig(t testing.TB, cfg Config) *rig {
 	r.queue = r.options.NewQueue("test", limiter).(priorityqueue.PriorityQueue[mcreconcile.Request])
 	t.Cleanup(r.queue.ShutDown)
 	return r
+}
+
+// transport is what requests with a configuration go through.
+func (r *rig) transport(t testing.TB, config *rest.Config) http.RoundTripper {
+	t.Helper()
+	r.Wrap(config)
+	send, err := rest.TransportFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return send
 }
 
 // keeping is the exporter without its Shutdown, which would forget the spans.
@@ -111,7 +123,9 @@ func fine(context.Context) (reconcile.Result, error) { return reconcile.Result{}
 func TestAReconcileIsATraceWithItsWaitAndItsCalls(t *testing.T) {
 	var header string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		header = req.Header.Get("Traceparent")
+		if req.Method == http.MethodPut { // the other one asks who we are
+			header = req.Header.Get("Traceparent")
+		}
 		w.WriteHeader(http.StatusConflict)
 	}))
 	defer server.Close()
@@ -121,7 +135,7 @@ func TestAReconcileIsATraceWithItsWaitAndItsCalls(t *testing.T) {
 	r.reconcile(t, func(ctx context.Context) (reconcile.Result, error) {
 		req, _ := http.NewRequestWithContext(ctx, http.MethodPut, server.URL+"/apis/g/v1/namespaces/ns/ats/one/status?secret=x", nil)
 		req.Header.Set("Authorization", "Bearer secret")
-		res, err := r.Transport(http.DefaultTransport).RoundTrip(req)
+		res, err := r.transport(t, &rest.Config{Host: server.URL}).RoundTrip(req)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +166,7 @@ func TestAReconcileIsATraceWithItsWaitAndItsCalls(t *testing.T) {
 	if got := attributes(call); got["http.response.status_code"] != "409" || got["error.type"] != "Conflict" || got["k8s.request.name"] != "one" {
 		t.Errorf("call: %v", got)
 	}
-	if header != traceparent(call.SpanContext) {
+	if header != traceparent(call.SpanContext.TraceID(), call.SpanContext.SpanID(), true) {
 		t.Errorf("traceparent %q, want that of the call", header)
 	}
 	for _, s := range spans {

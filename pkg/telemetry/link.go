@@ -165,14 +165,16 @@ func (w *writes) find(v version) (trace.SpanContext, bool) {
 	return by, ok
 }
 
-// traceparent writes a sampled span context in the form of W3C Trace Context.
-func traceparent(sc trace.SpanContext) string {
+// traceparent writes a span's context in the form of W3C Trace Context.
+func traceparent(traceID trace.TraceID, spanID trace.SpanID, sampled bool) string {
 	b := make([]byte, 55)
 	copy(b, "00-")
-	traceID, spanID := sc.TraceID(), sc.SpanID()
 	hex.Encode(b[3:], traceID[:])
 	b[35] = '-'
 	hex.Encode(b[36:], spanID[:])
-	copy(b[52:], "-01")
+	copy(b[52:], "-00")
+	if sampled {
+		b[54] = '1'
+	}
 	return string(b)
 }

@@ -6,27 +6,37 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	"k8s.io/client-go/rest"
 )
 
-// Transport wraps a connection to an API server: each request that a reconcile makes through it becomes a span, and
-// carries the trace on. Give it to rest.Config.Wrap. While tracing is off it returns what it is given.
-func (t *Telemetry) Transport(base http.RoundTripper) http.RoundTripper {
+// Wrap makes the API calls that reconciles make with a configuration visible: each becomes a span, and sends its
+// traceparent. Call it after whatever else changes the configuration. While tracing is off it changes nothing.
+func (t *Telemetry) Wrap(config *rest.Config) {
 	if t.pipeline == nil {
-		return base
+		return
 	}
-	return &transport{base: base, propagate: t.cfg.Settings.Propagate}
+	server := &apiServer{config: rest.CopyConfig(config)}
+	config.Wrap(func(base http.RoundTripper) http.RoundTripper {
+		return &transport{base: base, propagate: t.cfg.Settings.Propagate, server: server}
+	})
 }
 
 type transport struct {
 	base      http.RoundTripper
 	propagate bool
+	server    *apiServer
 }
 
 // WrappedRoundTripper lets client-go find what it needs to find below.
@@ -42,7 +52,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if f.sampled && t.propagate {
 		signed := *req                         // a RoundTripper must not change the caller's request
 		signed.Header = maps.Clone(req.Header) // the values are shared: only whole ones are set
-		signed.Header.Set("Traceparent", traceparent(sampledContext(f.traceID, c.id)))
+		signed.Header.Set("Traceparent", traceparent(f.traceID, c.id, t.server.continues()))
 		req = &signed
 	}
 	c.start = time.Now()
@@ -58,6 +68,47 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	f.called(c)
 	return res, err
+}
+
+// apiServer knows whether an API server continues the traces of its client. Only those of system:masters and
+// system:monitoring are continued (KEP-647); a request of anybody else begins a trace of its own, which at most links to
+// ours. The flag "sampled" would still make it put an exemplar on each of its histograms, admission plugin by admission
+// plugin, which is two percent of its processor time.
+type apiServer struct {
+	config *rest.Config
+	once   sync.Once
+	not    atomic.Bool // it doesn't; false as long as that isn't known
+}
+
+// askTimeout bounds the question who we are.
+const askTimeout = 10 * time.Second
+
+// continues answers at once, and asks the API server in the background when it is called first. One that can't tell is
+// taken for one that does: it costs some time, and no span is missed.
+func (s *apiServer) continues() bool {
+	s.once.Do(func() {
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+			defer cancel()
+			if groups, err := groupsOf(ctx, s.config); err == nil {
+				s.not.Store(!slices.Contains(groups, "system:masters") && !slices.Contains(groups, "system:monitoring"))
+			}
+		}()
+	})
+	return !s.not.Load()
+}
+
+// groupsOf asks an API server for the groups of the user that it takes us for.
+func groupsOf(ctx context.Context, config *rest.Config) ([]string, error) {
+	client, err := authenticationclient.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	self, err := client.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return self.Status.UserInfo.Groups, nil
 }
 
 func (c *call) span(traceID trace.TraceID, parent trace.SpanID) Span {

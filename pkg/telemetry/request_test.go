@@ -4,11 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"go.opentelemetry.io/otel/trace"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 func TestAnAPICallIsNamedByVerbAndResource(t *testing.T) {
@@ -32,6 +39,78 @@ func TestAnAPICallIsNamedByVerbAndResource(t *testing.T) {
 		if got := parseRequest(method, rest); got != want {
 			t.Errorf("%s: %v, want %v", path, got, want)
 		}
+	}
+}
+
+func TestOnlyAnAPIServerThatContinuesOurTracesIsToldToRecordThem(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer  string
+		sampled bool
+	}{
+		"administrator":   {`{"status": {"userInfo": {"groups": ["system:authenticated", "system:masters"]}}}`, true},
+		"monitoring":      {`{"status": {"userInfo": {"groups": ["system:monitoring", "system:authenticated"]}}}`, true},
+		"service account": {`{"status": {"userInfo": {"groups": ["system:serviceaccounts", "system:authenticated"]}}}`, false},
+		"it can't tell":   {"", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var mu sync.Mutex // guards both below
+			asked, header := 0, ""
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				mu.Lock()
+				defer mu.Unlock()
+				if req.URL.Path != "/apis/authentication.k8s.io/v1/selfsubjectreviews" {
+					header = req.Header.Get("Traceparent")
+					return
+				}
+				asked++
+				if req.Header.Get("Authorization") != "Bearer token" || c.answer == "" {
+					w.WriteHeader(http.StatusForbidden)
+					return
+				}
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = w.Write([]byte(c.answer))
+			}))
+			defer server.Close()
+			r := newRig(t, Config{Settings: always()})
+			send := r.transport(t, &rest.Config{Host: server.URL, BearerToken: "token", ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+			call := func() (sampled bool) {
+				r.queue.Add(testKey)
+				r.reconcile(t, func(ctx context.Context) (reconcile.Result, error) {
+					req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/api/v1/namespaces/ns/pods/one", nil)
+					if err != nil {
+						return reconcile.Result{}, err
+					}
+					res, err := send.RoundTrip(req)
+					if err == nil {
+						res.Body.Close()
+					}
+					return reconcile.Result{}, err
+				})
+				mu.Lock()
+				defer mu.Unlock()
+				return strings.HasSuffix(header, "-01")
+			}
+			if !call() {
+				t.Error("not flagged while that isn't known")
+			}
+			settled := c.sampled
+			for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+				mu.Lock()
+				answered := asked > 0
+				mu.Unlock()
+				if settled = call(); answered && settled == c.sampled {
+					break
+				}
+			}
+			time.Sleep(50 * time.Millisecond) // for an answer that comes late
+			if settled = call(); settled != c.sampled {
+				t.Errorf("flagged: %v, want %v", settled, c.sampled)
+			}
+			if mu.Lock(); asked != 1 {
+				t.Errorf("asked %d times", asked)
+			}
+			mu.Unlock()
+		})
 	}
 }
 

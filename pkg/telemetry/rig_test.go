@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -57,7 +58,7 @@ func (a answering) RoundTrip(*http.Request) (*http.Response, error) { return a.r
 // hotPath is what a reconcile with three API calls adds: everything between the queue and the next one.
 func hotPath(t testing.TB, cfg Config) func() {
 	r := newRig(t, cfg)
-	send := r.Transport(answering{&http.Response{StatusCode: http.StatusOK, Body: http.NoBody}})
+	send := r.transport(t, &rest.Config{Host: "https://west", Transport: answering{&http.Response{StatusCode: http.StatusOK, Body: http.NoBody}}})
 	req, err := http.NewRequest(http.MethodPut, "https://west/apis/cnat.programming-kubernetes.info/v1alpha1/namespaces/ns/ats/one/status", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -92,8 +93,8 @@ func TestNothingIsAllocatedWhileTracingIsOff(t *testing.T) {
 	if allocs := testing.AllocsPerRun(1000, hotPath(t, Config{})); allocs != 0 {
 		t.Errorf("%v allocations per reconcile", allocs)
 	}
-	base := answering{}
-	if (New(Config{})).Transport(base) != http.RoundTripper(base) {
+	var config rest.Config
+	if New(Config{}).Wrap(&config); config.WrapTransport != nil {
 		t.Error("the transport is wrapped though tracing is off")
 	}
 }
