@@ -16,7 +16,7 @@ import (
 )
 
 // variables stand for what Grafana puts into an expression.
-var variables = strings.NewReplacer("$__rate_interval", "1m", "$namespace", "n", "$job", "j")
+var variables = strings.NewReplacer("$__rate_interval", "1m", "$__range", "1h", "$namespace", "n", "$job", "j")
 
 // strict reads a dashboard back by Grafana's schema, where nothing unknown is allowed.
 func strict(content []byte) error {

@@ -27,9 +27,34 @@ func q(expr, legend string) query {
 
 // quantile is that of a histogram by some labels, whether Prometheus took it as a native or as a classic one.
 func quantile(level float64, histogram, by string) string {
-	return fmt.Sprintf("histogram_quantile(%[1]v, sum by (%[3]s) (rate(%[2]s{}[$__rate_interval]))) or histogram_quantile(%[1]v, sum by (%[3]s, le) (rate(%[2]s_bucket{}[$__rate_interval])))",
-		level, histogram, by)
+	return eitherQuantile(level, by, "rate("+histogram+"{}[$__rate_interval])", "rate("+histogram+"_bucket{}[$__rate_interval])")
 }
+
+// rareQuantile is quantile for what happens too seldom for rate.
+func rareQuantile(level float64, histogram, by string) string {
+	return eitherQuantile(level, by, grown(histogram), grown(histogram+"_bucket"))
+}
+
+func eitherQuantile(level float64, by, native, classic string) string {
+	return fmt.Sprintf("histogram_quantile(%[1]v, sum by (%[2]s) (%[3]s)) or histogram_quantile(%[1]v, sum by (%[2]s, le) (%[4]s))", level, by, native, classic)
+}
+
+// grown is by how much counters or histograms grew, where a new one counts in full: a replica that joins has taken its
+// shards before it is scraped for the first time, of which increase sees nothing.
+func grown(metric string) string {
+	return fmt.Sprintf("(%[1]s{} unless %[1]s{} offset $__rate_interval) or increase(%[1]s{}[$__rate_interval])", metric)
+}
+
+// ofMembers keeps what members say: who has lost its lease may know no better.
+func ofMembers(metric string) string {
+	return metric + "{} and on (namespace, job, instance) (tenure_member{} == 1)"
+}
+
+// moved is how often each shard has changed hands in the time that is shown.
+const moved = "(max by (shard) (max_over_time(tenure_shard_epoch{}[$__range] @ end())) - min by (shard) (min_over_time(tenure_shard_epoch{}[$__range] @ end())))"
+
+// replica names one where its Pod is known, and its address everywhere.
+const replica = "{{pod}} {{instance}}"
 
 func encode() ([]byte, error) {
 	b := dashboard.NewDashboardBuilder("Tenure").
@@ -75,91 +100,105 @@ func source() common.DataSourceRef {
 
 func overview(b *dashboard.DashboardBuilder) {
 	b.WithRow(dashboard.NewRowBuilder("Fleet"))
-	number(b, "Replicas", "Members of the fleet: replicas whose lease is valid.", "sum(tenure_member{})", "none", fine, 1)
-	number(b, "Shards held", "Served by all replicas together.", "sum(tenure_shards_held{})", "none", plainly, 0)
-	number(b, "Shards unserved", "Without a live holder, as the replica says that sees the most.", "max(tenure_shards_unserved{} and on (namespace, job, instance) (tenure_member{} == 1))", "none", bad, 1)
-	number(b, "Shards moving", "On their way to another holder; the old one serves them meanwhile.", "max(tenure_shards_moving{})", "none", plainly, 0)
-	number(b, "Coordinators", "Live replicas that say they coordinate.", "sum(tenure_coordinator{} * on (namespace, job, instance) tenure_member{})", "none", fine, 1)
-	number(b, "Clusters unusable", "For at least one replica.", `count(count by (cluster) (tenure_cluster_usable{} == 0)) or vector(0)`, "none", bad, 1)
-	lines(b, "Shards by replica", "Equal, but for weights.", "none", q("tenure_shards_held{}", "{{instance}}"))
-	lines(b, "Load by replica", "Seconds of reconciling per second.", "none", q("sum by (instance) (tenure_shard_load_seconds{})", "{{instance}}"))
-	lines(b, "Objects by cluster", "Of the primary kinds.", "none",
-		q(`sum by (cluster) (label_replace(tenure_shard_objects{}, "cluster", "$1", "shard", "(.*)/[01]*"))`, "{{cluster}}"))
+	number(b, "Replicas", "Members of the fleet: replicas whose lease is valid.", "sum(tenure_member{}) or vector(0)", fine)
+	number(b, "Shards held", "Served by all replicas together.", "sum(tenure_shards_held{})", plainly)
+	number(b, "Shards unserved", "Without a live holder, as the replica says that sees the most.", "max("+ofMembers("tenure_shards_unserved")+")", bad)
+	number(b, "Shards moving", "On their way to another holder; the old one serves them meanwhile.", "max("+ofMembers("tenure_shards_moving")+")", plainly)
+	number(b, "Coordinators", "Live replicas that say they coordinate.", "sum(tenure_coordinator{} * on (namespace, job, instance) tenure_member{}) or vector(0)", fine)
+	number(b, "Clusters unusable", "For at least one replica.", "count(count by (cluster) (tenure_cluster_usable{} == 0)) or 0 * count(tenure_cluster_usable{})", bad)
+	b.WithPanel(lines("Shards by replica", "Equal, but for weights.", "none", q("tenure_shards_held{}", replica)))
+	b.WithPanel(lines("Load by replica", "Seconds of reconciling per second.", "none",
+		q("sum by (namespace, job, pod, instance) (tenure_shard_load_seconds{})", replica)))
+	b.WithPanel(lines("Objects by cluster", "Of the primary kinds.", "none",
+		q(`sum by (cluster) (label_replace(tenure_shard_objects{}, "cluster", "$1", "shard", "(.*)/[01]*"))`, "{{cluster}}")).Span(24))
 }
 
 func handoffs(b *dashboard.DashboardBuilder) {
 	b.WithRow(dashboard.NewRowBuilder("Handoffs"))
-	lines(b, "Shards that changed hands", "Per second, by kind: join, planned, exit, crash.", "ops",
-		q("sum by (kind, result) (rate(tenure_shard_moves_total{}[$__rate_interval]))", "{{kind}} {{result}}"))
-	lines(b, "Gap of a handoff", "From the end of the old tenure to the begin of the new one. Planned moves: the goal is 100 ms at p99.", "s",
-		q(quantile(.5, "tenure_handoff_gap_seconds", "kind"), "p50 {{kind}}"), q(quantile(.99, "tenure_handoff_gap_seconds", "kind"), "p99 {{kind}}"))
-	lines(b, "Longest unserved, longest under way", "Age of the oldest shard without holder, and of the oldest move.", "s",
-		q("max(tenure_unserved_seconds{})", "unserved"), q("max(tenure_moving_seconds{})", "moving"))
-	lines(b, "Epochs", "Each change of holder is one more; a line that climbs is a shard that doesn't settle.", "none",
-		q("topk(10, max by (shard) (tenure_shard_epoch{}))", "{{shard}}"))
+	b.WithPanel(lines("Shards that changed hands", "How many, by kind: join, planned, exit, crash; and steps that failed.", "short",
+		q("sum by (kind, result) ("+grown("tenure_shard_moves_total")+") > 0", "{{kind}} {{result}}")).NoValue("None").AxisSoftMax(1))
+	b.WithPanel(lines("Gap of a handoff", "Planned moves and exits: from the end of the old tenure to the begin of the new one. The goal of a planned move is 100 ms at p99. A crash has no end of the old tenure to count from: see the panel beside.", "s",
+		q(rareQuantile(.5, "tenure_handoff_gap_seconds", "kind"), "p50 {{kind}}"), q(rareQuantile(.99, "tenure_handoff_gap_seconds", "kind"), "p99 {{kind}}")).
+		NoValue("None").AxisSoftMax(.1).Thresholds(steps(dashboard.Threshold{Color: "green"}, dashboard.Threshold{Color: "red", Value: cog.ToPtr(.1)})).
+		ThresholdsStyle(common.NewGraphThresholdsStyleConfigBuilder().Mode(common.GraphThresholdsStyleModeDashed)))
+	b.WithPanel(lines("Longest unserved, longest under way", "Age of the oldest shard without holder, since a replica noticed, and of the oldest move.", "s",
+		q("max("+ofMembers("tenure_unserved_seconds")+")", "unserved"), q("max("+ofMembers("tenure_moving_seconds")+")", "moving")))
+	b.WithPanel(lines("Epochs", "Each change of holder is one more. Shown are the ten shards that moved most: one that climbs and climbs doesn't settle.", "none",
+		q("max by (shard) (tenure_shard_epoch{}) and on (shard) topk(10, "+moved+")", "{{shard}}")))
 }
 
 func queues(b *dashboard.DashboardBuilder) {
 	b.WithRow(dashboard.NewRowBuilder("Work"))
-	lines(b, "Wait in the queue", "From when a key was ready to the start of its reconcile.", "s",
-		q(quantile(.5, "tenure_queue_wait_seconds", "controller"), "p50 {{controller}}"), q(quantile(.99, "tenure_queue_wait_seconds", "controller"), "p99 {{controller}}"))
-	lines(b, "Oldest key waiting", "By replica.", "s", q("max by (instance, controller) (tenure_oldest_key_wait_seconds{})", "{{instance}} {{controller}}"))
-	lines(b, "Reconciles", "Per second, by result.", "ops",
-		q("histogram_count(sum by (controller, result) (rate(tenure_reconcile_seconds{}[$__rate_interval]))) or sum by (controller, result) (rate(tenure_reconcile_seconds_count{}[$__rate_interval]))", "{{controller}} {{result}}"))
-	lines(b, "Time of a reconcile", "By result.", "s", q(quantile(.99, "tenure_reconcile_seconds", "controller, result"), "p99 {{controller}} {{result}}"))
+	b.WithPanel(lines("Wait in the queue", "From when a key was ready to the start of its reconcile.", "s",
+		q(quantile(.5, "tenure_queue_wait_seconds", "controller"), "p50 {{controller}}"), q(quantile(.99, "tenure_queue_wait_seconds", "controller"), "p99 {{controller}}")))
+	b.WithPanel(lines("Oldest key waiting", "By replica.", "s",
+		q("max by (namespace, job, pod, instance, controller) (tenure_oldest_key_wait_seconds{})", replica+" {{controller}}")))
+	b.WithPanel(lines("Reconciles", "Per second, by result.", "ops",
+		q("histogram_count(sum by (controller, result) (rate(tenure_reconcile_seconds{}[$__rate_interval]))) or sum by (controller, result) (rate(tenure_reconcile_seconds_count{}[$__rate_interval]))", "{{controller}} {{result}}")))
+	b.WithPanel(lines("Time of a reconcile", "By result.", "s", q(quantile(.99, "tenure_reconcile_seconds", "controller, result"), "p99 {{controller}} {{result}}")))
 }
 
 func leases(b *dashboard.DashboardBuilder) {
 	b.WithRow(dashboard.NewRowBuilder("Leases and records"))
-	lines(b, "Margin of leases", "Time that was left at the last renewal. A replica stops at 0.", "s", q("tenure_lease_margin_seconds{}", "{{instance}}"))
-	lines(b, "Lapses", "Incarnations that ended without leaving, in a quarter of an hour.", "none", q("increase(tenure_lapses_total{}[15m])", "{{instance}}"))
-	lines(b, "Writes of records", "Per second, by what they were for and what became of them.", "ops",
-		q("sum by (write, outcome) (rate(tenure_record_writes_total{}[$__rate_interval]))", "{{write}} {{outcome}}"))
-	lines(b, "Fenced writes", "Refused before they were sent, since their shard wasn't held any more. A few at a crash are the fence at work.", "ops",
-		q("sum by (cluster) (rate(tenure_fenced_writes_total{}[$__rate_interval]))", "{{cluster}}"))
+	b.WithPanel(lines("Margin of leases", "Time that was left at the last renewal. A replica stops at 0.", "s",
+		q("min_over_time(tenure_lease_margin_seconds{}[$__rate_interval])", replica)))
+	b.WithPanel(lines("Lapses", "Incarnations that ended without leaving, in a quarter of an hour.", "none",
+		q("round(increase(tenure_lapses_total{}[15m])) > 0", replica)).NoValue("None").Decimals(0).AxisSoftMax(1))
+	b.WithPanel(lines("Writes of records", "Per second, by what they were for and what became of them.", "ops",
+		q("sum by (write, outcome) (rate(tenure_record_writes_total{}[$__rate_interval]))", "{{write}} {{outcome}}")))
+	b.WithPanel(lines("Fenced writes", "Refused before they were sent, since their shard wasn't held any more. A few at a crash are the fence at work.", "ops",
+		q("sum by (cluster) (rate(tenure_fenced_writes_total{}[$__rate_interval]))", "{{cluster}}")).AxisSoftMax(1))
 }
 
 func clusters(b *dashboard.DashboardBuilder) {
 	b.WithRow(dashboard.NewRowBuilder("Clusters"))
-	lines(b, "Usable", "How many replicas can use a cluster, or can't, and why.", "none", q("count by (cluster, reason) (tenure_cluster_usable{})", "{{cluster}} {{reason}}"))
-	lines(b, "Read from clusters", "Bytes of lists and watches.", "Bps", q("sum by (cluster) (rate(tenure_watch_bytes_total{}[$__rate_interval]))", "{{cluster}}"))
-	lines(b, "Discarded on arrival", "Part of what was read that belonged to another shard: near 0 where the API server filters (KEP-5866), most of it where it doesn't.", "percentunit",
-		q("sum by (cluster) (rate(tenure_watch_discarded_total{}[$__rate_interval])) / sum by (cluster) (rate(tenure_watch_discarded_total{}[$__rate_interval]) + rate(tenure_watch_kept_total{}[$__rate_interval]))", "{{cluster}}"))
-	lines(b, "Who filters", "Replicas by watch mode.", "none", q("count by (cluster, mode) (tenure_watch_mode{})", "{{cluster}} {{mode}}"))
+	b.WithPanel(lines("Unusable clusters", "How many replicas can't use a cluster, and why.", "none",
+		q("count by (cluster, reason) (tenure_cluster_usable{} == 0)", "{{cluster}} {{reason}}")).NoValue("None").AxisSoftMax(1))
+	b.WithPanel(lines("Read from clusters", "Bytes of lists and watches.", "Bps", q("sum by (cluster) (rate(tenure_watch_bytes_total{}[$__rate_interval]))", "{{cluster}}")))
+	b.WithPanel(lines("Discarded on arrival", "Part of what was read that belonged to another shard: near 0 where the API server filters (KEP-5866), most of it where it doesn't.", "percentunit",
+		q("sum by (cluster) (rate(tenure_watch_discarded_total{}[$__rate_interval])) / sum by (cluster) (rate(tenure_watch_discarded_total{}[$__rate_interval]) + rate(tenure_watch_kept_total{}[$__rate_interval]))", "{{cluster}}")).Max(1))
+	b.WithPanel(lines("Who filters", "Replicas by watch mode.", "none", q("count by (cluster, mode) (tenure_watch_mode{})", "{{cluster}} {{mode}}")))
 }
 
-// How a number is coloured: plainly, bad from a bound on, or fine from a bound on.
+// How a number is coloured: plainly, bad from 1 on, or fine from 1 on. Where there is none it isn't coloured.
 const (
 	plainly = iota
 	bad
 	fine
 )
 
-func number(b *dashboard.DashboardBuilder, title, description, expr, unit string, colour int, bound float64) {
-	low, high := "text", "text"
+func number(b *dashboard.DashboardBuilder, title, description, expr string, colour int) {
+	none, one := "text", "text"
 	switch colour {
 	case bad:
-		low, high = "green", "red"
+		none, one = "green", "red"
 	case fine:
-		low, high = "red", "green"
+		none, one = "red", "green"
 	}
-	x := q(expr, "")
-	b.WithPanel(stat.NewPanelBuilder().Title(title).Description(description).Unit(unit).Span(4).Height(4).
+	b.WithPanel(stat.NewPanelBuilder().Title(title).Description(description).Unit("none").Span(4).Height(4).
 		Datasource(source()).
-		Thresholds(dashboard.NewThresholdsConfigBuilder().Mode(dashboard.ThresholdsModeAbsolute).Steps([]dashboard.Threshold{
-			{Color: low}, {Color: high, Value: cog.ToPtr(bound)},
-		})).
-		WithTarget(prometheus.NewDataqueryBuilder().Expr(x.expr).Instant().RefId("A").Datasource(source())))
+		Thresholds(steps(dashboard.Threshold{Color: "text"}, dashboard.Threshold{Color: none, Value: cog.ToPtr(0.)}, dashboard.Threshold{Color: one, Value: cog.ToPtr(1.)})).
+		WithTarget(prometheus.NewDataqueryBuilder().Expr(q(expr, "").expr).Instant().RefId("A").Datasource(source())))
 }
 
-func lines(b *dashboard.DashboardBuilder, title, description, unit string, queries ...query) {
-	panel := timeseries.NewPanelBuilder().Title(title).Description(description).Unit(unit).Span(8).Height(8).Min(0).
-		Datasource(source()).FillOpacity(5).ShowPoints(common.VisibilityModeNever).
-		Legend(common.NewVizLegendOptionsBuilder().DisplayMode(common.LegendDisplayModeList).Placement(common.LegendPlacementBottom).ShowLegend(true)).
+func steps(all ...dashboard.Threshold) *dashboard.ThresholdsConfigBuilder {
+	return dashboard.NewThresholdsConfigBuilder().Mode(dashboard.ThresholdsModeAbsolute).Steps(all)
+}
+
+// lines is a graph over half of the page, with the largest first in its legend.
+func lines(title, description, unit string, queries ...query) *timeseries.PanelBuilder {
+	panel := timeseries.NewPanelBuilder().Title(title).Description(description).Unit(unit).Span(12).Height(8).Min(0).
+		Datasource(source()).FillOpacity(0).ShowPoints(common.VisibilityModeNever).
+		Legend(common.NewVizLegendOptionsBuilder().ShowLegend(true).
+			DisplayMode(common.LegendDisplayModeTable).Placement(common.LegendPlacementRight).
+			Calcs([]string{"lastNotNull", "max"}).SortBy("Max").SortDesc(true)).
 		Tooltip(common.NewVizTooltipOptionsBuilder().Mode(common.TooltipDisplayModeMulti).Sort(common.SortOrderDescending))
 	for i, x := range queries {
-		panel.WithTarget(prometheus.NewDataqueryBuilder().Expr(x.expr).LegendFormat(x.legend).Range().Exemplar(true).
-			RefId(string(rune('A' + i))).Datasource(source()))
+		target := prometheus.NewDataqueryBuilder().Expr(x.expr).LegendFormat(x.legend).Range().RefId(string(rune('A' + i))).Datasource(source())
+		if strings.Contains(x.legend, "p99") { // the traces of the slow ones
+			target.Exemplar(true)
+		}
+		panel.WithTarget(target)
 	}
-	b.WithPanel(panel)
+	return panel
 }
