@@ -8,7 +8,7 @@
 //	tel, err := telemetry.New(telemetry.Config{Settings: settings, Exporter: exporter, Replica: name, Log: log, Registerer: metrics.Registry})
 //	go tel.Run(ctx)                                    // sends; returns after a last flush
 //
-//	config.Wrap(tel.Transport)                         // a span per API call, traceparent sent
+//	tel.Wrap(config)                                   // a span per API call, traceparent sent
 //	c := tel.Controller("at", "At")
 //	mcbuilder.ControllerManagedBy(mgr).Named("at").
 //		WithOptions(c.Options(options)).               // knows how long each key waited; logs carry trace ids
@@ -24,7 +24,9 @@
 //
 // Kept are
 //   - the share that OTEL_TRACES_SAMPLER asks for (default: all). Only these send a traceparent, since only at the start
-//     it can be decided what API servers and etcd are to record;
+//     it can be decided what API servers and etcd are to record. They do so for clients in system:masters and
+//     system:monitoring (KEP-647). For all others it goes without the flag "sampled", which would only make API servers
+//     put exemplars on their metrics;
 //   - reconciles that fail or take longer than [Config].Slow, whatever the sampler says, at most [maxTailKept] a second
 //     so that a failing cluster doesn't become a flood. Their API calls are there, the API servers' own spans are not.
 //

@@ -6,18 +6,13 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/client-go/rest"
 )
 
@@ -68,47 +63,6 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	f.called(c)
 	return res, err
-}
-
-// apiServer knows whether an API server continues the traces of its client. Only those of system:masters and
-// system:monitoring are continued (KEP-647); a request of anybody else begins a trace of its own, which at most links to
-// ours. The flag "sampled" would still make it put an exemplar on each of its histograms, admission plugin by admission
-// plugin, which is two percent of its processor time.
-type apiServer struct {
-	config *rest.Config
-	once   sync.Once
-	not    atomic.Bool // it doesn't; false as long as that isn't known
-}
-
-// askTimeout bounds the question who we are.
-const askTimeout = 10 * time.Second
-
-// continues answers at once, and asks the API server in the background when it is called first. One that can't tell is
-// taken for one that does: it costs some time, and no span is missed.
-func (s *apiServer) continues() bool {
-	s.once.Do(func() {
-		go func() {
-			ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
-			defer cancel()
-			if groups, err := groupsOf(ctx, s.config); err == nil {
-				s.not.Store(!slices.Contains(groups, "system:masters") && !slices.Contains(groups, "system:monitoring"))
-			}
-		}()
-	})
-	return !s.not.Load()
-}
-
-// groupsOf asks an API server for the groups of the user that it takes us for.
-func groupsOf(ctx context.Context, config *rest.Config) ([]string, error) {
-	client, err := authenticationclient.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	self, err := client.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-	if err != nil {
-		return nil, err
-	}
-	return self.Status.UserInfo.Groups, nil
 }
 
 func (c *call) span(traceID trace.TraceID, parent trace.SpanID) Span {

@@ -44,7 +44,7 @@ func TestAnAPICallIsNamedByVerbAndResource(t *testing.T) {
 
 func TestOnlyAnAPIServerThatContinuesOurTracesIsToldToRecordThem(t *testing.T) {
 	for name, c := range map[string]struct {
-		answer  string
+		answer  string // "" for none
 		sampled bool
 	}{
 		"administrator":   {`{"status": {"userInfo": {"groups": ["system:authenticated", "system:masters"]}}}`, true},
@@ -53,65 +53,75 @@ func TestOnlyAnAPIServerThatContinuesOurTracesIsToldToRecordThem(t *testing.T) {
 		"it can't tell":   {"", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var mu sync.Mutex // guards both below
-			asked, header := 0, ""
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-				mu.Lock()
-				defer mu.Unlock()
-				if req.URL.Path != "/apis/authentication.k8s.io/v1/selfsubjectreviews" {
-					header = req.Header.Get("Traceparent")
-					return
-				}
-				asked++
-				if req.Header.Get("Authorization") != "Bearer token" || c.answer == "" {
-					w.WriteHeader(http.StatusForbidden)
-					return
-				}
-				w.Header().Set("Content-Type", "application/json")
-				_, _ = w.Write([]byte(c.answer))
-			}))
-			defer server.Close()
+			server := &knowing{answer: c.answer}
+			listener := httptest.NewServer(server)
+			defer listener.Close()
 			r := newRig(t, Config{Settings: always()})
-			send := r.transport(t, &rest.Config{Host: server.URL, BearerToken: "token", ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
-			call := func() (sampled bool) {
+			send := r.transport(t, &rest.Config{
+				Host: listener.URL, BearerToken: "token", ContentConfig: rest.ContentConfig{ContentType: "application/json"},
+			})
+			sampled := func() bool {
 				r.queue.Add(testKey)
 				r.reconcile(t, func(ctx context.Context) (reconcile.Result, error) {
-					req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/api/v1/namespaces/ns/pods/one", nil)
+					req, err := http.NewRequestWithContext(ctx, http.MethodGet, listener.URL+"/api/v1/namespaces/ns/pods/one", nil)
 					if err != nil {
 						return reconcile.Result{}, err
 					}
 					res, err := send.RoundTrip(req)
 					if err == nil {
-						res.Body.Close()
+						err = res.Body.Close()
 					}
 					return reconcile.Result{}, err
 				})
-				mu.Lock()
-				defer mu.Unlock()
+				_, header := server.saw()
 				return strings.HasSuffix(header, "-01")
 			}
-			if !call() {
-				t.Error("not flagged while that isn't known")
+			if !sampled() {
+				t.Error("not flagged while it isn't known")
 			}
-			settled := c.sampled
-			for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-				mu.Lock()
-				answered := asked > 0
-				mu.Unlock()
-				if settled = call(); answered && settled == c.sampled {
-					break
-				}
+			for end := time.Now().Add(5 * time.Second); time.Now().Before(end) && sampled() != c.sampled; {
+				time.Sleep(5 * time.Millisecond)
 			}
-			time.Sleep(50 * time.Millisecond) // for an answer that comes late
-			if settled = call(); settled != c.sampled {
-				t.Errorf("flagged: %v, want %v", settled, c.sampled)
+			time.Sleep(50 * time.Millisecond) // for an answer that changes what it should not
+			if got := sampled(); got != c.sampled {
+				t.Errorf("flagged: %v, want %v", got, c.sampled)
 			}
-			if mu.Lock(); asked != 1 {
+			if asked, _ := server.saw(); asked != 1 {
 				t.Errorf("asked %d times", asked)
 			}
-			mu.Unlock()
 		})
 	}
+}
+
+// knowing is an API server that knows, or doesn't, who asks it.
+type knowing struct {
+	answer string
+
+	mu     sync.Mutex // guards all below
+	asked  int
+	header string // the traceparent of the last request that wasn't a question
+}
+
+func (k *knowing) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if req.URL.Path != "/apis/authentication.k8s.io/v1/selfsubjectreviews" {
+		k.header = req.Header.Get("Traceparent")
+		return
+	}
+	k.asked++
+	if k.answer == "" || req.Header.Get("Authorization") != "Bearer token" {
+		w.WriteHeader(http.StatusForbidden)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write([]byte(k.answer))
+}
+
+func (k *knowing) saw() (asked int, header string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.asked, k.header
 }
 
 func FuzzParseRequestTakesAnyPath(f *testing.F) {
