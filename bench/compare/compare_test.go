@@ -82,7 +82,7 @@ func TestTheTurnsOfSeveralRunsAreOnePool(t *testing.T) {
 			}
 			return rounds
 		}
-		reports = append(reports, &report.Report{Scenario: "tracing", Results: &report.Results{Turns: map[string][]report.Round{
+		reports = append(reports, &report.Report{Scenario: "tracing", Valid: true, Results: &report.Results{Turns: map[string][]report.Round{
 			"untraced": turn(rates[0]), "traced": turn(rates[1]),
 		}}})
 	}
@@ -102,6 +102,7 @@ func TestTheTurnsOfSeveralRunsAreOnePool(t *testing.T) {
 		"nothing":        nil,
 		"no turns":       {reportOf(1, 2, 3)},
 		"other scenario": {reports[0], reportOf(1, 2, 3)},
+		"not valid":      {reports[0], {Scenario: "tracing", Results: reports[0].Results}},
 	} {
 		if _, err := Pool(refused); err == nil {
 			t.Errorf("%s: pooled", name)

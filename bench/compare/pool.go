@@ -31,6 +31,8 @@ func Pool(reports []*report.Report) (*Pooled, error) {
 		switch {
 		case r.Scenario != reports[0].Scenario:
 			return nil, fmt.Errorf("one is of scenario %s, another of %s", reports[0].Scenario, r.Scenario)
+		case !r.Valid:
+			return nil, fmt.Errorf("a report of scenario %s is not valid: %v", r.Scenario, r.Reasons)
 		case r.Results == nil || len(r.Results.Turns[samples.Untraced]) == 0:
 			return nil, fmt.Errorf("a report of scenario %s has no turns: only those of fleet.tracingTurns have", r.Scenario)
 		}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/tenure-dev/tenure/bench/check"
 	"github.com/tenure-dev/tenure/bench/compare"
@@ -52,7 +54,7 @@ func runCompare(args []string, stdout, _ io.Writer) error {
 	return c.Text(stdout)
 }
 
-// runPool puts the turns of several runs together.
+// runPool puts the turns of several runs together, and holds their ratios against the scenario's thresholds.
 func runPool(args []string, stdout, _ io.Writer) error {
 	if len(args) == 0 {
 		return errors.New("want reports of runs in turns: bench pool FILE...")
@@ -69,11 +71,21 @@ func runPool(args []string, stdout, _ io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return pooled.Text(stdout)
+	if err := pooled.Text(stdout); err != nil {
+		return err
+	}
+	of := *reports[0]
+	of.Ratios = pooled.Ratios
+	thresholds := slices.DeleteFunc(slices.Clone(thresholdsOf(&of)), func(t scenario.Threshold) bool {
+		return !strings.HasPrefix(t.Figure, "ratios.")
+	})
+	if of.Checks, err = check.Check(&of, thresholds); err != nil {
+		return err
+	}
+	return judge(stdout, &of)
 }
 
-// runCheck holds a report against the thresholds that its scenario has now, or those of the report for a scenario that
-// isn't one of ours.
+// runCheck holds a report against its thresholds.
 func runCheck(args []string, stdout, _ io.Writer) error {
 	if len(args) != 1 {
 		return errors.New("want one report: bench check FILE")
@@ -82,12 +94,16 @@ func runCheck(args []string, stdout, _ io.Writer) error {
 	if err != nil {
 		return err
 	}
-	thresholds := r.Config.Thresholds
-	if s, err := scenario.Read(r.Scenario, []string{"size=" + r.Config.Size}); err == nil {
-		thresholds = s.Thresholds
-	}
-	if r.Checks, err = check.Check(r, thresholds); err != nil {
+	if r.Checks, err = check.Check(r, thresholdsOf(r)); err != nil {
 		return err
 	}
 	return judge(stdout, r)
+}
+
+// thresholdsOf returns those that a report's scenario has now, or the report's own for a scenario that isn't one of ours.
+func thresholdsOf(r *report.Report) []scenario.Threshold {
+	if s, err := scenario.Read(r.Scenario, []string{"size=" + r.Config.Size}); err == nil {
+		return s.Thresholds
+	}
+	return r.Config.Thresholds
 }

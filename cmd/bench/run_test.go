@@ -21,6 +21,11 @@ func writeReport(t *testing.T, lost int) string {
 		r.Results.Rounds = append(r.Results.Rounds, report.Round{Figures: map[string]float64{"throughput_per_s": rate}})
 	}
 	r.Ratios = map[string]stats.Ratio{}
+	return write(t, r)
+}
+
+func write(t *testing.T, r report.Report) string {
+	t.Helper()
 	data, err := json.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
@@ -85,6 +90,27 @@ func TestCompareShowsBothReports(t *testing.T) {
 	}
 	if !strings.Contains(out.String(), "throughput_per_s") || !strings.Contains(out.String(), "no difference found") {
 		t.Errorf("got %q", out.String())
+	}
+}
+
+func TestPoolHoldsTheTurnsOfAllRunsAgainstTheThresholds(t *testing.T) {
+	for cost, want := range map[float64]int{1.02: exitOK, 1.04: exitFindings} {
+		r := report.Report{Schema: report.Schema, Scenario: "tracing", Valid: true, Results: &report.Results{Turns: map[string][]report.Round{}}}
+		r.Config.Size = "full"
+		for name, factor := range map[string]float64{"untraced": 1, "sampled": 1, "traced": 1 / cost} {
+			for _, rate := range []float64{100, 140, 120} {
+				r.Results.Turns[name] = append(r.Results.Turns[name], report.Round{Figures: map[string]float64{
+					"reconciles_per_s": rate * factor, "servers_cpu_share": .84,
+				}})
+			}
+		}
+		var out, errs strings.Builder
+		if code := run([]string{"pool", write(t, r), write(t, r)}, &out, &errs); code != want {
+			t.Errorf("cost %v: exit code %d, want %d: %s%s", cost, code, want, out.String(), errs.String())
+		}
+		if !strings.Contains(out.String(), "2 runs") || strings.Contains(out.String(), "results.lost") {
+			t.Errorf("got %q", out.String())
+		}
 	}
 }
 
