@@ -63,14 +63,15 @@ func realMain() int {
 }
 
 // interruptible is a context that the first signal ends. A second one ends the process at once, and with it its
-// children.
+// children; a terminal that is closed meanwhile is none.
 func interruptible() (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	go func() {
 		<-signals
-		signal.Reset()
+		signal.Reset(syscall.SIGINT, syscall.SIGTERM)
+		signal.Ignore(syscall.SIGHUP)
 		cancel(errInterrupted)
 	}()
 	return ctx, func() { cancel(nil) }
