@@ -98,7 +98,10 @@ func TestTheTurnsOfSeveralRunsAreOnePool(t *testing.T) {
 	if err := pooled.Text(&b); err != nil || !strings.Contains(b.String(), "3 runs") || !strings.Contains(b.String(), "1.250") {
 		t.Errorf("text %q, %v", b.String(), err)
 	}
+	small := *reports[0]
+	small.Config.Size = "small"
 	for name, refused := range map[string][]*report.Report{
+		"other size":     {reports[0], &small},
 		"nothing":        nil,
 		"no turns":       {reportOf(1, 2, 3)},
 		"other scenario": {reports[0], reportOf(1, 2, 3)},

@@ -31,6 +31,8 @@ func Pool(reports []*report.Report) (*Pooled, error) {
 		switch {
 		case r.Scenario != reports[0].Scenario:
 			return nil, fmt.Errorf("one is of scenario %s, another of %s", reports[0].Scenario, r.Scenario)
+		case r.Config.Size != reports[0].Config.Size:
+			return nil, fmt.Errorf("one is of size %q, another of %q", reports[0].Config.Size, r.Config.Size)
 		case !r.Valid:
 			return nil, fmt.Errorf("a report of scenario %s is not valid: %v", r.Scenario, r.Reasons)
 		case r.Results == nil || len(r.Results.Turns[samples.Untraced]) == 0:
