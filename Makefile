@@ -5,7 +5,7 @@ SHELL := /bin/bash
 BIN := bin
 
 # The Kubernetes version that the local control planes report; that of k8s.io/kubernetes in test/controlplane/go.mod.
-KUBE_VERSION := v1.36.3
+KUBE_VERSION := v1.37.2
 KUBE_MAJOR := $(word 1,$(subst ., ,$(KUBE_VERSION:v%=%)))
 KUBE_MINOR := $(word 2,$(subst ., ,$(KUBE_VERSION:v%=%)))
 KUBE_VERSION_PACKAGE := k8s.io/component-base/version

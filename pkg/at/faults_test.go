@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/recorder"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
@@ -77,9 +78,9 @@ func (b *bench) restart(t *testing.T) {
 func (b *bench) GetCluster(context.Context, multicluster.ClusterName) (cluster.Cluster, error) {
 	return b, nil
 }
-func (b *bench) GetClient() client.Client                     { return b.client }
-func (b *bench) GetAPIReader() client.Reader                  { return b.client }
-func (b *bench) GetEventRecorder(string) events.EventRecorder { return b.recorder }
+func (b *bench) GetClient() client.Client                       { return b.client }
+func (b *bench) GetAPIReader() client.Reader                    { return b.client }
+func (b *bench) GetEventRecorder(string) recorder.EventRecorder { return b.recorder }
 
 func (b *bench) write(kind string, commit func() error) error {
 	b.sent++

@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/recorder"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
@@ -154,13 +154,16 @@ func (c worldCluster) GetClient() client.Client { return worldClient{replica: c.
 func (c worldCluster) GetAPIReader() client.Reader {
 	return worldClient{replica: c.replica, live: true}
 }
-func (c worldCluster) GetEventRecorder(string) events.EventRecorder {
+func (c worldCluster) GetEventRecorder(string) recorder.EventRecorder {
 	return silent{}
 }
 
 type silent struct{}
 
 func (silent) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}
+
+func (silent) AnnotatedEventf(runtime.Object, runtime.Object, map[string]string, string, string, string, string, ...any) {
+}
 
 type worldClient struct {
 	client.Client

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/recorder"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 )
 
@@ -75,9 +76,9 @@ type fakeCluster struct {
 	frozen atomic.Bool
 }
 
-func (c *fakeCluster) GetClient() client.Client                     { return cached{c.client, c} }
-func (c *fakeCluster) GetAPIReader() client.Reader                  { return c.client }
-func (c *fakeCluster) GetEventRecorder(string) events.EventRecorder { return c.bench.recorder }
+func (c *fakeCluster) GetClient() client.Client                       { return cached{c.client, c} }
+func (c *fakeCluster) GetAPIReader() client.Reader                    { return c.client }
+func (c *fakeCluster) GetEventRecorder(string) recorder.EventRecorder { return c.bench.recorder }
 
 // cached is a client that reads from what the cache shows.
 type cached struct {

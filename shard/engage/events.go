@@ -9,6 +9,7 @@ import (
 	typedeventsv1 "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -41,7 +42,7 @@ func (r *recorders) GetEventRecorderFor(name string) record.EventRecorder {
 	return r.legacy.NewRecorder(r.scheme, corev1.EventSource{Component: name})
 }
 
-func (r *recorders) GetEventRecorder(name string) events.EventRecorder {
+func (r *recorders) GetEventRecorder(name string) recorder.EventRecorder {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.current == nil {
@@ -54,7 +55,8 @@ func (r *recorders) GetEventRecorder(name string) events.EventRecorder {
 			_ = r.current.StartRecordingToSinkWithContext(ctx) // fails only on a broadcaster that was shut down
 		}
 	}
-	return r.current.NewRecorder(r.scheme, name)
+	// client-go declares the recorder without AnnotatedEventf, but always makes one that has it; so controller-runtime does this too.
+	return r.current.NewRecorder(r.scheme, name).(recorder.EventRecorder)
 }
 
 func (r *recorders) stop() {
