@@ -15,7 +15,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/load/feed"
 	"github.com/tenure-dev/tenure/bench/record"
 	"github.com/tenure-dev/tenure/bench/scenario"
-	"github.com/tenure-dev/tenure/pkg/localplane"
+	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
 // ours is the name of the fleet that is measured.

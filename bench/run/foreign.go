@@ -18,7 +18,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/load"
 	"github.com/tenure-dev/tenure/bench/load/feed"
 	"github.com/tenure-dev/tenure/bench/scenario"
-	"github.com/tenure-dev/tenure/pkg/localfleet"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 // foreign are clusters that somebody else runs, reached by kubeconfigs. All that is made in them is in namespaces of
@@ -132,7 +132,7 @@ func (f *foreign) secret(ctx context.Context, namespace, name, path string) erro
 		return fmt.Errorf("reading the kubeconfig of cluster %s: %w", name, err)
 	}
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{localfleet.ClusterLabel: "true"}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{lab.ClusterLabel: "true"}},
 		Data:       map[string][]byte{"kubeconfig": content},
 	}
 	if _, err := f.clients[homeCluster].CoreV1().Secrets(namespace).Create(ctx, secret, metav1.CreateOptions{}); err != nil {

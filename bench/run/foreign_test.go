@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenure-dev/tenure/bench/scenario"
-	"github.com/tenure-dev/tenure/pkg/localfleet"
-	"github.com/tenure-dev/tenure/pkg/localplane"
+	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
 func TestARunInClustersOfOthersLeavesNothingBehind(t *testing.T) {
@@ -28,7 +28,7 @@ func TestARunInClustersOfOthersLeavesNothingBehind(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	installed, err := localfleet.Install(ctx, planes, localfleet.Config{})
+	installed, err := lab.Install(ctx, planes, lab.SiteConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

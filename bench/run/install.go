@@ -10,13 +10,13 @@ import (
 	"github.com/tenure-dev/tenure/bench/load"
 	"github.com/tenure-dev/tenure/bench/load/feed"
 	"github.com/tenure-dev/tenure/bench/scenario"
-	"github.com/tenure-dev/tenure/pkg/localfleet"
-	"github.com/tenure-dev/tenure/pkg/localplane"
+	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
 const (
-	homeCluster = localfleet.Home
-	accountUser = localfleet.AccountUser
+	homeCluster = lab.Home
+	accountUser = lab.AccountUser
 	// servedWithin bounds the wait for what an API server makes by itself.
 	servedWithin = 30 * time.Second
 )
@@ -25,7 +25,7 @@ const (
 type site struct {
 	// planes and fleet are control planes that we run; nil where the clusters are foreign ones.
 	planes    *localplane.Planes
-	fleet     *localfleet.Fleet
+	fleet     *lab.Site
 	foreign   *foreign
 	namespace string // of the records
 	home      *feed.Client
@@ -57,7 +57,7 @@ func newSite(ctx context.Context, dir string, o Options, of scenario.Scenario) (
 		return nil, err
 	}
 	s := &site{
-		planes: planes, namespace: localfleet.Namespace, feeds: map[string]*feed.Client{}, kubeconfigs: map[string]string{},
+		planes: planes, namespace: lab.Namespace, feeds: map[string]*feed.Client{}, kubeconfigs: map[string]string{},
 	}
 	defer func() {
 		if err != nil {
@@ -86,7 +86,7 @@ func newSite(ctx context.Context, dir string, o Options, of scenario.Scenario) (
 
 func (s *site) install(ctx context.Context, o Options, of scenario.Scenario) error {
 	var err error
-	s.fleet, err = localfleet.Install(ctx, s.planes, localfleet.Config{
+	s.fleet, err = lab.Install(ctx, s.planes, lab.SiteConfig{
 		Manifests: o.Config, Binary: o.ControlPlane, UserAgent: "bench", Replication: of.Load.Kind == scenario.Deployments,
 	})
 	if err != nil {
@@ -160,7 +160,7 @@ func (f *fleet) receivers() []*load.Cluster {
 
 // eventually repeats what fails until it doesn't, or until time is up.
 func eventually(ctx context.Context, try func() error) error {
-	return localfleet.Eventually(ctx, servedWithin, try)
+	return lab.Eventually(ctx, servedWithin, try)
 }
 
 // sleep waits, or returns why the context ended first.

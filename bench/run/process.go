@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/bench/record"
-	"github.com/tenure-dev/tenure/pkg/localfleet"
-	"github.com/tenure-dev/tenure/pkg/localplane"
+	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
 // process is one replica, or the floor.
@@ -41,7 +41,7 @@ func startProcess(name, binary, log string, args []string, environment ...string
 	defer file.Close() // the child has its own copy
 	p.command = exec.Command(binary, args...)
 	p.command.Stdout, p.command.Stderr = file, file
-	p.command.Env = append(localfleet.ReplicaEnvironment(os.Environ()), environment...)
+	p.command.Env = append(lab.ReplicaEnvironment(os.Environ()), environment...)
 	if err := localplane.StartChild(p.command); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}

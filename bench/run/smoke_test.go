@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-dev/tenure/bench/check"
 	"github.com/tenure-dev/tenure/bench/report"
 	"github.com/tenure-dev/tenure/bench/scenario"
-	"github.com/tenure-dev/tenure/pkg/localplane"
 	"github.com/tenure-dev/tenure/pkg/samples"
+	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
 // options builds the programs, so that what is tested is what the sources say.

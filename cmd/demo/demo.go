@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tenure-dev/tenure/pkg/localjaeger"
-	"github.com/tenure-dev/tenure/pkg/localplane"
+	"github.com/tenure-dev/tenure/test/lab/localjaeger"
+	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
 const (

@@ -11,9 +11,9 @@ import (
 
 	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
-	"github.com/tenure-dev/tenure/pkg/localfleet"
-	"github.com/tenure-dev/tenure/pkg/localjaeger"
-	"github.com/tenure-dev/tenure/pkg/localplane"
+	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/localjaeger"
+	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
 func newScheme() *runtime.Scheme {
@@ -48,7 +48,7 @@ func install(ctx context.Context, s *settings, planes *localplane.Planes, jaeger
 		}
 		f.clients[plane.Name()] = c
 	}
-	site, err := localfleet.Install(ctx, planes, localfleet.Config{
+	site, err := lab.Install(ctx, planes, lab.SiteConfig{
 		Manifests: s.config, Binary: s.controlplane, Replication: true, Traced: true, UserAgent: "demo",
 	})
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/witness"
 	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
-	"github.com/tenure-dev/tenure/pkg/localfleet"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 // Labels and annotations of the replicas' Leases.
@@ -130,7 +130,7 @@ func (o *observation) readWorkload(ctx context.Context, f *fleet, name string) e
 		o.ats[name] = append(o.ats[name], ats.Items...)
 		o.pods[name] = append(o.pods[name], pods.Items...)
 	}
-	facts, err := readAudit(f.planes.Cluster(name).AuditLog(), localfleet.AccountUser)
+	facts, err := readAudit(f.planes.Cluster(name).AuditLog(), lab.AccountUser)
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/tenure-dev/tenure/pkg/localfleet"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 // secondFacts are what the API servers and the conditions tell of the second act.
@@ -30,7 +30,7 @@ type repair struct {
 // readSecond asks the audit logs.
 func (st *story) readSecond(logs map[string]auditFacts) (secondFacts, error) {
 	act, n := st.second, st.settings.deployments
-	home, err := readAudit(st.fleet.planes.Cluster(homeCluster).AuditLog(), localfleet.AccountUser)
+	home, err := readAudit(st.fleet.planes.Cluster(homeCluster).AuditLog(), lab.AccountUser)
 	if err != nil {
 		return secondFacts{}, err
 	}

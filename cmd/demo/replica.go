@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tenure-dev/tenure/pkg/localfleet"
-	"github.com/tenure-dev/tenure/pkg/localplane"
+	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
 // leaveWithin is how long replicas may take to leave in order at the end of the demo.
@@ -55,7 +55,7 @@ func startReplica(f *fleet, name string) (*replica, error) {
 		"--deployment-source", homeCluster,
 		"--metrics-bind-address", addresses[0], "--health-probe-bind-address", addresses[1])
 	r.command.Stdout, r.command.Stderr = logFile, logFile
-	r.command.Env = append(localfleet.ReplicaEnvironment(os.Environ()), f.jaeger.Environment()...)
+	r.command.Env = append(lab.ReplicaEnvironment(os.Environ()), f.jaeger.Environment()...)
 	r.command.Env = append(r.command.Env, "OTEL_TRACES_SAMPLER=always_on")
 	if err := localplane.StartChild(r.command); err != nil {
 		return nil, fmt.Errorf("starting replica %s: %w", name, err)

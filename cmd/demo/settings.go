@@ -11,15 +11,15 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/tenure-dev/tenure/pkg/localfleet"
-	"github.com/tenure-dev/tenure/pkg/localjaeger"
-	"github.com/tenure-dev/tenure/pkg/localplane"
+	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/localjaeger"
+	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
 // The cast. The numbers that somebody may want to change are flags.
 const (
-	homeCluster = localfleet.Home
-	namespace   = localfleet.Namespace
+	homeCluster = lab.Home
+	namespace   = lab.Namespace
 	// victim is the replica that is killed, joiner the one that comes instead.
 	victim = "r2"
 	joiner = "r4"
@@ -106,7 +106,7 @@ func (s *settings) locate() error {
 	if s.json != "" && !isFolder(filepath.Dir(s.json)) { // better now than after the run
 		return fmt.Errorf("no folder for the result %s: make it, or name another file with DEMO_JSON", s.json)
 	}
-	root, err := localfleet.Root()
+	root, err := lab.Root()
 	if err != nil {
 		return err
 	}

@@ -77,6 +77,22 @@ func TestReconcilersKnowNothingOfSharding(t *testing.T) {
 	}
 }
 
+func TestWhatIsShippedKnowsNothingOfWhatTestsIt(t *testing.T) {
+	isOf := func(p string, tops ...string) bool {
+		return slices.ContainsFunc(tops, func(top string) bool { return p == top || strings.HasPrefix(p, top+"/") })
+	}
+	for p, list := range imports(t) {
+		if !isOf(p, "cmd/tenure", "pkg", "shard") {
+			continue
+		}
+		for _, imported := range list {
+			if ours := strings.TrimPrefix(imported, module); isOf(ours, "test", "bench") {
+				t.Errorf("%s imports %s", p, ours)
+			}
+		}
+	}
+}
+
 func TestThereIsNoPackageForEverythingElse(t *testing.T) {
 	for p := range imports(t) {
 		for part := range strings.SplitSeq(p, "/") {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tenure-dev/tenure/test/fleet"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 // TestNoInvariantBreaksInAShortStorm is a few minutes of what `make chaos` does. It asserts invariants, and no figures.
@@ -22,10 +22,10 @@ func TestNoInvariantBreaksInAShortStorm(t *testing.T) {
 
 func TestAShardIsUnservedUntilALaterEpochIsActive(t *testing.T) {
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	active := func(shard string, epoch int64, after time.Duration) fleet.Line {
-		return fleet.Line{Shard: shard, Epoch: epoch, Time: began.Add(after)}
+	active := func(shard string, epoch int64, after time.Duration) lab.Line {
+		return lab.Line{Shard: shard, Epoch: epoch, Time: began.Add(after)}
 	}
-	lines := []fleet.Line{
+	lines := []lab.Line{
 		active("west/0", 3, -time.Second),  // the victim's own
 		active("west/0", 5, 9*time.Second), // and again, later
 		active("west/0", 4, 5*time.Second),

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
-	"github.com/tenure-dev/tenure/test/fleet"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 const (
@@ -111,15 +111,15 @@ func (r *run) moveOne(ctx context.Context, i int) error {
 	}
 	s := &shards[i%len(shards)]
 	to := r.victim()
-	for to.Name == fleet.ReplicaOf(s.Status.Holder) {
+	for to.Name == lab.ReplicaOf(s.Status.Holder) {
 		to = r.victim()
 	}
 	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{"tenure.dev/pin":%q}}}`, to.Name))
-	if err := r.fleet.Client(fleet.Home).Patch(ctx, s, patch); err != nil {
+	if err := r.fleet.Client(lab.Home).Patch(ctx, s, patch); err != nil {
 		return fmt.Errorf("pinning shard %s: %w", s.Name, err)
 	}
-	name := fleet.ShardName(s)
-	err = fleet.Eventually(ctx, 30*time.Second, func() error {
+	name := lab.ShardName(s)
+	err = lab.Eventually(ctx, 30*time.Second, func() error {
 		lines, err := to.Log.Lines()
 		if err != nil {
 			return err

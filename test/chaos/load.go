@@ -12,7 +12,7 @@ import (
 
 	"github.com/tenure-dev/tenure/bench/witness"
 	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
-	"github.com/tenure-dev/tenure/test/fleet"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 const (
@@ -33,7 +33,7 @@ type madeAt struct {
 
 // load creates Ats at a fixed rate, whatever becomes of them.
 type load struct {
-	fleet *fleet.Fleet
+	fleet *lab.Fleet
 	rate  float64
 	rand  *rand.Rand
 	ttl   *int32 // seconds; nil keeps finished Ats for good

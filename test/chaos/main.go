@@ -20,7 +20,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tenure-dev/tenure/shard"
-	"github.com/tenure-dev/tenure/test/fleet"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 func main() {
@@ -110,7 +110,7 @@ func play(ctx context.Context, s settings, out io.Writer) error {
 
 // onPlanes gives a run planes and takes them away again. What is needed to look into a failure is kept.
 func onPlanes(ctx context.Context, s settings, out io.Writer, do func(context.Context, *run) error) (err error) {
-	f, err := fleet.Start(ctx, fleet.Options{
+	f, err := lab.Start(ctx, lab.Options{
 		Workloads: []string{"west", "east"}, LeaseDuration: s.lease, ShardsPerCluster: s.shards,
 		Tenure: s.tenure, Seed: s.seed, Progress: out, TmpfsData: true, NoNodes: true,
 		Direct: !slices.Contains(s.scenarios, "storm"), // nothing else hurts the network

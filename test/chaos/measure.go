@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/bench/witness"
-	"github.com/tenure-dev/tenure/test/fleet"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 // spread sums a set of durations up.
@@ -40,7 +40,7 @@ func (s spread) String() string {
 }
 
 // gaps are how long shards had nobody at handoffs of a kind, by the new holders' logs.
-func gaps(lines []fleet.Line, kind string, within func(time.Time) bool) []time.Duration {
+func gaps(lines []lab.Line, kind string, within func(time.Time) bool) []time.Duration {
 	var all []time.Duration
 	for _, l := range lines {
 		if l.Kind == kind && within(l.Time) {
@@ -51,7 +51,7 @@ func gaps(lines []fleet.Line, kind string, within func(time.Time) bool) []time.D
 }
 
 // unserved are the times from a fault's start until each of the victim's shards was active in a later epoch somewhere.
-func unserved(f fault, lines []fleet.Line) (all []time.Duration, missing []string) {
+func unserved(f fault, lines []lab.Line) (all []time.Duration, missing []string) {
 	for shard, epoch := range f.Tenures {
 		var first time.Time
 		for _, l := range lines {

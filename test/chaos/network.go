@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/tenure-dev/tenure/test/faultproxy"
-	"github.com/tenure-dev/tenure/test/fleet"
+	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/faultproxy"
 )
 
 // line is one connection that can be hurt: a replica's to home, or one replica's (or everybody's) to a workload cluster.
@@ -32,7 +32,7 @@ func (r *run) workloadLine() (line, bool) {
 	}
 	l := line{proxy: r.fleet.Proxy(cluster), name: "all to " + cluster, role: "workload"}
 	if r.intN(2) == 0 {
-		l.agents, l.name = []string{fleet.Agent(v.Name)}, v.Name+" to "+cluster
+		l.agents, l.name = []string{lab.Agent(v.Name)}, v.Name+" to "+cluster
 	}
 	return l, true
 }

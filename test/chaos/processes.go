@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tenure-dev/tenure/pkg/localplane"
-	"github.com/tenure-dev/tenure/test/fleet"
+	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
 // settleWithin bounds the wait for the fleet to come to rest on a busy machine.
@@ -19,7 +19,7 @@ const settleWithin = 90 * time.Second
 type ending func(context.Context) (down string)
 
 // crash kills a replica and waits until its shards should be served again.
-func (r *run) crash(ctx context.Context, victim *fleet.Replica, kind string) (down string) {
+func (r *run) crash(ctx context.Context, victim *lab.Replica, kind string) (down string) {
 	if victim == nil {
 		return ""
 	}
@@ -55,7 +55,7 @@ func (r *run) andStart(end ending) func(context.Context) {
 	}
 }
 
-func (r *run) terminate(ctx context.Context, v *fleet.Replica, kind string) {
+func (r *run) terminate(ctx context.Context, v *lab.Replica, kind string) {
 	f := fault{Kind: kind, Victim: v.Name, Tenures: r.tenures(ctx, v.Name)}
 	f.Start = v.Terminate()
 	err := v.Wait(40 * time.Second)
@@ -104,7 +104,7 @@ func (r *run) restartAPIServer(ctx context.Context, cluster string) {
 }
 
 func role(cluster string) string {
-	if cluster == fleet.Home {
+	if cluster == lab.Home {
 		return "home"
 	}
 	return "workload"

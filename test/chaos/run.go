@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/tenure-dev/tenure/bench/machine"
-	"github.com/tenure-dev/tenure/test/fleet"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 // settings of a run; the flags.
@@ -55,7 +55,7 @@ const started = "start"
 // run is one run of chaos.
 type run struct {
 	settings
-	fleet    *fleet.Fleet
+	fleet    *lab.Fleet
 	load     *load
 	out      io.Writer
 	began    time.Time
@@ -73,7 +73,7 @@ type run struct {
 	calms  [][2]time.Time // when calm scenarios ran
 }
 
-func newRun(s settings, f *fleet.Fleet, out io.Writer) *run {
+func newRun(s settings, f *lab.Fleet, out io.Writer) *run {
 	r := &run{
 		settings: s, fleet: f, out: out, began: time.Now(), deadline: time.Now().Add(s.bound),
 		rand: rand.New(rand.NewPCG(s.seed, 2)),
@@ -131,7 +131,7 @@ func (r *run) between(low, high time.Duration) time.Duration {
 }
 
 // victim is a living replica, chosen.
-func (r *run) victim() *fleet.Replica {
+func (r *run) victim() *lab.Replica {
 	alive := r.fleet.Alive()
 	if len(alive) == 0 {
 		return nil
@@ -140,7 +140,7 @@ func (r *run) victim() *fleet.Replica {
 }
 
 // coordinator is the process that coordinates; any one if there is none.
-func (r *run) coordinator(ctx context.Context) *fleet.Replica {
+func (r *run) coordinator(ctx context.Context) *lab.Replica {
 	name, err := r.fleet.Coordinator(ctx)
 	if err != nil {
 		return r.victim()
@@ -161,8 +161,8 @@ func (r *run) tenures(ctx context.Context, replica string) map[string]int64 {
 	}
 	held := map[string]int64{}
 	for i := range shards {
-		if fleet.ReplicaOf(shards[i].Status.Holder) == replica {
-			held[fleet.ShardName(&shards[i])] = shards[i].Status.Epoch
+		if lab.ReplicaOf(shards[i].Status.Holder) == replica {
+			held[lab.ShardName(&shards[i])] = shards[i].Status.Epoch
 		}
 	}
 	return held
@@ -173,7 +173,7 @@ func (r *run) tenures(ctx context.Context, replica string) map[string]int64 {
 func (r *run) start(name string) {
 	r.starting.Lock()
 	defer r.starting.Unlock()
-	if slices.ContainsFunc(r.fleet.Replicas(), func(p *fleet.Replica) bool { return p.Name == name && !p.Ended() }) {
+	if slices.ContainsFunc(r.fleet.Replicas(), func(p *lab.Replica) bool { return p.Name == name && !p.Ended() }) {
 		return
 	}
 	_, err := r.fleet.StartReplica(name)

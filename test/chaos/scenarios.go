@@ -8,7 +8,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tenure-dev/tenure/test/fleet"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 // startAll starts the first replicas and waits until they share the shards.
@@ -90,7 +90,7 @@ func (r *run) runStorm(ctx context.Context) {
 	processes := []func(context.Context){
 		r.andStart(r.kill), r.andStart(r.exit), r.andStart(r.pause), r.andStart(r.kill), r.andStart(r.killCoordinator),
 		r.andStart(r.exit), r.roll, r.hog,
-		func(ctx context.Context) { r.restartAPIServer(ctx, fleet.Home) },
+		func(ctx context.Context) { r.restartAPIServer(ctx, lab.Home) },
 		func(ctx context.Context) { r.restartAPIServer(ctx, r.workload()) },
 		r.switchFiltering,
 	}
@@ -140,7 +140,7 @@ func (r *run) runMoves(ctx context.Context) {
 		}))
 		// A plan that changes before it was carried out moves nothing.
 		sleep(ctx, time.Second)
-		_ = fleet.Eventually(ctx, roundWithin, func() error { return r.fleet.Inactive(ctx) })
+		_ = lab.Eventually(ctx, roundWithin, func() error { return r.fleet.Inactive(ctx) })
 	}
 	r.blame(r.pinAll(ctx, func(int) string { return "" }))
 	r.settle(ctx, settleWithin)
@@ -170,7 +170,7 @@ func (r *run) pinAll(ctx context.Context, to func(i int) string) error {
 			value = fmt.Sprintf("%q", name)
 		}
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"tenure.dev/pin":`+value+`}}}`))
-		if err := r.fleet.Client(fleet.Home).Patch(ctx, &shards[i], patch); err != nil {
+		if err := r.fleet.Client(lab.Home).Patch(ctx, &shards[i], patch); err != nil {
 			return fmt.Errorf("pinning shard %s: %w", shards[i].Name, err)
 		}
 	}

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/tenure-dev/tenure/test/fleet"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 // supervise starts replicas anew that ended by themselves, as a kubelet would. One that ends while nothing is done to
 // it is a fault of ours; in a storm a replica may find no home cluster when it starts, or give an incarnation up.
 func (r *run) supervise(ctx context.Context) {
-	seen := map[*fleet.Replica]bool{}
+	seen := map[*lab.Replica]bool{}
 	for ctx.Err() == nil {
 		for _, replica := range r.fleet.Replicas() {
 			err := replica.DiedByItself()
@@ -36,7 +36,7 @@ func (r *run) supervise(ctx context.Context) {
 	}
 }
 
-func lastLine(r *fleet.Replica) string {
+func lastLine(r *lab.Replica) string {
 	lines, err := r.Log.Lines()
 	if err != nil || len(lines) == 0 {
 		return fmt.Sprint("no log: ", err)

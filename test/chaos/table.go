@@ -10,7 +10,7 @@ import (
 
 	"github.com/tenure-dev/tenure/bench/machine"
 	"github.com/tenure-dev/tenure/bench/witness"
-	"github.com/tenure-dev/tenure/test/fleet"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 // print tells what was done and what came of it.
@@ -90,7 +90,7 @@ func (r *run) unserved(kind string, calm bool) []time.Duration {
 }
 
 // printMoves tells of the moves, the gaps that they left, and of what must hold for them.
-func (r *run) printMoves(row func(...any), lines []fleet.Line, late []lateAt) {
+func (r *run) printMoves(row func(...any), lines []lab.Line, late []lateAt) {
 	kinds := map[string]int{}
 	for _, l := range lines {
 		kinds[l.Kind]++

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/bench/witness"
-	"github.com/tenure-dev/tenure/test/fleet"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 const (
@@ -24,7 +24,7 @@ const (
 
 // printTargets holds the figures that depend on the machine against what they should be. They are judged only with
 // --strict: on a machine that is busy with other things they say more about that than about the replicas.
-func (r *run) printTargets(row func(...any), report *witness.Report, lines []fleet.Line, late []lateAt) {
+func (r *run) printTargets(row func(...any), report *witness.Report, lines []lab.Line, late []lateAt) {
 	row("\nTARGETS", "measured", "", "should be at most")
 	check := func(name string, measured, target any, met bool) {
 		verdict := "met"

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/bench/witness"
-	"github.com/tenure-dev/tenure/test/fleet"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 const (
@@ -97,7 +97,7 @@ func (r *run) catchUp(ctx context.Context) error {
 // judge reads the audit logs when all replicas have left.
 func (r *run) judge(ctx context.Context) *witness.Report {
 	for _, replica := range r.fleet.Replicas() {
-		if err := replica.Wait(40 * time.Second); errors.Is(err, fleet.ErrStillRuns) {
+		if err := replica.Wait(40 * time.Second); errors.Is(err, lab.ErrStillRuns) {
 			r.blame(err)
 		}
 	}
@@ -105,7 +105,7 @@ func (r *run) judge(ctx context.Context) *witness.Report {
 	r.blame(err)
 	for i := range shards {
 		if holder := shards[i].Status.Holder; holder != "" {
-			r.blame(fmt.Errorf("all replicas have left, and shard %s is still held by %s", fleet.ShardName(&shards[i]), holder))
+			r.blame(fmt.Errorf("all replicas have left, and shard %s is still held by %s", lab.ShardName(&shards[i]), holder))
 		}
 	}
 	report, err := witness.Read(r.fleet.Planes.Dir(), witness.Options{Facts: r.load.facts(), Rules: witness.Rules{Settle: time.Second}})

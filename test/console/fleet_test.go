@@ -24,7 +24,7 @@ import (
 	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/console"
-	"github.com/tenure-dev/tenure/pkg/localplane"
+	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
 const namespace = "tenure-system"

@@ -26,7 +26,7 @@ import (
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/at"
-	"github.com/tenure-dev/tenure/pkg/localplane"
+	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
 // TestAtReconciler runs the At reconciler, without sharding, as the service account

@@ -33,8 +33,8 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 	"sigs.k8s.io/multicluster-runtime/providers/clusters"
 
-	"github.com/tenure-dev/tenure/pkg/localplane"
 	"github.com/tenure-dev/tenure/pkg/replication"
+	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
 // rig is a home cluster, two workload clusters, and the replication reconciler over them, without sharding, as the

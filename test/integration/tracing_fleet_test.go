@@ -17,8 +17,8 @@ import (
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
-	"github.com/tenure-dev/tenure/pkg/localjaeger"
-	"github.com/tenure-dev/tenure/pkg/localplane"
+	"github.com/tenure-dev/tenure/test/lab/localjaeger"
+	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
 // Canaries: secrets that are planted where a replica meets them, and must never come out of it.

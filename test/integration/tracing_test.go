@@ -19,8 +19,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
-	"github.com/tenure-dev/tenure/pkg/localplane"
 	"github.com/tenure-dev/tenure/pkg/telemetry/jaeger"
+	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
 const (

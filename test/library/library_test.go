@@ -28,9 +28,9 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
-	"github.com/tenure-dev/tenure/pkg/localplane"
 	"github.com/tenure-dev/tenure/shard"
 	"github.com/tenure-dev/tenure/shard/engage"
+	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
 const objects = 60

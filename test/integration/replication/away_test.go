@@ -15,13 +15,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/pkg/replication"
-	"github.com/tenure-dev/tenure/test/fleet"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 // removedWhileAway deletes one source and takes the label off another while the API server of a target is frozen.
 // Nothing but their copies may be deleted there, however long it couldn't be read.
-func removedWhileAway(t *testing.T, f *fleet.Fleet) {
-	ctx, home, west := t.Context(), f.Client(fleet.Home), f.Planes.Cluster("west")
+func removedWhileAway(t *testing.T, f *lab.Fleet) {
+	ctx, home, west := t.Context(), f.Client(lab.Home), f.Planes.Cluster("west")
 	removed := []string{name(4), name(5)}
 	before := uids(t, f.Client("west"))
 	if err := west.Pause(); err != nil {

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tenure-dev/tenure/test/fleet"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 // drift is something that somebody does to a copy, and how one sees that it was undone.
@@ -47,7 +47,7 @@ const driftRounds = 2
 // driftsAreRepaired measures from the moment a drift is committed to the moment a watch shows its repair, one drift
 // after another. Most find the rollout of the one before still under way, so a repair races with the Deployment
 // controller.
-func driftsAreRepaired(t *testing.T, f *fleet.Fleet) {
+func driftsAreRepaired(t *testing.T, f *lab.Fleet) {
 	took := map[string][]time.Duration{}
 	var all []time.Duration
 	var slowest, slowestAt = time.Duration(0), time.Time{}
@@ -116,7 +116,7 @@ func suffer(t *testing.T, c client.Client, seen *copies, name string, d drift) t
 // copies are the Deployments of a cluster as a watch of the test's own shows them.
 type copies struct{ watch.Interface }
 
-func watchCopies(t *testing.T, f *fleet.Fleet, cluster string) *copies {
+func watchCopies(t *testing.T, f *lab.Fleet, cluster string) *copies {
 	t.Helper()
 	c, err := client.NewWithWatch(f.Planes.Cluster(cluster).RESTConfig(), client.Options{Scheme: f.Client(cluster).Scheme()})
 	if err != nil {
@@ -152,10 +152,10 @@ func (c *copies) next(ctx context.Context, name string) (*appsv1.Deployment, err
 }
 
 // requests are those about one Deployment since then, by all API servers' audit logs: why something took so long.
-func requests(t *testing.T, f *fleet.Fleet, since time.Time, name string) string {
+func requests(t *testing.T, f *lab.Fleet, since time.Time, name string) string {
 	t.Helper()
 	var lines []string
-	for _, cluster := range append([]string{fleet.Home}, targets...) {
+	for _, cluster := range append([]string{lab.Home}, targets...) {
 		for _, e := range auditLog(t, f, cluster) {
 			if e.ObjectRef.Name == name && e.Received.After(since) {
 				lines = append(lines, fmt.Sprintf("  %s %6.1f ms  %s %s %s %d by %.30s", e.Received.Format("15:04:05.000000"),
@@ -177,7 +177,7 @@ type auditEvent struct {
 	Done            time.Time `json:"stageTimestamp"`
 }
 
-func auditLog(t *testing.T, f *fleet.Fleet, cluster string) []auditEvent {
+func auditLog(t *testing.T, f *lab.Fleet, cluster string) []auditEvent {
 	t.Helper()
 	text, err := os.ReadFile(f.Planes.Cluster(cluster).AuditLog())
 	if err != nil {

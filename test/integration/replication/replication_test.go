@@ -22,9 +22,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
-	"github.com/tenure-dev/tenure/pkg/localplane"
 	"github.com/tenure-dev/tenure/pkg/replication"
-	"github.com/tenure-dev/tenure/test/fleet"
+	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
 const sources = 24
@@ -32,9 +32,9 @@ const sources = 24
 var targets = []string{"west", "east"}
 
 func TestShardedReplicasKeepDeploymentsInAllClusters(t *testing.T) {
-	f := startFleet(t, fleet.Options{Workloads: targets}, "r1", "r2")
+	f := startFleet(t, lab.Options{Workloads: targets}, "r1", "r2")
 	ctx := t.Context()
-	home := f.Client(fleet.Home)
+	home := f.Client(lab.Home)
 	for i := range sources {
 		if err := home.Create(ctx, newSource(i)); err != nil {
 			t.Fatal(err)
@@ -96,7 +96,7 @@ func TestShardedReplicasKeepDeploymentsInAllClusters(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, 60*time.Second, func() error {
-			for _, cluster := range append([]string{fleet.Home}, targets...) {
+			for _, cluster := range append([]string{lab.Home}, targets...) {
 				list := &appsv1.DeploymentList{}
 				if err := f.Client(cluster).List(ctx, list, client.InNamespace("default")); err != nil {
 					return err
@@ -111,28 +111,28 @@ func TestShardedReplicasKeepDeploymentsInAllClusters(t *testing.T) {
 }
 
 // sourceShards are the records of the shards that sources are in.
-func sourceShards(ctx context.Context, f *fleet.Fleet) ([]tenurev1.Shard, error) {
+func sourceShards(ctx context.Context, f *lab.Fleet) ([]tenurev1.Shard, error) {
 	list := &tenurev1.ShardList{}
-	err := f.Client(fleet.Home).List(ctx, list, client.InNamespace(fleet.Namespace))
-	return slices.DeleteFunc(list.Items, func(s tenurev1.Shard) bool { return s.Spec.Cluster != fleet.Home }), err
+	err := f.Client(lab.Home).List(ctx, list, client.InNamespace(lab.Namespace))
+	return slices.DeleteFunc(list.Items, func(s tenurev1.Shard) bool { return s.Spec.Cluster != lab.Home }), err
 }
 
 // sourcesHeld says which shard of sources isn't held yet.
-func sourcesHeld(ctx context.Context, f *fleet.Fleet) error {
+func sourcesHeld(ctx context.Context, f *lab.Fleet) error {
 	shards, err := sourceShards(ctx, f)
 	if err == nil && len(shards) == 0 {
 		err = errors.New("there are no shards of sources")
 	}
 	for _, s := range shards {
 		if s.Status.Phase != tenurev1.ShardHeld {
-			err = fmt.Errorf("%s is %s", fleet.ShardName(&s), s.Status.Phase)
+			err = fmt.Errorf("%s is %s", lab.ShardName(&s), s.Status.Phase)
 		}
 	}
 	return err
 }
 
 // holderOfSources is the replica that holds most of the shards that sources are in.
-func holderOfSources(t *testing.T, f *fleet.Fleet) *fleet.Replica {
+func holderOfSources(t *testing.T, f *lab.Fleet) *lab.Replica {
 	t.Helper()
 	shards, err := sourceShards(t.Context(), f)
 	if err != nil {
@@ -140,9 +140,9 @@ func holderOfSources(t *testing.T, f *fleet.Fleet) *fleet.Replica {
 	}
 	held := map[string]int{}
 	for _, s := range shards {
-		held[fleet.ReplicaOf(s.Status.Holder)]++
+		held[lab.ReplicaOf(s.Status.Holder)]++
 	}
-	holder := slices.MaxFunc(f.Alive(), func(a, b *fleet.Replica) int { return held[a.Name] - held[b.Name] })
+	holder := slices.MaxFunc(f.Alive(), func(a, b *lab.Replica) int { return held[a.Name] - held[b.Name] })
 	if held[holder.Name] == 0 {
 		t.Fatalf("no living replica holds a shard of the sources: %v", held)
 	}
@@ -150,10 +150,10 @@ func holderOfSources(t *testing.T, f *fleet.Fleet) *fleet.Replica {
 }
 
 // startFleet keeps etcd's data in memory, so that it isn't the machine's disk that is measured.
-func startFleet(t *testing.T, options fleet.Options, replicas ...string) *fleet.Fleet {
+func startFleet(t *testing.T, options lab.Options, replicas ...string) *lab.Fleet {
 	t.Helper()
 	options.ShardsPerCluster, options.TmpfsData = 4, true
-	f, err := fleet.Start(t.Context(), options)
+	f, err := lab.Start(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,11 +172,11 @@ func startFleet(t *testing.T, options fleet.Options, replicas ...string) *fleet.
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, err := fleet.Root()
+	root, err := lab.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	apply := exec.CommandContext(t.Context(), binary, "kubectl", "--kubeconfig", f.Planes.Cluster(fleet.Home).Kubeconfig(), "apply", "-k", filepath.Join(root, "config/replication"))
+	apply := exec.CommandContext(t.Context(), binary, "kubectl", "--kubeconfig", f.Planes.Cluster(lab.Home).Kubeconfig(), "apply", "-k", filepath.Join(root, "config/replication"))
 	if out, err := apply.CombinedOutput(); err != nil {
 		t.Fatalf("installing config/replication: %v\n%s", err, out)
 	}
@@ -184,7 +184,7 @@ func startFleet(t *testing.T, options fleet.Options, replicas ...string) *fleet.
 	return f
 }
 
-func startReplicas(t *testing.T, f *fleet.Fleet, names ...string) {
+func startReplicas(t *testing.T, f *lab.Fleet, names ...string) {
 	t.Helper()
 	for _, name := range names {
 		if _, err := f.StartReplica(name, "--deployment-source=home"); err != nil {
@@ -220,7 +220,7 @@ func newSource(i int) *appsv1.Deployment {
 }
 
 // converged reports what keeps the first n sources from being available in every target.
-func converged(ctx context.Context, f *fleet.Fleet, n int) error {
+func converged(ctx context.Context, f *lab.Fleet, n int) error {
 	for _, target := range targets {
 		for i := range n {
 			d := &appsv1.Deployment{}
@@ -236,7 +236,7 @@ func converged(ctx context.Context, f *fleet.Fleet, n int) error {
 }
 
 // repaired makes a drift and waits until it is gone.
-func repaired(t *testing.T, f *fleet.Fleet, what string, drift func() error) {
+func repaired(t *testing.T, f *lab.Fleet, what string, drift func() error) {
 	t.Helper()
 	if err := drift(); err != nil {
 		t.Fatal(err)
@@ -247,7 +247,7 @@ func repaired(t *testing.T, f *fleet.Fleet, what string, drift func() error) {
 }
 
 // specs reports a copy that isn't there or isn't as it should be, whatever its Pods do.
-func specs(ctx context.Context, f *fleet.Fleet) error {
+func specs(ctx context.Context, f *lab.Fleet) error {
 	for _, target := range targets {
 		for i := range sources {
 			d := &appsv1.Deployment{}
@@ -266,7 +266,7 @@ func specs(ctx context.Context, f *fleet.Fleet) error {
 // onceEach checks that the copies of the first n sources were each created once, and once more for each time that
 // somebody deleted them, by the API server's own audit log. It shows no success where the client was killed before the
 // reply, so then there may be one fewer.
-func onceEach(t *testing.T, f *fleet.Fleet, target string, n int) {
+func onceEach(t *testing.T, f *lab.Fleet, target string, n int) {
 	t.Helper()
 	creates, unknown, deletes := map[string]int{}, map[string]int{}, map[string]int{}
 	for _, e := range auditLog(t, f, target) {
@@ -296,7 +296,7 @@ func eventually(t *testing.T, within time.Duration, try func() error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
-	if err := fleet.Eventually(ctx, within, try); err != nil {
+	if err := lab.Eventually(ctx, within, try); err != nil {
 		if apierrors.IsNotFound(err) {
 			t.Fatalf("not within %v: missing: %v", within, err)
 		}

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/pkg/replication"
-	"github.com/tenure-dev/tenure/test/fleet"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 // The size at which the project promises what is tested here is 2000:
@@ -29,10 +29,10 @@ var scale = flag.Int("sources", 60, "Deployments that TestOneCreatePerCopyAndNoW
 // servers only: without a Deployment controller nothing rolls out, and every write to a copy is ours.
 func TestOneCreatePerCopyAndNoWriteWhenNothingChanged(t *testing.T) {
 	clusters := []string{"east", "north", "west"}
-	f := startFleet(t, fleet.Options{Workloads: clusters, Bare: true}, "r1", "r2", "r3")
+	f := startFleet(t, lab.Options{Workloads: clusters, Bare: true}, "r1", "r2", "r3")
 	eventually(t, time.Minute, func() error { return sourcesHeld(t.Context(), f) })
 	began := time.Now()
-	createSources(t, f.Client(fleet.Home), *scale)
+	createSources(t, f.Client(lab.Home), *scale)
 	created := time.Since(began)
 	within := time.Minute + time.Duration(*scale)*200*time.Millisecond
 	eventually(t, within, func() error { return copied(t.Context(), f, clusters, *scale) })
@@ -40,7 +40,7 @@ func TestOneCreatePerCopyAndNoWriteWhenNothingChanged(t *testing.T) {
 	eventually(t, within, func() error { return reported(t.Context(), f, *scale) })
 
 	writes := map[string]int{}
-	for _, cluster := range append([]string{fleet.Home}, clusters...) {
+	for _, cluster := range append([]string{lab.Home}, clusters...) {
 		writes[cluster] = committed(t, f, cluster)
 	}
 	for _, cluster := range clusters {
@@ -50,7 +50,7 @@ func TestOneCreatePerCopyAndNoWriteWhenNothingChanged(t *testing.T) {
 		}
 	}
 	t.Logf("%d Deployments in %d clusters: sources made in %.1f s, all copies there after %.1f s; writes per copy: 1 in its cluster, %.2f to the source",
-		*scale, len(clusters), created.Seconds(), converged.Seconds(), float64(writes[fleet.Home])/float64(*scale*len(clusters)))
+		*scale, len(clusters), created.Seconds(), converged.Seconds(), float64(writes[lab.Home])/float64(*scale*len(clusters)))
 
 	// Other processes, with nothing in memory, look at everything.
 	for _, r := range f.Alive() {
@@ -85,7 +85,7 @@ func createSources(t *testing.T, home client.Client, n int) {
 }
 
 // copied says which cluster doesn't have n copies.
-func copied(ctx context.Context, f *fleet.Fleet, clusters []string, n int) error {
+func copied(ctx context.Context, f *lab.Fleet, clusters []string, n int) error {
 	for _, cluster := range clusters {
 		list := &appsv1.DeploymentList{}
 		if err := f.Client(cluster).List(ctx, list, client.InNamespace("default")); err != nil {
@@ -99,9 +99,9 @@ func copied(ctx context.Context, f *fleet.Fleet, clusters []string, n int) error
 }
 
 // reported says which source doesn't show all of its copies yet: then more writes are to come.
-func reported(ctx context.Context, f *fleet.Fleet, n int) error {
+func reported(ctx context.Context, f *lab.Fleet, n int) error {
 	list := &appsv1.DeploymentList{}
-	if err := f.Client(fleet.Home).List(ctx, list, client.InNamespace("default")); err != nil {
+	if err := f.Client(lab.Home).List(ctx, list, client.InNamespace("default")); err != nil {
 		return err
 	}
 	shown := 0
@@ -119,7 +119,7 @@ func reported(ctx context.Context, f *fleet.Fleet, n int) error {
 }
 
 // committed counts our writes to Deployments that an API server didn't refuse.
-func committed(t *testing.T, f *fleet.Fleet, cluster string) int {
+func committed(t *testing.T, f *lab.Fleet, cluster string) int {
 	t.Helper()
 	n := 0
 	for _, e := range auditLog(t, f, cluster) {
@@ -132,7 +132,7 @@ func committed(t *testing.T, f *fleet.Fleet, cluster string) int {
 }
 
 // allReconciled says what is missing until the living replicas have reconciled n times and have nothing left to do.
-func allReconciled(f *fleet.Fleet, n int) error {
+func allReconciled(f *lab.Fleet, n int) error {
 	done, waiting := 0, 0
 	for _, r := range f.Alive() {
 		text, err := scrape(r)
@@ -148,7 +148,7 @@ func allReconciled(f *fleet.Fleet, n int) error {
 	return nil
 }
 
-func scrape(r *fleet.Replica) (string, error) {
+func scrape(r *lab.Replica) (string, error) {
 	reply, err := http.Get("http://" + r.Metrics + "/metrics")
 	if err != nil {
 		return "", err

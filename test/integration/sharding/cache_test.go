@@ -17,7 +17,7 @@ import (
 	"time"
 
 	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
-	"github.com/tenure-dev/tenure/test/fleet"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 // prefixOf is the binary prefix of an object's hash. It reckons by itself, with nothing of the replicas' code.
@@ -29,7 +29,7 @@ func prefixOf(uid string, bits int) string {
 
 func TestAReplicaCachesTheObjectsOfItsShardsAndNoOthers(t *testing.T) {
 	r := newRig(t)
-	replicas := []*fleet.Replica{r.start("a1"), r.start("a2"), r.start("a3")}
+	replicas := []*lab.Replica{r.start("a1"), r.start("a2"), r.start("a3")}
 	r.settle()
 	r.createAts(60, time.Hour)
 	r.createAts(20, 0)
@@ -53,7 +53,7 @@ func TestAReplicaCachesTheObjectsOfItsShardsAndNoOthers(t *testing.T) {
 }
 
 // cachesRight compares what replicas say they cache with what the API servers have.
-func (r *rig) cachesRight(replicas []*fleet.Replica) error {
+func (r *rig) cachesRight(replicas []*lab.Replica) error {
 	want := map[string]int{}
 	for name := range r.holders() {
 		want[name] = 0
@@ -91,7 +91,7 @@ func (r *rig) cachesRight(replicas []*fleet.Replica) error {
 }
 
 // metric reads one metric of a replica, by its labels.
-func metric(r *fleet.Replica, name string) map[string]float64 {
+func metric(r *lab.Replica, name string) map[string]float64 {
 	res, err := http.Get("http://" + r.Metrics + "/metrics")
 	if err != nil {
 		return nil // the caller asks again

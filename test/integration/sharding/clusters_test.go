@@ -13,7 +13,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tenure-dev/tenure/test/fleet"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 // edited is west's kubeconfig with something changed.
@@ -119,7 +119,7 @@ func (r *rig) settleWestAndEast() {
 
 func (r *rig) hasEvent(secret, reason string) error {
 	list := &eventsv1.EventList{}
-	if err := r.Client(fleet.Home).List(r.t.Context(), list, client.InNamespace(fleet.Namespace)); err != nil {
+	if err := r.Client(lab.Home).List(r.t.Context(), list, client.InNamespace(lab.Namespace)); err != nil {
 		return err
 	}
 	for _, e := range list.Items {

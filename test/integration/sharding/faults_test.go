@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tenure-dev/tenure/test/faultproxy"
-	"github.com/tenure-dev/tenure/test/fleet"
+	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/faultproxy"
 )
 
 // TestANewHolderWithStaleCachesMakesNoSecondPod lets a new holder take over with caches that end before the old holder's
@@ -34,7 +34,7 @@ func TestANewHolderWithStaleCachesMakesNoSecondPod(t *testing.T) {
 	mute := r.HomeProxy("c1").Inject(faultproxy.Rule{Match: records, Fault: faultproxy.Answer, Status: 500})
 	r.pin("west/", "c2")
 	r.eventually("c2 is warm", func() error { return r.warm("west/", "c2") })
-	stale := r.Proxy("west").Inject(faultproxy.Rule{Match: faultproxy.Match{Agents: []string{fleet.Agent("c2")}}, Fault: faultproxy.FreezeWatch})
+	stale := r.Proxy("west").Inject(faultproxy.Rule{Match: faultproxy.Match{Agents: []string{lab.Agent("c2")}}, Fault: faultproxy.FreezeWatch})
 	r.eventually("c1 has brought the Ats to DONE", func() error { return r.unfinished("west") })
 	for i := 0; i < len(ats); i += 2 {
 		pod := &corev1.Pod{}
@@ -49,7 +49,7 @@ func TestANewHolderWithStaleCachesMakesNoSecondPod(t *testing.T) {
 	time.Sleep(3 * time.Second) // time for c2 to do what it must not
 	refused := 0
 	for _, e := range r.audited("west") {
-		if e.ObjectRef.Namespace == r.namespace && strings.Contains(e.UserAgent, fleet.Agent("c2")) && e.ResponseStatus.Code == http.StatusConflict {
+		if e.ObjectRef.Namespace == r.namespace && strings.Contains(e.UserAgent, lab.Agent("c2")) && e.ResponseStatus.Code == http.StatusConflict {
 			refused++
 		}
 	}
@@ -122,7 +122,7 @@ func TestRepliesThatGetLostAfterTheCommit(t *testing.T) {
 
 func TestTheHomeClusterAwayForLessThanALeaseIsNotNoticed(t *testing.T) {
 	r := newRig(t)
-	replicas := []*fleet.Replica{r.start("f1"), r.start("f2")}
+	replicas := []*lab.Replica{r.start("f1"), r.start("f2")}
 	r.settle()
 	before := r.holders()
 	r.homeAway(lease/4, replicas...)
@@ -150,7 +150,7 @@ func TestAHomeClusterThatRenewsLeasesMakesNobodyLapseHoweverItAnswers(t *testing
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t)
-			replicas := []*fleet.Replica{r.start(fmt.Sprintf("i%d", 2*i)), r.start(fmt.Sprintf("i%d", 2*i+1))}
+			replicas := []*lab.Replica{r.start(fmt.Sprintf("i%d", 2*i)), r.start(fmt.Sprintf("i%d", 2*i+1))}
 			r.settle()
 			before := r.holders()
 			var injected []*faultproxy.Injection
@@ -175,7 +175,7 @@ func TestAHomeClusterThatRenewsLeasesMakesNobodyLapseHoweverItAnswers(t *testing
 
 func TestWhileTheHomeClusterIsAwayForLongNobodyActsAndThenAllGoOn(t *testing.T) {
 	r := newRig(t)
-	replicas := []*fleet.Replica{r.start("g1"), r.start("g2")}
+	replicas := []*lab.Replica{r.start("g1"), r.start("g2")}
 	r.settle()
 	before := r.holders()
 	injected := r.cutHome(replicas...)
@@ -227,7 +227,7 @@ func TestAReplicaThatStartsWhileTheHomeClusterIsAwayWaitsForIt(t *testing.T) {
 	r.eventually("the Ats are DONE", func() error { return r.unfinished() })
 }
 
-func (r *rig) cutHome(replicas ...*fleet.Replica) []*faultproxy.Injection {
+func (r *rig) cutHome(replicas ...*lab.Replica) []*faultproxy.Injection {
 	var all []*faultproxy.Injection
 	for _, replica := range replicas {
 		all = append(all, r.HomeProxy(replica.Name).Inject(faultproxy.Rule{Fault: faultproxy.Blackhole}))
@@ -235,14 +235,14 @@ func (r *rig) cutHome(replicas ...*fleet.Replica) []*faultproxy.Injection {
 	return all
 }
 
-func (r *rig) homeAway(d time.Duration, replicas ...*fleet.Replica) {
+func (r *rig) homeAway(d time.Duration, replicas ...*lab.Replica) {
 	for _, i := range r.cutHome(replicas...) {
 		defer i.End()
 	}
 	time.Sleep(d)
 }
 
-func lapses(t *testing.T, r *fleet.Replica) int {
+func lapses(t *testing.T, r *lab.Replica) int {
 	t.Helper()
 	lines, err := r.Log.Lines()
 	if err != nil {

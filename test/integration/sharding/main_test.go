@@ -18,7 +18,7 @@ import (
 
 	"github.com/tenure-dev/tenure/bench/witness"
 	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
-	"github.com/tenure-dev/tenure/test/fleet"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 const (
@@ -32,7 +32,7 @@ const (
 // shared are the planes of all tests of this package. Replicas are each test's own.
 var shared struct {
 	sync.Once
-	fleet *fleet.Fleet
+	fleet *lab.Fleet
 	err   error
 }
 
@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 
 // rig is one test's view of the shared planes.
 type rig struct {
-	*fleet.Fleet
+	*lab.Fleet
 	t         *testing.T
 	namespace string // of the test's Ats, in every workload cluster
 	before    int    // how many processes there were when the test began
@@ -69,7 +69,7 @@ func newRig(t *testing.T) *rig {
 	shared.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 		defer cancel()
-		shared.fleet, shared.err = fleet.Start(ctx, fleet.Options{
+		shared.fleet, shared.err = lab.Start(ctx, lab.Options{
 			Workloads: []string{"west", "east"}, LeaseDuration: lease, ShardsPerCluster: shardsOfCluster, TmpfsData: true, Race: raceDetector,
 		})
 	})
@@ -157,7 +157,7 @@ func (r *rig) judge() {
 	}
 }
 
-func (r *rig) start(name string, flags ...string) *fleet.Replica {
+func (r *rig) start(name string, flags ...string) *lab.Replica {
 	r.t.Helper()
 	replica, err := r.StartReplica(name, flags...)
 	if err != nil {
@@ -175,7 +175,7 @@ func (r *rig) settle() {
 
 func (r *rig) eventually(what string, try func() error) {
 	r.t.Helper()
-	if err := fleet.Eventually(r.t.Context(), patience, try); err != nil {
+	if err := lab.Eventually(r.t.Context(), patience, try); err != nil {
 		r.t.Fatalf("%s: %v", what, err)
 	}
 }
@@ -230,7 +230,7 @@ func (r *rig) holders() map[string]tenure {
 	}
 	all := map[string]tenure{}
 	for i := range shards {
-		all[fleet.ShardName(&shards[i])] = tenure{fleet.ReplicaOf(shards[i].Status.Holder), shards[i].Status.Epoch}
+		all[lab.ShardName(&shards[i])] = tenure{lab.ReplicaOf(shards[i].Status.Holder), shards[i].Status.Epoch}
 	}
 	return all
 }

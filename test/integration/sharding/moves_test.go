@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
-	"github.com/tenure-dev/tenure/test/fleet"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 // moved lists the shards that changed hands between two looks, by who held them before.
@@ -65,7 +65,7 @@ func TestAJoinMovesWhatBalanceNeedsAndACrashWhatTheDeadHeld(t *testing.T) {
 
 func TestACleanExitOfAllReplicasLeavesNothingHeld(t *testing.T) {
 	r := newRig(t)
-	replicas := []*fleet.Replica{r.start("h1"), r.start("h2"), r.start("h3")}
+	replicas := []*lab.Replica{r.start("h1"), r.start("h2"), r.start("h3")}
 	r.settle()
 	r.createAts(10, 0)
 	r.eventually("the Ats are DONE", func() error { return r.unfinished() })
@@ -105,10 +105,10 @@ func TestTheNextFleetClaimsWhatNobodyHolds(t *testing.T) {
 		}
 	}
 	lease := &coordinationv1.Lease{}
-	if err := r.Client(fleet.Home).Get(t.Context(), client.ObjectKey{Namespace: fleet.Namespace, Name: "tenure-coordinator"}, lease); err != nil {
+	if err := r.Client(lab.Home).Get(t.Context(), client.ObjectKey{Namespace: lab.Namespace, Name: "tenure-coordinator"}, lease); err != nil {
 		t.Fatal(err)
 	}
-	if got := fleet.ReplicaOf(fmt.Sprint(*lease.Spec.HolderIdentity)); got != "i2" {
+	if got := lab.ReplicaOf(fmt.Sprint(*lease.Spec.HolderIdentity)); got != "i2" {
 		t.Errorf("%s coordinates, want the only one there is", got)
 	}
 }

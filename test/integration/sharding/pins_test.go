@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
-	"github.com/tenure-dev/tenure/test/fleet"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 // pin pins all shards whose names begin so to a replica; "" takes the pins away.
@@ -23,11 +23,11 @@ func (r *rig) pin(shards, to string) {
 		r.t.Fatal(err)
 	}
 	for i := range list {
-		if !strings.HasPrefix(fleet.ShardName(&list[i]), shards) {
+		if !strings.HasPrefix(lab.ShardName(&list[i]), shards) {
 			continue
 		}
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"tenure.dev/pin":`+value+`}}}`))
-		if err := r.Client(fleet.Home).Patch(r.t.Context(), &list[i], patch); err != nil {
+		if err := r.Client(lab.Home).Patch(r.t.Context(), &list[i], patch); err != nil {
 			r.t.Fatal(err)
 		}
 	}
@@ -54,8 +54,8 @@ func (r *rig) warm(shards, replica string) error {
 	}
 	for i := range list {
 		s := &list[i]
-		if strings.HasPrefix(fleet.ShardName(s), shards) && fleet.ReplicaOf(s.Status.Warm) != replica {
-			return fmt.Errorf("%s is warm at %q", fleet.ShardName(s), s.Status.Warm)
+		if strings.HasPrefix(lab.ShardName(s), shards) && lab.ReplicaOf(s.Status.Warm) != replica {
+			return fmt.Errorf("%s is warm at %q", lab.ShardName(s), s.Status.Warm)
 		}
 	}
 	return nil

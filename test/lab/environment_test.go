@@ -1,4 +1,4 @@
-package localfleet
+package lab
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package localfleet
+package lab
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 )
 
 // Kubeconfig is the file with which replicas reach a cluster: that of their service account.
-func (f *Fleet) Kubeconfig(ctx context.Context, cluster string) (string, error) {
+func (f *Site) Kubeconfig(ctx context.Context, cluster string) (string, error) {
 	if f.config.Traced {
 		return f.planes.Cluster(cluster).UserKubeconfig(AccountUser, "system:serviceaccounts", "system:serviceaccounts:"+Namespace, "system:monitoring")
 	}
@@ -19,7 +19,7 @@ func (f *Fleet) Kubeconfig(ctx context.Context, cluster string) (string, error) 
 }
 
 // AddCluster makes a plane known to the replicas, under its own name.
-func (f *Fleet) AddCluster(ctx context.Context, cluster string) error {
+func (f *Site) AddCluster(ctx context.Context, cluster string) error {
 	path, err := f.Kubeconfig(ctx, cluster)
 	if err != nil {
 		return err
@@ -32,7 +32,7 @@ func (f *Fleet) AddCluster(ctx context.Context, cluster string) error {
 }
 
 // AddKubeconfig makes or replaces the Secret of a workload cluster.
-func (f *Fleet) AddKubeconfig(ctx context.Context, name string, kubeconfig []byte) error {
+func (f *Site) AddKubeconfig(ctx context.Context, name string, kubeconfig []byte) error {
 	secrets := f.clients[Home].CoreV1().Secrets(Namespace)
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name, Labels: map[string]string{ClusterLabel: "true"}},
@@ -49,7 +49,7 @@ func (f *Fleet) AddKubeconfig(ctx context.Context, name string, kubeconfig []byt
 }
 
 // RemoveCluster takes a workload cluster from the replicas.
-func (f *Fleet) RemoveCluster(ctx context.Context, name string) error {
+func (f *Site) RemoveCluster(ctx context.Context, name string) error {
 	if err := f.clients[Home].CoreV1().Secrets(Namespace).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 		return fmt.Errorf("taking cluster %s from the replicas: %w", name, err)
 	}
@@ -58,7 +58,7 @@ func (f *Fleet) RemoveCluster(ctx context.Context, name string) error {
 
 // AddNamespace makes a namespace that is ready for Pods: they need its default service account, which a plane without
 // a controller manager doesn't make, and one with it makes a moment later.
-func (f *Fleet) AddNamespace(ctx context.Context, cluster, name string) error {
+func (f *Site) AddNamespace(ctx context.Context, cluster, name string) error {
 	core := f.clients[cluster].CoreV1()
 	_, err := core.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if err == nil {

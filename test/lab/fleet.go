@@ -1,4 +1,4 @@
-package fleet
+package lab
 
 import (
 	"context"
@@ -17,16 +17,8 @@ import (
 
 	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
-	"github.com/tenure-dev/tenure/pkg/localfleet"
-	"github.com/tenure-dev/tenure/pkg/localplane"
-	"github.com/tenure-dev/tenure/test/faultproxy"
-)
-
-// Names that config/ ships.
-const (
-	Home      = localfleet.Home
-	Namespace = localfleet.Namespace
-	Account   = localfleet.Account
+	"github.com/tenure-dev/tenure/test/lab/faultproxy"
+	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
 // Options of a fleet; zero values mean the defaults.
@@ -62,7 +54,7 @@ type Options struct {
 type Fleet struct {
 	Planes  *localplane.Planes
 	options Options
-	site    *localfleet.Fleet
+	site    *Site
 	clients map[string]client.Client
 
 	mu       sync.Mutex // guards all below
@@ -136,9 +128,6 @@ func (f *Fleet) binary(ctx context.Context) error {
 	return nil
 }
 
-// Root is the repository's folder.
-func Root() (string, error) { return localfleet.Root() }
-
 // install applies what config/ ships, and makes the admin's clients.
 func (f *Fleet) install(ctx context.Context) error {
 	scheme := runtime.NewScheme()
@@ -148,7 +137,7 @@ func (f *Fleet) install(ctx context.Context) error {
 		}
 	}
 	var err error
-	if f.site, err = localfleet.Install(ctx, f.Planes, localfleet.Config{UserAgent: "chaos"}); err != nil {
+	if f.site, err = Install(ctx, f.Planes, SiteConfig{UserAgent: "chaos"}); err != nil {
 		return err
 	}
 	for _, plane := range f.Planes.Clusters() {
@@ -258,9 +247,4 @@ func (f *Fleet) Stop() error {
 	}
 	f.mu.Unlock()
 	return f.Planes.Stop()
-}
-
-// Eventually repeats what fails until it doesn't; the last failure is returned when time is up.
-func Eventually(ctx context.Context, within time.Duration, try func() error) error {
-	return localfleet.Eventually(ctx, within, try)
 }

@@ -15,7 +15,7 @@ import (
 	"text/template"
 	"time"
 
-	"github.com/tenure-dev/tenure/pkg/localplane"
+	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
 const (

@@ -1,4 +1,4 @@
-package fleet
+package lab
 
 import (
 	"context"
@@ -12,9 +12,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tenure-dev/tenure/pkg/localfleet"
-	"github.com/tenure-dev/tenure/pkg/localplane"
-	"github.com/tenure-dev/tenure/test/faultproxy"
+	"github.com/tenure-dev/tenure/test/lab/faultproxy"
+	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
 // Replica is one process of tenure. A replica that is started again is another one with the same name.
@@ -67,7 +66,7 @@ func (f *Fleet) StartReplica(name string, flags ...string) (*Replica, error) {
 	}
 	r.command = exec.Command(f.options.Tenure, append(args, flags...)...)
 	r.command.Stdout, r.command.Stderr = file, file
-	r.command.Env = localfleet.ReplicaEnvironment(os.Environ())
+	r.command.Env = ReplicaEnvironment(os.Environ())
 	if err := localplane.StartChild(r.command); err != nil {
 		return nil, fmt.Errorf("starting replica %s: %w", name, err)
 	}

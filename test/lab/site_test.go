@@ -1,4 +1,4 @@
-package localfleet
+package lab
 
 import (
 	"context"
@@ -10,10 +10,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/tenure-dev/tenure/pkg/localplane"
+	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
-func startForTest(t *testing.T) *Fleet {
+func startForTest(t *testing.T) *Site {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
@@ -28,7 +28,7 @@ func startForTest(t *testing.T) *Fleet {
 			t.Error(err)
 		}
 	})
-	f, err := Install(ctx, planes, Config{Replication: true, UserAgent: "test"})
+	f, err := Install(ctx, planes, SiteConfig{Replication: true, UserAgent: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func startForTest(t *testing.T) *Fleet {
 }
 
 // allowed asks an API server what the replicas' account may do, with the account's own kubeconfig.
-func allowed(t *testing.T, f *Fleet, cluster, verb, group, resource, namespace string) bool {
+func allowed(t *testing.T, f *Site, cluster, verb, group, resource, namespace string) bool {
 	t.Helper()
 	path, err := f.Kubeconfig(t.Context(), cluster)
 	if err != nil {

@@ -1,4 +1,4 @@
-package localfleet
+package lab
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/tenure-dev/tenure/pkg/localplane"
+	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
 // Names that config/ ships.
@@ -35,8 +35,8 @@ const (
 	pollEvery    = 50 * time.Millisecond
 )
 
-// Config says what to install. The zero value is good inside the repository.
-type Config struct {
+// SiteConfig says what to install. The zero value is good inside the repository.
+type SiteConfig struct {
 	// Manifests is the folder config/ of the repository. Empty: that around the working directory, see Root.
 	Manifests string
 	// Binary is the control-plane binary, which is kubectl too. Empty: see localplane.FindBinary.
@@ -50,9 +50,9 @@ type Config struct {
 	UserAgent string
 }
 
-// Fleet is control planes with everything that replicas need.
-type Fleet struct {
-	config  Config
+// Site is control planes with everything that replicas need.
+type Site struct {
+	config  SiteConfig
 	planes  *localplane.Planes
 	clients map[string]kubernetes.Interface
 }
@@ -70,7 +70,7 @@ const (
 )
 
 // Install applies config/ to all planes at the same time, and returns when they serve the new kinds.
-func Install(ctx context.Context, planes *localplane.Planes, config Config) (*Fleet, error) {
+func Install(ctx context.Context, planes *localplane.Planes, config SiteConfig) (*Site, error) {
 	if config.Manifests == "" {
 		root, err := Root()
 		if err != nil {
@@ -84,7 +84,7 @@ func Install(ctx context.Context, planes *localplane.Planes, config Config) (*Fl
 			return nil, err
 		}
 	}
-	f := &Fleet{config: config, planes: planes, clients: map[string]kubernetes.Interface{}}
+	f := &Site{config: config, planes: planes, clients: map[string]kubernetes.Interface{}}
 	for _, plane := range planes.Clusters() {
 		rest := plane.RESTConfig()
 		rest.UserAgent = config.UserAgent
@@ -105,7 +105,7 @@ func Install(ctx context.Context, planes *localplane.Planes, config Config) (*Fl
 	return f, nil
 }
 
-func (f *Fleet) install(ctx context.Context, plane *localplane.Plane) error {
+func (f *Site) install(ctx context.Context, plane *localplane.Plane) error {
 	what, serves := []string{"-k", f.manifest("workload")}, workloadServes
 	if plane.Name() == Home {
 		what, serves = nil, homeServes
@@ -128,10 +128,10 @@ func (f *Fleet) install(ctx context.Context, plane *localplane.Plane) error {
 	return nil
 }
 
-func (f *Fleet) manifest(path string) string { return filepath.Join(f.config.Manifests, path) }
+func (f *Site) manifest(path string) string { return filepath.Join(f.config.Manifests, path) }
 
 // apply runs kubectl, which also knows kustomize. It ends with us.
-func (f *Fleet) apply(ctx context.Context, plane *localplane.Plane, what []string) error {
+func (f *Site) apply(ctx context.Context, plane *localplane.Plane, what []string) error {
 	args := append([]string{"kubectl", "--kubeconfig", plane.Kubeconfig(), "--cache-dir", filepath.Join(plane.Dir(), "kubectl-cache"),
 		"apply", "--validate=strict"}, what...)
 	command := exec.CommandContext(ctx, f.config.Binary, args...)
@@ -148,7 +148,7 @@ func (f *Fleet) apply(ctx context.Context, plane *localplane.Plane, what []strin
 }
 
 // Client is the admin's client of a cluster.
-func (f *Fleet) Client(cluster string) kubernetes.Interface { return f.clients[cluster] }
+func (f *Site) Client(cluster string) kubernetes.Interface { return f.clients[cluster] }
 
 // Eventually repeats what fails until it doesn't; the last failure is returned when time is up.
 func Eventually(ctx context.Context, within time.Duration, try func() error) error {

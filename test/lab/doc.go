@@ -1,0 +1,18 @@
+// Package lab runs Tenure on this machine, for the demo, the bench, chaos and the tests that need real processes: control
+// planes with what config/ ships installed on them, replicas as processes, fault proxies between the two, and what the
+// replicas log. Its subpackages are the parts: localplane starts control planes, localjaeger takes traces, faultproxy
+// hurts a conversation with an API server.
+//
+// What the replicas find in the clusters, and no more, they have in production too: each replica is a bin/tenure with the
+// service account and the rights of config/.
+//
+//	f, err := lab.Start(ctx, lab.Options{Workloads: []string{"west", "east"}})
+//	defer f.Stop()
+//	r, err := f.StartReplica("r1")
+//	err = f.AwaitSettled(ctx, time.Minute)
+//	r.Kill()
+//
+// The proxy to the home cluster is a replica's own ([Fleet.HomeProxy]), so all that it says there can be hurt. The one
+// to a workload cluster ([Fleet.Proxy]) is shared, because the kubeconfig Secrets are; rules tell replicas apart by
+// their User-Agent, see [Agent]. With [Options.Direct] there are none.
+package lab
