@@ -2,12 +2,13 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/spf13/cobra"
 
 	"github.com/tenure-dev/tenure/bench/check"
 	"github.com/tenure-dev/tenure/bench/compare"
@@ -34,70 +35,79 @@ func readReport(path string) (*report.Report, error) {
 	return &r, nil
 }
 
-// runCompare sets two reports side by side.
-func runCompare(args []string, stdout, _ io.Writer) error {
-	if len(args) != 2 {
-		return errors.New("want two reports: bench compare A.json B.json")
-	}
-	a, err := readReport(args[0])
-	if err != nil {
-		return err
-	}
-	b, err := readReport(args[1])
-	if err != nil {
-		return err
-	}
-	c, err := compare.Compare(a, b)
-	if err != nil {
-		return err
-	}
-	return c.Text(stdout)
-}
-
-// runPool puts the turns of several runs together, and holds their ratios against the scenario's thresholds.
-func runPool(args []string, stdout, _ io.Writer) error {
-	if len(args) == 0 {
-		return errors.New("want reports of runs in turns: bench pool FILE...")
-	}
+// readReports reads several.
+func readReports(paths []string) ([]*report.Report, error) {
 	var reports []*report.Report
-	for _, path := range args {
+	for _, path := range paths {
 		r, err := readReport(path)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		reports = append(reports, r)
 	}
-	pooled, err := compare.Pool(reports)
-	if err != nil {
-		return err
-	}
-	if err := pooled.Text(stdout); err != nil {
-		return err
-	}
-	of := *reports[0]
-	of.Ratios = pooled.Ratios
-	thresholds := slices.DeleteFunc(slices.Clone(thresholdsOf(&of)), func(t scenario.Threshold) bool {
-		return !strings.HasPrefix(t.Figure, "ratios.")
-	})
-	if of.Checks, err = check.Check(&of, thresholds); err != nil {
-		return err
-	}
-	return judge(stdout, &of)
+	return reports, nil
 }
 
-// runCheck holds a report against its thresholds.
-func runCheck(args []string, stdout, _ io.Writer) error {
-	if len(args) != 1 {
-		return errors.New("want one report: bench check FILE")
+// onReports is a command that takes so many reports, without a limit if most is 0.
+func onReports(use, short string, least, most int, run func(io.Writer, []*report.Report) error) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) < least || most > 0 && len(args) > most {
+				return fmt.Errorf("want reports in JSON: bench %s, got %q", use, args)
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			reports, err := readReports(args)
+			if err != nil {
+				return err
+			}
+			return run(cmd.OutOrStdout(), reports)
+		},
 	}
-	r, err := readReport(args[0])
-	if err != nil {
-		return err
-	}
-	if r.Checks, err = check.Check(r, thresholdsOf(r)); err != nil {
-		return err
-	}
-	return judge(stdout, r)
+}
+
+func newCompare() *cobra.Command {
+	return onReports("compare A B", "set two reports side by side", 2, 2, func(out io.Writer, r []*report.Report) error {
+		c, err := compare.Compare(r[0], r[1])
+		if err != nil {
+			return err
+		}
+		return c.Text(out)
+	})
+}
+
+// newPool puts the turns of several runs together, and holds their ratios against the scenario's thresholds.
+func newPool() *cobra.Command {
+	return onReports("pool FILE...", "put the turns of several runs together", 1, 0, func(out io.Writer, reports []*report.Report) error {
+		pooled, err := compare.Pool(reports)
+		if err != nil {
+			return err
+		}
+		if err := pooled.Text(out); err != nil {
+			return err
+		}
+		of := *reports[0]
+		of.Ratios = pooled.Ratios
+		thresholds := slices.DeleteFunc(slices.Clone(thresholdsOf(&of)), func(t scenario.Threshold) bool {
+			return !strings.HasPrefix(t.Figure, "ratios.")
+		})
+		if of.Checks, err = check.Check(&of, thresholds); err != nil {
+			return err
+		}
+		return judge(out, &of)
+	})
+}
+
+func newCheck() *cobra.Command {
+	return onReports("check FILE", "hold a report against its scenario's thresholds", 1, 1, func(out io.Writer, r []*report.Report) error {
+		var err error
+		if r[0].Checks, err = check.Check(r[0], thresholdsOf(r[0])); err != nil {
+			return err
+		}
+		return judge(out, r[0])
+	})
 }
 
 // thresholdsOf returns those that a report's scenario has now, or the report's own for a scenario that isn't one of ours.

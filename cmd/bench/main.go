@@ -2,11 +2,18 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
 )
 
 // Exit codes, the same for all subcommands.
@@ -16,66 +23,89 @@ const (
 	exitUsage    = 2
 )
 
-// command is one subcommand. run returns errFindings for a judgement that isn't clean; other errors are bad input.
-type command struct {
-	name, synopsis, summary string
-	run                     func(args []string, stdout, stderr io.Writer) error
-}
-
-func commands() []command {
-	return []command{
-		{"list", "list", "list the scenarios", runList},
-		{"run", "run SCENARIO|FILE", "carry a scenario out and report", runRun},
-		{"tour", "tour", "the scenarios that a new user wants to see, in about five minutes", runTour},
-		{"compare", "compare A B", "set two reports side by side", runCompare},
-		{"pool", "pool FILE...", "put the turns of several runs together", runPool},
-		{"check", "check FILE", "hold a report against its scenario's thresholds", runCheck},
-		{"algorithms", "algorithms", "the planner beside other algorithms, without a cluster", runAlgorithms},
-		{"floor", "floor", "the bare client that run compares with", runFloor},
-		{"witness", "witness DIR", "judge the invariants from API servers' audit logs", runWitness},
-	}
-}
-
-// errFindings says that the command worked and found something: the report has been printed.
+// errFindings says that the command worked and found something: the report has been printed. Other errors are bad input.
 var errFindings = errors.New("findings")
 
 func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-func run(args []string, stdout, stderr io.Writer) int {
-	if len(args) == 0 {
-		usage(stderr)
-		return exitUsage
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use: "bench", Short: "Measures and judges Tenure",
+		Long:          "Measures and judges Tenure.\n\nExit code: 0 clean, 1 findings, 2 bad flags or input.",
+		SilenceErrors: true, SilenceUsage: true, SuggestionsMinimumDistance: 2,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			hint := ""
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				hint = fmt.Sprintf(", did you mean %s?", strings.Join(near, " or "))
+			}
+			return fmt.Errorf("unknown command %q%s (bench help lists them)", args[0], hint)
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return errors.Join(cmd.Help(), errors.New("want a command"))
+		},
 	}
-	if args[0] == "help" || args[0] == "-h" || args[0] == "--help" {
-		usage(stdout)
-		return exitOK
-	}
-	for _, c := range commands() {
-		if c.name == args[0] {
-			return exitCode(c.name, c.run(args[1:], stdout, stderr), stderr)
-		}
-	}
-	fmt.Fprintf(stderr, "bench: unknown command %q; bench help lists them\n", args[0])
-	return exitUsage
+	root.AddCommand(newList(), newRun(), newTour(), newCompare(), newPool(), newCheck(), newAlgorithms(), newFloor(),
+		newWitness())
+	return root
 }
 
-func exitCode(name string, err error, stderr io.Writer) int {
+func run(args []string, stdout, stderr io.Writer) int {
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once, and its children with it
+	cmd, err := root.ExecuteContextC(ctx)
 	switch {
-	case err == nil, errors.Is(err, flag.ErrHelp):
+	case err == nil:
 		return exitOK
 	case errors.Is(err, errFindings):
 		return exitFindings
 	}
-	fmt.Fprintf(stderr, "bench %s: %v\n", name, err)
+	fmt.Fprintf(stderr, "%s: %v\n", cmd.CommandPath(), err)
 	return exitUsage
 }
 
-func usage(w io.Writer) {
-	fmt.Fprint(w, "usage: bench COMMAND [flags]\n\ncommands:\n")
-	for _, c := range commands() {
-		fmt.Fprintf(w, "  %-16s %s\n", c.synopsis, c.summary)
+// clusterFile is a flag value CLUSTER=FILE; the cluster is empty where only a file was given.
+type clusterFile struct{ cluster, path string }
+
+// clusterFiles reads the values of a repeated flag. Unless bare files are allowed each must name its cluster.
+func clusterFiles(flag string, values []string, bare bool) ([]clusterFile, error) {
+	var out []clusterFile
+	for _, v := range values {
+		cluster, path, found := strings.Cut(v, "=")
+		if !found && bare {
+			cluster, path = "", v
+		}
+		if path == "" || cluster == "" && !bare {
+			return nil, fmt.Errorf("--%s %s: want CLUSTER=FILE", flag, v)
+		}
+		out = append(out, clusterFile{cluster, path})
 	}
-	fmt.Fprint(w, "\nbench COMMAND -h shows a command's flags.\nExit code: 0 clean, 1 findings, 2 bad flags or input.\n")
+	return out, nil
+}
+
+// writeJSON writes a document to a file, whose folder is made. Without a path it does nothing.
+func writeJSON(path, what string, document any) error {
+	if path == "" {
+		return nil
+	}
+	data, err := json.MarshalIndent(document, "", " ")
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o755)
+	}
+	if err == nil {
+		err = os.WriteFile(path, append(data, '\n'), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", what, err)
+	}
+	return nil
 }

@@ -1,19 +1,16 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
+	"text/tabwriter"
 
 	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
 	"github.com/tenure-dev/tenure/bench/check"
@@ -22,102 +19,117 @@ import (
 	"github.com/tenure-dev/tenure/bench/scenario"
 )
 
-const runUsage = `usage: bench run SCENARIO|FILE [--set path=value ...] [flags]
-
-Starts control planes and replicas on this machine, gives them the scenario's load, and reports. Settings are applied
-to the scenario by their dotted path: --set size=full, --set fleet.replicas=5, --set load.count=1000.
-
-`
-
-// settings collects repeated --set flags.
-type settings []string
-
-func (s *settings) String() string { return "" }
-
-func (s *settings) Set(v string) error {
-	*s = append(*s, v)
-	return nil
+func newList() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "list the scenarios", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			for _, name := range scenario.Names() {
+				s, err := scenario.Read(name, nil)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(w, "%s\t%s\n", name, s.Summary)
+			}
+			return w.Flush()
+		},
+	}
 }
 
 // runFlags are the command line of run.
 type runFlags struct {
-	scenario, jsonFile, htmlFile string
-	set                          settings
-	kubeconfigs                  named
-	options                      benchrun.Options
+	jsonFile, htmlFile string
+	set, kubeconfigs   []string
+	options            benchrun.Options
 }
 
-func parseRun(args []string, stdout io.Writer) (runFlags, error) {
+// forReplicas adds the flag that run and tour share.
+func (f *runFlags) forReplicas(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().StringVar(&f.options.Tenure, "tenure", "",
+		"the `binary` of a replica (default: tenure beside this program, or bin/tenure)")
+	return cmd
+}
+
+func newRun() *cobra.Command {
 	var f runFlags
-	fs := flag.NewFlagSet("run", flag.ContinueOnError)
-	fs.SetOutput(io.Discard)
-	fs.Var(&f.set, "set", "`path=value` of a field of the scenario; repeatable")
+	cmd := &cobra.Command{
+		Use: "run SCENARIO|FILE", Short: "carry a scenario out and report",
+		Long: "Starts control planes and replicas on this machine, gives them the scenario's load, and reports. Settings are\n" +
+			"applied to the scenario by their dotted path: --set size=full, --set fleet.replicas=5, --set load.count=1000.",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("want a scenario (bench list) or a file, one, got %q", args)
+			}
+			return nil
+		},
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return scenario.Names(), cobra.ShellCompDirectiveDefault
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			files, err := clusterFiles("kubeconfig", f.kubeconfigs, false)
+			if err != nil {
+				return err
+			}
+			for _, k := range files {
+				if f.options.Kubeconfigs == nil {
+					f.options.Kubeconfigs = map[string]string{}
+				}
+				f.options.Kubeconfigs[k.cluster] = k.path
+			}
+			f.options.Command = f.command(cmd, args[0])
+			_, err = f.run(cmd, args[0])
+			return err
+		},
+	}
+	fs := f.forReplicas(cmd).Flags()
+	fs.StringArrayVar(&f.set, "set", nil, "`path=value` of a field of the scenario; repeatable")
 	fs.StringVar(&f.jsonFile, "json", "", "write the report as JSON to this `file`")
 	fs.StringVar(&f.htmlFile, "html", "", "write the report as a page to this `file`")
-	fs.StringVar(&f.options.Tenure, "tenure", "", "the `binary` of a replica (default: tenure beside this program, or bin/tenure)")
 	fs.StringVar(&f.options.Dir, "dir", "", "keep logs, audit logs and samples in this `folder` (default: a temporary one)")
-	fs.Var(&f.kubeconfigs, "kubeconfig", "run in these clusters, `CLUSTER=FILE`, instead of on control planes of our own; repeatable, one is called home")
-	fs.StringVar(&f.options.Profile, "profile", "", "take CPU profiles of the replicas in the first round, into this `folder`")
-	rest := args
-	for {
-		if err := fs.Parse(rest); err != nil {
-			if errors.Is(err, flag.ErrHelp) {
-				fmt.Fprint(stdout, runUsage)
-				fs.SetOutput(stdout)
-				fs.PrintDefaults()
-			}
-			return f, err
-		}
-		if fs.NArg() == 0 {
-			break
-		}
-		if f.scenario != "" {
-			return f, fmt.Errorf("one scenario wanted, got %q and %q", f.scenario, fs.Arg(0))
-		}
-		f.scenario, rest = fs.Arg(0), fs.Args()[1:]
-	}
-	if f.scenario == "" {
-		return f, errors.New("want a scenario (bench list) or a file")
-	}
-	for _, k := range f.kubeconfigs {
-		if k.cluster == "" {
-			return f, fmt.Errorf("--kubeconfig %s: want CLUSTER=FILE", k.value)
-		}
-		if f.options.Kubeconfigs == nil {
-			f.options.Kubeconfigs = map[string]string{}
-		}
-		f.options.Kubeconfigs[k.cluster] = k.value
-	}
-	f.options.Command = "bench run " + strings.Join(args, " ")
-	return f, nil
+	fs.StringArrayVar(&f.kubeconfigs, "kubeconfig", nil, "run in these clusters, `CLUSTER=FILE`, instead of on control planes "+
+		"of our own; repeatable, one is called home")
+	fs.StringVar(&f.options.Profile, "profile", "",
+		"take CPU profiles of the replicas in the first round, into this `folder`")
+	return cmd
 }
 
-func runRun(args []string, stdout, stderr io.Writer) error {
-	f, err := parseRun(args, stdout)
-	if err != nil {
-		return err
+// command is how to repeat a run. What only says where its files go is left out.
+func (f *runFlags) command(cmd *cobra.Command, name string) string {
+	parts := []string{cmd.CommandPath(), name}
+	for _, s := range f.set {
+		parts = append(parts, "--set "+s)
 	}
-	s, err := scenario.Read(f.scenario, f.set)
+	for _, k := range f.kubeconfigs {
+		parts = append(parts, "--kubeconfig "+k)
+	}
+	for _, name := range []string{"tenure", "profile"} {
+		if flag := cmd.Flag(name); flag.Changed {
+			parts = append(parts, "--"+name+" "+flag.Value.String())
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// run carries a scenario out, writes and prints the report, and judges it.
+func (f *runFlags) run(cmd *cobra.Command, name string) (*report.Report, error) {
+	s, err := scenario.Read(name, f.set)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	klog.SetLogger(logr.Discard()) // libraries would write between the lines of progress
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once, and its children with it
-	f.options.Progress = stderr
-	result, err := benchrun.Run(ctx, s, f.options)
+	f.options.Progress = cmd.ErrOrStderr()
+	r, err := benchrun.Run(cmd.Context(), s, f.options)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if result.Checks, err = check.Check(result, s.Thresholds); err != nil {
-		return err
+	if r.Checks, err = check.Check(r, s.Thresholds); err != nil {
+		return nil, err
 	}
-	if err := f.write(result); err != nil {
-		return err
+	if err := errors.Join(writeJSON(f.jsonFile, "the report", r), f.writePage(r)); err != nil {
+		return nil, err
 	}
-	report.Text(stdout, result)
-	return judge(stdout, result)
+	report.Text(cmd.OutOrStdout(), r)
+	return r, judge(cmd.OutOrStdout(), r)
 }
 
 // judge prints the verdicts; an invalid run and a missed threshold are findings.
@@ -139,34 +151,21 @@ func judge(stdout io.Writer, r *report.Report) error {
 	return nil
 }
 
-func (f runFlags) write(r *report.Report) error {
-	for _, file := range []string{f.jsonFile, f.htmlFile} {
-		if file == "" {
-			continue
-		}
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			return fmt.Errorf("making a folder for the report: %w", err)
-		}
-	}
-	if f.jsonFile != "" {
-		data, err := json.MarshalIndent(r, "", " ")
-		if err != nil {
-			return fmt.Errorf("writing the report: %w", err)
-		}
-		if err := os.WriteFile(f.jsonFile, append(data, '\n'), 0o644); err != nil {
-			return fmt.Errorf("writing the report: %w", err)
-		}
-	}
+func (f *runFlags) writePage(r *report.Report) error {
 	if f.htmlFile == "" {
 		return nil
 	}
-	out, err := os.Create(f.htmlFile)
+	return writePage(f.htmlFile, func(w io.Writer) error { return report.HTML(w, r) })
+}
+
+// writePage makes a page and its folder.
+func writePage(path string, write func(io.Writer) error) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("making a folder for a page: %w", err)
+	}
+	page, err := os.Create(path)
 	if err != nil {
-		return fmt.Errorf("writing the report: %w", err)
+		return fmt.Errorf("writing a page: %w", err)
 	}
-	defer out.Close()
-	if err := report.HTML(out, r); err != nil {
-		return err
-	}
-	return out.Close()
+	return errors.Join(write(page), page.Close())
 }

@@ -3,148 +3,100 @@ package main
 import (
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/tenure-dev/tenure/bench/witness"
 )
 
-const witnessUsage = `usage: bench witness DIR [flags]
-
-Reads the audit logs below DIR (files audit*.log, rotated and .gz too, one folder per cluster) and reports every
-broken invariant with the log lines that prove it.
-
-`
-
-// named collects repeated CLUSTER=VALUE flags; without CLUSTER= the value stands alone.
-type named []struct{ cluster, value string }
-
-func (n *named) String() string { return "" }
-
-func (n *named) Set(s string) error {
-	cluster, value, found := strings.Cut(s, "=")
-	if !found {
-		cluster, value = "", s
-	}
-	if value == "" {
-		return errors.New("want FILE or CLUSTER=FILE")
-	}
-	*n = append(*n, struct{ cluster, value string }{cluster, value})
-	return nil
-}
-
+// witnessFlags are the command line of witness.
 type witnessFlags struct {
-	dir, jsonFile    string
-	ats, kubeconfigs named
+	jsonFile         string
+	ats, kubeconfigs []string
 	rules            witness.Rules
 }
 
-func parseWitness(args []string, stdout io.Writer) (witnessFlags, error) {
+func newWitness() *cobra.Command {
 	var f witnessFlags
-	fs := flag.NewFlagSet("witness", flag.ContinueOnError)
-	fs.SetOutput(io.Discard)
-	fs.StringVar(&f.jsonFile, "json", "", "also write the report as JSON to this `file` (- is stdout, instead of the text)")
-	fs.Var(&f.ats, "ats", "list of Ats, `[CLUSTER=]FILE`: {\"ats\":[...]} or kubectl get ats -A -o json; repeatable")
-	fs.Var(&f.kubeconfigs, "kubeconfig", "read the Ats live, `CLUSTER=FILE`; repeatable")
-	fs.DurationVar(&f.rules.Skew, "skew", 0, "by how much the clocks of two API servers may differ")
-	fs.DurationVar(&f.rules.Settle, "settle", time.Second, "how long an At may be due at the end of the logs before it is lost")
-	fs.IntVar(&f.rules.MaxListed, "max", 20, "how many violations of one kind to list")
-	// Flags may stand before and after DIR.
-	for rest := args; ; {
-		if err := fs.Parse(rest); err != nil {
-			if errors.Is(err, flag.ErrHelp) {
-				fmt.Fprint(stdout, witnessUsage)
-				fs.SetOutput(stdout)
-				fs.PrintDefaults()
+	cmd := &cobra.Command{
+		Use: "witness DIR", Short: "judge the invariants from API servers' audit logs",
+		Long: "Reads the audit logs below DIR (files audit*.log, rotated and .gz too, one folder per cluster) and reports every\n" +
+			"broken invariant with the log lines that prove it.",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("want a directory of audit logs, one, got %q", args)
 			}
-			return f, err
-		}
-		if fs.NArg() == 0 {
-			break
-		}
-		if f.dir != "" {
-			return f, fmt.Errorf("one directory wanted, got %q and %q", f.dir, fs.Arg(0))
-		}
-		f.dir, rest = fs.Arg(0), fs.Args()[1:]
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(args[0], cmd.OutOrStdout()) },
 	}
-	if f.dir == "" {
-		return f, errors.New("want a directory of audit logs (bench witness -h)")
-	}
-	for _, k := range f.kubeconfigs {
-		if k.cluster == "" {
-			return f, fmt.Errorf("--kubeconfig %s: want CLUSTER=FILE", k.value)
-		}
-	}
-	if f.rules.Skew < 0 || f.rules.Settle < 0 || f.rules.MaxListed < 1 {
-		return f, errors.New("--skew and --settle can't be negative, --max must be at least 1")
-	}
-	return f, nil
+	fs := cmd.Flags()
+	fs.StringVar(&f.jsonFile, "json", "", "also write the report as JSON to this `file` (- is stdout, instead of the text)")
+	fs.StringArrayVar(&f.ats, "ats", nil,
+		"list of Ats, `[CLUSTER=]FILE`: {\"ats\":[...]} or kubectl get ats -A -o json; repeatable")
+	fs.StringArrayVar(&f.kubeconfigs, "kubeconfig", nil, "read the Ats live, `CLUSTER=FILE`; repeatable")
+	fs.DurationVar(&f.rules.Skew, "skew", 0, "by how much the clocks of two API servers may differ")
+	fs.DurationVar(&f.rules.Settle, "settle", time.Second,
+		"how long an At may be due at the end of the logs before it is lost")
+	fs.IntVar(&f.rules.MaxListed, "max", 20, "how many violations of one kind to list")
+	return cmd
 }
 
-func runWitness(args []string, stdout, _ io.Writer) error {
-	f, err := parseWitness(args, stdout)
-	if err != nil {
-		return err
+func (f *witnessFlags) run(dir string, stdout io.Writer) error {
+	if f.rules.Skew < 0 || f.rules.Settle < 0 || f.rules.MaxListed < 1 {
+		return errors.New("--skew and --settle can't be negative, --max must be at least 1")
 	}
 	facts, err := f.facts()
 	if err != nil {
 		return err
 	}
-	report, err := witness.Read(f.dir, witness.Options{Facts: facts, Rules: f.rules})
+	report, err := witness.Read(dir, witness.Options{Facts: facts, Rules: f.rules})
 	if err != nil {
 		return err
 	}
-	if err := f.write(report, stdout); err != nil {
-		return err
+	if f.jsonFile == "-" {
+		out := json.NewEncoder(stdout)
+		out.SetIndent("", "  ")
+		err = out.Encode(report)
+	} else {
+		err = errors.Join(writeJSON(f.jsonFile, "the report", report), report.Text(stdout))
 	}
-	if !report.OK {
-		return errFindings
+	if err == nil && !report.OK {
+		err = errFindings
 	}
-	return nil
+	return err
 }
 
-func (f witnessFlags) facts() (witness.Facts, error) {
+func (f *witnessFlags) facts() (witness.Facts, error) {
 	var facts witness.Facts
-	for _, a := range f.ats {
-		data, err := os.ReadFile(a.value)
+	files, err := clusterFiles("ats", f.ats, true)
+	if err != nil {
+		return facts, err
+	}
+	for _, a := range files {
+		data, err := os.ReadFile(a.path)
 		if err != nil {
 			return facts, fmt.Errorf("opening the list of Ats: %w", err)
 		}
 		ats, err := witness.ParseAts(data, a.cluster)
 		if err != nil {
-			return facts, fmt.Errorf("%s: %w", a.value, err)
+			return facts, fmt.Errorf("%s: %w", a.path, err)
 		}
 		facts.Ats = append(facts.Ats, ats...)
 	}
-	for _, k := range f.kubeconfigs {
-		ats, err := listAts(k.cluster, k.value)
+	if files, err = clusterFiles("kubeconfig", f.kubeconfigs, false); err != nil {
+		return facts, err
+	}
+	for _, k := range files {
+		ats, err := listAts(k.cluster, k.path)
 		if err != nil {
 			return facts, err
 		}
 		facts.Ats = append(facts.Ats, ats...)
 	}
 	return facts, nil
-}
-
-func (f witnessFlags) write(report *witness.Report, stdout io.Writer) error {
-	if f.jsonFile == "" {
-		return report.Text(stdout)
-	}
-	data, err := json.MarshalIndent(report, "", "  ")
-	if err != nil {
-		return fmt.Errorf("writing the report: %w", err)
-	}
-	data = append(data, '\n')
-	if f.jsonFile == "-" {
-		_, err = stdout.Write(data)
-		return err
-	}
-	if err := os.WriteFile(f.jsonFile, data, 0o644); err != nil {
-		return fmt.Errorf("writing the report: %w", err)
-	}
-	return report.Text(stdout)
 }
