@@ -2,15 +2,12 @@ package telemetry
 
 import (
 	"hash/maphash"
-	"math"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
-	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 )
 
@@ -33,8 +30,7 @@ const (
 	maxNoted = 1 << 20
 )
 
-// queue is a priority queue that knows since when each key is ready, and that can be shut down under load (see ShutDown).
-// It changes nothing about the order.
+// queue is a priority queue that knows since when each key is ready. It changes nothing about the order.
 type queue struct {
 	priorityqueue.PriorityQueue[mcreconcile.Request]
 	limiter workqueue.TypedRateLimiter[mcreconcile.Request]
@@ -44,9 +40,6 @@ type queue struct {
 
 	noted   atomic.Int64
 	stripes [stripes]stripe
-
-	down    atomic.Bool  // nothing is added or handed out any more
-	waiting atomic.Int64 // workers that ask for a key
 
 	mu    sync.Mutex // guards taken and spare
 	taken map[mcreconcile.Request]*taken
@@ -138,51 +131,17 @@ func (q *queue) Get() (mcreconcile.Request, bool) {
 
 // GetWithPriority implements priorityqueue.PriorityQueue.
 func (q *queue) GetWithPriority() (mcreconcile.Request, int, bool) {
-	q.waiting.Add(1)
-	defer q.waiting.Add(-1)
-	if !q.down.Load() {
-		item, priority, shutdown := q.PriorityQueue.GetWithPriority()
-		if !shutdown && !q.down.Load() {
-			q.take(item, priority < 0)
-			return item, priority, false
-		}
+	item, priority, shutdown := q.PriorityQueue.GetWithPriority()
+	if !shutdown {
+		q.take(item, priority < 0)
 	}
-	return mcreconcile.Request{}, 0, true
+	return item, priority, shutdown
 }
 
 // Done implements workqueue.TypedInterface.
 func (q *queue) Done(item mcreconcile.Request) {
 	q.release(item)
 	q.PriorityQueue.Done(item)
-}
-
-// ShuttingDown implements workqueue.TypedInterface.
-func (q *queue) ShuttingDown() bool { return q.down.Load() }
-
-// ShutDown implements workqueue.TypedInterface. The inner queue is shut down only when no worker waits in it any more:
-// before v0.25 of controller-runtime, one that waits then may leave it locked for ever, and the workers that are busy
-// never end (controller-runtime#3538). Those that wait are sent home with keys that are no keys.
-func (q *queue) ShutDown() {
-	if q.down.Swap(true) {
-		return
-	}
-	first, sent := math.MaxInt, 0
-	for n := int(q.waiting.Load()); n > 0; n = int(q.waiting.Load()) {
-		for range n {
-			q.PriorityQueue.AddWithOpts(priorityqueue.AddOpts{Priority: &first}, homeward(sent))
-			sent++
-		}
-		time.Sleep(time.Millisecond)
-	}
-	q.PriorityQueue.ShutDown()
-}
-
-// ShutDownWithDrain implements workqueue.TypedInterface, in the way of the inner queue.
-func (q *queue) ShutDownWithDrain() { q.ShutDown() }
-
-// homeward is the i-th key that wakes a worker which is to end. No cluster has such a name.
-func homeward(i int) mcreconcile.Request {
-	return mcreconcile.Request{ClusterName: multicluster.ClusterName("\x00" + strconv.Itoa(i))}
 }
 
 // release forgets a key that a worker had.

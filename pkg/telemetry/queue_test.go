@@ -70,7 +70,7 @@ func TestAKeyAddedWhileItIsInWorkIsAReconcileOfItsOwn(t *testing.T) {
 	}
 }
 
-// Against controller-runtime's own queue this hangs (controller-runtime#3538).
+// With the priority queue of controller-runtime before v0.25 this hangs (controller-runtime#3538).
 func TestShutDownEndsWorkersThatWaitAndThoseThatWork(t *testing.T) {
 	for range 50 {
 		limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[mcreconcile.Request](time.Millisecond, time.Second)
