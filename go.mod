@@ -19,7 +19,6 @@ require (
 	google.golang.org/grpc v1.83.2 // in the bench only: a collector that forgets what it is sent
 	k8s.io/api v0.37.2 // Kubernetes' own types
 	k8s.io/apimachinery v0.37.2 // Kubernetes' object machinery
-	k8s.io/apiserver v0.37.2 // in tests only: the API server's own shard hash and selector
 	k8s.io/client-go v0.37.2 // clients, informers, transports
 	k8s.io/klog/v2 v2.140.0 // client-go logs through it: sent to our log
 	k8s.io/utils v0.0.0-20260626114624-be93311217bd // clock, pointers
@@ -92,7 +91,8 @@ require (
 	google.golang.org/protobuf v1.36.12 // indirect
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
-	k8s.io/apiextensions-apiserver v0.37.0 // indirect
+	k8s.io/apiextensions-apiserver v0.37.2 // indirect
+	k8s.io/apiserver v0.37.2 // indirect
 	k8s.io/component-base v0.37.2 // indirect
 	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad // indirect
 	k8s.io/streaming v0.37.2 // indirect

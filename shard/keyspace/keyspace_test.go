@@ -32,7 +32,7 @@ func drawCluster(t *rapid.T, label string) keyspace.ClusterName {
 
 func TestHashKeepsItsGoldenVectors(t *testing.T) {
 	// The first three are from the FNV reference code's test suite, the others
-	// from k8s.io/apimachinery v0.36.3. Where an object belongs must not change
+	// from k8s.io/apimachinery. Where an object belongs must not change
 	// between releases: two of them run side by side during a rollout.
 	tests := map[string]struct {
 		hash uint64

@@ -13,7 +13,6 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -176,11 +175,15 @@ func auditedWrites(t *testing.T, plane *localplane.Plane, user string) map[strin
 	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, 1<<24)
 	for lines.Scan() {
-		event := auditv1.Event{}
+		event := struct {
+			Stage, Verb string
+			User        struct{ Username string }
+			ObjectRef   *struct{ Resource, Subresource string }
+		}{}
 		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
 			t.Fatal(err)
 		}
-		if event.User.Username != user || event.Stage != auditv1.StageResponseComplete || event.ObjectRef == nil {
+		if event.User.Username != user || event.Stage != "ResponseComplete" || event.ObjectRef == nil {
 			continue
 		}
 		switch event.Verb {
