@@ -4,7 +4,6 @@ import (
 	"context"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/report"
 	"github.com/tenure-dev/tenure/bench/scenario"
 	"github.com/tenure-dev/tenure/pkg/samples"
+	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
@@ -25,11 +25,11 @@ func options(t *testing.T) Options {
 		t.Fatalf("%v (make controlplane)", err)
 	}
 	bin := t.TempDir()
-	build := exec.Command("go", "build", "-o", bin+"/", "../../cmd/tenure", "../../cmd/bench")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the programs: %v\n%s", err, out)
+	for program, path := range map[string]*string{"tenure": &o.Tenure, "bench": &o.Bench} {
+		if *path, err = lab.Build(t.Context(), bin, program, false); err != nil {
+			t.Fatal(err)
+		}
 	}
-	o.Tenure, o.Bench = filepath.Join(bin, "tenure"), filepath.Join(bin, "bench")
 	return o
 }
 

@@ -24,6 +24,7 @@ import (
 	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/console"
+	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
@@ -47,11 +48,11 @@ type replica struct {
 // newFleet installs what a fleet needs, and starts no replica.
 func newFleet(t *testing.T) *fleet {
 	t.Helper()
-	f := &fleet{t: t, replicas: map[string]*replica{}, tenure: filepath.Join(t.TempDir(), "tenure")}
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", f.tenure, "../../cmd/tenure").CombinedOutput(); err != nil {
-		t.Fatalf("building tenure: %v\n%s", err, out)
-	}
+	f := &fleet{t: t, replicas: map[string]*replica{}}
 	var err error
+	if f.tenure, err = lab.Build(t.Context(), t.TempDir(), "tenure", lab.RaceDetector); err != nil {
+		t.Fatal(err)
+	}
 	f.planes, err = localplane.Start(t.Context(), localplane.Config{
 		TmpfsData: true, Clusters: []localplane.ClusterConfig{{Name: "home"}, {Name: "west", Workload: true}},
 	})

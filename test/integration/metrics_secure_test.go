@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
@@ -78,11 +79,9 @@ func TestMetricsAreForThoseWhoMayReadThem(t *testing.T) {
 func startSecure(t *testing.T, ctx context.Context, kubeconfig string) (address string) {
 	t.Helper()
 	folder := t.TempDir()
-	binary := filepath.Join(folder, "tenure")
-	build := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/tenure")
-	build.Dir = fromRoot(t, ".")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building tenure: %v\n%s", err, out)
+	binary, err := lab.Build(ctx, folder, "tenure", lab.RaceDetector)
+	if err != nil {
+		t.Fatal(err)
 	}
 	log, err := os.Create(filepath.Join(folder, "log"))
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/localjaeger"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
@@ -71,11 +72,8 @@ func startTracedFleet(t *testing.T) *tracedFleet {
 			t.Fatalf("waiting for the CRD: %v\n%s", err, out)
 		}
 	}
-	f.binary = filepath.Join(t.TempDir(), "tenure")
-	build := exec.CommandContext(ctx, "go", "build", "-o", f.binary, "./cmd/tenure")
-	build.Dir = fromRoot(t, ".")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building tenure: %v\n%s", err, out)
+	if f.binary, err = lab.Build(ctx, t.TempDir(), "tenure", lab.RaceDetector); err != nil {
+		t.Fatal(err)
 	}
 	f.addClusters(t)
 	return f

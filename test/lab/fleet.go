@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -33,10 +31,8 @@ type Options struct {
 	LeaseDuration time.Duration
 	// ShardsPerCluster; default 8.
 	ShardsPerCluster int
-	// Tenure is the binary; empty builds it from the source.
+	// Tenure is the binary; empty is Build's, with the race detector if this program has it.
 	Tenure string
-	// Race builds it with the race detector.
-	Race bool
 	// Dir is kept; empty means a temporary folder that Stop removes.
 	Dir string
 	// Direct connects the replicas with the API servers themselves. What goes through a proxy can be hurt, and takes time
@@ -92,8 +88,10 @@ func Start(ctx context.Context, o Options) (_ *Fleet, err error) {
 			err = errors.Join(err, f.Stop())
 		}
 	}()
-	if err := f.binary(ctx); err != nil {
-		return nil, err
+	if o.Tenure == "" {
+		if f.options.Tenure, err = Build(ctx, planes.Dir(), "tenure", RaceDetector); err != nil {
+			return nil, err
+		}
 	}
 	if err := f.install(ctx); err != nil {
 		return nil, err
@@ -104,28 +102,6 @@ func Start(ctx context.Context, o Options) (_ *Fleet, err error) {
 		}
 	}
 	return f, nil
-}
-
-// binary builds tenure from the source that is being tested, unless one was named.
-func (f *Fleet) binary(ctx context.Context) error {
-	if f.options.Tenure != "" {
-		return nil
-	}
-	root, err := Root()
-	if err != nil {
-		return err
-	}
-	f.options.Tenure = filepath.Join(f.Planes.Dir(), "tenure")
-	args := []string{"build", "-o", f.options.Tenure}
-	if f.options.Race {
-		args = append(args, "-race")
-	}
-	build := exec.CommandContext(ctx, "go", append(args, "./cmd/tenure")...)
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("building tenure: %w\n%s", err, out)
-	}
-	return nil
 }
 
 // install applies what config/ ships, and makes the admin's clients.

@@ -70,7 +70,7 @@ func newRig(t *testing.T) *rig {
 		ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 		defer cancel()
 		shared.fleet, shared.err = lab.Start(ctx, lab.Options{
-			Workloads: []string{"west", "east"}, LeaseDuration: lease, ShardsPerCluster: shardsOfCluster, TmpfsData: true, Race: raceDetector,
+			Workloads: []string{"west", "east"}, LeaseDuration: lease, ShardsPerCluster: shardsOfCluster, TmpfsData: true,
 		})
 	})
 	if shared.err != nil {

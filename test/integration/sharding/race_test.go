@@ -1,6 +1,0 @@
-//go:build race
-
-package sharding
-
-// raceDetector: the replicas are built as the test is.
-const raceDetector = true

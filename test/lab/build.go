@@ -1,0 +1,40 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// BinariesVariable names the folder that holds the programs of this repository, built from the source that is being
+// tested. The gate sets it, so that each is built once for all suites.
+const BinariesVariable = "LAB_BINARIES"
+
+// Build returns the path of a program below cmd, with the race detector or without. Where BinariesVariable is set it
+// is taken from there; else it is built into dir.
+func Build(ctx context.Context, dir, program string, race bool) (string, error) {
+	name, args := program, []string{"build"}
+	if race {
+		name, args = program+"-race", append(args, "-race")
+	}
+	if built := os.Getenv(BinariesVariable); built != "" {
+		path := filepath.Join(built, name)
+		if _, err := os.Stat(path); err != nil {
+			return "", fmt.Errorf("%s=%s: %w (unset it, and each suite builds its own)", BinariesVariable, built, err)
+		}
+		return path, nil
+	}
+	root, err := Root()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, name)
+	build := exec.CommandContext(ctx, "go", append(args, "-o", path, "./cmd/"+program)...)
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building %s: %w\n%s", program, err, out)
+	}
+	return path, nil
+}
