@@ -28,6 +28,8 @@ func (s *session) perform(effect ownership.Effect) {
 		s.write(e.Seq, "seal", func(ctx context.Context) (ownership.Version, error) {
 			return s.members.Seal(ctx, e.Base, e.ID, s.id)
 		}, s.rereadLease(string(e.ID)))
+	case ownership.FindLease:
+		s.spawn(func() { s.reread(s.rereadLease(string(e.ID))) })
 	case ownership.WriteLead:
 		s.write(e.Seq, "coordinator", func(ctx context.Context) (ownership.Version, error) {
 			return s.members.WriteLead(ctx, e.Base, e.Lead, time.Now())

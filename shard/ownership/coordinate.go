@@ -6,8 +6,9 @@ import (
 	"github.com/tenure-dev/tenure/shard/plan"
 )
 
-// epochBand is by how much a new coordinator raises the epoch floor, and twice what epochs may grow above it before it
-// is raised in passing. So a record whose deletion nobody alive has seen starts above its old epoch all the same.
+// epochBand is how far above the epoch floor the first epoch of a record that was made by hand lies, and twice what epochs
+// may grow above the floor before it is raised in passing. A new coordinator raises the floor by two bands, and a record
+// that is made anew starts two bands above all that is known: nobody alive may have seen the last epochs of the old one.
 const epochBand = 64
 
 // plansAtOnce is how many changes of plan a replica has on their way at a time. Each makes another replica fill caches, and
@@ -57,7 +58,7 @@ func (r *Replica) elect() {
 		next.Holder = r.cfg.ID
 		next.Floor = max(next.Floor, r.highest)
 		if base != 0 {
-			next.Floor += epochBand // records that were deleted before we looked may have used that many
+			next.Floor += 2 * epochBand // records that were deleted before we looked may have used that many
 		}
 	default:
 		return
@@ -104,9 +105,6 @@ func (r *Replica) plan() {
 			r.assign(t, m.To)
 			free--
 		}
-	}
-	if r.Leads() {
-		r.forgetSealed()
 	}
 	r.standBy()
 }
@@ -178,13 +176,16 @@ func (t *tenure) planned() Incarnation {
 	return t.rec.Assignee
 }
 
-// create adds a record, as coordinator.
+// create adds a record, as coordinator. The first record of its slots, in a fleet that we founded, begins at epoch 1.
 func (r *Replica) create(t *tenure, to Incarnation) {
-	floor := r.lead.Floor
+	floor, first := r.lead.Floor, r.founded
 	for _, o := range r.order {
 		if o.id.Cluster == t.id.Cluster && overlap(o.id.Prefix, t.id.Prefix) {
-			floor = max(floor, o.floor)
+			floor, first = max(floor, o.floor), first && o.rec.Version == 0
 		}
+	}
+	if !first {
+		floor += 2 * epochBand
 	}
 	t.w = r.send(t.rec.Version, target{shard: t}, func(seq uint64) Effect {
 		return CreateShard{Seq: seq, ID: t.id, Assignee: to, Floor: floor + 1}
@@ -233,16 +234,6 @@ func (r *Replica) replans(t *tenure, suspects bool) bool {
 func (r *Replica) leavesItself(id Incarnation) bool {
 	p := r.peers[id]
 	return p != nil && p.lease.Leaving && !p.expired
-}
-
-// forgetSealed removes sealed leases that nothing names any more.
-func (r *Replica) forgetSealed() {
-	for _, p := range r.peerOrder {
-		if p.lease.Sealed && !p.forgotten && !r.isNamed(p.id) {
-			p.forgotten = true
-			r.emit(ForgetLease{ID: p.id})
-		}
-	}
 }
 
 // awaited reports whether somebody might still hand the shard over to us. A leaving replica isn't gone before nobody

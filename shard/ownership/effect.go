@@ -48,6 +48,9 @@ type (
 	}
 	// ForgetLease deletes a sealed lease that no record names any more. Best effort, unanswered.
 	ForgetLease struct{ ID Incarnation }
+	// FindLease reads a peer's lease afresh, past every cache. Answered by [LeaseSeen] or [LeaseGone]; where it can't be
+	// read it needs no answer.
+	FindLease struct{ ID Incarnation }
 	// WriteLead takes the coordinator's role or raises the epoch floor.
 	WriteLead struct {
 		Seq  uint64
@@ -94,6 +97,7 @@ func (WriteLease) effect()    {}
 func (DropLease) effect()     {}
 func (SealLease) effect()     {}
 func (ForgetLease) effect()   {}
+func (FindLease) effect()     {}
 func (WriteLead) effect()     {}
 func (CreateShard) effect()   {}
 func (WriteAssignee) effect() {}

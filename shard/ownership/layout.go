@@ -10,8 +10,8 @@ import (
 // divided as a new cluster is. A part whose record was deleted stays bare until its old holder, too, must have seen that;
 // what was deleted before we looked we can't know, so unless we founded the fleet we look for that long first.
 func (r *Replica) missing() []keyspace.ShardID {
-	if !r.founded && r.now.AtLeast(r.syncedAt) < r.cfg.LeaseDuration {
-		r.lookAt = r.syncedAt.Add(r.cfg.LeaseDuration)
+	if !r.founded && r.now.AtLeast(r.syncedAt) < r.cfg.BuryTime {
+		r.lookAt = r.syncedAt.Add(r.cfg.BuryTime)
 		return nil
 	}
 	var ids []keyspace.ShardID

@@ -8,34 +8,39 @@ import "maps"
 // very version that it was noted for, and whoever renewed meanwhile shows a newer one.
 type Memory map[Incarnation]sighting
 
-// sighting is when a version of a lease was first seen.
+// sighting is when a version of a lease was first seen; version 0 is its absence.
 type sighting struct {
 	version Version
 	at      Instant
+	over    bool // an incarnation of this very process: it is over, whatever lands of its renewals
 }
 
 // Memory returns what the process's next incarnation is to know, its predecessor's own lease included: that may be
-// sealed once its duration has passed since the last renewal that counted. (A later one that landed unanswered doesn't
-// matter: that incarnation is over, and its process knows.)
+// sealed once its duration has passed since the last renewal that counted. (A later one may land unanswered. That doesn't
+// matter: the incarnation is over, and its process knows.)
 func (r *Replica) Memory() Memory {
 	m := Memory{}
 	if !r.synced {
 		maps.Copy(m, r.memory) // not all of it was looked for yet
 	}
 	for _, p := range r.peerOrder {
-		if p.lease.Version != 0 && !p.lease.Sealed {
-			m[p.id] = sighting{p.lease.Version, p.changed}
+		if (p.lease.Version != 0 || p.absent) && !p.lease.Sealed {
+			m[p.id] = sighting{p.lease.Version, p.changed, r.memory[p.id].over}
 		}
 	}
-	if r.own.member {
-		m[r.cfg.ID] = sighting{r.own.version, r.own.start}
+	switch {
+	case r.own.member:
+		m[r.cfg.ID] = sighting{r.own.version, r.own.start, true}
+	case r.own.asked:
+		m[r.cfg.ID] = sighting{0, r.own.askedAt, true}
 	}
 	return m
 }
 
-// since returns when a version of a lease was first seen, by this incarnation or an earlier one.
+// since returns when a version of a lease, or that there is none (version 0), was first seen, by this incarnation or an
+// earlier one.
 func (r *Replica) since(l Lease) Instant {
-	if s, ok := r.memory[l.ID]; ok && s.version == l.Version {
+	if s, ok := r.memory[l.ID]; ok && (s.over || s.version == l.Version) {
 		return s.at
 	}
 	return r.now

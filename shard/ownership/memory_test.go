@@ -55,6 +55,33 @@ func TestALeaseThatWasRenewedUnseenIsWatchedAnew(t *testing.T) {
 	}
 }
 
+func TestOurOwnEarlierIncarnationIsOverWhateverOfItsRenewalsLandsLate(t *testing.T) {
+	b := newBench(t)
+	b.lapsed(Lease{ID: "a", Replica: "a", Duration: lease, Version: 1000})
+	if ids := b.sealed(lease / 4); !ids["a"] {
+		t.Errorf("sealed %v, want our own earlier incarnation", ids)
+	}
+}
+
+func TestALeaseThatWasGoneBeforeTheLapseIsSealedAfterOneDurationInAll(t *testing.T) {
+	b := newBench(t)
+	b.seen(Shard{Assignee: "b", Holder: "b", Epoch: 1})
+	b.feed(LeaseGone{"b"})
+	b.pass(lease - lease/5)
+	b.r = New(DefaultConfig("a2", "a", lease), b.r.Memory())
+	b.feed(LeadSeen{Lead{Holder: "b", Version: 2}})
+	b.seen(Shard{Assignee: "b", Holder: "b", Epoch: 1})
+	b.feed(Synced{})
+	b.commit(find[WriteLease](b).Seq)
+	if got := find[FindLease](b); got.ID != "b" {
+		t.Errorf("it looks for the lease of %s, want b's", got.ID)
+	}
+	b.feed(LeaseGone{"b"})
+	if ids := b.sealed(lease / 4); !ids["b"] {
+		t.Errorf("sealed %v, want b", ids)
+	}
+}
+
 func TestWhatWasSeenOutlivesAnIncarnationThatNeverSawAnything(t *testing.T) {
 	b := newBench(t)
 	b.pass(lease - lease/5)

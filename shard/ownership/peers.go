@@ -19,6 +19,10 @@ type peer struct {
 	late    bool    // stood still for so long that its renewal must have failed, while others were heard of
 	expired bool    // stood still for its whole duration, as far as we saw
 
+	absent   bool    // its lease was looked for, or seen to go: it isn't there
+	seekAt   Instant // when it is looked for next, while it was never seen
+	sealedAt Instant // when it was first seen to be sealed
+
 	forgotten bool // its sealed lease was told to be removed
 }
 
@@ -53,11 +57,14 @@ func (r *Replica) leaseSeen(l Lease) {
 	if l.Version <= p.lease.Version || p.lease.Sealed {
 		return
 	}
+	if l.Sealed {
+		p.sealedAt = r.now
+	}
 	was := p.lease
 	news := p.expired || was.Version == 0 || l.Sealed || was.Leaving != l.Leaving || was.Weight != l.Weight || was.Build != l.Build
 	p.lease = l
 	p.changed = r.since(l)
-	p.expired = false
+	p.expired, p.absent = false, false
 	if p.seal.settled(l.Version) {
 		r.forget(p.seal)
 		p.seal = nil
@@ -82,12 +89,12 @@ func (r *Replica) leaseGone(id Incarnation) {
 		r.touchAll()
 		return // it left in order, or was cleaned up
 	}
-	if p.lease.Version == 0 {
+	if p.absent {
 		return // known, and its time runs
 	}
 	p.lease = Lease{}
-	p.changed = r.now
-	p.expired = false
+	p.changed = r.since(Lease{ID: id})
+	p.expired, p.absent = false, true
 	r.forget(p.seal)
 	p.seal = nil
 	r.touchAll()
@@ -136,13 +143,23 @@ func (r *Replica) watchPeers() {
 	for i := 0; i < len(r.peerOrder); i++ {
 		p := r.peerOrder[i]
 		r.listen(p)
-		if p.lease.Sealed || r.now.AtLeast(p.changed) < p.duration(r.cfg) {
+		if p.lease.Sealed {
+			r.forgetSealed(p)
 			continue
 		}
-		if p.lease.Version == 0 && r.forgetPeer(p) {
-			i--
-			r.replan = true
+		r.seek(p)
+		if r.now.AtLeast(p.changed) < p.duration(r.cfg) {
 			continue
+		}
+		if p.lease.Version == 0 {
+			if r.forgetPeer(p) {
+				i--
+				r.replan = true
+				continue
+			}
+			if !p.absent {
+				continue
+			}
 		}
 		if !p.expired {
 			p.expired = true
@@ -161,6 +178,25 @@ func (r *Replica) watchPeers() {
 	}
 }
 
+// seek asks for a lease that was never seen though a record names its incarnation. Our view of the leases may just be
+// late, so its time doesn't run before a read has shown that it isn't there.
+func (r *Replica) seek(p *peer) {
+	if p.lease.Version == 0 && !p.absent && r.now.AtLeast(p.seekAt) >= 0 && r.isNamed(p.id) {
+		p.seekAt = r.now.Add(r.cfg.LeaseDuration / 8)
+		r.emit(FindLease{ID: p.id})
+	}
+}
+
+// forgetSealed removes, as coordinator, a sealed lease that no record names. It waits for a lease duration: until then a
+// holder that hasn't seen the seal may repeat a hand-over to that incarnation, and whoever then sees its name should find
+// the seal beside it.
+func (r *Replica) forgetSealed(p *peer) {
+	if r.Leads() && !p.forgotten && r.now.AtLeast(p.sealedAt) >= r.cfg.LeaseDuration && !r.isNamed(p.id) {
+		p.forgotten = true
+		r.emit(ForgetLease{ID: p.id})
+	}
+}
+
 // turn is how long this replica lets others go first.
 func (r *Replica) turn() time.Duration {
 	if r.lead.Holder == r.cfg.ID {
@@ -175,6 +211,7 @@ func (r *Replica) sealWritten(p *peer, v Version) {
 	p.lease.ID = p.id
 	p.lease.Sealed = true
 	p.lease.Version = v
+	p.sealedAt, p.absent = r.now, false
 	r.touchAll()
 }
 
@@ -231,6 +268,9 @@ func comparePeer(p *peer, id Incarnation) int { return strings.Compare(string(p.
 func (p *peer) wake(r *Replica) time.Duration {
 	switch {
 	case p.lease.Sealed:
+		if at := p.sealedAt.Mono + r.cfg.LeaseDuration; r.Leads() && at > r.now.Mono {
+			return at
+		}
 		return r.now.Mono + time.Hour
 	case p.seal != nil && p.seal.waits:
 		return p.seal.retryAt.Mono
@@ -238,6 +278,9 @@ func (p *peer) wake(r *Replica) time.Duration {
 		return r.now.Mono + time.Hour // the answer wakes us
 	case p.expired:
 		return p.sealAt.Mono
+	}
+	if p.lease.Version == 0 && !p.absent {
+		return max(r.now.Mono+r.cfg.LeaseDuration/40, min(p.seekAt.Mono, p.changed.Mono+p.duration(r.cfg)))
 	}
 	if !p.late {
 		if at := max(p.changed.Mono, r.hearingSince.Mono) + lateAfter(p.duration(r.cfg)); at > r.now.Mono {

@@ -31,6 +31,9 @@ type Config struct {
 	// LeaveTimeout is how long a replica that leaves goes on serving a shard while its successor warms; then it hands over
 	// to a cold one, and the shard is unserved until that is warm.
 	LeaveTimeout time.Duration
+	// BuryTime is how long a record that was deleted is neither made again nor claimed. Until then whoever held it has
+	// stopped, even if it stood still and saw nothing of the deletion.
+	BuryTime time.Duration
 	// GatherTimeout is how long a hand-over to a warm successor waits for other moves, so that they don't disturb it.
 	GatherTimeout time.Duration
 	// PlanEvery is the least time between two runs of the planner.
@@ -52,6 +55,7 @@ func DefaultConfig(id Incarnation, replica string, lease time.Duration) Config {
 		RetryEvery:    lease / 40,
 		WarmTimeout:   lease / 4,
 		LeaveTimeout:  2 * lease,
+		BuryTime:      lease * 5 / 2,
 		GatherTimeout: lease / 2,
 		PlanEvery:     10 * time.Millisecond,
 		ReportEvery:   lease,
@@ -73,6 +77,7 @@ func (c Config) Validate() error {
 	require(c.RetryEvery > 0, "RetryEvery %v: must be positive", c.RetryEvery)
 	require(c.WarmTimeout > 0 && c.WarmTimeout < c.LeaseDuration, "WarmTimeout %v: must be positive and less than LeaseDuration %v, or an orphan would wait for longer than a crash takes", c.WarmTimeout, c.LeaseDuration)
 	require(c.LeaveTimeout > 0, "LeaveTimeout %v: must be positive", c.LeaveTimeout)
+	require(c.BuryTime > 2*(c.LeaseDuration-c.Margin), "BuryTime %v: must be longer than twice LeaseDuration - Margin = %v, which a holder that missed the deletion may act for", c.BuryTime, 2*(c.LeaseDuration-c.Margin))
 	require(c.GatherTimeout >= 0, "GatherTimeout %v: must not be negative", c.GatherTimeout)
 	require(c.PlanEvery > 0, "PlanEvery %v: must be positive", c.PlanEvery)
 	require(c.ReportEvery > 0, "ReportEvery %v: must be positive", c.ReportEvery)
@@ -249,12 +254,25 @@ func (r *Replica) advance() {
 func (r *Replica) resendShards() {
 	kept := r.unknown[:0]
 	for _, t := range r.unknown {
+		r.correct(t)
 		r.resend(t.w)
 		if t.w != nil && t.w.waits {
 			kept = append(kept, t)
 		}
 	}
 	r.unknown = kept
+}
+
+// correct changes what is about to be repeated where it isn't so any more: who said that it is warm may have dropped its
+// caches since. Both replace the same version, so at most one of them is committed, and the sight of it settles both.
+func (r *Replica) correct(t *tenure) {
+	if t.w == nil || !t.w.waits || t.phase == warm {
+		return
+	}
+	if e, ok := t.w.effect.(WriteShard); ok && e.Kind == AnnounceWarm && e.Shard.Warm == r.cfg.ID {
+		e.Shard.Warm = ""
+		t.w.effect = e
+	}
 }
 
 // touchDue queues the shards whose next step depends on time alone.

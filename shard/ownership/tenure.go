@@ -117,7 +117,7 @@ func (r *Replica) shardGone(in ShardGone) {
 
 // bury notes that a record is gone: when another in its place may be touched, and above which epoch.
 func (r *Replica) bury(t *tenure) {
-	t.freeAt = r.now.Add(r.cfg.LeaseDuration)
+	t.freeAt = r.now.Add(r.cfg.BuryTime)
 	if t.w == nil {
 		return
 	}
@@ -145,6 +145,7 @@ func (r *Replica) shardWritten(t *tenure, w *write, v Version) {
 	}
 	next.Version = v
 	r.shardSeen(next)
+	r.touch(t) // a write that changed nothing leaves the version as it is
 }
 
 // decide chooses the next step of one shard, from its newest record and what is already under way.
@@ -181,6 +182,11 @@ func (r *Replica) letGo(t *tenure) {
 // the plan came back to us, its holder would hand over to cold caches.
 func (r *Replica) cool(t *tenure) {
 	r.letGo(t)
+	r.unsay(t)
+}
+
+// unsay takes back that this replica is warm for a shard.
+func (r *Replica) unsay(t *tenure) {
 	if t.rec.Warm == r.cfg.ID && t.w == nil {
 		s := t.rec
 		s.Warm = ""
@@ -276,6 +282,9 @@ func (r *Replica) pursue(t *tenure) {
 	case t.phase == idle:
 		r.enter(t, warming)
 		r.emit(Warm{ID: t.id})
+		r.unsay(t)
+	case t.phase == warming:
+		r.unsay(t)
 	case mine && t.phase == warm && t.rec.Warm != r.cfg.ID && t.w == nil:
 		s := t.rec
 		s.Warm = r.cfg.ID
@@ -295,7 +304,7 @@ func (r *Replica) claim(t *tenure) {
 	if t.rec.Epoch == 0 && t.rec.Floor == 0 {
 		// Made by hand. It may stand for one that was deleted before we looked: then its old holder needs time to see
 		// that, and its epochs are known only from the coordinator.
-		if known := r.syncedAt.Add(r.cfg.LeaseDuration); r.now.AtLeast(known) < 0 {
+		if known := r.syncedAt.Add(r.cfg.BuryTime); r.now.AtLeast(known) < 0 {
 			t.freeAt = known
 			return
 		}

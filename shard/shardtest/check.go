@@ -37,7 +37,8 @@ type tally struct {
 func (c *checks) reset(shards int, s Schedule) {
 	*c = checks{
 		gatesOpen: resized(c.gatesOpen, shards), work: resized(c.work, shards), tallies: resized(c.tallies, shards),
-		sealed: c.sealed[:0], liveness: liveness{served: resized(c.served, shards), since: s.Faulty, last: s.Faulty},
+		sealed:   c.sealed[:0],
+		liveness: liveness{served: resized(c.served, shards), fresh: c.fresh[:0], since: s.Faulty, last: s.Faulty},
 	}
 }
 
@@ -47,6 +48,7 @@ func (c *checks) grow() {
 	c.work = append(c.work, stamp{})
 	c.tallies = append(c.tallies, tally{})
 	c.served = append(c.served, false)
+	c.fresh = append(c.fresh, true)
 }
 
 func resized[T any](s []T, n int) []T {

@@ -9,6 +9,7 @@ import (
 // liveness is what is judged after the last fault.
 type liveness struct {
 	served []bool        // per shard: seen active since
+	fresh  []bool        // per shard: nobody had held it when the faults ended
 	since  time.Duration // when the faults ended
 	last   time.Duration // as since, or when a clean exit that took longer was over
 	stage  int           // 0 serving, 1 settling, 2 quiet
@@ -55,25 +56,26 @@ func (w *world) poll() {
 }
 
 // deadline is the lease duration, on the slowest clock of the fleet, and a second. Where users deleted records, and for
-// shards that nobody has held yet, it is two lease durations: a new coordinator looks for one before it makes records
-// that it doesn't know, and a record made by hand is left alone for one.
+// shards that nobody has held yet, it is three and a half: a new coordinator looks for two and a half (BuryTime) before it
+// makes records that it doesn't know, and a record made by hand is left alone for as long.
 func (w *world) deadline(shard int) time.Duration {
 	slowest := 1.0
 	for _, r := range w.schedule.Rates {
 		slowest = min(slowest, r)
 	}
 	lease := time.Duration(float64(leaseDuration) / slowest)
-	if w.tallies[shard].highest == 0 {
-		return 2*lease + time.Second
-	}
-	if w.schedule.meddled() {
-		return 2*lease + time.Second
+	if w.fresh[shard] || w.schedule.meddled() {
+		return lease*7/2 + time.Second
 	}
 	return lease + time.Second
 }
 
 // mend ends all faults that could last, and makes sure that somebody lives.
 func (w *world) mend() {
+	w.fresh = w.fresh[:0]
+	for i := range w.tallies {
+		w.fresh = append(w.fresh, w.tallies[i].highest == 0)
+	}
 	alive := false
 	for i := range w.nodes {
 		n := &w.nodes[i]

@@ -21,6 +21,8 @@ func (n *node) narrate(e ownership.Effect) {
 		w.say(n, "has left")
 	case ownership.SealLease:
 		w.say(n, "asks to seal the lease of %s (version %d)", e.ID, e.Base)
+	case ownership.FindLease:
+		w.say(n, "looks for the lease of %s", e.ID)
 	case ownership.ForgetLease:
 		w.say(n, "removes the sealed lease of %s", e.ID)
 	case ownership.WriteLead:

@@ -201,6 +201,9 @@ func (w *world) applyShard(req *request) (ownership.Outcome, ownership.Version) 
 		}
 		next := *old
 		next.Assignee = e.Assignee
+		if next == *old {
+			return ownership.Committed, old.Version // as an API server, which writes nothing then
+		}
 		w.countWrite(req, *old, next)
 		return ownership.Committed, s.putShard(next)
 	case ownership.WriteShard:
@@ -210,6 +213,9 @@ func (w *world) applyShard(req *request) (ownership.Outcome, ownership.Version) 
 		}
 		next := e.Shard
 		next.Assignee, next.Pin, next.Floor, next.UID = old.Assignee, old.Pin, old.Floor, old.UID // a status write can't change the spec
+		if next == *old {
+			return ownership.Committed, old.Version
+		}
 		w.checkShardWrite(req, *old, next)
 		w.countWrite(req, *old, next)
 		return ownership.Committed, s.putShard(next)
@@ -231,6 +237,8 @@ func (w *world) snapshot(req *request) ownership.Input {
 	case ownership.WriteLease:
 		lease = e.Lease.ID
 	case ownership.SealLease:
+		lease = e.ID
+	case ownership.FindLease:
 		lease = e.ID
 	case ownership.CreateShard:
 		id = e.ID

@@ -30,7 +30,8 @@ const answerTimeout = leaseDuration / 8
 // send puts a write on the wire.
 func (w *world) send(n *node, e ownership.Effect) {
 	req := w.newRequest()
-	*req = request{node: n.index, life: n.life, id: n.id, effect: e, seq: sequence(e), sentAt: w.now}
+	_, read := e.(ownership.FindLease)
+	*req = request{node: n.index, life: n.life, id: n.id, effect: e, seq: sequence(e), sentAt: w.now, read: read}
 	n.sent++
 	at := w.now + w.leg()
 	if f := n.struckBy(e); f != nil && !w.undying(e, f) {
@@ -147,7 +148,7 @@ func (n *node) answered(req *request) {
 		if req.found != nil {
 			n.step(req.found)
 		}
-		if n.life == life {
+		if n.life == life && req.seq != 0 {
 			n.feed(req)
 		}
 		return
