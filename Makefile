@@ -72,6 +72,9 @@ generate: ## write the deepcopy code and the CRDs anew from pkg/apis
 lint: ## formatting, vet, and that generated files are up to date
 	@unformatted=$$(gofmt -l $(GO_FILES)); if [ -n "$$unformatted" ]; then echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; fi
 	go vet ./...
+	go vet -tags browser ./test/browser
+	cd test/apiserver && go vet ./...
+	cd config/monitoring/gen && go vet ./...
 	config/generate.sh --check
 
 .PHONY: monitoring
@@ -80,16 +83,18 @@ monitoring: ## write the Grafana dashboard and the list of its metrics anew
 
 .PHONY: monitoring-test
 monitoring-test: promtool ## the dashboard by Grafana's schema, every expression, every alert, every runbook entry
-	cd config/monitoring/gen && go vet ./... && go test -count=1 ./...
+	cd config/monitoring/gen && go test -count=1 ./...
 
 # Chromium is installed from the distribution's packages where there is none; that needs apt-get and the right to use it.
-.PHONY: browser-test
-browser-test: ## the status page in a real browser; SCREENSHOTS=FOLDER keeps pictures
+.PHONY: chromium
+chromium:
 	@command -v "$${CHROMIUM:-chromium}" chromium-browser google-chrome >/dev/null \
 		|| { echo "Installing Chromium for the test of the status page."; \
 			sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
 			$$sudo apt-get update -qq && $$sudo apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
-	go vet -tags browser ./test/browser
+
+.PHONY: browser-test
+browser-test: chromium ## the status page in a real browser; SCREENSHOTS=FOLDER keeps pictures
 	go test -count=1 -tags browser ./test/browser
 
 SEEDS ?= 100000
@@ -112,11 +117,16 @@ bench: controlplane build ## SCENARIO=name [SET="k=v ..."]; without one, a tour 
 	@mkdir -p out
 	$(if $(SCENARIO),$(BIN)/bench run $(SCENARIO) $(foreach s,$(SET),--set $(s)) --html out/$(SCENARIO).html --json out/$(SCENARIO).json,$(BIN)/bench tour)
 
-# One package at a time: most of them start real servers, and two cores can't serve several sets at once.
+# The gate builds what it needs. GATE="-only NAME" runs one suite, GATE=-list names them; the output is in out/gate.
+GATE ?=
 .PHONY: test
-test: controlplane jaeger promtool build lint ## all tests, with -race, against real API servers
-	go test -race -shuffle=on -p 1 -timeout 20m ./...
-	@$(MAKE) --no-print-directory microbench monitoring-test browser-test
+test: ## everything: builds, lint, all tests with -race against real API servers, each suite within its time
+	@go run ./test/gate $(GATE)
+
+BASE ?=
+.PHONY: loc
+loc: ## lines of code of product and of evidence; BASE=commit compares
+	@go run ./test/loc $(if $(BASE),-base $(BASE))
 
 # Once each, so that they can't rot; for figures run them with go test -bench and a quiet machine.
 .PHONY: microbench

@@ -1,0 +1,172 @@
+// Command gate decides whether the sources are good: it builds, lints and tests everything, and prints what each suite
+// took beside what it may take. It fails when a test fails, when a package with tests runs none, when a package that
+// it should run isn't there, and when a suite takes longer than its budget.
+//
+//	go run ./test/gate                  everything
+//	go run ./test/gate -only NAME,...   these suites alone
+//	go run ./test/gate -list            their names
+//
+// What each suite printed is in out/gate.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/tenure-dev/tenure/test/lab"
+)
+
+const (
+	// logs is where the suites' output goes, and binaries where the programs that they share are built.
+	logs     = "out/gate"
+	binaries = "out/gate/bin"
+)
+
+func main() {
+	only := flag.String("only", "", "run these `suites` alone, and what they need built; separated by commas")
+	list := flag.Bool("list", false, "list the suites")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *only, *list, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "gate:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, only string, list bool, to io.Writer) error {
+	root, err := lab.Root()
+	if err != nil {
+		return err
+	}
+	if err := os.Chdir(root); err != nil {
+		return err
+	}
+	phases, err := suites(ctx)
+	if err != nil {
+		return err
+	}
+	if phases, err = choose(phases, only); err != nil {
+		return err
+	}
+	if list {
+		for _, s := range slices.Concat(phases...) {
+			fmt.Fprintf(to, "%-14s %v\n", s.name, s.budget)
+		}
+		return nil
+	}
+	if err := makeFolders(); err != nil {
+		return err
+	}
+	out := &printer{to: to}
+	var all []*result
+	for _, phase := range phases {
+		results := make([]*result, len(phase))
+		var wg sync.WaitGroup
+		for i, s := range phase {
+			wg.Go(func() { results[i] = s.run(ctx, out) })
+		}
+		wg.Wait()
+		all = append(all, results...)
+		if ctx.Err() != nil {
+			return errors.New("interrupted")
+		}
+		if slices.ContainsFunc(results, func(r *result) bool { return r.suite.essential && !r.ok() }) {
+			break // nothing else can pass
+		}
+	}
+	err = table(to, all)
+	if n := len(slices.Concat(phases...)); err == nil && len(all) < n {
+		err = fmt.Errorf("%d suites weren't run", n-len(all))
+	}
+	return err
+}
+
+func makeFolders() error { return os.MkdirAll(binaries, 0o755) } // which is below logs
+
+// choose leaves out the suites that weren't asked for, and that aren't essential.
+func choose(phases [][]suite, only string) ([][]suite, error) {
+	if only == "" {
+		return phases, nil
+	}
+	wanted := map[string]bool{}
+	for name := range strings.SplitSeq(only, ",") {
+		wanted[name] = false
+	}
+	var chosen [][]suite
+	for _, phase := range phases {
+		phase = slices.DeleteFunc(slices.Clone(phase), func(s suite) bool {
+			_, ok := wanted[s.name]
+			wanted[s.name] = true
+			return !ok && !s.essential
+		})
+		if len(phase) > 0 {
+			chosen = append(chosen, phase)
+		}
+	}
+	for name := range strings.SplitSeq(only, ",") {
+		if !wanted[name] {
+			return nil, fmt.Errorf("-only %s: there is no such suite (-list shows them)", name)
+		}
+	}
+	return chosen, nil
+}
+
+// table prints what became of the suites. Its error says which failed.
+func table(to io.Writer, all []*result) error {
+	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "\nsuite\ttests\ttime\tprocessor\tbudget\t")
+	var sum counts
+	var took time.Duration
+	var failed []string
+	for _, r := range all {
+		verdict := "ok"
+		if !r.ok() {
+			verdict = "FAILED: " + strings.Join(r.faults, "; ")
+			failed = append(failed, r.suite.name)
+		}
+		sum.add(r.counts)
+		took = max(took, r.ended.Sub(all[0].began))
+		fmt.Fprintf(w, "%s\t%d\t%v\t%v\t%v\t  %s\n", r.suite.name, r.counts.total(), seconds(r.took()), seconds(r.processor),
+			r.suite.budget, verdict)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(to, "\n%d passed, %d failed, %d skipped in %v\n", sum.passed, sum.failed, len(sum.skipped), seconds(took))
+	for _, name := range sum.skipped {
+		fmt.Fprintln(to, "skipped:", name)
+	}
+	if sum.passed == 0 {
+		failed = append(failed, "no test ran")
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("failed: %s (output in %s)", strings.Join(failed, ", "), logs)
+	}
+	return nil
+}
+
+func seconds(d time.Duration) time.Duration { return d.Round(time.Second) }
+
+// printer keeps lines of suites that run side by side apart.
+type printer struct {
+	mu sync.Mutex // guards to
+	to io.Writer
+}
+
+func (p *printer) line(suite, format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fmt.Fprintf(p.to, "%-12s %s\n", suite, fmt.Sprintf(format, args...))
+}

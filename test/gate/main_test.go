@@ -1,0 +1,114 @@
+package main
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+// lines is what go test -json prints: ACTION [TEST] of package p, separated by semicolons.
+func lines(text string) io.Reader {
+	var b strings.Builder
+	for line := range strings.SplitSeq(text, ";") {
+		action, test, _ := strings.Cut(strings.TrimSpace(line), " ")
+		b.WriteString(`{"Action":"` + action + `","Package":"p","Test":"` + test + "\"}\n")
+	}
+	return strings.NewReader(b.String())
+}
+
+func TestAPackagePassesOnlyIfTestsOfItRanAndNoneFailed(t *testing.T) {
+	for name, c := range map[string]struct {
+		output                  io.Reader
+		passed, failed, skipped int
+		fault                   string
+	}{
+		"all passed":          {lines("run A; run A/b; pass A/b; pass A; pass"), 2, 0, 0, ""},
+		"a benchmark":         {lines("run A; pass"), 1, 0, 0, ""},
+		"one was skipped":     {lines("run A; skip A; run B; pass B; pass"), 1, 0, 1, ""},
+		"one failed":          {lines("run A; pass A; run B; fail B; fail"), 1, 1, 0, "B, p"},
+		"no test ran":         {lines("start; pass"), 0, 0, 0, "p ran no test"},
+		"it was cut short":    {lines("run A; pass A; run B; fail"), 1, 1, 0, "B, p"},
+		"it never ended":      {lines("run A; pass A; run B"), 1, 1, 0, "B, p has no verdict"},
+		"it doesn't compile":  {lines("fail"), 0, 0, 0, "p"},
+		"nothing was printed": {strings.NewReader(""), 0, 0, 0, "no package was tested"},
+		"there are no test files": {
+			strings.NewReader(`{"Action":"output","Package":"p","Output":"?   \tp\t[no test files]\n"}` + "\n" +
+				`{"Action":"skip","Package":"p"}`), 0, 0, 0, "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &reader{log: io.Discard, out: &printer{to: io.Discard}, packages: map[string]*pkg{}}
+			if err := r.read(c.output); err != nil {
+				t.Fatal(err)
+			}
+			var got counts
+			fault := ""
+			if err := r.verdict(&got); err != nil {
+				fault = err.Error()
+			}
+			if got.passed != c.passed || got.failed != c.failed || len(got.skipped) != c.skipped || fault != c.fault {
+				t.Errorf("%+v, %q; want %d passed, %d failed, %d skipped, %q", got, fault, c.passed, c.failed, c.skipped, c.fault)
+			}
+		})
+	}
+}
+
+func TestASuiteFailsOverItsBudgetAndWhenACommandFails(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := makeFolders(); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		suite suite
+		fault string
+	}{
+		"in time":       {suite{budget: time.Minute, steps: []step{command("true")}}, ""},
+		"over budget":   {suite{budget: time.Nanosecond}, "over its budget"},
+		"a bad command": {suite{budget: time.Minute, steps: []step{command("false")}}, "false: exit status 1"},
+		"one that hangs": {
+			suite{budget: 10 * time.Millisecond, steps: []step{command("sleep", "60")}}, "stopped after 0s; over its budget",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.suite.name = "s"
+			r := c.suite.run(t.Context(), &printer{to: io.Discard})
+			if got := strings.Join(r.faults, "; "); got != c.fault {
+				t.Errorf("%q, want %q", got, c.fault)
+			}
+		})
+	}
+}
+
+func TestTheTableFailsIfASuiteDidOrIfNoTestRan(t *testing.T) {
+	good := &result{suite: suite{name: "good"}, counts: counts{passed: 2, skipped: []string{"p A"}}}
+	bad := &result{suite: suite{name: "bad"}, counts: counts{failed: 1}, faults: []string{"B"}}
+	for fault, results := range map[string][]*result{
+		"": {good}, "failed: bad (output in out/gate)": {good, bad}, "failed: no test ran (output in out/gate)": {{}},
+	} {
+		var out strings.Builder
+		got := ""
+		if err := table(&out, results); err != nil {
+			got = err.Error()
+		}
+		if got != fault {
+			t.Errorf("%q, want %q\n%s", got, fault, out.String())
+		}
+	}
+	var out strings.Builder
+	_ = table(&out, []*result{good, bad}) // what it prints counts here
+	if want := "2 passed, 1 failed, 1 skipped in 0s\nskipped: p A\n"; !strings.HasSuffix(out.String(), want) {
+		t.Errorf("%s\nwant the end %q", out.String(), want)
+	}
+}
+
+func TestSuitesAreChosenByNameAndEssentialOnesAlways(t *testing.T) {
+	phases := [][]suite{{{name: "build", essential: true}}, {{name: "a"}, {name: "b"}}, {{name: "c"}}}
+	chosen, err := choose(phases, "b")
+	if err != nil || len(chosen) != 2 || chosen[0][0].name != "build" || chosen[1][0].name != "b" || len(chosen[1]) != 1 {
+		t.Errorf("%v, %v", chosen, err)
+	}
+	if _, err := choose(phases, "b,d"); err == nil || !strings.Contains(err.Error(), "-only d") {
+		t.Errorf("an unknown suite: %v", err)
+	}
+}
