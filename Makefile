@@ -59,6 +59,11 @@ build: ## build bin/tenure and bin/bench
 	@mkdir -p $(BIN)
 	CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN)/ ./cmd/tenure ./cmd/bench
 
+.PHONY: lab
+lab: ## build bin/tenure-lab: a replica with the hooks of benchmarks and the faults of gates, never to be shipped
+	@mkdir -p $(BIN)
+	CGO_ENABLED=0 go build -tags lab -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN)/tenure-lab ./cmd/tenure
+
 .PHONY: demo
 demo: controlplane jaeger build ## three replicas, three clusters, 600 Ats, a crash and a join, Deployments everywhere, all traced
 	@CGO_ENABLED=0 go build -trimpath -o $(BIN)/demo ./cmd/demo
@@ -75,6 +80,7 @@ lint: ## formatting, vet, and that generated files are up to date
 	go vet -tags browser ./test/browser
 	cd test/apiserver && go vet ./...
 	cd config/monitoring/gen && go vet ./...
+	go vet -tags lab ./cmd/tenure
 	config/generate.sh --check
 
 .PHONY: monitoring
@@ -113,7 +119,7 @@ chaos: controlplane ## replicas as processes, killed, paused and cut off under l
 
 SCENARIO ?=
 .PHONY: bench
-bench: controlplane build ## SCENARIO=name [SET="k=v ..."]; without one, a tour of five minutes
+bench: controlplane build lab ## SCENARIO=name [SET="k=v ..."]; without one, a tour of five minutes
 	@mkdir -p out
 	$(if $(SCENARIO),$(BIN)/bench run $(SCENARIO) $(foreach s,$(SET),--set $(s)) --html out/$(SCENARIO).html --json out/$(SCENARIO).json,$(BIN)/bench tour)
 

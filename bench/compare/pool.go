@@ -10,8 +10,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/tenure-dev/tenure/bench/report"
+	"github.com/tenure-dev/tenure/bench/samples"
 	"github.com/tenure-dev/tenure/bench/stats"
-	"github.com/tenure-dev/tenure/pkg/samples"
 )
 
 // Pooled is what the turns of several runs say together.

@@ -195,17 +195,21 @@ func (f *fleet) startReplica(name string) error {
 	args := []string{
 		"--home-kubeconfig", f.site.kubeconfigs[homeCluster], "--namespace", f.site.namespace, "--replica", name,
 		"--lease-duration", f.config.LeaseDuration.String(), "--shards-per-cluster", strconv.Itoa(f.config.ShardsPerCluster),
-		"--workers", strconv.Itoa(f.config.Workers), "--injected-work", f.config.InjectedWork.String(),
+		"--workers", strconv.Itoa(f.config.Workers),
 		"--metrics-bind-address", addresses[0], "--health-probe-bind-address", "0",
 	}
+	var hooks []string
+	work := f.config.InjectedWork.D()
 	switch f.as {
 	case scenario.Stock:
 		args = append(args, "--sharding", "off", "--workers", strconv.Itoa(f.concurrency()))
 	case scenario.Client:
 		args = append(args, "--watch-filtering", "client")
 	case scenario.Slow:
-		work := time.Duration(float64(f.config.InjectedWork) * (1 + f.config.Slowdown))
-		args = append(args, "--injected-work", work.String())
+		work = time.Duration(float64(work) * (1 + f.config.Slowdown))
+	}
+	if work > 0 {
+		hooks = append(hooks, "--injected-work", work.String())
 	}
 	if f.load.Kind == scenario.Deployments {
 		args = append(args, "--deployment-source", homeCluster)
@@ -216,12 +220,18 @@ func (f *fleet) startReplica(name string) error {
 	samples := ""
 	if f.config.Samples {
 		samples = f.path(name, strconv.FormatInt(time.Now().UnixNano(), 36)+".samples")
-		args = append(args, "--bench-samples", samples)
+		hooks = append(hooks, "--bench-samples", samples)
 	}
 	if turns := f.config.TracingTurns; turns > 0 {
-		args = append(args, "--bench-tracing-turns", turns.String())
+		hooks = append(hooks, "--bench-tracing-turns", turns.String())
 	}
-	p, err := startProcess(name, f.options.Tenure, f.path(name, "log"), args, f.traces.environment()...)
+	binary := f.options.Tenure
+	if len(hooks) > 0 {
+		if binary = f.options.Hooked; !isFile(binary) {
+			return fmt.Errorf("no replica binary with hooks at %s: run `make lab`, or name one built with -tags lab with --tenure", binary)
+		}
+	}
+	p, err := startProcess(name, binary, f.path(name, "log"), append(args, hooks...), f.traces.environment()...)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,8 @@ import (
 type Options struct {
 	// Tenure is the binary of a replica, Bench that of this program (for the floor), ControlPlane the servers'.
 	Tenure, Bench, ControlPlane string
+	// Hooked is Tenure built with -tags lab, for scenarios that inject work or take samples.
+	Hooked string
 	// Kubeconfigs are files by cluster, one of which is called home: run there instead of on control planes of our own.
 	Kubeconfigs map[string]string
 	// Config is the folder of the manifests.
@@ -49,16 +51,22 @@ func (o *Options) Locate() error {
 	if o.Bench == "" {
 		o.Bench = self
 	}
+	if o.Hooked == "" {
+		o.Hooked = o.Tenure
+	}
 	if o.Tenure == "" {
 		o.Tenure = filepath.Join(root, "bin", "tenure")
 		if beside := filepath.Join(filepath.Dir(self), "tenure"); isFile(beside) {
 			o.Tenure = beside
 		}
+		o.Hooked = o.Tenure + "-lab"
 	}
 	if !isFile(o.Tenure) {
 		return fmt.Errorf("no replica binary at %s: run `make build`, or name one with --tenure", o.Tenure)
 	}
-	o.Tenure, err = filepath.Abs(o.Tenure)
+	if o.Tenure, err = filepath.Abs(o.Tenure); err == nil {
+		o.Hooked, err = filepath.Abs(o.Hooked)
+	}
 	return err
 }
 

@@ -13,9 +13,9 @@ import (
 
 	"github.com/tenure-dev/tenure/bench/load"
 	"github.com/tenure-dev/tenure/bench/report"
+	"github.com/tenure-dev/tenure/bench/samples"
 	"github.com/tenure-dev/tenure/bench/scenario"
 	"github.com/tenure-dev/tenure/bench/stats"
-	"github.com/tenure-dev/tenure/pkg/samples"
 )
 
 // warmUp is how many Ats each fleet serves before anything is measured: connections, caches, and the API servers'

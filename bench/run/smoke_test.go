@@ -10,8 +10,8 @@ import (
 
 	"github.com/tenure-dev/tenure/bench/check"
 	"github.com/tenure-dev/tenure/bench/report"
+	"github.com/tenure-dev/tenure/bench/samples"
 	"github.com/tenure-dev/tenure/bench/scenario"
-	"github.com/tenure-dev/tenure/pkg/samples"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
@@ -25,7 +25,7 @@ func options(t *testing.T) Options {
 		t.Fatalf("%v (make controlplane)", err)
 	}
 	bin := t.TempDir()
-	for program, path := range map[string]*string{"tenure": &o.Tenure, "bench": &o.Bench} {
+	for program, path := range map[string]*string{"tenure": &o.Tenure, lab.Hooked: &o.Hooked, "bench": &o.Bench} {
 		if *path, err = lab.Build(t.Context(), bin, program, false); err != nil {
 			t.Fatal(err)
 		}

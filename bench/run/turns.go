@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/bench/report"
-	"github.com/tenure-dev/tenure/pkg/samples"
+	"github.com/tenure-dev/tenure/bench/samples"
 )
 
 // settle is how much of the beginning of a turn isn't measured: until then what the turn before has left is sent.

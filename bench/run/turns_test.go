@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-dev/tenure/pkg/samples"
+	"github.com/tenure-dev/tenure/bench/samples"
 )
 
 func TestOnlyLotsInWhichEachHadItsTurnAreCompared(t *testing.T) {

@@ -34,10 +34,8 @@ type options struct {
 	traceSlow        time.Duration
 	healthAddress    string
 	pprofAddress     string
-	injectedWork     time.Duration
-	benchSamples     string
-	benchTracing     time.Duration
 	logLevel         slog.Level
+	hooks            labHooks
 }
 
 // newFlags declares the flags.
@@ -62,10 +60,8 @@ func newFlags() (*flag.FlagSet, *options) {
 	fs.DurationVar(&o.traceSlow, "trace-slow", time.Second, "with tracing on (OTEL_EXPORTER_OTLP_ENDPOINT): keep the traces of reconciles that fail or take this long, whatever OTEL_TRACES_SAMPLER says; 0 to leave them to it")
 	fs.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081", "`address` of /healthz and /readyz; 0 turns it off")
 	fs.StringVar(&o.pprofAddress, "pprof-bind-address", "0", "`address` of Go's profiles, without authentication; 0 turns it off")
-	fs.DurationVar(&o.injectedWork, "injected-work", 0, "time that each reconcile of an At is made to take, for benchmarks")
-	fs.StringVar(&o.benchSamples, "bench-samples", "", "new `file` that gets one record for each reconcile, for benchmarks")
-	fs.DurationVar(&o.benchTracing, "bench-tracing-turns", 0, "with tracing on: trace nothing, one in a hundred and all reconciles in turns of this length, for benchmarks; 0 for no turns")
 	fs.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "`level` of the log: debug, info, warn or error")
+	o.hooks.Declare(fs)
 	o.sharding, o.serverFilter = true, true
 	fs.VisitAll(func(f *flag.Flag) {
 		f.Usage += " [$" + envName(f.Name) + "]"
@@ -116,11 +112,8 @@ func (o *options) validate() error {
 	if o.traceSlow < 0 {
 		return fmt.Errorf("--trace-slow %v: must not be negative", o.traceSlow)
 	}
-	if o.injectedWork < 0 {
-		return fmt.Errorf("--injected-work %v: must not be negative", o.injectedWork)
-	}
-	if o.benchTracing < 0 {
-		return fmt.Errorf("--bench-tracing-turns %v: must not be negative", o.benchTracing)
+	if err := o.hooks.Validate(); err != nil {
+		return err
 	}
 	for name, address := range map[string]string{"metrics-bind-address": o.metricsAddress, "health-probe-bind-address": o.healthAddress, "pprof-bind-address": o.pprofAddress} {
 		if address == "0" || address == "" {

@@ -25,6 +25,8 @@ func TestABadCommandLineIsOneClearLineAndExitCodeTwo(t *testing.T) {
 		"namespace not a name":    {args: []string{"--namespace=A_B"}, want: `--namespace "A_B"`},
 		"address without port":    {args: []string{"--metrics-bind-address=localhost"}, want: "--metrics-bind-address"},
 		"kubeconfig missing":      {args: []string{"--home-kubeconfig=/no/such/file"}, want: "/no/such/file"},
+		"a benchmark's hook":      {args: []string{"--injected-work=1s"}, want: "injected-work"},
+		"a planted fault":         {args: []string{"--plant=exit"}, want: "plant"},
 		"bad environment":         {env: map[string]string{"TENURE_WORKERS": "many"}, want: "TENURE_WORKERS"},
 	}
 	for name, c := range cases {

@@ -17,7 +17,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,7 +39,7 @@ import (
 // runManager runs one replica until the context ends.
 func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 	handler := slog.NewJSONHandler(logTo, &slog.HandlerOptions{Level: o.logLevel, ReplaceAttr: withoutOptions})
-	log := logr.FromSlogHandler(handler).WithValues("replica", o.replica)
+	log := logr.FromSlogHandler(o.hooks.Handler(handler)).WithValues("replica", o.replica)
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
 
@@ -53,10 +52,8 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 		return err
 	}
 	defer see.start(ctx)()
-	if o.benchTracing > 0 {
-		go see.takeTurns(ctx, o.benchTracing, o.traceSlow)
-	}
-	see.Wrap(home)
+	go o.hooks.Run(ctx, see.SetSampling, o.traceSlow)
+	_ = see.wrap(home) // never fails
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), cnatv1.AddToScheme(scheme), tenurev1.AddToScheme(scheme)); err != nil {
 		return fmt.Errorf("building the scheme: %w", err)
@@ -93,7 +90,7 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("running: %w", err)
 	}
-	return see.lostSamples()
+	return o.hooks.Close()
 }
 
 // withoutOptions leaves out what multicluster-runtime's kubeconfig provider logs of its options: functions, which have
@@ -226,21 +223,5 @@ func (o *options) controllerOptions() mccontroller.Options {
 }
 
 func (o *options) atReconciler(clusters at.Clusters) (*at.Reconciler, error) {
-	cfg := at.Config{Clusters: clusters, Clock: clock.RealClock{}}
-	if o.injectedWork > 0 {
-		cfg.Work = func(ctx context.Context) error { return wait(ctx, o.injectedWork) }
-	}
-	return at.NewReconciler(cfg)
-}
-
-// wait stands for work that takes time but no CPU.
-func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return at.NewReconciler(at.Config{Clusters: o.hooks.Clusters(clusters), Clock: o.hooks.Clock()})
 }

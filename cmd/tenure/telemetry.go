@@ -13,18 +13,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/tenure-dev/tenure/pkg/samples"
 	"github.com/tenure-dev/tenure/pkg/telemetry"
 	"github.com/tenure-dev/tenure/pkg/telemetry/handoff"
 	"github.com/tenure-dev/tenure/shard"
 )
 
-// sight is what makes a replica visible: traces, metrics and, for benchmarks, samples.
+// sight is what makes a replica visible: traces and metrics.
 type sight struct {
 	*telemetry.Telemetry
-	moves   *handoff.Watcher
-	samples *samples.File // nil if none are wanted
-	log     logr.Logger
+	moves *handoff.Watcher
+	hooks *labHooks
+	log   logr.Logger
 }
 
 // newSight reads the environment's wishes; OTEL_* that make no sense end the start, in one line.
@@ -37,8 +36,8 @@ func newSight(ctx context.Context, o *options, log logr.Logger) (*sight, error) 
 	if err != nil {
 		return nil, err
 	}
-	s := &sight{moves: handoff.NewWatcher(), log: log}
-	if s.samples, err = o.createSamples(); err != nil {
+	s := &sight{moves: handoff.NewWatcher(), hooks: &o.hooks, log: log}
+	if err := o.hooks.Open(); err != nil {
 		return nil, err
 	}
 	s.Telemetry = telemetry.New(telemetry.Config{
@@ -54,17 +53,7 @@ func newSight(ctx context.Context, o *options, log logr.Logger) (*sight, error) 
 
 func (s *sight) reconciled(r telemetry.Reconciled) {
 	s.moves.Reconciled(r)
-	if s.samples != nil {
-		s.samples.Add(sampleOf(r))
-	}
-}
-
-// lostSamples tells whether any sample couldn't be written.
-func (s *sight) lostSamples() error {
-	if s.samples == nil {
-		return nil
-	}
-	return s.samples.Err()
+	s.hooks.Reconciled(r)
 }
 
 func epochOf(ctx context.Context) int64 {
@@ -93,6 +82,7 @@ func (s *sight) start(ctx context.Context) func() {
 // wrap makes the API calls over a connection visible.
 func (s *sight) wrap(c *rest.Config) error {
 	s.Wrap(c)
+	s.hooks.Wrap(c)
 	return nil
 }
 

@@ -282,12 +282,3 @@ func TestTheTimeToLiveDeletesTheAt(t *testing.T) {
 		t.Errorf("reading the At: %v, want not found", err)
 	}
 }
-
-func TestInjectedWorkDelaysAndFailsTheReconcile(t *testing.T) {
-	b := newBench(t, anAt())
-	broken := errors.New("broken")
-	b.subject.config.Work = func(context.Context) error { return broken }
-	if _, err := b.reconcile(); !errors.Is(err, broken) || b.sent != 0 {
-		t.Errorf("Reconcile: %v after %d writes, want %v before any", err, b.sent, broken)
-	}
-}

@@ -33,9 +33,6 @@ type Config struct {
 	Clusters Clusters
 	// Clock tells when an At is due. Required.
 	Clock clock.PassiveClock
-	// Work is done at the start of each reconcile of an existing At; its error is
-	// that of the reconcile. Benchmarks inject latency here. Default: none.
-	Work func(ctx context.Context) error
 }
 
 // Validate reports everything that is missing.
@@ -91,11 +88,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req mcreconcile.Request) (ct
 	at, err := readAt(ctx, cl.GetClient(), req.NamespacedName)
 	if err != nil || at == nil {
 		return ctrl.Result{}, err
-	}
-	if r.config.Work != nil {
-		if err := r.config.Work(ctx); err != nil {
-			return ctrl.Result{}, fmt.Errorf("working on At %s: %w", req.NamespacedName, err)
-		}
 	}
 	a := &actor{cluster: cl, notes: &r.notes, clock: r.config.Clock}
 	return a.reconcile(ctx, at)

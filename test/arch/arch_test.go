@@ -102,3 +102,27 @@ func TestThereIsNoPackageForEverythingElse(t *testing.T) {
 		}
 	}
 }
+
+func TestTheProductionBinaryHasNeitherHooksNorPlantedFaults(t *testing.T) {
+	evidence := func(flags ...string) (found []string) {
+		list := exec.Command("go", append(append([]string{"list", "-deps"}, flags...), "./cmd/tenure")...)
+		list.Dir = "../.."
+		out, err := list.Output()
+		if err != nil {
+			t.Fatalf("go list: %v", err)
+		}
+		for line := range strings.Lines(string(out)) {
+			ours := strings.TrimPrefix(strings.TrimSpace(line), module)
+			if strings.HasPrefix(ours, "test/") || strings.HasPrefix(ours, "bench/") {
+				found = append(found, ours)
+			}
+		}
+		return found
+	}
+	if found := evidence(); found != nil {
+		t.Errorf("cmd/tenure is built from %v", found)
+	}
+	if found := evidence("-tags", "lab"); !slices.Contains(found, "test/hooks") {
+		t.Errorf("with -tags lab, cmd/tenure is built from %v of bench/ and test/: want test/hooks among them", found)
+	}
+}

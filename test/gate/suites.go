@@ -55,6 +55,7 @@ func suites(ctx context.Context) ([][]suite, error) {
 			command("make", "--no-print-directory", "build"),
 			command("go", "build", "-race", "./..."),
 			command("go", "build", "-race", "-o", binaries+"/tenure-race", "./cmd/tenure"),
+			command("go", "build", "-tags", "lab", "-o", binaries+"/tenure-lab", "./cmd/tenure"),
 			command("go", "build", "-o", binaries+"/", "./cmd/tenure", "./cmd/bench"),
 		}}},
 		{{name: "lint", budget: 2 * time.Minute, steps: []step{command("make", "--no-print-directory", "lint")}}},

@@ -12,12 +12,19 @@ import (
 // tested. The gate sets it, so that each is built once for all suites.
 const BinariesVariable = "LAB_BINARIES"
 
-// Build returns the path of a program below cmd, with the race detector or without. Where BinariesVariable is set it
+// Hooked is cmd/tenure, built with the hooks of benchmarks and the faults of gates.
+const Hooked = "tenure-lab"
+
+// Build returns the path of a program below cmd, or of Hooked, with the race detector or without. Where BinariesVariable is set it
 // is taken from there; else it is built into dir.
 func Build(ctx context.Context, dir, program string, race bool) (string, error) {
 	name, args := program, []string{"build"}
 	if race {
 		name, args = program+"-race", append(args, "-race")
+	}
+	source := "./cmd/" + program
+	if program == Hooked {
+		source, args = "./cmd/tenure", append(args, "-tags", "lab")
 	}
 	if built := os.Getenv(BinariesVariable); built != "" {
 		path := filepath.Join(built, name)
@@ -31,7 +38,7 @@ func Build(ctx context.Context, dir, program string, race bool) (string, error) 
 		return "", err
 	}
 	path := filepath.Join(dir, name)
-	build := exec.CommandContext(ctx, "go", append(args, "-o", path, "./cmd/"+program)...)
+	build := exec.CommandContext(ctx, "go", append(args, "-o", path, source)...)
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building %s: %w\n%s", program, err, out)

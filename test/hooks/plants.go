@@ -1,0 +1,353 @@
+package hooks
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// plantAfter is when, after its start, a replica commits a fault that happens once: the fleet is at rest by then.
+	plantAfter = 8 * time.Second
+	// plantedDelay is how late something is that is planted to be late; plantedGap how long a handoff takes then.
+	plantedDelay = 8 * time.Second
+	plantedGap   = 900 * time.Millisecond
+	// early is by how much a planted clock is fast.
+	early = 3 * time.Second
+	// marked ends the names of the Ats that are lost or late.
+	marked = "3"
+)
+
+// send is what a faulty replica does with a request, instead of sending it on.
+type send func(p *plant, next http.RoundTripper, req *http.Request) (*http.Response, error)
+
+// sends are the faults of what is sent.
+var sends = map[string]send{
+	"agent-without-epoch": agent(func(a string) string { return agentEpoch.ReplaceAllString(a, "") }),
+	"agent-garbled":       agent(func(a string) string { return strings.Replace(a, "shard=", "shrad=", 1) }),
+	"agent-foreign":       agent(func(string) string { return "curl/8.0" }),
+	"agent-other-shard":   agent(otherShard),
+	"agent-future-epoch":  agent(func(a string) string { return strings.Replace(a, "epoch=", "epoch=7", 1) }),
+	"write-after-handoff": writeAfterHandoff,
+	"epoch-repeated":      repeatEpoch,
+	"claim-before-seal":   sealLate,
+	"seven-writes":        writeMore,
+	"double-pod":          doublePod,
+	"lost-at":             loseAt,
+	"late-at":             delay(plantedDelay, func(r *http.Request) bool { return statusOf(r, marked) }),
+	"late-copies":         delay(plantedDelay, func(r *http.Request) bool { return mutates(r) && strings.Contains(r.URL.Path, "/deployments") }),
+	"slow-handoff":        delay(plantedGap, handsOff),
+	"false-gap":           delay(plantedGap, handsOff),
+	"lapse":               stopRenewing,
+}
+
+// others are the faults of something else: of the clock, the log or the process.
+var others = []string{"early-at", "excused-error", "exit"}
+
+func names() []string {
+	return slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(sends)), others...)))
+}
+
+// plant is the fault of one replica, none if it has no name.
+type plant struct {
+	name string
+	log  slog.Handler
+
+	mu     sync.Mutex // guards all below
+	began  time.Time
+	ghosts map[string]func() // repeat the last write to an At's status, by the shard's record
+}
+
+func (p *plant) validate() error {
+	if p.name != "" && !slices.Contains(names(), p.name) {
+		return fmt.Errorf("--plant %q: want one of %s", p.name, strings.Join(names(), ", "))
+	}
+	p.began, p.ghosts = time.Now(), map[string]func(){}
+	return nil
+}
+
+func (p *plant) clock() clock.PassiveClock {
+	if p.name == "early-at" {
+		return fastClock{}
+	}
+	return clock.RealClock{}
+}
+
+type fastClock struct{ clock.RealClock }
+
+func (fastClock) Now() time.Time                   { return time.Now().Add(early) }
+func (fastClock) Since(ts time.Time) time.Duration { return time.Since(ts) + early }
+
+func (p *plant) handler(inner slog.Handler) slog.Handler {
+	p.log = inner
+	if p.name == "false-gap" {
+		return falseGap{inner}
+	}
+	return inner
+}
+
+// falseGap is a log that knows short gaps only.
+type falseGap struct{ slog.Handler }
+
+func (f falseGap) Handle(ctx context.Context, r slog.Record) error {
+	changed := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+	r.Attrs(func(a slog.Attr) bool {
+		if strings.HasPrefix(strings.ToLower(a.Key), "gap") {
+			a.Value = slog.Float64Value(1)
+		}
+		changed.AddAttrs(a)
+		return true
+	})
+	return f.Handler.Handle(ctx, changed)
+}
+
+func (f falseGap) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return falseGap{f.Handler.WithAttrs(attrs)}
+}
+func (f falseGap) WithGroup(name string) slog.Handler { return falseGap{f.Handler.WithGroup(name)} }
+
+func (p *plant) run(ctx context.Context) {
+	if !slices.Contains(others, p.name) || wait(ctx, plantAfter) != nil {
+		return
+	}
+	switch p.name {
+	case "exit":
+		os.Exit(1)
+	case "excused-error":
+		r := slog.NewRecord(time.Now(), slog.LevelError, "Reconciler error", 0)
+		r.AddAttrs(slog.String("err", "context deadline exceeded"))
+		_ = p.log.Handle(ctx, r) // a log that can't be written is another fault
+	}
+}
+
+func (p *plant) wrap(config *rest.Config) {
+	if s := sends[p.name]; s != nil {
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(req *http.Request) (*http.Response, error) { return s(p, next, req) })
+		})
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+func mutates(req *http.Request) bool {
+	return req.Method != http.MethodGet && req.Method != http.MethodHead && req.Method != http.MethodOptions
+}
+
+// statusOf says whether a request writes the status of an At whose name ends so.
+func statusOf(req *http.Request, end string) bool {
+	return mutates(req) && strings.Contains(req.URL.Path, "/ats/") && strings.HasSuffix(req.URL.Path, end+"/status")
+}
+
+func makesPod(req *http.Request) bool {
+	return req.Method == http.MethodPost && strings.HasSuffix(req.URL.Path, "/pods")
+}
+
+// handsOff says whether a request names a shard's next holder in an orderly move.
+func handsOff(req *http.Request) bool {
+	if !strings.Contains(req.URL.Path, "/shards/") || !strings.HasSuffix(req.URL.Path, "/status") {
+		return false
+	}
+	kind := moveOf(body(req))
+	return kind == "planned" || kind == "exit"
+}
+
+// moveOf is the kind of move in a write of a shard's record, in small letters; "" if it moves nothing.
+func moveOf(written []byte) string {
+	var record struct {
+		Status struct {
+			LastMove struct{ Kind string }
+		}
+	}
+	_ = json.Unmarshal(written, &record) // what isn't JSON is no record
+	return strings.ToLower(record.Status.LastMove.Kind)
+}
+
+// body is what a request carries, which can be sent all the same.
+func body(req *http.Request) []byte {
+	if req.Body == nil {
+		return nil
+	}
+	content, err := io.ReadAll(req.Body)
+	_ = req.Body.Close()
+	if err != nil {
+		content = nil
+	}
+	carry(req, content)
+	return content
+}
+
+// carry changes what a request carries.
+func carry(req *http.Request, content []byte) {
+	req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(content)), int64(len(content))
+	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil }
+}
+
+// again is a request like another one, of its own, with other contents.
+func again(req *http.Request, content []byte) *http.Request {
+	clone := req.Clone(context.WithoutCancel(req.Context()))
+	carry(clone, content)
+	return clone
+}
+
+// post sends a request whose answer nobody wants.
+func post(next http.RoundTripper, req *http.Request) {
+	if res, err := next.RoundTrip(req); err == nil {
+		_, _ = io.Copy(io.Discard, res.Body)
+		_ = res.Body.Close()
+	}
+}
+
+func succeeded(res *http.Response, err error) bool { return err == nil && res.StatusCode < 300 }
+
+// agent rewrites the User-Agent of every Pod that is made: what the fence wrote is lost on the way.
+func agent(rewrite func(string) string) send {
+	return func(_ *plant, next http.RoundTripper, req *http.Request) (*http.Response, error) {
+		if makesPod(req) {
+			req.Header.Set("User-Agent", rewrite(req.UserAgent()))
+		}
+		return next.RoundTrip(req)
+	}
+}
+
+var agentEpoch = regexp.MustCompile(`epoch=\d+; `)
+
+// otherShard names the shard beside.
+func otherShard(agent string) string {
+	at := strings.IndexByte(agent, ';') - 1
+	if at < 0 || (agent[at] != '0' && agent[at] != '1') {
+		return agent
+	}
+	return agent[:at] + string('0'+'1'-agent[at]) + agent[at+1:]
+}
+
+func delay(d time.Duration, picks func(*http.Request) bool) send {
+	return func(_ *plant, next http.RoundTripper, req *http.Request) (*http.Response, error) {
+		if picks(req) {
+			if err := wait(req.Context(), d); err != nil {
+				return nil, err
+			}
+		}
+		return next.RoundTrip(req)
+	}
+}
+
+var shardOf = regexp.MustCompile(`shard=([^;)]*)/([01]*);`)
+
+// writeAfterHandoff is a fence that stays open: once a shard was handed off, its old holder writes to it again.
+func writeAfterHandoff(p *plant, next http.RoundTripper, req *http.Request) (*http.Response, error) {
+	off := handsOff(req)
+	res, err := next.RoundTrip(req)
+	if !succeeded(res, err) {
+		return res, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if found := shardOf.FindStringSubmatch(req.UserAgent()); found != nil && statusOf(req, "") {
+		ghost := again(req, []byte(`{"status":{}}`)) // changes nothing, and is a write
+		ghost.Method = http.MethodPatch
+		ghost.Header.Set("Content-Type", "application/merge-patch+json")
+		p.ghosts[found[1]+".p"+found[2]] = func() { post(next, ghost) }
+	}
+	for record, write := range p.ghosts {
+		if off && strings.Contains(req.URL.Path, "/"+record+"/") {
+			time.AfterFunc(300*time.Millisecond, write)
+		}
+	}
+	return res, err
+}
+
+var epochOf = regexp.MustCompile(`"epoch":(\d+)`)
+
+// repeatEpoch hands shards off without counting the epoch up.
+func repeatEpoch(_ *plant, next http.RoundTripper, req *http.Request) (*http.Response, error) {
+	if handsOff(req) {
+		carry(req, epochOf.ReplaceAllFunc(body(req), func(found []byte) []byte {
+			n, _ := strconv.Atoi(string(found[len(`"epoch":`):])) // digits, by the expression
+			return fmt.Appendf(nil, `"epoch":%d`, n-1)
+		}))
+	}
+	return next.RoundTrip(req)
+}
+
+// sealLate says that a dead peer's Lease is sealed a while before it is.
+func sealLate(_ *plant, next http.RoundTripper, req *http.Request) (*http.Response, error) {
+	if !mutates(req) || !strings.Contains(req.URL.Path, "/leases/") || !bytes.Contains(body(req), []byte("sealed-by")) {
+		return next.RoundTrip(req)
+	}
+	real := again(req, body(req))
+	time.AfterFunc(time.Second, func() { post(next, real) })
+	req = again(req, nil)
+	req.Method, req.Body, req.GetBody, req.ContentLength = http.MethodGet, nil, nil, 0
+	return next.RoundTrip(req)
+}
+
+// writeMore makes a handoff cost three writes more.
+func writeMore(_ *plant, next http.RoundTripper, req *http.Request) (*http.Response, error) {
+	off := handsOff(req)
+	res, err := next.RoundTrip(req)
+	for i := 0; off && succeeded(res, err) && i < 3; i++ {
+		more := again(req, fmt.Appendf(nil, `{"metadata":{"annotations":{"tenure.dev/planted":"%d"}}}`, time.Now().UnixNano()))
+		more.URL.Path = strings.TrimSuffix(more.URL.Path, "/status")
+		post(next, more)
+	}
+	return res, err
+}
+
+// doublePod makes every Pod twice, the second under another name.
+func doublePod(_ *plant, next http.RoundTripper, req *http.Request) (*http.Response, error) {
+	if !makesPod(req) {
+		return next.RoundTrip(req)
+	}
+	content := body(req)
+	res, err := next.RoundTrip(req)
+	if succeeded(res, err) {
+		post(next, again(req, podName.ReplaceAllFunc(content, func(name []byte) []byte {
+			return append(slices.Clone(name[:len(name)-1]), 'z') // as long as before: the encoding counts bytes
+		})))
+	}
+	return res, err
+}
+
+// podName is the name of an At's Pod, which ends in a part of a hash.
+var podName = regexp.MustCompile(`[a-z]+-[0-9]+-[0-9a-f]{10}`)
+
+// loseAt never serves the Ats that are marked.
+func loseAt(_ *plant, next http.RoundTripper, req *http.Request) (*http.Response, error) {
+	if !statusOf(req, marked) {
+		return next.RoundTrip(req)
+	}
+	return &http.Response{
+		StatusCode: http.StatusConflict, Status: "409 Conflict", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req,
+		Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(strings.NewReader(
+			`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409,"message":"planted"}`)),
+	}, nil
+}
+
+// stopRenewing lets the incarnation's Lease run out once.
+func stopRenewing(p *plant, next http.RoundTripper, req *http.Request) (*http.Response, error) {
+	since := time.Since(p.began)
+	if req.Method == http.MethodPut && strings.Contains(req.URL.Path, "/leases/") && since > plantAfter && since < 2*plantAfter {
+		return nil, errors.New("planted: the request is lost")
+	}
+	return next.RoundTrip(req)
+}
