@@ -106,16 +106,16 @@ browser-test: chromium ## the status page in a real browser; SCREENSHOTS=FOLDER 
 SEEDS ?= 100000
 .PHONY: sim
 sim: ## SEEDS=n schedules of the ownership protocol under faults; a failure prints what replays it
-	go run ./shard/shardtest/cmd/sim -seeds $(SEEDS)
+	go run ./shard/internal/shardtest/cmd/sim -seeds $(SEEDS)
 
 .PHONY: mutants
 mutants: ## seed bugs into the protocol, one at a time; every one must be caught
-	go run ./shard/shardtest/cmd/mutants
+	go run ./shard/internal/shardtest/cmd/mutants
 
 .PHONY: chaos
 chaos: controlplane ## replicas as processes, killed, paused and cut off under load; CHAOS="flags" narrows it down
 	go run ./test/chaos $(CHAOS)
-	go test -count=1 -v -run 'EngagingAndDisengaging' ./test/integration/sharding -cycles 10000
+	go test -count=1 -v ./shard/internal/engage/cycles -cycles 10000
 
 SCENARIO ?=
 .PHONY: bench

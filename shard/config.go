@@ -7,10 +7,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
-	"github.com/tenure-dev/tenure/shard/engage"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/plan"
 )
@@ -31,7 +29,7 @@ type Config struct {
 	// subdomain, since the names of its Leases begin with it.
 	Replica string
 	// Kinds are the kinds that shards hold in their caches. All others are read live. See [Primary] and [Owned].
-	Kinds []engage.Kind
+	Kinds []Kind
 	// ShardBits divides each new workload cluster into 2^ShardBits shards, 0 to 8. A cluster that is recorded already
 	// keeps its shards. Default 3; WholeClusters for 0.
 	ShardBits int
@@ -54,19 +52,6 @@ type Config struct {
 	ClientFiltering bool
 	// Observer is told what happens, for metrics and traces. Default: nobody.
 	Observer Observer
-}
-
-// Primary declares a kind whose objects are sharded by their own UID: what a controller is For.
-func Primary(obj client.Object) engage.Kind { return engage.Kind{Object: obj} }
-
-// Owned declares a kind whose objects follow the object that owns them. The client that reconcilers get labels what it
-// creates for an owner; objects without that label are not seen.
-func Owned(obj client.Object) engage.Kind { return engage.Kind{Object: obj, Owned: true} }
-
-// Copies declares a kind whose objects are owned, like [Owned], but live in all the other clusters. Inside a reconcile,
-// GetCluster with a real cluster's name gives that cluster as the shard sees it.
-func Copies(obj client.Object) engage.Kind {
-	return engage.Kind{Object: obj, Owned: true, Remote: true}
 }
 
 // withDefaults fills what was left out.

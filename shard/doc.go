@@ -8,7 +8,7 @@
 //
 //	mgr, err := shard.NewManager(home, provider, manager.Options{Scheme: scheme}, shard.Config{
 //		Replica: os.Getenv("POD_NAME"),
-//		Kinds:   []engage.Kind{shard.Primary(&v1alpha1.At{}), shard.Owned(&corev1.Pod{})},
+//		Kinds:   []shard.Kind{shard.Primary(&v1alpha1.At{}), shard.Owned(&corev1.Pod{})},
 //	})
 //	err = mcbuilder.ControllerManagedBy(mgr).Named("at").
 //		WatchesRawSource(mgr.For(&v1alpha1.At{}, nil)).
@@ -21,10 +21,10 @@
 // # What a reconciler may rely on
 //
 //   - No other replica reconciles the key meanwhile (I1). When that can't be kept up any longer, its context ends and
-//     its writes fail with engage.ErrFenced.
-//   - Its writes carry preconditions (see package engage), so a write that was on the wire when its tenure ended does
-//     no harm. A cache may be older than the last write of the previous holder: what must not happen twice has to be
-//     guarded by a precondition or a live read, as in any controller that was restarted.
+//     its writes fail with [ErrFenced].
+//   - Its writes carry preconditions, so a write that was on the wire when its tenure ended does no harm. A cache may be
+//     older than the last write of the previous holder: what must not happen twice has to be guarded by a precondition
+//     or a live read, as in any controller that was restarted.
 //   - Every key of a shard is enqueued when the shard becomes active, behind live events (I4).
 //
 // # Considerations
@@ -36,5 +36,5 @@
 // multicluster-runtime's own way of engaging, which doesn't tell backfill from live events and leaves a goroutine
 // behind each time.
 //
-// The protocol is in package ownership; DESIGN.md in this folder has the reasons.
+// The protocol is in shard/internal/ownership; DESIGN.md in this folder has the reasons.
 package shard

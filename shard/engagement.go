@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
-	"github.com/tenure-dev/tenure/shard/engage"
+	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/keyspace"
-	"github.com/tenure-dev/tenure/shard/ownership"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // engagement is what one shard needs at this replica while it is warm or held: gate, caches, handlers.
@@ -50,7 +50,7 @@ func (e *engagement) cluster() *engage.Cluster { return e.home.cluster() }
 // over returns the real cluster that the shard's cluster was opened over, nil before.
 func (e *engagement) over() cluster.Cluster { return e.home.over() }
 
-func (e *engagement) epoch() ownership.Epoch { return e.gate.Epoch() }
+func (e *engagement) epoch() protocol.Epoch { return e.gate.Epoch() }
 
 // remote returns another cluster as this shard sees it.
 func (e *engagement) remote(name keyspace.ClusterName) (cluster.Cluster, error) {
@@ -77,8 +77,8 @@ func (e *engagement) setRemote(name keyspace.ClusterName, v *view) {
 }
 
 // views are where the shard's objects of a kind are found: in its own cluster, or in the synced ones of all others.
-func (e *engagement) views(k engage.Kind) []*view {
-	if !k.Has(e.id.Cluster) {
+func (e *engagement) views(k Kind) []*view {
+	if !k.in(e.id.Cluster) {
 		return nil
 	}
 	if !k.Remote {

@@ -7,9 +7,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
-	"github.com/tenure-dev/tenure/shard/engage"
+	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/keyspace"
-	"github.com/tenure-dev/tenure/shard/ownership"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // Guard wraps a reconciler so that it runs only for keys of shards that this replica holds, and so that a move can wait
@@ -29,7 +29,7 @@ func reconciling(ctx context.Context) *engagement {
 }
 
 // TenureOf returns under which tenure a reconcile runs, by its context; ok is false outside of a guarded reconcile.
-func TenureOf(ctx context.Context) (id keyspace.ShardID, epoch ownership.Epoch, ok bool) {
+func TenureOf(ctx context.Context) (id keyspace.ShardID, epoch protocol.Epoch, ok bool) {
 	e := reconciling(ctx)
 	if e == nil {
 		return keyspace.ShardID{}, 0, false

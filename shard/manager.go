@@ -16,7 +16,8 @@ import (
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
-	"github.com/tenure-dev/tenure/shard/engage"
+	"github.com/tenure-dev/tenure/shard/inspect"
+	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
@@ -101,6 +102,19 @@ func (m *Manager) Status() Status {
 	st := *m.node.status.Load()
 	st.Clusters = m.node.fleet.status()
 	return st
+}
+
+// ErrNotStarted says that the manager doesn't watch the records yet, or not any more.
+var ErrNotStarted = errors.New("the records of the home cluster aren't watched yet")
+
+// Records returns what this replica's cache shows of the fleet, at the cost of no request. A cache may be behind; where
+// the home cluster is away it shows the last that was seen. It waits for the cache to be filled, within the context.
+func (m *Manager) Records(ctx context.Context) (inspect.Records, error) {
+	records := m.node.records.Load()
+	if records == nil {
+		return inspect.Records{}, ErrNotStarted
+	}
+	return inspect.Read(ctx, *records, m.node.cfg.Namespace)
 }
 
 // Ready is a readiness check: the replica is a member of the fleet, so it can be given shards.

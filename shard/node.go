@@ -29,10 +29,10 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
-	"github.com/tenure-dev/tenure/shard/engage"
+	"github.com/tenure-dev/tenure/shard/internal/engage"
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/keyspace"
-	"github.com/tenure-dev/tenure/shard/member"
-	"github.com/tenure-dev/tenure/shard/ownership"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // errLapsed ends a session whose incarnation is over; the process goes on under a new one.
@@ -59,7 +59,7 @@ type Node struct {
 	awares  []multicluster.Aware
 	indexes []engage.Index
 	shards  map[multicluster.ClusterName]*engagement
-	stopped []ownership.Incarnation // have lapsed and write nothing any more, and no peer was told
+	stopped []protocol.Incarnation // have lapsed and write nothing any more, and no peer was told
 }
 
 var (
@@ -147,7 +147,7 @@ func (n *Node) Start(ctx context.Context) error {
 
 // recordCache watches the Leases and Shard records of the home cluster.
 func (n *Node) recordCache(scheme *runtime.Scheme) (cache.Cache, error) {
-	tenures, err := labels.Parse(member.RoleLabel)
+	tenures, err := labels.Parse(tenurev1.RoleLabel)
 	if err != nil {
 		return nil, fmt.Errorf("selector of leases: %w", err)
 	}
@@ -201,8 +201,8 @@ func (n *Node) now() ownership.Instant {
 }
 
 // newIncarnation makes a name that was never used before.
-func (n *Node) newIncarnation() ownership.Incarnation {
-	return ownership.Incarnation(n.cfg.Replica + "-" + strings.ToLower(rand.Text()[:6]))
+func (n *Node) newIncarnation() protocol.Incarnation {
+	return protocol.Incarnation(n.cfg.Replica + "-" + strings.ToLower(rand.Text()[:6]))
 }
 
 // engaged returns the engagement of a shard by its cluster name, nil if there is none.
@@ -219,17 +219,17 @@ func (n *Node) allEngaged() []*engagement {
 }
 
 // allStopped returns the incarnations whose Leases are to be sealed by this process.
-func (n *Node) allStopped() []ownership.Incarnation {
+func (n *Node) allStopped() []protocol.Incarnation {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	return slices.Clone(n.stopped)
 }
 
 // setStopped notes whether an incarnation's Lease is to be sealed by this process.
-func (n *Node) setStopped(id ownership.Incarnation, stopped bool) {
+func (n *Node) setStopped(id protocol.Incarnation, stopped bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.stopped = slices.DeleteFunc(n.stopped, func(other ownership.Incarnation) bool { return other == id })
+	n.stopped = slices.DeleteFunc(n.stopped, func(other protocol.Incarnation) bool { return other == id })
 	if stopped {
 		n.stopped = append(n.stopped, id)
 	}
@@ -283,8 +283,8 @@ func (n *Node) engageOptions(cluster keyspace.ClusterName, remote bool) engage.O
 	defer n.mu.RUnlock()
 	opts := engage.Options{ClientFiltering: n.cfg.ClientFiltering}
 	for _, k := range n.cfg.Kinds {
-		if k.Remote == remote && k.Has(cluster) {
-			opts.Kinds = append(opts.Kinds, k)
+		if k.Remote == remote && k.in(cluster) {
+			opts.Kinds = append(opts.Kinds, k.engaged())
 		}
 	}
 	if !remote {
@@ -295,7 +295,7 @@ func (n *Node) engageOptions(cluster keyspace.ClusterName, remote bool) engage.O
 
 // sharded reports whether the cluster has anything that is to be divided into shards.
 func (n *Node) sharded(cluster keyspace.ClusterName) bool {
-	return slices.ContainsFunc(n.cfg.Kinds, func(k engage.Kind) bool { return !k.Owned && k.Has(cluster) })
+	return slices.ContainsFunc(n.cfg.Kinds, func(k Kind) bool { return !k.Owned && k.in(cluster) })
 }
 
 // addIndex adds an index to the caches of all shards that are engaged from now on.

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
-	"github.com/tenure-dev/tenure/shard/ownership"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // Observer is told what happens to a replica's shards. Its methods are called from the loop that drives the protocol and
@@ -15,13 +15,13 @@ type Observer interface {
 	// Activated: the replica serves a shard from now on.
 	Activated(Activation)
 	// Closed: the replica doesn't serve the shard any more.
-	Closed(shard keyspace.ShardID, epoch ownership.Epoch)
+	Closed(shard keyspace.ShardID, epoch protocol.Epoch)
 	// Renewed: the lease was renewed, with so much time left before the replica would have lapsed.
 	Renewed(margin time.Duration)
 	// Lapsed: the incarnation is over.
-	Lapsed(incarnation ownership.Incarnation, reason string)
+	Lapsed(incarnation protocol.Incarnation, reason string)
 	// Wrote: a coordination record was written, or not.
-	Wrote(what string, outcome ownership.Outcome)
+	Wrote(what string, outcome protocol.Outcome)
 	// Stepped: one step on a shard's way to a new tenure is over at this replica.
 	Stepped(Step)
 }
@@ -32,14 +32,14 @@ type Step struct {
 	Name  StepName
 	Shard keyspace.ShardID
 	// Epoch is that of the tenure that the step leads to; 0 where it isn't known yet, while warming.
-	Epoch ownership.Epoch
+	Epoch protocol.Epoch
 	// Record is the UID of the shard's record: it tells this fleet's shard from another's of the same name.
 	Record types.UID
 	// Incarnation took the step; Peer is whom the shard comes from or goes to, "" where there is nobody.
-	Incarnation, Peer ownership.Incarnation
+	Incarnation, Peer protocol.Incarnation
 	Start, End        time.Time
 	// Outcome of the step's write; steps without one are committed.
-	Outcome ownership.Outcome
+	Outcome protocol.Outcome
 }
 
 // StepName says what was done in a [Step].
@@ -56,18 +56,15 @@ const (
 	StepActivate StepName = "activate"      // new holder: its gate is open, its keys are enqueued
 )
 
-// KindResumed is the kind of an [Activation] that no move preceded.
-const KindResumed = "resumed"
-
 // Activation is the beginning of a tenure at its holder.
 type Activation struct {
 	Shard       keyspace.ShardID
-	Epoch       ownership.Epoch
-	Incarnation ownership.Incarnation
-	// Kind is the last move by the record: join, planned, exit or crash; [KindResumed] when the replica had begun to
-	// drain and kept the shard, in the same epoch; "" if it isn't known.
-	Kind string
-	From ownership.Incarnation
+	Epoch       protocol.Epoch
+	Incarnation protocol.Incarnation
+	// Kind is the last move by the record, "" if it isn't known; Resumed when the replica had begun to drain and kept the
+	// shard, in the same epoch.
+	Kind protocol.MoveKind
+	From protocol.Incarnation
 	// Record is the UID of the shard's record, "" if the record couldn't be read.
 	Record types.UID
 	// Gap is the time since the old holder's last work ended, by the record and so by two machines' wall clocks. It is
@@ -80,9 +77,9 @@ type Activation struct {
 // NopObserver ignores everything. Embed it to implement only a part of [Observer].
 type NopObserver struct{}
 
-func (NopObserver) Activated(Activation)                     {}
-func (NopObserver) Closed(keyspace.ShardID, ownership.Epoch) {}
-func (NopObserver) Renewed(time.Duration)                    {}
-func (NopObserver) Lapsed(ownership.Incarnation, string)     {}
-func (NopObserver) Wrote(string, ownership.Outcome)          {}
-func (NopObserver) Stepped(Step)                             {}
+func (NopObserver) Activated(Activation)                    {}
+func (NopObserver) Closed(keyspace.ShardID, protocol.Epoch) {}
+func (NopObserver) Renewed(time.Duration)                   {}
+func (NopObserver) Lapsed(protocol.Incarnation, string)     {}
+func (NopObserver) Wrote(string, protocol.Outcome)          {}
+func (NopObserver) Stepped(Step)                            {}

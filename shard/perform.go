@@ -8,11 +8,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
-	"github.com/tenure-dev/tenure/shard/cas"
-	"github.com/tenure-dev/tenure/shard/engage"
+	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/shard/internal/cas"
+	"github.com/tenure-dev/tenure/shard/internal/engage"
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/keyspace"
-	"github.com/tenure-dev/tenure/shard/member"
-	"github.com/tenure-dev/tenure/shard/ownership"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // drainGrace is how long a reconcile whose context was cancelled may take to return before the replica gives up.
@@ -33,7 +34,7 @@ func (s *session) perform(effect ownership.Effect) {
 	case ownership.WriteLead:
 		s.write(e.Seq, "coordinator", func(ctx context.Context) (ownership.Version, error) {
 			return s.members.WriteLead(ctx, e.Base, e.Lead, time.Now())
-		}, s.rereadLease(member.CoordinatorName))
+		}, s.rereadLease(tenurev1.CoordinatorName))
 	case ownership.ForgetLease:
 		s.spawn(func() { _ = s.members.Drop(s.ctx, e.ID) }) // the next coordinator tries again
 	case ownership.CreateShard:
@@ -81,7 +82,7 @@ func (s *session) write(seq uint64, what string, do func(context.Context) (owner
 			return
 		}
 		version, outcome := s.attempt(what, s.timeout(), do)
-		if outcome != ownership.Committed {
+		if outcome != protocol.Committed {
 			s.reread(reread)
 		}
 		s.mail.put(message{input: ownership.Written{Seq: seq, Outcome: outcome, Version: version}})
@@ -89,13 +90,13 @@ func (s *session) write(seq uint64, what string, do func(context.Context) (owner
 }
 
 // attempt makes one write, within a time, and says what became of it.
-func (s *session) attempt(what string, patience time.Duration, do func(context.Context) (ownership.Version, error)) (ownership.Version, ownership.Outcome) {
+func (s *session) attempt(what string, patience time.Duration, do func(context.Context) (ownership.Version, error)) (ownership.Version, protocol.Outcome) {
 	ctx, cancel := context.WithTimeout(s.ctx, patience)
 	defer cancel()
 	version, err := do(ctx)
 	outcome := cas.Outcome(err)
 	s.node.cfg.Observer.Wrote(what, outcome)
-	if outcome != ownership.Committed {
+	if outcome != protocol.Committed {
 		s.complain(what, outcome, err)
 	}
 	return version, outcome
@@ -112,7 +113,7 @@ func (s *session) reread(read func(context.Context) (ownership.Input, error)) {
 
 // complain logs a write that wasn't committed. That somebody else was faster is normal; anything else is told, but not
 // more often than every few seconds, since it is tried again all the time.
-func (s *session) complain(what string, outcome ownership.Outcome, err error) {
+func (s *session) complain(what string, outcome protocol.Outcome, err error) {
 	log := s.log.WithValues("what", what, "outcome", outcome.String(), "error", err.Error())
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || s.ctx.Err() != nil {
 		log.V(1).Info("record not written")
@@ -147,7 +148,7 @@ func (s *session) writeLease(e ownership.WriteLease) {
 			}
 			return version, err
 		})
-		if outcome == ownership.Rejected {
+		if outcome == protocol.Rejected {
 			s.reread(s.rereadLease(string(s.id)))
 		}
 		s.mail.put(message{input: ownership.Written{Seq: e.Seq, Outcome: outcome, Version: version}})
@@ -199,7 +200,7 @@ func (s *session) warm(id keyspace.ShardID) {
 }
 
 // activate opens a warm shard's gate and enqueues what its caches hold.
-func (s *session) activate(id keyspace.ShardID, epoch ownership.Epoch) {
+func (s *session) activate(id keyspace.ShardID, epoch protocol.Epoch) {
 	e := s.shards[id]
 	step := s.newStep(StepActivate, id, "")
 	step.Epoch = epoch

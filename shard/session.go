@@ -17,17 +17,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/shard/internal/member"
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/shard/internal/record"
 	"github.com/tenure-dev/tenure/shard/keyspace"
-	"github.com/tenure-dev/tenure/shard/member"
-	"github.com/tenure-dev/tenure/shard/ownership"
-	"github.com/tenure-dev/tenure/shard/record"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // session is one incarnation of this process, from its first Lease to its lapse or its leaving. One loop owns the
 // protocol's state machine and everything that isn't marked as shared.
 type session struct {
 	node    *Node
-	id      ownership.Incarnation
+	id      protocol.Incarnation
 	log     logr.Logger
 	machine *ownership.Replica
 	cache   cache.Cache // of the records
@@ -51,7 +52,7 @@ type session struct {
 	// What the last survey found; the maps are never changed, only replaced.
 	unserved, moving map[keyspace.ShardID]time.Time
 	claims           map[keyspace.ShardID]ownership.WriteShard // claims sent, for the log of what became of them
-	announced        map[keyspace.ShardID]ownership.Epoch      // the latest tenure that was announced, by shard
+	announced        map[keyspace.ShardID]protocol.Epoch       // the latest tenure that was announced, by shard
 
 	complaints sync.Mutex           // guards complained
 	complained map[string]time.Time // when a failing write was last logged, by what it writes
@@ -76,18 +77,18 @@ func newSession(n *Node, scheme *runtime.Scheme, records cache.Cache, memory own
 	if err != nil {
 		return nil, fmt.Errorf("building the client of the home cluster: %w", err)
 	}
-	protocol := ownership.DefaultConfig(id, n.cfg.Replica, n.cfg.LeaseDuration)
-	protocol.Build, protocol.Weight, protocol.Limits = n.cfg.Version, n.cfg.Weight, n.cfg.Limits
-	if err := protocol.Validate(); err != nil {
+	cfg := ownership.DefaultConfig(id, n.cfg.Replica, n.cfg.LeaseDuration)
+	cfg.Build, cfg.Weight, cfg.Limits = n.cfg.Version, n.cfg.Weight, n.cfg.Limits
+	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("timings of the protocol: %w", err)
 	}
 	return &session{
-		node: n, id: id, log: n.log.WithValues("incarnation", string(id)), machine: ownership.New(protocol, memory), cache: records,
+		node: n, id: id, log: n.log.WithValues("incarnation", string(id)), machine: ownership.New(cfg, memory), cache: records,
 		members: member.NewStore(c, n.cfg.Namespace), records: record.NewStore(c, n.cfg.Namespace),
 		mail: newMailbox[message](), writes: make(chan struct{}, 64),
 		shards: map[keyspace.ShardID]*engagement{}, load: map[keyspace.ShardID]loadSample{},
 		claims:     map[keyspace.ShardID]ownership.WriteShard{},
-		announced:  map[keyspace.ShardID]ownership.Epoch{},
+		announced:  map[keyspace.ShardID]protocol.Epoch{},
 		complained: map[string]time.Time{},
 	}, nil
 }
@@ -223,7 +224,7 @@ func (s *session) watch() (func(), error) {
 	leases, err := s.follow(&coordinationv1.Lease{}, func(obj client.Object) (ownership.Input, error) {
 		return member.Seen(obj.(*coordinationv1.Lease))
 	}, func(obj client.Object) {
-		s.mail.put(message{input: ownership.LeaseGone{ID: ownership.Incarnation(obj.GetName())}})
+		s.mail.put(message{input: ownership.LeaseGone{ID: protocol.Incarnation(obj.GetName())}})
 	})
 	if err != nil {
 		return nil, err
@@ -350,7 +351,7 @@ func (s *session) sealStopped(ctx context.Context) {
 }
 
 // seal seals an incarnation's Lease, if it is there and isn't sealed.
-func (s *session) seal(ctx context.Context, id ownership.Incarnation) error {
+func (s *session) seal(ctx context.Context, id protocol.Incarnation) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout())
 	defer cancel()
 	in, err := s.members.Read(ctx, string(id))

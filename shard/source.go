@@ -22,8 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
-
-	"github.com/tenure-dev/tenure/shard/engage"
 )
 
 type queue = workqueue.TypedRateLimitingInterface[mcreconcile.Request]
@@ -33,7 +31,7 @@ type queue = workqueue.TypedRateLimitingInterface[mcreconcile.Request]
 type kindSource struct {
 	node   *Node
 	obj    client.Object
-	kind   engage.Kind // as declared in the configuration; set by Start
+	kind   Kind // as declared in the configuration; set by Start
 	keys   func(client.Object) []types.NamespacedName
 	due    func(client.Object) time.Time // as For says; may be nil
 	filter predicate.Predicate           // events that are acted on
@@ -127,7 +125,7 @@ func (s *kindSource) declared() error {
 	if s.err != nil {
 		return fmt.Errorf("source of %T: %w", s.obj, s.err)
 	}
-	i := slices.IndexFunc(s.node.cfg.Kinds, func(k engage.Kind) bool {
+	i := slices.IndexFunc(s.node.cfg.Kinds, func(k Kind) bool {
 		return k.Remote == s.remote && sameKind(k.Object, s.obj)
 	})
 	if i < 0 {

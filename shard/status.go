@@ -3,14 +3,15 @@ package shard
 import (
 	"time"
 
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/keyspace"
-	"github.com/tenure-dev/tenure/shard/ownership"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // Status is what a replica holds and does, at one moment.
 type Status struct {
 	Replica     string
-	Incarnation ownership.Incarnation
+	Incarnation protocol.Incarnation
 	// Member is whether the incarnation's lease was valid when this was taken.
 	Member      bool
 	Coordinator bool
@@ -27,7 +28,7 @@ type Status struct {
 // ShardStatus is one shard at one replica.
 type ShardStatus struct {
 	ID      keyspace.ShardID
-	Epoch   ownership.Epoch
+	Epoch   protocol.Epoch
 	Phase   string // warming, warm, active, draining, drained
 	Objects int64
 	Load    float64 // reconcile seconds per second
@@ -79,22 +80,22 @@ func (s *session) measure() {
 }
 
 // announce tells log and observer of a new tenure that was ready at the given time.
-func (s *session) announce(e *engagement, epoch ownership.Epoch, ready time.Time) {
+func (s *session) announce(e *engagement, epoch protocol.Epoch, ready time.Time) {
 	a := Activation{Shard: e.id, Epoch: epoch, Incarnation: s.id, Objects: e.cluster().Objects(s.ctx)}
 	rec := s.recordOf(e.id)
 	if rec != nil {
 		a.Record = rec.UID
 	}
 	if s.announced[e.id] == epoch { // it had begun to drain, and kept the shard after all: no move was made
-		a.Kind = KindResumed
+		a.Kind = protocol.Resumed
 		if ended := e.gate.Ended(); !ended.IsZero() {
 			a.Gap = ready.Sub(ended)
 		}
 	} else if claim, ok := s.claims[e.id]; ok && claim.Shard.Epoch == epoch { // the watch may not have brought it yet
-		a.Kind, a.From = claim.Kind.String(), claim.From
-	} else if rec != nil && rec.Status.LastMove != nil && ownership.Incarnation(rec.Status.LastMove.To) == s.id {
+		a.Kind, a.From = claim.Kind.Move(), claim.From
+	} else if rec != nil && rec.Status.LastMove != nil && protocol.Incarnation(rec.Status.LastMove.To) == s.id {
 		move := rec.Status.LastMove
-		a.Kind, a.From = string(move.Kind), ownership.Incarnation(move.From)
+		a.Kind, a.From = protocol.MoveKind(move.Kind), protocol.Incarnation(move.From)
 		a.Gap = ready.Sub(move.Time.Time)
 	}
 	s.announced[e.id] = epoch

@@ -7,16 +7,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
-	"github.com/tenure-dev/tenure/shard/cas"
+	"github.com/tenure-dev/tenure/shard/internal/cas"
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/keyspace"
-	"github.com/tenure-dev/tenure/shard/ownership"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // newStep begins a step now. By the record as it is known, it leads to the epoch after the present one.
-func (s *session) newStep(name StepName, id keyspace.ShardID, peer ownership.Incarnation) *Step {
+func (s *session) newStep(name StepName, id keyspace.ShardID, peer protocol.Incarnation) *Step {
 	step := &Step{Name: name, Shard: id, Incarnation: s.id, Peer: peer, Start: time.Now()}
 	if rec := s.recordOf(id); rec != nil {
-		step.Record, step.Epoch = rec.UID, ownership.Epoch(rec.Status.Epoch)+1
+		step.Record, step.Epoch = rec.UID, protocol.Epoch(rec.Status.Epoch)+1
 	}
 	return step
 }

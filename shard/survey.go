@@ -7,10 +7,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/shard/internal/member"
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/shard/internal/record"
 	"github.com/tenure-dev/tenure/shard/keyspace"
-	"github.com/tenure-dev/tenure/shard/member"
-	"github.com/tenure-dev/tenure/shard/ownership"
-	"github.com/tenure-dev/tenure/shard/record"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // survey looks over all records for shards that nobody serves and for moves that haven't come about. It is for people
@@ -28,8 +29,8 @@ func (s *session) survey(now time.Time) {
 }
 
 // alive returns the incarnations whose Lease is there and not sealed.
-func alive(leases []coordinationv1.Lease) map[ownership.Incarnation]bool {
-	all := map[ownership.Incarnation]bool{}
+func alive(leases []coordinationv1.Lease) map[protocol.Incarnation]bool {
+	all := map[protocol.Incarnation]bool{}
 	for i := range leases {
 		if seen, err := member.Seen(&leases[i]); err == nil {
 			if l, ok := seen.(ownership.LeaseSeen); ok && !l.Lease.Sealed {
@@ -42,7 +43,7 @@ func alive(leases []coordinationv1.Lease) map[ownership.Incarnation]bool {
 
 // look returns which shards are unserved and which are to move, each with the time since when; the maps of the last
 // look are left as they are, since readers may hold them.
-func look(shards []tenurev1.Shard, alive map[ownership.Incarnation]bool, unservedBefore, movingBefore map[keyspace.ShardID]time.Time, now time.Time) (unserved, moving map[keyspace.ShardID]time.Time) {
+func look(shards []tenurev1.Shard, alive map[protocol.Incarnation]bool, unservedBefore, movingBefore map[keyspace.ShardID]time.Time, now time.Time) (unserved, moving map[keyspace.ShardID]time.Time) {
 	unserved, moving = map[keyspace.ShardID]time.Time{}, map[keyspace.ShardID]time.Time{}
 	for i := range shards {
 		status := &shards[i].Status
@@ -50,7 +51,7 @@ func look(shards []tenurev1.Shard, alive map[ownership.Incarnation]bool, unserve
 		if err != nil || status.Phase == tenurev1.ShardRetired {
 			continue
 		}
-		switch holder := ownership.Incarnation(status.Holder); {
+		switch holder := protocol.Incarnation(status.Holder); {
 		case holder == "" || !alive[holder]:
 			unserved[id] = since(unservedBefore, id, now)
 		case shards[i].Spec.Assignee != "" && shards[i].Spec.Assignee != status.Holder:

@@ -9,7 +9,7 @@ import (
 
 	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/keyspace"
-	"github.com/tenure-dev/tenure/shard/ownership"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 func TestALookTellsWhatIsUnservedAndWhatMovesAndSinceWhen(t *testing.T) {
@@ -37,7 +37,7 @@ func TestALookTellsWhatIsUnservedAndWhatMovesAndSinceWhen(t *testing.T) {
 		shard("west/11", "a", "dead", tenurev1.ShardHeld),
 		shard("east/", "", "", tenurev1.ShardRetired),
 	}
-	unserved, moving := look(shards, map[ownership.Incarnation]bool{"a": true, "b": true},
+	unserved, moving := look(shards, map[protocol.Incarnation]bool{"a": true, "b": true},
 		map[keyspace.ShardID]time.Time{id("west/10"): began, id("west/00"): began}, nil, now)
 	if diff := cmp.Diff(map[keyspace.ShardID]time.Time{id("west/10"): began, id("west/11"): now}, unserved); diff != "" {
 		t.Errorf("unserved (-want +got):\n%s", diff)

@@ -32,7 +32,6 @@ import (
 	"github.com/tenure-dev/tenure/pkg/at"
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
 	"github.com/tenure-dev/tenure/shard"
-	"github.com/tenure-dev/tenure/shard/engage"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
@@ -154,11 +153,11 @@ func (o *options) shardConfig() shard.Config {
 }
 
 // atKinds are what shards of the workload clusters hold: Ats and their Pods.
-func (o *options) atKinds() []engage.Kind {
+func (o *options) atKinds() []shard.Kind {
 	ats, pods := shard.Primary(&cnatv1.At{}), shard.Owned(&corev1.Pod{})
 	notHome := func(cluster keyspace.ClusterName) bool { return string(cluster) != string(o.homeCluster()) }
 	ats.In, pods.In = notHome, notHome
-	return []engage.Kind{ats, pods}
+	return []shard.Kind{ats, pods}
 }
 
 // newSharded wires the reconcilers so that the replicas share the keys.

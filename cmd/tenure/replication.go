@@ -18,7 +18,6 @@ import (
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
 	"github.com/tenure-dev/tenure/pkg/replication"
 	"github.com/tenure-dev/tenure/shard"
-	"github.com/tenure-dev/tenure/shard/engage"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
@@ -45,14 +44,14 @@ func (o *options) homeCluster() multicluster.ClusterName {
 }
 
 // replicationKinds are what shards of the source cluster hold: its Deployments, and their copies in all the others.
-func (o *options) replicationKinds() []engage.Kind {
+func (o *options) replicationKinds() []shard.Kind {
 	if !o.replicates() {
 		return nil
 	}
 	source, copies := shard.Primary(&appsv1.Deployment{}), shard.Copies(&appsv1.Deployment{})
 	source.In, copies.In = o.isSource, o.isSource
 	copies.Transform = replication.TrimCopy
-	return []engage.Kind{source, copies}
+	return []shard.Kind{source, copies}
 }
 
 // replicationReconciler builds the reconciler over the clusters that names lists.

@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
-	"github.com/tenure-dev/tenure/shard/ownership"
-	"github.com/tenure-dev/tenure/shard/record"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 const (
@@ -22,7 +22,7 @@ const (
 // entry is a record with what it says.
 type entry struct {
 	raw *tenurev1.Shard
-	ownership.Shard
+	inspect.Shard
 	holder *Replica // nil if nobody
 }
 
@@ -69,7 +69,7 @@ func Assess(s Snapshot) Fleet {
 		}
 		if m := e.raw.Status.LastMove; m != nil {
 			f.Recent = append(f.Recent, Change{
-				Shard: e.ID, Kind: string(m.Kind), From: ownership.Incarnation(m.From), To: ownership.Incarnation(m.To),
+				Shard: e.ID, Kind: string(m.Kind), From: protocol.Incarnation(m.From), To: protocol.Incarnation(m.To),
 				Epoch: int64(e.Epoch), At: m.Time.Time,
 			})
 		}
@@ -102,12 +102,12 @@ func look(s Snapshot) *survey {
 		if raw.Status.Phase == tenurev1.ShardRetired {
 			continue
 		}
-		seen, err := record.Seen(raw)
+		said, err := inspect.ReadShard(raw)
 		if err != nil {
 			v.broken = append(v.broken, err.Error())
 			continue
 		}
-		v.entries = append(v.entries, &entry{raw: raw, Shard: seen.(ownership.ShardSeen).Shard})
+		v.entries = append(v.entries, &entry{raw: raw, Shard: said})
 	}
 	slices.SortFunc(v.entries, func(a, b *entry) int { return a.ID.Compare(b.ID) })
 	for _, e := range v.entries {

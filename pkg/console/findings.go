@@ -11,7 +11,7 @@ import (
 	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
 	"github.com/tenure-dev/tenure/shard/keyspace"
-	"github.com/tenure-dev/tenure/shard/ownership"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 const (
@@ -232,7 +232,7 @@ func (v *survey) findClusters() (found []Finding) {
 // findMoves is about moves that take too long, and about balance.
 func (v *survey) findMoves() (found []Finding) {
 	var stuck []string
-	to := map[ownership.Incarnation]bool{}
+	to := map[protocol.Incarnation]bool{}
 	moving := 0
 	for _, e := range v.entries {
 		if !e.moving() {
@@ -250,7 +250,7 @@ func (v *survey) findMoves() (found []Finding) {
 			fmt.Sprintf("on the way for more than %s: %s", age(seconds(stuckAfter)), list(stuck, "shard")),
 			fmt.Sprintf("until it is over the old holder serves it. Warming: look at the log of %s. Draining: at the holder's", ids[0])})
 	}
-	if waiting := len(v.foresee(nil).moves); waiting > 0 && moving == 0 && v.living() > 0 {
+	if waiting := len(settle(v.planShards(), v.planReplicas(nil))); waiting > 0 && moving == 0 && v.living() > 0 {
 		found = append(found, Finding{Note, AlertImbalance, fmt.Sprintf("the planner would move %s", count(waiting, "shard")), "tenure plan shows which"})
 	}
 	return found

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
-	"github.com/tenure-dev/tenure/shard/ownership"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // Fleet is the state of everything, judged. It is the answer of `tenure status` and of the status page.
@@ -56,13 +56,13 @@ const (
 // Replica is one incarnation.
 type Replica struct {
 	// Key is the letter that stands for it in maps; "" for one that holds nothing and can't.
-	Key         string                `json:"key,omitempty"`
-	Name        string                `json:"name"`
-	Incarnation ownership.Incarnation `json:"incarnation"`
-	State       ReplicaState          `json:"state"`
-	Coordinator bool                  `json:"coordinator"`
-	Build       string                `json:"build,omitempty"`
-	Weight      int                   `json:"weight"`
+	Key         string               `json:"key,omitempty"`
+	Name        string               `json:"name"`
+	Incarnation protocol.Incarnation `json:"incarnation"`
+	State       ReplicaState         `json:"state"`
+	Coordinator bool                 `json:"coordinator"`
+	Build       string               `json:"build,omitempty"`
+	Weight      int                  `json:"weight"`
 	// RenewedAgo is by the replica's own clock, or by that of the watcher where Watched says so.
 	RenewedAgo    Seconds `json:"renewedAgoSeconds"`
 	Watched       bool    `json:"watched"`
@@ -94,27 +94,27 @@ type Cluster struct {
 
 // Shard is one record.
 type Shard struct {
-	ID       keyspace.ShardID      `json:"id"`
-	Cluster  keyspace.ClusterName  `json:"cluster"`
-	Slots    string                `json:"slots"`
-	Holder   ownership.Incarnation `json:"holder,omitempty"`
-	Replica  string                `json:"replica,omitempty"`
-	Key      string                `json:"key,omitempty"`
-	Epoch    int64                 `json:"epoch"`
-	Served   bool                  `json:"served"`
-	Moving   bool                  `json:"moving"`
-	Objects  int64                 `json:"objects"`
-	Load     float64               `json:"load"`
-	HeldFor  Seconds               `json:"heldForSeconds,omitempty"`
-	Pin      string                `json:"pin,omitempty"`
-	Assignee ownership.Incarnation `json:"assignee,omitempty"`
+	ID       keyspace.ShardID     `json:"id"`
+	Cluster  keyspace.ClusterName `json:"cluster"`
+	Slots    string               `json:"slots"`
+	Holder   protocol.Incarnation `json:"holder,omitempty"`
+	Replica  string               `json:"replica,omitempty"`
+	Key      string               `json:"key,omitempty"`
+	Epoch    int64                `json:"epoch"`
+	Served   bool                 `json:"served"`
+	Moving   bool                 `json:"moving"`
+	Objects  int64                `json:"objects"`
+	Load     float64              `json:"load"`
+	HeldFor  Seconds              `json:"heldForSeconds,omitempty"`
+	Pin      string               `json:"pin,omitempty"`
+	Assignee protocol.Incarnation `json:"assignee,omitempty"`
 }
 
 // Move is a planned change of holder under way.
 type Move struct {
-	Shard keyspace.ShardID      `json:"shard"`
-	From  ownership.Incarnation `json:"from"`
-	To    ownership.Incarnation `json:"to"`
+	Shard keyspace.ShardID     `json:"shard"`
+	From  protocol.Incarnation `json:"from"`
+	To    protocol.Incarnation `json:"to"`
 	// Stage is "warming" until the assignee has its caches, then "draining" until the holder hands over.
 	Stage string `json:"stage"`
 	// AskedAgo is the time since the record was last given an assignee; negative where it doesn't tell.
@@ -123,12 +123,12 @@ type Move struct {
 
 // Change is a change of holder that happened.
 type Change struct {
-	Shard keyspace.ShardID      `json:"shard"`
-	Kind  string                `json:"kind"`
-	From  ownership.Incarnation `json:"from,omitempty"`
-	To    ownership.Incarnation `json:"to,omitempty"`
-	Epoch int64                 `json:"epoch"`
-	At    time.Time             `json:"at"`
+	Shard keyspace.ShardID     `json:"shard"`
+	Kind  string               `json:"kind"`
+	From  protocol.Incarnation `json:"from,omitempty"`
+	To    protocol.Incarnation `json:"to,omitempty"`
+	Epoch int64                `json:"epoch"`
+	At    time.Time            `json:"at"`
 }
 
 // Severity of a finding.

@@ -14,9 +14,8 @@ import (
 
 	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
-	"github.com/tenure-dev/tenure/shard"
+	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
-	"github.com/tenure-dev/tenure/shard/member"
 )
 
 var now = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -38,7 +37,7 @@ func lease(replica string, ago time.Duration) coordinationv1.Lease {
 	return coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: replica + "-aaaaaa", ResourceVersion: "5",
-			Labels:      map[string]string{member.RoleLabel: member.RoleMember, member.ReplicaLabel: replica},
+			Labels:      map[string]string{tenurev1.RoleLabel: tenurev1.RoleMember, tenurev1.ReplicaLabel: replica},
 			Annotations: map[string]string{"tenure.dev/lease-duration": "10s", "tenure.dev/build": "v1"},
 		},
 		Spec: coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: now.Add(-ago)}},
@@ -47,7 +46,7 @@ func lease(replica string, ago time.Duration) coordinationv1.Lease {
 
 func lead(holder string) coordinationv1.Lease {
 	return coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: member.CoordinatorName, ResourceVersion: "6", Labels: map[string]string{member.RoleLabel: member.RoleCoordinator}},
+		ObjectMeta: metav1.ObjectMeta{Name: tenurev1.CoordinatorName, ResourceVersion: "6", Labels: map[string]string{tenurev1.RoleLabel: tenurev1.RoleCoordinator}},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder},
 	}
 }
@@ -318,7 +317,7 @@ func TestTheJSONOfAFleetIsReadBackAsItWas(t *testing.T) {
 }
 
 func TestAssessingTheLargestFleetTakesWellUnderASecond(t *testing.T) {
-	s := Snapshot{Namespace: "n", Now: now, Registered: true, Records: shard.Records{Leases: []coordinationv1.Lease{lead("r0-aaaaaa")}}}
+	s := Snapshot{Namespace: "n", Now: now, Registered: true, Records: inspect.Records{Leases: []coordinationv1.Lease{lead("r0-aaaaaa")}}}
 	for i := range 100 {
 		s.Records.Leases = append(s.Records.Leases, lease(fmt.Sprint("r", i), time.Second))
 	}

@@ -20,7 +20,7 @@ import (
 	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
-	"github.com/tenure-dev/tenure/shard"
+	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
@@ -76,7 +76,7 @@ func (g Gatherer) Fleet(ctx context.Context) (Snapshot, error) {
 func (g Gatherer) fleet(ctx context.Context, home client.Client) (Snapshot, error) {
 	s := Snapshot{Home: g.Home.Host, Namespace: g.Namespace}
 	var err error
-	if s.Records, err = shard.ReadRecords(ctx, home, g.Namespace); err != nil {
+	if s.Records, err = inspect.Read(ctx, home, g.Namespace); err != nil {
 		return Snapshot{}, err
 	}
 	s.Now = time.Now() // before the clusters are asked, which may take its time

@@ -10,15 +10,15 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/tenure-dev/tenure/shard"
-	"github.com/tenure-dev/tenure/shard/member"
-	"github.com/tenure-dev/tenure/shard/ownership"
+	"github.com/tenure-dev/tenure/shard/inspect"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // members are the incarnations that Leases or records know of.
 type members struct {
-	byID map[ownership.Incarnation]*Replica
+	byID map[protocol.Incarnation]*Replica
 	// lead is who coordinates by the record, "" if there is none; led says whether there is a record at all.
-	lead ownership.Incarnation
+	lead protocol.Incarnation
 	led  bool
 	// unread are Leases that make no sense.
 	unread []string
@@ -26,19 +26,18 @@ type members struct {
 
 // readLeases judges every Lease of the fleet.
 func readLeases(s Snapshot) *members {
-	m := &members{byID: map[ownership.Incarnation]*Replica{}}
+	m := &members{byID: map[protocol.Incarnation]*Replica{}}
 	for i := range s.Records.Leases {
 		lease := &s.Records.Leases[i]
-		in, err := member.Seen(lease)
+		said, err := inspect.ReadLease(lease)
 		if err != nil {
 			m.unread = append(m.unread, err.Error())
 			continue
 		}
-		switch in := in.(type) {
-		case ownership.LeadSeen:
-			m.lead, m.led = in.Lead.Holder, true
-		case ownership.LeaseSeen:
-			m.byID[in.Lease.ID] = replicaOf(in.Lease, lease, s)
+		if said.Coordinator {
+			m.lead, m.led = said.Incarnation, true
+		} else {
+			m.byID[said.Incarnation] = replicaOf(said, lease, s)
 		}
 	}
 	if r := m.byID[m.lead]; r != nil {
@@ -47,13 +46,13 @@ func readLeases(s Snapshot) *members {
 	return m
 }
 
-func replicaOf(l ownership.Lease, raw *coordinationv1.Lease, s Snapshot) *Replica {
+func replicaOf(l inspect.Lease, raw *coordinationv1.Lease, s Snapshot) *Replica {
 	duration := l.Duration
 	if duration <= 0 {
 		duration = shard.DefaultLeaseDuration
 	}
 	r := &Replica{
-		Name: cmp.Or(l.Replica, string(l.ID)), Incarnation: l.ID, Build: l.Build, Weight: max(1, l.Weight),
+		Name: cmp.Or(l.Replica, string(l.Incarnation)), Incarnation: l.Incarnation, Build: l.Build, Weight: max(1, l.Weight),
 		LeaseDuration: seconds(duration), State: Live,
 	}
 	renewed := raw.CreationTimestamp.Time
@@ -77,7 +76,7 @@ func replicaOf(l ownership.Lease, raw *coordinationv1.Lease, s Snapshot) *Replic
 }
 
 // named returns an incarnation that a record names, known to have no Lease if it isn't known.
-func (m *members) named(id ownership.Incarnation) *Replica {
+func (m *members) named(id protocol.Incarnation) *Replica {
 	r := m.byID[id]
 	if r == nil {
 		r = &Replica{Name: nameOf(id), Incarnation: id, State: Missing, Weight: 1}
@@ -87,7 +86,7 @@ func (m *members) named(id ownership.Incarnation) *Replica {
 }
 
 // nameOf is the replica's name without the suffix that makes it an incarnation.
-func nameOf(id ownership.Incarnation) string {
+func nameOf(id protocol.Incarnation) string {
 	if cut := strings.LastIndexByte(string(id), '-'); cut > 0 {
 		return string(id)[:cut]
 	}

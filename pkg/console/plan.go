@@ -3,11 +3,12 @@ package console
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
-	"github.com/tenure-dev/tenure/shard/ownership"
 	"github.com/tenure-dev/tenure/shard/plan"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // Wish is a change to the fleet that is only imagined.
@@ -42,35 +43,42 @@ type Planned struct {
 
 // PlanMove is one move of a plan.
 type PlanMove struct {
-	Shard   keyspace.ShardID      `json:"shard"`
-	From    ownership.Incarnation `json:"from,omitempty"`
-	To      ownership.Incarnation `json:"to"`
-	Reason  plan.Reason           `json:"reason"`
-	Objects int64                 `json:"objects"`
+	Shard   keyspace.ShardID     `json:"shard"`
+	From    protocol.Incarnation `json:"from,omitempty"`
+	To      protocol.Incarnation `json:"to"`
+	Reason  plan.Reason          `json:"reason"`
+	Objects int64                `json:"objects"`
 }
 
 // Foresee runs the coordinator's planner over the records as if the wish were true, until nothing moves any more.
 func Foresee(s Snapshot, wish Wish) (Plan, error) {
 	v := look(s)
-	imagined, assumed, err := v.imagine(wish)
+	changes, assumed, err := v.imagine(wish)
 	if err != nil {
 		return Plan{}, err
 	}
-	fore := v.foresee(imagined)
-	p := Plan{Assumed: assumed, Moves: fore.moves}
-	p.Replicas = fore.compare(v)
-	for _, sh := range fore.shards {
+	shards := v.planShards()
+	objects := map[keyspace.ShardID]int64{}
+	for _, e := range v.entries {
+		objects[e.ID] = e.Objects
+	}
+	p := Plan{Assumed: assumed}
+	for _, m := range settle(shards, v.planReplicas(changes)) {
+		p.Moves = append(p.Moves, PlanMove{Shard: m.Shard, From: m.From, To: m.To, Reason: m.Reason, Objects: objects[m.Shard]})
+	}
+	for _, sh := range shards {
 		// Where no replica is left to take them, the planner leaves shards with who goes.
-		if gone := imagined[sh.Holder]; sh.Holder == "" || gone == "drained" || gone == "removed" {
+		if gone := changes[sh.Holder]; sh.Holder == "" || gone == "drained" || gone == "removed" {
 			p.Unplaced = append(p.Unplaced, sh.ID)
 		}
 	}
+	p.Replicas = v.compare(changes, shards, objects)
 	return p, nil
 }
 
 // imagine changes the list of replicas as wished. It returns what it made of whom, by incarnation.
-func (v *survey) imagine(wish Wish) (changes map[ownership.Incarnation]string, assumed []string, err error) {
-	changes = map[ownership.Incarnation]string{}
+func (v *survey) imagine(wish Wish) (changes map[protocol.Incarnation]string, assumed []string, err error) {
+	changes = map[protocol.Incarnation]string{}
 	for _, name := range wish.Drain {
 		found := false
 		for _, r := range v.replicas {
@@ -98,7 +106,7 @@ func (v *survey) imagine(wish Wish) (changes map[ownership.Incarnation]string, a
 		assumed = append(assumed, fmt.Sprintf("%s would be removed: the last by name. Name others with --drain", count(less, "replica")))
 	}
 	for i := len(staying); i < wish.Replicas; i++ {
-		changes[ownership.Incarnation(fmt.Sprintf("new-%d", i-len(staying)+1))] = "added"
+		changes[protocol.Incarnation(fmt.Sprintf("new-%d", i-len(staying)+1))] = "added"
 	}
 	if more := wish.Replicas - len(staying); more > 0 {
 		assumed = append(assumed, fmt.Sprintf("%s would be added, of weight 1", count(more, "replica")))
@@ -115,37 +123,24 @@ func (v *survey) liveNames() (names []string) {
 	return names
 }
 
-// future is what planning leads to.
-type future struct {
-	changes map[ownership.Incarnation]string
-	moves   []PlanMove
-	shards  []plan.Shard // at the end
-}
-
-// foresee plans until nothing moves. The planner promises that this ends; the bound is for the case that it is wrong.
-func (v *survey) foresee(changes map[ownership.Incarnation]string) future {
-	f := future{changes: changes, shards: v.planShards()}
-	replicas := v.planReplicas(changes)
-	objects := map[keyspace.ShardID]int64{}
-	for _, e := range v.entries {
-		objects[e.ID] = e.Objects
-	}
+// settle plans and makes the moves until nothing moves. It returns them in order, and leaves the shards where they end.
+func settle(shards []plan.Shard, replicas []plan.Replica) (all []plan.Move) {
 	at := map[keyspace.ShardID]int{}
-	for i := range f.shards {
-		at[f.shards[i].ID] = i
+	for i := range shards {
+		at[shards[i].ID] = i
 	}
-	for range 1000 {
-		moves := plan.Plan(f.shards, replicas, plan.Limits{})
+	for range 1000 { // the planner promises that this ends; the bound is for the case that it is wrong
+		moves := plan.Plan(shards, replicas, plan.Limits{})
 		if len(moves) == 0 {
-			return f
+			break
 		}
 		for _, m := range moves {
-			f.moves = append(f.moves, PlanMove{Shard: m.Shard, From: m.From, To: m.To, Reason: m.Reason, Objects: objects[m.Shard]})
-			sh := &f.shards[at[m.Shard]]
+			sh := &shards[at[m.Shard]]
 			sh.Assignee, sh.Holder = m.To, m.To
 		}
+		all = append(all, moves...)
 	}
-	return f
+	return all
 }
 
 // planShards are the records as the coordinator gives them to its planner.
@@ -165,7 +160,7 @@ func (v *survey) planShards() []plan.Shard {
 }
 
 // planReplicas are the living, with what is wished.
-func (v *survey) planReplicas(changes map[ownership.Incarnation]string) []plan.Replica {
+func (v *survey) planReplicas(changes map[protocol.Incarnation]string) []plan.Replica {
 	var all []plan.Replica
 	for _, r := range v.replicas {
 		if r.State == Sealed || r.State == Missing {
@@ -181,24 +176,18 @@ func (v *survey) planReplicas(changes map[ownership.Incarnation]string) []plan.R
 			all = append(all, plan.Replica{ID: id, Name: string(id), Weight: 1})
 		}
 	}
-	slices.SortFunc(all, func(a, b plan.Replica) int { return cmp.Compare(a.ID, b.ID) })
 	return all
 }
 
 // compare sets each replica's part before and after side by side.
-func (f *future) compare(v *survey) []Planned {
-	rows := map[ownership.Incarnation]*Planned{}
-	var order []ownership.Incarnation
-	row := func(id ownership.Incarnation, name, state string) {
-		rows[id] = &Planned{Name: name, Incarnation: string(id), State: state}
-		order = append(order, id)
-	}
+func (v *survey) compare(changes map[protocol.Incarnation]string, after []plan.Shard, objects map[keyspace.ShardID]int64) []Planned {
+	rows := map[protocol.Incarnation]*Planned{}
 	for _, r := range v.replicas {
-		row(r.Incarnation, r.Name, cmp.Or(f.changes[r.Incarnation], string(r.State)))
+		rows[r.Incarnation] = &Planned{Name: r.Name, Incarnation: string(r.Incarnation), State: cmp.Or(changes[r.Incarnation], string(r.State))}
 	}
-	for id, what := range f.changes {
+	for id, what := range changes {
 		if rows[id] == nil {
-			row(id, string(id), what)
+			rows[id] = &Planned{Name: string(id), Incarnation: string(id), State: what}
 		}
 	}
 	for _, e := range v.entries {
@@ -207,21 +196,16 @@ func (f *future) compare(v *survey) []Planned {
 			r.LoadBefore += e.Load
 		}
 	}
-	objects := map[keyspace.ShardID]int64{}
-	for _, e := range v.entries {
-		objects[e.ID] = e.Objects
-	}
-	for _, s := range f.shards {
+	for _, s := range after {
 		if r := rows[s.Assignee]; r != nil {
 			r.ShardsAfter++
 			r.LoadAfter += s.Load
 			r.Objects += objects[s.ID]
 		}
 	}
-	slices.Sort(order)
-	planned := make([]Planned, len(order))
-	for i, id := range order {
-		planned[i] = *rows[id]
+	planned := make([]Planned, 0, len(rows))
+	for _, id := range slices.Sorted(maps.Keys(rows)) {
+		planned = append(planned, *rows[id])
 	}
 	return planned
 }

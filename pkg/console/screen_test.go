@@ -13,11 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
-	"github.com/tenure-dev/tenure/shard"
+	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-func recordsOf(shards ...tenurev1.Shard) shard.Records { return shard.Records{Shards: shards} }
+func recordsOf(shards ...tenurev1.Shard) inspect.Records { return inspect.Records{Shards: shards} }
 
 // show returns a screen as text.
 func show(t *testing.T, colour bool, write func(*Screen) error) string {

@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
-	"github.com/tenure-dev/tenure/shard/ownership"
 	"github.com/tenure-dev/tenure/shard/plan"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // Why writes the chain, one link a line, with what is wrong under it.
@@ -36,7 +36,7 @@ const mostRoutes = 20
 
 // route sums up the moves from one replica to another.
 type route struct {
-	from, to ownership.Incarnation
+	from, to protocol.Incarnation
 	reason   plan.Reason
 	shards   int
 	objects  int64

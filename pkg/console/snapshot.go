@@ -3,7 +3,7 @@ package console
 import (
 	"time"
 
-	"github.com/tenure-dev/tenure/shard"
+	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
@@ -12,7 +12,7 @@ type Snapshot struct {
 	// Home is the address of the home API server, and Namespace that of the records.
 	Home, Namespace string
 	Now             time.Time
-	Records         shard.Records
+	Records         inspect.Records
 	// Clusters that are registered, that is, have a kubeconfig Secret; nil with Registered false where Secrets couldn't
 	// be read.
 	Clusters   []Answer

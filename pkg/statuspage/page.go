@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/tenure-dev/tenure/pkg/console"
-	"github.com/tenure-dev/tenure/shard"
+	"github.com/tenure-dev/tenure/shard/inspect"
 )
 
 // Path is where the page is on the metrics server.
@@ -37,7 +37,7 @@ type Config struct {
 	// Replica is who serves it, and Namespace that of the records.
 	Replica, Namespace string
 	// Records of the fleet, from a cache.
-	Records func(context.Context) (shard.Records, error)
+	Records func(context.Context) (inspect.Records, error)
 	// Metrics of this process: its queues, and which clusters it can use.
 	Metrics prometheus.Gatherer
 	// Every is the time between two views. Default 1 s.

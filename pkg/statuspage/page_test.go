@@ -14,16 +14,16 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/console"
-	"github.com/tenure-dev/tenure/shard"
-	"github.com/tenure-dev/tenure/shard/member"
+	"github.com/tenure-dev/tenure/shard/inspect"
 )
 
 // newPage has records that read counts the reads of.
-func newPage(read func() (shard.Records, error)) *Page {
+func newPage(read func() (inspect.Records, error)) *Page {
 	return New(Config{
 		Replica: "r0", Namespace: "n", Metrics: prometheus.NewRegistry(), Every: time.Hour,
-		Records: func(context.Context) (shard.Records, error) { return read() },
+		Records: func(context.Context) (inspect.Records, error) { return read() },
 	})
 }
 
@@ -34,7 +34,7 @@ func get(p *Page, method, path string) *httptest.ResponseRecorder {
 }
 
 func TestThePageIsReadOnlyAndServesItsPartsOnly(t *testing.T) {
-	p := newPage(func() (shard.Records, error) { return shard.Records{}, nil })
+	p := newPage(func() (inspect.Records, error) { return inspect.Records{}, nil })
 	for _, c := range []struct {
 		method, path string
 		code         int
@@ -64,7 +64,7 @@ func TestThePageIsReadOnlyAndServesItsPartsOnly(t *testing.T) {
 
 func TestAllReadersShareOneView(t *testing.T) {
 	reads := 0
-	p := newPage(func() (shard.Records, error) { reads++; return shard.Records{}, nil })
+	p := newPage(func() (inspect.Records, error) { reads++; return inspect.Records{}, nil })
 	for range 5 {
 		get(p, "GET", "/status/data")
 	}
@@ -74,7 +74,7 @@ func TestAllReadersShareOneView(t *testing.T) {
 }
 
 func TestAReplicaThatCannotTellSaysSo(t *testing.T) {
-	p := newPage(func() (shard.Records, error) { return shard.Records{}, errors.New("no\nrecords") })
+	p := newPage(func() (inspect.Records, error) { return inspect.Records{}, errors.New("no\nrecords") })
 	if w := get(p, "GET", "/status/data"); w.Code != http.StatusServiceUnavailable {
 		t.Errorf("data: %d", w.Code)
 	}
@@ -87,7 +87,7 @@ func TestAReplicaThatCannotTellSaysSo(t *testing.T) {
 }
 
 func TestStreamsEndWithTheManager(t *testing.T) {
-	p := newPage(func() (shard.Records, error) { return shard.Records{}, nil })
+	p := newPage(func() (inspect.Records, error) { return inspect.Records{}, nil })
 	server := httptest.NewServer(p)
 	defer server.Close() // waits for all streams
 	response, err := http.Get(server.URL + "/status/events")
@@ -108,9 +108,9 @@ func TestStreamsEndWithTheManager(t *testing.T) {
 
 func TestOnlyAChangeThatWasSeenCountsAsARenewal(t *testing.T) {
 	w, now := newWatch(), time.Unix(1000, 0)
-	lease := func(version string) shard.Records {
-		return shard.Records{Leases: []coordinationv1.Lease{{ObjectMeta: metav1.ObjectMeta{
-			Name: "r0-a", ResourceVersion: version, Labels: map[string]string{member.RoleLabel: member.RoleMember},
+	lease := func(version string) inspect.Records {
+		return inspect.Records{Leases: []coordinationv1.Lease{{ObjectMeta: metav1.ObjectMeta{
+			Name: "r0-a", ResourceVersion: version, Labels: map[string]string{tenurev1.RoleLabel: tenurev1.RoleMember},
 		}}}}
 	}
 	if seen := w.seeLeases(lease("1"), now); len(seen) != 0 {
@@ -122,7 +122,7 @@ func TestOnlyAChangeThatWasSeenCountsAsARenewal(t *testing.T) {
 	if seen := w.seeLeases(lease("2"), now.Add(5*time.Second)); !seen["r0-a"].Equal(now.Add(time.Second)) {
 		t.Errorf("time passes, and the last change is another: %v", seen)
 	}
-	w.seeLeases(shard.Records{}, now)
+	w.seeLeases(inspect.Records{}, now)
 	if len(w.leases) != 0 {
 		t.Error("a Lease that is gone is remembered")
 	}

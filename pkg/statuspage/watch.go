@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/pkg/console"
-	"github.com/tenure-dev/tenure/shard"
+	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
@@ -46,7 +46,7 @@ func newWatch() watch {
 }
 
 // see makes a view.
-func (w *watch) see(cfg Config, records shard.Records, m metrics, now time.Time) View {
+func (w *watch) see(cfg Config, records inspect.Records, m metrics, now time.Time) View {
 	if now.Sub(w.last) > max(forgetAfter, 2*cfg.Every) {
 		clusters := w.clusters
 		*w = newWatch()
@@ -74,7 +74,7 @@ func (w *watch) see(cfg Config, records shard.Records, m metrics, now time.Time)
 }
 
 // seeLeases notes which Leases changed. Only a change that was seen counts; until then a Lease's own word is taken.
-func (w *watch) seeLeases(records shard.Records, now time.Time) map[string]time.Time {
+func (w *watch) seeLeases(records inspect.Records, now time.Time) map[string]time.Time {
 	seen, present := map[string]time.Time{}, map[string]bool{}
 	for i := range records.Leases {
 		l := &records.Leases[i]

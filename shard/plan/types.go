@@ -6,11 +6,12 @@ import (
 	"math"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
-// Incarnation names one controller process's life, such as "web-0-x7k2p". It is
-// never used again, so one that isn't among the replicas is dead for good.
-type Incarnation string
+// Incarnation names one life of a replica. One that isn't among the replicas is
+// dead for good.
+type Incarnation = protocol.Incarnation
 
 // Replica is a live controller process, as its Lease shows it.
 type Replica struct {

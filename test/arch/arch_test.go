@@ -32,7 +32,7 @@ func imports(t *testing.T) map[string][]string {
 
 func TestPurePackagesImportTheStandardLibraryAndPurePackagesOnly(t *testing.T) {
 	all := imports(t)
-	pure := []string{"shard/keyspace", "shard/plan", "shard/ownership", "shard/shardtest", "bench/algorithms"}
+	pure := []string{"shard/keyspace", "shard/protocol", "shard/plan", "shard/internal/ownership", "shard/internal/shardtest", "bench/algorithms"}
 	for _, p := range pure {
 		list, ok := all[p]
 		if !ok {
@@ -51,7 +51,7 @@ func TestPurePackagesImportTheStandardLibraryAndPurePackagesOnly(t *testing.T) {
 }
 
 func TestPackagesThatDoIOInShardDoNotImportOneAnother(t *testing.T) {
-	io := []string{"shard/engage", "shard/member", "shard/record"}
+	io := []string{"shard/internal/engage", "shard/internal/member", "shard/internal/record"}
 	for p, list := range imports(t) {
 		if !slices.Contains(io, p) {
 			continue

@@ -17,9 +17,8 @@ import (
 
 	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/statuspage"
-	"github.com/tenure-dev/tenure/shard"
+	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
-	"github.com/tenure-dev/tenure/shard/member"
 )
 
 // fleet is a home cluster that only has the records, and a replica's metrics.
@@ -30,7 +29,7 @@ type fleet struct {
 
 	mu      sync.Mutex // guards all below
 	version int
-	records shard.Records
+	records inspect.Records
 }
 
 // newFleet has three replicas and two clusters of eight shards.
@@ -43,13 +42,13 @@ func newFleet(t *testing.T) *fleet {
 	f.registry.MustRegister(f.usable, wait)
 	for _, name := range []string{"r0", "r1", "r2"} {
 		f.records.Leases = append(f.records.Leases, coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-			Name: name + "-abc234", Labels: map[string]string{member.RoleLabel: member.RoleMember, member.ReplicaLabel: name},
+			Name: name + "-abc234", Labels: map[string]string{tenurev1.RoleLabel: tenurev1.RoleMember, tenurev1.ReplicaLabel: name},
 			Annotations: map[string]string{"tenure.dev/lease-duration": "10s", "tenure.dev/build": "v1.0.0"},
 		}})
 	}
 	holder := "r0-abc234"
 	f.records.Leases = append(f.records.Leases, coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: member.CoordinatorName, Labels: map[string]string{member.RoleLabel: member.RoleCoordinator}},
+		ObjectMeta: metav1.ObjectMeta{Name: tenurev1.CoordinatorName, Labels: map[string]string{tenurev1.RoleLabel: tenurev1.RoleCoordinator}},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder},
 	})
 	for offset, cluster := range []string{"west", "east"} { // balanced over both
@@ -82,11 +81,11 @@ func (f *fleet) bump() {
 }
 
 // read is what a replica's cache gives.
-func (f *fleet) read(context.Context) (shard.Records, error) {
+func (f *fleet) read(context.Context) (inspect.Records, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.bump()
-	var r shard.Records
+	var r inspect.Records
 	for i := range f.records.Shards {
 		r.Shards = append(r.Shards, *f.records.Shards[i].DeepCopy())
 	}

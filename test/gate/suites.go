@@ -16,7 +16,7 @@ var servers = []struct {
 	budget   time.Duration
 	packages []string
 }{
-	{"sharding", 5 * time.Minute, []string{"./test/integration/sharding"}},
+	{"sharding", 5 * time.Minute, []string{"./test/integration/sharding", "./shard/internal/engage/cycles"}},
 	{"integration", 5 * time.Minute, []string{"./test/integration"}},
 	{"replication", 2 * time.Minute, []string{"./test/integration/replication"}},
 	{"lab", 3 * time.Minute, []string{"./test/lab/..."}},
@@ -62,7 +62,7 @@ func suites(ctx context.Context) ([][]suite, error) {
 		{{name: "pure", budget: 4 * time.Minute, steps: []step{goTest("", append([]string{"-race", "-shuffle=on"}, pure...)...)}}},
 		{{name: "simulator", budget: 3 * time.Minute, steps: []step{
 			goTest("", append([]string{"-shuffle=on"}, simulator...)...),
-			goTest("", "-race", "./shard/shardtest", "-seeds=1000"),
+			goTest("", "-race", "./shard/internal/shardtest", "-seeds=1000"),
 		}}},
 	}
 	return append(append(phases, withServers...), []suite{

@@ -29,7 +29,6 @@ import (
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/tenure-dev/tenure/shard"
-	"github.com/tenure-dev/tenure/shard/engage"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
@@ -132,7 +131,7 @@ func startReplica(t *testing.T, planes *localplane.Planes, name string, wire wir
 	}, shard.Config{
 		Replica:       name,
 		LeaseDuration: 3 * time.Second,
-		Kinds:         []engage.Kind{shard.Primary(&corev1.ConfigMap{})},
+		Kinds:         []shard.Kind{shard.Primary(&corev1.ConfigMap{})},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/telemetry"
 	"github.com/tenure-dev/tenure/shard"
 	"github.com/tenure-dev/tenure/shard/keyspace"
-	"github.com/tenure-dev/tenure/shard/ownership"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 var began = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -44,13 +44,13 @@ func (s *story) watcher() *Watcher {
 }
 
 // step is one step that takes a millisecond.
-func (s *story) step(w *Watcher, name shard.StepName, epoch ownership.Epoch, peer ownership.Incarnation) {
+func (s *story) step(w *Watcher, name shard.StepName, epoch protocol.Epoch, peer protocol.Incarnation) {
 	start := began.Add(s.clock)
 	s.clock += time.Millisecond
 	w.Stepped(shard.Step{Name: name, Shard: s.id, Epoch: epoch, Record: "record", Peer: peer, Start: start, End: began.Add(s.clock)})
 }
 
-func (s *story) activated(w *Watcher, epoch ownership.Epoch, objects int64) {
+func (s *story) activated(w *Watcher, epoch protocol.Epoch, objects int64) {
 	s.step(w, shard.StepActivate, epoch, "")
 	w.Activated(shard.Activation{Shard: s.id, Epoch: epoch, Kind: "planned", Record: "record", Objects: objects, Gap: 5 * time.Millisecond})
 }
@@ -63,7 +63,7 @@ func (s *story) reconciled(w *Watcher) {
 }
 
 // trace returns the names of one epoch's spans below its root; "no root" is one of them if there is none, or several.
-func (s *story) trace(epoch ownership.Epoch) []string {
+func (s *story) trace(epoch protocol.Epoch) []string {
 	s.t.Helper()
 	traceID, root := IDs("record", s.id, epoch)
 	var names []string
@@ -180,7 +180,7 @@ func TestIDsDifferByShardEpochAndFleet(t *testing.T) {
 	}
 	for _, c := range []struct {
 		record, shard string
-		epoch         ownership.Epoch
+		epoch         protocol.Epoch
 	}{{"record", "west/01", 6}, {"record", "west/0", 5}, {"other", "west/01", 5}} {
 		if b, _ := IDs(c.record, shardID(t, c.shard), c.epoch); a == b {
 			t.Errorf("%v has the same trace", c)

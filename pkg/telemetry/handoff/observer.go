@@ -1,6 +1,7 @@
 package handoff
 
 import (
+	"cmp"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,7 +12,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/telemetry"
 	"github.com/tenure-dev/tenure/shard"
 	"github.com/tenure-dev/tenure/shard/keyspace"
-	"github.com/tenure-dev/tenure/shard/ownership"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // patience is how long a move's root span waits for a first reconcile. A shard in which nothing is to be done has none.
@@ -27,9 +28,9 @@ type Watcher struct {
 
 	mu       sync.Mutex // guards all below
 	tell     func(...telemetry.Span)
-	served   map[string]ownership.Epoch // what was activated here last, by the shard's name, as all below
-	steps    map[string]*pending        // on the way here, or on the way away
-	arrivals map[string]*arrival        // root spans that are open
+	served   map[string]protocol.Epoch // what was activated here last, by the shard's name, as all below
+	steps    map[string]*pending       // on the way here, or on the way away
+	arrivals map[string]*arrival       // root spans that are open
 
 	moves  *prometheus.CounterVec
 	gap    *prometheus.HistogramVec
@@ -42,7 +43,7 @@ type Watcher struct {
 func NewWatcher() *Watcher {
 	w := &Watcher{
 		now: time.Now, tell: func(...telemetry.Span) {},
-		served: map[string]ownership.Epoch{}, steps: map[string]*pending{}, arrivals: map[string]*arrival{},
+		served: map[string]protocol.Epoch{}, steps: map[string]*pending{}, arrivals: map[string]*arrival{},
 		moves: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tenure_shard_moves_total",
 			Help: "Shards that came here, by kind (join, planned, exit, crash), and writes of steps that failed (the step as kind, result rejected or unknown).",
@@ -59,8 +60,8 @@ func NewWatcher() *Watcher {
 			Name: "tenure_record_writes_total", Help: "Writes of coordination records by this replica, by what they were for and what became of them.",
 		}, []string{"write", "outcome"}),
 	}
-	for _, kind := range []string{"join", "planned", "exit", "crash"} { // rates need a zero to start from
-		w.moves.WithLabelValues(kind, "done")
+	for _, kind := range []protocol.MoveKind{protocol.Join, protocol.Planned, protocol.Exit, protocol.Crash} { // rates need a zero to start from
+		w.moves.WithLabelValues(string(kind), "done")
 	}
 	return w
 }
@@ -102,7 +103,7 @@ func (w *Watcher) Stepped(s shard.Step) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	name := s.Shard.String()
-	if s.Outcome != ownership.Committed {
+	if s.Outcome != protocol.Committed {
 		w.moves.WithLabelValues(string(s.Name), s.Outcome.String()).Inc()
 		// A failed step isn't part of a move that came about; one of unknown outcome is tried again.
 		return
@@ -141,14 +142,12 @@ func (w *Watcher) handedOver(name string, s shard.Step) {
 
 // Activated implements [shard.Observer].
 func (w *Watcher) Activated(a shard.Activation) {
-	if a.Kind == "" || a.Kind == ownership.ClaimFree.String() {
-		a.Kind = "join" // as the records call it
-	}
-	w.moves.WithLabelValues(a.Kind, "done").Inc()
+	a.Kind = cmp.Or(a.Kind, protocol.Join)
+	w.moves.WithLabelValues(string(a.Kind), "done").Inc()
 	traceID, root := IDs(string(a.Record), a.Shard, a.Epoch)
 	if a.Gap > 0 {
 		of := trace.NewSpanContext(trace.SpanContextConfig{TraceID: traceID, SpanID: root})
-		telemetry.ObserveWith(w.gap.WithLabelValues(a.Kind), a.Gap.Seconds(), of)
+		telemetry.ObserveWith(w.gap.WithLabelValues(string(a.Kind)), a.Gap.Seconds(), of)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -189,7 +188,7 @@ func (w *Watcher) Reconciled(r telemetry.Reconciled) {
 
 // Closed implements [shard.Observer]. It may come before the news that the shard was handed over, which asks what was
 // served.
-func (w *Watcher) Closed(id keyspace.ShardID, _ ownership.Epoch) {
+func (w *Watcher) Closed(id keyspace.ShardID, _ protocol.Epoch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	name := id.String()
@@ -207,7 +206,7 @@ func (w *Watcher) Renewed(margin time.Duration) {
 }
 
 // Lapsed implements [shard.Observer].
-func (w *Watcher) Lapsed(ownership.Incarnation, string) {
+func (w *Watcher) Lapsed(protocol.Incarnation, string) {
 	w.lapses.Inc()
 	w.margin.Set(0)
 	w.mu.Lock()
@@ -217,7 +216,7 @@ func (w *Watcher) Lapsed(ownership.Incarnation, string) {
 }
 
 // Wrote implements [shard.Observer].
-func (w *Watcher) Wrote(what string, outcome ownership.Outcome) {
+func (w *Watcher) Wrote(what string, outcome protocol.Outcome) {
 	w.writes.WithLabelValues(what, outcome.String()).Inc()
 }
 

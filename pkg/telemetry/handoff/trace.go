@@ -12,17 +12,17 @@ import (
 	"github.com/tenure-dev/tenure/pkg/telemetry"
 	"github.com/tenure-dev/tenure/shard"
 	"github.com/tenure-dev/tenure/shard/keyspace"
-	"github.com/tenure-dev/tenure/shard/ownership"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // IDs returns the ids of the trace and the root span of a move: the same for everybody who takes part.
-func IDs(record string, id keyspace.ShardID, epoch ownership.Epoch) (trace.TraceID, trace.SpanID) {
+func IDs(record string, id keyspace.ShardID, epoch protocol.Epoch) (trace.TraceID, trace.SpanID) {
 	sum := sha256.Sum256(fmt.Appendf(nil, "tenure handoff\x00%s\x00%s\x00%d", record, id, epoch))
 	return trace.TraceID(sum[:16]), trace.SpanID(sum[16:24])
 }
 
 // stepSpan is one step of a move that leads to the epoch.
-func stepSpan(s shard.Step, epoch ownership.Epoch) telemetry.Span {
+func stepSpan(s shard.Step, epoch protocol.Epoch) telemetry.Span {
 	traceID, root := IDs(string(s.Record), s.Shard, epoch)
 	span := telemetry.Span{
 		TraceID: traceID, SpanID: telemetry.NewSpanID(), Parent: root,
@@ -32,13 +32,13 @@ func stepSpan(s shard.Step, epoch ownership.Epoch) telemetry.Span {
 	if s.Peer != "" {
 		span.Attributes = append(span.Attributes, attribute.String("tenure.peer", string(s.Peer)))
 	}
-	if s.Outcome != ownership.Committed {
+	if s.Outcome != protocol.Committed {
 		span.Failed = s.Outcome.String()
 	}
 	return span
 }
 
-func about(id keyspace.ShardID, epoch ownership.Epoch) []attribute.KeyValue {
+func about(id keyspace.ShardID, epoch protocol.Epoch) []attribute.KeyValue {
 	return []attribute.KeyValue{
 		attribute.String("k8s.cluster.name", string(id.Cluster)),
 		attribute.String("tenure.shard", id.String()),
@@ -77,7 +77,7 @@ func (a *arrival) spans(first *telemetry.Reconciled) []telemetry.Span {
 		Attributes: append(about(a.Shard, a.Epoch),
 			attribute.String("tenure.replica", string(a.Incarnation)),
 			attribute.String("tenure.peer", string(a.From)),
-			attribute.String("tenure.move", a.Kind),
+			attribute.String("tenure.move", string(a.Kind)),
 			attribute.Float64("tenure.gap_ms", float64(a.Gap)/float64(time.Millisecond)),
 			attribute.Int64("tenure.objects", a.Objects),
 		),
@@ -87,14 +87,14 @@ func (a *arrival) spans(first *telemetry.Reconciled) []telemetry.Span {
 
 // stepIn is a step whose record may have become known only later: a claim can follow on the record's creation before
 // the watch has brought that.
-func stepIn(s shard.Step, epoch ownership.Epoch, record types.UID) telemetry.Span {
+func stepIn(s shard.Step, epoch protocol.Epoch, record types.UID) telemetry.Span {
 	s.Record = record
 	return stepSpan(s, epoch)
 }
 
 // unserved is a move whose new holder never served the shard, as when its cluster can't be reached. last is what shows
 // that it won't.
-func (p *pending) unserved(last shard.Step, epoch ownership.Epoch) []telemetry.Span {
+func (p *pending) unserved(last shard.Step, epoch protocol.Epoch) []telemetry.Span {
 	traceID, rootID := IDs(string(last.Record), last.Shard, epoch)
 	root := telemetry.Span{
 		TraceID: traceID, SpanID: rootID, Name: "handoff " + last.Shard.String(), Kind: trace.SpanKindInternal, Start: last.Start, End: last.End,

@@ -1,0 +1,34 @@
+package v1alpha1
+
+// Names on the Leases of the home cluster.
+const (
+	// RoleLabel tells Tenure's Leases from others; its value is RoleMember or RoleCoordinator.
+	RoleLabel       = "tenure.dev/role"
+	RoleMember      = "member"
+	RoleCoordinator = "coordinator"
+	// ReplicaLabel carries the stable name of the replica that the incarnation belongs to.
+	ReplicaLabel = "tenure.dev/replica"
+	// CoordinatorName is the name of the Lease that names the coordinator.
+	CoordinatorName = "tenure-coordinator"
+	// LeaseDurationAnnotation is how long the incarnation may be silent, as a Go duration.
+	LeaseDurationAnnotation = "tenure.dev/lease-duration"
+	// WeightAnnotation is the replica's share of the work relative to the others'; 1 where there is none.
+	WeightAnnotation = "tenure.dev/weight"
+	// BuildAnnotation is the version of the program.
+	BuildAnnotation = "tenure.dev/build"
+	// RenewalAnnotation numbers the owner's writes.
+	RenewalAnnotation = "tenure.dev/renewal"
+	// LeavingAnnotation is "true" once the replica was told to stop.
+	LeavingAnnotation = "tenure.dev/leaving"
+	// SealedAnnotation names the incarnation that declared this one dead, for ever.
+	SealedAnnotation = "tenure.dev/sealed-by"
+)
+
+// Annotations of a Shard.
+const (
+	// PinAnnotation names the replica that should hold the shard whenever it can.
+	PinAnnotation = "tenure.dev/pin"
+	// FloorAnnotation is the first epoch that the record may have: above those of a record that it stands for. On the
+	// coordinator's Lease it is that of the next record to be made.
+	FloorAnnotation = "tenure.dev/epoch-floor"
+)

@@ -1,0 +1,94 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/shard/internal/member"
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/shard/internal/record"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/protocol"
+)
+
+// Records are the coordination records of the whole fleet, as the home cluster has them.
+type Records struct {
+	Shards []tenurev1alpha1.Shard
+	// Leases of the members and of the coordinator.
+	Leases []coordinationv1.Lease
+}
+
+// Read reads the records of a namespace of the home cluster.
+func Read(ctx context.Context, from client.Reader, namespace string) (Records, error) {
+	shards, leases := &tenurev1alpha1.ShardList{}, &coordinationv1.LeaseList{}
+	if err := from.List(ctx, shards, client.InNamespace(namespace)); err != nil {
+		return Records{}, fmt.Errorf("listing the Shard records in namespace %s: %w", namespace, err)
+	}
+	if err := from.List(ctx, leases, client.InNamespace(namespace), client.HasLabels{tenurev1alpha1.RoleLabel}); err != nil {
+		return Records{}, fmt.Errorf("listing the Leases in namespace %s: %w", namespace, err)
+	}
+	return Records{Shards: shards.Items, Leases: leases.Items}, nil
+}
+
+// Lease is what a Lease of the fleet says.
+type Lease struct {
+	// Incarnation is whose Lease it is; on the coordinator's, who has that role, "" for nobody.
+	Incarnation protocol.Incarnation
+	// Coordinator says that this is the coordinator's Lease; then nothing below is set.
+	Coordinator bool
+	// Replica is the stable name of the process, "" where the Lease doesn't tell.
+	Replica string
+	// Duration is how long the Lease may stand still before others seal it, 0 where it doesn't tell.
+	Duration time.Duration
+	// Weight is the replica's share of the work relative to the others'; 0 means 1.
+	Weight int
+	// Build is the version of the program.
+	Build string
+	// Leaving says that the replica was told to stop, Sealed that a peer declared the incarnation dead, for ever.
+	Leaving, Sealed bool
+}
+
+// ReadLease says what a Lease means. It fails for one that no replica could have written.
+func ReadLease(lease *coordinationv1.Lease) (Lease, error) {
+	seen, err := member.Seen(lease)
+	if err != nil {
+		return Lease{}, err
+	}
+	if lead, ok := seen.(ownership.LeadSeen); ok {
+		return Lease{Incarnation: lead.Lead.Holder, Coordinator: true}, nil
+	}
+	l := seen.(ownership.LeaseSeen).Lease
+	return Lease{
+		Incarnation: l.ID, Replica: l.Replica, Duration: l.Duration, Weight: l.Weight, Build: l.Build, Leaving: l.Leaving, Sealed: l.Sealed,
+	}, nil
+}
+
+// Shard is what a Shard record says.
+type Shard struct {
+	ID keyspace.ShardID
+	// Holder serves the shard, Assignee shall hold it, Warm has its caches filled; each is "" for nobody.
+	Holder, Assignee, Warm protocol.Incarnation
+	Epoch                  protocol.Epoch
+	// Objects and Load, in seconds spent in reconciles per second, are as the holder last reported them.
+	Objects int64
+	Load    float64
+	// Pin is the name of the replica that the shard was pinned to, "" for none.
+	Pin string
+}
+
+// ReadShard says what a record means. It fails for one that is no record of the shard that it names.
+func ReadShard(shard *tenurev1alpha1.Shard) (Shard, error) {
+	seen, err := record.Seen(shard)
+	if err != nil {
+		return Shard{}, err
+	}
+	s := seen.(ownership.ShardSeen).Shard
+	return Shard{
+		ID: s.ID, Holder: s.Holder, Assignee: s.Assignee, Warm: s.Warm, Epoch: s.Epoch, Objects: s.Objects, Load: s.Load, Pin: s.Pin,
+	}, nil
+}

@@ -1,0 +1,39 @@
+// Package cas judges what became of a compare-and-swap from the API server's answer.
+package cas
+
+import (
+	"fmt"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/shard/protocol"
+)
+
+// Outcome classifies the error of a write that carries a resourceVersion (or creates a named object). Only answers
+// that the API server gives before it commits anything count as rejected; a timeout, a lost connection or a server
+// error may hide a commit.
+func Outcome(err error) protocol.Outcome {
+	switch {
+	case err == nil:
+		return protocol.Committed
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err), apierrors.IsInvalid(err),
+		apierrors.IsBadRequest(err), apierrors.IsForbidden(err), apierrors.IsMethodNotSupported(err):
+		return protocol.Rejected
+	}
+	return protocol.Unknown
+}
+
+// Version reads a resourceVersion. Since Kubernetes 1.35 (KEP-5504) they are ordered decimal numbers by contract, and
+// have been in fact on every server backed by etcd.
+func Version(resourceVersion string) (ownership.Version, error) {
+	v, err := strconv.ParseUint(resourceVersion, 10, 64)
+	if err != nil || v == 0 {
+		return 0, fmt.Errorf("resourceVersion %q: the home cluster's API server must number versions in order (KEP-5504)", resourceVersion)
+	}
+	return ownership.Version(v), nil
+}
+
+// ResourceVersion writes a version as the API server expects it.
+func ResourceVersion(v ownership.Version) string { return strconv.FormatUint(uint64(v), 10) }

@@ -1,0 +1,161 @@
+// Package member reads and writes the Leases of the home cluster: one per incarnation, and one for the coordinator.
+// It decides nothing; see package ownership for what the records mean and when they are written.
+package member
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/shard/internal/cas"
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
+)
+
+// Store is the Leases of one namespace. It is safe for concurrent use.
+type Store struct {
+	client    client.Client // uncached
+	namespace string
+}
+
+// NewStore returns the Leases of a namespace; the client must read live.
+func NewStore(c client.Client, namespace string) *Store {
+	return &Store{client: c, namespace: namespace}
+}
+
+// Write creates the incarnation's own Lease (base 0) or renews it by compare-and-swap. It returns the new version.
+func (s *Store) Write(ctx context.Context, base ownership.Version, l ownership.Lease, now time.Time) (ownership.Version, error) {
+	lease := s.object(string(l.ID), tenurev1alpha1.RoleMember)
+	lease.Labels[tenurev1alpha1.ReplicaLabel] = l.Replica
+	lease.Annotations[tenurev1alpha1.LeaseDurationAnnotation] = l.Duration.String()
+	lease.Annotations[tenurev1alpha1.RenewalAnnotation] = strconv.FormatUint(l.Renewal, 10)
+	if l.Weight != 0 {
+		lease.Annotations[tenurev1alpha1.WeightAnnotation] = strconv.Itoa(l.Weight)
+	}
+	if l.Build != "" {
+		lease.Annotations[tenurev1alpha1.BuildAnnotation] = l.Build
+	}
+	if l.Leaving {
+		lease.Annotations[tenurev1alpha1.LeavingAnnotation] = "true"
+	}
+	holder, seconds := string(l.ID), int32((l.Duration+time.Second-1)/time.Second)
+	lease.Spec = coordinationv1.LeaseSpec{
+		HolderIdentity: &holder, LeaseDurationSeconds: &seconds,
+		RenewTime: &metav1.MicroTime{Time: now}, // for readers; no replica ever judges by it
+	}
+	return s.put(ctx, base, lease)
+}
+
+// WriteLead creates (base 0) or replaces the coordinator's Lease by compare-and-swap.
+func (s *Store) WriteLead(ctx context.Context, base ownership.Version, l ownership.Lead, now time.Time) (ownership.Version, error) {
+	lease := s.object(tenurev1alpha1.CoordinatorName, tenurev1alpha1.RoleCoordinator)
+	lease.Annotations[tenurev1alpha1.FloorAnnotation] = strconv.FormatInt(int64(l.Floor), 10)
+	holder := string(l.Holder)
+	lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: &holder, AcquireTime: &metav1.MicroTime{Time: now}}
+	return s.put(ctx, base, lease)
+}
+
+// Seal declares an incarnation dead for ever: by compare-and-swap on the version that stood still, or by creating a
+// sealed Lease where there is none (base 0).
+func (s *Store) Seal(ctx context.Context, base ownership.Version, id, by ownership.Incarnation) (ownership.Version, error) {
+	lease := s.object(string(id), tenurev1alpha1.RoleMember)
+	lease.Annotations[tenurev1alpha1.SealedAnnotation] = string(by)
+	if base == 0 {
+		return s.put(ctx, 0, lease)
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"resourceVersion": cas.ResourceVersion(base),
+		"annotations":     map[string]string{tenurev1alpha1.SealedAnnotation: string(by)},
+	}})
+	if err != nil {
+		return 0, fmt.Errorf("sealing lease %s: %w", id, err)
+	}
+	if err := s.client.Patch(ctx, lease, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return 0, fmt.Errorf("sealing lease %s: %w", id, err)
+	}
+	return cas.Version(lease.ResourceVersion)
+}
+
+// Drop deletes a Lease. That it is gone already is no error.
+func (s *Store) Drop(ctx context.Context, id ownership.Incarnation) error {
+	if err := s.client.Delete(ctx, s.object(string(id), tenurev1alpha1.RoleMember)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting lease %s: %w", id, err)
+	}
+	return nil
+}
+
+// Read reads a Lease live, as an input to the protocol.
+func (s *Store) Read(ctx context.Context, name string) (ownership.Input, error) {
+	lease := &coordinationv1.Lease{}
+	err := s.client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, lease)
+	if apierrors.IsNotFound(err) {
+		return ownership.LeaseGone{ID: ownership.Incarnation(name)}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading lease %s: %w", name, err)
+	}
+	return Seen(lease)
+}
+
+// Seen translates a Lease that was read or watched.
+func Seen(lease *coordinationv1.Lease) (ownership.Input, error) {
+	version, err := cas.Version(lease.ResourceVersion)
+	if err != nil {
+		return nil, fmt.Errorf("lease %s: %w", lease.Name, err)
+	}
+	a := lease.Annotations
+	if lease.Labels[tenurev1alpha1.RoleLabel] == tenurev1alpha1.RoleCoordinator {
+		lead := ownership.Lead{Version: version}
+		if lease.Spec.HolderIdentity != nil {
+			lead.Holder = ownership.Incarnation(*lease.Spec.HolderIdentity)
+		}
+		if text := a[tenurev1alpha1.FloorAnnotation]; text != "" {
+			floor, err := strconv.ParseInt(text, 10, 64)
+			if err != nil {
+				return nil, fmt.Errorf("lease %s: annotation %s: %q isn't a number", lease.Name, tenurev1alpha1.FloorAnnotation, text)
+			}
+			lead.Floor = ownership.Epoch(floor)
+		}
+		return ownership.LeadSeen{Lead: lead}, nil
+	}
+	l := ownership.Lease{
+		ID: ownership.Incarnation(lease.Name), Replica: lease.Labels[tenurev1alpha1.ReplicaLabel], Build: a[tenurev1alpha1.BuildAnnotation],
+		Leaving: a[tenurev1alpha1.LeavingAnnotation] == "true", Sealed: a[tenurev1alpha1.SealedAnnotation] != "", Version: version,
+	}
+	// A member with an unreadable duration or weight is judged by our own: max() and 0 are the defaults. A renewal that
+	// can't be read is none of ours.
+	l.Duration, _ = time.ParseDuration(a[tenurev1alpha1.LeaseDurationAnnotation])
+	l.Weight, _ = strconv.Atoi(a[tenurev1alpha1.WeightAnnotation])
+	l.Renewal, _ = strconv.ParseUint(a[tenurev1alpha1.RenewalAnnotation], 10, 64)
+	return ownership.LeaseSeen{Lease: l}, nil
+}
+
+func (s *Store) object(name, role string) *coordinationv1.Lease {
+	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+		Namespace: s.namespace, Name: name,
+		Labels:      map[string]string{tenurev1alpha1.RoleLabel: role},
+		Annotations: map[string]string{},
+	}}
+}
+
+func (s *Store) put(ctx context.Context, base ownership.Version, lease *coordinationv1.Lease) (ownership.Version, error) {
+	var err error
+	if base == 0 {
+		err = s.client.Create(ctx, lease)
+	} else {
+		lease.ResourceVersion = cas.ResourceVersion(base)
+		err = s.client.Update(ctx, lease)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("writing lease %s: %w", lease.Name, err)
+	}
+	return cas.Version(lease.ResourceVersion)
+}

@@ -1,0 +1,117 @@
+package ownership
+
+import (
+	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/protocol"
+)
+
+// Effect is one thing that the driver must do. Effects on gates ([Activate], [Drain], [Close], [Lapse]) are to be done
+// before the next input is fed; writes and warming run on their own and are answered by [Written], [Warmed], [Drained].
+type Effect interface{ effect() }
+
+// WriteKind says why a shard's record is written.
+type WriteKind uint8
+
+const (
+	// AnnounceWarm: the assignee has warm caches.
+	AnnounceWarm WriteKind = iota
+	// HandOver: the holder gives the shard to its warm successor.
+	HandOver
+	// HandOverOnExit: as HandOver, by a replica that was told to stop.
+	HandOverOnExit
+	// Release: the holder gives the shard to nobody: it stops and there is no successor, or the cluster is gone.
+	Release
+	// ClaimFree: nobody held the shard.
+	ClaimFree
+	// ClaimDead: the holder's lease is sealed.
+	ClaimDead
+	// Report: the holder records the shard's size and load.
+	Report
+)
+
+func (k WriteKind) String() string {
+	return [...]string{"warm", "planned", "exit", "release", "claim", "crash", "report"}[k]
+}
+
+// Move returns how a write of the kind brings the shard to another holder; "" where it doesn't.
+func (k WriteKind) Move() protocol.MoveKind {
+	return [...]protocol.MoveKind{HandOver: protocol.Planned, HandOverOnExit: protocol.Exit, ClaimFree: protocol.Join, ClaimDead: protocol.Crash, Report: ""}[k]
+}
+
+type (
+	// WriteLease creates (Base 0) or renews the replica's own lease.
+	WriteLease struct {
+		Seq   uint64
+		Base  Version
+		Lease Lease
+	}
+	// DropLease deletes the replica's own lease: it has left. The last effect of a clean exit.
+	DropLease struct{}
+	// SealLease marks a peer's lease as dead: a compare-and-swap on Base, or the creation of a sealed lease where
+	// there is none (Base 0).
+	SealLease struct {
+		Seq  uint64
+		Base Version
+		ID   Incarnation
+	}
+	// ForgetLease deletes a sealed lease that no record names any more. Best effort, unanswered.
+	ForgetLease struct{ ID Incarnation }
+	// FindLease reads a peer's lease afresh, past every cache. Answered by [LeaseSeen] or [LeaseGone]; where it can't be
+	// read it needs no answer.
+	FindLease struct{ ID Incarnation }
+	// WriteLead takes the coordinator's role or raises the epoch floor.
+	WriteLead struct {
+		Seq  uint64
+		Base Version
+		Lead Lead
+	}
+	// CreateShard adds a record without holder.
+	CreateShard struct {
+		Seq      uint64
+		ID       keyspace.ShardID
+		Assignee Incarnation
+		Floor    Epoch
+	}
+	// WriteAssignee changes a record's plan.
+	WriteAssignee struct {
+		Seq      uint64
+		Base     Version
+		ID       keyspace.ShardID
+		Assignee Incarnation
+	}
+	// WriteShard changes a record's status.
+	WriteShard struct {
+		Seq   uint64
+		Kind  WriteKind
+		From  Incarnation // the holder it replaces
+		Shard Shard       // what to write; Shard.Version is the version it replaces
+	}
+	// Warm: build and sync the shard's caches, with its gates closed.
+	Warm struct{ ID keyspace.ShardID }
+	// Activate: open the gates of the shard at this epoch and enqueue all its keys.
+	Activate struct {
+		ID    keyspace.ShardID
+		Epoch Epoch
+	}
+	// Drain: start no new key, wait for running ones (bounded), close the fence, wait for writes in flight.
+	Drain struct{ ID keyspace.ShardID }
+	// Close: shut the gates at once if they are open, and drop the caches.
+	Close struct{ ID keyspace.ShardID }
+	// Lapse: the incarnation is over. Shut every gate at once and drop this machine.
+	Lapse struct{ Reason string }
+)
+
+func (WriteLease) effect()    {}
+func (DropLease) effect()     {}
+func (SealLease) effect()     {}
+func (ForgetLease) effect()   {}
+func (FindLease) effect()     {}
+func (WriteLead) effect()     {}
+func (CreateShard) effect()   {}
+func (WriteAssignee) effect() {}
+func (WriteShard) effect()    {}
+func (Warm) effect()          {}
+func (Activate) effect()      {}
+func (Drain) effect()         {}
+func (Close) effect()         {}
+func (Lapse) effect()         {}

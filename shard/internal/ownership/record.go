@@ -1,0 +1,60 @@
+package ownership
+
+import (
+	"time"
+
+	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/protocol"
+)
+
+// The words that the protocol shares with those who look at it.
+type (
+	Incarnation = protocol.Incarnation
+	Epoch       = protocol.Epoch
+	Outcome     = protocol.Outcome
+)
+
+// What became of a write.
+const (
+	Committed = protocol.Committed
+	Rejected  = protocol.Rejected
+	Unknown   = protocol.Unknown
+)
+
+// Version is a record's resourceVersion. Versions of one record are ordered (KEP-5504); 0 means that there is none.
+type Version uint64
+
+// Lease is the record by which an incarnation shows that it lives.
+type Lease struct {
+	ID       Incarnation
+	Replica  string        // the process's configured name, stable over restarts
+	Duration time.Duration // how long it may stand still before others seal it
+	Weight   int           // share of the work, relative to the others'; 0 means 1
+	Build    string        // version of the program, for rollouts
+	Renewal  uint64        // number of the write that made this version, as its owner counts
+	Leaving  bool          // the replica was told to stop: it takes nothing new
+	Sealed   bool          // declared dead by a peer; for ever
+	Version  Version
+}
+
+// Shard is the record of who should hold a shard and who does.
+type Shard struct {
+	ID       keyspace.ShardID
+	Assignee Incarnation // whom the plan wants as holder
+	Holder   Incarnation // who holds it; "" is nobody
+	Epoch    Epoch
+	Warm     Incarnation // who has caches ready to take over
+	Load     float64     // as last reported
+	Objects  int64       // as last reported
+	Pin      string      // replica name that the operator pinned the shard to
+	Floor    Epoch       // the record's first epoch, at least; 0 if no coordinator made the record
+	UID      string      // tells the record from others of its name; "" where that isn't known
+	Version  Version
+}
+
+// Lead is the record of the coordinator.
+type Lead struct {
+	Holder  Incarnation
+	Floor   Epoch // new records start above it: keeps epochs rising across deleted ones
+	Version Version
+}

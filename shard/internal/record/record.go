@@ -1,0 +1,161 @@
+// Package record reads and writes the Shard records of the home cluster, by compare-and-swap only. It decides nothing;
+// see package ownership for what the records mean and when they are written.
+package record
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/shard/internal/cas"
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+// Store is the Shard records of one namespace. It is safe for concurrent use.
+type Store struct {
+	client    client.Client // uncached
+	namespace string
+}
+
+// NewStore returns the records of a namespace; the client must read live.
+func NewStore(c client.Client, namespace string) *Store {
+	return &Store{client: c, namespace: namespace}
+}
+
+// Create adds a record that nobody holds.
+func (s *Store) Create(ctx context.Context, c ownership.CreateShard) (ownership.Version, error) {
+	shard := s.object(c.ID)
+	shard.Annotations = map[string]string{tenurev1alpha1.FloorAnnotation: strconv.FormatInt(int64(c.Floor), 10)}
+	shard.Spec = tenurev1alpha1.ShardSpec{Cluster: string(c.ID.Cluster), Prefix: c.ID.Prefix.String(), Assignee: string(c.Assignee)}
+	if err := s.client.Create(ctx, shard); err != nil {
+		return 0, fmt.Errorf("creating the record of shard %s: %w", c.ID, err)
+	}
+	return cas.Version(shard.ResourceVersion)
+}
+
+// WriteAssignee changes the plan for a shard.
+func (s *Store) WriteAssignee(ctx context.Context, w ownership.WriteAssignee) (ownership.Version, error) {
+	return s.patch(ctx, w.ID, w.Base, "", map[string]any{"spec": map[string]any{"assignee": w.Assignee}})
+}
+
+// WriteStatus changes what is true of a shard. ended is when the old tenure's last work ended, for the record of the
+// move; zero when that isn't known.
+func (s *Store) WriteStatus(ctx context.Context, w ownership.WriteShard, ended time.Time) (ownership.Version, error) {
+	sh := w.Shard
+	status := map[string]any{
+		"holder": sh.Holder, "epoch": sh.Epoch, "warm": sh.Warm, "phase": phase(sh),
+		"objects": sh.Objects, "loadMilli": int64(math.Round(sh.Load * 1000)),
+	}
+	if kind := w.Kind.Move(); kind != "" {
+		now := metav1.NowMicro()
+		status["heldSince"] = now
+		if ended.IsZero() {
+			ended = now.Time
+		}
+		status["lastMove"] = tenurev1alpha1.ShardMove{
+			Kind: tenurev1alpha1.MoveKind(kind), From: string(w.From), To: string(sh.Holder), Time: metav1.NewMicroTime(ended),
+		}
+	}
+	return s.patch(ctx, sh.ID, sh.Version, "status", map[string]any{"status": status})
+}
+
+func phase(s ownership.Shard) tenurev1alpha1.ShardPhase {
+	switch {
+	case s.Holder == "":
+		return tenurev1alpha1.ShardPending
+	case s.Warm != "":
+		return tenurev1alpha1.ShardMoving
+	}
+	return tenurev1alpha1.ShardHeld
+}
+
+// Read reads a record live, as an input to the protocol.
+func (s *Store) Read(ctx context.Context, id keyspace.ShardID) (ownership.Input, error) {
+	shard := s.object(id)
+	err := s.client.Get(ctx, client.ObjectKeyFromObject(shard), shard)
+	if apierrors.IsNotFound(err) {
+		return ownership.ShardGone{ID: id}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the record of shard %s: %w", id, err)
+	}
+	return Seen(shard)
+}
+
+// Seen translates a record that was read or watched.
+func Seen(shard *tenurev1alpha1.Shard) (ownership.Input, error) {
+	id, err := ID(shard)
+	if err != nil {
+		return nil, err
+	}
+	version, err := cas.Version(shard.ResourceVersion)
+	if err != nil {
+		return nil, fmt.Errorf("record %s: %w", shard.Name, err)
+	}
+	var floor int64
+	if text := shard.Annotations[tenurev1alpha1.FloorAnnotation]; text != "" {
+		if floor, err = strconv.ParseInt(text, 10, 64); err != nil {
+			return nil, fmt.Errorf("record %s: annotation %s: %q isn't a number", shard.Name, tenurev1alpha1.FloorAnnotation, text)
+		}
+	}
+	return ownership.ShardSeen{Shard: ownership.Shard{
+		ID:       id,
+		Assignee: ownership.Incarnation(shard.Spec.Assignee),
+		Holder:   ownership.Incarnation(shard.Status.Holder),
+		Epoch:    ownership.Epoch(shard.Status.Epoch),
+		Warm:     ownership.Incarnation(shard.Status.Warm),
+		Load:     float64(shard.Status.LoadMilli) / 1000,
+		Objects:  shard.Status.Objects,
+		Floor:    ownership.Epoch(floor),
+		Pin:      shard.Annotations[tenurev1alpha1.PinAnnotation],
+		UID:      string(shard.UID),
+		Version:  version,
+	}}, nil
+}
+
+// ID returns the shard that a record is about. A record under another name than its shard's is refused: two records
+// of one shard would be two holders.
+func ID(shard *tenurev1alpha1.Shard) (keyspace.ShardID, error) {
+	prefix, err := keyspace.ParsePrefix(shard.Spec.Prefix)
+	if err != nil {
+		return keyspace.ShardID{}, fmt.Errorf("record %s: spec.prefix: %w", shard.Name, err)
+	}
+	id := keyspace.ShardID{Cluster: keyspace.ClusterName(shard.Spec.Cluster), Prefix: prefix}
+	if want := id.RecordName(); shard.Name != want {
+		return keyspace.ShardID{}, fmt.Errorf("record %s: is about shard %s, whose record is %s; delete it", shard.Name, id, want)
+	}
+	return id, nil
+}
+
+func (s *Store) object(id keyspace.ShardID) *tenurev1alpha1.Shard {
+	return &tenurev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: id.RecordName()}}
+}
+
+// patch merges fields into one version of a record, or into its subresource.
+func (s *Store) patch(ctx context.Context, id keyspace.ShardID, base ownership.Version, subresource string, fields map[string]any) (ownership.Version, error) {
+	fields["metadata"] = map[string]any{"resourceVersion": cas.ResourceVersion(base)}
+	data, err := json.Marshal(fields)
+	if err != nil {
+		return 0, fmt.Errorf("writing the record of shard %s: %w", id, err)
+	}
+	shard, patch := s.object(id), client.RawPatch(types.MergePatchType, data)
+	if subresource == "" {
+		err = s.client.Patch(ctx, shard, patch)
+	} else {
+		err = s.client.SubResource(subresource).Patch(ctx, shard, patch)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("writing the record of shard %s: %w", id, err)
+	}
+	return cas.Version(shard.ResourceVersion)
+}

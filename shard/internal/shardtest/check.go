@@ -1,0 +1,258 @@
+package shardtest
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
+)
+
+// checks holds what the invariants are judged by. It knows true time and every process's inside; the protocol doesn't.
+type checks struct {
+	failure string
+	judged  bool
+
+	gatesOpen []int8 // per shard: how many processes have a gate that isn't closed
+	contested int    // shards with more than one such
+	work      []stamp
+	tallies   []tally
+	sealed    []ownership.Incarnation // ever sealed
+	liveness
+}
+
+// stamp is the tenure under which the last write of a shard's reconciles was sent.
+type stamp struct {
+	epoch ownership.Epoch
+	by    ownership.Incarnation
+}
+
+// tally is what was committed to a shard's record.
+type tally struct {
+	highest ownership.Epoch // ever, deleted records included
+	writes  int             // since the last change of holder, reports apart
+	plans   int             // of these, changes of the plan
+	upsets  int             // of these, those that take a successor's warm caches back, or replace it
+}
+
+func (c *checks) reset(shards int, s Schedule) {
+	*c = checks{
+		gatesOpen: resized(c.gatesOpen, shards), work: resized(c.work, shards), tallies: resized(c.tallies, shards),
+		sealed:   c.sealed[:0],
+		liveness: liveness{served: resized(c.served, shards), fresh: c.fresh[:0], since: s.Faulty, last: s.Faulty},
+	}
+}
+
+// grow makes room for one more shard.
+func (c *checks) grow() {
+	c.gatesOpen = append(c.gatesOpen, 0)
+	c.work = append(c.work, stamp{})
+	c.tallies = append(c.tallies, tally{})
+	c.served = append(c.served, false)
+	c.fresh = append(c.fresh, true)
+}
+
+func resized[T any](s []T, n int) []T {
+	s = slices.Grow(s[:0], n)[:n]
+	clear(s)
+	return s
+}
+
+// fail records the first violation.
+func (w *world) fail(n *node, format string, args ...any) {
+	if w.failure != "" {
+		return
+	}
+	who := ""
+	if n != nil {
+		who = n.name + ": "
+		if n.up {
+			who = string(n.id) + ": "
+		}
+	}
+	w.failure = fmt.Sprintf("at %.3fs: %s%s", w.now.Seconds(), who, fmt.Sprintf(format, args...))
+	if w.out != nil {
+		w.say(n, "✗ %s", w.failure)
+	}
+}
+
+// setGate changes what a process does about a shard.
+func (n *node) setGate(i int, to gateState) {
+	g := &n.gates[i]
+	was := g.state
+	g.state = to
+	w := n.w
+	if (was == closed) == (to == closed) {
+		return
+	}
+	d := int8(1)
+	if to == closed {
+		d = -1
+	}
+	w.gatesOpen[i] += d
+	switch {
+	case d > 0 && w.gatesOpen[i] == 2:
+		w.contested++
+	case d < 0 && w.gatesOpen[i] == 1:
+		w.contested--
+	}
+}
+
+// checkHolders is I1: of the processes that have a shard's gate open, at most one may act by its own clocks. It runs
+// after every event.
+func (w *world) checkHolders() {
+	if w.contested == 0 {
+		return
+	}
+	for i := range w.ids {
+		if w.gatesOpen[i] < 2 {
+			continue
+		}
+		var first *node
+		for j := range w.nodes {
+			n := &w.nodes[j]
+			if !n.up || n.gates[i].state == closed || !n.machine.Valid(n.clock.read(w.now)) {
+				continue
+			}
+			if first != nil {
+				w.fail(n, "I1: shard %s has two holders: %s at epoch %d and %s at epoch %d",
+					w.ids[i], first.id, first.gates[i].epoch, n.id, n.gates[i].epoch)
+			}
+			first = n
+		}
+	}
+}
+
+// work lets every reconcile of the process send a write, where its gate lets it. The check of the lease and the sending
+// are one instant, as in the fenced transport. This is I2: epochs never fall, and one epoch is one holder's.
+func (n *node) work() {
+	w := n.w
+	if !n.up || n.machine == nil || w.now < n.stoppedTill {
+		return
+	}
+	valid, asked := false, false
+	for i := range n.gates {
+		g := &n.gates[i]
+		if g.state == closed {
+			continue
+		}
+		if !asked {
+			valid, asked = n.machine.Valid(n.clock.read(w.now)), true
+		}
+		if !valid {
+			return
+		}
+		last := &w.checks.work[i]
+		if g.epoch == last.epoch && last.by == n.id {
+			continue
+		}
+		if g.epoch <= last.epoch {
+			w.fail(n, "I2: writes to shard %s at epoch %d after %s did at epoch %d", w.ids[i], g.epoch, last.by, last.epoch)
+		}
+		last.epoch, last.by = g.epoch, n.id
+	}
+}
+
+// checkSend is the drain: a shard is given away only when nothing of it runs.
+func (w *world) checkSend(n *node, e ownership.WriteShard) {
+	i := w.shardIndex(e.Shard.ID)
+	if e.From == n.id && e.Shard.Holder != n.id && n.gates[i].state != closed {
+		w.fail(n, "I1: gives %s to %q while its reconciles run", e.Shard.ID, e.Shard.Holder)
+	}
+	if e.Kind == ownership.AnnounceWarm && e.Shard.Warm == n.id && n.gates[i].pending {
+		w.fail(n, "I3: says that it is warm for %s, and isn't", e.Shard.ID)
+	}
+	if e.Kind == ownership.HandOver && e.Shard.Holder != "" && w.store.shard(e.Shard.ID) != nil {
+		w.checkSuccessor(n, e)
+	}
+}
+
+// checkSuccessor is make before break: a planned move goes to a process that was ready to take over.
+func (w *world) checkSuccessor(n *node, e ownership.WriteShard) {
+	i := w.shardIndex(e.Shard.ID)
+	for j := range w.nodes {
+		to := &w.nodes[j]
+		if to.up && to.id == e.Shard.Holder && to.gates[i].pending && to.leaving == false && w.store.shard(e.Shard.ID).Version == e.Shard.Version && w.store.shard(e.Shard.ID).Warm != to.id {
+			w.fail(n, "I3: hands %s to %s, which isn't warm", e.Shard.ID, to.id)
+		}
+	}
+}
+
+// checkLeaseWrite is R3: what is sealed stays so, and nobody is sealed who may still act.
+func (w *world) checkLeaseWrite(old *ownership.Lease, next ownership.Lease) {
+	if old != nil && old.Sealed {
+		w.fail(nil, "R3: the sealed lease of %s is written", old.ID)
+	}
+	if !next.Sealed {
+		return
+	}
+	w.Seals++
+	w.sealed = append(w.sealed, next.ID)
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		if n.up && n.id == next.ID && n.machine.Valid(n.clock.read(w.now)) {
+			w.fail(n, "R3: is sealed while it may act")
+		}
+	}
+}
+
+func (w *world) checkLeadWrite(next ownership.Lead) {
+	if next.Floor < w.store.lead.Floor {
+		w.fail(nil, "I2: the epoch floor falls from %d to %d", w.store.lead.Floor, next.Floor)
+	}
+}
+
+// checkShardWrite is R2 and I2 in the records: who may replace a holder, and what becomes of the epoch.
+func (w *world) checkShardWrite(req *request, old, next ownership.Shard) {
+	n := &w.nodes[req.node]
+	t := &w.tallies[w.shardIndex(next.ID)]
+	if old.Holder == next.Holder {
+		if next.Epoch != old.Epoch {
+			w.fail(n, "I2: the epoch of %s goes from %d to %d while %s holds it", next.ID, old.Epoch, next.Epoch, old.Holder)
+		}
+		return
+	}
+	if old.Holder != "" && old.Holder != req.id && !slices.Contains(w.sealed, old.Holder) {
+		w.fail(n, "R2: %s takes %s from %s, which isn't sealed", req.id, next.ID, old.Holder)
+	}
+	if old.Holder == req.id && n.up && n.id == req.id && n.gates[w.shardIndex(next.ID)].state != closed {
+		w.fail(n, "I1: %s goes to %q while its reconciles run", next.ID, next.Holder)
+	}
+	switch {
+	case next.Holder == "":
+		if next.Epoch != old.Epoch {
+			w.fail(n, "I2: the epoch of %s goes from %d to %d when it is released", next.ID, old.Epoch, next.Epoch)
+		}
+	case next.Epoch <= t.highest:
+		w.fail(n, "I2: %s starts at epoch %d, and %d was used", next.ID, next.Epoch, t.highest)
+	case next.Epoch != old.Epoch+1 && old.Epoch != 0:
+		w.fail(n, "I2: the epoch of %s goes from %d to %d in one change of holder", next.ID, old.Epoch, next.Epoch)
+	}
+	t.highest = max(t.highest, next.Epoch)
+}
+
+// countWrite is I5: what a planned move costs on the record.
+func (w *world) countWrite(req *request, old, next ownership.Shard) {
+	t := &w.tallies[w.shardIndex(next.ID)]
+	e, status := req.effect.(ownership.WriteShard)
+	switch {
+	case !status:
+		t.plans++
+	case e.Kind == ownership.Report:
+		return
+	case e.Kind == ownership.AnnounceWarm && (next.Warm == "" || old.Warm != ""):
+		t.upsets++
+	}
+	t.writes++
+	if old.Holder == next.Holder {
+		return
+	}
+	if e.Kind == ownership.HandOver || e.Kind == ownership.HandOverOnExit {
+		w.Moves++
+		if t.plans <= 1 && t.upsets == 0 && t.writes > 3 {
+			w.fail(&w.nodes[req.node], "I5: moving %s to %s took %d writes and a report", next.ID, next.Holder, t.writes)
+		}
+	} else if next.Holder != "" {
+		w.Claims++
+	}
+	t.writes, t.plans, t.upsets = 0, 0, 0
+}

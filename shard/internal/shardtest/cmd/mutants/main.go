@@ -1,0 +1,219 @@
+// Mutants builds the protocol with one seeded bug after another and expects its tests to fail. It prints which test
+// caught which, and fails if one got away. Run it from the module's root.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tenure-dev/tenure/shard/internal/shardtest/mutants"
+)
+
+// verdict is what became of one mutant.
+type verdict struct {
+	caught string // the test that failed, "" if none did
+	took   time.Duration
+	err    error // it couldn't be judged
+}
+
+func main() {
+	only := flag.String("run", "", "only the mutants whose names match this regular expression")
+	seeds := flag.Int("seeds", 20_000, "how many schedules of the simulator each mutant must survive to get away")
+	simOnly := flag.Bool("sim", false, "judge by the simulator alone")
+	parallel := flag.Int("parallel", 2, "how many to judge at once")
+	flag.Parse()
+	if err := run(context.Background(), *only, judge{seeds: *seeds, simOnly: *simOnly}, *parallel); err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, only string, by judge, parallel int) error {
+	match, err := regexp.Compile(only)
+	if err != nil {
+		return fmt.Errorf("reading -run: %w", err)
+	}
+	all, err := mutants.All()
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "tenure-mutants-")
+	if err != nil {
+		return fmt.Errorf("making a folder: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	start := time.Now()
+	for _, name := range []string{"plan", "ownership"} { // each with the simulator
+
+		clause := "\npackage " + name + "\n"
+		sound := mutants.Mutant{Name: "none", File: folder(name) + "/doc.go", Old: clause, New: clause}
+		if caught, err := (judge{seeds: 1000}).verdict(ctx, sound, filepath.Join(dir, name)); err != nil || caught != "" {
+			return fmt.Errorf("the tests fail without any seeded bug: %s %w", caught, err)
+		}
+	}
+	verdicts := make([]verdict, len(all))
+	var group sync.WaitGroup
+	slots := make(chan struct{}, parallel)
+	for i, m := range all {
+		if !match.MatchString(m.Name) {
+			continue
+		}
+		group.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			began := time.Now()
+			v := &verdicts[i]
+			v.caught, v.err = by.verdict(ctx, m, filepath.Join(dir, fmt.Sprint(i)))
+			v.took = time.Since(began)
+		})
+	}
+	group.Wait()
+	return report(all, verdicts, time.Since(start))
+}
+
+// folder is where a package of the protocol is, from the module's root.
+func folder(name string) string {
+	if name == "plan" {
+		return "shard/plan"
+	}
+	return "shard/internal/" + name
+}
+
+func report(all []mutants.Mutant, verdicts []verdict, took time.Duration) error {
+	judged, away := 0, 0
+	for i, m := range all {
+		v := verdicts[i]
+		if v.took == 0 {
+			continue
+		}
+		judged++
+		caught := v.caught
+		switch {
+		case v.err != nil:
+			caught = "ERROR: " + v.err.Error()
+			away++
+		case caught == "":
+			caught = "GOT AWAY"
+			away++
+		}
+		fmt.Printf("%-44s %6.1fs  %s\n", m.Name, v.took.Seconds(), caught)
+	}
+	fmt.Printf("%d seeded bugs, %d caught, in %v\n", judged, judged-away, took.Round(time.Second))
+	if away > 0 {
+		return fmt.Errorf("%d seeded bugs weren't caught", away)
+	}
+	return nil
+}
+
+// judge is what mutants are held against.
+type judge struct {
+	seeds   int
+	simOnly bool
+}
+
+// verdict builds the tests with the mutant and runs them until one fails.
+func (j judge) verdict(ctx context.Context, m mutants.Mutant, dir string) (caught string, err error) {
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return "", fmt.Errorf("making a folder: %w", err)
+	}
+	overlay, err := writeOverlay(m, dir)
+	if err != nil {
+		return "", err
+	}
+	packages := []string{"ownership", "shardtest"}
+	if strings.HasPrefix(m.File, "shard/plan/") {
+		packages = []string{"plan", "shardtest"}
+	}
+	if j.simOnly {
+		packages = packages[1:]
+	}
+	for _, name := range packages {
+		binary := filepath.Join(dir, name+".test")
+		build := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, "./"+folder(name))
+		if out, err := build.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("doesn't build: %w\n%s", err, out)
+		}
+		args := []string{"-test.failfast", "-test.timeout=3m"}
+		switch name {
+		case "shardtest":
+			args = append(args, fmt.Sprintf("-seeds=%d", j.seeds))
+			if j.simOnly {
+				args = append(args, "-test.run=TestSim")
+			}
+		case "plan":
+			// Timings aside, which a busy machine fails without any bug; and without notes of failures in the checkout,
+			// which later runs of the tests would take up.
+			args = append(args, "-test.skip=Linear", "-rapid.nofailfile")
+		}
+		test := exec.CommandContext(ctx, binary, args...)
+		test.Dir = folder(name)
+		out, err := test.CombinedOutput()
+		if err != nil {
+			return name + ": " + firstFailure(string(out)), nil
+		}
+	}
+	return "", nil
+}
+
+func writeOverlay(m mutants.Mutant, dir string) (string, error) {
+	file, err := filepath.Abs(m.File)
+	if err != nil {
+		return "", fmt.Errorf("finding the module: %w", err)
+	}
+	source, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("reading the source: %w", err)
+	}
+	mutated, err := m.Apply(string(source))
+	if err != nil {
+		return "", err
+	}
+	replacement := filepath.Join(dir, "mutated.go")
+	if err := os.WriteFile(replacement, []byte(mutated), 0o644); err != nil {
+		return "", fmt.Errorf("writing the mutant: %w", err)
+	}
+	text, err := json.Marshal(map[string]any{"Replace": map[string]string{file: replacement}})
+	if err != nil {
+		return "", fmt.Errorf("writing the overlay: %w", err)
+	}
+	overlay := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(overlay, text, 0o644); err != nil {
+		return "", fmt.Errorf("writing the overlay: %w", err)
+	}
+	return overlay, nil
+}
+
+var (
+	failLine  = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
+	panicLine = regexp.MustCompile(`(?m)^panic: (.*)`)
+	invariant = regexp.MustCompile(`seed \d+: at [0-9.]+s: (?:\S+: )?([A-Za-z0-9]+:[^\n]{0,50})`)
+)
+
+// firstFailure names the innermost test that failed first, and the invariant if it was the simulator.
+func firstFailure(out string) string {
+	if inv := invariant.FindStringSubmatch(out); inv != nil {
+		return "TestSim, " + inv[1]
+	}
+	if fails := failLine.FindAllStringSubmatch(out, -1); fails != nil {
+		deepest := fails[0][1]
+		for _, f := range fails {
+			if strings.HasPrefix(f[1], deepest+"/") {
+				deepest = f[1]
+			}
+		}
+		return deepest
+	}
+	if p := panicLine.FindStringSubmatch(out); p != nil {
+		return "panic: " + p[1]
+	}
+	return "the tests end with an error"
+}

@@ -1,0 +1,152 @@
+package shardtest
+
+import (
+	"time"
+
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
+)
+
+// strike carries out one fault of the schedule.
+func (w *world) strike(f *Fault) {
+	w.Faults[f.Kind]++
+	n := &w.nodes[f.Node]
+	if w.out != nil && !w.script {
+		w.say(nil, "! %v", f)
+	}
+	switch f.Kind {
+	case Crash:
+		n.crash(f.For)
+	case CrashLeader:
+		for i := range w.nodes {
+			if w.nodes[i].up && w.nodes[i].machine.Leads() {
+				w.nodes[i].crash(f.For)
+				break
+			}
+		}
+	case Pause:
+		n.pause(f.For)
+	case Sleep:
+		if w.now >= n.stoppedTill { // a machine that is paused is not put to sleep as well
+			n.clock.fallAsleep(w.now)
+			n.pause(f.For)
+		}
+	case Jump:
+		n.clock.jumped += f.For
+		n.work()
+		n.tickSoon()
+	case Cut:
+		n.cutTill, n.cutKind = max(n.cutTill, w.now+f.For), f.N
+	case Freeze:
+		s := stream(f.N)
+		n.frozenTill[s], n.relist[s] = max(n.frozenTill[s], w.now+f.For), f.Relist
+	case HomeAway:
+		w.awayTill = max(w.awayTill, w.now+f.For)
+	case Exit:
+		if n.up && w.now >= n.stoppedTill {
+			n.backIn = f.For
+			n.leaving = true
+			n.step(ownership.Leave{})
+		}
+	case SlowWarm:
+		n.slowWarm = f.For
+	case SlowDrain:
+		n.slowDrain = f.For
+	default:
+		w.meddle(f, n)
+	}
+}
+
+// meddle is what users and operators do.
+func (w *world) meddle(f *Fault, n *node) {
+	id := w.ids[f.N%len(w.ids)]
+	switch f.Kind {
+	case DeleteLease:
+		if n.up && !w.script && !n.machine.Valid(n.clock.read(w.now)) {
+			return // before it has joined it can't tell, and finds out at its next renewal only
+		}
+		if l := w.store.lease(n.id); l != nil && f.labels() {
+			w.store.putLease(*l)
+			break
+		}
+		w.store.deleteLease(n.id)
+	case DeleteShard:
+		w.store.deleteShard(id)
+	case Replace:
+		if w.store.deleteShard(id) {
+			w.store.putShard(ownership.Shard{ID: id, UID: w.store.newUID()})
+		}
+	case RemoveCluster:
+		if name := w.names[f.N]; f.For > 0 {
+			bits := w.clusters[name]
+			if _, there := w.clusters[name]; !there {
+				return
+			}
+			delete(w.clusters, name)
+			back := *f
+			back.For, back.N = -time.Duration(bits)-1, f.N
+			w.schedule.Faults = append(w.schedule.Faults, back)
+			w.push(event{at: min(w.now+f.For, max(w.now, w.schedule.Faulty)), kind: evFault, node: -1, n: int32(len(w.schedule.Faults) - 1)})
+		} else if f.For < 0 {
+			w.clusters[name] = int(-f.For - 1)
+		}
+		w.tellClusters()
+	case PinShard:
+		if sh := w.store.shard(id); sh != nil {
+			next := *sh
+			next.Pin = n.name
+			w.store.putShard(next)
+		}
+	case ReportLoad:
+		for i := range w.nodes {
+			if m := &w.nodes[i]; m.up && w.now >= m.stoppedTill && m.gates[f.N%len(w.ids)].state == open {
+				m.step(ownership.Measured{ID: id, Objects: int64(f.For / time.Millisecond), Load: f.For.Seconds()})
+			}
+		}
+	}
+	w.pumpAll()
+}
+
+// tellClusters lets every process learn which clusters exist, each in its own time.
+func (w *world) tellClusters() {
+	for i := range w.nodes {
+		if n := &w.nodes[i]; n.up {
+			w.push(event{at: w.now + time.Millisecond + w.upTo(leaseDuration/10), kind: evCluster, node: int8(i), life: n.life})
+		}
+	}
+}
+
+func (n *node) crash(backIn time.Duration) {
+	if n.up {
+		n.stop()
+	}
+	n.memory = nil
+	n.clock.wakeUp(n.w.now)
+	n.stoppedTill = 0
+	if backIn > 0 {
+		at := n.w.now + backIn
+		if !n.w.script {
+			at = min(at, max(n.w.now, n.w.schedule.Faulty))
+		}
+		n.w.push(event{at: at, kind: evStart, node: int8(n.index)})
+	}
+}
+
+// tickSoon is the regular tick of a driver, where the clocks went another way than the machine could foresee.
+func (n *node) tickSoon() {
+	if !n.up {
+		return
+	}
+	at := n.w.now + n.w.upTo(leaseDuration/10)
+	if n.wakeAt != 0 && n.wakeAt <= at {
+		return
+	}
+	n.wakeAt = at
+	n.w.push(event{at: n.wakeAt, kind: evWake, node: int8(n.index), life: n.life})
+}
+
+func (n *node) pause(d time.Duration) {
+	w := n.w
+	n.work()
+	n.stoppedTill = max(n.stoppedTill, w.now+d)
+	w.push(event{at: n.stoppedTill, kind: evResume, node: int8(n.index)})
+}

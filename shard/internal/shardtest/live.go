@@ -1,0 +1,179 @@
+package shardtest
+
+import (
+	"time"
+
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
+)
+
+// liveness is what is judged after the last fault.
+type liveness struct {
+	served []bool        // per shard: seen active since
+	fresh  []bool        // per shard: nobody had held it when the faults ended
+	since  time.Duration // when the faults ended
+	last   time.Duration // as since, or when a clean exit that took longer was over
+	stage  int           // 0 serving, 1 settling, 2 quiet
+	until  time.Duration // when the stage is judged
+	writes int           // at the start of the quiet
+	log    [streams]int
+}
+
+// poll looks at liveness (I3) while nothing is wrong any more: first every shard must be served again within a lease
+// duration and a second, then the shards must be spread evenly, then nothing but renewals may be written.
+func (w *world) poll() {
+	if w.now == w.since {
+		w.mend()
+	}
+	again := leaseDuration / 20
+	switch w.stage {
+	case 0:
+		missing := w.unserved()
+		if missing < 0 {
+			if !w.schedule.LongRun {
+				w.judged = true
+				return
+			}
+			w.stage, w.until = 1, w.last+4*leaseDuration
+			again = w.until - w.now
+		} else if w.now >= w.last+w.deadline(missing) {
+			w.fail(nil, "I3: shard %s isn't served %v after the last fault", w.ids[missing], w.now-w.last)
+		}
+	case 1:
+		w.checkBalance()
+		w.checkRest()
+		w.stage, w.until = 2, w.now+leaseDuration
+		w.writes = w.Writes
+		for s := range streams {
+			w.log[s] = len(w.store.log[s])
+		}
+		again = leaseDuration
+	case 2:
+		w.checkQuiet()
+		w.judged = true
+		return
+	}
+	w.push(event{at: w.now + again, kind: evPoll, node: -1})
+}
+
+// deadline is the lease duration, on the slowest clock of the fleet, and a second. Where users deleted records, and for
+// shards that nobody has held yet, it is three and a half: a new coordinator looks for two and a half (BuryTime) before it
+// makes records that it doesn't know, and a record made by hand is left alone for as long.
+func (w *world) deadline(shard int) time.Duration {
+	slowest := 1.0
+	for _, r := range w.schedule.Rates {
+		slowest = min(slowest, r)
+	}
+	lease := time.Duration(float64(leaseDuration) / slowest)
+	if w.fresh[shard] || w.schedule.meddled() {
+		return lease*7/2 + time.Second
+	}
+	return lease + time.Second
+}
+
+// mend ends all faults that could last, and makes sure that somebody lives.
+func (w *world) mend() {
+	w.fresh = w.fresh[:0]
+	for i := range w.tallies {
+		w.fresh = append(w.fresh, w.tallies[i].highest == 0)
+	}
+	alive := false
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		n.slowWarm, n.slowDrain = 0, 0
+		alive = alive || (n.up && !n.leaving)
+	}
+	if n := &w.nodes[0]; !alive && !n.up {
+		w.push(event{at: w.now, kind: evStart, node: 0})
+	} else if !alive {
+		n.backIn = time.Millisecond
+	}
+}
+
+// unserved returns a shard that nobody has served since the faults ended, or -1.
+func (w *world) unserved() int {
+	missing := -1
+	for i, id := range w.ids {
+		if _, wanted := w.clusters[id.Cluster]; !wanted || w.served[i] {
+			continue
+		}
+		for j := range w.nodes {
+			n := &w.nodes[j]
+			if n.up && n.gates[i].state == open && n.machine.Valid(n.clock.read(w.now)) {
+				w.served[i] = true
+			}
+		}
+		if !w.served[i] {
+			missing = i
+		}
+	}
+	return missing
+}
+
+// checkBalance: equal replicas hold equal numbers of shards, give or take one. Pins set aside.
+func (w *world) checkBalance() {
+	least, most := 1<<30, 0
+	for j := range w.nodes {
+		n := &w.nodes[j]
+		if !n.up || n.leaving {
+			continue
+		}
+		held := 0
+		for i := range n.gates {
+			if n.gates[i].state == open {
+				held++
+			}
+		}
+		least, most = min(least, held), max(most, held)
+	}
+	for i := range w.store.shards {
+		if w.store.shards[i].Pin != "" {
+			return
+		}
+	}
+	if most > least+1 {
+		w.fail(nil, "balance: one replica holds %d shards and another %d, %v after the last fault", least, most, w.now-w.since)
+	}
+	for i := range w.served {
+		w.served[i] = false
+	}
+	if missing := w.unserved(); missing >= 0 {
+		w.fail(nil, "I3: shard %s isn't served %v after the last fault", w.ids[missing], w.now-w.since)
+	}
+}
+
+// checkRest: no record tells of a move that nobody makes any more. Those of a cluster that is gone are nobody's to write.
+func (w *world) checkRest() {
+	for i := range w.store.shards {
+		s := &w.store.shards[i]
+		if _, wanted := w.clusters[s.ID.Cluster]; wanted && s.Warm != "" {
+			w.fail(nil, "rest: the record of %s calls %s warm, %v after the last fault", s.ID, s.Warm, w.now-w.since)
+		}
+	}
+}
+
+// checkQuiet: once settled, only leases are renewed, and sizes reported.
+func (w *world) checkQuiet() {
+	alive := 0
+	for j := range w.nodes {
+		if w.nodes[j].up {
+			alive++
+		}
+	}
+	if rate := float64(w.Writes-w.writes) / leaseDuration.Seconds(); rate > 0.6*float64(alive) {
+		w.fail(nil, "quiet: %.2f writes a second by %d replicas", rate, alive)
+	}
+	if news := w.store.log[leads][w.log[leads]:]; len(news) > 0 {
+		w.fail(nil, "quiet: the coordinator's record still changes")
+	}
+	for _, in := range w.store.log[shards][w.log[shards]:] {
+		seen, ok := in.(ownership.ShardSeen)
+		if !ok {
+			w.fail(nil, "quiet: a record is deleted")
+			continue
+		}
+		i := w.shardIndex(seen.Shard.ID)
+		if w.tallies[i].writes > 0 || w.tallies[i].plans > 0 {
+			w.fail(nil, "quiet: the record of %s still changes", seen.Shard.ID)
+		}
+	}
+}

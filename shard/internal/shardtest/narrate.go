@@ -1,0 +1,119 @@
+package shardtest
+
+import (
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
+)
+
+// narrate tells what a process does.
+func (n *node) narrate(e ownership.Effect) {
+	w := n.w
+	switch e := e.(type) {
+	case ownership.WriteLease:
+		switch {
+		case e.Base == 0:
+			w.say(n, "asks to join")
+		case e.Lease.Leaving:
+			w.say(n, "asks to be marked as leaving")
+		case w.all:
+			w.say(n, "renews its lease (version %d)", e.Base)
+		}
+	case ownership.DropLease:
+		w.say(n, "has left")
+	case ownership.SealLease:
+		w.say(n, "asks to seal the lease of %s (version %d)", e.ID, e.Base)
+	case ownership.FindLease:
+		w.say(n, "looks for the lease of %s", e.ID)
+	case ownership.ForgetLease:
+		w.say(n, "removes the sealed lease of %s", e.ID)
+	case ownership.WriteLead:
+		w.say(n, "asks to coordinate, epoch floor %d (version %d)", e.Lead.Floor, e.Base)
+	case ownership.CreateShard:
+		w.say(n, "asks to create %s for %s", e.ID, e.Assignee)
+	case ownership.WriteAssignee:
+		w.say(n, "plans %s for %s (version %d)", e.ID, e.Assignee, e.Base)
+	case ownership.WriteShard:
+		n.narrateShard(e)
+	case ownership.Warm:
+		w.say(n, "warms %s", e.ID)
+	case ownership.Activate:
+		w.say(n, "SERVES %s at epoch %d", e.ID, e.Epoch)
+	case ownership.Drain:
+		w.say(n, "drains %s", e.ID)
+	case ownership.Close:
+		w.say(n, "closes %s", e.ID)
+	case ownership.Lapse:
+		w.say(n, "LAPSES: %s", e.Reason)
+	}
+}
+
+func (n *node) narrateShard(e ownership.WriteShard) {
+	w, s := n.w, e.Shard
+	switch e.Kind {
+	case ownership.AnnounceWarm:
+		if s.Warm == "" {
+			w.say(n, "asks to note that it isn't warm for %s any more (version %d)", s.ID, s.Version)
+			return
+		}
+		w.say(n, "asks to note that it is warm for %s (version %d)", s.ID, s.Version)
+	case ownership.HandOver, ownership.HandOverOnExit:
+		w.say(n, "asks to hand %s over to %s at epoch %d (version %d)", s.ID, s.Holder, s.Epoch, s.Version)
+	case ownership.Release:
+		w.say(n, "asks to release %s (version %d)", s.ID, s.Version)
+	case ownership.ClaimFree, ownership.ClaimDead:
+		w.say(n, "asks to claim %s from %q at epoch %d (version %d)", s.ID, e.From, s.Epoch, s.Version)
+	case ownership.Report:
+		w.say(n, "reports on %s (version %d)", s.ID, s.Version)
+	}
+}
+
+// narrateArrival tells what the store did.
+func (w *world) narrateArrival(req *request, outcome ownership.Outcome, again bool) {
+	_, renewal := req.effect.(ownership.WriteLease)
+	if renewal && !w.all && outcome == ownership.Committed {
+		return
+	}
+	what := outcome.String()
+	if outcome == ownership.Committed {
+		what += ", version " + itoa(w.store.version)
+	}
+	if again {
+		what += " (a repeat)"
+	}
+	w.say(nil, "  %s: %s: %s", req.id, subject(req.effect), what)
+}
+
+func itoa(v ownership.Version) string {
+	if v == 0 {
+		return "0"
+	}
+	var b [20]byte
+	i := len(b)
+	for ; v > 0; v /= 10 {
+		i--
+		b[i] = byte('0' + v%10)
+	}
+	return string(b[i:])
+}
+
+// subject names the record that a write is about.
+func subject(e ownership.Effect) string {
+	switch e := e.(type) {
+	case ownership.WriteLease:
+		return "lease " + string(e.Lease.ID)
+	case ownership.SealLease:
+		return "seal of " + string(e.ID)
+	case ownership.ForgetLease:
+		return "removal of lease " + string(e.ID)
+	case ownership.DropLease:
+		return "removal of its lease"
+	case ownership.WriteLead:
+		return "coordinator"
+	case ownership.CreateShard:
+		return "new record " + e.ID.String()
+	case ownership.WriteAssignee:
+		return "plan of " + e.ID.String()
+	case ownership.WriteShard:
+		return e.Kind.String() + " of " + e.Shard.ID.String()
+	}
+	return "?"
+}

@@ -1,0 +1,263 @@
+package shardtest
+
+import (
+	"slices"
+	"time"
+
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+// stream is one kind of record. Each has a watch of its own, and no order between two of them is promised.
+type stream int
+
+const (
+	leases stream = iota
+	shards
+	leads
+	streams
+)
+
+func (s stream) String() string { return [...]string{"leases", "shards", "lead"}[s] }
+
+// store is the home cluster: records under compare-and-swap with one version for all, as in etcd.
+type store struct {
+	version ownership.Version
+	leases  []ownership.Lease
+	shards  []ownership.Shard
+	lead    ownership.Lead
+	log     [streams][]ownership.Input // what a watch shows
+}
+
+func (s *store) reset() {
+	s.version = 0
+	s.leases, s.shards, s.lead = s.leases[:0], s.shards[:0], ownership.Lead{}
+	for i := range s.log {
+		clear(s.log[i])
+		s.log[i] = s.log[i][:0]
+	}
+}
+
+func (s *store) lease(id ownership.Incarnation) *ownership.Lease {
+	for i := range s.leases {
+		if s.leases[i].ID == id {
+			return &s.leases[i]
+		}
+	}
+	return nil
+}
+
+func (s *store) shard(id keyspace.ShardID) *ownership.Shard {
+	for i := range s.shards {
+		if s.shards[i].ID == id {
+			return &s.shards[i]
+		}
+	}
+	return nil
+}
+
+func (s *store) putLease(l ownership.Lease) ownership.Version {
+	s.version++
+	l.Version = s.version
+	if old := s.lease(l.ID); old != nil {
+		*old = l
+	} else {
+		s.leases = append(s.leases, l)
+	}
+	s.log[leases] = append(s.log[leases], ownership.LeaseSeen{Lease: l})
+	return s.version
+}
+
+func (s *store) putShard(sh ownership.Shard) ownership.Version {
+	s.version++
+	sh.Version = s.version
+	if old := s.shard(sh.ID); old != nil {
+		*old = sh
+	} else {
+		s.shards = append(s.shards, sh)
+	}
+	s.log[shards] = append(s.log[shards], ownership.ShardSeen{Shard: sh})
+	return s.version
+}
+
+// newUID names a record that is being created.
+func (s *store) newUID() string { return itoa(s.version + 1) }
+
+func (s *store) putLead(l ownership.Lead) ownership.Version {
+	s.version++
+	l.Version = s.version
+	s.lead = l
+	s.log[leads] = append(s.log[leads], ownership.LeadSeen{Lead: l})
+	return s.version
+}
+
+func (s *store) deleteLease(id ownership.Incarnation) bool {
+	i := slices.IndexFunc(s.leases, func(l ownership.Lease) bool { return l.ID == id })
+	if i < 0 {
+		return false
+	}
+	s.version++
+	s.leases = slices.Delete(s.leases, i, i+1)
+	s.log[leases] = append(s.log[leases], ownership.LeaseGone{ID: id})
+	return true
+}
+
+func (s *store) deleteShard(id keyspace.ShardID) bool {
+	i := slices.IndexFunc(s.shards, func(sh ownership.Shard) bool { return sh.ID == id })
+	if i < 0 {
+		return false
+	}
+	s.version++
+	s.shards = slices.Delete(s.shards, i, i+1)
+	s.log[shards] = append(s.log[shards], ownership.ShardGone{ID: id, Version: s.version})
+	return true
+}
+
+// listing is what a list at an old position of a stream's log would have shown, as inputs in the log's order. gone adds
+// the deletions, as a driver finds them that compares the list with what it knew.
+func (s *store) listing(of stream, at int, gone bool) []ownership.Input {
+	var list []ownership.Input
+	seen := make([]any, 0, 16)
+	for i := at - 1; i >= 0; i-- {
+		in := s.log[of][i]
+		id, deleted := identity(in)
+		if slices.Contains(seen, id) {
+			continue
+		}
+		seen = append(seen, id)
+		if !deleted || gone {
+			list = append(list, in)
+		}
+	}
+	slices.Reverse(list)
+	return list
+}
+
+// identity names the record that a change is about.
+func identity(in ownership.Input) (id any, deleted bool) {
+	switch in := in.(type) {
+	case ownership.LeaseSeen:
+		return in.Lease.ID, false
+	case ownership.LeaseGone:
+		return in.ID, true
+	case ownership.ShardSeen:
+		return in.Shard.ID, false
+	case ownership.ShardGone:
+		return in.ID, true
+	}
+	return nil, false // the coordinator's record is one
+}
+
+// apply carries out a write as an API server would: it is committed or rejected.
+func (w *world) apply(req *request) (ownership.Outcome, ownership.Version) {
+	s := &w.store
+	switch e := req.effect.(type) {
+	case ownership.WriteLease:
+		old := s.lease(e.Lease.ID)
+		if (old == nil) != (e.Base == 0) || (old != nil && old.Version != e.Base) {
+			return ownership.Rejected, 0
+		}
+		w.checkLeaseWrite(old, e.Lease)
+		return ownership.Committed, s.putLease(e.Lease)
+	case ownership.SealLease:
+		old := s.lease(e.ID)
+		if (old == nil) != (e.Base == 0) || (old != nil && old.Version != e.Base) {
+			return ownership.Rejected, 0
+		}
+		sealed := ownership.Lease{ID: e.ID}
+		if old != nil {
+			sealed = *old
+		}
+		sealed.Sealed = true
+		w.checkLeaseWrite(old, sealed)
+		return ownership.Committed, s.putLease(sealed)
+	case ownership.DropLease:
+		s.deleteLease(req.id)
+	case ownership.ForgetLease:
+		s.deleteLease(e.ID)
+	case ownership.WriteLead:
+		if s.lead.Version != e.Base {
+			return ownership.Rejected, 0
+		}
+		w.checkLeadWrite(e.Lead)
+		return ownership.Committed, s.putLead(e.Lead)
+	}
+	return w.applyShard(req)
+}
+
+// applyShard is apply for the records of shards, and for effects that write nothing.
+func (w *world) applyShard(req *request) (ownership.Outcome, ownership.Version) {
+	s := &w.store
+	switch e := req.effect.(type) {
+	case ownership.CreateShard:
+		if s.shard(e.ID) != nil {
+			return ownership.Rejected, 0
+		}
+		return ownership.Committed, s.putShard(ownership.Shard{ID: e.ID, Assignee: e.Assignee, Floor: e.Floor, UID: s.newUID()})
+	case ownership.WriteAssignee:
+		old := s.shard(e.ID)
+		if old == nil || old.Version != e.Base {
+			return ownership.Rejected, 0
+		}
+		next := *old
+		next.Assignee = e.Assignee
+		if next == *old {
+			return ownership.Committed, old.Version // as an API server, which writes nothing then
+		}
+		w.countWrite(req, *old, next)
+		return ownership.Committed, s.putShard(next)
+	case ownership.WriteShard:
+		old := s.shard(e.Shard.ID)
+		if old == nil || old.Version != e.Shard.Version {
+			return ownership.Rejected, 0
+		}
+		next := e.Shard
+		next.Assignee, next.Pin, next.Floor, next.UID = old.Assignee, old.Pin, old.Floor, old.UID // a status write can't change the spec
+		if next == *old {
+			return ownership.Committed, old.Version
+		}
+		w.checkShardWrite(req, *old, next)
+		w.countWrite(req, *old, next)
+		return ownership.Committed, s.putShard(next)
+	}
+	return ownership.Committed, 0
+}
+
+// snapshot is what a read of the record that a write was about shows now.
+func (w *world) snapshot(req *request) ownership.Input {
+	s := &w.store
+	var lease ownership.Incarnation
+	var id keyspace.ShardID
+	switch e := req.effect.(type) {
+	case ownership.WriteLead:
+		if s.lead.Version == 0 {
+			return nil
+		}
+		return ownership.LeadSeen{Lead: s.lead}
+	case ownership.WriteLease:
+		lease = e.Lease.ID
+	case ownership.SealLease:
+		lease = e.ID
+	case ownership.FindLease:
+		lease = e.ID
+	case ownership.CreateShard:
+		id = e.ID
+	case ownership.WriteAssignee:
+		id = e.ID
+	case ownership.WriteShard:
+		id = e.Shard.ID
+	}
+	if lease != "" {
+		if l := s.lease(lease); l != nil {
+			return ownership.LeaseSeen{Lease: *l}
+		}
+		return ownership.LeaseGone{ID: lease}
+	}
+	if sh := s.shard(id); sh != nil {
+		return ownership.ShardSeen{Shard: *sh}
+	}
+	return ownership.ShardGone{ID: id}
+}
+
+// commitLatency is the least time that the watches lag behind the store.
+const commitLatency = time.Millisecond

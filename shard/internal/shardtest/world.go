@@ -1,0 +1,217 @@
+package shardtest
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+// world is one run: a store, the processes, and true time.
+type world struct {
+	schedule Schedule
+	pcg      rand.PCG
+	rng      *rand.Rand
+	now      time.Duration
+	queue    queue
+	store    store
+	nodes    []node
+	ids      []keyspace.ShardID
+	clusters map[keyspace.ClusterName]int
+	names    []keyspace.ClusterName
+	awayTill time.Duration // nobody reaches the store until then
+	requests []request     // an arena
+	script   bool          // a story runs: no chance, nothing stops by itself
+
+	checks
+	Stats
+	out io.Writer // the narration, nil for none
+	all bool      // narrate renewals and watches too
+}
+
+// Stats counts what happened.
+type Stats struct {
+	Schedules             int
+	Events, Steps, Writes int
+	Moves                 int // planned and on exit
+	Claims, Seals, Lapses int
+	Faults                [faultKinds]int
+}
+
+func (s *Stats) add(o Stats) {
+	s.Schedules++
+	s.Events += o.Events
+	s.Steps += o.Steps
+	s.Writes += o.Writes
+	s.Moves += o.Moves
+	s.Claims += o.Claims
+	s.Seals += o.Seals
+	s.Lapses += o.Lapses
+	for k := range s.Faults {
+		s.Faults[k] += o.Faults[k]
+	}
+}
+
+var clusterNames = []keyspace.ClusterName{"east", "west", "north"}
+
+// reset prepares the world for a schedule, reusing what it has.
+func (w *world) reset(s Schedule) {
+	w.schedule = s
+	w.pcg.Seed(s.Seed, 0x51)
+	if w.rng == nil {
+		w.rng = rand.New(&w.pcg)
+	}
+	w.now, w.awayTill = 0, 0
+	w.queue.heap, w.queue.order = w.queue.heap[:0], 0
+	w.store.reset()
+	clear(w.requests)
+	w.requests = w.requests[:0]
+	w.Stats = Stats{}
+	w.ids, w.names = w.ids[:0], w.names[:0]
+	w.clusters = map[keyspace.ClusterName]int{}
+	for i, bits := range s.Bits {
+		w.addCluster(clusterNames[i], bits)
+	}
+	w.checks.reset(len(w.ids), s)
+	if cap(w.nodes) < s.Nodes {
+		w.nodes = make([]node, s.Nodes)
+	}
+	w.nodes = w.nodes[:s.Nodes]
+	for i := range w.nodes {
+		w.nodes[i].reset(w, i)
+		if !w.script {
+			w.push(event{at: s.Joins[i], kind: evStart, node: int8(i)})
+		}
+	}
+	for i := range s.Faults {
+		f := &s.Faults[i]
+		if f.Kind.onRequest() {
+			w.nodes[f.Node].strikes = append(w.nodes[f.Node].strikes, f)
+			continue
+		}
+		w.push(event{at: f.At, kind: evFault, node: -1, n: int32(i)})
+	}
+	if !w.script {
+		w.push(event{at: s.Faulty, kind: evPoll, node: -1})
+	}
+}
+
+// addCluster makes a cluster known to the world; its shards' numbers come after all others'.
+func (w *world) addCluster(name keyspace.ClusterName, bits int) {
+	w.names = append(w.names, name)
+	w.clusters[name] = bits
+	for _, p := range keyspace.Partition(bits) {
+		w.ids = append(w.ids, keyspace.ShardID{Cluster: name, Prefix: p})
+	}
+}
+
+func (w *world) push(e event) { w.queue.push(e) }
+
+// tooMany events in one run are a livelock: the busiest schedules have a few thousand.
+const tooMany = 50_000
+
+// run goes on until the queue is empty, the checks have failed, or the run has been judged.
+func (w *world) run() {
+	for len(w.queue.heap) > 0 && w.failure == "" && !w.judged {
+		w.next()
+		if w.Events > tooMany {
+			w.fail(nil, "it never settles: %d events", w.Events)
+		}
+	}
+}
+
+// next lets one event happen.
+func (w *world) next() {
+	e := w.queue.pop()
+	w.now = e.at
+	w.Events++
+	var n *node
+	if e.node >= 0 {
+		n = &w.nodes[e.node]
+	}
+	switch e.kind {
+	case evArrive:
+		w.arrive(e.req, e.gen == 1)
+	case evFault:
+		w.strike(&w.schedule.Faults[e.n])
+	case evPoll:
+		w.poll()
+	case evStart:
+		if at := max(n.stoppedTill, n.cutTill, w.awayTill); w.now < at {
+			e.at = at // nothing can be listed yet
+			w.push(e)
+		} else if !n.up {
+			n.start()
+		}
+	case evResume:
+		n.resume()
+	default:
+		if !n.up || n.life != e.life {
+			return
+		}
+		if w.now < n.stoppedTill {
+			e.at = n.stoppedTill
+			w.push(e)
+			return
+		}
+		n.happen(e)
+	}
+	w.checkHolders()
+}
+
+func (w *world) upTo(d time.Duration) time.Duration {
+	if w.script || d <= 0 {
+		return d / 2
+	}
+	return time.Duration(w.pcg.Uint64() % uint64(d))
+}
+
+// leg is how long a message is under way.
+func (w *world) leg() time.Duration { return time.Millisecond + w.upTo(10*time.Millisecond) }
+
+func (w *world) shardIndex(id keyspace.ShardID) int {
+	for i := range w.ids {
+		if w.ids[i] == id {
+			return i
+		}
+	}
+	w.ids = append(w.ids, id)
+	for i := range w.nodes {
+		w.nodes[i].gates = append(w.nodes[i].gates, gate{})
+	}
+	w.checks.grow()
+	return len(w.ids) - 1
+}
+
+// say narrates. Callers check w.out first, so that a silent run formats nothing.
+func (w *world) say(n *node, format string, args ...any) {
+	who := "-"
+	if n != nil {
+		who = n.name
+		if n.up {
+			who = string(n.id)
+		}
+	}
+	fmt.Fprintf(w.out, "%9.3fs  %-4s %s\n", w.now.Seconds(), who, fmt.Sprintf(format, args...))
+}
+
+// newRequest takes one from the arena. Its address stays good: a full arena is left to the garbage collector.
+func (w *world) newRequest() *request {
+	if len(w.requests) == cap(w.requests) {
+		w.requests = make([]request, 0, max(256, 2*cap(w.requests)))
+	}
+	w.requests = append(w.requests, request{})
+	return &w.requests[len(w.requests)-1]
+}
+
+// knownClusters is the set of clusters as a driver learns it: never changed afterwards.
+func (w *world) knownClusters() ownership.Clusters {
+	bits := make(map[keyspace.ClusterName]int, len(w.clusters))
+	for name, b := range w.clusters {
+		bits[name] = b
+	}
+	return ownership.Clusters{Bits: bits}
+}

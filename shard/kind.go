@@ -1,0 +1,48 @@
+package shard
+
+import (
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-dev/tenure/shard/internal/engage"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+// ErrFenced is what a write fails with whose shard isn't held any more. It was not sent.
+var ErrFenced = engage.ErrFenced
+
+// Kind is one kind of object that shards hold in their caches. [Primary], [Owned] and [Copies] declare one.
+type Kind struct {
+	Object client.Object
+	// Owned kinds are filtered by the slot label of what they belong to, primary kinds by their own UID.
+	Owned bool
+	// Remote kinds are owned kinds that live in all the other clusters.
+	Remote bool
+	// In tells the clusters whose shards have the kind; nil means all.
+	In func(keyspace.ClusterName) bool
+	// Transform is what an owned kind's objects go through before they are cached; nil strips their managed fields, but
+	// for those of remote kinds.
+	Transform toolscache.TransformFunc
+}
+
+// Primary declares a kind whose objects are sharded by their own UID: what a controller is For.
+func Primary(obj client.Object) Kind { return Kind{Object: obj} }
+
+// Owned declares a kind whose objects follow the object that owns them. The client that reconcilers get labels what it
+// creates for an owner; objects without that label are not seen.
+func Owned(obj client.Object) Kind { return Kind{Object: obj, Owned: true} }
+
+// Copies declares a kind whose objects are owned, like [Owned], but live in all the other clusters. Inside a reconcile,
+// GetCluster with a real cluster's name gives that cluster as the shard sees it.
+func Copies(obj client.Object) Kind { return Kind{Object: obj, Owned: true, Remote: true} }
+
+// in reports whether shards of the cluster have the kind.
+func (k Kind) in(cluster keyspace.ClusterName) bool { return k.In == nil || k.In(cluster) }
+
+// engaged is the kind as a shard's cluster takes it.
+func (k Kind) engaged() engage.Kind {
+	if k.Remote && k.Transform == nil { // who else manages a field of a copy matters
+		k.Transform = func(obj any) (any, error) { return obj, nil }
+	}
+	return engage.Kind{Object: k.Object, Owned: k.Owned, Transform: k.Transform}
+}
