@@ -1,14 +1,17 @@
 package main
 
 import (
+	"context"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 )
 
 func TestABadQuestionIsOneClearLineAndExitCodeTwo(t *testing.T) {
 	for args, want := range map[string]string{
 		"status --nonsense":                      "-nonsense",
-		"status -o yaml":                         "-o yaml: must be text or json",
+		"status -o yaml":                         "--output yaml: must be text or json",
 		"status extra":                           `unexpected argument "extra"`,
 		"why":                                    "name one object",
 		"why at/a at/b":                          "name one object",
@@ -27,28 +30,44 @@ func TestABadQuestionIsOneClearLineAndExitCodeTwo(t *testing.T) {
 	}
 }
 
+// asked runs a command line with the question answered by the test instead of a fleet.
+func asked(t *testing.T, env map[string]string, args ...string) (q *question, object []string, cluster string) {
+	t.Helper()
+	cmd := &cobra.Command{Use: "ask"}
+	cmd.Flags().StringVar(&cluster, "cluster", "", "")
+	root := newRoot(noEnv, nil)
+	root.AddCommand(newQuestion(cmd, func(k string) string { return env[k] }, func(_ context.Context, got *question, args []string) error {
+		q, object = got, args
+		return nil
+	}))
+	root.SetArgs(append([]string{"ask"}, args...))
+	if err := root.ExecuteContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return q, object, cluster
+}
+
 func TestFlagsAndArgumentsOfAQuestionComeInAnyOrder(t *testing.T) {
-	for _, args := range []string{"at/x -n ns --cluster west", "-n ns at/x --cluster west", "-n ns --cluster west at/x"} {
-		q := newQuestion("why", noEnv)
-		if err := q.parse(strings.Fields(args)); err != nil {
-			t.Fatal(err)
-		}
-		if len(q.args) != 1 || q.args[0] != "at/x" || q.namespace != "ns" || q.cluster != "west" {
-			t.Errorf("%s: %v, %s, %s", args, q.args, q.namespace, q.cluster)
+	for _, args := range []string{"at/x -o json --cluster west", "-o json at/x --cluster west", "-o json --cluster west at/x"} {
+		q, object, cluster := asked(t, nil, strings.Fields(args)...)
+		if len(object) != 1 || object[0] != "at/x" || q.output != "json" || cluster != "west" {
+			t.Errorf("%s: %v, %s, %s", args, object, q.output, cluster)
 		}
 	}
 }
 
 func TestAQuestionTakesNamespaceAndKubeconfigFromTheEnvironmentOfAReplica(t *testing.T) {
 	env := map[string]string{"TENURE_NAMESPACE": "elsewhere", "TENURE_HOME_KUBECONFIG": "/home.kubeconfig"}
-	q := newQuestion("status", func(k string) string { return env[k] })
-	if q.homeNamespace != "elsewhere" || q.homeKubeconfig != "/home.kubeconfig" {
+	if q, _, _ := asked(t, env); q.homeNamespace != "elsewhere" || q.homeKubeconfig != "/home.kubeconfig" {
 		t.Errorf("%s, %s", q.homeNamespace, q.homeKubeconfig)
+	}
+	if q, _, _ := asked(t, env, "--namespace=here"); q.homeNamespace != "here" {
+		t.Errorf("--namespace=here: %s", q.homeNamespace)
 	}
 }
 
 func TestEachQuestionHasHelp(t *testing.T) {
-	for name := range questions {
+	for _, name := range []string{"status", "why", "plan"} {
 		var out, errs strings.Builder
 		if code := run(t.Context(), []string{name, "--help"}, noEnv, &out, &errs); code != 0 || !strings.Contains(out.String(), "-home-kubeconfig") {
 			t.Errorf("tenure %s --help: exit code %d, %q", name, code, out.String())

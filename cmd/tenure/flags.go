@@ -1,8 +1,8 @@
 package main
 
 import (
+	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -12,6 +12,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/shard"
 )
 
@@ -38,35 +42,64 @@ type options struct {
 	hooks            labHooks
 }
 
-// newFlags declares the flags.
-func newFlags() (*flag.FlagSet, *options) {
-	o := &options{}
-	fs := flag.NewFlagSet("tenure", flag.ContinueOnError)
-	fs.SetOutput(io.Discard)
+// newManager is the command that runs a replica: its flags, each with an environment variable, and what it does.
+func newManager(getenv func(string) string, manage func(context.Context, *options, io.Writer) error) *cobra.Command {
+	o := &options{sharding: true, serverFilter: true}
+	cmd := &cobra.Command{
+		Use:   "tenure",
+		Short: "Shares the work of one controller on many clusters among its replicas",
+		Long: "Runs one replica, which shares the work of one controller on many clusters with the others. The commands below\n" +
+			"answer the questions of the person on call.\n\n" +
+			"Each flag can be given as an environment variable too: --lease-duration is TENURE_LEASE_DURATION.",
+		Args: noArguments("the manager takes flags only"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.validate(); err != nil {
+				return &console.UsageError{Text: err.Error()}
+			}
+			return manage(cmd.Context(), o, cmd.ErrOrStderr())
+		},
+	}
+	o.declare(cmd.Flags())
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { fromEnvironment(f, envName(f.Name), getenv) })
+	for name, values := range map[string][]string{
+		"sharding": {"on", "off"}, "watch-filtering": {"server", "client"}, "log-level": {"debug", "info", "warn", "error"},
+	} {
+		complete(cmd, name, values...)
+	}
+	return cmd
+}
+
+func (o *options) declare(fs *pflag.FlagSet) {
 	host, _ := os.Hostname()
-	fs.StringVar(&o.homeKubeconfig, "home-kubeconfig", "", "kubeconfig `file` of the home cluster (default: in-cluster configuration, or $KUBECONFIG)")
-	fs.StringVar(&o.namespace, "namespace", shard.DefaultNamespace, "`namespace` of the home cluster that holds Leases, Shards and kubeconfig Secrets")
+	fs.StringVar(&o.homeKubeconfig, "home-kubeconfig", "",
+		"kubeconfig `file` of the home cluster (default: in-cluster configuration, or $KUBECONFIG)")
+	fs.StringVar(&o.namespace, "namespace", shard.DefaultNamespace,
+		"`namespace` of the home cluster that holds Leases, Shards and kubeconfig Secrets")
 	fs.StringVar(&o.replica, "replica", strings.ToLower(host), "stable `name` of this replica, unique in the fleet")
-	fs.Var(onOff{&o.sharding}, "sharding", "`on`, or off: the same reconcilers under plain leader election")
-	fs.IntVar(&o.shards, "shards-per-cluster", 1<<shard.DefaultShardBits, "into how many shards a new cluster is divided: a power of two up to 256")
-	fs.DurationVar(&o.leaseDuration, "lease-duration", shard.DefaultLeaseDuration, "how long a silent replica keeps its shards; the same for all replicas")
-	fs.DurationVar(&o.drainTimeout, "drain-timeout", shard.DefaultDrainTimeout, "how long running reconciles may delay a move before they are cancelled")
+	fs.Var(&choice{&o.sharding, "on", "off"}, "sharding", "`on`, or off: the same reconcilers under plain leader election")
+	fs.IntVar(&o.shards, "shards-per-cluster", 1<<shard.DefaultShardBits,
+		"into how many shards a new cluster is divided: a power of two up to 256")
+	fs.DurationVar(&o.leaseDuration, "lease-duration", shard.DefaultLeaseDuration,
+		"how long a silent replica keeps its shards; the same for all replicas")
+	fs.DurationVar(&o.drainTimeout, "drain-timeout", shard.DefaultDrainTimeout,
+		"how long running reconciles may delay a move before they are cancelled")
 	fs.IntVar(&o.weight, "weight", 1, "this replica's share of the work, relative to the others'")
 	fs.IntVar(&o.workers, "workers", 16, "reconciles of each kind that run at a time")
-	fs.Var(serverClient{&o.serverFilter}, "watch-filtering", "`server` (KEP-5866, where the API server knows it), or client")
-	fs.StringVar(&o.deploymentSource, "deployment-source", noSource, "`cluster` whose Deployments are replicated to the others: home (the home cluster), the name of a workload cluster, or none")
+	fs.Var(&choice{&o.serverFilter, "server", "client"}, "watch-filtering",
+		"`server` (KEP-5866, where the API server knows it), or client")
+	fs.StringVar(&o.deploymentSource, "deployment-source", noSource, "`cluster` whose Deployments are replicated to the "+
+		"others: home (the home cluster), the name of a workload cluster, or none")
 	fs.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "`address` of the metrics endpoint; 0 turns it off")
-	fs.BoolVar(&o.metricsSecure, "metrics-secure", false, "serve metrics over TLS, to who may get /metrics in the home cluster")
-	fs.DurationVar(&o.traceSlow, "trace-slow", time.Second, "with tracing on (OTEL_EXPORTER_OTLP_ENDPOINT): keep the traces of reconciles that fail or take this long, whatever OTEL_TRACES_SAMPLER says; 0 to leave them to it")
-	fs.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081", "`address` of /healthz and /readyz; 0 turns it off")
-	fs.StringVar(&o.pprofAddress, "pprof-bind-address", "0", "`address` of Go's profiles, without authentication; 0 turns it off")
+	fs.BoolVar(&o.metricsSecure, "metrics-secure", false,
+		"serve metrics over TLS, to who may get /metrics in the home cluster")
+	fs.DurationVar(&o.traceSlow, "trace-slow", time.Second, "with tracing on (OTEL_EXPORTER_OTLP_ENDPOINT): keep the traces "+
+		"of reconciles that fail or take this long, whatever OTEL_TRACES_SAMPLER says; 0 to leave them to it")
+	fs.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081",
+		"`address` of /healthz and /readyz; 0 turns it off")
+	fs.StringVar(&o.pprofAddress, "pprof-bind-address", "0",
+		"`address` of Go's profiles, without authentication; 0 turns it off")
 	fs.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "`level` of the log: debug, info, warn or error")
 	o.hooks.Declare(fs)
-	o.sharding, o.serverFilter = true, true
-	fs.VisitAll(func(f *flag.Flag) {
-		f.Usage += " [$" + envName(f.Name) + "]"
-	})
-	return fs, o
 }
 
 // envName is the environment variable of a flag.
@@ -74,31 +107,28 @@ func envName(name string) string {
 	return "TENURE_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
 
-// parseFlags reads the command line; a flag that isn't given is taken from its environment variable.
-func parseFlags(args []string, getenv func(string) string) (*options, error) {
-	fs, o := newFlags()
-	if err := fs.Parse(args); err != nil {
-		return nil, err
-	}
-	if fs.NArg() > 0 {
-		return nil, fmt.Errorf("unexpected argument %q: the manager takes flags only", fs.Arg(0))
-	}
-	given := map[string]bool{}
-	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
+// environment is the annotation of a flag with the name and the value of its environment variable.
+const environment = "environment"
+
+// fromEnvironment has a flag that isn't given taken from an environment variable.
+func fromEnvironment(f *pflag.Flag, variable string, getenv func(string) string) {
+	f.Usage += " [$" + variable + "]"
+	f.Annotations = map[string][]string{environment: {variable, getenv(variable)}}
+}
+
+// readEnvironment sets the flags that weren't given.
+func readEnvironment(fs *pflag.FlagSet) error {
 	var errs []error
-	fs.VisitAll(func(f *flag.Flag) {
-		text := getenv(envName(f.Name))
-		if given[f.Name] || text == "" {
+	fs.VisitAll(func(f *pflag.Flag) {
+		from := f.Annotations[environment]
+		if f.Changed || len(from) == 0 || from[1] == "" {
 			return
 		}
-		if err := fs.Set(f.Name, text); err != nil {
-			errs = append(errs, fmt.Errorf("invalid value %q for environment variable %s: %w", text, envName(f.Name), err))
+		if err := f.Value.Set(from[1]); err != nil {
+			errs = append(errs, fmt.Errorf("invalid value %q for environment variable %s: %w", from[1], from[0], err))
 		}
 	})
-	if len(errs) > 0 {
-		return nil, errs[0]
-	}
-	return o, o.validate()
+	return errors.Join(errs...)
 }
 
 // validate reports what shard.Config doesn't see.
@@ -152,38 +182,25 @@ func flagNames(err error) error {
 	return errors.New(strings.ReplaceAll(text, "\n", "; "))
 }
 
-// onOff is a flag value of on or off.
-type onOff struct{ to *bool }
-
-func (v onOff) String() string {
-	if v.to == nil || *v.to {
-		return "on"
-	}
-	return "off"
+// choice is a flag value of two words: yes sets what it points to, no clears it.
+type choice struct {
+	to      *bool
+	yes, no string
 }
 
-func (v onOff) Set(text string) error { return pick(v.to, text, "on", "off") }
+func (c *choice) Type() string { return c.yes + "|" + c.no }
 
-// serverClient is a flag value of server or client.
-type serverClient struct{ to *bool }
-
-func (v serverClient) String() string {
-	if v.to == nil || *v.to {
-		return "server"
+func (c *choice) String() string {
+	if *c.to {
+		return c.yes
 	}
-	return "client"
+	return c.no
 }
 
-func (v serverClient) Set(text string) error { return pick(v.to, text, "server", "client") }
-
-func pick(to *bool, text, yes, no string) error {
-	switch text {
-	case yes:
-		*to = true
-	case no:
-		*to = false
-	default:
-		return fmt.Errorf("must be %s or %s", yes, no)
+func (c *choice) Set(text string) error {
+	if text != c.yes && text != c.no {
+		return fmt.Errorf("must be %s or %s", c.yes, c.no)
 	}
+	*c.to = text == c.yes
 	return nil
 }

@@ -7,12 +7,16 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenure-dev/tenure/pkg/console"
 )
 
 // version is set by the linker (-X main.version=...).
@@ -32,54 +36,63 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
 }
 
+// errUnhealthy says that a question was answered, and that something is wrong with the fleet.
+var errUnhealthy = errors.New("something is wrong")
+
 // run is main without the process: it returns the exit code.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
-	if len(args) > 0 && (args[0] == "help" || args[0] == "-h" || args[0] == "--help") {
-		printUsage(stdout)
-		return 0
-	}
-	if len(args) > 0 && args[0] == "version" {
-		fmt.Fprintln(stdout, "tenure", version)
-		return 0
-	}
-	if len(args) > 0 && questions[args[0]] != nil {
-		return ask(ctx, args[0], args[1:], getenv, stdout, stderr)
-	}
-	if len(args) > 0 && args[0] == "trace" {
-		return runTrace(ctx, args[1:], getenv, stdout, stderr)
-	}
-	opts, err := parseFlags(args, getenv)
+	root := newRoot(getenv, runManager)
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	cmd, err := root.ExecuteContextC(ctx)
+	var usage *console.UsageError
 	switch {
-	case errors.Is(err, flag.ErrHelp):
-		printUsage(stdout)
+	case err == nil:
 		return 0
-	case err != nil:
-		fmt.Fprintf(stderr, "tenure: %v (see tenure help)\n", err)
+	case errors.Is(err, errUnhealthy):
+		return exitFailed
+	case errors.As(err, &usage):
+		text := strings.ReplaceAll(err.Error(), "\n", "; ")
+		fmt.Fprintf(stderr, "%s: %s (see %[1]s --help)\n", cmd.CommandPath(), text)
 		return exitUsage
 	}
-	if err := runManager(ctx, opts, stderr); err != nil {
-		fmt.Fprintf(stderr, "tenure: %v\n", err)
-		return exitFailed
-	}
-	return 0
+	fmt.Fprintf(stderr, "%s: %s\n", cmd.CommandPath(), strings.Join(strings.Fields(err.Error()), " "))
+	return exitFailed
 }
 
-func printUsage(w io.Writer) {
-	fmt.Fprint(w, `tenure shares the work of one controller on many clusters among its replicas.
+// newRoot is the whole command line; manage runs a replica.
+func newRoot(getenv func(string) string, manage func(context.Context, *options, io.Writer) error) *cobra.Command {
+	root := newManager(getenv, manage)
+	root.SilenceErrors, root.SilenceUsage, root.SuggestionsMinimumDistance = true, true, 2
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &console.UsageError{Text: err.Error()} })
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if err := readEnvironment(cmd.Flags()); err != nil {
+			return &console.UsageError{Text: err.Error()}
+		}
+		return nil
+	}
+	root.AddCommand(newStatus(getenv), newWhy(getenv), newPlan(getenv), newTrace(getenv), &cobra.Command{
+		Use: "version", Short: "print the version", Args: noArguments(""),
+		Run: func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), "tenure", version) },
+	})
+	return root
+}
 
-usage: tenure [flags]                run one replica
-       tenure status [flags]         the fleet on one screen, and what is wrong
-       tenure why KIND/NAME [flags]  who works on an At or a Deployment, and what it waits for
-       tenure plan [flags]           what would move, if there were more or fewer replicas
-       tenure trace WHAT [flags]     traces of an object, a shard or the slowest reconcile, from Jaeger
-       tenure version                print the version
+// noArguments refuses arguments, and suggests the commands that were perhaps meant.
+func noArguments(why string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			why = "did you mean " + strings.Join(near, " or ") + "?"
+		}
+		return &console.UsageError{Text: strings.TrimSuffix(fmt.Sprintf("unexpected argument %q: %s", args[0], why), ": ")}
+	}
+}
 
-What follows is about running a replica; status, why and plan have flags of their own (--help).
-
-Each flag can be given as an environment variable too: --lease-duration is TENURE_LEASE_DURATION.
-
-`)
-	fs, _ := newFlags()
-	fs.SetOutput(w)
-	fs.PrintDefaults()
+// complete has the shell offer the values of a flag.
+func complete(cmd *cobra.Command, flag string, values ...string) {
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // fails if there is one
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +18,7 @@ func TestABadCommandLineIsOneClearLineAndExitCodeTwo(t *testing.T) {
 	}{
 		"unknown flag":            {args: []string{"--leese-duration=3s"}, want: "leese-duration"},
 		"unknown subcommand":      {args: []string{"managr"}, want: `"managr"`},
+		"a misspelt command":      {args: []string{"statsu"}, want: "did you mean status?"},
 		"no number":               {args: []string{"--workers=many"}, want: "workers"},
 		"no worker":               {args: []string{"--workers=0"}, want: "--workers 0"},
 		"three shards":            {args: []string{"--shards-per-cluster=3"}, want: "--shards-per-cluster 3"},
@@ -48,12 +51,23 @@ func TestABadCommandLineIsOneClearLineAndExitCodeTwo(t *testing.T) {
 	}
 }
 
-func TestAFlagIsTakenFromTheCommandLineElseFromTheEnvironment(t *testing.T) {
-	env := map[string]string{"TENURE_LEASE_DURATION": "7s", "TENURE_SHARDING": "off", "TENURE_WORKERS": "3"}
-	o, err := parseFlags([]string{"--workers=5", "--replica=r1"}, func(k string) string { return env[k] })
-	if err != nil {
+// optionsOf are what a command line gives the manager.
+func optionsOf(t *testing.T, env map[string]string, args ...string) (o *options) {
+	t.Helper()
+	root := newRoot(func(k string) string { return env[k] }, func(_ context.Context, got *options, _ io.Writer) error {
+		o = got
+		return nil
+	})
+	root.SetArgs(args)
+	if err := root.ExecuteContext(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	return o
+}
+
+func TestAFlagIsTakenFromTheCommandLineElseFromTheEnvironment(t *testing.T) {
+	env := map[string]string{"TENURE_LEASE_DURATION": "7s", "TENURE_SHARDING": "off", "TENURE_WORKERS": "3"}
+	o := optionsOf(t, env, "--workers=5", "--replica=r1")
 	if o.leaseDuration != 7*time.Second || o.sharding || o.workers != 5 {
 		t.Errorf("lease %v, sharding %v, workers %d; want 7s, false, 5", o.leaseDuration, o.sharding, o.workers)
 	}
@@ -73,12 +87,19 @@ func TestHelpListsEveryFlagWithItsVariable(t *testing.T) {
 
 func TestShardsPerClusterBecomesPrefixBits(t *testing.T) {
 	for shards, bits := range map[string]int{"1": 0, "2": 1, "8": 3, "256": 8} {
-		o, err := parseFlags([]string{"--replica=r1", "--shards-per-cluster=" + shards}, noEnv)
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := optionsOf(t, nil, "--replica=r1", "--shards-per-cluster="+shards)
 		if got := o.shardBits(); got != bits {
 			t.Errorf("%s shards: %d bits, want %d", shards, got, bits)
+		}
+	}
+}
+
+func TestTheShellCompletesCommandsAndTheValuesOfFlags(t *testing.T) {
+	for args, want := range map[string]string{"s": "status", "--sharding=": "off", "status -o ": "json", "why ": "deployment/"} {
+		var out, errs strings.Builder
+		words := append([]string{"__complete"}, strings.Split(args, " ")...)
+		if code := run(t.Context(), words, noEnv, &out, &errs); code != 0 || !strings.Contains(out.String(), want) {
+			t.Errorf("tenure %s: exit code %d, %q, want %s", args, code, out.String(), want)
 		}
 	}
 }

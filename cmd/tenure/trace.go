@@ -2,24 +2,16 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"time"
 
+	"github.com/spf13/cobra"
+
+	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/pkg/telemetry"
 	"github.com/tenure-dev/tenure/pkg/telemetry/jaeger"
 )
-
-const traceUsage = `tenure trace prints traces from Jaeger as trees.
-
-usage: tenure trace [flags] ID          one trace
-       tenure trace [flags] at/NAME     the reconciles of an At
-       tenure trace [flags] SHARD       the handoffs of a shard, such as west/01
-       tenure trace [flags] slowest     the slowest reconcile
-
-`
 
 // traceOptions is the command line of tenure trace.
 type traceOptions struct {
@@ -33,55 +25,33 @@ type traceOptions struct {
 	what      string
 }
 
-func newTraceFlags(getenv func(string) string) (*flag.FlagSet, *traceOptions) {
+func newTrace(getenv func(string) string) *cobra.Command {
 	o := &traceOptions{}
-	fs := flag.NewFlagSet("tenure trace", flag.ContinueOnError)
-	fs.SetOutput(io.Discard)
-	address := getenv("TENURE_JAEGER_URL")
-	if address == "" {
-		address = "http://127.0.0.1:16686"
+	cmd := &cobra.Command{
+		Use: "trace ID|at/NAME|SHARD|slowest", Short: "traces of an object, a shard or the slowest reconcile, from Jaeger",
+		Long: "Prints traces from Jaeger as trees: one by its ID, the reconciles of an At, the handoffs of a shard such as\n" +
+			"west/01, or the slowest reconcile.",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return &console.UsageError{Text: fmt.Sprintf("name one trace, at/NAME, shard, or slowest, not %q", args)}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.what = args[0]
+			return o.print(cmd.Context(), cmd.OutOrStdout())
+		},
 	}
-	fs.StringVar(&o.url, "jaeger", address, "`URL` of Jaeger's query service [$TENURE_JAEGER_URL]")
+	fs := cmd.Flags()
+	fs.StringVar(&o.url, "jaeger", "http://127.0.0.1:16686", "`URL` of Jaeger's query service")
 	fs.StringVar(&o.service, "service", telemetry.DefaultService, "service `name` of the replicas")
-	fs.StringVar(&o.namespace, "n", "", "`namespace` of the At (default: any)")
+	fs.StringVarP(&o.namespace, "object-namespace", "n", "", "`namespace` of the At (default: any)")
 	fs.StringVar(&o.cluster, "cluster", "", "`cluster` of the At (default: any)")
 	fs.DurationVar(&o.last, "since", time.Hour, "how far to look back")
 	fs.IntVar(&o.limit, "limit", 20, "print at most so many traces, the newest")
 	fs.BoolVar(&o.links, "links", false, "show which traces each span is linked to")
-	return fs, o
-}
-
-// runTrace is the subcommand; it returns the exit code.
-func runTrace(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
-	fs, o := newTraceFlags(getenv)
-	var err error
-	for len(args) > 0 && err == nil { // flags may come before and after the name
-		if err = fs.Parse(args); err == nil && fs.NArg() > 0 {
-			if o.what != "" {
-				err = fmt.Errorf("unexpected argument %q: name one thing", fs.Arg(0))
-			}
-			o.what = fs.Arg(0)
-		}
-		args = fs.Args()[min(1, fs.NArg()):]
-	}
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(stdout, traceUsage)
-		fs.SetOutput(stdout)
-		fs.PrintDefaults()
-		return 0
-	case err == nil && o.what == "":
-		err = errors.New("name a trace, an At, a shard, or slowest")
-	}
-	if err != nil {
-		fmt.Fprintf(stderr, "tenure trace: %v (see tenure trace -h)\n", err)
-		return exitUsage
-	}
-	if err := o.print(ctx, stdout); err != nil {
-		fmt.Fprintf(stderr, "tenure trace: %v\n", err)
-		return exitFailed
-	}
-	return 0
+	fromEnvironment(fs.Lookup("jaeger"), "TENURE_JAEGER_URL", getenv)
+	return cmd
 }
 
 func (o *traceOptions) print(ctx context.Context, out io.Writer) error {
