@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 // servers are the suites that start control planes, in the order in which they run. What else there is has no servers
@@ -57,6 +59,7 @@ func suites(ctx context.Context) ([][]suite, error) {
 			command("go", "build", "-race", "-o", binaries+"/tenure-race", "./cmd/tenure"),
 			command("go", "build", "-tags", "lab", "-o", binaries+"/tenure-lab", "./cmd/tenure"),
 			command("go", "build", "-o", binaries+"/", "./cmd/tenure", "./cmd/bench"),
+			command("go", "build", "-tags=lab", "-o", binaries+"/"+lab.Hooked, "./cmd/tenure"),
 		}}},
 		{{name: "lint", budget: 2 * time.Minute, steps: []step{command("make", "--no-print-directory", "lint")}}},
 		{{name: "pure", budget: 4 * time.Minute, steps: []step{goTest("", append([]string{"-race", "-shuffle=on"}, pure...)...)}}},
