@@ -28,7 +28,7 @@ import (
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
-	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/keyspace"
@@ -105,7 +105,7 @@ func (n *Node) NeedLeaderElection() bool { return false }
 func (n *Node) Start(ctx context.Context) error {
 	defer close(n.finished)
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), tenurev1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), tenurev1alpha1.AddToScheme(scheme)); err != nil {
 		return fmt.Errorf("building the scheme of the records: %w", err)
 	}
 	records, err := n.recordCache(scheme)
@@ -147,7 +147,7 @@ func (n *Node) Start(ctx context.Context) error {
 
 // recordCache watches the Leases and Shard records of the home cluster.
 func (n *Node) recordCache(scheme *runtime.Scheme) (cache.Cache, error) {
-	tenures, err := labels.Parse(tenurev1.RoleLabel)
+	tenures, err := labels.Parse(tenurev1alpha1.RoleLabel)
 	if err != nil {
 		return nil, fmt.Errorf("selector of leases: %w", err)
 	}
@@ -158,7 +158,7 @@ func (n *Node) recordCache(scheme *runtime.Scheme) (cache.Cache, error) {
 		Scheme: scheme, Mapper: recordMapper(), DefaultWatchErrorHandler: n.cantWatch,
 		ByObject: map[client.Object]cache.ByObject{
 			&coordinationv1.Lease{}: {Label: tenures, Namespaces: namespaces},
-			&tenurev1.Shard{}:       {Namespaces: namespaces},
+			&tenurev1alpha1.Shard{}: {Namespaces: namespaces},
 		},
 	})
 	if err != nil {
@@ -175,7 +175,7 @@ func recordMapper() meta.RESTMapper {
 		m.Add(coordinationv1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
 	for _, kind := range []string{"Shard", "ShardList"} {
-		m.Add(tenurev1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+		m.Add(tenurev1alpha1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
 	return m
 }

@@ -8,7 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
-	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/internal/cas"
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
@@ -34,7 +34,7 @@ func (s *session) perform(effect ownership.Effect) {
 	case ownership.WriteLead:
 		s.write(e.Seq, "coordinator", func(ctx context.Context) (ownership.Version, error) {
 			return s.members.WriteLead(ctx, e.Base, e.Lead, time.Now())
-		}, s.rereadLease(tenurev1.CoordinatorName))
+		}, s.rereadLease(tenurev1alpha1.CoordinatorName))
 	case ownership.ForgetLease:
 		s.spawn(func() { _ = s.members.Drop(s.ctx, e.ID) }) // the next coordinator tries again
 	case ownership.CreateShard:

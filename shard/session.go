@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/internal/member"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/internal/record"
@@ -229,8 +229,8 @@ func (s *session) watch() (func(), error) {
 	if err != nil {
 		return nil, err
 	}
-	shards, err := s.follow(&tenurev1.Shard{}, func(obj client.Object) (ownership.Input, error) {
-		return record.Seen(obj.(*tenurev1.Shard))
+	shards, err := s.follow(&tenurev1alpha1.Shard{}, func(obj client.Object) (ownership.Input, error) {
+		return record.Seen(obj.(*tenurev1alpha1.Shard))
 	}, s.shardDeleted)
 	if err != nil {
 		leases.remove()
@@ -288,7 +288,7 @@ func (s *session) follow(obj client.Object, seen func(client.Object) (ownership.
 
 // shardDeleted confirms the deletion of a record live before it is believed: it makes a holder stop.
 func (s *session) shardDeleted(obj client.Object) {
-	id, err := record.ID(obj.(*tenurev1.Shard))
+	id, err := record.ID(obj.(*tenurev1alpha1.Shard))
 	if err != nil {
 		return // was never a record of ours
 	}

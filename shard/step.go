@@ -6,7 +6,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/internal/cas"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/keyspace"
@@ -65,8 +65,8 @@ func (step *Step) done(s *session) {
 }
 
 // recordOf returns a shard's record as the watch last brought it, nil if it hasn't.
-func (s *session) recordOf(id keyspace.ShardID) *tenurev1.Shard {
-	shard := &tenurev1.Shard{}
+func (s *session) recordOf(id keyspace.ShardID) *tenurev1alpha1.Shard {
+	shard := &tenurev1alpha1.Shard{}
 	key := client.ObjectKey{Namespace: s.node.cfg.Namespace, Name: id.RecordName()}
 	if err := s.cache.Get(s.ctx, key, shard); err != nil {
 		return nil

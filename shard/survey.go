@@ -6,7 +6,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/internal/member"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/internal/record"
@@ -17,7 +17,7 @@ import (
 // survey looks over all records for shards that nobody serves and for moves that haven't come about. It is for people
 // and alerts: the protocol doesn't depend on it.
 func (s *session) survey(now time.Time) {
-	var shards tenurev1.ShardList
+	var shards tenurev1alpha1.ShardList
 	var leases coordinationv1.LeaseList
 	for _, list := range []client.ObjectList{&shards, &leases} {
 		// They are only read, so there is no need to copy them.
@@ -43,12 +43,12 @@ func alive(leases []coordinationv1.Lease) map[protocol.Incarnation]bool {
 
 // look returns which shards are unserved and which are to move, each with the time since when; the maps of the last
 // look are left as they are, since readers may hold them.
-func look(shards []tenurev1.Shard, alive map[protocol.Incarnation]bool, unservedBefore, movingBefore map[keyspace.ShardID]time.Time, now time.Time) (unserved, moving map[keyspace.ShardID]time.Time) {
+func look(shards []tenurev1alpha1.Shard, alive map[protocol.Incarnation]bool, unservedBefore, movingBefore map[keyspace.ShardID]time.Time, now time.Time) (unserved, moving map[keyspace.ShardID]time.Time) {
 	unserved, moving = map[keyspace.ShardID]time.Time{}, map[keyspace.ShardID]time.Time{}
 	for i := range shards {
 		status := &shards[i].Status
 		id, err := record.ID(&shards[i])
-		if err != nil || status.Phase == tenurev1.ShardRetired {
+		if err != nil || status.Phase == tenurev1alpha1.ShardRetired {
 			continue
 		}
 		switch holder := protocol.Incarnation(status.Holder); {

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
@@ -22,20 +22,20 @@ func TestALookTellsWhatIsUnservedAndWhatMovesAndSinceWhen(t *testing.T) {
 		}
 		return id
 	}
-	shard := func(text, assignee, holder string, phase tenurev1.ShardPhase) tenurev1.Shard {
+	shard := func(text, assignee, holder string, phase tenurev1alpha1.ShardPhase) tenurev1alpha1.Shard {
 		id := id(text)
-		return tenurev1.Shard{
+		return tenurev1alpha1.Shard{
 			ObjectMeta: metav1.ObjectMeta{Name: id.RecordName()},
-			Spec:       tenurev1.ShardSpec{Cluster: string(id.Cluster), Prefix: id.Prefix.String(), Assignee: assignee},
-			Status:     tenurev1.ShardStatus{Holder: holder, Phase: phase},
+			Spec:       tenurev1alpha1.ShardSpec{Cluster: string(id.Cluster), Prefix: id.Prefix.String(), Assignee: assignee},
+			Status:     tenurev1alpha1.ShardStatus{Holder: holder, Phase: phase},
 		}
 	}
-	shards := []tenurev1.Shard{
-		shard("west/00", "a", "a", tenurev1.ShardHeld),
-		shard("west/01", "b", "a", tenurev1.ShardMoving),
-		shard("west/10", "b", "", tenurev1.ShardPending),
-		shard("west/11", "a", "dead", tenurev1.ShardHeld),
-		shard("east/", "", "", tenurev1.ShardRetired),
+	shards := []tenurev1alpha1.Shard{
+		shard("west/00", "a", "a", tenurev1alpha1.ShardHeld),
+		shard("west/01", "b", "a", tenurev1alpha1.ShardMoving),
+		shard("west/10", "b", "", tenurev1alpha1.ShardPending),
+		shard("west/11", "a", "dead", tenurev1alpha1.ShardHeld),
+		shard("east/", "", "", tenurev1alpha1.ShardRetired),
 	}
 	unserved, moving := look(shards, map[protocol.Incarnation]bool{"a": true, "b": true},
 		map[keyspace.ShardID]time.Time{id("west/10"): began, id("west/00"): began}, nil, now)

@@ -9,8 +9,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 
-	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
-	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 )
 
 // The states of a replica.
@@ -90,8 +90,8 @@ type board struct {
 	headline    string
 	replicas    []*replica
 	figures     map[string]figures
-	phases      map[atID]cnatv1.AtPhase
-	shards      map[string]*tenurev1.Shard
+	phases      map[atID]cnatv1alpha1.AtPhase
+	shards      map[string]*tenurev1alpha1.Shard
 	claims      int
 	handoffs    []handoff
 	activations map[tenureID]activation
@@ -103,7 +103,7 @@ type board struct {
 func newBoard(ats, deployments int) *board {
 	return &board{
 		began: time.Now(), ats: ats, deployments: deployments,
-		figures: map[string]figures{}, phases: map[atID]cnatv1.AtPhase{}, shards: map[string]*tenurev1.Shard{},
+		figures: map[string]figures{}, phases: map[atID]cnatv1alpha1.AtPhase{}, shards: map[string]*tenurev1alpha1.Shard{},
 		activations: map[tenureID]activation{}, lapses: map[string]time.Time{}, kept: map[deploymentID]*appsv1.Deployment{},
 	}
 }
@@ -151,14 +151,14 @@ func (b *board) lapsed(incarnation string, at time.Time) {
 	b.lapses[incarnation] = at
 }
 
-func (b *board) setAt(cluster string, at *cnatv1.At) {
+func (b *board) setAt(cluster string, at *cnatv1alpha1.At) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.phases[atID{cluster, at.Namespace, at.Name}] = at.Status.Phase
 }
 
 // setShard takes a new version of a record, and notes it if the holder changed.
-func (b *board) setShard(s *tenurev1.Shard) {
+func (b *board) setShard(s *tenurev1alpha1.Shard) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	old := b.shards[s.Name]
@@ -167,7 +167,7 @@ func (b *board) setShard(s *tenurev1.Shard) {
 	if move == nil || (old != nil && old.Status.Epoch == s.Status.Epoch) {
 		return
 	}
-	if move.Kind == tenurev1.MoveJoin && move.From == "" {
+	if move.Kind == tenurev1alpha1.MoveJoin && move.From == "" {
 		b.claims++ // nobody had it before: nothing was handed off
 		return
 	}
@@ -187,7 +187,7 @@ func (b *board) snapshot() snapshot {
 	}
 	share, served := map[string]int{}, map[string]int{}
 	for _, shard := range b.shards {
-		if shard.Status.Phase == tenurev1.ShardRetired {
+		if shard.Status.Phase == tenurev1alpha1.ShardRetired {
 			continue
 		}
 		s.shards++
@@ -252,9 +252,9 @@ func (b *board) clusterViews() []clusterView {
 	for id, phase := range b.phases {
 		v := views[id.cluster]
 		switch phase {
-		case cnatv1.AtDone:
+		case cnatv1alpha1.AtDone:
 			v.done++
-		case cnatv1.AtRunning:
+		case cnatv1alpha1.AtRunning:
 			v.running++
 		default:
 			v.pending++

@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenure-dev/tenure/bench/witness"
-	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
-	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 )
 
 // check is one thing that must hold.
@@ -40,7 +40,7 @@ func count(o *observation) tally {
 		t.shares[name] = 0
 	}
 	for _, s := range o.shards {
-		if s.Status.Phase == tenurev1.ShardRetired {
+		if s.Status.Phase == tenurev1alpha1.ShardRetired {
 			continue
 		}
 		t.shards++
@@ -54,11 +54,11 @@ func count(o *observation) tally {
 }
 
 // countAts counts the Ats and Pods of one cluster.
-func (t *tally) countAts(o *observation, cluster string, ats []cnatv1.At) {
+func (t *tally) countAts(o *observation, cluster string, ats []cnatv1alpha1.At) {
 	byUID := map[string]int{}
 	for i, at := range ats {
 		byUID[string(at.UID)] = i
-		if t.ats++; at.Status.Phase == cnatv1.AtDone {
+		if t.ats++; at.Status.Phase == cnatv1alpha1.AtDone {
 			t.done++
 		}
 		if due := dueTime(at); due.IsZero() || (at.Status.StartTime != nil && at.Status.StartTime.Time.Before(due)) {
@@ -98,7 +98,7 @@ func (t *tally) countAts(o *observation, cluster string, ats []cnatv1.At) {
 }
 
 // dueTime is zero if the schedule can't be read.
-func dueTime(at cnatv1.At) time.Time {
+func dueTime(at cnatv1alpha1.At) time.Time {
 	due, err := time.Parse(time.RFC3339, at.Spec.Schedule)
 	if err != nil {
 		return time.Time{}

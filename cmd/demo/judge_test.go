@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenure-dev/tenure/bench/witness"
-	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
-	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 )
 
 var due = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -23,7 +23,7 @@ var due = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 func perfect() *observation {
 	o := &observation{
 		expected: 6, took: 40 * time.Second,
-		ats: map[string][]cnatv1.At{}, pods: map[string][]corev1.Pod{}, creates: map[string]auditFacts{},
+		ats: map[string][]cnatv1alpha1.At{}, pods: map[string][]corev1.Pod{}, creates: map[string]auditFacts{},
 		sent: map[atID]time.Time{}, watches: map[string]watchFacts{},
 		live: map[string]string{"r1-a": "r1", "r3-c": "r3"}, replicas: []string{"r1", "r3"},
 		handoffs: []handoff{{Shard: "west/1", Kind: "crash", From: "r2-b", To: "r3-c", Epoch: 2, GapMS: ms(4500)}},
@@ -42,8 +42,8 @@ func perfect() *observation {
 		facts := auditFacts{podCreates: map[[2]string]request{}}
 		for i := range 2 {
 			name := fmt.Sprintf("job-%d", i)
-			at := cnatv1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(cluster + name)}}
-			at.Spec.Schedule, at.Status.Phase = due.Format(time.RFC3339), cnatv1.AtDone
+			at := cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(cluster + name)}}
+			at.Spec.Schedule, at.Status.Phase = due.Format(time.RFC3339), cnatv1alpha1.AtDone
 			at.Status.StartTime = &metav1.MicroTime{Time: due.Add(time.Millisecond)}
 			o.ats[cluster] = append(o.ats[cluster], at)
 			o.pods[cluster] = append(o.pods[cluster], podOf(at, name+"-x"))
@@ -53,8 +53,8 @@ func perfect() *observation {
 		o.creates[cluster] = facts
 		o.watches[cluster] = watchFacts{selectors: 2, covered: 2}
 		for i, holder := range []string{"r1-a", "r3-c"} {
-			shard := tenurev1.Shard{Spec: tenurev1.ShardSpec{Cluster: cluster, Prefix: fmt.Sprint(i)}}
-			shard.Status.Holder, shard.Status.Phase = holder, tenurev1.ShardHeld
+			shard := tenurev1alpha1.Shard{Spec: tenurev1alpha1.ShardSpec{Cluster: cluster, Prefix: fmt.Sprint(i)}}
+			shard.Status.Holder, shard.Status.Phase = holder, tenurev1alpha1.ShardHeld
 			o.shards = append(o.shards, shard)
 		}
 	}
@@ -63,7 +63,7 @@ func perfect() *observation {
 
 func span(d time.Duration) *time.Duration { return &d }
 
-func podOf(at cnatv1.At, name string) corev1.Pod {
+func podOf(at cnatv1alpha1.At, name string) corev1.Pod {
 	yes := true
 	return corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: at.Namespace, Name: name, CreationTimestamp: metav1.Time{Time: due},
@@ -78,7 +78,7 @@ func TestJudgeFindsEachFaultAndNothingElse(t *testing.T) {
 		want  string // the verdict's words; empty: everything holds
 	}{
 		{"nothing wrong", func(*observation) {}, ""},
-		{"an At that isn't DONE", func(o *observation) { o.ats["west"][0].Status.Phase = cnatv1.AtRunning }, "Ats DONE: 5 of 6"},
+		{"an At that isn't DONE", func(o *observation) { o.ats["west"][0].Status.Phase = cnatv1alpha1.AtRunning }, "Ats DONE: 5 of 6"},
 		{"an At that is gone", func(o *observation) {
 			o.ats["west"], o.pods["west"] = o.ats["west"][1:], o.pods["west"][1:]
 		}, "Ats DONE: 5 of 6; Pods made for them: 5"},
@@ -103,7 +103,7 @@ func TestJudgeFindsEachFaultAndNothingElse(t *testing.T) {
 		{"uneven shares", func(o *observation) { o.shards[1].Status.Holder = "r1-a" }, "shards per replica: r1 4, r3 2"},
 		{"a replica with nothing", func(o *observation) { o.replicas = append(o.replicas, "r4") }, "shards per replica: r1 3, r3 3, r4 0"},
 		{"a retired shard needs no holder", func(o *observation) {
-			o.shards = append(o.shards, tenurev1.Shard{Status: tenurev1.ShardStatus{Phase: tenurev1.ShardRetired}})
+			o.shards = append(o.shards, tenurev1alpha1.Shard{Status: tenurev1alpha1.ShardStatus{Phase: tenurev1alpha1.ShardRetired}})
 		}, ""},
 		{"a watch without selector", func(o *observation) {
 			o.watches["west"] = watchFacts{selectors: 2, unfiltered: 1, covered: 2}

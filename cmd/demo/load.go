@@ -8,7 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 )
 
 const (
@@ -26,7 +26,7 @@ type atID struct{ cluster, namespace, name string }
 // order is one At to be created.
 type order struct {
 	cluster string
-	at      *cnatv1.At
+	at      *cnatv1alpha1.At
 }
 
 // planAts says which Ats to create: spread over the clusters, half due at start, the others one after the other over
@@ -41,7 +41,7 @@ func planAts(count int, start time.Time, spread time.Duration) []order {
 			due = start.Add(spread * time.Duration(n+1) / time.Duration(late))
 		}
 		runTime := runTimes[i%len(runTimes)]
-		at := &cnatv1.At{Spec: cnatv1.AtSpec{
+		at := &cnatv1alpha1.At{Spec: cnatv1alpha1.AtSpec{
 			Schedule: due.UTC().Truncate(time.Second).Format(time.RFC3339),
 			Command:  fmt.Sprintf("echo this is number %d; sleep %s", i+1, runTime[:1]),
 		}}

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/bench/witness"
-	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
-	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
@@ -36,15 +36,15 @@ type watchFacts struct {
 // metrics tell it at the end.
 type observation struct {
 	expected int
-	ats      map[string][]cnatv1.At  // by cluster
-	pods     map[string][]corev1.Pod // by cluster, in the Ats' namespaces
-	creates  map[string]auditFacts   // by cluster
-	sent     map[atID]time.Time      // when we asked for each At
-	shards   []tenurev1.Shard        // all of them
-	live     map[string]string       // incarnation -> replica, of processes that run
-	replicas []string                // that run
-	handoffs []handoff               // as the watch told
-	watches  map[string]watchFacts   // by cluster
+	ats      map[string][]cnatv1alpha1.At // by cluster
+	pods     map[string][]corev1.Pod      // by cluster, in the Ats' namespaces
+	creates  map[string]auditFacts        // by cluster
+	sent     map[atID]time.Time           // when we asked for each At
+	shards   []tenurev1alpha1.Shard       // all of them
+	live     map[string]string            // incarnation -> replica, of processes that run
+	replicas []string                     // that run
+	handoffs []handoff                    // as the watch told
+	watches  map[string]watchFacts        // by cluster
 	second   secondFacts
 	traces   []traceFacts
 	witness  *witness.Report
@@ -56,7 +56,7 @@ func (st *story) gather(ctx context.Context) (*observation, error) {
 	now := st.board.snapshot()
 	o := &observation{
 		expected: st.settings.ats, sent: st.sent, handoffs: now.handoffs, took: st.took,
-		ats: map[string][]cnatv1.At{}, pods: map[string][]corev1.Pod{}, creates: map[string]auditFacts{},
+		ats: map[string][]cnatv1alpha1.At{}, pods: map[string][]corev1.Pod{}, creates: map[string]auditFacts{},
 		watches: map[string]watchFacts{}, live: map[string]string{},
 	}
 	for _, r := range st.board.allReplicas() {
@@ -96,7 +96,7 @@ func (st *story) gather(ctx context.Context) (*observation, error) {
 }
 
 func (o *observation) readHome(ctx context.Context, home client.Client) error {
-	shards := &tenurev1.ShardList{}
+	shards := &tenurev1alpha1.ShardList{}
 	if err := home.List(ctx, shards, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("reading the Shards: %w", err)
 	}
@@ -120,7 +120,7 @@ func (o *observation) readHome(ctx context.Context, home client.Client) error {
 func (o *observation) readWorkload(ctx context.Context, f *fleet, name string) error {
 	c := f.clients[name]
 	for _, ns := range atNamespaces {
-		ats, pods := &cnatv1.AtList{}, &corev1.PodList{}
+		ats, pods := &cnatv1alpha1.AtList{}, &corev1.PodList{}
 		if err := c.List(ctx, ats, client.InNamespace(ns)); err != nil {
 			return fmt.Errorf("reading the Ats of cluster %s: %w", name, err)
 		}
@@ -149,7 +149,7 @@ func (o *observation) readWorkload(ctx context.Context, f *fleet, name string) e
 
 // replay asks the API server what a replica asked, and counts what it should and what it shouldn't have sent.
 func replay(ctx context.Context, c client.Client, selector string) (covered, strangers int, err error) {
-	ats := &cnatv1.AtList{}
+	ats := &cnatv1alpha1.AtList{}
 	if err := c.List(ctx, ats, &client.ListOptions{Raw: &metav1.ListOptions{ShardSelector: selector}}); err != nil {
 		return 0, 0, err
 	}

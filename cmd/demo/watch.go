@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
-	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 )
 
 // pollEvery is how often logs and metrics of the replicas are read.
@@ -36,14 +36,14 @@ func observe(ctx context.Context, f *fleet, b *board) error {
 			}
 		})
 	}
-	watch(homeCluster, &tenurev1.Shard{}, func(o any) {
-		if s, ok := o.(*tenurev1.Shard); ok {
+	watch(homeCluster, &tenurev1alpha1.Shard{}, func(o any) {
+		if s, ok := o.(*tenurev1alpha1.Shard); ok {
 			b.setShard(s)
 		}
 	})
 	for _, name := range workloadClusters {
-		watch(name, &cnatv1.At{}, func(o any) {
-			if at, ok := o.(*cnatv1.At); ok {
+		watch(name, &cnatv1alpha1.At{}, func(o any) {
+			if at, ok := o.(*cnatv1alpha1.At); ok {
 				b.setAt(name, at)
 			}
 		})

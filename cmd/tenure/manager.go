@@ -27,8 +27,8 @@ import (
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 	"sigs.k8s.io/multicluster-runtime/providers/kubeconfig"
 
-	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
-	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/at"
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
 	"github.com/tenure-dev/tenure/shard"
@@ -54,7 +54,7 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 	go o.hooks.Run(ctx, see.SetSampling, o.traceSlow)
 	_ = see.wrap(home) // never fails
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), cnatv1.AddToScheme(scheme), tenurev1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), cnatv1alpha1.AddToScheme(scheme), tenurev1alpha1.AddToScheme(scheme)); err != nil {
 		return fmt.Errorf("building the scheme: %w", err)
 	}
 	health := clusterhealth.New(clusterhealth.Config{Namespace: o.namespace})
@@ -154,7 +154,7 @@ func (o *options) shardConfig() shard.Config {
 
 // atKinds are what shards of the workload clusters hold: Ats and their Pods.
 func (o *options) atKinds() []shard.Kind {
-	ats, pods := shard.Primary(&cnatv1.At{}), shard.Owned(&corev1.Pod{})
+	ats, pods := shard.Primary(&cnatv1alpha1.At{}), shard.Owned(&corev1.Pod{})
 	notHome := func(cluster keyspace.ClusterName) bool { return string(cluster) != string(o.homeCluster()) }
 	ats.In, pods.In = notHome, notHome
 	return []shard.Kind{ats, pods}
@@ -178,15 +178,15 @@ func newSharded(home *rest.Config, provider *kubeconfig.Provider, opts manager.O
 	seen := see.Controller("at", "At")
 	err = mcbuilder.ControllerManagedBy(mgr).Named("at").
 		WithOptions(seen.Options(o.controllerOptions())).
-		WatchesRawSource(mgr.For(&cnatv1.At{}, atDue, r.AtEvents())).
-		WatchesRawSource(mgr.Owns(&corev1.Pod{}, &cnatv1.At{}, at.PodEvents())).
+		WatchesRawSource(mgr.For(&cnatv1alpha1.At{}, atDue, r.AtEvents())).
+		WatchesRawSource(mgr.Owns(&corev1.Pod{}, &cnatv1alpha1.At{}, at.PodEvents())).
 		Complete(mgr.Guard(seen.Traced(r)))
 	return mgr, err
 }
 
 // atDue is when an At is to be looked at.
 func atDue(obj client.Object) time.Time {
-	a, ok := obj.(*cnatv1.At)
+	a, ok := obj.(*cnatv1alpha1.At)
 	if !ok {
 		return time.Time{}
 	}
@@ -211,7 +211,7 @@ func newStock(home *rest.Config, provider *kubeconfig.Provider, opts manager.Opt
 	seen := see.Controller("at", "At")
 	err = mcbuilder.ControllerManagedBy(mgr).Named("at").
 		WithOptions(seen.Options(o.controllerOptions())).
-		For(&cnatv1.At{}, mcbuilder.WithPredicates(r.AtEvents())).
+		For(&cnatv1alpha1.At{}, mcbuilder.WithPredicates(r.AtEvents())).
 		Owns(&corev1.Pod{}, mcbuilder.WithPredicates(at.PodEvents())).
 		Complete(seen.Traced(r))
 	return mgr, err

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
@@ -21,7 +21,7 @@ const (
 
 // entry is a record with what it says.
 type entry struct {
-	raw *tenurev1.Shard
+	raw *tenurev1alpha1.Shard
 	inspect.Shard
 	holder *Replica // nil if nobody
 }
@@ -99,7 +99,7 @@ func look(s Snapshot) *survey {
 	v := &survey{Snapshot: s, members: readLeases(s), bySlot: map[keyspace.ClusterName]*[slots][]*entry{}, removed: map[keyspace.ClusterName]bool{}}
 	for i := range s.Records.Shards {
 		raw := &s.Records.Shards[i]
-		if raw.Status.Phase == tenurev1.ShardRetired {
+		if raw.Status.Phase == tenurev1alpha1.ShardRetired {
 			continue
 		}
 		said, err := inspect.ReadShard(raw)

@@ -12,7 +12,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
 	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
@@ -37,7 +37,7 @@ func lease(replica string, ago time.Duration) coordinationv1.Lease {
 	return coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: replica + "-aaaaaa", ResourceVersion: "5",
-			Labels:      map[string]string{tenurev1.RoleLabel: tenurev1.RoleMember, tenurev1.ReplicaLabel: replica},
+			Labels:      map[string]string{tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleMember, tenurev1alpha1.ReplicaLabel: replica},
 			Annotations: map[string]string{"tenure.dev/lease-duration": "10s", "tenure.dev/build": "v1"},
 		},
 		Spec: coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: now.Add(-ago)}},
@@ -46,29 +46,29 @@ func lease(replica string, ago time.Duration) coordinationv1.Lease {
 
 func lead(holder string) coordinationv1.Lease {
 	return coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: tenurev1.CoordinatorName, ResourceVersion: "6", Labels: map[string]string{tenurev1.RoleLabel: tenurev1.RoleCoordinator}},
+		ObjectMeta: metav1.ObjectMeta{Name: tenurev1alpha1.CoordinatorName, ResourceVersion: "6", Labels: map[string]string{tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleCoordinator}},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder},
 	}
 }
 
-func shardRecord(cluster, prefix, holder string) tenurev1.Shard {
+func shardRecord(cluster, prefix, holder string) tenurev1alpha1.Shard {
 	p, err := keyspace.ParsePrefix(prefix)
 	if err != nil {
 		panic(err)
 	}
 	id := keyspace.ShardID{Cluster: keyspace.ClusterName(cluster), Prefix: p}
-	return tenurev1.Shard{
+	return tenurev1alpha1.Shard{
 		ObjectMeta: metav1.ObjectMeta{Name: id.RecordName(), ResourceVersion: "7", CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))},
-		Spec:       tenurev1.ShardSpec{Cluster: cluster, Prefix: prefix, Assignee: holder},
-		Status: tenurev1.ShardStatus{
-			Holder: holder, Epoch: 3, Phase: tenurev1.ShardHeld, Objects: 10, LoadMilli: 20, HeldSince: &metav1.MicroTime{Time: now.Add(-time.Hour)},
-			LastMove: &tenurev1.ShardMove{Kind: tenurev1.MoveJoin, To: holder, Time: metav1.NewMicroTime(now.Add(-time.Hour))},
+		Spec:       tenurev1alpha1.ShardSpec{Cluster: cluster, Prefix: prefix, Assignee: holder},
+		Status: tenurev1alpha1.ShardStatus{
+			Holder: holder, Epoch: 3, Phase: tenurev1alpha1.ShardHeld, Objects: 10, LoadMilli: 20, HeldSince: &metav1.MicroTime{Time: now.Add(-time.Hour)},
+			LastMove: &tenurev1alpha1.ShardMove{Kind: tenurev1alpha1.MoveJoin, To: holder, Time: metav1.NewMicroTime(now.Add(-time.Hour))},
 		},
 	}
 }
 
 // assigned makes a record's assignee differ from its holder, since some time ago.
-func assigned(s *tenurev1.Shard, to string, ago time.Duration) {
+func assigned(s *tenurev1alpha1.Shard, to string, ago time.Duration) {
 	s.Spec.Assignee = to
 	at := metav1.NewTime(now.Add(-ago))
 	s.ManagedFields = []metav1.ManagedFieldsEntry{
@@ -163,7 +163,7 @@ func TestTheFleetIsJudgedByItsRecords(t *testing.T) {
 		"a retired record counts for nothing": {
 			change: func(s *Snapshot) {
 				old := shardRecord("west", "", "")
-				old.Status.Phase = tenurev1.ShardRetired
+				old.Status.Phase = tenurev1alpha1.ShardRetired
 				s.Records.Shards = append(s.Records.Shards, old)
 			},
 		},
@@ -206,8 +206,8 @@ func TestTheFleetIsJudgedByItsRecords(t *testing.T) {
 		},
 		"a crash was healed": {
 			change: func(s *Snapshot) {
-				s.Records.Shards[0].Status.LastMove = &tenurev1.ShardMove{
-					Kind: tenurev1.MoveCrash, From: "r2-bbbbbb", To: "r0-aaaaaa", Time: metav1.NewMicroTime(now.Add(-time.Minute)),
+				s.Records.Shards[0].Status.LastMove = &tenurev1alpha1.ShardMove{
+					Kind: tenurev1alpha1.MoveCrash, From: "r2-bbbbbb", To: "r0-aaaaaa", Time: metav1.NewMicroTime(now.Add(-time.Minute)),
 				}
 			},
 			want: []string{"note: r2-bbbbbb died or lapsed 60s ago: others took over 1 shard: east/00"},

@@ -12,12 +12,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-func recordsOf(shards ...tenurev1.Shard) inspect.Records { return inspect.Records{Shards: shards} }
+func recordsOf(shards ...tenurev1alpha1.Shard) inspect.Records {
+	return inspect.Records{Shards: shards}
+}
 
 // show returns a screen as text.
 func show(t *testing.T, colour bool, write func(*Screen) error) string {
@@ -35,8 +37,8 @@ func troubled() Snapshot {
 	s.Records.Shards[1].Status.Holder = ""
 	s.Clusters[1].Reason, s.Clusters[1].Note = "Unreachable", "Get \"https://10.0.0.1:6443/version\": dial tcp 10.0.0.1:6443: connect: connection refused"
 	assigned(&s.Records.Shards[0], "r1-aaaaaa", 5*time.Second)
-	s.Records.Shards[2].Status.LastMove = &tenurev1.ShardMove{
-		Kind: tenurev1.MoveCrash, From: "r9-zzzzzz", To: "r0-aaaaaa", Time: metav1.NewMicroTime(now.Add(-30 * time.Second)),
+	s.Records.Shards[2].Status.LastMove = &tenurev1alpha1.ShardMove{
+		Kind: tenurev1alpha1.MoveCrash, From: "r9-zzzzzz", To: "r0-aaaaaa", Time: metav1.NewMicroTime(now.Add(-30 * time.Second)),
 	}
 	s.Unread = []string{"something that isn't allowed"}
 	return s

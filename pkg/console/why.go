@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/at"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
@@ -23,7 +23,7 @@ type Question struct {
 	Object Object
 	// One of At and Deployment is what was asked about. Both are nil if there is no such object, or if Unreadable says
 	// why it couldn't be read.
-	At         *cnatv1.At
+	At         *cnatv1alpha1.At
 	Deployment *appsv1.Deployment
 	Unreadable string
 	// Pod of the At, if there is one.
@@ -193,7 +193,7 @@ func (w *why) holder(v *survey, e *entry) {
 }
 
 // epoch finds a record that is older than what it is about.
-func (w *why) epoch(obj *cnatv1.At, e *entry) {
+func (w *why) epoch(obj *cnatv1alpha1.At, e *entry) {
 	if e == nil || obj.Status.Epoch <= int64(e.Epoch) {
 		return
 	}
@@ -203,22 +203,22 @@ func (w *why) epoch(obj *cnatv1.At, e *entry) {
 }
 
 // progress says what the object is at.
-func (w *why) progress(obj *cnatv1.At) {
+func (w *why) progress(obj *cnatv1alpha1.At) {
 	st := obj.Status
 	l := w.link("phase", "%s", orPending(st.Phase))
 	if st.Restarts > 0 {
 		l.Value += fmt.Sprintf(", made again %s", count(int(st.Restarts), "time"))
 	}
 	due, err := at.ParseSchedule(obj.Spec.Schedule)
-	blocked := meta.FindStatusCondition(st.Conditions, cnatv1.ConditionBlocked)
+	blocked := meta.FindStatusCondition(st.Conditions, cnatv1alpha1.ConditionBlocked)
 	switch {
-	case st.Phase == cnatv1.AtDone:
+	case st.Phase == cnatv1alpha1.AtDone:
 		w.done(obj)
 	case blocked != nil:
 		w.link("blocked", "%s for %s", blocked.Reason, age(sinceTime(w.now, blocked.LastTransitionTime.Time))).wrong(blocked.Message, "the Events of the At tell more")
 	case err != nil:
 		w.link("due", "never").wrong(err.Error(), "correct spec.schedule")
-	case st.Phase == cnatv1.AtRunning:
+	case st.Phase == cnatv1alpha1.AtRunning:
 		w.waits = "its Pod runs"
 		if st.StartTime != nil {
 			w.link("started", "%s ago, %s after it was due", age(sinceTime(w.now, st.StartTime.Time)), age(sinceTime(st.StartTime.Time, due)))
@@ -246,7 +246,7 @@ func (w *why) pod(pod *corev1.Pod) {
 }
 
 // trace names the trace to look at.
-func (w *why) trace(obj *cnatv1.At) {
+func (w *why) trace(obj *cnatv1alpha1.At) {
 	if w.TraceID = obj.Status.TraceID; w.TraceID != "" {
 		w.link("trace", "%s (of the last traced reconcile that wrote the status)", w.TraceID)
 	}
@@ -276,11 +276,11 @@ func (w *why) pending(due time.Time) {
 	}
 }
 
-func (w *why) done(obj *cnatv1.At) {
+func (w *why) done(obj *cnatv1alpha1.At) {
 	st := obj.Status
 	w.waits = "it is done"
 	l := w.link("result", "%s", st.Result)
-	for _, kind := range []string{cnatv1.ConditionComplete, cnatv1.ConditionFailed} {
+	for _, kind := range []string{cnatv1alpha1.ConditionComplete, cnatv1alpha1.ConditionFailed} {
 		if c := meta.FindStatusCondition(st.Conditions, kind); c != nil {
 			l.Value += ": " + c.Message
 		}
@@ -290,9 +290,9 @@ func (w *why) done(obj *cnatv1.At) {
 	}
 }
 
-func orPending(p cnatv1.AtPhase) cnatv1.AtPhase {
+func orPending(p cnatv1alpha1.AtPhase) cnatv1alpha1.AtPhase {
 	if p == "" {
-		return cnatv1.AtPending
+		return cnatv1alpha1.AtPending
 	}
 	return p
 }

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/replication"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
@@ -25,10 +25,10 @@ func question() Question {
 	return Question{
 		Fleet:  healthy(),
 		Object: Object{Kind: "at", Namespace: "default", Name: "hello", Cluster: "west"},
-		At: &cnatv1.At{
+		At: &cnatv1alpha1.At{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "hello", UID: types.UID(uid), CreationTimestamp: metav1.NewTime(now.Add(-time.Minute))},
-			Spec:       cnatv1.AtSpec{Schedule: now.Add(time.Minute).Format(time.RFC3339), Command: "true"},
-			Status:     cnatv1.AtStatus{Phase: cnatv1.AtPending},
+			Spec:       cnatv1alpha1.AtSpec{Schedule: now.Add(time.Minute).Format(time.RFC3339), Command: "true"},
+			Status:     cnatv1alpha1.AtStatus{Phase: cnatv1alpha1.AtPending},
 		},
 	}
 }
@@ -110,13 +110,13 @@ func TestWhyFollowsTheChainAndNamesTheBrokenLink(t *testing.T) {
 		},
 		"it is blocked": {
 			change: func(q *Question) {
-				q.At.Status.Conditions = []metav1.Condition{{Type: cnatv1.ConditionBlocked, Reason: "ForeignPod", Message: "not ours", LastTransitionTime: metav1.NewTime(now)}}
+				q.At.Status.Conditions = []metav1.Condition{{Type: cnatv1alpha1.ConditionBlocked, Reason: "ForeignPod", Message: "not ours", LastTransitionTime: metav1.NewTime(now)}}
 			},
 			verdict: "r1 has it; blocked: not ours", broken: []string{"blocked: not ours"},
 		},
 		"its Pod isn't scheduled": {
 			change: func(q *Question) {
-				q.At.Status.Phase, q.At.Status.StartTime = cnatv1.AtRunning, &metav1.MicroTime{Time: now.Add(-time.Second)}
+				q.At.Status.Phase, q.At.Status.StartTime = cnatv1alpha1.AtRunning, &metav1.MicroTime{Time: now.Add(-time.Second)}
 				q.Pod = &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
 					{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "no node"},
 				}}}
@@ -124,7 +124,7 @@ func TestWhyFollowsTheChainAndNamesTheBrokenLink(t *testing.T) {
 			verdict: "r1 has it; pod: it isn't scheduled: no node", broken: []string{"pod: it isn't scheduled: no node"},
 		},
 		"it is done": {
-			change:  func(q *Question) { q.At.Status.Phase, q.At.Status.Result = cnatv1.AtDone, cnatv1.AtFailed },
+			change:  func(q *Question) { q.At.Status.Phase, q.At.Status.Result = cnatv1alpha1.AtDone, cnatv1alpha1.AtFailed },
 			verdict: "r1 has it; it is done",
 		},
 		"its shard moves": {

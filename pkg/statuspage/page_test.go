@@ -14,7 +14,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/shard/inspect"
 )
@@ -110,7 +110,7 @@ func TestOnlyAChangeThatWasSeenCountsAsARenewal(t *testing.T) {
 	w, now := newWatch(), time.Unix(1000, 0)
 	lease := func(version string) inspect.Records {
 		return inspect.Records{Leases: []coordinationv1.Lease{{ObjectMeta: metav1.ObjectMeta{
-			Name: "r0-a", ResourceVersion: version, Labels: map[string]string{tenurev1.RoleLabel: tenurev1.RoleMember},
+			Name: "r0-a", ResourceVersion: version, Labels: map[string]string{tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleMember},
 		}}}}
 	}
 	if seen := w.seeLeases(lease("1"), now); len(seen) != 0 {

@@ -2,7 +2,11 @@
 package arch
 
 import (
+	"errors"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -124,5 +128,31 @@ func TestTheProductionBinaryHasNeitherHooksNorPlantedFaults(t *testing.T) {
 	}
 	if found := evidence("-tags", "lab"); !slices.Contains(found, "test/hooks") {
 		t.Errorf("with -tags lab, cmd/tenure is built from %v of bench/ and test/: want test/hooks among them", found)
+	}
+}
+
+func TestAPITypesAreImportedUnderGroupAndVersion(t *testing.T) {
+	imported := regexp.MustCompile(`(?m)^\s+(?:import )?(\S*) ?"` + module + `pkg/apis/(\w+)/(\w+)"$`)
+	files, err := exec.Command("git", "-C", "../..", "ls-files", "-z", "*.go").Output()
+	if err != nil {
+		t.Fatalf("git ls-files: %v", err)
+	}
+	seen := 0
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(files), "\x00"), "\x00") {
+		source, err := os.ReadFile(filepath.Join("../..", name))
+		if errors.Is(err, os.ErrNotExist) {
+			continue // deleted, and not committed yet
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range imported.FindAllStringSubmatch(string(source), -1) {
+			seen++
+			if want := m[2] + m[3]; m[1] != want {
+				t.Errorf("%s imports pkg/apis/%s/%s as %q, want %q", name, m[2], m[3], m[1], want)
+			}
+		}
+	}
+	if seen < 10 {
+		t.Errorf("only %d imports of API types found: this test is out of date", seen)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/statuspage"
 	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
@@ -42,13 +42,13 @@ func newFleet(t *testing.T) *fleet {
 	f.registry.MustRegister(f.usable, wait)
 	for _, name := range []string{"r0", "r1", "r2"} {
 		f.records.Leases = append(f.records.Leases, coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-			Name: name + "-abc234", Labels: map[string]string{tenurev1.RoleLabel: tenurev1.RoleMember, tenurev1.ReplicaLabel: name},
+			Name: name + "-abc234", Labels: map[string]string{tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleMember, tenurev1alpha1.ReplicaLabel: name},
 			Annotations: map[string]string{"tenure.dev/lease-duration": "10s", "tenure.dev/build": "v1.0.0"},
 		}})
 	}
 	holder := "r0-abc234"
 	f.records.Leases = append(f.records.Leases, coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: tenurev1.CoordinatorName, Labels: map[string]string{tenurev1.RoleLabel: tenurev1.RoleCoordinator}},
+		ObjectMeta: metav1.ObjectMeta{Name: tenurev1alpha1.CoordinatorName, Labels: map[string]string{tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleCoordinator}},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder},
 	})
 	for offset, cluster := range []string{"west", "east"} { // balanced over both
@@ -57,10 +57,10 @@ func newFleet(t *testing.T) *fleet {
 			id := keyspace.ShardID{Cluster: keyspace.ClusterName(cluster), Prefix: prefix}
 			since := metav1.NewMicroTime(time.Now().Add(-time.Hour))
 			who := fmt.Sprintf("r%d-abc234", (i+offset)%3)
-			f.records.Shards = append(f.records.Shards, tenurev1.Shard{
+			f.records.Shards = append(f.records.Shards, tenurev1alpha1.Shard{
 				ObjectMeta: metav1.ObjectMeta{Name: id.RecordName()},
-				Spec:       tenurev1.ShardSpec{Cluster: cluster, Prefix: prefix.String(), Assignee: who},
-				Status:     tenurev1.ShardStatus{Holder: who, Epoch: 3, Phase: tenurev1.ShardHeld, Objects: 25, LoadMilli: 40, HeldSince: &since},
+				Spec:       tenurev1alpha1.ShardSpec{Cluster: cluster, Prefix: prefix.String(), Assignee: who},
+				Status:     tenurev1alpha1.ShardStatus{Holder: who, Epoch: 3, Phase: tenurev1alpha1.ShardHeld, Objects: 25, LoadMilli: 40, HeldSince: &since},
 			})
 		}
 	}
@@ -96,7 +96,7 @@ func (f *fleet) read(context.Context) (inspect.Records, error) {
 }
 
 // change changes one shard.
-func (f *fleet) change(name string, do func(*tenurev1.Shard)) {
+func (f *fleet) change(name string, do func(*tenurev1alpha1.Shard)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i := range f.records.Shards {
@@ -107,9 +107,9 @@ func (f *fleet) change(name string, do func(*tenurev1.Shard)) {
 }
 
 // move is a change of holder that has happened.
-func move(to, kind string) func(*tenurev1.Shard) {
-	return func(s *tenurev1.Shard) {
-		s.Status.LastMove = &tenurev1.ShardMove{Kind: tenurev1.MoveKind(kind), From: s.Status.Holder, To: to, Time: metav1.NowMicro()}
+func move(to, kind string) func(*tenurev1alpha1.Shard) {
+	return func(s *tenurev1alpha1.Shard) {
+		s.Status.LastMove = &tenurev1alpha1.ShardMove{Kind: tenurev1alpha1.MoveKind(kind), From: s.Status.Holder, To: to, Time: metav1.NowMicro()}
 		s.Spec.Assignee, s.Status.Holder, s.Status.Warm = to, to, ""
 		s.Status.Epoch++
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 )
 
 const (
@@ -42,7 +42,7 @@ func TestThePageShowsHandoffsAsTheyHappenAndWhatIsWrong(t *testing.T) {
 	c.until("the queue's latency is there", `/at.*100.*5\.5 ms.*9\.9 ms/.test(document.getElementById("queues").innerText.replace(/\s+/g, " "))`)
 	c.screenshot("light")
 
-	f.change("west.p010", func(s *tenurev1.Shard) { s.Spec.Assignee = "r0-abc234" })
+	f.change("west.p010", func(s *tenurev1alpha1.Shard) { s.Spec.Assignee = "r0-abc234" })
 	c.until("a move is under way", `document.getElementById("moves").textContent.includes("west/010: r2-abc234 → r0-abc234, warming")`)
 	c.until("its block shows that", blockOf("west/010")+`.classList.contains("moving")`)
 	f.change("west.p010", move("r0-abc234", "planned"))
@@ -50,7 +50,7 @@ func TestThePageShowsHandoffsAsTheyHappenAndWhatIsWrong(t *testing.T) {
 	c.until("the handoff is listed", `document.getElementById("moves").firstChild.textContent.includes("west/010: r2-abc234 → r0-abc234, planned, epoch 4")`)
 	c.until("it is read out", `document.getElementById("said").textContent === "1 shard changed hands; the latest, west/010, went to r0-abc234"`)
 
-	f.change("east.p111", func(s *tenurev1.Shard) { s.Status.Holder, s.Spec.Assignee = "", "" })
+	f.change("east.p111", func(s *tenurev1alpha1.Shard) { s.Status.Holder, s.Spec.Assignee = "", "" })
 	f.usable.DeleteLabelValues("east", "Usable")
 	f.usable.WithLabelValues("east", "Unreachable").Set(0)
 	c.until("the verdict changes", `document.getElementById("verdict").textContent === "Something is wrong"`)
@@ -128,7 +128,7 @@ const contrast = `(() => {
 
 func TestEveryTextIsReadableInLightAndDark(t *testing.T) {
 	f := newFleet(t)
-	f.change("east.p111", func(s *tenurev1.Shard) { s.Status.Holder = "" })
+	f.change("east.p111", func(s *tenurev1alpha1.Shard) { s.Status.Holder = "" })
 	c, _ := open(t, f, 1000, 800)
 	papers := map[string]bool{}
 	for _, scheme := range []string{"light", "dark"} {
@@ -157,7 +157,7 @@ func TestNamesAreTextAndNeverMarkup(t *testing.T) {
 	f := newFleet(t)
 	const evil = `<img src=x onerror="document.title='owned'">`
 	f.usable.WithLabelValues(evil, evil).Set(0)
-	f.change("west.p010", func(s *tenurev1.Shard) { s.Status.Holder, s.Spec.Assignee = evil, evil })
+	f.change("west.p010", func(s *tenurev1alpha1.Shard) { s.Status.Holder, s.Spec.Assignee = evil, evil })
 	c, _ := open(t, f, 1000, 800)
 	c.until("the name is shown", `document.body.innerText.includes("<img src=x")`)
 	if got := c.eval(`document.querySelectorAll("img").length + document.title`); got != "0! Tenure" {

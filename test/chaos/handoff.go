@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
@@ -84,7 +84,7 @@ func (r *run) addBallast(ctx context.Context) error {
 		for w := range ballastWorkers {
 			workers.Go(func() {
 				for n := range numbers {
-					at := &cnatv1.At{Spec: cnatv1.AtSpec{Schedule: due, Command: "true"}}
+					at := &cnatv1alpha1.At{Spec: cnatv1alpha1.AtSpec{Schedule: due, Command: "true"}}
 					at.Namespace, at.Name = ballastSpace, fmt.Sprintf("ballast-%06d", n)
 					errs[w] = errors.Join(errs[w], r.fleet.Client(cluster).Create(ctx, at))
 				}

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/bench/witness"
-	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
@@ -73,9 +73,9 @@ func (l *load) run(ctx context.Context) {
 
 // create makes one At, however long that takes: an API server may be away.
 func (l *load) create(ctx context.Context, cluster, name string, schedule time.Time) {
-	at := &cnatv1.At{}
+	at := &cnatv1alpha1.At{}
 	at.Namespace, at.Name = atNamespace, name
-	at.Spec = cnatv1.AtSpec{Schedule: schedule.UTC().Format(time.RFC3339Nano), Command: "true"}
+	at.Spec = cnatv1alpha1.AtSpec{Schedule: schedule.UTC().Format(time.RFC3339Nano), Command: "true"}
 	at.Spec.TTLSecondsAfterFinished = l.ttl
 	for pause := 500 * time.Millisecond; ; pause = min(2*pause, 4*time.Second) {
 		attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -119,12 +119,12 @@ func (l *load) facts() witness.Facts {
 func (l *load) unfinished(ctx context.Context) (left int, err error) {
 	var example string
 	for _, cluster := range l.fleet.Workloads() {
-		list := &cnatv1.AtList{}
+		list := &cnatv1alpha1.AtList{}
 		if err := l.fleet.Client(cluster).List(ctx, list, client.InNamespace(atNamespace)); err != nil {
 			return 0, fmt.Errorf("listing the Ats of %s: %w", cluster, err)
 		}
 		for _, at := range list.Items {
-			if at.Status.Phase != cnatv1.AtDone {
+			if at.Status.Phase != cnatv1alpha1.AtDone {
 				left++
 				example = fmt.Sprintf("%s/%s is %s (schedule %s, conditions %v)", cluster, at.Name, at.Status.Phase, at.Spec.Schedule, at.Status.Conditions)
 			}

@@ -26,8 +26,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
-	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/statuspage"
 )
 
@@ -42,9 +42,9 @@ func TestThePersonOnCallSeesWhatHappens(t *testing.T) {
 	f.addAts("later-", 8, time.Hour)
 	f.await("two replicas hold everything", f.settled(2))
 	f.await("what is due is done", func() bool {
-		at := &cnatv1.At{}
+		at := &cnatv1alpha1.At{}
 		err := f.west.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "soon-7"}, at)
-		return err == nil && at.Status.Phase == cnatv1.AtDone
+		return err == nil && at.Status.Phase == cnatv1alpha1.AtDone
 	})
 	f.await("holders have reported what they hold", func() bool { state, _ := f.status(); return state.Totals.Objects == 16 })
 	t.Run("questions", f.askWhenAllIsWell)
@@ -259,7 +259,7 @@ func (f *fleet) askAfterCrash(t *testing.T) {
 // restore follows the runbook's entry, after home was set back to before everything.
 func (f *fleet) restore(t *testing.T) {
 	const done = 4711 // the highest epoch that an object shows
-	at := &cnatv1.At{}
+	at := &cnatv1alpha1.At{}
 	if err := f.west.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "later-0"}, at); err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +272,7 @@ func (f *fleet) restore(t *testing.T) {
 	}
 	members := client.MatchingLabels{"tenure.dev/role": "member"}
 	for _, err := range []error{
-		f.home.DeleteAllOf(t.Context(), &tenurev1.Shard{}, client.InNamespace(namespace)),
+		f.home.DeleteAllOf(t.Context(), &tenurev1alpha1.Shard{}, client.InNamespace(namespace)),
 		f.home.DeleteAllOf(t.Context(), &coordinationv1.Lease{}, client.InNamespace(namespace), members),
 	} {
 		if err != nil {

@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
-	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
@@ -86,7 +86,7 @@ func (f *fleet) install(cluster, crd string) client.Client {
 		f.t.Fatal(err)
 	}
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), cnatv1.AddToScheme(scheme), tenurev1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), cnatv1alpha1.AddToScheme(scheme), tenurev1alpha1.AddToScheme(scheme)); err != nil {
 		f.t.Fatal(err)
 	}
 	c, err := client.New(config, client.Options{Scheme: scheme})
@@ -193,8 +193,8 @@ func (f *fleet) addAts(prefix string, n int, in time.Duration) {
 	f.t.Helper()
 	due := time.Now().Add(in).UTC().Format(time.RFC3339)
 	for i := range n {
-		f.create(f.west, &cnatv1.At{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint(prefix, i)}, Spec: cnatv1.AtSpec{Schedule: due, Command: "true"},
+		f.create(f.west, &cnatv1alpha1.At{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint(prefix, i)}, Spec: cnatv1alpha1.AtSpec{Schedule: due, Command: "true"},
 		})
 	}
 }

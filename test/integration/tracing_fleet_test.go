@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
-	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/localjaeger"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
@@ -111,7 +111,7 @@ func (f *tracedFleet) addClusters(t *testing.T) {
 func (f *tracedFleet) homeClient(t *testing.T) client.Client {
 	t.Helper()
 	scheme := newScheme(t)
-	if err := tenurev1.AddToScheme(scheme); err != nil {
+	if err := tenurev1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
 	c, err := client.New(f.home.RESTConfig(), client.Options{Scheme: scheme})

@@ -12,7 +12,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 )
 
 // ReplicaOf is the replica whose incarnation that is: the name without its random suffix.
@@ -25,17 +25,17 @@ func ReplicaOf(incarnation string) string {
 }
 
 // ShardName is how logs and User-Agents name a record's shard.
-func ShardName(s *tenurev1.Shard) string { return s.Spec.Cluster + "/" + s.Spec.Prefix }
+func ShardName(s *tenurev1alpha1.Shard) string { return s.Spec.Cluster + "/" + s.Spec.Prefix }
 
 // Shards are the records of the workload planes that aren't retired. Those of other names are the business of whoever
 // added such a cluster.
-func (f *Fleet) Shards(ctx context.Context) ([]tenurev1.Shard, error) {
-	list := &tenurev1.ShardList{}
+func (f *Fleet) Shards(ctx context.Context) ([]tenurev1alpha1.Shard, error) {
+	list := &tenurev1alpha1.ShardList{}
 	if err := f.clients[Home].List(ctx, list, client.InNamespace(Namespace)); err != nil {
 		return nil, fmt.Errorf("listing the shards: %w", err)
 	}
-	return slices.DeleteFunc(list.Items, func(s tenurev1.Shard) bool {
-		return s.Status.Phase == tenurev1.ShardRetired || !slices.Contains(f.options.Workloads, s.Spec.Cluster)
+	return slices.DeleteFunc(list.Items, func(s tenurev1alpha1.Shard) bool {
+		return s.Status.Phase == tenurev1alpha1.ShardRetired || !slices.Contains(f.options.Workloads, s.Spec.Cluster)
 	}), nil
 }
 
@@ -117,7 +117,7 @@ func (f *Fleet) served(ctx context.Context) (map[string]int, error) {
 		if _, alive := counts[holder]; !alive {
 			return nil, fmt.Errorf("shard %s is held by %q, who isn't alive", ShardName(s), s.Status.Holder)
 		}
-		if s.Status.Phase != tenurev1.ShardHeld || (s.Spec.Assignee != s.Status.Holder && members[s.Spec.Assignee]) {
+		if s.Status.Phase != tenurev1alpha1.ShardHeld || (s.Spec.Assignee != s.Status.Holder && members[s.Spec.Assignee]) {
 			return nil, fmt.Errorf("shard %s is %s, on its way from %s to %s", ShardName(s), s.Status.Phase, s.Status.Holder, s.Spec.Assignee)
 		}
 		if !active[fmt.Sprint(s.Status.Holder, ShardName(s), s.Status.Epoch)] {

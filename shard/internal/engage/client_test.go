@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
@@ -31,7 +31,7 @@ func newTestClient(t *testing.T) (client.Client, *sent, *Gate) {
 	g, _ := newTestGate(t)
 	g.Open(9)
 	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), cnatv1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(corev1.AddToScheme(scheme), cnatv1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
 	s := &sent{}
@@ -128,7 +128,7 @@ func TestPatchesAndDeletesAreConditionalOnTheVersionThatWasRead(t *testing.T) {
 
 func TestStatusWritesAreStampedWithTheEpoch(t *testing.T) {
 	c, s, _ := newTestClient(t)
-	read := &cnatv1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "a", ResourceVersion: "41"}}
+	read := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "a", ResourceVersion: "41"}}
 	changed := read.DeepCopy()
 	changed.Status.Phase = "RUNNING"
 	if err := c.Status().Patch(t.Context(), changed, client.MergeFrom(read)); err != nil {

@@ -21,7 +21,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	tenurev1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/replication"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
@@ -111,10 +111,10 @@ func TestShardedReplicasKeepDeploymentsInAllClusters(t *testing.T) {
 }
 
 // sourceShards are the records of the shards that sources are in.
-func sourceShards(ctx context.Context, f *lab.Fleet) ([]tenurev1.Shard, error) {
-	list := &tenurev1.ShardList{}
+func sourceShards(ctx context.Context, f *lab.Fleet) ([]tenurev1alpha1.Shard, error) {
+	list := &tenurev1alpha1.ShardList{}
 	err := f.Client(lab.Home).List(ctx, list, client.InNamespace(lab.Namespace))
-	return slices.DeleteFunc(list.Items, func(s tenurev1.Shard) bool { return s.Spec.Cluster != lab.Home }), err
+	return slices.DeleteFunc(list.Items, func(s tenurev1alpha1.Shard) bool { return s.Spec.Cluster != lab.Home }), err
 }
 
 // sourcesHeld says which shard of sources isn't held yet.
@@ -124,7 +124,7 @@ func sourcesHeld(ctx context.Context, f *lab.Fleet) error {
 		err = errors.New("there are no shards of sources")
 	}
 	for _, s := range shards {
-		if s.Status.Phase != tenurev1.ShardHeld {
+		if s.Status.Phase != tenurev1alpha1.ShardHeld {
 			err = fmt.Errorf("%s is %s", lab.ShardName(&s), s.Status.Phase)
 		}
 	}

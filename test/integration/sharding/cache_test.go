@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
@@ -35,13 +35,13 @@ func TestAReplicaCachesTheObjectsOfItsShardsAndNoOthers(t *testing.T) {
 	r.createAts(20, 0)
 	r.eventually("the Ats that are due are DONE", func() error {
 		for _, cluster := range r.Workloads() {
-			list := &cnatv1.AtList{}
+			list := &cnatv1alpha1.AtList{}
 			if err := r.Client(cluster).List(t.Context(), list); err != nil {
 				return err
 			}
 			for _, at := range list.Items {
 				due, err := time.Parse(time.RFC3339Nano, at.Spec.Schedule)
-				if err != nil || (due.Before(time.Now()) && at.Status.Phase != cnatv1.AtDone) {
+				if err != nil || (due.Before(time.Now()) && at.Status.Phase != cnatv1alpha1.AtDone) {
 					return fmt.Errorf("%s/%s is %s (%v)", cluster, at.Name, at.Status.Phase, err)
 				}
 			}
@@ -59,7 +59,7 @@ func (r *rig) cachesRight(replicas []*lab.Replica) error {
 		want[name] = 0
 	}
 	for _, cluster := range r.Workloads() {
-		list := &cnatv1.AtList{}
+		list := &cnatv1alpha1.AtList{}
 		if err := r.Client(cluster).List(r.t.Context(), list); err != nil {
 			return err
 		}

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/bench/witness"
-	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
@@ -181,14 +181,14 @@ func (r *rig) eventually(what string, try func() error) {
 }
 
 // createAts makes Ats that are due after a while, spread over the workload clusters.
-func (r *rig) createAts(n int, after time.Duration, clusters ...string) []*cnatv1.At {
+func (r *rig) createAts(n int, after time.Duration, clusters ...string) []*cnatv1alpha1.At {
 	r.t.Helper()
 	if len(clusters) == 0 {
 		clusters = r.Workloads()
 	}
-	var ats []*cnatv1.At
+	var ats []*cnatv1alpha1.At
 	for i := range n {
-		at := &cnatv1.At{Spec: cnatv1.AtSpec{Schedule: time.Now().Add(after).UTC().Format(time.RFC3339Nano), Command: "true"}}
+		at := &cnatv1alpha1.At{Spec: cnatv1alpha1.AtSpec{Schedule: time.Now().Add(after).UTC().Format(time.RFC3339Nano), Command: "true"}}
 		cluster := clusters[i%len(clusters)]
 		at.Namespace, at.Name = r.namespace, fmt.Sprintf("%s-%d-%d", cluster, time.Now().UnixNano(), i)
 		if err := r.Client(cluster).Create(r.t.Context(), at); err != nil {
@@ -208,12 +208,12 @@ func (r *rig) unfinished(clusters ...string) error {
 		clusters = r.Workloads()
 	}
 	for _, cluster := range clusters {
-		list := &cnatv1.AtList{}
+		list := &cnatv1alpha1.AtList{}
 		if err := r.Client(cluster).List(r.t.Context(), list, client.InNamespace(r.namespace)); err != nil {
 			return err
 		}
 		for _, at := range list.Items {
-			if at.Status.Phase != cnatv1.AtDone {
+			if at.Status.Phase != cnatv1alpha1.AtDone {
 				return fmt.Errorf("%s/%s is %s", cluster, at.Name, at.Status.Phase)
 			}
 		}

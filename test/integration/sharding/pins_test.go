@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
@@ -62,9 +62,9 @@ func (r *rig) warm(shards, replica string) error {
 }
 
 // podOf is the name of an At's Pod.
-func (r *rig) podOf(at *cnatv1.At) string {
+func (r *rig) podOf(at *cnatv1alpha1.At) string {
 	r.t.Helper()
-	now := &cnatv1.At{}
+	now := &cnatv1alpha1.At{}
 	if err := r.Client("west").Get(r.t.Context(), client.ObjectKeyFromObject(at), now); err != nil {
 		r.t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	cnatv1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
@@ -42,7 +42,7 @@ func TestEngagingAndDisengagingAShardLeavesNothingBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	scheme := kruntime.NewScheme()
-	for _, add := range []func(*kruntime.Scheme) error{corev1.AddToScheme, cnatv1.AddToScheme} {
+	for _, add := range []func(*kruntime.Scheme) error{corev1.AddToScheme, cnatv1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +52,7 @@ func TestEngagingAndDisengagingAShardLeavesNothingBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 20 {
-		at := &cnatv1.At{Spec: cnatv1.AtSpec{Schedule: time.Now().Add(time.Hour).UTC().Format(time.RFC3339), Command: "true"}}
+		at := &cnatv1alpha1.At{Spec: cnatv1alpha1.AtSpec{Schedule: time.Now().Add(time.Hour).UTC().Format(time.RFC3339), Command: "true"}}
 		at.Namespace, at.Name = "default", fmt.Sprint("at-", i)
 		if err := real.GetClient().Create(t.Context(), at); err != nil {
 			t.Fatal(err)
@@ -114,7 +114,7 @@ func cycle(ctx context.Context, real cluster.Cluster) error {
 	}
 	gate := engage.NewGate(ctx, keyspace.ShardID{Cluster: "west", Prefix: prefix}, "tenure/test", "cycle-1", func() bool { return true })
 	c, err := engage.Open(real, gate, &engage.Traffic{}, engage.Options{
-		Kinds: []engage.Kind{{Object: &cnatv1.At{}}, {Object: &corev1.Pod{}, Owned: true}},
+		Kinds: []engage.Kind{{Object: &cnatv1alpha1.At{}}, {Object: &corev1.Pod{}, Owned: true}},
 	})
 	if err != nil {
 		return err
@@ -124,7 +124,7 @@ func cycle(ctx context.Context, real cluster.Cluster) error {
 	if err := c.Warm(ctx); err != nil {
 		return err
 	}
-	informer, err := c.GetCache().GetInformer(ctx, &cnatv1.At{})
+	informer, err := c.GetCache().GetInformer(ctx, &cnatv1alpha1.At{})
 	if err != nil {
 		return err
 	}
