@@ -85,7 +85,7 @@ func (s suite) run(ctx context.Context, out *printer) *result {
 	}
 	defer log.Close()
 	for _, step := range s.steps {
-		out.line(s.name, "%s", strings.Join(step.args, " "))
+		out.line(s.name, "%.100s", strings.Join(step.args, " "))
 		if err := step.run(ctx, r, log, out); err != nil {
 			r.faults = append(r.faults, err.Error())
 			return r

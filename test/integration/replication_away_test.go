@@ -2,7 +2,6 @@ package integration
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -137,33 +136,6 @@ func divided(t *testing.T, r *rig, namespace string) {
 	r.setDown("west", false)
 	eventually(t, "the share is back", shares(6, 2))
 	r.replicated(t, "home", source)
-}
-
-func deletedWhileAway(t *testing.T, r *rig, namespace string) {
-	source, unlabelled := deployment(namespace, "deleted"), deployment(namespace, "unlabelled")
-	for _, d := range []*appsv1.Deployment{source, unlabelled} {
-		r.create(t, "home", d)
-		r.replicated(t, "home", d)
-	}
-	r.setDown("west", true)
-	if err := r.client["home"].Delete(t.Context(), r.get(t, "home", source)); err != nil {
-		t.Fatal(err)
-	}
-	r.edit(t, "home", "kubectl", unlabelled, func(d *appsv1.Deployment) { delete(d.Labels, replication.LabelReplicate) })
-	for _, d := range []*appsv1.Deployment{source, unlabelled} {
-		eventually(t, "east is cleaned up and the source says what it waits for", func() bool {
-			c := conditionOf(r.get(t, "home", d), replication.ConditionReplicated)
-			return r.get(t, "east", d) == nil && c.Reason == replication.ReasonCleaningUp && strings.Contains(c.Message, "west")
-		})
-		if r.get(t, "west", d) == nil || !slices.Contains(r.get(t, "home", d).Finalizers, replication.Finalizer) {
-			t.Errorf("%s: something was let go of too early", d.Name)
-		}
-	}
-	r.setDown("west", false)
-	eventually(t, "all is cleaned up", func() bool {
-		return r.get(t, "west", source) == nil && r.get(t, "home", source) == nil && r.get(t, "west", unlabelled) == nil &&
-			len(r.get(t, "home", unlabelled).Finalizers) == 0
-	})
 }
 
 // besideController has its source where a Deployment controller works on it, too, and writes conditions of its own.

@@ -38,7 +38,6 @@ func TestReplication(t *testing.T) {
 		{"without the label the copies go", labelRemoved},
 		{"a frozen cluster holds up nobody else", frozen},
 		{"a share moves away from a cluster that is away, and back", divided},
-		{"a source deleted while a cluster is away is cleaned up there later", deletedWhileAway},
 	} {
 		t.Run(story.name, func(t *testing.T) {
 			namespace := fmt.Sprintf("story-%x", time.Now().UnixNano()&0xffffffff)
