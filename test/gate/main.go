@@ -31,6 +31,8 @@ const (
 	// logs is where the suites' output goes, and binaries where the programs that they share are built.
 	logs     = "out/gate"
 	binaries = "out/gate/bin"
+	// budget is for all suites together, once everything is built.
+	budget = 15 * time.Minute
 )
 
 func main() {
@@ -128,7 +130,7 @@ func table(to io.Writer, all []*result) error {
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\nsuite\ttests\ttime\tprocessor\tbudget\t")
 	var sum counts
-	var took time.Duration
+	var built, ended time.Time
 	var failed []string
 	for _, r := range all {
 		verdict := "ok"
@@ -137,16 +139,23 @@ func table(to io.Writer, all []*result) error {
 			failed = append(failed, r.suite.name)
 		}
 		sum.add(r.counts)
-		took = max(took, r.ended.Sub(all[0].began))
+		if ended = later(ended, r.ended); r.suite.essential {
+			built = later(built, r.ended)
+		}
 		fmt.Fprintf(w, "%s\t%d\t%v\t%v\t%v\t  %s\n", r.suite.name, r.counts.total(), seconds(r.took()), seconds(r.processor),
 			r.suite.budget, verdict)
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(to, "\n%d passed, %d failed, %d skipped in %v\n", sum.passed, sum.failed, len(sum.skipped), seconds(took))
 	for _, name := range sum.skipped {
 		fmt.Fprintln(to, "skipped:", name)
+	}
+	took := ended.Sub(later(built, all[0].began))
+	fmt.Fprintf(to, "\n%d passed, %d failed, %d skipped in %v of %v, builds in %v\n", sum.passed, sum.failed, len(sum.skipped),
+		seconds(took), budget, seconds(ended.Sub(all[0].began)-took))
+	if took > budget {
+		failed = append(failed, "over the budget of all suites")
 	}
 	if sum.passed == 0 {
 		failed = append(failed, "no test ran")
@@ -155,6 +164,13 @@ func table(to io.Writer, all []*result) error {
 		return fmt.Errorf("failed: %s (output in %s)", strings.Join(failed, ", "), logs)
 	}
 	return nil
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 func seconds(d time.Duration) time.Duration { return d.Round(time.Second) }

@@ -48,7 +48,7 @@ func TestAPackagePassesOnlyIfTestsOfItRanAndNoneFailed(t *testing.T) {
 				fault = err.Error()
 			}
 			if got.passed != c.passed || got.failed != c.failed || len(got.skipped) != c.skipped || fault != c.fault {
-				t.Errorf("%+v, %q; want %d passed, %d failed, %d skipped, %q", got, fault, c.passed, c.failed, c.skipped, c.fault)
+				t.Errorf("%+v, %q; want %+v", got, fault, c)
 			}
 		})
 	}
@@ -83,8 +83,12 @@ func TestASuiteFailsOverItsBudgetAndWhenACommandFails(t *testing.T) {
 func TestTheTableFailsIfASuiteDidOrIfNoTestRan(t *testing.T) {
 	good := &result{suite: suite{name: "good"}, counts: counts{passed: 2, skipped: []string{"p A"}}}
 	bad := &result{suite: suite{name: "bad"}, counts: counts{failed: 1}, faults: []string{"B"}}
+	now := time.Now()
+	builds := &result{suite: suite{name: "build", essential: true}, began: now, ended: now.Add(time.Hour), counts: counts{passed: 1}}
+	long := &result{suite: suite{name: "long"}, began: builds.ended, ended: builds.ended.Add(budget + time.Second)}
 	for fault, results := range map[string][]*result{
-		"": {good}, "failed: bad (output in out/gate)": {good, bad}, "failed: no test ran (output in out/gate)": {{}},
+		"failed: over the budget of all suites (output in out/gate)": {builds, long},
+		"": {good, builds}, "failed: bad (output in out/gate)": {good, bad}, "failed: no test ran (output in out/gate)": {{}},
 	} {
 		var out strings.Builder
 		got := ""
@@ -97,7 +101,7 @@ func TestTheTableFailsIfASuiteDidOrIfNoTestRan(t *testing.T) {
 	}
 	var out strings.Builder
 	_ = table(&out, []*result{good, bad}) // what it prints counts here
-	if want := "2 passed, 1 failed, 1 skipped in 0s\nskipped: p A\n"; !strings.HasSuffix(out.String(), want) {
+	if want := "skipped: p A\n\n2 passed, 1 failed, 1 skipped in 0s of 15m0s, builds in 0s\n"; !strings.HasSuffix(out.String(), want) {
 		t.Errorf("%s\nwant the end %q", out.String(), want)
 	}
 }
