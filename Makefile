@@ -103,10 +103,10 @@ chromium:
 browser-test: chromium ## the status page in a real browser; SCREENSHOTS=FOLDER keeps pictures
 	go test -count=1 -tags browser ./test/browser
 
-SEEDS ?= 100000
+SEEDS ?= 400000
 .PHONY: sim
-sim: ## SEEDS=n schedules of the ownership protocol under faults; a failure prints what replays it
-	go run ./shard/internal/shardtest/cmd/sim -seeds $(SEEDS)
+sim: ## the ownership protocol under faults: schedules that failed once, 100,000 known and SEEDS=n fresh ones
+	go run ./shard/internal/shardtest/cmd/sim -seeds $(SEEDS) -record shard/internal/shardtest/testdata/regressions.jsonl
 
 .PHONY: mutants
 mutants: ## seed bugs into the protocol, one at a time; every one must be caught

@@ -5,15 +5,18 @@ import (
 	"slices"
 
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
 // checks holds what the invariants are judged by. It knows true time and every process's inside; the protocol doesn't.
 type checks struct {
 	failure string
+	kind    string // the failure's format: what all failures of its kind have in common
 	judged  bool
 
-	gatesOpen []int8 // per shard: how many processes have a gate that isn't closed
-	contested int    // shards with more than one such
+	near      [][]int // per shard: those of other names that cover some of its slots
+	gatesOpen []int8  // per shard: how many gates of it, and of those near, aren't closed
+	contested int     // shards with more than one such
 	work      []stamp
 	tallies   []tally
 	sealed    []ownership.Incarnation // ever sealed
@@ -34,16 +37,38 @@ type tally struct {
 	upsets  int             // of these, those that take a successor's warm caches back, or replace it
 }
 
-func (c *checks) reset(shards int, s Schedule) {
+func (c *checks) reset(ids []keyspace.ShardID, s Schedule) {
+	shards := len(ids)
 	*c = checks{
-		gatesOpen: resized(c.gatesOpen, shards), work: resized(c.work, shards), tallies: resized(c.tallies, shards),
+		near: slices.Grow(c.near[:0], shards), gatesOpen: resized(c.gatesOpen, shards), work: resized(c.work, shards), tallies: resized(c.tallies, shards),
 		sealed:   c.sealed[:0],
 		liveness: liveness{served: resized(c.served, shards), fresh: c.fresh[:0], since: s.Faulty, last: s.Faulty},
 	}
+	for i := range ids {
+		c.meet(ids[:i+1])
+	}
 }
 
-// grow makes room for one more shard.
-func (c *checks) grow() {
+// meet notes which shards the last one has slots in common with.
+func (c *checks) meet(ids []keyspace.ShardID) {
+	at := len(ids) - 1
+	c.near = append(c.near, nil)
+	for i, id := range ids[:at] {
+		if id.Cluster == ids[at].Cluster && overlap(id.Prefix, ids[at].Prefix) {
+			c.near[i], c.near[at] = append(c.near[i], at), append(c.near[at], i)
+		}
+	}
+}
+
+func overlap(p, q keyspace.Prefix) bool {
+	pFirst, _ := p.Slots()
+	qFirst, _ := q.Slots()
+	return p.ContainsSlot(qFirst) || q.ContainsSlot(pFirst)
+}
+
+// grow makes room for one more shard, the last.
+func (c *checks) grow(ids []keyspace.ShardID) {
+	c.meet(ids)
 	c.gatesOpen = append(c.gatesOpen, 0)
 	c.work = append(c.work, stamp{})
 	c.tallies = append(c.tallies, tally{})
@@ -69,6 +94,7 @@ func (w *world) fail(n *node, format string, args ...any) {
 			who = string(n.id) + ": "
 		}
 	}
+	w.kind = format
 	w.failure = fmt.Sprintf("at %.3fs: %s%s", w.now.Seconds(), who, fmt.Sprintf(format, args...))
 	if w.out != nil {
 		w.say(n, "✗ %s", w.failure)
@@ -88,6 +114,14 @@ func (n *node) setGate(i int, to gateState) {
 	if to == closed {
 		d = -1
 	}
+	w.opened(i, d)
+	for _, j := range w.near[i] {
+		w.opened(j, d)
+	}
+}
+
+// opened counts a gate that was opened (1) or closed (-1).
+func (w *world) opened(i int, d int8) {
 	w.gatesOpen[i] += d
 	switch {
 	case d > 0 && w.gatesOpen[i] == 2:
@@ -97,8 +131,8 @@ func (n *node) setGate(i int, to gateState) {
 	}
 }
 
-// checkHolders is I1: of the processes that have a shard's gate open, at most one may act by its own clocks. It runs
-// after every event.
+// checkHolders is I1, per slot: of the gates that let reconciles work on a slot, in whatever process and for whatever
+// shard that covers it, at most one may be open by its own process's clocks. It runs after every event.
 func (w *world) checkHolders() {
 	if w.contested == 0 {
 		return
@@ -110,7 +144,7 @@ func (w *world) checkHolders() {
 		var first *node
 		for j := range w.nodes {
 			n := &w.nodes[j]
-			if !n.up || n.gates[i].state == closed || !n.machine.Valid(n.clock.read(w.now)) {
+			if !n.grants(i) {
 				continue
 			}
 			if first != nil {
@@ -119,7 +153,20 @@ func (w *world) checkHolders() {
 			}
 			first = n
 		}
+		for _, k := range w.near[i] {
+			for j := range w.nodes {
+				if n := &w.nodes[j]; first != nil && n.grants(k) {
+					w.fail(n, "I1: shards %s and %s have slots in common, and are held by %s at epoch %d and %s at epoch %d",
+						w.ids[i], w.ids[k], first.id, first.gates[i].epoch, n.id, n.gates[k].epoch)
+				}
+			}
+		}
 	}
+}
+
+// grants reports whether reconciles of a shard may work in this process now.
+func (n *node) grants(i int) bool {
+	return n.up && n.gates[i].state != closed && n.machine.Valid(n.clock.read(n.w.now))
 }
 
 // work lets every reconcile of the process send a write, where its gate lets it. The check of the lease and the sending
@@ -145,8 +192,14 @@ func (n *node) work() {
 		if g.epoch == last.epoch && last.by == n.id {
 			continue
 		}
-		if g.epoch <= last.epoch {
-			w.fail(n, "I2: writes to shard %s at epoch %d after %s did at epoch %d", w.ids[i], g.epoch, last.by, last.epoch)
+		latest := *last
+		for _, j := range w.near[i] {
+			if o := w.checks.work[j]; o.epoch > latest.epoch {
+				latest = o
+			}
+		}
+		if g.epoch <= latest.epoch {
+			w.fail(n, "I2: writes to slots of %s at epoch %d after %s did at epoch %d", w.ids[i], g.epoch, latest.by, latest.epoch)
 		}
 		last.epoch, last.by = g.epoch, n.id
 	}
@@ -204,7 +257,12 @@ func (w *world) checkLeadWrite(next ownership.Lead) {
 // checkShardWrite is R2 and I2 in the records: who may replace a holder, and what becomes of the epoch.
 func (w *world) checkShardWrite(req *request, old, next ownership.Shard) {
 	n := &w.nodes[req.node]
-	t := &w.tallies[w.shardIndex(next.ID)]
+	i := w.shardIndex(next.ID)
+	t := &w.tallies[i]
+	used := t.highest
+	for _, j := range w.near[i] {
+		used = max(used, w.tallies[j].highest)
+	}
 	if old.Holder == next.Holder {
 		if next.Epoch != old.Epoch {
 			w.fail(n, "I2: the epoch of %s goes from %d to %d while %s holds it", next.ID, old.Epoch, next.Epoch, old.Holder)
@@ -222,8 +280,8 @@ func (w *world) checkShardWrite(req *request, old, next ownership.Shard) {
 		if next.Epoch != old.Epoch {
 			w.fail(n, "I2: the epoch of %s goes from %d to %d when it is released", next.ID, old.Epoch, next.Epoch)
 		}
-	case next.Epoch <= t.highest:
-		w.fail(n, "I2: %s starts at epoch %d, and %d was used", next.ID, next.Epoch, t.highest)
+	case next.Epoch <= used:
+		w.fail(n, "I2: %s starts at epoch %d, and %d was used", next.ID, next.Epoch, used)
 	case next.Epoch != old.Epoch+1 && old.Epoch != 0:
 		w.fail(n, "I2: the epoch of %s goes from %d to %d in one change of holder", next.ID, old.Epoch, next.Epoch)
 	}

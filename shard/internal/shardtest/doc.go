@@ -24,9 +24,12 @@
 //
 // # Where it fails
 //
-// A failure is shrunk to the faults that it needs and printed as a story with the command that replays it:
+// Command sim goes on after a failure and prints a table of the kinds it met, each with a story of the one with the
+// smallest seed, shrunk to the faults that it needs, and with the command that replays it:
 //
-//	go run ./shard/internal/shardtest/cmd/sim -seed 1144 -keep=0,3,5
+//	go run ./shard/internal/shardtest/cmd/sim -shrink -seed 40001936553
+//
+// It adds what it shrank to testdata/regressions.jsonl ([Regression]), with which every run begins.
 //
 // Stories in testdata are told by hand, for people to read ([Tell]). Package mutants holds seeded bugs that all of this
 // must catch.

@@ -76,7 +76,7 @@ func (w *world) meddle(f *Fault, n *node) {
 			w.store.putShard(ownership.Shard{ID: id, UID: w.store.newUID()})
 		}
 	case RemoveCluster:
-		if name := w.names[f.N]; f.For > 0 {
+		if name := w.names[f.N%len(w.names)]; f.For > 0 {
 			bits := w.clusters[name]
 			if _, there := w.clusters[name]; !there {
 				return

@@ -76,7 +76,6 @@ func (n *node) start() {
 	n.up, n.leaving = true, false
 	n.id = ownership.Incarnation(fmt.Sprintf("%s-%d", n.name, n.life))
 	cfg := ownership.DefaultConfig(n.id, n.name, leaseDuration)
-	cfg.Limits = w.schedule.Limits
 	cfg.PlanEvery = 20 * time.Millisecond
 	n.machine = ownership.New(cfg, n.memory)
 	n.wakeAt = 0

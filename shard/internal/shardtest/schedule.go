@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
-
-	"github.com/tenure-dev/tenure/shard/plan"
 )
 
 // FaultKind is one way in which the world is unkind.
@@ -46,14 +44,27 @@ func (k FaultKind) String() string {
 		"remove-cluster", "pin", "load", "crash-leader"}[k]
 }
 
+// MarshalText returns its name.
+func (k FaultKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText takes the name of a kind.
+func (k *FaultKind) UnmarshalText(name []byte) error {
+	for *k = 0; *k < faultKinds; *k++ {
+		if k.String() == string(name) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is no kind of fault", name)
+}
+
 // Fault is one entry of a schedule.
 type Fault struct {
 	Kind   FaultKind
-	At     time.Duration
-	Node   int
-	For    time.Duration
-	N      int
-	Relist bool
+	At     time.Duration `json:",omitempty"`
+	Node   int           `json:",omitempty"`
+	For    time.Duration `json:",omitempty"`
+	N      int           `json:",omitempty"`
+	Relist bool          `json:",omitempty"`
 }
 
 // labels tells a DeleteLease that deletes nothing.
@@ -81,12 +92,11 @@ type Schedule struct {
 	Bits     []int           // per cluster: its shards are 2^bits
 	Joins    []time.Duration // when each node starts
 	Rates    []float64       // each node's clock rate
-	Limits   plan.Limits
-	Faults   []Fault       // by time
-	Faulty   time.Duration // no fault lasts longer than this
-	Lag      time.Duration // the most that a watch lags when nothing is wrong
-	LongRun  bool          // go on until balance and quiet can be judged
-	MaxStale time.Duration // how old a restarted process's first listing may be
+	Faults   []Fault         // by time
+	Faulty   time.Duration   // no fault lasts longer than this
+	Lag      time.Duration   // the most that a watch lags when nothing is wrong
+	LongRun  bool            `json:",omitempty"` // go on until balance and quiet can be judged
+	MaxStale time.Duration   `json:",omitempty"` // a restarted process's first listing may be old; 0: never
 }
 
 // meddled reports whether users delete shard records.
@@ -118,12 +128,7 @@ func NewSchedule(seed uint64) Schedule {
 	if rng.IntN(3) == 0 {
 		s.Lag = 400 * time.Millisecond
 	}
-	if rng.IntN(3) == 0 {
-		s.Limits.MaxInMotion = 2
-	}
-	if rng.IntN(4) == 0 {
-		s.Limits.Imbalance = 0.3
-	}
+	_, _ = rng.IntN(3), rng.IntN(4) // once drawn for limits of the planner: a seed keeps its schedule
 	s.LongRun = rng.IntN(4) == 0
 	for range s.Nodes {
 		join := time.Duration(rng.IntN(500)) * time.Millisecond

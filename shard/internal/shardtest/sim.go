@@ -3,15 +3,18 @@ package shardtest
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // Result is what became of one schedule.
 type Result struct {
-	Seed    uint64
 	Failure string // "" if every invariant held
+	Kind    string // what all failures of this kind say: names and figures left out
 	Stats   Stats
 }
 
@@ -28,90 +31,166 @@ func (s *Simulator) Run(schedule Schedule, narration io.Writer) Result {
 	schedule.Faults = slices.Clone(schedule.Faults) // a run appends to them
 	w.reset(schedule)
 	w.run()
-	return Result{Seed: schedule.Seed, Failure: w.failure, Stats: w.Stats}
+	return Result{Failure: w.failure, Kind: w.kind, Stats: w.Stats}
 }
 
-// Keep returns the schedule with only the faults of these numbers.
-func (s Schedule) Keep(faults []int) Schedule {
-	kept := make([]Fault, 0, len(faults))
-	for i, f := range s.Faults {
-		if slices.Contains(faults, i) {
-			kept = append(kept, f)
+// Shrink returns a schedule that fails as the given one does, with as few faults as it finds to be enough, and else as
+// plain as that leaves it. A schedule that doesn't fail is returned as it is.
+func (s *Simulator) Shrink(schedule Schedule) Schedule {
+	kind := s.Run(schedule, nil).Kind
+	if kind == "" {
+		return schedule
+	}
+	try := func(smaller Schedule) bool {
+		if s.Run(smaller, nil).Kind != kind {
+			return false
 		}
+		schedule = smaller
+		return true
 	}
-	s.Faults = kept
-	return s
+	s.dropFaults(schedule, try)
+	plain := []func(*Schedule){
+		func(c *Schedule) { c.LongRun = false },
+		func(c *Schedule) { c.MaxStale = 0 },
+		func(c *Schedule) { c.Bits = c.Bits[:1] },
+		func(c *Schedule) { c.Lag = min(c.Lag, 2*time.Millisecond) },
+	}
+	for i := range schedule.Rates {
+		plain = append(plain, func(c *Schedule) { c.Rates = slices.Clone(c.Rates); c.Rates[i] = 1 })
+	}
+	for _, simplify := range plain {
+		plainer := schedule
+		simplify(&plainer)
+		try(plainer)
+	}
+	return schedule
 }
 
-// Shrink drops faults from a failing schedule for as long as it still fails, and returns the numbers of those left.
-func (s *Simulator) Shrink(schedule Schedule) []int {
-	kept := make([]int, len(schedule.Faults))
-	for i := range kept {
-		kept[i] = i
-	}
-	for size := (len(kept) + 1) / 2; size > 0; {
+// dropFaults tries the schedule without ever smaller parts of its faults.
+func (s *Simulator) dropFaults(schedule Schedule, try func(Schedule) bool) {
+	faults := schedule.Faults
+	for size := (len(faults) + 1) / 2; size > 0; {
 		dropped := false
-		for at := 0; at < len(kept); {
-			fewer := slices.Concat(kept[:at], kept[min(at+size, len(kept)):])
-			if s.Run(schedule.Keep(fewer), nil).Failure != "" {
-				kept, dropped = fewer, true
+		for at := 0; at < len(faults); {
+			schedule.Faults = slices.Concat(faults[:at], faults[min(at+size, len(faults)):])
+			if try(schedule) {
+				faults, dropped = schedule.Faults, true
 			} else {
 				at += size
 			}
 		}
 		if size == 1 && !dropped {
-			break
+			return
 		}
 		size = max(1, size/2)
 	}
-	return kept
 }
 
-// Explain shrinks a failing seed and describes it: what failed, how to replay it, and what happened.
-func (s *Simulator) Explain(seed uint64) string {
-	schedule := NewSchedule(seed)
-	kept := s.Shrink(schedule)
-	small := schedule.Keep(kept)
-	var story strings.Builder
-	result := s.Run(small, &story)
-	var text strings.Builder
-	fmt.Fprintf(&text, "seed %d: %s\n", seed, result.Failure)
-	fmt.Fprintf(&text, "%d of %d faults are enough:\n", len(kept), len(schedule.Faults))
+// Explain shrinks a schedule that fails and tells what it leads to. It returns the smaller schedule, too.
+func (s *Simulator) Explain(schedule Schedule) (string, Schedule) {
+	small := s.Shrink(schedule)
+	var story, text strings.Builder
+	fmt.Fprintf(&text, "seed %d: %s\n", schedule.Seed, s.Run(small, &story).Failure)
+	fmt.Fprintf(&text, "%d of %d faults are enough:\n", len(small.Faults), len(schedule.Faults))
 	for _, f := range small.Faults {
 		fmt.Fprintf(&text, "  %v\n", f)
 	}
-	fmt.Fprintf(&text, "replay: go run ./shard/internal/shardtest/cmd/sim -seed %d -keep=%s\n", seed, FormatKeep(kept))
-	text.WriteString(tail(story.String(), 45))
-	return text.String()
+	const most = 45
+	lines := strings.SplitAfter(story.String(), "\n")
+	if more := len(lines) - most; more > 0 {
+		fmt.Fprintf(&text, "(the last %d of %d lines)\n", most, len(lines))
+		lines = lines[more:]
+	}
+	text.WriteString(strings.Join(lines, ""))
+	return text.String(), small
 }
 
-// FormatKeep writes fault numbers as the sim command reads them.
-func FormatKeep(kept []int) string {
-	if len(kept) == 0 {
-		return "none"
-	}
-	return strings.ReplaceAll(strings.Trim(fmt.Sprint(kept), "[]"), " ", ",")
+// Failures counts the failures of one kind.
+type Failures struct {
+	Count    int
+	Schedule Schedule // the one with the smallest seed
+	Replay   string   // what command sim needs to replay it
 }
 
-func tail(text string, lines int) string {
-	all := strings.SplitAfter(text, "\n")
-	if len(all) <= lines {
-		return text
-	}
-	return fmt.Sprintf("(the last %d of %d lines)\n", lines, len(all)) + strings.Join(all[len(all)-lines:], "")
+// Total is what became of many schedules.
+type Total struct {
+	Stats
+	Kinds map[string]*Failures
 }
 
-// RunSeeds runs that many schedules from the first seed on, and stops at the first that fails. It returns that seed, or 0.
-func RunSeeds(s *Simulator, first, seeds uint64) (total Stats, failed uint64) {
-	for seed := first; seed < first+seeds; seed++ {
-		r := s.Run(NewSchedule(seed), nil)
-		total.add(r.Stats)
-		if r.Failure != "" {
-			return total, seed
-		}
-	}
-	return total, 0
+// Seeds runs that many schedules from the first seed on, on so many goroutines, and goes on after a failure, unless
+// there have been as many as the limit (0: none).
+func Seeds(first, count uint64, workers, limit int) Total {
+	at := func(i uint64) Schedule { return NewSchedule(first + i) }
+	return each(count, workers, limit, at, func(i uint64) string { return fmt.Sprint("-shrink -seed ", first+i) })
 }
+
+// Recorded runs the schedules that failed once.
+func Recorded(known []Regression, workers int) Total {
+	at := func(i uint64) Schedule { return known[i].Schedule }
+	return each(uint64(len(known)), workers, 0, at, func(i uint64) string { return fmt.Sprint("-recorded ", i+1) })
+}
+
+// piece is how many schedules a goroutine takes at a time.
+const piece = 256
+
+func each(count uint64, workers, limit int, at func(uint64) Schedule, replay func(uint64) string) Total {
+	total := Total{Kinds: map[string]*Failures{}}
+	var next atomic.Uint64
+	var failed atomic.Int64
+	var lock sync.Mutex // guards total
+	var group sync.WaitGroup
+	for range workers {
+		group.Go(func() {
+			mine := Total{Kinds: map[string]*Failures{}}
+			var sim Simulator
+			for limit == 0 || failed.Load() < int64(limit) {
+				from := next.Add(piece) - piece
+				if from >= count {
+					break
+				}
+				for i := from; i < min(from+piece, count); i++ {
+					schedule := at(i)
+					r := sim.Run(schedule, nil)
+					mine.Stats.add(r.Stats)
+					if r.Failure != "" {
+						failed.Add(1)
+						mine.note(r.Kind, Failures{1, schedule, replay(i)})
+					}
+				}
+			}
+			lock.Lock()
+			defer lock.Unlock()
+			total.Add(mine)
+		})
+	}
+	group.Wait()
+	return total
+}
+
+func (t *Total) note(kind string, more Failures) {
+	f := t.Kinds[kind]
+	switch {
+	case f == nil:
+		t.Kinds[kind] = &more
+	case more.Schedule.Seed < f.Schedule.Seed:
+		more.Count += f.Count
+		t.Kinds[kind] = &more
+	default:
+		f.Count += more.Count
+	}
+}
+
+// Add adds what became of others.
+func (t *Total) Add(o Total) {
+	t.Stats.add(o.Stats)
+	for kind, f := range o.Kinds {
+		t.note(kind, *f)
+	}
+}
+
+// Failed lists the kinds of failure, sorted.
+func (t *Total) Failed() []string { return slices.Sorted(maps.Keys(t.Kinds)) }
 
 // Print writes the figures.
 func (s Stats) Print(out io.Writer, took, processor time.Duration) {

@@ -2,21 +2,54 @@ package shardtest
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"flag"
+	"io"
+	"math/rand/v2"
+	"runtime"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-var seeds = flag.Uint64("seeds", 20_000, "how many schedules TestSim runs")
+var (
+	seeds = flag.Uint64("seeds", sized(20_000), "how many schedules TestSim runs from seed 1 on")
+	fresh = flag.Uint64("fresh", sized(10_000), "how many schedules TestSim runs from a seed that it draws")
+)
 
+// sized is a tenth with -race, which is as many times slower: what it looks for is in the simulator's few goroutines.
+func sized(n uint64) uint64 {
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		return n / 10
+	}
+	return n
+}
+
+// Those that failed once come first: they are few, and the most likely to fail again.
 func TestSimEveryInvariantHoldsInEverySchedule(t *testing.T) {
-	var sim Simulator
-	total, failed := RunSeeds(&sim, 1, *seeds)
-	if failed != 0 {
-		t.Fatal(sim.Explain(failed))
+	known, err := Regressions()
+	if err != nil || len(known) < 23 {
+		t.Fatalf("%d schedules are on record (%v), want all that failed once", len(known), err)
+	}
+	workers, base := runtime.GOMAXPROCS(0), rand.Uint64N(1<<48)
+	total := Recorded(known, workers)
+	for _, part := range []struct{ first, count uint64 }{{1, *seeds}, {base, *fresh}} {
+		if len(total.Kinds) == 0 {
+			total.Add(Seeds(part.first, part.count, workers, 1))
+		}
+	}
+	t.Logf("seeds from 1, and %d from %d", *fresh, base)
+	for _, kind := range total.Failed() {
+		var sim Simulator
+		story, _ := sim.Explain(total.Kinds[kind].Schedule)
+		t.Fatalf("replay: go run ./shard/internal/shardtest/cmd/sim %s\n%s", total.Kinds[kind].Replay, story)
 	}
 	for kind, n := range total.Faults {
 		if n == 0 && *seeds >= 1000 {
@@ -24,7 +57,7 @@ func TestSimEveryInvariantHoldsInEverySchedule(t *testing.T) {
 		}
 	}
 	if total.Moves == 0 || total.Claims == 0 || total.Seals == 0 || total.Lapses == 0 {
-		t.Errorf("nothing happened: %+v", total)
+		t.Errorf("nothing happened: %+v", total.Stats)
 	}
 }
 
@@ -53,8 +86,17 @@ func TestClockRatesBeyondTheMarginBreakI1AndShrinkToFewFaults(t *testing.T) {
 		if !strings.Contains(r.Failure, "I1") && !strings.Contains(r.Failure, "R3") {
 			continue
 		}
-		if kept := sim.Shrink(schedule); len(kept) > len(schedule.Faults)/2+1 {
-			t.Errorf("seed %d: %d of %d faults are left after shrinking", seed, len(kept), len(schedule.Faults))
+		small := sim.Shrink(schedule)
+		if len(small.Faults) > len(schedule.Faults)/2+1 {
+			t.Errorf("seed %d: %d of %d faults are left after shrinking", seed, len(small.Faults), len(schedule.Faults))
+		}
+		line, err := Regression{Kind: r.Kind, Schedule: small}.Line()
+		var read Regression
+		if err := errors.Join(err, json.Unmarshal(line, &read)); err != nil {
+			t.Fatal(err)
+		}
+		if again := sim.Run(read.Schedule, nil); again.Kind != r.Kind {
+			t.Errorf("seed %d fails with %q; shrunk, written and read with %q", seed, r.Kind, again.Kind)
 		}
 		return
 	}
@@ -77,5 +119,47 @@ func TestAClockNeverRunsBackOnItsMonotonicSide(t *testing.T) {
 	}
 	if at := c.trueTime(after.Mono); at < 21*time.Second || at > 21*time.Second+time.Millisecond {
 		t.Errorf("a wake for what the clock reads at 21s comes at %v", at)
+	}
+}
+
+func TestTwoShardsThatCoverOneSlotAreNeverHeldAtOnceWhateverTheirNames(t *testing.T) {
+	for _, c := range []struct {
+		name, held, other string
+		want              string
+	}{
+		{"one inside the other", "west/0", "west/01", "I1: shards"},
+		{"beside each other", "west/0", "west/1", ""},
+		{"one that holds both, which nobody holds", "west/00", "west/01", ""},
+		{"the same", "west/0", "west/0", "I1: shard west/0 has two holders"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := &world{script: true, out: io.Discard}
+			w.reset(Schedule{Nodes: 2, Faulty: 1 << 60, Lag: time.Millisecond})
+			for _, command := range []string{"clusters none:0", "start a b", "run 1s"} {
+				if err := w.obey(strings.Fields(command)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for i, text := range []string{c.held, c.other, "west/0"} {
+				id, err := keyspace.ParseShardID(text)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if at := w.shardIndex(id); i < 2 {
+					w.nodes[i].gates[at].epoch = 1
+					w.nodes[i].setGate(at, open)
+				}
+			}
+			w.checkHolders()
+			if !strings.Contains(w.failure, c.want) || (c.want == "") != (w.failure == "") {
+				t.Errorf("the failure is %q, want %q", w.failure, c.want)
+			}
+			w.failure = ""
+			w.nodes[0].work()
+			w.nodes[1].work()
+			if (w.failure != "") != (c.want != "") {
+				t.Errorf("both write at one epoch, and the failure is %q", w.failure)
+			}
+		})
 	}
 }

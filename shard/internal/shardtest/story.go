@@ -76,10 +76,8 @@ func (w *world) obey(words []string) error {
 // obeyFault carries out a command that is a fault.
 func (w *world) obeyFault(command string, args []string) error {
 	f := Fault{}
-	for f.Kind.String() != command {
-		if f.Kind++; f.Kind == faultKinds {
-			return fmt.Errorf("no such command")
-		}
+	if err := f.Kind.UnmarshalText([]byte(command)); err != nil {
+		return err
 	}
 	for _, arg := range args {
 		if err := w.argument(&f, arg); err != nil {

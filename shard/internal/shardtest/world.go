@@ -42,7 +42,7 @@ type Stats struct {
 }
 
 func (s *Stats) add(o Stats) {
-	s.Schedules++
+	s.Schedules += o.Schedules
 	s.Events += o.Events
 	s.Steps += o.Steps
 	s.Writes += o.Writes
@@ -69,13 +69,13 @@ func (w *world) reset(s Schedule) {
 	w.store.reset()
 	clear(w.requests)
 	w.requests = w.requests[:0]
-	w.Stats = Stats{}
+	w.Stats = Stats{Schedules: 1}
 	w.ids, w.names = w.ids[:0], w.names[:0]
 	w.clusters = map[keyspace.ClusterName]int{}
 	for i, bits := range s.Bits {
 		w.addCluster(clusterNames[i], bits)
 	}
-	w.checks.reset(len(w.ids), s)
+	w.checks.reset(w.ids, s)
 	if cap(w.nodes) < s.Nodes {
 		w.nodes = make([]node, s.Nodes)
 	}
@@ -182,7 +182,7 @@ func (w *world) shardIndex(id keyspace.ShardID) int {
 	for i := range w.nodes {
 		w.nodes[i].gates = append(w.nodes[i].gates, gate{})
 	}
-	w.checks.grow()
+	w.checks.grow(w.ids)
 	return len(w.ids) - 1
 }
 

@@ -1,41 +1,71 @@
-// Sim runs seeded schedules of the ownership protocol, or replays one with its narration.
+// Sim runs seeded schedules of the ownership protocol: those that failed once, the first hundred thousand, and fresh ones
+// whose base seed it draws and prints. It goes on after a failure and ends with a table of the kinds of failure. With
+// -seed or -recorded it replays one schedule with its narration.
 package main
 
 import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"runtime/pprof"
-	"strconv"
 	"strings"
 	"syscall"
+	"text/tabwriter"
 	"time"
 
 	"github.com/tenure-dev/tenure/shard/internal/shardtest"
 )
 
+// settings are the flags.
+type settings struct {
+	seeds, from, old uint64
+	seed             uint64
+	recorded         int
+	shrink, verbose  bool
+	record, profile  string
+	workers          int
+}
+
 func main() {
-	seeds := flag.Uint64("seeds", 100_000, "how many schedules to run")
-	from := flag.Uint64("from", 1, "the first seed")
-	seed := flag.Uint64("seed", 0, "replay this seed alone, with narration")
-	keep := flag.String("keep", "", "with -seed: keep only the faults of these numbers (\"1,4\" or \"none\")")
-	verbose := flag.Bool("v", false, "with -seed: narrate renewals too")
-	profile := flag.String("cpuprofile", "", "write a CPU profile to this file")
+	var s settings
+	flag.Uint64Var(&s.seeds, "seeds", 400_000, "how many fresh schedules to run")
+	flag.Uint64Var(&s.from, "from", 0, "the first fresh seed; 0 draws one")
+	flag.Uint64Var(&s.old, "old", 100_000, "how many schedules to run from seed 1 on")
+	flag.Uint64Var(&s.seed, "seed", 0, "replay this seed alone, with narration")
+	flag.IntVar(&s.recorded, "recorded", 0, "replay the schedule on this line of regressions.jsonl alone, with narration")
+	flag.BoolVar(&s.shrink, "shrink", false, "with -seed: replay the least of it that fails in the same way")
+	flag.BoolVar(&s.verbose, "v", false, "with a replay: narrate renewals too")
+	flag.StringVar(&s.record, "record", "", "add each new kind of failure to this file, shrunk")
+	flag.StringVar(&s.profile, "cpuprofile", "", "write a CPU profile to this file")
+	flag.IntVar(&s.workers, "workers", runtime.GOMAXPROCS(0), "how many schedules to run at once")
 	flag.Parse()
 	debug.SetGCPercent(400) // the heap is tiny
-	if err := run(*seeds, *from, *seed, *keep, *profile, *verbose); err != nil {
+	if err := s.run(); err != nil {
 		fmt.Fprintln(os.Stderr, "sim:", err)
 		os.Exit(1)
 	}
 }
 
-func run(seeds, from, seed uint64, keep, profile string, verbose bool) error {
-	if seed != 0 {
-		return replay(seed, keep, verbose)
+func (s settings) run() error {
+	known, err := shardtest.Regressions()
+	if err != nil {
+		return err
 	}
-	if profile != "" {
-		f, err := os.Create(profile)
+	switch {
+	case s.recorded > len(known):
+		return fmt.Errorf("-recorded is %d: regressions.jsonl has %d lines", s.recorded, len(known))
+	case s.recorded > 0:
+		return s.replay(known[s.recorded-1].Schedule)
+	case s.seed != 0:
+		return s.replay(shardtest.NewSchedule(s.seed))
+	}
+	if s.profile != "" {
+		f, err := os.Create(s.profile)
 		if err != nil {
 			return fmt.Errorf("creating the profile: %w", err)
 		}
@@ -45,13 +75,79 @@ func run(seeds, from, seed uint64, keep, profile string, verbose bool) error {
 		}
 		defer pprof.StopCPUProfile()
 	}
+	if s.from == 0 {
+		var b [8]byte
+		if _, err := rand.Read(b[:]); err != nil {
+			return fmt.Errorf("drawing a seed: %w", err)
+		}
+		s.from = binary.LittleEndian.Uint64(b[:])>>16 + 1 // room for seeds above it, and short enough to read
+	}
+	fmt.Printf("fresh schedules begin at seed %d (-from %d runs them again)\n", s.from, s.from)
 	start, busy := time.Now(), processorTime()
-	var sim shardtest.Simulator
-	total, failed := shardtest.RunSeeds(&sim, from, seeds)
+	total := shardtest.Recorded(known, s.workers)
+	total.Add(shardtest.Seeds(1, s.old, s.workers, 0))
+	total.Add(shardtest.Seeds(s.from, s.seeds, s.workers, 0))
 	total.Print(os.Stdout, time.Since(start), processorTime()-busy)
-	if failed != 0 {
-		fmt.Println(sim.Explain(failed))
-		return fmt.Errorf("seed %d fails", failed)
+	return s.judge(total)
+}
+
+// judge prints the table of failures, and the story of one of each kind.
+func (s settings) judge(total shardtest.Total) error {
+	kinds, count := total.Failed(), 0
+	if len(kinds) == 0 {
+		return nil
+	}
+	var sim shardtest.Simulator
+	for _, kind := range kinds {
+		f := total.Kinds[kind]
+		count += f.Count
+		story, small := sim.Explain(f.Schedule)
+		fmt.Printf("\n%s", story)
+		if s.record != "" && !strings.HasPrefix(f.Replay, "-recorded") {
+			if err := record(s.record, shardtest.Regression{Kind: kind, Schedule: small}); err != nil {
+				return err
+			}
+		}
+	}
+	fmt.Println()
+	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "COUNT\tKIND\tFIRST SEED\tREPLAY")
+	for _, kind := range kinds {
+		f := total.Kinds[kind]
+		fmt.Fprintf(table, "%d\t%s\t%d\tgo run ./shard/internal/shardtest/cmd/sim %s\n", f.Count, kind, f.Schedule.Seed, f.Replay)
+	}
+	if err := table.Flush(); err != nil {
+		return fmt.Errorf("printing the failures: %w", err)
+	}
+	return fmt.Errorf("%d schedules fail, in %d ways", count, len(kinds))
+}
+
+// record adds a failure to the set that every run begins with.
+func record(file string, r shardtest.Regression) error {
+	line, err := r.Line()
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("recording a failure: %w", err)
+	}
+	if _, err = f.Write(line); err == nil {
+		fmt.Println("recorded in", file)
+	}
+	return errors.Join(err, f.Close())
+}
+
+func (s settings) replay(schedule shardtest.Schedule) error {
+	sim := shardtest.Simulator{Verbose: s.verbose}
+	if s.shrink {
+		schedule = sim.Shrink(schedule)
+	}
+	for _, f := range schedule.Faults {
+		fmt.Printf("  %v\n", f)
+	}
+	if r := sim.Run(schedule, os.Stdout); r.Failure != "" {
+		return fmt.Errorf("seed %d: %s", schedule.Seed, r.Failure)
 	}
 	return nil
 }
@@ -63,30 +159,4 @@ func processorTime() time.Duration {
 		return 0
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-func replay(seed uint64, keep string, verbose bool) error {
-	schedule := shardtest.NewSchedule(seed)
-	if keep != "" {
-		var kept []int
-		for _, field := range strings.Split(keep, ",") {
-			if field == "none" {
-				continue
-			}
-			i, err := strconv.Atoi(field)
-			if err != nil {
-				return fmt.Errorf("reading -keep: %w", err)
-			}
-			kept = append(kept, i)
-		}
-		schedule = schedule.Keep(kept)
-	}
-	for i, f := range schedule.Faults {
-		fmt.Printf("fault %d: %v\n", i, f)
-	}
-	sim := shardtest.Simulator{Verbose: verbose}
-	if r := sim.Run(schedule, os.Stdout); r.Failure != "" {
-		return fmt.Errorf("seed %d: %s", seed, r.Failure)
-	}
-	return nil
 }

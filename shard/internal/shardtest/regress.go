@@ -1,0 +1,41 @@
+package shardtest
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// Regression is a schedule that failed once, shrunk. It is kept as data, not as a seed, so that it stays what it is when
+// [NewSchedule] draws differently. The length of each message is still drawn from its seed while it runs: a protocol that
+// sends other messages may not come by the old failure any more. So each bug is held by a test of its own, too.
+type Regression struct {
+	Kind     string // of the failure
+	Schedule Schedule
+}
+
+//go:embed testdata/regressions.jsonl
+var recorded string
+
+// Regressions returns the schedules that are on record.
+func Regressions() ([]Regression, error) {
+	var all []Regression
+	for line := range strings.Lines(recorded) {
+		var r Regression
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			return nil, fmt.Errorf("reading line %d of regressions.jsonl: %w", len(all)+1, err)
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// Line is the regression as regressions.jsonl holds it.
+func (r Regression) Line() ([]byte, error) {
+	line, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("writing the schedule of seed %d: %w", r.Schedule.Seed, err)
+	}
+	return append(line, '\n'), nil
+}
