@@ -18,6 +18,7 @@ var servers = []struct {
 	budget   time.Duration
 	packages []string
 }{
+	{"chaos", time.Minute, []string{"./test/chaos"}},
 	{"sharding", 5 * time.Minute, []string{"./test/integration/sharding", "./shard/internal/engage/cycles"}},
 	{"integration", 5 * time.Minute, []string{"./test/integration"}},
 	{"replication", 2 * time.Minute, []string{"./test/integration/replication"}},
@@ -32,6 +33,7 @@ func suites(ctx context.Context) ([][]suite, error) {
 	if err != nil {
 		return nil, err
 	}
+	// What goes through very many cases does so without the race detector, and with it through fewer: go test -short.
 	simulator := slices.DeleteFunc(slices.Clone(everything), func(p string) bool { return !strings.Contains(p, "/shardtest") })
 	if len(simulator) == 0 {
 		return nil, fmt.Errorf("no package of the simulator found: the gate's list is out of date")
@@ -62,9 +64,9 @@ func suites(ctx context.Context) ([][]suite, error) {
 			command("go", "build", "-tags=lab", "-o", binaries+"/"+lab.Hooked, "./cmd/tenure"),
 		}}},
 		{{name: "lint", budget: 2 * time.Minute, steps: []step{command("make", "--no-print-directory", "lint")}}},
-		{{name: "pure", budget: 4 * time.Minute, steps: []step{goTest("", append([]string{"-race", "-shuffle=on"}, pure...)...)}}},
-		{{name: "simulator", budget: 3 * time.Minute, steps: []step{
-			goTest("", append([]string{"-shuffle=on"}, simulator...)...),
+		{{name: "pure", budget: 4 * time.Minute, steps: []step{goTest("", append([]string{"-race", "-short", "-shuffle=on"}, pure...)...)}}},
+		{{name: "cases", budget: 3 * time.Minute, steps: []step{
+			goTest("", append([]string{"-shuffle=on", "./pkg/replication"}, simulator...)...),
 			goTest("", "-race", "./shard/internal/shardtest", "-seeds=1000"),
 		}}},
 	}
