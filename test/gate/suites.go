@@ -59,7 +59,6 @@ func suites(ctx context.Context) ([][]suite, error) {
 			command("make", "--no-print-directory", "build"),
 			command("go", "build", "-race", "./..."),
 			command("go", "build", "-race", "-o", binaries+"/tenure-race", "./cmd/tenure"),
-			command("go", "build", "-tags", "lab", "-o", binaries+"/tenure-lab", "./cmd/tenure"),
 			command("go", "build", "-o", binaries+"/", "./cmd/tenure", "./cmd/bench"),
 			command("go", "build", "-tags=lab", "-o", binaries+"/"+lab.Hooked, "./cmd/tenure"),
 		}}},
@@ -67,7 +66,7 @@ func suites(ctx context.Context) ([][]suite, error) {
 		{{name: "pure", budget: 4 * time.Minute, steps: []step{goTest("", append([]string{"-race", "-short", "-shuffle=on"}, pure...)...)}}},
 		{{name: "cases", budget: 3 * time.Minute, steps: []step{
 			goTest("", append([]string{"-shuffle=on", "./pkg/replication"}, simulator...)...),
-			goTest("", "-race", "./shard/internal/shardtest", "-seeds=1000"),
+			goTest("", "-race", "-shuffle=on", simulator[0]), // which runs a tenth of its schedules then
 		}}},
 	}
 	return append(append(phases, withServers...), []suite{
