@@ -9,6 +9,7 @@ require (
 	github.com/prometheus/client_golang v1.25.0 // metrics
 	github.com/prometheus/client_model v0.6.3 // reading histograms in the bench and in tests
 	github.com/prometheus/common v0.72.0 // parsing a metrics page in the demo, the bench and tests
+	github.com/santhosh-tekuri/jsonschema/v5 v5.3.1 // in tests only: reports against their schema
 	github.com/spf13/cobra v1.10.2 // command lines
 	github.com/spf13/pflag v1.0.10 // flags of the command lines, and their environment variables
 	go.opentelemetry.io/otel v1.47.0 // traces

@@ -1,19 +1,85 @@
-// Package check holds a report against the thresholds of its scenario. A figure that isn't there fails, whatever the
-// threshold: what wasn't measured hasn't been reached. It is pure.
+// Package check holds reports against the thresholds of their scenario, knows which misses are known, and writes figures
+// to the file of results. A figure that isn't there fails, whatever the threshold: what wasn't measured hasn't been
+// reached. Where a figure has an interval, its worse bound is held against the threshold.
+//
+// misses.yaml lists the misses that are known, and that list is exact: a miss that isn't in it fails, one that is worse
+// than the list says fails, and so does one that no longer misses, until it is taken out.
 package check
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/tenure-dev/tenure/bench/report"
 	"github.com/tenure-dev/tenure/bench/scenario"
+	"github.com/tenure-dev/tenure/bench/stats"
 )
 
+// Judge sets the report's checks: by the thresholds that its scenario has now, or by the report's own for a scenario that
+// isn't one of ours. Known misses are those of the scenario as it comes; with other settings every miss fails.
+func Judge(r *report.Report) error {
+	thresholds, known := r.Config.Thresholds, []Miss(nil)
+	if s, err := scenario.Read(r.Scenario, []string{"size=" + r.Config.Size}); err == nil {
+		thresholds = s.Thresholds
+		if asItComes(s, r.Config) {
+			if known, err = Misses(); err != nil {
+				return err
+			}
+		}
+	}
+	var err error
+	r.Checks, err = Check(r, thresholds, known)
+	return err
+}
+
+// asItComes says whether a run's settings are those of the scenario, but for its seed.
+func asItComes(s, ran scenario.Scenario) bool {
+	for _, c := range []*scenario.Scenario{&s, &ran} {
+		c.Load.Seed, c.Summary, c.Sizes, c.Thresholds, c.Publish = 0, "", nil, nil, nil
+	}
+	one, errOne := json.Marshal(s)
+	other, errOther := json.Marshal(ran)
+	return errOne == nil && errOther == nil && bytes.Equal(one, other)
+}
+
 // Check judges a report by thresholds; those of other sizes than the report's are left out.
-func Check(r *report.Report, thresholds []scenario.Threshold) ([]report.Verdict, error) {
+func Check(r *report.Report, thresholds []scenario.Threshold, known []Miss) ([]report.Verdict, error) {
+	find, err := figuresOf(r)
+	if err != nil {
+		return nil, err
+	}
+	verdicts := []report.Verdict{}
+	for _, t := range thresholds {
+		if !t.For(r.Config.Size) {
+			continue
+		}
+		v := report.Verdict{Threshold: t}
+		if value, ok := find(t.Figure); ok {
+			v.Measured, v.OK = &value, holds(value, t.Min, t.Max)
+		}
+		for _, m := range known {
+			if m.Scenario == r.Scenario && m.Size == r.Config.Size && m.Figure == t.Figure {
+				m.judge(&v)
+			}
+		}
+		verdicts = append(verdicts, v)
+	}
+	return verdicts, nil
+}
+
+// holds says whether a figure is within bounds with all of its interval.
+func holds(r stats.Ratio, lowest, highest *float64) bool {
+	low, high := r.Value, r.Value
+	if r.Low != nil {
+		low, high = *r.Low, *r.High
+	}
+	return (lowest == nil || low >= *lowest) && (highest == nil || high <= *highest)
+}
+
+// figuresOf returns what finds a report's figures by their dotted paths, each with its interval if it has one.
+func figuresOf(r *report.Report) (func(path string) (stats.Ratio, bool), error) {
 	data, err := json.Marshal(r)
 	if err != nil {
 		return nil, fmt.Errorf("reading the report: %w", err)
@@ -22,30 +88,33 @@ func Check(r *report.Report, thresholds []scenario.Threshold) ([]report.Verdict,
 	if err := json.Unmarshal(data, &tree); err != nil {
 		return nil, fmt.Errorf("reading the report: %w", err)
 	}
-	var verdicts []report.Verdict
-	for _, t := range thresholds {
-		if len(t.Sizes) > 0 && !slices.Contains(t.Sizes, r.Config.Size) {
-			continue
+	return func(path string) (stats.Ratio, bool) {
+		if with, ok := r.Intervals[path]; ok {
+			return with, true
 		}
-		v := report.Verdict{Threshold: t}
-		if value, ok := find(tree, t.Figure); ok {
-			v.Value = &value
-			v.OK = (t.Min == nil || value >= *t.Min) && (t.Max == nil || value <= *t.Max)
+		if figure, found := strings.CutPrefix(path, "ratios."); found { // whose name may have a dot
+			name, field := "", figure
+			if i := strings.LastIndexByte(figure, '.'); i > 0 {
+				name, field = figure[:i], figure[i+1:]
+			}
+			ratio, ok := r.Ratios[name]
+			if bound := map[string]*float64{"low": ratio.Low, "high": ratio.High}[field]; bound != nil {
+				return stats.Ratio{Value: *bound, Rounds: ratio.Rounds}, ok
+			}
+			return ratio, ok && field == "value"
 		}
-		verdicts = append(verdicts, v)
-	}
-	return verdicts, nil
-}
-
-// find follows a dotted path to a number.
-func find(tree any, path string) (float64, bool) {
-	for part := range strings.SplitSeq(path, ".") {
-		m, ok := tree.(map[string]any)
-		if !ok {
-			return 0, false
+		if r.Runs > 0 { // the rest is of the first run
+			return stats.Ratio{}, false
 		}
-		tree = m[part]
-	}
-	value, ok := tree.(float64)
-	return value, ok
+		at := tree
+		for part := range strings.SplitSeq(path, ".") {
+			m, ok := at.(map[string]any)
+			if !ok {
+				return stats.Ratio{}, false
+			}
+			at = m[part]
+		}
+		value, ok := at.(float64)
+		return stats.Ratio{Value: value}, ok
+	}, nil
 }

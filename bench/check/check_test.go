@@ -11,31 +11,48 @@ import (
 
 func bound(v float64) *float64 { return &v }
 
-func TestAThresholdHoldsOnlyOfAFigureThatIsThereAndWithinItsBounds(t *testing.T) {
-	r := &report.Report{
-		Config:  scenario.Scenario{Size: "small"},
-		Results: &report.Results{Lost: 2, Converge: &stats.Quantiles{P99: 40}},
-		Ratios:  map[string]stats.Ratio{"throughput_per_s/floor": {Value: 0.8}},
+func within(value, low, high float64) stats.Ratio {
+	return stats.Ratio{Value: value, Low: &low, High: &high, Rounds: 6}
+}
+
+// measured is a run whose figures are given.
+func measured() *report.Report {
+	return &report.Report{
+		Scenario: "x", Config: scenario.Scenario{Size: "small"},
+		Results: &report.Results{Lost: 2, Converge: &stats.Quantiles{P50: 12, P99: 40}},
+		Ratios: map[string]stats.Ratio{
+			"throughput_per_s/floor": within(0.8, 0.7, 0.9), "lateness_ms.p99/floor": within(1.2, 1.1, 1.3), "x/stock": {Value: 1},
+		},
+		Intervals: map[string]stats.Ratio{"results.converge_ms.p50": within(11, 9, 14)},
 	}
+}
+
+func TestAThresholdHoldsOnlyOfAFigureThatIsThereAndWithinItsBoundsWithAllOfItsInterval(t *testing.T) {
 	cases := map[string]struct {
 		threshold scenario.Threshold
 		want      string // ok, fail, left out
 	}{
-		"within max":         {scenario.Threshold{Figure: "results.converge_ms.p99", Max: bound(40)}, "ok"},
-		"above max":          {scenario.Threshold{Figure: "results.lost", Max: bound(0)}, "fail"},
-		"below min":          {scenario.Threshold{Figure: "ratios.throughput_per_s/floor.value", Min: bound(0.9)}, "fail"},
-		"within both":        {scenario.Threshold{Figure: "results.lost", Min: bound(1), Max: bound(3)}, "ok"},
-		"zero is a value":    {scenario.Threshold{Figure: "results.early", Max: bound(0)}, "ok"},
-		"not measured":       {scenario.Threshold{Figure: "results.handoff_gap_ms.p99", Max: bound(1e9)}, "fail"},
-		"no such figure":     {scenario.Threshold{Figure: "results.speed", Min: bound(-1)}, "fail"},
-		"not a number":       {scenario.Threshold{Figure: "results.converge_ms", Min: bound(-1)}, "fail"},
-		"no interval":        {scenario.Threshold{Figure: "ratios.throughput_per_s/floor.low", Max: bound(2)}, "fail"},
-		"for another size":   {scenario.Threshold{Figure: "results.lost", Max: bound(0), Sizes: []string{"full"}}, "left out"},
-		"for this size, too": {scenario.Threshold{Figure: "results.early", Max: bound(0), Sizes: []string{"full", "small"}}, "ok"},
+		"within max":                  {scenario.Threshold{Figure: "results.converge_ms.p99", Max: bound(40)}, "ok"},
+		"above max":                   {scenario.Threshold{Figure: "results.lost", Max: bound(0)}, "fail"},
+		"the interval is above a min": {scenario.Threshold{Figure: "ratios.throughput_per_s/floor.value", Min: bound(0.7)}, "ok"},
+		"only its value is above it":  {scenario.Threshold{Figure: "ratios.throughput_per_s/floor.value", Min: bound(0.75)}, "fail"},
+		"the interval is below a max": {scenario.Threshold{Figure: "results.converge_ms.p50", Max: bound(14)}, "ok"},
+		"only its value is below it":  {scenario.Threshold{Figure: "results.converge_ms.p50", Max: bound(12)}, "fail"},
+		"a figure's name has a dot":   {scenario.Threshold{Figure: "ratios.lateness_ms.p99/floor.value", Max: bound(1.3)}, "ok"},
+		"an interval's own bound":     {scenario.Threshold{Figure: "ratios.throughput_per_s/floor.low", Min: bound(0.7)}, "ok"},
+		"within both":                 {scenario.Threshold{Figure: "results.lost", Min: bound(1), Max: bound(3)}, "ok"},
+		"zero is a value":             {scenario.Threshold{Figure: "results.early", Max: bound(0)}, "ok"},
+		"not measured":                {scenario.Threshold{Figure: "results.handoff_gap_ms.p99", Max: bound(1e9)}, "fail"},
+		"no such figure":              {scenario.Threshold{Figure: "results.speed", Min: bound(-1)}, "fail"},
+		"not a number":                {scenario.Threshold{Figure: "results.converge_ms", Min: bound(-1)}, "fail"},
+		"no such ratio":               {scenario.Threshold{Figure: "ratios.throughput_per_s/stock.value", Min: bound(-1)}, "fail"},
+		"no interval":                 {scenario.Threshold{Figure: "ratios.x/stock.low", Max: bound(2)}, "fail"},
+		"for another size":            {scenario.Threshold{Figure: "results.lost", Max: bound(0), Sizes: []string{"full"}}, "left out"},
+		"for this size, too":          {scenario.Threshold{Figure: "results.early", Max: bound(0), Sizes: []string{"full", "small"}}, "ok"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			verdicts, err := Check(r, []scenario.Threshold{c.threshold})
+			verdicts, err := Check(measured(), []scenario.Threshold{c.threshold}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -50,5 +67,96 @@ func TestAThresholdHoldsOnlyOfAFigureThatIsThereAndWithinItsBounds(t *testing.T)
 				t.Errorf("got %s, want %s", got, c.want)
 			}
 		})
+	}
+	pooled := measured()
+	pooled.Runs = 4
+	verdicts, err := Check(pooled, []scenario.Threshold{{Figure: "results.lost", Max: bound(5)}}, nil)
+	if err != nil || verdicts[0].OK {
+		t.Errorf("a pool has a figure of its first run alone: %+v, %v", verdicts, err)
+	}
+}
+
+func TestTheListOfKnownMissesIsExact(t *testing.T) {
+	threshold := scenario.Threshold{Figure: "ratios.throughput_per_s/floor.value", Min: bound(0.9)} // measured 0.8 [0.7, 0.9]
+	listed := func(figure, size string, value float64) []Miss {
+		return []Miss{{Scenario: "x", Size: size, Figure: figure, Value: value, Since: "da0d644", Why: "the server's CPU"}}
+	}
+	for name, c := range map[string]struct {
+		threshold scenario.Threshold
+		known     []Miss
+		word      string
+		note      string
+	}{
+		"a listed miss":              {threshold, listed(threshold.Figure, "small", 0.65), "known miss", "the server's CPU"},
+		"a miss that isn't listed":   {threshold, nil, "FAIL", ""},
+		"listed for another size":    {threshold, listed(threshold.Figure, "full", 0.65), "FAIL", ""},
+		"listed for another figure":  {threshold, listed("results.lost", "small", 0.65), "FAIL", ""},
+		"worse than listed":          {threshold, listed(threshold.Figure, "small", 0.75), "FAIL", "worse than 0.75"},
+		"listed and holding":         {scenario.Threshold{Figure: threshold.Figure, Min: bound(0.7)}, listed(threshold.Figure, "small", 0.65), "FAIL", "take it out"},
+		"holding and not listed":     {scenario.Threshold{Figure: threshold.Figure, Min: bound(0.7)}, nil, "ok", ""},
+		"listed and not measured":    {scenario.Threshold{Figure: "results.speed", Min: bound(9)}, listed("results.speed", "small", 1), "FAIL", ""},
+		"a listed miss of a maximum": {scenario.Threshold{Figure: "results.lost", Max: bound(0)}, listed("results.lost", "small", 2), "known miss", ""},
+		"a maximum worse than that":  {scenario.Threshold{Figure: "results.lost", Max: bound(0)}, listed("results.lost", "small", 1), "FAIL", "worse"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			verdicts, err := Check(measured(), []scenario.Threshold{c.threshold}, c.known)
+			if err != nil {
+				t.Fatal(err)
+			}
+			v := verdicts[0]
+			if v.Word() != c.word || v.OK != (c.word != "FAIL") || !strings.Contains(v.Text(), c.note) {
+				t.Errorf("got %q, want %s and %q", v.Text(), c.word, c.note)
+			}
+		})
+	}
+}
+
+func TestTheListOfKnownMissesIsReadStrictly(t *testing.T) {
+	if _, err := Misses(); err != nil {
+		t.Errorf("ours: %v", err)
+	}
+	const good = "- {scenario: at-burst, size: full, figure: ratios.throughput_per_s/floor.value, value: 0.5, since: da0d644, why: x}\n"
+	if list, err := parseMisses([]byte(good)); err != nil || len(list) != 1 {
+		t.Errorf("got %v, %v", list, err)
+	}
+	for name, c := range map[string]struct{ change, to, want string }{
+		"no such scenario":  {"at-burst", "at-brust", "at-brust"},
+		"no such size":      {"full", "huge", "huge"},
+		"no such threshold": {"floor.value", "roof.value", "no such threshold"},
+		"no commit":         {"da0d644", "yesterday", "no commit"},
+		"no reason":         {"why: x", `why: ""`, "why is missing"},
+		"no miss at all":    {"0.5", "0.95", "is no miss"},
+		"an unknown field":  {"why:", "because:", "because"},
+	} {
+		if _, err := parseMisses([]byte(strings.Replace(good, c.change, c.to, 1))); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %q", name, err, c.want)
+		}
+	}
+	if _, err := parseMisses([]byte(good + good)); err == nil || !strings.Contains(err.Error(), "twice") {
+		t.Errorf("the same twice: %v", err)
+	}
+}
+
+func TestKnownMissesAreThoseOfAScenarioAsItComes(t *testing.T) {
+	for name, c := range map[string]struct {
+		settings []string
+		want     bool
+	}{
+		"as it comes":       {nil, true},
+		"with another seed": {[]string{"load.seed=7"}, true},
+		"with fewer Ats":    {[]string{"load.count=7"}, false},
+		"alone":             {[]string{"compare=[]"}, false},
+	} {
+		s, err := scenario.Read("at-burst", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ran, err := scenario.Read("at-burst", c.settings)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := asItComes(s, ran); got != c.want {
+			t.Errorf("%s: got %v, want %v", name, got, c.want)
+		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"reflect"
 	"slices"
 	"text/tabwriter"
@@ -69,9 +68,8 @@ func Compare(a, b *report.Report) (*Comparison, error) {
 	}
 	c.Notices = append(c.Notices, "they were not taken in turns: what the machine did meanwhile is in the ratios")
 	slices.Sort(c.Notices)
-	before, after := columns(a.Results.Rounds), columns(b.Results.Rounds)
-	for _, figure := range slices.Sorted(maps.Keys(before)) {
-		x, y := before[figure], after[figure]
+	for _, figure := range report.Figured(a.Results.Rounds) {
+		x, y := report.Column(a.Results.Rounds, figure), report.Column(b.Results.Rounds, figure)
 		if ratio, ok := stats.CompareUnpaired(y, x); ok {
 			c.Rows = append(c.Rows, Row{figure, mean(x), mean(y), ratio})
 		}
@@ -80,17 +78,6 @@ func Compare(a, b *report.Report) (*Comparison, error) {
 		return nil, errors.New("they have no figure in common")
 	}
 	return c, nil
-}
-
-// columns turns rounds into series.
-func columns(rounds []report.Round) map[string][]float64 {
-	out := map[string][]float64{}
-	for _, r := range rounds {
-		for figure, value := range r.Figures {
-			out[figure] = append(out[figure], value)
-		}
-	}
-	return out
 }
 
 func mean(values []float64) (m float64) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tenure-dev/tenure/bench/report"
+	"github.com/tenure-dev/tenure/bench/stats"
 )
 
 func reportOf(rates ...float64) *report.Report {
@@ -71,44 +72,81 @@ func TestWhatStandsAgainstAComparisonIsSaid(t *testing.T) {
 	}
 }
 
-func TestTheTurnsOfSeveralRunsAreOnePool(t *testing.T) {
-	var reports []*report.Report
-	for i, rates := range [][2]float64{{100, 80}, {50, 40}, {200, 160}} { // machines of different speed
-		turn := func(rate float64) []report.Round {
-			var rounds []report.Round
-			for j := range 4 {
-				noise := 1 + float64((i*4+j)%3-1)/1000
-				rounds = append(rounds, report.Round{Figures: map[string]float64{"reconciles_per_s": rate * noise}})
-			}
-			return rounds
+// turned is a run of a scenario in turns, at a machine of some speed.
+func turned(speed float64, lost int) *report.Report {
+	turn := func(rate float64) []report.Round {
+		var rounds []report.Round
+		for j := range 4 {
+			noise := 1 + float64((int(speed)+j)%3-1)/1000
+			rounds = append(rounds, report.Round{Figures: map[string]float64{"reconciles_per_s": rate * noise}})
 		}
-		reports = append(reports, &report.Report{Scenario: "tracing", Valid: true, Results: &report.Results{Turns: map[string][]report.Round{
-			"untraced": turn(rates[0]), "traced": turn(rates[1]),
-		}}})
+		return rounds
 	}
-	pooled, err := Pool(reports)
+	return &report.Report{Scenario: "tracing", Valid: true, Results: &report.Results{
+		Turns: map[string][]report.Round{"untraced": turn(speed), "traced": turn(0.8 * speed)},
+		Lost:  lost, Throughput: &speed, CrashGap: &stats.Quantiles{P50: speed, Max: speed},
+	}}
+}
+
+func TestSeveralRunsAreOnePool(t *testing.T) {
+	runs := []*report.Report{turned(100, 0), turned(51, 1), turned(200, 0), turned(130, 2)}
+	runs[1].Results.QueueLatency = &stats.Quantiles{P50: 3}
+	pooled, err := Pool(runs)
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := pooled.Ratios["reconciles_per_s/traced"]
-	if len(pooled.Ratios) != 1 || got.Rounds != 12 || got.Value < 1.249 || got.Value > 1.251 {
-		t.Errorf("%+v", pooled.Ratios)
+	if len(pooled.Ratios) != 1 || got.Rounds != 16 || got.Runs != 4 || got.Value < 1.249 || got.Value > 1.251 || got.Low == nil {
+		t.Errorf("ratios %+v", pooled.Ratios)
+	}
+	for figure, want := range map[string]float64{
+		"results.lost": 3, "results.throughput_per_s": 120.25, "results.crash_gap_ms.p50": 120.25, "results.crash_gap_ms.max": 200,
+	} {
+		if figure := pooled.Intervals[figure]; figure.Value != want || figure.Runs != 4 {
+			t.Errorf("%+v, want %v", figure, want)
+		}
+	}
+	if mean := pooled.Intervals["results.throughput_per_s"]; *mean.Low > 80 || *mean.High < 160 {
+		t.Errorf("throughput has the interval [%v, %v]", *mean.Low, *mean.High)
+	}
+	for _, figure := range []string{"results.lost", "results.crash_gap_ms.max"} {
+		if pooled.Intervals[figure].Low != nil {
+			t.Errorf("%s is no sample, and has an interval", figure)
+		}
+	}
+	if figure, ok := pooled.Intervals["results.queue_latency_ms.p50"]; ok {
+		t.Errorf("one run alone has a queue, and the pool says %+v", figure)
 	}
 	var b strings.Builder
-	if err := pooled.Text(&b); err != nil || !strings.Contains(b.String(), "3 runs") || !strings.Contains(b.String(), "1.250") {
+	if err := PoolText(&b, pooled); err != nil || !strings.Contains(b.String(), "4 runs") || !strings.Contains(b.String(), "1.250") {
 		t.Errorf("text %q, %v", b.String(), err)
 	}
-	small := *reports[0]
-	small.Config.Size = "small"
-	for name, refused := range map[string][]*report.Report{
-		"other size":     {reports[0], &small},
-		"nothing":        nil,
-		"no turns":       {reportOf(1, 2, 3)},
-		"other scenario": {reports[0], reportOf(1, 2, 3)},
-		"not valid":      {reports[0], {Scenario: "tracing", Results: reports[0].Results}},
+	if three, err := Pool(runs[:3]); err != nil || three.Ratios["reconciles_per_s/traced"].Low != nil {
+		t.Errorf("twelve turns of three runs have an interval: %+v, %v", three, err)
+	}
+}
+
+func TestRunsThatDifferAreNoPool(t *testing.T) {
+	changed := func(change func(*report.Report)) *report.Report {
+		r := turned(100, 0)
+		change(r)
+		return r
+	}
+	for name, second := range map[string]*report.Report{
+		"other size":     changed(func(r *report.Report) { r.Config.Size = "small" }),
+		"other settings": changed(func(r *report.Report) { r.Config.Fleet.Replicas = 7 }),
+		"other scenario": reportOf(1, 2, 3),
+		"not valid":      changed(func(r *report.Report) { r.Valid = false }),
+		"no results":     changed(func(r *report.Report) { r.Results = nil }),
 	} {
-		if _, err := Pool(refused); err == nil {
+		if _, err := Pool([]*report.Report{turned(100, 0), second}); err == nil {
 			t.Errorf("%s: pooled", name)
 		}
+	}
+	if _, err := Pool(nil); err == nil {
+		t.Error("nothing was pooled")
+	}
+	if _, err := Pool([]*report.Report{turned(100, 0), changed(func(r *report.Report) { r.Config.Load.Seed = 9 })}); err != nil {
+		t.Errorf("another seed: %v", err)
 	}
 }

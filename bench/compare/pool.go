@@ -1,12 +1,15 @@
 package compare
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/tenure-dev/tenure/bench/report"
@@ -14,42 +17,120 @@ import (
 	"github.com/tenure-dev/tenure/bench/stats"
 )
 
-// Pooled is what the turns of several runs say together.
-type Pooled struct {
-	Runs   int
-	Ratios map[string]stats.Ratio
-}
-
-// Pool puts the turns of several runs of one scenario together. Pairs stay pairs: a turn is compared with that of its own
-// lot, so that runs may differ in speed.
-func Pool(reports []*report.Report) (*Pooled, error) {
+// Pool makes one report of several runs of one scenario, which may differ in their seed. Rounds and turns are compared
+// within their own run, and runs are resampled whole. A figure that a run has once is a mean over the runs; what is
+// counted is added up, and of the largest of a run the largest remains.
+func Pool(reports []*report.Report) (*report.Report, error) {
 	if len(reports) == 0 {
 		return nil, errors.New("no reports")
 	}
-	turns := map[string][]report.Round{}
+	first := reports[0]
 	for _, r := range reports {
 		switch {
-		case r.Scenario != reports[0].Scenario:
-			return nil, fmt.Errorf("one is of scenario %s, another of %s", reports[0].Scenario, r.Scenario)
-		case r.Config.Size != reports[0].Config.Size:
-			return nil, fmt.Errorf("one is of size %q, another of %q", reports[0].Config.Size, r.Config.Size)
+		case r.Scenario != first.Scenario:
+			return nil, fmt.Errorf("one is of scenario %s, another of %s", first.Scenario, r.Scenario)
+		case r.Config.Size != first.Config.Size:
+			return nil, fmt.Errorf("one is of size %q, another of %q", first.Config.Size, r.Config.Size)
+		case !sameButSeed(first, r):
+			return nil, fmt.Errorf("reports of scenario %s were taken with different settings", r.Scenario)
 		case !r.Valid:
 			return nil, fmt.Errorf("a report of scenario %s is not valid: %v", r.Scenario, r.Reasons)
-		case r.Results == nil || len(r.Results.Turns[samples.Untraced]) == 0:
-			return nil, fmt.Errorf("a report of scenario %s has no turns: only those of fleet.tracingTurns have", r.Scenario)
-		}
-		for name, rounds := range r.Results.Turns {
-			turns[name] = append(turns[name], rounds...)
+		case r.Results == nil:
+			return nil, fmt.Errorf("a report of scenario %s has no results", r.Scenario)
 		}
 	}
+	if len(reports) == 1 {
+		return first, nil
+	}
+	pooled := *first
+	pooled.Runs = len(reports)
 	rng := rand.New(rand.NewPCG(uint64(len(reports)), 42))
-	return &Pooled{Runs: len(reports), Ratios: report.TurnRatios(turns, samples.Untraced, rng)}, nil
+	pooled.Ratios, pooled.Intervals = report.AllRatios(reports, samples.Untraced, rng), map[string]stats.Ratio{}
+	var runs []map[string]float64
+	for _, r := range reports {
+		if o := r.Environment.Others; o != nil && (pooled.Environment.Others == nil || *o > *pooled.Environment.Others) {
+			pooled.Environment.Others = o // the busiest
+		}
+		one, err := numbers(r)
+		if err != nil {
+			return nil, err
+		}
+		runs = append(runs, one)
+	}
+	for _, path := range slices.Sorted(maps.Keys(runs[0])) {
+		var values []float64
+		for _, run := range runs {
+			if v, ok := run[path]; ok {
+				values = append(values, v)
+			}
+		}
+		if len(values) < len(runs) {
+			continue // what a run lacks the pool lacks
+		}
+		figure, ok := stats.Mean(values, rng)
+		switch {
+		case Added(path):
+			figure = stats.Ratio{Value: figure.Value * float64(len(values))}
+		case strings.HasSuffix(path, ".max"):
+			figure = stats.Ratio{Value: slices.Max(values)}
+		}
+		if ok {
+			figure.Runs = len(runs)
+			pooled.Intervals[path] = figure
+		}
+	}
+	return &pooled, nil
 }
 
-// Text writes the ratios for a person.
-func (p *Pooled) Text(w io.Writer) error {
+func sameButSeed(a, b *report.Report) bool {
+	one, other := a.Config, b.Config
+	one.Load.Seed, other.Load.Seed = 0, 0
+	first, errOne := json.Marshal(one)
+	second, errOther := json.Marshal(other)
+	return errOne == nil && errOther == nil && bytes.Equal(first, second)
+}
+
+// added are the figures of a fleet that are counts of what happened.
+var added = []string{"objects", "copies", "lost", "duplicates", "early", "violations", "conflicts"}
+
+// Added says whether a figure, by its path, is a count: those of several runs are added up.
+func Added(path string) bool {
+	return slices.Contains(added, path[strings.LastIndexByte(path, '.')+1:])
+}
+
+// numbers are the figures of a report by their paths.
+func numbers(r *report.Report) (map[string]float64, error) {
+	data, err := json.Marshal(map[string]any{
+		"results": r.Results, "references": r.References, "scale_out": r.ScaleOut, "watch_cost": r.WatchCost, "knee": r.Knee,
+	})
+	var tree any
+	if err == nil {
+		err = json.Unmarshal(data, &tree)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading a report: %w", err)
+	}
+	out := map[string]float64{}
+	var walk func(path string, at any)
+	walk = func(path string, at any) {
+		switch at := at.(type) {
+		case map[string]any:
+			for name, below := range at {
+				walk(strings.TrimPrefix(path+"."+name, "."), below)
+			}
+		case float64:
+			out[path] = at
+		}
+	}
+	walk("", tree)
+	return out, nil
+}
+
+// PoolText writes what a pool says for a person.
+func PoolText(w io.Writer, p *report.Report) error {
 	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(columns, "figure/turns\t%s over it, %s\n", samples.Untraced, report.Count(p.Runs, "run"))
+	fmt.Fprintf(columns, "figure/reference\t%s, ours over the reference's (of turns: %s over the others)\n",
+		report.Count(max(1, p.Runs), "run"), samples.Untraced)
 	for _, figure := range slices.Sorted(maps.Keys(p.Ratios)) {
 		fmt.Fprintf(columns, "%s\t%s\n", figure, report.RatioText(p.Ratios[figure]))
 	}

@@ -121,6 +121,14 @@ func TestATimelineTellsWhoHeldWhatWhen(t *testing.T) {
 	if diff := cmp.Diff(map[string]int{"r1-aaa": 1, "r2-bbb": 1}, l.Held()); diff != "" {
 		t.Errorf("held (-want +got):\n%s", diff)
 	}
+	for replica, want := range map[string][]string{"r1": {"west/0", "west/1"}, "r2": nil} {
+		if diff := cmp.Diff(want, l.HeldAt(replica, at(4))); diff != "" {
+			t.Errorf("held by %s before the move (-want +got):\n%s", replica, diff)
+		}
+	}
+	if diff := cmp.Diff([]string{"west/1"}, l.HeldAt("r2", at(5))); diff != "" {
+		t.Errorf("held by r2 after the move (-want +got):\n%s", diff)
+	}
 	if l.HeldAnew("r2", l.Held()) || !l.HeldAnew("r2", map[string]int{"r2-old": 3}) || l.HeldAnew("r3", nil) {
 		t.Error("only an incarnation that wasn't there before is new")
 	}

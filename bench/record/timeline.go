@@ -91,6 +91,27 @@ func (t *Timeline) HeldAnew(replica string, before map[string]int) bool {
 	return false
 }
 
+// HeldAt lists the shards that a replica held at a time. What the watch shows within an instant counts as before.
+func (t *Timeline) HeldAt(replica string, at time.Time) []string {
+	const instant = 100 * time.Millisecond
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var shards []string
+	for shard, list := range t.shards {
+		holder := ""
+		for _, tenure := range list {
+			if tenure.since.Before(at.Add(instant)) {
+				holder = tenure.holder
+			}
+		}
+		if replicaOf(holder) == replica {
+			shards = append(shards, shard)
+		}
+	}
+	slices.Sort(shards)
+	return shards
+}
+
 // Spans returns who held what when until the end of a load, sorted by shard and time.
 func (t *Timeline) Spans(start, end time.Time) []Span {
 	t.mu.Lock()

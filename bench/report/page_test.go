@@ -15,7 +15,7 @@ import (
 func hardly() *Report {
 	return &Report{
 		Schema: Schema, Scenario: "nothing", Reasons: []string{}, Warnings: []string{}, Results: &Results{}, References: map[string]*Results{},
-		Ratios: map[string]stats.Ratio{}, Checks: []Verdict{},
+		Ratios: map[string]stats.Ratio{}, Intervals: map[string]stats.Ratio{}, Checks: []Verdict{},
 	}
 }
 

@@ -8,38 +8,89 @@ import (
 	"github.com/tenure-dev/tenure/bench/stats"
 )
 
-// Ratios compares rounds in turns by every figure that both have in all of them: the first over the second.
-func Ratios(a, b []Round, rng *rand.Rand) map[string]stats.Ratio {
+// Column is a figure of all rounds, nil if one of them lacks it.
+func Column(rounds []Round, figure string) []float64 {
+	var values []float64
+	for _, r := range rounds {
+		v, ok := r.Figures[figure]
+		if !ok {
+			return nil
+		}
+		values = append(values, v)
+	}
+	return values
+}
+
+// Figured are the names of the figures that the first round has, sorted.
+func Figured(rounds []Round) []string {
+	if len(rounds) == 0 {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(rounds[0].Figures))
+}
+
+// Ratios compares rounds in turns by every figure that both have in all of them, the first over the second. There is a
+// list of rounds for each run; several runs are resampled whole.
+func Ratios(a, b [][]Round, rng *rand.Rand) map[string]stats.Ratio {
 	out := map[string]stats.Ratio{}
-	if len(a) == 0 || len(b) == 0 {
+	if len(a) == 0 || len(a) != len(b) {
 		return out
 	}
-	for _, figure := range slices.Sorted(maps.Keys(a[0].Figures)) {
-		column := func(rounds []Round) []float64 {
-			var values []float64
-			for _, r := range rounds {
-				if v, ok := r.Figures[figure]; ok {
-					values = append(values, v)
-				}
-			}
-			return values
+	for _, figure := range Figured(a[0]) {
+		var ours, theirs [][]float64
+		for i := range a {
+			ours, theirs = append(ours, Column(a[i], figure)), append(theirs, Column(b[i], figure))
 		}
-		if ratio, ok := stats.Compare(column(a), column(b), rng); ok {
+		ratio, ok := stats.ComparePooled(ours, theirs, rng)
+		if len(a) == 1 {
+			ratio, ok = stats.Compare(ours[0], theirs[0], rng)
+		}
+		if ok {
 			out[figure] = ratio
 		}
 	}
 	return out
 }
 
-// TurnRatios compares what a fleet does in turns with one of the things that it does, by figure/name.
-func TurnRatios(turns map[string][]Round, with string, rng *rand.Rand) map[string]stats.Ratio {
+// AllRatios compares the sharded fleets of one or more runs with what each ran beside: with its references, and in turns
+// with what it does otherwise. Ratios are by figure/reference.
+func AllRatios(runs []*Report, turns string, rng *rand.Rand) map[string]stats.Ratio {
 	out := map[string]stats.Ratio{}
-	for _, name := range slices.Sorted(maps.Keys(turns)) {
-		if name == with {
-			continue
+	compare := func(name string, ours, theirs func(*Report) []Round) {
+		var a, b [][]Round
+		for _, r := range runs {
+			a, b = append(a, ours(r)), append(b, theirs(r))
 		}
-		for figure, ratio := range Ratios(turns[with], turns[name], rng) {
+		for figure, ratio := range Ratios(a, b, rng) {
 			out[figure+"/"+name] = ratio
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(runs[0].References)) {
+		compare(name, func(r *Report) []Round { return r.Results.Rounds }, func(r *Report) []Round {
+			if r.References[name] == nil {
+				return nil
+			}
+			return r.References[name].Rounds
+		})
+	}
+	for _, name := range slices.Sorted(maps.Keys(runs[0].Results.Turns)) {
+		if name != turns {
+			compare(name, func(r *Report) []Round { return r.Results.Turns[turns] },
+				func(r *Report) []Round { return r.Results.Turns[name] })
+		}
+	}
+	return out
+}
+
+// Intervals are those of the fleet's own figures, over its rounds.
+func Intervals(r *Report, rng *rand.Rand) map[string]stats.Ratio {
+	out := map[string]stats.Ratio{}
+	if len(r.Config.Load.Rates) > 0 {
+		return out // each round is of another rate
+	}
+	for _, figure := range Figured(r.Results.Rounds) {
+		if mean, ok := stats.Mean(Column(r.Results.Rounds, figure), rng); ok && mean.Low != nil {
+			out["results."+figure] = mean
 		}
 	}
 	return out

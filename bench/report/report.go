@@ -33,6 +33,13 @@ type Report struct {
 	References map[string]*Results `json:"references"`
 	// Ratios are ours over a reference's: "throughput_per_s/floor". Of turns they are those without tracing over the others.
 	Ratios map[string]stats.Ratio `json:"ratios"`
+	// Intervals are of figures by their dotted path, over rounds or, in a pool, over runs. Figures that are counted, as lost
+	// Ats are, and not sampled have none.
+	Intervals map[string]stats.Ratio `json:"intervals"`
+	// Runs is how many runs were pooled in this report: figures are those of Ratios and Intervals alone then. 0 for one run.
+	Runs int `json:"runs,omitempty"`
+	// Profiled says that profiles were taken meanwhile, which costs the fleets some percent.
+	Profiled bool `json:"profiled,omitempty"`
 
 	Sweep []SweepPoint `json:"sweep,omitempty"`
 	// ScaleOut and WatchCost are what a sweep shows.
@@ -63,6 +70,10 @@ type Environment struct {
 	// Others is the share of the machine's CPU time that other programs took during the run; absent if not known.
 	Others *float64 `json:"others_cpu_share,omitempty"`
 }
+
+// MaxOthers is the share of the machine's processors that other programs may take during a run whose figures are
+// published: beyond it absolute figures are as much theirs as ours, and queues that never form on a free machine do.
+const MaxOthers = 0.10
 
 // Results are the figures of one fleet. What wasn't measured is absent.
 type Results struct {
@@ -112,10 +123,11 @@ type Results struct {
 	Early      int `json:"early"`
 
 	// Violations are those that the witness found in the audit logs; absent where nothing carries an epoch.
-	Violations    *int           `json:"violations,omitempty"`
-	Moves         map[string]int `json:"moves,omitempty"`
-	WritesPerMove *float64       `json:"writes_per_move,omitempty"`
-	TimeToHeld    *float64       `json:"time_to_held_s,omitempty"`
+	Violations     *int           `json:"violations,omitempty"`
+	FirstViolation string         `json:"first_violation,omitempty"`
+	Moves          map[string]int `json:"moves,omitempty"`
+	WritesPerMove  *float64       `json:"writes_per_move,omitempty"`
+	TimeToHeld     *float64       `json:"time_to_held_s,omitempty"`
 
 	Generator  *Generator    `json:"generator,omitempty"`
 	QueueDepth []Series      `json:"queue_depth,omitempty"`

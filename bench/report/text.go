@@ -13,6 +13,9 @@ import (
 // Text writes the summary that fits a terminal.
 func Text(w io.Writer, r *Report) {
 	fmt.Fprintf(w, "%s (%s), %.0f s, valid: %v\n\n", r.Scenario, r.Config.Size, r.Seconds, r.Valid)
+	if r.Config.Unwitnessed != "" {
+		fmt.Fprintf(w, "not witnessed: %s\n\n", r.Config.Unwitnessed)
+	}
 	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(columns, "ms\tn\tp50\tp90\tp99\tp99.9\tmax\t")
 	for _, row := range Latencies(r.Results) {

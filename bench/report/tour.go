@@ -24,11 +24,11 @@ type Stop struct {
 // Tiles are the figures that answer it.
 func (s Stop) Tiles() []tile { return tiles(s.Report) }
 
-// Failed lists the thresholds that don't hold.
+// Failed lists the thresholds that don't hold, known misses too.
 func (s Stop) Failed() []Verdict {
 	var out []Verdict
 	for _, v := range s.Report.Checks {
-		if !v.OK {
+		if !v.OK || v.Known {
 			out = append(out, v)
 		}
 	}

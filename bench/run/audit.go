@@ -2,6 +2,7 @@ package run
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/tenure-dev/tenure/bench/record"
 	"github.com/tenure-dev/tenure/bench/report"
@@ -46,7 +47,8 @@ func (f *fleet) addAudit(out *report.Results) error {
 	}
 	violations := judged.Count()
 	if violations > 0 {
-		f.say("fleet %s: %d violations, the first: %+v", f.as, violations, judged.Violations[0])
+		first := judged.Violations[0]
+		out.FirstViolation = strings.TrimSpace(fmt.Sprintf("%s %s %s %s: %s", first.Invariant, first.Kind, first.Object, first.Shard, first.Detail))
 	}
 	out.Violations = &violations
 	out.Moves = map[string]int{

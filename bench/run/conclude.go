@@ -36,6 +36,13 @@ func (r *runner) judgeGenerator(name string, results *report.Results) {
 	}
 }
 
+// judgeWitness says so where a fleet broke an invariant: its figures are of something that doesn't work.
+func (r *runner) judgeWitness(name string, results *report.Results) {
+	if n := results.Violations; n != nil && *n > 0 {
+		r.invalid("%s: the witness found %s in the audit logs: %s", name, report.Count(*n, "violation"), results.FirstViolation)
+	}
+}
+
 // everyResult lists all results of a report by a name.
 func everyResult(p *report.Report) iter.Seq2[string, *report.Results] {
 	return func(yield func(string, *report.Results) bool) {
@@ -95,6 +102,33 @@ func scaleOut(l scenario.Load, sweep []report.SweepPoint) *report.ScaleOut {
 		}
 		if p.Results.Throughput != nil && base.Results.Throughput != nil {
 			out.Makespan[n] = *p.Results.Throughput / (*base.Results.Throughput * more)
+		}
+	}
+	return out
+}
+
+// sweepIntervals are those of a sweep's efficiencies and watch bytes, where there are enough rounds. The fleets of a sweep
+// run one after the other, so rounds are not paired.
+func sweepIntervals(p *report.Report) map[string]stats.Ratio {
+	out := map[string]stats.Ratio{}
+	if len(p.Sweep) < 2 {
+		return out
+	}
+	base := p.Sweep[0]
+	for _, point := range p.Sweep[1:] {
+		add := func(path, figure string, over float64) {
+			column := func(at report.SweepPoint) []float64 { return report.Column(at.Results.Rounds, figure) }
+			if r, ok := stats.CompareUnpaired(column(point), column(base)); ok && r.Low != nil {
+				low, high := *r.Low/over, *r.High/over
+				out[path+"."+strconv.Itoa(point.Replicas)] = stats.Ratio{Value: r.Value / over, Low: &low, High: &high, Rounds: r.Rounds}
+			}
+		}
+		if more := float64(point.Replicas) / float64(base.Replicas); p.ScaleOut != nil {
+			add("scale_out.efficiency", "reconciles_per_s", more)
+			add("scale_out.makespan_efficiency", "throughput_per_s", more)
+		}
+		if p.WatchCost != nil {
+			add("watch_cost.sum_over_one", "watch_bytes_per_object", 1)
 		}
 	}
 	return out

@@ -97,7 +97,7 @@ func TestFiguresThatARoundLacksAreNotCompared(t *testing.T) {
 	}
 	a := rounds(map[string]float64{"x": 2, "y": 1, "z": 1}, map[string]float64{"x": 4, "y": 1})
 	b := rounds(map[string]float64{"x": 1, "z": 1}, map[string]float64{"x": 2, "z": 1})
-	got := report.Ratios(a, b, rand.New(rand.NewPCG(1, 1)))
+	got := report.Ratios([][]report.Round{a}, [][]report.Round{b}, rand.New(rand.NewPCG(1, 1)))
 	if len(got) != 1 || math.Abs(got["x"].Value-2) > 1e-9 {
 		t.Errorf("got %v, want x alone, with 2", got)
 	}

@@ -43,7 +43,7 @@ type fleet struct {
 	mu        sync.Mutex     // guards all up to the empty line
 	onDone    func(load.Ref) // called for each At that becomes DONE; may be nil
 	processes []*process
-	kills     []time.Time
+	kills     []kill
 
 	preloaded int // Ats that are there and not due
 	say       func(format string, args ...any)

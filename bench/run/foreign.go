@@ -31,6 +31,9 @@ type foreign struct {
 // Uses makes the scenario one for the clusters of the kubeconfigs, or says what can't be measured there.
 func (o Options) uses(s scenario.Scenario) (scenario.Scenario, error) {
 	if len(o.Kubeconfigs) == 0 {
+		if s.Unwitnessed != "" && s.Load.Arrivals != scenario.Nothing {
+			return s, errors.New("unwitnessed: what is written is judged, except with --kubeconfig, or where nothing arrives")
+		}
 		return s, nil
 	}
 	var errs []error
@@ -40,6 +43,7 @@ func (o Options) uses(s scenario.Scenario) (scenario.Scenario, error) {
 		}
 	}
 	refuse(o.Kubeconfigs[homeCluster] == "" || len(o.Kubeconfigs) < 2, "want %s=FILE and at least one workload cluster", homeCluster)
+	refuse(s.Unwitnessed == "", "nobody gives us the audit logs: say why that will do, --unwitnessed REASON")
 	refuse(len(s.Compare) > 0, "references need control planes of their own: --set compare=[]")
 	refuse(s.Load.Kind != scenario.Ats, "Ats only")
 	for _, step := range s.Steps {

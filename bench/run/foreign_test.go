@@ -34,7 +34,7 @@ func TestARunInClustersOfOthersLeavesNothingBehind(t *testing.T) {
 	}
 	o.ControlPlane = ""
 	o.Kubeconfigs = map[string]string{homeCluster: planes.Cluster(homeCluster).Kubeconfig(), "west": planes.Cluster("west").Kubeconfig()}
-	s, err := scenario.Parse([]byte(smoke), []string{"compare=[]"})
+	s, err := scenario.Parse([]byte(smoke), []string{"compare=[]", "unwitnessed=a test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,10 +72,13 @@ func TestWhatClustersOfOthersCannotDoIsRefused(t *testing.T) {
 	}{
 		"no home":        {"at-steady", nil, map[string]string{"west": "b"}, "home=FILE"},
 		"only home":      {"at-steady", nil, map[string]string{homeCluster: "a"}, "workload"},
+		"no reason":      {"at-burst", []string{"compare=[]"}, home, "--unwitnessed"},
+		"own planes":     {"at-burst", []string{"unwitnessed=why not"}, nil, "is judged"},
+		"left alone":     {"many-clusters", nil, nil, ""},
 		"references":     {"at-burst", nil, home, "compare=[]"},
 		"pauses":         {"dead-cluster", nil, home, "paused"},
 		"Deployments":    {"deploy-fanout", nil, home, "Ats only"},
-		"what is served": {"at-burst", []string{"compare=[]"}, home, ""},
+		"what is served": {"at-burst", []string{"compare=[]", "unwitnessed=not ours"}, home, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := scenario.Read(c.scenario, c.set)
@@ -83,7 +86,7 @@ func TestWhatClustersOfOthersCannotDoIsRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, err := Options{Kubeconfigs: c.kubeconfigs}.uses(s)
-			if c.want == "" && (err != nil || got.Fleet.Clusters != 1) {
+			if c.want == "" && (err != nil || len(c.kubeconfigs) > 0 && got.Fleet.Clusters != 1) {
 				t.Errorf("got %d clusters, %v; want 1", got.Fleet.Clusters, err)
 			}
 			if c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {

@@ -66,8 +66,9 @@ func (t *tally) add(r *round) error {
 	}
 	t.to = r.end
 	figures := map[string]float64{}
-	if q := lives.Lateness.Quantiles(); q != nil && r.rate > 0 {
-		figures[rateFigure], figures[lateFigure] = r.rate, q.P99
+	if r.rate > 0 {
+		quantilesOf(figures, "lateness_ms", &lives.Lateness)
+		figures[rateFigure] = r.rate
 	}
 	if r.over { // what it shows is only that it was too much
 		t.out.Rounds = append(t.out.Rounds, report.Round{Seconds: seconds, Figures: figures})
@@ -85,16 +86,16 @@ func (t *tally) add(r *round) error {
 	if done := lives.Objects - lives.Lost; done > 0 {
 		figures["throughput_per_s"] = float64(done) / seconds
 	}
-	if q := lives.Converge.Quantiles(); q != nil {
-		figures["converge_ms.p50"], figures["converge_ms.p99"] = q.P50, q.P99
-	}
+	quantilesOf(figures, "converge_ms", &lives.Converge)
+	quantilesOf(figures, "lateness_ms", &lives.Lateness)
+	quantilesOf(figures, "drift_repair_ms", &lives.Repair)
 	if r.generator != nil {
 		t.generator.Merge(&r.generator.Lateness)
 		t.arrivals += r.generator.Arrivals
 		t.sent += r.generator.End.Sub(r.generator.Start)
 	}
 	t.addUse(r, lives.Objects, figures)
-	if err := t.addMetrics(r, figures); err != nil && !slices.Contains(t.missing, err.Error()) {
+	if err := t.addMetrics(r, lives.Objects, figures); err != nil && !slices.Contains(t.missing, err.Error()) {
 		t.missing = append(t.missing, err.Error())
 	}
 	if err := t.addSamples(r, lives, figures); err != nil {
@@ -115,6 +116,13 @@ func (t *tally) add(r *round) error {
 	}
 	t.out.Rounds = append(t.out.Rounds, report.Round{Seconds: seconds, Figures: figures})
 	return nil
+}
+
+// quantilesOf enters the two quantiles that rounds are compared by, if anything was measured.
+func quantilesOf(figures map[string]float64, name string, l *stats.Latencies) {
+	if q := l.Quantiles(); q != nil {
+		figures[name+".p50"], figures[name+".p99"] = q.P50, q.P99
+	}
 }
 
 // addUse takes CPU time and memory in.
@@ -139,7 +147,7 @@ func (t *tally) addUse(r *round, objects int, figures map[string]float64) {
 }
 
 // addMetrics takes in what the replicas count themselves.
-func (t *tally) addMetrics(r *round, figures map[string]float64) error {
+func (t *tally) addMetrics(r *round, objects int, figures map[string]float64) error {
 	var asked []*process
 	for _, p := range t.fleet.all() {
 		if p.metrics != "" {
@@ -166,7 +174,9 @@ func (t *tally) addMetrics(r *round, figures map[string]float64) error {
 		total += sum(bytes)
 		t.replica(p.name).bytes += sum(bytes)
 	}
-	figures["watch_bytes"] = total
+	if objects > 0 {
+		figures["watch_bytes_per_object"] = total / float64(objects)
+	}
 	discarded, err := r.watch.delta(asked, "tenure_watch_discarded_total", nil)
 	if err != nil {
 		return err
@@ -190,6 +200,7 @@ func sum(values []float64) (total float64) {
 func (t *tally) addSamples(r *round, lives record.Lives, figures map[string]float64) error {
 	first := map[uint64]time.Time{}
 	var ends []time.Time
+	var queue stats.Latencies
 	for _, p := range t.fleet.all() {
 		if p.samples == "" {
 			continue
@@ -217,10 +228,12 @@ func (t *tally) addSamples(r *round, lives record.Lives, figures map[string]floa
 			case s.Backfill:
 				t.backfill.Add(s.Start.Sub(s.Ready))
 			default:
-				t.queue.Add(s.Start.Sub(s.Ready))
+				queue.Add(s.Start.Sub(s.Ready))
 			}
 		}
 	}
+	t.queue.Merge(&queue)
+	quantilesOf(figures, "queue_latency_ms", &queue)
 	for key, at := range first {
 		t.event.Add(at.Sub(lives.Ats[key].Sent))
 	}
@@ -328,6 +341,7 @@ func (t *tally) addHandoffs() error {
 		return nil
 	}
 	var planned, crash, over stats.Latencies
+	var began []record.Activation
 	seen := map[string]bool{}
 	for _, p := range t.fleet.all() {
 		if seen[p.log] {
@@ -342,18 +356,18 @@ func (t *tally) addHandoffs() error {
 			if a.Time.Before(t.from) || a.Time.After(t.to) {
 				continue // not under the load
 			}
-			switch a.Kind {
-			case "planned", "exit":
+			began = append(began, a)
+			if a.Kind == "planned" || a.Kind == "exit" {
 				planned.Add(time.Duration(a.GapMs * float64(time.Millisecond)))
-			case "crash":
-				for _, killed := range t.fleet.kills {
-					gap := a.Time.Sub(killed)
-					crash.Add(gap)
-					over.Add(gap - t.fleet.config.LeaseDuration.D())
-				}
 			}
 		}
 	}
+	gaps, complaints := crashGaps(t.fleet.kills, t.fleet.timeline.HeldAt, began)
+	for _, gap := range gaps {
+		crash.Add(gap)
+		over.Add(gap - t.fleet.config.LeaseDuration.D())
+	}
+	t.missing = append(t.missing, complaints...)
 	t.out.HandoffGap, t.out.CrashGap, t.out.CrashGapOverLease = planned.Quantiles(), crash.Quantiles(), over.Quantiles()
 	return nil
 }

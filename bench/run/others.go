@@ -6,11 +6,8 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/bench/machine"
+	"github.com/tenure-dev/tenure/bench/report"
 )
-
-// maxOthers is the share of the machine that other programs may take before a run is warned about: beyond it,
-// absolute figures are as much theirs as ours, and queues that never form on a free machine do.
-const maxOthers = 0.10
 
 // usage is how much CPU time was spent, by everybody and by this process and the children it has waited for.
 type usage struct {
@@ -48,8 +45,8 @@ func (r *runner) judgeMachine(before usage, known bool) {
 	}
 	share := others(before, after)
 	r.report.Environment.Others = &share
-	if share > maxOthers {
+	if share > report.MaxOthers {
 		r.report.Warnings = append(r.report.Warnings, fmt.Sprintf(
-			"other programs took %.0f %% of the machine: absolute figures are not to be published, ratios have wide intervals", 100*share))
+			"other programs took %.0f %% of the machine: the figures are not to be published, ratios have wide intervals", 100*share))
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/tenure-dev/tenure/bench/report"
 	"github.com/tenure-dev/tenure/bench/samples"
 	"github.com/tenure-dev/tenure/bench/scenario"
-	"github.com/tenure-dev/tenure/bench/stats"
 )
 
 // warmUp is how many Ats each fleet serves before anything is measured: connections, caches, and the API servers'
@@ -48,8 +47,8 @@ func Run(ctx context.Context, s scenario.Scenario, o Options) (*report.Report, e
 	r := &runner{scenario: s, options: o, progress: newProgress(o.Progress, s)}
 	r.report = &report.Report{
 		Schema: report.Schema, Scenario: s.Name, Summary: s.Summary, Started: time.Now().UTC(), Command: o.Command, Config: s,
-		Reasons: []string{}, Warnings: []string{}, References: map[string]*report.Results{}, Ratios: map[string]stats.Ratio{},
-		Environment: environment(s, o),
+		Reasons: []string{}, Warnings: []string{}, References: map[string]*report.Results{},
+		Environment: environment(s, o), Profiled: o.Profile != "",
 	}
 	defer r.progress.close()
 	before, known := usageNow()
@@ -137,16 +136,17 @@ func (r *runner) stage(ctx context.Context, s scenario.Scenario, dir string) (_ 
 		if s.Fleet.TracingTurns > 0 && len(t.out.Turns) == 0 {
 			r.invalid("the load was over before each had a turn: raise load.count")
 		}
-		for _, reason := range t.missing {
-			r.invalid("%s: %s", f.as, reason)
-		}
 		results, err := t.results()
 		if err != nil {
 			return nil, err
 		}
+		for _, reason := range t.missing {
+			r.invalid("%s: %s", f.as, reason)
+		}
 		if err := f.addAudit(results); err != nil {
 			return nil, err
 		}
+		r.judgeWitness(string(f.as), results)
 		out[f.as] = results
 	}
 	return out, nil
@@ -253,16 +253,10 @@ func (r *runner) finish() {
 	p := r.report
 	p.Seconds = time.Since(p.Started).Seconds()
 	rng := rand.New(rand.NewPCG(r.scenario.Load.Seed, 42))
-	for as, reference := range p.References {
-		for figure, ratio := range report.Ratios(p.Results.Rounds, reference.Rounds, rng) {
-			p.Ratios[figure+"/"+as] = ratio
-		}
-	}
-	if p.Results != nil {
-		maps.Copy(p.Ratios, report.TurnRatios(p.Results.Turns, samples.Untraced, rng))
-	}
+	p.Ratios, p.Intervals = report.AllRatios([]*report.Report{p}, samples.Untraced, rng), report.Intervals(p, rng)
 	p.Knee = knee(r.scenario.Load, p.Results.Rounds)
 	p.ScaleOut, p.WatchCost = scaleOut(r.scenario.Load, p.Sweep), watchCost(p.Sweep)
+	maps.Copy(p.Intervals, sweepIntervals(p))
 	for name, results := range everyResult(p) {
 		r.judgeGenerator(name, results)
 	}

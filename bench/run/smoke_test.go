@@ -70,7 +70,7 @@ func TestARunOfEverythingAsSmallAsCanBe(t *testing.T) {
 	if !r.Valid {
 		t.Errorf("not valid: %v", r.Reasons)
 	}
-	verdicts, err := check.Check(r, s.Thresholds)
+	verdicts, err := check.Check(r, s.Thresholds, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func (f *fleet) do(ctx context.Context, what scenario.Action) error {
 		return victim.leave(ctx, leaveWithin)
 	}
 	f.mu.Lock()
-	f.kills = append(f.kills, time.Now())
+	f.kills = append(f.kills, kill{victim.name, time.Now()})
 	f.mu.Unlock()
 	return victim.kill()
 }

@@ -3,6 +3,7 @@ package scenario
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -30,6 +31,10 @@ type Scenario struct {
 	// Limit bounds the time from the end of the arrivals until everything has converged. What has not by then is lost.
 	Limit      Duration    `json:"limit"`
 	Thresholds []Threshold `json:"thresholds,omitempty"`
+	// Publish are figures that are published beside those that have thresholds, as dotted paths.
+	Publish []string `json:"publish,omitempty"`
+	// Unwitnessed is why there are no writes for the witness to judge. Such a run can't be published.
+	Unwitnessed string `json:"unwitnessed,omitempty"`
 }
 
 // Fleet is what runs.
@@ -102,6 +107,9 @@ type Threshold struct {
 	Why string `json:"why"`
 }
 
+// For says whether it holds for a size.
+func (t Threshold) For(size string) bool { return len(t.Sizes) == 0 || slices.Contains(t.Sizes, size) }
+
 type (
 	// Kind is a kind of object.
 	Kind string
@@ -146,6 +154,7 @@ const (
 	Start Action = "start"
 
 	Floor     Reference = "floor"     // a bare client that does the minimum of writes
+	Floors    Reference = "floors"    // the same as so many processes as there are replicas, each with its part of the Ats
 	Stock     Reference = "stock"     // the same reconcilers under plain leader election
 	Client    Reference = "client"    // sharded, watches filtered on arrival only
 	Identical Reference = "identical" // the same once more: what differs is noise

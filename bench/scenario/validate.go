@@ -50,6 +50,8 @@ func (s Scenario) Validate() error {
 	v.check(len(s.Load.Rates) == 0 || s.Rounds == 1 && len(s.Compare) == 0 && s.Load.Kind == Ats, "load.rates", "give one fleet its rounds, with Ats: neither rounds nor compare")
 	s.validateSteps(&v)
 	s.validateReferences(&v)
+	v.check(s.Load.Arrivals != Nothing || s.Unwitnessed != "", "unwitnessed",
+		"is missing: say why nothing is to be judged where nothing arrives")
 	for i, t := range s.Thresholds {
 		at := fmt.Sprintf("thresholds[%d].", i)
 		v.check(t.Figure != "", at+"figure", "is missing")
@@ -145,11 +147,12 @@ func (s Scenario) validateSteps(v *violations) {
 func (s Scenario) validateReferences(v *violations) {
 	for i, r := range s.Compare {
 		at := fmt.Sprintf("compare[%d]", i)
-		oneOf(v, at, r, Floor, Stock, Client, Identical, Slow)
+		oneOf(v, at, r, Floor, Floors, Stock, Client, Identical, Slow)
 		v.check(!slices.Contains(s.Compare[:i], r), at, "%q is listed twice", string(r))
 		v.check(r != Slow || (s.Fleet.Slowdown > 0 && s.Fleet.InjectedWork > 0), at, "slow needs fleet.injectedWork and fleet.slowdown")
-		v.check(r != Floor || s.Load.Edit == 0 && !s.Load.Delete, at, "floor knows no edits and deletions")
-		v.check(r != Floor || s.Load.Kind == Ats, at, "floor knows no Deployments")
+		bare := r == Floor || r == Floors
+		v.check(!bare || s.Load.Edit == 0 && !s.Load.Delete, at, "%s knows no edits and deletions", r)
+		v.check(!bare || s.Load.Kind == Ats, at, "%s knows no Deployments", r)
 	}
 	v.check(s.Fleet.Kubeconfigs <= s.Fleet.Clusters || s.Load.Arrivals == Nothing && s.Load.Preload == 0, "fleet.kubeconfigs",
 		"clusters that share an API server see the same Ats: no load makes sense with them")

@@ -6,27 +6,28 @@ import (
 	"slices"
 )
 
-// fewest rounds that have an interval.
+// fewest clusters that have an interval.
 const fewest = 4
 
 // Confidence of the intervals.
 const Confidence = 0.95
 
-// degenerate is by how much smaller than the rounds' own a resample's error must be to be left out.
+// degenerate is by how much smaller than the sample's own a resample's error must be to be left out.
 const degenerate = 100
 
 // resamples of the bootstrap: enough for two digits of a 95 % interval.
 const resamples = 4000
 
-// Ratio is one figure of the fleet over the same of a reference.
+// Ratio is one figure of the fleet over the same of a reference, or a figure by itself, with its interval.
 type Ratio struct {
 	Value float64 `json:"value"`
-	// Low and High bound it with a confidence of 95 %. They are absent below four rounds: there is nothing to
-	// estimate the spread from.
+	// Low and High bound it with a confidence of 95 %. They are absent below four rounds, or four runs where runs were
+	// pooled: there is nothing to estimate the spread from.
 	Low  *float64 `json:"low,omitempty"`
 	High *float64 `json:"high,omitempty"`
-	// Rounds is the number of rounds that are behind it.
+	// Rounds is the number of rounds that are behind it, Runs the number of pooled runs; 0 for one run by itself.
 	Rounds int `json:"rounds"`
+	Runs   int `json:"runs,omitempty"`
 }
 
 // Compare takes the figures of rounds that were run in turns, the i-th of ours beside the i-th of theirs, and returns
@@ -36,38 +37,89 @@ type Ratio struct {
 // The interval is a bootstrap over the rounds' log ratios, studentised (bootstrap-t): the plain percentile interval of
 // few rounds is too narrow. ok is false where a figure is missing or not positive.
 func Compare(ours, theirs []float64, rng *rand.Rand) (r Ratio, ok bool) {
-	n := len(ours)
-	if n == 0 || n != len(theirs) {
+	logs, ok := logRatios(ours, theirs)
+	if !ok {
 		return Ratio{}, false
 	}
-	logs := make([]float64, n)
+	return ratioOf(each(logs), math.Exp, rng), true
+}
+
+// ComparePooled is Compare for the turns of several runs, a list for each run. Runs are resampled whole: turns of one
+// run share its machine and its API servers, so that many turns of few runs say less than their number promises. The
+// interval needs four runs.
+func ComparePooled(ours, theirs [][]float64, rng *rand.Rand) (r Ratio, ok bool) {
+	if len(ours) == 0 || len(ours) != len(theirs) {
+		return Ratio{}, false
+	}
+	runs := make([][]float64, len(ours))
 	for i := range ours {
-		if !(ours[i] > 0) || !(theirs[i] > 0) {
+		if runs[i], ok = logRatios(ours[i], theirs[i]); !ok {
 			return Ratio{}, false
 		}
-		logs[i] = math.Log(ours[i] / theirs[i])
 	}
-	mean, err := meanAndError(logs)
-	r = Ratio{Value: math.Exp(mean), Rounds: n}
-	if n < fewest {
-		return r, true
-	}
-	low, high := studentised(logs, mean, err, rng)
-	low, high = math.Exp(low), min(math.Exp(high), math.MaxFloat64) // JSON has no infinity
-	r.Low, r.High = &low, &high
+	r = ratioOf(runs, math.Exp, rng)
+	r.Runs = len(runs)
 	return r, true
 }
 
-// studentised returns the bootstrap-t interval of a mean.
-func studentised(values []float64, mean, err float64, rng *rand.Rand) (low, high float64) {
+// Mean is the mean of figures that were measured independently of one another, with its interval. ok is false without
+// any.
+func Mean(values []float64, rng *rand.Rand) (r Ratio, ok bool) {
+	if len(values) == 0 || slices.ContainsFunc(values, math.IsNaN) {
+		return Ratio{}, false
+	}
+	return ratioOf(each(values), func(v float64) float64 { return v }, rng), true
+}
+
+// each makes a cluster of every value.
+func each(values []float64) [][]float64 {
+	out := make([][]float64, len(values))
+	for i := range values {
+		out[i] = values[i : i+1]
+	}
+	return out
+}
+
+func logRatios(ours, theirs []float64) ([]float64, bool) {
+	if len(ours) == 0 || len(ours) != len(theirs) {
+		return nil, false
+	}
+	logs := make([]float64, len(ours))
+	for i := range ours {
+		if !(ours[i] > 0) || !(theirs[i] > 0) {
+			return nil, false
+		}
+		logs[i] = math.Log(ours[i] / theirs[i])
+	}
+	return logs, true
+}
+
+// ratioOf is the mean over all clusters' values with its bootstrap-t interval, on the scale that back leads to.
+func ratioOf(clusters [][]float64, back func(float64) float64, rng *rand.Rand) Ratio {
+	mean, err := meanAndError(clusters)
+	r := Ratio{Value: back(mean)}
+	for _, c := range clusters {
+		r.Rounds += len(c)
+	}
+	if len(clusters) < fewest {
+		return r
+	}
+	low, high := studentised(clusters, mean, err, rng)
+	low, high = back(low), min(back(high), math.MaxFloat64) // JSON has no infinity
+	r.Low, r.High = &low, &high
+	return r
+}
+
+// studentised returns the bootstrap-t interval of a mean; clusters are drawn whole.
+func studentised(clusters [][]float64, mean, err float64, rng *rand.Rand) (low, high float64) {
 	if err == 0 {
 		return mean, mean
 	}
-	sample := make([]float64, len(values))
+	sample := make([][]float64, len(clusters))
 	scores := make([]float64, 0, resamples)
 	for range resamples {
 		for i := range sample {
-			sample[i] = values[rng.IntN(len(values))]
+			sample[i] = clusters[rng.IntN(len(clusters))]
 		}
 		m, e := meanAndError(sample)
 		if e > err/degenerate { // (nearly) all alike: it says nothing about the spread, and would divide by nothing
@@ -80,19 +132,27 @@ func studentised(values []float64, mean, err float64, rng *rand.Rand) (low, high
 	return mean - at(1-tail)*err, mean - at(tail)*err
 }
 
-// meanAndError returns the mean and its standard error.
-func meanAndError(values []float64) (mean, err float64) {
-	for _, v := range values {
-		mean += v
+// meanAndError returns the mean of all values and its standard error, which is that of clusters whose values depend on
+// one another. Where each cluster has one value it is the usual one.
+func meanAndError(clusters [][]float64) (mean, err float64) {
+	n, k := 0.0, float64(len(clusters))
+	for _, c := range clusters {
+		for _, v := range c {
+			mean += v
+		}
+		n += float64(len(c))
 	}
-	n := float64(len(values))
 	mean /= n
-	if n < 2 {
+	if k < 2 {
 		return mean, 0
 	}
-	var sum float64
-	for _, v := range values {
-		sum += (v - mean) * (v - mean)
+	var squares float64
+	for _, c := range clusters {
+		var off float64
+		for _, v := range c {
+			off += v - mean
+		}
+		squares += off * off
 	}
-	return mean, math.Sqrt(sum / (n - 1) / n)
+	return mean, math.Sqrt(squares*k/(k-1)) / n
 }

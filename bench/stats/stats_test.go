@@ -106,6 +106,53 @@ func TestTheIntervalHoldsTheTrueRatioAboutAsOftenAsItSays(t *testing.T) {
 	}
 }
 
+// Each run has a bias of its own, larger than its turns' noise: turns that were drawn one by one would promise an
+// interval several times too narrow.
+func TestTheIntervalOfPooledTurnsHoldsTheTruthWhereRunsDiffer(t *testing.T) {
+	const tries, runs, turns = 200, 6, 30
+	rng := rand.New(rand.NewPCG(7, 8))
+	held, alone := 0, 0
+	for range tries {
+		var ours, theirs [][]float64
+		var flatOurs, flatTheirs []float64
+		for range runs {
+			a, b := rounds(rng, turns, math.Exp(0.03*rng.NormFloat64()), 0.02)
+			ours, theirs = append(ours, a), append(theirs, b)
+			flatOurs, flatTheirs = append(flatOurs, a...), append(flatTheirs, b...)
+		}
+		pooled, ok := ComparePooled(ours, theirs, rng)
+		single, _ := Compare(flatOurs, flatTheirs, rng)
+		if !ok || pooled.Rounds != runs*turns || pooled.Runs != runs || math.Abs(pooled.Value-single.Value) > 1e-9 {
+			t.Fatalf("got %+v, %v beside %+v", pooled, ok, single)
+		}
+		if *pooled.Low <= 1 && 1 <= *pooled.High {
+			held++
+		}
+		if *single.Low <= 1 && 1 <= *single.High {
+			alone++
+		}
+	}
+	if held < tries*92/100 || alone > tries/2 {
+		t.Errorf("drawn by run %d of %d intervals hold the truth, by turn %d; want 95 %%, and few", held, tries, alone)
+	}
+	if r, ok := ComparePooled([][]float64{{1, 2}, {1, 2}, {1, 2}}, [][]float64{{1, 1}, {1, 1}, {1, 1}}, rng); !ok || r.Low != nil {
+		t.Errorf("three runs gave %+v, %v; want a ratio without an interval", r, ok)
+	}
+}
+
+func TestAMeanHasTheIntervalOfItsSample(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 9))
+	r, ok := Mean([]float64{-1, 0, 1, 0, -1, 1}, rng)
+	if !ok || math.Abs(r.Value) > 1e-9 || *r.Low > -0.3 || *r.High < 0.3 {
+		t.Errorf("got %+v, %v", r, ok)
+	}
+	for name, values := range map[string][]float64{"nothing": nil, "not a number": {1, math.NaN()}} {
+		if _, ok := Mean(values, rng); ok {
+			t.Errorf("%s has a mean", name)
+		}
+	}
+}
+
 func TestADifferenceOfFivePercentIsFound(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 3))
 	ours, theirs := rounds(rng, 12, 1.05, 0.02)

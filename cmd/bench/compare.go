@@ -2,18 +2,17 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
-	"slices"
-	"strings"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tenure-dev/tenure/bench/check"
 	"github.com/tenure-dev/tenure/bench/compare"
 	"github.com/tenure-dev/tenure/bench/report"
-	"github.com/tenure-dev/tenure/bench/scenario"
 )
 
 // readReport reads a report and makes sure that it is one.
@@ -78,42 +77,49 @@ func newCompare() *cobra.Command {
 	})
 }
 
-// newPool puts the turns of several runs together, and holds their ratios against the scenario's thresholds.
+// newPool makes one report of several runs, and holds it against the scenario's thresholds.
 func newPool() *cobra.Command {
-	return onReports("pool FILE...", "put the turns of several runs together", 1, 0, func(out io.Writer, reports []*report.Report) error {
+	return onReports("pool FILE...", "put several runs of a scenario together", 1, 0, func(out io.Writer, reports []*report.Report) error {
 		pooled, err := compare.Pool(reports)
 		if err != nil {
 			return err
 		}
-		if err := pooled.Text(out); err != nil {
+		if err := errors.Join(compare.PoolText(out, pooled), check.Judge(pooled)); err != nil {
 			return err
 		}
-		of := *reports[0]
-		of.Ratios = pooled.Ratios
-		thresholds := slices.DeleteFunc(slices.Clone(thresholdsOf(&of)), func(t scenario.Threshold) bool {
-			return !strings.HasPrefix(t.Figure, "ratios.")
-		})
-		if of.Checks, err = check.Check(&of, thresholds); err != nil {
-			return err
-		}
-		return judge(out, &of)
+		return judge(out, pooled)
 	})
 }
 
 func newCheck() *cobra.Command {
 	return onReports("check FILE", "hold a report against its scenario's thresholds", 1, 1, func(out io.Writer, r []*report.Report) error {
-		var err error
-		if r[0].Checks, err = check.Check(r[0], thresholdsOf(r[0])); err != nil {
+		if err := check.Judge(r[0]); err != nil {
 			return err
 		}
 		return judge(out, r[0])
 	})
 }
 
-// thresholdsOf returns those that a report's scenario has now, or the report's own for a scenario that isn't one of ours.
-func thresholdsOf(r *report.Report) []scenario.Threshold {
-	if s, err := scenario.Read(r.Scenario, []string{"size=" + r.Config.Size}); err == nil {
-		return s.Thresholds
-	}
-	return r.Config.Thresholds
+// newPublish writes figures into the file of results, or says what stands against it.
+func newPublish() *cobra.Command {
+	var into string
+	cmd := onReports("publish FILE...", "write the figures of a run, or of several runs of a scenario, to the file of results", 1, 0,
+		func(out io.Writer, reports []*report.Report) error {
+			results, err := os.ReadFile(into)
+			if err != nil {
+				return fmt.Errorf("reading the results: %w", err)
+			}
+			text, err := check.Publish(string(results), reports)
+			if err != nil {
+				fmt.Fprintf(out, "not published:\n%v\n", err)
+				return errFindings
+			}
+			if err := os.WriteFile(into, []byte(text), 0o644); err != nil {
+				return fmt.Errorf("writing the results: %w", err)
+			}
+			fmt.Fprintf(out, "%s, %s: published in %s\n", reports[0].Scenario, reports[0].Config.Size, into)
+			return nil
+		})
+	cmd.Flags().StringVar(&into, "into", filepath.Join("bench", "RESULTS.md"), "`file` of results")
+	return cmd
 }

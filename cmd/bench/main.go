@@ -49,7 +49,7 @@ func newRoot() *cobra.Command {
 			return errors.Join(cmd.Help(), errors.New("want a command"))
 		},
 	}
-	root.AddCommand(newList(), newRun(), newTour(), newCompare(), newPool(), newCheck(), newAlgorithms(), newFloor(),
+	root.AddCommand(newList(), newRun(), newTour(), newCompare(), newPool(), newCheck(), newPublish(), newAlgorithms(), newFloor(),
 		newWitness())
 	return root
 }

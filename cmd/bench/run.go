@@ -40,6 +40,7 @@ func newList() *cobra.Command {
 type runFlags struct {
 	jsonFile, htmlFile string
 	set, kubeconfigs   []string
+	unwitnessed        string
 	options            benchrun.Options
 }
 
@@ -88,6 +89,7 @@ func newRun() *cobra.Command {
 	fs.StringVar(&f.options.Dir, "dir", "", "keep logs, audit logs and samples in this `folder` (default: a temporary one)")
 	fs.StringArrayVar(&f.kubeconfigs, "kubeconfig", nil, "run in these clusters, `CLUSTER=FILE`, instead of on control planes "+
 		"of our own; repeatable, one is called home")
+	fs.StringVar(&f.unwitnessed, "unwitnessed", "", "with --kubeconfig, the `reason` why no witness judges the run's writes")
 	fs.StringVar(&f.options.Profile, "profile", "",
 		"take CPU profiles of the replicas in the first round, into this `folder`")
 	return cmd
@@ -102,7 +104,7 @@ func (f *runFlags) command(cmd *cobra.Command, name string) string {
 	for _, k := range f.kubeconfigs {
 		parts = append(parts, "--kubeconfig "+k)
 	}
-	for _, name := range []string{"tenure", "profile"} {
+	for _, name := range []string{"tenure", "profile", "unwitnessed"} {
 		if flag := cmd.Flag(name); flag.Changed {
 			parts = append(parts, "--"+name+" "+flag.Value.String())
 		}
@@ -116,13 +118,16 @@ func (f *runFlags) run(cmd *cobra.Command, name string) (*report.Report, error) 
 	if err != nil {
 		return nil, err
 	}
+	if f.unwitnessed != "" {
+		s.Unwitnessed = f.unwitnessed
+	}
 	klog.SetLogger(logr.Discard()) // libraries would write between the lines of progress
 	f.options.Progress = cmd.ErrOrStderr()
 	r, err := benchrun.Run(cmd.Context(), s, f.options)
 	if err != nil {
 		return nil, err
 	}
-	if r.Checks, err = check.Check(r, s.Thresholds); err != nil {
+	if err := check.Judge(r); err != nil {
 		return nil, err
 	}
 	if err := errors.Join(writeJSON(f.jsonFile, "the report", r), f.writePage(r)); err != nil {

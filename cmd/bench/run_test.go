@@ -108,7 +108,7 @@ func TestPoolHoldsTheTurnsOfAllRunsAgainstTheThresholds(t *testing.T) {
 		if code := run([]string{"pool", write(t, r), write(t, r)}, &out, &errs); code != want {
 			t.Errorf("cost %v: exit code %d, want %d: %s%s", cost, code, want, out.String(), errs.String())
 		}
-		if !strings.Contains(out.String(), "2 runs") || strings.Contains(out.String(), "results.lost") {
+		if !strings.Contains(out.String(), "2 runs") || !strings.Contains(out.String(), "results.lost") {
 			t.Errorf("got %q", out.String())
 		}
 	}

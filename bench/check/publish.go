@@ -1,0 +1,140 @@
+package check
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/bench/compare"
+	"github.com/tenure-dev/tenure/bench/report"
+	"github.com/tenure-dev/tenure/bench/scenario"
+)
+
+// counted are figures that aren't sampled, beside those that are added up: the audit logs have all writes, and there is
+// one largest. They have no interval.
+var counted = []string{
+	"max", "api_writes_per_object", "writes_per_copy", "writes_per_source", "watch_discarded_events",
+}
+
+func isCounted(figure string) bool {
+	return compare.Added(figure) || slices.Contains(counted, figure[strings.LastIndexByte(figure, '.')+1:])
+}
+
+// Publishable says all that stands against publishing figures of these runs, nil if nothing does.
+func Publishable(reports []*report.Report) error {
+	var errs []error
+	for i, r := range reports {
+		refuse := func(wrong bool, format string, args ...any) {
+			if wrong {
+				errs = append(errs, fmt.Errorf("report %d of %s: %s", i+1, r.Scenario, fmt.Sprintf(format, args...)))
+			}
+		}
+		e := r.Environment
+		refuse(!r.Valid, "is not valid: %s", strings.Join(r.Reasons, "; "))
+		refuse(r.Config.Unwitnessed != "", "was not witnessed: %s", r.Config.Unwitnessed)
+		refuse(r.Results == nil || r.Results.Violations == nil, "no witness judged it")
+		refuse(e.Others == nil, "how busy the machine was is not known")
+		refuse(e.Others != nil && *e.Others > report.MaxOthers, "other programs took %.0f %% of the machine, %.0f %% are allowed: "+
+			"run it again on a quiet one", 100*deref(e.Others), 100*report.MaxOthers)
+		refuse(r.Profiled, "profiles were taken meanwhile: run it again without --profile")
+		refuse(!commit.MatchString(e.Tenure), "its revision %q is no commit: commit, `make build`, and run it again", e.Tenure)
+		refuse(e.Tenure != reports[0].Environment.Tenure, "is of another commit than the first")
+	}
+	return errors.Join(errs...)
+}
+
+func deref(v *float64) float64 {
+	if v == nil {
+		return 0
+	}
+	return *v
+}
+
+// Publish writes the figures of one run, or of several of one scenario, into the text of the results file, in the place
+// of those that this scenario with these settings has there.
+func Publish(results string, reports []*report.Report) (string, error) {
+	if err := Publishable(reports); err != nil {
+		return "", err
+	}
+	p, err := compare.Pool(reports)
+	if err != nil {
+		return "", err
+	}
+	if err := Judge(p); err != nil {
+		return "", err
+	}
+	section, err := sectionOf(p)
+	if err != nil {
+		return "", err
+	}
+	return replaceSection(results, section), nil
+}
+
+// sectionOf is the part of the results file that is about one scenario.
+func sectionOf(p *report.Report) (string, error) {
+	find, err := figuresOf(p)
+	if err != nil {
+		return "", err
+	}
+	var errs []error
+	var rows strings.Builder
+	row := func(v report.Verdict, wanted, word string) {
+		if v.Measured == nil {
+			errs = append(errs, fmt.Errorf("%s was not measured", v.Figure))
+		} else if v.Measured.Low == nil && !isCounted(v.Figure) {
+			errs = append(errs, fmt.Errorf("%s has no interval: it takes four rounds, or four runs (bench publish A B C D)", v.Figure))
+		}
+		fmt.Fprintf(&rows, "| `%s` | %s | %s | %s |\n", v.Figure, v.Value(), wanted, word)
+	}
+	for _, v := range p.Checks {
+		if !v.OK {
+			errs = append(errs, fmt.Errorf("%s; mend it, or list the miss in bench/check/misses.yaml", v.Text()))
+		}
+		row(v, v.Wanted(), v.Word())
+	}
+	for _, figure := range p.Config.Publish {
+		v := report.Verdict{Threshold: scenario.Threshold{Figure: figure}}
+		if value, ok := find(figure); ok {
+			v.Measured = &value
+		}
+		row(v, "", "")
+	}
+	e := p.Environment
+	runs := ""
+	if p.Runs > 1 {
+		runs = fmt.Sprintf(", %d runs with other seeds", p.Runs)
+	}
+	return fmt.Sprintf("%s\n\n%s, commit %.10s, %d × %s, %d MB, kernel %s; other programs took %.0f %% of the machine.\n`%s`%s\n\n"+
+		"| figure | measured, with its 95 %% interval | wanted | |\n|---|---|---|---|\n%s",
+		heading(p), p.Started.Format("2006-01-02"), e.Tenure, e.CPUs, e.CPU, e.MemoryMB, e.Kernel, 100*deref(e.Others),
+		p.Command, runs, rows.String()), errors.Join(errs...)
+}
+
+// heading names a scenario with the settings that aren't its own.
+func heading(p *report.Report) string {
+	parts := []string{"## " + p.Scenario, p.Config.Size}
+	for setting := range strings.SplitSeq(p.Command, " --set ") {
+		setting, _, _ = strings.Cut(setting, " --")
+		if key, _, found := strings.Cut(setting, "="); found && key != "size" && key != "load.seed" && key != "seed" {
+			parts = append(parts, setting)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// replaceSection puts a section in the place of the one with the same heading, or in order among the others.
+func replaceSection(results, section string) string {
+	title, _, _ := strings.Cut(section, "\n")
+	parts := strings.Split("\n"+results, "\n## ")
+	intro, others := strings.TrimSpace(parts[0]), parts[1:]
+	sections := []string{section}
+	for _, other := range others {
+		other = "## " + strings.TrimSpace(other) + "\n"
+		if name, _, _ := strings.Cut(other, "\n"); name != title {
+			sections = append(sections, other)
+		}
+	}
+	slices.Sort(sections)
+	return intro + "\n\n" + strings.Join(sections, "\n")
+}

@@ -1,0 +1,47 @@
+package run
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tenure-dev/tenure/bench/record"
+)
+
+// kill is one replica that was killed.
+type kill struct {
+	replica string
+	at      time.Time
+}
+
+// crashGaps pairs each kill with its victim's shards: a gap is from the kill until somebody else serves one of them.
+// held says what a replica held at a time. Complaints are about shards of a victim that nobody took over, and about
+// shards that were taken from somebody who wasn't killed: either way the gaps aren't those of the kills alone.
+func crashGaps(kills []kill, held func(replica string, at time.Time) []string, began []record.Activation) (gaps []time.Duration, complaints []string) {
+	explained := map[int]bool{}
+	for _, k := range kills {
+		shards := held(k.replica, k.at)
+		if len(shards) == 0 {
+			complaints = append(complaints, fmt.Sprintf("replica %s held nothing when it was killed", k.replica))
+		}
+		for _, shard := range shards {
+			next := -1
+			for i, a := range began {
+				if a.Shard == shard && a.Time.After(k.at) && (next < 0 || a.Time.Before(began[next].Time)) {
+					next = i
+				}
+			}
+			if next < 0 {
+				complaints = append(complaints, fmt.Sprintf("nobody took %s over after replica %s was killed", shard, k.replica))
+				continue
+			}
+			explained[next] = true
+			gaps = append(gaps, began[next].Time.Sub(k.at))
+		}
+	}
+	for i, a := range began {
+		if a.Kind == "crash" && !explained[i] {
+			complaints = append(complaints, fmt.Sprintf("%s was taken from %s, which wasn't killed", a.Shard, a.From))
+		}
+	}
+	return gaps, complaints
+}
