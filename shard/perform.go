@@ -175,7 +175,18 @@ func (s *session) rereadLease(name string) func(context.Context) (ownership.Inpu
 }
 
 func (s *session) rereadShard(id keyspace.ShardID) func(context.Context) (ownership.Input, error) {
-	return func(ctx context.Context) (ownership.Input, error) { return s.records.Read(ctx, id) }
+	return func(ctx context.Context) (ownership.Input, error) { return s.readShard(ctx, id) }
+}
+
+// readShard reads a record live. Where it isn't there, the machine is told since when that is known.
+func (s *session) readShard(ctx context.Context, id keyspace.ShardID) (ownership.Input, error) {
+	asked := s.node.now()
+	in, err := s.records.Read(ctx, id)
+	if gone, ok := in.(ownership.ShardGone); ok {
+		gone.Asked = asked
+		return gone, err
+	}
+	return in, err
 }
 
 // warm engages a shard with its gate shut.

@@ -294,7 +294,7 @@ func (s *session) shardDeleted(obj client.Object) {
 	}
 	s.spawn(func() {
 		for s.ctx.Err() == nil {
-			in, err := s.records.Read(s.ctx, id)
+			in, err := s.readShard(s.ctx, id)
 			if err == nil {
 				s.mail.put(message{input: in})
 				return

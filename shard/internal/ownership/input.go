@@ -12,11 +12,12 @@ type (
 	LeaseGone struct{ ID Incarnation }
 	// ShardSeen: a version of a shard record was read or watched.
 	ShardSeen struct{ Shard Shard }
-	// ShardGone: the record was deleted. Version is the deletion's, as the watch tells it, or 0 where the record just
-	// isn't there: it could have been made anew, and that been seen, before the watch shows the deletion.
+	// ShardGone: the record was deleted. Version is the deletion's, as the watch tells it. It is 0 where a read just
+	// didn't find the record; Asked is when that read was sent. What was seen since then may be newer.
 	ShardGone struct {
 		ID      keyspace.ShardID
 		Version Version
+		Asked   Instant
 	}
 	// LeadSeen: a version of the coordinator's record was read or watched.
 	LeadSeen struct{ Lead Lead }

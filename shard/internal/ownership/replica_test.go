@@ -430,7 +430,10 @@ func TestALeavingReplicaLeavesItToALeavingHolderToCallOffAMove(t *testing.T) {
 
 func TestARecordMadeAnewIsLeftAloneUntilItsOldHolderMustHaveSeenThat(t *testing.T) {
 	anew := map[string]func(b *bench){
-		"the deletion was seen": func(b *bench) { b.feed(ShardGone{ID: west}); b.seen(Shard{Assignee: "a", Floor: 1}) },
+		"the deletion was seen": func(b *bench) {
+			b.feed(ShardGone{ID: west, Asked: b.now.Add(1)})
+			b.seen(Shard{Assignee: "a", Floor: 1})
+		},
 		"only its end was seen": func(b *bench) { b.seen(Shard{Assignee: "a", Floor: 1}) },
 	}
 	for name, happen := range anew {
@@ -459,6 +462,16 @@ func TestADeletionThatIsOlderThanTheNewestRecordIsIgnored(t *testing.T) {
 	find[Close](b)
 }
 
+func TestAReadThatWasSentBeforeARecordWasSeenIsNoSignThatItIsGone(t *testing.T) {
+	b := newBench(t)
+	asked := b.now
+	b.served()
+	b.feed(ShardGone{ID: west, Asked: asked})
+	none[Close](b)
+	b.feed(ShardGone{ID: west, Asked: asked.Add(1)})
+	find[Close](b)
+}
+
 func TestANewCoordinatorRaisesTheEpochFloorAndLooksBeforeItMakesRecords(t *testing.T) {
 	b := newBench(t)
 	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Sealed: true, Version: 1000}})
@@ -483,7 +496,7 @@ func TestI2ARecordThatIsMadeAnewStartsTwoBandsAboveAllThatIsKnownOfTheOldOne(t *
 	b := newBench(t)
 	b.feed(LeadSeen{Lead{Holder: "a", Floor: 20, Version: b.v}})
 	b.seen(Shard{Assignee: "b", Holder: "b", Epoch: 30})
-	b.feed(ShardGone{ID: west})
+	b.feed(ShardGone{ID: west, Asked: b.now.Add(1)})
 	for range 6 {
 		b.renewed(4 * time.Second)
 		none[CreateShard](b)
@@ -612,7 +625,7 @@ func TestAHandOverWaitsWhileCachesAreFilledForOtherMoves(t *testing.T) {
 	})
 	t.Run("until the other record is gone", func(t *testing.T) {
 		b := start()
-		b.feed(ShardGone{ID: east})
+		b.feed(ShardGone{ID: east, Asked: b.now.Add(1)})
 		find[Drain](b)
 	})
 	t.Run("not for ever", func(t *testing.T) {

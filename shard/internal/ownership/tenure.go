@@ -25,10 +25,11 @@ func (p phase) String() string {
 // tenure is what this replica knows and does about one shard.
 type tenure struct {
 	id     keyspace.ShardID
-	known  bool  // the record exists, as far as we saw
-	rec    Shard // newest version seen
-	holder *peer // whom it names as its holder, nil for nobody and for this replica
-	floor  Epoch // highest epoch seen in any version, deleted ones included, or what comes before the first
+	known  bool    // the record exists, as far as we saw
+	rec    Shard   // newest version seen
+	holder *peer   // whom it names as its holder, nil for nobody and for this replica
+	floor  Epoch   // highest epoch seen in any version, deleted ones included, or what comes before the first
+	seenAt Instant // when rec was seen
 	phase  phase
 	dirty  bool
 	// standby: its holder is late, and it would fall to us if that one were dead.
@@ -86,7 +87,7 @@ func (r *Replica) shardSeen(s Shard) {
 	}
 	filled, warm := t.fills(), t.warmed()
 	t.known = true
-	t.rec = s
+	t.rec, t.seenAt = s, r.now
 	r.recount(t, filled, warm)
 	t.floor = max(t.floor, s.Epoch, s.Floor-1)
 	r.highest = max(r.highest, t.floor)
@@ -104,6 +105,9 @@ func (r *Replica) shardGone(in ShardGone) {
 	t := r.shards[in.ID]
 	if t == nil || !t.known || (in.Version != 0 && in.Version < t.rec.Version) {
 		return
+	}
+	if in.Version == 0 && in.Asked.AtLeast(t.seenAt) <= 0 {
+		return // if it is gone again, the watch will tell, or the next read
 	}
 	filled, warm := t.fills(), t.warmed()
 	t.known = false

@@ -256,7 +256,7 @@ func (w *world) snapshot(req *request) ownership.Input {
 	if sh := s.shard(id); sh != nil {
 		return ownership.ShardSeen{Shard: *sh}
 	}
-	return ownership.ShardGone{ID: id}
+	return ownership.ShardGone{ID: id, Asked: req.asked}
 }
 
 // commitLatency is the least time that the watches lag behind the store.

@@ -16,11 +16,12 @@ type request struct {
 	sentAt  time.Duration
 	outcome ownership.Outcome
 	version ownership.Version
-	read    bool // it reads
-	refuse  bool // it is refused whatever the record says
-	silent  bool // its answer is lost
-	deaf    bool // the read that follows it fails
-	given   bool // its process will find out that no answer comes
+	read    bool              // it reads
+	refuse  bool              // it is refused whatever the record says
+	silent  bool              // its answer is lost
+	deaf    bool              // the read that follows it fails
+	given   bool              // its process will find out that no answer comes
+	asked   ownership.Instant // when it was sent, if it reads
 	found   ownership.Input
 }
 
@@ -163,6 +164,7 @@ func (n *node) answered(req *request) {
 	read := w.newRequest()
 	*read = *req
 	read.read, read.silent, read.given, read.sentAt = true, false, false, w.now
+	read.asked = n.clock.read(w.now)
 	if req.deaf {
 		w.giveUp(read)
 		return
