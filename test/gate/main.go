@@ -152,8 +152,8 @@ func table(to io.Writer, all []*result) error {
 		fmt.Fprintln(to, "skipped:", name)
 	}
 	took := ended.Sub(later(built, all[0].began))
-	fmt.Fprintf(to, "\n%d passed, %d failed, %d skipped in %v of %v, builds in %v\n", sum.passed, sum.failed, len(sum.skipped),
-		seconds(took), budget, seconds(ended.Sub(all[0].began)-took))
+	fmt.Fprintf(to, "\n%d passed, %d failed, %d skipped in %v of %v, builds in %v\n", sum.passed, sum.failed,
+		len(sum.skipped), seconds(took), budget, seconds(ended.Sub(all[0].began)-took))
 	if took > budget {
 		failed = append(failed, "over the budget of all suites")
 	}

@@ -84,7 +84,8 @@ func TestTheTableFailsIfASuiteDidOrIfNoTestRan(t *testing.T) {
 	good := &result{suite: suite{name: "good"}, counts: counts{passed: 2, skipped: []string{"p A"}}}
 	bad := &result{suite: suite{name: "bad"}, counts: counts{failed: 1}, faults: []string{"B"}}
 	now := time.Now()
-	builds := &result{suite: suite{name: "build", essential: true}, began: now, ended: now.Add(time.Hour), counts: counts{passed: 1}}
+	builds := &result{suite: suite{name: "build", essential: true}, counts: counts{passed: 1}}
+	builds.began, builds.ended = now, now.Add(time.Hour)
 	long := &result{suite: suite{name: "long"}, began: builds.ended, ended: builds.ended.Add(budget + time.Second)}
 	for fault, results := range map[string][]*result{
 		"failed: over the budget of all suites (output in out/gate)": {builds, long},
@@ -101,7 +102,8 @@ func TestTheTableFailsIfASuiteDidOrIfNoTestRan(t *testing.T) {
 	}
 	var out strings.Builder
 	_ = table(&out, []*result{good, bad}) // what it prints counts here
-	if want := "skipped: p A\n\n2 passed, 1 failed, 1 skipped in 0s of 15m0s, builds in 0s\n"; !strings.HasSuffix(out.String(), want) {
+	want := "skipped: p A\n\n2 passed, 1 failed, 1 skipped in 0s of 15m0s, builds in 0s\n"
+	if !strings.HasSuffix(out.String(), want) {
 		t.Errorf("%s\nwant the end %q", out.String(), want)
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"slices"
@@ -11,75 +12,81 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
-// servers are the suites that start control planes, in the order in which they run. What else there is has no servers
-// of its own and runs side by side.
-var servers = []struct {
-	name     string
-	budget   time.Duration
-	packages []string
-}{
-	{"chaos", time.Minute, []string{"./test/chaos"}},
-	{"sharding", 5 * time.Minute, []string{"./test/integration/sharding", "./shard/internal/engage/cycles"}},
-	{"integration", 5 * time.Minute, []string{"./test/integration"}},
-	{"replication", 2 * time.Minute, []string{"./test/integration/replication"}},
-	{"lab", 3 * time.Minute, []string{"./test/lab/..."}},
-	{"console", 2 * time.Minute, []string{"./test/console", "./test/library", "./test/deploy"}},
-	{"bench", 3 * time.Minute, []string{"./bench/run"}},
-}
-
-// suites are all that there is to do: phases one after the other, and what a phase holds side by side.
+// suites are all that there is to do: phases one after the other, and what a phase holds side by side. What measures,
+// or fails when it is late, has the machine for itself; the others mostly wait: for Leases to run out, for servers to
+// start.
 func suites(ctx context.Context) ([][]suite, error) {
 	everything, err := packages(ctx, "./...")
 	if err != nil {
 		return nil, err
 	}
-	// What goes through very many cases does so without the race detector, and with it through fewer: go test -short.
-	simulator := slices.DeleteFunc(slices.Clone(everything), func(p string) bool { return !strings.Contains(p, "/shardtest") })
-	if len(simulator) == 0 {
-		return nil, fmt.Errorf("no package of the simulator found: the gate's list is out of date")
+	var taken []string
+	var missing error
+	servers := func(name string, budget time.Duration, patterns ...string) suite {
+		found, err := packages(ctx, patterns...)
+		missing, taken = errors.Join(missing, err), append(taken, found...)
+		return suite{name: name, budget: budget, steps: []step{goTest("", slices.Concat(raced, []string{"-p=1"}, found)...)}}
 	}
-	withServers := [][]suite{}
-	taken := slices.Clone(simulator)
-	for _, s := range servers {
-		found, err := packages(ctx, s.packages...)
-		if err != nil {
-			return nil, err
-		}
-		taken = append(taken, found...)
-		withServers = append(withServers, []suite{{name: s.name, budget: s.budget, steps: []step{
-			goTest("", append([]string{"-race", "-shuffle=on", "-p=1"}, found...)...),
-		}}})
+	chaos := servers("chaos", 3*time.Minute, "./test/chaos")
+	sharding := servers("sharding", 5*time.Minute, "./test/integration/sharding")
+	integration := servers("integration", 5*time.Minute, "./test/integration")
+	replication := servers("replication", 3*time.Minute, "./test/integration/replication")
+	labs := servers("lab", 3*time.Minute, "./test/lab/...")
+	console := servers("console", 3*time.Minute, "./test/console", "./test/library", "./test/deploy")
+	bench := servers("bench", 3*time.Minute, "./bench/run")
+
+	// What goes through very many cases does so without the race detector, and with it through fewer: go test -short, or
+	// by itself.
+	simulator, err := packages(ctx, "./shard/internal/shardtest/...")
+	missing, taken = errors.Join(missing, err), append(taken, simulator...)
+	if missing != nil {
+		return nil, missing
 	}
-	pure := slices.DeleteFunc(slices.Clone(everything), func(p string) bool { return slices.Contains(taken, p) })
-	bench := []string{"./shard/...", "./pkg/telemetry", "./bench/algorithms", "./bench/witness"}
-	phases := [][]suite{
-		{{name: "build", budget: 25 * time.Minute, essential: true, steps: []step{
-			command("go", "mod", "download"),
-			command("make", "--no-print-directory", "-j3", "controlplane", "jaeger", "promtool"),
-			command("make", "--no-print-directory", "build"),
-			command("go", "build", "-race", "./..."),
-			command("go", "build", "-race", "-o", binaries+"/tenure-race", "./cmd/tenure"),
-			command("go", "build", "-o", binaries+"/", "./cmd/tenure", "./cmd/bench"),
-			command("go", "build", "-tags=lab", "-o", binaries+"/"+lab.Hooked, "./cmd/tenure"),
+	cases := suite{name: "cases", budget: 2 * time.Minute, steps: []step{
+		goTest("", slices.Concat([]string{"-shuffle=on", "./pkg/replication"}, simulator)...),
+		goTest("", append(raced, simulator[0])...),
+	}}
+	pure := slices.DeleteFunc(everything, func(p string) bool { return slices.Contains(taken, p) })
+	return [][]suite{
+		{build},
+		{{name: "lint", budget: 2 * time.Minute, steps: []step{makes("lint")}}, cases},
+		{sharding, {name: "pure", budget: 5 * time.Minute, steps: []step{
+			goTest("", slices.Concat(raced, []string{"-short"}, pure)...),
 		}}},
-		{{name: "lint", budget: 2 * time.Minute, steps: []step{command("make", "--no-print-directory", "lint")}}},
-		{{name: "pure", budget: 4 * time.Minute, steps: []step{goTest("", append([]string{"-race", "-short", "-shuffle=on"}, pure...)...)}}},
-		{{name: "cases", budget: 3 * time.Minute, steps: []step{
-			goTest("", append([]string{"-shuffle=on", "./pkg/replication"}, simulator...)...),
-			goTest("", "-race", "-shuffle=on", simulator[0]), // which runs a tenth of its schedules then
-		}}},
-	}
-	return append(append(phases, withServers...), []suite{
-		{name: "modules", budget: 2 * time.Minute, steps: []step{
-			goTest("test/apiserver", "./..."),
-			goTest("config/monitoring/gen", "-count=1", "./..."),
-		}},
-	}, []suite{{name: "browser", budget: 2 * time.Minute, steps: []step{
-		command("make", "--no-print-directory", "chromium"),
-		goTest("", "-count=1", "-tags=browser", "./test/browser"),
-	}}}, []suite{{name: "microbench", budget: time.Minute, steps: []step{
-		goTest("", append([]string{"-run=^$", "-bench=.", "-benchtime=1x"}, bench...)...),
-	}}}), nil
+		{integration, console},
+		{replication, labs},
+		{chaos},
+		{bench},
+		{
+			{name: "modules", budget: 2 * time.Minute, steps: []step{
+				goTest("test/apiserver", "./..."), goTest("config/monitoring/gen", "-count=1", "./..."),
+			}},
+			{name: "browser", budget: 2 * time.Minute, steps: []step{
+				makes("chromium"), goTest("", "-count=1", "-tags=browser", "./test/browser"),
+			}},
+			{name: "microbench", budget: 2 * time.Minute, steps: []step{
+				goTest("", "-run=^$", "-bench=.", "-benchtime=1x", "./shard/...", "./pkg/telemetry", "./bench/algorithms",
+					"./bench/witness"),
+			}},
+		},
+	}, nil
+}
+
+var raced = []string{"-race", "-shuffle=on"}
+
+// build has the budget of a machine that has built nothing yet.
+var build = suite{name: "build", budget: 25 * time.Minute, essential: true, steps: []step{
+	command("go", "mod", "download"),
+	makes("-j3", "controlplane", "jaeger", "promtool"),
+	makes("build"),
+	command("go", "build", "-race", "./..."),
+	command("go", "build", "-race", "-o", binaries+"/tenure-race", "./cmd/tenure"),
+	command("go", "build", "-o", binaries+"/", "./cmd/tenure", "./cmd/bench"),
+	command("go", "build", "-tags=lab", "-o", binaries+"/"+lab.Hooked, "./cmd/tenure"),
+}}
+
+func makes(targets ...string) step {
+	return command(append([]string{"make", "--no-print-directory"}, targets...)...)
 }
 
 // packages lists what patterns match; each has to match something.

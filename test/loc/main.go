@@ -142,7 +142,11 @@ func run(base string, packages bool, to io.Writer) error {
 			fmt.Fprintf(w, "%d\t  %s\n", new, name)
 			return
 		}
-		fmt.Fprintf(w, "%d\t%d\t%+.1f %%\t  %s\n", old, new, 100*float64(new-old)/float64(max(old, 1)), name)
+		change := "new"
+		if old > 0 {
+			change = fmt.Sprintf("%+.1f %%", 100*float64(new-old)/float64(old))
+		}
+		fmt.Fprintf(w, "%d\t%d\t%s\t  %s\n", old, new, change, name)
 	}
 	for _, k := range []string{product, unitTests, machinery} {
 		all := maps.Clone(before[k])
