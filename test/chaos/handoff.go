@@ -36,26 +36,44 @@ func (r *run) runHandoff(ctx context.Context) error {
 	r.say("%d replicas share %d shards of about %d objects", r.replicas, 2*r.shards, r.ballast)
 	background, stop := context.WithCancel(ctx)
 	var side sync.WaitGroup
-	side.Go(func() { r.load.run(background) })
 	side.Go(func() { r.supervise(background) })
-	sleep(ctx, 3*time.Second)
-	r.calmly(func() {
-		for i := range r.handoffs {
-			r.blame(r.moveOne(ctx, i))
+	loaded := func(do func()) {
+		under, ease := context.WithCancel(background)
+		var load sync.WaitGroup
+		load.Go(func() { r.load.run(under) })
+		sleep(ctx, 3*time.Second)
+		r.calmly(do)
+		ease()
+		load.Wait()
+	}
+	crashes := max(2, r.handoffs/8)
+	loaded(func() {
+		moved := 0
+		for ; moved < r.handoffs && !r.over(ctx); moved++ {
+			r.blame(r.moveOne(ctx, moved))
 		}
+		r.reach("planned moves, one at a time", r.handoffs, moved)
 		r.blame(r.pinAll(ctx, func(int) string { return "" }))
 		r.settle(ctx, settleWithin)
-		r.say("%d planned moves", r.handoffs)
+		r.say("%d planned moves", moved)
 		for range max(1, r.handoffs/10) {
 			r.oneThing(ctx, r.exit)
 		}
-		for i := range max(2, r.handoffs/8) {
-			if i%2 == 0 {
+	})
+	// Whoever takes a shard over lists all Ats that it ever had. The crashes are to find what the moves found.
+	r.blame(r.catchUp(ctx))
+	r.blame(r.load.clear(ctx))
+	r.settle(ctx, settleWithin)
+	loaded(func() {
+		crashed := 0
+		for ; crashed < crashes && !r.over(ctx); crashed++ {
+			if crashed%2 == 0 {
 				r.oneThing(ctx, r.kill)
 			} else {
 				r.oneThing(ctx, r.killCoordinator)
 			}
 		}
+		r.reach("crashes", crashes, crashed)
 	})
 	stop()
 	side.Wait()
@@ -63,8 +81,7 @@ func (r *run) runHandoff(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	report := r.judge(ctx)
-	r.print(report)
+	r.conclude(ctx)
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -113,6 +114,29 @@ func (l *load) facts() witness.Facts {
 		facts.Ats = append(facts.Ats, witness.At{Cluster: m.cluster, Namespace: atNamespace, Name: m.name, UID: m.uid, Schedule: m.schedule})
 	}
 	return facts
+}
+
+// clear deletes all Ats of the load, and their Pods, and waits until they are gone.
+func (l *load) clear(ctx context.Context) error {
+	for _, cluster := range l.fleet.Workloads() {
+		c := l.fleet.Client(cluster)
+		for _, kind := range []client.Object{&cnatv1alpha1.At{}, &corev1.Pod{}} {
+			if err := c.DeleteAllOf(ctx, kind, client.InNamespace(atNamespace), client.GracePeriodSeconds(0)); err != nil {
+				return fmt.Errorf("deleting what is finished in %s: %w", cluster, err)
+			}
+		}
+		if err := lab.Eventually(ctx, restWithin, func() error {
+			left := &corev1.PodList{}
+			err := c.List(ctx, left, client.InNamespace(atNamespace), client.Limit(1))
+			if err == nil && len(left.Items) > 0 {
+				err = fmt.Errorf("%s is left", left.Items[0].Name)
+			}
+			return err
+		}); err != nil {
+			return fmt.Errorf("deleting what is finished in %s: %w", cluster, err)
+		}
+	}
+	return nil
 }
 
 // unfinished counts the Ats of the load that aren't DONE, and names one.

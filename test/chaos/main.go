@@ -60,7 +60,7 @@ func parse(args []string) (settings, error) {
 	fs.StringVar(&scenarios, "scenario", "calm,storm,moves,handoff", "what to play, in this order")
 	fs.StringVar(&s.tenure, "tenure", "", "binary of the replicas; default: built from the source")
 	fs.DurationVar(&s.quiet, "quiet", 15*time.Second, "how long nothing is done at the end, to see what a fleet at rest writes")
-	fs.BoolVar(&s.strict, "strict", false, "fail also when a target is missed that depends on the machine")
+	fs.BoolVar(&s.lenient, "lenient", false, "don't fail when a target is missed: on a machine that does other things too, they say little")
 	fs.BoolVar(&s.keep, "keep", false, "keep logs also when all is well")
 	if err := fs.Parse(args); err != nil {
 		return s, err
@@ -148,9 +148,6 @@ func onPlanes(ctx context.Context, s settings, out io.Writer, do func(context.Co
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if len(r.missed) > 0 && s.strict {
-		return errors.Join(append(r.broken, fmt.Errorf("missed: %s", strings.Join(r.missed, "; ")))...)
-	}
 	return errors.Join(r.broken...)
 }
 
@@ -182,7 +179,6 @@ func (r *run) scenariosTogether(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	report := r.judge(ctx)
-	r.print(report)
+	r.conclude(ctx)
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -143,62 +144,60 @@ func latest(ats []lateAt) lateAt {
 
 func (a lateAt) String() string { return fmt.Sprintf("%v (%s/%s)", a.late, a.cluster, a.name) }
 
-// lateness of all Ats of the load: from due to the answer of the first write for it.
-func (r *run) lateness() ([]lateAt, error) {
-	var all []lateAt
+// lateness of all Ats of the load: from due to the answer of the first write for it. never are those without one.
+func (r *run) lateness() (all []lateAt, never []madeAt, err error) {
 	for _, cluster := range r.fleet.Workloads() {
 		served, err := servedAt(r.fleet.Planes.Cluster(cluster).AuditLog())
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for _, m := range r.load.all() {
-			if s, ok := served[m.name]; ok && m.cluster == cluster {
+			if m.cluster != cluster {
+				continue
+			}
+			if s, ok := served[m.name]; ok {
 				all = append(all, lateAt{m, max(0, s.answered.Sub(m.due)), s.shard})
+			} else {
+				never = append(never, m)
 			}
 		}
 	}
-	return all, nil
+	return all, never, nil
 }
 
 // felt says until when a fault may make Ats late. A calm one ends when all is at rest.
-func (r *run) felt(f fault) time.Time {
+func (a *account) felt(f fault) time.Time {
 	if f.Calm {
 		return f.End.Add(calmTail)
 	}
-	return f.End.Add(r.lease + 2*time.Second)
+	return f.End.Add(a.lease + 2*time.Second)
 }
 
 // during are the Ats that a fault may have made late: those that fell due while it was felt, and those that were just due
 // and not yet served when it began.
-func (r *run) during(f fault, ats []lateAt) []lateAt {
-	end := r.felt(f)
+func (a *account) during(f fault) []lateAt {
+	end := a.felt(f)
 	var all []lateAt
-	for _, a := range ats {
-		if a.due.After(f.Start.Add(-exitLate)) && a.due.Add(a.late).After(f.Start) && a.due.Before(end) {
-			all = append(all, a)
+	for _, at := range a.ats {
+		if at.due.After(f.Start.Add(-exitLate)) && at.due.Add(at.late).After(f.Start) && at.due.Before(end) {
+			all = append(all, at)
 		}
 	}
 	return all
 }
 
-// duringCalm are the Ats that calm faults of a kind may have made late.
-func (r *run) duringCalm(kind string, ats []lateAt) []lateAt {
-	held, others := r.apart(kind, ats)
-	return append(held, others...)
-}
-
-// apart splits the Ats of duringCalm by whether the victim held their shard. The others' say what else went on meanwhile,
-// on a machine that all processes share.
-func (r *run) apart(kind string, ats []lateAt) (held, others []lateAt) {
-	for _, f := range r.faults {
+// apart are the Ats that calm faults of a kind may have made late, split by whether the victim held their shard. The
+// others' say what else went on meanwhile, on a machine that all processes share.
+func (a *account) apart(kind string) (held, others []lateAt) {
+	for _, f := range a.faults {
 		if !f.Calm || !strings.HasPrefix(f.Kind, kind) {
 			continue
 		}
-		for _, a := range r.during(f, ats) {
-			if _, ok := f.Tenures[a.shard]; ok {
-				held = append(held, a)
+		for _, at := range a.during(f) {
+			if _, ok := f.Tenures[at.shard]; ok {
+				held = append(held, at)
 			} else {
-				others = append(others, a)
+				others = append(others, at)
 			}
 		}
 	}
@@ -206,11 +205,35 @@ func (r *run) apart(kind string, ats []lateAt) (held, others []lateAt) {
 }
 
 // normal are the Ats that fell due in calm scenarios while no fault was felt.
-func (r *run) normal(ats []lateAt) []lateAt {
-	var all []lateAt
-	for _, a := range ats {
-		if r.calmTime(a.due) && !r.nearFault(a.due) {
-			all = append(all, a)
+func (a *account) normal() []lateAt {
+	return slices.DeleteFunc(slices.Clone(a.ats), func(at lateAt) bool {
+		return !a.calm(at.due) || slices.ContainsFunc(a.faults, func(f fault) bool {
+			return window{f.Start.Add(-exitLate), a.felt(f)}.holds(at.due)
+		})
+	})
+}
+
+// unserved are the times from faults of a kind until the victim's shards were active elsewhere, and what never was.
+func (a *account) unserved(kind string, calm bool) (all []time.Duration, never error) {
+	var errs []error
+	for _, f := range a.faults {
+		if !strings.HasPrefix(f.Kind, kind) || f.Calm != calm {
+			continue
+		}
+		ds, missing := unserved(f, a.activations())
+		all = append(all, ds...)
+		if len(missing) > 0 {
+			errs = append(errs, fmt.Errorf("unserved: shards %v were never served again after %s", missing, f))
+		}
+	}
+	return all, errors.Join(errs...)
+}
+
+// activations are the tenures that began at all replicas, in no order.
+func (a *account) activations() (all []lab.Line) {
+	for _, l := range a.logs {
+		if l.Activation() {
+			all = append(all, l.Line)
 		}
 	}
 	return all

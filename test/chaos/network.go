@@ -37,12 +37,18 @@ func (r *run) workloadLine() (line, bool) {
 	return l, true
 }
 
-// hurt puts a rule into force on a line for a time.
+// quietFor is for how much longer a rule stays in force that nothing has suffered yet.
+const quietFor = 15 * time.Second
+
+// hurt puts a rule into force on a line for a time, and until a request suffered it.
 func (r *run) hurt(ctx context.Context, l line, kind string, rule faultproxy.Rule, d time.Duration) {
 	rule.Match.Agents = l.agents
-	f := fault{Kind: kind + ", " + l.role, Victim: l.name, Start: time.Now()}
+	f := fault{Kind: kind + ", " + l.role, Victim: l.name, Rule: fmt.Sprintf("%+v", rule), Start: time.Now()}
 	injected := l.proxy.Inject(rule)
 	sleep(ctx, d)
+	for end := time.Now().Add(quietFor); injected.Hits() == 0 && time.Now().Before(end) && ctx.Err() == nil; {
+		sleep(ctx, 50*time.Millisecond)
+	}
 	injected.End()
 	f.Hits = injected.Hits()
 	r.note(f)

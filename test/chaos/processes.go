@@ -77,7 +77,7 @@ func (r *run) pause(ctx context.Context) (down string) {
 	if v == nil {
 		return ""
 	}
-	f := fault{Kind: "SIGSTOP/SIGCONT", Victim: v.Name, Tenures: r.tenures(ctx, v.Name), Start: time.Now()}
+	f := fault{Kind: paused, Victim: v.Name, Tenures: r.tenures(ctx, v.Name), Start: time.Now()}
 	v.Pause()
 	sleep(ctx, 3*r.lease)
 	v.Resume()
@@ -96,7 +96,7 @@ func (r *run) roll(ctx context.Context) {
 
 // restartAPIServer ends an API server and starts it again.
 func (r *run) restartAPIServer(ctx context.Context, cluster string) {
-	f := fault{Kind: "restart of the API server, " + role(cluster), Victim: cluster, Start: time.Now()}
+	f := fault{Kind: "restart of the API server, " + role(cluster), Victim: cluster, Server: true, Start: time.Now()}
 	if err := r.fleet.Planes.Cluster(cluster).RestartAPIServer(context.WithoutCancel(ctx), nil); err != nil {
 		r.blame(fmt.Errorf("restarting the API server of %s: %w", cluster, err))
 	}
@@ -130,7 +130,7 @@ func (r *run) switchFiltering(ctx context.Context) {
 		}
 	}
 	for _, change := range [][2]string{{on, off}, {off, on}} {
-		f := fault{Kind: "filtering on the server: " + change[1], Victim: cluster, Start: time.Now()}
+		f := fault{Kind: "filtering on the server: " + change[1], Victim: cluster, Server: true, Start: time.Now()}
 		if err := r.fleet.Planes.Cluster(cluster).RestartAPIServer(context.WithoutCancel(ctx), replace(change[0], change[1])); err != nil {
 			r.blame(fmt.Errorf("restarting the API server of %s: %w", cluster, err))
 		}
@@ -141,7 +141,7 @@ func (r *run) switchFiltering(ctx context.Context) {
 
 // hog takes all processors for a while.
 func (r *run) hog(ctx context.Context) {
-	f := fault{Kind: "CPU hog", Start: time.Now()}
+	f := fault{Kind: hogged, Start: time.Now()}
 	var hogs []*exec.Cmd
 	for range 4 {
 		c := exec.Command("/bin/sh", "-c", "while :; do :; done")

@@ -33,7 +33,7 @@ type settings struct {
 	tenure    string
 	dir       string
 	keep      bool
-	strict    bool
+	lenient   bool
 	quiet     time.Duration
 }
 
@@ -43,14 +43,22 @@ type fault struct {
 	Victim string
 	Start  time.Time
 	End    time.Time
-	Hits   int // requests that suffered it; for faults of the network
+	// Rule is what was injected into the network, and Hits how many requests suffered it.
+	Rule string
+	Hits int
+	// Server says that an API server was restarted, which all replicas feel.
+	Server bool
 	// Tenures that the victim of a crash or clean exit held, as shard -> epoch.
 	Tenures map[string]int64
 	Calm    bool // nothing else was going on
 }
 
-// started is the kind of a calm start of a replica: not a fault, but a thing that is felt.
-const started = "start"
+// Kinds of faults that are looked for by name.
+const (
+	started = "start" // a calm start of a replica: not a fault, but a thing that is felt
+	paused  = "SIGSTOP/SIGCONT"
+	hogged  = "CPU hog"
+)
 
 // run is one run of chaos.
 type run struct {
@@ -67,10 +75,10 @@ type run struct {
 	rand   *rand.Rand
 	faults []fault
 	broken []error  // what must not be, found while running
-	missed []string // targets
 	deaths []string // logs of replicas that ended by themselves
 	calm   bool
-	calms  [][2]time.Time // when calm scenarios ran
+	calms  []window // when calm scenarios ran
+	quotas []quota
 }
 
 func newRun(s settings, f *lab.Fleet, out io.Writer) *run {
@@ -110,6 +118,12 @@ func (r *run) done() int {
 
 // blame keeps an error that makes the run fail in the end; the run goes on to see more.
 func (r *run) blame(err error) {
+	if all, ok := err.(interface{ Unwrap() []error }); ok && all != nil {
+		for _, one := range all.Unwrap() {
+			r.blame(one)
+		}
+		return
+	}
 	if err == nil || errors.Is(err, context.Canceled) {
 		return
 	}

@@ -34,7 +34,7 @@ func (r *run) calmly(do func()) {
 	do()
 	r.mu.Lock()
 	r.calm = false
-	r.calms = append(r.calms, [2]time.Time{began, time.Now()})
+	r.calms = append(r.calms, window{began, time.Now()})
 	r.mu.Unlock()
 }
 
@@ -48,9 +48,11 @@ const (
 // runCalm does one thing at a time to one process.
 func (r *run) runCalm(ctx context.Context) {
 	endings := []ending{r.kill, r.exit, r.pause, r.killCoordinator, r.exit}
-	for i := 0; i < r.settings.calm && !r.over(ctx); i++ {
-		r.oneThing(ctx, endings[i%len(endings)])
+	made := 0
+	for ; made < r.settings.calm && !r.over(ctx); made++ {
+		r.oneThing(ctx, endings[made%len(endings)])
 	}
+	r.reach("faults in calm", r.settings.calm, made)
 }
 
 // oneThing does something to a process and waits until all is at rest, with one replica less if that ended. Starting it
@@ -101,6 +103,14 @@ func (r *run) runStorm(ctx context.Context) {
 		lanes.Go(func() { r.lane(ctx, network, enough) })
 	}
 	lanes.Wait()
+	r.reach("faults by the end of the storm", r.settings.faults, r.done())
+}
+
+// reach notes how much was done of what was to be done.
+func (r *run) reach(what string, want, got int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.quotas = append(r.quotas, quota{what, want, got})
 }
 
 // lane does each thing once in an order that the seed decides, then again in another order.
@@ -142,6 +152,9 @@ func (r *run) runMoves(ctx context.Context) {
 		sleep(ctx, time.Second)
 		_ = lab.Eventually(ctx, roundWithin, func() error { return r.fleet.Inactive(ctx) })
 	}
+	n, err := r.planned()
+	r.blame(err)
+	r.reach("planned moves", r.settings.moves, n)
 	r.blame(r.pinAll(ctx, func(int) string { return "" }))
 	r.settle(ctx, settleWithin)
 }

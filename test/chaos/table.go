@@ -4,21 +4,15 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/tenure-dev/tenure/bench/machine"
 	"github.com/tenure-dev/tenure/bench/witness"
-	"github.com/tenure-dev/tenure/test/lab"
 )
 
 // print tells what was done and what came of it.
-func (r *run) print(report *witness.Report) {
-	lines, err := r.fleet.Activations()
-	r.blame(err)
-	late, err := r.lateness()
-	r.blame(err)
+func (r *run) print(a *account, report *witness.Report, targets []target) {
 	w := tabwriter.NewWriter(r.out, 0, 0, 2, ' ', 0)
 	row := func(cells ...any) {
 		for i, c := range cells {
@@ -42,7 +36,7 @@ func (r *run) print(report *witness.Report) {
 		var ds []time.Duration
 		hits := 0
 		for _, f := range byKind[kind] {
-			ds = append(ds, latenessOf(r.during(f, late))...)
+			ds = append(ds, latenessOf(a.during(f))...)
 			hits += f.Hits
 		}
 		row(kind, len(byKind[kind]), hits, spreadOf(ds))
@@ -53,44 +47,29 @@ func (r *run) print(report *witness.Report) {
 	if now, ok := machine.Now(); ok {
 		row("\nMACHINE", "all the while", "", now.Since(r.machine))
 	}
-	row("\nAts", len(r.load.all()), "", spreadOf(latenessOf(late)))
-	r.printMoves(row, lines, late)
-	if report != nil {
-		r.printWitness(row, report)
-		r.printTargets(row, report, lines, late)
+	row("\nAts", len(r.load.all()), "", spreadOf(latenessOf(a.ats)))
+	a.printMoves(row)
+	if excused, _ := a.errors(); len(excused) > 0 {
+		row("\nERRORS EXCUSED", "lines")
+		for _, of := range slices.Sorted(maps.Keys(excused)) {
+			row(of, excused[of])
+		}
+	}
+	r.printWitness(row, report)
+	row("\nTARGETS", "measured", "", "should be at most")
+	for _, t := range targets {
+		verdict := "met"
+		if !t.met {
+			verdict = "MISSED"
+		}
+		row(t.name, t.measured, verdict, t.most)
 	}
 	w.Flush()
 }
 
-// calmTime says whether a moment lies in a calm scenario.
-func (r *run) calmTime(t time.Time) bool {
-	for _, c := range r.calms {
-		if t.After(c[0]) && t.Before(c[1]) {
-			return true
-		}
-	}
-	return false
-}
-
-func (r *run) unserved(kind string, calm bool) []time.Duration {
-	lines, err := r.fleet.Activations()
-	r.blame(err)
-	var all []time.Duration
-	for _, f := range r.faults {
-		if !strings.HasPrefix(f.Kind, kind) || f.Calm != calm {
-			continue
-		}
-		ds, missing := unserved(f, lines)
-		all = append(all, ds...)
-		if len(missing) > 0 {
-			r.blame(fmt.Errorf("shards %v of %s were never served again after %s at %s", missing, f.Victim, f.Kind, f.Start.Format(time.RFC3339Nano)))
-		}
-	}
-	return all
-}
-
 // printMoves tells of the moves, the gaps that they left, and of what must hold for them.
-func (r *run) printMoves(row func(...any), lines []lab.Line, late []lateAt) {
+func (a *account) printMoves(row func(...any)) {
+	lines := a.activations()
 	kinds := map[string]int{}
 	for _, l := range lines {
 		kinds[l.Kind]++
@@ -100,33 +79,25 @@ func (r *run) printMoves(row func(...any), lines []lab.Line, late []lateAt) {
 	for _, kind := range []string{"join", "claim", "planned", "exit", "crash"} {
 		if kind == "planned" || kind == "exit" {
 			row(kind, kinds[kind], "all", spreadOf(gaps(lines, kind, always)))
-			row("", "", "calm", spreadOf(gaps(lines, kind, r.calmTime)))
+			row("", "", "calm", spreadOf(gaps(lines, kind, a.calm)))
 			continue
 		}
 		row(kind, kinds[kind])
 	}
 	row("\nUNSERVED", "", "", "from the signal to the shard's being active elsewhere")
 	for _, kind := range []string{"SIGKILL", "SIGTERM"} {
-		row(kind, "", "calm", spreadOf(r.unserved(kind, true)))
-		row(kind, "", "in storms", spreadOf(r.unserved(kind, false)))
+		calm, _ := a.unserved(kind, true)
+		stormy, _ := a.unserved(kind, false)
+		row(kind, "", "calm", spreadOf(calm))
+		row(kind, "", "in storms", spreadOf(stormy))
 	}
 	row("\nLATENESS of Ats in calm scenarios")
-	row("no fault near", "", "", spreadOf(latenessOf(r.normal(late))))
+	row("no fault near", "", "", spreadOf(latenessOf(a.normal())))
 	for _, kind := range []string{"SIGKILL", "SIGTERM"} {
-		held, others := r.apart(kind, late)
+		held, others := a.apart(kind)
 		row(kind, "", "shards of the victim", spreadOf(latenessOf(held)))
 		row("", "", "all others", spreadOf(latenessOf(others)))
 	}
-}
-
-// nearFault says whether a fault was felt at a moment.
-func (r *run) nearFault(t time.Time) bool {
-	for _, f := range r.faults {
-		if t.After(f.Start.Add(-exitLate)) && t.Before(r.felt(f)) {
-			return true
-		}
-	}
-	return false
 }
 
 // printWitness tells what the audit logs say.

@@ -1,12 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/tenure-dev/tenure/bench/witness"
-	"github.com/tenure-dev/tenure/test/lab"
 )
 
 const (
@@ -22,43 +22,60 @@ const (
 	writesPerLease = 6.0
 )
 
-// printTargets holds the figures that depend on the machine against what they should be. They are judged only with
-// --strict: on a machine that is busy with other things they say more about that than about the replicas.
-func (r *run) printTargets(row func(...any), report *witness.Report, lines []lab.Line, late []lateAt) {
-	row("\nTARGETS", "measured", "", "should be at most")
-	check := func(name string, measured, target any, met bool) {
-		verdict := "met"
-		if !met {
-			verdict = "MISSED"
-			r.missed = append(r.missed, fmt.Sprintf("%s: %v, should be at most %v", name, measured, target))
-		}
-		row(name, measured, verdict, target)
+// target is a figure and what it should be at most.
+type target struct {
+	name           string
+	measured, most any
+	met            bool
+}
+
+// targets holds the figures of calm scenarios, in which nothing else goes on, against what they should be.
+func (a *account) targets(report *witness.Report) (all []target) {
+	add := func(name string, measured, most time.Duration) {
+		all = append(all, target{name, measured, most, measured <= most})
 	}
+	lines := a.activations()
 	// Tens of shards moved at once are another thing than one: the handoff scenario moves one at a time.
-	if slices.Contains(r.scenarios, "handoff") {
-		planned := spreadOf(gaps(lines, "planned", r.calmTime))
-		check("gap of a planned handoff, p50", planned.P50, plannedP50, planned.P50 <= plannedP50)
-		check("gap of a planned handoff, p99", planned.P99, plannedP99, planned.P99 <= plannedP99)
+	if slices.Contains(a.scenarios, "handoff") {
+		planned := spreadOf(gaps(lines, "planned", a.calm))
+		add("gap of a planned handoff, p50", planned.P50, plannedP50)
+		add("gap of a planned handoff, p99", planned.P99, plannedP99)
 	}
-	if exit := spreadOf(gaps(lines, "exit", r.calmTime)); exit.N > 0 {
-		check("gap of a clean exit, p99", exit.P99, exitP99, exit.P99 <= exitP99)
+	if exit := spreadOf(gaps(lines, "exit", a.calm)); exit.N > 0 {
+		add("gap of a clean exit, p99", exit.P99, exitP99)
 	}
-	if crash := spreadOf(r.unserved("SIGKILL", true)); crash.N > 0 {
-		check("unserved after SIGKILL, p99", crash.P99, r.lease+crashP99, crash.P99 <= r.lease+crashP99)
-		check("unserved after SIGKILL, max", crash.Max, r.lease+crashMax, crash.Max <= r.lease+crashMax)
+	crashes, _ := a.unserved("SIGKILL", true)
+	if crash := spreadOf(crashes); crash.N > 0 {
+		add("unserved after SIGKILL, p99", crash.P99, a.lease+crashP99)
+		add("unserved after SIGKILL, max", crash.Max, a.lease+crashMax)
 	}
 	// What a user of the Ats sees of it.
-	if normal := r.normal(late); slices.Contains(r.scenarios, "calm") && len(normal) > 0 {
-		if ats := r.duringCalm("SIGKILL", late); len(ats) > 0 {
-			target := r.lease + crashP99 + spreadOf(latenessOf(normal)).P99
-			check("an At that fell due after SIGKILL, the latest", latest(ats), target, latest(ats).late <= target)
-		}
-		if ats := r.duringCalm("SIGTERM", late); len(ats) > 0 {
-			check("an At that fell due after SIGTERM, the latest", latest(ats), exitLate, latest(ats).late <= exitLate)
+	if normal := a.normal(); slices.Contains(a.scenarios, "calm") && len(normal) > 0 {
+		crashed, exited := a.lease+crashP99+spreadOf(latenessOf(normal)).P99, exitLate
+		for kind, most := range map[string]time.Duration{"SIGKILL": crashed, "SIGTERM": exited} {
+			if held, others := a.apart(kind); len(held)+len(others) > 0 {
+				at := latest(append(held, others...))
+				all = append(all, target{"an At that fell due after " + kind + ", the latest", at, most, at.late <= most})
+			}
 		}
 	}
 	if c := report.Coordination; c.PerSecond != nil {
-		target := writesPerLease / r.lease.Seconds()
-		check("coordination writes per second and replica", fmt.Sprintf("%.2f", *c.PerSecond), fmt.Sprintf("%.2f (0.60 at a lease of 10s)", target), *c.PerSecond <= target)
+		most := writesPerLease / a.lease.Seconds()
+		all = append(all, target{
+			"coordination writes per second and replica", fmt.Sprintf("%.2f", *c.PerSecond),
+			fmt.Sprintf("%.2f (0.60 at a lease of 10s)", most), *c.PerSecond <= most,
+		})
 	}
+	return all
+}
+
+// missed names the targets that weren't met.
+func missed(all []target) error {
+	var errs []error
+	for _, t := range all {
+		if !t.met {
+			errs = append(errs, fmt.Errorf("missed target: %s: %v, should be at most %v", t.name, t.measured, t.most))
+		}
+	}
+	return errors.Join(errs...)
 }

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenure-dev/tenure/test/lab"
+)
+
+// account is what a run did to the fleet, and what the fleet did meanwhile, as far as it is judged. The witness judges
+// the audit logs beside it.
+type account struct {
+	lease     time.Duration
+	scenarios []string
+	quotas    []quota
+	faults    []fault
+	calms     []window
+	logs      []logged
+	ats       []lateAt
+	never     []madeAt // whose API server logged no write of ours for them
+}
+
+// quota is how often something was to be done, and was.
+type quota struct {
+	what      string
+	want, got int
+}
+
+// window is a time between two moments.
+type window struct{ from, to time.Time }
+
+func (w window) holds(t time.Time) bool { return t.After(w.from) && t.Before(w.to) }
+
+func (w window) String() string {
+	return w.from.Format("15:04:05.000") + " to " + w.to.Format("15:04:05.000")
+}
+
+// logged is one line of a replica's log.
+type logged struct {
+	lab.Line
+	replica, place string
+}
+
+// calm says whether a moment lies in a calm scenario.
+func (a *account) calm(t time.Time) bool {
+	return slices.ContainsFunc(a.calms, func(w window) bool { return w.holds(t) })
+}
+
+// complaints are everything that must not be, but for targets.
+func (a *account) complaints() error {
+	_, unexplained := a.errors()
+	errs := []error{a.unmet(), a.idle(), a.lapsed(), a.waited(), unexplained}
+	for _, kind := range []string{"SIGKILL", "SIGTERM"} {
+		for _, calm := range []bool{true, false} {
+			_, never := a.unserved(kind, calm)
+			errs = append(errs, never)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// unmet tells of quotas that weren't reached: what was hardly tried proves little.
+func (a *account) unmet() error {
+	var errs []error
+	for _, q := range a.quotas {
+		if q.got < q.want {
+			errs = append(errs, fmt.Errorf("quota: %d of %d %s", q.got, q.want, q.what))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// idle tells of faults of the network that hurt nothing.
+func (a *account) idle() error {
+	var errs []error
+	for _, f := range a.faults {
+		if f.Rule != "" && f.Hits == 0 {
+			errs = append(errs, fmt.Errorf("idle fault: %s hit no request (rule: %s)", f, f.Rule))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// lapsed tells of replicas that let their Lease run out in a calm scenario though nobody kept them from renewing it.
+func (a *account) lapsed() error {
+	var errs []error
+	for _, l := range a.logs {
+		excused := slices.ContainsFunc(a.faults, func(f fault) bool {
+			return f.Kind == paused && f.Victim == l.replica && window{f.Start, f.End}.holds(l.Time)
+		})
+		if lapse(l.Line) && a.calm(l.Time) && !excused {
+			errs = append(errs, fmt.Errorf("lapse in calm: %s at %s: %s", l.replica, l.Time.Format(time.RFC3339Nano), l.Reason))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+const (
+	// calmWait is how long, on top of a lease duration, a key may wait in a calm scenario, whatever is done to a replica.
+	calmWait = 3 * time.Second
+	// stormWait is how long one may wait in a storm: in the worst order, an API server restarts, a partition begins, its
+	// holder is killed, and a backoff of half a minute is pending.
+	stormWait = 90 * time.Second
+)
+
+// bound is how long a key may wait that falls due at a moment.
+func (a *account) bound(due time.Time) time.Duration {
+	if a.calm(due) {
+		return a.lease + calmWait
+	}
+	return stormWait
+}
+
+// waited tells of the keys that waited longer than they may, the worst of them by name.
+func (a *account) waited() error {
+	var worst *lateAt
+	n := len(a.never)
+	for i, at := range a.ats {
+		if at.late <= a.bound(at.due) {
+			continue
+		}
+		if n++; worst == nil || at.late > worst.late {
+			worst = &a.ats[i]
+		}
+	}
+	switch {
+	case len(a.never) > 0:
+		return fmt.Errorf("wait: %d keys waited too long, for one %s/%s, which was never served", n, a.never[0].cluster, a.never[0].name)
+	case worst != nil:
+		return fmt.Errorf("wait: %d keys waited too long, the longest %s, which may take %v", n, worst, a.bound(worst.due))
+	}
+	return nil
+}
+
+// excuse is what a fault explains in the log of who feels it.
+type excuse struct {
+	line *regexp.Regexp
+	of   func(fault) bool
+	tail time.Duration // how long after the fault's end
+}
+
+var (
+	anything   = func(fault) bool { return true }
+	restarts   = func(f fault) bool { return f.Server }
+	answers    = func(f fault) bool { return f.Rule != "" && f.Kind[0] >= '1' && f.Kind[0] <= '9' }
+	connection = func(f fault) bool { return f.Server || f.Rule != "" || f.Kind == paused }
+	slowness   = func(f fault) bool { return connection(f) || f.Kind == hogged }
+)
+
+const (
+	// felt is how long a fault's errors may go on: breakers and backoffs of clients end within that.
+	feltFor = 15 * time.Second
+	// restartFelt is the same for an API server that starts: it refuses what it shouldn't before it knows the roles.
+	restartFelt = 30 * time.Second
+)
+
+var excuses = []excuse{
+	{regexp.MustCompile(`fault proxy: `), answers, feltFor},
+	{regexp.MustCompile(`connection refused|connection reset|broken pipe|EOF|GOAWAY|stream error|connection lost|use of closed`), connection, restartFelt},
+	{regexp.MustCompile(`context deadline exceeded|context canceled|Client\.Timeout|TLS handshake timeout|i/o timeout|the cluster doesn't answer`), slowness, restartFelt},
+	{regexp.MustCompile(`Unable to write event.*shard isn't held by this replica`), anything, feltFor}, // the fence at work: its tenure was over
+	{regexp.MustCompile(`Failed to watch|unable to decode an event from the watch stream|too old resource version`), slowness, restartFelt},
+	{regexp.MustCompile(`is forbidden: User|Unauthorized|failed to get server groups: unknown`), restarts, restartFelt},
+	{regexp.MustCompile(`failed to get server groups: unknown`), answers, time.Second},
+}
+
+// names are the parts of an error that differ from one object to the next.
+var names = regexp.MustCompile(`[0-9][0-9a-z-]*`)
+
+func lapse(l lab.Line) bool { return strings.HasPrefix(l.Msg, "incarnation lapsed") }
+
+func crashed(l lab.Line) bool {
+	return strings.HasPrefix(l.Text, "panic:") || strings.HasPrefix(l.Text, "fatal error:") || strings.Contains(l.Msg, "panic")
+}
+
+// errors splits the error lines of all logs into those that a fault explains, counted by the fault, and all others. In
+// calm nothing is explained.
+func (a *account) errors() (excused map[string]int, unexplained error) {
+	excused, kinds := map[string]int{}, map[string]error{}
+	for _, l := range a.logs {
+		if l.Level != "ERROR" && !crashed(l.Line) {
+			continue
+		}
+		if f := a.excuse(l); f != nil && !crashed(l.Line) {
+			excused[f.String()]++
+			continue
+		}
+		key := names.ReplaceAllString(l.Msg+": "+l.Err, "#")
+		if _, known := kinds[key]; !known {
+			kinds[key] = fmt.Errorf("unexplained error in a log: %s: %s", l.place, l.Text)
+		}
+	}
+	return excused, errors.Join(slices.Collect(maps.Values(kinds))...)
+}
+
+// excuse is the fault that explains a line, nil if none does.
+func (a *account) excuse(l logged) *fault {
+	if a.calm(l.Time) {
+		return nil
+	}
+	for _, e := range excuses {
+		if !e.line.MatchString(l.Text) {
+			continue
+		}
+		for i, f := range a.faults {
+			if e.of(f) && f.feltBy(l.replica) && (window{f.Start, f.End.Add(e.tail)}).holds(l.Time) {
+				return &a.faults[i]
+			}
+		}
+	}
+	return nil
+}
+
+// feltBy says whether a replica can feel a fault.
+func (f fault) feltBy(replica string) bool {
+	whom, _, _ := strings.Cut(f.Victim, " ") // as in "r1 to home"
+	return whom == replica || whom == "all" || whom == "" || f.Server
+}
+
+func (f fault) String() string {
+	return fmt.Sprintf("%s, %s, %s", f.Kind, f.Victim, window{f.Start, f.End})
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenure-dev/tenure/bench/witness"
+	"github.com/tenure-dev/tenure/test/lab"
+)
+
+var day = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func after(s float64) time.Time { return day.Add(time.Duration(s * float64(time.Second))) }
+
+// says is one of a replica's log.
+func says(replica string, at float64, level, msg, err string) logged {
+	l := lab.Line{Time: after(at), Level: level, Msg: msg, Err: err, Text: level + " " + msg + ": " + err}
+	return logged{l, replica, replica + ".log:1"}
+}
+
+func served(name string, due, late float64) lateAt {
+	return lateAt{madeAt: madeAt{cluster: "west", name: name, due: after(due)}, late: time.Duration(late * float64(time.Second)), shard: "west/0"}
+}
+
+// sound is an account of a calm minute and a stormy one in which everything was as it must be.
+func sound() *account {
+	return &account{
+		lease: 5 * time.Second, scenarios: []string{"calm", "storm", "handoff"},
+		quotas: []quota{{"faults", 3, 3}, {"planned moves", 10, 12}},
+		calms:  []window{{day, after(60)}},
+		faults: []fault{
+			{Kind: paused, Victim: "r1", Start: after(10), End: after(25), Calm: true},
+			{Kind: "SIGKILL", Victim: "r2", Start: after(30), End: after(40), Calm: true, Tenures: map[string]int64{"west/0": 3}},
+			{Kind: "partition, home", Victim: "r3 to home", Start: after(70), End: after(75), Rule: "{Fault:blackhole}", Hits: 4},
+			{Kind: "restart of the API server, home", Victim: "home", Start: after(80), End: after(82), Server: true},
+			{Kind: "500, workload", Victim: "all to west", Start: after(150), End: after(151), Rule: "{Fault:answer}", Hits: 2},
+		},
+		logs: []logged{
+			says("r1", 15, "INFO", "incarnation lapsed: stopping everything it held", ""),
+			says("r3", 74, "INFO", "incarnation lapsed: stopping everything it held", ""),
+			says("r3", 76, "ERROR", "Reconciler error", "context deadline exceeded"),
+			says("r1", 90, "ERROR", "Reconciler error", "ats is forbidden: User"),
+			says("r2", 152, "ERROR", "Reconciler error", "fault proxy: 500 to create pods"),
+			{lab.Line{Time: after(35), Level: "INFO", Msg: "shard active", Shard: "west/0", Epoch: 4, Kind: "crash", GapMS: 5000}, "r1", "r1.log:9"},
+			{lab.Line{Time: after(50), Level: "INFO", Msg: "shard active", Shard: "west/0", Epoch: 5, Kind: "planned", GapMS: 12}, "r3", "r3.log:9"},
+			{lab.Line{Time: after(55), Level: "INFO", Msg: "shard active", Shard: "west/0", Epoch: 6, Kind: "exit", GapMS: 20}, "r1", "r1.log:10"},
+		},
+		ats: []lateAt{served("at-1", 5, 0.1), served("at-2", 31, 5.2), served("at-3", 72, 40)},
+	}
+}
+
+func TestEachMissIsFoundAndASoundAccountHasNone(t *testing.T) {
+	storm := func(a *account, l logged) { a.logs = append(a.logs, l) }
+	for name, c := range map[string]struct {
+		plant func(*account)
+		want  string // "" : a control
+	}{
+		"nothing planted":                     {func(*account) {}, ""},
+		"quota of faults missed":              {func(a *account) { a.quotas[0].got = 2 }, "quota: 2 of 3 faults"},
+		"quota of moves missed":               {func(a *account) { a.quotas[1].got = 9 }, "quota: 9 of 10 planned moves"},
+		"a network fault hit nothing":         {func(a *account) { a.faults[2].Hits = 0 }, "idle fault: partition, home, r3 to home"},
+		"a fault of a process has no hits":    {func(a *account) { a.faults[0].Hits = 0 }, ""},
+		"lapse in calm":                       {func(a *account) { storm(a, says("r2", 15, "INFO", "incarnation lapsed", "")) }, "lapse in calm: r2"},
+		"lapse of who was paused, long after": {func(a *account) { storm(a, says("r1", 50, "INFO", "incarnation lapsed", "")) }, "lapse in calm: r1"},
+		"lapse in a storm":                    {func(a *account) { storm(a, says("r2", 72, "INFO", "incarnation lapsed", "")) }, ""},
+		"a key waits too long in calm":        {func(a *account) { a.ats[1].late = 8001 * time.Millisecond }, "wait: 1 keys"},
+		"a key waits too long in a storm":     {func(a *account) { a.ats[2].late = 91 * time.Second }, "which may take 1m30s"},
+		"a key is never served":               {func(a *account) { a.never = []madeAt{{cluster: "east", name: "at-9"}} }, "east/at-9, which was never served"},
+		"an error that faults cause, in calm": {func(a *account) {
+			storm(a, says("r2", 32, "ERROR", "Reconciler error", "context deadline exceeded"))
+		}, "unexplained error"},
+		"of who is paused, in calm": {func(a *account) {
+			storm(a, says("r1", 20, "ERROR", "Reconciler error", "connection refused"))
+		}, "unexplained error"},
+		"after the fault's window": {func(a *account) {
+			storm(a, says("r3", 140, "ERROR", "Reconciler error", "connection refused"))
+		}, "unexplained error"},
+		"before the fault's window": {func(a *account) {
+			storm(a, says("r3", 65, "ERROR", "Reconciler error", "connection refused"))
+		}, "unexplained error"},
+		"of another than the victim": {func(a *account) {
+			storm(a, says("r1", 74, "ERROR", "Reconciler error", "connection refused"))
+		}, "unexplained error"},
+		"of another kind than the fault's": {func(a *account) {
+			storm(a, says("r3", 74, "ERROR", "Reconciler error", "fault proxy: 500"))
+		}, "unexplained error"},
+		"that nothing explains": {func(a *account) {
+			storm(a, says("r3", 74, "ERROR", "Reconciler error", "index out of range"))
+		}, "index out of range"},
+		"a panic":                    {func(a *account) { storm(a, says("r3", 74, "", "panic: connection refused", "")) }, "panic"},
+		"a shard is never served":    {func(a *account) { a.faults[1].Tenures["west/1"] = 2 }, "shards [west/1] were never served again"},
+		"all of a cluster's clients": {func(a *account) { storm(a, says("r1", 151.5, "ERROR", "x", "fault proxy: 500")) }, ""},
+	} {
+		a := sound()
+		c.plant(a)
+		err := a.complaints()
+		switch {
+		case c.want == "" && err != nil:
+			t.Errorf("%s: %v", name, err)
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%s: got %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+func TestAnExcusedLineNamesFaultVictimAndWindow(t *testing.T) {
+	excused, _ := sound().errors()
+	const want = "partition, home, r3 to home, 00:01:10.000 to 00:01:15.000"
+	if len(excused) != 3 || excused[want] != 1 {
+		t.Errorf("got %v, want three, one of them %q", excused, want)
+	}
+}
+
+func TestEachMissedTargetIsFoundAndASoundAccountMeetsAll(t *testing.T) {
+	rate := func(perSecond float64) *witness.Report {
+		return &witness.Report{Coordination: witness.Coordination{PerSecond: &perSecond}}
+	}
+	gapOf := func(a *account, kind string, ms float64) {
+		for i := range a.logs {
+			if a.logs[i].Kind == kind {
+				a.logs[i].GapMS = ms
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		plant  func(*account)
+		report *witness.Report
+		want   string
+	}{
+		"nothing planted":          {func(*account) {}, rate(1.2), ""},
+		"slow planned handoff":     {func(a *account) { gapOf(a, "planned", 101) }, rate(1), "gap of a planned handoff, p99"},
+		"slow in the middle":       {func(a *account) { gapOf(a, "planned", 26) }, rate(1), "gap of a planned handoff, p50"},
+		"slow clean exit":          {func(a *account) { gapOf(a, "exit", 251) }, rate(1), "gap of a clean exit, p99"},
+		"slow takeover":            {func(a *account) { a.logs[5].Time = after(36.1) }, rate(1), "unserved after SIGKILL, max"},
+		"an At late after a crash": {func(a *account) { a.ats[1].late = 5800 * time.Millisecond }, rate(1), "an At that fell due after SIGKILL"},
+		"an At late after an exit": {func(a *account) {
+			a.faults[1].Kind, a.ats[1].late = "SIGTERM", 600*time.Millisecond
+		}, rate(1), "an At that fell due after SIGTERM"},
+		"many writes at rest": {func(*account) {}, rate(1.3), "coordination writes"},
+	} {
+		a := sound()
+		c.plant(a)
+		err := missed(a.targets(c.report))
+		switch {
+		case c.want == "" && err != nil:
+			t.Errorf("%s: %v", name, err)
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%s: got %v, want %q", name, err, c.want)
+		}
+	}
+}
