@@ -1,13 +1,6 @@
 package record
 
-import (
-	"bufio"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"os"
-)
+import "github.com/tenure-dev/tenure/bench/audit"
 
 // Calls are the requests of one user to one API server, as its audit log has them.
 type Calls struct {
@@ -21,77 +14,35 @@ type Calls struct {
 	Created          int // Ats, by anybody
 }
 
-// auditLine is what is read of a line.
-type auditLine struct {
-	Verb string `json:"verb"`
-	User struct {
-		Username string `json:"username"`
-	} `json:"user"`
-	ObjectRef struct {
-		Resource    string `json:"resource"`
-		Subresource string `json:"subresource"`
-	} `json:"objectRef"`
-	ResponseStatus struct {
-		Code int `json:"code"`
-	} `json:"responseStatus"`
-}
-
 // CallsIn reads an audit log.
 func CallsIn(path, user string) (Calls, error) {
-	in, err := os.Open(path)
-	if err != nil {
-		return Calls{}, fmt.Errorf("opening an audit log: %w", err)
-	}
-	defer in.Close()
-	calls, err := readCalls(in, user)
-	if err != nil {
-		return calls, fmt.Errorf("%s: %w", path, err)
+	calls := Calls{ByVerb: map[string]int{}}
+	for e, err := range audit.Events(path) {
+		if err != nil {
+			return calls, err
+		}
+		calls.count(&e, user)
 	}
 	return calls, nil
 }
 
-func readCalls(in io.Reader, user string) (Calls, error) {
-	calls := Calls{ByVerb: map[string]int{}}
-	reader := bufio.NewReaderSize(in, 1<<20)
-	for {
-		line, err := reader.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			return calls, nil // a line without an end is still being written
-		}
-		if err != nil {
-			return calls, err
-		}
-		var l auditLine
-		if err := json.Unmarshal(line, &l); err != nil {
-			return calls, fmt.Errorf("unreadable line: %w", err)
-		}
-		calls.count(l, user)
-	}
-}
-
-func (c *Calls) count(l auditLine, user string) {
-	ours := l.ObjectRef.Resource == "ats" || l.ObjectRef.Resource == "pods"
-	copies := l.ObjectRef.Resource == "deployments"
-	ok := l.ResponseStatus.Code >= 200 && l.ResponseStatus.Code < 300
-	if ok && l.Verb == "create" && l.ObjectRef.Resource == "ats" {
+func (c *Calls) count(e *audit.Event, user string) {
+	ours, copies, ok := e.Resource == "ats" || e.Resource == "pods", e.Resource == "deployments", e.Outcome() == audit.Committed
+	if ok && e.What() == "create ats" {
 		c.Created++
 	}
-	if l.User.Username != user {
+	if e.User != user {
 		return
 	}
-	if l.ResponseStatus.Code == 409 && (ours || copies) {
+	if e.Code == 409 && (ours || copies) {
 		c.Conflicts++
 	}
 	if !ok {
 		return
 	}
-	what := l.Verb + " " + l.ObjectRef.Resource
-	if l.ObjectRef.Subresource != "" {
-		what += "/" + l.ObjectRef.Subresource
-	}
-	c.ByVerb[what]++
+	c.ByVerb[e.What()]++
 	switch {
-	case l.Verb == "list" || l.Verb == "watch" || l.Verb == "get":
+	case !e.Mutating():
 	case ours:
 		c.AtWrites++
 	case copies:

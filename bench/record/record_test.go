@@ -3,6 +3,7 @@ package record
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -205,12 +206,16 @@ panic: no
 
 func TestCallsAreCountedByUserAndOutcome(t *testing.T) {
 	line := func(user, verb, resource, sub string, code int) string {
-		return fmt.Sprintf(`{"verb":%q,"user":{"username":%q},"objectRef":{"resource":%q,"subresource":%q},"responseStatus":{"code":%d}}`+"\n", verb, user, resource, sub, code)
+		return fmt.Sprintf(`{"stage":"ResponseComplete","verb":%q,"requestReceivedTimestamp":"2030-01-02T03:04:05Z","stageTimestamp":"2030-01-02T03:04:05Z","user":{"username":%q},"objectRef":{"resource":%q,"subresource":%q},"responseStatus":{"code":%d}}`+"\n", verb, user, resource, sub, code)
 	}
 	log := line("bench", "create", "ats", "", 201) + line("us", "update", "ats", "status", 200) + line("us", "create", "pods", "", 201) +
 		line("us", "update", "ats", "status", 409) + line("us", "create", "pods", "", 500) + line("us", "update", "leases", "", 200) +
-		line("bench", "patch", "pods", "status", 200) + line("us", "watch", "ats", "", 200) + `{"verb":"torn`
-	calls, err := readCalls(strings.NewReader(log), "us")
+		line("bench", "patch", "pods", "status", 200) + line("us", "watch", "ats", "", 200)
+	file := filepath.Join(t.TempDir(), "audit.log")
+	if err := os.WriteFile(file, []byte(log), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	calls, err := CallsIn(file, "us")
 	if err != nil {
 		t.Fatal(err)
 	}

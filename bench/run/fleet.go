@@ -26,9 +26,12 @@ const leaveWithin = 30 * time.Second
 
 // fleet is one contestant: replicas, or the floor, on control planes of their own, and what records them.
 type fleet struct {
-	as       scenario.Reference
-	config   scenario.Fleet
-	load     scenario.Load
+	as     scenario.Reference
+	config scenario.Fleet
+	load   scenario.Load
+	// unwitnessed is why nothing is to be judged, empty where all is.
+	unwitnessed string
+
 	options  Options
 	dir      string
 	site     *site
@@ -63,7 +66,7 @@ func (f *fleet) controller() string {
 // newFleet brings control planes up and begins to follow them.
 func newFleet(ctx context.Context, as scenario.Reference, s scenario.Scenario, dir string, o Options, failed func(error)) (*fleet, error) {
 	f := &fleet{
-		as: as, config: s.Fleet, load: s.Load, options: o, dir: dir, failed: failed,
+		as: as, config: s.Fleet, load: s.Load, unwitnessed: s.Unwitnessed, options: o, dir: dir, failed: failed,
 		ledger: record.NewLedger(), timeline: record.NewTimeline(),
 	}
 	if err := os.MkdirAll(filepath.Join(dir, "replicas"), 0o700); err != nil {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/tenure-dev/tenure/bench/audit"
 )
 
 // atFact is one thing that the log tells about an At's name.
@@ -55,11 +57,11 @@ func (l *ledger) addAt(e *Event, a agent, at place) {
 		return
 	}
 	if e.Verb == "deletecollection" {
-		key := sweptKey{e.Cluster, "ats", e.Namespace}
+		key := sweptKey{e.Cluster, "ats", e.Namespace, l.era(e.Cluster, e.Received)}
 		l.swept[key] = append(l.swept[key], span{e.Received, e.Completed})
 		return
 	}
-	f := atFact{span: span{e.Received, e.Completed}, object: l.objects.id(objectOf(e)), place: at, uid: e.UID}
+	f := atFact{span: span{e.Received, e.Completed}, object: l.objects.id(l.objectOf(e)), place: at, uid: e.UID}
 	if b := e.Body; b != nil {
 		f.body, f.rv, f.schedule, f.done, f.pod = true, b.ResourceVersion, b.Schedule, b.Phase == "DONE", b.Pod
 		if b.UID != "" {
@@ -88,12 +90,12 @@ func (l *ledger) lives() map[int32][]*atLife {
 		all[f.object] = f.tell(all[f.object])
 	}
 	for _, at := range l.facts.Ats {
-		id := l.objects.id(atObject(at))
+		id := l.objects.id(object0{at.Cluster, audit.AtGroup, "ats", at.Namespace, at.Name, l.era(at.Cluster, l.to)})
 		all[id] = tellKnown(all[id], id, at)
 	}
 	for id, lives := range all {
 		o := l.objects.list[id]
-		for _, s := range l.swept[sweptKey{o.cluster, "ats", o.namespace}] {
+		for _, s := range l.swept[sweptKey{o.cluster, "ats", o.namespace, o.era}] {
 			for _, life := range lives {
 				if s.end > life.begin.start && s.start < life.deleted {
 					life.deleted, life.swept = s.start, true
@@ -102,10 +104,6 @@ func (l *ledger) lives() map[int32][]*atLife {
 		}
 	}
 	return all
-}
-
-func atObject(at At) object0 {
-	return object0{at.Cluster, atGroup, "ats", at.Namespace, at.Name}
 }
 
 // tell adds a fact to the lives of its At's name, the last of which is the present one.
@@ -190,9 +188,6 @@ func (l *ledger) judgeAts(all map[int32][]*atLife, served map[int32][]int64) (At
 		for _, life := range all[int32(id)] {
 			flat = append(flat, life)
 			st.Seen++
-			if !life.known && !life.invalid {
-				st.ScheduleUnknown++
-			}
 			if life.done != nil || life.doneBefore {
 				st.Done++
 			}
@@ -233,17 +228,24 @@ func (l *ledger) judgeServed(life *atLife, st *AtStats) {
 	}
 	due, ok := life.dueAt()
 	end := min(l.to, life.deleted)
+	o := l.objects.list[life.object]
+	unknown := func(why string) {
+		l.found.add(Violation{Kind: UnknownAt, Object: o.String(), Detail: "no Pod and not DONE, and " + why})
+	}
 	switch {
-	case !ok || life.maybePod:
-		st.LostUnknown++
+	case o.era < l.era(o.cluster, l.to):
+		st.Replaced++
+	case !ok:
+		unknown("when it was due isn't in the logs: give a list of Ats")
+	case life.maybePod:
+		unknown("a Pod was asked for with an unknown outcome")
 	case due > end && due <= l.to && life.swept:
-		st.LostUnknown++
+		unknown("a deletion of its namespace's Ats may have met it before it was due")
 	case due > end:
 		st.NotDue++
 	case due+l.rules.Settle.Microseconds() > end:
 		st.Settling++
 	default:
-		o := l.objects.list[life.object]
 		l.found.add(Violation{
 			Kind: LostAt, Object: o.String(),
 			Detail: "due at " + stamp(due) + ", and at " + stamp(end) + " (end of the logs, or deleted) no Pod and not DONE",

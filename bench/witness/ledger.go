@@ -1,9 +1,20 @@
 package witness
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"strings"
+
+	"github.com/tenure-dev/tenure/bench/audit"
+)
+
+// Event, Body, Shard and ShardState are what a log says; see package audit.
+type (
+	Event      = audit.Event
+	Body       = audit.Body
+	Shard      = audit.Shard
+	ShardState = audit.ShardState
 )
 
 // Judge reads events, in any order, and says which invariants they break. It is pure: the same events, facts and
@@ -36,31 +47,41 @@ type ledger struct {
 	// swept are deletions of whole collections, of Pods or of Ats: the log doesn't say which objects they met.
 	swept   map[sweptKey][]span
 	records map[Shard][]recordWrite
-	// recordUnknown holds, by the record's name, when writes arrived whose outcome the log doesn't tell.
-	recordUnknown map[string][]int64
-	leases        map[string]leaseLife
+	// recordUnknown holds, by the record's name, the writes whose outcome the log doesn't tell.
+	recordUnknown map[string][]recordWrite
+	leases        map[string]*leaseLife
 	coords        []coordWrite
+	// changes are what strangers did to Deployments that ask for copies, copyWrites when we wrote about them, by UID.
+	changes    []change
+	copyWrites map[string][]int64
 
-	stats  WriteStats
-	fenced Fenced
-	calls  map[string]int
-	// atReads counts our reads of Ats and Pods.
-	atReads        int
-	recordRefused  int
-	recordBodiless int
-	from, to       int64
+	links      []link
+	clusters   map[string]*clusterLog
+	suspects   map[string]*suspect
+	stats      WriteStats
+	fenced     Fenced
+	calls      map[string]int
+	atReads    int // our reads of Ats and Pods
+	recordsNay int // refused writes to records
+	from, to   int64
 }
 
-// object0 identifies an object within all clusters.
+// object0 identifies an object within all clusters. After a restore of its cluster it is another object.
 type object0 struct {
 	cluster, group, resource, namespace, name string
+
+	era int
 }
 
 func (o object0) String() string {
 	return o.cluster + " " + o.resource + " " + o.namespace + "/" + o.name
 }
 
-type sweptKey struct{ cluster, resource, namespace string }
+type sweptKey struct {
+	cluster, resource, namespace string
+
+	era int
+}
 
 // span is a request's life; what it committed, it committed within.
 type span struct{ start, end int64 }
@@ -81,8 +102,14 @@ type write struct {
 
 // agent is an Agent with its parts numbered.
 type agent struct {
-	Agent
+	audit.Agent
 	shard, replica int32
+}
+
+// change is a stranger's write to a Deployment whose copies have to follow.
+type change struct {
+	cluster, uid string
+	at           int64
 }
 
 // table numbers values.
@@ -105,33 +132,43 @@ func (t *table[T]) id(v T) int32 {
 }
 
 func newLedger(facts Facts, rules Rules) *ledger {
-	if rules.MaxListed == 0 {
-		rules.MaxListed = 20
-	}
+	rules.MaxListed = cmp.Or(rules.MaxListed, 20)
+	rules.InFlight = cmp.Or(rules.InFlight, 16)
 	return &ledger{
 		facts: facts, rules: rules,
-		found:   findings{max: rules.MaxListed, counts: make(map[Kind]int)},
+		found:   findings{rules: rules, counts: make(map[Kind]int), waived: make(map[Kind]int)},
 		agents:  make(map[string]agent),
 		swept:   make(map[sweptKey][]span),
-		records: make(map[Shard][]recordWrite), recordUnknown: make(map[string][]int64),
-		leases: make(map[string]leaseLife),
-		calls:  make(map[string]int),
+		records: make(map[Shard][]recordWrite), recordUnknown: make(map[string][]recordWrite),
+		leases: make(map[string]*leaseLife), copyWrites: make(map[string][]int64),
+		clusters: make(map[string]*clusterLog), suspects: make(map[string]*suspect),
+		calls: make(map[string]int),
 	}
 }
 
-func (l *ledger) agent(ua string) agent {
-	if !strings.HasPrefix(ua, "tenure/") {
+func (l *ledger) agent(e *Event) agent {
+	if !e.Ours() {
 		return agent{}
 	}
-	if a, ok := l.agents[ua]; ok {
+	if a, ok := l.agents[e.UserAgent]; ok {
 		return a
 	}
-	a := agent{Agent: ParseAgent(ua)}
+	a := agent{Agent: audit.ParseAgent(e.UserAgent)}
 	if a.Fenced {
 		a.shard, a.replica = l.shards.id(a.Shard), l.replicas.id(a.Replica)
 	}
-	l.agents[ua] = a
+	l.agents[e.UserAgent] = a
 	return a
+}
+
+// era counts the restores of a cluster until then.
+func (l *ledger) era(cluster string, us int64) (n int) {
+	for _, r := range l.facts.Restores {
+		if r.Cluster == cluster && r.Time.UnixMicro() <= us {
+			n++
+		}
+	}
+	return n
 }
 
 func (l *ledger) add(e *Event) {
@@ -139,17 +176,23 @@ func (l *ledger) add(e *Event) {
 		l.from = e.Received
 	}
 	l.to = max(l.to, e.Completed)
-	a := l.agent(e.UserAgent)
+	l.hear(e)
+	if !e.Ended() {
+		return
+	}
+	a := l.agent(e)
 	if a.Tenure {
 		l.count(e)
 	}
-	if !e.mutating() {
+	if !e.Mutating() {
 		return
 	}
+	l.attribute(e, a)
+	l.link(e, a)
 	switch {
-	case e.isShardRecord():
+	case e.IsShardRecord():
 		l.addRecord(e, a)
-	case e.isLease():
+	case e.IsLease():
 		l.addLease(e, a)
 	case e.Resource == "events":
 		// Events are told, not owned: nothing rests on who wrote one.
@@ -164,76 +207,81 @@ func (l *ledger) addObject(e *Event, a agent) {
 	if e.Name == "" {
 		// A generated name, which level Metadata doesn't tell, or a collection: an object of its own each time.
 		e.Name = fmt.Sprintf("(unnamed, %s:%d)", e.File, e.Line)
-		if e.isPod() && e.Verb == "create" && a.Fenced && e.outcome() == committed {
+		if e.IsPod() && e.Verb == "create" && a.Fenced && e.Outcome() == audit.Committed {
 			l.found.add(Violation{
 				Kind: UnnamedPod, Shard: a.Shard.String(), Detail: "a Pod was made with a generated name",
 				First: l.lineAt(at, e.Received, e.Verb),
 			})
 		}
 	}
-	if e.isAt() && e.outcome() == committed {
+	switch {
+	case e.IsAt() && e.Outcome() == audit.Committed:
 		l.addAt(e, a, at)
-	}
-	if e.isPod() {
+	case e.IsPod():
 		l.addPod(e, a, at)
-	}
-	if !a.Tenure {
-		return
+	case e.IsDeployment() && e.Body != nil && e.Body.Replicated && !a.Tenure:
+		l.changes = append(l.changes, change{e.Cluster, e.Body.UID, e.Completed})
 	}
 	if !a.Fenced {
-		if e.outcome() == committed && owned(e) {
-			l.stats.Unattributed++
-		}
 		return
 	}
 	w := write{
 		span: span{e.Received, e.Completed}, epoch: a.Epoch, place: at,
-		shard: a.shard, replica: a.replica, object: l.objects.id(objectOf(e)), verb: e.Verb,
+		shard: a.shard, replica: a.replica, object: l.objects.id(l.objectOf(e)), verb: e.Verb,
 	}
-	switch e.outcome() {
-	case committed:
+	switch e.Outcome() {
+	case audit.Committed:
 		if e.Body != nil {
 			w.rv = e.Body.ResourceVersion
 		}
 		l.writes = append(l.writes, w)
 		l.checkShard(e, a, w)
-	case rejected:
+	case audit.Rejected:
 		l.refused = append(l.refused, w)
 		l.fenced.add(e)
-	case unknown:
+	case audit.Unknown:
 		l.stats.Unknown++
 	}
 }
 
-// owned says whether the object is of a kind that our controllers own shard by shard.
-func owned(e *Event) bool {
-	return e.isAt() || e.isPod() || e.Resource == "namespaces" || e.Resource == "deployments"
-}
-
-func objectOf(e *Event) object0 {
-	return object0{e.Cluster, e.Group, e.Resource, e.Namespace, e.Name}
+func (l *ledger) objectOf(e *Event) object0 {
+	return object0{e.Cluster, e.Group, e.Resource, e.Namespace, e.Name, l.era(e.Cluster, e.Received)}
 }
 
 func (l *ledger) place(e *Event) place {
 	return place{l.files.id(e.File), int32(e.Line)}
 }
 
-// checkShard judges a write to an At by the At's UID, where the log has it.
+// checkShard judges whether the writer's shard has the slot of what it wrote, where the log tells: the slot of its owner
+// where it has one, of itself in the shard's own cluster else.
 func (l *ledger) checkShard(e *Event, a agent, w write) {
-	if !e.isAt() {
-		return
+	wrong := func(format string, args ...any) {
+		l.found.add(Violation{
+			Kind: WrongShard, Object: l.objectOf(e).String(), Shard: a.Shard.String(),
+			Detail: fmt.Sprintf(format, args...) + " isn't in the writer's shard", First: l.line(w),
+		})
 	}
-	uid := e.UID
-	if e.Body != nil && e.Body.UID != "" {
-		uid = e.Body.UID
+	uid, owner, slot := e.UID, "", ""
+	if b := e.Body; b != nil {
+		uid, owner, slot = cmp.Or(b.UID, uid), cmp.Or(b.CopyOf, b.OwnerUID), b.Slot
 	}
-	if uid == "" || (a.Shard.Cluster == e.Cluster && a.Shard.Holds(uid)) {
-		return
+	if owner != "" && e.IsDeployment() {
+		l.copyWrites[owner] = append(l.copyWrites[owner], w.end)
 	}
-	l.found.add(Violation{
-		Kind: WrongShard, Object: objectOf(e).String(), Shard: a.Shard.String(),
-		Detail: "the At's UID " + uid + " isn't in the writer's shard", First: l.line(w),
-	})
+	switch {
+	case owner != "" && !a.Shard.Holds(owner):
+		wrong("its owner's UID %s", owner)
+	case slot != "" && owner != "" && slot != fmt.Sprintf("%02x", audit.SlotOf(owner)):
+		wrong("its label says slot %s, its owner %s has %02x, and the label", slot, owner, audit.SlotOf(owner))
+	case owner != "":
+	case e.IsAt() && (a.Shard.Cluster != e.Cluster || uid != "" && !a.Shard.Holds(uid)):
+		wrong("the At's UID %s", uid)
+	case e.IsDeployment() && e.Verb != "create" && uid != "" && a.Shard.Cluster == e.Cluster:
+		if !a.Shard.Holds(uid) {
+			wrong("the Deployment's UID %s", uid)
+		}
+		l.copyWrites[uid] = append(l.copyWrites[uid], w.end)
+	}
 }
 
 func (f *Fenced) add(e *Event) {
@@ -253,15 +301,11 @@ func (f *Fenced) add(e *Event) {
 
 // count keeps the tally of our requests that the server answered with success.
 func (l *ledger) count(e *Event) {
-	if e.outcome() != committed || e.DryRun || e.Resource == "" {
+	if e.Outcome() != audit.Committed || e.DryRun || e.Resource == "" {
 		return
 	}
-	what := e.Resource
-	if e.Subresource != "" {
-		what += "/" + e.Subresource
-	}
-	l.calls[e.Verb+" "+what]++
-	if !e.mutating() && (e.isAt() || e.isPod()) {
+	l.calls[e.What()]++
+	if !e.Mutating() && (e.IsAt() || e.IsPod()) {
 		l.atReads++
 	}
 }
@@ -279,20 +323,34 @@ func (l *ledger) lineAt(p place, us int64, verb string) *Line {
 
 // findings counts all violations and keeps the first of each kind.
 type findings struct {
-	max    int
+	rules  Rules
 	counts map[Kind]int
+	waived map[Kind]int
 	listed []Violation
 }
 
 func (f *findings) add(v Violation) {
-	f.counts[v.Kind]++
-	if f.counts[v.Kind] > f.max {
+	if _, ok := f.rules.waives(v.Kind); ok {
+		f.waived[v.Kind]++
 		return
 	}
+	f.counts[v.Kind]++
+	if f.counts[v.Kind] <= f.rules.MaxListed {
+		v.Invariant = invariantOf(v.Kind)
+		f.listed = append(f.listed, v)
+	}
+}
+
+// ordered sorts the listed violations by kind, in the order of the kinds' list.
+func (f *findings) ordered() []Violation {
+	out := []Violation{}
 	for _, k := range kinds {
-		if k.kind == v.Kind {
-			v.Invariant = k.invariant
+		f.counts[k.kind] += 0 // so that it is in the report
+		for _, v := range f.listed {
+			if v.Kind == k.kind {
+				out = append(out, v)
+			}
 		}
 	}
-	f.listed = append(f.listed, v)
+	return out
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+
+	"github.com/tenure-dev/tenure/bench/audit"
 )
 
 // model is a correct Tenure, as seen by its API servers: it writes the log of a run that keeps every invariant.
@@ -19,6 +21,7 @@ type model struct {
 
 type modelShard struct {
 	ShardState
+	rv   uint64
 	busy int64 // until when a write may be in flight
 }
 
@@ -27,13 +30,14 @@ type modelAt struct {
 	due                     int64
 	step                    int
 	busy                    int64
+	rv                      uint64
 }
 
 const modelStart = int64(1_790_000_000_000_000)
 
 func newModel(seed uint64) *model {
 	m := &model{rng: rand.New(rand.NewPCG(seed, 1)), now: modelStart}
-	for _, s := range []Shard{{"west", "0"}, {"west", "1"}, {"east", ""}} {
+	for _, s := range []Shard{{Cluster: "west", Prefix: "0"}, {Cluster: "west", Prefix: "1"}, {Cluster: "east"}} {
 		m.shards = append(m.shards, m.newShard(s, 0))
 		m.grant(m.shards[len(m.shards)-1], "join")
 	}
@@ -84,7 +88,7 @@ func (m *model) emit(e Event, start int64) *Event {
 	if e.Code == 0 {
 		e.Code = 200
 	}
-	e.File, e.Line = e.Cluster+"/audit.log", len(m.events)+1
+	e.File, e.Line, e.Stage = e.Cluster+"/audit.log", len(m.events)+1, "ResponseComplete"
 	m.events = append(m.events, e)
 	return &m.events[len(m.events)-1]
 }
@@ -94,10 +98,22 @@ func (m *model) record(s *modelShard, verb, writer string) {
 	m.rv++
 	state := s.ShardState
 	e := m.emit(Event{
-		Cluster: "home", Verb: verb, Group: shardGroup, Resource: "shards", Subresource: "status", Namespace: "tenure",
-		Name: s.Cluster + "-" + s.Prefix, UserAgent: "tenure/v1 (replica=" + writer + ")",
+		Cluster: "home", Verb: verb, Group: audit.ShardGroup, Resource: "shards", Subresource: "status", Namespace: "tenure",
+		Name: s.Cluster + "-" + s.Prefix, UserAgent: coordinating(writer), Base: s.rv,
 		Body: &Body{ResourceVersion: m.rv, Shard: &state},
 	}, s.busy+1)
+	s.rv, m.now = m.rv, e.Completed+1
+}
+
+func coordinating(replica string) string { return "tenure/v1 (coordination; replica=" + replica + ")" }
+
+// lease writes an incarnation's Lease.
+func (m *model) lease(name, verb, writer, sealedBy string) {
+	m.rv++
+	e := m.emit(Event{
+		Cluster: "home", Verb: verb, Group: audit.LeaseGroup, Resource: "leases", Namespace: "tenure", Name: name,
+		UserAgent: coordinating(writer), Body: &Body{ResourceVersion: m.rv, SealedBy: sealedBy},
+	}, 0)
 	m.now = e.Completed + 1
 }
 
@@ -112,6 +128,11 @@ func (m *model) grant(s *modelShard, kind string) {
 	from := s.Holder
 	m.names++
 	to := fmt.Sprintf("r%d-%04x", m.rng.IntN(3), m.names)
+	m.lease(to, "create", to, "")
+	if kind == "crash" && from != "" {
+		m.now = max(m.now, s.busy)
+		m.lease(from, "patch", "boss", "boss")
+	}
 	if kind != "crash" {
 		s.Assignee = to
 		m.record(s, "update", "boss")
@@ -133,7 +154,7 @@ func (m *model) split() {
 			s.Phase, s.Holder, s.Assignee = "Retired", "", ""
 			m.record(s, "update", "boss")
 			for _, bit := range []string{"0", "1"} {
-				child := m.newShard(Shard{s.Cluster, s.Prefix + bit}, s.Epoch)
+				child := m.newShard(Shard{Cluster: s.Cluster, Prefix: s.Prefix + bit}, s.Epoch)
 				m.shards = append(m.shards, child)
 				m.grant(child, "join")
 			}
@@ -157,9 +178,11 @@ func (m *model) newAt() {
 
 func (m *model) atEvent(at *modelAt, verb, sub, agent, phase string) Event {
 	m.rv++
+	base := at.rv
+	at.rv = m.rv
 	return Event{
-		Cluster: at.cluster, Verb: verb, Group: atGroup, Resource: "ats", Subresource: sub, Namespace: "ns", Name: at.name,
-		UserAgent: agent, Body: &Body{UID: at.uid, ResourceVersion: m.rv, Schedule: instant(at.due).Format("2006-01-02T15:04:05Z"), Phase: phase},
+		Cluster: at.cluster, Verb: verb, Group: audit.AtGroup, Resource: "ats", Subresource: sub, Namespace: "ns", Name: at.name,
+		UserAgent: agent, Base: base, Body: &Body{UID: at.uid, ResourceVersion: m.rv, Schedule: instant(at.due).Format("2006-01-02T15:04:05Z"), Phase: phase},
 	}
 }
 
@@ -168,7 +191,9 @@ func (m *model) podEvent(at *modelAt, verb, agent string) Event {
 	if verb == "create" {
 		code = 201
 	}
-	return Event{Cluster: at.cluster, Verb: verb, Resource: "pods", Namespace: "ns", Name: at.pod, UserAgent: agent, Code: code}
+	return Event{
+		Cluster: at.cluster, Verb: verb, Resource: "pods", Namespace: "ns", Name: at.pod, UserAgent: agent, Code: code, Body: &Body{},
+	}
 }
 
 // serve takes one At one step further, if it is due. Steps of different Ats overlap in time.
@@ -179,7 +204,7 @@ func (m *model) serve(i int) {
 	at := m.ats[i]
 	var holder *modelShard
 	for _, s := range m.live() {
-		if (Shard{s.Cluster, s.Prefix}).Holds(at.uid) && s.Cluster == at.cluster {
+		if (Shard{Cluster: s.Cluster, Prefix: s.Prefix}).Holds(at.uid) && s.Cluster == at.cluster {
 			holder = s
 		}
 	}
@@ -205,7 +230,9 @@ func (m *model) refused() {
 		return
 	}
 	at := m.ats[m.rng.IntN(len(m.ats))]
+	rv := at.rv
 	e := m.atEvent(at, "update", "status", "tenure/v1 (shard="+at.cluster+"/; epoch=1; replica=old-1)", "")
+	at.rv = rv
 	e.Code, e.Body = 409, nil
 	m.emit(e, 0)
 }

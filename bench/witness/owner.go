@@ -4,24 +4,28 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"strings"
+
+	"github.com/tenure-dev/tenure/bench/audit"
 )
 
-// owners finds each object's key: a Pod's is its At, everything else is its own. homeless counts our Pods without one.
-func (l *ledger) owners(all map[int32][]*atLife) (keyOf []int32, homeless int) {
+// owners finds each object's key: a Pod's is its At, everything else is its own.
+func (l *ledger) owners(all map[int32][]*atLife) (keyOf []int32) {
 	told := make(map[object0]int32) // by an At's status
 	for _, f := range l.atFacts {
 		if f.pod != "" {
 			at := l.objects.list[f.object]
-			told[object0{at.cluster, "", "pods", at.namespace, f.pod}] = f.object
+			told[object0{at.cluster, "", "pods", at.namespace, f.pod, at.era}] = f.object
 		}
 	}
 	owned := make(map[int32]int32) // by the Pod's owner reference
-	ours := make(map[int32]bool)
+	ours := make(map[int32]*podFact)
 	for _, f := range l.podFacts {
-		ours[f.object] = ours[f.object] || (f.created && f.ours && !f.maybe)
+		if f.created && f.ours && !f.maybe {
+			ours[f.object] = &f
+		}
 		if f.ownerAt != "" {
 			pod := l.objects.list[f.object]
-			owned[f.object] = l.objects.id(object0{pod.cluster, atGroup, "ats", pod.namespace, f.ownerAt})
+			owned[f.object] = l.objects.id(object0{pod.cluster, audit.AtGroup, "ats", pod.namespace, f.ownerAt, pod.era})
 		}
 	}
 	names := l.podNames()
@@ -40,11 +44,14 @@ func (l *ledger) owners(all map[int32][]*atLife) (keyOf []int32, homeless int) {
 		}
 		if ok {
 			keyOf[id] = at
-		} else if ours[int32(id)] {
-			homeless++
+		} else if f := ours[int32(id)]; f != nil {
+			l.found.add(Violation{
+				Kind: PodWithoutAt, Object: o.String(), Detail: "a Pod of ours belongs to no At that the logs know",
+				First: l.lineAt(f.place, f.start, "create"),
+			})
 		}
 	}
-	return keyOf, homeless
+	return keyOf
 }
 
 // podNames finds Ats by what the names of their Pods begin with.
@@ -56,7 +63,7 @@ const maxPodBase = 63 - 11
 func (l *ledger) podNames() podNames {
 	names := make(podNames)
 	for id, o := range l.objects.list {
-		if o.group != atGroup || o.resource != "ats" {
+		if o.group != audit.AtGroup || o.resource != "ats" {
 			continue
 		}
 		base := strings.ReplaceAll(o.name, ".", "-")
@@ -69,7 +76,7 @@ func (l *ledger) podNames() podNames {
 // owner finds the At with the longest name that the Pod's name begins with. The Pod's name ends in a digest of the
 // At's UID: it tells apart Ats whose names begin alike, where the UIDs are known.
 func (n podNames) owner(pod object0, all map[int32][]*atLife) (at int32, ok bool) {
-	key := object0{pod.cluster, atGroup, "ats", pod.namespace, pod.name}
+	key := object0{pod.cluster, audit.AtGroup, "ats", pod.namespace, pod.name, pod.era}
 	for cut := strings.LastIndexByte(key.name, '-'); cut > 0; cut = strings.LastIndexByte(key.name, '-') {
 		key.name = key.name[:cut]
 		found := n[key]

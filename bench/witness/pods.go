@@ -3,6 +3,8 @@ package witness
 import (
 	"cmp"
 	"slices"
+
+	"github.com/tenure-dev/tenure/bench/audit"
 )
 
 // podFact is one request to create or delete a Pod.
@@ -27,14 +29,14 @@ type podLife struct {
 }
 
 func (l *ledger) addPod(e *Event, a agent, at place) {
-	out := e.outcome()
-	if out == rejected {
+	out := e.Outcome()
+	if out == audit.Rejected {
 		return
 	}
-	f := podFact{span: span{e.Received, e.Completed}, place: at, maybe: out == unknown, ours: a.Tenure}
+	f := podFact{span: span{e.Received, e.Completed}, place: at, maybe: out == audit.Unknown, ours: a.Tenure}
 	switch {
 	case e.Verb == "deletecollection":
-		key := sweptKey{e.Cluster, "pods", e.Namespace}
+		key := sweptKey{e.Cluster, "pods", e.Namespace, l.era(e.Cluster, e.Received)}
 		l.swept[key] = append(l.swept[key], f.span)
 		return
 	case e.Verb == "delete" && e.Subresource == "", e.Verb == "create" && e.Subresource == "eviction":
@@ -51,7 +53,7 @@ func (l *ledger) addPod(e *Event, a agent, at place) {
 	if f.created && !a.Tenure && f.ownerAt == "" {
 		return
 	}
-	name := objectOf(e)
+	name := l.objectOf(e)
 	name.group = ""
 	f.object = l.objects.id(name)
 	l.podFacts = append(l.podFacts, f)
@@ -94,7 +96,7 @@ func (l *ledger) settlePod(lives []*atLife, facts []podFact) {
 				pod.gone = min(pod.gone, d.start)
 			}
 		}
-		for _, s := range l.swept[sweptKey{o.cluster, "pods", o.namespace}] {
+		for _, s := range l.swept[sweptKey{o.cluster, "pods", o.namespace, o.era}] {
 			if s.end > f.start {
 				pod.gone = min(pod.gone, s.start)
 			}
@@ -122,7 +124,10 @@ func (l *ledger) judgePods(life *atLife, st *AtStats) {
 		l.judgeDone(life, p, st)
 		switch {
 		case !life.known || life.edited:
-			st.EarlyUnknown++
+			l.found.add(Violation{
+				Kind: UnknownAt, Object: at, Detail: l.podName(p) + " may be early: when its At was due isn't in the logs: give a list of Ats",
+				Second: l.podLine(p),
+			})
 		case p.start+l.rules.Skew.Microseconds() < life.first:
 			l.found.add(Violation{
 				Kind: EarlyPod, Object: at, Detail: l.podName(p) + " was asked for before the At was due at " + stamp(life.first),

@@ -1,131 +1,212 @@
 package witness
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/tenure-dev/tenure/bench/audit"
 )
 
-// at is milliseconds after the start of a small log.
+// ms is milliseconds after the start of a small log.
 func ms(n int64) int64 { return modelStart + n*1000 }
 
-// by signs an event as a tenure's, with its times.
-func (e Event) by(shard string, epoch int, replica string, from, to int64) Event {
-	e.UserAgent = fmt.Sprintf("tenure/v1 (shard=%s; epoch=%d; replica=%s)", shard, epoch, replica)
-	return e.during(from, to)
+// kindsOf are the objects of small logs.
+var kindsOf = map[string]Event{
+	"at":     {Cluster: "west", Group: audit.AtGroup, Resource: "ats", Namespace: "ns"},
+	"pod":    {Cluster: "west", Resource: "pods", Namespace: "ns"},
+	"web":    {Cluster: "west", Group: audit.AppsGroup, Resource: "deployments", Namespace: "ns"},
+	"map":    {Cluster: "west", Resource: "configmaps", Namespace: "ns"},
+	"lease":  {Cluster: "home", Group: audit.LeaseGroup, Resource: "leases", Namespace: "tenure"},
+	"record": {Cluster: "home", Group: audit.ShardGroup, Resource: "shards", Subresource: "status", Namespace: "tenure"},
 }
 
-func (e Event) during(from, to int64) Event {
-	e.Received, e.Completed = ms(from), ms(to)
-	if e.Code == 0 {
-		e.Code = 200
+// parse reads a small log: "FROM-TO SENDER VERB KIND:NAME [FIELD=VALUE...]" on each line, times in milliseconds. SENDER
+// is SHARD@EPOCH:REPLICA, ~REPLICA for coordination, or anybody else's User-Agent.
+func parse(t testing.TB, log string) (events []Event) {
+	for line := range strings.Lines(log) {
+		words := strings.Fields(line)
+		if len(words) == 0 {
+			continue
+		}
+		kind, name, _ := strings.Cut(words[3], ":")
+		e := kindsOf[kind]
+		e.File, e.Line, e.Stage, e.Code, e.Verb, e.Name = e.Cluster+"/audit.log", len(events)+1, "ResponseComplete", 200, words[2], name
+		var from, to int64
+		if _, err := fmt.Sscanf(words[0], "%d-%d", &from, &to); err != nil || e.Resource == "" {
+			t.Fatalf("line %q: %v", line, err)
+		}
+		e.Received, e.Completed, e.UserAgent = ms(from), ms(to), words[1]
+		if shard, rest, ok := strings.Cut(words[1], "@"); ok {
+			epoch, replica, _ := strings.Cut(rest, ":")
+			e.UserAgent = fmt.Sprintf("tenure/v1 (shard=%s; epoch=%s; replica=%s)", shard, epoch, replica)
+		} else if replica, ok := strings.CutPrefix(words[1], "~"); ok {
+			e.UserAgent = coordinating(replica)
+		}
+		if e.Verb != "delete" {
+			e.Body = &Body{}
+		}
+		if kind == "record" {
+			shard, _ := audit.ParseShard(name)
+			e.Name, e.Body.Shard = strings.ReplaceAll(name, "/", "."), &ShardState{Cluster: shard.Cluster, Prefix: shard.Prefix}
+		}
+		for _, field := range words[4:] {
+			set(t, &e, field)
+		}
+		events = append(events, e)
 	}
-	e.Cluster, e.File, e.Namespace = "west", "west/audit.log", "ns"
-	return e
+	return events
 }
 
-func (e Event) code(c int) Event { e.Code = c; return e }
+// set sets one FIELD=VALUE.
+func set(t testing.TB, e *Event, field string) {
+	name, value, _ := strings.Cut(field, "=")
+	n, _ := strconv.ParseInt(value, 10, 64)
+	texts := map[string]func(string){
+		"user": func(s string) { e.User = s }, "message": func(s string) { e.Message = s }, "in": func(s string) { e.Cluster = s },
+		"code": func(string) { e.Code = int(n) }, "base": func(string) { e.Base = uint64(n) }, "nobody": func(string) { e.Body = nil },
+		"rv": func(string) { e.Body.ResourceVersion = uint64(n) }, "due": func(string) { e.Body.Schedule = stamp(ms(n)) },
+		"phase": func(s string) { e.Body.Phase = s }, "uid": func(s string) { e.Body.UID = s }, "of": func(s string) { e.Body.CopyOf = s },
+		"slot": func(s string) { e.Body.Slot = s }, "sealed": func(s string) { e.Body.SealedBy = s }, "owner": func(s string) { e.Body.OwnerUID = s },
+		"replicate": func(string) { e.Body.Replicated = true },
+		"holder":    func(s string) { e.Body.Shard.Holder = s }, "epoch": func(string) { e.Body.Shard.Epoch = uint64(n) },
+		"assignee": func(s string) { e.Body.Shard.Assignee = s }, "warm": func(s string) { e.Body.Shard.Warm = s },
+		"objects": func(string) { e.Body.Shard.Objects = n }, "move": func(s string) { e.Body.Shard.Move = s },
+	}
+	if texts[name] == nil {
+		t.Fatalf("no field %q", name)
+	}
+	texts[name](value)
+}
 
-func (e Event) version(rv uint64) Event { e.Body = &Body{ResourceVersion: rv}; return e }
+// shardOf names the shard of a UID with a prefix of one bit.
+func shardOf(uid string) string {
+	return "west/" + strconv.Itoa(audit.SlotOf(uid)>>7)
+}
 
-var (
-	status    = Event{Verb: "update", Group: atGroup, Resource: "ats", Subresource: "status", Name: "a"}
-	createPod = Event{Verb: "create", Resource: "pods", Name: "a-pod"}
-	deletePod = Event{Verb: "delete", Resource: "pods", Name: "a-pod"}
-	patchWeb  = Event{Verb: "patch", Group: "apps", Resource: "deployments", Name: "web"}
-	patchDB   = Event{Verb: "patch", Group: "apps", Resource: "deployments", Name: "db"}
-	nameless  = Event{Verb: "create", Resource: "pods"}
-	secondPod = Event{Verb: "create", Resource: "pods", Name: "a-other"}
-)
-
-func newAt(due int64) Event {
-	return Event{Verb: "create", Group: atGroup, Resource: "ats", Name: "a", Code: 201,
-		Body: &Body{Schedule: stamp(ms(due))}}
+func otherShard(uid string) string {
+	return "west/" + strconv.Itoa(1-audit.SlotOf(uid)>>7)
 }
 
 func TestWhatIsProofAndWhatIsNot(t *testing.T) {
-	done := status
-	done.Body = &Body{Phase: "DONE"}
+	mine, others, slot := shardOf("u1")+"@1:a", otherShard("u1")+"@1:a", fmt.Sprintf("%02x", audit.SlotOf("u1"))
+	held := "0-1 ~a create record:west/ holder=a epoch=1 rv=10 move=join\n"
+	crash := "20-21 ~b patch record:west/ holder=b epoch=2 rv=12 move=crash\n"
+	all := func(ks ...Kind) map[Kind]int {
+		m := map[Kind]int{}
+		for _, k := range ks {
+			m[k]++
+		}
+		return m
+	}
 	tests := []struct {
-		name   string
-		events []Event
-		want   map[Kind]int
+		name string
+		log  string
+		want map[Kind]int
 	}{
 		{"a lower epoch that arrives after a higher one was answered falls",
-			[]Event{status.by("west/", 2, "b", 10, 20), status.by("west/", 1, "a", 21, 30)},
-			map[Kind]int{FallingEpoch: 1, InterleavedKey: 1, InterleavedShard: 1}},
-		{"in flight together proves nothing",
-			[]Event{status.by("west/", 2, "b", 10, 20), status.by("west/", 1, "a", 20, 30)}, nil},
+			"10-20 west/@2:b update at:a\n21-30 west/@1:a update at:a", all(FallingEpoch, InterleavedKey, InterleavedShard)},
+		{"in flight together proves nothing", "10-20 west/@2:b update at:a\n20-30 west/@1:a update at:a", nil},
 		{"in flight together, but the versions tell",
-			[]Event{status.by("west/", 2, "b", 10, 20).version(7), status.by("west/", 1, "a", 15, 18).version(8)},
-			map[Kind]int{FallingEpoch: 1}},
-		{"in flight together, and the versions rise",
-			[]Event{status.by("west/", 2, "b", 10, 20).version(8), status.by("west/", 1, "a", 15, 18).version(7)}, nil},
+			"10-20 west/@2:b update at:a rv=7\n15-18 west/@1:a update at:a rv=8", all(FallingEpoch)},
+		{"in flight together, and the versions rise", "10-20 west/@2:b update at:a rv=8\n15-18 west/@1:a update at:a rv=7", nil},
 		{"an At and its Pod are one key",
-			[]Event{status.by("west/", 2, "b", 10, 20), createPod.by("west/", 1, "a", 21, 30)},
-			map[Kind]int{InterleavedKey: 1, InterleavedShard: 1}},
-		{"two objects of one shard are two keys",
-			[]Event{patchWeb.by("west/", 2, "b", 10, 20), patchDB.by("west/", 1, "a", 21, 30)},
-			map[Kind]int{InterleavedShard: 1}},
+			"10-20 west/@2:b update at:a\n21-30 west/@1:a create pod:a-pod", all(InterleavedKey, InterleavedShard)},
+		{"two objects of one shard are two keys", "10-20 west/@2:b patch web:x\n21-30 west/@1:a patch web:y", all(InterleavedShard)},
 		{"a parent that writes after its child shares slots with it",
-			[]Event{patchWeb.by("west/01", 2, "b", 10, 20), patchDB.by("west/", 1, "a", 21, 30)},
-			map[Kind]int{InterleavedShard: 1}},
-		{"epochs of two shards can't be compared",
-			[]Event{patchWeb.by("west/0", 9, "b", 10, 20), patchWeb.by("west/1", 1, "a", 21, 30)}, nil},
-		{"a refused write breaks nothing",
-			[]Event{status.by("west/", 2, "b", 10, 20), status.code(409).by("west/", 1, "a", 21, 30)}, nil},
-		{"a write with an unknown outcome breaks nothing",
-			[]Event{status.by("west/", 2, "b", 10, 20), status.code(504).by("west/", 1, "a", 21, 30)}, nil},
-		{"two incarnations with one epoch",
-			[]Event{patchWeb.by("west/", 2, "b", 10, 20), patchDB.by("west/", 2, "a", 21, 30)},
-			map[Kind]int{TwoHolders: 1}},
+			"10-20 west/01@2:b patch web:x\n21-30 west/@1:a patch web:y", all(InterleavedShard)},
+		{"epochs of two shards can't be compared", "10-20 west/0@9:b patch web:x\n21-30 west/1@1:a patch web:x", nil},
+		{"a refused write breaks nothing", "10-20 west/@2:b update at:a\n21-30 west/@1:a update at:a code=409", nil},
+		{"a write with an unknown outcome breaks nothing", "10-20 west/@2:b update at:a\n21-30 west/@1:a update at:a code=504", nil},
+		{"two incarnations with one epoch", "10-20 west/@2:b patch web:x\n21-30 west/@2:a patch web:y", all(TwoHolders)},
 		{"two incarnations with one epoch in a parent and its child",
-			[]Event{patchWeb.by("west/", 2, "b", 10, 20), patchDB.by("west/1", 2, "a", 21, 30)},
-			map[Kind]int{TwoHolders: 1}},
+			"10-20 west/@2:b patch web:x\n21-30 west/1@2:a patch web:y", all(TwoHolders)},
+
 		{"a Pod that was deleted may be made again",
-			[]Event{newAt(0).during(0, 1), createPod.by("west/", 1, "a", 2, 3), deletePod.during(4, 5), createPod.by("west/", 1, "a", 6, 7)}, nil},
+			"0-1 - create at:a due=0\n2-3 west/@1:a create pod:a-pod\n4-5 - delete pod:a-pod\n6-7 west/@1:a create pod:a-pod", nil},
 		{"a Pod made again without a deletion",
-			[]Event{newAt(0).during(0, 1), createPod.by("west/", 1, "a", 2, 3), createPod.by("west/", 1, "a", 6, 7)},
-			map[Kind]int{DuplicatePod: 1}},
+			"0-1 - create at:a due=0\n2-3 west/@1:a create pod:a-pod\n6-7 west/@1:a create pod:a-pod", all(DuplicatePod)},
 		{"a second Pod of another name while the first lives",
-			[]Event{newAt(0).during(0, 1), createPod.by("west/", 1, "a", 2, 3), secondPod.by("west/", 1, "a", 4, 5), deletePod.during(6, 7)},
-			map[Kind]int{DuplicatePod: 1}},
+			"0-1 - create at:a due=0\n2-3 west/@1:a create pod:a-pod\n4-5 west/@1:a create pod:a-other\n6-7 - delete pod:a-pod", all(DuplicatePod)},
 		{"a second Pod of another name whose create overlaps the first one's deletion",
-			[]Event{newAt(0).during(0, 1), createPod.by("west/", 1, "a", 2, 3), secondPod.by("west/", 1, "a", 4, 7), deletePod.during(6, 8)}, nil},
-		{"Pods whose names the server generates",
-			[]Event{nameless.by("west/", 1, "a", 2, 3), nameless.during(4, 5)},
-			map[Kind]int{UnnamedPod: 1}},
+			"0-1 - create at:a due=0\n2-3 west/@1:a create pod:a-pod\n4-7 west/@1:a create pod:a-other\n6-8 - delete pod:a-pod", nil},
+		{"Pods whose names the server generates", "2-3 west/@1:a create pod:\n4-5 - create pod:", all(UnnamedPod)},
 		{"a Pod after DONE, deleted in between",
-			[]Event{newAt(0).during(0, 1), createPod.by("west/", 1, "a", 2, 3), done.by("west/", 1, "a", 4, 5),
-				deletePod.during(6, 7), createPod.by("west/", 1, "a", 8, 9)},
-			map[Kind]int{PodAfterDone: 1}},
-		{"a Pod one millisecond before its time",
-			[]Event{newAt(5).during(0, 1), createPod.by("west/", 1, "a", 4, 9)}, map[Kind]int{EarlyPod: 1}},
-		{"a Pod in its millisecond",
-			[]Event{newAt(5).during(0, 1), createPod.by("west/", 1, "a", 5, 9)}, nil},
-		{"an At that is due and has nothing",
-			[]Event{newAt(5).during(0, 1), patchWeb.by("west/", 1, "a", 5, 9)}, map[Kind]int{LostAt: 1}},
-		{"an At that is deleted long after it was due",
-			[]Event{newAt(5).during(0, 1), {Verb: "delete", Group: atGroup, Resource: "ats", Name: "a", Received: ms(50), Completed: ms(51), Cluster: "west", Namespace: "ns", Code: 200}},
-			map[Kind]int{LostAt: 1}},
-		{"an At that is not due yet",
-			[]Event{newAt(50).during(0, 1), patchWeb.by("west/", 1, "a", 5, 9)}, nil},
+			"0-1 - create at:a due=0\n2-3 west/@1:a create pod:a-pod\n4-5 west/@1:a update at:a phase=DONE\n6-7 - delete pod:a-pod\n8-9 west/@1:a create pod:a-pod",
+			all(PodAfterDone)},
+		{"a Pod one millisecond before its time", "0-1 - create at:a due=5\n4-9 west/@1:a create pod:a-pod", all(EarlyPod)},
+		{"a Pod in its millisecond", "0-1 - create at:a due=5\n5-9 west/@1:a create pod:a-pod", nil},
+		{"an At that is due and has nothing", "0-1 - create at:a due=5\n5-9 west/@1:a patch web:x", all(LostAt)},
+		{"an At that is deleted long after it was due", "0-1 - create at:a due=5\n50-51 - delete at:a", all(LostAt)},
+		{"an At that is not due yet", "0-1 - create at:a due=50\n5-9 west/@1:a patch web:x", nil},
 		{"an At that is made again under its name has a Pod of its own",
-			[]Event{newAt(0).during(0, 1), createPod.by("west/", 1, "a", 2, 3), done.by("west/", 1, "a", 4, 5),
-				{Verb: "delete", Group: atGroup, Resource: "ats", Name: "a", Received: ms(6), Completed: ms(7), Cluster: "west", Namespace: "ns", Code: 200},
-				deletePod.during(8, 9), newAt(0).during(10, 11), createPod.by("west/", 1, "a", 12, 13)}, nil},
+			"0-1 - create at:a due=0\n2-3 west/@1:a create pod:a-pod\n4-5 west/@1:a update at:a phase=DONE\n6-7 - delete at:a\n8-9 - delete pod:a-pod\n" +
+				"10-11 - create at:a due=0\n12-13 west/@1:a create pod:a-pod", nil},
+
+		{"an At of the writer's shard", "1-2 " + mine + " update at:a uid=u1", nil},
+		{"an At of another shard", "1-2 " + others + " update at:a uid=u1", all(WrongShard)},
+		{"an At of another cluster", "1-2 east/@1:a update at:a uid=u1", all(WrongShard)},
+		{"a Pod of another shard's At", "1-2 " + others + " create pod:a-pod owner=u1", all(WrongShard)},
+		{"a copy of the writer's source, in another cluster", "1-2 " + mine + " patch web:x of=u1 uid=u2 in=east slot=" + slot, nil},
+		{"a copy of another shard's source", "1-2 " + others + " patch web:x of=u1 in=east slot=" + slot, all(WrongShard)},
+		{"a copy with another label than its source's slot", "1-2 " + mine + " patch web:x of=u1 in=east slot=zz", all(WrongShard)},
+		{"a source of another shard", "1-2 " + others + " patch web:x uid=u1", all(WrongShard)},
+
+		{"a write under a grant", held + "2-3 west/@1:a patch web:x", nil},
+		{"a write under an epoch that was never granted", held + "2-3 west/@3:a patch web:x", all(WriteWithoutGrant)},
+		{"a write under a shard without a record", held + "2-3 west/0@1:a patch web:x", all(WriteWithoutGrant)},
+		{"a write from before the log began", "10-11 ~a patch record:west/ holder=a epoch=7 rv=10\n2-3 west/@6:z patch web:x", nil},
+		{"a write under a claim whose answer was lost, seen in a later version",
+			held + "9-10 ~b patch record:west/ holder=b epoch=2 code=504 rv=0\n12-13 west/@2:b patch web:x\n20-21 ~b patch record:west/ holder=b epoch=2 rv=12", nil},
+		{"a write answered before such a claim arrived",
+			held + "9-10 ~b patch record:west/ holder=b epoch=2 code=504 rv=0\n5-6 west/@2:b patch web:x\n20-21 ~b patch record:west/ holder=b epoch=2 rv=12",
+			all(WriteBeforeTenure)},
+
+		{"a claim after the seal", held + "0-1 ~a create lease:a\n10-11 ~b patch lease:a sealed=b\n" + crash, nil},
+		{"a claim before the seal", held + "0-1 ~a create lease:a\n22-23 ~b patch lease:a sealed=b\n" + crash, all(ClaimBeforeSeal)},
+		{"a claim without a seal", held + "0-1 ~a create lease:a\n" + crash, all(ClaimBeforeSeal)},
+		{"a claim after a seal whose answer was lost", held + "0-1 ~a create lease:a\n10-11 ~b patch lease:a sealed=b code=504\n" + crash, nil},
+		{"a holder that hands over needs no seal", held + "0-1 ~a create lease:a\n20-21 ~a patch record:west/ holder=b epoch=2 rv=12", nil},
+		{"a write in flight when the Lease was sealed", held + "0-1 ~a create lease:a\n10-20 ~b patch lease:a sealed=b\n15-25 west/@1:a patch web:x", nil},
+		{"a write after the seal", held + "0-1 ~a create lease:a\n10-20 ~b patch lease:a sealed=b\n21-25 west/@1:a patch web:x", all(WriteAfterSeal)},
+		{"a write after a clean exit", held + "0-1 ~a create lease:a\n10-20 ~a delete lease:a\n21-25 west/@1:a patch web:x", all(WriteAfterSeal)},
+		{"a write after somebody else deleted the Lease", held + "0-1 ~a create lease:a\n10-20 - delete lease:a\n21-25 west/@1:a patch web:x", nil},
+
+		{"west/0 beside west/000", "0-1 ~a create record:west/0 holder=a epoch=1 rv=10\n5-6 ~b create record:west/000 holder=b epoch=2 rv=11", all(OverlappingRecords)},
+		{"west/0 beside west/1", "0-1 ~a create record:west/0 holder=a epoch=1 rv=10\n5-6 ~b create record:west/1 holder=b epoch=1 rv=11", nil},
+		{"west/000 after west/0 was released",
+			"0-1 ~a create record:west/0 holder=a epoch=1 rv=10\n3-4 ~a patch record:west/0 epoch=1 rv=11\n5-6 ~b create record:west/000 holder=b epoch=2 rv=12", nil},
+		{"west/000 after the record west/0 was deleted",
+			"0-1 ~a create record:west/0 holder=a epoch=1 rv=10\n5-6 ~b create record:west/000 holder=b epoch=2 rv=12\n9-9 - patch record:west/0 nobody code=409\n" +
+				"2-3 - patch record:west/0 epoch=1 rv=11", nil},
+		{"west/000 after west/0, and its epoch is no higher",
+			"0-1 ~a create record:west/0 holder=a epoch=2 rv=10\n3-4 ~a patch record:west/0 epoch=2 rv=11\n5-6 ~b create record:west/000 holder=b epoch=2 rv=12", all(RecordEpochFell)},
+
+		{"a move of four writes", held + "2-3 ~c patch record:west/ holder=a epoch=1 assignee=b rv=11\n4-5 ~b patch record:west/ holder=a epoch=1 assignee=b warm=b rv=12\n" +
+			"6-7 ~a patch record:west/ holder=a epoch=1 assignee=b warm=b objects=1 rv=13\n8-9 ~a patch record:west/ holder=b epoch=2 assignee=b objects=1 rv=14", nil},
+		{"a move of five, two of them reports", held + "2-3 ~c patch record:west/ holder=a epoch=1 assignee=b rv=11\n4-5 ~b patch record:west/ holder=a epoch=1 assignee=b warm=b rv=12\n" +
+			"5-6 ~a patch record:west/ holder=a epoch=1 assignee=b warm=b objects=2 rv=13\n6-7 ~a patch record:west/ holder=a epoch=1 assignee=b warm=b objects=1 rv=14\n" +
+			"8-9 ~a patch record:west/ holder=b epoch=2 assignee=b objects=1 rv=15", all(CostlyMove)},
+		{"a plan that is called off and one that isn't are two moves of four at most", held +
+			"2-3 ~c patch record:west/ holder=a epoch=1 assignee=b rv=11\n4-5 ~b patch record:west/ holder=a epoch=1 assignee=b warm=b rv=12\n" +
+			"5-6 ~c patch record:west/ holder=a epoch=1 assignee=a warm=b rv=13\n6-7 ~a patch record:west/ holder=a epoch=1 assignee=a rv=14\n" +
+			"7-8 ~c patch record:west/ holder=a epoch=1 assignee=b rv=15\n8-9 ~b patch record:west/ holder=a epoch=1 assignee=b warm=b rv=16\n" +
+			"9-10 ~a patch record:west/ holder=b epoch=2 assignee=b rv=17", nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.want == nil {
 				tt.want = map[Kind]int{}
 			}
-			for name, events := range map[string][]Event{"in order": tt.events, "backwards": backwards(tt.events)} {
-				r := Judge(slices.Values(events), Facts{}, Rules{})
-				if diff := cmp.Diff(tt.want, broken(r)); diff != "" {
+			events := parse(t, tt.log)
+			for name, events := range map[string][]Event{"in order": events, "backwards": backwards(events)} {
+				if diff := gocmp.Diff(tt.want, broken(Judge(slices.Values(events), Facts{}, few))); diff != "" {
 					t.Errorf("%s: (-want +got):\n%s", name, diff)
 				}
 			}
@@ -139,14 +220,121 @@ func backwards(events []Event) []Event {
 	return events
 }
 
+// whole is a log in which nothing is missing.
+const whole = `
+	0-1 ~a create lease:a rv=1
+	0-1 ~a create record:west/ holder=a epoch=1 rv=2
+	2-3 - create at:a due=0 uid=u1 rv=3
+	4-5 west/@1:a create pod:a-pod owner=u1 user=system:serviceaccount:t:fleet
+	6-7 west/@1:a update at:a due=0 uid=u1 phase=DONE base=3 rv=4
+`
+
+func TestWhatTheLogShouldHoldAndDoesNotIsAViolation(t *testing.T) {
+	without := func(what string) func(string) string {
+		return func(log string) string {
+			return strings.Join(slices.DeleteFunc(strings.SplitAfter(log, "\n"), func(line string) bool { return strings.Contains(line, what) }), "")
+		}
+	}
+	with := func(line string) func(string) string { return func(log string) string { return log + line } }
+	swap := func(old, new string) func(string) string {
+		return func(log string) string { return strings.Replace(log, old, new, 1) }
+	}
+	tests := []struct {
+		name  string
+		edit  func(string) string
+		rules Rules
+		want  map[Kind]int
+	}{
+		{"the control, which lacks nothing", with(""), Rules{}, map[Kind]int{}},
+		{"no writes", without("@1:a"), Rules{Settle: time.Minute}, map[Kind]int{NoWrites: 1}},
+		{"no Ats", func(string) string { return without("at:")(without("pod:")(whole)) + "6-7 west/@1:a patch web:x" }, Rules{}, map[Kind]int{NoAts: 1}},
+		{"no records", without("record:"), Rules{}, map[Kind]int{NoRecords: 1}},
+		{"no Leases", without("lease:"), Rules{}, map[Kind]int{NoLeases: 1}},
+		{"nothing to be judged, by declaration", func(string) string { return "0-1 - create map:x" }, Rules{Unwitnessed: "it runs nothing"}, map[Kind]int{}},
+		{"a violation in a run that is to be judged by nothing", with("8-9 west/@3:a patch web:x"), Rules{Unwitnessed: "it runs nothing"}, map[Kind]int{WriteWithoutGrant: 1}},
+		{"a write of ours that names no shard", with("8-9 tenure/v1 patch web:x"), Rules{}, map[Kind]int{Unattributed: 1}},
+		{"a write by the fleet's user under another name", with("8-9 kubectl patch map:x user=fleet"), Rules{Users: []string{"fleet"}}, map[Kind]int{Unattributed: 1}},
+		{"a write by a user that is known from its other writes", with("8-9 kubectl patch map:x user=system:serviceaccount:t:fleet"), Rules{}, map[Kind]int{Unattributed: 1}},
+		{"a write by another user", with("8-9 kubectl patch map:x user=system:serviceaccount:t:other"), Rules{Users: []string{"fleet"}}, map[Kind]int{}},
+		{"a coordination write without a name", with("8-9 tenure/v1 create lease:b rv=8"), Rules{}, map[Kind]int{Unattributed: 1}},
+		{"a Pod of no At", with("8-9 west/@1:a create pod:b-pod"), Rules{}, map[Kind]int{PodWithoutAt: 1}},
+		{"a record without its body", with("8-9 ~a patch record:west/ nobody"), Rules{}, map[Kind]int{Bodiless: 1}},
+		{"an At without its body", swap("create at:a due=0 uid=u1 rv=3", "create at:a nobody"), Rules{}, map[Kind]int{Bodiless: 1}},
+		{"a Pod without its body", swap("owner=u1", "nobody"), Rules{}, map[Kind]int{Bodiless: 1}},
+		{"a Lease without its body", with("8-9 ~a update lease:a nobody"), Rules{}, map[Kind]int{Bodiless: 1}},
+		{"a copy without its body", with("8-9 west/@1:a patch web:x nobody"), Rules{}, map[Kind]int{Bodiless: 1}},
+		{"a line that is missing", with("8-9 - update at:a due=0 uid=u1 phase=DONE base=7 rv=8"), Rules{}, map[Kind]int{MissingLine: 1}},
+		{"a write to what is older than the log", with("8-9 - update at:b due=99 uid=u2 base=2 rv=8"), Rules{}, map[Kind]int{}},
+		{"a line that is missing, after one of unknown outcome",
+			with("8-9 - update at:a base=4 code=504 nobody\n10-11 - update at:a due=0 uid=u1 phase=DONE base=7 rv=8"), Rules{}, map[Kind]int{}},
+		{"nothing for two minutes", with("120000-120001 - create map:x"), Rules{}, map[Kind]int{MissingFile: 1}},
+		{"a due time that isn't told", swap("create at:a due=0", "create at:a"), Rules{}, map[Kind]int{}},
+		{"due times that nobody tells", func(log string) string { return strings.ReplaceAll(log, "due=0", "") }, Rules{}, map[Kind]int{UnknownAt: 1}},
+		{"the same, waived", func(log string) string { return strings.ReplaceAll(log, "due=0", "") },
+			Rules{Waived: map[Kind]string{UnknownAt: "nobody asks"}}, map[Kind]int{}},
+		{"versions that fall", with("8-9 ~a patch record:west/ holder=a epoch=1 rv=1"), Rules{}, map[Kind]int{UndeclaredRestore: 1}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := Judge(slices.Values(parse(t, tt.edit(whole))), Facts{}, tt.rules)
+			if diff := gocmp.Diff(tt.want, broken(r)); diff != "" {
+				t.Errorf("(-want +got):\n%s\n%v", diff, r.Err())
+			}
+			if (r.Err() == nil) != (len(tt.want) == 0) || (r.Publishable() == nil) != (r.Err() == nil && tt.rules.Unwitnessed == "") {
+				t.Errorf("Err %v, publishable %v", r.Err(), r.Publishable())
+			}
+		})
+	}
+	for _, rules := range []Rules{{Skew: -1}, {Waived: map[Kind]string{FallingEpoch: "why not"}}, {Waived: map[Kind]string{NoAts: ""}}} {
+		if rules.Validate() == nil {
+			t.Errorf("accepted: %+v", rules)
+		}
+	}
+}
+
+func TestARestoreIsAnotherHistory(t *testing.T) {
+	log := whole + `
+		10-11 ~a patch record:west/ holder=a epoch=5 rv=20
+		50-51 ~b patch record:west/ holder=a epoch=1 assignee=b rv=3
+		54-55 ~b patch lease:a sealed=b rv=4
+		56-57 ~b patch record:west/ holder=b epoch=%d assignee=b rv=5
+		58-59 west/@%d:b create pod:a-pod owner=u1
+		60-61 west/@%d:b update at:a due=0 uid=u1 phase=DONE base=3 rv=4`
+	restores := []Restore{{"home", instant(ms(40))}, {"west", instant(ms(40))}}
+	tests := []struct {
+		name     string
+		epoch    int
+		restores []Restore
+		want     []Kind
+	}{
+		{"a right one, which is declared, and its epochs go on from above", 70, restores, nil},
+		{"one that isn't declared", 70, nil, []Kind{UndeclaredRestore, RecordEpochFell, DuplicatePod, PodAfterDone}},
+		{"a wrong one, whose epochs begin anew", 2, restores, []Kind{WriteAfterHandover}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			events := parse(t, fmt.Sprintf(log, tt.epoch, tt.epoch, tt.epoch))
+			r := Judge(slices.Values(events), Facts{Restores: tt.restores}, Rules{})
+			for _, k := range tt.want {
+				if r.Counts[k] == 0 {
+					t.Errorf("want %s, got %v", k, broken(r))
+				}
+			}
+			if len(tt.want) == 0 && !r.OK {
+				t.Error(r.Err())
+			}
+		})
+	}
+}
+
 func TestConcurrentAndFencedWritesAreCounted(t *testing.T) {
-	refused := status.code(422).by("west/", 1, "a", 40, 41)
-	refused.Message = "status.epoch: epoch never falls"
-	r := Judge(slices.Values([]Event{
-		status.by("west/", 2, "b", 10, 20), status.by("west/", 1, "a", 15, 30), refused,
-		status.code(409).by("west/", 1, "a", 5, 6), createPod.code(409).by("west/", 2, "b", 50, 51),
-	}), Facts{}, Rules{})
-	if diff := cmp.Diff(Fenced{Conflict: 1, AlreadyExists: 1, EpochRule: 1, Stale: 1}, r.Fenced); diff != "" {
+	r := Judge(slices.Values(parse(t, `
+		10-20 west/@2:b update at:a
+		15-30 west/@1:a update at:a
+		40-41 west/@1:a update at:a code=422 message=epoch
+		5-6 west/@1:a update at:a code=409
+		50-51 west/@2:b create pod:a-pod code=409`)), Facts{}, few)
+	if diff := gocmp.Diff(Fenced{Conflict: 1, AlreadyExists: 1, EpochRule: 1, Stale: 1}, r.Fenced); diff != "" {
 		t.Errorf("fenced (-want +got):\n%s", diff)
 	}
 	if r.Writes.ConcurrentKeys != 1 || r.Writes.ConcurrentShards != 1 || !r.OK {
@@ -155,79 +343,74 @@ func TestConcurrentAndFencedWritesAreCounted(t *testing.T) {
 }
 
 func TestWhatTheLogDoesNotTellIsUnknownNotZero(t *testing.T) {
-	bare := newAt(0)
-	bare.Body = nil
-	events := []Event{bare.during(0, 1), patchWeb.by("west/", 1, "a", 5, 9)}
-	r := Judge(slices.Values(events), Facts{}, Rules{})
-	if r.Ats.LostUnknown != 1 || r.Counts[LostAt] != 0 || len(r.Notices) == 0 {
-		t.Errorf("want one unknown, got %+v, notices %q", r.Ats, r.Notices)
-	}
+	events := parse(t, "0-1 - create at:a\n5-9 west/@1:a patch web:x")
 	known := Facts{Ats: []At{{Cluster: "west", Namespace: "ns", Name: "a", Schedule: stamp(ms(4))}}}
-	if r = Judge(slices.Values(events), known, Rules{}); r.Counts[LostAt] != 1 || r.Ats.LostUnknown != 0 {
-		t.Errorf("with a list of Ats: want one lost, got %v %+v", broken(r), r.Ats)
+	strict := Rules{Waived: few.Waived, Settle: time.Second}
+	tests := []struct {
+		name  string
+		facts Facts
+		rules Rules
+		want  Kind
+	}{
+		{"unknown", Facts{}, Rules{}, UnknownAt}, {"with a list of Ats", known, few, LostAt}, {"within the time to settle", known, strict, ""},
 	}
-	if r = Judge(slices.Values(events), known, Rules{Settle: time.Second}); !r.OK || r.Ats.Settling != 1 {
-		t.Errorf("within the time to settle: want one settling, got %v %+v", broken(r), r.Ats)
+	for _, tt := range tests {
+		if r := Judge(slices.Values(events), tt.facts, tt.rules); tt.want != "" && r.Counts[tt.want] != 1 || tt.want == "" && (!r.OK || r.Ats.Settling != 1) {
+			t.Errorf("%s: want one %q, got %v, %+v", tt.name, tt.want, broken(r), r.Ats)
+		}
 	}
 }
 
-func TestMovesAreNamedAndCounted(t *testing.T) {
+func TestMovesAreNamedCountedAndTimed(t *testing.T) {
 	m := newModel(1)
 	east := m.shards[2]
 	for _, kind := range []string{"planned", "crash", "exit"} {
 		m.grant(east, kind)
 	}
-	r := judged(m)
-	want := MoveStats{Planned: 1, Crash: 1, Exit: 1, Claim: 3, Writes: 7, PerMove: 7.0 / 3, MaxWrites: 3, Gaps: map[string]Spread{}}
-	if diff := cmp.Diff(want, r.Moves); diff != "" {
+	got := judged(m).Moves
+	want := MoveStats{
+		Planned: 1, Crash: 1, Exit: 1, Claim: 3, Writes: 7, PerMove: 7.0 / 3, MaxWrites: 3,
+		Steps: map[Step]int{StepPlan: 5, StepWarm: 5, StepHandoff: 6},
+		Kinds: map[string]MoveRow{"planned": {N: 1}, "crash": {N: 1}, "exit": {N: 1}, "claim": {N: 3}},
+	}
+	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("moves (-want +got):\n%s", diff)
 	}
-	last := r.Handoffs[len(r.Handoffs)-1]
-	if last.Shard != "east/" || last.Kind != "exit" || last.To != east.Holder || last.Epoch != 4 {
-		t.Errorf("last handoff: %+v", last)
+
+	uid := "u1" // due at 12, between the tenures' last and first write, and served at 31; the other At was served before
+	r := Judge(slices.Values(parse(t, `
+		0-1 ~a create record:west/ holder=a epoch=1 rv=10
+		1-2 - create at:a due=12 uid=`+uid+`
+		1-2 - create at:b due=3 uid=u2
+		5-9 west/@1:a create pod:b-pod owner=u2
+		8-21 west/@1:a patch web:late
+		20-21 ~a patch record:west/ holder=b epoch=2 rv=12 move=planned
+		30-31 west/@2:b create pod:a-pod owner=`+uid+`
+		40-41 ~b patch record:west/ holder=c epoch=3 rv=13 move=exit
+		50-51 west/@3:c patch web:x`)), Facts{}, few)
+	planned := Handoff{
+		Shard: "west/", Kind: "planned", From: "a", To: "b", Epoch: 2, Time: instant(ms(21)), Writes: 1, Steps: map[Step]int{StepHandoff: 1},
+		InFlight: 1, GapMs: float(9), Due: 1, UnservedMs: float(9),
+	}
+	exit := Handoff{
+		Shard: "west/", Kind: "exit", From: "b", To: "c", Epoch: 3, Time: instant(ms(41)), Writes: 1, Steps: map[Step]int{StepHandoff: 1}, GapMs: float(19),
+	}
+	if diff := gocmp.Diff([]Handoff{planned, exit}, r.Handoffs[1:]); diff != "" || !r.OK {
+		t.Errorf("handoffs (-want +got):\n%s\n%v", diff, r.Err())
 	}
 }
+
+func float(v float64) *float64 { return &v }
 
 func TestSteadyStateLeavesOutMovesAndArrivals(t *testing.T) {
-	renew := Event{Verb: "update", Group: leaseGroup, Resource: "leases", Name: "r-1", UserAgent: "tenure/v1 (replica=r-1)"}
-	join := renew
-	join.Verb = "create"
-	events := []Event{join.during(0, 1)}
-	for s := int64(1); s <= 60; s++ {
+	log := "0-1 ~r-1 create lease:r-1\n"
+	for s := 1; s <= 60; s++ {
 		if s%2 == 0 || s <= 2 {
-			events = append(events, renew.during(s*1000, s*1000+1))
+			log += fmt.Sprintf("%d-%d ~r-1 update lease:r-1\n", s*1000, s*1000+1)
 		}
 	}
-	c := Judge(slices.Values(events), Facts{}, Rules{}).Coordination
-	if c.PerSecond == nil || *c.PerSecond < 0.45 || *c.PerSecond > 0.55 || c.Replicas != 1 {
+	c := Judge(slices.Values(parse(t, log)), Facts{}, few).Coordination
+	if rate := *cmp.Or(c.PerSecond, float(0)); rate < 0.45 || rate > 0.55 || c.Replicas != 1 {
 		t.Errorf("want about 0.5 writes a second by one replica, got %+v", c)
-	}
-}
-
-func TestATenureMayHaveBegunWithARecordWriteThatTimedOut(t *testing.T) {
-	record := func(holder string, epoch uint64, rv uint64) Event {
-		return Event{Verb: "patch", Group: shardGroup, Resource: "shards", Subresource: "status", Name: "west.p", UserAgent: "tenure/v1 (replica=x)",
-			Body: &Body{ResourceVersion: rv, Shard: &ShardState{Cluster: "west", Holder: holder, Epoch: epoch, Phase: "Held"}}}
-	}
-	tests := []struct {
-		name    string
-		claimed int64 // when the claim that timed out arrived
-		want    map[Kind]int
-	}{
-		{"a write after the claim arrived is its tenure's", 3, map[Kind]int{}},
-		{"a write that was answered before the claim arrived is nobody's", 9, map[Kind]int{WriteBeforeTenure: 1}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			claim := record("b", 2, 0).code(504)
-			claim.Body = nil
-			events := []Event{
-				record("a", 1, 10).during(0, 1), claim.during(tt.claimed, tt.claimed+1),
-				patchWeb.by("west/", 2, "b", 5, 6), record("b", 2, 12).during(20, 21),
-			}
-			if diff := cmp.Diff(tt.want, broken(Judge(slices.Values(events), Facts{}, Rules{}))); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/tenure-dev/tenure/bench/audit"
 )
 
 // recordWrite is one committed write to a shard's record.
@@ -12,77 +14,50 @@ type recordWrite struct {
 	span
 	rv     uint64
 	name   string // the record's
+	home   string
+	era    int
 	place  place
 	state  ShardState
 	writer string
 	verb   string
 }
 
-// leaseLife is what the log tells about one incarnation's Lease.
-type leaseLife struct {
-	leaving bool
-}
-
-// coordWrite is one committed coordination write of a replica.
-type coordWrite struct {
-	replica string
-	at      int64
-	// stir marks writes that end the steady state around them: a shard on the move, a replica that comes or goes.
-	stir bool
-}
-
 func (l *ledger) addRecord(e *Event, a agent) {
-	if e.outcome() != committed {
-		if e.outcome() == rejected {
-			l.recordRefused++
-		} else if e.Name != "" {
-			l.recordUnknown[e.Name] = append(l.recordUnknown[e.Name], e.Received)
-		}
-		return
+	who := cmp.Or(a.Replica, e.User)
+	w := recordWrite{
+		span: span{e.Received, e.Completed}, name: e.Name, home: e.Cluster, era: l.era(e.Cluster, e.Received),
+		place: l.place(e), writer: who, verb: e.Verb,
 	}
-	who := a.Replica
-	if who == "" {
-		who = e.User
+	if e.Body != nil && e.Body.Shard != nil {
+		w.rv, w.state = e.Body.ResourceVersion, *e.Body.Shard
+	}
+	switch e.Outcome() {
+	case audit.Rejected:
+		l.recordsNay++
+		return
+	case audit.Unknown:
+		l.recordUnknown[e.Name] = append(l.recordUnknown[e.Name], w)
+		return
 	}
 	if a.Tenure {
 		l.coords = append(l.coords, coordWrite{replica: who, at: e.Completed, stir: e.Verb != "update" && e.Verb != "patch"})
 	}
-	if e.Verb == "delete" || e.Verb == "deletecollection" {
+	if e.Verb == "delete" || e.Verb == "deletecollection" || e.Body == nil || e.Body.Requested || e.Body.Shard == nil {
+		if e.Verb == "delete" {
+			l.recordUnknown[e.Name] = append(l.recordUnknown[e.Name], w) // who held it holds nothing from some time in it on
+		}
 		return
 	}
-	if e.Body == nil || e.Body.Requested || e.Body.Shard == nil {
-		l.recordBodiless++
-		return
-	}
-	st := *e.Body.Shard
-	shard := Shard{st.Cluster, st.Prefix}
-	l.records[shard] = append(l.records[shard], recordWrite{
-		span: span{e.Received, e.Completed}, rv: e.Body.ResourceVersion, name: e.Name,
-		place: l.place(e), state: st, writer: who, verb: e.Verb,
-	})
+	shard := Shard{Cluster: w.state.Cluster, Prefix: w.state.Prefix}
+	l.records[shard] = append(l.records[shard], w)
 }
 
-func (l *ledger) addLease(e *Event, a agent) {
-	if e.outcome() != committed {
-		return
-	}
-	if e.Body != nil && e.Body.Leaving {
-		l.leases[e.Name] = leaseLife{leaving: true}
-	}
-	if !a.Tenure {
-		return
-	}
-	who := a.Replica
-	if who == "" {
-		who = e.Name
-	}
-	l.coords = append(l.coords, coordWrite{replica: who, at: e.Completed, stir: e.Verb == "create" || e.Verb == "delete"})
-}
-
-// grant is the write that began a tenure.
+// grant is the write that began a tenure, and ended what it replaced.
 type grant struct {
 	shard Shard
 	recordWrite
+	handoff int   // index of the handoff
+	until   int64 // when the first request arrived that may have ended the tenure
 }
 
 // moves walks each record's history: who held it, since which write, and what the changes cost.
@@ -90,15 +65,29 @@ type moves struct {
 	l        *ledger
 	handoffs []Handoff
 	grants   []grant
-	restored bool
+	// granted are all pairs of shard and epoch that a version of a record gave to somebody, known is which epoch the first
+	// version had that the log tells of, where it doesn't tell of the record's creation.
+	granted map[tenure]bool
+	known   map[int32]uint64
+	stats   MoveStats
 }
 
 func (l *ledger) history() *moves {
-	m := &moves{l: l}
+	m := &moves{l: l, granted: make(map[tenure]bool), known: make(map[int32]uint64)}
+	m.stats = MoveStats{Rejected: l.recordsNay, Steps: make(map[Step]int), Kinds: make(map[string]MoveRow)}
 	for _, shard := range sortedShards(l.records) {
-		m.record(shard, m.ordered(l.records[shard]))
+		ws := l.records[shard]
+		slices.SortStableFunc(ws, func(a, b recordWrite) int { return cmp.Compare(a.era, b.era) })
+		for from := 0; from < len(ws); {
+			to := from
+			for to < len(ws) && ws[to].era == ws[from].era {
+				to++
+			}
+			m.record(shard, m.ordered(shard, ws[from:to]), from == 0)
+			from = to
+		}
 	}
-	slices.SortStableFunc(m.handoffs, func(a, b Handoff) int { return a.Time.Compare(b.Time) })
+	m.overlaps()
 	return m
 }
 
@@ -114,15 +103,18 @@ func sortedShards(records map[Shard][]recordWrite) []Shard {
 }
 
 // ordered sorts a record's writes as they were committed. resourceVersions tell exactly, unless the home cluster was
-// restored from a backup in between: then they start again, and times have to do.
-func (m *moves) ordered(ws []recordWrite) []recordWrite {
+// restored from a backup in between: then they start again.
+func (m *moves) ordered(shard Shard, ws []recordWrite) []recordWrite {
 	byTime := func(a, b recordWrite) int { return cmp.Compare(a.end, b.end) }
 	slices.SortStableFunc(ws, byTime)
 	slices.SortStableFunc(ws, func(a, b recordWrite) int { return cmp.Compare(a.rv, b.rv) })
 	for i := 1; i < len(ws); i++ {
 		// Equal versions are one state, answered twice.
 		if ws[i-1].start > ws[i].end && ws[i-1].rv != ws[i].rv {
-			m.restored = true
+			m.l.found.add(Violation{
+				Kind: UndeclaredRestore, Shard: shard.String(), First: m.l.recordLine(ws[i]), Second: m.l.recordLine(ws[i-1]),
+				Detail: fmt.Sprintf("its record went back to version %d: if the home cluster was restored, say when", ws[i-1].rv),
+			})
 			slices.SortStableFunc(ws, byTime)
 			break
 		}
@@ -130,13 +122,23 @@ func (m *moves) ordered(ws []recordWrite) []recordWrite {
 	return ws
 }
 
-func (m *moves) record(shard Shard, ws []recordWrite) {
-	l := m.l
+// record walks the history of one record within an era, the first that the log tells of or a later one.
+func (m *moves) record(shard Shard, ws []recordWrite, begins bool) {
+	l, id := m.l, m.l.shards.id(shard)
 	var was ShardState
 	var held recordWrite // the grant of the present tenure
 	holders := make(map[uint64]recordWrite)
-	last, pending := -1, 0
+	t := tally{m: m}
+	if begins && ws[0].verb != "create" {
+		m.known[id] = ws[0].state.Epoch
+	}
+	for _, w := range l.recordUnknown[ws[0].name] {
+		m.granted[tenure{id, w.state.Epoch}] = true
+	}
 	for i, w := range ws {
+		if i > 0 && w.rv != 0 && w.rv == ws[i-1].rv {
+			continue // a write that changed nothing
+		}
 		if i > 0 && w.state.Epoch < was.Epoch {
 			l.found.add(Violation{
 				Kind: RecordEpochFell, Shard: shard.String(),
@@ -144,78 +146,136 @@ func (m *moves) record(shard Shard, ws []recordWrite) {
 				First:  l.recordLine(ws[i-1]), Second: l.recordLine(w),
 			})
 		}
-		moving := i == 0 || w.state.Assignee != was.Assignee || w.state.Warm != was.Warm ||
-			w.state.Holder != was.Holder || w.state.Epoch != was.Epoch || w.state.Phase != was.Phase
-		if moving {
-			m.stir(w)
+		step := stepOf(was, w, i == 0)
+		if step != StepReport && step != StepOther {
+			l.coords = append(l.coords, coordWrite{at: w.end, stir: true})
 		}
-		if first, ok := holders[w.state.Epoch]; ok && w.state.Holder != "" && first.state.Holder != w.state.Holder {
-			l.found.add(Violation{
-				Kind: TwoHolders, Shard: shard.String(),
-				Detail: fmt.Sprintf("the record gives epoch %d to %s and to %s", w.state.Epoch, first.state.Holder, w.state.Holder),
-				First:  l.recordLine(first), Second: l.recordLine(w),
-			})
-		}
-		// Only a holder that the log saw taking over is a grant; one that held before the log began is not.
-		changed := w.state.Holder != "" && (w.state.Holder != was.Holder || w.state.Epoch != was.Epoch)
 		if w.state.Holder != "" {
-			if _, ok := holders[w.state.Epoch]; !ok {
+			m.granted[tenure{id, w.state.Epoch}] = true
+			if first, ok := holders[w.state.Epoch]; !ok {
 				holders[w.state.Epoch] = w
+			} else if first.state.Holder != w.state.Holder {
+				l.found.add(Violation{
+					Kind: TwoHolders, Shard: shard.String(),
+					Detail: fmt.Sprintf("the record gives epoch %d to %s and to %s", w.state.Epoch, first.state.Holder, w.state.Holder),
+					First:  l.recordLine(first), Second: l.recordLine(w),
+				})
 			}
 		}
-		switch {
-		case changed && (i > 0 || w.verb == "create"):
-			h := m.handoff(shard, held.state.Holder, w)
-			h.Writes = pending + 1
-			m.handoffs = append(m.handoffs, h)
+		changed := w.state.Holder != was.Holder || w.state.Epoch != was.Epoch
+		if changed {
+			m.end(shard, w.start)
+		}
+		// Only a holder that the log saw taking over is a grant; one that held before the log began is not.
+		if changed && w.state.Holder != "" && (i > 0 || w.verb == "create") {
+			if was.Holder != "" && was.Holder != w.writer {
+				l.judgeClaim(shard, was.Holder, held, w)
+			}
 			began := w
 			if i > 0 {
 				began.start = l.earliest(ws[i-1], w)
 			}
-			m.grants = append(m.grants, grant{shard, began})
-			last, pending = len(m.handoffs)-1, 0
-		case moving && last >= 0 && (w.state.Assignee == w.state.Holder || w.state.Assignee == ""):
-			// What tidies up after a change belongs to that change.
-			m.handoffs[last].Writes++
-		case moving:
-			pending++
+			m.grants = append(m.grants, grant{shard, began, len(m.handoffs), never})
+			m.handoffs = append(m.handoffs, m.handoff(shard, held.state.Holder, w))
 		}
+		t.add(shard, step, was, w)
 		if w.state.Holder != "" {
 			held = w
 		}
 		was = w.state
 	}
+	t.close(shard)
+	for _, w := range l.recordUnknown[ws[0].name] {
+		if w.verb == "delete" {
+			m.end(shard, w.start)
+		}
+	}
+	for _, r := range l.facts.Restores {
+		if r.Cluster == ws[0].home {
+			m.end(shard, r.Time.UnixMicro())
+		}
+	}
 }
 
-// stir marks the coordination write that moved a shard.
+// end notes that a shard's tenures may have ended with a request that arrived then.
+func (m *moves) end(shard Shard, us int64) {
+	for i := len(m.grants) - 1; i >= 0 && m.grants[i].shard == shard; i-- {
+		if m.grants[i].end < us {
+			m.grants[i].until = min(m.grants[i].until, us)
+		}
+	}
+}
+
+// overlaps looks for records of different shards that share a slot and were held at one time, or at falling epochs.
+func (m *moves) overlaps() {
+	byCluster := make(map[string][]Shard)
+	for _, shard := range sortedShards(m.l.records) {
+		byCluster[shard.Cluster] = append(byCluster[shard.Cluster], shard)
+	}
+	crossed := make(map[Shard]bool)
+	for _, shards := range byCluster {
+		for i, a := range shards {
+			for _, b := range shards[i+1:] {
+				if a.Overlaps(b) {
+					crossed[a], crossed[b] = true, true
+				}
+			}
+		}
+	}
+	told := make(map[[2]Shard]bool)
+	for _, g := range m.grants {
+		for _, h := range m.grants {
+			if !crossed[g.shard] { // nearly always
+				break
+			}
+			if g.shard == h.shard || !g.shard.Overlaps(h.shard) || g.end >= h.start || told[[2]Shard{g.shard, h.shard}] {
+				continue
+			}
+			v := Violation{Shard: h.shard.String(), First: m.l.recordLine(g.recordWrite), Second: m.l.recordLine(h.recordWrite)}
+			switch {
+			case g.until > h.end:
+				v.Kind, v.Detail = OverlappingRecords, fmt.Sprintf("%s was given to %s while %s, which has the same slots, was %s's",
+					h.shard, h.state.Holder, g.shard, g.state.Holder)
+			case h.state.Epoch <= g.state.Epoch:
+				v.Kind, v.Detail = RecordEpochFell, fmt.Sprintf("%s had epoch %d, and %s, which has the same slots, began with %d",
+					g.shard, g.state.Epoch, h.shard, h.state.Epoch)
+			default:
+				continue
+			}
+			told[[2]Shard{g.shard, h.shard}] = true
+			m.l.found.add(v)
+		}
+	}
+}
+
 // earliest is when the change that w is the first to show can have been committed at the soonest. A request that was
 // answered with a timeout may have been the one that made it; then w only carries it along.
 func (l *ledger) earliest(before, w recordWrite) int64 {
 	soonest := w.start
-	for _, arrived := range l.recordUnknown[w.name] {
-		if arrived > before.start {
-			soonest = min(soonest, arrived)
+	for _, u := range l.recordUnknown[w.name] {
+		if u.start > before.start {
+			soonest = min(soonest, u.start)
 		}
 	}
 	return soonest
 }
 
-func (m *moves) stir(w recordWrite) {
-	m.l.coords = append(m.l.coords, coordWrite{at: w.end, stir: true})
-}
-
 // handoff names the change. The writer's own word for its cause is taken where the record has it; else what the
 // record and the Lease show: a claim has no former holder, and only the former holder itself hands over alive.
 func (m *moves) handoff(shard Shard, from string, w recordWrite) Handoff {
-	h := Handoff{Shard: shard.String(), From: from, To: w.state.Holder, Epoch: w.state.Epoch, Time: instant(w.end)}
-	switch {
-	case from == "" || w.state.Move == "join":
+	h := Handoff{
+		Shard: shard.String(), From: from, To: w.state.Holder, Epoch: w.state.Epoch, Time: instant(w.end),
+		Steps: make(map[Step]int),
+	}
+	life := m.l.leases[from]
+	switch kind := strings.ToLower(w.state.Move); {
+	case from == "" || kind == "join":
 		h.Kind = "claim"
-	case w.state.Move != "":
-		h.Kind = w.state.Move
+	case kind != "":
+		h.Kind = kind
 	case w.writer != from:
 		h.Kind = "crash"
-	case m.l.leases[from].leaving:
+	case life != nil && life.leaving:
 		h.Kind = "exit"
 	default:
 		h.Kind = "planned"
@@ -231,96 +291,67 @@ func (l *ledger) recordLine(w recordWrite) *Line {
 
 // judgeGrants holds each write against the record: nobody writes before its grant, after a later one, or without one.
 func (l *ledger) judgeGrants(m *moves) {
-	if len(m.grants) == 0 {
-		return
+	if len(l.records) == 0 {
+		return // see NoRecords
 	}
-	byShard := make([][]grant, len(l.shards.list))
+	byShard := make([][]int, len(l.shards.list))
 	for i, shard := range l.shards.list {
-		for _, g := range m.grants {
+		for n, g := range m.grants {
 			if shard.Overlaps(g.shard) {
-				byShard[i] = append(byShard[i], g)
+				byShard[i] = append(byShard[i], n)
 			}
 		}
 	}
-	skew := l.rules.Skew.Microseconds()
 	told := make(map[tenure]bool)
 	for _, w := range l.writes {
-		shard := l.shards.list[w.shard]
-		v := Violation{Object: l.objects.list[w.object].String(), Shard: shard.String()}
-		for _, g := range byShard[w.shard] {
-			switch {
-			case g.state.Epoch > w.epoch && w.start > g.end+skew:
-				v.Kind, v.Detail = WriteAfterHandover, fmt.Sprintf("epoch %d wrote after %s was given to %s at epoch %d",
-					w.epoch, g.shard, g.state.Holder, g.state.Epoch)
-			case g.state.Epoch == w.epoch && g.shard == shard && w.end+skew < g.start:
-				v.Kind, v.Detail = WriteBeforeTenure, fmt.Sprintf("epoch %d wrote before the record gave it", w.epoch)
-			case g.state.Epoch == w.epoch && g.shard == shard && g.state.Holder != l.replicas.list[w.replica]:
-				key := tenure{w.shard, w.epoch}
-				if told[key] {
-					continue
-				}
-				told[key] = true
-				v.Kind, v.Detail = TwoHolders, fmt.Sprintf("epoch %d is %s's in the record, and %s writes with it",
-					w.epoch, g.state.Holder, l.replicas.list[w.replica])
-			default:
+		l.judgeGranted(m, w, byShard[w.shard], told)
+	}
+	for _, g := range m.grants {
+		h := &m.handoffs[g.handoff]
+		if h.InFlight > l.rules.InFlight {
+			l.found.add(Violation{
+				Kind: ManyInFlight, Shard: h.Shard, First: l.recordLine(g.recordWrite),
+				Detail: fmt.Sprintf("%d writes of earlier tenures were in flight when the record changed, more than %d", h.InFlight, l.rules.InFlight),
+			})
+		}
+	}
+}
+
+func (l *ledger) judgeGranted(m *moves, w write, grants []int, told map[tenure]bool) {
+	shard, skew := l.shards.list[w.shard], l.rules.Skew.Microseconds()
+	key := tenure{w.shard, w.epoch}
+	v := Violation{Object: l.objects.list[w.object].String(), Shard: shard.String(), Second: l.line(w)}
+	if known := m.known[w.shard]; !m.granted[key] && w.epoch >= known && !told[key] {
+		told[key] = true
+		v.Kind, v.Detail = WriteWithoutGrant, fmt.Sprintf("no version of the shard's record gives epoch %d to anybody", w.epoch)
+		l.found.add(v)
+	}
+	for _, n := range grants {
+		g := &m.grants[n]
+		switch {
+		case g.state.Epoch > w.epoch && w.start > g.end+skew:
+			v.Kind, v.Detail = WriteAfterHandover, fmt.Sprintf("epoch %d wrote after %s was given to %s at epoch %d",
+				w.epoch, g.shard, g.state.Holder, g.state.Epoch)
+		case g.state.Epoch > w.epoch && w.end > g.start:
+			// It was in flight while the record changed: which was committed first isn't known.
+			h := &m.handoffs[g.handoff]
+			h.InFlight++
+			h.InFlightMs = max(h.InFlightMs, float64(w.end-g.end)/1000)
+			continue
+		case g.state.Epoch == w.epoch && g.shard == shard && w.end+skew < g.start:
+			v.Kind, v.Detail = WriteBeforeTenure, fmt.Sprintf("epoch %d wrote before the record gave it", w.epoch)
+		case g.state.Epoch == w.epoch && g.shard == shard && g.state.Holder != l.replicas.list[w.replica]:
+			if told[key] {
 				continue
 			}
-			v.First, v.Second = l.recordLine(g.recordWrite), l.line(w)
-			l.found.add(v)
-			break
-		}
-	}
-}
-
-// sumMoves fills in the gaps and the totals, and judges I5.
-func (l *ledger) sumMoves(m *moves, tenures map[tenure]*tenureWrites) MoveStats {
-	st := MoveStats{Rejected: l.recordRefused, Gaps: make(map[string]Spread)}
-	gaps := make(map[string][]int64)
-	held := make(map[string]uint64) // the epoch before, by shard
-	for i := range m.handoffs {
-		h := &m.handoffs[i]
-		if gap, ok := l.gap(h, held[h.Shard], tenures); ok {
-			gaps[h.Kind] = append(gaps[h.Kind], gap)
-			ms := float64(gap) / 1000
-			h.GapMs = &ms
-		}
-		held[h.Shard] = h.Epoch
-		switch h.Kind {
-		case "planned":
-			st.Planned++
-		case "exit":
-			st.Exit++
-		case "crash":
-			st.Crash++
+			told[key] = true
+			v.Kind, v.Detail = TwoHolders, fmt.Sprintf("epoch %d is %s's in the record, and %s writes with it",
+				w.epoch, g.state.Holder, l.replicas.list[w.replica])
 		default:
-			st.Claim++
 			continue
 		}
-		st.Writes += h.Writes
-		st.MaxWrites = max(st.MaxWrites, h.Writes)
+		v.First = l.recordLine(g.recordWrite)
+		l.found.add(v)
+		return
 	}
-	for kind, g := range gaps {
-		st.Gaps[kind] = spread(g)
-	}
-	n := st.Planned + st.Exit + st.Crash
-	if n > 0 {
-		st.PerMove = float64(st.Writes) / float64(n)
-	}
-	if st.Writes > 4*n {
-		l.found.add(Violation{Kind: CostlyMoves, Detail: fmt.Sprintf("%d moves took %d writes", n, st.Writes)})
-	}
-	return st
-}
-
-func (l *ledger) gap(h *Handoff, before uint64, tenures map[tenure]*tenureWrites) (us int64, ok bool) {
-	shard, _ := parseShard(h.Shard)
-	id, known := l.shards.ids[shard]
-	if !known || before == 0 {
-		return 0, false
-	}
-	old, now := tenures[tenure{id, before}], tenures[tenure{id, h.Epoch}]
-	if old == nil || now == nil {
-		return 0, false
-	}
-	return l.writes[now.first].start - l.writes[old.last].end, true
 }

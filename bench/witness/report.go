@@ -1,12 +1,23 @@
 package witness
 
-import "time"
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenure-dev/tenure/bench/audit"
+)
 
 // Schema names the shape of a Report in JSON.
-const Schema = "tenure.dev/witness/v1"
+const Schema = "tenure.dev/witness/v2"
 
-// Kind is a way of breaking an invariant.
+// Kind is a way of breaking an invariant, or of not being able to tell.
 type Kind string
+
+// Evidence stands for the invariant of the kinds that say that the logs don't tell.
+const Evidence = "evidence"
 
 // The kinds, each with the invariant that it breaks.
 const (
@@ -20,16 +31,26 @@ const (
 	WriteAfterHandover Kind = "write-after-handover"
 	// WriteBeforeTenure (I1): a write that was answered before the request that began its tenure had arrived.
 	WriteBeforeTenure Kind = "write-before-tenure"
+	// WriteWithoutGrant (I1): a write under a shard and epoch that no version of the shard's record gave to anybody.
+	WriteWithoutGrant Kind = "write-without-grant"
+	// WriteAfterSeal (I1): a write by an incarnation that began after its Lease was sealed, or after it had deleted it.
+	WriteAfterSeal Kind = "write-after-seal"
+	// ClaimBeforeSeal (I1): a shard was claimed from a holder whose Lease was not sealed yet.
+	ClaimBeforeSeal Kind = "claim-before-seal"
+	// ManyInFlight (I1): more writes of the old tenure in flight at a change of holder than Rules.InFlight.
+	ManyInFlight Kind = "many-in-flight"
 	// TwoHolders (I1): two incarnations under one epoch, or one that the record doesn't name.
 	TwoHolders Kind = "two-holders"
-	// WrongShard (I1): a write to an At under a shard that its UID doesn't belong to.
+	// OverlappingRecords (I1): two records that share a slot had holders at the same time.
+	OverlappingRecords Kind = "overlapping-records"
+	// WrongShard (I1): a write under a shard to an object that belongs to another, by its UID, its owner's or its label.
 	WrongShard Kind = "wrong-shard"
-	// RecordEpochFell (I2): a shard's record came back with a lower epoch.
+	// RecordEpochFell (I2): a slot came back with a lower epoch, or with the same in another record.
 	RecordEpochFell Kind = "record-epoch-fell"
 	// LostAt (I4): due by the end of the logs, and neither a Pod nor DONE.
 	LostAt Kind = "lost-at"
-	// CostlyMoves (I5): all moves together took more than four writes each.
-	CostlyMoves Kind = "costly-moves"
+	// CostlyMove (I5): one move took more than four writes to the shard's record.
+	CostlyMove Kind = "costly-move"
 	// DuplicatePod (I7): two Pods of one At at one time.
 	DuplicatePod Kind = "duplicate-pod"
 	// PodAfterDone (I7): a Pod created after its At was DONE.
@@ -38,6 +59,28 @@ const (
 	UnnamedPod Kind = "unnamed-pod"
 	// EarlyPod (I7): a Pod created before its At was due.
 	EarlyPod Kind = "early-pod"
+
+	// NoWrites, NoAts, NoRecords, NoLeases: the logs hold none to judge.
+	NoWrites  Kind = "no-writes"
+	NoAts     Kind = "no-ats"
+	NoRecords Kind = "no-records"
+	NoLeases  Kind = "no-leases"
+	// Unattributed: a write of ours whose User-Agent doesn't say for which shard, epoch and incarnation.
+	Unattributed Kind = "unattributed-write"
+	// PodWithoutAt: a Pod of ours that fits no known At.
+	PodWithoutAt Kind = "pod-without-at"
+	// Bodiless: a write that is logged without the object that the judgement rests on.
+	Bodiless Kind = "no-body"
+	// UnknownAt: whether an At was lost, or served early, can't be told.
+	UnknownAt Kind = "unknown-at"
+	// MissingFile: a rotated log isn't there.
+	MissingFile Kind = "missing-file"
+	// MissingLine: a write replaced a version that no line of the log tells of.
+	MissingLine Kind = "missing-line"
+	// TruncatedLine: the last line of a file has no end.
+	TruncatedLine Kind = "truncated-line"
+	// UndeclaredRestore: resourceVersions fell, and no restore was declared.
+	UndeclaredRestore Kind = "undeclared-restore"
 )
 
 // kinds is the order in which a report lists them.
@@ -46,23 +89,48 @@ var kinds = []struct {
 	invariant string
 }{
 	{FallingEpoch, "I2"}, {InterleavedKey, "I1"}, {InterleavedShard, "I1"}, {WriteAfterHandover, "I1"},
-	{WriteBeforeTenure, "I1"}, {TwoHolders, "I1"}, {WrongShard, "I1"}, {RecordEpochFell, "I2"},
-	{DuplicatePod, "I7"}, {PodAfterDone, "I7"}, {EarlyPod, "I7"}, {UnnamedPod, "I7"}, {LostAt, "I4"}, {CostlyMoves, "I5"},
+	{WriteBeforeTenure, "I1"}, {WriteWithoutGrant, "I1"}, {WriteAfterSeal, "I1"}, {ClaimBeforeSeal, "I1"},
+	{ManyInFlight, "I1"}, {TwoHolders, "I1"}, {OverlappingRecords, "I1"}, {WrongShard, "I1"}, {RecordEpochFell, "I2"},
+	{DuplicatePod, "I7"}, {PodAfterDone, "I7"}, {EarlyPod, "I7"}, {UnnamedPod, "I7"}, {LostAt, "I4"}, {CostlyMove, "I5"},
+	{NoWrites, Evidence}, {NoAts, Evidence}, {NoRecords, Evidence}, {NoLeases, Evidence}, {Unattributed, Evidence},
+	{PodWithoutAt, Evidence}, {Bodiless, Evidence}, {UnknownAt, Evidence}, {MissingFile, Evidence},
+	{MissingLine, Evidence}, {TruncatedLine, Evidence}, {UndeclaredRestore, Evidence},
+}
+
+// absences are what a run of which nothing is to be judged may lack.
+var absences = []Kind{NoWrites, NoAts, NoRecords, NoLeases}
+
+func invariantOf(kind Kind) string {
+	for _, k := range kinds {
+		if k.kind == kind {
+			return k.invariant
+		}
+	}
+	return ""
+}
+
+func evidenceKinds() string {
+	var names []string
+	for _, k := range kinds {
+		if k.invariant == Evidence {
+			names = append(names, string(k.kind))
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // Report is what the logs say.
 type Report struct {
-	Schema string `json:"schema"`
-	Dir    string `json:"dir,omitempty"`
-	Input  Input  `json:"input"`
-	// OK says that nothing was found. It does not say that everything could be seen: see Notices.
+	Schema string      `json:"schema"`
+	Dir    string      `json:"dir,omitempty"`
+	Input  audit.Input `json:"input"`
+	// OK says that no violation was found, missing evidence among them unless a rule waives it.
 	OK bool `json:"ok"`
-	// Vacuous says that there was nothing to judge: no write with an epoch and no At. A caller that has run a load
-	// should take it for a failure.
-	Vacuous    bool         `json:"vacuous"`
-	Counts     map[Kind]int `json:"counts"`
-	Violations []Violation  `json:"violations"`
-	// Notices say what the logs did not allow to judge. None of it is counted as fine.
+	// Unwitnessed is the reason why the run had nothing to be judged by. Such a report can't be published.
+	Unwitnessed string       `json:"unwitnessed,omitempty"`
+	Counts      map[Kind]int `json:"counts"`
+	Violations  []Violation  `json:"violations"`
+	// Notices say what the logs did not allow to judge, and why that is accepted.
 	Notices []string `json:"notices"`
 
 	From time.Time `json:"from"`
@@ -77,6 +145,11 @@ type Report struct {
 	API          APIUse       `json:"api"`
 }
 
+// Unwitnessed is the report on a run that has no audit logs at all.
+func Unwitnessed(reason string) *Report {
+	return &Report{Schema: Schema, OK: true, Unwitnessed: reason, Counts: map[Kind]int{}, Violations: []Violation{}}
+}
+
 // Count is the number of violations of all kinds.
 func (r *Report) Count() int {
 	n := 0
@@ -86,16 +159,30 @@ func (r *Report) Count() int {
 	return n
 }
 
-// Input is what was read.
-type Input struct {
-	Files int   `json:"files"`
-	Lines int   `json:"lines"`
-	Bytes int64 `json:"bytes"`
-	// Torn is the number of files whose last line was cut short.
-	Torn int `json:"torn"`
+// Err is nil if nothing was broken, else it names every kind and shows the first of each.
+func (r *Report) Err() error {
+	if r.OK {
+		return nil
+	}
+	var errs []error
+	for _, k := range kinds {
+		n := r.Counts[k.kind]
+		if i := slices.IndexFunc(r.Violations, func(v Violation) bool { return v.Kind == k.kind }); n > 0 && i >= 0 {
+			errs = append(errs, fmt.Errorf("%d times %s", n, r.Violations[i]))
+		}
+	}
+	return errors.Join(errs...)
 }
 
-// Violation is one broken invariant, with the two log lines that prove it (one, where the second is an absence).
+// Publishable is nil if the report can stand behind a published figure.
+func (r *Report) Publishable() error {
+	if r.Unwitnessed != "" {
+		return fmt.Errorf("unwitnessed: %s", r.Unwitnessed)
+	}
+	return r.Err()
+}
+
+// Violation is one broken invariant, with the log lines that prove it.
 type Violation struct {
 	Kind      Kind   `json:"kind"`
 	Invariant string `json:"invariant"`
@@ -104,6 +191,23 @@ type Violation struct {
 	Detail    string `json:"detail"`
 	First     *Line  `json:"first,omitempty"`
 	Second    *Line  `json:"second,omitempty"`
+}
+
+// String is the violation on a line, and those that prove it on one each.
+func (v Violation) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s: %s", v.Invariant, v.Kind, v.Detail)
+	for _, s := range []string{v.Object, v.Shard} {
+		if s != "" {
+			fmt.Fprintf(&b, " [%s]", s)
+		}
+	}
+	for _, line := range []*Line{v.First, v.Second} {
+		if line != nil {
+			fmt.Fprintf(&b, "\n    %s", line)
+		}
+	}
+	return b.String()
 }
 
 // Line is a place in a log.
@@ -116,20 +220,28 @@ type Line struct {
 	Replica string    `json:"replica,omitempty"`
 }
 
+func (l *Line) String() string {
+	s := fmt.Sprintf("%s:%d %s %s", l.File, l.Line, stamp(l.Time.UnixMicro()), l.Verb)
+	if l.Replica != "" {
+		s += fmt.Sprintf(" epoch %d by %s", l.Epoch, l.Replica)
+	}
+	return s
+}
+
 // WriteStats counts the writes that I1 and I2 were judged on.
 type WriteStats struct {
 	Judged  int `json:"judged"`
 	Objects int `json:"objects"`
 	Shards  int `json:"shards"`
 	Tenures int `json:"tenures"`
-	// Unattributed are committed writes of ours to Ats, Pods, Deployments and Namespaces without shard and epoch.
-	Unattributed int `json:"unattributed"`
 	// Unknown are our attributed writes whose outcome the log doesn't tell (server error, timeout).
 	Unknown int `json:"unknown"`
 	// ConcurrentKeys and ConcurrentShards count committed writes that were in flight together with one of a higher
 	// epoch of the same key or shard: times alone don't tell which was committed first.
 	ConcurrentKeys   int `json:"concurrentKeys"`
 	ConcurrentShards int `json:"concurrentShards"`
+	// Lost counts writes without a line that an API server's end may account for.
+	Lost int `json:"lost"`
 }
 
 // Fenced counts attributed writes that an API server refused.
@@ -153,22 +265,17 @@ type Spread struct {
 
 // AtStats is about Ats and their Pods.
 type AtStats struct {
-	Seen            int `json:"seen"`
-	ScheduleUnknown int `json:"scheduleUnknown"`
-	Done            int `json:"done"`
-	Deleted         int `json:"deleted"`
+	Seen    int `json:"seen"`
+	Done    int `json:"done"`
+	Deleted int `json:"deleted"`
 	// NotDue were not due by the end of the logs, or not before they were deleted.
 	NotDue int `json:"notDue"`
 	// Settling were due for less than Rules.Settle at the end of the logs, or when they were deleted.
 	Settling int `json:"settling"`
-	// LostUnknown have neither Pod nor DONE in the logs, and the logs don't tell whether they should.
-	LostUnknown int `json:"lostUnknown"`
-	// EarlyUnknown are Pods of Ats whose schedule isn't known.
-	EarlyUnknown int `json:"earlyUnknown"`
-	Pods         int `json:"pods"`
-	PodsRemade   int `json:"podsRemade"`
-	// PodsWithoutAt were made by us and fit no At that the logs know.
-	PodsWithoutAt int `json:"podsWithoutAt"`
+	// Replaced are those whose cluster was restored before they were served.
+	Replaced   int `json:"replaced"`
+	Pods       int `json:"pods"`
+	PodsRemade int `json:"podsRemade"`
 	// DoneConcurrent are Pods whose create was in flight together with their At's DONE.
 	DoneConcurrent int `json:"doneConcurrent"`
 	// Lateness is from the due time to the end of the first committed write for the key.
@@ -179,16 +286,25 @@ type AtStats struct {
 
 // Handoff is one change of a shard's holder.
 type Handoff struct {
-	Shard string    `json:"shard"`
+	Shard string `json:"shard"`
+	// Kind is planned, exit, crash or claim.
 	Kind  string    `json:"kind"`
 	From  string    `json:"from"`
 	To    string    `json:"to"`
 	Epoch uint64    `json:"epoch"`
 	Time  time.Time `json:"time"`
-	// Writes are the committed writes to the record that this change took.
-	Writes int `json:"writes"`
+	// Writes are the committed writes to the record that this move took, Steps the same by what they did.
+	Writes int          `json:"writes"`
+	Steps  map[Step]int `json:"steps"`
+	// InFlight are the old tenure's writes that were in flight while the record changed, answered at most so late after it.
+	InFlight   int     `json:"inFlight"`
+	InFlightMs float64 `json:"inFlightMs"`
 	// GapMs is from the old tenure's last write to the new one's first; nil where one of them wrote nothing.
 	GapMs *float64 `json:"gapMs"`
+	// Due are the keys that waited when the new tenure wrote first: Ats due, and changes of Deployments to be copied.
+	Due int `json:"due"`
+	// UnservedMs is for how much of the gap at least one of them waited; nil where none did, or the gap isn't known.
+	UnservedMs *float64 `json:"unservedMs"`
 }
 
 // MoveStats sums up the handoffs.
@@ -197,13 +313,32 @@ type MoveStats struct {
 	Exit    int `json:"exit"`
 	Crash   int `json:"crash"`
 	Claim   int `json:"claim"`
-	// Writes are all committed writes to the records that moves took, claims left out.
+	// CalledOff are plans that were changed before anything was handed over, CalledOffWrites what they took.
+	CalledOff       int `json:"calledOff"`
+	CalledOffWrites int `json:"calledOffWrites"`
+	// Writes are all committed writes to the records that moves took, claims of what nobody held left out.
 	Writes    int     `json:"writes"`
 	PerMove   float64 `json:"writesPerMove"`
 	MaxWrites int     `json:"maxWrites"`
 	Rejected  int     `json:"rejectedRecordWrites"`
-	// Gaps are from write to write, by kind of handoff. Where no key was due they measure the load, not the move.
-	Gaps map[string]Spread `json:"gaps"`
+	// Steps are the writes by what they did, over all moves.
+	Steps map[Step]int `json:"steps"`
+	// InFlight counts old tenures' writes in flight at changes of holder, MaxInFlight the most at one of them.
+	InFlight    int     `json:"inFlight"`
+	MaxInFlight int     `json:"maxInFlight"`
+	InFlightMs  float64 `json:"inFlightMs"`
+	// Kinds is a table by kind of move.
+	Kinds map[string]MoveRow `json:"kinds"`
+}
+
+// MoveRow sums up the moves of one kind.
+type MoveRow struct {
+	N int `json:"n"`
+	// Gap is from write to write. Where no key was due it measures the load, not the move.
+	Gap Spread `json:"gap"`
+	// Unserved is the part of the gap in which some key waited, over the moves where one did; Due counts these keys.
+	Unserved Spread `json:"unserved"`
+	Due      int    `json:"due"`
 }
 
 // Coordination is what the home cluster is written to for membership and ownership.

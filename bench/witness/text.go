@@ -36,17 +36,16 @@ func (r *Report) Text(w io.Writer) error {
 
 func (r *Report) textVerdict(b *bufio.Writer) {
 	verdict := "no violation found"
-	if r.Vacuous {
-		verdict = "NOTHING TO JUDGE, so no violation found"
+	if r.Unwitnessed != "" {
+		verdict = "UNWITNESSED: " + r.Unwitnessed + "; no violation found in what there is"
 	}
 	if !r.OK {
 		verdict = fmt.Sprintf("%d VIOLATIONS", r.Count())
 	}
-	fmt.Fprintf(b, "%s (%d lines in %d files, %.0f s of logs, %d torn)\n",
-		verdict, r.Input.Lines, r.Input.Files, r.To.Sub(r.From).Seconds(), r.Input.Torn)
+	fmt.Fprintf(b, "%s (%d lines in %d files, %.0f s of logs)\n", verdict, r.Input.Lines, r.Input.Files, r.To.Sub(r.From).Seconds())
 	shown := r.sample(maxTextViolations)
 	for _, v := range shown {
-		v.text(b)
+		fmt.Fprintf(b, "  %s\n", v)
 	}
 	if more := r.Count() - len(shown); more > 0 {
 		fmt.Fprintf(b, "  and %d more (the JSON report lists some of each kind)\n", more)
@@ -68,31 +67,12 @@ func (r *Report) sample(n int) []Violation {
 	return out
 }
 
-func (v Violation) text(b *bufio.Writer) {
-	fmt.Fprintf(b, "  %s %s: %s", v.Invariant, v.Kind, v.Detail)
-	for _, s := range []string{v.Object, v.Shard} {
-		if s != "" {
-			fmt.Fprintf(b, " [%s]", s)
-		}
-	}
-	fmt.Fprintln(b)
-	for _, line := range []*Line{v.First, v.Second} {
-		if line != nil {
-			fmt.Fprintf(b, "    %s:%d %s %s", line.File, line.Line, stamp(line.Time.UnixMicro()), line.Verb)
-			if line.Replica != "" {
-				fmt.Fprintf(b, " epoch %d by %s", line.Epoch, line.Replica)
-			}
-			fmt.Fprintln(b)
-		}
-	}
-}
-
 func (r *Report) textCounts(b *bufio.Writer) {
 	var parts []string
 	for _, k := range kinds {
 		parts = append(parts, fmt.Sprintf("%s %s %d", k.invariant, k.kind, r.Counts[k.kind]))
 	}
-	for group := range slices.Chunk(parts, 5) {
+	for group := range slices.Chunk(parts, 6) {
 		fmt.Fprintf(b, "  %s\n", strings.Join(group, " | "))
 	}
 }
@@ -108,21 +88,21 @@ func (r *Report) textFigures(b *bufio.Writer) {
 	row("fenced", "at the server: %d conflicts, %d already exist, %d by the epoch rule, %d invalid, %d other; %d of them stale",
 		f.Conflict, f.AlreadyExists, f.EpochRule, f.Invalid, f.Other, f.Stale)
 	a := r.Ats
-	row("ats", "%d seen, %d done, %d not due, %d settling; lost %d (unknown %d); due time unknown %d",
-		a.Seen, a.Done, a.NotDue, a.Settling, r.Counts[LostAt], a.LostUnknown, a.ScheduleUnknown)
-	row("pods", "%d, %d made again; duplicate %d, early %d (unknown %d), after DONE %d (in flight %d), without At %d",
-		a.Pods, a.PodsRemade, r.Counts[DuplicatePod], r.Counts[EarlyPod], a.EarlyUnknown, r.Counts[PodAfterDone],
-		a.DoneConcurrent, a.PodsWithoutAt)
+	row("ats", "%d seen, %d done, %d not due, %d settling; lost %d", a.Seen, a.Done, a.NotDue, a.Settling, r.Counts[LostAt])
+	row("pods", "%d, %d made again; duplicate %d, early %d, after DONE %d (in flight %d)",
+		a.Pods, a.PodsRemade, r.Counts[DuplicatePod], r.Counts[EarlyPod], r.Counts[PodAfterDone], a.DoneConcurrent)
 	longest := ""
 	if a.Latest != "" {
 		longest = ", the longest " + a.Latest
 	}
 	row("lateness", "%s%s", a.Lateness, longest)
 	m := r.Moves
-	row("moves", "%d planned, %d exit, %d crash, %d claims; %d writes, %.2f a move, at most %d; %d refused",
-		m.Planned, m.Exit, m.Crash, m.Claim, m.Writes, m.PerMove, m.MaxWrites, m.Rejected)
-	for _, kind := range slices.Sorted(maps.Keys(m.Gaps)) {
-		row("  gap "+kind, "%s (last write to first write)", m.Gaps[kind])
+	row("moves", "%d planned, %d exit, %d crash, %d claims; %d writes, %.2f a move, at most %d; %d plans called off (%d writes); %d refused",
+		m.Planned, m.Exit, m.Crash, m.Claim, m.Writes, m.PerMove, m.MaxWrites, m.CalledOff, m.CalledOffWrites, m.Rejected)
+	row("  in flight", "%d writes at a change of holder, at most %d at one, answered at most %.1f ms after it", m.InFlight, m.MaxInFlight, m.InFlightMs)
+	for _, kind := range slices.Sorted(maps.Keys(m.Kinds)) {
+		k := m.Kinds[kind]
+		row("  "+kind, "gap %s; unserved %s, %d keys due", k.Gap, k.Unserved, k.Due)
 	}
 	c := r.Coordination
 	row("coordination", "%d writes by %d replicas; steady %s a second and replica, at most %s (%d replica-seconds)",

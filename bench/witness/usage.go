@@ -2,6 +2,8 @@ package witness
 
 import (
 	"slices"
+
+	"github.com/tenure-dev/tenure/bench/audit"
 )
 
 // spread sums up durations given in microseconds. Percentiles are the values at the nearest rank, not in between.
@@ -79,7 +81,7 @@ func (l *ledger) use(lives []*atLife, keyOf []int32) APIUse {
 	perKey := make(map[int32]int)
 	for _, w := range l.writes {
 		key := keyOf[w.object]
-		if o := l.objects.list[key]; o.group == atGroup && o.resource == "ats" {
+		if o := l.objects.list[key]; o.group == audit.AtGroup && o.resource == "ats" {
 			perKey[key]++
 		}
 	}

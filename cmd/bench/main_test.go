@@ -35,6 +35,7 @@ func TestBenchExitsAndSaysWhy(t *testing.T) {
 	clean := logDir(t, line("1", "1")+line("2", "2"))
 	fallen := logDir(t, line("2", "1")+line("1", "2"))
 	garbage := logDir(t, "garbage\n")
+	waived := []string{"--unwitnessed", "a few lines", "--waive", "no-body=level Metadata"}
 	tests := []struct {
 		name           string
 		args           []string
@@ -54,7 +55,10 @@ func TestBenchExitsAndSaysWhy(t *testing.T) {
 		{"a list of Ats that is not there", []string{"witness", clean, "--ats", "west=/nope"}, exitUsage, "", "opening the list of Ats"},
 		{"a kubeconfig without a cluster", []string{"witness", clean, "--kubeconfig", "x"}, exitUsage, "", "want CLUSTER=FILE"},
 		{"a negative skew", []string{"witness", "--skew", "-1s", clean}, exitUsage, "", "can't be negative"},
-		{"a clean log", []string{"witness", clean}, exitOK, "no violation found", ""},
+		{"a log that lacks most of what is to be judged", []string{"witness", clean}, exitFindings, "evidence no-records", ""},
+		{"a clean log, and why it lacks that", append([]string{"witness", clean}, waived...), exitOK, "no violation found", ""},
+		{"an excuse for a broken invariant", []string{"witness", clean, "--waive", "lost-at=why not"}, exitUsage, "", "only missing evidence can be waived"},
+		{"a restore without its time", []string{"witness", clean, "--restored", "home"}, exitUsage, "", "want CLUSTER=TIME"},
 		{"a log with a violation", []string{"witness", fallen}, exitFindings, "falling-epoch", ""},
 	}
 	for _, tt := range tests {

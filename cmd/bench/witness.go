@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +18,7 @@ import (
 type witnessFlags struct {
 	jsonFile         string
 	ats, kubeconfigs []string
+	waived, restored []string
 	rules            witness.Rules
 }
 
@@ -25,7 +27,8 @@ func newWitness() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "witness DIR", Short: "judge the invariants from API servers' audit logs",
 		Long: "Reads the audit logs below DIR (files audit*.log, rotated and .gz too, one folder per cluster) and reports every\n" +
-			"broken invariant with the log lines that prove it.",
+			"broken invariant with the log lines that prove it. What the logs should hold and don't is a violation too, unless a\n" +
+			"reason is given.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return fmt.Errorf("want a directory of audit logs, one, got %q", args)
@@ -43,6 +46,13 @@ func newWitness() *cobra.Command {
 	fs.DurationVar(&f.rules.Settle, "settle", time.Second,
 		"how long an At may be due at the end of the logs before it is lost")
 	fs.IntVar(&f.rules.MaxListed, "max", 20, "how many violations of one kind to list")
+	fs.IntVar(&f.rules.InFlight, "in-flight", 16, "how many writes of a tenure may be in flight at its end")
+	fs.StringVar(&f.rules.Unwitnessed, "unwitnessed", "", "the `reason` why there is nothing to be judged by")
+	fs.StringArrayVar(&f.rules.Users, "user", nil, "a `name` by which API servers authenticate the replicas; repeatable")
+	fs.StringArrayVar(&f.waived, "waive", nil,
+		"accept missing evidence, `KIND=REASON`: no-ats=\"it only replicates\"; repeatable")
+	fs.StringArrayVar(&f.restored, "restored", nil,
+		"a cluster was started from a backup, `CLUSTER=TIME` in RFC 3339; repeatable")
 	return cmd
 }
 
@@ -53,6 +63,19 @@ func (f *witnessFlags) run(dir string, stdout io.Writer) error {
 	facts, err := f.facts()
 	if err != nil {
 		return err
+	}
+	f.rules.Waived = map[witness.Kind]string{}
+	for _, waived := range f.waived {
+		kind, reason, _ := strings.Cut(waived, "=")
+		f.rules.Waived[witness.Kind(kind)] = reason
+	}
+	for _, restored := range f.restored {
+		cluster, text, _ := strings.Cut(restored, "=")
+		at, err := time.Parse(time.RFC3339Nano, text)
+		if err != nil {
+			return fmt.Errorf("--restored %q: want CLUSTER=TIME: %w", restored, err)
+		}
+		facts.Restores = append(facts.Restores, witness.Restore{Cluster: cluster, Time: at})
 	}
 	report, err := witness.Read(dir, witness.Options{Facts: facts, Rules: f.rules})
 	if err != nil {

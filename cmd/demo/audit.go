@@ -1,42 +1,19 @@
 package main
 
 import (
-	"bufio"
-	"encoding/json"
 	"fmt"
 	"hash/fnv"
-	"io"
 	"math/big"
 	"net/url"
-	"os"
 	"regexp"
 	"slices"
 	"time"
+
+	"github.com/tenure-dev/tenure/bench/audit"
 )
 
 // adminUser is the admin's name in an audit log.
 const adminUser = "tenure-admin"
-
-// auditEvent is what the demo reads of one line of an API server's audit log.
-type auditEvent struct {
-	Stage      string    `json:"stage"`
-	RequestURI string    `json:"requestURI"`
-	Verb       string    `json:"verb"`
-	Received   time.Time `json:"requestReceivedTimestamp"`
-	Time       time.Time `json:"stageTimestamp"`
-	User       struct {
-		Username string `json:"username"`
-	} `json:"user"`
-	Object struct {
-		Resource    string `json:"resource"`
-		Subresource string `json:"subresource"`
-		Namespace   string `json:"namespace"`
-		Name        string `json:"name"`
-	} `json:"objectRef"`
-	Response struct {
-		Code int `json:"code"`
-	} `json:"responseStatus"`
-}
 
 // request is when a request arrived and when it was answered.
 type request struct{ received, answered time.Time }
@@ -57,70 +34,34 @@ type deploymentWrite struct {
 	request
 }
 
-// readAudit reads a cluster's audit log up to its last whole line.
+// readAudit reads a cluster's audit log.
 func readAudit(path, user string) (auditFacts, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return auditFacts{}, fmt.Errorf("reading the audit log: %w", err)
-	}
-	defer file.Close()
-	facts, err := scanAudit(file, user)
-	if err != nil {
-		return auditFacts{}, fmt.Errorf("reading the audit log %s: %w", path, err)
-	}
-	return facts, nil
-}
-
-func scanAudit(log io.Reader, user string) (auditFacts, error) {
 	facts := auditFacts{podCreates: map[[2]string]request{}}
-	reader := bufio.NewReaderSize(log, 1<<20)
-	for {
-		line, err := reader.ReadBytes('\n')
-		if err == io.EOF {
-			slices.Sort(facts.selectors)
-			facts.selectors = slices.Compact(facts.selectors)
-			return facts, nil // what follows the last newline is still being written
-		}
+	for e, err := range audit.Events(path) {
 		if err != nil {
 			return auditFacts{}, err
 		}
-		var e auditEvent
-		if err := json.Unmarshal(line, &e); err != nil {
-			return auditFacts{}, err
-		}
+		answered := request{e.Arrived(), e.Answered()}
+		copied := e.IsDeployment() && e.Namespace == sourceNamespace && e.Subresource != "status" && e.Wrote()
 		switch {
-		case e.deployment() && e.User.Username == user:
-			facts.copyWrites = append(facts.copyWrites, e.write())
-		case e.deployment() && e.User.Username == adminUser:
-			facts.meddling = append(facts.meddling, e.write())
-		case e.User.Username == user:
-			facts.add(e)
+		case copied && e.User == user:
+			facts.copyWrites = append(facts.copyWrites, deploymentWrite{e.Verb, e.Name, answered})
+		case copied && e.User == adminUser:
+			facts.meddling = append(facts.meddling, deploymentWrite{e.Verb, e.Name, answered})
+		case e.User != user:
+		case e.IsPod() && e.What() == "create pods" && e.Wrote():
+			facts.podCreates[[2]string{e.Namespace, e.Name}] = answered
+		case e.IsAt() && (e.Verb == "list" || e.Verb == "watch"):
+			if selector := selectorOf(e.URI); selector != "" {
+				facts.selectors = append(facts.selectors, selector)
+			} else {
+				facts.unfiltered++
+			}
 		}
 	}
-}
-
-func (f *auditFacts) add(e auditEvent) {
-	switch {
-	case e.Verb == "create" && e.Object.Resource == "pods" && e.Object.Subresource == "" && e.Response.Code == 201:
-		f.podCreates[[2]string{e.Object.Namespace, e.Object.Name}] = request{e.Received, e.Time}
-	case (e.Verb == "list" || e.Verb == "watch") && e.Object.Resource == "ats":
-		selector := selectorOf(e.RequestURI)
-		if selector == "" {
-			f.unfiltered++
-			return
-		}
-		f.selectors = append(f.selectors, selector)
-	}
-}
-
-// deployment says that the event is a deploymentWrite.
-func (e *auditEvent) deployment() bool {
-	return e.Object.Resource == "deployments" && e.Object.Namespace == sourceNamespace && e.Object.Subresource != "status" &&
-		e.Verb != "list" && e.Verb != "watch" && e.Response.Code >= 200 && e.Response.Code < 300
-}
-
-func (e *auditEvent) write() deploymentWrite {
-	return deploymentWrite{e.Verb, e.Object.Name, request{e.Received, e.Time}}
+	slices.Sort(facts.selectors)
+	facts.selectors = slices.Compact(facts.selectors)
+	return facts, nil
 }
 
 func selectorOf(uri string) string {

@@ -188,18 +188,15 @@ func watchCheck(o *observation) check {
 
 // witnessCheck is the judgement of the audit logs alone.
 func witnessCheck(r *witness.Report) check {
-	c := check{what: "invariants broken (audit logs)", found: "0", ok: r.OK && !r.Vacuous}
-	if r.Vacuous {
-		c.found = "nothing to judge"
-	}
-	if n := r.Count(); n > 0 {
-		var kinds []string
-		for _, kind := range slices.Sorted(maps.Keys(r.Counts)) {
-			if r.Counts[kind] > 0 {
-				kinds = append(kinds, fmt.Sprintf("%s %d", kind, r.Counts[kind]))
-			}
+	c := check{what: "invariants broken (audit logs)", found: fmt.Sprint(r.Count()), ok: r.OK && r.Unwitnessed == ""}
+	var kinds []string
+	for _, kind := range slices.Sorted(maps.Keys(r.Counts)) {
+		if r.Counts[kind] > 0 {
+			kinds = append(kinds, fmt.Sprintf("%s %d", kind, r.Counts[kind]))
 		}
-		c.found = fmt.Sprintf("%d: %s", n, strings.Join(kinds, ", "))
+	}
+	if kinds != nil {
+		c.found += ": " + strings.Join(kinds, ", ")
 	}
 	return c
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -15,7 +14,7 @@ import (
 
 func TestRepairIsTheReplicasNextWriteOfTheSameCopy(t *testing.T) {
 	line := func(user, verb, sub, name, second string, code string) string {
-		return `{"verb":"` + verb + `","user":{"username":"` + user + `"},"objectRef":{"resource":"deployments","namespace":"web","name":"` + name +
+		return `{"stage":"ResponseComplete","verb":"` + verb + `","user":{"username":"` + user + `"},"objectRef":{"apiGroup":"apps","resource":"deployments","namespace":"web","name":"` + name +
 			`","subresource":"` + sub + `"},"responseStatus":{"code":` + code + `},"requestReceivedTimestamp":"2030-01-02T03:04:` + second + `Z","stageTimestamp":"2030-01-02T03:04:` + second + `Z"}` + "\n"
 	}
 	log := line("us", "patch", "", "app-01", "01.000", "201") + // when it was made
@@ -27,7 +26,7 @@ func TestRepairIsTheReplicasNextWriteOfTheSameCopy(t *testing.T) {
 		line("us", "patch", "", "app-01", "02.040", "201") +
 		line("us", "patch", "", "app-01", "09.000", "200") +
 		line(adminUser, "update", "scale", "app-03", "03.000", "200")
-	facts, err := scanAudit(strings.NewReader(log), "us")
+	facts, err := readAudit(auditFile(t, log), "us")
 	if err != nil {
 		t.Fatal(err)
 	}

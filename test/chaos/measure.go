@@ -1,19 +1,14 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/tenure-dev/tenure/bench/witness"
+	"github.com/tenure-dev/tenure/bench/audit"
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
@@ -75,50 +70,21 @@ type service struct {
 	shard    string // by whose tenure it was sent
 }
 
-// servedAt reads from a cluster's audit log when each At was served. It reads the log itself, so that no figure rests on a
-// replica's word.
+// servedAt reads from a cluster's audit log when each At was served, so that no figure rests on a replica's word.
 func servedAt(path string) (map[string]service, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("reading an audit log: %w", err)
-	}
-	defer file.Close()
 	served := map[string]service{}
-	reader := bufio.NewReaderSize(file, 1<<20)
-	for {
-		line, err := reader.ReadBytes('\n')
-		if err == io.EOF {
-			return served, nil // what follows the last newline is still being written
-		}
+	for e, err := range audit.Events(path) {
 		if err != nil {
-			return nil, fmt.Errorf("reading %s: %w", path, err)
+			return nil, err
 		}
-		if !bytes.Contains(line, []byte(`"resource":"ats"`)) || !bytes.Contains(line, []byte(`"userAgent":"tenure/`)) {
+		if !e.Ours() || !e.IsAt() || e.Subresource != "status" || !e.Wrote() || !strings.HasPrefix(e.Name, "at-") {
 			continue
 		}
-		var e struct {
-			Verb      string    `json:"verb"`
-			Agent     string    `json:"userAgent"`
-			Time      time.Time `json:"stageTimestamp"`
-			ObjectRef struct {
-				Name        string `json:"name"`
-				Subresource string `json:"subresource"`
-			} `json:"objectRef"`
-			ResponseStatus struct {
-				Code int `json:"code"`
-			} `json:"responseStatus"`
-		}
-		if err := json.Unmarshal(line, &e); err != nil {
-			return nil, fmt.Errorf("reading %s: %w", path, err)
-		}
-		name := e.ObjectRef.Name
-		if e.ObjectRef.Subresource != "status" || e.ResponseStatus.Code != 200 || !strings.HasPrefix(name, "at-") {
-			continue
-		}
-		if old, ok := served[name]; !ok || e.Time.Before(old.answered) {
-			served[name] = service{e.Time, witness.ParseAgent(e.Agent).Shard.String()}
+		if old, ok := served[e.Name]; !ok || e.Answered().Before(old.answered) {
+			served[e.Name] = service{e.Answered(), audit.ParseAgent(e.UserAgent).Shard.String()}
 		}
 	}
+	return served, nil
 }
 
 // lateAt is an At with how late it was.

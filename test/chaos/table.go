@@ -109,9 +109,14 @@ func (r *run) printWitness(row func(...any), report *witness.Report) {
 	}
 	row("fenced at the server", fmt.Sprintf("%+v", report.Fenced))
 	row("Ats", fmt.Sprintf("%d seen, %d DONE, %d Pods, %d made again", report.Ats.Seen, report.Ats.Done, report.Ats.Pods, report.Ats.PodsRemade))
-	moves := report.Moves.Planned + report.Moves.Exit + report.Moves.Crash
-	row("moves", moves, "", fmt.Sprintf("%d planned, %d exit, %d crash; %d writes, %.2f a move, at most %d; %d claims", report.Moves.Planned, report.Moves.Exit, report.Moves.Crash,
-		report.Moves.Writes, report.Moves.PerMove, report.Moves.MaxWrites, report.Moves.Claim))
+	m := report.Moves
+	row("moves", m.Planned+m.Exit+m.Crash, "", fmt.Sprintf("%d planned, %d exit, %d crash; %d writes, %.2f a move, at most %d; %d claims; %d plans called off",
+		m.Planned, m.Exit, m.Crash, m.Writes, m.PerMove, m.MaxWrites, m.Claim, m.CalledOff))
+	row("writes in flight", m.InFlight, "", fmt.Sprintf("at a change of holder, at most %d at one, answered at most %.1f ms after it", m.MaxInFlight, m.InFlightMs))
+	for _, kind := range slices.Sorted(maps.Keys(m.Kinds)) {
+		row(kind+" by the audit logs", m.Kinds[kind].N, "gap, write to write", m.Kinds[kind].Gap)
+		row("", m.Kinds[kind].Due, "keys due; unserved", m.Kinds[kind].Unserved)
+	}
 	if c := report.Coordination; c.PerSecond != nil {
 		row("coordination writes", fmt.Sprintf("%.2f per second and replica", *c.PerSecond), "", fmt.Sprintf("steady state of %d replica-seconds, lease %v", c.SteadySeconds, r.lease))
 	}

@@ -66,12 +66,14 @@ func (r *run) conclude(ctx context.Context) {
 	a, err := r.account()
 	r.blame(err)
 	r.blame(a.complaints())
-	report, err := witness.Read(r.fleet.Planes.Dir(), witness.Options{Facts: r.load.facts(), Rules: witness.Rules{Settle: time.Second}})
+	report, err := witness.Read(r.fleet.Planes.Dir(), witness.Options{
+		Facts: r.load.facts(), Rules: witness.Rules{Settle: time.Second, Users: []string{lab.AccountUser}},
+	})
 	if err != nil {
 		r.blame(err)
 		return
 	}
-	r.blame(broken(report))
+	r.blame(report.Err())
 	targets := a.targets(report)
 	if !r.lenient {
 		r.blame(missed(targets))
@@ -95,27 +97,4 @@ func (r *run) account() (*account, error) {
 	var err error
 	a.ats, a.never, err = r.lateness()
 	return a, errors.Join(append(errs, err)...)
-}
-
-// broken is what the witness found.
-func broken(report *witness.Report) error {
-	var errs []error
-	for _, v := range report.Violations {
-		errs = append(errs, fmt.Errorf("%s (%s): %s %s: %s%s%s", v.Kind, v.Invariant, v.Object, v.Shard, v.Detail, at(v.First), at(v.Second)))
-	}
-	if report.Vacuous {
-		errs = append(errs, errors.New("the witness had nothing to judge"))
-	}
-	if report.Ats.LostUnknown > 0 || report.Ats.EarlyUnknown > 0 {
-		errs = append(errs, fmt.Errorf("the witness couldn't tell of %d Ats whether they were lost, and of %d whether they were early",
-			report.Ats.LostUnknown, report.Ats.EarlyUnknown))
-	}
-	return errors.Join(errs...)
-}
-
-func at(l *witness.Line) string {
-	if l == nil {
-		return ""
-	}
-	return fmt.Sprintf("\n    %s:%d %s %s epoch %d by %s", l.File, l.Line, l.Time.Format(time.RFC3339Nano), l.Verb, l.Epoch, l.Replica)
 }

@@ -1,11 +1,8 @@
 package integration
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +20,7 @@ import (
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
+	"github.com/tenure-dev/tenure/bench/audit"
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/at"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
@@ -166,38 +164,14 @@ func normalLife(t *testing.T, plane *localplane.Plane, c client.Client) {
 // auditedWrites counts the mutating requests of a user, refused ones included.
 func auditedWrites(t *testing.T, plane *localplane.Plane, user string) map[string]int {
 	t.Helper()
-	file, err := os.Open(plane.AuditLog())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = file.Close() }()
 	writes := map[string]int{}
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 1<<24)
-	for lines.Scan() {
-		event := struct {
-			Stage, Verb string
-			User        struct{ Username string }
-			ObjectRef   *struct{ Resource, Subresource string }
-		}{}
-		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
+	for event, err := range audit.Events(plane.AuditLog()) {
+		if err != nil {
 			t.Fatal(err)
 		}
-		if event.User.Username != user || event.Stage != "ResponseComplete" || event.ObjectRef == nil {
-			continue
+		if event.User == user && event.Ended() && event.Mutating() {
+			writes[event.What()]++
 		}
-		switch event.Verb {
-		case "get", "list", "watch":
-			continue
-		}
-		what := event.Verb + " " + event.ObjectRef.Resource
-		if event.ObjectRef.Subresource != "" {
-			what += "/" + event.ObjectRef.Subresource
-		}
-		writes[what]++
-	}
-	if err := lines.Err(); err != nil {
-		t.Fatal(err)
 	}
 	return writes
 }

@@ -1,12 +1,9 @@
 package integration
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"net/http"
-	"os"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -33,6 +30,7 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 	"sigs.k8s.io/multicluster-runtime/providers/clusters"
 
+	"github.com/tenure-dev/tenure/bench/audit"
 	"github.com/tenure-dev/tenure/pkg/replication"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
@@ -329,30 +327,14 @@ type copyWrite struct {
 // writes are what the reconciler wrote in a namespace of a cluster, "" for all, and was not refused.
 func (r *rig) writes(t *testing.T, cluster, namespace string) []copyWrite {
 	t.Helper()
-	file, err := os.Open(r.planes.Cluster(cluster).AuditLog())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
 	var all []copyWrite
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var event struct {
-			Stage, Verb    string
-			User           struct{ Username string }
-			ObjectRef      struct{ Resource, Subresource, Namespace, Name string }
-			ResponseStatus struct{ Code int32 }
+	for e, err := range audit.Events(r.planes.Cluster(cluster).AuditLog()) {
+		if err != nil {
+			t.Fatal(err)
 		}
-		if json.Unmarshal(lines.Bytes(), &event) != nil || event.Stage != "ResponseComplete" || event.User.Username != replicationUser ||
-			(namespace != "" && event.ObjectRef.Namespace != namespace) || !slices.Contains([]string{"create", "update", "patch", "delete"}, event.Verb) ||
-			event.ObjectRef.Resource == "events" || event.ResponseStatus.Code >= 300 {
-			continue
+		if e.User == replicationUser && (namespace == "" || e.Namespace == namespace) && e.Wrote() && e.Resource != "events" {
+			all = append(all, copyWrite{e.Verb, e.Resource, e.Subresource, e.Name, int32(e.Code)})
 		}
-		all = append(all, copyWrite{event.Verb, event.ObjectRef.Resource, event.ObjectRef.Subresource, event.ObjectRef.Name, event.ResponseStatus.Code})
-	}
-	if err := lines.Err(); err != nil {
-		t.Fatal(err)
 	}
 	return all
 }

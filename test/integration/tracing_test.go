@@ -1,8 +1,6 @@
 package integration
 
 import (
-	"bufio"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -18,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tenure-dev/tenure/bench/audit"
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/telemetry/jaeger"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
@@ -222,34 +221,14 @@ func checkAPICalls(t *testing.T, traces []jaeger.Trace, west *localplane.Plane) 
 // audited counts the writes that replicas sent for Ats, by verb and resource.
 func audited(t *testing.T, west *localplane.Plane) map[string]int {
 	t.Helper()
-	file, err := os.Open(west.AuditLog())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
 	counts := map[string]int{}
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 4<<20)
-	for lines.Scan() {
-		var e struct {
-			Stage, Verb, UserAgent string
-			ObjectRef              struct{ Resource, Subresource, Namespace string }
-		}
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+	for e, err := range audit.Events(west.AuditLog()) {
+		if err != nil {
 			t.Fatal(err)
 		}
-		if e.Stage != "ResponseComplete" || !strings.HasPrefix(e.UserAgent, "tenure/") || e.ObjectRef.Namespace != tracedNamespace ||
-			slices.Contains([]string{"get", "list", "watch"}, e.Verb) {
-			continue
+		if e.Ended() && e.Ours() && e.Namespace == tracedNamespace && e.Mutating() {
+			counts[e.What()]++
 		}
-		name := e.Verb + " " + e.ObjectRef.Resource
-		if e.ObjectRef.Subresource != "" {
-			name += "/" + e.ObjectRef.Subresource
-		}
-		counts[name]++
-	}
-	if err := lines.Err(); err != nil {
-		t.Fatal(err)
 	}
 	return counts
 }

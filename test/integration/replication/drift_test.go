@@ -2,9 +2,7 @@ package replication
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-dev/tenure/bench/audit"
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
@@ -157,10 +156,10 @@ func requests(t *testing.T, f *lab.Fleet, since time.Time, name string) string {
 	var lines []string
 	for _, cluster := range append([]string{lab.Home}, targets...) {
 		for _, e := range auditLog(t, f, cluster) {
-			if e.ObjectRef.Name == name && e.Received.After(since) {
-				lines = append(lines, fmt.Sprintf("  %s %6.1f ms  %s %s %s %d by %.30s", e.Received.Format("15:04:05.000000"),
-					float64(e.Done.Sub(e.Received).Microseconds())/1000, cluster, e.Verb, strings.Trim(e.ObjectRef.Resource+"/"+e.ObjectRef.Subresource, "/"),
-					e.ResponseStatus.Code, e.UserAgent))
+			if e.Name == name && e.Arrived().After(since) {
+				lines = append(lines, fmt.Sprintf("  %s %6.1f ms  %s %s %s %d by %.30s", e.Arrived().Format("15:04:05.000000"),
+					float64(e.Completed-e.Received)/1000, cluster, e.Verb, strings.Trim(e.Resource+"/"+e.Subresource, "/"),
+					e.Code, e.UserAgent))
 			}
 		}
 	}
@@ -168,24 +167,14 @@ func requests(t *testing.T, f *lab.Fleet, since time.Time, name string) string {
 	return strings.Join(lines, "\n")
 }
 
-// auditEvent is what is read of a line of an audit log.
-type auditEvent struct {
-	Verb, UserAgent string
-	ObjectRef       struct{ Resource, Subresource, Namespace, Name string }
-	ResponseStatus  struct{ Code int }
-	Received        time.Time `json:"requestReceivedTimestamp"`
-	Done            time.Time `json:"stageTimestamp"`
-}
-
-func auditLog(t *testing.T, f *lab.Fleet, cluster string) []auditEvent {
+// auditLog is what an API server logged about Deployments.
+func auditLog(t *testing.T, f *lab.Fleet, cluster string) (events []audit.Event) {
 	t.Helper()
-	text, err := os.ReadFile(f.Planes.Cluster(cluster).AuditLog())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var events []auditEvent
-	for line := range strings.Lines(string(text)) {
-		if e := (auditEvent{}); strings.Contains(line, `"deployments"`) && json.Unmarshal([]byte(line), &e) == nil {
+	for e, err := range audit.Events(f.Planes.Cluster(cluster).AuditLog()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.IsDeployment() {
 			events = append(events, e)
 		}
 	}

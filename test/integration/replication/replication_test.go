@@ -229,15 +229,15 @@ func onceEach(t *testing.T, f *lab.Fleet, target string, n int) {
 	t.Helper()
 	creates, unknown, deletes := map[string]int{}, map[string]int{}, map[string]int{}
 	for _, e := range auditLog(t, f, target) {
-		ours, code := strings.HasPrefix(e.UserAgent, "tenure/"), e.ResponseStatus.Code
+		ours, code := e.Ours(), e.Code
 		switch {
-		case e.ObjectRef.Resource != "deployments":
+		case e.Resource != "deployments":
 		case ours && code == http.StatusCreated:
-			creates[e.ObjectRef.Name]++
+			creates[e.Name]++
 		case ours && (code == 0 || code >= 499):
-			unknown[e.ObjectRef.Name]++
+			unknown[e.Name]++
 		case !ours && e.Verb == "delete" && code == http.StatusOK:
-			deletes[e.ObjectRef.Name]++
+			deletes[e.Name]++
 		}
 	}
 	for i := range n {

@@ -123,7 +123,7 @@ func committed(t *testing.T, f *lab.Fleet, cluster string) int {
 	t.Helper()
 	n := 0
 	for _, e := range auditLog(t, f, cluster) {
-		if strings.HasPrefix(e.UserAgent, "tenure/") && e.ObjectRef.Resource == "deployments" && e.ResponseStatus.Code < 300 &&
+		if e.Ours() && e.Resource == "deployments" && e.Code < 300 &&
 			(e.Verb == "create" || e.Verb == "update" || e.Verb == "patch" || e.Verb == "delete") {
 			n++
 		}

@@ -1,14 +1,11 @@
 package sharding
 
 import (
-	"bufio"
-	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -16,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenure-dev/tenure/bench/audit"
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/test/lab"
 )
@@ -118,17 +116,17 @@ func (r *rig) eachWatchAsksForItsShard() {
 	for _, cluster := range r.Workloads() {
 		asked := map[string]bool{}
 		for _, e := range r.audited(cluster) {
-			if e.ObjectRef.Resource != "ats" || !strings.HasPrefix(e.UserAgent, "tenure/") || !slices.Contains([]string{"list", "watch"}, e.Verb) {
+			if !e.IsAt() || !e.Ours() || !slices.Contains([]string{"list", "watch"}, e.Verb) {
 				continue
 			}
-			u, err := url.ParseRequestURI(e.RequestURI)
+			u, err := url.ParseRequestURI(e.URI)
 			if err != nil {
 				r.t.Fatal(err)
 			}
 			found := bounds.FindStringSubmatch(u.Query().Get("shardSelector"))
 			shard := regexp.MustCompile(`shard=([^;]+);`).FindStringSubmatch(e.UserAgent)
 			if found == nil || shard == nil {
-				r.t.Fatalf("%s of Ats without a shard: %s by %s", e.Verb, e.RequestURI, e.UserAgent)
+				r.t.Fatalf("%s of Ats without a shard: %s by %s", e.Verb, e.URI, e.UserAgent)
 			}
 			prefix := strings.TrimPrefix(shard[1], cluster+"/")
 			low, err := strconv.ParseUint(found[1], 16, 64)
@@ -143,46 +141,16 @@ func (r *rig) eachWatchAsksForItsShard() {
 	}
 }
 
-// auditEvent is what these tests read of a line of an audit log.
-type auditEvent struct {
-	Verb       string    `json:"verb"`
-	RequestURI string    `json:"requestURI"`
-	UserAgent  string    `json:"userAgent"`
-	Time       time.Time `json:"stageTimestamp"`
-	ObjectRef  struct {
-		Resource    string `json:"resource"`
-		Subresource string `json:"subresource"`
-		Namespace   string `json:"namespace"`
-		Name        string `json:"name"`
-	} `json:"objectRef"`
-	ResponseStatus struct {
-		Code int `json:"code"`
-	} `json:"responseStatus"`
-}
-
 // audited is what an API server logged since this test began: its log has what the tests before this one did, too.
-func (r *rig) audited(cluster string) []auditEvent {
+func (r *rig) audited(cluster string) (events []audit.Event) {
 	r.t.Helper()
-	file, err := os.Open(r.Planes.Cluster(cluster).AuditLog())
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer file.Close()
-	var events []auditEvent
-	for reader := bufio.NewReader(file); ; {
-		line, err := reader.ReadBytes('\n')
-		if err == io.EOF {
-			return events
-		}
-		var e auditEvent
-		if err == nil {
-			err = json.Unmarshal(line, &e)
-		}
+	for e, err := range audit.Events(r.Planes.Cluster(cluster).AuditLog()) {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		if e.Time.After(r.began) {
+		if e.Answered().After(r.began) {
 			events = append(events, e)
 		}
 	}
+	return events
 }

@@ -49,7 +49,7 @@ func TestANewHolderWithStaleCachesMakesNoSecondPod(t *testing.T) {
 	time.Sleep(3 * time.Second) // time for c2 to do what it must not
 	refused := 0
 	for _, e := range r.audited("west") {
-		if e.ObjectRef.Namespace == r.namespace && strings.Contains(e.UserAgent, lab.Agent("c2")) && e.ResponseStatus.Code == http.StatusConflict {
+		if e.Namespace == r.namespace && strings.Contains(e.UserAgent, lab.Agent("c2")) && e.Code == http.StatusConflict {
 			refused++
 		}
 	}
@@ -186,8 +186,8 @@ func TestWhileTheHomeClusterIsAwayForLongNobodyActsAndThenAllGoOn(t *testing.T) 
 	time.Sleep(lease)
 	for _, cluster := range r.Workloads() {
 		for _, e := range r.audited(cluster) {
-			if e.ObjectRef.Namespace == r.namespace && e.ObjectRef.Resource == "pods" && e.Verb == "create" && e.Time.After(stopped) && e.ObjectRef.Subresource == "" {
-				t.Errorf("a Pod was made %v after home had gone: %+v", e.Time.Sub(began), e)
+			if e.Namespace == r.namespace && e.Resource == "pods" && e.Verb == "create" && e.Answered().After(stopped) && e.Subresource == "" {
+				t.Errorf("a Pod was made %v after home had gone: %+v", e.Answered().Sub(began), e)
 			}
 		}
 	}

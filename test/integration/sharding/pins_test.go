@@ -76,7 +76,7 @@ func (r *rig) podsMade(cluster string, want int) {
 	r.t.Helper()
 	n := 0
 	for _, e := range r.audited(cluster) {
-		if e.ObjectRef.Namespace == r.namespace && e.ObjectRef.Resource == "pods" && e.ObjectRef.Subresource == "" && e.Verb == "create" && e.ResponseStatus.Code == 201 {
+		if e.Namespace == r.namespace && e.Resource == "pods" && e.Subresource == "" && e.Verb == "create" && e.Code == 201 {
 			n++
 		}
 	}

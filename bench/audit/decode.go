@@ -1,4 +1,4 @@
-package witness
+package audit
 
 import (
 	"bytes"
@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -30,45 +29,33 @@ func (d *decoder) intern(b []byte) string {
 	return s
 }
 
-// rawEvent is an event while its line is read; the bodies are looked at only when the rest says that they matter.
-type rawEvent struct {
-	event             Event
-	stage             string
-	request, response []byte
-}
-
 var errNotAudit = errors.New("not an audit event: no stage or no verb")
 
-// decode reads one line. keep is false for stages that precede the answer.
-func (d *decoder) decode(line []byte) (e Event, keep bool, err error) {
+// decode reads one line.
+func (d *decoder) decode(line []byte) (e Event, err error) {
 	c := &cursor{b: line}
-	var raw rawEvent
 	if c.peek() != '{' {
-		return Event{}, false, c.fail("an object")
+		return Event{}, c.fail("an object")
 	}
-	if err := c.fields(func(name []byte) error { return d.field(c, name, &raw) }); err != nil {
-		return Event{}, false, err
+	if err := c.fields(func(name []byte) error { return d.field(c, name, &e) }); err != nil {
+		return Event{}, err
 	}
 	if c.peek() != 0 {
-		return Event{}, false, c.fail("the end of the line")
+		return Event{}, c.fail("the end of the line")
 	}
-	if raw.stage == "" || raw.event.Verb == "" {
-		return Event{}, false, errNotAudit
+	if e.Stage == "" || e.Verb == "" {
+		return Event{}, errNotAudit
 	}
-	if raw.stage != "ResponseComplete" && raw.stage != "Panic" {
-		return Event{}, false, nil
+	if e.Received == 0 || e.Completed == 0 {
+		return Event{}, errors.New("not an audit event: a timestamp is missing")
 	}
-	if raw.event.Received == 0 || raw.event.Completed == 0 {
-		return Event{}, false, errors.New("not an audit event: a timestamp is missing")
-	}
-	return raw.event, true, raw.bodies()
+	return e, e.bodies()
 }
 
-func (d *decoder) field(c *cursor, name []byte, raw *rawEvent) (err error) {
-	e := &raw.event
+func (d *decoder) field(c *cursor, name []byte, e *Event) (err error) {
 	switch string(name) {
 	case "stage":
-		raw.stage, err = d.shared(c)
+		e.Stage, err = d.shared(c)
 	case "verb":
 		e.Verb, err = d.shared(c)
 	case "userAgent":
@@ -77,6 +64,7 @@ func (d *decoder) field(c *cursor, name []byte, raw *rawEvent) (err error) {
 		var uri []byte
 		uri, err = c.text()
 		e.DryRun = bytes.Contains(uri, []byte("dryRun="))
+		e.URI = string(uri)
 	case "user":
 		err = c.fields(func(name []byte) (err error) {
 			if string(name) == "username" {
@@ -100,9 +88,9 @@ func (d *decoder) field(c *cursor, name []byte, raw *rawEvent) (err error) {
 			return err
 		})
 	case "requestObject":
-		raw.request, err = c.value()
+		e.Request, err = c.value()
 	case "responseObject":
-		raw.response, err = c.value()
+		e.Response, err = c.value()
 	case "requestReceivedTimestamp":
 		e.Received, err = micros(c)
 	case "stageTimestamp":
@@ -127,6 +115,8 @@ func (d *decoder) objectRef(c *cursor, name []byte, e *Event) (err error) {
 		e.Name, err = copied(c)
 	case "uid":
 		e.UID, err = copied(c)
+	case "resourceVersion":
+		e.Base, err = version(c)
 	default:
 		err = c.skip()
 	}
@@ -158,6 +148,13 @@ func micros(c *cursor) (int64, error) {
 	return t.UnixMicro(), nil
 }
 
+// version reads a resourceVersion; what isn't a number is none.
+func version(c *cursor) (uint64, error) {
+	b, err := c.text()
+	v, _ := strconv.ParseUint(string(b), 10, 64)
+	return v, err
+}
+
 // object is the shape of all logged objects at once; each kind fills its part.
 type object struct {
 	Kind     string `json:"kind"`
@@ -178,35 +175,48 @@ type object struct {
 		Cluster  string          `json:"cluster"`
 		Prefix   string          `json:"prefix"`
 		Assignee string          `json:"assignee"`
+		Holder   string          `json:"holderIdentity"`
 	} `json:"spec"`
 	Status json.RawMessage `json:"status"`
 }
 
 // objectStatus is read apart from the object, since a Status answer has a plain word in its place.
 type objectStatus struct {
-	Phase  string `json:"phase"`
-	Holder string `json:"holder"`
-	Warm   string `json:"warm"`
-	Epoch  uint64 `json:"epoch"`
-	// PodName is an At's, LastMove a shard record's.
+	Phase     string `json:"phase"`
+	Holder    string `json:"holder"`
+	Warm      string `json:"warm"`
+	Epoch     uint64 `json:"epoch"`
+	Objects   int64  `json:"objects"`
+	LoadMilli int64  `json:"loadMilli"`
+	// PodName is an At's, LastMove a Shard record's.
 	PodName  string `json:"podName"`
 	LastMove struct {
 		Kind string `json:"kind"`
 	} `json:"lastMove"`
 }
 
-// bodies reads the object that the log holds, if it is of a kind that the witness judges by its content.
-func (raw *rawEvent) bodies() error {
-	e := &raw.event
-	if !e.mutating() || e.outcome() != committed || !(e.isAt() || e.isPod() || e.isShardRecord() || e.isLease()) {
+// bodies reads the object that the log holds, if it is of a kind that is judged by its content. Of a write whose outcome
+// isn't known that is what was asked for.
+func (e *Event) bodies() error {
+	coordination := e.IsShardRecord() || e.IsLease()
+	if !e.Ended() || !e.Mutating() || e.Outcome() == Rejected || e.Outcome() == Unknown && !coordination {
 		return nil
 	}
-	text, requested := raw.response, false
-	// Only a create or an update asks with the whole object; a patch or delete does not.
-	if len(text) == 0 && (e.Verb == "create" || e.Verb == "update") {
-		text, requested = raw.request, true
+	if e.Subresource != "" && e.Subresource != "status" || e.Subresource == "status" && (e.IsPod() || e.IsDeployment()) {
+		return nil
 	}
-	if len(text) == 0 || text[0] != '{' || (e.isPod() && e.Subresource != "") {
+	if !coordination && !e.IsAt() && !e.IsPod() && !e.IsDeployment() {
+		return nil
+	}
+	if e.Base == 0 && e.Verb == "patch" { // an update's is in the objectRef
+		e.Base = baseOf(e.Request)
+	}
+	text, requested := e.Response, false
+	// Only a create or an update asks with the whole object.
+	if len(text) == 0 && (e.Verb == "create" || e.Verb == "update") || e.Outcome() == Unknown {
+		text, requested = e.Request, true
+	}
+	if len(text) == 0 || text[0] != '{' {
 		return nil
 	}
 	var o object
@@ -217,7 +227,7 @@ func (raw *rawEvent) bodies() error {
 		return nil
 	}
 	var status objectStatus
-	if len(o.Status) > 0 && !e.isPod() {
+	if len(o.Status) > 0 && (e.IsAt() || e.IsShardRecord()) {
 		if err := json.Unmarshal(o.Status, &status); err != nil {
 			return fmt.Errorf("reading the logged object's status: %w", err)
 		}
@@ -229,37 +239,53 @@ func (raw *rawEvent) bodies() error {
 	return nil
 }
 
+// baseOf finds metadata.resourceVersion in a patch.
+func baseOf(patch []byte) (base uint64) {
+	if len(patch) == 0 || patch[0] != '{' {
+		return 0
+	}
+	c := &cursor{b: patch}
+	_ = c.fields(func(name []byte) error {
+		if string(name) != "metadata" || c.peek() != '{' {
+			return c.skip()
+		}
+		return c.fields(func(name []byte) (err error) {
+			if string(name) != "resourceVersion" || c.peek() != '"' {
+				return c.skip()
+			}
+			base, err = version(c)
+			return err
+		})
+	})
+	return base
+}
+
 func newBody(e *Event, o object, status objectStatus, requested bool) *Body {
-	b := &Body{Requested: requested, Name: o.Metadata.Name, UID: o.Metadata.UID, Phase: status.Phase, Pod: status.PodName}
-	b.ResourceVersion, _ = strconv.ParseUint(o.Metadata.ResourceVersion, 10, 64)
-	if requested {
-		// What the client sent there is the version it had read, not the one it made.
-		b.ResourceVersion = 0
+	m := o.Metadata
+	b := &Body{
+		Requested: requested, Name: m.Name, UID: m.UID, Phase: status.Phase, Pod: status.PodName,
+		CopyOf: m.Annotations["tenure.dev/owner-uid"], Slot: m.Labels["tenure.dev/slot"],
+		Replicated: m.Labels["tenure.dev/replicate"] == "true",
+	}
+	if !requested { // what a client sends there is the version it has read, not the one it makes
+		b.ResourceVersion, _ = strconv.ParseUint(m.ResourceVersion, 10, 64)
 	}
 	_ = json.Unmarshal(o.Spec.Schedule, &b.Schedule)
-	for _, owner := range o.Metadata.Owners {
+	for _, owner := range m.Owners {
 		if owner.Kind == "At" {
 			b.OwnerAt, b.OwnerUID = owner.Name, owner.UID
 		}
 	}
-	if e.isLease() {
-		b.Leaving = marksLeaving(o.Metadata.Labels) || marksLeaving(o.Metadata.Annotations)
+	if e.IsLease() {
+		leaving := m.Annotations["tenure.dev/leaving"]
+		b.Holder, b.Leaving, b.SealedBy = o.Spec.Holder, leaving != "" && leaving != "false", m.Annotations["tenure.dev/sealed-by"]
 	}
-	if e.isShardRecord() {
+	if e.IsShardRecord() {
 		b.Shard = &ShardState{
 			Cluster: o.Spec.Cluster, Prefix: o.Spec.Prefix, Assignee: o.Spec.Assignee,
 			Holder: status.Holder, Phase: status.Phase, Warm: status.Warm, Epoch: status.Epoch,
-			Move: status.LastMove.Kind,
+			Objects: status.Objects, LoadMilli: status.LoadMilli, Move: status.LastMove.Kind,
 		}
 	}
 	return b
-}
-
-func marksLeaving(m map[string]string) bool {
-	for k, v := range m {
-		if strings.HasSuffix(k, "/leaving") && v != "false" && v != "" {
-			return true
-		}
-	}
-	return false
 }

@@ -2,13 +2,18 @@ package witness
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
-// Facts are what the judge may need beyond the logs: at level Metadata an At's schedule isn't in them.
+// Facts are what the judge may need beyond the logs.
 type Facts struct {
+	// Ats: at level Metadata an At's schedule isn't in the logs.
 	Ats []At
+	// Restores: what a cluster tells after a restore follows on the backup, not on what its log holds before.
+	Restores []Restore
 }
 
 // At is one At as its API server, or its maker, knows it.
@@ -21,6 +26,12 @@ type At struct {
 	Phase     string `json:"phase,omitempty"`
 }
 
+// Restore says that a cluster's history was replaced by a backup's: when its API server was started with it.
+type Restore struct {
+	Cluster string
+	Time    time.Time
+}
+
 // Rules are the tolerances of a judgement. The zero value is strict.
 type Rules struct {
 	// Skew is by how much the clocks of two API servers may differ. It is granted wherever times from two of them,
@@ -30,6 +41,42 @@ type Rules struct {
 	Settle time.Duration
 	// MaxListed is how many violations of one kind the report lists; all are counted. Zero means 20.
 	MaxListed int
+	// InFlight is how many writes of the old tenure may be in flight while a shard changes its holder. Zero means 16.
+	InFlight int
+	// Users are the names by which API servers authenticate the fleet. Service accounts that sign a write with shard,
+	// epoch and incarnation are added to them.
+	Users []string
+	// Unwitnessed is the reason why the run has nothing to be judged by, say "the scenario makes no Ats". What is missing
+	// is then no violation; what is there is judged all the same, and the report can't be published.
+	Unwitnessed string
+	// Waived gives the reason why the evidence of some kinds may be missing, say {NoAts: "it only replicates"}. Only kinds
+	// whose invariant is [Evidence] can be waived.
+	Waived map[Kind]string
+}
+
+// Validate reports every rule that makes no sense.
+func (r Rules) Validate() error {
+	var errs []error
+	if r.Skew < 0 || r.Settle < 0 || r.MaxListed < 0 || r.InFlight < 0 {
+		errs = append(errs, fmt.Errorf("skew %v, settle %v, listed %d and in flight %d must not be negative", r.Skew, r.Settle, r.MaxListed, r.InFlight))
+	}
+	for kind, reason := range r.Waived {
+		if invariantOf(kind) != Evidence {
+			errs = append(errs, fmt.Errorf("waived %q: only missing evidence can be waived: %s", kind, evidenceKinds()))
+		}
+		if reason == "" {
+			errs = append(errs, fmt.Errorf("waived %q: give the reason", kind))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// waives gives the reason why a violation of a kind is none.
+func (r Rules) waives(kind Kind) (reason string, ok bool) {
+	if reason, ok = r.Waived[kind]; ok {
+		return reason, ok
+	}
+	return r.Unwitnessed, r.Unwitnessed != "" && slices.Contains(absences, kind)
 }
 
 // ParseAts reads a list of Ats: either {"ats": [...]} with the fields of At, or what `kubectl get ats -A -o json`

@@ -1,0 +1,210 @@
+package witness
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenure-dev/tenure/bench/audit"
+)
+
+const (
+	// silence is how long an API server's log can hold nothing: its own Lease alone is renewed every ten seconds.
+	silence = time.Minute
+	// bucket is how finely that is looked at.
+	bucket = 10 * time.Second
+	// restartFelt is how long before its first renewal a new API server may have answered.
+	restartFelt = 30 * time.Second
+)
+
+// clusterLog is what the log of one control plane says about itself.
+type clusterLog struct {
+	heard    map[int64]bool    // buckets in which it holds anything
+	firstRV  map[int]uint64    // by era, the lowest resourceVersion that it tells of
+	servers  map[string]string // by Lease, which API server process renews it
+	restarts []int64
+}
+
+// link is a write as a step from one version of an object to the next.
+type link struct {
+	span
+	object   int32
+	rv, base uint64
+	place    place
+	loose    bool // what it did to the version isn't told: unknown, a deletion, no body
+}
+
+// suspect is a service account that isn't known to be ours yet, with what it wrote without shard and epoch.
+type suspect struct {
+	ours   bool
+	count  int
+	listed []Violation
+}
+
+// hear notes that a log was written to.
+func (l *ledger) hear(e *Event) {
+	c := l.clusters[e.Cluster]
+	if c == nil {
+		c = &clusterLog{heard: map[int64]bool{}, firstRV: map[int]uint64{}, servers: map[string]string{}}
+		l.clusters[e.Cluster] = c
+	}
+	c.heard[e.Completed/bucket.Microseconds()] = true
+	if e.IsLease() && e.Namespace == "kube-system" && strings.HasPrefix(e.Name, "apiserver-") && e.Body != nil {
+		if old := c.servers[e.Name]; old != "" && old != e.Body.Holder {
+			c.restarts = append(c.restarts, e.Received)
+		}
+		c.servers[e.Name] = e.Body.Holder
+	}
+}
+
+// attribute judges whether a write of ours says whose it is. It is ours by its User-Agent or by the authenticated user.
+func (l *ledger) attribute(e *Event, a agent) {
+	review := strings.HasPrefix(e.Group, "authentication.") || strings.HasPrefix(e.Group, "authorization.")
+	if e.Outcome() != audit.Committed || e.Resource == "events" || review {
+		return
+	}
+	account := strings.HasPrefix(e.User, "system:serviceaccount:")
+	if a.Fenced && account {
+		l.suspect(e.User).ours = true
+	}
+	if a.Fenced || a.Replica != "" && (e.IsShardRecord() || e.IsLease()) {
+		return
+	}
+	v := Violation{
+		Kind: Unattributed, Object: l.objectOf(e).String(),
+		Detail: fmt.Sprintf("%s by %q with the User-Agent %q, which doesn't name shard, epoch and incarnation", e.What(), e.User, e.UserAgent),
+		First:  l.lineAt(l.place(e), e.Received, e.Verb),
+	}
+	switch {
+	case a.Tenure || slices.Contains(l.rules.Users, e.User):
+		l.found.add(v)
+	case account:
+		s := l.suspect(e.User)
+		if s.count++; s.count <= l.rules.MaxListed {
+			s.listed = append(s.listed, v)
+		}
+	}
+}
+
+func (l *ledger) suspect(user string) *suspect {
+	s := l.suspects[user]
+	if s == nil {
+		s = &suspect{}
+		l.suspects[user] = s
+	}
+	return s
+}
+
+// link notes a write to an object whose versions the log tells one after another, and whether it has the body that a
+// judgement needs.
+func (l *ledger) link(e *Event, a agent) {
+	chained := e.IsAt() || e.IsShardRecord() || e.IsLease() && a.Tenure
+	plain := e.Verb == "create" || e.Verb == "update" || e.Verb == "patch"
+	bodied := chained && (e.Subresource == "" || e.Subresource == "status") ||
+		a.Tenure && e.Subresource == "" && (e.IsPod() && e.Verb == "create" || e.IsDeployment())
+	committed := e.Outcome() == audit.Committed
+	told := e.Body != nil && !e.Body.Requested && committed
+	if bodied && plain && committed && !told {
+		l.found.add(Violation{
+			Kind: Bodiless, Object: l.objectOf(e).String(), First: l.lineAt(l.place(e), e.Received, e.Verb),
+			Detail: e.What() + " is logged without the object as stored: the audit policy needs level RequestResponse for it",
+		})
+	}
+	if !chained || e.Outcome() == audit.Rejected || e.Name == "" {
+		return
+	}
+	k := link{span: span{e.Received, e.Completed}, object: l.objects.id(l.objectOf(e)), base: e.Base, place: l.place(e), loose: !plain || !told}
+	if told {
+		k.rv = e.Body.ResourceVersion
+		c, era := l.clusters[e.Cluster], l.era(e.Cluster, e.Received)
+		if first := c.firstRV[era]; k.rv > 0 && (first == 0 || k.rv < first) {
+			c.firstRV[era] = k.rv
+		}
+	}
+	l.links = append(l.links, k)
+}
+
+// judgeEvidence looks for what the logs should hold and don't.
+func (l *ledger) judgeEvidence(ats AtStats) {
+	absent := func(missing bool, kind Kind, detail string) {
+		if missing {
+			l.found.add(Violation{Kind: kind, Detail: detail})
+		}
+	}
+	absent(len(l.writes) == 0, NoWrites, "no write carries a shard and an epoch: I1 and I2 are judged on nothing")
+	absent(ats.Seen == 0, NoAts, "no At is in the logs or in a list: I4 and I7 are judged on nothing")
+	absent(len(l.records) == 0, NoRecords,
+		"no Shard record with its body (home cluster, level RequestResponse): nobody is known to hold anything, I5 is judged on nothing")
+	sealable := false
+	for _, life := range l.leases {
+		sealable = sealable || life.bodied
+	}
+	absent(!sealable, NoLeases, "no Lease of ours with its body (home cluster, level RequestResponse): seals are unknown")
+	for _, s := range l.suspects {
+		if !s.ours {
+			continue
+		}
+		for _, v := range s.listed {
+			l.found.add(v)
+		}
+		if _, waived := l.found.rules.waives(Unattributed); !waived {
+			l.found.counts[Unattributed] += s.count - len(s.listed)
+		}
+	}
+	l.judgeLinks()
+	l.judgeSilence()
+}
+
+// judgeLinks looks for versions that were replaced and that no line tells of.
+func (l *ledger) judgeLinks() {
+	slices.SortFunc(l.links, func(a, b link) int {
+		return cmp.Or(cmp.Compare(a.object, b.object), cmp.Compare(a.start, b.start), cmp.Compare(a.rv, b.rv))
+	})
+	for from := 0; from < len(l.links); {
+		to := from
+		versions := make(map[uint64]bool)
+		for ; to < len(l.links) && l.links[to].object == l.links[from].object; to++ {
+			versions[l.links[to].rv] = true
+		}
+		object := l.objects.list[l.links[from].object]
+		c := l.clusters[object.cluster]
+		loose := false
+		for i, k := range l.links[from:to] {
+			loose = loose || k.loose
+			if k.base == 0 || k.base < c.firstRV[object.era] || versions[k.base] || loose {
+				continue
+			}
+			restarted := slices.ContainsFunc(c.restarts, func(t int64) bool {
+				return k.start > t-restartFelt.Microseconds() && (i == 0 || l.links[from+i-1].end < t)
+			})
+			if restarted {
+				l.stats.Lost++
+				continue
+			}
+			l.found.add(Violation{
+				Kind: MissingLine, Object: object.String(), First: l.lineAt(k.place, k.start, ""),
+				Detail: fmt.Sprintf("it replaces version %d, and no line tells who wrote that: a file is missing or was cut", k.base),
+			})
+		}
+		from = to
+	}
+}
+
+func (l *ledger) judgeSilence() {
+	for name, c := range l.clusters {
+		var heard []int64
+		for b := range c.heard {
+			heard = append(heard, b*bucket.Microseconds())
+		}
+		slices.Sort(heard)
+		for i := 1; i < len(heard); i++ {
+			from, to := heard[i-1]+bucket.Microseconds(), heard[i]
+			if to-from >= silence.Microseconds() && l.era(name, from) == l.era(name, to) {
+				l.found.add(Violation{Kind: MissingFile, Detail: fmt.Sprintf(
+					"the log of %s holds nothing from %s to %s: a rotated file is missing, or its API server was down", name, stamp(from), stamp(to))})
+			}
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package witness
+
+import (
+	"fmt"
+
+	"github.com/tenure-dev/tenure/bench/audit"
+)
+
+// leaseLife is what the log tells about one incarnation's Lease.
+type leaseLife struct {
+	bodied  bool // some write of it is logged with its body
+	leaving bool
+	// over is the request that ended the incarnation: the seal, or its own deletion of the Lease.
+	over   *span
+	sealed bool
+	place  place
+	verb   string
+}
+
+// coordWrite is one committed coordination write of a replica.
+type coordWrite struct {
+	replica string
+	at      int64
+	// stir marks writes that end the steady state around them: a shard on the move, a replica that comes or goes.
+	stir bool
+}
+
+func (l *ledger) addLease(e *Event, a agent) {
+	out := e.Outcome()
+	if out == audit.Rejected || !a.Tenure && (e.Body == nil || e.Body.SealedBy == "") {
+		return
+	}
+	life := l.leases[e.Name]
+	if life == nil {
+		life = &leaseLife{}
+		l.leases[e.Name] = life
+	}
+	who := a.Replica
+	if who == "" {
+		who = e.Name
+	}
+	seals := false
+	if b := e.Body; b != nil {
+		life.bodied = life.bodied || !b.Requested
+		life.leaving = life.leaving || b.Leaving
+		seals = b.SealedBy != ""
+	}
+	// A seal whose answer was lost may be the one that was committed, so the earliest counts.
+	dropped := e.Verb == "delete" && who == e.Name
+	if (seals || dropped) && (life.over == nil || e.Received < life.over.start) {
+		life.over, life.sealed, life.place, life.verb = &span{e.Received, e.Completed}, seals, l.place(e), e.Verb
+	}
+	if out == audit.Committed && a.Tenure {
+		l.coords = append(l.coords, coordWrite{replica: who, at: e.Completed, stir: e.Verb == "create" || e.Verb == "delete"})
+	}
+}
+
+// judgeSeals holds all writes of an incarnation against the end of its Lease.
+func (l *ledger) judgeSeals() {
+	skew := l.rules.Skew.Microseconds()
+	late := func(replica string, start int64) *leaseLife {
+		if life := l.leases[replica]; life != nil && life.over != nil && start > life.over.end+skew {
+			return life
+		}
+		return nil
+	}
+	report := func(life *leaseLife, replica, object string, shard Shard, second *Line) {
+		l.found.add(Violation{
+			Kind: WriteAfterSeal, Object: object, Shard: shard.String(), Detail: replica + " wrote after its Lease had ended",
+			First: l.lineAt(life.place, life.over.start, life.verb), Second: second,
+		})
+	}
+	for _, w := range l.writes {
+		if life := late(l.replicas.list[w.replica], w.start); life != nil {
+			report(life, l.replicas.list[w.replica], l.objects.list[w.object].String(), l.shards.list[w.shard], l.line(w))
+		}
+	}
+	for shard, ws := range l.records {
+		for _, w := range ws {
+			if life := late(w.writer, w.start); life != nil {
+				report(life, w.writer, "record "+w.name, shard, l.recordLine(w))
+			}
+		}
+	}
+}
+
+// judgeClaim looks whether a holder that somebody else replaced had been declared dead before.
+func (l *ledger) judgeClaim(shard Shard, from string, held, w recordWrite) {
+	life := l.leases[from]
+	if life == nil || !life.bodied {
+		return // its Lease ended before the log began, or isn't logged: see NoLeases
+	}
+	if life.over != nil && life.sealed && life.over.start <= w.start {
+		return
+	}
+	detail, second := "no seal of its Lease is in the logs", l.recordLine(held)
+	if life.over != nil {
+		detail, second = "its Lease was not sealed yet", l.lineAt(life.place, life.over.start, life.verb)
+	}
+	l.found.add(Violation{
+		Kind: ClaimBeforeSeal, Shard: shard.String(), First: l.recordLine(w), Second: second,
+		Detail: fmt.Sprintf("%s took the shard from %s at epoch %d, and %s", w.writer, from, w.state.Epoch, detail),
+	})
+}

@@ -1,0 +1,238 @@
+package witness
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Step is what one write to a Shard record does for a move.
+type Step string
+
+// The steps.
+const (
+	StepPlan     Step = "plan"     // the assignee changes
+	StepWarm     Step = "warm"     // the assignee says that its caches are filled
+	StepWithdraw Step = "withdraw" // nobody is warm any more, and the holder stays
+	StepRelease  Step = "release"  // nobody holds it from now on
+	StepHandoff  Step = "handoff"  // the holder changes
+	StepReport   Step = "report"   // size and load
+	StepOther    Step = "other"    // the record is made, or something that no move needs
+)
+
+// writesPerMove is what a move may cost (I5).
+const writesPerMove = 4
+
+// stepOf compares two versions of a record.
+func stepOf(was ShardState, w recordWrite, first bool) Step {
+	now := w.state
+	switch {
+	case first && w.verb == "create":
+		return StepOther
+	case now.Holder != was.Holder && now.Holder == "":
+		return StepRelease
+	case now.Holder != was.Holder || now.Epoch != was.Epoch:
+		return StepHandoff
+	case now.Assignee != was.Assignee:
+		return StepPlan
+	case now.Warm != was.Warm && now.Warm == "":
+		return StepWithdraw
+	case now.Warm != was.Warm:
+		return StepWarm
+	case now.Objects != was.Objects || now.LoadMilli != was.LoadMilli:
+		return StepReport
+	}
+	return StepOther
+}
+
+// attempt is a move from its plan to the change of holder, or to the change of plan that calls it off. What tidies up
+// afterwards belongs to it.
+type attempt struct {
+	handoff     int // index, -1 while nothing was handed over
+	steps       map[Step]int
+	writes      int
+	first, last recordWrite
+}
+
+// tally sorts a record's writes by the moves that they serve.
+type tally struct {
+	m          *moves
+	open, done *attempt
+}
+
+func (t *tally) add(shard Shard, step Step, was ShardState, w recordWrite) {
+	back := w.state.Assignee == w.state.Holder || w.state.Assignee == ""
+	if step == StepPlan && !back && t.open != nil && t.open.steps[StepRelease] == 0 {
+		t.finish(shard, -1) // another plan instead
+	}
+	switch {
+	case step == StepOther || step == StepReport && t.open == nil:
+		return
+	case t.open == nil && t.done != nil && (step == StepWithdraw || step == StepPlan && back):
+		t.done.add(step, w)
+		return
+	case t.open == nil:
+		t.open = &attempt{handoff: -1, steps: make(map[Step]int), first: w}
+	}
+	t.open.add(step, w)
+	switch {
+	case step == StepHandoff && was != (ShardState{}):
+		t.finish(shard, len(t.m.handoffs)-1)
+	case step == StepHandoff: // the log begins with this version
+		t.open = nil
+	case step == StepWithdraw, step == StepPlan && back: // it is called off; a new plan, or new caches, is another move
+		t.finish(shard, -1)
+	}
+}
+
+func (a *attempt) add(step Step, w recordWrite) {
+	a.steps[step]++
+	a.writes++
+	a.last = w
+}
+
+// finish ends the open attempt; what the one before took is known by now.
+func (t *tally) finish(shard Shard, handoff int) {
+	t.settle(shard)
+	t.open.handoff = handoff
+	t.done, t.open = t.open, nil
+}
+
+func (t *tally) close(shard Shard) {
+	t.settle(shard)
+	t.done = nil
+}
+
+func (t *tally) settle(shard Shard) {
+	a := t.done
+	if a == nil {
+		return
+	}
+	what := "a move that was called off"
+	if a.handoff >= 0 {
+		h := &t.m.handoffs[a.handoff]
+		h.Writes, h.Steps = a.writes, a.steps
+		what = fmt.Sprintf("the move to epoch %d (%s)", h.Epoch, h.Kind)
+	} else {
+		t.m.stats.CalledOff++
+		t.m.stats.CalledOffWrites += a.writes
+	}
+	for step, n := range a.steps {
+		t.m.stats.Steps[step] += n
+	}
+	if a.writes > writesPerMove {
+		var parts []string
+		for _, step := range slices.Sorted(maps.Keys(a.steps)) {
+			parts = append(parts, fmt.Sprintf("%s %d", step, a.steps[step]))
+		}
+		t.m.l.found.add(Violation{
+			Kind: CostlyMove, Shard: shard.String(), First: t.m.l.recordLine(a.first), Second: t.m.l.recordLine(a.last),
+			Detail: fmt.Sprintf("%s took %d writes: %v", what, a.writes, parts),
+		})
+	}
+}
+
+// demand is a key that wanted to be served: since when, and when it first was.
+type demand struct{ due, served int64 }
+
+// demands lists them by cluster and slot, sorted by when they were served.
+func (l *ledger) demands(lives []*atLife, served map[int32][]int64) map[string]*[256][]demand {
+	all := make(map[string]*[256][]demand)
+	add := func(cluster string, slot int, due int64, ends []int64) {
+		d := demand{due, never}
+		if i, _ := slices.BinarySearch(ends, due); i < len(ends) {
+			d.served = ends[i]
+		}
+		if all[cluster] == nil {
+			all[cluster] = new([256][]demand)
+		}
+		all[cluster][slot] = append(all[cluster][slot], d)
+	}
+	for _, life := range lives {
+		due, ok := life.dueAt()
+		if ok && life.uid != "" && due <= min(l.to, life.deleted) {
+			add(l.objects.list[life.object].cluster, slotOf(life.uid), due, served[life.object])
+		}
+	}
+	for _, ends := range l.copyWrites {
+		slices.Sort(ends)
+	}
+	for _, c := range l.changes {
+		add(c.cluster, slotOf(c.uid), c.at, l.copyWrites[c.uid])
+	}
+	for _, slots := range all {
+		for _, ds := range slots {
+			slices.SortFunc(ds, func(a, b demand) int { return cmp.Compare(a.served, b.served) })
+		}
+	}
+	return all
+}
+
+// sumMoves fills in gaps and totals.
+func (m *moves) sum(tenures map[tenure]*tenureWrites, demands map[string]*[256][]demand) MoveStats {
+	st := m.stats
+	gaps, unserved := make(map[string][]int64), make(map[string][]int64)
+	before := make(map[Shard]uint64) // the epoch before
+	for _, g := range m.grants {
+		h := &m.handoffs[g.handoff]
+		m.gap(g, h, before[g.shard], tenures, demands)
+		before[g.shard] = h.Epoch
+		row := st.Kinds[h.Kind]
+		row.N++
+		row.Due += h.Due
+		if h.GapMs != nil {
+			gaps[h.Kind] = append(gaps[h.Kind], int64(*h.GapMs*1000))
+		}
+		if h.UnservedMs != nil {
+			unserved[h.Kind] = append(unserved[h.Kind], int64(*h.UnservedMs*1000))
+		}
+		row.Gap, row.Unserved = spread(gaps[h.Kind]), spread(unserved[h.Kind])
+		st.Kinds[h.Kind] = row
+		st.InFlight += h.InFlight
+		st.MaxInFlight = max(st.MaxInFlight, h.InFlight)
+		st.InFlightMs = max(st.InFlightMs, h.InFlightMs)
+		if h.Kind != "claim" {
+			st.Writes += h.Writes
+			st.MaxWrites = max(st.MaxWrites, h.Writes)
+		}
+	}
+	st.Planned, st.Exit, st.Crash, st.Claim = st.Kinds["planned"].N, st.Kinds["exit"].N, st.Kinds["crash"].N, st.Kinds["claim"].N
+	if n := len(m.handoffs) - st.Claim; n > 0 {
+		st.PerMove = float64(st.Writes) / float64(n)
+	}
+	return st
+}
+
+// gap is from the old tenure's last write to the new one's first, and tells what waited then.
+func (m *moves) gap(g grant, h *Handoff, before uint64, tenures map[tenure]*tenureWrites, demands map[string]*[256][]demand) {
+	id := m.l.shards.ids[g.shard]
+	old, now := tenures[tenure{id, before}], tenures[tenure{id, h.Epoch}]
+	if now == nil {
+		return
+	}
+	to := m.l.writes[now.first].start
+	from := g.start // of one that wrote nothing before, all that is known is that it was over then
+	if before != 0 && old != nil {
+		from = m.l.writes[old.last].end
+		ms := float64(to-from) / 1000
+		h.GapMs = &ms
+	}
+	since := to
+	if slots := demands[g.shard.Cluster]; slots != nil {
+		first, end := g.shard.Slots()
+		for _, ds := range slots[first:end] {
+			i, _ := slices.BinarySearchFunc(ds, to, func(d demand, t int64) int { return cmp.Compare(d.served, t) })
+			for _, d := range ds[i:] {
+				if d.due < to {
+					h.Due++
+					since = min(since, d.due)
+				}
+			}
+		}
+	}
+	if h.Due > 0 && h.GapMs != nil {
+		ms := float64(to-max(from, since)) / 1000
+		h.UnservedMs = &ms
+	}
+}

@@ -1,0 +1,75 @@
+package witness
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/tenure-dev/tenure/bench/audit"
+)
+
+// Options says how Read finds and judges logs.
+type Options struct {
+	// Facts are what the logs need not tell; see Facts.
+	Facts Facts
+	// Rules are the judgement's tolerances; see Rules.
+	Rules Rules
+}
+
+// rotationFelt is by how much a file's first line may be younger than the end of the file before: API servers that write
+// in batches keep lines for half a minute.
+const rotationFelt = 35 * time.Second
+
+// Read judges the audit logs below dir: files named audit*.log, rotated and compressed ones too, each belonging to
+// the cluster that its folder is named after. A line that can't be read is an error that names file and line, but for one
+// at the end of a file that is cut short: that is a violation.
+func Read(dir string, o Options) (*Report, error) {
+	if err := o.Rules.Validate(); err != nil {
+		return nil, err
+	}
+	logs, err := audit.Logs(dir)
+	if err != nil {
+		return nil, err
+	}
+	l := newLedger(o.Facts, o.Rules)
+	for _, path := range audit.Missing(logs) {
+		l.found.add(Violation{Kind: MissingFile, Detail: path + " isn't there, and files beside it say that it was: put it back"})
+	}
+	var in audit.Reader
+	for i, log := range logs {
+		var before audit.Log
+		if i > 0 && filepath.Dir(logs[i-1].Path) == filepath.Dir(log.Path) {
+			before = logs[i-1]
+		}
+		if err := l.read(&in, log, before); err != nil {
+			return nil, err
+		}
+	}
+	report := l.judge()
+	report.Dir, report.Input = dir, in.Input
+	return report, nil
+}
+
+// read takes one file, which follows on another of the same API server.
+func (l *ledger) read(in *audit.Reader, log, before audit.Log) error {
+	first := true
+	for e, err := range in.Read(log) {
+		if errors.Is(err, audit.ErrTruncated) {
+			l.found.add(Violation{Kind: TruncatedLine, Detail: err.Error(), First: &Line{File: e.File, Line: e.Line}})
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if first && !before.Rotated.IsZero() && e.Answered().Sub(before.Rotated) > rotationFelt {
+			l.found.add(Violation{
+				Kind: MissingFile, First: l.lineAt(l.place(&e), e.Completed, e.Verb),
+				Detail: fmt.Sprintf("%s ends at %s, and the next file begins long after: one in between is missing", before.Path, stamp(before.Rotated.UnixMicro())),
+			})
+		}
+		first = false
+		l.add(&e)
+	}
+	return nil
+}
