@@ -106,7 +106,7 @@ browser-test: chromium ## the status page in a real browser; SCREENSHOTS=FOLDER 
 SEEDS ?= 400000
 .PHONY: sim
 sim: ## the ownership protocol under faults: schedules that failed once, 100,000 known and SEEDS=n fresh ones
-	go run ./shard/internal/shardtest/cmd/sim -seeds $(SEEDS) -record shard/internal/shardtest/testdata/regressions.jsonl
+	go run ./shard/internal/shardtest/cmd/sim --seeds $(SEEDS) --record shard/internal/shardtest/testdata/regressions.jsonl
 
 .PHONY: mutants
 mutants: ## seed bugs into the protocol, one at a time; every one must be caught

@@ -27,7 +27,7 @@
 // Command sim goes on after a failure and prints a table of the kinds it met, each with a story of the one with the
 // smallest seed, shrunk to the faults that it needs, and with the command that replays it:
 //
-//	go run ./shard/internal/shardtest/cmd/sim -shrink -seed 40001936553
+//	go run ./shard/internal/shardtest/cmd/sim --shrink --seed 40001936553
 //
 // It adds what it shrank to testdata/regressions.jsonl ([Regression]), with which every run begins.
 //

@@ -122,13 +122,13 @@ type Total struct {
 // there have been as many as the limit (0: none).
 func Seeds(first, count uint64, workers, limit int) Total {
 	at := func(i uint64) Schedule { return NewSchedule(first + i) }
-	return each(count, workers, limit, at, func(i uint64) string { return fmt.Sprint("-shrink -seed ", first+i) })
+	return each(count, workers, limit, at, func(i uint64) string { return fmt.Sprint("--shrink --seed ", first+i) })
 }
 
 // Recorded runs the schedules that failed once.
 func Recorded(known []Regression, workers int) Total {
 	at := func(i uint64) Schedule { return known[i].Schedule }
-	return each(uint64(len(known)), workers, 0, at, func(i uint64) string { return fmt.Sprint("-recorded ", i+1) })
+	return each(uint64(len(known)), workers, 0, at, func(i uint64) string { return fmt.Sprint("--recorded ", i+1) })
 }
 
 // piece is how many schedules a goroutine takes at a time.

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/tenure-dev/tenure/shard/internal/shardtest/mutants"
 )
@@ -26,21 +27,28 @@ type verdict struct {
 }
 
 func main() {
-	only := flag.String("run", "", "only the mutants whose names match this regular expression")
-	seeds := flag.Int("seeds", 20_000, "how many schedules of the simulator each mutant must survive to get away")
-	simOnly := flag.Bool("sim", false, "judge by the simulator alone")
-	parallel := flag.Int("parallel", 2, "how many to judge at once")
-	flag.Parse()
-	if err := run(context.Background(), *only, judge{seeds: *seeds, simOnly: *simOnly}, *parallel); err != nil {
-		fmt.Fprintln(os.Stderr, "mutants:", err)
-		os.Exit(1)
+	var by judge
+	var only string
+	var parallel int
+	cmd := &cobra.Command{
+		Use: "mutants", Short: "Seeds bugs into the protocol, one at a time, and expects its tests to fail", Args: cobra.NoArgs,
+		SilenceUsage: true,
+		RunE:         func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), only, by, parallel) },
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&only, "run", "", "only the mutants whose names match this regular `expression`")
+	fs.IntVar(&by.seeds, "seeds", 20_000, "how many schedules of the simulator each mutant must survive to get away")
+	fs.BoolVar(&by.simOnly, "sim", false, "judge by the simulator alone")
+	fs.IntVar(&parallel, "parallel", 2, "how many to judge at once")
+	if cmd.ExecuteContext(context.Background()) != nil {
+		os.Exit(1) // it has said why
 	}
 }
 
 func run(ctx context.Context, only string, by judge, parallel int) error {
 	match, err := regexp.Compile(only)
 	if err != nil {
-		return fmt.Errorf("reading -run: %w", err)
+		return fmt.Errorf("reading --run: %w", err)
 	}
 	all, err := mutants.All()
 	if err != nil {

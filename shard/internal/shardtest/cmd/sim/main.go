@@ -1,13 +1,12 @@
 // Sim runs seeded schedules of the ownership protocol: those that failed once, the first hundred thousand, and fresh ones
 // whose base seed it draws and prints. It goes on after a failure and ends with a table of the kinds of failure. With
-// -seed or -recorded it replays one schedule with its narration.
+// --seed or --recorded it replays one schedule with its narration.
 package main
 
 import (
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"runtime"
@@ -17,6 +16,8 @@ import (
 	"syscall"
 	"text/tabwriter"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/tenure-dev/tenure/shard/internal/shardtest"
 )
@@ -33,21 +34,26 @@ type settings struct {
 
 func main() {
 	var s settings
-	flag.Uint64Var(&s.seeds, "seeds", 400_000, "how many fresh schedules to run")
-	flag.Uint64Var(&s.from, "from", 0, "the first fresh seed; 0 draws one")
-	flag.Uint64Var(&s.old, "old", 100_000, "how many schedules to run from seed 1 on")
-	flag.Uint64Var(&s.seed, "seed", 0, "replay this seed alone, with narration")
-	flag.IntVar(&s.recorded, "recorded", 0, "replay the schedule on this line of regressions.jsonl alone, with narration")
-	flag.BoolVar(&s.shrink, "shrink", false, "with -seed: replay the least of it that fails in the same way")
-	flag.BoolVar(&s.verbose, "v", false, "with a replay: narrate renewals too")
-	flag.StringVar(&s.record, "record", "", "add each new kind of failure to this file, shrunk")
-	flag.StringVar(&s.profile, "cpuprofile", "", "write a CPU profile to this file")
-	flag.IntVar(&s.workers, "workers", runtime.GOMAXPROCS(0), "how many schedules to run at once")
-	flag.Parse()
-	debug.SetGCPercent(400) // the heap is tiny
-	if err := s.run(); err != nil {
-		fmt.Fprintln(os.Stderr, "sim:", err)
-		os.Exit(1)
+	cmd := &cobra.Command{
+		Use: "sim", Short: "Runs seeded schedules of the ownership protocol", Args: cobra.NoArgs, SilenceUsage: true,
+		RunE: func(*cobra.Command, []string) error {
+			debug.SetGCPercent(400) // the heap is tiny
+			return s.run()
+		},
+	}
+	fs := cmd.Flags()
+	fs.Uint64Var(&s.seeds, "seeds", 400_000, "how many fresh schedules to run")
+	fs.Uint64Var(&s.from, "from", 0, "the first fresh seed; 0 draws one")
+	fs.Uint64Var(&s.old, "old", 100_000, "how many schedules to run from seed 1 on")
+	fs.Uint64Var(&s.seed, "seed", 0, "replay this seed alone, with narration")
+	fs.IntVar(&s.recorded, "recorded", 0, "replay the schedule on this line of regressions.jsonl alone, with narration")
+	fs.BoolVar(&s.shrink, "shrink", false, "with --seed: replay the least of it that fails in the same way")
+	fs.BoolVarP(&s.verbose, "verbose", "v", false, "with a replay: narrate renewals too")
+	fs.StringVar(&s.record, "record", "", "add each new kind of failure to this file, shrunk")
+	fs.StringVar(&s.profile, "cpuprofile", "", "write a CPU profile to this file")
+	fs.IntVar(&s.workers, "workers", runtime.GOMAXPROCS(0), "how many schedules to run at once")
+	if cmd.Execute() != nil {
+		os.Exit(1) // it has said why
 	}
 }
 
@@ -58,7 +64,7 @@ func (s settings) run() error {
 	}
 	switch {
 	case s.recorded > len(known):
-		return fmt.Errorf("-recorded is %d: regressions.jsonl has %d lines", s.recorded, len(known))
+		return fmt.Errorf("--recorded is %d: regressions.jsonl has %d lines", s.recorded, len(known))
 	case s.recorded > 0:
 		return s.replay(known[s.recorded-1].Schedule)
 	case s.seed != 0:
@@ -82,7 +88,7 @@ func (s settings) run() error {
 		}
 		s.from = binary.LittleEndian.Uint64(b[:])>>16 + 1 // room for seeds above it, and short enough to read
 	}
-	fmt.Printf("fresh schedules begin at seed %d (-from %d runs them again)\n", s.from, s.from)
+	fmt.Printf("fresh schedules begin at seed %d (--from %d runs them again)\n", s.from, s.from)
 	start, busy := time.Now(), processorTime()
 	total := shardtest.Recorded(known, s.workers)
 	total.Add(shardtest.Seeds(1, s.old, s.workers, 0))
@@ -103,7 +109,7 @@ func (s settings) judge(total shardtest.Total) error {
 		count += f.Count
 		story, small := sim.Explain(f.Schedule)
 		fmt.Printf("\n%s", story)
-		if s.record != "" && !strings.HasPrefix(f.Replay, "-recorded") {
+		if s.record != "" && !strings.HasPrefix(f.Replay, "--recorded") {
 			if err := record(s.record, shardtest.Regression{Kind: kind, Schedule: small}); err != nil {
 				return err
 			}
