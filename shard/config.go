@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
-	"github.com/tenure-dev/tenure/shard/plan"
 )
 
 // Defaults of [Config].
@@ -44,8 +43,6 @@ type Config struct {
 	Weight int
 	// Version of the program: it is recorded for rollouts and opens the User-Agent.
 	Version string
-	// Limits of the planner.
-	Limits plan.Limits
 	// HomeCluster is the home cluster's name among the workload clusters, if it is to be one of them. Default: it isn't.
 	HomeCluster multicluster.ClusterName
 	// ClientFiltering turns the server-side filtering of watches (KEP-5866) off.
@@ -106,9 +103,6 @@ func (c Config) Validate() error {
 	}
 	if c.Weight < 0 {
 		errs = append(errs, fmt.Errorf("Weight %d: must not be negative", c.Weight))
-	}
-	if err := c.Limits.Validate(); err != nil {
-		errs = append(errs, fmt.Errorf("Limits: %w", err))
 	}
 	return errors.Join(errs...)
 }

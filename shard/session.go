@@ -78,7 +78,7 @@ func newSession(n *Node, scheme *runtime.Scheme, records cache.Cache, memory own
 		return nil, fmt.Errorf("building the client of the home cluster: %w", err)
 	}
 	cfg := ownership.DefaultConfig(id, n.cfg.Replica, n.cfg.LeaseDuration)
-	cfg.Build, cfg.Weight, cfg.Limits = n.cfg.Version, n.cfg.Weight, n.cfg.Limits
+	cfg.Build, cfg.Weight = n.cfg.Version, n.cfg.Weight
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("timings of the protocol: %w", err)
 	}

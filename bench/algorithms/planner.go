@@ -23,7 +23,7 @@ func preparePlanner(keys []Key, replicas []string, before []int32) decision {
 	}
 	var moves []plan.Move
 	return decision{
-		decide: func() { moves = plan.Plan(shards, live, plan.Limits{}) },
+		decide: func() { moves = plan.Plan(shards, live) },
 		places: func() []int32 { return apply(moves, keys, live, before) },
 	}
 }

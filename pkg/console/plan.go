@@ -130,7 +130,7 @@ func settle(shards []plan.Shard, replicas []plan.Replica) (all []plan.Move) {
 		at[shards[i].ID] = i
 	}
 	for range 1000 { // the planner promises that this ends; the bound is for the case that it is wrong
-		moves := plan.Plan(shards, replicas, plan.Limits{})
+		moves := plan.Plan(shards, replicas)
 		if len(moves) == 0 {
 			break
 		}
@@ -150,7 +150,7 @@ func (v *survey) planShards() []plan.Shard {
 		if v.removed[e.ID.Cluster] {
 			continue
 		}
-		s := plan.Shard{ID: e.ID, Holder: e.Holder, Assignee: e.Assignee, Load: e.Load, Pin: e.Pin}
+		s := plan.Shard{ID: e.ID, Holder: e.Holder, Assignee: e.Assignee, Pin: e.Pin}
 		if e.holder != nil && (e.holder.State == Sealed || e.holder.State == Missing) {
 			s.Holder = ""
 		}
@@ -167,7 +167,7 @@ func (v *survey) planReplicas(changes map[protocol.Incarnation]string) []plan.Re
 			continue
 		}
 		all = append(all, plan.Replica{
-			ID: r.Incarnation, Name: r.Name, Weight: r.Weight, Version: r.Build,
+			ID: r.Incarnation, Name: r.Name, Weight: r.Weight,
 			Leaving: r.State != Live || changes[r.Incarnation] != "",
 		})
 	}
@@ -190,7 +190,9 @@ func (v *survey) compare(changes map[protocol.Incarnation]string, after []plan.S
 			rows[id] = &Planned{Name: string(id), Incarnation: string(id), State: what}
 		}
 	}
+	loads := map[keyspace.ShardID]float64{}
 	for _, e := range v.entries {
+		loads[e.ID] = e.Load
 		if r := rows[e.Holder]; r != nil {
 			r.ShardsBefore++
 			r.LoadBefore += e.Load
@@ -199,7 +201,7 @@ func (v *survey) compare(changes map[protocol.Incarnation]string, after []plan.S
 	for _, s := range after {
 		if r := rows[s.Assignee]; r != nil {
 			r.ShardsAfter++
-			r.LoadAfter += s.Load
+			r.LoadAfter += loads[s.ID]
 			r.Objects += objects[s.ID]
 		}
 	}

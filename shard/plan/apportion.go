@@ -9,15 +9,11 @@ import (
 type part struct {
 	weight int
 	have   int
-	// least and most bound the grant, as far as shards can't leave or can't come.
-	least, most int
+	// least bounds the grant, as far as shards can't leave.
+	least int
 
-	grant int
-	// floor and loose tell what other grants would have been as good: floor alone,
-	// or floor and floor+1 if loose. A part that a bound decides isn't loose.
-	floor int
-	loose bool
-
+	grant   int
+	floor   int // the share rounded down
 	bounded bool
 }
 
@@ -26,15 +22,9 @@ type part struct {
 // is chosen first so that the fewest shards move (those that have more than their
 // rounded-down share keep one of them), then by largest remainder.
 //
-// Bounds are met by water-filling: parts whose share violates one are set to it
-// and the rest is divided anew. Violations on the side that weighs more are
-// settled first, since settling them can undo those of the other side but not
-// the other way round (the same procedure lays out flexible boxes in CSS).
-// The bounds must leave a solution: least sums to at most n, most to at least n.
+// Bounds are met by water-filling: parts whose share is below theirs are set to it
+// and the rest is divided anew. The bounds sum to at most n.
 func apportion(n int, parts []part) {
-	for i := range parts {
-		parts[i].bounded, parts[i].loose = false, false
-	}
 	for {
 		rest, weight := n, 0
 		for i := range parts {
@@ -51,29 +41,15 @@ func apportion(n int, parts []part) {
 	}
 }
 
-// settleBounds sets parts to the bounds that their shares of the rest violate, and
-// says whether there were any.
-func settleBounds(parts []part, rest, weight int) bool {
-	below, above := 0, 0 // by how much shares violate bounds, times the weight
+// settleBounds sets parts to the bounds that their shares of the rest are below,
+// and says whether there were any.
+func settleBounds(parts []part, rest, weight int) (settled bool) {
 	for i := range parts {
-		p := &parts[i]
-		if p.bounded {
-			continue
-		}
-		below += max(0, p.least*weight-rest*p.weight)
-		above += max(0, rest*p.weight-p.most*weight)
-	}
-	for i := range parts {
-		p := &parts[i]
-		switch {
-		case p.bounded:
-		case below >= above && p.least*weight > rest*p.weight:
-			p.grant, p.floor, p.bounded = p.least, p.least, true
-		case above >= below && rest*p.weight > p.most*weight:
-			p.grant, p.floor, p.bounded = p.most, p.most, true
+		if p := &parts[i]; !p.bounded && p.least*weight > rest*p.weight {
+			p.grant, p.bounded, settled = p.least, true, true
 		}
 	}
-	return below > 0 || above > 0
+	return settled
 }
 
 // roundShares grants the unbounded parts their shares of the rest.
@@ -87,9 +63,8 @@ func roundShares(parts []part, rest, weight int) {
 		}
 		p.floor = rest * p.weight / weight
 		p.grant = p.floor
-		p.loose = rest*p.weight%weight != 0
 		left -= p.floor
-		if p.loose {
+		if rest*p.weight%weight != 0 {
 			loose = append(loose, p)
 		}
 	}

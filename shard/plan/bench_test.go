@@ -30,16 +30,8 @@ func bigEvents() map[string]fleet {
 	join.join(1000)
 	death := settled.clone()
 	death.replicas = death.replicas[1:]
-	loaded := settled.clone()
-	loaded.limits.Imbalance = 0.1
-	for i := range loaded.shards {
-		loaded.shards[i].Load = float64(1 + i*i%97)
-		if i%1000 == 0 {
-			loaded.shards[i].Load = 10_000 // too heavy for any place
-		}
-	}
 	// Records come from a cache in no order.
-	for _, f := range []fleet{fresh, settled, join, death, loaded} {
+	for _, f := range []fleet{fresh, settled, join, death} {
 		rand.New(rand.NewPCG(1, 1)).Shuffle(len(f.shards), func(i, j int) { f.shards[i], f.shards[j] = f.shards[j], f.shards[i] })
 	}
 	halved := settled.clone()
@@ -47,7 +39,7 @@ func bigEvents() map[string]fleet {
 		halved.replicas[i].Leaving = i%2 == 0
 	}
 	return map[string]fleet{
-		"fresh": fresh, "settled": settled, "join": join, "death": death, "loaded": loaded, "half leave": halved,
+		"fresh": fresh, "settled": settled, "join": join, "death": death, "half leave": halved,
 	}
 }
 
@@ -68,7 +60,7 @@ func BenchmarkTarget(b *testing.B) {
 	f := bigFleet()
 	b.ReportAllocs()
 	for b.Loop() {
-		plan.Target(f.shards, f.replicas, f.limits)
+		plan.Target(f.shards, f.replicas)
 	}
 }
 

@@ -15,8 +15,8 @@ type board struct {
 	replicas []boardReplica
 	shards   []boardShard
 	clusters int
-	// anyCandidate says whether there is a replica to give shards to at all.
-	anyCandidate bool
+	// candidates counts the replicas that shards can be given to.
+	candidates int
 }
 
 // nowhere is the index of no replica.
@@ -24,9 +24,8 @@ const nowhere = int32(-1)
 
 type boardReplica struct {
 	Replica
-	weight int
-	// candidate: it isn't leaving. receiver: it may also get more than it has.
-	candidate, receiver bool
+	weight    int
+	candidate bool // it isn't leaving
 	// have counts the shards that are here, or on their way here, before the plan;
 	// fixed those of them that the plan must leave here.
 	have, fixed int
@@ -36,7 +35,6 @@ type boardReplica struct {
 type boardShard struct {
 	ID      keyspace.ShardID
 	cluster int32 // its index among the clusters
-	load    float64
 	// holder is the live holder. assigned is where the shard is or is told to go:
 	// its assignee if it has one, else its holder; nowhere if that one is dead.
 	holder, assigned int32
@@ -51,35 +49,27 @@ type boardShard struct {
 // pinned is the excess of a shard that moves because of its pin.
 const pinned = math.MaxInt
 
-func newBoard(shards []Shard, replicas []Replica, lim Limits) *board {
+func newBoard(shards []Shard, replicas []Replica) *board {
 	b := &board{}
-	b.addReplicas(replicas, lim)
+	b.addReplicas(replicas)
 	b.addShards(shards)
 	return b
 }
 
-func (b *board) addReplicas(replicas []Replica, lim Limits) {
-	sorted := slices.Clone(replicas)
-	slices.SortFunc(sorted, compareReplicas)
-	sorted = slices.CompactFunc(sorted, func(x, y Replica) bool { return x.ID == y.ID })
-
-	anyCurrent := false
-	b.replicas = make([]boardReplica, len(sorted))
-	for i, r := range sorted {
-		outgoing := lim.Version != "" && r.Version != "" && r.Version != lim.Version
-		b.replicas[i] = boardReplica{
-			Replica:   r,
-			weight:    min(max(r.Weight, 1), MaxWeight),
-			candidate: !r.Leaving,
-			receiver:  !r.Leaving && !outgoing,
-		}
-		anyCurrent = anyCurrent || b.replicas[i].receiver
-		b.anyCandidate = b.anyCandidate || b.replicas[i].candidate
+func (b *board) addReplicas(replicas []Replica) {
+	if !slices.IsSortedFunc(replicas, compareReplicas) {
+		replicas = slices.SortedFunc(slices.Values(replicas), compareReplicas)
 	}
-	if !anyCurrent {
-		// Better on an outgoing replica than on none.
-		for i := range b.replicas {
-			b.replicas[i].receiver = b.replicas[i].candidate
+	b.replicas = make([]boardReplica, 0, len(replicas))
+	for i, r := range replicas {
+		if i > 0 && r.ID == replicas[i-1].ID {
+			continue
+		}
+		b.replicas = append(b.replicas, boardReplica{
+			Replica: r, weight: min(max(r.Weight, 1), MaxWeight), candidate: !r.Leaving,
+		})
+		if !r.Leaving {
+			b.candidates++
 		}
 	}
 }
@@ -90,10 +80,7 @@ func compareReplicas(x, y Replica) int {
 	if order := cmp.Compare(x.ID, y.ID); order != 0 {
 		return order
 	}
-	return cmp.Or(
-		cmp.Compare(x.Name, y.Name), cmp.Compare(x.Version, y.Version),
-		cmp.Compare(x.Weight, y.Weight), compareBools(x.Leaving, y.Leaving),
-	)
+	return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.Weight, y.Weight), compareBools(x.Leaving, y.Leaving))
 }
 
 func compareBools(x, y bool) int {
@@ -120,9 +107,6 @@ func (b *board) addShards(shards []Shard) {
 		}
 		last = in
 		s := boardShard{ID: in.ID, cluster: int32(b.clusters - 1), holder: b.find(in.Holder)}
-		if in.Load > 0 && !math.IsInf(in.Load, 1) {
-			s.load = in.Load
-		}
 		s.assigned = s.holder
 		if in.Assignee != "" {
 			s.assigned = b.find(in.Assignee)
@@ -171,7 +155,7 @@ func (b *board) settle(s *boardShard) {
 	case isCandidate(s.holder):
 		s.to = s.holder
 		s.fixed = s.assigned != s.holder
-	case b.anyCandidate:
+	case b.candidates > 0:
 		s.to = nowhere
 	case s.assigned != nowhere:
 		s.to = s.assigned
@@ -185,7 +169,7 @@ func (b *board) pinTargets() map[string]int32 {
 	targets := make(map[string]int32)
 	for i := range b.replicas {
 		r := &b.replicas[i]
-		if _, taken := targets[r.Name]; !taken && r.receiver {
+		if _, taken := targets[r.Name]; !taken && r.candidate {
 			targets[r.Name] = int32(i)
 		}
 	}

@@ -6,8 +6,8 @@
 // # What a plan is
 //
 // [Target] says where every shard should end, [Plan] which assignees to change
-// now. Both take the shards as the records have them, the replicas that live and
-// the [Limits]. They only propose: safety is the ownership protocol's.
+// now. Both take the shards as the records have them and the replicas that live.
+// They only propose: safety is the ownership protocol's.
 //
 //  1. Candidates are the replicas that aren't leaving.
 //  2. A shard stays where it is or is going, unless that replica is dead or
@@ -19,26 +19,13 @@
 //     have goes to the candidates that lack. The number of moves is then
 //     the sum of the surpluses, and no plan that reaches the same balance has fewer.
 //     Which shards go, and where to, is used to spread each cluster's shards.
-//  5. Only when counts are settled, and load is given and above its limit, shards
-//     are moved or exchanged for load, by steps that each lower the peak of the
-//     most loaded replica and keep the counts.
 //
 // So a join moves the joiner's share and nothing else, a death moves the dead
 // replica's shards and nothing else, and a plan for a settled fleet is empty.
 //
-// # What is limited
-//
-// MaxInMotion bounds shards in motion. Orphans are served by nobody, and a
-// process that leaves ends soon in any case, so neither waits for the budget, but
-// moves off leaving replicas use it up. Where an assignee died or began to leave
-// before it took over, the move is called off at once (From equals To), since the
-// holder would else drain for a successor that won't come; whether the shard
-// should go somewhere else is for a later plan.
-//
-// During a rollout, outgoing replicas (see [Limits.Version]) keep up to their share
-// and get nothing, unless all candidates are outgoing. Their unused share is
-// divided over the others, by the same rules, so equal replicas of the newest
-// version are still within one of each other.
+// Where an assignee died or began to leave before it took over, the move is called
+// off at once (From equals To), since the holder would else drain for a successor
+// that won't come; whether the shard should go somewhere else is for a later plan.
 //
 // # Considerations
 //

@@ -17,16 +17,15 @@ import (
 type fleet struct {
 	shards   []plan.Shard
 	replicas []plan.Replica
-	limits   plan.Limits
 }
 
-func (f fleet) plan() []plan.Move { return plan.Plan(f.shards, f.replicas, f.limits) }
+func (f fleet) plan() []plan.Move { return plan.Plan(f.shards, f.replicas) }
 func (f fleet) target() map[keyspace.ShardID]plan.Incarnation {
-	return plan.Target(f.shards, f.replicas, f.limits)
+	return plan.Target(f.shards, f.replicas)
 }
 
 func (f fleet) clone() fleet {
-	return fleet{slices.Clone(f.shards), slices.Clone(f.replicas), f.limits}
+	return fleet{slices.Clone(f.shards), slices.Clone(f.replicas)}
 }
 
 // assign makes the moves, as far as the coordinator does.
@@ -64,7 +63,7 @@ func (f fleet) candidates() []plan.Replica {
 	return slices.DeleteFunc(slices.Clone(f.replicas), func(r plan.Replica) bool { return r.Leaving })
 }
 
-// settle plans and lands, without limits, until nothing is left to do.
+// settle plans and lands until nothing is left to do.
 func (f fleet) settle(t interface{ Fatalf(string, ...any) }) {
 	for range 2 * (len(f.shards) + 2) {
 		moves := f.plan()
@@ -111,8 +110,8 @@ func (f *fleet) join(i int) {
 
 // parse reads a fleet from lines, so that tables can be read at a glance:
 //
-//	r1 w2 leaving v1    a replica (its incarnation's name is its name)
-//	west/0 r1>r2 5 @r3  a shard, its holder and assignee, load, pin
+//	r1 w2 leaving     a replica (its incarnation's name is its name)
+//	west/0 r1>r2 @r3  a shard, its holder and assignee, pin
 func parse(t *testing.T, text string) fleet {
 	t.Helper()
 	var f fleet
@@ -139,8 +138,6 @@ func parseReplica(t *testing.T, words []string) plan.Replica {
 			if _, err := fmt.Sscanf(word, "w%d", &r.Weight); err != nil {
 				t.Fatalf("weight %q: %v", word, err)
 			}
-		case 'v':
-			r.Version = word
 		case 'l':
 			r.Leaving = true
 		default:
@@ -158,19 +155,14 @@ func parseShard(t *testing.T, words []string) plan.Shard {
 	}
 	s := plan.Shard{ID: id}
 	for _, word := range words[1:] {
-		switch {
-		case word[0] == '@':
-			s.Pin = word[1:]
-		case word[0] >= '0' && word[0] <= '9':
-			if _, err := fmt.Sscanf(word, "%g", &s.Load); err != nil {
-				t.Fatalf("load %q: %v", word, err)
-			}
-		default:
-			holder, assignee, moving := strings.Cut(word, ">")
-			s.Holder, s.Assignee = plan.Incarnation(holder), plan.Incarnation(holder)
-			if moving {
-				s.Assignee = plan.Incarnation(assignee)
-			}
+		if pin, ok := strings.CutPrefix(word, "@"); ok {
+			s.Pin = pin
+			continue
+		}
+		holder, assignee, moving := strings.Cut(word, ">")
+		s.Holder, s.Assignee = plan.Incarnation(holder), plan.Incarnation(holder)
+		if moving {
+			s.Assignee = plan.Incarnation(assignee)
 		}
 	}
 	return s
@@ -198,7 +190,6 @@ func drawFleet(t *rapid.T) fleet {
 			Name:    fmt.Sprintf("n%d", rapid.IntRange(0, 4).Draw(t, "name")),
 			Weight:  rapid.SampledFrom([]int{0, 0, 0, 1, 2, 5}).Draw(t, "weight"),
 			Leaving: rapid.IntRange(0, 3).Draw(t, "leaving") == 0,
-			Version: rapid.SampledFrom([]string{"", "v1", "v2"}).Draw(t, "version"),
 		})
 	}
 	replica := rapid.SampledFrom(ids)
@@ -207,7 +198,6 @@ func drawFleet(t *rapid.T) fleet {
 			s := plan.Shard{
 				ID:     keyspace.ShardID{Cluster: keyspace.ClusterName(fmt.Sprintf("c%d", cluster)), Prefix: prefix},
 				Holder: replica.Draw(t, "holder"),
-				Load:   float64(rapid.IntRange(0, 20).Draw(t, "load")),
 			}
 			s.Assignee = rapid.OneOf(rapid.Just(s.Holder), replica).Draw(t, "assignee")
 			if rapid.IntRange(0, 5).Draw(t, "pinned") == 0 {
@@ -215,11 +205,6 @@ func drawFleet(t *rapid.T) fleet {
 			}
 			f.shards = append(f.shards, s)
 		}
-	}
-	f.limits = plan.Limits{
-		MaxInMotion: rapid.SampledFrom([]int{0, 1, 2, 5}).Draw(t, "max in motion"),
-		Imbalance:   rapid.SampledFrom([]float64{0, 0, 0.1, 0.5}).Draw(t, "imbalance"),
-		Version:     rapid.SampledFrom([]string{"", "", "v2", "v3"}).Draw(t, "newest"),
 	}
 	return f
 }

@@ -25,14 +25,7 @@ func (o outcome) better(other outcome) bool {
 // places is where the shard is or goes to ("" for nowhere), and where it may be.
 func (f fleet) places(s plan.Shard) (now plan.Incarnation, allowed []plan.Incarnation) {
 	isCandidate := func(id plan.Incarnation) bool { r := f.replica(id); return r != nil && !r.Leaving }
-	outgoing := func(r plan.Replica) bool {
-		return f.limits.Version != "" && r.Version != "" && r.Version != f.limits.Version
-	}
-	receivers := slices.DeleteFunc(f.candidates(), outgoing)
-	if len(receivers) == 0 {
-		receivers = f.candidates()
-	}
-	for _, r := range receivers {
+	for _, r := range f.candidates() {
 		allowed = append(allowed, r.ID)
 	}
 	assignee := s.Assignee
@@ -105,7 +98,6 @@ func drawTiny(t *rapid.T, maxWeight int, oddStates bool) fleet {
 		r := plan.Replica{ID: id, Weight: rapid.IntRange(1, maxWeight).Draw(t, "weight")}
 		if oddStates && i > 0 {
 			r.Leaving = rapid.IntRange(0, 3).Draw(t, "leaving") == 0
-			r.Version = rapid.SampledFrom([]string{"", "v1", "v2"}).Draw(t, "version")
 		}
 		f.replicas = append(f.replicas, r)
 	}
@@ -120,15 +112,12 @@ func drawTiny(t *rapid.T, maxWeight int, oddStates bool) fleet {
 		}
 		f.shards = append(f.shards, s)
 	}
-	if oddStates {
-		f.limits.Version = rapid.SampledFrom([]string{"", "v2"}).Draw(t, "newest")
-	}
 	return f
 }
 
 func TestNoAssignmentIsBetterBalancedWithFewerMoves(t *testing.T) {
 	// For equal replicas the least sum of squares is the best balance that leaving
-	// and outgoing replicas and shards under way allow.
+	// replicas and shards under way allow.
 	squares := func(counts map[plan.Incarnation]int) int {
 		sum := 0
 		for _, n := range counts {

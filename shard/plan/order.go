@@ -63,8 +63,5 @@ func compareWithinCluster(x, y *Shard) int {
 	if order := x.ID.Prefix.Compare(y.ID.Prefix); order != 0 {
 		return order
 	}
-	return cmp.Or(
-		cmp.Compare(x.Holder, y.Holder), cmp.Compare(x.Assignee, y.Assignee),
-		cmp.Compare(x.Pin, y.Pin), cmp.Compare(x.Load, y.Load),
-	)
+	return cmp.Or(cmp.Compare(x.Holder, y.Holder), cmp.Compare(x.Assignee, y.Assignee), cmp.Compare(x.Pin, y.Pin))
 }

@@ -3,7 +3,6 @@ package plan
 import (
 	"cmp"
 	"container/heap"
-	"math"
 	"slices"
 )
 
@@ -18,17 +17,13 @@ func (b *board) balanceCounts() {
 
 // divide grants each candidate its number of shards.
 func (b *board) divide() {
-	parts := make([]part, 0, len(b.replicas))
+	parts := make([]part, 0, b.candidates)
 	for i := range b.replicas {
 		r := &b.replicas[i]
 		if !r.candidate {
 			continue
 		}
-		p := part{weight: r.weight, have: r.have, least: r.fixed, most: r.have}
-		if r.receiver {
-			p.most = math.MaxInt32
-		}
-		parts = append(parts, p)
+		parts = append(parts, part{weight: r.weight, have: r.have, least: r.fixed})
 	}
 	apportion(len(b.shards), parts)
 	for i := range b.replicas {

@@ -91,7 +91,7 @@ func (r *Replica) plan() {
 			free--
 		}
 	}
-	for _, m := range r.lastPlan.of(r.planShards((*peer).dead), replicas, r.cfg.Limits) {
+	for _, m := range r.lastPlan.of(r.planShards((*peer).dead), replicas) {
 		t := r.shard(m.Shard)
 		if t.w != nil {
 			continue // an answer brings us back here, as where none is free
@@ -124,10 +124,10 @@ type latestPlan struct {
 }
 
 // of returns the plan. The slices are the caller's to use again.
-func (l *latestPlan) of(shards []plan.Shard, replicas []plan.Replica, lim plan.Limits) []plan.Move {
+func (l *latestPlan) of(shards []plan.Shard, replicas []plan.Replica) []plan.Move {
 	if !slices.Equal(shards, l.shards) || !slices.Equal(replicas, l.replicas) {
 		l.shards, l.replicas = append(l.shards[:0], shards...), append(l.replicas[:0], replicas...)
-		l.moves = plan.Plan(shards, replicas, lim)
+		l.moves = plan.Plan(shards, replicas)
 	}
 	return l.moves
 }
@@ -140,7 +140,7 @@ func (r *Replica) planShards(gone func(*peer) bool) []plan.Shard {
 		if _, ok := r.clusters[t.id.Cluster]; !ok || !t.known {
 			continue
 		}
-		s := plan.Shard{ID: t.id, Holder: t.rec.Holder, Assignee: t.planned(), Load: t.rec.Load, Pin: t.rec.Pin}
+		s := plan.Shard{ID: t.id, Holder: t.rec.Holder, Assignee: t.planned(), Pin: t.rec.Pin}
 		if t.holder != nil && gone(t.holder) {
 			s.Holder = ""
 		}

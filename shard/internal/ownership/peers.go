@@ -182,7 +182,7 @@ func (r *Replica) watchPeers() {
 // late, so its time doesn't run before a read has shown that it isn't there.
 func (r *Replica) seek(p *peer) {
 	if p.lease.Version == 0 && !p.absent && r.now.AtLeast(p.seekAt) >= 0 && r.isNamed(p.id) {
-		p.seekAt = r.now.Add(r.cfg.LeaseDuration / 8)
+		p.seekAt = r.now.Add(r.cfg.LeaseDuration / 20)
 		r.emit(FindLease{ID: p.id})
 	}
 }
@@ -246,7 +246,7 @@ func (r *Replica) candidates() []Incarnation {
 // it keeps them and gets nothing new, as one that leaves. The slice is valid until the next call.
 func (r *Replica) replicas(gone func(*peer) bool) (all []plan.Replica, suspects bool) {
 	all = append(slices.Grow(r.planBuffer.replicas[:0], 1+len(r.peerOrder)), plan.Replica{
-		ID: r.cfg.ID, Name: r.cfg.Replica, Weight: r.cfg.Weight, Version: r.cfg.Build, Leaving: r.leaving,
+		ID: r.cfg.ID, Name: r.cfg.Replica, Weight: r.cfg.Weight, Leaving: r.leaving,
 	})
 	for _, p := range r.peerOrder {
 		l := p.lease
@@ -256,7 +256,7 @@ func (r *Replica) replicas(gone func(*peer) bool) (all []plan.Replica, suspects 
 		suspect := p.expired || l.Version == 0
 		suspects = suspects || suspect
 		all = append(all, plan.Replica{
-			ID: p.id, Name: l.Replica, Weight: l.Weight, Version: l.Build, Leaving: l.Leaving || suspect,
+			ID: p.id, Name: l.Replica, Weight: l.Weight, Leaving: l.Leaving || suspect,
 		})
 	}
 	r.planBuffer.replicas = all

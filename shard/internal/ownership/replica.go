@@ -40,8 +40,6 @@ type Config struct {
 	PlanEvery time.Duration
 	// ReportEvery is the time between two writes of a shard's size and load, over all shards held.
 	ReportEvery time.Duration
-
-	Limits plan.Limits
 }
 
 // DefaultConfig derives all timings from the lease duration.

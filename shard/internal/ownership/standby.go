@@ -45,7 +45,7 @@ func (r *Replica) standBy() {
 	if anyLate {
 		gone := func(p *peer) bool { return p.dead() || p.late }
 		replicas, _ := r.replicas(gone)
-		for _, m := range r.lastStandby.of(r.planShards(gone), replicas, r.cfg.Limits) {
+		for _, m := range r.lastStandby.of(r.planShards(gone), replicas) {
 			mine[m.Shard] = m.To == r.cfg.ID
 		}
 	}
