@@ -11,10 +11,11 @@ type leaseLife struct {
 	bodied  bool // some write of it is logged with its body
 	leaving bool
 	// over is the request that ended the incarnation: the seal, or its own deletion of the Lease.
-	over   *span
-	sealed bool
-	place  place
-	verb   string
+	over  *span
+	place place
+	verb  string
+	// sealed is when the first request arrived that may have sealed it, with whatever outcome; never if none did.
+	sealed int64
 }
 
 // coordWrite is one committed coordination write of a replica.
@@ -32,7 +33,7 @@ func (l *ledger) addLease(e *Event, a agent) {
 	}
 	life := l.leases[e.Name]
 	if life == nil {
-		life = &leaseLife{}
+		life = &leaseLife{sealed: never}
 		l.leases[e.Name] = life
 	}
 	who := a.Replica
@@ -45,10 +46,12 @@ func (l *ledger) addLease(e *Event, a agent) {
 		life.leaving = life.leaving || b.Leaving
 		seals = b.SealedBy != ""
 	}
-	// A seal whose answer was lost may be the one that was committed, so the earliest counts.
+	if seals {
+		life.sealed = min(life.sealed, e.Received)
+	}
 	dropped := e.Verb == "delete" && who == e.Name
-	if (seals || dropped) && (life.over == nil || e.Received < life.over.start) {
-		life.over, life.sealed, life.place, life.verb = &span{e.Received, e.Completed}, seals, l.place(e), e.Verb
+	if out == audit.Committed && (seals || dropped) && (life.over == nil || e.Received < life.over.start) {
+		life.over, life.place, life.verb = &span{e.Received, e.Completed}, l.place(e), e.Verb
 	}
 	if out == audit.Committed && a.Tenure {
 		l.coords = append(l.coords, coordWrite{replica: who, at: e.Completed, stir: e.Verb == "create" || e.Verb == "delete"})
@@ -90,8 +93,8 @@ func (l *ledger) judgeClaim(shard Shard, from string, held, w recordWrite) {
 	if life == nil || !life.bodied {
 		return // its Lease ended before the log began, or isn't logged: see NoLeases
 	}
-	if life.over != nil && life.sealed && life.over.start <= w.start {
-		return
+	if life.sealed <= w.start {
+		return // the one that was committed may be one whose answer was lost
 	}
 	detail, second := "no seal of its Lease is in the logs", l.recordLine(held)
 	if life.over != nil {

@@ -175,6 +175,7 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 		{"a holder that hands over needs no seal", held + "0-1 ~a create lease:a\n20-21 ~a patch record:west/ holder=b epoch=2 rv=12", nil},
 		{"a write in flight when the Lease was sealed", held + "0-1 ~a create lease:a\n10-20 ~b patch lease:a sealed=b\n15-25 west/@1:a patch web:x", nil},
 		{"a write after the seal", held + "0-1 ~a create lease:a\n10-20 ~b patch lease:a sealed=b\n21-25 west/@1:a patch web:x", all(WriteAfterSeal)},
+		{"a write after a seal that may not have been committed", held + "0-1 ~a create lease:a\n10-20 ~b patch lease:a sealed=b code=504\n21-25 west/@1:a patch web:x", nil},
 		{"a write after a clean exit", held + "0-1 ~a create lease:a\n10-20 ~a delete lease:a\n21-25 west/@1:a patch web:x", all(WriteAfterSeal)},
 		{"a write after somebody else deleted the Lease", held + "0-1 ~a create lease:a\n10-20 - delete lease:a\n21-25 west/@1:a patch web:x", nil},
 
