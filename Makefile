@@ -81,6 +81,8 @@ lint: ## formatting, vet, and that generated files are up to date
 	cd test/apiserver && go vet ./...
 	cd config/monitoring/gen && go vet ./...
 	go vet -tags lab ./cmd/tenure
+	go mod tidy -diff
+	cd test/apiserver && go mod tidy -diff
 	config/generate.sh --check
 
 .PHONY: monitoring
