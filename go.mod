@@ -26,7 +26,7 @@ require (
 	k8s.io/utils v0.0.0-20260626114624-be93311217bd // clock, pointers
 	pgregory.net/rapid v1.3.0 // properties in tests
 	sigs.k8s.io/controller-runtime v0.25.2 // managers, caches, clients, queues
-	sigs.k8s.io/multicluster-runtime v0.24.1 // controllers over many clusters, the kubeconfig provider
+	sigs.k8s.io/multicluster-runtime v0.24.1 // controllers over many clusters, the kubeconfig provider; passes its tests with controller-runtime 0.25, but for providers/namespace
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // what server-side apply would change, for replication
 	sigs.k8s.io/yaml v1.6.0 // scenarios and manifests
 )

@@ -31,7 +31,8 @@ type question struct {
 }
 
 // newQuestion completes a command with the flags of all questions.
-func newQuestion(cmd *cobra.Command, getenv func(string) string, ask func(context.Context, *question, []string) error) *cobra.Command {
+func newQuestion(cmd *cobra.Command, getenv func(string) string,
+	ask func(context.Context, *question, []string) error) *cobra.Command {
 	q := &question{}
 	fs := cmd.Flags()
 	fs.StringVar(&q.homeKubeconfig, "home-kubeconfig", "",
@@ -94,7 +95,8 @@ func newWhy(getenv func(string) string) *cobra.Command {
 	fs.StringVarP(&namespace, "object-namespace", "n", "default", "`namespace` of the object")
 	fs.StringVar(&cluster, "cluster", "",
 		"`cluster` of the object; needed for an At if there are several (default for a Deployment: home)")
-	fs.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig `file` of that cluster (default: its Secret in the home cluster)")
+	fs.StringVar(&kubeconfig, "kubeconfig", "",
+		"kubeconfig `file` of that cluster (default: its Secret in the home cluster)")
 	return newQuestion(cmd, getenv, func(ctx context.Context, q *question, args []string) error {
 		object, err := console.ParseObject(args[0])
 		if err != nil {
@@ -155,9 +157,11 @@ func (q *question) snapshot(ctx context.Context, askClusters bool) (console.Snap
 func (q *question) gatherer(askClusters bool) (console.Gatherer, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = q.homeKubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: q.context}).ClientConfig()
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: q.context}
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
 	if err != nil {
-		return console.Gatherer{}, &console.UsageError{Text: fmt.Sprintf("configuration of the home cluster (--home-kubeconfig, --context): %v", err)}
+		text := fmt.Sprintf("configuration of the home cluster (--home-kubeconfig, --context): %v", err)
+		return console.Gatherer{}, &console.UsageError{Text: text}
 	}
 	config.UserAgent = "tenure/" + version + " (console)"
 	return console.Gatherer{Home: config, Namespace: q.homeNamespace, Ask: askClusters}, nil

@@ -48,8 +48,8 @@ func newManager(getenv func(string) string, manage func(context.Context, *option
 	cmd := &cobra.Command{
 		Use:   "tenure",
 		Short: "Shares the work of one controller on many clusters among its replicas",
-		Long: "Runs one replica, which shares the work of one controller on many clusters with the others. The commands below\n" +
-			"answer the questions of the person on call.\n\n" +
+		Long: "Runs one replica, which shares the work of one controller on many clusters with the others. The commands\n" +
+			"below answer the questions of the person on call.\n\n" +
 			"Each flag can be given as an environment variable too: --lease-duration is TENURE_LEASE_DURATION.",
 		Args: noArguments("the manager takes flags only"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -92,8 +92,8 @@ func (o *options) declare(fs *pflag.FlagSet) {
 	fs.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "`address` of the metrics endpoint; 0 turns it off")
 	fs.BoolVar(&o.metricsSecure, "metrics-secure", false,
 		"serve metrics over TLS, to who may get /metrics in the home cluster")
-	fs.DurationVar(&o.traceSlow, "trace-slow", time.Second, "with tracing on (OTEL_EXPORTER_OTLP_ENDPOINT): keep the traces "+
-		"of reconciles that fail or take this long, whatever OTEL_TRACES_SAMPLER says; 0 to leave them to it")
+	fs.DurationVar(&o.traceSlow, "trace-slow", time.Second, "with tracing on (OTEL_EXPORTER_OTLP_ENDPOINT): keep the "+
+		"traces of reconciles that fail or take this long, whatever OTEL_TRACES_SAMPLER says; 0 to leave them to it")
 	fs.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081",
 		"`address` of /healthz and /readyz; 0 turns it off")
 	fs.StringVar(&o.pprofAddress, "pprof-bind-address", "0",
@@ -145,7 +145,9 @@ func (o *options) validate() error {
 	if err := o.hooks.Validate(); err != nil {
 		return err
 	}
-	for name, address := range map[string]string{"metrics-bind-address": o.metricsAddress, "health-probe-bind-address": o.healthAddress, "pprof-bind-address": o.pprofAddress} {
+	for name, address := range map[string]string{
+		"metrics-bind-address": o.metricsAddress, "health-probe-bind-address": o.healthAddress, "pprof-bind-address": o.pprofAddress,
+	} {
 		if address == "0" || address == "" {
 			continue
 		}

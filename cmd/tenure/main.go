@@ -94,5 +94,6 @@ func noArguments(why string) cobra.PositionalArgs {
 
 // complete has the shell offer the values of a flag.
 func complete(cmd *cobra.Command, flag string, values ...string) {
-	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)) // fails if there is one
+	offer := cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
+	_ = cmd.RegisterFlagCompletionFunc(flag, offer) // fails if there is one
 }
