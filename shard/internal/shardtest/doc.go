@@ -13,7 +13,7 @@
 //
 // # What is checked
 //
-// After every event: at most one process may act for a shard (I1); the epochs of what is sent never fall, and those in
+// After every event: at most one process may act for a slot (I1); the epochs of what is sent never fall, and those in
 // the records grow by one with each change of holder (I2); nobody is sealed who may act, nothing sealed is written (R3);
 // nobody is replaced as holder but by itself or after being sealed (R2); a planned move costs at most three writes and
 // a report (I5); nobody calls cold caches warm, or spins. After the last fault: every shard is served again within a
@@ -37,7 +37,7 @@
 // # What the schedules leave out
 //
 // These the protocol promises nothing about: clock rates off by more than the margin covers; a wall clock set back on a
-// machine while it sleeps; a user who deletes a shard's record while its holder's watch is frozen for longer than a lease
-// duration, or while a request to create it is still on the wire; a user who twice makes a record by hand while no
+// machine while it sleeps; a user who deletes a shard's record while its holder's watch is frozen for longer than 0.45 lease
+// durations, or while a request to create it is still on the wire; a user who twice makes a record by hand while no
 // coordinator lives.
 package shardtest

@@ -38,7 +38,13 @@ func (w *world) strike(f *Fault) {
 		n.cutTill, n.cutKind = max(n.cutTill, w.now+f.For), f.N
 	case Freeze:
 		s := stream(f.N)
+		if n.frozenFrom[s] == 0 || (w.now >= n.frozenTill[s] && n.cursor[s] == len(w.store.log[s])) {
+			n.frozenFrom[s] = w.now
+		}
 		n.frozenTill[s], n.relist[s] = max(n.frozenTill[s], w.now+f.For), f.Relist
+		if w.schedule.meddled() {
+			n.frozenTill[s] = min(n.frozenTill[s], n.frozenFrom[s]+mostLate) // freezes that overlap don't add up
+		}
 	case HomeAway:
 		w.awayTill = max(w.awayTill, w.now+f.For)
 	case Exit:

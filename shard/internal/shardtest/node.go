@@ -45,6 +45,7 @@ type node struct {
 	cursor      [streams]int // how far the watch has been read
 	pumping     [streams]bool
 	frozenTill  [streams]time.Duration
+	frozenFrom  [streams]time.Duration // since when it has shown nothing for being frozen
 	relist      [streams]bool
 	wakeAt      time.Duration // a wake event is queued for then; 0: none
 	ticks       int           // ticks without progress in a row
@@ -84,9 +85,9 @@ func (n *node) start() {
 	}
 	life := n.life
 	for s := range streams {
-		n.pumping[s], n.frozenTill[s], n.relist[s] = false, 0, false
+		n.pumping[s], n.frozenTill[s], n.frozenFrom[s], n.relist[s] = false, 0, 0, false
 		at := len(w.store.log[s])
-		if stale := w.schedule.MaxStale; stale > 0 && w.now < w.schedule.Faulty {
+		if w.schedule.Stale && w.now < w.schedule.Faulty {
 			at -= int(w.upTo(time.Duration(min(at, 6))))
 		}
 		n.cursor[s] = at
@@ -140,14 +141,15 @@ func (n *node) happen(e event) {
 		n.wakeAt = 0
 		n.step(ownership.Tick{})
 	case evReply:
-		n.answered(e.req)
+		n.answered(w.request(e.req))
 	case evTimeout:
-		if e.req.read {
-			e.req.found = nil
+		req := w.request(e.req)
+		if req.read {
+			req.found = nil
 		} else {
-			e.req.outcome = ownership.Unknown
+			req.outcome = ownership.Unknown
 		}
-		n.answered(e.req)
+		n.answered(req)
 	case evWatch:
 		n.read(stream(e.n))
 	case evWarmed:
@@ -284,6 +286,7 @@ func (n *node) read(s stream) {
 		n.pump(s)
 		return
 	}
+	n.frozenFrom[s] = 0
 	life := n.life
 	news := w.store.log[s][n.cursor[s]:]
 	if n.relist[s] {

@@ -29,7 +29,7 @@ type event struct {
 	life  uint32 // the life of the node that it is meant for
 	n     int32  // a shard, a stream, a generation
 	gen   uint32
-	req   *request
+	req   int32 // a request's number: without pointers, events are cheap to move
 }
 
 func (e *event) before(o *event) bool {

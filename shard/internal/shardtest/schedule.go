@@ -87,16 +87,16 @@ func (k FaultKind) onRequest() bool { return k >= LoseRequest && k <= ReadFails 
 
 // Schedule is everything that is chosen before a run. Together with the code it determines the run.
 type Schedule struct {
-	Seed     uint64
-	Nodes    int
-	Bits     []int           // per cluster: its shards are 2^bits
-	Joins    []time.Duration // when each node starts
-	Rates    []float64       // each node's clock rate
-	Faults   []Fault         // by time
-	Faulty   time.Duration   // no fault lasts longer than this
-	Lag      time.Duration   // the most that a watch lags when nothing is wrong
-	LongRun  bool            `json:",omitempty"` // go on until balance and quiet can be judged
-	MaxStale time.Duration   `json:",omitempty"` // a restarted process's first listing may be old; 0: never
+	Seed    uint64
+	Nodes   int
+	Bits    []int           // per cluster: its shards are 2^bits
+	Joins   []time.Duration // when each node starts
+	Rates   []float64       // each node's clock rate
+	Faults  []Fault         // by time
+	Faulty  time.Duration   // no fault lasts longer than this
+	Lag     time.Duration   // the most that a watch lags when nothing is wrong
+	LongRun bool            `json:",omitempty"` // go on until balance and quiet can be judged
+	Stale   bool            `json:",omitempty"` // a restarted process may list what was true a little earlier
 }
 
 // meddled reports whether users delete shard records.
@@ -111,6 +111,8 @@ const (
 	// maxDrift is how far a clock's rate may be off. Two machines' leases are then told apart by
 	// (1-maxDrift)/(1+maxDrift) > 1-margin/leaseDuration; the protocol promises nothing beyond.
 	maxDrift = 0.1
+	// mostLate is how long a watch may show nothing where users delete records. See DESIGN.md on such records.
+	mostLate = leaseDuration * 9 / 20
 )
 
 // NewSchedule draws a schedule. The same seed draws the same one for ever, as long as this function isn't changed.
@@ -162,11 +164,7 @@ func (s *Schedule) drawFaults(rng *rand.Rand) {
 		kinds[Jump] = false // a wall clock set back while the machine sleeps would hide that it slept
 	}
 	meddles := kinds[DeleteShard] || kinds[Replace]
-	s.MaxStale = leaseDuration / 2
-	if meddles {
-		// A holder must learn within a lease duration that its record is gone. See DESIGN.md on frozen watches.
-		s.MaxStale = leaseDuration / 10
-	}
+	s.Stale = true
 	for k := range faultKinds {
 		if !kinds[k] {
 			continue
@@ -201,7 +199,7 @@ func (s *Schedule) drawFault(rng *rand.Rand, k FaultKind, meddles bool) Fault {
 	case Freeze:
 		f.For = min(rest, upTo(leaseDuration*2))
 		if meddles {
-			f.For = min(f.For, leaseDuration/4)
+			f.For = min(f.For, mostLate)
 		}
 		f.N = rng.IntN(int(streams))
 		f.Relist = rng.IntN(2) == 0

@@ -51,7 +51,7 @@ func (s *Simulator) Shrink(schedule Schedule) Schedule {
 	s.dropFaults(schedule, try)
 	plain := []func(*Schedule){
 		func(c *Schedule) { c.LongRun = false },
-		func(c *Schedule) { c.MaxStale = 0 },
+		func(c *Schedule) { c.Stale = false },
 		func(c *Schedule) { c.Bits = c.Bits[:1] },
 		func(c *Schedule) { c.Lag = min(c.Lag, 2*time.Millisecond) },
 	}

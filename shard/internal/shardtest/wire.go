@@ -8,6 +8,7 @@ import (
 
 // request is a write on its way, or the fresh read that follows one that didn't commit.
 type request struct {
+	number  int32
 	node    int
 	life    uint32
 	id      ownership.Incarnation
@@ -30,9 +31,8 @@ const answerTimeout = leaseDuration / 8
 
 // send puts a write on the wire.
 func (w *world) send(n *node, e ownership.Effect) {
-	req := w.newRequest()
 	_, read := e.(ownership.FindLease)
-	*req = request{node: n.index, life: n.life, id: n.id, effect: e, seq: sequence(e), sentAt: w.now, read: read}
+	req := w.newRequest(request{node: n.index, life: n.life, id: n.id, effect: e, seq: sequence(e), sentAt: w.now, read: read})
 	n.sent++
 	at := w.now + w.leg()
 	if f := n.struckBy(e); f != nil && !w.undying(e, f) {
@@ -51,14 +51,14 @@ func (w *world) send(n *node, e ownership.Effect) {
 			at = min(w.now+answerTimeout+f.For, max(w.schedule.Faulty, at))
 			w.giveUp(req)
 		case Repeat:
-			w.push(event{at: min(at+f.For, max(w.schedule.Faulty, at)), kind: evArrive, node: -1, req: req, gen: 1})
+			w.push(event{at: min(at+f.For, max(w.schedule.Faulty, at)), kind: evArrive, node: -1, req: req.number, gen: 1})
 		case Refuse:
 			req.refuse = true
 		case ReadFails:
 			req.refuse, req.deaf = true, true
 		}
 	}
-	w.push(event{at: at, kind: evArrive, node: -1, req: req})
+	w.push(event{at: at, kind: evArrive, node: -1, req: req.number})
 }
 
 // undying tells a creation that could land after a user deleted the record that it made. The protocol promises nothing
@@ -128,7 +128,7 @@ func (w *world) arrive(req *request, again bool) {
 		w.giveUp(req)
 		return
 	}
-	w.push(event{at: w.now + w.leg(), kind: evReply, node: int8(req.node), life: req.life, req: req})
+	w.push(event{at: w.now + w.leg(), kind: evReply, node: int8(req.node), life: req.life, req: req.number})
 }
 
 // giveUp lets the process find out that no answer comes.
@@ -137,7 +137,7 @@ func (w *world) giveUp(req *request) {
 		return
 	}
 	req.given = true
-	w.push(event{at: req.sentAt + answerTimeout, kind: evTimeout, node: int8(req.node), life: req.life, req: req})
+	w.push(event{at: req.sentAt + answerTimeout, kind: evTimeout, node: int8(req.node), life: req.life, req: req.number})
 }
 
 // answered is the driver's handling of an answer: where the write didn't commit, it reads the record afresh if it can,
@@ -161,15 +161,14 @@ func (n *node) answered(req *request) {
 		n.feed(req)
 		return
 	}
-	read := w.newRequest()
-	*read = *req
+	read := w.newRequest(*req)
 	read.read, read.silent, read.given, read.sentAt = true, false, false, w.now
 	read.asked = n.clock.read(w.now)
 	if req.deaf {
 		w.giveUp(read)
 		return
 	}
-	w.push(event{at: w.now + w.leg(), kind: evArrive, node: -1, req: read})
+	w.push(event{at: w.now + w.leg(), kind: evArrive, node: -1, req: read.number})
 }
 
 func (n *node) feed(req *request) {

@@ -22,9 +22,10 @@ type world struct {
 	ids      []keyspace.ShardID
 	clusters map[keyspace.ClusterName]int
 	names    []keyspace.ClusterName
-	awayTill time.Duration // nobody reaches the store until then
-	requests []request     // an arena
-	script   bool          // a story runs: no chance, nothing stops by itself
+	awayTill time.Duration   // nobody reaches the store until then
+	requests []*[256]request // an arena: addresses stay good
+	used     int32           // requests in it
+	script   bool            // a story runs: no chance, nothing stops by itself
 
 	checks
 	Stats
@@ -67,8 +68,7 @@ func (w *world) reset(s Schedule) {
 	w.now, w.awayTill = 0, 0
 	w.queue.heap, w.queue.order = w.queue.heap[:0], 0
 	w.store.reset()
-	clear(w.requests)
-	w.requests = w.requests[:0]
+	w.used = 0
 	w.Stats = Stats{Schedules: 1}
 	w.ids, w.names = w.ids[:0], w.names[:0]
 	w.clusters = map[keyspace.ClusterName]int{}
@@ -134,7 +134,7 @@ func (w *world) next() {
 	}
 	switch e.kind {
 	case evArrive:
-		w.arrive(e.req, e.gen == 1)
+		w.arrive(w.request(e.req), e.gen == 1)
 	case evFault:
 		w.strike(&w.schedule.Faults[e.n])
 	case evPoll:
@@ -198,14 +198,19 @@ func (w *world) say(n *node, format string, args ...any) {
 	fmt.Fprintf(w.out, "%9.3fs  %-4s %s\n", w.now.Seconds(), who, fmt.Sprintf(format, args...))
 }
 
-// newRequest takes one from the arena. Its address stays good: a full arena is left to the garbage collector.
-func (w *world) newRequest() *request {
-	if len(w.requests) == cap(w.requests) {
-		w.requests = make([]request, 0, max(256, 2*cap(w.requests)))
+// newRequest takes one from the arena.
+func (w *world) newRequest(r request) *request {
+	if int(w.used) == len(w.requests)*256 {
+		w.requests = append(w.requests, new([256]request))
 	}
-	w.requests = append(w.requests, request{})
-	return &w.requests[len(w.requests)-1]
+	r.number = w.used
+	w.used++
+	at := w.request(r.number)
+	*at = r
+	return at
 }
+
+func (w *world) request(number int32) *request { return &w.requests[number/256][number%256] }
 
 // knownClusters is the set of clusters as a driver learns it: never changed afterwards.
 func (w *world) knownClusters() ownership.Clusters {
