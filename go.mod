@@ -6,6 +6,7 @@ require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0 // percentiles of the bench
 	github.com/go-logr/logr v1.4.4 // the logging interface of controller-runtime
 	github.com/google/go-cmp v0.7.0 // differences in tests
+	github.com/google/pprof v0.0.0-20250403155104-27863c87afa6 // reading CPU profiles in the bench
 	github.com/prometheus/client_golang v1.25.0 // metrics
 	github.com/prometheus/client_model v0.6.3 // reading histograms in the bench and in tests
 	github.com/prometheus/common v0.72.0 // parsing a metrics page in the demo, the bench and tests

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -157,6 +158,27 @@ func TestKnownMissesAreThoseOfAScenarioAsItComes(t *testing.T) {
 		}
 		if got := asItComes(s, ran); got != c.want {
 			t.Errorf("%s: got %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+func TestEverySizeOfAScenarioHasAThresholdOfItsOwnForWhatItMeasures(t *testing.T) {
+	for _, name := range scenario.Names() {
+		for _, size := range []string{"small", "full"} {
+			s, err := scenario.Read(name, []string{"size=" + size})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.ContainsFunc(s.Thresholds, func(t scenario.Threshold) bool {
+				return t.For(size) && (!isCounted(t.Figure) || strings.HasSuffix(t.Figure, ".max"))
+			}) {
+				t.Errorf("%s, size %s, judges nothing but counts", name, size)
+			}
+			for _, threshold := range s.Thresholds {
+				if threshold.For(size) && slices.Contains(s.Publish, threshold.Figure) {
+					t.Errorf("%s publishes %s twice: figures with thresholds are published anyway", name, threshold.Figure)
+				}
+			}
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"net/http"
 	"sync"
 	"time"
@@ -20,6 +21,8 @@ type Floor struct {
 	Feeds    map[string]*feed.Client
 	// Workers is how many Ats are worked on at a time.
 	Workers int
+	// Part of Of processes is this one, from 0. Each is sent its part of the Ats and of the Pods alone. Of 0 is one process.
+	Part, Of int
 
 	work chan func(context.Context) error
 	mu   sync.Mutex // guards claimed
@@ -49,6 +52,9 @@ func (f *Floor) Run(ctx context.Context, ready func()) error {
 		})
 	}
 	for _, c := range f.Clusters {
+		if f.Of > 1 {
+			f.Feeds[c.Name].Only = f.own()
+		}
 		for kind, on := range map[feed.Kind]func(*Cluster, feed.Event){feed.Ats: f.at, feed.Pods: f.pod} {
 			since, err := f.Feeds[c.Name].Now(ctx, kind)
 			if err != nil {
@@ -68,6 +74,23 @@ func (f *Floor) Run(ctx context.Context, ready func()) error {
 	}
 	return nil
 }
+
+// own is what is followed of Ats, a range of their UIDs' hashes, and of Pods, which carry the part as if it were a slot.
+func (f *Floor) own() map[feed.Kind][2]string {
+	bound := func(part int) string {
+		if part == f.Of {
+			return "0x10000000000000000"
+		}
+		at, _ := bits.Div64(uint64(part), 0, uint64(f.Of))
+		return fmt.Sprintf("0x%016x", at)
+	}
+	return map[feed.Kind][2]string{
+		feed.Ats:  {"shardSelector", fmt.Sprintf("shardRange(object.metadata.uid, '%s', '%s')", bound(f.Part), bound(f.Part+1))},
+		feed.Pods: {"labelSelector", "tenure.dev/slot=" + f.slot()},
+	}
+}
+
+func (f *Floor) slot() string { return fmt.Sprintf("%02d", f.Part) }
 
 // at plans the start of a new At.
 func (f *Floor) at(c *Cluster, e feed.Event) {
@@ -108,7 +131,7 @@ func (f *Floor) start(ctx context.Context, c *Cluster, at *feed.Object) error {
 	f.mu.Lock()
 	f.claimed[Ref{c.Name, m.Namespace, m.Name}] = version
 	f.mu.Unlock()
-	err = c.send(ctx, http.MethodPost, feed.Pods.Path(m.Namespace), plainJSON, podOf(m.Name, m.UID, pod), nil)
+	err = c.send(ctx, http.MethodPost, feed.Pods.Path(m.Namespace), plainJSON, podOf(m.Name, m.UID, pod, f.slot()), nil)
 	if err != nil {
 		return fmt.Errorf("making the Pod of At %s: %w", m.Name, err)
 	}
@@ -149,11 +172,11 @@ func (f *Floor) write(ctx context.Context, c *Cluster, namespace, name, version 
 }
 
 // podOf is as large as the reconciler's.
-func podOf(at, uid, name string) object {
+func podOf(at, uid, name, slot string) object {
 	return object{
 		"apiVersion": "v1", "kind": "Pod",
 		"metadata": object{
-			"name": name, "labels": object{"cnat.programming-kubernetes.info/at": at, "tenure.dev/slot": "00"},
+			"name": name, "labels": object{"cnat.programming-kubernetes.info/at": at, "tenure.dev/slot": slot},
 			"ownerReferences": []object{{
 				"apiVersion": "cnat.programming-kubernetes.info/v1alpha1", "kind": "At", "name": at, "uid": uid,
 				"controller": true, "blockOwnerDeletion": false,

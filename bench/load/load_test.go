@@ -302,6 +302,24 @@ func TestAFeedTakesABrokenWatchUpWhereItWas(t *testing.T) {
 	}
 }
 
+func TestThePartsOfAFloorAreAllOfTheHashesOnce(t *testing.T) {
+	for of := 2; of < 9; of++ {
+		end := "0x0000000000000000"
+		slots := map[string]bool{}
+		for part := range of {
+			own := (&Floor{Part: part, Of: of}).own()
+			from, to, found := strings.Cut(strings.TrimSuffix(own[feed.Ats][1], "')"), "', '")
+			if !found || !strings.HasSuffix(from, "'"+end) {
+				t.Errorf("part %d of %d begins at %s, the one before ends at %s", part, of, from, end)
+			}
+			end, slots[own[feed.Pods][1]] = to, true
+		}
+		if end != "0x10000000000000000" || len(slots) != of {
+			t.Errorf("%d parts end at %s and have slots %v", of, end, slots)
+		}
+	}
+}
+
 func TestAFeedEndsWithItsContextWithoutAnError(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.(http.Flusher).Flush()

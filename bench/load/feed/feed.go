@@ -87,6 +87,8 @@ type Event struct {
 
 // Client reads feeds of one cluster.
 type Client struct {
+	// Only narrows what is followed of a kind: labelSelector or shardSelector, and its value.
+	Only map[Kind][2]string
 	http *http.Client
 	host string
 }
@@ -177,9 +179,13 @@ func (c *Client) Follow(ctx context.Context, kind Kind, since string, on func(Ev
 }
 
 func (c *Client) follow(ctx context.Context, kind Kind, since *string, on func(Event)) error {
-	body, err := c.get(ctx, kind, url.Values{
+	query := url.Values{
 		"watch": {"1"}, "resourceVersion": {*since}, "allowWatchBookmarks": {"1"}, "timeoutSeconds": {strconv.Itoa(3600)},
-	})
+	}
+	if only, ok := c.Only[kind]; ok {
+		query.Set(only[0], only[1])
+	}
+	body, err := c.get(ctx, kind, query)
 	if err != nil {
 		return err
 	}

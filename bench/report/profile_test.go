@@ -1,0 +1,43 @@
+package report
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/pprof/profile"
+)
+
+// stack is a sample of so many µs, the innermost function first.
+func stack(us int64, functions ...string) *profile.Sample {
+	s := &profile.Sample{Value: []int64{1, us * 1000}}
+	for _, name := range functions {
+		s.Location = append(s.Location, &profile.Location{Line: []profile.Line{{Function: &profile.Function{Name: name}}}})
+	}
+	return s
+}
+
+func TestAProfileSetsFleetsSideBySidePerAt(t *testing.T) {
+	ours := []*profile.Profile{ // of two replicas
+		{Sample: []*profile.Sample{stack(300, "decode", "read", "read"), stack(100, "read")}}, {Sample: []*profile.Sample{stack(600, "write")}},
+	}
+	theirs := []*profile.Profile{{Sample: []*profile.Sample{stack(50, "decode")}}}
+	got := NewProfile([]Profiled{{"tenure", ours, 100}, {"floor", theirs, 50}, {"idle", theirs, 0}, {"blind", nil, 9}})
+	want := &Profile{Fleets: []string{"tenure", "floor"}, Rows: []ProfileRow{
+		{everything, []float64{10, 1}, []float64{10, 1}},
+		{"write", []float64{6, 0}, []float64{6, 0}},
+		{"decode", []float64{3, 1}, []float64{3, 1}},
+		{"read", []float64{1, 0}, []float64{4, 0}},
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	var b strings.Builder
+	got.text(&b)
+	if lines := strings.Split(b.String(), "\n"); len(lines) != 7 || !strings.Contains(lines[3], "3.0   3.0    1.0  1.0  decode") {
+		t.Errorf("the table is:\n%s", b.String())
+	}
+	if NewProfile([]Profiled{{"blind", nil, 9}}) != nil {
+		t.Error("a table of nothing")
+	}
+}
