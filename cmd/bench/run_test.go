@@ -20,7 +20,9 @@ func writeReport(t *testing.T, lost int) string {
 	for _, rate := range []float64{100, 102, 99, 101} {
 		r.Results.Rounds = append(r.Results.Rounds, report.Round{Figures: map[string]float64{"throughput_per_s": rate}})
 	}
-	r.Ratios = map[string]stats.Ratio{}
+	r.Ratios = map[string]stats.Ratio{
+		"throughput_per_s/floor": {Value: 0.9}, "cpu_seconds_per_object/stock": {Value: 1.5},
+	}
 	return write(t, r)
 }
 
