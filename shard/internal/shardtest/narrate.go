@@ -1,6 +1,8 @@
 package shardtest
 
 import (
+	"strconv"
+
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 )
 
@@ -74,46 +76,10 @@ func (w *world) narrateArrival(req *request, outcome ownership.Outcome, again bo
 	}
 	what := outcome.String()
 	if outcome == ownership.Committed {
-		what += ", version " + itoa(w.store.version)
+		what += ", version " + strconv.FormatUint(uint64(w.store.version), 10)
 	}
 	if again {
 		what += " (a repeat)"
 	}
-	w.say(nil, "  %s: %s: %s", req.id, subject(req.effect), what)
-}
-
-func itoa(v ownership.Version) string {
-	if v == 0 {
-		return "0"
-	}
-	var b [20]byte
-	i := len(b)
-	for ; v > 0; v /= 10 {
-		i--
-		b[i] = byte('0' + v%10)
-	}
-	return string(b[i:])
-}
-
-// subject names the record that a write is about.
-func subject(e ownership.Effect) string {
-	switch e := e.(type) {
-	case ownership.WriteLease:
-		return "lease " + string(e.Lease.ID)
-	case ownership.SealLease:
-		return "seal of " + string(e.ID)
-	case ownership.ForgetLease:
-		return "removal of lease " + string(e.ID)
-	case ownership.DropLease:
-		return "removal of its lease"
-	case ownership.WriteLead:
-		return "coordinator"
-	case ownership.CreateShard:
-		return "new record " + e.ID.String()
-	case ownership.WriteAssignee:
-		return "plan of " + e.ID.String()
-	case ownership.WriteShard:
-		return e.Kind.String() + " of " + e.Shard.ID.String()
-	}
-	return "?"
+	w.say(nil, "  %s: %s: %s", req.id, about(req.effect), what)
 }

@@ -24,8 +24,14 @@ type Simulator struct {
 	world   world
 }
 
-// Run runs a schedule. Where narration isn't nil, what happens is told there.
-func (s *Simulator) Run(schedule Schedule, narration io.Writer) Result {
+// Run runs a schedule. Where narration isn't nil, what happens is told there. A panic is a failure like others.
+func (s *Simulator) Run(schedule Schedule, narration io.Writer) (result Result) {
+	defer func() {
+		if p := recover(); p != nil {
+			result.Kind = fmt.Sprint("panic: ", p)
+			result.Failure = result.Kind
+		}
+	}()
 	w := &s.world
 	w.out, w.all = narration, s.Verbose
 	schedule.Faults = slices.Clone(schedule.Faults) // a run appends to them

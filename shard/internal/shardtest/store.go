@@ -2,6 +2,7 @@ package shardtest
 
 import (
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
@@ -81,7 +82,7 @@ func (s *store) putShard(sh ownership.Shard) ownership.Version {
 }
 
 // newUID names a record that is being created.
-func (s *store) newUID() string { return itoa(s.version + 1) }
+func (s *store) newUID() string { return strconv.FormatUint(uint64(s.version+1), 10) }
 
 func (s *store) putLead(l ownership.Lead) ownership.Version {
 	s.version++
@@ -226,37 +227,23 @@ func (w *world) applyShard(req *request) (ownership.Outcome, ownership.Version) 
 // snapshot is what a read of the record that a write was about shows now.
 func (w *world) snapshot(req *request) ownership.Input {
 	s := &w.store
-	var lease ownership.Incarnation
-	var id keyspace.ShardID
-	switch e := req.effect.(type) {
-	case ownership.WriteLead:
+	at := about(req.effect)
+	switch {
+	case at.lease != "":
+		if l := s.lease(at.lease); l != nil {
+			return ownership.LeaseSeen{Lease: *l}
+		}
+		return ownership.LeaseGone{ID: at.lease}
+	case at.shard == (keyspace.ShardID{}):
 		if s.lead.Version == 0 {
 			return nil
 		}
 		return ownership.LeadSeen{Lead: s.lead}
-	case ownership.WriteLease:
-		lease = e.Lease.ID
-	case ownership.SealLease:
-		lease = e.ID
-	case ownership.FindLease:
-		lease = e.ID
-	case ownership.CreateShard:
-		id = e.ID
-	case ownership.WriteAssignee:
-		id = e.ID
-	case ownership.WriteShard:
-		id = e.Shard.ID
 	}
-	if lease != "" {
-		if l := s.lease(lease); l != nil {
-			return ownership.LeaseSeen{Lease: *l}
-		}
-		return ownership.LeaseGone{ID: lease}
-	}
-	if sh := s.shard(id); sh != nil {
+	if sh := s.shard(at.shard); sh != nil {
 		return ownership.ShardSeen{Shard: *sh}
 	}
-	return ownership.ShardGone{ID: id, Asked: req.asked}
+	return ownership.ShardGone{ID: at.shard, Asked: req.asked}
 }
 
 // commitLatency is the least time that the watches lag behind the store.

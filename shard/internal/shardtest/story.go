@@ -192,7 +192,7 @@ type strike struct {
 // struck takes the fault that a story has armed for a request.
 func (n *node) struck(e ownership.Effect) *Fault {
 	for i, s := range n.armed {
-		if strings.HasPrefix(subject(e), s.subject) {
+		if strings.HasPrefix(about(e).String(), s.subject) {
 			n.armed = append(n.armed[:i], n.armed[i+1:]...)
 			return s.fault
 		}

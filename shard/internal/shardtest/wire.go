@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
 // request is a write on its way, or the fresh read that follows one that didn't commit.
@@ -32,7 +33,7 @@ const answerTimeout = leaseDuration / 8
 // send puts a write on the wire.
 func (w *world) send(n *node, e ownership.Effect) {
 	_, read := e.(ownership.FindLease)
-	req := w.newRequest(request{node: n.index, life: n.life, id: n.id, effect: e, seq: sequence(e), sentAt: w.now, read: read})
+	req := w.newRequest(request{node: n.index, life: n.life, id: n.id, effect: e, seq: about(e).seq, sentAt: w.now, read: read})
 	n.sent++
 	at := w.now + w.leg()
 	if f := n.struckBy(e); f != nil && !w.undying(e, f) {
@@ -183,21 +184,44 @@ func (w *world) pumpAll() {
 	}
 }
 
-// sequence is the number under which an effect is to be answered, 0 for none.
-func sequence(e ownership.Effect) uint64 {
+// subject is what an effect is about.
+type subject struct {
+	seq   uint64 // the number under which it is to be answered, 0 for none
+	lease ownership.Incarnation
+	shard keyspace.ShardID
+	what  string // in words
+}
+
+// about says what an effect that becomes a request is about: a lease, a shard's record or, if neither, the coordinator's.
+func about(e ownership.Effect) subject {
 	switch e := e.(type) {
 	case ownership.WriteLease:
-		return e.Seq
+		return subject{seq: e.Seq, lease: e.Lease.ID, what: "lease "}
 	case ownership.SealLease:
-		return e.Seq
+		return subject{seq: e.Seq, lease: e.ID, what: "seal of "}
+	case ownership.FindLease:
+		return subject{lease: e.ID, what: "reading of "}
+	case ownership.ForgetLease:
+		return subject{lease: e.ID, what: "removal of lease "}
 	case ownership.WriteLead:
-		return e.Seq
+		return subject{seq: e.Seq, what: "coordinator"}
 	case ownership.CreateShard:
-		return e.Seq
+		return subject{seq: e.Seq, shard: e.ID, what: "new record "}
 	case ownership.WriteAssignee:
-		return e.Seq
+		return subject{seq: e.Seq, shard: e.ID, what: "plan of "}
 	case ownership.WriteShard:
-		return e.Seq
+		return subject{seq: e.Seq, shard: e.Shard.ID, what: e.Kind.String() + " of "}
 	}
-	return 0
+	return subject{what: "removal of its lease"}
+}
+
+// String names the record and what is done to it.
+func (s subject) String() string {
+	if s.lease != "" {
+		return s.what + string(s.lease)
+	}
+	if s.shard != (keyspace.ShardID{}) {
+		return s.what + s.shard.String()
+	}
+	return s.what
 }

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -153,7 +154,7 @@ func (j judge) verdict(ctx context.Context, m mutants.Mutant, dir string) (caugh
 		args := []string{"-test.failfast", "-test.timeout=3m"}
 		switch name {
 		case "shardtest":
-			args = append(args, fmt.Sprintf("-seeds=%d", j.seeds))
+			args = append(args, fmt.Sprintf("-seeds=%d", j.seeds), "-fresh=0")
 			if j.simOnly {
 				args = append(args, "-test.run=TestSim")
 			}
@@ -166,7 +167,8 @@ func (j judge) verdict(ctx context.Context, m mutants.Mutant, dir string) (caugh
 		test.Dir = folder(name)
 		out, err := test.CombinedOutput()
 		if err != nil {
-			return name + ": " + firstFailure(string(out)), nil
+			caught, err := firstFailure(string(out), err)
+			return name + ": " + caught, err
 		}
 	}
 	return "", nil
@@ -202,26 +204,27 @@ func writeOverlay(m mutants.Mutant, dir string) (string, error) {
 
 var (
 	failLine  = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
-	panicLine = regexp.MustCompile(`(?m)^panic: (.*)`)
-	invariant = regexp.MustCompile(`seed \d+: at [0-9.]+s: (?:\S+: )?([A-Za-z0-9]+:[^\n]{0,50})`)
+	invariant = regexp.MustCompile(`seed \d+: (?:at [0-9.]+s: (?:\S+: )?)?([A-Za-z0-9]+:[^\n]{0,50})`)
 )
 
-// firstFailure names the innermost test that failed first, and the invariant if it was the simulator.
-func firstFailure(out string) string {
-	if inv := invariant.FindStringSubmatch(out); inv != nil {
-		return "TestSim, " + inv[1]
+// firstFailure names the innermost test that failed first, and the invariant if it was the simulator. Tests that ended
+// otherwise have caught nothing: they ran out of time, were killed, or gave up before any of them had failed.
+func firstFailure(out string, ended error) (string, error) {
+	fails := failLine.FindAllStringSubmatch(out, -1)
+	switch exit := (*exec.ExitError)(nil); {
+	case strings.Contains(out, "panic: test timed out"):
+		return "", errors.New("the tests ran out of time")
+	case !errors.As(ended, &exit) || !exit.Exited() || fails == nil:
+		return "", fmt.Errorf("no test failed, and they ended with: %w\n%s", ended, out[max(0, len(out)-500):])
 	}
-	if fails := failLine.FindAllStringSubmatch(out, -1); fails != nil {
-		deepest := fails[0][1]
-		for _, f := range fails {
-			if strings.HasPrefix(f[1], deepest+"/") {
-				deepest = f[1]
-			}
+	deepest := fails[0][1]
+	for _, f := range fails {
+		if strings.HasPrefix(f[1], deepest+"/") {
+			deepest = f[1]
 		}
-		return deepest
 	}
-	if p := panicLine.FindStringSubmatch(out); p != nil {
-		return "panic: " + p[1]
+	if found := invariant.FindStringSubmatch(out); found != nil {
+		deepest += ", " + found[1]
 	}
-	return "the tests end with an error"
+	return deepest, nil
 }
