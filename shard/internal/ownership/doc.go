@@ -41,8 +41,8 @@
 // the records fall back by half a lease duration while it renews its lease.
 //
 // I3 (no orphan): a shard whose holder is sealed or missing is claimed by the replica that the pure planner names, and
-// every replica runs the same planner on what it sees; nobody waits for an election. I5: a planned move is four writes:
-// assignee, warm, hand over, and at most one report.
+// every replica runs the same planner on what it sees; nobody waits for an election. I5: a planned move is three writes:
+// assignee, warm, hand over. Size and load aren't reported meanwhile. One that is called off is four at most.
 //
 // The states of a shard at one replica, and what moves it on:
 //

@@ -345,6 +345,25 @@ func TestAHandOverIsOneWriteToTheWarmSuccessorOneEpochUp(t *testing.T) {
 	find[Close](b)
 }
 
+func TestI5AShardThatIsToGoIsNotReportedOnUntilItsPlanIsCalledOff(t *testing.T) {
+	b := newBench(t)
+	b.served()
+	b.seen(Shard{Assignee: "b", Holder: "a", Epoch: 1})
+	b.feed(Measured{ID: west, Objects: 7})
+	renew := func() {
+		for range 4 {
+			b.renewed(b.r.cfg.ReportEvery / 2)
+		}
+	}
+	renew()
+	none[WriteShard](b)
+	b.seen(Shard{Assignee: "a", Holder: "a", Epoch: 1})
+	renew()
+	if w := find[WriteShard](b); w.Kind != Report || w.Shard.Objects != 7 {
+		t.Errorf("the holder writes %+v, want a report of 7 objects", w)
+	}
+}
+
 func TestAPlanThatMovesOnMakesAReplicaTakeBackThatItIsWarm(t *testing.T) {
 	b := newBench(t)
 	b.seen(Shard{Assignee: "a", Holder: "b", Epoch: 1})

@@ -335,7 +335,8 @@ func (r *Replica) writeShard(t *tenure, kind WriteKind, s Shard) {
 	})
 }
 
-// report records the size of one held shard at a time, so that the number of writes doesn't grow with the shards.
+// report records the size of one held shard at a time, so that the number of writes doesn't grow with the shards. One that
+// is to go isn't among them: its move costs what it takes anyway, and a long one would go on costing.
 func (r *Replica) report() {
 	if r.now.AtLeast(r.reportAt) < 0 {
 		return
@@ -343,7 +344,7 @@ func (r *Replica) report() {
 	r.reportAt = r.now.Add(r.cfg.ReportEvery)
 	var oldest *tenure
 	for _, t := range r.order {
-		if t.phase != active || t.w != nil || (t.objects == t.rec.Objects && t.load == t.rec.Load) {
+		if t.phase != active || t.w != nil || t.rec.Assignee != r.cfg.ID || (t.objects == t.rec.Objects && t.load == t.rec.Load) {
 			continue
 		}
 		if oldest == nil || t.reportedAt.Mono < oldest.reportedAt.Mono {

@@ -296,6 +296,9 @@ func (w *world) countWrite(req *request, old, next ownership.Shard) {
 	case !status:
 		t.plans++
 	case e.Kind == ownership.Report:
+		if old.Assignee != old.Holder {
+			w.fail(&w.nodes[req.node], "I5: reports on %s while it is to go to %s", next.ID, old.Assignee)
+		}
 		return
 	case e.Kind == ownership.AnnounceWarm && (next.Warm == "" || old.Warm != ""):
 		t.upsets++
@@ -307,7 +310,7 @@ func (w *world) countWrite(req *request, old, next ownership.Shard) {
 	if e.Kind == ownership.HandOver || e.Kind == ownership.HandOverOnExit {
 		w.Moves++
 		if t.plans <= 1 && t.upsets == 0 && t.writes > 3 {
-			w.fail(&w.nodes[req.node], "I5: moving %s to %s took %d writes and a report", next.ID, next.Holder, t.writes)
+			w.fail(&w.nodes[req.node], "I5: moving %s to %s took %d writes", next.ID, next.Holder, t.writes)
 		}
 	} else if next.Holder != "" {
 		w.Claims++
