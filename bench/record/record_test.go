@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -135,25 +134,6 @@ func TestATimelineTellsWhoHeldWhatWhen(t *testing.T) {
 	}
 }
 
-func TestAMissingMetricIsAnErrorAndAnAbsentLabelIsZero(t *testing.T) {
-	m, err := ParseMetrics(strings.NewReader(`# TYPE tenure_watch_bytes_total counter
-tenure_watch_bytes_total{cluster="west"} 10
-tenure_watch_bytes_total{cluster="east"} 5
-`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if v, err := m.Sum("tenure_watch_bytes_total", nil); err != nil || v != 15 {
-		t.Errorf("got %v, %v; want 15", v, err)
-	}
-	if v, err := m.Sum("tenure_watch_bytes_total", map[string]string{"cluster": "north"}); err != nil || v != 0 {
-		t.Errorf("got %v, %v; want 0", v, err)
-	}
-	if _, err := m.Sum("tenure_watch_byte_total", nil); err == nil || !strings.Contains(err.Error(), "tenure_watch_byte_total") {
-		t.Errorf("got %v; want an error that names the metric", err)
-	}
-}
-
 func TestAProcessIsReadWhileItWorks(t *testing.T) {
 	before, err := UseOf(os.Getpid())
 	if err != nil {
@@ -183,24 +163,6 @@ func TestAProcessIsReadWhileItWorks(t *testing.T) {
 	}
 	if _, err := UseOf(1 << 22); err == nil { // beyond the largest pid that Linux gives
 		t.Error("a process that isn't there was read")
-	}
-}
-
-func TestActivationsAreReadFromAmongOtherLines(t *testing.T) {
-	log := `{"time":"2026-01-02T03:04:05.5Z","level":"INFO","msg":"starting"}
-panic: no
-{"time":"2026-01-02T03:04:05.5Z","msg":"shard active","replica":"r2","shard":"west/01","epoch":4,"kind":"planned","from":"r1-x","gap_ms":8.25}
-`
-	list, err := Activations(strings.NewReader(log))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []Activation{{
-		Time: time.Date(2026, 1, 2, 3, 4, 5, 5e8, time.UTC), Message: "shard active", Replica: "r2", Shard: "west/01", Epoch: 4,
-		Kind: "planned", From: "r1-x", GapMs: 8.25,
-	}}
-	if diff := cmp.Diff(want, list); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

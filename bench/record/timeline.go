@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/bench/load/feed"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 // Span is a time in which a shard had one holder.
@@ -84,7 +85,7 @@ func (t *Timeline) Held() map[string]int {
 // HeldAnew says whether an incarnation of a replica that isn't among those before holds a shard.
 func (t *Timeline) HeldAnew(replica string, before map[string]int) bool {
 	for incarnation := range t.Held() {
-		if _, old := before[incarnation]; !old && replicaOf(incarnation) == replica {
+		if _, old := before[incarnation]; !old && lab.ReplicaOf(incarnation) == replica {
 			return true
 		}
 	}
@@ -104,7 +105,7 @@ func (t *Timeline) HeldAt(replica string, at time.Time) []string {
 				holder = tenure.holder
 			}
 		}
-		if replicaOf(holder) == replica {
+		if lab.ReplicaOf(holder) == replica {
 			shards = append(shards, shard)
 		}
 	}
@@ -127,7 +128,7 @@ func (t *Timeline) Spans(start, end time.Time) []Span {
 				break // what came after the load
 			}
 			spans = append(spans, Span{
-				Shard: shard, Holder: replicaOf(tenure.holder), Epoch: tenure.epoch,
+				Shard: shard, Holder: lab.ReplicaOf(tenure.holder), Epoch: tenure.epoch,
 				From: tenure.since.Sub(start).Seconds(), To: to.Sub(start).Seconds(),
 			})
 		}
@@ -139,12 +140,4 @@ func (t *Timeline) Spans(start, end time.Time) []Span {
 		return int(a.Epoch - b.Epoch)
 	})
 	return spans
-}
-
-// replicaOf cuts the random suffix off an incarnation's name.
-func replicaOf(incarnation string) string {
-	if i := strings.LastIndexByte(incarnation, '-'); i > 0 {
-		return incarnation[:i]
-	}
-	return incarnation
 }

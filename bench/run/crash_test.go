@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tenure-dev/tenure/bench/record"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 func TestACrashGapIsThatOfTheVictimsShardsAndOfNobodyElses(t *testing.T) {
@@ -16,16 +16,16 @@ func TestACrashGapIsThatOfTheVictimsShardsAndOfNobodyElses(t *testing.T) {
 	held := func(replica string, at time.Time) []string {
 		return map[string][]string{"r1": {"west/0"}, "r2": {"west/1", "east/1"}}[replica]
 	}
-	active := func(seconds float64, shard, kind, from string) record.Activation {
-		return record.Activation{Time: after(seconds), Shard: shard, Kind: kind, From: from}
+	active := func(seconds float64, shard, kind, from string) lab.Line {
+		return lab.Line{Time: after(seconds), Shard: shard, Kind: kind, From: from}
 	}
-	r2 := []record.Activation{
+	r2 := []lab.Line{
 		active(-3, "west/1", "join", ""), active(5, "west/1", "crash", "r2-x"), active(4, "east/1", "crash", "r2-x"),
 		active(9, "west/1", "planned", "r3-x"), // a move later on is none of the crash's
 	}
 	for name, c := range map[string]struct {
 		kills []kill
-		began []record.Activation
+		began []lab.Line
 		gaps  []time.Duration
 		want  string // in the complaints; "" is none
 	}{

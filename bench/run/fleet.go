@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/load/feed"
 	"github.com/tenure-dev/tenure/bench/record"
 	"github.com/tenure-dev/tenure/bench/scenario"
+	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
@@ -178,12 +180,7 @@ func (f *fleet) startFloor() error {
 	for _, c := range f.site.clusters {
 		args = append(args, "--kubeconfig", c.Name+"="+f.site.kubeconfigs[c.Name])
 	}
-	p, err := startProcess("floor", f.options.Bench, f.path("floor", "log"), args)
-	if err != nil {
-		return err
-	}
-	f.add(p)
-	return nil
+	return f.launch(lab.Program{Name: "floor", Binary: f.options.Bench, Args: func([]string) []string { return args }}, process{})
 }
 
 // concurrency is how many reconciles may run at a time in all of the sharded fleet. References get as many.
@@ -191,15 +188,11 @@ func (f *fleet) concurrency() int { return f.config.Replicas * f.config.Workers 
 
 // startReplica starts a replica; its name may be that of one that has ended.
 func (f *fleet) startReplica(name string) error {
-	addresses, err := localplane.FreeAddresses(2)
-	if err != nil {
-		return err
-	}
 	args := []string{
 		"--home-kubeconfig", f.site.kubeconfigs[homeCluster], "--namespace", f.site.namespace, "--replica", name,
 		"--lease-duration", f.config.LeaseDuration.String(), "--shards-per-cluster", strconv.Itoa(f.config.ShardsPerCluster),
 		"--workers", strconv.Itoa(f.config.Workers),
-		"--metrics-bind-address", addresses[0], "--health-probe-bind-address", "0",
+		"--health-probe-bind-address", "0",
 	}
 	var hooks []string
 	work := f.config.InjectedWork.D()
@@ -217,43 +210,47 @@ func (f *fleet) startReplica(name string) error {
 	if f.load.Kind == scenario.Deployments {
 		args = append(args, "--deployment-source", homeCluster)
 	}
-	if f.options.Profile != "" {
-		args = append(args, "--pprof-bind-address", addresses[1])
-	}
-	samples := ""
+	p := process{scraped: true, profiled: f.options.Profile != ""}
 	if f.config.Samples {
-		samples = f.path(name, strconv.FormatInt(time.Now().UnixNano(), 36)+".samples")
-		hooks = append(hooks, "--bench-samples", samples)
+		p.samples = f.path(name, strconv.FormatInt(time.Now().UnixNano(), 36)+".samples")
+		hooks = append(hooks, "--bench-samples", p.samples)
 	}
 	if turns := f.config.TracingTurns; turns > 0 {
 		hooks = append(hooks, "--bench-tracing-turns", turns.String())
 	}
 	binary := f.options.Tenure
 	if len(hooks) > 0 {
-		if binary = f.options.Hooked; !isFile(binary) {
-			return fmt.Errorf("no replica binary with hooks at %s: run `make lab`, or name one built with -tags lab with --tenure", binary)
+		var err error
+		if binary, err = localplane.FindProgram("tenure-lab", f.options.Hooked, "--tenure", "make lab"); err != nil {
+			return err
 		}
 	}
-	p, err := startProcess(name, binary, f.path(name, "log"), append(args, hooks...), f.traces.environment()...)
-	if err != nil {
+	return f.launch(lab.Program{
+		Name: name, Binary: binary, Environment: f.traces.environment(), Addresses: 2,
+		Args: func(addresses []string) []string {
+			all := slices.Concat(args, hooks, []string{"--metrics-bind-address", addresses[0]})
+			if p.profiled {
+				all = append(all, "--pprof-bind-address", addresses[1])
+			}
+			return all
+		},
+	}, p)
+}
+
+// launch starts a process and keeps it in mind.
+func (f *fleet) launch(program lab.Program, p process) (err error) {
+	program.LogPath = f.path(program.Name, "log")
+	if p.Replica, err = lab.StartProgram(program); err != nil {
 		return err
 	}
-	p.metrics, p.samples = addresses[0], samples
-	if f.options.Profile != "" {
-		p.pprof = addresses[1]
-	}
-	f.add(p)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.processes = append(f.processes, &p)
 	return nil
 }
 
 func (f *fleet) path(name, suffix string) string {
 	return filepath.Join(f.dir, "replicas", name+"."+suffix)
-}
-
-func (f *fleet) add(p *process) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.processes = append(f.processes, p)
 }
 
 // all returns every process that was ever started.
@@ -267,7 +264,7 @@ func (f *fleet) all() []*process {
 func (f *fleet) live() []*process {
 	var live []*process
 	for _, p := range f.all() {
-		if !p.ended() && !p.asked.Load() {
+		if !p.Ended() && !p.Asked() {
 			live = append(live, p)
 		}
 	}
@@ -302,7 +299,7 @@ func (f *fleet) ready(ctx context.Context) error {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("not all of %d shards are held and settled after 2m: %v", shards, f.timeline.Held())
 		}
-		if err := sleep(ctx, 100*time.Millisecond); err != nil {
+		if err := lab.Sleep(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -323,7 +320,7 @@ func (f *fleet) floorReady(ctx context.Context) error {
 // complaint is the first process that ended by itself.
 func (f *fleet) complaint() error {
 	for _, p := range f.all() {
-		if err := p.complaint(); err != nil {
+		if err := p.DiedByItself(); err != nil {
 			return fmt.Errorf("fleet %s: %w", f.as, err)
 		}
 	}

@@ -9,11 +9,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/bench/load"
 	"github.com/tenure-dev/tenure/bench/load/feed"
@@ -24,8 +22,7 @@ import (
 // foreign are clusters that somebody else runs, reached by kubeconfigs. All that is made in them is in namespaces of
 // our own, which are deleted at the end.
 type foreign struct {
-	clients map[string]kubernetes.Interface
-	made    map[string][]string // namespaces, by cluster
+	made map[string][]string // namespaces, by cluster
 }
 
 // Uses makes the scenario one for the clusters of the kubeconfigs, or says what can't be measured there.
@@ -60,8 +57,8 @@ func (o Options) uses(s scenario.Scenario) (scenario.Scenario, error) {
 // here, with the same kubeconfigs.
 func newForeignSite(ctx context.Context, o Options, f scenario.Fleet) (_ *site, err error) {
 	s := &site{
-		foreign: &foreign{clients: map[string]kubernetes.Interface{}, made: map[string][]string{}},
-		feeds:   map[string]*feed.Client{}, kubeconfigs: o.Kubeconfigs,
+		foreign: &foreign{made: map[string][]string{}}, admins: map[string]client.Client{},
+		feeds: map[string]*feed.Client{}, kubeconfigs: o.Kubeconfigs,
 		namespace: fmt.Sprintf("tenure-bench-%x", time.Now().UnixNano()),
 	}
 	defer func() {
@@ -74,7 +71,7 @@ func newForeignSite(ctx context.Context, o Options, f scenario.Fleet) (_ *site, 
 			return nil, fmt.Errorf("cluster %s: %w", name, err)
 		}
 	}
-	if err := s.foreign.addNamespace(ctx, homeCluster, s.namespace); err != nil {
+	if err := s.addNamespace(ctx, homeCluster, s.namespace); err != nil {
 		return nil, err
 	}
 	return s, s.tellAll(ctx, f)
@@ -87,7 +84,7 @@ func (s *site) reach(ctx context.Context, name string) error {
 		return fmt.Errorf("reading its kubeconfig: %w", err)
 	}
 	config.UserAgent, config.QPS = "bench", -1
-	if s.foreign.clients[name], err = kubernetes.NewForConfig(config); err != nil {
+	if s.admins[name], err = client.New(config, client.Options{Scheme: lab.Scheme()}); err != nil {
 		return err
 	}
 	if s.feeds[name], err = feed.NewClient(config); err != nil {
@@ -107,8 +104,8 @@ func (s *site) reach(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	nodes, err := s.foreign.clients[name].CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 1})
-	if err != nil {
+	nodes := &corev1.NodeList{}
+	if err := s.admins[name].List(ctx, nodes, client.Limit(1)); err != nil {
 		return fmt.Errorf("looking for nodes: %w", err)
 	}
 	c.Nodes = len(nodes.Items) > 0
@@ -116,58 +113,15 @@ func (s *site) reach(ctx context.Context, name string) error {
 	return nil
 }
 
-// secret makes a workload cluster known to the replicas, by a kubeconfig that needs no other file.
-func (f *foreign) secret(ctx context.Context, namespace, name, path string) error {
-	config, err := clientcmd.LoadFromFile(path)
-	if err == nil {
-		err = clientcmd.ResolveLocalPaths(config)
-	}
-	if err == nil {
-		err = clientcmdapi.MinifyConfig(config)
-	}
-	if err == nil {
-		err = clientcmdapi.FlattenConfig(config)
-	}
-	var content []byte
-	if err == nil {
-		content, err = clientcmd.Write(*config)
-	}
-	if err != nil {
-		return fmt.Errorf("reading the kubeconfig of cluster %s: %w", name, err)
-	}
-	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{lab.ClusterLabel: "true"}},
-		Data:       map[string][]byte{"kubeconfig": content},
-	}
-	if _, err := f.clients[homeCluster].CoreV1().Secrets(namespace).Create(ctx, secret, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("telling the replicas about cluster %s: %w", name, err)
-	}
-	return nil
-}
-
-// addNamespace makes a namespace that is deleted at the end. Where there is a controller manager it has its service
-// account in a moment, where there isn't it gets it here.
-func (f *foreign) addNamespace(ctx context.Context, cluster, name string) error {
-	core := f.clients[cluster].CoreV1()
-	if _, err := core.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("making namespace %s in cluster %s: %w", name, cluster, err)
-	}
-	f.made[cluster] = append(f.made[cluster], name)
-	_, err := core.ServiceAccounts(name).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("making the service account of namespace %s in cluster %s: %w", name, cluster, err)
-	}
-	return nil
-}
-
 // clean deletes the namespaces, and with them all that was made.
-func (f *foreign) clean() error {
+func (s *site) clean() error {
 	ctx, cancel := context.WithTimeout(context.Background(), servedWithin) // also after the run was interrupted
 	defer cancel()
 	var errs []error
-	for cluster, names := range f.made {
+	for cluster, names := range s.foreign.made {
 		for _, name := range names {
-			if err := f.clients[cluster].CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			if err := s.admins[cluster].Delete(ctx, namespace); client.IgnoreNotFound(err) != nil {
 				errs = append(errs, fmt.Errorf("deleting namespace %s in cluster %s: %w", name, cluster, err))
 			}
 		}

@@ -6,34 +6,21 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenure-dev/tenure/bench/scenario"
 	"github.com/tenure-dev/tenure/test/lab"
-	"github.com/tenure-dev/tenure/test/lab/localplane"
+	"github.com/tenure-dev/tenure/test/lab/labtest"
 )
 
 func TestARunInClustersOfOthersLeavesNothingBehind(t *testing.T) {
 	o := options(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	planes, err := localplane.Start(ctx, localplane.Config{
-		Clusters: []localplane.ClusterConfig{{Name: homeCluster}, {Name: "west"}}, TmpfsData: true,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := planes.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	installed, err := lab.Install(ctx, planes, lab.SiteConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := labtest.Fleet(t, lab.Options{Workloads: []string{"west"}, Bare: true, Untold: true, Direct: true, Tenure: o.Tenure})
+	home, west := f.Planes.Cluster(homeCluster).Kubeconfig(), f.Planes.Cluster("west").Kubeconfig()
 	o.ControlPlane = ""
-	o.Kubeconfigs = map[string]string{homeCluster: planes.Cluster(homeCluster).Kubeconfig(), "west": planes.Cluster("west").Kubeconfig()}
+	o.Kubeconfigs = map[string]string{homeCluster: home, "west": west}
 	s, err := scenario.Parse([]byte(smoke), []string{"compare=[]", "unwitnessed=a test"})
 	if err != nil {
 		t.Fatal(err)
@@ -49,8 +36,8 @@ func TestARunInClustersOfOthersLeavesNothingBehind(t *testing.T) {
 		t.Error("figures of audit logs that nobody has")
 	}
 	for cluster := range o.Kubeconfigs {
-		list, err := installed.Client(cluster).CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
-		if err != nil {
+		list := &corev1.NamespaceList{}
+		if err := f.Client(cluster).List(ctx, list); err != nil {
 			t.Fatal(err)
 		}
 		for _, n := range list.Items {

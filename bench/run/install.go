@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/bench/load"
 	"github.com/tenure-dev/tenure/bench/load/feed"
@@ -23,10 +26,11 @@ const (
 
 // site is the clusters of one fleet, with everything installed that replicas need.
 type site struct {
-	// planes and fleet are control planes that we run; nil where the clusters are foreign ones.
+	// lab is control planes that we run, planes are they; nil where the clusters are foreign ones.
+	lab       *lab.Fleet
 	planes    *localplane.Planes
-	fleet     *lab.Site
 	foreign   *foreign
+	admins    map[string]client.Client
 	namespace string // of the records
 	home      *feed.Client
 	sources   *load.Cluster // home, as that of Deployments to be copied
@@ -43,61 +47,52 @@ func newSite(ctx context.Context, dir string, o Options, of scenario.Scenario) (
 	if len(o.Kubeconfigs) > 0 {
 		return newForeignSite(ctx, o, f)
 	}
-	// Not workload planes: see package load, "Kubelets".
-	clusters := []localplane.ClusterConfig{{Name: homeCluster}}
+	options := lab.Options{
+		Planes: localplane.Config{Dir: dir, Binary: o.ControlPlane, TmpfsData: f.Storage == scenario.Memory},
+		Bare:   true, // see package load, "Kubelets"
+		Untold: true, Direct: true, Tenure: o.Tenure, UserAgent: "bench", Replication: of.Load.Kind == scenario.Deployments,
+	}
 	for i := range f.Clusters {
-		clusters = append(clusters, localplane.ClusterConfig{Name: fmt.Sprintf("c%d", i+1)})
+		options.Workloads = append(options.Workloads, fmt.Sprintf("c%d", i+1))
 	}
-	config := localplane.Config{Dir: dir, Binary: o.ControlPlane, Clusters: clusters, TmpfsData: f.Storage == scenario.Memory}
 	if f.TracingTurns > 0 {
-		config.GarbageFrom = memory("MemAvailable") / int64(2*f.Clusters)
+		options.Planes.GarbageFrom = memory("MemAvailable") / int64(2*f.Clusters)
 	}
-	planes, err := localplane.Start(ctx, config)
+	fleet, err := lab.Start(ctx, options)
 	if err != nil {
 		return nil, err
 	}
 	s := &site{
-		planes: planes, namespace: lab.Namespace, feeds: map[string]*feed.Client{}, kubeconfigs: map[string]string{},
+		lab: fleet, planes: fleet.Planes, namespace: lab.Namespace, admins: map[string]client.Client{},
+		feeds: map[string]*feed.Client{}, kubeconfigs: map[string]string{},
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, planes.Stop())
+			err = errors.Join(err, s.stop())
 		}
 	}()
-	for _, plane := range planes.Clusters() {
-		config := plane.RESTConfig()
+	for _, plane := range s.planes.Clusters() {
+		name, config := plane.Name(), plane.RESTConfig()
 		config.UserAgent = "bench"
-		if s.feeds[plane.Name()], err = feed.NewClient(config); err != nil {
-			return nil, fmt.Errorf("cluster %s: %w", plane.Name(), err)
+		if s.feeds[name], err = feed.NewClient(config); err != nil {
+			return nil, fmt.Errorf("cluster %s: %w", name, err)
 		}
-		c, err := load.NewCluster(plane.Name(), config)
+		c, err := load.NewCluster(name, config)
 		if err != nil {
 			return nil, err
 		}
-		if plane.Name() == homeCluster {
+		if s.kubeconfigs[name], err = fleet.Kubeconfig(ctx, name); err != nil {
+			return nil, err
+		}
+		s.admins[name] = fleet.Client(name)
+		if name == homeCluster {
 			s.sources = c
 			continue
 		}
 		s.clusters = append(s.clusters, c)
 	}
 	s.home = s.feeds[homeCluster]
-	return s, s.install(ctx, o, of)
-}
-
-func (s *site) install(ctx context.Context, o Options, of scenario.Scenario) error {
-	var err error
-	s.fleet, err = lab.Install(ctx, s.planes, lab.SiteConfig{
-		Manifests: o.Config, Binary: o.ControlPlane, UserAgent: "bench", Replication: of.Load.Kind == scenario.Deployments,
-	})
-	if err != nil {
-		return err
-	}
-	for _, plane := range s.planes.Clusters() {
-		if s.kubeconfigs[plane.Name()], err = s.fleet.Kubeconfig(ctx, plane.Name()); err != nil {
-			return err
-		}
-	}
-	return s.tellAll(ctx, of.Fleet)
+	return s, s.tellAll(ctx, f)
 }
 
 // tellAll makes the workload clusters known to the replicas, some of them under several names if there are to be more.
@@ -116,28 +111,40 @@ func (s *site) tellAll(ctx context.Context, f scenario.Fleet) error {
 	return nil
 }
 
-// tell makes a cluster known to the replicas under a name.
+// tell makes a cluster known to the replicas under a name, by a kubeconfig that needs no other file.
 func (s *site) tell(ctx context.Context, cluster, name string) error {
-	if s.foreign != nil {
-		return s.foreign.secret(ctx, s.namespace, name, s.kubeconfigs[cluster])
+	config, err := clientcmd.LoadFromFile(s.kubeconfigs[cluster])
+	for _, step := range []func(*clientcmdapi.Config) error{clientcmd.ResolveLocalPaths, clientcmdapi.MinifyConfig, clientcmdapi.FlattenConfig} {
+		if err == nil {
+			err = step(config)
+		}
 	}
-	content, err := os.ReadFile(s.kubeconfigs[cluster])
+	var content []byte
+	if err == nil {
+		content, err = clientcmd.Write(*config)
+	}
 	if err != nil {
 		return fmt.Errorf("reading the kubeconfig of cluster %s: %w", cluster, err)
 	}
-	return s.fleet.AddKubeconfig(ctx, name, content)
+	return lab.AddKubeconfig(ctx, s.admins[homeCluster], s.namespace, name, content)
 }
 
 // addNamespace makes a namespace for a load, where the load comes. Those of copies are the replicas' business.
 func (f *fleet) addNamespace(ctx context.Context, name string) error {
-	add := f.site.fleet.AddNamespace
-	if f.site.foreign != nil {
-		add = f.site.foreign.addNamespace
-	}
 	for _, c := range f.receivers() {
-		if err := add(ctx, c.Name, name); err != nil {
+		if err := f.site.addNamespace(ctx, c.Name, name); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+func (s *site) addNamespace(ctx context.Context, cluster, name string) error {
+	if s.foreign != nil {
+		s.foreign.made[cluster] = append(s.foreign.made[cluster], name)
+	}
+	if err := lab.AddNamespace(ctx, s.admins[cluster], name); err != nil {
+		return fmt.Errorf("cluster %s: %w", cluster, err)
 	}
 	return nil
 }
@@ -145,9 +152,9 @@ func (f *fleet) addNamespace(ctx context.Context, name string) error {
 // stop ends the planes, or leaves foreign clusters as they were.
 func (s *site) stop() error {
 	if s.foreign != nil {
-		return s.foreign.clean()
+		return s.clean()
 	}
-	return s.planes.Stop()
+	return s.lab.Stop()
 }
 
 // receivers are the clusters in which a load's objects are created.
@@ -161,16 +168,4 @@ func (f *fleet) receivers() []*load.Cluster {
 // eventually repeats what fails until it doesn't, or until time is up.
 func eventually(ctx context.Context, try func() error) error {
 	return lab.Eventually(ctx, servedWithin, try)
-}
-
-// sleep waits, or returns why the context ended first.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

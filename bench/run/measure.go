@@ -11,6 +11,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/report"
 	"github.com/tenure-dev/tenure/bench/samples"
 	"github.com/tenure-dev/tenure/bench/stats"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
@@ -131,7 +132,7 @@ func (t *tally) addUse(r *round, objects int, figures map[string]float64) {
 	for p, after := range r.after {
 		cpu := (after.CPU - r.before[p].CPU).Seconds() // none before, for one that was started meanwhile
 		total += cpu
-		one := t.replica(p.name)
+		one := t.replica(p.Name)
 		one.cpu += cpu
 		one.peak = max(one.peak, float64(after.Peak)/1e6)
 	}
@@ -150,7 +151,7 @@ func (t *tally) addUse(r *round, objects int, figures map[string]float64) {
 func (t *tally) addMetrics(r *round, objects int, figures map[string]float64) error {
 	var asked []*process
 	for _, p := range t.fleet.all() {
-		if p.metrics != "" {
+		if p.scraped {
 			asked = append(asked, p)
 		}
 	}
@@ -172,7 +173,7 @@ func (t *tally) addMetrics(r *round, objects int, figures map[string]float64) er
 			return err
 		}
 		total += sum(bytes)
-		t.replica(p.name).bytes += sum(bytes)
+		t.replica(p.Name).bytes += sum(bytes)
 	}
 	if objects > 0 {
 		figures["watch_bytes_per_object"] = total / float64(objects)
@@ -214,7 +215,7 @@ func (t *tally) addSamples(r *round, lives record.Lives, figures map[string]floa
 			if !ok {
 				continue
 			}
-			one := t.replica(p.name)
+			one := t.replica(p.Name)
 			one.reconciles++
 			one.objects[s.Key] = true
 			ends = append(ends, s.End)
@@ -341,16 +342,16 @@ func (t *tally) addHandoffs() error {
 		return nil
 	}
 	var planned, crash, over stats.Latencies
-	var began []record.Activation
+	var began []lab.Line
 	seen := map[string]bool{}
 	for _, p := range t.fleet.all() {
-		if seen[p.log] {
+		if seen[p.LogPath] {
 			continue
 		}
-		seen[p.log] = true
-		list, err := record.ActivationsIn(p.log)
+		seen[p.LogPath] = true
+		list, err := lab.Activations([]*lab.Replica{p.Replica})
 		if err != nil {
-			return fmt.Errorf("replica %s: %w", p.name, err)
+			return fmt.Errorf("replica %s: %w", p.Name, err)
 		}
 		for _, a := range list {
 			if a.Time.Before(t.from) || a.Time.After(t.to) {
@@ -358,7 +359,7 @@ func (t *tally) addHandoffs() error {
 			}
 			began = append(began, a)
 			if a.Kind == "planned" || a.Kind == "exit" {
-				planned.Add(time.Duration(a.GapMs * float64(time.Millisecond)))
+				planned.Add(a.Gap())
 			}
 		}
 	}

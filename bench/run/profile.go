@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 // profileSeconds is how long a profile is taken.
@@ -16,17 +18,17 @@ const profileSeconds = 5
 // profile takes a CPU profile of each replica, from the start of the load on, for `go tool pprof`. It costs the
 // replicas some percent, so figures of such a run aren't for publishing.
 func (f *fleet) profile(ctx context.Context, start time.Time) {
-	if f.options.Profile == "" || sleep(ctx, max(0, time.Until(start))) != nil {
+	if f.options.Profile == "" || lab.Sleep(ctx, max(0, time.Until(start))) != nil {
 		return
 	}
 	for _, p := range f.live() {
-		if p.pprof == "" {
+		if !p.profiled {
 			continue
 		}
 		f.wait.Go(func() {
-			path := filepath.Join(f.options.Profile, string(f.as)+"-"+p.name+".pprof")
+			path := filepath.Join(f.options.Profile, string(f.as)+"-"+p.Name+".pprof")
 			if err := p.profile(ctx, path); err != nil && ctx.Err() == nil {
-				f.say("no profile of %s: %v", p.name, err)
+				f.say("no profile of %s: %v", p.Name, err)
 			}
 		})
 	}
@@ -35,7 +37,7 @@ func (f *fleet) profile(ctx context.Context, start time.Time) {
 func (p *process) profile(ctx context.Context, path string) error {
 	ctx, cancel := context.WithTimeout(ctx, 4*profileSeconds*time.Second)
 	defer cancel()
-	url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", p.pprof, profileSeconds)
+	url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", p.Address(1), profileSeconds)
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/record"
 	"github.com/tenure-dev/tenure/bench/report"
 	"github.com/tenure-dev/tenure/bench/scenario"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 // round is one load given to one fleet, and what was measured of it.
@@ -100,7 +101,7 @@ func (f *fleet) play(ctx context.Context, s scenario.Scenario, g *load.Generator
 		watching.Go(func() { r.turns.run(observe) })
 	}
 	watching.Go(func() {
-		for sleep(observe, 200*time.Millisecond) == nil {
+		for lab.Sleep(observe, 200*time.Millisecond) == nil {
 			show()
 			if err := f.complaint(); err != nil {
 				cancel(err)
@@ -124,7 +125,7 @@ func (f *fleet) play(ctx context.Context, s scenario.Scenario, g *load.Generator
 		fail(f.perform(ctx, s.Steps, r.start, func(what string) { r.mark(what) }))
 	})
 	if s.Load.Arrivals == scenario.Nothing {
-		working.Go(func() { fail(sleep(ctx, time.Until(r.start.Add(s.Load.Duration.D())))) })
+		working.Go(func() { fail(lab.Sleep(ctx, time.Until(r.start.Add(s.Load.Duration.D())))) })
 	}
 	working.Wait()
 	if err := context.Cause(ctx); err != nil {

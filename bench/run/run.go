@@ -96,7 +96,8 @@ func (r *runner) stage(ctx context.Context, s scenario.Scenario, dir string) (_ 
 		cancel(nil)
 		for _, f := range fleets {
 			f.wait.Wait()
-			err = errors.Join(err, f.kill(), f.site.stop())
+			f.kill()
+			err = errors.Join(err, f.site.stop())
 		}
 	}()
 	for _, as := range append([]scenario.Reference{ours}, s.Compare...) {
@@ -121,7 +122,9 @@ func (r *runner) stage(ctx context.Context, s scenario.Scenario, dir string) (_ 
 	for _, f := range fleets {
 		r.progress.doing("reading what %s left", f.as)
 		// Killed: if they left in order, they would hand everything over, and that would count as the load's.
-		if err := errors.Join(f.complaint(), f.kill()); err != nil {
+		err := f.complaint()
+		f.kill()
+		if err != nil {
 			return nil, err
 		}
 		t := newTally(f)
@@ -238,14 +241,12 @@ func (r *runner) invalid(format string, args ...any) {
 }
 
 // kill ends what is left of the processes, at the end or after an error.
-func (f *fleet) kill() error {
-	var errs []error
+func (f *fleet) kill() {
 	for _, p := range f.all() {
-		if !p.ended() {
-			errs = append(errs, p.kill())
+		if !p.Ended() {
+			p.Kill()
 		}
 	}
-	return errors.Join(errs...)
 }
 
 // finish draws the conclusions.

@@ -8,12 +8,13 @@ import (
 
 	"github.com/tenure-dev/tenure/bench/load"
 	"github.com/tenure-dev/tenure/bench/scenario"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 // perform does the steps of a scenario, each so long after start, and tells of each when it has begun.
 func (f *fleet) perform(ctx context.Context, steps []scenario.Step, start time.Time, tell func(what string)) error {
 	for _, s := range steps {
-		if err := sleep(ctx, time.Until(start.Add(s.After.D()))); err != nil {
+		if err := lab.Sleep(ctx, time.Until(start.Add(s.After.D()))); err != nil {
 			return err
 		}
 		tell(string(s.Do))
@@ -46,27 +47,28 @@ func (f *fleet) do(ctx context.Context, what scenario.Action) error {
 	}
 	victim := live[len(live)-1]
 	if what == scenario.Leave {
-		return victim.leave(ctx, leaveWithin)
+		return victim.Leave(ctx, leaveWithin)
 	}
+	killed := victim.Kill()
 	f.mu.Lock()
-	f.kills = append(f.kills, kill{victim.name, time.Now()})
+	f.kills = append(f.kills, kill{victim.Name, killed})
 	f.mu.Unlock()
-	return victim.kill()
+	return nil
 }
 
 // restart is a rolling restart: one replica at a time, the next only when the one before holds shards again.
 func (f *fleet) restart(ctx context.Context, live []*process) error {
 	for _, p := range live {
 		before := f.timeline.Held()
-		if err := p.leave(ctx, leaveWithin); err != nil {
+		if err := p.Leave(ctx, leaveWithin); err != nil {
 			return err
 		}
-		if err := f.startReplica(p.name); err != nil {
+		if err := f.startReplica(p.Name); err != nil {
 			return err
 		}
 		err := eventually(ctx, func() error {
-			if !f.timeline.HeldAnew(p.name, before) {
-				return fmt.Errorf("replica %s holds nothing %v after its restart", p.name, servedWithin)
+			if !f.timeline.HeldAnew(p.Name, before) {
+				return fmt.Errorf("replica %s holds nothing %v after its restart", p.Name, servedWithin)
 			}
 			return nil
 		})

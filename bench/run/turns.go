@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenure-dev/tenure/bench/report"
 	"github.com/tenure-dev/tenure/bench/samples"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 // settle is how much of the beginning of a turn isn't measured: until then what the turn before has left is sent.
@@ -44,7 +45,7 @@ func (t *turns) run(ctx context.Context) {
 		if time.Now().After(begin) { // missed
 			begin = turn.To
 		}
-		if sleep(ctx, time.Until(begin)) != nil {
+		if lab.Sleep(ctx, time.Until(begin)) != nil {
 			return
 		}
 		if begin.Equal(turn.To) {
@@ -52,7 +53,7 @@ func (t *turns) run(ctx context.Context) {
 		}
 		one := taken{Turn: turn, from: time.Now()}
 		replicas, servers, err := t.used()
-		if sleep(ctx, time.Until(turn.To)) != nil {
+		if lab.Sleep(ctx, time.Until(turn.To)) != nil {
 			return
 		}
 		one.to = time.Now()

@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tenure-dev/tenure/bench/record"
 	"github.com/tenure-dev/tenure/bench/report"
 	"github.com/tenure-dev/tenure/bench/stats"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 // sampleEvery is how often the replicas' metrics are read during a load. It costs a replica some 3 ms each time.
@@ -21,15 +21,15 @@ type watcher struct {
 	start time.Time
 
 	mu    sync.Mutex // guards all below
-	first map[*process]record.Metrics
-	last  map[*process]record.Metrics
+	first map[*process]lab.Metrics
+	last  map[*process]lab.Metrics
 	depth map[string][]stats.Point
 	err   error
 }
 
 func newWatcher(f *fleet, start time.Time) *watcher {
 	return &watcher{
-		fleet: f, start: start, first: map[*process]record.Metrics{}, last: map[*process]record.Metrics{},
+		fleet: f, start: start, first: map[*process]lab.Metrics{}, last: map[*process]lab.Metrics{},
 		depth: map[string][]stats.Point{},
 	}
 }
@@ -44,25 +44,25 @@ func (w *watcher) baseline(ctx context.Context) {
 
 // run reads until the context ends.
 func (w *watcher) run(ctx context.Context) {
-	for sleep(ctx, sampleEvery) == nil {
+	for lab.Sleep(ctx, sampleEvery) == nil {
 		w.read(ctx)
 	}
 }
 
 func (w *watcher) read(ctx context.Context) {
 	for _, p := range w.fleet.live() {
-		if p.metrics == "" {
+		if !p.scraped {
 			continue
 		}
-		page, err := record.Scrape(ctx, p.metrics)
+		page, err := p.Metrics(ctx)
 		w.mu.Lock()
 		switch {
 		case err == nil:
 			w.last[p] = page
 			if depth, missing := page.Sum("workqueue_depth", map[string]string{"name": w.fleet.controller()}); missing == nil {
-				w.depth[p.name] = append(w.depth[p.name], stats.Point{X: time.Since(w.start).Seconds(), Y: depth})
+				w.depth[p.Name] = append(w.depth[p.Name], stats.Point{X: time.Since(w.start).Seconds(), Y: depth})
 			}
-		case time.Since(p.started) > 5*time.Second && !p.ended() && !p.asked.Load() && ctx.Err() == nil:
+		case time.Since(p.Started) > 5*time.Second && !p.Ended() && !p.Asked() && ctx.Err() == nil:
 			w.err = err // not one that is just starting or ending
 		}
 		w.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 // The states of a replica.
@@ -88,13 +89,13 @@ type board struct {
 
 	mu          sync.Mutex // guards what follows; never held over I/O
 	headline    string
-	replicas    []*replica
+	replicas    []*lab.Replica
 	figures     map[string]figures
 	phases      map[atID]cnatv1alpha1.AtPhase
 	shards      map[string]*tenurev1alpha1.Shard
 	claims      int
 	handoffs    []handoff
-	activations map[tenureID]activation
+	activations map[tenureID]lab.Line
 	lapses      map[string]time.Time // by incarnation
 	kept        map[deploymentID]*appsv1.Deployment
 	frozen      string // cluster
@@ -104,7 +105,7 @@ func newBoard(ats, deployments int) *board {
 	return &board{
 		began: time.Now(), ats: ats, deployments: deployments,
 		figures: map[string]figures{}, phases: map[atID]cnatv1alpha1.AtPhase{}, shards: map[string]*tenurev1alpha1.Shard{},
-		activations: map[tenureID]activation{}, lapses: map[string]time.Time{}, kept: map[deploymentID]*appsv1.Deployment{},
+		activations: map[tenureID]lab.Line{}, lapses: map[string]time.Time{}, kept: map[deploymentID]*appsv1.Deployment{},
 	}
 }
 
@@ -114,20 +115,13 @@ func (b *board) say(headline string) {
 	b.headline = headline
 }
 
-func (b *board) addReplica(r *replica) {
+func (b *board) addReplica(r *lab.Replica) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.replicas = append(b.replicas, r)
 }
 
-// replace puts a new process in the place of one that didn't come up.
-func (b *board) replace(old, now *replica) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.replicas[slices.Index(b.replicas, old)] = now
-}
-
-func (b *board) allReplicas() []*replica {
+func (b *board) allReplicas() []*lab.Replica {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.replicas)
@@ -139,10 +133,10 @@ func (b *board) setFigures(replica string, f figures) {
 	b.figures[replica] = f
 }
 
-func (b *board) activated(a activation) {
+func (b *board) activated(a lab.Line) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.activations[a.tenure] = a
+	b.activations[tenureID{a.Shard, a.Epoch}] = a
 }
 
 func (b *board) lapsed(incarnation string, at time.Time) {
@@ -191,7 +185,7 @@ func (b *board) snapshot() snapshot {
 			continue
 		}
 		s.shards++
-		holder := replicaOf(shard.Status.Holder)
+		holder := lab.ReplicaOf(shard.Status.Holder)
 		share[holder]++
 		if _, ok := b.activations[tenureID{shard.Spec.Cluster + "/" + shard.Spec.Prefix, shard.Status.Epoch}]; ok {
 			served[holder]++
@@ -199,14 +193,14 @@ func (b *board) snapshot() snapshot {
 	}
 	kills := map[string]time.Time{}
 	for _, r := range b.replicas {
-		f, asked := b.figures[r.name]
-		v := replicaView{name: r.name, state: stateOf(r, asked), shards: share[r.name], figures: f, asked: asked}
+		f, asked := b.figures[r.Name]
+		v := replicaView{name: r.Name, state: stateOf(r, asked), shards: share[r.Name], figures: f, asked: asked}
 		s.replicas = append(s.replicas, v)
 		if v.state == alive || v.state == leaving {
-			s.held += served[r.name]
+			s.held += served[r.Name]
 		}
-		if at := r.killedAt.Load(); at != nil {
-			kills[r.name] = *at
+		if at := r.KilledAt(); !at.IsZero() {
+			kills[r.Name] = at
 		}
 	}
 	s.clusters = b.clusterViews()
@@ -218,13 +212,13 @@ func (b *board) snapshot() snapshot {
 	return s
 }
 
-func stateOf(r *replica, asked bool) string {
+func stateOf(r *lab.Replica, asked bool) string {
 	switch {
-	case r.killedAt.Load() != nil:
+	case !r.KilledAt().IsZero():
 		return killed
-	case r.ended():
+	case r.Ended():
 		return ended
-	case r.leaving.Load():
+	case r.Asked():
 		return leaving
 	case asked:
 		return alive
@@ -237,7 +231,7 @@ func (b *board) endOf(incarnation string, kills map[string]time.Time) *time.Time
 	if at, ok := b.lapses[incarnation]; ok {
 		return &at
 	}
-	if at, ok := kills[replicaOf(incarnation)]; ok {
+	if at, ok := kills[lab.ReplicaOf(incarnation)]; ok {
 		return &at
 	}
 	return nil

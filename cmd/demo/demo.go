@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
+	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/localjaeger"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
@@ -19,6 +19,8 @@ const (
 	// settleWithin bounds the wait for the shards to come to rest.
 	settleWithin = 30 * time.Second
 	stepEvery    = 50 * time.Millisecond
+	// leaveWithin is how long replicas may take to leave in order at the end.
+	leaveWithin = 3 * time.Second
 )
 
 // run is the demo from start to end. Whatever it started is gone when it returns.
@@ -27,50 +29,33 @@ func run(ctx context.Context, s *settings) (err error) {
 		return err
 	}
 	fmt.Println("Starting four control planes (home, west, east, north), and Jaeger, on this machine.")
-	clusters := []localplane.ClusterConfig{{Name: homeCluster}}
-	for _, name := range workloadClusters {
-		clusters = append(clusters, localplane.ClusterConfig{Name: name, Workload: true})
-	}
-	var jaeger *localjaeger.Jaeger // first, because the API servers send their spans there too
-	stopJaeger := func() error {
-		if jaeger == nil {
-			return nil
-		}
-		return jaeger.Stop()
-	}
-	planes, err := localplane.Start(ctx, localplane.Config{
-		Dir: s.dir, Binary: s.controlplane, Progress: os.Stdout, Clusters: clusters,
-		Prepare: func(dir string) ([]string, error) {
-			var err error
-			jaeger, err = localjaeger.Start(ctx, localjaeger.Config{
-				Dir: filepath.Join(dir, "jaeger"), Binary: s.jaeger, QueryPort: queryPort(),
-			})
-			if err != nil {
-				return nil, err
-			}
-			return jaeger.APIServerArgs(), nil
-		},
+	f, err := lab.Start(ctx, lab.Options{
+		Workloads: workloadClusters, Planes: localplane.Config{Dir: s.dir, Binary: s.controlplane, Progress: os.Stdout},
+		Jaeger: &localjaeger.Config{Binary: s.jaeger, QueryPort: queryPort()}, Direct: true, Replication: true, UserAgent: "demo",
+		Tenure: s.tenure, LeaseDuration: s.leaseDuration, ShardsPerCluster: shardsPerCluster,
+		Flags: []string{"--deployment-source", homeCluster}, Environment: []string{"OTEL_TRACES_SAMPLER=always_on"},
 	})
 	if err != nil {
-		return first(context.Cause(ctx), errors.Join(err, stopJaeger()))
+		return first(context.Cause(ctx), err)
 	}
 	b := newBoard(s.ats, s.deployments)
 	defer func() {
-		err = errors.Join(err, stopReplicas(b.allReplicas()))
+		lab.StopAll(f.Replicas(), leaveWithin)
 		if err != nil && !errors.Is(err, errInterrupted) && s.dir == "" {
-			err = errors.Join(err, keepEvidence(planes.Dir()))
+			dir, keepErr := f.Keep("demo-failed")
+			err = errors.Join(err, keepErr, fmt.Errorf("the logs are kept in %s", dir))
 		}
-		err = errors.Join(err, planes.Stop(), stopJaeger()) // API servers that can't deliver their last spans wait for long
+		err = errors.Join(err, f.Stop())
 	}()
 	// A component that dies (a full disk, say) ends everything, with its own words.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
-		if err := planes.Wait(ctx); err != nil {
+		if err := f.Planes.Wait(ctx); err != nil {
 			cancel(err)
 		}
 	}()
-	err = play(ctx, s, planes, jaeger, b)
+	err = play(ctx, s, f, b)
 	if err == nil || errors.Is(err, errDoesNotHold) {
 		return err
 	}
@@ -88,10 +73,8 @@ func first(errs ...error) error {
 }
 
 // play is the demo on running control planes.
-func play(ctx context.Context, s *settings, planes *localplane.Planes, jaeger *localjaeger.Jaeger, b *board) error {
-	fmt.Println("Installing CRDs, RBAC and kubeconfigs from config/.")
-	f, err := install(ctx, s, planes, jaeger)
-	if err != nil {
+func play(ctx context.Context, s *settings, f *lab.Fleet, b *board) error {
+	if err := addNamespaces(ctx, f); err != nil {
 		return err
 	}
 	fmt.Printf("Starting replicas r1, r2, r3 with the rights of config/ only; lease duration %s (default 10s).\n\n", s.leaseDuration)
@@ -120,8 +103,23 @@ func play(ctx context.Context, s *settings, planes *localplane.Planes, jaeger *l
 	return verdict(checks)
 }
 
+// addNamespaces makes those of the Ats, and that of the Deployments at home only: where copies need it, the replicas make it.
+func addNamespaces(ctx context.Context, f *lab.Fleet) error {
+	if err := lab.AddNamespace(ctx, f.Client(homeCluster), sourceNamespace); err != nil {
+		return err
+	}
+	for _, cluster := range workloadClusters {
+		for _, namespace := range atNamespaces {
+			if err := lab.AddNamespace(ctx, f.Client(cluster), namespace); err != nil {
+				return fmt.Errorf("cluster %s: %w", cluster, err)
+			}
+		}
+	}
+	return nil
+}
+
 // observed runs a part of the demo with the board being fed and shown.
-func observed(ctx context.Context, f *fleet, b *board, terminal bool, do func(context.Context) error) error {
+func observed(ctx context.Context, f *lab.Fleet, b *board, terminal bool, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var group sync.WaitGroup
 	group.Go(func() {
@@ -144,12 +142,11 @@ func observed(ctx context.Context, f *fleet, b *board, terminal bool, do func(co
 // story is the part that is shown live.
 type story struct {
 	settings *settings
-	fleet    *fleet
+	fleet    *lab.Fleet
 	board    *board
 	sent     map[atID]time.Time
 	took     time.Duration // until the Ats were DONE
 	second   secondAct
-	revived  int // replicas that were started a second time
 }
 
 func (st *story) tell(ctx context.Context) error {
@@ -165,7 +162,7 @@ func (st *story) tell(ctx context.Context) error {
 	}
 	b.say(fmt.Sprintf("creating %d Ats: half due now, half over the next %s", s.ats, s.spread))
 	var err error
-	if st.sent, err = st.fleet.create(ctx, planAts(s.ats, time.Now(), s.spread)); err != nil {
+	if st.sent, err = create(ctx, st.fleet, planAts(s.ats, time.Now(), s.spread)); err != nil {
 		return err
 	}
 	b.say(fmt.Sprintf("%d Ats created; half way, %s will be killed", s.ats, victim))
@@ -188,7 +185,7 @@ func (st *story) tell(ctx context.Context) error {
 }
 
 func (st *story) start(name string) error {
-	r, err := startReplica(st.fleet, name)
+	r, err := st.fleet.StartReplica(name)
 	if err != nil {
 		return err
 	}
@@ -199,11 +196,8 @@ func (st *story) start(name string) error {
 // crash kills one replica, and lets another one join once the orphans have new holders.
 func (st *story) crash(ctx context.Context) error {
 	for _, r := range st.board.allReplicas() {
-		if r.name != victim {
-			continue
-		}
-		if err := r.kill(); err != nil {
-			return err
+		if r.Name == victim {
+			r.Kill()
 		}
 	}
 	st.board.say(fmt.Sprintf("%s was killed with SIGKILL; its shards wait for its Lease to run out (%s)", victim, st.settings.leaseDuration))
@@ -222,26 +216,6 @@ func (st *story) crash(ctx context.Context) error {
 	return nil
 }
 
-// revive starts a replica again that lost the race for its port. Any other end of one is the end of the demo.
-func (st *story) revive() error {
-	for _, r := range st.board.allReplicas() {
-		err := r.complaint()
-		if err == nil {
-			continue
-		}
-		if !r.lostItsPort() || st.revived == 3 {
-			return err
-		}
-		st.revived++
-		now, err := startReplica(st.fleet, r.name)
-		if err != nil {
-			return err
-		}
-		st.board.replace(r, now)
-	}
-	return nil
-}
-
 // until waits for something to be seen on the board, and fails with what was seen instead.
 func (st *story) until(ctx context.Context, limit time.Duration, what string, seen func(snapshot) bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTimeUp)
@@ -251,10 +225,12 @@ func (st *story) until(ctx context.Context, limit time.Duration, what string, se
 		if seen(now) {
 			return nil
 		}
-		if err := st.revive(); err != nil {
-			return err
+		for _, r := range st.fleet.Replicas() {
+			if err := r.DiedByItself(); err != nil {
+				return err
+			}
 		}
-		err := sleep(ctx, stepEvery)
+		err := lab.Sleep(ctx, stepEvery)
 		if errors.Is(err, errTimeUp) {
 			return fmt.Errorf("waited %s until %s: %s", limit.Round(time.Second), what, plainLine(now))
 		}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/term"
+
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 const (
@@ -30,7 +32,7 @@ func show(ctx context.Context, b *board, terminal bool) {
 		}
 		fmt.Println(plainLine(s))
 		for end := time.Now().Add(printEvery); time.Now().Before(end); {
-			if sleep(ctx, drawEvery) != nil {
+			if lab.Sleep(ctx, drawEvery) != nil {
 				return
 			}
 			if b.snapshot().headline != told {
@@ -57,7 +59,7 @@ func draw(ctx context.Context, b *board) {
 		if over {
 			return
 		}
-		_ = sleep(ctx, drawEvery) // the end of the context is drawn once more
+		_ = lab.Sleep(ctx, drawEvery) // the end of the context is drawn once more
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 const (
@@ -56,14 +57,14 @@ func planAts(count int, start time.Time, spread time.Duration) []order {
 }
 
 // create sends the orders and returns when each was sent: an At can't be served before.
-func (f *fleet) create(ctx context.Context, orders []order) (map[atID]time.Time, error) {
+func create(ctx context.Context, f *lab.Fleet, orders []order) (map[atID]time.Time, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var mu sync.Mutex // guards sent
 	sent := make(map[atID]time.Time, len(orders))
 	one := func(o order) error {
 		now := time.Now()
-		if err := f.clients[o.cluster].Create(ctx, o.at); err != nil {
+		if err := f.Client(o.cluster).Create(ctx, o.at); err != nil {
 			return fmt.Errorf("creating At %s/%s in cluster %s: %w", o.at.Namespace, o.at.Name, o.cluster, err)
 		}
 		mu.Lock()

@@ -60,11 +60,11 @@ func (st *story) gather(ctx context.Context) (*observation, error) {
 		watches: map[string]watchFacts{}, live: map[string]string{},
 	}
 	for _, r := range st.board.allReplicas() {
-		if !r.ended() {
-			o.replicas = append(o.replicas, r.name)
+		if !r.Ended() {
+			o.replicas = append(o.replicas, r.Name)
 		}
 	}
-	if err := o.readHome(ctx, st.fleet.clients[homeCluster]); err != nil {
+	if err := o.readHome(ctx, st.fleet.Client(homeCluster)); err != nil {
 		return nil, err
 	}
 	discarded, err := st.discarded(ctx)
@@ -88,7 +88,7 @@ func (st *story) gather(ctx context.Context) (*observation, error) {
 	if o.traces, err = st.findTraces(ctx, o.handoffs); err != nil {
 		return nil, err
 	}
-	o.witness, err = witness.Read(st.fleet.planes.Dir(), witness.Options{Facts: o.facts(), Rules: witness.Rules{Users: []string{lab.AccountUser}}})
+	o.witness, err = witness.Read(st.fleet.Planes.Dir(), witness.Options{Facts: o.facts(), Rules: witness.Rules{Users: []string{lab.AccountUser}}})
 	if err != nil {
 		return nil, fmt.Errorf("judging the audit logs: %w", err)
 	}
@@ -117,8 +117,8 @@ func (o *observation) readHome(ctx context.Context, home client.Client) error {
 	return nil
 }
 
-func (o *observation) readWorkload(ctx context.Context, f *fleet, name string) error {
-	c := f.clients[name]
+func (o *observation) readWorkload(ctx context.Context, f *lab.Fleet, name string) error {
+	c := f.Client(name)
 	for _, ns := range atNamespaces {
 		ats, pods := &cnatv1alpha1.AtList{}, &corev1.PodList{}
 		if err := c.List(ctx, ats, client.InNamespace(ns)); err != nil {
@@ -130,7 +130,7 @@ func (o *observation) readWorkload(ctx context.Context, f *fleet, name string) e
 		o.ats[name] = append(o.ats[name], ats.Items...)
 		o.pods[name] = append(o.pods[name], pods.Items...)
 	}
-	facts, err := readAudit(f.planes.Cluster(name).AuditLog(), lab.AccountUser)
+	facts, err := readAudit(f.Planes.Cluster(name).AuditLog(), lab.AccountUser)
 	if err != nil {
 		return err
 	}
@@ -171,21 +171,22 @@ func replay(ctx context.Context, c client.Client, selector string) (covered, str
 func (st *story) discarded(ctx context.Context) (map[string]int, error) {
 	var sum map[string]int
 	for _, r := range st.board.allReplicas() {
-		if r.ended() {
+		if r.Ended() {
 			continue
 		}
-		f, err := r.ask(ctx)
+		m, err := r.Metrics(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("reading the metrics of replica %s: %w", r.name, err)
+			return nil, err
 		}
-		if f.discarded == nil {
+		discarded := m.By("tenure_watch_discarded_total", "cluster")
+		if discarded == nil {
 			return nil, nil // an older binary: one silent replica makes the sum worthless
 		}
 		if sum == nil {
 			sum = map[string]int{}
 		}
-		for cluster, n := range f.discarded {
-			sum[cluster] += n
+		for cluster, n := range discarded {
+			sum[cluster] += int(n)
 		}
 	}
 	return sum, nil

@@ -30,7 +30,7 @@ type repair struct {
 // readSecond asks the audit logs.
 func (st *story) readSecond(logs map[string]auditFacts) (secondFacts, error) {
 	act, n := st.second, st.settings.deployments
-	home, err := readAudit(st.fleet.planes.Cluster(homeCluster).AuditLog(), lab.AccountUser)
+	home, err := readAudit(st.fleet.Planes.Cluster(homeCluster).AuditLog(), lab.AccountUser)
 	if err != nil {
 		return secondFacts{}, err
 	}

@@ -35,7 +35,7 @@ func (st *story) replicate(ctx context.Context) error {
 	st.second.created = time.Now()
 	sources := planDeployments(n)
 	for _, d := range sources {
-		if err := st.fleet.clients[homeCluster].Create(ctx, d); err != nil {
+		if err := st.fleet.Client(homeCluster).Create(ctx, d); err != nil {
 			return fmt.Errorf("creating Deployment %s: %w", d.Name, err)
 		}
 	}
@@ -64,14 +64,14 @@ func (st *story) meddle(ctx context.Context, deleted, scaled string) error {
 	b.say(fmt.Sprintf("all are Replicated; %s in %s is deleted, %s in %s scaled by hand", deleted, deletedIn, scaled, scaledIn))
 	st.second.deletedName, st.second.scaledName = deleted, scaled
 	was := b.deployment(deletedIn, deleted)
-	if err := st.fleet.clients[deletedIn].Delete(ctx, was.DeepCopy()); err != nil {
+	if err := st.fleet.Client(deletedIn).Delete(ctx, was.DeepCopy()); err != nil {
 		return fmt.Errorf("deleting copy %s in cluster %s: %w", deleted, deletedIn, err)
 	}
 	target := b.deployment(scaledIn, scaled).DeepCopy()
 	repaired := target.Generation + 2 // one for our change, one for that of the replicas
 	scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: scaledTo}}
 	scale.Namespace, scale.Name = target.Namespace, target.Name
-	if err := st.fleet.clients[scaledIn].SubResource("scale").Update(ctx, target, client.WithSubResourceBody(scale)); err != nil {
+	if err := st.fleet.Client(scaledIn).SubResource("scale").Update(ctx, target, client.WithSubResourceBody(scale)); err != nil {
 		return fmt.Errorf("scaling copy %s in cluster %s: %w", scaled, scaledIn, err)
 	}
 	return st.until(ctx, replicateWithin, "both copies are repaired", func(snapshot) bool {
@@ -84,7 +84,7 @@ func (st *story) meddle(ctx context.Context, deleted, scaled string) error {
 // freeze stops one cluster's API server while all Deployments change, and lets it go on once the others are through
 // and the conditions show which one is away.
 func (st *story) freeze(ctx context.Context, sources []*appsv1.Deployment) (err error) {
-	b, plane := st.board, st.fleet.planes.Cluster(frozenIn)
+	b, plane := st.board, st.fleet.Planes.Cluster(frozenIn)
 	b.say(fmt.Sprintf("both are repaired; %s is frozen (SIGSTOP), and all get another image", frozenIn))
 	st.second.frozen = time.Now()
 	if err := plane.Pause(); err != nil {
@@ -98,7 +98,7 @@ func (st *story) freeze(ctx context.Context, sources []*appsv1.Deployment) (err 
 	}()
 	patch := fmt.Appendf(nil, `[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":%q}]`, nextImage)
 	for _, d := range sources {
-		if err := st.fleet.clients[homeCluster].Patch(ctx, d, client.RawPatch("application/json-patch+json", patch)); err != nil {
+		if err := st.fleet.Client(homeCluster).Patch(ctx, d, client.RawPatch("application/json-patch+json", patch)); err != nil {
 			return fmt.Errorf("changing the image of Deployment %s: %w", d.Name, err)
 		}
 	}

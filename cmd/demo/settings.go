@@ -43,7 +43,6 @@ type settings struct {
 	tenure        string
 	controlplane  string
 	jaeger        string
-	config        string
 	dir           string
 	json          string
 
@@ -106,29 +105,11 @@ func (s *settings) locate() error {
 	if s.json != "" && !isFolder(filepath.Dir(s.json)) { // better now than after the run
 		return fmt.Errorf("no folder for the result %s: make it, or name another file with DEMO_JSON", s.json)
 	}
-	root, err := lab.Root()
-	if err != nil {
+	if _, err := lab.Root(); err != nil {
 		return err
 	}
-	s.config = filepath.Join(root, "config")
-	if s.tenure == "" {
-		s.tenure = filepath.Join(root, "bin", "tenure")
-		if self, err := os.Executable(); err == nil {
-			if beside := filepath.Join(filepath.Dir(self), "tenure"); isFile(beside) {
-				s.tenure = beside
-			}
-		}
-	}
-	if !isFile(s.tenure) {
-		return fmt.Errorf("no replica binary at %s: run `make build`, or name one with --tenure", s.tenure)
-	}
-	s.tenure, err = filepath.Abs(s.tenure)
+	s.tenure, err = lab.FindTenure(s.tenure)
 	return err
-}
-
-func isFile(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular()
 }
 
 func isFolder(path string) bool {

@@ -12,35 +12,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenure-dev/tenure/bench/audit"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
-func TestFiguresAreSummedOverSeries(t *testing.T) {
-	page := `# HELP workqueue_depth Current depth
-# TYPE workqueue_depth gauge
+func TestFiguresAreThoseOfOurControllers(t *testing.T) {
+	m, err := lab.ParseMetrics(strings.NewReader(`# TYPE workqueue_depth gauge
 workqueue_depth{controller="at",name="at",priority="-100"} 7
-workqueue_depth{controller="at",name="at",priority="0"} 5
+workqueue_depth{controller="replication",name="replication",priority="0"} 5
 workqueue_depth{controller="other",name="other",priority="0"} 99
+# TYPE controller_runtime_reconcile_total counter
 controller_runtime_reconcile_total{controller="at",result="success"} 1.5e+03
-controller_runtime_reconcile_total{controller="at",result="error"} 2 1700000000
-tenure_watch_discarded_total{cluster="west"} 3
-tenure_watch_discarded_total{cluster="a \"}\" name"} 4
-go_goroutines 12
-nonsense
-`
-	got, err := readFigures(strings.NewReader(page))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := figures{queue: 12, reconciled: 1502, discarded: map[string]int{"west": 3, `a "}" name`: 4}}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(figures{})); diff != "" {
-		t.Error("figures (-want +got):\n" + diff)
-	}
-}
-
-func TestAReplicaThatDoesNotTellOfDiscardsIsNotTakenForOneWithNone(t *testing.T) {
-	got, err := readFigures(strings.NewReader("go_goroutines 12\n"))
-	if err != nil || got.discarded != nil {
-		t.Errorf("discarded = %v (%v), want nil", got.discarded, err)
+controller_runtime_reconcile_total{controller="at",result="error"} 2
+`))
+	if got, want := figuresOf(m), (figures{queue: 12, reconciled: 1502}); err != nil || got != want {
+		t.Errorf("figures %+v (%v), want %+v", got, err, want)
 	}
 }
 
@@ -142,24 +127,14 @@ func TestRangesAreHalfOpenAndReachTheEnd(t *testing.T) {
 }
 
 func TestGapOfACrashCountsFromItsEnd(t *testing.T) {
-	line := `{"time":"2030-01-02T03:04:09.5Z","level":"INFO","msg":"shard active","shard":"west/01","epoch":7,"kind":"crash","gap_ms":0.5}`
-	a, ok := parseActivation([]byte(line))
-	if !ok || a.tenure != (tenureID{"west/01", 7}) {
-		t.Fatalf("activation %+v (%v)", a, ok)
-	}
-	if _, ok := parseActivation([]byte(`{"msg":"shard closed","shard":"west/01","epoch":7}`)); ok {
-		t.Error("the end of a tenure was taken for a beginning")
-	}
-	lapsed, end, ok := parseLapse([]byte(`{"time":"2030-01-02T03:04:05Z","msg":"incarnation lapsed: stopping everything it held","incarnation":"r2-x"}`))
-	if !ok || lapsed != "r2-x" {
-		t.Fatalf("lapse of %q (%v)", lapsed, ok)
-	}
+	end := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	a := lab.Line{Time: end.Add(4500 * time.Millisecond), Shard: "west/01", Epoch: 7, Kind: "crash", GapMS: 0.5}
 	crash, planned := handoff{Kind: kindCrash, From: "r2-x", Epoch: 7}, handoff{Kind: "planned", From: "r2-x", Epoch: 7}
 	skipped := handoff{Kind: "planned", From: "r2-x", Epoch: 6, time: end.Add(time.Second)}
 	for _, c := range []struct {
 		name  string
 		h     handoff
-		began *activation
+		began *lab.Line
 		end   *time.Time
 		want  *float64
 	}{
@@ -179,42 +154,16 @@ func TestGapOfACrashCountsFromItsEnd(t *testing.T) {
 }
 
 func TestServedFromPassesOverTenuresThatNeverBegan(t *testing.T) {
-	began := map[tenureID]activation{}
+	began := map[tenureID]lab.Line{}
 	for _, id := range []tenureID{{"west/0", 2}, {"west/0", 5}, {"west/0", 9}, {"west/1", 4}} {
-		began[id] = activation{tenure: id}
+		began[id] = lab.Line{Shard: id.shard, Epoch: id.epoch}
 	}
 	for epoch, want := range map[int64]int64{1: 2, 2: 2, 3: 5, 5: 5, 6: 9} {
-		if got := servedFrom(began, "west/0", epoch); got == nil || got.tenure.epoch != want {
+		if got := servedFrom(began, "west/0", epoch); got == nil || got.Epoch != want {
 			t.Errorf("from epoch %d: %+v, want epoch %d", epoch, got, want)
 		}
 	}
 	if got := servedFrom(began, "west/0", 10); got != nil {
 		t.Errorf("from epoch 10: %+v, want none", got)
-	}
-}
-
-func TestTailReturnsWholeLinesOnce(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "log")
-	follow := &tail{path: path}
-	if got := follow.next(); got != nil {
-		t.Errorf("a missing file gave %q", got)
-	}
-	var content string
-	for _, c := range []struct{ add, want string }{{"one\ntw", "one\n"}, {"", ""}, {"o\nthree\n", "two\nthree\n"}} {
-		content += c.add
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if got := string(follow.next()); got != c.want {
-			t.Errorf("after %q: %q, want %q", content, got, c.want)
-		}
-	}
-}
-
-func TestReplicaOfAnIncarnation(t *testing.T) {
-	for in, want := range map[string]string{"r1-abc": "r1", "my-pod-0-x": "my-pod-0", "": "", "r1": "r1"} {
-		if got := replicaOf(in); got != want {
-			t.Errorf("replicaOf(%q) = %q, want %q", in, got, want)
-		}
 	}
 }

@@ -11,10 +11,12 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 // report prints the summary, and how to look further.
-func report(w io.Writer, s *settings, f *fleet, b *board, o *observation, checks []check) {
+func report(w io.Writer, s *settings, f *lab.Fleet, b *board, o *observation, checks []check) {
 	fmt.Fprint(w, "\n"+summary(o, checks))
 	fmt.Fprint(w, "\n"+sights(s, f, o.traces))
 	fmt.Fprint(w, "\n"+look(s, f, b))
@@ -74,8 +76,8 @@ func gapsByKind(handoffs []handoff) []gapStats {
 }
 
 // look tells how to go on from here.
-func look(s *settings, f *fleet, b *board) string {
-	dir := f.planes.Dir()
+func look(s *settings, f *lab.Fleet, b *board) string {
+	dir := f.Planes.Dir()
 	logs := "  ls $D/replicas/*.log $D/*/logs/*.log $D/*/audit.log\n"
 	switch {
 	case !s.stay && s.dir == "":
@@ -84,7 +86,7 @@ func look(s *settings, f *fleet, b *board) string {
 		return fmt.Sprintf("Look further:\n  D=%s\n%s", dir, logs)
 	}
 	kubectl := func(cluster, rest string) string {
-		return fmt.Sprintf("  %s kubectl --kubeconfig $D/%s %s\n", relative(s.controlplane), inside(f, f.planes.Cluster(cluster).Kubeconfig()), rest)
+		return fmt.Sprintf("  %s kubectl --kubeconfig $D/%s %s\n", relative(s.controlplane), inside(f, f.Planes.Cluster(cluster).Kubeconfig()), rest)
 	}
 	text := fmt.Sprintf("  D=%s    # look further, in another terminal:\n", dir) +
 		kubectl(homeCluster, "get shards -n "+namespace+" -o wide") +
@@ -93,8 +95,8 @@ func look(s *settings, f *fleet, b *board) string {
 		kubectl(homeCluster, "get deployments -n "+sourceNamespace) + logs
 	var ports, names []string
 	for _, r := range b.allReplicas() {
-		if _, port, err := net.SplitHostPort(r.metrics); err == nil && !r.ended() {
-			ports, names = append(ports, port), append(names, fmt.Sprintf("%s (process %d)", r.name, r.pid()))
+		if _, port, err := net.SplitHostPort(r.Address(0)); err == nil && !r.Ended() {
+			ports, names = append(ports, port), append(names, fmt.Sprintf("%s (process %d)", r.Name, r.PID()))
 		}
 	}
 	text += fmt.Sprintf("  curl http://127.0.0.1:{%s}/metrics\n", strings.Join(ports, ","))
@@ -103,28 +105,28 @@ func look(s *settings, f *fleet, b *board) string {
 }
 
 // sights are the links to the traces worth seeing, with the command that prints each.
-func sights(s *settings, f *fleet, traces []traceFacts) string {
+func sights(s *settings, f *lab.Fleet, traces []traceFacts) string {
 	text := "Worth seeing in Jaeger"
 	if !s.stay {
 		text += " (gone now; with a terminal the demo stays up)"
 	}
 	text += ":\n"
 	command := relative(s.tenure) + " trace "
-	if f.jaeger.QueryURL() != fmt.Sprintf("http://127.0.0.1:%d", usualPort) {
-		command += "--jaeger " + f.jaeger.QueryURL() + " "
+	if f.Jaeger.QueryURL() != fmt.Sprintf("http://127.0.0.1:%d", usualPort) {
+		command += "--jaeger " + f.Jaeger.QueryURL() + " "
 	}
 	for _, t := range traces {
 		if t.path == "" {
 			continue
 		}
-		text += fmt.Sprintf("  %s (%s)\n    curl '%s%s'\n    %s\n", t.what, t.about, f.jaeger.QueryURL(), t.path, command+strings.Join(t.arguments, " "))
+		text += fmt.Sprintf("  %s (%s)\n    curl '%s%s'\n    %s\n", t.what, t.about, f.Jaeger.QueryURL(), t.path, command+strings.Join(t.arguments, " "))
 	}
 	return text
 }
 
 // inside is a path below the folder of the control planes.
-func inside(f *fleet, path string) string {
-	if short, err := filepath.Rel(f.planes.Dir(), path); err == nil {
+func inside(f *lab.Fleet, path string) string {
+	if short, err := filepath.Rel(f.Planes.Dir(), path); err == nil {
 		return short
 	}
 	return path

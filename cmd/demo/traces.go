@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenure-dev/tenure/pkg/telemetry"
 	"github.com/tenure-dev/tenure/pkg/telemetry/jaeger"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 const (
@@ -67,7 +68,7 @@ func queryPort() int {
 
 // findTraces asks Jaeger for the three sights, again until all that belongs to them has arrived.
 func (st *story) findTraces(ctx context.Context, handoffs []handoff) ([]traceFacts, error) {
-	client := &jaeger.Client{URL: st.fleet.jaeger.QueryURL()}
+	client := &jaeger.Client{URL: st.fleet.Jaeger.QueryURL()}
 	var found []traceFacts
 	for _, find := range []func(context.Context, *jaeger.Client) (traceFacts, error){
 		st.traceAt,
@@ -97,7 +98,7 @@ func findTrace(ctx context.Context, find func(context.Context) (traceFacts, erro
 		if err != nil {
 			facts.missing = err.Error()
 		}
-		if facts.missing == "" || sleep(ctx, pollEvery) != nil {
+		if facts.missing == "" || lab.Sleep(ctx, pollEvery) != nil {
 			return facts, nil
 		}
 	}
@@ -130,7 +131,7 @@ func (st *story) traceHandoff(ctx context.Context, client *jaeger.Client, handof
 	if moved == nil {
 		return facts, nil
 	}
-	facts.about = fmt.Sprintf("%s to %s", moved.Shard, replicaOf(moved.To))
+	facts.about = fmt.Sprintf("%s to %s", moved.Shard, lab.ReplicaOf(moved.To))
 	q := st.query()
 	q.Operation = "handoff " + moved.Shard
 	traces, err := client.Find(ctx, q)

@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"sync"
 	"time"
 
@@ -17,6 +14,7 @@ import (
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 // pollEvery is how often logs and metrics of the replicas are read.
@@ -24,43 +22,43 @@ const pollEvery = 250 * time.Millisecond
 
 // observe feeds the board until the context ends: one watch of the Shards, one of the Ats of each cluster, and the
 // replicas' own logs and metrics.
-func observe(ctx context.Context, f *fleet, b *board) error {
+func observe(ctx context.Context, f *lab.Fleet, b *board) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var group sync.WaitGroup
 	defer group.Wait()
-	watch := func(cluster string, of client.Object, on func(any)) {
+	follow := func(cluster string, of client.Object, on func(any)) {
 		group.Go(func() {
-			if err := f.watch(ctx, cluster, of, on); err != nil {
+			if err := watch(ctx, f, cluster, of, on); err != nil {
 				cancel(err)
 			}
 		})
 	}
-	watch(homeCluster, &tenurev1alpha1.Shard{}, func(o any) {
+	follow(homeCluster, &tenurev1alpha1.Shard{}, func(o any) {
 		if s, ok := o.(*tenurev1alpha1.Shard); ok {
 			b.setShard(s)
 		}
 	})
 	for _, name := range workloadClusters {
-		watch(name, &cnatv1alpha1.At{}, func(o any) {
+		follow(name, &cnatv1alpha1.At{}, func(o any) {
 			if at, ok := o.(*cnatv1alpha1.At); ok {
 				b.setAt(name, at)
 			}
 		})
 	}
 	for _, name := range append([]string{homeCluster}, workloadClusters...) {
-		watch(name, &appsv1.Deployment{}, func(o any) {
+		follow(name, &appsv1.Deployment{}, func(o any) {
 			if d, ok := o.(*appsv1.Deployment); ok && d.Namespace == sourceNamespace {
 				b.setDeployment(name, d)
 			}
 		})
 	}
-	tails := map[string]*tail{}
+	read := map[*lab.Replica]int{} // lines
 	for {
 		for _, r := range b.allReplicas() {
-			poll(ctx, b, r, tails)
+			read[r] = poll(ctx, b, r, read[r])
 		}
-		if err := sleep(ctx, pollEvery); err != nil {
+		if err := lab.Sleep(ctx, pollEvery); err != nil {
 			if errors.Is(err, errDone) {
 				return nil
 			}
@@ -73,10 +71,10 @@ func observe(ctx context.Context, f *fleet, b *board) error {
 var errDone = errors.New("done")
 
 // watch tells of every version of the objects until the context ends.
-func (f *fleet) watch(ctx context.Context, cluster string, of client.Object, on func(any)) error {
-	config := f.planes.Cluster(cluster).RESTConfig()
+func watch(ctx context.Context, f *lab.Fleet, cluster string, of client.Object, on func(any)) error {
+	config := f.Planes.Cluster(cluster).RESTConfig()
 	config.UserAgent = "demo"
-	c, err := cache.New(config, cache.Options{Scheme: f.clients[cluster].Scheme()})
+	c, err := cache.New(config, cache.Options{Scheme: f.Client(cluster).Scheme()})
 	if err != nil {
 		return fmt.Errorf("preparing to watch %T in cluster %s: %w", of, cluster, err)
 	}
@@ -93,48 +91,40 @@ func (f *fleet) watch(ctx context.Context, cluster string, of client.Object, on 
 	return nil
 }
 
-// poll reads what is new in a replica's log, and its metrics.
-func poll(ctx context.Context, b *board, r *replica, tails map[string]*tail) {
-	if tails[r.name] == nil {
-		tails[r.name] = &tail{path: r.logPath}
+// poll reads what is new in a replica's log, of which so many lines have been read, and its metrics.
+func poll(ctx context.Context, b *board, r *lab.Replica, read int) int {
+	lines, err := r.Log.Lines()
+	if err != nil {
+		return read // the next time
 	}
-	for line := range bytes.Lines(tails[r.name].next()) {
-		if a, ok := parseActivation(line); ok {
-			b.activated(a)
+	for _, l := range lines[read:] {
+		if l.Activation() {
+			b.activated(l)
 		}
-		if incarnation, at, ok := parseLapse(line); ok {
-			b.lapsed(incarnation, at)
+		if l.Lapse() {
+			b.lapsed(l.Incarnation, l.Time)
 		}
 	}
-	if r.ended() {
-		return
+	if r.Ended() {
+		return len(lines)
 	}
-	if figures, err := r.ask(ctx); err == nil { // a replica that starts, hangs or dies doesn't answer: the table shows it
-		b.setFigures(r.name, figures)
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if m, err := r.Metrics(ctx); err == nil { // a replica that starts, hangs or dies doesn't answer: the table shows it
+		b.setFigures(r.Name, figuresOf(m))
 	}
+	return len(lines)
 }
 
-// tail follows a file that another process appends to.
-type tail struct {
-	path   string
-	offset int64
-}
+// figures are what the demo shows of a replica's metrics.
+type figures struct{ queue, reconciled int }
 
-// next returns the whole lines since the last call. What can't be read now is read at the next call.
-func (t *tail) next() []byte {
-	file, err := os.Open(t.path)
-	if err != nil {
-		return nil
+// figuresOf reads them; what a replica has not counted yet is zero.
+func figuresOf(m lab.Metrics) (f figures) {
+	for _, ours := range []string{"at", "replication"} { // the controllers
+		queue, _ := m.Sum("workqueue_depth", map[string]string{"name": ours}) // one series per priority
+		reconciled, _ := m.Sum("controller_runtime_reconcile_total", map[string]string{"controller": ours})
+		f.queue, f.reconciled = f.queue+int(queue), f.reconciled+int(reconciled)
 	}
-	defer file.Close()
-	if _, err := file.Seek(t.offset, io.SeekStart); err != nil {
-		return nil
-	}
-	content, err := io.ReadAll(file)
-	if err != nil {
-		return nil
-	}
-	content = content[:bytes.LastIndexByte(content, '\n')+1]
-	t.offset += int64(len(content))
-	return content
+	return f
 }

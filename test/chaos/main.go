@@ -21,6 +21,7 @@ import (
 
 	"github.com/tenure-dev/tenure/shard"
 	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
 func main() {
@@ -112,7 +113,8 @@ func play(ctx context.Context, s settings, out io.Writer) error {
 func onPlanes(ctx context.Context, s settings, out io.Writer, do func(context.Context, *run) error) (err error) {
 	f, err := lab.Start(ctx, lab.Options{
 		Workloads: []string{"west", "east"}, LeaseDuration: s.lease, ShardsPerCluster: s.shards,
-		Tenure: s.tenure, Seed: s.seed, Progress: out, TmpfsData: true, NoNodes: true,
+		Tenure: s.tenure, Seed: s.seed, NoNodes: true, UserAgent: "chaos",
+		Planes: localplane.Config{Progress: out, TmpfsData: true},
 		Direct: !slices.Contains(s.scenarios, "storm"), // nothing else hurts the network
 	})
 	if err != nil {
@@ -124,7 +126,7 @@ func onPlanes(ctx context.Context, s settings, out io.Writer, do func(context.Co
 			for _, replica := range f.Replicas() {
 				replica.Kill()
 			}
-			dir, keepErr := keepEvidence(f.Planes.Dir())
+			dir, keepErr := f.Keep("chaos")
 			fmt.Fprintf(out, "logs are kept in %s\n", dir)
 			err = errors.Join(err, keepErr)
 		}

@@ -40,7 +40,7 @@ func gaps(lines []lab.Line, kind string, within func(time.Time) bool) []time.Dur
 	var all []time.Duration
 	for _, l := range lines {
 		if l.Kind == kind && within(l.Time) {
-			all = append(all, time.Duration(l.GapMS*float64(time.Millisecond)))
+			all = append(all, l.Gap())
 		}
 	}
 	return all

@@ -204,11 +204,4 @@ func (r *run) settle(ctx context.Context, within time.Duration) {
 }
 
 // sleep waits unless the run is over.
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
+func sleep(ctx context.Context, d time.Duration) { _ = lab.Sleep(ctx, d) }

@@ -161,7 +161,7 @@ func (r *run) runMoves(ctx context.Context) {
 
 // planned counts the planned moves that the replicas' logs tell of.
 func (r *run) planned() (int, error) {
-	lines, err := r.fleet.Activations()
+	lines, err := lab.Activations(r.fleet.Replicas())
 	n := 0
 	for _, l := range lines {
 		if l.Kind == "planned" {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/tenure-dev/tenure/test/lab"
@@ -26,7 +25,7 @@ func (r *run) supervise(ctx context.Context) {
 			if calm {
 				r.blame(err)
 			}
-			r.say("%v: %s", err, lastLine(replica))
+			r.say("%v", err)
 			sleep(ctx, time.Second)
 			if ctx.Err() == nil {
 				r.start(replica.Name)
@@ -34,12 +33,4 @@ func (r *run) supervise(ctx context.Context) {
 		}
 		sleep(ctx, 300*time.Millisecond)
 	}
-}
-
-func lastLine(r *lab.Replica) string {
-	lines, err := r.Log.Lines()
-	if err != nil || len(lines) == 0 {
-		return fmt.Sprint("no log: ", err)
-	}
-	return lines[len(lines)-1].Text
 }

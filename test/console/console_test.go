@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -50,18 +49,18 @@ func TestThePersonOnCallSeesWhatHappens(t *testing.T) {
 	t.Run("questions", f.askWhenAllIsWell)
 	t.Run("page", f.openPage)
 	t.Run("authorization", f.openSecurePage)
-	f.end("r0", syscall.SIGTERM)
+	f.leave("r0")
 	f.await("r1 has taken over", f.settled(1))
 	f.start("r2")
 	f.await("r2 has its part", f.settled(2))
-	f.end("r1", syscall.SIGTERM)
+	f.leave("r1")
 	f.await("r2 has taken over by handoffs", f.settled(1))
 	t.Run("metrics", f.checkMetrics)
-	f.end("r2", syscall.SIGKILL)
+	f.replicas["r2"].Kill()
 	f.await("the crash is told", func() bool { _, code := f.status(); return code == 1 })
 	t.Run("questions after a crash", f.askAfterCrash)
 	t.Run("restore", f.restore)
-	if err := f.planes.Cluster("west").StopAPIServer(); err != nil {
+	if err := f.Planes.Cluster("west").StopAPIServer(); err != nil {
 		t.Fatal(err)
 	}
 	out, code := f.ask("status")
@@ -103,7 +102,7 @@ func (f *fleet) askWhenAllIsWell(t *testing.T) {
 
 // openPage looks at the page of a replica that serves it openly.
 func (f *fleet) openPage(t *testing.T) {
-	base := "http://" + f.replicas["r0"].metrics
+	base := "http://" + f.replicas["r0"].Address(0)
 	get := func(path string) (*http.Response, string) {
 		response, err := http.Get(base + path)
 		if err != nil {
@@ -184,7 +183,7 @@ func (f *fleet) openSecurePage(t *testing.T) {
 	https := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // its certificate is self-signed
 	for _, path := range []string{"/metrics", "/status", "/status/data", "/status/page.js"} {
 		for bearer, want := range map[string]int{"": http.StatusUnauthorized, stranger: http.StatusForbidden, reader: http.StatusOK} {
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+f.replicas["r1"].metrics+path, nil)
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+f.replicas["r1"].Address(0)+path, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -205,7 +204,7 @@ func (f *fleet) openSecurePage(t *testing.T) {
 
 // checkMetrics holds what dashboard and alerts ask for against what a replica tells.
 func (f *fleet) checkMetrics(t *testing.T) {
-	response, err := http.Get("http://" + f.replicas["r2"].metrics + "/metrics")
+	response, err := http.Get("http://" + f.replicas["r2"].Address(0) + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}

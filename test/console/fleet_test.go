@@ -6,94 +6,42 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
-	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/test/lab"
-	"github.com/tenure-dev/tenure/test/lab/localplane"
+	"github.com/tenure-dev/tenure/test/lab/labtest"
 )
 
-const namespace = "tenure-system"
+const namespace = lab.Namespace
 
 // fleet is a home cluster, a workload cluster, and the tenure binary.
 type fleet struct {
+	*lab.Fleet
 	t          *testing.T
-	planes     *localplane.Planes
 	home, west client.Client
 	tenure     string
-	replicas   map[string]*replica
-}
-
-type replica struct {
-	command *exec.Cmd
-	metrics string
-	done    chan struct{}
+	replicas   map[string]*lab.Replica
 }
 
 // newFleet installs what a fleet needs, and starts no replica.
 func newFleet(t *testing.T) *fleet {
 	t.Helper()
-	f := &fleet{t: t, replicas: map[string]*replica{}}
+	f := &fleet{t: t, replicas: map[string]*lab.Replica{}}
 	var err error
 	if f.tenure, err = lab.Build(t.Context(), t.TempDir(), "tenure", lab.RaceDetector); err != nil {
 		t.Fatal(err)
 	}
-	f.planes, err = localplane.Start(t.Context(), localplane.Config{
-		TmpfsData: true, Clusters: []localplane.ClusterConfig{{Name: "home"}, {Name: "west", Workload: true}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := f.planes.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	f.home = f.install("home", "tenure.dev_shards.yaml")
-	f.west = f.install("west", "cnat.programming-kubernetes.info_ats.yaml")
-	kubeconfig, err := os.ReadFile(f.planes.Cluster("west").Kubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.create(f.home, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
-	f.create(f.home, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "west", Labels: map[string]string{"sigs.k8s.io/multicluster-runtime-kubeconfig": "true"}},
-		Data:       map[string][]byte{"kubeconfig": kubeconfig},
-	})
+	f.Fleet = labtest.Fleet(t, lab.Options{Workloads: []string{"west"}, LeaseDuration: 4 * time.Second, Direct: true, Tenure: f.tenure})
+	f.home, f.west = f.Client(lab.Home), f.Client("west")
 	return f
-}
-
-// install puts a CRD into a cluster and returns a client of it.
-func (f *fleet) install(cluster, crd string) client.Client {
-	f.t.Helper()
-	config := f.planes.Cluster(cluster).RESTConfig()
-	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{filepath.Join("../../config/crd", crd)}, ErrorIfPathMissing: true}); err != nil {
-		f.t.Fatal(err)
-	}
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), cnatv1alpha1.AddToScheme(scheme), tenurev1alpha1.AddToScheme(scheme)); err != nil {
-		f.t.Fatal(err)
-	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return c
 }
 
 func (f *fleet) create(c client.Client, obj client.Object) {
@@ -106,40 +54,15 @@ func (f *fleet) create(c client.Client, obj client.Object) {
 // start starts a replica process.
 func (f *fleet) start(name string, args ...string) {
 	f.t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	r := &replica{metrics: listener.Addr().String(), done: make(chan struct{})}
-	listener.Close()
-	r.command = exec.Command(f.tenure, append([]string{
-		"--home-kubeconfig", f.planes.Cluster("home").Kubeconfig(), "--replica", name, "--lease-duration", "4s",
-		"--metrics-bind-address", r.metrics, "--health-probe-bind-address", "0",
-	}, args...)...)
-	var log bytes.Buffer // read only when the process has ended
-	r.command.Stderr = &log
-	if err := localplane.StartChild(r.command); err != nil {
-		f.t.Fatal(err)
-	}
-	go func() {
-		defer close(r.done)
-		_ = r.command.Wait() // how it ended, its test knows
-	}()
-	f.replicas[name] = r
-	f.t.Cleanup(func() {
-		f.end(name, syscall.SIGKILL)
-		if f.t.Failed() {
-			text := log.String()
-			f.t.Logf("the end of the log of %s:\n%s", name, text[max(0, len(text)-3000):])
-		}
-	})
+	f.replicas[name] = labtest.Replica(f.t, f.Fleet, name, args...)
 }
 
-// end signals a replica and waits for its end.
-func (f *fleet) end(name string, signal syscall.Signal) {
-	r := f.replicas[name]
-	_ = r.command.Process.Signal(signal) // one that has ended already is what we want
-	<-r.done
+// leave lets a replica leave in order.
+func (f *fleet) leave(name string) {
+	f.t.Helper()
+	if err := f.replicas[name].Leave(f.t.Context(), labtest.Patience); err != nil {
+		f.t.Fatal(err)
+	}
 }
 
 // ask runs a subcommand and returns its output and exit code.
@@ -148,7 +71,7 @@ func (f *fleet) ask(args ...string) (string, int) {
 	ctx, cancel := context.WithTimeout(f.t.Context(), time.Minute)
 	defer cancel()
 	command := exec.CommandContext(ctx, f.tenure, args...)
-	command.Env = append(os.Environ(), "KUBECONFIG="+f.planes.Cluster("home").Kubeconfig())
+	command.Env = append(os.Environ(), "KUBECONFIG="+f.Planes.Cluster(lab.Home).Kubeconfig())
 	var out, errs bytes.Buffer
 	command.Stdout, command.Stderr = &out, &errs
 	err := command.Run()

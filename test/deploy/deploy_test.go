@@ -3,63 +3,30 @@ package deploy
 
 import (
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 
+	"github.com/tenure-dev/tenure/test/lab/labtest"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
-// kubectl runs the kubectl that is built into the local control plane.
-func kubectl(t *testing.T, stdin string, args ...string) (string, error) {
-	t.Helper()
-	binary, err := localplane.FindBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), binary, append([]string{"kubectl"}, args...)...)
-	cmd.Dir = "../.."
-	cmd.Stdin = strings.NewReader(stdin)
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return string(out) + stderr.String(), err
-	}
-	return string(out), nil
-}
-
 func TestConfigIsTakenByARealAPIServer(t *testing.T) {
-	planes, err := localplane.Start(t.Context(), localplane.Config{Clusters: []localplane.ClusterConfig{{Name: "home"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := planes.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	kubeconfig := "--kubeconfig=" + planes.Cluster("home").Kubeconfig()
-
+	home := labtest.Planes(t, localplane.ClusterConfig{Name: "home"}).Cluster("home")
 	// A server-side dry run validates against what is there: namespace and CRDs have to be.
-	for _, folder := range []string{"config/crd", "config/default", "config/workload"} {
-		rendered, err := kubectl(t, "", "kustomize", folder)
-		if err != nil {
-			t.Fatalf("kustomize %s: %v\n%s", folder, err, rendered)
+	for _, c := range []struct {
+		folder string
+		dry    []bool
+	}{{"crd", []bool{false, true}}, {"default", []bool{false, true}}, {"workload", []bool{false, true}}, {"samples", []bool{true}}} {
+		rendered := labtest.Kubectl(t, home, "kustomize", "../../config/"+c.folder)
+		for _, dry := range c.dry {
+			args := []string{"apply", "--validate=strict", "-f", "-"}
+			if dry {
+				args = append(args, "--dry-run=server")
+			}
+			if _, err := home.Kubectl(t.Context(), rendered, args...); err != nil {
+				t.Errorf("config/%s, dry %v: %v", c.folder, dry, err)
+			}
 		}
-		if out, err := kubectl(t, rendered, kubeconfig, "apply", "--validate=strict", "-f", "-"); err != nil {
-			t.Fatalf("apply %s: %v\n%s", folder, err, out)
-		}
-		if out, err := kubectl(t, rendered, kubeconfig, "apply", "--dry-run=server", "--validate=strict", "-f", "-"); err != nil {
-			t.Errorf("apply %s again, dry: %v\n%s", folder, err, out)
-		}
-	}
-	rendered, err := kubectl(t, "", "kustomize", "config/samples")
-	if err != nil {
-		t.Fatalf("kustomize config/samples: %v\n%s", err, rendered)
-	}
-	if out, err := kubectl(t, rendered, kubeconfig, "apply", "--dry-run=server", "--validate=strict", "-f", "-"); err != nil {
-		t.Errorf("apply config/samples, dry: %v\n%s", err, out)
 	}
 }
 

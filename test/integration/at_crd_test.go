@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/test/lab/labtest"
 )
 
 // bookExample is as printed in Programming Kubernetes.
@@ -26,11 +27,11 @@ spec:
 `
 
 func TestAtAPI(t *testing.T) {
-	plane := startWorkload(t)
-	c := newClient(t, plane)
+	plane := labtest.Workload(t, "west")
+	c := labtest.Client(t, plane)
 
 	t.Run("the example of the book applies unchanged and is PENDING", func(t *testing.T) {
-		if out, err := kubectl(t, plane, bookExample, "apply", "--validate=strict", "-f", "-"); err != nil {
+		if out, err := plane.Kubectl(t.Context(), bookExample, "apply", "--validate=strict", "-f", "-"); err != nil {
 			t.Fatalf("applying: %v\n%s", err, out)
 		}
 		at := &cnatv1alpha1.At{}
@@ -40,7 +41,7 @@ func TestAtAPI(t *testing.T) {
 		if at.Status.Phase != cnatv1alpha1.AtPending || at.Spec.Image != "busybox" {
 			t.Errorf("phase %q, image %q, want PENDING and busybox", at.Status.Phase, at.Spec.Image)
 		}
-		out, err := kubectl(t, plane, "", "get", "at", "example-at")
+		out, err := plane.Kubectl(t.Context(), "", "get", "at", "example-at")
 		if err != nil || !strings.Contains(out, "PENDING") || !strings.Contains(out, "2019-04-12T10:12:00Z") {
 			t.Errorf("kubectl get: %v\n%s", err, out)
 		}
@@ -138,7 +139,7 @@ func storedBefore(t *testing.T, c client.Client) {
 
 	at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "old"}}
 	at.Spec.Schedule, at.Spec.Command = "tomorrow", "ls"
-	eventually(t, "an At with a bad schedule is let in", func() bool { return c.Create(t.Context(), at) == nil })
+	labtest.Until(t, "an At with a bad schedule is let in", func() bool { return c.Create(t.Context(), at) == nil })
 
 	if err := unstructured.SetNestedSlice(loose.Object, strict, "spec", "versions"); err != nil {
 		t.Fatal(err)
@@ -146,7 +147,7 @@ func storedBefore(t *testing.T, c client.Client) {
 	if err := c.Update(t.Context(), loose); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "bad schedules are refused again", func() bool {
+	labtest.Until(t, "bad schedules are refused again", func() bool {
 		probe := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "probe-"}, Spec: at.Spec}
 		return c.Create(t.Context(), probe) != nil
 	})

@@ -23,14 +23,16 @@ import (
 	"github.com/tenure-dev/tenure/bench/audit"
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/at"
+	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/labtest"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
 // TestAtReconciler runs the At reconciler, without sharding, as the service account
 // of config/workload on a real API server with a real garbage collector.
 func TestAtReconciler(t *testing.T) {
-	plane := startWorkload(t)
-	c := newClient(t, plane)
+	plane := labtest.Workload(t, "west")
+	c := labtest.Client(t, plane)
 	runAtController(t, plane)
 
 	t.Run("Ats run once, on time, in three writes and with no event", func(t *testing.T) { normalLife(t, plane, c) })
@@ -44,7 +46,7 @@ func TestAtReconciler(t *testing.T) {
 		if status.ExitCode == nil || *status.ExitCode != 1 {
 			t.Errorf("exit code = %v, want 1", status.ExitCode)
 		}
-		eventually(t, "an event tells of it", func() bool {
+		labtest.Until(t, "an event tells of it", func() bool {
 			events := &corev1.EventList{}
 			if err := c.List(t.Context(), events, client.InNamespace("default")); err != nil {
 				return false
@@ -62,9 +64,9 @@ func TestAtReconciler(t *testing.T) {
 		ttl := int32(0)
 		created := newAt(t, c, "short-lived", func(a *cnatv1alpha1.At) { a.Spec.TTLSecondsAfterFinished = &ttl })
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: at.PodName(created)}}
-		eventually(t, "the Pod was there", func() bool { return c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod) == nil })
+		labtest.Until(t, "the Pod was there", func() bool { return c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod) == nil })
 		for _, obj := range []client.Object{created, pod} {
-			eventually(t, fmt.Sprintf("%T is gone", obj), func() bool {
+			labtest.Until(t, fmt.Sprintf("%T is gone", obj), func() bool {
 				return client.IgnoreNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj)) == nil &&
 					c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj) != nil
 			})
@@ -84,7 +86,7 @@ func runAtController(t *testing.T, plane *localplane.Plane) {
 		t.Fatal(err)
 	}
 	config.QPS = -1 // The API server's own fairness is limit enough.
-	manager, err := mcmanager.New(config, nil, mcmanager.Options{Scheme: newScheme(t), Metrics: metricsserver.Options{BindAddress: "0"}})
+	manager, err := mcmanager.New(config, nil, mcmanager.Options{Scheme: lab.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +130,7 @@ func newAt(t *testing.T, c client.Client, name string, change func(*cnatv1alpha1
 func wantResult(t *testing.T, c client.Client, created *cnatv1alpha1.At, want cnatv1alpha1.AtResult) cnatv1alpha1.AtStatus {
 	t.Helper()
 	now := &cnatv1alpha1.At{}
-	eventually(t, created.Name+" is DONE", func() bool {
+	labtest.Until(t, created.Name+" is DONE", func() bool {
 		return c.Get(t.Context(), client.ObjectKeyFromObject(created), now) == nil && now.Status.Phase == cnatv1alpha1.AtDone
 	})
 	if now.Status.Result != want {
@@ -182,7 +184,7 @@ func deletedPod(t *testing.T, c client.Client) {
 	})
 	pod := &corev1.Pod{}
 	key := client.ObjectKey{Namespace: "default", Name: at.PodName(created)}
-	eventually(t, "the Pod runs", func() bool {
+	labtest.Until(t, "the Pod runs", func() bool {
 		return c.Get(t.Context(), key, pod) == nil && pod.Status.Phase == corev1.PodRunning
 	})
 	first := pod.UID
@@ -193,14 +195,4 @@ func deletedPod(t *testing.T, c client.Client) {
 	if err := c.Get(t.Context(), key, pod); err != nil || pod.UID == first || status.Restarts != 1 {
 		t.Errorf("Pod %s after %s, %d restarts, %v; want another Pod after one restart", pod.UID, first, status.Restarts, err)
 	}
-}
-
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		if holds() {
-			return
-		}
-	}
-	t.Fatalf("after a minute it still isn't so that %s", what)
 }

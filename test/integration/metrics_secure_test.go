@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -15,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/labtest"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
@@ -22,26 +21,19 @@ import (
 func TestMetricsAreForThoseWhoMayReadThem(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
-	planes, err := localplane.Start(ctx, localplane.Config{TmpfsData: true, Clusters: []localplane.ClusterConfig{{Name: "home"}}})
+	home := labtest.Planes(t, localplane.ClusterConfig{Name: lab.Home}).Cluster(lab.Home)
+	root, err := lab.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := planes.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	home := planes.Cluster("home")
 	for _, args := range [][]string{
-		{"apply", "-k", fromRoot(t, "config/default")},
+		{"apply", "-k", filepath.Join(root, "config/default")},
 		{"wait", "--for=condition=Established", "crd/shards.tenure.dev"},
 		{"create", "serviceaccount", "prometheus", "-n", "default"},
 		{"create", "serviceaccount", "stranger", "-n", "default"},
 		{"create", "clusterrolebinding", "scrape", "--clusterrole=tenure-metrics-reader", "--serviceaccount=default:prometheus"},
 	} {
-		if out, err := kubectl(t, home, "", args...); err != nil {
-			t.Fatalf("kubectl %v: %v\n%s", args, err, out)
-		}
+		labtest.Kubectl(t, home, args...)
 	}
 	account, err := home.ServiceAccountKubeconfig(ctx, "tenure-system", "tenure")
 	if err != nil {
@@ -60,7 +52,7 @@ func TestMetricsAreForThoseWhoMayReadThem(t *testing.T) {
 		}
 		return answer.Status.Token
 	}
-	eventually(t, "metrics are served", func() bool { _, err := get(ctx, address, ""); return err == nil })
+	labtest.Until(t, "metrics are served", func() bool { _, err := get(ctx, address, ""); return err == nil })
 	for name, c := range map[string]struct {
 		token string
 		want  int
@@ -78,31 +70,22 @@ func TestMetricsAreForThoseWhoMayReadThem(t *testing.T) {
 
 func startSecure(t *testing.T, ctx context.Context, kubeconfig string) (address string) {
 	t.Helper()
-	folder := t.TempDir()
-	binary, err := lab.Build(ctx, folder, "tenure", lab.RaceDetector)
+	binary, err := lab.Build(ctx, t.TempDir(), "tenure", lab.RaceDetector)
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, err := os.Create(filepath.Join(folder, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	address = freeAddress(t)
-	cmd := exec.Command(binary, "--home-kubeconfig="+kubeconfig, "--replica=secure", "--metrics-bind-address="+address,
-		"--metrics-secure", "--health-probe-bind-address=0")
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := localplane.StartChild(cmd); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have ended already
-		_ = cmd.Wait()
-		if content, err := os.ReadFile(log.Name()); t.Failed() && err == nil {
-			t.Logf("its log:\n%s", content[max(0, len(content)-3000):])
-		}
+	r, err := lab.StartProgram(lab.Program{
+		Name: "secure", Binary: binary, LogPath: filepath.Join(t.TempDir(), "log"), Addresses: 1,
+		Args: func(addresses []string) []string {
+			return []string{"--home-kubeconfig=" + kubeconfig, "--replica=secure", "--metrics-bind-address=" + addresses[0],
+				"--metrics-secure", "--health-probe-bind-address=0"}
+		},
 	})
-	return address
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { labtest.Leave(t, r) })
+	return r.Address(0)
 }
 
 // get asks for metrics; the certificate is the replica's own.

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/pkg/replication"
+	"github.com/tenure-dev/tenure/test/lab/labtest"
 )
 
 // policy sets progressDeadlineSeconds of every Deployment named "mutated" and annotates it, whoever writes it.
@@ -43,19 +44,19 @@ spec:
 `
 
 func mutatingPolicy(t *testing.T, r *rig, namespace string) {
-	if out, err := kubectl(t, r.planes.Cluster("west"), policy, "apply", "-f", "-"); err != nil {
+	if out, err := r.planes.Cluster("west").Kubectl(t.Context(), policy, "apply", "-f", "-"); err != nil {
 		t.Fatalf("installing the policy: %v\n%s", err, out)
 	}
 	source := deployment(namespace, "mutated")
 	// A policy takes a moment until it is in force; a throw-away Deployment shows when.
 	r.namespaced(t, "west", namespace)
 	probe := deployment(namespace, "mutated", func(d *appsv1.Deployment) { d.Labels, d.Annotations = nil, nil })
-	eventually(t, "the policy is in force", func() bool {
+	labtest.Until(t, "the policy is in force", func() bool {
 		o := probe.DeepCopy()
 		return r.client["west"].Create(t.Context(), o, client.DryRunAll) == nil && o.Annotations["injected"] == "yes"
 	})
 	r.create(t, "home", source)
-	eventually(t, "the source shows who is at odds", func() bool {
+	labtest.Until(t, "the source shows who is at odds", func() bool {
 		c := conditionOf(r.get(t, "home", source), replication.ConditionReplicated)
 		return c.Reason == replication.ReasonContested && strings.Contains(c.Message, "progressDeadlineSeconds")
 	})
@@ -92,21 +93,21 @@ func frozen(t *testing.T, r *rig, namespace string) {
 	defer resume()
 	began := time.Now()
 	r.edit(t, "home", "kubectl", source, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "web:2" })
-	eventually(t, "east has the new image", func() bool { return r.get(t, "east", source).Spec.Template.Spec.Containers[0].Image == "web:2" })
+	labtest.Until(t, "east has the new image", func() bool { return r.get(t, "east", source).Spec.Template.Spec.Containers[0].Image == "web:2" })
 	if took := time.Since(began); took > 4*time.Second { // its timeout is 6 s
 		t.Errorf("east waited %s for west", took)
 	}
-	eventually(t, "the source shows who is missing", func() bool {
+	labtest.Until(t, "the source shows who is missing", func() bool {
 		return conditionOf(r.get(t, "home", source), replication.ConditionReplicated).Reason == replication.ReasonAway
 	})
 	r.setDown("west", true)
 	if err := r.client["east"].Delete(t.Context(), r.get(t, "east", other)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "east is repaired meanwhile", func() bool { return r.get(t, "east", other) != nil })
+	labtest.Until(t, "east is repaired meanwhile", func() bool { return r.get(t, "east", other) != nil })
 	resume()
 	r.setDown("west", false)
-	eventually(t, "west catches up", func() bool {
+	labtest.Until(t, "west catches up", func() bool {
 		d := r.get(t, "west", source)
 		return d != nil && d.Spec.Template.Spec.Containers[0].Image == "web:2"
 	})
@@ -129,12 +130,12 @@ func divided(t *testing.T, r *rig, namespace string) {
 	}
 	began := time.Now()
 	r.setDown("west", true)
-	eventually(t, "the share has moved", shares(6, 8))
+	labtest.Until(t, "the share has moved", shares(6, 8))
 	if took := time.Since(began); took < 4*time.Second || took > 15*time.Second {
 		t.Errorf("it moved after %s, the grace is 4 s", took)
 	}
 	r.setDown("west", false)
-	eventually(t, "the share is back", shares(6, 2))
+	labtest.Until(t, "the share is back", shares(6, 2))
 	r.replicated(t, "home", source)
 }
 
@@ -151,10 +152,10 @@ func besideController(t *testing.T, r *rig) {
 			conditionOf(d, appsv1.DeploymentAvailable).Status == corev1.ConditionTrue &&
 			conditionOf(d, appsv1.DeploymentProgressing).Reason == "NewReplicaSetAvailable"
 	}
-	eventually(t, "all three conditions are there", all)
+	labtest.Until(t, "all three conditions are there", all)
 	for _, image := range []string{"web:2", "web:3"} {
 		r.edit(t, "west", "kubectl", source, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = image })
-		eventually(t, "they are there again after "+image, func() bool {
+		labtest.Until(t, "they are there again after "+image, func() bool {
 			d := r.get(t, "west", source)
 			return all() && d.Status.ObservedGeneration == d.Generation && d.Status.UpdatedReplicas == 2 &&
 				r.get(t, "east", source).Spec.Template.Spec.Containers[0].Image == image

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -13,8 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
@@ -32,6 +31,8 @@ import (
 
 	"github.com/tenure-dev/tenure/bench/audit"
 	"github.com/tenure-dev/tenure/pkg/replication"
+	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/labtest"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
@@ -55,31 +56,18 @@ const replicationUser = "system:serviceaccount:tenure-system:tenure"
 func startRig(t *testing.T) *rig {
 	t.Helper()
 	ctrl.SetLogger(logr.Discard())
-	planes, err := localplane.Start(t.Context(), localplane.Config{TmpfsData: true, Clusters: []localplane.ClusterConfig{
-		{Name: "home"}, {Name: "west", Workload: true}, {Name: "east", Workload: true},
-	}})
+	planes := labtest.Planes(t, localplane.ClusterConfig{Name: "home"}, localplane.ClusterConfig{Name: "west", Workload: true},
+		localplane.ClusterConfig{Name: "east", Workload: true})
+	root, err := lab.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := planes.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
 	r := &rig{planes: planes, client: map[string]client.Client{}, configs: map[string]*rest.Config{}, mappers: map[string]meta.RESTMapper{},
 		down: map[string]time.Time{}, changed: make(chan struct{}, 1)}
-	scheme := runtime.NewScheme()
-	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
 	for _, plane := range planes.Clusters() {
-		if r.client[plane.Name()], err = client.New(plane.RESTConfig(), client.Options{Scheme: scheme}); err != nil {
-			t.Fatal(err)
-		}
+		r.client[plane.Name()] = labtest.Client(t, plane)
 		for _, folder := range []string{"config/workload", "config/replication"} {
-			if out, err := kubectl(t, plane, "", "apply", "--validate=strict", "-k", fromRoot(t, folder)); err != nil {
-				t.Fatalf("installing %s: %v\n%s", folder, err, out)
-			}
+			labtest.Kubectl(t, plane, "apply", "--validate=strict", "-k", filepath.Join(root, folder))
 		}
 		r.connect(t, plane)
 	}
@@ -312,7 +300,7 @@ func (r *rig) replicated(t *testing.T, cluster string, o *appsv1.Deployment) {
 			t.Logf("%s: %+v", o.Name, last)
 		}
 	}()
-	eventually(t, o.Name+" is replicated", func() bool {
+	labtest.Until(t, o.Name+" is replicated", func() bool {
 		last = conditionOf(r.get(t, cluster, o), replication.ConditionReplicated)
 		return last.Status == corev1.ConditionTrue
 	})

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/pkg/replication"
+	"github.com/tenure-dev/tenure/test/lab/labtest"
 )
 
 // TestReplication runs the replication reconciler over real control planes: an API server for the sources, and two
@@ -57,7 +58,7 @@ func converge(t *testing.T, r *rig, namespace string) {
 		sources = append(sources, deployment(namespace, fmt.Sprintf("web-%d", i)))
 		r.create(t, "home", sources[i])
 	}
-	if out, err := kubectl(t, r.planes.Cluster("home"), "", "-n", namespace, "wait", "--for=condition=Replicated", "deployment", "--all", "--timeout=60s"); err != nil {
+	if out, err := r.planes.Cluster("home").Kubectl(t.Context(), "", "-n", namespace, "wait", "--for=condition=Replicated", "deployment", "--all", "--timeout=60s"); err != nil {
 		t.Fatalf("kubectl wait: %v\n%s", err, out)
 	}
 	for _, name := range []string{"west", "east"} {
@@ -108,21 +109,21 @@ func drift(t *testing.T, r *rig, namespace string) {
 	r.replicated(t, "home", source)
 	began := time.Now()
 	r.edit(t, "west", "kubectl-edit", source, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "evil" })
-	eventually(t, "the image is repaired", func() bool {
+	labtest.Until(t, "the image is repaired", func() bool {
 		return r.get(t, "west", source).Spec.Template.Spec.Containers[0].Image == "web:1"
 	})
 	t.Logf("edited: repaired within %s (looked every 50 ms)", time.Since(began).Round(time.Millisecond))
 	if err := r.scale(t.Context(), "west", "kubectl", source, 7); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the copy that was scaled by hand is scaled back", func() bool { return *r.get(t, "west", source).Spec.Replicas == 2 })
+	labtest.Until(t, "the copy that was scaled by hand is scaled back", func() bool { return *r.get(t, "west", source).Spec.Replicas == 2 })
 	r.edit(t, "west", "kubectl-edit", source, func(d *appsv1.Deployment) { d.Annotations = nil })
-	eventually(t, "the marks are back", func() bool { return r.get(t, "west", source).Annotations[replication.AnnotationOwnerUID] != "" })
+	labtest.Until(t, "the marks are back", func() bool { return r.get(t, "west", source).Annotations[replication.AnnotationOwnerUID] != "" })
 	first := r.get(t, "east", source).UID
 	if err := r.client["east"].Delete(t.Context(), r.get(t, "east", source)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the deleted copy is back", func() bool {
+	labtest.Until(t, "the deleted copy is back", func() bool {
 		copy := r.get(t, "east", source)
 		return copy != nil && copy.UID != first
 	})
@@ -130,10 +131,10 @@ func drift(t *testing.T, r *rig, namespace string) {
 	r.edit(t, "home", "kubectl", source, func(d *appsv1.Deployment) {
 		d.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A", Value: "1"}}
 	})
-	eventually(t, "a new field arrives", func() bool { return len(r.get(t, "east", source).Spec.Template.Spec.Containers[0].Env) == 1 })
+	labtest.Until(t, "a new field arrives", func() bool { return len(r.get(t, "east", source).Spec.Template.Spec.Containers[0].Env) == 1 })
 	r.edit(t, "home", "kubectl", source, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Env = nil })
-	eventually(t, "a removed field goes", func() bool { return len(r.get(t, "east", source).Spec.Template.Spec.Containers[0].Env) == 0 })
-	eventually(t, "events tell of the repairs", func() bool { return r.eventSeen(t, source, replication.ReasonRepaired) })
+	labtest.Until(t, "a removed field goes", func() bool { return len(r.get(t, "east", source).Spec.Template.Spec.Containers[0].Env) == 0 })
+	labtest.Until(t, "events tell of the repairs", func() bool { return r.eventSeen(t, source, replication.ReasonRepaired) })
 }
 
 // newProcess starts the reconciler anew over all that the other stories have left behind.
@@ -155,7 +156,7 @@ func newProcess(t *testing.T, r *rig) {
 		t.Fatal("the source that was to be edited is gone")
 	}
 	r.edit(t, "west", "kubectl-edit", probe, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "evil" })
-	eventually(t, "the new process works", func() bool {
+	labtest.Until(t, "the new process works", func() bool {
 		return r.get(t, "west", probe).Spec.Template.Spec.Containers[0].Image == "web:1"
 	})
 }
@@ -189,7 +190,7 @@ func additions(t *testing.T, r *rig, namespace string) {
 		d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers, corev1.Container{Name: "sidecar", Image: "sidecar:1"})
 	})
 	r.edit(t, "home", "kubectl", source, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "web:2" })
-	eventually(t, "the new image arrives", func() bool {
+	labtest.Until(t, "the new image arrives", func() bool {
 		return slices.ContainsFunc(r.get(t, "west", source).Spec.Template.Spec.Containers, func(c corev1.Container) bool { return c.Image == "web:2" })
 	})
 	r.replicated(t, "home", source)
@@ -206,7 +207,7 @@ func autoscaler(t *testing.T, r *rig, namespace string) {
 	if err := r.scale(t.Context(), "west", "kube-controller-manager", source, 5); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the source shows the autoscaler's figure", func() bool {
+	labtest.Until(t, "the source shows the autoscaler's figure", func() bool {
 		c := conditionOf(r.get(t, "home", source), replication.ConditionReplicated)
 		return c.Status == corev1.ConditionTrue && strings.Contains(c.Message, "west 5/5")
 	})
@@ -214,7 +215,7 @@ func autoscaler(t *testing.T, r *rig, namespace string) {
 		d.Spec.Template.Spec.Containers[0].Image = "web:2"
 		d.Spec.Replicas = ptr.To(int32(3))
 	})
-	eventually(t, "image and replicas arrive in east, the image alone in west", func() bool {
+	labtest.Until(t, "image and replicas arrive in east, the image alone in west", func() bool {
 		w, e := r.get(t, "west", source).Spec, r.get(t, "east", source).Spec
 		return w.Template.Spec.Containers[0].Image == "web:2" && e.Template.Spec.Containers[0].Image == "web:2" && *e.Replicas == 3
 	})
@@ -249,7 +250,7 @@ func fight(t *testing.T, r *rig, namespace string) {
 		}
 	}()
 	defer func() { cancel(); <-ended }()
-	eventually(t, "the source shows what is contested", func() bool {
+	labtest.Until(t, "the source shows what is contested", func() bool {
 		c := conditionOf(r.get(t, "home", source), replication.ConditionReplicated)
 		return c.Reason == replication.ReasonContested && strings.Contains(c.Message, "spec.replicas")
 	})
@@ -263,7 +264,7 @@ func fight(t *testing.T, r *rig, namespace string) {
 	}
 	cancel()
 	<-ended
-	eventually(t, "the copy is repaired once it is left in peace", func() bool { return *r.get(t, "west", source).Spec.Replicas == 2 })
+	labtest.Until(t, "the copy is repaired once it is left in peace", func() bool { return *r.get(t, "west", source).Spec.Replicas == 2 })
 }
 
 func foreign(t *testing.T, r *rig, namespace string) {
@@ -275,7 +276,7 @@ func foreign(t *testing.T, r *rig, namespace string) {
 	r.create(t, "west", stranger)
 	source := deployment(namespace, "web")
 	r.create(t, "home", source)
-	eventually(t, "the source shows it", func() bool {
+	labtest.Until(t, "the source shows it", func() bool {
 		return conditionOf(r.get(t, "home", source), replication.ConditionReplicated).Reason == replication.ReasonForeign && r.get(t, "east", source) != nil
 	})
 	got := r.get(t, "west", source)
@@ -283,7 +284,7 @@ func foreign(t *testing.T, r *rig, namespace string) {
 		slices.ContainsFunc(got.ManagedFields, func(e metav1.ManagedFieldsEntry) bool { return e.Manager == replication.FieldManager }) {
 		t.Errorf("touched: %v", got)
 	}
-	eventually(t, "an event tells of it", func() bool { return r.eventSeen(t, source, replication.ReasonForeign) })
+	labtest.Until(t, "an event tells of it", func() bool { return r.eventSeen(t, source, replication.ReasonForeign) })
 	if err := r.client["west"].Delete(t.Context(), got); err != nil {
 		t.Fatal(err)
 	}
@@ -311,11 +312,11 @@ func badAnnotations(t *testing.T, r *rig, namespace string) {
 		}
 		var last appsv1.DeploymentCondition
 		defer func() { t.Log(last.Message) }()
-		eventually(t, "the source shows "+bad.annotation+" and its value", func() bool {
+		labtest.Until(t, "the source shows "+bad.annotation+" and its value", func() bool {
 			last = conditionOf(r.get(t, "home", source), replication.ConditionReplicated)
 			return last.Reason == replication.ReasonInvalidAnnotation && last.Status == corev1.ConditionFalse && named(last.Message)
 		})
-		eventually(t, "an event does, too", func() bool { return named(r.eventNote(t, source, replication.ReasonInvalidAnnotation)) })
+		labtest.Until(t, "an event does, too", func() bool { return named(r.eventNote(t, source, replication.ReasonInvalidAnnotation)) })
 		if writes := writesTo(r.writes(t, "home", namespace), source.Name); len(writes) != 1 || writes[0].Subresource != "status" {
 			t.Errorf("%s: written at home: %v", bad.annotation, writes)
 		}
@@ -336,12 +337,12 @@ func labelRemoved(t *testing.T, r *rig, namespace string) {
 	r.create(t, "home", source)
 	r.replicated(t, "home", source)
 	r.edit(t, "home", "kubectl", source, func(d *appsv1.Deployment) { d.Annotations[replication.AnnotationClusters] = "west" })
-	eventually(t, "the copy in the removed target is gone", func() bool { return r.get(t, "east", source) == nil })
+	labtest.Until(t, "the copy in the removed target is gone", func() bool { return r.get(t, "east", source) == nil })
 	if r.get(t, "west", source) == nil {
 		t.Error("the other copy is gone, too")
 	}
 	r.edit(t, "home", "kubectl", source, func(d *appsv1.Deployment) { delete(d.Labels, replication.LabelReplicate) })
-	eventually(t, "all is cleaned up", func() bool {
+	labtest.Until(t, "all is cleaned up", func() bool {
 		d := r.get(t, "home", source)
 		return r.get(t, "west", source) == nil && len(d.Finalizers) == 0 && d.Annotations[replication.AnnotationCopies] == "" &&
 			conditionOf(d, replication.ConditionReplicated).Type == ""

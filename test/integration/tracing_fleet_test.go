@@ -1,23 +1,20 @@
 package integration
 
 import (
-	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
-	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/labtest"
 	"github.com/tenure-dev/tenure/test/lab/localjaeger"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
@@ -41,10 +38,8 @@ type tracedFleet struct {
 func startTracedFleet(t *testing.T) *tracedFleet {
 	t.Helper()
 	f := &tracedFleet{}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
 	var err error
-	if f.jaeger, err = localjaeger.Start(ctx, localjaeger.Config{}); err != nil {
+	if f.jaeger, err = localjaeger.Start(t.Context(), localjaeger.Config{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -52,27 +47,19 @@ func startTracedFleet(t *testing.T) *tracedFleet {
 			t.Error(err)
 		}
 	})
-	planes, err := localplane.Start(ctx, localplane.Config{TmpfsData: true, Clusters: []localplane.ClusterConfig{
-		{Name: "home"}, {Name: "west", Workload: true, ExtraAPIServerArgs: f.jaeger.APIServerArgs()},
-	}})
+	planes := labtest.Planes(t, localplane.ClusterConfig{Name: "home"},
+		localplane.ClusterConfig{Name: "west", Workload: true, ExtraAPIServerArgs: f.jaeger.APIServerArgs()})
+	f.home, f.west = planes.Cluster("home"), planes.Cluster("west")
+	root, err := lab.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := planes.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	f.home, f.west = planes.Cluster("home"), planes.Cluster("west")
-	for plane, folder := range map[*localplane.Plane]string{f.home: "config/crd", f.west: "config/workload"} {
-		if out, err := kubectl(t, plane, "", "apply", "-k", fromRoot(t, folder)); err != nil {
-			t.Fatalf("installing %s: %v\n%s", folder, err, out)
-		}
-		if out, err := kubectl(t, plane, "", "wait", "--for=condition=Established", "crd/ats.cnat.programming-kubernetes.info"); err != nil {
-			t.Fatalf("waiting for the CRD: %v\n%s", err, out)
-		}
+	labtest.Kubectl(t, f.home, "apply", "-k", filepath.Join(root, "config/crd"))
+	labtest.Kubectl(t, f.home, "wait", "--for=condition=Established", "crd/shards.tenure.dev")
+	if err := lab.InstallWorkload(t.Context(), f.west); err != nil {
+		t.Fatal(err)
 	}
-	if f.binary, err = lab.Build(ctx, t.TempDir(), "tenure", lab.RaceDetector); err != nil {
+	if f.binary, err = lab.Build(t.Context(), t.TempDir(), "tenure", lab.RaceDetector); err != nil {
 		t.Fatal(err)
 	}
 	f.addClusters(t)
@@ -82,7 +69,7 @@ func startTracedFleet(t *testing.T) *tracedFleet {
 // addClusters makes west known, and a cluster that can't be reached, whose kubeconfig holds a canary.
 func (f *tracedFleet) addClusters(t *testing.T) {
 	t.Helper()
-	c := f.homeClient(t)
+	c := labtest.Client(t, f.home)
 	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenure-system"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -96,100 +83,38 @@ func (f *tracedFleet) addClusters(t *testing.T) {
 		"contexts":[{"name":"x","context":{"cluster":"x","user":"x"}}]}`, canaryToken)
 	bad := strings.Replace(broken, `"insecure-skip-tls-verify":true`, `"certificate-authority-data":"`+canaryCA+`!"`, 1)
 	for name, content := range map[string][]byte{"west": kubeconfig, "away": []byte(broken), "unreadable": []byte(bad)} {
-		err := c.Create(t.Context(), &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: "tenure-system", Name: name, Labels: map[string]string{"sigs.k8s.io/multicluster-runtime-kubeconfig": "true"},
-			},
-			Data: map[string][]byte{"kubeconfig": content},
-		})
+		err := lab.AddKubeconfig(t.Context(), c, lab.Namespace, name, content)
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-func (f *tracedFleet) homeClient(t *testing.T) client.Client {
-	t.Helper()
-	scheme := newScheme(t)
-	if err := tenurev1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(f.home.RESTConfig(), client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-// tracedReplica is one replica process.
-type tracedReplica struct {
-	name    string
-	metrics string // address
-	log     string
-	cmd     *exec.Cmd
-	done    chan error
-}
-
 // start runs a replica; environment is added to that which sends traces to Jaeger.
-func (f *tracedFleet) start(t *testing.T, name string, environment ...string) *tracedReplica {
+func (f *tracedFleet) start(t *testing.T, name string, environment ...string) *lab.Replica {
 	t.Helper()
-	r := &tracedReplica{name: name, metrics: freeAddress(t), log: filepath.Join(t.TempDir(), name+".log"), done: make(chan error, 1)}
-	f.logs = append(f.logs, r.log)
-	out, err := os.Create(r.log)
+	r, err := lab.StartProgram(lab.Program{
+		Name: name, Binary: f.binary, LogPath: filepath.Join(t.TempDir(), name+".log"), Addresses: 1,
+		Args: func(addresses []string) []string {
+			return []string{"--home-kubeconfig=" + f.home.Kubeconfig(), "--replica=" + name, "--lease-duration=5s",
+				"--metrics-bind-address=" + addresses[0], "--health-probe-bind-address=0", "--log-level=debug", "--shards-per-cluster=4"}
+		},
+		Environment: slices.Concat(f.jaeger.Environment(), []string{"OTEL_EXPORTER_OTLP_HEADERS=authorization=" + canaryHeader}, environment),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer out.Close()
-	r.cmd = exec.Command(f.binary, "--home-kubeconfig="+f.home.Kubeconfig(), "--replica="+name, "--lease-duration=5s",
-		"--metrics-bind-address="+r.metrics, "--health-probe-bind-address=0", "--log-level=debug", "--shards-per-cluster=4")
-	r.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "OTEL_EXPORTER_OTLP_HEADERS=authorization=" + canaryHeader}, f.jaeger.Environment()...)
-	r.cmd.Env = append(r.cmd.Env, environment...)
-	r.cmd.Stdout, r.cmd.Stderr = out, out
-	if err := localplane.StartChild(r.cmd); err != nil {
-		t.Fatal(err)
-	}
-	go func() { r.done <- r.cmd.Wait() }()
-	t.Cleanup(func() {
-		_ = r.cmd.Process.Kill() // it may have ended already
-		r.stopped(t, 10*time.Second)
-		if t.Failed() {
-			content, _ := os.ReadFile(r.log)
-			t.Logf("log of %s ends:\n%s", name, content[max(0, len(content)-3000):])
-		}
-	})
+	f.logs = append(f.logs, r.LogPath)
+	t.Cleanup(func() { labtest.Leave(t, r) })
 	return r
 }
 
-// stop asks the replica to leave, and waits for it.
-func (r *tracedReplica) stop(t *testing.T) {
+// leave asks a replica to leave, and waits for it.
+func leave(t *testing.T, r *lab.Replica) {
 	t.Helper()
-	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
+	if err := r.Leave(t.Context(), labtest.Patience); err != nil {
+		t.Error(err)
 	}
-	if err := r.stopped(t, 20*time.Second); err != nil {
-		t.Errorf("%s ended: %v", r.name, err)
-	}
-}
-
-func (r *tracedReplica) stopped(t *testing.T, within time.Duration) error {
-	t.Helper()
-	select {
-	case err := <-r.done:
-		r.done <- err // for who asks again
-		return err
-	case <-time.After(within):
-		t.Fatalf("%s doesn't end", r.name)
-		return nil
-	}
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	addresses, err := localplane.FreeAddresses(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return addresses[0]
 }
 
 // createAts makes Ats of one spec.
@@ -206,7 +131,7 @@ func createAts(t *testing.T, c client.Client, namespace, name string, n int, spe
 // awaitDone waits until all Ats of a namespace are DONE.
 func awaitDone(t *testing.T, c client.Client, namespace string, n int) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%d Ats are DONE", n), func() bool {
+	labtest.Until(t, fmt.Sprintf("%d Ats are DONE", n), func() bool {
 		var list cnatv1alpha1.AtList
 		if err := c.List(t.Context(), &list, client.InNamespace(namespace)); err != nil {
 			t.Fatal(err)

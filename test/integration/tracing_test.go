@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -19,6 +18,8 @@ import (
 	"github.com/tenure-dev/tenure/bench/audit"
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/telemetry/jaeger"
+	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/labtest"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
@@ -30,7 +31,7 @@ const (
 // Real replicas, real load, the real Jaeger: what it got is held against what the replicas and the API server counted.
 func TestEveryReconcileIsAWholeTraceAndNoSecretComesOut(t *testing.T) {
 	f := startTracedFleet(t)
-	west := newClient(t, f.west)
+	west := labtest.Client(t, f.west)
 	if err := west.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tracedNamespace}}); err != nil {
 		t.Fatal(err)
 	}
@@ -40,23 +41,23 @@ func TestEveryReconcileIsAWholeTraceAndNoSecretComesOut(t *testing.T) {
 	// Every new holder looks at these. The others may be over when their shard moves, and then it has no first reconcile.
 	spec.Suspend = true
 	createAts(t, west, tracedNamespace, "suspended", 20, spec)
-	eventually(t, "the first replica serves all shards", func() bool { return sum(scrape(t, first), "tenure_shards_held") == 4 })
+	labtest.Until(t, "the first replica serves all shards", func() bool { return sum(scrape(t, first), "tenure_shards_held") == 4 })
 	second := f.start(t, "second")
-	eventually(t, "the second replica serves its half", func() bool { return sum(scrape(t, second), "tenure_shards_held") == 2 })
+	labtest.Until(t, "the second replica serves its half", func() bool { return sum(scrape(t, second), "tenure_shards_held") == 2 })
 	awaitDone(t, west, tracedNamespace, tracedAts)
 
 	// A moment of quiet: what the replicas have counted by then must all be in Jaeger in the end.
 	var pages map[string]string
-	eventually(t, "nothing is reconciled any more", func() bool {
+	labtest.Until(t, "nothing is reconciled any more", func() bool {
 		pages = map[string]string{"first": scrape(t, first), "second": scrape(t, second)}
 		time.Sleep(time.Second)
 		return reconciles(pages["first"]) == reconciles(scrape(t, first)) && reconciles(pages["second"]) == reconciles(scrape(t, second))
 	})
 	quiet := time.Now()
-	first.stop(t)
+	leave(t, first)
 	// What is handed to a replica that leaves before it has begun stays a handoff without end, and a trace without root.
-	eventually(t, "the second replica serves all shards", func() bool { return sum(scrape(t, second), "tenure_shards_held") == 4 })
-	second.stop(t)
+	labtest.Until(t, "the second replica serves all shards", func() bool { return sum(scrape(t, second), "tenure_shards_held") == 4 })
+	leave(t, second)
 	time.Sleep(6 * time.Second) // the API server sends its spans every 5 s
 
 	traces, raw := f.traces(t)
@@ -89,9 +90,10 @@ func (f *tracedFleet) traces(t *testing.T) ([]jaeger.Trace, string) {
 	return traces, string(raw)
 }
 
-func scrape(t *testing.T, r *tracedReplica) string {
+// scrape returns a replica's page as it is: it is searched for secrets.
+func scrape(t *testing.T, r *lab.Replica) string {
 	t.Helper()
-	res, err := http.Get("http://" + r.metrics + "/metrics")
+	res, err := http.Get("http://" + r.Address(0) + "/metrics")
 	if err != nil {
 		return "" // not up yet
 	}
@@ -103,22 +105,17 @@ func scrape(t *testing.T, r *tracedReplica) string {
 	return string(page)
 }
 
-// sum adds up the samples of a metric.
-func sum(page, name string) (total float64) {
-	for line := range strings.Lines(page) {
-		rest, found := strings.CutPrefix(line, name)
-		if !found || (rest[0] != ' ' && rest[0] != '{') {
-			continue
-		}
-		var value float64
-		if _, err := fmt.Sscan(rest[strings.LastIndexByte(rest[:len(rest)-1], ' ')+1:], &value); err == nil {
-			total += value
-		}
+// sum adds up a metric on a page; one that isn't there is zero.
+func sum(page, name string) float64 {
+	metrics, err := lab.ParseMetrics(strings.NewReader(page))
+	if err != nil {
+		return 0
 	}
+	total, _ := metrics.Sum(name, nil)
 	return total
 }
 
-func reconciles(page string) float64 { return sum(page, "tenure_reconcile_seconds_count") }
+func reconciles(page string) float64 { return sum(page, "tenure_reconcile_seconds") }
 
 func isReconcile(s *jaeger.Span) bool { return s.Name == "reconcile At" }
 
@@ -311,14 +308,14 @@ func checkCanaries(t *testing.T, f *tracedFleet, pages map[string]string, traces
 	}
 	for _, plane := range []*localplane.Plane{f.home, f.west} {
 		for _, what := range []string{"events", "events.events.k8s.io", "leases.coordination.k8s.io"} {
-			content, err := kubectl(t, plane, "", "get", what, "-A", "-o", "json")
+			content, err := plane.Kubectl(t.Context(), "", "get", what, "-A", "-o", "json")
 			if err != nil {
 				t.Fatal(err)
 			}
 			out[what+" in "+plane.Name()] = content
 		}
 	}
-	shards, err := kubectl(t, f.home, "", "get", "shards", "-A", "-o", "json")
+	shards, err := f.home.Kubectl(t.Context(), "", "get", "shards", "-A", "-o", "json")
 	if err != nil {
 		t.Fatal(err)
 	}

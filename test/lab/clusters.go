@@ -4,43 +4,126 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-dev/tenure/test/lab/faultproxy"
 )
 
-// Kubeconfig is the file with which replicas reach a cluster: that of their service account.
-func (f *Site) Kubeconfig(ctx context.Context, cluster string) (string, error) {
-	if f.config.Traced {
-		return f.planes.Cluster(cluster).UserKubeconfig(AccountUser, "system:serviceaccounts", "system:serviceaccounts:"+Namespace, "system:monitoring")
+// Kubeconfig is the file with which replicas reach a plane itself: that of their service account.
+func (f *Fleet) Kubeconfig(ctx context.Context, plane string) (string, error) {
+	if f.Jaeger != nil {
+		return f.Planes.Cluster(plane).UserKubeconfig(AccountUser, "system:serviceaccounts", "system:serviceaccounts:"+Namespace, "system:monitoring")
 	}
-	return f.planes.Cluster(cluster).ServiceAccountKubeconfig(ctx, Namespace, Account)
+	return f.Planes.Cluster(plane).ServiceAccountKubeconfig(ctx, Namespace, Account)
 }
 
-// AddCluster makes a plane known to the replicas, under its own name.
-func (f *Site) AddCluster(ctx context.Context, cluster string) error {
-	path, err := f.Kubeconfig(ctx, cluster)
+// through is the replicas' kubeconfig of a plane, through a proxy that it starts if there is none yet. With Options.Direct
+// there is none.
+func (f *Fleet) through(ctx context.Context, plane string, proxies map[string]*faultproxy.Proxy, whose string) ([]byte, error) {
+	path, err := f.Kubeconfig(ctx, plane)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	content, err := os.ReadFile(path)
 	if err != nil {
-		return fmt.Errorf("reading the kubeconfig of cluster %s: %w", cluster, err)
+		return nil, fmt.Errorf("reading the kubeconfig of cluster %s: %w", plane, err)
 	}
-	return f.AddKubeconfig(ctx, cluster, content)
+	if f.options.Direct {
+		return content, nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if proxies[whose] == nil {
+		upstream := f.Planes.Cluster(plane).RESTConfig()
+		if proxies[whose], err = faultproxy.Start(faultproxy.Config{Upstream: upstream, Seed: f.options.Seed}); err != nil {
+			return nil, fmt.Errorf("starting the proxy of %s to cluster %s: %w", whose, plane, err)
+		}
+	}
+	return proxies[whose].Kubeconfig(content)
+}
+
+// ClusterKubeconfig is the kubeconfig that replicas get for a workload plane: the service account's, through the proxy.
+func (f *Fleet) ClusterKubeconfig(ctx context.Context, plane string) ([]byte, error) {
+	return f.through(ctx, plane, f.proxies, plane)
+}
+
+// MakeHomeProxy starts the proxy between a replica and home before the replica itself is started, so that it is hurt
+// from its first request on.
+func (f *Fleet) MakeHomeProxy(name string) error {
+	_, err := f.homeKubeconfig(name)
+	return err
+}
+
+// homeKubeconfig writes the replica's kubeconfig, through a proxy of its own, when it is first asked for.
+func (f *Fleet) homeKubeconfig(name string) (string, error) {
+	path := filepath.Join(f.Planes.Dir(), "replicas", name+".kubeconfig")
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return "", fmt.Errorf("making a folder for the replicas: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), servedWithin)
+	defer cancel()
+	content, err := f.through(ctx, Home, f.homes, name)
+	if err == nil {
+		err = os.WriteFile(path+".new", content, 0o600) // half of one would be taken for whole the next time
+	}
+	if err == nil {
+		err = os.Rename(path+".new", path)
+	}
+	if err != nil {
+		return "", fmt.Errorf("writing the kubeconfig of replica %s: %w", name, err)
+	}
+	return path, nil
+}
+
+// Proxy is what stands between all replicas and a workload cluster; nil if nothing does.
+func (f *Fleet) Proxy(cluster string) *faultproxy.Proxy {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.proxies[cluster]
+}
+
+// HomeProxy is what stands between one replica and the home cluster; nil before the replica was first started, and if
+// nothing does.
+func (f *Fleet) HomeProxy(replica string) *faultproxy.Proxy {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.homes[replica]
+}
+
+// Agent is the part of a User-Agent that every request of a replica's shards carries, whatever its incarnation.
+func Agent(replica string) string { return "replica=" + replica + "-" }
+
+// AddCluster makes a workload plane known to the replicas under a name.
+func (f *Fleet) AddCluster(ctx context.Context, name, plane string) error {
+	kubeconfig, err := f.ClusterKubeconfig(ctx, plane)
+	if err != nil {
+		return err
+	}
+	return f.AddKubeconfig(ctx, name, kubeconfig)
 }
 
 // AddKubeconfig makes or replaces the Secret of a workload cluster.
-func (f *Site) AddKubeconfig(ctx context.Context, name string, kubeconfig []byte) error {
-	secrets := f.clients[Home].CoreV1().Secrets(Namespace)
+func (f *Fleet) AddKubeconfig(ctx context.Context, name string, kubeconfig []byte) error {
+	return AddKubeconfig(ctx, f.clients[Home], Namespace, name, kubeconfig)
+}
+
+// AddKubeconfig makes or replaces the Secret of a workload cluster in a namespace of the home cluster.
+func AddKubeconfig(ctx context.Context, home client.Client, namespace, name string, kubeconfig []byte) error {
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name, Labels: map[string]string{ClusterLabel: "true"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{ClusterLabel: "true"}},
 		Data:       map[string][]byte{"kubeconfig": kubeconfig},
 	}
-	_, err := secrets.Create(ctx, secret, metav1.CreateOptions{})
+	err := home.Create(ctx, secret)
 	if apierrors.IsAlreadyExists(err) {
-		_, err = secrets.Update(ctx, secret, metav1.UpdateOptions{})
+		err = home.Update(ctx, secret)
 	}
 	if err != nil {
 		return fmt.Errorf("telling the replicas about cluster %s: %w", name, err)
@@ -49,8 +132,9 @@ func (f *Site) AddKubeconfig(ctx context.Context, name string, kubeconfig []byte
 }
 
 // RemoveCluster takes a workload cluster from the replicas.
-func (f *Site) RemoveCluster(ctx context.Context, name string) error {
-	if err := f.clients[Home].CoreV1().Secrets(Namespace).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+func (f *Fleet) RemoveCluster(ctx context.Context, name string) error {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name}}
+	if err := f.clients[Home].Delete(ctx, secret); err != nil {
 		return fmt.Errorf("taking cluster %s from the replicas: %w", name, err)
 	}
 	return nil
@@ -58,17 +142,16 @@ func (f *Site) RemoveCluster(ctx context.Context, name string) error {
 
 // AddNamespace makes a namespace that is ready for Pods: they need its default service account, which a plane without
 // a controller manager doesn't make, and one with it makes a moment later.
-func (f *Site) AddNamespace(ctx context.Context, cluster, name string) error {
-	core := f.clients[cluster].CoreV1()
-	_, err := core.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+func AddNamespace(ctx context.Context, c client.Client, name string) error {
+	err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	if err == nil {
-		_, err = core.ServiceAccounts(name).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
+		err = c.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "default"}})
 		if apierrors.IsAlreadyExists(err) { // the controller manager was faster
 			err = nil
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("making namespace %s in cluster %s: %w", name, cluster, err)
+		return fmt.Errorf("making namespace %s: %w", name, err)
 	}
 	return nil
 }

@@ -6,16 +6,21 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/test/lab/faultproxy"
+	"github.com/tenure-dev/tenure/test/lab/localjaeger"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
@@ -23,34 +28,43 @@ import (
 type Options struct {
 	// Workloads are the names of the workload clusters. All are known to the replicas from the start.
 	Workloads []string
+	// Untold leaves them unknown: the caller adds them.
+	Untold bool
 	// Bare leaves out what makes Pods run in the workload clusters: an API server alone is enough for many tests.
 	Bare bool
 	// NoNodes leaves out nodes, scheduler and KWOK: Pods stay Pending until somebody else ends them.
 	NoNodes bool
+	// Planes is where to start from; its clusters, binary and Prepare are ours to set.
+	Planes localplane.Config
 	// LeaseDuration of the replicas; default 5 s.
 	LeaseDuration time.Duration
 	// ShardsPerCluster; default 8.
 	ShardsPerCluster int
 	// Tenure is the binary; empty is Build's, with the race detector if this program has it.
 	Tenure string
-	// Dir is kept; empty means a temporary folder that Stop removes.
-	Dir string
+	// Flags and Environment are added to those of each replica.
+	Flags, Environment []string
 	// Direct connects the replicas with the API servers themselves. What goes through a proxy can be hurt, and takes time
 	// of the processors that is missing where gaps are measured.
 	Direct bool
-	// TmpfsData is localplane's.
-	TmpfsData bool
-	// Progress receives a line per step; nil is silence.
-	Progress io.Writer
 	// Seed of the proxies.
 	Seed uint64
+	// Replication adds the right to replicate Deployments of the home cluster.
+	Replication bool
+	// Jaeger, if there is one, is started too, and what happens in API servers and replicas is traced to it. The replicas
+	// are in the group system:monitoring then, so that API servers hang their spans below theirs; their rights stay those
+	// of the service account.
+	Jaeger *localjaeger.Config
+	// UserAgent of our own requests, as in an audit log; default "lab".
+	UserAgent string
 }
 
 // Fleet is control planes with what a user would install, and the replicas on them.
 type Fleet struct {
 	Planes  *localplane.Planes
+	Jaeger  *localjaeger.Jaeger // nil without one
 	options Options
-	site    *Site
+	root    string
 	clients map[string]client.Client
 
 	mu       sync.Mutex // guards all below
@@ -59,7 +73,17 @@ type Fleet struct {
 	replicas []*Replica                   // every process ever started
 }
 
-// Start starts the planes, installs config/ and makes the workload clusters known. It starts no replica.
+// Scheme knows the kinds of the lab: Kubernetes' own, Ats and Shards.
+func Scheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, cnatv1alpha1.AddToScheme, tenurev1alpha1.AddToScheme} {
+		utilruntime.Must(add(scheme)) // fails if two kinds have one name: a mistake in this program
+	}
+	return scheme
+}
+
+// Start starts the planes, installs config/ and makes the workload clusters known. It starts no replica. ctx bounds the
+// start only.
 func Start(ctx context.Context, o Options) (_ *Fleet, err error) {
 	if o.LeaseDuration == 0 {
 		o.LeaseDuration = 5 * time.Second
@@ -67,20 +91,14 @@ func Start(ctx context.Context, o Options) (_ *Fleet, err error) {
 	if o.ShardsPerCluster == 0 {
 		o.ShardsPerCluster = 8
 	}
-	clusters := []localplane.ClusterConfig{{Name: Home}}
-	for _, name := range o.Workloads {
-		cluster := localplane.ClusterConfig{Name: name, Workload: !o.Bare}
-		if o.NoNodes {
-			cluster.Nodes = localplane.NoNodes
-		}
-		clusters = append(clusters, cluster)
+	if o.UserAgent == "" {
+		o.UserAgent = "lab"
 	}
-	planes, err := localplane.Start(ctx, localplane.Config{Dir: o.Dir, Clusters: clusters, TmpfsData: o.TmpfsData, Progress: o.Progress})
-	if err != nil {
-		return nil, err
+	if o.Jaeger != nil && !o.Direct {
+		return nil, errors.New("lab: a fleet with Jaeger must be Direct: a proxy can't pass on the certificate that puts replicas into system:monitoring")
 	}
 	f := &Fleet{
-		Planes: planes, options: o, clients: map[string]client.Client{},
+		options: o, clients: map[string]client.Client{},
 		proxies: map[string]*faultproxy.Proxy{}, homes: map[string]*faultproxy.Proxy{},
 	}
 	defer func() {
@@ -88,13 +106,33 @@ func Start(ctx context.Context, o Options) (_ *Fleet, err error) {
 			err = errors.Join(err, f.Stop())
 		}
 	}()
-	if o.Tenure == "" {
-		if f.options.Tenure, err = Build(ctx, planes.Dir(), "tenure", RaceDetector); err != nil {
+	if f.root, err = Root(); err != nil {
+		return nil, err
+	}
+	if err := f.startPlanes(ctx); err != nil {
+		return nil, err
+	}
+	if f.options.Tenure == "" {
+		if f.options.Tenure, err = Build(ctx, f.Planes.Dir(), "tenure", RaceDetector); err != nil {
 			return nil, err
 		}
 	}
+	scheme := Scheme()
+	for _, plane := range f.Planes.Clusters() {
+		config := plane.RESTConfig()
+		config.UserAgent = o.UserAgent
+		if f.clients[plane.Name()], err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+			return nil, fmt.Errorf("making a client of cluster %s: %w", plane.Name(), err)
+		}
+	}
+	if o.Planes.Progress != nil {
+		fmt.Fprintln(o.Planes.Progress, "installing CRDs, RBAC and kubeconfigs from config/")
+	}
 	if err := f.install(ctx); err != nil {
 		return nil, err
+	}
+	if o.Untold {
+		return f, nil
 	}
 	for _, name := range o.Workloads {
 		if err := f.AddCluster(ctx, name, name); err != nil {
@@ -104,26 +142,29 @@ func Start(ctx context.Context, o Options) (_ *Fleet, err error) {
 	return f, nil
 }
 
-// install applies what config/ ships, and makes the admin's clients.
-func (f *Fleet) install(ctx context.Context) error {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, cnatv1alpha1.AddToScheme, tenurev1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return fmt.Errorf("building the scheme: %w", err)
+// startPlanes starts Jaeger before the API servers, which are told of it.
+func (f *Fleet) startPlanes(ctx context.Context) (err error) {
+	config := f.options.Planes
+	config.Clusters = []localplane.ClusterConfig{{Name: Home}}
+	for _, name := range f.options.Workloads {
+		cluster := localplane.ClusterConfig{Name: name, Workload: !f.options.Bare}
+		if f.options.NoNodes {
+			cluster.Nodes = localplane.NoNodes
+		}
+		config.Clusters = append(config.Clusters, cluster)
+	}
+	if f.options.Jaeger != nil {
+		config.Prepare = func(dir string) (args []string, err error) {
+			jaeger := *f.options.Jaeger
+			jaeger.Dir = filepath.Join(dir, "jaeger")
+			if f.Jaeger, err = localjaeger.Start(ctx, jaeger); err != nil {
+				return nil, err
+			}
+			return f.Jaeger.APIServerArgs(), nil
 		}
 	}
-	var err error
-	if f.site, err = Install(ctx, f.Planes, SiteConfig{UserAgent: "chaos"}); err != nil {
-		return err
-	}
-	for _, plane := range f.Planes.Clusters() {
-		config := plane.RESTConfig()
-		config.UserAgent = "chaos"
-		if f.clients[plane.Name()], err = client.New(config, client.Options{Scheme: scheme}); err != nil {
-			return fmt.Errorf("making a client of cluster %s: %w", plane.Name(), err)
-		}
-	}
-	return nil
+	f.Planes, err = localplane.Start(ctx, config)
+	return err
 }
 
 // Client is the admin's, straight to a cluster's API server.
@@ -135,82 +176,60 @@ func (f *Fleet) Workloads() []string { return f.options.Workloads }
 // LeaseDuration of the replicas.
 func (f *Fleet) LeaseDuration() time.Duration { return f.options.LeaseDuration }
 
-// Proxy is what stands between all replicas and a workload cluster; nil if nothing does.
-func (f *Fleet) Proxy(cluster string) *faultproxy.Proxy {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.proxies[cluster]
-}
-
-// HomeProxy is what stands between one replica and the home cluster; nil before the replica was first started, and if
-// nothing does.
-func (f *Fleet) HomeProxy(replica string) *faultproxy.Proxy {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.homes[replica]
-}
-
-// Agent is the part of a User-Agent that every request of a replica's shards carries, whatever its incarnation.
-func Agent(replica string) string { return "replica=" + replica + "-" }
-
-// ClusterKubeconfig is the kubeconfig that replicas get for a workload plane: the service account's, through the proxy.
-func (f *Fleet) ClusterKubeconfig(ctx context.Context, plane string) ([]byte, error) {
-	if f.options.Direct {
-		return f.accountKubeconfig(ctx, plane)
+// StartReplica starts a process. Flags are added to its command line.
+func (f *Fleet) StartReplica(name string, flags ...string) (*Replica, error) {
+	kubeconfig, err := f.homeKubeconfig(name)
+	if err != nil {
+		return nil, err
 	}
-	f.mu.Lock()
-	proxy := f.proxies[plane]
-	f.mu.Unlock()
-	if proxy == nil {
-		var err error
-		proxy, err = faultproxy.Start(faultproxy.Config{Upstream: f.Planes.Cluster(plane).RESTConfig(), Seed: f.options.Seed})
-		if err != nil {
-			return nil, fmt.Errorf("starting the proxy to cluster %s: %w", plane, err)
+	run := 1
+	for _, r := range f.Replicas() {
+		if r.Name == name {
+			run++
 		}
-		f.mu.Lock()
-		f.proxies[plane] = proxy
-		f.mu.Unlock()
 	}
-	content, err := f.accountKubeconfig(ctx, plane)
+	r, err := StartProgram(Program{
+		Name: name, Binary: f.options.Tenure, LogPath: filepath.Join(f.Planes.Dir(), "replicas", fmt.Sprintf("%s.%d.log", name, run)),
+		Environment: f.environment(), Addresses: 1,
+		Args: func(addresses []string) []string {
+			return slices.Concat([]string{
+				"--home-kubeconfig", kubeconfig, "--namespace", Namespace, "--replica", name,
+				"--lease-duration", f.options.LeaseDuration.String(),
+				"--shards-per-cluster", strconv.Itoa(f.options.ShardsPerCluster),
+				"--metrics-bind-address", addresses[0], "--health-probe-bind-address", "0",
+			}, f.options.Flags, flags)
+		},
+	})
 	if err != nil {
 		return nil, err
 	}
-	return proxy.Kubeconfig(content)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.replicas = append(f.replicas, r)
+	return r, nil
 }
 
-// accountKubeconfig is the service account's, straight to the API server.
-func (f *Fleet) accountKubeconfig(ctx context.Context, plane string) ([]byte, error) {
-	path, err := f.site.Kubeconfig(ctx, plane)
-	if err != nil {
-		return nil, err
+func (f *Fleet) environment() []string {
+	if f.Jaeger == nil {
+		return f.options.Environment
 	}
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("reading the kubeconfig of cluster %s: %w", plane, err)
-	}
-	return content, nil
+	return slices.Concat(f.Jaeger.Environment(), f.options.Environment)
 }
 
-// AddCluster makes a workload plane known to the replicas under a name.
-func (f *Fleet) AddCluster(ctx context.Context, name, plane string) error {
-	kubeconfig, err := f.ClusterKubeconfig(ctx, plane)
-	if err != nil {
-		return err
-	}
-	return f.AddKubeconfig(ctx, name, kubeconfig)
+// Replicas are all processes that were ever started.
+func (f *Fleet) Replicas() []*Replica {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.replicas)
 }
 
-// AddKubeconfig makes or replaces the Secret of a workload cluster.
-func (f *Fleet) AddKubeconfig(ctx context.Context, name string, kubeconfig []byte) error {
-	return f.site.AddKubeconfig(ctx, name, kubeconfig)
+// Alive are the processes that run and weren't told to end.
+func (f *Fleet) Alive() []*Replica {
+	return slices.DeleteFunc(f.Replicas(), func(r *Replica) bool { return r.Ended() || r.Asked() })
 }
 
-// RemoveCluster takes a workload cluster from the replicas.
-func (f *Fleet) RemoveCluster(ctx context.Context, name string) error {
-	return f.site.RemoveCluster(ctx, name)
-}
-
-// Stop ends everything: replicas, proxies, planes.
+// Stop ends everything: replicas, proxies, planes, Jaeger. API servers that can't deliver their last spans wait for long, so
+// that goes last.
 func (f *Fleet) Stop() error {
 	for _, r := range f.Replicas() {
 		r.Kill()
@@ -222,5 +241,54 @@ func (f *Fleet) Stop() error {
 		}
 	}
 	f.mu.Unlock()
-	return f.Planes.Stop()
+	var errs []error
+	if f.Planes != nil {
+		errs = append(errs, f.Planes.Stop())
+	}
+	if f.Jaeger != nil {
+		errs = append(errs, f.Jaeger.Stop())
+	}
+	return errors.Join(errs...)
+}
+
+// Keep copies all logs, audit logs too, to a new folder that nobody removes, and returns it: what is needed to look into a
+// failure once the planes are gone.
+func (f *Fleet) Keep(name string) (string, error) {
+	to, err := os.MkdirTemp("", "tenure-"+name+"-")
+	if err != nil {
+		return "", fmt.Errorf("keeping the logs: %w", err)
+	}
+	from := f.Planes.Dir()
+	err = filepath.WalkDir(from, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Ext(path) != ".log" {
+			return err
+		}
+		inside, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		return copyFile(path, filepath.Join(to, inside))
+	})
+	if err != nil {
+		return to, fmt.Errorf("keeping the logs in %s: %w", to, err)
+	}
+	return to, nil
+}
+
+// copyFile copies a file piece by piece: an audit log may be larger than the memory.
+func copyFile(from, to string) error {
+	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+		return err
+	}
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
 }

@@ -3,13 +3,16 @@ package lab
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
+	"strings"
 	"sync"
 	"time"
 )
 
-// Line is one line of a replica's log, with the fields that tests read.
+// Line is one line of a replica's log, with the fields that anybody reads.
 type Line struct {
 	Time        time.Time `json:"time"`
 	Level       string    `json:"level"`
@@ -29,10 +32,31 @@ type Line struct {
 	Text string `json:"-"`
 }
 
+// ParseLine reads a line. One that isn't JSON, such as a panic's trace, has only a Text.
+func ParseLine(text string) Line {
+	line := Line{Text: text}
+	if json.Unmarshal([]byte(text), &line) != nil {
+		return Line{Text: text}
+	}
+	return line
+}
+
 // Activation says that the line is the beginning of a tenure.
 func (l Line) Activation() bool { return l.Msg == "shard active" }
 
-// Log reads a replica's log as it grows.
+// Lapse says that an incarnation gave everything up because its Lease had run out.
+func (l Line) Lapse() bool { return strings.HasPrefix(l.Msg, "incarnation lapsed") }
+
+// Gap is how long the shard had nobody before the tenure that began, by its holder's word.
+func (l Line) Gap() time.Duration { return time.Duration(l.GapMS * float64(time.Millisecond)) }
+
+// Crashed says that the line tells of a panic, a fatal error or a data race.
+func (l Line) Crashed() bool {
+	return strings.HasPrefix(l.Text, "panic:") || strings.HasPrefix(l.Text, "fatal error:") ||
+		strings.Contains(l.Text, "DATA RACE") || strings.Contains(l.Msg, "panic")
+}
+
+// Log reads a replica's log as it grows. It is safe for concurrent use.
 type Log struct {
 	path string
 
@@ -41,7 +65,7 @@ type Log struct {
 	lines  []Line
 }
 
-// Lines are all whole lines so far. Those that aren't JSON have only a Text.
+// Lines are all whole lines so far, in order. The slice only ever grows.
 func (l *Log) Lines() ([]Line, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -50,19 +74,11 @@ func (l *Log) Lines() ([]Line, error) {
 		return nil, fmt.Errorf("reading a replica's log: %w", err)
 	}
 	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
+	_, err = file.Seek(l.offset, io.SeekStart)
+	fresh, readErr := io.ReadAll(file)
+	if err := errors.Join(err, readErr); err != nil {
 		return nil, fmt.Errorf("reading a replica's log: %w", err)
 	}
-	fresh := make([]byte, info.Size()-l.offset)
-	if len(fresh) == 0 {
-		return l.lines, nil
-	}
-	n, err := file.ReadAt(fresh, l.offset)
-	if err != nil && n == 0 {
-		return nil, fmt.Errorf("reading a replica's log: %w", err)
-	}
-	fresh = fresh[:n]
 	for {
 		text, rest, whole := bytes.Cut(fresh, []byte("\n"))
 		if !whole {
@@ -70,16 +86,14 @@ func (l *Log) Lines() ([]Line, error) {
 		}
 		l.offset += int64(len(text)) + 1
 		fresh = rest
-		line := Line{Text: string(text)}
-		_ = json.Unmarshal(text, &line) // a panic's trace isn't JSON
-		l.lines = append(l.lines, line)
+		l.lines = append(l.lines, ParseLine(string(text)))
 	}
 }
 
-// Activations are the tenures that began at all replicas, in no order.
-func (f *Fleet) Activations() ([]Line, error) {
+// Activations are the tenures that began at replicas, those of one after those of another.
+func Activations(replicas []*Replica) ([]Line, error) {
 	var all []Line
-	for _, r := range f.Replicas() {
+	for _, r := range replicas {
 		lines, err := r.Log.Lines()
 		if err != nil {
 			return nil, err

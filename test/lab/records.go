@@ -15,13 +15,12 @@ import (
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 )
 
-// ReplicaOf is the replica whose incarnation that is: the name without its random suffix.
+// ReplicaOf is the replica whose incarnation that is: the name without its random suffix, if it has one.
 func ReplicaOf(incarnation string) string {
-	cut := strings.LastIndexByte(incarnation, '-')
-	if cut < 0 {
-		return ""
+	if cut := strings.LastIndexByte(incarnation, '-'); cut > 0 {
+		return incarnation[:cut]
 	}
-	return incarnation[:cut]
+	return incarnation
 }
 
 // ShardName is how logs and User-Agents name a record's shard.
@@ -68,19 +67,12 @@ func (f *Fleet) Members(ctx context.Context) (map[string]bool, error) {
 
 // activated are the tenures that began at living replicas, by their own logs.
 func (f *Fleet) activated() (map[string]bool, error) {
+	lines, err := Activations(f.Alive())
 	active := map[string]bool{}
-	for _, r := range f.Alive() {
-		lines, err := r.Log.Lines()
-		if err != nil {
-			return nil, err
-		}
-		for _, l := range lines {
-			if l.Activation() {
-				active[fmt.Sprint(l.Incarnation, l.Shard, l.Epoch)] = true
-			}
-		}
+	for _, l := range lines {
+		active[fmt.Sprint(l.Incarnation, l.Shard, l.Epoch)] = true
 	}
-	return active, nil
+	return active, err
 }
 
 // Inactive says which shard isn't served by a living replica, by the records and by the replicas' own logs; nil when

@@ -6,168 +6,208 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
-	"sync/atomic"
+	"strings"
+	"sync"
 	"syscall"
 	"time"
 
-	"github.com/tenure-dev/tenure/test/lab/faultproxy"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
-// Replica is one process of tenure. A replica that is started again is another one with the same name.
-type Replica struct {
-	Name string
-	// LogPath is the file of its log; Log reads it.
+// Program is how to start a process.
+type Program struct {
+	Name, Binary string
+	// LogPath is the file that its output is appended to.
 	LogPath string
-	Log     *Log
-	// Metrics is the address of its /metrics.
-	Metrics string
-
-	command *exec.Cmd
-	done    chan struct{} // closed once the process has been reaped
-	killed  atomic.Pointer[time.Time]
-	told    atomic.Pointer[time.Time]
-	paused  atomic.Bool
+	// Addresses is how many free addresses it listens on; Args gets them. They may be called anew with others.
+	Addresses int
+	Args      func(addresses []string) []string
+	// Environment is added to ours, less what would set a replica's flags, clusters or tracing behind our back.
+	Environment []string
 }
 
-// StartReplica starts a process. Flags are added to its command line.
-func (f *Fleet) StartReplica(name string, flags ...string) (*Replica, error) {
-	kubeconfig, err := f.homeKubeconfig(name)
-	if err != nil {
-		return nil, err
+// Replica is one process of tenure, or of a program that stands in for one. A replica that is started again is another one
+// with the same name. It ends when this process does, however that ends. It is safe for concurrent use.
+type Replica struct {
+	Name    string
+	LogPath string
+	Log     *Log
+	Started time.Time
+
+	program Program
+	done    chan struct{} // closed once the process has been reaped; command is its last one then
+
+	mu        sync.Mutex // guards all below; never held while waiting
+	command   *exec.Cmd
+	addresses []string
+	killed    time.Time
+	asked     bool // to end, in whichever way
+	tries     int
+}
+
+// portTries is how often a process is started that finds its port taken.
+const portTries = 4
+
+// ErrStillRuns says that a process didn't end in time.
+var ErrStillRuns = errors.New("still runs")
+
+// StartProgram starts a process. One that ends because somebody was faster to listen on its port is started again with
+// another one.
+func StartProgram(p Program) (*Replica, error) {
+	r := &Replica{
+		Name: p.Name, LogPath: p.LogPath, Log: &Log{path: p.LogPath}, Started: time.Now(), program: p, done: make(chan struct{}),
 	}
-	f.mu.Lock()
-	run := 1
-	for _, r := range f.replicas {
-		if r.Name == name {
-			run++
-		}
-	}
-	f.mu.Unlock()
-	r := &Replica{Name: name, LogPath: filepath.Join(f.Planes.Dir(), "replicas", fmt.Sprintf("%s.%d.log", name, run)), done: make(chan struct{})}
-	file, err := os.Create(r.LogPath)
-	if err != nil {
-		return nil, fmt.Errorf("opening the log of replica %s: %w", name, err)
-	}
-	defer file.Close() // the child has its own copy
-	addresses, err := localplane.FreeAddresses(1)
-	if err != nil {
-		return nil, fmt.Errorf("looking for a port for replica %s: %w", name, err)
-	}
-	r.Metrics = addresses[0]
-	r.Log = &Log{path: r.LogPath}
-	args := []string{
-		"--home-kubeconfig", kubeconfig, "--namespace", Namespace, "--replica", name,
-		"--lease-duration", f.options.LeaseDuration.String(),
-		"--shards-per-cluster", fmt.Sprint(f.options.ShardsPerCluster),
-		"--metrics-bind-address", r.Metrics, "--health-probe-bind-address", "0",
-	}
-	r.command = exec.Command(f.options.Tenure, append(args, flags...)...)
-	r.command.Stdout, r.command.Stderr = file, file
-	r.command.Env = ReplicaEnvironment(os.Environ())
-	if err := localplane.StartChild(r.command); err != nil {
-		return nil, fmt.Errorf("starting replica %s: %w", name, err)
+	if err := r.launch(); err != nil {
+		return nil, fmt.Errorf("starting %s: %w", p.Name, err)
 	}
 	go func() {
-		_ = r.command.Wait() // it ends with the process, whose state says how
-		close(r.done)
+		defer close(r.done)
+		for r.wait(); r.lostItsPort(); r.wait() {
+			if r.launch() != nil {
+				return // how the last one ended is the reason
+			}
+		}
 	}()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.replicas = append(f.replicas, r)
 	return r, nil
 }
 
-// MakeHomeProxy starts the proxy between a replica and home before the replica itself is started, so that it is hurt
-// from its first request on.
-func (f *Fleet) MakeHomeProxy(name string) error {
-	_, err := f.homeKubeconfig(name)
-	return err
-}
-
-// homeKubeconfig writes the replica's kubeconfig, through a proxy of its own, when it is first asked for.
-func (f *Fleet) homeKubeconfig(name string) (string, error) {
-	path := filepath.Join(f.Planes.Dir(), "replicas", name+".kubeconfig")
-	if _, err := os.Stat(path); err == nil {
-		return path, nil
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return "", fmt.Errorf("making a folder for the replicas: %w", err)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	content, err := f.accountKubeconfig(ctx, Home)
+// launch starts the process, unless it has been asked to end.
+func (r *Replica) launch() error {
+	file, err := os.OpenFile(r.LogPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return "", err
+		return fmt.Errorf("opening its log: %w", err)
 	}
-	if !f.options.Direct {
-		proxy, err := faultproxy.Start(faultproxy.Config{Upstream: f.Planes.Cluster(Home).RESTConfig(), Seed: f.options.Seed})
-		if err != nil {
-			return "", fmt.Errorf("starting the proxy between %s and home: %w", name, err)
-		}
-		f.mu.Lock()
-		f.homes[name] = proxy
-		f.mu.Unlock()
-		if content, err = proxy.Kubeconfig(content); err != nil {
-			return "", err
-		}
+	defer file.Close() // the child has its own copy
+	addresses, err := localplane.FreeAddresses(r.program.Addresses)
+	if err != nil {
+		return err
 	}
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		_ = os.Remove(path) // half of one would be taken for whole the next time
-		return "", fmt.Errorf("writing the kubeconfig of replica %s: %w", name, err)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.asked {
+		return errors.New("it was asked to end")
 	}
-	return path, nil
+	command := exec.Command(r.program.Binary, r.program.Args(addresses)...)
+	command.Stdout, command.Stderr = file, file
+	command.Env = append(ownEnvironment(os.Environ()), r.program.Environment...)
+	if err := localplane.StartChild(command); err != nil {
+		return err
+	}
+	r.command, r.addresses = command, addresses
+	r.tries++
+	return nil
 }
 
-// Replicas are all processes that were ever started.
-func (f *Fleet) Replicas() []*Replica {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Clone(f.replicas)
+func (r *Replica) wait() {
+	r.mu.Lock()
+	command := r.command
+	r.mu.Unlock()
+	_ = command.Wait() // how it ended, its state says
 }
 
-// Alive are the processes that run and weren't told to end.
-func (f *Fleet) Alive() []*Replica {
-	return slices.DeleteFunc(f.Replicas(), func(r *Replica) bool { return r.Ended() || r.told.Load() != nil || r.killed.Load() != nil })
+func (r *Replica) lostItsPort() bool {
+	r.mu.Lock()
+	again := !r.asked && r.tries < portTries && !r.command.ProcessState.Success()
+	r.mu.Unlock()
+	return again && strings.Contains(r.lastLine(), syscall.EADDRINUSE.Error())
+}
+
+// ownEnvironment is an environment without the variables that would set a replica's flags, its clusters or its tracing.
+func ownEnvironment(environment []string) []string {
+	return slices.DeleteFunc(slices.Clone(environment), func(entry string) bool {
+		return slices.ContainsFunc([]string{"TENURE_", "OTEL_", "KUBECONFIG="}, func(p string) bool { return strings.HasPrefix(entry, p) })
+	})
+}
+
+// Address is one of those it listens on.
+func (r *Replica) Address(i int) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.addresses[i]
+}
+
+// Metrics reads what it counts, over the first of its addresses.
+func (r *Replica) Metrics(ctx context.Context) (Metrics, error) {
+	m, err := scrape(ctx, r.Address(0))
+	if err != nil {
+		return nil, fmt.Errorf("replica %s: %w", r.Name, err)
+	}
+	return m, nil
+}
+
+// PID is that of its process.
+func (r *Replica) PID() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.command.Process.Pid
+}
+
+func (r *Replica) signal(s syscall.Signal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_ = r.command.Process.Signal(s) // one that has ended needs none
+}
+
+// ask notes that the process is to end, and returns when.
+func (r *Replica) ask(killed bool) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	r.asked = true
+	if killed && r.killed.IsZero() {
+		r.killed = now
+	}
+	return now
 }
 
 // Kill is a crash: SIGKILL. It returns the instant before, and after the process is gone.
 func (r *Replica) Kill() time.Time {
-	now := time.Now()
-	r.killed.CompareAndSwap(nil, &now)
-	_ = r.command.Process.Kill() // one that has ended is what we want
+	now := r.ask(true)
+	r.signal(syscall.SIGKILL)
 	<-r.done
 	return now
 }
 
 // Terminate is a clean exit: SIGTERM. It returns the instant before, and doesn't wait.
 func (r *Replica) Terminate() time.Time {
-	now := time.Now()
-	r.told.CompareAndSwap(nil, &now)
-	_ = r.command.Process.Signal(syscall.SIGTERM) // one that has ended is what we want
+	now := r.ask(false)
+	r.signal(syscall.SIGTERM)
 	return now
 }
 
-// Pause freezes the process (SIGSTOP), Resume wakes it.
-func (r *Replica) Pause() {
-	r.paused.Store(true)
-	_ = r.command.Process.Signal(syscall.SIGSTOP)
+// Leave asks the process to end, and kills it if it hasn't after a while or when the context ends: then that is the error.
+func (r *Replica) Leave(ctx context.Context, within time.Duration) error {
+	r.Terminate()
+	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("%s did not end within %v of SIGTERM", r.Name, within))
+	defer cancel()
+	select {
+	case <-r.done:
+		return nil
+	case <-ctx.Done():
+		r.Kill()
+		return context.Cause(ctx)
+	}
 }
 
+// Pause freezes the process (SIGSTOP), Resume wakes it.
+func (r *Replica) Pause() { r.signal(syscall.SIGSTOP) }
+
 // Resume undoes Pause.
-func (r *Replica) Resume() {
-	r.paused.Store(false)
-	_ = r.command.Process.Signal(syscall.SIGCONT)
-}
+func (r *Replica) Resume() { r.signal(syscall.SIGCONT) }
 
 // KilledAt is when it was killed; zero if it wasn't.
 func (r *Replica) KilledAt() time.Time {
-	if at := r.killed.Load(); at != nil {
-		return *at
-	}
-	return time.Time{}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.killed
+}
+
+// Asked tells whether it was told to end, or killed.
+func (r *Replica) Asked() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.asked
 }
 
 // Ended tells whether the process is gone.
@@ -180,8 +220,13 @@ func (r *Replica) Ended() bool {
 	}
 }
 
-// ErrStillRuns says that a process didn't end in time.
-var ErrStillRuns = errors.New("still runs")
+// State is how the process ended; nil while it runs.
+func (r *Replica) State() *os.ProcessState {
+	if !r.Ended() {
+		return nil
+	}
+	return r.command.ProcessState
+}
 
 // Wait waits for the process to end, and returns an error unless it ended with exit code 0.
 func (r *Replica) Wait(within time.Duration) error {
@@ -190,16 +235,37 @@ func (r *Replica) Wait(within time.Duration) error {
 	case <-time.After(within):
 		return fmt.Errorf("replica %s %v after it should have ended: %w (log: %s)", r.Name, within, ErrStillRuns, r.LogPath)
 	}
-	if state := r.command.ProcessState; !state.Success() {
+	if state := r.State(); !state.Success() {
 		return fmt.Errorf("replica %s: %v (log: %s)", r.Name, state, r.LogPath)
 	}
 	return nil
 }
 
-// DiedByItself is an error if the process ended though nobody asked it to.
+// DiedByItself is an error, with the last line of its log, if the process ended though nobody asked it to.
 func (r *Replica) DiedByItself() error {
-	if !r.Ended() || r.killed.Load() != nil || r.told.Load() != nil {
+	if !r.Ended() || r.Asked() {
 		return nil
 	}
-	return fmt.Errorf("replica %s ended by itself: %v (log: %s)", r.Name, r.command.ProcessState, r.LogPath)
+	return fmt.Errorf("replica %s ended by itself (%v, log %s): %s", r.Name, r.State(), r.LogPath, r.lastLine())
+}
+
+// lastLine is where a program that fails says why.
+func (r *Replica) lastLine() string {
+	lines, err := r.Log.Lines()
+	switch {
+	case err != nil:
+		return err.Error()
+	case len(lines) == 0:
+		return "its log is empty"
+	}
+	return lines[len(lines)-1].Text
+}
+
+// StopAll lets replicas leave in order, and kills those that take longer than a time.
+func StopAll(replicas []*Replica, within time.Duration) {
+	var all sync.WaitGroup
+	for _, r := range replicas {
+		all.Go(func() { _ = r.Leave(context.Background(), within) }) // one that is killed has had its time
+	}
+	all.Wait()
 }

@@ -29,6 +29,7 @@ import (
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/tenure-dev/tenure/shard"
+	"github.com/tenure-dev/tenure/test/lab/labtest"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
@@ -163,12 +164,8 @@ func TestAControllerOfSomebodyElsesIsSharded(t *testing.T) {
 }
 
 func shardAStrangersController(t *testing.T, wire wiring) {
-	planes, err := localplane.Start(t.Context(), localplane.Config{Clusters: []localplane.ClusterConfig{{Name: "home"}, {Name: "west"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = planes.Stop() })
-	home, west := newClient(t, planes, "home"), newClient(t, planes, "west")
+	planes := labtest.Planes(t, localplane.ClusterConfig{Name: "home"}, localplane.ClusterConfig{Name: "west"})
+	home, west := labtest.Client(t, planes.Cluster("home")), labtest.Client(t, planes.Cluster("west"))
 	if _, err := envtest.InstallCRDs(planes.Cluster("home").RESTConfig(), envtest.CRDInstallOptions{
 		Paths: []string{filepath.Join("..", "..", "config", "crd", "tenure.dev_shards.yaml")}, ErrorIfPathMissing: true,
 	}); err != nil {
@@ -185,12 +182,12 @@ func shardAStrangersController(t *testing.T, wire wiring) {
 	s := &signers{running: map[string]string{}}
 	stopA := startReplica(t, planes, "a", wire, s)
 	startReplica(t, planes, "b", wire, s)
-	await(t, "both replicas have signed their parts", func() bool {
+	labtest.Until(t, "both replicas have signed their parts", func() bool {
 		by := signatures(t, west)
 		return by["a"] > 0 && by["b"] > 0 && by["a"]+by["b"] == objects
 	})
 	stopA()
-	await(t, "b has taken over all of it", func() bool { return signatures(t, west)["b"] == objects })
+	labtest.Until(t, "b has taken over all of it", func() bool { return signatures(t, west)["b"] == objects })
 	if len(s.clashes) > 0 {
 		t.Errorf("two replicas at one key: %v", s.clashes)
 	}
@@ -210,22 +207,4 @@ func signatures(t *testing.T, west client.Client) map[string]int {
 		}
 	}
 	return by
-}
-
-func newClient(t *testing.T, planes *localplane.Planes, name string) client.Client {
-	t.Helper()
-	c, err := client.New(planes.Cluster(name).RESTConfig(), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-func await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within a minute: %s", what)
-		}
-	}
 }

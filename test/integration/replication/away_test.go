@@ -16,6 +16,7 @@ import (
 
 	"github.com/tenure-dev/tenure/pkg/replication"
 	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/labtest"
 )
 
 // removedWhileAway deletes one source and takes the label off another while the API server of a target is frozen.
@@ -41,7 +42,7 @@ func removedWhileAway(t *testing.T, f *lab.Fleet) {
 		t.Fatal(err)
 	}
 	for _, source := range removed {
-		eventually(t, time.Minute, func() error {
+		labtest.Within(t, time.Minute, "convergence", func() error {
 			return errors.Join(isGone(ctx, f.Client("east"), source), waitsForWest(ctx, home, source))
 		})
 	}
@@ -51,10 +52,10 @@ func removedWhileAway(t *testing.T, f *lab.Fleet) {
 	resumed = true
 	began := time.Now()
 	for _, source := range removed {
-		eventually(t, time.Minute, func() error { return isGone(ctx, f.Client("west"), source) })
+		labtest.Within(t, time.Minute, "convergence", func() error { return isGone(ctx, f.Client("west"), source) })
 	}
-	eventually(t, time.Minute, func() error { return isGone(ctx, home, name(4)) })
-	eventually(t, time.Minute, func() error {
+	labtest.Within(t, time.Minute, "convergence", func() error { return isGone(ctx, home, name(4)) })
+	labtest.Within(t, time.Minute, "convergence", func() error {
 		d := &appsv1.Deployment{}
 		if err := home.Get(ctx, client.ObjectKey{Namespace: "default", Name: name(5)}, d); err != nil {
 			return err

@@ -6,17 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,7 +19,7 @@ import (
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/replication"
 	"github.com/tenure-dev/tenure/test/lab"
-	"github.com/tenure-dev/tenure/test/lab/localplane"
+	"github.com/tenure-dev/tenure/test/lab/labtest"
 )
 
 const sources = 24
@@ -40,7 +35,7 @@ func TestShardedReplicasKeepDeploymentsInAllClusters(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, 90*time.Second, func() error { return converged(ctx, f, sources) })
+	labtest.Within(t, 90*time.Second, "convergence", func() error { return converged(ctx, f, sources) })
 
 	t.Run("each copy was created once", func(t *testing.T) {
 		for _, target := range targets {
@@ -49,7 +44,7 @@ func TestShardedReplicasKeepDeploymentsInAllClusters(t *testing.T) {
 	})
 	t.Run("drift is repaired at once", func(t *testing.T) { driftsAreRepaired(t, f) })
 	t.Run("the source says so when it is replicated", func(t *testing.T) {
-		eventually(t, 30*time.Second, func() error {
+		labtest.Within(t, 30*time.Second, "convergence", func() error {
 			d := &appsv1.Deployment{}
 			if err := home.Get(ctx, client.ObjectKey{Namespace: "default", Name: name(3)}, d); err != nil {
 				return err
@@ -72,7 +67,7 @@ func TestShardedReplicasKeepDeploymentsInAllClusters(t *testing.T) {
 				victim.Kill()
 			}
 		}
-		eventually(t, 90*time.Second, func() error { return converged(ctx, f, 2*sources) })
+		labtest.Within(t, 90*time.Second, "convergence", func() error { return converged(ctx, f, 2*sources) })
 		for _, target := range targets {
 			onceEach(t, f, target, 2*sources)
 		}
@@ -82,7 +77,7 @@ func TestShardedReplicasKeepDeploymentsInAllClusters(t *testing.T) {
 		if err := home.DeleteAllOf(ctx, &appsv1.Deployment{}, client.InNamespace("default")); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, 60*time.Second, func() error {
+		labtest.Within(t, 60*time.Second, "convergence", func() error {
 			for _, cluster := range append([]string{lab.Home}, targets...) {
 				list := &appsv1.DeploymentList{}
 				if err := f.Client(cluster).List(ctx, list, client.InNamespace("default")); err != nil {
@@ -136,37 +131,10 @@ func holderOfSources(t *testing.T, f *lab.Fleet) *lab.Replica {
 	return holder
 }
 
-// startFleet keeps etcd's data in memory, so that it isn't the machine's disk that is measured.
 func startFleet(t *testing.T, options lab.Options, replicas ...string) *lab.Fleet {
 	t.Helper()
-	options.ShardsPerCluster, options.TmpfsData = 4, true
-	f, err := lab.Start(t.Context(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			for _, r := range f.Replicas() {
-				text, _ := os.ReadFile(r.LogPath)
-				t.Logf("the end of the log of %s:\n%s", r.Name, tail(string(text), 30))
-			}
-		}
-		if err := f.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	binary, err := localplane.FindBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	root, err := lab.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	apply := exec.CommandContext(t.Context(), binary, "kubectl", "--kubeconfig", f.Planes.Cluster(lab.Home).Kubeconfig(), "apply", "-k", filepath.Join(root, "config/replication"))
-	if out, err := apply.CombinedOutput(); err != nil {
-		t.Fatalf("installing config/replication: %v\n%s", err, out)
-	}
+	options.ShardsPerCluster, options.Replication, options.Flags = 4, true, []string{"--deployment-source=home"}
+	f := labtest.Fleet(t, options)
 	startReplicas(t, f, replicas...)
 	return f
 }
@@ -174,15 +142,8 @@ func startFleet(t *testing.T, options lab.Options, replicas ...string) *lab.Flee
 func startReplicas(t *testing.T, f *lab.Fleet, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		if _, err := f.StartReplica(name, "--deployment-source=home"); err != nil {
-			t.Fatal(err)
-		}
+		labtest.Replica(t, f, name)
 	}
-}
-
-func tail(text string, lines int) string {
-	all := strings.Split(text, "\n")
-	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
 func name(i int) string { return fmt.Sprint("web-", i) }
@@ -248,17 +209,5 @@ func onceEach(t *testing.T, f *lab.Fleet, target string, n int) {
 	}
 	if len(creates) > n {
 		t.Errorf("%s: copies of %d names were created, want %d", target, len(creates), n)
-	}
-}
-
-func eventually(t *testing.T, within time.Duration, try func() error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), within)
-	defer cancel()
-	if err := lab.Eventually(ctx, within, try); err != nil {
-		if apierrors.IsNotFound(err) {
-			t.Fatalf("not within %v: missing: %v", within, err)
-		}
-		t.Fatalf("not within %v: %v", within, err)
 	}
 }

@@ -4,9 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"io"
-	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +15,7 @@ import (
 
 	"github.com/tenure-dev/tenure/pkg/replication"
 	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/labtest"
 )
 
 // The size at which the project promises what is tested here is 2000:
@@ -30,14 +28,14 @@ var scale = flag.Int("sources", 60, "Deployments that TestOneCreatePerCopyAndNoW
 func TestOneCreatePerCopyAndNoWriteWhenNothingChanged(t *testing.T) {
 	clusters := []string{"east", "north", "west"}
 	f := startFleet(t, lab.Options{Workloads: clusters, Bare: true}, "r1", "r2", "r3")
-	eventually(t, time.Minute, func() error { return sourcesHeld(t.Context(), f) })
+	labtest.Within(t, time.Minute, "convergence", func() error { return sourcesHeld(t.Context(), f) })
 	began := time.Now()
 	createSources(t, f.Client(lab.Home), *scale)
 	created := time.Since(began)
 	within := time.Minute + time.Duration(*scale)*200*time.Millisecond
-	eventually(t, within, func() error { return copied(t.Context(), f, clusters, *scale) })
+	labtest.Within(t, within, "convergence", func() error { return copied(t.Context(), f, clusters, *scale) })
 	converged := time.Since(began)
-	eventually(t, within, func() error { return reported(t.Context(), f, *scale) })
+	labtest.Within(t, within, "convergence", func() error { return reported(t.Context(), f, *scale) })
 
 	writes := map[string]int{}
 	for _, cluster := range append([]string{lab.Home}, clusters...) {
@@ -57,7 +55,7 @@ func TestOneCreatePerCopyAndNoWriteWhenNothingChanged(t *testing.T) {
 		r.Kill()
 	}
 	startReplicas(t, f, "r4", "r5", "r6")
-	eventually(t, within, func() error { return allReconciled(f, *scale) })
+	labtest.Within(t, within, "convergence", func() error { return allReconciled(t.Context(), f, *scale) })
 	for cluster, before := range writes {
 		if after := committed(t, f, cluster); after != before {
 			t.Errorf("%s: %d writes when nothing had changed", cluster, after-before)
@@ -132,40 +130,25 @@ func committed(t *testing.T, f *lab.Fleet, cluster string) int {
 }
 
 // allReconciled says what is missing until the living replicas have reconciled n times and have nothing left to do.
-func allReconciled(f *lab.Fleet, n int) error {
-	done, waiting := 0, 0
+func allReconciled(ctx context.Context, f *lab.Fleet, n int) error {
+	done, waiting := 0.0, 0.0
 	for _, r := range f.Alive() {
-		text, err := scrape(r)
+		m, err := r.Metrics(ctx)
 		if err != nil {
 			return err
 		}
-		done += sum(text, `controller_runtime_reconcile_total{controller="replication"`)
-		waiting += sum(text, `workqueue_depth{controller="replication"`) + sum(text, `controller_runtime_active_workers{controller="replication"`)
-	}
-	if done < n || waiting > 0 {
-		return fmt.Errorf("%d of %d sources were looked at again, %d wait", done, n, waiting)
-	}
-	return nil
-}
-
-func scrape(r *lab.Replica) (string, error) {
-	reply, err := http.Get("http://" + r.Metrics + "/metrics")
-	if err != nil {
-		return "", err
-	}
-	defer reply.Body.Close()
-	text, err := io.ReadAll(reply.Body)
-	return string(text), err
-}
-
-// sum adds up the samples that begin so.
-func sum(metrics, prefix string) int {
-	total := 0.0
-	for line := range strings.Lines(metrics) {
-		if strings.HasPrefix(line, prefix) {
-			value, _ := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(line, ' ')+1:]), 64) // a replica's own metrics are well-formed
-			total += value
+		for name, to := range map[string]*float64{
+			"controller_runtime_reconcile_total": &done, "workqueue_depth": &waiting, "controller_runtime_active_workers": &waiting,
+		} {
+			value, err := m.Sum(name, map[string]string{"controller": "replication"})
+			if err != nil {
+				return err
+			}
+			*to += value
 		}
 	}
-	return int(total)
+	if int(done) < n || waiting > 0 {
+		return fmt.Errorf("%v of %d sources were looked at again, %v wait", done, n, waiting)
+	}
+	return nil
 }

@@ -1,10 +1,9 @@
 package sharding
 
 import (
+	"context"
 	"fmt"
 	"hash/fnv"
-	"io"
-	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
@@ -67,16 +66,15 @@ func (r *rig) cachesRight(replicas []*lab.Replica) error {
 	}
 	cached := map[string]int{}
 	for _, replica := range replicas {
-		for labels, value := range metric(replica, "tenure_shard_objects") {
-			name := strings.TrimSuffix(strings.TrimPrefix(labels, `shard="`), `"`)
+		for name, value := range metric(replica, "tenure_shard_objects", "shard") {
 			if holder := r.holders()[name].replica; holder != replica.Name {
 				return fmt.Errorf("%s caches shard %s, which is %s's", replica.Name, name, holder)
 			}
 			cached[name] += int(value)
 		}
-		for labels, value := range metric(replica, "tenure_watch_discarded_total") {
+		for cluster, value := range metric(replica, "tenure_watch_discarded_total", "cluster") {
 			if value != 0 {
-				return fmt.Errorf("%s was sent %v objects of other shards (%s)", replica.Name, value, labels)
+				return fmt.Errorf("%s was sent %v objects of other shards of %s", replica.Name, value, cluster)
 			}
 		}
 	}
@@ -88,24 +86,13 @@ func (r *rig) cachesRight(replicas []*lab.Replica) error {
 	return nil
 }
 
-// metric reads one metric of a replica, by its labels.
-func metric(r *lab.Replica, name string) map[string]float64 {
-	res, err := http.Get("http://" + r.Metrics + "/metrics")
-	if err != nil {
-		return nil // the caller asks again
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
+// metric reads one metric of a replica, summed up by a label; nil if it doesn't answer, and then the caller asks again.
+func metric(r *lab.Replica, name, by string) map[string]float64 {
+	m, err := r.Metrics(context.Background())
 	if err != nil {
 		return nil
 	}
-	values := map[string]float64{}
-	for _, m := range regexp.MustCompile(`(?m)^`+name+`\{([^}]*)\} (\S+)$`).FindAllStringSubmatch(string(body), -1) {
-		if values[m[1]], err = strconv.ParseFloat(m[2], 64); err != nil {
-			return nil
-		}
-	}
-	return values
+	return m.By(name, by)
 }
 
 var bounds = regexp.MustCompile(`shardRange\(object\.metadata\.uid, '0x([0-9a-f]+)', '0x([0-9a-f]+)'\)`)

@@ -78,9 +78,14 @@ func TestAClusterThatCannotBeUsedIsReportedAndStopsNoOther(t *testing.T) {
 	r.eventually("the Ats of the good clusters are DONE", func() error { return r.unfinished() })
 	for name, b := range bad {
 		r.eventually(name+" is in the metrics", func() error {
-			labels := fmt.Sprintf(`cluster=%q,reason=%q`, name, b.reason)
-			if v, ok := metric(replica, "tenure_cluster_usable")[labels]; !ok || v != 0 {
-				return fmt.Errorf("tenure_cluster_usable is %v", metric(replica, "tenure_cluster_usable"))
+			m, err := replica.Metrics(t.Context())
+			if err != nil {
+				return err
+			}
+			const usable = "tenure_cluster_usable"
+			labels := map[string]string{"cluster": name, "reason": b.reason}
+			if n, v := m.Count(usable, labels); n != 1 || v != 0 {
+				return fmt.Errorf("%d series of %v, in sum %v: %v", n, labels, v, m[usable])
 			}
 			return nil
 		})

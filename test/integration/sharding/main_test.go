@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -19,14 +18,15 @@ import (
 	"github.com/tenure-dev/tenure/bench/witness"
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/labtest"
+	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
 const (
 	lease = 4 * time.Second
 	// shardsOfCluster: small enough to settle fast, and 2 clusters of 8 don't divide by 3.
 	shardsOfCluster = 8
-	// patience bounds every wait: this is a test of what happens, not of how fast.
-	patience = 90 * time.Second
+	patience        = labtest.Patience
 )
 
 // shared are the planes of all tests of this package. Replicas are each test's own.
@@ -70,7 +70,8 @@ func newRig(t *testing.T) *rig {
 		ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 		defer cancel()
 		shared.fleet, shared.err = lab.Start(ctx, lab.Options{
-			Workloads: []string{"west", "east"}, LeaseDuration: lease, ShardsPerCluster: shardsOfCluster, TmpfsData: true,
+			Workloads: []string{"west", "east"}, LeaseDuration: lease, ShardsPerCluster: shardsOfCluster,
+			Planes: localplane.Config{TmpfsData: true},
 		})
 	})
 	if shared.err != nil {
@@ -94,49 +95,9 @@ func newRig(t *testing.T) *rig {
 
 // close ends the test's replicas in order and judges the logs.
 func (r *rig) close() {
-	mine := r.Replicas()[r.before:]
-	for _, replica := range mine {
-		replica.Resume()
-		replica.Terminate()
-	}
-	for _, replica := range mine {
-		if err := replica.Wait(patience); err != nil && replica.KilledAt().IsZero() {
-			r.t.Error(err)
-		}
-		lines, err := replica.Log.Lines()
-		if err != nil {
-			r.t.Error(err)
-		}
-		for n, l := range lines {
-			for _, bad := range []string{"DATA RACE", "panic:", "fatal error:"} {
-				if strings.Contains(l.Text, bad) {
-					r.t.Errorf("%s:%d: %s", replica.LogPath, n+1, l.Text)
-				}
-			}
-		}
-		if r.t.Failed() {
-			r.t.Logf("log of %s: %s", replica.Name, keep(r.t, replica.LogPath))
-		}
-	}
+	labtest.Leave(r.t, r.Replicas()[r.before:]...)
 	r.judge()
-}
-
-// keep copies a file to where it outlives the planes.
-func keep(t *testing.T, path string) string {
-	t.Helper()
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return err.Error()
-	}
-	file, err := os.CreateTemp("", "tenure-failed-*-"+filepath.Base(path))
-	if err != nil {
-		return err.Error()
-	}
-	defer file.Close()
-	if _, err := file.Write(content); err != nil {
-		return err.Error()
-	}
-	return file.Name()
+	labtest.KeepIfFailed(r.t, r.Fleet)
 }
 
 // judge has the witness read all audit logs.
@@ -156,11 +117,7 @@ func (r *rig) judge() {
 
 func (r *rig) start(name string, flags ...string) *lab.Replica {
 	r.t.Helper()
-	replica, err := r.StartReplica(name, flags...)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return replica
+	return labtest.Replica(r.t, r.Fleet, name, flags...)
 }
 
 func (r *rig) settle() {
@@ -172,9 +129,7 @@ func (r *rig) settle() {
 
 func (r *rig) eventually(what string, try func() error) {
 	r.t.Helper()
-	if err := lab.Eventually(r.t.Context(), patience, try); err != nil {
-		r.t.Fatalf("%s: %v", what, err)
-	}
+	labtest.Eventually(r.t, what, try)
 }
 
 // createAts makes Ats that are due after a while, spread over the workload clusters.

@@ -57,6 +57,14 @@ type Jaeger struct {
 	done   chan struct{} // closed when the process has been reaped
 }
 
+// BinaryVariable names the Jaeger binary when it is not where FindBinary would look.
+const BinaryVariable = "TENURE_JAEGER"
+
+// FindBinary returns the Jaeger binary: see [localplane.FindProgram].
+func FindBinary() (string, error) {
+	return localplane.FindProgram("jaeger", os.Getenv(BinaryVariable), BinaryVariable, "make jaeger")
+}
+
 // Start runs Jaeger and returns when it answers. ctx bounds the start only.
 func Start(ctx context.Context, config Config) (*Jaeger, error) {
 	binary := config.Binary

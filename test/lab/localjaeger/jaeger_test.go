@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
 func startForTest(t *testing.T) *Jaeger {
@@ -67,7 +69,7 @@ func TestStopLeavesNoPortAndNoFolder(t *testing.T) {
 func TestAMissingBinarySaysHowToGetIt(t *testing.T) {
 	t.Setenv(BinaryVariable, filepath.Join(t.TempDir(), "nothing"))
 	_, err := Start(t.Context(), Config{})
-	if !errors.Is(err, ErrNoBinary) || !strings.Contains(err.Error(), BinaryVariable) {
+	if !errors.Is(err, localplane.ErrNoBinary) || !strings.Contains(err.Error(), BinaryVariable) {
 		t.Errorf("error is %v", err)
 	}
 }

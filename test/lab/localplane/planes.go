@@ -87,7 +87,7 @@ func (c Config) binary() (string, error) {
 	if c.Binary == "" {
 		return FindBinary()
 	}
-	return checkBinary(c.Binary, "named by Config.Binary")
+	return checkBinary(c.Binary, "named by Config.Binary", "make controlplane")
 }
 
 // layOut makes the folders and the planes in them, and starts nothing.

@@ -1,42 +1,21 @@
-package lab
+package lab_test
 
 import (
-	"context"
 	"testing"
-	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tenure-dev/tenure/test/lab/localplane"
+	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/labtest"
 )
 
-func startForTest(t *testing.T) *Site {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	planes, err := localplane.Start(ctx, localplane.Config{
-		Clusters: []localplane.ClusterConfig{{Name: Home}, {Name: "west"}}, TmpfsData: true,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := planes.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	f, err := Install(ctx, planes, SiteConfig{Replication: true, UserAgent: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
-}
-
 // allowed asks an API server what the replicas' account may do, with the account's own kubeconfig.
-func allowed(t *testing.T, f *Site, cluster, verb, group, resource, namespace string) bool {
+func allowed(t *testing.T, f *lab.Fleet, cluster, verb, group, resource, namespace string) bool {
 	t.Helper()
 	path, err := f.Kubeconfig(t.Context(), cluster)
 	if err != nil {
@@ -46,14 +25,14 @@ func allowed(t *testing.T, f *Site, cluster, verb, group, resource, namespace st
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := kubernetes.NewForConfig(config)
+	c, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: group, Resource: resource, Namespace: namespace},
 	}}
-	answer, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+	answer, err := c.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,16 +40,18 @@ func allowed(t *testing.T, f *Site, cluster, verb, group, resource, namespace st
 }
 
 func TestReplicasFindWhatConfigShipsAndNoMore(t *testing.T) {
-	f := startForTest(t)
+	f := labtest.Fleet(t, lab.Options{
+		Workloads: []string{"west"}, Bare: true, Untold: true, Direct: true, Replication: true, Tenure: "none is started",
+	})
 	t.Run("rights", func(t *testing.T) {
 		for _, c := range []struct {
 			cluster, verb, group, resource, namespace string
 			want                                      bool
 		}{
-			{Home, "update", "tenure.dev", "shards", Namespace, true},
-			{Home, "patch", "apps", "deployments", "shop", true},
-			{Home, "delete", "apps", "deployments", "shop", false},
-			{Home, "delete", "", "secrets", Namespace, false},
+			{lab.Home, "update", "tenure.dev", "shards", lab.Namespace, true},
+			{lab.Home, "patch", "apps", "deployments", "shop", true},
+			{lab.Home, "delete", "apps", "deployments", "shop", false},
+			{lab.Home, "delete", "", "secrets", lab.Namespace, false},
 			{"west", "create", "", "pods", "shop", true},
 			{"west", "delete", "", "pods", "shop", false},
 		} {
@@ -81,12 +62,13 @@ func TestReplicasFindWhatConfigShipsAndNoMore(t *testing.T) {
 	})
 	t.Run("clusters come, are told of anew, and go", func(t *testing.T) {
 		for range 2 {
-			if err := f.AddCluster(t.Context(), "west"); err != nil {
+			if err := f.AddCluster(t.Context(), "west", "west"); err != nil {
 				t.Fatal(err)
 			}
 		}
 		clusters := func() int {
-			list, err := f.Client(Home).CoreV1().Secrets(Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: ClusterLabel + "=true"})
+			list := &corev1.SecretList{}
+			err := f.Client(lab.Home).List(t.Context(), list, client.InNamespace(lab.Namespace), client.MatchingLabels{lab.ClusterLabel: "true"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -103,10 +85,11 @@ func TestReplicasFindWhatConfigShipsAndNoMore(t *testing.T) {
 		}
 	})
 	t.Run("a namespace takes Pods although no controller manager runs", func(t *testing.T) {
-		if err := f.AddNamespace(t.Context(), "west", "shop"); err != nil {
+		if err := lab.AddNamespace(t.Context(), f.Client("west"), "shop"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.Client("west").CoreV1().ServiceAccounts("shop").Get(t.Context(), "default", metav1.GetOptions{}); err != nil {
+		account := &corev1.ServiceAccount{}
+		if err := f.Client("west").Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "default"}, account); err != nil {
 			t.Error(err)
 		}
 	})

@@ -1,0 +1,115 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/tenure-dev/tenure/test/lab/localplane"
+)
+
+// Names that config/ ships.
+const (
+	// Home is the cluster of the coordination records.
+	Home      = "home"
+	Namespace = "tenure-system"
+	// Account is the service account that replicas run as; AccountUser is its name in an audit log.
+	Account     = "tenure"
+	AccountUser = "system:serviceaccount:" + Namespace + ":" + Account
+	// ClusterLabel marks the Secrets that are workload clusters.
+	ClusterLabel = "sigs.k8s.io/multicluster-runtime-kubeconfig"
+)
+
+// servedWithin bounds the wait until an API server answers for a new kind.
+const servedWithin = 30 * time.Second
+
+// homeManifests are those parts of config/default that need no image.
+var homeManifests = []string{
+	"default/namespace.yaml", "crd/tenure.dev_shards.yaml", "rbac/service_account.yaml", "rbac/home_role.yaml",
+	"flowcontrol/flow_schema.yaml",
+}
+
+// Paths that are served once the kinds have arrived.
+const (
+	homeServes     = "/apis/tenure.dev/v1alpha1/shards"
+	workloadServes = "/apis/cnat.programming-kubernetes.info/v1alpha1/ats"
+)
+
+// install applies config/ to all planes at the same time, and returns when they serve the new kinds.
+func (f *Fleet) install(ctx context.Context) error {
+	failures := make([]error, len(f.Planes.Clusters()))
+	var group sync.WaitGroup
+	for i, plane := range f.Planes.Clusters() {
+		group.Go(func() {
+			if plane.Name() != Home {
+				failures[i] = InstallWorkload(ctx, plane)
+				return
+			}
+			var files []string
+			for _, file := range homeManifests {
+				files = append(files, "-f", filepath.Join(f.root, "config", file))
+			}
+			if f.options.Replication {
+				files = append(files, "-f", filepath.Join(f.root, "config", "replication/cluster_role.yaml"))
+			}
+			failures[i] = install(ctx, plane, homeServes, files...)
+		})
+	}
+	group.Wait()
+	return errors.Join(failures...)
+}
+
+// InstallWorkload installs what config/workload has.
+func InstallWorkload(ctx context.Context, plane *localplane.Plane) error {
+	root, err := Root()
+	if err != nil {
+		return err
+	}
+	return install(ctx, plane, workloadServes, "-k", filepath.Join(root, "config", "workload"))
+}
+
+// install applies manifests and waits until a path is served.
+func install(ctx context.Context, plane *localplane.Plane, serves string, what ...string) error {
+	if _, err := plane.Kubectl(ctx, "", append([]string{"apply", "--validate=strict"}, what...)...); err != nil {
+		return fmt.Errorf("installing in cluster %s: %w", plane.Name(), err)
+	}
+	c, err := kubernetes.NewForConfig(plane.RESTConfig())
+	if err != nil {
+		return fmt.Errorf("making a client of cluster %s: %w", plane.Name(), err)
+	}
+	err = Eventually(ctx, servedWithin, func() error {
+		return c.Discovery().RESTClient().Get().AbsPath(serves).Param("limit", "1").Do(ctx).Error()
+	})
+	if err != nil {
+		return fmt.Errorf("waiting until cluster %s serves its CRDs: %w", plane.Name(), err)
+	}
+	return nil
+}
+
+// Root is the folder of the repository that the working directory is in.
+func Root() (string, error) {
+	folder, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("looking for the repository: %w", err)
+	}
+	for {
+		if info, err := os.Stat(filepath.Join(folder, "config", "crd", "kustomization.yaml")); err == nil && info.Mode().IsRegular() {
+			return folder, nil
+		}
+		if folder == filepath.Dir(folder) {
+			return "", errors.New("no config/crd here or above: run this inside a checkout of tenure")
+		}
+		folder = filepath.Dir(folder)
+	}
+}
+
+// FindTenure is the replica binary that is named; if none is that beside this program, or else bin/tenure of the repository.
+func FindTenure(named string) (string, error) {
+	return localplane.FindProgram("tenure", named, "--tenure", "make build")
+}

@@ -1,0 +1,158 @@
+// Package labtest gives tests a lab: what can't be started fails the test, what was started ends with it, and what was
+// waited for in vain is told with what was seen last.
+package labtest
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/localplane"
+)
+
+// Patience bounds every wait: tests are about what happens, not about how fast on a busy machine.
+const Patience = 90 * time.Second
+
+// Eventually waits until something no longer fails.
+func Eventually(t testing.TB, what string, try func() error) {
+	t.Helper()
+	Within(t, Patience, what, try)
+}
+
+// Within waits until something no longer fails, no longer than the test allows it to take.
+func Within(t testing.TB, within time.Duration, what string, try func() error) {
+	t.Helper()
+	if err := lab.Eventually(t.Context(), within, try); err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// Until waits a minute at most until something holds.
+func Until(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	Within(t, time.Minute, what, func() error {
+		if !holds() {
+			return errors.New("it doesn't hold")
+		}
+		return nil
+	})
+}
+
+// Planes starts control planes for a test.
+func Planes(t testing.TB, clusters ...localplane.ClusterConfig) *localplane.Planes {
+	t.Helper()
+	planes, err := localplane.Start(t.Context(), localplane.Config{TmpfsData: true, Clusters: clusters})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := planes.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return planes
+}
+
+// Workload starts one workload cluster with what config/workload installs.
+func Workload(t testing.TB, name string) *localplane.Plane {
+	t.Helper()
+	plane := Planes(t, localplane.ClusterConfig{Name: name, Workload: true}).Cluster(name)
+	if err := lab.InstallWorkload(t.Context(), plane); err != nil {
+		t.Fatal(err)
+	}
+	return plane
+}
+
+// Client is the admin's client of a cluster.
+func Client(t testing.TB, plane *localplane.Plane) client.Client {
+	t.Helper()
+	c, err := client.New(plane.RESTConfig(), client.Options{Scheme: lab.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Kubectl runs kubectl as the admin of a cluster, which must succeed.
+func Kubectl(t testing.TB, plane *localplane.Plane, args ...string) string {
+	t.Helper()
+	out, err := plane.Kubectl(t.Context(), "", args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// Fleet starts a fleet for a test, with etcd's data in memory so that it isn't the machine's disk that is measured. At the
+// end its replicas leave, and nothing may have crashed.
+func Fleet(t testing.TB, o lab.Options) *lab.Fleet {
+	t.Helper()
+	o.Planes.TmpfsData = true
+	f, err := lab.Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		Leave(t, f.Replicas()...)
+		KeepIfFailed(t, f)
+		if err := f.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+// KeepIfFailed keeps all logs of a test that has failed.
+func KeepIfFailed(t testing.TB, f *lab.Fleet) {
+	t.Helper()
+	if t.Failed() {
+		dir, err := f.Keep("failed")
+		t.Logf("logs are kept in %s %v", dir, err)
+	}
+}
+
+// Replica starts a replica.
+func Replica(t testing.TB, f *lab.Fleet, name string, flags ...string) *lab.Replica {
+	t.Helper()
+	r, err := f.StartReplica(name, flags...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// tailLines of a replica's log are told where a test failed.
+const tailLines = 30
+
+// Leave has replicas leave in order. Those that weren't killed must end well, and no log may tell of a crash or a data race.
+func Leave(t testing.TB, replicas ...*lab.Replica) {
+	t.Helper()
+	for _, r := range replicas {
+		r.Resume()
+		r.Terminate()
+	}
+	for _, r := range replicas {
+		if err := r.Wait(Patience); err != nil && r.KilledAt().IsZero() {
+			t.Error(err)
+		}
+		lines, err := r.Log.Lines()
+		if err != nil {
+			t.Error(err)
+		}
+		for n, l := range lines {
+			if l.Crashed() {
+				t.Errorf("%s:%d: %s", r.LogPath, n+1, l.Text)
+			}
+		}
+		if !t.Failed() {
+			continue
+		}
+		t.Logf("the end of the log of %s:", r.Name)
+		for _, l := range lines[max(0, len(lines)-tailLines):] {
+			t.Log(l.Text)
+		}
+	}
+}
