@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/test/lab/faultproxy"
+	"github.com/tenure-dev/tenure/test/lab/virtual"
 )
 
 // Kubeconfig is the file with which replicas reach a plane itself: that of their service account.
@@ -108,6 +109,40 @@ func (f *Fleet) AddCluster(ctx context.Context, name, plane string) error {
 		return err
 	}
 	return f.AddKubeconfig(ctx, name, kubeconfig)
+}
+
+// AddVirtual makes a virtual cluster on a workload plane, with the namespace "default" alone, and tells the replicas of it.
+func (f *Fleet) AddVirtual(ctx context.Context, plane, name string) (*virtual.Cluster, error) {
+	f.mu.Lock()
+	host := f.hosts[plane]
+	f.mu.Unlock()
+	if host == nil {
+		var err error
+		if host, err = virtual.NewHost(f.Planes.Cluster(plane).RESTConfig()); err != nil {
+			return nil, fmt.Errorf("cluster %s: %w", plane, err)
+		}
+		f.mu.Lock()
+		f.hosts[plane] = host
+		f.mu.Unlock()
+	}
+	v, err := host.Add(ctx, name, metav1.NamespaceDefault)
+	if err != nil {
+		return nil, err
+	}
+	content, err := f.ClusterKubeconfig(ctx, plane)
+	if err == nil {
+		content, err = v.Kubeconfig(content)
+	}
+	if err == nil {
+		err = f.AddKubeconfig(ctx, name, content)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.served = append(f.served, name)
+	return v, nil
 }
 
 // AddKubeconfig makes or replaces the Secret of a workload cluster.

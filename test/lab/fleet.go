@@ -22,6 +22,7 @@ import (
 	"github.com/tenure-dev/tenure/test/lab/faultproxy"
 	"github.com/tenure-dev/tenure/test/lab/localjaeger"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
+	"github.com/tenure-dev/tenure/test/lab/virtual"
 )
 
 // Options of a fleet; zero values mean the defaults.
@@ -70,6 +71,8 @@ type Fleet struct {
 	mu       sync.Mutex // guards all below
 	proxies  map[string]*faultproxy.Proxy
 	homes    map[string]*faultproxy.Proxy // by replica
+	hosts    map[string]*virtual.Host     // of virtual clusters, by plane
+	served   []string                     // the clusters that replicas are to serve
 	replicas []*Replica                   // every process ever started
 }
 
@@ -99,7 +102,7 @@ func Start(ctx context.Context, o Options) (_ *Fleet, err error) {
 	}
 	f := &Fleet{
 		options: o, clients: map[string]client.Client{},
-		proxies: map[string]*faultproxy.Proxy{}, homes: map[string]*faultproxy.Proxy{},
+		proxies: map[string]*faultproxy.Proxy{}, homes: map[string]*faultproxy.Proxy{}, hosts: map[string]*virtual.Host{},
 	}
 	defer func() {
 		if err != nil {
@@ -138,6 +141,7 @@ func Start(ctx context.Context, o Options) (_ *Fleet, err error) {
 		if err := f.AddCluster(ctx, name, name); err != nil {
 			return nil, err
 		}
+		f.served = append(f.served, name)
 	}
 	return f, nil
 }
@@ -239,6 +243,9 @@ func (f *Fleet) Stop() error {
 		for _, p := range proxies {
 			p.Close()
 		}
+	}
+	for _, h := range f.hosts {
+		h.Close()
 	}
 	f.mu.Unlock()
 	var errs []error

@@ -26,16 +26,23 @@ func ReplicaOf(incarnation string) string {
 // ShardName is how logs and User-Agents name a record's shard.
 func ShardName(s *tenurev1alpha1.Shard) string { return s.Spec.Cluster + "/" + s.Spec.Prefix }
 
-// Shards are the records of the workload planes that aren't retired. Those of other names are the business of whoever
-// added such a cluster.
+// Shards are the records, not retired, of the clusters that replicas are to serve: the workload planes, where they were
+// told of them at the start, and virtual ones. Those of other names are the business of whoever added such a cluster.
 func (f *Fleet) Shards(ctx context.Context) ([]tenurev1alpha1.Shard, error) {
 	list := &tenurev1alpha1.ShardList{}
 	if err := f.clients[Home].List(ctx, list, client.InNamespace(Namespace)); err != nil {
 		return nil, fmt.Errorf("listing the shards: %w", err)
 	}
+	served := f.clusters()
 	return slices.DeleteFunc(list.Items, func(s tenurev1alpha1.Shard) bool {
-		return s.Status.Phase == tenurev1alpha1.ShardRetired || !slices.Contains(f.options.Workloads, s.Spec.Cluster)
+		return s.Status.Phase == tenurev1alpha1.ShardRetired || !slices.Contains(served, s.Spec.Cluster)
 	}), nil
+}
+
+func (f *Fleet) clusters() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.served)
 }
 
 // Coordinator is the replica that coordinates now; "" if there is none.
@@ -78,12 +85,12 @@ func (f *Fleet) activated() (map[string]bool, error) {
 // Inactive says which shard isn't served by a living replica, by the records and by the replicas' own logs; nil when
 // all are.
 func (f *Fleet) Inactive(ctx context.Context) error {
-	_, err := f.served(ctx)
+	_, err := f.shares(ctx)
 	return err
 }
 
-// served counts the shards of every living replica, or says which shard isn't served or is on its way.
-func (f *Fleet) served(ctx context.Context) (map[string]int, error) {
+// shares counts the shards of every living replica, or says which shard isn't served or is on its way.
+func (f *Fleet) shares(ctx context.Context) (map[string]int, error) {
 	shards, err := f.Shards(ctx)
 	if err != nil {
 		return nil, err
@@ -100,7 +107,7 @@ func (f *Fleet) served(ctx context.Context) (map[string]int, error) {
 	for _, r := range f.Alive() {
 		counts[r.Name] = 0
 	}
-	if want := f.options.ShardsPerCluster * len(f.options.Workloads); len(shards) < want {
+	if want := f.options.ShardsPerCluster * len(f.clusters()); len(shards) < want {
 		return nil, fmt.Errorf("%d of %d shards are recorded", len(shards), want)
 	}
 	for i := range shards {
@@ -122,7 +129,7 @@ func (f *Fleet) served(ctx context.Context) (map[string]int, error) {
 
 // Unsettled says what is missing before nothing is Inactive and the counts are within one of each other.
 func (f *Fleet) Unsettled(ctx context.Context) error {
-	counts, err := f.served(ctx)
+	counts, err := f.shares(ctx)
 	if err != nil {
 		return err
 	}
