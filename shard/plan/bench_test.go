@@ -6,8 +6,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/tenure-dev/tenure/shard/plan"
 )
 
 // bigFleet is 10,000 clusters of 8 shards over 1,000 replicas.
@@ -53,14 +51,6 @@ func BenchmarkPlan(b *testing.B) {
 			}
 			b.ReportMetric(float64(moves), "moves")
 		})
-	}
-}
-
-func BenchmarkTarget(b *testing.B) {
-	f := bigFleet()
-	b.ReportAllocs()
-	for b.Loop() {
-		plan.Target(f.shards, f.replicas)
 	}
 }
 

@@ -5,9 +5,9 @@
 //
 // # What a plan is
 //
-// [Target] says where every shard should end, [Plan] which assignees to change
-// now. Both take the shards as the records have them and the replicas that live.
-// They only propose: safety is the ownership protocol's.
+// [Plan] says which assignees to change now. It takes the shards as the records
+// have them and the replicas that live. It only proposes: safety is the ownership
+// protocol's.
 //
 //  1. Candidates are the replicas that aren't leaving.
 //  2. A shard stays where it is or is going, unless that replica is dead or

@@ -20,8 +20,21 @@ type fleet struct {
 }
 
 func (f fleet) plan() []plan.Move { return plan.Plan(f.shards, f.replicas) }
+
+// target is where the plan lets every shard end. One that is with nobody alive and stays so isn't in it.
 func (f fleet) target() map[keyspace.ShardID]plan.Incarnation {
-	return plan.Target(f.shards, f.replicas)
+	target := map[keyspace.ShardID]plan.Incarnation{}
+	for _, s := range f.shards {
+		for _, id := range []plan.Incarnation{s.Holder, s.Assignee} {
+			if f.replica(id) != nil {
+				target[s.ID] = id
+			}
+		}
+	}
+	for _, move := range f.plan() {
+		target[move.Shard] = move.To
+	}
+	return target
 }
 
 func (f fleet) clone() fleet {

@@ -3,30 +3,12 @@ package plan
 import (
 	"cmp"
 	"slices"
-
-	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// Target says where every shard should end. Without a candidate, every shard
-// stays with the live replica it is with or on its way to, and orphans are left out.
-func Target(shards []Shard, replicas []Replica) map[keyspace.ShardID]Incarnation {
-	b := newBoard(shards, replicas)
-	if b.candidates > 0 {
-		b.balanceCounts()
-	}
-	target := make(map[keyspace.ShardID]Incarnation, len(b.shards))
-	for i := range b.shards {
-		if to := b.shards[i].to; to != nowhere {
-			target[b.shards[i].ID] = b.replicas[to].ID
-		}
-	}
-	return target
-}
-
 // Plan is the moves to make now, most urgent first, after which every shard is
-// with its [Target] or on its way there. It holds only changes: an orphan whose
+// where it should be or on its way there. It holds only changes: an orphan whose
 // assignee is a candidate already is not in it, and is still waiting to be granted
-// to that assignee.
+// to that assignee. Without a candidate it is empty.
 //
 // All moves of one plan may be made at once and in any order. Once they have
 // been made, and while nothing else changes, repeated planning ends with an empty

@@ -4,8 +4,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/tenure-dev/tenure/shard/plan"
 )
 
 func TestPlanMakesTheMovesThatAreDue(t *testing.T) {
@@ -154,22 +152,5 @@ func TestPlanMakesTheMovesThatAreDue(t *testing.T) {
 				t.Errorf("plan (-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-func TestTargetKeepsEverythingWhereItIsWhenAllLeave(t *testing.T) {
-	f := parse(t, `r1 leaving
-		r2 leaving
-		w/00 r1
-		w/01
-		w/10 r1>r2
-		w/11 r2>dead`)
-	got := map[string]plan.Incarnation{}
-	for id, to := range f.target() {
-		got[id.String()] = to
-	}
-	want := map[string]plan.Incarnation{"w/00": "r1", "w/10": "r2", "w/11": "r2"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("target (-want +got):\n%s", diff)
 	}
 }

@@ -62,35 +62,6 @@ func TestTheOrderOfTheInputsDoesNotMatter(t *testing.T) {
 	})
 }
 
-func TestPlansMoveTowardsTheTarget(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		f := drawFleet(t)
-		target := f.target()
-		for _, move := range f.plan() {
-			if target[move.Shard] != move.To {
-				t.Errorf("%s moves to %q, its target is %q", move.Shard, move.To, target[move.Shard])
-			}
-		}
-	})
-}
-
-func TestOnePlanReachesTheTarget(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		f := drawFleet(t)
-		if len(f.candidates()) == 0 {
-			t.Skip("nobody to plan for")
-		}
-		target := f.target()
-		f.assign(f.plan())
-		f.land(always)
-		for _, s := range f.shards {
-			if s.Holder != target[s.ID] {
-				t.Errorf("%s is with %q, its target was %q", s.ID, s.Holder, target[s.ID])
-			}
-		}
-	})
-}
-
 func TestWhatIsAssignedIsNotPlannedAgain(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := drawFleet(t)
