@@ -38,8 +38,10 @@ type Report struct {
 	Intervals map[string]stats.Ratio `json:"intervals"`
 	// Runs is how many runs were pooled in this report: figures are those of Ratios and Intervals alone then. 0 for one run.
 	Runs int `json:"runs,omitempty"`
-	// Profiled says that profiles were taken meanwhile, which costs the fleets some percent.
-	Profiled bool `json:"profiled,omitempty"`
+	// Profiled says that CPU profiles were taken meanwhile, which costs the fleets some percent. Profile sets them side by
+	// side, those of the first round.
+	Profiled bool     `json:"profiled,omitempty"`
+	Profile  *Profile `json:"profile,omitempty"`
 
 	Sweep []SweepPoint `json:"sweep,omitempty"`
 	// ScaleOut and WatchCost are what a sweep shows.

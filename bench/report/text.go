@@ -48,6 +48,9 @@ func Text(w io.Writer, r *Report) {
 		}
 	}
 	fmt.Fprintln(w)
+	if r.Profile != nil {
+		r.Profile.text(w)
+	}
 }
 
 // text is the knee in one sentence.

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/pprof/profile"
+
 	"github.com/tenure-dev/tenure/bench/load"
 	"github.com/tenure-dev/tenure/bench/load/feed"
 	"github.com/tenure-dev/tenure/bench/record"
@@ -41,6 +43,7 @@ type fleet struct {
 	timeline *record.Timeline
 	failed   func(error)    // ends the run
 	wait     sync.WaitGroup // for the feeds
+	sampling sync.WaitGroup // for profiles that are being taken
 	traces   *collector     // nil where nothing is traced
 	started  time.Time      // when the replicas were started
 	held     time.Duration  // from then until all shards were held
@@ -49,13 +52,17 @@ type fleet struct {
 	onDone    func(load.Ref) // called for each At that becomes DONE; may be nil
 	processes []*process
 	kills     []kill
+	profiles  []*profile.Profile
+	profiled  time.Time // since when they were taken
 
 	preloaded int // Ats that are there and not due
 	say       func(format string, args ...any)
 }
 
 // sharded says whether shards have holders.
-func (f *fleet) sharded() bool { return f.as != scenario.Floor && f.as != scenario.Stock }
+func (f *fleet) sharded() bool {
+	return f.as != scenario.Floor && f.as != scenario.Floors && f.as != scenario.Stock
+}
 
 // controller is the name of the one that serves the load.
 func (f *fleet) controller() string {
@@ -162,7 +169,14 @@ func (f *fleet) start() error {
 	f.started = time.Now()
 	switch f.as {
 	case scenario.Floor:
-		return f.startFloor()
+		return f.startFloor("floor", f.concurrency(), 0, 1)
+	case scenario.Floors:
+		for i := range f.config.Replicas {
+			if err := f.startFloor(fmt.Sprintf("floor-%d", i+1), f.config.Workers, i, f.config.Replicas); err != nil {
+				return err
+			}
+		}
+		return nil
 	case scenario.Stock:
 		return f.startReplica("stock-1")
 	}
@@ -174,13 +188,19 @@ func (f *fleet) start() error {
 	return nil
 }
 
-// startFloor runs the bare client as a process of its own, so that its CPU time can be told apart.
-func (f *fleet) startFloor() error {
-	args := []string{"floor", "--workers", strconv.Itoa(f.concurrency())}
+// startFloor runs the bare client, or one of its parts, as a process of its own, so that its CPU time can be told apart.
+func (f *fleet) startFloor(name string, workers, part, of int) error {
+	args := []string{"floor", "--workers", strconv.Itoa(workers), "--part", strconv.Itoa(part), "--of", strconv.Itoa(of)}
 	for _, c := range f.site.clusters {
 		args = append(args, "--kubeconfig", c.Name+"="+f.site.kubeconfigs[c.Name])
 	}
-	return f.launch(lab.Program{Name: "floor", Binary: f.options.Bench, Args: func([]string) []string { return args }}, process{})
+	p := process{profiled: f.options.Profile != ""}
+	return f.launch(lab.Program{Name: name, Binary: f.options.Bench, Addresses: 2, Args: func(addresses []string) []string {
+		if p.profiled {
+			return append(args, "--pprof-bind-address", addresses[1])
+		}
+		return args
+	}}, p)
 }
 
 // concurrency is how many reconciles may run at a time in all of the sharded fleet. References get as many.
@@ -274,7 +294,7 @@ func (f *fleet) live() []*process {
 // ready waits until every shard is held by whom it is meant for.
 func (f *fleet) ready(ctx context.Context) error {
 	switch f.as {
-	case scenario.Floor:
+	case scenario.Floor, scenario.Floors:
 		return f.floorReady(ctx)
 	case scenario.Stock:
 		return nil // it lists what is there when it begins
@@ -309,11 +329,16 @@ func (f *fleet) ready(ctx context.Context) error {
 // floorReady waits until the floor follows everything: it sees nothing of what was before.
 func (f *fleet) floorReady(ctx context.Context) error {
 	return eventually(ctx, func() error {
-		content, err := os.ReadFile(f.path("floor", "log"))
-		if err == nil && !strings.Contains(string(content), "ready") {
-			err = errors.Join(f.complaint(), errors.New("the floor isn't ready"))
+		for _, p := range f.all() {
+			content, err := os.ReadFile(p.LogPath)
+			if err != nil {
+				return err
+			}
+			if !strings.Contains(string(content), "ready") {
+				return errors.Join(f.complaint(), fmt.Errorf("%s isn't ready", p.Name))
+			}
 		}
-		return err
+		return nil
 	})
 }
 

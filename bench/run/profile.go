@@ -9,53 +9,77 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/google/pprof/profile"
+
+	"github.com/tenure-dev/tenure/bench/report"
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
-// profileSeconds is how long a profile is taken.
-const profileSeconds = 5
+// profileFor is how long a profile is taken.
+const profileFor = 5 * time.Second
 
-// profile takes a CPU profile of each replica, from the start of the load on, for `go tool pprof`. It costs the
-// replicas some percent, so figures of such a run aren't for publishing.
+// profile takes a CPU profile of each process, from the start of the load on. It costs the processes some percent, so
+// figures of such a run aren't published.
 func (f *fleet) profile(ctx context.Context, start time.Time) {
 	if f.options.Profile == "" || lab.Sleep(ctx, max(0, time.Until(start))) != nil {
 		return
 	}
+	f.profiled = time.Now()
 	for _, p := range f.live() {
-		if !p.profiled {
-			continue
-		}
-		f.wait.Go(func() {
+		f.sampling.Go(func() {
 			path := filepath.Join(f.options.Profile, string(f.as)+"-"+p.Name+".pprof")
-			if err := p.profile(ctx, path); err != nil && ctx.Err() == nil {
+			one, err := p.profile(ctx, path)
+			if err != nil && ctx.Err() == nil {
 				f.say("no profile of %s: %v", p.Name, err)
+			}
+			if err == nil {
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				f.profiles = append(f.profiles, one)
 			}
 		})
 	}
 }
 
-func (p *process) profile(ctx context.Context, path string) error {
-	ctx, cancel := context.WithTimeout(ctx, 4*profileSeconds*time.Second)
+// profile takes one and leaves it in a file, for `go tool pprof`.
+func (p *process) profile(ctx context.Context, path string) (*profile.Profile, error) {
+	ctx, cancel := context.WithTimeout(ctx, 4*profileFor)
 	defer cancel()
-	url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", p.Address(1), profileSeconds)
+	url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%.0f", p.Address(1), profileFor.Seconds())
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("answer %s", response.Status)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
+		return nil, fmt.Errorf("answer %s", response.Status)
 	}
 	content, err := io.ReadAll(response.Body)
-	if err != nil {
-		return err
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o755)
 	}
-	return os.WriteFile(path, content, 0o644)
+	if err == nil {
+		err = os.WriteFile(path, content, 0o644)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return profile.ParseData(content)
+}
+
+// taken are the fleet's profiles, with the Ats that were done meanwhile.
+func (f *fleet) taken() report.Profiled {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := report.Profiled{Fleet: string(f.as), Profiles: f.profiles}
+	for _, done := range f.ledger.Sum("", nil, keyOf).Dones {
+		if done.After(f.profiled) && done.Before(f.profiled.Add(profileFor)) {
+			out.Ats++
+		}
+	}
+	return out
 }

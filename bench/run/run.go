@@ -119,8 +119,10 @@ func (r *runner) stage(ctx context.Context, s scenario.Scenario, dir string) (_ 
 		return nil, causeOr(ctx, err)
 	}
 	out := map[scenario.Reference]*report.Results{}
+	var profiles []report.Profiled
 	for _, f := range fleets {
 		r.progress.doing("reading what %s left", f.as)
+		f.sampling.Wait()
 		// Killed: if they left in order, they would hand everything over, and that would count as the load's.
 		err := f.complaint()
 		f.kill()
@@ -150,8 +152,10 @@ func (r *runner) stage(ctx context.Context, s scenario.Scenario, dir string) (_ 
 			return nil, err
 		}
 		r.judgeWitness(string(f.as), results)
+		profiles = append(profiles, f.taken())
 		out[f.as] = results
 	}
+	r.report.Profile = report.NewProfile(profiles)
 	return out, nil
 }
 

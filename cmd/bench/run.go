@@ -91,7 +91,7 @@ func newRun() *cobra.Command {
 		"of our own; repeatable, one is called home")
 	fs.StringVar(&f.unwitnessed, "unwitnessed", "", "with --kubeconfig, the `reason` why no witness judges the run's writes")
 	fs.StringVar(&f.options.Profile, "profile", "",
-		"take CPU profiles of the replicas in the first round, into this `folder`")
+		"take CPU profiles of all processes in the first round into this `folder`, and print one table of them")
 	return cmd
 }
 
