@@ -10,6 +10,7 @@ require (
 	github.com/prometheus/client_golang v1.25.0 // metrics
 	github.com/prometheus/client_model v0.6.3 // reading histograms in the bench and in tests
 	github.com/prometheus/common v0.72.0 // parsing a metrics page in the demo, the bench and tests
+	github.com/prometheus/procfs v0.22.0 // in the bench and chaos only: what the machine and its processes do
 	github.com/santhosh-tekuri/jsonschema/v5 v5.3.1 // in tests only: reports against their schema
 	github.com/spf13/cobra v1.10.2 // command lines
 	github.com/spf13/pflag v1.0.10 // flags of the command lines, and their environment variables
@@ -71,7 +72,6 @@ require (
 	github.com/modern-go/reflect2 v1.0.3-0.20250322232337-35a7c28c31ee // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2 // indirect
-	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/x448/float16 v0.8.4 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp v0.70.0 // indirect

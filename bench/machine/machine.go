@@ -3,10 +3,9 @@ package machine
 
 import (
 	"fmt"
-	"os"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // Times is what the processors did since the machine started, all of them together.
@@ -18,38 +17,18 @@ type Times struct {
 
 // Now reads the times. ok is false where the system doesn't tell, as outside Linux.
 func Now() (t Times, ok bool) {
-	stat, err := os.ReadFile("/proc/stat")
+	fs, err := procfs.NewDefaultFS()
 	if err != nil {
 		return Times{}, false
 	}
-	first, _, _ := strings.Cut(string(stat), "\n")
-	return parse(first)
+	stat, err := fs.Stat()
+	return timesOf(stat.CPUTotal), err == nil
 }
 
-// parse reads the first line of /proc/stat: user nice system idle iowait irq softirq steal, in hundredths of a second.
-func parse(line string) (t Times, ok bool) {
-	const idle, iowait, steal = 3, 4, 7
-	fields := strings.Fields(line)
-	if len(fields) <= 1+steal || fields[0] != "cpu" {
-		return Times{}, false
-	}
-	for i, field := range fields[1 : 2+steal] {
-		n, err := strconv.ParseInt(field, 10, 64)
-		if err != nil {
-			return Times{}, false
-		}
-		d := time.Duration(n) * 10 * time.Millisecond
-		t.All += d
-		switch i {
-		case idle, iowait:
-		case steal:
-			t.Stolen = d
-			fallthrough
-		default:
-			t.Busy += d
-		}
-	}
-	return t, true
+func timesOf(c procfs.CPUStat) Times {
+	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+	busy := c.User + c.Nice + c.System + c.IRQ + c.SoftIRQ + c.Steal
+	return Times{Busy: seconds(busy), Stolen: seconds(c.Steal), All: seconds(busy + c.Idle + c.Iowait)}
 }
 
 // Since returns what the processors did from an earlier moment to this one.

@@ -2,12 +2,9 @@ package record
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -26,18 +23,15 @@ func UseOf(pid int) (Use, error) {
 	if err := unix.ClockGettime(processClock(pid), &spent); err != nil {
 		return Use{}, fmt.Errorf("reading the CPU time of process %d: %w", pid, err)
 	}
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return Use{}, fmt.Errorf("reading the memory of process %d: %w", pid, err)
-	}
-	u := Use{CPU: time.Duration(spent.Nano())}
-	if u.RSS, err = kilobytes(status, "VmRSS:"); err == nil {
-		u.Peak, err = kilobytes(status, "VmHWM:")
+	var status procfs.ProcStatus
+	process, err := procfs.NewProc(pid)
+	if err == nil {
+		status, err = process.NewStatus()
 	}
 	if err != nil {
 		return Use{}, fmt.Errorf("reading the memory of process %d: %w", pid, err)
 	}
-	return u, nil
+	return Use{CPU: time.Duration(spent.Nano()), RSS: int64(status.VmRSS), Peak: int64(status.VmHWM)}, nil
 }
 
 // processClock is Linux' clock of the processor time of all threads of a process, as of clock_getcpuclockid(3).
@@ -46,29 +40,15 @@ func processClock(pid int) int32 {
 	return int32(^pid<<3 | scheduled)
 }
 
-func kilobytes(status []byte, name string) (int64, error) {
-	for line := range strings.Lines(string(status)) {
-		if rest, found := strings.CutPrefix(line, name); found {
-			n, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			return n << 10, err
-		}
-	}
-	return 0, fmt.Errorf("no %s in its status", name)
-}
-
 // Components finds the processes of control planes by their working folders: cluster/component to pid.
 func Components(folders map[string]string) (map[string]int, error) {
-	entries, err := os.ReadDir("/proc")
+	all, err := procfs.AllProcs()
 	if err != nil {
 		return nil, fmt.Errorf("looking for processes: %w", err)
 	}
 	found := map[string]int{}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		folder, err := os.Readlink(filepath.Join("/proc", e.Name(), "cwd"))
+	for _, p := range all {
+		folder, err := p.Cwd()
 		if err != nil {
 			continue // gone, or not ours
 		}
@@ -76,9 +56,8 @@ func Components(folders map[string]string) (map[string]int, error) {
 			if folder != dir {
 				continue
 			}
-			args, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
-			if parts := strings.Split(string(args), "\x00"); err == nil && len(parts) > 1 {
-				found[cluster+"/"+parts[1]] = pid
+			if args, err := p.CmdLine(); err == nil && len(args) > 1 {
+				found[cluster+"/"+args[1]] = p.PID
 			}
 		}
 	}

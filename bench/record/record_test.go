@@ -156,11 +156,6 @@ func TestAProcessIsReadWhileItWorks(t *testing.T) {
 	if after.RSS < 1<<20 || after.Peak < after.RSS {
 		t.Errorf("%d bytes of memory, %d at most", after.RSS, after.Peak)
 	}
-	for name, status := range map[string]string{"no memory": "Name: x\n", "no number": "VmRSS: much kB\n"} {
-		if _, err := kilobytes([]byte(status), "VmRSS:"); err == nil {
-			t.Errorf("%s: no error", name)
-		}
-	}
 	if _, err := UseOf(1 << 22); err == nil { // beyond the largest pid that Linux gives
 		t.Error("a process that isn't there was read")
 	}

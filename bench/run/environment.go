@@ -4,8 +4,9 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-	"strconv"
 	"strings"
+
+	"github.com/prometheus/procfs"
 
 	"github.com/tenure-dev/tenure/bench/report"
 	"github.com/tenure-dev/tenure/bench/scenario"
@@ -15,7 +16,6 @@ import (
 func environment(s scenario.Scenario, o Options) report.Environment {
 	e := report.Environment{
 		OS: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(), Go: runtime.Version(),
-		Kernel: strings.TrimSpace(read("/proc/sys/kernel/osrelease")), CPU: field("/proc/cpuinfo", "model name"),
 		APIServer: "on this machine, over loopback", EtcdData: "on disk, synced",
 	}
 	if s.Fleet.Storage == scenario.Memory {
@@ -24,9 +24,18 @@ func environment(s scenario.Scenario, o Options) report.Environment {
 	if len(o.Kubeconfigs) > 0 {
 		e.APIServer, e.EtcdData = "by kubeconfig: "+strings.Join(sortedKeys(o.Kubeconfigs), ", "), "not known"
 	}
-	e.MemoryMB = memory("MemTotal") / 1e6
-	if first, _, found := strings.Cut(read("/proc/loadavg"), " "); found {
-		e.LoadBefore, _ = strconv.ParseFloat(first, 64)
+	total, _ := memory()
+	e.MemoryMB = total / 1e6
+	if release, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
+		e.Kernel = strings.TrimSpace(string(release))
+	}
+	if fs, err := procfs.NewDefaultFS(); err == nil {
+		if cpus, err := fs.CPUInfo(); err == nil && len(cpus) > 0 {
+			e.CPU = cpus[0].ModelName
+		}
+		if load, err := fs.LoadAvg(); err == nil {
+			e.LoadBefore = load.Load1
+		}
 	}
 	e.Tenure = "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -42,24 +51,14 @@ func environment(s scenario.Scenario, o Options) report.Environment {
 	return e
 }
 
-// memory is a field of /proc/meminfo in bytes, 0 where the system has none.
-func memory(name string) int64 {
-	kb, _ := strconv.ParseInt(strings.TrimSuffix(field("/proc/meminfo", name), " kB"), 10, 64)
-	return kb << 10
-}
-
-// read returns a file's content, "" where the system has no such file.
-func read(path string) string {
-	content, _ := os.ReadFile(path)
-	return string(content)
-}
-
-// field returns the value of the first line "name : value".
-func field(path, name string) string {
-	for line := range strings.Lines(read(path)) {
-		if key, value, found := strings.Cut(line, ":"); found && strings.TrimSpace(key) == name {
-			return strings.TrimSpace(value)
-		}
+// memory is what the machine has and what of it is free, in bytes; 0 where the system doesn't tell.
+func memory() (total, available int64) {
+	fs, err := procfs.NewDefaultFS()
+	if err != nil {
+		return 0, 0
 	}
-	return ""
+	if m, err := fs.Meminfo(); err == nil && m.MemTotalBytes != nil && m.MemAvailableBytes != nil {
+		return int64(*m.MemTotalBytes), int64(*m.MemAvailableBytes)
+	}
+	return 0, 0
 }

@@ -56,7 +56,8 @@ func newSite(ctx context.Context, dir string, o Options, of scenario.Scenario) (
 		options.Workloads = append(options.Workloads, fmt.Sprintf("c%d", i+1))
 	}
 	if f.TracingTurns > 0 {
-		options.Planes.GarbageFrom = memory("MemAvailable") / int64(2*f.Clusters)
+		_, available := memory()
+		options.Planes.GarbageFrom = available / int64(2*f.Clusters)
 	}
 	fleet, err := lab.Start(ctx, options)
 	if err != nil {
