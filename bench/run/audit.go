@@ -3,15 +3,18 @@ package run
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/tenure-dev/tenure/bench/record"
 	"github.com/tenure-dev/tenure/bench/report"
 	"github.com/tenure-dev/tenure/bench/scenario"
+	"github.com/tenure-dev/tenure/bench/stats"
 	"github.com/tenure-dev/tenure/bench/witness"
 )
 
-// addAudit adds what the API servers' audit logs say: the requests per object, and whether any invariant was broken.
-func (f *fleet) addAudit(out *report.Results) error {
+// addAudit adds what the API servers' audit logs say: the requests per object, whether any invariant was broken, and for
+// how long keys that were due waited at the moves of a time.
+func (f *fleet) addAudit(out *report.Results, from, to time.Time) error {
 	if f.site.foreign != nil {
 		return nil // nobody gives us theirs
 	}
@@ -46,6 +49,23 @@ func (f *fleet) addAudit(out *report.Results) error {
 	if err != nil {
 		return fmt.Errorf("judging the audit logs: %w", err)
 	}
+	var handoffs, crashes stats.Latencies
+	for _, h := range judged.Handoffs {
+		if h.GapMs == nil || h.Time.Before(from) || h.Time.After(to) {
+			continue
+		}
+		ms := 0.0 // nothing was due
+		if h.UnservedMs != nil {
+			ms = *h.UnservedMs
+		}
+		switch waited := time.Duration(ms * float64(time.Millisecond)); h.Kind {
+		case "planned", "exit":
+			handoffs.Add(waited)
+		case "crash":
+			crashes.Add(waited)
+		}
+	}
+	out.HandoffUnserved, out.CrashUnserved = handoffs.Quantiles(), crashes.Quantiles()
 	violations := judged.Count()
 	if err := judged.Err(); err != nil {
 		f.say("fleet %s: %d violations: %v", f.as, violations, err)

@@ -148,7 +148,7 @@ func (r *runner) stage(ctx context.Context, s scenario.Scenario, dir string) (_ 
 		for _, reason := range t.missing {
 			r.invalid("%s: %s", f.as, reason)
 		}
-		if err := f.addAudit(results); err != nil {
+		if err := f.addAudit(results, t.from, t.to); err != nil {
 			return nil, err
 		}
 		r.judgeWitness(string(f.as), results)
