@@ -119,6 +119,11 @@ chaos: controlplane ## replicas as processes, killed, paused and cut off under l
 	go run ./test/chaos $(CHAOS)
 	go test -count=1 -v ./shard/internal/engage/cycles -cycles 10000
 
+.PHONY: gates
+gates: controlplane jaeger ## plant a fault for each gate in what is built; each must be caught, each control be clean; GATES="--only NAME"
+	go run ./test/chaos gates $(GATES)
+	go run ./shard/internal/shardtest/cmd/mutants -sim -run 'skip the margin'
+
 SCENARIO ?=
 .PHONY: bench
 bench: controlplane build lab ## SCENARIO=name [SET="k=v ..."]; without one, a tour of five minutes

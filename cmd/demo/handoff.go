@@ -47,6 +47,8 @@ func gap(h handoff, began *lab.Line, end *time.Time) *float64 {
 	return &ms
 }
 
+func duration(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
+
 func milli(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // servedFrom is the first tenure of the shard, from this epoch on, that was served.

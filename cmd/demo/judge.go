@@ -117,17 +117,46 @@ func judge(o *observation) []check {
 		{"shards held by live replicas", fmt.Sprintf("%d of %d", t.shards-t.orphans, t.shards), t.shards > 0 && t.orphans == 0},
 		{"shards per replica", shares(t.shares), even(t.shares)},
 	}
+	checks = append(checks, bounded("latest after its time", "%s", o.lease+latestAfterLease, t.maxLateness))
 	for _, h := range o.handoffs {
 		if h.GapMS == nil {
 			checks = append(checks, check{"handoff of " + h.Shard, "the logs don't tell how long it took", false})
 		}
 	}
-	checks = append(checks, handoffCheck(o), watchCheck(o))
+	checks = append(checks, handoffCheck(o))
+	for _, g := range gapsByKind(o.handoffs) {
+		most := longestGap
+		if g.kind == kindCrash {
+			most = o.lease + crashAfterLease
+		}
+		what := fmt.Sprintf("gaps, %s: %d", g.kind, g.shards)
+		checks = append(checks, bounded(what, milliseconds(g.median)+" median, %s longest", most, max(1, duration(g.longest)))) // one of an empty shard may take none
+	}
+	checks = append(checks, watchCheck(o))
 	checks = append(checks, o.second.checks()...)
 	for _, t := range o.traces {
 		checks = append(checks, t.check())
 	}
 	return append(checks, witnessCheck(o.witness))
+}
+
+// Bounds. They are several times what a machine with two processors shows that does nothing else.
+const (
+	// latestAfterLease is how late an At may be, on top of the lease duration for which a crash leaves it alone: half of
+	// them are due at once.
+	latestAfterLease = 15 * time.Second
+	// longestGap is how long a shard may be unserved while it moves, crashAfterLease how long after a crash, on top of the
+	// lease duration.
+	longestGap      = 500 * time.Millisecond
+	crashAfterLease = 2 * time.Second
+	// repairedWithin is how long a copy may differ from its source, caughtUpWithin how long after its cluster is back.
+	repairedWithin = 5 * time.Second
+	caughtUpWithin = 30 * time.Second
+)
+
+// bounded is a check of a duration that was measured, which stands in the text for %s.
+func bounded(what, text string, most, took time.Duration) check {
+	return check{what, fmt.Sprintf(text, length(took)) + ", at most " + most.String(), took > 0 && took <= most}
 }
 
 func shares(of map[string]int) string {

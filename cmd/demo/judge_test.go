@@ -22,7 +22,7 @@ var due = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 // perfect is what a run without a fault leaves behind: two Ats in each of three clusters, two replicas, six shards.
 func perfect() *observation {
 	o := &observation{
-		expected: 6, took: 40 * time.Second,
+		expected: 6, took: 40 * time.Second, lease: 5 * time.Second,
 		ats: map[string][]cnatv1alpha1.At{}, pods: map[string][]corev1.Pod{}, creates: map[string]auditFacts{},
 		sent: map[atID]time.Time{}, watches: map[string]watchFacts{},
 		live: map[string]string{"r1-a": "r1", "r3-c": "r3"}, replicas: []string{"r1", "r3"},
@@ -116,8 +116,30 @@ func TestJudgeFindsEachFaultAndNothingElse(t *testing.T) {
 		{"a cluster whose trouble isn't shown", func(o *observation) { o.second.shownBy = 11 },
 			"shown while north was frozen: by 11 of 12 conditions within 5.00 s"},
 		{"a cluster that waited for the frozen one", func(o *observation) { o.second.updates = 23 },
-			"updated meanwhile elsewhere: 23 of 24 copies, each within 80.0 ms"},
-		{"a cluster that didn't catch up", func(o *observation) { o.second.caught = 0 }, "north after 6.00 s frozen: caught up in 0.0 ms"},
+			"updated meanwhile elsewhere: 23 of 24 copies, each within 80.0 ms, at most 5s"},
+		{"a cluster that didn't catch up", func(o *observation) { o.second.caught = 0 }, "north after 6.00 s frozen: caught up in 0.0 ms, at most 30s"},
+		{"an At that waited too long", func(o *observation) {
+			o.creates["west"].podCreates[[2]string{"shop", "job-1-x"}] = request{due, due.Add(20001 * time.Millisecond)}
+		},
+			"latest after its time: 20.00 s, at most 20s"},
+		{"an At that waited as long as it may", func(o *observation) {
+			o.creates["west"].podCreates[[2]string{"shop", "job-1-x"}] = request{due, due.Add(20 * time.Second)}
+		}, ""},
+		{"Pods that no audit log tells of", func(o *observation) { o.creates = nil }, "latest after its time: 0.0 ms, at most 20s"},
+		{"a crash with too long a gap", func(o *observation) { o.handoffs[0].GapMS = ms(7001) },
+			"gaps, crash: 1: 7.00 s median, 7.00 s longest, at most 7s"},
+		{"a planned move with too long a gap", func(o *observation) {
+			o.handoffs = append(o.handoffs, handoff{Shard: "west/0", Kind: "planned", GapMS: ms(501)})
+		}, "gaps, planned: 1: 501.0 ms median, 501.0 ms longest, at most 500ms"},
+		{"a move without any gap", func(o *observation) {
+			o.handoffs = append(o.handoffs, handoff{Shard: "west/0", Kind: "planned", GapMS: ms(0)})
+		}, ""},
+		{"a copy that was repaired late", func(o *observation) { o.second.repairs[1].took = span(5001 * time.Millisecond) },
+			"copy scaled in west: repaired after 5.00 s, at most 5s"},
+		{"copies that were updated late", func(o *observation) { o.second.slowest = 5001 * time.Millisecond },
+			"updated meanwhile elsewhere: 24 of 24 copies, each within 5.00 s, at most 5s"},
+		{"a cluster that caught up late", func(o *observation) { o.second.caught = 31 * time.Second },
+			"north after 6.00 s frozen: caught up in 31.00 s, at most 30s"},
 		{"a trace with a hole", func(o *observation) { o.traces[1].missing = `no span "drain"` }, `trace: a handoff: west/1 to r3: no span "drain"`},
 		{"a falling epoch", func(o *observation) {
 			o.witness.OK, o.witness.Counts = false, map[witness.Kind]int{witness.FallingEpoch: 2}
@@ -200,18 +222,19 @@ Everything holds. 6 Ats in 40s, the latest 10.0 ms after its time.
   ok    started before their time        0
   ok    shards held by live replicas     6 of 6
   ok    shards per replica               r1 3, r3 3
+  ok    latest after its time            10.0 ms, at most 20s
   ok    handoffs                         1
+  ok    gaps, crash: 1                   4.50 s median, 4.50 s longest, at most 7s
   ok    watches filtered by the          server in west, east, north
   ok    Deployments replicated           12 to 3 clusters in 3.00 s
-  ok    copy deleted in east             repaired after 12.0 ms
-  ok    copy scaled in west              repaired after 9.0 ms
+  ok    copy deleted in east             repaired after 12.0 ms, at most 5s
+  ok    copy scaled in west              repaired after 9.0 ms, at most 5s
   ok    shown while north was frozen     by 12 of 12 conditions within 5.00 s
-  ok    updated meanwhile elsewhere      24 of 24 copies, each within 80.0 ms
-  ok    north after 6.00 s frozen        caught up in 2.00 s
+  ok    updated meanwhile elsewhere      24 of 24 copies, each within 80.0 ms, at most 5s
+  ok    north after 6.00 s frozen        caught up in 2.00 s, at most 30s
   ok    trace: an At's life              job-6, 4 reconciles, 21 spans
   ok    trace: a handoff                 west/1 to r3, 8 spans
   ok    invariants broken (audit logs)   0
-          crash: 1                       gap 4.50 s median, 4.50 s longest
 `, "\n")
 	if diff := cmp.Diff(want, summary(o, judge(o))); diff != "" {
 		t.Error("summary (-want +got):\n" + diff)

@@ -36,6 +36,7 @@ type watchFacts struct {
 // metrics tell it at the end.
 type observation struct {
 	expected int
+	lease    time.Duration
 	ats      map[string][]cnatv1alpha1.At // by cluster
 	pods     map[string][]corev1.Pod      // by cluster, in the Ats' namespaces
 	creates  map[string]auditFacts        // by cluster
@@ -55,7 +56,7 @@ type observation struct {
 func (st *story) gather(ctx context.Context) (*observation, error) {
 	now := st.board.snapshot()
 	o := &observation{
-		expected: st.settings.ats, sent: st.sent, handoffs: now.handoffs, took: st.took,
+		expected: st.settings.ats, lease: st.settings.leaseDuration, sent: st.sent, handoffs: now.handoffs, took: st.took,
 		ats: map[string][]cnatv1alpha1.At{}, pods: map[string][]corev1.Pod{}, creates: map[string]auditFacts{},
 		watches: map[string]watchFacts{}, live: map[string]string{},
 	}

@@ -94,9 +94,9 @@ func (f secondFacts) checks() []check {
 		"Deployments replicated", fmt.Sprintf("%d to %d clusters in %s", n, len(workloadClusters), length(f.within)), f.within > 0,
 	}}
 	for _, r := range f.repairs {
-		c := check{r.what, "not repaired", r.took != nil}
-		if c.ok {
-			c.found = "repaired after " + length(*r.took)
+		c := check{r.what, "not repaired", false}
+		if r.took != nil {
+			c = bounded(r.what, "repaired after %s", repairedWithin, *r.took)
 		}
 		checks = append(checks, c)
 	}
@@ -107,9 +107,10 @@ func (f secondFacts) checks() []check {
 		},
 		check{
 			"updated meanwhile elsewhere",
-			fmt.Sprintf("%d of %d copies, each within %s", f.updates, n*others, length(f.slowest)), f.updates == n*others,
+			fmt.Sprintf("%d of %d copies, each within %s, at most %s", f.updates, n*others, length(f.slowest), repairedWithin),
+			f.updates == n*others && f.slowest <= repairedWithin,
 		},
-		check{frozenIn + " after " + length(f.frozen) + " frozen", "caught up in " + length(f.caught), f.caught > 0},
+		bounded(frozenIn+" after "+length(f.frozen)+" frozen", "caught up in %s", caughtUpWithin, f.caught),
 	)
 }
 

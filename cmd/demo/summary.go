@@ -40,10 +40,6 @@ func summary(o *observation, checks []check) string {
 		}
 		text += fmt.Sprintf("  %s  %-32s %s\n", mark, c.what, c.found)
 	}
-	for _, g := range gapsByKind(o.handoffs) {
-		text += fmt.Sprintf("          %-30s gap %s median, %s longest\n",
-			fmt.Sprintf("%s: %d", g.kind, g.shards), milliseconds(g.median), milliseconds(g.longest))
-	}
 	return text
 }
 

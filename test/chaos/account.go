@@ -16,6 +16,7 @@ import (
 // the audit logs beside it.
 type account struct {
 	lease     time.Duration
+	slack     float64 // by how much targets are multiplied
 	scenarios []string
 	quotas    []quota
 	faults    []fault
@@ -93,7 +94,7 @@ func (a *account) lapsed() error {
 		excused := slices.ContainsFunc(a.faults, func(f fault) bool {
 			return f.Kind == paused && f.Victim == l.replica && window{f.Start, f.End}.holds(l.Time)
 		})
-		if lapse(l.Line) && a.calm(l.Time) && !excused {
+		if l.Lapse() && a.calm(l.Time) && !excused {
 			errs = append(errs, fmt.Errorf("lapse in calm: %s at %s: %s", l.replica, l.Time.Format(time.RFC3339Nano), l.Reason))
 		}
 	}
@@ -172,21 +173,15 @@ var excuses = []excuse{
 // names are the parts of an error that differ from one object to the next.
 var names = regexp.MustCompile(`[0-9][0-9a-z-]*`)
 
-func lapse(l lab.Line) bool { return strings.HasPrefix(l.Msg, "incarnation lapsed") }
-
-func crashed(l lab.Line) bool {
-	return strings.HasPrefix(l.Text, "panic:") || strings.HasPrefix(l.Text, "fatal error:") || strings.Contains(l.Msg, "panic")
-}
-
 // errors splits the error lines of all logs into those that a fault explains, counted by the fault, and all others. In
 // calm nothing is explained.
 func (a *account) errors() (excused map[string]int, unexplained error) {
 	excused, kinds := map[string]int{}, map[string]error{}
 	for _, l := range a.logs {
-		if l.Level != "ERROR" && !crashed(l.Line) {
+		if l.Level != "ERROR" && !l.Crashed() {
 			continue
 		}
-		if f := a.excuse(l); f != nil && !crashed(l.Line) {
+		if f := a.excuse(l); f != nil && !l.Crashed() {
 			excused[f.String()]++
 			continue
 		}

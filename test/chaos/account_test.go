@@ -26,7 +26,7 @@ func served(name string, due, late float64) lateAt {
 // sound is an account of a calm minute and a stormy one in which everything was as it must be.
 func sound() *account {
 	return &account{
-		lease: 5 * time.Second, scenarios: []string{"calm", "storm", "handoff"},
+		lease: 5 * time.Second, slack: 1, scenarios: []string{"calm", "storm", "handoff"},
 		quotas: []quota{{"faults", 3, 3}, {"planned moves", 10, 12}},
 		calms:  []window{{day, after(60)}},
 		faults: []fault{
@@ -123,6 +123,7 @@ func TestEachMissedTargetIsFoundAndASoundAccountMeetsAll(t *testing.T) {
 			}
 		}
 	}
+	long := 900.0
 	for name, c := range map[string]struct {
 		plant  func(*account)
 		report *witness.Report
@@ -137,6 +138,12 @@ func TestEachMissedTargetIsFoundAndASoundAccountMeetsAll(t *testing.T) {
 		"an At late after an exit": {func(a *account) {
 			a.faults[1].Kind, a.ats[1].late = "SIGTERM", 600*time.Millisecond
 		}, rate(1), "an At that fell due after SIGTERM"},
+		"a short gap in the log, a long one by the audit logs": {func(*account) {}, &witness.Report{Handoffs: []witness.Handoff{
+			{Kind: "planned", Time: after(50), UnservedMs: &long}, {Kind: "planned", Time: after(51)},
+		}}, "keys due at a planned handoff, by the audit logs"},
+		"such a gap in a storm": {func(*account) {}, &witness.Report{Handoffs: []witness.Handoff{
+			{Kind: "planned", Time: after(90), UnservedMs: &long},
+		}}, ""},
 		"many writes at rest": {func(*account) {}, rate(1.3), "coordination writes"},
 	} {
 		a := sound()

@@ -13,7 +13,8 @@ import (
 func TestNoInvariantBreaksInAShortStorm(t *testing.T) {
 	err := play(t.Context(), settings{
 		seed: uint64(time.Now().UnixNano()) % 1_000_000, bound: 4 * time.Minute, calm: 3, faults: 16, moves: 60, rate: 20,
-		lease: 5 * time.Second, replicas: 3, shards: 8, quiet: 2 * time.Second, lenient: true, scenarios: []string{"calm", "storm", "moves"},
+		lease: 5 * time.Second, replicas: 3, shards: 8, quiet: 2 * time.Second, lenient: true, patience: restWithin, slack: 1,
+		scenarios: []string{"calm", "storm", "moves"},
 	}, t.Output())
 	if err != nil {
 		t.Fatal(err)

@@ -136,7 +136,7 @@ func (r *run) moveOne(ctx context.Context, i int) error {
 		return fmt.Errorf("pinning shard %s: %w", s.Name, err)
 	}
 	name := lab.ShardName(s)
-	err = lab.Eventually(ctx, 30*time.Second, func() error {
+	err = lab.Eventually(ctx, min(30*time.Second, r.patience), func() error {
 		lines, err := to.Log.Lines()
 		if err != nil {
 			return err

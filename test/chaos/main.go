@@ -29,6 +29,9 @@ func main() {
 	defer stop()
 	klog.SetLogger(logr.Discard()) // our own clients' complaints about servers that we stopped
 	ctrllog.SetLogger(logr.Discard())
+	if len(os.Args) > 1 && os.Args[1] == "gates" {
+		os.Exit(runGates(ctx, os.Args[2:], os.Stdout))
+	}
 	s, err := parse(os.Args[1:])
 	if errors.Is(err, flag.ErrHelp) {
 		os.Exit(0)
@@ -44,7 +47,7 @@ func main() {
 }
 
 func parse(args []string) (settings, error) {
-	var s settings
+	s := settings{patience: restWithin, slack: 1}
 	var scenarios string
 	fs := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	fs.Uint64Var(&s.seed, "seed", uint64(time.Now().UnixNano())%1_000_000, "seed of the schedule")

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -113,7 +114,7 @@ func (a lateAt) String() string { return fmt.Sprintf("%v (%s/%s)", a.late, a.clu
 // lateness of all Ats of the load: from due to the answer of the first write for it. never are those without one.
 func (r *run) lateness() (all []lateAt, never []madeAt, err error) {
 	for _, cluster := range r.fleet.Workloads() {
-		served, err := servedAt(r.fleet.Planes.Cluster(cluster).AuditLog())
+		served, err := servedAt(filepath.Join(r.evidence.dir, cluster, "audit.log"))
 		if err != nil {
 			return nil, nil, err
 		}

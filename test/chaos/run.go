@@ -31,10 +31,15 @@ type settings struct {
 	handoffs  int
 	scenarios []string
 	tenure    string
+	flags     []string // of the replicas
 	dir       string
 	keep      bool
 	lenient   bool
 	quiet     time.Duration
+	// patience bounds the waits for the fleet to come to rest and for one more At to be DONE; backoffs of a minute may be
+	// pending. slack is by how much targets are multiplied.
+	patience time.Duration
+	slack    float64
 }
 
 // fault is one thing that was done to the fleet.
@@ -70,6 +75,8 @@ type run struct {
 	machine  machine.Times // when it began
 	deadline time.Time
 	starting sync.Mutex // held while a replica is looked for and started
+	evidence evidence
+	before   int // processes that were started on these planes before this run
 
 	mu     sync.Mutex // guards all below
 	rand   *rand.Rand
@@ -84,8 +91,9 @@ type run struct {
 func newRun(s settings, f *lab.Fleet, out io.Writer) *run {
 	r := &run{
 		settings: s, fleet: f, out: out, began: time.Now(), deadline: time.Now().Add(s.bound),
-		rand: rand.New(rand.NewPCG(s.seed, 2)),
-		load: &load{fleet: f, rate: s.rate, rand: rand.New(rand.NewPCG(s.seed, 3))},
+		rand:     rand.New(rand.NewPCG(s.seed, 2)),
+		load:     &load{fleet: f, rate: s.rate, rand: rand.New(rand.NewPCG(s.seed, 3))},
+		evidence: evidence{dir: f.Planes.Dir()}, before: len(f.Replicas()),
 	}
 	r.machine, _ = machine.Now()
 	// Deleting Ats and their Pods is work for the API servers, too, so only the longest run does.
@@ -94,6 +102,9 @@ func newRun(s settings, f *lab.Fleet, out io.Writer) *run {
 	}
 	return r
 }
+
+// processes are all that this run started.
+func (r *run) processes() []*lab.Replica { return r.fleet.Replicas()[r.before:] }
 
 func (r *run) say(format string, args ...any) {
 	fmt.Fprintf(r.out, "%7.1fs  %s\n", time.Since(r.began).Seconds(), fmt.Sprintf(format, args...))
@@ -187,17 +198,17 @@ func (r *run) tenures(ctx context.Context, replica string) map[string]int64 {
 func (r *run) start(name string) {
 	r.starting.Lock()
 	defer r.starting.Unlock()
-	if slices.ContainsFunc(r.fleet.Replicas(), func(p *lab.Replica) bool { return p.Name == name && !p.Ended() }) {
+	if slices.ContainsFunc(r.processes(), func(p *lab.Replica) bool { return p.Name == name && !p.Ended() }) {
 		return
 	}
-	_, err := r.fleet.StartReplica(name)
+	_, err := r.fleet.StartReplica(name, r.flags...)
 	r.blame(err)
 }
 
 // settle waits until everything is at rest.
 func (r *run) settle(ctx context.Context, within time.Duration) {
 	if ctx.Err() == nil {
-		if err := r.fleet.AwaitSettled(ctx, within); ctx.Err() == nil {
+		if err := r.fleet.AwaitSettled(ctx, min(within, r.patience)); ctx.Err() == nil {
 			r.blame(err)
 		}
 	}

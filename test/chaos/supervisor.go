@@ -12,7 +12,7 @@ import (
 func (r *run) supervise(ctx context.Context) {
 	seen := map[*lab.Replica]bool{}
 	for ctx.Err() == nil {
-		for _, replica := range r.fleet.Replicas() {
+		for _, replica := range r.processes() {
 			err := replica.DiedByItself()
 			if err == nil || seen[replica] {
 				continue

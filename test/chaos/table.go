@@ -48,7 +48,7 @@ func (r *run) print(a *account, report *witness.Report, targets []target) {
 		row("\nMACHINE", "all the while", "", now.Since(r.machine))
 	}
 	row("\nAts", len(r.load.all()), "", spreadOf(latenessOf(a.ats)))
-	a.printMoves(row)
+	a.printMoves(row, report)
 	if excused, _ := a.errors(); len(excused) > 0 {
 		row("\nERRORS EXCUSED", "lines")
 		for _, of := range slices.Sorted(maps.Keys(excused)) {
@@ -68,7 +68,7 @@ func (r *run) print(a *account, report *witness.Report, targets []target) {
 }
 
 // printMoves tells of the moves, the gaps that they left, and of what must hold for them.
-func (a *account) printMoves(row func(...any)) {
+func (a *account) printMoves(row func(...any), report *witness.Report) {
 	lines := a.activations()
 	kinds := map[string]int{}
 	for _, l := range lines {
@@ -80,6 +80,7 @@ func (a *account) printMoves(row func(...any)) {
 		if kind == "planned" || kind == "exit" {
 			row(kind, kinds[kind], "all", spreadOf(gaps(lines, kind, always)))
 			row("", "", "calm", spreadOf(gaps(lines, kind, a.calm)))
+			row("", "", "calm, keys due, by the audit logs", spreadOf(a.audited(report, kind)))
 			continue
 		}
 		row(kind, kinds[kind])

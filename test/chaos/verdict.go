@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
-// restWithin bounds the wait for one more At to be DONE: backoffs of a minute may be pending.
+// restWithin bounds the longest waits.
 const restWithin = 2 * time.Minute
 
 // rest waits until nothing is left to do and the fleet has been at rest for a while.
@@ -38,8 +38,8 @@ func (r *run) catchUp(ctx context.Context) error {
 			return nil
 		case left > 0 && left < least:
 			least, since = left, time.Now()
-		case time.Since(since) > restWithin:
-			return fmt.Errorf("nothing became DONE for %v: %w", restWithin, err)
+		case time.Since(since) > r.patience:
+			return fmt.Errorf("nothing became DONE for %v: %w", r.patience, err)
 		}
 		// Listing thousands of Ats takes as much of the API servers as a few dozen of them need to be done.
 		sleep(ctx, 500*time.Millisecond+min(time.Duration(left)*5*time.Millisecond, 10*time.Second))
@@ -51,7 +51,7 @@ func (r *run) catchUp(ctx context.Context) error {
 
 // conclude judges the run when all replicas were told to leave, and prints what came of it.
 func (r *run) conclude(ctx context.Context) {
-	for _, replica := range r.fleet.Replicas() {
+	for _, replica := range r.processes() {
 		if err := replica.Wait(40 * time.Second); errors.Is(err, lab.ErrStillRuns) {
 			r.blame(err)
 		}
@@ -63,10 +63,11 @@ func (r *run) conclude(ctx context.Context) {
 			r.blame(fmt.Errorf("all replicas have left, and shard %s is still held by %s", lab.ShardName(&shards[i]), holder))
 		}
 	}
+	r.blame(r.evidence.take())
 	a, err := r.account()
 	r.blame(err)
 	r.blame(a.complaints())
-	report, err := witness.Read(r.fleet.Planes.Dir(), witness.Options{
+	report, err := witness.Read(r.evidence.dir, witness.Options{
 		Facts: r.load.facts(), Rules: witness.Rules{Settle: time.Second, Users: []string{lab.AccountUser}},
 	})
 	if err != nil {
@@ -84,10 +85,10 @@ func (r *run) conclude(ctx context.Context) {
 // account collects what was done and seen.
 func (r *run) account() (*account, error) {
 	r.mu.Lock()
-	a := &account{lease: r.lease, scenarios: r.scenarios, quotas: r.quotas, faults: r.faults, calms: r.calms}
+	a := &account{lease: r.lease, slack: r.slack, scenarios: r.scenarios, quotas: r.quotas, faults: r.faults, calms: r.calms}
 	r.mu.Unlock()
 	var errs []error
-	for _, replica := range r.fleet.Replicas() {
+	for _, replica := range r.processes() {
 		lines, err := replica.Log.Lines()
 		errs = append(errs, err)
 		for n, l := range lines {

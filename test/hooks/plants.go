@@ -25,9 +25,10 @@ import (
 const (
 	// plantAfter is when, after its start, a replica commits a fault that happens once: the fleet is at rest by then.
 	plantAfter = 8 * time.Second
-	// plantedDelay is how late something is that is planted to be late; plantedGap how long a handoff takes then.
-	plantedDelay = 8 * time.Second
-	plantedGap   = 900 * time.Millisecond
+	// How late what is planted to be late is: an At, a copy of a Deployment, a shard's next holder.
+	atsDelay    = 25 * time.Second
+	copiesDelay = 8 * time.Second
+	handoffGap  = 900 * time.Millisecond
 	// early is by how much a planted clock is fast.
 	early = 3 * time.Second
 	// marked ends the names of the Ats that are lost or late.
@@ -49,11 +50,11 @@ var sends = map[string]send{
 	"claim-before-seal":   sealLate,
 	"seven-writes":        writeMore,
 	"double-pod":          doublePod,
-	"lost-at":             loseAt,
-	"late-at":             delay(plantedDelay, func(r *http.Request) bool { return statusOf(r, marked) }),
-	"late-copies":         delay(plantedDelay, func(r *http.Request) bool { return mutates(r) && strings.Contains(r.URL.Path, "/deployments") }),
-	"slow-handoff":        delay(plantedGap, handsOff),
-	"false-gap":           delay(plantedGap, handsOff),
+	"lost-at":             refuse(http.StatusConflict, time.Hour, markedAt),
+	"late-at":             refuse(http.StatusConflict, atsDelay, markedAt),
+	"late-copies":         refuse(http.StatusInternalServerError, copiesDelay, writesDeployment),
+	"slow-handoff":        refuse(http.StatusConflict, handoffGap, handsOff),
+	"false-gap":           refuse(http.StatusConflict, handoffGap, handsOff),
 	"lapse":               stopRenewing,
 }
 
@@ -64,26 +65,35 @@ func names() []string {
 	return slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(sends)), others...)))
 }
 
-// plant is the fault of one replica, none if it has no name.
+// plant is the faults of one replica.
 type plant struct {
-	name string
+	name string // several are divided by commas
 	log  slog.Handler
 
 	mu     sync.Mutex // guards all below
 	began  time.Time
-	ghosts map[string]func() // repeat the last write to an At's status, by the shard's record
+	ghosts map[string]func()    // repeat the last write to an At's status, by the shard's record
+	tried  map[string]time.Time // when a late write was first tried, by its path
 }
 
 func (p *plant) validate() error {
-	if p.name != "" && !slices.Contains(names(), p.name) {
-		return fmt.Errorf("--plant %q: want one of %s", p.name, strings.Join(names(), ", "))
+	for _, name := range p.names() {
+		if !slices.Contains(names(), name) {
+			return fmt.Errorf("--plant %q: want some of %s", name, strings.Join(names(), ","))
+		}
 	}
-	p.began, p.ghosts = time.Now(), map[string]func(){}
+	p.began, p.ghosts, p.tried = time.Now(), map[string]func(){}, map[string]time.Time{}
 	return nil
 }
 
+func (p *plant) names() []string {
+	return slices.DeleteFunc(strings.Split(p.name, ","), func(name string) bool { return name == "" })
+}
+
+func (p *plant) has(name string) bool { return slices.Contains(p.names(), name) }
+
 func (p *plant) clock() clock.PassiveClock {
-	if p.name == "early-at" {
+	if p.has("early-at") {
 		return fastClock{}
 	}
 	return clock.RealClock{}
@@ -96,7 +106,7 @@ func (fastClock) Since(ts time.Time) time.Duration { return time.Since(ts) + ear
 
 func (p *plant) handler(inner slog.Handler) slog.Handler {
 	p.log = inner
-	if p.name == "false-gap" {
+	if p.has("false-gap") {
 		return falseGap{inner}
 	}
 	return inner
@@ -123,13 +133,13 @@ func (f falseGap) WithAttrs(attrs []slog.Attr) slog.Handler {
 func (f falseGap) WithGroup(name string) slog.Handler { return falseGap{f.Handler.WithGroup(name)} }
 
 func (p *plant) run(ctx context.Context) {
-	if !slices.Contains(others, p.name) || wait(ctx, plantAfter) != nil {
+	if p.name == "" || wait(ctx, plantAfter) != nil {
 		return
 	}
-	switch p.name {
-	case "exit":
+	if p.has("exit") {
 		os.Exit(1)
-	case "excused-error":
+	}
+	if p.has("excused-error") {
 		r := slog.NewRecord(time.Now(), slog.LevelError, "Reconciler error", 0)
 		r.AddAttrs(slog.String("err", "context deadline exceeded"))
 		_ = p.log.Handle(ctx, r) // a log that can't be written is another fault
@@ -137,10 +147,12 @@ func (p *plant) run(ctx context.Context) {
 }
 
 func (p *plant) wrap(config *rest.Config) {
-	if s := sends[p.name]; s != nil {
-		config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-			return roundTripper(func(req *http.Request) (*http.Response, error) { return s(p, next, req) })
-		})
+	for _, name := range p.names() {
+		if s := sends[name]; s != nil {
+			config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+				return roundTripper(func(req *http.Request) (*http.Response, error) { return s(p, next, req) })
+			})
+		}
 	}
 }
 
@@ -155,6 +167,12 @@ func mutates(req *http.Request) bool {
 // statusOf says whether a request writes the status of an At whose name ends so.
 func statusOf(req *http.Request, end string) bool {
 	return mutates(req) && strings.Contains(req.URL.Path, "/ats/") && strings.HasSuffix(req.URL.Path, end+"/status")
+}
+
+func markedAt(req *http.Request) bool { return statusOf(req, marked) }
+
+func writesDeployment(req *http.Request) bool {
+	return mutates(req) && strings.Contains(req.URL.Path, "/deployments/")
 }
 
 func makesPod(req *http.Request) bool {
@@ -239,15 +257,37 @@ func otherShard(agent string) string {
 	return agent[:at] + string('0'+'1'-agent[at]) + agent[at+1:]
 }
 
-func delay(d time.Duration, picks func(*http.Request) bool) send {
-	return func(_ *plant, next http.RoundTripper, req *http.Request) (*http.Response, error) {
-		if picks(req) {
-			if err := wait(req.Context(), d); err != nil {
-				return nil, err
-			}
+// refuse makes writes late: their API server seems to refuse them for a time. Nothing waits meanwhile, because clients
+// give up on servers that don't answer.
+func refuse(status int, d time.Duration, picks func(*http.Request) bool) send {
+	return func(p *plant, next http.RoundTripper, req *http.Request) (*http.Response, error) {
+		if !picks(req) || p.lateEnough(req.URL.Path, d) {
+			return next.RoundTrip(req)
 		}
-		return next.RoundTrip(req)
+		return &http.Response{
+			StatusCode: status, Status: http.StatusText(status), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req,
+			Header: http.Header{"Content-Type": {"application/json"}},
+			Body: io.NopCloser(strings.NewReader(fmt.Sprintf(
+				`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d,"message":"planted"}`,
+				strings.ReplaceAll(http.StatusText(status), " ", ""), status))),
+		}, nil
 	}
+}
+
+// lateEnough says whether a write was first tried so long ago that it may pass. The next one is made late again.
+func (p *plant) lateEnough(path string, d time.Duration) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	first, tried := p.tried[path]
+	switch {
+	case !tried:
+		p.tried[path] = time.Now()
+		return false
+	case time.Since(first) < d:
+		return false
+	}
+	delete(p.tried, path)
+	return true
 }
 
 var shardOf = regexp.MustCompile(`shard=([^;)]*)/([01]*);`)
@@ -329,19 +369,6 @@ func doublePod(_ *plant, next http.RoundTripper, req *http.Request) (*http.Respo
 
 // podName is the name of an At's Pod, which ends in a part of a hash.
 var podName = regexp.MustCompile(`[a-z]+-[0-9]+-[0-9a-f]{10}`)
-
-// loseAt never serves the Ats that are marked.
-func loseAt(_ *plant, next http.RoundTripper, req *http.Request) (*http.Response, error) {
-	if !statusOf(req, marked) {
-		return next.RoundTrip(req)
-	}
-	return &http.Response{
-		StatusCode: http.StatusConflict, Status: "409 Conflict", Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req,
-		Header: http.Header{"Content-Type": {"application/json"}},
-		Body: io.NopCloser(strings.NewReader(
-			`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409,"message":"planted"}`)),
-	}, nil
-}
 
 // stopRenewing lets the incarnation's Lease run out once.
 func stopRenewing(p *plant, next http.RoundTripper, req *http.Request) (*http.Response, error) {
