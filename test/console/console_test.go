@@ -182,7 +182,10 @@ func (f *fleet) openSecurePage(t *testing.T) {
 	})
 	https := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // its certificate is self-signed
 	for _, path := range []string{"/metrics", "/status", "/status/data", "/status/page.js"} {
-		for bearer, want := range map[string]int{"": http.StatusUnauthorized, stranger: http.StatusForbidden, reader: http.StatusOK} {
+		for bearer, want := range map[string]int{
+			"": http.StatusUnauthorized, stranger: http.StatusForbidden, reader: http.StatusOK,
+			"made up": http.StatusInternalServerError, // how controller-runtime says no to it
+		} {
 			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+f.replicas["r1"].Address(0)+path, nil)
 			if err != nil {
 				t.Fatal(err)

@@ -13,7 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
+	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
 // bookExample is as printed in Programming Kubernetes.
@@ -27,7 +29,10 @@ spec:
 `
 
 func TestAtAPI(t *testing.T) {
-	plane := labtest.Workload(t, "west")
+	plane := labtest.Planes(t, localplane.ClusterConfig{Name: "west"}).Cluster("west")
+	if err := lab.InstallWorkload(t.Context(), plane); err != nil {
+		t.Fatal(err)
+	}
 	c := labtest.Client(t, plane)
 
 	t.Run("the example of the book applies unchanged and is PENDING", func(t *testing.T) {

@@ -12,8 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenure-dev/tenure/bench/audit"
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
@@ -31,18 +29,18 @@ const (
 // Real replicas, real load, the real Jaeger: what it got is held against what the replicas and the API server counted.
 func TestEveryReconcileIsAWholeTraceAndNoSecretComesOut(t *testing.T) {
 	f := startTracedFleet(t)
-	west := labtest.Client(t, f.west)
-	if err := west.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tracedNamespace}}); err != nil {
+	west := f.Client("west")
+	if err := lab.AddNamespace(t.Context(), west, tracedNamespace); err != nil {
 		t.Fatal(err)
 	}
-	first := f.start(t, "first")
+	first := labtest.Replica(t, f, "first")
 	spec := cnatv1alpha1.AtSpec{Schedule: time.Now().UTC().Add(4 * time.Second).Format(time.RFC3339), Command: "echo " + canaryCommand}
 	createAts(t, west, tracedNamespace, "at", tracedAts, spec)
 	// Every new holder looks at these. The others may be over when their shard moves, and then it has no first reconcile.
 	spec.Suspend = true
 	createAts(t, west, tracedNamespace, "suspended", 20, spec)
 	labtest.Until(t, "the first replica serves all shards", func() bool { return sum(scrape(t, first), "tenure_shards_held") == 4 })
-	second := f.start(t, "second")
+	second := labtest.Replica(t, f, "second")
 	labtest.Until(t, "the second replica serves its half", func() bool { return sum(scrape(t, second), "tenure_shards_held") == 2 })
 	awaitDone(t, west, tracedNamespace, tracedAts)
 
@@ -58,27 +56,31 @@ func TestEveryReconcileIsAWholeTraceAndNoSecretComesOut(t *testing.T) {
 	// What is handed to a replica that leaves before it has begun stays a handoff without end, and a trace without root.
 	labtest.Until(t, "the second replica serves all shards", func() bool { return sum(scrape(t, second), "tenure_shards_held") == 4 })
 	leave(t, second)
-	time.Sleep(6 * time.Second) // the API server sends its spans every 5 s
-
-	traces, raw := f.traces(t)
+	var traces []jaeger.Trace
+	var raw string
+	labtest.Until(t, "the API server has sent its spans, which it does every 5 s", func() bool {
+		traces, raw = tracesOf(t, f)
+		orphans := slices.ContainsFunc(traces, func(trace jaeger.Trace) bool { return len(trace.Orphans()) > 0 })
+		return !orphans && spansOfTheServer(traces) >= 3*tracedAts
+	})
 	checkReconciles(t, traces, pages, quiet)
 	checkNoOrphans(t, traces)
-	checkAPICalls(t, traces, f.west)
+	checkAPICalls(t, traces, f.Planes.Cluster("west"))
 	checkHandoffs(t, traces)
 	checkLinks(t, traces)
 	t.Run("what is planted stays secret", func(t *testing.T) { checkCanaries(t, f, pages, raw) })
 	t.Run("metrics pass the linter", func(t *testing.T) { checkMetrics(t, pages) })
 }
 
-// traces returns all that Jaeger has of the replicas, and the answer as it came.
-func (f *tracedFleet) traces(t *testing.T) ([]jaeger.Trace, string) {
+// tracesOf returns all that Jaeger has of the replicas, and the answer as it came.
+func tracesOf(t *testing.T, f *lab.Fleet) ([]jaeger.Trace, string) {
 	t.Helper()
-	c := jaeger.Client{URL: f.jaeger.QueryURL()}
+	c := jaeger.Client{URL: f.Jaeger.QueryURL()}
 	traces, err := c.Find(t.Context(), jaeger.Query{Service: "tenure", Limit: 10000, Since: time.Now().Add(-time.Hour)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := http.Get(f.jaeger.QueryURL() + "/api/traces?service=tenure&limit=10000&lookback=1h")
+	res, err := http.Get(f.Jaeger.QueryURL() + "/api/traces?service=tenure&limit=10000&lookback=1h")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,26 +185,31 @@ func checkNoOrphans(t *testing.T, traces []jaeger.Trace) {
 	}
 }
 
+// spansOfTheServer counts those of the API server that hang directly below a call of ours.
+func spansOfTheServer(traces []jaeger.Trace) (n int) {
+	for _, trace := range traces {
+		calls := map[string]bool{}
+		for _, s := range trace.Spans {
+			calls[s.ID] = s.Tags["k8s.request.verb"] != ""
+		}
+		for _, s := range trace.Spans {
+			if s.Service == "apiserver" && calls[s.Parent] {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 // checkAPICalls holds the spans of writes against the API server's audit log: the same calls, none missing, none
 // invented; and checks that the API server's own spans hang below.
 func checkAPICalls(t *testing.T, traces []jaeger.Trace, west *localplane.Plane) {
 	t.Helper()
-	spans, below := map[string]int{}, 0
+	spans := map[string]int{}
 	for _, trace := range traces {
-		clients := map[string]bool{}
 		for _, s := range trace.Spans {
-			verb := s.Tags["k8s.request.verb"]
-			if verb == "" {
-				continue
-			}
-			clients[s.ID] = true
-			if verb != "get" && verb != "list" {
+			if verb := s.Tags["k8s.request.verb"]; verb != "" && verb != "get" && verb != "list" {
 				spans[verb+" "+s.Tags["k8s.request.resource"]]++
-			}
-		}
-		for _, s := range trace.Spans {
-			if s.Service == "apiserver" && clients[s.Parent] {
-				below++
 			}
 		}
 	}
@@ -210,7 +217,8 @@ func checkAPICalls(t *testing.T, traces []jaeger.Trace, west *localplane.Plane) 
 	if diff := cmp.Diff(audited, spans); diff != "" {
 		t.Errorf("writes: -in the audit log +as spans:\n%s", diff)
 	}
-	if wanted := 3 * tracedAts; audited["create pods"] != tracedAts || below < wanted {
+	below, wanted := spansOfTheServer(traces), 3*tracedAts
+	if audited["create pods"] != tracedAts || below < wanted {
 		t.Errorf("audited %v; %d spans of the API server hang below ours, want at least %d", audited, below, wanted)
 	}
 }
@@ -294,19 +302,19 @@ func checkLinks(t *testing.T, traces []jaeger.Trace) {
 }
 
 // checkCanaries searches everything that came out.
-func checkCanaries(t *testing.T, f *tracedFleet, pages map[string]string, traces string) {
+func checkCanaries(t *testing.T, f *lab.Fleet, pages map[string]string, traces string) {
 	out := map[string]string{"Jaeger": traces}
 	for name, page := range pages {
 		out["metrics of "+name] = page
 	}
-	for _, path := range f.logs {
-		content, err := os.ReadFile(path)
+	for _, r := range f.Replicas() {
+		content, err := os.ReadFile(r.LogPath)
 		if err != nil {
 			t.Fatal(err)
 		}
-		out[path] = string(content)
+		out["log of "+r.Name] = string(content)
 	}
-	for _, plane := range []*localplane.Plane{f.home, f.west} {
+	for _, plane := range f.Planes.Clusters() {
 		for _, what := range []string{"events", "events.events.k8s.io", "leases.coordination.k8s.io"} {
 			content, err := plane.Kubectl(t.Context(), "", "get", what, "-A", "-o", "json")
 			if err != nil {
@@ -315,13 +323,13 @@ func checkCanaries(t *testing.T, f *tracedFleet, pages map[string]string, traces
 			out[what+" in "+plane.Name()] = content
 		}
 	}
-	shards, err := f.home.Kubectl(t.Context(), "", "get", "shards", "-A", "-o", "json")
+	shards, err := f.Planes.Cluster(lab.Home).Kubectl(t.Context(), "", "get", "shards", "-A", "-o", "json")
 	if err != nil {
 		t.Fatal(err)
 	}
 	out["shards"] = shards
 	// The search must be able to find: these are known to be there.
-	for where, what := range map[string]string{"Jaeger": "at-000", "metrics of first": `cluster="away"`, f.logs[0]: "away", "events in home": "away"} {
+	for where, what := range map[string]string{"Jaeger": "at-000", "metrics of first": `cluster="away"`, "log of first": "away", "events in home": "away"} {
 		if !strings.Contains(out[where], what) {
 			t.Errorf("%s doesn't hold %q: it isn't what was to be searched", where, what)
 		}
