@@ -11,7 +11,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -35,31 +34,28 @@ var errInterrupted = errors.New("interrupted")
 func main() { os.Exit(realMain()) }
 
 func realMain() int {
-	settings, err := parseSettings(os.Args[1:], os.Getenv)
-	if errors.Is(err, flag.ErrHelp) {
-		printUsage(os.Stdout)
-		return 0
-	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "demo: %v\n", err)
-		return exitUsage
-	}
-	// Libraries would write over the table; what matters is in the replicas' own logs.
-	klog.SetLogger(logr.Discard())
-	log.SetLogger(logr.Discard())
-
-	ctx, stop := interruptible()
-	defer stop()
-	switch err := run(ctx, settings); {
+	started := false
+	err := newDemo(os.Getenv, func(s *settings) error {
+		started = true
+		// Libraries would write over the table; what matters is in the replicas' own logs.
+		klog.SetLogger(logr.Discard())
+		log.SetLogger(logr.Discard())
+		ctx, stop := interruptible()
+		defer stop()
+		return run(ctx, s)
+	}).Execute()
+	switch {
 	case err == nil:
 		return 0
 	case errors.Is(err, errInterrupted):
 		fmt.Fprintln(os.Stderr, "demo: interrupted; everything is stopped")
 		return exitInterrupted
-	default:
-		fmt.Fprintf(os.Stderr, "demo: %v\n", err)
-		return exitFailed
 	}
+	fmt.Fprintf(os.Stderr, "demo: %v\n", err)
+	if !started {
+		return exitUsage
+	}
+	return exitFailed
 }
 
 // interruptible is a context that the first signal ends. A second one ends the process at once, and with it its

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/tenure-dev/tenure/test/lab"
@@ -50,44 +48,40 @@ type settings struct {
 	stay     bool // stay up until Ctrl-C
 }
 
-func newFlags(getenv func(string) string) (*flag.FlagSet, *settings) {
+// newDemo is the command line; show does what it asks for.
+func newDemo(getenv func(string) string, show func(*settings) error) *cobra.Command {
 	s := &settings{}
-	fs := flag.NewFlagSet("demo", flag.ContinueOnError)
-	fs.SetOutput(io.Discard)
+	cmd := &cobra.Command{
+		Use: "demo", Short: "Shows Tenure at work on local control planes (make demo builds what it needs)", Args: cobra.NoArgs,
+		SilenceErrors: true, SilenceUsage: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for name, low := range map[string]time.Duration{"spread": 0, "lease-duration": time.Second, "limit": time.Second} {
+				if d, err := cmd.Flags().GetDuration(name); err != nil || d < low {
+					return fmt.Errorf("--%s %v: must be at least %v", name, d, low)
+				}
+			}
+			for name, n := range map[string]int{"ats": s.ats, "deployments": s.deployments} {
+				if n < 2 {
+					return fmt.Errorf("--%s %d: must be at least 2", name, n)
+				}
+			}
+			out := term.IsTerminal(int(os.Stdout.Fd())) && getenv("CI") == ""
+			s.terminal = out && getenv("TERM") != "dumb"
+			s.stay = out && term.IsTerminal(int(os.Stdin.Fd()))
+			return show(s)
+		},
+	}
+	fs := cmd.Flags()
 	fs.IntVar(&s.ats, "ats", 600, "`number` of Ats, half of them due at once")
 	fs.IntVar(&s.deployments, "deployments", 12, "`number` of Deployments that are kept in all clusters")
 	fs.DurationVar(&s.spread, "spread", 30*time.Second, "time over which the other half comes due")
 	fs.DurationVar(&s.leaseDuration, "lease-duration", 5*time.Second, "how long a silent replica keeps its shards")
 	fs.DurationVar(&s.limit, "limit", 3*time.Minute, "how long all Ats may take to be DONE")
 	fs.StringVar(&s.tenure, "tenure", "", "the `binary` of a replica (default: tenure beside this program, or bin/tenure)")
-	fs.StringVar(&s.dir, "dir", getenv("DEMO_DIR"), "`folder` for logs and data, kept at the end [$DEMO_DIR] (default: a temporary one)")
+	fs.StringVar(&s.dir, "dir", getenv("DEMO_DIR"),
+		"`folder` for logs and data, kept at the end [$DEMO_DIR] (default: a temporary one)")
 	fs.StringVar(&s.json, "json", getenv("DEMO_JSON"), "`file` for the result [$DEMO_JSON]")
-	return fs, s
-}
-
-func parseSettings(args []string, getenv func(string) string) (*settings, error) {
-	fs, s := newFlags(getenv)
-	if err := fs.Parse(args); err != nil {
-		return nil, err
-	}
-	if fs.NArg() > 0 {
-		return nil, fmt.Errorf("unexpected argument %q", fs.Arg(0))
-	}
-	if s.ats < 2 || s.deployments < 2 || s.spread < 0 || s.leaseDuration < time.Second || s.limit <= 0 {
-		return nil, errors.New("--ats and --deployments must be at least 2, --lease-duration at least 1s, --spread and --limit not negative")
-	}
-	ci, dumb := getenv("CI") != "", getenv("TERM") == "dumb"
-	out := term.IsTerminal(int(os.Stdout.Fd())) && !ci
-	s.terminal = out && !dumb
-	s.stay = out && term.IsTerminal(int(os.Stdin.Fd()))
-	return s, nil
-}
-
-func printUsage(w io.Writer) {
-	fmt.Fprint(w, "demo shows Tenure at work on local control planes.\n\nusage: demo [flags]     (make demo builds what it needs)\n\n")
-	fs, _ := newFlags(os.Getenv)
-	fs.SetOutput(w)
-	fs.PrintDefaults()
+	return cmd
 }
 
 // locate finds the programs and manifests, and says how to make what is missing.
