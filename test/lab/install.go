@@ -32,7 +32,7 @@ const servedWithin = 30 * time.Second
 // homeManifests are those parts of config/default that need no image.
 var homeManifests = []string{
 	"default/namespace.yaml", "crd/tenure.dev_shards.yaml", "rbac/service_account.yaml", "rbac/home_role.yaml",
-	"flowcontrol/flow_schema.yaml",
+	"rbac/metrics_auth.yaml", "rbac/metrics_reader.yaml", "flowcontrol/flow_schema.yaml",
 }
 
 // Paths that are served once the kinds have arrived.
