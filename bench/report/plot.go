@@ -68,6 +68,26 @@ func logarithmic(low, high, from, to float64) scale {
 	return func(v float64) float64 { return inner(math.Log10(max(v, low))) }
 }
 
+// decades widens a range to whole orders of magnitude, and lists them.
+func decades(least, most float64) (low, high float64, all []float64) {
+	low, high = math.Pow(10, math.Floor(math.Log10(least))), math.Pow(10, math.Ceil(math.Log10(most)))
+	if high <= low {
+		high = low * 10
+	}
+	for v := low; v <= high*1.01; v *= 10 {
+		all = append(all, v)
+	}
+	return low, high, all
+}
+
+// ticks labels values at their places.
+func ticks(values []float64, at scale) (out []tick) {
+	for _, v := range values {
+		out = append(out, tick{at(v), short(v)})
+	}
+	return out
+}
+
 // round numbers for the ticks of a linear axis.
 func niceTicks(low, high float64) []float64 {
 	if high <= low {
@@ -148,10 +168,7 @@ func percentilePlot(title string, list []Latency) *plot {
 	if high == 0 {
 		return nil
 	}
-	low, high = math.Pow(10, math.Floor(math.Log10(max(low, high/1e5, 0.01)))), math.Pow(10, math.Ceil(math.Log10(high)))
-	if high <= low {
-		high = low * 10
-	}
+	low, high, marks := decades(max(low, high/1e5, 0.01), high)
 	rare := max(2, math.Ceil(math.Log10(most)))
 	x := linear(0, rare, p.Left, p.Right-12)
 	y := logarithmic(low, high, p.Bottom, p.Top)
@@ -162,9 +179,7 @@ func percentilePlot(title string, list []Latency) *plot {
 		}
 		p.XTicks = append(p.XTicks, tick{x(i), text})
 	}
-	for v := low; v <= high*1.01; v *= 10 {
-		p.YTicks = append(p.YTicks, tick{y(v), short(v)})
-	}
+	p.YTicks = ticks(marks, y)
 	for i, l := range list {
 		var points []stats.Point
 		last := 0.0
@@ -194,12 +209,7 @@ func timePlot(title, unit string, series []Series, marks []Mark) *plot {
 		return nil
 	}
 	x, y := linear(low, end, p.Left, p.Right), linear(0, high, p.Bottom, p.Top)
-	for _, v := range niceTicks(low, end) {
-		p.XTicks = append(p.XTicks, tick{x(v), short(v)})
-	}
-	for _, v := range niceTicks(0, high) {
-		p.YTicks = append(p.YTicks, tick{y(v), short(v)})
-	}
+	p.XTicks, p.YTicks = ticks(niceTicks(low, end), x), ticks(niceTicks(0, high), y)
 	for i, s := range series {
 		p.add(s.Name, i, false, s.Points, x, y, false)
 	}
@@ -233,9 +243,7 @@ func scalePlot(r *Report) *plot {
 	for _, s := range r.Sweep {
 		p.XTicks = append(p.XTicks, tick{x(float64(s.Replicas)), fmt.Sprint(s.Replicas)})
 	}
-	for _, v := range niceTicks(0, high) {
-		p.YTicks = append(p.YTicks, tick{y(v), short(v)})
-	}
+	p.YTicks = ticks(niceTicks(0, high), y)
 	p.add("ideal: n times one", 7, true, ideal, x, y, false)
 	p.add("measured", 0, false, measured, x, y, true)
 	return p
@@ -251,15 +259,13 @@ func kneePlot(k *Knee) *plot {
 	for _, q := range k.Points {
 		low, high = min(low, q.Y), max(high, q.Y)
 	}
-	low, high = math.Pow(10, math.Floor(math.Log10(max(low, 0.1)))), math.Pow(10, math.Ceil(math.Log10(high)))
+	low, high, marks := decades(max(low, 0.1), high)
 	last := k.Points[len(k.Points)-1].X
 	x, y := linear(0, last, p.Left, p.Right-8), logarithmic(low, high, p.Bottom, p.Top)
 	for _, q := range k.Points {
 		p.XTicks = append(p.XTicks, tick{x(q.X), short(q.X)})
 	}
-	for v := low; v <= high*1.01; v *= 10 {
-		p.YTicks = append(p.YTicks, tick{y(v), short(v)})
-	}
+	p.YTicks = ticks(marks, y)
 	p.add("allowed", 7, true, []stats.Point{{X: 0, Y: k.SLO}, {X: last, Y: k.SLO}}, x, y, false)
 	p.add("measured", 0, false, k.Points, x, y, true)
 	return p
@@ -291,9 +297,7 @@ func ownershipPlot(r *Results) (*plot, []string) {
 	p.Bottom = p.Top + row*float64(len(shards))
 	p.Height = p.Bottom + 46
 	x := linear(low, high, p.Left, p.Right)
-	for _, v := range niceTicks(0, high) {
-		p.XTicks = append(p.XTicks, tick{x(v), short(v)})
-	}
+	p.XTicks = ticks(niceTicks(0, high), x)
 	every := int(math.Ceil(13 / row))
 	for i, name := range shards {
 		if i%every == 0 {

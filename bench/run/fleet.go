@@ -53,7 +53,7 @@ type fleet struct {
 	processes []*process
 	kills     []kill
 	profiles  []*profile.Profile
-	profiled  time.Time // since when they were taken
+	profiled  []time.Time // since when they were taken
 
 	preloaded int // Ats that are there and not due
 	say       func(format string, args ...any)

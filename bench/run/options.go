@@ -19,7 +19,7 @@ type Options struct {
 	Kubeconfigs map[string]string
 	// Dir keeps what was written: logs, audit logs, samples. Empty: a temporary folder.
 	Dir string
-	// Profile is a folder for CPU profiles of the replicas, taken in the first round. Empty: none.
+	// Profile is a folder for CPU profiles of all processes, five seconds of each round. Empty: none.
 	Profile string
 	// Command is how the program was called, for the report.
 	Command string

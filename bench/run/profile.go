@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/google/pprof/profile"
@@ -18,16 +19,17 @@ import (
 // profileFor is how long a profile is taken.
 const profileFor = 5 * time.Second
 
-// profile takes a CPU profile of each process, from the start of the load on. It costs the processes some percent, so
+// profile takes a CPU profile of each process, from the start of a round's load on. It costs the processes some percent, so
 // figures of such a run aren't published.
-func (f *fleet) profile(ctx context.Context, start time.Time) {
+func (f *fleet) profile(ctx context.Context, namespace string, start time.Time) {
 	if f.options.Profile == "" || lab.Sleep(ctx, max(0, time.Until(start))) != nil {
 		return
 	}
-	f.profiled = time.Now()
+	f.sampling.Wait() // a process takes one at a time, and the round before may have been short
+	f.profiled = append(f.profiled, time.Now())
 	for _, p := range f.live() {
 		f.sampling.Go(func() {
-			path := filepath.Join(f.options.Profile, string(f.as)+"-"+p.Name+".pprof")
+			path := filepath.Join(f.options.Profile, fmt.Sprintf("%s-%s-%s.pprof", f.as, p.Name, namespace))
 			one, err := p.profile(ctx, path)
 			if err != nil && ctx.Err() == nil {
 				f.say("no profile of %s: %v", p.Name, err)
@@ -77,7 +79,7 @@ func (f *fleet) taken() report.Profiled {
 	defer f.mu.Unlock()
 	out := report.Profiled{Fleet: string(f.as), Profiles: f.profiles}
 	for _, done := range f.ledger.Sum("", nil, keyOf).Dones {
-		if done.After(f.profiled) && done.Before(f.profiled.Add(profileFor)) {
+		if slices.ContainsFunc(f.profiled, func(from time.Time) bool { return done.After(from) && done.Before(from.Add(profileFor)) }) {
 			out.Ats++
 		}
 	}

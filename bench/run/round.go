@@ -113,8 +113,8 @@ func (f *fleet) play(ctx context.Context, s scenario.Scenario, g *load.Generator
 			cancel(err)
 		}
 	}
-	if r.namespace == firstRound {
-		watching.Go(func() { f.profile(outer, r.start) }) // it may take longer than the round
+	if r.namespace != warmUpRound {
+		watching.Go(func() { f.profile(outer, r.namespace, r.start) }) // it may take longer than the round
 	}
 	working.Go(func() {
 		var err error

@@ -21,7 +21,9 @@ import (
 // own first times.
 const warmUp = 60
 
-// firstRound is the namespace of a fleet's first round.
+// warmUpRound is the namespace of what is served before, firstRound that of a fleet's first round.
+const warmUpRound = "warm-up"
+
 var firstRound = roundName(0)
 
 func roundName(i int) string { return fmt.Sprintf("round-%03d", i+1) }
@@ -199,7 +201,7 @@ func (r *runner) prepare(ctx context.Context, f *fleet, s scenario.Scenario) err
 	warm := s
 	warm.Load = scenario.Load{Kind: s.Load.Kind, Arrivals: scenario.Burst, Count: warmUp, Due: scenario.DueNow, Clients: 16}
 	warm.Steps, warm.Limit = nil, scenario.Duration(time.Minute)
-	if _, err := f.give(ctx, warm, "warm-up", 0, func(int, int) {}); err != nil {
+	if _, err := f.give(ctx, warm, warmUpRound, 0, func(int, int) {}); err != nil {
 		return fmt.Errorf("warming fleet %s up: %w", f.as, err)
 	}
 	if open := f.ledger.Open(); open > 0 {

@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tenure-dev/tenure/bench/check"
 	"github.com/tenure-dev/tenure/bench/report"
@@ -91,7 +92,7 @@ func newRun() *cobra.Command {
 		"of our own; repeatable, one is called home")
 	fs.StringVar(&f.unwitnessed, "unwitnessed", "", "with --kubeconfig, the `reason` why no witness judges the run's writes")
 	fs.StringVar(&f.options.Profile, "profile", "",
-		"take CPU profiles of all processes in the first round into this `folder`, and print one table of them")
+		"take CPU profiles of all processes in each round into this `folder`, and print one table of them")
 	return cmd
 }
 
@@ -122,6 +123,7 @@ func (f *runFlags) run(cmd *cobra.Command, name string) (*report.Report, error) 
 		s.Unwitnessed = f.unwitnessed
 	}
 	klog.SetLogger(logr.Discard()) // libraries would write between the lines of progress
+	log.SetLogger(logr.Discard())
 	f.options.Progress = cmd.ErrOrStderr()
 	r, err := benchrun.Run(cmd.Context(), s, f.options)
 	if err != nil {
