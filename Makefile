@@ -122,7 +122,7 @@ chaos: controlplane ## replicas as processes, killed, paused and cut off under l
 .PHONY: gates
 gates: controlplane jaeger ## plant a fault for each gate in what is built; each must be caught, each control be clean; GATES="--only NAME"
 	go run ./test/chaos gates $(GATES)
-	go run ./shard/internal/shardtest/cmd/mutants -sim -run 'skip the margin'
+	go run ./shard/internal/shardtest/cmd/mutants --sim --run 'skip the margin'
 
 SCENARIO ?=
 .PHONY: bench

@@ -32,7 +32,8 @@ func suites(ctx context.Context) ([][]suite, error) {
 	integration := servers("integration", 5*time.Minute, "./test/integration")
 	replication := servers("replication", 3*time.Minute, "./test/integration/replication")
 	labs := servers("lab", 3*time.Minute, "./test/lab/...")
-	console := servers("console", 3*time.Minute, "./test/console", "./test/library", "./test/deploy")
+	console := servers("console", 4*time.Minute, "./test/console", "./test/library", "./test/deploy",
+		"./shard/internal/engage/cycles")
 	bench := servers("bench", 3*time.Minute, "./bench/run")
 
 	// What goes through very many cases does so without the race detector, and with it through fewer: go test -short, or
