@@ -117,7 +117,10 @@ func report(all []mutants.Mutant, verdicts []verdict, took time.Duration) error 
 		fmt.Printf("%-44s %6.1fs  %s\n", m.Name, v.took.Seconds(), caught)
 	}
 	fmt.Printf("%d seeded bugs, %d caught, in %v\n", judged, judged-away, took.Round(time.Second))
-	if away > 0 {
+	switch {
+	case judged == 0:
+		return fmt.Errorf("none of %d seeded bugs was judged: --run names none", len(all))
+	case away > 0:
 		return fmt.Errorf("%d seeded bugs weren't caught", away)
 	}
 	return nil
