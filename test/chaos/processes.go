@@ -58,7 +58,7 @@ func (r *run) andStart(end ending) func(context.Context) {
 func (r *run) terminate(ctx context.Context, v *lab.Replica, kind string) {
 	f := fault{Kind: kind, Victim: v.Name, Tenures: r.tenures(ctx, v.Name)}
 	f.Start = v.Terminate()
-	err := v.Wait(40 * time.Second)
+	err := v.Wait(min(40*time.Second, r.patience))
 	r.mu.Lock()
 	calm := r.calm
 	r.mu.Unlock()

@@ -52,7 +52,7 @@ func (r *run) catchUp(ctx context.Context) error {
 // conclude judges the run when all replicas were told to leave, and prints what came of it.
 func (r *run) conclude(ctx context.Context) {
 	for _, replica := range r.processes() {
-		if err := replica.Wait(40 * time.Second); errors.Is(err, lab.ErrStillRuns) {
+		if err := replica.Wait(min(40*time.Second, r.patience)); errors.Is(err, lab.ErrStillRuns) {
 			r.blame(err)
 		}
 	}
