@@ -340,16 +340,14 @@ func sealLate(_ *plant, next http.RoundTripper, req *http.Request) (*http.Respon
 	return next.RoundTrip(req)
 }
 
-// writeMore makes a handoff cost three writes more.
-func writeMore(_ *plant, next http.RoundTripper, req *http.Request) (*http.Response, error) {
-	off := handsOff(req)
-	res, err := next.RoundTrip(req)
-	for i := 0; off && succeeded(res, err) && i < 3; i++ {
-		more := again(req, fmt.Appendf(nil, `{"metadata":{"annotations":{"tenure.dev/planted":"%d"}}}`, time.Now().UnixNano()))
-		more.URL.Path = strings.TrimSuffix(more.URL.Path, "/status")
-		post(next, more)
+// writeMore makes a handoff cost four writes more, which tell of a changing size.
+func writeMore(p *plant, next http.RoundTripper, req *http.Request) (*http.Response, error) {
+	if handsOff(req) && !p.lateEnough(req.URL.Path, 0) { // once for each: the handoff itself is then tried again
+		for i := range 4 {
+			post(next, again(req, fmt.Appendf(nil, `{"status":{"objects":%d}}`, 1000+i)))
+		}
 	}
-	return res, err
+	return next.RoundTrip(req)
 }
 
 // doublePod makes every Pod twice, the second under another name.
