@@ -30,7 +30,9 @@ func bigEvents() map[string]fleet {
 	death.replicas = death.replicas[1:]
 	// Records come from a cache in no order.
 	for _, f := range []fleet{fresh, settled, join, death} {
-		rand.New(rand.NewPCG(1, 1)).Shuffle(len(f.shards), func(i, j int) { f.shards[i], f.shards[j] = f.shards[j], f.shards[i] })
+		rand.New(rand.NewPCG(1, 1)).Shuffle(len(f.shards), func(i, j int) {
+			f.shards[i], f.shards[j] = f.shards[j], f.shards[i]
+		})
 	}
 	halved := settled.clone()
 	for i := range halved.replicas {

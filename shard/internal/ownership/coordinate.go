@@ -6,13 +6,14 @@ import (
 	"github.com/tenure-dev/tenure/shard/plan"
 )
 
-// epochBand is how far above the epoch floor the first epoch of a record that was made by hand lies, and twice what epochs
-// may grow above the floor before it is raised in passing. A new coordinator raises the floor by two bands, and a record
-// that is made anew starts two bands above all that is known: nobody alive may have seen the last epochs of the old one.
+// epochBand is how far above the epoch floor the first epoch of a record that was made by hand lies, and twice what
+// epochs may grow above the floor before it is raised in passing. A new coordinator raises the floor by two bands, and
+// a record that is made anew starts two bands above all that is known: nobody alive may have seen the last epochs of
+// the old one.
 const epochBand = 64
 
-// plansAtOnce is how many changes of plan a replica has on their way at a time. Each makes another replica fill caches, and
-// renewals must not wait behind all of that where many leave at once.
+// plansAtOnce is how many changes of plan a replica has on their way at a time. Each makes another replica fill caches,
+// and renewals must not wait behind all of that where many leave at once.
 const plansAtOnce = 8
 
 // leadSeen takes a version of the coordinator's record.
@@ -109,8 +110,8 @@ func (r *Replica) plan() {
 	r.standBy()
 }
 
-// plans reports whether this replica could have a part in a plan: as long as all shards are held, by replicas that aren't
-// even late, planning is the coordinator's alone, and a leaving replica's.
+// plans reports whether this replica could have a part in a plan: as long as all shards are held, by replicas that
+// aren't even late, planning is the coordinator's alone, and a leaving replica's.
 func (r *Replica) plans() bool {
 	return r.Leads() || r.leaving || r.standing || r.anyLate() ||
 		slices.ContainsFunc(r.order, func(t *tenure) bool { return t.known && t.orphan() })
@@ -217,9 +218,9 @@ func (r *Replica) assign(t *tenure, to Incarnation) {
 	})
 }
 
-// replans reports whether it is for us to change the plan of a shard that somebody holds. A leaving holder does so itself,
-// and else a leaving replica that is to get it, as soon as the others may know: of a fleet that leaves at once, nobody
-// should move anything to another. All others are the coordinator's, while nobody may be dead.
+// replans reports whether it is for us to change the plan of a shard that somebody holds. A leaving holder does so
+// itself, and else a leaving replica that is to get it, as soon as the others may know: of a fleet that leaves at once,
+// nobody should move anything to another. All others are the coordinator's, while nobody may be dead.
 func (r *Replica) replans(t *tenure, suspects bool) bool {
 	switch {
 	case r.leavesItself(t.rec.Holder):
@@ -240,7 +241,8 @@ func (r *Replica) leavesItself(id Incarnation) bool {
 // might: who hasn't seen yet that it leaves would hand over to the dead.
 func (r *Replica) awaited(t *tenure) bool {
 	_, wanted := r.clusters[t.id.Cluster]
-	return wanted && t.known && t.rec.Assignee == r.cfg.ID && t.holder != nil && !t.holder.dead() && len(r.candidates()) > 0
+	return wanted && t.known && t.rec.Assignee == r.cfg.ID &&
+		t.holder != nil && !t.holder.dead() && len(r.candidates()) > 0
 }
 
 // leaveIfDone ends a clean exit once nothing is held or on its way here, and nothing is in flight.

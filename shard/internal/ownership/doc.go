@@ -35,14 +35,14 @@
 // margin covers the difference in clock *rates* over one lease duration; clock offsets don't matter, because no
 // timestamp of another machine is ever read.
 //
-// I2 (rising epochs): a record's epoch grows by one with each change of holder and by nothing else. A record that is made
-// anew starts above the floor that the coordinator gives it, and isn't made, or claimed, before BuryTime has passed: by
-// then the old record's holder has stopped, even if it saw nothing of the deletion. So a driver may not let its view of
-// the records fall back by half a lease duration while it renews its lease.
+// I2 (rising epochs): a record's epoch grows by one with each change of holder and by nothing else. A record that is
+// made anew starts above the floor that the coordinator gives it, and isn't made, or claimed, before BuryTime has
+// passed: by then the old record's holder has stopped, even if it saw nothing of the deletion. So a driver may not let
+// its view of the records fall back by half a lease duration while it renews its lease.
 //
 // I3 (no orphan): a shard whose holder is sealed or missing is claimed by the replica that the pure planner names, and
-// every replica runs the same planner on what it sees; nobody waits for an election. I5: a planned move is three writes:
-// assignee, warm, hand over. Size and load aren't reported meanwhile. One that is called off is four at most.
+// every replica runs the same planner on what it sees; nobody waits for an election. I5: a planned move is three
+// writes: assignee, warm, hand over. Size and load aren't reported meanwhile. One that is called off is four at most.
 //
 // The states of a shard at one replica, and what moves it on:
 //

@@ -35,7 +35,10 @@ func (k WriteKind) String() string {
 
 // Move returns how a write of the kind brings the shard to another holder; "" where it doesn't.
 func (k WriteKind) Move() protocol.MoveKind {
-	return [...]protocol.MoveKind{HandOver: protocol.Planned, HandOverOnExit: protocol.Exit, ClaimFree: protocol.Join, ClaimDead: protocol.Crash, Report: ""}[k]
+	return [...]protocol.MoveKind{
+		HandOver: protocol.Planned, HandOverOnExit: protocol.Exit,
+		ClaimFree: protocol.Join, ClaimDead: protocol.Crash, Report: "",
+	}[k]
 }
 
 type (

@@ -1,16 +1,17 @@
 package ownership
 
-// When many shards move at once, the filling of caches and the hand-overs themselves keep servers and replicas busy, and
-// each gap gets longer. So a holder whose successor is warm waits for the caches that are still being filled for other
-// moves, anywhere in the fleet, and hands few shards over at a time. They are served meanwhile, and what takes long (a
-// cluster that can't be reached, a reconcile that doesn't end) holds nobody up for longer than GatherTimeout.
+// When many shards move at once, the filling of caches and the hand-overs themselves keep servers and replicas busy,
+// and each gap gets longer. So a holder whose successor is warm waits for the caches that are still being filled for
+// other moves, anywhere in the fleet, and hands few shards over at a time. They are served meanwhile, and what takes
+// long (a cluster that can't be reached, a reconcile that doesn't end) holds nobody up for longer than GatherTimeout.
 
 // handOversAtOnce is how many shards a replica hands over at a time.
 const handOversAtOnce = 2
 
 // fills reports whether the record tells of a planned move whose successor isn't warm.
 func (t *tenure) fills() bool {
-	return t.known && t.rec.Holder != "" && t.rec.Assignee != "" && t.rec.Assignee != t.rec.Holder && t.rec.Warm != t.rec.Assignee
+	to := t.rec.Assignee
+	return t.known && t.rec.Holder != "" && to != "" && to != t.rec.Holder && to != t.rec.Warm
 }
 
 // warmed reports whether the record tells of a planned move whose successor is warm.

@@ -6,9 +6,10 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// missing lists the shards that have no record and should: the parts of each cluster's hash space that no record covers,
-// divided as a new cluster is. A part whose record was deleted stays bare until its old holder, too, must have seen that;
-// what was deleted before we looked we can't know, so unless we founded the fleet we look for that long first.
+// missing lists the shards that have no record and should: the parts of each cluster's hash space that no record
+// covers, divided as a new cluster is. A part whose record was deleted stays bare until its old holder, too, must have
+// seen that; what was deleted before we looked we can't know, so unless we founded the fleet we look for that long
+// first.
 func (r *Replica) missing() []keyspace.ShardID {
 	if !r.founded && r.now.AtLeast(r.syncedAt) < r.cfg.BuryTime {
 		r.lookAt = r.syncedAt.Add(r.cfg.BuryTime)
@@ -31,7 +32,9 @@ func (r *Replica) missing() []keyspace.ShardID {
 }
 
 // uncovered appends the largest parts of a prefix that no record covers and that aren't larger than a new cluster's.
-func (r *Replica) uncovered(ids []keyspace.ShardID, c keyspace.ClusterName, p keyspace.Prefix, records []*tenure) []keyspace.ShardID {
+func (r *Replica) uncovered(
+	ids []keyspace.ShardID, c keyspace.ClusterName, p keyspace.Prefix, records []*tenure,
+) []keyspace.ShardID {
 	inside := false
 	for _, t := range records {
 		q := t.id.Prefix

@@ -25,8 +25,8 @@ func (r *Replica) Valid(now Instant) bool {
 // ValidUntil returns the instant at which the incarnation lapses unless a renewal commits before.
 func (r *Replica) ValidUntil() Instant { return r.own.start.Add(r.cfg.LeaseDuration - r.cfg.Margin) }
 
-// late reports that the lease should long have been created. Whoever saw a creation whose answer we lost may have sealed
-// and removed it by now; to create it once more would bring a name back to life that others know to be dead.
+// late reports that the lease should long have been created. Whoever saw a creation whose answer we lost may have
+// sealed and removed it by now; to create it once more would bring a name back to life that others know to be dead.
 func (o *ownLease) late(now Instant, cfg Config) bool {
 	return !o.member && o.asked && now.AtMost(o.askedAt) >= cfg.LeaseDuration-cfg.Margin
 }

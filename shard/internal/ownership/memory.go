@@ -16,8 +16,8 @@ type sighting struct {
 }
 
 // Memory returns what the process's next incarnation is to know, its predecessor's own lease included: that may be
-// sealed once its duration has passed since the last renewal that counted. (A later one may land unanswered. That doesn't
-// matter: the incarnation is over, and its process knows.)
+// sealed once its duration has passed since the last renewal that counted. (A later one may land unanswered. That
+// doesn't matter: the incarnation is over, and its process knows.)
 func (r *Replica) Memory() Memory {
 	m := Memory{}
 	if !r.synced {

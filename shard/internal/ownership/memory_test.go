@@ -38,7 +38,8 @@ func (b *bench) sealed(after time.Duration) map[Incarnation]bool {
 
 func TestALeaseThatStoodStillBeforeTheLapseIsSealedAfterOneDurationInAll(t *testing.T) {
 	b := newBench(t)
-	b.lapsed(Lease{ID: "b", Replica: "b", Duration: lease, Version: 1}, Lease{ID: "a", Replica: "a", Duration: lease, Version: 101})
+	b.lapsed(Lease{ID: "b", Replica: "b", Duration: lease, Version: 1},
+		Lease{ID: "a", Replica: "a", Duration: lease, Version: 101})
 	if ids := b.sealed(lease / 5 * 9 / 10); len(ids) != 0 {
 		t.Errorf("sealed %v before a duration was over", ids)
 	}

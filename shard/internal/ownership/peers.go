@@ -38,8 +38,8 @@ func (r *Replica) peer(id Incarnation) *peer {
 	return p
 }
 
-// name notes that a record names the incarnation. It returns its state, nil if that is nobody or this replica. The state
-// stays the same for as long as the record names it.
+// name notes that a record names the incarnation. It returns its state, nil if that is nobody or this replica. The
+// state stays the same for as long as the record names it.
 func (r *Replica) name(id Incarnation) *peer {
 	if id == "" || id == r.cfg.ID {
 		return nil
@@ -61,7 +61,7 @@ func (r *Replica) leaseSeen(l Lease) {
 		p.sealedAt = r.now
 	}
 	was := p.lease
-	news := p.expired || was.Version == 0 || l.Sealed || was.Leaving != l.Leaving || was.Weight != l.Weight || was.Build != l.Build
+	news := p.expired || was.Version == 0 || l.Sealed || was.Leaving != l.Leaving || was.Weight != l.Weight
 	p.lease = l
 	p.changed = r.since(l)
 	p.expired, p.absent = false, false
@@ -187,9 +187,9 @@ func (r *Replica) seek(p *peer) {
 	}
 }
 
-// forgetSealed removes, as coordinator, a sealed lease that no record names. It waits for a lease duration: until then a
-// holder that hasn't seen the seal may repeat a hand-over to that incarnation, and whoever then sees its name should find
-// the seal beside it.
+// forgetSealed removes, as coordinator, a sealed lease that no record names. It waits for a lease duration: until then
+// a holder that hasn't seen the seal may repeat a hand-over to that incarnation, and whoever then sees its name should
+// find the seal beside it.
 func (r *Replica) forgetSealed(p *peer) {
 	if r.Leads() && !p.forgotten && r.now.AtLeast(p.sealedAt) >= r.cfg.LeaseDuration && !r.isNamed(p.id) {
 		p.forgotten = true

@@ -70,12 +70,18 @@ func (c Config) Validate() error {
 	}
 	require(c.ID != "", "ID is empty: give each incarnation a name of its own")
 	require(c.LeaseDuration > 0, "LeaseDuration %v: must be positive", c.LeaseDuration)
-	require(c.Margin > 0 && c.Margin < c.LeaseDuration/2, "Margin %v: must be positive and less than half of LeaseDuration %v", c.Margin, c.LeaseDuration)
-	require(c.RenewEvery > 0 && 2*c.RenewEvery <= c.LeaseDuration-c.Margin, "RenewEvery %v: two renewals must fit into LeaseDuration - Margin = %v", c.RenewEvery, c.LeaseDuration-c.Margin)
+	require(c.Margin > 0 && c.Margin < c.LeaseDuration/2,
+		"Margin %v: must be positive and less than half of LeaseDuration %v", c.Margin, c.LeaseDuration)
+	require(c.RenewEvery > 0 && 2*c.RenewEvery <= c.LeaseDuration-c.Margin,
+		"RenewEvery %v: two renewals must fit into LeaseDuration - Margin = %v", c.RenewEvery, c.LeaseDuration-c.Margin)
 	require(c.RetryEvery > 0, "RetryEvery %v: must be positive", c.RetryEvery)
-	require(c.WarmTimeout > 0 && c.WarmTimeout < c.LeaseDuration, "WarmTimeout %v: must be positive and less than LeaseDuration %v, or an orphan would wait for longer than a crash takes", c.WarmTimeout, c.LeaseDuration)
+	require(c.WarmTimeout > 0 && c.WarmTimeout < c.LeaseDuration,
+		"WarmTimeout %v: must be positive and less than LeaseDuration %v, or orphans would wait longer than a crash takes",
+		c.WarmTimeout, c.LeaseDuration)
 	require(c.LeaveTimeout > 0, "LeaveTimeout %v: must be positive", c.LeaveTimeout)
-	require(c.BuryTime > 2*(c.LeaseDuration-c.Margin), "BuryTime %v: must be longer than twice LeaseDuration - Margin = %v, which a holder that missed the deletion may act for", c.BuryTime, 2*(c.LeaseDuration-c.Margin))
+	missed := 2 * (c.LeaseDuration - c.Margin)
+	require(c.BuryTime > missed,
+		"BuryTime %v: must be longer than %v, for which a holder that missed the deletion may act", c.BuryTime, missed)
 	require(c.GatherTimeout >= 0, "GatherTimeout %v: must not be negative", c.GatherTimeout)
 	require(c.PlanEvery > 0, "PlanEvery %v: must be positive", c.PlanEvery)
 	require(c.ReportEvery > 0, "ReportEvery %v: must be positive", c.ReportEvery)
@@ -261,8 +267,9 @@ func (r *Replica) resendShards() {
 	r.unknown = kept
 }
 
-// correct changes what is about to be repeated where it isn't so any more: who said that it is warm may have dropped its
-// caches since. Both replace the same version, so at most one of them is committed, and the sight of it settles both.
+// correct changes what is about to be repeated where it isn't so any more: who said that it is warm may have dropped
+// its caches since. Both replace the same version, so at most one of them is committed, and the sight of it settles
+// both.
 func (r *Replica) correct(t *tenure) {
 	if t.w == nil || !t.w.waits || t.phase == warm {
 		return
@@ -336,8 +343,8 @@ func (r *Replica) lapse(reason string) {
 }
 
 // Wake returns the monotonic time at which [Tick] must be fed at the latest if nothing else happens. It can't foresee a
-// machine that sleeps or a wall clock that is set: a driver ticks every tenth of the lease duration in any case, so that a
-// lapse is noticed soon. (Gates don't wait for that: they ask [Replica.Valid].)
+// machine that sleeps or a wall clock that is set: a driver ticks every tenth of the lease duration in any case, so
+// that a lapse is noticed soon. (Gates don't wait for that: they ask [Replica.Valid].)
 func (r *Replica) Wake() time.Duration {
 	wake := r.now.Mono + time.Hour
 	at := func(d time.Duration) { wake = min(wake, d) }

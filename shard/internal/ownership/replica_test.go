@@ -337,7 +337,8 @@ func TestAHandOverIsOneWriteToTheWarmSuccessorOneEpochUp(t *testing.T) {
 	find[Drain](b)
 	b.feed(Drained{west})
 	got := find[WriteShard](b)
-	want := WriteShard{Kind: HandOver, From: "a", Shard: Shard{ID: west, Assignee: "b", Holder: "b", Epoch: 2, Floor: 1, Version: b.v}}
+	next := Shard{ID: west, Assignee: "b", Holder: "b", Epoch: 2, Floor: 1, Version: b.v}
+	want := WriteShard{Kind: HandOver, From: "a", Shard: next}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(WriteShard{}, "Seq")); diff != "" {
 		t.Errorf("the hand-over (-want +got):\n%s", diff)
 	}
@@ -538,6 +539,18 @@ func TestASealedLeaseStaysForALeaseDurationForThoseWhoStillNameIt(t *testing.T) 
 	b.pass(2 * time.Second)
 	if got := find[ForgetLease](b); got.ID != "c" {
 		t.Errorf("it removes the lease of %s, want c's", got.ID)
+	}
+}
+
+func TestI3AWordThatCachesAreWarmThatArrivesWhileTheyAreFilledAnewIsTakenBack(t *testing.T) {
+	b := newBench(t)
+	for _, warm := range []Incarnation{"a", "", "a"} {
+		b.seen(Shard{Assignee: "a", Holder: "b", Epoch: 1, Warm: warm})
+		if warm == "" {
+			none[WriteShard](b)
+		} else if got := find[WriteShard](b); got.Kind != AnnounceWarm || got.Shard.Warm != "" {
+			t.Errorf("it writes %+v, want its word taken back", got)
+		}
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 // lateAfter is the part of a lease's duration after which its renewal, due after a quarter, is late.
 func lateAfter(duration time.Duration) time.Duration { return duration * 2 / 5 }
 
-// hear notes that a lease was seen, our own or a peer's. Who hears of none is deaf, which says nothing about others; nor
-// does what was missed meanwhile.
+// hear notes that a lease was seen, our own or a peer's. Who hears of none is deaf, which says nothing about others;
+// nor does what was missed meanwhile.
 func (r *Replica) hear() {
 	if r.now.AtLeast(r.heardAt) >= lateAfter(r.cfg.LeaseDuration) {
 		r.hearingSince = r.now

@@ -246,8 +246,8 @@ func (r *Replica) giveUp(t *tenure, next Incarnation, kind WriteKind) {
 }
 
 // successor tells to whom the shard should go now, if it should go. Nobody ("") takes over when the cluster is gone or
-// when a leaving replica is the last one. A leaving replica doesn't wait for its successor's caches where its own aren't
-// there yet: nobody would be served meanwhile.
+// when a leaving replica is the last one. A leaving replica doesn't wait for its successor's caches where its own
+// aren't there yet: nobody would be served meanwhile.
 func (r *Replica) successor(t *tenure, wanted bool) (next Incarnation, kind WriteKind, goes bool) {
 	kind = HandOver
 	if r.leaving {
@@ -335,8 +335,8 @@ func (r *Replica) writeShard(t *tenure, kind WriteKind, s Shard) {
 	})
 }
 
-// report records the size of one held shard at a time, so that the number of writes doesn't grow with the shards. One that
-// is to go isn't among them: its move costs what it takes anyway, and a long one would go on costing.
+// report records the size of one held shard at a time, so that the number of writes doesn't grow with the shards. One
+// that is to go isn't among them: its move costs what it takes anyway, and a long one would go on costing.
 func (r *Replica) report() {
 	if r.now.AtLeast(r.reportAt) < 0 {
 		return
@@ -344,7 +344,8 @@ func (r *Replica) report() {
 	r.reportAt = r.now.Add(r.cfg.ReportEvery)
 	var oldest *tenure
 	for _, t := range r.order {
-		if t.phase != active || t.w != nil || t.rec.Assignee != r.cfg.ID || (t.objects == t.rec.Objects && t.load == t.rec.Load) {
+		if t.phase != active || t.w != nil || t.rec.Assignee != r.cfg.ID ||
+			(t.objects == t.rec.Objects && t.load == t.rec.Load) {
 			continue
 		}
 		if oldest == nil || t.reportedAt.Mono < oldest.reportedAt.Mono {

@@ -40,7 +40,8 @@ type tally struct {
 func (c *checks) reset(ids []keyspace.ShardID, s Schedule) {
 	shards := len(ids)
 	*c = checks{
-		near: slices.Grow(c.near[:0], shards), gatesOpen: resized(c.gatesOpen, shards), work: resized(c.work, shards), tallies: resized(c.tallies, shards),
+		near: slices.Grow(c.near[:0], shards), gatesOpen: resized(c.gatesOpen, shards),
+		work: resized(c.work, shards), tallies: resized(c.tallies, shards),
 		sealed:   c.sealed[:0],
 		liveness: liveness{served: resized(c.served, shards), fresh: c.fresh[:0], since: s.Faulty, last: s.Faulty},
 	}
@@ -199,7 +200,8 @@ func (n *node) work() {
 			}
 		}
 		if g.epoch <= latest.epoch {
-			w.fail(n, "I2: writes to slots of %s at epoch %d after %s did at epoch %d", w.ids[i], g.epoch, latest.by, latest.epoch)
+			w.fail(n, "I2: writes to slots of %s at epoch %d after %s did at epoch %d",
+				w.ids[i], g.epoch, latest.by, latest.epoch)
 		}
 		last.epoch, last.by = g.epoch, n.id
 	}
@@ -224,7 +226,9 @@ func (w *world) checkSuccessor(n *node, e ownership.WriteShard) {
 	i := w.shardIndex(e.Shard.ID)
 	for j := range w.nodes {
 		to := &w.nodes[j]
-		if to.up && to.id == e.Shard.Holder && to.gates[i].pending && to.leaving == false && w.store.shard(e.Shard.ID).Version == e.Shard.Version && w.store.shard(e.Shard.ID).Warm != to.id {
+		record := w.store.shard(e.Shard.ID)
+		if to.up && to.id == e.Shard.Holder && to.gates[i].pending && !to.leaving &&
+			record.Version == e.Shard.Version && record.Warm != to.id {
 			w.fail(n, "I3: hands %s to %s, which isn't warm", e.Shard.ID, to.id)
 		}
 	}

@@ -8,17 +8,17 @@
 // of them data. A [Simulator] runs it event by event. The store has one growing version for all records, as etcd has,
 // and a watch per kind of record, between which no order is promised. A process is a machine and its driver: effects
 // become requests, timers and gates, as in package shard. While a gate is open and [ownership.Replica.Valid] says so,
-// reconciles write; a write's check and its sending are one instant, as in the fenced transport, and what is on the wire
-// already isn't followed any further.
+// reconciles write; a write's check and its sending are one instant, as in the fenced transport, and what is on the
+// wire already isn't followed any further.
 //
 // # What is checked
 //
 // After every event: at most one process may act for a slot (I1); the epochs of what is sent never fall, and those in
-// the records grow by one with each change of holder (I2); nobody is sealed who may act, nothing sealed is written (R3);
-// nobody is replaced as holder but by itself or after being sealed (R2); a planned move costs at most three writes and
-// a report (I5); nobody calls cold caches warm, or spins. After the last fault: every shard is served again within a
-// lease duration and a second (I3); in some runs, then, the shards are spread evenly, and then nothing is written but
-// renewals.
+// the records grow by one with each change of holder (I2); nobody is sealed who may act, nothing sealed is written
+// (R3); nobody is replaced as holder but by itself or after being sealed (R2); a planned move costs at most three
+// writes and a report (I5); nobody calls cold caches warm, or spins. After the last fault: every shard is served again
+// within a lease duration and a second (I3); in some runs, then, the shards are spread evenly, and then nothing is
+// written but renewals.
 //
 // Not here: I4 (the keys of a shard are package engage's), I7 (the reconcilers'), and writes to workload clusters.
 //
@@ -37,7 +37,7 @@
 // # What the schedules leave out
 //
 // These the protocol promises nothing about: clock rates off by more than the margin covers; a wall clock set back on a
-// machine while it sleeps; a user who deletes a shard's record while its holder's watch is frozen for longer than 0.45 lease
-// durations, or while a request to create it is still on the wire; a user who twice makes a record by hand while no
-// coordinator lives.
+// machine while it sleeps; a user who deletes a shard's record while its holder's watch is frozen for longer than 0.45
+// lease durations, or while a request to create it is still on the wire; a user who twice makes a record by hand while
+// no coordinator lives.
 package shardtest

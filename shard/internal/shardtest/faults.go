@@ -91,7 +91,8 @@ func (w *world) meddle(f *Fault, n *node) {
 			back := *f
 			back.For, back.N = -time.Duration(bits)-1, f.N
 			w.schedule.Faults = append(w.schedule.Faults, back)
-			w.push(event{at: min(w.now+f.For, max(w.now, w.schedule.Faulty)), kind: evFault, node: -1, n: int32(len(w.schedule.Faults) - 1)})
+			at := min(w.now+f.For, max(w.now, w.schedule.Faulty))
+			w.push(event{at: at, kind: evFault, node: -1, n: int32(len(w.schedule.Faults) - 1)})
 		} else if f.For < 0 {
 			w.clusters[name] = int(-f.For - 1)
 		}

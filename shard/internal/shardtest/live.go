@@ -56,8 +56,8 @@ func (w *world) poll() {
 }
 
 // deadline is the lease duration, on the slowest clock of the fleet, and a second. Where users deleted records, and for
-// shards that nobody has held yet, it is three and a half: a new coordinator looks for two and a half (BuryTime) before it
-// makes records that it doesn't know, and a record made by hand is left alone for as long.
+// shards that nobody has held yet, it is three and a half: a new coordinator looks for two and a half (BuryTime) before
+// it makes records that it doesn't know, and a record made by hand is left alone for as long.
 func (w *world) deadline(shard int) time.Duration {
 	slowest := 1.0
 	for _, r := range w.schedule.Rates {
@@ -131,7 +131,8 @@ func (w *world) checkBalance() {
 		}
 	}
 	if most > least+1 {
-		w.fail(nil, "balance: one replica holds %d shards and another %d, %v after the last fault", least, most, w.now-w.since)
+		w.fail(nil, "balance: one replica holds %d shards and another %d, %v after the last fault",
+			least, most, w.now-w.since)
 	}
 	for i := range w.served {
 		w.served[i] = false
@@ -141,7 +142,8 @@ func (w *world) checkBalance() {
 	}
 }
 
-// checkRest: no record tells of a move that nobody makes any more. Those of a cluster that is gone are nobody's to write.
+// checkRest: no record tells of a move that nobody makes any more. Those of a cluster that is gone are nobody's to
+// write.
 func (w *world) checkRest() {
 	for i := range w.store.shards {
 		s := &w.store.shards[i]

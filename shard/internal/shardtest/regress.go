@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// Regression is a schedule that failed once, shrunk. It is kept as data, not as a seed, so that it stays what it is when
-// [NewSchedule] draws differently. The length of each message is still drawn from its seed while it runs: a protocol that
-// sends other messages may not come by the old failure any more. So each bug is held by a test of its own, too.
+// Regression is a schedule that failed once, shrunk. It is kept as data, not as a seed, so that it stays what it is
+// when [NewSchedule] draws differently. The length of each message is still drawn from its seed while it runs: a
+// protocol that sends other messages may not come by the old failure any more. So each bug is held by a test of its
+// own, too.
 type Regression struct {
 	Kind     string // of the failure
 	Schedule Schedule

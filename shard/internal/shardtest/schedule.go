@@ -16,7 +16,7 @@ const (
 	Pause                          // the process takes no step for a while (SIGSTOP); its clocks go on
 	Sleep                          // the machine sleeps: as a pause, but the monotonic clock stands still
 	Jump                           // the wall clock is set, by For
-	Cut                            // nothing passes between the process and the store; N: 0 both ways, 1 only requests, 2 only answers
+	Cut                            // nothing passes to the store and back; N: 0 both ways, 1 only requests, 2 only answers
 	Freeze                         // the watch of stream N shows nothing; Relist: it then starts afresh
 	HomeAway                       // nobody reaches the store
 	Exit                           // the process is told to stop; it comes back after For, or never where that is 0
@@ -39,9 +39,11 @@ const (
 )
 
 func (k FaultKind) String() string {
-	return [...]string{"crash", "pause", "sleep", "jump", "cut", "freeze", "home-away", "exit", "lose-request", "lose-reply",
-		"late", "repeat", "refuse", "read-fails", "slow-warm", "slow-drain", "delete-lease", "delete-shard", "replace-shard",
-		"remove-cluster", "pin", "load", "crash-leader"}[k]
+	return [...]string{
+		"crash", "pause", "sleep", "jump", "cut", "freeze", "home-away", "exit", "lose-request", "lose-reply", "late",
+		"repeat", "refuse", "read-fails", "slow-warm", "slow-drain", "delete-lease", "delete-shard", "replace-shard",
+		"remove-cluster", "pin", "load", "crash-leader",
+	}[k]
 }
 
 // MarshalText returns its name.
@@ -204,7 +206,8 @@ func (s *Schedule) drawFault(rng *rand.Rand, k FaultKind, meddles bool) Fault {
 		f.N = rng.IntN(int(streams))
 		f.Relist = rng.IntN(2) == 0
 	case Jump:
-		f.For = []time.Duration{-time.Hour, -leaseDuration, -time.Second, time.Second, 5 * time.Second, time.Hour}[rng.IntN(6)]
+		const s = time.Second
+		f.For = []time.Duration{-time.Hour, -leaseDuration, -s, s, 5 * s, time.Hour}[rng.IntN(6)]
 	case LoseRequest, LoseReply, Late, Repeat, Refuse, ReadFails:
 		f.N = rng.IntN(60)
 		f.For = upTo(leaseDuration * 3 / 2)

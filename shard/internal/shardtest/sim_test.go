@@ -26,7 +26,8 @@ var (
 
 // sized is a tenth with -race, which is as many times slower: what it looks for is in the simulator's few goroutines.
 func sized(n uint64) uint64 {
-	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+	race := debug.BuildSetting{Key: "-race", Value: "true"}
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, race) {
 		return n / 10
 	}
 	return n

@@ -194,7 +194,9 @@ func (w *world) applyShard(req *request) (ownership.Outcome, ownership.Version) 
 		if s.shard(e.ID) != nil {
 			return ownership.Rejected, 0
 		}
-		return ownership.Committed, s.putShard(ownership.Shard{ID: e.ID, Assignee: e.Assignee, Floor: e.Floor, UID: s.newUID()})
+		return ownership.Committed, s.putShard(ownership.Shard{
+			ID: e.ID, Assignee: e.Assignee, Floor: e.Floor, UID: s.newUID(),
+		})
 	case ownership.WriteAssignee:
 		old := s.shard(e.ID)
 		if old == nil || old.Version != e.Base {
@@ -213,7 +215,8 @@ func (w *world) applyShard(req *request) (ownership.Outcome, ownership.Version) 
 			return ownership.Rejected, 0
 		}
 		next := e.Shard
-		next.Assignee, next.Pin, next.Floor, next.UID = old.Assignee, old.Pin, old.Floor, old.UID // a status write can't change the spec
+		// A status write can't change the spec.
+		next.Assignee, next.Pin, next.Floor, next.UID = old.Assignee, old.Pin, old.Floor, old.UID
 		if next == *old {
 			return ownership.Committed, old.Version
 		}

@@ -33,7 +33,9 @@ const answerTimeout = leaseDuration / 8
 // send puts a write on the wire.
 func (w *world) send(n *node, e ownership.Effect) {
 	_, read := e.(ownership.FindLease)
-	req := w.newRequest(request{node: n.index, life: n.life, id: n.id, effect: e, seq: about(e).seq, sentAt: w.now, read: read})
+	req := w.newRequest(request{
+		node: n.index, life: n.life, id: n.id, effect: e, seq: about(e).seq, sentAt: w.now, read: read,
+	})
 	n.sent++
 	at := w.now + w.leg()
 	if f := n.struckBy(e); f != nil && !w.undying(e, f) {
@@ -192,7 +194,8 @@ type subject struct {
 	what  string // in words
 }
 
-// about says what an effect that becomes a request is about: a lease, a shard's record or, if neither, the coordinator's.
+// about says what an effect that becomes a request is about: a lease, a shard's record or, if neither, the
+// coordinator's.
 func about(e ownership.Effect) subject {
 	switch e := e.(type) {
 	case ownership.WriteLease:

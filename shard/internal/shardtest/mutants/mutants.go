@@ -1,6 +1,6 @@
 // Package mutants holds seeded bugs: small changes to the protocol's source, each of which the tests must catch. They
-// are data, not hooks: no production code knows of them. Command mutants builds each with `go test -overlay` and expects
-// the tests to fail.
+// are data, not hooks: no production code knows of them. Command mutants builds each with `go test -overlay` and
+// expects the tests to fail.
 package mutants
 
 import (

@@ -32,9 +32,9 @@ func main() {
 	var only string
 	var parallel int
 	cmd := &cobra.Command{
-		Use: "mutants", Short: "Seeds bugs into the protocol, one at a time, and expects its tests to fail", Args: cobra.NoArgs,
-		SilenceUsage: true,
-		RunE:         func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), only, by, parallel) },
+		Use: "mutants", Short: "Seeds bugs into the protocol, one at a time, and expects its tests to fail",
+		Args: cobra.NoArgs, SilenceUsage: true,
+		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), only, by, parallel) },
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&only, "run", "", "only the mutants whose names match this regular `expression`")
@@ -150,7 +150,8 @@ func (j judge) verdict(ctx context.Context, m mutants.Mutant, dir string) (caugh
 	}
 	for _, name := range packages {
 		binary := filepath.Join(dir, name+".test")
-		build := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, "./"+folder(name))
+		build := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary,
+			"./"+folder(name))
 		if out, err := build.CombinedOutput(); err != nil {
 			return "", fmt.Errorf("doesn't build: %w\n%s", err, out)
 		}

@@ -1,6 +1,6 @@
-// Sim runs seeded schedules of the ownership protocol: those that failed once, the first hundred thousand, and fresh ones
-// whose base seed it draws and prints. It goes on after a failure and ends with a table of the kinds of failure. With
-// --seed or --recorded it replays one schedule with its narration.
+// Sim runs seeded schedules of the ownership protocol: those that failed once, the first hundred thousand, and fresh
+// ones whose base seed it draws and prints. It goes on after a failure and ends with a table of the kinds of failure.
+// With --seed or --recorded it replays one schedule with its narration.
 package main
 
 import (
@@ -120,7 +120,8 @@ func (s settings) judge(total shardtest.Total) error {
 	fmt.Fprintln(table, "COUNT\tKIND\tFIRST SEED\tREPLAY")
 	for _, kind := range kinds {
 		f := total.Kinds[kind]
-		fmt.Fprintf(table, "%d\t%s\t%d\tgo run ./shard/internal/shardtest/cmd/sim %s\n", f.Count, kind, f.Schedule.Seed, f.Replay)
+		fmt.Fprintf(table, "%d\t%s\t%d\tgo run ./shard/internal/shardtest/cmd/sim %s\n",
+			f.Count, kind, f.Schedule.Seed, f.Replay)
 	}
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("printing the failures: %w", err)
