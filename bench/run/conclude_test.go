@@ -129,6 +129,41 @@ func TestARunWhoseGeneratorFellBehindIsNotValid(t *testing.T) {
 	}
 }
 
+func TestAViolationMakesEveryScenarioInvalidAndNoneDoesNot(t *testing.T) {
+	for _, name := range scenario.Names() {
+		s, err := scenario.Read(name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for violations, want := range map[int]string{0: "", 2: "tenure: the witness found 2 violations in the audit logs: I2 falling-epoch"} {
+			r := &runner{scenario: s, report: &report.Report{}}
+			r.judgeWitness("tenure", &report.Results{Violations: &violations, FirstViolation: "I2 falling-epoch"})
+			if got := strings.Join(r.report.Reasons, "\n"); got != want {
+				t.Errorf("%s with %d violations: got %q, want %q", name, violations, got, want)
+			}
+		}
+	}
+}
+
+func TestAnEfficiencyHasAnIntervalWhereThereAreRounds(t *testing.T) {
+	point := func(n int, rates ...float64) report.SweepPoint {
+		res := &report.Results{}
+		for _, rate := range rates {
+			res.Rounds = append(res.Rounds, report.Round{Figures: map[string]float64{"reconciles_per_s": rate}})
+		}
+		return report.SweepPoint{Replicas: n, Results: res}
+	}
+	p := &report.Report{ScaleOut: &report.ScaleOut{}, Sweep: []report.SweepPoint{point(1, 50, 51, 49, 50), point(4, 180, 182, 178, 181)}}
+	got := sweepIntervals(p)["scale_out.efficiency.4"]
+	if math.Abs(got.Value-0.9) > 0.01 || got.Low == nil || *got.Low < 0.85 || *got.High > 0.95 {
+		t.Errorf("got %+v, want about 0.9 and its interval", got)
+	}
+	p.Sweep[1] = point(4, 180)
+	if got := sweepIntervals(p); len(got) != 0 {
+		t.Errorf("one round has the intervals %v", got)
+	}
+}
+
 func TestProgressTellsWhatRunsAndHowLongItTakes(t *testing.T) {
 	var b strings.Builder
 	p := newProgress(&b, scenario.Scenario{Rounds: 2, Compare: []scenario.Reference{scenario.Floor}})

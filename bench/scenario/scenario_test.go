@@ -109,6 +109,7 @@ func TestWhatCanNotBeIsRefusedWithTheFieldNamed(t *testing.T) {
 		"rates without an SLO":     {settings: []string{"arrivals=constant", "count=0", "duration=5s", "rates=[3, 4]"}, want: "load.slo"},
 		"an SLO without rates":     {settings: []string{"arrivals=constant", "count=0", "duration=5s", "rate=3", "slo=1s"}, want: "load.slo"},
 		"rates in rounds":          {settings: []string{"arrivals=constant", "count=0", "duration=5s", "rates=[3, 4]", "slo=1s", "rounds=2"}, want: "load.rates"},
+		"nothing arrives, unsaid":  {settings: []string{"arrivals=none", "count=0", "duration=5s"}, want: "unwitnessed"},
 		"aliases with a load":      {settings: []string{"kubeconfigs=5"}, want: "fleet.kubeconfigs"},
 	}
 	for name, c := range cases {

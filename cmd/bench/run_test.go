@@ -85,6 +85,33 @@ func TestCheckTellsByItsExitCodeWhetherAllThresholdsHold(t *testing.T) {
 	}
 }
 
+func TestAReportThatIsNotValidIsAFinding(t *testing.T) {
+	for valid, want := range map[bool]int{true: exitOK, false: exitFindings} {
+		r := report.Report{Schema: report.Schema, Scenario: "own", Valid: valid, Results: &report.Results{}}
+		if !valid {
+			r.Reasons = []string{"tenure: the witness found 1 violation"}
+		}
+		var out, errs strings.Builder
+		if code := run([]string{"check", write(t, r)}, &out, &errs); code != want || strings.Contains(out.String(), "INVALID") == valid {
+			t.Errorf("valid %v: exit code %d: %s%s", valid, code, out.String(), errs.String())
+		}
+	}
+}
+
+func TestWhatCanNotBePublishedIsAFindingAndLeavesTheResultsAlone(t *testing.T) {
+	results := filepath.Join(t.TempDir(), "RESULTS.md")
+	if err := os.WriteFile(results, []byte("# Results\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs strings.Builder
+	if code := run([]string{"publish", writeReport(t, 0), "--into", results}, &out, &errs); code != exitFindings {
+		t.Errorf("exit code %d: %s", code, errs.String())
+	}
+	if text, err := os.ReadFile(results); err != nil || string(text) != "# Results\n" || !strings.Contains(out.String(), "no witness") {
+		t.Errorf("%q, %v; said %q", text, err, out.String())
+	}
+}
+
 func TestCompareShowsBothReports(t *testing.T) {
 	var out, errs strings.Builder
 	if code := run([]string{"compare", writeReport(t, 0), writeReport(t, 0)}, &out, &errs); code != exitOK {
