@@ -13,7 +13,6 @@ type liveness struct {
 	since  time.Duration // when the faults ended
 	last   time.Duration // as since, or when a clean exit that took longer was over
 	stage  int           // 0 serving, 1 settling, 2 quiet
-	until  time.Duration // when the stage is judged
 	writes int           // at the start of the quiet
 	log    [streams]int
 }
@@ -33,15 +32,18 @@ func (w *world) poll() {
 				w.judged = true
 				return
 			}
-			w.stage, w.until = 1, w.last+4*leaseDuration
-			again = w.until - w.now
+			w.stage = 1
 		} else if w.now >= w.last+w.deadline(missing) {
 			w.fail(nil, "I3: shard %s isn't served %v after the last fault", w.ids[missing], w.now-w.last)
 		}
 	case 1:
+		if due := w.last + 4*leaseDuration; w.now < due {
+			again = due - w.now // a clean exit was over only after the shards had been served
+			break
+		}
 		w.checkBalance()
 		w.checkRest()
-		w.stage, w.until = 2, w.now+leaseDuration
+		w.stage = 2
 		w.writes = w.Writes
 		for s := range streams {
 			w.log[s] = len(w.store.log[s])
