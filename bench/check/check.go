@@ -1,6 +1,6 @@
-// Package check holds reports against the thresholds of their scenario, knows which misses are known, and writes figures
-// to the file of results. A figure that isn't there fails, whatever the threshold: what wasn't measured hasn't been
-// reached. Where a figure has an interval, its worse bound is held against the threshold.
+// Package check holds reports against the thresholds of their scenario, knows which misses are known, and writes
+// figures to the file of results. A figure that isn't there fails, whatever the threshold: what wasn't measured hasn't
+// been reached. Where a figure has an interval, its worse bound is held against the threshold.
 //
 // misses.yaml lists the misses that are known, and that list is exact: a miss that isn't in it fails, one that is worse
 // than the list says fails, and so does one that no longer misses, until it is taken out.
@@ -17,8 +17,8 @@ import (
 	"github.com/tenure-dev/tenure/bench/stats"
 )
 
-// Judge sets the report's checks: by the thresholds that its scenario has now, or by the report's own for a scenario that
-// isn't one of ours. Known misses are those of the scenario as it comes; with other settings every miss fails.
+// Judge sets the report's checks: by the thresholds that its scenario has now, or by the report's own for a scenario
+// that isn't one of ours. Known misses are those of the scenario as it comes; with other settings every miss fails.
 func Judge(r *report.Report) error {
 	thresholds, known := r.Config.Thresholds, []Miss(nil)
 	if s, err := scenario.Read(r.Scenario, []string{"size=" + r.Config.Size}); err == nil {

@@ -1,5 +1,5 @@
-// Package load asks things of a fleet: it creates Ats on a schedule, plays the kubelets, and is the bare client that the
-// fleet is compared with.
+// Package load asks things of a fleet: it creates Ats on a schedule, plays the kubelets, and is the bare client that
+// the fleet is compared with.
 //
 // # Open loop
 //

@@ -21,7 +21,8 @@ type Floor struct {
 	Feeds    map[string]*feed.Client
 	// Workers is how many Ats are worked on at a time.
 	Workers int
-	// Part of Of processes is this one, from 0. Each is sent its part of the Ats and of the Pods alone. Of 0 is one process.
+	// Part of Of processes is this one, from 0. Each is sent its part of the Ats and of the Pods alone. Of 0 is one
+	// process.
 	Part, Of int
 
 	work chan func(context.Context) error
@@ -75,7 +76,8 @@ func (f *Floor) Run(ctx context.Context, ready func()) error {
 	return nil
 }
 
-// own is what is followed of Ats, a range of their UIDs' hashes, and of Pods, which carry the part as if it were a slot.
+// own is what is followed of Ats, a range of their UIDs' hashes, and of Pods, which carry the part as if it were a
+// slot.
 func (f *Floor) own() map[feed.Kind][2]string {
 	bound := func(part int) string {
 		if part == f.Of {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-dev/tenure/bench/scenario"
 	"github.com/tenure-dev/tenure/bench/stats"
 )
 
@@ -159,6 +160,9 @@ func tiles(r *Report) []tile {
 			add("against "+reference, note, "%.2f", ratio.Value)
 		}
 	}
+	if ratio, ok := r.Ratios["lateness_ms.p50/floor"]; ok && r.Config.Load.Arrivals != scenario.Burst {
+		add("lateness over floor's", "at the median, "+IntervalText(ratio), "%.2f", ratio.Value)
+	}
 	if k := r.Knee; k != nil {
 		value := short(k.Rate) + "/s"
 		if !k.Found {
@@ -176,7 +180,7 @@ func tiles(r *Report) []tile {
 		n := fmt.Sprint(r.Sweep[len(r.Sweep)-1].Replicas)
 		add("watch bytes of "+n, "all of them over one replica's", "%.2f", c.SumOverOne[n])
 	}
-	if res.Throughput != nil && r.Config.Load.Arrivals == "burst" {
+	if res.Throughput != nil && r.Config.Load.Arrivals == scenario.Burst {
 		add("throughput", "Ats converged per second", "%s/s", short(*res.Throughput))
 	}
 	p99("handoff gap p99", res.HandoffGap)

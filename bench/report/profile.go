@@ -39,8 +39,8 @@ const everything = "(everything)"
 // profileRows is how many functions are listed.
 const profileRows = 40
 
-// NewProfile sets the profiles of fleets side by side: the functions in which any of them spends the most itself, below a
-// row of everything. A fleet without Ats or profiles is left out.
+// NewProfile sets the profiles of fleets side by side: the functions in which any of them spends the most itself, below
+// a row of everything. A fleet without Ats or profiles is left out.
 func NewProfile(fleets []Profiled) *Profile {
 	fleets = slices.DeleteFunc(slices.Clone(fleets), func(f Profiled) bool { return f.Ats == 0 || len(f.Profiles) == 0 })
 	if len(fleets) == 0 {

@@ -52,8 +52,8 @@ func Ratios(a, b [][]Round, rng *rand.Rand) map[string]stats.Ratio {
 	return out
 }
 
-// AllRatios compares the sharded fleets of one or more runs with what each ran beside: with its references, and in turns
-// with what it does otherwise. Ratios are by figure/reference.
+// AllRatios compares the sharded fleets of one or more runs with what each ran beside: with its references, and in
+// turns with what it does otherwise. Ratios are by figure/reference.
 func AllRatios(runs []*Report, turns string, rng *rand.Rand) map[string]stats.Ratio {
 	out := map[string]stats.Ratio{}
 	compare := func(name string, ours, theirs func(*Report) []Round) {

@@ -31,12 +31,14 @@ type Report struct {
 	// Results are those of the sharded fleet; in a sweep, of the largest one.
 	Results    *Results            `json:"results"`
 	References map[string]*Results `json:"references"`
-	// Ratios are ours over a reference's: "throughput_per_s/floor". Of turns they are those without tracing over the others.
+	// Ratios are ours over a reference's: "throughput_per_s/floor". Of turns they are those without tracing over the
+	// others.
 	Ratios map[string]stats.Ratio `json:"ratios"`
-	// Intervals are of figures by their dotted path, over rounds or, in a pool, over runs. Figures that are counted, as lost
-	// Ats are, and not sampled have none.
+	// Intervals are of figures by their dotted path, over rounds or, in a pool, over runs. Figures that are counted, as
+	// lost Ats are, and not sampled have none.
 	Intervals map[string]stats.Ratio `json:"intervals"`
-	// Runs is how many runs were pooled in this report: figures are those of Ratios and Intervals alone then. 0 for one run.
+	// Runs is how many runs were pooled in this report: figures are those of Ratios and Intervals alone then. 0 for one
+	// run.
 	Runs int `json:"runs,omitempty"`
 	// Profiled says that CPU profiles were taken meanwhile, which costs the fleets some percent. Profile sets them side by
 	// side, those of the first round.
@@ -88,8 +90,9 @@ type Results struct {
 	HandoffGap           *stats.Quantiles `json:"handoff_gap_ms,omitempty"`
 	CrashGap             *stats.Quantiles `json:"crash_gap_ms,omitempty"`
 	CrashGapOverLease    *stats.Quantiles `json:"crash_gap_over_lease_ms,omitempty"`
-	// HandoffUnserved and CrashUnserved are by the audit logs: for how long keys waited that were due between the last write
-	// of the old holder and the first of the new one, 0 where none was. The gaps above are by the replicas' own logs.
+	// HandoffUnserved and CrashUnserved are by the audit logs: for how long keys waited that were due between the last
+	// write of the old holder and the first of the new one, 0 where none was. The gaps above are by the replicas' own
+	// logs.
 	HandoffUnserved *stats.Quantiles `json:"handoff_unserved_ms,omitempty"`
 	CrashUnserved   *stats.Quantiles `json:"crash_unserved_ms,omitempty"`
 	// LiveConverge is that of the clusters that weren't paused, while one was.

@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-dev/tenure/bench/witness"
 )
 
-// addAudit adds what the API servers' audit logs say: the requests per object, whether any invariant was broken, and for
-// how long keys that were due waited at the moves of a time.
+// addAudit adds what the API servers' audit logs say: the requests per object, whether any invariant was broken, and
+// for how long keys that were due waited at the moves of a time.
 func (f *fleet) addAudit(out *report.Results, from, to time.Time) error {
 	if f.site.foreign != nil {
 		return nil // nobody gives us theirs

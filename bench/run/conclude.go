@@ -107,8 +107,8 @@ func scaleOut(l scenario.Load, sweep []report.SweepPoint) *report.ScaleOut {
 	return out
 }
 
-// sweepIntervals are those of a sweep's efficiencies and watch bytes, where there are enough rounds. The fleets of a sweep
-// run one after the other, so rounds are not paired.
+// sweepIntervals are those of a sweep's efficiencies and watch bytes, where there are enough rounds. The fleets of a
+// sweep run one after the other, so rounds are not paired.
 func sweepIntervals(p *report.Report) map[string]stats.Ratio {
 	out := map[string]stats.Ratio{}
 	if len(p.Sweep) < 2 {

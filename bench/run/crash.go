@@ -16,7 +16,9 @@ type kill struct {
 // crashGaps pairs each kill with its victim's shards: a gap is from the kill until somebody else serves one of them.
 // held says what a replica held at a time. Complaints are about shards of a victim that nobody took over, and about
 // shards that were taken from somebody who wasn't killed: either way the gaps aren't those of the kills alone.
-func crashGaps(kills []kill, held func(replica string, at time.Time) []string, began []lab.Line) (gaps []time.Duration, complaints []string) {
+func crashGaps(
+	kills []kill, held func(replica string, at time.Time) []string, began []lab.Line,
+) (gaps []time.Duration, complaints []string) {
 	explained := map[int]bool{}
 	for _, k := range kills {
 		shards := held(k.replica, k.at)

@@ -188,7 +188,8 @@ func (f *fleet) start() error {
 	return nil
 }
 
-// startFloor runs the bare client, or one of its parts, as a process of its own, so that its CPU time can be told apart.
+// startFloor runs the bare client, or one of its parts, as a process of its own, so that its CPU time can be told
+// apart.
 func (f *fleet) startFloor(name string, workers, part, of int) error {
 	args := []string{"floor", "--workers", strconv.Itoa(workers), "--part", strconv.Itoa(part), "--of", strconv.Itoa(of)}
 	for _, c := range f.site.clusters {

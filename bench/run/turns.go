@@ -15,13 +15,13 @@ import (
 // settle is how much of the beginning of a turn isn't measured: until then what the turn before has left is sent.
 const settle = 300 * time.Millisecond
 
-// serversShare is the part of the processor time that the servers take. Where only replicas have more to do, its ratio says
-// how much more everything takes, and doesn't depend on how fast the machine is in this second or that.
+// serversShare is the part of the processor time that the servers take. Where only replicas have more to do, its ratio
+// says how much more everything takes, and doesn't depend on how fast the machine is in this second or that.
 const serversShare = "servers_cpu_share"
 
 // turns measures one fleet that traces nothing, some and all in turns of seconds. Fleets beside each other have API
-// servers of their own, which differ by a few percent for as long as they live, and rounds differ by how fast the machine
-// happens to be: neither can be told from a cost of one percent.
+// servers of their own, which differ by a few percent for as long as they live, and rounds differ by how fast the
+// machine happens to be: neither can be told from a cost of one percent.
 type turns struct {
 	fleet   *fleet
 	length  time.Duration
@@ -82,8 +82,9 @@ func (t *turns) used() (replicas, servers time.Duration, err error) {
 	return replicas, servers, err
 }
 
-// rounds makes a round of each turn in which the fleet was busy throughout, by what was traced. Only whole lots count, so
-// that what stands in the same place of two lists happened at about the same time. The ends of reconciles are sorted.
+// rounds makes a round of each turn in which the fleet was busy throughout, by what was traced. Only whole lots count,
+// so that what stands in the same place of two lists happened at about the same time. The ends of reconciles are
+// sorted.
 func (t *turns) rounds(ends []time.Time) map[string][]report.Round {
 	if len(ends) == 0 {
 		return nil

@@ -51,8 +51,8 @@ type Fleet struct {
 	InjectedWork Duration `json:"injectedWork,omitempty"`
 	// Slowdown is by how much of it the reference "slow" takes longer.
 	Slowdown float64 `json:"slowdown,omitempty"`
-	// TracingTurns has the replicas trace nothing, one in a hundred and all reconciles in turns of this length. The servers
-	// collect no garbage meanwhile before they fill half of the memory.
+	// TracingTurns has the replicas trace nothing, one in a hundred and all reconciles in turns of this length. The
+	// servers collect no garbage meanwhile before they fill half of the memory.
 	TracingTurns Duration `json:"tracingTurns,omitempty"`
 	// Storage of etcd: memory (no fsync) or disk.
 	Storage Storage `json:"storage"`

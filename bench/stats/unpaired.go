@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// CompareUnpaired takes the figures of rounds that were run at different times, and returns how much larger ours are: the
-// median of all ratios of one of ours to one of theirs (Hodges and Lehmann's estimate), with the interval that the
-// rank-sum test (Mann and Whitney) gives. It assumes nothing about how figures are distributed, and a disturbed round or
-// two don't hide a difference that all others show. ok is false where a figure is missing or not positive.
+// CompareUnpaired takes the figures of rounds that were run at different times, and returns how much larger ours are:
+// the median of all ratios of one of ours to one of theirs (Hodges and Lehmann's estimate), with the interval that the
+// rank-sum test (Mann and Whitney) gives. It assumes nothing about how figures are distributed, and a disturbed round
+// or two don't hide a difference that all others show. ok is false where a figure is missing or not positive.
 func CompareUnpaired(ours, theirs []float64) (r Ratio, ok bool) {
 	n, m := len(ours), len(theirs)
 	logs := make([]float64, 0, n*m)

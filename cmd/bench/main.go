@@ -23,7 +23,8 @@ const (
 	exitUsage    = 2
 )
 
-// errFindings says that the command worked and found something: the report has been printed. Other errors are bad input.
+// errFindings says that the command worked and found something: the report has been printed. Other errors are bad
+// input.
 var errFindings = errors.New("findings")
 
 func main() {
