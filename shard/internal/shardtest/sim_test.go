@@ -20,15 +20,15 @@ import (
 )
 
 var (
-	seeds = flag.Uint64("seeds", sized(20_000), "how many schedules TestSim runs from seed 1 on")
-	fresh = flag.Uint64("fresh", sized(10_000), "how many schedules TestSim runs from a seed that it draws")
+	seeds = flag.Uint64("seeds", sized(50_000), "how many schedules TestSim runs from seed 1 on")
+	fresh = flag.Uint64("fresh", sized(20_000), "how many schedules TestSim runs from a seed that it draws")
 )
 
-// sized is a tenth with -race, which is as many times slower: what it looks for is in the simulator's few goroutines.
+// sized is a twentieth with -race, which is some ten times slower: what it looks for is in the simulator's few goroutines.
 func sized(n uint64) uint64 {
 	race := debug.BuildSetting{Key: "-race", Value: "true"}
 	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, race) {
-		return n / 10
+		return n / 20
 	}
 	return n
 }
