@@ -96,16 +96,21 @@ func newSite(ctx context.Context, dir string, o Options, of scenario.Scenario) (
 	return s, s.tellAll(ctx, f)
 }
 
-// tellAll makes the workload clusters known to the replicas, some of them under several names if there are to be more.
+// tellAll makes the workload clusters known to the replicas, and virtual ones on their API servers if there are to be more.
 func (s *site) tellAll(ctx context.Context, f scenario.Fleet) error {
 	s.told = max(f.Kubeconfigs, len(s.clusters))
 	for i := range s.told {
 		c := s.clusters[i%len(s.clusters)]
-		name := c.Name
-		if i >= len(s.clusters) {
-			name = fmt.Sprintf("%s-%d", c.Name, i)
+		var err error
+		switch name := fmt.Sprintf("%s-%d", c.Name, i); {
+		case i < len(s.clusters):
+			err = s.tell(ctx, c.Name, c.Name)
+		case s.foreign != nil: // the same cluster under another name
+			err = s.tell(ctx, c.Name, name)
+		default:
+			_, err = s.lab.AddVirtual(ctx, c.Name, name)
 		}
-		if err := s.tell(ctx, c.Name, name); err != nil {
+		if err != nil {
 			return err
 		}
 	}

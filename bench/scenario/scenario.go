@@ -41,7 +41,7 @@ type Scenario struct {
 type Fleet struct {
 	// Clusters are workload clusters with an API server each.
 	Clusters int `json:"clusters"`
-	// Kubeconfigs is how many clusters the replicas are told of; more than Clusters share the API servers. 0: Clusters.
+	// Kubeconfigs is how many clusters the replicas are told of; those beyond Clusters are virtual ones on their API servers. 0: Clusters.
 	Kubeconfigs      int      `json:"kubeconfigs,omitempty"`
 	Replicas         int      `json:"replicas"`
 	Workers          int      `json:"workers"`

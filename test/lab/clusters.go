@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/test/lab/faultproxy"
+	"github.com/tenure-dev/tenure/test/lab/localplane"
 	"github.com/tenure-dev/tenure/test/lab/virtual"
 )
 
@@ -25,7 +26,7 @@ func (f *Fleet) Kubeconfig(ctx context.Context, plane string) (string, error) {
 
 // through is the replicas' kubeconfig of a plane, through a proxy that it starts if there is none yet. With Options.Direct
 // there is none.
-func (f *Fleet) through(ctx context.Context, plane string, proxies map[string]*faultproxy.Proxy, whose string) ([]byte, error) {
+func (f *Fleet) through(ctx context.Context, plane string, proxies map[string]*faultproxy.Proxy, whose string, second *localplane.Second) ([]byte, error) {
 	path, err := f.Kubeconfig(ctx, plane)
 	if err != nil {
 		return nil, err
@@ -34,13 +35,19 @@ func (f *Fleet) through(ctx context.Context, plane string, proxies map[string]*f
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig of cluster %s: %w", plane, err)
 	}
+	upstream := f.Planes.Cluster(plane).RESTConfig()
+	if second != nil {
+		upstream = second.RESTConfig()
+		if content, err = second.Kubeconfig(content); err != nil {
+			return nil, err
+		}
+	}
 	if f.options.Direct {
 		return content, nil
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if proxies[whose] == nil {
-		upstream := f.Planes.Cluster(plane).RESTConfig()
 		if proxies[whose], err = faultproxy.Start(faultproxy.Config{Upstream: upstream, Seed: f.options.Seed}); err != nil {
 			return nil, fmt.Errorf("starting the proxy of %s to cluster %s: %w", whose, plane, err)
 		}
@@ -50,18 +57,24 @@ func (f *Fleet) through(ctx context.Context, plane string, proxies map[string]*f
 
 // ClusterKubeconfig is the kubeconfig that replicas get for a workload plane: the service account's, through the proxy.
 func (f *Fleet) ClusterKubeconfig(ctx context.Context, plane string) ([]byte, error) {
-	return f.through(ctx, plane, f.proxies, plane)
+	return f.through(ctx, plane, f.proxies, plane, nil)
 }
 
 // MakeHomeProxy starts the proxy between a replica and home before the replica itself is started, so that it is hurt
 // from its first request on.
 func (f *Fleet) MakeHomeProxy(name string) error {
-	_, err := f.homeKubeconfig(name)
+	_, err := f.homeKubeconfig(name, nil)
+	return err
+}
+
+// PutBehind has a replica, which must not have been started yet, reach home through its second API server.
+func (f *Fleet) PutBehind(second *localplane.Second, name string) error {
+	_, err := f.homeKubeconfig(name, second)
 	return err
 }
 
 // homeKubeconfig writes the replica's kubeconfig, through a proxy of its own, when it is first asked for.
-func (f *Fleet) homeKubeconfig(name string) (string, error) {
+func (f *Fleet) homeKubeconfig(name string, second *localplane.Second) (string, error) {
 	path := filepath.Join(f.Planes.Dir(), "replicas", name+".kubeconfig")
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
@@ -71,7 +84,7 @@ func (f *Fleet) homeKubeconfig(name string) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), servedWithin)
 	defer cancel()
-	content, err := f.through(ctx, Home, f.homes, name)
+	content, err := f.through(ctx, Home, f.homes, name, second)
 	if err == nil {
 		err = os.WriteFile(path+".new", content, 0o600) // half of one would be taken for whole the next time
 	}

@@ -182,7 +182,7 @@ func (f *Fleet) LeaseDuration() time.Duration { return f.options.LeaseDuration }
 
 // StartReplica starts a process. Flags are added to its command line.
 func (f *Fleet) StartReplica(name string, flags ...string) (*Replica, error) {
-	kubeconfig, err := f.homeKubeconfig(name)
+	kubeconfig, err := f.homeKubeconfig(name, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -2,20 +2,21 @@ package faultproxy
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"log"
-	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strconv"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 )
 
 // Config of a proxy.
@@ -34,10 +35,7 @@ type Proxy struct {
 	transport *http.Transport
 	actAs     bool
 	rules     *rules
-	cert      *certificate
-	listener  net.Listener
-	server    *http.Server
-	served    chan struct{} // closed when the server has ended
+	server    *httptest.Server
 }
 
 // Start listens on a free port of 127.0.0.1 and serves until Close.
@@ -53,36 +51,22 @@ func Start(config Config) (*Proxy, error) {
 	if !config.ActAs {
 		upstreamTLS.Certificates, upstreamTLS.GetClientCertificate = nil, nil
 	}
-	cert, err := newCertificate()
-	if err != nil {
-		return nil, fmt.Errorf("making the proxy's certificate: %w", err)
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("listening for clients: %w", err)
-	}
 	p := &Proxy{
-		upstream: upstream, actAs: config.ActAs, rules: newRules(config.Seed), cert: cert, listener: listener,
+		upstream: upstream, actAs: config.ActAs, rules: newRules(config.Seed),
 		transport: &http.Transport{TLSClientConfig: upstreamTLS, ForceAttemptHTTP2: true, DisableCompression: true, MaxIdleConnsPerHost: 64},
-		served:    make(chan struct{}),
 	}
-	p.server = &http.Server{
-		Handler:   p,
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert.pair}, NextProtos: []string{"h2", "http/1.1"}},
-		ErrorLog:  log.New(io.Discard, "", 0), // clients that are killed leave half a handshake behind
-	}
-	go func() {
-		defer close(p.served)
-		_ = p.server.ServeTLS(listener, "", "") // ends with Close, and says just that
-	}()
+	p.server = httptest.NewUnstartedServer(p)
+	p.server.EnableHTTP2 = true
+	p.server.Config.ErrorLog = log.New(io.Discard, "", 0) // clients that are killed leave half a handshake behind
+	p.server.StartTLS()
 	return p, nil
 }
 
 // Close cuts everything and stops listening.
 func (p *Proxy) Close() {
 	p.rules.endAll()
-	_ = p.server.Close()
-	<-p.served
+	p.server.CloseClientConnections()
+	p.server.Close()
 	p.transport.CloseIdleConnections()
 }
 
@@ -90,10 +74,41 @@ func (p *Proxy) Close() {
 func (p *Proxy) Inject(rule Rule) *Injection { return p.rules.inject(rule) }
 
 // URL is where clients connect to.
-func (p *Proxy) URL() string { return "https://" + p.listener.Addr().String() }
+func (p *Proxy) URL() string { return p.server.URL }
 
 // CA is the certificate that clients must trust, in PEM.
-func (p *Proxy) CA() []byte { return p.cert.pem }
+func (p *Proxy) CA() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.server.Certificate().Raw})
+}
+
+// Kubeconfig rewrites a kubeconfig so that all its clusters are reached through the proxy. Credentials stay.
+func (p *Proxy) Kubeconfig(kubeconfig []byte) ([]byte, error) {
+	return Kubeconfig(kubeconfig, p.URL(), p.CA())
+}
+
+// Kubeconfig rewrites a kubeconfig so that all its clusters are at a URL whose certificate a CA has signed. Credentials stay;
+// without a CA, the one that they have does too.
+func Kubeconfig(kubeconfig []byte, url string, ca []byte) ([]byte, error) {
+	config, err := clientcmd.Load(kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("reading a kubeconfig: %w", err)
+	}
+	for _, cluster := range config.Clusters {
+		cluster.Server = url
+		if ca != nil {
+			cluster.CertificateAuthority, cluster.CertificateAuthorityData = "", ca
+		}
+	}
+	return clientcmd.Write(*config)
+}
+
+// RESTConfig returns a copy of a client configuration that goes through the proxy.
+func (p *Proxy) RESTConfig(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.Host = p.URL()
+	config.CAFile, config.CAData = "", p.CA()
+	return config
+}
 
 // ServeHTTP serves one request of a client.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 )
 
 const (
@@ -52,6 +53,7 @@ type Plane struct {
 	arguments []string // of the API server, as it runs or would run
 	etcd      *process
 	apiServer *process   // nil while stopped
+	second    *Second    // nil if there is none
 	helpers   []*process // controller manager, scheduler, kwok
 }
 
@@ -178,7 +180,12 @@ func (p *Plane) startAPIServer(ctx context.Context) error {
 	p.apiServer = server
 	etcd := p.etcd
 	p.mu.Unlock()
-	client, err := kubernetes.NewForConfig(p.RESTConfig())
+	return p.awaitAPIServer(ctx, p.RESTConfig(), etcd, server)
+}
+
+// awaitAPIServer waits until an API server is ready, and then watches over it.
+func (p *Plane) awaitAPIServer(ctx context.Context, config *rest.Config, etcd, server *process) error {
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("making a client for cluster %s: %w", p.config.Name, err)
 	}
@@ -239,9 +246,13 @@ func (p *Plane) stop() error {
 	if p.apiServer != nil {
 		clients = append(clients, p.apiServer)
 	}
-	p.helpers, p.apiServer, p.etcd = nil, nil, nil
+	second := p.second
+	p.helpers, p.apiServer, p.etcd, p.second = nil, nil, nil, nil
 	p.mu.Unlock()
 	err := stopAll(clients)
+	if second != nil {
+		err = errors.Join(err, second.stop())
+	}
 	if etcd != nil {
 		err = errors.Join(err, etcd.stop(stopGrace))
 	}

@@ -40,7 +40,12 @@ type process struct {
 
 // startProcess runs "binary component args..." in the plane's folder, with its output appended to logs/component.log there.
 func (p *Plane) startProcess(component string, args []string) (*process, error) {
-	logPath := filepath.Join(p.dir, "logs", component+".log")
+	return p.startProcessAs(component, component, args)
+}
+
+// startProcessAs is startProcess for a component that there are several of: name is what tells them apart.
+func (p *Plane) startProcessAs(component, name string, args []string) (*process, error) {
+	logPath := filepath.Join(p.dir, "logs", name+".log")
 	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("opening the log of %s: %w", component, withHint(err))
@@ -53,7 +58,7 @@ func (p *Plane) startProcess(component string, args []string) (*process, error) 
 	if err := StartChild(cmd); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", component, withHint(err))
 	}
-	started := &process{name: component, logPath: logPath, cmd: cmd, done: make(chan struct{})}
+	started := &process{name: name, logPath: logPath, cmd: cmd, done: make(chan struct{})}
 	started.wanted.Store(true)
 	go func() {
 		_ = cmd.Wait() // it ends with every process: stop and Stop wait for it through done

@@ -18,7 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/tenure-dev/tenure/test/lab/faultproxy"
 )
 
 // Host is an API server with virtual clusters on it. It is safe for concurrent use.
@@ -147,12 +148,5 @@ func (c *Cluster) RESTConfig() *rest.Config {
 // Kubeconfig rewrites a kubeconfig of the API server into one of the virtual cluster. It must show a token: a client
 // certificate can't be passed on.
 func (c *Cluster) Kubeconfig(kubeconfig []byte) ([]byte, error) {
-	config, err := clientcmd.Load(kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("virtual cluster %s: reading a kubeconfig: %w", c.name, err)
-	}
-	for _, cluster := range config.Clusters {
-		cluster.Server, cluster.CertificateAuthority, cluster.CertificateAuthorityData = c.server.URL, "", c.ca()
-	}
-	return clientcmd.Write(*config)
+	return faultproxy.Kubeconfig(kubeconfig, c.server.URL, c.ca())
 }

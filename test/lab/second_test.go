@@ -1,0 +1,157 @@
+package lab_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-dev/tenure/bench/witness"
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/labtest"
+	"github.com/tenure-dev/tenure/test/lab/localplane"
+)
+
+// behind is how far the second API server of home lags: long enough to be told from a busy machine, short enough for
+// Leases to be renewed through it.
+const behind = 1500 * time.Millisecond
+
+func TestAReplicaBehindAnAPIServerThatLagsIsStillRight(t *testing.T) {
+	f := labtest.Fleet(t, lab.Options{Workloads: []string{"west"}, LeaseDuration: 10 * time.Second})
+	second, err := f.Planes.Cluster(lab.Home).StartSecond(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Planes.Cluster(lab.Home).StartSecond(t.Context()); err == nil {
+		t.Error("a third API server was started")
+	}
+	t.Run("what it shows is late, and what it is asked for is current", func(t *testing.T) { late(t, f, second) })
+	second.Lag(behind)
+	labtest.Replica(t, f, "first")
+	if err := f.PutBehind(second, "lagging"); err != nil {
+		t.Fatal(err)
+	}
+	labtest.Replica(t, f, "lagging")
+	settled := func() {
+		t.Helper()
+		if err := f.AwaitSettled(t.Context(), 2*labtest.Patience); err != nil {
+			t.Fatal(err)
+		}
+	}
+	settled()
+	var facts witness.Facts
+	const ats = 40
+	for i := range ats {
+		at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("at-", i)}, Spec: cnatv1alpha1.AtSpec{
+			Schedule: time.Now().Add(time.Duration(i) * 500 * time.Millisecond).UTC().Format(time.RFC3339Nano), Command: "true"}}
+		if err := f.Client("west").Create(t.Context(), at); err != nil {
+			t.Fatal(err)
+		}
+		facts.Ats = append(facts.Ats, witness.At{Cluster: "west", Namespace: "default", Name: at.Name, UID: string(at.UID), Schedule: at.Spec.Schedule})
+	}
+	// All that was first's goes to the one that lags, by a crash, and half of it back.
+	f.Replicas()[0].Kill()
+	settled()
+	labtest.Replica(t, f, "third")
+	settled()
+	labtest.Within(t, 2*labtest.Patience, "all Ats are DONE", func() error {
+		list := &cnatv1alpha1.AtList{}
+		if err := f.Client("west").List(t.Context(), list); err != nil {
+			return err
+		}
+		for _, at := range list.Items {
+			if at.Status.Phase != cnatv1alpha1.AtDone {
+				return fmt.Errorf("%s is %s", at.Name, at.Status.Phase)
+			}
+		}
+		return nil
+	})
+	labtest.Leave(t, f.Replicas()...)
+	report, err := witness.Read(f.Planes.Dir(), witness.Options{Facts: facts, Rules: witness.Rules{Settle: time.Second, Users: []string{lab.AccountUser}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := report.Err(); err != nil {
+		t.Error(err)
+	}
+	if report.Moves.Crash == 0 {
+		t.Error("nothing moved by a crash")
+	}
+}
+
+// late watches ConfigMaps through both API servers while one is made.
+func late(t *testing.T, f *lab.Fleet, server *localplane.Second) {
+	ctx, cancel := context.WithTimeout(t.Context(), labtest.Patience)
+	defer cancel()
+	clients, streams := map[string]client.WithWatch{}, map[string]watch.Interface{}
+	for name, config := range map[string]*rest.Config{"first": f.Planes.Cluster(lab.Home).RESTConfig(), "second": server.RESTConfig()} {
+		var err error
+		if clients[name], err = client.NewWithWatch(config, client.Options{Scheme: lab.Scheme()}); err != nil {
+			t.Fatal(err)
+		}
+		if streams[name], err = clients[name].Watch(ctx, &corev1.ConfigMapList{}, client.InNamespace("default")); err != nil {
+			t.Fatal(err)
+		}
+		defer streams[name].Stop()
+	}
+	// arrivals are when the watch of a server shows an object; the channel is closed if it never does.
+	arrival := func(server, name string) <-chan time.Time {
+		at := make(chan time.Time, 1)
+		go func() {
+			defer close(at)
+			for e := range streams[server].ResultChan() {
+				if m, ok := e.Object.(*corev1.ConfigMap); ok && m.Name == name {
+					at <- time.Now()
+					return
+				}
+			}
+		}()
+		return at
+	}
+	for _, c := range []struct {
+		name string
+		lag  time.Duration
+	}{{"at-once", 0}, {"late", behind}, {"at-once-again", 0}} {
+		server.Lag(c.lag)
+		made := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: c.name}}
+		began, first, second := time.Now(), arrival("first", c.name), arrival("second", c.name)
+		if err := clients["first"].Create(ctx, made); err != nil {
+			t.Fatal(err)
+		}
+		if c.lag > 0 { // its cache doesn't have it yet, but whoever asks for what is current gets it
+			cached := &corev1.ConfigMapList{}
+			err := clients["second"].List(ctx, cached, client.InNamespace("default"), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}})
+			stale := true
+			for _, m := range cached.Items {
+				stale = stale && m.Name != c.name
+			}
+			if err == nil && !stale {
+				err = errors.New("the cache of the second API server doesn't lag")
+			}
+			if err == nil {
+				err = clients["second"].Get(ctx, client.ObjectKeyFromObject(made), made)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		firstAt, there := <-first
+		secondAt, thereToo := <-second
+		switch after := secondAt.Sub(began); {
+		case !there || !thereToo:
+			t.Fatalf("%s: a watch ended before it showed it", c.name)
+		case after < c.lag:
+			t.Errorf("%s: the second API server showed it after %v, want at least %v", c.name, after, c.lag)
+		case c.lag == 0 && secondAt.Sub(firstAt) > behind:
+			t.Errorf("%s: the second API server showed it %v after the first", c.name, secondAt.Sub(firstAt))
+		}
+	}
+}
