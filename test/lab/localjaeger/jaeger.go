@@ -13,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"text/template"
-	"time"
 
 	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
@@ -21,12 +20,7 @@ import (
 const (
 	// DefaultTraces is how many traces are kept if Config doesn't say.
 	DefaultTraces = 20000
-	readyTimeout  = 60 * time.Second
-	probeTimeout  = 2 * time.Second
-	pollEvery     = 20 * time.Millisecond
-	stopGrace     = 5 * time.Second
 	portAttempts  = 3
-	tailBytes     = 2000
 )
 
 //go:embed jaeger.yaml
@@ -50,11 +44,10 @@ type Config struct {
 
 // Jaeger is one running Jaeger.
 type Jaeger struct {
-	folder string
-	query  string // URL
-	otlp   string // host:port
-	cmd    *exec.Cmd
-	done   chan struct{} // closed when the process has been reaped
+	folder  string
+	query   string              // URL
+	otlp    string              // host:port
+	process *localplane.Process // nil if it didn't come so far
 }
 
 // BinaryVariable names the Jaeger binary when it is not where FindBinary would look.
@@ -112,11 +105,14 @@ func start(ctx context.Context, config Config, binary string) (*Jaeger, error) {
 		query:  fmt.Sprintf("http://127.0.0.1:%d", config.QueryPort),
 		otlp:   fmt.Sprintf("127.0.0.1:%d", ports[2]),
 	}
-	if err := errors.Join(j.write(config, ports[1], ports[2]), j.launch(binary)); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(folder))
+	err = j.write(config, ports[1], ports[2])
+	if err == nil {
+		err = j.launch(binary)
 	}
-	if err := j.await(ctx); err != nil {
-		err = fmt.Errorf("%w\n--- end of its log:\n%s", err, j.tail())
+	if err == nil {
+		err = localplane.Await(ctx, j.probe, j.process)
+	}
+	if err != nil {
 		return nil, errors.Join(err, j.Stop())
 	}
 	return j, nil
@@ -143,50 +139,17 @@ func (j *Jaeger) write(config Config, grpcPort, otlpPort int) error {
 
 func (j *Jaeger) tracingFile() string { return filepath.Join(j.folder, "apiserver-tracing.yaml") }
 
-func (j *Jaeger) launch(binary string) error {
-	log, err := os.OpenFile(j.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("opening the log: %w", err)
-	}
-	defer log.Close() // the child has its own copy
-	j.cmd = exec.Command(binary, "--config", filepath.Join(j.folder, "jaeger.yaml"))
-	j.cmd.Dir = j.folder
+func (j *Jaeger) launch(binary string) (err error) {
+	cmd := exec.Command(binary, "--config", filepath.Join(j.folder, "jaeger.yaml"))
+	cmd.Dir = j.folder
 	// Only what it needs: an OTEL_* of the user's would make it trace itself.
-	j.cmd.Env = []string{"HOME=" + j.folder, "PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir()}
-	j.cmd.Stdout, j.cmd.Stderr = log, log
-	if err := localplane.StartChild(j.cmd); err != nil {
-		return fmt.Errorf("running %s: %w", binary, err)
-	}
-	j.done = make(chan struct{})
-	go func() {
-		_ = j.cmd.Wait() // ends with the process; Stop waits for it through done
-		close(j.done)
-	}()
-	return nil
+	cmd.Env = []string{"HOME=" + j.folder, "PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir()}
+	j.process, err = localplane.StartProcess("jaeger", filepath.Join(j.folder, "jaeger.log"), cmd)
+	return err
 }
 
-// await returns when the API answers and spans are taken.
-func (j *Jaeger) await(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
-	for {
-		missing := j.probe(ctx)
-		if missing == nil {
-			return nil
-		}
-		select {
-		case <-time.After(pollEvery):
-		case <-j.done:
-			return fmt.Errorf("it ended while starting: %s", j.cmd.ProcessState)
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for it: %w (last: %w)", ctx.Err(), missing)
-		}
-	}
-}
-
+// probe says what is missing until the API answers and spans are taken.
 func (j *Jaeger) probe(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, j.query+"/api/services", nil)
 	if err != nil {
 		return err
@@ -223,32 +186,14 @@ func (j *Jaeger) APIServerArgs() []string {
 	return []string{"--tracing-config-file=" + j.tracingFile()}
 }
 
-// PID is the process's, for whoever measures it.
-func (j *Jaeger) PID() int { return j.cmd.Process.Pid }
-
 // Stop ends Jaeger, waits until it is gone, and removes its folder. Calling it again is harmless.
 func (j *Jaeger) Stop() error {
-	if j.done != nil {
-		_ = j.cmd.Process.Signal(syscall.SIGTERM) // one that has ended is what we want
-		select {
-		case <-j.done:
-		case <-time.After(stopGrace):
-			_ = j.cmd.Process.Kill()
-			<-j.done
-		}
+	var err error
+	if j.process != nil {
+		err = j.process.Stop()
 	}
-	if err := os.RemoveAll(j.folder); err != nil {
-		return fmt.Errorf("removing jaeger's folder: %w", err)
+	if err := errors.Join(err, os.RemoveAll(j.folder)); err != nil {
+		return fmt.Errorf("stopping jaeger: %w", err)
 	}
 	return nil
-}
-
-func (j *Jaeger) logFile() string { return filepath.Join(j.folder, "jaeger.log") }
-
-func (j *Jaeger) tail() string {
-	content, err := os.ReadFile(j.logFile())
-	if err != nil {
-		return err.Error()
-	}
-	return strings.TrimSpace(string(content[max(0, len(content)-tailBytes):]))
 }

@@ -128,7 +128,7 @@ func TestAFullDiskIsNamedWithTheWayOut(t *testing.T) {
 	if err := os.WriteFile(log, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	err := (&process{name: "etcd", logPath: log}).withTail(errors.New("etcd ended"))
+	err := (&Process{name: "etcd", logPath: log}).withTail(errors.New("etcd ended"))
 	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "free some space") {
 		t.Errorf("got %v", err)
 	}

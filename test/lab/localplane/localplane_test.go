@@ -76,7 +76,7 @@ type orphanReport struct {
 func pids(planes *Planes) []int {
 	var all []int
 	for _, plane := range planes.planes {
-		for _, component := range append([]*process{plane.etcd, plane.apiServer}, plane.helpers...) {
+		for _, component := range append([]*Process{plane.etcd, plane.apiServer}, plane.helpers...) {
 			if component != nil {
 				all = append(all, component.cmd.Process.Pid)
 			}

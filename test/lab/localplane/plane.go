@@ -51,10 +51,10 @@ type Plane struct {
 	mu        sync.Mutex
 	port      int
 	arguments []string // of the API server, as it runs or would run
-	etcd      *process
-	apiServer *process   // nil while stopped
+	etcd      *Process
+	apiServer *Process   // nil while stopped
 	second    *Second    // nil if there is none
-	helpers   []*process // controller manager, scheduler, kwok
+	helpers   []*Process // controller manager, scheduler, kwok
 }
 
 // Name is the cluster's name.
@@ -184,7 +184,7 @@ func (p *Plane) startAPIServer(ctx context.Context) error {
 }
 
 // awaitAPIServer waits until an API server is ready, and then watches over it.
-func (p *Plane) awaitAPIServer(ctx context.Context, config *rest.Config, etcd, server *process) error {
+func (p *Plane) awaitAPIServer(ctx context.Context, config *rest.Config, etcd, server *Process) error {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("making a client for cluster %s: %w", p.config.Name, err)
@@ -196,16 +196,24 @@ func (p *Plane) awaitAPIServer(ctx context.Context, config *rest.Config, etcd, s
 	case err == nil:
 		server.supervise(p.onDeath)
 		return nil
-	case server.ended() && strings.Contains(tail(server.log()), syscall.EADDRINUSE.Error()):
+	case server.Ended() && strings.Contains(tail(server.log()), syscall.EADDRINUSE.Error()):
 		return fmt.Errorf("%w: %w", errPortTaken, err)
 	default:
 		return err
 	}
 }
 
-// await polls until ready returns nil, one of the components that it takes has died, or it takes too long. Causes come
-// before effects among the components; the last is the one waited for.
-func (p *Plane) await(ctx context.Context, ready func(context.Context) error, components ...*process) error {
+// await is Await for components of the plane.
+func (p *Plane) await(ctx context.Context, ready func(context.Context) error, components ...*Process) error {
+	if err := Await(ctx, ready, components...); err != nil {
+		return fmt.Errorf("cluster %s: %w", p.config.Name, err)
+	}
+	return nil
+}
+
+// Await polls until ready returns nil, one of the processes has ended, or it takes too long; the error has the end of a log
+// then. Causes come before effects among the processes; the last is the one waited for.
+func Await(ctx context.Context, ready func(context.Context) error, processes ...*Process) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	ticker := time.NewTicker(pollEvery)
@@ -217,9 +225,9 @@ func (p *Plane) await(ctx context.Context, ready func(context.Context) error, co
 		if missing == nil {
 			return nil
 		}
-		for _, component := range components {
-			if component.ended() {
-				return component.withTail(fmt.Errorf("%s of cluster %s ended while starting: %s", component.name, p.config.Name, component.state))
+		for _, p := range processes {
+			if p.Ended() {
+				return p.withTail(fmt.Errorf("%s ended while starting: %s", p.name, p.state))
 			}
 		}
 		select {
@@ -227,8 +235,8 @@ func (p *Plane) await(ctx context.Context, ready func(context.Context) error, co
 			continue
 		case <-ctx.Done():
 		}
-		last := components[len(components)-1]
-		err := fmt.Errorf("waiting for %s of cluster %s: %w (last: %w)", last.name, p.config.Name, ctx.Err(), missing)
+		last := processes[len(processes)-1]
+		err := fmt.Errorf("waiting for %s: %w (last: %w)", last.name, ctx.Err(), missing)
 		if errors.Is(ctx.Err(), context.Canceled) { // the caller's wish: the log has nothing to say about it
 			return err
 		}
@@ -254,17 +262,17 @@ func (p *Plane) stop() error {
 		err = errors.Join(err, second.stop())
 	}
 	if etcd != nil {
-		err = errors.Join(err, etcd.stop(stopGrace))
+		err = errors.Join(err, etcd.Stop())
 	}
 	return err
 }
 
 // stopAll stops processes at the same time.
-func stopAll(processes []*process) error {
+func stopAll(processes []*Process) error {
 	failures := make([]error, len(processes))
 	var group sync.WaitGroup
 	for i, component := range processes {
-		group.Go(func() { failures[i] = component.stop(stopGrace) })
+		group.Go(func() { failures[i] = component.Stop() })
 	}
 	group.Wait()
 	return errors.Join(failures...)
@@ -280,7 +288,7 @@ func (p *Plane) signalAPIServer(signal syscall.Signal) error {
 	p.mu.Lock()
 	server := p.apiServer
 	p.mu.Unlock()
-	if server == nil || server.ended() {
+	if server == nil || server.Ended() {
 		return fmt.Errorf("sending %s to the API server of cluster %s: it is not running", signal, p.config.Name)
 	}
 	return server.signal(signal)
@@ -301,7 +309,7 @@ func (p *Plane) stopAPIServer() error {
 	if server == nil {
 		return nil
 	}
-	return server.stop(stopGrace)
+	return server.Stop()
 }
 
 // StartAPIServer starts a stopped API server again, on its old port and with its last flags, and waits until it is
@@ -310,7 +318,7 @@ func (p *Plane) StartAPIServer(ctx context.Context) error {
 	p.operation.Lock()
 	defer p.operation.Unlock()
 	p.mu.Lock()
-	running := p.apiServer != nil && !p.apiServer.ended()
+	running := p.apiServer != nil && !p.apiServer.Ended()
 	p.mu.Unlock()
 	if running {
 		return nil

@@ -26,8 +26,8 @@ const (
 	garbagePercent = 300
 )
 
-// process is one running component.
-type process struct {
+// Process is one running program: a component, or one that runs beside the planes. It is safe for concurrent use.
+type Process struct {
 	name    string
 	logPath string
 	cmd     *exec.Cmd
@@ -39,26 +39,30 @@ type process struct {
 }
 
 // startProcess runs "binary component args..." in the plane's folder, with its output appended to logs/component.log there.
-func (p *Plane) startProcess(component string, args []string) (*process, error) {
+func (p *Plane) startProcess(component string, args []string) (*Process, error) {
 	return p.startProcessAs(component, component, args)
 }
 
 // startProcessAs is startProcess for a component that there are several of: name is what tells them apart.
-func (p *Plane) startProcessAs(component, name string, args []string) (*process, error) {
-	logPath := filepath.Join(p.dir, "logs", name+".log")
-	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("opening the log of %s: %w", component, withHint(err))
-	}
-	defer log.Close() // the child has its own copy
+func (p *Plane) startProcessAs(component, name string, args []string) (*Process, error) {
 	cmd := exec.Command(p.binary, append([]string{component}, args...)...)
 	cmd.Dir = p.dir
 	cmd.Env = childEnvironment(p.dir, p.garbageFrom)
+	return StartProcess(name, filepath.Join(p.dir, "logs", name+".log"), cmd)
+}
+
+// StartProcess starts a program, as StartChild does, with its output appended to a log. Whoever starts it stops it.
+func StartProcess(name, logPath string, cmd *exec.Cmd) (*Process, error) {
+	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the log of %s: %w", name, withHint(err))
+	}
+	defer log.Close() // the child has its own copy
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := StartChild(cmd); err != nil {
-		return nil, fmt.Errorf("starting %s: %w", component, withHint(err))
+		return nil, fmt.Errorf("starting %s: %w", name, withHint(err))
 	}
-	started := &process{name: name, logPath: logPath, cmd: cmd, done: make(chan struct{})}
+	started := &Process{name: name, logPath: logPath, cmd: cmd, done: make(chan struct{})}
 	started.wanted.Store(true)
 	go func() {
 		_ = cmd.Wait() // it ends with every process: stop and Stop wait for it through done
@@ -70,7 +74,7 @@ func (p *Plane) startProcessAs(component, name string, args []string) (*process,
 
 // supervise calls onDeath, once, if the process ends without having been stopped, or has done so already. Until
 // then its end is the business of whoever starts it.
-func (p *process) supervise(onDeath func(error)) {
+func (p *Process) supervise(onDeath func(error)) {
 	go func() {
 		<-p.done
 		if p.wanted.Load() {
@@ -98,7 +102,7 @@ func childEnvironment(folder string, garbageFrom int64) []string {
 }
 
 // signal tells the process something; one that has ended already is not an error.
-func (p *process) signal(signal syscall.Signal) error {
+func (p *Process) signal(signal syscall.Signal) error {
 	err := p.cmd.Process.Signal(signal)
 	if err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("sending %s to %s (pid %d): %w", signal, p.name, p.cmd.Process.Pid, err)
@@ -106,14 +110,14 @@ func (p *process) signal(signal syscall.Signal) error {
 	return nil
 }
 
-// stop ends the process and waits until it is gone: SIGTERM, and after the grace SIGKILL. A paused process is
-// woken first, or it would never see the SIGTERM.
-func (p *process) stop(grace time.Duration) error {
+// Stop ends the process and waits until it is gone: SIGTERM, and after a grace SIGKILL. A paused process is woken first,
+// or it would never see the SIGTERM. Further calls are harmless.
+func (p *Process) Stop() error {
 	p.wanted.Store(false)
 	if err := errors.Join(p.signal(syscall.SIGTERM), p.signal(syscall.SIGCONT)); err != nil {
 		return err
 	}
-	timer := time.NewTimer(grace)
+	timer := time.NewTimer(stopGrace)
 	defer timer.Stop()
 	select {
 	case <-p.done:
@@ -127,8 +131,11 @@ func (p *process) stop(grace time.Duration) error {
 	return nil
 }
 
-// ended tells whether the process has ended.
-func (p *process) ended() bool {
+// PID is the process's, for whoever measures it.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Ended tells whether the process has ended.
+func (p *Process) Ended() bool {
 	select {
 	case <-p.done:
 		return true
@@ -138,7 +145,7 @@ func (p *process) ended() bool {
 }
 
 // withTail adds the end of the component's log to an error.
-func (p *process) withTail(err error) error {
+func (p *Process) withTail(err error) error {
 	content := p.log()
 	if strings.Contains(content, syscall.ENOSPC.Error()) {
 		err = withHint(fmt.Errorf("%w: %w", err, syscall.ENOSPC))
@@ -147,7 +154,7 @@ func (p *process) withTail(err error) error {
 }
 
 // log is what the component wrote.
-func (p *process) log() string {
+func (p *Process) log() string {
 	content, err := os.ReadFile(p.logPath)
 	if err != nil {
 		return fmt.Sprintf("(unreadable: %v)", err)

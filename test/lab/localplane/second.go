@@ -26,7 +26,7 @@ import (
 type Second struct {
 	plane  *Plane
 	port   int
-	server *process
+	server *Process
 	lag    *lagging
 }
 
@@ -85,7 +85,7 @@ func (p *Plane) StartSecond(ctx context.Context) (_ *Second, err error) {
 }
 
 // run starts the process and waits until it is ready.
-func (s *Second) run(ctx context.Context, etcd *process, args []string) (err error) {
+func (s *Second) run(ctx context.Context, etcd *Process, args []string) (err error) {
 	if s.server, err = s.plane.startProcessAs("kube-apiserver", "second-apiserver", args); err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (s *Second) stop() error {
 	var err error
 	s.Lag(0)
 	if s.server != nil {
-		err = s.server.stop(stopGrace)
+		err = s.server.Stop()
 	}
 	return errors.Join(err, s.lag.close())
 }

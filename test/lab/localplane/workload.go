@@ -37,7 +37,7 @@ func (p *Plane) startWorkload(ctx context.Context) error {
 		p.mu.Unlock()
 	}
 	p.mu.Lock()
-	components := append([]*process{p.etcd, p.apiServer}, p.helpers...)
+	components := append([]*Process{p.etcd, p.apiServer}, p.helpers...)
 	p.mu.Unlock()
 	err = p.await(ctx, func(ctx context.Context) error { return p.workloadMissing(ctx, client) }, components...)
 	if err != nil {
