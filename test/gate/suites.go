@@ -31,7 +31,7 @@ func suites(ctx context.Context) ([][]suite, error) {
 	sharding := servers("sharding", 5*time.Minute, "./test/integration/sharding")
 	integration := servers("integration", 5*time.Minute, "./test/integration")
 	replication := servers("replication", 3*time.Minute, "./test/integration/replication")
-	labs := servers("lab", 3*time.Minute, "./test/lab/...")
+	labs := servers("lab", 5*time.Minute, "./test/lab/...")
 	console := servers("console", 4*time.Minute, "./test/console", "./test/library", "./test/deploy",
 		"./shard/internal/engage/cycles")
 	bench := servers("bench", 3*time.Minute, "./bench/run")

@@ -1,7 +1,7 @@
 // Package lab runs Tenure on this machine, for the demo, the bench, chaos and the tests that need real processes: control
 // planes with what config/ ships installed on them, replicas as processes, fault proxies between the two, and what the
-// replicas log. Its subpackages are the parts: localplane starts control planes, localjaeger takes traces, faultproxy
-// hurts a conversation with an API server.
+// replicas log and count. Its subpackages are the parts: localplane starts control planes, localjaeger takes traces,
+// faultproxy hurts a conversation with an API server, virtual makes many clusters of one plane, labtest is for tests.
 //
 // What the replicas find in the clusters, and no more, they have in production too: each replica is a bin/tenure with the
 // service account and the rights of config/.
@@ -14,5 +14,6 @@
 //
 // The proxy to the home cluster is a replica's own ([Fleet.HomeProxy]), so all that it says there can be hurt. The one
 // to a workload cluster ([Fleet.Proxy]) is shared, because the kubeconfig Secrets are; rules tell replicas apart by
-// their User-Agent, see [Agent]. With [Options.Direct] there are none.
+// their User-Agent, see [Agent]. With [Options.Direct] there are none. [Fleet.PutBehind] has a replica reach home through
+// a second API server of it, which can lag. [Fleet.AddVirtual] adds a virtual cluster on a workload plane.
 package lab
