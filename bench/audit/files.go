@@ -136,8 +136,7 @@ func Events(path string) iter.Seq2[Event, error] {
 // Reader reads logs one after another. Its zero value is ready for use, by one goroutine.
 type Reader struct {
 	// Input counts what was read so far.
-	Input   Input
-	decoder decoder
+	Input Input
 }
 
 // Read reads one log, as [Events] does.
@@ -177,13 +176,13 @@ func (r *Reader) lines(l Log, in io.Reader, yield func(Event, error) bool) {
 		switch {
 		case err == io.ErrUnexpectedEOF:
 			// A whole event that only lacks its end of line is one.
-			if e, err = r.decoder.decode(line); err != nil {
+			if e, err = decode(line); err != nil {
 				err = ErrTruncated
 			}
 		case err == nil && len(strings.TrimSpace(string(line[:min(len(line), 8)]))) == 0:
 			continue
 		case err == nil:
-			if e, err = r.decoder.decode(line); err != nil {
+			if e, err = decode(line); err != nil {
 				err = fmt.Errorf("unreadable line: %w; take the log as its API server wrote it", err)
 			}
 		}

@@ -74,8 +74,9 @@ func (l *ledger) attribute(e *Event, a agent) {
 	}
 	v := Violation{
 		Kind: Unattributed, Object: l.objectOf(e).String(),
-		Detail: fmt.Sprintf("%s by %q with the User-Agent %q, which doesn't name shard, epoch and incarnation", e.What(), e.User, e.UserAgent),
-		First:  l.lineAt(l.place(e), e.Received, e.Verb),
+		Detail: fmt.Sprintf("%s by %q with the User-Agent %q, which doesn't name shard, epoch and incarnation", e.What(),
+			e.User, e.UserAgent),
+		First: l.lineAt(l.place(e), e.Received, e.Verb),
 	}
 	switch {
 	case a.Tenure || slices.Contains(l.rules.Users, e.User):
@@ -115,7 +116,8 @@ func (l *ledger) link(e *Event, a agent) {
 	if !chained || e.Outcome() == audit.Rejected || e.Name == "" {
 		return
 	}
-	k := link{span: span{e.Received, e.Completed}, object: l.objects.id(l.objectOf(e)), base: e.Base, place: l.place(e), loose: !plain || !told}
+	k := link{span: span{e.Received, e.Completed}, object: l.objects.id(l.objectOf(e)), base: e.Base,
+		place: l.place(e), loose: !plain || !told}
 	if told {
 		k.rv = e.Body.ResourceVersion
 		c, era := l.clusters[e.Cluster], l.era(e.Cluster, e.Received)
@@ -185,7 +187,8 @@ func (l *ledger) judgeLinks() {
 			}
 			l.found.add(Violation{
 				Kind: MissingLine, Object: object.String(), First: l.lineAt(k.place, k.start, ""),
-				Detail: fmt.Sprintf("it replaces version %d, and no line tells who wrote that: a file is missing or was cut", k.base),
+				Detail: fmt.Sprintf("it replaces version %d, and no line tells who wrote that: a file is missing or was cut",
+					k.base),
 			})
 		}
 		from = to
@@ -203,7 +206,8 @@ func (l *ledger) judgeSilence() {
 			from, to := heard[i-1]+bucket.Microseconds(), heard[i]
 			if to-from >= silence.Microseconds() && l.era(name, from) == l.era(name, to) {
 				l.found.add(Violation{Kind: MissingFile, Detail: fmt.Sprintf(
-					"the log of %s holds nothing from %s to %s: a rotated file is missing, or its API server was down", name, stamp(from), stamp(to))})
+					"the log of %s holds nothing from %s to %s: a rotated file is missing, or its API server was down", name,
+					stamp(from), stamp(to))})
 			}
 		}
 	}

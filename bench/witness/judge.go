@@ -65,7 +65,8 @@ func (r *Report) conclude(f *findings) {
 	note(r.Writes.Lost, "writes have no line, and an API server ended then: not judged")
 	note(r.Ats.Replaced, "Ats were not served before their cluster was restored: not judged for I4")
 	if r.Ats.Seen > 0 && r.Ats.Done == 0 && r.Ats.Pods > 0 {
-		r.Notices = append(r.Notices, "no At is seen to become DONE (ats/status, level RequestResponse): Pods after DONE can't be told")
+		r.Notices = append(r.Notices,
+			"no At is seen to become DONE (ats/status, level RequestResponse): Pods after DONE can't be told")
 	}
 }
 

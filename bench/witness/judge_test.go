@@ -157,7 +157,8 @@ var mutations = []struct {
 	{"a dead incarnation writes on", WriteAfterSeal, func(m *model) bool {
 		s := m.shards[2]
 		m.lease(s.Holder, "patch", "boss", "boss")
-		e := Event{Cluster: s.Cluster, Verb: "create", Group: "apps", Resource: "deployments", Namespace: "ns", Name: "new", UserAgent: m.agent(s)}
+		e := Event{Cluster: s.Cluster, Verb: "create", Group: "apps", Resource: "deployments", Namespace: "ns",
+			Name: "new", UserAgent: m.agent(s)}
 		m.emit(e, m.now+1)
 		return true
 	}},
@@ -227,7 +228,8 @@ func (m *model) late(change func(*Event)) bool {
 	s := m.shards[2]
 	old := m.agent(s)
 	m.grant(s, "planned")
-	e := Event{Cluster: s.Cluster, Verb: "create", Group: "apps", Resource: "deployments", Namespace: "ns", Name: "new", UserAgent: old}
+	e := Event{Cluster: s.Cluster, Verb: "create", Group: "apps", Resource: "deployments", Namespace: "ns",
+		Name: "new", UserAgent: old}
 	change(&e)
 	m.emit(e, m.now+1)
 	return true

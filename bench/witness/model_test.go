@@ -181,8 +181,10 @@ func (m *model) atEvent(at *modelAt, verb, sub, agent, phase string) Event {
 	base := at.rv
 	at.rv = m.rv
 	return Event{
-		Cluster: at.cluster, Verb: verb, Group: audit.AtGroup, Resource: "ats", Subresource: sub, Namespace: "ns", Name: at.name,
-		UserAgent: agent, Base: base, Body: &Body{UID: at.uid, ResourceVersion: m.rv, Schedule: instant(at.due).Format("2006-01-02T15:04:05Z"), Phase: phase},
+		Cluster: at.cluster, Verb: verb, Group: audit.AtGroup, Resource: "ats", Subresource: sub, Namespace: "ns",
+		Name:      at.name,
+		UserAgent: agent, Base: base, Body: &Body{UID: at.uid, ResourceVersion: m.rv,
+			Schedule: instant(at.due).Format("2006-01-02T15:04:05Z"), Phase: phase},
 	}
 }
 
@@ -192,7 +194,8 @@ func (m *model) podEvent(at *modelAt, verb, agent string) Event {
 		code = 201
 	}
 	return Event{
-		Cluster: at.cluster, Verb: verb, Resource: "pods", Namespace: "ns", Name: at.pod, UserAgent: agent, Code: code, Body: &Body{},
+		Cluster: at.cluster, Verb: verb, Resource: "pods", Namespace: "ns", Name: at.pod, UserAgent: agent, Code: code,
+		Body: &Body{},
 	}
 }
 

@@ -197,7 +197,8 @@ func (m *moves) sum(tenures map[tenure]*tenureWrites, demands map[string]*[256][
 			st.MaxWrites = max(st.MaxWrites, h.Writes)
 		}
 	}
-	st.Planned, st.Exit, st.Crash, st.Claim = st.Kinds["planned"].N, st.Kinds["exit"].N, st.Kinds["crash"].N, st.Kinds["claim"].N
+	st.Planned, st.Exit, st.Crash, st.Claim = st.Kinds["planned"].N, st.Kinds["exit"].N, st.Kinds["crash"].N,
+		st.Kinds["claim"].N
 	if n := len(m.handoffs) - st.Claim; n > 0 {
 		st.PerMove = float64(st.Writes) / float64(n)
 	}
@@ -205,7 +206,8 @@ func (m *moves) sum(tenures map[tenure]*tenureWrites, demands map[string]*[256][
 }
 
 // gap is from the old tenure's last write to the new one's first, and tells what waited then.
-func (m *moves) gap(g grant, h *Handoff, before uint64, tenures map[tenure]*tenureWrites, demands map[string]*[256][]demand) {
+func (m *moves) gap(g grant, h *Handoff, before uint64, tenures map[tenure]*tenureWrites,
+	demands map[string]*[256][]demand) {
 	id := m.l.shards.ids[g.shard]
 	old, now := tenures[tenure{id, before}], tenures[tenure{id, h.Epoch}]
 	if now == nil {

@@ -125,7 +125,8 @@ func (l *ledger) judgePods(life *atLife, st *AtStats) {
 		switch {
 		case !life.known || life.edited:
 			l.found.add(Violation{
-				Kind: UnknownAt, Object: at, Detail: l.podName(p) + " may be early: when its At was due isn't in the logs: give a list of Ats",
+				Kind: UnknownAt, Object: at, Detail: l.podName(p) +
+					" may be early: when its At was due isn't in the logs: give a list of Ats",
 				Second: l.podLine(p),
 			})
 		case p.start+l.rules.Skew.Microseconds() < life.first:

@@ -19,12 +19,12 @@ func ms(n int64) int64 { return modelStart + n*1000 }
 
 // kindsOf are the objects of small logs.
 var kindsOf = map[string]Event{
-	"at":     {Cluster: "west", Group: audit.AtGroup, Resource: "ats", Namespace: "ns"},
-	"pod":    {Cluster: "west", Resource: "pods", Namespace: "ns"},
-	"web":    {Cluster: "west", Group: audit.AppsGroup, Resource: "deployments", Namespace: "ns"},
-	"map":    {Cluster: "west", Resource: "configmaps", Namespace: "ns"},
-	"lease":  {Cluster: "home", Group: audit.LeaseGroup, Resource: "leases", Namespace: "tenure"},
-	"record": {Cluster: "home", Group: audit.ShardGroup, Resource: "shards", Subresource: "status", Namespace: "tenure"},
+	"at":    {Cluster: "west", Group: audit.AtGroup, Resource: "ats", Namespace: "ns"},
+	"pod":   {Cluster: "west", Resource: "pods", Namespace: "ns"},
+	"web":   {Cluster: "west", Group: audit.AppsGroup, Resource: "deployments", Namespace: "ns"},
+	"map":   {Cluster: "west", Resource: "configmaps", Namespace: "ns"},
+	"lease": {Cluster: "home", Group: audit.LeaseGroup, Resource: "leases", Namespace: "tenure"},
+	"rec":   {Cluster: "home", Group: audit.ShardGroup, Resource: "shards", Subresource: "status", Namespace: "tenure"},
 }
 
 // parse reads a small log: "FROM-TO SENDER VERB KIND:NAME [FIELD=VALUE...]" on each line, times in milliseconds. SENDER
@@ -37,7 +37,8 @@ func parse(t testing.TB, log string) (events []Event) {
 		}
 		kind, name, _ := strings.Cut(words[3], ":")
 		e := kindsOf[kind]
-		e.File, e.Line, e.Stage, e.Code, e.Verb, e.Name = e.Cluster+"/audit.log", len(events)+1, "ResponseComplete", 200, words[2], name
+		e.File, e.Line, e.Stage, e.Code, e.Verb, e.Name = e.Cluster+"/audit.log", len(events)+1, "ResponseComplete", 200,
+			words[2], name
 		var from, to int64
 		if _, err := fmt.Sscanf(words[0], "%d-%d", &from, &to); err != nil || e.Resource == "" {
 			t.Fatalf("line %q: %v", line, err)
@@ -52,7 +53,7 @@ func parse(t testing.TB, log string) (events []Event) {
 		if e.Verb != "delete" {
 			e.Body = &Body{}
 		}
-		if kind == "record" {
+		if kind == "rec" {
 			shard, _ := audit.ParseShard(name)
 			e.Name, e.Body.Shard = strings.ReplaceAll(name, "/", "."), &ShardState{Cluster: shard.Cluster, Prefix: shard.Prefix}
 		}
@@ -69,15 +70,19 @@ func set(t testing.TB, e *Event, field string) {
 	name, value, _ := strings.Cut(field, "=")
 	n, _ := strconv.ParseInt(value, 10, 64)
 	texts := map[string]func(string){
-		"user": func(s string) { e.User = s }, "message": func(s string) { e.Message = s }, "in": func(s string) { e.Cluster = s },
-		"code": func(string) { e.Code = int(n) }, "base": func(string) { e.Base = uint64(n) }, "nobody": func(string) { e.Body = nil },
-		"rv": func(string) { e.Body.ResourceVersion = uint64(n) }, "due": func(string) { e.Body.Schedule = stamp(ms(n)) },
-		"phase": func(s string) { e.Body.Phase = s }, "uid": func(s string) { e.Body.UID = s }, "of": func(s string) { e.Body.CopyOf = s },
-		"slot": func(s string) { e.Body.Slot = s }, "sealed": func(s string) { e.Body.SealedBy = s }, "owner": func(s string) { e.Body.OwnerUID = s },
+		"user": func(s string) { e.User = s }, "message": func(s string) { e.Message = s },
+		"in":   func(s string) { e.Cluster = s },
+		"code": func(string) { e.Code = int(n) }, "base": func(string) { e.Base = uint64(n) },
+		"nobody": func(string) { e.Body = nil },
+		"rv":     func(string) { e.Body.ResourceVersion = uint64(n) }, "due": func(string) { e.Body.Schedule = stamp(ms(n)) },
+		"phase": func(s string) { e.Body.Phase = s }, "uid": func(s string) { e.Body.UID = s },
+		"of":   func(s string) { e.Body.CopyOf = s },
+		"slot": func(s string) { e.Body.Slot = s }, "sealed": func(s string) { e.Body.SealedBy = s },
+		"owner":     func(s string) { e.Body.OwnerUID = s },
 		"replicate": func(string) { e.Body.Replicated = true },
-		"holder":    func(s string) { e.Body.Shard.Holder = s }, "epoch": func(string) { e.Body.Shard.Epoch = uint64(n) },
-		"assignee": func(s string) { e.Body.Shard.Assignee = s }, "warm": func(s string) { e.Body.Shard.Warm = s },
-		"objects": func(string) { e.Body.Shard.Objects = n }, "move": func(s string) { e.Body.Shard.Move = s },
+		"h":         func(s string) { e.Body.Shard.Holder = s }, "e": func(string) { e.Body.Shard.Epoch = uint64(n) },
+		"to": func(s string) { e.Body.Shard.Assignee = s }, "w": func(s string) { e.Body.Shard.Warm = s },
+		"n": func(string) { e.Body.Shard.Objects = n }, "move": func(s string) { e.Body.Shard.Move = s },
 	}
 	if texts[name] == nil {
 		t.Fatalf("no field %q", name)
@@ -96,8 +101,8 @@ func otherShard(uid string) string {
 
 func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 	mine, others, slot := shardOf("u1")+"@1:a", otherShard("u1")+"@1:a", fmt.Sprintf("%02x", audit.SlotOf("u1"))
-	held := "0-1 ~a create record:west/ holder=a epoch=1 rv=10 move=join\n"
-	crash := "20-21 ~b patch record:west/ holder=b epoch=2 rv=12 move=crash\n"
+	held := "0-1 ~a create rec:west/ h=a e=1 rv=10 move=join\n"
+	crash := "20-21 ~b patch rec:west/ h=b e=2 rv=12 move=crash\n"
 	all := func(ks ...Kind) map[Kind]int {
 		m := map[Kind]int{}
 		for _, k := range ks {
@@ -115,30 +120,37 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 		{"in flight together proves nothing", "10-20 west/@2:b update at:a\n20-30 west/@1:a update at:a", nil},
 		{"in flight together, but the versions tell",
 			"10-20 west/@2:b update at:a rv=7\n15-18 west/@1:a update at:a rv=8", all(FallingEpoch)},
-		{"in flight together, and the versions rise", "10-20 west/@2:b update at:a rv=8\n15-18 west/@1:a update at:a rv=7", nil},
+		{"in flight together, and the versions rise",
+			"10-20 west/@2:b update at:a rv=8\n15-18 west/@1:a update at:a rv=7", nil},
 		{"an At and its Pod are one key",
 			"10-20 west/@2:b update at:a\n21-30 west/@1:a create pod:a-pod", all(InterleavedKey, InterleavedShard)},
-		{"two objects of one shard are two keys", "10-20 west/@2:b patch web:x\n21-30 west/@1:a patch web:y", all(InterleavedShard)},
+		{"two objects of one shard are two keys",
+			"10-20 west/@2:b patch web:x\n21-30 west/@1:a patch web:y", all(InterleavedShard)},
 		{"a parent that writes after its child shares slots with it",
 			"10-20 west/01@2:b patch web:x\n21-30 west/@1:a patch web:y", all(InterleavedShard)},
 		{"epochs of two shards can't be compared", "10-20 west/0@9:b patch web:x\n21-30 west/1@1:a patch web:x", nil},
 		{"a refused write breaks nothing", "10-20 west/@2:b update at:a\n21-30 west/@1:a update at:a code=409", nil},
-		{"a write with an unknown outcome breaks nothing", "10-20 west/@2:b update at:a\n21-30 west/@1:a update at:a code=504", nil},
+		{"a write with an unknown outcome breaks nothing",
+			"10-20 west/@2:b update at:a\n21-30 west/@1:a update at:a code=504", nil},
 		{"two incarnations with one epoch", "10-20 west/@2:b patch web:x\n21-30 west/@2:a patch web:y", all(TwoHolders)},
 		{"two incarnations with one epoch in a parent and its child",
 			"10-20 west/@2:b patch web:x\n21-30 west/1@2:a patch web:y", all(TwoHolders)},
 
 		{"a Pod that was deleted may be made again",
-			"0-1 - create at:a due=0\n2-3 west/@1:a create pod:a-pod\n4-5 - delete pod:a-pod\n6-7 west/@1:a create pod:a-pod", nil},
+			"0-1 - create at:a due=0\n2-3 west/@1:a create pod:a-pod\n4-5 - delete pod:a-pod\n" +
+				"6-7 west/@1:a create pod:a-pod", nil},
 		{"a Pod made again without a deletion",
 			"0-1 - create at:a due=0\n2-3 west/@1:a create pod:a-pod\n6-7 west/@1:a create pod:a-pod", all(DuplicatePod)},
 		{"a second Pod of another name while the first lives",
-			"0-1 - create at:a due=0\n2-3 west/@1:a create pod:a-pod\n4-5 west/@1:a create pod:a-other\n6-7 - delete pod:a-pod", all(DuplicatePod)},
+			"0-1 - create at:a due=0\n2-3 west/@1:a create pod:a-pod\n4-5 west/@1:a create pod:a-other\n" +
+				"6-7 - delete pod:a-pod", all(DuplicatePod)},
 		{"a second Pod of another name whose create overlaps the first one's deletion",
-			"0-1 - create at:a due=0\n2-3 west/@1:a create pod:a-pod\n4-7 west/@1:a create pod:a-other\n6-8 - delete pod:a-pod", nil},
+			"0-1 - create at:a due=0\n2-3 west/@1:a create pod:a-pod\n4-7 west/@1:a create pod:a-other\n" +
+				"6-8 - delete pod:a-pod", nil},
 		{"Pods whose names the server generates", "2-3 west/@1:a create pod:\n4-5 - create pod:", all(UnnamedPod)},
 		{"a Pod after DONE, deleted in between",
-			"0-1 - create at:a due=0\n2-3 west/@1:a create pod:a-pod\n4-5 west/@1:a update at:a phase=DONE\n6-7 - delete pod:a-pod\n8-9 west/@1:a create pod:a-pod",
+			"0-1 - create at:a due=0\n2-3 west/@1:a create pod:a-pod\n4-5 west/@1:a update at:a phase=DONE\n" +
+				"6-7 - delete pod:a-pod\n8-9 west/@1:a create pod:a-pod",
 			all(PodAfterDone)},
 		{"a Pod one millisecond before its time", "0-1 - create at:a due=5\n4-9 west/@1:a create pod:a-pod", all(EarlyPod)},
 		{"a Pod in its millisecond", "0-1 - create at:a due=5\n5-9 west/@1:a create pod:a-pod", nil},
@@ -146,59 +158,78 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 		{"an At that is deleted long after it was due", "0-1 - create at:a due=5\n50-51 - delete at:a", all(LostAt)},
 		{"an At that is not due yet", "0-1 - create at:a due=50\n5-9 west/@1:a patch web:x", nil},
 		{"an At that is made again under its name has a Pod of its own",
-			"0-1 - create at:a due=0\n2-3 west/@1:a create pod:a-pod\n4-5 west/@1:a update at:a phase=DONE\n6-7 - delete at:a\n8-9 - delete pod:a-pod\n" +
+			"0-1 - create at:a due=0\n2-3 west/@1:a create pod:a-pod\n4-5 west/@1:a update at:a phase=DONE\n" +
+				"6-7 - delete at:a\n8-9 - delete pod:a-pod\n" +
 				"10-11 - create at:a due=0\n12-13 west/@1:a create pod:a-pod", nil},
 
 		{"an At of the writer's shard", "1-2 " + mine + " update at:a uid=u1", nil},
 		{"an At of another shard", "1-2 " + others + " update at:a uid=u1", all(WrongShard)},
 		{"an At of another cluster", "1-2 east/@1:a update at:a uid=u1", all(WrongShard)},
 		{"a Pod of another shard's At", "1-2 " + others + " create pod:a-pod owner=u1", all(WrongShard)},
-		{"a copy of the writer's source, in another cluster", "1-2 " + mine + " patch web:x of=u1 uid=u2 in=east slot=" + slot, nil},
+		{"a copy of the writer's source, in another cluster",
+			"1-2 " + mine + " patch web:x of=u1 uid=u2 in=east slot=" + slot, nil},
 		{"a copy of another shard's source", "1-2 " + others + " patch web:x of=u1 in=east slot=" + slot, all(WrongShard)},
-		{"a copy with another label than its source's slot", "1-2 " + mine + " patch web:x of=u1 in=east slot=zz", all(WrongShard)},
+		{"a copy with another label than its source's slot",
+			"1-2 " + mine + " patch web:x of=u1 in=east slot=zz", all(WrongShard)},
 		{"a source of another shard", "1-2 " + others + " patch web:x uid=u1", all(WrongShard)},
 
 		{"a write under a grant", held + "2-3 west/@1:a patch web:x", nil},
 		{"a write under an epoch that was never granted", held + "2-3 west/@3:a patch web:x", all(WriteWithoutGrant)},
 		{"a write under a shard without a record", held + "2-3 west/0@1:a patch web:x", all(WriteWithoutGrant)},
-		{"a write from before the log began", "10-11 ~a patch record:west/ holder=a epoch=7 rv=10\n2-3 west/@6:z patch web:x", nil},
+		{"a write from before the log began", "10-11 ~a patch rec:west/ h=a e=7 rv=10\n2-3 west/@6:z patch web:x", nil},
 		{"a write under a claim whose answer was lost, seen in a later version",
-			held + "9-10 ~b patch record:west/ holder=b epoch=2 code=504 rv=0\n12-13 west/@2:b patch web:x\n20-21 ~b patch record:west/ holder=b epoch=2 rv=12", nil},
+			held + "9-10 ~b patch rec:west/ h=b e=2 code=504 rv=0\n12-13 west/@2:b patch web:x\n" +
+				"20-21 ~b patch rec:west/ h=b e=2 rv=12", nil},
 		{"a write answered before such a claim arrived",
-			held + "9-10 ~b patch record:west/ holder=b epoch=2 code=504 rv=0\n5-6 west/@2:b patch web:x\n20-21 ~b patch record:west/ holder=b epoch=2 rv=12",
+			held + "9-10 ~b patch rec:west/ h=b e=2 code=504 rv=0\n5-6 west/@2:b patch web:x\n" +
+				"20-21 ~b patch rec:west/ h=b e=2 rv=12",
 			all(WriteBeforeTenure)},
 
 		{"a claim after the seal", held + "0-1 ~a create lease:a\n10-11 ~b patch lease:a sealed=b\n" + crash, nil},
-		{"a claim before the seal", held + "0-1 ~a create lease:a\n22-23 ~b patch lease:a sealed=b\n" + crash, all(ClaimBeforeSeal)},
+		{"a claim before the seal",
+			held + "0-1 ~a create lease:a\n22-23 ~b patch lease:a sealed=b\n" + crash, all(ClaimBeforeSeal)},
 		{"a claim without a seal", held + "0-1 ~a create lease:a\n" + crash, all(ClaimBeforeSeal)},
-		{"a claim after a seal whose answer was lost", held + "0-1 ~a create lease:a\n10-11 ~b patch lease:a sealed=b code=504\n" + crash, nil},
-		{"a holder that hands over needs no seal", held + "0-1 ~a create lease:a\n20-21 ~a patch record:west/ holder=b epoch=2 rv=12", nil},
-		{"a write in flight when the Lease was sealed", held + "0-1 ~a create lease:a\n10-20 ~b patch lease:a sealed=b\n15-25 west/@1:a patch web:x", nil},
-		{"a write after the seal", held + "0-1 ~a create lease:a\n10-20 ~b patch lease:a sealed=b\n21-25 west/@1:a patch web:x", all(WriteAfterSeal)},
-		{"a write after a seal that may not have been committed", held + "0-1 ~a create lease:a\n10-20 ~b patch lease:a sealed=b code=504\n21-25 west/@1:a patch web:x", nil},
-		{"a write after a clean exit", held + "0-1 ~a create lease:a\n10-20 ~a delete lease:a\n21-25 west/@1:a patch web:x", all(WriteAfterSeal)},
-		{"a write after somebody else deleted the Lease", held + "0-1 ~a create lease:a\n10-20 - delete lease:a\n21-25 west/@1:a patch web:x", nil},
+		{"a claim after a seal whose answer was lost",
+			held + "0-1 ~a create lease:a\n10-11 ~b patch lease:a sealed=b code=504\n" + crash, nil},
+		{"a holder that hands over needs no seal",
+			held + "0-1 ~a create lease:a\n20-21 ~a patch rec:west/ h=b e=2 rv=12", nil},
+		{"a write in flight when the Lease was sealed",
+			held + "0-1 ~a create lease:a\n10-20 ~b patch lease:a sealed=b\n15-25 west/@1:a patch web:x", nil},
+		{"a write after the seal",
+			held + "0-1 ~a create lease:a\n10-20 ~b patch lease:a sealed=b\n21-25 west/@1:a patch web:x", all(WriteAfterSeal)},
+		{"a write after a seal that may not have been committed",
+			held + "0-1 ~a create lease:a\n10-20 ~b patch lease:a sealed=b code=504\n21-25 west/@1:a patch web:x", nil},
+		{"a write after a clean exit",
+			held + "0-1 ~a create lease:a\n10-20 ~a delete lease:a\n21-25 west/@1:a patch web:x", all(WriteAfterSeal)},
+		{"a write after somebody else deleted the Lease",
+			held + "0-1 ~a create lease:a\n10-20 - delete lease:a\n21-25 west/@1:a patch web:x", nil},
 
-		{"west/0 beside west/000", "0-1 ~a create record:west/0 holder=a epoch=1 rv=10\n5-6 ~b create record:west/000 holder=b epoch=2 rv=11", all(OverlappingRecords)},
-		{"west/0 beside west/1", "0-1 ~a create record:west/0 holder=a epoch=1 rv=10\n5-6 ~b create record:west/1 holder=b epoch=1 rv=11", nil},
+		{"west/0 beside west/000",
+			"0-1 ~a create rec:west/0 h=a e=1 rv=10\n5-6 ~b create rec:west/000 h=b e=2 rv=11", all(OverlappingRecords)},
+		{"west/0 beside west/1", "0-1 ~a create rec:west/0 h=a e=1 rv=10\n5-6 ~b create rec:west/1 h=b e=1 rv=11", nil},
 		{"west/000 after west/0 was released",
-			"0-1 ~a create record:west/0 holder=a epoch=1 rv=10\n3-4 ~a patch record:west/0 epoch=1 rv=11\n5-6 ~b create record:west/000 holder=b epoch=2 rv=12", nil},
+			"0-1 ~a create rec:west/0 h=a e=1 rv=10\n3-4 ~a patch rec:west/0 e=1 rv=11\n" +
+				"5-6 ~b create rec:west/000 h=b e=2 rv=12", nil},
 		{"west/000 after the record west/0 was deleted",
-			"0-1 ~a create record:west/0 holder=a epoch=1 rv=10\n5-6 ~b create record:west/000 holder=b epoch=2 rv=12\n9-9 - patch record:west/0 nobody code=409\n" +
-				"2-3 - patch record:west/0 epoch=1 rv=11", nil},
+			"0-1 ~a create rec:west/0 h=a e=1 rv=10\n5-6 ~b create rec:west/000 h=b e=2 rv=12\n" +
+				"9-9 - patch rec:west/0 nobody code=409\n" +
+				"2-3 - patch rec:west/0 e=1 rv=11", nil},
 		{"west/000 after west/0, and its epoch is no higher",
-			"0-1 ~a create record:west/0 holder=a epoch=2 rv=10\n3-4 ~a patch record:west/0 epoch=2 rv=11\n5-6 ~b create record:west/000 holder=b epoch=2 rv=12", all(RecordEpochFell)},
+			"0-1 ~a create rec:west/0 h=a e=2 rv=10\n3-4 ~a patch rec:west/0 e=2 rv=11\n" +
+				"5-6 ~b create rec:west/000 h=b e=2 rv=12", all(RecordEpochFell)},
 
-		{"a move of four writes", held + "2-3 ~c patch record:west/ holder=a epoch=1 assignee=b rv=11\n4-5 ~b patch record:west/ holder=a epoch=1 assignee=b warm=b rv=12\n" +
-			"6-7 ~a patch record:west/ holder=a epoch=1 assignee=b warm=b objects=1 rv=13\n8-9 ~a patch record:west/ holder=b epoch=2 assignee=b objects=1 rv=14", nil},
-		{"a move of five, two of them reports", held + "2-3 ~c patch record:west/ holder=a epoch=1 assignee=b rv=11\n4-5 ~b patch record:west/ holder=a epoch=1 assignee=b warm=b rv=12\n" +
-			"5-6 ~a patch record:west/ holder=a epoch=1 assignee=b warm=b objects=2 rv=13\n6-7 ~a patch record:west/ holder=a epoch=1 assignee=b warm=b objects=1 rv=14\n" +
-			"8-9 ~a patch record:west/ holder=b epoch=2 assignee=b objects=1 rv=15", all(CostlyMove)},
+		{"a move of four writes",
+			held + "2-3 ~c patch rec:west/ h=a e=1 to=b rv=11\n4-5 ~b patch rec:west/ h=a e=1 to=b w=b rv=12\n" +
+				"6-7 ~a patch rec:west/ h=a e=1 to=b w=b n=1 rv=13\n8-9 ~a patch rec:west/ h=b e=2 to=b n=1 rv=14", nil},
+		{"a move of five, two of them reports",
+			held + "2-3 ~c patch rec:west/ h=a e=1 to=b rv=11\n4-5 ~b patch rec:west/ h=a e=1 to=b w=b rv=12\n" +
+				"5-6 ~a patch rec:west/ h=a e=1 to=b w=b n=2 rv=13\n6-7 ~a patch rec:west/ h=a e=1 to=b w=b n=1 rv=14\n" +
+				"8-9 ~a patch rec:west/ h=b e=2 to=b n=1 rv=15", all(CostlyMove)},
 		{"a plan that is called off and one that isn't are two moves of four at most", held +
-			"2-3 ~c patch record:west/ holder=a epoch=1 assignee=b rv=11\n4-5 ~b patch record:west/ holder=a epoch=1 assignee=b warm=b rv=12\n" +
-			"5-6 ~c patch record:west/ holder=a epoch=1 assignee=a warm=b rv=13\n6-7 ~a patch record:west/ holder=a epoch=1 assignee=a rv=14\n" +
-			"7-8 ~c patch record:west/ holder=a epoch=1 assignee=b rv=15\n8-9 ~b patch record:west/ holder=a epoch=1 assignee=b warm=b rv=16\n" +
-			"9-10 ~a patch record:west/ holder=b epoch=2 assignee=b rv=17", nil},
+			"2-3 ~c patch rec:west/ h=a e=1 to=b rv=11\n4-5 ~b patch rec:west/ h=a e=1 to=b w=b rv=12\n" +
+			"5-6 ~c patch rec:west/ h=a e=1 to=a w=b rv=13\n6-7 ~a patch rec:west/ h=a e=1 to=a rv=14\n" +
+			"7-8 ~c patch rec:west/ h=a e=1 to=b rv=15\n8-9 ~b patch rec:west/ h=a e=1 to=b w=b rv=16\n" +
+			"9-10 ~a patch rec:west/ h=b e=2 to=b rv=17", nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -224,7 +255,7 @@ func backwards(events []Event) []Event {
 // whole is a log in which nothing is missing.
 const whole = `
 	0-1 ~a create lease:a rv=1
-	0-1 ~a create record:west/ holder=a epoch=1 rv=2
+	0-1 ~a create rec:west/ h=a e=1 rv=2
 	2-3 - create at:a due=0 uid=u1 rv=3
 	4-5 west/@1:a create pod:a-pod owner=u1 user=system:serviceaccount:t:fleet
 	6-7 west/@1:a update at:a due=0 uid=u1 phase=DONE base=3 rv=4
@@ -233,7 +264,8 @@ const whole = `
 func TestWhatTheLogShouldHoldAndDoesNotIsAViolation(t *testing.T) {
 	without := func(what string) func(string) string {
 		return func(log string) string {
-			return strings.Join(slices.DeleteFunc(strings.SplitAfter(log, "\n"), func(line string) bool { return strings.Contains(line, what) }), "")
+			return strings.Join(slices.DeleteFunc(strings.SplitAfter(log, "\n"),
+				func(line string) bool { return strings.Contains(line, what) }), "")
 		}
 	}
 	with := func(line string) func(string) string { return func(log string) string { return log + line } }
@@ -248,32 +280,45 @@ func TestWhatTheLogShouldHoldAndDoesNotIsAViolation(t *testing.T) {
 	}{
 		{"the control, which lacks nothing", with(""), Rules{}, map[Kind]int{}},
 		{"no writes", without("@1:a"), Rules{Settle: time.Minute}, map[Kind]int{NoWrites: 1}},
-		{"no Ats", func(string) string { return without("at:")(without("pod:")(whole)) + "6-7 west/@1:a patch web:x" }, Rules{}, map[Kind]int{NoAts: 1}},
-		{"no records", without("record:"), Rules{}, map[Kind]int{NoRecords: 1}},
+		{"no Ats",
+			func(string) string { return without("at:")(without("pod:")(whole)) + "6-7 west/@1:a patch web:x" }, Rules{},
+			map[Kind]int{NoAts: 1}},
+		{"no records", without("rec:"), Rules{}, map[Kind]int{NoRecords: 1}},
 		{"no Leases", without("lease:"), Rules{}, map[Kind]int{NoLeases: 1}},
-		{"nothing to be judged, by declaration", func(string) string { return "0-1 - create map:x" }, Rules{Unwitnessed: "it runs nothing"}, map[Kind]int{}},
-		{"a violation in a run that is to be judged by nothing", with("8-9 west/@3:a patch web:x"), Rules{Unwitnessed: "it runs nothing"}, map[Kind]int{WriteWithoutGrant: 1}},
+		{"nothing to be judged, by declaration",
+			func(string) string { return "0-1 - create map:x" }, Rules{Unwitnessed: "it runs nothing"}, map[Kind]int{}},
+		{"a violation in a run that is to be judged by nothing",
+			with("8-9 west/@3:a patch web:x"), Rules{Unwitnessed: "it runs nothing"}, map[Kind]int{WriteWithoutGrant: 1}},
 		{"a write of ours that names no shard", with("8-9 tenure/v1 patch web:x"), Rules{}, map[Kind]int{Unattributed: 1}},
-		{"a write by the fleet's user under another name", with("8-9 kubectl patch map:x user=fleet"), Rules{Users: []string{"fleet"}}, map[Kind]int{Unattributed: 1}},
-		{"a write by a user that is known from its other writes", with("8-9 kubectl patch map:x user=system:serviceaccount:t:fleet"), Rules{}, map[Kind]int{Unattributed: 1}},
-		{"a write by another user", with("8-9 kubectl patch map:x user=system:serviceaccount:t:other"), Rules{Users: []string{"fleet"}}, map[Kind]int{}},
-		{"a coordination write without a name", with("8-9 tenure/v1 create lease:b rv=8"), Rules{}, map[Kind]int{Unattributed: 1}},
+		{"a write by the fleet's user under another name",
+			with("8-9 kubectl patch map:x user=fleet"), Rules{Users: []string{"fleet"}}, map[Kind]int{Unattributed: 1}},
+		{"a write by a user that is known from its other writes",
+			with("8-9 kubectl patch map:x user=system:serviceaccount:t:fleet"), Rules{}, map[Kind]int{Unattributed: 1}},
+		{"a write by another user",
+			with("8-9 kubectl patch map:x user=system:serviceaccount:t:other"), Rules{Users: []string{"fleet"}}, map[Kind]int{}},
+		{"a coordination write without a name",
+			with("8-9 tenure/v1 create lease:b rv=8"), Rules{}, map[Kind]int{Unattributed: 1}},
 		{"a Pod of no At", with("8-9 west/@1:a create pod:b-pod"), Rules{}, map[Kind]int{PodWithoutAt: 1}},
-		{"a record without its body", with("8-9 ~a patch record:west/ nobody"), Rules{}, map[Kind]int{Bodiless: 1}},
-		{"an At without its body", swap("create at:a due=0 uid=u1 rv=3", "create at:a nobody"), Rules{}, map[Kind]int{Bodiless: 1}},
+		{"a record without its body", with("8-9 ~a patch rec:west/ nobody"), Rules{}, map[Kind]int{Bodiless: 1}},
+		{"an At without its body",
+			swap("create at:a due=0 uid=u1 rv=3", "create at:a nobody"), Rules{}, map[Kind]int{Bodiless: 1}},
 		{"a Pod without its body", swap("owner=u1", "nobody"), Rules{}, map[Kind]int{Bodiless: 1}},
 		{"a Lease without its body", with("8-9 ~a update lease:a nobody"), Rules{}, map[Kind]int{Bodiless: 1}},
 		{"a copy without its body", with("8-9 west/@1:a patch web:x nobody"), Rules{}, map[Kind]int{Bodiless: 1}},
-		{"a line that is missing", with("8-9 - update at:a due=0 uid=u1 phase=DONE base=7 rv=8"), Rules{}, map[Kind]int{MissingLine: 1}},
-		{"a write to what is older than the log", with("8-9 - update at:b due=99 uid=u2 base=2 rv=8"), Rules{}, map[Kind]int{}},
+		{"a line that is missing",
+			with("8-9 - update at:a due=0 uid=u1 phase=DONE base=7 rv=8"), Rules{}, map[Kind]int{MissingLine: 1}},
+		{"a write to what is older than the log",
+			with("8-9 - update at:b due=99 uid=u2 base=2 rv=8"), Rules{}, map[Kind]int{}},
 		{"a line that is missing, after one of unknown outcome",
-			with("8-9 - update at:a base=4 code=504 nobody\n10-11 - update at:a due=0 uid=u1 phase=DONE base=7 rv=8"), Rules{}, map[Kind]int{}},
+			with("8-9 - update at:a base=4 code=504 nobody\n10-11 - update at:a due=0 uid=u1 phase=DONE base=7 rv=8"),
+			Rules{}, map[Kind]int{}},
 		{"nothing for two minutes", with("120000-120001 - create map:x"), Rules{}, map[Kind]int{MissingFile: 1}},
 		{"a due time that isn't told", swap("create at:a due=0", "create at:a"), Rules{}, map[Kind]int{}},
-		{"due times that nobody tells", func(log string) string { return strings.ReplaceAll(log, "due=0", "") }, Rules{}, map[Kind]int{UnknownAt: 1}},
+		{"due times that nobody tells",
+			func(log string) string { return strings.ReplaceAll(log, "due=0", "") }, Rules{}, map[Kind]int{UnknownAt: 1}},
 		{"the same, waived", func(log string) string { return strings.ReplaceAll(log, "due=0", "") },
 			Rules{Waived: map[Kind]string{UnknownAt: "nobody asks"}}, map[Kind]int{}},
-		{"versions that fall", with("8-9 ~a patch record:west/ holder=a epoch=1 rv=1"), Rules{}, map[Kind]int{UndeclaredRestore: 1}},
+		{"versions that fall", with("8-9 ~a patch rec:west/ h=a e=1 rv=1"), Rules{}, map[Kind]int{UndeclaredRestore: 1}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -286,7 +331,8 @@ func TestWhatTheLogShouldHoldAndDoesNotIsAViolation(t *testing.T) {
 			}
 		})
 	}
-	for _, rules := range []Rules{{Skew: -1}, {Waived: map[Kind]string{FallingEpoch: "why not"}}, {Waived: map[Kind]string{NoAts: ""}}} {
+	for _, rules := range []Rules{{Skew: -1}, {Waived: map[Kind]string{FallingEpoch: "why not"}},
+		{Waived: map[Kind]string{NoAts: ""}}} {
 		if rules.Validate() == nil {
 			t.Errorf("accepted: %+v", rules)
 		}
@@ -295,10 +341,10 @@ func TestWhatTheLogShouldHoldAndDoesNotIsAViolation(t *testing.T) {
 
 func TestARestoreIsAnotherHistory(t *testing.T) {
 	log := whole + `
-		10-11 ~a patch record:west/ holder=a epoch=5 rv=20
-		50-51 ~b patch record:west/ holder=a epoch=1 assignee=b rv=3
+		10-11 ~a patch rec:west/ h=a e=5 rv=20
+		50-51 ~b patch rec:west/ h=a e=1 to=b rv=3
 		54-55 ~b patch lease:a sealed=b rv=4
-		56-57 ~b patch record:west/ holder=b epoch=%d assignee=b rv=5
+		56-57 ~b patch rec:west/ h=b e=%d to=b rv=5
 		58-59 west/@%d:b create pod:a-pod owner=u1
 		60-61 west/@%d:b update at:a due=0 uid=u1 phase=DONE base=3 rv=4`
 	restores := []Restore{{"home", instant(ms(40))}, {"west", instant(ms(40))}}
@@ -353,10 +399,13 @@ func TestWhatTheLogDoesNotTellIsUnknownNotZero(t *testing.T) {
 		rules Rules
 		want  Kind
 	}{
-		{"unknown", Facts{}, Rules{}, UnknownAt}, {"with a list of Ats", known, few, LostAt}, {"within the time to settle", known, strict, ""},
+		{"unknown",
+			Facts{}, Rules{}, UnknownAt}, {"with a list of Ats", known, few, LostAt}, {"within the time to settle", known,
+			strict, ""},
 	}
 	for _, tt := range tests {
-		if r := Judge(slices.Values(events), tt.facts, tt.rules); tt.want != "" && r.Counts[tt.want] != 1 || tt.want == "" && (!r.OK || r.Ats.Settling != 1) {
+		if r := Judge(slices.Values(events), tt.facts,
+			tt.rules); tt.want != "" && r.Counts[tt.want] != 1 || tt.want == "" && (!r.OK || r.Ats.Settling != 1) {
 			t.Errorf("%s: want one %q, got %v, %+v", tt.name, tt.want, broken(r), r.Ats)
 		}
 	}
@@ -380,21 +429,23 @@ func TestMovesAreNamedCountedAndTimed(t *testing.T) {
 
 	uid := "u1" // due at 12, between the tenures' last and first write, and served at 31; the other At was served before
 	r := Judge(slices.Values(parse(t, `
-		0-1 ~a create record:west/ holder=a epoch=1 rv=10
+		0-1 ~a create rec:west/ h=a e=1 rv=10
 		1-2 - create at:a due=12 uid=`+uid+`
 		1-2 - create at:b due=3 uid=u2
 		5-9 west/@1:a create pod:b-pod owner=u2
 		8-21 west/@1:a patch web:late
-		20-21 ~a patch record:west/ holder=b epoch=2 rv=12 move=planned
+		20-21 ~a patch rec:west/ h=b e=2 rv=12 move=planned
 		30-31 west/@2:b create pod:a-pod owner=`+uid+`
-		40-41 ~b patch record:west/ holder=c epoch=3 rv=13 move=exit
+		40-41 ~b patch rec:west/ h=c e=3 rv=13 move=exit
 		50-51 west/@3:c patch web:x`)), Facts{}, few)
 	planned := Handoff{
-		Shard: "west/", Kind: "planned", From: "a", To: "b", Epoch: 2, Time: instant(ms(21)), Writes: 1, Steps: map[Step]int{StepHandoff: 1},
+		Shard: "west/", Kind: "planned", From: "a", To: "b", Epoch: 2, Time: instant(ms(21)), Writes: 1,
+		Steps:    map[Step]int{StepHandoff: 1},
 		InFlight: 1, GapMs: float(9), Due: 1, UnservedMs: float(9),
 	}
 	exit := Handoff{
-		Shard: "west/", Kind: "exit", From: "b", To: "c", Epoch: 3, Time: instant(ms(41)), Writes: 1, Steps: map[Step]int{StepHandoff: 1}, GapMs: float(19),
+		Shard: "west/", Kind: "exit", From: "b", To: "c", Epoch: 3, Time: instant(ms(41)), Writes: 1,
+		Steps: map[Step]int{StepHandoff: 1}, GapMs: float(19),
 	}
 	if diff := gocmp.Diff([]Handoff{planned, exit}, r.Handoffs[1:]); diff != "" || !r.OK {
 		t.Errorf("handoffs (-want +got):\n%s\n%v", diff, r.Err())

@@ -34,7 +34,8 @@ func Read(dir string, o Options) (*Report, error) {
 	}
 	l := newLedger(o.Facts, o.Rules)
 	for _, path := range audit.Missing(logs) {
-		l.found.add(Violation{Kind: MissingFile, Detail: path + " isn't there, and files beside it say that it was: put it back"})
+		l.found.add(Violation{Kind: MissingFile, Detail: path +
+			" isn't there, and files beside it say that it was: put it back"})
 	}
 	var in audit.Reader
 	for i, log := range logs {
@@ -65,7 +66,8 @@ func (l *ledger) read(in *audit.Reader, log, before audit.Log) error {
 		if first && !before.Rotated.IsZero() && e.Answered().Sub(before.Rotated) > rotationFelt {
 			l.found.add(Violation{
 				Kind: MissingFile, First: l.lineAt(l.place(&e), e.Completed, e.Verb),
-				Detail: fmt.Sprintf("%s ends at %s, and the next file begins long after: one in between is missing", before.Path, stamp(before.Rotated.UnixMicro())),
+				Detail: fmt.Sprintf("%s ends at %s, and the next file begins long after: one in between is missing",
+					before.Path, stamp(before.Rotated.UnixMicro())),
 			})
 		}
 		first = false

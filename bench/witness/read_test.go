@@ -26,18 +26,21 @@ func base(v uint64) string {
 // auditLine writes an event as an API server does.
 func auditLine(e Event) []byte {
 	ref := map[string]any{"resource": e.Resource, "namespace": e.Namespace, "name": e.Name, "apiVersion": "v1"}
-	for k, v := range map[string]string{"apiGroup": e.Group, "subresource": e.Subresource, "uid": e.UID, "resourceVersion": base(e.Base)} {
+	for k, v := range map[string]string{"apiGroup": e.Group, "subresource": e.Subresource, "uid": e.UID,
+		"resourceVersion": base(e.Base)} {
 		if v != "" {
 			ref[k] = v
 		}
 	}
 	line := map[string]any{
 		"kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata", "auditID": "6a7b", "stage": "ResponseComplete",
-		"requestURI": "/apis/x?fieldManager=tenure", "verb": e.Verb, "user": map[string]any{"username": e.User, "groups": []string{"system:masters"}},
+		"requestURI": "/apis/x?fieldManager=tenure", "verb": e.Verb, "user": map[string]any{"username": e.User,
+			"groups": []string{"system:masters"}},
 		"sourceIPs": []string{"127.0.0.1"}, "userAgent": e.UserAgent, "objectRef": ref,
 		"responseStatus":           map[string]any{"metadata": map[string]any{}, "code": e.Code, "message": e.Message},
 		"requestReceivedTimestamp": stamp(e.Received), "stageTimestamp": stamp(e.Completed),
-		"annotations": map[string]any{"authorization.k8s.io/decision": "allow", "authorization.k8s.io/reason": "by \"role\" {x}"},
+		"annotations": map[string]any{"authorization.k8s.io/decision": "allow",
+			"authorization.k8s.io/reason": "by \"role\" {x}"},
 	}
 	if b := e.Body; b != nil {
 		line["responseObject"] = auditBody(b)
@@ -58,7 +61,8 @@ func auditBody(b *Body) map[string]any {
 	spec := map[string]any{"schedule": b.Schedule}
 	if s := b.Shard; s != nil {
 		spec = map[string]any{"cluster": s.Cluster, "prefix": s.Prefix, "assignee": s.Assignee}
-		status = map[string]any{"holder": s.Holder, "warm": s.Warm, "phase": s.Phase, "epoch": s.Epoch, "lastMove": map[string]any{"kind": s.Move}}
+		status = map[string]any{"holder": s.Holder, "warm": s.Warm, "phase": s.Phase, "epoch": s.Epoch,
+			"lastMove": map[string]any{"kind": s.Move}}
 	}
 	return map[string]any{"metadata": meta, "spec": spec, "status": status}
 }
@@ -142,20 +146,33 @@ func TestReadNamesBadInput(t *testing.T) {
 		files map[string]string
 		want  string // part of the error, or of the violation; empty for none
 	}{
-		{"a last line that only lacks its end of line is read", map[string]string{"west/audit.log": good + strings.TrimSpace(good)}, ""},
-		{"a last line that is cut short", map[string]string{"west/audit.log": good + good[:len(good)/2]}, "truncated-line: west/audit.log:2: the last line is cut short"},
-		{"a packed log that is cut short", map[string]string{"west/audit-1.log.gz": zipped(t, good+good)[:90]}, "truncated-line: west/audit-1.log.gz:"},
-		{"a torn line in the middle", map[string]string{"west/audit.log": good + good[:100] + "\n" + good}, "west/audit.log:2: unreadable line"},
-		{"JSON that is no audit event", map[string]string{"west/audit.log": "{\"level\":\"info\",\"msg\":\"started\"}\n"}, "audit.log:1: unreadable line: not an audit event"},
+		{"a last line that only lacks its end of line is read",
+			map[string]string{"west/audit.log": good + strings.TrimSpace(good)}, ""},
+		{"a last line that is cut short",
+			map[string]string{"west/audit.log": good + good[:len(good)/2]},
+			"truncated-line: west/audit.log:2: the last line is cut short"},
+		{"a packed log that is cut short",
+			map[string]string{"west/audit-1.log.gz": zipped(t, good+good)[:90]}, "truncated-line: west/audit-1.log.gz:"},
+		{"a torn line in the middle",
+			map[string]string{"west/audit.log": good + good[:100] + "\n" + good}, "west/audit.log:2: unreadable line"},
+		{"JSON that is no audit event",
+			map[string]string{"west/audit.log": "{\"level\":\"info\",\"msg\":\"started\"}\n"},
+			"audit.log:1: unreadable line: not an audit event"},
 		{"no logs at all", map[string]string{"west/apiserver.log": good}, "no audit logs found below"},
 		{"a file that is not gzip", map[string]string{"west/audit-1.log.gz": good}, "audit-1.log.gz:1: unpacking"},
 		{"empty lines are skipped", map[string]string{"west/audit.log": good + "\n" + good}, ""},
-		{"a log being compressed is read once", map[string]string{"west/audit-1.log": good, "west/audit-1.log.gz": zipped(t, good[:50])}, ""},
-		{"numbered logs, all there", map[string]string{"west/audit.log": good, "west/audit.log.1": good, "west/audit.log.2": good}, ""},
-		{"numbered logs, one missing", map[string]string{"west/audit.log": good, "west/audit.log.1": good, "west/audit.log.3": good}, "missing-file: west/audit.log.2 isn't there"},
-		{"numbered logs without the last", map[string]string{"west/audit.log.1": good}, "missing-file: west/audit.log isn't there"},
+		{"a log being compressed is read once",
+			map[string]string{"west/audit-1.log": good, "west/audit-1.log.gz": zipped(t, good[:50])}, ""},
+		{"numbered logs, all there",
+			map[string]string{"west/audit.log": good, "west/audit.log.1": good, "west/audit.log.2": good}, ""},
+		{"numbered logs, one missing",
+			map[string]string{"west/audit.log": good, "west/audit.log.1": good, "west/audit.log.3": good},
+			"missing-file: west/audit.log.2 isn't there"},
+		{"numbered logs without the last",
+			map[string]string{"west/audit.log.1": good}, "missing-file: west/audit.log isn't there"},
 		{"dated logs, all there", map[string]string{"west/audit.log": good, "west/" + now: good}, ""},
-		{"dated logs, one missing", map[string]string{"west/audit.log": good, "west/" + before: good}, "the next file begins long after"},
+		{"dated logs, one missing",
+			map[string]string{"west/audit.log": good, "west/" + before: good}, "the next file begins long after"},
 		{"dated logs without the last", map[string]string{"west/" + now: good}, "missing-file: west/audit.log isn't there"},
 	}
 	strict := Rules{Waived: map[Kind]string{NoAts: "a few lines", NoRecords: "a few lines", NoLeases: "a few lines"}}
@@ -203,7 +220,8 @@ func TestTextFitsAScreenAndShowsTheLines(t *testing.T) {
 		t.Errorf("%d lines are more than a screen:\n%s", n, b.String())
 	}
 	v := r.Violations[0]
-	for _, want := range []string{"VIOLATIONS", fmt.Sprintf("%s:%d", v.First.File, v.First.Line), fmt.Sprintf("%s:%d", v.Second.File, v.Second.Line)} {
+	for _, want := range []string{"VIOLATIONS", fmt.Sprintf("%s:%d", v.First.File, v.First.Line), fmt.Sprintf("%s:%d",
+		v.Second.File, v.Second.Line)} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is missing in:\n%s", want, b.String())
 		}

@@ -157,8 +157,9 @@ func (m *moves) record(shard Shard, ws []recordWrite, begins bool) {
 			} else if first.state.Holder != w.state.Holder {
 				l.found.add(Violation{
 					Kind: TwoHolders, Shard: shard.String(),
-					Detail: fmt.Sprintf("the record gives epoch %d to %s and to %s", w.state.Epoch, first.state.Holder, w.state.Holder),
-					First:  l.recordLine(first), Second: l.recordLine(w),
+					Detail: fmt.Sprintf("the record gives epoch %d to %s and to %s", w.state.Epoch, first.state.Holder,
+						w.state.Holder),
+					First: l.recordLine(first), Second: l.recordLine(w),
 				})
 			}
 		}
@@ -234,8 +235,9 @@ func (m *moves) overlaps() {
 			v := Violation{Shard: h.shard.String(), First: m.l.recordLine(g.recordWrite), Second: m.l.recordLine(h.recordWrite)}
 			switch {
 			case g.until > h.end:
-				v.Kind, v.Detail = OverlappingRecords, fmt.Sprintf("%s was given to %s while %s, which has the same slots, was %s's",
-					h.shard, h.state.Holder, g.shard, g.state.Holder)
+				v.Kind, v.Detail = OverlappingRecords,
+					fmt.Sprintf("%s was given to %s while %s, which has the same slots, was %s's",
+						h.shard, h.state.Holder, g.shard, g.state.Holder)
 			case h.state.Epoch <= g.state.Epoch:
 				v.Kind, v.Detail = RecordEpochFell, fmt.Sprintf("%s had epoch %d, and %s, which has the same slots, began with %d",
 					g.shard, g.state.Epoch, h.shard, h.state.Epoch)
@@ -311,7 +313,8 @@ func (l *ledger) judgeGrants(m *moves) {
 		if h.InFlight > l.rules.InFlight {
 			l.found.add(Violation{
 				Kind: ManyInFlight, Shard: h.Shard, First: l.recordLine(g.recordWrite),
-				Detail: fmt.Sprintf("%d writes of earlier tenures were in flight when the record changed, more than %d", h.InFlight, l.rules.InFlight),
+				Detail: fmt.Sprintf("%d writes of earlier tenures were in flight when the record changed, more than %d",
+					h.InFlight, l.rules.InFlight),
 			})
 		}
 	}
@@ -323,7 +326,8 @@ func (l *ledger) judgeGranted(m *moves, w write, grants []int, told map[tenure]b
 	v := Violation{Object: l.objects.list[w.object].String(), Shard: shard.String(), Second: l.line(w)}
 	if known := m.known[w.shard]; !m.granted[key] && w.epoch >= known && !told[key] {
 		told[key] = true
-		v.Kind, v.Detail = WriteWithoutGrant, fmt.Sprintf("no version of the shard's record gives epoch %d to anybody", w.epoch)
+		v.Kind, v.Detail = WriteWithoutGrant, fmt.Sprintf("no version of the shard's record gives epoch %d to anybody",
+			w.epoch)
 		l.found.add(v)
 	}
 	for _, n := range grants {

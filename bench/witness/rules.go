@@ -58,7 +58,8 @@ type Rules struct {
 func (r Rules) Validate() error {
 	var errs []error
 	if r.Skew < 0 || r.Settle < 0 || r.MaxListed < 0 || r.InFlight < 0 {
-		errs = append(errs, fmt.Errorf("skew %v, settle %v, listed %d and in flight %d must not be negative", r.Skew, r.Settle, r.MaxListed, r.InFlight))
+		errs = append(errs, fmt.Errorf("skew %v, settle %v, listed %d and in flight %d must not be negative", r.Skew,
+			r.Settle, r.MaxListed, r.InFlight))
 	}
 	for kind, reason := range r.Waived {
 		if invariantOf(kind) != Evidence {

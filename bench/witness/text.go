@@ -42,7 +42,8 @@ func (r *Report) textVerdict(b *bufio.Writer) {
 	if !r.OK {
 		verdict = fmt.Sprintf("%d VIOLATIONS", r.Count())
 	}
-	fmt.Fprintf(b, "%s (%d lines in %d files, %.0f s of logs)\n", verdict, r.Input.Lines, r.Input.Files, r.To.Sub(r.From).Seconds())
+	fmt.Fprintf(b, "%s (%d lines in %d files, %.0f s of logs)\n", verdict, r.Input.Lines, r.Input.Files,
+		r.To.Sub(r.From).Seconds())
 	shown := r.sample(maxTextViolations)
 	for _, v := range shown {
 		fmt.Fprintf(b, "  %s\n", v)
@@ -85,10 +86,12 @@ func (r *Report) textFigures(b *bufio.Writer) {
 	row("writes", "%d judged: %d objects, %d shards, %d tenures; in flight with a higher epoch: %d by key, %d by shard",
 		w.Judged, w.Objects, w.Shards, w.Tenures, w.ConcurrentKeys, w.ConcurrentShards)
 	f := r.Fenced
-	row("fenced", "at the server: %d conflicts, %d already exist, %d by the epoch rule, %d invalid, %d other; %d of them stale",
+	row("fenced",
+		"at the server: %d conflicts, %d already exist, %d by the epoch rule, %d invalid, %d other; %d of them stale",
 		f.Conflict, f.AlreadyExists, f.EpochRule, f.Invalid, f.Other, f.Stale)
 	a := r.Ats
-	row("ats", "%d seen, %d done, %d not due, %d settling; lost %d", a.Seen, a.Done, a.NotDue, a.Settling, r.Counts[LostAt])
+	row("ats", "%d seen, %d done, %d not due, %d settling; lost %d", a.Seen, a.Done, a.NotDue, a.Settling,
+		r.Counts[LostAt])
 	row("pods", "%d, %d made again; duplicate %d, early %d, after DONE %d (in flight %d)",
 		a.Pods, a.PodsRemade, r.Counts[DuplicatePod], r.Counts[EarlyPod], r.Counts[PodAfterDone], a.DoneConcurrent)
 	longest := ""
@@ -97,9 +100,11 @@ func (r *Report) textFigures(b *bufio.Writer) {
 	}
 	row("lateness", "%s%s", a.Lateness, longest)
 	m := r.Moves
-	row("moves", "%d planned, %d exit, %d crash, %d claims; %d writes, %.2f a move, at most %d; %d plans called off (%d writes); %d refused",
+	row("moves",
+		"%d planned, %d exit, %d crash, %d claims; %d writes, %.2f a move, at most %d; %d plans called off (%d writes); %d refused",
 		m.Planned, m.Exit, m.Crash, m.Claim, m.Writes, m.PerMove, m.MaxWrites, m.CalledOff, m.CalledOffWrites, m.Rejected)
-	row("  in flight", "%d writes at a change of holder, at most %d at one, answered at most %.1f ms after it", m.InFlight, m.MaxInFlight, m.InFlightMs)
+	row("  in flight", "%d writes at a change of holder, at most %d at one, answered at most %.1f ms after it",
+		m.InFlight, m.MaxInFlight, m.InFlightMs)
 	for _, kind := range slices.Sorted(maps.Keys(m.Kinds)) {
 		k := m.Kinds[kind]
 		row("  "+kind, "gap %s; unserved %s, %d keys due", k.Gap, k.Unserved, k.Due)
