@@ -55,7 +55,6 @@ func (r *run) print(a *account, report *witness.Report, targets []target) {
 			row(of, excused[of])
 		}
 	}
-	r.printWitness(row, report)
 	row("\nTARGETS", "measured", "", "should be at most")
 	for _, t := range targets {
 		verdict := "met"
@@ -65,6 +64,8 @@ func (r *run) print(a *account, report *witness.Report, targets []target) {
 		row(t.name, t.measured, verdict, t.most)
 	}
 	w.Flush()
+	fmt.Fprintln(r.out, "\nWITNESS")
+	r.blame(report.Text(r.out))
 }
 
 // printMoves tells of the moves, the gaps that they left, and of what must hold for them.
@@ -98,30 +99,5 @@ func (a *account) printMoves(row func(...any), report *witness.Report) {
 		held, others := a.apart(kind)
 		row(kind, "", "shards of the victim", spreadOf(latenessOf(held)))
 		row("", "", "all others", spreadOf(latenessOf(others)))
-	}
-}
-
-// printWitness tells what the audit logs say.
-func (r *run) printWitness(row func(...any), report *witness.Report) {
-	row("\nWITNESS", fmt.Sprintf("%d log lines", report.Input.Lines))
-	row("writes judged", report.Writes.Judged, "", fmt.Sprintf("%d objects, %d tenures", report.Writes.Objects, report.Writes.Tenures))
-	for _, kind := range slices.Sorted(maps.Keys(report.Counts)) {
-		row(string(kind), report.Counts[kind])
-	}
-	row("fenced at the server", fmt.Sprintf("%+v", report.Fenced))
-	row("Ats", fmt.Sprintf("%d seen, %d DONE, %d Pods, %d made again", report.Ats.Seen, report.Ats.Done, report.Ats.Pods, report.Ats.PodsRemade))
-	m := report.Moves
-	row("moves", m.Planned+m.Exit+m.Crash, "", fmt.Sprintf("%d planned, %d exit, %d crash; %d writes, %.2f a move, at most %d; %d claims; %d plans called off",
-		m.Planned, m.Exit, m.Crash, m.Writes, m.PerMove, m.MaxWrites, m.Claim, m.CalledOff))
-	row("writes in flight", m.InFlight, "", fmt.Sprintf("at a change of holder, at most %d at one, answered at most %.1f ms after it", m.MaxInFlight, m.InFlightMs))
-	for _, kind := range slices.Sorted(maps.Keys(m.Kinds)) {
-		row(kind+" by the audit logs", m.Kinds[kind].N, "gap, write to write", m.Kinds[kind].Gap)
-		row("", m.Kinds[kind].Due, "keys due; unserved", m.Kinds[kind].Unserved)
-	}
-	if c := report.Coordination; c.PerSecond != nil {
-		row("coordination writes", fmt.Sprintf("%.2f per second and replica", *c.PerSecond), "", fmt.Sprintf("steady state of %d replica-seconds, lease %v", c.SteadySeconds, r.lease))
-	}
-	for _, n := range report.Notices {
-		row("notice: " + n)
 	}
 }
