@@ -104,9 +104,9 @@ func (a *account) lapsed() error {
 const (
 	// calmWait is how long, on top of a lease duration, a key may wait in a calm scenario, whatever is done to a replica.
 	calmWait = 3 * time.Second
-	// stormWait is how long one may wait in a storm: in the worst order, an API server restarts, a partition begins, its
-	// holder is killed, and a backoff of half a minute is pending.
-	stormWait = 90 * time.Second
+	// stormWait is how long one may wait in a storm: where fault after fault hits it, a backoff of a minute is pending
+	// when the last is over.
+	stormWait = 150 * time.Second
 )
 
 // bound is how long a key may wait that falls due at a moment.

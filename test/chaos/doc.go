@@ -17,7 +17,7 @@
 //
 //   - no invariant broke, no At was lost or run twice, every shard was held and the counts were balanced,
 //   - everything was done that was to be done, and every fault of the network hit a request,
-//   - no key waited longer than its bound: a lease duration and 3 s in calm, 90 s in a storm,
+//   - no key waited longer than its bound: a lease duration and 3 s in calm, 150 s in a storm,
 //   - in calm, no replica lapsed or ended, and the targets were met (but for --lenient),
 //   - every error line has a fault that explains it, with that victim and at that time; in calm none does.
 //

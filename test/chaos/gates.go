@@ -82,7 +82,7 @@ var ofLogs = []struct {
 
 // ofPrograms are judged by a program of its own, whose replicas have the faults.
 var ofPrograms = []struct {
-	name, plant, caught string
+	name, plant, caught string   // faults of one program are planted together
 	command             []string // %s is the replicas' binary
 }{
 	{"demo: lateness", "late-at", "latest after its time: .*at most", demoCommand},
@@ -376,7 +376,8 @@ func (g *gates) programs(ctx context.Context) error {
 	if err := os.WriteFile(filepath.Join(g.dir, "smoke.yaml"), []byte(smoke), 0o600); err != nil {
 		return err
 	}
-	controls := map[string]error{}
+	type outcome struct{ found, control error }
+	outcomes := map[string]outcome{}
 	for _, p := range ofPrograms {
 		if !g.wants(p.name, p.plant) {
 			continue
@@ -385,11 +386,19 @@ func (g *gates) programs(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if _, known := controls[program]; !known {
-			controls[program] = g.program(ctx, program, p.command[1:], "")
-			fmt.Fprintf(g.out, "control of %s: %v\n", p.command[0], controls[program])
+		of, known := outcomes[program]
+		if !known {
+			var plants []string
+			for _, other := range ofPrograms {
+				if other.command[0] == p.command[0] {
+					plants = append(plants, other.plant)
+				}
+			}
+			of = outcome{g.program(ctx, program, p.command[1:], strings.Join(plants, ",")), g.program(ctx, program, p.command[1:], "")}
+			outcomes[program] = of
+			fmt.Fprintf(g.out, "control of %s: %v\n", p.command[0], of.control)
 		}
-		g.judge(p.name, p.plant, p.caught, g.program(ctx, program, p.command[1:], p.plant), controls[program])
+		g.judge(p.name, p.plant, p.caught, of.found, of.control)
 	}
 	return nil
 }

@@ -174,6 +174,7 @@ func (r *run) scenariosTogether(ctx context.Context) error {
 		case "storm":
 			r.runStorm(ctx)
 			r.settle(ctx, restWithin)
+			sleep(ctx, feltFor) // what comes next may be calm
 		case "moves":
 			r.calmly(func() { r.runMoves(ctx) })
 		}

@@ -120,10 +120,15 @@ func (r *run) expire(ctx context.Context) {
 	if !ok {
 		return
 	}
-	cut := l.proxy.Inject(faultproxy.Rule{Match: faultproxy.Match{Agents: l.agents}, Fault: faultproxy.CutWatch})
-	go func() {
-		sleep(ctx, time.Second)
-		cut.End()
+	over, end := context.WithCancel(ctx)
+	defer end()
+	go func() { // again and again: an open watch ends with its next piece, and nothing may come for a while
+		for over.Err() == nil {
+			cut := l.proxy.Inject(faultproxy.Rule{Match: faultproxy.Match{Agents: l.agents}, Fault: faultproxy.CutWatch})
+			sleep(over, time.Second)
+			cut.End()
+			sleep(over, 2*time.Second)
+		}
 	}()
 	r.hurt(ctx, l, "410 to watches", faultproxy.Rule{Match: watches, Fault: faultproxy.Answer, Status: 410, Probability: 0.5}, r.between(2*time.Second, 4*time.Second))
 }
