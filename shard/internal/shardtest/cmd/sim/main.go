@@ -11,7 +11,6 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-	"runtime/pprof"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -28,7 +27,7 @@ type settings struct {
 	seed             uint64
 	recorded         int
 	shrink, verbose  bool
-	record, profile  string
+	record           string
 	workers          int
 }
 
@@ -50,7 +49,6 @@ func main() {
 	fs.BoolVar(&s.shrink, "shrink", false, "with --seed: replay the least of it that fails in the same way")
 	fs.BoolVarP(&s.verbose, "verbose", "v", false, "with a replay: narrate renewals too")
 	fs.StringVar(&s.record, "record", "", "add each new kind of failure to this file, shrunk")
-	fs.StringVar(&s.profile, "cpuprofile", "", "write a CPU profile to this file")
 	fs.IntVar(&s.workers, "workers", runtime.GOMAXPROCS(0), "how many schedules to run at once")
 	if cmd.Execute() != nil {
 		os.Exit(1) // it has said why
@@ -69,17 +67,6 @@ func (s settings) run() error {
 		return s.replay(known[s.recorded-1].Schedule)
 	case s.seed != 0:
 		return s.replay(shardtest.NewSchedule(s.seed))
-	}
-	if s.profile != "" {
-		f, err := os.Create(s.profile)
-		if err != nil {
-			return fmt.Errorf("creating the profile: %w", err)
-		}
-		defer f.Close()
-		if err := pprof.StartCPUProfile(f); err != nil {
-			return fmt.Errorf("starting the profile: %w", err)
-		}
-		defer pprof.StopCPUProfile()
 	}
 	if s.from == 0 {
 		var b [8]byte
