@@ -13,24 +13,19 @@ import (
 	"github.com/tenure-dev/tenure/bench/stats"
 )
 
-// Schema names the shape of a comparison in JSON.
-const Schema = "tenure.dev/bench/compare/v1"
-
 // Comparison is B over A.
 type Comparison struct {
-	Schema   string `json:"schema"`
-	Scenario string `json:"scenario"`
+	Scenario string
 	// Notices say what stands against comparing the two.
-	Notices []string `json:"notices"`
-	Rows    []Row    `json:"rows"`
+	Notices []string
+	Rows    []Row
 }
 
 // Row is one figure of both.
 type Row struct {
-	Figure string      `json:"figure"`
-	A      float64     `json:"a"`
-	B      float64     `json:"b"`
-	Ratio  stats.Ratio `json:"ratio"`
+	Figure string
+	A, B   float64
+	Ratio  stats.Ratio
 }
 
 // Verdict says what the interval allows to say.
@@ -54,7 +49,7 @@ func Compare(a, b *report.Report) (*Comparison, error) {
 	if a.Results == nil || b.Results == nil {
 		return nil, errors.New("one of them has no results")
 	}
-	c := &Comparison{Schema: Schema, Scenario: a.Scenario, Notices: []string{}}
+	c := &Comparison{Scenario: a.Scenario}
 	for name, r := range map[string]*report.Report{"A": a, "B": b} {
 		if !r.Valid {
 			c.Notices = append(c.Notices, name+" is not valid: "+fmt.Sprint(r.Reasons))
