@@ -14,8 +14,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/tenure-dev/tenure/pkg/replication"
+	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
 )
 
@@ -73,8 +75,9 @@ func converge(t *testing.T, r *rig, namespace string) {
 	for _, name := range []string{"home", "west", "east"} {
 		before[name] = len(r.writes(t, name, namespace))
 	}
+	looked := reconciled(t, len(sources))
 	r.setDown("nobody", true) // every source is looked at again
-	time.Sleep(3 * time.Second)
+	looked()
 	for name, n := range before {
 		after := r.writes(t, name, namespace)
 		if len(after) != n {
@@ -161,6 +164,32 @@ func newProcess(t *testing.T, r *rig) {
 	})
 }
 
+// reconciled returns what waits until so many more sources have been reconciled and none is waiting or in work. Then what
+// wasn't written isn't going to be.
+func reconciled(t *testing.T, n int) (wait func()) {
+	t.Helper()
+	controller := map[string]string{"controller": "replication"}
+	count := func(name string) float64 {
+		families, err := metrics.Registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		page := lab.Metrics{}
+		for _, family := range families {
+			page[family.GetName()] = family
+		}
+		_, sum := page.Count(name, controller)
+		return sum
+	}
+	want := count("controller_runtime_reconcile_total") + float64(n)
+	return func() {
+		t.Helper()
+		labtest.Until(t, fmt.Sprintf("%d more reconciles, and nothing to do", n), func() bool {
+			return count("controller_runtime_reconcile_total") >= want && count("workqueue_depth")+count("controller_runtime_active_workers") == 0
+		})
+	}
+}
+
 func (r *rig) eventSeen(t *testing.T, source *appsv1.Deployment, reason string) bool {
 	t.Helper()
 	return r.eventNote(t, source, reason) != ""
@@ -219,12 +248,12 @@ func autoscaler(t *testing.T, r *rig, namespace string) {
 		w, e := r.get(t, "west", source).Spec, r.get(t, "east", source).Spec
 		return w.Template.Spec.Containers[0].Image == "web:2" && e.Template.Spec.Containers[0].Image == "web:2" && *e.Replicas == 3
 	})
+	r.replicated(t, "home", source)
+	before, looked := len(r.writes(t, "west", namespace)), reconciled(t, 1)
 	if err := r.scale(t.Context(), "west", "kube-controller-manager", source, 6); err != nil {
 		t.Fatal(err)
 	}
-	r.replicated(t, "home", source)
-	before := len(r.writes(t, "west", namespace))
-	time.Sleep(2 * time.Second)
+	looked()
 	if n := *r.get(t, "west", source).Spec.Replicas; n != 6 {
 		t.Errorf("%d replicas in west, want the autoscaler's 6", n)
 	}
