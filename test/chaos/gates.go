@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/bench/witness"
+	"github.com/tenure-dev/tenure/test/hooks"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/faultproxy"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
@@ -309,7 +310,7 @@ func (r *run) playGate(ctx context.Context, one gate) error {
 		r.blame(r.pinAll(ctx, func(int) string { return "" }))
 		r.settle(ctx, settleWithin)
 		if one.plant == "lapse" || one.plant == "exit" || one.plant == "excused-error" {
-			sleep(ctx, time.Until(began.Add(8*time.Second+r.lease+2*time.Second))) // they come then
+			sleep(ctx, time.Until(began.Add(hooks.After+r.lease+2*time.Second))) // they come then
 		}
 		r.exit(ctx)
 		r.settle(ctx, settleWithin)

@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// plantAfter is when, after its start, a replica commits a fault that happens once: the fleet is at rest by then.
-	plantAfter = 8 * time.Second
+	// After is when, after its start, a replica commits a fault that happens once: the fleet is at rest by then.
+	After = 10 * time.Second
 	// How late what is planted to be late is: an At, a copy of a Deployment, a shard's next holder.
 	atsDelay    = 25 * time.Second
 	copiesDelay = 8 * time.Second
@@ -133,7 +133,7 @@ func (f falseGap) WithAttrs(attrs []slog.Attr) slog.Handler {
 func (f falseGap) WithGroup(name string) slog.Handler { return falseGap{f.Handler.WithGroup(name)} }
 
 func (p *plant) run(ctx context.Context) {
-	if p.name == "" || wait(ctx, plantAfter) != nil {
+	if p.name == "" || wait(ctx, After) != nil {
 		return
 	}
 	if p.has("exit") {
@@ -371,7 +371,7 @@ var podName = regexp.MustCompile(`[a-z]+-[0-9]+-[0-9a-f]{10}`)
 // stopRenewing lets the incarnation's Lease run out once.
 func stopRenewing(p *plant, next http.RoundTripper, req *http.Request) (*http.Response, error) {
 	since := time.Since(p.began)
-	if req.Method == http.MethodPut && strings.Contains(req.URL.Path, "/leases/") && since > plantAfter && since < 2*plantAfter {
+	if req.Method == http.MethodPut && strings.Contains(req.URL.Path, "/leases/") && since > After && since < 2*After {
 		return nil, errors.New("planted: the request is lost")
 	}
 	return next.RoundTrip(req)
