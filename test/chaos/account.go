@@ -95,7 +95,7 @@ func (a *account) lapsed() error {
 			return f.Kind == paused && f.Victim == l.replica && window{f.Start, f.End}.holds(l.Time)
 		})
 		if l.Lapse() && a.calm(l.Time) && !excused {
-			errs = append(errs, fmt.Errorf("lapse in calm: %s at %s: %s", l.replica, l.Time.Format(time.RFC3339Nano), l.Reason))
+			errs = append(errs, fmt.Errorf("lapse in calm: %s at %v: %s", l.replica, l.Time, l.Reason))
 		}
 	}
 	return errors.Join(errs...)
@@ -131,7 +131,8 @@ func (a *account) waited() error {
 	}
 	switch {
 	case len(a.never) > 0:
-		return fmt.Errorf("wait: %d keys waited too long, for one %s/%s, which was never served", n, a.never[0].cluster, a.never[0].name)
+		return fmt.Errorf("wait: %d keys waited too long, for one %s/%s, which was never served",
+			n, a.never[0].cluster, a.never[0].name)
 	case worst != nil:
 		return fmt.Errorf("wait: %d keys waited too long, the longest %s, which may take %v", n, worst, a.bound(worst.due))
 	}
@@ -162,10 +163,15 @@ const (
 
 var excuses = []excuse{
 	{regexp.MustCompile(`fault proxy: `), answers, feltFor},
-	{regexp.MustCompile(`connection refused|connection reset|broken pipe|EOF|GOAWAY|stream error|connection lost|use of closed`), connection, restartFelt},
-	{regexp.MustCompile(`context deadline exceeded|context canceled|Client\.Timeout|TLS handshake timeout|i/o timeout|the cluster doesn't answer`), slowness, restartFelt},
-	{regexp.MustCompile(`Unable to write event.*shard isn't held by this replica`), anything, feltFor}, // the fence at work: its tenure was over
-	{regexp.MustCompile(`Failed to watch|unable to decode an event from the watch stream|too old resource version`), slowness, restartFelt},
+	{regexp.MustCompile(`connection refused|connection reset|broken pipe|EOF|GOAWAY|stream error|connection lost|use of closed`),
+		connection, restartFelt},
+	{regexp.MustCompile(`context deadline exceeded|context canceled|Client\.Timeout|TLS handshake timeout|i/o timeout`),
+		slowness, restartFelt},
+	{regexp.MustCompile(`the cluster doesn't answer|Failed to watch|unable to decode an event from the watch stream`),
+		slowness, restartFelt},
+	{regexp.MustCompile(`too old resource version`), slowness, restartFelt},
+	// The fence at work: its tenure was over.
+	{regexp.MustCompile(`Unable to write event.*shard isn't held by this replica`), anything, feltFor},
 	{regexp.MustCompile(`is forbidden: User|Unauthorized|failed to get server groups: unknown`), restarts, restartFelt},
 	{regexp.MustCompile(`failed to get server groups: unknown`), answers, time.Second},
 }
