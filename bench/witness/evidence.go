@@ -179,7 +179,7 @@ func (l *ledger) judgeLinks() {
 				continue
 			}
 			restarted := slices.ContainsFunc(c.restarts, func(t int64) bool {
-				return k.start > t-restartFelt.Microseconds() && (i == 0 || l.links[from+i-1].end < t)
+				return k.start > t-restartFelt.Microseconds() && (i == 0 || l.links[from+i-1].end <= t)
 			})
 			if restarted {
 				l.stats.Lost++

@@ -24,6 +24,7 @@ var kindsOf = map[string]Event{
 	"web":   {Cluster: "west", Group: audit.AppsGroup, Resource: "deployments", Namespace: "ns"},
 	"map":   {Cluster: "west", Resource: "configmaps", Namespace: "ns"},
 	"lease": {Cluster: "home", Group: audit.LeaseGroup, Resource: "leases", Namespace: "tenure"},
+	"api":   {Cluster: "west", Group: audit.LeaseGroup, Resource: "leases", Namespace: "kube-system"},
 	"rec":   {Cluster: "home", Group: audit.ShardGroup, Resource: "shards", Subresource: "status", Namespace: "tenure"},
 }
 
@@ -79,6 +80,7 @@ func set(t testing.TB, e *Event, field string) {
 		"of":   func(s string) { e.Body.CopyOf = s },
 		"slot": func(s string) { e.Body.Slot = s }, "sealed": func(s string) { e.Body.SealedBy = s },
 		"owner":     func(s string) { e.Body.OwnerUID = s },
+		"server":    func(s string) { e.Body.Holder = s },
 		"replicate": func(string) { e.Body.Replicated = true },
 		"h":         func(s string) { e.Body.Shard.Holder = s }, "e": func(string) { e.Body.Shard.Epoch = uint64(n) },
 		"to": func(s string) { e.Body.Shard.Assignee = s }, "w": func(s string) { e.Body.Shard.Warm = s },
@@ -176,6 +178,14 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 		{"a write under a grant", held + "2-3 west/@1:a patch web:x", nil},
 		{"a write under an epoch that was never granted", held + "2-3 west/@3:a patch web:x", all(WriteWithoutGrant)},
 		{"a write under a shard without a record", held + "2-3 west/0@1:a patch web:x", all(WriteWithoutGrant)},
+		{"a write after a handoff", held + "9-10 ~a patch rec:west/ h=b e=2 rv=11\n12-13 west/@1:a patch web:x", all(WriteAfterHandover)},
+		{"a record that gives an epoch twice", held + "9-10 ~b patch rec:west/ h=b e=1 rv=11", all(TwoHolders)},
+		{"a record whose epoch falls", held + "9-10 ~a patch rec:west/ h=a e=0 rv=11", all(RecordEpochFell)},
+		{"sixteen writes in flight at a handoff", held + strings.Repeat("2-50 west/@1:a patch web:x\n", 16) + "9-10 ~a patch rec:west/ h=b e=2 rv=11", nil},
+		{"seventeen of them", held + strings.Repeat("2-50 west/@1:a patch web:x\n", 17) + "9-10 ~a patch rec:west/ h=b e=2 rv=11",
+			all(ManyInFlight)},
+		{"a dead incarnation that writes to its record",
+			held + "0-1 ~a create lease:a\n5-6 ~b patch lease:a sealed=b\n9-10 ~a patch rec:west/ h=a e=1 n=1 rv=11", all(WriteAfterSeal)},
 		{"a write from before the log began", "10-11 ~a patch rec:west/ h=a e=7 rv=10\n2-3 west/@6:z patch web:x", nil},
 		{"a write under a claim whose answer was lost, seen in a later version",
 			held + "9-10 ~b patch rec:west/ h=b e=2 code=504 rv=0\n12-13 west/@2:b patch web:x\n" +
@@ -312,6 +322,9 @@ func TestWhatTheLogShouldHoldAndDoesNotIsAViolation(t *testing.T) {
 		{"a line that is missing, after one of unknown outcome",
 			with("8-9 - update at:a base=4 code=504 nobody\n10-11 - update at:a due=0 uid=u1 phase=DONE base=7 rv=8"),
 			Rules{}, map[Kind]int{}},
+		{"a line that is missing where an API server ended",
+			with("0-1 s create api:apiserver-x server=1\n7-8 s update api:apiserver-x server=2\n" +
+				"8-9 - update at:a due=0 uid=u1 phase=DONE base=7 rv=8"), Rules{}, map[Kind]int{}},
 		{"nothing for two minutes", with("120000-120001 - create map:x"), Rules{}, map[Kind]int{MissingFile: 1}},
 		{"a due time that isn't told", swap("create at:a due=0", "create at:a"), Rules{}, map[Kind]int{}},
 		{"due times that nobody tells",

@@ -97,11 +97,11 @@ func zipped(t *testing.T, text string) string {
 }
 
 func TestReadSeesWhatJudgeSees(t *testing.T) {
-	for i := range len(mutations) + 1 {
+	for i := range 3 {
 		m := newModel(7)
 		m.run(300)
-		if i < len(mutations) {
-			mutations[i].do(m)
+		for range i {
+			m.spoil(17 * i)
 		}
 		files := make(map[string]string)
 		for n, e := range m.events {
@@ -123,16 +123,16 @@ func TestReadSeesWhatJudgeSees(t *testing.T) {
 		}
 		want := judged(m)
 		if diff := cmp.Diff(want.Counts, r.Counts); diff != "" {
-			t.Errorf("mutation %d: counts (-judged +read):\n%s", i, diff)
+			t.Errorf("log %d: counts (-judged +read):\n%s", i, diff)
 		}
 		if diff := cmp.Diff(want.Ats, r.Ats); diff != "" {
-			t.Errorf("mutation %d: Ats (-judged +read):\n%s", i, diff)
+			t.Errorf("log %d: Ats (-judged +read):\n%s", i, diff)
 		}
 		if diff := cmp.Diff(want.Moves, r.Moves); diff != "" {
-			t.Errorf("mutation %d: moves (-judged +read):\n%s", i, diff)
+			t.Errorf("log %d: moves (-judged +read):\n%s", i, diff)
 		}
 		if r.Input.Lines != len(m.events) {
-			t.Errorf("mutation %d: read %d lines of %d", i, r.Input.Lines, len(m.events))
+			t.Errorf("log %d: read %d lines of %d", i, r.Input.Lines, len(m.events))
 		}
 	}
 }
@@ -208,8 +208,8 @@ func TestALongLineIsRead(t *testing.T) {
 func TestTextFitsAScreenAndShowsTheLines(t *testing.T) {
 	m := newModel(7)
 	m.run(300)
-	for _, mut := range mutations {
-		mut.do(m)
+	for i := range 40 {
+		m.spoil(i)
 	}
 	r := judged(m)
 	var b strings.Builder
