@@ -37,8 +37,9 @@ func (r *run) workloadLine() (line, bool) {
 	return l, true
 }
 
-// quietFor is for how much longer a rule stays in force that nothing has suffered yet.
-const quietFor = 15 * time.Second
+// quietFor is for how much longer a rule stays in force that nothing has suffered yet: its victim may be paused for three
+// lease durations, and has to join again after that.
+const quietFor = 30 * time.Second
 
 // hurt puts a rule into force on a line for a time, and until a request suffered it.
 func (r *run) hurt(ctx context.Context, l line, kind string, rule faultproxy.Rule, d time.Duration) {
@@ -50,7 +51,9 @@ func (r *run) hurt(ctx context.Context, l line, kind string, rule faultproxy.Rul
 		sleep(ctx, 50*time.Millisecond)
 	}
 	injected.End()
-	f.Hits = injected.Hits()
+	if f.Hits = injected.Hits(); f.Hits == 0 && ctx.Err() != nil {
+		return // the run ended before it could hit anything
+	}
 	r.note(f)
 }
 
