@@ -253,7 +253,7 @@ func checkHandoffs(t *testing.T, traces []jaeger.Trace) {
 			// The first of a name counts: how the tenure ended later, when nobody was left, is in the trace too.
 			if s.ID != root.ID && s.Parent == root.ID && where[s.Name] == "" && s.Name != "release" {
 				replica := s.Tags["tenure.replica"]
-				where[s.Name] = replica[:strings.LastIndexByte(replica, '-')]
+				where[s.Name] = lab.ReplicaOf(replica)
 			}
 		}
 		want := map[string]string{"plan": "first", "warm": "second", "announce warm": "second", "drain": "first", "hand over": "first",

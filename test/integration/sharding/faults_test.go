@@ -250,7 +250,7 @@ func lapses(t *testing.T, r *lab.Replica) int {
 	}
 	n := 0
 	for _, l := range lines {
-		if l.Msg == "incarnation lapsed: stopping everything it held" {
+		if l.Lapse() {
 			n++
 		}
 	}
