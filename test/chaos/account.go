@@ -151,7 +151,7 @@ var (
 	restarts   = func(f fault) bool { return f.Server }
 	answers    = func(f fault) bool { return f.Rule != "" && f.Kind[0] >= '1' && f.Kind[0] <= '9' }
 	connection = func(f fault) bool { return f.Server || f.Rule != "" || f.Kind == paused }
-	slowness   = func(f fault) bool { return connection(f) || f.Kind == hogged }
+	slowness   = func(f fault) bool { return connection(f) || f.Kind == hogged || f.Kind == crowded }
 )
 
 const (

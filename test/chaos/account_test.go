@@ -34,6 +34,7 @@ func sound() *account {
 			{Kind: "SIGKILL", Victim: "r2", Start: after(30), End: after(40), Calm: true, Tenures: map[string]int64{"west/0": 3}},
 			{Kind: "partition, home", Victim: "r3 to home", Start: after(70), End: after(75), Rule: "{Fault:blackhole}", Hits: 4},
 			{Kind: "restart of the API server, home", Victim: "home", Start: after(80), End: after(82), Server: true},
+			{Kind: crowded, Victim: "all", Start: after(-9), End: after(-1)},
 			{Kind: "500, workload", Victim: "all to west", Start: after(150), End: after(151), Rule: "{Fault:answer}", Hits: 2},
 		},
 		logs: []logged{
@@ -46,7 +47,7 @@ func sound() *account {
 			{lab.Line{Time: after(50), Level: "INFO", Msg: "shard active", Shard: "west/0", Epoch: 5, Kind: "planned", GapMS: 12}, "r3", "r3.log:9"},
 			{lab.Line{Time: after(55), Level: "INFO", Msg: "shard active", Shard: "west/0", Epoch: 6, Kind: "exit", GapMS: 20}, "r1", "r1.log:10"},
 		},
-		ats: []lateAt{served("at-1", 5, 0.1), served("at-2", 31, 5.2), served("at-3", 72, 40)},
+		ats: []lateAt{served("at-1", 8, 0.1), served("at-2", 31, 5.2), served("at-3", 72, 40)},
 	}
 }
 
@@ -88,6 +89,8 @@ func TestEachMissIsFoundAndASoundAccountHasNone(t *testing.T) {
 		"that nothing explains": {func(a *account) {
 			storm(a, says("r3", 74, "ERROR", "Reconciler error", "index out of range"))
 		}, "index out of range"},
+		"slow, while all start":      {func(a *account) { storm(a, says("r1", -5, "ERROR", "x", "context deadline exceeded")) }, ""},
+		"refused, while all start":   {func(a *account) { storm(a, says("r1", -5, "ERROR", "x", "connection refused")) }, "unexplained error"},
 		"a panic":                    {func(a *account) { storm(a, says("r3", 74, "", "panic: connection refused", "")) }, "panic"},
 		"a shard is never served":    {func(a *account) { a.faults[1].Tenures["west/1"] = 2 }, "shards [west/1] were never served again"},
 		"all of a cluster's clients": {func(a *account) { storm(a, says("r1", 151.5, "ERROR", "x", "fault proxy: 500")) }, ""},

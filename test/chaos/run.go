@@ -63,6 +63,7 @@ const (
 	started = "start" // a calm start of a replica: not a fault, but a thing that is felt
 	paused  = "SIGSTOP/SIGCONT"
 	hogged  = "CPU hog"
+	crowded = "all replicas start, or leave" // no fault, either, but nothing is calm then
 )
 
 // run is one run of chaos.
@@ -86,6 +87,7 @@ type run struct {
 	calm   bool
 	calms  []window // when calm scenarios ran
 	quotas []quota
+	crowds []fault
 }
 
 func newRun(s settings, f *lab.Fleet, out io.Writer) *run {
@@ -119,6 +121,13 @@ func (r *run) note(f fault) {
 	n := len(r.faults)
 	r.mu.Unlock()
 	r.say("%d: %s %s (%v)", n, f.Kind, f.Victim, f.End.Sub(f.Start).Round(10*time.Millisecond))
+}
+
+// crowd notes that all replicas started, or left, since a moment: each of them takes all processors.
+func (r *run) crowd(since time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.crowds = append(r.crowds, fault{Kind: crowded, Victim: "all", Start: since, End: time.Now()})
 }
 
 func (r *run) done() int {

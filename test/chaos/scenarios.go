@@ -13,6 +13,7 @@ import (
 
 // startAll starts the first replicas and waits until they share the shards.
 func (r *run) startAll(ctx context.Context) error {
+	defer r.crowd(time.Now())
 	for i := range r.replicas {
 		if _, err := r.fleet.StartReplica(fmt.Sprintf("r%d", i+1), r.flags...); err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/tenure-dev/tenure/bench/witness"
@@ -51,11 +52,13 @@ func (r *run) catchUp(ctx context.Context) error {
 
 // conclude judges the run when all replicas were told to leave, and prints what came of it.
 func (r *run) conclude(ctx context.Context) {
+	leaving := time.Now()
 	for _, replica := range r.processes() {
 		if err := replica.Wait(min(40*time.Second, r.patience)); errors.Is(err, lab.ErrStillRuns) {
 			r.blame(err)
 		}
 	}
+	r.crowd(leaving.Add(-time.Second))
 	shards, err := r.fleet.Shards(ctx)
 	r.blame(err)
 	for i := range shards {
@@ -85,7 +88,8 @@ func (r *run) conclude(ctx context.Context) {
 // account collects what was done and seen.
 func (r *run) account() (*account, error) {
 	r.mu.Lock()
-	a := &account{lease: r.lease, slack: r.slack, scenarios: r.scenarios, quotas: r.quotas, faults: r.faults, calms: r.calms}
+	a := &account{lease: r.lease, slack: r.slack, scenarios: r.scenarios, quotas: r.quotas, calms: r.calms}
+	a.faults = append(slices.Clone(r.faults), r.crowds...)
 	r.mu.Unlock()
 	var errs []error
 	for _, replica := range r.processes() {
