@@ -61,7 +61,7 @@ func NewManager(home *rest.Config, provider multicluster.Provider, opts manager.
 	return m, nil
 }
 
-// Start runs until the context ends; then the replica leaves in order: its shards are handed over to warm successors
+// Start runs until the context ends; then the replica leaves in order: its shards are handed off to warm successors
 // while its controllers still work, and only then everything stops. It fails when something can't go on, and then the
 // process must end.
 func (m *Manager) Start(ctx context.Context) error {

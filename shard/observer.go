@@ -51,7 +51,7 @@ const (
 	StepWarm     StepName = "warm"          // assignee: its caches are built and synced
 	StepAnnounce StepName = "announce warm" // assignee: the record says so
 	StepDrain    StepName = "drain"         // holder: what ran has ended, its fence is closed
-	StepHandOver StepName = "hand over"     // holder: the record names the successor, or nobody
+	StepHandOff  StepName = "hand off"      // holder: the record names the successor, or nobody
 	StepClaim    StepName = "claim"         // a shard that nobody served is taken
 	StepActivate StepName = "activate"      // new holder: its gate is open, its keys are enqueued
 )

@@ -26,25 +26,25 @@ func (s *session) perform(effect ownership.Effect) {
 		s.writeLease(e)
 	case ownership.SealLease:
 		s.log.Info("peer stood still for its whole lease: sealing it", "peer", string(e.ID))
-		s.write(e.Seq, "seal", func(ctx context.Context) (ownership.Version, error) {
+		s.write(e.Seq, "Seal", func(ctx context.Context) (ownership.Version, error) {
 			return s.members.Seal(ctx, e.Base, e.ID, s.id)
 		}, s.rereadLease(string(e.ID)))
 	case ownership.FindLease:
 		s.spawn(func() { s.reread(s.rereadLease(string(e.ID))) })
 	case ownership.WriteLead:
-		s.write(e.Seq, "coordinator", func(ctx context.Context) (ownership.Version, error) {
+		s.write(e.Seq, "Coordinate", func(ctx context.Context) (ownership.Version, error) {
 			return s.members.WriteLead(ctx, e.Base, e.Lead, time.Now())
 		}, s.rereadLease(tenurev1alpha1.CoordinatorName))
 	case ownership.ForgetLease:
 		s.spawn(func() { _ = s.members.Drop(s.ctx, e.ID) }) // the next coordinator tries again
 	case ownership.CreateShard:
-		s.write(e.Seq, "create", func(ctx context.Context) (ownership.Version, error) {
+		s.write(e.Seq, "Create", func(ctx context.Context) (ownership.Version, error) {
 			return s.records.Create(ctx, e)
 		}, s.rereadShard(e.ID))
 	case ownership.WriteAssignee:
 		s.log.Info("moving shard", "shard", e.ID.String(), "to", string(e.Assignee))
 		step := s.newStep(StepPlan, e.ID, e.Assignee)
-		s.write(e.Seq, "assign", step.timed(s, func(ctx context.Context) (ownership.Version, error) {
+		s.write(e.Seq, "Assign", step.timed(s, func(ctx context.Context) (ownership.Version, error) {
 			return s.records.WriteAssignee(ctx, e)
 		}), s.rereadShard(e.ID))
 	case ownership.WriteShard:
@@ -141,7 +141,7 @@ func (s *session) writeLease(e ownership.WriteLease) {
 		patience = max(patience, (until.Mono-s.node.now().Mono)/2)
 	}
 	s.spawn(func() {
-		version, outcome := s.attempt("renew", patience, func(ctx context.Context) (ownership.Version, error) {
+		version, outcome := s.attempt("Renew", patience, func(ctx context.Context) (ownership.Version, error) {
 			version, err := s.members.Write(ctx, e.Base, e.Lease, time.Now())
 			if until := s.validUntil.Load(); err == nil && until != nil {
 				s.node.cfg.Observer.Renewed(until.Mono - s.node.now().Mono)

@@ -72,7 +72,7 @@ func newSession(n *Node, scheme *runtime.Scheme, records cache.Cache, memory own
 	id := n.newIncarnation()
 	config := rest.CopyConfig(n.home)
 	config.QPS = -1 // renewals must never wait for a client-side limit
-	config.UserAgent = fmt.Sprintf("%s (coordination; replica=%s)", n.agent(), id)
+	config.UserAgent = fmt.Sprintf("%s (coordination; incarnation=%s)", n.agent(), id)
 	c, err := client.New(config, client.Options{Scheme: scheme, Mapper: recordMapper()})
 	if err != nil {
 		return nil, fmt.Errorf("building the client of the home cluster: %w", err)

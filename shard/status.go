@@ -102,7 +102,7 @@ func (s *session) announce(e *engagement, epoch protocol.Epoch, ready time.Time)
 	delete(s.claims, e.id)
 	log := s.log
 	if a.Gap > 0 {
-		log = log.WithValues("gap_ms", float64(a.Gap.Microseconds())/1000)
+		log = log.WithValues("gapMs", float64(a.Gap.Microseconds())/1000)
 	}
 	log.Info("shard active", "shard", e.id.String(), "epoch", int64(epoch), "kind", a.Kind, "from", string(a.From), "objects", a.Objects)
 	s.node.cfg.Observer.Activated(a)

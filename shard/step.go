@@ -33,7 +33,7 @@ func (s *session) stepOf(e ownership.WriteShard) (*Step, bool) {
 		}
 		name, epoch = StepAnnounce, epoch+1
 	case ownership.HandOver, ownership.HandOverOnExit, ownership.Release:
-		if name, peer = StepHandOver, e.Shard.Holder; peer == "" {
+		if name, peer = StepHandOff, e.Shard.Holder; peer == "" {
 			epoch++ // whoever claims it counts it up
 		}
 	case ownership.ClaimFree, ownership.ClaimDead:

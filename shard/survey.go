@@ -48,7 +48,7 @@ func look(shards []tenurev1alpha1.Shard, alive map[protocol.Incarnation]bool, un
 	for i := range shards {
 		status := &shards[i].Status
 		id, err := record.ID(&shards[i])
-		if err != nil || status.Phase == tenurev1alpha1.ShardRetired {
+		if err != nil {
 			continue
 		}
 		switch holder := protocol.Incarnation(status.Holder); {

@@ -35,7 +35,6 @@ func TestALookTellsWhatIsUnservedAndWhatMovesAndSinceWhen(t *testing.T) {
 		shard("west/01", "b", "a", tenurev1alpha1.ShardMoving),
 		shard("west/10", "b", "", tenurev1alpha1.ShardPending),
 		shard("west/11", "a", "dead", tenurev1alpha1.ShardHeld),
-		shard("east/", "", "", tenurev1alpha1.ShardRetired),
 	}
 	unserved, moving := look(shards, map[protocol.Incarnation]bool{"a": true, "b": true},
 		map[keyspace.ShardID]time.Time{id("west/10"): began, id("west/00"): began}, nil, now)

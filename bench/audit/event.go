@@ -175,7 +175,7 @@ type Agent struct {
 	Shard  Shard
 	Epoch  uint64
 	// Replica is the incarnation.
-	Replica string
+	Incarnation string
 }
 
 // Shard is a cluster plus a binary prefix of the hash space.
@@ -218,7 +218,7 @@ func SlotOf(uid string) int {
 
 const agentPrefix = "tenure/"
 
-// ParseAgent reads "tenure/VERSION (shard=CLUSTER/PREFIX; epoch=N; replica=INCARNATION)". What follows the closing
+// ParseAgent reads "tenure/VERSION (shard=CLUSTER/PREFIX; epoch=N; incarnation=INCARNATION)". What follows the closing
 // parenthesis, and further fields inside, are ignored.
 func ParseAgent(ua string) Agent {
 	if !strings.HasPrefix(ua, agentPrefix) {
@@ -239,11 +239,11 @@ func ParseAgent(ua string) Agent {
 		case "epoch":
 			n, err := strconv.ParseUint(value, 10, 64)
 			a.Epoch, hasEpoch = n, err == nil
-		case "replica":
-			a.Replica = value
+		case "incarnation":
+			a.Incarnation = value
 		}
 	}
-	a.Fenced = hasShard && hasEpoch && a.Replica != ""
+	a.Fenced = hasShard && hasEpoch && a.Incarnation != ""
 	return a
 }
 

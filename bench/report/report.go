@@ -6,6 +6,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/record"
 	"github.com/tenure-dev/tenure/bench/scenario"
 	"github.com/tenure-dev/tenure/bench/stats"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // Schema names the shape of a report in JSON; schema.json beside this file is that shape.
@@ -132,11 +133,11 @@ type Results struct {
 	Early      int `json:"early"`
 
 	// Violations are those that the witness found in the audit logs; absent where nothing carries an epoch.
-	Violations     *int           `json:"violations,omitempty"`
-	FirstViolation string         `json:"first_violation,omitempty"`
-	Moves          map[string]int `json:"moves,omitempty"`
-	WritesPerMove  *float64       `json:"writes_per_move,omitempty"`
-	TimeToHeld     *float64       `json:"time_to_held_s,omitempty"`
+	Violations     *int                      `json:"violations,omitempty"`
+	FirstViolation string                    `json:"first_violation,omitempty"`
+	Moves          map[protocol.MoveKind]int `json:"moves,omitempty"`
+	WritesPerMove  *float64                  `json:"writes_per_move,omitempty"`
+	TimeToHeld     *float64                  `json:"time_to_held_s,omitempty"`
 
 	Generator  *Generator    `json:"generator,omitempty"`
 	QueueDepth []Series      `json:"queue_depth,omitempty"`

@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/tenure-dev/tenure/bench/stats"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // Text writes the summary that fits a terminal.
@@ -124,7 +125,7 @@ func Figures(r *Results) [][2]string {
 		add("violations of I1, I2, I5, I7", "%d, by the audit logs", *r.Violations)
 	}
 	if len(r.Moves) > 0 {
-		add("moves", "%d planned, %d at exit, %d after a crash", r.Moves["planned"], r.Moves["exit"], r.Moves["crash"])
+		add("moves", "%d planned, %d at exit, %d after a crash", r.Moves[protocol.Planned], r.Moves[protocol.Exit], r.Moves[protocol.Crash])
 	}
 	float("writes per move", "%.2f", r.WritesPerMove)
 	float("seconds until all shards held", "%.2f", r.TimeToHeld)

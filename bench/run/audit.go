@@ -10,6 +10,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/scenario"
 	"github.com/tenure-dev/tenure/bench/stats"
 	"github.com/tenure-dev/tenure/bench/witness"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // addAudit adds what the API servers' audit logs say: the requests per object, whether any invariant was broken, and
@@ -59,9 +60,9 @@ func (f *fleet) addAudit(out *report.Results, from, to time.Time) error {
 			ms = *h.UnservedMs
 		}
 		switch waited := time.Duration(ms * float64(time.Millisecond)); h.Kind {
-		case "planned", "exit":
+		case protocol.Planned, protocol.Exit:
 			handoffs.Add(waited)
-		case "crash":
+		case protocol.Crash:
 			crashes.Add(waited)
 		}
 	}
@@ -73,8 +74,9 @@ func (f *fleet) addAudit(out *report.Results, from, to time.Time) error {
 		out.FirstViolation = strings.TrimSpace(fmt.Sprintf("%s %s %s %s: %s", first.Invariant, first.Kind, first.Object, first.Shard, first.Detail))
 	}
 	out.Violations = &violations
-	out.Moves = map[string]int{
-		"planned": judged.Moves.Planned, "exit": judged.Moves.Exit, "crash": judged.Moves.Crash, "claim": judged.Moves.Claim,
+	out.Moves = map[protocol.MoveKind]int{
+		protocol.Planned: judged.Moves.Planned, protocol.Exit: judged.Moves.Exit, protocol.Crash: judged.Moves.Crash,
+		protocol.Join: judged.Moves.Join,
 	}
 	if judged.Moves.Planned+judged.Moves.Exit+judged.Moves.Crash > 0 {
 		out.WritesPerMove = &judged.Moves.PerMove

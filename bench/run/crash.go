@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tenure-dev/tenure/shard/protocol"
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
@@ -41,7 +42,7 @@ func crashGaps(
 		}
 	}
 	for i, a := range began {
-		if a.Kind == "crash" && !explained[i] {
+		if a.Kind == protocol.Crash && !explained[i] {
 			complaints = append(complaints, fmt.Sprintf("%s was taken from %s, which wasn't killed", a.Shard, a.From))
 		}
 	}

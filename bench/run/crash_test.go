@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tenure-dev/tenure/shard/protocol"
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
@@ -16,12 +17,12 @@ func TestACrashGapIsThatOfTheVictimsShardsAndOfNobodyElses(t *testing.T) {
 	held := func(replica string, at time.Time) []string {
 		return map[string][]string{"r1": {"west/0"}, "r2": {"west/1", "east/1"}}[replica]
 	}
-	active := func(seconds float64, shard, kind, from string) lab.Line {
+	active := func(seconds float64, shard string, kind protocol.MoveKind, from string) lab.Line {
 		return lab.Line{Time: after(seconds), Shard: shard, Kind: kind, From: from}
 	}
 	r2 := []lab.Line{
-		active(-3, "west/1", "join", ""), active(5, "west/1", "crash", "r2-x"), active(4, "east/1", "crash", "r2-x"),
-		active(9, "west/1", "planned", "r3-x"), // a move later on is none of the crash's
+		active(-3, "west/1", protocol.Join, ""), active(5, "west/1", protocol.Crash, "r2-x"), active(4, "east/1", protocol.Crash, "r2-x"),
+		active(9, "west/1", protocol.Planned, "r3-x"), // a move later on is none of the crash's
 	}
 	for name, c := range map[string]struct {
 		kills []kill
@@ -31,11 +32,11 @@ func TestACrashGapIsThatOfTheVictimsShardsAndOfNobodyElses(t *testing.T) {
 	}{
 		"the victim's two shards": {[]kill{{"r2", start}}, r2, []time.Duration{5 * time.Second, 4 * time.Second}, ""},
 		"each kill with its own victim": {
-			[]kill{{"r2", start}, {"r1", after(10)}}, append(r2, active(13, "west/0", "crash", "r1-x")),
+			[]kill{{"r2", start}, {"r1", after(10)}}, append(r2, active(13, "west/0", protocol.Crash, "r1-x")),
 			[]time.Duration{5 * time.Second, 4 * time.Second, 3 * time.Second}, "",
 		},
 		"somebody else lapsed": {
-			[]kill{{"r2", start}}, append(r2, active(7, "west/0", "crash", "r1-x")),
+			[]kill{{"r2", start}}, append(r2, active(7, "west/0", protocol.Crash, "r1-x")),
 			[]time.Duration{5 * time.Second, 4 * time.Second}, "west/0 was taken from r1-x, which wasn't killed",
 		},
 		"a lapse without any kill":   {nil, r2[1:2], nil, "west/1 was taken from r2-x"},

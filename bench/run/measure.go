@@ -11,6 +11,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/report"
 	"github.com/tenure-dev/tenure/bench/samples"
 	"github.com/tenure-dev/tenure/bench/stats"
+	"github.com/tenure-dev/tenure/shard/protocol"
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
@@ -358,7 +359,7 @@ func (t *tally) addHandoffs() error {
 				continue // not under the load
 			}
 			began = append(began, a)
-			if a.Kind == "planned" || a.Kind == "exit" {
+			if a.Kind == protocol.Planned || a.Kind == protocol.Exit {
 				planned.Add(a.Gap())
 			}
 		}

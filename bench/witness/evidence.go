@@ -69,7 +69,7 @@ func (l *ledger) attribute(e *Event, a agent) {
 	if a.Fenced && account {
 		l.suspect(e.User).ours = true
 	}
-	if a.Fenced || a.Replica != "" && (e.IsShardRecord() || e.IsLease()) {
+	if a.Fenced || a.Incarnation != "" && (e.IsShardRecord() || e.IsLease()) {
 		return
 	}
 	v := Violation{

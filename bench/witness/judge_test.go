@@ -46,7 +46,7 @@ func (m *model) spoil(n int) {
 	if len(signed) > 0 {
 		e := &m.events[signed[n%len(signed)]]
 		a := audit.ParseAgent(e.UserAgent)
-		e.UserAgent = fmt.Sprintf("tenure/v1 (shard=%s; epoch=%d; replica=%s)", a.Shard, a.Epoch+1, a.Replica)
+		e.UserAgent = fmt.Sprintf("tenure/v1 (shard=%s; epoch=%d; incarnation=%s)", a.Shard, a.Epoch+1, a.Incarnation)
 	}
 }
 

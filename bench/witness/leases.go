@@ -36,7 +36,7 @@ func (l *ledger) addLease(e *Event, a agent) {
 		life = &leaseLife{sealed: never}
 		l.leases[e.Name] = life
 	}
-	who := a.Replica
+	who := a.Incarnation
 	if who == "" {
 		who = e.Name
 	}

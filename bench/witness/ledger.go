@@ -155,7 +155,7 @@ func (l *ledger) agent(e *Event) agent {
 	}
 	a := agent{Agent: audit.ParseAgent(e.UserAgent)}
 	if a.Fenced {
-		a.shard, a.replica = l.shards.id(a.Shard), l.replicas.id(a.Replica)
+		a.shard, a.replica = l.shards.id(a.Shard), l.replicas.id(a.Incarnation)
 	}
 	l.agents[e.UserAgent] = a
 	return a

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/tenure-dev/tenure/bench/audit"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // model is a correct Tenure, as seen by its API servers: it writes the log of a run that keeps every invariant.
@@ -39,7 +40,7 @@ func newModel(seed uint64) *model {
 	m := &model{rng: rand.New(rand.NewPCG(seed, 1)), now: modelStart}
 	for _, s := range []Shard{{Cluster: "west", Prefix: "0"}, {Cluster: "west", Prefix: "1"}, {Cluster: "east"}} {
 		m.shards = append(m.shards, m.newShard(s, 0))
-		m.grant(m.shards[len(m.shards)-1], "join")
+		m.grant(m.shards[len(m.shards)-1], protocol.Join)
 	}
 	return m
 }
@@ -50,7 +51,7 @@ func (m *model) run(steps int) {
 		switch m.rng.IntN(10) {
 		case 0:
 			s := m.live()[m.rng.IntN(len(m.live()))]
-			m.grant(s, []string{"planned", "crash", "exit"}[m.rng.IntN(3)])
+			m.grant(s, []protocol.MoveKind{protocol.Planned, protocol.Crash, protocol.Exit}[m.rng.IntN(3)])
 		case 1:
 			m.refused()
 		case 2, 3:
@@ -78,7 +79,7 @@ func (m *model) live() []*modelShard {
 }
 
 func (m *model) agent(s *modelShard) string {
-	return fmt.Sprintf("tenure/v1 (shard=%s/%s; epoch=%d; replica=%s)", s.Cluster, s.Prefix, s.Epoch, s.Holder)
+	return fmt.Sprintf("tenure/v1 (shard=%s/%s; epoch=%d; incarnation=%s)", s.Cluster, s.Prefix, s.Epoch, s.Holder)
 }
 
 // emit logs a request that starts no sooner than asked.
@@ -105,7 +106,9 @@ func (m *model) record(s *modelShard, verb, writer string) {
 	s.rv, m.now = m.rv, e.Completed+1
 }
 
-func coordinating(replica string) string { return "tenure/v1 (coordination; replica=" + replica + ")" }
+func coordinating(replica string) string {
+	return "tenure/v1 (coordination; incarnation=" + replica + ")"
+}
 
 // lease writes an incarnation's Lease.
 func (m *model) lease(name, verb, writer, sealedBy string) {
@@ -123,27 +126,27 @@ func (m *model) newShard(id Shard, epoch uint64) *modelShard {
 	return s
 }
 
-// grant moves a shard: assignee and warm only in a planned move, then the handover.
-func (m *model) grant(s *modelShard, kind string) {
+// grant moves a shard: assignee and warm only in a planned move, then the handoff.
+func (m *model) grant(s *modelShard, kind protocol.MoveKind) {
 	from := s.Holder
 	m.names++
 	to := fmt.Sprintf("r%d-%04x", m.rng.IntN(3), m.names)
 	m.lease(to, "create", to, "")
-	if kind == "crash" && from != "" {
+	if kind == protocol.Crash && from != "" {
 		m.now = max(m.now, s.busy)
 		m.lease(from, "patch", "boss", "boss")
 	}
-	if kind != "crash" {
+	if kind != protocol.Crash {
 		s.Assignee = to
 		m.record(s, "update", "boss")
 		s.Warm = to
 		m.record(s, "update", to)
 	}
 	writer := from
-	if kind == "crash" || kind == "join" {
+	if kind == protocol.Crash || kind == protocol.Join {
 		writer = "boss"
 	}
-	s.Holder, s.Warm, s.Phase, s.Assignee, s.Move = to, "", "Held", to, kind
+	s.Holder, s.Warm, s.Phase, s.Assignee, s.Move = to, "", "Held", to, string(kind)
 	s.Epoch++
 	m.record(s, "update", writer)
 }
@@ -156,7 +159,7 @@ func (m *model) split() {
 			for _, bit := range []string{"0", "1"} {
 				child := m.newShard(Shard{Cluster: s.Cluster, Prefix: s.Prefix + bit}, s.Epoch)
 				m.shards = append(m.shards, child)
-				m.grant(child, "join")
+				m.grant(child, protocol.Join)
 			}
 			return
 		}
@@ -234,7 +237,7 @@ func (m *model) refused() {
 	}
 	at := m.ats[m.rng.IntN(len(m.ats))]
 	rv := at.rv
-	e := m.atEvent(at, "update", "status", "tenure/v1 (shard="+at.cluster+"/; epoch=1; replica=old-1)", "")
+	e := m.atEvent(at, "update", "status", "tenure/v1 (shard="+at.cluster+"/; epoch=1; incarnation=old-1)", "")
 	at.rv = rv
 	e.Code, e.Body = 409, nil
 	m.emit(e, 0)

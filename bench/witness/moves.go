@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // Step is what one write to a Shard record does for a move.
@@ -49,7 +51,7 @@ func stepOf(was ShardState, w recordWrite, first bool) Step {
 // attempt is a move from its plan to the change of holder, or to the change of plan that calls it off. What tidies up
 // afterwards belongs to it.
 type attempt struct {
-	handoff     int // index, -1 while nothing was handed over
+	handoff     int // index, -1 while nothing was handed off
 	steps       map[Step]int
 	writes      int
 	first, last recordWrite
@@ -172,7 +174,7 @@ func (l *ledger) demands(lives []*atLife, served map[int32][]int64) map[string]*
 // sumMoves fills in gaps and totals.
 func (m *moves) sum(tenures map[tenure]*tenureWrites, demands map[string]*[256][]demand) MoveStats {
 	st := m.stats
-	gaps, unserved := make(map[string][]int64), make(map[string][]int64)
+	gaps, unserved := make(map[protocol.MoveKind][]int64), make(map[protocol.MoveKind][]int64)
 	before := make(map[Shard]uint64) // the epoch before
 	for _, g := range m.grants {
 		h := &m.handoffs[g.handoff]
@@ -192,14 +194,14 @@ func (m *moves) sum(tenures map[tenure]*tenureWrites, demands map[string]*[256][
 		st.InFlight += h.InFlight
 		st.MaxInFlight = max(st.MaxInFlight, h.InFlight)
 		st.InFlightMs = max(st.InFlightMs, h.InFlightMs)
-		if h.Kind != "claim" {
+		if h.Kind != protocol.Join {
 			st.Writes += h.Writes
 			st.MaxWrites = max(st.MaxWrites, h.Writes)
 		}
 	}
-	st.Planned, st.Exit, st.Crash, st.Claim = st.Kinds["planned"].N, st.Kinds["exit"].N, st.Kinds["crash"].N,
-		st.Kinds["claim"].N
-	if n := len(m.handoffs) - st.Claim; n > 0 {
+	st.Planned, st.Exit, st.Crash, st.Join = st.Kinds[protocol.Planned].N, st.Kinds[protocol.Exit].N, st.Kinds[protocol.Crash].N,
+		st.Kinds[protocol.Join].N
+	if n := len(m.handoffs) - st.Join; n > 0 {
 		st.PerMove = float64(st.Writes) / float64(n)
 	}
 	return st

@@ -12,6 +12,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/tenure-dev/tenure/bench/audit"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // ms is milliseconds after the start of a small log.
@@ -47,7 +48,7 @@ func parse(t testing.TB, log string) (events []Event) {
 		e.Received, e.Completed, e.UserAgent = ms(from), ms(to), words[1]
 		if shard, rest, ok := strings.Cut(words[1], "@"); ok {
 			epoch, replica, _ := strings.Cut(rest, ":")
-			e.UserAgent = fmt.Sprintf("tenure/v1 (shard=%s; epoch=%s; replica=%s)", shard, epoch, replica)
+			e.UserAgent = fmt.Sprintf("tenure/v1 (shard=%s; epoch=%s; incarnation=%s)", shard, epoch, replica)
 		} else if replica, ok := strings.CutPrefix(words[1], "~"); ok {
 			e.UserAgent = coordinating(replica)
 		}
@@ -103,8 +104,8 @@ func otherShard(uid string) string {
 
 func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 	mine, others, slot := shardOf("u1")+"@1:a", otherShard("u1")+"@1:a", fmt.Sprintf("%02x", audit.SlotOf("u1"))
-	held := "0-1 ~a create rec:west/ h=a e=1 rv=10 move=join\n"
-	crash := "20-21 ~b patch rec:west/ h=b e=2 rv=12 move=crash\n"
+	held := "0-1 ~a create rec:west/ h=a e=1 rv=10 move=Join\n"
+	crash := "20-21 ~b patch rec:west/ h=b e=2 rv=12 move=Crash\n"
 	all := func(ks ...Kind) map[Kind]int {
 		m := map[Kind]int{}
 		for _, k := range ks {
@@ -178,7 +179,7 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 		{"a write under a grant", held + "2-3 west/@1:a patch web:x", nil},
 		{"a write under an epoch that was never granted", held + "2-3 west/@3:a patch web:x", all(WriteWithoutGrant)},
 		{"a write under a shard without a record", held + "2-3 west/0@1:a patch web:x", all(WriteWithoutGrant)},
-		{"a write after a handoff", held + "9-10 ~a patch rec:west/ h=b e=2 rv=11\n12-13 west/@1:a patch web:x", all(WriteAfterHandover)},
+		{"a write after a handoff", held + "9-10 ~a patch rec:west/ h=b e=2 rv=11\n12-13 west/@1:a patch web:x", all(WriteAfterHandoff)},
 		{"a record that gives an epoch twice", held + "9-10 ~b patch rec:west/ h=b e=1 rv=11", all(TwoHolders)},
 		{"a record whose epoch falls", held + "9-10 ~a patch rec:west/ h=a e=0 rv=11", all(RecordEpochFell)},
 		{"sixteen writes in flight at a handoff", held + strings.Repeat("2-50 west/@1:a patch web:x\n", 16) + "9-10 ~a patch rec:west/ h=b e=2 rv=11", nil},
@@ -369,7 +370,7 @@ func TestARestoreIsAnotherHistory(t *testing.T) {
 	}{
 		{"a right one, which is declared, and its epochs go on from above", 70, restores, nil},
 		{"one that isn't declared", 70, nil, []Kind{UndeclaredRestore, RecordEpochFell, DuplicatePod, PodAfterDone}},
-		{"a wrong one, whose epochs begin anew", 2, restores, []Kind{WriteAfterHandover}},
+		{"a wrong one, whose epochs begin anew", 2, restores, []Kind{WriteAfterHandoff}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -427,14 +428,14 @@ func TestWhatTheLogDoesNotTellIsUnknownNotZero(t *testing.T) {
 func TestMovesAreNamedCountedAndTimed(t *testing.T) {
 	m := newModel(1)
 	east := m.shards[2]
-	for _, kind := range []string{"planned", "crash", "exit"} {
+	for _, kind := range []protocol.MoveKind{protocol.Planned, protocol.Crash, protocol.Exit} {
 		m.grant(east, kind)
 	}
 	got := judged(m).Moves
 	want := MoveStats{
-		Planned: 1, Crash: 1, Exit: 1, Claim: 3, Writes: 7, PerMove: 7.0 / 3, MaxWrites: 3,
+		Planned: 1, Crash: 1, Exit: 1, Join: 3, Writes: 7, PerMove: 7.0 / 3, MaxWrites: 3,
 		Steps: map[Step]int{StepPlan: 5, StepWarm: 5, StepHandoff: 6},
-		Kinds: map[string]MoveRow{"planned": {N: 1}, "crash": {N: 1}, "exit": {N: 1}, "claim": {N: 3}},
+		Kinds: map[protocol.MoveKind]MoveRow{protocol.Planned: {N: 1}, protocol.Crash: {N: 1}, protocol.Exit: {N: 1}, protocol.Join: {N: 3}},
 	}
 	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("moves (-want +got):\n%s", diff)
@@ -447,17 +448,17 @@ func TestMovesAreNamedCountedAndTimed(t *testing.T) {
 		1-2 - create at:b due=3 uid=u2
 		5-9 west/@1:a create pod:b-pod owner=u2
 		8-21 west/@1:a patch web:late
-		20-21 ~a patch rec:west/ h=b e=2 rv=12 move=planned
+		20-21 ~a patch rec:west/ h=b e=2 rv=12 move=Planned
 		30-31 west/@2:b create pod:a-pod owner=`+uid+`
-		40-41 ~b patch rec:west/ h=c e=3 rv=13 move=exit
+		40-41 ~b patch rec:west/ h=c e=3 rv=13 move=Exit
 		50-51 west/@3:c patch web:x`)), Facts{}, few)
 	planned := Handoff{
-		Shard: "west/", Kind: "planned", From: "a", To: "b", Epoch: 2, Time: instant(ms(21)), Writes: 1,
+		Shard: "west/", Kind: protocol.Planned, From: "a", To: "b", Epoch: 2, Time: instant(ms(21)), Writes: 1,
 		Steps:    map[Step]int{StepHandoff: 1},
 		InFlight: 1, GapMs: float(9), Due: 1, UnservedMs: float(9),
 	}
 	exit := Handoff{
-		Shard: "west/", Kind: "exit", From: "b", To: "c", Epoch: 3, Time: instant(ms(41)), Writes: 1,
+		Shard: "west/", Kind: protocol.Exit, From: "b", To: "c", Epoch: 3, Time: instant(ms(41)), Writes: 1,
 		Steps: map[Step]int{StepHandoff: 1}, GapMs: float(19),
 	}
 	if diff := gocmp.Diff([]Handoff{planned, exit}, r.Handoffs[1:]); diff != "" || !r.OK {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tenure-dev/tenure/bench/audit"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // recordWrite is one committed write to a shard's record.
@@ -23,7 +24,7 @@ type recordWrite struct {
 }
 
 func (l *ledger) addRecord(e *Event, a agent) {
-	who := cmp.Or(a.Replica, e.User)
+	who := cmp.Or(a.Incarnation, e.User)
 	w := recordWrite{
 		span: span{e.Received, e.Completed}, name: e.Name, home: e.Cluster, era: l.era(e.Cluster, e.Received),
 		place: l.place(e), writer: who, verb: e.Verb,
@@ -74,7 +75,7 @@ type moves struct {
 
 func (l *ledger) history() *moves {
 	m := &moves{l: l, granted: make(map[tenure]bool), known: make(map[int32]uint64)}
-	m.stats = MoveStats{Rejected: l.recordsNay, Steps: make(map[Step]int), Kinds: make(map[string]MoveRow)}
+	m.stats = MoveStats{Rejected: l.recordsNay, Steps: make(map[Step]int), Kinds: make(map[protocol.MoveKind]MoveRow)}
 	for _, shard := range sortedShards(l.records) {
 		ws := l.records[shard]
 		slices.SortStableFunc(ws, func(a, b recordWrite) int { return cmp.Compare(a.era, b.era) })
@@ -263,24 +264,23 @@ func (l *ledger) earliest(before, w recordWrite) int64 {
 }
 
 // handoff names the change. The writer's own word for its cause is taken where the record has it; else what the
-// record and the Lease show: a claim has no former holder, and only the former holder itself hands over alive.
+// record and the Lease show: a join has no former holder, and only the former holder itself hands off alive.
 func (m *moves) handoff(shard Shard, from string, w recordWrite) Handoff {
 	h := Handoff{
 		Shard: shard.String(), From: from, To: w.state.Holder, Epoch: w.state.Epoch, Time: instant(w.end),
-		Steps: make(map[Step]int),
+		Kind: protocol.MoveKind(w.state.Move), Steps: make(map[Step]int),
 	}
 	life := m.l.leases[from]
-	switch kind := strings.ToLower(w.state.Move); {
-	case from == "" || kind == "join":
-		h.Kind = "claim"
-	case kind != "":
-		h.Kind = kind
+	switch {
+	case from == "":
+		h.Kind = protocol.Join
+	case h.Kind != "":
 	case w.writer != from:
-		h.Kind = "crash"
+		h.Kind = protocol.Crash
 	case life != nil && life.leaving:
-		h.Kind = "exit"
+		h.Kind = protocol.Exit
 	default:
-		h.Kind = "planned"
+		h.Kind = protocol.Planned
 	}
 	return h
 }
@@ -334,7 +334,7 @@ func (l *ledger) judgeGranted(m *moves, w write, grants []int, told map[tenure]b
 		g := &m.grants[n]
 		switch {
 		case g.state.Epoch > w.epoch && w.start > g.end+skew:
-			v.Kind, v.Detail = WriteAfterHandover, fmt.Sprintf("epoch %d wrote after %s was given to %s at epoch %d",
+			v.Kind, v.Detail = WriteAfterHandoff, fmt.Sprintf("epoch %d wrote after %s was given to %s at epoch %d",
 				w.epoch, g.shard, g.state.Holder, g.state.Epoch)
 		case g.state.Epoch > w.epoch && w.end > g.start:
 			// It was in flight while the record changed: which was committed first isn't known.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/bench/audit"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // Schema names the shape of a Report in JSON.
@@ -27,8 +28,8 @@ const (
 	InterleavedKey Kind = "interleaved-key"
 	// InterleavedShard (I1): a write for a shard after a write of a higher epoch for a shard that shares a slot.
 	InterleavedShard Kind = "interleaved-shard"
-	// WriteAfterHandover (I1): a write that began after the shard's record was given to a higher epoch.
-	WriteAfterHandover Kind = "write-after-handover"
+	// WriteAfterHandoff (I1): a write that began after the shard's record was given to a higher epoch.
+	WriteAfterHandoff Kind = "write-after-handoff"
 	// WriteBeforeTenure (I1): a write that was answered before the request that began its tenure had arrived.
 	WriteBeforeTenure Kind = "write-before-tenure"
 	// WriteWithoutGrant (I1): a write under a shard and epoch that no version of the shard's record gave to anybody.
@@ -88,7 +89,7 @@ var kinds = []struct {
 	kind      Kind
 	invariant string
 }{
-	{FallingEpoch, "I2"}, {InterleavedKey, "I1"}, {InterleavedShard, "I1"}, {WriteAfterHandover, "I1"},
+	{FallingEpoch, "I2"}, {InterleavedKey, "I1"}, {InterleavedShard, "I1"}, {WriteAfterHandoff, "I1"},
 	{WriteBeforeTenure, "I1"}, {WriteWithoutGrant, "I1"}, {WriteAfterSeal, "I1"}, {ClaimBeforeSeal, "I1"},
 	{ManyInFlight, "I1"}, {TwoHolders, "I1"}, {OverlappingRecords, "I1"}, {WrongShard, "I1"}, {RecordEpochFell, "I2"},
 	{DuplicatePod, "I7"}, {PodAfterDone, "I7"}, {EarlyPod, "I7"}, {UnnamedPod, "I7"}, {LostAt, "I4"}, {CostlyMove, "I5"},
@@ -286,13 +287,12 @@ type AtStats struct {
 
 // Handoff is one change of a shard's holder.
 type Handoff struct {
-	Shard string `json:"shard"`
-	// Kind is planned, exit, crash or claim.
-	Kind  string    `json:"kind"`
-	From  string    `json:"from"`
-	To    string    `json:"to"`
-	Epoch uint64    `json:"epoch"`
-	Time  time.Time `json:"time"`
+	Shard string            `json:"shard"`
+	Kind  protocol.MoveKind `json:"kind"`
+	From  string            `json:"from"`
+	To    string            `json:"to"`
+	Epoch uint64            `json:"epoch"`
+	Time  time.Time         `json:"time"`
 	// Writes are the committed writes to the record that this move took, Steps the same by what they did.
 	Writes int          `json:"writes"`
 	Steps  map[Step]int `json:"steps"`
@@ -312,8 +312,8 @@ type MoveStats struct {
 	Planned int `json:"planned"`
 	Exit    int `json:"exit"`
 	Crash   int `json:"crash"`
-	Claim   int `json:"claim"`
-	// CalledOff are plans that were changed before anything was handed over, CalledOffWrites what they took.
+	Join    int `json:"join"`
+	// CalledOff are plans that were changed before anything was handed off, CalledOffWrites what they took.
 	CalledOff       int `json:"calledOff"`
 	CalledOffWrites int `json:"calledOffWrites"`
 	// Writes are all committed writes to the records that moves took, claims of what nobody held left out.
@@ -328,7 +328,7 @@ type MoveStats struct {
 	MaxInFlight int     `json:"maxInFlight"`
 	InFlightMs  float64 `json:"inFlightMs"`
 	// Kinds is a table by kind of move.
-	Kinds map[string]MoveRow `json:"kinds"`
+	Kinds map[protocol.MoveKind]MoveRow `json:"kinds"`
 }
 
 // MoveRow sums up the moves of one kind.

@@ -102,12 +102,12 @@ func (r *Report) textFigures(b *bufio.Writer) {
 	m := r.Moves
 	row("moves",
 		"%d planned, %d exit, %d crash, %d claims; %d writes, %.2f a move, at most %d; %d plans called off (%d writes); %d refused",
-		m.Planned, m.Exit, m.Crash, m.Claim, m.Writes, m.PerMove, m.MaxWrites, m.CalledOff, m.CalledOffWrites, m.Rejected)
+		m.Planned, m.Exit, m.Crash, m.Join, m.Writes, m.PerMove, m.MaxWrites, m.CalledOff, m.CalledOffWrites, m.Rejected)
 	row("  in flight", "%d writes at a change of holder, at most %d at one, answered at most %.1f ms after it",
 		m.InFlight, m.MaxInFlight, m.InFlightMs)
 	for _, kind := range slices.Sorted(maps.Keys(m.Kinds)) {
 		k := m.Kinds[kind]
-		row("  "+kind, "gap %s; unserved %s, %d keys due", k.Gap, k.Unserved, k.Due)
+		row("  "+string(kind), "gap %s; unserved %s, %d keys due", k.Gap, k.Unserved, k.Due)
 	}
 	c := r.Coordination
 	row("coordination", "%d writes by %d replicas; steady %s a second and replica, at most %s (%d replica-seconds)",

@@ -11,7 +11,7 @@ import (
 )
 
 const auditLine = `{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","stage":"ResponseComplete","verb":"patch",` +
-	`"user":{"username":"tenure"},"userAgent":"tenure/v1 (shard=west/; epoch=EPOCH; replica=r-EPOCH)",` +
+	`"user":{"username":"tenure"},"userAgent":"tenure/v1 (shard=west/; epoch=EPOCH; incarnation=r-EPOCH)",` +
 	`"objectRef":{"resource":"deployments","namespace":"ns","name":"web","apiGroup":"apps"},"responseStatus":{"code":200},` +
 	`"requestReceivedTimestamp":"2026-11-20T10:00:0SEC.000000Z","stageTimestamp":"2026-11-20T10:00:0SEC.500000Z"}` + "\n"
 

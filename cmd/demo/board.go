@@ -11,6 +11,7 @@ import (
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/shard/protocol"
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
@@ -161,12 +162,12 @@ func (b *board) setShard(s *tenurev1alpha1.Shard) {
 	if move == nil || (old != nil && old.Status.Epoch == s.Status.Epoch) {
 		return
 	}
-	if move.Kind == tenurev1alpha1.MoveJoin && move.From == "" {
+	if protocol.MoveKind(move.Kind) == protocol.Join && move.From == "" {
 		b.claims++ // nobody had it before: nothing was handed off
 		return
 	}
 	b.handoffs = append(b.handoffs, handoff{
-		Shard: s.Spec.Cluster + "/" + s.Spec.Prefix, Kind: string(move.Kind), From: move.From, To: move.To,
+		Shard: s.Spec.Cluster + "/" + s.Spec.Prefix, Kind: protocol.MoveKind(move.Kind), From: move.From, To: move.To,
 		Epoch: s.Status.Epoch, time: move.Time.Time,
 	})
 }
@@ -181,9 +182,6 @@ func (b *board) snapshot() snapshot {
 	}
 	share, served := map[string]int{}, map[string]int{}
 	for _, shard := range b.shards {
-		if shard.Status.Phase == tenurev1alpha1.ShardRetired {
-			continue
-		}
 		s.shards++
 		holder := lab.ReplicaOf(shard.Status.Holder)
 		share[holder]++

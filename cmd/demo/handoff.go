@@ -3,6 +3,7 @@ package main
 import (
 	"time"
 
+	"github.com/tenure-dev/tenure/shard/protocol"
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
@@ -12,17 +13,15 @@ type tenureID struct {
 	epoch int64
 }
 
-// kindCrash is a handoff that the old holder had no part in.
-const kindCrash = "crash"
-
 // handoff is one change of a shard's holder, as its record told.
 type handoff struct {
-	Shard string   `json:"shard"`
-	Kind  string   `json:"kind"`
-	From  string   `json:"from"`
-	To    string   `json:"to"`
-	Epoch int64    `json:"epoch"`
-	GapMS *float64 `json:"gap_ms"`
+	Shard string `json:"shard"`
+	// Kind is Crash where the old holder had no part in it.
+	Kind  protocol.MoveKind `json:"kind"`
+	From  string            `json:"from"`
+	To    string            `json:"to"`
+	Epoch int64             `json:"epoch"`
+	GapMS *float64          `json:"gapMs"`
 
 	time time.Time // when the record changed hands, on its writer's clock
 }
@@ -37,9 +36,9 @@ func gap(h handoff, began *lab.Line, end *time.Time) *float64 {
 	}
 	ms := began.GapMS
 	switch {
-	case h.Kind == kindCrash && end == nil:
+	case h.Kind == protocol.Crash && end == nil:
 		return nil
-	case h.Kind == kindCrash:
+	case h.Kind == protocol.Crash:
 		ms = milli(began.Time.Sub(*end))
 	case began.Epoch != h.Epoch:
 		ms = milli(began.Time.Sub(h.time))

@@ -12,7 +12,7 @@ import (
 
 	"github.com/tenure-dev/tenure/bench/witness"
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
-	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // check is one thing that must hold.
@@ -40,9 +40,6 @@ func count(o *observation) tally {
 		t.shares[name] = 0
 	}
 	for _, s := range o.shards {
-		if s.Status.Phase == tenurev1alpha1.ShardRetired {
-			continue
-		}
 		t.shards++
 		if replica, ok := o.live[s.Status.Holder]; ok {
 			t.shares[replica]++
@@ -126,7 +123,7 @@ func judge(o *observation) []check {
 	checks = append(checks, handoffCheck(o))
 	for _, g := range gapsByKind(o.handoffs) {
 		most := longestGap
-		if g.kind == kindCrash {
+		if g.kind == protocol.Crash {
 			most = o.lease + crashAfterLease
 		}
 		what := fmt.Sprintf("gaps, %s: %d", g.kind, g.shards)

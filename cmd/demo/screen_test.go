@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 func ms(v float64) *float64 { return &v }
@@ -23,9 +25,9 @@ func midway() snapshot {
 			{name: "west", pending: 100, running: 20, done: 180, copies: 12}, {name: "east", pending: 90, running: 10, done: 200, frozen: true},
 		},
 		handoffs: []handoff{
-			{Shard: "west/010", Kind: "crash", From: "r2-qr2lzw", To: "r1-yrhuuz", Epoch: 2, GapMS: ms(4373.2)},
-			{Shard: "east/111", Kind: "planned", From: "r1-yrhuuz", To: "r4-qogtbb", Epoch: 3, GapMS: ms(11)},
-			{Shard: "east/110", Kind: "planned", From: "r1-yrhuuz", To: "r4-qogtbb", Epoch: 3},
+			{Shard: "west/010", Kind: protocol.Crash, From: "r2-qr2lzw", To: "r1-yrhuuz", Epoch: 2, GapMS: ms(4373.2)},
+			{Shard: "east/111", Kind: protocol.Planned, From: "r1-yrhuuz", To: "r4-qogtbb", Epoch: 3, GapMS: ms(11)},
+			{Shard: "east/110", Kind: protocol.Planned, From: "r1-yrhuuz", To: "r4-qogtbb", Epoch: 3},
 		},
 	}
 }
@@ -46,9 +48,9 @@ tenure demo  01:13  380 of 600 Ats DONE  [###############.........]
   all                        190         30        380         12
 
 LAST HANDOFFS  (3 so far, 11 of 16 shards held)
-  west/010   crash    r2-qr2lzw -> r1-yrhuuz  epoch 2  gap 4.37 s
-  east/111   planned  r1-yrhuuz -> r4-qogtbb  epoch 3  gap 11.0 ms
-  east/110   planned  r1-yrhuuz -> r4-qogtbb  epoch 3  ...`, "\n")
+  west/010   Crash    r2-qr2lzw -> r1-yrhuuz  epoch 2  gap 4.37 s
+  east/111   Planned  r1-yrhuuz -> r4-qogtbb  epoch 3  gap 11.0 ms
+  east/110   Planned  r1-yrhuuz -> r4-qogtbb  epoch 3  ...`, "\n")
 	if diff := cmp.Diff(want, strings.Join(screen(midway(), 80, 24), "\n")); diff != "" {
 		t.Error("screen (-want +got):\n" + diff)
 	}
@@ -78,9 +80,9 @@ func TestScreenNeverWrapsOrScrolls(t *testing.T) {
 func TestScreenShowsTheLatestHandoffs(t *testing.T) {
 	s := midway()
 	for range 30 {
-		s.handoffs = append(s.handoffs, handoff{Shard: "west/000", Kind: "planned"})
+		s.handoffs = append(s.handoffs, handoff{Shard: "west/000", Kind: protocol.Planned})
 	}
-	s.handoffs = append(s.handoffs, handoff{Shard: "west/last", Kind: "planned"})
+	s.handoffs = append(s.handoffs, handoff{Shard: "west/last", Kind: protocol.Planned})
 	lines := screen(s, 80, 24)
 	if last := lines[len(lines)-1]; !strings.Contains(last, "west/last") {
 		t.Errorf("last line %q, want the latest handoff", last)

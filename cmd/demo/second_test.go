@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenure-dev/tenure/pkg/replication"
 	"github.com/tenure-dev/tenure/pkg/telemetry/jaeger"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 func TestRepairIsTheReplicasNextWriteOfTheSameCopy(t *testing.T) {
@@ -159,8 +160,8 @@ func TestTracesLackWhatIsMissing(t *testing.T) {
 
 func TestTheHandoffWorthSeeingIsThePlannedOneWithTheLongestGap(t *testing.T) {
 	got := longestPlanned([]handoff{
-		{Shard: "west/0", Kind: "planned", GapMS: ms(5)}, {Shard: "west/1", Kind: "planned", GapMS: ms(9)},
-		{Shard: "west/2", Kind: "crash", GapMS: ms(4000)}, {Shard: "west/3", Kind: "planned"},
+		{Shard: "west/0", Kind: protocol.Planned, GapMS: ms(5)}, {Shard: "west/1", Kind: protocol.Planned, GapMS: ms(9)},
+		{Shard: "west/2", Kind: protocol.Crash, GapMS: ms(4000)}, {Shard: "west/3", Kind: protocol.Planned},
 	})
 	if got == nil || got.Shard != "west/1" {
 		t.Errorf("got %+v, want west/1", got)

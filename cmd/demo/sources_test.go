@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenure-dev/tenure/bench/audit"
+	"github.com/tenure-dev/tenure/shard/protocol"
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
@@ -128,9 +129,9 @@ func TestRangesAreHalfOpenAndReachTheEnd(t *testing.T) {
 
 func TestGapOfACrashCountsFromItsEnd(t *testing.T) {
 	end := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
-	a := lab.Line{Time: end.Add(4500 * time.Millisecond), Shard: "west/01", Epoch: 7, Kind: "crash", GapMS: 0.5}
-	crash, planned := handoff{Kind: kindCrash, From: "r2-x", Epoch: 7}, handoff{Kind: "planned", From: "r2-x", Epoch: 7}
-	skipped := handoff{Kind: "planned", From: "r2-x", Epoch: 6, time: end.Add(time.Second)}
+	a := lab.Line{Time: end.Add(4500 * time.Millisecond), Shard: "west/01", Epoch: 7, Kind: protocol.Crash, GapMS: 0.5}
+	crash, planned := handoff{Kind: protocol.Crash, From: "r2-x", Epoch: 7}, handoff{Kind: protocol.Planned, From: "r2-x", Epoch: 7}
+	skipped := handoff{Kind: protocol.Planned, From: "r2-x", Epoch: 6, time: end.Add(time.Second)}
 	for _, c := range []struct {
 		name  string
 		h     handoff

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tenure-dev/tenure/shard/protocol"
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
@@ -45,13 +46,13 @@ func summary(o *observation, checks []check) string {
 
 // gapStats sum up the handoffs of one kind.
 type gapStats struct {
-	kind            string
+	kind            protocol.MoveKind
 	shards          int
 	median, longest float64 // milliseconds
 }
 
 func gapsByKind(handoffs []handoff) []gapStats {
-	gaps, shards := map[string][]float64{}, map[string]int{}
+	gaps, shards := map[protocol.MoveKind][]float64{}, map[protocol.MoveKind]int{}
 	for _, h := range handoffs {
 		shards[h.Kind]++
 		if h.GapMS != nil {

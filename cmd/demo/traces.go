@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenure-dev/tenure/pkg/telemetry"
 	"github.com/tenure-dev/tenure/pkg/telemetry/jaeger"
+	"github.com/tenure-dev/tenure/shard/protocol"
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
@@ -148,7 +149,7 @@ func longestPlanned(handoffs []handoff) *handoff {
 	var longest *handoff
 	for i, h := range handoffs {
 		atHome := strings.HasPrefix(h.Shard, homeCluster+"/") // where nothing was when it moved
-		if h.Kind == "planned" && !atHome && h.GapMS != nil && (longest == nil || *h.GapMS > *longest.GapMS) {
+		if h.Kind == protocol.Planned && !atHome && h.GapMS != nil && (longest == nil || *h.GapMS > *longest.GapMS) {
 			longest = &handoffs[i]
 		}
 	}
@@ -224,7 +225,7 @@ func serversLack(t jaeger.Trace) string {
 }
 
 // steps are what a planned move consists of.
-var steps = []string{"plan", "warm", "drain", "hand over", "activate", "first reconcile"}
+var steps = []string{"plan", "warm", "drain", "hand off", "activate", "first reconcile"}
 
 func handoffLacks(traces []jaeger.Trace) string {
 	if len(traces) != 1 {

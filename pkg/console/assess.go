@@ -38,7 +38,7 @@ type survey struct {
 	Snapshot
 	members  *members
 	replicas []*Replica
-	entries  []*entry // by shard, in order; retired ones left out
+	entries  []*entry // by shard, in order
 	clusters []*Cluster
 	bySlot   map[keyspace.ClusterName]*[slots][]*entry
 	removed  map[keyspace.ClusterName]bool
@@ -69,7 +69,7 @@ func Assess(s Snapshot) Fleet {
 		}
 		if m := e.raw.Status.LastMove; m != nil {
 			f.Recent = append(f.Recent, Change{
-				Shard: e.ID, Kind: string(m.Kind), From: protocol.Incarnation(m.From), To: protocol.Incarnation(m.To),
+				Shard: e.ID, Kind: protocol.MoveKind(m.Kind), From: protocol.Incarnation(m.From), To: protocol.Incarnation(m.To),
 				Epoch: int64(e.Epoch), At: m.Time.Time,
 			})
 		}
@@ -99,9 +99,6 @@ func look(s Snapshot) *survey {
 	v := &survey{Snapshot: s, members: readLeases(s), bySlot: map[keyspace.ClusterName]*[slots][]*entry{}, removed: map[keyspace.ClusterName]bool{}}
 	for i := range s.Records.Shards {
 		raw := &s.Records.Shards[i]
-		if raw.Status.Phase == tenurev1alpha1.ShardRetired {
-			continue
-		}
 		said, err := inspect.ReadShard(raw)
 		if err != nil {
 			v.broken = append(v.broken, err.Error())

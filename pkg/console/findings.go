@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
@@ -261,7 +260,7 @@ func (v *survey) findCrashes() (found []Finding) {
 	shards, last := map[string][]string{}, map[string]time.Time{}
 	for _, e := range v.entries {
 		m := e.raw.Status.LastMove
-		if m == nil || m.Kind != tenurev1alpha1.MoveCrash || v.Now.Sub(m.Time.Time) > crashesFor {
+		if m == nil || protocol.MoveKind(m.Kind) != protocol.Crash || v.Now.Sub(m.Time.Time) > crashesFor {
 			continue
 		}
 		shards[m.From] = append(shards[m.From], e.ID.String())

@@ -115,7 +115,7 @@ type Move struct {
 	Shard keyspace.ShardID     `json:"shard"`
 	From  protocol.Incarnation `json:"from"`
 	To    protocol.Incarnation `json:"to"`
-	// Stage is "warming" until the assignee has its caches, then "draining" until the holder hands over.
+	// Stage is "warming" until the assignee has its caches, then "draining" until the holder hands off.
 	Stage string `json:"stage"`
 	// AskedAgo is the time since the record was last given an assignee; negative where it doesn't tell.
 	AskedAgo Seconds `json:"askedAgoSeconds"`
@@ -124,7 +124,7 @@ type Move struct {
 // Change is a change of holder that happened.
 type Change struct {
 	Shard keyspace.ShardID     `json:"shard"`
-	Kind  string               `json:"kind"`
+	Kind  protocol.MoveKind    `json:"kind"`
 	From  protocol.Incarnation `json:"from,omitempty"`
 	To    protocol.Incarnation `json:"to,omitempty"`
 	Epoch int64                `json:"epoch"`

@@ -15,6 +15,7 @@ import (
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 func recordsOf(shards ...tenurev1alpha1.Shard) inspect.Records {
@@ -38,7 +39,7 @@ func troubled() Snapshot {
 	s.Clusters[1].Reason, s.Clusters[1].Note = "Unreachable", "Get \"https://10.0.0.1:6443/version\": dial tcp 10.0.0.1:6443: connect: connection refused"
 	assigned(&s.Records.Shards[0], "r1-aaaaaa", 5*time.Second)
 	s.Records.Shards[2].Status.LastMove = &tenurev1alpha1.ShardMove{
-		Kind: tenurev1alpha1.MoveCrash, From: "r9-zzzzzz", To: "r0-aaaaaa", Time: metav1.NewMicroTime(now.Add(-30 * time.Second)),
+		Kind: string(protocol.Crash), From: "r9-zzzzzz", To: "r0-aaaaaa", Time: metav1.NewMicroTime(now.Add(-30 * time.Second)),
 	}
 	s.Unread = []string{"something that isn't allowed"}
 	return s

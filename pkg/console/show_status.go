@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 const (
@@ -155,9 +157,9 @@ func (s *Screen) moves(f Fleet) {
 	}
 	var rows [][]cell
 	for _, c := range f.Recent[:min(len(f.Recent), mostRecent)] {
-		style := map[string]string{"crash": yellow}[c.Kind]
+		style := map[protocol.MoveKind]string{protocol.Crash: yellow}[c.Kind]
 		rows = append(rows, []cell{
-			left(c.Shard.String()), styled(style, c.Kind), left(orNobody(string(c.From))), left(orNobody(string(c.To))), num(c.Epoch),
+			left(c.Shard.String()), styled(style, string(c.Kind)), left(orNobody(string(c.From))), left(orNobody(string(c.To))), num(c.Epoch),
 			right(age(sinceTime(f.Taken, c.At)) + " ago"),
 		})
 	}

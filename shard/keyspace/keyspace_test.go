@@ -238,7 +238,7 @@ func TestShardsShowAsTheirTextInJSONAndLogs(t *testing.T) {
 	}
 
 	var line bytes.Buffer
-	slog.New(slog.NewJSONHandler(&line, nil)).Info("handed over", "shard", id)
+	slog.New(slog.NewJSONHandler(&line, nil)).Info("handed off", "shard", id)
 	if !strings.Contains(line.String(), `"shard":"west/01"`) {
 		t.Errorf("log line %s doesn't name the shard", line.String())
 	}

@@ -31,13 +31,13 @@ type MoveKind string
 
 const (
 	// Join: nobody held the shard before.
-	Join MoveKind = "join"
+	Join MoveKind = "Join"
 	// Planned: its holder handed it off, as the coordinator asked.
-	Planned MoveKind = "planned"
+	Planned MoveKind = "Planned"
 	// Exit: its holder handed it off because it was told to stop.
-	Exit MoveKind = "exit"
+	Exit MoveKind = "Exit"
 	// Crash: its holder's Lease ran out and was sealed.
-	Crash MoveKind = "crash"
+	Crash MoveKind = "Crash"
 	// Resumed: no move at all. Its holder had begun to drain and kept the shard, in the same epoch.
-	Resumed MoveKind = "resumed"
+	Resumed MoveKind = "Resumed"
 )

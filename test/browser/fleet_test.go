@@ -19,6 +19,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/statuspage"
 	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // fleet is a home cluster that only has the records, and a replica's metrics.
@@ -107,9 +108,9 @@ func (f *fleet) change(name string, do func(*tenurev1alpha1.Shard)) {
 }
 
 // move is a change of holder that has happened.
-func move(to, kind string) func(*tenurev1alpha1.Shard) {
+func move(to string, kind protocol.MoveKind) func(*tenurev1alpha1.Shard) {
 	return func(s *tenurev1alpha1.Shard) {
-		s.Status.LastMove = &tenurev1alpha1.ShardMove{Kind: tenurev1alpha1.MoveKind(kind), From: s.Status.Holder, To: to, Time: metav1.NowMicro()}
+		s.Status.LastMove = &tenurev1alpha1.ShardMove{Kind: string(kind), From: s.Status.Holder, To: to, Time: metav1.NowMicro()}
 		s.Spec.Assignee, s.Status.Holder, s.Status.Warm = to, to, ""
 		s.Status.Epoch++
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 const (
@@ -45,7 +46,7 @@ func TestThePageShowsHandoffsAsTheyHappenAndWhatIsWrong(t *testing.T) {
 	f.change("west.p010", func(s *tenurev1alpha1.Shard) { s.Spec.Assignee = "r0-abc234" })
 	c.until("a move is under way", `document.getElementById("moves").textContent.includes("west/010: r2-abc234 → r0-abc234, warming")`)
 	c.until("its block shows that", blockOf("west/010")+`.classList.contains("moving")`)
-	f.change("west.p010", move("r0-abc234", "planned"))
+	f.change("west.p010", move("r0-abc234", protocol.Planned))
 	c.until("the block has a new holder", blockOf("west/010")+`.textContent === "a"`)
 	c.until("the handoff is listed", `document.getElementById("moves").firstChild.textContent.includes("west/010: r2-abc234 → r0-abc234, planned, epoch 4")`)
 	c.until("it is read out", `document.getElementById("said").textContent === "1 shard changed hands; the latest, west/010, went to r0-abc234"`)
@@ -83,7 +84,7 @@ func TestTheMapIsUsedWithTheKeyboardAlone(t *testing.T) {
 			t.Errorf("after %q the focus is on %q, want %s", step.key, got, step.want)
 		}
 	}
-	f.change("west.p001", move("r0-abc234", "exit"))
+	f.change("west.p001", move("r0-abc234", protocol.Exit))
 	c.until("what has the focus is told anew", `document.getElementById("detail").textContent.includes("west/001, held by r0, epoch 4")`)
 	if got := c.eval(focused); !strings.HasPrefix(got, "shard west/001, held by r0") {
 		t.Errorf("after a new view the focus is on %q", got)

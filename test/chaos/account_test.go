@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/bench/witness"
+	"github.com/tenure-dev/tenure/shard/protocol"
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
@@ -43,9 +44,9 @@ func sound() *account {
 			says("r3", 76, "ERROR", "Reconciler error", "context deadline exceeded"),
 			says("r1", 90, "ERROR", "Reconciler error", "ats is forbidden: User"),
 			says("r2", 152, "ERROR", "Reconciler error", "fault proxy: 500 to create pods"),
-			{lab.Line{Time: after(35), Level: "INFO", Msg: "shard active", Shard: "west/0", Epoch: 4, Kind: "crash", GapMS: 5000}, "r1", "r1.log:9"},
-			{lab.Line{Time: after(50), Level: "INFO", Msg: "shard active", Shard: "west/0", Epoch: 5, Kind: "planned", GapMS: 12}, "r3", "r3.log:9"},
-			{lab.Line{Time: after(55), Level: "INFO", Msg: "shard active", Shard: "west/0", Epoch: 6, Kind: "exit", GapMS: 20}, "r1", "r1.log:10"},
+			{lab.Line{Time: after(35), Level: "INFO", Msg: "shard active", Shard: "west/0", Epoch: 4, Kind: protocol.Crash, GapMS: 5000}, "r1", "r1.log:9"},
+			{lab.Line{Time: after(50), Level: "INFO", Msg: "shard active", Shard: "west/0", Epoch: 5, Kind: protocol.Planned, GapMS: 12}, "r3", "r3.log:9"},
+			{lab.Line{Time: after(55), Level: "INFO", Msg: "shard active", Shard: "west/0", Epoch: 6, Kind: protocol.Exit, GapMS: 20}, "r1", "r1.log:10"},
 		},
 		ats: []lateAt{served("at-1", 8, 0.1), served("at-2", 31, 5.2), served("at-3", 72, 40)},
 	}
@@ -119,7 +120,7 @@ func TestEachMissedTargetIsFoundAndASoundAccountMeetsAll(t *testing.T) {
 	rate := func(perSecond float64) *witness.Report {
 		return &witness.Report{Coordination: witness.Coordination{PerSecond: &perSecond}}
 	}
-	gapOf := func(a *account, kind string, ms float64) {
+	gapOf := func(a *account, kind protocol.MoveKind, ms float64) {
 		for i := range a.logs {
 			if a.logs[i].Kind == kind {
 				a.logs[i].GapMS = ms
@@ -133,19 +134,19 @@ func TestEachMissedTargetIsFoundAndASoundAccountMeetsAll(t *testing.T) {
 		want   string
 	}{
 		"nothing planted":          {func(*account) {}, rate(1.2), ""},
-		"slow planned handoff":     {func(a *account) { gapOf(a, "planned", 101) }, rate(1), "gap of a planned handoff, p99"},
-		"slow in the middle":       {func(a *account) { gapOf(a, "planned", 26) }, rate(1), "gap of a planned handoff, p50"},
-		"slow clean exit":          {func(a *account) { gapOf(a, "exit", 251) }, rate(1), "gap of a clean exit, p99"},
+		"slow planned handoff":     {func(a *account) { gapOf(a, protocol.Planned, 101) }, rate(1), "gap of a planned handoff, p99"},
+		"slow in the middle":       {func(a *account) { gapOf(a, protocol.Planned, 26) }, rate(1), "gap of a planned handoff, p50"},
+		"slow clean exit":          {func(a *account) { gapOf(a, protocol.Exit, 251) }, rate(1), "gap of a clean exit, p99"},
 		"slow takeover":            {func(a *account) { a.logs[5].Time = after(36.1) }, rate(1), "unserved after SIGKILL, max"},
 		"an At late after a crash": {func(a *account) { a.ats[1].late = 5800 * time.Millisecond }, rate(1), "an At that fell due after SIGKILL"},
 		"an At late after an exit": {func(a *account) {
 			a.faults[1].Kind, a.ats[1].late = "SIGTERM", 600*time.Millisecond
 		}, rate(1), "an At that fell due after SIGTERM"},
 		"a short gap in the log, a long one by the audit logs": {func(*account) {}, &witness.Report{Handoffs: []witness.Handoff{
-			{Kind: "planned", Time: after(50), UnservedMs: &long}, {Kind: "planned", Time: after(51)},
+			{Kind: protocol.Planned, Time: after(50), UnservedMs: &long}, {Kind: protocol.Planned, Time: after(51)},
 		}}, "keys due at a planned handoff, by the audit logs"},
 		"such a gap in a storm": {func(*account) {}, &witness.Report{Handoffs: []witness.Handoff{
-			{Kind: "planned", Time: after(90), UnservedMs: &long},
+			{Kind: protocol.Planned, Time: after(90), UnservedMs: &long},
 		}}, ""},
 		"many writes at rest": {func(*account) {}, rate(1.3), "coordination writes"},
 	} {

@@ -88,7 +88,7 @@ var ofPrograms = []struct {
 	command             []string // %s is the replicas' binary
 }{
 	{"demo: lateness", "late-at", "latest after its time: .*at most", demoCommand},
-	{"demo: gap", "slow-handoff", "gaps, planned.* at most", demoCommand},
+	{"demo: gap", "slow-handoff", "gaps, Planned.* at most", demoCommand},
 	{"demo: repair", "late-copies", "copy .* at most", demoCommand},
 	{"bench: violation", "double-pod", "INVALID: .*witness found", []string{"bench", "run", "smoke.yaml", "--tenure", "%s"}},
 }
@@ -299,7 +299,7 @@ func (r *run) playGate(ctx context.Context, one gate) error {
 	if one.idle {
 		l := line{proxy: r.fleet.HomeProxy("r1"), name: "r1 to home", role: "home"}
 		if one.plant == "rule for nobody" {
-			l.agents = []string{"replica=nobody-"}
+			l.agents = []string{"incarnation=nobody-"}
 		}
 		rule := faultproxy.Rule{Match: homeWrites, Fault: faultproxy.Answer, Status: 409, Limit: 3}
 		r.hurt(ctx, l, "409", rule, 2*time.Second)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/bench/audit"
+	"github.com/tenure-dev/tenure/shard/protocol"
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
@@ -37,7 +38,7 @@ func (s spread) String() string {
 }
 
 // gaps are how long shards had nobody at handoffs of a kind, by the new holders' logs.
-func gaps(lines []lab.Line, kind string, within func(time.Time) bool) []time.Duration {
+func gaps(lines []lab.Line, kind protocol.MoveKind, within func(time.Time) bool) []time.Duration {
 	var all []time.Duration
 	for _, l := range lines {
 		if l.Kind == kind && within(l.Time) {

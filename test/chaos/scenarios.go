@@ -8,6 +8,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-dev/tenure/shard/protocol"
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
@@ -165,7 +166,7 @@ func (r *run) planned() (int, error) {
 	lines, err := lab.Activations(r.fleet.Replicas())
 	n := 0
 	for _, l := range lines {
-		if l.Kind == "planned" {
+		if l.Kind == protocol.Planned {
 			n++
 		}
 	}

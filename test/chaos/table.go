@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenure-dev/tenure/bench/machine"
 	"github.com/tenure-dev/tenure/bench/witness"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // print tells what was done and what came of it.
@@ -71,14 +72,14 @@ func (r *run) print(a *account, report *witness.Report, targets []target) {
 // printMoves tells of the moves, the gaps that they left, and of what must hold for them.
 func (a *account) printMoves(row func(...any), report *witness.Report) {
 	lines := a.activations()
-	kinds := map[string]int{}
+	kinds := map[protocol.MoveKind]int{}
 	for _, l := range lines {
 		kinds[l.Kind]++
 	}
 	row("\nMOVES", "count", "", "gap by the new holder's log")
 	always := func(time.Time) bool { return true }
-	for _, kind := range []string{"join", "claim", "planned", "exit", "crash"} {
-		if kind == "planned" || kind == "exit" {
+	for _, kind := range []protocol.MoveKind{protocol.Join, protocol.Planned, protocol.Exit, protocol.Crash} {
+		if kind == protocol.Planned || kind == protocol.Exit {
 			row(kind, kinds[kind], "all", spreadOf(gaps(lines, kind, always)))
 			row("", "", "calm", spreadOf(gaps(lines, kind, a.calm)))
 			row("", "", "calm, keys due, by the audit logs", spreadOf(a.audited(report, kind)))

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tenure-dev/tenure/bench/witness"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 const (
@@ -41,16 +43,16 @@ func (a *account) targets(report *witness.Report) (all []target) {
 	lines := a.activations()
 	// Tens of shards moved at once are another thing than one: the handoff scenario moves one at a time.
 	if slices.Contains(a.scenarios, "handoff") {
-		planned := spreadOf(gaps(lines, "planned", a.calm))
+		planned := spreadOf(gaps(lines, protocol.Planned, a.calm))
 		add("gap of a planned handoff, p50", planned.P50, plannedP50)
 		add("gap of a planned handoff, p99", planned.P99, plannedP99)
 	}
-	if exit := spreadOf(gaps(lines, "exit", a.calm)); exit.N > 0 {
+	if exit := spreadOf(gaps(lines, protocol.Exit, a.calm)); exit.N > 0 {
 		add("gap of a clean exit, p99", exit.P99, exitP99)
 	}
-	for _, kind := range []string{"planned", "exit"} {
+	for _, kind := range []protocol.MoveKind{protocol.Planned, protocol.Exit} {
 		if waited := spreadOf(a.audited(report, kind)); waited.N > 0 {
-			add("keys due at a "+kind+" handoff, by the audit logs, p99", waited.P99, auditedP99)
+			add("keys due at a "+strings.ToLower(string(kind))+" handoff, by the audit logs, p99", waited.P99, auditedP99)
 		}
 	}
 	crashes, _ := a.unserved("SIGKILL", true)
@@ -79,7 +81,7 @@ func (a *account) targets(report *witness.Report) (all []target) {
 }
 
 // audited is for how long keys that were due had nobody at calm handoffs of a kind, by the audit logs alone.
-func (a *account) audited(report *witness.Report, kind string) (all []time.Duration) {
+func (a *account) audited(report *witness.Report, kind protocol.MoveKind) (all []time.Duration) {
 	for _, h := range report.Handoffs {
 		if h.Kind == kind && h.UnservedMs != nil && a.calm(h.Time) {
 			all = append(all, time.Duration(*h.UnservedMs*float64(time.Millisecond)))

@@ -16,6 +16,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/audit"
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/telemetry/jaeger"
+	"github.com/tenure-dev/tenure/shard/protocol"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
@@ -243,7 +244,7 @@ func checkHandoffs(t *testing.T, traces []jaeger.Trace) {
 	t.Helper()
 	whole := 0
 	for _, trace := range traces {
-		i := slices.IndexFunc(trace.Spans, func(s jaeger.Span) bool { return s.Tags["tenure.move"] == "planned" })
+		i := slices.IndexFunc(trace.Spans, func(s jaeger.Span) bool { return s.Tags["tenure.move"] == string(protocol.Planned) })
 		if i < 0 {
 			continue
 		}
@@ -252,11 +253,11 @@ func checkHandoffs(t *testing.T, traces []jaeger.Trace) {
 		for _, s := range trace.Spans {
 			// The first of a name counts: how the tenure ended later, when nobody was left, is in the trace too.
 			if s.ID != root.ID && s.Parent == root.ID && where[s.Name] == "" && s.Name != "release" {
-				replica := s.Tags["tenure.replica"]
-				where[s.Name] = lab.ReplicaOf(replica)
+				incarnation := s.Tags["tenure.incarnation"]
+				where[s.Name] = lab.ReplicaOf(incarnation)
 			}
 		}
-		want := map[string]string{"plan": "first", "warm": "second", "announce warm": "second", "drain": "first", "hand over": "first",
+		want := map[string]string{"plan": "first", "warm": "second", "announce warm": "second", "drain": "first", "hand off": "first",
 			"activate": "second", "first reconcile": "second"}
 		if where["plan"] == "second" { // either may be the coordinator
 			want["plan"] = "second"

@@ -113,7 +113,7 @@ func (f *Fleet) HomeProxy(replica string) *faultproxy.Proxy {
 }
 
 // Agent is the part of a User-Agent that every request of a replica's shards carries, whatever its incarnation.
-func Agent(replica string) string { return "replica=" + replica + "-" }
+func Agent(replica string) string { return "incarnation=" + replica + "-" }
 
 // AddCluster makes a workload plane known to the replicas under a name.
 func (f *Fleet) AddCluster(ctx context.Context, name, plane string) error {

@@ -10,23 +10,25 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // Line is one line of a replica's log, with the fields that anybody reads.
 type Line struct {
-	Time        time.Time `json:"time"`
-	Level       string    `json:"level"`
-	Msg         string    `json:"msg"`
-	Err         string    `json:"err"`
-	Shard       string    `json:"shard"`
-	Epoch       int64     `json:"epoch"`
-	Kind        string    `json:"kind"`
-	From        string    `json:"from"`
-	GapMS       float64   `json:"gap_ms"`
-	Objects     int64     `json:"objects"`
-	Incarnation string    `json:"incarnation"`
-	Cluster     string    `json:"cluster"`
-	Reason      string    `json:"reason"`
+	Time        time.Time         `json:"time"`
+	Level       string            `json:"level"`
+	Msg         string            `json:"msg"`
+	Err         string            `json:"err"`
+	Shard       string            `json:"shard"`
+	Epoch       int64             `json:"epoch"`
+	Kind        protocol.MoveKind `json:"kind"`
+	From        string            `json:"from"`
+	GapMS       float64           `json:"gapMs"`
+	Objects     int64             `json:"objects"`
+	Incarnation string            `json:"incarnation"`
+	Cluster     string            `json:"cluster"`
+	Reason      string            `json:"reason"`
 
 	// Text is the line itself.
 	Text string `json:"-"`

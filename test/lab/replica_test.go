@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // shell starts a shell script in the place of a replica.
@@ -120,7 +122,7 @@ func TestLinesOfALog(t *testing.T) {
 		text                       string
 		activation, lapse, crashed bool
 	}{
-		{`{"time":"2030-01-02T03:04:09.5Z","level":"INFO","msg":"shard active","shard":"west/01","epoch":7,"kind":"crash","gap_ms":0.5}`, true, false, false},
+		{`{"time":"2030-01-02T03:04:09.5Z","level":"INFO","msg":"shard active","shard":"west/01","epoch":7,"kind":"Crash","gapMs":0.5}`, true, false, false},
 		{`{"msg":"shard closed","shard":"west/01","epoch":7}`, false, false, false},
 		{`{"msg":"incarnation lapsed: stopping everything it held","incarnation":"r2-x"}`, false, true, false},
 		{`{"msg":"Observed a panic"}`, false, false, true},
@@ -133,8 +135,8 @@ func TestLinesOfALog(t *testing.T) {
 			t.Errorf("%s: read as %+v", c.text, l)
 		}
 	}
-	l := ParseLine(`{"time":"2030-01-02T03:04:09.5Z","msg":"shard active","shard":"west/01","epoch":7,"kind":"crash","from":"r1-x","gap_ms":0.5}`)
-	want := Line{Time: time.Date(2030, 1, 2, 3, 4, 9, 5e8, time.UTC), Msg: "shard active", Shard: "west/01", Epoch: 7, Kind: "crash", From: "r1-x", GapMS: 0.5, Text: l.Text}
+	l := ParseLine(`{"time":"2030-01-02T03:04:09.5Z","msg":"shard active","shard":"west/01","epoch":7,"kind":"Crash","from":"r1-x","gapMs":0.5}`)
+	want := Line{Time: time.Date(2030, 1, 2, 3, 4, 9, 5e8, time.UTC), Msg: "shard active", Shard: "west/01", Epoch: 7, Kind: protocol.Crash, From: "r1-x", GapMS: 0.5, Text: l.Text}
 	if diff := cmp.Diff(want, l); diff != "" || l.Gap() != 500*time.Microsecond {
 		t.Errorf("gap %v, line (-want +got):\n%s", l.Gap(), diff)
 	}

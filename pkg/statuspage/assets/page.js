@@ -178,7 +178,7 @@ function showMoves(fleet) {
   }
   const recent = fleet.recent || [];
   for (const c of recent) {
-    add(c.kind === "crash" ? "warn" : "", c.shard + ": " + (c.from || "nobody") + " → " + (c.to || "nobody") + ", " + c.kind + ", epoch " + c.epoch,
+    add(c.kind === "Crash" ? "warn" : "", c.shard + ": " + (c.from || "nobody") + " → " + (c.to || "nobody") + ", " + c.kind + ", epoch " + c.epoch,
       age((now - Date.parse(c.at)) / 1000) + " ago");
   }
   byId("moves").replaceChildren(...(items.length ? items.slice(0, MOST_MOVES) : [make("li", "quiet", "None yet.")]));

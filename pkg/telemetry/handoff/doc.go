@@ -20,7 +20,7 @@
 //	├─ warm                new holder
 //	├─ announce warm       new holder
 //	├─ drain               old holder
-//	├─ hand over           old holder
+//	├─ hand off            old holder
 //	├─ activate            new holder
 //	└─ first reconcile     new holder, linked to that reconcile's own trace
 //

@@ -52,7 +52,7 @@ func (s *story) step(w *Watcher, name shard.StepName, epoch protocol.Epoch, peer
 
 func (s *story) activated(w *Watcher, epoch protocol.Epoch, objects int64) {
 	s.step(w, shard.StepActivate, epoch, "")
-	w.Activated(shard.Activation{Shard: s.id, Epoch: epoch, Kind: "planned", Record: "record", Objects: objects, Gap: 5 * time.Millisecond})
+	w.Activated(shard.Activation{Shard: s.id, Epoch: epoch, Kind: protocol.Planned, Record: "record", Objects: objects, Gap: 5 * time.Millisecond})
 }
 
 func (s *story) reconciled(w *Watcher) {
@@ -96,11 +96,11 @@ func TestAMoveIsOneTraceOfAllWhoTakePart(t *testing.T) {
 	s.step(to, shard.StepWarm, 0, "")
 	s.step(to, shard.StepAnnounce, 5, "from")
 	s.step(from, shard.StepDrain, 5, "")
-	s.step(from, shard.StepHandOver, 5, "to")
+	s.step(from, shard.StepHandOff, 5, "to")
 	s.activated(to, 5, 3)
 	s.reconciled(to)
 	s.reconciled(to) // only the first belongs to the move
-	want := []string{"plan", "announce warm", "drain", "hand over", "warm", "activate", "first reconcile"}
+	want := []string{"plan", "announce warm", "drain", "hand off", "warm", "activate", "first reconcile"}
 	if diff := cmp.Diff(want, s.trace(5)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -144,13 +144,13 @@ func TestAShardThatCouldNotBeServedLeavesNoOrphans(t *testing.T) {
 	s := &story{t: t, id: shardID(t, "away/")}
 	w := s.watcher()
 	s.step(w, shard.StepClaim, 1, "")
-	s.step(w, shard.StepHandOver, 2, "other")
+	s.step(w, shard.StepHandOff, 2, "other")
 	other := s.watcher()
-	s.step(other, shard.StepHandOver, 3, "") // nobody is left: a release
+	s.step(other, shard.StepHandOff, 3, "") // nobody is left: a release
 	if diff := cmp.Diff([]string{"never served", "claim"}, s.trace(1)); diff != "" {
 		t.Errorf("claimed (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"hand over", "never served", "release"}, s.trace(2)); diff != "" {
+	if diff := cmp.Diff([]string{"hand off", "never served", "release"}, s.trace(2)); diff != "" {
 		t.Errorf("handed on (-want +got):\n%s", diff)
 	}
 	last := s.watcher()
@@ -161,13 +161,13 @@ func TestAShardThatCouldNotBeServedLeavesNoOrphans(t *testing.T) {
 	}
 }
 
-func TestAShardThatClosesBeforeTheNewsOfItsHandingOverWasServed(t *testing.T) {
+func TestAShardThatClosesBeforeTheNewsOfItsHandoffWasServed(t *testing.T) {
 	s := &story{t: t, id: shardID(t, "west/01")}
 	w := s.watcher()
 	s.activated(w, 5, 0)
 	s.step(w, shard.StepDrain, 6, "")
 	w.Closed(s.id, 5)
-	s.step(w, shard.StepHandOver, 6, "other")
+	s.step(w, shard.StepHandOff, 6, "other")
 	if diff := cmp.Diff([]string{"activate"}, s.trace(5)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -192,7 +192,7 @@ func TestMetricsSayWhatTheStatusSays(t *testing.T) {
 	w := NewWatcher()
 	w.Lapsed("me", "because")
 	w.Renewed(2 * time.Second)
-	w.Activated(shard.Activation{Shard: shardID(t, "west/01"), Epoch: 5, Kind: "planned", Gap: 8 * time.Millisecond})
+	w.Activated(shard.Activation{Shard: shardID(t, "west/01"), Epoch: 5, Kind: protocol.Planned, Gap: 8 * time.Millisecond})
 	c := NewCollector(func() shard.Status {
 		return shard.Status{
 			Coordinator: true, Member: true,

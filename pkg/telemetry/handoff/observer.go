@@ -117,15 +117,15 @@ func (w *Watcher) Stepped(s shard.Step) {
 		w.of(name).drain = &s
 	case shard.StepClaim:
 		w.of(name).claim = &s
-	case shard.StepHandOver:
-		w.handedOver(name, s)
+	case shard.StepHandOff:
+		w.handedOff(name, s)
 	default:
 		w.tell(stepSpan(s, s.Epoch))
 	}
 }
 
-// handedOver tells how a tenure of this replica ended. Where nobody comes after it, that is the end of its own story.
-func (w *Watcher) handedOver(name string, s shard.Step) {
+// handedOff tells how a tenure of this replica ended. Where nobody comes after it, that is the end of its own story.
+func (w *Watcher) handedOff(name string, s shard.Step) {
 	ours, into := s.Epoch-1, s.Epoch
 	if w.served[name] != ours {
 		w.tell(w.of(name).unserved(s, ours)...)
@@ -186,7 +186,7 @@ func (w *Watcher) Reconciled(r telemetry.Reconciled) {
 	}
 }
 
-// Closed implements [shard.Observer]. It may come before the news that the shard was handed over, which asks what was
+// Closed implements [shard.Observer]. It may come before the news that the shard was handed off, which asks what was
 // served.
 func (w *Watcher) Closed(id keyspace.ShardID, _ protocol.Epoch) {
 	w.mu.Lock()

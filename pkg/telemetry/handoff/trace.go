@@ -27,7 +27,7 @@ func stepSpan(s shard.Step, epoch protocol.Epoch) telemetry.Span {
 	span := telemetry.Span{
 		TraceID: traceID, SpanID: telemetry.NewSpanID(), Parent: root,
 		Name: string(s.Name), Kind: trace.SpanKindInternal, Start: s.Start, End: s.End,
-		Attributes: append(about(s.Shard, epoch), attribute.String("tenure.replica", string(s.Incarnation))),
+		Attributes: append(about(s.Shard, epoch), attribute.String("tenure.incarnation", string(s.Incarnation))),
 	}
 	if s.Peer != "" {
 		span.Attributes = append(span.Attributes, attribute.String("tenure.peer", string(s.Peer)))
@@ -50,7 +50,7 @@ func about(id keyspace.ShardID, epoch protocol.Epoch) []attribute.KeyValue {
 type arrival struct {
 	shard.Activation
 	warm     *shard.Step // nil if it isn't known
-	claim    *shard.Step // nil if it was handed over
+	claim    *shard.Step // nil if it was handed off
 	activate *shard.Step
 }
 
@@ -75,7 +75,7 @@ func (a *arrival) spans(first *telemetry.Reconciled) []telemetry.Span {
 	root := telemetry.Span{
 		TraceID: traceID, SpanID: rootID, Name: "handoff " + a.Shard.String(), Kind: trace.SpanKindInternal, Start: start, End: end,
 		Attributes: append(about(a.Shard, a.Epoch),
-			attribute.String("tenure.replica", string(a.Incarnation)),
+			attribute.String("tenure.incarnation", string(a.Incarnation)),
 			attribute.String("tenure.peer", string(a.From)),
 			attribute.String("tenure.move", string(a.Kind)),
 			attribute.Float64("tenure.gap_ms", float64(a.Gap)/float64(time.Millisecond)),
@@ -98,7 +98,7 @@ func (p *pending) unserved(last shard.Step, epoch protocol.Epoch) []telemetry.Sp
 	traceID, rootID := IDs(string(last.Record), last.Shard, epoch)
 	root := telemetry.Span{
 		TraceID: traceID, SpanID: rootID, Name: "handoff " + last.Shard.String(), Kind: trace.SpanKindInternal, Start: last.Start, End: last.End,
-		Attributes: append(about(last.Shard, epoch), attribute.String("tenure.replica", string(last.Incarnation))),
+		Attributes: append(about(last.Shard, epoch), attribute.String("tenure.incarnation", string(last.Incarnation))),
 		Failed:     "never served",
 	}
 	if p.claim == nil || p.claim.Epoch != epoch {
@@ -112,7 +112,7 @@ func firstSpan(a *arrival, first telemetry.Reconciled, traceID trace.TraceID, pa
 	span := telemetry.Span{
 		TraceID: traceID, SpanID: telemetry.NewSpanID(), Parent: parent, Name: "first reconcile", Kind: trace.SpanKindInternal,
 		Start: first.Start, End: first.End,
-		Attributes: append(about(a.Shard, a.Epoch), attribute.String("tenure.replica", string(a.Incarnation))),
+		Attributes: append(about(a.Shard, a.Epoch), attribute.String("tenure.incarnation", string(a.Incarnation))),
 	}
 	if first.Trace.IsValid() {
 		span.Links = []trace.Link{{SpanContext: first.Trace, Attributes: []attribute.KeyValue{attribute.String("tenure.link", "is")}}}

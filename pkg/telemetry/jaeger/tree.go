@@ -10,7 +10,7 @@ import (
 
 // shownTags are worth a place in the tree, in this order; the name is what it is shown as.
 var shownTags = []struct{ tag, name string }{
-	{"tenure.shard", ""}, {"tenure.epoch", "epoch"}, {"tenure.move", ""}, {"tenure.peer", "with"}, {"tenure.replica", "at"},
+	{"tenure.shard", ""}, {"tenure.epoch", "epoch"}, {"tenure.move", ""}, {"tenure.peer", "with"}, {"tenure.replica", "at"}, {"tenure.incarnation", "at"},
 	{"k8s.namespace.name", "ns"}, {"k8s.object.name", "name"}, {"k8s.request.name", "name"}, {"tenure.trigger", "by"},
 	{"tenure.attempt", "attempt"}, {"tenure.result", "result"}, {"tenure.requeue_after", "again-in-s"}, {"tenure.gap_ms", "gap-ms"},
 	{"tenure.objects", "objects"}, {"http.response.status_code", ""}, {"error.type", "error"},

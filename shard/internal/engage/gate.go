@@ -53,7 +53,7 @@ const (
 func NewGate(ctx context.Context, shard keyspace.ShardID, agent, replica string, valid func() bool) *Gate {
 	g := &Gate{shard: shard, agent: agent, replica: replica, valid: valid, parent: ctx, changed: make(chan struct{})}
 	g.ctx, g.cancel = context.WithCancel(ctx)
-	g.userAgent = fmt.Sprintf("%s (shard=%s; replica=%s)", agent, shard, replica)
+	g.userAgent = fmt.Sprintf("%s (shard=%s; incarnation=%s)", agent, shard, replica)
 	return g
 }
 
@@ -65,7 +65,7 @@ func (g *Gate) Open(epoch ownership.Epoch) {
 		g.ctx, g.cancel = context.WithCancel(g.parent)
 	}
 	g.state, g.epoch = gateOpen, epoch
-	g.userAgent = fmt.Sprintf("%s (shard=%s; epoch=%d; replica=%s)", g.agent, g.shard, epoch, g.replica)
+	g.userAgent = fmt.Sprintf("%s (shard=%s; epoch=%d; incarnation=%s)", g.agent, g.shard, epoch, g.replica)
 }
 
 // Shut stops everything at once: nothing passes any more, and what runs is cancelled. It doesn't wait; see [Gate.Quiet].

@@ -61,9 +61,9 @@ func TestEveryRequestIsSignedWithShardEpochAndIncarnation(t *testing.T) {
 	}
 	_ = res.Body.Close()
 	want := []string{
-		"GET tenure/test (shard=west/01; replica=a-1)",
-		"GET tenure/test (shard=west/01; epoch=7; replica=a-1)",
-		"POST tenure/test (shard=west/01; epoch=7; replica=a-1)",
+		"GET tenure/test (shard=west/01; incarnation=a-1)",
+		"GET tenure/test (shard=west/01; epoch=7; incarnation=a-1)",
+		"POST tenure/test (shard=west/01; epoch=7; incarnation=a-1)",
 	}
 	if got := strings.Join(*agents, "\n"); got != strings.Join(want, "\n") {
 		t.Errorf("requests:\n%s\nwant:\n%s", got, strings.Join(want, "\n"))

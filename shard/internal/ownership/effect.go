@@ -30,7 +30,10 @@ const (
 )
 
 func (k WriteKind) String() string {
-	return [...]string{"warm", "planned", "exit", "release", "claim", "crash", "report"}[k]
+	if move := k.Move(); move != "" {
+		return string(move)
+	}
+	return [...]string{AnnounceWarm: "AnnounceWarm", Release: "Release", Report: "Report"}[k]
 }
 
 // Move returns how a write of the kind brings the shard to another holder; "" where it doesn't.

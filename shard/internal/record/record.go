@@ -63,7 +63,7 @@ func (s *Store) WriteStatus(ctx context.Context, w ownership.WriteShard, ended t
 			ended = now.Time
 		}
 		status["lastMove"] = tenurev1alpha1.ShardMove{
-			Kind: tenurev1alpha1.MoveKind(kind), From: string(w.From), To: string(sh.Holder), Time: metav1.NewMicroTime(ended),
+			Kind: string(kind), From: string(w.From), To: string(sh.Holder), Time: metav1.NewMicroTime(ended),
 		}
 	}
 	return s.patch(ctx, sh.ID, sh.Version, "status", map[string]any{"status": status})

@@ -80,7 +80,7 @@ func TestRepliesThatGetLostAfterTheCommit(t *testing.T) {
 		{"renewing Leases", faultproxy.Match{Verbs: []string{"update"}, Resources: []string{"leases"}}, true},
 		{"creating Leases", faultproxy.Match{Verbs: []string{"create"}, Resources: []string{"leases"}}, true},
 		{"planning", faultproxy.Match{Verbs: []string{"patch"}, Resources: []string{"shards"}}, true},
-		{"announcing, handing over and claiming", faultproxy.Match{Verbs: []string{"patch"}, Resources: []string{"shards/status"}}, true},
+		{"announcing, handing off and claiming", faultproxy.Match{Verbs: []string{"patch"}, Resources: []string{"shards/status"}}, true},
 	}
 	for i, tt := range tests {
 		rule := faultproxy.Rule{Match: tt.match, Fault: faultproxy.LoseReply, Probability: 0.6}

@@ -7,7 +7,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/shard/protocol"
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
@@ -50,7 +50,7 @@ func TestAJoinMovesWhatBalanceNeedsAndACrashWhatTheDeadHeld(t *testing.T) {
 			t.Errorf("b3 was killed, and %v of %s moved", shards, from)
 		}
 	}
-	moves := map[tenurev1alpha1.MoveKind]int{}
+	moves := map[string]int{}
 	shards, err := r.Shards(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func TestAJoinMovesWhatBalanceNeedsAndACrashWhatTheDeadHeld(t *testing.T) {
 	for _, s := range shards {
 		moves[s.Status.LastMove.Kind]++
 	}
-	if want := len(moved(three, r.holders())); want != 1 || moves[tenurev1alpha1.MoveCrash] != n {
+	if want := len(moved(three, r.holders())); want != 1 || moves[string(protocol.Crash)] != n {
 		t.Errorf("last moves are %v, want %d for a crash, all from b3", moves, n)
 	}
 }

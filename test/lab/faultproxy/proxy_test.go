@@ -117,18 +117,18 @@ func TestRequestsThatNoRulePicksPassWithTheClientsOwnToken(t *testing.T) {
 	s := newServer(t)
 	p := startProxy(t, s)
 	p.Inject(Rule{Match: Match{Verbs: []string{"create"}}, Fault: Answer, Status: 500})
-	p.Inject(Rule{Match: Match{Agents: []string{"replica=r2-"}}, Fault: Answer, Status: 500})
+	p.Inject(Rule{Match: Match{Agents: []string{"incarnation=r2-"}}, Fault: Answer, Status: 500})
 	for _, h2 := range []bool{true, false} {
 		r, _ := http.NewRequest(http.MethodGet, p.URL()+pods, nil)
 		r.Header.Set("Authorization", "Bearer mine")
-		r.Header.Set("User-Agent", "tenure/v1 (replica=r1-abc)")
+		r.Header.Set("User-Agent", "tenure/v1 (incarnation=r1-abc)")
 		res, err := client(t, p, h2).Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}
 		body, _ := io.ReadAll(res.Body)
 		res.Body.Close()
-		if !strings.Contains(string(body), "Bearer mine") || s.last.Load().UserAgent() != "tenure/v1 (replica=r1-abc)" {
+		if !strings.Contains(string(body), "Bearer mine") || s.last.Load().UserAgent() != "tenure/v1 (incarnation=r1-abc)" {
 			t.Errorf("the server saw %s of %s", body, s.last.Load().UserAgent())
 		}
 		if want := map[bool]int{true: 2, false: 1}[h2]; res.ProtoMajor != want {

@@ -47,7 +47,7 @@ type Match struct {
 	Resources []string
 	// Name is the object's.
 	Name string
-	// Agents pick a request whose User-Agent contains one of them, such as "replica=r1-".
+	// Agents pick a request whose User-Agent contains one of them, such as "incarnation=r1-".
 	Agents []string
 }
 

@@ -46,7 +46,7 @@ func TestTheAuditLogSaysWhoWroteWhat(t *testing.T) {
 	plane := shared.Cluster("home")
 	ctx, ns := testContext(t), namespace(t, plane)
 	config := plane.RESTConfig()
-	config.UserAgent = "tenure/test (shard=home/01; epoch=7; replica=a-xyz)"
+	config.UserAgent = "tenure/test (shard=home/01; epoch=7; incarnation=a-xyz)"
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)

@@ -63,7 +63,7 @@ type ShardSpec struct {
 }
 
 // ShardPhase sums the state of a shard up for a reader.
-// +kubebuilder:validation:Enum=Pending;Held;Moving;Retired
+// +kubebuilder:validation:Enum=Pending;Held;Moving
 type ShardPhase string
 
 const (
@@ -72,33 +72,17 @@ const (
 	// ShardHeld means that the holder serves it.
 	ShardHeld ShardPhase = "Held"
 	// ShardMoving means that it is on its way to another holder; until the
-	// handover the present one serves it.
+	// handoff the present one serves it.
 	ShardMoving ShardPhase = "Moving"
-	// ShardRetired means that it was split, merged or its cluster removed. It is
-	// never held again.
-	ShardRetired ShardPhase = "Retired"
-)
-
-// MoveKind is the cause of a change of holder.
-// +kubebuilder:validation:Enum=join;planned;crash;exit
-type MoveKind string
-
-const (
-	// MoveJoin is the first holder of a shard, or one after nobody held it.
-	MoveJoin MoveKind = "join"
-	// MovePlanned is a handover for balance.
-	MovePlanned MoveKind = "planned"
-	// MoveCrash is an eviction after the holder's Lease ran out.
-	MoveCrash MoveKind = "crash"
-	// MoveExit is a handover by a holder that is leaving.
-	MoveExit MoveKind = "exit"
 )
 
 // ShardMove is one change of holder.
 type ShardMove struct {
-	// kind is the cause: join, planned, crash or exit.
+	// kind is the cause: Join (nobody held it before), Planned (for balance),
+	// Crash (the holder's Lease ran out) or Exit (the holder was told to stop).
 	// +required
-	Kind MoveKind `json:"kind"`
+	// +kubebuilder:validation:Enum=Join;Planned;Crash;Exit
+	Kind string `json:"kind"`
 
 	// from is the incarnation that held the shard before; empty if none did.
 	// +optional
@@ -127,10 +111,9 @@ type ShardStatus struct {
 	// +kubebuilder:validation:XValidation:rule="self >= oldSelf",message="epoch never falls"
 	Epoch int64 `json:"epoch,omitempty"`
 
-	// phase sums the state up: Pending, Held, Moving or Retired.
+	// phase sums the state up: Pending, Held or Moving.
 	// +optional
 	// +kubebuilder:default=Pending
-	// +kubebuilder:validation:XValidation:rule="oldSelf != 'Retired' || self == 'Retired'",message="a retired shard stays retired"
 	Phase ShardPhase `json:"phase,omitempty"`
 
 	// warm is the incarnation whose caches of the shard are filled, so that it can
@@ -156,12 +139,6 @@ type ShardStatus struct {
 	// lastMove is the latest change of holder.
 	// +optional
 	LastMove *ShardMove `json:"lastMove,omitempty"`
-
-	// conditions tell what a reader should know beyond the phase.
-	// +optional
-	// +listType=map
-	// +listMapKey=type
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // ShardList is a list of Shards.
