@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
@@ -91,6 +93,7 @@ func Kubectl(t testing.TB, plane *localplane.Plane, args ...string) string {
 func Fleet(t testing.TB, o lab.Options) *lab.Fleet {
 	t.Helper()
 	o.Planes.TmpfsData = true
+	ctrllog.SetLogger(logr.Discard()) // what matters is in the replicas' own logs
 	f, err := lab.Start(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)

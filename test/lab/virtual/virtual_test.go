@@ -21,6 +21,7 @@ import (
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
+	"github.com/tenure-dev/tenure/test/lab/localplane"
 	"github.com/tenure-dev/tenure/test/lab/virtual"
 )
 
@@ -101,7 +102,10 @@ func (c one) made(namespace string, from, to, step int) (names []string) {
 }
 
 func TestVirtualClustersOfOneAPIServerDoNotSeeEachOther(t *testing.T) {
-	plane := labtest.Workload(t, "host")
+	plane := labtest.Planes(t, localplane.ClusterConfig{Name: "host"}).Cluster("host") // no scheduler, which makes Events of its own
+	if err := lab.InstallWorkload(t.Context(), plane); err != nil {
+		t.Fatal(err)
+	}
 	host, err := virtual.NewHost(plane.RESTConfig())
 	if err != nil {
 		t.Fatal(err)
