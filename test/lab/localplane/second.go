@@ -209,7 +209,13 @@ func (l *lagging) late(to io.Writer, from io.Reader) {
 		}
 	})
 	for p := range pieces {
-		time.Sleep(time.Until(p.came.Add(time.Duration(l.by.Load()))))
+		for { // in steps, so that a lag that is over lets go of what waits
+			left := time.Until(p.came.Add(time.Duration(l.by.Load())))
+			if left <= 0 {
+				break
+			}
+			time.Sleep(min(left, 10*time.Millisecond))
+		}
 		if _, err := to.Write(p.data); err != nil {
 			for range pieces { // until the reader has seen that it is over
 			}

@@ -55,6 +55,7 @@ func TestWhatASocketSaysComesLateAndInOrder(t *testing.T) {
 	}
 	l.by.Store(int64(time.Hour))
 	fmt.Fprintln(client, "never seen")
+	time.Sleep(50 * time.Millisecond) // it waits to be told
 	l.by.Store(0)
 	if err := l.close(); err != nil {
 		t.Error(err)
