@@ -14,17 +14,23 @@ import (
 
 const module = "github.com/tenure-dev/tenure/"
 
-// imports lists the imports of every package of the module, tests left out.
-func imports(t *testing.T) map[string][]string {
+// goList returns the lines that go list prints at the root of the module.
+func goList(t *testing.T, args ...string) []string {
 	t.Helper()
-	list := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, module+"...")
+	list := exec.Command("go", append([]string{"list"}, args...)...)
 	list.Dir = "../.."
 	out, err := list.Output()
 	if err != nil {
-		t.Fatalf("go list: %v", err)
+		t.Fatalf("%v: %v", list.Args, err)
 	}
+	return strings.Split(strings.TrimSpace(string(out)), "\n")
+}
+
+// imports lists the imports of every package of the module, tests left out.
+func imports(t *testing.T) map[string][]string {
+	t.Helper()
 	all := map[string][]string{}
-	for line := range strings.Lines(string(out)) {
+	for _, line := range goList(t, "-f", `{{.ImportPath}} {{join .Imports " "}}`, module+"...") {
 		fields := strings.Fields(line)
 		all[strings.TrimPrefix(fields[0], module)] = fields[1:]
 	}
@@ -109,14 +115,8 @@ func TestThereIsNoPackageForEverythingElse(t *testing.T) {
 
 func TestTheProductionBinaryHasNeitherHooksNorPlantedFaults(t *testing.T) {
 	evidence := func(flags ...string) (found []string) {
-		list := exec.Command("go", append(append([]string{"list", "-deps"}, flags...), "./cmd/tenure")...)
-		list.Dir = "../.."
-		out, err := list.Output()
-		if err != nil {
-			t.Fatalf("go list: %v", err)
-		}
-		for line := range strings.Lines(string(out)) {
-			ours := strings.TrimPrefix(strings.TrimSpace(line), module)
+		for _, path := range goList(t, append(flags, "-deps", "./cmd/tenure")...) {
+			ours := strings.TrimPrefix(path, module)
 			if strings.HasPrefix(ours, "test/") || strings.HasPrefix(ours, "bench/") {
 				found = append(found, ours)
 			}
