@@ -154,6 +154,13 @@ func (r *rig) createAts(n int, after time.Duration, clusters ...string) []*cnatv
 	return ats
 }
 
+// serves has each workload cluster's At done, so that the logs hold writes to judge.
+func (r *rig) serves() {
+	r.t.Helper()
+	r.createAts(len(r.Workloads()), 0)
+	r.eventually("Ats that are due are done", func() error { return r.unfinished() })
+}
+
 // unfinished says which Ats of the test aren't DONE in some clusters.
 func (r *rig) unfinished(clusters ...string) error {
 	if len(clusters) == 0 {

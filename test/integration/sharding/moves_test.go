@@ -28,6 +28,7 @@ func TestAJoinMovesWhatBalanceNeedsAndACrashWhatTheDeadHeld(t *testing.T) {
 	r.start("b2")
 	r.settle()
 	two := r.holders()
+	r.serves()
 	third := r.start("b3")
 	r.settle()
 	three := r.holders()
@@ -45,6 +46,7 @@ func TestAJoinMovesWhatBalanceNeedsAndACrashWhatTheDeadHeld(t *testing.T) {
 	}
 	third.Kill()
 	r.settle()
+	r.serves()
 	for from, shards := range moved(three, r.holders()) {
 		if from != "b3" {
 			t.Errorf("b3 was killed, and %v of %s moved", shards, from)
@@ -92,6 +94,7 @@ func TestTheNextFleetClaimsWhatNobodyHolds(t *testing.T) {
 	r := newRig(t)
 	first := r.start("i1")
 	r.settle()
+	r.serves()
 	first.Terminate()
 	if err := first.Wait(patience); err != nil {
 		t.Fatal(err)
@@ -99,6 +102,7 @@ func TestTheNextFleetClaimsWhatNobodyHolds(t *testing.T) {
 	free := r.holders()
 	r.start("i2")
 	r.settle()
+	r.serves()
 	for name, now := range r.holders() {
 		if now != (tenure{"i2", free[name].epoch + 1}) {
 			t.Errorf("%s: %v after %v", name, now, free[name])
