@@ -76,7 +76,7 @@ func suites(ctx context.Context) ([][]suite, error) {
 var raced = []string{"-race", "-shuffle=on"}
 
 // build has the budget of a machine that has built nothing yet.
-var build = suite{name: "build", budget: 25 * time.Minute, essential: true, steps: []step{
+var build = suite{name: "build", budget: 45 * time.Minute, essential: true, steps: []step{
 	command("go", "mod", "download"),
 	makes("-j3", "controlplane", "jaeger", "promtool"),
 	makes("build"),
