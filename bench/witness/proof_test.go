@@ -204,6 +204,12 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 			held + "0-1 ~a create lease:a\n10-11 ~b patch lease:a sealed=b code=504\n" + crash, nil},
 		{"a holder that hands over needs no seal",
 			held + "0-1 ~a create lease:a\n20-21 ~a patch rec:west/ h=b e=2 rv=12", nil},
+		{"nor one whose answer was lost",
+			held + "0-1 ~a create lease:a\n9-10 ~a patch rec:west/ h=b e=2 move=Planned code=504 rv=0\n" +
+				"20-21 ~b patch rec:west/ h=b e=2 move=Planned n=1 rv=12", nil},
+		{"a claim after a handoff that was lost",
+			held + "0-1 ~a create lease:a\n9-10 ~a patch rec:west/ h=b e=2 move=Planned code=504 rv=0\n" +
+				"20-21 ~b patch rec:west/ h=b e=2 move=Crash rv=12", all(ClaimBeforeSeal)},
 		{"a write in flight when the Lease was sealed",
 			held + "0-1 ~a create lease:a\n10-20 ~b patch lease:a sealed=b\n15-25 west/@1:a patch web:x", nil},
 		{"a write after the seal",

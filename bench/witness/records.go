@@ -170,7 +170,7 @@ func (m *moves) record(shard Shard, ws []recordWrite, begins bool) {
 		}
 		// Only a holder that the log saw taking over is a grant; one that held before the log began is not.
 		if changed && w.state.Holder != "" && (i > 0 || w.verb == "create") {
-			if was.Holder != "" && was.Holder != w.writer {
+			if was.Holder != "" && was.Holder != l.changedBy(w) {
 				l.judgeClaim(shard, was.Holder, held, w)
 			}
 			began := w
@@ -261,6 +261,17 @@ func (l *ledger) earliest(before, w recordWrite) int64 {
 		}
 	}
 	return soonest
+}
+
+// changedBy is who gave the shard to the holder that w shows: w's writer, or whoever asked for that very change before and
+// got no answer. Then the log has no line of the commit, and w is only the first to carry it along.
+func (l *ledger) changedBy(w recordWrite) string {
+	for _, u := range l.recordUnknown[w.name] {
+		if u.start < w.start && u.state.Epoch == w.state.Epoch && u.state.Holder == w.state.Holder && u.state.Move == w.state.Move {
+			return u.writer
+		}
+	}
+	return w.writer
 }
 
 // handoff names the change. The writer's own word for its cause is taken where the record has it; else what the

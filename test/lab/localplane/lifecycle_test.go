@@ -261,7 +261,7 @@ func TestAFailedStartShowsTheLogAndLeavesNothing(t *testing.T) {
 		return []string{"--no-such-flag"}, os.WriteFile(filepath.Join(dir, "prepared"), nil, 0o600)
 	}
 	_, err := Start(testContext(t), Config{Progress: &progress, Prepare: prepared, Clusters: []ClusterConfig{{Name: "home"}}})
-	for _, want := range []string{"kube-apiserver of cluster home ended while starting: exit status 1", "unknown flag: --no-such-flag", "kube-apiserver.log"} {
+	for _, want := range []string{"cluster home: kube-apiserver ended while starting: exit status 1", "unknown flag: --no-such-flag", "kube-apiserver.log"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not say %q: %v", want, err)
 		}
