@@ -25,6 +25,9 @@
 //   - Its writes carry preconditions, so a write that was on the wire when its tenure ended does no harm. A cache may be
 //     older than the last write of the previous holder: what must not happen twice has to be guarded by a precondition
 //     or a live read, as in any controller that was restarted.
+//   - GetCluster gives clients that a shard fences: by the name of a shard that is here, or, inside a guarded reconcile,
+//     by the name of a cluster that [Copies] reach. Outside of one, a cluster's name fails: [Manager.Unfenced] gives that
+//     cluster unfenced. mcmanager.LocalCluster and GetLocalManager give the manager's own, unfenced too.
 //   - Every key of a shard is enqueued when the shard becomes active, behind live events (I4).
 //
 // # Considerations

@@ -97,6 +97,16 @@ func (m *Manager) Clusters() []multicluster.ClusterName {
 	return names
 }
 
+// Unfenced returns a cluster of [Manager.Clusters] as it is: no gate stops what is written through its client, whoever
+// holds the object's shard. It is for what no shard is about. Inside a guarded reconcile, GetCluster gives what to write
+// through. It fails with multicluster.ErrClusterNotFound, and is safe for concurrent use.
+func (m *Manager) Unfenced(name multicluster.ClusterName) (cluster.Cluster, error) {
+	if cl := m.node.fleet.all()[keyspace.ClusterName(name)]; cl != nil {
+		return cl, nil
+	}
+	return nil, fmt.Errorf("cluster %s: %w", name, multicluster.ErrClusterNotFound)
+}
+
 // Status returns what the replica holds and does now. It is safe for concurrent use.
 func (m *Manager) Status() Status {
 	st := *m.node.status.Load()
@@ -155,7 +165,8 @@ func wrapProvider(inner multicluster.Provider, node *Node) multicluster.Provider
 }
 
 // Get returns the cluster of a shard that this replica holds or warms, by the shard's name. By a real cluster's name it
-// returns that cluster: inside a reconcile as the key's shard sees it, behind the shard's gate; else as it is.
+// returns that cluster as the shard sees it whose key is reconciled, behind the shard's gate; outside of a guarded
+// reconcile it fails.
 func (p *provider) Get(ctx context.Context, name multicluster.ClusterName) (cluster.Cluster, error) {
 	if e := p.node.engaged(name); e != nil {
 		if v := e.cluster(); v != nil {
@@ -166,7 +177,11 @@ func (p *provider) Get(ctx context.Context, name multicluster.ClusterName) (clus
 	if e := reconciling(ctx); e != nil {
 		return e.remote(keyspace.ClusterName(name))
 	}
-	return p.Provider.Get(ctx, name)
+	if p.node.fleet.all()[keyspace.ClusterName(name)] != nil {
+		return nil, fmt.Errorf("cluster %s outside of a guarded reconcile: no shard fences what is written there: "+
+			"wrap the reconciler with Manager.Guard and pass on its context, or ask for Manager.Unfenced", name)
+	}
+	return nil, fmt.Errorf("shard or cluster %s: not here: %w", name, multicluster.ErrClusterNotFound)
 }
 
 // IndexField indexes a field in the caches of all shards engaged from now on.

@@ -61,7 +61,11 @@ func exportedAPI(t *testing.T, pattern string) (lines []string) {
 		exports[path] = file
 	}
 	from := importer.ForCompiler(token.NewFileSet(), "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
-	for _, path := range goList(t, pattern) {
+	for _, line := range goList(t, "-f", "{{.ImportPath}} {{.Dir}}", pattern) {
+		path, dir, _ := strings.Cut(line, " ")
+		if _, err := os.ReadDir(dir); err != nil { // so that go test keeps no result of before a change there
+			t.Fatal(err)
+		}
 		if strings.Contains(path, "/internal/") {
 			continue
 		}

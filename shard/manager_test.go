@@ -1,0 +1,86 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/multicluster-runtime/pkg/clusters"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/tenure-dev/tenure/shard/internal/engage"
+)
+
+func TestAClusterThatNoShardFencesIsToBeAskedForByName(t *testing.T) {
+	provider := clusters.New[cluster.Cluster]()
+	m, err := NewManager(&rest.Config{Host: "127.0.0.1:1"}, &provider,
+		manager.Options{Metrics: metricsserver.Options{BindAddress: "0"}},
+		Config{Replica: "a", HomeCluster: "home", Kinds: []Kind{Primary(&corev1.ConfigMap{})}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	west, err := cluster.New(&rest.Config{Host: "127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := provider.Add(t.Context(), "west", west, m); err != nil {
+		t.Fatal(err)
+	}
+	asSeen, held := &engage.Cluster{}, &engage.Cluster{}
+	e := &engagement{}
+	e.home.virtual = held
+	e.setRemote("west", &view{virtual: asSeen})
+	m.node.setEngaged("east/0", e)
+	reconcile := context.WithValue(t.Context(), engagementKey{}, e)
+
+	unfenced := func(_ context.Context, name multicluster.ClusterName) (cluster.Cluster, error) {
+		return m.Unfenced(name)
+	}
+	asManager := func(ctx context.Context, name multicluster.ClusterName) (cluster.Cluster, error) {
+		return m.GetManager(ctx, name)
+	}
+	byProvider := m.GetProvider().Get
+	for _, c := range []struct {
+		what string
+		get  func(context.Context, multicluster.ClusterName) (cluster.Cluster, error)
+		ctx  context.Context
+		name multicluster.ClusterName
+		want cluster.Cluster // nil: an error
+		gone bool            // the error is ErrClusterNotFound
+	}{
+		{"a shard, outside of a reconcile", m.GetCluster, t.Context(), "east/0", held, false},
+		{"a shard, in a reconcile", m.GetCluster, reconcile, "east/0", held, false},
+		{"a cluster, in a reconcile", m.GetCluster, reconcile, "west", asSeen, false},
+		{"a cluster that the shard doesn't reach, in a reconcile", m.GetCluster, reconcile, "home", nil, true},
+		{"a cluster, outside of a reconcile", m.GetCluster, t.Context(), "west", nil, false},
+		{"the home cluster, outside of a reconcile", m.GetCluster, t.Context(), "home", nil, false},
+		{"a cluster as a manager, outside of a reconcile", asManager, t.Context(), "west", nil, false},
+		{"a cluster of the provider, outside of a reconcile", byProvider, t.Context(), "west", nil, false},
+		{"nothing that is here", m.GetCluster, t.Context(), "west/0", nil, true},
+		{"a cluster, unfenced", unfenced, t.Context(), "west", west, false},
+		{"the home cluster, unfenced", unfenced, t.Context(), "home", m.GetLocalManager(), false},
+		{"nothing that is here, unfenced", unfenced, t.Context(), "north", nil, true},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			got, err := c.get(c.ctx, c.name)
+			switch {
+			case c.want != nil:
+				if got != c.want || err != nil {
+					t.Errorf("got %T %p (%v), want %T %p", got, got, err, c.want, c.want)
+				}
+			case err == nil:
+				t.Errorf("got %T, want an error", got)
+			case errors.Is(err, multicluster.ErrClusterNotFound) != c.gone:
+				t.Errorf("got %v; is it to be ErrClusterNotFound? %t", err, c.gone)
+			case !c.gone && !strings.Contains(err.Error(), "Manager.Unfenced"):
+				t.Errorf("%v: that doesn't say what to do", err)
+			}
+		})
+	}
+}
