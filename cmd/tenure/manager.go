@@ -37,7 +37,7 @@ import (
 
 // runManager runs one replica until the context ends.
 func runManager(ctx context.Context, o *options, logTo io.Writer) error {
-	handler := slog.NewJSONHandler(logTo, &slog.HandlerOptions{Level: o.logLevel, ReplaceAttr: withoutOptions})
+	handler := quietened{slog.NewJSONHandler(logTo, &slog.HandlerOptions{Level: o.logLevel, ReplaceAttr: withoutOptions})}
 	log := logr.FromSlogHandler(o.hooks.Handler(handler)).WithValues("replica", o.replica)
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
