@@ -140,8 +140,3 @@ BASE ?=
 .PHONY: loc
 loc: ## lines of code of product and of evidence; BASE=commit compares
 	@go run ./test/loc $(if $(BASE),-base $(BASE))
-
-# Once each, so that they can't rot; for figures run them with go test -bench and a quiet machine.
-.PHONY: microbench
-microbench: ## run every micro-benchmark once
-	go test -run '^$$' -bench . -benchtime 1x ./shard/... ./pkg/telemetry ./bench/algorithms ./bench/witness

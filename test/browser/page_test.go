@@ -48,7 +48,7 @@ func TestThePageShowsHandoffsAsTheyHappenAndWhatIsWrong(t *testing.T) {
 	c.until("its block shows that", blockOf("west/010")+`.classList.contains("moving")`)
 	f.change("west.p010", move("r0-abc234", protocol.Planned))
 	c.until("the block has a new holder", blockOf("west/010")+`.textContent === "a"`)
-	c.until("the handoff is listed", `document.getElementById("moves").firstChild.textContent.includes("west/010: r2-abc234 → r0-abc234, planned, epoch 4")`)
+	c.until("the handoff is listed", `document.getElementById("moves").firstChild.textContent.includes("west/010: r2-abc234 → r0-abc234, Planned, epoch 4")`)
 	c.until("it is read out", `document.getElementById("said").textContent === "1 shard changed hands; the latest, west/010, went to r0-abc234"`)
 
 	f.change("east.p111", func(s *tenurev1alpha1.Shard) { s.Status.Holder, s.Spec.Assignee = "", "" })

@@ -66,8 +66,8 @@ func suites(ctx context.Context) ([][]suite, error) {
 				makes("chromium"), goTest("", "-count=1", "-tags=browser", "./test/browser"),
 			}},
 			{name: "microbench", budget: 2 * time.Minute, steps: []step{
-				goTest("", "-run=^$", "-bench=.", "-benchtime=1x", "./shard/...", "./pkg/telemetry", "./bench/algorithms",
-					"./bench/witness"),
+				goTest("", "-run=^$", "-bench=.", "-benchtime=1x", "./shard/keyspace", "./shard/plan",
+					"./shard/internal/engage", "./pkg/telemetry", "./bench/algorithms", "./bench/audit"),
 			}},
 		},
 	}, nil
