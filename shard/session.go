@@ -133,7 +133,7 @@ func (s *session) loop() error {
 		case <-leaving:
 			leaving = nil
 			s.leftAt = time.Now()
-			s.log.Info("leaving: handing shards over")
+			s.log.Info("leaving: handing shards off")
 			s.step(ownership.Leave{})
 		case <-s.ctx.Done():
 			return nil // the process is torn down without notice: peers will find our Lease standing still

@@ -32,7 +32,7 @@ func (s *session) stepOf(e ownership.WriteShard) (*Step, bool) {
 			return nil, false // taken back
 		}
 		name, epoch = StepAnnounce, epoch+1
-	case ownership.HandOver, ownership.HandOverOnExit, ownership.Release:
+	case ownership.HandOff, ownership.HandOffOnExit, ownership.Release:
 		if name, peer = StepHandOff, e.Shard.Holder; peer == "" {
 			epoch++ // whoever claims it counts it up
 		}

@@ -202,7 +202,7 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 		{"a claim without a seal", held + "0-1 ~a create lease:a\n" + crash, all(ClaimBeforeSeal)},
 		{"a claim after a seal whose answer was lost",
 			held + "0-1 ~a create lease:a\n10-11 ~b patch lease:a sealed=b code=504\n" + crash, nil},
-		{"a holder that hands over needs no seal",
+		{"a holder that hands off needs no seal",
 			held + "0-1 ~a create lease:a\n20-21 ~a patch rec:west/ h=b e=2 rv=12", nil},
 		{"nor one whose answer was lost",
 			held + "0-1 ~a create lease:a\n9-10 ~a patch rec:west/ h=b e=2 move=Planned code=504 rv=0\n" +

@@ -62,7 +62,7 @@ func epochOf(ctx context.Context) int64 {
 }
 
 // start sends traces in the background. The returned function sends what is left and stops; it is to be called when
-// everything else has ended, because handing shards over leaves traces too.
+// everything else has ended, because handing shards off leaves traces too.
 func (s *sight) start(ctx context.Context) func() {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})

@@ -237,8 +237,8 @@ func (r *Replica) leavesItself(id Incarnation) bool {
 	return p != nil && p.lease.Leaving && !p.expired
 }
 
-// awaited reports whether somebody might still hand the shard over to us. A leaving replica isn't gone before nobody
-// might: who hasn't seen yet that it leaves would hand over to the dead.
+// awaited reports whether somebody might still hand the shard off to us. A leaving replica isn't gone before nobody
+// might: who hasn't seen yet that it leaves would hand off to the dead.
 func (r *Replica) awaited(t *tenure) bool {
 	_, wanted := r.clusters[t.id.Cluster]
 	return wanted && t.known && t.rec.Assignee == r.cfg.ID &&

@@ -23,7 +23,7 @@
 //	R1  A gate is open only while the replica's own lease is valid on its own clocks: now < start of the last renewal
 //	    that is known to have committed + duration - margin. Once that has passed, the incarnation is over for good.
 //	R2  A gate opens only for a record that names this incarnation as holder. A holder is replaced only by itself (hand
-//	    over, release) or by a claim after its lease was sealed.
+//	    off, release) or by a claim after its lease was sealed.
 //	R3  A lease is sealed only if the very version that is replaced was seen a full duration ago by the sealer's process
 //	    ([Memory]), on its own monotonic clock; or if it was seen to be missing for as long; or if it is that of an
 //	    earlier incarnation of the same process, which is over. A renewal is a compare-and-swap too, so a sealed lease is
@@ -43,14 +43,14 @@
 //
 // I3 (no orphan): a shard whose holder is sealed or missing is claimed by the replica that the pure planner names, and
 // every replica runs the same planner on what it sees; nobody waits for an election. I5: a planned move is three
-// writes: assignee, warm, hand over. Size and load aren't reported meanwhile. One that is called off is four at most.
+// writes: assignee, warm, hand off. Size and load aren't reported meanwhile. One that is called off is four at most.
 //
 // The states of a shard at one replica, and what moves it on:
 //
 //	     assignee or holder is me, or stands by     caches synced
 //	 ( idle ) ───────────────────────▶ ( warming ) ──────────────▶ ( warm )
 //	    ▲                                                             │ record names me as holder
-//	    │ hand over, release or loss seen     plan changed back       ▼
+//	    │ hand off, release or loss seen      plan changed back       ▼
 //	( drained ) ◀── drained ── ( draining ) ◀───────────────────▶ ( active )
 //	                                        successor is warm
 package ownership

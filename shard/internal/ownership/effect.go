@@ -15,10 +15,10 @@ type WriteKind uint8
 const (
 	// AnnounceWarm: the assignee has warm caches.
 	AnnounceWarm WriteKind = iota
-	// HandOver: the holder gives the shard to its warm successor.
-	HandOver
-	// HandOverOnExit: as HandOver, by a replica that was told to stop.
-	HandOverOnExit
+	// HandOff: the holder gives the shard to its warm successor.
+	HandOff
+	// HandOffOnExit: as HandOff, by a replica that was told to stop.
+	HandOffOnExit
 	// Release: the holder gives the shard to nobody: it stops and there is no successor, or the cluster is gone.
 	Release
 	// ClaimFree: nobody held the shard.
@@ -39,7 +39,7 @@ func (k WriteKind) String() string {
 // Move returns how a write of the kind brings the shard to another holder; "" where it doesn't.
 func (k WriteKind) Move() protocol.MoveKind {
 	return [...]protocol.MoveKind{
-		HandOver: protocol.Planned, HandOverOnExit: protocol.Exit,
+		HandOff: protocol.Planned, HandOffOnExit: protocol.Exit,
 		ClaimFree: protocol.Join, ClaimDead: protocol.Crash, Report: "",
 	}[k]
 }

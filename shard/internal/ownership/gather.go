@@ -1,12 +1,12 @@
 package ownership
 
-// When many shards move at once, the filling of caches and the hand-overs themselves keep servers and replicas busy,
+// When many shards move at once, the filling of caches and the handoffs themselves keep servers and replicas busy,
 // and each gap gets longer. So a holder whose successor is warm waits for the caches that are still being filled for
-// other moves, anywhere in the fleet, and hands few shards over at a time. They are served meanwhile, and what takes
+// other moves, anywhere in the fleet, and hands few shards off at a time. They are served meanwhile, and what takes
 // long (a cluster that can't be reached, a reconcile that doesn't end) holds nobody up for longer than GatherTimeout.
 
-// handOversAtOnce is how many shards a replica hands over at a time.
-const handOversAtOnce = 2
+// handoffsAtOnce is how many shards a replica hands off at a time.
+const handoffsAtOnce = 2
 
 // fills reports whether the record tells of a planned move whose successor isn't warm.
 func (t *tenure) fills() bool {
@@ -19,18 +19,18 @@ func (t *tenure) warmed() bool {
 	return t.known && t.rec.Holder != "" && t.rec.Warm != "" && t.rec.Warm == t.rec.Assignee
 }
 
-// gathers reports whether a shard that could be handed over waits for others.
+// gathers reports whether a shard that could be handed off waits for others.
 func (r *Replica) gathers(t *tenure) bool {
-	return (r.filling > 0 || r.handing >= handOversAtOnce) && t.warmed() && r.now.AtLeast(t.warmAt) < r.cfg.GatherTimeout
+	return (r.filling > 0 || r.handing >= handoffsAtOnce) && t.warmed() && r.now.AtLeast(t.warmAt) < r.cfg.GatherTimeout
 }
 
-// enter changes a shard's phase, and lets the next one go when a hand-over is done.
+// enter changes a shard's phase, and lets the next one go when a handoff is done.
 func (r *Replica) enter(t *tenure, p phase) {
 	before := t.phase
 	t.phase = p
 	switch {
-	case before.handsOver() == p.handsOver():
-	case p.handsOver():
+	case before.handsOff() == p.handsOff():
+	case p.handsOff():
 		r.handing++
 	default:
 		r.handing--
@@ -38,8 +38,8 @@ func (r *Replica) enter(t *tenure, p phase) {
 	}
 }
 
-// handsOver reports whether nothing starts any more and the record doesn't tell yet.
-func (p phase) handsOver() bool { return p == draining || p == drained }
+// handsOff reports whether nothing starts any more and the record doesn't tell yet.
+func (p phase) handsOff() bool { return p == draining || p == drained }
 
 // recount takes note of a record's change: before it, filled and warm were what fills and warmed say.
 func (r *Replica) recount(t *tenure, filled, warm bool) {
@@ -58,7 +58,7 @@ func (r *Replica) recount(t *tenure, filled, warm bool) {
 
 // goOn has those that wait decided anew, if there is nothing left to wait for.
 func (r *Replica) goOn() {
-	if r.filling > 0 || r.handing >= handOversAtOnce {
+	if r.filling > 0 || r.handing >= handoffsAtOnce {
 		return
 	}
 	for _, t := range r.order {

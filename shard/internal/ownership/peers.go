@@ -188,7 +188,7 @@ func (r *Replica) seek(p *peer) {
 }
 
 // forgetSealed removes, as coordinator, a sealed lease that no record names. It waits for a lease duration: until then
-// a holder that hasn't seen the seal may repeat a hand-over to that incarnation, and whoever then sees its name should
+// a holder that hasn't seen the seal may repeat a handoff to that incarnation, and whoever then sees its name should
 // find the seal beside it.
 func (r *Replica) forgetSealed(p *peer) {
 	if r.Leads() && !p.forgotten && r.now.AtLeast(p.sealedAt) >= r.cfg.LeaseDuration && !r.isNamed(p.id) {

@@ -28,13 +28,13 @@ type Config struct {
 	RetryEvery time.Duration
 	// WarmTimeout is how long an orphan waits for the replica that should claim it, before the coordinator plans anew.
 	WarmTimeout time.Duration
-	// LeaveTimeout is how long a replica that leaves goes on serving a shard while its successor warms; then it hands over
+	// LeaveTimeout is how long a replica that leaves goes on serving a shard while its successor warms; then it hands off
 	// to a cold one, and the shard is unserved until that is warm.
 	LeaveTimeout time.Duration
 	// BuryTime is how long a record that was deleted is neither made again nor claimed. Until then whoever held it has
 	// stopped, even if it stood still and saw nothing of the deletion.
 	BuryTime time.Duration
-	// GatherTimeout is how long a hand-over to a warm successor waits for other moves, so that they don't disturb it.
+	// GatherTimeout is how long a handoff to a warm successor waits for other moves, so that they don't disturb it.
 	GatherTimeout time.Duration
 	// PlanEvery is the least time between two runs of the planner.
 	PlanEvery time.Duration
@@ -119,7 +119,7 @@ type Replica struct {
 	founded   bool  // we created the coordinator's record: no record is older than what we know
 	highest   Epoch // the highest epoch seen in any record
 	filling   int   // records that tell of a move whose successor isn't warm
-	handing   int   // shards that are being handed over or released here
+	handing   int   // shards that are being handed off or released here
 
 	replan    bool
 	planAfter Instant

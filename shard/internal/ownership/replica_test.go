@@ -304,7 +304,7 @@ func TestR3ALeaseThatWasNeverSeenRunsOutOnlySinceAReadShowedThatItIsMissing(t *t
 	}
 }
 
-func TestR4AHandOverOfUnknownOutcomeIsRepeatedAsItWasAndNothingIsServedMeanwhile(t *testing.T) {
+func TestR4AHandoffOfUnknownOutcomeIsRepeatedAsItWasAndNothingIsServedMeanwhile(t *testing.T) {
 	for _, outcome := range []Outcome{Unknown, Rejected} {
 		t.Run(outcome.String(), func(t *testing.T) {
 			b := newBench(t)
@@ -328,7 +328,7 @@ func TestR4AHandOverOfUnknownOutcomeIsRepeatedAsItWasAndNothingIsServedMeanwhile
 	}
 }
 
-func TestAHandOverIsOneWriteToTheWarmSuccessorOneEpochUp(t *testing.T) {
+func TestAHandoffIsOneWriteToTheWarmSuccessorOneEpochUp(t *testing.T) {
 	b := newBench(t)
 	b.served()
 	b.seen(Shard{Assignee: "b", Holder: "a", Epoch: 1})
@@ -338,9 +338,9 @@ func TestAHandOverIsOneWriteToTheWarmSuccessorOneEpochUp(t *testing.T) {
 	b.feed(Drained{west})
 	got := find[WriteShard](b)
 	next := Shard{ID: west, Assignee: "b", Holder: "b", Epoch: 2, Floor: 1, Version: b.v}
-	want := WriteShard{Kind: HandOver, From: "a", Shard: next}
+	want := WriteShard{Kind: HandOff, From: "a", Shard: next}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(WriteShard{}, "Seq")); diff != "" {
-		t.Errorf("the hand-over (-want +got):\n%s", diff)
+		t.Errorf("the handoff (-want +got):\n%s", diff)
 	}
 	b.commit(got.Seq)
 	find[Close](b)
@@ -570,7 +570,7 @@ func TestI3ARepeatedWordThatItIsWarmIsTakenBackWhereItIsNotSoAnyMore(t *testing.
 	}
 }
 
-func TestALeavingReplicaHandsOverToAColdSuccessorOnlyAfterATimeout(t *testing.T) {
+func TestALeavingReplicaHandsOffToAColdSuccessorOnlyAfterATimeout(t *testing.T) {
 	b := newBench(t)
 	b.r.cfg.LeaveTimeout = b.r.cfg.LeaseDuration / 4 // nobody renews the lease here
 	b.served()
@@ -583,23 +583,23 @@ func TestALeavingReplicaHandsOverToAColdSuccessorOnlyAfterATimeout(t *testing.T)
 	b.pass(1)
 	find[Drain](b)
 	b.feed(Drained{west})
-	if got := find[WriteShard](b); got.Kind != HandOverOnExit || got.Shard.Holder != "b" {
-		t.Errorf("it writes %+v, want the hand-over to b", got)
+	if got := find[WriteShard](b); got.Kind != HandOffOnExit || got.Shard.Holder != "b" {
+		t.Errorf("it writes %+v, want the handoff to b", got)
 	}
 	none[DropLease](b)
 	b.seen(Shard{Assignee: "b", Holder: "b", Epoch: 2})
 	find[DropLease](b)
 }
 
-func TestALeavingReplicaWhoseCachesAreNotThereHandsOverAtOnce(t *testing.T) {
+func TestALeavingReplicaWhoseCachesAreNotThereHandsOffAtOnce(t *testing.T) {
 	b := newBench(t)
 	b.seen(Shard{Assignee: "a", Holder: "a", Epoch: 1})
 	find[Warm](b)
 	b.feed(Leave{})
 	b.commit(find[WriteLease](b).Seq)
 	b.seen(Shard{Assignee: "b", Holder: "a", Epoch: 1})
-	if got := find[WriteShard](b); got.Kind != HandOverOnExit || got.Shard.Holder != "b" || got.Shard.Epoch != 2 {
-		t.Errorf("it writes %+v, want the hand-over to b", got)
+	if got := find[WriteShard](b); got.Kind != HandOffOnExit || got.Shard.Holder != "b" || got.Shard.Epoch != 2 {
+		t.Errorf("it writes %+v, want the handoff to b", got)
 	}
 }
 
@@ -630,7 +630,7 @@ func TestAShardWhoseReleaseIsRefusedIsServedOnlyWithItsCachesThere(t *testing.T)
 	}
 }
 
-func TestAHandOverWaitsWhileCachesAreFilledForOtherMoves(t *testing.T) {
+func TestAHandoffWaitsWhileCachesAreFilledForOtherMoves(t *testing.T) {
 	east := keyspace.ShardID{Cluster: "east"}
 	other := func(b *bench, s Shard) {
 		b.v++
@@ -715,25 +715,25 @@ func TestFewPlansAreOnTheirWayAtATime(t *testing.T) {
 	}
 }
 
-func TestFewShardsAreHandedOverAtATime(t *testing.T) {
+func TestFewShardsAreHandedOffAtATime(t *testing.T) {
 	b := newBench(t)
-	ids := b.serves(handOversAtOnce + 2)
+	ids := b.serves(handoffsAtOnce + 2)
 	for _, id := range ids {
 		b.record(id, Shard{Assignee: "b", Holder: "a", Warm: "b", Epoch: 1})
 	}
-	if got := all[Drain](b); len(got) != handOversAtOnce {
-		t.Fatalf("%d shards are drained, want %d at a time", len(got), handOversAtOnce)
+	if got := all[Drain](b); len(got) != handoffsAtOnce {
+		t.Fatalf("%d shards are drained, want %d at a time", len(got), handoffsAtOnce)
 	}
 	b.feed(Drained{ids[0]})
 	none[Drain](b)
 	b.record(ids[0], Shard{Assignee: "b", Holder: "b", Epoch: 2})
-	if got := all[Drain](b); len(got) != 1 || got[0].ID != ids[handOversAtOnce] {
-		t.Fatalf("one is handed over; then %v are drained, want %s", got, ids[handOversAtOnce])
+	if got := all[Drain](b); len(got) != 1 || got[0].ID != ids[handoffsAtOnce] {
+		t.Fatalf("one is handed off; then %v are drained, want %s", got, ids[handoffsAtOnce])
 	}
 	b.record(ids[1], Shard{Assignee: "a", Holder: "a", Epoch: 1}) // the plan changes back while it drains
 	b.feed(Drained{ids[1]})
-	if got := all[Drain](b); len(got) != 1 || got[0].ID != ids[handOversAtOnce+1] {
-		t.Fatalf("one isn't to go after all; then %v are drained, want %s", got, ids[handOversAtOnce+1])
+	if got := all[Drain](b); len(got) != 1 || got[0].ID != ids[handoffsAtOnce+1] {
+		t.Fatalf("one isn't to go after all; then %v are drained, want %s", got, ids[handoffsAtOnce+1])
 	}
 }
 

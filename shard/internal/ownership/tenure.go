@@ -162,7 +162,7 @@ func (r *Replica) decide(t *tenure) {
 		if t.w == nil {
 			r.hold(t, wanted)
 		}
-	case t.phase >= active: // taken from us, or handed over
+	case t.phase >= active: // taken from us, or handed off
 		r.letGo(t)
 		r.touch(t)
 	case r.leaving:
@@ -183,7 +183,7 @@ func (r *Replica) letGo(t *tenure) {
 }
 
 // cool drops the caches of a shard that we aren't to take over after all. The record must not go on calling us warm: if
-// the plan came back to us, its holder would hand over to cold caches.
+// the plan came back to us, its holder would hand off to cold caches.
 func (r *Replica) cool(t *tenure) {
 	r.letGo(t)
 	r.unsay(t)
@@ -249,9 +249,9 @@ func (r *Replica) giveUp(t *tenure, next Incarnation, kind WriteKind) {
 // when a leaving replica is the last one. A leaving replica doesn't wait for its successor's caches where its own
 // aren't there yet: nobody would be served meanwhile.
 func (r *Replica) successor(t *tenure, wanted bool) (next Incarnation, kind WriteKind, goes bool) {
-	kind = HandOver
+	kind = HandOff
 	if r.leaving {
-		kind = HandOverOnExit
+		kind = HandOffOnExit
 	}
 	a := t.rec.Assignee
 	switch {
@@ -267,7 +267,7 @@ func (r *Replica) successor(t *tenure, wanted bool) (next Incarnation, kind Writ
 }
 
 // pursue takes a shard that isn't ours but should be: at once where nobody holds it, else after warming and its
-// holder's handing over.
+// holder's handing off.
 func (r *Replica) pursue(t *tenure) {
 	mine := t.rec.Assignee == r.cfg.ID
 	if t.orphan() {

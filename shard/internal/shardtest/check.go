@@ -216,7 +216,7 @@ func (w *world) checkSend(n *node, e ownership.WriteShard) {
 	if e.Kind == ownership.AnnounceWarm && e.Shard.Warm == n.id && n.gates[i].pending {
 		w.fail(n, "I3: says that it is warm for %s, and isn't", e.Shard.ID)
 	}
-	if e.Kind == ownership.HandOver && e.Shard.Holder != "" && w.store.shard(e.Shard.ID) != nil {
+	if e.Kind == ownership.HandOff && e.Shard.Holder != "" && w.store.shard(e.Shard.ID) != nil {
 		w.checkSuccessor(n, e)
 	}
 }
@@ -311,7 +311,7 @@ func (w *world) countWrite(req *request, old, next ownership.Shard) {
 	if old.Holder == next.Holder {
 		return
 	}
-	if e.Kind == ownership.HandOver || e.Kind == ownership.HandOverOnExit {
+	if e.Kind == ownership.HandOff || e.Kind == ownership.HandOffOnExit {
 		w.Moves++
 		if t.plans <= 1 && t.upsets == 0 && t.writes > 3 {
 			w.fail(&w.nodes[req.node], "I5: moving %s to %s took %d writes", next.ID, next.Holder, t.writes)

@@ -57,8 +57,8 @@ func (n *node) narrateShard(e ownership.WriteShard) {
 			return
 		}
 		w.say(n, "asks to note that it is warm for %s (version %d)", s.ID, s.Version)
-	case ownership.HandOver, ownership.HandOverOnExit:
-		w.say(n, "asks to hand %s over to %s at epoch %d (version %d)", s.ID, s.Holder, s.Epoch, s.Version)
+	case ownership.HandOff, ownership.HandOffOnExit:
+		w.say(n, "asks to hand %s off to %s at epoch %d (version %d)", s.ID, s.Holder, s.Epoch, s.Version)
 	case ownership.Release:
 		w.say(n, "asks to release %s (version %d)", s.ID, s.Version)
 	case ownership.ClaimFree, ownership.ClaimDead:
