@@ -27,12 +27,12 @@ func suites(ctx context.Context) ([][]suite, error) {
 		missing, taken = errors.Join(missing, err), append(taken, found...)
 		return suite{name: name, budget: budget, steps: []step{goTest("", slices.Concat(raced, []string{"-p=1"}, found)...)}}
 	}
-	chaos := servers("chaos", 3*time.Minute, "./test/chaos")
+	chaos := servers("chaos", 4*time.Minute, "./test/chaos")
 	sharding := servers("sharding", 5*time.Minute, "./test/integration/sharding")
 	integration := servers("integration", 5*time.Minute, "./test/integration")
-	replication := servers("replication", 3*time.Minute, "./test/integration/replication")
+	replication := servers("replication", 4*time.Minute, "./test/integration/replication")
 	labs := servers("lab", 5*time.Minute, "./test/lab/...")
-	console := servers("console", 4*time.Minute, "./test/console", "./test/library", "./test/deploy",
+	console := servers("console", 5*time.Minute, "./test/console", "./test/library", "./test/deploy",
 		"./shard/internal/engage/cycles")
 	bench := servers("bench", 3*time.Minute, "./bench/run")
 
