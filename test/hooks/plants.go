@@ -118,18 +118,27 @@ type falseGap struct{ slog.Handler }
 func (f falseGap) Handle(ctx context.Context, r slog.Record) error {
 	changed := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
 	r.Attrs(func(a slog.Attr) bool {
-		if strings.HasPrefix(strings.ToLower(a.Key), "gap") {
-			a.Value = slog.Float64Value(1)
-		}
-		changed.AddAttrs(a)
+		changed.AddAttrs(shortGap(a))
 		return true
 	})
 	return f.Handler.Handle(ctx, changed)
 }
 
 func (f falseGap) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return falseGap{f.Handler.WithAttrs(attrs)}
+	changed := make([]slog.Attr, len(attrs))
+	for i, a := range attrs {
+		changed[i] = shortGap(a)
+	}
+	return falseGap{f.Handler.WithAttrs(changed)}
 }
+
+func shortGap(a slog.Attr) slog.Attr {
+	if strings.HasPrefix(a.Key, "gap") {
+		a.Value = slog.Float64Value(1)
+	}
+	return a
+}
+
 func (f falseGap) WithGroup(name string) slog.Handler { return falseGap{f.Handler.WithGroup(name)} }
 
 func (p *plant) run(ctx context.Context) {
