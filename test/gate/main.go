@@ -31,8 +31,8 @@ const (
 	// logs is where the suites' output goes, and binaries where the programs that they share are built.
 	logs     = "out/gate"
 	binaries = "out/gate/bin"
-	// budget is for all suites together, once everything is built. On two idle cores they take 13 to 15 minutes; the rest is
-	// for machines that aren't.
+	// budget is for all suites together, once everything is built. On two cores they took 14 to 15 minutes; the rest is for
+	// slower machines.
 	budget = 20 * time.Minute
 )
 
