@@ -1,0 +1,52 @@
+// Package text makes texts from elsewhere fit to be shown: an API server's message, a name, an annotation, an error that
+// quotes one of these.
+//
+// Whoever can choose such a text must not be able to steer a terminal, to add a line to a log, to turn the order of what
+// is read around, or to fill a condition or an event. Text goes through [Line] once, where it leaves the process:
+// conditions, events, log attributes, screens, spans. A page that sets textContent needs nothing else; one that builds
+// HTML has to escape as well.
+package text
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Note is the limit of [Line] for conditions and events, in bytes. The API server refuses an Event with a longer note.
+const Note = 1024
+
+// Cell is the limit of [Line] for what should be a name or a single word, in bytes. No name in the API is longer.
+const Cell = 253
+
+// mark ends a text that was cut.
+const mark = "…"
+
+// Line returns s as one line of printable characters: valid UTF-8, at most limit bytes long, "…" at its end if something
+// was left out. The limit must be at least 3.
+//
+// Line breaks, tabs and other white space become spaces. Every other character that isn't printable becomes U+FFFD, so that
+// a reader sees that something was there: control characters, which begin the escape sequences of terminals, format
+// characters, which turn the direction of text or have no width, and bytes that are no UTF-8.
+//
+// Line(Line(s, n), n) is Line(s, n). The time it takes is bounded by the limit, not by the length of s.
+func Line(s string, limit int) string {
+	var out strings.Builder
+	room := 0 // the length of out at which the mark still fits
+	for _, r := range s {
+		switch {
+		case unicode.IsSpace(r):
+			r = ' '
+		case !unicode.IsPrint(r):
+			r = utf8.RuneError
+		}
+		if out.Len()+utf8.RuneLen(r) > limit {
+			return out.String()[:room] + mark
+		}
+		out.WriteRune(r)
+		if out.Len()+len(mark) <= limit {
+			room = out.Len()
+		}
+	}
+	return out.String()
+}
