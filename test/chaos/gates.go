@@ -91,12 +91,12 @@ var ofPrograms = []struct {
 }{
 	{"demo: lateness", "late-at", "latest after its time: .*at most", demoCommand},
 	{"demo: gap", "slow-handoff", "gaps, Planned.* at most", demoCommand},
-	{"demo: repair", "late-copies", "copy .* at most", demoCommand},
+	{"demo: repair", "late-repairs", "copy .* at most", demoCommand},
 	{"bench: violation", "double-pod", "INVALID: .*witness found", []string{"bench", "run", "smoke.yaml", "--tenure", "%s"}},
 }
 
 var demoCommand = []string{
-	"demo", "--ats", "60", "--spread", "5s", "--deployments", "3", "--lease-duration", "3s", "--tenure", "%s",
+	"demo", "--ats", "300", "--spread", "20s", "--deployments", "3", "--lease-duration", "3s", "--tenure", "%s",
 }
 
 const smoke = `
