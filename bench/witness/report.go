@@ -347,7 +347,7 @@ type Coordination struct {
 	Writes   int `json:"writes"`
 	// SteadySeconds are replica-seconds in which no shard moved and no replica came or went.
 	SteadySeconds int `json:"steadyReplicaSeconds"`
-	// PerSecond is writes per second and replica in steady state, nil when there was none.
+	// PerSecond is writes per second and replica in steady state, nil when that lasted for too short a time.
 	PerSecond    *float64 `json:"writesPerSecondPerReplica"`
 	MaxPerSecond *float64 `json:"maxWritesPerSecondOfAReplica"`
 }

@@ -19,6 +19,9 @@ func spread(us []int64) Spread {
 // unrest is how many seconds around a stirring write are not steady.
 const unrest = 2
 
+// fewest are the steady seconds that a rate is taken over. Over fewer it is the luck of where renewals fall.
+const fewest = 10
+
 // coordination finds the rate of coordination writes in the seconds in which nothing happened.
 func (l *ledger) coordination() Coordination {
 	var c Coordination
@@ -62,13 +65,12 @@ func (l *ledger) coordination() Coordination {
 			}
 		}
 		c.SteadySeconds += seconds
-		// A rate over a few seconds is the luck of where renewals fall.
-		if seconds >= 10 {
+		if seconds >= fewest {
 			worst = max(worst, float64(writes[replica])/float64(seconds))
 			c.MaxPerSecond = &worst
 		}
 	}
-	if c.SteadySeconds > 0 {
+	if c.SteadySeconds >= fewest {
 		rate := float64(total) / float64(c.SteadySeconds)
 		c.PerSecond = &rate
 	}

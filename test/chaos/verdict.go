@@ -15,6 +15,9 @@ import (
 // restWithin bounds the longest waits.
 const restWithin = 2 * time.Minute
 
+// longRest is for how long a fleet has to rest so that what it writes meanwhile must have been measured.
+const longRest = 10 * time.Second
+
 // rest waits until nothing is left to do and the fleet has been at rest for a while.
 func (r *run) rest(ctx context.Context) {
 	r.settle(ctx, restWithin)
@@ -78,6 +81,10 @@ func (r *run) conclude(ctx context.Context) {
 		return
 	}
 	r.blame(report.Err())
+	if !r.lenient && r.quiet >= longRest && report.Coordination.PerSecond == nil {
+		r.blame(fmt.Errorf("%d seconds of %d replicas at rest were seen in %v: too few for a rate of their writes",
+			report.Coordination.SteadySeconds, report.Coordination.Replicas, r.quiet))
+	}
 	targets := a.targets(report)
 	if !r.lenient {
 		r.blame(missed(targets))
