@@ -39,6 +39,7 @@ type options struct {
 	healthAddress    string
 	pprofAddress     string
 	logLevel         slog.Level
+	pods             podFlags
 	hooks            labHooks
 }
 
@@ -62,7 +63,8 @@ func newManager(getenv func(string) string, manage func(context.Context, *option
 	o.declare(cmd.Flags())
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { fromEnvironment(f, envName(f.Name), getenv) })
 	for name, values := range map[string][]string{
-		"sharding": {"on", "off"}, "watch-filtering": {"server", "client"}, "log-level": {"debug", "info", "warn", "error"},
+		"sharding": {"on", "off"}, "watch-filtering": {"server", "client"},
+		"at-security": {"restricted", "none"}, "log-level": {"debug", "info", "warn", "error"},
 	} {
 		complete(cmd, name, values...)
 	}
@@ -99,6 +101,7 @@ func (o *options) declare(fs *pflag.FlagSet) {
 	fs.StringVar(&o.pprofAddress, "pprof-bind-address", "0",
 		"`address` of Go's profiles, without authentication; 0 turns it off")
 	fs.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "`level` of the log: debug, info, warn or error")
+	o.pods.declare(fs)
 	o.hooks.Declare(fs)
 }
 
@@ -141,6 +144,9 @@ func (o *options) validate() error {
 	}
 	if o.traceSlow < 0 {
 		return fmt.Errorf("--trace-slow %v: must not be negative", o.traceSlow)
+	}
+	if _, err := o.pods.defaults(); err != nil {
+		return err
 	}
 	if err := o.hooks.Validate(); err != nil {
 		return err

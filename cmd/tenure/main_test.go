@@ -28,6 +28,11 @@ func TestABadCommandLineIsOneClearLineAndExitCodeTwo(t *testing.T) {
 		"namespace not a name":    {args: []string{"--namespace=A_B"}, want: `--namespace "A_B"`},
 		"address without port":    {args: []string{"--metrics-bind-address=localhost"}, want: "--metrics-bind-address"},
 		"kubeconfig missing":      {args: []string{"--home-kubeconfig=/no/such/file"}, want: "/no/such/file"},
+		"no quantity":             {args: []string{"--at-requests=cpu"}, want: `"cpu"`},
+		"request above its limit": {args: []string{"--at-requests=cpu=2"}, want: "--at-requests: cpu=2 is above its limit of 1"},
+		"a restricted root":       {args: []string{"--at-run-as-user=0"}, want: "--at-run-as-user 0"},
+		"half a second":           {args: []string{"--at-active-deadline=500ms"}, want: "--at-active-deadline: 500ms"},
+		"account not a name":      {args: []string{"--at-service-account=A_B"}, want: `--at-service-account "A_B"`},
 		"a benchmark's hook":      {args: []string{"--injected-work=1s"}, want: "injected-work"},
 		"a planted fault":         {args: []string{"--plant=exit"}, want: "plant"},
 		"bad environment":         {env: map[string]string{"TENURE_WORKERS": "many"}, want: "TENURE_WORKERS"},
@@ -70,6 +75,21 @@ func TestAFlagIsTakenFromTheCommandLineElseFromTheEnvironment(t *testing.T) {
 	o := optionsOf(t, env, "--workers=5", "--replica=r1")
 	if o.leaseDuration != 7*time.Second || o.sharding || o.workers != 5 {
 		t.Errorf("lease %v, sharding %v, workers %d; want 7s, false, 5", o.leaseDuration, o.sharding, o.workers)
+	}
+}
+
+func TestFlagsSetTheDefaultsOfPods(t *testing.T) {
+	o := optionsOf(t, nil, "--replica=r1", "--at-requests=none", "--at-limits=memory=1Gi", "--at-run-as-user=1000", "--at-active-deadline=1m")
+	d, err := o.pods.defaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits := quantities(d.Limits)
+	if len(d.Requests) != 0 || limits.String() != "memory=1Gi" || *d.SecurityContext.RunAsUser != 1000 || d.ActiveDeadline != time.Minute {
+		t.Errorf("got %+v", d)
+	}
+	if d, err = optionsOf(t, nil, "--replica=r1", "--at-security=none").pods.defaults(); err != nil || d.SecurityContext.RunAsUser != nil {
+		t.Errorf("without restriction: %+v, %v", d.SecurityContext, err)
 	}
 }
 

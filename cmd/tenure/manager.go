@@ -222,5 +222,9 @@ func (o *options) controllerOptions() mccontroller.Options {
 }
 
 func (o *options) atReconciler(clusters at.Clusters) (*at.Reconciler, error) {
-	return at.NewReconciler(at.Config{Clusters: o.hooks.Clusters(clusters), Clock: o.hooks.Clock()})
+	pods, err := o.pods.defaults()
+	if err != nil {
+		return nil, err
+	}
+	return at.NewReconciler(at.Config{Clusters: o.hooks.Clusters(clusters), Clock: o.hooks.Clock(), Pods: &pods})
 }

@@ -101,7 +101,7 @@ func (a *actor) makePod(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, 
 	claim := claimOf(&at.Status)
 	// Until the reply is there, the request may have succeeded.
 	a.notes.unsure(at.UID, a.clock.Now())
-	pod := newPod(at)
+	pod := newPod(at, a.pods)
 	err := a.cluster.GetClient().Create(ctx, pod)
 	switch {
 	case err == nil:

@@ -79,7 +79,7 @@ func blockedBy(reason string) func(*cnatv1alpha1.At) {
 
 // aPod is the running Pod of anAt, changed by the options.
 func aPod(options ...func(*corev1.Pod)) *corev1.Pod {
-	pod := newPod(anAt())
+	pod := newPod(anAt(), RestrictedPods())
 	pod.CreationTimestamp = metav1.NewTime(due)
 	pod.Status.Phase = corev1.PodRunning
 	for _, option := range options {

@@ -43,8 +43,8 @@ func PodName(at *cnatv1alpha1.At) string {
 	return base + "-" + hex.EncodeToString(digest[:])[:uidDigits]
 }
 
-// newPod is the Pod that runs an At's command.
-func newPod(at *cnatv1alpha1.At) *corev1.Pod {
+// newPod is the Pod that runs an At's command. The At decides about it, and the defaults about what the At leaves open.
+func newPod(at *cnatv1alpha1.At, defaults PodDefaults) *corev1.Pod {
 	name := PodName(at)
 	labels := copied(at.Labels)
 	labels[LabelAt] = at.Name
@@ -70,14 +70,17 @@ func newPod(at *cnatv1alpha1.At) *corev1.Pod {
 			}},
 		},
 		Spec: corev1.PodSpec{
-			RestartPolicy: corev1.RestartPolicyNever,
-			// Who may create an At need not be trusted with the namespace's
-			// service account.
-			AutomountServiceAccountToken: ptr.To(false),
+			RestartPolicy:      corev1.RestartPolicyNever,
+			ServiceAccountName: defaults.serviceAccount(&at.Spec),
+			// A command that doesn't ask for a token needs none.
+			AutomountServiceAccountToken: ptr.To(at.Spec.AutomountServiceAccountToken),
+			ActiveDeadlineSeconds:        defaults.activeDeadline(&at.Spec),
 			Containers: []corev1.Container{{
-				Name:    containerName,
-				Image:   at.Spec.Image,
-				Command: []string{"/bin/sh", "-c", at.Spec.Command},
+				Name:            containerName,
+				Image:           at.Spec.Image,
+				Command:         []string{"/bin/sh", "-c", at.Spec.Command},
+				Resources:       defaults.resources(&at.Spec),
+				SecurityContext: defaults.securityContext(&at.Spec),
 			}},
 		},
 	}

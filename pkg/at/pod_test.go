@@ -37,7 +37,7 @@ func TestPodNameIsADNSLabelForEveryAtName(t *testing.T) {
 		if len(validation.IsDNS1123Subdomain(name)) > 0 {
 			t.Fatalf("the generator made %q, which isn't an At's name", name)
 		}
-		pod := newPod(anAt(named(name)))
+		pod := newPod(anAt(named(name)), RestrictedPods())
 		if problems := validation.IsDNS1123Label(pod.Name); len(problems) > 0 {
 			t.Errorf("Pod name %q of At %q: %v", pod.Name, name, problems)
 		}
@@ -71,7 +71,7 @@ func TestThePodRunsTheCommandInAShellOnce(t *testing.T) {
 	pod := newPod(anAt(func(at *cnatv1alpha1.At) {
 		at.Labels = map[string]string{"team": "x", CopiedPrefix + "fail": "true"}
 		at.Annotations = map[string]string{"note": "y", CopiedPrefix + "duration": "2s"}
-	}))
+	}), RestrictedPods())
 	if diff := cmp.Diff([]string{"/bin/sh", "-c", "echo hello world!"}, pod.Spec.Containers[0].Command); diff != "" {
 		t.Errorf("command (-want +got):\n%s", diff)
 	}

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -33,18 +34,25 @@ type Config struct {
 	Clusters Clusters
 	// Clock tells when an At is due. Required.
 	Clock clock.PassiveClock
+	// Pods hold for what Ats leave open; nil: RestrictedPods.
+	Pods *PodDefaults
 }
 
-// Validate reports everything that is missing.
+// Validate reports everything that is missing or wrong.
 func (c Config) Validate() error {
-	var missing []error
+	var wrong []error
 	if c.Clusters == nil {
-		missing = append(missing, errors.New("at.Config: Clusters is required"))
+		wrong = append(wrong, errors.New("at.Config: Clusters is required"))
 	}
 	if c.Clock == nil {
-		missing = append(missing, errors.New("at.Config: Clock is required"))
+		wrong = append(wrong, errors.New("at.Config: Clock is required"))
 	}
-	return errors.Join(missing...)
+	if c.Pods != nil {
+		if err := c.Pods.Validate(); err != nil {
+			wrong = append(wrong, fmt.Errorf("at.Config: Pods: %w", err))
+		}
+	}
+	return errors.Join(wrong...)
 }
 
 // Reconciler brings Ats from PENDING through RUNNING to DONE. It is safe for
@@ -58,6 +66,9 @@ type Reconciler struct {
 func NewReconciler(config Config) (*Reconciler, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
+	}
+	if config.Pods == nil {
+		config.Pods = ptr.To(RestrictedPods())
 	}
 	return &Reconciler{config: config}, nil
 }
@@ -89,7 +100,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req mcreconcile.Request) (ct
 	if err != nil || at == nil {
 		return ctrl.Result{}, err
 	}
-	a := &actor{cluster: cl, notes: &r.notes, clock: r.config.Clock}
+	a := &actor{cluster: cl, notes: &r.notes, clock: r.config.Clock, pods: *r.config.Pods}
 	return a.reconcile(ctx, at)
 }
 
@@ -98,6 +109,7 @@ type actor struct {
 	cluster cluster.Cluster
 	notes   *notes
 	clock   clock.PassiveClock
+	pods    PodDefaults
 }
 
 func (a *actor) reconcile(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, error) {

@@ -5,7 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -57,6 +59,33 @@ func TestAtAPI(t *testing.T) {
 }
 
 func refusals(t *testing.T, c client.Client) {
+	for i, r := range []struct {
+		change func(*cnatv1alpha1.AtSpec)
+		field  string
+	}{
+		{func(s *cnatv1alpha1.AtSpec) { s.ServiceAccountName = "A_B" }, "spec.serviceAccountName"},
+		{func(s *cnatv1alpha1.AtSpec) { s.ActiveDeadlineSeconds = ptr.To(int64(0)) }, "spec.activeDeadlineSeconds"},
+		{func(s *cnatv1alpha1.AtSpec) {
+			s.Resources = &cnatv1alpha1.AtResources{Limits: corev1.ResourceList{
+				corev1.ResourceName(strings.Repeat("x", 254)): resource.MustParse("1"),
+			}}
+		}, "spec.resources.limits"},
+		{func(s *cnatv1alpha1.AtSpec) {
+			s.SecurityContext = &cnatv1alpha1.AtSecurityContext{SeccompProfile: &cnatv1alpha1.AtSeccompProfile{
+				Type: corev1.SeccompProfileTypeRuntimeDefault, LocalhostProfile: ptr.To("x"),
+			}}
+		}, "localhostProfile goes with"},
+		{func(s *cnatv1alpha1.AtSpec) {
+			s.SecurityContext = &cnatv1alpha1.AtSecurityContext{Capabilities: &cnatv1alpha1.AtCapabilities{Add: make([]string, 65)}}
+		}, "spec.securityContext.capabilities.add"},
+	} {
+		at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("refused-pod-%d", i)}}
+		at.Spec.Schedule, at.Spec.Command = "2019-04-12T10:12:00Z", "ls"
+		r.change(&at.Spec)
+		if err := c.Create(t.Context(), at); err == nil || !strings.Contains(err.Error(), r.field) {
+			t.Errorf("case %d: %v, want a refusal that names %s", i, err, r.field)
+		}
+	}
 	for i, r := range []struct{ schedule, command, field string }{
 		{"tomorrow", "ls", "spec.schedule"},
 		{"", "ls", "spec.schedule"},
@@ -92,6 +121,11 @@ func transitions(t *testing.T, c client.Client) {
 		{name: "the schedule is frozen", patch: `{"spec":{"schedule":"2031-01-01T00:00:00Z"}}`, refused: "immutable"},
 		{name: "the image is frozen", patch: `{"spec":{"image":"alpine"}}`, refused: "immutable"},
 		{name: "the deadline is frozen", patch: `{"spec":{"startingDeadlineSeconds":3}}`, refused: "immutable"},
+		{name: "the account is frozen", patch: `{"spec":{"serviceAccountName":"x"}}`, refused: "immutable"},
+		{name: "the end is frozen", patch: `{"spec":{"activeDeadlineSeconds":3}}`, refused: "immutable"},
+		{name: "the token is frozen", patch: `{"spec":{"automountServiceAccountToken":true}}`, refused: "immutable"},
+		{name: "the resources are frozen", patch: `{"spec":{"resources":{"limits":{"cpu":2}}}}`, refused: "immutable"},
+		{name: "the rights are frozen", patch: `{"spec":{"securityContext":{"privileged":true}}}`, refused: "immutable"},
 		{name: "suspend and time to live may change", patch: `{"spec":{"suspend":true,"ttlSecondsAfterFinished":4}}`},
 		{name: "the epoch doesn't fall", status: true, patch: `{"status":{"epoch":4}}`, refused: "epoch never falls"},
 		{name: "the epoch can't be removed", status: true, patch: `{"status":{"epoch":null}}`, refused: "epoch never falls"},

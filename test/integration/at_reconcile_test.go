@@ -9,9 +9,12 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -60,6 +63,7 @@ func TestAtReconciler(t *testing.T) {
 		})
 	})
 	t.Run("a Pod deleted before its end is made again", func(t *testing.T) { deletedPod(t, c) })
+	t.Run("a guarded namespace takes the Pods", func(t *testing.T) { guardedNamespace(t, c) })
 	t.Run("a time to live takes At and Pod away", func(t *testing.T) {
 		ttl := int32(0)
 		created := newAt(t, c, "short-lived", func(a *cnatv1alpha1.At) { a.Spec.TTLSecondsAfterFinished = &ttl })
@@ -71,6 +75,63 @@ func TestAtReconciler(t *testing.T) {
 					c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj) != nil
 			})
 		}
+	})
+}
+
+// guardedNamespace enforces restricted Pod Security, and a quota that refuses Pods without requests and limits.
+func guardedNamespace(t *testing.T, c client.Client) {
+	const name = "guarded"
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+		"pod-security.kubernetes.io/enforce": "restricted",
+	}}}
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "all"}, Spec: corev1.ResourceQuotaSpec{
+		Hard: corev1.ResourceList{
+			corev1.ResourceRequestsCPU: resource.MustParse("1"), corev1.ResourceRequestsMemory: resource.MustParse("1Gi"),
+			corev1.ResourceLimitsCPU: resource.MustParse("10"), corev1.ResourceLimitsMemory: resource.MustParse("10Gi"),
+		},
+	}}
+	for _, obj := range []client.Object{ns, quota} {
+		if err := c.Create(t.Context(), obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+	labtest.Until(t, "the quota holds and service accounts are there", func() bool {
+		err := c.Get(t.Context(), client.ObjectKeyFromObject(quota), quota)
+		return err == nil && len(quota.Status.Hard) > 0 &&
+			c.Get(t.Context(), client.ObjectKey{Namespace: name, Name: "default"}, &corev1.ServiceAccount{}) == nil
+	})
+	if err := c.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "chosen"}}); err != nil {
+		t.Fatal(err)
+	}
+	inside := func(change func(*cnatv1alpha1.AtSpec)) func(*cnatv1alpha1.At) {
+		return func(a *cnatv1alpha1.At) { a.Namespace = name; change(&a.Spec) }
+	}
+	plain := newAt(t, c, "plain", inside(func(*cnatv1alpha1.AtSpec) {}))
+	chosen := newAt(t, c, "chosen", inside(func(s *cnatv1alpha1.AtSpec) {
+		s.ServiceAccountName, s.AutomountServiceAccountToken, s.ActiveDeadlineSeconds = "chosen", true, ptr.To(int64(60))
+		s.Resources = &cnatv1alpha1.AtResources{Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")}}
+		s.SecurityContext = &cnatv1alpha1.AtSecurityContext{RunAsUser: ptr.To(int64(1000))}
+	}))
+	refused := newAt(t, c, "refused", inside(func(s *cnatv1alpha1.AtSpec) {
+		s.SecurityContext = &cnatv1alpha1.AtSecurityContext{Privileged: ptr.To(true), AllowPrivilegeEscalation: ptr.To(true)}
+	}))
+	wantResult(t, c, plain, cnatv1alpha1.AtSucceeded)
+	wantResult(t, c, chosen, cnatv1alpha1.AtSucceeded)
+	pod := &corev1.Pod{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: name, Name: at.PodName(chosen)}, pod); err != nil {
+		t.Fatal(err)
+	}
+	container := pod.Spec.Containers[0]
+	if memory := container.Resources.Limits[corev1.ResourceMemory]; pod.Spec.ServiceAccountName != "chosen" || len(container.VolumeMounts) != 1 ||
+		*pod.Spec.ActiveDeadlineSeconds != 60 || *container.SecurityContext.RunAsUser != 1000 || memory.String() != "512Mi" {
+		t.Errorf("the At's own wishes weren't heard: %+v", pod.Spec)
+	}
+	labtest.Until(t, "the At that wants too much says why it doesn't run", func() bool {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(refused), refused); err != nil {
+			return false
+		}
+		blocked := meta.FindStatusCondition(refused.Status.Conditions, cnatv1alpha1.ConditionBlocked)
+		return blocked != nil && blocked.Reason == at.ReasonPodRefused && strings.Contains(blocked.Message, "violates PodSecurity")
 	})
 }
 

@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -21,7 +23,7 @@ import (
 // +kubebuilder:printcolumn:name="Epoch",type=integer,JSONPath=`.status.epoch`,priority=1
 // +kubebuilder:printcolumn:name="Command",type=string,JSONPath=`.spec.command`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="oldSelf.status.phase == 'PENDING' || (self.spec.schedule == oldSelf.spec.schedule && self.spec.command == oldSelf.spec.command && self.spec.image == oldSelf.spec.image && self.spec.?startingDeadlineSeconds == oldSelf.spec.?startingDeadlineSeconds)",message="spec is immutable once the At is RUNNING or DONE (only suspend and ttlSecondsAfterFinished may change)"
+// +kubebuilder:validation:XValidation:rule="oldSelf.status.phase == 'PENDING' || (self.spec.schedule == oldSelf.spec.schedule && self.spec.command == oldSelf.spec.command && self.spec.image == oldSelf.spec.image && self.spec.?startingDeadlineSeconds == oldSelf.spec.?startingDeadlineSeconds && self.spec.?activeDeadlineSeconds == oldSelf.spec.?activeDeadlineSeconds && self.spec.?automountServiceAccountToken == oldSelf.spec.?automountServiceAccountToken && has(self.spec.serviceAccountName) == has(oldSelf.spec.serviceAccountName) && (!has(self.spec.serviceAccountName) || self.spec.serviceAccountName == oldSelf.spec.serviceAccountName) && has(self.spec.resources) == has(oldSelf.spec.resources) && (!has(self.spec.resources) || self.spec.resources == oldSelf.spec.resources) && has(self.spec.securityContext) == has(oldSelf.spec.securityContext) && (!has(self.spec.securityContext) || self.spec.securityContext == oldSelf.spec.securityContext))",message="spec is immutable once the At is RUNNING or DONE (only suspend and ttlSecondsAfterFinished may change)"
 type At struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -68,6 +70,40 @@ type AtSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	StartingDeadlineSeconds *int64 `json:"startingDeadlineSeconds,omitempty"`
 
+	// activeDeadlineSeconds is how long the Pod may take from when its node took it.
+	// The node ends one that takes longer, and the At has failed. Without it, the
+	// fleet's default holds, which is no limit unless it was given one.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
+	ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
+
+	// serviceAccountName is the service account that the Pod runs as. Without it,
+	// the fleet's default holds, or else the namespace's account "default".
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="must be the name of a service account: lower case letters, digits, '-' and '.'"
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+
+	// automountServiceAccountToken gives the command the token of its service
+	// account. Without it, the command gets none.
+	// +optional
+	AutomountServiceAccountToken bool `json:"automountServiceAccountToken,omitempty"`
+
+	// resources are what the command asks for and may use at most. A resource that
+	// isn't named here has the fleet's default, so that a namespace with a
+	// ResourceQuota takes the Pod.
+	// +optional
+	Resources *AtResources `json:"resources,omitempty"`
+
+	// securityContext says as whom and with which rights the command runs. A field
+	// that isn't set has the fleet's default, which passes the Pod Security level
+	// "restricted" unless the fleet was told otherwise. The namespace's own Pod
+	// Security decides what is accepted.
+	// +optional
+	SecurityContext *AtSecurityContext `json:"securityContext,omitempty"`
+
 	// suspend holds back the making of a Pod while it is true. A Pod that is
 	// there already runs on.
 	// +optional
@@ -78,6 +114,92 @@ type AtSpec struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
+}
+
+// AtResources are the resources of an At's only container, in the words of Pods.
+type AtResources struct {
+	// requests are what a node must have free.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=16
+	// +kubebuilder:validation:XValidation:rule="self.all(name, size(name) <= 253 && size(string(self[name])) <= 64)",message="a resource's name has at most 253 characters, a quantity 64"
+	Requests map[corev1.ResourceName]resource.Quantity `json:"requests,omitempty"`
+
+	// limits are what the container may use at most.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=16
+	// +kubebuilder:validation:XValidation:rule="self.all(name, size(name) <= 253 && size(string(self[name])) <= 64)",message="a resource's name has at most 253 characters, a quantity 64"
+	Limits map[corev1.ResourceName]resource.Quantity `json:"limits,omitempty"`
+}
+
+// AtSecurityContext is the part of a container's security context that an At can
+// choose. It has the names and the meaning of the fields of Pods.
+type AtSecurityContext struct {
+	// runAsUser is the numeric user of the command.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	RunAsUser *int64 `json:"runAsUser,omitempty"`
+
+	// runAsGroup is the numeric group of the command.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	RunAsGroup *int64 `json:"runAsGroup,omitempty"`
+
+	// runAsNonRoot has the node refuse to run the command as root.
+	// +optional
+	RunAsNonRoot *bool `json:"runAsNonRoot,omitempty"`
+
+	// readOnlyRootFilesystem keeps the command from writing into its image's files.
+	// +optional
+	ReadOnlyRootFilesystem *bool `json:"readOnlyRootFilesystem,omitempty"`
+
+	// allowPrivilegeEscalation lets the command gain more rights than it was started with.
+	// +optional
+	AllowPrivilegeEscalation *bool `json:"allowPrivilegeEscalation,omitempty"`
+
+	// privileged runs the command as if it were the node's own.
+	// +optional
+	Privileged *bool `json:"privileged,omitempty"`
+
+	// capabilities are added to and dropped from those that the container runtime grants.
+	// +optional
+	Capabilities *AtCapabilities `json:"capabilities,omitempty"`
+
+	// seccompProfile restricts the system calls of the command.
+	// +optional
+	SeccompProfile *AtSeccompProfile `json:"seccompProfile,omitempty"`
+}
+
+// AtCapabilities are POSIX capabilities to add and to drop.
+type AtCapabilities struct {
+	// add are capabilities that the command gets, without the prefix CAP_.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=64
+	Add []string `json:"add,omitempty"`
+
+	// drop are capabilities that are taken from the command; ALL stands for all of them.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=64
+	Drop []string `json:"drop,omitempty"`
+}
+
+// AtSeccompProfile names a seccomp profile.
+//
+// +kubebuilder:validation:XValidation:rule="(self.type == 'Localhost') == has(self.localhostProfile)",message="localhostProfile goes with the type Localhost, and with no other"
+type AtSeccompProfile struct {
+	// type is RuntimeDefault, Unconfined, or Localhost for a file on the node.
+	// +required
+	// +kubebuilder:validation:Enum=RuntimeDefault;Unconfined;Localhost
+	Type corev1.SeccompProfileType `json:"type"`
+
+	// localhostProfile is that file, below the node's folder of seccomp profiles.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	LocalhostProfile *string `json:"localhostProfile,omitempty"`
 }
 
 // AtPhase is how far an At has come. It only goes forward.

@@ -1,0 +1,152 @@
+package at
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+)
+
+// PodDefaults hold for what an At doesn't say about its Pod.
+type PodDefaults struct {
+	// ServiceAccountName is whom Pods run as; empty: the namespace's account "default".
+	ServiceAccountName string
+	// Requests and Limits of the container, each resource by itself. A default never contradicts what an At says: a
+	// default limit rises to a request of the At, and a default request falls to a limit of it.
+	Requests, Limits corev1.ResourceList
+	// ActiveDeadline is how long a Pod may run, in whole seconds; 0: without end.
+	ActiveDeadline time.Duration
+	// SecurityContext of the container, each field by itself.
+	SecurityContext corev1.SecurityContext
+}
+
+// nobody is the user that images call so. An image that names no user would run as root, which a node refuses under
+// runAsNonRoot, and the At would wait for ever.
+const nobody = 65534
+
+// RestrictedPods are defaults that pass the Pod Security level "restricted" and any ResourceQuota on cpu and memory.
+func RestrictedPods() PodDefaults {
+	return PodDefaults{
+		Requests: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("16Mi"),
+		},
+		Limits: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("256Mi"),
+		},
+		SecurityContext: corev1.SecurityContext{
+			RunAsNonRoot:             ptr.To(true),
+			RunAsUser:                ptr.To(int64(nobody)),
+			RunAsGroup:               ptr.To(int64(nobody)),
+			AllowPrivilegeEscalation: ptr.To(false),
+			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+	}
+}
+
+// Validate reports every default that no API server would take.
+func (d PodDefaults) Validate() error {
+	var wrong []error
+	for _, name := range slices.Sorted(maps.Keys(d.Requests)) {
+		request := d.Requests[name]
+		if request.Sign() < 0 {
+			wrong = append(wrong, fmt.Errorf("requests: %s=%s is negative", name, request.String()))
+		}
+		if limit, ok := d.Limits[name]; ok && request.Cmp(limit) > 0 {
+			wrong = append(wrong, fmt.Errorf("requests: %s=%s is above its limit of %s", name, request.String(), limit.String()))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.Limits)) {
+		if limit := d.Limits[name]; limit.Sign() < 0 {
+			wrong = append(wrong, fmt.Errorf("limits: %s=%s is negative", name, limit.String()))
+		}
+	}
+	if d.ActiveDeadline < 0 || d.ActiveDeadline%time.Second != 0 {
+		wrong = append(wrong, fmt.Errorf("active-deadline: %v isn't a number of whole seconds, or 0", d.ActiveDeadline))
+	}
+	return errors.Join(wrong...)
+}
+
+func (d PodDefaults) serviceAccount(spec *cnatv1alpha1.AtSpec) string {
+	if spec.ServiceAccountName != "" {
+		return spec.ServiceAccountName
+	}
+	return d.ServiceAccountName
+}
+
+func (d PodDefaults) activeDeadline(spec *cnatv1alpha1.AtSpec) *int64 {
+	switch {
+	case spec.ActiveDeadlineSeconds != nil:
+		return ptr.To(*spec.ActiveDeadlineSeconds)
+	case d.ActiveDeadline > 0:
+		return ptr.To(int64(d.ActiveDeadline / time.Second))
+	}
+	return nil
+}
+
+func (d PodDefaults) resources(spec *cnatv1alpha1.AtSpec) corev1.ResourceRequirements {
+	asked := ptr.Deref(spec.Resources, cnatv1alpha1.AtResources{})
+	merged := corev1.ResourceRequirements{Requests: maps.Clone(asked.Requests), Limits: maps.Clone(asked.Limits)}
+	fill(&merged.Requests, d.Requests, asked.Limits, func(request, limit resource.Quantity) bool { return request.Cmp(limit) <= 0 })
+	fill(&merged.Limits, d.Limits, asked.Requests, func(limit, request resource.Quantity) bool { return limit.Cmp(request) >= 0 })
+	return merged
+}
+
+// fill adds the defaults that are missing. One that doesn't fit to what the At says on the other side becomes equal to it.
+func fill(to *corev1.ResourceList, defaults, other corev1.ResourceList, fits func(value, other resource.Quantity) bool) {
+	for name, value := range defaults {
+		if _, there := (*to)[name]; there {
+			continue
+		}
+		if said, ok := other[name]; ok && !fits(value, said) {
+			value = said
+		}
+		if *to == nil {
+			*to = corev1.ResourceList{}
+		}
+		(*to)[name] = value.DeepCopy()
+	}
+}
+
+func (d PodDefaults) securityContext(spec *cnatv1alpha1.AtSpec) *corev1.SecurityContext {
+	merged := d.SecurityContext.DeepCopy()
+	asked := spec.SecurityContext
+	if asked == nil {
+		return merged
+	}
+	set(&merged.RunAsUser, asked.RunAsUser)
+	set(&merged.RunAsGroup, asked.RunAsGroup)
+	set(&merged.RunAsNonRoot, asked.RunAsNonRoot)
+	set(&merged.ReadOnlyRootFilesystem, asked.ReadOnlyRootFilesystem)
+	set(&merged.AllowPrivilegeEscalation, asked.AllowPrivilegeEscalation)
+	set(&merged.Privileged, asked.Privileged)
+	if asked.Capabilities != nil {
+		merged.Capabilities = &corev1.Capabilities{Add: capabilities(asked.Capabilities.Add), Drop: capabilities(asked.Capabilities.Drop)}
+	}
+	if asked.SeccompProfile != nil {
+		merged.SeccompProfile = &corev1.SeccompProfile{Type: asked.SeccompProfile.Type}
+		set(&merged.SeccompProfile.LocalhostProfile, asked.SeccompProfile.LocalhostProfile)
+	}
+	return merged
+}
+
+// set copies what is said.
+func set[T any](to **T, from *T) {
+	if from != nil {
+		*to = ptr.To(*from)
+	}
+}
+
+func capabilities(names []string) (list []corev1.Capability) {
+	for _, name := range names {
+		list = append(list, corev1.Capability(name))
+	}
+	return list
+}
