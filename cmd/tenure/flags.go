@@ -86,7 +86,7 @@ func (o *options) declare(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.drainTimeout, "drain-timeout", shard.DefaultDrainTimeout,
 		"how long running reconciles may delay a move before they are cancelled")
 	fs.IntVar(&o.weight, "weight", 1, "this replica's share of the work, relative to the others'")
-	fs.IntVar(&o.workers, "workers", 16, "reconciles of each kind that run at a time")
+	fs.IntVar(&o.workers, "workers", 16, "reconciles of each kind that run at a time for one cluster; for all together it is up to eight times as many")
 	fs.Var(&choice{&o.serverFilter, "server", "client"}, "watch-filtering",
 		"`server` (KEP-5866, where the API server knows it), or client")
 	fs.StringVar(&o.deploymentSource, "deployment-source", noSource, "`cluster` whose Deployments are replicated to the "+

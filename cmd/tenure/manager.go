@@ -177,7 +177,7 @@ func newSharded(home *rest.Config, provider *kubeconfig.Provider, opts manager.O
 	}
 	seen := see.Controller("at", "At")
 	err = mcbuilder.ControllerManagedBy(mgr).Named("at").
-		WithOptions(seen.Options(o.controllerOptions())).
+		WithOptions(seen.Options(o.controllerOptions(), o.workers)).
 		WatchesRawSource(mgr.For(&cnatv1alpha1.At{}, atDue, r.AtEvents())).
 		WatchesRawSource(mgr.Owns(&corev1.Pod{}, &cnatv1alpha1.At{}, at.PodEvents())).
 		Complete(mgr.Guard(seen.Traced(r)))
@@ -210,15 +210,19 @@ func newStock(home *rest.Config, provider *kubeconfig.Provider, opts manager.Opt
 	}
 	seen := see.Controller("at", "At")
 	err = mcbuilder.ControllerManagedBy(mgr).Named("at").
-		WithOptions(seen.Options(o.controllerOptions())).
+		WithOptions(seen.Options(o.controllerOptions(), o.workers)).
 		For(&cnatv1alpha1.At{}, mcbuilder.WithPredicates(r.AtEvents())).
 		Owns(&corev1.Pod{}, mcbuilder.WithPredicates(at.PodEvents())).
 		Complete(seen.Traced(r))
 	return mgr, err
 }
 
+// manyClusters is how many clusters may have all their workers at a time before they have to share. A worker that waits
+// for a slow cluster costs a few KiB.
+const manyClusters = 8
+
 func (o *options) controllerOptions() mccontroller.Options {
-	return mccontroller.Options{MaxConcurrentReconciles: o.workers, RateLimiter: at.NewRateLimiter()}
+	return mccontroller.Options{MaxConcurrentReconciles: manyClusters * o.workers, RateLimiter: at.NewRateLimiter()}
 }
 
 func (o *options) atReconciler(clusters at.Clusters) (*at.Reconciler, error) {

@@ -76,7 +76,7 @@ func (o *options) addReplication(mgr *shard.Manager, health *clusterhealth.Healt
 	}
 	seen := see.Controller("replication", "Deployment")
 	err = mcbuilder.ControllerManagedBy(mgr).Named("replication").
-		WithOptions(seen.Options(o.replicationOptions())).
+		WithOptions(seen.Options(o.replicationOptions(), o.workers)).
 		WatchesRawSource(mgr.For(&appsv1.Deployment{}, nil)).
 		WatchesRawSource(mgr.WatchesCopies(&appsv1.Deployment{}, sourceOf)).
 		WatchesRawSource(mgr.Sweep(&appsv1.Deployment{}, health.Changed())).
@@ -101,7 +101,7 @@ func (o *options) addStockReplication(mgr mcmanager.Manager, provider *kubeconfi
 		source = mcmanager.LocalCluster
 	}
 	seen := see.Controller("replication", "Deployment")
-	return replication.SetupUnsharded(mgr, seen.Traced(r), source, health.Changed(), seen.Options(o.replicationOptions()))
+	return replication.SetupUnsharded(mgr, seen.Traced(r), source, health.Changed(), seen.Options(o.replicationOptions(), o.workers))
 }
 
 // sourceOf maps a copy to the key of its source.

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -10,10 +11,11 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	mccontroller "sigs.k8s.io/multicluster-runtime/pkg/controller"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	"github.com/tenure-dev/tenure/pkg/fairqueue"
 )
 
 // Controller is what is seen of one controller: its queue and its reconciles.
@@ -22,7 +24,7 @@ type Controller struct {
 	log       logr.Logger
 	name      string
 	kind      string
-	queue     atomic.Pointer[queue] // set when the controller starts
+	queue     atomic.Pointer[queue] // set when the controller starts, nil if its queue isn't ours
 	example   atomic.Int64          // when a trace last became an exemplar
 	wait      prometheus.Observer
 	took      map[string]prometheus.Observer // by result
@@ -40,18 +42,16 @@ func (t *Telemetry) Controller(name, kind string) *Controller {
 	return c
 }
 
-// Options adds to a controller's options a queue around theirs, and a logger that knows traces.
-func (c *Controller) Options(o mccontroller.Options) mccontroller.Options {
-	build := o.NewQueue
-	if build == nil {
-		build = c.priorityQueue
-	}
-	o.NewQueue = func(name string, limiter limiter) workqueue.TypedRateLimitingInterface[mcreconcile.Request] {
-		inner := build(name, limiter)
-		if q, ok := inner.(priorityqueue.PriorityQueue[mcreconcile.Request]); ok {
-			return c.watch(q, limiter)
+// queue is what controllers have.
+type queue = fairqueue.Queue[mcreconcile.Request]
+
+// Options adds to a controller's options a fair queue, in which a cluster has so many workers at most, and a logger that
+// knows traces. Of a queue that the options bring themselves nothing is seen.
+func (c *Controller) Options(o mccontroller.Options, perCluster int) mccontroller.Options {
+	if o.NewQueue == nil {
+		o.NewQueue = func(name string, limiter workqueue.TypedRateLimiter[mcreconcile.Request]) workqueue.TypedRateLimitingInterface[mcreconcile.Request] {
+			return c.fairQueue(name, limiter, o.MaxConcurrentReconciles, perCluster)
 		}
-		return inner // of a kind that we don't know how to look into
 	}
 	if c.telemetry.Tracing() && o.LogConstructor == nil {
 		o.LogConstructor = c.logger
@@ -59,38 +59,34 @@ func (c *Controller) Options(o mccontroller.Options) mccontroller.Options {
 	return o
 }
 
-type limiter = workqueue.TypedRateLimiter[mcreconcile.Request]
-
-// priorityQueue is what a controller has if its options don't say.
-func (c *Controller) priorityQueue(name string, limiter limiter) workqueue.TypedRateLimitingInterface[mcreconcile.Request] {
-	return priorityqueue.New(name, func(o *priorityqueue.Opts[mcreconcile.Request]) {
-		o.Log = c.log
-		o.RateLimiter = limiter
-	})
-}
-
-// watch puts what we want to know around a queue.
-func (c *Controller) watch(inner priorityqueue.PriorityQueue[mcreconcile.Request], limiter limiter) *queue {
-	q := newQueue(inner, limiter, nil)
-	if c.telemetry.Tracing() {
-		q.took = c.depart
+func (c *Controller) fairQueue(name string, limiter workqueue.TypedRateLimiter[mcreconcile.Request], workers, perCluster int) *queue {
+	options := fairqueue.Options[mcreconcile.Request]{
+		Name: name, Limiter: limiter, Workers: workers, PerCluster: perCluster,
+		Tenant: func(req mcreconcile.Request) (cluster, namespace string) {
+			cluster, _, _ = strings.Cut(string(req.ClusterName), "/") // all shards of a cluster are its own
+			return cluster, req.Namespace
+		},
 	}
+	if c.telemetry.Tracing() {
+		options.Taken = c.depart
+	}
+	q := fairqueue.New(options)
 	c.queue.Store(q)
 	c.telemetry.metrics.add(c.name, q)
 	return q
 }
 
 // depart begins the record of a reconcile when its key leaves the queue, if the trace may be kept.
-func (c *Controller) depart(req mcreconcile.Request, t *taken) {
+func (c *Controller) depart(req mcreconcile.Request, t *fairqueue.Taken) {
 	keep := c.telemetry.sampling.Load()
 	id := NewTraceID()
 	sampled := inRatio(id, keep.ratio)
 	if !sampled && keep.slow == 0 {
 		return
 	}
-	t.flight = &flight{
+	t.Note = &flight{
 		telemetry: c.telemetry, kind: c.kind, req: req, traceID: id, root: rootOf(id), sampled: sampled, slow: keep.slow,
-		trigger: t.trigger, attempt: t.attempt, ready: t.ready,
+		trigger: t.Trigger, attempt: t.Attempt, ready: t.Ready,
 	}
 }
 
@@ -101,18 +97,24 @@ func (c *Controller) logger(req *mcreconcile.Request) logr.Logger {
 		return c.log
 	}
 	values := []any{"cluster", string(req.ClusterName), c.kind, klog.KRef(req.Namespace, req.Name)}
-	if f := c.inHand(*req).flight; f != nil && f.sampled {
+	if f := flightIn(c.inHand(*req)); f != nil && f.sampled {
 		values = append(values, "trace_id", f.traceID.String(), "span_id", f.root.String())
 	}
 	return c.log.WithValues(values...)
 }
 
 // inHand returns what the queue knows of a key that is being worked on.
-func (c *Controller) inHand(req mcreconcile.Request) taken {
+func (c *Controller) inHand(req mcreconcile.Request) fairqueue.Taken {
 	if q := c.queue.Load(); q != nil {
-		return q.inHand(req)
+		return q.Taken(req)
 	}
-	return taken{}
+	return fairqueue.Taken{}
+}
+
+// flightIn returns what is written down of a key's reconcile, nil if nothing is.
+func flightIn(t fairqueue.Taken) *flight {
+	f, _ := t.Note.(*flight)
+	return f
 }
 
 // Traced wraps a reconciler so that each of its reconciles is seen. It belongs inside of shard.Manager.Guard, so that
@@ -130,20 +132,19 @@ type traced struct {
 func (r *traced) Reconcile(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
 	t := r.inHand(req)
 	start := time.Now()
-	if t.ready.IsZero() {
-		t.ready = start
-	}
-	if t.flight == nil {
+	f := flightIn(t)
+	if f == nil {
 		result, err := r.inner.Reconcile(ctx, req)
 		r.ended(req, &t, start, resultOf(result, err), trace.SpanContext{})
 		return result, err
 	}
-	return r.record(ctx, req, &t, start)
+	return r.record(ctx, req, &t, f, start)
 }
 
 // record is Reconcile with a flight.
-func (r *traced) record(ctx context.Context, req mcreconcile.Request, t *taken, start time.Time) (result reconcile.Result, err error) {
-	f := t.flight
+func (r *traced) record(
+	ctx context.Context, req mcreconcile.Request, t *fairqueue.Taken, f *flight, start time.Time,
+) (result reconcile.Result, err error) {
 	f.start = start
 	if epoch := r.telemetry.cfg.Epoch; epoch != nil {
 		f.epoch = epoch(ctx)
@@ -167,17 +168,21 @@ func (r *traced) record(ctx context.Context, req mcreconcile.Request, t *taken, 
 }
 
 // ended counts a reconcile and tells who wants to know.
-func (r *traced) ended(req mcreconcile.Request, t *taken, start time.Time, result string, kept trace.SpanContext) {
+func (r *traced) ended(req mcreconcile.Request, t *fairqueue.Taken, start time.Time, result string, kept trace.SpanContext) {
 	end := time.Now()
 	example := kept
+	ready, unknown := t.Ready, t.Ready.IsZero()
+	if unknown {
+		ready = start
+	}
 	if result != resultError && !r.wantsExample(end) {
 		example = trace.SpanContext{}
 	}
-	ObserveWith(r.wait, max(start.Sub(t.ready), 0).Seconds(), example)
+	ObserveWith(r.wait, max(start.Sub(ready), 0).Seconds(), example)
 	ObserveWith(r.took[result], end.Sub(start).Seconds(), example)
 	if tell := r.telemetry.cfg.Reconciled; tell != nil {
 		tell(Reconciled{
-			Request: req, Ready: t.ready, Start: start, End: end, ReadyUnknown: !t.known, Backfill: t.backfill, Trace: kept,
+			Request: req, Ready: ready, Start: start, End: end, ReadyUnknown: unknown, Backfill: t.Priority < 0, Trace: kept,
 		})
 	}
 }

@@ -54,7 +54,7 @@ func newRig(t testing.TB, cfg Config) *rig {
 	}
 	r.Telemetry = New(cfg)
 	r.controller = r.Telemetry.Controller("at", "At")
-	r.options = r.controller.Options(mccontroller.Options{})
+	r.options = r.controller.Options(mccontroller.Options{}, 0)
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[mcreconcile.Request](time.Millisecond, time.Second)
 	r.queue = r.options.NewQueue("test", limiter).(priorityqueue.PriorityQueue[mcreconcile.Request])
 	t.Cleanup(r.queue.ShutDown)

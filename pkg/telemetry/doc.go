@@ -11,7 +11,7 @@
 //	tel.Wrap(config)                                   // a span per API call, traceparent sent
 //	c := tel.Controller("at", "At")
 //	mcbuilder.ControllerManagedBy(mgr).Named("at").
-//		WithOptions(c.Options(options)).               // knows how long each key waited; logs carry trace ids
+//		WithOptions(c.Options(options, perCluster)).   // a fair queue that knows how long each key waited; logs carry trace ids
 //		Complete(mgr.Guard(c.Traced(reconciler)))
 //	at.Config{Clusters: tel.Clusters(mgr)}             // links each reconcile to the one that caused it
 //

@@ -9,6 +9,8 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	"github.com/tenure-dev/tenure/pkg/fairqueue"
 )
 
 const (
@@ -27,7 +29,7 @@ type flight struct {
 	root      trace.SpanID
 	sampled   bool          // from the start, so that API calls carry it
 	slow      time.Duration // kept from here on, or when it fails, though it isn't sampled
-	trigger   trigger
+	trigger   fairqueue.Trigger
 	attempt   int
 	ready     time.Time // when the key could have been worked on
 	start     time.Time // when it was

@@ -32,6 +32,9 @@ type reconcileMetrics struct {
 	wait *prometheus.HistogramVec
 	took *prometheus.HistogramVec
 	old  *prometheus.Desc
+	// Of each cluster that has keys in a queue.
+	clusterKeys *prometheus.Desc
+	clusterWait *prometheus.Desc
 
 	mu     sync.Mutex // guards queues
 	queues map[string]*queue
@@ -45,6 +48,10 @@ func newReconcileMetrics() *reconcileMetrics {
 			"Time that a reconcile took, by its result."), []string{"controller", "result"}),
 		old: prometheus.NewDesc("tenure_oldest_key_wait_seconds",
 			"For how long the key that is ready longest has been waiting for a worker.", []string{"controller"}, nil),
+		clusterKeys: prometheus.NewDesc("tenure_cluster_keys",
+			"Keys of a cluster, by state: ready for a worker, or running with one.", []string{"controller", "cluster", "state"}, nil),
+		clusterWait: prometheus.NewDesc("tenure_cluster_oldest_key_wait_seconds",
+			"For how long the cluster's key that is ready longest has been waiting for a worker.", []string{"controller", "cluster"}, nil),
 		queues: map[string]*queue{},
 	}
 }
@@ -54,6 +61,8 @@ func (m *reconcileMetrics) Describe(ch chan<- *prometheus.Desc) {
 	m.wait.Describe(ch)
 	m.took.Describe(ch)
 	ch <- m.old
+	ch <- m.clusterKeys
+	ch <- m.clusterWait
 }
 
 // Collect implements prometheus.Collector.
@@ -67,7 +76,14 @@ func (m *reconcileMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	m.mu.Unlock()
 	for name, q := range queues {
-		ch <- prometheus.MustNewConstMetric(m.old, prometheus.GaugeValue, q.oldest().Seconds(), name)
+		var oldest time.Duration
+		for _, b := range q.Backlogs() {
+			oldest = max(oldest, b.Wait)
+			ch <- prometheus.MustNewConstMetric(m.clusterKeys, prometheus.GaugeValue, float64(b.Ready), name, b.Cluster, "ready")
+			ch <- prometheus.MustNewConstMetric(m.clusterKeys, prometheus.GaugeValue, float64(b.Running), name, b.Cluster, "running")
+			ch <- prometheus.MustNewConstMetric(m.clusterWait, prometheus.GaugeValue, b.Wait.Seconds(), name, b.Cluster)
+		}
+		ch <- prometheus.MustNewConstMetric(m.old, prometheus.GaugeValue, oldest.Seconds(), name)
 	}
 }
 

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -46,27 +47,44 @@ func TestLatenciesAreNativeHistogramsWithTheTraceAsExemplar(t *testing.T) {
 	}
 }
 
-func TestTheOldestKeyIsTheOneThatIsReadyLongestAndNotOneThatIsNotDue(t *testing.T) {
-	r := newRig(t, Config{})
-	q := r.controller.queue.Load()
+func TestWhatWaitsIsToldByCluster(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	r := newRig(t, Config{Registerer: registry})
+	value := func(name string, labels ...string) (found float64) {
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				of := map[string]bool{}
+				for _, l := range m.GetLabel() {
+					of[l.GetValue()] = true
+				}
+				if f.GetName() == name && !slices.ContainsFunc(labels, func(l string) bool { return !of[l] }) {
+					found += m.GetGauge().GetValue()
+				}
+			}
+		}
+		return found
+	}
 	other := testKey
 	other.Name = "other"
-	q.AddAfter(other, time.Hour)
-	if age := q.oldest(); age != 0 {
-		t.Errorf("nothing is ready, and the oldest waits for %v", age)
+	r.queue.AddAfter(other, time.Hour)
+	if age := value("tenure_oldest_key_wait_seconds"); age != 0 {
+		t.Errorf("nothing is ready, and the oldest waits for %v s", age)
 	}
-	q.Add(testKey)
+	r.queue.Add(testKey)
 	time.Sleep(20 * time.Millisecond)
-	q.Add(testKey) // once more: it still waits since the first time
-	if age := q.oldest(); age < 20*time.Millisecond || age > 20*time.Second {
-		t.Errorf("the oldest waits for %v", age)
+	r.queue.Add(testKey) // once more: it still waits since the first time
+	if age := value("tenure_oldest_key_wait_seconds"); age < .02 || age != value("tenure_cluster_oldest_key_wait_seconds", "west") && age > 20 {
+		t.Errorf("the oldest waits for %v s", age)
 	}
-	key, _ := q.Get()
-	if age := q.oldest(); key != testKey || age != 0 {
-		t.Errorf("with %v in hand the oldest waits for %v", key, age)
+	if n := value("tenure_cluster_keys", "west", "ready"); n != 1 {
+		t.Errorf("%v keys of the cluster are ready, want 1: its shards count together", n)
 	}
-	q.Done(key)
-	if len(q.taken) != 0 || q.noted.Load() != 1 {
-		t.Errorf("%d keys in hand and %d noted, want none and the one that isn't due", len(q.taken), q.noted.Load())
+	key, _ := r.queue.Get()
+	if age := value("tenure_oldest_key_wait_seconds"); key != testKey || age != 0 || value("tenure_cluster_keys", "west", "running") != 1 {
+		t.Errorf("with %v in hand the oldest waits for %v s", key, age)
 	}
 }

@@ -1,12 +1,9 @@
 package telemetry
 
 import (
-	"fmt"
-	"sync"
 	"testing"
 	"time"
 
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 )
@@ -67,42 +64,5 @@ func TestAKeyAddedWhileItIsInWorkIsAReconcileOfItsOwn(t *testing.T) {
 	}
 	if wait := (*list)[0].Start.Sub((*list)[0].Ready); wait < 39*time.Millisecond {
 		t.Errorf("the second waited %v: it was ready while the first was in work", wait)
-	}
-}
-
-// With the priority queue of controller-runtime before v0.25 this hangs (controller-runtime#3538).
-func TestShutDownEndsWorkersThatWaitAndThoseThatWork(t *testing.T) {
-	for range 50 {
-		limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[mcreconcile.Request](time.Millisecond, time.Second)
-		q := newQueue(priorityqueue.New("", func(o *priorityqueue.Opts[mcreconcile.Request]) { o.RateLimiter = limiter }), limiter, nil)
-		var workers sync.WaitGroup
-		for w := range 20 {
-			workers.Go(func() {
-				for i := 0; ; i++ {
-					next := testKey
-					next.Name = fmt.Sprint(w, i)
-					q.Add(next)
-					key, shutdown := q.Get()
-					if shutdown {
-						return
-					}
-					q.Done(key)
-				}
-			})
-		}
-		time.Sleep(5 * time.Millisecond)
-		q.ShutDown()
-		ended := make(chan struct{})
-		go func() { workers.Wait(); close(ended) }()
-		select {
-		case <-ended:
-		case <-time.After(10 * time.Second):
-			t.Fatal("workers didn't end within 10s of the queue's end")
-		}
-		before := q.Len()
-		q.Add(testKey)
-		if _, shutdown := q.Get(); !shutdown || q.Len() != before {
-			t.Fatalf("after the end: shut down %v, %d keys, before %d", shutdown, q.Len(), before)
-		}
 	}
 }

@@ -13,8 +13,6 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 )
@@ -82,10 +80,10 @@ func hotPath(t testing.TB, cfg Config) func() {
 	}
 	ctx := req.Context()
 	return func() {
-		q.note(testKey, 0, byEvent)
-		q.take(testKey, false)
-		_, _ = traced.Reconcile(ctx, testKey) // never fails
-		q.release(testKey)
+		q.Add(testKey)
+		key, _ := q.Get()
+		_, _ = traced.Reconcile(ctx, key) // never fails
+		q.Done(key)
 	}
 }
 
@@ -127,29 +125,6 @@ func BenchmarkHotPath(b *testing.B) {
 			}
 			// What counts on a busy machine: processor time, that of the sending goroutine included.
 			b.ReportMetric(float64(processorTime(b)-before)/float64(b.N), "cpu-ns/op")
-		})
-	}
-}
-
-// BenchmarkQueue compares the queue with the one it wraps.
-func BenchmarkQueue(b *testing.B) {
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[mcreconcile.Request](time.Millisecond, time.Second)
-	inner := func() priorityqueue.PriorityQueue[mcreconcile.Request] {
-		return priorityqueue.New("bench", func(o *priorityqueue.Opts[mcreconcile.Request]) { o.RateLimiter = limiter })
-	}
-	for name, build := range map[string]func() priorityqueue.PriorityQueue[mcreconcile.Request]{
-		"plain":   inner,
-		"watched": func() priorityqueue.PriorityQueue[mcreconcile.Request] { return newQueue(inner(), limiter, nil) },
-	} {
-		b.Run(name, func(b *testing.B) {
-			q := build()
-			defer q.ShutDown()
-			b.ReportAllocs()
-			for b.Loop() {
-				q.Add(testKey)
-				key, _ := q.Get()
-				q.Done(key)
-			}
 		})
 	}
 }

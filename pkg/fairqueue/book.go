@@ -1,0 +1,410 @@
+package fairqueue
+
+import (
+	"container/heap"
+	"container/ring"
+	"math"
+	"time"
+)
+
+// book knows all keys and decides which is next. It has no lock, clock or goroutine: times are given to it, as
+// durations since some origin.
+type book[T comparable] struct {
+	workers    int // 0 means that they never run short
+	perCluster int // 0 means all of them
+
+	items    map[T]*item[T]
+	clusters map[string]*cluster[T]
+	waiting  timeHeap[T]
+	turn     *ring.Ring // of the clusters from which a key may be taken; the next one is first
+	ready    int        // keys, those that have to wait for their worker included
+	taken    []*item[T] // that workers have
+	active   int        // clusters with keys that are ready or running
+	count    uint64     // of keys that became ready
+
+	// What comes and goes with keys is used again.
+	spareItems      spare[item[T]]
+	spareNamespaces spare[namespace[T]]
+	spareClusters   spare[cluster[T]]
+	spareTaken      spare[Taken]
+}
+
+// state is where a key is.
+type state uint8
+
+const (
+	nowhere state = iota // new, or with a worker only
+	waiting              // for its time
+	ready                // in its namespace's heap
+	parked               // ready, but a worker has it: ready when that is done
+)
+
+// item is a key. There is one for as long as the queue knows the key.
+type item[T comparable] struct {
+	key      T
+	of       *namespace[T]
+	hand     *Taken // of the worker that has it, nil if none has
+	readyAt  time.Duration
+	takenAt  time.Duration // of the worker's turn
+	order    uint64        // among keys of equal priority
+	priority int
+	place    int // in the heap that it is in
+	slot     int // among those that workers have
+	state    state
+	trigger  Trigger
+}
+
+func (i *item[T]) running() bool { return i.hand != nil }
+
+// namespace of one cluster, with its keys.
+type namespace[T comparable] struct {
+	cluster *cluster[T]
+	name    string
+	keys    int // known at all
+	ready   readyHeap[T]
+	seat    *ring.Ring // in its cluster's ring while something is ready
+	seated  bool
+}
+
+// cluster with its namespaces.
+type cluster[T comparable] struct {
+	name       string
+	namespaces map[string]*namespace[T]
+	turn       *ring.Ring // of the namespaces in which something is ready; the next one is first
+	ready      int        // keys in namespaces' heaps
+	parked     int
+	running    int
+	seat       *ring.Ring // in the book's ring while a key may be taken
+	seated     bool
+}
+
+func newBook[T comparable](workers, perCluster int) book[T] {
+	return book[T]{workers: workers, perCluster: perCluster, items: map[T]*item[T]{}, clusters: map[string]*cluster[T]{}}
+}
+
+// item finds or makes the item of a key.
+func (b *book[T]) item(key T, clusterName, namespaceName string) *item[T] {
+	if i := b.items[key]; i != nil {
+		return i
+	}
+	c := b.clusters[clusterName]
+	if c == nil {
+		if c = b.spareClusters.get(); c.seat == nil {
+			c.namespaces, c.seat = map[string]*namespace[T]{}, ring.New(1)
+			c.seat.Value = c
+		}
+		c.name = clusterName
+		b.clusters[clusterName] = c
+	}
+	n := c.namespaces[namespaceName]
+	if n == nil {
+		if n = b.spareNamespaces.get(); n.seat == nil {
+			n.seat = ring.New(1)
+			n.seat.Value = n
+		}
+		n.cluster, n.name = c, namespaceName
+		c.namespaces[namespaceName] = n
+	}
+	n.keys++
+	i := b.spareItems.get()
+	i.key, i.of = key, n
+	b.items[key] = i
+	return i
+}
+
+// spare is what nobody uses at the moment.
+type spare[E any] []*E
+
+// maxSpare bounds what is kept.
+const maxSpare = 1024
+
+func (s *spare[E]) get() *E {
+	last := len(*s) - 1
+	if last < 0 {
+		return new(E)
+	}
+	e := (*s)[last]
+	*s = (*s)[:last]
+	return e
+}
+
+func (s *spare[E]) put(e *E) {
+	if len(*s) < maxSpare {
+		*s = append(*s, e)
+	}
+}
+
+// forget drops a key that nobody waits for and no worker has, and its namespace and cluster with their last key.
+func (b *book[T]) forget(i *item[T]) {
+	n, c := i.of, i.of.cluster
+	delete(b.items, i.key)
+	if n.keys--; n.keys == 0 {
+		delete(c.namespaces, n.name)
+		n.cluster = nil
+		b.spareNamespaces.put(n)
+		if len(c.namespaces) == 0 {
+			delete(b.clusters, c.name)
+			b.spareClusters.put(c)
+		}
+	}
+	*i = item[T]{}
+	b.spareItems.put(i)
+}
+
+// add notes one more addition of a key: it is ready at the earliest and at the highest priority of all.
+func (b *book[T]) add(i *item[T], now, at time.Duration, priority int, why Trigger) {
+	switch i.state {
+	case nowhere:
+		i.priority, i.readyAt, i.trigger = priority, at, why
+		if at > now {
+			i.state = waiting
+			heap.Push(&b.waiting, i)
+			return
+		}
+		b.makeReady(i)
+	case waiting:
+		i.priority = max(i.priority, priority)
+		if at >= i.readyAt {
+			return
+		}
+		i.readyAt, i.trigger = at, why
+		if at > now {
+			heap.Fix(&b.waiting, i.place)
+			return
+		}
+		heap.Remove(&b.waiting, i.place)
+		b.makeReady(i)
+	case ready, parked:
+		if at > now || priority <= i.priority {
+			return
+		}
+		i.priority, i.order, i.trigger = priority, b.next(), why
+		if i.state == ready {
+			heap.Fix(&i.of.ready, i.place)
+		}
+	}
+}
+
+func (b *book[T]) next() uint64 {
+	b.count++
+	return b.count
+}
+
+// makeReady puts a key into no heap yet into its namespace's, or parks it if a worker has it.
+func (b *book[T]) makeReady(i *item[T]) {
+	i.order = b.next()
+	b.ready++
+	c := i.of.cluster
+	defer b.settle(c, c.busy())
+	if i.running() {
+		i.state = parked
+		c.parked++
+		return
+	}
+	b.line(i)
+}
+
+// line puts a key in line in its namespace.
+func (b *book[T]) line(i *item[T]) {
+	n := i.of
+	i.state = ready
+	heap.Push(&n.ready, i)
+	n.cluster.ready++
+	if !n.seated {
+		n.cluster.turn, n.seated = seat(n.cluster.turn, n.seat), true
+	}
+}
+
+// busy says whether a cluster has work.
+func (c *cluster[T]) busy() bool { return c.ready+c.parked+c.running > 0 }
+
+// settle gives a cluster its place among those that take turns, or takes it away, after something of it has changed.
+func (b *book[T]) settle(c *cluster[T], wasBusy bool) {
+	switch busy := c.busy(); {
+	case busy && !wasBusy:
+		b.active++
+	case !busy && wasBusy:
+		b.active--
+	}
+	switch may := c.ready > 0 && (b.perCluster == 0 || c.running < b.perCluster); {
+	case may && !c.seated:
+		b.turn, c.seated = seat(b.turn, c.seat), true
+	case !may && c.seated:
+		b.turn, c.seated = unseat(b.turn, c.seat), false
+	}
+}
+
+// seat puts one at the end of a ring.
+func seat(first, one *ring.Ring) *ring.Ring {
+	if first == nil {
+		return one
+	}
+	first.Prev().Link(one)
+	return first
+}
+
+// unseat takes one out of a ring.
+func unseat(first, one *ring.Ring) *ring.Ring {
+	if one.Len() == 1 {
+		return nil
+	}
+	if first == one {
+		first = one.Next()
+	}
+	one.Prev().Unlink(1)
+	return first
+}
+
+// take hands out the next key, nil if there is none that may be taken.
+func (b *book[T]) take(now time.Duration) *item[T] {
+	c := b.nextCluster()
+	if c == nil {
+		return nil
+	}
+	b.turn = c.seat.Next()
+	n := c.turn.Value.(*namespace[T])
+	c.turn = n.seat.Next()
+	i := heap.Pop(&n.ready).(*item[T])
+	if len(n.ready) == 0 {
+		c.turn, n.seated = unseat(c.turn, n.seat), false
+	}
+	b.ready--
+	c.ready--
+	c.running++
+	i.state, i.takenAt, i.slot = nowhere, now, len(b.taken)
+	b.taken = append(b.taken, i)
+	i.hand = b.spareTaken.get()
+	*i.hand = Taken{Priority: i.priority, Trigger: i.trigger}
+	b.settle(c, true)
+	return i
+}
+
+// nextCluster is the first in turn that may have one more worker.
+func (b *book[T]) nextCluster() *cluster[T] {
+	if b.turn == nil {
+		return nil
+	}
+	short := b.workers > 0 && b.workers-len(b.taken) <= b.workers/4
+	share := 0
+	if short {
+		share = max(1, b.workers/b.active)
+	}
+	for at := b.turn; ; {
+		if c := at.Value.(*cluster[T]); !short || c.running < share {
+			return c
+		}
+		if at = at.Next(); at == b.turn {
+			return nil
+		}
+	}
+}
+
+// done notes that a worker is done with a key, and returns for how long it had it; ok is false if none had.
+func (b *book[T]) done(key T, now time.Duration) (took time.Duration, ok bool) {
+	i := b.items[key]
+	if i == nil || !i.running() {
+		return 0, false
+	}
+	c := i.of.cluster
+	took = now - i.takenAt
+	*i.hand = Taken{}
+	b.spareTaken.put(i.hand)
+	i.hand = nil
+	last := len(b.taken) - 1
+	b.taken[i.slot] = b.taken[last]
+	b.taken[i.slot].slot = i.slot
+	b.taken[last], b.taken = nil, b.taken[:last]
+	c.running--
+	if i.state == parked {
+		c.parked--
+		b.line(i)
+	}
+	b.settle(c, true)
+	if i.state == nowhere {
+		b.forget(i)
+	}
+	return took, true
+}
+
+// nextRipe is when the next key is ready of those that wait for their time; very late if none does.
+func (b *book[T]) nextRipe() time.Duration {
+	if len(b.waiting) == 0 {
+		return math.MaxInt64
+	}
+	return b.waiting[0].readyAt
+}
+
+// ripen makes one key ready whose time has come, and says whether there was one.
+func (b *book[T]) ripen(now time.Duration) bool {
+	if b.nextRipe() > now {
+		return false
+	}
+	b.makeReady(heap.Pop(&b.waiting).(*item[T]))
+	return true
+}
+
+// unfinished is for how long workers have had their keys: altogether, and the longest.
+func (b *book[T]) unfinished(now time.Duration) (total, longest time.Duration) {
+	for _, i := range b.taken {
+		total, longest = total+now-i.takenAt, max(longest, now-i.takenAt)
+	}
+	return total, longest
+}
+
+func (b *book[T]) backlogs(now time.Duration) (all []Backlog) {
+	for _, c := range b.clusters {
+		if !c.busy() {
+			continue
+		}
+		one := Backlog{Cluster: c.name, Ready: c.ready + c.parked, Running: c.running}
+		for _, n := range c.namespaces {
+			for _, i := range n.ready {
+				one.Wait = max(one.Wait, now-i.readyAt)
+			}
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// readyHeap orders keys by priority, then by when they became ready.
+type readyHeap[T comparable] []*item[T]
+
+func (h readyHeap[T]) Len() int { return len(h) }
+func (h readyHeap[T]) Less(x, y int) bool {
+	if h[x].priority != h[y].priority {
+		return h[x].priority > h[y].priority
+	}
+	return h[x].order < h[y].order
+}
+func (h readyHeap[T]) Swap(x, y int) {
+	h[x], h[y] = h[y], h[x]
+	h[x].place, h[y].place = x, y
+}
+func (h *readyHeap[T]) Push(i any) { push((*[]*item[T])(h), i.(*item[T])) }
+func (h *readyHeap[T]) Pop() any   { return pop((*[]*item[T])(h)) }
+
+// timeHeap orders keys by when they are to be ready.
+type timeHeap[T comparable] []*item[T]
+
+func (h timeHeap[T]) Len() int           { return len(h) }
+func (h timeHeap[T]) Less(x, y int) bool { return h[x].readyAt < h[y].readyAt }
+func (h timeHeap[T]) Swap(x, y int) {
+	h[x], h[y] = h[y], h[x]
+	h[x].place, h[y].place = x, y
+}
+func (h *timeHeap[T]) Push(i any) { push((*[]*item[T])(h), i.(*item[T])) }
+func (h *timeHeap[T]) Pop() any   { return pop((*[]*item[T])(h)) }
+
+func push[T comparable](h *[]*item[T], i *item[T]) {
+	i.place = len(*h)
+	*h = append(*h, i)
+}
+
+func pop[T comparable](h *[]*item[T]) *item[T] {
+	last := len(*h) - 1
+	i := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return i
+}

@@ -1,0 +1,395 @@
+package fairqueue
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+// tenant reads a key such as "west/shop/a".
+func tenant(key string) (cluster, namespace string) {
+	cluster, rest, _ := strings.Cut(key, "/")
+	namespace, _, _ = strings.Cut(rest, "/")
+	return cluster, namespace
+}
+
+func newQueue(t testing.TB, workers, perCluster int) *Queue[string] {
+	t.Helper()
+	q := New(Options[string]{
+		Limiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](10*time.Millisecond, time.Minute),
+		Tenant:  tenant, Workers: workers, PerCluster: perCluster,
+	})
+	t.Cleanup(q.ShutDown)
+	return q
+}
+
+// take returns what workers would get that come one after the other until one has to wait, or none is left.
+func take(q *Queue[string]) (keys []string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for {
+		var i *item[string]
+		if q.book.workers == 0 || len(q.book.taken) < q.book.workers {
+			i = q.book.take(q.now())
+		}
+		if i == nil {
+			return keys
+		}
+		keys = append(keys, i.key)
+	}
+}
+
+var low, high = -100, 100
+
+func TestClustersAndNamespacesTakeTurnsAndPriorityOrdersWithin(t *testing.T) {
+	q := newQueue(t, 0, 0)
+	q.AddWithOpts(priorityqueue.AddOpts{Priority: &low}, "west/shop/old")
+	q.AddWithOpts(priorityqueue.AddOpts{}, "west/shop/1", "west/shop/2", "west/shop/3", "west/bank/1", "east/shop/1")
+	q.AddWithOpts(priorityqueue.AddOpts{Priority: &high}, "west/shop/urgent")
+	want := []string{
+		"west/shop/urgent", "east/shop/1", "west/bank/1", "west/shop/1", "west/shop/2", "west/shop/3", "west/shop/old",
+	}
+	if diff := cmp.Diff(want, take(q)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestASlowClusterHoldsNoMoreWorkersThanAreItsOwn(t *testing.T) {
+	q := newQueue(t, 16, 4)
+	for i := range 100 {
+		q.Add(fmt.Sprintf("slow/ns/%02d", i))
+	}
+	if got := take(q); len(got) != 4 {
+		t.Fatalf("%d workers for one cluster, want 4", len(got))
+	}
+	q.Add("quick/ns/1")
+	if got := take(q); !slices.Equal(got, []string{"quick/ns/1"}) {
+		t.Fatalf("got %v, want the other cluster's key", got)
+	}
+	q.Done("slow/ns/02")
+	if got := take(q); !slices.Equal(got, []string{"slow/ns/04"}) {
+		t.Errorf("got %v, want the slow cluster's next", got)
+	}
+}
+
+func TestTheLastWorkersAreForThoseWithLessThanTheirShare(t *testing.T) {
+	q := newQueue(t, 16, 0)
+	for i := range 100 {
+		q.Add(fmt.Sprintf("a/ns/%d", i))
+	}
+	if got := take(q); len(got) != 16 {
+		t.Fatalf("one cluster alone got %d of 16 workers", len(got))
+	}
+	for i := range 8 {
+		q.Done(fmt.Sprintf("a/ns/%d", i))
+	}
+	for i := range 100 {
+		q.Add(fmt.Sprintf("b/ns/%d", i))
+	}
+	count := map[string]int{}
+	for _, key := range take(q) {
+		count[key[:1]]++
+	}
+	// Four may go to anybody, in turns; the last four only to b, which has less than half.
+	if want := map[string]int{"a": 2, "b": 6}; !cmp.Equal(count, want) {
+		t.Errorf("got %v, want %v", count, want)
+	}
+}
+
+func TestAKeyIsReadyAtTheEarliestOfItsAdditions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, 0, 0)
+		q.AddAfter("c/n/hour", time.Hour)
+		q.AddAfter("c/n/hour", 2*time.Hour)
+		q.AddAfter("c/n/sooner", time.Hour)
+		q.AddAfter("c/n/sooner", time.Minute)
+		q.Add("c/n/now")
+		q.AddAfter("c/n/now", time.Minute)
+		q.AddRateLimited("c/n/failed")
+		q.AddWithOpts(priorityqueue.AddOpts{After: time.Second, Priority: &low}, "c/n/low")
+		type got struct {
+			Key      string
+			After    time.Duration
+			Trigger  Trigger
+			Priority int
+			Attempt  int
+		}
+		var all []got
+		began := time.Now()
+		for range 5 {
+			key, _, _ := q.GetWithPriority()
+			taken := q.Taken(key)
+			if time.Since(taken.Ready) != 0 {
+				t.Errorf("%s was taken %v after it was ready", key, time.Since(taken.Ready))
+			}
+			all = append(all, got{key, time.Since(began), taken.Trigger, taken.Priority, taken.Attempt})
+			q.Done(key)
+		}
+		want := []got{
+			{"c/n/now", 0, ByEvent, 0, 1}, {"c/n/failed", 10 * time.Millisecond, ByRetry, 0, 2}, {"c/n/low", time.Second, ByTimer, low, 1},
+			{"c/n/sooner", time.Minute, ByTimer, 0, 1}, {"c/n/hour", time.Hour, ByTimer, 0, 1},
+		}
+		if diff := cmp.Diff(want, all); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestAKeyIsWithOneWorkerAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, 0, 0)
+		q.Add("c/n/1")
+		take(q)
+		q.Add("c/n/1")
+		q.AddAfter("c/n/1", time.Minute) // ready already
+		if got := take(q); got != nil || q.Len() != 1 {
+			t.Fatalf("%v was handed out twice; %d ready", got, q.Len())
+		}
+		time.Sleep(time.Second)
+		q.Done("c/n/1")
+		if got := take(q); len(got) != 1 {
+			t.Fatalf("got %v after the first worker was done", got)
+		}
+		q.AddAfter("c/n/1", time.Minute)
+		time.Sleep(time.Hour) // its time comes while a worker has it
+		q.Done("c/n/1")
+		if got := take(q); len(got) != 1 {
+			t.Fatalf("got %v, want the key once more", got)
+		}
+		q.Done("c/n/1")
+		if got := take(q); got != nil {
+			t.Errorf("got %v, which nobody had added", got)
+		}
+	})
+}
+
+func TestNothingIsRememberedOfKeysThatAreDone(t *testing.T) {
+	q := newQueue(t, 0, 0)
+	for i := range 100_000 {
+		key := fmt.Sprintf("c%d/n%d/k", i%100, i)
+		q.Add(key)
+		got, _ := q.Get()
+		q.Done(got)
+		q.Forget(got)
+	}
+	b := q.book
+	if len(b.items)+len(b.clusters)+len(b.waiting)+len(b.taken)+b.active+b.ready != 0 || b.turn != nil || len(b.spareItems) > maxSpare {
+		t.Errorf("%d keys, %d clusters, %d active and %d spare are left", len(b.items), len(b.clusters), b.active, len(b.spareItems))
+	}
+}
+
+func TestShutDownReleasesWorkersAndTakesNothingMore(t *testing.T) {
+	q := newQueue(t, 0, 0)
+	released := make(chan bool)
+	go func() {
+		_, shutdown := q.Get()
+		released <- shutdown
+	}()
+	time.Sleep(time.Millisecond)
+	q.ShutDown()
+	q.ShutDown()
+	if !<-released {
+		t.Error("a worker got a key from an empty queue")
+	}
+	q.Add("c/n/1")
+	if _, shutdown := q.Get(); !shutdown || q.Len() != 0 || !q.ShuttingDown() {
+		t.Error("the queue goes on")
+	}
+}
+
+func TestWorkersEndAtShutDownWhateverTheyDo(t *testing.T) {
+	for range 50 {
+		q := newQueue(t, 20, 4)
+		var workers sync.WaitGroup
+		for w := range 20 {
+			workers.Go(func() {
+				for i := 0; ; i++ {
+					q.Add(fmt.Sprintf("c%d/n/%d", w%3, i))
+					key, shutdown := q.Get()
+					if shutdown {
+						return
+					}
+					q.Done(key)
+				}
+			})
+		}
+		time.Sleep(5 * time.Millisecond)
+		q.ShutDown()
+		ended := make(chan struct{})
+		go func() { workers.Wait(); close(ended) }()
+		select {
+		case <-ended:
+		case <-time.After(10 * time.Second):
+			t.Fatal("workers didn't end within 10s of the queue's end")
+		}
+	}
+}
+
+func TestItsMetricsAreControllerRuntimes(t *testing.T) {
+	label := fmt.Sprint("fair-", time.Now().UnixNano()) // of no test before
+	q := New(Options[string]{Name: label, Tenant: tenant, Limiter: workqueue.DefaultTypedControllerRateLimiter[string]()})
+	defer q.ShutDown()
+	q.Add("c/n/1")
+	q.Add("c/n/2")
+	q.AddAfter("c/n/3", time.Hour)
+	key, _ := q.Get()
+	q.Done(key)
+	for name, want := range map[string]float64{"workqueue_depth": 1, "workqueue_adds_total": 2, "workqueue_retries_total": 1} {
+		found, err := metrics.Registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := -1.0
+		for _, family := range found {
+			for _, m := range family.GetMetric() {
+				if family.GetName() == name && m.GetLabel()[0].GetValue() == label {
+					got = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+				}
+			}
+		}
+		if got != want {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
+	if n, err := testutil.GatherAndCount(metrics.Registry, "workqueue_queue_duration_seconds", "workqueue_work_duration_seconds"); err != nil || n < 2 {
+		t.Errorf("%d histograms, %v", n, err)
+	}
+}
+
+// oracle is a simple statement of what a queue owes, checked at every step of random ones.
+type oracle struct {
+	ready   map[string]time.Duration // when it may be taken at the earliest
+	running map[string]bool
+	passed  map[string]int // keys of others taken since a cluster could have had one more
+}
+
+func TestRandomStepsAgainstAnOracle(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		workers, perCluster := r.IntN(12), r.IntN(5)
+		b := newBook[string](workers, perCluster)
+		if perCluster == 0 {
+			b.perCluster = workers
+		}
+		o := oracle{map[string]time.Duration{}, map[string]bool{}, map[string]int{}}
+		now := time.Duration(0)
+		for step := range 400 {
+			now += time.Duration(r.IntN(3))
+			for b.ripen(now) {
+			}
+			key := fmt.Sprintf("c%d/n%d/k%d", r.IntN(4), r.IntN(3), r.IntN(5))
+			switch r.IntN(3) {
+			case 0:
+				at := now + time.Duration(max(0, r.IntN(20)-10))
+				if old, known := o.ready[key]; !known || at < old {
+					o.ready[key] = at
+				}
+				cluster, namespace := tenant(key)
+				b.add(b.item(key, cluster, namespace), now, at, r.IntN(3)-1, ByEvent)
+			case 1:
+				if _, ok := b.done(key, now); ok != o.running[key] {
+					t.Fatalf("seed %d, step %d: %s done %v, a worker had it %v", seed, step, key, ok, o.running[key])
+				}
+				delete(o.running, key)
+			case 2:
+				if workers == 0 || len(o.running) < workers {
+					o.take(t, &b, now, fmt.Sprintf("seed %d, step %d", seed, step))
+				}
+			}
+		}
+		for key := range o.running {
+			b.done(key, now)
+			delete(o.running, key)
+		}
+		now += time.Hour
+		for b.ripen(now) {
+		}
+		for len(o.ready) > 0 { // nothing is lost
+			o.take(t, &b, now, fmt.Sprintf("seed %d, at the end", seed))
+			for key := range o.running {
+				b.done(key, now)
+				delete(o.running, key)
+			}
+		}
+		if len(b.items)+len(b.clusters) != 0 || b.turn != nil {
+			t.Fatalf("seed %d: %d keys are left", seed, len(b.items))
+		}
+	}
+}
+
+// take lets a worker take a key, which must be one that it may have.
+func (o *oracle) take(t *testing.T, b *book[string], now time.Duration, when string) {
+	t.Helper()
+	running, could := map[string]int{}, map[string]bool{}
+	for key := range o.running {
+		running[key[:2]]++
+	}
+	for key, at := range o.ready {
+		if at <= now && !o.running[key] && (b.perCluster == 0 || running[key[:2]] < b.perCluster) {
+			could[key[:2]] = true
+		}
+	}
+	i := b.take(now)
+	free := b.workers - len(o.running)
+	switch {
+	case i == nil && len(could) > 0 && (b.workers == 0 || free > b.workers/4 || len(o.running) == 0):
+		t.Fatalf("%s: nothing was taken, though %v could: the queue keeps workers idle", when, could)
+	case i == nil:
+		return
+	}
+	at, known := o.ready[i.key]
+	switch {
+	case !known || at > now:
+		t.Fatalf("%s: %s was taken at %v, is to be ready at %v (known %v)", when, i.key, now, at, known)
+	case o.running[i.key]:
+		t.Fatalf("%s: %s was taken twice", when, i.key)
+	case b.perCluster > 0 && running[i.key[:2]] >= b.perCluster:
+		t.Fatalf("%s: %d workers for %s, at most %d", when, running[i.key[:2]]+1, i.key[:2], b.perCluster)
+	}
+	delete(o.ready, i.key)
+	o.running[i.key] = true
+	for cluster := range could {
+		o.passed[cluster]++
+	}
+	delete(o.passed, i.key[:2])
+	short := b.workers > 0 && free <= b.workers/4
+	for cluster, passed := range o.passed {
+		if !could[cluster] || short {
+			delete(o.passed, cluster)
+		} else if passed > 3 { // of four clusters
+			t.Fatalf("%s: %s was passed over %d times", when, cluster, passed)
+		}
+	}
+}
+
+func BenchmarkAKeyThroughTheQueue(b *testing.B) {
+	limiter := workqueue.DefaultTypedControllerRateLimiter[string]()
+	for name, q := range map[string]priorityqueue.PriorityQueue[string]{
+		"fair":     New(Options[string]{Limiter: limiter, Tenant: tenant, Workers: 128, PerCluster: 16}),
+		"priority": priorityqueue.New("", func(o *priorityqueue.Opts[string]) { o.RateLimiter = limiter }),
+	} {
+		b.Run(name, func(b *testing.B) {
+			defer q.ShutDown()
+			for i := range 1000 { // that keep the queue from being empty
+				q.AddAfter(fmt.Sprintf("c/n%d/%d", i%10, i), time.Hour)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				q.Add("other/n/key")
+				key, _ := q.Get()
+				q.Done(key)
+			}
+		})
+	}
+}

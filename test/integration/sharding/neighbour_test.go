@@ -1,0 +1,53 @@
+package sharding
+
+import (
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tenure-dev/tenure/test/lab/faultproxy"
+)
+
+// TestASlowClusterHoldsUpNoOther gives one cluster more work than can be done, because it answers everything late, and
+// looks at when another's Ats begin. With one queue for all they wait for seconds, since each worker has a slow one's key.
+func TestASlowClusterHoldsUpNoOther(t *testing.T) {
+	r := newRig(t)
+	r.start("n1", "--workers=4")
+	r.settle()
+	late := r.Proxy("west").Inject(faultproxy.Rule{
+		Match: faultproxy.Match{Verbs: []string{"get", "create", "update", "patch"}}, Fault: faultproxy.Delay, Delay: 2500 * time.Millisecond,
+	})
+	const rounds, inWest, inEast = 10, 4, 5
+	for range rounds {
+		r.createAts(inWest, 0, "west")
+		r.createAts(inEast, 0, "east")
+		time.Sleep(500 * time.Millisecond)
+	}
+	r.eventually("the healthy cluster's Ats are DONE", func() error { return r.unfinished("east") })
+	if r.unfinished("west") == nil {
+		t.Error("the slow cluster had nothing left to do: the test has tested nothing")
+	}
+	created, begun := map[string]time.Time{}, []time.Duration{}
+	for _, e := range r.audited("east") {
+		switch {
+		case e.Namespace != r.namespace || e.Resource != "ats" || e.Code >= http.StatusBadRequest:
+		case e.Verb == "create":
+			created[e.Name] = e.Answered()
+		case e.Subresource == "status" && !created[e.Name].IsZero(): // its first: RUNNING
+			begun = append(begun, e.Answered().Sub(created[e.Name]))
+			delete(created, e.Name)
+		}
+	}
+	slices.Sort(begun)
+	if len(begun) != rounds*inEast {
+		t.Fatalf("%d Ats of the healthy cluster have begun, want %d", len(begun), rounds*inEast)
+	}
+	median, worst := begun[len(begun)/2], begun[len(begun)-1]
+	t.Logf("beside a cluster that answers late, %d requests of which were delayed, Ats began after %v at the median, %v at most", late.Hits(), median, worst)
+	if late.Hits() < inWest || median > 200*time.Millisecond || worst > time.Second {
+		t.Error("the healthy cluster suffered, want at most 200ms at the median and 1s for the last")
+	}
+	late.End()
+	r.eventually("the slow cluster has caught up", func() error { return r.unfinished("west") })
+}
