@@ -20,12 +20,13 @@ require (
 	go.opentelemetry.io/otel/trace v1.47.0 // traces
 	golang.org/x/sys v0.48.0 // in the bench only: the clocks of processes
 	golang.org/x/term v0.46.0 // the demo's and the console's screens
+	golang.org/x/time v0.15.0 // token buckets: budgets of events and log lines
 	google.golang.org/grpc v1.83.2 // in the bench only: a collector that forgets what it is sent
 	k8s.io/api v0.37.2 // Kubernetes' own types
 	k8s.io/apimachinery v0.37.2 // Kubernetes' object machinery
 	k8s.io/client-go v0.37.2 // clients, informers, transports
 	k8s.io/klog/v2 v2.140.0 // client-go logs through it: sent to our log
-	k8s.io/utils v0.0.0-20260626114624-be93311217bd // clock, pointers
+	k8s.io/utils v0.0.0-20260626114624-be93311217bd // clock, pointers, caches that forget
 	pgregory.net/rapid v1.3.0 // properties in tests
 	sigs.k8s.io/controller-runtime v0.25.2 // managers, caches, clients, queues
 	sigs.k8s.io/multicluster-runtime v0.24.1 // controllers over many clusters, the kubeconfig provider; passes its tests with controller-runtime 0.25, but for providers/namespace
@@ -86,7 +87,6 @@ require (
 	golang.org/x/oauth2 v0.37.0 // indirect
 	golang.org/x/sync v0.23.0 // indirect
 	golang.org/x/text v0.42.0 // indirect
-	golang.org/x/time v0.15.0 // indirect
 	gomodules.xyz/jsonpatch/v2 v2.4.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260928230214-8a89bd6388cc // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260928230214-8a89bd6388cc // indirect

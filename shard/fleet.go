@@ -15,7 +15,7 @@ import (
 type fleet struct {
 	mu       sync.Mutex // guards all below
 	clusters map[keyspace.ClusterName]cluster.Cluster
-	traffic  map[keyspace.ClusterName]*engage.Traffic // kept when a cluster goes: counters don't fall
+	traffic  map[keyspace.ClusterName]*engage.Traffic // of a few clusters that went, too: see maxGone
 	changed  func()                                   // told after every change, without the lock
 }
 
@@ -42,10 +42,29 @@ func (f *fleet) remove(name keyspace.ClusterName, cl cluster.Cluster) {
 	gone := f.clusters[name] == cl
 	if gone {
 		delete(f.clusters, name)
+		f.forget(name)
 	}
 	f.mu.Unlock()
 	if gone {
 		f.tell()
+	}
+}
+
+// maxGone is of how many clusters that went the traffic is kept. A cluster that comes back soon, as with a new kubeconfig,
+// finds its counters as they were. Names that come once and never again don't fill the memory and the metrics.
+const maxGone = 100
+
+// forget drops traffic of clusters that went, but for that of name, while it is too much. Call it with the lock held.
+func (f *fleet) forget(name keyspace.ClusterName) {
+	left := len(f.traffic) - len(f.clusters) - maxGone
+	for other := range f.traffic {
+		if left <= 0 {
+			return
+		}
+		if f.clusters[other] == nil && other != name {
+			delete(f.traffic, other)
+			left--
+		}
 	}
 }
 
@@ -87,7 +106,7 @@ func (f *fleet) all() map[keyspace.ClusterName]cluster.Cluster {
 	return maps.Clone(f.clusters)
 }
 
-// status is what each cluster that was ever known has sent up to now.
+// status is what each cluster has sent up to now, a few that went included.
 func (f *fleet) status() map[keyspace.ClusterName]ClusterStatus {
 	f.mu.Lock()
 	defer f.mu.Unlock()

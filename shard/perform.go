@@ -256,6 +256,8 @@ func (s *session) drain(id keyspace.ShardID) {
 
 // close drops a shard that isn't ours any more. The machine may ask it for one that was never engaged.
 func (s *session) close(id keyspace.ShardID) {
+	delete(s.load, id)
+	delete(s.announced, id)
 	e := s.shards[id]
 	if e == nil {
 		return

@@ -21,7 +21,7 @@ type Status struct {
 	// Unserved are the shards that nobody serves by the records, with when this replica noticed; Moving those that are
 	// to go to another holder and haven't yet. Both are looked at about twice per lease.
 	Unserved, Moving map[keyspace.ShardID]time.Time
-	// Clusters that the provider knew at any time, with what they sent.
+	// Clusters that the provider knows, and the last that it knew, with what they sent.
 	Clusters map[keyspace.ClusterName]ClusterStatus
 }
 

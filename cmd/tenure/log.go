@@ -3,8 +3,84 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenure-dev/tenure/pkg/budget"
+	"github.com/tenure-dev/tenure/pkg/text"
 )
+
+// newLog returns what this process logs with.
+func newLog(to io.Writer, level slog.Leveler) slog.Handler {
+	return quietened{thrifty{
+		Handler: slog.NewJSONHandler(to, &slog.HandlerOptions{Level: level, ReplaceAttr: presentable}),
+		budget:  budget.New(errorBudget),
+	}}
+}
+
+// presentable makes texts from elsewhere fit for a log, and leaves out what multicluster-runtime's kubeconfig provider logs
+// of its options: functions, which have no text. A stack is our own, and long.
+func presentable(_ []string, a slog.Attr) slog.Attr {
+	switch err, failed := a.Value.Any().(error); {
+	case a.Key == "options":
+		return slog.Attr{}
+	case a.Key == "stacktrace":
+	case failed:
+		a.Value = slog.StringValue(text.Line(err.Error(), text.Note))
+	case a.Value.Kind() == slog.KindString:
+		a.Value = slog.StringValue(text.Line(a.Value.String(), text.Note))
+	}
+	return a
+}
+
+// errorBudget bounds the errors of one cause that are logged. Reconciles that fail are tried again, all of them, for as
+// long as the cause lasts; the metrics count each.
+var errorBudget = budget.Config{Burst: 10, Every: time.Minute, PerSecond: 5}
+
+// thrifty logs a few of the errors of each cause.
+type thrifty struct {
+	slog.Handler
+	budget *budget.Budget
+}
+
+func (h thrifty) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level < slog.LevelError {
+		return h.Handler.Handle(ctx, r)
+	}
+	left, ok := h.budget.Take(causeOf(r), r.Time)
+	if !ok {
+		return nil
+	}
+	if left > 0 {
+		r.AddAttrs(slog.Int("leftOut", left))
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h thrifty) WithAttrs(as []slog.Attr) slog.Handler {
+	return thrifty{h.Handler.WithAttrs(as), h.budget}
+}
+
+func (h thrifty) WithGroup(name string) slog.Handler {
+	return thrifty{h.Handler.WithGroup(name), h.budget}
+}
+
+// causeOf is what a line says, without the words that are names or figures: these differ from object to object.
+func causeOf(r slog.Record) string {
+	words := []string{r.Message}
+	r.Attrs(func(a slog.Attr) bool {
+		if err, ok := a.Value.Any().(error); ok {
+			words = append(words, strings.Fields(text.Line(err.Error(), text.Note))...)
+		}
+		return true
+	})
+	return strings.Join(slices.DeleteFunc(words, func(word string) bool {
+		return strings.ContainsAny(word, `"/0123456789`)
+	}), " ")
+}
 
 // quietened logs at level Info what was cancelled. client-go calls it an error when a list that nobody wants any more is
 // cut short, as when a plan is called off while caches are being filled.

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tenure-dev/tenure/pkg/console"
+	"github.com/tenure-dev/tenure/pkg/text"
 )
 
 // version is set by the linker (-X main.version=...).
@@ -36,6 +37,9 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
 }
 
+// longestError is how much of an error is printed, in bytes: it may list every flag that is wrong.
+const longestError = 8 * text.Note
+
 // errUnhealthy says that a question was answered, and that something is wrong with the fleet.
 var errUnhealthy = errors.New("something is wrong")
 
@@ -53,11 +57,12 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	case errors.Is(err, errUnhealthy):
 		return exitFailed
 	case errors.As(err, &usage):
-		text := strings.ReplaceAll(err.Error(), "\n", "; ")
-		fmt.Fprintf(stderr, "%s: %s (see %[1]s --help)\n", cmd.CommandPath(), text)
+		said := text.Line(strings.ReplaceAll(err.Error(), "\n", "; "), longestError)
+		fmt.Fprintf(stderr, "%s: %s (see %[1]s --help)\n", cmd.CommandPath(), said)
 		return exitUsage
 	}
-	fmt.Fprintf(stderr, "%s: %s\n", cmd.CommandPath(), strings.Join(strings.Fields(err.Error()), " "))
+	said := text.Line(strings.Join(strings.Fields(err.Error()), " "), longestError)
+	fmt.Fprintf(stderr, "%s: %s\n", cmd.CommandPath(), said)
 	return exitFailed
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"time"
 
@@ -37,8 +36,7 @@ import (
 
 // runManager runs one replica until the context ends.
 func runManager(ctx context.Context, o *options, logTo io.Writer) error {
-	handler := quietened{slog.NewJSONHandler(logTo, &slog.HandlerOptions{Level: o.logLevel, ReplaceAttr: withoutOptions})}
-	log := logr.FromSlogHandler(o.hooks.Handler(handler)).WithValues("replica", o.replica)
+	log := logr.FromSlogHandler(o.hooks.Handler(newLog(logTo, o.logLevel))).WithValues("replica", o.replica)
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
 
@@ -90,15 +88,6 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 		return fmt.Errorf("running: %w", err)
 	}
 	return o.hooks.Close()
-}
-
-// withoutOptions leaves out what multicluster-runtime's kubeconfig provider logs of its options: functions, which have
-// no text.
-func withoutOptions(_ []string, a slog.Attr) slog.Attr {
-	if a.Key == "options" {
-		return slog.Attr{}
-	}
-	return a
 }
 
 func alive(*http.Request) error { return nil }

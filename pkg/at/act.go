@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/pkg/budget"
+	"github.com/tenure-dev/tenure/pkg/text"
 )
 
 // act carries a decision out. It says to look again if the API server showed
@@ -175,6 +178,18 @@ func (a *actor) delete(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, b
 // controllerName is what the events say they come from.
 const controllerName = "tenure-at"
 
+// eventBudget bounds the events of one reason in one namespace. The condition of each At tells the same.
+var eventBudget = budget.Config{Burst: 10, Every: time.Minute, PerSecond: 5}
+
 func (a *actor) tell(at *cnatv1alpha1.At, event Event) {
-	a.cluster.GetEventRecorder(controllerName).Eventf(at, nil, corev1.EventTypeWarning, event.Reason, event.Action, "%s", event.Message)
+	left, ok := a.events.Take(at.Namespace+" "+event.Reason, a.clock.Now())
+	if !ok {
+		return
+	}
+	also := ""
+	if left > 0 {
+		also = fmt.Sprintf(" (and %d more like this in the namespace: see the conditions of its Ats)", left)
+	}
+	message := text.Line(event.Message, text.Note-len(also)) + also
+	a.cluster.GetEventRecorder(controllerName).Eventf(at, nil, corev1.EventTypeWarning, event.Reason, event.Action, "%s", message)
 }

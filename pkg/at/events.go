@@ -20,6 +20,10 @@ func (r *Reconciler) AtEvents() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			return !r.isOver(e.ObjectNew) && !r.isOurClaim(e.ObjectOld, e.ObjectNew)
 		},
+		DeleteFunc: func(e event.DeleteEvent) bool {
+			r.notes.forget(e.Object.GetUID())
+			return true
+		},
 	}
 }
 

@@ -14,6 +14,9 @@ import (
 // bounds memory: without the note a claim is renewed, which costs one write.
 const noteLife = 10 * time.Minute
 
+// maxNotes bounds the notes: some 16 MiB. Beyond it any of the others is thrown away.
+const maxNotes = 1 << 16
+
 // claimID tells one claim of an At from every other. Each claim is a
 // compare-and-swap that sets the start time and counts, so no two are alike.
 type claimID struct {
@@ -127,6 +130,14 @@ func (n *notes) change(uid types.UID, now time.Time, set func(*note)) {
 	known.since = now
 	n.byUID[uid] = known
 	n.sweep(now)
+	for other := range n.byUID {
+		if len(n.byUID) <= maxNotes {
+			break
+		}
+		if other != uid {
+			delete(n.byUID, other)
+		}
+	}
 }
 
 // sweep throws away what nobody asked for, now and then. The caller holds mu.

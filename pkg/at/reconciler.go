@@ -18,6 +18,7 @@ import (
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/pkg/budget"
 )
 
 // Clusters finds the cluster of a request. A multicluster-runtime manager is one.
@@ -60,6 +61,7 @@ func (c Config) Validate() error {
 type Reconciler struct {
 	config Config
 	notes  notes
+	events *budget.Budget
 }
 
 // NewReconciler makes a Reconciler.
@@ -70,7 +72,7 @@ func NewReconciler(config Config) (*Reconciler, error) {
 	if config.Pods == nil {
 		config.Pods = ptr.To(RestrictedPods())
 	}
-	return &Reconciler{config: config}, nil
+	return &Reconciler{config: config, events: budget.New(eventBudget)}, nil
 }
 
 // NewRateLimiter is the backoff that the controller of a Reconciler should use: 1 s
@@ -100,7 +102,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req mcreconcile.Request) (ct
 	if err != nil || at == nil {
 		return ctrl.Result{}, err
 	}
-	a := &actor{cluster: cl, notes: &r.notes, clock: r.config.Clock, pods: *r.config.Pods}
+	a := &actor{cluster: cl, notes: &r.notes, events: r.events, clock: r.config.Clock, pods: *r.config.Pods}
 	return a.reconcile(ctx, at)
 }
 
@@ -108,6 +110,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req mcreconcile.Request) (ct
 type actor struct {
 	cluster cluster.Cluster
 	notes   *notes
+	events  *budget.Budget
 	clock   clock.PassiveClock
 	pods    PodDefaults
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/pkg/text"
 )
 
 // Reasons of conditions and of events.
@@ -49,12 +50,13 @@ func (e *edit) changed() *cnatv1alpha1.AtStatus {
 	return &e.next
 }
 
+// condition sets a condition. Its message may quote what others wrote: an API server, a webhook, a kubelet.
 func (e *edit) condition(kind, reason, message string) {
 	meta.SetStatusCondition(&e.next.Conditions, metav1.Condition{
 		Type:               kind,
 		Status:             metav1.ConditionTrue,
 		Reason:             reason,
-		Message:            message,
+		Message:            text.Line(message, text.Note),
 		ObservedGeneration: e.at.Generation,
 		LastTransitionTime: metav1.NewTime(e.now),
 	})

@@ -22,6 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 	"sigs.k8s.io/multicluster-runtime/providers/kubeconfig"
+
+	"github.com/tenure-dev/tenure/pkg/text"
 )
 
 // Config of [Health]; zero values mean the defaults.
@@ -123,7 +125,7 @@ func Look(ctx context.Context, secret *corev1.Secret, timeout time.Duration) (re
 		if apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) {
 			reason = ReasonRefused
 		}
-		return reason, fmt.Sprintf("%s: %v", cfg.Host, err)
+		return reason, text.Line(fmt.Sprintf("%s: %v", cfg.Host, err), text.Note/2) // an event says more beside it
 	}
 	return ReasonUsable, "the API server answers"
 }

@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/tenure-dev/tenure/pkg/text"
 )
 
 // width is what a terminal surely has.
@@ -46,15 +47,19 @@ func (s *Screen) line(parts ...string) {
 	}
 }
 
+// longest is how much of one text is shown, in bytes.
+const longest = 2 * text.Note
+
 // wrap writes a text in lines that fit, each after an indent, the first after a mark.
-func (s *Screen) wrap(mark, style, text string) {
+func (s *Screen) wrap(mark, style, what string) {
 	indent := strings.Repeat(" ", utf8.RuneCountInString(mark))
 	line := ""
 	flush := func() {
 		s.line(s.paint(style, mark+line))
 		mark, line = indent, ""
 	}
-	for _, word := range strings.Fields(printable(text)) {
+	for _, word := range strings.Fields(text.Line(what, longest)) {
+		word = fit(word, width-utf8.RuneCountInString(mark))
 		if line != "" && utf8.RuneCountInString(mark)+utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
 			flush()
 		}
@@ -89,7 +94,7 @@ func (s *Screen) table(titles []string, rows [][]cell) {
 	for i, title := range titles {
 		widths[i] = utf8.RuneCountInString(title)
 		for _, row := range rows {
-			row[i].text = printable(row[i].text)
+			row[i].text = text.Line(row[i].text, text.Cell)
 			widths[i] = max(widths[i], utf8.RuneCountInString(row[i].text))
 		}
 		total += widths[i]
@@ -113,12 +118,12 @@ func (s *Screen) table(titles []string, rows [][]cell) {
 	for _, row := range append([][]cell{header}, rows...) {
 		var line strings.Builder
 		for i, c := range row {
-			text := fit(c.text, widths[i])
-			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(text))
+			shown := fit(c.text, widths[i])
+			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(shown))
 			if c.right {
 				line.WriteString(pad)
 			}
-			line.WriteString(s.paint(c.style, text))
+			line.WriteString(s.paint(c.style, shown))
 			if !c.right && i < len(row)-1 {
 				line.WriteString(pad)
 			}
@@ -131,24 +136,14 @@ func (s *Screen) table(titles []string, rows [][]cell) {
 }
 
 // fit cuts a text in its middle, since names differ at their ends.
-func fit(text string, room int) string {
-	runes := []rune(text)
+func fit(name string, room int) string {
+	runes := []rune(name)
 	if len(runes) <= room {
-		return text
+		return name
 	}
 	if room < 3 {
 		return string(runes[:room])
 	}
 	end := (room - 1) * 2 / 3
 	return string(runes[:room-1-end]) + "…" + string(runes[len(runes)-end:])
-}
-
-// printable makes a text from elsewhere harmless to a terminal.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, text)
 }

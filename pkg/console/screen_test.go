@@ -12,7 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/pkg/text"
 	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
@@ -115,11 +117,42 @@ func TestNoScreenIsWiderThan80ColumnsOrLongerThanAScreen(t *testing.T) {
 }
 
 func TestTextFromElsewhereCannotSteerTheTerminal(t *testing.T) {
+	const nasty = "\x1b[2J\x1b]0;owned\x07\u009b31m\nfake line\r\u202egnp.exe\u200b\x00\xff"
 	s := healthy()
-	s.Clusters[0].Reason, s.Clusters[0].Note = "Unreachable", "\x1b[2J\x1b]0;owned\x07\nfake line"
-	text := show(t, false, func(sc *Screen) error { return sc.Status(Assess(s)) })
-	if strings.ContainsAny(text, "\x1b\x07") || strings.Contains(text, "\nfake line") {
-		t.Errorf("%q", text)
+	s.Namespace, s.Home, s.Unread = nasty, nasty, []string{nasty}
+	s.Clusters[0].Reason, s.Clusters[0].Note = "Unreachable", nasty+strings.Repeat("x", 10_000)
+	s.Clusters[1].Reason = nasty
+	s.Records.Leases = append(s.Records.Leases, lease(nasty, time.Second))
+	r := shardRecord("west"+nasty, "", nasty)
+	assigned(&r, nasty, time.Minute)
+	r.Status.LastMove = &tenurev1alpha1.ShardMove{Kind: nasty, From: nasty, To: nasty, Time: metav1.NewMicroTime(now)}
+	s.Records.Shards = append(s.Records.Shards, r)
+	q := question()
+	q.Object.Name, q.Object.Namespace, q.Object.Cluster = nasty, nasty, nasty
+	q.At.Spec.Schedule, q.At.Status.PodName = nasty, nasty
+	q.At.Status.Conditions = []metav1.Condition{{Type: cnatv1alpha1.ConditionBlocked, Status: metav1.ConditionTrue, Reason: nasty, Message: nasty}}
+	p, err := Foresee(s, Wish{Replicas: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, write := range map[string]func(*Screen) error{
+		"status": func(sc *Screen) error { return sc.Status(Assess(s)) },
+		"why":    func(sc *Screen) error { return sc.Why(Explain(q)) },
+		"plan":   func(sc *Screen) error { return sc.Plan(p) },
+	} {
+		shown := show(t, false, write)
+		if !strings.Contains(shown, "\ufffd") {
+			t.Errorf("%s: shows nothing of it:\n%s", name, shown)
+		}
+		for line := range strings.Lines(shown) {
+			line = strings.TrimSuffix(line, "\n")
+			switch n := utf8.RuneCountInString(line); {
+			case n > width:
+				t.Errorf("%s: %d columns: %s", name, n, line)
+			case strings.HasPrefix(line, "fake line"), text.Line(line, len(line)) != line:
+				t.Errorf("%s: %q", name, line)
+			}
+		}
 	}
 }
 

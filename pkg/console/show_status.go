@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-dev/tenure/pkg/text"
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
@@ -24,9 +25,9 @@ func (s *Screen) Status(f Fleet) error {
 	s.replicas(f)
 	s.clusters(f)
 	s.moves(f)
-	for _, text := range f.Unread {
+	for _, what := range f.Unread {
 		s.line()
-		s.wrap("not read: ", dim, text)
+		s.wrap("not read: ", dim, what)
 	}
 	return s.err
 }
@@ -39,7 +40,8 @@ func (s *Screen) head(f Fleet) {
 	t := f.Totals
 	s.line(verdict, fmt.Sprintf(": %s, %s in %s, %s", count(t.Replicas, "replica"), count(t.Shards, "shard"),
 		count(t.Clusters, "cluster"), count(int(t.Objects), "object")))
-	s.line(s.paint(dim, fit(fmt.Sprintf("namespace %s of %s, %s", f.Namespace, f.Home, f.Taken.Format("2006-01-02 15:04:05 MST")), width)))
+	where := fmt.Sprintf("namespace %s of %s, %s", f.Namespace, f.Home, f.Taken.Format("2006-01-02 15:04:05 MST"))
+	s.line(s.paint(dim, fit(text.Line(where, longest), width)))
 }
 
 func (s *Screen) findings(all []Finding) {

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/tenure-dev/tenure/pkg/console"
+	"github.com/tenure-dev/tenure/pkg/text"
 	"github.com/tenure-dev/tenure/shard/inspect"
 )
 
@@ -139,7 +140,7 @@ func (p *Page) serveAsset(w http.ResponseWriter, name string) {
 func (p *Page) serveView(w http.ResponseWriter, r *http.Request) {
 	view, err := p.current(r.Context())
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		http.Error(w, text.Line(err.Error(), text.Note), http.StatusServiceUnavailable)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -155,7 +156,7 @@ func (p *Page) stream(w http.ResponseWriter, r *http.Request) {
 	for {
 		view, err := p.current(r.Context())
 		if err != nil {
-			_, err = fmt.Fprintf(w, "event: trouble\ndata: %s\n\n", strings.Join(strings.Fields(err.Error()), " "))
+			_, err = fmt.Fprintf(w, "event: trouble\ndata: %s\n\n", text.Line(err.Error(), text.Note))
 		} else {
 			_, err = fmt.Fprintf(w, "event: view\ndata: %s\n\n", view)
 		}

@@ -74,14 +74,16 @@ func TestAllReadersShareOneView(t *testing.T) {
 }
 
 func TestAReplicaThatCannotTellSaysSo(t *testing.T) {
-	p := newPage(func() (inspect.Records, error) { return inspect.Records{}, errors.New("no\nrecords") })
+	p := newPage(func() (inspect.Records, error) {
+		return inspect.Records{}, errors.New("no\nrecords\r\n\ndata: \x1b[2J")
+	})
 	if w := get(p, "GET", "/status/data"); w.Code != http.StatusServiceUnavailable {
 		t.Errorf("data: %d", w.Code)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_ = p.Start(ctx) // so that the stream ends after its first message
-	if w := get(p, "GET", "/status/events"); w.Body.String() != "event: trouble\ndata: no records\n\n" {
+	if w := get(p, "GET", "/status/events"); w.Body.String() != "event: trouble\ndata: no records   data: \ufffd[2J\n\n" {
 		t.Errorf("events: %q", w.Body.String())
 	}
 }

@@ -56,6 +56,9 @@ func (w *watch) see(cfg Config, records inspect.Records, m metrics, now time.Tim
 	s := console.Snapshot{
 		Namespace: cfg.Namespace, Now: now, Records: records, Registered: len(m.clusters) > 0, Seen: w.seeLeases(records, now),
 	}
+	maps.DeleteFunc(w.clusters, func(name keyspace.ClusterName, _ time.Time) bool {
+		return !slices.ContainsFunc(m.clusters, func(a console.Answer) bool { return a.Cluster == name })
+	})
 	for _, a := range m.clusters {
 		if _, known := w.clusters[a.Cluster]; !known {
 			w.clusters[a.Cluster] = now

@@ -11,6 +11,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/instrumentation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/tenure-dev/tenure/pkg/text"
 )
 
 // flushTimeout bounds the sending of what is left when the process ends.
@@ -163,7 +165,7 @@ func (p *pipeline) is(trouble string, err error) {
 	case trouble == "":
 		p.log.Info("traces are delivered again")
 	case err != nil:
-		p.log.Info(trouble+"; reconciles go on, spans are dropped and counted until it works again", "error", shorten(err.Error()))
+		p.log.Info(trouble+"; reconciles go on, spans are dropped and counted until it works again", "error", text.Line(err.Error(), text.Note))
 	default:
 		p.log.Info(trouble + "; reconciles go on, spans are dropped and counted until it keeps up")
 	}

@@ -12,6 +12,8 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/tenure-dev/tenure/pkg/text"
 )
 
 // Span is one finished span as plain data.
@@ -56,9 +58,17 @@ func sampledContext(traceID trace.TraceID, spanID trace.SpanID) trace.SpanContex
 
 // snapshot is the span as exporters take it. The SDK's tracer makes spans while things happen; ours are made afterwards,
 // and this is the SDK's way to make one of plain data.
+//
+// Names of objects, paths, and the reasons in API servers' answers come from elsewhere. One that is no UTF-8 would make the
+// exporter refuse the whole batch.
 func (s *Span) snapshot(from *resource.Resource, by instrumentation.Scope) sdktrace.ReadOnlySpan {
+	for i, a := range s.Attributes {
+		if a.Value.Type() == attribute.STRING {
+			s.Attributes[i].Value = attribute.StringValue(text.Line(a.Value.AsString(), text.Note))
+		}
+	}
 	stub := tracetest.SpanStub{
-		Name: s.Name, SpanContext: s.context(), SpanKind: s.Kind, StartTime: s.Start, EndTime: s.End,
+		Name: text.Line(s.Name, text.Note), SpanContext: s.context(), SpanKind: s.Kind, StartTime: s.Start, EndTime: s.End,
 		Attributes: s.Attributes, Resource: from, InstrumentationScope: by,
 	}
 	if s.Parent.IsValid() {
@@ -68,7 +78,7 @@ func (s *Span) snapshot(from *resource.Resource, by instrumentation.Scope) sdktr
 		stub.Links = append(stub.Links, sdktrace.Link{SpanContext: l.SpanContext, Attributes: l.Attributes})
 	}
 	if s.Failed != "" {
-		stub.Status = sdktrace.Status{Code: codes.Error, Description: s.Failed}
+		stub.Status = sdktrace.Status{Code: codes.Error, Description: text.Line(s.Failed, text.Note)}
 	}
 	return stub.Snapshot()
 }

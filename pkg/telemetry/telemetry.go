@@ -14,6 +14,8 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	"github.com/tenure-dev/tenure/pkg/text"
 )
 
 // scope is the name of our instrumentation.
@@ -127,7 +129,7 @@ func (t *Telemetry) Run(ctx context.Context) error {
 	var said atomic.Bool
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		if !said.Swap(true) { // details of what the pipeline reports anyway
-			t.cfg.Log.WithName("tracing").Info("the trace exporter complains; further complaints are not logged", "error", shorten(err.Error()))
+			t.cfg.Log.WithName("tracing").Info("the trace exporter complains; further complaints are not logged", "error", text.Line(err.Error(), text.Note))
 		}
 	}))
 	t.pipeline.run(ctx)
@@ -168,13 +170,4 @@ func (l *tailLimit) take(now time.Time) bool {
 			return true
 		}
 	}
-}
-
-// shorten bounds a text from elsewhere to what a log line can bear.
-func shorten(text string) string {
-	const enough = 300
-	if len(text) > enough {
-		return text[:enough] + "..."
-	}
-	return text
 }

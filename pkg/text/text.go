@@ -29,8 +29,12 @@ const mark = "…"
 // a reader sees that something was there: control characters, which begin the escape sequences of terminals, format
 // characters, which turn the direction of text or have no width, and bytes that are no UTF-8.
 //
-// Line(Line(s, n), n) is Line(s, n). The time it takes is bounded by the limit, not by the length of s.
+// Line(Line(s, n), n) is Line(s, n). The time it takes is bounded by the limit, not by the length of s; a text that needs
+// no change costs no memory.
 func Line(s string, limit int) string {
+	if len(s) <= limit && !strings.ContainsFunc(s, unfit) {
+		return s
+	}
 	var out strings.Builder
 	room := 0 // the length of out at which the mark still fits
 	for _, r := range s {
@@ -50,3 +54,6 @@ func Line(s string, limit int) string {
 	}
 	return out.String()
 }
+
+// unfit reports whether a character can't stay. U+FFFD itself may stand for a byte that is no UTF-8.
+func unfit(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }

@@ -54,6 +54,13 @@ func TestALongTextIsNotWalkedToItsEnd(t *testing.T) {
 	}
 }
 
+func TestATextThatNeedsNoChangeCostsNoMemory(t *testing.T) {
+	s := "pods \"job-1\" is forbidden: exceeded quota: pods, requested: 1, used: 10, limited: 10"
+	if n := testing.AllocsPerRun(100, func() { Line(s, Note) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
 func FuzzLine(f *testing.F) {
 	f.Add("pods \"x\" is forbidden\n", 12)
 	f.Add("\x1b]0;\xff\u202e", 5)

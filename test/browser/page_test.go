@@ -156,13 +156,17 @@ func TestANarrowScreenNeedsNoScrollingSideways(t *testing.T) {
 
 func TestNamesAreTextAndNeverMarkup(t *testing.T) {
 	f := newFleet(t)
-	const evil = `<img src=x onerror="document.title='owned'">`
+	evil := `<img src=x onerror="document.title='owned'">` + "\u202egnp\u200b.exe\u2028" + strings.Repeat("long", 1000)
 	f.usable.WithLabelValues(evil, evil).Set(0)
 	f.change("west.p010", func(s *tenurev1alpha1.Shard) { s.Status.Holder, s.Spec.Assignee = evil, evil })
 	c, _ := open(t, f, 1000, 800)
 	c.until("the name is shown", `document.body.innerText.includes("<img src=x")`)
 	if got := c.eval(`document.querySelectorAll("img").length + document.title`); got != "0! Tenure" {
 		t.Errorf("markup from a name came alive: %s", got)
+	}
+	const whole = `document.documentElement.outerHTML` // with what is told to screen readers
+	if got := c.eval(`/[\u202e\u200b\u2028]/.test(` + whole + `) + " " + ` + whole + `.includes("long".repeat(300))`); got != "false false" {
+		t.Errorf("a name turns the direction of text or hides, or is too long: %s", got)
 	}
 	c.quiet(t)
 }

@@ -16,10 +16,17 @@ function placeOf(replica) {
 const letterOf = (replica) => LETTERS[placeOf(replica)] || "#";
 const colourOf = (replica) => "k" + (placeOf(replica) % COLOURS);
 
+// Names come from records that others may write: nothing in them turns the direction of text, hides, or fills the page.
+const LONGEST = 1024;
+const fit = (text) => {
+  text = String(text);
+  return (text.length > LONGEST ? text.slice(0, LONGEST) + "…" : text).replace(/[\p{C}\p{Zl}\p{Zp}]/gu, "\ufffd");
+};
+
 function make(tag, className, text) {
   const element = document.createElement(tag);
   if (className) element.className = className;
-  if (text !== undefined) element.textContent = text;
+  if (text !== undefined) element.textContent = fit(text);
   return element;
 }
 
@@ -41,6 +48,7 @@ function wait(seconds) {
 const plural = (n, noun) => n + " " + noun + (n === 1 ? "" : "s");
 
 function setText(element, text) {
+  text = fit(text);
   if (element.textContent !== text) element.textContent = text; // unchanged text isn't read out again
 }
 
@@ -58,7 +66,7 @@ function showFindings(findings) {
   byId("findings-section").hidden = !findings || findings.length === 0;
   byId("findings").replaceChildren(...(findings || []).map((f) => {
     const item = make("li", f.severity);
-    item.append(make("strong", f.severity === "wrong" ? "bad" : "warn", f.severity === "wrong" ? "Wrong:" : "Note:"), f.what);
+    item.append(make("strong", f.severity === "wrong" ? "bad" : "warn", f.severity === "wrong" ? "Wrong:" : "Note:"), fit(f.what));
     const hints = [f.do, f.alert && f.severity === "wrong" ? "Runbook: " + f.alert : ""].filter(Boolean).join(". ");
     if (hints) item.append(make("span", "do", hints));
     return item;
@@ -85,7 +93,7 @@ function showBlock(block, shard) {
   if (block.classList.contains("fresh") && wasEpoch !== String(shard.epoch)) block.dataset.fresh = Date.now() + 2000;
   block.dataset.epoch = shard.epoch;
   setText(block, served ? letterOf(served) : "!");
-  const text = describe(shard);
+  const text = fit(describe(shard));
   block.dataset.text = text;
   block.setAttribute("aria-label", text);
 }
@@ -96,7 +104,7 @@ function newCluster(name) {
   const title = make("h3", "", name);
   title.append(make("small"));
   const strip = make("ul", "strip");
-  strip.setAttribute("aria-label", "shards of " + name);
+  strip.setAttribute("aria-label", "shards of " + fit(name));
   row.append(title, strip);
   return row;
 }
@@ -142,6 +150,9 @@ function showMap(view) {
   });
   const there = [...map.children];
   if (there.length !== wanted.length || there.some((row, i) => row !== wanted[i])) map.replaceChildren(...wanted);
+  for (const [id, item] of blocks) {
+    if (!item.isConnected) blocks.delete(id);
+  }
   if (wanted.length === 0) map.textContent = "No workload clusters.";
   if (view.left) map.append(make("p", "quiet", plural(view.left, "shard") + " more; tenure status -o json has all."));
   const focused = document.activeElement;
@@ -155,7 +166,7 @@ function showReplicas(fleet) {
     name.scope = "row";
     const key = make("span", "key " + (r.shards || r.state === "live" ? colourOf(r.name) : ""), letterOf(r.name));
     key.setAttribute("aria-hidden", "true");
-    name.append(key, r.incarnation + (r.coordinator ? " (coordinates)" : ""));
+    name.append(key, fit(r.incarnation) + (r.coordinator ? " (coordinates)" : ""));
     const good = { live: "good", leaving: "warn" }[r.state] || "bad";
     const renewed = r.state === "missing" ? "–" : age(r.renewedAgoSeconds) + " ago of " + age(r.leaseDurationSeconds) + (r.watched ? "" : " (its clock)");
     row.append(name, make("td", good, r.state), make("td", "n", renewed), make("td", "n", r.shards), make("td", "n", r.objects),

@@ -1,6 +1,7 @@
 package handoff
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -91,7 +92,7 @@ func (s *story) trace(epoch protocol.Epoch) []string {
 func TestAMoveIsOneTraceOfAllWhoTakePart(t *testing.T) {
 	s := &story{t: t, id: shardID(t, "west/01")}
 	coordinator, from, to := s.watcher(), s.watcher(), s.watcher()
-	from.served["west/01"] = 4
+	from.served["west/01"] = tenure{epoch: 4}
 	s.step(coordinator, shard.StepPlan, 5, "to")
 	s.step(to, shard.StepWarm, 0, "")
 	s.step(to, shard.StepAnnounce, 5, "from")
@@ -170,6 +171,25 @@ func TestAShardThatClosesBeforeTheNewsOfItsHandoffWasServed(t *testing.T) {
 	s.step(w, shard.StepHandOff, 6, "other")
 	if diff := cmp.Diff([]string{"activate"}, s.trace(5)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestShardsThatComeAndGoLeaveNothingBehind(t *testing.T) {
+	w := NewWatcher()
+	now, most := began, 0
+	w.now = func() time.Time { return now }
+	for i := range 100_000 { // 100 a second, of clusters that nobody has heard of before
+		id := keyspace.ShardID{Cluster: keyspace.ClusterName(fmt.Sprint("cluster-", i))}
+		w.Stepped(shard.Step{Name: shard.StepWarm, Shard: id, Outcome: protocol.Committed})
+		w.Activated(shard.Activation{Shard: id, Epoch: 1, Objects: 1})
+		w.Closed(id, 1)
+		if now = now.Add(10 * time.Millisecond); i%100 == 0 {
+			w.Renewed(time.Second)
+		}
+		most = max(most, len(w.served)+len(w.steps)+len(w.arrivals))
+	}
+	if most > 1200 {
+		t.Errorf("%d shards are remembered at a time, want those of the last %v", most, patience)
 	}
 }
 

@@ -2,6 +2,7 @@ package handoff
 
 import (
 	"cmp"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,9 +29,9 @@ type Watcher struct {
 
 	mu       sync.Mutex // guards all below
 	tell     func(...telemetry.Span)
-	served   map[string]protocol.Epoch // what was activated here last, by the shard's name, as all below
-	steps    map[string]*pending       // on the way here, or on the way away
-	arrivals map[string]*arrival       // root spans that are open
+	served   map[string]tenure   // what was activated here last, by the shard's name, as all below
+	steps    map[string]*pending // on the way here, or on the way away
+	arrivals map[string]*arrival // root spans that are open
 
 	moves  *prometheus.CounterVec
 	gap    *prometheus.HistogramVec
@@ -39,11 +40,17 @@ type Watcher struct {
 	writes *prometheus.CounterVec
 }
 
+// tenure is one of this replica.
+type tenure struct {
+	epoch  protocol.Epoch
+	closed time.Time // zero while it lasts
+}
+
 // NewWatcher returns a watcher that tells nobody yet.
 func NewWatcher() *Watcher {
 	w := &Watcher{
 		now: time.Now, tell: func(...telemetry.Span) {},
-		served: map[string]protocol.Epoch{}, steps: map[string]*pending{}, arrivals: map[string]*arrival{},
+		served: map[string]tenure{}, steps: map[string]*pending{}, arrivals: map[string]*arrival{},
 		moves: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tenure_shard_moves_total",
 			Help: "Shards that came here, by kind (join, planned, exit, crash), and writes of steps that failed (the step as kind, result rejected or unknown).",
@@ -127,7 +134,7 @@ func (w *Watcher) Stepped(s shard.Step) {
 // handedOff tells how a tenure of this replica ended. Where nobody comes after it, that is the end of its own story.
 func (w *Watcher) handedOff(name string, s shard.Step) {
 	ours, into := s.Epoch-1, s.Epoch
-	if w.served[name] != ours {
+	if w.served[name].epoch != ours {
 		w.tell(w.of(name).unserved(s, ours)...)
 	}
 	if s.Peer == "" {
@@ -152,7 +159,7 @@ func (w *Watcher) Activated(a shard.Activation) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	name := a.Shard.String()
-	w.served[name] = a.Epoch
+	w.served[name] = tenure{epoch: a.Epoch}
 	p := w.of(name)
 	came := &arrival{Activation: a, warm: p.warm, claim: p.claim, activate: p.activate}
 	if came.activate == nil {
@@ -195,14 +202,16 @@ func (w *Watcher) Closed(id keyspace.ShardID, _ protocol.Epoch) {
 	if a := w.arrivals[name]; a != nil {
 		w.close(name, a, nil)
 	}
+	if s, ok := w.served[name]; ok {
+		s.closed = w.now()
+		w.served[name] = s
+	}
 }
 
 // Renewed implements [shard.Observer]. It comes regularly, so it is also when those who wait in vain are let go.
 func (w *Watcher) Renewed(margin time.Duration) {
 	w.margin.Set(margin.Seconds())
-	if w.open.Load() > 0 {
-		w.flush(w.now().Add(-patience))
-	}
+	w.flush(w.now().Add(-patience))
 }
 
 // Lapsed implements [shard.Observer].
@@ -246,6 +255,7 @@ func (w *Watcher) flush(before time.Time) {
 			w.close(name, a, nil)
 		}
 	}
+	maps.DeleteFunc(w.served, func(_ string, s tenure) bool { return !s.closed.IsZero() && s.closed.Before(before) })
 }
 
 // close sends an arrival's spans; w.mu is held.

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenure-dev/tenure/pkg/text"
 )
 
 const answerOfOne = `{"data":[{"traceID":"t1","spans":[
@@ -64,6 +66,27 @@ lost                                          +7.00 ms    0.00 ms
 	}
 	if trace.Spans[0].Tags["process.service.instance.id"] != "r1" {
 		t.Errorf("tags: %v", trace.Spans[0].Tags)
+	}
+}
+
+func TestATraceCannotSteerTheTerminal(t *testing.T) {
+	const nasty = "\x1b[2J\u009b31m\nfake line\u202e\xff"
+	trace := Trace{ID: nasty, Spans: []Span{
+		{ID: "a", Name: nasty, Service: nasty, Tags: map[string]string{"k8s.object.name": nasty + strings.Repeat("x", 10_000)}},
+		{ID: "b", Parent: "a", Name: nasty, Service: "other" + nasty, Links: []Link{{TraceID: nasty}}},
+	}}
+	var out strings.Builder
+	if err := WriteTree(&out, trace, true); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+	if len(lines) != 4 {
+		t.Errorf("%d lines, want 4", len(lines))
+	}
+	for _, line := range lines {
+		if text.Line(line, 2*text.Note) != line || !strings.Contains(line, "[2J") {
+			t.Errorf("%.200q", line)
+		}
 	}
 }
 

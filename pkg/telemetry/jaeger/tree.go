@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/tenure-dev/tenure/pkg/text"
 )
 
 // shownTags are worth a place in the tree, in this order; the name is what it is shown as.
@@ -21,7 +23,7 @@ const nameWidth, widestName = 44, 72
 
 // WriteTree prints a trace: each span below its parent, with when it began after the first one and how long it took.
 // With links it also says which traces a span is linked to.
-func WriteTree(out io.Writer, t Trace, links bool) error {
+func WriteTree(to io.Writer, t Trace, links bool) error {
 	p := printer{trace: t, links: links, children: map[string][]int{}, printed: make([]bool, len(t.Spans))}
 	known := map[string]bool{}
 	for i := range t.Spans {
@@ -42,21 +44,23 @@ func WriteTree(out io.Writer, t Trace, links bool) error {
 		p.span(i, "", "", 0)
 	}
 	width := nameWidth
-	for _, r := range p.rows {
+	for i := range p.rows {
+		r := &p.rows[i]
+		r.name, r.facts = text.Line(r.name, text.Note), text.Line(r.facts, text.Note)
 		if r.facts != "" {
 			width = min(max(width, utf8.RuneCountInString(r.name)), widestName)
 		}
 	}
-	var text strings.Builder
-	fmt.Fprintf(&text, "trace %s, %s, %d spans\n", t.ID, t.start().UTC().Format("15:04:05.000"), len(t.Spans))
+	var out strings.Builder
+	fmt.Fprintf(&out, "trace %s, %s, %d spans\n", text.Line(t.ID, text.Cell), t.start().UTC().Format("15:04:05.000"), len(t.Spans))
 	for _, r := range p.rows {
 		if r.facts == "" {
-			fmt.Fprintln(&text, r.name)
+			fmt.Fprintln(&out, r.name)
 			continue
 		}
-		fmt.Fprintf(&text, "%s%s %s\n", r.name, strings.Repeat(" ", max(0, width-utf8.RuneCountInString(r.name))), r.facts)
+		fmt.Fprintf(&out, "%s%s %s\n", r.name, strings.Repeat(" ", max(0, width-utf8.RuneCountInString(r.name))), r.facts)
 	}
-	_, err := io.WriteString(out, text.String())
+	_, err := io.WriteString(to, out.String())
 	return err
 }
 

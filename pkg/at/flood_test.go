@@ -1,0 +1,170 @@
+package at
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/pkg/text"
+)
+
+// nasty is what a webhook, a kubelet or whoever plays one may answer: it would rub out a terminal's screen, add a line
+// to a log, turn the reading direction, and be too long for a condition (32 KiB) and for an event (1 KiB).
+var nasty = "no\x1b[2J\x1b]0;owned\x07\u009b31m\nfake line\u202egnp.exe\x00\xff" + strings.Repeat("long ", 10_000)
+
+// isFit says what is wrong with a text that is shown to others.
+func isFit(shown string) error {
+	switch {
+	case len(shown) > text.Note:
+		return fmt.Errorf("%d bytes", len(shown))
+	case strings.ContainsFunc(shown, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return fmt.Errorf("not printable: %q", shown[:min(len(shown), 100)])
+	}
+	return nil
+}
+
+func TestTextsOfOthersAreFitToBeShownInConditionsAndEvents(t *testing.T) {
+	for name, c := range map[string]struct {
+		objects   []client.Object
+		refuse    bool
+		condition string
+	}{
+		"an API server's refusal": {[]client.Object{anAt()}, true, cnatv1alpha1.ConditionBlocked},
+		"a kubelet's message": {[]client.Object{anAt(running), aPod(ended(corev1.PodFailed, 1, due), func(pod *corev1.Pod) {
+			pod.Status.Reason, pod.Status.Message = nasty, nasty
+		})}, false, cnatv1alpha1.ConditionFailed},
+		"a schedule": {[]client.Object{anAt(schedule(nasty))}, false, cnatv1alpha1.ConditionBlocked},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, c.objects...)
+			if c.refuse {
+				b.fault = refusePods
+			}
+			if _, err := b.reconcile(); (err != nil) != c.refuse {
+				t.Fatal(err)
+			}
+			condition := meta.FindStatusCondition(b.at(t).Status.Conditions, c.condition)
+			if condition == nil {
+				t.Fatal("there is no such condition")
+			}
+			for where, shown := range map[string]string{"condition": condition.Message, "event": noteOf(<-b.recorder.Events)} {
+				if err := isFit(shown); err != nil {
+					t.Errorf("%s: %v", where, err)
+				}
+				if !strings.Contains(shown, "[2J") {
+					t.Errorf("%s: says nothing of the cause: %q", where, shown[:min(len(shown), 100)])
+				}
+			}
+		})
+	}
+}
+
+// noteOf is the text of a recorded event, which begins with type and reason.
+func noteOf(recorded string) string { return strings.SplitN(recorded, " ", 3)[2] }
+
+func refusePods(_ int, kind string, commit func() error) error {
+	if kind == "create" {
+		return apierrors.NewForbidden(corev1.Resource("pods"), "example", errors.New(nasty))
+	}
+	return commit()
+}
+
+func TestAFloodOfRefusedPodsCostsTwoWritesAnAtAndFewEvents(t *testing.T) {
+	const ats = 2000
+	var all []client.Object
+	var requests []mcreconcile.Request
+	for i := range ats {
+		at := anAt()
+		at.Name, at.UID = fmt.Sprint("at-", i), types.UID(fmt.Sprint("uid-", i))
+		all = append(all, at)
+		req := testRequest
+		req.Name = at.Name
+		requests = append(requests, req)
+	}
+	b := newBench(t, all...)
+	b.fault = refusePods
+	told := 0
+	for range 5 { // each is tried again after a growing delay
+		for _, req := range requests {
+			if _, err := b.subject.Reconcile(context.Background(), req); err == nil {
+				t.Fatal("a refusal isn't retried")
+			}
+			for len(b.recorder.Events) > 0 {
+				<-b.recorder.Events
+				told++
+			}
+		}
+		b.clock.Step(time.Minute)
+	}
+	if want := 2 * ats; b.committed != want {
+		t.Errorf("%d writes, want %d: the claim and what blocks it, once for each", b.committed, want)
+	}
+	if told != eventBudget.Burst {
+		t.Errorf("%d events, want %d", told, eventBudget.Burst)
+	}
+}
+
+func TestAnEventStandsForThoseThatWereLeftOut(t *testing.T) {
+	b := newBench(t, anAt())
+	a := &actor{cluster: b, events: b.subject.events, clock: b.clock}
+	for range 500 {
+		a.tell(anAt(), Event{Reason: ReasonPodRefused, Action: "MakePod", Message: nasty})
+	}
+	b.clock.Step(eventBudget.Every)
+	for len(b.recorder.Events) > 0 {
+		<-b.recorder.Events
+	}
+	a.tell(anAt(), Event{Reason: ReasonPodRefused, Action: "MakePod", Message: nasty})
+	last := noteOf(<-b.recorder.Events)
+	if !strings.Contains(last, "and 490 more") {
+		t.Errorf("the next event says %q", last[max(0, len(last)-100):])
+	}
+	if err := isFit(last); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNamesThatComeAndGoLeaveNothingBehind(t *testing.T) {
+	b := newBench(t)
+	events := b.subject.AtEvents()
+	most := 0
+	for i := range 100_000 {
+		at := anAt(running)
+		at.UID = types.UID(fmt.Sprint("uid-", i))
+		b.subject.notes.claims(at.UID, claimOf(&at.Status), NoteUnused, b.clock.Now())
+		if i%2 == 0 { // of the others nothing is ever heard again, as when their shard moved
+			events.Delete(event.DeleteEvent{Object: at})
+		}
+		most = max(most, len(b.subject.notes.byUID))
+	}
+	if most > maxNotes {
+		t.Errorf("%d notes at a time, want at most %d", most, maxNotes)
+	}
+	if n := len(b.subject.notes.byUID); n != 50_000 {
+		t.Errorf("%d notes are left, want those of Ats that may be there", n)
+	}
+	b.clock.Step(2 * noteLife)
+	b.subject.notes.unsure("another", b.clock.Now())
+	if n := len(b.subject.notes.byUID); n != 1 {
+		t.Errorf("%d notes are left after %v", n, 2*noteLife)
+	}
+	for i := range 2 * maxNotes {
+		b.subject.notes.unsure(types.UID(fmt.Sprint("flood-", i)), b.clock.Now())
+	}
+	if n := len(b.subject.notes.byUID); n != maxNotes {
+		t.Errorf("%d notes, want %d", n, maxNotes)
+	}
+}

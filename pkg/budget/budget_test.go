@@ -1,0 +1,65 @@
+package budget
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+)
+
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func TestACauseIsToldOfABurstAtATimeAndThenRegularly(t *testing.T) {
+	b := New(Config{Burst: 3, Every: time.Minute, PerSecond: 100})
+	told, left := 0, 0
+	for second := range 600 { // ten times a second, for ten minutes
+		for tenth := range 10 {
+			now := start.Add(time.Duration(second)*time.Second + time.Duration(tenth)*100*time.Millisecond)
+			if n, ok := b.Take("quota", now); ok {
+				told++
+				left += n
+			}
+		}
+	}
+	if told < 12 || told > 13 {
+		t.Errorf("told %d times in ten minutes, want 3 and one a minute", told)
+	}
+	if left < 5000 || left > 6000-told {
+		t.Errorf("%d are said to have been left out, of %d", left, 6000-told)
+	}
+}
+
+func TestAFloodHidesNothingButItself(t *testing.T) {
+	b := New(Config{Burst: 3, Every: time.Minute, PerSecond: 10})
+	for range 100_000 {
+		b.Take("flood", start)
+	}
+	if _, ok := b.Take("another", start); !ok {
+		t.Error("another cause isn't told of")
+	}
+}
+
+func TestInventedCausesShareOneBudgetAndAreForgotten(t *testing.T) {
+	b := New(Config{Burst: 3, Every: time.Minute, PerSecond: 10})
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	told := 0
+	for i := range 100_000 { // within ten seconds
+		if _, ok := b.Take(fmt.Sprint("invented-", i), start.Add(time.Duration(i)*100*time.Microsecond)); ok {
+			told++
+		}
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if told > 210 {
+		t.Errorf("told %d times in ten seconds, want at most 200 and a few", told)
+	}
+	if b.causes.Len() > causes {
+		t.Errorf("%d causes are remembered", b.causes.Len())
+	}
+	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 1<<20 {
+		t.Errorf("100,000 causes cost %d KiB", grown>>10)
+	}
+	runtime.KeepAlive(b)
+}

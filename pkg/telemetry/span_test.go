@@ -1,0 +1,28 @@
+package telemetry
+
+import (
+	"strings"
+	"testing"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/instrumentation"
+
+	"github.com/tenure-dev/tenure/pkg/text"
+)
+
+func TestTextsOfOthersAreFitForSpans(t *testing.T) {
+	nasty := "\x1b[2J\u202e\xff" + strings.Repeat("long ", 10_000)
+	span := Span{Name: nasty, Failed: nasty, Attributes: []attribute.KeyValue{
+		attribute.String("name", nasty), attribute.Int("n", 7), attribute.String("plain", "one"),
+	}}
+	got := span.snapshot(nil, instrumentation.Scope{})
+	want := text.Line(nasty, text.Note)
+	if got.Name() != want || got.Status().Description != want {
+		t.Errorf("name %.50q, status %.50q", got.Name(), got.Status().Description)
+	}
+	for i, want := range []string{want, "7", "one"} {
+		if got := got.Attributes()[i].Value.Emit(); got != want {
+			t.Errorf("attribute %d: %.50q, want %.50q", i, got, want)
+		}
+	}
+}
