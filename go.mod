@@ -10,7 +10,7 @@ require (
 	github.com/prometheus/client_golang v1.25.0 // metrics
 	github.com/prometheus/client_model v0.6.3 // reading histograms in the bench and in tests
 	github.com/prometheus/common v0.72.0 // parsing a metrics page in the demo, the bench and tests
-	github.com/prometheus/procfs v0.22.0 // in the bench and chaos only: what the machine and its processes do
+	github.com/prometheus/procfs v0.22.0 // in the bench and in tests only: what the machine and its processes do
 	github.com/santhosh-tekuri/jsonschema/v5 v5.3.1 // in tests only: reports against their schema
 	github.com/spf13/cobra v1.10.2 // command lines
 	github.com/spf13/pflag v1.0.10 // flags of the command lines, and their environment variables
@@ -18,6 +18,7 @@ require (
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc v1.47.0 // sending traces
 	go.opentelemetry.io/otel/sdk v1.47.0 // making traces
 	go.opentelemetry.io/otel/trace v1.47.0 // traces
+	go.yaml.in/yaml/v3 v3.0.5 // looking at the structure of a kubeconfig before it is parsed
 	golang.org/x/sys v0.48.0 // in the bench only: the clocks of processes
 	golang.org/x/term v0.46.0 // the demo's and the console's screens
 	golang.org/x/time v0.15.0 // token buckets: budgets of events and log lines
@@ -81,7 +82,6 @@ require (
 	go.opentelemetry.io/otel/metric v1.47.0 // indirect
 	go.opentelemetry.io/proto/otlp v1.11.0 // indirect
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
-	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/exp v0.0.0-20260410095643-746e56fc9e2f // indirect
 	golang.org/x/net v0.59.0 // indirect
 	golang.org/x/oauth2 v0.37.0 // indirect

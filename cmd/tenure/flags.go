@@ -40,6 +40,7 @@ type options struct {
 	pprofAddress     string
 	logLevel         slog.Level
 	pods             podFlags
+	kubeconfigs      kubeconfigFlags
 	hooks            labHooks
 }
 
@@ -102,6 +103,7 @@ func (o *options) declare(fs *pflag.FlagSet) {
 		"`address` of Go's profiles, without authentication; 0 turns it off")
 	fs.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "`level` of the log: debug, info, warn or error")
 	o.pods.declare(fs)
+	o.kubeconfigs.declare(fs)
 	o.hooks.Declare(fs)
 }
 
@@ -149,6 +151,9 @@ func (o *options) validate() error {
 		return err
 	}
 	if err := o.hooks.Validate(); err != nil {
+		return err
+	}
+	if _, err := o.kubeconfigs.policy(); err != nil {
 		return err
 	}
 	for name, address := range map[string]string{

@@ -24,12 +24,13 @@ import (
 	mcbuilder "sigs.k8s.io/multicluster-runtime/pkg/builder"
 	mccontroller "sigs.k8s.io/multicluster-runtime/pkg/controller"
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
-	"sigs.k8s.io/multicluster-runtime/providers/kubeconfig"
+	mckubeconfig "sigs.k8s.io/multicluster-runtime/providers/kubeconfig"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/at"
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
@@ -55,11 +56,15 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), cnatv1alpha1.AddToScheme(scheme), tenurev1alpha1.AddToScheme(scheme)); err != nil {
 		return fmt.Errorf("building the scheme: %w", err)
 	}
-	health := clusterhealth.New(clusterhealth.Config{Namespace: o.namespace})
-	provider := kubeconfig.New(kubeconfig.Options{
+	policy, err := o.kubeconfigs.policy()
+	if err != nil {
+		return err
+	}
+	health := clusterhealth.New(clusterhealth.Config{Namespace: o.namespace, Replica: o.replica, Policy: policy})
+	provider := mckubeconfig.New(mckubeconfig.Options{
 		Namespace:      o.namespace,
 		ClusterOptions: []cluster.Option{func(co *cluster.Options) { co.Scheme = scheme }},
-		RESTOptions:    []func(*rest.Config) error{clusterhealth.CheckConfig, tune, see.wrap},
+		RESTOptions:    []func(*rest.Config) error{kubeconfig.Pin, tune, see.wrap},
 	})
 	var mgr mcmanager.Manager
 	live, ready := alive, alive
@@ -77,7 +82,7 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(provider.SetupWithManager(ctx, mgr), health.SetupWithManager(mgr)); err != nil {
+	if err := errors.Join(provider.SetupWithManager(ctx, kubeconfig.Fence(mgr, policy)), health.SetupWithManager(mgr)); err != nil {
 		return fmt.Errorf("setting up the workload clusters: %w", err)
 	}
 	if err := errors.Join(mgr.AddHealthzCheck("loop", live), mgr.AddReadyzCheck("member", ready)); err != nil {
@@ -150,7 +155,7 @@ func (o *options) atKinds() []shard.Kind {
 }
 
 // newSharded wires the reconcilers so that the replicas share the keys.
-func newSharded(home *rest.Config, provider *kubeconfig.Provider, opts manager.Options, o *options, see *sight) (*shard.Manager, error) {
+func newSharded(home *rest.Config, provider *mckubeconfig.Provider, opts manager.Options, o *options, see *sight) (*shard.Manager, error) {
 	cfg := o.shardConfig()
 	cfg.Observer = see.moves
 	mgr, err := shard.NewManager(home, provider, opts, cfg)
@@ -183,7 +188,7 @@ func atDue(obj client.Object) time.Time {
 }
 
 // newStock wires the same reconcilers as everybody has them: one leader works, the others wait.
-func newStock(home *rest.Config, provider *kubeconfig.Provider, opts manager.Options, o *options, see *sight) (mcmanager.Manager, error) {
+func newStock(home *rest.Config, provider *mckubeconfig.Provider, opts manager.Options, o *options, see *sight) (mcmanager.Manager, error) {
 	opts.LeaderElection = true
 	opts.LeaderElectionID = "tenure-leader"
 	opts.LeaderElectionNamespace = o.namespace

@@ -13,7 +13,7 @@ import (
 	mccontroller "sigs.k8s.io/multicluster-runtime/pkg/controller"
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
-	"sigs.k8s.io/multicluster-runtime/providers/kubeconfig"
+	mckubeconfig "sigs.k8s.io/multicluster-runtime/providers/kubeconfig"
 
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
 	"github.com/tenure-dev/tenure/pkg/replication"
@@ -88,7 +88,7 @@ func (o *options) addReplication(mgr *shard.Manager, health *clusterhealth.Healt
 }
 
 // addStockReplication adds it to a leader-elected manager.
-func (o *options) addStockReplication(mgr mcmanager.Manager, provider *kubeconfig.Provider, health *clusterhealth.Health, see *sight) error {
+func (o *options) addStockReplication(mgr mcmanager.Manager, provider *mckubeconfig.Provider, health *clusterhealth.Health, see *sight) error {
 	if !o.replicates() {
 		return nil
 	}

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,16 +20,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
-	"sigs.k8s.io/multicluster-runtime/providers/kubeconfig"
 
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/pkg/text"
 )
 
 // Config of [Health]; zero values mean the defaults.
 type Config struct {
 	Namespace string        // of the kubeconfig Secrets
+	Replica   string        // who reports; default "tenure"
 	Every     time.Duration // between two questions to a cluster; default 10 s
 	Timeout   time.Duration // for one answer; default 5 s
+	// Policy says what kubeconfigs may do.
+	Policy kubeconfig.Policy
 }
 
 var usable = prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -50,10 +52,9 @@ const (
 
 // Health watches over the workload clusters.
 type Health struct {
-	cfg      Config
-	client   client.Client
-	recorder events.EventRecorder
-	log      logr.Logger
+	cfg    Config
+	client client.Client
+	log    logr.Logger
 
 	changed chan struct{} // holds a token after a change that nobody took notice of yet
 
@@ -64,7 +65,10 @@ type Health struct {
 // state is what was found of one cluster.
 type state struct {
 	reason string
-	since  time.Time
+	// cause is what makes one trouble another than the last with the same reason. What is wrong with a kubeconfig is the same
+	// each time; how a connection fails isn't.
+	cause string
+	since time.Time
 }
 
 // New returns a Health; see SetupWithManager.
@@ -75,6 +79,9 @@ func New(cfg Config) *Health {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 5 * time.Second
 	}
+	if cfg.Replica == "" {
+		cfg.Replica = "tenure"
+	}
 	return &Health{cfg: cfg, changed: make(chan struct{}, 1), states: map[string]state{}}
 }
 
@@ -82,11 +89,10 @@ func New(cfg Config) *Health {
 func (h *Health) SetupWithManager(mgr mcmanager.Manager) error {
 	local := mgr.GetLocalManager()
 	h.client, h.log = local.GetClient(), local.GetLogger().WithName("clusterhealth")
-	h.recorder = local.GetEventRecorder("tenure")
 	everywhere := false // every replica tells of its own view
 	return ctrl.NewControllerManagedBy(local).Named("clusterhealth").
 		For(&corev1.Secret{}, builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
-			return o.GetNamespace() == h.cfg.Namespace && o.GetLabels()[kubeconfig.DefaultKubeconfigSecretLabel] == "true"
+			return o.GetNamespace() == h.cfg.Namespace && o.GetLabels()[kubeconfig.Label] == "true"
 		}))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 16, NeedLeaderElection: &everywhere}).
 		Complete(h)
@@ -105,19 +111,24 @@ func (h *Health) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	if !secret.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
-	reason, note := Look(ctx, secret, h.cfg.Timeout)
-	h.tell(secret, reason, note)
+	reason, note := Look(ctx, secret, h.cfg.Policy, h.cfg.Timeout)
+	h.tell(ctx, secret, reason, note)
 	if reason == ReasonBadConfig {
 		return ctrl.Result{}, nil // until the Secret changes
 	}
 	return ctrl.Result{RequeueAfter: h.cfg.Every}, nil
 }
 
-// Look asks the cluster of a kubeconfig Secret whether it can be used, and says why not in words that carry no secret.
-func Look(ctx context.Context, secret *corev1.Secret, timeout time.Duration) (reason, note string) {
-	cfg, err := ConfigOf(secret)
+// Look asks the cluster of a kubeconfig Secret whether it can be used. The note says why not, in one line that carries no
+// secret and leaves room in an event.
+func Look(ctx context.Context, secret *corev1.Secret, policy kubeconfig.Policy, timeout time.Duration) (reason, note string) {
+	access, err := kubeconfig.OfSecret(secret, policy)
 	if err != nil {
-		return ReasonBadConfig, err.Error()
+		return ReasonBadConfig, text.Line(err.Error(), text.Note/2)
+	}
+	cfg, err := access.REST()
+	if err != nil {
+		return ReasonBadConfig, text.Line(err.Error(), text.Note/2)
 	}
 	cfg.Timeout = timeout
 	if err := ask(ctx, cfg); err != nil {
@@ -125,7 +136,7 @@ func Look(ctx context.Context, secret *corev1.Secret, timeout time.Duration) (re
 		if apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) {
 			reason = ReasonRefused
 		}
-		return reason, text.Line(fmt.Sprintf("%s: %v", cfg.Host, err), text.Note/2) // an event says more beside it
+		return reason, text.Line(fmt.Sprintf("%s: %v", cfg.Host, err), text.Note/2)
 	}
 	return ReasonUsable, "the API server answers"
 }
@@ -141,6 +152,9 @@ func ask(ctx context.Context, cfg *rest.Config) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, cfg.Host+"/version", nil)
 	if err != nil {
 		return err
+	}
+	if cfg.Proxy != nil { // client-go shares no connections that go through a proxy: those would stay
+		defer httpClient.CloseIdleConnections()
 	}
 	res, err := httpClient.Do(req)
 	if err != nil {
@@ -179,15 +193,18 @@ func (h *Health) signal() {
 }
 
 // tell makes a change of state known.
-func (h *Health) tell(secret *corev1.Secret, reason, note string) {
-	name := secret.Name
+func (h *Health) tell(ctx context.Context, secret *corev1.Secret, reason, note string) {
+	name, now := secret.Name, state{reason: reason, since: time.Now()}
+	if reason == ReasonBadConfig {
+		now.cause = note
+	}
 	h.mu.Lock()
 	was, known := h.states[name]
-	if known && was.reason == reason {
+	if known && was.reason == now.reason && was.cause == now.cause {
 		h.mu.Unlock()
 		return
 	}
-	h.states[name] = state{reason: reason, since: time.Now()}
+	h.states[name] = now
 	h.mu.Unlock()
 	h.signal()
 	if known {
@@ -200,13 +217,12 @@ func (h *Health) tell(secret *corev1.Secret, reason, note string) {
 	usable.WithLabelValues(name, reason).Set(value)
 	if reason == ReasonUsable {
 		h.log.Info("cluster can be used", "cluster", name)
-		if known {
-			h.recorder.Eventf(secret, nil, corev1.EventTypeNormal, reason, "Probe", "cluster %s: %s", name, note)
-		}
-		return
+	} else {
+		h.log.Info("cluster can't be used; the others go on", "cluster", name, "reason", reason, "note", note)
 	}
-	h.log.Info("cluster can't be used; the others go on", "cluster", name, "reason", reason, "note", note)
-	h.recorder.Eventf(secret, nil, corev1.EventTypeWarning, reason, "Probe", "cluster %s: %s", name, note)
+	if known || reason != ReasonUsable {
+		h.report(ctx, secret, reason, note)
+	}
 }
 
 func (h *Health) forget(name string) {

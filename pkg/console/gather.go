@@ -15,11 +15,11 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/multicluster-runtime/providers/kubeconfig"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
@@ -84,7 +84,7 @@ func (g Gatherer) fleet(ctx context.Context, home client.Client) (Snapshot, erro
 		return Snapshot{}, fmt.Errorf("there is no namespace %s at %s: --namespace names the one of the replicas", g.Namespace, g.Home.Host)
 	}
 	secrets := &corev1.SecretList{}
-	err = home.List(ctx, secrets, client.InNamespace(g.Namespace), client.MatchingLabels{kubeconfig.DefaultKubeconfigSecretLabel: "true"})
+	err = home.List(ctx, secrets, client.InNamespace(g.Namespace), client.MatchingLabels{kubeconfig.Label: "true"})
 	if err != nil {
 		s.Unread = append(s.Unread, fmt.Sprintf("the kubeconfig Secrets (%s): clusters are known by their shards only, and weren't asked", brief(err)))
 		return s, nil
@@ -107,7 +107,7 @@ func (g Gatherer) answers(ctx context.Context, secrets []corev1.Secret) []Answer
 		wg.Go(func() {
 			turns <- struct{}{}
 			defer func() { <-turns }()
-			all[i].Reason, all[i].Note = clusterhealth.Look(ctx, &secrets[i], askTimeout)
+			all[i].Reason, all[i].Note = clusterhealth.Look(ctx, &secrets[i], kubeconfig.Policy{}, askTimeout)
 		})
 	}
 	wg.Wait()
@@ -215,11 +215,11 @@ func (g Gatherer) workload(ctx context.Context, home client.Client, name keyspac
 	if err := home.Get(ctx, client.ObjectKey{Namespace: g.Namespace, Name: string(name)}, secret); err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig Secret of cluster %s (or give --kubeconfig): %w", name, err)
 	}
-	config, err := clusterhealth.ConfigOf(secret)
+	access, err := kubeconfig.OfSecret(secret, kubeconfig.Policy{})
 	if err != nil {
-		return nil, fmt.Errorf("kubeconfig Secret of cluster %s: %w", name, err)
+		return nil, fmt.Errorf("Secret of cluster %s (or give --kubeconfig): %w", name, err)
 	}
-	return config, nil
+	return access.REST()
 }
 
 // theCluster finds the cluster that is meant.

@@ -1,12 +1,17 @@
 package sharding
 
 import (
+	"bytes"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/prometheus/procfs"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/client-go/tools/clientcmd"
@@ -36,7 +41,18 @@ func (r *rig) edited(change func(*clientcmdapi.Config)) []byte {
 
 func TestAClusterThatCannotBeUsedIsReportedAndStopsNoOther(t *testing.T) {
 	r := newRig(t)
-	mark := filepath.Join(t.TempDir(), "executed")
+	mark, pipe := filepath.Join(t.TempDir(), "executed"), filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	asked := make(chan struct{}, 1)
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+	}))
+	defer elsewhere.Close()
 	bad := map[string]struct {
 		kubeconfig []byte
 		reason     string
@@ -50,7 +66,32 @@ func TestAClusterThatCannotBeUsedIsReportedAndStopsNoOther(t *testing.T) {
 				}
 			}
 		}), "BadKubeconfig"},
-		"broken": {[]byte("clusters: ["), "BadKubeconfig"},
+		"broken": {[]byte("clusters: [" + canary), "BadKubeconfig"},
+		"endless": {r.edited(func(c *clientcmdapi.Config) {
+			for _, user := range c.AuthInfos {
+				user.Token, user.TokenFile = "", "/dev/zero"
+			}
+		}), "BadKubeconfig"},
+		"file": {r.edited(func(c *clientcmdapi.Config) {
+			for _, user := range c.AuthInfos {
+				user.TokenFile = pipe
+			}
+		}), "BadKubeconfig"},
+		"detour": {r.edited(func(c *clientcmdapi.Config) {
+			for _, cluster := range c.Clusters {
+				cluster.ProxyURL = elsewhere.URL + "/" + canary
+			}
+		}), "BadKubeconfig"},
+		"pretender": {r.edited(func(c *clientcmdapi.Config) {
+			for _, user := range c.AuthInfos {
+				user.Impersonate = canary
+			}
+		}), "BadKubeconfig"},
+		"credulous": {r.edited(func(c *clientcmdapi.Config) {
+			for _, cluster := range c.Clusters {
+				cluster.InsecureSkipTLSVerify, cluster.CertificateAuthorityData = true, nil
+			}
+		}), "BadKubeconfig"},
 		"down": {r.edited(func(c *clientcmdapi.Config) {
 			for _, cluster := range c.Clusters {
 				cluster.Server = "https://127.0.0.1:1"
@@ -58,7 +99,7 @@ func TestAClusterThatCannotBeUsedIsReportedAndStopsNoOther(t *testing.T) {
 		}), "Unreachable"},
 		"refused": {r.edited(func(c *clientcmdapi.Config) {
 			for _, user := range c.AuthInfos {
-				user.Token = "none of ours"
+				user.Token = canary
 			}
 		}), "AccessRefused"},
 	}
@@ -72,7 +113,7 @@ func TestAClusterThatCannotBeUsedIsReportedAndStopsNoOther(t *testing.T) {
 			}
 		}()
 	}
-	replica := r.start("e1")
+	replica, other := r.start("e1"), r.start("e2")
 	r.settleWestAndEast()
 	r.createAts(10, 0)
 	r.eventually("the Ats of the good clusters are DONE", func() error { return r.unfinished() })
@@ -100,9 +141,62 @@ func TestAClusterThatCannotBeUsedIsReportedAndStopsNoOther(t *testing.T) {
 			return fmt.Errorf("no line names cluster %s with reason %s (%v)", name, b.reason, err)
 		})
 	}
+	r.eventually("the other replica has met them all", func() error {
+		m, err := other.Metrics(t.Context())
+		if n := len(m["tenure_cluster_usable"].GetMetric()); err != nil || n < len(bad)+2 {
+			return fmt.Errorf("it knows %d clusters: %v", n, err)
+		}
+		return nil
+	})
 	if _, err := os.Stat(mark); err == nil {
 		t.Error("the exec plugin of a kubeconfig was run")
 	}
+	if f, err := os.OpenFile(pipe, os.O_WRONLY|syscall.O_NONBLOCK, 0); err == nil {
+		f.Close()
+		t.Error("the file that a kubeconfig names was opened")
+	}
+	if len(asked) > 0 {
+		t.Error("the proxy that a kubeconfig names was asked")
+	}
+	for _, replica := range []*lab.Replica{replica, other} {
+		if most := peakMemory(t, replica); most > 700<<20 {
+			t.Errorf("%s took %d MiB", replica.Name, most>>20)
+		}
+		if log, err := os.ReadFile(replica.LogPath); err != nil || bytes.Contains(log, []byte(canary)) {
+			t.Errorf("the log of %s repeats what is in a kubeconfig (%v)", replica.Name, err)
+		}
+	}
+	told := map[string]int{}
+	for _, e := range r.events() {
+		if e.Reason == "BadKubeconfig" {
+			told[e.Regarding.Name]++
+		}
+		if strings.Contains(e.Note, canary) {
+			t.Errorf("an event repeats what is in a kubeconfig: %s", e.Note)
+		}
+	}
+	for name, n := range told {
+		if n > 2 { // two where ten minutes ended in between
+			t.Errorf("%d events about Secret %s for one cause", n, name)
+		}
+	}
+}
+
+// canary is in kubeconfigs and must be nowhere else.
+const canary = "canary-5e9c1f"
+
+// peakMemory is the most that a replica's process had, in bytes.
+func peakMemory(t *testing.T, r *lab.Replica) uint64 {
+	t.Helper()
+	process, err := procfs.NewProc(r.PID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, err := process.NewStatus()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status.VmHWM
 }
 
 // settleWestAndEast waits until the shards of the good clusters are served; a cluster that is down has none.
@@ -122,17 +216,23 @@ func (r *rig) settleWestAndEast() {
 	})
 }
 
-func (r *rig) hasEvent(secret, reason string) error {
+func (r *rig) events() []eventsv1.Event {
+	r.t.Helper()
 	list := &eventsv1.EventList{}
 	if err := r.Client(lab.Home).List(r.t.Context(), list, client.InNamespace(lab.Namespace)); err != nil {
-		return err
+		r.t.Fatal(err)
 	}
-	for _, e := range list.Items {
+	return list.Items
+}
+
+func (r *rig) hasEvent(secret, reason string) error {
+	all := r.events()
+	for _, e := range all {
 		if e.Regarding.Name == secret && e.Reason == reason && e.Type == corev1.EventTypeWarning {
 			return nil
 		}
 	}
-	return fmt.Errorf("none of %d events is about Secret %s with reason %s", len(list.Items), secret, reason)
+	return fmt.Errorf("none of %d events is about Secret %s with reason %s", len(all), secret, reason)
 }
 
 func TestClustersComeAndGoAndTheirCredentialsAreRotatedWhileReplicasRun(t *testing.T) {
@@ -179,4 +279,14 @@ func TestClustersComeAndGoAndTheirCredentialsAreRotatedWhileReplicasRun(t *testi
 	r.createAts(10, 0)
 	r.eventually("the Ats are DONE after the rotation", func() error { return r.unfinished() })
 	r.settle()
+	if err := r.AddKubeconfig(t.Context(), "west", []byte("current-context: "+canary)); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("the mistake in it is told", func() error { return r.hasEvent("west", "BadKubeconfig") })
+	r.createAts(10, 0)
+	r.eventually("the cluster is served on as before", func() error { return r.unfinished() })
+	r.settle()
+	if err := r.AddKubeconfig(t.Context(), "west", fresh); err != nil {
+		t.Fatal(err)
+	}
 }

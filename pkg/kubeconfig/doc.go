@@ -1,0 +1,29 @@
+// Package kubeconfig lets the kubeconfigs in Secrets do no more than what they are for: reach one API server.
+//
+// A kubeconfig is a program in disguise. It can name a command to run, files to read, a proxy to go through and a user to
+// pretend to be, and the parsers that everybody uses open those files while they parse: one `tokenFile: /dev/zero` took a
+// replica to gigabytes within seconds. Who may write a Secret in the home cluster must not be able to do any of that in
+// the controller's own process.
+//
+// So [Inspect] reads the text as data, without a look at anything that it names. It refuses what the [Policy] doesn't
+// allow, and builds a new kubeconfig from what is left of the current context: one cluster, one user, fields that are
+// known here. Nobody gets to see the text itself. [Access.REST] is the connection; it stays with its server, whatever
+// that server's redirects say.
+//
+// # The provider
+//
+// multicluster-runtime's kubeconfig provider reads Secrets and parses what is in them. [Fence] stands between the two:
+// the provider sees the home cluster's manager with a client that hands out Secrets with the new kubeconfig inside. A
+// provider of our own would be a copy of what engages, replaces and removes clusters there, for the sake of one line of
+// it; the fence needs no more than that the provider reads through the manager's client, and a test on a real fleet
+// fails where it doesn't.
+//
+// A Secret that is refused reads like the last one of its name that wasn't, so that a mistake takes no cluster away that is
+// being served. Where there was none, or the replica started later, it reads as if it weren't there. To take a cluster
+// away, delete its Secret.
+//
+// # Errors
+//
+// An error says which field of the kubeconfig is refused and what to do instead. It never repeats what is in the field,
+// nor what a parser said, since parsers quote.
+package kubeconfig

@@ -1,0 +1,374 @@
+package kubeconfig
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	provider "sigs.k8s.io/multicluster-runtime/providers/kubeconfig"
+)
+
+// Bounds of what is inspected. A kubeconfig of one cluster has a few KiB, one of a cloud's many clusters some tens.
+const (
+	maxText    = 128 << 10 // bytes
+	maxEntries = 128       // contexts, clusters, users: each
+	maxDepth   = 32        // of the YAML; what is used of a kubeconfig has 8
+	maxField   = 1 << 10   // bytes of a name or an address
+	maxToken   = 16 << 10
+	maxPEM     = 64 << 10 // of certificates
+	maxKey     = 16 << 10
+	maxValues  = 64 // entries of a list or map in a user: groups, arguments
+	// maxRefusals is how many of them an error tells: it has to fit into an event.
+	maxRefusals = 4
+)
+
+// Label marks the Secrets of clusters, Key is the one that holds the kubeconfig.
+const (
+	Label = provider.DefaultKubeconfigSecretLabel
+	Key   = provider.DefaultKubeconfigSecretKey
+)
+
+// Access is what a kubeconfig gives access to, as far as it was inspected and allowed.
+type Access struct {
+	config *clientcmdapi.Config
+	server *url.URL
+}
+
+// Refused says why a kubeconfig isn't used: what is wrong with which field and what to do about it, for each of up to
+// four fields. It repeats nothing of what is in them.
+type Refused struct{ Reasons []string }
+
+func (r *Refused) Error() string {
+	shown := r.Reasons[:min(len(r.Reasons), maxRefusals)]
+	text := "kubeconfig: " + strings.Join(shown, "; ")
+	if more := len(r.Reasons) - len(shown); more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return text
+}
+
+// OfSecret inspects the kubeconfig in a Secret.
+func OfSecret(secret *corev1.Secret, policy Policy) (*Access, error) {
+	text := secret.Data[Key]
+	if len(text) == 0 {
+		return nil, &Refused{[]string{fmt.Sprintf("the Secret has no key %q, or it is empty: put the kubeconfig there", Key)}}
+	}
+	return Inspect(text, policy)
+}
+
+// Inspect reads a kubeconfig and keeps what the policy allows of its current context. Nothing that it names is opened,
+// run or asked, but for files where the policy allows them. All errors are a *Refused.
+func Inspect(text []byte, policy Policy) (*Access, error) {
+	if err := plain(text); err != nil {
+		return nil, &Refused{[]string{err.Error()}}
+	}
+	all, err := clientcmd.Load(text)
+	if err != nil { // not told: it can quote the text, tokens included
+		return nil, &Refused{[]string{"it isn't one, or a field has the wrong type: check it with kubectl --kubeconfig FILE config view"}}
+	}
+	i := &inspection{policy: policy}
+	access := i.access(all)
+	if len(i.refused) > 0 {
+		return nil, &Refused{i.refused}
+	}
+	if _, err := access.REST(); err != nil { // what is left to find: fields that contradict each other, files that can't be read
+		return nil, &Refused{[]string{err.Error()}}
+	}
+	return access, nil
+}
+
+// plain refuses what would cost more to parse than its size promises: an alias stands for another part of the text, so
+// that a few KiB can mean gigabytes.
+func plain(text []byte) error {
+	if len(text) > maxText {
+		return fmt.Errorf("it has %d bytes, at most %d are read: leave out what the current context doesn't need", len(text), maxText)
+	}
+	documents := yaml.NewDecoder(bytes.NewReader(text))
+	var first, second yaml.Node
+	if err := documents.Decode(&first); err != nil {
+		return errors.New("it isn't YAML: check it with kubectl --kubeconfig FILE config view")
+	}
+	if err := simple(&first, 0); err != nil {
+		return err
+	}
+	if err := documents.Decode(&second); !errors.Is(err, io.EOF) {
+		return errors.New("there is more than one document (---): put one kubeconfig into one Secret")
+	}
+	return nil
+}
+
+func simple(node *yaml.Node, depth int) error {
+	switch {
+	case node.Kind == yaml.AliasNode || node.Anchor != "":
+		return errors.New("YAML's anchors and aliases (&name, *name) aren't followed: write out what they stand for")
+	case depth > maxDepth:
+		return fmt.Errorf("it is nested more than %d levels deep: leave out what the current context doesn't need", maxDepth)
+	}
+	for _, child := range node.Content {
+		if err := simple(child, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inspection collects what is refused.
+type inspection struct {
+	policy  Policy
+	refused []string
+}
+
+func (i *inspection) refuse(is bool, format string, args ...any) {
+	if is {
+		i.refused = append(i.refused, fmt.Sprintf(format, args...))
+	}
+}
+
+// only refuses a field that is set unless the policy allows what it asks for.
+func (i *inspection) only(allowed, set bool, field, instead, word string) {
+	i.refuse(set && !allowed, "%s isn't allowed in a Secret: %s, or start the replicas with --kubeconfig-allow=%s", field, instead, word)
+}
+
+// bounded refuses a text that is too long.
+func (i *inspection) bounded(field string, length, most int) {
+	i.refuse(length > most, "%s has %d bytes, at most %d are read", field, length, most)
+}
+
+func (i *inspection) access(all *clientcmdapi.Config) *Access {
+	for _, list := range []struct {
+		field string
+		n     int
+	}{{"contexts", len(all.Contexts)}, {"clusters", len(all.Clusters)}, {"users", len(all.AuthInfos)}} {
+		i.refuse(list.n > maxEntries, "%s has %d entries, at most %d are read: leave out what the current context doesn't need",
+			list.field, list.n, maxEntries)
+	}
+	if len(i.refused) > 0 {
+		return nil
+	}
+	current := all.Contexts[all.CurrentContext]
+	if all.CurrentContext == "" || current == nil {
+		i.refuse(true, "current-context must name one of contexts: kubectl --kubeconfig FILE config use-context NAME sets it")
+		return nil
+	}
+	cluster, user := all.Clusters[current.Cluster], all.AuthInfos[current.AuthInfo]
+	i.refuse(cluster == nil, "the current context's cluster must be one of clusters")
+	i.refuse(user == nil, "the current context's user must be one of users")
+	if len(i.refused) > 0 {
+		return nil
+	}
+	a := &Access{config: clientcmdapi.NewConfig()}
+	const name = "cluster" // of everything: their own may be anything
+	a.config.Clusters[name] = i.cluster(cluster, a)
+	a.config.AuthInfos[name] = i.user(user)
+	a.config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	a.config.CurrentContext = name
+	if user.Exec != nil && i.policy.Exec {
+		a.config.Clusters[name].Extensions = cluster.Extensions // an exec plugin's own settings are there
+	}
+	return a
+}
+
+// cluster inspects how the API server is reached.
+func (i *inspection) cluster(c *clientcmdapi.Cluster, a *Access) *clientcmdapi.Cluster {
+	const prefix = "clusters[].cluster."
+	a.server = i.server(prefix+"server", c.Server, "https", "http")
+	if a.server != nil && a.server.Scheme == "http" {
+		i.only(i.policy.Insecure, true, "an http address in "+prefix+"server", "use https", AllowInsecure)
+	}
+	i.only(i.policy.Insecure, c.InsecureSkipTLSVerify, prefix+"insecure-skip-tls-verify", "use certificate-authority-data", AllowInsecure)
+	i.only(i.policy.Files, c.CertificateAuthority != "", prefix+"certificate-authority", "use certificate-authority-data", AllowFiles)
+	i.only(i.policy.Proxy, c.ProxyURL != "", prefix+"proxy-url", "leave it out", AllowProxy)
+	if c.ProxyURL != "" && i.policy.Proxy {
+		i.server(prefix+"proxy-url", c.ProxyURL, "https", "http", "socks5")
+	}
+	if c.TLSServerName != "" {
+		i.refuse(!isHost(c.TLSServerName), "%stls-server-name isn't a host name or an address", prefix)
+		// Where many servers are behind one address, the name is what chooses among them.
+		i.refuse(!i.policy.reaches(c.TLSServerName, portOf(a.server)), "%stls-server-name isn't one of --kubeconfig-servers", prefix)
+	}
+	i.bounded(prefix+"certificate-authority", len(c.CertificateAuthority), maxField)
+	i.bounded(prefix+"certificate-authority-data", len(c.CertificateAuthorityData), maxPEM)
+	i.refuse(len(c.CertificateAuthorityData) > 0 && len(c.CertificateAuthorityData) <= maxPEM && !isAuthority(c.CertificateAuthorityData),
+		"%scertificate-authority-data holds no certificate (PEM, in base64)", prefix)
+	i.refuse(c.InsecureSkipTLSVerify && (len(c.CertificateAuthorityData) > 0 || c.CertificateAuthority != ""),
+		"%sinsecure-skip-tls-verify and a certificate authority contradict each other: leave one out", prefix)
+	fresh := clientcmdapi.NewCluster()
+	if a.server != nil {
+		fresh.Server = a.server.String()
+	}
+	fresh.TLSServerName, fresh.InsecureSkipTLSVerify = c.TLSServerName, c.InsecureSkipTLSVerify
+	fresh.CertificateAuthority, fresh.CertificateAuthorityData = c.CertificateAuthority, c.CertificateAuthorityData
+	fresh.ProxyURL, fresh.DisableCompression = c.ProxyURL, c.DisableCompression
+	return fresh
+}
+
+// user inspects who the controller is there.
+func (i *inspection) user(u *clientcmdapi.AuthInfo) *clientcmdapi.AuthInfo {
+	const prefix = "users[].user."
+	i.only(i.policy.Exec, u.Exec != nil, prefix+"exec", "use token or client-certificate-data", AllowExec)
+	i.refuse(u.AuthProvider != nil, "%sauth-provider isn't supported: use token or client-certificate-data", prefix)
+	for _, f := range []struct{ field, value, instead string }{
+		{"tokenFile", u.TokenFile, "use token"},
+		{"client-certificate", u.ClientCertificate, "use client-certificate-data"},
+		{"client-key", u.ClientKey, "use client-key-data"},
+	} {
+		i.only(i.policy.Files, f.value != "", prefix+f.field, f.instead, AllowFiles)
+		i.bounded(prefix+f.field, len(f.value), maxField)
+	}
+	for _, f := range []struct {
+		field string
+		set   bool
+	}{
+		{"as", u.Impersonate != ""}, {"as-uid", u.ImpersonateUID != ""}, {"as-groups", len(u.ImpersonateGroups) > 0},
+		{"as-user-extra", len(u.ImpersonateUserExtra) > 0},
+	} {
+		i.only(i.policy.Impersonation, f.set, prefix+f.field, "use the credentials of the user that is meant", AllowImpersonation)
+	}
+	for _, f := range []struct{ field, value string }{
+		{"username", u.Username}, {"password", u.Password}, {"as", u.Impersonate}, {"as-uid", u.ImpersonateUID},
+	} {
+		i.bounded(prefix+f.field, len(f.value), maxField)
+	}
+	i.refuse(u.Token != "" && u.Username+u.Password != "", "%stoken and username or password are two ways to log in: leave one out", prefix)
+	i.bounded(prefix+"token", len(u.Token), maxToken)
+	i.refuse(!isPrintable(u.Token), "%stoken has white space or characters that no token has: a line break at its end, perhaps", prefix)
+	i.certificate(prefix, u)
+	i.lists(prefix, u)
+	fresh := clientcmdapi.NewAuthInfo()
+	fresh.Token, fresh.Username, fresh.Password = u.Token, u.Username, u.Password
+	fresh.ClientCertificateData, fresh.ClientKeyData = u.ClientCertificateData, u.ClientKeyData
+	fresh.TokenFile, fresh.ClientCertificate, fresh.ClientKey = u.TokenFile, u.ClientCertificate, u.ClientKey
+	fresh.Impersonate, fresh.ImpersonateUID = u.Impersonate, u.ImpersonateUID
+	fresh.ImpersonateGroups, fresh.ImpersonateUserExtra = u.ImpersonateGroups, u.ImpersonateUserExtra
+	if u.Exec != nil {
+		fresh.Exec = u.Exec.DeepCopy()
+		fresh.Exec.InteractiveMode = clientcmdapi.NeverExecInteractiveMode // nobody is there to answer
+		fresh.Exec.InstallHint = ""
+	}
+	return fresh
+}
+
+// certificate inspects a client's certificate and key.
+func (i *inspection) certificate(prefix string, u *clientcmdapi.AuthInfo) {
+	certificate, key := u.ClientCertificateData, u.ClientKeyData
+	i.bounded(prefix+"client-certificate-data", len(certificate), maxPEM)
+	i.bounded(prefix+"client-key-data", len(key), maxKey)
+	if len(certificate) > maxPEM || len(key) > maxKey || u.ClientCertificate != "" || u.ClientKey != "" ||
+		len(certificate) == 0 && len(key) == 0 {
+		return
+	}
+	_, err := tls.X509KeyPair(certificate, key)
+	i.refuse(err != nil, "%sclient-certificate-data and client-key-data must both be there and belong together (PEM, in base64)", prefix)
+}
+
+// lists bounds what a user has lists and maps of.
+func (i *inspection) lists(prefix string, u *clientcmdapi.AuthInfo) {
+	extra := len(u.ImpersonateUserExtra)
+	for _, values := range u.ImpersonateUserExtra {
+		extra += len(values)
+	}
+	most := func(field string, n int) {
+		i.refuse(n > maxValues, "%s%s has %d entries, at most %d are read", prefix, field, n, maxValues)
+	}
+	most("as-groups", len(u.ImpersonateGroups))
+	most("as-user-extra", extra)
+	if u.Exec != nil {
+		most("exec.args", len(u.Exec.Args))
+		most("exec.env", len(u.Exec.Env))
+		i.refuse(u.Exec.Command == "", "%sexec.command is empty", prefix)
+	}
+}
+
+// server reads the address of a server, and nil if it is none that may be reached.
+func (i *inspection) server(field, text string, schemes ...string) *url.URL {
+	i.bounded(field, len(text), maxField)
+	if len(text) > maxField {
+		return nil
+	}
+	u, err := url.Parse(text) // its error quotes the text
+	switch {
+	case text == "":
+		i.refuse(true, "%s is empty: want https://HOST:PORT", field)
+	case err != nil || !slices.Contains(schemes, u.Scheme) || !isHost(u.Hostname()) || !isPrintable(text):
+		i.refuse(true, "%s isn't an address: want https://HOST:PORT", field)
+	case u.User != nil && field != "clusters[].cluster.proxy-url":
+		i.refuse(true, "%s has a user or a password in it: use users[].user", field)
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.Contains(text, "#"):
+		i.refuse(true, "%s has a query or a fragment (after ? or #): leave it out", field)
+	case !i.policy.reaches(u.Hostname(), portOf(u)):
+		i.refuse(true, "%s isn't one of --kubeconfig-servers", field)
+	default:
+		u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), strings.TrimRight(u.RawPath, "/")
+		return u
+	}
+	return nil
+}
+
+// portOf is the port that an address means.
+func portOf(u *url.URL) string {
+	switch {
+	case u == nil:
+		return ""
+	case u.Port() != "":
+		return u.Port()
+	case u.Scheme == "http":
+		return "80"
+	case u.Scheme == "socks5":
+		return "1080"
+	}
+	return "443"
+}
+
+var (
+	hostName = regexp.MustCompile(`^([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.)*([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?)\.?$`)
+	// numeric is the last part of what C libraries take for an address, too: 127.1, 2130706433, 0x7f.1.
+	numeric = regexp.MustCompile(`^(0[xX][0-9a-fA-F]*|[0-9]+)$`)
+)
+
+// isHost reports whether a host is a name in ASCII, or an address as it is usually written. A list of servers must not be
+// got around by another way to write one.
+func isHost(host string) bool {
+	if address, err := netip.ParseAddr(host); err == nil {
+		return address.Zone() == ""
+	}
+	parts := hostName.FindStringSubmatch(host)
+	return len(host) <= 253 && parts != nil && !numeric.MatchString(parts[3])
+}
+
+// isPrintable reports whether a text has neither white space nor anything outside of ASCII: it can be sent in a header.
+func isPrintable(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })
+}
+
+func isAuthority(pem []byte) bool { return x509.NewCertPool().AppendCertsFromPEM(pem) }
+
+// Kubeconfig is the kubeconfig that was built, as a text.
+func (a *Access) Kubeconfig() ([]byte, error) {
+	text, err := clientcmd.Write(*a.config)
+	if err != nil {
+		return nil, errors.New("the inspected kubeconfig can't be written") // the error could quote it
+	}
+	return text, nil
+}
+
+// REST is the connection. It stays with its server. Its error repeats nothing of the kubeconfig.
+func (a *Access) REST() (*rest.Config, error) {
+	c, err := clientcmd.NewDefaultClientConfig(*a.config, &clientcmd.ConfigOverrides{}).ClientConfig()
+	if err != nil {
+		return nil, errors.New("its fields contradict each other, or a file can't be read: check it with kubectl --kubeconfig FILE version")
+	}
+	return c, Pin(c)
+}

@@ -1,0 +1,308 @@
+package kubeconfig
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+// everything is a kubeconfig with all that a policy can allow.
+func everything(t testing.TB) *clientcmdapi.Config {
+	t.Helper()
+	certificate, key := pair(t)
+	c := clientcmdapi.NewConfig()
+	c.Clusters["its"] = &clientcmdapi.Cluster{
+		Server: "https://west.example.com:6443/k8s/", TLSServerName: "west.example.com", InsecureSkipTLSVerify: true,
+		ProxyURL: "http://user:password@proxy.example.com:3128", DisableCompression: true,
+	}
+	c.AuthInfos["ours"] = &clientcmdapi.AuthInfo{
+		Token: "token", ClientCertificateData: certificate, ClientKeyData: key, Impersonate: "other",
+		ImpersonateUID: "uid", ImpersonateGroups: []string{"group"}, ImpersonateUserExtra: map[string][]string{"key": {"value"}},
+	}
+	c.Contexts["theirs"] = &clientcmdapi.Context{Cluster: "its", AuthInfo: "ours", Namespace: "lost"}
+	c.CurrentContext = "theirs"
+	return c
+}
+
+// pair makes a certificate and its key.
+func pair(t testing.TB) (certificate, key []byte) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"}, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalECPrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret})
+}
+
+func write(t testing.TB, c *clientcmdapi.Config) []byte {
+	t.Helper()
+	text, err := clientcmd.Write(*c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func TestWhatIsAllowedArrivesAndNothingElse(t *testing.T) {
+	source := everything(t)
+	source.Clusters["another"] = &clientcmdapi.Cluster{Server: "https://another.example.com"}
+	source.AuthInfos["another"] = &clientcmdapi.AuthInfo{Exec: &clientcmdapi.ExecConfig{
+		Command: "/bin/false", APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
+	}}
+	access, err := Inspect(write(t, source), Policy{Proxy: true, Impersonation: true, Insecure: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := access.Kubeconfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := clientcmd.Load(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := clientcmdapi.NewConfig()
+	want.Clusters["cluster"], want.AuthInfos["cluster"] = source.Clusters["its"], source.AuthInfos["ours"]
+	want.Clusters["cluster"].Server = "https://west.example.com:6443/k8s" // or /k8s//version would be asked for
+	want.Contexts["cluster"] = &clientcmdapi.Context{Cluster: "cluster", AuthInfo: "cluster"}
+	want.CurrentContext = "cluster"
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("the new kubeconfig differs (- want, + got):\n%s", diff)
+	}
+	c, err := access.REST()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Host != "https://west.example.com:6443/k8s" || c.BearerToken != "token" || c.Impersonate.UserName != "other" || c.Proxy == nil {
+		t.Errorf("the connection: %v", c)
+	}
+}
+
+func TestNothingIsAllowedUnlessItIsAskedFor(t *testing.T) {
+	_, err := Inspect(write(t, everything(t)), Policy{})
+	want := "kubeconfig: clusters[].cluster.insecure-skip-tls-verify isn't allowed in a Secret: use certificate-authority-data, or start " +
+		"the replicas with --kubeconfig-allow=insecure; clusters[].cluster.proxy-url isn't allowed in a Secret: leave it out, or start the " +
+		"replicas with --kubeconfig-allow=proxy; users[].user.as isn't allowed in a Secret: use the credentials of the user that is meant, " +
+		"or start the replicas with --kubeconfig-allow=impersonation; users[].user.as-uid isn't allowed in a Secret: use the credentials of " +
+		"the user that is meant, or start the replicas with --kubeconfig-allow=impersonation; and 2 more"
+	if err == nil || err.Error() != want {
+		t.Errorf("%v\nwant %s", err, want)
+	}
+}
+
+func TestServersAreMatchedByNameAddressAndPort(t *testing.T) {
+	for pattern, hosts := range map[string]map[string]bool{
+		"west.example.com": {
+			"https://west.example.com": true, "https://WEST.example.com.:6443": true, "https://east.example.com": false,
+			"https://west.example.com.evil.org": false, "https://x.west.example.com": false,
+		},
+		"*.example.com:6443": {
+			"https://west.example.com:6443": true, "https://west.example.com": false, "https://a.b.example.com:6443": false,
+			"https://example.com:6443": false,
+		},
+		"*.example.com:443": {"https://west.example.com": true},
+		"10.0.0.0/8":        {"https://10.1.2.3": true, "https://11.0.0.1": false, "https://[::ffff:10.1.2.3]:1": true, "https://ten.example.com": false},
+		"[fd00::1]:6443":    {"https://[fd00::1]:6443": true, "https://[fd00:0:0::1]:6443": true, "https://[fd00::2]:6443": false},
+		"fd00::/8":          {"https://[fd12::1]": true},
+		"*":                 {"https://localhost": true, "https://a.b": false, "https://127.0.0.1": false},
+	} {
+		policy, err := ParsePolicy(nil, []string{pattern})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for host, want := range hosts {
+			c := clientcmdapi.NewConfig()
+			c.Clusters["c"], c.Contexts["c"] = &clientcmdapi.Cluster{Server: host}, &clientcmdapi.Context{Cluster: "c", AuthInfo: "c"}
+			c.CurrentContext, c.AuthInfos["c"] = "c", &clientcmdapi.AuthInfo{Token: "token"}
+			if _, err := Inspect(write(t, c), policy); (err == nil) != want {
+				t.Errorf("%s, %s: %v, want %v", pattern, host, err, want)
+			}
+		}
+	}
+	for _, pattern := range []string{"", "https://a.example.com", "a b", "[", "west.example.com:", "10.0.0.0/99", "a/b", "user@host", "["} {
+		if _, err := ParsePolicy(nil, []string{pattern}); err == nil || !strings.Contains(err.Error(), "--kubeconfig-servers") {
+			t.Errorf("pattern %q: %v", pattern, err)
+		}
+	}
+	if _, err := ParsePolicy([]string{"exec", "everything"}, nil); err == nil || !strings.Contains(err.Error(), `"everything"`) {
+		t.Errorf("a word that there isn't: %v", err)
+	}
+}
+
+func TestAConnectionStaysWithItsServer(t *testing.T) {
+	asked := ""
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { asked += r.URL.Path }))
+	defer elsewhere.Close()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/away":
+			http.Redirect(w, r, elsewhere.URL+"/stolen", http.StatusFound)
+		case "/odd":
+			w.Header().Set("Location", "//%zz")
+			w.WriteHeader(http.StatusTemporaryRedirect)
+		case "/moved":
+			http.Redirect(w, r, "/here", http.StatusMovedPermanently)
+		case "/here":
+			_, _ = io.WriteString(w, "fine")
+		}
+	}))
+	defer server.Close()
+	c := &rest.Config{Host: server.URL + "/", BearerToken: "token"}
+	if err := Pin(c); err != nil {
+		t.Fatal(err)
+	}
+	httpClient, err := rest.HTTPClientFor(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]int{"/away": http.StatusFound, "/odd": http.StatusTemporaryRedirect, "/moved": http.StatusOK} {
+		res, err := httpClient.Get(server.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != want {
+			t.Errorf("%s: %s, want %d", path, res.Status, want)
+		}
+	}
+	if asked != "" {
+		t.Errorf("the other server was asked for %s", asked)
+	}
+}
+
+// The fence is what the provider reads Secrets through.
+func TestARefusedSecretReadsLikeTheLastGoodOneOrAsIfItWereNotThere(t *testing.T) {
+	good := func(host string) []byte {
+		c := clientcmdapi.NewConfig()
+		c.Clusters["c"], c.Contexts["c"] = &clientcmdapi.Cluster{Server: host}, &clientcmdapi.Context{Cluster: "c", AuthInfo: "c"}
+		c.CurrentContext, c.AuthInfos["c"] = "c", &clientcmdapi.AuthInfo{Token: "token"}
+		return write(t, c)
+	}
+	home := fake.NewClientBuilder().Build()
+	s := &secrets{Client: home, last: map[client.ObjectKey][]byte{}}
+	key := client.ObjectKey{Namespace: "n", Name: "west"}
+	put := func(text []byte) {
+		t.Helper()
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+		_ = home.Delete(context.Background(), secret)
+		if text == nil {
+			return
+		}
+		secret.ResourceVersion, secret.Data = "", map[string][]byte{Key: text, "more": []byte("x")}
+		if err := home.Create(context.Background(), secret); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for step, c := range []struct {
+		text []byte
+		want string // the server; "" for none
+	}{
+		{[]byte("what?"), ""}, {good("https://one"), "https://one"}, {good("https://two"), "https://two"}, {[]byte("what?"), "https://two"},
+		{nil, ""}, {[]byte("what?"), ""}, {good("https://three"), "https://three"},
+	} {
+		put(c.text)
+		secret := &corev1.Secret{}
+		err := s.Get(t.Context(), key, secret)
+		if c.want == "" {
+			if !apierrors.IsNotFound(err) {
+				t.Errorf("step %d: %v, %v", step, secret, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data[Key])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if config.Host != c.want || len(secret.Data) != 1 {
+			t.Errorf("step %d: server %s, %d keys; want %s alone", step, config.Host, len(secret.Data), c.want)
+		}
+	}
+	other := &corev1.ConfigMap{}
+	if err := s.Get(t.Context(), key, other); !apierrors.IsNotFound(err) {
+		t.Errorf("another kind: %v", err)
+	}
+}
+
+// What comes out of an inspection holds nothing that the policy forbids, whatever goes in.
+func FuzzInspect(f *testing.F) {
+	f.Add([]byte("apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n"+
+		"clusters: [{name: c, cluster: {server: 'https://a.example.com'}}]\nusers: [{name: u, user: {token: x, tokenFile: /dev/zero}}]\n"), false)
+	f.Add([]byte("a: &a [x]\nb: *a\n"), false)
+	f.Add([]byte(`{"users":[{"user":{"exec":{"command":"x"},"as":"y"}}]}`), true)
+	f.Add(write(f, everything(f)), true)
+	f.Fuzz(func(t *testing.T, text []byte, all bool) {
+		servers, err := ParsePattern("*.example.com")
+		if err != nil {
+			t.Fatal(err)
+		}
+		policy := Policy{Servers: []Pattern{servers}}
+		if all {
+			policy.Insecure, policy.Proxy, policy.Impersonation = true, true, true
+		}
+		start := time.Now()
+		access, err := Inspect(text, policy)
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		if err != nil {
+			if len(err.Error()) > 1024 {
+				t.Errorf("an error of %d bytes", len(err.Error()))
+			}
+			return
+		}
+		c, err := access.REST()
+		if err != nil {
+			t.Fatalf("what was allowed is no connection: %v", err)
+		}
+		if c.BearerTokenFile+c.CAFile+c.CertFile+c.KeyFile != "" || c.ExecProvider != nil || c.AuthProvider != nil {
+			t.Errorf("a file or a program: %v", c)
+		}
+		if !all && (c.Proxy != nil || c.Insecure || c.Impersonate.UserName != "" || !strings.HasPrefix(c.Host, "https://")) {
+			t.Errorf("more than is allowed: %v", c)
+		}
+		if host, _, err := rest.DefaultServerUrlFor(c); err != nil || !servers.matches(host.Hostname(), "") || host.User != nil {
+			t.Errorf("server %v, %v", host, err)
+		}
+		again, err := access.Kubeconfig()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Inspect(again, policy); err != nil {
+			t.Errorf("inspected once more it is refused: %v", err)
+		}
+	})
+}

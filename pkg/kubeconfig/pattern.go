@@ -1,0 +1,61 @@
+package kubeconfig
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// Pattern says which servers are meant: a host name in which * stands for a part of one label, an address, or a network
+// such as 10.0.0.0/8; with a port, or for all ports.
+type Pattern struct {
+	labels  string       // the name, its dots replaced by slashes, so that * doesn't match them
+	network netip.Prefix // of addresses
+	port    string       // "" means all
+}
+
+// ParsePattern reads HOST, HOST:PORT, ADDRESS, [ADDRESS]:PORT or NETWORK.
+func ParsePattern(text string) (Pattern, error) {
+	wrong := fmt.Errorf("%q: want a host such as *.example.com or west.example.com:6443, an address, or a network such as 10.0.0.0/8", text)
+	if network, err := netip.ParsePrefix(text); err == nil {
+		return Pattern{network: network.Masked()}, nil
+	}
+	host, port := text, ""
+	if h, p, err := net.SplitHostPort(text); err == nil {
+		host, port = h, p
+		if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+			return Pattern{}, wrong
+		}
+	}
+	if address, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+		address = address.Unmap()
+		return Pattern{network: netip.PrefixFrom(address, address.BitLen()), port: port}, nil
+	}
+	labels := labelsOf(host)
+	if _, err := path.Match(labels, ""); err != nil || host == "" || strings.ContainsAny(host, `:/\[]@?# `) {
+		return Pattern{}, wrong
+	}
+	return Pattern{labels: labels, port: port}, nil
+}
+
+func (p Pattern) matches(host, port string) bool {
+	if p.port != "" && p.port != port {
+		return false
+	}
+	if address, err := netip.ParseAddr(host); err == nil {
+		return p.network.IsValid() && p.network.Contains(address.Unmap())
+	}
+	if p.labels == "" {
+		return false
+	}
+	ok, err := path.Match(p.labels, labelsOf(host))
+	return ok && err == nil
+}
+
+// labelsOf is a host name in the one way to write it, with slashes for dots.
+func labelsOf(host string) string {
+	return strings.ReplaceAll(strings.ToLower(strings.TrimSuffix(host, ".")), ".", "/")
+}
