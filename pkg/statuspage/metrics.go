@@ -58,9 +58,9 @@ func readMetrics(families []*dto.MetricFamily) metrics {
 			case metricWait:
 				q.wait = readHistogram(x.GetHistogram())
 			case metricOldest:
-				q.oldest = x.GetGauge().GetValue()
+				q.oldest = max(q.oldest, x.GetGauge().GetValue()) // one by cluster
 			case metricDepth:
-				q.depth += int(x.GetGauge().GetValue()) // one by priority
+				q.depth += int(x.GetGauge().GetValue())
 			case metricUsable:
 				m.clusters = append(m.clusters, console.Answer{Cluster: keyspace.ClusterName(labels["cluster"]), Reason: labels["reason"]})
 				continue

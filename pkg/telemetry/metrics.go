@@ -31,10 +31,9 @@ const (
 type reconcileMetrics struct {
 	wait *prometheus.HistogramVec
 	took *prometheus.HistogramVec
-	old  *prometheus.Desc
 	// Of each cluster that has keys in a queue.
-	clusterKeys *prometheus.Desc
-	clusterWait *prometheus.Desc
+	keys *prometheus.Desc
+	old  *prometheus.Desc
 
 	mu     sync.Mutex // guards queues
 	queues map[string]*queue
@@ -46,11 +45,9 @@ func newReconcileMetrics() *reconcileMetrics {
 			"Time from when a key was ready to the start of its reconcile."), []string{"controller"}),
 		took: prometheus.NewHistogramVec(NewLatency("tenure_reconcile_seconds",
 			"Time that a reconcile took, by its result."), []string{"controller", "result"}),
-		old: prometheus.NewDesc("tenure_oldest_key_wait_seconds",
-			"For how long the key that is ready longest has been waiting for a worker.", []string{"controller"}, nil),
-		clusterKeys: prometheus.NewDesc("tenure_cluster_keys",
+		keys: prometheus.NewDesc("tenure_cluster_keys",
 			"Keys of a cluster, by state: ready for a worker, or running with one.", []string{"controller", "cluster", "state"}, nil),
-		clusterWait: prometheus.NewDesc("tenure_cluster_oldest_key_wait_seconds",
+		old: prometheus.NewDesc("tenure_oldest_key_wait_seconds",
 			"For how long the cluster's key that is ready longest has been waiting for a worker.", []string{"controller", "cluster"}, nil),
 		queues: map[string]*queue{},
 	}
@@ -60,9 +57,8 @@ func newReconcileMetrics() *reconcileMetrics {
 func (m *reconcileMetrics) Describe(ch chan<- *prometheus.Desc) {
 	m.wait.Describe(ch)
 	m.took.Describe(ch)
+	ch <- m.keys
 	ch <- m.old
-	ch <- m.clusterKeys
-	ch <- m.clusterWait
 }
 
 // Collect implements prometheus.Collector.
@@ -76,14 +72,11 @@ func (m *reconcileMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	m.mu.Unlock()
 	for name, q := range queues {
-		var oldest time.Duration
 		for _, b := range q.Backlogs() {
-			oldest = max(oldest, b.Wait)
-			ch <- prometheus.MustNewConstMetric(m.clusterKeys, prometheus.GaugeValue, float64(b.Ready), name, b.Cluster, "ready")
-			ch <- prometheus.MustNewConstMetric(m.clusterKeys, prometheus.GaugeValue, float64(b.Running), name, b.Cluster, "running")
-			ch <- prometheus.MustNewConstMetric(m.clusterWait, prometheus.GaugeValue, b.Wait.Seconds(), name, b.Cluster)
+			ch <- prometheus.MustNewConstMetric(m.keys, prometheus.GaugeValue, float64(b.Ready), name, b.Cluster, "ready")
+			ch <- prometheus.MustNewConstMetric(m.keys, prometheus.GaugeValue, float64(b.Running), name, b.Cluster, "running")
+			ch <- prometheus.MustNewConstMetric(m.old, prometheus.GaugeValue, b.Wait.Seconds(), name, b.Cluster)
 		}
-		ch <- prometheus.MustNewConstMetric(m.old, prometheus.GaugeValue, oldest.Seconds(), name)
 	}
 }
 

@@ -361,7 +361,7 @@ func checkMetrics(t *testing.T, pages map[string]string) {
 			"tenure_shard_objects", "tenure_shard_load_seconds", "tenure_shards_unserved", "tenure_unserved_seconds", "tenure_shard_moves_total",
 			"tenure_lapses_total", "tenure_lease_margin_seconds", "tenure_record_writes_total", "tenure_clusters_engaged", "tenure_watch_mode",
 			"tenure_watch_bytes_total", "tenure_watch_kept_total", "tenure_watch_discarded_total", "tenure_fenced_writes_total",
-			"tenure_queue_wait_seconds_bucket", "tenure_reconcile_seconds_bucket", "tenure_oldest_key_wait_seconds", "tenure_trace_spans_sent_total"} {
+			"tenure_queue_wait_seconds_bucket", "tenure_reconcile_seconds_bucket", "tenure_trace_spans_sent_total"} {
 			if !strings.Contains(page, "\n"+metric) {
 				t.Errorf("%s has no %s", name, metric)
 			}

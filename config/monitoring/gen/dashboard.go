@@ -131,8 +131,10 @@ func queues(b *dashboard.DashboardBuilder) {
 	b.WithRow(dashboard.NewRowBuilder("Work"))
 	b.WithPanel(lines("Wait in the queue", "From when a key was ready to the start of its reconcile.", "s",
 		q(quantile(.5, "tenure_queue_wait_seconds", "controller"), "p50 {{controller}}"), q(quantile(.99, "tenure_queue_wait_seconds", "controller"), "p99 {{controller}}")))
-	b.WithPanel(lines("Oldest key waiting", "By replica.", "s",
-		q("max by (namespace, job, pod, instance, controller) (tenure_oldest_key_wait_seconds{})", replica+" {{controller}}")))
+	b.WithPanel(lines("Oldest key waiting", "The ten clusters whose keys wait longest.", "s",
+		q("topk(10, max by (controller, cluster) (tenure_oldest_key_wait_seconds{}))", "{{cluster}} {{controller}}")))
+	b.WithPanel(lines("Workers of clusters", "The ten clusters that have most. One that answers late has all that it may have, and no other's.", "none",
+		q("topk(10, sum by (controller, cluster) (tenure_cluster_keys{+state=\"running\"}))", "{{cluster}} {{controller}}")))
 	b.WithPanel(lines("Reconciles", "Per second, by result.", "ops",
 		q("histogram_count(sum by (controller, result) (rate(tenure_reconcile_seconds{}[$__rate_interval]))) or sum by (controller, result) (rate(tenure_reconcile_seconds_count{}[$__rate_interval]))", "{{controller}} {{result}}")))
 	b.WithPanel(lines("Time of a reconcile", "By result.", "s", q(quantile(.99, "tenure_reconcile_seconds", "controller, result"), "p99 {{controller}} {{result}}")))
