@@ -51,6 +51,9 @@ type Config struct {
 	Observer Observer
 }
 
+// agent is how the program calls itself in User-Agents.
+func (c Config) agent() string { return "tenure/" + c.Version }
+
 // withDefaults fills what was left out.
 func (c Config) withDefaults() Config {
 	if c.Namespace == "" {

@@ -30,10 +30,11 @@ type engagement struct {
 
 	// Only the loop touches these.
 	awareEnd context.CancelFunc
-	reaching map[keyspace.ClusterName]*outpost
+	sample   loadSample
 
-	mu      sync.Mutex                     // guards remotes
-	remotes map[keyspace.ClusterName]*view // the synced ones of what is being reached
+	mu       sync.Mutex // guards all below
+	reaching map[keyspace.ClusterName]*outpost
+	remotes  map[keyspace.ClusterName]*view // the synced ones of what is being reached
 }
 
 // outpost is the engagement's view over another cluster, where what its objects own lives.
@@ -42,13 +43,15 @@ type outpost struct {
 	cancel context.CancelFunc
 }
 
-func (e *engagement) name() multicluster.ClusterName { return multicluster.ClusterName(e.id.String()) }
+func (e *engagement) name() multicluster.ClusterName { return clusterName(e.id) }
+
+// clusterName is the name of the cluster that controllers see for a shard.
+func clusterName(id keyspace.ShardID) multicluster.ClusterName {
+	return multicluster.ClusterName(id.String())
+}
 
 // cluster returns the shard's cluster, nil before it is open.
 func (e *engagement) cluster() *engage.Cluster { return e.home.cluster() }
-
-// over returns the real cluster that the shard's cluster was opened over, nil before.
-func (e *engagement) over() cluster.Cluster { return e.home.over() }
 
 func (e *engagement) epoch() protocol.Epoch { return e.gate.Epoch() }
 
@@ -63,17 +66,47 @@ func (e *engagement) remote(name keyspace.ClusterName) (cluster.Cluster, error) 
 	return v.cluster(), nil
 }
 
-func (e *engagement) setRemote(name keyspace.ClusterName, v *view) {
+// unreach drops the views over clusters that are gone, or that have another connection now.
+func (e *engagement) unreach(all map[keyspace.ClusterName]connection) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if v == nil {
+	for name, o := range e.reaching {
+		over := o.view.over()
+		if now, there := all[name]; there && (over == 0 || over == now.number) {
+			continue
+		}
+		o.cancel()
+		delete(e.reaching, name)
 		delete(e.remotes, name)
-		return
 	}
-	if e.remotes == nil {
-		e.remotes = map[keyspace.ClusterName]*view{}
+}
+
+// reach begins to reach a cluster; the outpost is nil if that has begun already.
+func (e *engagement) reach(name keyspace.ClusterName) (context.Context, *outpost) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.reaching[name] != nil {
+		return nil, nil
 	}
-	e.remotes[name] = v
+	o := &outpost{}
+	ctx, cancel := context.WithCancel(e.ctx)
+	o.cancel = cancel
+	if e.reaching == nil {
+		e.reaching, e.remotes = map[keyspace.ClusterName]*outpost{}, map[keyspace.ClusterName]*view{}
+	}
+	e.reaching[name] = o
+	return ctx, o
+}
+
+// reached puts a synced outpost to use, if it is wanted still.
+func (e *engagement) reached(name keyspace.ClusterName, o *outpost) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.reaching[name] != o {
+		return false
+	}
+	e.remotes[name] = &o.view
+	return true
 }
 
 // views are where the shard's objects of a kind are found: in its own cluster, or in the synced ones of all others.
@@ -124,54 +157,4 @@ func (e *engagement) shut() {
 	e.gate.Shut()
 	e.endAwares()
 	e.cancel()
-}
-
-// reach keeps one outpost per other cluster, for a shard whose kinds have remote ones. An outpost that isn't synced
-// yet, or never will be, delays nothing else; when it is, the shard's keys are looked at again.
-func (s *session) reach(e *engagement) {
-	opts := s.node.engageOptions(e.id.Cluster, true)
-	if len(opts.Kinds) == 0 {
-		return
-	}
-	all := s.node.fleet.all()
-	for name, o := range e.reaching {
-		if over := o.view.over(); all[name] == nil || (over != nil && over != all[name]) {
-			e.setRemote(name, nil)
-			o.cancel()
-			delete(e.reaching, name)
-		}
-	}
-	for name := range all {
-		if name == e.id.Cluster || e.reaching[name] != nil {
-			continue
-		}
-		o := &outpost{}
-		ctx, cancel := context.WithCancel(e.ctx)
-		o.cancel = cancel
-		if e.reaching == nil {
-			e.reaching = map[keyspace.ClusterName]*outpost{}
-		}
-		e.reaching[name] = o
-		find := func() (cluster.Cluster, *engage.Traffic) { return s.node.fleet.get(name) }
-		s.spawn(func() {
-			if o.view.warm(ctx, e.gate, find, opts, s.log, s.spawn) {
-				s.mail.put(message{do: func() { s.reached(e, name, o) }, from: e})
-			}
-		})
-	}
-}
-
-// reached puts a synced outpost to use. Its coming may matter to any key of the shard, so all are enqueued again.
-func (s *session) reached(e *engagement, name keyspace.ClusterName, o *outpost) {
-	if s.shards[e.id] != e || e.reaching[name] != o {
-		return
-	}
-	e.setRemote(name, &o.view)
-	s.spawn(func() {
-		sources := s.node.allSources()
-		e.attach(sources, s.log)
-		if e.gate.IsOpen() {
-			e.backfill(sources)
-		}
-	})
 }

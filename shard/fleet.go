@@ -14,14 +14,21 @@ import (
 // fleet is the real workload clusters that the provider knows now. It is safe for concurrent use.
 type fleet struct {
 	mu       sync.Mutex // guards all below
-	clusters map[keyspace.ClusterName]cluster.Cluster
+	clusters map[keyspace.ClusterName]connection
+	last     uint64                                   // number of the last connection
 	traffic  map[keyspace.ClusterName]*engage.Traffic // of a few clusters that went, too: see maxGone
 	changed  func()                                   // told after every change, without the lock
 }
 
+// connection is a real cluster, as the provider connected to it.
+type connection struct {
+	cluster.Cluster
+	number uint64 // tells it from earlier and later ones, of whatever cluster
+}
+
 func newFleet() *fleet {
 	return &fleet{
-		clusters: map[keyspace.ClusterName]cluster.Cluster{},
+		clusters: map[keyspace.ClusterName]connection{},
 		traffic:  map[keyspace.ClusterName]*engage.Traffic{},
 		changed:  func() {},
 	}
@@ -30,16 +37,18 @@ func newFleet() *fleet {
 // add registers a cluster until the context ends. Another of the same name is replaced.
 func (f *fleet) add(ctx context.Context, name keyspace.ClusterName, cl cluster.Cluster) {
 	f.mu.Lock()
-	f.clusters[name] = cl
+	f.last++
+	number := f.last
+	f.clusters[name] = connection{cl, number}
 	f.trafficOf(name)
 	f.mu.Unlock()
-	context.AfterFunc(ctx, func() { f.remove(name, cl) })
+	context.AfterFunc(ctx, func() { f.remove(name, number) })
 	f.tell()
 }
 
-func (f *fleet) remove(name keyspace.ClusterName, cl cluster.Cluster) {
+func (f *fleet) remove(name keyspace.ClusterName, number uint64) {
 	f.mu.Lock()
-	gone := f.clusters[name] == cl
+	gone := f.clusters[name].number == number
 	if gone {
 		delete(f.clusters, name)
 		f.forget(name)
@@ -61,7 +70,7 @@ func (f *fleet) forget(name keyspace.ClusterName) {
 		if left <= 0 {
 			return
 		}
-		if f.clusters[other] == nil && other != name {
+		if _, there := f.clusters[other]; !there && other != name {
 			delete(f.traffic, other)
 			left--
 		}
@@ -85,8 +94,8 @@ func (f *fleet) notify(changed func()) {
 	f.changed = changed
 }
 
-// get returns a cluster, nil if it isn't there, and its traffic counters.
-func (f *fleet) get(name keyspace.ClusterName) (cluster.Cluster, *engage.Traffic) {
+// get returns a cluster, which is nil if it isn't there, and its traffic counters.
+func (f *fleet) get(name keyspace.ClusterName) (connection, *engage.Traffic) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.clusters[name], f.trafficOf(name)
@@ -100,7 +109,7 @@ func (f *fleet) trafficOf(name keyspace.ClusterName) *engage.Traffic {
 	return f.traffic[name]
 }
 
-func (f *fleet) all() map[keyspace.ClusterName]cluster.Cluster {
+func (f *fleet) all() map[keyspace.ClusterName]connection {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return maps.Clone(f.clusters)

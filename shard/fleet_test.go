@@ -24,10 +24,10 @@ func TestClustersThatComeAndGoLeaveLittleBehind(t *testing.T) {
 		f.add(ctx, name, some)
 		_, traffic := f.get(name)
 		traffic.Kept.Add(1)
-		f.remove(name, some)
+		f.remove(name, f.last)
 		end()
 		if i%1000 == 0 { // a connection that is replaced
-			f.remove("west", some)
+			f.remove("west", f.clusters["west"].number)
 			f.add(stay, "west", some)
 		}
 		if n := len(f.status()); n > maxGone+2 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
@@ -16,7 +17,7 @@ import (
 // for it. Keys of other shards are dropped without a trace: their holder has them. The reconciler's context ends with
 // the tenure.
 func (m *Manager) Guard(r reconcile.TypedReconciler[mcreconcile.Request]) reconcile.TypedReconciler[mcreconcile.Request] {
-	return &guard{node: m.node, inner: r}
+	return &guard{roster: m.node.roster, log: m.node.log, inner: r}
 }
 
 // engagementKey carries the engagement of the key that is being reconciled.
@@ -38,12 +39,13 @@ func TenureOf(ctx context.Context) (id keyspace.ShardID, epoch protocol.Epoch, o
 }
 
 type guard struct {
-	node  *Node
-	inner reconcile.TypedReconciler[mcreconcile.Request]
+	roster *roster
+	log    logr.Logger
+	inner  reconcile.TypedReconciler[mcreconcile.Request]
 }
 
 func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
-	e := g.node.engaged(req.ClusterName)
+	e := g.roster.get(req.ClusterName)
 	if e == nil {
 		return reconcile.Result{}, nil
 	}
@@ -65,7 +67,7 @@ func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconci
 	}
 	if err != nil && e.traffic.Breaker.Open() {
 		// The cluster is away. That is no fault of the key: it must not back off further each time.
-		g.node.log.V(1).Info("cluster doesn't answer; key is put off", "shard", e.id.String(), "key", req.NamespacedName.String(), "error", err.Error())
+		g.log.V(1).Info("cluster doesn't answer; key is put off", "shard", e.id.String(), "key", req.NamespacedName.String(), "error", err.Error())
 		return reconcile.Result{RequeueAfter: max(e.traffic.Breaker.PutOff(), engage.FirstPause)}, nil
 	}
 	if result.RequeueAfter > 0 && result.Priority == nil {

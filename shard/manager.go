@@ -51,7 +51,7 @@ func NewManager(home *rest.Config, provider multicluster.Provider, opts manager.
 	}
 	node := newNode(cfg.withDefaults(), home, local.GetLogger().WithName("shard"))
 	if cfg.HomeCluster != "" {
-		node.fleet.add(context.Background(), keyspace.ClusterName(cfg.HomeCluster), local)
+		node.clusters.add(context.Background(), keyspace.ClusterName(cfg.HomeCluster), local)
 	}
 	m := &Manager{node: node}
 	m.Manager, err = mcmanager.WithMultiCluster(local, wrapProvider(provider, node), mcmanager.WithCoordinator(node))
@@ -74,7 +74,7 @@ func (m *Manager) Start(ctx context.Context) error {
 			return
 		}
 		m.node.tellLeave()
-		// The session bounds its leaving itself; this bound is for one that never began.
+		// The driver bounds leaving itself; this bound is for one that never began.
 		bound := time.NewTimer(m.node.cfg.DrainTimeout + 2*m.node.cfg.LeaseDuration)
 		defer bound.Stop()
 		select {
@@ -90,7 +90,7 @@ func (m *Manager) Start(ctx context.Context) error {
 // Clusters returns the names of all clusters that the provider knows now, and the home cluster's if it is one of them.
 func (m *Manager) Clusters() []multicluster.ClusterName {
 	var names []multicluster.ClusterName
-	for name := range m.node.fleet.all() {
+	for name := range m.node.clusters.all() {
 		names = append(names, multicluster.ClusterName(name))
 	}
 	slices.Sort(names)
@@ -101,7 +101,7 @@ func (m *Manager) Clusters() []multicluster.ClusterName {
 // holds the object's shard. It is for what no shard is about. Inside a guarded reconcile, GetCluster gives what to write
 // through. It fails with multicluster.ErrClusterNotFound, and is safe for concurrent use.
 func (m *Manager) Unfenced(name multicluster.ClusterName) (cluster.Cluster, error) {
-	if cl := m.node.fleet.all()[keyspace.ClusterName(name)]; cl != nil {
+	if cl := m.node.clusters.all()[keyspace.ClusterName(name)].Cluster; cl != nil {
 		return cl, nil
 	}
 	return nil, fmt.Errorf("cluster %s: %w", name, multicluster.ErrClusterNotFound)
@@ -110,7 +110,7 @@ func (m *Manager) Unfenced(name multicluster.ClusterName) (cluster.Cluster, erro
 // Status returns what the replica holds and does now. It is safe for concurrent use.
 func (m *Manager) Status() Status {
 	st := *m.node.status.Load()
-	st.Clusters = m.node.fleet.status()
+	st.Clusters = m.node.clusters.status()
 	return st
 }
 
@@ -138,7 +138,7 @@ func (m *Manager) Ready(*http.Request) error {
 // Alive is a liveness check: the loop that drives the protocol turns. While the home cluster is away it still does.
 func (m *Manager) Alive(*http.Request) error {
 	turned := time.Duration(m.node.turned.Load())
-	if still := m.node.now().Mono - turned; turned != 0 && still > 2*m.node.cfg.LeaseDuration {
+	if still := m.node.clock.now().Mono - turned; turned != 0 && still > 2*m.node.cfg.LeaseDuration {
 		return fmt.Errorf("the protocol's loop has stood still for %v", still)
 	}
 	return nil
@@ -168,7 +168,7 @@ func wrapProvider(inner multicluster.Provider, node *Node) multicluster.Provider
 // returns that cluster as the shard sees it whose key is reconciled, behind the shard's gate; outside of a guarded
 // reconcile it fails.
 func (p *provider) Get(ctx context.Context, name multicluster.ClusterName) (cluster.Cluster, error) {
-	if e := p.node.engaged(name); e != nil {
+	if e := p.node.roster.get(name); e != nil {
 		if v := e.cluster(); v != nil {
 			return v, nil
 		}
@@ -177,7 +177,7 @@ func (p *provider) Get(ctx context.Context, name multicluster.ClusterName) (clus
 	if e := reconciling(ctx); e != nil {
 		return e.remote(keyspace.ClusterName(name))
 	}
-	if p.node.fleet.all()[keyspace.ClusterName(name)] != nil {
+	if p.node.clusters.all()[keyspace.ClusterName(name)].Cluster != nil {
 		return nil, fmt.Errorf("cluster %s outside of a guarded reconcile: no shard fences what is written there: "+
 			"wrap the reconciler with Manager.Guard and pass on its context, or ask for Manager.Unfenced", name)
 	}
@@ -186,6 +186,6 @@ func (p *provider) Get(ctx context.Context, name multicluster.ClusterName) (clus
 
 // IndexField indexes a field in the caches of all shards engaged from now on.
 func (p *provider) IndexField(_ context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
-	p.node.addIndex(engage.Index{Object: obj, Field: field, Extract: extract})
+	p.node.roster.addIndex(engage.Index{Object: obj, Field: field, Extract: extract})
 	return nil
 }

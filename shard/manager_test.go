@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/tenure-dev/tenure/shard/internal/engage"
+	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
 func TestAClusterThatNoShardFencesIsToBeAskedForByName(t *testing.T) {
@@ -33,10 +34,9 @@ func TestAClusterThatNoShardFencesIsToBeAskedForByName(t *testing.T) {
 		t.Fatal(err)
 	}
 	asSeen, held := &engage.Cluster{}, &engage.Cluster{}
-	e := &engagement{}
+	e := &engagement{remotes: map[keyspace.ClusterName]*view{"west": {virtual: asSeen}}}
 	e.home.virtual = held
-	e.setRemote("west", &view{virtual: asSeen})
-	m.node.setEngaged("east/0", e)
+	m.node.roster.put("east/0", e)
 	reconcile := context.WithValue(t.Context(), engagementKey{}, e)
 
 	unfenced := func(_ context.Context, name multicluster.ClusterName) (cluster.Cluster, error) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -29,7 +30,8 @@ type queue = workqueue.TypedRateLimitingInterface[mcreconcile.Request]
 // kindSource feeds one controller's queue with the events of one kind, from every shard that is active. It is started
 // once and attaches to shards as they come and go, so an engagement costs the controller nothing that stays behind.
 type kindSource struct {
-	node   *Node
+	roster *roster
+	log    logr.Logger
 	obj    client.Object
 	kind   Kind // as declared in the configuration; set by Start
 	keys   func(client.Object) []types.NamespacedName
@@ -48,7 +50,7 @@ type kindSource struct {
 // have something else to be seen to, and may be called from several goroutines. Events that a predicate refuses are
 // dropped, as with controller-runtime's own sources.
 func (m *Manager) For(obj client.Object, due func(client.Object) time.Time, only ...predicate.Predicate) source.TypedSource[mcreconcile.Request] {
-	return &kindSource{node: m.node, obj: obj, due: due, keys: ownKey, filter: predicate.And(only...)}
+	return &kindSource{roster: m.node.roster, log: m.node.log, obj: obj, due: due, keys: ownKey, filter: predicate.And(only...)}
 }
 
 func ownKey(o client.Object) []types.NamespacedName {
@@ -59,7 +61,7 @@ func ownKey(o client.Object) []types.NamespacedName {
 // owner if that is of the owner's kind, unless a predicate refuses it.
 func (m *Manager) Owns(obj, owner client.Object, only ...predicate.Predicate) source.TypedSource[mcreconcile.Request] {
 	kind, err := apiutil.GVKForObject(owner, m.GetLocalManager().GetScheme())
-	s := &kindSource{node: m.node, obj: obj, err: err, filter: predicate.And(only...)}
+	s := &kindSource{roster: m.node.roster, log: m.node.log, obj: obj, err: err, filter: predicate.And(only...)}
 	s.keys = func(o client.Object) []types.NamespacedName {
 		ref := metav1.GetControllerOf(o)
 		if ref == nil || ref.Kind != kind.Kind {
@@ -76,19 +78,19 @@ func (m *Manager) Owns(obj, owner client.Object, only ...predicate.Predicate) so
 // Watches returns a source that enqueues what keys says for every object that comes, changes or goes. The kind must be
 // one of [Config].Kinds. keys may be called from several goroutines.
 func (m *Manager) Watches(obj client.Object, keys func(client.Object) []types.NamespacedName) source.TypedSource[mcreconcile.Request] {
-	return &kindSource{node: m.node, obj: obj, keys: keys, filter: predicate.And[client.Object]()}
+	return &kindSource{roster: m.node.roster, log: m.node.log, obj: obj, keys: keys, filter: predicate.And[client.Object]()}
 }
 
 // WatchesCopies is [Manager.Watches] for a kind that was declared with [Copies].
 func (m *Manager) WatchesCopies(obj client.Object, keys func(client.Object) []types.NamespacedName) source.TypedSource[mcreconcile.Request] {
-	return &kindSource{node: m.node, obj: obj, keys: keys, filter: predicate.And[client.Object](), remote: true}
+	return &kindSource{roster: m.node.roster, log: m.node.log, obj: obj, keys: keys, filter: predicate.And[client.Object](), remote: true}
 }
 
 // Sweep returns a source that enqueues all objects of a primary kind that this replica holds, as backfill, whenever a
 // value arrives: for what every object depends on and no object tells of.
 func (m *Manager) Sweep(obj client.Object, when <-chan struct{}) source.TypedSource[mcreconcile.Request] {
 	return source.TypedFunc[mcreconcile.Request](func(ctx context.Context, q queue) error {
-		s := &kindSource{node: m.node, obj: obj, queue: q, keys: ownKey, filter: predicate.And[client.Object]()}
+		s := &kindSource{roster: m.node.roster, log: m.node.log, obj: obj, queue: q, keys: ownKey, filter: predicate.And[client.Object]()}
 		if err := s.declared(); err != nil {
 			return err
 		}
@@ -96,7 +98,7 @@ func (m *Manager) Sweep(obj client.Object, when <-chan struct{}) source.TypedSou
 			for {
 				select {
 				case <-when:
-					for _, e := range m.node.allEngaged() {
+					for _, e := range m.node.roster.all() {
 						if e.gate.IsOpen() {
 							e.backfill([]*kindSource{s})
 						}
@@ -110,13 +112,17 @@ func (m *Manager) Sweep(obj client.Object, when <-chan struct{}) source.TypedSou
 	})
 }
 
-// Start implements source.TypedSource: the queue is fed until the context ends.
+// Start implements source.TypedSource: the queue is fed until the context ends, from the shards that are warm or held
+// already, too.
 func (s *kindSource) Start(ctx context.Context, q queue) error {
 	if err := s.declared(); err != nil {
 		return err
 	}
 	s.queue = q
-	s.node.addSource(ctx, s)
+	s.roster.addSource(ctx, s)
+	for _, e := range s.roster.all() {
+		e.attach([]*kindSource{s}, s.log)
+	}
 	return nil
 }
 
@@ -125,13 +131,13 @@ func (s *kindSource) declared() error {
 	if s.err != nil {
 		return fmt.Errorf("source of %T: %w", s.obj, s.err)
 	}
-	i := slices.IndexFunc(s.node.cfg.Kinds, func(k Kind) bool {
+	i := slices.IndexFunc(s.roster.kinds, func(k Kind) bool {
 		return k.Remote == s.remote && sameKind(k.Object, s.obj)
 	})
 	if i < 0 {
 		return fmt.Errorf("source of %T: declare the kind in shard.Config.Kinds", s.obj)
 	}
-	s.kind = s.node.cfg.Kinds[i]
+	s.kind = s.roster.kinds[i]
 	return nil
 }
 

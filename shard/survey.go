@@ -4,7 +4,6 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/internal/member"
@@ -13,20 +12,6 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
-
-// survey looks over all records for shards that nobody serves and for moves that haven't come about. It is for people
-// and alerts: the protocol doesn't depend on it.
-func (s *session) survey(now time.Time) {
-	var shards tenurev1alpha1.ShardList
-	var leases coordinationv1.LeaseList
-	for _, list := range []client.ObjectList{&shards, &leases} {
-		// They are only read, so there is no need to copy them.
-		if err := s.cache.List(s.ctx, list, client.InNamespace(s.node.cfg.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-			return // before the first sync: nothing is known yet
-		}
-	}
-	s.unserved, s.moving = look(shards.Items, alive(leases.Items), s.unserved, s.moving, now)
-}
 
 // alive returns the incarnations whose Lease is there and not sealed.
 func alive(leases []coordinationv1.Lease) map[protocol.Incarnation]bool {

@@ -16,6 +16,9 @@ type ownLease struct {
 	leaving bool // the record says that we leave
 }
 
+// Joined reports whether the incarnation was ever a member: then its lease may be there, and have been valid.
+func (r *Replica) Joined() bool { return r.own.member }
+
 // Valid reports whether the incarnation may act at that instant (rule R1). The driver asks it again at every gate,
 // with the clocks as they are then, since a process can be paused between two instructions.
 func (r *Replica) Valid(now Instant) bool {

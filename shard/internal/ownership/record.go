@@ -49,7 +49,15 @@ type Shard struct {
 	Pin      string      // replica name that the operator pinned the shard to
 	Floor    Epoch       // the record's first epoch, at least; 0 if no coordinator made the record
 	UID      string      // tells the record from others of its name; "" where that isn't known
+	Moved    *Move       // how it came to its holder, as the record tells; for people alone, nil where it isn't known
 	Version  Version
+}
+
+// Move is a change of holder that is over.
+type Move struct {
+	Kind     protocol.MoveKind
+	From, To Incarnation
+	At       time.Time // when the old holder's last work ended, by its wall clock
 }
 
 // Lead is the record of the coordinator.

@@ -65,6 +65,15 @@ func (r *Replica) Holdings() []Holding {
 	return hs
 }
 
+// Record returns the newest version of a shard's record that was seen; ok is false where there is none.
+func (r *Replica) Record(id keyspace.ShardID) (_ Shard, ok bool) {
+	t := r.shards[id]
+	if t == nil || !t.known {
+		return Shard{}, false
+	}
+	return t.rec, true
+}
+
 // orphan reports whether nobody can be serving a shard: its record names nobody, or a dead incarnation.
 func (t *tenure) orphan() bool { return t.rec.Holder == "" || (t.holder != nil && t.holder.dead()) }
 

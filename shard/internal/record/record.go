@@ -19,6 +19,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/cas"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // Store is the Shard records of one namespace. It is safe for concurrent use.
@@ -119,8 +120,18 @@ func Seen(shard *tenurev1alpha1.Shard) (ownership.Input, error) {
 		Floor:    ownership.Epoch(floor),
 		Pin:      shard.Annotations[tenurev1alpha1.PinAnnotation],
 		UID:      string(shard.UID),
+		Moved:    moved(shard.Status.LastMove),
 		Version:  version,
 	}}, nil
+}
+
+func moved(m *tenurev1alpha1.ShardMove) *ownership.Move {
+	if m == nil {
+		return nil
+	}
+	return &ownership.Move{
+		Kind: protocol.MoveKind(m.Kind), From: ownership.Incarnation(m.From), To: ownership.Incarnation(m.To), At: m.Time.Time,
+	}
 }
 
 // ID returns the shard that a record is about. A record under another name than its shard's is refused: two records

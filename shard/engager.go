@@ -1,0 +1,236 @@
+package shard
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tenure-dev/tenure/shard/internal/driver"
+	"github.com/tenure-dev/tenure/shard/internal/engage"
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/protocol"
+)
+
+const (
+	// drainGrace is how long a reconcile whose context was cancelled may take to return before the replica gives up.
+	drainGrace = 5 * time.Second
+	// stopGrace is how long what runs under an incarnation that is over may take to end, until peers have to wait for
+	// its Lease.
+	stopGrace = 2 * time.Second
+)
+
+// engager carries out what the driver asks for at the workload clusters, for one incarnation. Gates change before its
+// methods return; all else runs beside the loop, and what comes of it is put as an event. Only the loop calls it.
+type engager struct {
+	cfg      Config
+	id       protocol.Incarnation
+	log      logr.Logger
+	ctx      context.Context // bounds all that is engaged
+	clusters *fleet
+	roster   *roster
+	lease    *lease
+	put      func(driver.Event)
+	spawn    func(func())
+}
+
+// of returns the engagement of a shard, nil if there is none.
+func (g *engager) of(id keyspace.ShardID) *engagement { return g.roster.get(clusterName(id)) }
+
+// warm engages a shard with its gate shut.
+func (g *engager) warm(w driver.Warm) {
+	e := &engagement{id: w.ID}
+	_, e.traffic = g.clusters.get(w.ID.Cluster)
+	e.ctx, e.cancel = context.WithCancel(g.ctx)
+	e.gate = engage.NewGate(e.ctx, w.ID, g.cfg.agent(), string(g.id), g.lease.valid)
+	g.roster.put(e.name(), e)
+	step := g.step(StepWarm, w.ID, w.Record)
+	o := g.opening(e, w.ID.Cluster, false)
+	o.told = func(connection uint64) {
+		g.put(driver.Opened{Number: w.Number, ID: w.ID, Connection: connection})
+	}
+	g.spawn(func() {
+		if e.home.warm(e.ctx, o) {
+			e.attach(g.roster.allSources(), g.log)
+			step.done(g.cfg.Observer)
+			g.put(driver.Warmed{Number: w.Number, ID: w.ID})
+		}
+	})
+	g.reach(e)
+}
+
+func (g *engager) opening(e *engagement, cluster keyspace.ClusterName, remote bool) opening {
+	return opening{
+		gate: e.gate, opts: g.roster.options(e.id.Cluster, remote), log: g.log, spawn: g.spawn, told: func(uint64) {},
+		find: func() (connection, *engage.Traffic) { return g.clusters.get(cluster) },
+	}
+}
+
+func (g *engager) step(name StepName, id keyspace.ShardID, record string) Step {
+	return Step{Name: name, Shard: id, Record: types.UID(record), Incarnation: g.id, Start: time.Now()}
+}
+
+// reach keeps one outpost per other cluster, for a shard whose kinds have remote ones. An outpost that isn't synced
+// yet, or never will be, delays nothing else. When it is, its coming may matter to any key of the shard, so all are
+// enqueued again.
+func (g *engager) reach(e *engagement) {
+	all := g.clusters.all()
+	e.unreach(all)
+	for name := range all {
+		o := g.opening(e, name, true)
+		if name == e.id.Cluster || len(o.opts.Kinds) == 0 {
+			continue
+		}
+		ctx, post := e.reach(name)
+		if post == nil {
+			continue
+		}
+		g.spawn(func() {
+			if !post.view.warm(ctx, o) || !e.reached(name, post) {
+				return
+			}
+			sources := g.roster.allSources()
+			e.attach(sources, g.log)
+			if e.gate.IsOpen() {
+				e.backfill(sources)
+			}
+		})
+	}
+}
+
+// clustersChanged has every shard reach for the clusters that there are now.
+func (g *engager) clustersChanged() {
+	for _, e := range g.roster.all() {
+		g.reach(e)
+	}
+}
+
+// open opens a warm shard's gate, enqueues what its caches hold, and tells of the new tenure.
+func (g *engager) open(o driver.Open) {
+	e := g.of(o.ID)
+	step := g.step(StepActivate, o.ID, o.Record)
+	step.Epoch = o.Epoch
+	e.gate.Open(o.Epoch)
+	e.sample.at = time.Now()
+	g.spawn(func() { e.backfill(g.roster.allSources()) })
+	g.engageAwares(e)
+	step.done(g.cfg.Observer)
+	a := Activation{
+		Shard: o.ID, Epoch: o.Epoch, Incarnation: g.id, Kind: o.Kind, From: o.From,
+		Record: types.UID(o.Record), Objects: e.cluster().Objects(g.ctx),
+	}
+	if !o.Since.IsZero() {
+		a.Gap = step.End.Sub(o.Since)
+	}
+	log := g.log
+	if a.Gap > 0 {
+		log = log.WithValues("gapMs", float64(a.Gap.Microseconds())/1000)
+	}
+	log.Info("shard active", "shard", o.ID.String(), "epoch", int64(o.Epoch), "kind", a.Kind, "from", string(a.From), "objects", a.Objects)
+	g.cfg.Observer.Activated(a)
+}
+
+// engageAwares engages unmodified multicluster-runtime controllers, beside the loop since they wait for caches by
+// polling.
+func (g *engager) engageAwares(e *engagement) {
+	ctx, cancel := context.WithCancel(e.ctx)
+	e.awareEnd = cancel
+	for _, a := range g.roster.allAwares() {
+		g.spawn(func() {
+			if err := a.Engage(ctx, e.name(), e.cluster()); err != nil && ctx.Err() == nil {
+				g.log.Error(err, "controller can't be engaged with shard", "shard", e.id.String())
+			}
+		})
+	}
+}
+
+// drain ends a tenure in order, beside the loop.
+func (g *engager) drain(d driver.Drain) {
+	e := g.of(d.ID)
+	step := g.step(StepDrain, d.ID, d.Record)
+	step.Epoch = e.epoch() + 1
+	e.endAwares()
+	g.spawn(func() {
+		err := e.gate.Drain(e.ctx, g.cfg.DrainTimeout, drainGrace)
+		if e.ctx.Err() != nil {
+			return // it was closed meanwhile
+		}
+		if err == nil {
+			step.done(g.cfg.Observer)
+		}
+		g.put(driver.Drained{Number: d.Number, ID: d.ID, Ended: e.gate.Ended(), Err: err})
+	})
+}
+
+// close drops a shard that isn't ours any more.
+func (g *engager) close(id keyspace.ShardID) {
+	e := g.of(id)
+	e.shut()
+	g.roster.remove(e.name())
+	if epoch := e.epoch(); epoch > 0 {
+		g.log.Info("shard closed", "shard", id.String(), "epoch", int64(epoch))
+		g.cfg.Observer.Closed(id, epoch)
+	}
+}
+
+// shutAll shuts every gate and drops all caches. The returned function waits, within bounds, until nothing of them
+// writes any more, and reports whether that is so.
+func (g *engager) shutAll() (quiet func() bool) {
+	all := g.roster.all()
+	for _, e := range all {
+		e.shut()
+		g.roster.remove(e.name())
+	}
+	return func() bool {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(g.ctx), stopGrace)
+		defer cancel()
+		quiet := true
+		for _, e := range all {
+			quiet = e.gate.Drain(ctx, 0, stopGrace/2) == nil && quiet
+		}
+		return quiet
+	}
+}
+
+// stop ends the incarnation.
+func (g *engager) stop(s driver.Stop) {
+	quiet := g.shutAll()
+	g.log.Info("incarnation lapsed: stopping everything it held", "reason", s.Reason)
+	g.cfg.Observer.Lapsed(s.ID, s.Reason)
+	g.spawn(func() { g.put(driver.Stopped{Number: s.Number, Quiet: quiet()}) })
+}
+
+// loadSample is the last measurement of a shard.
+type loadSample struct {
+	at      time.Time
+	objects int64
+	busy    int64
+	load    float64
+}
+
+// measure samples size and load of the active shards.
+func (g *engager) measure() {
+	now := time.Now()
+	for _, e := range g.roster.all() {
+		v := e.cluster()
+		if v == nil || !e.gate.IsOpen() {
+			continue
+		}
+		busy, sample := e.busy.Load(), &e.sample
+		since := float64(busy-sample.busy) / float64(now.Sub(sample.at))
+		sample.load = (sample.load + since) / 2 // a half-life of one measurement smooths bursts
+		sample.at, sample.busy, sample.objects = now, busy, v.Objects(g.ctx)
+		g.put(driver.Measured{ID: e.id, Objects: sample.objects, Load: sample.load})
+	}
+}
+
+// status describes what is warm or held here.
+func (g *engager) status(h ownership.Holding) ShardStatus {
+	s := ShardStatus{ID: h.ID, Epoch: h.Epoch, Phase: h.Phase}
+	if e := g.of(h.ID); e != nil {
+		s.Objects, s.Load = e.sample.objects, e.sample.load
+	}
+	return s
+}

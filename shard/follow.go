@@ -1,0 +1,142 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/shard/internal/driver"
+	"github.com/tenure-dev/tenure/shard/internal/member"
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/shard/internal/record"
+	"github.com/tenure-dev/tenure/shard/protocol"
+)
+
+// newRecordCache watches the Leases and Shard records of the home cluster, once it is started.
+func newRecordCache(cfg Config, rc *rest.Config, scheme *runtime.Scheme, log logr.Logger) (cache.Cache, error) {
+	tenures, err := labels.Parse(tenurev1alpha1.RoleLabel)
+	if err != nil {
+		return nil, fmt.Errorf("selector of leases: %w", err)
+	}
+	rc = rest.CopyConfig(rc)
+	rc.UserAgent = cfg.agent() + " (coordination)"
+	namespaces := map[string]cache.Config{cfg.Namespace: {}}
+	c, err := cache.New(rc, cache.Options{
+		Scheme: scheme, Mapper: recordMapper(),
+		DefaultWatchErrorHandler: func(ctx context.Context, r *toolscache.Reflector, err error) { // it is tried again
+			if apierrors.IsNotFound(err) {
+				log.Error(err, "the home cluster doesn't know the kind Shard: install config/crd there")
+				return
+			}
+			toolscache.DefaultWatchErrorHandler(ctx, r, err)
+		},
+		ByObject: map[client.Object]cache.ByObject{
+			&coordinationv1.Lease{}: {Label: tenures, Namespaces: namespaces},
+			&tenurev1alpha1.Shard{}: {Namespaces: namespaces},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watching the records in namespace %s of the home cluster: %w", cfg.Namespace, err)
+	}
+	return c, nil
+}
+
+// recordMapper knows the kinds of the records by itself: taking part needs no discovery, so a replica that is started
+// while the home cluster is away waits for it.
+func recordMapper() meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper(nil)
+	for _, kind := range []string{"Lease", "LeaseList"} { // a cache of namespaces looks lists up, too
+		m.Add(coordinationv1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
+	for _, kind := range []string{"Shard", "ShardList"} {
+		m.Add(tenurev1alpha1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
+	return m
+}
+
+// follower shows an incarnation every version of the records, from what there is when it begins.
+type follower struct {
+	by    protocol.Incarnation
+	cache cache.Cache
+	log   logr.Logger
+	put   func(driver.Event)
+}
+
+// follow begins to put what is seen; that ends when the returned function is called.
+func (f *follower) follow(ctx context.Context, spawn func(func())) (unfollow func(), err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	leases, err := f.watch(ctx, &coordinationv1.Lease{}, func(obj client.Object) (ownership.Input, error) {
+		return member.Seen(obj.(*coordinationv1.Lease))
+	}, func(obj client.Object) {
+		f.put(driver.Seen{What: ownership.LeaseGone{ID: protocol.Incarnation(obj.GetName())}})
+	})
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	shards, err := f.watch(ctx, &tenurev1alpha1.Shard{}, func(obj client.Object) (ownership.Input, error) {
+		return record.Seen(obj.(*tenurev1alpha1.Shard))
+	}, func(obj client.Object) {
+		if id, err := record.ID(obj.(*tenurev1alpha1.Shard)); err == nil { // else it was never a record of ours
+			f.put(driver.Deleted{ID: id})
+		}
+	})
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	spawn(func() {
+		for _, r := range []toolscache.ResourceEventHandlerRegistration{leases, shards} {
+			select {
+			case <-r.HasSyncedChecker().Done():
+			case <-ctx.Done():
+				return
+			}
+		}
+		f.put(driver.Listed{By: f.by})
+	})
+	return cancel, nil
+}
+
+// watch puts what is seen of one kind until the context ends.
+func (f *follower) watch(ctx context.Context, obj client.Object, seen func(client.Object) (ownership.Input, error),
+	gone func(client.Object)) (toolscache.ResourceEventHandlerRegistration, error) {
+	informer, err := f.cache.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, fmt.Errorf("watching %T in the home cluster: %w", obj, err)
+	}
+	put := func(obj any) {
+		in, err := seen(obj.(client.Object))
+		if err != nil {
+			f.log.Error(err, "record is ignored")
+			return
+		}
+		f.put(driver.Seen{What: in})
+	}
+	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    put,
+		UpdateFunc: func(_, obj any) { put(obj) },
+		DeleteFunc: func(obj any) {
+			if tombstone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+				obj = tombstone.Obj
+			}
+			gone(obj.(client.Object))
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watching %T in the home cluster: %w", obj, err)
+	}
+	context.AfterFunc(ctx, func() { _ = informer.RemoveEventHandler(registration) })
+	return registration, nil
+}

@@ -1,0 +1,149 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/shard/internal/cas"
+	"github.com/tenure-dev/tenure/shard/internal/driver"
+	"github.com/tenure-dev/tenure/shard/internal/member"
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/shard/internal/record"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/protocol"
+)
+
+// home carries out the driver's writes and reads at the home cluster, for one incarnation. Each runs beside the loop
+// and is answered by an event.
+type home struct {
+	id       protocol.Incarnation
+	log      logr.Logger
+	observer Observer
+	members  *member.Store
+	records  *record.Store
+	put      func(driver.Event)
+	spawn    func(func())
+	ctx      context.Context // bounds what is on its way
+	cancel   context.CancelFunc
+}
+
+// newHome returns the home cluster as an incarnation writes to it. Nothing is sent.
+func newHome(ctx context.Context, id protocol.Incarnation, cfg Config, rc *rest.Config, scheme *runtime.Scheme,
+	log logr.Logger, put func(driver.Event), spawn func(func())) (*home, error) {
+	rc = rest.CopyConfig(rc)
+	rc.QPS = -1 // renewals must never wait for a client-side limit
+	rc.UserAgent = fmt.Sprintf("%s (coordination; incarnation=%s)", cfg.agent(), id)
+	c, err := client.New(rc, client.Options{Scheme: scheme, Mapper: recordMapper()})
+	if err != nil {
+		return nil, fmt.Errorf("building the client of the home cluster: %w", err)
+	}
+	h := &home{
+		id: id, log: log, observer: cfg.Observer, put: put, spawn: spawn,
+		members: member.NewStore(c, cfg.Namespace), records: record.NewStore(c, cfg.Namespace),
+	}
+	h.restart(ctx)
+	return h, nil
+}
+
+// restart gives up all that is on its way. What is asked for from now on isn't touched by that.
+func (h *home) restart(ctx context.Context) {
+	if h.cancel != nil {
+		h.cancel()
+	}
+	h.ctx, h.cancel = context.WithCancel(ctx)
+}
+
+// write makes one write, within its time, and tells what became of it.
+func (h *home) write(w driver.Write) {
+	h.tell(w)
+	do := h.writing(w)
+	if step, ok := stepOf(w, h.id); ok {
+		do = step.timed(h.observer, do)
+	}
+	bound := h.ctx
+	h.spawn(func() {
+		ctx, cancel := context.WithTimeout(bound, w.Patience)
+		defer cancel()
+		version, err := do(ctx)
+		what, outcome := driver.What(w.Effect), cas.Outcome(err)
+		h.observer.Wrote(what, outcome)
+		if err != nil && (bound.Err() != nil || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)) {
+			// It isn't wanted any more, or somebody else was faster, which is normal.
+			h.log.V(1).Info("record not written", "what", what, "outcome", outcome.String(), "error", err.Error())
+			err = nil
+		}
+		if w.Number != 0 {
+			h.put(driver.Written{Number: w.Number, Outcome: outcome, Version: version, Err: err})
+		}
+	})
+}
+
+// tell logs what is worth it before it is known how it goes.
+func (h *home) tell(w driver.Write) {
+	switch e := w.Effect.(type) {
+	case ownership.SealLease:
+		if e.Seq != 0 {
+			h.log.Info("peer stood still for its whole lease: sealing it", "peer", string(e.ID))
+		}
+	case ownership.WriteAssignee:
+		h.log.Info("moving shard", "shard", e.ID.String(), "to", string(e.Assignee))
+	}
+}
+
+// writing returns what makes a write.
+func (h *home) writing(w driver.Write) func(context.Context) (ownership.Version, error) {
+	return func(ctx context.Context) (ownership.Version, error) {
+		switch e := w.Effect.(type) {
+		case ownership.WriteLease:
+			return h.members.Write(ctx, e.Base, e.Lease, time.Now())
+		case ownership.SealLease:
+			return h.members.Seal(ctx, e.Base, e.ID, h.id)
+		case ownership.ForgetLease:
+			return 0, h.members.Drop(ctx, e.ID)
+		case ownership.DropLease:
+			return 0, h.members.Drop(ctx, h.id)
+		case ownership.WriteLead:
+			return h.members.WriteLead(ctx, e.Base, e.Lead, time.Now())
+		case ownership.CreateShard:
+			return h.records.Create(ctx, e)
+		case ownership.WriteAssignee:
+			return h.records.WriteAssignee(ctx, e)
+		case ownership.WriteShard:
+			return h.records.WriteStatus(ctx, e, w.Ended)
+		}
+		return 0, fmt.Errorf("%T writes no record", w.Effect)
+	}
+}
+
+// read reads one record live, within its time.
+func (h *home) read(r driver.Read) {
+	bound := h.ctx
+	h.spawn(func() {
+		ctx, cancel := context.WithTimeout(bound, r.Patience)
+		defer cancel()
+		in, err := h.reading(ctx, r.Of)
+		if errors.Is(err, context.Canceled) && bound.Err() != nil {
+			err = nil // there is nothing to complain of
+		}
+		h.put(driver.Found{Number: r.Number, What: in, Err: err})
+	})
+}
+
+func (h *home) reading(ctx context.Context, of driver.Subject) (ownership.Input, error) {
+	switch {
+	case of.Lease != "":
+		return h.members.Read(ctx, string(of.Lease))
+	case of.Shard != (keyspace.ShardID{}):
+		return h.records.Read(ctx, of.Shard)
+	}
+	return h.members.Read(ctx, tenurev1alpha1.CoordinatorName)
+}

@@ -1,0 +1,275 @@
+// Package driver is all that lies between the protocol's state machine and the world, as a second pure state machine:
+// what becomes of a write, when it is repeated or read afresh, how many are on their way, which answers still count,
+// when an incarnation has stopped and its lease is sealed, when the next one begins, what is announced and complained
+// of.
+//
+// A [Driver] is one process. It is fed events (a record was seen, a write was answered, caches are warm, time passed)
+// and answers with requests (write this, read that, warm, open, drain, close). It has no goroutine, no clock, no
+// context and no lock. Package shard carries the requests out against real API servers, package shardtest against a
+// simulated world in which they get lost, late and repeated. Both run this very code:
+//
+//	         events                    inputs
+//	world ────────────▶  Driver  ────────────▶  ownership.Replica
+//	      ◀────────────          ◀────────────
+//	         requests                  effects
+package driver
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+// Config sets one process's part in the fleet.
+type Config struct {
+	// Protocol holds what all incarnations have in common; the ID is set for each.
+	Protocol ownership.Config
+	// DrainTimeout is how long running reconciles may take to end; with a lease duration, it bounds how long leaving
+	// may take.
+	DrainTimeout time.Duration
+	// Name makes a name for an incarnation that was never used before.
+	Name func() ownership.Incarnation
+}
+
+// Validate reports every setting that can't work.
+func (c Config) Validate() error {
+	c.Protocol.ID = "any"
+	return c.Protocol.Validate()
+}
+
+// The bounds that don't depend on the lease duration.
+const (
+	// writesAtOnce is how many writes of records are on their way at a time; renewals never wait for others.
+	writesAtOnce = 64
+	// leastPatience is the least time that a request to the home cluster may take.
+	leastPatience = 500 * time.Millisecond
+	// confirmEvery is the time after which it is tried again whether a record was deleted.
+	confirmEvery = time.Second
+	// complainEvery is the least time between two complaints of a kind.
+	complainEvery = 5 * time.Second
+	// sealPatience is how long the end of an incarnation waits until its lease is sealed.
+	sealPatience = 2 * time.Second
+	// firstPause is the least time between two incarnations. It doubles while they live for less than a lease
+	// duration.
+	firstPause = 100 * time.Millisecond
+)
+
+// Driver is the state of one process. It is not safe for concurrent use: one loop owns it.
+type Driver struct {
+	cfg    Config
+	now    ownership.Instant
+	out    []Request
+	number uint64
+
+	id      ownership.Incarnation // the present incarnation, or the last
+	machine *ownership.Replica    // of the present incarnation, nil between two
+	memory  ownership.Memory
+	shards  map[keyspace.ShardID]*engaged
+	known   map[keyspace.ClusterName]Cluster
+	stale   bool // the machine knows other clusters than there are
+
+	pending  []pending // requests that will be answered
+	waiting  []pending // writes that can't be sent yet
+	inFlight int       // writes of records that are on their way
+
+	unconfirmed []deletion
+	complained  map[string]ownership.Instant
+	measured    ownership.Instant
+
+	// The life of the process, one incarnation after the other.
+	began    ownership.Instant // when the present one did
+	pause    time.Duration
+	stop     uint64            // the number of the Stop that isn't answered, 0 for none
+	joined   bool              // whether the last one ever was a member
+	lapsedAt ownership.Instant // when it ended
+	beginAt  ownership.Instant // when the next one begins, zero if that isn't set
+	sealings []sealing
+	leaving  bool
+	leftAt   ownership.Instant
+	ended    bool
+}
+
+// New returns the driver of a process. The configuration must be valid.
+func New(cfg Config) *Driver {
+	return &Driver{cfg: cfg, shards: map[keyspace.ShardID]*engaged{}, complained: map[string]ownership.Instant{}}
+}
+
+// Handle takes one event at the given reading of the process's clocks and returns what is to be done, in order. The
+// slice is valid until the next call.
+func (d *Driver) Handle(now ownership.Instant, e Event) []Request {
+	d.now, d.out = now, d.out[:0]
+	if d.ended {
+		return nil
+	}
+	switch e := e.(type) {
+	case Seen:
+		d.step(e.What)
+	case Written:
+		d.written(e)
+	case Found:
+		d.found(e)
+	case Tick:
+		d.step(ownership.Tick{})
+		d.measure()
+	case Start:
+		d.begin()
+	case Clusters:
+		d.known, d.stale = e.Known, true
+	case Deleted:
+		d.confirm(e.ID)
+	case Listed:
+		if e.By == d.id {
+			d.step(ownership.Synced{})
+		}
+	case Opened:
+		d.opened(e)
+	case Warmed:
+		d.warmed(e)
+	case Drained:
+		d.drained(e)
+	case Stopped:
+		d.stopped(e)
+	case Measured:
+		d.step(ownership.Measured{ID: e.ID, Objects: e.Objects, Load: e.Load})
+	case Leave:
+		if !d.leaving {
+			d.leaving, d.leftAt = true, now
+			d.step(ownership.Leave{})
+		}
+	}
+	d.advance()
+	return d.out
+}
+
+// step feeds the machine, and does what follows from it.
+func (d *Driver) step(in ownership.Input) {
+	if d.machine == nil {
+		return
+	}
+	for _, e := range d.machine.Step(d.now, in) {
+		d.perform(e)
+	}
+}
+
+// perform turns an effect into requests. It must not feed the machine.
+func (d *Driver) perform(effect ownership.Effect) {
+	switch e := effect.(type) {
+	case ownership.WriteLease:
+		d.write(pending{why: written, effect: effect, seq: e.Seq}, d.leasePatience())
+	case ownership.SealLease, ownership.WriteLead, ownership.CreateShard, ownership.WriteAssignee, ownership.WriteShard:
+		d.queue(effect)
+	case ownership.FindLease:
+		d.read(pending{why: found}, Subject{Lease: e.ID})
+	case ownership.ForgetLease:
+		d.emit(Write{Effect: effect, Patience: d.patience()}) // the next coordinator tries again
+	case ownership.DropLease:
+		d.write(pending{why: left, effect: effect}, d.patience())
+	case ownership.Warm:
+		d.warm(e.ID)
+	case ownership.Activate:
+		d.open(e)
+	case ownership.Drain:
+		d.drain(e.ID)
+	case ownership.Close:
+		d.close(e.ID)
+	case ownership.Lapse:
+		d.lapse(e.Reason)
+	default:
+		d.end(fmt.Errorf("unknown effect %T", effect), 0)
+	}
+}
+
+// advance does what is due beside the machine's own affairs.
+func (d *Driver) advance() {
+	for d.stale { // the last shard over an old connection may be closed by that
+		d.feedClusters()
+	}
+	if len(d.waiting) > 0 {
+		d.release()
+	}
+	if len(d.unconfirmed) > 0 {
+		d.confirmAgain()
+	}
+	if len(d.sealings) > 0 {
+		d.sealAgain()
+	}
+	if d.machine == nil || d.leaving {
+		d.live()
+	}
+}
+
+func (d *Driver) emit(r Request) { d.out = append(d.out, r) }
+
+// next returns the number of a request that is to be answered.
+func (d *Driver) next() uint64 {
+	d.number++
+	return d.number
+}
+
+// measure asks for a sample about twice per lease.
+func (d *Driver) measure() {
+	if d.machine != nil && d.now.AtLeast(d.measured) >= d.cfg.Protocol.LeaseDuration/2 {
+		d.measured = d.now
+		d.emit(Measure{})
+	}
+}
+
+// Wake returns the monotonic time at which [Tick] must be fed at the latest if nothing else happens. A driver can't
+// foresee a machine that sleeps or a wall clock that is set: it wants a tick every [Driver.TickEvery] in any case.
+func (d *Driver) Wake() time.Duration {
+	wake := d.now.Mono + time.Hour
+	if d.machine != nil {
+		wake = d.machine.Wake()
+		if d.leaving {
+			wake = min(wake, d.leftAt.Mono+d.leaveTimeout())
+		}
+	} else if d.stop == 0 {
+		wake = d.lapsedAt.Mono + sealPatience
+		if d.beginAt != (ownership.Instant{}) {
+			wake = d.beginAt.Mono
+		}
+	}
+	for _, u := range d.unconfirmed {
+		wake = min(wake, u.at.Mono)
+	}
+	for _, s := range d.sealings {
+		if !s.asked {
+			wake = min(wake, s.at.Mono)
+		}
+	}
+	return max(wake, d.now.Mono)
+}
+
+// TickEvery is the longest time between two ticks: then a lapse is noticed soon, though gates don't wait for it.
+func (d *Driver) TickEvery() time.Duration { return d.cfg.Protocol.LeaseDuration / 10 }
+
+// Valid reports whether the incarnation may act at that instant (rule R1).
+func (d *Driver) Valid(now ownership.Instant) bool { return d.machine != nil && d.machine.Valid(now) }
+
+// ValidUntil returns the instant at which the incarnation lapses unless a renewal commits before, and zero if it
+// isn't valid at the instant of the last event.
+func (d *Driver) ValidUntil() ownership.Instant {
+	if !d.Valid(d.now) {
+		return ownership.Instant{}
+	}
+	return d.machine.ValidUntil()
+}
+
+// ID returns the present incarnation, or the last.
+func (d *Driver) ID() ownership.Incarnation { return d.id }
+
+// Leads reports whether the incarnation coordinates the fleet.
+func (d *Driver) Leads() bool { return d.machine != nil && d.machine.Leads() }
+
+// Leaving reports whether the process was told to stop.
+func (d *Driver) Leaving() bool { return d.leaving }
+
+// Holdings lists the shards that are warm or held here, sorted.
+func (d *Driver) Holdings() []ownership.Holding {
+	if d.machine == nil {
+		return nil
+	}
+	return d.machine.Holdings()
+}

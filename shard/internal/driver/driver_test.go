@@ -1,0 +1,715 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/protocol"
+)
+
+const lease = 10 * time.Second
+
+var west = keyspace.ShardID{Cluster: "west"}
+
+// bench drives one process by hand: its clocks are what the test says, and the test answers what it asks for.
+type bench struct {
+	t     *testing.T
+	d     *Driver
+	now   ownership.Instant
+	out   []Request
+	v     ownership.Version
+	lives int
+}
+
+// newBench returns a process that has just started as a-1 and knows the cluster west.
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{t: t, now: ownership.Instant{Mono: time.Hour, Wall: time.Hour}, v: 100}
+	b.d = New(Config{
+		Protocol: ownership.DefaultConfig("", "a", lease), DrainTimeout: 20 * time.Second,
+		Name: func() ownership.Incarnation { b.lives++; return ownership.Incarnation(fmt.Sprint("a-", b.lives)) },
+	})
+	b.feed(Clusters{Known: map[keyspace.ClusterName]Cluster{"west": {Connection: 1}}})
+	b.feed(Start{})
+	return b
+}
+
+// joined returns a process that is a member beside b, which coordinates.
+func joined(t *testing.T) *bench {
+	t.Helper()
+	b := newBench(t)
+	b.join()
+	return b
+}
+
+func (b *bench) join() {
+	b.t.Helper()
+	begin := find[Begin](b)
+	b.feed(Seen{ownership.LeaseSeen{Lease: ownership.Lease{ID: "b", Replica: "b", Duration: lease, Version: 1}}})
+	b.feed(Seen{ownership.LeadSeen{Lead: ownership.Lead{Holder: "b", Version: 2}}})
+	b.feed(Listed{begin.ID})
+	b.answer(find[Write](b), ownership.Committed)
+}
+
+func (b *bench) feed(e Event) { b.out = append(b.out, b.d.Handle(b.now, e)...) }
+
+func (b *bench) answer(w Write, outcome ownership.Outcome) {
+	answer := Written{Number: w.Number, Outcome: outcome}
+	if outcome == ownership.Committed {
+		b.v++
+		answer.Version = b.v
+	}
+	b.feed(answer)
+}
+
+func (b *bench) pass(d time.Duration) {
+	b.now = b.now.Add(d)
+	b.feed(Tick{})
+}
+
+// record is the next version of a record.
+func (b *bench) record(s ownership.Shard) ownership.ShardSeen {
+	b.v++
+	s.Version, s.Floor = b.v, 1
+	if s.ID == (keyspace.ShardID{}) {
+		s.ID = west
+	}
+	return ownership.ShardSeen{Shard: s}
+}
+
+// served has the process serve the shard at epoch 5.
+func (b *bench) served() Open {
+	b.t.Helper()
+	b.feed(Seen{b.record(ownership.Shard{Assignee: "a-1", Holder: "a-1", Epoch: 5, UID: "u"})})
+	b.warmed()
+	return find[Open](b)
+}
+
+func (b *bench) warmed() Warm {
+	b.t.Helper()
+	w := find[Warm](b)
+	b.feed(Opened{w.Number, w.ID, 1})
+	b.feed(Warmed{w.Number, w.ID})
+	return w
+}
+
+// lapsed lets the lease run out, and everything stop.
+func (b *bench) lapsed(quiet bool) {
+	b.t.Helper()
+	b.pass(lease)
+	b.feed(Stopped{find[Stop](b).Number, quiet})
+}
+
+// all takes the requests of a type that were made since one of it was last taken.
+func all[R Request](b *bench) (found []R) {
+	rest := b.out[:0]
+	for _, r := range b.out {
+		if wanted, ok := r.(R); ok {
+			found = append(found, wanted)
+		} else {
+			rest = append(rest, r)
+		}
+	}
+	b.out = rest
+	return found
+}
+
+// find takes the last one of a type.
+func find[R Request](b *bench) R {
+	b.t.Helper()
+	found := all[R](b)
+	if len(found) == 0 {
+		b.t.Fatalf("no %T was asked for", *new(R))
+	}
+	return found[len(found)-1]
+}
+
+// none checks that there is none.
+func none[R Request](b *bench) {
+	b.t.Helper()
+	if found := all[R](b); len(found) > 0 {
+		b.t.Fatalf("%+v was asked for", found[0])
+	}
+}
+
+// writing takes the last write whose effect is of a type.
+func writing[E ownership.Effect](b *bench) (w Write, e E) {
+	b.t.Helper()
+	w = find[Write](b)
+	e, ok := w.Effect.(E)
+	if !ok {
+		b.t.Fatalf("the last write is %+v, want %T", w.Effect, e)
+	}
+	return w, e
+}
+
+// claiming returns a process that has asked to claim a free shard.
+func claiming(t *testing.T) (*bench, Write) {
+	t.Helper()
+	b := joined(t)
+	b.feed(Seen{b.record(ownership.Shard{Assignee: "a-1", Epoch: 4, UID: "u"})})
+	w, _ := writing[ownership.WriteShard](b)
+	return b, w
+}
+
+func TestAWriteThatIsNotCommittedIsReadAfreshBeforeTheMachineIsTold(t *testing.T) {
+	for _, outcome := range []ownership.Outcome{ownership.Rejected, ownership.Unknown} {
+		t.Run(outcome.String(), func(t *testing.T) {
+			b, w := claiming(t)
+			b.answer(w, outcome)
+			read := find[Read](b)
+			if read.Of != (Subject{Shard: west}) {
+				t.Fatalf("%+v is read, want the record", read.Of)
+			}
+			b.feed(Found{Number: read.Number, What: b.record(ownership.Shard{Assignee: "a-1", Holder: "a-1", Epoch: 5})})
+			if hs := b.d.Holdings(); len(hs) != 1 || hs[0].Phase != "warming" {
+				t.Errorf("after the read, which shows that it was committed, it holds %+v", hs)
+			}
+			none[Write](b)
+		})
+	}
+}
+
+func TestAWriteWhoseRecordCannotBeReadIsRepeatedAsItWas(t *testing.T) {
+	b, w := claiming(t)
+	b.answer(w, ownership.Unknown)
+	b.feed(Found{Number: find[Read](b).Number})
+	none[Write](b)
+	b.pass(lease / 40)
+	again, _ := writing[ownership.WriteShard](b)
+	if diff := cmp.Diff(w, again, cmpopts.IgnoreFields(Write{}, "Number")); diff != "" || again.Number == w.Number {
+		t.Errorf("the repeat differs, or has the same number (-first +again):\n%s", diff)
+	}
+	b.answer(w, ownership.Committed)
+	none[Warm](b) // a second answer to the first is none
+	b.answer(again, ownership.Committed)
+	find[Warm](b)
+}
+
+func TestACommittedWriteIsToldAtOnce(t *testing.T) {
+	b, w := claiming(t)
+	b.answer(w, ownership.Committed)
+	none[Read](b)
+	find[Warm](b)
+}
+
+func TestALostRenewalIsRepeatedWithoutAReadAndARefusedOneIsReadFirst(t *testing.T) {
+	b := joined(t)
+	b.pass(lease / 4)
+	w, _ := writing[ownership.WriteLease](b)
+	b.answer(w, ownership.Unknown)
+	none[Read](b)
+	b.pass(lease / 40)
+	w, _ = writing[ownership.WriteLease](b)
+	b.answer(w, ownership.Rejected)
+	read := find[Read](b)
+	if read.Of != (Subject{Lease: "a-1"}) {
+		t.Fatalf("%+v is read, want the lease", read.Of)
+	}
+	b.feed(Found{Number: read.Number, What: ownership.LeaseSeen{Lease: ownership.Lease{ID: "a-1", Version: 900}}})
+	if _, e := writing[ownership.WriteLease](b); e.Base != 900 {
+		t.Errorf("renews version %d, want the one that was read", e.Base)
+	}
+}
+
+func TestARenewalIsWaitedForHalfOfTheTimeThatIsLeftAndOthersForAnEighthOfTheLease(t *testing.T) {
+	b := newBench(t)
+	if w, _ := writing[ownership.WriteLease](b); w.Patience != lease/8 {
+		t.Errorf("the first is waited for %v", w.Patience)
+	}
+	b, w := claiming(t)
+	if w.Patience != lease/8 {
+		t.Errorf("a claim is waited for %v", w.Patience)
+	}
+	b.pass(lease / 4) // 5.5 s are left
+	if w, _ := writing[ownership.WriteLease](b); w.Patience != 2750*time.Millisecond {
+		t.Errorf("a renewal is waited for %v", w.Patience)
+	}
+	b.d.cfg.Protocol.LeaseDuration = time.Second
+	if got := b.d.patience(); got != 500*time.Millisecond {
+		t.Errorf("with a short lease, a request is waited for %v", got)
+	}
+}
+
+func TestARenewalTellsHowMuchTimeWasLeft(t *testing.T) {
+	b := joined(t)
+	none[Renewed](b) // there was no lease to lose
+	b.pass(lease / 4)
+	w := find[Write](b)
+	b.now = b.now.Add(time.Second)
+	b.answer(w, ownership.Committed)
+	if r := find[Renewed](b); r.Left != 4500*time.Millisecond {
+		t.Errorf("%v were left", r.Left)
+	}
+}
+
+func TestSoManyRecordsAreWrittenAtOnceAndRenewalsWaitForNone(t *testing.T) {
+	b := joined(t)
+	prefixes := keyspace.Partition(7)
+	for _, p := range prefixes {
+		id := keyspace.ShardID{Cluster: "west", Prefix: p}
+		b.feed(Seen{b.record(ownership.Shard{ID: id, Assignee: "a-1", Epoch: 4})})
+	}
+	sent := all[Write](b)
+	if len(sent) != writesAtOnce {
+		t.Fatalf("%d claims are on their way at once, want %d", len(sent), writesAtOnce)
+	}
+	b.answer(sent[0], ownership.Committed)
+	next := all[Write](b)
+	if len(next) != 1 {
+		t.Fatalf("one was answered, and %d follow", len(next))
+	}
+	b.answer(sent[1], ownership.Rejected)
+	none[Write](b) // its record is read first
+	b.feed(Found{Number: find[Read](b).Number})
+	if got := len(all[Write](b)); got != 1 {
+		t.Fatalf("after the read, %d follow", got)
+	}
+	b.pass(lease / 4)
+	if _, renewal := writing[ownership.WriteLease](b); renewal.Base == 0 {
+		t.Error("the renewal creates a lease")
+	}
+	told := map[keyspace.ShardID]bool{}
+	for _, w := range append(sent, next...) {
+		told[w.Effect.(ownership.WriteShard).Shard.ID] = true
+	}
+	if len(told) != writesAtOnce+1 {
+		t.Errorf("%d shards were claimed, one twice", len(told))
+	}
+}
+
+func TestADeletionIsReadLiveBeforeItIsBelieved(t *testing.T) {
+	b := joined(t)
+	b.served()
+	b.now = b.now.Add(time.Second)
+	b.feed(Deleted{west})
+	read := find[Read](b)
+	none[Close](b)
+	b.feed(Found{Number: read.Number, Err: errors.New("away")})
+	if c := find[Complain](b); c.What != "Confirm" {
+		t.Errorf("complains of %q", c.What)
+	}
+	none[Close](b)
+	if wake := b.d.Wake(); wake > b.now.Mono+confirmEvery {
+		t.Errorf("wakes after %v", wake-b.now.Mono)
+	}
+	b.pass(confirmEvery)
+	read = find[Read](b)
+	b.feed(Found{Number: read.Number, What: ownership.ShardGone{ID: west}})
+	find[Close](b)
+}
+
+func TestAReadThatWasSentBeforeARecordWasSeenProvesNoDeletion(t *testing.T) {
+	b := joined(t)
+	b.served()
+	b.feed(Deleted{west}) // and made anew
+	read := find[Read](b)
+	b.now = b.now.Add(time.Second)
+	b.feed(Seen{b.record(ownership.Shard{Assignee: "a-1", Holder: "a-1", Epoch: 5, UID: "u"})})
+	b.feed(Found{Number: read.Number, What: ownership.ShardGone{ID: west}})
+	none[Close](b)
+}
+
+func TestALeaseThatIsLookedForIsFedAsItIsFound(t *testing.T) {
+	b := joined(t)
+	b.feed(Seen{b.record(ownership.Shard{Assignee: "c", Holder: "c", Epoch: 5})})
+	read := find[Read](b)
+	if read.Of != (Subject{Lease: "c"}) {
+		t.Fatalf("%+v is read, want the holder's lease", read.Of)
+	}
+	b.feed(Found{Number: read.Number, What: ownership.LeaseGone{ID: "c"}})
+	b.pass(lease / 4)
+	for range 3 { // renewals, until c has been missing for a lease
+		b.answer(find[Write](b), ownership.Committed)
+		b.pass(lease / 4)
+	}
+	b.answer(find[Write](b), ownership.Committed)
+	b.pass(lease / 10)
+	var sealed bool
+	for _, w := range all[Write](b) {
+		e, ok := w.Effect.(ownership.SealLease)
+		sealed = sealed || ok && e.ID == "c"
+	}
+	if !sealed {
+		t.Error("c isn't sealed, though its lease was missing for its whole duration")
+	}
+}
+
+func TestOnlyAnswersToTheLatestWarmAndDrainCount(t *testing.T) {
+	b := joined(t)
+	first := func() Warm {
+		b.feed(Seen{b.record(ownership.Shard{Assignee: "a-1", Holder: "b", Epoch: 4})})
+		return find[Warm](b)
+	}()
+	b.feed(Seen{b.record(ownership.Shard{Assignee: "b", Holder: "b", Epoch: 4})})
+	find[Close](b)
+	b.feed(Seen{b.record(ownership.Shard{Assignee: "a-1", Holder: "b", Epoch: 4})})
+	second := find[Warm](b)
+	b.feed(Warmed{first.Number, west})
+	none[Write](b)
+	b.feed(Warmed{second.Number, west})
+	find[Write](b)
+
+	b = joined(t)
+	b.served()
+	b.feed(Seen{b.record(ownership.Shard{Assignee: "b", Holder: "a-1", Epoch: 5, Warm: "b"})})
+	drain := find[Drain](b)
+	b.feed(Drained{Number: drain.Number - 1, ID: west})
+	none[Write](b)
+	b.feed(Drained{Number: drain.Number, ID: west})
+	find[Write](b)
+}
+
+func TestAHandOffTellsWhenTheTenureEnded(t *testing.T) {
+	b := joined(t)
+	b.served()
+	b.feed(Seen{b.record(ownership.Shard{Assignee: "b", Holder: "a-1", Epoch: 5, Warm: "b"})})
+	drain, ended := find[Drain](b), time.Unix(7, 0)
+	b.feed(Drained{Number: drain.Number, ID: west, Ended: ended})
+	w, e := writing[ownership.WriteShard](b)
+	if e.Kind != ownership.HandOff || !w.Ended.Equal(ended) {
+		t.Errorf("%v tells %v", e.Kind, w.Ended)
+	}
+}
+
+func TestWhatDoesNotDrainEndsTheProcess(t *testing.T) {
+	b := joined(t)
+	b.served()
+	b.feed(Seen{b.record(ownership.Shard{Assignee: "b", Holder: "a-1", Epoch: 5, Warm: "b"})})
+	b.feed(Drained{Number: find[Drain](b).Number, ID: west, Err: errors.New("stuck")})
+	if e := find[End](b); e.Err == nil {
+		t.Error("it ends as if in order")
+	}
+	none[Write](b)
+	b.pass(time.Second)
+	if len(b.out) > 0 {
+		t.Errorf("after its end it asks for %+v", b.out)
+	}
+}
+
+func TestATenureIsAnnouncedWithHowItCameAbout(t *testing.T) {
+	at := time.Unix(7, 0)
+	for _, c := range []struct {
+		name string
+		open func(*testing.T) Open
+		want Open
+	}{
+		{"by a claim whose record wasn't seen yet", func(t *testing.T) Open {
+			b, w := claiming(t)
+			b.answer(w, ownership.Committed)
+			b.warmed()
+			return find[Open](b)
+		}, Open{Kind: protocol.Join}},
+		{"by a claim that was seen, with what it says of itself", func(t *testing.T) Open {
+			b, _ := claiming(t)
+			b.feed(Seen{b.record(ownership.Shard{Assignee: "a-1", Holder: "a-1", Epoch: 5, UID: "u",
+				Moved: &ownership.Move{Kind: protocol.Join, To: "a-1", At: at}})})
+			b.warmed()
+			return find[Open](b)
+		}, Open{Kind: protocol.Join}},
+		{"by a planned move", func(t *testing.T) Open {
+			b := joined(t)
+			b.feed(Seen{b.record(ownership.Shard{Assignee: "a-1", Holder: "a-1", Epoch: 5, UID: "u",
+				Moved: &ownership.Move{Kind: protocol.Planned, From: "b", To: "a-1", At: at}})})
+			b.warmed()
+			return find[Open](b)
+		}, Open{Kind: protocol.Planned, From: "b", Since: at}},
+		{"by a record that tells of another's move", func(t *testing.T) Open {
+			b := joined(t)
+			b.feed(Seen{b.record(ownership.Shard{Assignee: "a-1", Holder: "a-1", Epoch: 5, UID: "u",
+				Moved: &ownership.Move{Kind: protocol.Planned, From: "a-1", To: "b", At: at}})})
+			b.warmed()
+			return find[Open](b)
+		}, Open{}},
+		{"once more, after a drain that led nowhere", func(t *testing.T) Open {
+			b := joined(t)
+			b.served()
+			b.feed(Seen{b.record(ownership.Shard{Assignee: "b", Holder: "a-1", Epoch: 5, Warm: "b", UID: "u"})})
+			drain := find[Drain](b)
+			b.feed(Seen{b.record(ownership.Shard{Assignee: "a-1", Holder: "a-1", Epoch: 5, UID: "u"})})
+			b.feed(Drained{Number: drain.Number, ID: west, Ended: at})
+			return find[Open](b)
+		}, Open{Kind: protocol.Resumed, Since: at}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.want.ID, c.want.Epoch, c.want.Record = west, 5, "u"
+			if diff := cmp.Diff(c.want, c.open(t), cmpopts.EquateComparable(keyspace.ShardID{})); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAClusterWithANewConnectionIsGoneUntilTheOldOneServesNothing(t *testing.T) {
+	b := joined(t)
+	b.served()
+	b.feed(Clusters{Known: map[keyspace.ClusterName]Cluster{"west": {Connection: 2}}})
+	drain := find[Drain](b)
+	b.feed(Drained{Number: drain.Number, ID: west})
+	w, e := writing[ownership.WriteShard](b)
+	if e.Kind != ownership.Release {
+		t.Fatalf("it asks for %v", e.Kind)
+	}
+	none[Warm](b)
+	b.answer(w, ownership.Committed)
+	find[Close](b)
+	b.feed(Seen{b.record(ownership.Shard{Assignee: "a-1", Epoch: 5})})
+	if _, e := writing[ownership.WriteShard](b); e.Kind != ownership.ClaimFree {
+		t.Errorf("over the new connection, it asks for %v", e.Kind)
+	}
+}
+
+func TestAConnectionThatWasReplacedWhileCachesWereBuiltIsNoticed(t *testing.T) {
+	b := joined(t)
+	b.feed(Seen{b.record(ownership.Shard{Assignee: "a-1", Holder: "b", Epoch: 5})})
+	warm := find[Warm](b)
+	b.feed(Clusters{Known: map[keyspace.ClusterName]Cluster{"west": {Connection: 2}}})
+	none[Close](b) // they may yet be built over the new one
+	b.feed(Opened{warm.Number, west, 1})
+	find[Close](b)
+	find[Warm](b)
+}
+
+func TestAnIncarnationThatLapsedStopsIsSealedAndTheNextBegins(t *testing.T) {
+	b := joined(t)
+	b.served()
+	b.pass(lease)
+	stop := find[Stop](b)
+	if b.d.Valid(b.now) || b.d.ValidUntil() != (ownership.Instant{}) {
+		t.Error("it may still act")
+	}
+	b.pass(time.Minute)
+	none[Begin](b) // while anything runs
+	none[Read](b)
+	b.feed(Stopped{stop.Number, true})
+	read := find[Read](b)
+	if read.Of != (Subject{Lease: "a-1"}) {
+		t.Fatalf("%+v is read, want its own lease", read.Of)
+	}
+	b.feed(Found{Number: read.Number, What: ownership.LeaseSeen{Lease: ownership.Lease{ID: "a-1", Version: 900}}})
+	w, seal := writing[ownership.SealLease](b)
+	if seal.ID != "a-1" || seal.Base != 900 {
+		t.Errorf("seals %+v", seal)
+	}
+	b.answer(w, ownership.Committed)
+	b.pass(firstPause)
+	if begin := find[Begin](b); begin.ID != "a-2" || b.d.ID() != "a-2" {
+		t.Errorf("goes on as %s", begin.ID)
+	}
+	b.pass(lease / 2)
+	none[Read](b) // it is sealed
+}
+
+func TestTheNextIncarnationWaitsForTheSealOnlyForAWhile(t *testing.T) {
+	b := joined(t)
+	b.lapsed(true)
+	read := find[Read](b)
+	b.pass(firstPause)
+	none[Begin](b)
+	b.pass(sealPatience - firstPause)
+	b.pass(firstPause)
+	find[Begin](b)
+	b.feed(Found{Number: read.Number, Err: errors.New("away")})
+	none[Read](b)
+	b.pass(lease / 16)
+	read = find[Read](b) // the sealing goes on
+	b.feed(Found{Number: read.Number, What: ownership.LeaseSeen{Lease: ownership.Lease{ID: "a-1", Version: 900}}})
+	var seals []Write
+	for _, w := range all[Write](b) {
+		if _, ok := w.Effect.(ownership.SealLease); ok {
+			seals = append(seals, w)
+		}
+	}
+	if len(seals) != 1 {
+		t.Fatalf("%d seals", len(seals))
+	}
+	b.answer(seals[0], ownership.Rejected) // a late renewal was faster
+	b.pass(lease / 16)
+	read = find[Read](b)
+	b.feed(Found{Number: read.Number, What: ownership.LeaseGone{ID: "a-1"}})
+	b.pass(lease / 16)
+	none[Read](b)
+}
+
+func TestAnIncarnationIsSealedOnlyIfItJoinedAndIsQuietAndItsLeaseLives(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		join, quiet bool
+		found       ownership.Input
+		reads       int
+	}{
+		{"something of it may still write", true, false, nil, 0},
+		{"it was never a member", false, true, nil, 0},
+		{"a peer sealed it", true, true, ownership.LeaseSeen{Lease: ownership.Lease{ID: "a-1", Version: 900, Sealed: true}}, 1},
+		{"its lease is gone", true, true, ownership.LeaseGone{ID: "a-1"}, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t)
+			if c.join {
+				b.join()
+			}
+			b.lapsed(c.quiet)
+			reads := all[Read](b)
+			if len(reads) != c.reads {
+				t.Fatalf("%d reads, want %d", len(reads), c.reads)
+			}
+			for _, r := range reads {
+				b.feed(Found{Number: r.Number, What: c.found})
+			}
+			for _, w := range all[Write](b) {
+				if _, ok := w.Effect.(ownership.SealLease); ok {
+					t.Error("it is sealed")
+				}
+			}
+		})
+	}
+}
+
+func TestTheAnswersToAnIncarnationThatIsOverSayNothingToTheNext(t *testing.T) {
+	b, w := claiming(t)
+	b.lapsed(false)
+	b.pass(firstPause)
+	b.join()
+	b.feed(Listed{"a-1"})
+	b.answer(w, ownership.Committed)
+	b.feed(Seen{b.record(ownership.Shard{Assignee: "a-2", Epoch: 4})})
+	again, _ := writing[ownership.WriteShard](b)
+	b.feed(Written{Number: again.Number - 100})
+	none[Warm](b)
+	b.answer(again, ownership.Committed)
+	find[Warm](b)
+}
+
+func TestThePauseBetweenIncarnationsDoublesWhileTheyDieYoung(t *testing.T) {
+	b := newBench(t)
+	var pauses []time.Duration
+	for range 4 {
+		find[Begin](b)
+		b.out = nil
+		b.pass(lease * 8 / 10) // its lease isn't created in time
+		b.feed(Stopped{find[Stop](b).Number, true})
+		pause := b.d.Wake() - b.now.Mono
+		pauses = append(pauses, pause)
+		b.pass(pause)
+	}
+	b.join()
+	b.answerRenewals(5)
+	b.lapsed(false)
+	pauses = append(pauses, b.d.Wake()-b.now.Mono)
+	const ms = time.Millisecond
+	if diff := cmp.Diff([]time.Duration{100 * ms, 200 * ms, 400 * ms, 800 * ms, 100 * ms}, pauses); diff != "" {
+		t.Errorf("pauses (-want +got):\n%s", diff)
+	}
+}
+
+// answerRenewals keeps the process a member.
+func (b *bench) answerRenewals(times int) {
+	b.t.Helper()
+	for range times {
+		b.pass(lease / 4)
+		b.answer(find[Write](b), ownership.Committed)
+	}
+}
+
+func TestACleanExitEndsWhenItsLeaseIsDropped(t *testing.T) {
+	b := joined(t)
+	b.feed(Leave{})
+	w, e := writing[ownership.WriteLease](b)
+	if !e.Lease.Leaving || !b.d.Leaving() {
+		t.Errorf("it says %+v", e.Lease)
+	}
+	b.now = b.now.Add(time.Second)
+	b.answer(w, ownership.Committed)
+	w, _ = writing[ownership.DropLease](b)
+	none[End](b)
+	b.feed(Written{Number: w.Number, Outcome: ownership.Unknown, Err: errors.New("away")})
+	if end := find[End](b); end.Err != nil || end.Took != time.Second {
+		t.Errorf("it ends with %+v", end)
+	}
+	find[Complain](b)
+}
+
+func TestALeavingThatTakesTooLongIsGivenUp(t *testing.T) {
+	b := joined(t)
+	b.served()
+	b.feed(Leave{})
+	began := b.now
+	for b.now.AtLeast(began) < 30*time.Second-lease/4 {
+		for _, w := range all[Write](b) {
+			if _, renewal := w.Effect.(ownership.WriteLease); renewal {
+				b.answer(w, ownership.Committed)
+			}
+		}
+		b.pass(lease / 8)
+		none[End](b)
+	}
+	for range 3 {
+		b.pass(lease / 8)
+	}
+	if end := find[End](b); end.Err == nil {
+		t.Error("it ends as if in order")
+	}
+}
+
+func TestAProcessThatIsToldToLeaveBetweenTwoIncarnationsEnds(t *testing.T) {
+	b := joined(t)
+	b.pass(lease)
+	stop := find[Stop](b)
+	b.feed(Leave{})
+	none[End](b)
+	b.feed(Stopped{stop.Number, true})
+	none[End](b) // its lease is sealed first
+	b.feed(Found{Number: find[Read](b).Number, What: ownership.LeaseGone{ID: "a-1"}})
+	if end := find[End](b); end.Err != nil {
+		t.Errorf("it ends with %v", end.Err)
+	}
+	none[Begin](b)
+}
+
+func TestComplaintsOfAKindAreFewAndNothingIsComplainedOfThatIsNormal(t *testing.T) {
+	b, w := claiming(t)
+	b.answer(w, ownership.Rejected)
+	none[Complain](b)
+	b.feed(Found{Number: find[Read](b).Number})
+	complaints, began := 0, b.now
+	for b.now.AtLeast(began) < 21*time.Second {
+		b.pass(lease / 40)
+		for _, w := range all[Write](b) {
+			if _, renewal := w.Effect.(ownership.WriteLease); renewal {
+				b.answer(w, ownership.Committed)
+				continue
+			}
+			b.feed(Written{Number: w.Number, Outcome: ownership.Unknown, Err: errors.New("503")})
+			b.feed(Found{Number: find[Read](b).Number})
+		}
+		for _, c := range all[Complain](b) {
+			if c.What == "Join" {
+				complaints++
+			}
+		}
+	}
+	if complaints != 5 {
+		t.Errorf("%d complaints in 21 s, want one every 5 s", complaints)
+	}
+}
+
+func TestASampleIsAskedForAboutTwicePerLease(t *testing.T) {
+	b := joined(t)
+	b.pass(0)
+	find[Measure](b)
+	b.pass(lease/2 - 1)
+	none[Measure](b)
+	b.pass(1)
+	find[Measure](b)
+	b.feed(Measured{ID: west})
+	if b.d.TickEvery() != lease/10 {
+		t.Errorf("ticks every %v", b.d.TickEvery())
+	}
+}

@@ -1,0 +1,227 @@
+package driver
+
+import (
+	"time"
+
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/protocol"
+)
+
+// Event is one thing that happened to the process, as [Driver.Handle] takes it.
+type Event interface{ event() }
+
+type (
+	// Start: the process takes part from now on. What is known of the clusters is fed before.
+	Start struct{}
+	// Clusters: the workload clusters that exist now and are to be divided into shards. The map is never changed
+	// afterwards.
+	Clusters struct {
+		Known map[keyspace.ClusterName]Cluster
+	}
+	// Seen: a watch, or the listing that it begins with, shows a lease, a shard's record or the coordinator's, or
+	// that a lease has gone.
+	Seen struct{ What ownership.Input }
+	// Deleted: a watch shows that a shard's record has gone. That is read live before it is believed.
+	Deleted struct{ ID keyspace.ShardID }
+	// Listed: all that there was when the incarnation began to follow the records has been fed.
+	Listed struct{ By ownership.Incarnation }
+	// Written answers a [Write]. Err says why it wasn't committed, if that is worth telling.
+	Written struct {
+		Number  uint64
+		Outcome ownership.Outcome
+		Version ownership.Version // the new one, of a committed write
+		Err     error
+	}
+	// Found answers a [Read]; What is nil where it failed.
+	Found struct {
+		Number uint64
+		What   ownership.Input
+		Err    error
+	}
+	// Opened: the caches that a [Warm] asked for are built over this connection to their cluster.
+	Opened struct {
+		Number     uint64
+		ID         keyspace.ShardID
+		Connection uint64
+	}
+	// Warmed: they are synced.
+	Warmed struct {
+		Number uint64
+		ID     keyspace.ShardID
+	}
+	// Drained answers a [Drain]. Ended is when the tenure's last work did, by the wall clock. With an error,
+	// something of it still runs.
+	Drained struct {
+		Number uint64
+		ID     keyspace.ShardID
+		Ended  time.Time
+		Err    error
+	}
+	// Stopped answers a [Stop]. Quiet is whether nothing of the incarnation can write any more.
+	Stopped struct {
+		Number uint64
+		Quiet  bool
+	}
+	// Measured: a shard's size and load.
+	Measured struct {
+		ID      keyspace.ShardID
+		Objects int64
+		Load    float64
+	}
+	// Leave: the process was told to stop.
+	Leave struct{}
+	// Tick: time passed; see [Driver.Wake].
+	Tick struct{}
+)
+
+// Cluster is a workload cluster as the process knows it.
+type Cluster struct {
+	Bits int // a new one is divided into 2^Bits shards
+	// Connection tells the present connection from earlier ones; 0 where that doesn't matter.
+	Connection uint64
+}
+
+func (Start) event()    {}
+func (Clusters) event() {}
+func (Seen) event()     {}
+func (Deleted) event()  {}
+func (Listed) event()   {}
+func (Written) event()  {}
+func (Found) event()    {}
+func (Opened) event()   {}
+func (Warmed) event()   {}
+func (Drained) event()  {}
+func (Stopped) event()  {}
+func (Measured) event() {}
+func (Leave) event()    {}
+func (Tick) event()     {}
+
+// Request is one thing that the process is to do. [Open], [Drain], [Close] and [Stop] change gates before the next
+// event is handled; all else runs beside the loop. What has a number is answered once, by an event with that number.
+type Request interface{ request() }
+
+type (
+	// Begin: go on as this incarnation. Follow the records: show what there is as [Seen], then [Listed], then what
+	// changes.
+	Begin struct{ ID ownership.Incarnation }
+	// Write: carry the effect out at the home cluster, a compare-and-swap each, within Patience. Number 0 needs no
+	// answer.
+	Write struct {
+		Number   uint64
+		Effect   ownership.Effect
+		Patience time.Duration
+		// Of a change of plan: the UID of the record, and the epoch that the move leads to.
+		Record string
+		Epoch  ownership.Epoch
+		// Ended is when the tenure that is given away ended, by the wall clock; zero where that isn't known.
+		Ended time.Time
+	}
+	// Read: read a record live, past every cache, within Patience.
+	Read struct {
+		Number   uint64
+		Of       Subject
+		Patience time.Duration
+	}
+	// Warm: build and sync the shard's caches behind a shut gate, trying until that is done or the shard is closed.
+	Warm struct {
+		Number uint64
+		ID     keyspace.ShardID
+		Record string // its UID
+	}
+	// Open: open the shard's gate and enqueue its keys.
+	Open struct {
+		ID     keyspace.ShardID
+		Epoch  ownership.Epoch
+		Record string // its UID
+		// How the shard came here, "" where that isn't known, and from whom.
+		Kind protocol.MoveKind
+		From ownership.Incarnation
+		// Since is when the old tenure ended, by another machine's wall clock perhaps; zero where nobody served
+		// before.
+		Since time.Time
+	}
+	// Drain: start no new key, let running ones end within bounds, close the fence, wait for writes in flight.
+	Drain struct {
+		Number uint64
+		ID     keyspace.ShardID
+		Record string // its UID
+	}
+	// Close: shut the gate at once and drop the caches.
+	Close struct{ ID keyspace.ShardID }
+	// Stop: the incarnation is over. Shut every gate at once, cancel all that was asked for, and wait, within bounds,
+	// until nothing of it can write any more.
+	Stop struct {
+		Number uint64
+		ID     ownership.Incarnation
+		Reason string
+	}
+	// Measure: sample the open shards' size and load.
+	Measure struct{}
+	// Renewed: tell that the lease was renewed with so much time left.
+	Renewed struct{ Left time.Duration }
+	// Complain: tell that the home cluster can't be written or read, which is tried again.
+	Complain struct {
+		What string
+		Err  error
+	}
+	// End: the process is done, in order if Err is nil. Nothing is asked for afterwards.
+	End struct {
+		ID  ownership.Incarnation
+		Err error
+		// Took is how long leaving took, 0 if there was nothing to leave.
+		Took time.Duration
+	}
+)
+
+func (Begin) request()    {}
+func (Write) request()    {}
+func (Read) request()     {}
+func (Warm) request()     {}
+func (Open) request()     {}
+func (Drain) request()    {}
+func (Close) request()    {}
+func (Stop) request()     {}
+func (Measure) request()  {}
+func (Renewed) request()  {}
+func (Complain) request() {}
+func (End) request()      {}
+
+// Subject is the record that a request is about: a lease, a shard's record or, if neither, the coordinator's.
+type Subject struct {
+	Lease ownership.Incarnation
+	Shard keyspace.ShardID
+}
+
+// About tells what a write is about.
+func About(e ownership.Effect) Subject {
+	subject, _, _ := about(e)
+	return subject
+}
+
+// about tells also the number by which the machine knows the write, 0 for none, and its name in logs and metrics.
+func about(e ownership.Effect) (of Subject, seq uint64, name string) {
+	switch e := e.(type) {
+	case ownership.WriteLease:
+		return Subject{Lease: e.Lease.ID}, e.Seq, "Renew"
+	case ownership.SealLease:
+		return Subject{Lease: e.ID}, e.Seq, "Seal"
+	case ownership.ForgetLease:
+		return Subject{Lease: e.ID}, 0, "Forget"
+	case ownership.WriteLead:
+		return Subject{}, e.Seq, "Coordinate"
+	case ownership.CreateShard:
+		return Subject{Shard: e.ID}, e.Seq, "Create"
+	case ownership.WriteAssignee:
+		return Subject{Shard: e.ID}, e.Seq, "Assign"
+	case ownership.WriteShard:
+		return Subject{Shard: e.Shard.ID}, e.Seq, e.Kind.String()
+	}
+	return Subject{}, 0, "Drop"
+}
+
+// What names a write in logs and metrics.
+func What(e ownership.Effect) string {
+	_, _, name := about(e)
+	return name
+}

@@ -1,0 +1,132 @@
+package driver
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
+)
+
+// begin starts an incarnation, with the memory of the one before.
+func (d *Driver) begin() {
+	d.id = d.cfg.Name()
+	cfg := d.cfg.Protocol
+	cfg.ID = d.id
+	d.machine = ownership.New(cfg, d.memory)
+	d.began, d.beginAt = d.now, ownership.Instant{}
+	d.emit(Begin{ID: d.id})
+	d.feedClusters()
+	d.step(ownership.Tick{})
+}
+
+// lapse ends the incarnation: everything stops, and what it asked for doesn't count any more.
+func (d *Driver) lapse(reason string) {
+	d.memory, d.joined = d.machine.Memory(), d.machine.Joined()
+	d.machine = nil
+	d.lapsedAt = d.now
+	clear(d.shards)
+	kept := d.pending[:0]
+	for _, p := range d.pending {
+		if p.why == sealRead || p.why == sealed {
+			kept = append(kept, p)
+		}
+	}
+	d.pending, d.waiting, d.inFlight, d.unconfirmed = kept, d.waiting[:0], 0, d.unconfirmed[:0]
+	if lived := d.now.AtLeast(d.began); d.pause == 0 || lived > d.cfg.Protocol.LeaseDuration {
+		d.pause = firstPause
+	} else {
+		d.pause = min(2*d.pause, d.cfg.Protocol.LeaseDuration)
+	}
+	d.stop = d.next()
+	d.emit(Stop{Number: d.stop, ID: d.id, Reason: reason})
+}
+
+// stopped takes the end of what ran under the incarnation that lapsed. If nothing of it can write any more, its peers
+// are told, so that they need not wait for its lease to run out.
+func (d *Driver) stopped(e Stopped) {
+	if e.Number != d.stop {
+		return
+	}
+	d.stop = 0
+	if d.joined && e.Quiet {
+		d.sealings = append(d.sealings, sealing{id: d.id})
+	}
+}
+
+// live lets the next incarnation begin, and ends the process in order. The last one's lease is to be sealed first;
+// where the home cluster is away, that goes on beside the next one.
+func (d *Driver) live() {
+	if d.ended {
+		return
+	}
+	if d.machine != nil {
+		if d.now.AtLeast(d.leftAt) >= d.leaveTimeout() { // what is left is found by the peers as after a crash
+			d.end(fmt.Errorf("leaving took longer than %v: shards are left to be taken over", d.leaveTimeout()), 0)
+		}
+		return
+	}
+	if d.id == "" || d.stop != 0 || (len(d.sealings) > 0 && d.now.AtLeast(d.lapsedAt) < sealPatience) {
+		return
+	}
+	switch {
+	case d.leaving:
+		d.end(nil, 0)
+	case d.beginAt == (ownership.Instant{}):
+		d.beginAt = d.now.Add(d.pause)
+	case d.now.AtLeast(d.beginAt) >= 0:
+		d.begin()
+	}
+}
+
+func (d *Driver) leaveTimeout() time.Duration {
+	return d.cfg.DrainTimeout + d.cfg.Protocol.LeaseDuration
+}
+
+func (d *Driver) end(err error, took time.Duration) {
+	d.ended, d.machine = true, nil
+	d.emit(End{ID: d.id, Err: err, Took: took})
+}
+
+// sealing is an incarnation of this process that has stopped for certain, and whose lease isn't known to be sealed.
+// It is tried until it is, whatever becomes of the next ones. (A renewal of it may yet arrive, and let its lease look
+// alive.)
+type sealing struct {
+	id    ownership.Incarnation
+	asked bool              // a request of it is on its way
+	at    ownership.Instant // when it is tried next
+}
+
+// sealAgain begins to seal what isn't sealed yet: by a live read, since the lease may have been renewed late.
+func (d *Driver) sealAgain() {
+	for i := range d.sealings {
+		if s := &d.sealings[i]; !s.asked && d.now.AtLeast(s.at) >= 0 {
+			s.asked = true
+			d.read(pending{why: sealRead, lease: s.id}, Subject{Lease: s.id})
+		}
+	}
+}
+
+// sealFound seals a lease that was read, if it is there and isn't sealed.
+func (d *Driver) sealFound(id ownership.Incarnation, what ownership.Input) {
+	seen, ok := what.(ownership.LeaseSeen)
+	if what == nil || !ok || seen.Lease.Sealed {
+		d.sealTold(id, what != nil)
+		return
+	}
+	seal := ownership.SealLease{Base: seen.Lease.Version, ID: id}
+	d.write(pending{why: sealed, effect: seal, lease: id}, d.patience())
+}
+
+// sealTold takes note of whether a lease is sealed.
+func (d *Driver) sealTold(id ownership.Incarnation, done bool) {
+	for i := range d.sealings {
+		if s := &d.sealings[i]; s.id == id {
+			if done {
+				d.sealings = append(d.sealings[:i], d.sealings[i+1:]...)
+				return
+			}
+			s.asked, s.at = false, d.now.Add(d.patience()/2)
+			return
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package driver
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/protocol"
+)
+
+// engaged is what the driver knows of one shard at this incarnation.
+type engaged struct {
+	warming    uint64    // the number of the Warm whose answers count, 0 for none
+	draining   uint64    // the number of the Drain whose answer counts, 0 for none
+	connection uint64    // that its caches are built over, 0 while they aren't
+	ended      time.Time // when its last tenure here did, zero before the first was drained
+
+	claim     ownership.Move  // the last that was committed
+	claimed   ownership.Epoch // at which epoch, 0 for none
+	announced ownership.Epoch // the latest tenure that was announced, 0 for none
+}
+
+func (d *Driver) shard(id keyspace.ShardID) *engaged {
+	s := d.shards[id]
+	if s == nil {
+		s = &engaged{}
+		d.shards[id] = s
+	}
+	return s
+}
+
+func (d *Driver) uid(id keyspace.ShardID) string {
+	rec, _ := d.machine.Record(id)
+	return rec.UID
+}
+
+func (d *Driver) warm(id keyspace.ShardID) {
+	s := d.shard(id)
+	s.warming = d.next()
+	d.emit(Warm{Number: s.warming, ID: id, Record: d.uid(id)})
+}
+
+func (d *Driver) opened(e Opened) {
+	if s := d.shards[e.ID]; s != nil && s.warming == e.Number {
+		s.connection = e.Connection
+		d.stale = true // it may have been replaced since
+	}
+}
+
+func (d *Driver) warmed(e Warmed) {
+	if s := d.shards[e.ID]; s != nil && s.warming == e.Number {
+		d.step(ownership.Warmed{ID: e.ID})
+	}
+}
+
+func (d *Driver) drain(id keyspace.ShardID) {
+	s := d.shard(id)
+	s.draining = d.next()
+	d.emit(Drain{Number: s.draining, ID: id, Record: d.uid(id)})
+}
+
+// drained ends a tenure in order. What doesn't end can't be given away: the process gives up instead, and its
+// supervisor starts it anew.
+func (d *Driver) drained(e Drained) {
+	s := d.shards[e.ID]
+	if s == nil || s.draining != e.Number {
+		return
+	}
+	if e.Err != nil {
+		d.end(fmt.Errorf("giving the incarnation up: %w", e.Err), 0)
+		return
+	}
+	s.draining, s.ended = 0, e.Ended
+	d.step(ownership.Drained{ID: e.ID})
+}
+
+// close drops a shard that isn't ours any more. The machine may ask it for one that was never engaged. Where its
+// connection was replaced, the new one may be used now.
+func (d *Driver) close(id keyspace.ShardID) {
+	s := d.shards[id]
+	delete(d.shards, id)
+	if s == nil || s.warming == 0 {
+		return
+	}
+	d.stale = d.stale || d.replaced(id, s)
+	d.emit(Close{ID: id})
+}
+
+// noteClaim remembers that a shard came here by a claim: the watch may not have brought the record when it is served.
+func (d *Driver) noteClaim(e ownership.WriteShard) {
+	if e.Kind == ownership.ClaimFree || e.Kind == ownership.ClaimDead {
+		s := d.shard(e.Shard.ID)
+		s.claim, s.claimed = ownership.Move{Kind: e.Kind.Move(), From: e.From}, e.Shard.Epoch
+	}
+}
+
+// open begins a tenure, and says how the shard came here.
+func (d *Driver) open(e ownership.Activate) {
+	s := d.shard(e.ID)
+	rec, _ := d.machine.Record(e.ID)
+	o := Open{ID: e.ID, Epoch: e.Epoch, Record: rec.UID}
+	switch {
+	case s.announced == e.Epoch: // it had begun to drain, and kept the shard after all: no move was made
+		o.Kind, o.Since = protocol.Resumed, s.ended
+	case s.claimed == e.Epoch:
+		o.Kind, o.From = s.claim.Kind, s.claim.From
+	case rec.Moved != nil && rec.Moved.To == d.id:
+		o.Kind, o.From = rec.Moved.Kind, rec.Moved.From
+		if o.Kind == protocol.Planned || o.Kind == protocol.Exit {
+			o.Since = rec.Moved.At
+		}
+	}
+	s.announced = e.Epoch
+	d.emit(o)
+}
+
+// replaced reports whether a shard's caches are built over a connection that isn't its cluster's any more.
+func (d *Driver) replaced(id keyspace.ShardID, s *engaged) bool {
+	return s.connection != 0 && d.known[id.Cluster].Connection != s.connection
+}
+
+// feedClusters tells the machine which clusters exist. One whose connection was replaced counts as gone until the
+// last shard over the old connection is closed; then it comes back.
+func (d *Driver) feedClusters() {
+	d.stale = false
+	bits := make(map[keyspace.ClusterName]int, len(d.known))
+	for name, c := range d.known {
+		bits[name] = c.Bits
+	}
+	for id, s := range d.shards {
+		if d.replaced(id, s) {
+			delete(bits, id.Cluster)
+		}
+	}
+	d.step(ownership.Clusters{Bits: bits})
+}

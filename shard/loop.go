@@ -1,0 +1,218 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/tenure-dev/tenure/shard/internal/driver"
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+// clock reads the process's two clocks.
+type clock struct{ start time.Time } // the monotonic clock's origin
+
+func (c clock) now() ownership.Instant {
+	now := time.Now()
+	return ownership.Instant{Mono: now.Sub(c.start), Wall: time.Duration(now.UnixNano())}
+}
+
+// lease is until when one incarnation may act. The loop sets it, and gates ask at every passage. It is safe for
+// concurrent use.
+type lease struct {
+	clock clock
+	until atomic.Pointer[ownership.Instant] // nil while not a member
+}
+
+// valid reports whether the incarnation may act at this very moment.
+func (l *lease) valid() bool {
+	until := l.until.Load()
+	if until == nil {
+		return false
+	}
+	now := l.clock.now()
+	return now.Mono < until.Mono && now.Wall < until.Wall
+}
+
+func (l *lease) set(until ownership.Instant) {
+	if until == (ownership.Instant{}) {
+		l.until.Store(nil)
+		return
+	}
+	l.until.Store(&until)
+}
+
+// loop feeds the driver what happened and hands out what it asks for: to the home cluster, to the shards, to the log.
+// What runs beside it only puts events.
+type loop struct {
+	cfg      Config
+	home     *rest.Config
+	scheme   *runtime.Scheme
+	log      logr.Logger
+	clock    clock
+	driver   *driver.Driver
+	mail     *mailbox[driver.Event]
+	ctx      context.Context // bounds all that runs beside the loop
+	beside   sync.WaitGroup
+	records  cache.Cache
+	clusters *fleet
+	roster   *roster
+	report   *report
+	turned   *atomic.Int64 // when the loop last turned, on the monotonic clock
+
+	// The present incarnation, or the last.
+	lease    *lease
+	writer   *home
+	shards   *engager
+	unfollow func()
+
+	failure error // why the loop can't go on
+	done    bool
+}
+
+// run takes part until the process has left in order (nil), must be given up for good, or the context ends.
+func (l *loop) run(ctx context.Context, leaving <-chan struct{}) error {
+	ctx, cancel := context.WithCancel(ctx)
+	l.ctx = ctx
+	defer l.beside.Wait()
+	defer cancel()
+	defer l.end()
+	l.clusters.notify(func() { l.mail.put(l.knownClusters()) })
+	defer l.clusters.notify(nil)
+	l.handle(l.knownClusters())
+	l.handle(driver.Start{})
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for !l.done {
+		now := l.clock.now()
+		l.turned.Store(int64(now.Mono))
+		timer.Reset(min(max(0, l.driver.Wake()-now.Mono), l.driver.TickEvery()))
+		select {
+		case <-l.mail.ready:
+			for _, e := range l.mail.take() {
+				l.handle(e)
+			}
+		case <-timer.C:
+			l.handle(driver.Tick{})
+		case <-leaving:
+			leaving = nil
+			l.log.Info("leaving: handing shards off")
+			l.handle(driver.Leave{})
+		case <-ctx.Done():
+			return nil // the process is torn down without notice: peers will find our Lease standing still
+		}
+		l.report.publish(l.driver, l.lease, l.shards)
+	}
+	return l.failure
+}
+
+// handle lets one thing happen. What is asked for once the process is done isn't done.
+func (l *loop) handle(e driver.Event) {
+	if l.done {
+		return
+	}
+	requests := l.driver.Handle(l.clock.now(), e)
+	l.lease.set(l.driver.ValidUntil())
+	for _, r := range requests {
+		l.do(r)
+	}
+	if _, ok := e.(driver.Clusters); ok && l.shards != nil {
+		l.shards.clustersChanged()
+	}
+}
+
+// do carries out one request.
+func (l *loop) do(r driver.Request) {
+	l.report.stale = true
+	switch r := r.(type) {
+	case driver.Begin:
+		l.begin(r)
+	case driver.Write:
+		l.writer.write(r)
+	case driver.Read:
+		l.writer.read(r)
+	case driver.Warm:
+		l.shards.warm(r)
+	case driver.Open:
+		l.shards.open(r)
+	case driver.Drain:
+		l.shards.drain(r)
+	case driver.Close:
+		l.shards.close(r.ID)
+	case driver.Stop:
+		l.writer.restart(l.ctx)
+		l.unfollow()
+		l.shards.stop(r)
+	case driver.Measure:
+		l.shards.measure()
+		l.report.survey(l.ctx, l.records, l.cfg.Namespace)
+	case driver.Renewed:
+		l.cfg.Observer.Renewed(r.Left)
+	case driver.Complain:
+		l.writer.log.Info("record can't be written or read; trying on", "what", r.What, "error", r.Err.Error())
+	case driver.End:
+		if r.Took > 0 {
+			l.writer.log.Info("left in order", "took", r.Took.Round(time.Millisecond).String())
+		}
+		l.fail(r.Err)
+	default:
+		l.fail(fmt.Errorf("unknown request %T", r))
+	}
+}
+
+// fail makes the loop return.
+func (l *loop) fail(err error) {
+	if !l.done {
+		l.done, l.failure = true, err
+	}
+}
+
+// begin goes on as another incarnation.
+func (l *loop) begin(b driver.Begin) {
+	log := l.log.WithValues("incarnation", string(b.ID))
+	l.lease = &lease{clock: l.clock}
+	l.shards = &engager{
+		cfg: l.cfg, id: b.ID, log: log, ctx: l.ctx, clusters: l.clusters, roster: l.roster, lease: l.lease,
+		put: l.mail.put, spawn: l.beside.Go,
+	}
+	var err error
+	if l.writer, err = newHome(l.ctx, b.ID, l.cfg, l.home, l.scheme, log, l.mail.put, l.beside.Go); err != nil {
+		l.fail(err)
+		return
+	}
+	f := &follower{by: b.ID, cache: l.records, log: log, put: l.mail.put}
+	if l.unfollow, err = f.follow(l.ctx, l.beside.Go); err != nil {
+		l.fail(err)
+		return
+	}
+	log.Info("taking part", "namespace", l.cfg.Namespace, "leaseDuration", l.cfg.LeaseDuration.String())
+}
+
+// end shuts whatever is still engaged, and makes sure that nothing of it writes any more.
+func (l *loop) end() {
+	if l.shards != nil {
+		l.shards.shutAll()()
+	}
+	l.lease.set(ownership.Instant{})
+	l.report.stale, l.done = true, true
+	l.report.publish(l.driver, l.lease, l.shards)
+}
+
+// knownClusters is what the driver is to know of the clusters that there are now.
+func (l *loop) knownClusters() driver.Clusters {
+	known := map[keyspace.ClusterName]driver.Cluster{}
+	for name, c := range l.clusters.all() {
+		if l.roster.sharded(name) {
+			known[name] = driver.Cluster{Bits: l.cfg.ShardBits, Connection: c.number}
+		}
+	}
+	return driver.Clusters{Known: known}
+}

@@ -1,0 +1,115 @@
+package shard
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/tenure-dev/tenure/shard/internal/engage"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+// roster is what controllers have asked for, and the shards that are engaged for them. It is safe for concurrent use.
+type roster struct {
+	kinds           []Kind
+	clientFiltering bool
+
+	mu      sync.RWMutex // guards all below
+	sources []*kindSource
+	awares  []multicluster.Aware
+	indexes []engage.Index
+	engaged map[multicluster.ClusterName]*engagement
+}
+
+func newRoster(cfg Config) *roster {
+	return &roster{
+		kinds: cfg.Kinds, clientFiltering: cfg.ClientFiltering, engaged: map[multicluster.ClusterName]*engagement{},
+	}
+}
+
+// get returns the engagement of a shard by its cluster name, nil if there is none.
+func (r *roster) get(name multicluster.ClusterName) *engagement {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.engaged[name]
+}
+
+func (r *roster) all() []*engagement {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return slices.Collect(maps.Values(r.engaged))
+}
+
+func (r *roster) put(name multicluster.ClusterName, e *engagement) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.engaged[name] = e
+}
+
+func (r *roster) remove(name multicluster.ClusterName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.engaged, name)
+}
+
+// addSource adds a source until the context ends. Shards that are engaged from now on are attached to it.
+func (r *roster) addSource(ctx context.Context, s *kindSource) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sources = append(r.sources, s)
+	context.AfterFunc(ctx, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		// Readers hold the old slice.
+		r.sources = slices.DeleteFunc(slices.Clone(r.sources), func(other *kindSource) bool { return other == s })
+	})
+}
+
+func (r *roster) allSources() []*kindSource {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return slices.Clip(r.sources)
+}
+
+func (r *roster) addAware(a multicluster.Aware) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.awares = append(r.awares, a)
+}
+
+func (r *roster) allAwares() []multicluster.Aware {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return slices.Clip(r.awares)
+}
+
+// addIndex adds an index to the caches of all shards that are engaged from now on.
+func (r *roster) addIndex(i engage.Index) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.indexes = append(r.indexes, i)
+}
+
+// options are those of a cluster's shards: for their own cluster, or for all the others (remote).
+func (r *roster) options(cluster keyspace.ClusterName, remote bool) engage.Options {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	opts := engage.Options{ClientFiltering: r.clientFiltering}
+	for _, k := range r.kinds {
+		if k.Remote == remote && k.in(cluster) {
+			opts.Kinds = append(opts.Kinds, k.engaged())
+		}
+	}
+	if !remote {
+		opts.Indexes = slices.Clip(r.indexes)
+	}
+	return opts
+}
+
+// sharded reports whether the cluster has anything that is to be divided into shards.
+func (r *roster) sharded(cluster keyspace.ClusterName) bool {
+	return slices.ContainsFunc(r.kinds, func(k Kind) bool { return !k.Owned && k.in(cluster) })
+}

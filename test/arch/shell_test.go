@@ -1,0 +1,81 @@
+package arch
+
+import (
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// In the shell what happened goes in and what is to be done comes out. A file that many others call, and that calls
+// those same files, would be where all of it is decided once more.
+func TestNoFileOfTheShellIsCalledBackByManyOfTheFilesThatItCalls(t *testing.T) {
+	calls := fileCalls(t, "../../shard")
+	if len(calls) < 8 {
+		t.Fatalf("calls between only %d files found: this test is out of date", len(calls))
+	}
+	for file, callees := range calls {
+		var mutual []string
+		for callee := range callees {
+			if calls[callee][file] {
+				mutual = append(mutual, callee)
+			}
+		}
+		if slices.Sort(mutual); len(mutual) > 2 {
+			t.Errorf("shard/%s calls %v, and each of them calls it", file, mutual)
+		}
+	}
+}
+
+// fileCalls tells of each file of a package which others it uses a function or method of.
+func fileCalls(t *testing.T, dir string) map[string]map[string]bool {
+	t.Helper()
+	exports := map[string]string{}
+	for _, line := range goList(t, "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}", "./"+filepath.Base(dir)) {
+		path, file, _ := strings.Cut(line, " ")
+		exports[path] = file
+	}
+	set := token.NewFileSet()
+	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files []*ast.File
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(set, name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	from := importer.ForCompiler(set, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
+	pkg, err := (&types.Config{Importer: from}).Check(dir, set, files, info)
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := map[string]map[string]bool{}
+	for ident, object := range info.Uses {
+		if _, ok := object.(*types.Func); !ok || object.Pkg() != pkg {
+			continue
+		}
+		at := func(p token.Pos) string { return filepath.Base(set.Position(p).Filename) }
+		if in, of := at(ident.Pos()), at(object.Pos()); in != of {
+			if calls[in] == nil {
+				calls[in] = map[string]bool{}
+			}
+			calls[in][of] = true
+		}
+	}
+	return calls
+}
