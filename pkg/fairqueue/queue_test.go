@@ -174,6 +174,26 @@ func TestAKeyIsWithOneWorkerAtATime(t *testing.T) {
 	})
 }
 
+func TestAWorkerThatWaitsIsWokenByAnotherThatIsDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, 4, 1)
+		q.Add("c/n/1")
+		first, _ := q.Get()
+		var second string
+		go func() { second, _ = q.Get() }()
+		q.Add("c/n/2")
+		synctest.Wait()
+		if second != "" {
+			t.Fatalf("%s was taken beside %s", second, first)
+		}
+		q.Done(first)
+		synctest.Wait()
+		if second != "c/n/2" {
+			t.Errorf("the worker that waits has %q", second)
+		}
+	})
+}
+
 func TestNothingIsRememberedOfKeysThatAreDone(t *testing.T) {
 	q := newQueue(t, 0, 0)
 	for i := range 100_000 {

@@ -67,7 +67,7 @@ func suites(ctx context.Context) ([][]suite, error) {
 			}},
 			{name: "microbench", budget: 2 * time.Minute, steps: []step{
 				goTest("", "-run=^$", "-bench=.", "-benchtime=1x", "./shard/keyspace", "./shard/plan",
-					"./shard/internal/engage", "./pkg/telemetry", "./bench/algorithms", "./bench/audit"),
+					"./shard/internal/engage", "./pkg/fairqueue", "./pkg/telemetry", "./bench/algorithms", "./bench/audit"),
 			}},
 		},
 	}, nil

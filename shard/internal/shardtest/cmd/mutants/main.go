@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -61,11 +63,10 @@ func run(ctx context.Context, only string, by judge, parallel int) error {
 	}
 	defer os.RemoveAll(dir)
 	start := time.Now()
-	for _, name := range []string{"plan", "ownership"} { // each with the simulator
-
-		clause := "\npackage " + name + "\n"
-		sound := mutants.Mutant{Name: "none", File: folder(name) + "/doc.go", Old: clause, New: clause}
-		if caught, err := (judge{seeds: 1000}).verdict(ctx, sound, filepath.Join(dir, name)); err != nil || caught != "" {
+	for _, folder := range folders(all) {
+		clause := "\npackage " + path.Base(folder) + "\n"
+		sound := mutants.Mutant{Name: "none", File: folder + "/doc.go", Old: clause, New: clause}
+		if caught, err := (judge{seeds: 1000}).verdict(ctx, sound, filepath.Join(dir, path.Base(folder))); err != nil || caught != "" {
 			return fmt.Errorf("the tests fail without any seeded bug: %s %w", caught, err)
 		}
 	}
@@ -89,12 +90,14 @@ func run(ctx context.Context, only string, by judge, parallel int) error {
 	return report(all, verdicts, time.Since(start))
 }
 
-// folder is where a package of the protocol is, from the module's root.
-func folder(name string) string {
-	if name == "plan" {
-		return "shard/plan"
+// folders are those of all files that have a bug, from the module's root.
+func folders(all []mutants.Mutant) (found []string) {
+	for _, m := range all {
+		if folder := path.Dir(m.File); !slices.Contains(found, folder) {
+			found = append(found, folder)
+		}
 	}
-	return "shard/internal/" + name
+	return found
 }
 
 func report(all []mutants.Mutant, verdicts []verdict, took time.Duration) error {
@@ -141,17 +144,19 @@ func (j judge) verdict(ctx context.Context, m mutants.Mutant, dir string) (caugh
 	if err != nil {
 		return "", err
 	}
-	packages := []string{"ownership", "shardtest"}
-	if strings.HasPrefix(m.File, "shard/plan/") {
-		packages = []string{"plan", "shardtest"}
+	// Its own tests first, then the simulator for what that runs.
+	var packages []string
+	if !j.simOnly {
+		packages = append(packages, path.Dir(m.File))
 	}
-	if j.simOnly {
-		packages = packages[1:]
+	if strings.HasPrefix(m.File, "shard/") {
+		packages = append(packages, "shard/internal/shardtest")
 	}
-	for _, name := range packages {
+	for _, folder := range packages {
+		name := path.Base(folder)
 		binary := filepath.Join(dir, name+".test")
 		build := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary,
-			"./"+folder(name))
+			"./"+folder)
 		if out, err := build.CombinedOutput(); err != nil {
 			return "", fmt.Errorf("doesn't build: %w\n%s", err, out)
 		}
@@ -168,7 +173,7 @@ func (j judge) verdict(ctx context.Context, m mutants.Mutant, dir string) (caugh
 			args = append(args, "-test.skip=Linear", "-rapid.nofailfile")
 		}
 		test := exec.CommandContext(ctx, binary, args...)
-		test.Dir = folder(name)
+		test.Dir = folder
 		out, err := test.CombinedOutput()
 		if err != nil {
 			caught, err := firstFailure(string(out), err)
