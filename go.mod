@@ -27,6 +27,7 @@ require (
 	k8s.io/apimachinery v0.37.2 // Kubernetes' object machinery
 	k8s.io/client-go v0.37.2 // clients, informers, transports
 	k8s.io/klog/v2 v2.140.0 // client-go logs through it: sent to our log
+	k8s.io/pod-security-admission v0.37.2 // the Pod Security Standards as the API server checks them, for replication
 	k8s.io/utils v0.0.0-20260626114624-be93311217bd // clock, pointers, caches that forget
 	pgregory.net/rapid v1.3.0 // properties in tests
 	sigs.k8s.io/controller-runtime v0.25.2 // managers, caches, clients, queues

@@ -13,6 +13,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/load"
 	"github.com/tenure-dev/tenure/bench/load/feed"
 	"github.com/tenure-dev/tenure/bench/scenario"
+	"github.com/tenure-dev/tenure/pkg/replication"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
@@ -135,11 +136,22 @@ func (s *site) tell(ctx context.Context, cluster, name string) error {
 	return lab.AddKubeconfig(ctx, s.admins[homeCluster], s.namespace, name, content)
 }
 
-// addNamespace makes a namespace for a load, where the load comes. Those of copies are the replicas' business.
+// addNamespace makes a namespace for a load, where the load comes and, open to copies, where these go.
 func (f *fleet) addNamespace(ctx context.Context, name string) error {
 	for _, c := range f.receivers() {
 		if err := f.site.addNamespace(ctx, c.Name, name); err != nil {
 			return err
+		}
+	}
+	if f.load.Kind != scenario.Deployments {
+		return nil
+	}
+	for _, c := range f.site.clusters {
+		if err := f.site.addNamespace(ctx, c.Name, name); err != nil {
+			return err
+		}
+		if err := lab.OpenNamespace(ctx, f.site.admins[c.Name], name, replication.TargetConfined); err != nil {
+			return fmt.Errorf("cluster %s: %w", c.Name, err)
 		}
 	}
 	return nil

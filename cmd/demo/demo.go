@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/tenure-dev/tenure/pkg/replication"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/localjaeger"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
@@ -103,16 +105,20 @@ func play(ctx context.Context, s *settings, f *lab.Fleet, b *board) error {
 	return verdict(checks)
 }
 
-// addNamespaces makes those of the Ats, and that of the Deployments at home only: where copies need it, the replicas make it.
+// addNamespaces makes those of the Ats, and that of the Deployments at home and, open to copies, where these are to go.
 func addNamespaces(ctx context.Context, f *lab.Fleet) error {
 	if err := lab.AddNamespace(ctx, f.Client(homeCluster), sourceNamespace); err != nil {
 		return err
 	}
 	for _, cluster := range workloadClusters {
-		for _, namespace := range atNamespaces {
-			if err := lab.AddNamespace(ctx, f.Client(cluster), namespace); err != nil {
+		c := f.Client(cluster)
+		for _, namespace := range append(slices.Clone(atNamespaces), sourceNamespace) {
+			if err := lab.AddNamespace(ctx, c, namespace); err != nil {
 				return fmt.Errorf("cluster %s: %w", cluster, err)
 			}
+		}
+		if err := lab.OpenNamespace(ctx, c, sourceNamespace, replication.TargetConfined); err != nil {
+			return fmt.Errorf("cluster %s: %w", cluster, err)
 		}
 	}
 	return nil

@@ -31,17 +31,16 @@ type options struct {
 	weight         int
 	workers        int
 	serverFilter   bool
-	// deploymentSource is the cluster whose Deployments are replicated, or noSource.
-	deploymentSource string
-	metricsAddress   string
-	metricsSecure    bool
-	traceSlow        time.Duration
-	healthAddress    string
-	pprofAddress     string
-	logLevel         slog.Level
-	pods             podFlags
-	kubeconfigs      kubeconfigFlags
-	hooks            labHooks
+	copying        replicationFlags
+	metricsAddress string
+	metricsSecure  bool
+	traceSlow      time.Duration
+	healthAddress  string
+	pprofAddress   string
+	logLevel       slog.Level
+	pods           podFlags
+	kubeconfigs    kubeconfigFlags
+	hooks          labHooks
 }
 
 // newManager is the command that runs a replica: its flags, each with an environment variable, and what it does.
@@ -90,8 +89,7 @@ func (o *options) declare(fs *pflag.FlagSet) {
 	fs.IntVar(&o.workers, "workers", 16, "reconciles of each kind that run at a time for one cluster; for all together it is up to eight times as many")
 	fs.Var(&choice{&o.serverFilter, "server", "client"}, "watch-filtering",
 		"`server` (KEP-5866, where the API server knows it), or client")
-	fs.StringVar(&o.deploymentSource, "deployment-source", noSource, "`cluster` whose Deployments are replicated to the "+
-		"others: home (the home cluster), the name of a workload cluster, or none")
+	o.copying.declare(fs)
 	fs.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "`address` of the metrics endpoint; 0 turns it off")
 	fs.BoolVar(&o.metricsSecure, "metrics-secure", false,
 		"serve metrics over TLS, to who may get /metrics in the home cluster")
@@ -148,6 +146,9 @@ func (o *options) validate() error {
 		return fmt.Errorf("--trace-slow %v: must not be negative", o.traceSlow)
 	}
 	if _, err := o.pods.defaults(); err != nil {
+		return err
+	}
+	if err := o.copying.validate(); err != nil {
 		return err
 	}
 	if err := o.hooks.Validate(); err != nil {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -27,17 +28,51 @@ const (
 	noSource = "none"
 )
 
+// replicationFlags are the flags of the replication of Deployments.
+type replicationFlags struct {
+	// source is the cluster whose Deployments are replicated, or noSource.
+	source           string
+	forbidden        []string
+	createNamespaces bool
+}
+
+func (f *replicationFlags) declare(fs *pflag.FlagSet) {
+	fs.StringVar(&f.source, "deployment-source", noSource, "`cluster` whose Deployments are replicated to the "+
+		"others: home (the home cluster), the name of a workload cluster, or none")
+	fs.StringSliceVar(&f.forbidden, "replication-forbidden-namespaces", nil, "`namespaces` from and to which no Deployment is "+
+		"replicated in any cluster, beside kube-* and those of tenure: names, or beginnings of names and a *")
+	fs.BoolVar(&f.createNamespaces, "create-namespaces", false, "make a namespace that a copy needs and that isn't there, "+
+		"with the Pod Security labels of the source's")
+}
+
+// config is that of the reconciler, where tenure's own records are in the given namespace of the home cluster.
+func (f *replicationFlags) config(namespace string) replication.Config {
+	// config/workload has the default's name in every cluster, whatever that of the records is.
+	own := []string{namespace, shard.DefaultNamespace}
+	return replication.Config{
+		Clock: clock.RealClock{}, CreateNamespaces: f.createNamespaces, ForbiddenNamespaces: slices.Concat(own, f.forbidden),
+	}
+}
+
+// validate reports a flag that makes no sense.
+func (f *replicationFlags) validate() error {
+	if err := replication.ValidateForbidden(f.forbidden); err != nil {
+		return fmt.Errorf("--replication-forbidden-namespaces: %w", err)
+	}
+	return nil
+}
+
 // replicates reports whether Deployments are replicated.
-func (o *options) replicates() bool { return o.deploymentSource != noSource }
+func (o *options) replicates() bool { return o.copying.source != noSource }
 
 // isSource tells the cluster whose Deployments are replicated.
 func (o *options) isSource(cluster keyspace.ClusterName) bool {
-	return o.replicates() && string(cluster) == o.deploymentSource
+	return o.replicates() && string(cluster) == o.copying.source
 }
 
 // homeCluster is the home cluster's name among the workload clusters, "" if it isn't one.
 func (o *options) homeCluster() multicluster.ClusterName {
-	if o.deploymentSource == homeName {
+	if o.copying.source == homeName {
 		return homeName
 	}
 	return ""
@@ -56,9 +91,9 @@ func (o *options) replicationKinds() []shard.Kind {
 
 // replicationReconciler builds the reconciler over the clusters that names lists.
 func (o *options) replicationReconciler(clusters replication.Clusters, names func() []multicluster.ClusterName, health *clusterhealth.Health) (*replication.Reconciler, error) {
-	return replication.NewReconciler(replication.Config{
-		Clusters: clusters, Targets: targets{names, health, o}, Clock: clock.RealClock{},
-	})
+	config := o.copying.config(o.namespace)
+	config.Clusters, config.Targets = clusters, targets{names, health, o}
+	return replication.NewReconciler(config)
 }
 
 func (o *options) replicationOptions() mccontroller.Options {
@@ -96,7 +131,7 @@ func (o *options) addStockReplication(mgr mcmanager.Manager, provider *mckubecon
 	if err != nil {
 		return err
 	}
-	source := multicluster.ClusterName(o.deploymentSource)
+	source := multicluster.ClusterName(o.copying.source)
 	if source == homeName {
 		source = mcmanager.LocalCluster
 	}

@@ -58,6 +58,10 @@ type bench struct {
 	written []string
 	// fault says what becomes of the n-th write sent, from 1; nil: all succeed.
 	fault func(n int, commit func() error) error
+	// closed leaves namespaces that are missing to others.
+	closed bool
+	// forbidden are Config.ForbiddenNamespaces.
+	forbidden []string
 	// acting is set while the subject acts; what the test itself writes isn't counted.
 	acting bool
 }
@@ -108,6 +112,7 @@ func newBench(t *testing.T, source *appsv1.Deployment) *bench {
 		b.clusters[name] = b.newCluster(name)
 	}
 	b.restart()
+	b.namespace("home", map[string]string{podSecurityPrefix + "enforce": "baseline", "team": "shop"})
 	source = source.DeepCopy()
 	source.ManagedFields = nil
 	if err := b.clusters["home"].client.Create(t.Context(), source); err != nil {
@@ -192,7 +197,8 @@ func (b *bench) write(what string, commit func() error) error {
 
 // restart is a new process: the memory is gone.
 func (b *bench) restart() {
-	subject, err := NewReconciler(Config{Clusters: b, Targets: b, Clock: b.clock, FanOut: 1})
+	subject, err := NewReconciler(Config{Clusters: b, Targets: b, Clock: b.clock, FanOut: 1,
+		CreateNamespaces: !b.closed, ForbiddenNamespaces: b.forbidden})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -277,6 +283,19 @@ func (b *bench) get(name multicluster.ClusterName) *appsv1.Deployment {
 		return nil
 	}
 	return d
+}
+
+// namespace makes that of the source or its copies in a cluster, or gives it other labels.
+func (b *bench) namespace(cluster multicluster.ClusterName, labels map[string]string) {
+	b.Helper()
+	c, ns := b.clusters[cluster].client, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: key.Namespace, Labels: labels}}
+	err := c.Create(context.Background(), ns)
+	if apierrors.IsAlreadyExists(err) {
+		err = c.Update(context.Background(), ns)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
 }
 
 // edit changes the Deployment in a cluster, as somebody.

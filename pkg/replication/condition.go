@@ -25,6 +25,9 @@ const (
 	ReasonForeign           = "ForeignDeployment"
 	ReasonContested         = "Contested"
 	ReasonRefused           = "CopyRefused"
+	ReasonNotTarget         = "NamespaceNotTarget"
+	ReasonNotAllowed        = "PodsNotAllowed"
+	ReasonForbidden         = "NamespaceForbidden"
 	ReasonAway              = "ClusterAway"
 	ReasonCleaningUp        = "CleaningUp"
 	ReasonRepaired          = "DriftRepaired"
@@ -45,6 +48,10 @@ const (
 	Leaving
 	// Away: the cluster doesn't answer, or isn't known (yet).
 	Away
+	// NotTarget: the namespace there isn't there, or isn't open to copies.
+	NotTarget
+	// NotAllowed: its Pods ask for more than the namespace there allows to copies.
+	NotAllowed
 	// Refused: the API server there doesn't want it.
 	Refused
 	// Contested: somebody changes it back each time.
@@ -55,7 +62,8 @@ const (
 
 var reasons = map[State]string{
 	Gone: ReasonCleaningUp, Available: ReasonReplicated, Progressing: ReasonProgressing, Leaving: ReasonProgressing,
-	Away: ReasonAway, Refused: ReasonRefused, Contested: ReasonContested, Foreign: ReasonForeign,
+	Away: ReasonAway, NotTarget: ReasonNotTarget, NotAllowed: ReasonNotAllowed, Refused: ReasonRefused,
+	Contested: ReasonContested, Foreign: ReasonForeign,
 }
 
 // Outcome is how one copy stands at the end of a reconcile.
@@ -118,6 +126,13 @@ func summarize(outcomes []Outcome, generation int64) appsv1.DeploymentCondition 
 		condition.Message += "; " + named
 	}
 	return condition
+}
+
+// forbidden is the condition of a source in a namespace that nothing is copied from or to.
+func forbidden(namespace string) appsv1.DeploymentCondition {
+	return appsv1.DeploymentCondition{Type: ConditionReplicated, Status: corev1.ConditionFalse, Reason: ReasonForbidden,
+		Message: fmt.Sprintf("nothing is copied from or to namespace %s in any cluster: move the Deployment, "+
+			"or remove its label %s", namespace, LabelReplicate)}
 }
 
 // cleaning is the condition of a source whose copies are being deleted.

@@ -12,7 +12,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -66,8 +65,16 @@ func (c *copyActor) work(ctx context.Context) (Outcome, error) {
 			return c.settle(view, step.Outcome), nil
 		case ActLook:
 			err = c.look(ctx, &view)
-		default:
+		case ActDelete:
 			if err = c.confirm(); err == nil {
+				err = c.do(ctx, &view, step)
+			}
+		default:
+			barred, entered, failed := c.enter(ctx, step)
+			if barred != nil {
+				return *barred, nil
+			}
+			if err = failed; entered {
 				err = c.do(ctx, &view, step)
 			}
 		}
@@ -133,6 +140,10 @@ func (c *copyActor) do(ctx context.Context, view *CopyView, step Step) error {
 		if result, err = c.apply(ctx, view, step); err == nil {
 			return c.applied(view, step, result)
 		}
+		if apierrors.IsNotFound(err) { // of the namespace, or of the copy
+			c.r.spaces.forget(c.spaceID())
+			return c.look(ctx, view)
+		}
 	}
 	if apierrors.IsConflict(err) {
 		return c.look(ctx, view)
@@ -145,19 +156,6 @@ func (c *copyActor) do(ctx context.Context, view *CopyView, step Step) error {
 const absentVersion = "1"
 
 func (c *copyActor) apply(ctx context.Context, view *CopyView, step Step) (*appsv1.Deployment, error) {
-	result, err := c.applyOnce(ctx, view, step)
-	if step.Act == ActCreate && apierrors.IsNotFound(err) {
-		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.key.Namespace}}
-		err = c.cluster.GetClient().Create(ctx, namespace, client.FieldOwner(FieldManager))
-		if err != nil && !apierrors.IsAlreadyExists(err) {
-			return nil, fmt.Errorf("creating namespace %s: %w", c.key.Namespace, err)
-		}
-		result, err = c.applyOnce(ctx, view, step)
-	}
-	return result, err
-}
-
-func (c *copyActor) applyOnce(ctx context.Context, view *CopyView, step Step) (*appsv1.Deployment, error) {
 	config := step.Config.DeepCopy()
 	config.SetResourceVersion(absentVersion)
 	if step.Act == ActApply {

@@ -24,6 +24,10 @@ const (
 	AnnotationOverrides = "tenure.dev/overrides"
 )
 
+// LabelTarget is what the owner of a namespace in a target writes on it, so that copies may be written there: its value
+// is [TargetConfined] or [TargetUnrestricted].
+const LabelTarget = "tenure.dev/replication-target"
+
 // What is remembered on a source.
 const (
 	// Finalizer keeps a source until its copies are deleted.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -36,7 +37,8 @@ type Config struct {
 	//
 	// Of the cluster of a request, the client (reads of Deployments from its cache, writes of metadata and status), the
 	// API reader and the event recorder are used. Of a target, the client (reads of Deployments from its cache, server-side
-	// apply and deletes of Deployments, creates of Namespaces) and the API reader.
+	// apply and deletes of Deployments) and the API reader (Deployments and Namespaces). With CreateNamespaces, the API reader
+	// of home reads Namespaces too, and the client of a target creates them.
 	Clusters Clusters
 	// Targets says which clusters there are and which can be used. Required.
 	Targets Targets
@@ -50,6 +52,12 @@ type Config struct {
 	FanOut int
 	// Scalers are the field managers whose spec.replicas is left alone. Default: DefaultScalers.
 	Scalers []string
+	// ForbiddenNamespaces are those from and to which nothing is copied in any cluster, beside kube-*: names, or beginnings
+	// of names and a *. Name those of this controller itself.
+	ForbiddenNamespaces []string
+	// CreateNamespaces makes a namespace that is missing in a target: open to copies, with the Pod Security labels
+	// (pod-security.kubernetes.io/*) of the source's. Without it, a copy waits until somebody makes it.
+	CreateNamespaces bool
 }
 
 // Validate reports everything that is wrong.
@@ -73,6 +81,9 @@ func (c Config) Validate() error {
 	if c.FanOut < 0 {
 		wrong = append(wrong, errors.New("replication.Config: FanOut must not be negative"))
 	}
+	if err := ValidateForbidden(c.ForbiddenNamespaces); err != nil {
+		wrong = append(wrong, fmt.Errorf("replication.Config: ForbiddenNamespaces: %w", err))
+	}
 	return errors.Join(wrong...)
 }
 
@@ -89,6 +100,7 @@ func (c Config) withDefaults() Config {
 	if c.Scalers == nil {
 		c.Scalers = DefaultScalers
 	}
+	c.ForbiddenNamespaces = slices.Concat(alwaysForbidden, c.ForbiddenNamespaces)
 	return c
 }
 
@@ -98,6 +110,7 @@ type Reconciler struct {
 	notes       notes
 	breaker     breaker
 	connections connections
+	spaces      spaces
 	began       time.Time
 }
 

@@ -63,6 +63,10 @@ func (a *actor) replicate(ctx context.Context, wanted bool) (ctrl.Result, error)
 	var targets []multicluster.ClusterName
 	var after time.Duration
 	if wanted {
+		if forbids(a.r.config.ForbiddenNamespaces, a.key.Namespace) {
+			// Copies from before it was forbidden stay as they are, until they are not wanted any more.
+			return a.report(ctx, forbidden(a.key.Namespace), 0)
+		}
 		var err error
 		if wish, err = ParseWish(a.source, a.name); err != nil {
 			return a.report(ctx, invalid(err), 0)
@@ -222,7 +226,7 @@ func (a *actor) tellCondition(condition appsv1.DeploymentCondition) {
 		return // In the condition; an event is an API write too.
 	case ReasonReplicated:
 		a.tell(corev1.EventTypeNormal, condition.Reason, condition.Message)
-	case ReasonInvalidAnnotation, ReasonNoTargets:
+	case ReasonInvalidAnnotation, ReasonNoTargets, ReasonForbidden:
 		a.tell(corev1.EventTypeWarning, condition.Reason, condition.Message)
 	}
 	// What is wrong in one cluster is told cluster by cluster.

@@ -16,7 +16,10 @@ func TestConfigIsTakenByARealAPIServer(t *testing.T) {
 	for _, c := range []struct {
 		folder string
 		dry    []bool
-	}{{"crd", []bool{false, true}}, {"default", []bool{false, true}}, {"workload", []bool{false, true}}, {"samples", []bool{true}}} {
+	}{
+		{"crd", []bool{false, true}}, {"default", []bool{false, true}}, {"workload", []bool{false, true}}, {"samples", []bool{true}},
+		{"replication/home", []bool{false, true}}, {"replication/target", []bool{false, true}},
+	} {
 		rendered := labtest.Kubectl(t, home, "kustomize", "../../config/"+c.folder)
 		for _, dry := range c.dry {
 			args := []string{"apply", "--validate=strict", "-f", "-"}

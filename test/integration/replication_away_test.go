@@ -49,7 +49,6 @@ func mutatingPolicy(t *testing.T, r *rig, namespace string) {
 	}
 	source := deployment(namespace, "mutated")
 	// A policy takes a moment until it is in force; a throw-away Deployment shows when.
-	r.namespaced(t, "west", namespace)
 	probe := deployment(namespace, "mutated", func(d *appsv1.Deployment) { d.Labels, d.Annotations = nil, nil })
 	labtest.Until(t, "the policy is in force", func() bool {
 		o := probe.DeepCopy()
@@ -142,8 +141,7 @@ func divided(t *testing.T, r *rig, namespace string) {
 // besideController has its source where a Deployment controller works on it, too, and writes conditions of its own.
 func besideController(t *testing.T, r *rig) {
 	r.run(t, "west", time.Minute)
-	r.namespaced(t, "west", "beside")
-	r.namespaced(t, "home", "beside")
+	r.namespaced(t, "west", "beside", "east")
 	source := deployment("beside", "web", with(replication.AnnotationClusters, "east"))
 	r.create(t, "west", source)
 	all := func() bool {

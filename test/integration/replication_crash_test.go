@@ -255,7 +255,7 @@ func (l *life) live(ctx context.Context, want []ending) (endings []ending, err e
 func (l *life) processes(ctx context.Context) error {
 	for ctx.Err() == nil {
 		killed, ready := l.crash.begin()
-		stop, err := l.start(process{source: "home", grace: time.Minute, namespace: l.namespace, through: l.crash.through, oneByOne: true, ready: ready})
+		stop, err := l.start(process{source: "home", grace: time.Minute, namespace: l.namespace, creates: true, through: l.crash.through, oneByOne: true, ready: ready})
 		if err != nil {
 			return err
 		}

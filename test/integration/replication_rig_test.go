@@ -66,8 +66,8 @@ func startRig(t *testing.T) *rig {
 		down: map[string]time.Time{}, changed: make(chan struct{}, 1)}
 	for _, plane := range planes.Clusters() {
 		r.client[plane.Name()] = labtest.Client(t, plane)
-		for _, folder := range []string{"config/workload", "config/replication"} {
-			labtest.Kubectl(t, plane, "apply", "--validate=strict", "-k", filepath.Join(root, folder))
+		for _, args := range [][]string{{"-k", "target"}, {"-k", "source"}, {"-f", "create_namespaces.yaml"}} {
+			labtest.Kubectl(t, plane, "apply", "--validate=strict", args[0], filepath.Join(root, "config/replication", args[1]))
 		}
 		r.connect(t, plane)
 	}
@@ -97,6 +97,8 @@ type process struct {
 	changed <-chan struct{}
 	// namespace is the only one that it looks at; "" is all.
 	namespace string
+	// creates has it make namespaces that are missing.
+	creates bool
 	// through is what its requests to a cluster go through; nil is nothing.
 	through func(cluster string, base http.RoundTripper) http.RoundTripper
 	// oneByOne makes it send one write after the other.
@@ -111,7 +113,8 @@ func (r *rig) start(p process) (stop func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	config := replication.Config{Clusters: manager, Targets: r, Clock: clock.RealClock{}, Grace: p.grace, TargetTimeout: 6 * time.Second}
+	config := replication.Config{Clusters: manager, Targets: r, Clock: clock.RealClock{}, Grace: p.grace, TargetTimeout: 6 * time.Second,
+		CreateNamespaces: p.creates}
 	options := mccontroller.Options{MaxConcurrentReconciles: 8, SkipNameValidation: ptr.To(true), RateLimiter: replication.NewRateLimiter()}
 	if p.oneByOne {
 		config.FanOut, options.MaxConcurrentReconciles = 1, 1
@@ -230,10 +233,20 @@ func with(annotation, value string) func(*appsv1.Deployment) {
 	return func(d *appsv1.Deployment) { d.Annotations[annotation] = value }
 }
 
-// namespaced makes a namespace in the cluster of the sources; the others get theirs from the reconciler.
-func (r *rig) namespaced(t *testing.T, source, name string) {
+// namespaced makes a namespace in the cluster of the sources and, open to copies, in the others.
+func (r *rig) namespaced(t *testing.T, source, name string, targets ...string) {
 	t.Helper()
-	if err := r.client[source].Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+	r.create(t, source, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	for _, target := range targets {
+		r.create(t, target, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		r.open(t, target, name, replication.TargetConfined)
+	}
+}
+
+// open lets copies into a namespace.
+func (r *rig) open(t *testing.T, cluster, namespace, value string) {
+	t.Helper()
+	if err := lab.OpenNamespace(t.Context(), r.client[cluster], namespace, value); err != nil {
 		t.Fatal(err)
 	}
 }

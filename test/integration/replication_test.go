@@ -39,12 +39,14 @@ func TestReplication(t *testing.T) {
 		{"a foreign Deployment is left alone", foreign},
 		{"bad annotations write nothing", badAnnotations},
 		{"without the label the copies go", labelRemoved},
+		{"a namespace that nobody opened gets nothing", closed},
+		{"Pods get no more than their namespace allows", confined},
 		{"a frozen cluster holds up nobody else", frozen},
 		{"a share moves away from a cluster that is away, and back", divided},
 	} {
 		t.Run(story.name, func(t *testing.T) {
 			namespace := fmt.Sprintf("story-%x", time.Now().UnixNano()&0xffffffff)
-			r.namespaced(t, "home", namespace)
+			r.namespaced(t, "home", namespace, "west", "east")
 			story.tell(t, r, namespace)
 		})
 	}
@@ -301,7 +303,6 @@ func foreign(t *testing.T, r *rig, namespace string) {
 		d.ObjectMeta = metav1.ObjectMeta{Namespace: namespace, Name: "web"}
 		d.Spec.Template.Spec.Containers[0].Image = "other:1"
 	})
-	r.namespaced(t, "west", namespace)
 	r.create(t, "west", stranger)
 	source := deployment(namespace, "web")
 	r.create(t, "home", source)
@@ -318,6 +319,87 @@ func foreign(t *testing.T, r *rig, namespace string) {
 		t.Fatal(err)
 	}
 	r.replicated(t, "home", source)
+}
+
+// shows waits until a source gives a reason, in words.
+func (r *rig) shows(t *testing.T, source *appsv1.Deployment, reason, words string) {
+	t.Helper()
+	var last appsv1.DeploymentCondition
+	defer func() {
+		if t.Failed() {
+			t.Logf("%s: %+v", source.Name, last)
+		}
+	}()
+	labtest.Until(t, "the source shows "+reason, func() bool {
+		last = conditionOf(r.get(t, "home", source), replication.ConditionReplicated)
+		return last.Reason == reason && strings.Contains(last.Message, words)
+	})
+}
+
+func closed(t *testing.T, r *rig, namespace string) {
+	source, missing := deployment(namespace, "web"), deployment(namespace+"-missing", "web")
+	r.open(t, "west", namespace, "")
+	r.namespaced(t, "home", missing.Namespace, "east")
+	r.create(t, "home", source)
+	r.create(t, "home", missing)
+	r.shows(t, source, replication.ReasonNotTarget, "west: namespace "+namespace+" isn't a target: label it there tenure.dev/replication-target=true")
+	r.shows(t, missing, replication.ReasonNotTarget, "west: there is no namespace "+missing.Namespace)
+	labtest.Until(t, "an event tells of it", func() bool { return r.eventSeen(t, source, replication.ReasonNotTarget) })
+	labtest.Until(t, "east has both", func() bool { return r.get(t, "east", source) != nil && r.get(t, "east", missing) != nil })
+	for _, d := range []*appsv1.Deployment{source, missing} {
+		if writes := r.writes(t, "west", d.Namespace); len(writes) > 0 {
+			t.Errorf("written in west, namespace %s: %v", d.Namespace, writes)
+		}
+	}
+	r.open(t, "west", namespace, replication.TargetConfined)
+	r.namespaced(t, "west", missing.Namespace)
+	r.open(t, "west", missing.Namespace, replication.TargetUnrestricted)
+	r.replicated(t, "home", source)
+	r.replicated(t, "home", missing)
+
+	r.open(t, "west", namespace, "")
+	time.Sleep(6 * time.Second) // what was seen of a namespace is believed for 5 s
+	before := len(r.writes(t, "west", namespace))
+	r.edit(t, "home", "kubectl", source, imageTo("web:2"))
+	r.edit(t, "west", "kubectl", source, func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(1)) })
+	r.shows(t, source, replication.ReasonNotTarget, "west: namespace "+namespace)
+	labtest.Until(t, "east has the new image", func() bool { return r.get(t, "east", source).Spec.Template.Spec.Containers[0].Image == "web:2" })
+	if copied := r.get(t, "west", source); copied == nil || copied.Spec.Template.Spec.Containers[0].Image != "web:1" || *copied.Spec.Replicas != 1 {
+		t.Errorf("the copy in west is %v, want it left alone", copied)
+	}
+	if writes := r.writes(t, "west", namespace); len(writes) != before {
+		t.Errorf("written in west since its namespace was closed: %v", writes[before:])
+	}
+	if err := r.client["home"].Delete(t.Context(), source); err != nil {
+		t.Fatal(err)
+	}
+	labtest.Until(t, "the finalizer deletes what is ours", func() bool {
+		return r.get(t, "home", source) == nil && r.get(t, "west", source) == nil
+	})
+}
+
+func confined(t *testing.T, r *rig, namespace string) {
+	source := deployment(namespace, "web", func(d *appsv1.Deployment) {
+		pods := &d.Spec.Template.Spec
+		pods.ServiceAccountName, pods.HostPID = "admin", true
+		pods.Volumes = []corev1.Volume{{Name: "root", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}}
+		pods.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: ptr.To(true)}
+	})
+	r.create(t, "home", source)
+	for _, words := range []string{`service account "admin"`, "hostPID=true", "hostPath", "privileged"} {
+		r.shows(t, source, replication.ReasonNotAllowed, words)
+	}
+	labtest.Until(t, "an event tells of it", func() bool { return r.eventSeen(t, source, replication.ReasonNotAllowed) })
+	for _, name := range []string{"west", "east"} {
+		if writes := r.writes(t, name, namespace); len(writes) > 0 {
+			t.Errorf("written in %s: %v", name, writes)
+		}
+	}
+	r.open(t, "west", namespace, replication.TargetUnrestricted)
+	labtest.Until(t, "west, which allows it, has it", func() bool { return r.get(t, "west", source) != nil })
+	if r.get(t, "east", source) != nil {
+		t.Error("east has it, too")
+	}
 }
 
 func badAnnotations(t *testing.T, r *rig, namespace string) {

@@ -9,8 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-dev/tenure/pkg/replication"
 	"github.com/tenure-dev/tenure/test/lab/faultproxy"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
 	"github.com/tenure-dev/tenure/test/lab/virtual"
@@ -184,6 +186,17 @@ func (f *Fleet) RemoveCluster(ctx context.Context, name string) error {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name}}
 	if err := f.clients[Home].Delete(ctx, secret); err != nil {
 		return fmt.Errorf("taking cluster %s from the replicas: %w", name, err)
+	}
+	return nil
+}
+
+// OpenNamespace lets copies of Deployments into a namespace, with their Pods confined or, by another value of the label
+// [replication.LabelTarget], not.
+func OpenNamespace(ctx context.Context, c client.Client, name, value string) error {
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, replication.LabelTarget, value)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if err := c.Patch(ctx, namespace, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return fmt.Errorf("labelling namespace %s: %w", name, err)
 	}
 	return nil
 }

@@ -48,7 +48,11 @@ func (f *Fleet) install(ctx context.Context) error {
 	for i, plane := range f.Planes.Clusters() {
 		group.Go(func() {
 			if plane.Name() != Home {
-				failures[i] = InstallWorkload(ctx, plane)
+				folder := "workload"
+				if f.options.Replication {
+					folder = "replication/target"
+				}
+				failures[i] = installWorkload(ctx, plane, folder)
 				return
 			}
 			var files []string
@@ -56,7 +60,8 @@ func (f *Fleet) install(ctx context.Context) error {
 				files = append(files, "-f", filepath.Join(f.root, "config", file))
 			}
 			if f.options.Replication {
-				files = append(files, "-f", filepath.Join(f.root, "config", "replication/cluster_role.yaml"))
+				files = append(files, "-f", filepath.Join(f.root, "config", "replication/source/role.yaml"),
+					"-f", filepath.Join(f.root, "config", "replication/source/policy.yaml"))
 			}
 			failures[i] = install(ctx, plane, homeServes, files...)
 		})
@@ -67,11 +72,16 @@ func (f *Fleet) install(ctx context.Context) error {
 
 // InstallWorkload installs what config/workload has.
 func InstallWorkload(ctx context.Context, plane *localplane.Plane) error {
+	return installWorkload(ctx, plane, "workload")
+}
+
+// installWorkload installs what a folder of config/ has, config/workload being among it.
+func installWorkload(ctx context.Context, plane *localplane.Plane, folder string) error {
 	root, err := Root()
 	if err != nil {
 		return err
 	}
-	return install(ctx, plane, workloadServes, "-k", filepath.Join(root, "config", "workload"))
+	return install(ctx, plane, workloadServes, "-k", filepath.Join(root, "config", folder))
 }
 
 // install applies manifests and waits until a path is served.

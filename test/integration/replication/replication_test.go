@@ -135,6 +135,11 @@ func startFleet(t *testing.T, options lab.Options, replicas ...string) *lab.Flee
 	t.Helper()
 	options.ShardsPerCluster, options.Replication, options.Flags = 4, true, []string{"--deployment-source=home"}
 	f := labtest.Fleet(t, options)
+	for _, target := range options.Workloads {
+		if err := lab.OpenNamespace(t.Context(), f.Client(target), "default", replication.TargetConfined); err != nil {
+			t.Fatal(err)
+		}
+	}
 	startReplicas(t, f, replicas...)
 	return f
 }

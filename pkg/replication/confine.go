@@ -1,0 +1,258 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+)
+
+// Values of [LabelTarget].
+const (
+	// TargetConfined lets copies in whose Pods keep to the Pod Security Standard "baseline" and run as the namespace's
+	// default service account.
+	TargetConfined = "true"
+	// TargetUnrestricted lets all copies in.
+	TargetUnrestricted = "unrestricted"
+)
+
+// alwaysForbidden are the namespaces that no configuration opens.
+var alwaysForbidden = []string{"kube-*"}
+
+// ValidateForbidden reports an entry of [Config.ForbiddenNamespaces] that can't match the name of any namespace.
+func ValidateForbidden(patterns []string) error {
+	for _, p := range patterns {
+		name := p
+		if stem, wild := strings.CutSuffix(p, "*"); wild && stem != "" {
+			name = stem + "x"
+		}
+		if len(validation.IsDNS1123Label(name)) > 0 {
+			return fmt.Errorf("%q is neither the name of a namespace nor the beginning of one and a *", p)
+		}
+	}
+	return nil
+}
+
+// forbids says whether a namespace is one of those that patterns name.
+func forbids(patterns []string, namespace string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		stem, wild := strings.CutSuffix(p, "*")
+		return namespace == p || wild && strings.HasPrefix(namespace, stem)
+	})
+}
+
+// space is a namespace of a target, as far as it matters to copies.
+type space struct {
+	Missing bool
+	// Label is the value of LabelTarget; "" where there is none.
+	Label string
+}
+
+// refuses says what keeps a copy from being written there: a state and its text, or Gone and "" where nothing does.
+func (s space) refuses(namespace string, copy *appsv1.Deployment) (State, string) {
+	switch {
+	case s.Missing:
+		return NotTarget, fmt.Sprintf("there is no namespace %s: make it there, with the label %s=%s", namespace, LabelTarget, TargetConfined)
+	case s.Label == TargetUnrestricted:
+		return Gone, ""
+	case s.Label == "":
+		return NotTarget, fmt.Sprintf("namespace %s isn't a target: label it there %s=%s", namespace, LabelTarget, TargetConfined)
+	case s.Label != TargetConfined:
+		return NotTarget, fmt.Sprintf("namespace %s isn't a target: its label %s is %q, neither %s nor %s",
+			namespace, LabelTarget, s.Label, TargetConfined, TargetUnrestricted)
+	}
+	if beyond := privileges(&copy.Spec.Template); len(beyond) > 0 {
+		return NotAllowed, fmt.Sprintf("its Pods ask for more than namespace %s, labelled %s=%s, allows: %s",
+			namespace, LabelTarget, TargetConfined, strings.Join(beyond, ", "))
+	}
+	return Gone, ""
+}
+
+// podSecurity decides as the API server's own admission does where a namespace enforces a Pod Security Standard.
+var podSecurity = newPodSecurity()
+
+func newPodSecurity() policy.Evaluator {
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		panic(err) // A programming error: the checks are those of the library.
+	}
+	return evaluator
+}
+
+// privileges are what Pods of a template ask for beyond TargetConfined.
+func privileges(pods *corev1.PodTemplateSpec) []string {
+	var beyond []string
+	baseline := api.LevelVersion{Level: api.LevelBaseline, Version: api.LatestVersion()}
+	for _, result := range podSecurity.EvaluatePod(baseline, &pods.ObjectMeta, &pods.Spec) {
+		if result.Allowed {
+			continue
+		}
+		what := result.ForbiddenReason
+		if result.ForbiddenDetail != "" {
+			what += " (" + result.ForbiddenDetail + ")"
+		}
+		beyond = append(beyond, what)
+	}
+	for _, account := range []string{pods.Spec.ServiceAccountName, pods.Spec.DeprecatedServiceAccount} {
+		if account != "" && account != "default" {
+			return append(beyond, fmt.Sprintf("service account %q", account))
+		}
+	}
+	return beyond
+}
+
+const (
+	// spaceLife is how long it may take until a label that was taken off a namespace keeps copies out.
+	spaceLife = 5 * time.Second
+	// spaceAgain bounds how long it may take until a label that was put on lets them in. Nobody watches namespaces: that
+	// would need the right to read all of them.
+	spaceAgain = time.Minute
+)
+
+// spaces remembers namespaces of targets for as long as spaceLife.
+type spaces struct {
+	mu    sync.Mutex // guards all below
+	known map[spaceID]seenSpace
+	swept time.Time
+}
+
+type spaceID struct {
+	target    multicluster.ClusterName
+	namespace string
+}
+
+// seenSpace is a namespace as it was seen at a time, and has been since another.
+type seenSpace struct {
+	space
+	at, since time.Time
+}
+
+func (s *spaces) recall(id spaceID, now time.Time) (seenSpace, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seen, found := s.known[id]
+	return seen, found && now.Sub(seen.at) < spaceLife
+}
+
+// again is when a namespace that keeps a copy out is to be looked at again: the longer it has been so, the later.
+func (s seenSpace) again(now time.Time) time.Duration {
+	return min(max(now.Sub(s.since), spaceLife), spaceAgain)
+}
+
+func (s *spaces) keep(id spaceID, there space, now time.Time) seenSpace {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known == nil {
+		s.known = map[spaceID]seenSpace{}
+	}
+	seen := seenSpace{there, now, now}
+	if old, found := s.known[id]; found && old.space == there {
+		seen.since = old.since
+	}
+	s.known[id] = seen
+	s.sweep(now)
+	return seen
+}
+
+// sweep throws away what isn't believed any more, now and then. The caller holds mu.
+func (s *spaces) sweep(now time.Time) {
+	if now.Sub(s.swept) < noteLife {
+		return
+	}
+	s.swept = now
+	for id, seen := range s.known {
+		if now.Sub(seen.at) >= spaceLife {
+			delete(s.known, id)
+		}
+	}
+}
+
+func (s *spaces) forget(id spaceID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.known, id)
+}
+
+func (c *copyActor) spaceID() spaceID { return spaceID{c.target, c.key.Namespace} }
+
+// enter says what keeps a configuration from being written in the target, nil for nothing. Where the namespace is missing
+// and may be made, it makes it, and false says that all is to be looked at again. Nothing else is written.
+func (c *copyActor) enter(ctx context.Context, step Step) (barred *Outcome, entered bool, err error) {
+	there, err := c.readSpace(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	to := there.space
+	if there.Missing && c.r.config.CreateNamespaces {
+		to = space{Label: TargetConfined} // as which it would be made
+	}
+	copy, err := toDeployment(step.Config)
+	if err != nil {
+		return nil, false, err
+	}
+	if state, text := to.refuses(c.key.Namespace, copy); state != Gone {
+		return &Outcome{State: state, Text: text, After: there.again(c.r.now())}, false, nil
+	}
+	if err := c.confirm(); err != nil {
+		return nil, false, err
+	}
+	if there.Missing {
+		return nil, false, c.makeSpace(ctx)
+	}
+	return nil, true, nil
+}
+
+// readSpace is the namespace of the copy, from the API server where what is known of it is too old.
+func (c *copyActor) readSpace(ctx context.Context) (seenSpace, error) {
+	if there, known := c.r.spaces.recall(c.spaceID(), c.r.now()); known {
+		return there, nil
+	}
+	namespace := &corev1.Namespace{}
+	err := c.cluster.GetAPIReader().Get(ctx, client.ObjectKey{Name: c.key.Namespace}, namespace)
+	if client.IgnoreNotFound(err) != nil {
+		return seenSpace{}, fmt.Errorf("reading namespace %s: %w", c.key.Namespace, err)
+	}
+	there := space{Missing: err != nil, Label: namespace.Labels[LabelTarget]}
+	return c.r.spaces.keep(c.spaceID(), there, c.r.now()), nil
+}
+
+// podSecurityPrefix begins the labels by which a namespace confines its Pods.
+const podSecurityPrefix = "pod-security.kubernetes.io/"
+
+// makeSpace makes the namespace of the copy: a target, whose Pods are as confined as those of the source.
+func (c *copyActor) makeSpace(ctx context.Context) error {
+	source := &corev1.Namespace{}
+	if err := c.home.GetAPIReader().Get(ctx, client.ObjectKey{Name: c.key.Namespace}, source); err != nil {
+		err = fmt.Errorf("reading namespace %s of the source: %w", c.key.Namespace, err)
+		if !isRefusal(err) {
+			err = errors.Join(errHome, err) // or the target would be blamed
+		}
+		return err
+	}
+	labels := map[string]string{LabelTarget: TargetConfined}
+	for name, value := range source.Labels {
+		if strings.HasPrefix(name, podSecurityPrefix) {
+			labels[name] = value
+		}
+	}
+	c.r.spaces.forget(c.spaceID())
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.key.Namespace, Labels: labels}}
+	err := c.cluster.GetClient().Create(ctx, namespace, client.FieldOwner(FieldManager))
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating namespace %s: %w", c.key.Namespace, err)
+	}
+	return nil
+}

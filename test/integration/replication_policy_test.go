@@ -1,0 +1,197 @@
+package integration
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-dev/tenure/pkg/replication"
+	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/labtest"
+	"github.com/tenure-dev/tenure/test/lab/localplane"
+)
+
+const (
+	// edits is the role that Kubernetes' own edit consists of. What aggregates them is a controller, which isn't running.
+	edits = "system:aggregate-to-edit"
+	// editor has that role in the namespace, and replicator has tenure-replicator as well.
+	editor, replicator = "editor", "replicator"
+	// deployer plays Kubernetes' own Deployment controller, and scaler its autoscaler.
+	deployer = "system:serviceaccount:kube-system:deployment-controller"
+	scaler   = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
+)
+
+// merge is a JSON merge patch of a Deployment, or of a subresource.
+func merge(patch string, subresource ...string) func(*testing.T, client.Client, *appsv1.Deployment) error {
+	return func(t *testing.T, c client.Client, d *appsv1.Deployment) error {
+		raw := client.RawPatch(types.MergePatchType, []byte(patch))
+		if len(subresource) > 0 {
+			return c.SubResource(subresource[0]).Patch(t.Context(), d, raw)
+		}
+		return c.Patch(t.Context(), d, raw)
+	}
+}
+
+// TestOnlyWhoMayReplicateSteersCopies sends, as several users, what could make a write happen in another cluster to a
+// real API server that has what config/replication/source installs.
+func TestOnlyWhoMayReplicateSteersCopies(t *testing.T) {
+	t.Parallel()
+	plane := labtest.Planes(t, localplane.ClusterConfig{Name: "home"}).Cluster("home")
+	root, err := lab.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin := labtest.Client(t, plane)
+	as := func(user string) client.Client {
+		config := plane.RESTConfig()
+		config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
+		c, err := client.New(config, client.Options{Scheme: lab.Scheme()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	must := func(o client.Object) {
+		t.Helper()
+		if err := admin.Create(t.Context(), o); client.IgnoreAlreadyExists(err) != nil {
+			t.Fatal(err)
+		}
+	}
+	must(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenure-system"}})
+	must(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+	labtest.Kubectl(t, plane, "apply", "--validate=strict", "-k", filepath.Join(root, "config/replication/source"))
+	for user, roles := range map[string][]string{editor: {edits}, replicator: {edits, "tenure-replicator"}, scaler: {edits}} {
+		for _, role := range roles {
+			must(&rbacv1.RoleBinding{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: strings.ReplaceAll(user+"-"+role, ":", "-")},
+				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+				Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
+			})
+		}
+	}
+	plain := func(d *appsv1.Deployment) { d.Labels, d.Annotations = nil, nil }
+	steered := func(d *appsv1.Deployment) { d.Labels = nil }
+	finalized := func(d *appsv1.Deployment) { plain(d); d.Finalizers = []string{replication.Finalizer} }
+	copied := func(d *appsv1.Deployment) {
+		d.Finalizers = []string{replication.Finalizer}
+		d.Annotations[replication.AnnotationCopies] = "west"
+	}
+	must(deployment("shop", "probe"))
+	replicas := 2
+	labtest.Eventually(t, "the policies are in force, with their parameter", func() error {
+		replicas++
+		create := as(editor).Create(t.Context(), deployment("shop", "probe-2"), client.DryRunAll)
+		scale := merge(fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas), "scale")(t, as(editor), deployment("shop", "probe"))
+		if !refusedByPolicy(create) || !refusedByPolicy(scale) {
+			return fmt.Errorf("create: %v; scale: %v", create, scale)
+		}
+		return nil
+	})
+
+	const own = replicationUser
+	create := func(t *testing.T, c client.Client, d *appsv1.Deployment) error { return c.Create(t.Context(), d) }
+	remove := func(t *testing.T, c client.Client, d *appsv1.Deployment) error { return c.Delete(t.Context(), d) }
+	all := func(t *testing.T, c client.Client, d *appsv1.Deployment) error {
+		return c.DeleteAllOf(t.Context(), &appsv1.Deployment{}, client.InNamespace("shop"), client.MatchingFields{"metadata.name": d.Name})
+	}
+	rollOut := func(t *testing.T, c client.Client, d *appsv1.Deployment) error {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
+			return err
+		}
+		d.Annotations["deployment.kubernetes.io/revision"], d.Status.Replicas = "2", 2
+		return c.Status().Update(t.Context(), d)
+	}
+	made := 0
+	for name, c := range map[string]struct {
+		before func(*appsv1.Deployment) // what there is; nil: nothing
+		object func(*appsv1.Deployment) // what is created; nil: it is plain
+		do     func(*testing.T, client.Client, *appsv1.Deployment) error
+		may    []string
+		mayNot []string
+		late   bool // the policy's parameter takes a moment to come
+	}{
+		"create a plain one":                  {nil, plain, create, []string{editor, replicator}, nil, false},
+		"create one with the label":           {nil, func(*appsv1.Deployment) {}, create, []string{replicator}, []string{editor}, false},
+		"create one with annotations only":    {nil, steered, create, []string{replicator}, []string{editor}, false},
+		"create one with the finalizer":       {nil, finalized, create, []string{replicator}, []string{editor}, false},
+		"put on the label":                    {plain, nil, merge(`{"metadata":{"labels":{"tenure.dev/replicate":"true"}}}`), []string{replicator}, []string{editor, own}, false},
+		"put on the label, saying no":         {plain, nil, merge(`{"metadata":{"labels":{"tenure.dev/replicate":"false"}}}`), []string{replicator}, []string{editor}, false},
+		"put on an annotation":                {plain, nil, merge(`{"metadata":{"annotations":{"tenure.dev/overrides":"{}"}}}`), []string{replicator}, []string{editor}, false},
+		"put on the finalizer":                {plain, nil, merge(`{"metadata":{"finalizers":["tenure.dev/replication"]}}`), []string{replicator, own}, []string{editor}, false},
+		"change the image of a plain one":     {plain, nil, merge(`{"spec":{"paused":true},"metadata":{"labels":{"a":"b"}}}`), []string{editor, replicator}, nil, false},
+		"change one that isn't copied yet":    {steered, nil, merge(`{"spec":{"paused":true},"metadata":{"labels":{"a":"b"}}}`), []string{editor, replicator}, nil, false},
+		"change how, before it is copied":     {steered, nil, merge(`{"metadata":{"annotations":{"tenure.dev/clusters":"west"}}}`), []string{replicator}, []string{editor, own}, false},
+		"change the spec of a copied one":     {copied, nil, merge(`{"spec":{"paused":true}}`), []string{replicator}, []string{editor, own, scaler}, false},
+		"change a label of a copied one":      {copied, nil, merge(`{"metadata":{"labels":{"a":"b"}}}`), []string{replicator}, []string{editor, own}, false},
+		"change an annotation of a copied":    {copied, nil, merge(`{"metadata":{"annotations":{"a":"b"}}}`), []string{replicator}, []string{editor, own}, false},
+		"give a copied one an owner":          {copied, nil, merge(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"gone","uid":"x"}]}}`), []string{replicator}, []string{editor, own}, false},
+		"take the label off":                  {copied, nil, merge(`{"metadata":{"labels":{"tenure.dev/replicate":null}}}`), []string{replicator}, []string{editor, own}, false},
+		"change the list of copies":           {copied, nil, merge(`{"metadata":{"annotations":{"tenure.dev/copies":"east"}}}`), []string{replicator, own}, []string{editor}, false},
+		"remove list and finalizer":           {copied, nil, merge(`{"metadata":{"finalizers":null,"annotations":{"tenure.dev/copies":null}}}`), []string{replicator, own}, []string{editor}, false},
+		"with the list, change the spec":      {copied, nil, merge(`{"metadata":{"annotations":{"tenure.dev/copies":null}},"spec":{"paused":true}}`), []string{replicator}, []string{editor, own}, false},
+		"with the finalizer, take another":    {func(d *appsv1.Deployment) { copied(d); d.Finalizers = append(d.Finalizers, "example.com/x") }, nil, merge(`{"metadata":{"finalizers":["tenure.dev/replication"]}}`), []string{replicator}, []string{editor, own}, false},
+		"change nothing":                      {copied, nil, merge(`{"metadata":{"labels":{"tenure.dev/replicate":"true"}}}`), []string{editor, replicator, own}, nil, false},
+		"delete a copied one":                 {copied, nil, remove, []string{replicator}, []string{editor}, false},
+		"delete all":                          {copied, nil, all, []string{replicator}, []string{editor}, false},
+		"delete a plain one":                  {plain, nil, remove, []string{editor, replicator}, nil, false},
+		"scale a copied one":                  {copied, nil, merge(`{"spec":{"replicas":5}}`, "scale"), []string{replicator}, []string{editor, scaler}, true},
+		"scale a copied one to what it is":    {copied, nil, merge(`{"spec":{"replicas":2}}`, "scale"), []string{replicator, editor}, nil, false},
+		"scale a plain one":                   {plain, nil, merge(`{"spec":{"replicas":5}}`, "scale"), []string{replicator, editor, scaler}, nil, false},
+		"write the condition":                 {copied, nil, merge(`{"status":{"conditions":[{"type":"Replicated","status":"True"}]}}`, "status"), []string{own}, nil, false},
+		"write an annotation with the status": {copied, nil, merge(`{"metadata":{"annotations":{"tenure.dev/clusters":"evil"}}}`, "status"), nil, []string{own}, false},
+		"roll out":                            {copied, nil, rollOut, []string{deployer}, nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			try := func(user string) error {
+				made++ // a policy's parameters come by a watch, so no name is used twice
+				change := c.before
+				if change == nil {
+					change = c.object
+				}
+				d := deployment("shop", fmt.Sprint("web-", made), change)
+				if c.before != nil {
+					must(d.DeepCopy())
+				}
+				defer forceDelete(t, admin, d)
+				if c.late {
+					time.Sleep(200 * time.Millisecond)
+				}
+				return c.do(t, as(user), d.DeepCopy())
+			}
+			for _, user := range c.may {
+				if err := try(user); err != nil {
+					t.Errorf("%s: %v", user, err)
+				}
+			}
+			for _, user := range c.mayNot {
+				if err := try(user); !refusedByPolicy(err) {
+					t.Errorf("%s: %v, want the policy's refusal", user, err)
+				}
+			}
+		})
+	}
+}
+
+// refusedByPolicy says whether it was one of ours, and no lack of any other right, that refused a request.
+func refusedByPolicy(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ClusterRole tenure-replicator")
+}
+
+func forceDelete(t *testing.T, c client.Client, d *appsv1.Deployment) {
+	t.Helper()
+	if err := c.Delete(t.Context(), d.DeepCopy()); client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+	_ = merge(`{"metadata":{"finalizers":null}}`)(t, c, d.DeepCopy()) // there may be none left
+}
