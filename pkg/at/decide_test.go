@@ -168,6 +168,13 @@ func TestStatusOfANormalLife(t *testing.T) {
 	if !finished.FinishTime.Time.Equal(end) {
 		t.Errorf("finish time = %v, want the container's %v", finished.FinishTime, end)
 	}
+	if !finished.Over {
+		t.Error("it isn't over, though nothing is left to do")
+	}
+	ttl(60)(at)
+	if Decide(View{At: at, Pod: aPod(ended(corev1.PodFailed, 3, end)), Now: due.Add(time.Minute)}).Status.Over {
+		t.Error("it is over before the end of its time to live: nobody will watch it, and it stays for ever")
+	}
 	if reason := conditionOf(t, *finished, cnatv1alpha1.ConditionFailed); reason != ReasonPodFailed {
 		t.Errorf("condition Failed has reason %q, want %q", reason, ReasonPodFailed)
 	}

@@ -13,7 +13,8 @@ import (
 // the two that this Reconciler causes itself: its claim, after which a Pod is next,
 // and an end after which nothing is.
 //
-// A deletion passes, so that the timer of an At that waits leaves the queue.
+// A deletion passes, so that the timer of an At that waits leaves the queue, but not that of one that was RUNNING: so
+// one looks that was brought to its end here, and isn't watched any more.
 func (r *Reconciler) AtEvents() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return !r.isOver(e.Object) },
@@ -22,7 +23,8 @@ func (r *Reconciler) AtEvents() predicate.Predicate {
 		},
 		DeleteFunc: func(e event.DeleteEvent) bool {
 			r.notes.forget(e.Object.GetUID())
-			return true
+			at, ok := e.Object.(*cnatv1alpha1.At)
+			return !ok || at.Status.Phase != cnatv1alpha1.AtRunning
 		},
 	}
 }

@@ -130,8 +130,11 @@ func TestWhichEventsOfAnAtAreActedOn(t *testing.T) {
 		r.atSeen = 0
 		r.reconciler.notes.claims(claimed.UID, claimOf(&claimed.Status), NoteMade, due)
 	}
-	if !r.reconciler.AtEvents().Delete(event.DeleteEvent{Object: claimed}) {
+	if !r.reconciler.AtEvents().Delete(event.DeleteEvent{Object: pending}) {
 		t.Error("a deletion isn't acted on: its timer stays in the queue")
+	}
+	if r.reconciler.AtEvents().Delete(event.DeleteEvent{Object: claimed}) {
+		t.Error("an At that leaves the watch because it is over is looked at once more")
 	}
 }
 

@@ -100,26 +100,29 @@ func (e *edit) claimAgain() {
 	e.next.Restarts++
 }
 
+// done ends the At's life.
+func (e *edit) done(result cnatv1alpha1.AtResult) {
+	e.unblock()
+	e.next.Phase, e.next.Result = cnatv1alpha1.AtDone, result
+	e.next.FinishTime = micro(e.now)
+	// With a time to live there is one more thing to do.
+	e.next.Over = e.at.Spec.TTLSecondsAfterFinished == nil
+}
+
 func (e *edit) miss(due time.Time, deadline time.Duration) string {
 	message := fmt.Sprintf("not started within %s of %s", deadline, due.Format(time.RFC3339Nano))
-	e.unblock()
-	e.next.Phase = cnatv1alpha1.AtDone
-	e.next.Result = cnatv1alpha1.AtMissed
+	e.done(cnatv1alpha1.AtMissed)
 	e.next.ScheduledTime = micro(due)
-	e.next.FinishTime = micro(e.now)
 	e.condition(cnatv1alpha1.ConditionFailed, ReasonMissed, message)
 	return message
 }
 
 func (e *edit) finish(pod *corev1.Pod, end ending) string {
-	e.unblock()
-	e.next.Phase = cnatv1alpha1.AtDone
+	e.done(end.result)
 	e.next.PodName = pod.Name
-	e.next.Result = end.result
 	e.next.ExitCode = end.exitCode
 	// The node's clock is worth more than ours, which may have looked late, as
 	// long as it is plausible.
-	e.next.FinishTime = micro(e.now)
 	if start := e.next.StartTime; !end.at.IsZero() && !end.at.After(e.now) && (start == nil || !end.at.Before(start.Time)) {
 		e.next.FinishTime = micro(end.at)
 	}

@@ -22,8 +22,11 @@ import (
 // +kubebuilder:printcolumn:name="Finished",type=string,JSONPath=`.status.finishTime`,priority=1
 // +kubebuilder:printcolumn:name="Epoch",type=integer,JSONPath=`.status.epoch`,priority=1
 // +kubebuilder:printcolumn:name="Command",type=string,JSONPath=`.spec.command`,priority=1
+// +kubebuilder:selectablefield:JSONPath=`.status.phase`
+// +kubebuilder:selectablefield:JSONPath=`.status.over`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="oldSelf.status.phase == 'PENDING' || (self.spec.schedule == oldSelf.spec.schedule && self.spec.command == oldSelf.spec.command && self.spec.image == oldSelf.spec.image && self.spec.?startingDeadlineSeconds == oldSelf.spec.?startingDeadlineSeconds && self.spec.?activeDeadlineSeconds == oldSelf.spec.?activeDeadlineSeconds && self.spec.?automountServiceAccountToken == oldSelf.spec.?automountServiceAccountToken && has(self.spec.serviceAccountName) == has(oldSelf.spec.serviceAccountName) && (!has(self.spec.serviceAccountName) || self.spec.serviceAccountName == oldSelf.spec.serviceAccountName) && has(self.spec.resources) == has(oldSelf.spec.resources) && (!has(self.spec.resources) || self.spec.resources == oldSelf.spec.resources) && has(self.spec.securityContext) == has(oldSelf.spec.securityContext) && (!has(self.spec.securityContext) || self.spec.securityContext == oldSelf.spec.securityContext))",message="spec is immutable once the At is RUNNING or DONE (only suspend and ttlSecondsAfterFinished may change)"
+// +kubebuilder:validation:XValidation:rule="!oldSelf.status.?over.orValue(false) || self.spec.?ttlSecondsAfterFinished == oldSelf.spec.?ttlSecondsAfterFinished",message="an At that has ended without a time to live gets none any more: delete it"
 type At struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -293,6 +296,13 @@ type AtStatus struct {
 	// found out.
 	// +optional
 	FinishTime *metav1.MicroTime `json:"finishTime,omitempty"`
+
+	// over says that the controller will never look at the At again: it is DONE and
+	// had no time to live when it ended. Controllers and others that care for what
+	// is still to be done leave such Ats out of what they watch, with the field
+	// selector status.over!=true.
+	// +optional
+	Over bool `json:"over,omitempty"`
 
 	// conditions are Blocked (something outside keeps the At from its next step),
 	// Complete (the command succeeded) and Failed (it ended otherwise).
