@@ -46,6 +46,6 @@ func event(secret *corev1.Secret, reporter, reason, note string, now time.Time) 
 func (h *Health) report(ctx context.Context, secret *corev1.Secret, reason, note string) {
 	err := h.client.Create(ctx, event(secret, h.cfg.Replica, reason, note, time.Now()))
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		h.log.Info("event about a cluster not written", "cluster", secret.Name, "reason", reason, "error", text.Line(err.Error(), text.Note))
+		h.log.Info("event about a cluster not written", "cluster", secret.Name, "reason", reason, "error", err.Error())
 	}
 }

@@ -124,11 +124,11 @@ func (h *Health) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 func Look(ctx context.Context, secret *corev1.Secret, policy kubeconfig.Policy, timeout time.Duration) (reason, note string) {
 	access, err := kubeconfig.OfSecret(secret, policy)
 	if err != nil {
-		return ReasonBadConfig, text.Line(err.Error(), text.Note/2)
+		return ReasonBadConfig, err.Error()
 	}
 	cfg, err := access.REST()
 	if err != nil {
-		return ReasonBadConfig, text.Line(err.Error(), text.Note/2)
+		return ReasonBadConfig, err.Error()
 	}
 	cfg.Timeout = timeout
 	if err := ask(ctx, cfg); err != nil {

@@ -1,0 +1,150 @@
+package attacks
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+// canary stands for a secret in what is attacked with.
+const canary = "canary-b81f6a03"
+
+// leastCases is how many the corpus has at least. It only ever grows.
+const leastCases = 150
+
+// named are cases with a name of their own.
+type named interface{ caseName() string }
+
+// read reads the cases of a family. Names are unique, so that a failure says which case it is.
+func read[C named](t testing.TB, family string) []C {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", family+".yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []C
+	if err := yaml.UnmarshalStrict(text, &cases); err != nil {
+		t.Fatalf("%s: %v", family, err)
+	}
+	seen := map[string]bool{}
+	for _, c := range cases {
+		if seen[c.caseName()] || c.caseName() == "" {
+			t.Fatalf("%s: there are two cases %q", family, c.caseName())
+		}
+		seen[c.caseName()] = true
+	}
+	return cases
+}
+
+func TestTheCorpusIsAsLargeAsItWas(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := strings.Count("\n"+string(text), "\n- name:")
+		t.Logf("%s: %d", filepath.Base(file), n)
+		sum += n
+	}
+	if sum < leastCases {
+		t.Errorf("%d cases, at least %d are wanted", sum, leastCases)
+	}
+}
+
+// traps are what an attack may not touch.
+type traps struct {
+	file, program string
+	mark          string // exists once the program has run
+	pipe          int    // of inotify
+}
+
+// setTraps makes a file that tells when it is opened and a program that leaves a mark.
+func setTraps(t testing.TB) *traps {
+	t.Helper()
+	dir := t.TempDir()
+	s := &traps{file: filepath.Join(dir, "file"), program: filepath.Join(dir, "program"), mark: filepath.Join(dir, "mark")}
+	for path, content := range map[string]string{s.file: canary, s.program: "#!/bin/sh\ntouch " + s.mark + "\n"} {
+		if err := os.WriteFile(path, []byte(content), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var err error
+	if s.pipe, err = syscall.InotifyInit1(syscall.IN_NONBLOCK | syscall.IN_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Close(s.pipe) })
+	if _, err := syscall.InotifyAddWatch(s.pipe, s.file, syscall.IN_OPEN); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// check fails the test if one of them was touched since the last check.
+func (s *traps) check(t testing.TB) {
+	t.Helper()
+	if n, err := syscall.Read(s.pipe, make([]byte, 4096)); err == nil && n > 0 {
+		t.Error("the file was opened")
+	}
+	if _, err := os.Stat(s.mark); err == nil {
+		t.Error("the program was run")
+		_ = os.Remove(s.mark)
+	}
+}
+
+// bounded fails the test if what is done takes long or much memory: an attack has to cost its victim little.
+func bounded(t testing.TB, do func()) {
+	t.Helper()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	start := time.Now()
+	do()
+	took := time.Since(start)
+	runtime.ReadMemStats(&after)
+	if took > 5*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if bytes := after.TotalAlloc - before.TotalAlloc; bytes > 128<<20 {
+		t.Errorf("it took %d MiB", bytes>>20)
+	}
+}
+
+// shown fails the test if a text that somebody will see has the canary in it, or what would steer a terminal.
+func shown(t testing.TB, text string) {
+	t.Helper()
+	if strings.Contains(text, canary) {
+		t.Errorf("the canary is shown: %s", text)
+	}
+	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r >= 0x7f && r < 0xa0 }) {
+		t.Errorf("a control character is shown: %q", text)
+	}
+}
+
+func TestTheTrapsSnap(t *testing.T) {
+	s := setTraps(t)
+	s.check(t)
+	caught := &testing.T{}
+	if _, err := os.ReadFile(s.file); err != nil {
+		t.Fatal(err)
+	}
+	if s.check(caught); !caught.Failed() {
+		t.Error("a file was opened and nobody noticed")
+	}
+	if err := os.WriteFile(s.mark, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	caught = &testing.T{}
+	if s.check(caught); !caught.Failed() {
+		t.Error("a program was run and nobody noticed")
+	}
+}
