@@ -20,8 +20,8 @@ type Kind struct {
 	Remote bool
 	// In tells the clusters whose shards have the kind; nil means all.
 	In func(keyspace.ClusterName) bool
-	// Transform is what an owned kind's objects go through before they are cached; nil strips their managed fields, but
-	// for those of remote kinds.
+	// Transform is what the kind's objects go through before they are cached, some of them twice; nil strips their managed
+	// fields, but for those of remote kinds. What it drops isn't in memory either while a cache is filled.
 	Transform toolscache.TransformFunc
 }
 

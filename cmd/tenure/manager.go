@@ -62,9 +62,11 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 	}
 	health := clusterhealth.New(clusterhealth.Config{Namespace: o.namespace, Replica: o.replica, Policy: policy})
 	provider := mckubeconfig.New(mckubeconfig.Options{
-		Namespace:      o.namespace,
-		ClusterOptions: []cluster.Option{func(co *cluster.Options) { co.Scheme = scheme }},
-		RESTOptions:    []func(*rest.Config) error{kubeconfig.Pin, tune, see.wrap},
+		Namespace: o.namespace,
+		ClusterOptions: []cluster.Option{func(co *cluster.Options) {
+			co.Scheme, co.Cache.DefaultTransform = scheme, at.Trim
+		}},
+		RESTOptions: []func(*rest.Config) error{kubeconfig.Pin, tune, see.wrap},
 	})
 	var mgr mcmanager.Manager
 	live, ready := alive, alive
@@ -151,6 +153,7 @@ func (o *options) atKinds() []shard.Kind {
 	ats, pods := shard.Primary(&cnatv1alpha1.At{}), shard.Owned(&corev1.Pod{})
 	notHome := func(cluster keyspace.ClusterName) bool { return string(cluster) != string(o.homeCluster()) }
 	ats.In, pods.In = notHome, notHome
+	ats.Transform, pods.Transform = at.Trim, at.Trim
 	return []shard.Kind{ats, pods}
 }
 

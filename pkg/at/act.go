@@ -40,11 +40,12 @@ func (a *actor) act(ctx context.Context, at *cnatv1alpha1.At, decision Decision)
 		a.tell(at, event)
 	}
 	if decision.MakePod {
-		if decision.Status == nil {
-			same, err := a.unchanged(ctx, at)
-			if err != nil || !same {
-				return ctrl.Result{}, !same, err
+		if decision.Status == nil || isTrimmed(at) {
+			now, err := a.unchanged(ctx, at)
+			if err != nil || now == nil {
+				return ctrl.Result{}, err == nil, err
 			}
+			at = now
 		}
 		return a.makePod(ctx, at)
 	}
@@ -64,7 +65,8 @@ const tidying = handler.LowPriority - 1
 
 // writeStatus writes the status if the At is still as it was seen, and says
 // whether it did. The resourceVersion that the At was read with goes along, so a
-// stale view conflicts.
+// stale view conflicts. The answer makes the At what it is now, with all that a
+// cache left out; of what is sent, the API server takes the status alone.
 func (a *actor) writeStatus(ctx context.Context, at *cnatv1alpha1.At, status cnatv1alpha1.AtStatus, claims bool) (bool, error) {
 	at.Status = status
 	seen := at.ResourceVersion
@@ -87,16 +89,17 @@ func (a *actor) writeStatus(ctx context.Context, at *cnatv1alpha1.At, status cna
 	}
 }
 
-// unchanged says whether the At is still as it was before its Pod was looked for.
-// It stands in for the compare-and-swap where there is nothing to write: without it
-// others could have renewed the claim, and made, ended and deleted a Pod between
-// the two reads.
-func (a *actor) unchanged(ctx context.Context, at *cnatv1alpha1.At) (bool, error) {
+// unchanged returns the whole At, read afresh, if it is still as it was before its
+// Pod was looked for, else nil. It stands in for the compare-and-swap where there
+// is nothing to write: without it others could have renewed the claim, and made,
+// ended and deleted a Pod between the two reads. And it reads what a cache left out
+// ([Trim]), where the answer to the claim didn't bring it.
+func (a *actor) unchanged(ctx context.Context, at *cnatv1alpha1.At) (*cnatv1alpha1.At, error) {
 	now, err := readAt(ctx, a.cluster.GetAPIReader(), client.ObjectKeyFromObject(at))
-	if err != nil {
-		return false, err
+	if err != nil || now == nil || now.UID != at.UID || now.ResourceVersion != at.ResourceVersion {
+		return nil, err
 	}
-	return now != nil && now.UID == at.UID && now.ResourceVersion == at.ResourceVersion, nil
+	return now, nil
 }
 
 // makePod makes the Pod under the claim in the At's status.

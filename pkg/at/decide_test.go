@@ -57,7 +57,11 @@ func runDecideCases(t *testing.T, cases []decideCase) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			before := c.at.DeepCopy()
-			got := Decide(View{At: c.at, Pod: c.pod, Fresh: c.fresh, Note: c.note, Now: due.Add(c.late)})
+			view := View{At: c.at, Pod: c.pod, Fresh: c.fresh, Note: c.note, Now: due.Add(c.late)}
+			got := Decide(view)
+			if diff := cmp.Diff(got, Decide(trimmedView(view))); diff != "" {
+				t.Errorf("a cache that is trimmed makes a difference (-whole +trimmed):\n%s", diff)
+			}
 			if diff := cmp.Diff(c.want, summarize(t, got)); diff != "" {
 				t.Errorf("decision (-want +got):\n%s", diff)
 			}

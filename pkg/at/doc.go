@@ -17,6 +17,9 @@
 // other one may filter status changes: the reconciler relies on the event of its own
 // write when its cache lags behind.
 //
+// Caches may drop what only a Pod is made of: [Trim] is a transform for them. Where many may
+// create Ats, they should: a command may have 32 KiB, and annotations more.
+//
 // # Parts
 //
 // [Decide] is pure: from the At, its Pod and the time to what is to be done. The

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -75,6 +76,9 @@ func (w *world) createPod(pod *corev1.Pod) error {
 	w.made++
 	if w.at().Status.Phase != cnatv1alpha1.AtRunning {
 		w.broken = append(w.broken, "a Pod was made while the At was "+string(w.at().Status.Phase))
+	}
+	if diff := cmp.Diff(newPod(w.at(), RestrictedPods()).Spec, pod.Spec); diff != "" {
+		w.broken = append(w.broken, "a Pod isn't what its At says (-want +got):\n"+diff)
 	}
 	if w.clock.Now().Before(due) {
 		w.broken = append(w.broken, "a Pod was made before its time")
@@ -181,6 +185,7 @@ func (c worldClient) Get(_ context.Context, key client.ObjectKey, into client.Ob
 	case *cnatv1alpha1.At:
 		w.ats[atIndex].DeepCopyInto(into)
 		if !c.live {
+			_, _ = Trim(into) // never fails
 			c.replica.cached()
 		}
 	case *corev1.Pod:
@@ -189,6 +194,9 @@ func (c worldClient) Get(_ context.Context, key client.ObjectKey, into client.Ob
 			return apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, key.Name)
 		}
 		pod.DeepCopyInto(into)
+		if !c.live {
+			_, _ = Trim(into) // never fails
+		}
 	}
 	return nil
 }
@@ -207,11 +215,13 @@ type worldStatus struct {
 
 func (s worldStatus) Update(_ context.Context, obj client.Object, _ ...client.SubResourceUpdateOption) error {
 	sent := obj.(*cnatv1alpha1.At).DeepCopy()
-	err := s.replica.write("status", func() error { return s.replica.world.updateStatus(sent) })
-	if err == nil {
-		obj.SetResourceVersion(sent.ResourceVersion)
-	}
-	return err
+	return s.replica.write("status", func() error {
+		err := s.replica.world.updateStatus(sent)
+		if err == nil { // unless the reply is lost
+			s.replica.world.at().DeepCopyInto(obj.(*cnatv1alpha1.At))
+		}
+		return err
+	})
 }
 
 // tick lets a moment pass, so that no two claims have the same time.

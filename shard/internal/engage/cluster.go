@@ -28,7 +28,8 @@ type Kind struct {
 	Object client.Object
 	// Owned kinds are filtered by the slot label of what they belong to, primary kinds by their own UID.
 	Owned bool
-	// Transform is what an owned kind's objects go through before they are cached; nil strips their managed fields.
+	// Transform is what the kind's objects go through before they are cached, some of them twice; nil strips their managed
+	// fields.
 	Transform toolscache.TransformFunc
 }
 
@@ -176,23 +177,27 @@ func newCache(config *rest.Config, httpClient *http.Client, scheme *runtime.Sche
 		return nil, fmt.Errorf("slot selector of %s: %w", shard, err)
 	}
 	byObject := map[client.Object]cache.ByObject{}
-	owned := map[schema.GroupVersionKind]bool{}
+	kinds := map[schema.GroupVersionKind]Kind{}
 	for _, k := range opts.Kinds {
-		if !k.Owned {
-			continue
-		}
 		gvk, err := apiutil.GVKForObject(k.Object, scheme)
 		if err != nil {
 			return nil, fmt.Errorf("kind %T: %w", k.Object, err)
 		}
-		owned[gvk] = true
-		byObject[k.Object] = cache.ByObject{Label: slots, Transform: k.Transform}
+		if k.Transform == nil {
+			k.Transform = cache.TransformStripManagedFields()
+		}
+		kinds[gvk] = k
+		how := cache.ByObject{Transform: k.Transform}
+		if k.Owned {
+			how.Label = slots
+		}
+		byObject[k.Object] = how
 	}
-	byUID := &filter{traffic: traffic, keep: func(o metav1.Object) bool { return shard.Contains(string(o.GetUID())) }}
+	byUID := filter{traffic: traffic, keep: func(o metav1.Object) bool { return shard.Contains(string(o.GetUID())) }}
 	if !opts.ClientFiltering && shard.Prefix.Bits() > 0 {
 		byUID.shardSelector = shard.Prefix.Selector()
 	}
-	bySlot := &filter{traffic: traffic, keep: func(o metav1.Object) bool {
+	bySlot := filter{traffic: traffic, keep: func(o metav1.Object) bool {
 		slot, err := keyspace.ParseSlot(o.GetLabels()[keyspace.SlotLabel])
 		return err == nil && shard.Prefix.ContainsSlot(slot)
 	}}
@@ -204,8 +209,11 @@ func newCache(config *rest.Config, httpClient *http.Client, scheme *runtime.Sche
 		DefaultTransform: cache.TransformStripManagedFields(),
 		NewInformer: func(lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 			f := byUID
-			if gvk, err := apiutil.GVKForObject(obj, scheme); err == nil && owned[gvk] {
-				f = bySlot
+			if gvk, err := apiutil.GVKForObject(obj, scheme); err == nil {
+				if kinds[gvk].Owned {
+					f = bySlot
+				}
+				f.transform = kinds[gvk].Transform
 			}
 			return toolscache.NewSharedIndexInformer(f.wrap(lw), obj, resync, indexers)
 		},

@@ -17,11 +17,13 @@ type filter struct {
 	shardSelector string // for primary kinds; KEP-5866
 	keep          func(metav1.Object) bool
 	traffic       *Traffic
+	// transform is the kind's, which the informer applies as well; nil for none.
+	transform toolscache.TransformFunc
 }
 
 // listed is a list-watch that an informer fills its cache from with one list, as it did before WatchList. That sends
 // each object as a watch event of its own, which takes longer, the more so on a busy machine, and warming a shard is what
-// a new holder waits for. What a shard lists is a part of the kind, and servers encode lists piece by piece (KEP-5116).
+// a new holder waits for. What a shard lists is a part of the kind, taken in pages ([filter.list]).
 type listed struct{ *toolscache.ListWatch }
 
 // IsWatchListSemanticsUnSupported is what client-go's reflectors ask.
@@ -32,19 +34,12 @@ func (f *filter) wrap(inner toolscache.ListerWatcher) toolscache.ListerWatcher {
 	lw := toolscache.ToListerWatcherWithContext(inner)
 	return listed{&toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-			opts.ShardSelector = f.shardSelector
-			// After a 410 reflectors ask for pages: many requests where one does, each of which goes through the kind.
-			opts.Limit = 0
 			leave, err := f.traffic.lists.enter(ctx)
 			if err != nil {
 				return nil, err
 			}
 			defer leave()
-			list, err := lw.ListWithContext(context.WithValue(ctx, listing{}, true), opts)
-			if err != nil {
-				return nil, err
-			}
-			return list, f.sift(list)
+			return f.list(ctx, lw, opts)
 		},
 		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 			opts.ShardSelector = f.shardSelector
@@ -57,22 +52,35 @@ func (f *filter) wrap(inner toolscache.ListerWatcher) toolscache.ListerWatcher {
 	}}
 }
 
+// sifted are the items of a list that belong to the shard, transformed, and how many there were with the others.
+type sifted struct {
+	kept    []runtime.Object
+	arrived int64
+}
+
 // sift drops the items of a list that don't belong.
-func (f *filter) sift(list runtime.Object) error {
+func (f *filter) sift(list runtime.Object) (sifted, error) {
 	items, err := meta.ExtractList(list)
 	if err != nil {
-		return fmt.Errorf("reading the items of a %T: %w", list, err)
+		return sifted{}, fmt.Errorf("reading the items of a %T: %w", list, err)
 	}
-	kept := items[:0]
+	result := sifted{kept: items[:0], arrived: int64(len(items))}
 	for _, item := range items {
-		if f.belongs(item) {
-			kept = append(kept, item)
+		if !f.belongs(item) {
+			continue
 		}
+		if f.transform != nil {
+			made, err := f.transform(item)
+			if err != nil {
+				return sifted{}, fmt.Errorf("transforming a %T: %w", item, err)
+			}
+			if object, ok := made.(runtime.Object); ok {
+				item = object
+			}
+		}
+		result.kept = append(result.kept, item)
 	}
-	if err := meta.SetList(list, kept); err != nil {
-		return fmt.Errorf("narrowing a %T to the shard: %w", list, err)
-	}
-	return nil
+	return result, nil
 }
 
 // pass decides on one watch event; bookmarks and errors always pass.

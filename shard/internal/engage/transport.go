@@ -38,7 +38,7 @@ func (f *fence) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !mutates(req.Method) {
 		res, release, err := f.send(req.Context(), req)
 		if err == nil {
-			counted := &countedBody{ReadCloser: res.Body, bytes: &f.traffic.ListWatchBytes}
+			counted := &countedBody{ReadCloser: res.Body, bytes: &f.traffic.ListWatchBytes, page: pageOf(req.Context())}
 			if !watches(req) {
 				counted.heard = f.traffic.Breaker.heard
 			}
@@ -72,7 +72,7 @@ func (f *fence) send(ctx context.Context, req *http.Request) (_ *http.Response, 
 	release = func() {}
 	switch {
 	case watches(req): // silent by nature
-	case ctx.Value(listing{}) != nil:
+	case pageOf(ctx) != nil:
 		ctx, release = breaker.watchOver(ctx, listStallAfter)
 	default:
 		ctx, release = breaker.watchOver(ctx, stallAfter)
@@ -102,14 +102,12 @@ func mutates(method string) bool {
 	return method != http.MethodGet && method != http.MethodHead && method != http.MethodOptions
 }
 
-// listing marks the context of a list that fills a cache.
-type listing struct{}
-
 // countedBody counts what is read of it.
 type countedBody struct {
 	io.ReadCloser
 	bytes *atomic.Uint64
 	heard func() // told of each piece; may be nil
+	page  *page  // nil where it isn't one of a list that fills a cache
 }
 
 func (b *countedBody) Read(p []byte) (int, error) {
@@ -117,6 +115,11 @@ func (b *countedBody) Read(p []byte) (int, error) {
 	b.bytes.Add(uint64(n))
 	if n > 0 && b.heard != nil {
 		b.heard()
+	}
+	if b.page != nil {
+		if large := b.page.got(n); large != nil {
+			return n, large
+		}
 	}
 	return n, err
 }

@@ -174,7 +174,7 @@ func TestAListIsWaitedForAsLongAsAnythingOfItArrives(t *testing.T) {
 				f := &fence{gate: g, base: &dripping{c.every, 10}, traffic: &Traffic{}}
 				ctx := t.Context()
 				if c.list {
-					ctx = context.WithValue(ctx, listing{}, true)
+					ctx = context.WithValue(ctx, pageKey{}, &page{})
 				}
 				req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "https://west/ats", nil)
 				res, err := f.RoundTrip(req)

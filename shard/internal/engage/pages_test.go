@@ -1,0 +1,215 @@
+package engage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+)
+
+// paged is an API server with so many ConfigMaps, each of a size in bytes.
+type paged struct {
+	objects int
+	size    func(i int) int
+	// asked are the limits of the requests, and versions their resourceVersion and its match.
+	asked    []int
+	versions []string
+	// deaf says that limits are ignored.
+	deaf bool
+}
+
+func (p *paged) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	limit, _ := strconv.Atoi(q.Get("limit")) // 0 for none
+	from, _ := strconv.Atoi(q.Get("continue"))
+	p.asked = append(p.asked, limit)
+	p.versions = append(p.versions, q.Get("resourceVersion")+q.Get("resourceVersionMatch"))
+	to := min(from+limit, p.objects)
+	if p.deaf || limit == 0 {
+		to = p.objects
+	}
+	w.Header().Set("Content-Type", "application/json")
+	next := ""
+	if to < p.objects {
+		next = strconv.Itoa(to)
+	}
+	fmt.Fprintf(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"7","continue":%q,"remainingItemCount":%d},"items":[`,
+		next, p.objects-to)
+	for i := from; i < to; i++ {
+		if i > from {
+			fmt.Fprint(w, ",")
+		}
+		fmt.Fprintf(w, `{"metadata":{"name":"m%d","uid":"uid-%d"},"data":{"d":"%s"}}`, i, i, strings.Repeat("x", p.size(i)))
+	}
+	fmt.Fprint(w, "]}")
+}
+
+// listFrom lists all with a filter, as an informer does.
+func listFrom(t *testing.T, server http.Handler, f *filter, opts metav1.ListOptions) (*corev1.ConfigMapList, error) {
+	t.Helper()
+	s := httptest.NewServer(server)
+	defer s.Close()
+	scheme := apiruntime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	gate := NewGate(t.Context(), quarter, "test", "me", func() bool { return true })
+	config := &rest.Config{Host: s.URL, APIPath: "/api", ContentConfig: rest.ContentConfig{
+		GroupVersion: &corev1.SchemeGroupVersion, NegotiatedSerializer: serializer.NewCodecFactory(scheme).WithoutConversion(),
+	}}
+	config.Wrap(func(base http.RoundTripper) http.RoundTripper {
+		return &fence{gate: gate, base: base, traffic: f.traffic}
+	})
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lw := toolscache.ToListerWatcherWithContext(f.wrap(toolscache.NewListWatchFromClient(client, "configmaps", "", fields.Everything())))
+	list, err := lw.ListWithContext(t.Context(), opts)
+	if err != nil {
+		return nil, err
+	}
+	return list.(*corev1.ConfigMapList), nil
+}
+
+func everything() *filter {
+	return &filter{traffic: &Traffic{}, keep: func(metav1.Object) bool { return true }}
+}
+
+func TestAListIsTakenInPagesOfABoundedSize(t *testing.T) {
+	same := func(size int) func(int) int { return func(int) int { return size } }
+	for name, c := range map[string]struct {
+		server paged
+		pages  []int // limits asked for
+	}{
+		"nothing":            {paged{objects: 0, size: same(0)}, []int{128}},
+		"a page":             {paged{objects: 128, size: same(100)}, []int{128}},
+		"many small ones":    {paged{objects: 8000, size: same(100)}, []int{128, 1024, 4096, 4096}},
+		"large ones":         {paged{objects: 300, size: same(32 << 10)}, []int{128, 63, 63, 63}},
+		"very large ones":    {paged{objects: 5, size: same(3 << 20)}, []int{128, 16, 2, 1, 1, 1}},
+		"large ones hide":    {paged{objects: 400, size: func(i int) int { return i / 128 * (32 << 10) }}, []int{128, 1024, 128, 63, 31, 31, 31}},
+		"no limit is heeded": {paged{objects: 300, size: same(32 << 10), deaf: true}, []int{128, 16, 2, 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := everything()
+			list, err := listFrom(t, &c.server, f, metav1.ListOptions{ResourceVersion: "0"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.pages, c.server.asked); diff != "" {
+				t.Errorf("limits (-want +got):\n%s", diff)
+			}
+			if len(list.Items) != c.server.objects {
+				t.Errorf("%d objects, want %d", len(list.Items), c.server.objects)
+			}
+			for i := range list.Items {
+				if got := list.Items[i]; got.Name != fmt.Sprint("m", i) || len(got.Data["d"]) != c.server.size(i) {
+					t.Fatalf("object %d is %s with %d bytes", i, got.Name, len(got.Data["d"]))
+				}
+			}
+			if list.Continue != "" || list.RemainingItemCount != nil || list.ResourceVersion != "7" {
+				t.Errorf("the list says of itself: %+v", list.ListMeta)
+			}
+			if n := f.traffic.Kept.Load(); n != uint64(c.server.objects) {
+				t.Errorf("%d objects are counted", n)
+			}
+		})
+	}
+}
+
+func TestAPagedListIsAsFreshAsWasAskedFor(t *testing.T) {
+	for name, c := range map[string]struct {
+		opts metav1.ListOptions
+		want string
+	}{
+		"whatever is cached":    {metav1.ListOptions{ResourceVersion: "0"}, "1NotOlderThan"},
+		"not older":             {metav1.ListOptions{ResourceVersion: "12"}, "12NotOlderThan"},
+		"the newest":            {metav1.ListOptions{}, ""},
+		"the reflector's pages": {metav1.ListOptions{Limit: 500, Continue: "7"}, ""},
+		"as it says":            {metav1.ListOptions{ResourceVersion: "12", ResourceVersionMatch: metav1.ResourceVersionMatchExact}, "12Exact"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := &paged{objects: 200, size: func(int) int { return 1 }}
+			list, err := listFrom(t, server, everything(), c.opts)
+			if err != nil || len(list.Items) != 200 {
+				t.Fatal(list, err)
+			}
+			if want := []string{c.want, ""}; !slices.Equal(server.versions, want) {
+				t.Errorf("versions asked for: %q, want %q", server.versions, want)
+			}
+		})
+	}
+}
+
+func TestAListThatBreaksOffIsAnError(t *testing.T) {
+	server := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("continue") != "" {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusGone)
+			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}`)
+			return
+		}
+		(&paged{objects: 200, size: func(int) int { return 1 }}).ServeHTTP(w, r)
+	})
+	list, err := listFrom(t, server, everything(), metav1.ListOptions{})
+	if err == nil {
+		t.Errorf("a list of %d of 200 objects is taken for all", len(list.Items))
+	}
+	f := everything()
+	f.transform = func(any) (any, error) { return nil, errors.New("no") }
+	if _, err = listFrom(t, &paged{objects: 1, size: func(int) int { return 1 }}, f, metav1.ListOptions{}); err == nil {
+		t.Error("a transform's error is lost")
+	}
+}
+
+// What a transform drops must not be in memory either while the cache is filled.
+func TestFillingACacheNeedsMemoryForAPageAndForWhatIsKept(t *testing.T) {
+	const objects, size = 1000, 64 << 10
+	f := everything()
+	f.transform = func(obj any) (any, error) {
+		m := obj.(*corev1.ConfigMap)
+		m.Data = nil
+		return m, nil
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	most := make(chan uint64)
+	go func() { // watches over the heap
+		highest := uint64(0)
+		for ctx.Err() == nil {
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			highest = max(highest, m.HeapAlloc)
+			time.Sleep(10 * time.Millisecond)
+		}
+		most <- highest
+	}()
+	server := &paged{objects: objects, size: func(int) int { return size }}
+	list, err := listFrom(t, server, f, metav1.ListOptions{ResourceVersion: "0"})
+	cancel()
+	highest := <-most
+	if err != nil || len(list.Items) != objects {
+		t.Fatal(len(list.Items), err)
+	}
+	if highest > 40<<20 {
+		t.Errorf("%d MiB of %d were in memory at a time", highest>>20, objects*size>>20)
+	}
+	t.Logf("%d MiB of %d MiB in memory at a time, %d pages", highest>>20, objects*size>>20, len(server.asked))
+}
