@@ -26,6 +26,13 @@
 // [Reconciler] gathers and acts. Reads come from the cache; only where the cache
 // can't be relied on ([Decision].Look) are Pod and At read from the API server.
 //
+// # The Pod
+//
+// Whoever may create an At in a namespace may create a Pod there, with an image, a service account and a security context
+// of their choice: an At is no way to give fewer rights than that. What an At leaves open, [PodDefaults] say, which pass
+// the Pod Security level "restricted" and quotas on cpu and memory unless the fleet was told otherwise. What a namespace
+// refuses all the same is shown as the condition Blocked.
+//
 // # The writes in the life of an At
 //
 // PENDING is the CRD's default and costs no write. Then, in this order:

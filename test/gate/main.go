@@ -1,6 +1,7 @@
 // Command gate decides whether the sources are good: it builds, lints and tests everything, and prints what each suite
 // took beside what it may take. It fails when a test fails, when a package with tests runs none, when a package that
-// it should run isn't there, and when a suite takes longer than its budget.
+// it should run isn't there, and when a suite takes longer than its budget. With all suites, it fails too when a right that config/
+// grants was used by none of them, or a request of a replica refused.
 //
 //	go run ./test/gate                  everything
 //	go run ./test/gate -only NAME,...   these suites alone
@@ -31,6 +32,8 @@ const (
 	// logs is where the suites' output goes, and binaries where the programs that they share are built.
 	logs     = "out/gate"
 	binaries = "out/gate/bin"
+	// usedRights is where control planes leave which rights the replicas used; the suite "rights" judges that.
+	usedRights = "out/gate/rights"
 	// budget is for all suites together, once everything is built. On two cores they took 14 to 15 minutes; the rest is for
 	// slower machines.
 	budget = 20 * time.Minute
@@ -96,7 +99,10 @@ func run(ctx context.Context, only string, list bool, to io.Writer) error {
 	return err
 }
 
-func makeFolders() error { return os.MkdirAll(binaries, 0o755) } // which is below logs
+// makeFolders makes those that suites write to. What an earlier run has left of used rights isn't this one's.
+func makeFolders() error {
+	return errors.Join(os.RemoveAll(usedRights), os.MkdirAll(usedRights, 0o755), os.MkdirAll(binaries, 0o755))
+}
 
 // choose leaves out the suites that weren't asked for, and that aren't essential.
 func choose(phases [][]suite, only string) ([][]suite, error) {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/rights"
 )
 
 // suite is a list of commands that run one after the other, and how long they may take together.
@@ -100,11 +102,12 @@ func (s step) run(ctx context.Context, r *result, log io.Writer, out *printer) e
 	c.Dir = s.dir
 	c.WaitDelay = 10 * time.Second
 	built, err := filepath.Abs(binaries)
-	if err != nil {
+	used, usedErr := filepath.Abs(usedRights)
+	if err := errors.Join(err, usedErr); err != nil {
 		return err
 	}
 	// A data race ends the process that has it, so that no replica gets over one unseen.
-	c.Env = append(os.Environ(), lab.BinariesVariable+"="+built, "GORACE=halt_on_error=1")
+	c.Env = append(os.Environ(), lab.BinariesVariable+"="+built, rights.Variable+"="+used, "GORACE=halt_on_error=1")
 	pipe, err := c.StdoutPipe()
 	if err != nil {
 		return err

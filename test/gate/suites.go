@@ -69,6 +69,7 @@ func suites(ctx context.Context) ([][]suite, error) {
 				goTest("", "-run=^$", "-bench=.", "-benchtime=1x", "./shard/keyspace", "./shard/plan",
 					"./shard/internal/engage", "./pkg/fairqueue", "./pkg/telemetry", "./bench/algorithms", "./bench/audit"),
 			}},
+			{name: "rights", budget: time.Minute, steps: []step{command("go", "run", "./test/lab/rights/cmd", usedRights)}},
 		},
 	}, nil
 }

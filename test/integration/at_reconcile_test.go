@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +30,7 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
+	"github.com/tenure-dev/tenure/test/lab/rights"
 )
 
 // TestAtReconciler runs the At reconciler, without sharding, as the service account
@@ -76,6 +78,7 @@ func TestAtReconciler(t *testing.T) {
 			})
 		}
 	})
+	t.Run("Ats run in namespaces where the role is bound", func(t *testing.T) { boundNamespaces(t, c) })
 }
 
 // guardedNamespace enforces restricted Pod Security, and a quota that refuses Pods without requests and limits.
@@ -133,6 +136,36 @@ func guardedNamespace(t *testing.T, c client.Client) {
 		blocked := meta.FindStatusCondition(refused.Status.Conditions, cnatv1alpha1.ConditionBlocked)
 		return blocked != nil && blocked.Reason == at.ReasonPodRefused && strings.Contains(blocked.Message, "violates PodSecurity")
 	})
+}
+
+// boundNamespaces takes the right to run Ats away from the service account, and gives it back in one namespace.
+func boundNamespaces(t *testing.T, c client.Client) {
+	all := &rbacv1.ClusterRoleBinding{}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "tenure-ats-run"}, all); err != nil {
+		t.Fatal(err)
+	}
+	one := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: all.Name}, RoleRef: all.RoleRef, Subjects: all.Subjects,
+	}
+	for _, err := range []error{
+		c.Create(t.Context(), one), c.Delete(t.Context(), all), lab.AddNamespace(t.Context(), c, rights.Unbound),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(2 * time.Second) // until the API server has heard of it
+	refused := newAt(t, c, "refused", func(a *cnatv1alpha1.At) { a.Namespace = rights.Unbound })
+	for i := range 5 {
+		wantResult(t, c, newAt(t, c, fmt.Sprintf("bound-%d", i), nil), cnatv1alpha1.AtSucceeded)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(refused), refused); err != nil || refused.Status.Phase != cnatv1alpha1.AtPending {
+		t.Errorf("where the role isn't bound: %s, %v", refused.Status.Phase, err)
+	}
+	pods := &corev1.PodList{}
+	if err := c.List(t.Context(), pods, client.InNamespace(rights.Unbound)); err != nil || len(pods.Items) > 0 {
+		t.Errorf("where the role isn't bound: %d Pods, %v", len(pods.Items), err)
+	}
 }
 
 func runAtController(t *testing.T, plane *localplane.Plane) {

@@ -48,7 +48,9 @@ func TestReplicasFindWhatConfigShipsAndNoMore(t *testing.T) {
 			cluster, verb, group, resource, namespace string
 			want                                      bool
 		}{
-			{lab.Home, "update", "tenure.dev", "shards", lab.Namespace, true},
+			{lab.Home, "patch", "tenure.dev", "shards", lab.Namespace, true},
+			{lab.Home, "delete", "tenure.dev", "shards", lab.Namespace, false},
+			{lab.Home, "repair", "tenure.dev", "shards", "", false},
 			{lab.Home, "patch", "apps", "deployments", "shop", true},
 			{lab.Home, "delete", "apps", "deployments", "shop", false},
 			{lab.Home, "delete", "", "secrets", lab.Namespace, false},

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/tenure-dev/tenure/test/lab/localplane"
+	"github.com/tenure-dev/tenure/test/lab/rights"
 )
 
 // Names that config/ ships.
@@ -21,19 +22,13 @@ const (
 	Namespace = "tenure-system"
 	// Account is the service account that replicas run as; AccountUser is its name in an audit log.
 	Account     = "tenure"
-	AccountUser = "system:serviceaccount:" + Namespace + ":" + Account
+	AccountUser = rights.User
 	// ClusterLabel marks the Secrets that are workload clusters.
 	ClusterLabel = "sigs.k8s.io/multicluster-runtime-kubeconfig"
 )
 
 // servedWithin bounds the wait until an API server answers for a new kind.
 const servedWithin = 30 * time.Second
-
-// homeManifests are those parts of config/default that need no image.
-var homeManifests = []string{
-	"default/namespace.yaml", "crd/tenure.dev_shards.yaml", "rbac/service_account.yaml", "rbac/home_role.yaml",
-	"rbac/metrics_auth.yaml", "rbac/metrics_reader.yaml", "flowcontrol/flow_schema.yaml",
-}
 
 // Paths that are served once the kinds have arrived.
 const (
@@ -55,15 +50,12 @@ func (f *Fleet) install(ctx context.Context) error {
 				failures[i] = installWorkload(ctx, plane, folder)
 				return
 			}
-			var files []string
-			for _, file := range homeManifests {
-				files = append(files, "-f", filepath.Join(f.root, "config", file))
-			}
+			folder := "default"
 			if f.options.Replication {
-				files = append(files, "-f", filepath.Join(f.root, "config", "replication/source/role.yaml"),
-					"-f", filepath.Join(f.root, "config", "replication/source/policy.yaml"))
+				folder = "replication/home"
 			}
-			failures[i] = install(ctx, plane, homeServes, files...)
+			// All of it: no Pod comes of the Deployment, since home has no controllers.
+			failures[i] = install(ctx, plane, homeServes, "-k", filepath.Join(f.root, "config", folder))
 		})
 	}
 	group.Wait()

@@ -14,6 +14,8 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/tenure-dev/tenure/test/lab/rights"
 )
 
 const (
@@ -112,7 +114,7 @@ func (p *Plane) prepare() error {
 			return fmt.Errorf("making the folder of cluster %s: %w", p.config.Name, withHint(err))
 		}
 	}
-	for file, content := range map[string][]byte{"audit-policy.yaml": auditPolicy, "kwok.yaml": kwokConfig} {
+	for file, content := range map[string][]byte{"audit-policy.yaml": rights.AuditPolicy(auditPolicy), "kwok.yaml": kwokConfig} {
 		if err := os.WriteFile(filepath.Join(p.dir, file), content, 0o600); err != nil {
 			return fmt.Errorf("writing the configuration of cluster %s: %w", p.config.Name, withHint(err))
 		}

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+
+	"github.com/tenure-dev/tenure/test/lab/rights"
 )
 
 // Planes are running control planes. Stop them; if the process dies first, they die with it.
@@ -183,6 +185,7 @@ func (p *Planes) stopAll() error {
 		group.Go(func() { failures[i] = plane.stop() })
 	}
 	group.Wait()
+	failures = append(failures, rights.Leave(p.folder.path))
 	if err := errors.Join(append(failures, p.data.close(), p.folder.close())...); err != nil {
 		return fmt.Errorf("stopping control planes: %w", err)
 	}

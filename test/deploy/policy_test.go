@@ -1,0 +1,334 @@
+package deploy
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/labtest"
+)
+
+// everyVerb is what Kubernetes' own roles are made of. Only cluster admins have "*".
+var everyVerb = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
+
+// attempt is a write that only replicas are to make.
+type attempt struct {
+	name string
+	// refusal is part of the message.
+	refusal string
+	try     func(ctx context.Context, c client.Client) error
+}
+
+const (
+	notYourShard  = "Shards are written by the replicas of Tenure only (" + lab.AccountUser + "), not by mallory"
+	notYourLease  = "are written by the replicas of Tenure only (" + lab.AccountUser + "), not by mallory"
+	notYourStatus = "the status of Ats is written by the replicas of Tenure only (" + lab.AccountUser + "), not by mallory"
+	notYourSlot   = "the label tenure.dev/slot is set, changed and removed by the replicas of Tenure only"
+)
+
+// TestOnlyReplicasWriteRecords has somebody who may do everything everywhere, by RBAC, try what the policies forbid:
+// first with them, then without, so that it is seen that nothing else has forbidden it.
+func TestOnlyReplicasWriteRecords(t *testing.T) {
+	f := labtest.Fleet(t, lab.Options{
+		Workloads: []string{"west"}, Bare: true, Untold: true, Direct: true, Tenure: "none is started",
+	})
+	home, west := userOf(t, f, lab.Home, "mallory"), userOf(t, f, "west", "mallory")
+	for _, plane := range []string{lab.Home, "west"} {
+		mayDoEverything(t, f.Client(plane))
+	}
+	t.Run("home", func(t *testing.T) {
+		fleet := userOf(t, f, lab.Home, lab.AccountUser)
+		create(t, home, leaseNamed("own", ""))
+		create(t, fleet, shardNamed("held"), leaseNamed("r1-abcde", tenurev1alpha1.RoleMember),
+			leaseNamed("tenure-coordinator", tenurev1alpha1.RoleCoordinator))
+		forbidden(t, f.Client(lab.Home), home, append(shardAttempts(), leaseAttempts()...), func(t *testing.T) {
+			allowed(t, home, homeAllowed())
+			repairs(t, f, fleet)
+		})
+	})
+	t.Run("west", func(t *testing.T) {
+		fleet := userOf(t, f, "west", lab.AccountUser)
+		create(t, f.Client("west"), serviceAccount(), atNamed("job"), podNamed("stranger", ""))
+		create(t, fleet, podNamed("ours", "0a"))
+		forbidden(t, f.Client("west"), west, workloadAttempts(), func(t *testing.T) {
+			allowed(t, west, workloadAllowed())
+			if err := writeEpoch(t.Context(), fleet, 3); err != nil {
+				t.Errorf("a replica writes a status: %v", err)
+			}
+		})
+	})
+}
+
+// forbidden makes attempts with and without policies; between does more while they hold.
+func forbidden(t *testing.T, admin, c client.Client, attempts []attempt, between func(t *testing.T)) {
+	for _, a := range attempts {
+		// A policy holds a moment after it was made.
+		labtest.Eventually(t, a.name+" is refused", func() error {
+			err := a.try(t.Context(), client.NewDryRunClient(c))
+			if err == nil || !strings.Contains(err.Error(), a.refusal) {
+				return fmt.Errorf("%s: %w, want %q", a.name, orNone(err), a.refusal)
+			}
+			return nil
+		})
+		if err := a.try(t.Context(), c); err == nil || !strings.Contains(err.Error(), a.refusal) {
+			t.Errorf("%s: %v, want %q", a.name, err, a.refusal)
+		}
+	}
+	between(t)
+	if err := admin.DeleteAllOf(t.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range attempts {
+		labtest.Eventually(t, a.name+" without policy", func() error { return a.try(t.Context(), c) })
+	}
+}
+
+func orNone(err error) error {
+	if err == nil {
+		return fmt.Errorf("no error")
+	}
+	return err
+}
+
+// allowed makes writes that the policies leave to everybody.
+func allowed(t *testing.T, c client.Client, writes []attempt) {
+	t.Helper()
+	for _, w := range writes {
+		if err := w.try(t.Context(), c); err != nil {
+			t.Errorf("%s: %v, want it to pass", w.name, err)
+		}
+	}
+}
+
+// repairs are what the runbook has a cluster admin do, and what Kubernetes itself does to a namespace on its way out.
+func repairs(t *testing.T, f *lab.Fleet, fleet client.Client) {
+	t.Helper()
+	create(t, fleet, shardNamed("to-repair"), shardNamed("to-empty"), leaseNamed("r9-abcde", tenurev1alpha1.RoleMember))
+	floor := `{"metadata":{"annotations":{"tenure.dev/epoch-floor":"4811"}}}`
+	if err := f.Client(lab.Home).Patch(t.Context(), leaseNamed("tenure-coordinator", ""), merge(floor)); err != nil {
+		t.Errorf("a cluster admin raises the floor: %v", err)
+	}
+	for _, obj := range []client.Object{shardNamed("to-repair"), leaseNamed("r9-abcde", "")} {
+		if err := f.Client(lab.Home).Delete(t.Context(), obj); err != nil {
+			t.Errorf("a cluster admin deletes: %v", err)
+		}
+	}
+	emptier := userOf(t, f, lab.Home, "system:serviceaccount:kube-system:namespace-controller")
+	if err := emptier.Delete(t.Context(), shardNamed("to-empty")); err != nil {
+		t.Errorf("the namespace is emptied: %v", err)
+	}
+}
+
+func shardAttempts() []attempt {
+	held := shardNamed("held")
+	return []attempt{
+		{"a Shard made by hand", notYourShard, creating(shardNamed("forged"))},
+		{"another assignee", notYourShard, patching(held, `{"spec":{"assignee":"mallory"}}`)},
+		{"another holder", notYourShard, patchingStatus(held, `{"status":{"holder":"mallory","epoch":9}}`)},
+		{"other figures", notYourShard, patchingStatus(held, `{"status":{"objects":9}}`)},
+		{"the floor of a Shard", notYourShard, annotating(held, "tenure.dev/epoch-floor", "9999999")},
+		{"a finalizer that stays", notYourShard, patching(held, `{"metadata":{"finalizers":["mallory.example/stay"]}}`)},
+		{"an owner that is gone", notYourShard, patching(held,
+			`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"none","uid":"none"}]}}`)},
+		{"all Shards away", notYourShard, func(ctx context.Context, c client.Client) error {
+			return c.DeleteAllOf(ctx, &tenurev1alpha1.Shard{}, client.InNamespace(lab.Namespace))
+		}},
+	}
+}
+
+func leaseAttempts() []attempt {
+	member, lead, own := leaseNamed("r1-abcde", ""), leaseNamed("tenure-coordinator", ""), leaseNamed("own", "")
+	return []attempt{
+		{"a member made by hand", notYourLease, creating(leaseNamed("mallory-abcde", tenurev1alpha1.RoleMember))},
+		{"a second coordinator", notYourLease, creating(leaseNamed("any", tenurev1alpha1.RoleCoordinator))},
+		{"the seat of the leader", notYourLease, creating(leaseNamed("tenure-leader", ""))},
+		{"a dead member kept alive", notYourLease, annotating(member, "tenure.dev/renewal", "999")},
+		{"a live member sealed", notYourLease, annotating(member, "tenure.dev/sealed-by", "mallory")},
+		{"the floor", notYourLease, annotating(lead, "tenure.dev/epoch-floor", "9223372036854775807")},
+		{"the coordinator's label off", notYourLease, patching(lead, `{"metadata":{"labels":{"tenure.dev/role":null}}}`)},
+		{"an own Lease among the members", notYourLease, labelling(own, "tenure.dev/role", "member")},
+		{"the coordinator's Lease away", notYourLease, deleting(leaseNamed("tenure-coordinator", ""))},
+		{"all Leases away", notYourLease, func(ctx context.Context, c client.Client) error {
+			ours := client.HasLabels{tenurev1alpha1.RoleLabel}
+			return c.DeleteAllOf(ctx, &coordinationv1.Lease{}, client.InNamespace(lab.Namespace), ours)
+		}},
+	}
+}
+
+func homeAllowed() []attempt {
+	held, other := shardNamed("held"), leaseNamed("mine", "")
+	return []attempt{
+		{name: "a pin", try: annotating(held, "tenure.dev/pin", "r2")},
+		{name: "no pin", try: patching(held, `{"metadata":{"annotations":{"tenure.dev/pin":null}}}`)},
+		{name: "a Lease of another program", try: creating(other)},
+		{name: "its renewal", try: patching(leaseNamed("mine", ""), `{"spec":{"holderIdentity":"mallory"}}`)},
+		{name: "its end", try: deleting(leaseNamed("mine", ""))},
+	}
+}
+
+func workloadAttempts() []attempt {
+	ours, stranger := podNamed("ours", ""), podNamed("stranger", "")
+	return []attempt{
+		{"an At's status", notYourStatus, func(ctx context.Context, c client.Client) error { return writeEpoch(ctx, c, 4) }},
+		{"a Pod in a slot", notYourSlot, creating(podNamed("forged", "00"))},
+		{"a slot for a Pod", notYourSlot, labelling(stranger, "tenure.dev/slot", "00")},
+		{"another slot", notYourSlot, labelling(ours, "tenure.dev/slot", "ff")},
+		{"another slot by way of the status", notYourSlot, patchingStatus(ours,
+			`{"metadata":{"labels":{"tenure.dev/slot":"fe"}}}`)},
+		{"no slot", notYourSlot, patching(ours, `{"metadata":{"labels":{"tenure.dev/slot":null}}}`)},
+		{"a Deployment in a slot", notYourSlot, func(ctx context.Context, c client.Client) error {
+			labels := map[string]string{"app": "x"}
+			slot := map[string]string{"tenure.dev/slot": "00"}
+			return c.Create(ctx, &appsv1.Deployment{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "forged", Labels: slot},
+				Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
+					ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podNamed("x", "").Spec,
+				}},
+			})
+		}},
+	}
+}
+
+func workloadAllowed() []attempt {
+	ours := podNamed("ours", "")
+	return []attempt{
+		{name: "another label of a Pod of ours", try: labelling(ours, "team", "x")},
+		{name: "a status as a kubelet writes it", try: patchingStatus(ours, `{"status":{"phase":"Running"}}`)},
+		{name: "an At", try: creating(atNamed("own"))},
+		{name: "the end of a Pod of ours", try: func(ctx context.Context, c client.Client) error {
+			return client.NewDryRunClient(c).Delete(ctx, podNamed("ours", ""))
+		}},
+	}
+}
+
+func merge(patch string) client.Patch { return client.RawPatch(types.MergePatchType, []byte(patch)) }
+
+func creating(obj client.Object) func(context.Context, client.Client) error {
+	return func(ctx context.Context, c client.Client) error {
+		return c.Create(ctx, obj.DeepCopyObject().(client.Object))
+	}
+}
+
+func deleting(obj client.Object) func(context.Context, client.Client) error {
+	return func(ctx context.Context, c client.Client) error { return c.Delete(ctx, obj) }
+}
+
+func patching(obj client.Object, patch string) func(context.Context, client.Client) error {
+	return func(ctx context.Context, c client.Client) error {
+		return c.Patch(ctx, obj.DeepCopyObject().(client.Object), merge(patch))
+	}
+}
+
+func annotating(obj client.Object, key, value string) func(context.Context, client.Client) error {
+	return patching(obj, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, key, value))
+}
+
+func labelling(obj client.Object, key, value string) func(context.Context, client.Client) error {
+	return patching(obj, fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, key, value))
+}
+
+func patchingStatus(obj client.Object, patch string) func(context.Context, client.Client) error {
+	return func(ctx context.Context, c client.Client) error {
+		return c.Status().Patch(ctx, obj.DeepCopyObject().(client.Object), merge(patch))
+	}
+}
+
+// writeEpoch updates the At's status, as replicas do: they may not patch it.
+func writeEpoch(ctx context.Context, c client.Client, epoch int64) error {
+	at := atNamed("job")
+	if err := c.Get(ctx, client.ObjectKeyFromObject(at), at); err != nil {
+		return err
+	}
+	at.Status.Epoch = epoch
+	return c.Status().Update(ctx, at)
+}
+
+func shardNamed(name string) *tenurev1alpha1.Shard {
+	return &tenurev1alpha1.Shard{
+		ObjectMeta: metav1.ObjectMeta{Namespace: lab.Namespace, Name: name}, Spec: tenurev1alpha1.ShardSpec{Cluster: "west"},
+	}
+}
+
+func leaseNamed(name, role string) *coordinationv1.Lease {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: lab.Namespace, Name: name}}
+	lease.Spec.HolderIdentity = ptr.To(name)
+	if role != "" {
+		lease.Labels = map[string]string{tenurev1alpha1.RoleLabel: role}
+	}
+	return lease
+}
+
+func podNamed(name, slot string) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+	pod.Spec.Containers = []corev1.Container{{Name: "c", Image: "busybox"}}
+	if slot != "" {
+		pod.Labels = map[string]string{"tenure.dev/slot": slot}
+	}
+	return pod
+}
+
+func atNamed(name string) *cnatv1alpha1.At {
+	return &cnatv1alpha1.At{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec:       cnatv1alpha1.AtSpec{Schedule: "2030-01-01T00:00:00Z", Command: "ls"},
+	}
+}
+
+func serviceAccount() *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "default"}}
+}
+
+func create(t *testing.T, c client.Client, objects ...client.Object) {
+	t.Helper()
+	for _, obj := range objects {
+		if err := c.Create(t.Context(), obj); err != nil {
+			t.Fatalf("%T %s: %v", obj, obj.GetName(), err)
+		}
+	}
+}
+
+// userOf is a client of a user without groups; service accounts are users, too.
+func userOf(t *testing.T, f *lab.Fleet, plane, user string) client.Client {
+	t.Helper()
+	path, err := f.Planes.Cluster(plane).UserKubeconfig(user)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(config, client.Options{Scheme: lab.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func mayDoEverything(t *testing.T, admin client.Client) {
+	t.Helper()
+	create(t, admin,
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "everything"}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: everyVerb},
+		}},
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "everything"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "everything"},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "mallory"}},
+		})
+}
