@@ -39,7 +39,11 @@ func newFleet(t *testing.T) *fleet {
 	if f.tenure, err = lab.Build(t.Context(), t.TempDir(), "tenure", lab.RaceDetector); err != nil {
 		t.Fatal(err)
 	}
-	f.Fleet = labtest.Fleet(t, lab.Options{Workloads: []string{"west"}, LeaseDuration: 4 * time.Second, Direct: true, Tenure: f.tenure})
+	f.Fleet = labtest.Fleet(t, lab.Options{
+		Workloads: []string{"west"}, LeaseDuration: 4 * time.Second, Direct: true, Tenure: f.tenure,
+		// As before Kubernetes 1.34: clients list, and then watch.
+		Gates: map[string]bool{"WatchList": false},
+	})
 	f.home, f.west = f.Client(lab.Home), f.Client("west")
 	return f
 }

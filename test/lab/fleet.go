@@ -35,6 +35,8 @@ type Options struct {
 	Bare bool
 	// NoNodes leaves out nodes, scheduler and KWOK: Pods stay Pending until somebody else ends them.
 	NoNodes bool
+	// Gates are feature gates of all API servers.
+	Gates map[string]bool
 	// Planes is where to start from; its clusters, binary and Prepare are ours to set.
 	Planes localplane.Config
 	// LeaseDuration of the replicas; default 5 s.
@@ -149,9 +151,9 @@ func Start(ctx context.Context, o Options) (_ *Fleet, err error) {
 // startPlanes starts Jaeger before the API servers, which are told of it.
 func (f *Fleet) startPlanes(ctx context.Context) (err error) {
 	config := f.options.Planes
-	config.Clusters = []localplane.ClusterConfig{{Name: Home}}
+	config.Clusters = []localplane.ClusterConfig{{Name: Home, FeatureGates: f.options.Gates}}
 	for _, name := range f.options.Workloads {
-		cluster := localplane.ClusterConfig{Name: name, Workload: !f.options.Bare}
+		cluster := localplane.ClusterConfig{Name: name, Workload: !f.options.Bare, FeatureGates: f.options.Gates}
 		if f.options.NoNodes {
 			cluster.Nodes = localplane.NoNodes
 		}
