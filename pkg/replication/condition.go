@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/tenure-dev/tenure/pkg/text"
 )
 
 // ConditionReplicated is the condition of a source: True when every target has the source's current generation, available.
@@ -73,7 +75,8 @@ type Outcome struct {
 	Wanted         bool
 	State          State
 	Ready, Desired int32
-	Text           string
+	// Text is one line, of at most maxText bytes.
+	Text string
 	// Pending says that the cluster isn't connected yet and may be at any moment, so that its state isn't worth telling.
 	Pending bool
 	// After is when to look at it again if nothing happens until then; 0: no need.
@@ -97,8 +100,14 @@ func (o Outcome) String() string {
 	}
 }
 
-// maxNamed bounds the clusters that a message names.
-const maxNamed = 40
+const (
+	// maxNamed bounds the clusters that a message names.
+	maxNamed = 40
+	// maxText bounds what is said of one of them, in bytes.
+	maxText = 300
+	// maxNames bounds what is said of all of them, in bytes; the rest of the message needs some.
+	maxNames = text.Note - 100
+)
 
 // summarize makes the condition of all outcomes.
 func summarize(outcomes []Outcome, generation int64) appsv1.DeploymentCondition {
@@ -123,7 +132,7 @@ func summarize(outcomes []Outcome, generation int64) appsv1.DeploymentCondition 
 	}
 	condition.Message = fmt.Sprintf("generation %d: %d of %d clusters available", generation, ready, wanted)
 	if named := nameOutcomes(outcomes); named != "" {
-		condition.Message += "; " + named
+		condition.Message = text.Line(condition.Message+"; "+named, text.Note)
 	}
 	return condition
 }
@@ -138,33 +147,39 @@ func forbidden(namespace string) appsv1.DeploymentCondition {
 // cleaning is the condition of a source whose copies are being deleted.
 func cleaning(outcomes []Outcome) appsv1.DeploymentCondition {
 	return appsv1.DeploymentCondition{Type: ConditionReplicated, Status: corev1.ConditionFalse, Reason: ReasonCleaningUp,
-		Message: "deleting the copies; " + nameOutcomes(outcomes)}
+		Message: text.Line("deleting the copies; "+nameOutcomes(outcomes), text.Note)}
 }
 
 // nameOutcomes names the clusters, those that need attention first where there are too many.
 func nameOutcomes(outcomes []Outcome) string {
 	shown := slices.DeleteFunc(slices.Clone(outcomes), func(o Outcome) bool { return o.State == Gone })
 	slices.SortFunc(shown, func(a, b Outcome) int { return cmp.Compare(a.Cluster, b.Cluster) })
-	left := 0
-	if len(shown) > maxNamed {
-		slices.SortStableFunc(shown, func(a, b Outcome) int { return cmp.Compare(b.State, a.State) })
-		left = len(shown) - maxNamed
-		shown = shown[:maxNamed]
+	if all := joinOutcomes(shown); len(shown) <= maxNamed && len(all) <= maxNames {
+		return all
 	}
-	text := make([]string, len(shown))
-	for i, o := range shown {
-		text[i] = o.String()
+	slices.SortStableFunc(shown, func(a, b Outcome) int { return cmp.Compare(b.State, a.State) })
+	n, size := 0, 0
+	for n < len(shown) && n < maxNamed {
+		if size += len(shown[n].String()) + len(", "); n > 0 && size > maxNames {
+			break
+		}
+		n++
 	}
-	if left > 0 {
-		text = append(text, fmt.Sprintf("and %d more", left))
+	return fmt.Sprintf("%s, and %d more", joinOutcomes(shown[:n]), len(shown)-n)
+}
+
+func joinOutcomes(outcomes []Outcome) string {
+	list := make([]string, len(outcomes))
+	for i, o := range outcomes {
+		list[i] = o.String()
 	}
-	return strings.Join(text, ", ")
+	return strings.Join(list, ", ")
 }
 
 // invalid is the condition of a source whose annotations make no sense.
 func invalid(err error) appsv1.DeploymentCondition {
 	return appsv1.DeploymentCondition{Type: ConditionReplicated, Status: corev1.ConditionFalse, Reason: ReasonInvalidAnnotation,
-		Message: strings.ReplaceAll(err.Error(), "\n", "; ")}
+		Message: text.Line(strings.ReplaceAll(err.Error(), "\n", "; "), text.Note)}
 }
 
 // statusEvery bounds how often mere figures are written: while Pods start, they change all the time.

@@ -18,6 +18,8 @@ import (
 	"k8s.io/pod-security-admission/policy"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/tenure-dev/tenure/pkg/text"
 )
 
 // Values of [LabelTarget].
@@ -203,8 +205,8 @@ func (c *copyActor) enter(ctx context.Context, step Step) (barred *Outcome, ente
 	if err != nil {
 		return nil, false, err
 	}
-	if state, text := to.refuses(c.key.Namespace, copy); state != Gone {
-		return &Outcome{State: state, Text: text, After: there.again(c.r.now())}, false, nil
+	if state, why := to.refuses(c.key.Namespace, copy); state != Gone {
+		return &Outcome{State: state, Text: text.Line(why, maxText), After: there.again(c.r.now())}, false, nil
 	}
 	if err := c.confirm(); err != nil {
 		return nil, false, err

@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 )
@@ -246,7 +247,7 @@ func TestRecordBefore(t *testing.T) {
 		"it is back": {Record{GivenUp: names{"west"}}, divide, ok, Record{true, true, names{"east", "west"}, nil}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, after := c.record.before(c.wish, names{"east", "west"}, map[multicluster.ClusterName]Health{"east": ok, "west": c.west}, epoch, grace)
+			got, after := c.record.before(c.wish, names{"east", "west"}, names{"west", "east", "north"}, map[multicluster.ClusterName]Health{"east": ok, "west": c.west}, epoch, grace)
 			if diff := cmp.Diff(c.want, got, cmpopts.EquateEmpty()); diff != "" || after != c.after {
 				t.Errorf("after %s, want %s; (-want +got):\n%s", after, c.after, diff)
 			}
@@ -256,6 +257,39 @@ func TestRecordBefore(t *testing.T) {
 				t.Errorf("written and read (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestWhatOtherToolsTrackByIsNotCopied(t *testing.T) {
+	source := aSource(func(d *appsv1.Deployment) {
+		for _, key := range []string{"app.kubernetes.io/managed-by", "app.kubernetes.io/instance", "argocd.argoproj.io/instance",
+			"kustomize.toolkit.fluxcd.io/name", "helm.toolkit.fluxcd.io/name", "fleet.cattle.io/bundle-id", "objectset.rio.cattle.io/hash",
+			"applyset.kubernetes.io/part-of", "kapp.k14s.io/app", "tenure.dev/anything"} {
+			d.Labels[key] = "x"
+		}
+		for _, key := range []string{"argocd.argoproj.io/tracking-id", "meta.helm.sh/release-name", "meta.helm.sh/release-namespace",
+			"kustomize.toolkit.fluxcd.io/checksum", "objectset.rio.cattle.io/applied", "config.kubernetes.io/owning-inventory",
+			"kubectl.kubernetes.io/last-applied-configuration"} {
+			d.Annotations[key] = "x"
+		}
+		d.Labels["app.kubernetes.io/name"], d.Labels["notargoproj.io/x"] = "web", "kept"
+		d.Annotations["helm.sh"], d.Annotations["example.com/helm.sh"] = "kept", "kept"
+		d.Spec.Template.Labels["app.kubernetes.io/instance"] = "what selectors and Services find Pods by"
+	})
+	got := mustWant(t, source, nil).Full
+	labels := map[string]string{"app": "web", "app.kubernetes.io/name": "web", "notargoproj.io/x": "kept"}
+	if diff := cmp.Diff(labels, got.GetLabels()); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	annotations := got.GetAnnotations()
+	delete(annotations, AnnotationApplied)
+	want := map[string]string{"team": "shop", "helm.sh": "kept", "example.com/helm.sh": "kept", AnnotationOwnerUID: "uid-of-web", AnnotationSource: "home/shop/web"}
+	if diff := cmp.Diff(want, annotations); diff != "" {
+		t.Errorf("annotations (-want +got):\n%s", diff)
+	}
+	pods, _, _ := unstructured.NestedStringMap(got.Object, "spec", "template", "metadata", "labels")
+	if pods["app.kubernetes.io/instance"] == "" {
+		t.Error("the Pods have lost a label")
 	}
 }
 

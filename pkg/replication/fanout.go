@@ -8,14 +8,15 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/tenure-dev/tenure/pkg/text"
 )
 
 // fanOut brings all copies further, those of one cluster not waiting for another's. Trouble is what went wrong in single
 // clusters in ways nobody foresaw; err concerns the whole source.
-func (a *actor) fanOut(ctx context.Context, wish Wish, targets []multicluster.ClusterName, record Record) (_ []Outcome, trouble, err error) {
+func (a *actor) fanOut(ctx context.Context, wish Wish, known, targets []multicluster.ClusterName, record Record) (_ []Outcome, trouble, err error) {
 	base, err := newTemplate(a.source, a.name)
 	if err != nil {
 		return nil, nil, err
@@ -26,6 +27,11 @@ func (a *actor) fanOut(ctx context.Context, wish Wish, targets []multicluster.Cl
 	slots := make(chan struct{}, a.r.config.FanOut)
 	var group sync.WaitGroup
 	for i, name := range clusters {
+		if !slices.Contains(known, name) && a.unheardOf(name) {
+			outcomes[i] = a.unknown(name)
+			outcomes[i].Wanted = slices.Contains(targets, name)
+			continue
+		}
 		c := &copyActor{actor: a, target: name}
 		if slices.Contains(targets, name) {
 			if c.want, err = base.want(shares[name], wish.Overrides[name]); err != nil {
@@ -46,6 +52,22 @@ func (a *actor) fanOut(ctx context.Context, wish Wish, targets []multicluster.Cl
 		return nil, nil, errors.Join(ctx.Err(), trouble)
 	}
 	return outcomes, trouble, nil
+}
+
+// unheardOf says whether nothing is known about a cluster that isn't among the targets. There may be thousands of such
+// names, so they cost no work and no memory.
+func (a *actor) unheardOf(name multicluster.ClusterName) bool {
+	ok, since := a.r.config.Targets.Usable(name)
+	return !ok && since.IsZero()
+}
+
+// unknown is the outcome for such a cluster. A process that has just begun may not have heard of all yet.
+func (a *actor) unknown(name multicluster.ClusterName) Outcome {
+	o := Outcome{Cluster: name, State: Away, Text: "isn't known", After: unknownAgain}
+	if left := a.r.began.Add(connectGrace).Sub(a.r.now()); left > 0 {
+		o.Pending, o.After = true, left
+	}
+	return o
 }
 
 // run brings one copy as far as it can be brought now. What is known to go wrong with a cluster is an outcome; an error
@@ -72,7 +94,6 @@ func (c *copyActor) run(ctx context.Context) (Outcome, error) {
 	switch {
 	case err == nil:
 		c.r.connections.made(c.connection())
-		c.told(outcome)
 		return outcome, nil
 	case errors.Is(err, errStale), errors.Is(err, errHome), ctx.Err() != nil:
 		return Outcome{State: Progressing}, err
@@ -91,40 +112,23 @@ func (c *copyActor) run(ctx context.Context) (Outcome, error) {
 // the sources when one comes back; this is for one that was missed.
 const unknownAgain = time.Minute
 
-func (c *copyActor) away(text string, after time.Duration) Outcome {
-	o := Outcome{State: Away, Text: text, After: after}
-	c.told(o)
-	return o
+func (c *copyActor) away(why string, after time.Duration) Outcome {
+	return Outcome{State: Away, Text: why, After: after}
 }
 
 // unconnected is the outcome for a cluster that can't be reached through any fault of its own (yet).
-func (c *copyActor) unconnected(text string) Outcome {
+func (c *copyActor) unconnected(why string) Outcome {
 	if left := c.r.connections.missing(c.connection(), c.r.now()); left > 0 {
-		return Outcome{State: Away, Text: text, Pending: true, After: left}
+		return Outcome{State: Away, Text: why, Pending: true, After: left}
 	}
-	return c.away(text, unknownAgain)
+	return c.away(why, unknownAgain)
 }
 
 func (c *copyActor) connection() connection { return connection{c.request, c.target} }
 
 func (c *copyActor) refused(err error) Outcome {
-	o := Outcome{State: Refused, Text: err.Error()}
+	o := Outcome{State: Refused, Text: text.Line(err.Error(), maxText)}
 	view := CopyView{Want: c.want}
 	c.note(func(n *Note) { o.After = n.hold(view.refusedKey(), o.Text, c.r.now()) })
-	c.told(o)
 	return o
-}
-
-// told tells the owner of a trouble, once.
-func (c *copyActor) told(o Outcome) {
-	news := false
-	if c.recall().Told != o.State {
-		c.note(func(n *Note) {
-			news = n.Told != o.State && o.State >= Away
-			n.Told = o.State
-		})
-	}
-	if news {
-		c.tell(corev1.EventTypeWarning, reasons[o.State], fmt.Sprintf("cluster %s: %s", c.target, o.Text))
-	}
 }

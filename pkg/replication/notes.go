@@ -42,8 +42,6 @@ type Note struct {
 	Repairs       int
 	RepairedPaths string
 	RepairedAt    time.Time
-	// Told is the state that was last told as an event.
-	Told State
 
 	touched time.Time
 }

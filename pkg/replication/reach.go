@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -15,27 +16,38 @@ type connection struct{ from, to multicluster.ClusterName }
 
 // connections remembers since when targets are missing.
 type connections struct {
-	mu    sync.Mutex // guards since
-	since map[connection]time.Time
+	mu     sync.Mutex // guards all below
+	missed map[connection]absence
+	swept  time.Time
 }
+
+// absence is since when a target is missing, and when somebody last missed it.
+type absence struct{ since, asked time.Time }
 
 // missing is how much of the grace is left.
 func (m *connections) missing(c connection, now time.Time) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.since == nil {
-		m.since = map[connection]time.Time{}
+	if m.missed == nil {
+		m.missed = map[connection]absence{}
 	}
-	if _, found := m.since[c]; !found {
-		m.since[c] = now
+	a, found := m.missed[c]
+	if !found {
+		a.since = now
 	}
-	return max(0, m.since[c].Add(connectGrace).Sub(now))
+	a.asked = now
+	m.missed[c] = a
+	if now.Sub(m.swept) >= noteLife {
+		m.swept = now
+		maps.DeleteFunc(m.missed, func(_ connection, a absence) bool { return now.Sub(a.asked) >= noteLife })
+	}
+	return max(0, a.since.Add(connectGrace).Sub(now))
 }
 
 func (m *connections) made(c connection) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.since, c)
+	delete(m.missed, c)
 }
 
 // breaker remembers which targets don't answer, so that not every source waits for the same timeout.
@@ -46,6 +58,7 @@ type breaker struct {
 
 type trip struct {
 	until    time.Time
+	asked    time.Time // when it last failed, or somebody was let through
 	failures int
 	probing  bool // somebody was let through, who knows by until
 }
@@ -62,7 +75,7 @@ func (b *breaker) open(name multicluster.ClusterName, now time.Time, timeout tim
 	if left := t.until.Sub(now); !tripped || left > 0 {
 		return max(0, left), false
 	}
-	t.until, t.probing = now.Add(timeout), true
+	t.until, t.asked, t.probing = now.Add(timeout), now, true
 	b.targets[name] = t
 	return 0, true
 }
@@ -88,7 +101,11 @@ func (b *breaker) failed(name multicluster.ClusterName, now time.Time) time.Dura
 		t.until, t.probing = now.Add(min(delay(t.failures), longestTrip)), false
 		t.failures++
 	}
+	t.asked = now
 	b.targets[name] = t
+	maps.DeleteFunc(b.targets, func(_ multicluster.ClusterName, t trip) bool { // of clusters that nobody asks any more
+		return now.Sub(t.asked) >= noteLife
+	})
 	return t.until.Sub(now)
 }
 

@@ -36,11 +36,11 @@ func recordOf(source *appsv1.Deployment) Record {
 	}
 }
 
-// before is the record that must be written before any copy may be made: it has the finalizer and all targets. The
-// duration is when it has to be looked at again because a target's grace ends; 0: no need.
-func (r Record) before(wish Wish, targets []multicluster.ClusterName, health map[multicluster.ClusterName]Health,
+// before is the record that must be written before any copy may be made: it has the finalizer and all targets that are
+// known, for in no other can a copy be made. The duration is when it has to be looked at again because a target's grace ends; 0: no need.
+func (r Record) before(wish Wish, targets, known []multicluster.ClusterName, health map[multicluster.ClusterName]Health,
 	now time.Time, grace time.Duration) (Record, time.Duration) {
-	next := Record{Finalizer: true, Known: true, Copies: union(r.Copies, targets)}
+	next := Record{Finalizer: true, Known: true, Copies: union(r.Copies, both(targets, known))}
 	var after time.Duration
 	if wish.Divide {
 		for _, name := range targets {
@@ -102,6 +102,10 @@ func union(a, b []multicluster.ClusterName) []multicluster.ClusterName {
 	all := slices.Concat(a, b)
 	slices.Sort(all)
 	return slices.Compact(all)
+}
+
+func both(a, b []multicluster.ClusterName) []multicluster.ClusterName {
+	return slices.DeleteFunc(slices.Clone(a), func(name multicluster.ClusterName) bool { return !slices.Contains(b, name) })
 }
 
 func splitNames(text string) []multicluster.ClusterName {

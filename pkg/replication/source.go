@@ -19,6 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/tenure-dev/tenure/pkg/text"
 )
 
 var (
@@ -76,7 +78,7 @@ func (a *actor) replicate(ctx context.Context, wanted bool) (ctrl.Result, error)
 		for _, name := range targets {
 			health[name] = a.r.health(name)
 		}
-		next, look := record.before(wish, targets, health, a.r.now(), a.r.config.Grace)
+		next, look := record.before(wish, targets, known, health, a.r.now(), a.r.config.Grace)
 		after = look
 		if err := a.remember(ctx, next); err != nil {
 			return ctrl.Result{}, err
@@ -86,7 +88,7 @@ func (a *actor) replicate(ctx context.Context, wanted bool) (ctrl.Result, error)
 		// Somebody took the list off, so any cluster may have one.
 		record.Known, record.Copies = true, Wish{All: true}.targets(known, a.name)
 	}
-	outcomes, trouble, err := a.fanOut(ctx, wish, targets, record)
+	outcomes, trouble, err := a.fanOut(ctx, wish, known, targets, record)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -111,8 +113,8 @@ func (a *actor) conclude(ctx context.Context, record Record, outcomes []Outcome,
 			return ctrl.Result{}, err
 		}
 		pending := slices.ContainsFunc(outcomes, func(o Outcome) bool { return o.Pending })
-		if pending && findCondition(a.source) != nil {
-			// At a start or a handoff the old condition is better than one that tells of our own start.
+		if pending {
+			// At a start or a handoff the old condition, or none, is better than one that tells of our own start.
 			return ctrl.Result{RequeueAfter: after}, nil
 		}
 		if wanted {
@@ -220,18 +222,19 @@ func sameSource(a, b *appsv1.Deployment) bool {
 		equality.Semantic.DeepEqual(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Annotations, b.Annotations)
 }
 
+// tellCondition tells of a condition that has changed: once, however many clusters, and replicas one after the other,
+// find the same.
 func (a *actor) tellCondition(condition appsv1.DeploymentCondition) {
 	switch condition.Reason {
 	case ReasonProgressing, ReasonCleaningUp:
 		return // In the condition; an event is an API write too.
 	case ReasonReplicated:
 		a.tell(corev1.EventTypeNormal, condition.Reason, condition.Message)
-	case ReasonInvalidAnnotation, ReasonNoTargets, ReasonForbidden:
+	default:
 		a.tell(corev1.EventTypeWarning, condition.Reason, condition.Message)
 	}
-	// What is wrong in one cluster is told cluster by cluster.
 }
 
 func (a *actor) tell(kind, reason, message string) {
-	a.home.GetEventRecorder(FieldManager).Eventf(a.source, nil, kind, reason, "Replicate", "%s", message)
+	a.home.GetEventRecorder(FieldManager).Eventf(a.source, nil, kind, reason, "Replicate", "%s", text.Line(message, text.Note))
 }

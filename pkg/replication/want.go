@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -74,19 +75,33 @@ func dropEmpty(from map[string]any, key string) {
 	}
 }
 
-// foreignPrefixes begin annotations that belong to other tools and mean nothing in another cluster.
-var foreignPrefixes = []string{prefix, "kubectl.kubernetes.io/", "deployment.kubernetes.io/"}
+// By these, tools know again what they manage: copied, they would make a tool in the target's cluster prune, adopt or
+// revert what is ours.
+var (
+	// toolDomains are the domains of such labels and annotations, with all below them.
+	toolDomains = []string{
+		"tenure.dev", "kubectl.kubernetes.io", "deployment.kubernetes.io", // ours, kubectl's, the Deployment controller's
+		"applyset.kubernetes.io", "config.kubernetes.io", "config.k8s.io", "cli-utils.sigs.k8s.io", // kubectl apply --prune, kpt
+		"argoproj.io", "fluxcd.io", "cattle.io", "helm.sh", "k14s.io", // Argo CD, Flux, Rancher and Fleet, Helm, kapp
+		"operators.coreos.com", "skaffold.dev",
+	}
+	// toolKeys are single ones: who manages an object, and the one by which Argo CD tracks unless it is told otherwise.
+	toolKeys = []string{"app.kubernetes.io/managed-by", "app.kubernetes.io/instance"}
+)
+
+func isTools(key string) bool {
+	domain, _, qualified := strings.Cut(key, "/")
+	return slices.Contains(toolKeys, key) || qualified && slices.ContainsFunc(toolDomains, func(d string) bool {
+		return domain == d || strings.HasSuffix(domain, "."+d)
+	})
+}
 
 func copied(from map[string]string) map[string]any {
 	to := map[string]any{}
-next:
 	for key, value := range from {
-		for _, p := range foreignPrefixes {
-			if strings.HasPrefix(key, p) {
-				continue next
-			}
+		if !isTools(key) {
+			to[key] = value
 		}
-		to[key] = value
 	}
 	return to
 }

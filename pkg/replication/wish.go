@@ -1,7 +1,6 @@
 package replication
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +12,15 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/tenure-dev/tenure/pkg/text"
+)
+
+const (
+	// maxListed bounds the clusters that one annotation names; * is any number.
+	maxListed = 500
+	// maxComplaints bounds what is said to be wrong with one source.
+	maxComplaints = 10
 )
 
 // maxWeight keeps the arithmetic of shares within 64 bits.
@@ -40,18 +48,17 @@ type Override struct {
 
 // BadAnnotation is an annotation that makes no sense.
 type BadAnnotation struct {
-	Name, Value, Why string
+	Name, Value string
+	// Why is one line, of at most maxText bytes.
+	Why string
 }
 
 func (e *BadAnnotation) Error() string {
-	value := e.Value
-	if len(value) > 200 {
-		value = value[:200] + "..."
-	}
-	return fmt.Sprintf("annotation %s: %q: %s", e.Name, value, e.Why)
+	return fmt.Sprintf("annotation %s: %q: %s", e.Name, text.Line(e.Value, 200), e.Why)
 }
 
-// ParseWish reads the annotations of a source. The error joins a BadAnnotation for each that makes no sense.
+// ParseWish reads the annotations of a source. The error joins a BadAnnotation for what makes no sense: the first of
+// many, as whoever writes annotations may write thousands of bad names.
 func ParseWish(source *appsv1.Deployment, home multicluster.ClusterName) (Wish, error) {
 	p := &parser{annotations: source.Annotations}
 	wish := Wish{}
@@ -79,20 +86,35 @@ type parser struct {
 }
 
 func (p *parser) refuse(name, format string, args ...any) {
-	p.bad = append(p.bad, &BadAnnotation{Name: name, Value: p.annotations[name], Why: fmt.Sprintf(format, args...)})
+	if len(p.bad) >= maxComplaints {
+		return
+	}
+	why := text.Line(fmt.Sprintf(format, args...), maxText)
+	p.bad = append(p.bad, &BadAnnotation{Name: name, Value: p.annotations[name], Why: why})
+}
+
+// tooMany refuses an annotation that names too many clusters.
+func (p *parser) tooMany(name string, n int) bool {
+	if n > maxListed {
+		p.refuse(name, "names %d clusters, more than %d: * stands for all that there are", n, maxListed)
+	}
+	return n > maxListed
 }
 
 func (p *parser) clusters(wish *Wish, home multicluster.ClusterName) {
-	text := strings.TrimSpace(p.annotations[AnnotationClusters])
-	if text == "" {
+	value := strings.TrimSpace(p.annotations[AnnotationClusters])
+	if value == "" {
 		p.refuse(AnnotationClusters, "name the clusters, or * for all")
 		return
 	}
-	if text == "*" {
+	if value == "*" {
 		wish.All = true
 		return
 	}
-	for part := range strings.SplitSeq(text, ",") {
+	if p.tooMany(AnnotationClusters, strings.Count(value, ",")+1) {
+		return
+	}
+	for part := range strings.SplitSeq(value, ",") {
 		name := strings.TrimSpace(part)
 		switch {
 		case !isClusterName(name):
@@ -129,12 +151,12 @@ func (p *parser) mode(wish *Wish) {
 }
 
 func (p *parser) weights(wish *Wish) {
-	text := p.annotations[AnnotationWeights]
-	if !wish.Divide || strings.TrimSpace(text) == "" {
+	list := p.annotations[AnnotationWeights]
+	if !wish.Divide || strings.TrimSpace(list) == "" || p.tooMany(AnnotationWeights, strings.Count(list, ",")+1) {
 		return
 	}
 	wish.Weights = map[multicluster.ClusterName]int64{}
-	for part := range strings.SplitSeq(text, ",") {
+	for part := range strings.SplitSeq(list, ",") {
 		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
 		weight, err := strconv.ParseInt(value, 10, 64)
 		if !isClusterName(name) || err != nil || weight < 0 || weight > maxWeight {
@@ -149,11 +171,11 @@ func (p *parser) weights(wish *Wish) {
 }
 
 func (p *parser) overrides(wish *Wish, containers []string) {
-	text, found := p.annotations[AnnotationOverrides]
+	data, found := p.annotations[AnnotationOverrides]
 	if !found {
 		return
 	}
-	decoder := json.NewDecoder(bytes.NewReader([]byte(text)))
+	decoder := json.NewDecoder(strings.NewReader(data))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&wish.Overrides); err != nil {
 		p.refuse(AnnotationOverrides, "isn't JSON such as {\"west\":{\"replicas\":5,\"images\":{\"container\":\"image\"}}}: %v", err)
@@ -161,6 +183,9 @@ func (p *parser) overrides(wish *Wish, containers []string) {
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		p.refuse(AnnotationOverrides, "something follows the JSON object")
+	}
+	if p.tooMany(AnnotationOverrides, len(wish.Overrides)) {
+		return
 	}
 	for _, name := range sortedKeys(wish.Overrides) {
 		p.override(wish.Divide, name, wish.Overrides[name], containers)

@@ -1,0 +1,137 @@
+package replication
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/tenure-dev/tenure/pkg/text"
+)
+
+// invented are so many names of clusters that there aren't, of some length.
+func invented(n, length int) string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf("c%0*d", length-1, i)
+	}
+	return strings.Join(all, ",")
+}
+
+// told are the events so far, each one line.
+func (b *bench) told() []string {
+	return strings.Split(strings.TrimSuffix(b.events(), "\n"), "\n")
+}
+
+func TestInventedClustersCostNothing(t *testing.T) {
+	b := newBench(t, aSource(annotated(AnnotationClusters, "west,east,"+invented(maxListed-2, 200))))
+	b.live()
+	b.clock.Step(connectGrace)
+	b.live()
+	condition := findCondition(b.get("home"))
+	if b.get("west") == nil || b.get("east") == nil || b.condition() != "False "+ReasonAway ||
+		!strings.HasPrefix(condition.Message, "generation 1: 2 of 500 clusters available; c000") ||
+		!strings.Contains(condition.Message, "isn't known") || !strings.Contains(condition.Message, "more") || len(condition.Message) > text.Note {
+		t.Errorf("%s, %d bytes: %s", b.condition(), len(condition.Message), condition.Message)
+	}
+	if told := b.told(); len(told) != 1 || !strings.Contains(told[0], ReasonAway) {
+		t.Errorf("events %q, want one", told)
+	}
+	if got := b.get("home").Annotations[AnnotationCopies]; got != "east,west" {
+		t.Errorf("may have a copy: %s", got)
+	}
+	if n, m := len(b.subject.notes.copies), len(b.subject.connections.missed); n > 2 || m > 0 {
+		t.Errorf("remembered: %d copies, %d connections", n, m)
+	}
+	b.edit("home", "kubectl", annotated(AnnotationClusters, "west,"+invented(3, 8)))
+	b.live()
+	if b.get("east") != nil || b.get("home").Annotations[AnnotationCopies] != "west" {
+		t.Errorf("without east: its copy is left: %v, may have a copy: %s", b.get("east") != nil, b.get("home").Annotations[AnnotationCopies])
+	}
+}
+
+func TestAProcessThatHasJustBegunDoesNotTellOfClustersItHasNotHeardOf(t *testing.T) {
+	b := newBench(t, aSource(annotated(AnnotationClusters, "west,north")))
+	for range 3 {
+		if _, err := b.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if b.condition() != "" || b.events() != "" {
+		t.Errorf("condition %q before it can know", b.condition())
+	}
+	b.clock.Step(connectGrace)
+	b.live()
+	if b.condition() != "False "+ReasonAway {
+		t.Errorf("condition %q, want it to tell of north", b.condition())
+	}
+}
+
+func TestBadAnnotationsAreToldInBoundedWords(t *testing.T) {
+	for name, annotations := range map[string]map[string]string{
+		"thousands of names":        {AnnotationClusters: invented(20_000, 8)},
+		"one more than may be":      {AnnotationClusters: invented(maxListed+1, 8)},
+		"thousands of bad names":    {AnnotationClusters: strings.Repeat("A_B,", maxListed-1)},
+		"one long bad name":         {AnnotationClusters: strings.Repeat("A", 200_000)},
+		"one that steers terminals": {AnnotationClusters: "west\x1b]0;owned\x07\u202e"},
+		"weights": {AnnotationClusters: "*", AnnotationReplicas: "divide", AnnotationTotal: "1",
+			AnnotationWeights: strings.ReplaceAll(invented(20_000, 6), ",", "=1,")},
+		"bad weights": {AnnotationClusters: "*", AnnotationReplicas: "divide", AnnotationTotal: "1", AnnotationWeights: invented(maxListed, 200)},
+		"overrides":   {AnnotationClusters: "*", AnnotationOverrides: `{"` + strings.ReplaceAll(invented(10_000, 6), ",", `":{},"`) + `":{}}`},
+		"bad overrides": {AnnotationClusters: "*", AnnotationOverrides: `{"` + strings.ReplaceAll(invented(400, 200), ",", `":{"replicas":-1},"`) +
+			`":{"replicas":-1}}`},
+		"an override's unknown field": {AnnotationClusters: "*", AnnotationOverrides: `{"west":{"` + strings.Repeat("x\\u001b", 10_000) + `":1}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, aSource(func(d *appsv1.Deployment) { d.Annotations = annotations }))
+			b.live()
+			message, told := findCondition(b.get("home")).Message, b.told()
+			if b.condition() != "False "+ReasonInvalidAnnotation || len(message) > text.Note || text.Line(message, text.Note) != message ||
+				!strings.Contains(message, prefix) {
+				t.Errorf("%s, %d bytes: %q", b.condition(), len(message), message)
+			}
+			if len(told) != 1 || len(told[0]) > text.Note+100 || len(b.written) != 1 {
+				t.Errorf("events %q, written %v, want one each", told, b.written)
+			}
+		})
+	}
+}
+
+func TestWhatAServerSaysIsShownInBoundedWords(t *testing.T) {
+	b := newBench(t, aSource())
+	b.namespace("west", open(TargetConfined))
+	b.namespace("east", open(TargetConfined))
+	b.fault = func(n int, commit func() error) error {
+		if n != 2 && n != 3 { // the list of copies, and then the condition
+			return commit()
+		}
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "deployments"}, "web", errors.New("\x1b[2Jno\n"+strings.Repeat("very long ", 100_000)))
+	}
+	if _, err := b.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	message := findCondition(b.get("home")).Message
+	if b.condition() != "False "+ReasonRefused || len(message) > 2*maxText+200 || text.Line(message, text.Note) != message || !strings.Contains(message, "[2Jno very long") {
+		t.Errorf("%s, %d bytes: %q", b.condition(), len(message), message)
+	}
+}
+
+func TestWhatIsMissingIsForgottenWhenNobodyAsks(t *testing.T) {
+	var c connections
+	var b breaker
+	for i := range 1000 {
+		name := multicluster.ClusterName(fmt.Sprint("c", i))
+		c.missing(connection{"home/01", name}, epoch)
+		b.failed(name, epoch)
+	}
+	c.missing(connection{"home/01", "west"}, epoch.Add(noteLife))
+	b.failed("west", epoch.Add(noteLife))
+	if n, m := len(c.missed), len(b.targets); n != 1 || m != 1 {
+		t.Errorf("remembered: %d connections, %d breakers, want those of west", n, m)
+	}
+}
