@@ -29,7 +29,32 @@
 //
 // Annotations that make no sense are shown in the condition and an event, with name and value; until they are
 // corrected nothing else is written anywhere, and existing copies stay as they are. A name that no cluster has (yet) is
-// no error: it is a target that is away.
+// no error: it is a target that is away. One annotation names at most 500 clusters.
+//
+// # What the owner of a namespace in a target writes
+//
+//	metadata:
+//	  labels:
+//	    tenure.dev/replication-target: "true"   # or unrestricted
+//
+// Whoever can have a Deployment copied runs Pods, so a namespace of a target has to be opened by somebody who may label
+// it. Without the label nothing is created or changed in it; the condition says so, and how to open it. With "true", Pods
+// have to keep to the Pod Security Standard "baseline" (no namespaces, files or ports of the host, nothing privileged, no
+// unusual capabilities or sysctls, ...) as the API server's own admission checks it, and to the namespace's default
+// service account. With "unrestricted", they needn't; what the target's own admission and quotas say holds in any case.
+// What is judged is the configuration to be applied, overrides included.
+//
+// A label is looked for before a write, and what was seen is believed for 5 s. A namespace that keeps copies out is looked
+// at again within a minute. When the label is taken off, copies stay as they are, drift and all, and the condition says
+// so once they differ from what is wanted; they are deleted when they aren't wanted any more, for that they are ours is
+// written on them.
+//
+// Nothing is copied from or to kube-* and the namespaces of [Config.ForbiddenNamespaces], whatever their labels.
+// With [Config.CreateNamespaces], a namespace that is missing is made: with the label "true" and the Pod Security labels of
+// the source's, if the Pods would be let in then. A namespace is never changed or deleted.
+//
+// Who may have Deployments copied at all is for the source's cluster to say: config/replication/source has a
+// ValidatingAdmissionPolicy that asks for a right of its own.
 //
 // # Parts
 //
@@ -39,9 +64,9 @@
 //
 // # Copies
 //
-// A copy has the source's namespace and name, its spec, and its labels and annotations but for those of Tenure, kubectl
-// and the Deployment controller. It is written by server-side apply by the field manager [FieldManager], so what others
-// add (sidecars, annotations) stays. A namespace that is missing is made, and never deleted.
+// A copy has the source's namespace and name, its spec, and its labels and annotations but for those by which tools know
+// what they manage: Tenure, kubectl, the Deployment controller, Argo CD, Flux, Helm, Rancher and some others. It is written
+// by server-side apply by the field manager [FieldManager], so what others add (sidecars, annotations) stays.
 //
 // Nothing is written when nothing has changed: what is wanted is compared, field by field as server-side apply would,
 // with the copy in the cache. A digest of what was applied is an annotation of the copy, hence one of the fields compared;
@@ -81,7 +106,7 @@
 // # The writes in the life of a source
 //
 //	W1  source: finalizer and list of clusters, one patch, before any copy
-//	W2  each target: create the copy (and its namespace, where that is missing)
+//	W2  each target: create the copy (and its namespace, where that is missing and may be made)
 //	W3  source/status: the condition, when it changes; mere figures at most once a second
 //	W4  each target that has drifted or whose source has changed: one apply
 //	W5  each target that has to go: one delete; then the source: list shortened, or finalizer removed
@@ -94,6 +119,10 @@
 // of all clusters; the reason is that of the worst. It is applied by our field manager, so conditions of the
 // Deployment controller stay. A Deployment's condition has no generation, hence the message says which one it speaks of:
 // kubectl wait right after an edit may see the condition of before.
+//
+// An event is told when status or reason change, so one for all clusters and for whatever replicas find the same. What
+// comes from elsewhere (a server's words, names, values) is cleaned and cut: a message has at most 1024 bytes, and names
+// the clusters that are worst where it can't name all.
 //
 // # What is watched
 //

@@ -53,15 +53,7 @@ func TestOnlyWhoMayReplicateSteersCopies(t *testing.T) {
 		t.Fatal(err)
 	}
 	admin := labtest.Client(t, plane)
-	as := func(user string) client.Client {
-		config := plane.RESTConfig()
-		config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
-		c, err := client.New(config, client.Options{Scheme: lab.Scheme()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
-	}
+	as := func(user string) client.Client { return clientAs(t, plane, user) }
 	must := func(o client.Object) {
 		t.Helper()
 		if err := admin.Create(t.Context(), o); client.IgnoreAlreadyExists(err) != nil {
@@ -73,11 +65,7 @@ func TestOnlyWhoMayReplicateSteersCopies(t *testing.T) {
 	labtest.Kubectl(t, plane, "apply", "--validate=strict", "-k", filepath.Join(root, "config/replication/source"))
 	for user, roles := range map[string][]string{editor: {edits}, replicator: {edits, "tenure-replicator"}, scaler: {edits}} {
 		for _, role := range roles {
-			must(&rbacv1.RoleBinding{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: strings.ReplaceAll(user+"-"+role, ":", "-")},
-				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-				Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
-			})
+			must(bound("shop", user, role))
 		}
 	}
 	plain := func(d *appsv1.Deployment) { d.Labels, d.Annotations = nil, nil }
@@ -180,6 +168,82 @@ func TestOnlyWhoMayReplicateSteersCopies(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// clientAs is a client for somebody without any group.
+func clientAs(t *testing.T, plane *localplane.Plane, user string) client.Client {
+	t.Helper()
+	config := plane.RESTConfig()
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
+	c, err := client.New(config, client.Options{Scheme: lab.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// bound gives somebody a role in a namespace.
+func bound(namespace, user, role string) *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: strings.ReplaceAll(user+"-"+role, ":", "-")},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}},
+	}
+}
+
+// strangers has the editor of a namespace at home try what might make a write happen in another cluster, to one
+// Deployment that somebody else has had copied, and to one that isn't copied. The other clusters' audit logs are to
+// show none.
+func strangers(t *testing.T, r *rig, namespace string) {
+	r.create(t, "home", bound(namespace, editor, edits))
+	theirs := deployment(namespace, "theirs", func(d *appsv1.Deployment) { d.Labels, d.Annotations = nil, nil })
+	source := deployment(namespace, "web")
+	r.create(t, "home", source)
+	r.create(t, "home", theirs)
+	r.replicated(t, "home", source)
+	c := clientAs(t, r.planes.Cluster("home"), editor)
+	labtest.Until(t, "the editor may edit", func() bool { return merge(`{"spec":{"paused":true}}`)(t, c, theirs.DeepCopy()) == nil })
+	before := r.get(t, "home", source)
+	elsewhere := map[string]int{}
+	for _, name := range []string{"west", "east"} {
+		elsewhere[name] = len(r.writes(t, name, ""))
+	}
+	tries := map[string]error{
+		"create":       c.Create(t.Context(), deployment(namespace, "new")),
+		"delete":       c.Delete(t.Context(), source.DeepCopy()),
+		"delete all":   c.DeleteAllOf(t.Context(), &appsv1.Deployment{}, client.InNamespace(namespace), client.MatchingFields{"metadata.name": "web"}),
+		"scale":        merge(`{"spec":{"replicas":9}}`, "scale")(t, c, source.DeepCopy()),
+		"apply":        merge(`{"spec":{"template":{"spec":{"hostPID":true,"serviceAccountName":"admin"}}}}`)(t, c, source.DeepCopy()),
+		"add clusters": merge(`{"metadata":{"annotations":{"tenure.dev/clusters":"west"}}}`)(t, c, source.DeepCopy()),
+		"override":     merge(`{"metadata":{"annotations":{"tenure.dev/overrides":"{\"west\":{\"images\":{\"web\":\"evil\"}}}"}}}`)(t, c, source.DeepCopy()),
+		"divide":       merge(`{"metadata":{"annotations":{"tenure.dev/replicas":"divide","tenure.dev/total":"99"}}}`)(t, c, source.DeepCopy()),
+		"give up":      merge(`{"metadata":{"annotations":{"tenure.dev/given-up":"west"}}}`)(t, c, source.DeepCopy()),
+		"unlist":       merge(`{"metadata":{"annotations":{"tenure.dev/copies":null}}}`)(t, c, source.DeepCopy()),
+		"unlabel":      merge(`{"metadata":{"labels":{"tenure.dev/replicate":null}}}`)(t, c, source.DeepCopy()),
+		"unfinalize":   merge(`{"metadata":{"finalizers":null}}`)(t, c, source.DeepCopy()),
+		"be collected": merge(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"gone","uid":"x"}]}}`)(t, c, source.DeepCopy()),
+		"label":        merge(`{"metadata":{"labels":{"tenure.dev/replicate":"true"},"annotations":{"tenure.dev/clusters":"*"}}}`)(t, c, theirs.DeepCopy()),
+		"finalize":     merge(`{"metadata":{"finalizers":["tenure.dev/replication"]}}`)(t, c, theirs.DeepCopy()),
+		"a forged list": merge(`{"metadata":{"annotations":{"tenure.dev/copies":"west,east"},"finalizers":["tenure.dev/replication"]}}`)(t, c,
+			theirs.DeepCopy()),
+	}
+	for what, err := range tries {
+		if !refusedByPolicy(err) {
+			t.Errorf("%s: %v, want the policy's refusal", what, err)
+		}
+	}
+	looked := reconciled(t, 1)
+	r.setDown("nobody", true) // every source is looked at again
+	looked()
+	after := r.get(t, "home", source)
+	if after == nil || after.ResourceVersion != before.ResourceVersion {
+		t.Errorf("the source has changed: %v", after)
+	}
+	for name, n := range elsewhere {
+		if writes := r.writes(t, name, ""); len(writes) != n {
+			t.Errorf("written in %s: %v", name, writes[n:])
+		}
 	}
 }
 

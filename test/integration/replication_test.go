@@ -40,6 +40,7 @@ func TestReplication(t *testing.T) {
 		{"bad annotations write nothing", badAnnotations},
 		{"without the label the copies go", labelRemoved},
 		{"a namespace that nobody opened gets nothing", closed},
+		{"who may only edit at home makes nothing happen elsewhere", strangers},
 		{"Pods get no more than their namespace allows", confined},
 		{"a frozen cluster holds up nobody else", frozen},
 		{"a share moves away from a cluster that is away, and back", divided},
