@@ -249,7 +249,7 @@ func (f *fleet) startReplica(name string) error {
 	return f.launch(lab.Program{
 		Name: name, Binary: binary, Environment: f.traces.environment(), Addresses: 2,
 		Args: func(addresses []string) []string {
-			all := slices.Concat(args, hooks, []string{"--metrics-bind-address", addresses[0]})
+			all := slices.Concat(args, hooks, []string{"--metrics-bind-address", addresses[0], "--metrics-secure=false"})
 			if p.profiled {
 				all = append(all, "--pprof-bind-address", addresses[1])
 			}

@@ -91,8 +91,8 @@ func (o *options) declare(fs *pflag.FlagSet) {
 		"`server` (KEP-5866, where the API server knows it), or client")
 	o.copying.declare(fs)
 	fs.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "`address` of the metrics endpoint; 0 turns it off")
-	fs.BoolVar(&o.metricsSecure, "metrics-secure", false,
-		"serve metrics over TLS, to who may get /metrics in the home cluster")
+	fs.BoolVar(&o.metricsSecure, "metrics-secure", true, "serve metrics and the status page over TLS, to who may get /metrics and "+
+		"/status in the home cluster; false serves them openly, to everybody who reaches the address")
 	fs.DurationVar(&o.traceSlow, "trace-slow", time.Second, "with tracing on (OTEL_EXPORTER_OTLP_ENDPOINT): keep the "+
 		"traces of reconciles that fail or take this long, whatever OTEL_TRACES_SAMPLER says; 0 to leave them to it")
 	fs.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081",

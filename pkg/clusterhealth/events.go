@@ -14,8 +14,13 @@ import (
 	"github.com/tenure-dev/tenure/pkg/text"
 )
 
-// eventEvery is how often one cause is told again: a cluster that comes and goes all the time makes no flood.
-const eventEvery = 10 * time.Minute
+const (
+	// eventEvery is how often one cause is told: a cluster that comes and goes all the time makes no flood. Trouble that
+	// stays is told again after it, since events are kept for an hour.
+	eventEvery = 20 * time.Minute
+	// EventReporter is the reporting controller of the events.
+	EventReporter = "tenure"
+)
 
 // event is what is told of a Secret's cluster. All replicas find the same trouble, so its name is made of what it is
 // about: who comes second finds it there. A recorder would make one event per replica.
@@ -30,7 +35,7 @@ func event(secret *corev1.Secret, reporter, reason, note string, now time.Time) 
 	return &eventsv1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: secret.Namespace, Name: fmt.Sprintf("%.230s.%016x", name, cause.Sum64())},
 		EventTime:           metav1.NewMicroTime(now),
-		ReportingController: "tenure",
+		ReportingController: EventReporter,
 		ReportingInstance:   text.Line(reporter, 128), // what the API server takes
 		Action:              "Probe",
 		Reason:              reason,

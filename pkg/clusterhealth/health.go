@@ -69,6 +69,7 @@ type state struct {
 	// each time; how a connection fails isn't.
 	cause string
 	since time.Time
+	told  time.Time // by an event
 }
 
 // New returns a Health; see SetupWithManager.
@@ -113,8 +114,8 @@ func (h *Health) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	}
 	reason, note := Look(ctx, secret, h.cfg.Policy, h.cfg.Timeout)
 	h.tell(ctx, secret, reason, note)
-	if reason == ReasonBadConfig {
-		return ctrl.Result{}, nil // until the Secret changes
+	if reason == ReasonBadConfig { // until the Secret changes, but for telling it again
+		return ctrl.Result{RequeueAfter: eventEvery}, nil
 	}
 	return ctrl.Result{RequeueAfter: h.cfg.Every}, nil
 }
@@ -194,14 +195,22 @@ func (h *Health) signal() {
 
 // tell makes a change of state known.
 func (h *Health) tell(ctx context.Context, secret *corev1.Secret, reason, note string) {
-	name, now := secret.Name, state{reason: reason, since: time.Now()}
+	name, now := secret.Name, state{reason: reason, since: time.Now(), told: time.Now()}
 	if reason == ReasonBadConfig {
 		now.cause = note
 	}
 	h.mu.Lock()
 	was, known := h.states[name]
 	if known && was.reason == now.reason && was.cause == now.cause {
+		again := reason != ReasonUsable && now.told.Sub(was.told) >= eventEvery
+		if again {
+			was.told = now.told
+			h.states[name] = was
+		}
 		h.mu.Unlock()
+		if again {
+			h.report(ctx, secret, reason, note)
+		}
 		return
 	}
 	h.states[name] = now

@@ -150,10 +150,12 @@ func (v *survey) readClusters() {
 		c := get(a.Cluster)
 		c.Removed, c.Reason, c.Note = false, a.Reason, a.Note
 	}
+	held := map[keyspace.ClusterName]bool{}
 	for _, e := range v.entries {
 		c := get(e.ID.Cluster)
 		c.Shards++
 		c.Objects += e.Objects
+		held[c.Name] = held[c.Name] || e.holder != nil
 		if e.served() {
 			c.Held++
 			c.Removed = false // the home cluster needs no Secret to be a workload cluster too
@@ -163,6 +165,9 @@ func (v *survey) readClusters() {
 		}
 	}
 	for _, c := range byName {
+		if !v.Registered && !held[c.Name] && c.Reason == "" && v.living() > 0 {
+			c.Removed = true // who may not read Secrets can only conclude it: replicas live, claim nothing there, and don't complain
+		}
 		c.Map, v.removed[c.Name] = v.drawMap(c.Name), c.Removed
 		v.clusters = append(v.clusters, c)
 	}

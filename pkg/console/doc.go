@@ -13,5 +13,11 @@
 // machines disagree that can be wrong, and nothing but what is shown depends on it. The status page does watch
 // ([Snapshot].Seen), and so has no such doubt.
 //
-// Nothing here writes, and nothing of a Secret but its name reaches an answer.
+// # What it needs to read
+//
+// Leases, Shards and events in the namespace of the records: config/rbac/viewer_role.yaml. Secrets aren't needed. Who may
+// read them has the clusters asked from where the command runs, with the replicas' credentials, and nothing of a Secret but
+// its name reaches an answer; others get what the replicas say. What couldn't be read is said ([Fleet].Unread).
+//
+// Nothing here writes.
 package console

@@ -223,7 +223,11 @@ func (v *survey) findClusters() (found []Finding) {
 		}
 	}
 	if len(removed) > 0 {
-		found = append(found, Finding{Note, "", "not registered any more, records kept for their epochs: " + list(removed, ""), ""})
+		what := "not registered any more, records kept for their epochs: "
+		if !v.Registered {
+			what = "held by nobody, and no replica complains, so probably not registered any more: "
+		}
+		found = append(found, Finding{Note, "", what + list(removed, ""), ""})
 	}
 	return found
 }

@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -86,12 +87,35 @@ func (g Gatherer) fleet(ctx context.Context, home client.Client) (Snapshot, erro
 	secrets := &corev1.SecretList{}
 	err = home.List(ctx, secrets, client.InNamespace(g.Namespace), client.MatchingLabels{kubeconfig.Label: "true"})
 	if err != nil {
-		s.Unread = append(s.Unread, fmt.Sprintf("the kubeconfig Secrets (%s): clusters are known by their shards only, and weren't asked", brief(err)))
+		s.Unread = append(s.Unread, fmt.Sprintf("the kubeconfig Secrets (%s): clusters are known by their shards and by what replicas say of them in events, and weren't asked from here", brief(err)))
+		if s.Clusters, err = told(ctx, home, g.Namespace); err != nil {
+			s.Unread = append(s.Unread, fmt.Sprintf("events about clusters (%s): whether they can be used isn't known here", brief(err)))
+		}
 		return s, nil
 	}
 	s.Registered = true
 	s.Clusters = g.answers(ctx, secrets.Items)
 	return s, nil
+}
+
+// told is what the replicas said last of each cluster, by their events of the last hour. A cluster that never had any
+// trouble isn't among them.
+func told(ctx context.Context, home client.Client, namespace string) ([]Answer, error) {
+	list := &corev1.EventList{}
+	about := client.MatchingFields{"involvedObject.kind": "Secret"}
+	if err := home.List(ctx, list, client.InNamespace(namespace), about); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(list.Items, func(a, b corev1.Event) int { return a.EventTime.Compare(b.EventTime.Time) })
+	last := map[string]Answer{}
+	for _, e := range list.Items {
+		if e.ReportingController == clusterhealth.EventReporter {
+			name := e.InvolvedObject.Name
+			note := fmt.Sprintf("%s (said at %s)", strings.TrimPrefix(e.Message, "cluster "+name+": "), e.EventTime.Format(time.TimeOnly))
+			last[name] = Answer{Cluster: keyspace.ClusterName(name), Since: e.EventTime.Time, Reason: e.Reason, Note: note}
+		}
+	}
+	return slices.Collect(maps.Values(last)), nil
 }
 
 // answers asks all clusters, some at a time.

@@ -35,7 +35,7 @@ func TestThePersonOnCallSeesWhatHappens(t *testing.T) {
 	ctrl.SetLogger(logr.FromSlogHandler(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})))
 	f := newFleet(t)
 	f.start("r0")
-	f.start("r1", "--metrics-secure")
+	f.start("r1", "--metrics-secure=true")
 	f.addAts("soon-", 8, 0)
 	f.addAts("later-", 8, time.Hour)
 	f.await("two replicas hold everything", f.settled(2))
@@ -48,6 +48,7 @@ func TestThePersonOnCallSeesWhatHappens(t *testing.T) {
 	t.Run("questions", f.askWhenAllIsWell)
 	t.Run("page", f.openPage)
 	t.Run("authorization", f.openSecurePage)
+	t.Run("viewer", f.askAsViewer)
 	f.leave("r0")
 	f.await("r1 has taken over", f.settled(1))
 	f.start("r2")
@@ -95,6 +96,42 @@ func (f *fleet) askWhenAllIsWell(t *testing.T) {
 			if !strings.Contains(out, want) {
 				t.Errorf("tenure %s doesn't say %q\n%s", c.args, want, out)
 			}
+		}
+	}
+}
+
+// askAsViewer asks with the shipped role alone, which gives no right to read Secrets. What can't be seen is said.
+func (f *fleet) askAsViewer(t *testing.T) {
+	kubeconfig := f.account("viewer", "tenure-viewer")
+	if err := f.AddKubeconfig(t.Context(), "broken", []byte("current-context: x")); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := f.RemoveCluster(t.Context(), "broken"); err != nil {
+			t.Error(err)
+		}
+	}()
+	var out string
+	f.await("the viewer sees what a replica says of a Secret", func() bool {
+		out, _ = f.askAs(kubeconfig, "status")
+		out = strings.Join(strings.Fields(out), " ") // lines are wrapped
+		return strings.Contains(out, "cluster broken: BadKubeconfig: kubeconfig: current-context must name one of contexts")
+	})
+	if !strings.Contains(out, "not read: the kubeconfig Secrets") || !strings.Contains(out, "8/8") {
+		t.Errorf("status as a viewer:\n%s", out)
+	}
+	for _, c := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"plan", 0, "nothing would move"},
+		{"why at/soon-0 --cluster west", 1, "the kubeconfig Secret of cluster west (or give --kubeconfig)"},
+		{"why at/soon-0 --cluster west --kubeconfig " + f.Planes.Cluster("west").Kubeconfig(), 0, "it is done"},
+	} {
+		out, code := f.askAs(kubeconfig, strings.Fields(c.args)...)
+		if code != c.code || !strings.Contains(strings.Join(strings.Fields(out), " "), c.want) {
+			t.Errorf("tenure %s as a viewer: exit code %d, want %d and %q\n%s", c.args, code, c.code, c.want, out)
 		}
 	}
 }

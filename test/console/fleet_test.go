@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -69,13 +71,34 @@ func (f *fleet) leave(name string) {
 	}
 }
 
-// ask runs a subcommand and returns its output and exit code.
+// account makes a service account with a role in the replicas' namespace, and returns its kubeconfig.
+func (f *fleet) account(name, role string) string {
+	f.t.Helper()
+	f.create(f.home, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
+	f.create(f.home, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: name}},
+	})
+	kubeconfig, err := f.Planes.Cluster(lab.Home).ServiceAccountKubeconfig(f.t.Context(), namespace, name)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return kubeconfig
+}
+
+// ask runs a subcommand as the admin and returns its output and exit code.
 func (f *fleet) ask(args ...string) (string, int) {
+	f.t.Helper()
+	return f.askAs(f.Planes.Cluster(lab.Home).Kubeconfig(), args...)
+}
+
+func (f *fleet) askAs(kubeconfig string, args ...string) (string, int) {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), time.Minute)
 	defer cancel()
 	command := exec.CommandContext(ctx, f.tenure, args...)
-	command.Env = append(os.Environ(), "KUBECONFIG="+f.Planes.Cluster(lab.Home).Kubeconfig())
+	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
 	var out, errs bytes.Buffer
 	command.Stdout, command.Stderr = &out, &errs
 	err := command.Run()

@@ -202,7 +202,7 @@ func (f *Fleet) StartReplica(name string, flags ...string) (*Replica, error) {
 				"--home-kubeconfig", kubeconfig, "--namespace", Namespace, "--replica", name,
 				"--lease-duration", f.options.LeaseDuration.String(),
 				"--shards-per-cluster", strconv.Itoa(f.options.ShardsPerCluster),
-				"--metrics-bind-address", addresses[0], "--health-probe-bind-address", "0",
+				"--metrics-bind-address", addresses[0], "--metrics-secure=false", "--health-probe-bind-address", "0",
 			}, f.options.Flags, flags)
 		},
 	})
