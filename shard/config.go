@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
@@ -94,6 +95,11 @@ func (c Config) Validate() error {
 	}
 	if len(c.Kinds) == 0 {
 		errs = append(errs, errors.New("Kinds is empty: name at least the kind that your controller is For"))
+	}
+	for _, k := range c.Kinds {
+		if _, err := fields.ParseSelector(k.Fields); err != nil {
+			errs = append(errs, fmt.Errorf("Kinds: Fields %q of %T: %w", k.Fields, k.Object, err))
+		}
 	}
 	if c.ShardBits < 0 || c.ShardBits > keyspace.MaxBits {
 		errs = append(errs, fmt.Errorf("ShardBits %d: must be 0 to %d", c.ShardBits, keyspace.MaxBits))

@@ -20,6 +20,11 @@ type Kind struct {
 	Remote bool
 	// In tells the clusters whose shards have the kind; nil means all.
 	In func(keyspace.ClusterName) bool
+	// Fields is a field selector that leaves out what is finished for good, so that it costs nothing at a takeover. Objects
+	// of primary kinds that it doesn't select are neither listed nor watched, and one that it selects no longer looks as if it
+	// had been deleted. Owned kinds are watched in any case, so that their last change is seen, and listed by it. Where an API
+	// server doesn't know the fields (see selectableFields of a CRD), all objects are listed and watched.
+	Fields string
 	// Transform is what the kind's objects go through before they are cached, some of them twice; nil strips their managed
 	// fields, but for those of remote kinds. What it drops isn't in memory either while a cache is filled.
 	Transform toolscache.TransformFunc
@@ -44,5 +49,5 @@ func (k Kind) engaged() engage.Kind {
 	if k.Remote && k.Transform == nil { // who else manages a field of a copy matters
 		k.Transform = func(obj any) (any, error) { return obj, nil }
 	}
-	return engage.Kind{Object: k.Object, Owned: k.Owned, Transform: k.Transform}
+	return engage.Kind{Object: k.Object, Owned: k.Owned, Fields: k.Fields, Transform: k.Transform}
 }

@@ -154,6 +154,7 @@ func (o *options) atKinds() []shard.Kind {
 	notHome := func(cluster keyspace.ClusterName) bool { return string(cluster) != string(o.homeCluster()) }
 	ats.In, pods.In = notHome, notHome
 	ats.Transform, pods.Transform = at.Trim, at.Trim
+	ats.Fields, pods.Fields = at.UnfinishedAts, at.UnfinishedPods
 	return []shard.Kind{ats, pods}
 }
 

@@ -9,6 +9,13 @@ import (
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 )
 
+// Field selectors of what is left to do. A Pod that had ended before it was listed is looked for at the API server, if its
+// At isn't DONE yet.
+const (
+	UnfinishedAts  = "status.over!=true"
+	UnfinishedPods = "status.phase!=Succeeded,status.phase!=Failed"
+)
+
 // AtEvents lets the events of Ats pass that may have to be acted on. It keeps back
 // the two that this Reconciler causes itself: its claim, after which a Pod is next,
 // and an end after which nothing is.

@@ -28,6 +28,8 @@ type Kind struct {
 	Object client.Object
 	// Owned kinds are filtered by the slot label of what they belong to, primary kinds by their own UID.
 	Owned bool
+	// Fields is a field selector: primary kinds are listed and watched by it, owned kinds only listed. "" selects all.
+	Fields string
 	// Transform is what the kind's objects go through before they are cached, some of them twice; nil strips their managed
 	// fields.
 	Transform toolscache.TransformFunc
@@ -214,6 +216,7 @@ func newCache(config *rest.Config, httpClient *http.Client, scheme *runtime.Sche
 					f = bySlot
 				}
 				f.transform = kinds[gvk].Transform
+				f.fields = &fieldSelector{text: kinds[gvk].Fields, listsOnly: kinds[gvk].Owned}
 			}
 			return toolscache.NewSharedIndexInformer(f.wrap(lw), obj, resync, indexers)
 		},

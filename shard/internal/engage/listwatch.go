@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,8 +18,30 @@ type filter struct {
 	shardSelector string // for primary kinds; KEP-5866
 	keep          func(metav1.Object) bool
 	traffic       *Traffic
+	fields        *fieldSelector // nil for none
 	// transform is the kind's, which the informer applies as well; nil for none.
 	transform toolscache.TransformFunc
+}
+
+// fieldSelector leaves out what is finished for good.
+type fieldSelector struct {
+	text      string
+	listsOnly bool
+	unknown   atomic.Bool // the API server doesn't know the fields
+}
+
+func (s *fieldSelector) ofList() string {
+	if s == nil || s.unknown.Load() {
+		return ""
+	}
+	return s.text
+}
+
+func (s *fieldSelector) ofWatch() string {
+	if s == nil || s.listsOnly {
+		return ""
+	}
+	return s.ofList()
 }
 
 // listed is a list-watch that an informer fills its cache from with one list, as it did before WatchList. That sends
@@ -42,7 +65,7 @@ func (f *filter) wrap(inner toolscache.ListerWatcher) toolscache.ListerWatcher {
 			return f.list(ctx, lw, opts)
 		},
 		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-			opts.ShardSelector = f.shardSelector
+			opts.ShardSelector, opts.FieldSelector = f.shardSelector, f.fields.ofWatch()
 			w, err := lw.WatchWithContext(ctx, opts)
 			if err != nil {
 				return nil, err

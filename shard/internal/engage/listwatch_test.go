@@ -10,7 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -148,4 +150,52 @@ func TestAWatchThatIsStoppedWhileNobodyReadsItEnds(t *testing.T) {
 		s.Stop()
 		s.Stop()
 	})
+}
+
+// What is finished is left out where the API server knows the fields, and there only.
+func TestFieldSelectorsLeaveOutWhatIsFinished(t *testing.T) {
+	for name, c := range map[string]struct {
+		fields *fieldSelector
+		knows  bool
+		want   []string // asked for by two lists and a watch
+	}{
+		"a primary kind":         {&fieldSelector{text: "status.over!=true"}, true, []string{"status.over!=true", "status.over!=true", "status.over!=true"}},
+		"an owned kind":          {&fieldSelector{text: "status.over!=true", listsOnly: true}, true, []string{"status.over!=true", "status.over!=true", ""}},
+		"an old API server":      {&fieldSelector{text: "status.over!=true"}, false, []string{"status.over!=true", "", "", ""}},
+		"nothing is left out":    {&fieldSelector{}, true, []string{"", "", ""}},
+		"another kind than ours": {nil, true, []string{"", "", ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked []string
+			answer := func(opts metav1.ListOptions) error {
+				asked = append(asked, opts.FieldSelector)
+				if opts.FieldSelector != "" && !c.knows {
+					return apierrors.NewBadRequest("field label not supported: status.over")
+				}
+				return nil
+			}
+			f := &filter{traffic: &Traffic{}, keep: func(metav1.Object) bool { return true }, fields: c.fields}
+			lw := toolscache.ToListerWatcherWithContext(f.wrap(&toolscache.ListWatch{
+				ListWithContextFunc: func(_ context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+					return &corev1.PodList{}, answer(opts)
+				},
+				WatchFuncWithContext: func(_ context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+					return watch.NewFake(), answer(opts)
+				},
+			}))
+			for range 2 {
+				if _, err := lw.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w, err := lw.WatchWithContext(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.Stop()
+			if diff := cmp.Diff(c.want, asked); diff != "" {
+				t.Errorf("(-want +asked):\n%s", diff)
+			}
+		})
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -57,7 +58,7 @@ func (p *page) isLarge() bool { return p.most > 0 && p.read.Load() > p.most }
 
 // list fills a cache: page by page, as one list.
 func (f *filter) list(ctx context.Context, lw toolscache.ListerWithContext, opts metav1.ListOptions) (runtime.Object, error) {
-	opts.ShardSelector = f.shardSelector
+	opts.ShardSelector, opts.FieldSelector = f.shardSelector, f.fields.ofList()
 	opts.Limit, opts.Continue = firstPage, ""
 	if opts.ResourceVersion != "" && opts.ResourceVersionMatch == "" {
 		// Without a match, a limit would be ignored with version 0, and any other version be taken for this very one.
@@ -76,6 +77,11 @@ func (f *filter) list(ctx context.Context, lw toolscache.ListerWithContext, opts
 		list, err := lw.ListWithContext(context.WithValue(ctx, pageKey{}, p), opts)
 		if err != nil && p.isLarge() {
 			opts.Limit = max(1, opts.Limit/pageGrowth)
+			continue
+		}
+		if opts.FieldSelector != "" && apierrors.IsBadRequest(err) {
+			f.fields.unknown.Store(true)
+			opts.FieldSelector = ""
 			continue
 		}
 		if err != nil {

@@ -61,7 +61,9 @@ func (r *rig) cachesRight(replicas []*lab.Replica) error {
 			return err
 		}
 		for _, at := range list.Items {
-			want[cluster+"/"+prefixOf(string(at.UID), 3)]++
+			if !at.Status.Over { // of which nothing is left to do
+				want[cluster+"/"+prefixOf(string(at.UID), 3)]++
+			}
 		}
 	}
 	cached := map[string]int{}
