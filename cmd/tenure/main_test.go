@@ -27,6 +27,7 @@ func TestABadCommandLineIsOneClearLineAndExitCodeTwo(t *testing.T) {
 		"replica not a name":      {args: []string{"--replica=A_B"}, want: `--replica "A_B"`},
 		"namespace not a name":    {args: []string{"--namespace=A_B"}, want: `--namespace "A_B"`},
 		"address without port":    {args: []string{"--metrics-bind-address=localhost"}, want: "--metrics-bind-address"},
+		"no such namespace":       {args: []string{"--replication-forbidden-namespaces=a,B*"}, want: `--replication-forbidden-namespaces: "B*"`},
 		"kubeconfig missing":      {args: []string{"--home-kubeconfig=/no/such/file"}, want: "/no/such/file"},
 		"no quantity":             {args: []string{"--at-requests=cpu"}, want: `"cpu"`},
 		"request above its limit": {args: []string{"--at-requests=cpu=2"}, want: "--at-requests: cpu=2 is above its limit of 1"},
@@ -90,6 +91,18 @@ func TestFlagsSetTheDefaultsOfPods(t *testing.T) {
 	}
 	if d, err = optionsOf(t, nil, "--replica=r1", "--at-security=none").pods.defaults(); err != nil || d.SecurityContext.RunAsUser != nil {
 		t.Errorf("without restriction: %+v, %v", d.SecurityContext, err)
+	}
+}
+
+func TestNothingIsReplicatedUnlessAskedForAndOurOwnNamespacesNever(t *testing.T) {
+	o := optionsOf(t, nil, "--replica=r1")
+	if o.replicates() || o.copying.config(o.namespace).CreateNamespaces {
+		t.Errorf("replicates %v, makes namespaces %v, want neither", o.replicates(), o.copying.config(o.namespace).CreateNamespaces)
+	}
+	o = optionsOf(t, map[string]string{"TENURE_REPLICATION_FORBIDDEN_NAMESPACES": "infra-*,vault"}, "--replica=r1", "--namespace=ops", "--create-namespaces")
+	config := o.copying.config(o.namespace)
+	if got := strings.Join(config.ForbiddenNamespaces, " "); got != "ops tenure-system infra-* vault" || !config.CreateNamespaces {
+		t.Errorf("forbidden %q, makes namespaces %v", got, config.CreateNamespaces)
 	}
 }
 

@@ -118,7 +118,7 @@ func (p *parser) clusters(wish *Wish, home multicluster.ClusterName) {
 		name := strings.TrimSpace(part)
 		switch {
 		case !isClusterName(name):
-			p.refuse(AnnotationClusters, "%q isn't the name of a cluster", name)
+			p.refuse(AnnotationClusters, "%q isn't the name of a cluster", shorten(name))
 		case multicluster.ClusterName(name) == home:
 			p.refuse(AnnotationClusters, "%s is the cluster of the source, which can't have a copy too", name)
 		default:
@@ -160,7 +160,7 @@ func (p *parser) weights(wish *Wish) {
 		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
 		weight, err := strconv.ParseInt(value, 10, 64)
 		if !isClusterName(name) || err != nil || weight < 0 || weight > maxWeight {
-			p.refuse(AnnotationWeights, "%q isn't CLUSTER=WEIGHT with a weight from 0 to %d", strings.TrimSpace(part), maxWeight)
+			p.refuse(AnnotationWeights, "%q isn't CLUSTER=WEIGHT with a weight from 0 to %d", shorten(strings.TrimSpace(part)), maxWeight)
 			continue
 		}
 		if _, twice := wish.Weights[multicluster.ClusterName(name)]; twice {
@@ -194,7 +194,8 @@ func (p *parser) overrides(wish *Wish, containers []string) {
 
 func (p *parser) override(divide bool, name multicluster.ClusterName, override Override, containers []string) {
 	if !isClusterName(string(name)) {
-		p.refuse(AnnotationOverrides, "%q isn't the name of a cluster", name)
+		p.refuse(AnnotationOverrides, "%q isn't the name of a cluster", shorten(string(name)))
+		return
 	}
 	if override.Replicas != nil && *override.Replicas < 0 {
 		p.refuse(AnnotationOverrides, "%s: replicas must not be negative", name)
@@ -204,13 +205,16 @@ func (p *parser) override(divide bool, name multicluster.ClusterName, override O
 	}
 	for _, container := range sortedKeys(override.Images) {
 		if !slices.Contains(containers, container) {
-			p.refuse(AnnotationOverrides, "%s: there is no container %q", name, container)
+			p.refuse(AnnotationOverrides, "%s: there is no container %q", name, shorten(container))
 		}
 		if strings.TrimSpace(override.Images[container]) == "" {
-			p.refuse(AnnotationOverrides, "%s: the image of container %q is empty", name, container)
+			p.refuse(AnnotationOverrides, "%s: the image of container %q is empty", name, shorten(container))
 		}
 	}
 }
+
+// shorten returns a part of an annotation, short enough for what is said about it to be seen.
+func shorten(part string) string { return text.Line(part, 100) }
 
 func isClusterName(name string) bool { return len(validation.IsDNS1123Subdomain(name)) == 0 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -245,6 +246,58 @@ func strangers(t *testing.T, r *rig, namespace string) {
 			t.Errorf("written in %s: %v", name, writes[n:])
 		}
 	}
+}
+
+// byNamespace has the rights to write bound in one namespace only, in the cluster of the source and in those of copies.
+func byNamespace(t *testing.T, r *rig) {
+	const namespace = "by-namespace"
+	r.namespaced(t, "home", namespace, "west", "east")
+	for cluster, role := range map[string]string{"home": "tenure-replication-source", "west": "tenure-copies", "east": "tenure-copies"} {
+		r.create(t, cluster, bound(namespace, replicationUser, role))
+		everywhere := &rbacv1.ClusterRoleBinding{}
+		if err := r.client[cluster].Get(t.Context(), client.ObjectKey{Name: role}, everywhere); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.client[cluster].Delete(t.Context(), everywhere); err != nil {
+			t.Fatal(err)
+		}
+		everywhere.ResourceVersion = ""
+		defer r.create(t, cluster, everywhere)
+		labtest.Until(t, "it may write in its namespace only", func() bool {
+			return r.mayPatch(t, cluster, namespace) && !r.mayPatch(t, cluster, "default")
+		})
+	}
+	stop, err := r.start(process{source: "home", grace: time.Minute, namespace: namespace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	source := deployment(namespace, "web")
+	r.create(t, "home", source)
+	r.replicated(t, "home", source)
+	r.edit(t, "home", "kubectl", source, imageTo("web:2"))
+	labtest.Until(t, "the new image arrives", func() bool { return r.get(t, "west", source).Spec.Template.Spec.Containers[0].Image == "web:2" })
+	if err := r.client["home"].Delete(t.Context(), source); err != nil {
+		t.Fatal(err)
+	}
+	labtest.Until(t, "all is cleaned up", func() bool {
+		return r.get(t, "home", source) == nil && r.get(t, "west", source) == nil && r.get(t, "east", source) == nil
+	})
+}
+
+// mayPatch asks a cluster's API server whether the reconciler may change Deployments of a namespace.
+func (r *rig) mayPatch(t *testing.T, cluster, namespace string) bool {
+	t.Helper()
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User:               replicationUser,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "patch", Group: "apps", Resource: "deployments", Namespace: namespace},
+	}}
+	r.create(t, cluster, review)
+	return review.Status.Allowed
 }
 
 // refusedByPolicy says whether it was one of ours, and no lack of any other right, that refused a request.
