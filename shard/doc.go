@@ -39,5 +39,5 @@
 // multicluster-runtime's own way of engaging, which doesn't tell backfill from live events and leaves a goroutine
 // behind each time.
 //
-// The protocol is in shard/internal/ownership; DESIGN.md in this folder has the reasons.
+// The protocol is in shard/internal/ownership and shard/internal/driver; DESIGN.md in this folder has the reasons.
 package shard

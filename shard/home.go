@@ -118,7 +118,11 @@ func (h *home) writing(w driver.Write) func(context.Context) (ownership.Version,
 		case ownership.WriteAssignee:
 			return h.records.WriteAssignee(ctx, e)
 		case ownership.WriteShard:
-			return h.records.WriteStatus(ctx, e, w.Ended)
+			var ended time.Time
+			if w.Of != nil {
+				ended = w.Of.Ended
+			}
+			return h.records.WriteStatus(ctx, e, ended)
 		}
 		return 0, fmt.Errorf("%T writes no record", w.Effect)
 	}

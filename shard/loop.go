@@ -85,9 +85,9 @@ func (l *loop) run(ctx context.Context, leaving <-chan struct{}) error {
 	defer l.beside.Wait()
 	defer cancel()
 	defer l.end()
-	l.clusters.notify(func() { l.mail.put(l.knownClusters()) })
+	l.clusters.notify(func() { l.mail.put(driver.Clusters{}) })
 	defer l.clusters.notify(nil)
-	l.handle(l.knownClusters())
+	l.handle(driver.Clusters{})
 	l.handle(driver.Start{})
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -119,12 +119,16 @@ func (l *loop) handle(e driver.Event) {
 	if l.done {
 		return
 	}
+	_, changed := e.(driver.Clusters)
+	if changed {
+		e = l.knownClusters() // as they are by now: two changes may be told in the wrong order
+	}
 	requests := l.driver.Handle(l.clock.now(), e)
 	l.lease.set(l.driver.ValidUntil())
 	for _, r := range requests {
 		l.do(r)
 	}
-	if _, ok := e.(driver.Clusters); ok && l.shards != nil {
+	if changed && l.shards != nil {
 		l.shards.clustersChanged()
 	}
 }
@@ -149,7 +153,6 @@ func (l *loop) do(r driver.Request) {
 		l.shards.close(r.ID)
 	case driver.Stop:
 		l.writer.restart(l.ctx)
-		l.unfollow()
 		l.shards.stop(r)
 	case driver.Measure:
 		l.shards.measure()
@@ -189,9 +192,13 @@ func (l *loop) begin(b driver.Begin) {
 		return
 	}
 	f := &follower{by: b.ID, cache: l.records, log: log, put: l.mail.put}
+	last := l.unfollow // what the watch shows between two incarnations counts, too
 	if l.unfollow, err = f.follow(l.ctx, l.beside.Go); err != nil {
 		l.fail(err)
 		return
+	}
+	if last != nil {
+		last()
 	}
 	log.Info("taking part", "namespace", l.cfg.Namespace, "leaseDuration", l.cfg.LeaseDuration.String())
 }
@@ -208,11 +215,11 @@ func (l *loop) end() {
 
 // knownClusters is what the driver is to know of the clusters that there are now.
 func (l *loop) knownClusters() driver.Clusters {
-	known := map[keyspace.ClusterName]driver.Cluster{}
+	known := driver.Clusters{Bits: map[keyspace.ClusterName]int{}, Connections: map[keyspace.ClusterName]uint64{}}
 	for name, c := range l.clusters.all() {
 		if l.roster.sharded(name) {
-			known[name] = driver.Cluster{Bits: l.cfg.ShardBits, Connection: c.number}
+			known.Bits[name], known.Connections[name] = l.cfg.ShardBits, c.number
 		}
 	}
-	return driver.Clusters{Known: known}
+	return known
 }

@@ -16,9 +16,11 @@ import (
 // present one.
 func stepOf(w driver.Write, by protocol.Incarnation) (step Step, ok bool) {
 	if e, plan := w.Effect.(ownership.WriteAssignee); plan {
-		return Step{
-			Name: StepPlan, Shard: e.ID, Epoch: w.Epoch, Record: types.UID(w.Record), Incarnation: by, Peer: e.Assignee,
-		}, true
+		step = Step{Name: StepPlan, Shard: e.ID, Incarnation: by, Peer: e.Assignee}
+		if w.Of != nil {
+			step.Epoch, step.Record = w.Of.Epoch, types.UID(w.Of.Record)
+		}
+		return step, true
 	}
 	e, ok := w.Effect.(ownership.WriteShard)
 	if !ok {

@@ -1,17 +1,3 @@
-// Package driver is all that lies between the protocol's state machine and the world, as a second pure state machine:
-// what becomes of a write, when it is repeated or read afresh, how many are on their way, which answers still count,
-// when an incarnation has stopped and its lease is sealed, when the next one begins, what is announced and complained
-// of.
-//
-// A [Driver] is one process. It is fed events (a record was seen, a write was answered, caches are warm, time passed)
-// and answers with requests (write this, read that, warm, open, drain, close). It has no goroutine, no clock, no
-// context and no lock. Package shard carries the requests out against real API servers, package shardtest against a
-// simulated world in which they get lost, late and repeated. Both run this very code:
-//
-//	         events                    inputs
-//	world ────────────▶  Driver  ────────────▶  ownership.Replica
-//	      ◀────────────          ◀────────────
-//	         requests                  effects
 package driver
 
 import (
@@ -49,7 +35,7 @@ const (
 	confirmEvery = time.Second
 	// complainEvery is the least time between two complaints of a kind.
 	complainEvery = 5 * time.Second
-	// sealPatience is how long the end of an incarnation waits until its lease is sealed.
+	// sealPatience is how long a process that is told to leave between two incarnations waits until the last is sealed.
 	sealPatience = 2 * time.Second
 	// firstPause is the least time between two incarnations. It doubles while they live for less than a lease
 	// duration.
@@ -67,7 +53,7 @@ type Driver struct {
 	machine *ownership.Replica    // of the present incarnation, nil between two
 	memory  ownership.Memory
 	shards  map[keyspace.ShardID]*engaged
-	known   map[keyspace.ClusterName]Cluster
+	known   Clusters
 	stale   bool // the machine knows other clusters than there are
 
 	pending  []pending // requests that will be answered
@@ -84,7 +70,7 @@ type Driver struct {
 	stop     uint64            // the number of the Stop that isn't answered, 0 for none
 	joined   bool              // whether the last one ever was a member
 	lapsedAt ownership.Instant // when it ended
-	beginAt  ownership.Instant // when the next one begins, zero if that isn't set
+	beginAt  ownership.Instant // when the next one begins, set when all of it has stopped
 	sealings []sealing
 	leaving  bool
 	leftAt   ownership.Instant
@@ -93,7 +79,10 @@ type Driver struct {
 
 // New returns the driver of a process. The configuration must be valid.
 func New(cfg Config) *Driver {
-	return &Driver{cfg: cfg, shards: map[keyspace.ShardID]*engaged{}, complained: map[string]ownership.Instant{}}
+	return &Driver{
+		cfg: cfg, shards: map[keyspace.ShardID]*engaged{}, complained: map[string]ownership.Instant{},
+		pending: make([]pending, 0, 8), out: make([]Request, 0, 8),
+	}
 }
 
 // Handle takes one event at the given reading of the process's clocks and returns what is to be done, in order. The
@@ -116,7 +105,7 @@ func (d *Driver) Handle(now ownership.Instant, e Event) []Request {
 	case Start:
 		d.begin()
 	case Clusters:
-		d.known, d.stale = e.Known, true
+		d.known, d.stale = e, true
 	case Deleted:
 		d.confirm(e.ID)
 	case Listed:
@@ -146,6 +135,9 @@ func (d *Driver) Handle(now ownership.Instant, e Event) []Request {
 // step feeds the machine, and does what follows from it.
 func (d *Driver) step(in ownership.Input) {
 	if d.machine == nil {
+		if d.memory != nil {
+			d.memory.See(in, d.now)
+		}
 		return
 	}
 	for _, e := range d.machine.Step(d.now, in) {
@@ -183,7 +175,7 @@ func (d *Driver) perform(effect ownership.Effect) {
 
 // advance does what is due beside the machine's own affairs.
 func (d *Driver) advance() {
-	for d.stale { // the last shard over an old connection may be closed by that
+	for d.stale && d.machine != nil { // the last shard over an old connection may be closed by that
 		d.feedClusters()
 	}
 	if len(d.waiting) > 0 {
@@ -226,9 +218,9 @@ func (d *Driver) Wake() time.Duration {
 			wake = min(wake, d.leftAt.Mono+d.leaveTimeout())
 		}
 	} else if d.stop == 0 {
-		wake = d.lapsedAt.Mono + sealPatience
-		if d.beginAt != (ownership.Instant{}) {
-			wake = d.beginAt.Mono
+		wake = d.beginAt.Mono
+		if d.leaving {
+			wake = d.lapsedAt.Mono + sealPatience
 		}
 	}
 	for _, u := range d.unconfirmed {

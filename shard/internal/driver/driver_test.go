@@ -28,6 +28,12 @@ type bench struct {
 	lives int
 }
 
+// connected is what a process knows that has a connection to the cluster west.
+func connected(number uint64) Clusters {
+	const west = keyspace.ClusterName("west")
+	return Clusters{Bits: map[keyspace.ClusterName]int{west: 0}, Connections: map[keyspace.ClusterName]uint64{west: number}}
+}
+
 // newBench returns a process that has just started as a-1 and knows the cluster west.
 func newBench(t *testing.T) *bench {
 	t.Helper()
@@ -36,7 +42,7 @@ func newBench(t *testing.T) *bench {
 		Protocol: ownership.DefaultConfig("", "a", lease), DrainTimeout: 20 * time.Second,
 		Name: func() ownership.Incarnation { b.lives++; return ownership.Incarnation(fmt.Sprint("a-", b.lives)) },
 	})
-	b.feed(Clusters{Known: map[keyspace.ClusterName]Cluster{"west": {Connection: 1}}})
+	b.feed(connected(1))
 	b.feed(Start{})
 	return b
 }
@@ -374,8 +380,8 @@ func TestAHandOffTellsWhenTheTenureEnded(t *testing.T) {
 	drain, ended := find[Drain](b), time.Unix(7, 0)
 	b.feed(Drained{Number: drain.Number, ID: west, Ended: ended})
 	w, e := writing[ownership.WriteShard](b)
-	if e.Kind != ownership.HandOff || !w.Ended.Equal(ended) {
-		t.Errorf("%v tells %v", e.Kind, w.Ended)
+	if e.Kind != ownership.HandOff || w.Of == nil || w.Of.Epoch != 5 || !w.Of.Ended.Equal(ended) {
+		t.Errorf("%v tells %+v", e.Kind, w.Of)
 	}
 }
 
@@ -421,6 +427,15 @@ func TestATenureIsAnnouncedWithHowItCameAbout(t *testing.T) {
 			b.warmed()
 			return find[Open](b)
 		}, Open{Kind: protocol.Planned, From: "b", Since: at}},
+		{"by a planned move, after a claim that was rejected", func(t *testing.T) Open {
+			b, w := claiming(t)
+			b.answer(w, ownership.Rejected)
+			b.feed(Found{Number: find[Read](b).Number, What: b.record(ownership.Shard{Assignee: "b", Holder: "b", Epoch: 4})})
+			b.feed(Seen{b.record(ownership.Shard{Assignee: "a-1", Holder: "a-1", Epoch: 5, UID: "u",
+				Moved: &ownership.Move{Kind: protocol.Planned, From: "b", To: "a-1", At: at}})})
+			b.warmed()
+			return find[Open](b)
+		}, Open{Kind: protocol.Planned, From: "b", Since: at}},
 		{"by a record that tells of another's move", func(t *testing.T) Open {
 			b := joined(t)
 			b.feed(Seen{b.record(ownership.Shard{Assignee: "a-1", Holder: "a-1", Epoch: 5, UID: "u",
@@ -450,7 +465,7 @@ func TestATenureIsAnnouncedWithHowItCameAbout(t *testing.T) {
 func TestAClusterWithANewConnectionIsGoneUntilTheOldOneServesNothing(t *testing.T) {
 	b := joined(t)
 	b.served()
-	b.feed(Clusters{Known: map[keyspace.ClusterName]Cluster{"west": {Connection: 2}}})
+	b.feed(connected(2))
 	drain := find[Drain](b)
 	b.feed(Drained{Number: drain.Number, ID: west})
 	w, e := writing[ownership.WriteShard](b)
@@ -470,7 +485,7 @@ func TestAConnectionThatWasReplacedWhileCachesWereBuiltIsNoticed(t *testing.T) {
 	b := joined(t)
 	b.feed(Seen{b.record(ownership.Shard{Assignee: "a-1", Holder: "b", Epoch: 5})})
 	warm := find[Warm](b)
-	b.feed(Clusters{Known: map[keyspace.ClusterName]Cluster{"west": {Connection: 2}}})
+	b.feed(connected(2))
 	none[Close](b) // they may yet be built over the new one
 	b.feed(Opened{warm.Number, west, 1})
 	find[Close](b)
@@ -507,14 +522,13 @@ func TestAnIncarnationThatLapsedStopsIsSealedAndTheNextBegins(t *testing.T) {
 	none[Read](b) // it is sealed
 }
 
-func TestTheNextIncarnationWaitsForTheSealOnlyForAWhile(t *testing.T) {
+func TestTheNextIncarnationDoesNotWaitForTheSealWhichGoesOn(t *testing.T) {
 	b := joined(t)
 	b.lapsed(true)
 	read := find[Read](b)
-	b.pass(firstPause)
+	b.pass(firstPause - 1)
 	none[Begin](b)
-	b.pass(sealPatience - firstPause)
-	b.pass(firstPause)
+	b.pass(1)
 	find[Begin](b)
 	b.feed(Found{Number: read.Number, Err: errors.New("away")})
 	none[Read](b)
@@ -536,6 +550,31 @@ func TestTheNextIncarnationWaitsForTheSealOnlyForAWhile(t *testing.T) {
 	b.feed(Found{Number: read.Number, What: ownership.LeaseGone{ID: "a-1"}})
 	b.pass(lease / 16)
 	none[Read](b)
+}
+
+func TestWhatAWatchShowsBetweenTwoIncarnationsIsRemembered(t *testing.T) {
+	b := joined(t)
+	b.lapsed(false)
+	b.feed(Seen{ownership.LeaseSeen{Lease: ownership.Lease{ID: "b", Replica: "b", Duration: lease, Version: 500}}})
+	seen := b.now
+	b.pass(lease / 5) // later than it wanted
+	begin := find[Begin](b)
+	b.feed(Seen{ownership.LeaseSeen{Lease: ownership.Lease{ID: "b", Replica: "b", Duration: lease, Version: 500}}})
+	b.feed(Listed{begin.ID})
+	b.answer(find[Write](b), ownership.Committed)
+	b.answerRenewals(3)
+	b.now = seen.Add(lease)
+	var sealed bool
+	for range 3 { // until its turn comes
+		b.pass(lease / 40)
+		for _, w := range all[Write](b) {
+			e, ok := w.Effect.(ownership.SealLease)
+			sealed = sealed || ok && e.ID == "b"
+		}
+	}
+	if !sealed {
+		t.Error("b isn't sealed a lease after it was last seen to be renewed")
+	}
 }
 
 func TestAnIncarnationIsSealedOnlyIfItJoinedAndIsQuietAndItsLeaseLives(t *testing.T) {
@@ -577,14 +616,46 @@ func TestTheAnswersToAnIncarnationThatIsOverSayNothingToTheNext(t *testing.T) {
 	b.lapsed(false)
 	b.pass(firstPause)
 	b.join()
-	b.feed(Listed{"a-1"})
 	b.answer(w, ownership.Committed)
 	b.feed(Seen{b.record(ownership.Shard{Assignee: "a-2", Epoch: 4})})
 	again, _ := writing[ownership.WriteShard](b)
-	b.feed(Written{Number: again.Number - 100})
+	b.answer(w, ownership.Committed)
 	none[Warm](b)
 	b.answer(again, ownership.Committed)
 	find[Warm](b)
+}
+
+func TestAnIncarnationConcludesNothingFromAbsenceBeforeItsOwnListing(t *testing.T) {
+	b := joined(t)
+	b.lapsed(false)
+	b.pass(firstPause)
+	begin := find[Begin](b)
+	b.answer(find[Write](b), ownership.Committed)
+	b.feed(Seen{b.record(ownership.Shard{Assignee: "c", Holder: "c", Epoch: 4})})
+	b.feed(Listed{"a-1"})
+	none[Read](b)
+	b.feed(Listed{begin.ID})
+	if read := find[Read](b); read.Of != (Subject{Lease: "c"}) {
+		t.Errorf("%+v is read, want c's lease, which isn't there", read.Of)
+	}
+}
+
+func TestTheNextIncarnationHasAllTheRoomForItsWrites(t *testing.T) {
+	b := joined(t)
+	claims := func(by ownership.Incarnation) int {
+		for _, p := range keyspace.Partition(7) {
+			id := keyspace.ShardID{Cluster: "west", Prefix: p}
+			b.feed(Seen{b.record(ownership.Shard{ID: id, Assignee: by, Epoch: 4})})
+		}
+		return len(all[Write](b))
+	}
+	first := claims("a-1")
+	b.lapsed(false)
+	b.pass(firstPause)
+	b.join()
+	if next := claims("a-2"); first != writesAtOnce || next != writesAtOnce {
+		t.Errorf("%d claims are on their way at once, and %d of the next incarnation, want %d", first, next, writesAtOnce)
+	}
 }
 
 func TestThePauseBetweenIncarnationsDoublesWhileTheyDieYoung(t *testing.T) {
@@ -671,6 +742,14 @@ func TestAProcessThatIsToldToLeaveBetweenTwoIncarnationsEnds(t *testing.T) {
 		t.Errorf("it ends with %v", end.Err)
 	}
 	none[Begin](b)
+
+	b = joined(t)
+	b.lapsed(true)
+	b.feed(Leave{})
+	b.pass(sealPatience - 1)
+	none[End](b)
+	b.pass(1) // home is away
+	find[End](b)
 }
 
 func TestComplaintsOfAKindAreFewAndNothingIsComplainedOfThatIsNormal(t *testing.T) {

@@ -14,10 +14,11 @@ type Event interface{ event() }
 type (
 	// Start: the process takes part from now on. What is known of the clusters is fed before.
 	Start struct{}
-	// Clusters: the workload clusters that exist now and are to be divided into shards. The map is never changed
-	// afterwards.
+	// Clusters: the workload clusters that exist now and are to be divided, a new one into 2^Bits shards. Connections tells
+	// the present connection of each from earlier ones, where that matters. The maps are never changed afterwards.
 	Clusters struct {
-		Known map[keyspace.ClusterName]Cluster
+		Bits        map[keyspace.ClusterName]int
+		Connections map[keyspace.ClusterName]uint64
 	}
 	// Seen: a watch, or the listing that it begins with, shows a lease, a shard's record or the coordinator's, or
 	// that a lease has gone.
@@ -75,11 +76,11 @@ type (
 	Tick struct{}
 )
 
-// Cluster is a workload cluster as the process knows it.
-type Cluster struct {
-	Bits int // a new one is divided into 2^Bits shards
-	// Connection tells the present connection from earlier ones; 0 where that doesn't matter.
-	Connection uint64
+// Tenure is what those who follow a move want to know of it.
+type Tenure struct {
+	Record string // UID of the record
+	Epoch  ownership.Epoch
+	Ended  time.Time // by the wall clock; zero where that isn't known
 }
 
 func (Start) event()    {}
@@ -111,11 +112,7 @@ type (
 		Number   uint64
 		Effect   ownership.Effect
 		Patience time.Duration
-		// Of a change of plan: the UID of the record, and the epoch that the move leads to.
-		Record string
-		Epoch  ownership.Epoch
-		// Ended is when the tenure that is given away ended, by the wall clock; zero where that isn't known.
-		Ended time.Time
+		Of       *Tenure // that a change of plan leads to, or that is given away; nil where it is neither
 	}
 	// Read: read a record live, past every cache, within Patience.
 	Read struct {

@@ -13,7 +13,7 @@ func (d *Driver) begin() {
 	cfg := d.cfg.Protocol
 	cfg.ID = d.id
 	d.machine = ownership.New(cfg, d.memory)
-	d.began, d.beginAt = d.now, ownership.Instant{}
+	d.began = d.now
 	d.emit(Begin{ID: d.id})
 	d.feedClusters()
 	d.step(ownership.Tick{})
@@ -47,14 +47,14 @@ func (d *Driver) stopped(e Stopped) {
 	if e.Number != d.stop {
 		return
 	}
-	d.stop = 0
+	d.stop, d.beginAt = 0, d.now.Add(d.pause)
 	if d.joined && e.Quiet {
 		d.sealings = append(d.sealings, sealing{id: d.id})
 	}
 }
 
-// live lets the next incarnation begin, and ends the process in order. The last one's lease is to be sealed first;
-// where the home cluster is away, that goes on beside the next one.
+// live lets the next incarnation begin, or ends a process that leaves. The lease of the last incarnation is sealed beside
+// the next one, and before an end.
 func (d *Driver) live() {
 	if d.ended {
 		return
@@ -65,16 +65,12 @@ func (d *Driver) live() {
 		}
 		return
 	}
-	if d.id == "" || d.stop != 0 || (len(d.sealings) > 0 && d.now.AtLeast(d.lapsedAt) < sealPatience) {
-		return
-	}
 	switch {
-	case d.leaving:
-		d.end(nil, 0)
-	case d.beginAt == (ownership.Instant{}):
-		d.beginAt = d.now.Add(d.pause)
-	case d.now.AtLeast(d.beginAt) >= 0:
+	case d.id == "" || d.stop != 0: // nothing has begun, or something still runs
+	case !d.leaving && d.now.AtLeast(d.beginAt) >= 0:
 		d.begin()
+	case d.leaving && (len(d.sealings) == 0 || d.now.AtLeast(d.lapsedAt) >= sealPatience):
+		d.end(nil, 0)
 	}
 }
 
@@ -101,7 +97,7 @@ func (d *Driver) sealAgain() {
 	for i := range d.sealings {
 		if s := &d.sealings[i]; !s.asked && d.now.AtLeast(s.at) >= 0 {
 			s.asked = true
-			d.read(pending{why: sealRead, lease: s.id}, Subject{Lease: s.id})
+			d.read(pending{why: sealRead}, Subject{Lease: s.id})
 		}
 	}
 }
@@ -114,7 +110,7 @@ func (d *Driver) sealFound(id ownership.Incarnation, what ownership.Input) {
 		return
 	}
 	seal := ownership.SealLease{Base: seen.Lease.Version, ID: id}
-	d.write(pending{why: sealed, effect: seal, lease: id}, d.patience())
+	d.write(pending{why: sealed, effect: seal, of: Subject{Lease: id}}, d.patience())
 }
 
 // sealTold takes note of whether a lease is sealed.

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
@@ -16,9 +17,10 @@ type engaged struct {
 	connection uint64    // that its caches are built over, 0 while they aren't
 	ended      time.Time // when its last tenure here did, zero before the first was drained
 
-	claim     ownership.Move  // the last that was committed
-	claimed   ownership.Epoch // at which epoch, 0 for none
-	announced ownership.Epoch // the latest tenure that was announced, 0 for none
+	claimed   ownership.Epoch // the latest tenure that began with a claim of ours, 0 for none
+	kind      protocol.MoveKind
+	from      ownership.Incarnation // of whom
+	announced ownership.Epoch       // the latest tenure that was announced, 0 for none
 }
 
 func (d *Driver) shard(id keyspace.ShardID) *engaged {
@@ -91,7 +93,7 @@ func (d *Driver) close(id keyspace.ShardID) {
 func (d *Driver) noteClaim(e ownership.WriteShard) {
 	if e.Kind == ownership.ClaimFree || e.Kind == ownership.ClaimDead {
 		s := d.shard(e.Shard.ID)
-		s.claim, s.claimed = ownership.Move{Kind: e.Kind.Move(), From: e.From}, e.Shard.Epoch
+		s.claimed, s.kind, s.from = e.Shard.Epoch, e.Kind.Move(), e.From
 	}
 }
 
@@ -104,7 +106,7 @@ func (d *Driver) open(e ownership.Activate) {
 	case s.announced == e.Epoch: // it had begun to drain, and kept the shard after all: no move was made
 		o.Kind, o.Since = protocol.Resumed, s.ended
 	case s.claimed == e.Epoch:
-		o.Kind, o.From = s.claim.Kind, s.claim.From
+		o.Kind, o.From = s.kind, s.from
 	case rec.Moved != nil && rec.Moved.To == d.id:
 		o.Kind, o.From = rec.Moved.Kind, rec.Moved.From
 		if o.Kind == protocol.Planned || o.Kind == protocol.Exit {
@@ -117,19 +119,17 @@ func (d *Driver) open(e ownership.Activate) {
 
 // replaced reports whether a shard's caches are built over a connection that isn't its cluster's any more.
 func (d *Driver) replaced(id keyspace.ShardID, s *engaged) bool {
-	return s.connection != 0 && d.known[id.Cluster].Connection != s.connection
+	return s.connection != 0 && d.known.Connections[id.Cluster] != s.connection
 }
 
 // feedClusters tells the machine which clusters exist. One whose connection was replaced counts as gone until the
 // last shard over the old connection is closed; then it comes back.
 func (d *Driver) feedClusters() {
 	d.stale = false
-	bits := make(map[keyspace.ClusterName]int, len(d.known))
-	for name, c := range d.known {
-		bits[name] = c.Bits
-	}
+	bits := d.known.Bits
 	for id, s := range d.shards {
 		if d.replaced(id, s) {
+			bits = maps.Clone(bits)
 			delete(bits, id.Cluster)
 		}
 	}

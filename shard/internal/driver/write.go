@@ -14,9 +14,8 @@ type pending struct {
 	effect  ownership.Effect
 	seq     uint64            // the machine's own number of the write
 	outcome ownership.Outcome // of the write that is read after
-	asked   ownership.Instant // when a read was sent
-	shard   keyspace.ShardID  // whose deletion is to be confirmed
-	lease   ownership.Incarnation
+	of      Subject           // what is read
+	asked   ownership.Instant // when it was
 }
 
 // purpose is what an answer is for.
@@ -72,11 +71,11 @@ func (d *Driver) write(p pending, patience time.Duration) {
 	switch e := p.effect.(type) {
 	case ownership.WriteAssignee:
 		if rec, ok := d.machine.Record(e.ID); ok {
-			w.Record, w.Epoch = rec.UID, rec.Epoch+1
+			w.Of = &Tenure{Record: rec.UID, Epoch: rec.Epoch + 1}
 		}
 	case ownership.WriteShard:
-		if s := d.shards[e.Shard.ID]; s != nil && e.From == d.id {
-			w.Ended = s.ended
+		if s := d.shards[e.Shard.ID]; s != nil && e.From == d.id && !s.ended.IsZero() {
+			w.Of = &Tenure{Record: e.Shard.UID, Epoch: s.announced, Ended: s.ended}
 		}
 	}
 	d.emit(w)
@@ -84,7 +83,7 @@ func (d *Driver) write(p pending, patience time.Duration) {
 
 // read asks for a record as it is now.
 func (d *Driver) read(p pending, of Subject) {
-	p.number, p.asked = d.next(), d.now
+	p.number, p.of, p.asked = d.next(), of, d.now
 	d.pending = append(d.pending, p)
 	d.emit(Read{Number: p.number, Of: of, Patience: d.patience()})
 }
@@ -128,7 +127,7 @@ func (d *Driver) written(e Written) {
 		p.why = reread
 		d.read(p, of)
 	case sealed:
-		d.sealTold(p.lease, e.Outcome == ownership.Committed)
+		d.sealTold(p.of.Lease, e.Outcome == ownership.Committed)
 	case left:
 		d.end(nil, d.now.AtLeast(d.leftAt))
 	}
@@ -149,10 +148,10 @@ func (d *Driver) found(e Found) {
 	case confirm:
 		if what == nil {
 			d.complain("Confirm", e.Err)
-			d.unconfirmed = append(d.unconfirmed, deletion{p.shard, d.now.Add(confirmEvery)})
+			d.unconfirmed = append(d.unconfirmed, deletion{p.of.Shard, d.now.Add(confirmEvery)})
 		}
 	case sealRead:
-		d.sealFound(p.lease, what)
+		d.sealFound(p.of.Lease, what)
 		return
 	}
 	if what != nil {
@@ -196,7 +195,7 @@ type deletion struct {
 // confirm reads a record that is said to be gone before that is believed: it makes a holder stop.
 func (d *Driver) confirm(id keyspace.ShardID) {
 	if d.machine != nil { // else the next incarnation's listing tells
-		d.read(pending{why: confirm, shard: id}, Subject{Shard: id})
+		d.read(pending{why: confirm}, Subject{Shard: id})
 	}
 }
 

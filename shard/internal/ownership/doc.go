@@ -2,8 +2,9 @@
 //
 // A [Replica] is one incarnation of one controller process. It is fed inputs (a record was seen, a write was answered,
 // a shard's caches are warm, time passed) and answers with effects (renew the lease, write this record, open that
-// gate). It has no goroutine, no clock, no socket and no lock: package shard runs it against a real API server, package
-// shardtest runs many of them against a store that loses, delays and repeats replies. Both run this very code.
+// gate). It has no goroutine, no clock, no socket and no lock. Package driver turns its effects into requests and their
+// answers into inputs: package shard runs that against a real API server, package shardtest runs many of them against a
+// store that loses, delays and repeats replies. Both run this very code.
 //
 // # Records
 //

@@ -24,8 +24,14 @@ func (r *Replica) Memory() Memory {
 		maps.Copy(m, r.memory) // not all of it was looked for yet
 	}
 	for _, p := range r.peerOrder {
-		if (p.lease.Version != 0 || p.absent) && !p.lease.Sealed {
-			m[p.id] = sighting{p.lease.Version, p.changed, r.memory[p.id].over}
+		before, known := r.memory[p.id]
+		switch {
+		case p.lease.Sealed:
+			delete(m, p.id)
+		case p.lease.Version != 0 || p.absent:
+			m[p.id] = sighting{p.lease.Version, p.changed, before.over}
+		case known: // nothing was heard of it
+			m[p.id] = before
 		}
 	}
 	switch {
@@ -35,6 +41,23 @@ func (r *Replica) Memory() Memory {
 		m[r.cfg.ID] = sighting{0, r.own.askedAt, true}
 	}
 	return m
+}
+
+// See notes what a watch shows between two incarnations: their time to wait would else begin with the next.
+func (m Memory) See(in Input, now Instant) {
+	seen := sighting{at: now}
+	var id Incarnation
+	switch in := in.(type) {
+	case LeaseSeen:
+		id, seen.version = in.Lease.ID, in.Lease.Version
+	case LeaseGone:
+		id = in.ID
+	default:
+		return
+	}
+	if old, ok := m[id]; !ok || (!old.over && (seen.version > old.version || (seen.version == 0 && old.version != 0))) {
+		m[id] = seen
+	}
 }
 
 // since returns when a version of a lease, or that there is none (version 0), was first seen, by this incarnation or an

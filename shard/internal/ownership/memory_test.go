@@ -93,3 +93,68 @@ func TestWhatWasSeenOutlivesAnIncarnationThatNeverSawAnything(t *testing.T) {
 		t.Errorf("sealed %v, want b", ids)
 	}
 }
+
+func TestALeaseThatWasGoneStaysSoThroughAnIncarnationThatCouldNotLookForIt(t *testing.T) {
+	b := newBench(t)
+	record := Shard{Assignee: "b", Holder: "b", Epoch: 1}
+	b.seen(record)
+	b.feed(LeaseGone{"b"})
+	for _, id := range []Incarnation{"a2", "a3"} {
+		b.pass(lease - lease/5)
+		b.r = New(DefaultConfig(id, "a", lease), b.r.Memory())
+		b.feed(LeadSeen{Lead{Holder: "b", Version: 2}})
+		b.seen(record) // a cache shows it, and home is away
+		b.feed(Synced{})
+	}
+	b.commit(find[WriteLease](b).Seq)
+	b.feed(LeaseGone{"b"})
+	if ids := b.sealed(lease / 10); !ids["b"] {
+		t.Errorf("sealed %v, want b", ids)
+	}
+}
+
+func TestWhatIsSeenBetweenTwoIncarnationsCountsFromThen(t *testing.T) {
+	now := Instant{Mono: time.Hour}
+	before := sighting{version: 5, at: now}
+	for _, c := range []struct {
+		name string
+		old  sighting
+		see  Input
+		want sighting
+	}{
+		{"a renewal", before, LeaseSeen{Lease{ID: "b", Version: 6}}, sighting{6, now.Add(1), false}},
+		{"the version that is known", before, LeaseSeen{Lease{ID: "b", Version: 5}}, before},
+		{"an older one", before, LeaseSeen{Lease{ID: "b", Version: 4}}, before},
+		{"that it is gone", before, LeaseGone{"b"}, sighting{0, now.Add(1), false}},
+		{"that it is still gone", sighting{at: now}, LeaseGone{"b"}, sighting{at: now}},
+		{"a late renewal of our own that is over", sighting{5, now, true}, LeaseSeen{Lease{ID: "b", Version: 6}}, sighting{5, now, true}},
+		{"what is no lease", before, Synced{}, before},
+	} {
+		m := Memory{"b": c.old}
+		m.See(c.see, now.Add(1))
+		if m["b"] != c.want {
+			t.Errorf("%s: remembers %+v, want %+v", c.name, m["b"], c.want)
+		}
+	}
+	m := Memory{}
+	m.See(LeaseSeen{Lease{ID: "c", Version: 1}}, now)
+	if m["c"] != (sighting{1, now, false}) {
+		t.Errorf("of a lease that is new it remembers %+v", m["c"])
+	}
+}
+
+func TestALeaseThatAHandoffOfOursMayNameIsNotForgotten(t *testing.T) {
+	b := newBench(t)
+	b.served()
+	b.seen(Shard{Assignee: "b", Holder: "a", Epoch: 1, Warm: "b"})
+	find[Drain](b)
+	b.feed(Drained{west})
+	handoff := find[WriteShard](b)
+	b.feed(LeaseGone{"b"})
+	b.pass(lease / 2)
+	b.commit(find[WriteLease](b).Seq)
+	b.feed(Written{Seq: handoff.Seq, Outcome: Committed, Version: 900})
+	if ids := b.sealed(lease * 6 / 10); !ids["b"] {
+		t.Errorf("sealed %v, want b a lease after it was gone", ids)
+	}
+}

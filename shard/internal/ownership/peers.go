@@ -112,11 +112,11 @@ func (r *Replica) forgetPeer(p *peer) bool {
 	return true
 }
 
-// isNamed reports whether any record says that the incarnation holds something. Who is only to get something, or was
-// ready for it, leaves nothing behind.
+// isNamed reports whether any record says that the incarnation holds something, or may by a write of ours. Who is only to
+// get something, or was ready for it, leaves nothing behind.
 func (r *Replica) isNamed(id Incarnation) bool {
 	return r.lead.Holder == id || slices.ContainsFunc(r.order, func(t *tenure) bool {
-		return t.known && t.rec.Holder == id
+		return t.known && (t.rec.Holder == id || t.w.names(id))
 	})
 }
 

@@ -137,7 +137,7 @@ type Replica struct {
 	hearingSince Instant
 	lookAt       Instant // when missing records may be made, zero if there is nothing to wait for
 	reportAt     Instant
-	writes       map[uint64]target // unsettled writes by number
+	writes       []*write // that aren't settled
 }
 
 // target tells what an answered write was about; exactly one field is set.
@@ -157,7 +157,6 @@ func New(cfg Config, memory Memory) *Replica {
 		peers:    map[Incarnation]*peer{},
 		shards:   map[keyspace.ShardID]*tenure{},
 		clusters: map[keyspace.ClusterName]int{},
-		writes:   map[uint64]target{},
 	}
 }
 
@@ -347,6 +346,9 @@ func (r *Replica) lapse(reason string) {
 // that a lapse is noticed soon. (Gates don't wait for that: they ask [Replica.Valid].)
 func (r *Replica) Wake() time.Duration {
 	wake := r.now.Mono + time.Hour
+	if r.over {
+		return wake
+	}
 	at := func(d time.Duration) { wake = min(wake, d) }
 	at(r.own.wake(r.cfg))
 	if !r.own.member {

@@ -167,14 +167,14 @@ func (w *world) checkHolders() {
 
 // grants reports whether reconciles of a shard may work in this process now.
 func (n *node) grants(i int) bool {
-	return n.up && n.gates[i].state != closed && n.machine.Valid(n.clock.read(n.w.now))
+	return n.gates[i].state != closed && n.valid()
 }
 
 // work lets every reconcile of the process send a write, where its gate lets it. The check of the lease and the sending
 // are one instant, as in the fenced transport. This is I2: epochs never fall, and one epoch is one holder's.
 func (n *node) work() {
 	w := n.w
-	if !n.up || n.machine == nil || w.now < n.stoppedTill {
+	if !n.up || w.now < n.stoppedTill {
 		return
 	}
 	valid, asked := false, false
@@ -184,7 +184,7 @@ func (n *node) work() {
 			continue
 		}
 		if !asked {
-			valid, asked = n.machine.Valid(n.clock.read(w.now)), true
+			valid, asked = n.valid(), true
 		}
 		if !valid {
 			return
@@ -227,7 +227,7 @@ func (w *world) checkSuccessor(n *node, e ownership.WriteShard) {
 	for j := range w.nodes {
 		to := &w.nodes[j]
 		record := w.store.shard(e.Shard.ID)
-		if to.up && to.id == e.Shard.Holder && to.gates[i].pending && !to.leaving &&
+		if to.up && to.id == e.Shard.Holder && to.gates[i].pending && !to.leaving() &&
 			record.Version == e.Shard.Version && record.Warm != to.id {
 			w.fail(n, "I3: hands %s to %s, which isn't warm", e.Shard.ID, to.id)
 		}
@@ -246,7 +246,7 @@ func (w *world) checkLeaseWrite(old *ownership.Lease, next ownership.Lease) {
 	w.sealed = append(w.sealed, next.ID)
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if n.up && n.id == next.ID && n.machine.Valid(n.clock.read(w.now)) {
+		if n.id == next.ID && n.valid() {
 			w.fail(n, "R3: is sealed while it may act")
 		}
 	}

@@ -3,6 +3,7 @@ package shardtest
 import (
 	"time"
 
+	"github.com/tenure-dev/tenure/shard/internal/driver"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 )
 
@@ -18,7 +19,7 @@ func (w *world) strike(f *Fault) {
 		n.crash(f.For)
 	case CrashLeader:
 		for i := range w.nodes {
-			if w.nodes[i].up && w.nodes[i].machine.Leads() {
+			if w.nodes[i].up && w.nodes[i].driver.Leads() {
 				w.nodes[i].crash(f.For)
 				break
 			}
@@ -50,8 +51,7 @@ func (w *world) strike(f *Fault) {
 	case Exit:
 		if n.up && w.now >= n.stoppedTill {
 			n.backIn = f.For
-			n.leaving = true
-			n.step(ownership.Leave{})
+			n.handle(driver.Leave{})
 		}
 	case SlowWarm:
 		n.slowWarm = f.For
@@ -67,7 +67,7 @@ func (w *world) meddle(f *Fault, n *node) {
 	id := w.ids[f.N%len(w.ids)]
 	switch f.Kind {
 	case DeleteLease:
-		if n.up && !w.script && !n.machine.Valid(n.clock.read(w.now)) {
+		if n.up && !w.script && !n.valid() {
 			return // before it has joined it can't tell, and finds out at its next renewal only
 		}
 		if l := w.store.lease(n.id); l != nil && f.labels() {
@@ -106,7 +106,7 @@ func (w *world) meddle(f *Fault, n *node) {
 	case ReportLoad:
 		for i := range w.nodes {
 			if m := &w.nodes[i]; m.up && w.now >= m.stoppedTill && m.gates[f.N%len(w.ids)].state == open {
-				m.step(ownership.Measured{ID: id, Objects: int64(f.For / time.Millisecond), Load: f.For.Seconds()})
+				m.handle(driver.Measured{ID: id, Objects: int64(f.For / time.Millisecond), Load: f.For.Seconds()})
 			}
 		}
 	}
@@ -126,7 +126,6 @@ func (n *node) crash(backIn time.Duration) {
 	if n.up {
 		n.stop()
 	}
-	n.memory = nil
 	n.clock.wakeUp(n.w.now)
 	n.stoppedTill = 0
 	if backIn > 0 {
@@ -143,7 +142,7 @@ func (n *node) tickSoon() {
 	if !n.up {
 		return
 	}
-	at := n.w.now + n.w.upTo(leaseDuration/10)
+	at := n.w.now + n.w.upTo(n.driver.TickEvery())
 	if n.wakeAt != 0 && n.wakeAt <= at {
 		return
 	}

@@ -3,7 +3,7 @@ package shardtest
 import (
 	"time"
 
-	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
 // liveness is what is judged after the last fault.
@@ -82,7 +82,7 @@ func (w *world) mend() {
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		n.slowWarm, n.slowDrain = 0, 0
-		alive = alive || (n.up && !n.leaving)
+		alive = alive || (n.up && !n.leaving())
 	}
 	if n := &w.nodes[0]; !alive && !n.up {
 		w.push(event{at: w.now, kind: evStart, node: 0})
@@ -100,7 +100,7 @@ func (w *world) unserved() int {
 		}
 		for j := range w.nodes {
 			n := &w.nodes[j]
-			if n.up && n.gates[i].state == open && n.machine.Valid(n.clock.read(w.now)) {
+			if n.gates[i].state == open && n.valid() {
 				w.served[i] = true
 			}
 		}
@@ -116,7 +116,7 @@ func (w *world) checkBalance() {
 	least, most := 1<<30, 0
 	for j := range w.nodes {
 		n := &w.nodes[j]
-		if !n.up || n.leaving {
+		if !n.up || n.leaving() {
 			continue
 		}
 		held := 0
@@ -169,15 +169,15 @@ func (w *world) checkQuiet() {
 	if news := w.store.log[leads][w.log[leads]:]; len(news) > 0 {
 		w.fail(nil, "quiet: the coordinator's record still changes")
 	}
-	for _, in := range w.store.log[shards][w.log[shards]:] {
-		seen, ok := in.(ownership.ShardSeen)
-		if !ok {
+	for _, e := range w.store.log[shards][w.log[shards]:] {
+		id, deleted := identity(e)
+		if deleted {
 			w.fail(nil, "quiet: a record is deleted")
 			continue
 		}
-		i := w.shardIndex(seen.Shard.ID)
-		if w.tallies[i].writes > 0 || w.tallies[i].plans > 0 {
-			w.fail(nil, "quiet: the record of %s still changes", seen.Shard.ID)
+		shard := id.(keyspace.ShardID)
+		if t := w.tallies[w.shardIndex(shard)]; t.writes > 0 || t.plans > 0 {
+			w.fail(nil, "quiet: the record of %s still changes", shard)
 		}
 	}
 }

@@ -3,11 +3,44 @@ package shardtest
 import (
 	"strconv"
 
+	"github.com/tenure-dev/tenure/shard/internal/driver"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 )
 
 // narrate tells what a process does.
-func (n *node) narrate(e ownership.Effect) {
+func (n *node) narrate(r driver.Request) {
+	w := n.w
+	switch r := r.(type) {
+	case driver.Begin:
+		n.id = r.ID
+		w.say(n, "starts")
+	case driver.Write:
+		n.narrateWrite(r.Effect)
+	case driver.Read:
+		switch {
+		case r.Of.Lease != "":
+			w.say(n, "looks for the lease of %s", r.Of.Lease)
+		case w.all:
+			w.say(n, "reads %s", (&request{of: r.Of}))
+		}
+	case driver.Warm:
+		w.say(n, "warms %s", r.ID)
+	case driver.Open:
+		w.say(n, "SERVES %s at epoch %d", r.ID, r.Epoch)
+	case driver.Drain:
+		w.say(n, "drains %s", r.ID)
+	case driver.Close:
+		w.say(n, "closes %s", r.ID)
+	case driver.Stop:
+		w.say(n, "LAPSES: %s", r.Reason)
+	case driver.End:
+		if r.Err != nil {
+			w.say(n, "GIVES UP: %v", r.Err)
+		}
+	}
+}
+
+func (n *node) narrateWrite(e ownership.Effect) {
 	w := n.w
 	switch e := e.(type) {
 	case ownership.WriteLease:
@@ -23,8 +56,6 @@ func (n *node) narrate(e ownership.Effect) {
 		w.say(n, "has left")
 	case ownership.SealLease:
 		w.say(n, "asks to seal the lease of %s (version %d)", e.ID, e.Base)
-	case ownership.FindLease:
-		w.say(n, "looks for the lease of %s", e.ID)
 	case ownership.ForgetLease:
 		w.say(n, "removes the sealed lease of %s", e.ID)
 	case ownership.WriteLead:
@@ -35,16 +66,6 @@ func (n *node) narrate(e ownership.Effect) {
 		w.say(n, "plans %s for %s (version %d)", e.ID, e.Assignee, e.Base)
 	case ownership.WriteShard:
 		n.narrateShard(e)
-	case ownership.Warm:
-		w.say(n, "warms %s", e.ID)
-	case ownership.Activate:
-		w.say(n, "SERVES %s at epoch %d", e.ID, e.Epoch)
-	case ownership.Drain:
-		w.say(n, "drains %s", e.ID)
-	case ownership.Close:
-		w.say(n, "closes %s", e.ID)
-	case ownership.Lapse:
-		w.say(n, "LAPSES: %s", e.Reason)
 	}
 }
 
@@ -81,5 +102,5 @@ func (w *world) narrateArrival(req *request, outcome ownership.Outcome, again bo
 	if again {
 		what += " (a repeat)"
 	}
-	w.say(nil, "  %s: %s: %s", req.id, about(req.effect), what)
+	w.say(nil, "  %s: %s: %s", req.id, req, what)
 }

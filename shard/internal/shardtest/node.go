@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tenure-dev/tenure/shard/internal/driver"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // gateState is what a process does about one shard.
@@ -19,25 +21,26 @@ const (
 type gate struct {
 	state   gateState
 	epoch   ownership.Epoch
-	gen     uint32 // answers to an earlier generation's Warm or Drain are dropped
-	pending bool   // warm-up under way
-	warm    bool   // its caches are there
+	by      ownership.Incarnation // who opened it last
+	warming uint64                // number of the last Warm, 0 after a Close
+	drain   uint64                // number of the last Drain
+	pending bool                  // warm-up under way
+	warm    bool                  // its caches are there
 }
 
-// node is one process with its driver: it feeds a [ownership.Replica] and does what that says, as package shard does.
+// node is one process: it feeds a [driver.Driver] and carries out what that asks for, as package shard does.
 type node struct {
 	w     *world
 	index int
 	name  string
 	clock clock
 
-	up      bool
-	life    uint32 // counts incarnations
-	id      ownership.Incarnation
-	machine *ownership.Replica
-	memory  ownership.Memory // of the incarnation that lapsed, until the process ends
-	gates   []gate
-	leaving bool
+	up     bool
+	life   uint32 // counts processes
+	lives  int    // counts incarnations
+	id     ownership.Incarnation
+	driver *driver.Driver
+	gates  []gate
 
 	stoppedTill time.Duration // paused or asleep until then
 	cutTill     time.Duration
@@ -47,10 +50,11 @@ type node struct {
 	frozenTill  [streams]time.Duration
 	frozenFrom  [streams]time.Duration // since when it has shown nothing for being frozen
 	relist      [streams]bool
-	wakeAt      time.Duration // a wake event is queued for then; 0: none
-	ticks       int           // ticks without progress in a row
-	sent        int           // requests, over all lives
-	strikes     []*Fault      // faults on requests
+	wakeAt      time.Duration   // a wake event is queued for then; 0: none
+	ticks       int             // ticks without progress in a row
+	sent        int             // requests, over all lives
+	strikes     []*Fault        // faults on requests
+	deaf        *driver.Subject // the next read of it fails
 	slowWarm    time.Duration
 	slowDrain   time.Duration
 	backIn      time.Duration // after leaving: start again so much later; 0: never
@@ -70,50 +74,76 @@ func (n *node) reset(w *world, index int) {
 	n.warmTime = 20 * time.Millisecond
 }
 
-// start begins a new incarnation: it lists, possibly from a stale cache, then watches.
+// start begins a new process.
 func (n *node) start() {
 	w := n.w
 	n.life++
-	n.up, n.leaving = true, false
-	n.id = ownership.Incarnation(fmt.Sprintf("%s-%d", n.name, n.life))
-	cfg := ownership.DefaultConfig(n.id, n.name, leaseDuration)
-	cfg.PlanEvery = 20 * time.Millisecond
-	n.machine = ownership.New(cfg, n.memory)
+	n.up = true
 	n.wakeAt = 0
-	if w.out != nil {
-		w.say(n, "starts")
-	}
-	life := n.life
+	cfg := ownership.DefaultConfig("", n.name, leaseDuration)
+	cfg.PlanEvery = 20 * time.Millisecond
+	n.driver = driver.New(driver.Config{Protocol: cfg, DrainTimeout: 2 * leaseDuration, Name: n.newName})
 	for s := range streams {
 		n.pumping[s], n.frozenTill[s], n.frozenFrom[s], n.relist[s] = false, 0, 0, false
-		at := len(w.store.log[s])
+		n.cursor[s] = len(w.store.log[s])
 		if w.schedule.Stale && w.now < w.schedule.Faulty {
-			at -= int(w.upTo(time.Duration(min(at, 6))))
+			n.cursor[s] -= int(w.upTo(time.Duration(min(n.cursor[s], 6))))
 		}
-		n.cursor[s] = at
-		for _, in := range w.store.listing(s, at, false) {
-			n.step(in)
+	}
+	life := n.life
+	n.handle(w.knownClusters())
+	n.handle(driver.Start{})
+	for s := range streams {
+		if n.life == life {
+			n.pump(s)
+		}
+	}
+}
+
+func (n *node) newName() ownership.Incarnation {
+	n.lives++
+	return ownership.Incarnation(fmt.Sprintf("%s-%d", n.name, n.lives))
+}
+
+// list shows an incarnation all that the process's watches have shown up to now.
+func (n *node) list() {
+	life := n.life
+	for s := range streams {
+		for _, e := range n.w.store.listing(s, n.cursor[s], false) {
+			n.handle(e)
 			if n.life != life {
 				return
 			}
 		}
-		n.pump(s)
 	}
-	n.step(w.knownClusters())
-	n.step(ownership.Synced{})
+	n.handle(driver.Listed{By: n.id})
 }
 
-// stop ends the incarnation: by a crash, or after a lapse or a clean exit.
+// stop ends the process: by a crash, or as it wants it.
 func (n *node) stop() {
 	n.up = false
 	n.life++
-	n.machine = nil
+	n.driver = nil
+	n.shut()
+}
+
+// shut closes every gate at once.
+func (n *node) shut() {
 	for i := range n.gates {
-		n.setGate(i, closed)
-		n.gates[i].gen++
-		n.gates[i].warm = false
+		n.close(i)
 	}
 }
+
+func (n *node) close(i int) {
+	n.setGate(i, closed)
+	n.gates[i].warming, n.gates[i].pending, n.gates[i].warm = 0, false, false
+}
+
+// valid reports whether the process may act now.
+func (n *node) valid() bool { return n.up && n.driver.Valid(n.clock.read(n.w.now)) }
+
+// leaving reports whether the process was told to stop.
+func (n *node) leaving() bool { return n.up && n.driver.Leaving() }
 
 // resume ends a pause. Everything that waited follows, stale timers included.
 func (n *node) resume() {
@@ -130,7 +160,8 @@ func (n *node) resume() {
 	}
 }
 
-// happen takes an event that is meant for this life of the process.
+// happen takes an event that is meant for this life of the process. Answers to what isn't wanted any more are handed on
+// as well: the driver is to know which count.
 func (n *node) happen(e event) {
 	w := n.w
 	switch e.kind {
@@ -139,58 +170,57 @@ func (n *node) happen(e event) {
 			return // superseded
 		}
 		n.wakeAt = 0
-		n.step(ownership.Tick{})
+		n.handle(driver.Tick{})
 	case evReply:
-		n.answered(w.request(e.req))
+		n.answered(w.request(e.req), false)
 	case evTimeout:
-		req := w.request(e.req)
-		if req.read {
-			req.found = nil
-		} else {
-			req.outcome = ownership.Unknown
-		}
-		n.answered(req)
+		n.answered(w.request(e.req), true)
 	case evWatch:
 		n.read(stream(e.n))
 	case evWarmed:
-		if g := &n.gates[e.n]; g.gen == e.gen {
+		if g := &n.gates[e.n]; g.warming == e.number {
 			g.pending, g.warm = false, true
-			n.step(ownership.Warmed{ID: w.ids[e.n]})
 		}
+		n.handle(driver.Warmed{Number: e.number, ID: w.ids[e.n]})
 	case evDrained:
-		if g := &n.gates[e.n]; g.gen == e.gen {
+		if g := &n.gates[e.n]; g.drain == e.number && g.state == draining {
 			n.work() // the last write of the last reconcile
 			n.setGate(int(e.n), closed)
-			n.step(ownership.Drained{ID: w.ids[e.n]})
 		}
+		n.handle(driver.Drained{Number: e.number, ID: w.ids[e.n]})
+	case evStopped:
+		n.handle(driver.Stopped{Number: e.number, Quiet: n.slowDrain == 0})
 	case evCluster:
-		n.step(w.knownClusters())
+		n.handle(w.knownClusters())
 	}
 }
 
-// step feeds one input. Work goes on before and after it.
-func (n *node) step(in ownership.Input) {
+// handle lets one thing happen. Work goes on before and after it.
+func (n *node) handle(e driver.Event) {
 	w := n.w
 	w.Steps++
 	n.work()
 	now := n.clock.read(w.now)
-	effects := n.machine.Step(now, in)
-	life := n.life
-	for _, e := range effects {
-		n.do(e)
+	requests := n.driver.Handle(now, e)
+	life, id := n.life, n.id
+	for _, r := range requests {
+		n.do(r)
 		if n.life != life {
 			return
 		}
 	}
 	n.work()
-	n.schedule(in, now, len(effects) > 0)
+	n.schedule(e, now, len(requests) > 0)
+	if n.id != id {
+		n.list()
+	}
 }
 
-// schedule asks to be woken when the machine wants it.
-func (n *node) schedule(in ownership.Input, now ownership.Instant, progress bool) {
+// schedule asks to be woken when the driver wants it.
+func (n *node) schedule(e driver.Event, now ownership.Instant, progress bool) {
 	w := n.w
-	wake := n.machine.Wake()
-	if _, tick := in.(ownership.Tick); tick && !progress && wake <= now.Mono {
+	wake := n.driver.Wake()
+	if _, tick := e.(driver.Tick); tick && !progress && wake <= now.Mono {
 		n.ticks++
 		if n.ticks > 3 {
 			w.fail(n, "spins: wants to be woken at once again and again, and does nothing")
@@ -206,61 +236,77 @@ func (n *node) schedule(in ownership.Input, now ownership.Instant, progress bool
 	w.push(event{at: at, kind: evWake, node: int8(n.index), life: n.life})
 }
 
-// do carries out one effect.
-func (n *node) do(e ownership.Effect) {
+// do carries out one request.
+func (n *node) do(r driver.Request) {
 	w := n.w
 	if w.out != nil {
-		n.narrate(e)
+		n.narrate(r)
 	}
-	switch e := e.(type) {
-	case ownership.Warm:
-		i := w.shardIndex(e.ID)
-		n.gates[i].pending = true
-		n.later(evWarmed, i, n.warmTime+w.upTo(n.warmTime)+n.slowWarm)
-	case ownership.Activate:
-		i := w.shardIndex(e.ID)
-		if !n.gates[i].warm {
-			w.fail(n, "I3: serves %s before its caches are warm", e.ID)
+	switch r := r.(type) {
+	case driver.Write:
+		if e, ok := r.Effect.(ownership.WriteShard); ok {
+			w.checkSend(n, e)
 		}
-		n.gates[i].epoch = e.Epoch
-		n.setGate(i, open)
-	case ownership.Drain:
-		i := w.shardIndex(e.ID)
+		w.send(n, request{number: r.Number, effect: r.Effect, of: driver.About(r.Effect), patience: r.Patience})
+	case driver.Read:
+		w.send(n, request{number: r.Number, of: r.Of, patience: r.Patience, read: true})
+	case driver.Begin:
+		n.id = r.ID
+	case driver.Warm:
+		i := w.shardIndex(r.ID)
+		n.gates[i].pending, n.gates[i].warming = true, r.Number
+		n.later(evWarmed, i, r.Number, n.warmTime+w.upTo(n.warmTime)+n.slowWarm)
+	case driver.Open:
+		n.open(r)
+	case driver.Drain:
+		i := w.shardIndex(r.ID)
 		n.setGate(i, draining)
-		n.later(evDrained, i, time.Millisecond+w.upTo(20*time.Millisecond)+n.slowDrain)
-	case ownership.Close:
-		i := w.shardIndex(e.ID)
-		n.setGate(i, closed)
-		n.gates[i].gen++
-		n.gates[i].warm = false
-	case ownership.Lapse:
+		n.gates[i].drain = r.Number
+		n.later(evDrained, i, r.Number, time.Millisecond+w.upTo(20*time.Millisecond)+n.slowDrain)
+	case driver.Close:
+		n.close(w.shardIndex(r.ID))
+	case driver.Stop:
 		w.Lapses++
-		n.memory = n.machine.Memory()
-		n.stop()
+		n.shut()
 		// Writes in flight end, then the process goes on under a new name.
-		w.push(event{at: w.now + time.Millisecond + w.upTo(200*time.Millisecond), kind: evStart, node: int8(n.index)})
-	case ownership.DropLease:
-		w.send(n, e)
+		n.later(evStopped, 0, r.Number, time.Millisecond+w.upTo(200*time.Millisecond))
+	case driver.End:
 		n.stop()
 		w.last = max(w.last, w.now+n.backIn)
 		if n.backIn > 0 {
 			w.push(event{at: w.now + n.backIn, kind: evStart, node: int8(n.index)})
 		}
-	case ownership.WriteShard:
-		w.checkSend(n, e)
-		w.send(n, e)
-	default:
-		w.send(n, e)
 	}
 }
 
-func (n *node) later(kind eventKind, shard int, after time.Duration) {
+// open begins to serve, and looks at what is announced of it.
+func (n *node) open(r driver.Open) {
+	w := n.w
+	i := w.shardIndex(r.ID)
+	g := &n.gates[i]
+	if !g.warm {
+		w.fail(n, "I3: serves %s before its caches are warm", r.ID)
+	}
+	if rec := w.store.shard(r.ID); rec != nil && rec.Epoch == r.Epoch && rec.Holder == n.id && rec.Moved != nil {
+		want := rec.Moved.Kind
+		if g.epoch == r.Epoch && g.by == n.id {
+			want = protocol.Resumed
+		}
+		if r.Kind != want {
+			w.fail(n, "announces: %s came by %q, and it says %q", r.ID, want, r.Kind)
+		}
+	}
+	g.epoch, g.by = r.Epoch, n.id
+	n.setGate(i, open)
+}
+
+func (n *node) later(kind eventKind, shard int, number uint64, after time.Duration) {
 	w := n.w
 	at := w.now + after
 	if !w.script && at > w.schedule.Faulty {
 		at = min(at, max(w.now, w.schedule.Faulty)+50*time.Millisecond)
 	}
-	w.push(event{at: at, kind: kind, node: int8(n.index), life: n.life, n: int32(shard), gen: n.gates[shard].gen})
+	w.push(event{at: at, kind: kind, node: int8(n.index), life: n.life, n: int32(shard), number: number})
 }
 
 // pump sees to it that the watch shows what is new.
@@ -294,8 +340,8 @@ func (n *node) read(s stream) {
 		news = w.store.listing(s, len(w.store.log[s]), true)
 	}
 	n.cursor[s] = len(w.store.log[s])
-	for _, in := range news {
-		n.step(in)
+	for _, e := range news {
+		n.handle(e)
 		if n.life != life {
 			return
 		}

@@ -13,6 +13,7 @@ const (
 	evWatch                    // the watch has news
 	evWarmed                   // a shard's caches are synced
 	evDrained                  // the last running reconcile of a shard ended
+	evStopped                  // nothing of an incarnation that lapsed runs any more
 	evCluster                  // the process learns which clusters exist
 	evStart                    // the process starts
 	evResume                   // a pause or a sleep ends
@@ -22,14 +23,14 @@ const (
 
 // event is something that happens at a true time; those of one instant happen in the order in which they were pushed.
 type event struct {
-	at    time.Duration
-	order uint32
-	kind  eventKind
-	node  int8   // -1: none
-	life  uint32 // the life of the node that it is meant for
-	n     int32  // a shard, a stream, a generation
-	gen   uint32
-	req   int32 // a request's number: without pointers, events are cheap to move
+	at     time.Duration
+	order  uint32
+	kind   eventKind
+	node   int8   // -1: none
+	life   uint32 // the life of the node that it is meant for
+	n      int32  // a shard, a stream, a fault; 1 for a request that arrives again
+	req    int32  // a request's place: without pointers, events are cheap to move
+	number uint64 // of what the driver asked for
 }
 
 func (e *event) before(o *event) bool {

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/tenure-dev/tenure/shard/internal/driver"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
@@ -27,7 +28,7 @@ type store struct {
 	leases  []ownership.Lease
 	shards  []ownership.Shard
 	lead    ownership.Lead
-	log     [streams][]ownership.Input // what a watch shows
+	log     [streams][]driver.Event // what a watch shows
 }
 
 func (s *store) reset() {
@@ -65,7 +66,7 @@ func (s *store) putLease(l ownership.Lease) ownership.Version {
 	} else {
 		s.leases = append(s.leases, l)
 	}
-	s.log[leases] = append(s.log[leases], ownership.LeaseSeen{Lease: l})
+	s.log[leases] = append(s.log[leases], driver.Seen{What: ownership.LeaseSeen{Lease: l}})
 	return s.version
 }
 
@@ -77,7 +78,7 @@ func (s *store) putShard(sh ownership.Shard) ownership.Version {
 	} else {
 		s.shards = append(s.shards, sh)
 	}
-	s.log[shards] = append(s.log[shards], ownership.ShardSeen{Shard: sh})
+	s.log[shards] = append(s.log[shards], driver.Seen{What: ownership.ShardSeen{Shard: sh}})
 	return s.version
 }
 
@@ -88,7 +89,7 @@ func (s *store) putLead(l ownership.Lead) ownership.Version {
 	s.version++
 	l.Version = s.version
 	s.lead = l
-	s.log[leads] = append(s.log[leads], ownership.LeadSeen{Lead: l})
+	s.log[leads] = append(s.log[leads], driver.Seen{What: ownership.LeadSeen{Lead: l}})
 	return s.version
 }
 
@@ -99,7 +100,7 @@ func (s *store) deleteLease(id ownership.Incarnation) bool {
 	}
 	s.version++
 	s.leases = slices.Delete(s.leases, i, i+1)
-	s.log[leases] = append(s.log[leases], ownership.LeaseGone{ID: id})
+	s.log[leases] = append(s.log[leases], driver.Seen{What: ownership.LeaseGone{ID: id}})
 	return true
 }
 
@@ -110,14 +111,14 @@ func (s *store) deleteShard(id keyspace.ShardID) bool {
 	}
 	s.version++
 	s.shards = slices.Delete(s.shards, i, i+1)
-	s.log[shards] = append(s.log[shards], ownership.ShardGone{ID: id, Version: s.version})
+	s.log[shards] = append(s.log[shards], driver.Deleted{ID: id})
 	return true
 }
 
-// listing is what a list at an old position of a stream's log would have shown, as inputs in the log's order. gone adds
-// the deletions, as a driver finds them that compares the list with what it knew.
-func (s *store) listing(of stream, at int, gone bool) []ownership.Input {
-	var list []ownership.Input
+// listing is what a list at an old position of a stream's log would have shown, in the log's order. gone adds the
+// deletions, as a process finds them that compares the list with what it knew.
+func (s *store) listing(of stream, at int, gone bool) []driver.Event {
+	var list []driver.Event
 	seen := make([]any, 0, 16)
 	for i := at - 1; i >= 0; i-- {
 		in := s.log[of][i]
@@ -135,16 +136,17 @@ func (s *store) listing(of stream, at int, gone bool) []ownership.Input {
 }
 
 // identity names the record that a change is about.
-func identity(in ownership.Input) (id any, deleted bool) {
-	switch in := in.(type) {
+func identity(e driver.Event) (id any, deleted bool) {
+	if gone, ok := e.(driver.Deleted); ok {
+		return gone.ID, true
+	}
+	switch in := e.(driver.Seen).What.(type) {
 	case ownership.LeaseSeen:
 		return in.Lease.ID, false
 	case ownership.LeaseGone:
 		return in.ID, true
 	case ownership.ShardSeen:
 		return in.Shard.ID, false
-	case ownership.ShardGone:
-		return in.ID, true
 	}
 	return nil, false // the coordinator's record is one
 }
@@ -216,7 +218,10 @@ func (w *world) applyShard(req *request) (ownership.Outcome, ownership.Version) 
 		}
 		next := e.Shard
 		// A status write can't change the spec.
-		next.Assignee, next.Pin, next.Floor, next.UID = old.Assignee, old.Pin, old.Floor, old.UID
+		next.Assignee, next.Pin, next.Floor, next.UID, next.Moved = old.Assignee, old.Pin, old.Floor, old.UID, old.Moved
+		if kind := e.Kind.Move(); kind != "" {
+			next.Moved = &ownership.Move{Kind: kind, From: e.From, To: next.Holder}
+		}
 		if next == *old {
 			return ownership.Committed, old.Version
 		}
@@ -227,26 +232,25 @@ func (w *world) applyShard(req *request) (ownership.Outcome, ownership.Version) 
 	return ownership.Committed, 0
 }
 
-// snapshot is what a read of the record that a write was about shows now.
-func (w *world) snapshot(req *request) ownership.Input {
+// snapshot is what a read shows now.
+func (w *world) snapshot(of driver.Subject) ownership.Input {
 	s := &w.store
-	at := about(req.effect)
 	switch {
-	case at.lease != "":
-		if l := s.lease(at.lease); l != nil {
+	case of.Lease != "":
+		if l := s.lease(of.Lease); l != nil {
 			return ownership.LeaseSeen{Lease: *l}
 		}
-		return ownership.LeaseGone{ID: at.lease}
-	case at.shard == (keyspace.ShardID{}):
+		return ownership.LeaseGone{ID: of.Lease}
+	case of.Shard == (keyspace.ShardID{}):
 		if s.lead.Version == 0 {
 			return nil
 		}
 		return ownership.LeadSeen{Lead: s.lead}
 	}
-	if sh := s.shard(at.shard); sh != nil {
+	if sh := s.shard(of.Shard); sh != nil {
 		return ownership.ShardSeen{Shard: *sh}
 	}
-	return ownership.ShardGone{ID: at.shard, Asked: req.asked}
+	return ownership.ShardGone{ID: of.Shard}
 }
 
 // commitLatency is the least time that the watches lag behind the store.

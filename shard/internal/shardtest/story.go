@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
@@ -171,7 +170,7 @@ func (w *world) show() {
 		}
 		var serves []string
 		for j, g := range n.gates {
-			if g.state != closed && n.machine.Valid(n.clock.read(w.now)) {
+			if g.state != closed && n.valid() {
 				serves = append(serves, w.ids[j].String())
 			}
 		}
@@ -190,9 +189,9 @@ type strike struct {
 }
 
 // struck takes the fault that a story has armed for a request.
-func (n *node) struck(e ownership.Effect) *Fault {
+func (n *node) struck(req *request) *Fault {
 	for i, s := range n.armed {
-		if strings.HasPrefix(about(e).String(), s.subject) {
+		if strings.HasPrefix(req.String(), s.subject) {
 			n.armed = append(n.armed[:i], n.armed[i+1:]...)
 			return s.fault
 		}

@@ -3,10 +3,11 @@ package shardtest
 import (
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"time"
 
-	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/shard/internal/driver"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
@@ -134,7 +135,7 @@ func (w *world) next() {
 	}
 	switch e.kind {
 	case evArrive:
-		w.arrive(w.request(e.req), e.gen == 1)
+		w.arrive(w.request(e.req), e.n == 1)
 	case evFault:
 		w.strike(&w.schedule.Faults[e.n])
 	case evPoll:
@@ -203,20 +204,16 @@ func (w *world) newRequest(r request) *request {
 	if int(w.used) == len(w.requests)*256 {
 		w.requests = append(w.requests, new([256]request))
 	}
-	r.number = w.used
+	r.at = w.used
 	w.used++
-	at := w.request(r.number)
+	at := w.request(r.at)
 	*at = r
 	return at
 }
 
-func (w *world) request(number int32) *request { return &w.requests[number/256][number%256] }
+func (w *world) request(at int32) *request { return &w.requests[at/256][at%256] }
 
-// knownClusters is the set of clusters as a driver learns it: never changed afterwards.
-func (w *world) knownClusters() ownership.Clusters {
-	bits := make(map[keyspace.ClusterName]int, len(w.clusters))
-	for name, b := range w.clusters {
-		bits[name] = b
-	}
-	return ownership.Clusters{Bits: bits}
+// knownClusters is the set of clusters as a process learns it: never changed afterwards.
+func (w *world) knownClusters() driver.Clusters {
+	return driver.Clusters{Bits: maps.Clone(w.clusters)}
 }
