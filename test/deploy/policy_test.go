@@ -59,6 +59,7 @@ func TestOnlyReplicasWriteRecords(t *testing.T) {
 		forbidden(t, f.Client(lab.Home), home, append(shardAttempts(), leaseAttempts()...), func(t *testing.T) {
 			allowed(t, home, homeAllowed())
 			repairs(t, f, fleet)
+			elsewhere(t, f)
 		})
 	})
 	t.Run("west", func(t *testing.T) {
@@ -132,6 +133,19 @@ func repairs(t *testing.T, f *lab.Fleet, fleet client.Client) {
 	if err := emptier.Delete(t.Context(), shardNamed("to-empty")); err != nil {
 		t.Errorf("the namespace is emptied: %v", err)
 	}
+}
+
+// elsewhere has replicas run under a second name, as config/policy says.
+func elsewhere(t *testing.T, f *lab.Fleet) {
+	t.Helper()
+	create(t, f.Client(lab.Home), everythingTo("replica@elsewhere"))
+	c := userOf(t, f, lab.Home, "replica@elsewhere")
+	remote := leaseNamed("r7-abcde", tenurev1alpha1.RoleMember)
+	if err := creating(remote)(t.Context(), c); err == nil {
+		t.Error("somebody whom the policies don't name wrote a Lease")
+	}
+	labtest.Kubectl(t, f.Planes.Cluster(lab.Home), "apply", "-k", "testdata/identity")
+	labtest.Eventually(t, "a replica of another name writes", func() error { return creating(remote)(t.Context(), c) })
 }
 
 func shardAttempts() []attempt {
@@ -326,9 +340,13 @@ func mayDoEverything(t *testing.T, admin client.Client) {
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "everything"}, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: everyVerb},
 		}},
-		&rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: "everything"},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "everything"},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "mallory"}},
-		})
+		everythingTo("mallory"))
+}
+
+func everythingTo(user string) *rbacv1.ClusterRoleBinding {
+	return &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "everything-"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "everything"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	}
 }
