@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -154,7 +155,13 @@ func boundNamespaces(t *testing.T, c client.Client) {
 			t.Fatal(err)
 		}
 	}
-	time.Sleep(2 * time.Second) // until the API server has heard of it
+	labtest.Until(t, "the API server has heard of it", func() bool {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User:               rights.User,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Namespace: rights.Unbound},
+		}}
+		return c.Create(t.Context(), review) == nil && !review.Status.Allowed
+	})
 	refused := newAt(t, c, "refused", func(a *cnatv1alpha1.At) { a.Namespace = rights.Unbound })
 	for i := range 5 {
 		wantResult(t, c, newAt(t, c, fmt.Sprintf("bound-%d", i), nil), cnatv1alpha1.AtSucceeded)
