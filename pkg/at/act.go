@@ -148,6 +148,7 @@ func (a *actor) showRefusal(ctx context.Context, at *cnatv1alpha1.At, pod *corev
 	if apierrors.IsTooManyRequests(cause) || apierrors.IsConflict(cause) {
 		return nil // Passes by itself.
 	}
+	a.refusals.Take(at.Namespace, a.clock.Now())
 	e := editStatus(View{At: at, Now: a.clock.Now()})
 	decision := e.blocked(ReasonPodRefused, "MakePod", fmt.Sprintf("Pod %s was refused: %v", pod.Name, cause))
 	if decision.Status == nil {
@@ -160,6 +161,19 @@ func (a *actor) showRefusal(ctx context.Context, at *cnatv1alpha1.At, pod *corev
 		a.tell(at, event)
 	}
 	return nil
+}
+
+// refusalBudget bounds how often Pods of one namespace that were refused are asked for again in vain. Only refusals use it
+// up: once Pods are taken again, nothing is held back.
+var refusalBudget = budget.Config{Burst: 100, Every: time.Second / 20, PerSecond: 50}
+
+// refusedPause is for how long an At waits for that budget at least, at most twice as long.
+const refusedPause = 10 * time.Second
+
+// isRefused says whether the API server didn't want an At's Pod when it was last asked.
+func isRefused(at *cnatv1alpha1.At) bool {
+	blocked := meta.FindStatusCondition(at.Status.Conditions, cnatv1alpha1.ConditionBlocked)
+	return blocked != nil && blocked.Reason == ReasonPodRefused && blocked.ObservedGeneration == at.Generation
 }
 
 // delete deletes an At whose time to live is over, and nothing else: not one

@@ -116,4 +116,11 @@
 // A conflict is no error: the key comes again after a delay, or at once with the
 // event of the change that caused it. Errors back off as [NewRateLimiter] says.
 // An invalid schedule isn't tried again until the At changes.
+//
+// # Floods
+//
+// Thousands of Ats that can't be served cost two writes each, the claim and the condition
+// that says why not, and little besides: of the events of one reason in a namespace a few
+// are told, the next one says how many were left out, and Pods that are refused are asked
+// for again a bounded number of times a second in each namespace.
 package at

@@ -95,12 +95,21 @@ func TestAFloodOfRefusedPodsCostsTwoWritesAnAtAndFewEvents(t *testing.T) {
 		requests = append(requests, req)
 	}
 	b := newBench(t, all...)
-	b.fault = refusePods
-	told := 0
-	for range 5 { // each is tried again after a growing delay
+	asked := 0
+	b.fault = func(n int, kind string, commit func() error) error {
+		if kind == "create" {
+			asked++
+		}
+		return refusePods(n, kind, commit)
+	}
+	told, tries, held := 0, 5, 0
+	for range tries {
 		for _, req := range requests {
-			if _, err := b.subject.Reconcile(context.Background(), req); err == nil {
+			switch result, err := b.subject.Reconcile(context.Background(), req); {
+			case err == nil && result.RequeueAfter < refusedPause:
 				t.Fatal("a refusal isn't retried")
+			case err == nil:
+				held++
 			}
 			for len(b.recorder.Events) > 0 {
 				<-b.recorder.Events
@@ -114,6 +123,21 @@ func TestAFloodOfRefusedPodsCostsTwoWritesAnAtAndFewEvents(t *testing.T) {
 	}
 	if told != eventBudget.Burst {
 		t.Errorf("%d events, want %d", told, eventBudget.Burst)
+	}
+	if want := ats + (tries-1)*refusalBudget.Burst; asked != want {
+		t.Errorf("%d Pods were asked for, want %d: one for each At, and a burst every minute", asked, want)
+	}
+	if asked+held != tries*ats {
+		t.Errorf("%d reconciles neither asked nor waited", tries*ats-asked-held)
+	}
+	b.fault = nil
+	for _, req := range requests { // nothing holds them back any more, but that the budget has to recover first
+		if _, err := b.subject.Reconcile(context.Background(), req); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := 3 * ats; b.committed != want {
+		t.Errorf("%d writes once Pods are taken, want %d", b.committed, want)
 	}
 }
 

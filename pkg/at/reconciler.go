@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -59,9 +60,10 @@ func (c Config) Validate() error {
 // Reconciler brings Ats from PENDING through RUNNING to DONE. It is safe for
 // concurrent use.
 type Reconciler struct {
-	config Config
-	notes  notes
-	events *budget.Budget
+	config   Config
+	notes    notes
+	events   *budget.Budget
+	refusals *budget.Budget
 }
 
 // NewReconciler makes a Reconciler.
@@ -72,7 +74,7 @@ func NewReconciler(config Config) (*Reconciler, error) {
 	if config.Pods == nil {
 		config.Pods = ptr.To(RestrictedPods())
 	}
-	return &Reconciler{config: config, events: budget.New(eventBudget)}, nil
+	return &Reconciler{config: config, events: budget.New(eventBudget), refusals: budget.New(refusalBudget)}, nil
 }
 
 // NewRateLimiter is the backoff that the controller of a Reconciler should use: 1 s
@@ -102,17 +104,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, req mcreconcile.Request) (ct
 	if err != nil || at == nil {
 		return ctrl.Result{}, err
 	}
-	a := &actor{cluster: cl, notes: &r.notes, events: r.events, clock: r.config.Clock, pods: *r.config.Pods}
+	a := &actor{cluster: cl, notes: &r.notes, events: r.events, refusals: r.refusals, clock: r.config.Clock, pods: *r.config.Pods}
 	return a.reconcile(ctx, at)
 }
 
 // actor is one reconcile of one At.
 type actor struct {
-	cluster cluster.Cluster
-	notes   *notes
-	events  *budget.Budget
-	clock   clock.PassiveClock
-	pods    PodDefaults
+	cluster  cluster.Cluster
+	notes    *notes
+	events   *budget.Budget
+	refusals *budget.Budget
+	clock    clock.PassiveClock
+	pods     PodDefaults
 }
 
 func (a *actor) reconcile(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, error) {
@@ -134,6 +137,9 @@ func (a *actor) reconcile(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result
 	}
 	if at.Status.Phase == cnatv1alpha1.AtDone {
 		a.notes.forget(at.UID)
+	}
+	if pod == nil && isRefused(at) && a.refusals.Spent(at.Namespace, a.clock.Now()) {
+		return ctrl.Result{RequeueAfter: wait.Jitter(refusedPause, 1)}, nil
 	}
 	view := a.view(at, pod, false)
 	for looks := 0; ; looks++ {

@@ -1,5 +1,6 @@
-// Package budget bounds how often others can make this process say something: write an event, log an error. Whoever can
-// create ten thousand objects that can't be served must not get ten thousand events and log lines for it.
+// Package budget bounds how often others can make this process do something in vain: write an event, log an error, ask for
+// what is refused each time. Whoever can create ten thousand objects that can't be served must not get ten thousand events
+// and log lines for it.
 //
 // A cause is what one line stands for, such as the reason and the namespace of a refusal. Each has a budget of its own, so
 // that a flood hides nothing but itself, and all causes together have one as well, since a flood may invent causes. What
@@ -26,7 +27,7 @@ type Config struct {
 // causes is how many causes are remembered, those of the latest use: about 200 KiB. One that was forgotten starts anew.
 const causes = 1024
 
-// Budget says who may be told of what. It is safe for concurrent use.
+// Budget says what may be told, or tried. It is safe for concurrent use.
 type Budget struct {
 	config Config
 
@@ -59,6 +60,13 @@ func (b *Budget) Take(name string, now time.Time) (left int, ok bool) {
 	}
 	left, c.left = c.left, 0
 	return left, true
+}
+
+// Spent reports whether Take would refuse a cause. It uses nothing up.
+func (b *Budget) Spent(name string, now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.of(name).limit.TokensAt(now) < 1 || b.all.TokensAt(now) < 1
 }
 
 // of returns what is known of a cause. The caller holds mu.

@@ -29,6 +29,22 @@ func TestACauseIsToldOfABurstAtATimeAndThenRegularly(t *testing.T) {
 	}
 }
 
+func TestWhatIsSpentComesBack(t *testing.T) {
+	b := New(Config{Burst: 3, Every: time.Minute, PerSecond: 100})
+	for range 3 {
+		if b.Spent("quota", start) || b.Spent("quota", start) {
+			t.Fatal("asking uses the budget up")
+		}
+		b.Take("quota", start)
+	}
+	if !b.Spent("quota", start) || b.Spent("another", start) {
+		t.Error("after the burst the cause isn't spent, or another one is")
+	}
+	if b.Spent("quota", start.Add(time.Minute)) {
+		t.Error("it doesn't come back")
+	}
+}
+
 func TestAFloodHidesNothingButItself(t *testing.T) {
 	b := New(Config{Burst: 3, Every: time.Minute, PerSecond: 10})
 	for range 100_000 {

@@ -1,0 +1,158 @@
+package integration
+
+import (
+	"flag"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/procfs"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/labtest"
+	"github.com/tenure-dev/tenure/test/lab/localplane"
+)
+
+var (
+	manyAts = flag.Int("many-ats", 3000, "how many `Ats` of 32 KiB a replica has to bear")
+	memory  = flag.Int("memory", 200, "`MiB` that it may take: 512 with 30,000 Ats")
+)
+
+// A user's Ats hold what he likes: as many as he may create, of 32 KiB and more. A replica must get by with the memory that
+// it was given, while it fills its caches, takes another's shards over, and sees all of them change.
+func TestAReplicaBearsManyLargeAts(t *testing.T) {
+	const bits, due = 32 << 10, 20
+	tenure, err := lab.Build(t.Context(), t.TempDir(), "tenure", false) // with the race detector it takes a multiple
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := labtest.Fleet(t, lab.Options{
+		Workloads: []string{"west"}, Bare: true, Direct: true, Tenure: tenure, ShardsPerCluster: 16,
+		Environment: []string{fmt.Sprintf("GOMEMLIMIT=%dMiB", *memory*9/10)},
+		// Bodies in audit logs would be gigabytes, and nobody reads them here.
+		Planes: localplane.Config{Prepare: func(string) ([]string, error) { return []string{"--audit-log-path=/dev/null"}, nil }},
+	})
+	west := f.Client("west")
+	command := "true #" + strings.Repeat("x", bits-6)
+	create := func(n int, name string, schedule time.Time) {
+		inParallel(t, n, func(i int) error {
+			at := &cnatv1alpha1.At{Spec: cnatv1alpha1.AtSpec{Schedule: schedule.UTC().Format(time.RFC3339Nano), Command: command}}
+			at.Namespace, at.Name = metav1.NamespaceDefault, fmt.Sprintf("%s-%05d", name, i)
+			at.Annotations = map[string]string{"example.com/note": command[:1<<10]}
+			return west.Create(t.Context(), at)
+		})
+	}
+	create(*manyAts-due, "later", time.Now().Add(24*time.Hour))
+
+	first := labtest.Replica(t, f, "m1")
+	holdsAll := func(r *lab.Replica) {
+		t.Helper()
+		labtest.Within(t, 5*time.Minute, r.Name+" holds all Ats", func() error {
+			m, err := r.Metrics(t.Context())
+			if err != nil {
+				return err
+			}
+			if _, n := m.Count("tenure_shard_objects", nil); int(n) != *manyAts-due {
+				return fmt.Errorf("%v of %d", n, *manyAts-due)
+			}
+			return nil
+		})
+	}
+	holdsAll(first)
+	tell(t, first, "fills its caches")
+
+	second := labtest.Replica(t, f, "m2")
+	if err := f.AwaitSettled(t.Context(), labtest.Patience); err != nil {
+		t.Fatal(err)
+	}
+	create(due, "now", time.Now()) // each Pod has the whole command, though no cache has
+	labtest.Eventually(t, "Ats that are due have their Pods", func() error {
+		pods := &corev1.PodList{}
+		if err := west.List(t.Context(), pods, client.InNamespace(metav1.NamespaceDefault)); err != nil || len(pods.Items) < due {
+			return fmt.Errorf("%d of %d Pods (%v)", len(pods.Items), due, err)
+		}
+		for _, pod := range pods.Items {
+			if got := pod.Spec.Containers[0].Command[2]; got != command {
+				return fmt.Errorf("the command of Pod %s has %d bytes of %d", pod.Name, len(got), len(command))
+			}
+		}
+		return nil
+	})
+	inParallel(t, *manyAts/10, func(i int) error { // each change is an event with the whole At
+		at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprintf("later-%05d", i)}}
+		return west.Patch(t.Context(), at, client.RawPatch(client.Merge.Type(), []byte(`{"metadata":{"labels":{"changed":"true"}}}`)))
+	})
+	ats := &cnatv1alpha1.AtList{}
+	if err := west.List(t.Context(), ats, client.MatchingLabels{"changed": "true"}, client.Limit(10)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range ats.Items {
+		if ats.Items[i].Spec.Command != command {
+			t.Errorf("the command of %s has %d bytes of %d", ats.Items[i].Name, len(ats.Items[i].Spec.Command), len(command))
+		}
+	}
+	tell(t, first, "shares them")
+	first.Kill()
+	create(1, "last", time.Now().Add(24*time.Hour))
+	labtest.Within(t, 5*time.Minute, "the other holds all Ats", func() error {
+		m, err := second.Metrics(t.Context())
+		if err != nil {
+			return err
+		}
+		if _, n := m.Count("tenure_shard_objects", nil); int(n) != *manyAts+1 {
+			return fmt.Errorf("%v of %d", n, *manyAts+1)
+		}
+		return nil
+	})
+	tell(t, second, "takes all of them over")
+}
+
+// tell logs what a replica's process took at most, by the kernel's own account, and checks it.
+func tell(t *testing.T, r *lab.Replica, when string) {
+	t.Helper()
+	if err := r.DiedByItself(); err != nil {
+		t.Fatal(err)
+	}
+	process, err := procfs.NewProc(r.PID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, err := process.NewStatus()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s, %d Ats of 32 KiB: %s took %d MiB at most, has %d MiB", when, *manyAts, r.Name, status.VmHWM>>20, status.VmRSS>>20)
+	if most := status.VmHWM >> 20; most > uint64(*memory) {
+		t.Errorf("%s took %d MiB when it %s, more than %d", r.Name, most, when, *memory)
+	}
+}
+
+// inParallel does something n times, a few at once.
+func inParallel(t *testing.T, n int, do func(i int) error) {
+	t.Helper()
+	const atOnce = 16
+	var wg sync.WaitGroup
+	failed := make(chan error, atOnce)
+	for worker := range atOnce {
+		wg.Go(func() {
+			for i := worker; i < n; i += atOnce {
+				if err := do(i); err != nil {
+					failed <- err
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	select {
+	case err := <-failed:
+		t.Fatal(err)
+	default:
+	}
+}
