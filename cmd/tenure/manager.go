@@ -15,6 +15,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientmetrics "k8s.io/client-go/tools/metrics"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -40,6 +41,7 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 	log := logr.FromSlogHandler(o.hooks.Handler(newLog(logTo, o.logLevel))).WithValues("replica", o.replica)
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
+	clientmetrics.RequestResult = newFewHosts(clientmetrics.RequestResult)
 
 	home, err := homeConfig(o)
 	if err != nil {

@@ -48,6 +48,10 @@ func TestAReplicaBearsManyLargeAts(t *testing.T) {
 			return west.Create(t.Context(), at)
 		})
 	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "default"}}
+	if err := west.Create(t.Context(), account); err != nil { // a bare cluster has nobody who makes it
+		t.Fatal(err)
+	}
 	create(*manyAts-due, "later", time.Now().Add(24*time.Hour))
 
 	first := labtest.Replica(t, f, "m1")
