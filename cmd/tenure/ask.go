@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/tenure-dev/tenure/pkg/console"
+	"github.com/tenure-dev/tenure/pkg/text"
 	"github.com/tenure-dev/tenure/shard"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
@@ -168,14 +169,15 @@ func (q *question) gatherer(askClusters bool) (console.Gatherer, error) {
 }
 
 // show writes an answer in the format that was asked for.
-func (q *question) show(answer any, healthy bool, text func(*console.Screen) error) error {
+func (q *question) show(answer any, healthy bool, screen func(*console.Screen) error) error {
 	var err error
 	if q.output == "json" {
-		enc := json.NewEncoder(q.to)
-		enc.SetIndent("", "  ")
-		err = enc.Encode(answer)
+		var encoded []byte
+		if encoded, err = json.MarshalIndent(answer, "", "  "); err == nil {
+			_, err = fmt.Fprintf(q.to, "%s\n", text.JSON(encoded))
+		}
 	} else {
-		err = text(&console.Screen{To: q.to, Colour: q.colour})
+		err = screen(&console.Screen{To: q.to, Colour: q.colour})
 	}
 	if err == nil && !healthy {
 		err = errUnhealthy

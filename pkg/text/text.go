@@ -8,8 +8,10 @@
 package text
 
 import (
+	"fmt"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -53,6 +55,22 @@ func Line(s string, limit int) string {
 		}
 	}
 	return out.String()
+}
+
+// JSON returns JSON that means the same and that a terminal can show: every character that isn't printable is escaped. What
+// encoding/json leaves as it is can still turn the direction of text, or begin an escape sequence (C1).
+func JSON(encoded []byte) []byte {
+	var out []byte
+	for _, r := range string(encoded) {
+		if r == '\n' || unicode.IsPrint(r) {
+			out = utf8.AppendRune(out, r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			out = fmt.Appendf(out, `\u%04x`, unit)
+		}
+	}
+	return out
 }
 
 // unfit reports whether a character can't stay. U+FFFD itself may stand for a byte that is no UTF-8.

@@ -1,6 +1,9 @@
 package text
 
 import (
+	"encoding/json"
+	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -59,6 +62,24 @@ func TestATextThatNeedsNoChangeCostsNoMemory(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { Line(s, Note) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
+}
+
+func FuzzJSON(f *testing.F) {
+	f.Add("a\u202e\u009b[2J\U000e0041\x1b\n\"\\<名🙂\xff")
+	f.Fuzz(func(t *testing.T, s string) {
+		var want, got any
+		plain, err := json.MarshalIndent(map[string]string{"s": s}, "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown := JSON(plain)
+		if err := errors.Join(json.Unmarshal(plain, &want), json.Unmarshal(shown, &got)); err != nil || !reflect.DeepEqual(want, got) {
+			t.Errorf("%q means something else than %q (%v)", shown, plain, err)
+		}
+		if strings.ContainsFunc(string(shown), func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) {
+			t.Errorf("%q isn't printable", shown)
+		}
+	})
 }
 
 func FuzzLine(f *testing.F) {
