@@ -1,4 +1,3 @@
-// Package cas judges what became of a compare-and-swap from the API server's answer.
 package cas
 
 import (

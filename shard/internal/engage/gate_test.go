@@ -96,6 +96,26 @@ func TestDrainWaitsForRunningReconcilesAndTheirWrites(t *testing.T) {
 }
 
 // A request that was cancelled may be on its way still: whoever is next must not begin before it has arrived, or is lost.
+func TestDrainWaitsForAWriteOutsideOfAnyReconcile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, _ := newTestGate(t)
+		g.Open(1)
+		_, done, release, err := g.beginWrite(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer release()
+		began := time.Now()
+		time.AfterFunc(time.Second, func() { done(true) })
+		if err := g.Drain(t.Context(), 0, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if waited := time.Since(began); waited != time.Second {
+			t.Errorf("drained after %v, and the write was answered after a second", waited)
+		}
+	})
+}
+
 func TestDrainWaitsForAWriteThatNobodyAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, _ := newTestGate(t)

@@ -1,0 +1,206 @@
+package member
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
+)
+
+const namespace = "tenure-system"
+
+var now = time.Date(2026, 11, 23, 6, 0, 0, 0, time.UTC)
+
+func newStore(t *testing.T) (*Store, client.Client) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := coordinationv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).Build()
+	return NewStore(c, namespace), c
+}
+
+func object(t *testing.T, c client.Client, name string) *coordinationv1.Lease {
+	t.Helper()
+	lease := &coordinationv1.Lease{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, lease); err != nil {
+		t.Fatal(err)
+	}
+	return lease
+}
+
+func read(t *testing.T, s *Store, name string) ownership.Input {
+	t.Helper()
+	in, err := s.Read(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return in
+}
+
+var full = ownership.Lease{
+	ID: "a-1", Replica: "a", Duration: 1500 * time.Millisecond, Weight: 3, Build: "v7", Renewal: 9, Leaving: true,
+}
+
+func TestALeaseIsReadAsItWasWritten(t *testing.T) {
+	for name, lease := range map[string]ownership.Lease{
+		"all that can be said": full, "the least": {ID: "a-1", Replica: "a", Duration: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, c := newStore(t)
+			version, err := s.Write(t.Context(), 0, lease, now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lease.Version = version
+			if diff := cmp.Diff(ownership.Input(ownership.LeaseSeen{Lease: lease}), read(t, s, "a-1")); diff != "" {
+				t.Errorf("(-written +read):\n%s", diff)
+			}
+			spec := object(t, c, "a-1").Spec
+			seconds := int32((lease.Duration + time.Second - 1) / time.Second)
+			if *spec.HolderIdentity != "a-1" || *spec.LeaseDurationSeconds != seconds || !spec.RenewTime.Time.Equal(now) {
+				t.Errorf("other readers see %+v", spec)
+			}
+		})
+	}
+}
+
+func TestEveryWriteOfALeaseReplacesTheVersionThatItNames(t *testing.T) {
+	writes := map[string]func(*Store, ownership.Version) (ownership.Version, error){
+		"renewal": func(s *Store, base ownership.Version) (ownership.Version, error) {
+			return s.Write(t.Context(), base, full, now)
+		},
+		"seal": func(s *Store, base ownership.Version) (ownership.Version, error) {
+			return s.Seal(t.Context(), base, "a-1", "b-1")
+		},
+	}
+	for name, write := range writes {
+		t.Run(name, func(t *testing.T) {
+			s, _ := newStore(t)
+			if _, err := write(s, 7); !apierrors.IsNotFound(err) {
+				t.Errorf("a version of a lease that isn't there is replaced: %v", err)
+			}
+			first, err := write(s, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := write(s, 0); !apierrors.IsAlreadyExists(err) {
+				t.Errorf("a lease that is there is created: %v", err)
+			}
+			second, err := s.Write(t.Context(), first, full, now)
+			if err != nil || second <= first {
+				t.Fatalf("version %d follows %d (%v)", second, first, err)
+			}
+			if _, err := write(s, first); !apierrors.IsConflict(err) {
+				t.Errorf("a version that isn't the newest is replaced: %v", err)
+			}
+			if third, err := write(s, second); err != nil || third <= second {
+				t.Errorf("the newest isn't replaced: %d after %d (%v)", third, second, err)
+			}
+		})
+	}
+}
+
+func TestASealLeavesTheRestOfALeaseAsItIsAndTellsWhoseItIs(t *testing.T) {
+	s, c := newStore(t)
+	base, err := s.Write(t.Context(), 0, full, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	version, err := s.Seal(t.Context(), base, "a-1", "b-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := full
+	want.Sealed, want.Version = true, version
+	if diff := cmp.Diff(ownership.Input(ownership.LeaseSeen{Lease: want}), read(t, s, "a-1")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if by := object(t, c, "a-1").Annotations[tenurev1alpha1.SealedAnnotation]; by != "b-1" {
+		t.Errorf("sealed by %q", by)
+	}
+	if _, err := s.Seal(t.Context(), 0, "c-1", "b-1"); err != nil { // one that is missing
+		t.Fatal(err)
+	}
+	lease := object(t, c, "c-1")
+	if seen, err := Seen(lease); err != nil || !seen.(ownership.LeaseSeen).Lease.Sealed {
+		t.Errorf("a lease made sealed is read as %+v (%v)", seen, err)
+	}
+	if role := lease.Labels[tenurev1alpha1.RoleLabel]; role != tenurev1alpha1.RoleMember {
+		t.Errorf("its role is %q: the watch for members wouldn't show it", role)
+	}
+}
+
+func TestTheCoordinatorsRecordIsReadAsItWasWritten(t *testing.T) {
+	s, _ := newStore(t)
+	lead := ownership.Lead{Holder: "a-1", Floor: 128}
+	var err error
+	if lead.Version, err = s.WriteLead(t.Context(), 0, lead, now); err != nil {
+		t.Fatal(err)
+	}
+	seen := read(t, s, tenurev1alpha1.CoordinatorName)
+	if diff := cmp.Diff(ownership.Input(ownership.LeadSeen{Lead: lead}), seen); diff != "" {
+		t.Errorf("(-written +read):\n%s", diff)
+	}
+	if _, err := s.WriteLead(t.Context(), lead.Version+1, lead, now); !apierrors.IsConflict(err) {
+		t.Errorf("another version than the newest is replaced: %v", err)
+	}
+}
+
+func TestALeaseThatIsGoneIsToldAndDroppingItAgainIsNoError(t *testing.T) {
+	s, _ := newStore(t)
+	if _, err := s.Write(t.Context(), 0, full, now); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := s.Drop(t.Context(), "a-1"); err != nil {
+			t.Error(err)
+		}
+		if got := read(t, s, "a-1"); got != (ownership.LeaseGone{ID: "a-1"}) {
+			t.Errorf("it is read as %+v", got)
+		}
+	}
+}
+
+func TestALeaseThatMakesNoSenseIsRefusedOrJudgedByOurOwn(t *testing.T) {
+	lease := func(role string, annotations map[string]string) *coordinationv1.Lease {
+		l := &coordinationv1.Lease{}
+		l.Name, l.ResourceVersion, l.Annotations = "a-1", "5", annotations
+		l.Labels = map[string]string{tenurev1alpha1.RoleLabel: role}
+		return l
+	}
+	odd := lease(tenurev1alpha1.RoleMember, map[string]string{
+		tenurev1alpha1.LeaseDurationAnnotation: "soon", tenurev1alpha1.WeightAnnotation: "much", tenurev1alpha1.RenewalAnnotation: "-1",
+	})
+	if got, err := Seen(odd); err != nil || got != (ownership.LeaseSeen{Lease: ownership.Lease{ID: "a-1", Version: 5}}) {
+		t.Errorf("it is read as %+v (%v)", got, err)
+	}
+	noVersion := lease(tenurev1alpha1.RoleMember, nil)
+	noVersion.ResourceVersion = "v5"
+	noFloor := lease(tenurev1alpha1.RoleCoordinator, map[string]string{tenurev1alpha1.FloorAnnotation: "high"})
+	for _, l := range []*coordinationv1.Lease{noVersion, noFloor} {
+		if got, err := Seen(l); err == nil {
+			t.Errorf("%+v is read as %+v", l.ObjectMeta, got)
+		}
+	}
+	if got, err := Seen(lease(tenurev1alpha1.RoleCoordinator, nil)); err != nil || got != (ownership.LeadSeen{Lead: ownership.Lead{Version: 5}}) {
+		t.Errorf("a coordinator's record without holder and floor is read as %+v (%v)", got, err)
+	}
+}
+
+func TestAReadThatFailsSaysNothingOfTheLease(t *testing.T) {
+	s := NewStore(fake.NewClientBuilder().WithScheme(runtime.NewScheme()).Build(), namespace) // knows no Leases
+	if in, err := s.Read(t.Context(), "a-1"); err == nil || in != nil || errors.Is(err, nil) {
+		t.Errorf("it is read as %+v", in)
+	}
+}

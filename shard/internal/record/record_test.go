@@ -1,0 +1,221 @@
+package record
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/protocol"
+)
+
+const namespace = "tenure-system"
+
+var (
+	west    = keyspace.ShardID{Cluster: "west", Prefix: keyspace.Partition(2)[1]}
+	ids     = cmpopts.EquateComparable(keyspace.ShardID{})
+	instant = time.Date(2026, 11, 23, 6, 0, 0, 1000, time.UTC)
+)
+
+func newStore(t *testing.T) (*Store, client.Client) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := tenurev1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&tenurev1alpha1.Shard{}).Build()
+	return NewStore(c, namespace), c
+}
+
+// created makes the record, planned for a-1.
+func created(t *testing.T, s *Store) ownership.Version {
+	t.Helper()
+	version, err := s.Create(t.Context(), ownership.CreateShard{ID: west, Assignee: "a-1", Floor: 129})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return version
+}
+
+func read(t *testing.T, s *Store) ownership.Shard {
+	t.Helper()
+	in, err := s.Read(t.Context(), west)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return in.(ownership.ShardSeen).Shard
+}
+
+func object(t *testing.T, c client.Client) *tenurev1alpha1.Shard {
+	t.Helper()
+	shard := &tenurev1alpha1.Shard{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: west.RecordName()}, shard); err != nil {
+		t.Fatal(err)
+	}
+	return shard
+}
+
+func TestANewRecordIsPlannedAndHeldByNobody(t *testing.T) {
+	s, _ := newStore(t)
+	version := created(t, s)
+	want := ownership.Shard{ID: west, Assignee: "a-1", Floor: 129, Version: version}
+	if diff := cmp.Diff(want, read(t, s), ids); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if _, err := s.Create(t.Context(), ownership.CreateShard{ID: west}); !apierrors.IsAlreadyExists(err) {
+		t.Errorf("a record that is there is created: %v", err)
+	}
+}
+
+func TestAStatusIsReadAsItWasWrittenAndAPlanLeavesItAsItIs(t *testing.T) {
+	s, c := newStore(t)
+	shard := ownership.Shard{
+		ID: west, Assignee: "z-9", Holder: "a-1", Epoch: 130, Warm: "b-1", Load: 0.0125, Objects: 7, Pin: "z", Floor: 1,
+		Version: created(t, s),
+	}
+	version, err := s.WriteStatus(t.Context(), ownership.WriteShard{Kind: ownership.Report, Shard: shard}, time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shard.Assignee, shard.Pin, shard.Floor, shard.Version = "a-1", "", 129, version // which no status write changes
+	shard.Load = 0.013                                                              // in thousandths
+	if diff := cmp.Diff(shard, read(t, s), ids); diff != "" {
+		t.Errorf("(-written +read):\n%s", diff)
+	}
+	if shard.Version, err = s.WriteAssignee(t.Context(), ownership.WriteAssignee{ID: west, Base: version, Assignee: "b-1"}); err != nil {
+		t.Fatal(err)
+	}
+	shard.Assignee = "b-1"
+	if diff := cmp.Diff(shard, read(t, s), ids); diff != "" {
+		t.Errorf("after a plan (-want +got):\n%s", diff)
+	}
+	status := object(t, c).Status
+	if status.LastMove != nil || status.HeldSince != nil {
+		t.Errorf("a report tells of a move: %+v", status)
+	}
+}
+
+func TestAMoveIsRecordedWithItsKindAndWhenTheOldTenureEnded(t *testing.T) {
+	for _, c := range []struct {
+		kind  ownership.WriteKind
+		from  ownership.Incarnation
+		ended time.Time
+		want  *ownership.Move
+	}{
+		{ownership.ClaimFree, "", time.Time{}, &ownership.Move{Kind: protocol.Join, To: "b-1"}},
+		{ownership.ClaimDead, "a-1", time.Time{}, &ownership.Move{Kind: protocol.Crash, From: "a-1", To: "b-1"}},
+		{ownership.HandOff, "a-1", instant, &ownership.Move{Kind: protocol.Planned, From: "a-1", To: "b-1", At: instant}},
+		{ownership.HandOffOnExit, "a-1", instant, &ownership.Move{Kind: protocol.Exit, From: "a-1", To: "b-1", At: instant}},
+		{ownership.AnnounceWarm, "a-1", time.Time{}, nil},
+	} {
+		t.Run(c.kind.String(), func(t *testing.T) {
+			s, o := newStore(t)
+			w := ownership.WriteShard{
+				Kind: c.kind, From: c.from, Shard: ownership.Shard{ID: west, Holder: "b-1", Epoch: 130, Version: created(t, s)},
+			}
+			before := time.Now().Add(-time.Second)
+			if _, err := s.WriteStatus(t.Context(), w, c.ended); err != nil {
+				t.Fatal(err)
+			}
+			got := read(t, s).Moved
+			if got != nil && c.ended.IsZero() { // it is when it was written
+				if got.At.Before(before) || got.At.After(time.Now()) {
+					t.Errorf("it ended at %v", got.At)
+				}
+				got.At = time.Time{}
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if held := object(t, o).Status.HeldSince; (held != nil) != (c.want != nil) || (held != nil && held.Time.Before(before)) {
+				t.Errorf("held since %v", held)
+			}
+		})
+	}
+}
+
+func TestThePhaseSumsUpWhoHoldsAndWhoIsWarm(t *testing.T) {
+	for want, shard := range map[tenurev1alpha1.ShardPhase]ownership.Shard{
+		tenurev1alpha1.ShardPending: {Warm: "b-1"},
+		tenurev1alpha1.ShardHeld:    {Holder: "a-1"},
+		tenurev1alpha1.ShardMoving:  {Holder: "a-1", Warm: "b-1"},
+	} {
+		if got := phase(shard); got != want {
+			t.Errorf("%+v is %s, want %s", shard, got, want)
+		}
+	}
+}
+
+func TestEveryWriteReplacesTheVersionThatItNames(t *testing.T) {
+	for name, write := range map[string]func(*Store, ownership.Version) (ownership.Version, error){
+		"plan": func(s *Store, base ownership.Version) (ownership.Version, error) {
+			return s.WriteAssignee(t.Context(), ownership.WriteAssignee{ID: west, Base: base, Assignee: "b-1"})
+		},
+		"status": func(s *Store, base ownership.Version) (ownership.Version, error) {
+			w := ownership.WriteShard{Kind: ownership.ClaimFree, Shard: ownership.Shard{ID: west, Holder: "b-1", Version: base}}
+			return s.WriteStatus(t.Context(), w, time.Time{})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := newStore(t)
+			if _, err := write(s, 7); !apierrors.IsNotFound(err) {
+				t.Errorf("a record that isn't there is written: %v", err)
+			}
+			first := created(t, s)
+			second, err := write(s, first)
+			if err != nil || second <= first {
+				t.Fatalf("version %d follows %d (%v)", second, first, err)
+			}
+			if _, err := write(s, first); !apierrors.IsConflict(err) {
+				t.Errorf("a version that isn't the newest is replaced: %v", err)
+			}
+		})
+	}
+}
+
+func TestARecordThatIsGoneIsTold(t *testing.T) {
+	s, _ := newStore(t)
+	in, err := s.Read(t.Context(), west)
+	if err != nil || in != (ownership.ShardGone{ID: west}) {
+		t.Errorf("it is read as %+v (%v)", in, err)
+	}
+	s = NewStore(fake.NewClientBuilder().WithScheme(runtime.NewScheme()).Build(), namespace) // knows no Shards
+	if in, err := s.Read(t.Context(), west); err == nil || in != nil {
+		t.Errorf("a read that fails tells %+v", in)
+	}
+}
+
+func TestARecordThatMakesNoSenseIsRefused(t *testing.T) {
+	good := func() *tenurev1alpha1.Shard {
+		return &tenurev1alpha1.Shard{
+			ObjectMeta: metav1.ObjectMeta{Name: west.RecordName(), ResourceVersion: "5", UID: "u", Annotations: map[string]string{
+				tenurev1alpha1.PinAnnotation: "a", tenurev1alpha1.FloorAnnotation: "3"}},
+			Spec: tenurev1alpha1.ShardSpec{Cluster: "west", Prefix: west.Prefix.String()},
+		}
+	}
+	want := ownership.Shard{ID: west, Pin: "a", Floor: 3, UID: "u", Version: 5}
+	if in, err := Seen(good()); err != nil || cmp.Diff(ownership.Input(ownership.ShardSeen{Shard: want}), in, ids) != "" {
+		t.Fatalf("a record by hand is read as %+v (%v)", in, err)
+	}
+	for name, spoil := range map[string]func(*tenurev1alpha1.Shard){
+		"another shard's name":      func(s *tenurev1alpha1.Shard) { s.Name = "west.p00" },
+		"a prefix of other figures": func(s *tenurev1alpha1.Shard) { s.Spec.Prefix = "012" },
+		"a version of other kind":   func(s *tenurev1alpha1.Shard) { s.ResourceVersion = "v5" },
+		"a floor of other kind":     func(s *tenurev1alpha1.Shard) { s.Annotations[tenurev1alpha1.FloorAnnotation] = "high" },
+	} {
+		shard := good()
+		spoil(shard)
+		if in, err := Seen(shard); err == nil {
+			t.Errorf("%s: it is read as %+v", name, in)
+		}
+	}
+}
