@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -59,10 +60,17 @@ func TestEveryReconcileIsAWholeTraceAndNoSecretComesOut(t *testing.T) {
 	leave(t, second)
 	var traces []jaeger.Trace
 	var raw string
-	labtest.Until(t, "the API server has sent its spans, which it does every 5 s", func() bool {
+	labtest.Within(t, time.Minute, "the API server has sent its spans, which it does every 5 s", func() error {
 		traces, raw = tracesOf(t, f)
-		orphans := slices.ContainsFunc(traces, func(trace jaeger.Trace) bool { return len(trace.Orphans()) > 0 })
-		return !orphans && spansOfTheServer(traces) >= 3*tracedAts
+		for _, trace := range traces {
+			if orphans := trace.Orphans(); len(orphans) > 0 {
+				return fmt.Errorf("the parent of %s (%v) is missing", orphans[0].Name, orphans[0].Tags)
+			}
+		}
+		if spans := spansOfTheServer(traces); spans < 3*tracedAts {
+			return fmt.Errorf("%d of its spans, want %d at least", spans, 3*tracedAts)
+		}
+		return nil
 	})
 	checkReconciles(t, traces, pages, quiet)
 	checkNoOrphans(t, traces)
