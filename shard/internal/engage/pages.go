@@ -28,7 +28,8 @@ const (
 	largestPage = 8 << 20
 )
 
-// page is one page on its way here. The context of its request carries it to the transport.
+// page is one page on its way here, or another answer whose size is bounded. The context of a page's request carries it to
+// the transport.
 type page struct {
 	most int64 // in bytes; 0 for no bound
 	read atomic.Int64
@@ -43,7 +44,7 @@ func pageOf(ctx context.Context) *page {
 	return p
 }
 
-var errLargePage = errors.New("the page is larger than a page may be")
+var errLargePage = errors.New("the answer is larger than it may be")
 
 // got notes that n more bytes were read. Its error ends the reading.
 func (p *page) got(n int) error {

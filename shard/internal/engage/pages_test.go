@@ -213,3 +213,54 @@ func TestFillingACacheNeedsMemoryForAPageAndForWhatIsKept(t *testing.T) {
 	}
 	t.Logf("%d MiB of %d MiB in memory at a time, %d pages", highest>>20, objects*size>>20, len(server.asked))
 }
+
+func TestAServerCannotFillTheMemoryWithOneAnswer(t *testing.T) {
+	for path, c := range map[string]struct {
+		method  string
+		bounded bool
+	}{
+		"/api/v1/namespaces/ns/pods/one":                    {http.MethodGet, true},
+		"/apis/g/v1/namespaces/ns/ats/one":                  {http.MethodGet, true},
+		"/apis/g/v1/namespaces/ns/ats/one/status":           {http.MethodPut, true},
+		"/k8s/clusters/c-1/apis/g/v1/namespaces/ns/ats/one": {http.MethodGet, true},
+		"/api/v1/nodes/one":                                 {http.MethodGet, true},
+		"/api/v1/namespaces/ns":                             {http.MethodGet, true},
+		"/api/v1/namespaces/ns/pods":                        {http.MethodPost, true},
+		"/api/v1/namespaces/ns/configmaps":                  {http.MethodGet, false}, // a list may be long
+		"/api/v1/namespaces/ns/pods/one/log":                {http.MethodGet, false},
+		"/apis/g/v1/ats":                                    {http.MethodGet, false},
+		"/api/v1/nodes":                                     {http.MethodGet, false},
+		"/openapi/v2":                                       {http.MethodGet, false},
+	} {
+		t.Run(c.method+" "+path, func(t *testing.T) {
+			g, _ := newTestGate(t)
+			g.Open(1)
+			f := &fence{gate: g, base: endless{}, traffic: &Traffic{}}
+			req, err := http.NewRequestWithContext(t.Context(), c.method, "https://west"+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			res, err := f.RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			const enough = 2 * largestObject
+			n, err := io.Copy(io.Discard, io.LimitReader(res.Body, enough))
+			if bounded := errors.Is(err, errLargePage) && n < enough; bounded != c.bounded {
+				t.Errorf("read %d MiB, %v", n>>20, err)
+			}
+		})
+	}
+}
+
+// endless answers with a body that never ends.
+type endless struct{}
+
+func (endless) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(zeros{})}, nil
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }

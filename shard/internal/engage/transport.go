@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 )
@@ -39,6 +40,9 @@ func (f *fence) RoundTrip(req *http.Request) (*http.Response, error) {
 		res, release, err := f.send(req.Context(), req)
 		if err == nil {
 			counted := &countedBody{ReadCloser: res.Body, bytes: &f.traffic.ListWatchBytes, page: pageOf(req.Context())}
+			if counted.page == nil && namesOne(req.URL.Path) {
+				counted.page = &page{most: largestObject}
+			}
 			if !watches(req) {
 				counted.heard = f.traffic.Breaker.heard
 			}
@@ -61,7 +65,8 @@ func (f *fence) RoundTrip(req *http.Request) (*http.Response, error) {
 		end()
 		return nil, err
 	}
-	res.Body = &releasingBody{ReadCloser: res.Body, release: func() { release(); end() }}
+	bounded := &countedBody{ReadCloser: res.Body, bytes: new(atomic.Uint64), page: &page{most: largestObject}}
+	res.Body = &releasingBody{ReadCloser: bounded, release: func() { release(); end() }}
 	return res, nil
 }
 
@@ -94,6 +99,29 @@ func (f *fence) send(ctx context.Context, req *http.Request) (_ *http.Response, 
 	return nil, nil, err
 }
 
+// largestObject bounds an answer that is one object, in bytes: several times what an API server takes. A server that isn't
+// what it claims to be can't fill the memory with one. (client-go bounds the events of watches likewise.)
+const largestObject = 16 << 20
+
+// namesOne reports whether an API server's path is that of one object, below any prefix that a proxy put before it.
+func namesOne(path string) bool {
+	_, below, found := strings.Cut(path, "/api/")
+	version := 1
+	if !found {
+		_, below, found = strings.Cut(path, "/apis/")
+		version = 2
+	}
+	parts := strings.Split(strings.Trim(below, "/"), "/")
+	if !found || len(parts) <= version {
+		return false
+	}
+	parts = parts[version:] // RESOURCE[/NAME] or namespaces/NAMESPACE/RESOURCE[/NAME]
+	if parts[0] == "namespaces" && len(parts) > 2 {
+		parts = parts[2:]
+	}
+	return len(parts) == 2 // a subresource may be a log
+}
+
 func watches(req *http.Request) bool {
 	return req.Method == http.MethodGet && req.URL.Query().Get("watch") != ""
 }
@@ -107,7 +135,7 @@ type countedBody struct {
 	io.ReadCloser
 	bytes *atomic.Uint64
 	heard func() // told of each piece; may be nil
-	page  *page  // nil where it isn't one of a list that fills a cache
+	page  *page  // bounds it; nil where it may be of any size
 }
 
 func (b *countedBody) Read(p []byte) (int, error) {
