@@ -81,7 +81,7 @@ type Driver struct {
 func New(cfg Config) *Driver {
 	return &Driver{
 		cfg: cfg, shards: map[keyspace.ShardID]*engaged{}, complained: map[string]ownership.Instant{},
-		pending: make([]pending, 0, 8), out: make([]Request, 0, 8),
+		pending: make([]pending, 0, 4), out: make([]Request, 0, 4),
 	}
 }
 

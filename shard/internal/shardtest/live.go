@@ -1,10 +1,6 @@
 package shardtest
 
-import (
-	"time"
-
-	"github.com/tenure-dev/tenure/shard/keyspace"
-)
+import "time"
 
 // liveness is what is judged after the last fault.
 type liveness struct {
@@ -170,14 +166,13 @@ func (w *world) checkQuiet() {
 		w.fail(nil, "quiet: the coordinator's record still changes")
 	}
 	for _, e := range w.store.log[shards][w.log[shards]:] {
-		id, deleted := identity(e)
+		of, deleted := identity(e)
 		if deleted {
 			w.fail(nil, "quiet: a record is deleted")
 			continue
 		}
-		shard := id.(keyspace.ShardID)
-		if t := w.tallies[w.shardIndex(shard)]; t.writes > 0 || t.plans > 0 {
-			w.fail(nil, "quiet: the record of %s still changes", shard)
+		if t := w.tallies[w.shardIndex(of.Shard)]; t.writes > 0 || t.plans > 0 {
+			w.fail(nil, "quiet: the record of %s still changes", of.Shard)
 		}
 	}
 }

@@ -117,16 +117,16 @@ func (s *store) deleteShard(id keyspace.ShardID) bool {
 
 // listing is what a list at an old position of a stream's log would have shown, in the log's order. gone adds the
 // deletions, as a process finds them that compares the list with what it knew.
-func (s *store) listing(of stream, at int, gone bool) []driver.Event {
+func (s *store) listing(stream stream, at int, gone bool) []driver.Event {
 	var list []driver.Event
-	seen := make([]any, 0, 16)
+	seen := make([]driver.Subject, 0, 16)
 	for i := at - 1; i >= 0; i-- {
-		in := s.log[of][i]
-		id, deleted := identity(in)
-		if slices.Contains(seen, id) {
+		in := s.log[stream][i]
+		of, deleted := identity(in)
+		if slices.Contains(seen, of) {
 			continue
 		}
-		seen = append(seen, id)
+		seen = append(seen, of)
 		if !deleted || gone {
 			list = append(list, in)
 		}
@@ -136,19 +136,19 @@ func (s *store) listing(of stream, at int, gone bool) []driver.Event {
 }
 
 // identity names the record that a change is about.
-func identity(e driver.Event) (id any, deleted bool) {
+func identity(e driver.Event) (of driver.Subject, deleted bool) {
 	if gone, ok := e.(driver.Deleted); ok {
-		return gone.ID, true
+		return driver.Subject{Shard: gone.ID}, true
 	}
 	switch in := e.(driver.Seen).What.(type) {
 	case ownership.LeaseSeen:
-		return in.Lease.ID, false
+		of.Lease = in.Lease.ID
 	case ownership.LeaseGone:
-		return in.ID, true
+		of.Lease, deleted = in.ID, true
 	case ownership.ShardSeen:
-		return in.Shard.ID, false
+		of.Shard = in.Shard.ID
 	}
-	return nil, false // the coordinator's record is one
+	return of, deleted
 }
 
 // apply carries out a write as an API server would: it is committed or rejected.
