@@ -35,16 +35,8 @@ type question struct {
 func newQuestion(cmd *cobra.Command, getenv func(string) string,
 	ask func(context.Context, *question, []string) error) *cobra.Command {
 	q := &question{}
-	fs := cmd.Flags()
-	fs.StringVar(&q.homeKubeconfig, "home-kubeconfig", "",
-		"kubeconfig `file` of the home cluster (default: $KUBECONFIG, ~/.kube/config, or in-cluster)")
-	fs.StringVar(&q.context, "context", "", "`context` of that kubeconfig")
-	fs.StringVar(&q.homeNamespace, "namespace", shard.DefaultNamespace,
-		"`namespace` of the home cluster that holds Leases, Shards and kubeconfig Secrets")
-	fs.StringVarP(&q.output, "output", "o", "text", "output `format`: text or json")
-	for _, name := range []string{"home-kubeconfig", "namespace"} { // a question is often asked in a replica's container
-		fromEnvironment(fs.Lookup(name), envName(name), getenv)
-	}
+	q.declare(cmd, getenv)
+	cmd.Flags().StringVarP(&q.output, "output", "o", "text", "output `format`: text or json")
 	complete(cmd, "output", "text", "json")
 	cmd.Long = cmd.Short + ".\n\nExit code: 0 all is well, 1 something is wrong, 2 the command line makes no sense."
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -58,6 +50,19 @@ func newQuestion(cmd *cobra.Command, getenv func(string) string,
 		return ask(ctx, q, args)
 	}
 	return cmd
+}
+
+// declare adds the flags that say where the home cluster is.
+func (q *question) declare(cmd *cobra.Command, getenv func(string) string) {
+	fs := cmd.Flags()
+	fs.StringVar(&q.homeKubeconfig, "home-kubeconfig", "",
+		"kubeconfig `file` of the home cluster (default: $KUBECONFIG, ~/.kube/config, or in-cluster)")
+	fs.StringVar(&q.context, "context", "", "`context` of that kubeconfig")
+	fs.StringVar(&q.homeNamespace, "namespace", shard.DefaultNamespace,
+		"`namespace` of the home cluster that holds Leases, Shards and kubeconfig Secrets")
+	for _, name := range []string{"home-kubeconfig", "namespace"} { // a question is often asked in a replica's container
+		fromEnvironment(fs.Lookup(name), envName(name), getenv)
+	}
 }
 
 func isTerminal(w io.Writer) bool {

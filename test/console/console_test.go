@@ -49,6 +49,7 @@ func TestThePersonOnCallSeesWhatHappens(t *testing.T) {
 	t.Run("page", f.openPage)
 	t.Run("authorization", f.openSecurePage)
 	t.Run("viewer", f.askAsViewer)
+	t.Run("page through the API server", f.knock)
 	f.leave("r0")
 	f.await("r1 has taken over", f.settled(1))
 	f.start("r2")

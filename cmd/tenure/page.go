@@ -1,0 +1,41 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenure-dev/tenure/pkg/statuspage/door"
+)
+
+// newPage is the command that opens a replica's status page until it is interrupted.
+func newPage(getenv func(string) string) *cobra.Command {
+	var o door.Options
+	q := &question{}
+	cmd := &cobra.Command{
+		Use: "page", Short: "open the status page of a replica here, with your own credentials", Args: noArguments(""),
+		Long: "Opens the status page of a replica on this machine, through the API server of the home cluster and with your own\n" +
+			"token, prints its address, and keeps it open until Ctrl-C. See config/rbac/viewer_role.yaml for the rights it takes.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			g, err := q.gatherer(false)
+			if err != nil {
+				return err
+			}
+			o.Namespace = q.homeNamespace
+			out := cmd.OutOrStdout()
+			return door.Open(cmd.Context(), g.Home, o, func(pod, address string) {
+				fmt.Fprintf(out, "The page of %s is at\n\n  %s\n\nuntil Ctrl-C.\n", pod, address)
+			})
+		},
+	}
+	q.declare(cmd, getenv)
+	fs := cmd.Flags()
+	fs.StringVar(&o.Pod, "pod", "", "`pod` whose page it is (default: any replica that is ready)")
+	fs.StringVar(&o.Selector, "selector", "app.kubernetes.io/name=tenure", "`labels` of the replicas' Pods")
+	fs.IntVar(&o.Port, "metrics-port", 8080, "`port` of the replicas' metrics and page")
+	fs.BoolVar(&o.Plain, "plain", false, "the replicas run with --metrics-secure=false")
+	fs.StringVar(&o.ServiceAccount, "service-account", "", "look as this service account of the replicas' namespace, by `name`, "+
+		"instead of as yourself; takes the right to create its tokens")
+	fs.StringVar(&o.Listen, "listen", "127.0.0.1:0", "loopback `address` to open it at")
+	return cmd
+}

@@ -1,0 +1,250 @@
+// Package door opens the status page of a replica on the caller's own machine, with the caller's own credentials.
+//
+// The way is a port-forward through the API server of the home cluster, so that the replicas need no address that can be
+// reached. The replica asks the API server whose the token is and whether its owner may look, as it does for Prometheus.
+//
+// # Considerations
+//
+// The token reaches the replica. Who has taken over a replica's Pod could keep it; [Options].ServiceAccount looks with a
+// token of a service account that may do nothing else.
+//
+// What is open on the caller's machine adds the caller's token to requests, so it isn't open to all who reach the port: the
+// first request has to present a key that is in the printed address, and others the cookie that it then gets. Requests
+// under another name than the address' own are refused, so that no page elsewhere gets in by pointing its name here. Only
+// the page and its parts can be read.
+package door
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/transport"
+	"k8s.io/client-go/transport/spdy"
+
+	"github.com/tenure-dev/tenure/pkg/statuspage"
+)
+
+// Options say whose page is opened, how and where.
+type Options struct {
+	// Namespace of the replicas; Selector are the labels of their Pods, Pod one of them by name ("" means any that is ready).
+	Namespace, Selector, Pod string
+	// Port of metrics and page.
+	Port int
+	// Plain is whether the replicas serve them without TLS and authorization.
+	Plain bool
+	// ServiceAccount of the replicas' namespace whose token is presented instead of the caller's; "" means the caller's.
+	ServiceAccount string
+	// Listen is the loopback address to open the page at.
+	Listen string
+}
+
+// Open opens the page, calls ready with its address, and keeps it open until the context ends or the way to the replica
+// breaks.
+func Open(ctx context.Context, home *rest.Config, o Options, ready func(pod, address string)) error {
+	clients, err := kubernetes.NewForConfig(home)
+	if err != nil {
+		return fmt.Errorf("connecting to the home cluster: %w", err)
+	}
+	pod, err := o.pod(ctx, clients)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	port, err := o.forward(ctx, home, clients, pod, cancel)
+	if err != nil {
+		return err
+	}
+	caller, err := o.caller(ctx, home, clients)
+	if err != nil {
+		return err
+	}
+	replica := &url.URL{Scheme: "https", Host: fmt.Sprintf("127.0.0.1:%d", port)}
+	if o.Plain {
+		replica.Scheme = "http"
+	}
+	if err := o.try(ctx, caller, replica); err != nil {
+		return err
+	}
+	listener, err := o.listen()
+	if err != nil {
+		return err
+	}
+	key := rand.Text()
+	server := &http.Server{Handler: guard(listener.Addr().String(), key, proxy(replica, caller)), ReadHeaderTimeout: 10 * time.Second}
+	go func() { cancel(server.Serve(listener)) }()
+	defer server.Close()
+	ready(pod, "http://"+listener.Addr().String()+statuspage.Path+"?key="+key)
+	<-ctx.Done()
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// pod finds the Pod to look at.
+func (o Options) pod(ctx context.Context, clients kubernetes.Interface) (string, error) {
+	if o.Pod != "" {
+		return o.Pod, nil
+	}
+	pods, err := clients.CoreV1().Pods(o.Namespace).List(ctx, metav1.ListOptions{LabelSelector: o.Selector})
+	if err != nil {
+		return "", fmt.Errorf("looking for the replicas' Pods (--pod names one): %w", err)
+	}
+	for _, p := range pods.Items {
+		if slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		}) {
+			return p.Name, nil
+		}
+	}
+	return "", fmt.Errorf("none of the %d Pods with %s in namespace %s is ready: --pod names one all the same", len(pods.Items), o.Selector, o.Namespace)
+}
+
+// forward makes a port of this machine one of the Pod's, for as long as the context lasts.
+func (o Options) forward(ctx context.Context, home *rest.Config, clients kubernetes.Interface, pod string, broken context.CancelCauseFunc) (uint16, error) {
+	way, upgrader, err := spdy.RoundTripperFor(home)
+	if err != nil {
+		return 0, fmt.Errorf("connecting to the home cluster: %w", err)
+	}
+	to := clients.CoreV1().RESTClient().Post().Resource("pods").Namespace(o.Namespace).Name(pod).SubResource("portforward").URL()
+	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: way}, http.MethodPost, to)
+	opened := make(chan struct{})
+	forwarder, err := portforward.NewOnAddressesWithContext(ctx, dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", o.Port)}, opened, io.Discard, io.Discard)
+	if err != nil {
+		return 0, fmt.Errorf("forwarding a port to Pod %s: %w", pod, err)
+	}
+	failed := make(chan error, 1)
+	go func() {
+		err := forwarder.ForwardPorts()
+		failed <- err
+		broken(fmt.Errorf("the way to Pod %s is closed: %w", pod, errors.Join(err, io.EOF)))
+	}()
+	select {
+	case <-opened:
+	case err := <-failed:
+		return 0, fmt.Errorf("forwarding a port to Pod %s/%s: %w", o.Namespace, pod, err)
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+	ports, err := forwarder.GetPorts()
+	if err != nil {
+		return 0, fmt.Errorf("forwarding a port to Pod %s: %w", pod, err)
+	}
+	return ports[0].Local, nil
+}
+
+// caller is a transport that presents the caller's token, or the service account's.
+func (o Options) caller(ctx context.Context, home *rest.Config, clients kubernetes.Interface) (http.RoundTripper, error) {
+	// The replica's certificate is its own. Who it is, the API server vouches for: the connection is a stream to the Pod.
+	base := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	if o.Plain {
+		return base, nil
+	}
+	if o.ServiceAccount != "" {
+		answer, err := clients.CoreV1().ServiceAccounts(o.Namespace).CreateToken(ctx, o.ServiceAccount, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("asking for a token of service account %s/%s: %w", o.Namespace, o.ServiceAccount, err)
+		}
+		return transport.NewBearerAuthRoundTripper(answer.Status.Token, base), nil
+	}
+	own := rest.AnonymousClientConfig(home)
+	own.BearerToken, own.BearerTokenFile, own.ExecProvider, own.AuthProvider = home.BearerToken, home.BearerTokenFile, home.ExecProvider, home.AuthProvider
+	config, err := own.TransportConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading your credentials: %w", err)
+	}
+	return transport.HTTPWrappersForConfig(config, base)
+}
+
+// try says in plain words why the page can't be had.
+func (o Options) try(ctx context.Context, caller http.RoundTripper, replica *url.URL) error {
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, replica.String()+statuspage.Path, nil)
+	if err != nil {
+		return err
+	}
+	res, err := caller.RoundTrip(req)
+	if err != nil {
+		return fmt.Errorf("asking the replica for its page (--metrics-port, --plain): %w", err)
+	}
+	res.Body.Close()
+	switch res.StatusCode {
+	case http.StatusOK:
+		return nil
+	case http.StatusUnauthorized, http.StatusInternalServerError: // the latter is controller-runtime's answer to a bad token
+		return errors.New("the replica takes no token of yours: a client certificate is none. --service-account NAME looks with a service account's")
+	case http.StatusForbidden:
+		return errors.New("you may not look at the page: it takes the cluster role tenure-metrics-reader")
+	}
+	return fmt.Errorf("the replica answers %s", res.Status)
+}
+
+// listen opens a port that only this machine reaches.
+func (o Options) listen() (net.Listener, error) {
+	address, err := net.ResolveTCPAddr("tcp", o.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("--listen %s: %w", o.Listen, err)
+	}
+	if !address.IP.IsLoopback() {
+		return nil, fmt.Errorf("--listen %s: must be a loopback address: who reaches it looks with your credentials", o.Listen)
+	}
+	return net.ListenTCP("tcp", address)
+}
+
+// proxy passes requests on to the replica, as the caller.
+func proxy(replica *url.URL, caller http.RoundTripper) http.Handler {
+	return &httputil.ReverseProxy{
+		Transport:     caller,
+		FlushInterval: -1, // the page lives from a stream
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(replica)
+			r.Out.Header.Del("Cookie")
+			r.Out.Header.Del("Authorization")
+		},
+	}
+}
+
+const cookie = "tenure-page"
+
+// guard lets in who knows the key, under the address' own name, to the page alone.
+func guard(address, key string, next http.Handler) http.Handler {
+	knows := func(text string) bool { return subtle.ConstantTimeCompare([]byte(text), []byte(key)) == 1 }
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Host != address:
+			http.Error(w, "this is "+address, http.StatusMisdirectedRequest)
+		case r.Method != http.MethodGet && r.Method != http.MethodHead,
+			r.URL.Path != statuspage.Path && !strings.HasPrefix(r.URL.Path, statuspage.Path+"/") || strings.Contains(r.URL.Path, ".."):
+			http.Error(w, "only the status page is here", http.StatusNotFound)
+		case knows(r.URL.Query().Get("key")):
+			http.SetCookie(w, &http.Cookie{Name: cookie, Value: key, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+			http.Redirect(w, r, statuspage.Path, http.StatusFound) // the key leaves the address
+		default:
+			if c, err := r.Cookie(cookie); err != nil || !knows(c.Value) {
+				http.Error(w, "open the address that tenure page printed", http.StatusForbidden)
+				return
+			}
+			next.ServeHTTP(w, r)
+		}
+	})
+}
