@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,7 +45,7 @@ func TestThePersonOnCallSeesWhatHappens(t *testing.T) {
 		err := f.west.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "soon-7"}, at)
 		return err == nil && at.Status.Phase == cnatv1alpha1.AtDone
 	})
-	f.await("holders have reported what they hold", func() bool { state, _ := f.status(); return state.Totals.Objects == 16 })
+	f.await("holders have reported what they hold, which finished Ats are no part of", func() bool { state, _ := f.status(); return state.Totals.Objects == 8 })
 	t.Run("questions", f.askWhenAllIsWell)
 	t.Run("page", f.openPage)
 	t.Run("authorization", f.openSecurePage)
@@ -76,7 +77,7 @@ func (f *fleet) askWhenAllIsWell(t *testing.T) {
 		code int
 		want []string
 	}{
-		{"status", 0, []string{"healthy: 2 replicas, 8 shards in 1 cluster, 16 objects", "west     answers", "8/8"}},
+		{"status", 0, []string{"healthy: 2 replicas, 8 shards in 1 cluster, 8 objects", "west     answers", "8/8"}},
 		{"why at/soon-0", 0, []string{"it is done", "Held, epoch"}},
 		{"why at/later-0 -n default --cluster west", 0, []string{"its time comes in", "renewed"}},
 		{"why at/none", 1, []string{"no such object"}},
@@ -260,8 +261,10 @@ func (f *fleet) checkMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	names := strings.Fields(string(content))
+	// Those of a cluster's keys are there only while it has keys in a queue.
+	passing := []string{"tenure_cluster_keys", "tenure_oldest_key_wait_seconds"}
 	for _, name := range names {
-		if !there[name] {
+		if !there[name] && !slices.Contains(passing, name) {
 			t.Errorf("dashboard or alerts use %s, which a live replica doesn't have", name)
 		}
 	}
