@@ -3,6 +3,7 @@ package console
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -292,6 +293,40 @@ func TestWhatCannotBeReadIsSaidAndNotJudged(t *testing.T) {
 	f := Assess(s)
 	if !f.Healthy || len(f.Clusters) != 2 || f.Clusters[0].Removed || len(f.Unread) != 1 {
 		t.Errorf("healthy %v, clusters %v, unread %v", f.Healthy, f.Clusters, f.Unread)
+	}
+}
+
+// Who may not read Secrets knows clusters by their records, and by what replicas complain of.
+func TestWithoutSecretsAClusterThatNobodyHoldsIsConcludedToBeGone(t *testing.T) {
+	abandoned := healthy()
+	abandoned.Clusters, abandoned.Registered = nil, false
+	for i := range abandoned.Records.Shards {
+		if s := &abandoned.Records.Shards[i]; s.Spec.Cluster == "west" {
+			s.Spec.Assignee, s.Status.Holder = "", ""
+		}
+	}
+	for _, c := range []struct {
+		name    string
+		change  func(*Snapshot)
+		healthy bool
+		want    string
+	}{
+		{"nobody complains", func(*Snapshot) {}, true, "held by nobody, and no replica complains, so probably not registered any more: west"},
+		{"a replica complains", func(s *Snapshot) {
+			s.Clusters = []Answer{{Cluster: "west", Since: now.Add(-time.Minute), Reason: clusterhealth.ReasonBadConfig, Note: "kubeconfig: x"}}
+		}, false, "cluster west: BadKubeconfig: kubeconfig: x"},
+		{"a part of it is held", func(s *Snapshot) { s.Records.Shards[7].Status.Holder = "r0-aaaaaa" }, false, "nobody holds 3 shards"},
+		{"no replica lives", func(s *Snapshot) { s.Records.Leases = nil }, false, "no replica is alive"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := abandoned
+			s.Records.Shards = slices.Clone(s.Records.Shards)
+			c.change(&s)
+			f := Assess(s)
+			if text := strings.Join(said(f), "\n"); f.Healthy != c.healthy || !strings.Contains(text, c.want) {
+				t.Errorf("healthy %v, want %v and %q:\n%s", f.Healthy, c.healthy, c.want, text)
+			}
+		})
 	}
 }
 
