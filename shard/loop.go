@@ -126,7 +126,9 @@ func (l *loop) handle(e driver.Event) {
 	requests := l.driver.Handle(l.clock.now(), e)
 	l.lease.set(l.driver.ValidUntil())
 	for _, r := range requests {
-		l.do(r)
+		if !l.done { // it may not have been able to begin
+			l.do(r)
+		}
 	}
 	if changed && l.shards != nil {
 		l.shards.clustersChanged()
@@ -185,6 +187,9 @@ func (l *loop) begin(b driver.Begin) {
 	l.shards = &engager{
 		cfg: l.cfg, id: b.ID, log: log, ctx: l.ctx, clusters: l.clusters, roster: l.roster, lease: l.lease,
 		put: l.mail.put, spawn: l.beside.Go,
+	}
+	if l.writer != nil {
+		l.writer.cancel()
 	}
 	var err error
 	if l.writer, err = newHome(l.ctx, b.ID, l.cfg, l.home, l.scheme, log, l.mail.put, l.beside.Go); err != nil {
