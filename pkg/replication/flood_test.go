@@ -102,6 +102,18 @@ func TestBadAnnotationsAreToldInBoundedWords(t *testing.T) {
 	}
 }
 
+func TestOnlyTheFirstComplaintsAreKept(t *testing.T) {
+	images := make([]string, 20_000)
+	for i := range images {
+		images[i] = fmt.Sprintf(`"c%d":""`, i)
+	}
+	_, err := ParseWish(aSource(annotated(AnnotationOverrides, `{"west":{"images":{`+strings.Join(images, ",")+`}}}`)), home)
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok || len(joined.Unwrap()) != maxComplaints {
+		t.Errorf("%d bytes of complaints, want %d complaints", len(err.Error()), maxComplaints)
+	}
+}
+
 func TestWhatAServerSaysIsShownInBoundedWords(t *testing.T) {
 	b := newBench(t, aSource())
 	b.namespace("west", open(TargetConfined))

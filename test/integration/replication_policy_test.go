@@ -254,15 +254,17 @@ func byNamespace(t *testing.T, r *rig) {
 	r.namespaced(t, "home", namespace, "west", "east")
 	for cluster, role := range map[string]string{"home": "tenure-replication-source", "west": "tenure-copies", "east": "tenure-copies"} {
 		r.create(t, cluster, bound(namespace, replicationUser, role))
-		everywhere := &rbacv1.ClusterRoleBinding{}
-		if err := r.client[cluster].Get(t.Context(), client.ObjectKey{Name: role}, everywhere); err != nil {
-			t.Fatal(err)
+		for _, role := range []string{"tenure-replication-source", "tenure-copies"} { // the rig has both in each cluster
+			everywhere := &rbacv1.ClusterRoleBinding{}
+			if err := r.client[cluster].Get(t.Context(), client.ObjectKey{Name: role}, everywhere); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.client[cluster].Delete(t.Context(), everywhere); err != nil {
+				t.Fatal(err)
+			}
+			everywhere.ResourceVersion = ""
+			defer r.create(t, cluster, everywhere)
 		}
-		if err := r.client[cluster].Delete(t.Context(), everywhere); err != nil {
-			t.Fatal(err)
-		}
-		everywhere.ResourceVersion = ""
-		defer r.create(t, cluster, everywhere)
 		labtest.Until(t, "it may write in its namespace only", func() bool {
 			return r.mayPatch(t, cluster, namespace) && !r.mayPatch(t, cluster, "default")
 		})
