@@ -207,6 +207,17 @@ func TestALeaseThatCannotBeCreatedInTimeIsGivenUpWithItsName(t *testing.T) {
 	find[Lapse](b)
 }
 
+func TestTheUIDOfARecordThatWasWrittenHereComesWithTheWatch(t *testing.T) {
+	b := newBench(t)
+	written := Shard{ID: west, Assignee: "a", Holder: "a", Epoch: 1, Floor: 1, Version: 1000}
+	b.feed(ShardSeen{written}) // as after a write of its own, whose answer says no UID
+	written.UID = "uid"
+	b.feed(ShardSeen{written})
+	if rec, ok := b.r.Record(west); !ok || rec.UID != "uid" {
+		t.Errorf("record %+v, %v", rec, ok)
+	}
+}
+
 func TestR2AGateOpensOnlyForARecordThatNamesTheReplica(t *testing.T) {
 	b := newBench(t)
 	b.seen(Shard{Assignee: "a", Holder: "b", Epoch: 7})

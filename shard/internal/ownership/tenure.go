@@ -1,6 +1,7 @@
 package ownership
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
@@ -82,7 +83,11 @@ func (r *Replica) holds(t *tenure) bool { return t.known && t.rec.Holder == r.cf
 // shardSeen takes a version of a record.
 func (r *Replica) shardSeen(s Shard) {
 	t := r.shard(s.ID)
-	if s.Version < t.rec.Version || (s.Version == t.rec.Version && t.known) {
+	if s.Version < t.rec.Version {
+		return
+	}
+	if s.Version == t.rec.Version && t.known {
+		t.rec.UID = cmp.Or(t.rec.UID, s.UID) // a record that this replica made is known before its UID is
 		return
 	}
 	if !t.known || t.rec.Assignee != s.Assignee {
