@@ -1,0 +1,114 @@
+package door
+
+import (
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+)
+
+// replica is one whose page wants a token.
+func replica(t *testing.T, code int) (*url.URL, *[]http.Header) {
+	t.Helper()
+	var seen []http.Header
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen = append(seen, r.Header)
+		if r.Header.Get("Authorization") != "Bearer token" {
+			code = http.StatusUnauthorized
+		}
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, "the page at "+r.URL.Path)
+	}))
+	t.Cleanup(s.Close)
+	at, err := url.Parse(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at, &seen
+}
+
+func TestOnlyWhoKnowsTheKeyGetsInAndSeesThePageAsTheCaller(t *testing.T) {
+	to, seen := replica(t, http.StatusOK)
+	caller, err := Options{}.caller(t.Context(), &rest.Config{Host: "https://home", BearerToken: "token", Impersonate: rest.ImpersonationConfig{UserName: "x"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	here := httptest.NewUnstartedServer(nil)
+	here.Config.Handler = guard(here.Listener.Addr().String(), "key", proxy(to, caller))
+	here.Start()
+	defer here.Close()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	guest, stranger := &http.Client{Jar: jar}, &http.Client{}
+	for _, c := range []struct {
+		who          *http.Client
+		method, path string
+		host         string
+		code         int
+		want         string
+	}{
+		{stranger, "GET", "/status", "", http.StatusForbidden, "open the address that tenure page printed"},
+		{stranger, "GET", "/status?key=made-up", "", http.StatusForbidden, ""},
+		{stranger, "GET", "/status?key=", "", http.StatusForbidden, ""},
+		{guest, "GET", "/status?key=key", "", http.StatusOK, "the page at /status"},
+		{guest, "GET", "/status/data", "", http.StatusOK, "the page at /status/data"},
+		{guest, "POST", "/status", "", http.StatusNotFound, ""},
+		{guest, "GET", "/metrics", "", http.StatusNotFound, ""},
+		{guest, "GET", "/statuses", "", http.StatusNotFound, ""},
+		{guest, "GET", "/status/%2e%2e/metrics", "", http.StatusNotFound, ""},
+		{guest, "GET", "/status", "evil.example.com", http.StatusMisdirectedRequest, ""},
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), c.method, here.URL+c.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Host = c.host
+		request.Header.Set("Authorization", "Bearer somebody's")
+		response, err := c.who.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(response.Body)
+		response.Body.Close()
+		if response.StatusCode != c.code || !strings.Contains(string(body), c.want) {
+			t.Errorf("%s %s of %q: %s, want %d and %q\n%s", c.method, c.path, c.host, response.Status, c.code, c.want, body)
+		}
+	}
+	if len(*seen) != 2 {
+		t.Errorf("the replica got %d requests, want 2", len(*seen))
+	}
+	for _, h := range *seen {
+		if h.Get("Cookie") != "" || h.Get("Impersonate-User") != "" {
+			t.Errorf("the replica got %v", h)
+		}
+	}
+}
+
+func TestWhyThePageCannotBeHadIsSaid(t *testing.T) {
+	for token, c := range map[string]struct {
+		code int
+		want string
+	}{
+		"":      {http.StatusOK, "--service-account NAME"},
+		"token": {http.StatusForbidden, "tenure-metrics-reader"},
+	} {
+		to, _ := replica(t, c.code)
+		caller, err := Options{}.caller(t.Context(), &rest.Config{Host: "https://home", BearerToken: token}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := (Options{}).try(t.Context(), caller, to); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("with token %q: %v, want %q", token, err, c.want)
+		}
+	}
+	if _, err := (Options{Listen: "0.0.0.0:0"}).listen(); err == nil || !strings.Contains(err.Error(), "must be a loopback address") {
+		t.Errorf("an address for everybody: %v", err)
+	}
+}
