@@ -83,7 +83,7 @@ func refusePods(_ int, kind string, commit func() error) error {
 }
 
 func TestAFloodOfRefusedPodsCostsTwoWritesAnAtAndFewEvents(t *testing.T) {
-	const ats = 2000
+	const ats = 300
 	var all []client.Object
 	var requests []mcreconcile.Request
 	for i := range ats {

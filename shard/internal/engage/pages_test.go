@@ -197,7 +197,7 @@ func TestFillingACacheNeedsMemoryForAPageAndForWhatIsKept(t *testing.T) {
 			runtime.GC()
 			runtime.ReadMemStats(&m)
 			highest = max(highest, m.HeapAlloc)
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(50 * time.Millisecond)
 		}
 		most <- highest
 	}()
