@@ -147,3 +147,16 @@ func TestWhatIsMissingIsForgottenWhenNobodyAsks(t *testing.T) {
 		t.Errorf("remembered: %d connections, %d breakers, want those of west", n, m)
 	}
 }
+
+func TestTheWorstIsNamedWhereNotAllCanBe(t *testing.T) {
+	var outcomes []Outcome
+	for i := range 30 {
+		o := Outcome{Cluster: multicluster.ClusterName(fmt.Sprintf("c%02d", i)), Wanted: true, State: Away, Text: strings.Repeat("x", maxText)}
+		outcomes = append(outcomes, o)
+	}
+	outcomes[29].State, outcomes[29].Text = Foreign, "taken"
+	got := summarize(outcomes, 1).Message
+	if len(got) > text.Note || !strings.Contains(got, "; c29: taken, c00: x") || !strings.HasSuffix(got, "and 27 more") {
+		t.Errorf("%d bytes: %s", len(got), got)
+	}
+}
