@@ -336,10 +336,8 @@ func writeAfterHandoff(p *plant, next http.RoundTripper, req *http.Request) (*ht
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if found := shardOf.FindStringSubmatch(req.UserAgent()); found != nil && statusOf(req, "") {
-		ghost := again(req, []byte(`{"status":{}}`)) // changes nothing, and is a write
-		ghost.Method = http.MethodPatch
-		ghost.Header.Set("Content-Type", "application/merge-patch+json")
-		p.ghosts[found[1]+".p"+found[2]] = func() { post(next, ghost) }
+		like := again(req, nil)
+		p.ghosts[found[1]+".p"+found[2]] = func() { writeAnew(next, like) }
 	}
 	for record, write := range p.ghosts {
 		if off && strings.Contains(req.URL.Path, "/"+record+"/") {
@@ -347,6 +345,27 @@ func writeAfterHandoff(p *plant, next http.RoundTripper, req *http.Request) (*ht
 		}
 	}
 	return res, err
+}
+
+// writeAnew writes the status of an At as it is: that changes nothing, and is a write. It takes no other right than that of
+// the request that it is like.
+func writeAnew(next http.RoundTripper, like *http.Request) {
+	read := again(like, nil)
+	read.Method, read.URL.Path = http.MethodGet, strings.TrimSuffix(like.URL.Path, "/status")
+	read.Body, read.GetBody = nil, nil
+	read.Header.Set("Accept", "application/json")
+	res, err := next.RoundTrip(read)
+	if err != nil {
+		return
+	}
+	content, err := io.ReadAll(res.Body)
+	_ = res.Body.Close()
+	if err != nil || res.StatusCode != http.StatusOK {
+		return
+	}
+	like.Header.Set("Content-Type", "application/json")
+	carry(like, content)
+	post(next, like)
 }
 
 var epochOf = regexp.MustCompile(`"epoch":(\d+)`)
