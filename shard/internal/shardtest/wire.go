@@ -102,6 +102,9 @@ func (w *world) reaches(n *node) (there, back bool) {
 // arrive lets a request reach the store.
 func (w *world) arrive(req *request, again bool) {
 	n := &w.nodes[req.node]
+	if again && req.read {
+		return // changes nothing, and has been answered or given up
+	}
 	there, back := w.reaches(n)
 	if !there {
 		if !again {

@@ -127,6 +127,10 @@ func (w *world) run() {
 // next lets one event happen.
 func (w *world) next() {
 	e := w.queue.pop()
+	if e.at < w.now {
+		w.fail(nil, "the simulator's clock goes back from %v to %v", w.now, e.at)
+		return
+	}
 	w.now = e.at
 	w.Events++
 	var n *node
