@@ -17,6 +17,9 @@
 // other one may filter status changes: the reconciler relies on the event of its own
 // write when its cache lags behind.
 //
+// An At that is DONE and has no time to live is over (status.over): nothing is left to do, so caches may leave it out
+// ([UnfinishedAts]), and Pods that had ended before they were listed ([UnfinishedPods]).
+//
 // Caches may drop what only a Pod is made of: [Trim] is a transform for them. Where many may
 // create Ats, they should: a command may have 32 KiB, and annotations more.
 //

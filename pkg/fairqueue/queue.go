@@ -15,9 +15,9 @@ import (
 type Options[T comparable] struct {
 	// Name is the label of its metrics workqueue_*, "" for none.
 	Name string
-	// Limiter delays what is added rate-limited.
+	// Limiter delays what is added rate-limited. Required.
 	Limiter workqueue.TypedRateLimiter[T]
-	// Tenant tells whose work a key is. Keys for which it returns the same cluster share that cluster's workers.
+	// Tenant tells whose work a key is. Required. Keys for which it returns the same cluster share that cluster's workers.
 	Tenant func(T) (cluster, namespace string)
 	// Workers are how many take keys: the controller's MaxConcurrentReconciles. Zero means that they never run short.
 	Workers int
@@ -240,7 +240,7 @@ func (q *Queue[T]) ShutDown() {
 // controllers wait for their workers themselves.
 func (q *Queue[T]) ShutDownWithDrain() { q.ShutDown() }
 
-// Taken returns what is known of a key that a worker has, the zero value for any other.
+// Taken returns what is known of a key that a worker has, the zero value for any other. Only that worker may ask.
 func (q *Queue[T]) Taken(key T) Taken {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -60,9 +60,8 @@ func (r *run) runHandoff(ctx context.Context) error {
 			r.oneThing(ctx, r.exit)
 		}
 	})
-	// Whoever takes a shard over lists all Ats that it ever had. The crashes are to find what the moves found.
+	// The Ats that are DONE stay: whoever takes a shard over lists what is left to do, and nothing else.
 	r.blame(r.catchUp(ctx))
-	r.blame(r.load.clear(ctx))
 	r.settle(ctx, settleWithin)
 	loaded(func() {
 		crashed := 0

@@ -1,4 +1,4 @@
-// Mutants builds the protocol with one seeded bug after another and expects its tests to fail. It prints which test
+// Mutants builds the protocol and the queue with one seeded bug after another and expects their tests to fail. It prints which test
 // caught which, and fails if one got away. Run it from the module's root.
 package main
 
@@ -34,7 +34,7 @@ func main() {
 	var only string
 	var parallel int
 	cmd := &cobra.Command{
-		Use: "mutants", Short: "Seeds bugs into the protocol, one at a time, and expects its tests to fail",
+		Use: "mutants", Short: "Seeds bugs into protocol and queue, one at a time, and expects their tests to fail",
 		Args: cobra.NoArgs, SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), only, by, parallel) },
 	}
