@@ -93,6 +93,7 @@ func run(ctx context.Context, only string, list bool, to io.Writer) error {
 		}
 	}
 	err = table(to, all)
+	fmt.Fprint(to, "\n", strings.Join(out.failures, "\n"))
 	if n := len(slices.Concat(phases...)); err == nil && len(all) < n {
 		err = fmt.Errorf("%d suites weren't run", n-len(all))
 	}
@@ -184,12 +185,23 @@ func seconds(d time.Duration) time.Duration { return d.Round(time.Second) }
 
 // printer keeps lines of suites that run side by side apart.
 type printer struct {
-	mu sync.Mutex // guards to
-	to io.Writer
+	mu       sync.Mutex // guards all below
+	to       io.Writer
+	failures []string
 }
 
 func (p *printer) line(suite, format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	fmt.Fprintf(p.to, "%-12s %s\n", suite, fmt.Sprintf(format, args...))
+}
+
+// failure prints what something that failed has said, and keeps the last of it: at the end of a long run it stands beside
+// the verdicts, where it is looked for.
+func (p *printer) failure(suite, what string, said []byte) {
+	p.line(suite, "%s\n%s", what, said)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	const kept = 2000
+	p.failures = append(p.failures, fmt.Sprintf("--- %s: %s\n%s\n", suite, what, said[max(0, len(said)-kept):]))
 }

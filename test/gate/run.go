@@ -134,7 +134,7 @@ func (s step) run(ctx context.Context, r *result, log io.Writer, out *printer) e
 	case err != nil:
 		return err
 	case failed != nil:
-		out.line(r.suite.name, "%v\n%s", failed, tail)
+		out.failure(r.suite.name, failed.Error(), tail.last)
 		return fmt.Errorf("%s: %w", strings.Join(s.args[:min(3, len(s.args))], " "), failed)
 	}
 	return nil
@@ -148,8 +148,6 @@ func (t *tail) Write(p []byte) (int, error) {
 	t.last = t.last[max(0, len(t.last)-1<<14):]
 	return len(p), nil
 }
-
-func (t *tail) String() string { return string(t.last) }
 
 // event is a line of go test -json.
 type event struct {
@@ -240,17 +238,17 @@ func (r *reader) verdict(c *counts) error {
 				c.failed++
 				if !strings.Contains(test, "/") {
 					faults = append(faults, test)
-					r.out.line(r.suite, "%s\n%s", test, p.output[test])
+					r.out.failure(r.suite, test, p.output[test])
 				}
 			}
 		}
 		switch {
 		case p.verdict != "pass" && p.verdict != "fail":
 			faults = append(faults, name+" has no verdict")
-			r.out.line(r.suite, "%s\n%s", name, p.output[""])
+			r.out.failure(r.suite, name, p.output[""])
 		case p.verdict == "fail":
 			faults = append(faults, name)
-			r.out.line(r.suite, "%s\n%s", name, p.output[""])
+			r.out.failure(r.suite, name, p.output[""])
 		case len(p.tests) == 0:
 			faults = append(faults, name+" ran no test")
 		}

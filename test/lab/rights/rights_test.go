@@ -27,6 +27,7 @@ kind: ClusterRole
 metadata: {name: tenure-run}
 rules:
   - {apiGroups: [""], resources: [pods], verbs: [create, get]}
+  - {apiGroups: [""], resources: [secrets], verbs: [list, watch]}
   - {apiGroups: [x.io], resources: [ats/status], verbs: [update]}
 ---
 kind: ClusterRole
@@ -77,11 +78,13 @@ func TestWhatIsGrantedAndNotUsedOrNeededAndNotGrantedIsFound(t *testing.T) {
 	}
 	if diff := cmp.Diff([]Grant{
 		{"tenure-run", Right{"x.io", "ats/status", "update"}}, {"tenure-run", Right{"", "pods", "create"}}, {"tenure-run", Right{"", "pods", "get"}},
+		{"tenure-run", Right{"", "secrets", "list"}}, {"tenure-run", Right{"", "secrets", "watch"}},
 	}, granted); diff != "" {
 		t.Errorf("granted (-want +got):\n%s", diff)
 	}
 	all := inALog(User, "create", "", "pods", "allow", byRole("tenure-run")) + inALog(User, "get", "", "pods", "allow", byRole("tenure-run")) +
-		inALog(User, "update", "x.io", "ats/status", "allow", byRole("tenure-run"))
+		inALog(User, "update", "x.io", "ats/status", "allow", byRole("tenure-run")) +
+		inALog(User, "watch", "", "secrets", "allow", byRole("tenure-run")) // which began with a list of its own
 	for name, c := range map[string]struct{ log, want string }{
 		"all is used":         {log: all},
 		"a cut line":          {log: all + inALog(User, "list", "", "pods", "forbid", "")[:90]},
@@ -91,7 +94,9 @@ func TestWhatIsGrantedAndNotUsedOrNeededAndNotGrantedIsFound(t *testing.T) {
 		"one is unused":       {log: strings.Replace(all, `"get"`, `"create"`, 1), want: "tenure-run grants get pods, which nothing used"},
 		"others used it":      {log: strings.ReplaceAll(all, User, "mallory"), want: "grants update ats/status.x.io, which nothing used"},
 		"another role has it": {log: strings.ReplaceAll(all, "tenure-run", "edit"), want: "grants create pods"},
-		"one was refused":     {log: all + inALog(User, "list", "", "secrets", "forbid", ""), want: `list secrets was refused in namespace "n"`},
+		"a server began":      {log: inALog(User, "get", "", "pods", "forbid", "") + all},
+		"elsewhere it may":    {log: all + strings.Replace(inALog(User, "get", "", "pods", "forbid", ""), `"namespace":"n"`, `"namespace":"m"`, 1), want: `get pods was refused in namespace "m"`},
+		"one was refused":     {log: all + inALog(User, "list", "", "configmaps", "forbid", ""), want: `list configmaps was refused in namespace "n"`},
 	} {
 		err := Judge(io.Discard, granted, left(t, c.log))
 		switch {

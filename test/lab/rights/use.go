@@ -80,14 +80,14 @@ func Read(path string) (Use, error) {
 		return Use{}, fmt.Errorf("reading who used which right: %w", err)
 	}
 	defer f.Close()
-	used, refused := map[Grant]bool{}, map[Right]Refusal{}
+	seen := use{used: map[Grant]bool{}, allowed: map[place]bool{}, refused: map[place]Refusal{}}
 	in := bufio.NewReaderSize(f, 1<<18)
 	for {
 		text, err := in.ReadBytes('\n')
 		if bytes.Contains(text, []byte(User)) {
 			var e event
 			if json.Unmarshal(text, &e) == nil && e.User.Username == User { // a line that is cut short is the last of a killed server
-				e.count(used, refused)
+				seen.count(&e)
 			}
 		}
 		if err == io.EOF {
@@ -97,10 +97,25 @@ func Read(path string) (Use, error) {
 			return Use{}, fmt.Errorf("reading who used which right: %w", err)
 		}
 	}
-	return Use{Used: slices.Collect(maps.Keys(used)), Refused: slices.Collect(maps.Values(refused))}, nil
+	// An API server that has just started refuses what its roles allow until it has read them.
+	maps.DeleteFunc(seen.refused, func(where place, _ Refusal) bool { return seen.allowed[where] })
+	return Use{Used: slices.Collect(maps.Keys(seen.used)), Refused: slices.Collect(maps.Values(seen.refused))}, nil
 }
 
-func (e *event) count(used map[Grant]bool, refused map[Right]Refusal) {
+// use is what one log shows.
+type use struct {
+	used    map[Grant]bool
+	allowed map[place]bool
+	refused map[place]Refusal // the first of each
+}
+
+// place is where a right was asked for.
+type place struct {
+	Right
+	namespace string
+}
+
+func (u *use) count(e *event) {
 	right := Right{Group: e.ObjectRef.APIGroup, Resource: e.ObjectRef.Resource, Verb: e.Verb}
 	if e.ObjectRef.Subresource != "" {
 		right.Resource += "/" + e.ObjectRef.Subresource
@@ -108,14 +123,16 @@ func (e *event) count(used map[Grant]bool, refused map[Right]Refusal) {
 	if right.Resource == "" {
 		return // a path, as of discovery
 	}
+	where := place{right, e.ObjectRef.Namespace}
 	switch role := roleIn.FindStringSubmatch(e.Annotations[reason]); {
-	case e.Annotations[decision] == "forbid" && e.ObjectRef.Namespace == Unbound:
+	case e.Annotations[decision] == "forbid" && where.namespace == Unbound:
 	case e.Annotations[decision] == "forbid":
-		if _, there := refused[right]; !there {
-			refused[right] = Refusal{Right: right, Namespace: e.ObjectRef.Namespace, URI: e.RequestURI}
+		if _, there := u.refused[where]; !there {
+			u.refused[where] = Refusal{Right: right, Namespace: where.namespace, URI: e.RequestURI}
 		}
 	case e.Annotations[decision] == "allow" && role != nil:
-		used[Grant{Role: role[1], Right: right}] = true
+		u.used[Grant{Role: role[1], Right: right}] = true
+		u.allowed[where] = true
 	}
 }
 
