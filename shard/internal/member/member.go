@@ -41,6 +41,12 @@ func (s *Store) Write(ctx context.Context, base ownership.Version, l ownership.L
 	if l.Build != "" {
 		lease.Annotations[tenurev1alpha1.BuildAnnotation] = l.Build
 	}
+	if l.Protocol != 0 {
+		lease.Annotations[tenurev1alpha1.ProtocolAnnotation] = strconv.Itoa(l.Protocol)
+	}
+	if l.Kinds != "" {
+		lease.Annotations[tenurev1alpha1.KindsAnnotation] = l.Kinds
+	}
 	if l.Leaving {
 		lease.Annotations[tenurev1alpha1.LeavingAnnotation] = "true"
 	}
@@ -133,6 +139,8 @@ func Seen(lease *coordinationv1.Lease) (ownership.Input, error) {
 	l.Duration, _ = time.ParseDuration(a[tenurev1alpha1.LeaseDurationAnnotation])
 	l.Weight, _ = strconv.Atoi(a[tenurev1alpha1.WeightAnnotation])
 	l.Renewal, _ = strconv.ParseUint(a[tenurev1alpha1.RenewalAnnotation], 10, 64)
+	l.Protocol, _ = strconv.Atoi(a[tenurev1alpha1.ProtocolAnnotation])
+	l.Kinds = a[tenurev1alpha1.KindsAnnotation]
 	return ownership.LeaseSeen{Lease: l}, nil
 }
 

@@ -1,6 +1,10 @@
 package ownership
 
-import "time"
+import (
+	"time"
+
+	"github.com/tenure-dev/tenure/shard/protocol"
+)
 
 // ownLease is this incarnation's own membership.
 type ownLease struct {
@@ -54,7 +58,8 @@ func (r *Replica) renew() {
 	r.own.w = r.send(r.own.version, target{own: true}, func(seq uint64) Effect {
 		return WriteLease{Seq: seq, Base: r.own.version, Lease: Lease{
 			ID: r.cfg.ID, Replica: r.cfg.Replica, Duration: r.cfg.LeaseDuration,
-			Weight: r.cfg.Weight, Build: r.cfg.Build, Leaving: r.leaving, Renewal: seq,
+			Weight: r.cfg.Weight, Build: r.cfg.Build, Protocol: protocol.Version, Kinds: r.cfg.Kinds,
+			Leaving: r.leaving, Renewal: seq,
 		}}
 	})
 }

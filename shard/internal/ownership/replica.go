@@ -16,6 +16,7 @@ type Config struct {
 	ID      Incarnation // unique to this life of the process
 	Replica string      // the process's stable name
 	Build   string      // version of the program
+	Kinds   string      // the kinds that it shards, sorted and separated by commas
 	Weight  int         // share of the work; 0 means 1
 
 	// LeaseDuration is how long a silent replica keeps its shards; it bounds how long a crash leaves keys unserved.

@@ -70,6 +70,8 @@ func (s *Store) WriteStatus(ctx context.Context, w ownership.WriteShard, ended t
 
 func phase(s ownership.Shard) tenurev1alpha1.ShardPhase {
 	switch {
+	case s.Retired:
+		return tenurev1alpha1.ShardRetired
 	case s.Holder == "":
 		return tenurev1alpha1.ShardPending
 	case s.Warm != "":
@@ -117,6 +119,7 @@ func Seen(shard *tenurev1alpha1.Shard) (ownership.Input, error) {
 		Objects:  shard.Status.Objects,
 		Floor:    ownership.Epoch(floor),
 		Pin:      shard.Annotations[tenurev1alpha1.PinAnnotation],
+		Retired:  shard.Status.Phase == tenurev1alpha1.ShardRetired,
 		UID:      string(shard.UID),
 		Moved:    moved(shard.Status.LastMove),
 		Version:  version,

@@ -22,6 +22,14 @@ const (
 	LeavingAnnotation = "tenure.dev/leaving"
 	// SealedAnnotation names the incarnation that declared this one dead, for ever.
 	SealedAnnotation = "tenure.dev/sealed-by"
+	// ProtocolAnnotation is the version of the protocol that the incarnation speaks; 1 where there is none.
+	ProtocolAnnotation = "tenure.dev/protocol"
+	// KindsAnnotation lists the kinds that the incarnation shards, sorted and separated by commas. Without it, the
+	// incarnation hasn't said.
+	KindsAnnotation = "tenure.dev/kinds"
+	// FleetLabel names the fleet that a Lease or a Shard belongs to; the default fleet's have no such label. Leases of a
+	// named fleet have no RoleLabel: replicas of version 1 would take them for theirs.
+	FleetLabel = "tenure.dev/fleet"
 )
 
 // Annotations of a Shard.
