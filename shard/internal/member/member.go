@@ -29,7 +29,8 @@ func NewStore(c client.Client, namespace string) *Store {
 	return &Store{client: c, namespace: namespace}
 }
 
-// Write creates the incarnation's own Lease (base 0) or renews it by compare-and-swap. It returns the new version.
+// Write creates the incarnation's own Lease (base 0) or renews it by compare-and-swap. It returns the new version. A
+// Lease that was deleted isn't renewed: see put.
 func (s *Store) Write(ctx context.Context, base ownership.Version, l ownership.Lease, now time.Time) (ownership.Version, error) {
 	lease := s.object(string(l.ID), tenurev1alpha1.RoleMember)
 	lease.Labels[tenurev1alpha1.ReplicaLabel] = l.Replica
@@ -75,17 +76,9 @@ func (s *Store) Seal(ctx context.Context, base ownership.Version, id, by ownersh
 	if base == 0 {
 		return s.put(ctx, 0, lease)
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"resourceVersion": cas.ResourceVersion(base),
-		"annotations":     map[string]string{tenurev1alpha1.SealedAnnotation: string(by)},
-	}})
-	if err != nil {
-		return 0, fmt.Errorf("sealing lease %s: %w", id, err)
-	}
-	if err := s.client.Patch(ctx, lease, client.RawPatch(types.MergePatchType, patch)); err != nil {
-		return 0, fmt.Errorf("sealing lease %s: %w", id, err)
-	}
-	return cas.Version(lease.ResourceVersion)
+	return s.patch(ctx, base, lease, map[string]any{
+		"metadata": map[string]any{"annotations": map[string]string{tenurev1alpha1.SealedAnnotation: string(by)}},
+	})
 }
 
 // Drop deletes a Lease. That it is gone already is no error.
@@ -152,13 +145,38 @@ func (s *Store) object(name, role string) *coordinationv1.Lease {
 	}}
 }
 
+// changing are the annotations that a later write of a Lease may leave out.
+var changing = []string{
+	tenurev1alpha1.WeightAnnotation, tenurev1alpha1.BuildAnnotation, tenurev1alpha1.LeavingAnnotation,
+}
+
+// put creates a Lease (base 0), or patches the version that is named. An update wouldn't do: API servers create a Lease
+// that isn't there on update, so a renewal would bring back one that was deleted.
 func (s *Store) put(ctx context.Context, base ownership.Version, lease *coordinationv1.Lease) (ownership.Version, error) {
-	var err error
 	if base == 0 {
-		err = s.client.Create(ctx, lease)
-	} else {
-		lease.ResourceVersion = cas.ResourceVersion(base)
-		err = s.client.Update(ctx, lease)
+		if err := s.client.Create(ctx, lease); err != nil {
+			return 0, fmt.Errorf("creating lease %s: %w", lease.Name, err)
+		}
+		return cas.Version(lease.ResourceVersion)
+	}
+	annotations := map[string]any{}
+	for _, name := range changing {
+		annotations[name] = nil // removed, if it was there
+	}
+	for name, value := range lease.Annotations {
+		annotations[name] = value
+	}
+	return s.patch(ctx, base, lease, map[string]any{
+		"metadata": map[string]any{"labels": lease.Labels, "annotations": annotations}, "spec": lease.Spec,
+	})
+}
+
+// patch merges fields into one version of a Lease that exists.
+func (s *Store) patch(ctx context.Context, base ownership.Version, lease *coordinationv1.Lease, fields map[string]any) (ownership.Version, error) {
+	fields["metadata"].(map[string]any)["resourceVersion"] = cas.ResourceVersion(base)
+	patch, err := json.Marshal(fields)
+	if err == nil {
+		err = s.client.Patch(ctx, lease, client.RawPatch(types.MergePatchType, patch))
 	}
 	if err != nil {
 		return 0, fmt.Errorf("writing lease %s: %w", lease.Name, err)

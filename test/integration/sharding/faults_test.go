@@ -77,7 +77,7 @@ func TestRepliesThatGetLostAfterTheCommit(t *testing.T) {
 	}{
 		{"making Pods", faultproxy.Match{Verbs: []string{"create"}, Resources: []string{"pods"}}, false},
 		{"writing the status of Ats", faultproxy.Match{Verbs: []string{"update", "patch"}, Resources: []string{"ats/status"}}, false},
-		{"renewing Leases", faultproxy.Match{Verbs: []string{"update"}, Resources: []string{"leases"}}, true},
+		{"renewing Leases", faultproxy.Match{Verbs: []string{"patch"}, Resources: []string{"leases"}}, true},
 		{"creating Leases", faultproxy.Match{Verbs: []string{"create"}, Resources: []string{"leases"}}, true},
 		{"planning", faultproxy.Match{Verbs: []string{"patch"}, Resources: []string{"shards"}}, true},
 		{"announcing, handing off and claiming", faultproxy.Match{Verbs: []string{"patch"}, Resources: []string{"shards/status"}}, true},
@@ -140,7 +140,7 @@ func TestTheHomeClusterAwayForLessThanALeaseIsNotNoticed(t *testing.T) {
 }
 
 func TestAHomeClusterThatRenewsLeasesMakesNobodyLapseHoweverItAnswers(t *testing.T) {
-	renewals := faultproxy.Match{Verbs: []string{"update"}, Resources: []string{"leases"}}
+	renewals := faultproxy.Match{Verbs: []string{"patch"}, Resources: []string{"leases"}}
 	for i, tt := range []struct {
 		name string
 		rule faultproxy.Rule
