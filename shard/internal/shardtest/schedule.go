@@ -129,6 +129,9 @@ func NewSchedule(seed uint64) Schedule {
 	for range 1 + rng.IntN(2) {
 		s.Bits = append(s.Bits, rng.IntN(3))
 	}
+	if rng.IntN(20) == 0 { // few are large: they cost what dozens of small ones do
+		s.Nodes, s.Bits = 8, []int{6}
+	}
 	if rng.IntN(3) == 0 {
 		s.Lag = 400 * time.Millisecond
 	}
