@@ -15,10 +15,7 @@ import (
 )
 
 const (
-	// drainGrace is how long a reconcile whose context was cancelled may take to return before the replica gives up.
-	drainGrace = 5 * time.Second
-	// stopGrace is how long what runs under an incarnation that is over may take to end, until peers have to wait for
-	// its Lease.
+	// stopGrace is how long writes of an incarnation that is over may take to end, until peers have to wait for its Lease.
 	stopGrace = 2 * time.Second
 )
 
@@ -153,14 +150,11 @@ func (g *engager) drain(d driver.Drain) {
 	step.Epoch = e.epoch() + 1
 	e.endAwares()
 	g.spawn(func() {
-		err := e.gate.Drain(e.ctx, g.cfg.DrainTimeout, drainGrace)
-		if e.ctx.Err() != nil {
+		if e.gate.Drain(e.ctx, g.cfg.DrainTimeout, engage.ReturnGrace) != nil {
 			return // it was closed meanwhile
 		}
-		if err == nil {
-			step.done(g.cfg.Observer)
-		}
-		g.put(driver.Drained{Number: d.Number, ID: d.ID, Ended: e.gate.Ended(), Err: err})
+		step.done(g.cfg.Observer)
+		g.put(driver.Drained{Number: d.Number, ID: d.ID, Ended: e.gate.Ended()})
 	})
 }
 
@@ -188,7 +182,7 @@ func (g *engager) shutAll() (quiet func() bool) {
 		defer cancel()
 		quiet := true
 		for _, e := range all {
-			quiet = e.gate.Drain(ctx, 0, stopGrace/2) == nil && quiet
+			quiet = e.gate.Quiet(ctx) && quiet
 		}
 		return quiet
 	}

@@ -124,6 +124,7 @@ func (f *fleet) status() map[keyspace.ClusterName]ClusterStatus {
 		_, engaged := f.clusters[name]
 		c := ClusterStatus{
 			Engaged: engaged, FencedWrites: traffic.FencedWrites.Load(),
+			UnansweredWrites: traffic.UnansweredWrites.Load(), Abandoned: traffic.Abandoned.Load(),
 			ListWatchBytes: traffic.ListWatchBytes.Load(), Kept: traffic.Kept.Load(), Discarded: traffic.Discarded.Load(), WatchMode: "server",
 		}
 		if !traffic.ServerSide() {

@@ -46,6 +46,10 @@ type ClusterStatus struct {
 	Kept, Discarded uint64
 	// FencedWrites were refused before they were sent, because their shard wasn't held any more.
 	FencedWrites uint64
+	// UnansweredWrites were sent, and nobody knows whether they were carried out.
+	UnansweredWrites uint64
+	// Abandoned are the reconciles that run on although their context has ended long ago; their writes are refused.
+	Abandoned int64
 	// Engaged is whether the provider still knows the cluster.
 	Engaged bool
 	// WatchMode is "server" while the API server filters watches, "client" where objects that weren't asked for

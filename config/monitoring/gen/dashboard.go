@@ -150,6 +150,9 @@ func leases(b *dashboard.DashboardBuilder) {
 		q("sum by (write, outcome) (rate(tenure_record_writes_total{}[$__rate_interval]))", "{{write}} {{outcome}}")))
 	b.WithPanel(lines("Fenced writes", "Refused before they were sent, since their shard wasn't held any more. A few at a crash are the fence at work.", "ops",
 		q("sum by (cluster) (rate(tenure_fenced_writes_total{}[$__rate_interval]))", "{{cluster}}")).AxisSoftMax(1))
+	b.WithPanel(lines("Unanswered writes, abandoned reconciles", "Writes without an answer, per second: the next holder waits a second for them. Reconciles that don't return after the end of their tenure; they can't write any more.", "none",
+		q("sum by (cluster) (rate(tenure_unanswered_writes_total{}[$__rate_interval]))", "unanswered {{cluster}}"),
+		q("sum by (cluster) (tenure_abandoned_reconciles{}) > 0", "abandoned {{cluster}}")).Span(24).AxisSoftMax(1))
 }
 
 func clusters(b *dashboard.DashboardBuilder) {

@@ -44,6 +44,8 @@ func NewCollector(status func() shard.Status) *Collector {
 		{"tenure_watch_kept_total", "Objects and events of a cluster that belonged to the shard that asked.", []string{"cluster"}},
 		{"tenure_watch_discarded_total", "Objects and events of a cluster that arrived and belonged to another shard.", []string{"cluster"}},
 		{"tenure_fenced_writes_total", "Writes that were refused before they were sent, because their shard wasn't held any more.", []string{"cluster"}},
+		{"tenure_unanswered_writes_total", "Writes that were sent to a cluster and got no answer that says what became of them.", []string{"cluster"}},
+		{"tenure_abandoned_reconciles", "Reconciles that run on although their context has ended; their writes are refused.", []string{"cluster"}},
 	} {
 		c.descs[m.name] = prometheus.NewDesc(m.name, m.help, m.labels, nil)
 	}
@@ -102,6 +104,8 @@ func (c *Collector) clusters(ch chan<- prometheus.Metric, st shard.Status) {
 		count("tenure_watch_kept_total", cl.Kept, cluster)
 		count("tenure_watch_discarded_total", cl.Discarded, cluster)
 		count("tenure_fenced_writes_total", cl.FencedWrites, cluster)
+		count("tenure_unanswered_writes_total", cl.UnansweredWrites, cluster)
+		ch <- prometheus.MustNewConstMetric(c.descs["tenure_abandoned_reconciles"], prometheus.GaugeValue, float64(cl.Abandoned), cluster)
 	}
 	ch <- prometheus.MustNewConstMetric(c.descs["tenure_clusters_engaged"], prometheus.GaugeValue, float64(engaged))
 }

@@ -385,21 +385,6 @@ func TestAHandOffTellsWhenTheTenureEnded(t *testing.T) {
 	}
 }
 
-func TestWhatDoesNotDrainEndsTheProcess(t *testing.T) {
-	b := joined(t)
-	b.served()
-	b.feed(Seen{b.record(ownership.Shard{Assignee: "b", Holder: "a-1", Epoch: 5, Warm: "b"})})
-	b.feed(Drained{Number: find[Drain](b).Number, ID: west, Err: errors.New("stuck")})
-	if e := find[End](b); e.Err == nil {
-		t.Error("it ends as if in order")
-	}
-	none[Write](b)
-	b.pass(time.Second)
-	if len(b.out) > 0 {
-		t.Errorf("after its end it asks for %+v", b.out)
-	}
-}
-
 func TestATenureIsAnnouncedWithHowItCameAbout(t *testing.T) {
 	at := time.Unix(7, 0)
 	for _, c := range []struct {

@@ -51,13 +51,12 @@ type (
 		Number uint64
 		ID     keyspace.ShardID
 	}
-	// Drained answers a [Drain]. Ended is when the tenure's last work did, by the wall clock. With an error,
-	// something of it still runs.
+	// Drained answers a [Drain]: nothing of the tenure can write any more. Ended is when its last work did, by the wall
+	// clock.
 	Drained struct {
 		Number uint64
 		ID     keyspace.ShardID
 		Ended  time.Time
-		Err    error
 	}
 	// Stopped answers a [Stop]. Quiet is whether nothing of the incarnation can write any more.
 	Stopped struct {
