@@ -1,0 +1,85 @@
+package arch
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var (
+	link    = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+	makes   = regexp.MustCompile("(?m)(?:`|^)make ([a-z-]+)")
+	target  = regexp.MustCompile(`(?m)^([a-z-]+):`)
+	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
+)
+
+// anchors are those that a page's headings have on GitHub.
+func anchors(text string) map[string]bool {
+	all := map[string]bool{}
+	drop := regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+	for _, m := range heading.FindAllStringSubmatch(text, -1) {
+		all["#"+strings.ReplaceAll(drop.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-")] = true
+	}
+	return all
+}
+
+// pages are all texts for people, by their paths from the root.
+func pages(t *testing.T, root string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && (entry.Name() == ".git" || entry.Name() == "out" || entry.Name() == "bin") {
+			return filepath.SkipDir
+		}
+		if filepath.Ext(path) == ".md" {
+			text, err := os.ReadFile(path)
+			all[path] = string(text)
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestWhatPagesPointToIsThere(t *testing.T) {
+	const root = "../.."
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	targets := map[string]bool{}
+	for _, m := range target.FindAllStringSubmatch(string(makefile), -1) {
+		targets[m[1]] = true
+	}
+	links, commands := 0, 0
+	all := pages(t, root)
+	for page, text := range all {
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			links++
+			to := filepath.Join(filepath.Dir(page), m[1])
+			if _, err := os.Stat(to); err != nil {
+				t.Errorf("%s points to %s, which isn't there", page, m[1])
+			} else if other, ok := all[to]; ok && m[2] != "" && !anchors(other)[m[2]] {
+				t.Errorf("%s points to %s%s, which has no such heading", page, m[1], m[2])
+			}
+		}
+		for _, m := range makes.FindAllStringSubmatch(text, -1) {
+			commands++
+			if !targets[m[1]] {
+				t.Errorf("%s says make %s: the Makefile has no such target", page, m[1])
+			}
+		}
+	}
+	if links < 20 || commands < 10 {
+		t.Errorf("%d links and %d commands were found: are the pages where they should be?", links, commands)
+	}
+}
