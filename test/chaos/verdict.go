@@ -74,7 +74,7 @@ func (r *run) conclude(ctx context.Context) {
 	r.blame(err)
 	r.blame(a.complaints())
 	report, err := witness.Read(r.evidence.dir, witness.Options{
-		Facts: r.load.facts(), Rules: witness.Rules{Settle: time.Second, Users: []string{lab.AccountUser}},
+		Facts: r.facts(), Rules: witness.Rules{Settle: time.Second, Users: []string{lab.AccountUser}},
 	})
 	if err != nil {
 		r.blame(err)
@@ -95,7 +95,7 @@ func (r *run) conclude(ctx context.Context) {
 // account collects what was done and seen.
 func (r *run) account() (*account, error) {
 	r.mu.Lock()
-	a := &account{lease: r.lease, slack: r.slack, scenarios: r.scenarios, quotas: r.quotas, calms: r.calms}
+	a := &account{lease: r.lease, taken: time.Now(), slack: r.slack, scenarios: r.scenarios, quotas: r.quotas, calms: r.calms}
 	a.faults = append(slices.Clone(r.faults), r.crowds...)
 	r.mu.Unlock()
 	var errs []error
@@ -106,7 +106,22 @@ func (r *run) account() (*account, error) {
 			a.logs = append(a.logs, logged{l, replica.Name, fmt.Sprintf("%s:%d", replica.LogPath, n+1)})
 		}
 	}
-	var err error
+	var err, homeErr error
 	a.ats, a.never, err = r.lateness()
-	return a, errors.Join(append(errs, err)...)
+	if slices.Contains(r.scenarios, untidy) {
+		a.ordeals = r.ordeals()
+		a.refused, homeErr = r.refusals()
+	}
+	return a, errors.Join(append(errs, err, homeErr)...)
+}
+
+// facts are what the witness has to know: the load, and which clusters were restored when.
+func (r *run) facts() witness.Facts {
+	facts := r.load.facts()
+	for _, plane := range r.fleet.Planes.Clusters() {
+		for _, at := range plane.Restored() {
+			facts.Restores = append(facts.Restores, witness.Restore{Cluster: plane.Name(), Time: at})
+		}
+	}
+	return facts
 }
