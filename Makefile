@@ -79,10 +79,12 @@ lint: ## formatting, vet, and that generated files are up to date
 	go vet ./...
 	go vet -tags browser ./test/browser
 	cd test/apiserver && go vet ./...
+	cd cmd/release && go vet ./...
 	cd config/monitoring/gen && go vet ./...
 	go vet -tags lab ./cmd/tenure
 	go mod tidy -diff
 	cd test/apiserver && go mod tidy -diff
+	cd cmd/release && go mod tidy -diff
 	config/generate.sh --check
 
 .PHONY: monitoring
@@ -135,6 +137,12 @@ GATE ?=
 .PHONY: test
 test: ## everything: builds, lint, all tests with -race against real API servers, each suite within its time
 	@go run ./test/gate $(GATE)
+
+IMAGE ?= tenure
+.PHONY: release
+release: $(BIN)/controlplane ## VERSION=v1.2.3 [IMAGE=name]: binaries, an image, manifests, bills of materials and checksums in out/release
+	cd cmd/release && go build -o ../../$(BIN)/release .
+	$(BIN)/release -version "$(VERSION)" -image "$(IMAGE)"
 
 BASE ?=
 .PHONY: loc

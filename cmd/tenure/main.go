@@ -5,12 +5,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"syscall"
 
@@ -79,9 +82,27 @@ func newRoot(getenv func(string) string, manage func(context.Context, *options, 
 	}
 	root.AddCommand(newStatus(getenv), newWhy(getenv), newPlan(getenv), newPage(getenv), newTrace(getenv), &cobra.Command{
 		Use: "version", Short: "print the version", Args: noArguments(""),
-		Run: func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), "tenure", version) },
+		Run: func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), stamp(debug.ReadBuildInfo())) },
 	})
 	return root
+}
+
+// stamp says what was built: version, commit and its time, Go and platform.
+func stamp(info *debug.BuildInfo, ok bool) string {
+	from := map[string]string{}
+	if ok {
+		for _, s := range info.Settings {
+			from[s.Key] = s.Value
+		}
+	}
+	commit := cmp.Or(from["vcs.revision"], "unknown commit")
+	if from["vcs.modified"] == "true" {
+		commit += ", changed"
+	}
+	if at := from["vcs.time"]; at != "" {
+		commit += ", " + at
+	}
+	return fmt.Sprintf("tenure %s (%s, %s, %s/%s)", version, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // noArguments refuses arguments, and suggests the commands that were perhaps meant.

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+)
+
+// packed packs a small file as if it were a release's binary. What is in a binary is read from this test's own.
+func packed(t *testing.T, commitTime time.Time) *release {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const binary = "LICENSE"
+	r := &release{Version: "v1.2.3", Image: "registry.example/tenure", To: t.TempDir(), commit: "abc", time: commitTime}
+	binaries := map[string]string{}
+	for _, arch := range platforms {
+		binaries[arch] = binary
+		if err := r.archive(arch, binary); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.bill(arch, program); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.image(binaries); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.checksums(); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestTheSameCommitGivesTheSameBytes(t *testing.T) {
+	t.Chdir("../..")
+	at := time.Unix(1_700_000_000, 0).UTC()
+	sums := map[string][]byte{}
+	for name, commit := range map[string]time.Time{"one": at, "again": at, "another commit": at.Add(time.Hour)} {
+		r := packed(t, commit)
+		text, err := os.ReadFile(filepath.Join(r.To, "SHA256SUMS"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sums[name] = text
+	}
+	if !bytes.Equal(sums["one"], sums["again"]) {
+		t.Errorf("two builds of one commit differ:\n%s\n%s", sums["one"], sums["again"])
+	}
+	if bytes.Equal(sums["one"], sums["another commit"]) {
+		t.Error("another commit's files are the same: the time isn't in them")
+	}
+	if n := strings.Count(string(sums["one"]), "\n"); n != 2*len(platforms)+1 {
+		t.Errorf("%d files: %s", n, sums["one"])
+	}
+}
+
+func TestTheImageHasABinaryForEachPlatform(t *testing.T) {
+	t.Chdir("../..")
+	r := packed(t, time.Unix(1_700_000_000, 0).UTC())
+	folder := t.TempDir()
+	untar(t, filepath.Join(r.To, "tenure_v1.2.3_image.tar"), folder)
+	index, err := layout.ImageIndexFromPath(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	top, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if name := top.Manifests[0].Annotations["org.opencontainers.image.ref.name"]; name != "registry.example/tenure:v1.2.3" {
+		t.Errorf("the image is named %q", name)
+	}
+	inner, err := index.ImageIndex(top.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifests, err := inner.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, m := range manifests.Manifests {
+		if m.Platform.Architecture != platforms[i] {
+			t.Errorf("image %d is for %v", i, m.Platform)
+		}
+		image, err := inner.Image(m.Digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, err := image.ConfigFile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if config.Config.User != user || config.Config.Entrypoint[0] != "/tenure" || config.Architecture != platforms[i] {
+			t.Errorf("the image for %s: %+v", platforms[i], config)
+		}
+	}
+}
+
+func TestAReleaseNeedsAVersionThatGoKnows(t *testing.T) {
+	for _, version := range []string{"", "1.2.3", "v1.2", "v1.2.3 ", "v1.2.3/x"} {
+		if err := (&release{Version: version}).make(t.Context()); err == nil || !strings.Contains(err.Error(), "v1.2.3") {
+			t.Errorf("version %q: %v", version, err)
+		}
+	}
+}
+
+func TestOnlyOurImageIsNamedAnew(t *testing.T) {
+	manifest := "    - image: tenure\n      image: tenure\n      image: busybox\n      name: tenure\n"
+	want := "    - image: r/t:v1\n      image: r/t:v1\n      image: busybox\n      name: tenure\n"
+	if got := withImage(manifest, "r/t:v1"); got != want {
+		t.Errorf("got %s", got)
+	}
+}
+
+func untar(t *testing.T, path, to string) {
+	t.Helper()
+	if _, err := output(t.Context(), "tar", "-xf", path, "-C", to); err != nil {
+		t.Fatal(err)
+	}
+}
