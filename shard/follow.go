@@ -19,6 +19,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/driver"
 	"github.com/tenure-dev/tenure/shard/internal/member"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/shard/internal/pods"
 	"github.com/tenure-dev/tenure/shard/internal/record"
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
@@ -52,6 +53,17 @@ func newRecordCache(cfg Config, rc *rest.Config, scheme *runtime.Scheme, log log
 	return c, nil
 }
 
+// newPodWatch watches the Pods of the replicas in the home cluster, once it is run. It is nil where none are to be
+// watched.
+func newPodWatch(cfg Config, rc *rest.Config, log logr.Logger) (*pods.Watch, error) {
+	if cfg.Pod.Peers == "" {
+		return nil, nil
+	}
+	rc = rest.CopyConfig(rc)
+	rc.QPS, rc.UserAgent = -1, cfg.agent()+" (coordination)"
+	return pods.NewWatch(rc, cfg.Namespace, cfg.Pod.Peers, log)
+}
+
 // recordMapper knows the kinds of the records by itself: taking part needs no discovery, so a replica that is started
 // while the home cluster is away waits for it.
 func recordMapper() meta.RESTMapper {
@@ -69,6 +81,7 @@ func recordMapper() meta.RESTMapper {
 type follower struct {
 	by    protocol.Incarnation
 	cache cache.Cache
+	pods  *pods.Watch // nil where they aren't watched
 	log   logr.Logger
 	put   func(driver.Event)
 }
@@ -95,6 +108,12 @@ func (f *follower) follow(ctx context.Context, spawn func(func())) (unfollow fun
 	if err != nil {
 		cancel()
 		return nil, err
+	}
+	if f.pods != nil {
+		if err := f.pods.Follow(ctx, func(in ownership.ContainerSeen) { f.put(driver.Seen{What: in}) }); err != nil {
+			cancel()
+			return nil, err
+		}
 	}
 	spawn(func() {
 		for _, r := range []toolscache.ResourceEventHandlerRegistration{leases, shards} {

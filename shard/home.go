@@ -92,7 +92,11 @@ func (h *home) tell(w driver.Write) {
 	switch e := w.Effect.(type) {
 	case ownership.SealLease:
 		if e.Seq != 0 {
-			h.log.Info("peer stood still for its whole lease: sealing it", "peer", string(e.ID))
+			why := "peer stood still for its whole lease: sealing it"
+			if e.Ended {
+				why = "peer's container has ended: sealing it"
+			}
+			h.log.Info(why, "peer", string(e.ID))
 		}
 	case ownership.WriteAssignee:
 		h.log.Info("moving shard", "shard", e.ID.String(), "to", string(e.Assignee))

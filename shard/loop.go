@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenure-dev/tenure/shard/internal/driver"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/shard/internal/pods"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
@@ -63,6 +64,7 @@ type loop struct {
 	ctx      context.Context // bounds all that runs beside the loop
 	beside   sync.WaitGroup
 	records  cache.Cache
+	pods     *pods.Watch // nil where they aren't watched
 	clusters *fleet
 	roster   *roster
 	report   *report
@@ -196,7 +198,12 @@ func (l *loop) begin(b driver.Begin) {
 		l.fail(err)
 		return
 	}
-	f := &follower{by: b.ID, cache: l.records, log: log, put: l.mail.put}
+	if path := l.cfg.Pod.TerminationLog; path != "" {
+		if err := pods.Log(path, b.ID); err != nil { // if we die, our lease tells
+			log.Error(err, "peers won't know from the Pod when this incarnation dies")
+		}
+	}
+	f := &follower{by: b.ID, cache: l.records, pods: l.pods, log: log, put: l.mail.put}
 	last := l.unfollow // what the watch shows between two incarnations counts, too
 	if l.unfollow, err = f.follow(l.ctx, l.beside.Go); err != nil {
 		l.fail(err)

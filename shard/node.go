@@ -91,6 +91,7 @@ func (n *Node) Start(ctx context.Context) error {
 		Name: n.newIncarnation,
 	}
 	cfg.Protocol.Build, cfg.Protocol.Weight = n.cfg.Version, n.cfg.Weight
+	cfg.Protocol.Container = n.cfg.Pod.Container
 	if err := cfg.Validate(); err != nil {
 		return fmt.Errorf("timings of the protocol: %w", err)
 	}
@@ -104,9 +105,16 @@ func (n *Node) Start(ctx context.Context) error {
 	defer stopCache()
 	wg.Go(func() { _ = records.Start(cacheCtx) })
 	n.records.Store(&records)
+	peers, err := newPodWatch(n.cfg, n.home, n.log)
+	if err != nil {
+		return err
+	}
+	if peers != nil {
+		wg.Go(func() { peers.Run(cacheCtx) })
+	}
 	l := &loop{
 		cfg: n.cfg, home: n.home, scheme: scheme, log: n.log, clock: n.clock, driver: driver.New(cfg),
-		mail: newMailbox[driver.Event](), records: records, clusters: n.clusters, roster: n.roster,
+		mail: newMailbox[driver.Event](), records: records, pods: peers, clusters: n.clusters, roster: n.roster,
 		report: &report{replica: n.cfg.Replica, status: &n.status}, turned: &n.turned, lease: &lease{clock: n.clock},
 	}
 	return l.run(ctx, n.leaving)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/shard"
@@ -40,6 +41,7 @@ type options struct {
 	logLevel       slog.Level
 	pods           podFlags
 	kubeconfigs    kubeconfigFlags
+	pod            shard.Pod
 	hooks          labHooks
 }
 
@@ -100,6 +102,12 @@ func (o *options) declare(fs *pflag.FlagSet) {
 	fs.StringVar(&o.pprofAddress, "pprof-bind-address", "0",
 		"`address` of Go's profiles, without authentication; 0 turns it off")
 	fs.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "`level` of the log: debug, info, warn or error")
+	fs.StringVar(&o.pod.Container, "pod", "", "the `container` that the process runs in, as NAMESPACE/POD/UID/CONTAINER: "+
+		"peers that may read its Pod then know at once when it dies")
+	fs.StringVar(&o.pod.TerminationLog, "termination-log", corev1.TerminationMessagePathDefault,
+		"`file` that the container's terminationMessagePath names; used if it exists")
+	fs.StringVar(&o.pod.Peers, "pod-selector", "app.kubernetes.io/name=tenure",
+		"`labels` of the replicas' Pods in --namespace; empty: don't watch them")
 	o.pods.declare(fs)
 	o.kubeconfigs.declare(fs)
 	o.hooks.Declare(fs)
@@ -189,7 +197,7 @@ func flagNames(err error) error {
 	text := err.Error()
 	for field, name := range map[string]string{
 		"Replica ": "--replica ", "Namespace ": "--namespace ", "LeaseDuration ": "--lease-duration ",
-		"DrainTimeout ": "--drain-timeout ", "Weight ": "--weight ",
+		"DrainTimeout ": "--drain-timeout ", "Weight ": "--weight ", "Pod.Container ": "--pod ", "Pod.Peers ": "--pod-selector ",
 	} {
 		text = strings.ReplaceAll(text, field, name)
 	}

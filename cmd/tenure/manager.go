@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -147,7 +148,17 @@ func (o *options) shardConfig() shard.Config {
 		Weight:          o.weight,
 		Version:         version,
 		ClientFiltering: !o.serverFilter,
+		Pod:             o.seenPod(),
 	}
+}
+
+// seenPod is what peers may know of our Pod, and we of theirs. Outside of a container there is no termination log.
+func (o *options) seenPod() shard.Pod {
+	pod := o.pod
+	if _, err := os.Stat(pod.TerminationLog); err != nil {
+		pod.TerminationLog = ""
+	}
+	return pod
 }
 
 // atKinds are what shards of the workload clusters hold: Ats and their Pods.

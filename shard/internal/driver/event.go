@@ -201,6 +201,9 @@ func about(e ownership.Effect) (of Subject, seq uint64, name string) {
 	case ownership.WriteLease:
 		return Subject{Lease: e.Lease.ID}, e.Seq, "Renew"
 	case ownership.SealLease:
+		if e.Ended {
+			return Subject{Lease: e.ID}, e.Seq, "SealEnded"
+		}
 		return Subject{Lease: e.ID}, e.Seq, "Seal"
 	case ownership.ForgetLease:
 		return Subject{Lease: e.ID}, 0, "Forget"

@@ -48,6 +48,9 @@ func (s *Store) Write(ctx context.Context, base ownership.Version, l ownership.L
 	if l.Kinds != "" {
 		lease.Annotations[tenurev1alpha1.KindsAnnotation] = l.Kinds
 	}
+	if l.Container != "" {
+		lease.Annotations[tenurev1alpha1.PodAnnotation] = l.Container
+	}
 	if l.Leaving {
 		lease.Annotations[tenurev1alpha1.LeavingAnnotation] = "true"
 	}
@@ -125,7 +128,8 @@ func Seen(lease *coordinationv1.Lease) (ownership.Input, error) {
 	}
 	l := ownership.Lease{
 		ID: ownership.Incarnation(lease.Name), Replica: lease.Labels[tenurev1alpha1.ReplicaLabel], Build: a[tenurev1alpha1.BuildAnnotation],
-		Leaving: a[tenurev1alpha1.LeavingAnnotation] == "true", Sealed: a[tenurev1alpha1.SealedAnnotation] != "", Version: version,
+		Container: a[tenurev1alpha1.PodAnnotation],
+		Leaving:   a[tenurev1alpha1.LeavingAnnotation] == "true", Sealed: a[tenurev1alpha1.SealedAnnotation] != "", Version: version,
 	}
 	// A member with an unreadable duration or weight is judged by our own: max() and 0 are the defaults. A renewal that
 	// can't be read is none of ours.
@@ -147,7 +151,8 @@ func (s *Store) object(name, role string) *coordinationv1.Lease {
 
 // changing are the annotations that a later write of a Lease may leave out.
 var changing = []string{
-	tenurev1alpha1.WeightAnnotation, tenurev1alpha1.BuildAnnotation, tenurev1alpha1.LeavingAnnotation,
+	tenurev1alpha1.WeightAnnotation, tenurev1alpha1.BuildAnnotation, tenurev1alpha1.ProtocolAnnotation, tenurev1alpha1.KindsAnnotation,
+	tenurev1alpha1.PodAnnotation, tenurev1alpha1.LeavingAnnotation,
 }
 
 // put creates a Lease (base 0), or patches the version that is named. An update wouldn't do: API servers create a Lease

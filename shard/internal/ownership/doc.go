@@ -27,8 +27,8 @@
 //	    off, release) or by a claim after its lease was sealed.
 //	R3  A lease is sealed only if the very version that is replaced was seen a full duration ago by the sealer's process
 //	    ([Memory]), on its own monotonic clock; or if it was seen to be missing for as long; or if it is that of an
-//	    earlier incarnation of the same process, which is over. A renewal is a compare-and-swap too, so a sealed lease is
-//	    never renewed.
+//	    earlier incarnation of the same process, which is over; or a second after its Pod has proven that it has ended
+//	    (death.go). A renewal is a compare-and-swap too, so a sealed lease is never renewed.
 //	R4  A write whose reply was lost is neither done nor failed. The gate it closes stays closed until a newer version
 //	    of the record is seen or the same write is committed; resourceVersions make a repeated write harmless. A
 //	    rejection without a newer version is no better: the record that is known is still not the one to act on.

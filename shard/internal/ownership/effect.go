@@ -56,9 +56,10 @@ type (
 	// SealLease marks a peer's lease as dead: a compare-and-swap on Base, or the creation of a sealed lease where
 	// there is none (Base 0).
 	SealLease struct {
-		Seq  uint64
-		Base Version
-		ID   Incarnation
+		Seq   uint64
+		Base  Version
+		ID    Incarnation
+		Ended bool // its container's end proves it, whether or not its lease has run out
 	}
 	// ForgetLease deletes a sealed lease that no record names any more. Best effort, unanswered.
 	ForgetLease struct{ ID Incarnation }

@@ -21,6 +21,12 @@ type (
 	}
 	// LeadSeen: a version of the coordinator's record was read or watched.
 	LeadSeen struct{ Lead Lead }
+	// ContainerSeen: a kubelet reports on a container. Ended are the incarnations that it says to have run in it and to
+	// have ended, by the termination messages that they left; none where it says nothing (any more).
+	ContainerSeen struct {
+		Container string
+		Ended     []Incarnation
+	}
 	// Synced: the first listing of all records has been fed. Nothing is concluded from absence before it.
 	Synced struct{}
 	// Clusters: the workload clusters that exist now, with the number of prefix bits new clusters are divided by.
@@ -49,16 +55,17 @@ type (
 	Tick struct{}
 )
 
-func (LeaseSeen) input() {}
-func (LeaseGone) input() {}
-func (ShardSeen) input() {}
-func (ShardGone) input() {}
-func (LeadSeen) input()  {}
-func (Synced) input()    {}
-func (Clusters) input()  {}
-func (Written) input()   {}
-func (Warmed) input()    {}
-func (Drained) input()   {}
-func (Measured) input()  {}
-func (Leave) input()     {}
-func (Tick) input()      {}
+func (LeaseSeen) input()     {}
+func (ContainerSeen) input() {}
+func (LeaseGone) input()     {}
+func (ShardSeen) input()     {}
+func (ShardGone) input()     {}
+func (LeadSeen) input()      {}
+func (Synced) input()        {}
+func (Clusters) input()      {}
+func (Written) input()       {}
+func (Warmed) input()        {}
+func (Drained) input()       {}
+func (Measured) input()      {}
+func (Leave) input()         {}
+func (Tick) input()          {}

@@ -59,7 +59,7 @@ func (r *Replica) renew() {
 		return WriteLease{Seq: seq, Base: r.own.version, Lease: Lease{
 			ID: r.cfg.ID, Replica: r.cfg.Replica, Duration: r.cfg.LeaseDuration,
 			Weight: r.cfg.Weight, Build: r.cfg.Build, Protocol: protocol.Version, Kinds: r.cfg.Kinds,
-			Leaving: r.leaving, Renewal: seq,
+			Container: r.cfg.Container, Leaving: r.leaving, Renewal: seq,
 		}}
 	})
 }

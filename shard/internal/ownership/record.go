@@ -36,7 +36,9 @@ type Lease struct {
 	Renewal  uint64        // number of the write that made this version, as its owner counts
 	Leaving  bool          // the replica was told to stop: it takes nothing new
 	Sealed   bool          // declared dead by a peer; for ever
-	Version  Version
+	// Container is the one that the incarnation runs in, as its Pod's kubelet reports on it; "" where that isn't known.
+	Container string
+	Version   Version
 }
 
 // Shard is the record of who should hold a shard and who does.

@@ -18,6 +18,8 @@ type Config struct {
 	Build   string      // version of the program
 	Kinds   string      // the kinds that it shards, sorted and separated by commas
 	Weight  int         // share of the work; 0 means 1
+	// Container is the one that the process runs in, "" where that isn't known.
+	Container string
 
 	// LeaseDuration is how long a silent replica keeps its shards; it bounds how long a crash leaves keys unserved.
 	LeaseDuration time.Duration
@@ -25,6 +27,9 @@ type Config struct {
 	Margin time.Duration
 	// RenewEvery is the time between two renewals, a quarter of LeaseDuration by default.
 	RenewEvery time.Duration
+	// WireTime is how long a write that was never answered may still need to arrive: a peer that is proven to have ended is
+	// sealed after it.
+	WireTime time.Duration
 	// RetryEvery is the time after which a write with unknown outcome is sent again.
 	RetryEvery time.Duration
 	// WarmTimeout is how long an orphan waits for the replica that should claim it, before the coordinator plans anew.
@@ -51,6 +56,7 @@ func DefaultConfig(id Incarnation, replica string, lease time.Duration) Config {
 		LeaseDuration: lease,
 		Margin:        lease / 5,
 		RenewEvery:    lease / 4,
+		WireTime:      time.Second,
 		RetryEvery:    lease / 40,
 		WarmTimeout:   lease / 4,
 		LeaveTimeout:  2 * lease,
@@ -75,6 +81,7 @@ func (c Config) Validate() error {
 		"Margin %v: must be positive and less than half of LeaseDuration %v", c.Margin, c.LeaseDuration)
 	require(c.RenewEvery > 0 && 2*c.RenewEvery <= c.LeaseDuration-c.Margin,
 		"RenewEvery %v: two renewals must fit into LeaseDuration - Margin = %v", c.RenewEvery, c.LeaseDuration-c.Margin)
+	require(c.WireTime > 0, "WireTime %v: must be positive", c.WireTime)
 	require(c.RetryEvery > 0, "RetryEvery %v: must be positive", c.RetryEvery)
 	require(c.WarmTimeout > 0 && c.WarmTimeout < c.LeaseDuration,
 		"WarmTimeout %v: must be positive and less than LeaseDuration %v, or orphans would wait longer than a crash takes",
@@ -105,7 +112,8 @@ type Replica struct {
 
 	own       ownLease
 	peers     map[Incarnation]*peer
-	peerOrder []*peer // peers, sorted by id
+	peerOrder []*peer                  // peers, sorted by id
+	ended     map[string][]Incarnation // by container: whom their kubelets report to have ended
 	shards    map[keyspace.ShardID]*tenure
 	order     []*tenure // shards, sorted by id: the machine must be deterministic
 	dirty     []*tenure // to be decided on in this step
@@ -156,6 +164,7 @@ func New(cfg Config, memory Memory) *Replica {
 		cfg:      cfg,
 		memory:   memory,
 		peers:    map[Incarnation]*peer{},
+		ended:    map[string][]Incarnation{},
 		shards:   map[keyspace.ShardID]*tenure{},
 		clusters: map[keyspace.ClusterName]int{},
 	}
@@ -191,6 +200,8 @@ func (r *Replica) take(in Input) {
 		r.leaseSeen(in.Lease)
 	case LeaseGone:
 		r.leaseGone(in.ID)
+	case ContainerSeen:
+		r.containerSeen(in)
 	case ShardSeen:
 		r.shardSeen(in.Shard)
 	case ShardGone:

@@ -802,7 +802,7 @@ func TestValidateNamesEveryViolation(t *testing.T) {
 		})
 	}
 	all := Config{Weight: -1}.Validate()
-	if got := strings.Count(all.Error(), "\n") + 1; got != 11 {
-		t.Errorf("an empty configuration has %d violations named, want all 11:\n%v", got, all)
+	if got := strings.Count(all.Error(), "\n") + 1; got != 12 {
+		t.Errorf("an empty configuration has %d violations named, want all 12:\n%v", got, all)
 	}
 }

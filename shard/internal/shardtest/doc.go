@@ -7,7 +7,8 @@
 // A [Schedule] is drawn from a seed: a few replicas and clusters, clock rates, and some two dozen kinds of [Fault], all
 // of them data. A [Simulator] runs it event by event. The store has one growing version for all records, as etcd has,
 // and a watch per kind of record, between which no order is promised. A process is a [driver.Driver]: what it asks for
-// becomes messages, timers and gates, as package shard makes calls of it. While a gate is open and [driver.Driver.Valid]
+// becomes messages, timers and gates, as package shard makes calls of it. In some
+// worlds kubelets report how processes ended. While a gate is open and [driver.Driver.Valid]
 // says so, reconciles write; a write's check and its sending are one instant, as in the fenced transport, and what is on
 // the wire already isn't followed any further.
 //

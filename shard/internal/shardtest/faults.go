@@ -57,6 +57,8 @@ func (w *world) strike(f *Fault) {
 		n.slowWarm = f.For
 	case SlowDrain:
 		n.slowDrain = f.For
+	case Misreport:
+		n.misreport(f.N)
 	default:
 		w.meddle(f, n)
 	}

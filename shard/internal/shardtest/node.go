@@ -50,11 +50,13 @@ type node struct {
 	frozenTill  [streams]time.Duration
 	frozenFrom  [streams]time.Duration // since when it has shown nothing for being frozen
 	relist      [streams]bool
-	wakeAt      time.Duration   // a wake event is queued for then; 0: none
-	ticks       int             // ticks without progress in a row
-	sent        int             // requests, over all lives
-	strikes     []*Fault        // faults on requests
-	deaf        *driver.Subject // the next read of it fails
+	wakeAt      time.Duration           // a wake event is queued for then; 0: none
+	ticks       int                     // ticks without progress in a row
+	sent        int                     // requests, over all lives
+	strikes     []*Fault                // faults on requests
+	deaf        *driver.Subject         // the next read of it fails
+	said        ownership.Incarnation   // what its termination log says, "" for nothing
+	ends        []ownership.Incarnation // what the last two termination logs of its container said in the end
 	slowWarm    time.Duration
 	slowDrain   time.Duration
 	backIn      time.Duration // after leaving: start again so much later; 0: never
@@ -82,6 +84,7 @@ func (n *node) start() {
 	n.wakeAt = 0
 	cfg := ownership.DefaultConfig("", n.name, leaseDuration)
 	cfg.PlanEvery = 20 * time.Millisecond
+	cfg.Container = n.container()
 	n.driver = driver.New(driver.Config{Protocol: cfg, DrainTimeout: 2 * leaseDuration, Name: n.newName})
 	for s := range streams {
 		n.pumping[s], n.frozenTill[s], n.frozenFrom[s], n.relist[s] = false, 0, 0, false
@@ -102,7 +105,12 @@ func (n *node) start() {
 
 func (n *node) newName() ownership.Incarnation {
 	n.lives++
-	return ownership.Incarnation(fmt.Sprintf("%s-%d", n.name, n.lives))
+	return n.incarnation(n.lives)
+}
+
+// incarnation names one by its number.
+func (n *node) incarnation(number int) ownership.Incarnation {
+	return ownership.Incarnation(fmt.Sprintf("%s-%d", n.name, number))
 }
 
 // list shows an incarnation all that the process's watches have shown up to now.
@@ -122,6 +130,7 @@ func (n *node) list() {
 // stop ends the process: by a crash, or as it wants it.
 func (n *node) stop() {
 	n.up = false
+	n.ended()
 	n.life++
 	n.driver = nil
 	n.shut()
@@ -251,7 +260,7 @@ func (n *node) do(r driver.Request) {
 	case driver.Read:
 		w.send(n, request{number: r.Number, of: r.Of, patience: r.Patience, read: true})
 	case driver.Begin:
-		n.id = r.ID
+		n.id, n.said = r.ID, r.ID
 	case driver.Warm:
 		i := w.shardIndex(r.ID)
 		n.gates[i].pending, n.gates[i].warming = true, r.Number

@@ -19,6 +19,7 @@ const (
 	evResume                   // a pause or a sleep ends
 	evFault                    // the next fault of the schedule
 	evPoll                     // look at liveness
+	evReport                   // a kubelet reports how a process ended
 )
 
 // event is something that happens at a true time; those of one instant happen in the order in which they were pushed.

@@ -35,6 +35,7 @@ const (
 	PinShard                       // a user pins shard N to the process
 	ReportLoad                     // shard N turns out to cost its holder For
 	CrashLeader                    // the coordinator's process dies, as with Crash
+	Misreport                      // a Pod's status says what proves nothing of the process: see [misreport]
 	faultKinds
 )
 
@@ -42,7 +43,7 @@ func (k FaultKind) String() string {
 	return [...]string{
 		"crash", "pause", "sleep", "jump", "cut", "freeze", "home-away", "exit", "lose-request", "lose-reply", "late",
 		"repeat", "refuse", "read-fails", "slow-warm", "slow-drain", "delete-lease", "delete-shard", "replace-shard",
-		"remove-cluster", "pin", "load", "crash-leader",
+		"remove-cluster", "pin", "load", "crash-leader", "misreport",
 	}[k]
 }
 
@@ -89,16 +90,17 @@ func (k FaultKind) onRequest() bool { return k >= LoseRequest && k <= ReadFails 
 
 // Schedule is everything that is chosen before a run. Together with the code it determines the run.
 type Schedule struct {
-	Seed    uint64
-	Nodes   int
-	Bits    []int           // per cluster: its shards are 2^bits
-	Joins   []time.Duration // when each node starts
-	Rates   []float64       // each node's clock rate
-	Faults  []Fault         // by time
-	Faulty  time.Duration   // no fault lasts longer than this
-	Lag     time.Duration   // the most that a watch lags when nothing is wrong
-	LongRun bool            `json:",omitempty"` // go on until balance and quiet can be judged
-	Stale   bool            `json:",omitempty"` // a restarted process may list what was true a little earlier
+	Seed     uint64
+	Nodes    int
+	Bits     []int           // per cluster: its shards are 2^bits
+	Joins    []time.Duration // when each node starts
+	Rates    []float64       // each node's clock rate
+	Faults   []Fault         // by time
+	Faulty   time.Duration   // no fault lasts longer than this
+	Lag      time.Duration   // the most that a watch lags when nothing is wrong
+	Kubelets bool            `json:",omitempty"` // they report the ends of processes
+	LongRun  bool            `json:",omitempty"` // go on until balance and quiet can be judged
+	Stale    bool            `json:",omitempty"` // a restarted process may list what was true a little earlier
 }
 
 // meddled reports whether users delete shard records.
@@ -153,6 +155,7 @@ func NewSchedule(seed uint64) Schedule {
 		s.Rates = append(s.Rates, rate)
 	}
 	s.drawFaults(rng)
+	s.Kubelets = rng.IntN(3) == 0
 	return s
 }
 

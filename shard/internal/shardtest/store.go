@@ -17,10 +17,11 @@ const (
 	leases stream = iota
 	shards
 	leads
+	containers
 	streams
 )
 
-func (s stream) String() string { return [...]string{"leases", "shards", "lead"}[s] }
+func (s stream) String() string { return [...]string{"leases", "shards", "lead", "pods"}[s] }
 
 // store is the home cluster: records under compare-and-swap with one version for all, as in etcd.
 type store struct {
@@ -115,11 +116,17 @@ func (s *store) deleteShard(id keyspace.ShardID) bool {
 	return true
 }
 
+// putContainer has a kubelet report on a container.
+func (s *store) putContainer(c ownership.ContainerSeen) {
+	s.version++
+	s.log[containers] = append(s.log[containers], driver.Seen{What: c})
+}
+
 // listing is what a list at an old position of a stream's log would have shown, in the log's order. gone adds the
 // deletions, as a process finds them that compares the list with what it knew.
 func (s *store) listing(stream stream, at int, gone bool) []driver.Event {
 	var list []driver.Event
-	seen := make([]driver.Subject, 0, 16)
+	seen := make([]object, 0, 16)
 	for i := at - 1; i >= 0; i-- {
 		in := s.log[stream][i]
 		of, deleted := identity(in)
@@ -135,10 +142,16 @@ func (s *store) listing(stream stream, at int, gone bool) []driver.Event {
 	return list
 }
 
-// identity names the record that a change is about.
-func identity(e driver.Event) (of driver.Subject, deleted bool) {
+// object is a record or a container.
+type object struct {
+	driver.Subject
+	container string
+}
+
+// identity names what a change is about.
+func identity(e driver.Event) (of object, deleted bool) {
 	if gone, ok := e.(driver.Deleted); ok {
-		return driver.Subject{Shard: gone.ID}, true
+		return object{Subject: driver.Subject{Shard: gone.ID}}, true
 	}
 	switch in := e.(driver.Seen).What.(type) {
 	case ownership.LeaseSeen:
@@ -147,6 +160,8 @@ func identity(e driver.Event) (of driver.Subject, deleted bool) {
 		of.Lease, deleted = in.ID, true
 	case ownership.ShardSeen:
 		of.Shard = in.Shard.ID
+	case ownership.ContainerSeen:
+		of.container = in.Container
 	}
 	return of, deleted
 }
@@ -173,6 +188,9 @@ func (w *world) apply(req *request) (ownership.Outcome, ownership.Version) {
 		}
 		sealed.Sealed = true
 		w.checkLeaseWrite(old, sealed)
+		if e.Ended {
+			w.Proven++
+		}
 		return ownership.Committed, s.putLease(sealed)
 	case ownership.DropLease:
 		s.deleteLease(req.id)

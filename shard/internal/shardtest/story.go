@@ -3,6 +3,7 @@ package shardtest
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ import (
 //	> run 10s                time passes
 //	> show                   the records as they are
 //	> pause a 30s            or sleep, jump, crash, exit, slow-warm, slow-drain, cut, freeze, home-away: see [FaultKind]
+//	> kubelets               from now on they report how processes end; misreport a earlier: see [misreports]
 //	> lose-reply a planned   or lose-request, late, refuse: strikes the next request of a whose description begins so
 //	> delete-shard west/0    or replace-shard; delete-lease a; pin west/0 b
 func Tell(script []byte) ([]byte, error) {
@@ -65,6 +67,9 @@ func (w *world) obey(words []string) error {
 		}
 		w.runFor(d)
 		return nil
+	case "kubelets":
+		w.schedule.Kubelets = true
+		return nil
 	case "show":
 		w.show()
 		return nil
@@ -105,6 +110,9 @@ func (w *world) argument(f *Fault, arg string) error {
 		f.N = 2
 	case "relist":
 		f.Relist = true
+	}
+	if lie := slices.Index(misreports, arg); lie >= 0 {
+		f.N = lie
 	}
 	for s := range streams {
 		if s.String() == arg {

@@ -40,6 +40,7 @@ type Stats struct {
 	Events, Steps, Writes int
 	Moves                 int // planned and on exit
 	Claims, Seals, Lapses int
+	Proven                int // seals of who was proven to have ended
 	Faults                [faultKinds]int
 }
 
@@ -51,6 +52,7 @@ func (s *Stats) add(o Stats) {
 	s.Moves += o.Moves
 	s.Claims += o.Claims
 	s.Seals += o.Seals
+	s.Proven += o.Proven
 	s.Lapses += o.Lapses
 	for k := range s.Faults {
 		s.Faults[k] += o.Faults[k]
@@ -153,6 +155,8 @@ func (w *world) next() {
 		}
 	case evResume:
 		n.resume()
+	case evReport:
+		n.report()
 	default:
 		if !n.up || n.life != e.life {
 			return

@@ -20,6 +20,8 @@ const (
 	RenewalAnnotation = "tenure.dev/renewal"
 	// LeavingAnnotation is "true" once the replica was told to stop.
 	LeavingAnnotation = "tenure.dev/leaving"
+	// PodAnnotation is the container that the incarnation runs in, as NAMESPACE/POD/UID/CONTAINER, where that is known.
+	PodAnnotation = "tenure.dev/pod"
 	// SealedAnnotation names the incarnation that declared this one dead, for ever.
 	SealedAnnotation = "tenure.dev/sealed-by"
 	// ProtocolAnnotation is the version of the protocol that the incarnation speaks; 1 where there is none.
