@@ -154,6 +154,8 @@ func (d *Driver) perform(effect ownership.Effect) {
 		d.queue(effect)
 	case ownership.FindLease:
 		d.read(pending{why: found}, Subject{Lease: e.ID})
+	case ownership.FindLead:
+		d.read(pending{why: found}, Subject{})
 	case ownership.ForgetLease:
 		d.emit(Write{Effect: effect, Patience: d.patience()}) // the next coordinator tries again
 	case ownership.DropLease:

@@ -140,9 +140,14 @@ func (d *Driver) found(e Found) {
 		return
 	}
 	what := e.What
-	if gone, ok := what.(ownership.ShardGone); ok {
-		gone.Asked = p.asked.Add(1) // it was sent after all that had been seen in that instant
-		what = gone
+	switch seen := what.(type) {
+	case ownership.ShardGone:
+		seen.Asked = p.asked.Add(1) // it was sent after all that had been seen in that instant
+		what = seen
+	case ownership.LeadSeen:
+		if p.why == found {
+			what = ownership.LeadFound(seen)
+		}
 	}
 	switch p.why {
 	case confirm:

@@ -97,12 +97,20 @@ func (s *Store) Read(ctx context.Context, name string) (ownership.Input, error) 
 	lease := &coordinationv1.Lease{}
 	err := s.client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, lease)
 	if apierrors.IsNotFound(err) {
-		return ownership.LeaseGone{ID: ownership.Incarnation(name)}, nil
+		return Gone(name), nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading lease %s: %w", name, err)
 	}
 	return Seen(lease)
+}
+
+// Gone translates the deletion of a Lease.
+func Gone(name string) ownership.Input {
+	if name == tenurev1alpha1.CoordinatorName {
+		return ownership.LeadGone{}
+	}
+	return ownership.LeaseGone{ID: ownership.Incarnation(name)}
 }
 
 // Seen translates a Lease that was read or watched.

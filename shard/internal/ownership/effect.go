@@ -66,6 +66,9 @@ type (
 	// FindLease reads a peer's lease afresh, past every cache. Answered by [LeaseSeen] or [LeaseGone]; where it can't be
 	// read it needs no answer.
 	FindLease struct{ ID Incarnation }
+	// FindLead reads the coordinator's record afresh, past every cache. Answered by [LeadFound] or [LeadGone]; where it
+	// can't be read it needs no answer.
+	FindLead struct{}
 	// WriteLead takes the coordinator's role or raises the epoch floor.
 	WriteLead struct {
 		Seq  uint64
@@ -113,6 +116,7 @@ func (DropLease) effect()     {}
 func (SealLease) effect()     {}
 func (ForgetLease) effect()   {}
 func (FindLease) effect()     {}
+func (FindLead) effect()      {}
 func (WriteLead) effect()     {}
 func (CreateShard) effect()   {}
 func (WriteAssignee) effect() {}

@@ -27,6 +27,10 @@ type (
 		Container string
 		Ended     []Incarnation
 	}
+	// LeadFound: the coordinator's record as a live read shows it, which a [FindLead] asked for.
+	LeadFound struct{ Lead Lead }
+	// LeadGone: the coordinator's record was deleted, or isn't there.
+	LeadGone struct{}
 	// Synced: the first listing of all records has been fed. Nothing is concluded from absence before it.
 	Synced struct{}
 	// Clusters: the workload clusters that exist now, with the number of prefix bits new clusters are divided by.
@@ -61,6 +65,8 @@ func (LeaseGone) input()     {}
 func (ShardSeen) input()     {}
 func (ShardGone) input()     {}
 func (LeadSeen) input()      {}
+func (LeadFound) input()     {}
+func (LeadGone) input()      {}
 func (Synced) input()        {}
 func (Clusters) input()      {}
 func (Written) input()       {}

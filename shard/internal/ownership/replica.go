@@ -127,8 +127,17 @@ type Replica struct {
 	leadWrite *write
 	founded   bool  // we created the coordinator's record: no record is older than what we know
 	highest   Epoch // the highest epoch seen in any record
-	filling   int   // records that tell of a move whose successor isn't warm
-	handing   int   // shards that are being handed off or released here
+	// eraFound is the wall clock at which the first listing was complete, and lifted whether the floor was raised since then.
+	eraFound   Epoch
+	lifted     bool
+	anyFound   bool    // any record was there then
+	empty      bool    // nothing was there then
+	leadBuried Version // of the coordinator's record when it was deleted
+	leadRead   bool    // it was read live in this step
+	leadWanted bool    // something waits for such a read
+	leadSeekAt Instant // when that is sent next
+	filling    int     // records that tell of a move whose successor isn't warm
+	handing    int     // shards that are being handed off or released here
 
 	replan    bool
 	planAfter Instant
@@ -190,6 +199,7 @@ func (r *Replica) Step(now Instant, in Input) []Effect {
 	if !r.over {
 		r.advance()
 	}
+	r.leadRead = false
 	return r.out
 }
 
@@ -208,8 +218,14 @@ func (r *Replica) take(in Input) {
 		r.shardGone(in)
 	case LeadSeen:
 		r.leadSeen(in.Lead)
+	case LeadFound:
+		r.leadFound(in.Lead)
+	case LeadGone:
+		r.leadGone()
 	case Synced:
 		r.synced, r.syncedAt = true, r.now
+		r.empty = r.lead.Version == 0 && r.highest == 0
+		r.foundRecords()
 		r.peersSynced()
 		r.touchAll()
 	case Clusters:
@@ -256,11 +272,12 @@ func (r *Replica) advance() {
 	if r.replan && r.synced && !r.plans() {
 		r.replan = false
 	}
-	if r.replan && r.synced && r.now.AtLeast(r.planAfter) >= 0 {
+	if r.replan && r.synced && (r.leadRead || r.now.AtLeast(r.planAfter) >= 0) {
 		r.replan = false
 		r.planAfter = r.now.Add(r.cfg.PlanEvery)
 		r.plan()
 	}
+	r.findLead()
 	r.report()
 	r.leaveIfDone()
 }
@@ -368,6 +385,9 @@ func (r *Replica) Wake() time.Duration {
 	}
 	if r.leadWrite != nil && r.leadWrite.waits {
 		at(r.leadWrite.retryAt.Mono)
+	}
+	if r.leadWanted {
+		at(r.leadSeekAt.Mono)
 	}
 	if r.synced {
 		for _, p := range r.peerOrder {

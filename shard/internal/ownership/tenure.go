@@ -31,6 +31,7 @@ type tenure struct {
 	holder *peer   // whom it names as its holder, nil for nobody and for this replica
 	floor  Epoch   // highest epoch seen in any version, deleted ones included, or what comes before the first
 	seenAt Instant // when rec was seen
+	found  bool    // it was there when the incarnation began, and has had no other holder since
 	phase  phase
 	dirty  bool
 	// standby: its holder is late, and it would fall to us if that one were dead.
@@ -100,11 +101,12 @@ func (r *Replica) shardSeen(s Shard) {
 		r.bury(t) // it was deleted and made anew, and we saw only the end
 	}
 	filled, warm := t.fills(), t.warmed()
+	t.found = t.found && s.Epoch == t.rec.Epoch
 	t.known = true
 	t.rec, t.seenAt = s, r.now
 	r.recount(t, filled, warm)
 	t.floor = max(t.floor, s.Epoch, s.Floor-1)
-	r.highest = max(r.highest, t.floor)
+	r.noteEpoch(t.floor)
 	if t.w.settled(s.Version) {
 		r.forget(t.w)
 		t.w = nil
@@ -315,18 +317,9 @@ func (r *Replica) claim(t *tenure) {
 	if t.w != nil || r.now.AtLeast(t.freeAt) < 0 {
 		return
 	}
-	before := t.floor // the epoch before ours
-	if t.rec.Epoch == 0 {
-		before = max(before, r.highest) // its creation may have been under way since before an earlier one was deleted
-	}
-	if t.rec.Epoch == 0 && t.rec.Floor == 0 {
-		// Made by hand. It may stand for one that was deleted before we looked: then its old holder needs time to see
-		// that, and its epochs are known only from the coordinator.
-		if known := r.syncedAt.Add(r.cfg.BuryTime); r.now.AtLeast(known) < 0 {
-			t.freeAt = known
-			return
-		}
-		before = max(before, r.lead.Floor+epochBand)
+	epoch, ok := r.claimEpoch(t)
+	if !ok {
+		return
 	}
 	kind := ClaimFree
 	if t.rec.Holder != "" {
@@ -334,7 +327,7 @@ func (r *Replica) claim(t *tenure) {
 	}
 	s := t.rec
 	s.Holder, s.Assignee, s.Warm = r.cfg.ID, t.rec.Assignee, ""
-	s.Epoch = before + 1
+	s.Epoch = epoch
 	r.writeShard(t, kind, s)
 }
 

@@ -105,6 +105,16 @@ func (s *store) deleteLease(id ownership.Incarnation) bool {
 	return true
 }
 
+func (s *store) deleteLead() bool {
+	if s.lead.Version == 0 {
+		return false
+	}
+	s.version++
+	s.lead = ownership.Lead{}
+	s.log[leads] = append(s.log[leads], driver.Seen{What: ownership.LeadGone{}})
+	return true
+}
+
 func (s *store) deleteShard(id keyspace.ShardID) bool {
 	i := slices.IndexFunc(s.shards, func(sh ownership.Shard) bool { return sh.ID == id })
 	if i < 0 {
@@ -162,6 +172,8 @@ func identity(e driver.Event) (of object, deleted bool) {
 		of.Shard = in.Shard.ID
 	case ownership.ContainerSeen:
 		of.container = in.Container
+	case ownership.LeadGone:
+		deleted = true
 	}
 	return of, deleted
 }
@@ -261,7 +273,7 @@ func (w *world) snapshot(of driver.Subject) ownership.Input {
 		return ownership.LeaseGone{ID: of.Lease}
 	case of.Shard == (keyspace.ShardID{}):
 		if s.lead.Version == 0 {
-			return nil
+			return ownership.LeadGone{}
 		}
 		return ownership.LeadSeen{Lead: s.lead}
 	}
