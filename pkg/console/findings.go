@@ -33,8 +33,8 @@ const (
 	AlertImbalance   = "TenureImbalance"
 	AlertWaiting     = "TenureKeyWaitingTooLong"
 	AlertLapses      = "TenureLapses"
-	// EntryRestore isn't an alert: it is what to do after home was restored from a backup.
-	EntryRestore = "Restoring the home cluster from a backup"
+	// EntryLaterEpoch isn't an alert: it is what to do about objects that show higher epochs than their shards' records.
+	EntryLaterEpoch = "Objects from a later epoch"
 )
 
 // findings says what is wrong, the worst first, and then what is good to know.

@@ -107,6 +107,13 @@ func outlived(ctx context.Context) bool {
 // known; what comes later than this meets the preconditions of the writes themselves.
 const onTheWire = time.Second
 
+// refuse counts a write that isn't sent because the object shows a later tenure.
+func (g *Gate) refuse() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.fenced++
+}
+
 // beginWrite lets a mutating request pass. Its context ends with ctx or with the tenure; done is to be called when it
 // was answered, or given up; release when nothing of the answer is needed any more.
 func (g *Gate) beginWrite(ctx context.Context) (_ context.Context, done func(answered bool), release func(), err error) {
