@@ -170,7 +170,8 @@ func (m *moves) record(shard Shard, ws []recordWrite, begins bool) {
 		}
 		// Only a holder that the log saw taking over is a grant; one that held before the log began is not.
 		if changed && w.state.Holder != "" && (i > 0 || w.verb == "create") {
-			if was.Holder != "" && was.Holder != l.changedBy(w) {
+			claimed := was.Holder != "" && was.Holder != l.changedBy(w)
+			if claimed {
 				l.judgeClaim(shard, was.Holder, held, w)
 			}
 			began := w
@@ -178,7 +179,7 @@ func (m *moves) record(shard Shard, ws []recordWrite, begins bool) {
 				began.start = l.earliest(ws[i-1], w)
 			}
 			m.grants = append(m.grants, grant{shard, began, len(m.handoffs), never})
-			m.handoffs = append(m.handoffs, m.handoff(shard, held.state.Holder, w))
+			m.handoffs = append(m.handoffs, m.handoff(shard, held.state.Holder, w, claimed))
 		}
 		t.add(shard, step, was, w)
 		if w.state.Holder != "" {
@@ -274,9 +275,9 @@ func (l *ledger) changedBy(w recordWrite) string {
 	return w.writer
 }
 
-// handoff names the change. The writer's own word for its cause is taken where the record has it; else what the
-// record and the Lease show: a join has no former holder, and only the former holder itself hands off alive.
-func (m *moves) handoff(shard Shard, from string, w recordWrite) Handoff {
+// handoff names the change. What the record and the Lease show counts: a join has no former holder, and only the former
+// holder itself hands off alive. The writer's own word for the cause is taken where it fits.
+func (m *moves) handoff(shard Shard, from string, w recordWrite, claimed bool) Handoff {
 	h := Handoff{
 		Shard: shard.String(), From: from, To: w.state.Holder, Epoch: w.state.Epoch, Time: instant(w.end),
 		Kind: protocol.MoveKind(w.state.Move), Steps: make(map[Step]int),
@@ -285,9 +286,9 @@ func (m *moves) handoff(shard Shard, from string, w recordWrite) Handoff {
 	switch {
 	case from == "":
 		h.Kind = protocol.Join
-	case h.Kind != "":
-	case w.writer != from:
+	case claimed:
 		h.Kind = protocol.Crash
+	case h.Kind != "" && h.Kind != protocol.Crash:
 	case life != nil && life.leaving:
 		h.Kind = protocol.Exit
 	default:

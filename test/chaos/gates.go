@@ -67,13 +67,21 @@ var ofLogs = []struct {
 	{"evidence: file", "audit log removed", "no-|missing-", nil},
 	{"evidence: empty", "audit log emptied", "no-|missing-", func([]byte) []byte { return []byte{} }},
 	{"evidence: end of file", "last line cut short", "truncated-line", func(log []byte) []byte { return log[:len(log)-40] }},
-	// Not an object's last: only a later write of the object tells that there was another before it.
 	{"evidence: line", "a write's line left out", "missing-line", func(log []byte) []byte {
 		lines := bytes.SplitAfter(log, []byte("\n"))
 		for i, l := range lines {
 			begun := bytes.Contains(l, []byte(`"resource":"ats"`)) && bytes.Contains(l, []byte(`"phase":"RUNNING"`)) &&
 				!bytes.Contains(l, []byte(`"phase":"DONE"`))
 			if begun && i > len(lines)/4 {
+				return append(bytes.Join(lines[:i], nil), bytes.Join(lines[i+1:], nil)...)
+			}
+		}
+		return log
+	}},
+	{"evidence: last line", "an At's last line left out", "missing-line", func(log []byte) []byte {
+		lines := bytes.SplitAfter(log, []byte("\n"))
+		for i, l := range lines {
+			if bytes.Contains(l, []byte(`"resource":"ats"`)) && bytes.Contains(l, []byte(`"phase":"DONE"`)) {
 				return append(bytes.Join(lines[:i], nil), bytes.Join(lines[i+1:], nil)...)
 			}
 		}
@@ -275,7 +283,9 @@ func (g *gates) short(ctx context.Context, f *lab.Fleet, s settings, one gate) e
 	}
 	err = r.playGate(ctx, one)
 	if one.name == "control-false" {
-		g.facts = r.load.facts()
+		var factsErr error
+		g.facts, factsErr = r.facts(ctx)
+		err = errors.Join(err, factsErr)
 	}
 	for _, p := range r.processes() {
 		p.Kill()
