@@ -125,7 +125,6 @@ func (r *run) restore(ctx context.Context, f *fault, age time.Duration, bump uin
 		r.blame(r.save(ctx, name))
 	}
 	saved := time.Now()
-	r.fleet.Second.Lag(lag)
 	r.blame(r.pinAll(ctx, func(int) string {
 		if v := r.victim(); v != nil {
 			return v.Name
@@ -139,7 +138,8 @@ func (r *run) restore(ctx context.Context, f *fault, age time.Duration, bump uin
 	f.Start = time.Now()
 	r.blame(r.fleet.Planes.Cluster(lab.Home).Restore(context.WithoutCancel(ctx), filepath.Join(r.fleet.Planes.Dir(), name+".db"), bump))
 	f.Since = time.Now()
-	if lag > 0 {
+	if lag > 0 { // not before: a server that starts asks etcd for thousands of things, one after another
+		r.fleet.Second.Lag(lag)
 		sleep(ctx, 2*r.lease)
 		r.fleet.Second.Lag(0)
 	}
