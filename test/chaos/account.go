@@ -152,7 +152,7 @@ type excuse struct {
 var (
 	anything   = func(fault) bool { return true }
 	restarts   = func(f fault) bool { return f.Server }
-	answers    = func(f fault) bool { return f.Rule != "" && !strings.Contains(f.Rule, "Status:0 ") }
+	answers    = func(f fault) bool { return strings.Contains(f.Rule, "Fault:answer") }
 	connection = func(f fault) bool { return f.Server || f.Rule != "" || f.Kind == paused }
 	slowness   = func(f fault) bool { return connection(f) || f.Kind == hogged || f.Kind == crowded }
 )
