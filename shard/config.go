@@ -20,6 +20,7 @@ const (
 	DefaultNamespace     = "tenure-system"
 	DefaultLeaseDuration = 10 * time.Second
 	DefaultDrainTimeout  = 20 * time.Second
+	DefaultRemovalGrace  = 10 * time.Second
 	DefaultShardBits     = 3
 )
 
@@ -42,6 +43,9 @@ type Config struct {
 	LeaseDuration time.Duration
 	// DrainTimeout bounds how long running reconciles may delay a move before they are cancelled. Default 20 s.
 	DrainTimeout time.Duration
+	// RemovalGrace is how long a cluster that the provider takes away is served on: one that comes back within it has
+	// changed, and wasn't removed. Default 10 s.
+	RemovalGrace time.Duration
 	// Weight is this replica's share of the work relative to the others'. Default 1.
 	Weight int
 	// Version of the program: it is recorded for rollouts and opens the User-Agent.
@@ -83,6 +87,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.DrainTimeout == 0 {
 		c.DrainTimeout = DefaultDrainTimeout
+	}
+	if c.RemovalGrace == 0 {
+		c.RemovalGrace = DefaultRemovalGrace
 	}
 	if c.ShardBits == 0 {
 		c.ShardBits = DefaultShardBits
@@ -133,6 +140,9 @@ func (c Config) Validate() error {
 	}
 	if _, err := labels.Parse(c.Pod.Peers); err != nil {
 		errs = append(errs, fmt.Errorf("Pod.Peers %q: %w", c.Pod.Peers, err))
+	}
+	if c.RemovalGrace < 0 {
+		errs = append(errs, fmt.Errorf("RemovalGrace %v: must not be negative", c.RemovalGrace))
 	}
 	if c.Weight < 0 {
 		errs = append(errs, fmt.Errorf("Weight %d: must not be negative", c.Weight))

@@ -61,7 +61,8 @@ func (g *engager) warm(w driver.Warm) {
 func (g *engager) opening(e *engagement, cluster keyspace.ClusterName, remote bool) opening {
 	return opening{
 		gate: e.gate, opts: g.roster.options(e.id.Cluster, remote), log: g.log, spawn: g.spawn, told: func(uint64) {},
-		find: func() (connection, *engage.Traffic) { return g.clusters.get(cluster) },
+		changed: func() { g.changed(e, remote) },
+		find:    func() (connection, *engage.Traffic) { return g.clusters.get(cluster) },
 	}
 }
 
@@ -80,8 +81,9 @@ func (g *engager) reach(e *engagement) {
 		if name == e.id.Cluster || len(o.opts.Kinds) == 0 {
 			continue
 		}
-		ctx, post := e.reach(name)
-		if post == nil {
+		ctx, post, begun := e.reach(name)
+		if begun {
+			post.view.follow(ctx, o)
 			continue
 		}
 		g.spawn(func() {
@@ -97,10 +99,23 @@ func (g *engager) reach(e *engagement) {
 	}
 }
 
-// clustersChanged has every shard reach for the clusters that there are now.
+// clustersChanged has every shard reach for the clusters that there are now, by the way that there is now.
 func (g *engager) clustersChanged() {
 	for _, e := range g.roster.all() {
+		e.home.follow(e.ctx, g.opening(e, e.id.Cluster, false))
 		g.reach(e)
+	}
+}
+
+// changed puts other caches of the same cluster to use. What they hold may be newer than what the last ones told of.
+func (g *engager) changed(e *engagement, remote bool) {
+	sources := g.roster.allSources()
+	e.attach(sources, g.log)
+	if e.gate.IsOpen() {
+		e.backfill(sources)
+	}
+	if !remote && e.endAwares() {
+		g.engageAwares(e)
 	}
 }
 
@@ -132,8 +147,7 @@ func (g *engager) open(o driver.Open) {
 // engageAwares engages unmodified multicluster-runtime controllers, beside the loop since they wait for caches by
 // polling.
 func (g *engager) engageAwares(e *engagement) {
-	ctx, cancel := context.WithCancel(e.ctx)
-	e.awareEnd = cancel
+	ctx := e.beginAwares()
 	for _, a := range g.roster.allAwares() {
 		g.spawn(func() {
 			if err := a.Engage(ctx, e.name(), e.cluster()); err != nil && ctx.Err() == nil {

@@ -52,7 +52,7 @@ var (
 
 func newNode(cfg Config, home *rest.Config, log logr.Logger) *Node {
 	n := &Node{
-		cfg: cfg, home: home, log: log, clusters: newFleet(), roster: newRoster(cfg), clock: clock{time.Now()},
+		cfg: cfg, home: home, log: log, clusters: newFleet(log, cfg.RemovalGrace), roster: newRoster(cfg), clock: clock{time.Now()},
 		leaving: make(chan struct{}), finished: make(chan struct{}),
 	}
 	n.status.Store(&Status{Replica: cfg.Replica})
@@ -68,7 +68,9 @@ func (n *Node) Engage(ctx context.Context, name multicluster.ClusterName, cl clu
 	if name == n.cfg.HomeCluster {
 		return fmt.Errorf("cluster %q: that is the home cluster's own name: rename the one or the other", name)
 	}
-	n.clusters.add(ctx, keyspace.ClusterName(name), cl)
+	if err := n.clusters.add(ctx, keyspace.ClusterName(name), cl); err != nil {
+		return fmt.Errorf("cluster %s: %w", name, err)
+	}
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
@@ -50,8 +51,14 @@ type ClusterStatus struct {
 	UnansweredWrites uint64
 	// Abandoned are the reconciles that run on although their context has ended long ago; their writes are refused.
 	Abandoned int64
-	// Engaged is whether the provider still knows the cluster.
+	// Engaged is whether the cluster is one of the fleet's: the provider knows it, or did until just now.
 	Engaged bool
+	// UID of the cluster, that of its namespace kube-system; "" while it isn't known.
+	UID types.UID
+	// Refused says why the connection that the provider gave last isn't used; "" if it is, or may yet be.
+	Refused string
+	// CredentialsExpire is when those in use do, as far as they say; zero where they don't.
+	CredentialsExpire time.Time
 	// WatchMode is "server" while the API server filters watches, "client" where objects that weren't asked for
 	// arrived.
 	WatchMode string

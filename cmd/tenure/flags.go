@@ -29,6 +29,7 @@ type options struct {
 	shards         int
 	leaseDuration  time.Duration
 	drainTimeout   time.Duration
+	removalGrace   time.Duration
 	weight         int
 	workers        int
 	serverFilter   bool
@@ -87,6 +88,8 @@ func (o *options) declare(fs *pflag.FlagSet) {
 		"how long a silent replica keeps its shards; the same for all replicas")
 	fs.DurationVar(&o.drainTimeout, "drain-timeout", shard.DefaultDrainTimeout,
 		"how long running reconciles may delay a move before they are cancelled")
+	fs.DurationVar(&o.removalGrace, "cluster-removal-grace", shard.DefaultRemovalGrace,
+		"how long a cluster whose Secret was deleted is served on; a Secret that comes back meanwhile is a change")
 	fs.IntVar(&o.weight, "weight", 1, "this replica's share of the work, relative to the others'")
 	fs.IntVar(&o.workers, "workers", 16, "reconciles of each kind that run at a time for one cluster; for all together it is up to eight times as many")
 	fs.Var(&choice{&o.serverFilter, "server", "client"}, "watch-filtering",
@@ -150,6 +153,9 @@ func (o *options) validate() error {
 	if o.workers < 1 {
 		return fmt.Errorf("--workers %d: must be at least 1", o.workers)
 	}
+	if o.removalGrace <= 0 {
+		return fmt.Errorf("--cluster-removal-grace %v: must be above 0; a short one, such as 1ms, acts on removals at once", o.removalGrace)
+	}
 	if o.traceSlow < 0 {
 		return fmt.Errorf("--trace-slow %v: must not be negative", o.traceSlow)
 	}
@@ -197,7 +203,8 @@ func flagNames(err error) error {
 	text := err.Error()
 	for field, name := range map[string]string{
 		"Replica ": "--replica ", "Namespace ": "--namespace ", "LeaseDuration ": "--lease-duration ",
-		"DrainTimeout ": "--drain-timeout ", "Weight ": "--weight ", "Pod.Container ": "--pod ", "Pod.Peers ": "--pod-selector ",
+		"DrainTimeout ": "--drain-timeout ", "RemovalGrace ": "--cluster-removal-grace ", "Weight ": "--weight ",
+		"Pod.Container ": "--pod ", "Pod.Peers ": "--pod-selector ",
 	} {
 		text = strings.ReplaceAll(text, field, name)
 	}

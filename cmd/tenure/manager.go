@@ -26,6 +26,7 @@ import (
 	mcbuilder "sigs.k8s.io/multicluster-runtime/pkg/builder"
 	mccontroller "sigs.k8s.io/multicluster-runtime/pkg/controller"
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 	mckubeconfig "sigs.k8s.io/multicluster-runtime/providers/kubeconfig"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
@@ -63,7 +64,17 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 	if err != nil {
 		return err
 	}
-	health := clusterhealth.New(clusterhealth.Config{Namespace: o.namespace, Replica: o.replica, Policy: policy})
+	var sharded *shard.Manager
+	health := clusterhealth.New(clusterhealth.Config{
+		Namespace: o.namespace, Replica: o.replica, Policy: policy,
+		InUse: func(name string) (*rest.Config, string) {
+			if sharded == nil {
+				return nil, ""
+			}
+			cluster := multicluster.ClusterName(name)
+			return sharded.Connection(cluster), sharded.Status().Clusters[keyspace.ClusterName(name)].Refused
+		},
+	})
 	provider := mckubeconfig.New(mckubeconfig.Options{
 		Namespace: o.namespace,
 		ClusterOptions: []cluster.Option{func(co *cluster.Options) {
@@ -74,7 +85,6 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 	var mgr mcmanager.Manager
 	live, ready := alive, alive
 	if o.sharding {
-		var sharded *shard.Manager
 		if sharded, err = newSharded(home, provider, managerOptions(o, scheme), o, see); err == nil {
 			mgr, live, ready = sharded, sharded.Alive, sharded.Ready
 			err = errors.Join(o.addStatusPage(sharded), o.addReplication(sharded, health, see))
@@ -145,6 +155,7 @@ func (o *options) shardConfig() shard.Config {
 		WholeClusters:   o.shards == 1,
 		LeaseDuration:   o.leaseDuration,
 		DrainTimeout:    o.drainTimeout,
+		RemovalGrace:    o.removalGrace,
 		Weight:          o.weight,
 		Version:         version,
 		ClientFiltering: !o.serverFilter,

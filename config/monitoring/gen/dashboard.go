@@ -159,6 +159,10 @@ func clusters(b *dashboard.DashboardBuilder) {
 	b.WithRow(dashboard.NewRowBuilder("Clusters"))
 	b.WithPanel(lines("Unusable clusters", "How many replicas can't use a cluster, and why.", "none",
 		q("count by (cluster, reason) (tenure_cluster_usable{} == 0)", "{{cluster}} {{reason}}")).NoValue("None").AxisSoftMax(1))
+	b.WithPanel(lines("Kubeconfigs rejected", "Replicas that use a connection from before, since what is in the Secret now doesn't work.", "none",
+		q("count by (cluster, reason) (tenure_cluster_kubeconfig_rejected{})", "{{cluster}} {{reason}}")).NoValue("None").AxisSoftMax(1))
+	b.WithPanel(lines("Credentials expire", "Time that is left, at the replica where it is least; the ten clusters with the least.", "s",
+		q("bottomk(10, min by (cluster) (tenure_cluster_credentials_expiry_timestamp_seconds{}) - time())", "{{cluster}}")))
 	b.WithPanel(lines("Read from clusters", "Bytes of lists and watches.", "Bps", q("sum by (cluster) (rate(tenure_watch_bytes_total{}[$__rate_interval]))", "{{cluster}}")))
 	b.WithPanel(lines("Discarded on arrival", "Part of what was read that belonged to another shard: near 0 where the API server filters (KEP-5866), most of it where it doesn't.", "percentunit",
 		q("sum by (cluster) (rate(tenure_watch_discarded_total{}[$__rate_interval])) / sum by (cluster) (rate(tenure_watch_discarded_total{}[$__rate_interval]) + rate(tenure_watch_kept_total{}[$__rate_interval]))", "{{cluster}}")).Max(1))

@@ -113,7 +113,11 @@ func cycle(ctx context.Context, real cluster.Cluster) error {
 		return err
 	}
 	gate := engage.NewGate(ctx, keyspace.ShardID{Cluster: "west", Prefix: prefix}, "tenure/test", "cycle-1", func() bool { return true })
-	c, err := engage.Open(real, gate, &engage.Traffic{}, engage.Options{
+	connection, err := engage.Connect(real)
+	if err != nil {
+		return err
+	}
+	c, err := engage.Open(connection, gate, &engage.Traffic{}, engage.Options{
 		Kinds: []engage.Kind{{Object: &cnatv1alpha1.At{}}, {Object: &corev1.Pod{}, Owned: true}},
 	})
 	if err != nil {
