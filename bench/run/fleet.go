@@ -292,6 +292,9 @@ func (f *fleet) live() []*process {
 	return live
 }
 
+// readyWithin bounds the wait for all shards: thousands take minutes on a busy machine.
+const readyWithin = 5 * time.Minute
+
 // ready waits until every shard is held by whom it is meant for.
 func (f *fleet) ready(ctx context.Context) error {
 	switch f.as {
@@ -304,7 +307,7 @@ func (f *fleet) ready(ctx context.Context) error {
 	if f.load.Kind == scenario.Deployments {
 		shards += f.config.ShardsPerCluster // those of home, which is a source then
 	}
-	deadline := time.Now().Add(2 * time.Minute)
+	deadline := time.Now().Add(readyWithin)
 	for calm := 0; calm < 5; {
 		if err := f.complaint(); err != nil {
 			return err
@@ -321,7 +324,7 @@ func (f *fleet) ready(ctx context.Context) error {
 			calm = 0
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("not all of %d shards are held and settled after 2m: %v", shards, f.timeline.Held())
+			return fmt.Errorf("not all of %d shards are held and settled after %v: %v", shards, readyWithin, f.timeline.Held())
 		}
 		if err := lab.Sleep(ctx, 100*time.Millisecond); err != nil {
 			return err

@@ -106,6 +106,9 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 	mine, others, slot := shardOf("u1")+"@1:a", otherShard("u1")+"@1:a", fmt.Sprintf("%02x", audit.SlotOf("u1"))
 	held := "0-1 ~a create rec:west/ h=a e=1 rv=10 move=Join\n"
 	crash := "20-21 ~b patch rec:west/ h=b e=2 rv=12 move=Crash\n"
+	chain := "0-1 ~a create lease:a\n0-1 ~b create lease:b\n9-10 ~a patch rec:west/ h=b e=2 move=Planned code=504 rv=0\n" +
+		"16-17 ~c patch rec:west/ h=c e=3 move=Crash code=504 rv=0\n"
+	shown := "20-21 ~a patch rec:west/ h=c e=3 move=Crash rv=14"
 	all := func(ks ...Kind) map[Kind]int {
 		m := map[Kind]int{}
 		for _, k := range ks {
@@ -204,6 +207,13 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 			held + "0-1 ~a create lease:a\n10-11 ~b patch lease:a sealed=b code=504\n" + crash, nil},
 		{"a holder that hands off needs no seal",
 			held + "0-1 ~a create lease:a\n20-21 ~a patch rec:west/ h=b e=2 rv=12", nil},
+		{"two changes in a row that got no answer",
+			held + chain + "14-15 ~c patch lease:b sealed=c\n" + shown, nil},
+		{"two changes in a row that got no answer, the second a claim without a seal",
+			held + chain + shown, all(ClaimBeforeSeal)},
+		{"a record made anew gives nothing yet", held + "7-8 ~a create rec:west/ rv=12\n9-10 ~b patch rec:west/ h=b e=5 rv=13", nil},
+		{"a record made anew gives a lower epoch",
+			"0-1 ~a create rec:west/ h=a e=7 rv=10 move=Join\n7-8 ~a create rec:west/ rv=12\n9-10 ~b patch rec:west/ h=b e=5 rv=13", all(RecordEpochFell)},
 		{"nor one whose answer was lost",
 			held + "0-1 ~a create lease:a\n9-10 ~a patch rec:west/ h=b e=2 move=Planned code=504 rv=0\n" +
 				"20-21 ~b patch rec:west/ h=b e=2 move=Planned n=1 rv=12", nil},

@@ -76,6 +76,9 @@ type moves struct {
 func (l *ledger) history() *moves {
 	m := &moves{l: l, granted: make(map[tenure]bool), known: make(map[int32]uint64)}
 	m.stats = MoveStats{Rejected: l.recordsNay, Steps: make(map[Step]int), Kinds: make(map[protocol.MoveKind]MoveRow)}
+	for _, unknown := range l.recordUnknown {
+		slices.SortStableFunc(unknown, func(a, b recordWrite) int { return cmp.Compare(a.start, b.start) })
+	}
 	for _, shard := range sortedShards(l.records) {
 		ws := l.records[shard]
 		slices.SortStableFunc(ws, func(a, b recordWrite) int { return cmp.Compare(a.era, b.era) })
@@ -136,16 +139,22 @@ func (m *moves) record(shard Shard, ws []recordWrite, begins bool) {
 	for _, w := range l.recordUnknown[ws[0].name] {
 		m.granted[tenure{id, w.state.Epoch}] = true
 	}
+	ws = l.withUnanswered(ws)
+	highest := ws[0]
 	for i, w := range ws {
 		if i > 0 && w.rv != 0 && w.rv == ws[i-1].rv {
 			continue // a write that changed nothing
 		}
-		if i > 0 && w.state.Epoch < was.Epoch {
+		// A record that is made anew gives nothing to anybody yet.
+		if w.state.Epoch < highest.state.Epoch && (w.state.Holder != "" || w.verb != "create") {
 			l.found.add(Violation{
 				Kind: RecordEpochFell, Shard: shard.String(),
-				Detail: fmt.Sprintf("the record went from epoch %d to %d", was.Epoch, w.state.Epoch),
-				First:  l.recordLine(ws[i-1]), Second: l.recordLine(w),
+				Detail: fmt.Sprintf("the record went from epoch %d to %d", highest.state.Epoch, w.state.Epoch),
+				First:  l.recordLine(highest), Second: l.recordLine(w),
 			})
+		}
+		if w.state.Epoch >= highest.state.Epoch {
+			highest = w
 		}
 		step := stepOf(was, w, i == 0)
 		if step != StepReport && step != StepOther {
@@ -250,6 +259,23 @@ func (m *moves) overlaps() {
 			m.l.found.add(v)
 		}
 	}
+}
+
+// withUnanswered adds the versions between two that the log tells of whose writers got no answer: the next epoch follows on
+// them, so they were committed.
+func (l *ledger) withUnanswered(ws []recordWrite) []recordWrite {
+	all := ws[:1:1]
+	for _, w := range ws[1:] {
+		before := all[len(all)-1]
+		for _, u := range l.recordUnknown[w.name] {
+			if u.state.Epoch == before.state.Epoch+1 && u.state.Epoch < w.state.Epoch && u.start > before.start && u.start < w.start {
+				u.state.Cluster, u.state.Prefix, u.state.Assignee = before.state.Cluster, before.state.Prefix, before.state.Assignee
+				all, before = append(all, u), u
+			}
+		}
+		all = append(all, w)
+	}
+	return all
 }
 
 // earliest is when the change that w is the first to show can have been committed at the soonest. A request that was

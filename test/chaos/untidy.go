@@ -26,8 +26,6 @@ const (
 	calmWindows = 20
 	// bumpRevision is by how much a restored home's revision is raised: by more than it can have grown since.
 	bumpRevision = 1_000_000
-	// lagBy is how late the second API server of home is told of everything.
-	lagBy = 2 * time.Second
 	// slowBy is how late a slow home answers.
 	slowBy = 2 * time.Second
 )
@@ -49,6 +47,10 @@ const (
 	untidyWrites = 2.0 // refused writes to home per second and replica
 )
 
+// lagBy is how late the second API server of home is told of everything that etcd says: its watches are, and a write through
+// it takes as long, more than once.
+func (r *run) lagBy() time.Duration { return r.lease / 5 }
+
 // ordeals are all kinds, in the order in which they come first.
 func (r *run) ordeals() []ordeal {
 	lease := func(plus time.Duration) func(*account) time.Duration {
@@ -68,7 +70,7 @@ func (r *run) ordeals() []ordeal {
 	return []ordeal{
 		forgets("home restored, 1 s old", time.Second, 0, 0),
 		forgets("home restored, 1 s old, bumped", time.Second, bumpRevision, 0),
-		forgets("home restored, 1 s old, one API server lags", time.Second, 0, lagBy),
+		forgets("home restored, 1 s old, one API server lags", time.Second, 0, r.lagBy()),
 		forgets("home restored, 60 s old", time.Minute, 0, 0),
 		forgets("home restored, 60 s old, bumped", time.Minute, bumpRevision, 0),
 		forgets("home restored, 600 s old", 10*time.Minute, 0, 0),
@@ -79,6 +81,7 @@ func (r *run) ordeals() []ordeal {
 		network("home refuses half of all writes", 0, many, lease(5*time.Second), long, faultproxy.Rule{
 			Match: homeWrites, Fault: faultproxy.Answer, Status: 429, RetryAfter: 1, Probability: 0.5}),
 		{"an API server of home lags", r.lag, lease(5 * time.Second), 0, many, many},
+		{"an API server of home stands still", r.stand, lease(10 * time.Second), many, many, many},
 		{"Secret rotated", r.rotate, calm(100 * time.Millisecond), 0, 0, many},
 		{"Secret broken", r.breakSecret, calm(100 * time.Millisecond), 0, 0, many},
 		{"Secret removed and added again", r.readd, calm(100 * time.Millisecond), 0, 0, many},
@@ -186,9 +189,18 @@ func (r *run) hurtHome(ctx context.Context, f *fault, rule faultproxy.Rule, d ti
 // lag lets one of home's two API servers fall behind.
 func (r *run) lag(ctx context.Context, f *fault) {
 	f.Victim = lab.Home
-	r.fleet.Second.Lag(lagBy)
+	r.fleet.Second.Lag(r.lagBy())
 	sleep(ctx, 4*r.lease)
 	r.fleet.Second.Lag(0)
+}
+
+// stand freezes one of home's two API servers: what is sent to it isn't answered.
+func (r *run) stand(ctx context.Context, f *fault) {
+	f.Victim = lab.Home
+	home := r.fleet.Planes.Cluster(lab.Home)
+	r.blame(home.Pause())
+	sleep(ctx, 2*r.lease)
+	r.blame(home.Resume())
 }
 
 // rotate gives a cluster's Secret another token.
@@ -203,7 +215,6 @@ func (r *run) breakSecret(ctx context.Context, f *fault) {
 	f.Victim = r.workload()
 	r.blame(r.fleet.AddKubeconfig(ctx, f.Victim, []byte("no kubeconfig")))
 	sleep(ctx, 2*r.lease)
-	r.rotate(ctx, &fault{})
 	r.blame(r.fleet.AddCluster(ctx, f.Victim, f.Victim))
 }
 
