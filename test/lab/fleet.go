@@ -31,6 +31,8 @@ type Options struct {
 	Workloads []string
 	// Untold leaves them unknown: the caller adds them.
 	Untold bool
+	// Empty installs nothing in the workload clusters; it takes Untold.
+	Empty bool
 	// Bare leaves out what makes Pods run in the workload clusters: an API server alone is enough for many tests.
 	Bare bool
 	// NoNodes leaves out nodes, scheduler and KWOK: Pods stay Pending until somebody else ends them.
