@@ -74,6 +74,9 @@ func (g *engager) step(name StepName, id keyspace.ShardID, record string) Step {
 // yet, or never will be, delays nothing else. When it is, its coming may matter to any key of the shard, so all are
 // enqueued again.
 func (g *engager) reach(e *engagement) {
+	if !g.roster.reaches() { // most fleets: a thousand clusters need not be looked over for each shard
+		return
+	}
 	all := g.clusters.all()
 	e.unreach(all)
 	for name := range all {

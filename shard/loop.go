@@ -68,6 +68,7 @@ type loop struct {
 	clusters *fleet
 	roster   *roster
 	report   *report
+	moved    bool          // clusters came, went or are reached by another way, and shards haven't been told
 	turned   *atomic.Int64 // when the loop last turned, on the monotonic clock
 
 	// The present incarnation, or the last.
@@ -96,11 +97,15 @@ func (l *loop) run(ctx context.Context, leaving <-chan struct{}) error {
 	for !l.done {
 		now := l.clock.now()
 		l.turned.Store(int64(now.Mono))
-		timer.Reset(min(max(0, l.driver.Wake()-now.Mono), l.driver.TickEvery()))
+		timer.Reset(max(0, min(l.driver.Wake()-now.Mono, l.driver.TickEvery(), l.report.wait(time.Now()))))
 		select {
 		case <-l.mail.ready:
+			known := false
 			for _, e := range l.mail.take() {
-				l.handle(e)
+				if _, changed := e.(driver.Clusters); !changed || !known { // one shows all changes until now
+					l.handle(e)
+					known = known || changed
+				}
 			}
 		case <-timer.C:
 			l.handle(driver.Tick{})
@@ -111,6 +116,7 @@ func (l *loop) run(ctx context.Context, leaving <-chan struct{}) error {
 		case <-ctx.Done():
 			return nil // the process is torn down without notice: peers will find our Lease standing still
 		}
+		l.follow()
 		l.report.publish(l.driver, l.lease, l.shards)
 	}
 	return l.failure
@@ -132,9 +138,15 @@ func (l *loop) handle(e driver.Event) {
 			l.do(r)
 		}
 	}
-	if changed && l.shards != nil {
+	l.moved = l.moved || changed
+}
+
+// follow has the shards follow changes of clusters, once for all events that came together.
+func (l *loop) follow() {
+	if l.moved && l.shards != nil && !l.done {
 		l.shards.clustersChanged()
 	}
+	l.moved = false
 }
 
 // do carries out one request.

@@ -70,14 +70,19 @@ type report struct {
 	status    *atomic.Pointer[Status]
 	stale     bool // something was done since it was last published
 	published time.Time
+	took      time.Duration // to publish it
 	// What the last survey found; the maps are never changed, only replaced.
 	unserved, moving map[keyspace.ShardID]time.Time
 }
 
+// publishShare is how much of the loop's time may go into publishing: with thousands of shards it takes milliseconds.
+const publishShare = 20
+
 // publish makes the present state readable, when something was done, and now and then for what is counted. The
 // traffic can be read at any time.
 func (r *report) publish(d *driver.Driver, l *lease, g *engager) {
-	if !r.stale && time.Since(r.published) <= time.Second {
+	began := time.Now()
+	if r.wait(began) > 0 {
 		return
 	}
 	st := &Status{
@@ -89,6 +94,16 @@ func (r *report) publish(d *driver.Driver, l *lease, g *engager) {
 	}
 	r.status.Store(st)
 	r.stale, r.published = false, time.Now()
+	r.took = r.published.Sub(began)
+}
+
+// wait is for how long what is published may stay as it is.
+func (r *report) wait(now time.Time) time.Duration {
+	least := time.Second
+	if r.stale {
+		least = publishShare * r.took
+	}
+	return least - now.Sub(r.published)
 }
 
 // survey looks over all records for shards that nobody serves and for moves that haven't come about. It is for people
