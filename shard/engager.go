@@ -28,6 +28,7 @@ type engager struct {
 	ctx      context.Context // bounds all that is engaged
 	clusters *fleet
 	roster   *roster
+	judge    *clusterJudge
 	lease    *lease
 	put      func(driver.Event)
 	spawn    func(func())
@@ -166,8 +167,12 @@ func (g *engager) drain(d driver.Drain) {
 	step := g.step(StepDrain, d.ID, d.Record)
 	step.Epoch = e.epoch() + 1
 	e.endAwares()
+	patience := g.cfg.DrainTimeout
+	if why, _ := g.judge.trouble(d.ID.Cluster); why != "" {
+		patience = 0 // what runs can't get on
+	}
 	g.spawn(func() {
-		if e.gate.Drain(e.ctx, g.cfg.DrainTimeout, engage.ReturnGrace) != nil {
+		if e.gate.Drain(e.ctx, patience, engage.ReturnGrace) != nil {
 			return // it was closed meanwhile
 		}
 		step.done(g.cfg.Observer)
@@ -235,6 +240,12 @@ func (g *engager) measure() {
 		sample.at, sample.busy, sample.objects = now, busy, v.Objects(g.ctx)
 		g.put(driver.Measured{ID: e.id, Objects: sample.objects, Load: sample.load})
 	}
+}
+
+// serves reports whether a shard that is held here is served.
+func (g *engager) serves(h ownership.Holding) bool {
+	why, _ := g.judge.trouble(h.ID.Cluster)
+	return why == "" && (h.Active || h.Phase == "draining")
 }
 
 // status describes what is warm or held here.

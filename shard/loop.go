@@ -67,6 +67,7 @@ type loop struct {
 	pods     *pods.Watch // nil where they aren't watched
 	clusters *fleet
 	roster   *roster
+	judge    *clusterJudge
 	report   *report
 	moved    bool          // clusters came, went or are reached by another way, and shards haven't been told
 	turned   *atomic.Int64 // when the loop last turned, on the monotonic clock
@@ -90,6 +91,7 @@ func (l *loop) run(ctx context.Context, leaving <-chan struct{}) error {
 	defer l.end()
 	l.clusters.start(ctx, l.beside.Go, func() { l.mail.put(driver.Clusters{}) })
 	defer l.clusters.stop()
+	l.beside.Go(func() { l.judge.run(ctx) })
 	l.handle(driver.Clusters{})
 	l.handle(driver.Start{})
 	timer := time.NewTimer(0)
@@ -161,6 +163,8 @@ func (l *loop) do(r driver.Request) {
 		l.writer.read(r)
 	case driver.Warm:
 		l.shards.warm(r)
+	case driver.Probe:
+		l.judge.look(l.ctx, r.Cluster)
 	case driver.Open:
 		l.shards.open(r)
 	case driver.Drain:
@@ -199,7 +203,7 @@ func (l *loop) begin(b driver.Begin) {
 	log := l.log.WithValues("incarnation", string(b.ID))
 	l.lease = &lease{clock: l.clock}
 	l.shards = &engager{
-		cfg: l.cfg, id: b.ID, log: log, ctx: l.ctx, clusters: l.clusters, roster: l.roster, lease: l.lease,
+		cfg: l.cfg, id: b.ID, log: log, ctx: l.ctx, clusters: l.clusters, roster: l.roster, judge: l.judge, lease: l.lease,
 		put: l.mail.put, spawn: l.beside.Go,
 	}
 	if l.writer != nil {

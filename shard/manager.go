@@ -122,6 +122,12 @@ func (m *Manager) Connection(name multicluster.ClusterName) *rest.Config {
 func (m *Manager) Status() Status {
 	st := *m.node.status.Load()
 	st.Clusters = m.node.clusters.status()
+	if judge := m.node.judge.Load(); judge != nil {
+		for name, c := range st.Clusters {
+			c.Unusable, c.UnusableSince = judge.trouble(name)
+			st.Clusters[name] = c
+		}
+	}
 	return st
 }
 

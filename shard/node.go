@@ -43,6 +43,7 @@ type Node struct {
 	status   atomic.Pointer[Status]
 	turned   atomic.Int64 // when the loop last turned, on the monotonic clock
 	records  atomic.Pointer[cache.Cache]
+	judge    atomic.Pointer[clusterJudge] // nil before the start
 }
 
 var (
@@ -119,6 +120,8 @@ func (n *Node) Start(ctx context.Context) error {
 		mail: newMailbox[driver.Event](), records: records, pods: peers, clusters: n.clusters, roster: n.roster,
 		report: &report{replica: n.cfg.Replica, status: &n.status}, turned: &n.turned, lease: &lease{clock: n.clock},
 	}
+	l.judge = newJudge(n.clusters, n.roster, n.cfg.LeaseDuration, n.log, l.mail.put, l.beside.Go)
+	n.judge.Store(l.judge)
 	return l.run(ctx, n.leaving)
 }
 

@@ -28,6 +28,9 @@ type Status struct {
 	// Unserved are the shards that nobody serves by the records, with when this replica noticed; Moving those that
 	// are to go to another holder and haven't yet. Both are looked at about twice per lease.
 	Unserved, Moving map[keyspace.ShardID]time.Time
+	// Stuck are the shards that the replica holds and can't serve, since its caches of them aren't filled or their cluster
+	// can't be used from here, with since when.
+	Stuck map[keyspace.ShardID]time.Time
 	// Clusters that the provider knows, and the last that it knew, with what they sent.
 	Clusters map[keyspace.ClusterName]ClusterStatus
 }
@@ -51,6 +54,10 @@ type ClusterStatus struct {
 	UnansweredWrites uint64
 	// Abandoned are the reconciles that run on although their context has ended long ago; their writes are refused.
 	Abandoned int64
+	// Unusable is why the cluster can't be used from this replica, and UnusableSince since when; "" where it can, or where
+	// nobody looked because the replica has nothing to do there.
+	Unusable      string
+	UnusableSince time.Time
 	// Engaged is whether the cluster is one of the fleet's: the provider knows it, or did until just now.
 	Engaged bool
 	// UID of the cluster, that of its namespace kube-system; "" while it isn't known.
@@ -72,7 +79,7 @@ type report struct {
 	published time.Time
 	took      time.Duration // to publish it
 	// What the last survey found; the maps are never changed, only replaced.
-	unserved, moving map[keyspace.ShardID]time.Time
+	unserved, moving, stuck map[keyspace.ShardID]time.Time
 }
 
 // publishShare is how much of the loop's time may go into publishing: with thousands of shards it takes milliseconds.
@@ -89,9 +96,15 @@ func (r *report) publish(d *driver.Driver, l *lease, g *engager) {
 		Replica: r.replica, Incarnation: d.ID(), Member: l.valid(), Coordinator: d.Leads(), Leaving: d.Leaving(),
 		Unserved: r.unserved, Moving: r.moving,
 	}
+	before, now := r.stuck, time.Now()
+	r.stuck = map[keyspace.ShardID]time.Time{}
 	for _, h := range d.Holdings() {
 		st.Shards = append(st.Shards, g.status(h))
+		if h.Held && !g.serves(h) {
+			r.stuck[h.ID] = since(before, h.ID, now)
+		}
 	}
+	st.Stuck = r.stuck
 	r.status.Store(st)
 	r.stale, r.published = false, time.Now()
 	r.took = r.published.Sub(began)

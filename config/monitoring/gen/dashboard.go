@@ -123,6 +123,8 @@ func handoffs(b *dashboard.DashboardBuilder) {
 		ThresholdsStyle(common.NewGraphThresholdsStyleConfigBuilder().Mode(common.GraphThresholdsStyleModeDashed)))
 	b.WithPanel(lines("Longest unserved, longest under way", "Age of the oldest shard without holder, since a replica noticed, and of the oldest move.", "s",
 		q("max("+ofMembers("tenure_unserved_seconds")+")", "unserved"), q("max("+ofMembers("tenure_moving_seconds")+")", "moving")))
+	b.WithPanel(lines("Held and not served", "By cluster: since when a shard's holder can't use the cluster or can't fill its caches.", "s",
+		q("topk(10, max by (cluster) ("+ofMembers("tenure_held_unserved_seconds")+"))", "{{cluster}}")).NoValue("None"))
 	b.WithPanel(lines("Epochs", "Each change of holder is one more. Shown are the ten shards that moved most: one that climbs and climbs doesn't settle.", "none",
 		q("max by (shard) (tenure_shard_epoch{}) and on (shard) topk(10, "+moved+")", "{{shard}}")))
 }

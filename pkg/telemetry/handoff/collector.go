@@ -36,6 +36,7 @@ func NewCollector(status func() shard.Status) *Collector {
 		{"tenure_shard_load_seconds", "Seconds spent in reconciles of a shard, per second.", []string{"shard"}},
 		{"tenure_shards_unserved", "Shards that nobody serves, by the records that this replica sees.", nil},
 		{"tenure_unserved_seconds", "For how long the shard that is without a live holder longest has been, as this replica sees it.", nil},
+		{"tenure_held_unserved_seconds", "For how long this replica has held a shard of the cluster and couldn't serve it: its caches aren't filled, or the cluster can't be used from here.", []string{"cluster"}},
 		{"tenure_shards_moving", "Shards that are to go to another holder and haven't yet.", nil},
 		{"tenure_moving_seconds", "For how long the move under way that began first has been, as this replica sees it.", nil},
 		{"tenure_clusters_engaged", "Workload clusters that the provider knows.", nil},
@@ -87,6 +88,13 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	gauge("tenure_unserved_seconds", longest(st.Unserved, now).Seconds())
 	gauge("tenure_shards_moving", float64(len(st.Moving)))
 	gauge("tenure_moving_seconds", longest(st.Moving, now).Seconds())
+	stuck := map[string]float64{}
+	for id, began := range st.Stuck {
+		stuck[string(id.Cluster)] = max(stuck[string(id.Cluster)], now.Sub(began).Seconds())
+	}
+	for cluster, age := range stuck {
+		gauge("tenure_held_unserved_seconds", age, cluster)
+	}
 	c.clusters(ch, st)
 }
 

@@ -55,6 +55,8 @@ type Driver struct {
 	shards  map[keyspace.ShardID]*engaged
 	known   Clusters
 	stale   bool // the machine knows other clusters than there are
+	// unusable are the clusters whose API servers can't be used from here.
+	unusable map[keyspace.ClusterName]bool
 
 	pending  []pending // requests that will be answered
 	waiting  []pending // writes that can't be sent yet
@@ -122,6 +124,8 @@ func (d *Driver) Handle(now ownership.Instant, e Event) []Request {
 		d.stopped(e)
 	case Measured:
 		d.step(ownership.Measured{ID: e.ID, Objects: e.Objects, Load: e.Load})
+	case Health:
+		d.health(e)
 	case Leave:
 		if !d.leaving {
 			d.leaving, d.leftAt = true, now
@@ -160,6 +164,8 @@ func (d *Driver) perform(effect ownership.Effect) {
 		d.emit(Write{Effect: effect, Patience: d.patience()}) // the next coordinator tries again
 	case ownership.DropLease:
 		d.write(pending{why: left, effect: effect}, d.patience())
+	case ownership.Probe:
+		d.emit(Probe{e.Cluster})
 	case ownership.Warm:
 		d.warm(e.ID)
 	case ownership.Activate:

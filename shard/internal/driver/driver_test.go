@@ -64,7 +64,13 @@ func (b *bench) join() {
 	b.answer(find[Write](b), ownership.Committed)
 }
 
-func (b *bench) feed(e Event) { b.out = append(b.out, b.d.Handle(b.now, e)...) }
+// feed lets the process take an event. Whatever it probes can be used.
+func (b *bench) feed(e Event) {
+	b.out = append(b.out, b.d.Handle(b.now, e)...)
+	for _, p := range all[Probe](b) {
+		b.feed(Health{p.Cluster, true})
+	}
+}
 
 func (b *bench) answer(w Write, outcome ownership.Outcome) {
 	answer := Written{Number: w.Number, Outcome: outcome}

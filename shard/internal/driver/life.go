@@ -16,6 +16,7 @@ func (d *Driver) begin() {
 	d.began = d.now
 	d.emit(Begin{ID: d.id})
 	d.feedClusters()
+	d.feedHealth()
 	d.step(ownership.Tick{})
 }
 

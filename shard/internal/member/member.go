@@ -16,6 +16,7 @@ import (
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/internal/cas"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/shard/plan"
 )
 
 // Store is the Leases of one namespace. It is safe for concurrent use.
@@ -50,6 +51,9 @@ func (s *Store) Write(ctx context.Context, base ownership.Version, l ownership.L
 	}
 	if l.Container != "" {
 		lease.Annotations[tenurev1alpha1.PodAnnotation] = l.Container
+	}
+	if l.Unfit != "" {
+		lease.Annotations[tenurev1alpha1.UnfitAnnotation] = string(l.Unfit)
 	}
 	if l.Leaving {
 		lease.Annotations[tenurev1alpha1.LeavingAnnotation] = "true"
@@ -145,6 +149,9 @@ func Seen(lease *coordinationv1.Lease) (ownership.Input, error) {
 	l.Weight, _ = strconv.Atoi(a[tenurev1alpha1.WeightAnnotation])
 	l.Renewal, _ = strconv.ParseUint(a[tenurev1alpha1.RenewalAnnotation], 10, 64)
 	l.Protocol, _ = strconv.Atoi(a[tenurev1alpha1.ProtocolAnnotation])
+	if unfit := plan.UnfitFor(a[tenurev1alpha1.UnfitAnnotation]); len(unfit) <= plan.MaxUnfitFor {
+		l.Unfit = unfit
+	}
 	l.Kinds = a[tenurev1alpha1.KindsAnnotation]
 	return ownership.LeaseSeen{Lease: l}, nil
 }
@@ -160,7 +167,7 @@ func (s *Store) object(name, role string) *coordinationv1.Lease {
 // changing are the annotations that a later write of a Lease may leave out.
 var changing = []string{
 	tenurev1alpha1.WeightAnnotation, tenurev1alpha1.BuildAnnotation, tenurev1alpha1.ProtocolAnnotation, tenurev1alpha1.KindsAnnotation,
-	tenurev1alpha1.PodAnnotation, tenurev1alpha1.LeavingAnnotation,
+	tenurev1alpha1.PodAnnotation, tenurev1alpha1.UnfitAnnotation, tenurev1alpha1.LeavingAnnotation,
 }
 
 // put creates a Lease (base 0), or patches the version that is named. An update wouldn't do: API servers create a Lease

@@ -52,7 +52,7 @@ func read(t *testing.T, s *Store, name string) ownership.Input {
 
 var full = ownership.Lease{
 	ID: "a-1", Replica: "a", Duration: 1500 * time.Millisecond, Weight: 3, Build: "v7", Protocol: 2,
-	Kinds: "At.cnat.example,Pod", Container: "tenure-system/a/8d1f/manager", Renewal: 9, Leaving: true,
+	Kinds: "At.cnat.example,Pod", Container: "tenure-system/a/8d1f/manager", Unfit: "east,west+", Renewal: 9, Leaving: true,
 }
 
 func TestALeaseIsReadAsItWasWritten(t *testing.T) {

@@ -90,7 +90,9 @@ func (r *Replica) plan() {
 			free--
 		}
 	}
-	for _, m := range r.lastPlan.of(r.planShards((*peer).dead), replicas) {
+	moves := r.lastPlan.of(r.planShards((*peer).dead), replicas)
+	unsure := r.unsure(moves)
+	for _, m := range moves {
 		t := r.shard(m.Shard)
 		if t.w != nil {
 			continue // an answer brings us back here, as where none is free
@@ -102,7 +104,7 @@ func (r *Replica) plan() {
 			}
 		case t.orphan():
 			r.adopt(t, m.To)
-		case free > 0 && r.replans(t, suspects):
+		case free > 0 && r.replans(t, suspects) && !r.postpones(m, unsure):
 			r.assign(t, m.To)
 			free--
 		}
@@ -133,13 +135,13 @@ func (l *latestPlan) of(shards []plan.Shard, replicas []plan.Replica) []plan.Mov
 	return l.moves
 }
 
-// planShards describes all shards to the planner: the recorded ones of clusters that exist, and as coordinator those
-// whose records are missing. Whoever is gone holds nothing. The slice is valid until the next call.
+// planShards describes all shards to the planner: the recorded ones of clusters that exist or are held, and as coordinator
+// those whose records are missing. Whoever is gone holds nothing. The slice is valid until the next call.
 func (r *Replica) planShards(gone func(*peer) bool) []plan.Shard {
 	shards := slices.Grow(r.planBuffer.shards[:0], len(r.order))
 	for _, t := range r.order {
-		if _, ok := r.clusters[t.id.Cluster]; !ok || !t.known {
-			continue
+		if _, ok := r.clusters[t.id.Cluster]; !t.known || (!ok && (t.holder == nil || gone(t.holder))) {
+			continue // of a cluster that isn't known here, what others hold counts
 		}
 		s := plan.Shard{ID: t.id, Holder: t.rec.Holder, Assignee: t.planned(), Pin: t.rec.Pin}
 		if t.holder != nil && gone(t.holder) {
@@ -197,7 +199,7 @@ func (r *Replica) create(t *tenure, to Incarnation) {
 // adopt gives an orphan a holder: its assignee while that lives, else the one that the plan names, which claims it for
 // itself. The coordinator writes the plan down where nobody came in time.
 func (r *Replica) adopt(t *tenure, to Incarnation) {
-	if r.takes(t.rec.Assignee) {
+	if r.takesOf(t.rec.Assignee, t.id.Cluster) || r.mayReturn(t) {
 		return
 	}
 	switch {

@@ -96,6 +96,8 @@ type (
 		From  Incarnation // the holder it replaces
 		Shard Shard       // what to write; Shard.Version is the version it replaces
 	}
+	// Probe: see whether the cluster's API server can be used from here, at once. Answered by [Health].
+	Probe struct{ Cluster keyspace.ClusterName }
 	// Warm: build and sync the shard's caches, with its gates closed.
 	Warm struct{ ID keyspace.ShardID }
 	// Activate: open the gates of the shard at this epoch and enqueue all its keys.
@@ -121,6 +123,7 @@ func (WriteLead) effect()     {}
 func (CreateShard) effect()   {}
 func (WriteAssignee) effect() {}
 func (WriteShard) effect()    {}
+func (Probe) effect()         {}
 func (Warm) effect()          {}
 func (Activate) effect()      {}
 func (Drain) effect()         {}

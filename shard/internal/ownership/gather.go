@@ -28,6 +28,7 @@ func (r *Replica) gathers(t *tenure) bool {
 func (r *Replica) enter(t *tenure, p phase) {
 	before := t.phase
 	t.phase = p
+	r.engage(t, before, p)
 	switch {
 	case before.handsOff() == p.handsOff():
 	case p.handsOff():

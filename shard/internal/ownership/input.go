@@ -53,6 +53,12 @@ type (
 		Objects int64
 		Load    float64
 	}
+	// Health: a cluster's API server was looked at, as a [Probe] asked or because something speaks for a change. It can
+	// be used from here, or it can't.
+	Health struct {
+		Cluster keyspace.ClusterName
+		Usable  bool
+	}
 	// Leave: the process was told to stop.
 	Leave struct{}
 	// Tick: time passed.
@@ -75,3 +81,4 @@ func (Drained) input()       {}
 func (Measured) input()      {}
 func (Leave) input()         {}
 func (Tick) input()          {}
+func (Health) input()        {}

@@ -3,6 +3,7 @@ package ownership
 import (
 	"time"
 
+	"github.com/tenure-dev/tenure/shard/plan"
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
@@ -17,7 +18,8 @@ type ownLease struct {
 	sentAt  Instant // when it was last sent
 	renewAt Instant // when the next one is due
 	w       *write
-	leaving bool // the record says that we leave
+	leaving bool          // the record says that we leave
+	unfit   plan.UnfitFor // and this of what we can't serve
 }
 
 // Joined reports whether the incarnation was ever a member: then its lease may be there, and have been valid.
@@ -48,6 +50,9 @@ func (r *Replica) renew() {
 		}
 		return
 	}
+	if r.own.member && r.own.unfit != r.fit.word { // others should know soon
+		r.own.renewAt = earliest(r.own.renewAt, r.own.sentAt.Add(r.cfg.RetryEvery))
+	}
 	if r.now.AtMost(r.own.renewAt) < 0 {
 		return // by the clock that has come further, as validity: a machine that slept renews at once
 	}
@@ -59,7 +64,7 @@ func (r *Replica) renew() {
 		return WriteLease{Seq: seq, Base: r.own.version, Lease: Lease{
 			ID: r.cfg.ID, Replica: r.cfg.Replica, Duration: r.cfg.LeaseDuration,
 			Weight: r.cfg.Weight, Build: r.cfg.Build, Protocol: protocol.Version, Kinds: r.cfg.Kinds,
-			Container: r.cfg.Container, Leaving: r.leaving, Renewal: seq,
+			Container: r.cfg.Container, Unfit: r.fit.word, Leaving: r.leaving, Renewal: seq,
 		}}
 	})
 }
@@ -89,7 +94,7 @@ func (r *Replica) renewed(v Version, sent Instant) {
 	r.own.version = max(r.own.version, v)
 	r.own.start = sent
 	r.own.renewAt = r.own.start.Add(r.cfg.RenewEvery)
-	r.own.leaving = lease.Leaving
+	r.own.leaving, r.own.unfit = lease.Leaving, lease.Unfit
 	if r.leaving && !lease.Leaving {
 		r.own.renewAt = r.now
 	}

@@ -64,6 +64,10 @@ func (r *Replica) leaseSeen(l Lease) {
 	was := p.lease
 	news := p.expired || was.Version == 0 || l.Sealed || was.Leaving != l.Leaving || was.Weight != l.Weight
 	p.lease = l
+	if was.Unfit != l.Unfit {
+		r.wordChanged(was.Unfit, l.Unfit, true)
+		news = true
+	}
 	p.changed = r.since(l)
 	p.expired, p.absent = false, false
 	r.prove(p)
@@ -253,6 +257,7 @@ func (r *Replica) candidates() []Incarnation {
 func (r *Replica) replicas(gone func(*peer) bool) (all []plan.Replica, suspects bool) {
 	all = append(slices.Grow(r.planBuffer.replicas[:0], 1+len(r.peerOrder)), plan.Replica{
 		ID: r.cfg.ID, Name: r.cfg.Replica, Weight: r.cfg.Weight, Leaving: r.leaving,
+		Unfit: r.fit.word,
 	})
 	for _, p := range r.peerOrder {
 		l := p.lease
@@ -263,6 +268,7 @@ func (r *Replica) replicas(gone func(*peer) bool) (all []plan.Replica, suspects 
 		suspects = suspects || suspect
 		all = append(all, plan.Replica{
 			ID: p.id, Name: l.Replica, Weight: l.Weight, Leaving: l.Leaving || suspect,
+			Unfit: l.Unfit,
 		})
 	}
 	r.planBuffer.replicas = all

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/plan"
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
@@ -33,6 +34,7 @@ type Lease struct {
 	Build    string        // version of the program, for rollouts
 	Protocol int           // version of the protocol that it speaks; 0 means 1
 	Kinds    string        // the kinds it shards, sorted and separated by commas; "" if it hasn't said
+	Unfit    plan.UnfitFor // the clusters that it can't serve
 	Renewal  uint64        // number of the write that made this version, as its owner counts
 	Leaving  bool          // the replica was told to stop: it takes nothing new
 	Sealed   bool          // declared dead by a peer; for ever

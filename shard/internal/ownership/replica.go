@@ -42,6 +42,14 @@ type Config struct {
 	BuryTime time.Duration
 	// GatherTimeout is how long a handoff to a warm successor waits for other moves, so that they don't disturb it.
 	GatherTimeout time.Duration
+	// FitGrace is how long what replicas say of a cluster must have stood still before shards are moved away from a
+	// replica that can't serve it. Until then all others have looked, too.
+	FitGrace time.Duration
+	// MeetTimeout is how long a coordinator moves nothing for balance for clusters that records name and it hasn't met.
+	MeetTimeout time.Duration
+	// FillTimeout is how long a warm-up may take. Then the replica takes nothing more of the cluster for a while, and
+	// gives the shard back if another can serve it. It doubles with each that takes longer.
+	FillTimeout time.Duration
 	// PlanEvery is the least time between two runs of the planner.
 	PlanEvery time.Duration
 	// ReportEvery is the time between two writes of a shard's size and load, over all shards held.
@@ -62,6 +70,9 @@ func DefaultConfig(id Incarnation, replica string, lease time.Duration) Config {
 		LeaveTimeout:  2 * lease,
 		BuryTime:      lease * 5 / 2,
 		GatherTimeout: lease / 2,
+		FitGrace:      3*time.Second + lease/10,
+		MeetTimeout:   2 * lease,
+		FillTimeout:   3 * lease,
 		PlanEvery:     10 * time.Millisecond,
 		ReportEvery:   lease,
 	}
@@ -91,6 +102,9 @@ func (c Config) Validate() error {
 	require(c.BuryTime > missed,
 		"BuryTime %v: must be longer than %v, for which a holder that missed the deletion may act", c.BuryTime, missed)
 	require(c.GatherTimeout >= 0, "GatherTimeout %v: must not be negative", c.GatherTimeout)
+	require(c.FitGrace >= 0, "FitGrace %v: must not be negative", c.FitGrace)
+	require(c.MeetTimeout >= 0, "MeetTimeout %v: must not be negative", c.MeetTimeout)
+	require(c.FillTimeout > 0, "FillTimeout %v: must be positive", c.FillTimeout)
 	require(c.PlanEvery > 0, "PlanEvery %v: must be positive", c.PlanEvery)
 	require(c.ReportEvery > 0, "ReportEvery %v: must be positive", c.ReportEvery)
 	require(c.Weight >= 0, "Weight %d: must not be negative", c.Weight)
@@ -121,6 +135,8 @@ type Replica struct {
 	clusters  map[keyspace.ClusterName]int
 	// clusterNames are the keys of clusters, sorted.
 	clusterNames []keyspace.ClusterName
+
+	fit fit // who can serve which cluster
 
 	lead      Lead
 	leader    *peer // its holder, nil for nobody and for this replica
@@ -231,12 +247,14 @@ func (r *Replica) take(in Input) {
 	case Clusters:
 		r.clusters = in.Bits
 		r.clusterNames = slices.Sorted(maps.Keys(in.Bits))
+		r.clustersKnown()
 		r.touchAll()
 	case Written:
 		r.written(in)
 	case Warmed:
 		if t := r.shards[in.ID]; t != nil && t.phase == warming {
 			r.enter(t, warm)
+			r.filled(t)
 			r.touch(t)
 		}
 	case Drained:
@@ -248,6 +266,8 @@ func (r *Replica) take(in Input) {
 		if t := r.shards[in.ID]; t != nil {
 			t.objects, t.load = in.Objects, in.Load
 		}
+	case Health:
+		r.healthSeen(in)
 	case Leave:
 		if !r.leaving {
 			r.leaving = true
@@ -261,6 +281,7 @@ func (r *Replica) take(in Input) {
 
 // advance does all that is due now: own lease first, since nothing else matters without it.
 func (r *Replica) advance() {
+	r.refit()
 	r.renew()
 	if !r.Valid(r.now) {
 		return // not a member yet
@@ -315,11 +336,12 @@ func (r *Replica) touchDue() {
 		r.replan = true
 	}
 	for _, t := range r.order {
+		r.awaitFilling(t)
 		free := t.freeAt != (Instant{}) && r.now.AtLeast(t.freeAt) >= 0
 		if free {
 			t.freeAt = Instant{}
 		}
-		if free || (r.holds(t) && (r.leaving || (t.phase == active && t.warmed()))) {
+		if free || (t.overdue && t.phase == warming) || (r.holds(t) && (r.leaving || (t.phase == active && t.warmed()))) {
 			r.touch(t)
 		}
 	}
@@ -360,6 +382,7 @@ func (r *Replica) shard(id keyspace.ShardID) *tenure {
 	r.shards[id] = t
 	at, _ := slices.BinarySearchFunc(r.order, id, compareTenure)
 	r.order = slices.Insert(r.order, at, t)
+	r.fit.stale = true
 	return t
 }
 
@@ -404,5 +427,6 @@ func (r *Replica) Wake() time.Duration {
 		at(r.lookAt.Mono)
 	}
 	at(r.reportAt.Mono)
+	at(r.wakeFit())
 	return max(wake, r.now.Mono)
 }

@@ -23,6 +23,9 @@ type bench struct {
 	now Instant
 	out []Effect
 	v   Version
+
+	probed       int
+	away, silent bool // probes fail; they aren't answered
 }
 
 // newBench returns a machine that has joined as a, sees the peer b alive, and knows the cluster west.
@@ -37,7 +40,16 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-func (b *bench) feed(in Input) { b.out = append(b.out, b.r.Step(b.now, in)...) }
+// feed lets the machine take a step. What it probes answers, unless the test says that it is away.
+func (b *bench) feed(in Input) {
+	b.out = append(b.out, b.r.Step(b.now, in)...)
+	for _, p := range all[Probe](b) {
+		b.probed++
+		if !b.silent {
+			b.feed(Health{Cluster: p.Cluster, Usable: !b.away})
+		}
+	}
+}
 
 func (b *bench) commit(seq uint64) {
 	b.v++
@@ -876,7 +888,7 @@ func TestValidateNamesEveryViolation(t *testing.T) {
 		})
 	}
 	all := Config{Weight: -1}.Validate()
-	if got := strings.Count(all.Error(), "\n") + 1; got != 12 {
-		t.Errorf("an empty configuration has %d violations named, want all 12:\n%v", got, all)
+	if got := strings.Count(all.Error(), "\n") + 1; got != 13 {
+		t.Errorf("an empty configuration has %d violations named, want all 13:\n%v", got, all)
 	}
 }

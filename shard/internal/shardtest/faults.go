@@ -55,6 +55,11 @@ func (w *world) strike(f *Fault) {
 		}
 	case SlowWarm:
 		n.slowWarm = f.For
+	case Unreach:
+		n.unreach(f)
+	case HangWarm:
+		r := &n.reaches[f.N%len(w.names)]
+		r.hangTill = max(r.hangTill, w.now+f.For)
 	case SlowDrain:
 		n.slowDrain = f.For
 	case Misreport:

@@ -24,6 +24,7 @@ type gate struct {
 	by      ownership.Incarnation // who opened it last
 	warming uint64                // number of the last Warm, 0 after a Close
 	drain   uint64                // number of the last Drain
+	claim   uint64                // the machine's number of the last claim
 	pending bool                  // warm-up under way
 	warm    bool                  // its caches are there
 }
@@ -61,13 +62,15 @@ type node struct {
 	slowDrain   time.Duration
 	backIn      time.Duration // after leaving: start again so much later; 0: never
 	warmTime    time.Duration
+	reaches     []reach  // by cluster
 	armed       []strike // a story's faults on requests
 }
 
 func (n *node) reset(w *world, index int) {
-	strikes, gates := n.strikes[:0], n.gates[:0]
+	strikes, gates, reaches := n.strikes[:0], n.gates[:0], n.reaches
 	*n = node{w: w, index: index, name: string('a' + rune(index)), strikes: strikes}
 	n.gates = append(gates, make([]gate, len(w.ids))...)
+	n.reaches = resized(reaches, len(w.names))
 	n.clock = clock{rate: 1, origin: time.Hour}
 	if index < len(w.schedule.Rates) {
 		n.clock.rate = w.schedule.Rates[index]
@@ -91,6 +94,12 @@ func (n *node) start() {
 		n.cursor[s] = len(w.store.log[s])
 		if w.schedule.Stale && w.now < w.schedule.Faulty {
 			n.cursor[s] -= int(w.upTo(time.Duration(min(n.cursor[s], 6))))
+		}
+	}
+	for at := range n.reaches {
+		n.reaches[at].unusable = false
+		if n.reaches[at].awayTill > w.now {
+			n.look(at, w.upTo(lookEvery)+probeTimeout)
 		}
 	}
 	life := n.life
@@ -186,10 +195,20 @@ func (n *node) happen(e event) {
 		n.answered(w.request(e.req), true)
 	case evWatch:
 		n.read(stream(e.n))
+	case evHealth:
+		n.looked(int(e.n))
 	case evWarmed:
+		if wait := n.filling(w.ids[e.n].Cluster); wait > 0 {
+			if wait < never/2 {
+				e.at = w.now + wait
+				w.push(e)
+			}
+			return
+		}
 		if g := &n.gates[e.n]; g.warming == e.number {
 			g.pending, g.warm = false, true
 		}
+		n.to(w.ids[e.n].Cluster).unusable = false // the driver knows by that
 		n.handle(driver.Warmed{Number: e.number, ID: w.ids[e.n]})
 	case evDrained:
 		if g := &n.gates[e.n]; g.drain == e.number && g.state == draining {
@@ -255,6 +274,7 @@ func (n *node) do(r driver.Request) {
 	case driver.Write:
 		if e, ok := r.Effect.(ownership.WriteShard); ok {
 			w.checkSend(n, e)
+			w.checkClaim(n, e)
 		}
 		w.send(n, request{number: r.Number, effect: r.Effect, of: driver.About(r.Effect), patience: r.Patience})
 	case driver.Read:
@@ -265,6 +285,8 @@ func (n *node) do(r driver.Request) {
 		i := w.shardIndex(r.ID)
 		n.gates[i].pending, n.gates[i].warming = true, r.Number
 		n.later(evWarmed, i, r.Number, n.warmTime+w.upTo(n.warmTime)+n.slowWarm)
+	case driver.Probe:
+		n.probe(r)
 	case driver.Open:
 		n.open(r)
 	case driver.Drain:

@@ -14,6 +14,7 @@ const (
 	evWarmed                   // a shard's caches are synced
 	evDrained                  // the last running reconcile of a shard ended
 	evStopped                  // nothing of an incarnation that lapsed runs any more
+	evHealth                   // the process finds out whether it reaches a cluster
 	evCluster                  // the process learns which clusters exist
 	evStart                    // the process starts
 	evResume                   // a pause or a sleep ends

@@ -36,6 +36,8 @@ const (
 	ReportLoad                     // shard N turns out to cost its holder For
 	CrashLeader                    // the coordinator's process dies, as with Crash
 	Misreport                      // a Pod's status says what proves nothing of the process: see [misreport]
+	Unreach                        // the process can't reach the API server of cluster N for a while, or ever again where For is 0
+	HangWarm                       // caches of cluster N that the process begins to build, or is building, aren't filled for a while
 	faultKinds
 )
 
@@ -43,7 +45,7 @@ func (k FaultKind) String() string {
 	return [...]string{
 		"crash", "pause", "sleep", "jump", "cut", "freeze", "home-away", "exit", "lose-request", "lose-reply", "late",
 		"repeat", "refuse", "read-fails", "slow-warm", "slow-drain", "delete-lease", "delete-shard", "replace-shard",
-		"remove-cluster", "pin", "load", "crash-leader", "misreport",
+		"remove-cluster", "pin", "load", "crash-leader", "misreport", "unreach", "hang-warm",
 	}[k]
 }
 
@@ -219,6 +221,14 @@ func (s *Schedule) drawFault(rng *rand.Rand, k FaultKind, meddles bool) Fault {
 		f.For = upTo(leaseDuration * 3 / 2)
 	case SlowWarm, SlowDrain:
 		f.For = upTo(leaseDuration)
+	case Unreach, HangWarm:
+		f.For = min(rest, upTo(leaseDuration*2))
+		f.N = rng.IntN(len(s.Bits))
+		if k == HangWarm {
+			f.For = min(rest, upTo(leaseDuration*6))
+		} else if rng.IntN(4) == 0 {
+			f.For = 0
+		}
 	case RemoveCluster:
 		f.N = rng.IntN(len(s.Bits))
 		f.For = upTo(leaseDuration)

@@ -122,6 +122,9 @@ func (w *world) argument(f *Fault, arg string) error {
 	if n, err := w.byName(arg); err == nil {
 		f.Node = n.index
 	}
+	if at := slices.Index(w.names, keyspace.ClusterName(arg)); at >= 0 {
+		f.N = at
+	}
 	if id, err := keyspace.ParseShardID(arg); err == nil {
 		f.N = w.shardIndex(id)
 	}
@@ -137,6 +140,7 @@ func (w *world) byName(name string) (*node, error) {
 
 func (w *world) setClusters(args []string) error {
 	clear(w.clusters)
+	w.names = w.names[:0]
 	for _, arg := range args {
 		name, text, _ := strings.Cut(arg, ":")
 		bits, err := strconv.Atoi(text)
@@ -144,9 +148,13 @@ func (w *world) setClusters(args []string) error {
 			return fmt.Errorf("reading the bits: %w", err)
 		}
 		w.clusters[keyspace.ClusterName(name)] = bits
+		w.names = append(w.names, keyspace.ClusterName(name))
 		for _, p := range keyspace.Partition(bits) {
 			w.shardIndex(keyspace.ShardID{Cluster: keyspace.ClusterName(name), Prefix: p})
 		}
+	}
+	for i := range w.nodes {
+		w.nodes[i].reaches = resized(w.nodes[i].reaches, len(w.names))
 	}
 	w.tellClusters()
 	return nil

@@ -29,6 +29,10 @@ const (
 	// KindsAnnotation lists the kinds that the incarnation shards, sorted and separated by commas. Without it, the
 	// incarnation hasn't said.
 	KindsAnnotation = "tenure.dev/kinds"
+	// UnfitAnnotation names the clusters that the incarnation can't serve, sorted and separated by commas; one with a plus
+	// sign behind it keeps what it has of it and gets nothing more. After an exclamation mark, they are those that it can
+	// serve, and it can't serve any other.
+	UnfitAnnotation = "tenure.dev/unfit"
 	// FleetLabel names the fleet that a Lease or a Shard belongs to; the default fleet's have no such label. Leases of a
 	// named fleet have no RoleLabel: replicas of version 1 would take them for theirs.
 	FleetLabel = "tenure.dev/fleet"
