@@ -1,6 +1,6 @@
 // Command chaos hurts a running fleet and judges from the API servers' audit logs whether any invariant broke.
 //
-//	go run ./test/chaos [--for 15m] [--faults 300] [--moves 1000] [--untidy 54] [--seed N] [--scenario calm,storm,moves,untidy,handoff]
+//	go run ./test/chaos [--for 15m] [--faults 300] [--moves 1000] [--untidy 38] [--seed N] [--scenario calm,storm,moves,untidy,handoff]
 //
 // It starts a home cluster and two workload clusters, whose kubelets it plays itself, replicas as processes with the
 // rights that config/ ships (in the storm behind fault proxies), and an open-loop load of Ats. Then it kills, pauses,

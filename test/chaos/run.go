@@ -74,17 +74,16 @@ const (
 // run is one run of chaos.
 type run struct {
 	settings
-	fleet    *lab.Fleet
-	load     *load
-	out      io.Writer
-	began    time.Time
-	machine  machine.Times // when it began
-	deadline time.Time
-	starting sync.Mutex // held while a replica is looked for and started
-	evidence evidence
-	before   int // processes that were started on these planes before this run
-	// untidyBegan is when the oldest snapshot of home was saved.
-	untidyBegan time.Time
+	fleet     *lab.Fleet
+	load      *load
+	out       io.Writer
+	began     time.Time
+	machine   machine.Times // when it began
+	deadline  time.Time
+	starting  sync.Mutex // held while a replica is looked for and started
+	evidence  evidence
+	before    int        // processes that were started on these planes before this run
+	snapshots []snapshot // of home, in order
 
 	mu     sync.Mutex // guards all below
 	rand   *rand.Rand

@@ -40,6 +40,8 @@ type ordeal struct {
 	// lapses, moves of one shard until the cause ended, and refused writes to home per second and replica, that there may be.
 	lapses, moves int
 	refused       float64
+	// after is how long the scenario must have run before.
+	after time.Duration
 }
 
 const (
@@ -60,12 +62,12 @@ func (r *run) ordeals() []ordeal {
 		return func(a *account) time.Duration { return spreadOf(latenessOf(a.normal())).Max + plus }
 	}
 	forgets := func(kind string, age time.Duration, bump uint64, lag time.Duration) ordeal {
-		return ordeal{kind, func(ctx context.Context, f *fault) { r.restore(ctx, f, age, bump, lag) }, lease(10 * time.Second), many, many, untidyWrites}
+		return ordeal{kind, func(ctx context.Context, f *fault) { r.restore(ctx, f, age, bump, lag) }, lease(10 * time.Second), many, many, untidyWrites, age}
 	}
 	// A minute each in a long run.
 	long := min(time.Minute, time.Duration(r.untidy)*2*time.Second)
 	network := func(kind string, lapses, moves int, wait func(*account) time.Duration, d time.Duration, rule faultproxy.Rule) ordeal {
-		return ordeal{kind, func(ctx context.Context, f *fault) { r.hurtHome(ctx, f, rule, d) }, wait, lapses, moves, many}
+		return ordeal{kind, func(ctx context.Context, f *fault) { r.hurtHome(ctx, f, rule, d) }, wait, lapses, moves, many, 0}
 	}
 	return []ordeal{
 		forgets("home restored, 1 s old", time.Second, 0, 0),
@@ -75,31 +77,34 @@ func (r *run) ordeals() []ordeal {
 		forgets("home restored, 60 s old, bumped", time.Minute, bumpRevision, 0),
 		forgets("home restored, 600 s old", 10*time.Minute, 0, 0),
 		forgets("home restored, 600 s old, bumped", 10*time.Minute, bumpRevision, 0),
-		{"one replica cut off a cluster", func(ctx context.Context, f *fault) { r.cutOff(ctx, f, 1) }, lease(5 * time.Second), 0, 1, many},
-		{"all replicas cut off a cluster", func(ctx context.Context, f *fault) { r.cutOff(ctx, f, many) }, lease(5 * time.Second), 0, 0, many},
+		{"one replica cut off a cluster", func(ctx context.Context, f *fault) { r.cutOff(ctx, f, 1) }, lease(5 * time.Second), 0, 1, many, 0},
+		{"all replicas cut off a cluster", func(ctx context.Context, f *fault) { r.cutOff(ctx, f, many) }, lease(5 * time.Second), 0, 0, many, 0},
 		network("home answers in 2 s", 0, many, lease(5*time.Second), long, faultproxy.Rule{Fault: faultproxy.Delay, Delay: slowBy}),
 		network("home refuses half of all writes", 0, many, lease(5*time.Second), long, faultproxy.Rule{
 			Match: homeWrites, Fault: faultproxy.Answer, Status: 429, RetryAfter: 1, Probability: 0.5}),
-		{"an API server of home lags", r.lag, lease(5 * time.Second), 0, many, many},
-		{"an API server of home stands still", r.stand, lease(10 * time.Second), many, many, many},
-		{"Secret rotated", r.rotate, calm(100 * time.Millisecond), 0, 0, many},
-		{"Secret broken", r.breakSecret, calm(100 * time.Millisecond), 0, 0, many},
-		{"Secret removed and added again", r.readd, calm(100 * time.Millisecond), 0, 0, many},
-		{"foreign record applied", r.foreign, calm(time.Second), 0, 0, many},
-		{"record deleted", r.deleteRecord, func(a *account) time.Duration { return 7*a.lease/2 + 2*time.Second }, 0, 1, many},
-		{"Lease deleted", r.deleteLease, lease(3 * time.Second), 1, many, many},
+		{"an API server of home lags", r.lag, lease(5 * time.Second), 0, many, many, 0},
+		{"an API server of home stands still", r.stand, lease(10 * time.Second), many, many, many, 0},
+		{"Secret rotated", r.rotate, calm(100 * time.Millisecond), 0, 0, many, 0},
+		{"Secret broken", r.breakSecret, calm(100 * time.Millisecond), 0, 0, many, 0},
+		{"Secret removed and added again", r.readd, calm(100 * time.Millisecond), 0, 0, many, 0},
+		{"foreign record applied", r.foreign, calm(time.Second), 0, 0, many, 0},
+		{"record deleted", r.deleteRecord, func(a *account) time.Duration { return 7*a.lease/2 + 2*time.Second }, 0, 1, many, 0},
+		{"Lease deleted", r.deleteLease, lease(3 * time.Second), 1, many, many, 0},
 	}
 }
 
 // runUntidy does one thing after another, and waits after each until all is at rest.
 func (r *run) runUntidy(ctx context.Context) {
 	r.calmly(func() { sleep(ctx, time.Duration(min(calmWindows, r.untidy))*3*time.Second) })
-	r.untidyBegan = time.Now()
-	r.blame(r.save(ctx, oldest))
 	ordeals := slices.DeleteFunc(r.ordeals(), func(o ordeal) bool { return !r.kinds.MatchString(o.kind) })
-	made := 0
-	for ; made < r.untidy && !r.over(ctx) && !r.isBroken(); made++ {
-		o := ordeals[made%len(ordeals)]
+	began, made := time.Now(), 0
+	for next := 0; made < r.untidy && !r.over(ctx) && !r.isBroken(); next++ {
+		r.save(ctx)
+		o := ordeals[next%len(ordeals)]
+		if time.Since(began) < o.after { // there is no snapshot as old; it comes again
+			sleep(ctx, 100*time.Millisecond)
+			continue
+		}
 		f := fault{Kind: o.kind, Start: time.Now(), Server: true}
 		o.do(ctx, &f)
 		if f.Since.IsZero() {
@@ -108,49 +113,59 @@ func (r *run) runUntidy(ctx context.Context) {
 		f.Lifted = time.Now()
 		r.note(f)
 		r.atRest(ctx)
+		made++
 	}
 	r.reach("faults in the untidy scenario", r.untidy, made)
 }
 
-// oldest is the snapshot from the scenario's start.
-const oldest = "oldest"
+// snapshotEvery is the least time between two snapshots of home.
+const snapshotEvery = 5 * time.Second
 
-func (r *run) save(ctx context.Context, name string) error {
-	return r.fleet.Planes.Cluster(lab.Home).Snapshot(ctx, filepath.Join(r.fleet.Planes.Dir(), name+".db"))
+// snapshot is one of home, in a file.
+type snapshot struct {
+	at   time.Time
+	path string
+}
+
+// save saves a snapshot of home, unless that was done just before.
+func (r *run) save(ctx context.Context) {
+	if n := len(r.snapshots); n > 0 && time.Since(r.snapshots[n-1].at) < snapshotEvery {
+		return
+	}
+	s := snapshot{time.Now(), filepath.Join(r.fleet.Planes.Dir(), fmt.Sprintf("home-%d.db", time.Now().UnixNano()))}
+	if err := r.fleet.Planes.Cluster(lab.Home).Snapshot(ctx, s.path); err != nil {
+		r.blame(err)
+		return
+	}
+	r.snapshots = append(r.snapshots, s)
 }
 
 // restore sets home back to what it was a while ago; shards have moved since.
 func (r *run) restore(ctx context.Context, f *fault, age time.Duration, bump uint64, lag time.Duration) {
 	f.Victim = lab.Home
-	name := oldest
-	if age < time.Minute || time.Since(r.untidyBegan) < age {
-		name = "newest"
-		r.blame(r.save(ctx, name))
-	}
-	saved := time.Now()
+	r.save(ctx)
 	r.blame(r.pinAll(ctx, func(int) string {
 		if v := r.victim(); v != nil {
 			return v.Name
 		}
 		return ""
 	}))
-	r.settleMoves(ctx)
-	if name == "newest" { // an age that hasn't been reached is waited for only in part: the moves are what counts
-		sleep(ctx, min(age, 5*time.Second)-time.Since(saved))
+	_ = lab.Eventually(ctx, roundWithin, func() error { return r.fleet.Inactive(ctx) })
+	sleep(ctx, age-time.Since(r.snapshots[0].at))
+	at := len(r.snapshots) - 1
+	for at > 0 && time.Since(r.snapshots[at].at) < age {
+		at--
 	}
 	f.Start = time.Now()
-	r.blame(r.fleet.Planes.Cluster(lab.Home).Restore(context.WithoutCancel(ctx), filepath.Join(r.fleet.Planes.Dir(), name+".db"), bump))
+	r.blame(r.fleet.Planes.Cluster(lab.Home).Restore(context.WithoutCancel(ctx), r.snapshots[at].path, bump))
 	f.Since = time.Now()
 	if lag > 0 { // not before: a server that starts asks etcd for thousands of things, one after another
 		r.fleet.Second.Lag(lag)
 		sleep(ctx, 2*r.lease)
 		r.fleet.Second.Lag(0)
 	}
-}
-
-// settleMoves waits a little for pins to be followed.
-func (r *run) settleMoves(ctx context.Context) {
-	_ = lab.Eventually(ctx, roundWithin, func() error { return r.fleet.Inactive(ctx) })
+	_ = lab.Eventually(ctx, settleWithin, func() error { return r.fleet.Inactive(ctx) }) // atRest complains
+	r.blame(r.pinAll(ctx, func(int) string { return "" }))
 }
 
 // cutOff cuts replicas off a workload cluster, and nothing else.
