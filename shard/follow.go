@@ -2,7 +2,9 @@ package shard
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -25,7 +27,7 @@ import (
 )
 
 // newRecordCache watches the Leases and Shard records of the home cluster, once it is started.
-func newRecordCache(cfg Config, rc *rest.Config, scheme *runtime.Scheme, log logr.Logger) (cache.Cache, error) {
+func newRecordCache(cfg Config, rc *rest.Config, scheme *runtime.Scheme, log logr.Logger, t *trouble) (cache.Cache, error) {
 	tenures, err := labels.Parse(tenurev1alpha1.RoleLabel)
 	if err != nil {
 		return nil, fmt.Errorf("selector of leases: %w", err)
@@ -35,12 +37,15 @@ func newRecordCache(cfg Config, rc *rest.Config, scheme *runtime.Scheme, log log
 	namespaces := map[string]cache.Config{cfg.Namespace: {}}
 	c, err := cache.New(rc, cache.Options{
 		Scheme: scheme, Mapper: recordMapper(),
-		DefaultWatchErrorHandler: func(ctx context.Context, r *toolscache.Reflector, err error) { // it is tried again
+		DefaultWatchErrorHandler: func(_ context.Context, _ *toolscache.Reflector, err error) { // it is tried again
 			if apierrors.IsNotFound(err) {
 				log.Error(err, "the home cluster doesn't know the kind Shard: install config/crd there")
 				return
 			}
-			toolscache.DefaultWatchErrorHandler(ctx, r, err)
+			if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+				return // a watch that has come to its end, as they all do
+			}
+			t.tell("Watch", err)
 		},
 		ByObject: map[client.Object]cache.ByObject{
 			&coordinationv1.Lease{}: {Label: tenures, Namespaces: namespaces},

@@ -58,6 +58,7 @@ type loop struct {
 	home     *rest.Config
 	scheme   *runtime.Scheme
 	log      logr.Logger
+	trouble  *trouble
 	clock    clock
 	driver   *driver.Driver
 	mail     *mailbox[driver.Event]
@@ -82,9 +83,11 @@ type loop struct {
 	done    bool
 }
 
-// run takes part until the process has left in order (nil), must be given up for good, or the context ends.
+// run takes part until the process has left in order (nil), or must be given up for good. When the context ends it stops
+// everything at once, and seals its Lease.
 func (l *loop) run(ctx context.Context, leaving <-chan struct{}) error {
-	ctx, cancel := context.WithCancel(ctx)
+	quit := ctx.Done()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	l.ctx = ctx
 	defer l.beside.Wait()
 	defer cancel()
@@ -115,8 +118,9 @@ func (l *loop) run(ctx context.Context, leaving <-chan struct{}) error {
 			leaving = nil
 			l.log.Info("leaving: handing shards off")
 			l.handle(driver.Leave{})
-		case <-ctx.Done():
-			return nil // the process is torn down without notice: peers will find our Lease standing still
+		case <-quit:
+			quit = nil
+			l.handle(driver.Quit{}) // bounded: see its Stop and the sealing that follows
 		}
 		l.follow()
 		l.report.publish(l.driver, l.lease, l.shards)
@@ -179,8 +183,6 @@ func (l *loop) do(r driver.Request) {
 		l.report.survey(l.ctx, l.records, l.cfg.Namespace)
 	case driver.Renewed:
 		l.cfg.Observer.Renewed(r.Left)
-	case driver.Complain:
-		l.writer.log.Info("record can't be written or read; trying on", "what", r.What, "error", r.Err.Error())
 	case driver.End:
 		if r.Took > 0 {
 			l.writer.log.Info("left in order", "took", r.Took.Round(time.Millisecond).String())
@@ -210,7 +212,7 @@ func (l *loop) begin(b driver.Begin) {
 		l.writer.cancel()
 	}
 	var err error
-	if l.writer, err = newHome(l.ctx, b.ID, l.cfg, l.home, l.scheme, log, l.mail.put, l.beside.Go); err != nil {
+	if l.writer, err = newHome(l.ctx, b.ID, l.cfg, l.home, l.scheme, log, l.trouble, l.mail.put, l.beside.Go); err != nil {
 		l.fail(err)
 		return
 	}

@@ -2,9 +2,10 @@ package shard
 
 import (
 	"context"
-	"crypto/rand"
+	cryptorand "crypto/rand"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -93,12 +94,14 @@ func (n *Node) Start(ctx context.Context) error {
 		Protocol: ownership.DefaultConfig("", n.cfg.Replica, n.cfg.LeaseDuration), DrainTimeout: n.cfg.DrainTimeout,
 		Name: n.newIncarnation,
 	}
+	cfg.Protocol.Random = rand.Float64
 	cfg.Protocol.Build, cfg.Protocol.Weight = n.cfg.Version, n.cfg.Weight
 	cfg.Protocol.Container = n.cfg.Pod.Container
 	if err := cfg.Validate(); err != nil {
 		return fmt.Errorf("timings of the protocol: %w", err)
 	}
-	records, err := newRecordCache(n.cfg, n.home, scheme, n.log)
+	t := newTrouble(n.log)
+	records, err := newRecordCache(n.cfg, n.home, scheme, n.log, t)
 	if err != nil {
 		return err
 	}
@@ -116,7 +119,7 @@ func (n *Node) Start(ctx context.Context) error {
 		wg.Go(func() { peers.Run(cacheCtx) })
 	}
 	l := &loop{
-		cfg: n.cfg, home: n.home, scheme: scheme, log: n.log, clock: n.clock, driver: driver.New(cfg),
+		cfg: n.cfg, home: n.home, scheme: scheme, log: n.log, trouble: t, clock: n.clock, driver: driver.New(cfg),
 		mail: newMailbox[driver.Event](), records: records, pods: peers, clusters: n.clusters, roster: n.roster,
 		report: &report{replica: n.cfg.Replica, status: &n.status}, turned: &n.turned, lease: &lease{clock: n.clock},
 	}
@@ -130,5 +133,5 @@ func (n *Node) tellLeave() { n.leave.Do(func() { close(n.leaving) }) }
 
 // newIncarnation makes a name that was never used before.
 func (n *Node) newIncarnation() protocol.Incarnation {
-	return protocol.Incarnation(n.cfg.Replica + "-" + strings.ToLower(rand.Text()[:6]))
+	return protocol.Incarnation(n.cfg.Replica + "-" + strings.ToLower(cryptorand.Text()[:6]))
 }

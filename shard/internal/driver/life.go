@@ -22,9 +22,8 @@ func (d *Driver) begin() {
 
 // lapse ends the incarnation: everything stops, and what it asked for doesn't count any more.
 func (d *Driver) lapse(reason string) {
-	d.memory, d.joined = d.machine.Memory(), d.machine.Joined()
+	d.memory, d.joined = d.machine.Memory(), d.machine.Asked()
 	d.machine = nil
-	d.lapsedAt = d.now
 	clear(d.shards)
 	kept := d.pending[:0]
 	for _, p := range d.pending {
@@ -32,7 +31,7 @@ func (d *Driver) lapse(reason string) {
 			kept = append(kept, p)
 		}
 	}
-	d.pending, d.waiting, d.inFlight, d.unconfirmed = kept, d.waiting[:0], 0, d.unconfirmed[:0]
+	d.pending, d.lanes, d.unconfirmed, d.echoes = kept, [ownership.Lanes]lane{}, d.unconfirmed[:0], echoes{}
 	if lived := d.now.AtLeast(d.began); d.pause == 0 || lived > d.cfg.Protocol.LeaseDuration {
 		d.pause = firstPause
 	} else {
@@ -48,7 +47,7 @@ func (d *Driver) stopped(e Stopped) {
 	if e.Number != d.stop {
 		return
 	}
-	d.stop, d.beginAt = 0, d.now.Add(d.pause)
+	d.stop, d.stoppedAt, d.beginAt = 0, d.now, d.now.Add(d.pause)
 	if d.joined && e.Quiet {
 		d.sealings = append(d.sealings, sealing{id: d.id})
 	}
@@ -61,8 +60,8 @@ func (d *Driver) live() {
 		return
 	}
 	if d.machine != nil {
-		if d.now.AtLeast(d.leftAt) >= d.leaveTimeout() { // what is left is found by the peers as after a crash
-			d.end(fmt.Errorf("leaving took longer than %v: shards are left to be taken over", d.leaveTimeout()), 0)
+		if d.leaving && d.now.AtLeast(d.leftAt) >= d.leaveTimeout() { // what is left is found by the peers as after a crash
+			d.giveUp(fmt.Errorf("leaving took longer than %v: shards are left to be taken over", d.leaveTimeout()))
 		}
 		return
 	}
@@ -70,8 +69,34 @@ func (d *Driver) live() {
 	case d.id == "" || d.stop != 0: // nothing has begun, or something still runs
 	case !d.leaving && d.now.AtLeast(d.beginAt) >= 0:
 		d.begin()
-	case d.leaving && (len(d.sealings) == 0 || d.now.AtLeast(d.lapsedAt) >= sealPatience):
-		d.end(nil, 0)
+	case d.leaving && (len(d.sealings) == 0 || d.now.Mono >= d.sealUntil()):
+		d.end(d.failure, d.took)
+	}
+}
+
+// sealUntil is when a process ends at the latest though its last lease isn't known to be sealed. It isn't worth the wait
+// for longer than until its peers seal it themselves.
+func (d *Driver) sealUntil() time.Duration {
+	return max(d.stoppedAt.Mono, d.leftAt.Mono) + max(d.cfg.Protocol.LeaseDuration/2, leastSealPatience)
+}
+
+// giveUp ends the process in order though the incarnation can't leave: all that runs is stopped, and if nothing of it can
+// write any more its lease is sealed, so that its peers need not wait for it.
+func (d *Driver) giveUp(failure error) {
+	if !d.leaving {
+		d.leaving, d.leftAt = true, d.now
+	}
+	d.failure = failure
+	if d.machine != nil {
+		d.lapse("the process ends")
+	}
+}
+
+// left takes the answer to the last act of a clean exit. A lease that couldn't be dropped is sealed.
+func (d *Driver) left(dropped bool) {
+	d.machine, d.took, d.stoppedAt = nil, d.now.AtLeast(d.leftAt), d.now
+	if !dropped {
+		d.sealings = append(d.sealings, sealing{id: d.id, at: d.now.Add(d.cfg.Protocol.RetryEvery)})
 	}
 }
 
@@ -91,6 +116,7 @@ type sealing struct {
 	id    ownership.Incarnation
 	asked bool              // a request of it is on its way
 	at    ownership.Instant // when it is tried next
+	tries int
 }
 
 // sealAgain begins to seal what isn't sealed yet: by a live read, since the lease may have been renewed late.
@@ -107,7 +133,7 @@ func (d *Driver) sealAgain() {
 func (d *Driver) sealFound(id ownership.Incarnation, what ownership.Input) {
 	seen, ok := what.(ownership.LeaseSeen)
 	if what == nil || !ok || seen.Lease.Sealed {
-		d.sealTold(id, what != nil)
+		d.sealTold(id, what != nil, ownership.Lost, 0)
 		return
 	}
 	seal := ownership.SealLease{Base: seen.Lease.Version, ID: id}
@@ -115,14 +141,15 @@ func (d *Driver) sealFound(id ownership.Incarnation, what ownership.Input) {
 }
 
 // sealTold takes note of whether a lease is sealed.
-func (d *Driver) sealTold(id ownership.Incarnation, done bool) {
+func (d *Driver) sealTold(id ownership.Incarnation, done bool, cause ownership.Cause, after time.Duration) {
 	for i := range d.sealings {
 		if s := &d.sealings[i]; s.id == id {
 			if done {
 				d.sealings = append(d.sealings[:i], d.sealings[i+1:]...)
 				return
 			}
-			s.asked, s.at = false, d.now.Add(d.patience()/2)
+			s.asked, s.at = false, d.now.Add(d.cfg.Protocol.Backoff(s.tries, cause, after))
+			s.tries++
 			return
 		}
 	}

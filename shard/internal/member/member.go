@@ -117,6 +117,23 @@ func Gone(name string) ownership.Input {
 	return ownership.LeaseGone{ID: ownership.Incarnation(name)}
 }
 
+// List reads all Leases of the fleet live. Those that make no sense are left out, as where they are watched.
+func (s *Store) List(ctx context.Context) (leases []ownership.Lease, lead ownership.Lead, err error) {
+	list := &coordinationv1.LeaseList{}
+	if err := s.client.List(ctx, list, client.InNamespace(s.namespace), client.HasLabels{tenurev1alpha1.RoleLabel}); err != nil {
+		return nil, lead, fmt.Errorf("listing leases: %w", err)
+	}
+	for i := range list.Items {
+		switch in, _ := Seen(&list.Items[i]); in := in.(type) {
+		case ownership.LeaseSeen:
+			leases = append(leases, in.Lease)
+		case ownership.LeadSeen:
+			lead = in.Lead
+		}
+	}
+	return leases, lead, nil
+}
+
 // Seen translates a Lease that was read or watched.
 func Seen(lease *coordinationv1.Lease) (ownership.Input, error) {
 	version, err := cas.Version(lease.ResourceVersion)

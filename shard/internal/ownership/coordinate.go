@@ -47,7 +47,6 @@ func (r *Replica) elect() {
 		return
 	}
 	if r.leadWrite != nil {
-		r.resend(r.leadWrite)
 		return
 	}
 	next, base := r.lead, r.lead.Version

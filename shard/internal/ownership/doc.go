@@ -39,8 +39,8 @@
 //
 // I2 (rising epochs): a record's epoch grows with each change of holder and with nothing else: by one with a handoff,
 // by one at least with a claim. A record that is made anew starts above the floor that the coordinator gives it, and isn't
-// made, or claimed, before BuryTime has passed: by then the old record's holder has stopped, even if it saw nothing of the deletion. So a driver may not let
-// its view of the records fall back by half a lease duration while it renews its lease.
+// made, or claimed, before BuryTime has passed: by then the old record's holder has stopped, even if it saw nothing of the deletion,
+// since it renews its lease only while its view of the records is recent (ViewTimeout).
 //
 // I3 (no orphan): a shard whose holder is sealed or missing is claimed by the replica that the pure planner names, and
 // every replica runs the same planner on what it sees; nobody waits for an election. I5: a planned move is three

@@ -69,6 +69,9 @@ type (
 	// FindLead reads the coordinator's record afresh, past every cache. Answered by [LeadFound] or [LeadGone]; where it
 	// can't be read it needs no answer.
 	FindLead struct{}
+	// ListRecords reads all records afresh, past every cache. Answered by [Listing]; where they can't be read it needs no
+	// answer.
+	ListRecords struct{}
 	// WriteLead takes the coordinator's role or raises the epoch floor.
 	WriteLead struct {
 		Seq  uint64
@@ -119,6 +122,7 @@ func (SealLease) effect()     {}
 func (ForgetLease) effect()   {}
 func (FindLease) effect()     {}
 func (FindLead) effect()      {}
+func (ListRecords) effect()   {}
 func (WriteLead) effect()     {}
 func (CreateShard) effect()   {}
 func (WriteAssignee) effect() {}

@@ -1,6 +1,10 @@
 package ownership
 
-import "github.com/tenure-dev/tenure/shard/keyspace"
+import (
+	"time"
+
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
 
 // Input is one thing that happened, as [Replica.Step] takes it.
 type Input interface{ input() }
@@ -31,6 +35,18 @@ type (
 	LeadFound struct{ Lead Lead }
 	// LeadGone: the coordinator's record was deleted, or isn't there.
 	LeadGone struct{}
+	// Viewed: a view shows all that was committed until that instant.
+	Viewed struct {
+		View View
+		At   Instant
+	}
+	// Listing: all records, as a live list that was asked for at that instant shows them.
+	Listing struct {
+		Leases []Lease
+		Lead   Lead // Version 0: there is none
+		Shards []Shard
+		Asked  Instant
+	}
 	// Synced: the first listing of all records has been fed. Nothing is concluded from absence before it.
 	Synced struct{}
 	// Clusters: the workload clusters that exist now, with the number of prefix bits new clusters are divided by.
@@ -41,6 +57,8 @@ type (
 		Seq     uint64
 		Outcome Outcome
 		Version Version
+		Cause   Cause         // why it wasn't committed
+		After   time.Duration // how long the API server asked to wait before the next try, 0 if it didn't
 	}
 	// Warmed: the shard's caches are synced, as the last [Warm] effect asked. After a [Close] the driver drops answers to
 	// what was asked before it.
@@ -73,6 +91,8 @@ func (ShardGone) input()     {}
 func (LeadSeen) input()      {}
 func (LeadFound) input()     {}
 func (LeadGone) input()      {}
+func (Viewed) input()        {}
+func (Listing) input()       {}
 func (Synced) input()        {}
 func (Clusters) input()      {}
 func (Written) input()       {}

@@ -172,11 +172,7 @@ func (r *Replica) watchPeers() {
 			p.sealAt = r.now.Add(r.turn())
 			r.touchAll()
 		}
-		if p.seal != nil {
-			r.resend(p.seal)
-			continue
-		}
-		if r.now.AtLeast(p.sealAt) >= 0 {
+		if p.seal == nil && r.now.AtLeast(p.sealAt) >= 0 {
 			p.seal = r.send(p.lease.Version, target{peer: p}, func(seq uint64) Effect {
 				return SealLease{Seq: seq, Base: p.lease.Version, ID: p.id, Ended: p.ended()}
 			})
@@ -284,10 +280,8 @@ func (p *peer) wake(r *Replica) time.Duration {
 			return at
 		}
 		return r.now.Mono + time.Hour
-	case p.seal != nil && p.seal.waits:
-		return p.seal.retryAt.Mono
 	case p.seal != nil:
-		return r.now.Mono + time.Hour // the answer wakes us
+		return r.now.Mono + time.Hour // the answer wakes us, or the time to repeat it
 	case p.expired:
 		return p.sealAt.Mono
 	}

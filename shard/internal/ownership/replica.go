@@ -30,8 +30,10 @@ type Config struct {
 	// WireTime is how long a write that was never answered may still need to arrive: a peer that is proven to have ended is
 	// sealed after it.
 	WireTime time.Duration
-	// RetryEvery is the time after which a write with unknown outcome is sent again.
+	// RetryEvery is the time after which a write that had no result is sent again for the first time. It doubles.
 	RetryEvery time.Duration
+	// Random gives numbers from 0 up to 1, by which repeats are spread in time. Nil: they aren't spread.
+	Random func() float64
 	// WarmTimeout is how long an orphan waits for the replica that should claim it, before the coordinator plans anew.
 	WarmTimeout time.Duration
 	// LeaveTimeout is how long a replica that leaves goes on serving a shard while its successor warms; then it hands off
@@ -40,6 +42,8 @@ type Config struct {
 	// BuryTime is how long a record that was deleted is neither made again nor claimed. Until then whoever held it has
 	// stopped, even if it stood still and saw nothing of the deletion.
 	BuryTime time.Duration
+	// ViewTimeout is how old the view of the records may be for the lease to be renewed.
+	ViewTimeout time.Duration
 	// GatherTimeout is how long a handoff to a warm successor waits for other moves, so that they don't disturb it.
 	GatherTimeout time.Duration
 	// FitGrace is how long what replicas say of a cluster must have stood still before shards are moved away from a
@@ -69,6 +73,7 @@ func DefaultConfig(id Incarnation, replica string, lease time.Duration) Config {
 		WarmTimeout:   lease / 4,
 		LeaveTimeout:  2 * lease,
 		BuryTime:      lease * 5 / 2,
+		ViewTimeout:   lease,
 		GatherTimeout: lease / 2,
 		FitGrace:      3*time.Second + lease/10,
 		MeetTimeout:   2 * lease,
@@ -98,9 +103,11 @@ func (c Config) Validate() error {
 		"WarmTimeout %v: must be positive and less than LeaseDuration %v, or orphans would wait longer than a crash takes",
 		c.WarmTimeout, c.LeaseDuration)
 	require(c.LeaveTimeout > 0, "LeaveTimeout %v: must be positive", c.LeaveTimeout)
-	missed := 2 * (c.LeaseDuration - c.Margin)
+	missed := c.ViewTimeout + c.LeaseDuration - c.Margin
 	require(c.BuryTime > missed,
 		"BuryTime %v: must be longer than %v, for which a holder that missed the deletion may act", c.BuryTime, missed)
+	require(c.ViewTimeout >= c.LeaseDuration/2, "ViewTimeout %v: must be at least half of LeaseDuration %v, or a slow list ends leases",
+		c.ViewTimeout, c.LeaseDuration)
 	require(c.GatherTimeout >= 0, "GatherTimeout %v: must not be negative", c.GatherTimeout)
 	require(c.FitGrace >= 0, "FitGrace %v: must not be negative", c.FitGrace)
 	require(c.MeetTimeout >= 0, "MeetTimeout %v: must not be negative", c.MeetTimeout)
@@ -125,13 +132,14 @@ type Replica struct {
 	over     bool // lapsed or left: no effect will ever follow
 
 	own       ownLease
+	views     [views]Instant // as of when each view is complete, at least
+	looked    Instant        // when a live list was last asked for
 	peers     map[Incarnation]*peer
 	peerOrder []*peer                  // peers, sorted by id
 	ended     map[string][]Incarnation // by container: whom their kubelets report to have ended
 	shards    map[keyspace.ShardID]*tenure
 	order     []*tenure // shards, sorted by id: the machine must be deterministic
 	dirty     []*tenure // to be decided on in this step
-	unknown   []*tenure // their write's outcome is unknown: to be sent again
 	clusters  map[keyspace.ClusterName]int
 	// clusterNames are the keys of clusters, sorted.
 	clusterNames []keyspace.ClusterName
@@ -172,6 +180,8 @@ type Replica struct {
 	lookAt       Instant // when missing records may be made, zero if there is nothing to wait for
 	reportAt     Instant
 	writes       []*write // that aren't settled
+	waiting      []*write // of these, those that are to be repeated
+	budget       repeats
 }
 
 // target tells what an answered write was about; exactly one field is set.
@@ -192,6 +202,7 @@ func New(cfg Config, memory Memory) *Replica {
 		ended:    map[string][]Incarnation{},
 		shards:   map[keyspace.ShardID]*tenure{},
 		clusters: map[keyspace.ClusterName]int{},
+		budget:   repeats{left: repeatsAtFirst},
 	}
 }
 
@@ -268,6 +279,10 @@ func (r *Replica) take(in Input) {
 		}
 	case Health:
 		r.healthSeen(in)
+	case Viewed:
+		r.viewed(in.View, in.At)
+	case Listing:
+		r.listed(in)
 	case Leave:
 		if !r.leaving {
 			r.leaving = true
@@ -286,9 +301,10 @@ func (r *Replica) advance() {
 	if !r.Valid(r.now) {
 		return // not a member yet
 	}
+	r.look()
 	r.watchPeers()
 	r.elect()
-	r.resendShards()
+	r.repeat()
 	r.decideDirty()
 	if r.replan && r.synced && !r.plans() {
 		r.replan = false
@@ -301,32 +317,6 @@ func (r *Replica) advance() {
 	r.findLead()
 	r.report()
 	r.leaveIfDone()
-}
-
-// resendShards repeats the shard writes of unknown outcome whose time has come.
-func (r *Replica) resendShards() {
-	kept := r.unknown[:0]
-	for _, t := range r.unknown {
-		r.correct(t)
-		r.resend(t.w)
-		if t.w != nil && t.w.waits {
-			kept = append(kept, t)
-		}
-	}
-	r.unknown = kept
-}
-
-// correct changes what is about to be repeated where it isn't so any more: who said that it is warm may have dropped
-// its caches since. Both replace the same version, so at most one of them is committed, and the sight of it settles
-// both.
-func (r *Replica) correct(t *tenure) {
-	if t.w == nil || !t.w.waits || t.phase == warm {
-		return
-	}
-	if e, ok := t.w.effect.(WriteShard); ok && e.Kind == AnnounceWarm && e.Shard.Warm == r.cfg.ID {
-		e.Shard.Warm = ""
-		t.w.effect = e
-	}
 }
 
 // touchDue queues the shards whose next step depends on time alone.
@@ -402,12 +392,13 @@ func (r *Replica) Wake() time.Duration {
 		return wake
 	}
 	at := func(d time.Duration) { wake = min(wake, d) }
-	at(r.own.wake(r.cfg))
+	at(r.own.wake(r.cfg, r.deaf()))
 	if !r.own.member {
 		return max(wake, r.now.Mono) // all else waits for that
 	}
-	if r.leadWrite != nil && r.leadWrite.waits {
-		at(r.leadWrite.retryAt.Mono)
+	at(r.wakeToLook())
+	if again, ok := r.repeatAt(); ok {
+		at(again)
 	}
 	if r.leadWanted {
 		at(r.leadSeekAt.Mono)

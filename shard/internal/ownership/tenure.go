@@ -379,9 +379,6 @@ func (r *Replica) report() {
 // wake returns when the shard needs a decision though nothing is seen.
 func (t *tenure) wake(r *Replica) time.Duration {
 	wake := r.now.Mono + time.Hour
-	if t.w != nil && t.w.waits {
-		wake = t.w.retryAt.Mono
-	}
 	if t.freeAt != (Instant{}) {
 		wake = min(wake, t.freeAt.Mono)
 	}

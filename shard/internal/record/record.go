@@ -93,6 +93,21 @@ func (s *Store) Read(ctx context.Context, id keyspace.ShardID) (ownership.Input,
 	return Seen(shard)
 }
 
+// List reads all records live. Those that make no sense are left out, as where they are watched.
+func (s *Store) List(ctx context.Context) ([]ownership.Shard, error) {
+	list := &tenurev1alpha1.ShardList{}
+	if err := s.client.List(ctx, list, client.InNamespace(s.namespace)); err != nil {
+		return nil, fmt.Errorf("listing the records of shards: %w", err)
+	}
+	shards := make([]ownership.Shard, 0, len(list.Items))
+	for i := range list.Items {
+		if in, err := Seen(&list.Items[i]); err == nil {
+			shards = append(shards, in.(ownership.ShardSeen).Shard)
+		}
+	}
+	return shards, nil
+}
+
 // Seen translates a record that was read or watched.
 func Seen(shard *tenurev1alpha1.Shard) (ownership.Input, error) {
 	id, err := ID(shard)

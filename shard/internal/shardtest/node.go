@@ -2,6 +2,7 @@ package shardtest
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/tenure-dev/tenure/shard/internal/driver"
@@ -49,21 +50,24 @@ type node struct {
 	cursor      [streams]int // how far the watch has been read
 	pumping     [streams]bool
 	frozenTill  [streams]time.Duration
-	frozenFrom  [streams]time.Duration // since when it has shown nothing for being frozen
 	relist      [streams]bool
-	wakeAt      time.Duration           // a wake event is queued for then; 0: none
-	ticks       int                     // ticks without progress in a row
-	sent        int                     // requests, over all lives
-	strikes     []*Fault                // faults on requests
-	deaf        *driver.Subject         // the next read of it fails
-	said        ownership.Incarnation   // what its termination log says, "" for nothing
-	ends        []ownership.Incarnation // what the last two termination logs of its container said in the end
-	slowWarm    time.Duration
-	slowDrain   time.Duration
-	backIn      time.Duration // after leaving: start again so much later; 0: never
-	warmTime    time.Duration
-	reaches     []reach  // by cluster
-	armed       []strike // a story's faults on requests
+	// listlessTill is until when its live lists fail.
+	listlessTill time.Duration
+	wakeAt       time.Duration           // a wake event is queued for then; 0: none
+	ticks        int                     // ticks without progress in a row
+	sent         int                     // requests, over all lives
+	strikes      []*Fault                // faults on requests
+	deaf         *driver.Subject         // the next read of it fails
+	said         ownership.Incarnation   // what its termination log says, "" for nothing
+	ends         []ownership.Incarnation // what the last two termination logs of its container said in the end
+	slowWarm     time.Duration
+	slowDrain    time.Duration
+	backIn       time.Duration // after leaving: start again so much later; 0: never
+	warmTime     time.Duration
+	pcg          rand.PCG // of random
+	random       *rand.Rand
+	reaches      []reach  // by cluster
+	armed        []strike // a story's faults on requests
 }
 
 func (n *node) reset(w *world, index int) {
@@ -77,6 +81,8 @@ func (n *node) reset(w *world, index int) {
 		n.clock.origin += w.upTo(time.Hour)
 	}
 	n.warmTime = 20 * time.Millisecond
+	n.pcg.Seed(w.schedule.Seed, uint64(index))
+	n.random = rand.New(&n.pcg)
 }
 
 // start begins a new process.
@@ -88,9 +94,12 @@ func (n *node) start() {
 	cfg := ownership.DefaultConfig("", n.name, leaseDuration)
 	cfg.PlanEvery = 20 * time.Millisecond
 	cfg.Container = n.container()
+	if !w.script {
+		cfg.Random = n.random.Float64
+	}
 	n.driver = driver.New(driver.Config{Protocol: cfg, DrainTimeout: 2 * leaseDuration, Name: n.newName})
 	for s := range streams {
-		n.pumping[s], n.frozenTill[s], n.frozenFrom[s], n.relist[s] = false, 0, 0, false
+		n.pumping[s], n.frozenTill[s], n.relist[s] = false, 0, false
 		n.cursor[s] = len(w.store.log[s])
 		if w.schedule.Stale && w.now < w.schedule.Faulty {
 			n.cursor[s] -= int(w.upTo(time.Duration(min(n.cursor[s], 6))))
@@ -363,7 +372,6 @@ func (n *node) read(s stream) {
 		n.pump(s)
 		return
 	}
-	n.frozenFrom[s] = 0
 	life := n.life
 	news := w.store.log[s][n.cursor[s]:]
 	if n.relist[s] {

@@ -266,6 +266,8 @@ func (w *world) applyShard(req *request) (ownership.Outcome, ownership.Version) 
 func (w *world) snapshot(of driver.Subject) ownership.Input {
 	s := &w.store
 	switch {
+	case of.All:
+		return ownership.Listing{Leases: slices.Clone(s.leases), Lead: s.lead, Shards: slices.Clone(s.shards)}
 	case of.Lease != "":
 		if l := s.lease(of.Lease); l != nil {
 			return ownership.LeaseSeen{Lease: *l}
