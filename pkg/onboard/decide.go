@@ -79,7 +79,7 @@ func Decide(live, want []*unstructured.Unstructured) ([]Step, error) {
 		case ours(o) && !holds(o):
 			steps = append(steps, Step{o, Delete, "not needed for --role and --namespaces"})
 		case binding:
-			steps = append(steps, Step{o, Leave, "gives more than --role and --namespaces; tenure cluster add didn't make it, so it is yours to delete"})
+			steps = append(steps, Step{o, Leave, "gives more than --role and --namespaces say, but somebody else made it"})
 		}
 	}
 	return steps, errors.Join(errs...)

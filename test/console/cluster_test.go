@@ -69,6 +69,13 @@ func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
 	run(1, append([]string{"add", "east"}, admin...), "Secret tenure-system/west: annotation tenure.dev/cluster-uid is", "the same cluster")
 	run(1, []string{"add", "north"}, "is the home cluster itself")
 
+	// Who installed with kubectl gets the Secret, and nothing else is touched.
+	labtest.Kubectl(t, f.Planes.Cluster(lab.Home), "apply", "-k", "../../config/replication/target")
+	itself := []string{"add", "itself", "--context", "home", "--role", "ats,deployments", "--dry-run=client"}
+	if out := run(0, itself, "Secret tenure-system/itself created"); strings.Count(out, " unchanged\n") != 5 || strings.Count(out, " created\n") != 1 {
+		t.Errorf("what kubectl installed is not what this would install:\n%s", out)
+	}
+
 	// A right that replicas need only where an At asks to be deleted.
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "tenure-ats-run"}}
 	if err := f.west.Patch(t.Context(), role, client.RawPatch("application/json-patch+json", []byte(`[{"op":"remove","path":"/rules/1"}]`))); err != nil {
