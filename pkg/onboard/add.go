@@ -47,15 +47,15 @@ func (r *Report) line(where, what, format string, args ...any) {
 	r.Lines = append(r.Lines, Line{where, what, fmt.Sprintf(format, args...)})
 }
 
-// plan is all that adding a cluster comes to.
-type plan struct {
+// intent is all that adding a cluster comes to.
+type intent struct {
 	steps   []Step
 	verdict Verdict
 	target  Target
 	known   Known
 }
 
-func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a AddOptions) (p plan, err error) {
+func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a AddOptions) (p intent, err error) {
 	want, err := Objects(a.Access)
 	if err != nil {
 		return p, err
@@ -138,7 +138,7 @@ func (o Onboarder) Add(ctx context.Context, a AddOptions) (r Report, err error) 
 }
 
 // addSecret does what was decided about the Secret, with a token if it needs one.
-func (o Onboarder) addSecret(ctx context.Context, home, there client.Client, a AddOptions, p plan, what string, r *Report) error {
+func (o Onboarder) addSecret(ctx context.Context, home, there client.Client, a AddOptions, p intent, what string, r *Report) error {
 	if p.verdict.Action == Keep {
 		r.line("home", what, "%s, %s", Keep, ends(Hold(p.known.Own)))
 		return nil

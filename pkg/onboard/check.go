@@ -247,7 +247,7 @@ func Examine(p Probe) Examination {
 	}
 	s := Serving(p.Fleet, p.Name)
 	if s.Complete {
-		add("shards", true, "%s", s)
+		add("shards", len(s.Unfit) == 0, "%s", s)
 	} else {
 		add("shards", false, "%s", Obstacle(p.Fleet, p.Name, p.Told))
 	}

@@ -376,6 +376,11 @@ func TestAClusterIsServedWhenItsShardsCoverItAndLiveReplicasHoldThem(t *testing.
 			t.Errorf("%q: obstacle %q, want %q", c.holders, got, c.obstacle)
 		}
 	}
+	f := fleetOf(t, "r1", "r1", "r1", "r1")
+	f.Replicas[1].Unfit, f.Replicas[2].Unfit = "north,west", "west"
+	if got := Serving(f, "west"); !got.Complete || got.String() != "4 of 4 held by 1 of 2 replicas; can't serve it, by their own word: r2" {
+		t.Errorf("%s", got)
+	}
 	nobody := console.Fleet{Namespace: "ns"}
 	if got := Obstacle(nobody, "west", nil); !strings.Contains(got, "no replica is alive in namespace ns: kubectl -n ns get pods") {
 		t.Error(got)
@@ -399,9 +404,11 @@ func TestAnExaminationNamesWhatIsWrongAndTheWayOut(t *testing.T) {
 		"unknown":      {func(p *Probe) { p.Unasked = errors.New("no") }, "rights: couldn't be asked for: no"},
 		"expired":      {func(p *Probe) { p.Now = now.Add(600 * time.Hour) }, "credentials: expired 2026-12-14 05:00 UTC: tenure cluster rotate west"},
 		"expires soon": {func(p *Probe) { p.Now = now.Add(430 * time.Hour) }, "credentials: expires 2026-12-14 05:00 UTC, in 70h: tenure cluster rotate west"},
+		"unfit":        {func(p *Probe) { p.Fleet.Replicas[1].Unfit = "west" }, "shards: 4 of 4 held by 2 of 2 replicas; can't serve it"},
 		"not served":   {func(p *Probe) { p.Fleet = fleetOf(t, "r1", "", "", "") }, "shards: of its shards 1 of 4 held"},
 	} {
 		p := good
+		p.Fleet.Replicas = slices.Clone(p.Fleet.Replicas)
 		c.change(&p)
 		e := Examine(p)
 		var wrong []string

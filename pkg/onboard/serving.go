@@ -8,6 +8,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
 	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/plan"
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
@@ -20,6 +21,8 @@ type Service struct {
 	// Replicas that hold some, of those that Live.
 	Replicas int `json:"replicas"`
 	Live     int `json:"liveReplicas"`
+	// Unfit are live replicas that can't serve the cluster, by their own word.
+	Unfit []string `json:"unfit,omitempty"`
 	// Complete says that the shards cover the whole cluster and all are held.
 	Complete bool `json:"complete"`
 }
@@ -27,10 +30,13 @@ type Service struct {
 // Serving judges how the fleet serves a cluster.
 func Serving(f console.Fleet, name string) Service {
 	state := map[protocol.Incarnation]console.ReplicaState{}
+	s := Service{Live: f.Totals.Replicas}
 	for _, r := range f.Replicas {
 		state[r.Incarnation] = r.State
+		if r.Acts() && r.Unfit.Of(keyspace.ClusterName(name)) == plan.Unfit {
+			s.Unfit = append(s.Unfit, string(r.Incarnation))
+		}
 	}
-	s := Service{Live: f.Totals.Replicas}
 	holders, covered := map[protocol.Incarnation]bool{}, 0
 	for _, sh := range f.Shards {
 		if sh.Cluster != keyspace.ClusterName(name) {
@@ -61,7 +67,11 @@ func (s Service) String() string {
 	if s.Replicas > 0 {
 		by = fmt.Sprintf("%d of %d replicas", s.Replicas, s.Live)
 	}
-	return fmt.Sprintf("%d of %d held by %s", s.Held, s.Shards, by)
+	text := fmt.Sprintf("%d of %d held by %s", s.Held, s.Shards, by)
+	if len(s.Unfit) > 0 {
+		text += "; can't serve it, by their own word: " + few(s.Unfit)
+	}
+	return text
 }
 
 // Obstacle says why a cluster isn't served, as far as the records tell, and what to look at.
@@ -79,6 +89,9 @@ func Obstacle(f console.Fleet, name string, told []console.Answer) string {
 	case s.Shards == 0 && !slices.ContainsFunc(f.Replicas, func(r console.Replica) bool { return r.Coordinator && r.Acts() }):
 		return "no replica coordinates, so the cluster isn't divided into shards: tenure status" + said
 	case s.Shards == 0:
+		if len(s.Unfit) > 0 {
+			said += "; these replicas say that they can't serve it: " + few(s.Unfit)
+		}
 		return "the coordinator hasn't divided the cluster into shards" + said + ": see whether replicas reach its server (--server), and the coordinator's log"
 	}
 	var open []string
