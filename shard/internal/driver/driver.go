@@ -71,7 +71,7 @@ type Driver struct {
 	// stoppedAt is when all of the last one had stopped.
 	stoppedAt ownership.Instant
 	beginAt   ownership.Instant // when the next one begins, set when all of it has stopped
-	sealings  []sealing
+	sealings  sealings
 	leaving   bool
 	leftAt    ownership.Instant
 	took      time.Duration // how long leaving took, 0 if there was nothing to leave
@@ -197,7 +197,7 @@ func (d *Driver) advance() {
 	if len(d.unconfirmed) > 0 {
 		d.confirmAgain()
 	}
-	if len(d.sealings) > 0 {
+	if len(d.sealings.of) > 0 {
 		d.sealAgain()
 	}
 	if d.machine == nil || d.leaving {
@@ -239,10 +239,8 @@ func (d *Driver) Wake() time.Duration {
 	for _, u := range d.unconfirmed {
 		wake = min(wake, u.at.Mono)
 	}
-	for _, s := range d.sealings {
-		if !s.asked {
-			wake = min(wake, s.at.Mono)
-		}
+	if s := &d.sealings; len(s.of) > 0 && !s.asked {
+		wake = min(wake, s.at.Mono)
 	}
 	return max(wake, d.now.Mono)
 }

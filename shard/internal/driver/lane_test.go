@@ -228,3 +228,60 @@ func TestAListIsAsOldAsItsRequest(t *testing.T) {
 	b.feed(Found{Number: list.Number, What: ownership.Listing{}})
 	none[Close](b)
 }
+
+// Whatever is refused for good, the home cluster isn't asked to write often.
+func TestAProcessWhoseWritesAreAllRefusedSendsFew(t *testing.T) {
+	for name, refuses := range map[string]func(ownership.Effect) bool{
+		"everything": func(ownership.Effect) bool { return true },
+		"everything but creations of leases": func(e ownership.Effect) bool {
+			w, lease := e.(ownership.WriteLease)
+			return !lease || w.Base != 0
+		},
+		"everything but leases": func(e ownership.Effect) bool { return ownership.LaneOf(e) != ownership.Renewals },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			known := Clusters{Bits: map[keyspace.ClusterName]int{"west": 7}, Connections: map[keyspace.ClusterName]uint64{"west": 1}}
+			b.feed(known)
+			refused, made := 0, map[ownership.Incarnation]bool{}
+			const minutes = 5
+			for began := b.now; b.now.AtLeast(began) < minutes*time.Minute; b.pass(50 * time.Millisecond) {
+				for _, begin := range all[Begin](b) {
+					for _, p := range keyspace.Partition(7) {
+						id := keyspace.ShardID{Cluster: "west", Prefix: p}
+						b.feed(Seen{b.record(ownership.Shard{ID: id, Assignee: begin.ID, Holder: "dead", Epoch: 4})})
+					}
+					b.feed(Seen{ownership.LeaseSeen{Lease: ownership.Lease{ID: "dead", Sealed: true, Version: 1}}})
+					b.feed(Listed{begin.ID})
+				}
+				for _, s := range all[Stop](b) {
+					b.feed(Stopped{s.Number, true})
+				}
+				for _, r := range all[Read](b) {
+					var what ownership.Input
+					switch id := r.Of.Lease; {
+					case made[id]:
+						what = ownership.LeaseSeen{Lease: ownership.Lease{ID: id, Version: 1}}
+					case id != "":
+						what = ownership.LeaseGone{ID: id}
+					}
+					b.feed(Found{Number: r.Number, What: what})
+				}
+				for _, w := range all[Write](b) {
+					if !refuses(w.Effect) {
+						made[About(w.Effect).Lease] = true
+						b.answer(w, ownership.Committed)
+						continue
+					}
+					if b.now.AtLeast(began) > time.Minute { // then it is steady
+						refused++
+					}
+					b.feed(Written{Number: w.Number, Outcome: ownership.Rejected, Cause: ownership.Refused})
+				}
+			}
+			if rate := float64(refused) / ((minutes - 1) * 60); rate > 2 || rate == 0 {
+				t.Errorf("%.2f writes a second are refused, want 2 at most, and some", rate)
+			}
+		})
+	}
+}

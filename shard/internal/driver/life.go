@@ -2,6 +2,7 @@ package driver
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
@@ -49,7 +50,7 @@ func (d *Driver) stopped(e Stopped) {
 	}
 	d.stop, d.stoppedAt, d.beginAt = 0, d.now, d.now.Add(d.pause)
 	if d.joined && e.Quiet {
-		d.sealings = append(d.sealings, sealing{id: d.id})
+		d.sealings.add(d.id, d.now)
 	}
 }
 
@@ -69,7 +70,7 @@ func (d *Driver) live() {
 	case d.id == "" || d.stop != 0: // nothing has begun, or something still runs
 	case !d.leaving && d.now.AtLeast(d.beginAt) >= 0:
 		d.begin()
-	case d.leaving && (len(d.sealings) == 0 || d.now.Mono >= d.sealUntil()):
+	case d.leaving && (len(d.sealings.of) == 0 || d.now.Mono >= d.sealUntil()):
 		d.end(d.failure, d.took)
 	}
 }
@@ -96,7 +97,7 @@ func (d *Driver) giveUp(failure error) {
 func (d *Driver) left(dropped bool) {
 	d.machine, d.took, d.stoppedAt = nil, d.now.AtLeast(d.leftAt), d.now
 	if !dropped {
-		d.sealings = append(d.sealings, sealing{id: d.id, at: d.now.Add(d.cfg.Protocol.RetryEvery)})
+		d.sealings.add(d.id, d.now.Add(d.cfg.Protocol.RetryEvery))
 	}
 }
 
@@ -109,23 +110,26 @@ func (d *Driver) end(err error, took time.Duration) {
 	d.emit(End{ID: d.id, Err: err, Took: took})
 }
 
-// sealing is an incarnation of this process that has stopped for certain, and whose lease isn't known to be sealed.
-// It is tried until it is, whatever becomes of the next ones. (A renewal of it may yet arrive, and let its lease look
-// alive.)
-type sealing struct {
-	id    ownership.Incarnation
-	asked bool              // a request of it is on its way
-	at    ownership.Instant // when it is tried next
-	tries int
+// sealings are the incarnations of this process that have stopped for certain, and whose leases aren't known to be sealed.
+// One at a time is tried until it is, whatever becomes of the next ones. (A renewal of it may yet arrive, and let its lease
+// look alive.) The latest goes first, then the others in turn.
+type sealings struct {
+	of    []ownership.Incarnation
+	asked bool              // a request is on its way
+	at    ownership.Instant // when the next one is
+	tries int               // since one was last sealed
+}
+
+// add has one more sealed, not before the given time.
+func (s *sealings) add(id ownership.Incarnation, at ownership.Instant) {
+	s.of, s.at = append(s.of, id), at
 }
 
 // sealAgain begins to seal what isn't sealed yet: by a live read, since the lease may have been renewed late.
 func (d *Driver) sealAgain() {
-	for i := range d.sealings {
-		if s := &d.sealings[i]; !s.asked && d.now.AtLeast(s.at) >= 0 {
-			s.asked = true
-			d.read(pending{why: sealRead}, Subject{Lease: s.id})
-		}
+	if s := &d.sealings; !s.asked && d.now.AtLeast(s.at) >= 0 {
+		s.asked = true
+		d.read(pending{why: sealRead}, Subject{Lease: s.of[len(s.of)-1]})
 	}
 }
 
@@ -142,15 +146,14 @@ func (d *Driver) sealFound(id ownership.Incarnation, what ownership.Input) {
 
 // sealTold takes note of whether a lease is sealed.
 func (d *Driver) sealTold(id ownership.Incarnation, done bool, cause ownership.Cause, after time.Duration) {
-	for i := range d.sealings {
-		if s := &d.sealings[i]; s.id == id {
-			if done {
-				d.sealings = append(d.sealings[:i], d.sealings[i+1:]...)
-				return
-			}
-			s.asked, s.at = false, d.now.Add(d.cfg.Protocol.Backoff(s.tries, cause, after))
-			s.tries++
-			return
-		}
+	s := &d.sealings
+	s.asked = false
+	s.of = slices.DeleteFunc(s.of, func(other ownership.Incarnation) bool { return other == id })
+	if done {
+		s.at, s.tries = d.now, 0
+		return
 	}
+	s.of = slices.Insert(s.of, 0, id)
+	s.at = d.now.Add(d.cfg.Protocol.Backoff(s.tries, cause, after))
+	s.tries++
 }

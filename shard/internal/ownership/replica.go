@@ -73,7 +73,7 @@ func DefaultConfig(id Incarnation, replica string, lease time.Duration) Config {
 		WarmTimeout:   lease / 4,
 		LeaveTimeout:  2 * lease,
 		BuryTime:      lease * 5 / 2,
-		ViewTimeout:   lease,
+		ViewTimeout:   lease * 6 / 5,
 		GatherTimeout: lease / 2,
 		FitGrace:      3*time.Second + lease/10,
 		MeetTimeout:   2 * lease,

@@ -46,8 +46,9 @@ func (r *Replica) look() {
 	}
 }
 
-// lookAfter is how old a view may be until it is looked for another.
-func (r *Replica) lookAfter() time.Duration { return r.cfg.ViewTimeout * 3 / 5 }
+// lookAfter is how old a view may be until it is looked for another: a little older than the time between two reports, so
+// that a replica that works needs no lists.
+func (r *Replica) lookAfter() time.Duration { return r.cfg.ViewTimeout * 7 / 8 }
 
 // wakeToLook is when look is to be called next.
 func (r *Replica) wakeToLook() time.Duration {

@@ -35,8 +35,8 @@ func TestI1ALeaseIsRenewedOnlyWhileTheViewOfTheRecordsIsRecent(t *testing.T) {
 		{"only the shards' records are seen", func(b *bench, at Instant) { b.feed(Viewed{Shards, at}) }, true},
 		{"both are seen", func(b *bench, at Instant) { b.feed(Viewed{Leases, at}); b.feed(Viewed{Shards, at}) }, false},
 		{"both are seen, very late", func(b *bench, at Instant) {
-			b.feed(Viewed{Leases, at.Add(-lease)})
-			b.feed(Viewed{Shards, at.Add(-lease)})
+			b.feed(Viewed{Leases, at.Add(-b.r.cfg.ViewTimeout)})
+			b.feed(Viewed{Shards, at.Add(-b.r.cfg.ViewTimeout)})
 		}, true},
 		{"a live list shows them", func(b *bench, at Instant) {
 			b.feed(Listing{Shards: []Shard{b.r.shards[west].rec}, Asked: at})
@@ -62,15 +62,18 @@ func TestI1ALeaseIsRenewedOnlyWhileTheViewOfTheRecordsIsRecent(t *testing.T) {
 
 func TestALiveListIsAskedForInTimeAndAgainWhereItIsNotAnswered(t *testing.T) {
 	b := deafBench(t)
-	b.renews(lease*3/5 - lease/40)
+	if b.r.lookAfter() <= b.r.cfg.ReportEvery {
+		t.Error("a list is asked for though reports come back")
+	}
+	b.renews(b.r.lookAfter() - lease/40)
 	none[ListRecords](b)
 	b.renews(lease/40 + time.Millisecond)
 	find[ListRecords](b)
 	none[ListRecords](b)
-	b.renews(lease / 8)
+	b.renews(b.r.cfg.ViewTimeout / 8)
 	find[ListRecords](b)
 	b.feed(Listing{Shards: []Shard{b.r.shards[west].rec}, Asked: b.now})
-	b.renews(lease * 3 / 5)
+	b.renews(b.r.lookAfter())
 	if len(all[ListRecords](b)) > 1 {
 		t.Error("it asks again though it has just seen one")
 	}
