@@ -26,8 +26,6 @@ const (
 	calmWindows = 20
 	// bumpRevision is by how much a restored home's revision is raised: by more than it can have grown since.
 	bumpRevision = 1_000_000
-	// slowBy is how late a slow home answers.
-	slowBy = 2 * time.Second
 )
 
 // ordeal is a fault of the untidy scenario, and what must hold for it.
@@ -79,7 +77,7 @@ func (r *run) ordeals() []ordeal {
 		forgets("home restored, 600 s old, bumped", 10*time.Minute, bumpRevision, 0),
 		{"one replica cut off a cluster", func(ctx context.Context, f *fault) { r.cutOff(ctx, f, 1) }, lease(5 * time.Second), 0, 1, many, 0},
 		{"all replicas cut off a cluster", func(ctx context.Context, f *fault) { r.cutOff(ctx, f, many) }, lease(5 * time.Second), 0, 0, many, 0},
-		network("home answers in 2 s", 0, many, lease(5*time.Second), long, faultproxy.Rule{Fault: faultproxy.Delay, Delay: slowBy}),
+		network("home answers in a fifth of a lease", 0, many, lease(5*time.Second), long, faultproxy.Rule{Fault: faultproxy.Delay, Delay: r.lease / 5}),
 		network("home refuses half of all writes", 0, many, lease(5*time.Second), long, faultproxy.Rule{
 			Match: homeWrites, Fault: faultproxy.Answer, Status: 429, RetryAfter: 1, Probability: 0.5}),
 		{"an API server of home lags", r.lag, lease(5 * time.Second), 0, many, many, 0},
