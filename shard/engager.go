@@ -32,6 +32,7 @@ type engager struct {
 	lease    *lease
 	put      func(driver.Event)
 	spawn    func(func())
+	turn     chan struct{} // of whoever fills caches beside those in use
 }
 
 // of returns the engagement of a shard, nil if there is none.
@@ -62,8 +63,8 @@ func (g *engager) warm(w driver.Warm) {
 func (g *engager) opening(e *engagement, cluster keyspace.ClusterName, remote bool) opening {
 	return opening{
 		gate: e.gate, opts: g.roster.options(e.id.Cluster, remote), log: g.log, spawn: g.spawn, told: func(uint64) {},
-		changed: func() { g.changed(e, remote) },
-		find:    func() (connection, *engage.Traffic) { return g.clusters.get(cluster) },
+		changed: func() { g.changed(e, remote) }, turn: g.turn,
+		find: func() (connection, *engage.Traffic) { return g.clusters.get(cluster) },
 	}
 }
 

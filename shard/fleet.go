@@ -96,11 +96,11 @@ func (f *fleet) add(ctx context.Context, name keyspace.ClusterName, cl cluster.C
 func (f *fleet) takeBack(name keyspace.ClusterName, way uint64) {
 	f.mu.Lock()
 	s := f.clusters[name]
-	last := s != nil && s.given == way
+	last, stopped := s != nil && s.given == way, f.ctx == nil
 	f.mu.Unlock()
 	switch {
 	case !last: // there is a newer one
-	case f.grace > 0:
+	case f.grace > 0 && !stopped:
 		f.log.Info("cluster is taken away unless it comes back in time", "cluster", string(name), "in", f.grace.String())
 		time.AfterFunc(f.grace, func() { f.remove(name, way) })
 	default:

@@ -206,7 +206,7 @@ func (l *loop) begin(b driver.Begin) {
 	l.lease = &lease{clock: l.clock}
 	l.shards = &engager{
 		cfg: l.cfg, id: b.ID, log: log, ctx: l.ctx, clusters: l.clusters, roster: l.roster, judge: l.judge, lease: l.lease,
-		put: l.mail.put, spawn: l.beside.Go,
+		put: l.mail.put, spawn: l.beside.Go, turn: make(chan struct{}, 1),
 	}
 	if l.writer != nil {
 		l.writer.cancel()

@@ -72,6 +72,8 @@ type opening struct {
 	log   logr.Logger
 	spawn func(func())
 	told  func(connection uint64) // is told over which connection the view was opened
+	// turn is held while caches are filled beside others.
+	turn chan struct{}
 	// changed is called when the view has other caches, which have no handlers yet, and the last ones are about to end.
 	changed func()
 }
@@ -174,6 +176,12 @@ func (v *view) change(ctx context.Context, o opening) (done bool) {
 		return true
 	}
 	v.mu.Unlock()
+	select { // one at a time: what is served meanwhile needs the machine, too
+	case o.turn <- struct{}{}:
+		defer func() { <-o.turn }()
+	case <-ctx.Done():
+		return true
+	}
 	opened, end, err := begin(ctx, real, traffic, o)
 	if err == nil {
 		err = warmOver(ctx, opened, o, real.way)

@@ -3,8 +3,10 @@ package engage
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -36,10 +39,16 @@ func Connect(real cluster.Cluster) (*Connection, error) {
 		return nil, fmt.Errorf("reading the address of the API server: %w", err)
 	}
 	c := &Connection{server: server, name: real.GetConfig().ServerName, scheme: real.GetScheme()}
+	server.Path = strings.TrimRight(server.Path, "/")
 	config := rest.CopyConfig(real.GetConfig())
 	// Servers would compress long lists, which is what a new holder waits for. Over networks of 30 MB/s or more that
 	// takes longer than it saves (kubernetes/kubernetes#112296).
 	config.DisableCompression = true
+	// A dialer of its own keeps client-go from sharing connections with other credentials for the same server. API servers
+	// close those on which a request was refused for its credentials, and with it all else that is under way there.
+	if config.Dial == nil && config.Transport == nil {
+		config.Dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+	}
 	transport, err := rest.TransportFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("building the transport of %s: %w", server.Host, err)
@@ -54,7 +63,10 @@ func Connect(real cluster.Cluster) (*Connection, error) {
 }
 
 // Replace has all requests from now on use the credentials and the TLS settings of another connection to the same server.
-func (c *Connection) Replace(by *Connection) { c.way.Store(by.way.Load()) }
+func (c *Connection) Replace(by *Connection) {
+	last := c.way.Swap(by.way.Load())
+	utilnet.CloseIdleConnectionsFor(last.RoundTripper)
+}
 
 // SameServer reports whether two connections lead to the same address and name.
 func (c *Connection) SameServer(other *Connection) bool {
