@@ -3,10 +3,12 @@ package shard
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
@@ -18,6 +20,7 @@ const (
 	DefaultNamespace     = "tenure-system"
 	DefaultLeaseDuration = 10 * time.Second
 	DefaultDrainTimeout  = 20 * time.Second
+	DefaultRemovalGrace  = 10 * time.Second
 	DefaultShardBits     = 3
 )
 
@@ -40,6 +43,9 @@ type Config struct {
 	LeaseDuration time.Duration
 	// DrainTimeout bounds how long running reconciles may delay a move before they are cancelled. Default 20 s.
 	DrainTimeout time.Duration
+	// RemovalGrace is how long a cluster that the provider takes away is served on: one that comes back within it has
+	// changed, and wasn't removed. Default 10 s.
+	RemovalGrace time.Duration
 	// Weight is this replica's share of the work relative to the others'. Default 1.
 	Weight int
 	// Version of the program: it is recorded for rollouts and opens the User-Agent.
@@ -48,8 +54,24 @@ type Config struct {
 	HomeCluster multicluster.ClusterName
 	// ClientFiltering turns the server-side filtering of watches (KEP-5866) off.
 	ClientFiltering bool
+	// Pod is the Pod that the process runs in, and where those of its peers are. Its zero value says that nothing of that is
+	// known: then a replica that dies is found by its lease alone.
+	Pod Pod
 	// Observer is told what happens, for metrics and traces. Default: nobody.
 	Observer Observer
+}
+
+// Pod is what lets peers know from a Pod's status that a replica has died, without waiting for its lease.
+type Pod struct {
+	// Container is the one that the process runs in, as NAMESPACE/POD/UID/CONTAINER, by the downward API. Set it only where
+	// the process ends with that container: not in Pods that share the process namespace of their containers or their node.
+	Container string
+	// TerminationLog is the file that the container's kubelet reads its termination message from
+	// (terminationMessagePath). It must exist. Its content is replaced.
+	TerminationLog string
+	// Peers selects the Pods of the replicas by their labels, in Namespace. Nothing is watched without it. A replica that may
+	// not read Pods does without.
+	Peers string
 }
 
 // agent is how the program calls itself in User-Agents.
@@ -65,6 +87,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.DrainTimeout == 0 {
 		c.DrainTimeout = DefaultDrainTimeout
+	}
+	if c.RemovalGrace == 0 {
+		c.RemovalGrace = DefaultRemovalGrace
 	}
 	if c.ShardBits == 0 {
 		c.ShardBits = DefaultShardBits
@@ -110,8 +135,23 @@ func (c Config) Validate() error {
 	if c.DrainTimeout < 0 {
 		errs = append(errs, fmt.Errorf("DrainTimeout %v: must not be negative", c.DrainTimeout))
 	}
+	if c.Pod.Container != "" && !isContainer(c.Pod.Container) {
+		errs = append(errs, fmt.Errorf("Pod.Container %q: must be NAMESPACE/POD/UID/CONTAINER", c.Pod.Container))
+	}
+	if _, err := labels.Parse(c.Pod.Peers); err != nil {
+		errs = append(errs, fmt.Errorf("Pod.Peers %q: %w", c.Pod.Peers, err))
+	}
+	if c.RemovalGrace < 0 {
+		errs = append(errs, fmt.Errorf("RemovalGrace %v: must not be negative", c.RemovalGrace))
+	}
 	if c.Weight < 0 {
 		errs = append(errs, fmt.Errorf("Weight %d: must not be negative", c.Weight))
 	}
 	return errors.Join(errs...)
+}
+
+// isContainer reports whether a text has the four parts that name a container.
+func isContainer(text string) bool {
+	parts := strings.Split(text, "/")
+	return len(parts) == 4 && !slices.Contains(parts, "")
 }

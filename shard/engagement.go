@@ -28,11 +28,11 @@ type engagement struct {
 	traffic *engage.Traffic
 	home    view // over the cluster that the shard is a part of
 
-	// Only the loop touches these.
-	awareEnd context.CancelFunc
-	sample   loadSample
+	// Only the loop touches it.
+	sample loadSample
 
 	mu       sync.Mutex // guards all below
+	awareEnd context.CancelFunc
 	reaching map[keyspace.ClusterName]*outpost
 	remotes  map[keyspace.ClusterName]*view // the synced ones of what is being reached
 }
@@ -40,6 +40,7 @@ type engagement struct {
 // outpost is the engagement's view over another cluster, where what its objects own lives.
 type outpost struct {
 	view   view
+	ctx    context.Context // ends when the cluster isn't reached for any more
 	cancel context.CancelFunc
 }
 
@@ -81,21 +82,20 @@ func (e *engagement) unreach(all map[keyspace.ClusterName]connection) {
 	}
 }
 
-// reach begins to reach a cluster; the outpost is nil if that has begun already.
-func (e *engagement) reach(name keyspace.ClusterName) (context.Context, *outpost) {
+// reach begins to reach a cluster, unless that has begun already.
+func (e *engagement) reach(name keyspace.ClusterName) (_ context.Context, _ *outpost, begun bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.reaching[name] != nil {
-		return nil, nil
+	if o := e.reaching[name]; o != nil {
+		return o.ctx, o, true
 	}
-	o := &outpost{}
 	ctx, cancel := context.WithCancel(e.ctx)
-	o.cancel = cancel
+	o := &outpost{ctx: ctx, cancel: cancel}
 	if e.reaching == nil {
 		e.reaching, e.remotes = map[keyspace.ClusterName]*outpost{}, map[keyspace.ClusterName]*view{}
 	}
 	e.reaching[name] = o
-	return ctx, o
+	return ctx, o, false
 }
 
 // reached puts a synced outpost to use, if it is wanted still.
@@ -144,12 +144,26 @@ func (e *engagement) backfill(sources []*kindSource) {
 	}
 }
 
-// endAwares disengages unmodified controllers.
-func (e *engagement) endAwares() {
-	if e.awareEnd != nil {
-		e.awareEnd()
-		e.awareEnd = nil
+// beginAwares returns the context to engage unmodified controllers with.
+func (e *engagement) beginAwares() context.Context {
+	ctx, cancel := context.WithCancel(e.ctx)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.awareEnd = cancel
+	return ctx
+}
+
+// endAwares disengages unmodified controllers, and reports whether any were engaged.
+func (e *engagement) endAwares() bool {
+	e.mu.Lock()
+	end := e.awareEnd
+	e.awareEnd = nil
+	e.mu.Unlock()
+	if end == nil {
+		return false
 	}
+	end()
+	return true
 }
 
 // shut ends the engagement at once: nothing passes its gate any more, its caches stop.

@@ -15,10 +15,7 @@ import (
 )
 
 const (
-	// drainGrace is how long a reconcile whose context was cancelled may take to return before the replica gives up.
-	drainGrace = 5 * time.Second
-	// stopGrace is how long what runs under an incarnation that is over may take to end, until peers have to wait for
-	// its Lease.
+	// stopGrace is how long writes of an incarnation that is over may take to end, until peers have to wait for its Lease.
 	stopGrace = 2 * time.Second
 )
 
@@ -31,9 +28,11 @@ type engager struct {
 	ctx      context.Context // bounds all that is engaged
 	clusters *fleet
 	roster   *roster
+	judge    *clusterJudge
 	lease    *lease
 	put      func(driver.Event)
 	spawn    func(func())
+	turn     chan struct{} // of whoever fills caches beside those in use
 }
 
 // of returns the engagement of a shard, nil if there is none.
@@ -64,6 +63,7 @@ func (g *engager) warm(w driver.Warm) {
 func (g *engager) opening(e *engagement, cluster keyspace.ClusterName, remote bool) opening {
 	return opening{
 		gate: e.gate, opts: g.roster.options(e.id.Cluster, remote), log: g.log, spawn: g.spawn, told: func(uint64) {},
+		changed: func() { g.changed(e, remote) }, turn: g.turn,
 		find: func() (connection, *engage.Traffic) { return g.clusters.get(cluster) },
 	}
 }
@@ -76,6 +76,9 @@ func (g *engager) step(name StepName, id keyspace.ShardID, record string) Step {
 // yet, or never will be, delays nothing else. When it is, its coming may matter to any key of the shard, so all are
 // enqueued again.
 func (g *engager) reach(e *engagement) {
+	if !g.roster.reaches() { // most fleets: a thousand clusters need not be looked over for each shard
+		return
+	}
 	all := g.clusters.all()
 	e.unreach(all)
 	for name := range all {
@@ -83,8 +86,9 @@ func (g *engager) reach(e *engagement) {
 		if name == e.id.Cluster || len(o.opts.Kinds) == 0 {
 			continue
 		}
-		ctx, post := e.reach(name)
-		if post == nil {
+		ctx, post, begun := e.reach(name)
+		if begun {
+			post.view.follow(ctx, o)
 			continue
 		}
 		g.spawn(func() {
@@ -100,10 +104,23 @@ func (g *engager) reach(e *engagement) {
 	}
 }
 
-// clustersChanged has every shard reach for the clusters that there are now.
+// clustersChanged has every shard reach for the clusters that there are now, by the way that there is now.
 func (g *engager) clustersChanged() {
 	for _, e := range g.roster.all() {
+		e.home.follow(e.ctx, g.opening(e, e.id.Cluster, false))
 		g.reach(e)
+	}
+}
+
+// changed puts other caches of the same cluster to use. What they hold may be newer than what the last ones told of.
+func (g *engager) changed(e *engagement, remote bool) {
+	sources := g.roster.allSources()
+	e.attach(sources, g.log)
+	if e.gate.IsOpen() {
+		e.backfill(sources)
+	}
+	if !remote && e.endAwares() {
+		g.engageAwares(e)
 	}
 }
 
@@ -135,8 +152,7 @@ func (g *engager) open(o driver.Open) {
 // engageAwares engages unmodified multicluster-runtime controllers, beside the loop since they wait for caches by
 // polling.
 func (g *engager) engageAwares(e *engagement) {
-	ctx, cancel := context.WithCancel(e.ctx)
-	e.awareEnd = cancel
+	ctx := e.beginAwares()
 	for _, a := range g.roster.allAwares() {
 		g.spawn(func() {
 			if err := a.Engage(ctx, e.name(), e.cluster()); err != nil && ctx.Err() == nil {
@@ -152,15 +168,16 @@ func (g *engager) drain(d driver.Drain) {
 	step := g.step(StepDrain, d.ID, d.Record)
 	step.Epoch = e.epoch() + 1
 	e.endAwares()
+	patience := g.cfg.DrainTimeout
+	if why, _ := g.judge.trouble(d.ID.Cluster); why != "" {
+		patience = 0 // what runs can't get on
+	}
 	g.spawn(func() {
-		err := e.gate.Drain(e.ctx, g.cfg.DrainTimeout, drainGrace)
-		if e.ctx.Err() != nil {
+		if e.gate.Drain(e.ctx, patience, engage.ReturnGrace) != nil {
 			return // it was closed meanwhile
 		}
-		if err == nil {
-			step.done(g.cfg.Observer)
-		}
-		g.put(driver.Drained{Number: d.Number, ID: d.ID, Ended: e.gate.Ended(), Err: err})
+		step.done(g.cfg.Observer)
+		g.put(driver.Drained{Number: d.Number, ID: d.ID, Ended: e.gate.Ended()})
 	})
 }
 
@@ -188,7 +205,7 @@ func (g *engager) shutAll() (quiet func() bool) {
 		defer cancel()
 		quiet := true
 		for _, e := range all {
-			quiet = e.gate.Drain(ctx, 0, stopGrace/2) == nil && quiet
+			quiet = e.gate.Quiet(ctx) && quiet
 		}
 		return quiet
 	}
@@ -224,6 +241,12 @@ func (g *engager) measure() {
 		sample.at, sample.busy, sample.objects = now, busy, v.Objects(g.ctx)
 		g.put(driver.Measured{ID: e.id, Objects: sample.objects, Load: sample.load})
 	}
+}
+
+// serves reports whether a shard that is held here is served.
+func (g *engager) serves(h ownership.Holding) bool {
+	why, _ := g.judge.trouble(h.ID.Cluster)
+	return why == "" && (h.Active || h.Phase == "draining")
 }
 
 // status describes what is warm or held here.

@@ -2,53 +2,117 @@ package shard
 
 import (
 	"context"
-	"maps"
 	"sync"
+	"time"
 
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// fleet is the real workload clusters that the provider knows now. It is safe for concurrent use.
+// fleet is the real workload clusters, and decides which connection each of them has. The provider only offers: what it
+// offers for a cluster that has a connection takes its place when it is known to work and to lead to the same cluster,
+// and what it takes away is gone after a grace. See [judge]. It is safe for concurrent use.
 type fleet struct {
+	log   logr.Logger
+	grace time.Duration
+
 	mu       sync.Mutex // guards all below
-	clusters map[keyspace.ClusterName]connection
+	clusters map[keyspace.ClusterName]*site
 	last     uint64                                   // number of the last connection
 	traffic  map[keyspace.ClusterName]*engage.Traffic // of a few clusters that went, too: see maxGone
 	changed  func()                                   // told after every change, without the lock
+	ctx      context.Context                          // bounds the questions to clusters; nil: none are asked
+	spawn    func(func())
 }
 
-// connection is a real cluster, as the provider connected to it.
+// connection is how a real cluster is reached. It is never changed, only replaced.
 type connection struct {
-	cluster.Cluster
-	number uint64 // tells it from earlier and later ones, of whatever cluster
+	cluster.Cluster // as the provider gave it
+	via             *engage.Connection
+	number          uint64    // tells the cluster from earlier and later ones, of whatever name
+	way             uint64    // tells ways to the same cluster apart
+	uid             types.UID // of the cluster, "" while it isn't known
+	expires         time.Time // when the credentials do, zero where that isn't known
 }
 
-func newFleet() *fleet {
+// site is a cluster by its name.
+type site struct {
+	connection        // in use
+	offer      *offer // what the provider gave last, nil if that is in use
+	given      uint64 // the way that the provider gave last, be it in use or not
+	refused    string // why the offer isn't taken, "" while it isn't known to be bad
+}
+
+// offer is a connection that the provider gave and that isn't in use yet.
+type offer struct {
+	connection
+	ctx context.Context // ends when the provider takes it back
+}
+
+func newFleet(log logr.Logger, grace time.Duration) *fleet {
 	return &fleet{
-		clusters: map[keyspace.ClusterName]connection{},
+		log: log, grace: grace,
+		clusters: map[keyspace.ClusterName]*site{},
 		traffic:  map[keyspace.ClusterName]*engage.Traffic{},
 		changed:  func() {},
 	}
 }
 
-// add registers a cluster until the context ends. Another of the same name is replaced.
-func (f *fleet) add(ctx context.Context, name keyspace.ClusterName, cl cluster.Cluster) {
+// add takes a cluster from the provider, until the context ends. One that is new is used at once; for the others, see
+// [fleet].
+func (f *fleet) add(ctx context.Context, name keyspace.ClusterName, cl cluster.Cluster) error {
+	via, err := engage.Connect(cl)
+	if err != nil {
+		return err
+	}
 	f.mu.Lock()
 	f.last++
-	number := f.last
-	f.clusters[name] = connection{cl, number}
-	f.trafficOf(name)
+	way := f.last
+	c := connection{Cluster: cl, via: via, number: way, way: way, expires: kubeconfig.Expiry(cl.GetConfig())}
+	s := f.clusters[name]
+	known := s != nil
+	if known {
+		s.offer, s.given, s.refused = &offer{c, ctx}, way, ""
+	} else {
+		f.clusters[name] = &site{connection: c, given: way}
+		f.trafficOf(name)
+	}
 	f.mu.Unlock()
-	context.AfterFunc(ctx, func() { f.remove(name, number) })
-	f.tell()
+	context.AfterFunc(ctx, func() { f.takeBack(name, way) })
+	f.ask(name, way)
+	if !known {
+		f.tell()
+	}
+	return nil
 }
 
-func (f *fleet) remove(name keyspace.ClusterName, number uint64) {
+// takeBack notes that the provider doesn't give a connection any more. If it gives no other within the grace, the
+// cluster is gone.
+func (f *fleet) takeBack(name keyspace.ClusterName, way uint64) {
 	f.mu.Lock()
-	gone := f.clusters[name].number == number
+	s := f.clusters[name]
+	last, stopped := s != nil && s.given == way, f.ctx == nil
+	f.mu.Unlock()
+	switch {
+	case !last: // there is a newer one
+	case f.grace > 0 && !stopped:
+		f.log.Info("cluster is taken away unless it comes back in time", "cluster", string(name), "in", f.grace.String())
+		time.AfterFunc(f.grace, func() { f.remove(name, way) })
+	default:
+		f.remove(name, way)
+	}
+}
+
+// remove forgets a cluster, unless the provider gave another connection after this one.
+func (f *fleet) remove(name keyspace.ClusterName, way uint64) {
+	f.mu.Lock()
+	s := f.clusters[name]
+	gone := s != nil && s.given == way
 	if gone {
 		delete(f.clusters, name)
 		f.forget(name)
@@ -84,21 +148,36 @@ func (f *fleet) tell() {
 	changed()
 }
 
-// notify sets who is told of changes; nil for nobody.
-func (f *fleet) notify(changed func()) {
-	if changed == nil {
-		changed = func() {}
+// start has changes told, and clusters asked who they are, until the context ends.
+func (f *fleet) start(ctx context.Context, spawn func(func()), changed func()) {
+	f.mu.Lock()
+	f.ctx, f.spawn, f.changed = ctx, spawn, changed
+	given := map[keyspace.ClusterName]uint64{}
+	for name, s := range f.clusters {
+		given[name] = s.given
 	}
+	f.mu.Unlock()
+	for name, way := range given {
+		f.ask(name, way)
+	}
+}
+
+// stop ends what start began, but for what was spawned.
+func (f *fleet) stop() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.changed = changed
+	f.ctx, f.spawn, f.changed = nil, nil, func() {}
 }
 
 // get returns a cluster, which is nil if it isn't there, and its traffic counters.
 func (f *fleet) get(name keyspace.ClusterName) (connection, *engage.Traffic) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.clusters[name], f.trafficOf(name)
+	traffic := f.trafficOf(name)
+	if s := f.clusters[name]; s != nil {
+		return s.connection, traffic
+	}
+	return connection{}, traffic
 }
 
 // trafficOf returns the counters of a cluster, new ones if it was never seen. Call it with the lock held.
@@ -112,7 +191,11 @@ func (f *fleet) trafficOf(name keyspace.ClusterName) *engage.Traffic {
 func (f *fleet) all() map[keyspace.ClusterName]connection {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return maps.Clone(f.clusters)
+	all := make(map[keyspace.ClusterName]connection, len(f.clusters))
+	for name, s := range f.clusters {
+		all[name] = s.connection
+	}
+	return all
 }
 
 // status is what each cluster has sent up to now, a few that went included.
@@ -121,10 +204,13 @@ func (f *fleet) status() map[keyspace.ClusterName]ClusterStatus {
 	defer f.mu.Unlock()
 	all := make(map[keyspace.ClusterName]ClusterStatus, len(f.traffic))
 	for name, traffic := range f.traffic {
-		_, engaged := f.clusters[name]
 		c := ClusterStatus{
-			Engaged: engaged, FencedWrites: traffic.FencedWrites.Load(),
+			FencedWrites:     traffic.FencedWrites.Load(),
+			UnansweredWrites: traffic.UnansweredWrites.Load(), Abandoned: traffic.Abandoned.Load(),
 			ListWatchBytes: traffic.ListWatchBytes.Load(), Kept: traffic.Kept.Load(), Discarded: traffic.Discarded.Load(), WatchMode: "server",
+		}
+		if s := f.clusters[name]; s != nil {
+			c.Engaged, c.UID, c.Refused, c.CredentialsExpire = true, s.uid, s.refused, s.expires
 		}
 		if !traffic.ServerSide() {
 			c.WatchMode = "client"

@@ -5,30 +5,36 @@ import (
 	"fmt"
 	"testing"
 
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
 func TestClustersThatComeAndGoLeaveLittleBehind(t *testing.T) {
-	f := newFleet()
-	var some struct{ cluster.Cluster }
+	f := newFleet(logr.Discard(), 0)
+	some := fakeCluster{config: &rest.Config{Host: "https://127.0.0.1:1"}}
+	add := func(ctx context.Context, name keyspace.ClusterName) {
+		if err := f.add(ctx, name, some); err != nil {
+			t.Fatal(err)
+		}
+	}
 	stay, leave := context.WithCancel(t.Context())
 	defer leave()
-	f.add(stay, "west", some)
+	add(stay, "west")
 	_, west := f.get("west")
 	west.Kept.Add(7)
 	for i := range 100_000 {
 		name := keyspace.ClusterName(fmt.Sprint("cluster-", i))
 		ctx, end := context.WithCancel(stay)
-		f.add(ctx, name, some)
+		add(ctx, name)
 		_, traffic := f.get(name)
 		traffic.Kept.Add(1)
 		f.remove(name, f.last)
 		end()
 		if i%1000 == 0 { // a connection that is replaced
 			f.remove("west", f.clusters["west"].number)
-			f.add(stay, "west", some)
+			add(stay, "west")
 		}
 		if n := len(f.status()); n > maxGone+2 {
 			t.Fatalf("after %d clusters that came and went, %d are remembered", i+1, n)

@@ -2,7 +2,9 @@ package shard
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -19,12 +21,13 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/driver"
 	"github.com/tenure-dev/tenure/shard/internal/member"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/shard/internal/pods"
 	"github.com/tenure-dev/tenure/shard/internal/record"
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // newRecordCache watches the Leases and Shard records of the home cluster, once it is started.
-func newRecordCache(cfg Config, rc *rest.Config, scheme *runtime.Scheme, log logr.Logger) (cache.Cache, error) {
+func newRecordCache(cfg Config, rc *rest.Config, scheme *runtime.Scheme, log logr.Logger, t *trouble) (cache.Cache, error) {
 	tenures, err := labels.Parse(tenurev1alpha1.RoleLabel)
 	if err != nil {
 		return nil, fmt.Errorf("selector of leases: %w", err)
@@ -34,12 +37,15 @@ func newRecordCache(cfg Config, rc *rest.Config, scheme *runtime.Scheme, log log
 	namespaces := map[string]cache.Config{cfg.Namespace: {}}
 	c, err := cache.New(rc, cache.Options{
 		Scheme: scheme, Mapper: recordMapper(),
-		DefaultWatchErrorHandler: func(ctx context.Context, r *toolscache.Reflector, err error) { // it is tried again
+		DefaultWatchErrorHandler: func(_ context.Context, _ *toolscache.Reflector, err error) { // it is tried again
 			if apierrors.IsNotFound(err) {
 				log.Error(err, "the home cluster doesn't know the kind Shard: install config/crd there")
 				return
 			}
-			toolscache.DefaultWatchErrorHandler(ctx, r, err)
+			if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+				return // a watch that has come to its end, as they all do
+			}
+			t.tell("Watch", err)
 		},
 		ByObject: map[client.Object]cache.ByObject{
 			&coordinationv1.Lease{}: {Label: tenures, Namespaces: namespaces},
@@ -50,6 +56,17 @@ func newRecordCache(cfg Config, rc *rest.Config, scheme *runtime.Scheme, log log
 		return nil, fmt.Errorf("watching the records in namespace %s of the home cluster: %w", cfg.Namespace, err)
 	}
 	return c, nil
+}
+
+// newPodWatch watches the Pods of the replicas in the home cluster, once it is run. It is nil where none are to be
+// watched.
+func newPodWatch(cfg Config, rc *rest.Config, log logr.Logger) (*pods.Watch, error) {
+	if cfg.Pod.Peers == "" {
+		return nil, nil
+	}
+	rc = rest.CopyConfig(rc)
+	rc.QPS, rc.UserAgent = -1, cfg.agent()+" (coordination)"
+	return pods.NewWatch(rc, cfg.Namespace, cfg.Pod.Peers, log)
 }
 
 // recordMapper knows the kinds of the records by itself: taking part needs no discovery, so a replica that is started
@@ -69,6 +86,7 @@ func recordMapper() meta.RESTMapper {
 type follower struct {
 	by    protocol.Incarnation
 	cache cache.Cache
+	pods  *pods.Watch // nil where they aren't watched
 	log   logr.Logger
 	put   func(driver.Event)
 }
@@ -79,7 +97,7 @@ func (f *follower) follow(ctx context.Context, spawn func(func())) (unfollow fun
 	leases, err := f.watch(ctx, &coordinationv1.Lease{}, func(obj client.Object) (ownership.Input, error) {
 		return member.Seen(obj.(*coordinationv1.Lease))
 	}, func(obj client.Object) {
-		f.put(driver.Seen{What: ownership.LeaseGone{ID: protocol.Incarnation(obj.GetName())}})
+		f.put(driver.Seen{What: member.Gone(obj.GetName())})
 	})
 	if err != nil {
 		cancel()
@@ -95,6 +113,12 @@ func (f *follower) follow(ctx context.Context, spawn func(func())) (unfollow fun
 	if err != nil {
 		cancel()
 		return nil, err
+	}
+	if f.pods != nil {
+		if err := f.pods.Follow(ctx, func(in ownership.ContainerSeen) { f.put(driver.Seen{What: in}) }); err != nil {
+			cancel()
+			return nil, err
+		}
 	}
 	spawn(func() {
 		for _, r := range []toolscache.ResourceEventHandlerRegistration{leases, shards} {

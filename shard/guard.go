@@ -52,14 +52,24 @@ func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconci
 	if wait := e.traffic.Breaker.PutOff(); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	ctx, end, ok := e.gate.Begin(ctx)
-	if !ok {
+	start := time.Now()
+	var ended struct { // only read once the reconcile has returned
+		result reconcile.Result
+		err    error
+	}
+	ran := e.gate.Run(ctx, e.traffic, func(ctx context.Context) {
+		ended.result, ended.err = g.inner.Reconcile(context.WithValue(ctx, engagementKey{}, e), req)
+	})
+	if ran == engage.Refused {
 		return reconcile.Result{}, nil
 	}
-	defer end()
-	start := time.Now()
-	result, err := g.inner.Reconcile(context.WithValue(ctx, engagementKey{}, e), req)
 	e.busy.Add(int64(time.Since(start)))
+	if ran == engage.Abandoned {
+		g.log.Error(nil, "a reconcile doesn't return although its context has ended; going on without it, its writes are refused",
+			"shard", e.id.String(), "key", req.NamespacedName.String(), "began", start.Format(time.RFC3339), "running", e.traffic.Abandoned.Load())
+		return reconcile.Result{}, nil
+	}
+	result, err := ended.result, ended.err
 	if !e.gate.IsOpen() {
 		// The tenure ended meanwhile. Whatever is left to do, or failed because of that, is the next holder's, who
 		// looks at every key of the shard anew.

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,6 +28,7 @@ import (
 type home struct {
 	id       protocol.Incarnation
 	log      logr.Logger
+	trouble  *trouble
 	observer Observer
 	members  *member.Store
 	records  *record.Store
@@ -38,16 +40,17 @@ type home struct {
 
 // newHome returns the home cluster as an incarnation writes to it. Nothing is sent.
 func newHome(ctx context.Context, id protocol.Incarnation, cfg Config, rc *rest.Config, scheme *runtime.Scheme,
-	log logr.Logger, put func(driver.Event), spawn func(func())) (*home, error) {
+	log logr.Logger, t *trouble, put func(driver.Event), spawn func(func())) (*home, error) {
 	rc = rest.CopyConfig(rc)
-	rc.QPS = -1 // renewals must never wait for a client-side limit
+	rc.QPS = -1 // no client-side limit: renewals must never wait for one, and the driver bounds what is on its way
+	rc.Wrap(func(next http.RoundTripper) http.RoundTripper { return obedient{next} })
 	rc.UserAgent = fmt.Sprintf("%s (coordination; incarnation=%s)", cfg.agent(), id)
 	c, err := client.New(rc, client.Options{Scheme: scheme, Mapper: recordMapper()})
 	if err != nil {
 		return nil, fmt.Errorf("building the client of the home cluster: %w", err)
 	}
 	h := &home{
-		id: id, log: log, observer: cfg.Observer, put: put, spawn: spawn,
+		id: id, log: log, trouble: t, observer: cfg.Observer, put: put, spawn: spawn,
 		members: member.NewStore(c, cfg.Namespace), records: record.NewStore(c, cfg.Namespace),
 	}
 	h.restart(ctx)
@@ -73,16 +76,20 @@ func (h *home) write(w driver.Write) {
 	h.spawn(func() {
 		ctx, cancel := context.WithTimeout(bound, w.Patience)
 		defer cancel()
+		ctx, wait := obeying(ctx)
 		version, err := do(ctx)
 		what, outcome := driver.What(w.Effect), cas.Outcome(err)
 		h.observer.Wrote(what, outcome)
-		if err != nil && (bound.Err() != nil || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)) {
-			// It isn't wanted any more, or somebody else was faster, which is normal.
+		cause := cas.Cause(err)
+		switch {
+		case err == nil:
+		case bound.Err() != nil || cause == ownership.Conflict: // it isn't wanted any more, or somebody else was faster, which is normal
 			h.log.V(1).Info("record not written", "what", what, "outcome", outcome.String(), "error", err.Error())
-			err = nil
+		default:
+			h.trouble.tell(what, err)
 		}
 		if w.Number != 0 {
-			h.put(driver.Written{Number: w.Number, Outcome: outcome, Version: version, Err: err})
+			h.put(driver.Written{Number: w.Number, Outcome: outcome, Version: version, Cause: cause, After: *wait})
 		}
 	})
 }
@@ -92,7 +99,11 @@ func (h *home) tell(w driver.Write) {
 	switch e := w.Effect.(type) {
 	case ownership.SealLease:
 		if e.Seq != 0 {
-			h.log.Info("peer stood still for its whole lease: sealing it", "peer", string(e.ID))
+			why := "peer stood still for its whole lease: sealing it"
+			if e.Ended {
+				why = "peer's container has ended: sealing it"
+			}
+			h.log.Info(why, "peer", string(e.ID))
 		}
 	case ownership.WriteAssignee:
 		h.log.Info("moving shard", "shard", e.ID.String(), "to", string(e.Assignee))
@@ -135,19 +146,35 @@ func (h *home) read(r driver.Read) {
 		ctx, cancel := context.WithTimeout(bound, r.Patience)
 		defer cancel()
 		in, err := h.reading(ctx, r.Of)
-		if errors.Is(err, context.Canceled) && bound.Err() != nil {
-			err = nil // there is nothing to complain of
+		if err != nil && bound.Err() == nil {
+			h.trouble.tell("Read", err)
 		}
-		h.put(driver.Found{Number: r.Number, What: in, Err: err})
+		h.put(driver.Found{Number: r.Number, What: in})
 	})
 }
 
 func (h *home) reading(ctx context.Context, of driver.Subject) (ownership.Input, error) {
 	switch {
+	case of.All:
+		return h.list(ctx)
 	case of.Lease != "":
 		return h.members.Read(ctx, string(of.Lease))
 	case of.Shard != (keyspace.ShardID{}):
 		return h.records.Read(ctx, of.Shard)
 	}
 	return h.members.Read(ctx, tenurev1alpha1.CoordinatorName)
+}
+
+// list reads all records live.
+func (h *home) list(ctx context.Context) (ownership.Input, error) {
+	var l ownership.Listing
+	var leases, shards error
+	var both sync.WaitGroup
+	both.Go(func() { l.Leases, l.Lead, leases = h.members.List(ctx) })
+	both.Go(func() { l.Shards, shards = h.records.List(ctx) })
+	both.Wait()
+	if err := errors.Join(leases, shards); err != nil {
+		return nil, err
+	}
+	return l, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenure-dev/tenure/shard/internal/driver"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/shard/internal/pods"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
@@ -57,15 +58,19 @@ type loop struct {
 	home     *rest.Config
 	scheme   *runtime.Scheme
 	log      logr.Logger
+	trouble  *trouble
 	clock    clock
 	driver   *driver.Driver
 	mail     *mailbox[driver.Event]
 	ctx      context.Context // bounds all that runs beside the loop
 	beside   sync.WaitGroup
 	records  cache.Cache
+	pods     *pods.Watch // nil where they aren't watched
 	clusters *fleet
 	roster   *roster
+	judge    *clusterJudge
 	report   *report
+	moved    bool          // clusters came, went or are reached by another way, and shards haven't been told
 	turned   *atomic.Int64 // when the loop last turned, on the monotonic clock
 
 	// The present incarnation, or the last.
@@ -78,15 +83,18 @@ type loop struct {
 	done    bool
 }
 
-// run takes part until the process has left in order (nil), must be given up for good, or the context ends.
+// run takes part until the process has left in order (nil), or must be given up for good. When the context ends it stops
+// everything at once, and seals its Lease.
 func (l *loop) run(ctx context.Context, leaving <-chan struct{}) error {
-	ctx, cancel := context.WithCancel(ctx)
+	quit := ctx.Done()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	l.ctx = ctx
 	defer l.beside.Wait()
 	defer cancel()
 	defer l.end()
-	l.clusters.notify(func() { l.mail.put(driver.Clusters{}) })
-	defer l.clusters.notify(nil)
+	l.clusters.start(ctx, l.beside.Go, func() { l.mail.put(driver.Clusters{}) })
+	defer l.clusters.stop()
+	l.beside.Go(func() { l.judge.run(ctx) })
 	l.handle(driver.Clusters{})
 	l.handle(driver.Start{})
 	timer := time.NewTimer(0)
@@ -94,11 +102,15 @@ func (l *loop) run(ctx context.Context, leaving <-chan struct{}) error {
 	for !l.done {
 		now := l.clock.now()
 		l.turned.Store(int64(now.Mono))
-		timer.Reset(min(max(0, l.driver.Wake()-now.Mono), l.driver.TickEvery()))
+		timer.Reset(max(0, min(l.driver.Wake()-now.Mono, l.driver.TickEvery(), l.report.wait(time.Now()))))
 		select {
 		case <-l.mail.ready:
+			known := false
 			for _, e := range l.mail.take() {
-				l.handle(e)
+				if _, changed := e.(driver.Clusters); !changed || !known { // one shows all changes until now
+					l.handle(e)
+					known = known || changed
+				}
 			}
 		case <-timer.C:
 			l.handle(driver.Tick{})
@@ -106,9 +118,11 @@ func (l *loop) run(ctx context.Context, leaving <-chan struct{}) error {
 			leaving = nil
 			l.log.Info("leaving: handing shards off")
 			l.handle(driver.Leave{})
-		case <-ctx.Done():
-			return nil // the process is torn down without notice: peers will find our Lease standing still
+		case <-quit:
+			quit = nil
+			l.handle(driver.Quit{}) // bounded: see its Stop and the sealing that follows
 		}
+		l.follow()
 		l.report.publish(l.driver, l.lease, l.shards)
 	}
 	return l.failure
@@ -130,9 +144,15 @@ func (l *loop) handle(e driver.Event) {
 			l.do(r)
 		}
 	}
-	if changed && l.shards != nil {
+	l.moved = l.moved || changed
+}
+
+// follow has the shards follow changes of clusters, once for all events that came together.
+func (l *loop) follow() {
+	if l.moved && l.shards != nil && !l.done {
 		l.shards.clustersChanged()
 	}
+	l.moved = false
 }
 
 // do carries out one request.
@@ -147,6 +167,8 @@ func (l *loop) do(r driver.Request) {
 		l.writer.read(r)
 	case driver.Warm:
 		l.shards.warm(r)
+	case driver.Probe:
+		l.judge.look(l.ctx, r.Cluster)
 	case driver.Open:
 		l.shards.open(r)
 	case driver.Drain:
@@ -161,8 +183,6 @@ func (l *loop) do(r driver.Request) {
 		l.report.survey(l.ctx, l.records, l.cfg.Namespace)
 	case driver.Renewed:
 		l.cfg.Observer.Renewed(r.Left)
-	case driver.Complain:
-		l.writer.log.Info("record can't be written or read; trying on", "what", r.What, "error", r.Err.Error())
 	case driver.End:
 		if r.Took > 0 {
 			l.writer.log.Info("left in order", "took", r.Took.Round(time.Millisecond).String())
@@ -185,18 +205,23 @@ func (l *loop) begin(b driver.Begin) {
 	log := l.log.WithValues("incarnation", string(b.ID))
 	l.lease = &lease{clock: l.clock}
 	l.shards = &engager{
-		cfg: l.cfg, id: b.ID, log: log, ctx: l.ctx, clusters: l.clusters, roster: l.roster, lease: l.lease,
-		put: l.mail.put, spawn: l.beside.Go,
+		cfg: l.cfg, id: b.ID, log: log, ctx: l.ctx, clusters: l.clusters, roster: l.roster, judge: l.judge, lease: l.lease,
+		put: l.mail.put, spawn: l.beside.Go, turn: make(chan struct{}, 1),
 	}
 	if l.writer != nil {
 		l.writer.cancel()
 	}
 	var err error
-	if l.writer, err = newHome(l.ctx, b.ID, l.cfg, l.home, l.scheme, log, l.mail.put, l.beside.Go); err != nil {
+	if l.writer, err = newHome(l.ctx, b.ID, l.cfg, l.home, l.scheme, log, l.trouble, l.mail.put, l.beside.Go); err != nil {
 		l.fail(err)
 		return
 	}
-	f := &follower{by: b.ID, cache: l.records, log: log, put: l.mail.put}
+	if path := l.cfg.Pod.TerminationLog; path != "" {
+		if err := pods.Log(path, b.ID); err != nil { // if we die, our lease tells
+			log.Error(err, "peers won't know from the Pod when this incarnation dies")
+		}
+	}
+	f := &follower{by: b.ID, cache: l.records, pods: l.pods, log: log, put: l.mail.put}
 	last := l.unfollow // what the watch shows between two incarnations counts, too
 	if l.unfollow, err = f.follow(l.ctx, l.beside.Go); err != nil {
 		l.fail(err)

@@ -51,7 +51,9 @@ func NewManager(home *rest.Config, provider multicluster.Provider, opts manager.
 	}
 	node := newNode(cfg.withDefaults(), home, local.GetLogger().WithName("shard"))
 	if cfg.HomeCluster != "" {
-		node.clusters.add(context.Background(), keyspace.ClusterName(cfg.HomeCluster), local)
+		if err := node.clusters.add(context.Background(), keyspace.ClusterName(cfg.HomeCluster), local); err != nil {
+			return nil, fmt.Errorf("home cluster as a workload cluster: %w", err)
+		}
 	}
 	m := &Manager{node: node}
 	m.Manager, err = mcmanager.WithMultiCluster(local, wrapProvider(provider, node), mcmanager.WithCoordinator(node))
@@ -97,8 +99,8 @@ func (m *Manager) Clusters() []multicluster.ClusterName {
 	return names
 }
 
-// Unfenced returns a cluster of [Manager.Clusters] as it is: no gate stops what is written through its client, whoever
-// holds the object's shard. It is for what no shard is about. Inside a guarded reconcile, GetCluster gives what to write
+// Unfenced returns a cluster of [Manager.Clusters] as the provider gave it: no gate stops what is written through its client,
+// whoever holds the object's shard. Ask anew each time, since the provider replaces it with the credentials. It is for what no shard is about. Inside a guarded reconcile, GetCluster gives what to write
 // through. It fails with multicluster.ErrClusterNotFound, and is safe for concurrent use.
 func (m *Manager) Unfenced(name multicluster.ClusterName) (cluster.Cluster, error) {
 	if cl := m.node.clusters.all()[keyspace.ClusterName(name)].Cluster; cl != nil {
@@ -107,10 +109,25 @@ func (m *Manager) Unfenced(name multicluster.ClusterName) (cluster.Cluster, erro
 	return nil, fmt.Errorf("cluster %s: %w", name, multicluster.ErrClusterNotFound)
 }
 
+// Connection returns how a cluster of [Manager.Clusters] is reached now: clients of it follow when credentials are replaced.
+// Like those of [Manager.Unfenced] they have no fence. It is nil for other names.
+func (m *Manager) Connection(name multicluster.ClusterName) *rest.Config {
+	if c, _ := m.node.clusters.get(keyspace.ClusterName(name)); c.via != nil {
+		return c.via.Config()
+	}
+	return nil
+}
+
 // Status returns what the replica holds and does now. It is safe for concurrent use.
 func (m *Manager) Status() Status {
 	st := *m.node.status.Load()
 	st.Clusters = m.node.clusters.status()
+	if judge := m.node.judge.Load(); judge != nil {
+		for name, c := range st.Clusters {
+			c.Unusable, c.UnusableSince = judge.trouble(name)
+			st.Clusters[name] = c
+		}
+	}
 	return st
 }
 

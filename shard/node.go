@@ -2,9 +2,10 @@ package shard
 
 import (
 	"context"
-	"crypto/rand"
+	cryptorand "crypto/rand"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -43,6 +44,7 @@ type Node struct {
 	status   atomic.Pointer[Status]
 	turned   atomic.Int64 // when the loop last turned, on the monotonic clock
 	records  atomic.Pointer[cache.Cache]
+	judge    atomic.Pointer[clusterJudge] // nil before the start
 }
 
 var (
@@ -52,7 +54,7 @@ var (
 
 func newNode(cfg Config, home *rest.Config, log logr.Logger) *Node {
 	n := &Node{
-		cfg: cfg, home: home, log: log, clusters: newFleet(), roster: newRoster(cfg), clock: clock{time.Now()},
+		cfg: cfg, home: home, log: log, clusters: newFleet(log, cfg.RemovalGrace), roster: newRoster(cfg), clock: clock{time.Now()},
 		leaving: make(chan struct{}), finished: make(chan struct{}),
 	}
 	n.status.Store(&Status{Replica: cfg.Replica})
@@ -68,7 +70,9 @@ func (n *Node) Engage(ctx context.Context, name multicluster.ClusterName, cl clu
 	if name == n.cfg.HomeCluster {
 		return fmt.Errorf("cluster %q: that is the home cluster's own name: rename the one or the other", name)
 	}
-	n.clusters.add(ctx, keyspace.ClusterName(name), cl)
+	if err := n.clusters.add(ctx, keyspace.ClusterName(name), cl); err != nil {
+		return fmt.Errorf("cluster %s: %w", name, err)
+	}
 	return nil
 }
 
@@ -90,11 +94,14 @@ func (n *Node) Start(ctx context.Context) error {
 		Protocol: ownership.DefaultConfig("", n.cfg.Replica, n.cfg.LeaseDuration), DrainTimeout: n.cfg.DrainTimeout,
 		Name: n.newIncarnation,
 	}
+	cfg.Protocol.Random = rand.Float64
 	cfg.Protocol.Build, cfg.Protocol.Weight = n.cfg.Version, n.cfg.Weight
+	cfg.Protocol.Container = n.cfg.Pod.Container
 	if err := cfg.Validate(); err != nil {
 		return fmt.Errorf("timings of the protocol: %w", err)
 	}
-	records, err := newRecordCache(n.cfg, n.home, scheme, n.log)
+	t := newTrouble(n.log)
+	records, err := newRecordCache(n.cfg, n.home, scheme, n.log, t)
 	if err != nil {
 		return err
 	}
@@ -104,11 +111,20 @@ func (n *Node) Start(ctx context.Context) error {
 	defer stopCache()
 	wg.Go(func() { _ = records.Start(cacheCtx) })
 	n.records.Store(&records)
+	peers, err := newPodWatch(n.cfg, n.home, n.log)
+	if err != nil {
+		return err
+	}
+	if peers != nil {
+		wg.Go(func() { peers.Run(cacheCtx) })
+	}
 	l := &loop{
-		cfg: n.cfg, home: n.home, scheme: scheme, log: n.log, clock: n.clock, driver: driver.New(cfg),
-		mail: newMailbox[driver.Event](), records: records, clusters: n.clusters, roster: n.roster,
+		cfg: n.cfg, home: n.home, scheme: scheme, log: n.log, trouble: t, clock: n.clock, driver: driver.New(cfg),
+		mail: newMailbox[driver.Event](), records: records, pods: peers, clusters: n.clusters, roster: n.roster,
 		report: &report{replica: n.cfg.Replica, status: &n.status}, turned: &n.turned, lease: &lease{clock: n.clock},
 	}
+	l.judge = newJudge(n.clusters, n.roster, n.cfg.LeaseDuration, n.log, l.mail.put, l.beside.Go)
+	n.judge.Store(l.judge)
 	return l.run(ctx, n.leaving)
 }
 
@@ -117,5 +133,5 @@ func (n *Node) tellLeave() { n.leave.Do(func() { close(n.leaving) }) }
 
 // newIncarnation makes a name that was never used before.
 func (n *Node) newIncarnation() protocol.Incarnation {
-	return protocol.Incarnation(n.cfg.Replica + "-" + strings.ToLower(rand.Text()[:6]))
+	return protocol.Incarnation(n.cfg.Replica + "-" + strings.ToLower(cryptorand.Text()[:6]))
 }

@@ -93,6 +93,11 @@ func (r *roster) addIndex(i engage.Index) {
 	r.indexes = append(r.indexes, i)
 }
 
+// reaches reports whether any kind is looked for in clusters other than its shard's.
+func (r *roster) reaches() bool {
+	return slices.ContainsFunc(r.kinds, func(k Kind) bool { return k.Remote })
+}
+
 // options are those of a cluster's shards: for their own cluster, or for all the others (remote).
 func (r *roster) options(cluster keyspace.ClusterName, remote bool) engage.Options {
 	r.mu.RLock()

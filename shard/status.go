@@ -6,6 +6,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
@@ -27,6 +28,9 @@ type Status struct {
 	// Unserved are the shards that nobody serves by the records, with when this replica noticed; Moving those that
 	// are to go to another holder and haven't yet. Both are looked at about twice per lease.
 	Unserved, Moving map[keyspace.ShardID]time.Time
+	// Stuck are the shards that the replica holds and can't serve, since its caches of them aren't filled or their cluster
+	// can't be used from here, with since when.
+	Stuck map[keyspace.ShardID]time.Time
 	// Clusters that the provider knows, and the last that it knew, with what they sent.
 	Clusters map[keyspace.ClusterName]ClusterStatus
 }
@@ -46,8 +50,22 @@ type ClusterStatus struct {
 	Kept, Discarded uint64
 	// FencedWrites were refused before they were sent, because their shard wasn't held any more.
 	FencedWrites uint64
-	// Engaged is whether the provider still knows the cluster.
+	// UnansweredWrites were sent, and nobody knows whether they were carried out.
+	UnansweredWrites uint64
+	// Abandoned are the reconciles that run on although their context has ended long ago; their writes are refused.
+	Abandoned int64
+	// Unusable is why the cluster can't be used from this replica, and UnusableSince since when; "" where it can, or where
+	// nobody looked because the replica has nothing to do there.
+	Unusable      string
+	UnusableSince time.Time
+	// Engaged is whether the cluster is one of the fleet's: the provider knows it, or did until just now.
 	Engaged bool
+	// UID of the cluster, that of its namespace kube-system; "" while it isn't known.
+	UID types.UID
+	// Refused says why the connection that the provider gave last isn't used; "" if it is, or may yet be.
+	Refused string
+	// CredentialsExpire is when those in use do, as far as they say; zero where they don't.
+	CredentialsExpire time.Time
 	// WatchMode is "server" while the API server filters watches, "client" where objects that weren't asked for
 	// arrived.
 	WatchMode string
@@ -59,25 +77,46 @@ type report struct {
 	status    *atomic.Pointer[Status]
 	stale     bool // something was done since it was last published
 	published time.Time
+	took      time.Duration // to publish it
 	// What the last survey found; the maps are never changed, only replaced.
-	unserved, moving map[keyspace.ShardID]time.Time
+	unserved, moving, stuck map[keyspace.ShardID]time.Time
 }
+
+// publishShare is how much of the loop's time may go into publishing: with thousands of shards it takes milliseconds.
+const publishShare = 20
 
 // publish makes the present state readable, when something was done, and now and then for what is counted. The
 // traffic can be read at any time.
 func (r *report) publish(d *driver.Driver, l *lease, g *engager) {
-	if !r.stale && time.Since(r.published) <= time.Second {
+	began := time.Now()
+	if r.wait(began) > 0 {
 		return
 	}
 	st := &Status{
 		Replica: r.replica, Incarnation: d.ID(), Member: l.valid(), Coordinator: d.Leads(), Leaving: d.Leaving(),
 		Unserved: r.unserved, Moving: r.moving,
 	}
+	before, now := r.stuck, time.Now()
+	r.stuck = map[keyspace.ShardID]time.Time{}
 	for _, h := range d.Holdings() {
 		st.Shards = append(st.Shards, g.status(h))
+		if h.Held && !g.serves(h) {
+			r.stuck[h.ID] = since(before, h.ID, now)
+		}
 	}
+	st.Stuck = r.stuck
 	r.status.Store(st)
 	r.stale, r.published = false, time.Now()
+	r.took = r.published.Sub(began)
+}
+
+// wait is for how long what is published may stay as it is.
+func (r *report) wait(now time.Time) time.Duration {
+	least := time.Second
+	if r.stale {
+		least = publishShare * r.took
+	}
+	return least - now.Sub(r.published)
 }
 
 // survey looks over all records for shards that nobody serves and for moves that haven't come about. It is for people

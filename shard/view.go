@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -16,7 +17,11 @@ import (
 type view struct {
 	mu       sync.Mutex // guards all below
 	real     uint64     // number of the connection that it was opened over, 0 before
+	way      uint64     // by which the cluster is reached
 	virtual  *engage.Cluster
+	end      context.CancelFunc // stops the caches
+	warmed   bool               // its caches were synced
+	changing bool               // caches over another way are being filled
 	attached map[*kindSource]bool
 }
 
@@ -67,6 +72,10 @@ type opening struct {
 	log   logr.Logger
 	spawn func(func())
 	told  func(connection uint64) // is told over which connection the view was opened
+	// turn is held while caches are filled beside others.
+	turn chan struct{}
+	// changed is called when the view has other caches, which have no handlers yet, and the last ones are about to end.
+	changed func()
 }
 
 // warm opens the view and waits until its caches are synced, trying again until it succeeds or the context ends. It
@@ -89,21 +98,132 @@ func (v *view) warm(ctx context.Context, o opening) bool {
 }
 
 func (v *view) tryWarm(ctx context.Context, o opening) error {
-	opened := v.cluster()
+	real, traffic := o.find()
+	v.mu.Lock()
+	opened, current := v.virtual, v.way == real.way
+	if opened != nil && !current && v.real == real.number { // the cluster has moved meanwhile
+		v.end()
+		v.virtual, v.attached, opened = nil, nil, nil
+	}
+	v.mu.Unlock()
 	if opened == nil {
-		real, traffic := o.find()
 		if real.Cluster == nil {
 			return multicluster.ErrClusterNotFound
 		}
+		var end context.CancelFunc
 		var err error
-		if opened, err = engage.Open(real.Cluster, o.gate, traffic, o.opts); err != nil {
+		if opened, end, err = begin(ctx, real, traffic, o); err != nil {
 			return err
 		}
 		v.mu.Lock()
-		v.real, v.virtual = real.number, opened
+		v.real, v.way, v.virtual, v.end = real.number, real.way, opened, end
 		v.mu.Unlock()
 		o.told(real.number)
-		o.spawn(func() { _ = opened.Start(ctx) }) // it returns when the context ends, without an error worth telling
 	}
-	return opened.Warm(ctx)
+	if err := warmOver(ctx, opened, o, real.way); err != nil {
+		return err
+	}
+	v.mu.Lock()
+	v.warmed = true
+	v.mu.Unlock()
+	v.follow(ctx, o)
+	return nil
+}
+
+// errMoved says that a cluster is reached by another server than when its caches began to be filled.
+var errMoved = errors.New("the cluster is reached by another server now")
+
+// begin opens a shard's cluster over a connection and starts its caches, until the context ends or end is called.
+func begin(ctx context.Context, real connection, traffic *engage.Traffic, o opening) (_ *engage.Cluster, end context.CancelFunc, _ error) {
+	opened, err := engage.Open(real.via, o.gate, traffic, o.opts)
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, end = context.WithCancel(ctx)
+	o.spawn(func() { _ = opened.Start(ctx) }) // it returns when the context ends, without an error worth telling
+	return opened, end, nil
+}
+
+// follow takes a warm view over to the way by which its cluster is reached now, if that is another. The caches are used
+// until others beside them are full. Whoever reconciles meanwhile has the one or the other, of the same cluster. One that
+// isn't warm yet is opened anew by warm.
+func (v *view) follow(ctx context.Context, o opening) {
+	real, _ := o.find()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.warmed || v.changing || v.real != real.number || v.way == real.way {
+		return
+	}
+	v.changing = true
+	o.spawn(func() {
+		for pause := 100 * time.Millisecond; !v.change(ctx, o); pause = min(2*pause, 5*time.Second) {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(pause):
+			}
+		}
+	})
+}
+
+// change fills caches over the present way and puts them to use. It reports whether there is nothing left to do.
+func (v *view) change(ctx context.Context, o opening) (done bool) {
+	real, traffic := o.find()
+	v.mu.Lock()
+	if v.real != real.number || v.way == real.way {
+		v.changing = false
+		v.mu.Unlock()
+		return true
+	}
+	v.mu.Unlock()
+	select { // one at a time: what is served meanwhile needs the machine, too
+	case o.turn <- struct{}{}:
+		defer func() { <-o.turn }()
+	case <-ctx.Done():
+		return true
+	}
+	opened, end, err := begin(ctx, real, traffic, o)
+	if err == nil {
+		err = warmOver(ctx, opened, o, real.way)
+	}
+	if err != nil {
+		if end != nil {
+			end()
+		}
+		if ctx.Err() == nil {
+			o.log.Info("shard can't be taken over to the other server yet; will try again", "shard", o.gate.Shard().String(), "error", err.Error())
+		}
+		return false
+	}
+	v.mu.Lock()
+	last := v.end
+	v.way, v.virtual, v.end, v.attached = real.way, opened, end, nil
+	v.mu.Unlock()
+	o.changed()
+	last()
+	o.log.Info("shard goes by the other server", "shard", o.gate.Shard().String())
+	return false // it may have moved again
+}
+
+// stillAsked is how often it is looked at whether caches that are being filled are still wanted.
+const stillAsked = time.Second
+
+// warmOver syncs the caches, for as long as the cluster is reached that way.
+func warmOver(ctx context.Context, opened *engage.Cluster, o opening, way uint64) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ticker := time.NewTicker(stillAsked)
+	defer ticker.Stop()
+	synced := make(chan error, 1)
+	go func() { synced <- opened.Warm(ctx) }()
+	for {
+		select {
+		case err := <-synced:
+			return err
+		case <-ticker.C:
+			if now, _ := o.find(); now.way != way {
+				return errMoved
+			}
+		}
+	}
 }

@@ -46,7 +46,7 @@ type fleet struct {
 	sampling sync.WaitGroup // for profiles that are being taken
 	traces   *collector     // nil where nothing is traced
 	started  time.Time      // when the replicas were started
-	held     time.Duration  // from then until all shards were held
+	held     time.Duration  // from then until all shards were held and served
 
 	mu        sync.Mutex     // guards all up to the empty line
 	onDone    func(load.Ref) // called for each At that becomes DONE; may be nil
@@ -292,6 +292,9 @@ func (f *fleet) live() []*process {
 	return live
 }
 
+// readyWithin bounds the wait for all shards: thousands take minutes on a busy machine.
+const readyWithin = 5 * time.Minute
+
 // ready waits until every shard is held by whom it is meant for.
 func (f *fleet) ready(ctx context.Context) error {
 	switch f.as {
@@ -304,25 +307,52 @@ func (f *fleet) ready(ctx context.Context) error {
 	if f.load.Kind == scenario.Deployments {
 		shards += f.config.ShardsPerCluster // those of home, which is a source then
 	}
-	deadline := time.Now().Add(2 * time.Minute)
+	deadline := time.Now().Add(readyWithin)
 	for calm := 0; calm < 5; {
 		if err := f.complaint(); err != nil {
 			return err
 		}
-		if f.timeline.Settled(shards) && len(f.timeline.Held()) >= min(f.config.Replicas, shards) {
-			if f.held == 0 {
-				f.held = time.Since(f.started)
+		settled := f.timeline.Settled(shards) && len(f.timeline.Held()) >= min(f.config.Replicas, shards)
+		if settled && f.held == 0 {
+			if err := f.noteHeld(shards); err != nil {
+				return err
 			}
+		}
+		if settled && f.held > 0 {
 			calm++
 		} else {
 			calm = 0
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("not all of %d shards are held and settled after 2m: %v", shards, f.timeline.Held())
+			return fmt.Errorf("not all of %d shards are held and settled after %v: %v", shards, readyWithin, f.timeline.Held())
 		}
 		if err := lab.Sleep(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// noteHeld notes when the last of all shards was first served, once that is so: whoever a record names may be filling its
+// caches.
+func (f *fleet) noteHeld(shards int) error {
+	var replicas []*lab.Replica
+	for _, p := range f.all() {
+		replicas = append(replicas, p.Replica)
+	}
+	lines, err := lab.Activations(replicas)
+	if err != nil {
+		return err
+	}
+	first, last := map[string]bool{}, time.Time{}
+	slices.SortFunc(lines, func(a, b lab.Line) int { return a.Time.Compare(b.Time) })
+	for _, l := range lines {
+		if !first[l.Shard] {
+			first[l.Shard], last = true, l.Time
+		}
+	}
+	if len(first) >= shards {
+		f.held = last.Sub(f.started)
 	}
 	return nil
 }

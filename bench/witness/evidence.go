@@ -164,6 +164,10 @@ func (l *ledger) judgeLinks() {
 	slices.SortFunc(l.links, func(a, b link) int {
 		return cmp.Or(cmp.Compare(a.object, b.object), cmp.Compare(a.start, b.start), cmp.Compare(a.rv, b.rv))
 	})
+	last := make(map[object0]uint64)
+	for _, v := range l.facts.Versions {
+		last[object0{v.Cluster, v.Group, v.Resource, v.Namespace, v.Name, l.era(v.Cluster, l.to)}] = v.ResourceVersion
+	}
 	for from := 0; from < len(l.links); {
 		to := from
 		versions := make(map[uint64]bool)
@@ -189,6 +193,14 @@ func (l *ledger) judgeLinks() {
 				Kind: MissingLine, Object: object.String(), First: l.lineAt(k.place, k.start, ""),
 				Detail: fmt.Sprintf("it replaces version %d, and no line tells who wrote that: a file is missing or was cut",
 					k.base),
+			})
+		}
+		k := l.links[to-1]
+		stopped := slices.ContainsFunc(c.restarts, func(t int64) bool { return t >= k.end })
+		if rv := last[object]; rv >= c.firstRV[object.era] && rv > 0 && !versions[rv] && !loose && !stopped {
+			l.found.add(Violation{
+				Kind: MissingLine, Object: object.String(), First: l.lineAt(k.place, k.start, ""),
+				Detail: fmt.Sprintf("it has version %d at the end, and no line tells who wrote that: a file is missing or was cut", rv),
 			})
 		}
 		from = to

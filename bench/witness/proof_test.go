@@ -106,6 +106,9 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 	mine, others, slot := shardOf("u1")+"@1:a", otherShard("u1")+"@1:a", fmt.Sprintf("%02x", audit.SlotOf("u1"))
 	held := "0-1 ~a create rec:west/ h=a e=1 rv=10 move=Join\n"
 	crash := "20-21 ~b patch rec:west/ h=b e=2 rv=12 move=Crash\n"
+	chain := "0-1 ~a create lease:a\n0-1 ~b create lease:b\n9-10 ~a patch rec:west/ h=b e=2 move=Planned code=504 rv=0\n" +
+		"16-17 ~c patch rec:west/ h=c e=3 move=Crash code=504 rv=0\n"
+	shown := "20-21 ~a patch rec:west/ h=c e=3 move=Crash rv=14"
 	all := func(ks ...Kind) map[Kind]int {
 		m := map[Kind]int{}
 		for _, k := range ks {
@@ -204,6 +207,13 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 			held + "0-1 ~a create lease:a\n10-11 ~b patch lease:a sealed=b code=504\n" + crash, nil},
 		{"a holder that hands off needs no seal",
 			held + "0-1 ~a create lease:a\n20-21 ~a patch rec:west/ h=b e=2 rv=12", nil},
+		{"two changes in a row that got no answer",
+			held + chain + "14-15 ~c patch lease:b sealed=c\n" + shown, nil},
+		{"two changes in a row that got no answer, the second a claim without a seal",
+			held + chain + shown, all(ClaimBeforeSeal)},
+		{"a record made anew gives nothing yet", held + "7-8 ~a create rec:west/ rv=12\n9-10 ~b patch rec:west/ h=b e=5 rv=13", nil},
+		{"a record made anew gives a lower epoch",
+			"0-1 ~a create rec:west/ h=a e=7 rv=10 move=Join\n7-8 ~a create rec:west/ rv=12\n9-10 ~b patch rec:west/ h=b e=5 rv=13", all(RecordEpochFell)},
 		{"nor one whose answer was lost",
 			held + "0-1 ~a create lease:a\n9-10 ~a patch rec:west/ h=b e=2 move=Planned code=504 rv=0\n" +
 				"20-21 ~b patch rec:west/ h=b e=2 move=Planned n=1 rv=12", nil},
@@ -359,6 +369,29 @@ func TestWhatTheLogShouldHoldAndDoesNotIsAViolation(t *testing.T) {
 	}
 }
 
+func TestTheLastLineOfAnObjectIsMissed(t *testing.T) {
+	at := func(rv uint64) Facts {
+		return Facts{Versions: []Version{{"west", audit.AtGroup, "ats", "ns", "a", rv}}}
+	}
+	const more = "8-9 - update at:a due=0 uid=u1 phase=DONE base=4 rv=8\n"
+	for _, c := range []struct {
+		name  string
+		log   string
+		facts Facts
+		want  int
+	}{
+		{"told", whole + more, at(8), 0},
+		{"not told", whole, at(8), 1},
+		{"not told, but a write of unknown outcome is", whole + "8-9 - update at:a base=4 code=504 nobody\n", at(8), 0},
+		{"older than the log", whole, at(1), 0},
+		{"nobody says", whole, Facts{}, 0},
+	} {
+		if r := Judge(slices.Values(parse(t, c.log)), c.facts, Rules{}); r.Counts[MissingLine] != c.want {
+			t.Errorf("%s: %d missing lines, want %d: %v", c.name, r.Counts[MissingLine], c.want, r.Err())
+		}
+	}
+}
+
 func TestARestoreIsAnotherHistory(t *testing.T) {
 	log := whole + `
 		10-11 ~a patch rec:west/ h=a e=5 rv=20
@@ -366,21 +399,27 @@ func TestARestoreIsAnotherHistory(t *testing.T) {
 		54-55 ~b patch lease:a sealed=b rv=4
 		56-57 ~b patch rec:west/ h=b e=%d to=b rv=5
 		58-59 west/@%d:b create pod:a-pod owner=u1
-		60-61 west/@%d:b update at:a due=0 uid=u1 phase=DONE base=3 rv=4`
+		60-61 west/@%d:b update at:a due=0 uid=u1 phase=DONE base=3 rv=4
+		%s`
 	restores := []Restore{{"home", instant(ms(40))}, {"west", instant(ms(40))}}
 	tests := []struct {
 		name     string
 		epoch    int
+		more     string
 		restores []Restore
 		want     []Kind
 	}{
-		{"a right one, which is declared, and its epochs go on from above", 70, restores, nil},
-		{"one that isn't declared", 70, nil, []Kind{UndeclaredRestore, RecordEpochFell, DuplicatePod, PodAfterDone}},
-		{"a wrong one, whose epochs begin anew", 2, restores, []Kind{WriteAfterHandoff}},
+		{"a right one, which is declared, and its epochs go on from above", 70, "", restores, nil},
+		{"one that isn't declared", 70, "", nil, []Kind{UndeclaredRestore, RecordEpochFell, DuplicatePod, PodAfterDone}},
+		{"a wrong one, whose epochs begin anew", 2, "", restores, []Kind{WriteAfterHandoff}},
+		{"the holder of before goes on until others are given the shard", 70, "52-53 west/@5:a patch web:x", restores, nil},
+		{"the holder of before goes on for longer", 70, "62-63 west/@5:a patch web:x", restores, []Kind{WriteAfterHandoff, InterleavedShard}},
+		{"the restored record's holder acts on it", 70, "52-53 west/@1:a patch web:x", restores, []Kind{WriteAfterHandoff}},
+		{"another is given the restored epoch", 70, "62-63 west/@70:c patch web:x", restores, []Kind{TwoHolders}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			events := parse(t, fmt.Sprintf(log, tt.epoch, tt.epoch, tt.epoch))
+			events := parse(t, fmt.Sprintf(log, tt.epoch, tt.epoch, tt.epoch, tt.more))
 			r := Judge(slices.Values(events), Facts{Restores: tt.restores}, Rules{})
 			for _, k := range tt.want {
 				if r.Counts[k] == 0 {
@@ -457,7 +496,9 @@ func TestMovesAreNamedCountedAndTimed(t *testing.T) {
 		20-21 ~a patch rec:west/ h=b e=2 rv=12 move=Planned
 		30-31 west/@2:b create pod:a-pod owner=`+uid+`
 		40-41 ~b patch rec:west/ h=c e=3 rv=13 move=Exit
-		50-51 west/@3:c patch web:x`)), Facts{}, few)
+		50-51 west/@3:c patch web:x
+		60-61 ~d patch lease:c sealed=d
+		62-63 ~d patch rec:west/ h=d e=4 rv=14 move=Planned`)), Facts{}, few)
 	planned := Handoff{
 		Shard: "west/", Kind: protocol.Planned, From: "a", To: "b", Epoch: 2, Time: instant(ms(21)), Writes: 1,
 		Steps:    map[Step]int{StepHandoff: 1},
@@ -467,7 +508,11 @@ func TestMovesAreNamedCountedAndTimed(t *testing.T) {
 		Shard: "west/", Kind: protocol.Exit, From: "b", To: "c", Epoch: 3, Time: instant(ms(41)), Writes: 1,
 		Steps: map[Step]int{StepHandoff: 1}, GapMs: float(19),
 	}
-	if diff := gocmp.Diff([]Handoff{planned, exit}, r.Handoffs[1:]); diff != "" || !r.OK {
+	crash := Handoff{ // whatever its writer calls it
+		Shard: "west/", Kind: protocol.Crash, From: "c", To: "d", Epoch: 4, Time: instant(ms(63)), Writes: 1,
+		Steps: map[Step]int{StepHandoff: 1},
+	}
+	if diff := gocmp.Diff([]Handoff{planned, exit, crash}, r.Handoffs[1:]); diff != "" || !r.OK {
 		t.Errorf("handoffs (-want +got):\n%s\n%v", diff, r.Err())
 	}
 }

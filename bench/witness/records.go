@@ -76,6 +76,9 @@ type moves struct {
 func (l *ledger) history() *moves {
 	m := &moves{l: l, granted: make(map[tenure]bool), known: make(map[int32]uint64)}
 	m.stats = MoveStats{Rejected: l.recordsNay, Steps: make(map[Step]int), Kinds: make(map[protocol.MoveKind]MoveRow)}
+	for _, unknown := range l.recordUnknown {
+		slices.SortStableFunc(unknown, func(a, b recordWrite) int { return cmp.Compare(a.start, b.start) })
+	}
 	for _, shard := range sortedShards(l.records) {
 		ws := l.records[shard]
 		slices.SortStableFunc(ws, func(a, b recordWrite) int { return cmp.Compare(a.era, b.era) })
@@ -136,16 +139,22 @@ func (m *moves) record(shard Shard, ws []recordWrite, begins bool) {
 	for _, w := range l.recordUnknown[ws[0].name] {
 		m.granted[tenure{id, w.state.Epoch}] = true
 	}
+	ws = l.withUnanswered(ws)
+	highest := ws[0]
 	for i, w := range ws {
 		if i > 0 && w.rv != 0 && w.rv == ws[i-1].rv {
 			continue // a write that changed nothing
 		}
-		if i > 0 && w.state.Epoch < was.Epoch {
+		// A record that is made anew gives nothing to anybody yet.
+		if w.state.Epoch < highest.state.Epoch && (w.state.Holder != "" || w.verb != "create") {
 			l.found.add(Violation{
 				Kind: RecordEpochFell, Shard: shard.String(),
-				Detail: fmt.Sprintf("the record went from epoch %d to %d", was.Epoch, w.state.Epoch),
-				First:  l.recordLine(ws[i-1]), Second: l.recordLine(w),
+				Detail: fmt.Sprintf("the record went from epoch %d to %d", highest.state.Epoch, w.state.Epoch),
+				First:  l.recordLine(highest), Second: l.recordLine(w),
 			})
+		}
+		if w.state.Epoch >= highest.state.Epoch {
+			highest = w
 		}
 		step := stepOf(was, w, i == 0)
 		if step != StepReport && step != StepOther {
@@ -170,7 +179,8 @@ func (m *moves) record(shard Shard, ws []recordWrite, begins bool) {
 		}
 		// Only a holder that the log saw taking over is a grant; one that held before the log began is not.
 		if changed && w.state.Holder != "" && (i > 0 || w.verb == "create") {
-			if was.Holder != "" && was.Holder != l.changedBy(w) {
+			claimed := was.Holder != "" && was.Holder != l.changedBy(w)
+			if claimed {
 				l.judgeClaim(shard, was.Holder, held, w)
 			}
 			began := w
@@ -178,7 +188,7 @@ func (m *moves) record(shard Shard, ws []recordWrite, begins bool) {
 				began.start = l.earliest(ws[i-1], w)
 			}
 			m.grants = append(m.grants, grant{shard, began, len(m.handoffs), never})
-			m.handoffs = append(m.handoffs, m.handoff(shard, held.state.Holder, w))
+			m.handoffs = append(m.handoffs, m.handoff(shard, held.state.Holder, w, claimed))
 		}
 		t.add(shard, step, was, w)
 		if w.state.Holder != "" {
@@ -251,6 +261,23 @@ func (m *moves) overlaps() {
 	}
 }
 
+// withUnanswered adds the versions between two that the log tells of whose writers got no answer: the next epoch follows on
+// them, so they were committed.
+func (l *ledger) withUnanswered(ws []recordWrite) []recordWrite {
+	all := ws[:1:1]
+	for _, w := range ws[1:] {
+		before := all[len(all)-1]
+		for _, u := range l.recordUnknown[w.name] {
+			if u.state.Epoch == before.state.Epoch+1 && u.state.Epoch < w.state.Epoch && u.start > before.start && u.start < w.start {
+				u.state.Cluster, u.state.Prefix, u.state.Assignee = before.state.Cluster, before.state.Prefix, before.state.Assignee
+				all, before = append(all, u), u
+			}
+		}
+		all = append(all, w)
+	}
+	return all
+}
+
 // earliest is when the change that w is the first to show can have been committed at the soonest. A request that was
 // answered with a timeout may have been the one that made it; then w only carries it along.
 func (l *ledger) earliest(before, w recordWrite) int64 {
@@ -274,9 +301,9 @@ func (l *ledger) changedBy(w recordWrite) string {
 	return w.writer
 }
 
-// handoff names the change. The writer's own word for its cause is taken where the record has it; else what the
-// record and the Lease show: a join has no former holder, and only the former holder itself hands off alive.
-func (m *moves) handoff(shard Shard, from string, w recordWrite) Handoff {
+// handoff names the change. What the record and the Lease show counts: a join has no former holder, and only the former
+// holder itself hands off alive. The writer's own word for the cause is taken where it fits.
+func (m *moves) handoff(shard Shard, from string, w recordWrite, claimed bool) Handoff {
 	h := Handoff{
 		Shard: shard.String(), From: from, To: w.state.Holder, Epoch: w.state.Epoch, Time: instant(w.end),
 		Kind: protocol.MoveKind(w.state.Move), Steps: make(map[Step]int),
@@ -285,9 +312,9 @@ func (m *moves) handoff(shard Shard, from string, w recordWrite) Handoff {
 	switch {
 	case from == "":
 		h.Kind = protocol.Join
-	case h.Kind != "":
-	case w.writer != from:
+	case claimed:
 		h.Kind = protocol.Crash
+	case h.Kind != "" && h.Kind != protocol.Crash:
 	case life != nil && life.leaving:
 		h.Kind = protocol.Exit
 	default:

@@ -14,6 +14,16 @@ type Facts struct {
 	Ats []At
 	// Restores: what a cluster tells after a restore follows on the backup, not on what its log holds before.
 	Restores []Restore
+	// Versions are objects as they are at the end, when nothing is written any more: what is missing at the end of a log
+	// can't be told by what follows. Those of Ats and Shard records count.
+	Versions []Version
+}
+
+// Version is an object's present version.
+type Version struct {
+	Cluster, Group, Resource, Namespace, Name string
+
+	ResourceVersion uint64
 }
 
 // At is one At as its API server, or its maker, knows it.

@@ -22,20 +22,30 @@ import (
 // askTimeout bounds a question to the home cluster.
 const askTimeout = 20 * time.Second
 
+// homeFlags say where the home cluster is, and which fleet there is meant.
+type homeFlags struct {
+	homeKubeconfig, context, homeNamespace string
+	contextFlag                            string // the name of the flag of context
+}
+
 // question is what the commands that ask and change nothing have in common. They end with errUnhealthy if something is
 // wrong with the fleet.
 type question struct {
-	to     io.Writer
-	colour bool
-
-	homeKubeconfig, context, homeNamespace, output string
+	homeFlags
+	output string
+	screen *console.Screen
 }
 
 // newQuestion completes a command with the flags of all questions.
 func newQuestion(cmd *cobra.Command, getenv func(string) string,
 	ask func(context.Context, *question, []string) error) *cobra.Command {
 	q := &question{}
-	q.declare(cmd, getenv)
+	q.declare(cmd, "context", getenv)
+	return q.complete(cmd, getenv, ask)
+}
+
+// complete makes a command of a question whose home flags are declared.
+func (q *question) complete(cmd *cobra.Command, getenv func(string) string, ask func(context.Context, *question, []string) error) *cobra.Command {
 	cmd.Flags().StringVarP(&q.output, "output", "o", "text", "output `format`: text or json")
 	complete(cmd, "output", "text", "json")
 	cmd.Long = cmd.Short + ".\n\nExit code: 0 all is well, 1 something is wrong, 2 the command line makes no sense."
@@ -43,8 +53,7 @@ func newQuestion(cmd *cobra.Command, getenv func(string) string,
 		if q.output != "text" && q.output != "json" {
 			return &console.UsageError{Text: fmt.Sprintf("--output %s: must be text or json", q.output)}
 		}
-		q.to = cmd.OutOrStdout()
-		q.colour = isTerminal(q.to) && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"
+		q.screen = screen(cmd, getenv)
 		ctx, cancel := context.WithTimeout(cmd.Context(), askTimeout)
 		defer cancel()
 		return ask(ctx, q, args)
@@ -52,12 +61,13 @@ func newQuestion(cmd *cobra.Command, getenv func(string) string,
 	return cmd
 }
 
-// declare adds the flags that say where the home cluster is.
-func (q *question) declare(cmd *cobra.Command, getenv func(string) string) {
+// declare adds the flags that say where the home cluster is; contextFlag is the name of that of its context.
+func (q *homeFlags) declare(cmd *cobra.Command, contextFlag string, getenv func(string) string) {
+	q.contextFlag = contextFlag
 	fs := cmd.Flags()
 	fs.StringVar(&q.homeKubeconfig, "home-kubeconfig", "",
 		"kubeconfig `file` of the home cluster (default: $KUBECONFIG, ~/.kube/config, or in-cluster)")
-	fs.StringVar(&q.context, "context", "", "`context` of that kubeconfig")
+	fs.StringVar(&q.context, contextFlag, "", "`context` of that kubeconfig")
 	fs.StringVar(&q.homeNamespace, "namespace", shard.DefaultNamespace,
 		"`namespace` of the home cluster that holds Leases, Shards and kubeconfig Secrets")
 	for _, name := range []string{"home-kubeconfig", "namespace"} { // a question is often asked in a replica's container
@@ -160,29 +170,43 @@ func (q *question) snapshot(ctx context.Context, askClusters bool) (console.Snap
 }
 
 // gatherer connects to the home cluster as kubectl would.
-func (q *question) gatherer(askClusters bool) (console.Gatherer, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = q.homeKubeconfig
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: q.context}
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+func (q *homeFlags) gatherer(askClusters bool) (console.Gatherer, error) {
+	config, err := connection(q.homeKubeconfig, q.context)
 	if err != nil {
-		text := fmt.Sprintf("configuration of the home cluster (--home-kubeconfig, --context): %v", err)
+		text := fmt.Sprintf("configuration of the home cluster (--home-kubeconfig, --%s): %v", q.contextFlag, err)
 		return console.Gatherer{}, &console.UsageError{Text: text}
 	}
-	config.UserAgent = "tenure/" + version + " (console)"
 	return console.Gatherer{Home: config, Namespace: q.homeNamespace, Ask: askClusters}, nil
 }
 
+// connection is the one that kubectl would make.
+func connection(kubeconfig, context string) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: context}
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	if err == nil {
+		config.UserAgent = "tenure/" + version + " (console)"
+	}
+	return config, err
+}
+
+// screen is what a person sees a command's answer on.
+func screen(cmd *cobra.Command, getenv func(string) string) *console.Screen {
+	to := cmd.OutOrStdout()
+	return &console.Screen{To: to, Colour: isTerminal(to) && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"}
+}
+
 // show writes an answer in the format that was asked for.
-func (q *question) show(answer any, healthy bool, screen func(*console.Screen) error) error {
+func (q *question) show(answer any, healthy bool, show func(*console.Screen) error) error {
 	var err error
 	if q.output == "json" {
 		var encoded []byte
 		if encoded, err = json.MarshalIndent(answer, "", "  "); err == nil {
-			_, err = fmt.Fprintf(q.to, "%s\n", text.JSON(encoded))
+			_, err = fmt.Fprintf(q.screen.To, "%s\n", text.JSON(encoded))
 		}
 	} else {
-		err = screen(&console.Screen{To: q.to, Colour: q.colour})
+		err = show(q.screen)
 	}
 	if err == nil && !healthy {
 		err = errUnhealthy

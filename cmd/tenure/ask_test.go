@@ -19,6 +19,22 @@ func TestABadQuestionIsOneClearLineAndExitCodeTwo(t *testing.T) {
 		"plan --replicas -1":                     "--replicas -1: must not be negative",
 		"plan --replicas many":                   "replicas",
 		"status --home-kubeconfig /no/such/file": "/no/such/file",
+		"cluster":                                "name a command",
+		"cluster ad":                             `unexpected argument "ad": did you mean add`,
+		"cluster add":                            "name one cluster",
+		"cluster add West":                       `NAME "West"`,
+		"cluster add home":                       "choose another name",
+		"cluster add west --role pods":           "--role pods: must be of [ats deployments deployment-source]",
+		"cluster add west --role=":               "--role: must name at least one",
+		"cluster add west --namespaces a,B":      `--namespaces "B"`,
+		"cluster add west --token-lifetime 1m":   "--token-lifetime 1m0s: must be from 10m0s",
+		"cluster add west --wait -1s":            "--wait -1s: must not be negative",
+		"cluster add west -o yaml":               "needs --dry-run=client",
+		"cluster add west --dry-run server":      "--dry-run server: must be none or client",
+		"cluster add west --dry-run client -o yaml --kubeconfig /no/such/file": "(--kubeconfig, --context)",
+		"cluster rotate west --token-lifetime 9000h":                           "to 8760h",
+		"cluster check west --home-context nowhere":                            "--home-context",
+		"cluster remove": "name one cluster",
 		"status --context nowhere --home-kubeconfig /no/such/file": "--home-kubeconfig",
 	} {
 		var out, errs strings.Builder
@@ -67,9 +83,9 @@ func TestAQuestionTakesNamespaceAndKubeconfigFromTheEnvironmentOfAReplica(t *tes
 }
 
 func TestEachQuestionHasHelp(t *testing.T) {
-	for _, name := range []string{"status", "why", "plan"} {
+	for _, name := range []string{"status", "why", "plan", "cluster add", "cluster list", "cluster check", "cluster rotate", "cluster remove"} {
 		var out, errs strings.Builder
-		if code := run(t.Context(), []string{name, "--help"}, noEnv, &out, &errs); code != 0 || !strings.Contains(out.String(), "-home-kubeconfig") {
+		if code := run(t.Context(), append(strings.Fields(name), "--help"), noEnv, &out, &errs); code != 0 || !strings.Contains(out.String(), "-home-kubeconfig") {
 			t.Errorf("tenure %s --help: exit code %d, %q", name, code, out.String())
 		}
 	}

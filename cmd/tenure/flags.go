@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/shard"
@@ -28,6 +29,7 @@ type options struct {
 	shards         int
 	leaseDuration  time.Duration
 	drainTimeout   time.Duration
+	removalGrace   time.Duration
 	weight         int
 	workers        int
 	serverFilter   bool
@@ -40,6 +42,7 @@ type options struct {
 	logLevel       slog.Level
 	pods           podFlags
 	kubeconfigs    kubeconfigFlags
+	pod            shard.Pod
 	hooks          labHooks
 }
 
@@ -85,6 +88,8 @@ func (o *options) declare(fs *pflag.FlagSet) {
 		"how long a silent replica keeps its shards; the same for all replicas")
 	fs.DurationVar(&o.drainTimeout, "drain-timeout", shard.DefaultDrainTimeout,
 		"how long running reconciles may delay a move before they are cancelled")
+	fs.DurationVar(&o.removalGrace, "cluster-removal-grace", shard.DefaultRemovalGrace,
+		"how long a cluster whose Secret was deleted is served on; a Secret that comes back meanwhile is a change")
 	fs.IntVar(&o.weight, "weight", 1, "this replica's share of the work, relative to the others'")
 	fs.IntVar(&o.workers, "workers", 16, "reconciles of each kind that run at a time for one cluster; for all together it is up to eight times as many")
 	fs.Var(&choice{&o.serverFilter, "server", "client"}, "watch-filtering",
@@ -100,6 +105,12 @@ func (o *options) declare(fs *pflag.FlagSet) {
 	fs.StringVar(&o.pprofAddress, "pprof-bind-address", "0",
 		"`address` of Go's profiles, without authentication; 0 turns it off")
 	fs.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "`level` of the log: debug, info, warn or error")
+	fs.StringVar(&o.pod.Container, "pod", "", "the `container` that the process runs in, as NAMESPACE/POD/UID/CONTAINER: "+
+		"peers that may read its Pod then know at once when it dies")
+	fs.StringVar(&o.pod.TerminationLog, "termination-log", corev1.TerminationMessagePathDefault,
+		"`file` that the container's terminationMessagePath names; used if it exists")
+	fs.StringVar(&o.pod.Peers, "pod-selector", "app.kubernetes.io/name=tenure",
+		"`labels` of the replicas' Pods in --namespace; empty: don't watch them")
 	o.pods.declare(fs)
 	o.kubeconfigs.declare(fs)
 	o.hooks.Declare(fs)
@@ -141,6 +152,9 @@ func (o *options) validate() error {
 	}
 	if o.workers < 1 {
 		return fmt.Errorf("--workers %d: must be at least 1", o.workers)
+	}
+	if o.removalGrace <= 0 {
+		return fmt.Errorf("--cluster-removal-grace %v: must be above 0; a short one, such as 1ms, acts on removals at once", o.removalGrace)
 	}
 	if o.traceSlow < 0 {
 		return fmt.Errorf("--trace-slow %v: must not be negative", o.traceSlow)
@@ -189,7 +203,8 @@ func flagNames(err error) error {
 	text := err.Error()
 	for field, name := range map[string]string{
 		"Replica ": "--replica ", "Namespace ": "--namespace ", "LeaseDuration ": "--lease-duration ",
-		"DrainTimeout ": "--drain-timeout ", "Weight ": "--weight ",
+		"DrainTimeout ": "--drain-timeout ", "RemovalGrace ": "--cluster-removal-grace ", "Weight ": "--weight ",
+		"Pod.Container ": "--pod ", "Pod.Peers ": "--pod-selector ",
 	} {
 		text = strings.ReplaceAll(text, field, name)
 	}

@@ -1,7 +1,7 @@
 // Command tenure is a replica of the Tenure controller: it shares the Ats of many clusters with the other replicas.
 //
 // Without a subcommand it is the manager. `tenure help` lists the flags; each has an environment variable too. The
-// subcommands status, why, plan and page answer the questions of the person on call.
+// subcommands status, why, plan and page answer the questions of the person on call; cluster adds and removes clusters.
 package main
 
 import (
@@ -80,7 +80,7 @@ func newRoot(getenv func(string) string, manage func(context.Context, *options, 
 		}
 		return nil
 	}
-	root.AddCommand(newStatus(getenv), newWhy(getenv), newPlan(getenv), newPage(getenv), newTrace(getenv), &cobra.Command{
+	root.AddCommand(newStatus(getenv), newWhy(getenv), newPlan(getenv), newPage(getenv), newTrace(getenv), newCluster(getenv), &cobra.Command{
 		Use: "version", Short: "print the version", Args: noArguments(""),
 		Run: func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), stamp(debug.ReadBuildInfo())) },
 	})

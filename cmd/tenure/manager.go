@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -25,6 +26,7 @@ import (
 	mcbuilder "sigs.k8s.io/multicluster-runtime/pkg/builder"
 	mccontroller "sigs.k8s.io/multicluster-runtime/pkg/controller"
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 	mckubeconfig "sigs.k8s.io/multicluster-runtime/providers/kubeconfig"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
@@ -62,7 +64,17 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 	if err != nil {
 		return err
 	}
-	health := clusterhealth.New(clusterhealth.Config{Namespace: o.namespace, Replica: o.replica, Policy: policy})
+	var sharded *shard.Manager
+	health := clusterhealth.New(clusterhealth.Config{
+		Namespace: o.namespace, Replica: o.replica, Policy: policy,
+		InUse: func(name string) (*rest.Config, string) {
+			if sharded == nil {
+				return nil, ""
+			}
+			cluster := multicluster.ClusterName(name)
+			return sharded.Connection(cluster), sharded.Status().Clusters[keyspace.ClusterName(name)].Refused
+		},
+	})
 	provider := mckubeconfig.New(mckubeconfig.Options{
 		Namespace: o.namespace,
 		ClusterOptions: []cluster.Option{func(co *cluster.Options) {
@@ -73,7 +85,6 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 	var mgr mcmanager.Manager
 	live, ready := alive, alive
 	if o.sharding {
-		var sharded *shard.Manager
 		if sharded, err = newSharded(home, provider, managerOptions(o, scheme), o, see); err == nil {
 			mgr, live, ready = sharded, sharded.Alive, sharded.Ready
 			err = errors.Join(o.addStatusPage(sharded), o.addReplication(sharded, health, see))
@@ -144,10 +155,21 @@ func (o *options) shardConfig() shard.Config {
 		WholeClusters:   o.shards == 1,
 		LeaseDuration:   o.leaseDuration,
 		DrainTimeout:    o.drainTimeout,
+		RemovalGrace:    o.removalGrace,
 		Weight:          o.weight,
 		Version:         version,
 		ClientFiltering: !o.serverFilter,
+		Pod:             o.seenPod(),
 	}
+}
+
+// seenPod is what peers may know of our Pod, and we of theirs. Outside of a container there is no termination log.
+func (o *options) seenPod() shard.Pod {
+	pod := o.pod
+	if _, err := os.Stat(pod.TerminationLog); err != nil {
+		pod.TerminationLog = ""
+	}
+	return pod
 }
 
 // atKinds are what shards of the workload clusters hold: Ats and their Pods.

@@ -11,7 +11,7 @@ import (
 // newPage is the command that opens a replica's status page until it is interrupted.
 func newPage(getenv func(string) string) *cobra.Command {
 	var o door.Options
-	q := &question{}
+	q := &homeFlags{}
 	cmd := &cobra.Command{
 		Use: "page", Short: "open the status page of a replica here, with your own credentials", Args: noArguments(""),
 		Long: "Opens the status page of a replica on this machine, through the API server of the home cluster and with your own\n" +
@@ -28,7 +28,7 @@ func newPage(getenv func(string) string) *cobra.Command {
 			})
 		},
 	}
-	q.declare(cmd, getenv)
+	q.declare(cmd, "context", getenv)
 	fs := cmd.Flags()
 	fs.StringVar(&o.Pod, "pod", "", "`pod` whose page it is (default: any replica that is ready)")
 	fs.StringVar(&o.Selector, "selector", "app.kubernetes.io/name=tenure", "`labels` of the replicas' Pods")

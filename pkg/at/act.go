@@ -68,6 +68,7 @@ const tidying = handler.LowPriority - 1
 // stale view conflicts. The answer makes the At what it is now, with all that a
 // cache left out; of what is sent, the API server takes the status alone.
 func (a *actor) writeStatus(ctx context.Context, at *cnatv1alpha1.At, status cnatv1alpha1.AtStatus, claims bool) (bool, error) {
+	begins := claims && at.Status.Phase != cnatv1alpha1.AtRunning
 	at.Status = status
 	seen := at.ResourceVersion
 	if claims {
@@ -79,6 +80,10 @@ func (a *actor) writeStatus(ctx context.Context, at *cnatv1alpha1.At, status cna
 	switch {
 	case err == nil:
 		a.notes.wrote(at.UID, seen, a.clock.Now())
+		if begins && a.notes.begins(at.UID, a.clock.Now()) {
+			a.tell(at, Event{ReasonRestored, "Run", "it had been started before, and was PENDING again: its cluster was restored " +
+				"from a backup; the command runs again"})
+		}
 		return true, nil
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		// Somebody else was first, and the event of that is on its way.

@@ -110,6 +110,10 @@
 //   - A Pod that ended and was deleted before anyone saw its end looks like one
 //     deleted before it ended, and is made again.
 //   - startingDeadlineSeconds is judged at the claim. A Pod made again may start later.
+//   - A workload cluster that is restored from a backup has forgotten what came after it. An At whose claim, or end, isn't in
+//     the backup runs again; one that was made after it is gone; one that was RUNNING there may be brought to the end that a
+//     cache still shows, which it had. Nobody could tell that it had run. Where the same process
+//     starts an At for the second time, an event ([ReasonRestored]) says so.
 //   - The schedule is compared with the wall clock of the replica. A timer that is
 //     running isn't woken by a step of that clock: a step forward makes the start
 //     late by up to the step. A step back never makes it early.

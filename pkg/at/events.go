@@ -52,7 +52,8 @@ func (r *Reconciler) isOurClaim(before, after client.Object) bool {
 	old, ok := before.(*cnatv1alpha1.At)
 	at, alsoOK := after.(*cnatv1alpha1.At)
 	return ok && alsoOK &&
-		old.Status.Phase != cnatv1alpha1.AtRunning && at.Status.Phase == cnatv1alpha1.AtRunning &&
+		old.Status.Phase != cnatv1alpha1.AtRunning && old.Status.Phase != cnatv1alpha1.AtDone && // else the cluster was restored
+		at.Status.Phase == cnatv1alpha1.AtRunning &&
 		old.Generation == at.Generation && at.DeletionTimestamp == nil &&
 		r.notes.claimed(at)
 }

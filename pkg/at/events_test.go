@@ -116,6 +116,7 @@ func TestWhichEventsOfAnAtAreActedOn(t *testing.T) {
 	}{
 		"an edit":                       {pending, with(pending, func(at *cnatv1alpha1.At) { at.Generation++ }), true},
 		"our own claim":                 {pending, claimed, false},
+		"our own claim, in a backup":    {with(with(claimed, done), func(at *cnatv1alpha1.At) { at.Spec.TTLSecondsAfterFinished = ptr.To(int32(1)) }), claimed, true},
 		"a claim of another process":    {pending, with(claimed, func(at *cnatv1alpha1.At) { at.Status.StartTime = micro(due.Add(time.Hour)) }), true},
 		"our own claim with an edit":    {pending, with(claimed, func(at *cnatv1alpha1.At) { at.Generation++ }), true},
 		"our own claim with a deletion": {pending, with(claimed, func(at *cnatv1alpha1.At) { at.DeletionTimestamp = ptr.To(metav1.Now()) }), true},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -255,6 +256,36 @@ func TestARefusedPodIsShownOnceAndRetriedWithoutFurtherStatusWrites(t *testing.T
 	b.live(t)
 	if status := b.at(t).Status; status.Phase != cnatv1alpha1.AtDone || status.Restarts != 0 {
 		t.Errorf("in the end %+v, want DONE with no renewed claim", status)
+	}
+}
+
+func TestAnAtThatABackupBringsBackRunsAgainAndItsOwnerIsTold(t *testing.T) {
+	b := newBench(t, anAt())
+	b.live(t)
+	restore := func() {
+		at := b.at(t)
+		at.Status = cnatv1alpha1.AtStatus{}
+		pod := &corev1.Pod{}
+		pod.Namespace, pod.Name = at.Namespace, PodName(at)
+		if err := errors.Join(b.client.Delete(t.Context(), pod), b.client.Status().Update(t.Context(), at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, told := range []int{1, 0} { // a process that didn't start it can't know
+		restore()
+		b.live(t)
+		if status := b.at(t).Status; status.Phase != cnatv1alpha1.AtDone || status.Restarts != 0 {
+			t.Errorf("in the end %+v, want DONE", status)
+		}
+		if got := len(b.recorder.Events); got != told {
+			t.Errorf("%d events, want %d", got, told)
+		}
+		for range told {
+			if event := <-b.recorder.Events; !strings.Contains(event, ReasonRestored) {
+				t.Errorf("told %q", event)
+			}
+		}
+		b.restart(t)
 	}
 }
 

@@ -17,6 +17,9 @@ const noteLife = 10 * time.Minute
 // maxNotes bounds the notes: some 16 MiB. Beyond it any of the others is thrown away.
 const maxNotes = 1 << 16
 
+// maxBegun bounds how many Ats are remembered to have been started, and noteLife for how long: some 2 MiB.
+const maxBegun = 1 << 14
+
 // claimID tells one claim of an At from every other. Each claim is a
 // compare-and-swap that sets the start time and counts, so no two are alike.
 type claimID struct {
@@ -52,8 +55,11 @@ type note struct {
 // notes remembers, by UID, what this process itself did last.
 type notes struct {
 	mu sync.Mutex
-	// byUID and swept are guarded by mu.
+	// All below is guarded by mu.
 	byUID map[types.UID]note
+	// begun is when this process started each At, that is DONE by now perhaps. An At is started once, unless its cluster
+	// goes back to an earlier state.
+	begun map[types.UID]time.Time
 	swept time.Time
 }
 
@@ -103,6 +109,26 @@ func (n *notes) claims(uid types.UID, claim claimID, what Note, now time.Time) {
 	n.change(uid, now, func(known *note) { known.claim, known.what = claim, what })
 }
 
+// begins notes that an At was started, and says whether this process had started it before.
+func (n *notes) begins(uid types.UID, now time.Time) (again bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.begun == nil {
+		n.begun = map[types.UID]time.Time{}
+	}
+	_, again = n.begun[uid]
+	n.begun[uid] = now
+	for other := range n.begun {
+		if len(n.begun) <= maxBegun {
+			break
+		}
+		if other != uid {
+			delete(n.begun, other)
+		}
+	}
+	return again
+}
+
 // unsure says that we no longer know whether there is a Pod.
 func (n *notes) unsure(uid types.UID, now time.Time) {
 	n.change(uid, now, func(known *note) { known.what = NoteNone })
@@ -149,6 +175,11 @@ func (n *notes) sweep(now time.Time) {
 	for uid, known := range n.byUID {
 		if now.Sub(known.since) > noteLife {
 			delete(n.byUID, uid)
+		}
+	}
+	for uid, at := range n.begun {
+		if now.Sub(at) > noteLife {
+			delete(n.begun, uid)
 		}
 	}
 }

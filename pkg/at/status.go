@@ -22,6 +22,7 @@ const (
 	ReasonMissed          = "MissedDeadline"
 	ReasonSucceeded       = "PodSucceeded"
 	ReasonPodFailed       = "PodFailed"
+	ReasonRestored        = "Restored"
 )
 
 // Event is something worth telling the At's owner. There are none in a normal

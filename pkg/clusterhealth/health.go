@@ -33,6 +33,9 @@ type Config struct {
 	Timeout   time.Duration // for one answer; default 5 s
 	// Policy says what kubeconfigs may do.
 	Policy kubeconfig.Policy
+	// InUse returns the connection to a cluster that is in use, nil if there is none, and why that isn't the one in the
+	// Secret, "" if it is or may be. A Secret that was broken doesn't take its cluster away. Default: there are none.
+	InUse func(cluster string) (c *rest.Config, refused string)
 }
 
 var usable = prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -40,7 +43,12 @@ var usable = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Help: "Whether a workload cluster can be used: 1 while its kubeconfig is sound and its API server answers. The reason says what is wrong.",
 }, []string{"cluster", "reason"})
 
-func init() { metrics.Registry.MustRegister(usable) }
+var rejected = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "tenure_cluster_kubeconfig_rejected",
+	Help: "Always 1: the kubeconfig in a cluster's Secret doesn't work, and the connection from before it is used on. The reason says what is wrong.",
+}, []string{"cluster", "reason"})
+
+func init() { metrics.Registry.MustRegister(usable, rejected) }
 
 // Reasons, as they appear in events, metrics and [Look].
 const (
@@ -65,10 +73,11 @@ type Health struct {
 // state is what was found of one cluster.
 type state struct {
 	reason string
+	usable bool // by the connection in use, whatever the Secret holds
 	// cause is what makes one trouble another than the last with the same reason. What is wrong with a kubeconfig is the same
 	// each time; how a connection fails isn't.
 	cause string
-	since time.Time
+	since time.Time // it is usable, or isn't
 	told  time.Time // by an event
 }
 
@@ -103,7 +112,10 @@ func (h *Health) SetupWithManager(mgr mcmanager.Manager) error {
 func (h *Health) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	secret := &corev1.Secret{}
 	if err := h.client.Get(ctx, req.NamespacedName, secret); err != nil {
-		if apierrors.IsNotFound(err) {
+		switch {
+		case apierrors.IsNotFound(err) && h.stillUsed(req.Name):
+			return ctrl.Result{RequeueAfter: time.Second}, nil
+		case apierrors.IsNotFound(err):
 			h.forget(req.Name)
 			return ctrl.Result{}, nil
 		}
@@ -113,11 +125,47 @@ func (h *Health) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 		return ctrl.Result{}, nil
 	}
 	reason, note := Look(ctx, secret, h.cfg.Policy, h.cfg.Timeout)
-	h.tell(ctx, secret, reason, note)
-	if reason == ReasonBadConfig { // until the Secret changes, but for telling it again
+	found := finding{reason, note, reason == ReasonUsable}
+	if h.cfg.InUse != nil {
+		found = h.inUse(ctx, secret.Name, found)
+	}
+	h.tell(ctx, secret, found)
+	if reason == ReasonBadConfig && !found.usable { // until the Secret changes, but for telling it again
 		return ctrl.Result{RequeueAfter: eventEvery}, nil
 	}
 	return ctrl.Result{RequeueAfter: h.cfg.Every}, nil
+}
+
+// finding is what a look at a cluster and its Secret found: what is wrong with the Secret, and whether the cluster can be
+// used all the same.
+type finding struct {
+	reason, note string
+	usable       bool
+}
+
+// stillUsed reports whether a cluster is used although its Secret is gone: one that comes back soon has only changed.
+func (h *Health) stillUsed(cluster string) bool {
+	if h.cfg.InUse == nil {
+		return false
+	}
+	c, _ := h.cfg.InUse(cluster)
+	return c != nil
+}
+
+// inUse adds what the connection in use says.
+func (h *Health) inUse(ctx context.Context, cluster string, f finding) finding {
+	c, refused := h.cfg.InUse(cluster)
+	switch {
+	case c == nil || f.usable && refused == "":
+		return f
+	case f.usable:
+		f = finding{ReasonRefused, refused, false}
+	}
+	c.Timeout = h.cfg.Timeout
+	if ask(ctx, c) == nil {
+		f.note, f.usable = f.note+"; the connection from before is used on, until this replica restarts", true
+	}
+	return f
 }
 
 // Look asks the cluster of a kubeconfig Secret whether it can be used. The note says why not, in one line that carries no
@@ -179,7 +227,7 @@ func (h *Health) Usable(cluster string) (ok bool, since time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := h.states[cluster]
-	return s.reason == ReasonUsable, s.since
+	return s.usable, s.since
 }
 
 // Changed returns a channel that gets a value after clusters came, went, or changed their state. There is one channel,
@@ -194,14 +242,18 @@ func (h *Health) signal() {
 }
 
 // tell makes a change of state known.
-func (h *Health) tell(ctx context.Context, secret *corev1.Secret, reason, note string) {
-	name, now := secret.Name, state{reason: reason, since: time.Now(), told: time.Now()}
+func (h *Health) tell(ctx context.Context, secret *corev1.Secret, f finding) {
+	reason, note := f.reason, f.note
+	name, now := secret.Name, state{reason: reason, usable: f.usable, since: time.Now(), told: time.Now()}
 	if reason == ReasonBadConfig {
 		now.cause = note
 	}
 	h.mu.Lock()
 	was, known := h.states[name]
-	if known && was.reason == now.reason && was.cause == now.cause {
+	if known && was.usable == now.usable {
+		now.since = was.since
+	}
+	if known && was.reason == now.reason && was.usable == now.usable && was.cause == now.cause {
 		again := reason != ReasonUsable && now.told.Sub(was.told) >= eventEvery
 		if again {
 			was.told = now.told
@@ -209,28 +261,29 @@ func (h *Health) tell(ctx context.Context, secret *corev1.Secret, reason, note s
 		}
 		h.mu.Unlock()
 		if again {
-			h.report(ctx, secret, reason, note)
+			h.report(ctx, secret, f)
 		}
 		return
 	}
 	h.states[name] = now
 	h.mu.Unlock()
 	h.signal()
-	if known {
-		usable.DeleteLabelValues(name, was.reason)
-	}
-	value := 0.0
-	if reason == ReasonUsable {
-		value = 1
-	}
-	usable.WithLabelValues(name, reason).Set(value)
-	if reason == ReasonUsable {
+	usable.DeletePartialMatch(prometheus.Labels{"cluster": name})
+	rejected.DeletePartialMatch(prometheus.Labels{"cluster": name})
+	switch {
+	case reason == ReasonUsable:
+		usable.WithLabelValues(name, reason).Set(1)
 		h.log.Info("cluster can be used", "cluster", name)
-	} else {
+	case f.usable:
+		usable.WithLabelValues(name, ReasonUsable).Set(1)
+		rejected.WithLabelValues(name, reason).Set(1)
+		h.log.Info("cluster's Secret can't be used; the connection from before is used on", "cluster", name, "reason", reason, "note", note)
+	default:
+		usable.WithLabelValues(name, reason).Set(0)
 		h.log.Info("cluster can't be used; the others go on", "cluster", name, "reason", reason, "note", note)
 	}
 	if known || reason != ReasonUsable {
-		h.report(ctx, secret, reason, note)
+		h.report(ctx, secret, f)
 	}
 }
 
@@ -240,4 +293,5 @@ func (h *Health) forget(name string) {
 	h.mu.Unlock()
 	h.signal()
 	usable.DeletePartialMatch(prometheus.Labels{"cluster": name})
+	rejected.DeletePartialMatch(prometheus.Labels{"cluster": name})
 }

@@ -1,15 +1,21 @@
 package clusterhealth
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -53,8 +59,9 @@ func TestOneCauseIsOneEventWhoeverFindsIt(t *testing.T) {
 		!strings.Contains(e.Note, "cluster west: kubeconfig: current-context must name one of contexts") {
 		t.Errorf("the event: %v", e)
 	}
+	t.Cleanup(func() { all[0].forget("west") }) // its metrics are the process's
 	// Later, it is another one: events are kept for an hour only.
-	first, later := event(secret, "r1", ReasonBadConfig, "", time.Now()), event(secret, "r2", ReasonBadConfig, "", time.Now().Add(eventEvery))
+	first, later := event(secret, "r1", finding{}, time.Now()), event(secret, "r2", finding{}, time.Now().Add(eventEvery))
 	if first.Name == later.Name {
 		t.Errorf("after %v it has the same name", eventEvery)
 	}
@@ -79,5 +86,81 @@ func TestOneCauseIsOneEventWhoeverFindsIt(t *testing.T) {
 	}
 	if n := len(events()); n != before+1 {
 		t.Errorf("%d events after another mistake, %d before", n, before)
+	}
+}
+
+// server is an API server that answers /version with a code.
+func server(t *testing.T, code *atomic.Int64) *rest.Config {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(int(code.Load())) }))
+	t.Cleanup(s.Close)
+	return &rest.Config{Host: s.URL}
+}
+
+func TestABrokenSecretLeavesItsClusterUsable(t *testing.T) {
+	ok := &atomic.Int64{}
+	ok.Store(http.StatusOK)
+	working := server(t, ok)
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "kept", UID: "u"}, Data: map[string][]byte{kubeconfig.Key: []byte("current-context: x")},
+	}
+	home := fake.NewClientBuilder().WithObjects(secret).Build()
+	inUse, refused := working, ""
+	h := New(Config{Namespace: "n", InUse: func(string) (*rest.Config, string) { return inUse, refused }})
+	h.client, h.log = home, logr.Discard()
+	request := ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "n", Name: "kept"}}
+	look := func(what string, wantUsable bool, wantReason string) time.Time {
+		t.Helper()
+		if _, err := h.Reconcile(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+		got, since := h.Usable("kept")
+		if got != wantUsable {
+			t.Errorf("%s: usable %t, want %t", what, got, wantUsable)
+		}
+		wantRejected := 0
+		if wantUsable && wantReason != ReasonUsable {
+			wantRejected = 1
+		}
+		if n := testutil.CollectAndCount(rejected); n != wantRejected {
+			t.Errorf("%s: %d Secrets are rejected, want %d", what, n, wantRejected)
+		}
+		shown := wantReason
+		if wantUsable {
+			shown = ReasonUsable
+		}
+		if n := testutil.ToFloat64(usable.WithLabelValues("kept", shown)); (n == 1) != wantUsable || testutil.CollectAndCount(usable) != 1 {
+			t.Errorf("%s: usable is %v by %s, of %d series", what, n, shown, testutil.CollectAndCount(usable))
+		}
+		return since
+	}
+	since := look("garbage", true, ReasonBadConfig)
+	if again := look("garbage still", true, ReasonBadConfig); again != since {
+		t.Error("it counts as usable anew")
+	}
+	ok.Store(http.StatusUnauthorized)
+	look("garbage, and what was in use has expired", false, ReasonBadConfig)
+	ok.Store(http.StatusOK)
+	secret.Data[kubeconfig.Key] = []byte(fmt.Sprintf("clusters: [{name: c, cluster: {server: %q}}]\nusers: [{name: u, user: {token: t}}]\n"+
+		"contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x", working.Host))
+	h.cfg.Policy.Insecure = true
+	if err := home.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	look("mended", true, ReasonUsable)
+	refused = "credentials with fewer rights"
+	look("answers, but isn't used", true, ReasonRefused)
+	refused = ""
+	look("used at last", true, ReasonUsable)
+	if err := home.Delete(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	look("deleted just now", true, ReasonUsable)
+	inUse = nil
+	if _, err := h.Reconcile(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	if got, since := h.Usable("kept"); got || !since.IsZero() || testutil.CollectAndCount(usable) != 0 {
+		t.Errorf("after its removal it is usable: %t since %v, in %d series", got, since, testutil.CollectAndCount(usable))
 	}
 }

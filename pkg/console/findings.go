@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/plan"
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
@@ -27,20 +28,21 @@ const (
 // Entries of config/RUNBOOK.md, which are the names of the alerts too.
 const (
 	AlertUnheld      = "TenureShardWithoutHolder"
+	AlertNotServed   = "TenureShardNotServed"
 	AlertCoordinator = "TenureCoordinatorMissing"
 	AlertUnreachable = "TenureClusterUnreachable"
 	AlertStuck       = "TenureMoveStuck"
 	AlertImbalance   = "TenureImbalance"
 	AlertWaiting     = "TenureKeyWaitingTooLong"
 	AlertLapses      = "TenureLapses"
-	// EntryRestore isn't an alert: it is what to do after home was restored from a backup.
-	EntryRestore = "Restoring the home cluster from a backup"
+	// EntryLaterEpoch isn't an alert: it is what to do about objects that show higher epochs than their shards' records.
+	EntryLaterEpoch = "Objects from a later epoch"
 )
 
 // findings says what is wrong, the worst first, and then what is good to know.
 func (v *survey) findings() []Finding {
 	all := slices.Concat(
-		v.findNobody(), v.findRecords(), v.findUnserved(), v.findHoles(), v.findQuiet(), v.findCoordinator(), v.findClusters(), v.findMoves(), v.findCrashes(),
+		v.findNobody(), v.findRecords(), v.findUnserved(), v.findHoles(), v.findUnfit(), v.findQuiet(), v.findCoordinator(), v.findClusters(), v.findMoves(), v.findCrashes(),
 	)
 	slices.SortStableFunc(all, func(a, b Finding) int { return cmp.Compare(b.Severity, a.Severity) }) // "wrong" > "note"
 	return all
@@ -91,6 +93,42 @@ func (v *survey) findUnserved() []Finding {
 	for _, text := range slices.Sorted(maps.Keys(why)) {
 		found = append(found, Finding{Wrong, AlertUnheld, text + " " + list(why[text], "shard"),
 			"a live replica takes it within the lease duration; if this stays, look at the logs of the live replicas"})
+	}
+	return found
+}
+
+// findUnfit is about replicas that can't serve a cluster, by their own word. What one of them holds waits until it can, or
+// until another says that it can.
+func (v *survey) findUnfit() (found []Finding) {
+	for _, c := range v.clusters {
+		var cant, holding []string
+		stuck := 0
+		for _, r := range v.replicas {
+			if !r.Acts() || r.Unfit.Of(c.Name) != plan.Unfit || c.Removed {
+				continue
+			}
+			cant = append(cant, string(r.Incarnation))
+			held := 0
+			for _, e := range v.entries {
+				if e.ID.Cluster == c.Name && e.Holder == r.Incarnation {
+					held++
+				}
+			}
+			if held > 0 {
+				holding = append(holding, string(r.Incarnation))
+			}
+			stuck += held
+		}
+		switch {
+		case stuck > 0:
+			found = append(found, Finding{Wrong, AlertNotServed,
+				fmt.Sprintf("%s of cluster %s held by replicas that can't serve it: %s", count(stuck, "shard"), c.Name, list(holding, "")),
+				"they move within seconds to a replica that can; if they stay, none can: see why the holder can't"})
+		case len(cant) > 0:
+			found = append(found, Finding{Note, AlertNotServed,
+				fmt.Sprintf("cluster %s can't be served by %s; others serve it", c.Name, list(cant, "")),
+				"see whether the way from there to the cluster's API server is open"})
+		}
 	}
 	return found
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/plan"
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
@@ -70,6 +71,8 @@ type Replica struct {
 	Shards        int     `json:"shards"`
 	Objects       int64   `json:"objects"`
 	Load          float64 `json:"load"`
+	// Unfit is what it says of the clusters that it can't serve.
+	Unfit plan.UnfitFor `json:"unfit,omitempty"`
 }
 
 // Acts is whether the replica can be holding and doing its work.

@@ -99,6 +99,23 @@ func TestTheFleetIsJudgedByItsRecords(t *testing.T) {
 			change: func(s *Snapshot) { s.Records.Shards[1].Status.Holder, s.Records.Shards[1].Spec.Assignee = "", "" },
 			want:   []string{"wrong: nobody holds 1 shard: east/01", "note: the planner would move 1 shard"},
 		},
+		"a holder can't serve what it holds": {
+			change: func(s *Snapshot) { s.Records.Leases[1].Annotations["tenure.dev/unfit"] = "west" },
+			want: []string{
+				"wrong: 2 shards of cluster west held by replicas that can't serve it: r1-aaaaaa",
+				"note: the planner would move 4 shards",
+			},
+		},
+		"a replica can't serve what others hold": {
+			change: func(s *Snapshot) {
+				s.Records.Leases[1].Annotations["tenure.dev/unfit"] = "west"
+				for i := range s.Records.Shards { // r0 has west, r1 has east
+					holder := map[string]string{"west": "r0-aaaaaa", "east": "r1-aaaaaa"}[s.Records.Shards[i].Spec.Cluster]
+					s.Records.Shards[i].Spec.Assignee, s.Records.Shards[i].Status.Holder = holder, holder
+				}
+			},
+			want: []string{"note: cluster west can't be served by r1-aaaaaa; others serve it"},
+		},
 		"a holder was sealed": {
 			change: func(s *Snapshot) { s.Records.Leases[1].Annotations["tenure.dev/sealed-by"] = "r0-aaaaaa" },
 			want: []string{

@@ -88,7 +88,7 @@ func (g Gatherer) fleet(ctx context.Context, home client.Client) (Snapshot, erro
 	err = home.List(ctx, secrets, client.InNamespace(g.Namespace), client.MatchingLabels{kubeconfig.Label: "true"})
 	if err != nil {
 		s.Unread = append(s.Unread, fmt.Sprintf("the kubeconfig Secrets (%s): clusters are known by their shards and by what replicas say of them in events, and weren't asked from here", brief(err)))
-		if s.Clusters, err = told(ctx, home, g.Namespace); err != nil {
+		if s.Clusters, err = Told(ctx, home, g.Namespace); err != nil {
 			s.Unread = append(s.Unread, fmt.Sprintf("events about clusters (%s): whether they can be used isn't known here", brief(err)))
 		}
 		return s, nil
@@ -98,9 +98,9 @@ func (g Gatherer) fleet(ctx context.Context, home client.Client) (Snapshot, erro
 	return s, nil
 }
 
-// told is what the replicas said last of each cluster, by their events of the last hour. A cluster that never had any
+// Told is what the replicas said last of each cluster, by their events of the last hour. A cluster that never had any
 // trouble isn't among them.
-func told(ctx context.Context, home client.Client, namespace string) ([]Answer, error) {
+func Told(ctx context.Context, home client.Client, namespace string) ([]Answer, error) {
 	list := &corev1.EventList{}
 	about := client.MatchingFields{"involvedObject.kind": "Secret"}
 	if err := home.List(ctx, list, client.InNamespace(namespace), about); err != nil {

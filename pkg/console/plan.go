@@ -168,7 +168,7 @@ func (v *survey) planReplicas(changes map[protocol.Incarnation]string) []plan.Re
 		}
 		all = append(all, plan.Replica{
 			ID: r.Incarnation, Name: r.Name, Weight: r.Weight,
-			Leaving: r.State != Live || changes[r.Incarnation] != "",
+			Leaving: r.State != Live || changes[r.Incarnation] != "", Unfit: r.Unfit,
 		})
 	}
 	for id, what := range changes {

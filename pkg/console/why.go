@@ -198,8 +198,8 @@ func (w *why) epoch(obj *cnatv1alpha1.At, e *entry) {
 		return
 	}
 	l := w.link("epoch", "%d on the object, %d on the record", obj.Status.Epoch, e.Epoch)
-	l.wrong("the record is older than the object, so the API server refuses every write of its status",
-		`was home restored from a backup? See "`+EntryRestore+`" in the runbook`)
+	l.wrong("the record is older than the object, so no replica makes any write of its status",
+		`was a clock set, and home restored? See "`+EntryLaterEpoch+`" in the runbook`)
 }
 
 // progress says what the object is at.

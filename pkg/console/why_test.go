@@ -97,8 +97,8 @@ func TestWhyFollowsTheChainAndNamesTheBrokenLink(t *testing.T) {
 		},
 		"home was restored from a backup": {
 			change:  func(q *Question) { q.At.Status.Epoch = 9 },
-			verdict: "r1 has it; epoch: the record is older than the object, so the API server refuses every write of its status",
-			broken:  []string{"epoch: the record is older than the object, so the API server refuses every write of its status"},
+			verdict: "r1 has it; epoch: the record is older than the object, so no replica makes any write of its status",
+			broken:  []string{"epoch: the record is older than the object, so no replica makes any write of its status"},
 		},
 		"the schedule makes no sense": {
 			change:  func(q *Question) { q.At.Spec.Schedule = "tomorrow" },

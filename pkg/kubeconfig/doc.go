@@ -19,8 +19,10 @@
 // fails where it doesn't.
 //
 // A Secret that is refused reads like the last one of its name that wasn't, so that a mistake takes no cluster away that is
-// being served. Where there was none, or the replica started later, it reads as if it weren't there. To take a cluster
-// away, delete its Secret.
+// being served. Where there was none, or the replica started later, it reads as if it weren't there: what worked is
+// kept in memory only, since a second place for credentials would have to be guarded like the first. To take a cluster
+// away, delete its Secret. What a changed Secret means is decided by package shard, not by the provider, which takes the
+// cluster away before it gives the new one.
 //
 // # Errors
 //

@@ -96,7 +96,8 @@
 //
 // On the source: a finalizer; the clusters that may have a copy ([AnnotationCopies], written before the first request
 // that could make one); and the targets whose share has moved away ([AnnotationGivenUp], so that a new holder doesn't
-// start their grace anew). Any process can go on from there. In memory: only what spares requests.
+// start their grace anew). Any process can go on from there. In memory: only what spares requests. A target that was restored from
+// a backup, where versions go back, is brought to what is wanted like any that was edited by hand.
 //
 // A cluster leaves the list when its API server has said that it has no copy; one that can't be read stays, and with it
 // the finalizer, whether the source was deleted, lost its label, or just this target. Where a cluster is gone for good,

@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -32,6 +33,8 @@ type Note struct {
 	ReplicasTaken    bool
 	// Slot is the value of the slot label as the cache last showed it; "" where nobody stamps copies.
 	Slot string
+	// Shown is the version of the copy that the cache showed last, 0 for none.
+	Shown uint64
 	// HiddenSince is when the API server first showed a copy that the cache doesn't.
 	HiddenSince time.Time
 	// A hold keeps from sending what was in vain: until then, for that key.
@@ -87,8 +90,16 @@ func (n *Note) wrote(replaced string, result *appsv1.Deployment, scalers []strin
 }
 
 // seen remembers what the cache shows, nil for nothing, where that is news. Without it, a copy that is deleted soon after
-// it was made would be taken for one that the cache doesn't show yet.
+// it was made would be taken for one that the cache doesn't show yet. A copy that goes back to an earlier version is one of a
+// cluster that was restored from a backup: generations will be used again there, so what is remembered is void.
 func (n *Note) seen(copy *appsv1.Deployment) (news bool) {
+	shown := n.Shown
+	if copy != nil {
+		shown, _ = strconv.ParseUint(copy.ResourceVersion, 10, 64) // 0 says nothing
+		if shown < n.Shown {
+			*n = Note{}
+		}
+	}
 	version, slot := "", n.Slot
 	if copy != nil {
 		version, slot = copy.ResourceVersion, copy.Labels[labelSlot]
@@ -97,8 +108,8 @@ func (n *Note) seen(copy *appsv1.Deployment) (news bool) {
 	if n.Replaced != version {
 		written = time.Time{} // The cache shows our last write, or what came after it.
 	}
-	news = written != n.Written || slot != n.Slot
-	n.Written, n.Slot = written, slot
+	news = written != n.Written || slot != n.Slot || shown != n.Shown
+	n.Written, n.Slot, n.Shown = written, slot, shown
 	return news
 }
 

@@ -23,6 +23,26 @@ func (b *bench) wantQuiet() {
 	}
 }
 
+func TestWhatIsRememberedOfACopyIsVoidOnceItsClusterHasGoneBack(t *testing.T) {
+	copy := func(version string) *appsv1.Deployment {
+		d := &appsv1.Deployment{}
+		d.ResourceVersion, d.UID, d.Generation, d.Labels = version, "uid", 7, map[string]string{labelSlot: "3"}
+		return d
+	}
+	for _, c := range []struct {
+		next *appsv1.Deployment
+		kept bool
+	}{{copy("90"), true}, {copy("101"), true}, {nil, true}, {copy("89"), false}} {
+		n := Note{}
+		n.seen(copy("90"))
+		n.judge(copy("90"), nil)
+		n.seen(c.next)
+		if kept := n.JudgedGeneration == 7; kept != c.kept || n.Slot != "3" {
+			t.Errorf("%+v: remembered is %v, want %v", c.next, n, c.kept)
+		}
+	}
+}
+
 func TestStoryANewHoldersCacheShowsASourceThatIsDoneWith(t *testing.T) {
 	b := newBench(t, aSource())
 	b.live()

@@ -13,6 +13,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/internal/record"
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/plan"
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
@@ -49,6 +50,8 @@ type Lease struct {
 	Weight int
 	// Build is the version of the program.
 	Build string
+	// Unfit is what the replica says of the clusters that it can't serve.
+	Unfit plan.UnfitFor
 	// Leaving says that the replica was told to stop, Sealed that a peer declared the incarnation dead, for ever.
 	Leaving, Sealed bool
 }
@@ -64,7 +67,8 @@ func ReadLease(lease *coordinationv1.Lease) (Lease, error) {
 	}
 	l := seen.(ownership.LeaseSeen).Lease
 	return Lease{
-		Incarnation: l.ID, Replica: l.Replica, Duration: l.Duration, Weight: l.Weight, Build: l.Build, Leaving: l.Leaving, Sealed: l.Sealed,
+		Incarnation: l.ID, Replica: l.Replica, Duration: l.Duration, Weight: l.Weight, Build: l.Build, Unfit: l.Unfit,
+		Leaving: l.Leaving, Sealed: l.Sealed,
 	}, nil
 }
 

@@ -17,6 +17,8 @@ type board struct {
 	clusters int
 	// candidates counts the replicas that shards can be given to.
 	candidates int
+	words      *words       // nil if all candidates are fit for all clusters
+	excluded   []exclusions // by cluster; nil as words
 }
 
 // nowhere is the index of no replica.
@@ -26,10 +28,12 @@ type boardReplica struct {
 	Replica
 	weight    int
 	candidate bool // it isn't leaving
-	// have counts the shards that are here, or on their way here, before the plan;
-	// fixed those of them that the plan must leave here.
-	have, fixed int
-	part        part // what the plan gives it
+	total     int  // how many shards it has in all, as the plan stands
+
+	// Of the group that is being divided: have counts the shards that are here, or on
+	// their way here, before the plan; fixed those of them that the plan must leave here;
+	// grant is what the plan gives it.
+	have, fixed, grant int
 }
 
 type boardShard struct {
@@ -52,6 +56,7 @@ const pinned = math.MaxInt
 func newBoard(shards []Shard, replicas []Replica) *board {
 	b := &board{}
 	b.addReplicas(replicas)
+	b.words = b.readWords()
 	b.addShards(shards)
 	return b
 }
@@ -80,7 +85,7 @@ func compareReplicas(x, y Replica) int {
 	if order := cmp.Compare(x.ID, y.ID); order != 0 {
 		return order
 	}
-	return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.Weight, y.Weight), compareBools(x.Leaving, y.Leaving))
+	return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.Weight, y.Weight), compareBools(x.Leaving, y.Leaving), cmp.Compare(x.Unfit, y.Unfit))
 }
 
 func compareBools(x, y bool) int {
@@ -104,6 +109,9 @@ func (b *board) addShards(shards []Shard) {
 		}
 		if last == nil || in.ID.Cluster != last.ID.Cluster {
 			b.clusters++
+			if b.words != nil {
+				b.excluded = append(b.excluded, b.words.of(in.ID.Cluster))
+			}
 		}
 		last = in
 		s := boardShard{ID: in.ID, cluster: int32(b.clusters - 1), holder: b.find(in.Holder)}
@@ -118,12 +126,6 @@ func (b *board) addShards(shards []Shard) {
 				pins = b.pinTargets()
 			}
 			b.pin(&s, in.Pin, pins)
-		}
-		if s.to != nowhere {
-			b.replicas[s.to].have++
-			if s.fixed {
-				b.replicas[s.to].fixed++
-			}
 		}
 		b.shards = append(b.shards, s)
 	}
@@ -141,26 +143,44 @@ func (b *board) find(id Incarnation) int32 {
 	return int32(at)
 }
 
+// fitness says what a replica can do for the shard's cluster. Who isn't a candidate is unfit for all.
+func (b *board) fitness(s *boardShard, replica int32) Fitness {
+	switch {
+	case replica == nowhere || !b.replicas[replica].candidate:
+		return Unfit
+	case b.words == nil:
+		return Fit
+	}
+	return b.excluded[s.cluster].of(replica)
+}
+
+// takers is how many candidates can be given shards of the shard's cluster.
+func (b *board) takers(s *boardShard) int {
+	if b.words == nil {
+		return b.candidates
+	}
+	return b.candidates - len(b.excluded[s.cluster])
+}
+
 // settle puts the shard where it stays unless something speaks against it. A
 // shard on its way to a candidate goes on to it, even where another place would
 // be better by now: turning back costs a second handoff. One whose assignee is
-// lost is fixed to its holder: it must be called off now, before the holder
-// drains for a successor that won't come, and can be given away by a later plan.
+// lost, or turned out to be unfit, is fixed to its holder: it must be called off
+// now, before the holder drains for a successor that won't come, and can be given
+// away by a later plan. Where nobody is fit, the holder stays, and an orphan too.
 func (b *board) settle(s *boardShard) {
-	isCandidate := func(i int32) bool { return i != nowhere && b.replicas[i].candidate }
-	switch {
-	case isCandidate(s.assigned):
-		s.to = s.assigned
-		s.fixed = s.assigned != s.holder
-	case isCandidate(s.holder):
-		s.to = s.holder
-		s.fixed = s.assigned != s.holder
-	case b.candidates > 0:
+	moving := s.assigned != s.holder
+	switch at := b.fitness(s, s.holder); {
+	case b.fitness(s, s.assigned) == Fit:
+		s.to, s.fixed = s.assigned, moving
+	case at != Unfit:
+		s.to, s.fixed = s.holder, moving || at == Keeps
+	case b.takers(s) > 0:
 		s.to = nowhere
-	case s.assigned != nowhere:
-		s.to = s.assigned
+	case s.holder != nowhere && b.replicas[s.holder].candidate:
+		s.to, s.fixed = s.holder, true
 	default:
-		s.to = s.holder
+		s.to, s.fixed = s.assigned, true
 	}
 }
 
@@ -183,7 +203,7 @@ func (b *board) pin(s *boardShard, name string, targets map[string]int32) {
 		s.fixed = true
 		return
 	}
-	if to, ok := targets[name]; ok {
+	if to, ok := targets[name]; ok && b.fitness(s, to) == Fit {
 		s.to, s.fixed, s.excess = to, true, pinned
 	}
 }

@@ -10,15 +10,23 @@
 // protocol's.
 //
 //  1. Candidates are the replicas that aren't leaving.
+//
 //  2. A shard stays where it is or is going, unless that replica is dead or
 //     leaving, or it is pinned elsewhere.
+//
 //  3. Each candidate is granted its exact share (by weight) rounded down or up, so
 //     equal replicas are within one shard of each other. Which ones are rounded up
 //     is chosen so that the fewest shards move.
+//
 //  4. What a candidate has beyond its grant, orphans, and what leaving replicas
 //     have goes to the candidates that lack. The number of moves is then
 //     the sum of the surpluses, and no plan that reaches the same balance has fewer.
 //     Which shards go, and where to, is used to spread each cluster's shards.
+//
+//  5. A replica is given no shard whose cluster it can't serve (see [UnfitFor]), and what it has of such a cluster goes
+//     to one that can. Where nobody can, the holder stays, and an orphan stays one. Shares are then levelled among
+//     those who can serve the same clusters, group by group: within one shard where all who are unfit are so for
+//     the same clusters. Where nobody is unfit this is rule 3.
 //
 // So a join moves the joiner's share and nothing else, a death moves the dead
 // replica's shards and nothing else, and a plan for a settled fleet is empty.

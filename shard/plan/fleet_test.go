@@ -123,7 +123,7 @@ func (f *fleet) join(i int) {
 
 // parse reads a fleet from lines, so that tables can be read at a glance:
 //
-//	r1 w2 leaving     a replica (its incarnation's name is its name)
+//	r1 w2 leaving -a  a replica (its incarnation's name is its name), unfit for a
 //	west/0 r1>r2 @r3  a shard, its holder and assignee, pin
 func parse(t *testing.T, text string) fleet {
 	t.Helper()
@@ -153,6 +153,8 @@ func parseReplica(t *testing.T, words []string) plan.Replica {
 			}
 		case 'l':
 			r.Leaving = true
+		case '-':
+			r.Unfit = plan.UnfitFor(word[1:])
 		default:
 			t.Fatalf("replica %q: %q isn't known", words[0], word)
 		}

@@ -9,42 +9,86 @@ import (
 // balanceCounts decides how many shards each candidate gets, takes from those
 // that have more, and gives to those that have less. Every shard that isn't taken
 // stays where it is, so the number of moves is the least there can be.
+//
+// Where some candidates can't serve some clusters, each group of clusters that the same
+// candidates can serve is divided in turn, those with the fewest first, and each division
+// levels what its candidates have in all. It is gone over again while that changes
+// anything: what one group leaves uneven another may level.
 func (b *board) balanceCounts() {
-	b.divide()
-	b.take()
-	b.give()
+	groups := b.groups()
+	for i := range b.shards {
+		if to := b.shards[i].to; to != nowhere {
+			b.replicas[to].total++
+		}
+	}
+	for changed, pass := true, 0; changed && pass < passes; pass++ {
+		changed = false
+		for _, g := range groups {
+			if len(g.excluded) < b.candidates {
+				changed = b.divide(g) || changed
+				b.take(g)
+				b.give(g)
+			}
+		}
+		changed = changed && len(groups) > 1
+	}
 }
 
-// divide grants each candidate its number of shards.
-func (b *board) divide() {
+// passes bounds how often the groups are gone over: two or three times are usual, and what is left is for the next plan.
+const passes = 16
+
+// divide grants each candidate its number of the group's shards, by what it has in all. It reports whether any is to move.
+func (b *board) divide(g *group) (changes bool) {
+	placed := 0
+	for i := range b.replicas {
+		b.replicas[i].have, b.replicas[i].fixed = 0, 0
+	}
+	for _, shards := range g.clusters {
+		for i := range shards {
+			switch s := &shards[i]; {
+			case s.to == nowhere:
+				placed++
+				changes = true
+			case g.takes(s.to):
+				b.replicas[s.to].have++
+				if s.fixed {
+					b.replicas[s.to].fixed++
+				}
+			}
+		}
+	}
 	parts := make([]part, 0, b.candidates)
 	for i := range b.replicas {
-		r := &b.replicas[i]
-		if !r.candidate {
-			continue
+		if r := &b.replicas[i]; r.candidate && g.takes(int32(i)) {
+			placed += r.total
+			parts = append(parts, part{weight: r.weight, have: r.total, least: r.total - r.have + r.fixed})
 		}
-		parts = append(parts, part{weight: r.weight, have: r.have, least: r.fixed})
 	}
-	apportion(len(b.shards), parts)
+	apportion(placed, parts)
 	for i := range b.replicas {
-		if b.replicas[i].candidate {
-			b.replicas[i].part, parts = parts[0], parts[1:]
+		r := &b.replicas[i]
+		r.grant = r.have
+		if r.candidate && g.takes(int32(i)) {
+			r.grant += parts[0].grant - r.total
+			r.total, parts = parts[0].grant, parts[1:]
 		}
+		changes = changes || r.grant != r.have
 	}
+	return changes
 }
 
 // take frees what candidates have beyond their grant. It prefers shards of
 // clusters that the replica has many of and that the receivers have few of, so
 // that a cluster's shards end up spread.
-func (b *board) take() {
-	if !slices.ContainsFunc(b.replicas, func(r boardReplica) bool { return r.candidate && r.have > r.part.grant }) {
+func (b *board) take(g *group) {
+	if !slices.ContainsFunc(b.replicas, func(r boardReplica) bool { return r.candidate && r.have > r.grant }) {
 		return
 	}
-	at := b.shardsByReplica()
+	at := b.shardsByReplica(g)
 	receivers := 0
 	received := make([]int, b.clusters) // by cluster: at those that get more
 	for i, r := range b.replicas {
-		if !r.candidate || r.part.grant <= r.have {
+		if !r.candidate || r.grant <= r.have {
 			continue
 		}
 		receivers++
@@ -53,10 +97,10 @@ func (b *board) take() {
 		}
 	}
 	for i, r := range b.replicas {
-		if !r.candidate || r.have <= r.part.grant {
+		if !r.candidate || r.have <= r.grant {
 			continue
 		}
-		surplus := r.have - r.part.grant
+		surplus := r.have - r.grant
 		for n, s := range giveFirst(at[i], received, max(receivers, 1))[:surplus] {
 			s.to = nowhere
 			s.excess = surplus - n
@@ -92,37 +136,46 @@ func giveFirst(held []*boardShard, received []int, receivers int) []*boardShard 
 	return shards
 }
 
-// shardsByReplica lists, for each replica, what the plan has there, in order.
-func (b *board) shardsByReplica() [][]*boardShard {
+// shardsByReplica lists, for each replica, what the plan has there of a group, in order.
+func (b *board) shardsByReplica(g *group) [][]*boardShard {
 	at := make([][]*boardShard, len(b.replicas))
-	for i := range b.shards {
-		if s := &b.shards[i]; s.to != nowhere {
-			if at[s.to] == nil {
-				at[s.to] = make([]*boardShard, 0, b.replicas[s.to].have)
+	for _, shards := range g.clusters {
+		for i := range shards {
+			if s := &shards[i]; s.to != nowhere {
+				if at[s.to] == nil {
+					at[s.to] = make([]*boardShard, 0, b.replicas[s.to].have)
+				}
+				at[s.to] = append(at[s.to], s)
 			}
-			at[s.to] = append(at[s.to], s)
 		}
 	}
 	return at
 }
 
-// give places every shard that is nowhere, each with the receiver that has the
+// give places every shard of a group that is nowhere, each with the receiver that has the
 // fewest of its cluster's shards; among equals, the one that lacks most.
-func (b *board) give() {
-	if !slices.ContainsFunc(b.shards, func(s boardShard) bool { return s.to == nowhere }) {
+func (b *board) give(g *group) {
+	lacking := b.lacking()
+	if lacking.Len() == 0 {
 		return
 	}
-	lacking := b.lacking()
 	held := make([]int, len(b.replicas)) // of the cluster at hand
-	for first := 0; first < len(b.shards); {
+	for _, shards := range g.clusters {
+		giveClusters(shards, lacking, held)
+	}
+}
+
+// giveClusters places the shards of some clusters, which are in order.
+func giveClusters(shards []boardShard, lacking *lackHeap, held []int) {
+	for first := 0; first < len(shards); {
 		last := first
-		for last < len(b.shards) && b.shards[last].cluster == b.shards[first].cluster {
-			if to := b.shards[last].to; to != nowhere {
+		for last < len(shards) && shards[last].cluster == shards[first].cluster {
+			if to := shards[last].to; to != nowhere {
 				held[to]++
 			}
 			last++
 		}
-		cluster := b.shards[first:last]
+		cluster := shards[first:last]
 		for i := range cluster {
 			if s := &cluster[i]; s.to == nowhere {
 				s.to = lacking.next(held)
@@ -140,13 +193,8 @@ func (b *board) give() {
 func (b *board) lacking() *lackHeap {
 	lacks := make([]int, len(b.replicas))
 	for i := range b.replicas {
-		if b.replicas[i].candidate {
-			lacks[i] = b.replicas[i].part.grant
-		}
-	}
-	for i := range b.shards {
-		if to := b.shards[i].to; to != nowhere {
-			lacks[to]--
+		if r := &b.replicas[i]; r.candidate {
+			lacks[i] = r.grant - min(r.have, r.grant) // of the others, take has left as many as they are granted
 		}
 	}
 	h := &lackHeap{}

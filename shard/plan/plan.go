@@ -8,7 +8,8 @@ import (
 // Plan is the moves to make now, most urgent first, after which every shard is
 // where it should be or on its way there. It holds only changes: an orphan whose
 // assignee is a candidate already is not in it, and is still waiting to be granted
-// to that assignee. Without a candidate it is empty.
+// to that assignee; nor is a shard whose cluster no candidate can serve. Without a
+// candidate it is empty.
 //
 // All moves of one plan may be made at once and in any order. Once they have
 // been made, and while nothing else changes, repeated planning ends with an empty
@@ -24,10 +25,10 @@ func Plan(shards []Shard, replicas []Replica) []Move {
 
 // moves lists the changes: orphans first, since nobody serves them, then what is
 // called off, since its holder would else drain for nobody, what leaving replicas
-// have, what a pin turns aside while it is in motion, and what can wait: pins,
+// have and what others can't serve, what a pin turns aside while it is in motion, and what can wait: pins,
 // since somebody asked for them, then from the fullest replicas.
 func (b *board) moves() []Move {
-	var orphans, calledOff, leaving, turned []Move
+	var orphans, calledOff, leaving, elsewhere, turned []Move
 	var due []*boardShard
 	for i := range b.shards {
 		s := &b.shards[i]
@@ -39,6 +40,8 @@ func (b *board) moves() []Move {
 			calledOff = append(calledOff, b.move(s, CalledOff))
 		case b.replicas[s.holder].Leaving:
 			leaving = append(leaving, b.move(s, Leaving))
+		case b.fitness(s, s.holder) == Unfit:
+			elsewhere = append(elsewhere, b.move(s, Elsewhere))
 		case s.inMotion:
 			turned = append(turned, b.move(s, Pin))
 		default:
@@ -46,7 +49,7 @@ func (b *board) moves() []Move {
 		}
 	}
 	slices.SortStableFunc(due, func(x, y *boardShard) int { return cmp.Compare(y.excess, x.excess) })
-	moves := slices.Concat(orphans, calledOff, leaving, turned)
+	moves := slices.Concat(orphans, calledOff, leaving, elsewhere, turned)
 	for _, s := range due {
 		why := Balance
 		if s.excess == pinned {

@@ -20,6 +20,8 @@ type Replica struct {
 	// Leaving says that the replica is about to exit, or is drained by an
 	// administrator: it gets nothing new, and what it has moves away at once.
 	Leaving bool
+	// Unfit is what the replica says of the clusters that it can't serve.
+	Unfit UnfitFor
 }
 
 // MaxWeight keeps the arithmetic of shares within 64 bits.
@@ -43,10 +45,13 @@ type Reason string
 const (
 	// Orphan: nobody alive holds the shard.
 	Orphan Reason = "orphan"
-	// CalledOff: the assignee died or leaves before it took over, and the holder keeps the shard.
+	// CalledOff: the assignee died, leaves or can't serve the cluster, before it took over, and the holder keeps the
+	// shard.
 	CalledOff Reason = "called-off"
 	// Leaving: the holder leaves.
 	Leaving Reason = "leaving"
+	// Elsewhere: the holder can't serve the shard's cluster, and another replica can.
+	Elsewhere Reason = "elsewhere"
 	// Pin: the shard is pinned to another replica.
 	Pin Reason = "pin"
 	// Balance: the holder has more shards than its part.

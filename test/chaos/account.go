@@ -16,6 +16,7 @@ import (
 // the audit logs beside it.
 type account struct {
 	lease     time.Duration
+	taken     time.Time
 	slack     float64 // by how much targets are multiplied
 	scenarios []string
 	quotas    []quota
@@ -23,6 +24,8 @@ type account struct {
 	calms     []window
 	logs      []logged
 	ats       []lateAt
+	ordeals   []ordeal
+	refused   []refusal
 	never     []madeAt // whose API server logged no write of ours for them
 }
 
@@ -149,7 +152,7 @@ type excuse struct {
 var (
 	anything   = func(fault) bool { return true }
 	restarts   = func(f fault) bool { return f.Server }
-	answers    = func(f fault) bool { return f.Rule != "" && f.Kind[0] >= '1' && f.Kind[0] <= '9' }
+	answers    = func(f fault) bool { return strings.Contains(f.Rule, "Fault:answer") }
 	connection = func(f fault) bool { return f.Server || f.Rule != "" || f.Kind == paused }
 	slowness   = func(f fault) bool { return connection(f) || f.Kind == hogged || f.Kind == crowded }
 )

@@ -1,6 +1,6 @@
 // Command chaos hurts a running fleet and judges from the API servers' audit logs whether any invariant broke.
 //
-//	go run ./test/chaos [--for 15m] [--faults 300] [--moves 1000] [--seed N] [--scenario calm,storm,moves,handoff]
+//	go run ./test/chaos [--for 15m] [--faults 300] [--moves 1000] [--untidy 38] [--seed N] [--scenario calm,storm,moves,untidy,handoff]
 //
 // It starts a home cluster and two workload clusters, whose kubelets it plays itself, replicas as processes with the
 // rights that config/ ships (in the storm behind fault proxies), and an open-loop load of Ats. Then it kills, pauses,
@@ -10,6 +10,9 @@
 //     measured here.
 //   - storm: faults of processes, API servers and the network, three at a time, chosen by the seed.
 //   - moves: shards are sent around by pins, until enough have moved.
+//   - untidy: what isn't a crash. Home goes back to a snapshot, answers late or refuses writes, one of its two API servers
+//     lags; a replica, or all, can't reach a cluster; Secrets change; people apply and delete records and Leases. One
+//     kind after another, each until all is at rest. --kinds picks some.
 //   - handoff: shards of thousands of objects move, leave and crash under load. The figures of a handoff come from here.
 //
 // At the end everything is left alone until it comes to rest; then the audit logs are judged (package witness), and so

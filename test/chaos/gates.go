@@ -30,6 +30,7 @@ type gate struct {
 	caught      string // matches what finds it
 	crash       bool   // a replica has to crash for it
 	patient     bool   // it takes longer to be seen
+	restore     bool   // home goes back to a snapshot before it
 	// Instead of a fault of the replicas' own:
 	idle    bool // a fault of the network for a replica that there is none of
 	without bool // no At is created
@@ -67,13 +68,21 @@ var ofLogs = []struct {
 	{"evidence: file", "audit log removed", "no-|missing-", nil},
 	{"evidence: empty", "audit log emptied", "no-|missing-", func([]byte) []byte { return []byte{} }},
 	{"evidence: end of file", "last line cut short", "truncated-line", func(log []byte) []byte { return log[:len(log)-40] }},
-	// Not an object's last: only a later write of the object tells that there was another before it.
 	{"evidence: line", "a write's line left out", "missing-line", func(log []byte) []byte {
 		lines := bytes.SplitAfter(log, []byte("\n"))
 		for i, l := range lines {
 			begun := bytes.Contains(l, []byte(`"resource":"ats"`)) && bytes.Contains(l, []byte(`"phase":"RUNNING"`)) &&
 				!bytes.Contains(l, []byte(`"phase":"DONE"`))
 			if begun && i > len(lines)/4 {
+				return append(bytes.Join(lines[:i], nil), bytes.Join(lines[i+1:], nil)...)
+			}
+		}
+		return log
+	}},
+	{"evidence: last line", "an At's last line left out", "missing-line", func(log []byte) []byte {
+		lines := bytes.SplitAfter(log, []byte("\n"))
+		for i, l := range lines {
+			if bytes.Contains(l, []byte(`"resource":"ats"`)) && bytes.Contains(l, []byte(`"phase":"DONE"`)) {
 				return append(bytes.Join(lines[:i], nil), bytes.Join(lines[i+1:], nil)...)
 			}
 		}
@@ -253,6 +262,9 @@ func (g *gates) onOneFleet(ctx context.Context) (err error) {
 		if one.idle {
 			clean = g.short(ctx, f, s, gate{name: "control-rule", idle: true, plant: "rule for r1"})
 		}
+		if one.restore {
+			clean = g.short(ctx, f, s, gate{name: "control-restore", restore: true})
+		}
 		g.judge(one.name, one.plant, one.caught, found, clean)
 	}
 	return nil
@@ -275,7 +287,9 @@ func (g *gates) short(ctx context.Context, f *lab.Fleet, s settings, one gate) e
 	}
 	err = r.playGate(ctx, one)
 	if one.name == "control-false" {
-		g.facts = r.load.facts()
+		var factsErr error
+		g.facts, factsErr = r.facts(ctx)
+		err = errors.Join(err, factsErr)
 	}
 	for _, p := range r.processes() {
 		p.Kill()
@@ -306,7 +320,15 @@ func (r *run) playGate(ctx context.Context, one gate) error {
 		rule := faultproxy.Rule{Match: homeWrites, Fault: faultproxy.Answer, Status: 409, Limit: 3}
 		r.hurt(ctx, l, "409", rule, 2*time.Second)
 	}
-	r.calmly(func() {
+	while := r.calmly
+	if one.restore { // what it does to others' connections is felt for a while
+		while = func(do func()) { do() }
+		f := fault{Kind: "home restored", Start: time.Now(), Server: true}
+		r.restore(ctx, &f, time.Second, 0, 0)
+		r.note(f)
+		r.settle(ctx, settleWithin)
+	}
+	while(func() {
 		sleep(ctx, time.Second)
 		for i := range 2 {
 			r.blame(r.moveOne(ctx, i))

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -48,20 +49,22 @@ func main() {
 
 func parse(args []string) (settings, error) {
 	s := settings{patience: restWithin, slack: 1}
-	var scenarios string
+	var scenarios, kinds string
 	fs := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	fs.Uint64Var(&s.seed, "seed", uint64(time.Now().UnixNano())%1_000_000, "seed of the schedule")
 	fs.DurationVar(&s.bound, "for", 25*time.Minute, "how long faults are made at most; judging comes on top")
 	fs.IntVar(&s.calm, "calm", 20, "faults in the calm scenario, which keeps all Ats: the longer it gets, the more each list carries")
 	fs.IntVar(&s.faults, "faults", 300, "faults in all, reached in the storm")
 	fs.IntVar(&s.moves, "moves", 1000, "planned moves in all, reached in the moves scenario")
-	fs.Float64Var(&s.rate, "rate", 40, "Ats per second")
+	fs.IntVar(&s.untidy, "untidy", 38, "faults in the untidy scenario, kind after kind")
+	fs.StringVar(&kinds, "kinds", "", "kinds of untidy faults that match this `expression`; default: all")
+	fs.Float64Var(&s.rate, "rate", 40, fmt.Sprintf("Ats per second; %d in the untidy scenario", untidyRate))
 	fs.DurationVar(&s.lease, "lease-duration", 5*time.Second, "of the replicas")
 	fs.IntVar(&s.replicas, "replicas", 4, "processes")
 	fs.IntVar(&s.shards, "shards-per-cluster", 0, fmt.Sprintf("of each of the two workload clusters; 0: %d in calm, %d in storm and moves, %d in handoff", calmShards, stormShards, handoffShards))
 	fs.IntVar(&s.ballast, "objects", 5000, "Ats in each shard in the handoff scenario")
 	fs.IntVar(&s.handoffs, "handoffs", 60, "planned moves in the handoff scenario; a tenth as many clean exits, an eighth as many crashes")
-	fs.StringVar(&scenarios, "scenario", "calm,storm,moves,handoff", "what to play, in this order")
+	fs.StringVar(&scenarios, "scenario", "calm,storm,moves,untidy,handoff", "what to play, in this order")
 	fs.StringVar(&s.tenure, "tenure", "", "binary of the replicas; default: built from the source")
 	fs.DurationVar(&s.quiet, "quiet", 15*time.Second, "how long nothing is done at the end, to see what a fleet at rest writes")
 	fs.BoolVar(&s.lenient, "lenient", false, "don't fail when a target is missed: on a machine that does other things too, they say little")
@@ -71,9 +74,13 @@ func parse(args []string) (settings, error) {
 	}
 	s.scenarios = strings.Split(scenarios, ",")
 	for _, name := range s.scenarios {
-		if !slices.Contains([]string{"calm", "storm", "moves", "handoff"}, name) {
-			return s, fmt.Errorf("--scenario %q: want calm, storm, moves or handoff", name)
+		if !slices.Contains([]string{"calm", "storm", "moves", untidy, "handoff"}, name) {
+			return s, fmt.Errorf("--scenario %q: want calm, storm, moves, untidy or handoff", name)
 		}
+	}
+	var err error
+	if s.kinds, err = regexp.Compile(kinds); err != nil {
+		return s, fmt.Errorf("--kinds: %w", err)
 	}
 	if s.replicas < 2 || s.rate <= 0 || s.lease < time.Second {
 		return s, errors.New("--replicas must be at least 2, --rate positive, --lease-duration at least 1s")
@@ -93,7 +100,7 @@ func play(ctx context.Context, s settings, out io.Writer) error {
 	parts := []struct {
 		names  []string
 		shards int
-	}{{[]string{"calm"}, calmShards}, {[]string{"storm", "moves"}, stormShards}, {[]string{"handoff"}, handoffShards}}
+	}{{[]string{"calm"}, calmShards}, {[]string{"storm", "moves"}, stormShards}, {[]string{untidy}, calmShards}, {[]string{"handoff"}, handoffShards}}
 	var errs []error
 	for _, part := range parts {
 		wanted := s
@@ -102,6 +109,9 @@ func play(ctx context.Context, s settings, out io.Writer) error {
 			continue
 		}
 		wanted.shards = cmp.Or(s.shards, part.shards)
+		if slices.Contains(wanted.scenarios, untidy) {
+			wanted.rate = min(wanted.rate, untidyRate)
+		}
 		errs = append(errs, onPlanes(ctx, wanted, out, func(ctx context.Context, r *run) error {
 			if slices.Contains(wanted.scenarios, "handoff") {
 				return r.runHandoff(ctx)
@@ -118,7 +128,9 @@ func onPlanes(ctx context.Context, s settings, out io.Writer, do func(context.Co
 		Workloads: []string{"west", "east"}, LeaseDuration: s.lease, ShardsPerCluster: s.shards,
 		Tenure: s.tenure, Seed: s.seed, NoNodes: true, UserAgent: "chaos",
 		Planes: localplane.Config{Progress: out, TmpfsData: true},
-		Direct: !slices.Contains(s.scenarios, "storm"), // nothing else hurts the network
+		// Nothing else hurts the network.
+		Direct:     !slices.Contains(s.scenarios, "storm") && !slices.Contains(s.scenarios, untidy),
+		SecondHome: slices.Contains(s.scenarios, untidy),
 	})
 	if err != nil {
 		return err
@@ -175,6 +187,8 @@ func (r *run) scenariosTogether(ctx context.Context) error {
 			r.runStorm(ctx)
 			r.settle(ctx, restWithin)
 			sleep(ctx, feltFor) // what comes next may be calm
+		case untidy:
+			r.runUntidy(ctx)
 		case "moves":
 			r.calmly(func() { r.runMoves(ctx) })
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"sync"
 	"time"
@@ -23,6 +24,8 @@ type settings struct {
 	faults    int
 	moves     int
 	calm      int
+	untidy    int
+	kinds     *regexp.Regexp // of untidy faults
 	rate      float64
 	lease     time.Duration
 	replicas  int
@@ -56,6 +59,8 @@ type fault struct {
 	// Tenures that the victim of a crash or clean exit held, as shard -> epoch.
 	Tenures map[string]int64
 	Calm    bool // nothing else was going on
+	// Since is from when on the fleet can cope with an untidy fault, Lifted when its cause had ended.
+	Since, Lifted time.Time
 }
 
 // Kinds of faults that are looked for by name.
@@ -69,15 +74,16 @@ const (
 // run is one run of chaos.
 type run struct {
 	settings
-	fleet    *lab.Fleet
-	load     *load
-	out      io.Writer
-	began    time.Time
-	machine  machine.Times // when it began
-	deadline time.Time
-	starting sync.Mutex // held while a replica is looked for and started
-	evidence evidence
-	before   int // processes that were started on these planes before this run
+	fleet     *lab.Fleet
+	load      *load
+	out       io.Writer
+	began     time.Time
+	machine   machine.Times // when it began
+	deadline  time.Time
+	starting  sync.Mutex // held while a replica is looked for and started
+	evidence  evidence
+	before    int        // processes that were started on these planes before this run
+	snapshots []snapshot // of home, in order
 
 	mu     sync.Mutex // guards all below
 	rand   *rand.Rand
@@ -99,7 +105,7 @@ func newRun(s settings, f *lab.Fleet, out io.Writer) *run {
 	}
 	r.machine, _ = machine.Now()
 	// Deleting Ats and their Pods is work for the API servers, too, so only the longest run does.
-	if slices.Contains(s.scenarios, "storm") || slices.Contains(s.scenarios, "moves") {
+	if slices.Contains(s.scenarios, "storm") || slices.Contains(s.scenarios, "moves") || slices.Contains(s.scenarios, untidy) {
 		r.load.ttl = ptr.To[int32](keepFinished)
 	}
 	return r
@@ -151,6 +157,12 @@ func (r *run) blame(err error) {
 	defer r.mu.Unlock()
 	r.say("BROKEN: %v", err)
 	r.broken = append(r.broken, err)
+}
+
+func (r *run) isBroken() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.broken) > 0
 }
 
 func (r *run) intN(n int) int {

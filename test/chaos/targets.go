@@ -70,6 +70,7 @@ func (a *account) targets(report *witness.Report) (all []target) {
 			}
 		}
 	}
+	all = append(all, a.untidyTargets()...)
 	if c := report.Coordination; c.PerSecond != nil {
 		most := writesPerLease / a.lease.Seconds()
 		all = append(all, target{

@@ -6,9 +6,14 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/tenure-dev/tenure/bench/witness"
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
@@ -73,8 +78,10 @@ func (r *run) conclude(ctx context.Context) {
 	a, err := r.account()
 	r.blame(err)
 	r.blame(a.complaints())
+	facts, err := r.facts(ctx)
+	r.blame(err)
 	report, err := witness.Read(r.evidence.dir, witness.Options{
-		Facts: r.load.facts(), Rules: witness.Rules{Settle: time.Second, Users: []string{lab.AccountUser}},
+		Facts: facts, Rules: witness.Rules{Settle: time.Second, Users: []string{lab.AccountUser}},
 	})
 	if err != nil {
 		r.blame(err)
@@ -95,7 +102,7 @@ func (r *run) conclude(ctx context.Context) {
 // account collects what was done and seen.
 func (r *run) account() (*account, error) {
 	r.mu.Lock()
-	a := &account{lease: r.lease, slack: r.slack, scenarios: r.scenarios, quotas: r.quotas, calms: r.calms}
+	a := &account{lease: r.lease, taken: time.Now(), slack: r.slack, scenarios: r.scenarios, quotas: r.quotas, calms: r.calms}
 	a.faults = append(slices.Clone(r.faults), r.crowds...)
 	r.mu.Unlock()
 	var errs []error
@@ -106,7 +113,42 @@ func (r *run) account() (*account, error) {
 			a.logs = append(a.logs, logged{l, replica.Name, fmt.Sprintf("%s:%d", replica.LogPath, n+1)})
 		}
 	}
-	var err error
+	var err, homeErr error
 	a.ats, a.never, err = r.lateness()
-	return a, errors.Join(append(errs, err)...)
+	if slices.Contains(r.scenarios, untidy) {
+		a.ordeals = r.ordeals()
+		a.refused, homeErr = r.refusals()
+	}
+	return a, errors.Join(append(errs, err, homeErr)...)
+}
+
+// facts are what the witness has to know: the load, which clusters were restored when, and what there is at the end.
+func (r *run) facts(ctx context.Context) (witness.Facts, error) {
+	facts := r.load.facts()
+	for _, plane := range r.fleet.Planes.Clusters() {
+		for _, at := range plane.Restored() {
+			facts.Restores = append(facts.Restores, witness.Restore{Cluster: plane.Name(), Time: at})
+		}
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(cnatv1alpha1.GroupVersion.WithKind("AtList"))
+		resource := "ats"
+		if plane.Name() == lab.Home {
+			list.SetGroupVersionKind(tenurev1alpha1.GroupVersion.WithKind("ShardList"))
+			resource = "shards"
+		}
+		if err := r.fleet.Client(plane.Name()).List(ctx, list); err != nil {
+			return facts, fmt.Errorf("listing the %s of %s: %w", resource, plane.Name(), err)
+		}
+		for _, item := range list.Items {
+			version, err := strconv.ParseUint(item.ResourceVersion, 10, 64)
+			if err != nil {
+				return facts, fmt.Errorf("version of %s %s: %w", resource, item.Name, err)
+			}
+			facts.Versions = append(facts.Versions, witness.Version{
+				Cluster: plane.Name(), Group: list.GroupVersionKind().Group, Resource: resource,
+				Namespace: item.Namespace, Name: item.Name, ResourceVersion: version,
+			})
+		}
+	}
+	return facts, nil
 }

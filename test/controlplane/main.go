@@ -13,7 +13,10 @@ import (
 	"strings"
 	_ "time/tzdata" // CronJob time zones, as in the upstream mains
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"go.etcd.io/etcd/etcdctl/v3/ctlv3"
+	"go.etcd.io/etcd/etcdutl/v3/etcdutl"
 	"go.etcd.io/etcd/server/v3/etcdmain"
 	"k8s.io/component-base/cli"
 	_ "k8s.io/component-base/logs/json/register"          // --logging-format=json
@@ -32,6 +35,8 @@ import (
 // components maps the first argument to the program it runs. Each returns the process's exit code.
 var components = map[string]func() int{
 	"etcd":                    func() int { etcdmain.Main(os.Args); return 0 },
+	"etcdctl":                 func() int { ctlv3.MustStart(); return 0 },
+	"etcdutl":                 runEtcdutl,
 	"kube-apiserver":          func() int { return cli.Run(apiserver.NewAPIServerCommand()) },
 	"kube-controller-manager": func() int { return cli.Run(controllermanager.NewControllerManagerCommand()) },
 	"kube-scheduler":          func() int { return cli.Run(scheduler.NewSchedulerCommand()) },
@@ -54,6 +59,16 @@ func main() {
 	sort.Strings(names)
 	fmt.Fprintf(os.Stderr, "usage: controlplane %s [flags]\n", strings.Join(names, "|"))
 	os.Exit(2)
+}
+
+// runEtcdutl has etcdutl's command "snapshot" alone, which restores what etcdctl's saved.
+func runEtcdutl() int {
+	command := &cobra.Command{Use: "etcdutl"}
+	command.AddCommand(etcdutl.NewSnapshotCommand())
+	if command.Execute() != nil { // cobra has said why
+		return 1
+	}
+	return 0
 }
 
 // runKwok repeats what kwok's own main does: it reads its global flags before cobra sees the rest.

@@ -31,6 +31,7 @@ func TestConfigIsTakenByARealAPIServer(t *testing.T) {
 			}
 		}
 	}
+	classified(t, home)
 }
 
 // The Dockerfile can't be built where there is no engine; what it names must at least be there.

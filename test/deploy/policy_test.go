@@ -19,6 +19,7 @@ import (
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
 )
@@ -54,7 +55,8 @@ func TestOnlyReplicasWriteRecords(t *testing.T) {
 	t.Run("home", func(t *testing.T) {
 		fleet := userOf(t, f, lab.Home, lab.AccountUser)
 		create(t, home, leaseNamed("own", ""))
-		create(t, fleet, shardNamed("held"), leaseNamed("r1-abcde", tenurev1alpha1.RoleMember),
+		schemas(t, fleet)
+		create(t, fleet, shardNamed("held"), layoutNamed("held.layout"), leaseNamed("r1-abcde", tenurev1alpha1.RoleMember),
 			leaseNamed("tenure-coordinator", tenurev1alpha1.RoleCoordinator))
 		forbidden(t, f.Client(lab.Home), home, append(shardAttempts(), leaseAttempts()...), func(t *testing.T) {
 			allowed(t, home, homeAllowed())
@@ -149,9 +151,11 @@ func elsewhere(t *testing.T, f *lab.Fleet) {
 }
 
 func shardAttempts() []attempt {
-	held := shardNamed("held")
+	held, layout := shardNamed("held"), shardNamed("held.layout")
 	return []attempt{
 		{"a Shard made by hand", notYourShard, creating(shardNamed("forged"))},
+		{"a layout made by hand", notYourShard, creating(layoutNamed("forged.layout"))},
+		{"another layout", notYourShard, patching(layout, `{"spec":{"layout":{"generation":2,"prefixes":[""]}}}`)},
 		{"another assignee", notYourShard, patching(held, `{"spec":{"assignee":"mallory"}}`)},
 		{"another holder", notYourShard, patchingStatus(held, `{"status":{"holder":"mallory","epoch":9}}`)},
 		{"other figures", notYourShard, patchingStatus(held, `{"status":{"objects":9}}`)},
@@ -170,6 +174,12 @@ func leaseAttempts() []attempt {
 	return []attempt{
 		{"a member made by hand", notYourLease, creating(leaseNamed("mallory-abcde", tenurev1alpha1.RoleMember))},
 		{"a second coordinator", notYourLease, creating(leaseNamed("any", tenurev1alpha1.RoleCoordinator))},
+		{"a member of another fleet", notYourLease, func(ctx context.Context, c client.Client) error {
+			lease := leaseNamed("blue-abcde", "")
+			lease.Labels = map[string]string{tenurev1alpha1.FleetLabel: "blue"}
+			return c.Create(ctx, lease)
+		}},
+		{"the coordinator of another fleet", notYourLease, creating(leaseNamed("tenure-coordinator.blue", ""))},
 		{"the seat of the leader", notYourLease, creating(leaseNamed("tenure-leader", ""))},
 		{"a dead member kept alive", notYourLease, annotating(member, "tenure.dev/renewal", "999")},
 		{"a live member sealed", notYourLease, annotating(member, "tenure.dev/sealed-by", "mallory")},
@@ -275,6 +285,56 @@ func writeEpoch(ctx context.Context, c client.Client, epoch int64) error {
 func shardNamed(name string) *tenurev1alpha1.Shard {
 	return &tenurev1alpha1.Shard{
 		ObjectMeta: metav1.ObjectMeta{Namespace: lab.Namespace, Name: name}, Spec: tenurev1alpha1.ShardSpec{Cluster: "west"},
+	}
+}
+
+// layoutNamed divides a cluster in three, unevenly.
+func layoutNamed(name string) *tenurev1alpha1.Shard {
+	s := shardNamed(name)
+	s.Spec.Layout = &tenurev1alpha1.ShardLayout{Generation: 1, Prefixes: []string{"0", "10", "11"}}
+	return s
+}
+
+// schemas has a replica write what the schema of the records refuses even to replicas.
+func schemas(t *testing.T, fleet client.Client) {
+	t.Helper()
+	for _, prefixes := range [][]string{{}, {"0"}, {"0", "00", "1"}, {"0", "1", "1"}, {"0", "10", "10"}, {"2"}, {"000000000"}} {
+		layout := layoutNamed("bad.layout")
+		layout.Spec.Layout.Prefixes = prefixes
+		if err := fleet.Create(t.Context(), layout); err == nil || !strings.Contains(err.Error(), "spec.layout.prefixes") &&
+			!strings.Contains(err.Error(), "prefixes must cover the hash space") {
+			t.Errorf("a layout of %q: %v", prefixes, err)
+		}
+	}
+	layout, shard := layoutNamed("odd.layout"), shardNamed("odd.p")
+	many := layoutNamed("many.layout")
+	many.Spec.Layout.Prefixes = nil
+	for _, p := range keyspace.Partition(keyspace.MaxBits) {
+		many.Spec.Layout.Prefixes = append(many.Spec.Layout.Prefixes, p.String())
+	}
+	create(t, fleet, layout, many, shard)
+	for _, w := range []struct {
+		name, refusal string
+		try           func(context.Context, client.Client) error
+	}{
+		{"an edited layout", "a layout is immutable", patching(layout, `{"spec":{"layout":{"prefixes":[""]}}}`)},
+		{"the cluster's UID", "", patching(layout, `{"spec":{"layout":{"clusterUID":"u1"}}}`)},
+		{"another UID", "a layout is immutable", patching(layout, `{"spec":{"layout":{"clusterUID":"u2"}}}`)},
+		{"a new layout", "", patching(layout, `{"spec":{"layout":{"generation":2,"prefixes":[""],"clusterUID":"u2"}}}`)},
+		{"the old one", "a layout is immutable", patching(layout, `{"spec":{"layout":{"generation":1}}}`)},
+		{"no layout", "a shard can't become a layout", patching(layout, `{"spec":{"layout":null}}`)},
+		{"a shard as a layout", "a shard can't become a layout", patching(shard, `{"spec":{"layout":{"generation":1,"prefixes":[""]}}}`)},
+		{"another generation of a shard", "generation is immutable", patching(shard, `{"spec":{"generation":2}}`)},
+		{"a holder", "", patchingStatus(shard, `{"status":{"holder":"a","phase":"Held","epoch":1}}`)},
+		{"retiring", "", patchingStatus(shard, `{"status":{"holder":"","phase":"Retired"}}`)},
+		{"a holder again", "never held again", patchingStatus(shard, `{"status":{"holder":"a","phase":"Held","epoch":2}}`)},
+		{"a holder beside", "never held again", patchingStatus(shard, `{"status":{"holder":"a"}}`)},
+		{"life again", "never held again", patchingStatus(shard, `{"status":null}`)},
+	} {
+		err := w.try(t.Context(), fleet)
+		if w.refusal == "" && err != nil || w.refusal != "" && (err == nil || !strings.Contains(err.Error(), w.refusal)) {
+			t.Errorf("%s: %v, want %q", w.name, err, w.refusal)
+		}
 	}
 }
 

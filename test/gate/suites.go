@@ -28,7 +28,7 @@ func suites(ctx context.Context) ([][]suite, error) {
 		return suite{name: name, budget: budget, steps: []step{goTest("", slices.Concat(raced, []string{"-p=1"}, found)...)}}
 	}
 	chaos := servers("chaos", 4*time.Minute, "./test/chaos")
-	sharding := servers("sharding", 5*time.Minute, "./test/integration/sharding")
+	sharding := servers("sharding", 12*time.Minute, "./test/integration/sharding")
 	integration := servers("integration", 5*time.Minute, "./test/integration")
 	replication := servers("replication", 4*time.Minute, "./test/integration/replication")
 	labs := servers("lab", 5*time.Minute, "./test/lab/...")
@@ -43,7 +43,7 @@ func suites(ctx context.Context) ([][]suite, error) {
 	if missing != nil {
 		return nil, missing
 	}
-	cases := suite{name: "cases", budget: 2 * time.Minute, steps: []step{
+	cases := suite{name: "cases", budget: 4 * time.Minute, steps: []step{
 		goTest("", slices.Concat([]string{"-shuffle=on", "./pkg/replication"}, simulator)...),
 		goTest("", append(raced, simulator[0])...),
 	}}

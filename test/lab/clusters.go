@@ -37,9 +37,12 @@ func (f *Fleet) through(ctx context.Context, plane string, proxies map[string]*f
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig of cluster %s: %w", plane, err)
 	}
-	upstream := f.Planes.Cluster(plane).RESTConfig()
+	proxied := faultproxy.Config{Upstream: f.Planes.Cluster(plane).RESTConfig(), Seed: f.options.Seed}
+	if plane == Home && f.Second != nil {
+		proxied.Second = f.Second.RESTConfig()
+	}
 	if second != nil {
-		upstream = second.RESTConfig()
+		proxied.Upstream = second.RESTConfig()
 		if content, err = second.Kubeconfig(content); err != nil {
 			return nil, err
 		}
@@ -50,7 +53,7 @@ func (f *Fleet) through(ctx context.Context, plane string, proxies map[string]*f
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if proxies[whose] == nil {
-		if proxies[whose], err = faultproxy.Start(faultproxy.Config{Upstream: upstream, Seed: f.options.Seed}); err != nil {
+		if proxies[whose], err = faultproxy.Start(proxied); err != nil {
 			return nil, fmt.Errorf("starting the proxy of %s to cluster %s: %w", whose, plane, err)
 		}
 	}

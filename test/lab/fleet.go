@@ -31,6 +31,8 @@ type Options struct {
 	Workloads []string
 	// Untold leaves them unknown: the caller adds them.
 	Untold bool
+	// Empty installs nothing in the workload clusters; it takes Untold.
+	Empty bool
 	// Bare leaves out what makes Pods run in the workload clusters: an API server alone is enough for many tests.
 	Bare bool
 	// NoNodes leaves out nodes, scheduler and KWOK: Pods stay Pending until somebody else ends them.
@@ -50,6 +52,8 @@ type Options struct {
 	// Direct connects the replicas with the API servers themselves. What goes through a proxy can be hurt, and takes time
 	// of the processors that is missing where gaps are measured.
 	Direct bool
+	// SecondHome gives home a second API server. Replicas talk to both in turn, request by request, so not with Direct.
+	SecondHome bool
 	// Seed of the proxies.
 	Seed uint64
 	// Replication adds the right to replicate Deployments of the home cluster.
@@ -66,6 +70,7 @@ type Options struct {
 type Fleet struct {
 	Planes  *localplane.Planes
 	Jaeger  *localjaeger.Jaeger // nil without one
+	Second  *localplane.Second  // home's; nil without Options.SecondHome
 	options Options
 	root    string
 	clients map[string]client.Client
@@ -102,6 +107,9 @@ func Start(ctx context.Context, o Options) (_ *Fleet, err error) {
 	if o.Jaeger != nil && !o.Direct {
 		return nil, errors.New("lab: a fleet with Jaeger must be Direct: a proxy can't pass on the certificate that puts replicas into system:monitoring")
 	}
+	if o.SecondHome && o.Direct {
+		return nil, errors.New("lab: a fleet whose replicas talk to two API servers of home can't be Direct: the proxy takes turns")
+	}
 	f := &Fleet{
 		options: o, clients: map[string]client.Client{},
 		proxies: map[string]*faultproxy.Proxy{}, homes: map[string]*faultproxy.Proxy{}, hosts: map[string]*virtual.Host{},
@@ -116,6 +124,11 @@ func Start(ctx context.Context, o Options) (_ *Fleet, err error) {
 	}
 	if err := f.startPlanes(ctx); err != nil {
 		return nil, err
+	}
+	if o.SecondHome {
+		if f.Second, err = f.Planes.Cluster(Home).StartSecond(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if f.options.Tenure == "" {
 		if f.options.Tenure, err = Build(ctx, f.Planes.Dir(), "tenure", RaceDetector); err != nil {

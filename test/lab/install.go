@@ -42,6 +42,9 @@ func (f *Fleet) install(ctx context.Context) error {
 	var group sync.WaitGroup
 	for i, plane := range f.Planes.Clusters() {
 		group.Go(func() {
+			if plane.Name() != Home && f.options.Empty {
+				return
+			}
 			if plane.Name() != Home {
 				folder := "workload"
 				if f.options.Replication {

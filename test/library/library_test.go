@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -118,7 +119,17 @@ func (s *signers) enter(replica, key string) (leave func()) {
 // replica runs one manager until its stop is called, which waits for it.
 func startReplica(t *testing.T, planes *localplane.Planes, name string, wire wiring, s *signers) (stop func()) {
 	t.Helper()
-	west, err := cluster.New(planes.Cluster("west").RESTConfig())
+	stop, _ = startWith(t, planes, name, planes.Cluster("west").RESTConfig(), wire, func(mgr *shard.Manager) reconcile.TypedReconciler[mcreconcile.Request] {
+		return s.sign(name, mgr)
+	})
+	return stop
+}
+
+// startWith is startReplica with a connection and a reconciler of the caller's.
+func startWith(t *testing.T, planes *localplane.Planes, name string, connection *rest.Config, wire wiring,
+	reconciler func(*shard.Manager) reconcile.TypedReconciler[mcreconcile.Request]) (stop func(), _ *shard.Manager) {
+	t.Helper()
+	west, err := cluster.New(connection)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,12 +143,14 @@ func startReplica(t *testing.T, planes *localplane.Planes, name string, wire wir
 	}, shard.Config{
 		Replica:       name,
 		LeaseDuration: 3 * time.Second,
+		DrainTimeout:  2 * time.Second,
+		ShardBits:     1,
 		Kinds:         []shard.Kind{shard.Primary(&corev1.ConfigMap{})},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := wire(mgr, s.sign(name, mgr)); err != nil {
+	if err := wire(mgr, reconciler(mgr)); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -153,7 +166,7 @@ func startReplica(t *testing.T, planes *localplane.Planes, name string, wire wir
 		})
 	}
 	t.Cleanup(stop)
-	return stop
+	return stop, mgr
 }
 
 func TestAControllerOfSomebodyElsesIsSharded(t *testing.T) {
@@ -164,6 +177,24 @@ func TestAControllerOfSomebodyElsesIsSharded(t *testing.T) {
 }
 
 func shardAStrangersController(t *testing.T, wire wiring) {
+	planes, west := startPlanes(t)
+	s := &signers{running: map[string]string{}}
+	stopA := startReplica(t, planes, "a", wire, s)
+	startReplica(t, planes, "b", wire, s)
+	labtest.Until(t, "both replicas have signed their parts", func() bool {
+		by := signatures(t, west)
+		return by["a"] > 0 && by["b"] > 0 && by["a"]+by["b"] == objects
+	})
+	stopA()
+	labtest.Until(t, "b has taken over all of it", func() bool { return signatures(t, west)["b"] == objects })
+	if len(s.clashes) > 0 {
+		t.Errorf("two replicas at one key: %v", s.clashes)
+	}
+}
+
+// startPlanes makes a home cluster, and a workload cluster with objects.
+func startPlanes(t *testing.T) (*localplane.Planes, client.Client) {
+	t.Helper()
 	planes := labtest.Planes(t, localplane.ClusterConfig{Name: "home"}, localplane.ClusterConfig{Name: "west"})
 	home, west := labtest.Client(t, planes.Cluster("home")), labtest.Client(t, planes.Cluster("west"))
 	if _, err := envtest.InstallCRDs(planes.Cluster("home").RESTConfig(), envtest.CRDInstallOptions{
@@ -179,18 +210,7 @@ func shardAStrangersController(t *testing.T, wire wiring) {
 			t.Fatal(err)
 		}
 	}
-	s := &signers{running: map[string]string{}}
-	stopA := startReplica(t, planes, "a", wire, s)
-	startReplica(t, planes, "b", wire, s)
-	labtest.Until(t, "both replicas have signed their parts", func() bool {
-		by := signatures(t, west)
-		return by["a"] > 0 && by["b"] > 0 && by["a"]+by["b"] == objects
-	})
-	stopA()
-	labtest.Until(t, "b has taken over all of it", func() bool { return signatures(t, west)["b"] == objects })
-	if len(s.clashes) > 0 {
-		t.Errorf("two replicas at one key: %v", s.clashes)
-	}
+	return planes, west
 }
 
 // signatures counts the ConfigMaps by who signed them.

@@ -123,6 +123,8 @@ func handoffs(b *dashboard.DashboardBuilder) {
 		ThresholdsStyle(common.NewGraphThresholdsStyleConfigBuilder().Mode(common.GraphThresholdsStyleModeDashed)))
 	b.WithPanel(lines("Longest unserved, longest under way", "Age of the oldest shard without holder, since a replica noticed, and of the oldest move.", "s",
 		q("max("+ofMembers("tenure_unserved_seconds")+")", "unserved"), q("max("+ofMembers("tenure_moving_seconds")+")", "moving")))
+	b.WithPanel(lines("Held and not served", "By cluster: since when a shard's holder can't use the cluster or can't fill its caches.", "s",
+		q("topk(10, max by (cluster) ("+ofMembers("tenure_held_unserved_seconds")+"))", "{{cluster}}")).NoValue("None"))
 	b.WithPanel(lines("Epochs", "Each change of holder is one more. Shown are the ten shards that moved most: one that climbs and climbs doesn't settle.", "none",
 		q("max by (shard) (tenure_shard_epoch{}) and on (shard) topk(10, "+moved+")", "{{shard}}")))
 }
@@ -150,12 +152,19 @@ func leases(b *dashboard.DashboardBuilder) {
 		q("sum by (write, outcome) (rate(tenure_record_writes_total{}[$__rate_interval]))", "{{write}} {{outcome}}")))
 	b.WithPanel(lines("Fenced writes", "Refused before they were sent, since their shard wasn't held any more. A few at a crash are the fence at work.", "ops",
 		q("sum by (cluster) (rate(tenure_fenced_writes_total{}[$__rate_interval]))", "{{cluster}}")).AxisSoftMax(1))
+	b.WithPanel(lines("Unanswered writes, abandoned reconciles", "Writes without an answer, per second: the next holder waits a second for them. Reconciles that don't return after the end of their tenure; they can't write any more.", "none",
+		q("sum by (cluster) (rate(tenure_unanswered_writes_total{}[$__rate_interval]))", "unanswered {{cluster}}"),
+		q("sum by (cluster) (tenure_abandoned_reconciles{}) > 0", "abandoned {{cluster}}")).Span(24).AxisSoftMax(1))
 }
 
 func clusters(b *dashboard.DashboardBuilder) {
 	b.WithRow(dashboard.NewRowBuilder("Clusters"))
 	b.WithPanel(lines("Unusable clusters", "How many replicas can't use a cluster, and why.", "none",
 		q("count by (cluster, reason) (tenure_cluster_usable{} == 0)", "{{cluster}} {{reason}}")).NoValue("None").AxisSoftMax(1))
+	b.WithPanel(lines("Kubeconfigs rejected", "Replicas that use a connection from before, since what is in the Secret now doesn't work.", "none",
+		q("count by (cluster, reason) (tenure_cluster_kubeconfig_rejected{})", "{{cluster}} {{reason}}")).NoValue("None").AxisSoftMax(1))
+	b.WithPanel(lines("Credentials expire", "Time that is left, at the replica where it is least; the ten clusters with the least.", "s",
+		q("bottomk(10, min by (cluster) (tenure_cluster_credentials_expiry_timestamp_seconds{}) - time())", "{{cluster}}")))
 	b.WithPanel(lines("Read from clusters", "Bytes of lists and watches.", "Bps", q("sum by (cluster) (rate(tenure_watch_bytes_total{}[$__rate_interval]))", "{{cluster}}")))
 	b.WithPanel(lines("Discarded on arrival", "Part of what was read that belonged to another shard: near 0 where the API server filters (KEP-5866), most of it where it doesn't.", "percentunit",
 		q("sum by (cluster) (rate(tenure_watch_discarded_total{}[$__rate_interval])) / sum by (cluster) (rate(tenure_watch_discarded_total{}[$__rate_interval]) + rate(tenure_watch_kept_total{}[$__rate_interval]))", "{{cluster}}")).Max(1))

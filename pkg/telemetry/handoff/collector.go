@@ -36,6 +36,7 @@ func NewCollector(status func() shard.Status) *Collector {
 		{"tenure_shard_load_seconds", "Seconds spent in reconciles of a shard, per second.", []string{"shard"}},
 		{"tenure_shards_unserved", "Shards that nobody serves, by the records that this replica sees.", nil},
 		{"tenure_unserved_seconds", "For how long the shard that is without a live holder longest has been, as this replica sees it.", nil},
+		{"tenure_held_unserved_seconds", "For how long this replica has held a shard of the cluster and couldn't serve it: its caches aren't filled, or the cluster can't be used from here.", []string{"cluster"}},
 		{"tenure_shards_moving", "Shards that are to go to another holder and haven't yet.", nil},
 		{"tenure_moving_seconds", "For how long the move under way that began first has been, as this replica sees it.", nil},
 		{"tenure_clusters_engaged", "Workload clusters that the provider knows.", nil},
@@ -44,6 +45,9 @@ func NewCollector(status func() shard.Status) *Collector {
 		{"tenure_watch_kept_total", "Objects and events of a cluster that belonged to the shard that asked.", []string{"cluster"}},
 		{"tenure_watch_discarded_total", "Objects and events of a cluster that arrived and belonged to another shard.", []string{"cluster"}},
 		{"tenure_fenced_writes_total", "Writes that were refused before they were sent, because their shard wasn't held any more.", []string{"cluster"}},
+		{"tenure_unanswered_writes_total", "Writes that were sent to a cluster and got no answer that says what became of them.", []string{"cluster"}},
+		{"tenure_cluster_credentials_expiry_timestamp_seconds", "When the credentials in use for a cluster expire, in seconds since 1970: the end of the client certificate or of the token, where they have one.", []string{"cluster"}},
+		{"tenure_abandoned_reconciles", "Reconciles that run on although their context has ended; their writes are refused.", []string{"cluster"}},
 	} {
 		c.descs[m.name] = prometheus.NewDesc(m.name, m.help, m.labels, nil)
 	}
@@ -84,6 +88,13 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	gauge("tenure_unserved_seconds", longest(st.Unserved, now).Seconds())
 	gauge("tenure_shards_moving", float64(len(st.Moving)))
 	gauge("tenure_moving_seconds", longest(st.Moving, now).Seconds())
+	stuck := map[string]float64{}
+	for id, began := range st.Stuck {
+		stuck[string(id.Cluster)] = max(stuck[string(id.Cluster)], now.Sub(began).Seconds())
+	}
+	for cluster, age := range stuck {
+		gauge("tenure_held_unserved_seconds", age, cluster)
+	}
 	c.clusters(ch, st)
 }
 
@@ -96,12 +107,17 @@ func (c *Collector) clusters(ch chan<- prometheus.Metric, st shard.Status) {
 		cluster := string(name)
 		if cl.Engaged {
 			engaged++
+			if end := cl.CredentialsExpire; !end.IsZero() {
+				ch <- prometheus.MustNewConstMetric(c.descs["tenure_cluster_credentials_expiry_timestamp_seconds"], prometheus.GaugeValue, float64(end.Unix()), cluster)
+			}
 			ch <- prometheus.MustNewConstMetric(c.descs["tenure_watch_mode"], prometheus.GaugeValue, 1, cluster, cl.WatchMode)
 		}
 		count("tenure_watch_bytes_total", cl.ListWatchBytes, cluster)
 		count("tenure_watch_kept_total", cl.Kept, cluster)
 		count("tenure_watch_discarded_total", cl.Discarded, cluster)
 		count("tenure_fenced_writes_total", cl.FencedWrites, cluster)
+		count("tenure_unanswered_writes_total", cl.UnansweredWrites, cluster)
+		ch <- prometheus.MustNewConstMetric(c.descs["tenure_abandoned_reconciles"], prometheus.GaugeValue, float64(cl.Abandoned), cluster)
 	}
 	ch <- prometheus.MustNewConstMetric(c.descs["tenure_clusters_engaged"], prometheus.GaugeValue, float64(engaged))
 }

@@ -221,6 +221,9 @@ func TestMetricsSayWhatTheStatusSays(t *testing.T) {
 				"west": {Engaged: true, WatchMode: "server", Kept: 3, FencedWrites: 1}, "gone": {Discarded: 2},
 			},
 			Unserved: map[keyspace.ShardID]time.Time{shardID(t, "east/"): began},
+			Stuck: map[keyspace.ShardID]time.Time{
+				shardID(t, "east/1"): began.Add(time.Second), shardID(t, "east/0"): began, shardID(t, "west/1"): began.Add(30 * time.Second),
+			},
 		}
 	})
 	c.now = func() time.Time { return began.Add(time.Minute) }
@@ -234,6 +237,10 @@ tenure_clusters_engaged 1
 # TYPE tenure_fenced_writes_total counter
 tenure_fenced_writes_total{cluster="gone"} 0
 tenure_fenced_writes_total{cluster="west"} 1
+# HELP tenure_held_unserved_seconds For how long this replica has held a shard of the cluster and couldn't serve it: its caches aren't filled, or the cluster can't be used from here.
+# TYPE tenure_held_unserved_seconds gauge
+tenure_held_unserved_seconds{cluster="east"} 60
+tenure_held_unserved_seconds{cluster="west"} 30
 # HELP tenure_lapses_total Incarnations of this replica that ended because their lease wasn't renewed in time, or was sealed.
 # TYPE tenure_lapses_total counter
 tenure_lapses_total 1
@@ -251,7 +258,7 @@ tenure_unserved_seconds 60
 # TYPE tenure_watch_mode gauge
 tenure_watch_mode{cluster="west",mode="server"} 1
 `
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "tenure_clusters_engaged", "tenure_fenced_writes_total",
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "tenure_clusters_engaged", "tenure_fenced_writes_total", "tenure_held_unserved_seconds",
 		"tenure_lapses_total", "tenure_shard_epoch", "tenure_shards_held", "tenure_unserved_seconds", "tenure_watch_mode"); err != nil {
 		t.Error(err)
 	}

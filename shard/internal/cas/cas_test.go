@@ -18,31 +18,37 @@ import (
 func TestOnlyAnAnswerThatRulesACommitOutIsARejection(t *testing.T) {
 	shards := schema.GroupResource{Group: "tenure.dev", Resource: "shards"}
 	for _, c := range []struct {
-		name string
-		err  error
-		want protocol.Outcome
+		name  string
+		err   error
+		want  protocol.Outcome
+		cause ownership.Cause
 	}{
-		{"no error", nil, protocol.Committed},
-		{"409 Conflict", apierrors.NewConflict(shards, "s", errors.New("changed")), protocol.Rejected},
-		{"409 AlreadyExists", apierrors.NewAlreadyExists(shards, "s"), protocol.Rejected},
-		{"404", apierrors.NewNotFound(shards, "s"), protocol.Rejected},
-		{"422", apierrors.NewInvalid(schema.GroupKind{}, "s", nil), protocol.Rejected},
-		{"400", apierrors.NewBadRequest("what?"), protocol.Rejected},
-		{"403", apierrors.NewForbidden(shards, "s", errors.New("no")), protocol.Rejected},
-		{"405", apierrors.NewMethodNotSupported(shards, "patch"), protocol.Rejected},
-		{"a rejection in another error", fmt.Errorf("writing: %w", apierrors.NewConflict(shards, "s", nil)), protocol.Rejected},
-		{"429", apierrors.NewTooManyRequests("later", 1), protocol.Unknown},
-		{"500", apierrors.NewInternalError(errors.New("etcd")), protocol.Unknown},
-		{"503", apierrors.NewServiceUnavailable("away"), protocol.Unknown},
-		{"504", apierrors.NewTimeoutError("etcd is slow", 1), protocol.Unknown},
-		{"500 ServerTimeout", apierrors.NewServerTimeout(shards, "patch", 1), protocol.Unknown},
-		{"a connection that was cut", io.ErrUnexpectedEOF, protocol.Unknown},
-		{"an answer that wasn't waited for", context.DeadlineExceeded, protocol.Unknown},
-		{"a request that was cancelled", context.Canceled, protocol.Unknown},
+		{"409 Conflict", apierrors.NewConflict(shards, "s", errors.New("changed")), protocol.Rejected, ownership.Conflict},
+		{"409 AlreadyExists", apierrors.NewAlreadyExists(shards, "s"), protocol.Rejected, ownership.Conflict},
+		{"404", apierrors.NewNotFound(shards, "s"), protocol.Rejected, ownership.Conflict},
+		{"422", apierrors.NewInvalid(schema.GroupKind{}, "s", nil), protocol.Rejected, ownership.Refused},
+		{"400", apierrors.NewBadRequest("what?"), protocol.Rejected, ownership.Refused},
+		{"403", apierrors.NewForbidden(shards, "s", errors.New("no")), protocol.Rejected, ownership.Refused},
+		{"405", apierrors.NewMethodNotSupported(shards, "patch"), protocol.Rejected, ownership.Refused},
+		{"a rejection in another error", fmt.Errorf("writing: %w", apierrors.NewConflict(shards, "s", nil)), protocol.Rejected, ownership.Conflict},
+		{"429", apierrors.NewTooManyRequests("later", 1), protocol.Unknown, ownership.Overloaded},
+		{"500", apierrors.NewInternalError(errors.New("etcd")), protocol.Unknown, ownership.Failed},
+		{"503", apierrors.NewServiceUnavailable("away"), protocol.Unknown, ownership.Failed},
+		{"504", apierrors.NewTimeoutError("etcd is slow", 1), protocol.Unknown, ownership.Failed},
+		{"500 ServerTimeout", apierrors.NewServerTimeout(shards, "patch", 1), protocol.Unknown, ownership.Failed},
+		{"a connection that was cut", io.ErrUnexpectedEOF, protocol.Unknown, ownership.Lost},
+		{"an answer that wasn't waited for", context.DeadlineExceeded, protocol.Unknown, ownership.Lost},
+		{"a request that was cancelled", context.Canceled, protocol.Unknown, ownership.Lost},
 	} {
 		if got := Outcome(c.err); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
+		if got := Cause(c.err); got != c.cause {
+			t.Errorf("%s: the cause is %v, want %v", c.name, got, c.cause)
+		}
+	}
+	if got := Outcome(nil); got != protocol.Committed {
+		t.Errorf("no error: %v", got)
 	}
 }
 

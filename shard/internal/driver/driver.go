@@ -27,16 +27,12 @@ func (c Config) Validate() error {
 
 // The bounds that don't depend on the lease duration.
 const (
-	// writesAtOnce is how many writes of records are on their way at a time; renewals never wait for others.
-	writesAtOnce = 64
 	// leastPatience is the least time that a request to the home cluster may take.
 	leastPatience = 500 * time.Millisecond
 	// confirmEvery is the time after which it is tried again whether a record was deleted.
 	confirmEvery = time.Second
-	// complainEvery is the least time between two complaints of a kind.
-	complainEvery = 5 * time.Second
-	// sealPatience is how long a process that is told to leave between two incarnations waits until the last is sealed.
-	sealPatience = 2 * time.Second
+	// leastSealPatience is the least time that a process that ends gives to the sealing of its last lease.
+	leastSealPatience = 2 * time.Second
 	// firstPause is the least time between two incarnations. It doubles while they live for less than a lease
 	// duration.
 	firstPause = 100 * time.Millisecond
@@ -55,32 +51,38 @@ type Driver struct {
 	shards  map[keyspace.ShardID]*engaged
 	known   Clusters
 	stale   bool // the machine knows other clusters than there are
+	// unusable are the clusters whose API servers can't be used from here.
+	unusable map[keyspace.ClusterName]bool
 
-	pending  []pending // requests that will be answered
-	waiting  []pending // writes that can't be sent yet
-	inFlight int       // writes of records that are on their way
+	pending []pending // requests that will be answered
+	lanes   [ownership.Lanes]lane
+	pace    time.Duration // how long the home cluster takes to answer
+	givenUp int           // requests in a row that were given up without an answer
+	echoes  echoes
 
 	unconfirmed []deletion
-	complained  map[string]ownership.Instant
 	measured    ownership.Instant
 
 	// The life of the process, one incarnation after the other.
-	began    ownership.Instant // when the present one did
-	pause    time.Duration
-	stop     uint64            // the number of the Stop that isn't answered, 0 for none
-	joined   bool              // whether the last one ever was a member
-	lapsedAt ownership.Instant // when it ended
-	beginAt  ownership.Instant // when the next one begins, set when all of it has stopped
-	sealings []sealing
-	leaving  bool
-	leftAt   ownership.Instant
-	ended    bool
+	began  ownership.Instant // when the present one did
+	pause  time.Duration
+	stop   uint64 // the number of the Stop that isn't answered, 0 for none
+	joined bool   // whether the last one ever was a member
+	// stoppedAt is when all of the last one had stopped.
+	stoppedAt ownership.Instant
+	beginAt   ownership.Instant // when the next one begins, set when all of it has stopped
+	sealings  sealings
+	leaving   bool
+	leftAt    ownership.Instant
+	took      time.Duration // how long leaving took, 0 if there was nothing to leave
+	failure   error         // why the process gave up, nil while it hasn't
+	ended     bool
 }
 
 // New returns the driver of a process. The configuration must be valid.
 func New(cfg Config) *Driver {
 	return &Driver{
-		cfg: cfg, shards: map[keyspace.ShardID]*engaged{}, complained: map[string]ownership.Instant{},
+		cfg: cfg, shards: map[keyspace.ShardID]*engaged{},
 		pending: make([]pending, 0, 4), out: make([]Request, 0, 4),
 	}
 }
@@ -95,6 +97,7 @@ func (d *Driver) Handle(now ownership.Instant, e Event) []Request {
 	switch e := e.(type) {
 	case Seen:
 		d.step(e.What)
+		d.watched(e.What)
 	case Written:
 		d.written(e)
 	case Found:
@@ -122,11 +125,15 @@ func (d *Driver) Handle(now ownership.Instant, e Event) []Request {
 		d.stopped(e)
 	case Measured:
 		d.step(ownership.Measured{ID: e.ID, Objects: e.Objects, Load: e.Load})
+	case Health:
+		d.health(e)
 	case Leave:
 		if !d.leaving {
 			d.leaving, d.leftAt = true, now
 			d.step(ownership.Leave{})
 		}
+	case Quit:
+		d.giveUp(nil)
 	}
 	d.advance()
 	return d.out
@@ -154,10 +161,16 @@ func (d *Driver) perform(effect ownership.Effect) {
 		d.queue(effect)
 	case ownership.FindLease:
 		d.read(pending{why: found}, Subject{Lease: e.ID})
+	case ownership.FindLead:
+		d.read(pending{why: found}, Subject{})
+	case ownership.ListRecords:
+		d.list()
 	case ownership.ForgetLease:
 		d.emit(Write{Effect: effect, Patience: d.patience()}) // the next coordinator tries again
 	case ownership.DropLease:
 		d.write(pending{why: left, effect: effect}, d.patience())
+	case ownership.Probe:
+		d.emit(Probe{e.Cluster})
 	case ownership.Warm:
 		d.warm(e.ID)
 	case ownership.Activate:
@@ -178,13 +191,13 @@ func (d *Driver) advance() {
 	for d.stale && d.machine != nil { // the last shard over an old connection may be closed by that
 		d.feedClusters()
 	}
-	if len(d.waiting) > 0 {
+	if d.machine != nil {
 		d.release()
 	}
 	if len(d.unconfirmed) > 0 {
 		d.confirmAgain()
 	}
-	if len(d.sealings) > 0 {
+	if len(d.sealings.of) > 0 {
 		d.sealAgain()
 	}
 	if d.machine == nil || d.leaving {
@@ -220,16 +233,14 @@ func (d *Driver) Wake() time.Duration {
 	} else if d.stop == 0 {
 		wake = d.beginAt.Mono
 		if d.leaving {
-			wake = d.lapsedAt.Mono + sealPatience
+			wake = d.sealUntil()
 		}
 	}
 	for _, u := range d.unconfirmed {
 		wake = min(wake, u.at.Mono)
 	}
-	for _, s := range d.sealings {
-		if !s.asked {
-			wake = min(wake, s.at.Mono)
-		}
+	if s := &d.sealings; len(s.of) > 0 && !s.asked {
+		wake = min(wake, s.at.Mono)
 	}
 	return max(wake, d.now.Mono)
 }

@@ -27,18 +27,18 @@ type (
 	Deleted struct{ ID keyspace.ShardID }
 	// Listed: all that there was when the incarnation began to follow the records has been fed.
 	Listed struct{ By ownership.Incarnation }
-	// Written answers a [Write]. Err says why it wasn't committed, if that is worth telling.
+	// Written answers a [Write].
 	Written struct {
 		Number  uint64
 		Outcome ownership.Outcome
 		Version ownership.Version // the new one, of a committed write
-		Err     error
+		Cause   ownership.Cause   // why it wasn't committed
+		After   time.Duration     // how long the API server asked to wait before the next try, 0 if it didn't
 	}
 	// Found answers a [Read]; What is nil where it failed.
 	Found struct {
 		Number uint64
 		What   ownership.Input
-		Err    error
 	}
 	// Opened: the caches that a [Warm] asked for are built over this connection to their cluster.
 	Opened struct {
@@ -51,13 +51,12 @@ type (
 		Number uint64
 		ID     keyspace.ShardID
 	}
-	// Drained answers a [Drain]. Ended is when the tenure's last work did, by the wall clock. With an error,
-	// something of it still runs.
+	// Drained answers a [Drain]: nothing of the tenure can write any more. Ended is when its last work did, by the wall
+	// clock.
 	Drained struct {
 		Number uint64
 		ID     keyspace.ShardID
 		Ended  time.Time
-		Err    error
 	}
 	// Stopped answers a [Stop]. Quiet is whether nothing of the incarnation can write any more.
 	Stopped struct {
@@ -72,6 +71,8 @@ type (
 	}
 	// Leave: the process was told to stop.
 	Leave struct{}
+	// Quit: the process has to end now, without time to hand anything over.
+	Quit struct{}
 	// Tick: time passed; see [Driver.Wake].
 	Tick struct{}
 )
@@ -96,6 +97,7 @@ func (Drained) event()  {}
 func (Stopped) event()  {}
 func (Measured) event() {}
 func (Leave) event()    {}
+func (Quit) event()     {}
 func (Tick) event()     {}
 
 // Request is one thing that the process is to do. [Open], [Drain], [Close] and [Stop] change gates before the next
@@ -157,11 +159,6 @@ type (
 	Measure struct{}
 	// Renewed: tell that the lease was renewed with so much time left.
 	Renewed struct{ Left time.Duration }
-	// Complain: tell that the home cluster can't be written or read, which is tried again.
-	Complain struct {
-		What string
-		Err  error
-	}
 	// End: the process is done, in order if Err is nil. Nothing is asked for afterwards.
 	End struct {
 		ID  ownership.Incarnation
@@ -171,23 +168,24 @@ type (
 	}
 )
 
-func (Begin) request()    {}
-func (Write) request()    {}
-func (Read) request()     {}
-func (Warm) request()     {}
-func (Open) request()     {}
-func (Drain) request()    {}
-func (Close) request()    {}
-func (Stop) request()     {}
-func (Measure) request()  {}
-func (Renewed) request()  {}
-func (Complain) request() {}
-func (End) request()      {}
+func (Begin) request()   {}
+func (Write) request()   {}
+func (Read) request()    {}
+func (Warm) request()    {}
+func (Open) request()    {}
+func (Drain) request()   {}
+func (Close) request()   {}
+func (Stop) request()    {}
+func (Measure) request() {}
+func (Renewed) request() {}
+func (End) request()     {}
 
-// Subject is the record that a request is about: a lease, a shard's record or, if neither, the coordinator's.
+// Subject is the record that a request is about: a lease, a shard's record or, if neither, the coordinator's. All is a
+// read of all records, answered by [ownership.Listing].
 type Subject struct {
 	Lease ownership.Incarnation
 	Shard keyspace.ShardID
+	All   bool
 }
 
 // About tells what a write is about.
@@ -202,6 +200,9 @@ func about(e ownership.Effect) (of Subject, seq uint64, name string) {
 	case ownership.WriteLease:
 		return Subject{Lease: e.Lease.ID}, e.Seq, "Renew"
 	case ownership.SealLease:
+		if e.Ended {
+			return Subject{Lease: e.ID}, e.Seq, "SealEnded"
+		}
 		return Subject{Lease: e.ID}, e.Seq, "Seal"
 	case ownership.ForgetLease:
 		return Subject{Lease: e.ID}, 0, "Forget"

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
@@ -16,14 +17,14 @@ func (d *Driver) begin() {
 	d.began = d.now
 	d.emit(Begin{ID: d.id})
 	d.feedClusters()
+	d.feedHealth()
 	d.step(ownership.Tick{})
 }
 
 // lapse ends the incarnation: everything stops, and what it asked for doesn't count any more.
 func (d *Driver) lapse(reason string) {
-	d.memory, d.joined = d.machine.Memory(), d.machine.Joined()
+	d.memory, d.joined = d.machine.Memory(), d.machine.Asked()
 	d.machine = nil
-	d.lapsedAt = d.now
 	clear(d.shards)
 	kept := d.pending[:0]
 	for _, p := range d.pending {
@@ -31,7 +32,7 @@ func (d *Driver) lapse(reason string) {
 			kept = append(kept, p)
 		}
 	}
-	d.pending, d.waiting, d.inFlight, d.unconfirmed = kept, d.waiting[:0], 0, d.unconfirmed[:0]
+	d.pending, d.lanes, d.unconfirmed, d.echoes = kept, [ownership.Lanes]lane{}, d.unconfirmed[:0], echoes{}
 	if lived := d.now.AtLeast(d.began); d.pause == 0 || lived > d.cfg.Protocol.LeaseDuration {
 		d.pause = firstPause
 	} else {
@@ -47,9 +48,9 @@ func (d *Driver) stopped(e Stopped) {
 	if e.Number != d.stop {
 		return
 	}
-	d.stop, d.beginAt = 0, d.now.Add(d.pause)
+	d.stop, d.stoppedAt, d.beginAt = 0, d.now, d.now.Add(d.pause)
 	if d.joined && e.Quiet {
-		d.sealings = append(d.sealings, sealing{id: d.id})
+		d.sealings.add(d.id, d.now)
 	}
 }
 
@@ -60,8 +61,8 @@ func (d *Driver) live() {
 		return
 	}
 	if d.machine != nil {
-		if d.now.AtLeast(d.leftAt) >= d.leaveTimeout() { // what is left is found by the peers as after a crash
-			d.end(fmt.Errorf("leaving took longer than %v: shards are left to be taken over", d.leaveTimeout()), 0)
+		if d.leaving && d.now.AtLeast(d.leftAt) >= d.leaveTimeout() { // what is left is found by the peers as after a crash
+			d.giveUp(fmt.Errorf("leaving took longer than %v: shards are left to be taken over", d.leaveTimeout()))
 		}
 		return
 	}
@@ -69,8 +70,34 @@ func (d *Driver) live() {
 	case d.id == "" || d.stop != 0: // nothing has begun, or something still runs
 	case !d.leaving && d.now.AtLeast(d.beginAt) >= 0:
 		d.begin()
-	case d.leaving && (len(d.sealings) == 0 || d.now.AtLeast(d.lapsedAt) >= sealPatience):
-		d.end(nil, 0)
+	case d.leaving && (len(d.sealings.of) == 0 || d.now.Mono >= d.sealUntil()):
+		d.end(d.failure, d.took)
+	}
+}
+
+// sealUntil is when a process ends at the latest though its last lease isn't known to be sealed. It isn't worth the wait
+// for longer than until its peers seal it themselves.
+func (d *Driver) sealUntil() time.Duration {
+	return max(d.stoppedAt.Mono, d.leftAt.Mono) + max(d.cfg.Protocol.LeaseDuration/2, leastSealPatience)
+}
+
+// giveUp ends the process in order though the incarnation can't leave: all that runs is stopped, and if nothing of it can
+// write any more its lease is sealed, so that its peers need not wait for it.
+func (d *Driver) giveUp(failure error) {
+	if !d.leaving {
+		d.leaving, d.leftAt = true, d.now
+	}
+	d.failure = failure
+	if d.machine != nil {
+		d.lapse("the process ends")
+	}
+}
+
+// left takes the answer to the last act of a clean exit. A lease that couldn't be dropped is sealed.
+func (d *Driver) left(dropped bool) {
+	d.machine, d.took, d.stoppedAt = nil, d.now.AtLeast(d.leftAt), d.now
+	if !dropped {
+		d.sealings.add(d.id, d.now.Add(d.cfg.Protocol.RetryEvery))
 	}
 }
 
@@ -83,22 +110,26 @@ func (d *Driver) end(err error, took time.Duration) {
 	d.emit(End{ID: d.id, Err: err, Took: took})
 }
 
-// sealing is an incarnation of this process that has stopped for certain, and whose lease isn't known to be sealed.
-// It is tried until it is, whatever becomes of the next ones. (A renewal of it may yet arrive, and let its lease look
-// alive.)
-type sealing struct {
-	id    ownership.Incarnation
-	asked bool              // a request of it is on its way
-	at    ownership.Instant // when it is tried next
+// sealings are the incarnations of this process that have stopped for certain, and whose leases aren't known to be sealed.
+// One at a time is tried until it is, whatever becomes of the next ones. (A renewal of it may yet arrive, and let its lease
+// look alive.) The latest goes first, then the others in turn.
+type sealings struct {
+	of    []ownership.Incarnation
+	asked bool              // a request is on its way
+	at    ownership.Instant // when the next one is
+	tries int               // since one was last sealed
+}
+
+// add has one more sealed, not before the given time.
+func (s *sealings) add(id ownership.Incarnation, at ownership.Instant) {
+	s.of, s.at = append(s.of, id), at
 }
 
 // sealAgain begins to seal what isn't sealed yet: by a live read, since the lease may have been renewed late.
 func (d *Driver) sealAgain() {
-	for i := range d.sealings {
-		if s := &d.sealings[i]; !s.asked && d.now.AtLeast(s.at) >= 0 {
-			s.asked = true
-			d.read(pending{why: sealRead}, Subject{Lease: s.id})
-		}
+	if s := &d.sealings; !s.asked && d.now.AtLeast(s.at) >= 0 {
+		s.asked = true
+		d.read(pending{why: sealRead}, Subject{Lease: s.of[len(s.of)-1]})
 	}
 }
 
@@ -106,7 +137,7 @@ func (d *Driver) sealAgain() {
 func (d *Driver) sealFound(id ownership.Incarnation, what ownership.Input) {
 	seen, ok := what.(ownership.LeaseSeen)
 	if what == nil || !ok || seen.Lease.Sealed {
-		d.sealTold(id, what != nil)
+		d.sealTold(id, what != nil, ownership.Lost, 0)
 		return
 	}
 	seal := ownership.SealLease{Base: seen.Lease.Version, ID: id}
@@ -114,15 +145,15 @@ func (d *Driver) sealFound(id ownership.Incarnation, what ownership.Input) {
 }
 
 // sealTold takes note of whether a lease is sealed.
-func (d *Driver) sealTold(id ownership.Incarnation, done bool) {
-	for i := range d.sealings {
-		if s := &d.sealings[i]; s.id == id {
-			if done {
-				d.sealings = append(d.sealings[:i], d.sealings[i+1:]...)
-				return
-			}
-			s.asked, s.at = false, d.now.Add(d.patience()/2)
-			return
-		}
+func (d *Driver) sealTold(id ownership.Incarnation, done bool, cause ownership.Cause, after time.Duration) {
+	s := &d.sealings
+	s.asked = false
+	s.of = slices.DeleteFunc(s.of, func(other ownership.Incarnation) bool { return other == id })
+	if done {
+		s.at, s.tries = d.now, 0
+		return
 	}
+	s.of = slices.Insert(s.of, 0, id)
+	s.at = d.now.Add(d.cfg.Protocol.Backoff(s.tries, cause, after))
+	s.tries++
 }

@@ -1,7 +1,6 @@
 package driver
 
 import (
-	"fmt"
 	"maps"
 	"time"
 
@@ -62,15 +61,10 @@ func (d *Driver) drain(id keyspace.ShardID) {
 	d.emit(Drain{Number: s.draining, ID: id, Record: d.uid(id)})
 }
 
-// drained ends a tenure in order. What doesn't end can't be given away: the process gives up instead, and its
-// supervisor starts it anew.
+// drained ends a tenure in order.
 func (d *Driver) drained(e Drained) {
 	s := d.shards[e.ID]
 	if s == nil || s.draining != e.Number {
-		return
-	}
-	if e.Err != nil {
-		d.end(fmt.Errorf("giving the incarnation up: %w", e.Err), 0)
 		return
 	}
 	s.draining, s.ended = 0, e.Ended

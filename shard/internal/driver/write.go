@@ -9,13 +9,15 @@ import (
 
 // pending is a request that will be answered, or a write that waits for its turn.
 type pending struct {
-	number  uint64
-	why     purpose
-	effect  ownership.Effect
-	seq     uint64            // the machine's own number of the write
-	outcome ownership.Outcome // of the write that is read after
-	of      Subject           // what is read
-	asked   ownership.Instant // when it was
+	number uint64
+	why    purpose
+	effect ownership.Effect
+	seq    uint64            // the machine's own number of the write
+	answer Written           // to the write that is read after
+	of     Subject           // what is read
+	asked  ownership.Instant // when it was sent
+	// patience is how long it is waited for.
+	patience time.Duration
 }
 
 // purpose is what an answer is for.
@@ -31,41 +33,9 @@ const (
 	left                    // the last act of a clean exit
 )
 
-// patience bounds one request to the home cluster: short enough for several tries within a lease.
-func (d *Driver) patience() time.Duration {
-	return max(d.cfg.Protocol.LeaseDuration/8, leastPatience)
-}
-
-// leasePatience bounds a renewal. A home cluster that is slow gets half of the time that is left to answer: giving up
-// sooner would make it do the same work again, and a lost request leaves time for another.
-func (d *Driver) leasePatience() time.Duration {
-	patience := d.patience()
-	if d.Valid(d.now) {
-		patience = max(patience, (d.machine.ValidUntil().Mono-d.now.Mono)/2)
-	}
-	return patience
-}
-
-// queue sends a write of a record, or has it wait until there is room for it.
-func (d *Driver) queue(effect ownership.Effect) {
-	_, seq, _ := about(effect)
-	d.waiting = append(d.waiting, pending{why: written, effect: effect, seq: seq})
-	d.release()
-}
-
-// release sends the writes that there is room for.
-func (d *Driver) release() {
-	sent := 0
-	for ; sent < len(d.waiting) && d.inFlight < writesAtOnce; sent++ {
-		d.inFlight++
-		d.write(d.waiting[sent], d.patience())
-	}
-	d.waiting = d.waiting[:copy(d.waiting, d.waiting[sent:])]
-}
-
 // write sends a write.
 func (d *Driver) write(p pending, patience time.Duration) {
-	p.number = d.next()
+	p.number, p.asked, p.patience = d.next(), d.now, patience
 	d.pending = append(d.pending, p)
 	w := Write{Number: p.number, Effect: p.effect, Patience: patience}
 	switch e := p.effect.(type) {
@@ -83,9 +53,12 @@ func (d *Driver) write(p pending, patience time.Duration) {
 
 // read asks for a record as it is now.
 func (d *Driver) read(p pending, of Subject) {
-	p.number, p.of, p.asked = d.next(), of, d.now
+	p.number, p.of, p.asked, p.patience = d.next(), of, d.now, d.patience()
+	if of.All { // the largest answer, and nothing waits for it
+		p.patience = max(p.patience, d.cfg.Protocol.LeaseDuration/2)
+	}
 	d.pending = append(d.pending, p)
-	d.emit(Read{Number: p.number, Of: of, Patience: d.patience()})
+	d.emit(Read{Number: p.number, Of: of, Patience: p.patience})
 }
 
 // take returns what an answer is for; ok is false where it is none to wait for any more.
@@ -102,34 +75,38 @@ func (d *Driver) take(number uint64) (p pending, ok bool) {
 }
 
 // written takes the answer to a write. Where it wasn't committed the record is read afresh first, so that the machine
-// decides on what is true now. A lost renewal isn't: its repeat tells, too, and may be the one that is committed.
+// decides on what is true now. After a lost renewal it isn't: its repeat tells, too, and may be the one that is committed.
+// Nor is it where the API server has too much to do.
 func (d *Driver) written(e Written) {
 	p, ok := d.take(e.Number)
 	if !ok {
 		return
 	}
-	of, _, name := about(p.effect)
-	d.complain(name, e.Err)
+	of, _, _ := about(p.effect)
+	_, renewal := p.effect.(ownership.WriteLease)
+	d.measurePace(p, renewal)
 	switch p.why {
 	case written:
-		_, renewal := p.effect.(ownership.WriteLease)
 		if renewal && e.Outcome == ownership.Committed && d.Valid(d.now) {
 			d.emit(Renewed{Left: d.machine.ValidUntil().Mono - d.now.Mono})
 		}
 		if claim, ok := p.effect.(ownership.WriteShard); ok && e.Outcome == ownership.Committed {
 			d.noteClaim(claim)
 		}
-		p.outcome = e.Outcome
-		if e.Outcome == ownership.Committed || (renewal && e.Outcome == ownership.Unknown) {
-			d.answer(p, e.Version)
+		if e.Outcome == ownership.Committed {
+			d.committed(p.effect, e.Version, p.asked)
+		}
+		p.answer = e
+		if e.Outcome == ownership.Committed || e.Cause == ownership.Overloaded || (renewal && e.Outcome == ownership.Unknown) {
+			d.answer(p)
 			return
 		}
 		p.why = reread
 		d.read(p, of)
 	case sealed:
-		d.sealTold(p.of.Lease, e.Outcome == ownership.Committed)
+		d.sealTold(p.of.Lease, e.Outcome == ownership.Committed, e.Cause, e.After)
 	case left:
-		d.end(nil, d.now.AtLeast(d.leftAt))
+		d.left(e.Outcome == ownership.Committed)
 	}
 }
 
@@ -139,15 +116,23 @@ func (d *Driver) found(e Found) {
 	if !ok {
 		return
 	}
+	d.measurePace(p, false)
 	what := e.What
-	if gone, ok := what.(ownership.ShardGone); ok {
-		gone.Asked = p.asked.Add(1) // it was sent after all that had been seen in that instant
-		what = gone
+	switch seen := what.(type) {
+	case ownership.ShardGone:
+		seen.Asked = p.asked.Add(1) // it was sent after all that had been seen in that instant
+		what = seen
+	case ownership.LeadSeen:
+		if p.why == found {
+			what = ownership.LeadFound(seen)
+		}
+	case ownership.Listing:
+		seen.Asked = p.asked.Add(1)
+		what = seen
 	}
 	switch p.why {
 	case confirm:
 		if what == nil {
-			d.complain("Confirm", e.Err)
 			d.unconfirmed = append(d.unconfirmed, deletion{p.of.Shard, d.now.Add(confirmEvery)})
 		}
 	case sealRead:
@@ -158,32 +143,18 @@ func (d *Driver) found(e Found) {
 		d.step(what)
 	}
 	if p.why == reread {
-		d.answer(p, 0)
+		d.answer(p)
 	}
 }
 
 // answer tells the machine what became of a write, and makes room for the next.
-func (d *Driver) answer(p pending, version ownership.Version) {
+func (d *Driver) answer(p pending) {
 	if d.machine == nil {
 		return // what was read has ended the incarnation
 	}
-	if _, renewal := p.effect.(ownership.WriteLease); !renewal {
-		d.inFlight--
-	}
-	d.step(ownership.Written{Seq: p.seq, Outcome: p.outcome, Version: version})
-}
-
-// complain tells of a request that failed, but not more often than every few seconds, since it is tried again all the
-// time.
-func (d *Driver) complain(what string, err error) {
-	if err == nil {
-		return
-	}
-	if last, ok := d.complained[what]; ok && d.now.AtLeast(last) < complainEvery {
-		return
-	}
-	d.complained[what] = d.now
-	d.emit(Complain{What: what, Err: err})
+	d.free(p.effect)
+	a := p.answer
+	d.step(ownership.Written{Seq: p.seq, Outcome: a.Outcome, Version: a.Version, Cause: a.Cause, After: a.After})
 }
 
 // deletion is a record that the watch showed to be gone, which couldn't be confirmed.

@@ -54,6 +54,13 @@ func (b *Breaker) Open() bool {
 	return !b.openUntil.IsZero()
 }
 
+// LastAnswer is when the cluster last answered anything, or a part of it.
+func (b *Breaker) LastAnswer() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lastAnswer
+}
+
 // answered closes the breaker: any answer will do, errors of the API server included.
 func (b *Breaker) answered() {
 	b.mu.Lock()

@@ -25,8 +25,8 @@ var ErrUnfenceable = errors.New("a sharded client can't fence this write")
 // EpochStamper is implemented by kinds whose status records the epoch of the tenure that wrote it. With the CEL rule
 // "self >= oldSelf" on that field the API server itself refuses a stale epoch, at no extra write.
 type EpochStamper interface {
-	// StampEpoch raises the recorded epoch; it never lowers it.
-	StampEpoch(epoch int64)
+	// StampEpoch raises the recorded epoch and returns what it was before. It never lowers it.
+	StampEpoch(epoch int64) (before int64)
 }
 
 // fencedClient is the client that a reconciler gets. What safety needs is put on every write here, so that it never
@@ -110,12 +110,16 @@ func (c *fencedSubResource) Update(ctx context.Context, obj client.Object, opts 
 	if err := needVersion("updating", obj); err != nil {
 		return err
 	}
-	c.stampEpoch(obj)
+	if err := c.stampEpoch(obj); err != nil {
+		return err
+	}
 	return c.SubResourceClient.Update(ctx, obj, opts...)
 }
 
 func (c *fencedSubResource) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
-	c.stampEpoch(obj)
+	if err := c.stampEpoch(obj); err != nil {
+		return err
+	}
 	patch, err := versioned(obj, patch)
 	if err != nil {
 		return err
@@ -123,10 +127,21 @@ func (c *fencedSubResource) Patch(ctx context.Context, obj client.Object, patch 
 	return c.SubResourceClient.Patch(ctx, obj, patch, opts...)
 }
 
-func (c *fencedSubResource) stampEpoch(obj client.Object) {
-	if s, ok := obj.(EpochStamper); ok && c.status {
-		s.StampEpoch(int64(c.gate.Epoch()))
+// stampEpoch has a status tell the tenure that writes it. One that a later tenure has written already isn't ours to write:
+// a tenure that is over may have read it from a cache that is fresh.
+func (c *fencedSubResource) stampEpoch(obj client.Object) error {
+	s, ok := obj.(EpochStamper)
+	if !ok || !c.status {
+		return nil
 	}
+	epoch := int64(c.gate.Epoch())
+	if before := s.StampEpoch(epoch); before > epoch {
+		c.gate.refuse()
+		return fmt.Errorf("writing the status of %T %s in shard %s: %w: status.epoch is %d, and the shard is held here at "+
+			"epoch %d; if it stays so, raise the epoch floor as the runbook says of objects from a later epoch",
+			obj, client.ObjectKeyFromObject(obj), c.gate.shard, ErrFenced, before, epoch)
+	}
+	return nil
 }
 
 // stampSlot labels an object with the slot of what it belongs to, so that the owner's shard can watch it on any

@@ -138,3 +138,23 @@ func TestStatusWritesAreStampedWithTheEpoch(t *testing.T) {
 		t.Errorf("status patch: got %s, want %s", s.status, want)
 	}
 }
+
+// A tenure that is over may have a fresh cache: what it reads there must not lend it the epoch of the next.
+func TestAStatusThatALaterTenureHasWrittenIsNotWritten(t *testing.T) {
+	c, s, g := newTestClient(t)
+	read := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "a", ResourceVersion: "41"}}
+	read.Status.Epoch = 10
+	changed := read.DeepCopy()
+	changed.Status.Phase = "RUNNING"
+	for name, err := range map[string]error{
+		"patch":  c.Status().Patch(t.Context(), changed, client.MergeFrom(read)),
+		"update": c.Status().Update(t.Context(), changed),
+	} {
+		if !errors.Is(err, ErrFenced) {
+			t.Errorf("%s: got %v, want ErrFenced", name, err)
+		}
+	}
+	if s.status != "" || g.Fenced() != 2 {
+		t.Errorf("sent %q and counted %d refusals, want nothing and 2", s.status, g.Fenced())
+	}
+}

@@ -68,13 +68,9 @@ var _ cluster.Cluster = (*Cluster)(nil)
 
 // Open builds the cluster of a shard over a real one: the one that the shard is a part of, or another one for what the
 // shard's objects own there (then all kinds must be owned ones). Nothing is started: see [Cluster.Warm]. The connection
-// pool is shared by all shards of the real cluster; cache and client are the shard's own and go through its gate.
-func Open(real cluster.Cluster, gate *Gate, traffic *Traffic, opts Options) (*Cluster, error) {
-	config := rest.CopyConfig(real.GetConfig())
-	config.QPS = -1 // the API server's own priority and fairness decides
-	// Servers would compress long lists, which is what a new holder waits for. Over networks of 30 MB/s or more that
-	// takes longer than it saves (kubernetes/kubernetes#112296).
-	config.DisableCompression = true
+// is shared by all shards of the real cluster; cache and client are the shard's own and go through its gate.
+func Open(real *Connection, gate *Gate, traffic *Traffic, opts Options) (*Cluster, error) {
+	config := real.Config()
 	config.Wrap(func(base http.RoundTripper) http.RoundTripper {
 		return &fence{gate: gate, base: base, traffic: traffic}
 	})
@@ -82,8 +78,8 @@ func Open(real cluster.Cluster, gate *Gate, traffic *Traffic, opts Options) (*Cl
 	if err != nil {
 		return nil, fmt.Errorf("building the transport of shard %s: %w", gate.shard, err)
 	}
-	c := &Cluster{gate: gate, kinds: opts.Kinds, config: config, http: httpClient, mapper: real.GetRESTMapper()}
-	scheme := real.GetScheme()
+	c := &Cluster{gate: gate, kinds: opts.Kinds, config: config, http: httpClient, mapper: &real.way}
+	scheme := real.scheme
 	c.recorders, err = newRecorders(config, httpClient, scheme)
 	if err == nil {
 		c.cache, err = newCache(config, httpClient, scheme, c.mapper, gate.shard, traffic, opts)

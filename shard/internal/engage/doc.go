@@ -9,7 +9,7 @@
 // Every shard has one [Gate], and everything that the shard does goes through it: reconciles begin and end there, and
 // every mutating request passes it on its way to the socket. Layers, from the outside in:
 //
-//  1. [Gate.Begin]: no key starts unless the shard is open.
+//  1. [Gate.Run]: no key starts unless the shard is open, and one that doesn't end with its tenure is abandoned.
 //  2. the transport: a mutating request of a shard that isn't open is refused before it is sent ([ErrFenced]); all
 //     requests carry shard, epoch and incarnation in their User-Agent, so that the API server's audit log can tell
 //     tenures apart.

@@ -15,9 +15,6 @@ import (
 // replica now: give up, don't retry.
 var ErrFenced = errors.New("shard isn't held by this replica")
 
-// ErrStuck is returned by [Gate.Drain] when a reconcile didn't end though its context was cancelled.
-var ErrStuck = errors.New("a reconcile doesn't return though its context was cancelled")
-
 // Gate is what lets reconciles and writes of one shard through. It is safe for concurrent use.
 type Gate struct {
 	shard   keyspace.ShardID
@@ -90,22 +87,38 @@ func (g *Gate) Begin(ctx context.Context) (_ context.Context, end func(), ok boo
 	g.mu.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(tenure, cancel)
-	return ctx, func() {
+	return context.WithValue(ctx, tenureKey{}, tenure), func() {
 		stop()
 		cancel()
 		g.leave(&g.running)
 	}, true
 }
 
+// tenureKey carries the context of the tenure that a reconcile began in.
+type tenureKey struct{}
+
+// outlived reports whether the context is that of a reconcile whose tenure has ended.
+func outlived(ctx context.Context) bool {
+	tenure, ok := ctx.Value(tenureKey{}).(context.Context)
+	return ok && tenure.Err() != nil
+}
+
 // onTheWire is for how long a write that was given up without an answer may still reach its API server. It can't be
 // known; what comes later than this meets the preconditions of the writes themselves.
 const onTheWire = time.Second
+
+// refuse counts a write that isn't sent because the object shows a later tenure.
+func (g *Gate) refuse() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.fenced++
+}
 
 // beginWrite lets a mutating request pass. Its context ends with ctx or with the tenure; done is to be called when it
 // was answered, or given up; release when nothing of the answer is needed any more.
 func (g *Gate) beginWrite(ctx context.Context) (_ context.Context, done func(answered bool), release func(), err error) {
 	g.mu.Lock()
-	if g.state == gateShut || !g.valid() {
+	if g.state == gateShut || !g.valid() || outlived(ctx) {
 		g.fenced++
 		g.mu.Unlock()
 		return nil, nil, nil, fmt.Errorf("%w: %s at %s", ErrFenced, g.shard, g.replica)
@@ -138,9 +151,18 @@ func (g *Gate) leave(count *int) {
 	}
 }
 
-// Drain ends the tenure in order: no key starts any more, running reconciles end by themselves within patience, else
-// are cancelled and get grace to return; then the fence closes, and it returns when no write is in flight. It fails
-// with [ErrStuck] when a reconcile still runs after that, or with the context's error.
+// Bounds of what ends a tenure.
+const (
+	// writePatience is how long writes outside of reconciles, such as events, may take once no reconcile runs.
+	writePatience = 500 * time.Millisecond
+	// writeGrace is how long a write whose context was cancelled may take to return.
+	writeGrace = time.Second
+)
+
+// Drain ends the tenure in order: no key starts any more, and running reconciles end by themselves within patience, else
+// are cancelled and get grace to return. Then the fence closes for good: a reconcile that still hasn't returned can't
+// write any more. Writes in flight end likewise, and one without an answer gets the time that it may be on its way. Drain
+// fails only with the context's error.
 func (g *Gate) Drain(ctx context.Context, patience, grace time.Duration) error {
 	g.mu.Lock()
 	if g.state == gateOpen {
@@ -149,38 +171,46 @@ func (g *Gate) Drain(ctx context.Context, patience, grace time.Duration) error {
 	g.mu.Unlock()
 	noneRuns := func() bool { return g.running == 0 }
 	if !g.await(ctx, patience, noneRuns) {
-		g.mu.Lock()
-		cancel := g.cancel
-		g.mu.Unlock()
-		cancel()
-		if !g.await(ctx, grace, noneRuns) {
-			return errors.Join(fmt.Errorf("draining shard %s: %w", g.shard, ErrStuck), ctx.Err())
-		}
+		g.end()
+		g.await(ctx, grace, noneRuns)
 	}
 	g.mu.Lock()
 	g.state = gateShut
 	g.mu.Unlock()
-	if err := g.Quiet(ctx, grace); err != nil {
-		return err
+	g.await(ctx, writePatience, g.noneWrites)
+	g.end()
+	if !g.await(ctx, writeGrace, g.noneWrites) {
+		g.mu.Lock()
+		g.astray = time.Now()
+		g.mu.Unlock()
 	}
 	return g.settle(ctx)
 }
 
-// settle waits until no write that was given up can be on the wire any more: the next holder's must come after it.
+// Quiet waits, with the gate shut, until no write is in flight or on its way. It reports whether that is so: a write that
+// doesn't return although it was cancelled, or the end of the context, leaves it open.
+func (g *Gate) Quiet(ctx context.Context) bool {
+	return g.await(ctx, writeGrace, g.noneWrites) && g.settle(ctx) == nil
+}
+
+// noneWrites reports whether no write is in flight. Call it with the lock held.
+func (g *Gate) noneWrites() bool { return g.writes == 0 }
+
+// end cancels all that runs in the tenure.
+func (g *Gate) end() {
+	g.mu.Lock()
+	cancel := g.cancel
+	g.mu.Unlock()
+	cancel()
+}
+
+// settle waits until no write that was given up can be on its way any more: the next holder's must come after it.
 func (g *Gate) settle(ctx context.Context) error {
 	g.mu.Lock()
 	left := onTheWire - time.Since(g.astray)
 	g.mu.Unlock()
 	g.await(ctx, left, func() bool { return time.Since(g.astray) >= onTheWire })
 	return ctx.Err()
-}
-
-// Quiet waits until no write is in flight. Call it with the gate shut.
-func (g *Gate) Quiet(ctx context.Context, patience time.Duration) error {
-	if !g.await(ctx, patience, func() bool { return g.writes == 0 }) {
-		return errors.Join(fmt.Errorf("waiting for writes of shard %s: %w", g.shard, ErrStuck), ctx.Err())
-	}
-	return nil
 }
 
 // await waits, at most for patience, until done holds; done is called with the lock held.

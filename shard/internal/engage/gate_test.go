@@ -3,6 +3,8 @@ package engage
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -77,17 +79,18 @@ func TestDrainWaitsForRunningReconcilesAndTheirWrites(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		end()
-		time.Sleep(500 * time.Millisecond)
+		time.Sleep(writePatience / 2)
 		done(true)
 		release()
 		if err := <-drained; err != nil {
 			t.Errorf("drain: %v", err)
 		}
-		if took := time.Since(began); took != 2500*time.Millisecond {
-			t.Errorf("drain took %v, want 2.5s: until the last write was answered", took)
+		const want = 2*time.Second + writePatience/2
+		if took := time.Since(began); took != want {
+			t.Errorf("drain took %v, want %v: until the last write was answered", took, want)
 		}
-		if ended := g.Ended().Sub(began); ended != 2500*time.Millisecond {
-			t.Errorf("tenure ended after %v, want 2.5s", ended)
+		if ended := g.Ended().Sub(began); ended != want {
+			t.Errorf("tenure ended after %v, want %v", ended, want)
 		}
 		if _, _, _, err := g.beginWrite(t.Context()); !errors.Is(err, ErrFenced) {
 			t.Errorf("write after the drain: got %v, want ErrFenced", err)
@@ -95,27 +98,62 @@ func TestDrainWaitsForRunningReconcilesAndTheirWrites(t *testing.T) {
 	})
 }
 
-// A request that was cancelled may be on its way still: whoever is next must not begin before it has arrived, or is lost.
 func TestDrainWaitsForAWriteOutsideOfAnyReconcile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g, _ := newTestGate(t)
-		g.Open(1)
-		_, done, release, err := g.beginWrite(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer release()
-		began := time.Now()
-		time.AfterFunc(time.Second, func() { done(true) })
-		if err := g.Drain(t.Context(), 0, time.Minute); err != nil {
-			t.Fatal(err)
-		}
-		if waited := time.Since(began); waited != time.Second {
-			t.Errorf("drained after %v, and the write was answered after a second", waited)
-		}
-	})
+	const never = time.Duration(-1)
+	tests := map[string]struct {
+		answered  time.Duration // after the drain began
+		cancelled time.Duration // how long a write that was cancelled takes to return without an answer
+		want      time.Duration
+		quiet     bool // nothing of it can arrive any more
+	}{
+		"answered soon": {answered: writePatience / 2, want: writePatience / 2, quiet: true},
+		"that hangs":    {answered: never, want: writePatience + onTheWire, quiet: true},
+		"that hangs and is slow to give up": {
+			answered: never, cancelled: writeGrace / 2, want: writePatience + writeGrace/2 + onTheWire, quiet: true,
+		},
+		"that never returns": {answered: never, cancelled: never, want: writePatience + writeGrace + onTheWire},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, _ := newTestGate(t)
+				g.Open(1)
+				ctx, done, release, err := g.beginWrite(context.Background())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer release()
+				began := time.Now()
+				go func() {
+					if tt.answered != never {
+						time.Sleep(tt.answered)
+						if ctx.Err() != nil {
+							t.Error("the write was cancelled before it was answered")
+						}
+						done(true)
+						return
+					}
+					<-ctx.Done()
+					if tt.cancelled != never {
+						time.Sleep(tt.cancelled)
+						done(false)
+					}
+				}()
+				if err := g.Drain(t.Context(), time.Minute, time.Minute); err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(began); took != tt.want {
+					t.Errorf("drained after %v, want %v", took, tt.want)
+				}
+				if got := g.Quiet(t.Context()); got != tt.quiet {
+					t.Errorf("quiet: %v, want %v", got, tt.quiet)
+				}
+			})
+		})
+	}
 }
 
+// A request that was cancelled may be on its way still: whoever is next must not begin before it has arrived, or is lost.
 func TestDrainWaitsForAWriteThatNobodyAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, _ := newTestGate(t)
@@ -178,16 +216,83 @@ func TestDrainCancelsWhatOverstaysAndCanBeReopened(t *testing.T) {
 	})
 }
 
-func TestDrainReportsAReconcileThatNeverReturns(t *testing.T) {
+func TestAReconcileThatNeverReturnsCostsItsGateOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, _ := newTestGate(t)
 		g.Open(1)
-		_, end, _ := g.Begin(t.Context())
-		defer end()
-		if err := g.Drain(t.Context(), 20*time.Second, 5*time.Second); !errors.Is(err, ErrStuck) {
-			t.Errorf("drain of a stuck reconcile: got %v, want ErrStuck", err)
+		traffic, release := &Traffic{}, make(chan struct{})
+		var stuck context.Context
+		ran := make(chan Result, 1)
+		go func() {
+			ran <- g.Run(t.Context(), traffic, func(ctx context.Context) {
+				stuck = context.WithoutCancel(ctx) // it ignores that its context ends, also when it writes
+				<-release
+			})
+		}()
+		synctest.Wait()
+		began := time.Now()
+		if err := g.Drain(t.Context(), 20*time.Second, ReturnGrace); err != nil {
+			t.Fatalf("drain: %v", err)
+		}
+		if took := time.Since(began); took != 20*time.Second+ReturnGrace {
+			t.Errorf("drained after %v", took)
+		}
+		if got := <-ran; got != Abandoned || traffic.Abandoned.Load() != 1 {
+			t.Errorf("got %v with %d abandoned, want Abandoned and one", got, traffic.Abandoned.Load())
+		}
+		g.Open(2) // the shard comes back
+		if _, _, _, err := g.beginWrite(stuck); !errors.Is(err, ErrFenced) {
+			t.Errorf("a write of the reconcile that outlived its tenure: %v, want ErrFenced", err)
+		}
+		again := g.Run(t.Context(), traffic, func(ctx context.Context) {
+			_, done, end, err := g.beginWrite(ctx)
+			if err != nil {
+				t.Errorf("a write of the next tenure: %v", err)
+				return
+			}
+			done(true)
+			end()
+		})
+		if again != Returned {
+			t.Errorf("the next tenure's reconcile: %v", again)
+		}
+		close(release)
+		synctest.Wait()
+		if n := traffic.Abandoned.Load(); n != 0 {
+			t.Errorf("%d counted as abandoned after all have returned", n)
 		}
 	})
+}
+
+func TestAReconcileThatReturnsLateIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, _ := newTestGate(t)
+		g.Open(1)
+		time.AfterFunc(time.Second, g.Shut)
+		traffic, returned := &Traffic{}, false
+		got := g.Run(t.Context(), traffic, func(ctx context.Context) {
+			<-ctx.Done()
+			time.Sleep(ReturnGrace - 1)
+			returned = true
+		})
+		if got != Returned || !returned || traffic.Abandoned.Load() != 0 {
+			t.Errorf("got %v, returned: %v, %d abandoned", got, returned, traffic.Abandoned.Load())
+		}
+	})
+}
+
+func TestAPanicReachesTheWorker(t *testing.T) {
+	g, _ := newTestGate(t)
+	g.Open(1)
+	defer func() {
+		if p := fmt.Sprint(recover()); !strings.Contains(p, "boom") || !strings.Contains(p, "gate_test.go") {
+			t.Errorf("the worker gets %q, want the panic and where it was", p)
+		}
+		if g.running != 0 {
+			t.Error("it counts as running for ever")
+		}
+	}()
+	g.Run(t.Context(), &Traffic{}, func(context.Context) { panic("boom") })
 }
 
 func TestAnIdleGateEndsItsTenureWhenTheDrainBegins(t *testing.T) {
@@ -206,13 +311,12 @@ func TestAnIdleGateEndsItsTenureWhenTheDrainBegins(t *testing.T) {
 	})
 }
 
-func BenchmarkGateBeginEnd(b *testing.B) {
+func BenchmarkGateRun(b *testing.B) {
 	g := NewGate(context.Background(), quarter, "tenure/test", "a-1", func() bool { return true })
 	g.Open(1)
-	ctx := context.Background()
+	ctx, traffic := context.Background(), &Traffic{}
 	b.ReportAllocs()
 	for b.Loop() {
-		_, end, _ := g.Begin(ctx)
-		end()
+		g.Run(ctx, traffic, func(context.Context) {})
 	}
 }

@@ -5,10 +5,14 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 )
@@ -67,12 +71,41 @@ func (f *filter) wrap(inner toolscache.ListerWatcher) toolscache.ListerWatcher {
 		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 			opts.ShardSelector, opts.FieldSelector = f.shardSelector, f.fields.ofWatch()
 			w, err := lw.WatchWithContext(ctx, opts)
+			if utilnet.IsConnectionRefused(err) {
+				err = awaitServer(ctx, lw, opts)
+			}
 			if err != nil {
 				return nil, err
 			}
 			return newSieve(w, f.pass), nil
 		},
 	}}
+}
+
+// errAway has a reflector list anew.
+var errAway = apierrors.NewResourceExpired("the API server was away: what it holds now may be what a backup held")
+
+// awaitServer waits until a server that takes no connections does again, and returns errAway then. A reflector would go on
+// where its watch had ended. If the cluster was restored from a backup meanwhile, it has gone back to earlier versions:
+// what is older than the watch's isn't sent, and the cache would show for good what is no more. (A watch that fails
+// otherwise is followed by a list anyway.)
+func awaitServer(ctx context.Context, lw toolscache.WatcherWithContext, opts metav1.ListOptions) error {
+	pause := wait.Backoff{Duration: FirstPause / 2, Factor: 2, Jitter: 1, Steps: 20, Cap: lastPause}
+	for {
+		select {
+		case <-time.After(pause.Step()):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		w, err := lw.WatchWithContext(ctx, opts)
+		if err == nil {
+			w.Stop()
+			return errAway
+		}
+		if !utilnet.IsConnectionRefused(err) {
+			return err
+		}
+	}
 }
 
 // sifted are the items of a list that belong to the shard, transformed, and how many there were with the others.

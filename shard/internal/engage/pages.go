@@ -61,12 +61,15 @@ func (p *page) isLarge() bool { return p.most > 0 && p.read.Load() > p.most }
 func (f *filter) list(ctx context.Context, lw toolscache.ListerWithContext, opts metav1.ListOptions) (runtime.Object, error) {
 	opts.ShardSelector, opts.FieldSelector = f.shardSelector, f.fields.ofList()
 	opts.Limit, opts.Continue = firstPage, ""
-	if opts.ResourceVersion != "" && opts.ResourceVersionMatch == "" {
-		// Without a match, a limit would be ignored with version 0, and any other version be taken for this very one.
-		opts.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan
-		if opts.ResourceVersion == "0" {
-			opts.ResourceVersion = "1"
-		}
+	switch {
+	case opts.ResourceVersionMatch != "":
+	case opts.ResourceVersion == "0": // with this version, a limit would be ignored
+		opts.ResourceVersion, opts.ResourceVersionMatch = "1", metav1.ResourceVersionMatchNotOlderThan
+	default:
+		// A reflector that lists anew wants nothing older than what it has. What there is now isn't, unless the cluster was
+		// restored from a backup: then a server would have to be asked ten times, and take four seconds each, before it is
+		// believed that it doesn't get there.
+		opts.ResourceVersion = ""
 	}
 	var first runtime.Object
 	var kept []runtime.Object

@@ -140,7 +140,7 @@ func TestAPagedListIsAsFreshAsWasAskedFor(t *testing.T) {
 		want string
 	}{
 		"whatever is cached":    {metav1.ListOptions{ResourceVersion: "0"}, "1NotOlderThan"},
-		"not older":             {metav1.ListOptions{ResourceVersion: "12"}, "12NotOlderThan"},
+		"anew":                  {metav1.ListOptions{ResourceVersion: "12"}, ""},
 		"the newest":            {metav1.ListOptions{}, ""},
 		"the reflector's pages": {metav1.ListOptions{Limit: 500, Continue: "7"}, ""},
 		"as it says":            {metav1.ListOptions{ResourceVersion: "12", ResourceVersionMatch: metav1.ResourceVersionMatchExact}, "12Exact"},

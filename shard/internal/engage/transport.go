@@ -18,6 +18,10 @@ type Traffic struct {
 	Kept, Discarded atomic.Uint64
 	// FencedWrites counts the writes that were refused because their shard wasn't held.
 	FencedWrites atomic.Uint64
+	// UnansweredWrites counts the writes that were sent, and of which nobody knows whether they were carried out.
+	UnansweredWrites atomic.Uint64
+	// Abandoned counts the reconciles that didn't return although their context has ended, for as long as they run.
+	Abandoned atomic.Int64
 	// Breaker tells whether the cluster answers.
 	Breaker Breaker
 
@@ -60,7 +64,11 @@ func (f *fence) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	res, release, err := f.send(ctx, req)
 	// A server error says no more than silence does: an API server that gave a request up may still commit it.
-	done(err == nil && res.StatusCode < http.StatusInternalServerError)
+	answered := err == nil && res.StatusCode < http.StatusInternalServerError
+	if !answered {
+		f.traffic.UnansweredWrites.Add(1)
+	}
+	done(answered)
 	if err != nil {
 		end()
 		return nil, err

@@ -16,6 +16,7 @@ import (
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/internal/cas"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/shard/plan"
 )
 
 // Store is the Leases of one namespace. It is safe for concurrent use.
@@ -29,7 +30,8 @@ func NewStore(c client.Client, namespace string) *Store {
 	return &Store{client: c, namespace: namespace}
 }
 
-// Write creates the incarnation's own Lease (base 0) or renews it by compare-and-swap. It returns the new version.
+// Write creates the incarnation's own Lease (base 0) or renews it by compare-and-swap. It returns the new version. A
+// Lease that was deleted isn't renewed: see put.
 func (s *Store) Write(ctx context.Context, base ownership.Version, l ownership.Lease, now time.Time) (ownership.Version, error) {
 	lease := s.object(string(l.ID), tenurev1alpha1.RoleMember)
 	lease.Labels[tenurev1alpha1.ReplicaLabel] = l.Replica
@@ -40,6 +42,18 @@ func (s *Store) Write(ctx context.Context, base ownership.Version, l ownership.L
 	}
 	if l.Build != "" {
 		lease.Annotations[tenurev1alpha1.BuildAnnotation] = l.Build
+	}
+	if l.Protocol != 0 {
+		lease.Annotations[tenurev1alpha1.ProtocolAnnotation] = strconv.Itoa(l.Protocol)
+	}
+	if l.Kinds != "" {
+		lease.Annotations[tenurev1alpha1.KindsAnnotation] = l.Kinds
+	}
+	if l.Container != "" {
+		lease.Annotations[tenurev1alpha1.PodAnnotation] = l.Container
+	}
+	if l.Unfit != "" {
+		lease.Annotations[tenurev1alpha1.UnfitAnnotation] = string(l.Unfit)
 	}
 	if l.Leaving {
 		lease.Annotations[tenurev1alpha1.LeavingAnnotation] = "true"
@@ -69,17 +83,9 @@ func (s *Store) Seal(ctx context.Context, base ownership.Version, id, by ownersh
 	if base == 0 {
 		return s.put(ctx, 0, lease)
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"resourceVersion": cas.ResourceVersion(base),
-		"annotations":     map[string]string{tenurev1alpha1.SealedAnnotation: string(by)},
-	}})
-	if err != nil {
-		return 0, fmt.Errorf("sealing lease %s: %w", id, err)
-	}
-	if err := s.client.Patch(ctx, lease, client.RawPatch(types.MergePatchType, patch)); err != nil {
-		return 0, fmt.Errorf("sealing lease %s: %w", id, err)
-	}
-	return cas.Version(lease.ResourceVersion)
+	return s.patch(ctx, base, lease, map[string]any{
+		"metadata": map[string]any{"annotations": map[string]string{tenurev1alpha1.SealedAnnotation: string(by)}},
+	})
 }
 
 // Drop deletes a Lease. That it is gone already is no error.
@@ -95,12 +101,37 @@ func (s *Store) Read(ctx context.Context, name string) (ownership.Input, error) 
 	lease := &coordinationv1.Lease{}
 	err := s.client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, lease)
 	if apierrors.IsNotFound(err) {
-		return ownership.LeaseGone{ID: ownership.Incarnation(name)}, nil
+		return Gone(name), nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading lease %s: %w", name, err)
 	}
 	return Seen(lease)
+}
+
+// Gone translates the deletion of a Lease.
+func Gone(name string) ownership.Input {
+	if name == tenurev1alpha1.CoordinatorName {
+		return ownership.LeadGone{}
+	}
+	return ownership.LeaseGone{ID: ownership.Incarnation(name)}
+}
+
+// List reads all Leases of the fleet live. Those that make no sense are left out, as where they are watched.
+func (s *Store) List(ctx context.Context) (leases []ownership.Lease, lead ownership.Lead, err error) {
+	list := &coordinationv1.LeaseList{}
+	if err := s.client.List(ctx, list, client.InNamespace(s.namespace), client.HasLabels{tenurev1alpha1.RoleLabel}); err != nil {
+		return nil, lead, fmt.Errorf("listing leases: %w", err)
+	}
+	for i := range list.Items {
+		switch in, _ := Seen(&list.Items[i]); in := in.(type) {
+		case ownership.LeaseSeen:
+			leases = append(leases, in.Lease)
+		case ownership.LeadSeen:
+			lead = in.Lead
+		}
+	}
+	return leases, lead, nil
 }
 
 // Seen translates a Lease that was read or watched.
@@ -126,13 +157,19 @@ func Seen(lease *coordinationv1.Lease) (ownership.Input, error) {
 	}
 	l := ownership.Lease{
 		ID: ownership.Incarnation(lease.Name), Replica: lease.Labels[tenurev1alpha1.ReplicaLabel], Build: a[tenurev1alpha1.BuildAnnotation],
-		Leaving: a[tenurev1alpha1.LeavingAnnotation] == "true", Sealed: a[tenurev1alpha1.SealedAnnotation] != "", Version: version,
+		Container: a[tenurev1alpha1.PodAnnotation],
+		Leaving:   a[tenurev1alpha1.LeavingAnnotation] == "true", Sealed: a[tenurev1alpha1.SealedAnnotation] != "", Version: version,
 	}
 	// A member with an unreadable duration or weight is judged by our own: max() and 0 are the defaults. A renewal that
 	// can't be read is none of ours.
 	l.Duration, _ = time.ParseDuration(a[tenurev1alpha1.LeaseDurationAnnotation])
 	l.Weight, _ = strconv.Atoi(a[tenurev1alpha1.WeightAnnotation])
 	l.Renewal, _ = strconv.ParseUint(a[tenurev1alpha1.RenewalAnnotation], 10, 64)
+	l.Protocol, _ = strconv.Atoi(a[tenurev1alpha1.ProtocolAnnotation])
+	if unfit := plan.UnfitFor(a[tenurev1alpha1.UnfitAnnotation]); len(unfit) <= plan.MaxUnfitFor {
+		l.Unfit = unfit
+	}
+	l.Kinds = a[tenurev1alpha1.KindsAnnotation]
 	return ownership.LeaseSeen{Lease: l}, nil
 }
 
@@ -144,13 +181,39 @@ func (s *Store) object(name, role string) *coordinationv1.Lease {
 	}}
 }
 
+// changing are the annotations that a later write of a Lease may leave out.
+var changing = []string{
+	tenurev1alpha1.WeightAnnotation, tenurev1alpha1.BuildAnnotation, tenurev1alpha1.ProtocolAnnotation, tenurev1alpha1.KindsAnnotation,
+	tenurev1alpha1.PodAnnotation, tenurev1alpha1.UnfitAnnotation, tenurev1alpha1.LeavingAnnotation,
+}
+
+// put creates a Lease (base 0), or patches the version that is named. An update wouldn't do: API servers create a Lease
+// that isn't there on update, so a renewal would bring back one that was deleted.
 func (s *Store) put(ctx context.Context, base ownership.Version, lease *coordinationv1.Lease) (ownership.Version, error) {
-	var err error
 	if base == 0 {
-		err = s.client.Create(ctx, lease)
-	} else {
-		lease.ResourceVersion = cas.ResourceVersion(base)
-		err = s.client.Update(ctx, lease)
+		if err := s.client.Create(ctx, lease); err != nil {
+			return 0, fmt.Errorf("creating lease %s: %w", lease.Name, err)
+		}
+		return cas.Version(lease.ResourceVersion)
+	}
+	annotations := map[string]any{}
+	for _, name := range changing {
+		annotations[name] = nil // removed, if it was there
+	}
+	for name, value := range lease.Annotations {
+		annotations[name] = value
+	}
+	return s.patch(ctx, base, lease, map[string]any{
+		"metadata": map[string]any{"labels": lease.Labels, "annotations": annotations}, "spec": lease.Spec,
+	})
+}
+
+// patch merges fields into one version of a Lease that exists.
+func (s *Store) patch(ctx context.Context, base ownership.Version, lease *coordinationv1.Lease, fields map[string]any) (ownership.Version, error) {
+	fields["metadata"].(map[string]any)["resourceVersion"] = cas.ResourceVersion(base)
+	patch, err := json.Marshal(fields)
+	if err == nil {
+		err = s.client.Patch(ctx, lease, client.RawPatch(types.MergePatchType, patch))
 	}
 	if err != nil {
 		return 0, fmt.Errorf("writing lease %s: %w", lease.Name, err)

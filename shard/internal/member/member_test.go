@@ -1,6 +1,7 @@
 package member
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
@@ -49,7 +51,8 @@ func read(t *testing.T, s *Store, name string) ownership.Input {
 }
 
 var full = ownership.Lease{
-	ID: "a-1", Replica: "a", Duration: 1500 * time.Millisecond, Weight: 3, Build: "v7", Renewal: 9, Leaving: true,
+	ID: "a-1", Replica: "a", Duration: 1500 * time.Millisecond, Weight: 3, Build: "v7", Protocol: 2,
+	Kinds: "At.cnat.example,Pod", Container: "tenure-system/a/8d1f/manager", Unfit: "east,west+", Renewal: 9, Leaving: true,
 }
 
 func TestALeaseIsReadAsItWasWritten(t *testing.T) {
@@ -108,6 +111,38 @@ func TestEveryWriteOfALeaseReplacesTheVersionThatItNames(t *testing.T) {
 				t.Errorf("the newest isn't replaced: %d after %d (%v)", third, second, err)
 			}
 		})
+	}
+}
+
+// API servers create a Lease that isn't there on update, so a renewal must not be one.
+func TestARenewalIsAPatchThatReplacesAllThatItsOwnerSays(t *testing.T) {
+	_, plain := newStore(t)
+	c := interceptor.NewClient(plain.(client.WithWatch), interceptor.Funcs{
+		Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error {
+			return errors.New("an update may create")
+		},
+	})
+	s := NewStore(c, namespace)
+	base, err := s.Write(t.Context(), 0, full, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	least := ownership.Lease{ID: "a-1", Replica: "a", Duration: time.Second, Renewal: 10}
+	if least.Version, err = s.Write(t.Context(), base, least, now.Add(time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(ownership.Input(ownership.LeaseSeen{Lease: least}), read(t, s, "a-1")); diff != "" {
+		t.Errorf("(-written +read):\n%s", diff)
+	}
+	if renewed := object(t, c, "a-1").Spec.RenewTime; !renewed.Time.Equal(now.Add(time.Second)) {
+		t.Errorf("other readers see a renewal at %v", renewed)
+	}
+	lead := ownership.Lead{Holder: "a-1", Floor: 128}
+	if lead.Version, err = s.WriteLead(t.Context(), 0, lead, now); err == nil {
+		_, err = s.WriteLead(t.Context(), lead.Version, lead, now)
+	}
+	if err != nil {
+		t.Errorf("the coordinator's record: %v", err)
 	}
 }
 

@@ -6,25 +6,24 @@ import (
 	"github.com/tenure-dev/tenure/shard/plan"
 )
 
-// epochBand is how far above the epoch floor the first epoch of a record that was made by hand lies, and twice what
-// epochs may grow above the floor before it is raised in passing. A new coordinator raises the floor by two bands, and
-// a record that is made anew starts two bands above all that is known: nobody alive may have seen the last epochs of
-// the old one.
-const epochBand = 64
-
 // plansAtOnce is how many changes of plan a replica has on their way at a time. Each makes another replica fill caches,
 // and renewals must not wait behind all of that where many leave at once.
 const plansAtOnce = 8
 
 // leadSeen takes a version of the coordinator's record.
 func (r *Replica) leadSeen(l Lead) {
-	if l.Version <= r.lead.Version {
+	if l.Version <= max(r.lead.Version, r.leadBuried) {
 		return
 	}
+	if r.synced && !r.lifted && (l.Floor > r.lead.Floor || l.Floor >= r.eraFound) {
+		r.lifted = true
+		r.touchAll()
+	}
 	r.lead = l
+	r.noteEpoch(l.Floor)
 	r.leader = r.name(l.Holder)
 	if r.leadWrite.settled(l.Version) {
-		r.founded = r.founded || (r.leadWrite.base == 0 && l.Holder == r.cfg.ID)
+		r.founded = r.founded || (r.leadWrite.base == 0 && l.Holder == r.cfg.ID && r.empty)
 		r.forget(r.leadWrite)
 		r.leadWrite = nil
 	}
@@ -48,22 +47,20 @@ func (r *Replica) elect() {
 		return
 	}
 	if r.leadWrite != nil {
-		r.resend(r.leadWrite)
 		return
 	}
 	next, base := r.lead, r.lead.Version
 	switch {
-	case r.Leads() && r.highest > r.lead.Floor+epochBand/2:
-		next.Floor = r.highest
 	case r.leadFree() && r.firstInLine():
 		next.Holder = r.cfg.ID
-		next.Floor = max(next.Floor, r.highest)
-		if base != 0 {
-			next.Floor += 2 * epochBand // records that were deleted before we looked may have used that many
+		if r.highest > 0 {
+			next.Floor = r.highest + 2*epochBand // records that were deleted before we looked may have used that many
 		}
+	case r.Leads() && r.highest > r.lead.Floor+epochBand/2, r.raisesFloor():
 	default:
 		return
 	}
+	next.Floor = max(next.Floor, r.highest, r.era(), r.eraFound) // the clock may have been set back
 	r.leadWrite = r.send(base, target{lead: true}, func(seq uint64) Effect {
 		return WriteLead{Seq: seq, Base: base, Lead: next}
 	})
@@ -92,17 +89,21 @@ func (r *Replica) plan() {
 			free--
 		}
 	}
-	for _, m := range r.lastPlan.of(r.planShards((*peer).dead), replicas) {
+	moves := r.lastPlan.of(r.planShards((*peer).dead), replicas)
+	unsure := r.unsure(moves)
+	for _, m := range moves {
 		t := r.shard(m.Shard)
 		if t.w != nil {
 			continue // an answer brings us back here, as where none is free
 		}
 		switch {
 		case !t.known:
-			r.create(t, m.To)
+			if r.leadLive() { // a coordinator that stood still may have been succeeded, by one that has raised the floor
+				r.create(t, m.To)
+			}
 		case t.orphan():
 			r.adopt(t, m.To)
-		case free > 0 && r.replans(t, suspects):
+		case free > 0 && r.replans(t, suspects) && !r.postpones(m, unsure):
 			r.assign(t, m.To)
 			free--
 		}
@@ -133,13 +134,13 @@ func (l *latestPlan) of(shards []plan.Shard, replicas []plan.Replica) []plan.Mov
 	return l.moves
 }
 
-// planShards describes all shards to the planner: the recorded ones of clusters that exist, and as coordinator those
-// whose records are missing. Whoever is gone holds nothing. The slice is valid until the next call.
+// planShards describes all shards to the planner: the recorded ones of clusters that exist or are held, and as coordinator
+// those whose records are missing. Whoever is gone holds nothing. The slice is valid until the next call.
 func (r *Replica) planShards(gone func(*peer) bool) []plan.Shard {
 	shards := slices.Grow(r.planBuffer.shards[:0], len(r.order))
 	for _, t := range r.order {
-		if _, ok := r.clusters[t.id.Cluster]; !ok || !t.known {
-			continue
+		if _, ok := r.clusters[t.id.Cluster]; !t.known || (!ok && (t.holder == nil || gone(t.holder))) {
+			continue // of a cluster that isn't known here, what others hold counts
 		}
 		s := plan.Shard{ID: t.id, Holder: t.rec.Holder, Assignee: t.planned(), Pin: t.rec.Pin}
 		if t.holder != nil && gone(t.holder) {
@@ -177,7 +178,8 @@ func (t *tenure) planned() Incarnation {
 	return t.rec.Assignee
 }
 
-// create adds a record, as coordinator. The first record of its slots, in a fleet that we founded, begins at epoch 1.
+// create adds a record, as coordinator. The first record of its slots, in a fleet that we founded, begins right above
+// the floor.
 func (r *Replica) create(t *tenure, to Incarnation) {
 	floor, first := r.lead.Floor, r.founded
 	for _, o := range r.order {
@@ -196,7 +198,7 @@ func (r *Replica) create(t *tenure, to Incarnation) {
 // adopt gives an orphan a holder: its assignee while that lives, else the one that the plan names, which claims it for
 // itself. The coordinator writes the plan down where nobody came in time.
 func (r *Replica) adopt(t *tenure, to Incarnation) {
-	if r.takes(t.rec.Assignee) {
+	if r.takesOf(t.rec.Assignee, t.id.Cluster) || r.mayReturn(t) {
 		return
 	}
 	switch {

@@ -27,8 +27,8 @@
 //	    off, release) or by a claim after its lease was sealed.
 //	R3  A lease is sealed only if the very version that is replaced was seen a full duration ago by the sealer's process
 //	    ([Memory]), on its own monotonic clock; or if it was seen to be missing for as long; or if it is that of an
-//	    earlier incarnation of the same process, which is over. A renewal is a compare-and-swap too, so a sealed lease is
-//	    never renewed.
+//	    earlier incarnation of the same process, which is over; or a second after its Pod has proven that it has ended
+//	    (death.go). A renewal is a compare-and-swap too, so a sealed lease is never renewed.
 //	R4  A write whose reply was lost is neither done nor failed. The gate it closes stays closed until a newer version
 //	    of the record is seen or the same write is committed; resourceVersions make a repeated write harmless. A
 //	    rejection without a newer version is no better: the record that is known is still not the one to act on.
@@ -37,10 +37,10 @@
 // margin covers the difference in clock *rates* over one lease duration; clock offsets don't matter, because no
 // timestamp of another machine is ever read.
 //
-// I2 (rising epochs): a record's epoch grows by one with each change of holder and by nothing else. A record that is
-// made anew starts above the floor that the coordinator gives it, and isn't made, or claimed, before BuryTime has
-// passed: by then the old record's holder has stopped, even if it saw nothing of the deletion. So a driver may not let
-// its view of the records fall back by half a lease duration while it renews its lease.
+// I2 (rising epochs): a record's epoch grows with each change of holder and with nothing else: by one with a handoff,
+// by one at least with a claim. A record that is made anew starts above the floor that the coordinator gives it, and isn't
+// made, or claimed, before BuryTime has passed: by then the old record's holder has stopped, even if it saw nothing of the deletion,
+// since it renews its lease only while its view of the records is recent (ViewTimeout).
 //
 // I3 (no orphan): a shard whose holder is sealed or missing is claimed by the replica that the pure planner names, and
 // every replica runs the same planner on what it sees; nobody waits for an election. I5: a planned move is three

@@ -56,15 +56,22 @@ type (
 	// SealLease marks a peer's lease as dead: a compare-and-swap on Base, or the creation of a sealed lease where
 	// there is none (Base 0).
 	SealLease struct {
-		Seq  uint64
-		Base Version
-		ID   Incarnation
+		Seq   uint64
+		Base  Version
+		ID    Incarnation
+		Ended bool // its container's end proves it, whether or not its lease has run out
 	}
 	// ForgetLease deletes a sealed lease that no record names any more. Best effort, unanswered.
 	ForgetLease struct{ ID Incarnation }
 	// FindLease reads a peer's lease afresh, past every cache. Answered by [LeaseSeen] or [LeaseGone]; where it can't be
 	// read it needs no answer.
 	FindLease struct{ ID Incarnation }
+	// FindLead reads the coordinator's record afresh, past every cache. Answered by [LeadFound] or [LeadGone]; where it
+	// can't be read it needs no answer.
+	FindLead struct{}
+	// ListRecords reads all records afresh, past every cache. Answered by [Listing]; where they can't be read it needs no
+	// answer.
+	ListRecords struct{}
 	// WriteLead takes the coordinator's role or raises the epoch floor.
 	WriteLead struct {
 		Seq  uint64
@@ -92,6 +99,8 @@ type (
 		From  Incarnation // the holder it replaces
 		Shard Shard       // what to write; Shard.Version is the version it replaces
 	}
+	// Probe: see whether the cluster's API server can be used from here, at once. Answered by [Health].
+	Probe struct{ Cluster keyspace.ClusterName }
 	// Warm: build and sync the shard's caches, with its gates closed.
 	Warm struct{ ID keyspace.ShardID }
 	// Activate: open the gates of the shard at this epoch and enqueue all its keys.
@@ -112,10 +121,13 @@ func (DropLease) effect()     {}
 func (SealLease) effect()     {}
 func (ForgetLease) effect()   {}
 func (FindLease) effect()     {}
+func (FindLead) effect()      {}
+func (ListRecords) effect()   {}
 func (WriteLead) effect()     {}
 func (CreateShard) effect()   {}
 func (WriteAssignee) effect() {}
 func (WriteShard) effect()    {}
+func (Probe) effect()         {}
 func (Warm) effect()          {}
 func (Activate) effect()      {}
 func (Drain) effect()         {}

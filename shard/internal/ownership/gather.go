@@ -1,5 +1,7 @@
 package ownership
 
+import "slices"
+
 // When many shards move at once, the filling of caches and the handoffs themselves keep servers and replicas busy,
 // and each gap gets longer. So a holder whose successor is warm waits for the caches that are still being filled for
 // other moves, anywhere in the fleet, and hands few shards off at a time. They are served meanwhile, and what takes
@@ -21,13 +23,25 @@ func (t *tenure) warmed() bool {
 
 // gathers reports whether a shard that could be handed off waits for others.
 func (r *Replica) gathers(t *tenure) bool {
-	return (r.filling > 0 || r.handing >= handoffsAtOnce) && t.warmed() && r.now.AtLeast(t.warmAt) < r.cfg.GatherTimeout
+	if !t.warmed() {
+		return false
+	}
+	return r.handoffFails() || (r.filling > 0 || r.handing >= handoffsAtOnce) && r.now.AtLeast(t.warmAt) < r.cfg.GatherTimeout
+}
+
+// handoffFails reports whether a handoff has been tried in vain more than once. What is drained isn't served, so nothing
+// else is drained before the home cluster takes that one.
+func (r *Replica) handoffFails() bool {
+	return slices.ContainsFunc(r.waiting, func(w *write) bool {
+		return w.waits && w.tries > 1 && w.about.shard != nil && w.about.shard.phase == drained
+	})
 }
 
 // enter changes a shard's phase, and lets the next one go when a handoff is done.
 func (r *Replica) enter(t *tenure, p phase) {
 	before := t.phase
 	t.phase = p
+	r.engage(t, before, p)
 	switch {
 	case before.handsOff() == p.handsOff():
 	case p.handsOff():

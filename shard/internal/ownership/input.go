@@ -1,6 +1,10 @@
 package ownership
 
-import "github.com/tenure-dev/tenure/shard/keyspace"
+import (
+	"time"
+
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
 
 // Input is one thing that happened, as [Replica.Step] takes it.
 type Input interface{ input() }
@@ -21,6 +25,28 @@ type (
 	}
 	// LeadSeen: a version of the coordinator's record was read or watched.
 	LeadSeen struct{ Lead Lead }
+	// ContainerSeen: a kubelet reports on a container. Ended are the incarnations that it says to have run in it and to
+	// have ended, by the termination messages that they left; none where it says nothing (any more).
+	ContainerSeen struct {
+		Container string
+		Ended     []Incarnation
+	}
+	// LeadFound: the coordinator's record as a live read shows it, which a [FindLead] asked for.
+	LeadFound struct{ Lead Lead }
+	// LeadGone: the coordinator's record was deleted, or isn't there.
+	LeadGone struct{}
+	// Viewed: a view shows all that was committed until that instant.
+	Viewed struct {
+		View View
+		At   Instant
+	}
+	// Listing: all records, as a live list that was asked for at that instant shows them.
+	Listing struct {
+		Leases []Lease
+		Lead   Lead // Version 0: there is none
+		Shards []Shard
+		Asked  Instant
+	}
 	// Synced: the first listing of all records has been fed. Nothing is concluded from absence before it.
 	Synced struct{}
 	// Clusters: the workload clusters that exist now, with the number of prefix bits new clusters are divided by.
@@ -31,6 +57,8 @@ type (
 		Seq     uint64
 		Outcome Outcome
 		Version Version
+		Cause   Cause         // why it wasn't committed
+		After   time.Duration // how long the API server asked to wait before the next try, 0 if it didn't
 	}
 	// Warmed: the shard's caches are synced, as the last [Warm] effect asked. After a [Close] the driver drops answers to
 	// what was asked before it.
@@ -43,22 +71,34 @@ type (
 		Objects int64
 		Load    float64
 	}
+	// Health: a cluster's API server was looked at, as a [Probe] asked or because something speaks for a change. It can
+	// be used from here, or it can't.
+	Health struct {
+		Cluster keyspace.ClusterName
+		Usable  bool
+	}
 	// Leave: the process was told to stop.
 	Leave struct{}
 	// Tick: time passed.
 	Tick struct{}
 )
 
-func (LeaseSeen) input() {}
-func (LeaseGone) input() {}
-func (ShardSeen) input() {}
-func (ShardGone) input() {}
-func (LeadSeen) input()  {}
-func (Synced) input()    {}
-func (Clusters) input()  {}
-func (Written) input()   {}
-func (Warmed) input()    {}
-func (Drained) input()   {}
-func (Measured) input()  {}
-func (Leave) input()     {}
-func (Tick) input()      {}
+func (LeaseSeen) input()     {}
+func (ContainerSeen) input() {}
+func (LeaseGone) input()     {}
+func (ShardSeen) input()     {}
+func (ShardGone) input()     {}
+func (LeadSeen) input()      {}
+func (LeadFound) input()     {}
+func (LeadGone) input()      {}
+func (Viewed) input()        {}
+func (Listing) input()       {}
+func (Synced) input()        {}
+func (Clusters) input()      {}
+func (Written) input()       {}
+func (Warmed) input()        {}
+func (Drained) input()       {}
+func (Measured) input()      {}
+func (Leave) input()         {}
+func (Tick) input()          {}
+func (Health) input()        {}

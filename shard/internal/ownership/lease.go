@@ -1,6 +1,11 @@
 package ownership
 
-import "time"
+import (
+	"time"
+
+	"github.com/tenure-dev/tenure/shard/plan"
+	"github.com/tenure-dev/tenure/shard/protocol"
+)
 
 // ownLease is this incarnation's own membership.
 type ownLease struct {
@@ -10,14 +15,16 @@ type ownLease struct {
 	version Version // newest version known
 	start   Instant // when the last renewal known to have committed was sent
 	firstAt Instant // when the renewal under way was first sent
-	sentAt  Instant // when it was last sent
+	tries   int     // since a renewal was last committed
+	seq     uint64  // of the last write of it
 	renewAt Instant // when the next one is due
 	w       *write
-	leaving bool // the record says that we leave
+	leaving bool          // the record says that we leave
+	unfit   plan.UnfitFor // and this of what we can't serve
 }
 
-// Joined reports whether the incarnation was ever a member: then its lease may be there, and have been valid.
-func (r *Replica) Joined() bool { return r.own.member }
+// Asked reports whether the incarnation has asked for its lease: then that may be there, though no answer told so.
+func (r *Replica) Asked() bool { return r.own.asked }
 
 // Valid reports whether the incarnation may act at that instant (rule R1). The driver asks it again at every gate,
 // with the clocks as they are then, since a process can be paused between two instructions.
@@ -36,25 +43,34 @@ func (o *ownLease) late(now Instant, cfg Config) bool {
 
 // renew sends the renewal that is due. Its validity will count from before it was sent.
 func (r *Replica) renew() {
+	if r.own.member && r.deaf() {
+		return
+	}
 	if r.own.w != nil {
 		if r.own.w.waits && r.now.AtLeast(r.own.w.retryAt) >= 0 {
 			// Base and content stay: if the lost one has committed, this one is rejected, and ownSeen finds it in the record.
-			r.own.sentAt = r.now
-			r.resend(r.own.w)
+			r.own.w.waits = false
+			r.emit(r.own.w.effect)
 		}
 		return
+	}
+	if r.own.member && r.own.unfit != r.fit.word && r.own.tries == 0 { // others should know soon
+		r.own.renewAt = earliest(r.own.renewAt, r.own.firstAt.Add(r.cfg.RetryEvery))
 	}
 	if r.now.AtMost(r.own.renewAt) < 0 {
 		return // by the clock that has come further, as validity: a machine that slept renews at once
 	}
-	r.own.firstAt, r.own.sentAt = r.now, r.now
+	r.own.firstAt = r.now
 	if !r.own.asked {
 		r.own.asked, r.own.askedAt = true, r.now
+		r.views = [views]Instant{r.now, r.now} // whatever it gets to hold, it gets later
 	}
 	r.own.w = r.send(r.own.version, target{own: true}, func(seq uint64) Effect {
+		r.own.seq = seq
 		return WriteLease{Seq: seq, Base: r.own.version, Lease: Lease{
 			ID: r.cfg.ID, Replica: r.cfg.Replica, Duration: r.cfg.LeaseDuration,
-			Weight: r.cfg.Weight, Build: r.cfg.Build, Leaving: r.leaving, Renewal: seq,
+			Weight: r.cfg.Weight, Build: r.cfg.Build, Protocol: protocol.Version, Kinds: r.cfg.Kinds,
+			Container: r.cfg.Container, Unfit: r.fit.word, Leaving: r.leaving, Renewal: seq,
 		}}
 	})
 }
@@ -68,23 +84,24 @@ func (r *Replica) ownWritten(in Written) {
 		r.own.w = nil
 		r.own.renewAt = r.now
 		if r.own.version <= base {
-			r.own.renewAt = r.now.Add(r.cfg.RetryEvery)
+			r.own.renewAt = r.now.Add(r.renewBackoff(in))
 		}
 		return
 	}
-	r.renewed(in.Version, r.own.sentAt)
+	r.renewed(in.Version)
 }
 
-// renewed takes the news that the renewal under way was committed, having been sent at that time or later.
-func (r *Replica) renewed(v Version, sent Instant) {
+// renewed takes the news that the renewal under way was committed. Which of its tries was can't be told, so it counts
+// from the first.
+func (r *Replica) renewed(v Version) {
 	lease := r.own.w.effect.(WriteLease).Lease
 	first, told := !r.own.member, r.own.leaving
 	r.own.w = nil
 	r.own.member = true
 	r.own.version = max(r.own.version, v)
-	r.own.start = sent
+	r.own.start, r.own.tries = r.own.firstAt, 0
 	r.own.renewAt = r.own.start.Add(r.cfg.RenewEvery)
-	r.own.leaving = lease.Leaving
+	r.own.leaving, r.own.unfit = lease.Leaving, lease.Unfit
 	if r.leaving && !lease.Leaving {
 		r.own.renewAt = r.now
 	}
@@ -110,10 +127,10 @@ func (r *Replica) ownSeen(l Lease) {
 	switch {
 	case !w.settled(l.Version):
 	case l.Renewal == w.seq:
-		// It is in what we see, whatever becomes of its answer. Which of its repeats was committed we can't tell, so it
-		// counts from the first. A home cluster that answers too late to be waited for keeps nobody from renewing.
+		// It is in what we see, whatever becomes of its answer. A home cluster that answers too late to be waited for
+		// keeps nobody from renewing.
 		r.forget(w)
-		r.renewed(l.Version, r.own.firstAt)
+		r.renewed(l.Version)
 	case w.waits: // a user was faster: it will never happen (one whose answer is still due is waited for)
 		r.forget(w)
 		r.own.w = nil
@@ -121,10 +138,13 @@ func (r *Replica) ownSeen(l Lease) {
 	}
 }
 
-func (o *ownLease) wake(cfg Config) time.Duration {
+func (o *ownLease) wake(cfg Config, deaf bool) time.Duration {
 	at := o.renewAt.Mono
-	if o.w != nil {
-		at = o.sentAt.Mono + cfg.LeaseDuration // the driver answers within its own timeout
+	switch {
+	case o.member && deaf:
+		at = o.start.Mono + cfg.LeaseDuration // what is seen wakes us
+	case o.w != nil:
+		at = o.firstAt.Mono + 2*cfg.LeaseDuration // the answer wakes us
 		if o.w.waits {
 			at = o.w.retryAt.Mono
 		}

@@ -17,7 +17,8 @@ type peer struct {
 	seal    *write
 	sealAt  Instant // when our turn to seal it comes, set once it has run out
 	late    bool    // stood still for so long that its renewal must have failed, while others were heard of
-	expired bool    // stood still for its whole duration, as far as we saw
+	expired bool    // stood still for its whole duration as far as we saw, or is proven to have ended
+	endedAt Instant // when its container was first seen to have ended, zero if it wasn't
 
 	absent   bool    // its lease was looked for, or seen to go: it isn't there
 	seekAt   Instant // when it is looked for next, while it was never seen
@@ -63,8 +64,13 @@ func (r *Replica) leaseSeen(l Lease) {
 	was := p.lease
 	news := p.expired || was.Version == 0 || l.Sealed || was.Leaving != l.Leaving || was.Weight != l.Weight
 	p.lease = l
+	if was.Unfit != l.Unfit {
+		r.wordChanged(was.Unfit, l.Unfit, true)
+		news = true
+	}
 	p.changed = r.since(l)
 	p.expired, p.absent = false, false
+	r.prove(p)
 	if p.seal.settled(l.Version) {
 		r.forget(p.seal)
 		p.seal = nil
@@ -134,7 +140,7 @@ func (p *peer) duration(cfg Config) time.Duration {
 	return max(p.lease.Duration, cfg.LeaseDuration)
 }
 
-// watchPeers seals whoever stood still too long (rule R3). Every live replica does it, the coordinator first and the
+// watchPeers seals whoever stood still too long, or is proven to have ended (rule R3). Every live replica does it, the coordinator first and the
 // others a little later in turn, so that it normally is one write and never waits for an election.
 func (r *Replica) watchPeers() {
 	if !r.synced {
@@ -148,7 +154,7 @@ func (r *Replica) watchPeers() {
 			continue
 		}
 		r.seek(p)
-		if r.now.AtLeast(p.changed) < p.duration(r.cfg) {
+		if r.now.Mono < p.due(r.cfg) {
 			continue
 		}
 		if p.lease.Version == 0 {
@@ -166,13 +172,9 @@ func (r *Replica) watchPeers() {
 			p.sealAt = r.now.Add(r.turn())
 			r.touchAll()
 		}
-		if p.seal != nil {
-			r.resend(p.seal)
-			continue
-		}
-		if r.now.AtLeast(p.sealAt) >= 0 {
+		if p.seal == nil && r.now.AtLeast(p.sealAt) >= 0 {
 			p.seal = r.send(p.lease.Version, target{peer: p}, func(seq uint64) Effect {
-				return SealLease{Seq: seq, Base: p.lease.Version, ID: p.id}
+				return SealLease{Seq: seq, Base: p.lease.Version, ID: p.id, Ended: p.ended()}
 			})
 		}
 	}
@@ -197,12 +199,16 @@ func (r *Replica) forgetSealed(p *peer) {
 	}
 }
 
+// longestTurn is enough for a seal to be written and seen before the next one's turn comes.
+const longestTurn = 50 * time.Millisecond
+
 // turn is how long this replica lets others go first.
 func (r *Replica) turn() time.Duration {
 	if r.lead.Holder == r.cfg.ID {
 		return 0
 	}
-	return time.Duration(1+min(slices.Index(r.candidates(), r.cfg.ID), 8)) * r.cfg.LeaseDuration / 200
+	place := 1 + min(slices.Index(r.candidates(), r.cfg.ID), 8)
+	return time.Duration(place) * min(r.cfg.LeaseDuration/200, longestTurn)
 }
 
 // sealWritten takes the news that our seal was committed.
@@ -224,7 +230,7 @@ func (r *Replica) takes(id Incarnation) bool {
 		return !r.leaving
 	}
 	p := r.peers[id]
-	return p != nil && p.lease.Version != 0 && !p.lease.Sealed && !p.expired && !p.lease.Leaving
+	return p != nil && p.lease.Version != 0 && !p.lease.Sealed && !p.expired && !p.ended() && !p.lease.Leaving
 }
 
 // candidates lists, sorted, the incarnations that can be given shards.
@@ -247,16 +253,18 @@ func (r *Replica) candidates() []Incarnation {
 func (r *Replica) replicas(gone func(*peer) bool) (all []plan.Replica, suspects bool) {
 	all = append(slices.Grow(r.planBuffer.replicas[:0], 1+len(r.peerOrder)), plan.Replica{
 		ID: r.cfg.ID, Name: r.cfg.Replica, Weight: r.cfg.Weight, Leaving: r.leaving,
+		Unfit: r.fit.word,
 	})
 	for _, p := range r.peerOrder {
 		l := p.lease
 		if gone(p) {
 			continue
 		}
-		suspect := p.expired || l.Version == 0
+		suspect := p.expired || p.ended() || l.Version == 0
 		suspects = suspects || suspect
 		all = append(all, plan.Replica{
 			ID: p.id, Name: l.Replica, Weight: l.Weight, Leaving: l.Leaving || suspect,
+			Unfit: l.Unfit,
 		})
 	}
 	r.planBuffer.replicas = all
@@ -272,10 +280,8 @@ func (p *peer) wake(r *Replica) time.Duration {
 			return at
 		}
 		return r.now.Mono + time.Hour
-	case p.seal != nil && p.seal.waits:
-		return p.seal.retryAt.Mono
 	case p.seal != nil:
-		return r.now.Mono + time.Hour // the answer wakes us
+		return r.now.Mono + time.Hour // the answer wakes us, or the time to repeat it
 	case p.expired:
 		return p.sealAt.Mono
 	}
@@ -284,8 +290,8 @@ func (p *peer) wake(r *Replica) time.Duration {
 	}
 	if !p.late {
 		if at := max(p.changed.Mono, r.hearingSince.Mono) + lateAfter(p.duration(r.cfg)); at > r.now.Mono {
-			return min(at, p.changed.Mono+p.duration(r.cfg))
+			return min(at, p.due(r.cfg))
 		}
 	}
-	return p.changed.Mono + p.duration(r.cfg)
+	return p.due(r.cfg)
 }

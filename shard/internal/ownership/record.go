@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/plan"
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
@@ -31,10 +32,15 @@ type Lease struct {
 	Duration time.Duration // how long it may stand still before others seal it
 	Weight   int           // share of the work, relative to the others'; 0 means 1
 	Build    string        // version of the program, for rollouts
+	Protocol int           // version of the protocol that it speaks; 0 means 1
+	Kinds    string        // the kinds it shards, sorted and separated by commas; "" if it hasn't said
+	Unfit    plan.UnfitFor // the clusters that it can't serve
 	Renewal  uint64        // number of the write that made this version, as its owner counts
 	Leaving  bool          // the replica was told to stop: it takes nothing new
 	Sealed   bool          // declared dead by a peer; for ever
-	Version  Version
+	// Container is the one that the incarnation runs in, as its Pod's kubelet reports on it; "" where that isn't known.
+	Container string
+	Version   Version
 }
 
 // Shard is the record of who should hold a shard and who does.
@@ -48,6 +54,7 @@ type Shard struct {
 	Objects  int64       // as last reported
 	Pin      string      // replica name that the operator pinned the shard to
 	Floor    Epoch       // the record's first epoch, at least; 0 if no coordinator made the record
+	Retired  bool        // nobody will ever hold it again
 	UID      string      // tells the record from others of its name; "" where that isn't known
 	Moved    *Move       // how it came to its holder, as the record tells; for people alone, nil where it isn't known
 	Version  Version

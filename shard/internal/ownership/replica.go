@@ -16,7 +16,10 @@ type Config struct {
 	ID      Incarnation // unique to this life of the process
 	Replica string      // the process's stable name
 	Build   string      // version of the program
+	Kinds   string      // the kinds that it shards, sorted and separated by commas
 	Weight  int         // share of the work; 0 means 1
+	// Container is the one that the process runs in, "" where that isn't known.
+	Container string
 
 	// LeaseDuration is how long a silent replica keeps its shards; it bounds how long a crash leaves keys unserved.
 	LeaseDuration time.Duration
@@ -24,8 +27,13 @@ type Config struct {
 	Margin time.Duration
 	// RenewEvery is the time between two renewals, a quarter of LeaseDuration by default.
 	RenewEvery time.Duration
-	// RetryEvery is the time after which a write with unknown outcome is sent again.
+	// WireTime is how long a write that was never answered may still need to arrive: a peer that is proven to have ended is
+	// sealed after it.
+	WireTime time.Duration
+	// RetryEvery is the time after which a write that had no result is sent again for the first time. It doubles.
 	RetryEvery time.Duration
+	// Random gives numbers from 0 up to 1, by which repeats are spread in time. Nil: they aren't spread.
+	Random func() float64
 	// WarmTimeout is how long an orphan waits for the replica that should claim it, before the coordinator plans anew.
 	WarmTimeout time.Duration
 	// LeaveTimeout is how long a replica that leaves goes on serving a shard while its successor warms; then it hands off
@@ -34,8 +42,18 @@ type Config struct {
 	// BuryTime is how long a record that was deleted is neither made again nor claimed. Until then whoever held it has
 	// stopped, even if it stood still and saw nothing of the deletion.
 	BuryTime time.Duration
+	// ViewTimeout is how old the view of the records may be for the lease to be renewed.
+	ViewTimeout time.Duration
 	// GatherTimeout is how long a handoff to a warm successor waits for other moves, so that they don't disturb it.
 	GatherTimeout time.Duration
+	// FitGrace is how long what replicas say of a cluster must have stood still before shards are moved away from a
+	// replica that can't serve it. Until then all others have looked, too.
+	FitGrace time.Duration
+	// MeetTimeout is how long a coordinator moves nothing for balance for clusters that records name and it hasn't met.
+	MeetTimeout time.Duration
+	// FillTimeout is how long a warm-up may take. Then the replica takes nothing more of the cluster for a while, and
+	// gives the shard back if another can serve it. It doubles with each that takes longer.
+	FillTimeout time.Duration
 	// PlanEvery is the least time between two runs of the planner.
 	PlanEvery time.Duration
 	// ReportEvery is the time between two writes of a shard's size and load, over all shards held.
@@ -50,11 +68,16 @@ func DefaultConfig(id Incarnation, replica string, lease time.Duration) Config {
 		LeaseDuration: lease,
 		Margin:        lease / 5,
 		RenewEvery:    lease / 4,
+		WireTime:      time.Second,
 		RetryEvery:    lease / 40,
 		WarmTimeout:   lease / 4,
 		LeaveTimeout:  2 * lease,
 		BuryTime:      lease * 5 / 2,
+		ViewTimeout:   lease * 6 / 5,
 		GatherTimeout: lease / 2,
+		FitGrace:      3*time.Second + lease/10,
+		MeetTimeout:   2 * lease,
+		FillTimeout:   3 * lease,
 		PlanEvery:     10 * time.Millisecond,
 		ReportEvery:   lease,
 	}
@@ -74,15 +97,21 @@ func (c Config) Validate() error {
 		"Margin %v: must be positive and less than half of LeaseDuration %v", c.Margin, c.LeaseDuration)
 	require(c.RenewEvery > 0 && 2*c.RenewEvery <= c.LeaseDuration-c.Margin,
 		"RenewEvery %v: two renewals must fit into LeaseDuration - Margin = %v", c.RenewEvery, c.LeaseDuration-c.Margin)
+	require(c.WireTime > 0, "WireTime %v: must be positive", c.WireTime)
 	require(c.RetryEvery > 0, "RetryEvery %v: must be positive", c.RetryEvery)
 	require(c.WarmTimeout > 0 && c.WarmTimeout < c.LeaseDuration,
 		"WarmTimeout %v: must be positive and less than LeaseDuration %v, or orphans would wait longer than a crash takes",
 		c.WarmTimeout, c.LeaseDuration)
 	require(c.LeaveTimeout > 0, "LeaveTimeout %v: must be positive", c.LeaveTimeout)
-	missed := 2 * (c.LeaseDuration - c.Margin)
+	missed := c.ViewTimeout + c.LeaseDuration - c.Margin
 	require(c.BuryTime > missed,
 		"BuryTime %v: must be longer than %v, for which a holder that missed the deletion may act", c.BuryTime, missed)
+	require(c.ViewTimeout >= c.LeaseDuration/2, "ViewTimeout %v: must be at least half of LeaseDuration %v, or a slow list ends leases",
+		c.ViewTimeout, c.LeaseDuration)
 	require(c.GatherTimeout >= 0, "GatherTimeout %v: must not be negative", c.GatherTimeout)
+	require(c.FitGrace >= 0, "FitGrace %v: must not be negative", c.FitGrace)
+	require(c.MeetTimeout >= 0, "MeetTimeout %v: must not be negative", c.MeetTimeout)
+	require(c.FillTimeout > 0, "FillTimeout %v: must be positive", c.FillTimeout)
 	require(c.PlanEvery > 0, "PlanEvery %v: must be positive", c.PlanEvery)
 	require(c.ReportEvery > 0, "ReportEvery %v: must be positive", c.ReportEvery)
 	require(c.Weight >= 0, "Weight %d: must not be negative", c.Weight)
@@ -103,23 +132,36 @@ type Replica struct {
 	over     bool // lapsed or left: no effect will ever follow
 
 	own       ownLease
+	views     [views]Instant // as of when each view is complete, at least
+	looked    Instant        // when a live list was last asked for
 	peers     map[Incarnation]*peer
-	peerOrder []*peer // peers, sorted by id
+	peerOrder []*peer                  // peers, sorted by id
+	ended     map[string][]Incarnation // by container: whom their kubelets report to have ended
 	shards    map[keyspace.ShardID]*tenure
 	order     []*tenure // shards, sorted by id: the machine must be deterministic
 	dirty     []*tenure // to be decided on in this step
-	unknown   []*tenure // their write's outcome is unknown: to be sent again
 	clusters  map[keyspace.ClusterName]int
 	// clusterNames are the keys of clusters, sorted.
 	clusterNames []keyspace.ClusterName
+
+	fit fit // who can serve which cluster
 
 	lead      Lead
 	leader    *peer // its holder, nil for nobody and for this replica
 	leadWrite *write
 	founded   bool  // we created the coordinator's record: no record is older than what we know
 	highest   Epoch // the highest epoch seen in any record
-	filling   int   // records that tell of a move whose successor isn't warm
-	handing   int   // shards that are being handed off or released here
+	// eraFound is the wall clock at which the first listing was complete, and lifted whether the floor was raised since then.
+	eraFound   Epoch
+	lifted     bool
+	anyFound   bool    // any record was there then
+	empty      bool    // nothing was there then
+	leadBuried Version // of the coordinator's record when it was deleted
+	leadRead   bool    // it was read live in this step
+	leadWanted bool    // something waits for such a read
+	leadSeekAt Instant // when that is sent next
+	filling    int     // records that tell of a move whose successor isn't warm
+	handing    int     // shards that are being handed off or released here
 
 	replan    bool
 	planAfter Instant
@@ -138,6 +180,8 @@ type Replica struct {
 	lookAt       Instant // when missing records may be made, zero if there is nothing to wait for
 	reportAt     Instant
 	writes       []*write // that aren't settled
+	waiting      []*write // of these, those that are to be repeated
+	budget       repeats
 }
 
 // target tells what an answered write was about; exactly one field is set.
@@ -155,8 +199,10 @@ func New(cfg Config, memory Memory) *Replica {
 		cfg:      cfg,
 		memory:   memory,
 		peers:    map[Incarnation]*peer{},
+		ended:    map[string][]Incarnation{},
 		shards:   map[keyspace.ShardID]*tenure{},
 		clusters: map[keyspace.ClusterName]int{},
+		budget:   repeats{left: repeatsAtFirst},
 	}
 }
 
@@ -180,6 +226,7 @@ func (r *Replica) Step(now Instant, in Input) []Effect {
 	if !r.over {
 		r.advance()
 	}
+	r.leadRead = false
 	return r.out
 }
 
@@ -190,25 +237,35 @@ func (r *Replica) take(in Input) {
 		r.leaseSeen(in.Lease)
 	case LeaseGone:
 		r.leaseGone(in.ID)
+	case ContainerSeen:
+		r.containerSeen(in)
 	case ShardSeen:
 		r.shardSeen(in.Shard)
 	case ShardGone:
 		r.shardGone(in)
 	case LeadSeen:
 		r.leadSeen(in.Lead)
+	case LeadFound:
+		r.leadFound(in.Lead)
+	case LeadGone:
+		r.leadGone()
 	case Synced:
 		r.synced, r.syncedAt = true, r.now
+		r.empty = r.lead.Version == 0 && r.highest == 0
+		r.foundRecords()
 		r.peersSynced()
 		r.touchAll()
 	case Clusters:
 		r.clusters = in.Bits
 		r.clusterNames = slices.Sorted(maps.Keys(in.Bits))
+		r.clustersKnown()
 		r.touchAll()
 	case Written:
 		r.written(in)
 	case Warmed:
 		if t := r.shards[in.ID]; t != nil && t.phase == warming {
 			r.enter(t, warm)
+			r.filled(t)
 			r.touch(t)
 		}
 	case Drained:
@@ -220,6 +277,12 @@ func (r *Replica) take(in Input) {
 		if t := r.shards[in.ID]; t != nil {
 			t.objects, t.load = in.Objects, in.Load
 		}
+	case Health:
+		r.healthSeen(in)
+	case Viewed:
+		r.viewed(in.View, in.At)
+	case Listing:
+		r.listed(in)
 	case Leave:
 		if !r.leaving {
 			r.leaving = true
@@ -233,50 +296,27 @@ func (r *Replica) take(in Input) {
 
 // advance does all that is due now: own lease first, since nothing else matters without it.
 func (r *Replica) advance() {
+	r.refit()
 	r.renew()
 	if !r.Valid(r.now) {
 		return // not a member yet
 	}
+	r.look()
 	r.watchPeers()
 	r.elect()
-	r.resendShards()
+	r.repeat()
 	r.decideDirty()
 	if r.replan && r.synced && !r.plans() {
 		r.replan = false
 	}
-	if r.replan && r.synced && r.now.AtLeast(r.planAfter) >= 0 {
+	if r.replan && r.synced && (r.leadRead || r.now.AtLeast(r.planAfter) >= 0) {
 		r.replan = false
 		r.planAfter = r.now.Add(r.cfg.PlanEvery)
 		r.plan()
 	}
+	r.findLead()
 	r.report()
 	r.leaveIfDone()
-}
-
-// resendShards repeats the shard writes of unknown outcome whose time has come.
-func (r *Replica) resendShards() {
-	kept := r.unknown[:0]
-	for _, t := range r.unknown {
-		r.correct(t)
-		r.resend(t.w)
-		if t.w != nil && t.w.waits {
-			kept = append(kept, t)
-		}
-	}
-	r.unknown = kept
-}
-
-// correct changes what is about to be repeated where it isn't so any more: who said that it is warm may have dropped
-// its caches since. Both replace the same version, so at most one of them is committed, and the sight of it settles
-// both.
-func (r *Replica) correct(t *tenure) {
-	if t.w == nil || !t.w.waits || t.phase == warm {
-		return
-	}
-	if e, ok := t.w.effect.(WriteShard); ok && e.Kind == AnnounceWarm && e.Shard.Warm == r.cfg.ID {
-		e.Shard.Warm = ""
-		t.w.effect = e
-	}
 }
 
 // touchDue queues the shards whose next step depends on time alone.
@@ -286,11 +326,12 @@ func (r *Replica) touchDue() {
 		r.replan = true
 	}
 	for _, t := range r.order {
+		r.awaitFilling(t)
 		free := t.freeAt != (Instant{}) && r.now.AtLeast(t.freeAt) >= 0
 		if free {
 			t.freeAt = Instant{}
 		}
-		if free || (r.holds(t) && (r.leaving || (t.phase == active && t.warmed()))) {
+		if free || (t.overdue && t.phase == warming) || (r.holds(t) && (r.leaving || (t.phase == active && t.warmed()))) {
 			r.touch(t)
 		}
 	}
@@ -331,6 +372,7 @@ func (r *Replica) shard(id keyspace.ShardID) *tenure {
 	r.shards[id] = t
 	at, _ := slices.BinarySearchFunc(r.order, id, compareTenure)
 	r.order = slices.Insert(r.order, at, t)
+	r.fit.stale = true
 	return t
 }
 
@@ -350,12 +392,16 @@ func (r *Replica) Wake() time.Duration {
 		return wake
 	}
 	at := func(d time.Duration) { wake = min(wake, d) }
-	at(r.own.wake(r.cfg))
+	at(r.own.wake(r.cfg, r.deaf()))
 	if !r.own.member {
 		return max(wake, r.now.Mono) // all else waits for that
 	}
-	if r.leadWrite != nil && r.leadWrite.waits {
-		at(r.leadWrite.retryAt.Mono)
+	at(r.wakeToLook())
+	if again, ok := r.repeatAt(); ok {
+		at(again)
+	}
+	if r.leadWanted {
+		at(r.leadSeekAt.Mono)
 	}
 	if r.synced {
 		for _, p := range r.peerOrder {
@@ -372,5 +418,6 @@ func (r *Replica) Wake() time.Duration {
 		at(r.lookAt.Mono)
 	}
 	at(r.reportAt.Mono)
+	at(r.wakeFit())
 	return max(wake, r.now.Mono)
 }

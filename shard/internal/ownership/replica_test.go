@@ -18,11 +18,15 @@ var west = keyspace.ShardID{Cluster: "west"}
 
 // bench drives one machine by hand: its clocks are what the test says, its writes are answered by the test.
 type bench struct {
-	t   *testing.T
-	r   *Replica
-	now Instant
-	out []Effect
-	v   Version
+	t            *testing.T
+	r            *Replica
+	now          Instant
+	out          []Effect
+	v            Version
+	probed       int
+	away, silent bool // probes fail; they aren't answered
+	// deaf: nothing shows that its view of the records goes on.
+	deaf bool
 }
 
 // newBench returns a machine that has joined as a, sees the peer b alive, and knows the cluster west.
@@ -37,7 +41,20 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-func (b *bench) feed(in Input) { b.out = append(b.out, b.r.Step(b.now, in)...) }
+// feed lets the machine take a step. What it probes answers, unless the test says that it is away.
+func (b *bench) feed(in Input) {
+	if !b.deaf {
+		b.r.viewed(Leases, b.now)
+		b.r.viewed(Shards, b.now)
+	}
+	b.out = append(b.out, b.r.Step(b.now, in)...)
+	for _, p := range all[Probe](b) {
+		b.probed++
+		if !b.silent {
+			b.feed(Health{Cluster: p.Cluster, Usable: !b.away})
+		}
+	}
+}
 
 func (b *bench) commit(seq uint64) {
 	b.v++
@@ -507,8 +524,8 @@ func TestANewCoordinatorRaisesTheEpochFloorAndLooksBeforeItMakesRecords(t *testi
 	b := newBench(t)
 	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Sealed: true, Version: 1000}})
 	lead := find[WriteLead](b)
-	if lead.Lead.Floor != 2*epochBand {
-		t.Errorf("the floor is %d, want two bands of %d", lead.Lead.Floor, epochBand)
+	if want := Epoch(time.Hour / time.Millisecond); lead.Lead.Floor != want {
+		t.Errorf("the floor is %d, want %d, the time in milliseconds", lead.Lead.Floor, want)
 	}
 	b.feed(Written{Seq: lead.Seq, Outcome: Committed, Version: 1001})
 	for range 6 {
@@ -517,6 +534,9 @@ func TestANewCoordinatorRaisesTheEpochFloorAndLooksBeforeItMakesRecords(t *testi
 		none[CreateShard](b)
 	}
 	b.pass(b.r.cfg.BuryTime - 24*time.Second)
+	none[CreateShard](b)
+	find[FindLead](b)
+	b.feed(LeadFound{b.r.lead})
 	if got := find[CreateShard](b); got.ID != west || got.Floor <= lead.Lead.Floor {
 		t.Errorf("it makes %+v, want %s above the floor %d", got, west, lead.Lead.Floor)
 	}
@@ -533,9 +553,80 @@ func TestI2ARecordThatIsMadeAnewStartsTwoBandsAboveAllThatIsKnownOfTheOldOne(t *
 		none[CreateShard](b)
 	}
 	b.pass(b.r.cfg.BuryTime - 24*time.Second)
+	b.feed(LeadFound{b.r.lead})
 	if got := find[CreateShard](b); got.Floor != 30+2*epochBand+1 {
 		t.Errorf("its first epoch is to be %d, want %d", got.Floor, 30+2*epochBand+1)
 	}
+}
+
+// One that stood still may have been succeeded, and its successor may have raised the floor and made the record.
+func TestI2ACoordinatorMakesRecordsAboveTheFloorThatALiveReadShows(t *testing.T) {
+	b := newBench(t)
+	b.feed(LeadSeen{Lead{Holder: "a", Floor: 20, Version: b.v}})
+	b.pass(time.Second)
+	b.renewed(4 * time.Second)
+	b.r.founded, b.r.replan = true, true
+	b.pass(time.Second)
+	find[FindLead](b)
+	b.feed(LeadFound{Lead{Holder: "b", Floor: 500, Version: b.v + 1}})
+	none[CreateShard](b)
+	b.feed(LeadSeen{Lead{Holder: "a", Floor: 900, Version: b.v + 2}})
+	none[CreateShard](b)
+	b.pass(lease / 20)
+	find[FindLead](b)
+	b.feed(LeadFound{Lead{Holder: "a", Floor: 900, Version: b.v + 2}})
+	if got := find[CreateShard](b); got.Floor <= 900 {
+		t.Errorf("its first epoch is to be %d, want one above the floor of 900", got.Floor)
+	}
+}
+
+func TestI2ARecordMadeBelowTheFloorIsClaimedAboveIt(t *testing.T) {
+	b := newBench(t)
+	b.feed(LeadSeen{Lead{Holder: "b", Floor: 500, Version: b.v}})
+	b.seen(Shard{Assignee: "a", Floor: 300})
+	none[WriteShard](b)
+	find[FindLead](b)
+	b.feed(LeadFound{Lead{Holder: "b", Floor: 700, Version: b.v + 1}})
+	if got := find[WriteShard](b); got.Shard.Epoch != 700+epochBand+1 {
+		t.Errorf("it is claimed at epoch %d, want a band above the floor of 700", got.Shard.Epoch)
+	}
+}
+
+// It may have come back from a snapshot, while its epochs were used up.
+func TestI2WhatAnIncarnationFindsIsClaimedAboveAFloorRaisedSince(t *testing.T) {
+	b := &bench{t: t, r: New(DefaultConfig("a", "a", lease), nil), now: Instant{Mono: time.Hour, Wall: time.Hour}, v: 100}
+	now := Epoch(time.Hour / time.Millisecond)
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Version: 1}})
+	b.feed(LeadSeen{Lead{Holder: "b", Floor: 40, Version: 2}})
+	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0}})
+	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: lease, Sealed: true, Version: 3}})
+	b.seen(Shard{Assignee: "a", Holder: "c", Epoch: 50})
+	b.feed(Synced{})
+	b.commit(find[WriteLease](b).Seq)
+	none[WriteShard](b)
+	raise := find[WriteLead](b)
+	if raise.Lead.Holder != "b" || raise.Lead.Floor < now {
+		t.Errorf("it writes %+v, want b as before and a floor of at least %d", raise.Lead, now)
+	}
+	b.commit(raise.Seq)
+	if got := find[WriteShard](b); got.Shard.Epoch <= now {
+		t.Errorf("it is claimed at epoch %d, want one above %d", got.Shard.Epoch, now)
+	}
+}
+
+func TestADeletedCoordinatorRecordIsMadeAnewAboveTheFloorThatItHeld(t *testing.T) {
+	b := newBench(t)
+	b.feed(LeadSeen{Lead{Holder: "b", Floor: 1 << 40, Version: b.v}})
+	b.feed(LeadGone{})
+	b.feed(LeadSeen{Lead{Holder: "b", Floor: 1 << 40, Version: b.v}}) // a late read
+	lead := find[WriteLead](b)
+	if lead.Base != 0 || lead.Lead.Holder != "a" || lead.Lead.Floor <= 1<<40 {
+		t.Errorf("it writes %+v over version %d, want a new record for a with a higher floor", lead.Lead, lead.Base)
+	}
+	b.commit(lead.Seq)
+	b.pass(time.Second)
+	none[CreateShard](b)
+	none[FindLead](b) // it didn't found the fleet, so it looks for records first
 }
 
 func TestASealedLeaseStaysForALeaseDurationForThoseWhoStillNameIt(t *testing.T) {
@@ -576,8 +667,10 @@ func TestI3ARepeatedWordThatItIsWarmIsTakenBackWhereItIsNotSoAnyMore(t *testing.
 	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0}})
 	find[Warm](b)
 	b.pass(b.r.cfg.RetryEvery)
-	if got := find[WriteShard](b); got.Shard.Warm != "" || got.Shard.Version != said.Shard.Version {
-		t.Errorf("it repeats %+v, want the same version replaced, and not warm", got)
+	again := find[WriteShard](b)
+	now, left := b.r.Current(again.Seq)
+	if got, ok := now.(WriteShard); !ok || !left || got.Shard.Warm != "" || got.Shard.Version != said.Shard.Version {
+		t.Errorf("it repeats %+v, want the same version replaced, and not warm", now)
 	}
 }
 
@@ -802,7 +895,7 @@ func TestValidateNamesEveryViolation(t *testing.T) {
 		})
 	}
 	all := Config{Weight: -1}.Validate()
-	if got := strings.Count(all.Error(), "\n") + 1; got != 11 {
-		t.Errorf("an empty configuration has %d violations named, want all 11:\n%v", got, all)
+	if got := strings.Count(all.Error(), "\n") + 1; got != 13 {
+		t.Errorf("an empty configuration has %d violations named, want all 13:\n%v", got, all)
 	}
 }

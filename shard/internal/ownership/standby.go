@@ -23,11 +23,12 @@ func (r *Replica) hear() {
 	r.heardAt = r.now
 }
 
-// listen notes whether a peer is late.
+// listen notes whether a peer is late. One that is proven to have ended is.
 func (r *Replica) listen(p *peer) {
 	limit := lateAfter(p.duration(r.cfg))
 	stood := min(r.now.AtLeast(p.changed), r.now.AtLeast(r.hearingSince))
-	late := !p.lease.Sealed && p.lease.Version != 0 && stood >= limit && r.now.AtLeast(r.heardAt) < limit
+	silent := stood >= limit && r.now.AtLeast(r.heardAt) < limit
+	late := !p.lease.Sealed && p.lease.Version != 0 && (silent || p.ended())
 	if late != p.late {
 		p.late = late
 		r.replan = true

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/plan"
 )
 
 // phase is where a shard stands at this replica.
@@ -31,6 +32,7 @@ type tenure struct {
 	holder *peer   // whom it names as its holder, nil for nobody and for this replica
 	floor  Epoch   // highest epoch seen in any version, deleted ones included, or what comes before the first
 	seenAt Instant // when rec was seen
+	found  bool    // it was there when the incarnation began, and has had no other holder since
 	phase  phase
 	dirty  bool
 	// standby: its holder is late, and it would fall to us if that one were dead.
@@ -42,6 +44,10 @@ type tenure struct {
 	moveAt   Instant // when its plan last changed
 	warmAt   Instant // when its successor was last seen to be warm
 
+	warmingAt Instant // when its warm-up began, or last missed its deadline
+	overdue   bool    // it has missed one
+	probing   bool    // it is to be claimed once its cluster was looked at
+
 	objects    int64
 	load       float64
 	reportedAt Instant
@@ -52,6 +58,7 @@ type Holding struct {
 	ID     keyspace.ShardID
 	Epoch  Epoch
 	Phase  string
+	Held   bool // by its record; else it is only prepared here
 	Active bool // its gates are open
 }
 
@@ -60,7 +67,7 @@ func (r *Replica) Holdings() []Holding {
 	var hs []Holding
 	for _, t := range r.order {
 		if r.holds(t) || t.phase != idle {
-			hs = append(hs, Holding{ID: t.id, Epoch: t.rec.Epoch, Phase: t.phase.String(), Active: t.phase == active})
+			hs = append(hs, Holding{ID: t.id, Epoch: t.rec.Epoch, Phase: t.phase.String(), Held: r.holds(t), Active: t.phase == active})
 		}
 	}
 	return hs
@@ -100,11 +107,12 @@ func (r *Replica) shardSeen(s Shard) {
 		r.bury(t) // it was deleted and made anew, and we saw only the end
 	}
 	filled, warm := t.fills(), t.warmed()
-	t.known = true
+	t.found = t.found && s.Epoch == t.rec.Epoch
+	t.known, t.probing = true, false
 	t.rec, t.seenAt = s, r.now
 	r.recount(t, filled, warm)
 	t.floor = max(t.floor, s.Epoch, s.Floor-1)
-	r.highest = max(r.highest, t.floor)
+	r.noteEpoch(t.floor)
 	if t.w.settled(s.Version) {
 		r.forget(t.w)
 		t.w = nil
@@ -223,6 +231,10 @@ func (r *Replica) hold(t *tenure, wanted bool) {
 	case idle:
 		r.enter(t, warming)
 		r.emit(Warm{ID: t.id})
+	case warming:
+		if r.givesBack(t) {
+			r.giveUp(t, "", Release)
+		}
 	case warm:
 		r.enter(t, active)
 		t.objects, t.load = t.rec.Objects, t.rec.Load // until it is measured here
@@ -271,10 +283,10 @@ func (r *Replica) successor(t *tenure, wanted bool) (next Incarnation, kind Writ
 	switch {
 	case !wanted:
 		return "", Release, true
-	case a != "" && a != r.cfg.ID && r.takes(a):
+	case a != "" && a != r.cfg.ID && r.takesOf(a, t.id.Cluster):
 		overdue := r.leaving && (t.phase < warm || r.now.AtLeast(t.moveAt) >= r.cfg.LeaveTimeout)
 		return a, kind, t.rec.Warm == a || overdue
-	case r.leaving && len(r.candidates()) == 0:
+	case r.leaving && !r.othersTake(t.id.Cluster):
 		return "", Release, true
 	}
 	return "", kind, false
@@ -288,7 +300,7 @@ func (r *Replica) pursue(t *tenure) {
 		if t.orphanAt == (Instant{}) {
 			t.orphanAt = r.now
 		}
-		if mine {
+		if mine || t.probing {
 			r.claim(t)
 		}
 		return // else the planner names the claimant
@@ -297,6 +309,7 @@ func (r *Replica) pursue(t *tenure) {
 	switch {
 	case !mine && !t.standby:
 		r.cool(t)
+	case t.phase == idle && r.fitness(t.id.Cluster) != plan.Fit: // whoever planned it hadn't heard
 	case t.phase == idle:
 		r.enter(t, warming)
 		r.emit(Warm{ID: t.id})
@@ -312,21 +325,12 @@ func (r *Replica) pursue(t *tenure) {
 
 // claim takes a shard that nobody can be serving.
 func (r *Replica) claim(t *tenure) {
-	if t.w != nil || r.now.AtLeast(t.freeAt) < 0 {
+	if t.w != nil || r.now.AtLeast(t.freeAt) < 0 || !r.mayClaim(t) {
 		return
 	}
-	before := t.floor // the epoch before ours
-	if t.rec.Epoch == 0 {
-		before = max(before, r.highest) // its creation may have been under way since before an earlier one was deleted
-	}
-	if t.rec.Epoch == 0 && t.rec.Floor == 0 {
-		// Made by hand. It may stand for one that was deleted before we looked: then its old holder needs time to see
-		// that, and its epochs are known only from the coordinator.
-		if known := r.syncedAt.Add(r.cfg.BuryTime); r.now.AtLeast(known) < 0 {
-			t.freeAt = known
-			return
-		}
-		before = max(before, r.lead.Floor+epochBand)
+	epoch, ok := r.claimEpoch(t)
+	if !ok {
+		return
 	}
 	kind := ClaimFree
 	if t.rec.Holder != "" {
@@ -334,7 +338,7 @@ func (r *Replica) claim(t *tenure) {
 	}
 	s := t.rec
 	s.Holder, s.Assignee, s.Warm = r.cfg.ID, t.rec.Assignee, ""
-	s.Epoch = before + 1
+	s.Epoch = epoch
 	r.writeShard(t, kind, s)
 }
 
@@ -375,11 +379,11 @@ func (r *Replica) report() {
 // wake returns when the shard needs a decision though nothing is seen.
 func (t *tenure) wake(r *Replica) time.Duration {
 	wake := r.now.Mono + time.Hour
-	if t.w != nil && t.w.waits {
-		wake = t.w.retryAt.Mono
-	}
 	if t.freeAt != (Instant{}) {
 		wake = min(wake, t.freeAt.Mono)
+	}
+	if r.fills(t) {
+		wake = min(wake, t.warmingAt.Mono+r.fillTimeout(t.id.Cluster))
 	}
 	if due := t.warmAt.Mono + r.cfg.GatherTimeout; due > r.now.Mono && r.holds(t) && t.warmed() {
 		wake = min(wake, due)

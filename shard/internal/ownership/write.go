@@ -9,8 +9,9 @@ type write struct {
 	about   target
 	base    Version
 	effect  Effect
-	waits   bool    // outcome unknown: to be sent again at retryAt
+	waits   bool    // it had no result: to be sent again at retryAt
 	retryAt Instant // meaningful while waits
+	tries   int     // that had no result
 }
 
 // send emits a write and remembers what it is about.
@@ -20,14 +21,6 @@ func (r *Replica) send(base Version, about target, build func(seq uint64) Effect
 	r.writes = append(r.writes, w)
 	r.emit(w.effect)
 	return w
-}
-
-// resend repeats a write of unknown outcome, with the same content and base, when its time has come.
-func (r *Replica) resend(w *write) {
-	if w != nil && w.waits && r.now.AtLeast(w.retryAt) >= 0 {
-		w.waits = false
-		r.emit(w.effect)
-	}
 }
 
 // settled reports whether the sight of version v settles w.
@@ -57,11 +50,15 @@ func (r *Replica) forget(w *write) {
 		last := len(r.writes) - 1
 		r.writes[i], r.writes[last] = r.writes[last], nil
 		r.writes = r.writes[:last]
+		w.waits = false
 	}
 }
 
 // written routes an answer to what it is about. Answers to forgotten writes are dropped.
 func (r *Replica) written(in Written) {
+	if in.Outcome == Committed && in.Seq != r.own.seq { // renewals may get through where nothing else does
+		r.budget.earn()
+	}
 	i := slices.IndexFunc(r.writes, func(w *write) bool { return w.seq == in.Seq })
 	if i < 0 {
 		return
@@ -71,10 +68,10 @@ func (r *Replica) written(in Written) {
 	if in.Outcome == Unknown || (in.Outcome == Rejected && !about.own) {
 		// A rejected write whose record has changed was settled when the newer version was fed. If we are here, that
 		// couldn't be read, or the rejection had another reason: all we know is still old, so we must not act on it.
-		w.waits = true
-		w.retryAt = r.now.Add(r.cfg.RetryEvery)
-		if about.shard != nil {
-			r.unknown = append(r.unknown, about.shard)
+		if about.own {
+			w.waits, w.retryAt = true, r.now.Add(r.renewBackoff(in))
+		} else {
+			r.wait(w, in)
 		}
 		return
 	}

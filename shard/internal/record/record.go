@@ -70,6 +70,8 @@ func (s *Store) WriteStatus(ctx context.Context, w ownership.WriteShard, ended t
 
 func phase(s ownership.Shard) tenurev1alpha1.ShardPhase {
 	switch {
+	case s.Retired:
+		return tenurev1alpha1.ShardRetired
 	case s.Holder == "":
 		return tenurev1alpha1.ShardPending
 	case s.Warm != "":
@@ -89,6 +91,21 @@ func (s *Store) Read(ctx context.Context, id keyspace.ShardID) (ownership.Input,
 		return nil, fmt.Errorf("reading the record of shard %s: %w", id, err)
 	}
 	return Seen(shard)
+}
+
+// List reads all records live. Those that make no sense are left out, as where they are watched.
+func (s *Store) List(ctx context.Context) ([]ownership.Shard, error) {
+	list := &tenurev1alpha1.ShardList{}
+	if err := s.client.List(ctx, list, client.InNamespace(s.namespace)); err != nil {
+		return nil, fmt.Errorf("listing the records of shards: %w", err)
+	}
+	shards := make([]ownership.Shard, 0, len(list.Items))
+	for i := range list.Items {
+		if in, err := Seen(&list.Items[i]); err == nil {
+			shards = append(shards, in.(ownership.ShardSeen).Shard)
+		}
+	}
+	return shards, nil
 }
 
 // Seen translates a record that was read or watched.
@@ -117,6 +134,7 @@ func Seen(shard *tenurev1alpha1.Shard) (ownership.Input, error) {
 		Objects:  shard.Status.Objects,
 		Floor:    ownership.Epoch(floor),
 		Pin:      shard.Annotations[tenurev1alpha1.PinAnnotation],
+		Retired:  shard.Status.Phase == tenurev1alpha1.ShardRetired,
 		UID:      string(shard.UID),
 		Moved:    moved(shard.Status.LastMove),
 		Version:  version,

@@ -4,10 +4,11 @@
 //
 // # What is simulated
 //
-// A [Schedule] is drawn from a seed: a few replicas and clusters, clock rates, and some two dozen kinds of [Fault], all
+// A [Schedule] is drawn from a seed: a few replicas and clusters, clock rates, and more than two dozen kinds of [Fault], all
 // of them data. A [Simulator] runs it event by event. The store has one growing version for all records, as etcd has,
 // and a watch per kind of record, between which no order is promised. A process is a [driver.Driver]: what it asks for
-// becomes messages, timers and gates, as package shard makes calls of it. While a gate is open and [driver.Driver.Valid]
+// becomes messages, timers and gates, as package shard makes calls of it. In some
+// worlds kubelets report how processes ended. While a gate is open and [driver.Driver.Valid]
 // says so, reconciles write; a write's check and its sending are one instant, as in the fenced transport, and what is on
 // the wire already isn't followed any further.
 //
@@ -37,7 +38,6 @@
 // # What the schedules leave out
 //
 // These the protocol promises nothing about: clock rates off by more than the margin covers; a wall clock set back on a
-// machine while it sleeps; a user who deletes a shard's record while its holder's watch is frozen for longer than 0.45
-// lease durations, or while a request to create it is still on the wire; a user who twice makes a record by hand while
-// no coordinator lives.
+// machine while it sleeps; a user who deletes a shard's record while a request to create it is still on the wire; a user
+// who twice makes a record by hand while no coordinator lives.
 package shardtest

@@ -38,14 +38,22 @@ func (w *world) strike(f *Fault) {
 	case Cut:
 		n.cutTill, n.cutKind = max(n.cutTill, w.now+f.For), f.N
 	case Freeze:
-		s := stream(f.N)
-		if n.frozenFrom[s] == 0 || (w.now >= n.frozenTill[s] && n.cursor[s] == len(w.store.log[s])) {
-			n.frozenFrom[s] = w.now
+		n.freeze(stream(f.N), f)
+	case Deaf:
+		for i := range w.nodes {
+			for s := range streams {
+				if i == f.Node || f.N == 0 {
+					w.nodes[i].freeze(s, f)
+				}
+			}
 		}
-		n.frozenTill[s], n.relist[s] = max(n.frozenTill[s], w.now+f.For), f.Relist
-		if w.schedule.meddled() {
-			n.frozenTill[s] = min(n.frozenTill[s], n.frozenFrom[s]+mostLate) // freezes that overlap don't add up
+		if f.N == 2 {
+			n.listlessTill = max(n.listlessTill, w.now+f.For)
 		}
+	case SlowHome:
+		w.slowTill, w.slowBy = max(w.slowTill, w.now+f.For), time.Duration(f.N)*leaseDuration/20
+	case Refusing:
+		w.refusesTill, w.refuses = max(w.refusesTill, w.now+f.For), refusal(f.N)
 	case HomeAway:
 		w.awayTill = max(w.awayTill, w.now+f.For)
 	case Exit:
@@ -55,11 +63,23 @@ func (w *world) strike(f *Fault) {
 		}
 	case SlowWarm:
 		n.slowWarm = f.For
+	case Unreach:
+		n.unreach(f)
+	case HangWarm:
+		r := &n.reaches[f.N%len(w.names)]
+		r.hangTill = max(r.hangTill, w.now+f.For)
 	case SlowDrain:
 		n.slowDrain = f.For
+	case Misreport:
+		n.misreport(f.N)
 	default:
 		w.meddle(f, n)
 	}
+}
+
+// freeze has a watch show nothing for a while.
+func (n *node) freeze(s stream, f *Fault) {
+	n.frozenTill[s], n.relist[s] = max(n.frozenTill[s], n.w.now+f.For), f.Relist
 }
 
 // meddle is what users and operators do.

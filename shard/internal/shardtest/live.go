@@ -62,6 +62,9 @@ func (w *world) deadline(shard int) time.Duration {
 		slowest = min(slowest, r)
 	}
 	lease := time.Duration(float64(leaseDuration) / slowest)
+	if w.schedule.unfair() {
+		return lease*9/2 + time.Second
+	}
 	if w.fresh[shard] || w.schedule.meddled() {
 		return lease*7/2 + time.Second
 	}
@@ -91,12 +94,12 @@ func (w *world) mend() {
 func (w *world) unserved() int {
 	missing := -1
 	for i, id := range w.ids {
-		if _, wanted := w.clusters[id.Cluster]; !wanted || w.served[i] {
+		if _, wanted := w.clusters[id.Cluster]; !wanted || w.served[i] || !w.servable(id.Cluster) {
 			continue
 		}
 		for j := range w.nodes {
 			n := &w.nodes[j]
-			if n.gates[i].state == open && n.valid() {
+			if n.gates[i].state == open && n.valid() && n.to(id.Cluster).awayTill <= w.now {
 				w.served[i] = true
 			}
 		}
@@ -128,7 +131,7 @@ func (w *world) checkBalance() {
 			return
 		}
 	}
-	if most > least+1 {
+	if most > least+1 && !w.schedule.unfair() { // else some may get nothing of a cluster for a while
 		w.fail(nil, "balance: one replica holds %d shards and another %d, %v after the last fault",
 			least, most, w.now-w.since)
 	}

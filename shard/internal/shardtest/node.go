@@ -2,6 +2,7 @@ package shardtest
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/tenure-dev/tenure/shard/internal/driver"
@@ -24,6 +25,7 @@ type gate struct {
 	by      ownership.Incarnation // who opened it last
 	warming uint64                // number of the last Warm, 0 after a Close
 	drain   uint64                // number of the last Drain
+	claim   uint64                // the machine's number of the last claim
 	pending bool                  // warm-up under way
 	warm    bool                  // its caches are there
 }
@@ -48,30 +50,39 @@ type node struct {
 	cursor      [streams]int // how far the watch has been read
 	pumping     [streams]bool
 	frozenTill  [streams]time.Duration
-	frozenFrom  [streams]time.Duration // since when it has shown nothing for being frozen
 	relist      [streams]bool
-	wakeAt      time.Duration   // a wake event is queued for then; 0: none
-	ticks       int             // ticks without progress in a row
-	sent        int             // requests, over all lives
-	strikes     []*Fault        // faults on requests
-	deaf        *driver.Subject // the next read of it fails
-	slowWarm    time.Duration
-	slowDrain   time.Duration
-	backIn      time.Duration // after leaving: start again so much later; 0: never
-	warmTime    time.Duration
-	armed       []strike // a story's faults on requests
+	// listlessTill is until when its live lists fail.
+	listlessTill time.Duration
+	wakeAt       time.Duration           // a wake event is queued for then; 0: none
+	ticks        int                     // ticks without progress in a row
+	sent         int                     // requests, over all lives
+	strikes      []*Fault                // faults on requests
+	deaf         *driver.Subject         // the next read of it fails
+	said         ownership.Incarnation   // what its termination log says, "" for nothing
+	ends         []ownership.Incarnation // what the last two termination logs of its container said in the end
+	slowWarm     time.Duration
+	slowDrain    time.Duration
+	backIn       time.Duration // after leaving: start again so much later; 0: never
+	warmTime     time.Duration
+	pcg          rand.PCG // of random
+	random       *rand.Rand
+	reaches      []reach  // by cluster
+	armed        []strike // a story's faults on requests
 }
 
 func (n *node) reset(w *world, index int) {
-	strikes, gates := n.strikes[:0], n.gates[:0]
+	strikes, gates, reaches := n.strikes[:0], n.gates[:0], n.reaches
 	*n = node{w: w, index: index, name: string('a' + rune(index)), strikes: strikes}
 	n.gates = append(gates, make([]gate, len(w.ids))...)
+	n.reaches = resized(reaches, len(w.names))
 	n.clock = clock{rate: 1, origin: time.Hour}
 	if index < len(w.schedule.Rates) {
 		n.clock.rate = w.schedule.Rates[index]
 		n.clock.origin += w.upTo(time.Hour)
 	}
 	n.warmTime = 20 * time.Millisecond
+	n.pcg.Seed(w.schedule.Seed, uint64(index))
+	n.random = rand.New(&n.pcg)
 }
 
 // start begins a new process.
@@ -82,12 +93,22 @@ func (n *node) start() {
 	n.wakeAt = 0
 	cfg := ownership.DefaultConfig("", n.name, leaseDuration)
 	cfg.PlanEvery = 20 * time.Millisecond
+	cfg.Container = n.container()
+	if !w.script {
+		cfg.Random = n.random.Float64
+	}
 	n.driver = driver.New(driver.Config{Protocol: cfg, DrainTimeout: 2 * leaseDuration, Name: n.newName})
 	for s := range streams {
-		n.pumping[s], n.frozenTill[s], n.frozenFrom[s], n.relist[s] = false, 0, 0, false
+		n.pumping[s], n.frozenTill[s], n.relist[s] = false, 0, false
 		n.cursor[s] = len(w.store.log[s])
 		if w.schedule.Stale && w.now < w.schedule.Faulty {
 			n.cursor[s] -= int(w.upTo(time.Duration(min(n.cursor[s], 6))))
+		}
+	}
+	for at := range n.reaches {
+		n.reaches[at].unusable = false
+		if n.reaches[at].awayTill > w.now {
+			n.look(at, w.upTo(lookEvery)+probeTimeout)
 		}
 	}
 	life := n.life
@@ -102,7 +123,12 @@ func (n *node) start() {
 
 func (n *node) newName() ownership.Incarnation {
 	n.lives++
-	return ownership.Incarnation(fmt.Sprintf("%s-%d", n.name, n.lives))
+	return n.incarnation(n.lives)
+}
+
+// incarnation names one by its number.
+func (n *node) incarnation(number int) ownership.Incarnation {
+	return ownership.Incarnation(fmt.Sprintf("%s-%d", n.name, number))
 }
 
 // list shows an incarnation all that the process's watches have shown up to now.
@@ -122,6 +148,7 @@ func (n *node) list() {
 // stop ends the process: by a crash, or as it wants it.
 func (n *node) stop() {
 	n.up = false
+	n.ended()
 	n.life++
 	n.driver = nil
 	n.shut()
@@ -177,10 +204,20 @@ func (n *node) happen(e event) {
 		n.answered(w.request(e.req), true)
 	case evWatch:
 		n.read(stream(e.n))
+	case evHealth:
+		n.looked(int(e.n))
 	case evWarmed:
+		if wait := n.filling(w.ids[e.n].Cluster); wait > 0 {
+			if wait < never/2 {
+				e.at = w.now + wait
+				w.push(e)
+			}
+			return
+		}
 		if g := &n.gates[e.n]; g.warming == e.number {
 			g.pending, g.warm = false, true
 		}
+		n.to(w.ids[e.n].Cluster).unusable = false // the driver knows by that
 		n.handle(driver.Warmed{Number: e.number, ID: w.ids[e.n]})
 	case evDrained:
 		if g := &n.gates[e.n]; g.drain == e.number && g.state == draining {
@@ -246,16 +283,19 @@ func (n *node) do(r driver.Request) {
 	case driver.Write:
 		if e, ok := r.Effect.(ownership.WriteShard); ok {
 			w.checkSend(n, e)
+			w.checkClaim(n, e)
 		}
 		w.send(n, request{number: r.Number, effect: r.Effect, of: driver.About(r.Effect), patience: r.Patience})
 	case driver.Read:
 		w.send(n, request{number: r.Number, of: r.Of, patience: r.Patience, read: true})
 	case driver.Begin:
-		n.id = r.ID
+		n.id, n.said = r.ID, r.ID
 	case driver.Warm:
 		i := w.shardIndex(r.ID)
 		n.gates[i].pending, n.gates[i].warming = true, r.Number
 		n.later(evWarmed, i, r.Number, n.warmTime+w.upTo(n.warmTime)+n.slowWarm)
+	case driver.Probe:
+		n.probe(r)
 	case driver.Open:
 		n.open(r)
 	case driver.Drain:
@@ -332,7 +372,6 @@ func (n *node) read(s stream) {
 		n.pump(s)
 		return
 	}
-	n.frozenFrom[s] = 0
 	life := n.life
 	news := w.store.log[s][n.cursor[s]:]
 	if n.relist[s] {

@@ -14,11 +14,13 @@ const (
 	evWarmed                   // a shard's caches are synced
 	evDrained                  // the last running reconcile of a shard ended
 	evStopped                  // nothing of an incarnation that lapsed runs any more
+	evHealth                   // the process finds out whether it reaches a cluster
 	evCluster                  // the process learns which clusters exist
 	evStart                    // the process starts
 	evResume                   // a pause or a sleep ends
 	evFault                    // the next fault of the schedule
 	evPoll                     // look at liveness
+	evReport                   // a kubelet reports how a process ended
 )
 
 // event is something that happens at a true time; those of one instant happen in the order in which they were pushed.

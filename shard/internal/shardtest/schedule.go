@@ -35,6 +35,12 @@ const (
 	PinShard                       // a user pins shard N to the process
 	ReportLoad                     // shard N turns out to cost its holder For
 	CrashLeader                    // the coordinator's process dies, as with Crash
+	Misreport                      // a Pod's status says what proves nothing of the process: see [misreport]
+	Unreach                        // the process can't reach the API server of cluster N for a while, or ever again where For is 0
+	HangWarm                       // caches of cluster N that the process begins to build, or is building, aren't filled for a while
+	SlowHome                       // the store takes N twentieths of a lease longer for everything
+	Refusing                       // the store refuses writes; N: 0 half of them for now, 1 all for good, 2 half fail
+	Deaf                           // no watch of the process shows anything, or, where N is 0, of any; its live lists fail where N is 2
 	faultKinds
 )
 
@@ -42,7 +48,8 @@ func (k FaultKind) String() string {
 	return [...]string{
 		"crash", "pause", "sleep", "jump", "cut", "freeze", "home-away", "exit", "lose-request", "lose-reply", "late",
 		"repeat", "refuse", "read-fails", "slow-warm", "slow-drain", "delete-lease", "delete-shard", "replace-shard",
-		"remove-cluster", "pin", "load", "crash-leader",
+		"remove-cluster", "pin", "load", "crash-leader", "misreport", "unreach", "hang-warm",
+		"slow-home", "refusing", "deaf",
 	}[k]
 }
 
@@ -89,16 +96,17 @@ func (k FaultKind) onRequest() bool { return k >= LoseRequest && k <= ReadFails 
 
 // Schedule is everything that is chosen before a run. Together with the code it determines the run.
 type Schedule struct {
-	Seed    uint64
-	Nodes   int
-	Bits    []int           // per cluster: its shards are 2^bits
-	Joins   []time.Duration // when each node starts
-	Rates   []float64       // each node's clock rate
-	Faults  []Fault         // by time
-	Faulty  time.Duration   // no fault lasts longer than this
-	Lag     time.Duration   // the most that a watch lags when nothing is wrong
-	LongRun bool            `json:",omitempty"` // go on until balance and quiet can be judged
-	Stale   bool            `json:",omitempty"` // a restarted process may list what was true a little earlier
+	Seed     uint64
+	Nodes    int
+	Bits     []int           // per cluster: its shards are 2^bits
+	Joins    []time.Duration // when each node starts
+	Rates    []float64       // each node's clock rate
+	Faults   []Fault         // by time
+	Faulty   time.Duration   // no fault lasts longer than this
+	Lag      time.Duration   // the most that a watch lags when nothing is wrong
+	Kubelets bool            `json:",omitempty"` // they report the ends of processes
+	LongRun  bool            `json:",omitempty"` // go on until balance and quiet can be judged
+	Stale    bool            `json:",omitempty"` // a restarted process may list what was true a little earlier
 }
 
 // meddled reports whether users delete shard records.
@@ -113,8 +121,6 @@ const (
 	// maxDrift is how far a clock's rate may be off. Two machines' leases are then told apart by
 	// (1-maxDrift)/(1+maxDrift) > 1-margin/leaseDuration; the protocol promises nothing beyond.
 	maxDrift = 0.1
-	// mostLate is how long a watch may show nothing where users delete records. See DESIGN.md on such records.
-	mostLate = leaseDuration * 9 / 20
 )
 
 // NewSchedule draws a schedule. The same seed draws the same one for ever, as long as this function isn't changed.
@@ -128,6 +134,9 @@ func NewSchedule(seed uint64) Schedule {
 	}
 	for range 1 + rng.IntN(2) {
 		s.Bits = append(s.Bits, rng.IntN(3))
+	}
+	if rng.IntN(20) == 0 { // few are large: they cost what dozens of small ones do
+		s.Nodes, s.Bits = 8, []int{6}
 	}
 	if rng.IntN(3) == 0 {
 		s.Lag = 400 * time.Millisecond
@@ -150,6 +159,7 @@ func NewSchedule(seed uint64) Schedule {
 		s.Rates = append(s.Rates, rate)
 	}
 	s.drawFaults(rng)
+	s.Kubelets = rng.IntN(3) == 0
 	return s
 }
 
@@ -161,6 +171,9 @@ func (s *Schedule) drawFaults(rng *rand.Rand) {
 	var kinds [faultKinds]bool
 	for range 1 + rng.IntN(6) {
 		kinds[rng.IntN(int(faultKinds))] = true
+	}
+	if kinds[Deaf] && rng.IntN(2) == 0 {
+		kinds[Replace] = true // what a process that sees nothing must not outlast
 	}
 	if kinds[Sleep] {
 		kinds[Jump] = false // a wall clock set back while the machine sleeps would hide that it slept
@@ -195,15 +208,20 @@ func (s *Schedule) drawFault(rng *rand.Rand, k FaultKind, meddles bool) Fault {
 		if f.Node > 0 && rng.IntN(3) == 0 {
 			f.For = 0
 		}
-	case Pause, Sleep, Cut, HomeAway:
+	case Pause, Sleep, Cut, HomeAway, Refusing:
 		f.For = min(rest, upTo(leaseDuration*5/2))
 		f.N = rng.IntN(3)
 	case Freeze:
 		f.For = min(rest, upTo(leaseDuration*2))
-		if meddles {
-			f.For = min(f.For, mostLate)
-		}
 		f.N = rng.IntN(int(streams))
+		f.Relist = rng.IntN(2) == 0
+	case SlowHome:
+		f.For = min(rest, upTo(leaseDuration*3))
+		f.N = 1 + rng.IntN(6)
+	case Deaf:
+		f.At = upTo(s.Faulty / 2)
+		f.For = min(s.Faulty-f.At, leaseDuration+upTo(s.Faulty-f.At))
+		f.N = rng.IntN(3)
 		f.Relist = rng.IntN(2) == 0
 	case Jump:
 		const s = time.Second
@@ -213,6 +231,14 @@ func (s *Schedule) drawFault(rng *rand.Rand, k FaultKind, meddles bool) Fault {
 		f.For = upTo(leaseDuration * 3 / 2)
 	case SlowWarm, SlowDrain:
 		f.For = upTo(leaseDuration)
+	case Unreach, HangWarm:
+		f.For = min(rest, upTo(leaseDuration*2))
+		f.N = rng.IntN(len(s.Bits))
+		if k == HangWarm {
+			f.For = min(rest, upTo(leaseDuration*6))
+		} else if rng.IntN(4) == 0 {
+			f.For = 0
+		}
 	case RemoveCluster:
 		f.N = rng.IntN(len(s.Bits))
 		f.For = upTo(leaseDuration)

@@ -203,7 +203,8 @@ func (s Stats) Print(out io.Writer, took, processor time.Duration) {
 	fmt.Fprintf(out, "%d schedules in %v: %.0f a minute, %.0f a minute of processor time\n", s.Schedules,
 		took.Round(time.Millisecond), float64(s.Schedules)/took.Minutes(), float64(s.Schedules)/processor.Minutes())
 	fmt.Fprintf(out, "%d events, %d steps of a machine, %d writes committed\n", s.Events, s.Steps, s.Writes)
-	fmt.Fprintf(out, "%d planned moves, %d claims, %d leases sealed, %d lapses\n", s.Moves, s.Claims, s.Seals, s.Lapses)
+	fmt.Fprintf(out, "%d planned moves, %d claims, %d leases sealed (%d by a Pod's word), %d lapses\n",
+		s.Moves, s.Claims, s.Seals, s.Proven, s.Lapses)
 	fmt.Fprintf(out, "faults:")
 	for k := range faultKinds {
 		fmt.Fprintf(out, " %s %d", k, s.Faults[k])

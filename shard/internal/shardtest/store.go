@@ -17,10 +17,11 @@ const (
 	leases stream = iota
 	shards
 	leads
+	containers
 	streams
 )
 
-func (s stream) String() string { return [...]string{"leases", "shards", "lead"}[s] }
+func (s stream) String() string { return [...]string{"leases", "shards", "lead", "pods"}[s] }
 
 // store is the home cluster: records under compare-and-swap with one version for all, as in etcd.
 type store struct {
@@ -104,6 +105,16 @@ func (s *store) deleteLease(id ownership.Incarnation) bool {
 	return true
 }
 
+func (s *store) deleteLead() bool {
+	if s.lead.Version == 0 {
+		return false
+	}
+	s.version++
+	s.lead = ownership.Lead{}
+	s.log[leads] = append(s.log[leads], driver.Seen{What: ownership.LeadGone{}})
+	return true
+}
+
 func (s *store) deleteShard(id keyspace.ShardID) bool {
 	i := slices.IndexFunc(s.shards, func(sh ownership.Shard) bool { return sh.ID == id })
 	if i < 0 {
@@ -115,11 +126,17 @@ func (s *store) deleteShard(id keyspace.ShardID) bool {
 	return true
 }
 
+// putContainer has a kubelet report on a container.
+func (s *store) putContainer(c ownership.ContainerSeen) {
+	s.version++
+	s.log[containers] = append(s.log[containers], driver.Seen{What: c})
+}
+
 // listing is what a list at an old position of a stream's log would have shown, in the log's order. gone adds the
 // deletions, as a process finds them that compares the list with what it knew.
 func (s *store) listing(stream stream, at int, gone bool) []driver.Event {
 	var list []driver.Event
-	seen := make([]driver.Subject, 0, 16)
+	seen := make([]object, 0, 16)
 	for i := at - 1; i >= 0; i-- {
 		in := s.log[stream][i]
 		of, deleted := identity(in)
@@ -135,10 +152,16 @@ func (s *store) listing(stream stream, at int, gone bool) []driver.Event {
 	return list
 }
 
-// identity names the record that a change is about.
-func identity(e driver.Event) (of driver.Subject, deleted bool) {
+// object is a record or a container.
+type object struct {
+	driver.Subject
+	container string
+}
+
+// identity names what a change is about.
+func identity(e driver.Event) (of object, deleted bool) {
 	if gone, ok := e.(driver.Deleted); ok {
-		return driver.Subject{Shard: gone.ID}, true
+		return object{Subject: driver.Subject{Shard: gone.ID}}, true
 	}
 	switch in := e.(driver.Seen).What.(type) {
 	case ownership.LeaseSeen:
@@ -147,6 +170,10 @@ func identity(e driver.Event) (of driver.Subject, deleted bool) {
 		of.Lease, deleted = in.ID, true
 	case ownership.ShardSeen:
 		of.Shard = in.Shard.ID
+	case ownership.ContainerSeen:
+		of.container = in.Container
+	case ownership.LeadGone:
+		deleted = true
 	}
 	return of, deleted
 }
@@ -173,6 +200,9 @@ func (w *world) apply(req *request) (ownership.Outcome, ownership.Version) {
 		}
 		sealed.Sealed = true
 		w.checkLeaseWrite(old, sealed)
+		if e.Ended {
+			w.Proven++
+		}
 		return ownership.Committed, s.putLease(sealed)
 	case ownership.DropLease:
 		s.deleteLease(req.id)
@@ -236,6 +266,8 @@ func (w *world) applyShard(req *request) (ownership.Outcome, ownership.Version) 
 func (w *world) snapshot(of driver.Subject) ownership.Input {
 	s := &w.store
 	switch {
+	case of.All:
+		return ownership.Listing{Leases: slices.Clone(s.leases), Lead: s.lead, Shards: slices.Clone(s.shards)}
 	case of.Lease != "":
 		if l := s.lease(of.Lease); l != nil {
 			return ownership.LeaseSeen{Lease: *l}
@@ -243,7 +275,7 @@ func (w *world) snapshot(of driver.Subject) ownership.Input {
 		return ownership.LeaseGone{ID: of.Lease}
 	case of.Shard == (keyspace.ShardID{}):
 		if s.lead.Version == 0 {
-			return nil
+			return ownership.LeadGone{}
 		}
 		return ownership.LeadSeen{Lead: s.lead}
 	}

@@ -3,6 +3,7 @@ package shardtest
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ import (
 //	> run 10s                time passes
 //	> show                   the records as they are
 //	> pause a 30s            or sleep, jump, crash, exit, slow-warm, slow-drain, cut, freeze, home-away: see [FaultKind]
+//	> kubelets               from now on they report how processes end; misreport a earlier: see [misreports]
 //	> lose-reply a planned   or lose-request, late, refuse: strikes the next request of a whose description begins so
 //	> delete-shard west/0    or replace-shard; delete-lease a; pin west/0 b
 func Tell(script []byte) ([]byte, error) {
@@ -65,6 +67,9 @@ func (w *world) obey(words []string) error {
 		}
 		w.runFor(d)
 		return nil
+	case "kubelets":
+		w.schedule.Kubelets = true
+		return nil
 	case "show":
 		w.show()
 		return nil
@@ -106,6 +111,9 @@ func (w *world) argument(f *Fault, arg string) error {
 	case "relist":
 		f.Relist = true
 	}
+	if lie := slices.Index(misreports, arg); lie >= 0 {
+		f.N = lie
+	}
 	for s := range streams {
 		if s.String() == arg {
 			f.N = int(s)
@@ -113,6 +121,9 @@ func (w *world) argument(f *Fault, arg string) error {
 	}
 	if n, err := w.byName(arg); err == nil {
 		f.Node = n.index
+	}
+	if at := slices.Index(w.names, keyspace.ClusterName(arg)); at >= 0 {
+		f.N = at
 	}
 	if id, err := keyspace.ParseShardID(arg); err == nil {
 		f.N = w.shardIndex(id)
@@ -129,6 +140,7 @@ func (w *world) byName(name string) (*node, error) {
 
 func (w *world) setClusters(args []string) error {
 	clear(w.clusters)
+	w.names = w.names[:0]
 	for _, arg := range args {
 		name, text, _ := strings.Cut(arg, ":")
 		bits, err := strconv.Atoi(text)
@@ -136,9 +148,13 @@ func (w *world) setClusters(args []string) error {
 			return fmt.Errorf("reading the bits: %w", err)
 		}
 		w.clusters[keyspace.ClusterName(name)] = bits
+		w.names = append(w.names, keyspace.ClusterName(name))
 		for _, p := range keyspace.Partition(bits) {
 			w.shardIndex(keyspace.ShardID{Cluster: keyspace.ClusterName(name), Prefix: p})
 		}
+	}
+	for i := range w.nodes {
+		w.nodes[i].reaches = resized(w.nodes[i].reaches, len(w.names))
 	}
 	w.tellClusters()
 	return nil

@@ -19,8 +19,7 @@ type request struct {
 	of       driver.Subject
 	sentAt   time.Duration
 	patience time.Duration // how long its process waits for an answer
-	outcome  ownership.Outcome
-	version  ownership.Version
+	answer   driver.Written
 	read     bool // it reads
 	refuse   bool // it is refused whatever the record says
 	silent   bool // its answer is lost
@@ -32,6 +31,10 @@ type request struct {
 func (w *world) send(n *node, r request) {
 	r.node, r.life, r.id, r.sentAt = n.index, n.life, n.id, w.now
 	req := w.newRequest(r)
+	if r.of.All && w.now < n.listlessTill {
+		w.giveUp(req)
+		return
+	}
 	if r.read && n.deaf != nil && *n.deaf == r.of {
 		n.deaf = nil
 		w.giveUp(req)
@@ -39,7 +42,10 @@ func (w *world) send(n *node, r request) {
 	}
 	n.sent++
 	at := w.now + w.leg()
-	if f := n.struckBy(req); f != nil && !w.undying(req, f) {
+	if w.now < w.slowTill && !w.undying(req) {
+		at = min(at+w.slowBy, max(w.schedule.Faulty, at))
+	}
+	if f := n.struckBy(req); f != nil && (f.Kind != Late && f.Kind != Repeat || !w.undying(req)) {
 		w.Faults[f.Kind]++
 		if w.out != nil {
 			w.say(n, "! %v", f.Kind)
@@ -53,7 +59,6 @@ func (w *world) send(n *node, r request) {
 		case Late:
 			req.silent = true
 			at = min(w.now+req.patience+f.For, max(w.schedule.Faulty, at))
-			w.giveUp(req)
 		case Repeat:
 			w.push(event{at: min(at+f.For, max(w.schedule.Faulty, at)), kind: evArrive, node: -1, req: req.at, n: 1})
 		case Refuse:
@@ -62,14 +67,47 @@ func (w *world) send(n *node, r request) {
 			req.refuse, n.deaf = true, &req.of
 		}
 	}
+	if at-req.sentAt >= req.patience {
+		w.giveUp(req)
+	}
 	w.push(event{at: at, kind: evArrive, node: -1, req: req.at})
 }
 
+// refusal is how a store refuses writes.
+type refusal int
+
+const (
+	overloaded refusal = iota // half of them, with the request to come back in a second
+	forbidden                 // all
+	failing                   // half of them fail
+)
+
+// carryOut lets the store carry a write out, or refuse it.
+func (w *world) carryOut(req *request) (answer driver.Written) {
+	switch {
+	case req.refuse, w.now < w.refusesTill && w.refuses == forbidden:
+		return driver.Written{Outcome: ownership.Rejected, Cause: ownership.Refused}
+	case !w.refusing():
+	case w.refuses == overloaded:
+		return driver.Written{Outcome: ownership.Unknown, Cause: ownership.Overloaded, After: time.Second}
+	default:
+		return driver.Written{Outcome: ownership.Unknown, Cause: ownership.Failed}
+	}
+	answer.Outcome, answer.Version = w.apply(req)
+	if answer.Outcome == ownership.Rejected {
+		answer.Cause = ownership.Conflict
+	}
+	return answer
+}
+
+// refusing reports whether the write that the store has before it is one of the half that it refuses.
+func (w *world) refusing() bool { return w.now < w.refusesTill && w.upTo(2) > 0 }
+
 // undying tells a creation that could land after a user deleted the record that it made. The protocol promises nothing
 // then: the store can't tell such a request from a new one.
-func (w *world) undying(req *request, f *Fault) bool {
+func (w *world) undying(req *request) bool {
 	_, creation := req.effect.(ownership.CreateShard)
-	return creation && w.schedule.meddled() && (f.Kind == Late || f.Kind == Repeat)
+	return creation && w.schedule.meddled()
 }
 
 // struckBy returns the fault that is due for the request that is being sent, if there is one.
@@ -115,23 +153,20 @@ func (w *world) arrive(req *request, again bool) {
 	if req.read {
 		req.found = w.snapshot(req.of)
 	} else {
-		outcome, version := ownership.Rejected, ownership.Version(0)
-		if !req.refuse {
-			outcome, version = w.apply(req)
-		}
-		if outcome == ownership.Committed {
+		answer := w.carryOut(req)
+		if answer.Outcome == ownership.Committed {
 			w.Writes++
 			w.pumpAll()
 		}
 		if w.out != nil {
-			w.narrateArrival(req, outcome, again)
+			w.narrateArrival(req, answer.Outcome, again)
 		}
 		if again {
 			return
 		}
-		req.outcome, req.version = outcome, version
+		req.answer = answer
 	}
-	if req.silent || !back {
+	if req.silent || req.given || !back {
 		w.giveUp(req)
 		return
 	}
@@ -158,7 +193,9 @@ func (n *node) answered(req *request, late bool) {
 	case late:
 		n.handle(driver.Written{Number: req.number, Outcome: ownership.Unknown})
 	default:
-		n.handle(driver.Written{Number: req.number, Outcome: req.outcome, Version: req.version})
+		answer := req.answer
+		answer.Number = req.number
+		n.handle(answer)
 	}
 }
 
@@ -190,6 +227,9 @@ func (req *request) String() string {
 		what = "plan of "
 	case ownership.WriteShard:
 		what = e.Kind.String() + " of "
+	}
+	if req.of.All {
+		return what + "all records"
 	}
 	if req.of.Lease != "" {
 		return what + string(req.of.Lease)

@@ -23,10 +23,13 @@ type world struct {
 	ids      []keyspace.ShardID
 	clusters map[keyspace.ClusterName]int
 	names    []keyspace.ClusterName
-	awayTill time.Duration   // nobody reaches the store until then
-	requests []*[256]request // an arena: addresses stay good
-	used     int32           // requests in it
-	script   bool            // a story runs: no chance, nothing stops by itself
+	awayTill time.Duration // nobody reaches the store until then
+	// slowTill is until when the store takes slowBy longer, and refusesTill until when it refuses.
+	slowTill, slowBy, refusesTill time.Duration
+	refuses                       refusal
+	requests                      []*[256]request // an arena: addresses stay good
+	used                          int32           // requests in it
+	script                        bool            // a story runs: no chance, nothing stops by itself
 
 	checks
 	Stats
@@ -40,6 +43,7 @@ type Stats struct {
 	Events, Steps, Writes int
 	Moves                 int // planned and on exit
 	Claims, Seals, Lapses int
+	Proven                int // seals of who was proven to have ended
 	Faults                [faultKinds]int
 }
 
@@ -51,6 +55,7 @@ func (s *Stats) add(o Stats) {
 	s.Moves += o.Moves
 	s.Claims += o.Claims
 	s.Seals += o.Seals
+	s.Proven += o.Proven
 	s.Lapses += o.Lapses
 	for k := range s.Faults {
 		s.Faults[k] += o.Faults[k]
@@ -66,7 +71,7 @@ func (w *world) reset(s Schedule) {
 	if w.rng == nil {
 		w.rng = rand.New(&w.pcg)
 	}
-	w.now, w.awayTill = 0, 0
+	w.now, w.awayTill, w.slowTill, w.refusesTill = 0, 0, 0, 0
 	w.queue.heap, w.queue.order = w.queue.heap[:0], 0
 	w.store.reset()
 	w.used = 0
@@ -153,6 +158,8 @@ func (w *world) next() {
 		}
 	case evResume:
 		n.resume()
+	case evReport:
+		n.report()
 	default:
 		if !n.up || n.life != e.life {
 			return

@@ -46,21 +46,6 @@ func (r *rig) heldBy(shards, replica string) {
 	})
 }
 
-// warm says which shard isn't announced as warm at a replica.
-func (r *rig) warm(shards, replica string) error {
-	list, err := r.Shards(r.t.Context())
-	if err != nil {
-		return err
-	}
-	for i := range list {
-		s := &list[i]
-		if strings.HasPrefix(lab.ShardName(s), shards) && lab.ReplicaOf(s.Status.Warm) != replica {
-			return fmt.Errorf("%s is warm at %q", lab.ShardName(s), s.Status.Warm)
-		}
-	}
-	return nil
-}
-
 // podOf is the name of an At's Pod.
 func (r *rig) podOf(at *cnatv1alpha1.At) string {
 	r.t.Helper()

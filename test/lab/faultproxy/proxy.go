@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +24,9 @@ import (
 type Config struct {
 	// Upstream is the API server. Its address and CA are used, its credentials only with ActAs.
 	Upstream *rest.Config
+	// Second, if there is one, is another API server of the same cluster. Every other request goes to it, as behind a load
+	// balancer.
+	Second *rest.Config
 	// ActAs makes the proxy authenticate as the user of Upstream, whoever the client is.
 	ActAs bool
 	// Seed of the choice of requests that a Probability picks.
@@ -31,7 +35,8 @@ type Config struct {
 
 // Proxy is one running proxy. It is safe for concurrent use.
 type Proxy struct {
-	upstream  *url.URL
+	upstreams []*url.URL
+	turn      atomic.Uint32
 	transport *http.Transport
 	actAs     bool
 	rules     *rules
@@ -51,13 +56,22 @@ func Start(config Config) (*Proxy, error) {
 	if !config.ActAs {
 		upstreamTLS.Certificates, upstreamTLS.GetClientCertificate = nil, nil
 	}
+	upstreams := []*url.URL{upstream}
+	if config.Second != nil {
+		second, _, err := rest.DefaultServerUrlFor(config.Second)
+		if err != nil {
+			return nil, fmt.Errorf("reading the address of the second API server: %w", err)
+		}
+		upstreams = append(upstreams, second)
+	}
 	p := &Proxy{
-		upstream: upstream, actAs: config.ActAs, rules: newRules(config.Seed),
+		upstreams: upstreams, actAs: config.ActAs, rules: newRules(config.Seed),
 		transport: &http.Transport{TLSClientConfig: upstreamTLS, ForceAttemptHTTP2: true, DisableCompression: true, MaxIdleConnsPerHost: 64},
 	}
 	p.server = httptest.NewUnstartedServer(p)
 	p.server.EnableHTTP2 = true
 	p.server.Config.ErrorLog = log.New(io.Discard, "", 0) // clients that are killed leave half a handshake behind
+	p.server.Config.ConnContext = withPeer
 	p.server.StartTLS()
 	return p, nil
 }
@@ -113,6 +127,7 @@ func (p *Proxy) RESTConfig(config *rest.Config) *rest.Config {
 // ServeHTTP serves one request of a client.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	about := parse(r.Method, r.URL, r.UserAgent())
+	about.peer, _ = r.Context().Value(peerKey{}).(*peer)
 	rule := p.rules.of(about)
 	if rule != nil {
 		switch rule.Rule.Fault {
@@ -156,7 +171,8 @@ func cut() { panic(http.ErrAbortHandler) }
 func (p *Proxy) forward(r *http.Request) (*http.Response, error) {
 	out := r.Clone(r.Context())
 	out.RequestURI = ""
-	out.URL.Scheme, out.URL.Host, out.Host = p.upstream.Scheme, p.upstream.Host, p.upstream.Host
+	upstream := p.upstreams[int(p.turn.Add(1))%len(p.upstreams)]
+	out.URL.Scheme, out.URL.Host, out.Host = upstream.Scheme, upstream.Host, upstream.Host
 	out.Header.Del("Connection")
 	if p.actAs {
 		out.Header.Del("Authorization")

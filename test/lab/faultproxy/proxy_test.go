@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -327,4 +328,51 @@ func kubeconfigOf(server, token string) *clientcmdapi.Config {
 	c.Contexts["a"] = &clientcmdapi.Context{Cluster: "a", AuthInfo: "a"}
 	c.CurrentContext = "a"
 	return c
+}
+
+func TestARulePicksAProcessByItsConnections(t *testing.T) {
+	s := newServer(t)
+	p := startProxy(t, s)
+	other := p.Inject(Rule{Match: Match{Processes: []int{1}}, Fault: Answer, Status: 500})
+	c := client(t, p, true)
+	get := func() int {
+		t.Helper()
+		res, err := c.Get(p.URL() + pods)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		return res.StatusCode
+	}
+	if got := get(); got != http.StatusOK || other.Hits() != 0 {
+		t.Errorf("another process's rule made it %d", got)
+	}
+	ours := p.Inject(Rule{Match: Match{Processes: []int{os.Getpid()}}, Fault: Answer, Status: 503})
+	if got := get(); got != http.StatusServiceUnavailable || ours.Hits() != 1 {
+		t.Errorf("our own rule made it %d, %d hits", got, ours.Hits())
+	}
+}
+
+func TestRequestsTakeTurnsBetweenTwoServers(t *testing.T) {
+	first, second := newServer(t), newServer(t)
+	config := func(s *server) *rest.Config {
+		return &rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{
+			CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})}}
+	}
+	p, err := Start(Config{Upstream: config(first), Second: config(second)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	c := client(t, p, true)
+	for range 10 {
+		res, err := c.Get(p.URL() + pods)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+	}
+	if first.served.Load() != 5 || second.served.Load() != 5 {
+		t.Errorf("%d and %d requests, want 5 each", first.served.Load(), second.served.Load())
+	}
 }

@@ -49,6 +49,8 @@ type Match struct {
 	Name string
 	// Agents pick a request whose User-Agent contains one of them, such as "incarnation=r1-".
 	Agents []string
+	// Processes pick what these processes of the same machine send, whatever their User-Agent.
+	Processes []int
 }
 
 // Rule is one fault and what it befalls.
@@ -72,12 +74,15 @@ type Rule struct {
 // request is what rules are matched against.
 type request struct {
 	verb, resource, name, agent string
+
+	peer *peer // nil: nobody knows
 }
 
 // picks says whether a request is one of those meant.
 func (m Match) picks(r request) bool {
 	return among(m.Verbs, r.verb) && among(m.Resources, r.resource) && (m.Name == "" || m.Name == r.name) &&
-		(len(m.Agents) == 0 || slices.ContainsFunc(m.Agents, func(a string) bool { return strings.Contains(r.agent, a) }))
+		(len(m.Agents) == 0 || slices.ContainsFunc(m.Agents, func(a string) bool { return strings.Contains(r.agent, a) })) &&
+		(len(m.Processes) == 0 || slices.ContainsFunc(m.Processes, r.peer.is))
 }
 
 func among(list []string, what string) bool { return len(list) == 0 || slices.Contains(list, what) }

@@ -32,19 +32,23 @@ var controllers = []string{
 	"endpointslice-controller", "clusterrole-aggregation-controller",
 }
 
+// etcdPeer is etcd's own address as a member: a single one has no peers, but wants it.
+const etcdPeer = "unix://peer.sock:0"
+
+// etcdMember is what a cluster's only etcd is told of itself, and what a snapshot is restored for.
+func etcdMember(cluster string) []string {
+	return []string{"--name=" + cluster, "--initial-advertise-peer-urls=" + etcdPeer, "--initial-cluster=" + cluster + "=" + etcdPeer}
+}
+
 func etcdArgs(cluster, dataDir string, unsafeNoFsync bool) []string {
-	const peer = "unix://peer.sock:0" // a single member has no peers, but etcd wants the address
-	args := []string{
-		"--name=" + cluster,
-		"--data-dir=" + dataDir,
-		"--listen-client-urls=unix://" + etcdSocket,
-		"--advertise-client-urls=unix://" + etcdSocket,
-		"--listen-peer-urls=" + peer,
-		"--initial-advertise-peer-urls=" + peer,
-		"--initial-cluster=" + cluster + "=" + peer,
-		"--quota-backend-bytes=" + strconv.Itoa(8<<30),
+	args := append(etcdMember(cluster),
+		"--data-dir="+dataDir,
+		"--listen-client-urls=unix://"+etcdSocket,
+		"--advertise-client-urls=unix://"+etcdSocket,
+		"--listen-peer-urls="+etcdPeer,
+		"--quota-backend-bytes="+strconv.Itoa(8<<30),
 		"--log-level=warn",
-	}
+	)
 	if unsafeNoFsync {
 		args = append(args, "--unsafe-no-fsync")
 	}

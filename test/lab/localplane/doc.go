@@ -55,5 +55,8 @@
 // RBAC is on, and the admin is in system:masters: exempt from priority and fairness, and a user the API server's
 // tracing trusts. To be limited as in production, run programs with ServiceAccountKubeconfig.
 //
+// Plane.Snapshot saves what a cluster holds, and Plane.Restore goes back to it, under clients that live on: with etcd's
+// own tools, which are in the binary too. A second API server (Plane.StartSecond) is restored with the first.
+//
 // TmpfsData trades durability for speed (no fsync, data in memory). Figures taken with it say nothing about a disk.
 package localplane

@@ -57,6 +57,7 @@ type Plane struct {
 	apiServer *Process   // nil while stopped
 	second    *Second    // nil if there is none
 	helpers   []*Process // controller manager, scheduler, kwok
+	restored  []time.Time
 }
 
 // Name is the cluster's name.

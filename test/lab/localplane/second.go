@@ -26,6 +26,7 @@ import (
 type Second struct {
 	plane  *Plane
 	port   int
+	args   []string
 	server *Process
 	lag    *lagging
 }
@@ -59,18 +60,18 @@ func (p *Plane) StartSecond(ctx context.Context) (_ *Second, err error) {
 		}
 		s.port = ports[0]
 		// Not added at the end: of etcd's addresses both would count.
-		args := slices.Clone(arguments)
-		for i, arg := range args {
+		s.args = slices.Clone(arguments)
+		for i, arg := range s.args {
 			switch name, _, _ := strings.Cut(arg, "="); name {
 			case "--secure-port":
-				args[i] = fmt.Sprintf("--secure-port=%d", s.port)
+				s.args[i] = fmt.Sprintf("--secure-port=%d", s.port)
 			case "--etcd-servers":
-				args[i] = "--etcd-servers=unix://" + secondSocket
+				s.args[i] = "--etcd-servers=unix://" + secondSocket
 			case "--audit-log-path":
-				args[i] = "--audit-log-path=audit-second.log"
+				s.args[i] = "--audit-log-path=audit-second.log"
 			}
 		}
-		err = s.run(ctx, etcd, args)
+		err = s.run(ctx, etcd)
 		if err == nil {
 			p.mu.Lock()
 			p.second = s
@@ -85,8 +86,8 @@ func (p *Plane) StartSecond(ctx context.Context) (_ *Second, err error) {
 }
 
 // run starts the process and waits until it is ready.
-func (s *Second) run(ctx context.Context, etcd *Process, args []string) (err error) {
-	if s.server, err = s.plane.startProcessAs("kube-apiserver", "second-apiserver", args); err != nil {
+func (s *Second) run(ctx context.Context, etcd *Process) (err error) {
+	if s.server, err = s.plane.startProcessAs("kube-apiserver", "second-apiserver", s.args); err != nil {
 		return err
 	}
 	return s.plane.awaitAPIServer(ctx, s.RESTConfig(), etcd, s.server)

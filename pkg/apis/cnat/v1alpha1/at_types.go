@@ -328,9 +328,12 @@ func (at *At) StampTrace(id string) { at.Status.TraceID = id }
 // WrittenInTrace returns status.traceID.
 func (at *At) WrittenInTrace() string { return at.Status.TraceID }
 
-// StampEpoch raises status.epoch to epoch, and never lowers it. A client that
-// writes on behalf of a tenure calls it on what it sends; lowering would only
-// turn a refusal of the API server into a silent overwrite.
-func (at *At) StampEpoch(epoch int64) {
-	at.Status.Epoch = max(at.Status.Epoch, epoch)
+// StampEpoch raises status.epoch to epoch and returns what it was before. It
+// never lowers it. A client that writes on behalf of a tenure calls it on what
+// it sends, and doesn't send an object that shows a higher epoch than its own:
+// that was written by a later tenure.
+func (at *At) StampEpoch(epoch int64) (before int64) {
+	before = at.Status.Epoch
+	at.Status.Epoch = max(before, epoch)
+	return before
 }

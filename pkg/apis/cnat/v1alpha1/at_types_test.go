@@ -2,12 +2,11 @@ package v1alpha1
 
 import "testing"
 
-func TestStampEpochOnlyRaises(t *testing.T) {
+func TestStampEpochOnlyRaisesAndTellsWhatWasThere(t *testing.T) {
 	at := &At{}
-	for _, step := range []struct{ stamp, want int64 }{{3, 3}, {2, 3}, {0, 3}, {-1, 3}, {7, 7}} {
-		at.StampEpoch(step.stamp)
-		if at.Status.Epoch != step.want {
-			t.Fatalf("after stamping %d the epoch is %d, want %d", step.stamp, at.Status.Epoch, step.want)
+	for _, step := range []struct{ stamp, before, want int64 }{{3, 0, 3}, {2, 3, 3}, {0, 3, 3}, {-1, 3, 3}, {7, 3, 7}} {
+		if before := at.StampEpoch(step.stamp); before != step.before || at.Status.Epoch != step.want {
+			t.Fatalf("stamping %d over %d leaves %d, want %d over %d", step.stamp, before, at.Status.Epoch, step.want, step.before)
 		}
 	}
 }

@@ -20,8 +20,22 @@ const (
 	RenewalAnnotation = "tenure.dev/renewal"
 	// LeavingAnnotation is "true" once the replica was told to stop.
 	LeavingAnnotation = "tenure.dev/leaving"
+	// PodAnnotation is the container that the incarnation runs in, as NAMESPACE/POD/UID/CONTAINER, where that is known.
+	PodAnnotation = "tenure.dev/pod"
 	// SealedAnnotation names the incarnation that declared this one dead, for ever.
 	SealedAnnotation = "tenure.dev/sealed-by"
+	// ProtocolAnnotation is the version of the protocol that the incarnation speaks; 1 where there is none.
+	ProtocolAnnotation = "tenure.dev/protocol"
+	// KindsAnnotation lists the kinds that the incarnation shards, sorted and separated by commas. Without it, the
+	// incarnation hasn't said.
+	KindsAnnotation = "tenure.dev/kinds"
+	// UnfitAnnotation names the clusters that the incarnation can't serve, sorted and separated by commas; one with a plus
+	// sign behind it keeps what it has of it and gets nothing more. After an exclamation mark, they are those that it can
+	// serve, and it can't serve any other.
+	UnfitAnnotation = "tenure.dev/unfit"
+	// FleetLabel names the fleet that a Lease or a Shard belongs to; the default fleet's have no such label. Leases of a
+	// named fleet have no RoleLabel: replicas of version 1 would take them for theirs.
+	FleetLabel = "tenure.dev/fleet"
 )
 
 // Annotations of a Shard.

@@ -20,6 +20,7 @@ import (
 // +kubebuilder:printcolumn:name="Assignee",type=string,JSONPath=`.spec.assignee`,priority=1
 // +kubebuilder:printcolumn:name="Warm",type=string,JSONPath=`.status.warm`,priority=1
 // +kubebuilder:printcolumn:name="Load-Milli",type=integer,JSONPath=`.status.loadMilli`,priority=1
+// +kubebuilder:printcolumn:name="Layout",type=integer,JSONPath=`.spec.layout.generation`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type Shard struct {
 	metav1.TypeMeta `json:",inline"`
@@ -37,6 +38,8 @@ type Shard struct {
 }
 
 // ShardSpec says what part of which cluster this is, and who should hold it.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.layout) == has(oldSelf.layout)",message="a shard can't become a layout, nor a layout a shard"
 type ShardSpec struct {
 	// cluster is the name of the workload cluster.
 	// +required
@@ -60,10 +63,53 @@ type ShardSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Assignee string `json:"assignee,omitempty"`
+
+	// generation is that of the cluster's layout that lists the shard. It is part of
+	// the record's name from the second on.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=999999999
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="generation is immutable"
+	Generation int64 `json:"generation,omitempty"`
+
+	// layout makes this no shard, but the list of the shards that the cluster is
+	// divided into. It is named CLUSTER.layout, and nobody holds it.
+	// +optional
+	Layout *ShardLayout `json:"layout,omitempty"`
+}
+
+// ShardLayout lists the shards that a cluster is divided into. It only excludes:
+// a shard that it doesn't list is claimed by nobody, and held no longer than it
+// takes to end that in order.
+// +kubebuilder:validation:XValidation:rule="self.generation > oldSelf.generation || (self.generation == oldSelf.generation && self.prefixes == oldSelf.prefixes && (size(oldSelf.clusterUID) == 0 || self.clusterUID == oldSelf.clusterUID))",message="a layout is immutable; another one needs a higher generation"
+// +kubebuilder:validation:XValidation:rule="self.prefixes.all(p, self.prefixes.exists_one(q, p.startsWith(q))) && self.prefixes.map(p, [256, 128, 64, 32, 16, 8, 4, 2, 1][size(p)]).sum() == 256",message="prefixes must cover the hash space, each part of it once"
+type ShardLayout struct {
+	// generation counts the layouts of the cluster. Its shards are named by it.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=999999999
+	Generation int64 `json:"generation"`
+
+	// prefixes are those of the shards, in order.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=8
+	// +kubebuilder:validation:items:Pattern=`^[01]{0,8}$`
+	Prefixes []string `json:"prefixes"`
+
+	// clusterUID tells the cluster from others that had or have its name: the UID of
+	// its namespace kube-system. It is empty while nobody could read that.
+	// +optional
+	// +kubebuilder:default=""
+	// +kubebuilder:validation:MaxLength=64
+	ClusterUID string `json:"clusterUID"`
 }
 
 // ShardPhase sums the state of a shard up for a reader.
-// +kubebuilder:validation:Enum=Pending;Held;Moving
+// +kubebuilder:validation:Enum=Pending;Held;Moving;Retired
 type ShardPhase string
 
 const (
@@ -74,6 +120,9 @@ const (
 	// ShardMoving means that it is on its way to another holder; until the
 	// handoff the present one serves it.
 	ShardMoving ShardPhase = "Moving"
+	// ShardRetired means that nobody will ever hold the record again: the
+	// cluster's layout doesn't list it.
+	ShardRetired ShardPhase = "Retired"
 )
 
 // ShardMove is one change of holder.
@@ -98,6 +147,8 @@ type ShardMove struct {
 }
 
 // ShardStatus says who holds the shard.
+//
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.phase) || oldSelf.phase != 'Retired' || (has(self.phase) && self.phase == 'Retired' && (!has(self.holder) || size(self.holder) == 0))",message="a retired record is never held again"
 type ShardStatus struct {
 	// holder is the incarnation that owns the shard; empty while nobody does.
 	// +optional
@@ -111,7 +162,7 @@ type ShardStatus struct {
 	// +kubebuilder:validation:XValidation:rule="self >= oldSelf",message="epoch never falls"
 	Epoch int64 `json:"epoch,omitempty"`
 
-	// phase sums the state up: Pending, Held or Moving.
+	// phase sums the state up: Pending, Held, Moving or Retired.
 	// +optional
 	// +kubebuilder:default=Pending
 	Phase ShardPhase `json:"phase,omitempty"`

@@ -51,6 +51,10 @@ func TestEngagingAndDisengagingAShardLeavesNothingBehind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	connection, err := engage.Connect(real)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for i := range 20 {
 		at := &cnatv1alpha1.At{Spec: cnatv1alpha1.AtSpec{Schedule: time.Now().Add(time.Hour).UTC().Format(time.RFC3339), Command: "true"}}
 		at.Namespace, at.Name = "default", fmt.Sprint("at-", i)
@@ -60,7 +64,7 @@ func TestEngagingAndDisengagingAShardLeavesNothingBehind(t *testing.T) {
 	}
 	one := func() {
 		t.Helper()
-		if err := cycle(t.Context(), real); err != nil {
+		if err := cycle(t.Context(), connection); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -105,7 +109,7 @@ func measured() (goroutines int, heap uint64) {
 }
 
 // cycle is the life of one engagement.
-func cycle(ctx context.Context, real cluster.Cluster) error {
+func cycle(ctx context.Context, real *engage.Connection) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	prefix, err := keyspace.ParsePrefix("01")

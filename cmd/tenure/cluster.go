@@ -1,0 +1,366 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tenure-dev/tenure/pkg/console"
+	"github.com/tenure-dev/tenure/pkg/onboard"
+)
+
+const (
+	// tokenLifetime outlasts a holiday and is over before a lost token is forgotten. Nobody renews it but tenure cluster rotate.
+	tokenLifetime = 30 * 24 * time.Hour
+	// The API server gives no token for less than ten minutes, and a year is no short life.
+	shortestToken, longestToken = 10 * time.Minute, 365 * 24 * time.Hour
+	// serveWithin is how long add waits: a fleet that runs takes seconds, one that is being started about a minute.
+	serveWithin = 2 * time.Minute
+)
+
+// newCluster is the command whose subcommands add and remove workload clusters.
+func newCluster(getenv func(string) string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "cluster", Short: "add, list, check and remove workload clusters, renew their credentials",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return &console.UsageError{Text: "name a command: add, list, check, rotate or remove"}
+			}
+			return noArguments("")(cmd, args)
+		},
+		RunE: func(*cobra.Command, []string) error { return nil },
+	}
+	cmd.AddCommand(newClusterAdd(getenv), newClusterList(getenv), newClusterCheck(getenv), newClusterRotate(getenv), newClusterRemove(getenv))
+	return cmd
+}
+
+// clusterName is the argument NAME.
+func clusterName(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return &console.UsageError{Text: fmt.Sprintf("name one cluster, not %q", args)}
+	}
+	return usage(onboard.CheckName(args[0]))
+}
+
+func usage(err error) error {
+	if err != nil {
+		return &console.UsageError{Text: err.Error()}
+	}
+	return nil
+}
+
+// adminFlags say where the workload cluster is.
+type adminFlags struct{ kubeconfig, context string }
+
+func (a *adminFlags) declare(cmd *cobra.Command, about string) {
+	fs := cmd.Flags()
+	fs.StringVar(&a.kubeconfig, "kubeconfig", "", "kubeconfig `file` of an admin of the workload cluster "+about)
+	fs.StringVar(&a.context, "context", "", "`context` of that kubeconfig")
+}
+
+const usualDefault = "(default: $KUBECONFIG or ~/.kube/config)"
+
+// onboarder connects to the clusters that a command needs.
+func onboarder(cmd *cobra.Command, name string, home *homeFlags, admin *adminFlags) (onboard.Onboarder, error) {
+	o := onboard.Onboarder{Name: name, Progress: func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), text) }}
+	if home != nil {
+		g, err := home.gatherer(false)
+		if err != nil {
+			return o, err
+		}
+		o.Home, o.Namespace = g.Home, g.Namespace
+		o.Home.QPS = -1
+	}
+	if admin != nil {
+		config, err := connection(admin.kubeconfig, admin.context)
+		if err != nil {
+			return o, &console.UsageError{Text: fmt.Sprintf("configuration of the workload cluster (--kubeconfig, --context): %v", err)}
+		}
+		config.QPS = -1
+		o.Workload = config
+	}
+	return o, nil
+}
+
+// accessFlags say what the fleet may do in a cluster.
+type accessFlags struct{ roles, namespaces []string }
+
+func (a *accessFlags) declare(cmd *cobra.Command, about string) {
+	fs := cmd.Flags()
+	fs.StringSliceVar(&a.roles, "role", []string{string(onboard.Ats)}, "what the cluster is for: "+words(onboard.Roles)+about)
+	fs.StringSliceVar(&a.namespaces, "namespaces", nil, "`namespaces` that the fleet may write in (default: all)"+about)
+	complete(cmd, "role", strings.Split(words(onboard.Roles), ", ")...)
+}
+
+func words[T ~string](all []T) string {
+	var text []string
+	for _, w := range all {
+		text = append(text, string(w))
+	}
+	return strings.Join(text, ", ")
+}
+
+func (a *accessFlags) access() (onboard.Access, error) {
+	roles, err := onboard.ParseRoles(a.roles)
+	if err != nil {
+		return onboard.Access{}, usage(err)
+	}
+	for _, name := range a.namespaces {
+		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
+			return onboard.Access{}, &console.UsageError{Text: fmt.Sprintf("--namespaces %q: %s", name, strings.Join(problems, "; "))}
+		}
+	}
+	return onboard.Access{Roles: roles, Namespaces: onboard.Sorted(a.namespaces)}, nil
+}
+
+func declareLifetime(cmd *cobra.Command, lifetime *time.Duration) {
+	cmd.Flags().DurationVar(lifetime, "token-lifetime", tokenLifetime, "for how long to ask for a token; the API server may grant less")
+}
+
+func checkLifetime(d time.Duration) error {
+	if d < shortestToken || d > longestToken {
+		return &console.UsageError{Text: fmt.Sprintf("--token-lifetime %v: must be from %v to %v", d, shortestToken, longestToken)}
+	}
+	return nil
+}
+
+func newClusterAdd(getenv func(string) string) *cobra.Command {
+	var (
+		home   homeFlags
+		admin  adminFlags
+		access accessFlags
+		o      onboard.AddOptions
+		dry    string
+		output string
+	)
+	cmd := &cobra.Command{
+		Use: "add NAME", Short: "make a cluster one of the fleet's, and wait until it is served", Args: clusterName,
+		Long: "Installs in the workload cluster what config/workload has: the API of Ats, a service account, the narrowest roles and\n" +
+			"policies. Then it asks for a token of that account, writes the kubeconfig Secret of the home cluster, and waits until\n" +
+			"the replicas serve the cluster. A second run changes nothing.\n\n" +
+			"It takes an admin of the workload cluster; in home, the right to write Secrets and to read Shards, Leases and events.",
+	}
+	home.declare(cmd, "home-context", getenv)
+	admin.declare(cmd, usualDefault)
+	access.declare(cmd, "")
+	declareLifetime(cmd, &o.Lifetime)
+	fs := cmd.Flags()
+	fs.StringVar(&o.Server, "server", "", "`URL` at which replicas reach the workload cluster (default: that of --kubeconfig)")
+	fs.DurationVar(&o.Wait, "wait", serveWithin, "how long to wait until the cluster is served; 0 doesn't wait")
+	fs.StringVar(&dry, "dry-run", "none", "none, or client: only say what would be done, or print it with -o yaml")
+	fs.StringVarP(&output, "output", "o", "", "with --dry-run=client: yaml prints the objects, asks no cluster, and leaves the token out")
+	complete(cmd, "dry-run", "none", "client")
+	complete(cmd, "output", "yaml")
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		switch {
+		case dry != "none" && dry != "client":
+			return &console.UsageError{Text: fmt.Sprintf("--dry-run %s: must be none or client", dry)}
+		case output != "" && output != "yaml":
+			return &console.UsageError{Text: fmt.Sprintf("--output %s: must be yaml", output)}
+		case output != "" && dry != "client":
+			return &console.UsageError{Text: "--output yaml: needs --dry-run=client"}
+		case o.Wait < 0:
+			return &console.UsageError{Text: fmt.Sprintf("--wait %v: must not be negative", o.Wait)}
+		}
+		if err := checkLifetime(o.Lifetime); err != nil {
+			return err
+		}
+		if o.Access, err = access.access(); err != nil {
+			return err
+		}
+		if output == "yaml" {
+			return printManifests(cmd, args[0], home.homeNamespace, &admin, o)
+		}
+		on, err := onboarder(cmd, args[0], &home, &admin)
+		if err != nil {
+			return err
+		}
+		o.Dry, o.AllowHome = dry == "client", cmd.Flags().Changed("context")
+		report, err := on.Add(cmd.Context(), o)
+		if err != nil {
+			return errors.Join(showed(cmd, getenv, report), err)
+		}
+		if err := report.Show(screen(cmd, getenv)); err != nil {
+			return err
+		}
+		switch {
+		case o.Dry:
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), "nothing was done (--dry-run)")
+		case !report.Changed:
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), "nothing had to be changed")
+		}
+		return err
+	}
+	return cmd
+}
+
+// showed shows what was done before something failed.
+func showed(cmd *cobra.Command, getenv func(string) string, r onboard.Report) error {
+	if len(r.Lines) == 0 {
+		return nil
+	}
+	return r.Show(screen(cmd, getenv))
+}
+
+// printManifests prints what add would apply. The Secret belongs to another cluster, and a token into no repository, so it
+// is a comment.
+func printManifests(cmd *cobra.Command, name, namespace string, admin *adminFlags, o onboard.AddOptions) error {
+	on, err := onboarder(cmd, name, nil, admin)
+	if err != nil {
+		return err
+	}
+	on.Namespace = namespace
+	objects, secret, err := on.Manifests(o)
+	if err != nil {
+		return err
+	}
+	var out strings.Builder
+	for _, object := range objects {
+		text, err := yaml.Marshal(object.Object)
+		if err != nil {
+			return fmt.Errorf("printing the manifests: %w", err)
+		}
+		fmt.Fprintf(&out, "---\n%s", text)
+	}
+	template, err := runtime.DefaultUnstructuredConverter.ToUnstructured(secret)
+	if err != nil {
+		return fmt.Errorf("printing the Secret: %w", err)
+	}
+	unstructured.RemoveNestedField(template, "metadata", "creationTimestamp")
+	text, err := yaml.Marshal(template)
+	if err != nil {
+		return fmt.Errorf("printing the Secret: %w", err)
+	}
+	fmt.Fprintf(&out, "# All of the above is for cluster %s. The home cluster gets the Secret below. It holds a token, so it belongs into\n"+
+		"# no repository: once the above is applied, tenure cluster add %[1]s writes it, and finds nothing else to do.\n#\n", name)
+	for line := range strings.Lines(string(text)) {
+		out.WriteString("# " + line)
+	}
+	_, err = fmt.Fprint(cmd.OutOrStdout(), out.String())
+	return err
+}
+
+func newClusterList(getenv func(string) string) *cobra.Command {
+	skip := false
+	cmd := &cobra.Command{Use: "list", Short: "the fleet's clusters: servers, credentials, who serves them", Args: noArguments("")}
+	cmd.Flags().BoolVar(&skip, "skip-clusters", false, "don't ask the workload clusters whether they can be used")
+	q := &question{}
+	q.declare(cmd, "home-context", getenv)
+	return q.complete(cmd, getenv, func(ctx context.Context, q *question, _ []string) error {
+		o, err := onboarder(cmd, "", &q.homeFlags, nil)
+		if err != nil {
+			return err
+		}
+		all, err := o.List(ctx, !skip)
+		if err != nil {
+			return err
+		}
+		ok := true
+		for _, e := range all {
+			ok = ok && e.OK
+		}
+		return q.show(all, ok, func(s *console.Screen) error { return onboard.ShowEntries(s, all, time.Now()) })
+	})
+}
+
+func newClusterCheck(getenv func(string) string) *cobra.Command {
+	var access accessFlags
+	cmd := &cobra.Command{
+		Use: "check NAME", Short: "whether the fleet can do its work in a cluster: credentials, API, every right", Args: clusterName,
+	}
+	access.declare(cmd, "; default: what it was added with")
+	q := &question{}
+	q.declare(cmd, "home-context", getenv)
+	return q.complete(cmd, getenv, func(ctx context.Context, q *question, args []string) error {
+		o, err := onboarder(cmd, args[0], &q.homeFlags, nil)
+		if err != nil {
+			return err
+		}
+		var given *onboard.Access
+		if cmd.Flags().Changed("role") || cmd.Flags().Changed("namespaces") {
+			a, err := access.access()
+			if err != nil {
+				return err
+			}
+			given = &a
+		}
+		e, err := o.Check(ctx, given)
+		if err != nil {
+			return err
+		}
+		return q.show(e, e.OK, e.Show)
+	})
+}
+
+func newClusterRotate(getenv func(string) string) *cobra.Command {
+	var (
+		home     homeFlags
+		admin    adminFlags
+		lifetime time.Duration
+	)
+	cmd := &cobra.Command{
+		Use: "rotate NAME", Short: "put a new token into a cluster's Secret", Args: clusterName,
+		Long: "Asks the workload cluster for a new token of the replicas' service account and puts it into the cluster's Secret.\n" +
+			"It takes the right to create tokens of that account (serviceaccounts/token) and to read namespace kube-system\n" +
+			"there; in home, to read and update Secrets.",
+	}
+	home.declare(cmd, "home-context", getenv)
+	admin.declare(cmd, usualDefault)
+	declareLifetime(cmd, &lifetime)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := checkLifetime(lifetime); err != nil {
+			return err
+		}
+		o, err := onboarder(cmd, args[0], &home, &admin)
+		if err != nil {
+			return err
+		}
+		report, err := o.Rotate(cmd.Context(), lifetime)
+		if err != nil {
+			return err
+		}
+		return report.Show(screen(cmd, getenv))
+	}
+	return cmd
+}
+
+func newClusterRemove(getenv func(string) string) *cobra.Command {
+	var (
+		home  homeFlags
+		admin adminFlags
+		wait  time.Duration
+	)
+	cmd := &cobra.Command{
+		Use: "remove NAME", Short: "take a cluster from the fleet, and wait until it has let go", Args: clusterName,
+		Long: "Deletes the cluster's Secret and waits until no replica holds a part of the cluster. With --kubeconfig or --context it\n" +
+			"then deletes what add created in the workload cluster. It never deletes a CustomResourceDefinition, an At, or what\n" +
+			"add didn't create. The Shard records stay in home, held by nobody: their epochs go on if the cluster comes back.",
+	}
+	home.declare(cmd, "home-context", getenv)
+	admin.declare(cmd, "(default: the cluster itself isn't touched)")
+	cmd.Flags().DurationVar(&wait, "wait", serveWithin, "how long to wait until the replicas have let go")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		clean := &admin
+		if admin == (adminFlags{}) {
+			clean = nil
+		}
+		o, err := onboarder(cmd, args[0], &home, clean)
+		if err != nil {
+			return err
+		}
+		report, err := o.Remove(cmd.Context(), onboard.RemoveOptions{Wait: wait})
+		if err != nil {
+			return errors.Join(showed(cmd, getenv, report), err)
+		}
+		return report.Show(screen(cmd, getenv))
+	}
+	return cmd
+}

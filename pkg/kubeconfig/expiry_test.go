@@ -1,0 +1,73 @@
+package kubeconfig
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"math/big"
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// certificateUntil is a certificate in PEM.
+func certificateUntil(t *testing.T, end time.Time) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: end.Add(-time.Hour), NotAfter: end}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+func TestWhenCredentialsExpire(t *testing.T) {
+	soon, late := time.Unix(1_900_000_000, 0), time.Unix(2_000_000_000, 0)
+	first, second := certificateUntil(t, soon), certificateUntil(t, late)
+	jwt := func(claims string) string {
+		return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"
+	}
+	for what, c := range map[string]struct {
+		config rest.Config
+		want   time.Time
+	}{
+		"nothing":                         {},
+		"a certificate":                   {rest.Config{TLSClientConfig: rest.TLSClientConfig{CertData: first}}, soon},
+		"a certificate and its issuer":    {rest.Config{TLSClientConfig: rest.TLSClientConfig{CertData: slices.Concat(second, first)}}, late},
+		"a key before the certificate":    {rest.Config{TLSClientConfig: rest.TLSClientConfig{CertData: slices.Concat([]byte("-----BEGIN X-----\n-----END X-----\n"), first)}}, soon},
+		"no certificate":                  {rest.Config{TLSClientConfig: rest.TLSClientConfig{CertData: []byte("-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n")}}, time.Time{}},
+		"a token":                         {rest.Config{BearerToken: jwt(`{"exp":1900000000}`)}, soon},
+		"a token with a padded body":      {rest.Config{BearerToken: "e30." + base64.URLEncoding.EncodeToString([]byte(`{"exp": 1900000000 }`)) + ".x"}, soon},
+		"a token with a part of a second": {rest.Config{BearerToken: jwt(`{"exp":1900000000.5}`)}, soon},
+		"a token without end":             {rest.Config{BearerToken: jwt(`{"sub":"x"}`)}, time.Time{}},
+		"a token whose end is no number":  {rest.Config{BearerToken: jwt(`{"exp":"soon"}`)}, time.Time{}},
+		"a token for ever and ever":       {rest.Config{BearerToken: jwt(`{"exp":1e300}`)}, time.Time{}},
+		"a token that is no JWT":          {rest.Config{BearerToken: "0123456789abcdef"}, time.Time{}},
+		"a token with dots":               {rest.Config{BearerToken: "a.b!.c"}, time.Time{}},
+		"both, the token first":           {rest.Config{BearerToken: jwt(`{"exp":1900000000}`), TLSClientConfig: rest.TLSClientConfig{CertData: second}}, soon},
+		"both, the certificate first":     {rest.Config{BearerToken: jwt(`{"exp":2000000000}`), TLSClientConfig: rest.TLSClientConfig{CertData: first}}, soon},
+		"a file that renews itself":       {rest.Config{BearerToken: jwt(`{"exp":1900000000}`), BearerTokenFile: "/token"}, time.Time{}},
+	} {
+		if got := Expiry(&c.config); !got.Equal(c.want) {
+			t.Errorf("%s: %v, want %v", what, got, c.want)
+		}
+	}
+}
+
+func FuzzTokenEnd(f *testing.F) {
+	f.Add("e30.eyJleHAiOjE5MDAwMDAwMDB9.c2ln")
+	f.Fuzz(func(t *testing.T, token string) {
+		if end := tokenEnd(token); !end.IsZero() && (end.Unix() < 0 || end.Unix() > latest) {
+			t.Errorf("%q ends at %v", token, end)
+		}
+	})
+}

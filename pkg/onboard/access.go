@@ -1,0 +1,230 @@
+package onboard
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/tenure-dev/tenure/config"
+)
+
+// Role is what a workload cluster is for.
+type Role string
+
+const (
+	// Ats are run there. They are seen in every cluster.
+	Ats Role = "ats"
+	// Deployments are copied there.
+	Deployments Role = "deployments"
+	// DeploymentSource has its Deployments copied to others; it is the cluster of --deployment-source.
+	DeploymentSource Role = "deployment-source"
+)
+
+// Roles are all roles.
+var Roles = []Role{Ats, Deployments, DeploymentSource}
+
+// Access is what the fleet may do in a workload cluster.
+type Access struct {
+	Roles []Role
+	// Namespaces that the fleet may write in; none means all.
+	Namespaces []string
+}
+
+// ParseRoles reads the names of roles.
+func ParseRoles(names []string) ([]Role, error) {
+	var roles []Role
+	for _, name := range names {
+		if !slices.Contains(Roles, Role(name)) {
+			return nil, fmt.Errorf("--role %s: must be of %v", name, Roles)
+		}
+		roles = append(roles, Role(name))
+	}
+	if len(roles) == 0 {
+		return nil, fmt.Errorf("--role: must name at least one of %v", Roles)
+	}
+	return Sorted(roles), nil
+}
+
+// Sorted are the words in order, each once.
+func Sorted[T ~string](words []T) []T { return slices.Compact(slices.Sorted(slices.Values(words))) }
+
+// The service account of the replicas in every workload cluster, as the manifests have it.
+const (
+	accountNamespace = "tenure-system"
+	accountName      = "tenure"
+)
+
+// Bindings of the manifests that give the fleet rights: for which role, "" for all, and whether they can be had in single
+// namespaces. Those that can't are about lists and watches, which a replica makes for the whole cluster.
+var bindings = map[string]struct {
+	role   Role
+	narrow bool
+}{
+	"tenure-ats-watch":          {"", false},
+	"tenure-ats-run":            {Ats, true},
+	"tenure-copies-reader":      {Deployments, false},
+	"tenure-copies":             {Deployments, true},
+	"tenure-replication-reader": {DeploymentSource, false},
+	"tenure-replication-source": {DeploymentSource, true},
+}
+
+const (
+	kindNamespace      = "Namespace"
+	kindCRD            = "CustomResourceDefinition"
+	kindAccount        = "ServiceAccount"
+	kindRole           = "ClusterRole"
+	kindClusterBinding = "ClusterRoleBinding"
+	kindBinding        = "RoleBinding"
+)
+
+// Objects are those that a workload cluster needs, in the order in which they can be created.
+func Objects(a Access) ([]*unstructured.Unstructured, error) {
+	rendered, err := render(a.Roles)
+	if err != nil {
+		return nil, err
+	}
+	var all []*unstructured.Unstructured
+	for _, o := range rendered {
+		if o.GetKind() != kindClusterBinding {
+			all = append(all, o)
+			continue
+		}
+		about, known := bindings[o.GetName()]
+		switch {
+		case !known:
+			return nil, fmt.Errorf("config/ has a ClusterRoleBinding %s of which this program doesn't know what it is for", o.GetName())
+		case about.role != "" && !slices.Contains(a.Roles, about.role):
+		case !about.narrow || len(a.Namespaces) == 0:
+			all = append(all, o)
+		default:
+			for _, namespace := range a.Namespaces {
+				all = append(all, narrowed(o, namespace))
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(x, y *unstructured.Unstructured) int { return rank(x) - rank(y) })
+	return all, nil
+}
+
+// render is what the folders of some roles hold, each object once.
+func render(roles []Role) ([]*unstructured.Unstructured, error) {
+	folders := []string{config.Workload}
+	if slices.Contains(roles, Deployments) {
+		folders = []string{config.ReplicationTarget} // it includes the other
+	}
+	if slices.Contains(roles, DeploymentSource) {
+		folders = append(folders, config.ReplicationSource)
+	}
+	var all []*unstructured.Unstructured
+	for _, folder := range folders {
+		some, err := config.Render(folder)
+		if err != nil {
+			return nil, fmt.Errorf("reading the manifests: %w", err)
+		}
+		all = append(all, some...)
+	}
+	return all, nil
+}
+
+// narrowed gives in one namespace what a ClusterRoleBinding gives everywhere.
+func narrowed(binding *unstructured.Unstructured, namespace string) *unstructured.Unstructured {
+	o := binding.DeepCopy()
+	o.SetKind(kindBinding)
+	o.SetNamespace(namespace)
+	return o
+}
+
+// order of kinds: what others need comes first.
+var order = []string{kindNamespace, kindCRD, kindAccount, kindRole, kindClusterBinding, kindBinding}
+
+func rank(o *unstructured.Unstructured) int {
+	if i := slices.Index(order, o.GetKind()); i >= 0 {
+		return i
+	}
+	return len(order)
+}
+
+// Right is one verb on one kind of resource, in a namespace or, if that is "", everywhere.
+type Right struct {
+	Verb        string `json:"verb"`
+	Group       string `json:"group"`
+	Resource    string `json:"resource"`
+	Subresource string `json:"subresource,omitempty"`
+	// Name of the only object that it is about, "" for all.
+	Name      string `json:"name,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	// Role of the manifests that gives it.
+	Role string `json:"role"`
+}
+
+// String is the right as kubectl auth can-i takes it.
+func (r Right) String() string {
+	text := r.Verb + " " + r.Resource
+	if r.Group != "" {
+		text += "." + r.Group
+	}
+	if r.Subresource != "" {
+		text += "/" + r.Subresource
+	}
+	if r.Name != "" {
+		text += " " + r.Name
+	}
+	return text
+}
+
+// Rights are those that the objects give to the replicas' service account, in order.
+func Rights(objects []*unstructured.Unstructured) ([]Right, error) {
+	rules := map[string][]rbacv1.PolicyRule{}
+	for _, o := range objects {
+		if o.GetKind() != kindRole {
+			continue
+		}
+		var role rbacv1.ClusterRole
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role); err != nil {
+			return nil, fmt.Errorf("ClusterRole %s: %w", o.GetName(), err)
+		}
+		rules[role.Name] = role.Rules
+	}
+	all := map[Right]bool{}
+	for _, o := range objects {
+		if o.GetKind() != kindClusterBinding && o.GetKind() != kindBinding {
+			continue
+		}
+		name, _, err := unstructured.NestedString(o.Object, "roleRef", "name")
+		if err != nil || rules[name] == nil {
+			return nil, fmt.Errorf("%s %s: its role %q isn't among the manifests", o.GetKind(), o.GetName(), name)
+		}
+		for _, rule := range rules[name] {
+			for _, r := range rightsOf(rule) {
+				r.Namespace, r.Role = o.GetNamespace(), name
+				all[r] = true
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Keys(all), func(a, b Right) int {
+		return strings.Compare(a.Role+" "+a.Namespace+" "+a.String(), b.Role+" "+b.Namespace+" "+b.String())
+	}), nil
+}
+
+func rightsOf(rule rbacv1.PolicyRule) (all []Right) {
+	names := rule.ResourceNames
+	if len(names) == 0 {
+		names = []string{""}
+	}
+	for _, group := range rule.APIGroups {
+		for _, resource := range rule.Resources {
+			resource, sub, _ := strings.Cut(resource, "/")
+			for _, verb := range rule.Verbs {
+				for _, name := range names {
+					all = append(all, Right{Verb: verb, Group: group, Resource: resource, Subresource: sub, Name: name})
+				}
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,205 @@
+package onboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/pkg/clusterhealth"
+	"github.com/tenure-dev/tenure/pkg/console"
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+)
+
+const (
+	// fieldManager owns what is applied to workload clusters.
+	fieldManager = "tenure-cluster-add"
+	// servedWithin bounds the wait for an API server to serve a new kind.
+	servedWithin = 30 * time.Second
+	// pollFirst and pollMost are between two looks at what is waited for.
+	pollFirst, pollMost = 100 * time.Millisecond, 2 * time.Second
+)
+
+// carryOut does what was decided, and stops at the first failure: the next run goes on from there.
+func carryOut(ctx context.Context, c client.Client, steps []Step) error {
+	for _, s := range steps {
+		var err error
+		switch s.Action {
+		case Create, Update:
+			err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(s.Object), client.FieldOwner(fieldManager), client.ForceOwnership)
+		case Delete:
+			err = client.IgnoreNotFound(c.Delete(ctx, s.Object, client.Preconditions{UID: ptr.To(s.Object.GetUID())}))
+		}
+		if err != nil {
+			return fmt.Errorf("%s: it couldn't be %s: %w", idOf(s.Object), s.Action, err)
+		}
+	}
+	return nil
+}
+
+// awaitAPI waits until the API server serves Ats.
+func awaitAPI(ctx context.Context, config *rest.Config) error {
+	kinds, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return fmt.Errorf("asking for the kinds: %w", err)
+	}
+	return poll(ctx, servedWithin, func() (bool, error) {
+		_, err := kinds.ServerResourcesForGroupVersionWithContext(ctx, cnatv1alpha1.GroupVersion.String())
+		if err != nil {
+			err = fmt.Errorf("the API server doesn't serve %s yet: see the conditions of CustomResourceDefinition ats.%s: %w",
+				cnatv1alpha1.GroupVersion, cnatv1alpha1.GroupVersion.Group, err)
+		}
+		return err == nil, err
+	})
+}
+
+// poll asks until the answer is yes, with longer and longer pauses. When the time is over, the error is that of the last
+// answer.
+func poll(ctx context.Context, within time.Duration, ask func() (bool, error)) error {
+	over := time.NewTimer(within)
+	defer over.Stop()
+	for pause := pollFirst; ; pause = min(pause*3/2, pollMost) {
+		done, err := ask()
+		if done {
+			return err
+		}
+		select {
+		case <-over.C:
+			return errors.Join(err, fmt.Errorf("waited for %v", within))
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), err)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// requestToken asks for a token of the replicas' service account.
+func requestToken(ctx context.Context, c client.Client, lifetime time.Duration) (token string, expires time.Time, err error) {
+	account := &corev1.ServiceAccount{}
+	account.Namespace, account.Name = accountNamespace, accountName
+	request := &authenticationv1.TokenRequest{}
+	request.Spec.ExpirationSeconds = ptr.To(int64(lifetime / time.Second))
+	err = c.SubResource("token").Create(ctx, account, request)
+	switch {
+	case apierrors.IsNotFound(err):
+		return "", time.Time{}, fmt.Errorf("there is no service account %s/%s: tenure cluster add makes it", accountNamespace, accountName)
+	case err != nil:
+		return "", time.Time{}, fmt.Errorf("requesting a token of service account %s/%s: %w", accountNamespace, accountName, err)
+	}
+	return request.Status.Token, request.Status.ExpirationTimestamp.UTC(), nil
+}
+
+// granted says what the API server made of the wish for a lifetime; the note is for one that is another than was asked for.
+func granted(asked time.Duration, expires, now time.Time) (text, note string) {
+	got := expires.Sub(now)
+	if off := asked - got; off > time.Minute || off < -time.Minute {
+		note = fmt.Sprintf("asked for a token for %s, the API server granted %s: it decides (--service-account-max-token-expiration there)",
+			span(asked), span(got.Round(time.Minute)))
+	} else {
+		got = asked // but for the time that the request took
+	}
+	return fmt.Sprintf("expires %s, in %s", stamp(expires), span(got.Round(time.Second))), note
+}
+
+// span is a duration without what is zero: 720h, not 720h0m0s.
+func span(d time.Duration) string {
+	switch {
+	case d%time.Hour == 0:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	case d > time.Hour:
+		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+	case d%time.Minute == 0:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	}
+	return d.Round(time.Second).String()
+}
+
+// writeSecret puts a kubeconfig into the cluster's Secret, unless somebody changed that meanwhile. Before that it has the
+// cluster asked whether it takes the credentials; what can't be reached from here is a note, since replicas may reach it.
+func (o Onboarder) writeSecret(ctx context.Context, home client.Client, secret *corev1.Secret, text []byte) (note string, err error) {
+	if text != nil {
+		secret.Data = map[string][]byte{kubeconfig.Key: text}
+		reason, said := clusterhealth.Look(ctx, secret, kubeconfig.Policy{}, lookTimeout)
+		switch reason {
+		case clusterhealth.ReasonUsable:
+		case clusterhealth.ReasonUnreachable:
+			note = "its server can't be reached from here with the new credentials: " + said
+		default:
+			return "", fmt.Errorf("the new credentials can't be used, so the Secret wasn't written: %s: %s", reason, said)
+		}
+	}
+	if secret.ResourceVersion == "" {
+		err = home.Create(ctx, secret)
+	} else {
+		err = home.Update(ctx, secret)
+	}
+	if err != nil {
+		return "", fmt.Errorf("writing Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	}
+	return note, nil
+}
+
+// awaitService waits until the fleet serves the cluster.
+func (o Onboarder) awaitService(ctx context.Context, home client.Client, within time.Duration) (Service, error) {
+	var fleet console.Fleet
+	told := false
+	err := poll(ctx, within, func() (bool, error) {
+		var err error
+		if fleet, err = o.fleet(ctx, false); err != nil {
+			return false, err
+		}
+		s := Serving(fleet, o.Name)
+		if !s.Complete && !told {
+			told = true
+			o.tell("waiting up to %v for the replicas to serve cluster %s (%d alive)", within, o.Name, s.Live)
+		}
+		return s.Complete, nil
+	})
+	if err != nil {
+		said, unread := console.Told(context.WithoutCancel(ctx), home, o.Namespace)
+		if unread != nil {
+			said = nil // one thing less to say
+		}
+		err = fmt.Errorf("cluster %s is registered, but not served: %s (%w)", o.Name, Obstacle(fleet, o.Name, said), err)
+	}
+	return Serving(fleet, o.Name), err
+}
+
+// awaitRelease waits until no live replica holds a shard of the cluster.
+func (o Onboarder) awaitRelease(ctx context.Context, within time.Duration) (Service, error) {
+	var s Service
+	told := false
+	err := poll(ctx, within, func() (bool, error) {
+		fleet, err := o.fleet(ctx, false)
+		if err != nil {
+			return false, err
+		}
+		if s = Serving(fleet, o.Name); s.Taken > 0 && !told {
+			told = true
+			o.tell("waiting up to %v for the replicas to let go of cluster %s (%s)", within, o.Name, s)
+		}
+		return s.Taken == 0, nil
+	})
+	if err != nil {
+		err = fmt.Errorf("the Secret of cluster %s is deleted, but replicas still hold shards of it: %s: see their logs, and run this again (%w)", o.Name, s, err)
+	}
+	return s, err
+}
+
+// countAts counts the Ats of a cluster, -1 if that can't be known.
+func countAts(ctx context.Context, c client.Client) int {
+	list := &cnatv1alpha1.AtList{}
+	if err := c.List(ctx, list); err != nil {
+		return -1
+	}
+	return len(list.Items)
+}

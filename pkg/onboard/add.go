@@ -1,0 +1,268 @@
+package onboard
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// AddOptions say how a cluster is added.
+type AddOptions struct {
+	Access
+	// Server is the address at which replicas reach the cluster; "" means that of the admin's connection.
+	Server string
+	// Lifetime that is asked for the token.
+	Lifetime time.Duration
+	// Wait bounds the wait until the fleet serves the cluster; 0 doesn't wait.
+	Wait time.Duration
+	// Dry only says what would be done.
+	Dry bool
+	// AllowHome allows the home cluster itself.
+	AllowHome bool
+}
+
+// Line is one thing that was done.
+type Line struct {
+	Where string `json:"where"`
+	What  string `json:"what"`
+	Done  string `json:"done"`
+}
+
+// Report says what a command did.
+type Report struct {
+	Lines []Line `json:"lines"`
+	// Notes are what else is good to know.
+	Notes []string `json:"notes,omitempty"`
+	// Changed says that something was written.
+	Changed bool `json:"changed"`
+}
+
+func (r *Report) line(where, what, format string, args ...any) {
+	r.Lines = append(r.Lines, Line{where, what, fmt.Sprintf(format, args...)})
+}
+
+// intent is all that adding a cluster comes to.
+type intent struct {
+	steps   []Step
+	verdict Verdict
+	target  Target
+	known   Known
+}
+
+func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a AddOptions) (p intent, err error) {
+	want, err := Objects(a.Access)
+	if err != nil {
+		return p, err
+	}
+	if p.target, err = TargetOf(o.Workload, a.Server); err != nil {
+		return p, err
+	}
+	if p.target.UID, err = uidOf(ctx, there); err != nil {
+		return p, err
+	}
+	if p.known, err = o.known(ctx, home); err != nil {
+		return p, err
+	}
+	atHome, err := uidOf(ctx, home)
+	if err == nil && atHome == p.target.UID && !a.AllowHome { // who may not read that says it by the flags
+		return p, fmt.Errorf("--context: the cluster at %s is the home cluster itself: name the context of cluster %s, or, if Ats of home are meant, "+
+			"give --context all the same", p.target.Server, o.Name)
+	}
+	if p.verdict, err = JudgeSecret(o.Namespace, o.Name, p.target, a.Access, p.known, time.Now()); err != nil {
+		return p, err
+	}
+	if err = namespacesExist(ctx, there, a.Namespaces); err != nil {
+		return p, err
+	}
+	found, err := live(ctx, there, want)
+	if err != nil {
+		return p, fmt.Errorf("cluster %s: %w", o.Name, err)
+	}
+	p.steps, err = Decide(found, want)
+	return p, err
+}
+
+// Add makes the cluster one of the fleet's, and waits until it is served. A second run changes nothing.
+func (o Onboarder) Add(ctx context.Context, a AddOptions) (r Report, err error) {
+	home, err := o.home()
+	if err != nil {
+		return r, err
+	}
+	there, err := o.workload()
+	if err != nil {
+		return r, err
+	}
+	p, err := o.planAdd(ctx, home, there, a)
+	if err != nil {
+		return r, err
+	}
+	r = summarize(o.Name, p.steps)
+	secret := fmt.Sprintf("Secret %s/%s", o.Namespace, o.Name)
+	if a.Dry {
+		if p.verdict.NewToken {
+			r.line(o.Name, "token", "requested, for %s", span(a.Lifetime))
+		}
+		r.secret(secret, p.verdict)
+		r.Changed = false
+		return r, nil
+	}
+	if err := carryOut(ctx, there, p.steps); err != nil {
+		return r, fmt.Errorf("cluster %s: %w", o.Name, err)
+	}
+	if err := awaitAPI(ctx, o.Workload); err != nil {
+		return r, fmt.Errorf("cluster %s: %w", o.Name, err)
+	}
+	if err := o.addSecret(ctx, home, there, a, p, secret, &r); err != nil {
+		return r, err
+	}
+	if a.Wait <= 0 {
+		return r, nil
+	}
+	began := time.Now()
+	s, err := o.awaitService(ctx, home, a.Wait)
+	if err != nil {
+		return r, err
+	}
+	done := s.String()
+	if r.Changed {
+		done += fmt.Sprintf(", after %.1fs", time.Since(began).Seconds())
+	}
+	r.line("home", "shards", "%s", done)
+	return r, nil
+}
+
+// addSecret does what was decided about the Secret, with a token if it needs one.
+func (o Onboarder) addSecret(ctx context.Context, home, there client.Client, a AddOptions, p intent, what string, r *Report) error {
+	if p.verdict.Action == Keep {
+		r.line("home", what, "%s, %s", Keep, ends(Hold(p.known.Own)))
+		return nil
+	}
+	secret := newSecret(o.Namespace, o.Name, p.target.UID, a.Access)
+	held := Held{}
+	if p.known.Own != nil {
+		secret, held = p.known.Own.DeepCopy(), Hold(p.known.Own)
+		annotate(secret, p.target.UID, a.Access)
+	}
+	token := held.token
+	if p.verdict.NewToken {
+		asked := time.Now()
+		got, expires, err := requestToken(ctx, there, a.Lifetime)
+		if err != nil {
+			return fmt.Errorf("cluster %s: %w", o.Name, err)
+		}
+		token = got
+		issued(secret, asked)
+		r.token(o.Name, a.Lifetime, expires, asked)
+	}
+	var text []byte // of a Secret that only has to say more of the cluster it stays
+	if p.verdict.NewToken || !sameWay(held.target, p.target) {
+		var err error
+		if text, err = p.target.kubeconfig(o.Name, token); err != nil {
+			return err
+		}
+	}
+	note, err := o.writeSecret(ctx, home, secret, text)
+	if err != nil {
+		return err
+	}
+	if note != "" {
+		r.Notes = append(r.Notes, note)
+	}
+	r.Changed = true
+	r.secret(what, p.verdict)
+	return nil
+}
+
+// secret says what becomes of the Secret.
+func (r *Report) secret(what string, v Verdict) {
+	r.line("home", what, "%s", v.Action)
+	if v.Why != "" {
+		r.Notes = append(r.Notes, fmt.Sprintf("%s %s: %s", v.Action, what, v.Why))
+	}
+}
+
+// token says for how long a new one is good.
+func (r *Report) token(cluster string, lifetime time.Duration, expires, asked time.Time) {
+	text, note := granted(lifetime, expires, asked)
+	r.line(cluster, "token", "%s", text)
+	if note != "" {
+		r.Notes = append(r.Notes, note)
+	}
+}
+
+func ends(h Held) string {
+	if h.Expires.IsZero() {
+		return "no end of its credentials is known"
+	}
+	return "expires " + stamp(h.Expires)
+}
+
+// groups of kinds, as a report names them.
+var groups = []struct {
+	name  string
+	kinds []string
+}{
+	{"namespace " + accountNamespace, []string{kindNamespace}},
+	{"API of Ats", []string{kindCRD}},
+	{"service account " + accountName, []string{kindAccount}},
+	{"roles and bindings", []string{kindRole, kindClusterBinding, kindBinding}},
+	{"policies", []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}},
+}
+
+// summarize says in a few lines what becomes of many objects.
+func summarize(cluster string, steps []Step) (r Report) {
+	for _, g := range groups {
+		count := map[Action]int{}
+		for _, s := range steps {
+			if slices.Contains(g.kinds, s.Object.GetKind()) {
+				count[s.Action]++
+			}
+		}
+		var done []string
+		for _, action := range []Action{Create, Update, Keep, Delete, Leave} {
+			if n := count[action]; n > 0 && len(steps) > 0 {
+				done = append(done, fmt.Sprintf("%d %s", n, action))
+			}
+		}
+		if len(done) > 0 {
+			r.line(cluster, g.name, "%s", strings.Join(done, ", "))
+		}
+	}
+	var why []string
+	named := map[string][]string{}
+	for _, s := range steps {
+		r.Changed = r.Changed || s.Action == Create || s.Action == Update || s.Action == Delete
+		if s.Note == "" {
+			continue
+		}
+		text := fmt.Sprintf("%s (%s)", s.Action, s.Note)
+		if named[text] == nil {
+			why = append(why, text)
+		}
+		named[text] = append(named[text], idOf(s.Object).String())
+	}
+	for _, text := range why {
+		r.Notes = append(r.Notes, fmt.Sprintf("%s: %s", text, few(named[text])))
+	}
+	return r
+}
+
+// Manifests are the objects that Add applies to the workload cluster, and the Secret without its token. No cluster is asked.
+func (o Onboarder) Manifests(a AddOptions) ([]*unstructured.Unstructured, *corev1.Secret, error) {
+	objects, err := Objects(a.Access)
+	if err != nil {
+		return nil, nil, err
+	}
+	target, err := TargetOf(o.Workload, a.Server)
+	if err != nil {
+		return nil, nil, err
+	}
+	secret, err := Template(o.Namespace, o.Name, target, a.Access)
+	return objects, secret, err
+}

@@ -1,0 +1,304 @@
+package onboard
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/pkg/clusterhealth"
+	"github.com/tenure-dev/tenure/pkg/console"
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+)
+
+// Probe is all that a check found out.
+type Probe struct {
+	Name string
+	Now  time.Time
+	Held Held
+	// Access that the cluster was added with.
+	Access Access
+	// Reason and Note are what the cluster answers; see package clusterhealth.
+	Reason, Note string
+	// API is why the API of Ats isn't the one that the replicas need.
+	API error
+	// Asked are the rights that the replicas need, Missing those of them that they haven't. Unasked is why that couldn't be
+	// found out.
+	Asked, Missing []Right
+	Unasked        error
+	Fleet          console.Fleet
+	Told           []console.Answer
+}
+
+// Finding is the outcome of one check.
+type Finding struct {
+	Check string `json:"check"`
+	OK    bool   `json:"ok"`
+	Says  string `json:"says"`
+}
+
+// Examination is the answer of tenure cluster check.
+type Examination struct {
+	Cluster  string    `json:"cluster"`
+	Server   string    `json:"server,omitempty"`
+	OK       bool      `json:"ok"`
+	Findings []Finding `json:"findings"`
+	// Missing are the rights that the replicas haven't.
+	Missing []Right `json:"missing,omitempty"`
+}
+
+// Check asks the cluster with the credentials of its Secret for all that replicas need. access replaces what the Secret says
+// that the cluster was added with, if it isn't nil.
+func (o Onboarder) Check(ctx context.Context, access *Access) (Examination, error) {
+	p := Probe{Name: o.Name}
+	home, err := o.home()
+	if err != nil {
+		return Examination{}, err
+	}
+	known, err := o.known(ctx, home)
+	if err != nil {
+		return Examination{}, err
+	}
+	if known.Own == nil {
+		return Examination{}, o.unknown(known)
+	}
+	p.Held, p.Reason, p.Note = Hold(known.Own), known.Reason, known.Note
+	if added, ok := AccessOf(known.Own); access == nil && ok {
+		access = &added
+	} else if access == nil {
+		access = &Access{Roles: []Role{Ats}}
+	}
+	p.Access = *access
+	if p.Reason == clusterhealth.ReasonUsable {
+		opened, err := kubeconfig.OfSecret(known.Own, kubeconfig.Policy{})
+		if err != nil {
+			return Examination{}, err
+		}
+		if err := p.ask(ctx, opened); err != nil {
+			return Examination{}, err
+		}
+	}
+	if p.Fleet, err = o.fleet(ctx, false); err != nil {
+		return Examination{}, err
+	}
+	if p.Told, err = console.Told(ctx, home, o.Namespace); err != nil {
+		p.Told = nil // who may not read events is told by the records alone
+	}
+	p.Now = time.Now()
+	return Examine(p), nil
+}
+
+// ask asks the cluster itself.
+func (p *Probe) ask(ctx context.Context, opened *kubeconfig.Access) error {
+	config, err := opened.REST()
+	if err != nil {
+		return err
+	}
+	config.Timeout, config.QPS = lookTimeout, -1
+	objects, err := Objects(p.Access)
+	if err != nil {
+		return err
+	}
+	p.API = apiDiffers(ctx, config, objects)
+	if p.Asked, err = Rights(objects); err != nil {
+		return err
+	}
+	p.Missing, p.Unasked = denied(ctx, config, p.Asked)
+	return nil
+}
+
+// denied asks the API server which of some rights the caller hasn't.
+func denied(ctx context.Context, config *rest.Config, rights []Right) (missing []Right, err error) {
+	c, err := connect(config, "the cluster")
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range rights {
+		review := &authorizationv1.SelfSubjectAccessReview{}
+		review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
+			Verb: r.Verb, Group: r.Group, Resource: r.Resource, Subresource: r.Subresource, Name: r.Name, Namespace: r.Namespace,
+		}
+		if err := c.Create(ctx, review); err != nil {
+			return nil, fmt.Errorf("asking for the right to %s: %w", r, err)
+		}
+		if !review.Status.Allowed {
+			missing = append(missing, r)
+		}
+	}
+	return missing, nil
+}
+
+// apiDiffers says why the API of Ats that the cluster serves isn't the one of the manifests. It reads what every
+// authenticated user may: the published schema.
+func apiDiffers(ctx context.Context, config *rest.Config, objects []*unstructured.Unstructured) error {
+	kinds, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return fmt.Errorf("asking for the kinds: %w", err)
+	}
+	version := cnatv1alpha1.GroupVersion
+	if _, err := kinds.ServerResourcesForGroupVersionWithContext(ctx, version.String()); apierrors.IsNotFound(err) {
+		return fmt.Errorf("the cluster doesn't serve %s: tenure cluster add installs it", version)
+	} else if err != nil {
+		return fmt.Errorf("asking for the kinds of %s: %w", version, err)
+	}
+	raw, err := kinds.RESTClient().Get().AbsPath("/openapi/v3/apis", version.Group, version.Version).
+		SetHeader("Accept", "application/json").Do(ctx).Raw()
+	if err != nil {
+		return fmt.Errorf("reading the schema of %s: %w", version, err)
+	}
+	return schemaDiffers(raw, objects)
+}
+
+// schemaDiffers compares the published schema of Ats with that of the CustomResourceDefinition.
+func schemaDiffers(raw []byte, objects []*unstructured.Unstructured) error {
+	var served struct {
+		Components struct {
+			Schemas map[string]map[string]any `json:"schemas"`
+		} `json:"components"`
+	}
+	if err := json.Unmarshal(raw, &served); err != nil {
+		return fmt.Errorf("the published schema can't be read: %w", err)
+	}
+	for _, o := range objects {
+		if o.GetKind() != kindCRD {
+			continue
+		}
+		kind, _, _ := unstructured.NestedString(o.Object, "spec", "names", "kind")
+		versions, _, err := unstructured.NestedSlice(o.Object, "spec", "versions")
+		if err != nil || len(versions) != 1 {
+			return fmt.Errorf("CustomResourceDefinition %s has %d versions, this program compares one", o.GetName(), len(versions))
+		}
+		want, _, err := unstructured.NestedMap(versions[0].(map[string]any), "schema", "openAPIV3Schema", "properties")
+		if err != nil {
+			return fmt.Errorf("CustomResourceDefinition %s: %w", o.GetName(), err)
+		}
+		var got map[string]any
+		for name, schema := range served.Components.Schemas {
+			if strings.HasSuffix(name, "."+kind) {
+				got, _, _ = unstructured.NestedMap(schema, "properties")
+			}
+		}
+		for _, part := range []string{"spec", "status"} {
+			if at := missing("."+part, comparable(got[part]), comparable(want[part])); at != "" {
+				return fmt.Errorf("the cluster's %s differs from this program's at %s: tenure cluster add updates it, "+
+					"if this program isn't the older one", kind, strings.ReplaceAll(at, ".properties.", "."))
+			}
+		}
+	}
+	return nil
+}
+
+// comparable is a schema with all numbers of one type and without what only a reader needs.
+func comparable(schema any) any {
+	switch schema := schema.(type) {
+	case map[string]any:
+		clean := map[string]any{}
+		for key, value := range schema {
+			if _, text := value.(string); key == "description" && text {
+				continue
+			}
+			clean[key] = comparable(value)
+		}
+		return clean
+	case []any:
+		clean := make([]any, len(schema))
+		for i := range schema {
+			clean[i] = comparable(schema[i])
+		}
+		return clean
+	case int64:
+		return float64(schema)
+	}
+	return schema
+}
+
+// Examine judges a probe.
+func Examine(p Probe) Examination {
+	e := Examination{Cluster: p.Name, Server: p.Held.Server, Missing: p.Missing}
+	add := func(check string, ok bool, format string, args ...any) {
+		e.Findings = append(e.Findings, Finding{check, ok, fmt.Sprintf(format, args...)})
+	}
+	usable := p.Reason == clusterhealth.ReasonUsable
+	if p.Held.Refused != nil {
+		add("kubeconfig", false, "%v", p.Held.Refused)
+	} else {
+		add("kubeconfig", true, "replicas accept it")
+		add("server", usable, "%s", map[bool]string{true: "answers", false: p.Reason + ": " + p.Note}[usable])
+		add("credentials", !soon(p.Held, p.Now), "%s", expires(p.Held, p.Now, p.Name))
+	}
+	if usable {
+		add("API of Ats", p.API == nil, "%s", orElse(p.API, "as this program needs it"))
+		switch {
+		case p.Unasked != nil:
+			add("rights", false, "couldn't be asked for: %v", p.Unasked)
+		case len(p.Missing) > 0:
+			add("rights", false, "%d of %d are missing: tenure cluster add gives them", len(p.Missing), len(p.Asked))
+		default:
+			add("rights", true, "all %d for %s", len(p.Asked), describe(p.Access))
+		}
+	}
+	s := Serving(p.Fleet, p.Name)
+	if s.Complete {
+		add("shards", len(s.Unfit) == 0, "%s", s)
+	} else {
+		add("shards", false, "%s", Obstacle(p.Fleet, p.Name, p.Told))
+	}
+	e.OK = true
+	for _, f := range e.Findings {
+		e.OK = e.OK && f.OK
+	}
+	return e
+}
+
+func orElse(err error, text string) string {
+	if err != nil {
+		return err.Error()
+	}
+	return text
+}
+
+func describe(a Access) string {
+	text := join(a.Roles)
+	if len(a.Namespaces) > 0 {
+		text += " in " + strings.Join(a.Namespaces, ", ")
+	}
+	return text
+}
+
+// soon reports whether credentials are over or should be renewed: a fifth of their life is left, or three days if that is
+// less.
+func soon(h Held, now time.Time) bool {
+	if h.Expires.IsZero() {
+		return false
+	}
+	notice := 72 * time.Hour
+	if !h.issued.IsZero() {
+		notice = min(notice, max(0, h.Expires.Sub(h.issued)/5))
+	}
+	return h.Expires.Sub(now) < notice
+}
+
+func expires(h Held, now time.Time, name string) string {
+	if h.Expires.IsZero() {
+		return ends(h)
+	}
+	var text string
+	switch {
+	case !h.Expires.After(now):
+		text = "expired " + stamp(h.Expires)
+	default:
+		text = fmt.Sprintf("expires %s, in %s", stamp(h.Expires), span(h.Expires.Sub(now).Truncate(time.Second)))
+	}
+	if soon(h, now) {
+		text += ": tenure cluster rotate " + name
+	}
+	return text
+}

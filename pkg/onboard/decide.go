@@ -1,0 +1,193 @@
+package onboard
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// MadeByLabel marks what a command here created in a workload cluster. Nothing else is ever deleted.
+const (
+	MadeByLabel = "app.kubernetes.io/managed-by"
+	MadeBy      = "tenure-cluster-add"
+)
+
+// Action is what becomes of an object.
+type Action string
+
+const (
+	Create Action = "created"
+	Update Action = "updated"
+	Keep   Action = "unchanged"
+	Delete Action = "deleted"
+	// Leave is for what stays although the cluster or the role doesn't need it.
+	Leave Action = "left"
+)
+
+// Step is one object and what becomes of it.
+type Step struct {
+	Object *unstructured.Unstructured
+	Action Action
+	// Note says why, where the action doesn't say it all.
+	Note string
+}
+
+// id tells objects apart.
+type id struct{ kind, namespace, name string }
+
+func idOf(o *unstructured.Unstructured) id { return id{o.GetKind(), o.GetNamespace(), o.GetName()} }
+
+func (i id) String() string {
+	if i.namespace == "" {
+		return i.kind + " " + i.name
+	}
+	return i.kind + " " + i.namespace + "/" + i.name
+}
+
+// holds reports whether other objects go with this one.
+func holds(o *unstructured.Unstructured) bool {
+	return o.GetKind() == kindCRD || o.GetKind() == kindNamespace
+}
+
+func ours(o *unstructured.Unstructured) bool { return o.GetLabels()[MadeByLabel] == MadeBy }
+
+// Decide says what has to be done in a workload cluster so that it has what is wanted: live is what is there of all that
+// could be wanted, and of what has our label.
+//
+// What isn't wanted is of a role that the cluster doesn't have, or gives more than was asked for. Ours is deleted. A binding
+// that somebody else made is left, and reported.
+func Decide(live, want []*unstructured.Unstructured) ([]Step, error) {
+	there := map[id]*unstructured.Unstructured{}
+	for _, o := range live {
+		there[idOf(o)] = o
+	}
+	var steps []Step
+	var errs []error
+	wanted := map[id]bool{}
+	for _, w := range want {
+		wanted[idOf(w)] = true
+		step, err := decideOne(there[idOf(w)], w)
+		steps, errs = append(steps, step), append(errs, err)
+	}
+	for _, o := range live {
+		binding := o.GetKind() == kindClusterBinding || o.GetKind() == kindBinding
+		switch {
+		case wanted[idOf(o)]:
+		case ours(o) && !holds(o):
+			steps = append(steps, Step{o, Delete, "not needed for --role and --namespaces"})
+		case binding:
+			steps = append(steps, Step{o, Leave, "gives more than --role and --namespaces say, but somebody else made it"})
+		}
+	}
+	return steps, errors.Join(errs...)
+}
+
+func decideOne(live, want *unstructured.Unstructured) (Step, error) {
+	want = want.DeepCopy()
+	if live == nil {
+		mark(want)
+		return Step{want, Create, ""}, nil
+	}
+	if live.GetDeletionTimestamp() != nil {
+		return Step{}, fmt.Errorf("%s is being deleted: wait until it is gone, or see what its finalizers (metadata.finalizers) wait for", idOf(want))
+	}
+	if was, is := live.Object["roleRef"], want.Object["roleRef"]; is != nil && !equality.Semantic.DeepEqual(was, is) {
+		return Step{}, fmt.Errorf("%s: roleRef is %v, must be %v, and can't be changed: delete the binding", idOf(want), was, is)
+	}
+	if covers(live.Object, want.Object) {
+		return Step{live, Keep, ""}, nil
+	}
+	if ours(live) {
+		mark(want)
+	}
+	return Step{want, Update, ""}, nil
+}
+
+func mark(o *unstructured.Unstructured) {
+	labels := o.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[MadeByLabel] = MadeBy
+	o.SetLabels(labels)
+}
+
+// covers reports whether all that is wanted is there. What else is in a map there, such as defaults, makes no difference;
+// lists have to be equally long.
+func covers(live, want any) bool { return missing("", live, want) == "" }
+
+// missing is the path of the first thing that isn't as it is wanted, "" if everything is.
+func missing(path string, live, want any) string {
+	switch want := want.(type) {
+	case map[string]any:
+		l, ok := live.(map[string]any)
+		if !ok && len(want) > 0 {
+			return path
+		}
+		for _, key := range sortedKeys(want) {
+			if at := missing(path+"."+key, l[key], want[key]); at != "" {
+				return at
+			}
+		}
+	case []any:
+		l, ok := live.([]any)
+		if len(l) != len(want) || !ok && len(want) > 0 {
+			return path
+		}
+		for i := range want {
+			if at := missing(fmt.Sprintf("%s[%d]", path, i), l[i], want[i]); at != "" {
+				return at
+			}
+		}
+	default:
+		if !equality.Semantic.DeepEqual(live, want) {
+			return path
+		}
+	}
+	return ""
+}
+
+func sortedKeys(m map[string]any) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// DecideRemoval says what of the live objects of a workload cluster goes with it, in the order in which it can go. The
+// service account goes first: without it no token is good for anything. keep names what is left although it is ours, and
+// why.
+func DecideRemoval(live []*unstructured.Unstructured, keep func(*unstructured.Unstructured) string) []Step {
+	var steps []Step
+	for _, o := range live {
+		step := Step{o, Delete, ""}
+		switch {
+		case !ours(o):
+			step.Action, step.Note = Leave, "not made by tenure cluster add"
+		case o.GetKind() == kindCRD:
+			step.Action, step.Note = Leave, "deleting it would delete its objects"
+		default:
+			if step.Note = keep(o); step.Note != "" {
+				step.Action = Leave
+			}
+		}
+		steps = append(steps, step)
+	}
+	slices.SortStableFunc(steps, func(a, b Step) int { return removalRank(a.Object) - removalRank(b.Object) })
+	return steps
+}
+
+func removalRank(o *unstructured.Unstructured) int {
+	switch o.GetKind() {
+	case kindAccount:
+		return 0
+	case kindNamespace:
+		return 2
+	}
+	return 1
+}

@@ -1,0 +1,205 @@
+package onboard
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/pkg/clusterhealth"
+	"github.com/tenure-dev/tenure/pkg/console"
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+)
+
+// lookTimeout bounds one question to a workload cluster with the replicas' credentials.
+const lookTimeout = 5 * time.Second
+
+// Onboarder works on one cluster of a fleet, as the user who asks.
+type Onboarder struct {
+	// Home is the connection to the home cluster, Namespace that of the fleet there.
+	Home      *rest.Config
+	Namespace string
+	// Name of the cluster.
+	Name string
+	// Workload is an admin's connection to the cluster; nil where a command does without.
+	Workload *rest.Config
+	// Progress is told what is waited for. Nil disables it.
+	Progress func(string)
+}
+
+// connect returns a client that knows Kubernetes' own kinds and Ats.
+func connect(c *rest.Config, which string) (client.Client, error) {
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("building the scheme: %w", err)
+	}
+	if err := cnatv1alpha1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("building the scheme: %w", err)
+	}
+	made, err := client.New(c, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s at %s: %w", which, c.Host, err)
+	}
+	return made, nil
+}
+
+func (o Onboarder) home() (client.Client, error) { return connect(o.Home, "the home cluster") }
+
+func (o Onboarder) workload() (client.Client, error) { return connect(o.Workload, "cluster "+o.Name) }
+
+func (o Onboarder) tell(format string, args ...any) {
+	if o.Progress != nil {
+		o.Progress(fmt.Sprintf(format, args...))
+	}
+}
+
+// known reads the Secrets of the fleet's clusters, and asks the cluster whether it takes the credentials that it has.
+func (o Onboarder) known(ctx context.Context, home client.Client) (Known, error) {
+	if err := home.Get(ctx, client.ObjectKey{Name: o.Namespace}, &corev1.Namespace{}); apierrors.IsNotFound(err) {
+		return Known{}, fmt.Errorf("there is no namespace %s at %s: --namespace names the one of the replicas, --home-kubeconfig and --home-context the home cluster",
+			o.Namespace, o.Home.Host)
+	}
+	all := &corev1.SecretList{}
+	if err := home.List(ctx, all, client.InNamespace(o.Namespace), client.MatchingLabels{kubeconfig.Label: "true"}); err != nil {
+		return Known{}, fmt.Errorf("listing the Secrets of clusters in namespace %s of %s: %w", o.Namespace, o.Home.Host, err)
+	}
+	k := Known{Others: others(all.Items, o.Name)}
+	own := &corev1.Secret{}
+	err := home.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: o.Name}, own)
+	switch {
+	case apierrors.IsNotFound(err):
+		return k, nil
+	case err != nil:
+		return Known{}, fmt.Errorf("reading Secret %s/%s: %w", o.Namespace, o.Name, err)
+	}
+	k.Own = own
+	k.Reason, k.Note = clusterhealth.Look(ctx, own, kubeconfig.Policy{}, lookTimeout)
+	return k, nil
+}
+
+// uidOf is what tells a cluster from all others.
+func uidOf(ctx context.Context, c client.Client) (string, error) {
+	system := &corev1.Namespace{}
+	if err := c.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, system); err != nil {
+		return "", fmt.Errorf("reading namespace %s, whose UID tells clusters apart: %w", metav1.NamespaceSystem, err)
+	}
+	return string(system.UID), nil
+}
+
+// live reads what a workload cluster has of all that any access could need, and of what was made there for another access.
+func live(ctx context.Context, c client.Client, want []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	possible, err := Objects(Access{Roles: Roles})
+	if err != nil {
+		return nil, err
+	}
+	var found []*unstructured.Unstructured
+	seen := map[id]bool{}
+	for _, o := range append(possible, want...) {
+		if seen[idOf(o)] {
+			continue
+		}
+		seen[idOf(o)] = true
+		there := &unstructured.Unstructured{}
+		there.SetGroupVersionKind(o.GroupVersionKind())
+		err := c.Get(ctx, client.ObjectKeyFromObject(o), there)
+		switch {
+		case err == nil:
+			found = append(found, there)
+		case meta.IsNoMatchError(err):
+			return nil, fmt.Errorf("the cluster's API server has no %s of %s, which is needed: see which versions of Kubernetes are supported", o.GetKind(), o.GetAPIVersion())
+		case !apierrors.IsNotFound(err):
+			return nil, fmt.Errorf("reading %s: %w", idOf(o), err)
+		}
+	}
+	narrow := &unstructured.UnstructuredList{}
+	narrow.SetGroupVersionKind(schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: kindBinding + "List"})
+	if err := c.List(ctx, narrow, client.MatchingLabels{MadeByLabel: MadeBy}); err != nil {
+		return nil, fmt.Errorf("listing the RoleBindings of all namespaces: %w", err)
+	}
+	for i := range narrow.Items {
+		if o := &narrow.Items[i]; !seen[idOf(o)] {
+			found = append(found, o)
+		}
+	}
+	return found, nil
+}
+
+// namespacesExist refuses names of namespaces that there aren't.
+func namespacesExist(ctx context.Context, c client.Client, names []string) error {
+	for _, name := range names {
+		err := c.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{})
+		if apierrors.IsNotFound(err) {
+			return fmt.Errorf("--namespaces %s: the cluster has no such namespace: create it, or leave it out", name)
+		} else if err != nil {
+			return fmt.Errorf("reading namespace %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// inhabitants names what is in a namespace beside what Kubernetes puts into each and what is to go with the cluster; at most a
+// few.
+func inhabitants(ctx context.Context, config *rest.Config, namespace string) ([]string, error) {
+	config = rest.CopyConfig(config)
+	config.WarningHandlerWithContext = rest.NoWarnings{} // of deprecated kinds, which are looked at, too
+	kinds, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("asking for the kinds: %w", err)
+	}
+	lists, err := kinds.ServerPreferredNamespacedResourcesWithContext(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("asking for the kinds that can be in namespace %s: %w", namespace, err)
+	}
+	objects, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting: %w", err)
+	}
+	var names []string
+	for _, list := range lists {
+		version, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			return nil, fmt.Errorf("kinds of %s: %w", list.GroupVersion, err)
+		}
+		for _, kind := range list.APIResources {
+			if strings.Contains(kind.Name, "/") || !slices.Contains(kind.Verbs, "list") || kind.Name == "events" {
+				continue
+			}
+			found, err := objects.Resource(version.WithResource(kind.Name)).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: 10})
+			if err != nil {
+				return nil, fmt.Errorf("listing %s in namespace %s: %w", kind.Name, namespace, err)
+			}
+			for _, o := range found.Items {
+				own := o.Labels[MadeByLabel] == MadeBy || kind.Name == "serviceaccounts" && (o.Name == "default" || o.Name == accountName) ||
+					kind.Name == "configmaps" && o.Name == "kube-root-ca.crt"
+				if !own && o.DeletionTimestamp == nil {
+					names = append(names, kind.Name+"/"+o.Name)
+				}
+			}
+		}
+	}
+	return names, nil
+}
+
+// fleet reads how the fleet is; ask says whether the clusters are asked, too.
+func (o Onboarder) fleet(ctx context.Context, ask bool) (console.Fleet, error) {
+	s, err := console.Gatherer{Home: o.Home, Namespace: o.Namespace, Ask: ask}.Fleet(ctx)
+	if err != nil {
+		return console.Fleet{}, err
+	}
+	return console.Assess(s), nil
+}

@@ -1,0 +1,88 @@
+package onboard
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-dev/tenure/pkg/clusterhealth"
+	"github.com/tenure-dev/tenure/pkg/console"
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+)
+
+// Entry is one cluster of the fleet.
+type Entry struct {
+	Name   string `json:"name"`
+	Server string `json:"server,omitempty"`
+	// Expires is the end of the credentials, nil where they don't say.
+	Expires *time.Time `json:"expires,omitempty"`
+	// Roles and Namespaces are what it was added with; none for a Secret that was made by hand.
+	Roles      []Role   `json:"roles,omitempty"`
+	Namespaces []string `json:"namespaces,omitempty"`
+	Service    Service  `json:"service"`
+	// State is "served", or what is wrong. OK says whether anything is.
+	State string `json:"state"`
+	OK    bool   `json:"ok"`
+}
+
+// List reads the clusters of the fleet; ask says whether they are asked if they answer.
+func (o Onboarder) List(ctx context.Context, ask bool) ([]Entry, error) {
+	home, err := o.home()
+	if err != nil {
+		return nil, err
+	}
+	secrets := &corev1.SecretList{}
+	if err := home.List(ctx, secrets, client.InNamespace(o.Namespace), client.MatchingLabels{kubeconfig.Label: "true"}); err != nil {
+		return nil, fmt.Errorf("listing the Secrets of clusters in namespace %s (tenure status does without): %w", o.Namespace, err)
+	}
+	fleet, err := o.fleet(ctx, ask)
+	if err != nil {
+		return nil, err
+	}
+	return Entries(fleet, secrets.Items), nil
+}
+
+// Entries judges the clusters that are registered.
+func Entries(f console.Fleet, secrets []corev1.Secret) []Entry {
+	all := make([]Entry, 0, len(secrets))
+	for i := range secrets {
+		s, held := &secrets[i], Hold(&secrets[i])
+		e := Entry{Name: s.Name, Server: held.Server, Service: Serving(f, s.Name)}
+		if access, ok := AccessOf(s); ok {
+			e.Roles, e.Namespaces = access.Roles, access.Namespaces
+		}
+		if !held.Expires.IsZero() {
+			e.Expires = &held.Expires
+		}
+		reason := ""
+		for _, c := range f.Clusters {
+			if string(c.Name) == s.Name {
+				reason = c.Reason
+			}
+		}
+		switch {
+		case held.Refused != nil:
+			e.State = clusterhealth.ReasonBadConfig
+		case e.Expires != nil && !e.Expires.After(f.Taken):
+			e.State = "expired"
+		case reason != "" && reason != clusterhealth.ReasonUsable:
+			e.State = reason
+		case e.Service.Complete && soon(held, f.Taken):
+			e.State = "expires soon"
+		case e.Service.Complete:
+			e.State, e.OK = "served", true
+		case e.Service.Held > 0:
+			e.State = "served in part"
+		default:
+			e.State = "not served"
+		}
+		all = append(all, e)
+	}
+	slices.SortFunc(all, func(a, b Entry) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}

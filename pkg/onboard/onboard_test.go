@@ -1,0 +1,472 @@
+package onboard
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenure-dev/tenure/pkg/clusterhealth"
+	"github.com/tenure-dev/tenure/pkg/console"
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/protocol"
+)
+
+var (
+	everywhere = Access{Roles: []Role{Ats}}
+	now        = time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
+	west       = Target{Server: "https://west.example.com:6443", UID: "uid-west"}
+)
+
+func objectsOf(t *testing.T, a Access) []*unstructured.Unstructured {
+	t.Helper()
+	all, err := Objects(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func rightsOfAccess(t *testing.T, a Access) []string {
+	t.Helper()
+	all, err := Rights(objectsOf(t, a))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var texts []string
+	for _, r := range all {
+		texts = append(texts, r.String()+" in "+r.Namespace)
+	}
+	return texts
+}
+
+func TestAClusterGetsTheRightsOfItsRolesAndNoOthers(t *testing.T) {
+	const (
+		run, watch  = "create pods in ", "watch pods in "
+		copied, see = "patch deployments.apps in ", "list deployments.apps in "
+		record      = "record replications.tenure.dev in "
+	)
+	for _, c := range []struct {
+		access    Access
+		has, lack []string
+	}{
+		{everywhere, []string{run, watch, "get namespaces kube-system in "}, []string{copied, see, record}},
+		{Access{[]Role{Ats}, []string{"a", "b"}}, []string{run + "a", run + "b", watch}, []string{run, watch + "a", copied}},
+		{Access{[]Role{Deployments}, nil}, []string{watch, copied, see}, []string{run, record}},
+		{Access{[]Role{Deployments}, []string{"a"}}, []string{watch, copied + "a", "get namespaces in a", see}, []string{copied, run, "get namespaces in "}},
+		{Access{[]Role{Ats, DeploymentSource}, []string{"a"}}, []string{run + "a", record + "a", see}, []string{record, "create deployments.apps in a"}},
+	} {
+		got := rightsOfAccess(t, c.access)
+		for _, want := range c.has {
+			if !slices.Contains(got, want) {
+				t.Errorf("%v: lacks %q: %q", c.access, want, got)
+			}
+		}
+		for _, not := range c.lack {
+			if slices.Contains(got, not) {
+				t.Errorf("%v: has %q", c.access, not)
+			}
+		}
+	}
+}
+
+// Whoever adds a binding to config/ says here what it is for, or nothing can be added.
+func TestEachBindingOfTheManifestsHasAPurpose(t *testing.T) {
+	seen := 0
+	for _, o := range objectsOf(t, Access{Roles: Roles}) {
+		if o.GetKind() == kindClusterBinding {
+			seen++
+		}
+	}
+	if seen != len(bindings) {
+		t.Errorf("%d bindings are rendered for all roles, and %d have a purpose", seen, len(bindings))
+	}
+}
+
+// asServed is an object as an API server shows it, with defaults and fields of its own.
+func asServed(o *unstructured.Unstructured, made bool) *unstructured.Unstructured {
+	o = o.DeepCopy()
+	o.SetUID("u")
+	o.SetResourceVersion("7")
+	if made {
+		mark(o)
+	}
+	if spec, ok := o.Object["spec"].(map[string]any); ok {
+		spec["defaulted"] = "x"
+	}
+	return o
+}
+
+func TestWhatIsThereDecidesWhatIsDone(t *testing.T) {
+	want := objectsOf(t, Access{[]Role{Ats}, []string{"a"}})
+	served := func(made bool, objects []*unstructured.Unstructured, change func(o *unstructured.Unstructured)) (all []*unstructured.Unstructured) {
+		for _, o := range objects {
+			o = asServed(o, made)
+			if change != nil {
+				change(o)
+			}
+			all = append(all, o)
+		}
+		return all
+	}
+	lessRights := func(o *unstructured.Unstructured) {
+		if o.GetName() == "tenure-ats-run" && o.GetKind() == kindRole {
+			rules := o.Object["rules"].([]any)
+			o.Object["rules"] = rules[1:]
+		}
+	}
+	wide := objectsOf(t, Access{[]Role{Ats, Deployments}, nil})
+	n := len(want)
+	for name, c := range map[string]struct {
+		live []*unstructured.Unstructured
+		want map[Action]int
+	}{
+		"nothing":                          {nil, map[Action]int{Create: n}},
+		"all of it, by this":               {served(true, want, nil), map[Action]int{Keep: n}},
+		"all of it, by kubectl":            {served(false, want, nil), map[Action]int{Keep: n}},
+		"a role that lost a rule, by this": {served(true, want, lessRights), map[Action]int{Keep: n - 1, Update: 1}},
+		"more than wanted, by this":        {served(true, wide, nil), map[Action]int{Keep: n - 1, Create: 1, Delete: 5}},
+		// The three bindings of all namespaces; roles without binding give nothing.
+		"more than wanted, by kubectl": {served(false, wide, nil), map[Action]int{Keep: n - 1, Create: 1, Leave: 3}},
+	} {
+		steps, err := Decide(c.live, want)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		got := map[Action]int{}
+		for _, s := range steps {
+			got[s.Action]++
+			if made := s.Object.GetLabels()[MadeByLabel] == MadeBy; made != (s.Action == Create || strings.HasSuffix(name, "this") || s.Action == Update) {
+				t.Errorf("%s: %s %s: label says made by us: %v", name, s.Action, idOf(s.Object), made)
+			}
+			if s.Action == Delete && holds(s.Object) {
+				t.Errorf("%s: deletes %s", name, idOf(s.Object))
+			}
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s (- want, + got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestABindingToAnotherRoleIsRefused(t *testing.T) {
+	want := objectsOf(t, everywhere)
+	live := asServed(want[slices.IndexFunc(want, func(o *unstructured.Unstructured) bool { return o.GetKind() == kindClusterBinding })], false)
+	live.Object["roleRef"].(map[string]any)["name"] = "cluster-admin"
+	_, err := Decide([]*unstructured.Unstructured{live}, want)
+	if err == nil || !strings.Contains(err.Error(), "ClusterRoleBinding tenure-ats-") || !strings.Contains(err.Error(), "roleRef is map[") ||
+		!strings.Contains(err.Error(), "delete the binding") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestRemovalDeletesOnlyWhatWasMadeHereAndNoAPI(t *testing.T) {
+	var live []*unstructured.Unstructured
+	for i, o := range objectsOf(t, everywhere) {
+		live = append(live, asServed(o, i%4 != 3))
+	}
+	steps := DecideRemoval(live, func(o *unstructured.Unstructured) string {
+		return map[bool]string{true: "in use"}[o.GetKind() == kindNamespace]
+	})
+	for i, s := range steps {
+		left := !ours(s.Object) || s.Object.GetKind() == kindCRD || s.Object.GetKind() == kindNamespace
+		if (s.Action == Leave) != left || left == (s.Note == "") {
+			t.Errorf("%s: %s, %q", idOf(s.Object), s.Action, s.Note)
+		}
+		if i == 0 && s.Object.GetKind() != kindAccount || i == len(steps)-1 && s.Object.GetKind() != kindNamespace {
+			t.Errorf("%s is step %d", idOf(s.Object), i)
+		}
+	}
+	if len(steps) != len(live) {
+		t.Errorf("%d steps for %d objects", len(steps), len(live))
+	}
+}
+
+// tokenUntil looks like a token of a service account.
+func tokenUntil(expires time.Time) string {
+	claims := fmt.Sprintf(`{"exp":%d}`, expires.Unix())
+	return "eyJ9." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".sig"
+}
+
+// secretOf is the Secret of a cluster as add writes it, changed.
+func secretOf(t *testing.T, name string, target Target, expires time.Time, change func(*corev1.Secret)) *corev1.Secret {
+	t.Helper()
+	text, err := target.kubeconfig(name, tokenUntil(expires))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSecret("ns", name, target.UID, everywhere)
+	s.Data = map[string][]byte{kubeconfig.Key: text}
+	issued(s, now.Add(-time.Hour))
+	if change != nil {
+		change(s)
+	}
+	return s
+}
+
+func byHand(s *corev1.Secret) { s.Annotations = nil }
+
+func TestASecretIsKeptRenewedOrRefused(t *testing.T) {
+	later := now.Add(24 * time.Hour)
+	moved := Target{Server: "https://new.example.com", UID: west.UID}
+	east := Target{Server: "https://east.example.com", UID: "uid-east"}
+	for name, c := range map[string]struct {
+		own, other *corev1.Secret
+		reason     string
+		target     Target
+		access     Access
+		want       Verdict // without its reason
+		why        string
+		refusal    []string
+	}{
+		"none":         {want: Verdict{Action: Create, NewToken: true}},
+		"the same":     {own: secretOf(t, "west", west, later, nil), want: Verdict{Action: Keep}},
+		"made by hand": {own: secretOf(t, "west", west, later, byHand), want: Verdict{Action: Update}, why: "what it says"},
+		"another role": {own: secretOf(t, "west", west, later, nil), access: Access{Roles: []Role{Ats, Deployments}}, want: Verdict{Action: Update}},
+		"expired":      {own: secretOf(t, "west", west, now, nil), want: Verdict{Action: Update, NewToken: true}, why: "expired at 2026-11-23"},
+		"refused by its API server": {
+			own: secretOf(t, "west", west, later, nil), reason: clusterhealth.ReasonRefused, want: Verdict{Action: Update, NewToken: true}, why: "are refused",
+		},
+		"broken, but ours": {
+			own:  secretOf(t, "west", west, later, func(s *corev1.Secret) { s.Data = nil }),
+			want: Verdict{Action: Update, NewToken: true}, why: "replicas don't use what it holds",
+		},
+		"another address": {own: secretOf(t, "west", west, later, nil), target: moved, want: Verdict{Action: Update}, why: "the way"},
+		"another cluster": {
+			own:     secretOf(t, "west", east, later, nil),
+			refusal: []string{"Secret ns/west: annotation tenure.dev/cluster-uid is uid-east", "has uid-west", "choose another NAME", "cluster remove west"},
+		},
+		"another cluster at the same address": {
+			own:     secretOf(t, "west", Target{Server: west.Server, UID: "uid-old"}, later, nil),
+			refusal: []string{"uid-old", "has uid-west"},
+		},
+		"another cluster, made by hand": {
+			own:     secretOf(t, "west", east, later, byHand),
+			refusal: []string{"clusters[].cluster.server is https://east.example.com, not https://west.example.com:6443", "choose another NAME"},
+		},
+		"broken, made by hand": {
+			own:     secretOf(t, "west", west, later, func(s *corev1.Secret) { s.Annotations, s.Data = nil, nil }),
+			refusal: []string{"doesn't say which cluster it is of", "choose another NAME"},
+		},
+		"not a cluster's": {
+			own:     secretOf(t, "west", west, later, func(s *corev1.Secret) { s.Labels = nil }),
+			refusal: []string{"label " + kubeconfig.Label + ` is ""`, "delete it"},
+		},
+		"known under another name": {
+			other:   secretOf(t, "occident", west, later, nil),
+			refusal: []string{"Secret ns/occident: annotation tenure.dev/cluster-uid is uid-west", "worked on twice", "use the name occident"},
+		},
+		"known under another name, made by hand": {
+			other: secretOf(t, "occident", west, later, byHand), refusal: []string{"Secret ns/occident: clusters[].cluster.server is https://west"},
+		},
+		"beside another": {other: secretOf(t, "east", east, later, nil), want: Verdict{Action: Create, NewToken: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := Known{Own: c.own, Reason: c.reason, Note: "no"}
+			if c.other != nil {
+				k.Others = []corev1.Secret{*c.other}
+			}
+			if c.target.UID == "" {
+				c.target = west
+			}
+			if c.access.Roles == nil {
+				c.access = everywhere
+			}
+			got, err := JudgeSecret("ns", "west", c.target, c.access, k, now)
+			for _, want := range c.refusal {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("refusal doesn't say %q: %v", want, err)
+				}
+			}
+			if c.refusal != nil {
+				return
+			}
+			if !strings.Contains(got.Why, c.why) {
+				t.Errorf("why: %q, want %q", got.Why, c.why)
+			}
+			got.Why = ""
+			if err != nil || got != c.want {
+				t.Errorf("%+v, %v, want %+v", got, err, c.want)
+			}
+		})
+	}
+}
+
+func TestReplicasRefuseATemplateAndNameTheField(t *testing.T) {
+	s, err := Template("ns", "west", west, everywhere)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = kubeconfig.Inspect([]byte(s.StringData[kubeconfig.Key]), kubeconfig.Policy{})
+	if refused := (&kubeconfig.Refused{}); !errors.As(err, &refused) || !strings.Contains(err.Error(), "users[].user.token") {
+		t.Errorf("a template reads as %v", err)
+	}
+}
+
+func TestAnAdminsConnectionThatReplicasCantUseIsRefusedBeforeAnythingIsTouched(t *testing.T) {
+	for name, c := range map[string]struct {
+		config *rest.Config
+		server string
+		want   string
+	}{
+		"unverified":  {&rest.Config{Host: "https://a", TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, "", "insecure-skip-tls-verify"},
+		"without TLS": {&rest.Config{Host: "http://a"}, "", "clusters[].cluster.server"},
+		"no address":  {&rest.Config{Host: "https://a"}, "west", "clusters[].cluster.server isn't an address"},
+		"no file":     {&rest.Config{Host: "https://a", TLSClientConfig: rest.TLSClientConfig{CAFile: "/no/such"}}, "", "/no/such"},
+	} {
+		if _, err := TargetOf(c.config, c.server); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+	got, err := TargetOf(&rest.Config{Host: "https://a/", BearerToken: "secret"}, "https://b:1/")
+	if err != nil || got.Server != "https://b:1" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// fleetOf has two live replicas, a quiet one, and shards of west with the given holders.
+func fleetOf(t *testing.T, holders ...string) console.Fleet {
+	t.Helper()
+	f := console.Fleet{Namespace: "ns", Totals: console.Totals{Replicas: 2}, Replicas: []console.Replica{
+		{Incarnation: "r1", State: console.Live, Coordinator: true}, {Incarnation: "r2", State: console.Live}, {Incarnation: "r3", State: console.Quiet},
+	}}
+	for i, holder := range holders {
+		prefix, err := keyspace.ParsePrefix(fmt.Sprintf("%02b", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Shards = append(f.Shards, console.Shard{
+			ID: keyspace.ShardID{Cluster: "west", Prefix: prefix}, Cluster: "west", Holder: protocol.Incarnation(holder), Served: holder == "r1" || holder == "r2",
+		})
+	}
+	return f
+}
+
+func TestAClusterIsServedWhenItsShardsCoverItAndLiveReplicasHoldThem(t *testing.T) {
+	for _, c := range []struct {
+		holders  []string
+		complete bool
+		taken    int
+		says     string
+		obstacle string
+	}{
+		{[]string{"r1", "r2", "r1", "r2"}, true, 4, "4 of 4 held by 2 of 2 replicas", ""},
+		{[]string{"r1", "r1", "r1"}, false, 3, "3 of 3 held by 1 of 2 replicas", ""}, // a quarter has no record
+		{[]string{"r1", "", "r3", "r2"}, false, 3, "2 of 4 held by 2 of 2 replicas", "not held: west/01, west/10: see whether replicas reach its server"},
+		{[]string{"", "", "", ""}, false, 0, "0 of 4 held by nobody", "a replica says Unreachable: no route"},
+		{nil, false, 0, "not divided into shards", "the coordinator hasn't divided the cluster"},
+	} {
+		f := fleetOf(t, c.holders...)
+		s := Serving(f, "west")
+		if s.Complete != c.complete || s.Taken != c.taken || s.String() != c.says {
+			t.Errorf("%q: %+v, %s", c.holders, s, s)
+		}
+		told := []console.Answer{{Cluster: "west", Reason: clusterhealth.ReasonUnreachable, Note: "no route"}, {Cluster: "east", Reason: "x"}}
+		if got := Obstacle(f, "west", told); !strings.Contains(got, c.obstacle) {
+			t.Errorf("%q: obstacle %q, want %q", c.holders, got, c.obstacle)
+		}
+	}
+	f := fleetOf(t, "r1", "r1", "r1", "r1")
+	f.Replicas[1].Unfit, f.Replicas[2].Unfit = "north,west", "west"
+	if got := Serving(f, "west"); !got.Complete || got.String() != "4 of 4 held by 1 of 2 replicas; can't serve it, by their own word: r2" {
+		t.Errorf("%s", got)
+	}
+	nobody := console.Fleet{Namespace: "ns"}
+	if got := Obstacle(nobody, "west", nil); !strings.Contains(got, "no replica is alive in namespace ns: kubectl -n ns get pods") {
+		t.Error(got)
+	}
+}
+
+func TestAnExaminationNamesWhatIsWrongAndTheWayOut(t *testing.T) {
+	good := Probe{
+		Name: "west", Now: now, Access: everywhere, Reason: clusterhealth.ReasonUsable, Asked: make([]Right, 10),
+		Held: Hold(secretOf(t, "west", west, now.Add(500*time.Hour), nil)), Fleet: fleetOf(t, "r1", "r1", "r2", "r2"),
+	}
+	for name, c := range map[string]struct {
+		change func(*Probe)
+		want   string // "" for nothing wrong
+	}{
+		"all well":     {func(*Probe) {}, ""},
+		"refused":      {func(p *Probe) { p.Held = Held{Refused: errors.New("users[].user.exec")}; p.Reason = "BadKubeconfig" }, "kubeconfig: users[].user.exec"},
+		"away":         {func(p *Probe) { p.Reason, p.Note = clusterhealth.ReasonUnreachable, "no route" }, "server: Unreachable: no route"},
+		"another API":  {func(p *Probe) { p.API = errors.New("differs at .spec") }, "API of Ats: differs at .spec"},
+		"fewer rights": {func(p *Probe) { p.Missing = make([]Right, 2) }, "rights: 2 of 10 are missing: tenure cluster add gives them"},
+		"unknown":      {func(p *Probe) { p.Unasked = errors.New("no") }, "rights: couldn't be asked for: no"},
+		"expired":      {func(p *Probe) { p.Now = now.Add(600 * time.Hour) }, "credentials: expired 2026-12-14 05:00 UTC: tenure cluster rotate west"},
+		"expires soon": {func(p *Probe) { p.Now = now.Add(430 * time.Hour) }, "credentials: expires 2026-12-14 05:00 UTC, in 70h: tenure cluster rotate west"},
+		"unfit":        {func(p *Probe) { p.Fleet.Replicas[1].Unfit = "west" }, "shards: 4 of 4 held by 2 of 2 replicas; can't serve it"},
+		"not served":   {func(p *Probe) { p.Fleet = fleetOf(t, "r1", "", "", "") }, "shards: of its shards 1 of 4 held"},
+	} {
+		p := good
+		p.Fleet.Replicas = slices.Clone(p.Fleet.Replicas)
+		c.change(&p)
+		e := Examine(p)
+		var wrong []string
+		for _, f := range e.Findings {
+			if !f.OK {
+				wrong = append(wrong, f.Check+": "+f.Says)
+			}
+		}
+		if e.OK != (c.want == "") || e.OK != (wrong == nil) || len(wrong) > 1 && name != "refused" || !strings.HasPrefix(strings.Join(wrong, ""), c.want) {
+			t.Errorf("%s: %v, %q, want %q", name, e.OK, wrong, c.want)
+		}
+	}
+}
+
+func TestTheListNamesTheWorstOfEachCluster(t *testing.T) {
+	f := fleetOf(t, "r1", "r1", "r2", "r2")
+	f.Taken = now
+	in := func(d time.Duration) *corev1.Secret { return secretOf(t, "west", west, now.Add(d), nil) }
+	for _, c := range []struct {
+		secret *corev1.Secret
+		reason string
+		want   string
+	}{
+		{in(500 * time.Hour), "", "served"}, {in(500 * time.Hour), clusterhealth.ReasonUnreachable, clusterhealth.ReasonUnreachable},
+		{in(-time.Minute), "", "expired"}, {in(10 * time.Minute), "", "expires soon"},
+		{secretOf(t, "north", west, now.Add(500*time.Hour), nil), "", "not served"},
+		{secretOf(t, "west", west, now, func(s *corev1.Secret) { s.Data = nil }), "", clusterhealth.ReasonBadConfig},
+	} {
+		f.Clusters = []console.Cluster{{Name: "west", Reason: c.reason}}
+		got := Entries(f, []corev1.Secret{*c.secret})
+		if len(got) != 1 || got[0].State != c.want || got[0].OK != (c.want == "served") {
+			t.Errorf("%+v, want %s", got, c.want)
+		}
+	}
+}
+
+func TestThePublishedSchemaIsComparedWithTheManifests(t *testing.T) {
+	const schema = `{"components":{"schemas":{"info.programming-kubernetes.cnat.v1alpha1.At":{"properties":{"spec":%s,"status":%s}}}}}`
+	objects := objectsOf(t, everywhere)
+	if err := schemaDiffers(fmt.Appendf(nil, schema, "{}", "{}"), objects); err == nil || !strings.Contains(err.Error(), "the cluster's At differs from this program's at .spec.properties") {
+		t.Errorf("%v", err)
+	}
+	if err := schemaDiffers([]byte(`{`), objects); err == nil {
+		t.Error("half a schema is accepted")
+	}
+}
+
+func TestTheLifeThatWasGrantedIsSaid(t *testing.T) {
+	for _, c := range []struct {
+		asked, got time.Duration
+		text, note string
+	}{
+		{24 * time.Hour, 24*time.Hour - 2*time.Second, "expires 2026-11-24 08:59 UTC, in 24h", ""},
+		{720 * time.Hour, time.Hour, "expires 2026-11-23 10:00 UTC, in 1h", "asked for a token for 720h, the API server granted 1h"},
+	} {
+		text, note := granted(c.asked, now.Add(c.got), now)
+		if text != c.text || !strings.HasPrefix(note, c.note) || (note == "") != (c.note == "") {
+			t.Errorf("%q, %q, want %q, %q", text, note, c.text, c.note)
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package onboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+)
+
+// RemoveOptions say how a cluster is removed.
+type RemoveOptions struct {
+	// Wait bounds the wait until replicas have let go.
+	Wait time.Duration
+}
+
+// Remove takes the cluster from the fleet and waits until it has let go. With an admin's connection it then deletes what Add
+// created in the cluster, but no CustomResourceDefinition and nothing that others made.
+func (o Onboarder) Remove(ctx context.Context, options RemoveOptions) (r Report, err error) {
+	home, err := o.home()
+	if err != nil {
+		return r, err
+	}
+	known, err := o.known(ctx, home)
+	if err != nil {
+		return r, err
+	}
+	var there client.Client
+	if o.Workload != nil {
+		if there, err = o.workload(); err != nil {
+			return r, err
+		}
+		if err := o.mayClean(ctx, there, known); err != nil {
+			return r, err
+		}
+	}
+	fleet, err := o.fleet(ctx, false)
+	if err != nil {
+		return r, err
+	}
+	if known.Own == nil && there == nil && Serving(fleet, o.Name).Taken == 0 {
+		return r, o.unknown(known)
+	}
+	secret := fmt.Sprintf("Secret %s/%s", o.Namespace, o.Name)
+	if known.Own != nil {
+		if value := known.Own.Labels[kubeconfig.Label]; value != "true" {
+			return r, fmt.Errorf("%s: label %s is %q, so it is no cluster's, and wasn't deleted", secret, kubeconfig.Label, value)
+		}
+		this := client.Preconditions{UID: &known.Own.UID, ResourceVersion: &known.Own.ResourceVersion}
+		if err := client.IgnoreNotFound(home.Delete(ctx, known.Own, this)); err != nil {
+			return r, fmt.Errorf("deleting %s: %w", secret, err)
+		}
+		r.Changed = true
+		r.line("home", secret, "%s", Delete)
+	} else {
+		r.line("home", secret, "not there")
+	}
+	began := time.Now()
+	s, err := o.awaitRelease(ctx, options.Wait)
+	if err != nil {
+		return r, err
+	}
+	r.line("home", "shards", "let go of, after %.1fs", time.Since(began).Seconds())
+	if s.Shards > 0 {
+		r.line("home", fmt.Sprintf("%d Shard records", s.Shards), "left, held by nobody")
+		r.Notes = append(r.Notes, "Shard records stay for their epochs, which go on if the cluster comes back")
+	}
+	if there == nil {
+		r.Notes = append(r.Notes, "nothing was touched in the cluster itself, and its tokens stay valid until they expire; --kubeconfig or --context of it cleans up there")
+		return r, nil
+	}
+	return o.clean(ctx, home, there, r)
+}
+
+// mayClean refuses to clean up in a cluster that isn't the one that is removed, or that is served under another name.
+func (o Onboarder) mayClean(ctx context.Context, there client.Client, known Known) error {
+	target := Target{Server: o.Workload.Host}
+	var err error
+	if target.UID, err = uidOf(ctx, there); err != nil {
+		return err
+	}
+	for i := range known.Others {
+		if field, value := same(&known.Others[i], target); field != "" {
+			return fmt.Errorf("--kubeconfig: this is cluster %s (its Secret has %s %s), not %s", known.Others[i].Name, field, value, o.Name)
+		}
+	}
+	if known.Own != nil {
+		if err := whose(o.Namespace, o.Name, known.Own, Hold(known.Own), target); err != nil {
+			return fmt.Errorf("--kubeconfig isn't of this cluster, so nothing was done: %w", err)
+		}
+	}
+	return nil
+}
+
+// clean deletes what Add created in the cluster.
+func (o Onboarder) clean(ctx context.Context, home, there client.Client, r Report) (Report, error) {
+	found, err := live(ctx, there, nil)
+	if err != nil {
+		return r, fmt.Errorf("cluster %s: %w", o.Name, err)
+	}
+	keep, err := o.kept(ctx, home, there)
+	if err != nil {
+		return r, fmt.Errorf("cluster %s: %w", o.Name, err)
+	}
+	steps := DecideRemoval(found, keep)
+	if err := carryOut(ctx, there, steps); err != nil {
+		return r, fmt.Errorf("cluster %s: %w", o.Name, err)
+	}
+	done := summarize(o.Name, steps)
+	r.Lines, r.Notes, r.Changed = append(r.Lines, done.Lines...), append(r.Notes, done.Notes...), r.Changed || done.Changed
+	if n := countAts(ctx, there); n > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("%d Ats are left, and their Pods", n))
+	}
+	return r, nil
+}
+
+// kept says what stays although it is ours, and why: what the replicas run in, and a namespace that somebody else uses.
+func (o Onboarder) kept(ctx context.Context, home, there client.Client) (func(*unstructured.Unstructured) string, error) {
+	uid, err := uidOf(ctx, there)
+	if err != nil {
+		return nil, err
+	}
+	atHome, unread := uidOf(ctx, home)
+	if unread != nil {
+		return nil, errors.Join(errors.New("whether this is the home cluster itself isn't known"), unread)
+	}
+	others, err := inhabitants(ctx, o.Workload, accountNamespace)
+	if err != nil {
+		return nil, err
+	}
+	return func(object *unstructured.Unstructured) string {
+		shared := object.GetKind() == kindNamespace || object.GetKind() == kindAccount
+		switch {
+		case shared && uid == atHome:
+			return "the replicas run with it: this is the home cluster"
+		case object.GetKind() == kindNamespace && len(others) > 0:
+			return "it holds " + few(others)
+		}
+		return ""
+	}, nil
+}

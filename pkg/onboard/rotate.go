@@ -1,0 +1,80 @@
+package onboard
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Rotate puts a new token into the Secret of a cluster.
+func (o Onboarder) Rotate(ctx context.Context, lifetime time.Duration) (r Report, err error) {
+	home, err := o.home()
+	if err != nil {
+		return r, err
+	}
+	there, err := o.workload()
+	if err != nil {
+		return r, err
+	}
+	target, err := TargetOf(o.Workload, "")
+	if err != nil {
+		return r, err
+	}
+	if target.UID, err = uidOf(ctx, there); err != nil {
+		return r, err
+	}
+	known, err := o.known(ctx, home)
+	if err != nil {
+		return r, err
+	}
+	if known.Own == nil {
+		return r, o.unknown(known)
+	}
+	held := Hold(known.Own)
+	if err := whose(o.Namespace, o.Name, known.Own, held, target); err != nil {
+		return r, fmt.Errorf("--kubeconfig isn't of this cluster, so nothing was done: %w", err)
+	}
+	if held.Refused == nil { // replicas may reach it in another way than who asks
+		uid := target.UID
+		target = held.target
+		target.UID = uid
+	}
+	asked := time.Now()
+	token, expires, err := requestToken(ctx, there, lifetime)
+	if err != nil {
+		return r, fmt.Errorf("cluster %s: %w", o.Name, err)
+	}
+	text, err := target.kubeconfig(o.Name, token)
+	if err != nil {
+		return r, err
+	}
+	secret := known.Own.DeepCopy()
+	issued(secret, asked)
+	note, err := o.writeSecret(ctx, home, secret, text)
+	if err != nil {
+		return r, err
+	}
+	if note != "" {
+		r.Notes = append(r.Notes, note)
+	}
+	r.Changed = true
+	r.token(o.Name, lifetime, expires, asked)
+	r.line("home", fmt.Sprintf("Secret %s/%s", o.Namespace, o.Name), "%s, replicas read it by themselves", Update)
+	if held.token != "" && held.Expires.After(asked) {
+		r.Notes = append(r.Notes, fmt.Sprintf("the token before stays valid until %s", stamp(held.Expires)))
+	}
+	return r, nil
+}
+
+// unknown says which clusters there are.
+func (o Onboarder) unknown(k Known) error {
+	var names []string
+	for _, s := range k.Others {
+		names = append(names, s.Name)
+	}
+	if len(names) == 0 {
+		return fmt.Errorf("NAME %s: no cluster is registered in namespace %s of %s", o.Name, o.Namespace, o.Home.Host)
+	}
+	return fmt.Errorf("NAME %s: no such cluster in namespace %s; there are: %s", o.Name, o.Namespace, strings.Join(names, ", "))
+}

@@ -1,0 +1,297 @@
+package onboard
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/tenure-dev/tenure/pkg/clusterhealth"
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+)
+
+// Annotations of a cluster's Secret.
+const (
+	// UIDAnnotation is the UID of the cluster's namespace kube-system, which tells it from all others.
+	UIDAnnotation = "tenure.dev/cluster-uid"
+	// RolesAnnotation and NamespacesAnnotation are the [Access] that the cluster was added with, separated by commas.
+	RolesAnnotation      = "tenure.dev/cluster-roles"
+	NamespacesAnnotation = "tenure.dev/cluster-namespaces"
+	// IssuedAnnotation is when the token was, in RFC 3339: how soon it expires is a matter of how long it lives.
+	IssuedAnnotation = "tenure.dev/token-issued"
+)
+
+// homeName is what replicas call the home cluster where its Deployments are copied.
+const homeName = "home"
+
+// CheckName refuses what can't be a cluster's name.
+func CheckName(name string) error {
+	if name == homeName {
+		return errors.New(`NAME "home": replicas call the home cluster so: choose another name`)
+	}
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return fmt.Errorf("NAME %q: %s", name, strings.Join(problems, "; "))
+	}
+	return nil
+}
+
+// Target is a workload cluster as replicas reach it.
+type Target struct {
+	Server        string
+	CA            []byte // PEM; empty means the system's authorities
+	TLSServerName string
+	UID           string // of its namespace kube-system
+}
+
+// TargetOf is how replicas reach the cluster of an admin's connection; server replaces its address if it isn't "".
+func TargetOf(admin *rest.Config, server string) (Target, error) {
+	c := rest.CopyConfig(admin)
+	if c.Insecure {
+		return Target{}, errors.New("--kubeconfig: insecure-skip-tls-verify is set for this cluster, and replicas verify whom they give a token: " +
+			"set certificate-authority-data instead")
+	}
+	if err := rest.LoadTLSFiles(c); err != nil {
+		return Target{}, fmt.Errorf("--kubeconfig: reading its certificates: %w", err)
+	}
+	t := Target{Server: strings.TrimRight(c.Host, "/"), CA: c.CAData, TLSServerName: c.ServerName}
+	if server != "" {
+		t.Server = strings.TrimRight(server, "/")
+	}
+	if _, err := t.kubeconfig("cluster", "token"); err != nil { // before anything is touched
+		return Target{}, fmt.Errorf("--kubeconfig or --server can't be used by replicas: %w", err)
+	}
+	return t, nil
+}
+
+// kubeconfig is the text for the Secret. It is one that replicas accept, or an error.
+func (t Target) kubeconfig(name, token string) ([]byte, error) {
+	text, err := t.write(name, token)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := kubeconfig.Inspect(text, kubeconfig.Policy{}); err != nil {
+		return nil, err
+	}
+	return text, nil
+}
+
+func (t Target) write(name, token string) ([]byte, error) {
+	c := clientcmdapi.NewConfig()
+	c.Clusters[name] = &clientcmdapi.Cluster{Server: t.Server, CertificateAuthorityData: t.CA, TLSServerName: t.TLSServerName}
+	c.AuthInfos[accountName] = &clientcmdapi.AuthInfo{Token: token}
+	c.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: accountName}
+	c.CurrentContext = name
+	text, err := clientcmd.Write(*c)
+	if err != nil {
+		return nil, errors.New("the kubeconfig can't be written") // the error could quote the token
+	}
+	return text, nil
+}
+
+// newSecret is the Secret of a cluster, with no kubeconfig in it yet.
+func newSecret(namespace, name, uid string, a Access) *corev1.Secret {
+	s := &corev1.Secret{Type: corev1.SecretTypeOpaque}
+	s.Namespace, s.Name = namespace, name
+	annotate(s, uid, a)
+	return s
+}
+
+// annotate writes down whose Secret it is and what the fleet may do there.
+func annotate(s *corev1.Secret, uid string, a Access) {
+	metav1.SetMetaDataLabel(&s.ObjectMeta, kubeconfig.Label, "true")
+	if uid != "" {
+		metav1.SetMetaDataAnnotation(&s.ObjectMeta, UIDAnnotation, uid)
+	}
+	metav1.SetMetaDataAnnotation(&s.ObjectMeta, RolesAnnotation, join(a.Roles))
+	delete(s.Annotations, NamespacesAnnotation)
+	if len(a.Namespaces) > 0 {
+		metav1.SetMetaDataAnnotation(&s.ObjectMeta, NamespacesAnnotation, join(a.Namespaces))
+	}
+}
+
+// issued writes down when its token was issued.
+func issued(s *corev1.Secret, when time.Time) {
+	metav1.SetMetaDataAnnotation(&s.ObjectMeta, IssuedAnnotation, when.UTC().Format(time.RFC3339))
+}
+
+func join[T ~string](words []T) string {
+	var all []string
+	for _, w := range words {
+		all = append(all, string(w))
+	}
+	return strings.Join(all, ",")
+}
+
+// AccessOf reads back what the cluster was added with; ok is false for a Secret that doesn't say.
+func AccessOf(s *corev1.Secret) (a Access, ok bool) {
+	roles, err := ParseRoles(split(s.Annotations[RolesAnnotation]))
+	return Access{Roles: roles, Namespaces: split(s.Annotations[NamespacesAnnotation])}, err == nil
+}
+
+func split(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, ",")
+}
+
+// Held is what a Secret says, as far as it can be shown.
+type Held struct {
+	Server string
+	// Expires is the end of the credentials, zero where they have none or don't say.
+	Expires time.Time
+	// issued is when they were, zero where they don't say.
+	issued time.Time
+	// token and target are those of the kubeconfig.
+	token  string
+	target Target
+	// Refused is why replicas don't use the Secret.
+	Refused error
+}
+
+// Hold reads a Secret.
+func Hold(s *corev1.Secret) Held {
+	access, err := kubeconfig.OfSecret(s, kubeconfig.Policy{})
+	if err != nil {
+		return Held{Refused: err}
+	}
+	c, err := access.REST()
+	if err != nil {
+		return Held{Refused: err}
+	}
+	h := Held{Server: c.Host, token: c.BearerToken, target: Target{Server: c.Host, CA: c.CAData, TLSServerName: c.ServerName}}
+	h.Expires = kubeconfig.Expiry(c)
+	h.issued, _ = time.Parse(time.RFC3339, s.Annotations[IssuedAnnotation]) // zero where there is none
+	return h
+}
+
+// Verdict says what has to be done to a cluster's Secret.
+type Verdict struct {
+	Action Action
+	// NewToken says that the one in the Secret, if there is one, isn't kept, and Why.
+	NewToken bool
+	Why      string
+}
+
+// Known are the Secrets of the fleet's namespace that matter for a cluster.
+type Known struct {
+	// Own is the Secret of the cluster's name, nil if there is none; Others are those of other clusters.
+	Own    *corev1.Secret
+	Others []corev1.Secret
+	// Reason and Note are what the cluster answers to the credentials in Own; see package clusterhealth.
+	Reason, Note string
+}
+
+// JudgeSecret says what has to be done so that the Secret is that of the target. It refuses where that would take another
+// cluster away, or add one twice.
+func JudgeSecret(namespace, name string, t Target, a Access, k Known, now time.Time) (Verdict, error) {
+	for i := range k.Others {
+		other := &k.Others[i]
+		if field, value := same(other, t); field != "" {
+			return Verdict{}, fmt.Errorf("Secret %s/%s: %s is %s: it is the same cluster, and its objects would be worked on twice: "+
+				"use the name %[2]s, or first run tenure cluster remove %[2]s", namespace, other.Name, field, value)
+		}
+	}
+	if k.Own == nil {
+		return Verdict{Action: Create, NewToken: true}, nil
+	}
+	if value := k.Own.Labels[kubeconfig.Label]; value != "true" {
+		return Verdict{}, fmt.Errorf("Secret %s/%s: label %s is %q, so it is no cluster's and not ours to overwrite: choose another NAME, or delete it",
+			namespace, name, kubeconfig.Label, value)
+	}
+	if !k.Own.DeletionTimestamp.IsZero() {
+		return Verdict{}, fmt.Errorf("Secret %s/%s is being deleted: try again when it is gone", namespace, name)
+	}
+	held := Hold(k.Own)
+	if err := whose(namespace, name, k.Own, held, t); err != nil {
+		return Verdict{}, fmt.Errorf("%w: choose another NAME, or first run tenure cluster remove %s", err, name)
+	}
+	next := k.Own.DeepCopy()
+	annotate(next, t.UID, a)
+	v := Verdict{Action: Keep}
+	if !maps.Equal(next.Annotations, k.Own.Annotations) {
+		v = Verdict{Action: Update, Why: "what it says of the cluster"}
+	}
+	switch {
+	case held.Refused != nil:
+		v = Verdict{Update, true, "replicas don't use what it holds: " + held.Refused.Error()}
+	case !held.Expires.IsZero() && !held.Expires.After(now):
+		v = Verdict{Update, true, "its credentials expired at " + stamp(held.Expires)}
+	case k.Reason == clusterhealth.ReasonRefused:
+		v = Verdict{Update, true, "its credentials are refused: " + k.Note}
+	case !sameWay(held.target, t):
+		v = Verdict{Update, held.token == "", "the way to the cluster"}
+	}
+	return v, nil
+}
+
+// same says by which field a Secret is the target's, "" if it isn't.
+func same(s *corev1.Secret, t Target) (field, value string) {
+	if uid := s.Annotations[UIDAnnotation]; uid != "" {
+		if uid == t.UID {
+			return "annotation " + UIDAnnotation, uid
+		}
+		return "", ""
+	}
+	if held := Hold(s); held.Refused == nil && sameServer(held.Server, t.Server) {
+		return "clusters[].cluster.server", held.Server
+	}
+	return "", ""
+}
+
+// whose refuses a Secret that is another cluster's.
+func whose(namespace, name string, s *corev1.Secret, held Held, t Target) error {
+	uid := s.Annotations[UIDAnnotation]
+	switch {
+	case uid != "" && t.UID != "" && uid != t.UID:
+		return fmt.Errorf("Secret %s/%s: annotation %s is %s, the cluster at %s has %s, so it is another cluster",
+			namespace, name, UIDAnnotation, uid, t.Server, t.UID)
+	case uid != "":
+		return nil
+	case held.Refused != nil:
+		return fmt.Errorf("Secret %s/%s doesn't say which cluster it is of: %w", namespace, name, held.Refused)
+	case !sameServer(held.Server, t.Server):
+		return fmt.Errorf("Secret %s/%s: clusters[].cluster.server is %s, not %s, and no annotation %s says that it is the same cluster",
+			namespace, name, held.Server, t.Server, UIDAnnotation)
+	}
+	return nil
+}
+
+func sameServer(a, b string) bool {
+	return strings.EqualFold(strings.TrimRight(a, "/"), strings.TrimRight(b, "/"))
+}
+
+func sameWay(a, b Target) bool {
+	return sameServer(a.Server, b.Server) && bytes.Equal(bytes.TrimSpace(a.CA), bytes.TrimSpace(b.CA)) && a.TLSServerName == b.TLSServerName
+}
+
+// Template is the Secret without a token. What stands in the token's place has spaces, so that replicas refuse it by name
+// should it ever be applied, and go on with what they have.
+func Template(namespace, name string, t Target, a Access) (*corev1.Secret, error) {
+	text, err := t.write(name, "(the token is left out: tenure cluster add writes it)")
+	if err != nil {
+		return nil, err
+	}
+	s := newSecret(namespace, name, t.UID, a)
+	s.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}
+	s.StringData = map[string]string{kubeconfig.Key: string(text)}
+	return s, nil
+}
+
+// others are the Secrets of clusters but one.
+func others(all []corev1.Secret, name string) []corev1.Secret {
+	return slices.DeleteFunc(slices.Clone(all), func(s corev1.Secret) bool { return s.Name == name })
+}
+
+// stamp is a time as it is shown.
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 MST") }

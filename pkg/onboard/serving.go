@@ -1,0 +1,115 @@
+package onboard
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/pkg/clusterhealth"
+	"github.com/tenure-dev/tenure/pkg/console"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/plan"
+	"github.com/tenure-dev/tenure/shard/protocol"
+)
+
+// Service is how the fleet serves one cluster.
+type Service struct {
+	// Shards are recorded, Held ones are with a live replica, Taken ones with any that isn't known to be gone.
+	Shards int `json:"shards"`
+	Held   int `json:"held"`
+	Taken  int `json:"-"`
+	// Replicas that hold some, of those that Live.
+	Replicas int `json:"replicas"`
+	Live     int `json:"liveReplicas"`
+	// Unfit are live replicas that can't serve the cluster, by their own word.
+	Unfit []string `json:"unfit,omitempty"`
+	// Complete says that the shards cover the whole cluster and all are held.
+	Complete bool `json:"complete"`
+}
+
+// Serving judges how the fleet serves a cluster.
+func Serving(f console.Fleet, name string) Service {
+	state := map[protocol.Incarnation]console.ReplicaState{}
+	s := Service{Live: f.Totals.Replicas}
+	for _, r := range f.Replicas {
+		state[r.Incarnation] = r.State
+		if r.Acts() && r.Unfit.Of(keyspace.ClusterName(name)) == plan.Unfit {
+			s.Unfit = append(s.Unfit, string(r.Incarnation))
+		}
+	}
+	holders, covered := map[protocol.Incarnation]bool{}, 0
+	for _, sh := range f.Shards {
+		if sh.Cluster != keyspace.ClusterName(name) {
+			continue
+		}
+		s.Shards++
+		if sh.Served {
+			s.Held++
+			holders[sh.Holder] = true
+			first, last := sh.ID.Prefix.Slots()
+			covered += int(last) - int(first) + 1
+		}
+		if sh.Served || state[sh.Holder] == console.Quiet {
+			s.Taken++
+		}
+	}
+	s.Replicas = len(holders)
+	s.Complete = s.Shards > 0 && s.Held == s.Shards && covered == 1<<keyspace.MaxBits
+	return s
+}
+
+// String says it in a few words.
+func (s Service) String() string {
+	if s.Shards == 0 {
+		return "not divided into shards"
+	}
+	by := "nobody"
+	if s.Replicas > 0 {
+		by = fmt.Sprintf("%d of %d replicas", s.Replicas, s.Live)
+	}
+	text := fmt.Sprintf("%d of %d held by %s", s.Held, s.Shards, by)
+	if len(s.Unfit) > 0 {
+		text += "; can't serve it, by their own word: " + few(s.Unfit)
+	}
+	return text
+}
+
+// Obstacle says why a cluster isn't served, as far as the records tell, and what to look at.
+func Obstacle(f console.Fleet, name string, told []console.Answer) string {
+	s := Serving(f, name)
+	said := ""
+	for _, a := range told {
+		if string(a.Cluster) == name && a.Reason != clusterhealth.ReasonUsable {
+			said = fmt.Sprintf("; a replica says %s: %s", a.Reason, a.Note)
+		}
+	}
+	switch {
+	case s.Live == 0:
+		return fmt.Sprintf("no replica is alive in namespace %s: kubectl -n %[1]s get pods, and see that --namespace is theirs", f.Namespace)
+	case s.Shards == 0 && !slices.ContainsFunc(f.Replicas, func(r console.Replica) bool { return r.Coordinator && r.Acts() }):
+		return "no replica coordinates, so the cluster isn't divided into shards: tenure status" + said
+	case s.Shards == 0:
+		if len(s.Unfit) > 0 {
+			said += "; these replicas say that they can't serve it: " + few(s.Unfit)
+		}
+		return "the coordinator hasn't divided the cluster into shards" + said + ": see whether replicas reach its server (--server), and the coordinator's log"
+	}
+	var open []string
+	for _, sh := range f.Shards {
+		if string(sh.Cluster) == name && !sh.Served {
+			open = append(open, sh.ID.String())
+		}
+	}
+	return fmt.Sprintf("of its shards %s%s; not held: %s: see whether replicas reach its server (--server), tenure cluster check %s, and the replicas' logs",
+		s, said, few(open), name)
+}
+
+// few lists the first names.
+func few(names []string) string {
+	const most = 3
+	text := strings.Join(names[:min(len(names), most)], ", ")
+	if more := len(names) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}

@@ -1,0 +1,39 @@
+package driver
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+// Health: a cluster's API server can be used from here, or it can't. It answers a [Probe], and is told whenever it changes.
+type Health struct {
+	Cluster keyspace.ClusterName
+	Usable  bool
+}
+
+// Probe: see whether a cluster's API server can be used from here, and answer by a [Health].
+type Probe struct{ Cluster keyspace.ClusterName }
+
+func (Health) event()  {}
+func (Probe) request() {}
+
+// health takes what is known of a cluster. It is kept for the next incarnation, which hears of changes only.
+func (d *Driver) health(e Health) {
+	if d.unusable == nil {
+		d.unusable = map[keyspace.ClusterName]bool{}
+	}
+	if d.unusable[e.Cluster] = true; e.Usable {
+		delete(d.unusable, e.Cluster)
+	}
+	d.step(ownership.Health{Cluster: e.Cluster, Usable: e.Usable})
+}
+
+// feedHealth tells a new incarnation which clusters can't be used.
+func (d *Driver) feedHealth() {
+	for _, c := range slices.Sorted(maps.Keys(d.unusable)) {
+		d.step(ownership.Health{Cluster: c})
+	}
+}

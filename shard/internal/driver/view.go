@@ -1,0 +1,86 @@
+package driver
+
+import (
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
+)
+
+// echoes are this incarnation's writes of shards' records that haven't come back through the watch. One that does shows
+// that the watch goes on: it shows everything in the order in which it was committed.
+type echoes struct {
+	shown ownership.Version // newest version of a shard's record that the watch has shown
+	due   [4]echo           // the oldest that are awaited, and no more: one is enough
+	count int
+}
+
+type echo struct {
+	version ownership.Version
+	sent    ownership.Instant
+}
+
+// committed takes note of a write of a shard's record. One that changed nothing made no version, and comes back through no
+// watch.
+func (d *Driver) committed(effect ownership.Effect, version ownership.Version, sent ownership.Instant) {
+	var base ownership.Version
+	switch w := effect.(type) {
+	case ownership.CreateShard:
+	case ownership.WriteAssignee:
+		base = w.Base
+	case ownership.WriteShard:
+		base = w.Shard.Version
+	default:
+		return
+	}
+	e := &d.echoes
+	switch {
+	case version <= base:
+	case version <= e.shown: // the watch was faster than the answer
+		d.step(ownership.Viewed{View: ownership.Shards, At: sent})
+	case e.count < len(e.due):
+		e.due[e.count] = echo{version, sent}
+		e.count++
+	}
+}
+
+// watched takes what a watch has shown as a sign that it goes on, if it shows what this incarnation has written.
+func (d *Driver) watched(what ownership.Input) {
+	if d.machine == nil {
+		return
+	}
+	switch in := what.(type) {
+	case ownership.LeaseSeen:
+		if in.Lease.ID != d.id {
+			return
+		}
+		if sent, ok := d.machine.Renewed(in.Lease.Version); ok {
+			d.step(ownership.Viewed{View: ownership.Leases, At: sent})
+		}
+	case ownership.ShardSeen:
+		e := &d.echoes
+		e.shown = max(e.shown, in.Shard.Version)
+		var latest ownership.Instant
+		due := e.due[:e.count]
+		e.count = 0
+		for _, awaited := range due {
+			if awaited.version > e.shown {
+				e.due[e.count] = awaited
+				e.count++
+			} else {
+				latest = awaited.sent
+			}
+		}
+		if latest != (ownership.Instant{}) {
+			d.step(ownership.Viewed{View: ownership.Shards, At: latest})
+		}
+	}
+}
+
+// list asks for all records as they are now, unless that is on its way.
+func (d *Driver) list() {
+	all := Subject{All: true}
+	for _, p := range d.pending {
+		if p.of == all {
+			return
+		}
+	}
+	d.read(pending{why: found}, all)
+}

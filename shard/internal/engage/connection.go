@@ -1,0 +1,141 @@
+package engage
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+)
+
+// Connection is how all shards of a real cluster reach its API server. Its credentials and TLS can be replaced while it is
+// in use: requests that are sent afterwards use the new ones. Those that are under way, watches among them, go on until
+// they end, and a watch is asked for again from its last resourceVersion. It is safe for concurrent use.
+type Connection struct {
+	server *url.URL
+	name   string       // that TLS asks the server for, where it isn't the host's
+	config *rest.Config // without credentials and TLS, which are the transport's
+	scheme *runtime.Scheme
+	way    replaceable
+}
+
+// Connect returns the connection to a real cluster. Nothing is sent.
+func Connect(real cluster.Cluster) (*Connection, error) {
+	server, _, err := rest.DefaultServerUrlFor(real.GetConfig())
+	if err != nil {
+		return nil, fmt.Errorf("reading the address of the API server: %w", err)
+	}
+	c := &Connection{server: server, name: real.GetConfig().ServerName, scheme: real.GetScheme()}
+	server.Path = strings.TrimRight(server.Path, "/")
+	config := rest.CopyConfig(real.GetConfig())
+	// Servers would compress long lists, which is what a new holder waits for. Over networks of 30 MB/s or more that
+	// takes longer than it saves (kubernetes/kubernetes#112296).
+	config.DisableCompression = true
+	// A dialer of its own keeps client-go from sharing connections with other credentials for the same server. API servers
+	// close those on which a request was refused for its credentials, and with it all else that is under way there.
+	if config.Dial == nil && config.Transport == nil {
+		config.Dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+	}
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("building the transport of %s: %w", server.Host, err)
+	}
+	c.way.Store(&way{transport, real.GetRESTMapper()})
+	c.config = rest.AnonymousClientConfig(real.GetConfig())
+	c.config.Host, c.config.TLSClientConfig = server.String(), rest.TLSClientConfig{}
+	c.config.Proxy, c.config.Dial = nil, nil
+	c.config.Transport = &c.way
+	c.config.QPS = -1 // the API server's own priority and fairness decides
+	return c, nil
+}
+
+// Replace has all requests from now on use the credentials and the TLS settings of another connection to the same server.
+func (c *Connection) Replace(by *Connection) {
+	last := c.way.Swap(by.way.Load())
+	utilnet.CloseIdleConnectionsFor(last.RoundTripper)
+}
+
+// SameServer reports whether two connections lead to the same address and name.
+func (c *Connection) SameServer(other *Connection) bool {
+	return *c.server == *other.server && c.name == other.name
+}
+
+// Config returns a configuration for clients that use the connection, and follow when its credentials are replaced. No gate
+// stops what they write.
+func (c *Connection) Config() *rest.Config { return rest.CopyConfig(c.config) }
+
+// identifyTimeout bounds the question which cluster it is.
+const identifyTimeout = 5 * time.Second
+
+// Identify asks which cluster it is: the UID of its namespace kube-system, which stays the same for its whole life.
+func (c *Connection) Identify(ctx context.Context) (types.UID, error) {
+	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
+	defer cancel()
+	httpClient, err := rest.HTTPClientFor(c.config)
+	if err != nil {
+		return "", err
+	}
+	client, err := typedcorev1.NewForConfigAndClient(c.config, httpClient)
+	if err != nil {
+		return "", err
+	}
+	system, err := client.Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	return system.UID, nil
+}
+
+// way is a transport with credentials, and the REST mapping that goes with it.
+type way struct {
+	http.RoundTripper
+	mapper meta.RESTMapper
+}
+
+// replaceable is a transport and a REST mapping that follow the way that was stored last.
+type replaceable struct{ atomic.Pointer[way] }
+
+func (r *replaceable) RoundTrip(req *http.Request) (*http.Response, error) {
+	return r.Load().RoundTrip(req)
+}
+
+func (r *replaceable) KindFor(resource schema.GroupVersionResource) (schema.GroupVersionKind, error) {
+	return r.Load().mapper.KindFor(resource)
+}
+
+func (r *replaceable) KindsFor(resource schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
+	return r.Load().mapper.KindsFor(resource)
+}
+
+func (r *replaceable) ResourceFor(input schema.GroupVersionResource) (schema.GroupVersionResource, error) {
+	return r.Load().mapper.ResourceFor(input)
+}
+
+func (r *replaceable) ResourcesFor(input schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
+	return r.Load().mapper.ResourcesFor(input)
+}
+
+func (r *replaceable) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	return r.Load().mapper.RESTMapping(gk, versions...)
+}
+
+func (r *replaceable) RESTMappings(gk schema.GroupKind, versions ...string) ([]*meta.RESTMapping, error) {
+	return r.Load().mapper.RESTMappings(gk, versions...)
+}
+
+func (r *replaceable) ResourceSingularizer(resource string) (string, error) {
+	return r.Load().mapper.ResourceSingularizer(resource)
+}

@@ -1,0 +1,146 @@
+package engage
+
+import (
+	"encoding/pem"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+)
+
+// configured is a cluster of which only the configuration is asked for.
+type configured struct {
+	cluster.Cluster
+	config *rest.Config
+}
+
+func (c configured) GetConfig() *rest.Config        { return c.config }
+func (c configured) GetScheme() *runtime.Scheme     { return runtime.NewScheme() }
+func (c configured) GetRESTMapper() meta.RESTMapper { return nil }
+
+// tlsServer is an API server that knows its namespace kube-system, and notes which token came over which connection.
+func tlsServer(t *testing.T) (connect func(token string) *Connection, came func() []string) {
+	t.Helper()
+	var mu sync.Mutex
+	var all []string
+	tokens := map[string]map[string]bool{} // by connection
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		all = append(all, r.Header.Get("Authorization"))
+		if tokens[r.RemoteAddr] == nil {
+			tokens[r.RemoteAddr] = map[string]bool{}
+		}
+		tokens[r.RemoteAddr][r.Header.Get("Authorization")] = true
+		if len(tokens[r.RemoteAddr]) > 1 {
+			t.Errorf("two credentials share a connection: %v", tokens[r.RemoteAddr])
+		}
+		mu.Unlock()
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Path == "/below/hold" {
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+			return
+		}
+		if r.URL.Path != "/below/api/v1/namespaces/kube-system" {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		_, _ = io.WriteString(w, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"kube-system","uid":"u-1"}}`)
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	connect = func(token string) *Connection {
+		t.Helper()
+		c, err := Connect(configured{config: &rest.Config{
+			Host: server.URL + "/below/", BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: authority},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	return connect, func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		defer func() { all = nil }()
+		return all
+	}
+}
+
+func TestCredentialsAreReplacedBelowClientsAndOpenRequests(t *testing.T) {
+	connect, came := tlsServer(t)
+	first, second := connect("one"), connect("two")
+	if !first.SameServer(second) {
+		t.Error("the same server isn't the same")
+	}
+	for _, c := range []*Connection{first, second} {
+		if uid, err := c.Identify(t.Context()); err != nil || uid != "u-1" {
+			t.Errorf("it says that it is %q (%v)", uid, err)
+		}
+	}
+	client, err := rest.HTTPClientFor(first.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, err := client.Get(first.Config().Host + "/hold") // as a watch does
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Body.Close()
+	came()
+	first.Replace(second)
+	res, err := client.Get(first.Config().Host + "/api/v1/namespaces/kube-system")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if got := came(); len(got) != 1 || got[0] != "Bearer two" {
+		t.Errorf("after the replacement requests come as %q", got)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := held.Body.Read(make([]byte, 1))
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		t.Errorf("a request that was under way was ended: %v", err)
+	case <-time.After(200 * time.Millisecond):
+	}
+}
+
+func TestAnotherAddressOrNameIsAnotherServer(t *testing.T) {
+	of := func(config rest.Config) *Connection {
+		c, err := Connect(configured{config: &config})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	named := rest.TLSClientConfig{ServerName: "west.example.com"}
+	a := of(rest.Config{Host: "https://a:6443"})
+	for what, c := range map[string]struct {
+		config rest.Config
+		same   bool
+	}{
+		"the same":     {rest.Config{Host: "https://a:6443", BearerToken: "other"}, true},
+		"another host": {rest.Config{Host: "https://b:6443"}, false},
+		"another port": {rest.Config{Host: "https://a:6444"}, false},
+		"another path": {rest.Config{Host: "https://a:6443/clusters/x"}, false},
+		"another name": {rest.Config{Host: "https://a:6443", TLSClientConfig: named}, false},
+		"without TLS":  {rest.Config{Host: "http://a:6443"}, false},
+	} {
+		if got := a.SameServer(of(c.config)); got != c.same {
+			t.Errorf("%s: same server: %t", what, got)
+		}
+	}
+}

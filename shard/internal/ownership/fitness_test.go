@@ -1,0 +1,194 @@
+package ownership
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/plan"
+)
+
+// live lets time pass in which everybody renews. b says what it is unfit for.
+func (b *bench) live(d time.Duration, peer plan.UnfitFor) {
+	b.t.Helper()
+	for ; d > 0; d -= lease / 8 {
+		b.pass(min(d, lease/8))
+		b.says("b", peer)
+		for _, w := range all[WriteLease](b) {
+			b.commit(w.Seq)
+		}
+	}
+}
+
+// says feeds a renewal.
+func (b *bench) says(id Incarnation, word plan.UnfitFor) {
+	b.v++
+	b.feed(LeaseSeen{Lease{ID: id, Replica: string(id), Duration: lease, Unfit: word, Version: b.v}})
+}
+
+// leads makes the machine the coordinator.
+func (b *bench) leads() {
+	b.v++
+	b.feed(LeadSeen{Lead{Holder: "a", Version: b.v}})
+}
+
+// held feeds a record of any shard.
+func (b *bench) held(id string, holder, assignee Incarnation) {
+	b.t.Helper()
+	shard, err := keyspace.ParseShardID(id)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.v++
+	b.feed(ShardSeen{Shard{ID: shard, Holder: holder, Assignee: assignee, Epoch: 1, Floor: 1, Version: b.v}})
+}
+
+func TestAShardIsClaimedOnlyAfterItsClusterWasLookedAtAndCanBeUsed(t *testing.T) {
+	b := newBench(t)
+	b.away = true
+	b.seen(Shard{Assignee: "a", Epoch: 1})
+	none[WriteShard](b)
+	if b.probed != 1 {
+		t.Fatalf("looked at %d times", b.probed)
+	}
+	b.pass(lease / 40)
+	if w := find[WriteLease](b); w.Lease.Unfit != "west" {
+		t.Errorf("says at once that it is unfit for %q, want west", w.Lease.Unfit)
+	} else {
+		b.commit(w.Seq)
+	}
+	b.live(3*lease, "west")
+	none[WriteShard](b)
+	b.away = false
+	b.feed(Health{Cluster: "west", Usable: true})
+	if w := find[WriteShard](b); w.Kind != ClaimFree || w.Shard.Holder != "a" {
+		t.Errorf("%+v", w)
+	}
+}
+
+func TestAnOrphanWhoseAssigneeCannotServeItIsClaimedByWhoCan(t *testing.T) {
+	b := newBench(t)
+	b.says("b", "west")
+	b.seen(Shard{Assignee: "b", Epoch: 1})
+	none[WriteShard](b) // b has said so just now: the cluster may be coming back for all
+	b.live(lease, "west")
+	if w := find[WriteShard](b); w.Kind != ClaimFree || w.Shard.Holder != "a" {
+		t.Errorf("%+v", w)
+	}
+}
+
+func TestNothingMovesForFitnessOrBalanceBeforeWhatReplicasSayHasStoodStill(t *testing.T) {
+	b := newBench(t)
+	b.leads()
+	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0, "east": 1}})
+	b.held("east/0", "a", "a")
+	b.held("east/1", "a", "a")
+	b.held("west/", "b", "b")
+	b.live(lease, "")
+	none[WriteAssignee](b)
+	probed := b.probed
+	b.says("b", "west")
+	if b.probed == probed {
+		t.Error("hears that another can't serve a cluster, and doesn't look at it")
+	}
+	grace := DefaultConfig("a", "a", lease).FitGrace
+	b.live(grace-lease/10, "west")
+	b.says("b", "")
+	b.live(lease/10, "")
+	b.says("b", "west")
+	b.live(grace-lease/10, "west")
+	none[WriteAssignee](b)
+	b.live(lease/5, "west")
+	moves := map[string]Incarnation{}
+	for _, w := range all[WriteAssignee](b) {
+		moves[w.ID.String()] = w.Assignee
+	}
+	if len(moves) != 2 || moves["west/"] != "a" || moves["east/1"] != "b" {
+		t.Errorf("moves %v", moves)
+	}
+}
+
+func TestAWarmUpThatTakesTooLongIsGivenBackToWhoCanServe(t *testing.T) {
+	b := newBench(t)
+	b.seen(Shard{Assignee: "a", Holder: "a", Epoch: 1})
+	find[Warm](b)
+	b.live(3*lease-lease/4, "west")
+	if b.r.fit.word != "" {
+		t.Errorf("says %q too early", b.r.fit.word)
+	}
+	b.live(lease, "west")
+	none[WriteShard](b) // nobody else can: it goes on trying
+	if b.r.fit.word != "" {
+		t.Errorf("says %q, though nobody else can", b.r.fit.word)
+	}
+	b.live(6*lease, "")
+	if w := find[WriteShard](b); w.Kind != Release || w.Shard.Holder != "" {
+		t.Errorf("%+v", w)
+	} else {
+		b.commit(w.Seq)
+	}
+	if b.r.fit.word != "west+" {
+		t.Errorf("says %q, want that it takes nothing more of west", b.r.fit.word)
+	}
+	none[WriteShard](b)
+	b.feed(Warmed{west}) // it can after all, and nobody was faster
+	if w := find[WriteShard](b); w.Kind != ClaimFree || b.r.fit.word != "" {
+		t.Errorf("%+v, says %q", w, b.r.fit.word)
+	}
+}
+
+func TestAReplicaGetsNothingMoreForAWhileAfterItsClusterWasAway(t *testing.T) {
+	b := newBench(t)
+	word := func(after time.Duration, peer plan.UnfitFor) plan.UnfitFor {
+		b.live(after, peer)
+		return b.r.fit.word
+	}
+	for times, holds := range []time.Duration{lease, 2 * lease, 4 * lease, 8 * lease, 16 * lease, 16 * lease} {
+		b.feed(Health{Cluster: "west"})
+		if got := word(lease/4, ""); got != "west" {
+			t.Fatalf("%d: says %q while it is away", times, got)
+		}
+		b.feed(Health{Cluster: "west", Usable: true})
+		if got := word(holds-lease/4, ""); got != "west+" {
+			t.Fatalf("%d: says %q shortly before %v have passed", times, got, holds)
+		}
+		if got := word(lease/2, ""); got != "" {
+			t.Fatalf("%d: says %q after %v", times, got, holds)
+		}
+	}
+	b.live(17*lease, "")
+	b.feed(Health{Cluster: "west"})
+	b.feed(Health{Cluster: "west", Usable: true})
+	if got := word(lease/2, ""); got != "west+" {
+		t.Errorf("says %q", got)
+	}
+	if got := word(lease, ""); got != "" {
+		t.Errorf("what was long ago counts: says %q", got)
+	}
+	b.feed(Health{Cluster: "west"})
+	b.feed(Health{Cluster: "west", Usable: true})
+	if got := word(lease/4, "west"); got != "" {
+		t.Errorf("nobody else can serve it, and it says %q", got)
+	}
+}
+
+func TestACoordinatorThatHasNotMetAClusterMovesNothingForBalance(t *testing.T) {
+	b := newBench(t)
+	b.leads()
+	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 2}})
+	for _, id := range []string{"west/00", "west/01", "west/10", "west/11"} {
+		b.held(id, "a", "a")
+	}
+	b.held("north/0", "", "") // nobody holds it: its cluster may be gone, or on its way
+	b.held("south/0", "b", "b")
+	b.held("south/1", "b", "b")
+	b.live(2*lease-lease/4, "")
+	none[WriteAssignee](b)
+	if got := b.r.fit.word; got != "north,south" {
+		t.Errorf("says %q, want that it can't serve what it doesn't know", got)
+	}
+	b.live(lease/2, "")
+	if moves := all[WriteAssignee](b); len(moves) != 1 || moves[0].Assignee != "b" {
+		t.Errorf("of four and two that others hold of clusters it doesn't know, it moves %v", moves)
+	}
+}

@@ -1,0 +1,104 @@
+package ownership
+
+import (
+	"testing"
+	"time"
+)
+
+// deafBench returns a machine that holds the shard. Nothing shows that its view goes on from now on.
+func deafBench(t *testing.T) *bench {
+	b := newBench(t)
+	b.served()
+	b.deaf = true
+	return b
+}
+
+// renews lets time pass in which each renewal that is sent is committed, and counts them.
+func (b *bench) renews(d time.Duration) (count int) {
+	for until := b.now.Add(d); b.now.AtLeast(until) < 0; b.pass(lease / 40) {
+		for _, w := range all[WriteLease](b) {
+			b.commit(w.Seq)
+			count++
+		}
+	}
+	return count
+}
+
+func TestI1ALeaseIsRenewedOnlyWhileTheViewOfTheRecordsIsRecent(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		show  func(b *bench, at Instant)
+		lapse bool
+	}{
+		{"nothing shows it", func(*bench, Instant) {}, true},
+		{"only the leases are seen", func(b *bench, at Instant) { b.feed(Viewed{Leases, at}) }, true},
+		{"only the shards' records are seen", func(b *bench, at Instant) { b.feed(Viewed{Shards, at}) }, true},
+		{"both are seen", func(b *bench, at Instant) { b.feed(Viewed{Leases, at}); b.feed(Viewed{Shards, at}) }, false},
+		{"both are seen, very late", func(b *bench, at Instant) {
+			b.feed(Viewed{Leases, at.Add(-b.r.cfg.ViewTimeout)})
+			b.feed(Viewed{Shards, at.Add(-b.r.cfg.ViewTimeout)})
+		}, true},
+		{"a live list shows them", func(b *bench, at Instant) {
+			b.feed(Listing{Shards: []Shard{b.r.shards[west].rec}, Asked: at})
+		}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := deafBench(t)
+			began := b.now
+			for range 12 { // three leases
+				b.renews(lease / 4)
+				c.show(b, b.now)
+			}
+			lapsed := len(all[Lapse](b)) > 0
+			if lapsed != c.lapse {
+				t.Fatalf("lapsed: %v", lapsed)
+			}
+			if until := b.r.ValidUntil().AtLeast(began); lapsed && until > b.r.cfg.ViewTimeout+lease-b.r.cfg.Margin {
+				t.Errorf("it may act until %v after the last view", until)
+			}
+		})
+	}
+}
+
+func TestALiveListIsAskedForInTimeAndAgainWhereItIsNotAnswered(t *testing.T) {
+	b := deafBench(t)
+	if b.r.lookAfter() <= b.r.cfg.ReportEvery {
+		t.Error("a list is asked for though reports come back")
+	}
+	b.renews(b.r.lookAfter() - lease/40)
+	none[ListRecords](b)
+	b.renews(lease/40 + time.Millisecond)
+	find[ListRecords](b)
+	none[ListRecords](b)
+	b.renews(b.r.cfg.ViewTimeout / 8)
+	find[ListRecords](b)
+	b.feed(Listing{Shards: []Shard{b.r.shards[west].rec}, Asked: b.now})
+	b.renews(b.r.lookAfter())
+	if len(all[ListRecords](b)) > 1 {
+		t.Error("it asks again though it has just seen one")
+	}
+}
+
+func TestALiveListIsTakenForTheView(t *testing.T) {
+	b := deafBench(t)
+	b.now = b.now.Add(time.Second)
+	asked := b.now
+	b.now = b.now.Add(time.Second)
+	taken := b.r.shards[west].rec
+	taken.Holder, taken.Epoch, taken.Version = "b", 2, 900
+	b.feed(Listing{Shards: []Shard{taken}, Asked: asked})
+	find[Close](b)
+
+	b = deafBench(t)
+	b.now = b.now.Add(time.Second)
+	b.feed(Listing{Asked: b.now}) // its record is gone
+	find[Close](b)
+
+	b = deafBench(t)
+	b.feed(Listing{Asked: b.now.Add(-time.Second)}) // the record was seen since
+	none[Close](b)
+
+	b = deafBench(t)
+	b.feed(Listing{Leases: []Lease{{ID: "a", Version: 900, Sealed: true}}, Asked: b.now})
+	find[Lapse](b)
+}

@@ -1,0 +1,166 @@
+package pods
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/shard/protocol"
+)
+
+// left returns what a kubelet finds in the termination log of an incarnation.
+func left(t *testing.T, id protocol.Incarnation) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "log")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Log(path, id); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestATerminationLogNamesTheLastIncarnationAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	if err := Log(path, "a-1"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a log that isn't there is written: %v", err)
+	}
+	if err := os.WriteFile(path, []byte(strings.Repeat("x", 200)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []protocol.Incarnation{"a-longer-one", "a-1", "a-2"} {
+		if err := Log(path, id); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := named(&corev1.ContainerStateTerminated{ContainerID: "cri://1", Message: string(text)}); got != id {
+			t.Errorf("%q names %q, want %q", text, got, id)
+		}
+	}
+	// A kubelet cuts messages to its share of 12 KiB: Pods of up to a hundred containers are fine.
+	if longest := left(t, protocol.Incarnation(strings.Repeat("x", 70))); len(longest) > 12*1024/100 {
+		t.Errorf("the longest message has %d bytes", len(longest))
+	}
+}
+
+func TestOnlyAContainerThatRanAndEndedNamesAnIncarnation(t *testing.T) {
+	full := left(t, "a-1")
+	end := func(message string) corev1.ContainerState {
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ContainerID: "cri://1", Message: message}}
+	}
+	lost := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: full, Reason: "ContainerStatusUnknown"}}
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	for name, c := range map[string]struct {
+		now, last corev1.ContainerState
+		want      []protocol.Incarnation
+	}{
+		"ended":                                 {now: end(full), want: []protocol.Incarnation{"a-1"}},
+		"restarted":                             {now: running, last: end(full), want: []protocol.Incarnation{"a-1"}},
+		"ended again":                           {now: end(left(t, "a-2")), last: end(full), want: []protocol.Incarnation{"a-2", "a-1"}},
+		"runs":                                  {now: running},
+		"waits":                                 {now: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Message: full}}},
+		"a container that the kubelet has lost": {now: lost},
+		"no message":                            {now: end("")},
+		"part of a message":                     {now: end(full[:len(full)-1])},
+		"the kubelet can't read it":             {now: end("Error on reading termination log /x: permission denied")},
+		"more than a message":                   {now: end(full + full)},
+		"the last lines of a log, which has a name": {now: end("panic: a-1\n" + full)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "a", UID: "8d1f"}}
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+				{Name: "sidecar", State: end("done")}, {Name: "manager", State: c.now, LastTerminationState: c.last},
+			}
+			var want []ownership.ContainerSeen
+			if c.want != nil {
+				want = []ownership.ContainerSeen{{Container: Container("n", "a", "8d1f", "manager"), Ended: c.want}}
+			}
+			if diff := cmp.Diff(want, Ended(pod)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWhoMayNotReadPodsSaysSoOnceAndAsksAgain(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "a", UID: "8d1f", Labels: map[string]string{"of": "us"}}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "manager", State: corev1.ContainerState{
+		Terminated: &corev1.ContainerStateTerminated{ContainerID: "cri://1", Message: left(t, "a-1")},
+	}}}
+	c := fake.NewSimpleClientset(pod)
+	var refused, lines atomic.Int32
+	c.PrependReactor("list", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if got := action.(clienttesting.ListAction).GetListRestrictions().Labels.String(); got != "of=us" {
+			t.Errorf("Pods %q are listed", got)
+		}
+		if refused.Add(1) <= 3 {
+			return true, nil, apierrors.NewForbidden(corev1.Resource("pods"), "", nil)
+		}
+		return false, nil, nil
+	})
+	log := funcr.New(func(_, _ string) { lines.Add(1) }, funcr.Options{})
+	w, err := newWatch(c, "n", "of=us", 10*time.Millisecond, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); w.Run(ctx) }()
+	seen := make(chan ownership.ContainerSeen, 9)
+	if err := w.Follow(ctx, func(c ownership.ContainerSeen) { seen <- c }); err != nil {
+		t.Fatal(err)
+	}
+	want := ownership.ContainerSeen{Container: "n/a/8d1f/manager", Ended: []protocol.Incarnation{"a-1"}}
+	if diff := cmp.Diff(want, <-seen); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if refused.Load() != 4 || lines.Load() != 1 {
+		t.Errorf("%d lists, %d lines in the log: want 4 and 1", refused.Load(), lines.Load())
+	}
+	// One that follows later is shown what there is; a Pod that is deleted proves nothing any more.
+	late := make(chan ownership.ContainerSeen, 9)
+	if err := w.Follow(ctx, func(c ownership.ContainerSeen) { late <- c }); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, <-late); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for range 200 { // until the watch is there, what is deleted isn't told
+		if len(c.Actions()) > 4 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := c.CoreV1().Pods("n").Delete(ctx, "a", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	want.Ended = nil
+	if diff := cmp.Diff(want, <-seen); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	cancel()
+	<-done
+}

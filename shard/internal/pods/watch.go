@@ -1,0 +1,126 @@
+package pods
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
+)
+
+// lookAgain is the time after which it is tried again to read Pods where that isn't allowed.
+const lookAgain = 10 * time.Minute
+
+// Watch follows the Pods of a namespace that a selector chooses. It is safe for concurrent use.
+type Watch struct {
+	informer toolscache.SharedIndexInformer
+}
+
+// NewWatch returns a watch of the Pods, which sends nothing before it is run.
+func NewWatch(rc *rest.Config, namespace, selector string, log logr.Logger) (*Watch, error) {
+	c, err := kubernetes.NewForConfig(rc)
+	if err != nil {
+		return nil, fmt.Errorf("building the client of the Pods: %w", err)
+	}
+	return newWatch(c, namespace, selector, lookAgain, log)
+}
+
+func newWatch(c kubernetes.Interface, namespace, selector string, again time.Duration, log logr.Logger) (*Watch, error) {
+	pods, told := c.CoreV1().Pods(namespace), false
+	informer := toolscache.NewSharedIndexInformer(listed{&toolscache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+			opts.LabelSelector = selector
+			for {
+				list, err := pods.List(ctx, opts)
+				if !apierrors.IsForbidden(err) {
+					told = false
+					return list, err
+				}
+				if !told {
+					told = true
+					log.Info("Pods can't be read: a replica that dies is found by its lease alone", "namespace", namespace, "error", err.Error())
+				}
+				select {
+				case <-time.After(again):
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			}
+		},
+		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+			opts.LabelSelector = selector
+			return pods.Watch(ctx, opts)
+		},
+	}}, &corev1.Pod{}, 0, nil)
+	err := informer.SetTransform(func(obj any) (any, error) {
+		if pod, ok := obj.(*corev1.Pod); ok { // of the rest, nothing is asked
+			return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+				Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+			}, Status: corev1.PodStatus{InitContainerStatuses: pod.Status.InitContainerStatuses, ContainerStatuses: pod.Status.ContainerStatuses}}, nil
+		}
+		return obj, nil
+	})
+	if err == nil {
+		err = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *toolscache.Reflector, err error) { // it is tried again
+			log.V(1).Info("watching the Pods", "error", err.Error())
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("watching the Pods: %w", err)
+	}
+	return &Watch{informer: informer}, nil
+}
+
+// listed is a list-watch that needs the right to list: a stream in its place couldn't be refused for good.
+type listed struct{ *toolscache.ListWatch }
+
+// IsWatchListSemanticsUnSupported is what client-go's reflectors ask.
+func (listed) IsWatchListSemanticsUnSupported() bool { return true }
+
+// Run watches until the context ends.
+func (w *Watch) Run(ctx context.Context) { w.informer.RunWithContext(ctx) }
+
+// Follow puts what is known of containers and what comes to be known, until the context ends. A container of which
+// nothing is known any more is put once with nothing.
+func (w *Watch) Follow(ctx context.Context, put func(ownership.ContainerSeen)) error {
+	show := func(obj any, gone bool) {
+		if tombstone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+			obj = tombstone.Obj
+		}
+		pod, ok := obj.(*corev1.Pod)
+		if !ok {
+			return
+		}
+		for _, c := range Ended(pod) {
+			if gone {
+				c.Ended = nil
+			}
+			put(c)
+		}
+	}
+	registration, err := w.informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) { show(obj, false) },
+		UpdateFunc: func(old, obj any) {
+			if old.(*corev1.Pod).UID != obj.(*corev1.Pod).UID { // another of its name has taken its place
+				show(old, true)
+			}
+			show(obj, false)
+		},
+		DeleteFunc: func(obj any) { show(obj, true) },
+	})
+	if err != nil {
+		return fmt.Errorf("following the Pods: %w", err)
+	}
+	context.AfterFunc(ctx, func() { _ = w.informer.RemoveEventHandler(registration) })
+	return nil
+}

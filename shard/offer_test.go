@@ -1,0 +1,246 @@
+package shard
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+)
+
+func TestWhatBecomesOfAConnectionThatIsOffered(t *testing.T) {
+	resource := corev1.Resource("namespaces")
+	refused := apierrors.NewUnauthorized("")
+	forbidden := apierrors.NewForbidden(resource, "kube-system", errors.New("no"))
+	missing := apierrors.NewNotFound(resource, "kube-system")
+	busy := apierrors.NewTooManyRequests("", 1)
+	for _, c := range []struct {
+		what string
+		e    evidence
+		want verdict
+	}{
+		{"same server, same cluster", evidence{sameServer: true, inUse: "w", offered: "w"}, replace},
+		{"same server, cluster in use unknown", evidence{sameServer: true, offered: "w"}, replace},
+		{"same server, another cluster", evidence{sameServer: true, inUse: "w", offered: "x"}, another},
+		{"other server, same cluster", evidence{inUse: "w", offered: "w"}, beside},
+		{"other server, another cluster", evidence{inUse: "w", offered: "x"}, another},
+		{"other server, cluster in use unknown", evidence{offered: "w"}, another},
+		{"credentials refused", evidence{sameServer: true, inUse: "w", err: refused}, refuse},
+		{"credentials refused at another server", evidence{inUse: "w", err: refused}, refuse},
+		{"credentials refused, cluster in use unknown", evidence{sameServer: true, err: refused}, refuse},
+		{"credentials with fewer rights", evidence{sameServer: true, inUse: "w", err: forbidden}, refuse},
+		{"credentials with fewer rights, those in use refused", evidence{sameServer: true, inUse: "w", err: forbidden, lost: true}, replace},
+		{"no right to know, before and after", evidence{sameServer: true, err: forbidden}, replace},
+		{"no right to know, other server", evidence{err: forbidden}, another},
+		{"no kube-system, before and after", evidence{sameServer: true, err: missing}, replace},
+		{"server away", evidence{sameServer: true, inUse: "w", err: errors.New("connection refused")}, later},
+		{"server away, cluster in use unknown", evidence{sameServer: true, err: errors.New("connection refused")}, later},
+		{"server busy", evidence{inUse: "w", err: busy}, later},
+	} {
+		if got := judge(c.e); got != c.want {
+			t.Errorf("%s: got %d, want %d", c.what, got, c.want)
+		}
+	}
+}
+
+// fakeServer is an API server that knows kube-system, by one set of credentials.
+type fakeServer struct {
+	name string
+	uid  types.UID
+	code int // of all answers, 0 for 200
+}
+
+func (s *fakeServer) RoundTrip(*http.Request) (*http.Response, error) {
+	if s.code < 0 {
+		return nil, errors.New("connection refused")
+	}
+	body := &corev1.Namespace{}
+	body.APIVersion, body.Kind, body.Name, body.UID = "v1", "Namespace", "kube-system", s.uid
+	code, text := http.StatusOK, []byte(nil)
+	if s.code != 0 {
+		code = s.code
+	} else {
+		text, _ = json.Marshal(body)
+	}
+	header := http.Header{"Content-Type": {"application/json"}, "By": {s.name}}
+	return &http.Response{StatusCode: code, Header: header, Body: io.NopCloser(strings.NewReader(string(text)))}, nil
+}
+
+// fakeCluster is what a provider gives.
+type fakeCluster struct {
+	cluster.Cluster
+	config *rest.Config
+}
+
+func (c fakeCluster) GetConfig() *rest.Config        { return c.config }
+func (c fakeCluster) GetScheme() *runtime.Scheme     { return runtime.NewScheme() }
+func (c fakeCluster) GetRESTMapper() meta.RESTMapper { return nil }
+
+// offering is a fleet with a provider that gives one connection to west after the other.
+type offering struct {
+	*fleet
+	t     *testing.T
+	take  context.CancelFunc // the last one back
+	told  int
+	first connection
+}
+
+const testGrace = 10 * time.Second
+
+// offered starts with west at https://a, behind credentials "1".
+func offered(t *testing.T) *offering {
+	o := &offering{fleet: newFleet(logr.Discard(), testGrace), t: t, take: func() {}}
+	o.give("a", &fakeServer{name: "1", uid: "w"})
+	o.start(t.Context(), func(f func()) { go f() }, func() { o.told++ })
+	synctest.Wait()
+	o.first, _ = o.get("west")
+	if o.first.uid != "w" {
+		t.Fatalf("west is %q", o.first.uid)
+	}
+	return o
+}
+
+// give has the provider take the last connection back, as they do, and give another.
+func (o *offering) give(host string, s *fakeServer) {
+	o.t.Helper()
+	o.take()
+	ctx, cancel := context.WithCancel(o.t.Context())
+	o.take = cancel
+	if err := o.add(ctx, "west", fakeCluster{config: &rest.Config{Host: "https://" + host, Transport: s}}); err != nil {
+		o.t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+// by says which credentials requests use that are sent now over a connection.
+func (o *offering) by(c connection) string {
+	o.t.Helper()
+	if c.via == nil {
+		return "none"
+	}
+	req, _ := http.NewRequest(http.MethodGet, c.via.Config().Host, nil)
+	res, err := c.via.Config().Transport.RoundTrip(req)
+	if err != nil {
+		return err.Error()
+	}
+	return res.Header.Get("By")
+}
+
+// expect says where west is now.
+func (o *offering) expect(what string, sameCluster, sameWay bool, by string) {
+	o.t.Helper()
+	now, _ := o.get("west")
+	got := fmt.Sprint(now.number == o.first.number, now.way == o.first.way, o.by(now))
+	if want := fmt.Sprint(sameCluster, sameWay, by); got != want {
+		o.t.Errorf("%s: same cluster, same way, credentials: %s, want %s", what, got, want)
+	}
+}
+
+func TestNewCredentialsTakeThePlaceOfThoseInUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := offered(t)
+		o.give("a", &fakeServer{name: "2", uid: "w"})
+		o.expect("rotated", true, true, "2")
+		if by := o.by(o.first); by != "2" {
+			t.Errorf("what was opened before uses %s, want the new credentials too", by)
+		}
+		time.Sleep(2 * testGrace)
+		o.expect("after the grace", true, true, "2")
+	})
+}
+
+func TestWhatIsBrokenChangesNothingAndIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := offered(t)
+		bad := &fakeServer{name: "bad", uid: "w", code: http.StatusUnauthorized}
+		o.give("a", bad)
+		o.give("b", bad)
+		o.give("a", &fakeServer{name: "away", code: -1})
+		o.expect("broken three times", true, true, "1")
+		if why := o.status()["west"].Refused; why != "" {
+			t.Errorf("one that doesn't answer is refused: %s", why)
+		}
+		o.give("a", bad)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		o.expect("broken for an hour", true, true, "1")
+		if o.status()["west"].Refused == "" {
+			t.Error("nothing says that the new credentials are refused")
+		}
+		bad.code = 0 // the token is known at last
+		time.Sleep(2 * lastAskPause)
+		synctest.Wait()
+		o.expect("mended", true, true, "bad")
+		if why := o.status()["west"].Refused; why != "" {
+			t.Errorf("still refused: %s", why)
+		}
+	})
+}
+
+func TestAnotherServerOfTheSameClusterIsAnotherWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := offered(t)
+		o.give("b", &fakeServer{name: "2", uid: "w"})
+		o.expect("moved", true, false, "2")
+		if by := o.by(o.first); by != "1" {
+			t.Errorf("the caches in use are at %s, want where they are", by)
+		}
+	})
+}
+
+func TestAnotherClusterUnderTheSameNameIsAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := offered(t)
+		o.give("a", &fakeServer{name: "2", uid: "other"})
+		o.expect("made anew", false, false, "2")
+	})
+}
+
+func TestARemovalIsActedOnAfterTheGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := offered(t)
+		o.take()
+		time.Sleep(testGrace - 1)
+		synctest.Wait()
+		o.expect("within the grace", true, true, "1")
+		o.give("a", &fakeServer{name: "2", uid: "w"})
+		time.Sleep(testGrace)
+		synctest.Wait()
+		o.expect("it came back", true, true, "2")
+		o.take()
+		time.Sleep(testGrace)
+		synctest.Wait()
+		o.expect("after the grace", false, false, "none")
+		if o.status()["west"].Engaged {
+			t.Error("it counts as one of the fleet's")
+		}
+		o.give("a", &fakeServer{name: "3", uid: "w"})
+		o.expect("it comes after that", false, false, "3")
+	})
+}
+
+// A Secret that was replaced by a bad one is taken away: the cluster goes, although its good connection still works.
+func TestARemovalCountsWhateverIsInUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := offered(t)
+		o.give("a", &fakeServer{code: http.StatusUnauthorized})
+		o.take()
+		time.Sleep(testGrace)
+		synctest.Wait()
+		o.expect("removed", false, false, "none")
+	})
+}

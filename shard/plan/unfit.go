@@ -1,0 +1,211 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+// Fitness says what a replica can do for a cluster.
+type Fitness uint8
+
+const (
+	// Fit: it can be given shards of the cluster.
+	Fit Fitness = iota
+	// Keeps: it keeps the shards of the cluster that it has, and gets no others.
+	Keeps
+	// Unfit: it can't serve the cluster. It gets none of its shards, and what it has moves to a replica that is fit.
+	Unfit
+)
+
+// UnfitFor is a replica's word on the clusters that it isn't fit for, in one canonical text: names in order with commas
+// between them, those that it keeps with a plus sign behind ("east,west+"). With an exclamation mark before it, it is
+// unfit for all clusters but those ("!east,west+"). "" is a replica that is fit for all.
+type UnfitFor string
+
+// MaxUnfitFor bounds the text, in bytes.
+const MaxUnfitFor = 1024
+
+// NewUnfitFor says what a replica is fit for, of all clusters that it has met or found in records. It names those that it
+// is unfit for, or the others where the text would be too long. Where both would, only the first names are said: a plan
+// for one of the rest then fails and is called off.
+func NewUnfitFor(clusters map[keyspace.ClusterName]Fitness) UnfitFor {
+	var not, but []string
+	for name, fitness := range clusters {
+		if name == "" || strings.ContainsAny(string(name), ",+!") {
+			continue // the text couldn't be read back
+		}
+		switch fitness {
+		case Unfit:
+			not = append(not, string(name))
+		case Keeps:
+			not, but = append(not, string(name)+"+"), append(but, string(name)+"+")
+		default:
+			but = append(but, string(name))
+		}
+	}
+	slices.Sort(not)
+	slices.Sort(but)
+	list, rest := strings.Join(not, ","), "!"+strings.Join(but, ",")
+	if len(list) > MaxUnfitFor && len(rest) <= MaxUnfitFor {
+		return UnfitFor(rest)
+	}
+	return UnfitFor(cut(list))
+}
+
+// cut drops the names that there is no room for.
+func cut(list string) string {
+	if len(list) <= MaxUnfitFor {
+		return list
+	}
+	list = list[:MaxUnfitFor+1]
+	return list[:max(strings.LastIndexByte(list, ','), 0)]
+}
+
+// split returns the names of the text, and whether it is about all others.
+func (u UnfitFor) split() (names []string, others bool) {
+	text, others := strings.CutPrefix(string(u), "!")
+	if text == "" {
+		return nil, others
+	}
+	return strings.Split(text, ","), others
+}
+
+// Of returns what the text says about a cluster.
+func (u UnfitFor) Of(cluster keyspace.ClusterName) Fitness {
+	if u == "" {
+		return Fit
+	}
+	names, others := u.split()
+	if slices.Contains(names, string(cluster)+"+") {
+		return Keeps
+	}
+	if slices.Contains(names, string(cluster)) != others {
+		return Unfit
+	}
+	return Fit
+}
+
+// exclusions are the candidates that aren't fit for a cluster, in order of their indices.
+type exclusions []exclusion
+
+type exclusion struct {
+	replica int32
+	fitness Fitness
+}
+
+func (e exclusions) of(replica int32) Fitness {
+	if i, found := slices.BinarySearchFunc(e, replica, func(x exclusion, r int32) int { return cmp.Compare(x.replica, r) }); found {
+		return e[i].fitness
+	}
+	return Fit
+}
+
+// words is what all candidates say, by cluster.
+type words struct {
+	listed map[keyspace.ClusterName]exclusions // by those who name what they aren't fit for
+	others []others                            // who name what they are fit for
+}
+
+type others struct {
+	replica int32
+	said    map[keyspace.ClusterName]Fitness
+}
+
+// readWords returns nil if all candidates are fit for all clusters.
+func (b *board) readWords() *words {
+	var w *words
+	for i := range b.replicas {
+		r := &b.replicas[i]
+		if !r.candidate || r.Unfit == "" {
+			continue
+		}
+		if w == nil {
+			w = &words{listed: map[keyspace.ClusterName]exclusions{}}
+		}
+		names, rest := r.Unfit.split()
+		said := map[keyspace.ClusterName]Fitness{}
+		for _, name := range names {
+			switch name, keeps := strings.CutSuffix(name, "+"); {
+			case keeps:
+				said[keyspace.ClusterName(name)] = Keeps
+			case rest:
+				said[keyspace.ClusterName(name)] = Fit
+			default:
+				said[keyspace.ClusterName(name)] = Unfit
+			}
+		}
+		if rest {
+			w.others = append(w.others, others{int32(i), said})
+			continue
+		}
+		for cluster, fitness := range said {
+			w.listed[cluster] = append(w.listed[cluster], exclusion{int32(i), fitness})
+		}
+	}
+	return w
+}
+
+// of returns who isn't fit for a cluster.
+func (w *words) of(cluster keyspace.ClusterName) exclusions {
+	if w == nil {
+		return nil
+	}
+	all := w.listed[cluster]
+	if len(w.others) == 0 {
+		return all
+	}
+	all = slices.Clip(all)
+	for _, o := range w.others {
+		fitness, said := o.said[cluster]
+		if !said {
+			fitness = Unfit
+		}
+		if fitness != Fit {
+			all = append(all, exclusion{o.replica, fitness})
+		}
+	}
+	slices.SortFunc(all, func(x, y exclusion) int { return cmp.Compare(x.replica, y.replica) })
+	return all
+}
+
+// group is the clusters that the same candidates are fit for. A fleet where all are fit for all has one.
+type group struct {
+	excluded exclusions
+	clusters [][]boardShard // the shards of each; of all in one where there is one group
+}
+
+func (g *group) takes(replica int32) bool { return g.excluded.of(replica) == Fit }
+
+// groups divides the clusters, those that the fewest candidates can serve first: what is left then levels the totals.
+func (b *board) groups() []*group {
+	if b.words == nil {
+		return []*group{{clusters: [][]boardShard{b.shards}}}
+	}
+	byKey := map[string]*group{}
+	var all []*group
+	var key []byte
+	for first := 0; first < len(b.shards); {
+		last := first
+		for last < len(b.shards) && b.shards[last].cluster == b.shards[first].cluster {
+			last++
+		}
+		excluded := b.excluded[b.shards[first].cluster]
+		key = key[:0]
+		for _, e := range excluded {
+			key = append(key, byte(e.replica>>24), byte(e.replica>>16), byte(e.replica>>8), byte(e.replica))
+		}
+		g := byKey[string(key)]
+		if g == nil {
+			g = &group{excluded: excluded}
+			byKey[string(key)] = g
+			all = append(all, g)
+		}
+		g.clusters = append(g.clusters, b.shards[first:last])
+		first = last
+	}
+	slices.SortStableFunc(all, func(x, y *group) int { return cmp.Compare(len(y.excluded), len(x.excluded)) })
+	return all
+}

@@ -1,0 +1,177 @@
+package console
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/pkg/onboard"
+	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/labtest"
+)
+
+// A cluster in which nothing is installed is added, used, checked and removed, as a newcomer would.
+func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
+	f := &fleet{t: t, replicas: map[string]*lab.Replica{}}
+	var err error
+	// Without the race detector: commands are short, and other tests run replicas with it.
+	if f.tenure, err = lab.Build(t.Context(), t.TempDir(), "tenure", false); err != nil {
+		t.Fatal(err)
+	}
+	f.Fleet = labtest.Fleet(t, lab.Options{
+		Workloads: []string{"west"}, Untold: true, Empty: true, Bare: true, Direct: true, Tenure: f.tenure, LeaseDuration: 4 * time.Second,
+	})
+	f.home, f.west = f.Client(lab.Home), f.Client("west")
+	admin := []string{"--kubeconfig", f.Planes.Cluster("west").Kubeconfig()}
+	run := func(code int, args []string, wants ...string) string {
+		t.Helper()
+		out, got := f.ask(append([]string{"cluster"}, args...)...)
+		flat := strings.Join(strings.Fields(out), " ") // lines are wrapped
+		if got != code {
+			t.Fatalf("tenure cluster %s: exit code %d, want %d\n%s", strings.Join(args, " "), got, code, out)
+		}
+		for _, want := range wants {
+			if !strings.Contains(flat, want) {
+				t.Fatalf("tenure cluster %s doesn't say %q\n%s", strings.Join(args, " "), want, out)
+			}
+		}
+		if strings.Contains(out, "eyJ") {
+			t.Fatalf("tenure cluster %s prints a token", strings.Join(args, " "))
+		}
+		return out
+	}
+	add := append([]string{"add", "west", "--namespaces", "default", "--token-lifetime", "24h"}, admin...)
+
+	out := run(0, append(add, "--dry-run=client", "-o", "yaml"))
+	if _, err := f.Planes.Cluster("west").Kubectl(t.Context(), firstOf(out, "Namespace"), "apply", "--validate=strict", "--dry-run=server", "-f", "-"); err != nil {
+		t.Errorf("what is printed can't be applied: %v", err)
+	}
+	run(0, append(add, "--dry-run=client"), "nothing was done", "token requested, for 24h")
+	if err := f.west.Get(t.Context(), client.ObjectKey{Name: namespace}, &corev1.Namespace{}); err == nil {
+		t.Error("a dry run made the namespace")
+	}
+	run(1, append(add, "--wait=1s"), "not served: no replica is alive in namespace tenure-system")
+	f.start("r0", "--cluster-removal-grace=1s")
+	f.start("r1", "--cluster-removal-grace=1s")
+	run(0, add, "8 of 8 held by", "Secret tenure-system/west unchanged, expires")
+	run(0, add, "nothing had to be changed")
+	run(0, []string{"list"}, "west https://127.0.0.1:", "8/8", "served")
+	f.do("first")
+	run(0, []string{"check", "west"}, "ok rights all", "for ats in default", "expires")
+	run(1, append([]string{"add", "east"}, admin...), "Secret tenure-system/west: annotation tenure.dev/cluster-uid is", "the same cluster")
+	run(1, []string{"add", "north"}, "is the home cluster itself")
+
+	// Who installed with kubectl gets the Secret, and nothing else is touched.
+	labtest.Kubectl(t, f.Planes.Cluster(lab.Home), "apply", "-k", "../../config/replication/target")
+	itself := []string{"add", "itself", "--context", "home", "--role", "ats,deployments", "--dry-run=client"}
+	if out := run(0, itself, "Secret tenure-system/itself created"); strings.Count(out, " unchanged\n") != 5 || strings.Count(out, " created\n") != 1 {
+		t.Errorf("what kubectl installed is not what this would install:\n%s", out)
+	}
+
+	// A right that replicas need only where an At asks to be deleted.
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "tenure-ats-run"}}
+	if err := f.west.Patch(t.Context(), role, client.RawPatch("application/json-patch+json", []byte(`[{"op":"remove","path":"/rules/1"}]`))); err != nil {
+		t.Fatal(err)
+	}
+	f.await("the missing right is found", func() bool {
+		out, code := f.ask("cluster", "check", "west")
+		return code == 1 && strings.Contains(out, "delete ats.cnat.programming-kubernetes.info") && strings.Contains(out, "are missing")
+	})
+	wider := append([]string{"add", "west"}, admin...)
+	run(0, wider, "roles and bindings 1 created, 1 updated", "1 deleted", "RoleBinding default/tenure-ats-run")
+	run(0, wider, "nothing had to be changed")
+	f.await("the right is back", func() bool { _, code := f.ask("cluster", "check", "west"); return code == 0 })
+
+	before := f.secret()
+	run(0, append([]string{"rotate", "west", "--token-lifetime", "12h"}, admin...), "in 12h", "the token before stays valid until")
+	if after := f.secret(); string(after.Data["kubeconfig"]) == string(before.Data["kubeconfig"]) {
+		t.Error("the Secret holds the same token as before")
+	}
+	f.do("second")
+	var all []onboard.Entry
+	if err := json.Unmarshal([]byte(run(0, []string{"list", "-o", "json"})), &all); err != nil {
+		t.Fatal(err)
+	}
+	if len(all) != 1 || all[0].Expires == nil || time.Until(*all[0].Expires) > 12*time.Hour || !all[0].Service.Complete {
+		t.Errorf("the list: %+v", all)
+	}
+
+	run(0, append([]string{"remove", "west"}, admin...), "shards let go of", "8 Shard records left, held by nobody", "API of Ats 1 left", "2 Ats are left")
+	run(0, []string{"list"}, "no clusters")
+	f.leftovers()
+}
+
+// firstOf leaves the objects of a kind.
+func firstOf(manifests, kind string) string {
+	var of []string
+	for document := range strings.SplitSeq(manifests, "---\n") {
+		if strings.Contains(document, "\nkind: "+kind+"\n") {
+			of = append(of, document)
+		}
+	}
+	return strings.Join(of, "---\n")
+}
+
+func (f *fleet) secret() *corev1.Secret {
+	f.t.Helper()
+	s := &corev1.Secret{}
+	if err := f.home.Get(f.t.Context(), client.ObjectKey{Namespace: namespace, Name: "west"}, s); err != nil {
+		f.t.Fatal(err)
+	}
+	return s
+}
+
+// do has the fleet run an At. Nothing runs Pods there, so the test says that the At's has ended.
+func (f *fleet) do(name string) {
+	f.t.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "default"}}
+	if err := client.IgnoreAlreadyExists(f.west.Create(f.t.Context(), account)); err != nil {
+		f.t.Fatal(err)
+	}
+	at := &cnatv1alpha1.At{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec:       cnatv1alpha1.AtSpec{Schedule: time.Now().UTC().Format(time.RFC3339), Command: "true"},
+	}
+	f.create(f.west, at)
+	pod := &corev1.Pod{}
+	f.await("the Pod of "+name, func() bool {
+		return f.west.Get(f.t.Context(), client.ObjectKeyFromObject(at), at) == nil && at.Status.PodName != "" &&
+			f.west.Get(f.t.Context(), client.ObjectKey{Namespace: "default", Name: at.Status.PodName}, pod) == nil
+	})
+	pod.Status.Phase = corev1.PodSucceeded
+	if err := f.west.Status().Update(f.t.Context(), pod); err != nil {
+		f.t.Fatal(err)
+	}
+	f.await(name+" is done", func() bool {
+		return f.west.Get(f.t.Context(), client.ObjectKeyFromObject(at), at) == nil && at.Status.Phase == cnatv1alpha1.AtDone
+	})
+}
+
+// leftovers checks that nothing is left in the cluster but the API and its objects; its namespace is on its way out.
+func (f *fleet) leftovers() {
+	f.t.Helper()
+	out := labtest.Kubectl(f.t, f.Planes.Cluster("west"), "get", "clusterroles,clusterrolebindings,validatingadmissionpolicies,"+
+		"validatingadmissionpolicybindings,customresourcedefinitions", "-o", "name")
+	out += labtest.Kubectl(f.t, f.Planes.Cluster("west"), "get", "rolebindings,serviceaccounts", "-A", "-o", "name")
+	var left []string
+	for line := range strings.Lines(out) {
+		if strings.Contains(line, "tenure") || strings.Contains(line, "cnat") {
+			left = append(left, strings.TrimSpace(line))
+		}
+	}
+	if want := "[customresourcedefinition.apiextensions.k8s.io/ats.cnat.programming-kubernetes.info]"; fmt.Sprint(left) != want {
+		f.t.Errorf("left in the cluster: %v", left)
+	}
+	there := &corev1.Namespace{}
+	if err := f.west.Get(f.t.Context(), client.ObjectKey{Name: namespace}, there); err == nil && there.DeletionTimestamp == nil {
+		f.t.Error("the namespace is left")
+	}
+}

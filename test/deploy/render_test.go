@@ -1,0 +1,49 @@
+package deploy
+
+import (
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/test/lab/localplane"
+)
+
+// What is built into the binary is what kubectl installs.
+func TestTheBinaryRendersConfigAsKubectlDoes(t *testing.T) {
+	binary, err := localplane.FindBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range []string{config.Workload, config.ReplicationTarget, config.ReplicationSource} {
+		out, err := exec.CommandContext(t.Context(), binary, "kubectl", "kustomize", "../../config/"+folder).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, got := map[string]any{}, map[string]any{}
+		for documents := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(string(out)), 4096); ; {
+			o := &unstructured.Unstructured{}
+			if err := documents.Decode(o); err == io.EOF {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			want[o.GetKind()+" "+o.GetNamespace()+"/"+o.GetName()] = o.Object
+		}
+		rendered, err := config.Render(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range rendered {
+			got[o.GetKind()+" "+o.GetNamespace()+"/"+o.GetName()] = o.Object
+		}
+		if diff := cmp.Diff(want, got); diff != "" || len(got) != len(rendered) || len(got) < 4 {
+			t.Errorf("config/%s, %d objects (- kubectl, + the binary):\n%s", folder, len(rendered), diff)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package sharding
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/pkg/at"
+	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/labtest"
+	"github.com/tenure-dev/tenure/test/lab/localplane"
+)
+
+// TestAWorkloadClusterThatIsRestoredFromABackupIsServedAsItIsThen takes a workload cluster back by seconds under load.
+// Its planes are its own: commands run twice there, which no witness of the shared ones should see.
+func TestAWorkloadClusterThatIsRestoredFromABackupIsServedAsItIsThen(t *testing.T) {
+	f := labtest.Fleet(t, lab.Options{
+		Workloads: []string{"west"}, LeaseDuration: lease, ShardsPerCluster: shardsOfCluster, Direct: true,
+		Planes: localplane.Config{TmpfsData: true},
+	})
+	for _, name := range []string{"v1", "v2"} {
+		labtest.Replica(t, f, name)
+	}
+	if err := f.AwaitSettled(t.Context(), patience); err != nil {
+		t.Fatal(err)
+	}
+	const namespace = "restored"
+	west := f.Client("west")
+	if err := lab.AddNamespace(t.Context(), west, namespace); err != nil {
+		t.Fatal(err)
+	}
+	made := 0
+	create := func(n int) {
+		t.Helper()
+		for range n {
+			a := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprint("at-", made)}}
+			a.Spec = cnatv1alpha1.AtSpec{Schedule: time.Now().Add(time.Second).UTC().Format(time.RFC3339Nano), Command: "true"}
+			if err := west.Create(t.Context(), a); err != nil {
+				t.Fatal(err)
+			}
+			made++
+		}
+	}
+	load := func(d time.Duration) {
+		t.Helper()
+		for began := time.Now(); time.Since(began) < d; time.Sleep(100 * time.Millisecond) {
+			create(2)
+		}
+	}
+	phases := func() map[cnatv1alpha1.AtPhase]int {
+		t.Helper()
+		list := &cnatv1alpha1.AtList{}
+		if err := west.List(t.Context(), list, client.InNamespace(namespace)); err != nil {
+			t.Fatal(err)
+		}
+		n := map[cnatv1alpha1.AtPhase]int{}
+		for i := range list.Items {
+			n[list.Items[i].Status.Phase]++
+		}
+		return n
+	}
+	load(2 * time.Second)
+	snapshot := filepath.Join(t.TempDir(), "snapshot.db")
+	plane := f.Planes.Cluster("west")
+	if err := plane.Snapshot(t.Context(), snapshot); err != nil {
+		t.Fatal(err)
+	}
+	held := phases()
+	load(6 * time.Second)
+	if err := plane.Restore(t.Context(), snapshot, 0); err != nil {
+		t.Fatal(err)
+	}
+	back := time.Now()
+	t.Logf("of %d Ats the backup has about %v", made, held)
+	made = 1000 // names that were lost may be used again; these are others
+	create(20)
+	labtest.Within(t, 30*time.Second, "all that there is now is DONE", func() error {
+		if n := phases(); n[cnatv1alpha1.AtDone] < 20+held[cnatv1alpha1.AtDone] || len(n) > 1 {
+			return fmt.Errorf("phases: %v", n)
+		}
+		return nil
+	})
+	t.Logf("all are DONE %v after the cluster was back", time.Since(back).Round(time.Millisecond))
+	pods, events := &corev1.PodList{}, &eventsv1.EventList{}
+	for _, list := range []client.ObjectList{pods, events} {
+		if err := west.List(t.Context(), list, client.InNamespace(namespace)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// An At that was begun in the backup, and whose Pod wasn't there yet, may be brought to its end by a cache that still shows
+	// that Pod's: it had ended.
+	begun := held[cnatv1alpha1.AtRunning] + held[cnatv1alpha1.AtPending]
+	if done := phases()[cnatv1alpha1.AtDone]; len(pods.Items) > done || len(pods.Items) < done-begun {
+		t.Errorf("%d Pods for %d Ats, of which %d had begun at most", len(pods.Items), done, begun)
+	}
+	told := 0
+	for i := range events.Items {
+		if events.Items[i].Reason == at.ReasonRestored {
+			told++
+		}
+	}
+	t.Logf("%d owners were told that their command runs again", told)
+	if again := held[cnatv1alpha1.AtPending] > 0; again && told == 0 {
+		t.Error("nobody was told that a command runs again")
+	}
+	for _, r := range f.Replicas() {
+		if n := lapses(t, r); n > 0 {
+			t.Errorf("%s lapsed %d times", r.Name, n)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package sharding
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/plan"
+	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/faultproxy"
+)
+
+// TestWhoCannotReachAClusterGivesItsShardsToThoseWhoCan cuts first all replicas off one of two clusters, where nothing is
+// to move, and then one of them, whose shards of it are to be served elsewhere.
+func TestWhoCannotReachAClusterGivesItsShardsToThoseWhoCan(t *testing.T) {
+	r := newRig(t)
+	var pids []int
+	for _, name := range []string{"w1", "w2", "w3"} {
+		pids = append(pids, r.start(name).PID())
+	}
+	r.settle()
+	before := r.holders()
+
+	// The API server is away for all, and each finds that out in its own time.
+	away := r.Proxy("west").Inject(faultproxy.Rule{Match: faultproxy.Match{Processes: pids}, Fault: faultproxy.Answer, Status: http.StatusServiceUnavailable})
+	r.eventually("all say that they can't serve west", func() error { return r.unfit("west", 3) })
+	time.Sleep(4500 * time.Millisecond) // what they say must stand still for 3.4 s before anything moves
+	away.End()
+	r.eventually("all can serve west again", func() error { return r.unfit("west", 0) })
+	if now := r.holders(); !maps.Equal(before, now) {
+		t.Errorf("an API server that was away for all made shards move:\n%v\n%v", before, now)
+	}
+
+	// One alone is cut off, without a word.
+	cut := r.Proxy("west").Inject(faultproxy.Rule{Match: faultproxy.Match{Processes: pids[:1]}, Fault: faultproxy.Blackhole})
+	defer cut.End()
+	began := time.Now()
+	r.eventually("west is served by the others", func() error {
+		for name, now := range r.holders() {
+			if strings.HasPrefix(name, "west/") && now.replica == "w1" {
+				return fmt.Errorf("%s is held by w1", name)
+			}
+		}
+		return nil
+	})
+	took := time.Since(began)
+	t.Logf("served elsewhere after %v", took)
+	if took > lease+5*time.Second {
+		t.Errorf("west is served elsewhere after %v, want at most %v", took, lease+5*time.Second)
+	}
+	r.serves()
+	moved := 0
+	for name, now := range r.holders() {
+		if n := now.epoch - before[name].epoch; n > 1 {
+			t.Errorf("%s moved %d times", name, n)
+		} else if n == 1 && strings.HasPrefix(name, "west/") {
+			moved++
+		}
+	}
+	if moved == 0 {
+		t.Error("nothing of west moved: the test has tested nothing")
+	}
+}
+
+// unfit fails unless that many replicas say that they can't serve a cluster.
+func (r *rig) unfit(cluster string, want int) error {
+	leases, n := &coordinationv1.LeaseList{}, 0
+	if err := r.Client(lab.Home).List(r.t.Context(), leases, client.InNamespace(lab.Namespace)); err != nil {
+		return err
+	}
+	for _, l := range leases.Items {
+		if plan.UnfitFor(l.Annotations[tenurev1alpha1.UnfitAnnotation]).Of(keyspace.ClusterName(cluster)) == plan.Unfit {
+			n++
+		}
+	}
+	if n != want {
+		return fmt.Errorf("%d say so, want %d", n, want)
+	}
+	return nil
+}
