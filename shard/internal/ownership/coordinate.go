@@ -143,7 +143,10 @@ func (r *Replica) planShards(gone func(*peer) bool) []plan.Shard {
 			continue // of a cluster that isn't known here, what others hold counts
 		}
 		s := plan.Shard{ID: t.id, Holder: t.rec.Holder, Assignee: t.planned(), Pin: t.rec.Pin}
-		if t.holder != nil && gone(t.holder) {
+		switch {
+		case t.w.names(r.cfg.ID): // a claim on its way; were it left out, a plan made meanwhile would claim another instead
+			s.Holder = r.cfg.ID
+		case t.holder != nil && gone(t.holder):
 			s.Holder = ""
 		}
 		shards = append(shards, s)

@@ -2,6 +2,7 @@ package ownership
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -261,6 +262,45 @@ func TestR2AShardIsClaimedOnlyFromNobodyOrFromASealedHolderOneEpochUp(t *testing
 	claim := find[WriteShard](b)
 	if claim.Kind != ClaimDead || claim.From != "b" || claim.Shard.Holder != "a" || claim.Shard.Epoch != 8 {
 		t.Errorf("it writes %+v, want a claim from b at epoch 8", claim)
+	}
+}
+
+func TestAClaimOnItsWayCountsInThePlansThatAreMadeMeanwhile(t *testing.T) {
+	b := newBench(t)
+	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 3}})
+	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: lease, Version: 1}})
+	seen := func(id keyspace.ShardID, holder Incarnation) {
+		b.v++
+		b.feed(ShardSeen{Shard{ID: id, Version: b.v, Floor: 1, Epoch: 1, Holder: holder, Assignee: holder}})
+	}
+	var orphans []keyspace.ShardID
+	for i, holder := range []Incarnation{"a", "a", "b", "b", "c", "c", "c", "c"} {
+		prefix, err := keyspace.ParsePrefix(fmt.Sprintf("%03b", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := keyspace.ShardID{Cluster: "west", Prefix: prefix}
+		if holder == "c" {
+			orphans = append(orphans, id)
+		}
+		seen(id, holder)
+	}
+	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: lease, Sealed: true, Version: 1000}})
+	b.planned()
+	claims := map[keyspace.ShardID]bool{}
+	for _, w := range all[WriteShard](b) {
+		claims[w.Shard.ID] = true
+	}
+	if len(claims) != 2 {
+		t.Fatalf("%v are claimed, want half of the dead replica's four", claims)
+	}
+	b.v = 2000
+	for _, id := range slices.Backward(orphans) {
+		if !claims[id] {
+			seen(id, "b")
+			b.planned()
+			none[WriteShard](b)
+		}
 	}
 }
 
