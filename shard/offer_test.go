@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,19 +63,23 @@ func TestWhatBecomesOfAConnectionThatIsOffered(t *testing.T) {
 type fakeServer struct {
 	name string
 	uid  types.UID
-	code int // of all answers, 0 for 200
+	code int // of all answers, 0 for 200, -1 for none
+	// mended: from now on it answers as it should.
+	mended atomic.Bool
 }
 
 func (s *fakeServer) RoundTrip(*http.Request) (*http.Response, error) {
-	if s.code < 0 {
+	code := cmp.Or(s.code, http.StatusOK)
+	if s.mended.Load() {
+		code = http.StatusOK
+	}
+	if code < 0 {
 		return nil, errors.New("connection refused")
 	}
 	body := &corev1.Namespace{}
 	body.APIVersion, body.Kind, body.Name, body.UID = "v1", "Namespace", "kube-system", s.uid
-	code, text := http.StatusOK, []byte(nil)
-	if s.code != 0 {
-		code = s.code
-	} else {
+	var text []byte
+	if code == http.StatusOK {
 		text, _ = json.Marshal(body)
 	}
 	header := http.Header{"Content-Type": {"application/json"}, "By": {s.name}}
@@ -95,7 +101,7 @@ type offering struct {
 	*fleet
 	t     *testing.T
 	take  context.CancelFunc // the last one back
-	told  int
+	told  atomic.Int32
 	first connection
 }
 
@@ -105,7 +111,7 @@ const testGrace = 10 * time.Second
 func offered(t *testing.T) *offering {
 	o := &offering{fleet: newFleet(logr.Discard(), testGrace), t: t, take: func() {}}
 	o.give("a", &fakeServer{name: "1", uid: "w"})
-	o.start(t.Context(), func(f func()) { go f() }, func() { o.told++ })
+	o.start(t.Context(), func(f func()) { go f() }, func() { o.told.Add(1) })
 	synctest.Wait()
 	o.first, _ = o.get("west")
 	if o.first.uid != "w" {
@@ -181,7 +187,7 @@ func TestWhatIsBrokenChangesNothingAndIsReported(t *testing.T) {
 		if o.status()["west"].Refused == "" {
 			t.Error("nothing says that the new credentials are refused")
 		}
-		bad.code = 0 // the token is known at last
+		bad.mended.Store(true) // the token is known at last
 		time.Sleep(2 * lastAskPause)
 		synctest.Wait()
 		o.expect("mended", true, true, "bad")

@@ -261,8 +261,10 @@ func (f *fleet) checkMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	names := strings.Fields(string(content))
-	// Those of a cluster's keys are there only while it has keys in a queue.
-	passing := []string{"tenure_cluster_keys", "tenure_oldest_key_wait_seconds"}
+	// These are there only while there is something to tell: keys in a queue, a shard that isn't served, a Secret that is refused.
+	passing := []string{
+		"tenure_cluster_keys", "tenure_oldest_key_wait_seconds", "tenure_held_unserved_seconds", "tenure_cluster_kubeconfig_rejected",
+	}
 	for _, name := range names {
 		if !there[name] && !slices.Contains(passing, name) {
 			t.Errorf("dashboard or alerts use %s, which a live replica doesn't have", name)

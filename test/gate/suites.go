@@ -50,12 +50,14 @@ func suites(ctx context.Context) ([][]suite, error) {
 	pure := slices.DeleteFunc(everything, func(p string) bool { return slices.Contains(taken, p) })
 	return [][]suite{
 		{build},
-		{{name: "lint", budget: 2 * time.Minute, steps: []step{makes("lint")}}, cases},
-		{sharding, {name: "pure", budget: 5 * time.Minute, steps: []step{
-			goTest("", slices.Concat(raced, []string{"-short"}, pure)...),
-		}}},
-		{integration, console},
-		{replication, labs},
+		{
+			{name: "lint", budget: 2 * time.Minute, steps: []step{makes("lint")}},
+			cases,
+			{name: "pure", budget: 6 * time.Minute, steps: []step{goTest("", slices.Concat(raced, []string{"-short"}, pure)...)}},
+		},
+		{sharding, integration},
+		{console, replication},
+		{labs},
 		{chaos},
 		{bench},
 		{

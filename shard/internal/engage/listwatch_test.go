@@ -93,16 +93,21 @@ func TestAServerThatWasAwayIsListedAnewSinceItsClusterMayHaveBeenRestored(t *tes
 		}
 		held := &corev1.PodList{Items: []corev1.Pod{pod("kept", "9"), pod("lost", "8")}}
 		held.ResourceVersion = "9"
+		var mu sync.Mutex // guards the server's state: held and the next three
 		refused, attempts := false, 0
 		var running *watch.FakeWatcher
 		inner := &toolscache.ListWatch{
 			ListWithContextFunc: func(_ context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+				mu.Lock()
+				defer mu.Unlock()
 				if held.ResourceVersion == "5" && opts.ResourceVersion != "" {
 					return nil, apierrors.NewTimeoutError("Too large resource version", 1) // as an API server answers
 				}
 				return held.DeepCopy(), nil
 			},
 			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+				mu.Lock()
+				defer mu.Unlock()
 				attempts++
 				if refused {
 					return nil, fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
@@ -120,15 +125,19 @@ func TestAServerThatWasAwayIsListedAnewSinceItsClusterMayHaveBeenRestored(t *tes
 		time.Sleep(time.Second)
 
 		// The server goes, for a while; the cluster that comes back knows a version that the cache has left behind.
+		mu.Lock()
 		refused, attempts = true, 0
 		running.Stop()
+		mu.Unlock()
 		time.Sleep(10 * time.Second)
+		mu.Lock()
 		if attempts < 3 || attempts > 10 {
 			t.Errorf("%d attempts in 10 s", attempts)
 		}
 		held = &corev1.PodList{Items: []corev1.Pod{pod("kept", "4"), pod("new", "5")}}
 		held.ResourceVersion = "5"
 		refused = false
+		mu.Unlock()
 		time.Sleep(20 * time.Second)
 		var got []string
 		for _, obj := range informer.GetStore().List() {

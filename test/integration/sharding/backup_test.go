@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
@@ -82,6 +83,7 @@ func TestAWorkloadClusterThatIsRestoredFromABackupIsServedAsItIsThen(t *testing.
 	made = 1000 // names that were lost may be used again; these are others
 	create(20)
 	labtest.Within(t, 30*time.Second, "all that there is now is DONE", func() error {
+		nudge(t, west, namespace)
 		if n := phases(); n[cnatv1alpha1.AtDone] < 20+held[cnatv1alpha1.AtDone] || len(n) > 1 {
 			return fmt.Errorf("phases: %v", n)
 		}
@@ -113,6 +115,27 @@ func TestAWorkloadClusterThatIsRestoredFromABackupIsServedAsItIsThen(t *testing.
 	for _, r := range f.Replicas() {
 		if n := lapses(t, r); n > 0 {
 			t.Errorf("%s lapsed %d times", r.Name, n)
+		}
+	}
+}
+
+// nudge changes Pods that don't end though they should have: kwok, which plays the kubelet, gives one up for good when its
+// write is refused, and looks at it again when it changes.
+func nudge(t *testing.T, c client.Client, namespace string) {
+	t.Helper()
+	pods := &corev1.PodList{}
+	if err := c.List(t.Context(), pods, client.InNamespace(namespace)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		if p.Status.Phase == corev1.PodSucceeded || time.Since(p.CreationTimestamp.Time) < 5*time.Second || p.Annotations["nudged"] != "" {
+			continue
+		}
+		t.Logf("nudging Pod %s, which is %s", p.Name, p.Status.Phase)
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"nudged":"once"}}}`))
+		if err := c.Patch(t.Context(), p, patch); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

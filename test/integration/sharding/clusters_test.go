@@ -7,9 +7,11 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/prometheus/procfs"
 	corev1 "k8s.io/api/core/v1"
@@ -216,13 +218,16 @@ func (r *rig) settleWestAndEast() {
 	})
 }
 
+// events are those of the home cluster since the test began.
 func (r *rig) events() []eventsv1.Event {
 	r.t.Helper()
 	list := &eventsv1.EventList{}
 	if err := r.Client(lab.Home).List(r.t.Context(), list, client.InNamespace(lab.Namespace)); err != nil {
 		r.t.Fatal(err)
 	}
-	return list.Items
+	return slices.DeleteFunc(list.Items, func(e eventsv1.Event) bool {
+		return e.CreationTimestamp.Time.Before(r.began.Truncate(time.Second)) // of another test
+	})
 }
 
 func (r *rig) hasEvent(secret, reason string) error {
