@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -147,7 +148,10 @@ func (f *Fleet) AddVirtual(ctx context.Context, plane, name string) (*virtual.Cl
 	if err != nil {
 		return nil, err
 	}
-	content, err := f.ClusterKubeconfig(ctx, plane)
+	var content []byte
+	if err = f.allowIdentity(ctx, plane, name); err == nil {
+		content, err = f.ClusterKubeconfig(ctx, plane)
+	}
 	if err == nil {
 		content, err = v.Kubeconfig(content)
 	}
@@ -161,6 +165,26 @@ func (f *Fleet) AddVirtual(ctx context.Context, plane, name string) (*virtual.Cl
 	defer f.mu.Unlock()
 	f.served = append(f.served, name)
 	return v, nil
+}
+
+// allowIdentity lets replicas read the kube-system of a virtual cluster, as their role lets them in others: its name on the
+// API server is another.
+func (f *Fleet) allowIdentity(ctx context.Context, plane, name string) error {
+	meta := metav1.ObjectMeta{Name: "virtual-" + name}
+	for _, obj := range []client.Object{
+		&rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{name + "-" + metav1.NamespaceSystem}, Verbs: []string{"get"},
+		}}},
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: AccountUser}},
+		},
+	} {
+		if err := f.Client(plane).Create(ctx, obj); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("letting replicas identify cluster %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // AddKubeconfig makes or replaces the Secret of a workload cluster.
