@@ -35,8 +35,8 @@ const (
 	binaries = "out/gate/bin"
 	// usedRights is where control planes leave which rights the replicas used; the suite "rights" judges that.
 	usedRights = "out/gate/rights"
-	// budget is for all suites together, once everything is built. On two cores they took 19 minutes; the rest is for slower
-	// machines.
+	// budget is for all suites together, once everything is built. On two cores they took 20 to 24 minutes; the rest is for
+	// slower machines.
 	budget = 30 * time.Minute
 )
 
