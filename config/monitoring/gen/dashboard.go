@@ -50,8 +50,12 @@ func ofMembers(metric string) string {
 	return metric + "{} and on (namespace, job, instance) (tenure_member{} == 1)"
 }
 
-// moved is how often each shard has changed hands in the time that is shown.
-const moved = "(max by (shard) (max_over_time(tenure_shard_epoch{}[$__range] @ end())) - min by (shard) (min_over_time(tenure_shard_epoch{}[$__range] @ end())))"
+const (
+	// first is each shard's first epoch in the time that is shown.
+	first = "min by (shard) (min_over_time(tenure_shard_epoch{}[$__range] @ end()))"
+	// moved is how often each shard has changed hands in that time.
+	moved = "(max by (shard) (max_over_time(tenure_shard_epoch{}[$__range] @ end())) - " + first + ")"
+)
 
 // replica names one where its Pod is known, and its address everywhere.
 const replica = "{{pod}} {{instance}}"
@@ -125,8 +129,8 @@ func handoffs(b *dashboard.DashboardBuilder) {
 		q("max("+ofMembers("tenure_unserved_seconds")+")", "unserved"), q("max("+ofMembers("tenure_moving_seconds")+")", "moving")))
 	b.WithPanel(lines("Held and not served", "By cluster: since when a shard's holder can't use the cluster or can't fill its caches.", "s",
 		q("topk(10, max by (cluster) ("+ofMembers("tenure_held_unserved_seconds")+"))", "{{cluster}}")).NoValue("None"))
-	b.WithPanel(lines("Epochs", "Each change of holder is one more. Shown are the ten shards that moved most: one that climbs and climbs doesn't settle.", "none",
-		q("max by (shard) (tenure_shard_epoch{}) and on (shard) topk(10, "+moved+")", "{{shard}}")))
+	b.WithPanel(lines("Epochs", "Each change of holder is one more, counted from the start of the time that is shown. Shown are the ten shards that moved most: one that climbs and climbs doesn't settle.", "none",
+		q("max by (shard) (tenure_shard_epoch{}) - "+first+" and on (shard) topk(10, "+moved+")", "{{shard}}")))
 }
 
 func queues(b *dashboard.DashboardBuilder) {

@@ -130,7 +130,9 @@ func (c *Client) get(ctx context.Context, path string) ([]Trace, error) {
 		return nil, fmt.Errorf("GET %s: %s: %s", req.URL.Path, res.Status, strings.TrimSpace(string(text)))
 	}
 	var a answer
-	if err := json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(&a); err != nil {
+	decoder := json.NewDecoder(io.LimitReader(res.Body, maxAnswer))
+	decoder.UseNumber() // an epoch is as long as a time in milliseconds, and must be read as it was written
+	if err := decoder.Decode(&a); err != nil {
 		return nil, fmt.Errorf("reading Jaeger's answer: %w", err)
 	}
 	traces := make([]Trace, 0, len(a.Data))

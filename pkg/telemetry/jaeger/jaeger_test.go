@@ -17,7 +17,7 @@ const answerOfOne = `{"data":[{"traceID":"t1","spans":[
  {"traceID":"t1","spanID":"c","operationName":"create pods","startTime":1000005000,"duration":3000,"processID":"p1",
   "references":[{"refType":"CHILD_OF","traceID":"t1","spanID":"a"}],"tags":[{"key":"http.response.status_code","value":409},{"key":"error","value":true}]},
  {"traceID":"t1","spanID":"a","operationName":"reconcile At","startTime":1000000000,"duration":12000000,"processID":"p1",
-  "references":[{"refType":"FOLLOWS_FROM","traceID":"t0","spanID":"x"}],"tags":[{"key":"tenure.shard","value":"west/01"},{"key":"k8s.object.name","value":"one"}]},
+  "references":[{"refType":"FOLLOWS_FROM","traceID":"t0","spanID":"x"}],"tags":[{"key":"tenure.shard","value":"west/01"},{"key":"tenure.epoch","value":1795433112490},{"key":"k8s.object.name","value":"one"}]},
  {"traceID":"t1","spanID":"d","operationName":"etcd","startTime":1000006000,"duration":1000,"processID":"p2",
   "references":[{"refType":"CHILD_OF","traceID":"t1","spanID":"c"}]},
  {"traceID":"t1","spanID":"b","operationName":"queue wait","startTime":1000000000,"duration":4000,"processID":"p1",
@@ -51,7 +51,7 @@ func TestATraceIsPrintedAsATree(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `trace t1, 00:16:40.000, 5 spans
-reconcile At                                  +0.00 ms     12.0 s  west/01 name=one
+reconcile At                                  +0.00 ms     12.0 s  west/01 epoch=1795433112490 name=one
 → linked to trace t0
 ├─ queue wait                                 +0.00 ms    4.00 ms  
 └─ create pods                                +5.00 ms    3.00 ms  409 FAILED
