@@ -70,7 +70,7 @@ demo: controlplane jaeger build ## three replicas, three clusters, 600 Ats, a cr
 	@$(BIN)/demo
 
 .PHONY: generate
-generate: ## write the deepcopy code and the CRDs anew from pkg/apis
+generate: ## write anew what is generated: the deepcopy code and the CRDs from pkg/apis, docs/reference.md from those and from tenure's help
 	config/generate.sh
 
 .PHONY: lint

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Generates the deepcopy code and the CRDs from pkg/apis.
+# Generates the deepcopy code and the CRDs from pkg/apis, and docs/reference.md from the CRDs and from tenure's own help.
 #
 #   config/generate.sh           writes them
 #   config/generate.sh --check   changes nothing; fails when what is committed is out of date
@@ -12,17 +12,21 @@ generate() {
 }
 if [ "${1:-}" != --check ]; then
 	generate output:crd:dir=config/crd
+	page=$(go run ./docs/gen)
+	printf '%s\n' "$page" > docs/reference.md
 	exit
 fi
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+go run ./docs/gen > "$work/reference.md"
 generate output:crd:dir="$work" output:object:stdout > "$work/deepcopy.go"
 stale=0
 cat pkg/apis/*/*/zz_generated.deepcopy.go | diff -u - "$work/deepcopy.go" || stale=1
 for file in "$work"/*.yaml; do
 	diff -u "config/crd/$(basename "$file")" "$file" || stale=1
 done
+diff -u docs/reference.md "$work/reference.md" || stale=1
 if [ "$stale" != 0 ]; then
 	echo "generated files are out of date: run make generate" >&2
 	exit 1

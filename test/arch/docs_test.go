@@ -10,6 +10,7 @@ import (
 )
 
 var (
+	code    = regexp.MustCompile("(?s)```.*?```|`[^`\n]*`")
 	link    = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
 	makes   = regexp.MustCompile("(?m)(?:`|^)make ([a-z-]+)")
 	target  = regexp.MustCompile(`(?m)^([a-z-]+):`)
@@ -63,7 +64,7 @@ func TestWhatPagesPointToIsThere(t *testing.T) {
 	links, commands := 0, 0
 	all := pages(t, root)
 	for page, text := range all {
-		for _, m := range link.FindAllStringSubmatch(text, -1) {
+		for _, m := range link.FindAllStringSubmatch(code.ReplaceAllString(text, ""), -1) {
 			links++
 			to := filepath.Join(filepath.Dir(page), m[1])
 			if _, err := os.Stat(to); err != nil {

@@ -16,25 +16,8 @@ import (
 
 // What is built into the binary is what kubectl installs.
 func TestTheBinaryRendersConfigAsKubectlDoes(t *testing.T) {
-	binary, err := localplane.FindBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, folder := range []string{config.Workload, config.ReplicationTarget, config.ReplicationSource} {
-		out, err := exec.CommandContext(t.Context(), binary, "kubectl", "kustomize", "../../config/"+folder).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
-		want, got := map[string]any{}, map[string]any{}
-		for documents := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(string(out)), 4096); ; {
-			o := &unstructured.Unstructured{}
-			if err := documents.Decode(o); err == io.EOF {
-				break
-			} else if err != nil {
-				t.Fatal(err)
-			}
-			want[o.GetKind()+" "+o.GetNamespace()+"/"+o.GetName()] = o.Object
-		}
+		want, got := kustomize(t, "../../config/"+folder), map[string]map[string]any{}
 		rendered, err := config.Render(folder)
 		if err != nil {
 			t.Fatal(err)
@@ -45,5 +28,28 @@ func TestTheBinaryRendersConfigAsKubectlDoes(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" || len(got) != len(rendered) || len(got) < 4 {
 			t.Errorf("config/%s, %d objects (- kubectl, + the binary):\n%s", folder, len(rendered), diff)
 		}
+	}
+}
+
+// kustomize renders a folder as kubectl does: its objects by KIND NAMESPACE/NAME.
+func kustomize(t *testing.T, folder string) map[string]map[string]any {
+	t.Helper()
+	binary, err := localplane.FindBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), binary, "kubectl", "kustomize", folder).Output()
+	if err != nil {
+		t.Fatalf("kubectl kustomize %s: %v", folder, err)
+	}
+	all := map[string]map[string]any{}
+	for documents := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(string(out)), 4096); ; {
+		o := &unstructured.Unstructured{}
+		if err := documents.Decode(o); err == io.EOF {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all[o.GetKind()+" "+o.GetNamespace()+"/"+o.GetName()] = o.Object
 	}
 }

@@ -196,21 +196,34 @@ func shardAStrangersController(t *testing.T, wire wiring) {
 func startPlanes(t *testing.T) (*localplane.Planes, client.Client) {
 	t.Helper()
 	planes := labtest.Planes(t, localplane.ClusterConfig{Name: "home"}, localplane.ClusterConfig{Name: "west"})
-	home, west := labtest.Client(t, planes.Cluster("home")), labtest.Client(t, planes.Cluster("west"))
-	if _, err := envtest.InstallCRDs(planes.Cluster("home").RESTConfig(), envtest.CRDInstallOptions{
+	prepareHome(t, planes.Cluster("home"))
+	return planes, fill(t, planes.Cluster("west"))
+}
+
+// prepareHome installs what the records need.
+func prepareHome(t *testing.T, plane *localplane.Plane) {
+	t.Helper()
+	if _, err := envtest.InstallCRDs(plane.RESTConfig(), envtest.CRDInstallOptions{
 		Paths: []string{filepath.Join("..", "..", "config", "crd", "tenure.dev_shards.yaml")}, ErrorIfPathMissing: true,
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := home.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shard.DefaultNamespace}}); err != nil {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shard.DefaultNamespace}}
+	if err := labtest.Client(t, plane).Create(t.Context(), namespace); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// fill makes the objects in a cluster.
+func fill(t *testing.T, plane *localplane.Plane) client.Client {
+	t.Helper()
+	c := labtest.Client(t, plane)
 	for i := range objects {
-		if err := west.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("cm-", i)}}); err != nil {
+		if err := c.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("cm-", i)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return planes, west
+	return c
 }
 
 // signatures counts the ConfigMaps by who signed them.

@@ -40,7 +40,7 @@ const (
 
 // evidence are the folders whose code exists to find out whether the product is right.
 var evidence = []string{"bench/", "test/", "cmd/demo/", "cmd/bench/", "shard/shardtest/", "shard/internal/shardtest/",
-	"pkg/localplane/", "pkg/localfleet/", "pkg/localjaeger/", "config/monitoring/"}
+	"pkg/localplane/", "pkg/localfleet/", "pkg/localjaeger/", "config/monitoring/", "docs/gen/"}
 
 func kind(name string) string {
 	switch {

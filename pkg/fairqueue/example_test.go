@@ -1,0 +1,48 @@
+package fairqueue_test
+
+import (
+	"fmt"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/tenure-dev/tenure/pkg/fairqueue"
+)
+
+// A busy cluster was there first, and the other isn't behind all of its keys.
+func Example() {
+	type key struct{ cluster, name string }
+	queue := fairqueue.New(fairqueue.Options[key]{
+		Limiter: workqueue.DefaultTypedControllerRateLimiter[key](),
+		Tenant:  func(k key) (cluster, namespace string) { return k.cluster, "default" },
+	})
+	defer queue.ShutDown()
+	for _, k := range []key{{"busy", "a"}, {"busy", "b"}, {"busy", "c"}, {"quiet", "d"}} {
+		queue.Add(k)
+	}
+	for range 4 {
+		k, _ := queue.Get()
+		fmt.Println(k.cluster, k.name)
+		queue.Done(k)
+	}
+	// Output:
+	// busy a
+	// quiet d
+	// busy b
+	// busy c
+}
+
+// A controller's own queue: at most 16 of its 128 workers have keys of one namespace, which is the tenant here.
+func ExampleNew() {
+	const workers = 128
+	_ = controller.Options{
+		MaxConcurrentReconciles: workers,
+		NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+			return fairqueue.New(fairqueue.Options[reconcile.Request]{
+				Name: name, Limiter: limiter, Workers: workers, PerCluster: 16,
+				Tenant: func(r reconcile.Request) (cluster, namespace string) { return r.Namespace, r.Namespace },
+			})
+		},
+	}
+}

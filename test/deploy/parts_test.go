@@ -1,0 +1,106 @@
+package deploy
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/tenure-dev/tenure/shard"
+)
+
+// typed returns one of the objects that were rendered.
+func typed[T any](t *testing.T, all map[string]map[string]any, name string) *T {
+	t.Helper()
+	object, ok := all[name]
+	if !ok {
+		t.Fatalf("%s isn't among %v", name, slices.Sorted(maps.Keys(all)))
+	}
+	into := new(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object, into, true); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return into
+}
+
+func deployment(t *testing.T, folder string) (map[string]map[string]any, *appsv1.Deployment) {
+	t.Helper()
+	all := kustomize(t, folder)
+	return all, typed[appsv1.Deployment](t, all, "Deployment tenure-system/tenure")
+}
+
+func TestAReplicaHasTimeToLeaveAndRoomToCollectGarbage(t *testing.T) {
+	_, d := deployment(t, "../../config/default")
+	pod := d.Spec.Template.Spec
+	grace := time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second
+	if least := shard.DefaultDrainTimeout + 2*shard.DefaultLeaseDuration + 5*time.Second; grace < least {
+		t.Errorf("a Pod gets %v to end, a replica may take %v", grace, least)
+	}
+	container := pod.Containers[0]
+	i := slices.IndexFunc(container.Env, func(v corev1.EnvVar) bool { return v.Name == "GOMEMLIMIT" })
+	if i < 0 {
+		t.Fatal("GOMEMLIMIT isn't set")
+	}
+	soft, err := resource.ParseQuantity(container.Env[i].Value[:len(container.Env[i].Value)-1]) // Go writes MiB, Kubernetes Mi
+	if err != nil {
+		t.Fatal(err)
+	}
+	hard := container.Resources.Limits.Memory().Value()
+	if share := float64(soft.Value()) / float64(hard); share < 0.85 || share > 0.95 {
+		t.Errorf("GOMEMLIMIT is %.2f of the limit, want nine tenths", share)
+	}
+}
+
+func TestOptionalPartsNameWhatIsInstalled(t *testing.T) {
+	all, d := deployment(t, "testdata/components")
+	ports := map[string]bool{}
+	for _, p := range d.Spec.Template.Spec.Containers[0].Ports {
+		ports[p.Name] = true
+	}
+	policy := typed[networkingv1.NetworkPolicy](t, all, "NetworkPolicy tenure-system/tenure").Spec
+	if !labels.SelectorFromSet(policy.PodSelector.MatchLabels).Matches(labels.Set(d.Spec.Template.Labels)) {
+		t.Errorf("the NetworkPolicy selects %v, replicas have %v", policy.PodSelector.MatchLabels, d.Spec.Template.Labels)
+	}
+	if port := policy.Ingress[0].Ports[0].Port.StrVal; !ports[port] {
+		t.Errorf("the NetworkPolicy opens port %q, replicas have %v", port, ports)
+	}
+	class := typed[schedulingv1.PriorityClass](t, all, "PriorityClass /tenure")
+	if got := d.Spec.Template.Spec.PriorityClassName; got != class.Name {
+		t.Errorf("replicas have the priority class %q, want %q", got, class.Name)
+	}
+	target := typed[autoscalingv2.HorizontalPodAutoscaler](t, all, "HorizontalPodAutoscaler tenure-system/tenure").Spec.ScaleTargetRef
+	if target.Kind != "Deployment" || target.Name != d.Name || target.APIVersion != d.APIVersion {
+		t.Errorf("the autoscaler scales %v", target)
+	}
+	if d.Spec.Replicas != nil {
+		t.Errorf("the Deployment asks for %d replicas: every apply would undo what the autoscaler did", *d.Spec.Replicas)
+	}
+}
+
+// The ServiceMonitor's own fields are checked in config/monitoring/gen.
+func TestTheServiceMonitorSelectsOurService(t *testing.T) {
+	all, _ := deployment(t, "testdata/scraped")
+	service := typed[corev1.Service](t, all, "Service tenure-system/tenure-metrics")
+	spec := all["ServiceMonitor tenure-system/tenure"]["spec"].(map[string]any)
+	selected, _, err := unstructured.NestedStringMap(spec, "selector", "matchLabels")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(selected) == 0 || !labels.SelectorFromSet(selected).Matches(labels.Set(service.Labels)) {
+		t.Errorf("the ServiceMonitor selects %v, the Service has %v", selected, service.Labels)
+	}
+	port := spec["endpoints"].([]any)[0].(map[string]any)["port"]
+	if !slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == port }) {
+		t.Errorf("the ServiceMonitor scrapes port %v, the Service has %v", port, service.Spec.Ports)
+	}
+}
