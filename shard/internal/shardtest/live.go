@@ -65,8 +65,11 @@ func (w *world) deadline(shard int) time.Duration {
 	if w.schedule.unfair() {
 		return lease*9/2 + time.Second
 	}
-	if w.fresh[shard] || w.schedule.meddled() {
+	if w.fresh[shard] || w.lost || w.schedule.meddled() {
 		return lease*7/2 + time.Second
+	}
+	if w.schedule.replaced() {
+		return 2 * lease
 	}
 	return lease + time.Second
 }

@@ -144,7 +144,7 @@ func (w *world) arrive(req *request, again bool) {
 		return // changes nothing, and has been answered or given up
 	}
 	there, back := w.reaches(n)
-	if !there {
+	if !there || req.sentAt < w.restoredAt {
 		if !again {
 			w.giveUp(req)
 		}
