@@ -63,6 +63,7 @@ type Driver struct {
 
 	unconfirmed []deletion
 	doubts      doubts
+	vouch       vouch
 	measured    ownership.Instant
 
 	// The life of the process, one incarnation after the other.
@@ -257,6 +258,9 @@ func (d *Driver) Wake() time.Duration {
 	}
 	if d.machine != nil && len(d.doubts.of) > 0 && !d.doubts.asked {
 		wake = min(wake, d.doubts.at.Mono)
+	}
+	if at, waits := d.vouchDue(); waits {
+		wake = min(wake, at)
 	}
 	if s := &d.sealings; len(s.of) > 0 && !s.asked {
 		wake = min(wake, s.at.Mono)

@@ -25,6 +25,8 @@ type bench struct {
 	out   []Request
 	v     ownership.Version
 	lives int
+	// unvouched has the test answer the reads itself without which nothing is taken.
+	unvouched bool
 }
 
 // connected is what a process knows that has a connection to the cluster west.
@@ -71,12 +73,33 @@ func (b *bench) join() {
 	b.answer(find[Write](b), ownership.Committed)
 }
 
-// feed lets the process take an event. Whatever it probes can be used.
+// feed lets the process take an event. Whatever it probes can be used, and the home cluster hasn't gone back.
 func (b *bench) feed(e Event) {
 	b.out = append(b.out, b.d.Handle(b.now, e)...)
 	for _, p := range all[Probe](b) {
 		b.feed(Health{p.Cluster, true})
 	}
+	if read, ok := b.vouching(); ok && !b.unvouched {
+		all[Read](b)
+		b.feed(b.ownLease(read))
+	}
+}
+
+// vouching returns the read of the own lease that writes wait for, if there is one.
+func (b *bench) vouching() (Read, bool) {
+	for _, p := range b.d.pending {
+		if p.why == vouching {
+			return Read{Number: p.number, Of: p.of}, true
+		}
+	}
+	return Read{}, false
+}
+
+// ownLease answers it: the lease is as it was renewed last.
+func (b *bench) ownLease(read Read) Found {
+	return Found{Number: read.Number, What: ownership.LeaseSeen{Lease: ownership.Lease{
+		ID: read.Of.Lease, Duration: lease, Version: b.d.newest(read.Of),
+	}}}
 }
 
 func (b *bench) answer(w Write, outcome ownership.Outcome) {

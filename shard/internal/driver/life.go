@@ -25,7 +25,7 @@ func (d *Driver) begin() {
 // lapse ends the incarnation: everything stops, and what it asked for doesn't count any more.
 func (d *Driver) lapse(reason string) {
 	d.memory, d.joined, d.afresh = d.machine.Memory(), d.machine.Asked(), d.machine.Afresh()
-	d.doubts = doubts{}
+	d.doubts, d.vouch = doubts{}, vouch{}
 	d.machine = nil
 	clear(d.shards)
 	kept := d.pending[:0]

@@ -33,6 +33,7 @@ const (
 	sealRead                // the lease of an incarnation of this process that is over
 	sealed                  // the sealing of that
 	doubted                 // whether the home cluster went back
+	vouching                // whether what takes may be sent
 	left                    // the last act of a clean exit
 )
 
@@ -104,6 +105,9 @@ func (d *Driver) written(e Written) {
 		}
 		if e.Outcome == ownership.Committed {
 			d.committed(p.effect, e.Version, p.asked)
+			if renewal {
+				d.vouches()
+			}
 		}
 		p.answer = e
 		if e.Outcome == ownership.Committed || e.Cause == ownership.Overloaded || (renewal && e.Outcome == ownership.Unknown) {
@@ -149,6 +153,8 @@ func (d *Driver) found(e Found) {
 	switch p.why {
 	case doubted:
 		d.doubtSettled(p, what != nil)
+	case vouching:
+		d.vouchAnswered(what)
 	case confirm:
 		if what == nil {
 			d.unconfirmed = append(d.unconfirmed, deletion{p.of.Shard, d.now.Add(confirmEvery)})

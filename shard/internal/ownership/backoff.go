@@ -1,6 +1,10 @@
 package ownership
 
-import "time"
+import (
+	"time"
+
+	"github.com/tenure-dev/tenure/shard/plan"
+)
 
 // A home cluster that refuses writes, or fails, isn't helped by many repeats. Each write backs off by itself, and all
 // repeats of a replica share a budget: what is committed earns further ones, so a fleet that gets half of its writes
@@ -167,6 +171,11 @@ func (r *Replica) Current(seq uint64) (Effect, bool) {
 		if e, ok := w.effect.(WriteShard); ok && e.Kind == AnnounceWarm && e.Shard.Warm == r.cfg.ID && w.about.shard.phase != warm {
 			e.Shard.Warm = ""
 			w.effect = e
+		} else if ok && e.Kind.Claims() && w.tries == 0 && r.fitness(e.Shard.ID.Cluster) != plan.Fit { // it was never sent
+			r.forget(w)
+			w.about.shard.w = nil
+			r.touch(w.about.shard)
+			return nil, false
 		}
 		return w.effect, true
 	}

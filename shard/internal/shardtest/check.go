@@ -295,7 +295,7 @@ func (w *world) checkShardWrite(req *request, old, next ownership.Shard) {
 // claims tells a claim, which may skip epochs, from a handoff.
 func claims(req *request) bool {
 	e, _ := req.effect.(ownership.WriteShard)
-	return e.Kind == ownership.ClaimFree || e.Kind == ownership.ClaimDead
+	return e.Kind.Claims()
 }
 
 // countWrite is I5: what a planned move costs on the record.

@@ -42,13 +42,10 @@ func (w *world) save(f int32) {
 // replaceHistory carries out what replaces the store's history, or loses much of it.
 func (w *world) replaceHistory(f *Fault) {
 	s := &w.store
-	if replaced := f.Kind == Restore || f.Kind == Rebuild; replaced && w.restoredAt > 0 && w.now < w.restoredAt+2*leaseDuration {
-		return // versions and epochs of three histories at once are more than the protocol can tell apart
-	}
 	switch f.Kind {
 	case Restore:
 		shot, ok := w.snapshots[w.faultIndex(f)]
-		if !ok || w.outOfContact(shot.at) {
+		if !ok || w.outOfContact(shot) {
 			return
 		}
 		if f.N%2 == 1 {
@@ -86,27 +83,52 @@ func (w *world) faultIndex(f *Fault) int32 {
 	return -1
 }
 
-// outOfContact reports whether a process hasn't followed the store all the time since then. It may know less of what is
-// lost than the snapshot leaves out, and can't find that out. The protocol promises nothing then.
-func (w *world) outOfContact(since time.Duration) bool {
+// outOfContact reports whether a process can't find out by its own Lease that the snapshot leaves something out, and
+// doesn't know all that it leaves out. The protocol promises nothing then.
+func (w *world) outOfContact(shot snapshot) bool {
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if !n.up {
-			continue
-		}
-		if n.stoppedTill > since || n.cutTill > since || slices.Max(n.frozenTill[:]) > since {
+		if n.up && !n.renewedSince(shot) && (w.now < n.stoppedTill || w.now < n.cutTill || !n.sawAll()) {
 			return true
 		}
 	}
 	return false
 }
 
-// restore sets the store back. What is on its way to it is lost. Watches are broken, and then list: what they had still to
-// show is shown before, or never.
+// renewedSince reports whether the process knows of a version of its incarnation's Lease that the snapshot leaves out.
+func (n *node) renewedSince(shot snapshot) bool {
+	for _, l := range shot.leases {
+		if l.ID == n.id {
+			return n.renewed > l.Version
+		}
+	}
+	return n.renewed > 0
+}
+
+// sawAll reports whether the process's watches have shown everything, and go on.
+func (n *node) sawAll() bool {
+	for s := range leads + 1 {
+		if n.cursor[s] < len(n.w.store.log[s]) || n.w.now < n.frozenTill[s] {
+			return false
+		}
+	}
+	return true
+}
+
+// leastOutage is how long a store is away at least that is set back.
+const leastOutage = time.Second
+
+// restore sets the store back, and nobody reaches it meanwhile. What is on its way to it is lost. Watches are broken, and
+// then show what there is: what they had still to show is never shown.
 func (w *world) restore(shot snapshot) {
 	s := &w.store
 	w.Restores++
-	w.restoredAt = w.now
+	w.restoredAt = w.now + leastOutage + w.upTo(leaseDuration/2)
+	w.awayTill = max(w.awayTill, w.restoredAt)
+	w.last = max(w.last, w.awayTill)
+	for i := range s.log {
+		w.lostBefore[i] = len(s.log[i])
+	}
 	if shot.lead.Version == 0 || slices.ContainsFunc(shot.shards, func(sh ownership.Shard) bool { return sh.Epoch == 0 }) {
 		// Who starts now can't know that records that nobody has held by the snapshot were held since.
 		w.noStartTill = w.now + 2*leaseDuration

@@ -37,12 +37,14 @@ type node struct {
 	name  string
 	clock clock
 
-	up     bool
-	life   uint32 // counts processes
-	lives  int    // counts incarnations
-	id     ownership.Incarnation
-	driver *driver.Driver
-	gates  []gate
+	up    bool
+	life  uint32 // counts processes
+	lives int    // counts incarnations
+	id    ownership.Incarnation
+	// renewed is the newest version of the incarnation's lease that was told to be committed.
+	renewed ownership.Version
+	driver  *driver.Driver
+	gates   []gate
 
 	stoppedTill time.Duration // paused or asleep until then
 	cutTill     time.Duration
@@ -79,11 +81,7 @@ func (n *node) reset(w *world, index int) {
 	n.clock = clock{rate: 1, origin: time.Hour}
 	if index < len(w.schedule.Rates) {
 		n.clock.rate = w.schedule.Rates[index]
-		off := w.upTo(time.Hour)
-		n.clock.origin += off
-		if w.schedule.replaced() {
-			n.clock.jumped = -off
-		}
+		n.clock.origin += w.upTo(time.Hour)
 	}
 	n.warmTime = 20 * time.Millisecond
 	n.pcg.Seed(w.schedule.Seed, uint64(index))
@@ -306,7 +304,7 @@ func (n *node) do(r driver.Request) {
 	case driver.Read:
 		w.send(n, request{number: r.Number, of: r.Of, patience: r.Patience, read: true})
 	case driver.Begin:
-		n.id, n.said = r.ID, r.ID
+		n.id, n.said, n.renewed = r.ID, r.ID, 0
 	case driver.Warm:
 		i := w.shardIndex(r.ID)
 		n.gates[i].pending, n.gates[i].warming = true, r.Number
@@ -392,6 +390,7 @@ func (n *node) read(s stream) {
 	life := n.life
 	if n.reconnect[s] {
 		n.reconnect[s] = false
+		n.cursor[s] = max(n.cursor[s], w.lostBefore[s])
 		n.handle(driver.Reconnected{})
 		if n.life != life {
 			return

@@ -186,9 +186,6 @@ func (s *Schedule) drawFaults(rng *rand.Rand) {
 		kinds[Jump] = false // a wall clock set back while the machine sleeps would hide that it slept
 	}
 	replaces := kinds[Restore] || kinds[Rebuild] || kinds[LoseLeases] || kinds[LoseRecords]
-	if replaces {
-		kinds[Jump] = false // see Schedule.replaced
-	}
 	meddles := kinds[DeleteShard] || kinds[Replace] || replaces
 	s.Stale = true
 	for k := range faultKinds {

@@ -35,7 +35,8 @@ type world struct {
 	restoredAt  time.Duration      // when the store was last set back
 	noStartTill time.Duration      // no process starts before
 	lost        bool               // records were lost when it was
-	historyFrom [streams]int       // where the present history begins in the log
+	lostBefore  [streams]int       // where that begins in the log
+	historyFrom [streams]int       // where the log goes on after what was then
 
 	checks
 	Stats
@@ -80,7 +81,8 @@ func (w *world) reset(s Schedule) {
 		w.rng = rand.New(&w.pcg)
 	}
 	w.now, w.awayTill, w.slowTill, w.refusesTill = 0, 0, 0, 0
-	w.snapshots, w.restoredAt, w.noStartTill, w.lost, w.historyFrom = map[int32]snapshot{}, 0, 0, false, [streams]int{}
+	w.snapshots, w.restoredAt, w.noStartTill, w.lost = map[int32]snapshot{}, 0, 0, false
+	w.lostBefore, w.historyFrom = [streams]int{}, [streams]int{}
 	w.queue.heap, w.queue.order = w.queue.heap[:0], 0
 	w.store.reset()
 	if s.replaced() {

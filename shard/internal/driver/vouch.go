@@ -1,0 +1,73 @@
+package driver
+
+import (
+	"time"
+
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
+)
+
+// A compare-and-swap protects a record only within one history of the home cluster. A replica that doesn't know yet that
+// the home cluster went back would claim what it saw unheld, and what another has claimed in the history that is lost. So a
+// write that takes something, or makes a record, is sent only right after the home cluster has shown this incarnation's
+// last renewal: by a live read of its Lease, or by committing the next renewal.
+
+// vouchFor is how long that counts, from the answer on. What answers hasn't been stopped since it looked, and it can't be
+// stopped, set back and started again within that.
+const vouchFor = 500 * time.Millisecond
+
+// vouch is when the home cluster last showed that it hasn't gone back.
+type vouch struct {
+	until ownership.Instant // when that no longer counts
+	asked bool              // a read is on its way
+	at    ownership.Instant // when the next one may be sent
+}
+
+// takes tells the writes that need it.
+func takes(e ownership.Effect) bool {
+	switch e := e.(type) {
+	case ownership.SealLease, ownership.CreateShard:
+		return true
+	case ownership.WriteShard:
+		return e.Kind.Claims()
+	}
+	return false
+}
+
+// vouched reports whether what takes may be sent now. If not, it asks the home cluster.
+func (d *Driver) vouched() bool {
+	v := &d.vouch
+	if d.now.AtMost(v.until) < 0 {
+		return true
+	}
+	if !v.asked && d.now.AtLeast(v.at) >= 0 {
+		v.asked = true
+		d.read(pending{why: vouching}, Subject{Lease: d.id})
+	}
+	return false
+}
+
+// vouches takes an answer as only a home cluster gives it that hasn't gone back.
+func (d *Driver) vouches() { d.vouch.until = d.now.Add(vouchFor) }
+
+// vouchAnswered takes the answer to a read of the own Lease. One that shows too old a Lease has ended the incarnation.
+func (d *Driver) vouchAnswered(what ownership.Input) {
+	d.vouch.asked = false
+	if _, found := what.(ownership.LeaseSeen); found {
+		d.vouches()
+	} else {
+		d.vouch.at = d.now.Add(d.cfg.Protocol.RetryEvery)
+	}
+}
+
+// vouchDue is when the home cluster is to be asked again, where writes wait for that.
+func (d *Driver) vouchDue() (at time.Duration, ok bool) {
+	if d.vouch.asked || d.now.AtMost(d.vouch.until) < 0 {
+		return 0, false
+	}
+	for i := range d.lanes {
+		if l := &d.lanes[i]; len(l.waiting) > 0 && l.inFlight < room[i] {
+			return d.vouch.at.Mono, true
+		}
+	}
+	return 0, false
+}
