@@ -72,7 +72,7 @@ func (d *Driver) suspect(p pending, e Written) (back bool) {
 		return false
 	}
 	if e.Version < p.newest {
-		d.doubts.newest = 0
+		d.doubts.newest, d.echoes = 0, echoes{} // what the watch has shown may be of another history
 		d.doubtAll()
 	}
 	d.doubts.newest = max(d.doubts.newest, e.Version)
@@ -130,7 +130,7 @@ func (d *Driver) contradicts(p pending, what ownership.Input) bool {
 	}
 	if d.machine == nil {
 		d.memory.GoBack()
-		d.afresh = true
+		d.afresh, d.past = true, nil
 		return false
 	}
 	return d.below(of, v, p.known) && p.why != sealRead // which goes on beside the incarnations

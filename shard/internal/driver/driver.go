@@ -64,6 +64,7 @@ type Driver struct {
 	unconfirmed []deletion
 	doubts      doubts
 	vouch       vouch
+	past        []past // that the home cluster hasn't shown since they ended
 	measured    ownership.Instant
 
 	// The life of the process, one incarnation after the other.
@@ -216,6 +217,9 @@ func (d *Driver) advance() {
 	}
 	if len(d.doubts.of) > 0 {
 		d.settleDoubts()
+	}
+	if d.machine != nil && len(d.past) > 0 {
+		d.vouched()
 	}
 	if d.machine == nil || d.leaving {
 		d.live()

@@ -704,7 +704,11 @@ func (b *bench) answerRenewals(times int) {
 	b.t.Helper()
 	for range times {
 		b.pass(lease / 4)
-		b.answer(find[Write](b), ownership.Committed)
+		for _, w := range all[Write](b) {
+			if _, renewal := w.Effect.(ownership.WriteLease); renewal {
+				b.answer(w, ownership.Committed)
+			}
+		}
 	}
 }
 

@@ -26,6 +26,11 @@ func (d *Driver) begin() {
 func (d *Driver) lapse(reason string) {
 	d.memory, d.joined, d.afresh = d.machine.Memory(), d.machine.Asked(), d.machine.Afresh()
 	d.doubts, d.vouch = doubts{}, vouch{}
+	if version := d.machine.NewestLease(d.id); d.afresh {
+		d.past = nil
+	} else if version > 0 {
+		d.past = append(d.past, past{d.id, version})
+	}
 	d.machine = nil
 	clear(d.shards)
 	kept := d.pending[:0]

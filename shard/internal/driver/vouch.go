@@ -22,6 +22,12 @@ type vouch struct {
 	at    ownership.Instant // when the next one may be sent
 }
 
+// past is an incarnation of this process that has ended, and the newest version that it knew of its Lease.
+type past struct {
+	id      ownership.Incarnation
+	version ownership.Version
+}
+
 // takes tells the writes that need it.
 func takes(e ownership.Effect) bool {
 	switch e := e.(type) {
@@ -33,36 +39,59 @@ func takes(e ownership.Effect) bool {
 	return false
 }
 
-// vouched reports whether what takes may be sent now. If not, it asks the home cluster.
+// vouched reports whether what takes may be sent now. If not, it asks the home cluster: whether it still shows what
+// earlier incarnations knew, and then for the own Lease.
 func (d *Driver) vouched() bool {
 	v := &d.vouch
 	if d.now.AtMost(v.until) < 0 {
 		return true
 	}
-	if !v.asked && d.now.AtLeast(v.at) >= 0 {
-		v.asked = true
+	if v.asked || d.now.AtLeast(v.at) < 0 {
+		return false
+	}
+	v.asked = true
+	if len(d.past) > 0 {
+		d.read(pending{why: vouching, known: d.past[0].version}, Subject{Lease: d.past[0].id})
+	} else {
 		d.read(pending{why: vouching}, Subject{Lease: d.id})
 	}
 	return false
 }
 
 // vouches takes an answer as only a home cluster gives it that hasn't gone back.
-func (d *Driver) vouches() { d.vouch.until = d.now.Add(vouchFor) }
+func (d *Driver) vouches() {
+	if len(d.past) == 0 {
+		d.vouch.until = d.now.Add(vouchFor)
+	}
+}
 
-// vouchAnswered takes the answer to a read of the own Lease. One that shows too old a Lease has ended the incarnation.
-func (d *Driver) vouchAnswered(what ownership.Input) {
+// vouchAnswered takes the answer to a read of a Lease of this process. One that shows too old a Lease has ended the
+// incarnation. One that shows none of an earlier incarnation proves nothing: others seal and remove such Leases. Then what
+// there is counts as found now.
+func (d *Driver) vouchAnswered(p pending, what ownership.Input) {
 	d.vouch.asked = false
-	if _, found := what.(ownership.LeaseSeen); found {
-		d.vouches()
-	} else {
+	switch _, found := what.(ownership.LeaseSeen); {
+	case what == nil:
 		d.vouch.at = d.now.Add(d.cfg.Protocol.RetryEvery)
+	case p.of.Lease == d.id:
+		if found {
+			d.vouches()
+		}
+	default:
+		d.past = d.past[1:]
+		if !found {
+			d.step(ownership.Unproven{})
+		}
 	}
 }
 
 // vouchDue is when the home cluster is to be asked again, where writes wait for that.
 func (d *Driver) vouchDue() (at time.Duration, ok bool) {
-	if d.vouch.asked || d.now.AtMost(d.vouch.until) < 0 {
+	if d.machine == nil || d.vouch.asked || d.now.AtMost(d.vouch.until) < 0 {
 		return 0, false
+	}
+	if len(d.past) > 0 {
+		return d.vouch.at.Mono, true
 	}
 	for i := range d.lanes {
 		if l := &d.lanes[i]; len(l.waiting) > 0 && l.inFlight < room[i] {

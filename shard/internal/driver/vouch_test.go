@@ -87,3 +87,86 @@ func TestAClaimThatWaitsForThatIsDroppedWhereTheClusterIsNotReachedAnyMore(t *te
 		}
 	}
 }
+
+// What an incarnation knew is gone with it. So the next one has the home cluster show that it still has that.
+func TestR5TheNextIncarnationTakesNothingBeforeTheHomeClusterHasShownTheLastOnesLease(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		version       ownership.Version // of the last one's lease that is found; 0: it isn't there
+		stops, claims bool
+		after         time.Duration
+	}{
+		{"as it was", 101, false, true, 0},
+		{"an earlier one", 100, true, false, 0},
+		{"none", 0, false, false, lease * 9 / 10},
+		{"none, a lease duration ago", 0, false, true, lease},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := joined(t)
+			b.pass(lease) // it lapses, after this home cluster has been watched for long enough
+			b.feed(Stopped{find[Stop](b).Number, false})
+			b.unvouched = true
+			b.pass(firstPause)
+			begin := find[Begin](b)
+			b.feed(Seen{What: ownership.LeaseSeen{Lease: ownership.Lease{ID: "b", Replica: "b", Duration: lease, Version: 1}}})
+			b.feed(Seen{What: b.record(ownership.Shard{Assignee: begin.ID, Epoch: 4, UID: "u"})})
+			b.feed(Listed{begin.ID})
+			b.answer(find[Write](b), ownership.Committed)
+			read, _ := b.vouching()
+			if read.Of.Lease != "a-1" {
+				t.Fatalf("%+v is read, want the last incarnation's lease", read.Of)
+			}
+			found := Found{Number: read.Number, What: ownership.LeaseGone{ID: "a-1"}}
+			if c.version > 0 {
+				found.What = ownership.LeaseSeen{Lease: ownership.Lease{ID: "a-1", Duration: lease, Version: c.version}}
+			}
+			b.unvouched = false
+			b.feed(found)
+			b.answerOthers(c.after)
+			claims := false
+			for _, w := range all[Write](b) {
+				if e, ok := w.Effect.(ownership.WriteShard); ok {
+					claims = claims || e.Kind.Claims()
+				}
+			}
+			if stops := len(all[Stop](b)) > 0; stops != c.stops || claims != c.claims {
+				t.Errorf("it ends: %v, claims: %v", stops, claims)
+			}
+		})
+	}
+}
+
+// answerOthers lets time pass, and commits all but claims.
+func (b *bench) answerOthers(d time.Duration) {
+	b.t.Helper()
+	var claims []Request
+	for until := b.now.Mono + d; ; b.pass(min(lease/40, until-b.now.Mono)) {
+		for _, w := range all[Write](b) {
+			if e, ok := w.Effect.(ownership.WriteShard); ok && e.Kind.Claims() {
+				claims = append(claims, w)
+			} else {
+				b.answer(w, ownership.Committed)
+			}
+		}
+		for _, r := range all[Read](b) {
+			b.feed(Found{Number: r.Number})
+		}
+		if b.now.Mono >= until {
+			b.out = append(b.out, claims...)
+			return
+		}
+	}
+}
+
+// What the watch showed of another history is no sign that it shows what is written now.
+func TestALowerVersionThanBeforeForgetsWhatTheWatchHasShown(t *testing.T) {
+	b := joined(t)
+	b.feed(Seen{What: ownership.ShardSeen{Shard: ownership.Shard{ID: west, Assignee: "b", Holder: "b", Epoch: 4, Version: 900}}})
+	if b.d.echoes.shown != 900 {
+		t.Fatalf("the watch has shown version %d", b.d.echoes.shown)
+	}
+	b.answerRenewals(1)
+	if b.d.echoes.shown != 0 {
+		t.Errorf("after version %d, what the watch had shown counts up to version %d", b.v, b.d.echoes.shown)
+	}
+}

@@ -63,7 +63,7 @@ func (d *Driver) read(p pending, of Subject) {
 	if of.All { // the largest answer, and nothing waits for it
 		p.patience = max(p.patience, d.cfg.Protocol.LeaseDuration/2)
 	}
-	p.known = d.newest(of)
+	p.known = max(p.known, d.newest(of))
 	d.pending = append(d.pending, p)
 	d.emit(Read{Number: p.number, Of: of, Patience: p.patience})
 }
@@ -154,7 +154,7 @@ func (d *Driver) found(e Found) {
 	case doubted:
 		d.doubtSettled(p, what != nil)
 	case vouching:
-		d.vouchAnswered(what)
+		d.vouchAnswered(p, what)
 	case confirm:
 		if what == nil {
 			d.unconfirmed = append(d.unconfirmed, deletion{p.of.Shard, d.now.Add(confirmEvery)})

@@ -168,16 +168,38 @@ func (r *Replica) Current(seq uint64) (Effect, bool) {
 		if w.seq != seq {
 			continue
 		}
+		if r.withdraws(w) {
+			return nil, false
+		}
 		if e, ok := w.effect.(WriteShard); ok && e.Kind == AnnounceWarm && e.Shard.Warm == r.cfg.ID && w.about.shard.phase != warm {
 			e.Shard.Warm = ""
 			w.effect = e
-		} else if ok && e.Kind.Claims() && w.tries == 0 && r.fitness(e.Shard.ID.Cluster) != plan.Fit { // it was never sent
-			r.forget(w)
-			w.about.shard.w = nil
-			r.touch(w.about.shard)
-			return nil, false
 		}
 		return w.effect, true
 	}
 	return nil, false
+}
+
+// withdraws takes back what was about to be taken and may not be taken any more. A claim that was sent is repeated though
+// its cluster isn't reached by now, since it may have been committed.
+func (r *Replica) withdraws(w *write) bool {
+	switch e := w.effect.(type) {
+	case SealLease:
+		if p := w.about.peer; !p.expired && !p.ended() {
+			p.seal = nil
+			r.forget(w)
+			return true
+		}
+	case WriteShard:
+		t := w.about.shard
+		unfit := w.tries == 0 && r.fitness(t.id.Cluster) != plan.Fit
+		if e.Kind.Claims() && (unfit || r.now.AtLeast(t.freeAt) < 0) {
+			t.floor = max(t.floor, e.Shard.Epoch) // it may have been committed
+			t.w = nil
+			r.forget(w)
+			r.touch(t)
+			return true
+		}
+	}
+	return false
 }

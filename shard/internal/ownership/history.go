@@ -2,6 +2,7 @@ package ownership
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
@@ -63,17 +64,44 @@ func (r *Replica) settle() {
 	r.own.renewAt = r.now // the others wait to hear that
 }
 
+// foundLeft reports whether all who were here before have left in order by what the first listing shows: they hold nothing
+// and have no leases. Others may have begun already that are as new to this home cluster as we are.
+func (r *Replica) foundLeft() bool {
+	for _, p := range r.peerOrder {
+		if p.lease.Version != 0 && !p.lease.Fresh {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(r.order, func(t *tenure) bool {
+		return t.known && t.rec.Holder != "" && (t.holder == nil || t.holder.lease.Version == 0)
+	})
+}
+
+// unsettle has this home cluster watched anew, as if the incarnation had begun with it.
+func (r *Replica) unsettle() {
+	r.watched, r.settleAt, r.another = false, Instant{}, true
+	r.memory.forgetLeases()
+	for _, p := range r.peerOrder {
+		if !r.memory.leases[p.id].over {
+			p.changed, p.expired = r.now, false
+		}
+	}
+	if r.synced {
+		r.waitToSettle()
+	}
+}
+
 // waitToSettle has what was found when the incarnation began left alone until this home cluster has been watched for a lease
 // duration.
 func (r *Replica) waitToSettle() {
 	if r.settleAt == (Instant{}) {
 		r.settleAt = r.now.Add(r.cfg.LeaseDuration)
 	}
-	if r.watched {
+	if r.watched || (r.foundLeft() && !r.another) {
 		return
 	}
 	for _, t := range r.order {
-		if t.known && (t.rec.Epoch > 0 || r.memory.records[t.id].epoch > 0) {
+		if t.known && (r.another || t.rec.Epoch > 0) {
 			t.freeAt = r.settleAt
 		}
 	}

@@ -91,20 +91,49 @@ func TestWhatWentBackIsWatchedForALeaseDurationAndClaimedAboveAllThatWasKnown(t 
 	}
 }
 
-func TestAFirstIncarnationClaimsNothingThatWasThereForALeaseDuration(t *testing.T) {
-	b := &bench{t: t, r: New(DefaultConfig("a", "a", lease), nil), now: Instant{Mono: time.Hour, Wall: time.Hour}, v: 100}
-	b.feed(LeadSeen{Lead{Holder: "a", Floor: 1 << 40, Version: 2}})
-	b.seen(Shard{Assignee: "a", Epoch: 5})
-	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0}})
-	b.feed(Synced{})
-	for range 5 {
-		for _, w := range all[WriteLease](b) {
-			b.commit(w.Seq)
-		}
-		none[WriteShard](b)
-		b.pass(lease / 5)
+func TestAFirstIncarnationClaimsNothingThatWasThereForALeaseDurationUnlessAllHaveLeft(t *testing.T) {
+	free := Shard{ID: west, Assignee: "a", Epoch: 5, Floor: 1, Version: 50}
+	held := free
+	held.Holder = "b"
+	for _, c := range []struct {
+		name  string
+		found []Input
+		waits bool
+	}{
+		{"all have left in order", []Input{ShardSeen{free}}, false},
+		{"another begins, too", []Input{ShardSeen{free}, LeaseSeen{Lease{ID: "c", Version: 40, Fresh: true}}}, false},
+		{"somebody lives", []Input{ShardSeen{free}, LeaseSeen{Lease{ID: "b", Version: 40}}}, true},
+		{"somebody was sealed", []Input{ShardSeen{free}, LeaseSeen{Lease{ID: "b", Version: 40, Sealed: true}}}, true},
+		{"somebody who was sealed holds it", []Input{ShardSeen{held}, LeaseSeen{Lease{ID: "b", Version: 40, Sealed: true}}}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := &bench{t: t, r: New(DefaultConfig("a", "a", lease), nil), now: Instant{Mono: time.Hour, Wall: time.Hour}, v: 100}
+			b.feed(LeadSeen{Lead{Holder: "a", Floor: 1 << 40, Version: 2}})
+			for _, in := range c.found {
+				b.feed(in)
+			}
+			b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0}})
+			b.feed(Synced{})
+			claimed := 0
+			for step := range 6 {
+				for _, w := range all[WriteLease](b) {
+					b.commit(w.Seq)
+				}
+				for range all[WriteShard](b) {
+					if claimed++; c.waits && step < 5 {
+						t.Fatalf("it claims %d fifths of a lease after it began", step)
+					}
+				}
+				b.pass(lease / 5)
+				if !c.waits && claimed == 0 {
+					t.Fatal("it waits")
+				}
+			}
+			if claimed+len(all[WriteShard](b)) == 0 {
+				t.Error("it never claims")
+			}
+		})
 	}
-	find[WriteShard](b)
 }
 
 func TestAnOrphanFallsToAReplicaThatNeedNotWait(t *testing.T) {
@@ -124,5 +153,77 @@ func TestAnOrphanFallsToAReplicaThatNeedNotWait(t *testing.T) {
 	}
 	if !claimed {
 		t.Error("it leaves the orphan to a fresh replica, which would wait")
+	}
+}
+
+// Where nothing proves any more which history this is, what was about to be taken is left alone for a lease duration.
+func TestWhatIsUnprovenIsWatchedAnewAndWhatWasToBeTakenIsNot(t *testing.T) {
+	b := newBench(t)
+	b.r.watched = true
+	b.seen(Shard{Assignee: "a", Epoch: 0}) // nobody has held it, by this history
+	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: lease, Version: 900}})
+	b.pass(time.Second)
+	claim := find[WriteShard](b)
+	if _, left := b.r.Current(claim.Seq); !left {
+		t.Fatal("the claim isn't wanted any more")
+	}
+	b.feed(Unproven{})
+	if _, left := b.r.Current(claim.Seq); left {
+		t.Error("the claim is still to be sent")
+	}
+	began := b.now
+	for b.now.AtLeast(began) < lease*9/10 {
+		for _, w := range all[WriteLease](b) {
+			b.commit(w.Seq)
+		}
+		none[WriteShard](b)
+		none[SealLease](b)
+		b.pass(lease / 10)
+	}
+	for _, w := range all[WriteLease](b) {
+		b.commit(w.Seq)
+	}
+	b.pass(lease / 10)
+	if again := find[WriteShard](b); again.Shard.Epoch <= claim.Shard.Epoch {
+		t.Errorf("it claims at epoch %d, and may have claimed at %d", again.Shard.Epoch, claim.Shard.Epoch)
+	}
+	for range 9 { // until its turn comes
+		b.pass(lease / 200)
+	}
+	sealed := map[Incarnation]bool{}
+	for _, s := range all[SealLease](b) {
+		sealed[s.ID] = true
+	}
+	if !sealed["c"] {
+		t.Error("a peer that stood still for a lease duration isn't sealed")
+	}
+}
+
+func TestASealThatWaitsIsNotSentWhereThePeerCountsAsLivingAgain(t *testing.T) {
+	b := newBench(t)
+	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: lease, Version: 900}})
+	for range 3 {
+		b.pass(lease / 4)
+		for _, w := range all[WriteLease](b) {
+			b.commit(w.Seq)
+		}
+	}
+	b.pass(lease / 4)
+	for _, w := range all[WriteLease](b) {
+		b.commit(w.Seq)
+	}
+	b.pass(longestTurn * 9)
+	var seal SealLease
+	for _, s := range all[SealLease](b) {
+		if s.ID == "c" {
+			seal = s
+		}
+	}
+	if _, left := b.r.Current(seal.Seq); seal.Seq == 0 || !left {
+		t.Fatal("a peer that stood still isn't sealed")
+	}
+	b.feed(Unproven{})
+	if _, left := b.r.Current(seal.Seq); left {
+		t.Error("the seal is still to be sent")
 	}
 }

@@ -23,6 +23,7 @@ type Memory struct {
 	settled bool    // this home cluster was first listed a lease duration ago
 	// settleAt is when it will have been, zero before it was first listed.
 	settleAt Instant
+	another  bool // the process has followed another history of the home cluster, or may have
 }
 
 // sighting is when a version of a lease was first seen; version 0 is its absence.
@@ -44,7 +45,7 @@ type remembered struct {
 func (r *Replica) Memory() *Memory {
 	m := &Memory{
 		leases: map[Incarnation]sighting{}, records: maps.Clone(r.memory.records),
-		lead: r.NewestLead(), highest: r.highest, settled: r.watched, settleAt: r.settleAt,
+		lead: r.NewestLead(), highest: r.highest, settled: r.watched, settleAt: r.settleAt, another: r.another && !r.watched,
 	}
 	if m.records == nil {
 		m.records = map[keyspace.ShardID]remembered{}
@@ -83,15 +84,20 @@ func (m *Memory) NewestLease(id Incarnation) Version { return m.leases[id].versi
 
 // GoBack forgets what isn't so any more where the home cluster went back.
 func (m *Memory) GoBack() {
+	m.forgetLeases()
+	for id, s := range m.records {
+		m.records[id] = remembered{epoch: s.epoch}
+	}
+	m.lead, m.settled, m.settleAt, m.another = 0, false, Instant{}, true
+}
+
+// forgetLeases forgets since when leases stand still, but not which of this process's incarnations are over.
+func (m *Memory) forgetLeases() {
 	for id, s := range m.leases {
 		if delete(m.leases, id); s.over {
 			m.leases[id] = sighting{0, s.at, true}
 		}
 	}
-	for id, s := range m.records {
-		m.records[id] = remembered{epoch: s.epoch}
-	}
-	m.lead, m.settled, m.settleAt = 0, false, Instant{}
 }
 
 // See notes what a watch shows between two incarnations: their time to wait would else begin with the next.
@@ -120,6 +126,7 @@ func (r *Replica) remember() {
 		t.floor, t.rec.Version = s.epoch, s.version
 	}
 	r.leadLeast, r.highest, r.watched, r.settleAt = r.memory.lead, r.memory.highest, r.memory.settled, r.memory.settleAt
+	r.another = r.memory.another
 }
 
 // since returns when a version of a lease, or that there is none (version 0), was first seen, by this incarnation or an

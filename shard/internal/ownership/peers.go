@@ -83,7 +83,7 @@ func (r *Replica) leaseSeen(l Lease) {
 func (r *Replica) leaseGone(id Incarnation) {
 	if id == r.cfg.ID {
 		if r.own.member {
-			r.afresh = true // the home cluster may have been set up anew
+			r.wentBack, r.afresh = true, true // the home cluster may have been set up anew
 			r.lapse("lease deleted")
 		}
 		return

@@ -130,6 +130,7 @@ type Replica struct {
 	syncedAt Instant
 	watched  bool    // this home cluster was watched for a lease duration, by this incarnation or an earlier one
 	settleAt Instant // when it will have been
+	another  bool    // this process has followed another history, or may have: what nobody holds may have been held since
 	afresh   bool    // the incarnation is over, and caches of the home cluster may show what isn't so
 	wentBack bool    // the incarnation is over since the home cluster went back
 	leaving  bool    // told to stop
@@ -262,6 +263,8 @@ func (r *Replica) take(in Input) {
 		r.leadGone()
 	case WentBack:
 		r.goneBack("%s", in.What)
+	case Unproven:
+		r.unsettle()
 	case Synced:
 		r.synced, r.syncedAt = true, r.now
 		r.empty = r.foundEmpty()

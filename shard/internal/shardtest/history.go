@@ -25,10 +25,17 @@ func (k FaultKind) replaces() bool {
 	return k == Restore || k == Rebuild || k == LoseLeases || k == LoseRecords
 }
 
-// replaced reports whether the store's history is ever replaced. Clocks are right then: where the records are lost, epochs
-// rise by them alone.
+// replaced reports whether the store's history is ever replaced.
 func (s *Schedule) replaced() bool {
 	return slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Kind.replaces() })
+}
+
+// forgets reports whether all records may be lost at once, with those who remember their epochs. Clocks are right then:
+// epochs rise by them alone.
+func (s *Schedule) forgets() bool {
+	return slices.ContainsFunc(s.Faults, func(f Fault) bool {
+		return f.Kind.replaces() && (f.Kind != Restore || f.At-f.For < time.Second)
+	})
 }
 
 // save takes the snapshot that a Restore will use.
@@ -49,7 +56,7 @@ func (w *world) replaceHistory(f *Fault) {
 			return
 		}
 		if f.N%2 == 1 {
-			s.version += bump
+			s.version = max(s.version, shot.version) + bump
 		} else {
 			s.version = shot.version
 		}
@@ -115,6 +122,13 @@ func (n *node) sawAll() bool {
 	return true
 }
 
+// stopped reports whether the snapshot shows records that nobody has ever held, or a fleet that had left in order.
+func (s snapshot) stopped() bool {
+	held := func(sh ownership.Shard) bool { return sh.Holder != "" }
+	never := func(sh ownership.Shard) bool { return sh.Epoch == 0 }
+	return s.lead.Version == 0 || slices.ContainsFunc(s.shards, never) || !slices.ContainsFunc(s.shards, held)
+}
+
 // leastOutage is how long a store is away at least that is set back.
 const leastOutage = time.Second
 
@@ -129,8 +143,8 @@ func (w *world) restore(shot snapshot) {
 	for i := range s.log {
 		w.lostBefore[i] = len(s.log[i])
 	}
-	if shot.lead.Version == 0 || slices.ContainsFunc(shot.shards, func(sh ownership.Shard) bool { return sh.Epoch == 0 }) {
-		// Who starts now can't know that records that nobody has held by the snapshot were held since.
+	if shot.stopped() {
+		// Who starts now can't know that what nobody holds by the snapshot was held since.
 		w.noStartTill = w.now + 2*leaseDuration
 		w.last = max(w.last, w.noStartTill)
 	}

@@ -81,7 +81,11 @@ func (n *node) reset(w *world, index int) {
 	n.clock = clock{rate: 1, origin: time.Hour}
 	if index < len(w.schedule.Rates) {
 		n.clock.rate = w.schedule.Rates[index]
-		n.clock.origin += w.upTo(time.Hour)
+		off := w.upTo(time.Hour)
+		n.clock.origin += off
+		if w.schedule.forgets() {
+			n.clock.jumped = -off
+		}
 	}
 	n.warmTime = 20 * time.Millisecond
 	n.pcg.Seed(w.schedule.Seed, uint64(index))

@@ -121,6 +121,11 @@ func (s *Schedule) meddled() bool {
 	})
 }
 
+// deletes reports whether users delete leases.
+func (s *Schedule) deletes() bool {
+	return slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Kind == DeleteLease && !f.labels() })
+}
+
 // Timings of the simulated fleet: the defaults.
 const (
 	leaseDuration = 10 * time.Second
