@@ -129,8 +129,10 @@ func (d *Driver) contradicts(p pending, what ownership.Input) bool {
 		return false
 	}
 	if d.machine == nil {
-		d.memory.GoBack()
-		d.afresh, d.past = true, nil
+		if d.memory != nil { // else it has left
+			d.memory.GoBack()
+			d.afresh, d.past = true, nil
+		}
 		return false
 	}
 	return d.below(of, v, p.known) && p.why != sealRead // which goes on beside the incarnations

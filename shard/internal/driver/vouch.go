@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
@@ -46,7 +47,7 @@ func (d *Driver) vouched() bool {
 	if d.now.AtMost(v.until) < 0 {
 		return true
 	}
-	if v.asked || d.now.AtLeast(v.at) < 0 {
+	if v.asked || d.now.AtLeast(v.at) < 0 || !d.Valid(d.now) { // its own Lease comes before it looks for earlier ones
 		return false
 	}
 	v.asked = true
@@ -66,8 +67,8 @@ func (d *Driver) vouches() {
 }
 
 // vouchAnswered takes the answer to a read of a Lease of this process. One that shows too old a Lease has ended the
-// incarnation. One that shows none of an earlier incarnation proves nothing: others seal and remove such Leases. Then what
-// there is counts as found now.
+// incarnation. Where that of an earlier incarnation is gone, others may have sealed and removed it. Nothing tells that from
+// another history, so this one begins anew, too; it has only just begun.
 func (d *Driver) vouchAnswered(p pending, what ownership.Input) {
 	d.vouch.asked = false
 	switch _, found := what.(ownership.LeaseSeen); {
@@ -80,14 +81,14 @@ func (d *Driver) vouchAnswered(p pending, what ownership.Input) {
 	default:
 		d.past = d.past[1:]
 		if !found {
-			d.step(ownership.Unproven{})
+			d.step(ownership.WentBack{What: fmt.Sprintf("lease %s, of an earlier incarnation, isn't there", p.of.Lease)})
 		}
 	}
 }
 
 // vouchDue is when the home cluster is to be asked again, where writes wait for that.
 func (d *Driver) vouchDue() (at time.Duration, ok bool) {
-	if d.machine == nil || d.vouch.asked || d.now.AtMost(d.vouch.until) < 0 {
+	if !d.Valid(d.now) || d.vouch.asked || d.now.AtMost(d.vouch.until) < 0 {
 		return 0, false
 	}
 	if len(d.past) > 0 {

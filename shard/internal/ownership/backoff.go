@@ -180,26 +180,15 @@ func (r *Replica) Current(seq uint64) (Effect, bool) {
 	return nil, false
 }
 
-// withdraws takes back what was about to be taken and may not be taken any more. A claim that was sent is repeated though
-// its cluster isn't reached by now, since it may have been committed.
+// withdraws takes back a claim of a cluster that isn't reached any more. One that was sent is repeated all the same, since it
+// may have been committed.
 func (r *Replica) withdraws(w *write) bool {
-	switch e := w.effect.(type) {
-	case SealLease:
-		if p := w.about.peer; !p.expired && !p.ended() {
-			p.seal = nil
-			r.forget(w)
-			return true
-		}
-	case WriteShard:
-		t := w.about.shard
-		unfit := w.tries == 0 && r.fitness(t.id.Cluster) != plan.Fit
-		if e.Kind.Claims() && (unfit || r.now.AtLeast(t.freeAt) < 0) {
-			t.floor = max(t.floor, e.Shard.Epoch) // it may have been committed
-			t.w = nil
-			r.forget(w)
-			r.touch(t)
-			return true
-		}
+	e, ok := w.effect.(WriteShard)
+	if !ok || !e.Kind.Claims() || w.tries > 0 || r.fitness(e.Shard.ID.Cluster) == plan.Fit {
+		return false
 	}
-	return false
+	w.about.shard.w = nil
+	r.forget(w)
+	r.touch(w.about.shard)
+	return true
 }

@@ -38,7 +38,7 @@ func (r *Replica) foundRecords() {
 // foundEmpty reports whether nothing was there when the incarnation began, and nothing may have been there before: who
 // has joined is as new to this home cluster as we are.
 func (r *Replica) foundEmpty() bool {
-	return r.foundLeft() && r.lead.Version == 0 && r.highest == 0
+	return !r.another && r.foundLeft() && r.lead.Version == 0 && r.highest == 0
 }
 
 // leadLive reports whether the coordinator's record was read live in this very step. If not, it asks for that read,

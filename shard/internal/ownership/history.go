@@ -77,20 +77,6 @@ func (r *Replica) foundLeft() bool {
 	})
 }
 
-// unsettle has this home cluster watched anew, as if the incarnation had begun with it.
-func (r *Replica) unsettle() {
-	r.watched, r.settleAt, r.another = false, Instant{}, true
-	r.memory.forgetLeases()
-	for _, p := range r.peerOrder {
-		if !r.memory.leases[p.id].over {
-			p.changed, p.expired = r.now, false
-		}
-	}
-	if r.synced {
-		r.waitToSettle()
-	}
-}
-
 // waitToSettle has what was found when the incarnation began left alone until this home cluster has been watched for a lease
 // duration.
 func (r *Replica) waitToSettle() {

@@ -47,10 +47,8 @@ type (
 		Shards []Shard
 		Asked  Instant
 	}
-	// WentBack: a live read doesn't show what was seen before it was sent.
+	// WentBack: a live read doesn't show what was seen before it was sent, or nothing shows any more that it would.
 	WentBack struct{ What string }
-	// Unproven: nothing proves any more that this home cluster is the one that earlier incarnations of the process watched.
-	Unproven struct{}
 	// Synced: the first listing of all records has been fed. Nothing is concluded from absence before it.
 	Synced struct{}
 	// Clusters: the workload clusters that exist now, with the number of prefix bits new clusters are divided by.
@@ -97,7 +95,6 @@ func (LeadFound) input()     {}
 func (LeadGone) input()      {}
 func (Viewed) input()        {}
 func (Listing) input()       {}
-func (Unproven) input()      {}
 func (WentBack) input()      {}
 func (Synced) input()        {}
 func (Clusters) input()      {}

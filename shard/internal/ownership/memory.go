@@ -84,20 +84,15 @@ func (m *Memory) NewestLease(id Incarnation) Version { return m.leases[id].versi
 
 // GoBack forgets what isn't so any more where the home cluster went back.
 func (m *Memory) GoBack() {
-	m.forgetLeases()
-	for id, s := range m.records {
-		m.records[id] = remembered{epoch: s.epoch}
-	}
-	m.lead, m.settled, m.settleAt, m.another = 0, false, Instant{}, true
-}
-
-// forgetLeases forgets since when leases stand still, but not which of this process's incarnations are over.
-func (m *Memory) forgetLeases() {
 	for id, s := range m.leases {
 		if delete(m.leases, id); s.over {
 			m.leases[id] = sighting{0, s.at, true}
 		}
 	}
+	for id, s := range m.records {
+		m.records[id] = remembered{epoch: s.epoch}
+	}
+	m.lead, m.settled, m.settleAt, m.another = 0, false, Instant{}, true
 }
 
 // See notes what a watch shows between two incarnations: their time to wait would else begin with the next.

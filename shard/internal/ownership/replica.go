@@ -263,8 +263,6 @@ func (r *Replica) take(in Input) {
 		r.leadGone()
 	case WentBack:
 		r.goneBack("%s", in.What)
-	case Unproven:
-		r.unsettle()
 	case Synced:
 		r.synced, r.syncedAt = true, r.now
 		r.empty = r.foundEmpty()
