@@ -29,7 +29,7 @@ func (r *Replica) raisesFloor() bool { return r.lead.Version != 0 && !r.lifted &
 func (r *Replica) foundRecords() {
 	r.eraFound, r.lifted, r.anyFound = r.era(), false, false
 	for _, t := range r.order {
-		t.found = t.known && t.rec.Epoch > 0
+		t.found = t.known
 		r.anyFound = r.anyFound || t.found
 	}
 	r.lifted = r.lead.Floor >= r.eraFound

@@ -64,17 +64,13 @@ func (r *Replica) settle() {
 	r.own.renewAt = r.now // the others wait to hear that
 }
 
-// foundLeft reports whether all who were here before have left in order by what the first listing shows: they hold nothing
-// and have no leases. Others may have begun already that are as new to this home cluster as we are.
+// foundLeft reports whether all who were here before have left in order by what the first listing shows: nothing is held, and
+// there are no leases but of those who begin, too. (Where one of them holds something, it may have begun long ago, in what is
+// a snapshot.)
 func (r *Replica) foundLeft() bool {
-	for _, p := range r.peerOrder {
-		if p.lease.Version != 0 && !p.lease.Fresh {
-			return false
-		}
-	}
-	return !slices.ContainsFunc(r.order, func(t *tenure) bool {
-		return t.known && t.rec.Holder != "" && (t.holder == nil || t.holder.lease.Version == 0)
-	})
+	lives := func(p *peer) bool { return p.lease.Version != 0 && !p.lease.Fresh }
+	held := func(t *tenure) bool { return t.known && t.rec.Holder != "" }
+	return !slices.ContainsFunc(r.peerOrder, lives) && !slices.ContainsFunc(r.order, held)
 }
 
 // waitToSettle has what was found when the incarnation began left alone until this home cluster has been watched for a lease

@@ -95,6 +95,8 @@ func TestAFirstIncarnationClaimsNothingThatWasThereForALeaseDurationUnlessAllHav
 	free := Shard{ID: west, Assignee: "a", Epoch: 5, Floor: 1, Version: 50}
 	held := free
 	held.Holder = "b"
+	others := held
+	others.ID.Cluster = "north"
 	for _, c := range []struct {
 		name  string
 		found []Input
@@ -102,6 +104,7 @@ func TestAFirstIncarnationClaimsNothingThatWasThereForALeaseDurationUnlessAllHav
 	}{
 		{"all have left in order", []Input{ShardSeen{free}}, false},
 		{"another begins, too", []Input{ShardSeen{free}, LeaseSeen{Lease{ID: "c", Version: 40, Fresh: true}}}, false},
+		{"another has begun and holds something", []Input{ShardSeen{free}, ShardSeen{others}, LeaseSeen{Lease{ID: "b", Version: 40, Fresh: true}}}, true},
 		{"somebody lives", []Input{ShardSeen{free}, LeaseSeen{Lease{ID: "b", Version: 40}}}, true},
 		{"somebody was sealed", []Input{ShardSeen{free}, LeaseSeen{Lease{ID: "b", Version: 40, Sealed: true}}}, true},
 		{"somebody who was sealed holds it", []Input{ShardSeen{held}, LeaseSeen{Lease{ID: "b", Version: 40, Sealed: true}}}, true},
