@@ -10,7 +10,8 @@ import (
 // A compare-and-swap protects a record only within one history of the home cluster. A replica that doesn't know yet that
 // the home cluster went back would claim what it saw unheld, and what another has claimed in the history that is lost. So a
 // write that takes something, or makes a record, is sent only right after the home cluster has shown this incarnation's
-// last renewal: by a live read of its Lease, or by committing the next renewal.
+// last renewal: by a live read of its Lease, or by committing the next renewal. What an earlier incarnation of the process
+// knew, its Lease has to show first, after the present one has one.
 
 // vouchFor is how long that counts, from the answer on. What answers hasn't been stopped since it looked, and it can't be
 // stopped, set back and started again within that.

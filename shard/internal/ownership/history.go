@@ -15,7 +15,8 @@ import (
 // watches for a lease duration before it claims anything. By then whoever held a shard in the history that is lost has
 // stopped. Its last renewal is lost, too, so that it can't renew again.
 //
-// A process that has just started waits for the same reason: it can't know what there was before.
+// A process that has just started waits for the same reason: it can't know what there was before. It needn't where all who
+// were there have left.
 
 // goneBack ends the incarnation since the home cluster went back.
 func (r *Replica) goneBack(format string, args ...any) {
