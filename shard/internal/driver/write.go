@@ -142,6 +142,7 @@ func (d *Driver) found(e Found) {
 	case ownership.Listing:
 		seen.Asked = p.asked.Add(1)
 		what = seen
+		d.lookAll(seen)
 	case ownership.LeadGone:
 		if d.newest(p.of) > p.known {
 			what = nil // a newer one was seen since
