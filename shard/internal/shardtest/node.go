@@ -83,7 +83,7 @@ func (n *node) reset(w *world, index int) {
 		n.clock.rate = w.schedule.Rates[index]
 		off := w.upTo(time.Hour)
 		n.clock.origin += off
-		if w.schedule.forgets() {
+		if w.schedule.replaced() {
 			n.clock.jumped = -off
 		}
 	}
