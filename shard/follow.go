@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -19,6 +22,7 @@ import (
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/internal/driver"
+	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/internal/member"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/internal/pods"
@@ -26,17 +30,25 @@ import (
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
-// newRecordCache watches the Leases and Shard records of the home cluster, once it is started.
-func newRecordCache(cfg Config, rc *rest.Config, scheme *runtime.Scheme, log logr.Logger, t *trouble) (cache.Cache, error) {
+// newRecordCache watches the Leases and Shard records of the home cluster, once it is started. Whenever a watch begins that
+// isn't the first of its kind, reconnected is called.
+func newRecordCache(cfg Config, rc *rest.Config, scheme *runtime.Scheme, log logr.Logger, t *trouble,
+	reconnected func()) (cache.Cache, error) {
 	tenures, err := labels.Parse(tenurev1alpha1.RoleLabel)
 	if err != nil {
 		return nil, fmt.Errorf("selector of leases: %w", err)
 	}
 	rc = rest.CopyConfig(rc)
 	rc.UserAgent = cfg.agent() + " (coordination)"
+	rc.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return &watching{next: next, again: reconnected, begun: map[string]bool{}}
+	})
 	namespaces := map[string]cache.Config{cfg.Namespace: {}}
 	c, err := cache.New(rc, cache.Options{
 		Scheme: scheme, Mapper: recordMapper(),
+		NewInformer: func(lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+			return toolscache.NewSharedIndexInformer(engage.Live(lw, cfg.LeaseDuration/10), obj, resync, indexers)
+		},
 		DefaultWatchErrorHandler: func(_ context.Context, _ *toolscache.Reflector, err error) { // it is tried again
 			if apierrors.IsNotFound(err) {
 				log.Error(err, "the home cluster doesn't know the kind Shard: install config/crd there")
@@ -56,6 +68,32 @@ func newRecordCache(cfg Config, rc *rest.Config, scheme *runtime.Scheme, log log
 		return nil, fmt.Errorf("watching the records in namespace %s of the home cluster: %w", cfg.Namespace, err)
 	}
 	return c, nil
+}
+
+// watching tells when a watch begins anew. One that asks for a version that isn't there yet is silent until that is
+// reached, and doesn't tell that the home cluster went back.
+type watching struct {
+	next  http.RoundTripper
+	again func()
+
+	mu    sync.Mutex      // guards begun
+	begun map[string]bool // by path
+}
+
+func (w *watching) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := w.next.RoundTrip(req)
+	if err == nil && resp.StatusCode == http.StatusOK && req.URL.Query().Get("watch") == "true" && w.isAgain(req.URL.Path) {
+		w.again()
+	}
+	return resp, err
+}
+
+func (w *watching) isAgain(path string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before := w.begun[path]
+	w.begun[path] = true
+	return before
 }
 
 // newPodWatch watches the Pods of the replicas in the home cluster, once it is run. It is nil where none are to be
@@ -97,7 +135,7 @@ func (f *follower) follow(ctx context.Context, spawn func(func())) (unfollow fun
 	leases, err := f.watch(ctx, &coordinationv1.Lease{}, func(obj client.Object) (ownership.Input, error) {
 		return member.Seen(obj.(*coordinationv1.Lease))
 	}, func(obj client.Object) {
-		f.put(driver.Seen{What: member.Gone(obj.GetName())})
+		f.put(driver.Seen{What: member.Gone(obj.GetName()), By: f.by})
 	})
 	if err != nil {
 		cancel()
@@ -107,7 +145,7 @@ func (f *follower) follow(ctx context.Context, spawn func(func())) (unfollow fun
 		return record.Seen(obj.(*tenurev1alpha1.Shard))
 	}, func(obj client.Object) {
 		if id, err := record.ID(obj.(*tenurev1alpha1.Shard)); err == nil { // else it was never a record of ours
-			f.put(driver.Deleted{ID: id})
+			f.put(driver.Deleted{ID: id, By: f.by})
 		}
 	})
 	if err != nil {
@@ -115,7 +153,7 @@ func (f *follower) follow(ctx context.Context, spawn func(func())) (unfollow fun
 		return nil, err
 	}
 	if f.pods != nil {
-		if err := f.pods.Follow(ctx, func(in ownership.ContainerSeen) { f.put(driver.Seen{What: in}) }); err != nil {
+		if err := f.pods.Follow(ctx, func(in ownership.ContainerSeen) { f.put(driver.Seen{What: in, By: f.by}) }); err != nil {
 			cancel()
 			return nil, err
 		}
@@ -146,7 +184,7 @@ func (f *follower) watch(ctx context.Context, obj client.Object, seen func(clien
 			f.log.Error(err, "record is ignored")
 			return
 		}
-		f.put(driver.Seen{What: in})
+		f.put(driver.Seen{What: in, By: f.by})
 	}
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    put,

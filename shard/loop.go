@@ -64,6 +64,7 @@ type loop struct {
 	mail     *mailbox[driver.Event]
 	ctx      context.Context // bounds all that runs beside the loop
 	beside   sync.WaitGroup
+	list     func() (cache.Cache, error) // begins to watch the records anew
 	records  cache.Cache
 	pods     *pods.Watch // nil where they aren't watched
 	clusters *fleet
@@ -219,6 +220,12 @@ func (l *loop) begin(b driver.Begin) {
 	if path := l.cfg.Pod.TerminationLog; path != "" {
 		if err := pods.Log(path, b.ID); err != nil { // if we die, our lease tells
 			log.Error(err, "peers won't know from the Pod when this incarnation dies")
+		}
+	}
+	if b.Afresh || l.records == nil {
+		if l.records, err = l.list(); err != nil {
+			l.fail(err)
+			return
 		}
 	}
 	f := &follower{by: b.ID, cache: l.records, pods: l.pods, log: log, put: l.mail.put}

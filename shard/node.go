@@ -101,16 +101,25 @@ func (n *Node) Start(ctx context.Context) error {
 		return fmt.Errorf("timings of the protocol: %w", err)
 	}
 	t := newTrouble(n.log)
-	records, err := newRecordCache(n.cfg, n.home, scheme, n.log, t)
-	if err != nil {
-		return err
-	}
-	cacheCtx, stopCache := context.WithCancel(ctx)
+	mail := newMailbox[driver.Event]()
+	cacheCtx, stopCaches := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	defer stopCache()
-	wg.Go(func() { _ = records.Start(cacheCtx) })
-	n.records.Store(&records)
+	defer stopCaches()
+	stop := func() {}
+	list := func() (cache.Cache, error) {
+		stop()
+		var records cache.Cache
+		records, err := newRecordCache(n.cfg, n.home, scheme, n.log, t, func() { mail.put(driver.Reconnected{}) })
+		if err != nil {
+			return nil, err
+		}
+		var one context.Context
+		one, stop = context.WithCancel(cacheCtx)
+		wg.Go(func() { _ = records.Start(one) })
+		n.records.Store(&records)
+		return records, nil
+	}
 	peers, err := newPodWatch(n.cfg, n.home, n.log)
 	if err != nil {
 		return err
@@ -120,7 +129,7 @@ func (n *Node) Start(ctx context.Context) error {
 	}
 	l := &loop{
 		cfg: n.cfg, home: n.home, scheme: scheme, log: n.log, trouble: t, clock: n.clock, driver: driver.New(cfg),
-		mail: newMailbox[driver.Event](), records: records, pods: peers, clusters: n.clusters, roster: n.roster,
+		mail: mail, list: list, pods: peers, clusters: n.clusters, roster: n.roster,
 		report: &report{replica: n.cfg.Replica, status: &n.status}, turned: &n.turned, lease: &lease{clock: n.clock},
 	}
 	l.judge = newJudge(n.clusters, n.roster, n.cfg.LeaseDuration, n.log, l.mail.put, l.beside.Go)

@@ -62,6 +62,23 @@ func TestAReplicaBehindAnAPIServerThatLagsIsStillRight(t *testing.T) {
 	settled()
 	labtest.Replica(t, f, "third")
 	settled()
+	done(t, f)
+	labtest.Leave(t, f.Replicas()...)
+	report, err := witness.Read(f.Planes.Dir(), witness.Options{Facts: facts, Rules: witness.Rules{Settle: time.Second, Users: []string{lab.AccountUser}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := report.Err(); err != nil {
+		t.Error(err)
+	}
+	if report.Moves.Crash == 0 {
+		t.Error("nothing moved by a crash")
+	}
+}
+
+// done waits until all Ats are.
+func done(t *testing.T, f *lab.Fleet) {
+	t.Helper()
 	labtest.Within(t, 2*labtest.Patience, "all Ats are DONE", func() error {
 		list := &cnatv1alpha1.AtList{}
 		if err := f.Client("west").List(t.Context(), list); err != nil {
@@ -74,17 +91,6 @@ func TestAReplicaBehindAnAPIServerThatLagsIsStillRight(t *testing.T) {
 		}
 		return nil
 	})
-	labtest.Leave(t, f.Replicas()...)
-	report, err := witness.Read(f.Planes.Dir(), witness.Options{Facts: facts, Rules: witness.Rules{Settle: time.Second, Users: []string{lab.AccountUser}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := report.Err(); err != nil {
-		t.Error(err)
-	}
-	if report.Moves.Crash == 0 {
-		t.Error("nothing moved by a crash")
-	}
 }
 
 // late watches ConfigMaps through both API servers while one is made.

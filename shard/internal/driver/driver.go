@@ -47,7 +47,8 @@ type Driver struct {
 
 	id      ownership.Incarnation // the present incarnation, or the last
 	machine *ownership.Replica    // of the present incarnation, nil between two
-	memory  ownership.Memory
+	memory  *ownership.Memory
+	afresh  bool // the home cluster went back: the next incarnation is to list everything anew
 	shards  map[keyspace.ShardID]*engaged
 	known   Clusters
 	stale   bool // the machine knows other clusters than there are
@@ -61,6 +62,9 @@ type Driver struct {
 	echoes  echoes
 
 	unconfirmed []deletion
+	doubts      doubts
+	vouch       vouch
+	past        []past // that the home cluster hasn't shown since they ended
 	measured    ownership.Instant
 
 	// The life of the process, one incarnation after the other.
@@ -96,8 +100,17 @@ func (d *Driver) Handle(now ownership.Instant, e Event) []Request {
 	}
 	switch e := e.(type) {
 	case Seen:
-		d.step(e.What)
-		d.watched(e.What)
+		if e.By == "" || e.By == d.id { // else it is what an earlier incarnation was shown
+			d.look(e.What)
+			if _, gone := e.What.(ownership.LeadGone); gone {
+				d.confirmLead()
+			} else {
+				d.step(e.What)
+				d.watched(e.What)
+			}
+		}
+	case Reconnected:
+		d.doubtAll()
 	case Written:
 		d.written(e)
 	case Found:
@@ -110,7 +123,9 @@ func (d *Driver) Handle(now ownership.Instant, e Event) []Request {
 	case Clusters:
 		d.known, d.stale = e, true
 	case Deleted:
-		d.confirm(e.ID)
+		if e.By == "" || e.By == d.id {
+			d.confirm(e.ID)
+		}
 	case Listed:
 		if e.By == d.id {
 			d.step(ownership.Synced{})
@@ -142,7 +157,7 @@ func (d *Driver) Handle(now ownership.Instant, e Event) []Request {
 // step feeds the machine, and does what follows from it.
 func (d *Driver) step(in ownership.Input) {
 	if d.machine == nil {
-		if d.memory != nil {
+		if d.memory != nil && !d.afresh {
 			d.memory.See(in, d.now)
 		}
 		return
@@ -200,6 +215,12 @@ func (d *Driver) advance() {
 	if len(d.sealings.of) > 0 {
 		d.sealAgain()
 	}
+	if len(d.doubts.of) > 0 {
+		d.settleDoubts()
+	}
+	if d.machine != nil && len(d.past) > 0 {
+		d.vouched()
+	}
 	if d.machine == nil || d.leaving {
 		d.live()
 	}
@@ -238,6 +259,12 @@ func (d *Driver) Wake() time.Duration {
 	}
 	for _, u := range d.unconfirmed {
 		wake = min(wake, u.at.Mono)
+	}
+	if d.machine != nil && len(d.doubts.of) > 0 && !d.doubts.asked {
+		wake = min(wake, d.doubts.at.Mono)
+	}
+	if at, waits := d.vouchDue(); waits {
+		wake = min(wake, at)
 	}
 	if s := &d.sealings; len(s.of) > 0 && !s.asked {
 		wake = min(wake, s.at.Mono)

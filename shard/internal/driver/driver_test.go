@@ -25,6 +25,8 @@ type bench struct {
 	out   []Request
 	v     ownership.Version
 	lives int
+	// unvouched has the test answer the reads itself without which nothing is taken.
+	unvouched bool
 }
 
 // connected is what a process knows that has a connection to the cluster west.
@@ -65,18 +67,39 @@ func joined(t *testing.T) *bench {
 func (b *bench) join() {
 	b.t.Helper()
 	begin := find[Begin](b)
-	b.feed(Seen{ownership.LeaseSeen{Lease: ownership.Lease{ID: "b", Replica: "b", Duration: lease, Version: 1}}})
-	b.feed(Seen{ownership.LeadSeen{Lead: ownership.Lead{Holder: "b", Version: 2}}})
+	b.feed(Seen{What: ownership.LeaseSeen{Lease: ownership.Lease{ID: "b", Replica: "b", Duration: lease, Version: 1}}})
+	b.feed(Seen{What: ownership.LeadSeen{Lead: ownership.Lead{Holder: "b", Version: 2}}})
 	b.feed(Listed{begin.ID})
 	b.answer(find[Write](b), ownership.Committed)
 }
 
-// feed lets the process take an event. Whatever it probes can be used.
+// feed lets the process take an event. Whatever it probes can be used, and the home cluster hasn't gone back.
 func (b *bench) feed(e Event) {
 	b.out = append(b.out, b.d.Handle(b.now, e)...)
 	for _, p := range all[Probe](b) {
 		b.feed(Health{p.Cluster, true})
 	}
+	if read, ok := b.vouching(); ok && !b.unvouched {
+		all[Read](b)
+		b.feed(b.ownLease(read))
+	}
+}
+
+// vouching returns the read of the own lease that writes wait for, if there is one.
+func (b *bench) vouching() (Read, bool) {
+	for _, p := range b.d.pending {
+		if p.why == vouching {
+			return Read{Number: p.number, Of: p.of}, true
+		}
+	}
+	return Read{}, false
+}
+
+// ownLease answers it: the lease is as it was renewed last.
+func (b *bench) ownLease(read Read) Found {
+	return Found{Number: read.Number, What: ownership.LeaseSeen{Lease: ownership.Lease{
+		ID: read.Of.Lease, Duration: lease, Version: b.d.newest(read.Of),
+	}}}
 }
 
 func (b *bench) answer(w Write, outcome ownership.Outcome) {
@@ -106,7 +129,7 @@ func (b *bench) record(s ownership.Shard) ownership.ShardSeen {
 // served has the process serve the shard at epoch 5.
 func (b *bench) served() Open {
 	b.t.Helper()
-	b.feed(Seen{b.record(ownership.Shard{Assignee: "a-1", Holder: "a-1", Epoch: 5, UID: "u"})})
+	b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-1", Holder: "a-1", Epoch: 5, UID: "u"})})
 	b.warmed()
 	return find[Open](b)
 }
@@ -173,7 +196,7 @@ func writing[E ownership.Effect](b *bench) (w Write, e E) {
 func claiming(t *testing.T) (*bench, Write) {
 	t.Helper()
 	b := joined(t)
-	b.feed(Seen{b.record(ownership.Shard{Assignee: "a-1", Epoch: 4, UID: "u"})})
+	b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-1", Epoch: 4, UID: "u"})})
 	w, _ := writing[ownership.WriteShard](b)
 	return b, w
 }
@@ -275,7 +298,7 @@ func TestSoManyRecordsAreWrittenAtOnceAndRenewalsWaitForNone(t *testing.T) {
 	prefixes := keyspace.Partition(7)
 	for _, p := range prefixes {
 		id := keyspace.ShardID{Cluster: "west", Prefix: p}
-		b.feed(Seen{b.record(ownership.Shard{ID: id, Assignee: "a-1", Epoch: 4})})
+		b.feed(Seen{What: b.record(ownership.Shard{ID: id, Assignee: "a-1", Epoch: 4})})
 	}
 	sent := all[Write](b)
 	if len(sent) != room[ownership.Takeovers] {
@@ -309,7 +332,7 @@ func TestADeletionIsReadLiveBeforeItIsBelieved(t *testing.T) {
 	b := joined(t)
 	b.served()
 	b.now = b.now.Add(time.Second)
-	b.feed(Deleted{west})
+	b.feed(Deleted{ID: west})
 	read := find[Read](b)
 	none[Close](b)
 	b.feed(Found{Number: read.Number})
@@ -326,17 +349,17 @@ func TestADeletionIsReadLiveBeforeItIsBelieved(t *testing.T) {
 func TestAReadThatWasSentBeforeARecordWasSeenProvesNoDeletion(t *testing.T) {
 	b := joined(t)
 	b.served()
-	b.feed(Deleted{west}) // and made anew
+	b.feed(Deleted{ID: west}) // and made anew
 	read := find[Read](b)
 	b.now = b.now.Add(time.Second)
-	b.feed(Seen{b.record(ownership.Shard{Assignee: "a-1", Holder: "a-1", Epoch: 5, UID: "u"})})
+	b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-1", Holder: "a-1", Epoch: 5, UID: "u"})})
 	b.feed(Found{Number: read.Number, What: ownership.ShardGone{ID: west}})
 	none[Close](b)
 }
 
 func TestALeaseThatIsLookedForIsFedAsItIsFound(t *testing.T) {
 	b := joined(t)
-	b.feed(Seen{b.record(ownership.Shard{Assignee: "c", Holder: "c", Epoch: 5})})
+	b.feed(Seen{What: b.record(ownership.Shard{Assignee: "c", Holder: "c", Epoch: 5})})
 	read := find[Read](b)
 	if read.Of != (Subject{Lease: "c"}) {
 		t.Fatalf("%+v is read, want the holder's lease", read.Of)
@@ -362,12 +385,12 @@ func TestALeaseThatIsLookedForIsFedAsItIsFound(t *testing.T) {
 func TestOnlyAnswersToTheLatestWarmAndDrainCount(t *testing.T) {
 	b := joined(t)
 	first := func() Warm {
-		b.feed(Seen{b.record(ownership.Shard{Assignee: "a-1", Holder: "b", Epoch: 4})})
+		b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-1", Holder: "b", Epoch: 4})})
 		return find[Warm](b)
 	}()
-	b.feed(Seen{b.record(ownership.Shard{Assignee: "b", Holder: "b", Epoch: 4})})
+	b.feed(Seen{What: b.record(ownership.Shard{Assignee: "b", Holder: "b", Epoch: 4})})
 	find[Close](b)
-	b.feed(Seen{b.record(ownership.Shard{Assignee: "a-1", Holder: "b", Epoch: 4})})
+	b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-1", Holder: "b", Epoch: 4})})
 	second := find[Warm](b)
 	b.feed(Warmed{first.Number, west})
 	none[Write](b)
@@ -376,7 +399,7 @@ func TestOnlyAnswersToTheLatestWarmAndDrainCount(t *testing.T) {
 
 	b = joined(t)
 	b.served()
-	b.feed(Seen{b.record(ownership.Shard{Assignee: "b", Holder: "a-1", Epoch: 5, Warm: "b"})})
+	b.feed(Seen{What: b.record(ownership.Shard{Assignee: "b", Holder: "a-1", Epoch: 5, Warm: "b"})})
 	drain := find[Drain](b)
 	b.feed(Drained{Number: drain.Number - 1, ID: west})
 	none[Write](b)
@@ -387,7 +410,7 @@ func TestOnlyAnswersToTheLatestWarmAndDrainCount(t *testing.T) {
 func TestAHandOffTellsWhenTheTenureEnded(t *testing.T) {
 	b := joined(t)
 	b.served()
-	b.feed(Seen{b.record(ownership.Shard{Assignee: "b", Holder: "a-1", Epoch: 5, Warm: "b"})})
+	b.feed(Seen{What: b.record(ownership.Shard{Assignee: "b", Holder: "a-1", Epoch: 5, Warm: "b"})})
 	drain, ended := find[Drain](b), time.Unix(7, 0)
 	b.feed(Drained{Number: drain.Number, ID: west, Ended: ended})
 	w, e := writing[ownership.WriteShard](b)
@@ -411,14 +434,14 @@ func TestATenureIsAnnouncedWithHowItCameAbout(t *testing.T) {
 		}, Open{Kind: protocol.Join}},
 		{"by a claim that was seen, with what it says of itself", func(t *testing.T) Open {
 			b, _ := claiming(t)
-			b.feed(Seen{b.record(ownership.Shard{Assignee: "a-1", Holder: "a-1", Epoch: 5, UID: "u",
+			b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-1", Holder: "a-1", Epoch: 5, UID: "u",
 				Moved: &ownership.Move{Kind: protocol.Join, To: "a-1", At: at}})})
 			b.warmed()
 			return find[Open](b)
 		}, Open{Kind: protocol.Join}},
 		{"by a planned move", func(t *testing.T) Open {
 			b := joined(t)
-			b.feed(Seen{b.record(ownership.Shard{Assignee: "a-1", Holder: "a-1", Epoch: 5, UID: "u",
+			b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-1", Holder: "a-1", Epoch: 5, UID: "u",
 				Moved: &ownership.Move{Kind: protocol.Planned, From: "b", To: "a-1", At: at}})})
 			b.warmed()
 			return find[Open](b)
@@ -427,14 +450,14 @@ func TestATenureIsAnnouncedWithHowItCameAbout(t *testing.T) {
 			b, w := claiming(t)
 			b.answer(w, ownership.Rejected)
 			b.feed(Found{Number: find[Read](b).Number, What: b.record(ownership.Shard{Assignee: "b", Holder: "b", Epoch: 4})})
-			b.feed(Seen{b.record(ownership.Shard{Assignee: "a-1", Holder: "a-1", Epoch: 5, UID: "u",
+			b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-1", Holder: "a-1", Epoch: 5, UID: "u",
 				Moved: &ownership.Move{Kind: protocol.Planned, From: "b", To: "a-1", At: at}})})
 			b.warmed()
 			return find[Open](b)
 		}, Open{Kind: protocol.Planned, From: "b", Since: at}},
 		{"by a record that tells of another's move", func(t *testing.T) Open {
 			b := joined(t)
-			b.feed(Seen{b.record(ownership.Shard{Assignee: "a-1", Holder: "a-1", Epoch: 5, UID: "u",
+			b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-1", Holder: "a-1", Epoch: 5, UID: "u",
 				Moved: &ownership.Move{Kind: protocol.Planned, From: "a-1", To: "b", At: at}})})
 			b.warmed()
 			return find[Open](b)
@@ -442,9 +465,9 @@ func TestATenureIsAnnouncedWithHowItCameAbout(t *testing.T) {
 		{"once more, after a drain that led nowhere", func(t *testing.T) Open {
 			b := joined(t)
 			b.served()
-			b.feed(Seen{b.record(ownership.Shard{Assignee: "b", Holder: "a-1", Epoch: 5, Warm: "b", UID: "u"})})
+			b.feed(Seen{What: b.record(ownership.Shard{Assignee: "b", Holder: "a-1", Epoch: 5, Warm: "b", UID: "u"})})
 			drain := find[Drain](b)
-			b.feed(Seen{b.record(ownership.Shard{Assignee: "a-1", Holder: "a-1", Epoch: 5, UID: "u"})})
+			b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-1", Holder: "a-1", Epoch: 5, UID: "u"})})
 			b.feed(Drained{Number: drain.Number, ID: west, Ended: at})
 			return find[Open](b)
 		}, Open{Kind: protocol.Resumed, Since: at}},
@@ -471,7 +494,7 @@ func TestAClusterWithANewConnectionIsGoneUntilTheOldOneServesNothing(t *testing.
 	none[Warm](b)
 	b.answer(w, ownership.Committed)
 	find[Close](b)
-	b.feed(Seen{b.record(ownership.Shard{Assignee: "a-1", Epoch: 5})})
+	b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-1", Epoch: 5})})
 	if _, e := writing[ownership.WriteShard](b); e.Kind != ownership.ClaimFree {
 		t.Errorf("over the new connection, it asks for %v", e.Kind)
 	}
@@ -479,7 +502,7 @@ func TestAClusterWithANewConnectionIsGoneUntilTheOldOneServesNothing(t *testing.
 
 func TestAConnectionThatWasReplacedWhileCachesWereBuiltIsNoticed(t *testing.T) {
 	b := joined(t)
-	b.feed(Seen{b.record(ownership.Shard{Assignee: "a-1", Holder: "b", Epoch: 5})})
+	b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-1", Holder: "b", Epoch: 5})})
 	warm := find[Warm](b)
 	b.feed(connected(2))
 	none[Close](b) // they may yet be built over the new one
@@ -551,11 +574,11 @@ func TestTheNextIncarnationDoesNotWaitForTheSealWhichGoesOn(t *testing.T) {
 func TestWhatAWatchShowsBetweenTwoIncarnationsIsRemembered(t *testing.T) {
 	b := joined(t)
 	b.lapsed(false)
-	b.feed(Seen{ownership.LeaseSeen{Lease: ownership.Lease{ID: "b", Replica: "b", Duration: lease, Version: 500}}})
+	b.feed(Seen{What: ownership.LeaseSeen{Lease: ownership.Lease{ID: "b", Replica: "b", Duration: lease, Version: 500}}})
 	seen := b.now
 	b.pass(lease / 5) // later than it wanted
 	begin := find[Begin](b)
-	b.feed(Seen{ownership.LeaseSeen{Lease: ownership.Lease{ID: "b", Replica: "b", Duration: lease, Version: 500}}})
+	b.feed(Seen{What: ownership.LeaseSeen{Lease: ownership.Lease{ID: "b", Replica: "b", Duration: lease, Version: 500}}})
 	b.feed(Listed{begin.ID})
 	b.answer(find[Write](b), ownership.Committed)
 	b.answerRenewals(3)
@@ -613,7 +636,7 @@ func TestTheAnswersToAnIncarnationThatIsOverSayNothingToTheNext(t *testing.T) {
 	b.pass(firstPause)
 	b.join()
 	b.answer(w, ownership.Committed)
-	b.feed(Seen{b.record(ownership.Shard{Assignee: "a-2", Epoch: 4})})
+	b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-2", Epoch: 4})})
 	again, _ := writing[ownership.WriteShard](b)
 	b.answer(w, ownership.Committed)
 	none[Warm](b)
@@ -627,7 +650,7 @@ func TestAnIncarnationConcludesNothingFromAbsenceBeforeItsOwnListing(t *testing.
 	b.pass(firstPause)
 	begin := find[Begin](b)
 	b.answer(find[Write](b), ownership.Committed)
-	b.feed(Seen{b.record(ownership.Shard{Assignee: "c", Holder: "c", Epoch: 4})})
+	b.feed(Seen{What: b.record(ownership.Shard{Assignee: "c", Holder: "c", Epoch: 4})})
 	b.feed(Listed{"a-1"})
 	none[Read](b)
 	b.feed(Listed{begin.ID})
@@ -641,7 +664,7 @@ func TestTheNextIncarnationHasAllTheRoomForItsWrites(t *testing.T) {
 	claims := func(by ownership.Incarnation) int {
 		for _, p := range keyspace.Partition(7) {
 			id := keyspace.ShardID{Cluster: "west", Prefix: p}
-			b.feed(Seen{b.record(ownership.Shard{ID: id, Assignee: by, Epoch: 4})})
+			b.feed(Seen{What: b.record(ownership.Shard{ID: id, Assignee: by, Epoch: 4})})
 		}
 		return len(all[Write](b))
 	}
@@ -681,7 +704,11 @@ func (b *bench) answerRenewals(times int) {
 	b.t.Helper()
 	for range times {
 		b.pass(lease / 4)
-		b.answer(find[Write](b), ownership.Committed)
+		for _, w := range all[Write](b) {
+			if _, renewal := w.Effect.(ownership.WriteLease); renewal {
+				b.answer(w, ownership.Committed)
+			}
+		}
 	}
 }
 
@@ -737,4 +764,68 @@ func TestASampleIsAskedForAboutTwicePerLease(t *testing.T) {
 	if b.d.TickEvery() != lease/10 {
 		t.Errorf("ticks every %v", b.d.TickEvery())
 	}
+}
+
+// What looks odd is read live, and only what that shows counts: an API server may lag behind another.
+func TestWhatLooksAsIfHomeWentBackIsReadLiveBeforeThatIsBelieved(t *testing.T) {
+	newer := func(b *bench) { b.feed(Seen{What: ownership.LeaseSeen{Lease: ownership.Lease{ID: "b", Version: 900}}}) }
+	for _, c := range []struct {
+		name  string
+		odd   func(b *bench)
+		shows ownership.Version
+		back  bool
+	}{
+		{"an older version, which a live read shows, too", func(b *bench) {
+			newer(b)
+			b.feed(Seen{What: ownership.LeaseSeen{Lease: ownership.Lease{ID: "b", Version: 800}}})
+		}, 800, true},
+		{"an older version, by an API server that lags", func(b *bench) {
+			newer(b)
+			b.feed(Seen{What: ownership.LeaseSeen{Lease: ownership.Lease{ID: "b", Version: 800}}})
+		}, 900, false},
+		{"a watch that was broken", func(b *bench) { b.feed(Reconnected{}) }, 1, true},
+		{"a watch that was broken, and nothing else", func(b *bench) { b.feed(Reconnected{}) }, 5000, false},
+		{"a write committed below what was seen", func(b *bench) {
+			newer(b)
+			b.pass(lease / 4)
+			b.answer(find[Write](b), ownership.Committed)
+		}, 1, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := joined(t)
+			b.pass(0)
+			c.odd(b)
+			read := find[Read](b)
+			b.feed(Found{Number: read.Number, What: ownership.LeaseSeen{
+				Lease: ownership.Lease{ID: read.Of.Lease, Version: c.shows},
+			}})
+			if stops := all[Stop](b); (len(stops) > 0) != c.back {
+				t.Fatalf("stops: %+v, want one: %v", stops, c.back)
+			} else if c.back {
+				b.feed(Stopped{Number: stops[0].Number, Quiet: true})
+				none[Read](b) // its lease isn't to be sealed early
+				b.pass(lease)
+				if begin := find[Begin](b); !begin.Afresh {
+					t.Error("the next incarnation doesn't list anew")
+				}
+			}
+		})
+	}
+}
+
+func TestAReadThatFailsSettlesNoDoubt(t *testing.T) {
+	b := joined(t)
+	b.feed(Reconnected{})
+	b.feed(Found{Number: find[Read](b).Number})
+	none[Read](b)
+	b.pass(lease / 8)
+	find[Read](b)
+}
+
+func TestWhatAnEarlierIncarnationWasShownCountsNoMore(t *testing.T) {
+	b := joined(t)
+	b.feed(Seen{By: "a-0", What: ownership.LeaseGone{ID: "a-1"}})
+	none[Stop](b)
+	b.feed(Seen{By: "a-1", What: ownership.LeaseGone{ID: "a-1"}})
+	find[Stop](b)
 }

@@ -21,10 +21,18 @@ type (
 		Connections map[keyspace.ClusterName]uint64
 	}
 	// Seen: a watch, or the listing that it begins with, shows a lease, a shard's record or the coordinator's, or
-	// that a lease has gone.
-	Seen struct{ What ownership.Input }
+	// that a lease has gone. By is the incarnation that it is shown to, "" where there is only one watch for all.
+	Seen struct {
+		What ownership.Input
+		By   ownership.Incarnation
+	}
 	// Deleted: a watch shows that a shard's record has gone. That is read live before it is believed.
-	Deleted struct{ ID keyspace.ShardID }
+	Deleted struct {
+		ID keyspace.ShardID
+		By ownership.Incarnation
+	}
+	// Reconnected: a watch of records was broken, and goes on. What it goes on with may be another history.
+	Reconnected struct{}
 	// Listed: all that there was when the incarnation began to follow the records has been fed.
 	Listed struct{ By ownership.Incarnation }
 	// Written answers a [Write].
@@ -84,21 +92,22 @@ type Tenure struct {
 	Ended  time.Time // by the wall clock; zero where that isn't known
 }
 
-func (Start) event()    {}
-func (Clusters) event() {}
-func (Seen) event()     {}
-func (Deleted) event()  {}
-func (Listed) event()   {}
-func (Written) event()  {}
-func (Found) event()    {}
-func (Opened) event()   {}
-func (Warmed) event()   {}
-func (Drained) event()  {}
-func (Stopped) event()  {}
-func (Measured) event() {}
-func (Leave) event()    {}
-func (Quit) event()     {}
-func (Tick) event()     {}
+func (Start) event()       {}
+func (Clusters) event()    {}
+func (Seen) event()        {}
+func (Deleted) event()     {}
+func (Reconnected) event() {}
+func (Listed) event()      {}
+func (Written) event()     {}
+func (Found) event()       {}
+func (Opened) event()      {}
+func (Warmed) event()      {}
+func (Drained) event()     {}
+func (Stopped) event()     {}
+func (Measured) event()    {}
+func (Leave) event()       {}
+func (Quit) event()        {}
+func (Tick) event()        {}
 
 // Request is one thing that the process is to do. [Open], [Drain], [Close] and [Stop] change gates before the next
 // event is handled; all else runs beside the loop. What has a number is answered once, by an event with that number.
@@ -106,8 +115,11 @@ type Request interface{ request() }
 
 type (
 	// Begin: go on as this incarnation. Follow the records: show what there is as [Seen], then [Listed], then what
-	// changes.
-	Begin struct{ ID ownership.Incarnation }
+	// changes. Afresh: list them anew first, since no cache of them is of any use.
+	Begin struct {
+		ID     ownership.Incarnation
+		Afresh bool
+	}
 	// Write: carry the effect out at the home cluster, a compare-and-swap each, within Patience. Number 0 needs no
 	// answer.
 	Write struct {

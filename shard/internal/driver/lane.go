@@ -33,6 +33,9 @@ func (d *Driver) release() {
 			if !left {
 				continue // settled meanwhile
 			}
+			if takes(now) && !d.vouched() {
+				break
+			}
 			p.effect = now
 			l.inFlight++
 			d.write(p, d.patience())

@@ -15,7 +15,8 @@ func (d *Driver) begin() {
 	cfg.ID = d.id
 	d.machine = ownership.New(cfg, d.memory)
 	d.began = d.now
-	d.emit(Begin{ID: d.id})
+	d.emit(Begin{ID: d.id, Afresh: d.afresh})
+	d.afresh = false
 	d.feedClusters()
 	d.feedHealth()
 	d.step(ownership.Tick{})
@@ -23,7 +24,13 @@ func (d *Driver) begin() {
 
 // lapse ends the incarnation: everything stops, and what it asked for doesn't count any more.
 func (d *Driver) lapse(reason string) {
-	d.memory, d.joined = d.machine.Memory(), d.machine.Asked()
+	d.memory, d.joined, d.afresh = d.machine.Memory(), d.machine.Asked(), d.machine.Afresh()
+	d.doubts, d.vouch = doubts{}, vouch{}
+	if version := d.machine.NewestLease(d.id); d.afresh {
+		d.past = nil
+	} else if version > 0 {
+		d.past = append(d.past, past{d.id, version})
+	}
 	d.machine = nil
 	clear(d.shards)
 	kept := d.pending[:0]
@@ -43,13 +50,14 @@ func (d *Driver) lapse(reason string) {
 }
 
 // stopped takes the end of what ran under the incarnation that lapsed. If nothing of it can write any more, its peers
-// are told, so that they need not wait for its lease to run out.
+// are told, so that they need not wait for its lease to run out. Not so where the home cluster went back: who hasn't found
+// that out yet would claim what the lost records gave to others.
 func (d *Driver) stopped(e Stopped) {
 	if e.Number != d.stop {
 		return
 	}
 	d.stop, d.stoppedAt, d.beginAt = 0, d.now, d.now.Add(d.pause)
-	if d.joined && e.Quiet {
+	if d.joined && e.Quiet && !d.afresh {
 		d.sealings.add(d.id, d.now)
 	}
 }

@@ -85,7 +85,7 @@ func (d *Driver) close(id keyspace.ShardID) {
 
 // noteClaim remembers that a shard came here by a claim: the watch may not have brought the record when it is served.
 func (d *Driver) noteClaim(e ownership.WriteShard) {
-	if e.Kind == ownership.ClaimFree || e.Kind == ownership.ClaimDead {
+	if e.Kind.Claims() {
 		s := d.shard(e.Shard.ID)
 		s.claimed, s.kind, s.from = e.Shard.Epoch, e.Kind.Move(), e.From
 	}

@@ -18,6 +18,8 @@ type pending struct {
 	asked  ownership.Instant // when it was sent
 	// patience is how long it is waited for.
 	patience time.Duration
+	known    ownership.Version // the newest version of what is read, or written, that was seen when it was sent
+	newest   ownership.Version // of any record
 }
 
 // purpose is what an answer is for.
@@ -30,12 +32,16 @@ const (
 	confirm                 // whether a record was deleted
 	sealRead                // the lease of an incarnation of this process that is over
 	sealed                  // the sealing of that
+	doubted                 // whether the home cluster went back
+	vouching                // whether what takes may be sent
 	left                    // the last act of a clean exit
 )
 
 // write sends a write.
 func (d *Driver) write(p pending, patience time.Duration) {
 	p.number, p.asked, p.patience = d.next(), d.now, patience
+	of, _, _ := about(p.effect)
+	p.known, p.newest = d.newest(of), d.doubts.newest
 	d.pending = append(d.pending, p)
 	w := Write{Number: p.number, Effect: p.effect, Patience: patience}
 	switch e := p.effect.(type) {
@@ -57,6 +63,7 @@ func (d *Driver) read(p pending, of Subject) {
 	if of.All { // the largest answer, and nothing waits for it
 		p.patience = max(p.patience, d.cfg.Protocol.LeaseDuration/2)
 	}
+	p.known = max(p.known, d.newest(of))
 	d.pending = append(d.pending, p)
 	d.emit(Read{Number: p.number, Of: of, Patience: p.patience})
 }
@@ -93,8 +100,14 @@ func (d *Driver) written(e Written) {
 		if claim, ok := p.effect.(ownership.WriteShard); ok && e.Outcome == ownership.Committed {
 			d.noteClaim(claim)
 		}
+		if d.suspect(p, e) {
+			return
+		}
 		if e.Outcome == ownership.Committed {
 			d.committed(p.effect, e.Version, p.asked)
+			if renewal {
+				d.vouches()
+			}
 		}
 		p.answer = e
 		if e.Outcome == ownership.Committed || e.Cause == ownership.Overloaded || (renewal && e.Outcome == ownership.Unknown) {
@@ -129,8 +142,19 @@ func (d *Driver) found(e Found) {
 	case ownership.Listing:
 		seen.Asked = p.asked.Add(1)
 		what = seen
+	case ownership.LeadGone:
+		if d.newest(p.of) > p.known {
+			what = nil // a newer one was seen since
+		}
+	}
+	if d.contradicts(p, what) {
+		return
 	}
 	switch p.why {
+	case doubted:
+		d.doubtSettled(p, what != nil)
+	case vouching:
+		d.vouchAnswered(p, what)
 	case confirm:
 		if what == nil {
 			d.unconfirmed = append(d.unconfirmed, deletion{p.of.Shard, d.now.Add(confirmEvery)})
@@ -161,6 +185,13 @@ func (d *Driver) answer(p pending) {
 type deletion struct {
 	shard keyspace.ShardID
 	at    ownership.Instant // when it is tried again
+}
+
+// confirmLead reads the coordinator's record if a watch shows that it has gone: it may have been made anew since.
+func (d *Driver) confirmLead() {
+	if d.machine != nil {
+		d.read(pending{why: found}, Subject{})
+	}
 }
 
 // confirm reads a record that is said to be gone before that is believed: it makes a holder stop.

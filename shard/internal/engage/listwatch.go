@@ -70,16 +70,41 @@ func (f *filter) wrap(inner toolscache.ListerWatcher) toolscache.ListerWatcher {
 		},
 		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 			opts.ShardSelector, opts.FieldSelector = f.shardSelector, f.fields.ofWatch()
-			w, err := lw.WatchWithContext(ctx, opts)
-			if utilnet.IsConnectionRefused(err) {
-				err = awaitServer(ctx, lw, opts)
-			}
+			w, err := watchServer(ctx, lw, opts, lastPause)
 			if err != nil {
 				return nil, err
 			}
 			return newSieve(w, f.pass), nil
 		},
 	}}
+}
+
+// Live is a list-watch of a few objects, whose lists show what there is now, and which pauses for no longer than that
+// between two tries to reach a server. An informer that has it isn't held up where the cluster was restored from a backup,
+// or didn't answer for long: it would else insist on the version that it had, and pause for half a minute.
+func Live(inner toolscache.ListerWatcher, pause time.Duration) toolscache.ListerWatcher {
+	lw := toolscache.ToListerWatcherWithContext(inner)
+	return listed{&toolscache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+			opts.ResourceVersion, opts.ResourceVersionMatch = "", ""
+			return lw.ListWithContext(ctx, opts)
+		},
+		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+			return watchServer(ctx, lw, opts, pause)
+		},
+	}}
+}
+
+// watchServer begins a watch. Where the server takes no connections, it waits for that and returns errAway.
+func watchServer(ctx context.Context, lw toolscache.WatcherWithContext, opts metav1.ListOptions, most time.Duration) (watch.Interface, error) {
+	w, err := lw.WatchWithContext(ctx, opts)
+	if utilnet.IsConnectionRefused(err) {
+		err = awaitServer(ctx, lw, opts, most)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
 }
 
 // errAway has a reflector list anew.
@@ -89,8 +114,8 @@ var errAway = apierrors.NewResourceExpired("the API server was away: what it hol
 // where its watch had ended. If the cluster was restored from a backup meanwhile, it has gone back to earlier versions:
 // what is older than the watch's isn't sent, and the cache would show for good what is no more. (A watch that fails
 // otherwise is followed by a list anyway.)
-func awaitServer(ctx context.Context, lw toolscache.WatcherWithContext, opts metav1.ListOptions) error {
-	pause := wait.Backoff{Duration: FirstPause / 2, Factor: 2, Jitter: 1, Steps: 20, Cap: lastPause}
+func awaitServer(ctx context.Context, lw toolscache.WatcherWithContext, opts metav1.ListOptions, most time.Duration) error {
+	pause := wait.Backoff{Duration: min(FirstPause/2, most), Factor: 2, Jitter: 1, Steps: 20, Cap: most}
 	for {
 		select {
 		case <-time.After(pause.Step()):

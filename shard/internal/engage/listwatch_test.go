@@ -87,67 +87,74 @@ func TestObjectsOutsideTheShardAreDroppedOnArrival(t *testing.T) {
 
 // A watch that goes on where it ended would show nothing of what a restored cluster holds.
 func TestAServerThatWasAwayIsListedAnewSinceItsClusterMayHaveBeenRestored(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pod := func(name, version string) corev1.Pod {
-			return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "n", UID: types.UID(name), ResourceVersion: version}}
-		}
-		held := &corev1.PodList{Items: []corev1.Pod{pod("kept", "9"), pod("lost", "8")}}
-		held.ResourceVersion = "9"
-		var mu sync.Mutex // guards the server's state: held and the next three
-		refused, attempts := false, 0
-		var running *watch.FakeWatcher
-		inner := &toolscache.ListWatch{
-			ListWithContextFunc: func(_ context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-				mu.Lock()
-				defer mu.Unlock()
-				if held.ResourceVersion == "5" && opts.ResourceVersion != "" {
-					return nil, apierrors.NewTimeoutError("Too large resource version", 1) // as an API server answers
-				}
-				return held.DeepCopy(), nil
-			},
-			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
-				mu.Lock()
-				defer mu.Unlock()
-				attempts++
-				if refused {
-					return nil, fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
-				}
-				running = watch.NewFake()
-				return running, nil
-			},
-		}
-		f := &filter{traffic: &Traffic{}, keep: func(metav1.Object) bool { return true }}
-		informer := toolscache.NewSharedIndexInformer(f.wrap(inner), &corev1.Pod{}, 0, nil)
-		ctx, cancel := context.WithCancel(t.Context())
-		defer synctest.Wait()
-		defer cancel()
-		go informer.RunWithContext(ctx)
-		time.Sleep(time.Second)
-
-		// The server goes, for a while; the cluster that comes back knows a version that the cache has left behind.
-		mu.Lock()
-		refused, attempts = true, 0
-		running.Stop()
-		mu.Unlock()
-		time.Sleep(10 * time.Second)
-		mu.Lock()
-		if attempts < 3 || attempts > 10 {
-			t.Errorf("%d attempts in 10 s", attempts)
-		}
-		held = &corev1.PodList{Items: []corev1.Pod{pod("kept", "4"), pod("new", "5")}}
-		held.ResourceVersion = "5"
-		refused = false
-		mu.Unlock()
-		time.Sleep(20 * time.Second)
-		var got []string
-		for _, obj := range informer.GetStore().List() {
-			got = append(got, obj.(*corev1.Pod).Name+"@"+obj.(*corev1.Pod).ResourceVersion)
-		}
-		slices.Sort(got)
-		if diff := cmp.Diff([]string{"kept@4", "new@5"}, got); diff != "" {
-			t.Errorf("the cache (-want +got):\n%s", diff)
-		}
+	f := &filter{traffic: &Traffic{}, keep: func(metav1.Object) bool { return true }}
+	t.Run("a shard's cache", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { isListedAnew(t, f.wrap) }) })
+	t.Run("another one", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			isListedAnew(t, func(lw toolscache.ListerWatcher) toolscache.ListerWatcher { return Live(lw, 2*time.Second) })
+		})
 	})
+}
+
+func isListedAnew(t *testing.T, wrap func(toolscache.ListerWatcher) toolscache.ListerWatcher) {
+	pod := func(name, version string) corev1.Pod {
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "n", UID: types.UID(name), ResourceVersion: version}}
+	}
+	held := &corev1.PodList{Items: []corev1.Pod{pod("kept", "9"), pod("lost", "8")}}
+	held.ResourceVersion = "9"
+	var mu sync.Mutex // guards the server's state: held and the next three
+	refused, attempts := false, 0
+	var running *watch.FakeWatcher
+	inner := &toolscache.ListWatch{
+		ListWithContextFunc: func(_ context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if held.ResourceVersion == "5" && opts.ResourceVersion != "" {
+				return nil, apierrors.NewTimeoutError("Too large resource version", 1) // as an API server answers
+			}
+			return held.DeepCopy(), nil
+		},
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			attempts++
+			if refused {
+				return nil, fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
+			}
+			running = watch.NewFake()
+			return running, nil
+		},
+	}
+	informer := toolscache.NewSharedIndexInformer(wrap(inner), &corev1.Pod{}, 0, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer synctest.Wait()
+	defer cancel()
+	go informer.RunWithContext(ctx)
+	time.Sleep(time.Second)
+
+	// The server goes, for a while; the cluster that comes back knows a version that the cache has left behind.
+	mu.Lock()
+	refused, attempts = true, 0
+	running.Stop()
+	mu.Unlock()
+	time.Sleep(10 * time.Second)
+	mu.Lock()
+	if attempts < 3 || attempts > 10 {
+		t.Errorf("%d attempts in 10 s", attempts)
+	}
+	held = &corev1.PodList{Items: []corev1.Pod{pod("kept", "4"), pod("new", "5")}}
+	held.ResourceVersion = "5"
+	refused = false
+	mu.Unlock()
+	time.Sleep(20 * time.Second)
+	var got []string
+	for _, obj := range informer.GetStore().List() {
+		got = append(got, obj.(*corev1.Pod).Name+"@"+obj.(*corev1.Pod).ResourceVersion)
+	}
+	slices.Sort(got)
+	if diff := cmp.Diff([]string{"kept@4", "new@5"}, got); diff != "" {
+		t.Errorf("the cache (-want +got):\n%s", diff)
+	}
 }
 
 // A cache that is filled by a list is warm sooner than one that gets each object as a watch event.

@@ -55,6 +55,9 @@ func (s *Store) Write(ctx context.Context, base ownership.Version, l ownership.L
 	if l.Unfit != "" {
 		lease.Annotations[tenurev1alpha1.UnfitAnnotation] = string(l.Unfit)
 	}
+	if l.Fresh {
+		lease.Annotations[tenurev1alpha1.FreshAnnotation] = "true"
+	}
 	if l.Leaving {
 		lease.Annotations[tenurev1alpha1.LeavingAnnotation] = "true"
 	}
@@ -184,7 +187,8 @@ func (s *Store) object(name, role string) *coordinationv1.Lease {
 // changing are the annotations that a later write of a Lease may leave out.
 var changing = []string{
 	tenurev1alpha1.WeightAnnotation, tenurev1alpha1.BuildAnnotation, tenurev1alpha1.ProtocolAnnotation, tenurev1alpha1.KindsAnnotation,
-	tenurev1alpha1.PodAnnotation, tenurev1alpha1.UnfitAnnotation, tenurev1alpha1.LeavingAnnotation,
+	tenurev1alpha1.PodAnnotation, tenurev1alpha1.UnfitAnnotation, tenurev1alpha1.FreshAnnotation,
+	tenurev1alpha1.LeavingAnnotation,
 }
 
 // put creates a Lease (base 0), or patches the version that is named. An update wouldn't do: API servers create a Lease

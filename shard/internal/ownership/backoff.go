@@ -1,6 +1,10 @@
 package ownership
 
-import "time"
+import (
+	"time"
+
+	"github.com/tenure-dev/tenure/shard/plan"
+)
 
 // A home cluster that refuses writes, or fails, isn't helped by many repeats. Each write backs off by itself, and all
 // repeats of a replica share a budget: what is committed earns further ones, so a fleet that gets half of its writes
@@ -164,6 +168,9 @@ func (r *Replica) Current(seq uint64) (Effect, bool) {
 		if w.seq != seq {
 			continue
 		}
+		if r.withdraws(w) {
+			return nil, false
+		}
 		if e, ok := w.effect.(WriteShard); ok && e.Kind == AnnounceWarm && e.Shard.Warm == r.cfg.ID && w.about.shard.phase != warm {
 			e.Shard.Warm = ""
 			w.effect = e
@@ -171,4 +178,17 @@ func (r *Replica) Current(seq uint64) (Effect, bool) {
 		return w.effect, true
 	}
 	return nil, false
+}
+
+// withdraws takes back a claim of a cluster that isn't reached any more. One that was sent is repeated all the same, since it
+// may have been committed.
+func (r *Replica) withdraws(w *write) bool {
+	e, ok := w.effect.(WriteShard)
+	if !ok || !e.Kind.Claims() || w.tries > 0 || r.fitness(e.Shard.ID.Cluster) == plan.Fit {
+		return false
+	}
+	w.about.shard.w = nil
+	r.forget(w)
+	r.touch(w.about.shard)
+	return true
 }

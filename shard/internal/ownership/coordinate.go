@@ -12,7 +12,7 @@ const plansAtOnce = 8
 
 // leadSeen takes a version of the coordinator's record.
 func (r *Replica) leadSeen(l Lead) {
-	if l.Version <= max(r.lead.Version, r.leadBuried) {
+	if l.Version <= r.lead.Version || l.Version < r.leadLeast {
 		return
 	}
 	if r.synced && !r.lifted && (l.Floor > r.lead.Floor || l.Floor >= r.eraFound) {
@@ -96,6 +96,9 @@ func (r *Replica) plan() {
 		if t.w != nil {
 			continue // an answer brings us back here, as where none is free
 		}
+		if t.known && t.orphan() {
+			m.To = r.claimant(m)
+		}
 		switch {
 		case !t.known:
 			if r.leadLive() { // a coordinator that stood still may have been succeeded, by one that has raised the floor
@@ -109,6 +112,39 @@ func (r *Replica) plan() {
 		}
 	}
 	r.standBy()
+}
+
+// claimant returns who is to claim an orphan that the planner gives to somebody. Who is fresh would have to wait.
+func (r *Replica) claimant(m plan.Move) Incarnation {
+	if !r.isFresh(m.To) {
+		return m.To
+	}
+	replicas, _ := r.replicas((*peer).dead)
+	for _, o := range r.lastClaims.of(r.planShards((*peer).dead), r.spareFresh(replicas)) {
+		if o.Shard == m.Shard {
+			return o.To
+		}
+	}
+	return m.To
+}
+
+func (r *Replica) isFresh(id Incarnation) bool {
+	if id == r.cfg.ID {
+		return !r.watched
+	}
+	p := r.peers[id]
+	return p != nil && p.lease.Fresh
+}
+
+// spareFresh has the planner give nothing new to those who are fresh, if anybody else is there.
+func (r *Replica) spareFresh(replicas []plan.Replica) []plan.Replica {
+	if !slices.ContainsFunc(replicas, func(p plan.Replica) bool { return !p.Leaving && !r.isFresh(p.ID) }) {
+		return replicas
+	}
+	for i := range replicas {
+		replicas[i].Leaving = replicas[i].Leaving || r.isFresh(replicas[i].ID)
+	}
+	return replicas
 }
 
 // plans reports whether this replica could have a part in a plan: as long as all shards are held, by replicas that
@@ -193,7 +229,7 @@ func (r *Replica) create(t *tenure, to Incarnation) {
 	if !first {
 		floor += 2 * epochBand
 	}
-	t.w = r.send(t.rec.Version, target{shard: t}, func(seq uint64) Effect {
+	t.w = r.send(max(t.rec.Version, 1)-1, target{shard: t}, func(seq uint64) Effect {
 		return CreateShard{Seq: seq, ID: t.id, Assignee: to, Floor: floor + 1}
 	})
 }

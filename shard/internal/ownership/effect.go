@@ -44,6 +44,9 @@ func (k WriteKind) Move() protocol.MoveKind {
 	}[k]
 }
 
+// Claims reports whether the replica takes a shard for itself that nobody can be serving.
+func (k WriteKind) Claims() bool { return k == ClaimFree || k == ClaimDead }
+
 type (
 	// WriteLease creates (Base 0) or renews the replica's own lease.
 	WriteLease struct {

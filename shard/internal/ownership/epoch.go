@@ -29,10 +29,16 @@ func (r *Replica) raisesFloor() bool { return r.lead.Version != 0 && !r.lifted &
 func (r *Replica) foundRecords() {
 	r.eraFound, r.lifted, r.anyFound = r.era(), false, false
 	for _, t := range r.order {
-		t.found = t.known && t.rec.Epoch > 0
+		t.found = t.known
 		r.anyFound = r.anyFound || t.found
 	}
 	r.lifted = r.lead.Floor >= r.eraFound
+}
+
+// foundEmpty reports whether nothing was there when the incarnation began, and nothing may have been there before: who
+// has joined is as new to this home cluster as we are.
+func (r *Replica) foundEmpty() bool {
+	return !r.another && r.foundLeft() && r.lead.Version == 0 && r.highest == 0
 }
 
 // leadLive reports whether the coordinator's record was read live in this very step. If not, it asks for that read,
@@ -62,7 +68,9 @@ func (r *Replica) leadFound(l Lead) {
 // leadGone takes the deletion of the coordinator's record. The floor that it held isn't lost: the first in line makes the
 // record anew, above all that it knows.
 func (r *Replica) leadGone() {
-	r.leadBuried = max(r.leadBuried, r.lead.Version)
+	if r.lead.Version != 0 {
+		r.leadLeast = r.lead.Version + 2 // nothing older follows the deletion
+	}
 	r.lead, r.leader = Lead{}, nil
 	if r.leadWrite != nil && r.leadWrite.base != 0 {
 		r.forget(r.leadWrite)
@@ -73,13 +81,10 @@ func (r *Replica) leadGone() {
 
 // claimEpoch returns the epoch at which a shard may be claimed now; ok is false where that must wait.
 func (r *Replica) claimEpoch(t *tenure) (_ Epoch, ok bool) {
-	before := t.floor // the epoch before ours
-	if t.found {
-		if !r.lifted {
-			return 0, false // the sight of a higher floor has it decided anew
-		}
-		before = max(before, r.lead.Floor)
+	if t.found && !r.lifted {
+		return 0, false // the sight of a higher floor has it decided anew
 	}
+	before := max(t.floor, r.lead.Floor) // the epoch before ours
 	if t.rec.Epoch != 0 {
 		return before + 1, true
 	}

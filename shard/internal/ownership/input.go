@@ -47,6 +47,8 @@ type (
 		Shards []Shard
 		Asked  Instant
 	}
+	// WentBack: a live read doesn't show what was seen before it was sent, or nothing shows any more that it would.
+	WentBack struct{ What string }
 	// Synced: the first listing of all records has been fed. Nothing is concluded from absence before it.
 	Synced struct{}
 	// Clusters: the workload clusters that exist now, with the number of prefix bits new clusters are divided by.
@@ -93,6 +95,7 @@ func (LeadFound) input()     {}
 func (LeadGone) input()      {}
 func (Viewed) input()        {}
 func (Listing) input()       {}
+func (WentBack) input()      {}
 func (Synced) input()        {}
 func (Clusters) input()      {}
 func (Written) input()       {}

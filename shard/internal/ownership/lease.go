@@ -13,6 +13,7 @@ type ownLease struct {
 	asked   bool // its creation was sent, first at askedAt
 	askedAt Instant
 	version Version // newest version known
+	renewal uint64  // number of the last renewal known to have committed
 	start   Instant // when the last renewal known to have committed was sent
 	firstAt Instant // when the renewal under way was first sent
 	tries   int     // since a renewal was last committed
@@ -70,7 +71,7 @@ func (r *Replica) renew() {
 		return WriteLease{Seq: seq, Base: r.own.version, Lease: Lease{
 			ID: r.cfg.ID, Replica: r.cfg.Replica, Duration: r.cfg.LeaseDuration,
 			Weight: r.cfg.Weight, Build: r.cfg.Build, Protocol: protocol.Version, Kinds: r.cfg.Kinds,
-			Container: r.cfg.Container, Unfit: r.fit.word, Leaving: r.leaving, Renewal: seq,
+			Container: r.cfg.Container, Unfit: r.fit.word, Fresh: !r.watched, Leaving: r.leaving, Renewal: seq,
 		}}
 	})
 }
@@ -100,6 +101,7 @@ func (r *Replica) renewed(v Version) {
 	r.own.member = true
 	r.own.version = max(r.own.version, v)
 	r.own.start, r.own.tries = r.own.firstAt, 0
+	r.own.renewal = lease.Renewal
 	r.own.renewAt = r.own.start.Add(r.cfg.RenewEvery)
 	r.own.leaving, r.own.unfit = lease.Leaving, lease.Unfit
 	if r.leaving && !lease.Leaving {
@@ -120,6 +122,10 @@ func (r *Replica) ownSeen(l Lease) {
 		return
 	}
 	if l.Version <= r.own.version {
+		return
+	}
+	if l.Renewal != 0 && l.Renewal < r.own.renewal {
+		r.goneBack("our lease shows renewal %d, and renewal %d was committed", l.Renewal, r.own.renewal)
 		return
 	}
 	r.own.version = l.Version

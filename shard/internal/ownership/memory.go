@@ -1,12 +1,30 @@
 package ownership
 
-import "maps"
+import (
+	"maps"
 
-// Memory is what one incarnation of a process leaves to the next: since when each lease has stood still, on the clocks
-// that both read. A process that lapsed because the home cluster was away needn't watch its dead peers' leases for a
-// whole duration once more. Nothing is trusted that a new process wouldn't have to find out: a time counts only for the
-// very version that it was noted for, and whoever renewed meanwhile shows a newer one.
-type Memory map[Incarnation]sighting
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+// Memory is what one incarnation of a process leaves to the next.
+//
+// It holds since when each lease has stood still, on the clocks that both read. A process that lapsed because the home
+// cluster was away needn't watch its dead peers' leases for a whole duration once more. Nothing is trusted that a new
+// process wouldn't have to find out: a time counts only for the very version that it was noted for, and whoever renewed
+// meanwhile shows a newer one.
+//
+// It holds the highest epochs and the newest versions that were seen, too, and whether the process has watched this home
+// cluster for a lease duration. Where the home cluster went back, versions and times mean nothing any more. Epochs do.
+type Memory struct {
+	leases  map[Incarnation]sighting
+	records map[keyspace.ShardID]remembered
+	lead    Version // newest seen of the coordinator's record
+	highest Epoch   // of all records
+	settled bool    // this home cluster was first listed a lease duration ago
+	// settleAt is when it will have been, zero before it was first listed.
+	settleAt Instant
+	another  bool // the process has followed another history of the home cluster, or may have
+}
 
 // sighting is when a version of a lease was first seen; version 0 is its absence.
 type sighting struct {
@@ -15,36 +33,70 @@ type sighting struct {
 	over    bool // an incarnation of this very process: it is over, whatever lands of its renewals
 }
 
+// remembered is what is known of a shard's records.
+type remembered struct {
+	epoch   Epoch // the highest
+	version Version
+}
+
 // Memory returns what the process's next incarnation is to know, its predecessor's own lease included: that may be
 // sealed once its duration has passed since the last renewal that counted. (A later one may land unanswered. That
 // doesn't matter: the incarnation is over, and its process knows.)
-func (r *Replica) Memory() Memory {
-	m := Memory{}
+func (r *Replica) Memory() *Memory {
+	m := &Memory{
+		leases: map[Incarnation]sighting{}, records: maps.Clone(r.memory.records),
+		lead: r.NewestLead(), highest: r.highest, settled: r.watched, settleAt: r.settleAt, another: r.another && !r.watched,
+	}
+	if m.records == nil {
+		m.records = map[keyspace.ShardID]remembered{}
+	}
 	if !r.synced {
-		maps.Copy(m, r.memory) // not all of it was looked for yet
+		maps.Copy(m.leases, r.memory.leases) // not all of it was looked for yet
 	}
 	for _, p := range r.peerOrder {
-		before, known := r.memory[p.id]
+		before, known := r.memory.leases[p.id]
 		switch {
 		case p.lease.Sealed:
-			delete(m, p.id)
+			delete(m.leases, p.id)
 		case p.lease.Version != 0 || p.absent:
-			m[p.id] = sighting{p.lease.Version, p.changed, before.over}
+			m.leases[p.id] = sighting{p.lease.Version, p.changed, before.over}
 		case known: // nothing was heard of it
-			m[p.id] = before
+			m.leases[p.id] = before
 		}
+	}
+	for _, t := range r.order {
+		m.records[t.id] = remembered{t.floor, t.rec.Version}
 	}
 	switch {
 	case r.own.member:
-		m[r.cfg.ID] = sighting{r.own.version, r.own.start, true}
+		m.leases[r.cfg.ID] = sighting{r.own.version, r.own.start, true}
 	case r.own.asked:
-		m[r.cfg.ID] = sighting{0, r.own.askedAt, true}
+		m.leases[r.cfg.ID] = sighting{0, r.own.askedAt, true}
+	}
+	if r.wentBack {
+		m.GoBack()
 	}
 	return m
 }
 
+// NewestLease returns the newest version of a lease that was seen; 0 if it was never seen, or seen to be missing.
+func (m *Memory) NewestLease(id Incarnation) Version { return m.leases[id].version }
+
+// GoBack forgets what isn't so any more where the home cluster went back.
+func (m *Memory) GoBack() {
+	for id, s := range m.leases {
+		if delete(m.leases, id); s.over {
+			m.leases[id] = sighting{0, s.at, true}
+		}
+	}
+	for id, s := range m.records {
+		m.records[id] = remembered{epoch: s.epoch}
+	}
+	m.lead, m.settled, m.settleAt, m.another = 0, false, Instant{}, true
+}
+
 // See notes what a watch shows between two incarnations: their time to wait would else begin with the next.
-func (m Memory) See(in Input, now Instant) {
+func (m *Memory) See(in Input, now Instant) {
 	seen := sighting{at: now}
 	var id Incarnation
 	switch in := in.(type) {
@@ -55,15 +107,27 @@ func (m Memory) See(in Input, now Instant) {
 	default:
 		return
 	}
-	if old, ok := m[id]; !ok || (!old.over && (seen.version > old.version || (seen.version == 0 && old.version != 0))) {
-		m[id] = seen
+	old, ok := m.leases[id]
+	if !ok || (!old.over && (seen.version > old.version || (seen.version == 0 && old.version != 0))) {
+		m.leases[id] = seen
 	}
+}
+
+// remember takes over what is known of shards and of the coordinator's record. Older versions than those that were seen
+// are ignored, as within one incarnation.
+func (r *Replica) remember() {
+	for id, s := range r.memory.records {
+		t := r.shard(id)
+		t.floor, t.rec.Version = s.epoch, s.version
+	}
+	r.leadLeast, r.highest, r.watched, r.settleAt = r.memory.lead, r.memory.highest, r.memory.settled, r.memory.settleAt
+	r.another = r.memory.another
 }
 
 // since returns when a version of a lease, or that there is none (version 0), was first seen, by this incarnation or an
 // earlier one.
 func (r *Replica) since(l Lease) Instant {
-	if s, ok := r.memory[l.ID]; ok && (s.over || s.version == l.Version) {
+	if s, ok := r.memory.leases[l.ID]; ok && (s.over || s.version == l.Version) {
 		return s.at
 	}
 	return r.now

@@ -130,16 +130,16 @@ func TestWhatIsSeenBetweenTwoIncarnationsCountsFromThen(t *testing.T) {
 		{"a late renewal of our own that is over", sighting{5, now, true}, LeaseSeen{Lease{ID: "b", Version: 6}}, sighting{5, now, true}},
 		{"what is no lease", before, Synced{}, before},
 	} {
-		m := Memory{"b": c.old}
+		m := &Memory{leases: map[Incarnation]sighting{"b": c.old}}
 		m.See(c.see, now.Add(1))
-		if m["b"] != c.want {
-			t.Errorf("%s: remembers %+v, want %+v", c.name, m["b"], c.want)
+		if m.leases["b"] != c.want {
+			t.Errorf("%s: remembers %+v, want %+v", c.name, m.leases["b"], c.want)
 		}
 	}
-	m := Memory{}
+	m := &Memory{leases: map[Incarnation]sighting{}}
 	m.See(LeaseSeen{Lease{ID: "c", Version: 1}}, now)
-	if m["c"] != (sighting{1, now, false}) {
-		t.Errorf("of a lease that is new it remembers %+v", m["c"])
+	if m.leases["c"] != (sighting{1, now, false}) {
+		t.Errorf("of a lease that is new it remembers %+v", m.leases["c"])
 	}
 }
 

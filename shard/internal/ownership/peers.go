@@ -62,7 +62,7 @@ func (r *Replica) leaseSeen(l Lease) {
 		p.sealedAt = r.now
 	}
 	was := p.lease
-	news := p.expired || was.Version == 0 || l.Sealed || was.Leaving != l.Leaving || was.Weight != l.Weight
+	news := p.expired || was.Version == 0 || l.Sealed || was.Leaving != l.Leaving || was.Fresh != l.Fresh || was.Weight != l.Weight
 	p.lease = l
 	if was.Unfit != l.Unfit {
 		r.wordChanged(was.Unfit, l.Unfit, true)
@@ -83,6 +83,7 @@ func (r *Replica) leaseSeen(l Lease) {
 func (r *Replica) leaseGone(id Incarnation) {
 	if id == r.cfg.ID {
 		if r.own.member {
+			r.wentBack, r.afresh = true, true // the home cluster may have been set up anew
 			r.lapse("lease deleted")
 		}
 		return

@@ -36,6 +36,7 @@ type Lease struct {
 	Kinds    string        // the kinds it shards, sorted and separated by commas; "" if it hasn't said
 	Unfit    plan.UnfitFor // the clusters that it can't serve
 	Renewal  uint64        // number of the write that made this version, as its owner counts
+	Fresh    bool          // the replica hasn't watched this home cluster for a lease duration yet: it claims nothing that was there
 	Leaving  bool          // the replica was told to stop: it takes nothing new
 	Sealed   bool          // declared dead by a peer; for ever
 	// Container is the one that the incarnation runs in, as its Pod's kubelet reports on it; "" where that isn't known.

@@ -121,15 +121,20 @@ func (c Config) Validate() error {
 // Replica is the state of one incarnation. It is not safe for concurrent use: one loop owns it.
 type Replica struct {
 	cfg    Config
-	memory Memory
+	memory *Memory // of the incarnation before, empty for the first
 	now    Instant
 	seq    uint64
 	out    []Effect
 
 	synced   bool // the first listing is complete
 	syncedAt Instant
-	leaving  bool // told to stop
-	over     bool // lapsed or left: no effect will ever follow
+	watched  bool    // this home cluster was watched for a lease duration, by this incarnation or an earlier one
+	settleAt Instant // when it will have been
+	another  bool    // this process has followed another history, or may have: what nobody holds may have been held since
+	afresh   bool    // the incarnation is over, and caches of the home cluster may show what isn't so
+	wentBack bool    // the incarnation is over since the home cluster went back
+	leaving  bool    // told to stop
+	over     bool    // lapsed or left: no effect will ever follow
 
 	own       ownLease
 	views     [views]Instant // as of when each view is complete, at least
@@ -156,7 +161,7 @@ type Replica struct {
 	lifted     bool
 	anyFound   bool    // any record was there then
 	empty      bool    // nothing was there then
-	leadBuried Version // of the coordinator's record when it was deleted
+	leadLeast  Version // the least version of the coordinator's record that isn't known to be over
 	leadRead   bool    // it was read live in this step
 	leadWanted bool    // something waits for such a read
 	leadSeekAt Instant // when that is sent next
@@ -166,6 +171,8 @@ type Replica struct {
 	replan    bool
 	planAfter Instant
 	lastPlan  latestPlan
+	// lastClaims is the plan in which those who are fresh get nothing new.
+	lastClaims latestPlan
 	// planBuffer holds what the planner is asked with.
 	planBuffer struct {
 		shards   []plan.Shard
@@ -194,8 +201,11 @@ type target struct {
 
 // New returns the machine of a new incarnation. The configuration must be valid. The memory is that of the process's
 // incarnation before, nil if this is the first.
-func New(cfg Config, memory Memory) *Replica {
-	return &Replica{
+func New(cfg Config, memory *Memory) *Replica {
+	if memory == nil {
+		memory = &Memory{}
+	}
+	r := &Replica{
 		cfg:      cfg,
 		memory:   memory,
 		peers:    map[Incarnation]*peer{},
@@ -204,6 +214,8 @@ func New(cfg Config, memory Memory) *Replica {
 		clusters: map[keyspace.ClusterName]int{},
 		budget:   repeats{left: repeatsAtFirst},
 	}
+	r.remember()
+	return r
 }
 
 // Step takes one input at the given reading of the local clocks and returns what is to be done, in order. The slice is
@@ -249,10 +261,13 @@ func (r *Replica) take(in Input) {
 		r.leadFound(in.Lead)
 	case LeadGone:
 		r.leadGone()
+	case WentBack:
+		r.goneBack("%s", in.What)
 	case Synced:
 		r.synced, r.syncedAt = true, r.now
-		r.empty = r.lead.Version == 0 && r.highest == 0
+		r.empty = r.foundEmpty()
 		r.foundRecords()
+		r.waitToSettle()
 		r.peersSynced()
 		r.touchAll()
 	case Clusters:
@@ -297,6 +312,7 @@ func (r *Replica) take(in Input) {
 // advance does all that is due now: own lease first, since nothing else matters without it.
 func (r *Replica) advance() {
 	r.refit()
+	r.settle()
 	r.renew()
 	if !r.Valid(r.now) {
 		return // not a member yet
@@ -402,6 +418,9 @@ func (r *Replica) Wake() time.Duration {
 	}
 	if r.leadWanted {
 		at(r.leadSeekAt.Mono)
+	}
+	if r.synced && !r.watched {
+		at(r.settleAt.Mono)
 	}
 	if r.synced {
 		for _, p := range r.peerOrder {

@@ -520,6 +520,7 @@ func TestARecordMadeAnewIsLeftAloneUntilItsOldHolderMustHaveSeenThat(t *testing.
 	anew := map[string]func(b *bench){
 		"the deletion was seen": func(b *bench) {
 			b.feed(ShardGone{ID: west, Asked: b.now.Add(1)})
+			b.v++ // the deletion's
 			b.seen(Shard{Assignee: "a", Floor: 1})
 		},
 		"only its end was seen": func(b *bench) { b.seen(Shard{Assignee: "a", Floor: 1}) },
@@ -641,6 +642,7 @@ func TestI2WhatAnIncarnationFindsIsClaimedAboveAFloorRaisedSince(t *testing.T) {
 	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0}})
 	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: lease, Sealed: true, Version: 3}})
 	b.seen(Shard{Assignee: "a", Holder: "c", Epoch: 50})
+	b.r.watched = true
 	b.feed(Synced{})
 	b.commit(find[WriteLease](b).Seq)
 	none[WriteShard](b)

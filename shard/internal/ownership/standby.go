@@ -46,7 +46,7 @@ func (r *Replica) standBy() {
 	if anyLate {
 		gone := func(p *peer) bool { return p.dead() || p.late }
 		replicas, _ := r.replicas(gone)
-		for _, m := range r.lastStandby.of(r.planShards(gone), replicas) {
+		for _, m := range r.lastStandby.of(r.planShards(gone), r.spareFresh(replicas)) {
 			mine[m.Shard] = m.To == r.cfg.ID
 		}
 	}

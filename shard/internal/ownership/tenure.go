@@ -97,6 +97,10 @@ func (r *Replica) shardSeen(s Shard) {
 		t.rec.UID = cmp.Or(t.rec.UID, s.UID) // a record that this replica made is known before its UID is
 		return
 	}
+	if t.contradicts(s) {
+		r.goneBack("the record of %s is at epoch %d, and was at epoch %d", s.ID, s.Epoch, t.rec.Epoch)
+		return
+	}
 	if !t.known || t.rec.Assignee != s.Assignee {
 		t.moveAt = r.now
 	}
@@ -134,7 +138,7 @@ func (r *Replica) shardGone(in ShardGone) {
 	filled, warm := t.fills(), t.warmed()
 	t.known = false
 	r.recount(t, filled, warm)
-	t.rec.Version = max(t.rec.Version, in.Version)
+	t.rec.Version = max(t.rec.Version+1, in.Version) + 1 // nothing older follows the deletion
 	r.bury(t)
 	r.forget(t.w)
 	t.w = nil

@@ -236,7 +236,7 @@ func (w *world) checkSuccessor(n *node, e ownership.WriteShard) {
 
 // checkLeaseWrite is R3: what is sealed stays so, and nobody is sealed who may still act.
 func (w *world) checkLeaseWrite(old *ownership.Lease, next ownership.Lease) {
-	if old != nil && old.Sealed {
+	if old != nil && old.Sealed && !(next.Sealed && w.Restores > 0) { // a seal that is lost is made again
 		w.fail(nil, "R3: the sealed lease of %s is written", old.ID)
 	}
 	if !next.Sealed {
@@ -295,7 +295,7 @@ func (w *world) checkShardWrite(req *request, old, next ownership.Shard) {
 // claims tells a claim, which may skip epochs, from a handoff.
 func claims(req *request) bool {
 	e, _ := req.effect.(ownership.WriteShard)
-	return e.Kind == ownership.ClaimFree || e.Kind == ownership.ClaimDead
+	return e.Kind.Claims()
 }
 
 // countWrite is I5: what a planned move costs on the record.

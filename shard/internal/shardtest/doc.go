@@ -39,5 +39,8 @@
 //
 // These the protocol promises nothing about: clock rates off by more than the margin covers; a wall clock set back on a
 // machine while it sleeps; a user who deletes a shard's record while a request to create it is still on the wire; a user
-// who twice makes a record by hand while no coordinator lives.
+// who twice makes a record by hand while no coordinator lives; a restored
+// snapshot that leaves out what a process doesn't know of, if it also leaves out none of that process's renewals; a process
+// that starts within two leases after a snapshot came back of no fleet, of one that was stopped, or of records that nobody
+// had ever held; clocks that differ where all records may be lost at once, or processes that remember epochs end; one version of one record in two histories.
 package shardtest

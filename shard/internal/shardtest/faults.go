@@ -70,6 +70,8 @@ func (w *world) strike(f *Fault) {
 		r.hangTill = max(r.hangTill, w.now+f.For)
 	case SlowDrain:
 		n.slowDrain = f.For
+	case Restore, Rebuild, LoseLeases, LoseRecords:
+		w.replaceHistory(f)
 	case Misreport:
 		n.misreport(f.N)
 	default:

@@ -55,7 +55,8 @@ func (w *world) poll() {
 
 // deadline is the lease duration, on the slowest clock of the fleet, and a second. Where users deleted records, and for
 // shards that nobody has held yet, it is three and a half: a new coordinator looks for two and a half (BuryTime) before
-// it makes records that it doesn't know, and a record made by hand is left alone for as long.
+// it makes records that it doesn't know, and a record made by hand is left alone for as long. Where the store's history is
+// replaced, or may have been by all that a process can find out, what was found is watched for a lease duration first.
 func (w *world) deadline(shard int) time.Duration {
 	slowest := 1.0
 	for _, r := range w.schedule.Rates {
@@ -65,8 +66,11 @@ func (w *world) deadline(shard int) time.Duration {
 	if w.schedule.unfair() {
 		return lease*9/2 + time.Second
 	}
-	if w.fresh[shard] || w.schedule.meddled() {
+	if w.fresh[shard] || w.lost || w.schedule.meddled() {
 		return lease*7/2 + time.Second
+	}
+	if w.schedule.replaced() || w.schedule.deletes() {
+		return 2 * lease
 	}
 	return lease + time.Second
 }
@@ -143,12 +147,12 @@ func (w *world) checkBalance() {
 	}
 }
 
-// checkRest: no record tells of a move that nobody makes any more. Those of a cluster that is gone are nobody's to
-// write.
+// checkRest: no record tells of a move that nobody makes any more. Those of a cluster that is gone, or that nobody
+// reaches, are nobody's to write.
 func (w *world) checkRest() {
 	for i := range w.store.shards {
 		s := &w.store.shards[i]
-		if _, wanted := w.clusters[s.ID.Cluster]; wanted && s.Warm != "" {
+		if _, wanted := w.clusters[s.ID.Cluster]; wanted && s.Warm != "" && w.servable(s.ID.Cluster) {
 			w.fail(nil, "rest: the record of %s calls %s warm, %v after the last fault", s.ID, s.Warm, w.now-w.since)
 		}
 	}

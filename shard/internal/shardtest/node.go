@@ -37,12 +37,14 @@ type node struct {
 	name  string
 	clock clock
 
-	up     bool
-	life   uint32 // counts processes
-	lives  int    // counts incarnations
-	id     ownership.Incarnation
-	driver *driver.Driver
-	gates  []gate
+	up    bool
+	life  uint32 // counts processes
+	lives int    // counts incarnations
+	id    ownership.Incarnation
+	// renewed is the newest version of the incarnation's lease that was told to be committed.
+	renewed ownership.Version
+	driver  *driver.Driver
+	gates   []gate
 
 	stoppedTill time.Duration // paused or asleep until then
 	cutTill     time.Duration
@@ -66,8 +68,9 @@ type node struct {
 	warmTime     time.Duration
 	pcg          rand.PCG // of random
 	random       *rand.Rand
-	reaches      []reach  // by cluster
-	armed        []strike // a story's faults on requests
+	reaches      []reach       // by cluster
+	armed        []strike      // a story's faults on requests
+	reconnect    [streams]bool // it was broken since it was read
 }
 
 func (n *node) reset(w *world, index int) {
@@ -78,7 +81,11 @@ func (n *node) reset(w *world, index int) {
 	n.clock = clock{rate: 1, origin: time.Hour}
 	if index < len(w.schedule.Rates) {
 		n.clock.rate = w.schedule.Rates[index]
-		n.clock.origin += w.upTo(time.Hour)
+		off := w.upTo(time.Hour)
+		n.clock.origin += off
+		if w.schedule.forgets() {
+			n.clock.jumped = -off
+		}
 	}
 	n.warmTime = 20 * time.Millisecond
 	n.pcg.Seed(w.schedule.Seed, uint64(index))
@@ -99,10 +106,10 @@ func (n *node) start() {
 	}
 	n.driver = driver.New(driver.Config{Protocol: cfg, DrainTimeout: 2 * leaseDuration, Name: n.newName})
 	for s := range streams {
-		n.pumping[s], n.frozenTill[s], n.relist[s] = false, 0, false
+		n.pumping[s], n.frozenTill[s], n.relist[s], n.reconnect[s] = false, 0, false, false
 		n.cursor[s] = len(w.store.log[s])
 		if w.schedule.Stale && w.now < w.schedule.Faulty {
-			n.cursor[s] -= int(w.upTo(time.Duration(min(n.cursor[s], 6))))
+			n.cursor[s] -= int(w.upTo(time.Duration(min(n.cursor[s]-w.historyFrom[s], 6))))
 		}
 	}
 	for at := range n.reaches {
@@ -143,6 +150,18 @@ func (n *node) list() {
 		}
 	}
 	n.handle(driver.Listed{By: n.id})
+}
+
+// listAnew has the process's watches begin with a list that is taken now.
+func (n *node) listAnew() {
+	w := n.w
+	for s := range streams {
+		n.cursor[s] = max(n.cursor[s], w.historyFrom[s])
+		if w.now >= n.frozenTill[s] && w.now >= n.cutTill && w.now >= w.awayTill {
+			n.cursor[s] = len(w.store.log[s])
+		}
+		n.relist[s], n.reconnect[s] = false, false
+	}
 }
 
 // stop ends the process: by a crash, or as it wants it.
@@ -289,7 +308,7 @@ func (n *node) do(r driver.Request) {
 	case driver.Read:
 		w.send(n, request{number: r.Number, of: r.Of, patience: r.Patience, read: true})
 	case driver.Begin:
-		n.id, n.said = r.ID, r.ID
+		n.id, n.said, n.renewed = r.ID, r.ID, 0
 	case driver.Warm:
 		i := w.shardIndex(r.ID)
 		n.gates[i].pending, n.gates[i].warming = true, r.Number
@@ -373,6 +392,14 @@ func (n *node) read(s stream) {
 		return
 	}
 	life := n.life
+	if n.reconnect[s] {
+		n.reconnect[s] = false
+		n.cursor[s] = max(n.cursor[s], w.lostBefore[s])
+		n.handle(driver.Reconnected{})
+		if n.life != life {
+			return
+		}
+	}
 	news := w.store.log[s][n.cursor[s]:]
 	if n.relist[s] {
 		n.relist[s] = false

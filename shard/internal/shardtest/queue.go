@@ -19,6 +19,7 @@ const (
 	evStart                    // the process starts
 	evResume                   // a pause or a sleep ends
 	evFault                    // the next fault of the schedule
+	evSave                     // a snapshot is taken that will be restored
 	evPoll                     // look at liveness
 	evReport                   // a kubelet reports how a process ended
 )

@@ -89,7 +89,7 @@ func (n *node) to(c keyspace.ClusterName) *reach {
 // checkClaim: no shard is claimed by a process that knows that it can't serve it. A claim whose answer was lost is
 // repeated all the same.
 func (w *world) checkClaim(n *node, e ownership.WriteShard) {
-	if e.Kind != ownership.ClaimFree && e.Kind != ownership.ClaimDead {
+	if !e.Kind.Claims() {
 		return
 	}
 	g := &n.gates[w.shardIndex(e.Shard.ID)]

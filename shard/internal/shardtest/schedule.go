@@ -41,6 +41,10 @@ const (
 	SlowHome                       // the store takes N twentieths of a lease longer for everything
 	Refusing                       // the store refuses writes; N: 0 half of them for now, 1 all for good, 2 half fail
 	Deaf                           // no watch of the process shows anything, or, where N is 0, of any; its live lists fail where N is 2
+	Restore                        // the store is set back to what it was For ago; N odd: its versions go on above all that were used
+	Rebuild                        // the store is set up anew, empty; N odd: its versions go on
+	LoseLeases                     // all leases are deleted; N odd: the coordinator's record, too
+	LoseRecords                    // all shards' records are deleted
 	faultKinds
 )
 
@@ -50,6 +54,7 @@ func (k FaultKind) String() string {
 		"repeat", "refuse", "read-fails", "slow-warm", "slow-drain", "delete-lease", "delete-shard", "replace-shard",
 		"remove-cluster", "pin", "load", "crash-leader", "misreport", "unreach", "hang-warm",
 		"slow-home", "refusing", "deaf",
+		"restore", "rebuild", "lose-leases", "lose-records",
 	}[k]
 }
 
@@ -111,7 +116,14 @@ type Schedule struct {
 
 // meddled reports whether users delete shard records.
 func (s *Schedule) meddled() bool {
-	return slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Kind == DeleteShard || f.Kind == Replace })
+	return slices.ContainsFunc(s.Faults, func(f Fault) bool {
+		return f.Kind == DeleteShard || f.Kind == Replace || f.Kind == Rebuild || f.Kind == LoseRecords
+	})
+}
+
+// deletes reports whether users delete leases.
+func (s *Schedule) deletes() bool {
+	return slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Kind == DeleteLease && !f.labels() })
 }
 
 // Timings of the simulated fleet: the defaults.
@@ -178,7 +190,12 @@ func (s *Schedule) drawFaults(rng *rand.Rand) {
 	if kinds[Sleep] {
 		kinds[Jump] = false // a wall clock set back while the machine sleeps would hide that it slept
 	}
-	meddles := kinds[DeleteShard] || kinds[Replace]
+	replaces := kinds[Restore] || kinds[Rebuild] || kinds[LoseLeases] || kinds[LoseRecords]
+	loses := kinds[Rebuild] || kinds[LoseLeases] || kinds[LoseRecords]
+	if loses || kinds[Restore] && (kinds[Crash] || kinds[CrashLeader] || kinds[Exit]) {
+		kinds[Jump] = false // see Schedule.forgets
+	}
+	meddles := kinds[DeleteShard] || kinds[Replace] || replaces
 	s.Stale = true
 	for k := range faultKinds {
 		if !kinds[k] {
@@ -229,6 +246,9 @@ func (s *Schedule) drawFault(rng *rand.Rand, k FaultKind, meddles bool) Fault {
 	case LoseRequest, LoseReply, Late, Repeat, Refuse, ReadFails:
 		f.N = rng.IntN(60)
 		f.For = upTo(leaseDuration * 3 / 2)
+	case Restore:
+		f.For = min(f.At, upTo(2*leaseDuration), upTo(2*leaseDuration))
+		f.N = rng.IntN(2)
 	case SlowWarm, SlowDrain:
 		f.For = upTo(leaseDuration)
 	case Unreach, HangWarm:

@@ -30,11 +30,31 @@ type store struct {
 	shards  []ownership.Shard
 	lead    ownership.Lead
 	log     [streams][]driver.Event // what a watch shows
+	uids    uint64                  // how many records were ever created
+	used    map[used]bool           // where the history is replaced: by which versions two histories could be taken for one
+}
+
+// used is a version that a record had in any history.
+type used struct {
+	of      driver.Subject
+	version ownership.Version
+}
+
+// next returns the version of a record's next write. That two histories give one version to one record is left out.
+func (s *store) next(of driver.Subject) ownership.Version {
+	s.version++
+	for s.used[used{of, s.version}] {
+		s.version++
+	}
+	if s.used != nil {
+		s.used[used{of, s.version}] = true
+	}
+	return s.version
 }
 
 func (s *store) reset() {
-	s.version = 0
-	s.leases, s.shards, s.lead = s.leases[:0], s.shards[:0], ownership.Lead{}
+	s.version, s.uids = 0, 0
+	s.leases, s.shards, s.lead, s.used = s.leases[:0], s.shards[:0], ownership.Lead{}, nil
 	for i := range s.log {
 		clear(s.log[i])
 		s.log[i] = s.log[i][:0]
@@ -60,8 +80,7 @@ func (s *store) shard(id keyspace.ShardID) *ownership.Shard {
 }
 
 func (s *store) putLease(l ownership.Lease) ownership.Version {
-	s.version++
-	l.Version = s.version
+	l.Version = s.next(driver.Subject{Lease: l.ID})
 	if old := s.lease(l.ID); old != nil {
 		*old = l
 	} else {
@@ -72,8 +91,7 @@ func (s *store) putLease(l ownership.Lease) ownership.Version {
 }
 
 func (s *store) putShard(sh ownership.Shard) ownership.Version {
-	s.version++
-	sh.Version = s.version
+	sh.Version = s.next(driver.Subject{Shard: sh.ID})
 	if old := s.shard(sh.ID); old != nil {
 		*old = sh
 	} else {
@@ -84,11 +102,13 @@ func (s *store) putShard(sh ownership.Shard) ownership.Version {
 }
 
 // newUID names a record that is being created.
-func (s *store) newUID() string { return strconv.FormatUint(uint64(s.version+1), 10) }
+func (s *store) newUID() string {
+	s.uids++
+	return strconv.FormatUint(s.uids, 10)
+}
 
 func (s *store) putLead(l ownership.Lead) ownership.Version {
-	s.version++
-	l.Version = s.version
+	l.Version = s.next(driver.Subject{})
 	s.lead = l
 	s.log[leads] = append(s.log[leads], driver.Seen{What: ownership.LeadSeen{Lead: l}})
 	return s.version

@@ -144,7 +144,7 @@ func (w *world) arrive(req *request, again bool) {
 		return // changes nothing, and has been answered or given up
 	}
 	there, back := w.reaches(n)
-	if !there {
+	if !there || req.sentAt < w.restoredAt {
 		if !again {
 			w.giveUp(req)
 		}
@@ -195,6 +195,9 @@ func (n *node) answered(req *request, late bool) {
 	default:
 		answer := req.answer
 		answer.Number = req.number
+		if _, renewal := req.effect.(ownership.WriteLease); renewal && answer.Outcome == ownership.Committed && req.id == n.id {
+			n.renewed = answer.Version
+		}
 		n.handle(answer)
 	}
 }

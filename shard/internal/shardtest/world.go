@@ -31,6 +31,13 @@ type world struct {
 	used                          int32           // requests in it
 	script                        bool            // a story runs: no chance, nothing stops by itself
 
+	snapshots   map[int32]snapshot // by the fault that restores it
+	restoredAt  time.Duration      // when the store was last set back
+	noStartTill time.Duration      // no process starts before
+	lost        bool               // records were lost when it was
+	lostBefore  [streams]int       // where that begins in the log
+	historyFrom [streams]int       // where the log goes on after what was then
+
 	checks
 	Stats
 	out io.Writer // the narration, nil for none
@@ -43,6 +50,7 @@ type Stats struct {
 	Events, Steps, Writes int
 	Moves                 int // planned and on exit
 	Claims, Seals, Lapses int
+	Restores              int
 	Proven                int // seals of who was proven to have ended
 	Faults                [faultKinds]int
 }
@@ -57,6 +65,7 @@ func (s *Stats) add(o Stats) {
 	s.Seals += o.Seals
 	s.Proven += o.Proven
 	s.Lapses += o.Lapses
+	s.Restores += o.Restores
 	for k := range s.Faults {
 		s.Faults[k] += o.Faults[k]
 	}
@@ -72,8 +81,13 @@ func (w *world) reset(s Schedule) {
 		w.rng = rand.New(&w.pcg)
 	}
 	w.now, w.awayTill, w.slowTill, w.refusesTill = 0, 0, 0, 0
+	w.snapshots, w.restoredAt, w.noStartTill, w.lost = map[int32]snapshot{}, 0, 0, false
+	w.lostBefore, w.historyFrom = [streams]int{}, [streams]int{}
 	w.queue.heap, w.queue.order = w.queue.heap[:0], 0
 	w.store.reset()
+	if s.replaced() {
+		w.store.used = map[used]bool{}
+	}
 	w.used = 0
 	w.Stats = Stats{Schedules: 1}
 	w.ids, w.names = w.ids[:0], w.names[:0]
@@ -99,6 +113,9 @@ func (w *world) reset(s Schedule) {
 			continue
 		}
 		w.push(event{at: f.At, kind: evFault, node: -1, n: int32(i)})
+		if f.Kind == Restore {
+			w.push(event{at: f.At - f.For, kind: evSave, node: -1, n: int32(i)})
+		}
 	}
 	if !w.script {
 		w.push(event{at: s.Faulty, kind: evPoll, node: -1})
@@ -147,10 +164,12 @@ func (w *world) next() {
 		w.arrive(w.request(e.req), e.n == 1)
 	case evFault:
 		w.strike(&w.schedule.Faults[e.n])
+	case evSave:
+		w.save(e.n)
 	case evPoll:
 		w.poll()
 	case evStart:
-		if at := max(n.stoppedTill, n.cutTill, w.awayTill); w.now < at {
+		if at := max(n.stoppedTill, n.cutTill, w.awayTill, w.noStartTill); w.now < at {
 			e.at = at // nothing can be listed yet
 			w.push(e)
 		} else if !n.up {

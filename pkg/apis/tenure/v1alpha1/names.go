@@ -18,6 +18,9 @@ const (
 	BuildAnnotation = "tenure.dev/build"
 	// RenewalAnnotation numbers the owner's writes.
 	RenewalAnnotation = "tenure.dev/renewal"
+	// FreshAnnotation is "true" until the replica has watched this home cluster for a lease duration: it claims nothing
+	// that was there before.
+	FreshAnnotation = "tenure.dev/fresh"
 	// LeavingAnnotation is "true" once the replica was told to stop.
 	LeavingAnnotation = "tenure.dev/leaving"
 	// PodAnnotation is the container that the incarnation runs in, as NAMESPACE/POD/UID/CONTAINER, where that is known.

@@ -1,0 +1,152 @@
+package driver
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
+)
+
+// taking returns a process that wants to claim a shard, when it last renewed its lease too long ago.
+func taking(t *testing.T) *bench {
+	t.Helper()
+	b := joined(t)
+	b.unvouched = true
+	b.now = b.now.Add(vouchFor)
+	b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-1", Epoch: 4, UID: "u"})})
+	return b
+}
+
+func TestR5NothingIsTakenBeforeTheHomeClusterHasShownTheLastRenewal(t *testing.T) {
+	gone := func(b *bench, read Read) Found {
+		return Found{Number: read.Number, What: ownership.LeaseGone{ID: read.Of.Lease}}
+	}
+	older := func(b *bench, read Read) Found {
+		found := b.ownLease(read)
+		l := found.What.(ownership.LeaseSeen).Lease
+		l.Version--
+		return Found{Number: read.Number, What: ownership.LeaseSeen{Lease: l}}
+	}
+	for _, c := range []struct {
+		name          string
+		found         func(b *bench, read Read) Found
+		claims, stops bool
+	}{
+		{"it is shown", (*bench).ownLease, true, false},
+		{"an earlier one is shown", older, false, true},
+		{"the lease isn't there", gone, false, true},
+		{"no answer", func(_ *bench, read Read) Found { return Found{Number: read.Number} }, false, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := taking(t)
+			none[Write](b)
+			b.feed(c.found(b, find[Read](b)))
+			claims := 0
+			for _, w := range all[Write](b) {
+				if takes(w.Effect) {
+					claims++
+				}
+			}
+			if stops := len(all[Stop](b)) > 0; claims > 0 != c.claims || stops != c.stops {
+				t.Errorf("it claims %d times, and ends: %v", claims, stops)
+			}
+		})
+	}
+}
+
+func TestALostReadOfTheOwnLeaseIsRepeated(t *testing.T) {
+	b := taking(t)
+	b.feed(Found{Number: find[Read](b).Number})
+	none[Read](b)
+	if wake := b.d.Wake(); wake > b.now.Mono+lease/40 {
+		t.Errorf("it wants to be woken in %v", wake-b.now.Mono)
+	}
+	b.pass(lease / 40)
+	b.feed(b.ownLease(find[Read](b)))
+	writing[ownership.WriteShard](b)
+}
+
+func TestARenewalVouchesForAWhile(t *testing.T) {
+	b := joined(t)
+	b.unvouched = true
+	b.pass(lease / 4)
+	b.answer(find[Write](b), ownership.Committed)
+	b.now = b.now.Add(vouchFor - time.Millisecond)
+	b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-1", Epoch: 4, UID: "u"})})
+	writing[ownership.WriteShard](b)
+	none[Read](b)
+}
+
+func TestAClaimThatWaitsForThatIsDroppedWhereTheClusterIsNotReachedAnyMore(t *testing.T) {
+	b := taking(t)
+	b.feed(Health{"west", false})
+	b.feed(b.ownLease(find[Read](b)))
+	for _, w := range all[Write](b) {
+		if takes(w.Effect) {
+			t.Errorf("it sends %+v", w.Effect)
+		}
+	}
+}
+
+// What an incarnation knew is gone with it. So the next one has the home cluster show that it still has that.
+func TestR5TheNextIncarnationTakesNothingBeforeTheHomeClusterHasShownTheLastOnesLease(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		version       ownership.Version // of the last one's lease that is found; 0: it isn't there
+		stops, claims bool
+	}{
+		{"as it was", 101, false, true},
+		{"an earlier one", 100, true, false},
+		{"none", 0, true, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := joined(t)
+			b.pass(lease) // it lapses, after this home cluster has been watched for long enough
+			b.feed(Stopped{find[Stop](b).Number, false})
+			b.unvouched = true
+			b.pass(firstPause)
+			begin := find[Begin](b)
+			b.feed(Seen{What: ownership.LeaseSeen{Lease: ownership.Lease{ID: "b", Replica: "b", Duration: lease, Version: 1}}})
+			b.feed(Seen{What: b.record(ownership.Shard{Assignee: begin.ID, Epoch: 4, UID: "u"})})
+			b.feed(Listed{begin.ID})
+			b.answer(find[Write](b), ownership.Committed)
+			read, _ := b.vouching()
+			if read.Of.Lease != "a-1" {
+				t.Fatalf("%+v is read, want the last incarnation's lease", read.Of)
+			}
+			found := Found{Number: read.Number, What: ownership.LeaseGone{ID: "a-1"}}
+			if c.version > 0 {
+				found.What = ownership.LeaseSeen{Lease: ownership.Lease{ID: "a-1", Duration: lease, Version: c.version}}
+			}
+			b.unvouched = false
+			b.feed(found)
+			for _, w := range all[Write](b) {
+				if _, raises := w.Effect.(ownership.WriteLead); raises { // the floor, above which it may claim
+					b.answer(w, ownership.Committed)
+				}
+			}
+			claims := false
+			for _, w := range all[Write](b) {
+				if e, ok := w.Effect.(ownership.WriteShard); ok {
+					claims = claims || e.Kind.Claims()
+				}
+			}
+			if stops := len(all[Stop](b)) > 0; stops != c.stops || claims != c.claims {
+				t.Errorf("it ends: %v, claims: %v", stops, claims)
+			}
+		})
+	}
+}
+
+// What the watch showed of another history is no sign that it shows what is written now.
+func TestALowerVersionThanBeforeForgetsWhatTheWatchHasShown(t *testing.T) {
+	b := joined(t)
+	b.feed(Seen{What: ownership.ShardSeen{Shard: ownership.Shard{ID: west, Assignee: "b", Holder: "b", Epoch: 4, Version: 900}}})
+	if b.d.echoes.shown != 900 {
+		t.Fatalf("the watch has shown version %d", b.d.echoes.shown)
+	}
+	b.answerRenewals(1)
+	if b.d.echoes.shown != 0 {
+		t.Errorf("after version %d, what the watch had shown counts up to version %d", b.v, b.d.echoes.shown)
+	}
+}

@@ -1,0 +1,160 @@
+package ownership
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+func TestAHistoryThatCannotFollowEndsTheIncarnation(t *testing.T) {
+	record := Shard{ID: west, Assignee: "b", Holder: "b", Epoch: 7, UID: "u", Floor: 1}
+	for _, c := range []struct {
+		name string
+		see  func(b *bench) Input
+		want bool
+	}{
+		{"a live read that misses a write", func(*bench) Input { return WentBack{"lease a is at version 1"} }, true},
+		{"our lease with an earlier renewal", func(b *bench) Input {
+			b.renewed(4 * time.Second)
+			return LeaseSeen{Lease{ID: "a", Renewal: 1, Version: 1000}}
+		}, true},
+		{"our lease with a label", func(b *bench) Input {
+			return LeaseSeen{Lease{ID: "a", Renewal: 1, Version: 1000}}
+		}, false},
+		{"a record at an earlier epoch", func(*bench) Input {
+			s := record
+			s.Epoch, s.Version = 6, 1000
+			return ShardSeen{s}
+		}, true},
+		{"another record of that name", func(*bench) Input {
+			s := record
+			s.Epoch, s.UID, s.Version = 6, "v", 1000
+			return ShardSeen{s}
+		}, false},
+		{"an older version of a record", func(*bench) Input {
+			s := record
+			s.Epoch, s.Version = 6, 50
+			return ShardSeen{s}
+		}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t)
+			s := record
+			s.Version = 900
+			b.feed(ShardSeen{s})
+			b.feed(c.see(b))
+			lapses := all[Lapse](b)
+			if got := len(lapses) == 1 && strings.Contains(lapses[0].Reason, "went back"); got != c.want {
+				t.Errorf("lapses: %v, want %v", lapses, c.want)
+			}
+		})
+	}
+}
+
+// After it, versions and times mean nothing any more. Epochs do.
+func TestWhatWentBackIsWatchedForALeaseDurationAndClaimedAboveAllThatWasKnown(t *testing.T) {
+	b := newBench(t)
+	b.seen(Shard{Assignee: "b", Holder: "b", Epoch: 1 << 50})
+	b.feed(WentBack{"a record"})
+	find[Lapse](b)
+	b.r = New(DefaultConfig("a2", "a", lease), b.r.Memory())
+	b.feed(LeadSeen{Lead{Holder: "b", Version: 1}})
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Sealed: true, Version: 1}})
+	b.feed(ShardSeen{Shard{ID: west, Assignee: "a2", Holder: "b", Epoch: 5, Floor: 1, Version: 3}})
+	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0}})
+	b.feed(Synced{})
+	began := b.now
+	for b.now.AtLeast(began) < lease*9/10 {
+		for _, w := range all[WriteLease](b) {
+			if !w.Lease.Fresh {
+				t.Fatal("it doesn't say that it is fresh")
+			}
+			b.commit(w.Seq)
+		}
+		for _, w := range all[WriteLead](b) {
+			b.commit(w.Seq)
+		}
+		none[WriteShard](b)
+		b.pass(lease / 10)
+	}
+	for _, w := range all[WriteLease](b) {
+		b.commit(w.Seq)
+	}
+	b.pass(lease / 10)
+	if got := find[WriteShard](b); got.Shard.Epoch <= 1<<50 {
+		t.Errorf("it claims at epoch %d, want one above all that was known", got.Shard.Epoch)
+	}
+	if find[WriteLease](b).Lease.Fresh {
+		t.Error("it still says that it is fresh")
+	}
+}
+
+func TestAFirstIncarnationClaimsNothingThatWasThereForALeaseDurationUnlessAllHaveLeft(t *testing.T) {
+	free := Shard{ID: west, Assignee: "a", Epoch: 5, Floor: 1, Version: 50}
+	held := free
+	held.Holder = "b"
+	others := held
+	others.ID.Cluster = "north"
+	for _, c := range []struct {
+		name  string
+		found []Input
+		waits bool
+	}{
+		{"all have left in order", []Input{ShardSeen{free}}, false},
+		{"another begins, too", []Input{ShardSeen{free}, LeaseSeen{Lease{ID: "c", Version: 40, Fresh: true}}}, false},
+		{"another has begun and holds something", []Input{ShardSeen{free}, ShardSeen{others}, LeaseSeen{Lease{ID: "b", Version: 40, Fresh: true}}}, true},
+		{"somebody lives", []Input{ShardSeen{free}, LeaseSeen{Lease{ID: "b", Version: 40}}}, true},
+		{"somebody was sealed", []Input{ShardSeen{free}, LeaseSeen{Lease{ID: "b", Version: 40, Sealed: true}}}, true},
+		{"somebody who was sealed holds it", []Input{ShardSeen{held}, LeaseSeen{Lease{ID: "b", Version: 40, Sealed: true}}}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := &bench{t: t, r: New(DefaultConfig("a", "a", lease), nil), now: Instant{Mono: time.Hour, Wall: time.Hour}, v: 100}
+			b.feed(LeadSeen{Lead{Holder: "a", Floor: 1 << 40, Version: 2}})
+			for _, in := range c.found {
+				b.feed(in)
+			}
+			b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0}})
+			b.feed(Synced{})
+			claimed := 0
+			for step := range 6 {
+				for _, w := range all[WriteLease](b) {
+					b.commit(w.Seq)
+				}
+				for range all[WriteShard](b) {
+					if claimed++; c.waits && step < 5 {
+						t.Fatalf("it claims %d fifths of a lease after it began", step)
+					}
+				}
+				b.pass(lease / 5)
+				if !c.waits && claimed == 0 {
+					t.Fatal("it waits")
+				}
+			}
+			if claimed+len(all[WriteShard](b)) == 0 {
+				t.Error("it never claims")
+			}
+		})
+	}
+}
+
+func TestAnOrphanFallsToAReplicaThatNeedNotWait(t *testing.T) {
+	b := newBench(t)
+	b.feed(LeadSeen{Lead{Holder: "a", Floor: 1 << 40, Version: b.v}})
+	b.r.watched = true
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Version: 900, Fresh: true}})
+	b.seen(Shard{Assignee: "c", Epoch: 5}) // nobody holds it, and a has four others
+	for _, prefix := range keyspace.Partition(2) {
+		b.record(keyspace.ShardID{Cluster: "north", Prefix: prefix}, Shard{Assignee: "a", Holder: "a", Epoch: 3})
+	}
+	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0, "north": 2}})
+	b.pass(time.Second)
+	claimed := false
+	for _, w := range all[WriteShard](b) {
+		claimed = claimed || w.Shard.ID == west && w.Shard.Holder == "a"
+	}
+	if !claimed {
+		t.Error("it leaves the orphan to a fresh replica, which would wait")
+	}
+}

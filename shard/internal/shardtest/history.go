@@ -1,0 +1,194 @@
+package shardtest
+
+import (
+	"slices"
+	"time"
+
+	"github.com/tenure-dev/tenure/shard/internal/driver"
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
+)
+
+// snapshot is the store as it was when a snapshot of it was taken.
+type snapshot struct {
+	at      time.Duration
+	version ownership.Version
+	leases  []ownership.Lease
+	shards  []ownership.Shard
+	lead    ownership.Lead
+}
+
+// bump is how far versions are raised where a snapshot is restored so that none is used twice.
+const bump = 1_000_000
+
+// replaces tells the faults after which the store shows another history than before.
+func (k FaultKind) replaces() bool {
+	return k == Restore || k == Rebuild || k == LoseLeases || k == LoseRecords
+}
+
+// replaced reports whether the store's history is ever replaced.
+func (s *Schedule) replaced() bool {
+	return slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Kind.replaces() })
+}
+
+// forgets reports whether all records may be lost at once, or go back while processes that remember their epochs end. Clocks
+// are right then: epochs rise by them alone.
+func (s *Schedule) forgets() bool {
+	ends := slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Kind.ends() })
+	return slices.ContainsFunc(s.Faults, func(f Fault) bool {
+		return f.Kind.replaces() && (ends || f.Kind != Restore || f.At-f.For < time.Second)
+	})
+}
+
+// ends tells the faults that end a process.
+func (k FaultKind) ends() bool { return k == Crash || k == CrashLeader || k == Exit }
+
+// save takes the snapshot that a Restore will use.
+func (w *world) save(f int32) {
+	s := &w.store
+	w.snapshots[f] = snapshot{
+		at: w.now, version: s.version, leases: slices.Clone(s.leases), shards: slices.Clone(s.shards), lead: s.lead,
+	}
+}
+
+// replaceHistory carries out what replaces the store's history, or loses much of it.
+func (w *world) replaceHistory(f *Fault) {
+	s := &w.store
+	switch f.Kind {
+	case Restore:
+		shot, ok := w.snapshots[w.faultIndex(f)]
+		if !ok || w.outOfContact(shot) {
+			return
+		}
+		if f.N%2 == 1 {
+			s.version = max(s.version, shot.version) + bump
+		} else {
+			s.version = shot.version
+		}
+		w.restore(shot)
+	case Rebuild:
+		if f.N%2 == 0 {
+			s.version = 0
+		}
+		w.restore(snapshot{})
+	case LoseLeases:
+		for _, l := range slices.Clone(s.leases) {
+			s.deleteLease(l.ID)
+		}
+		if f.N%2 == 1 {
+			s.deleteLead()
+		}
+	case LoseRecords:
+		for _, sh := range slices.Clone(s.shards) {
+			s.deleteShard(sh.ID)
+		}
+	}
+	w.pumpAll()
+}
+
+func (w *world) faultIndex(f *Fault) int32 {
+	for i := range w.schedule.Faults {
+		if &w.schedule.Faults[i] == f {
+			return int32(i)
+		}
+	}
+	return -1
+}
+
+// outOfContact reports whether a process can't find out by its own Lease that the snapshot leaves something out, and
+// doesn't know all that it leaves out. The protocol promises nothing then.
+func (w *world) outOfContact(shot snapshot) bool {
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		if n.up && !n.renewedSince(shot) && (w.now < n.stoppedTill || w.now < n.cutTill || !n.sawAll()) {
+			return true
+		}
+	}
+	return false
+}
+
+// renewedSince reports whether the process knows of a version of its incarnation's Lease that the snapshot leaves out.
+func (n *node) renewedSince(shot snapshot) bool {
+	for _, l := range shot.leases {
+		if l.ID == n.id {
+			return n.renewed > l.Version
+		}
+	}
+	return n.renewed > 0
+}
+
+// sawAll reports whether the process's watches have shown everything, and go on.
+func (n *node) sawAll() bool {
+	for s := range leads + 1 {
+		if n.cursor[s] < len(n.w.store.log[s]) || n.w.now < n.frozenTill[s] {
+			return false
+		}
+	}
+	return true
+}
+
+// stopped reports whether the snapshot shows records that nobody has ever held, or a fleet that had left in order.
+func (s snapshot) stopped() bool {
+	held := func(sh ownership.Shard) bool { return sh.Holder != "" }
+	never := func(sh ownership.Shard) bool { return sh.Epoch == 0 }
+	return s.lead.Version == 0 || slices.ContainsFunc(s.shards, never) || !slices.ContainsFunc(s.shards, held)
+}
+
+// leastOutage is how long a store is away at least that is set back.
+const leastOutage = time.Second
+
+// restore sets the store back, and nobody reaches it meanwhile. What is on its way to it is lost. Watches are broken, and
+// then show what there is: what they had still to show is never shown.
+func (w *world) restore(shot snapshot) {
+	s := &w.store
+	w.Restores++
+	w.restoredAt = w.now + leastOutage + w.upTo(leaseDuration/2)
+	w.awayTill = max(w.awayTill, w.restoredAt)
+	w.last = max(w.last, w.awayTill)
+	for i := range s.log {
+		w.lostBefore[i] = len(s.log[i])
+	}
+	if shot.stopped() {
+		// Who starts now can't know that what nobody holds by the snapshot was held since.
+		w.noStartTill = w.now + 2*leaseDuration
+		w.last = max(w.last, w.noStartTill)
+	}
+	before := *s
+	s.leases, s.shards, s.lead = slices.Clone(shot.leases), slices.Clone(shot.shards), shot.lead
+	for _, l := range before.leases {
+		if s.lease(l.ID) == nil {
+			s.log[leases] = append(s.log[leases], driver.Seen{What: ownership.LeaseGone{ID: l.ID}})
+		}
+	}
+	for _, l := range s.leases {
+		s.log[leases] = append(s.log[leases], driver.Seen{What: ownership.LeaseSeen{Lease: l}})
+	}
+	for _, sh := range before.shards {
+		if s.shard(sh.ID) == nil {
+			w.lost = true
+			s.log[shards] = append(s.log[shards], driver.Deleted{ID: sh.ID})
+		}
+	}
+	for _, sh := range s.shards {
+		s.log[shards] = append(s.log[shards], driver.Seen{What: ownership.ShardSeen{Shard: sh}})
+	}
+	switch {
+	case s.lead.Version != 0:
+		s.log[leads] = append(s.log[leads], driver.Seen{What: ownership.LeadSeen{Lead: s.lead}})
+	case before.lead.Version != 0:
+		s.log[leads] = append(s.log[leads], driver.Seen{What: ownership.LeadGone{}})
+	}
+	for i := range s.log {
+		w.historyFrom[i] = len(s.log[i])
+	}
+	for i := range w.tallies {
+		t := &w.tallies[i]
+		t.writes, t.plans, t.upsets = 0, 0, 0
+	}
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		for st := range leads + 1 {
+			n.reconnect[st] = true
+			n.relist[st] = n.relist[st] || w.upTo(2) == 1
+		}
+	}
+}
