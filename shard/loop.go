@@ -180,7 +180,7 @@ func (l *loop) do(r driver.Request) {
 		l.shards.stop(r)
 	case driver.Measure:
 		l.shards.measure()
-		l.report.survey(l.ctx, l.records, l.cfg.Namespace)
+		l.report.survey(l.ctx, l.records, l.cfg, l.driver)
 	case driver.Renewed:
 		l.cfg.Observer.Renewed(r.Left)
 	case driver.End:
@@ -221,7 +221,13 @@ func (l *loop) begin(b driver.Begin) {
 			log.Error(err, "peers won't know from the Pod when this incarnation dies")
 		}
 	}
-	f := &follower{by: b.ID, cache: l.records, pods: l.pods, log: log, put: l.mail.put}
+	if l.report.teller == nil {
+		l.report.teller = &teller{
+			client: l.writer.client, namespace: l.cfg.Namespace, replica: l.cfg.Replica, log: l.log, spawn: l.beside.Go,
+			told: map[string]time.Time{},
+		}
+	}
+	f := &follower{by: b.ID, fleet: l.cfg.Fleet, cache: l.records, pods: l.pods, log: log, put: l.mail.put}
 	last := l.unfollow // what the watch shows between two incarnations counts, too
 	if l.unfollow, err = f.follow(l.ctx, l.beside.Go); err != nil {
 		l.fail(err)
@@ -243,12 +249,15 @@ func (l *loop) end() {
 	l.report.publish(l.driver, l.lease, l.shards)
 }
 
-// knownClusters is what the driver is to know of the clusters that there are now.
+// knownClusters is what the driver is to know of the clusters that there are now. One that may be another than its
+// records say isn't among them before that is known.
 func (l *loop) knownClusters() driver.Clusters {
-	known := driver.Clusters{Bits: map[keyspace.ClusterName]int{}, Connections: map[keyspace.ClusterName]uint64{}}
+	known := driver.Clusters{
+		Bits: map[keyspace.ClusterName]int{}, Connections: map[keyspace.ClusterName]uint64{}, UIDs: map[keyspace.ClusterName]string{},
+	}
 	for name, c := range l.clusters.all() {
-		if l.roster.sharded(name) {
-			known.Bits[name], known.Connections[name] = l.cfg.ShardBits, c.number
+		if c.identified && l.roster.sharded(name) {
+			known.Bits[name], known.Connections[name], known.UIDs[name] = l.cfg.ShardBits, c.number, string(c.uid)
 		}
 	}
 	return known

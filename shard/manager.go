@@ -141,7 +141,7 @@ func (m *Manager) Records(ctx context.Context) (inspect.Records, error) {
 	if records == nil {
 		return inspect.Records{}, ErrNotStarted
 	}
-	return inspect.Read(ctx, *records, m.node.cfg.Namespace)
+	return inspect.Read(ctx, *records, m.node.cfg.Namespace, m.node.cfg.Fleet)
 }
 
 // Ready is a readiness check: the replica is a member of the fleet, so it can be given shards.

@@ -157,7 +157,7 @@ func (d *Driver) perform(effect ownership.Effect) {
 	switch e := effect.(type) {
 	case ownership.WriteLease:
 		d.write(pending{why: written, effect: effect, seq: e.Seq}, d.leasePatience())
-	case ownership.SealLease, ownership.WriteLead, ownership.CreateShard, ownership.WriteAssignee, ownership.WriteShard:
+	case ownership.SealLease, ownership.WriteLead, ownership.WriteLayout, ownership.CreateShard, ownership.WriteAssignee, ownership.WriteShard:
 		d.queue(effect)
 	case ownership.FindLease:
 		d.read(pending{why: found}, Subject{Lease: e.ID})
@@ -165,6 +165,8 @@ func (d *Driver) perform(effect ownership.Effect) {
 		d.read(pending{why: found}, Subject{})
 	case ownership.ListRecords:
 		d.list()
+	case ownership.FindLayout:
+		d.read(pending{why: found, seq: e.Ask}, Subject{Layout: e.Cluster})
 	case ownership.ForgetLease:
 		d.emit(Write{Effect: effect, Patience: d.patience()}) // the next coordinator tries again
 	case ownership.DropLease:
@@ -265,6 +267,14 @@ func (d *Driver) ID() ownership.Incarnation { return d.id }
 
 // Leads reports whether the incarnation coordinates the fleet.
 func (d *Driver) Leads() bool { return d.machine != nil && d.machine.Leads() }
+
+// Aliases tells of clusters that are served under another name, by the names that they aren't served under.
+func (d *Driver) Aliases() map[keyspace.ClusterName]keyspace.ClusterName {
+	if d.machine == nil {
+		return nil
+	}
+	return d.machine.Aliases()
+}
 
 // Leaving reports whether the process was told to stop.
 func (d *Driver) Leaving() bool { return d.leaving }

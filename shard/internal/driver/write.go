@@ -129,6 +129,11 @@ func (d *Driver) found(e Found) {
 	case ownership.Listing:
 		seen.Asked = p.asked.Add(1)
 		what = seen
+	case ownership.LayoutRead:
+		if p.why == found {
+			seen.Ask = p.seq
+		}
+		what = seen
 	}
 	switch p.why {
 	case confirm:

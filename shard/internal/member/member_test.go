@@ -29,7 +29,7 @@ func newStore(t *testing.T) (*Store, client.Client) {
 		t.Fatal(err)
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).Build()
-	return NewStore(c, namespace), c
+	return NewStore(c, namespace, ""), c
 }
 
 func object(t *testing.T, c client.Client, name string) *coordinationv1.Lease {
@@ -122,7 +122,7 @@ func TestARenewalIsAPatchThatReplacesAllThatItsOwnerSays(t *testing.T) {
 			return errors.New("an update may create")
 		},
 	})
-	s := NewStore(c, namespace)
+	s := NewStore(c, namespace, "")
 	base, err := s.Write(t.Context(), 0, full, now)
 	if err != nil {
 		t.Fatal(err)
@@ -234,7 +234,7 @@ func TestALeaseThatMakesNoSenseIsRefusedOrJudgedByOurOwn(t *testing.T) {
 }
 
 func TestAReadThatFailsSaysNothingOfTheLease(t *testing.T) {
-	s := NewStore(fake.NewClientBuilder().WithScheme(runtime.NewScheme()).Build(), namespace) // knows no Leases
+	s := NewStore(fake.NewClientBuilder().WithScheme(runtime.NewScheme()).Build(), namespace, "") // knows no Leases
 	if in, err := s.Read(t.Context(), "a-1"); err == nil || in != nil || errors.Is(err, nil) {
 		t.Errorf("it is read as %+v", in)
 	}

@@ -60,6 +60,16 @@ type Shard struct {
 	Version  Version
 }
 
+// Layout lists the shards that a cluster is divided into. It excludes, and never grants: a shard that the newest layout
+// doesn't list isn't claimed, and is held no longer than it takes to end that in order.
+type Layout struct {
+	Cluster    keyspace.ClusterName
+	Generation uint32            // counts the cluster's layouts from 1 on
+	Prefixes   []keyspace.Prefix // of its shards, sorted; together they cover each slot once
+	UID        string            // tells the cluster from others that had or have its name; "" where that isn't known
+	Version    Version
+}
+
 // Move is a change of holder that is over.
 type Move struct {
 	Kind     protocol.MoveKind

@@ -123,6 +123,7 @@ type Replica struct {
 	cfg    Config
 	memory Memory
 	now    Instant
+	step   uint64 // counts steps
 	seq    uint64
 	out    []Effect
 
@@ -140,9 +141,17 @@ type Replica struct {
 	shards    map[keyspace.ShardID]*tenure
 	order     []*tenure // shards, sorted by id: the machine must be deterministic
 	dirty     []*tenure // to be decided on in this step
-	clusters  map[keyspace.ClusterName]int
-	// clusterNames are the keys of clusters, sorted.
+	// given is what was last said of the clusters. clusters are those among them that may be served: not those that are
+	// another than their layout says, or are served under another name already. clusterNames are their names, sorted.
+	given        Clusters
+	clusters     map[keyspace.ClusterName]int
 	clusterNames []keyspace.ClusterName
+	givenNames   []keyspace.ClusterName            // the names of all that were given, sorted
+	aliases      map[string][]keyspace.ClusterName // the names of each cluster, by its UID
+	aliased      bool                              // one of them has more than one
+	layouts      map[keyspace.ClusterName]*layout
+	layoutOrder  []*layout // layouts, sorted by cluster
+	barred       []*tenure // that would have been claimed: decided on again when anything has happened
 
 	fit fit // who can serve which cluster
 
@@ -186,10 +195,11 @@ type Replica struct {
 
 // target tells what an answered write was about; exactly one field is set.
 type target struct {
-	own   bool
-	lead  bool
-	peer  *peer
-	shard *tenure
+	own    bool
+	lead   bool
+	peer   *peer
+	shard  *tenure
+	layout *layout
 }
 
 // New returns the machine of a new incarnation. The configuration must be valid. The memory is that of the process's
@@ -203,6 +213,7 @@ func New(cfg Config, memory Memory) *Replica {
 		shards:   map[keyspace.ShardID]*tenure{},
 		clusters: map[keyspace.ClusterName]int{},
 		budget:   repeats{left: repeatsAtFirst},
+		layouts:  map[keyspace.ClusterName]*layout{},
 	}
 }
 
@@ -210,6 +221,7 @@ func New(cfg Config, memory Memory) *Replica {
 // valid until the next call. After [Lapse] or [DropLease] the machine answers nothing more.
 func (r *Replica) Step(now Instant, in Input) []Effect {
 	r.now = now
+	r.step++
 	r.out = r.out[:0]
 	if r.over {
 		return nil
@@ -243,6 +255,12 @@ func (r *Replica) take(in Input) {
 		r.shardSeen(in.Shard)
 	case ShardGone:
 		r.shardGone(in)
+	case LayoutSeen:
+		r.layoutSeen(in.Layout)
+	case LayoutGone:
+		r.layoutGone(in)
+	case LayoutRead:
+		r.layoutRead(in)
 	case LeadSeen:
 		r.leadSeen(in.Lead)
 	case LeadFound:
@@ -251,13 +269,13 @@ func (r *Replica) take(in Input) {
 		r.leadGone()
 	case Synced:
 		r.synced, r.syncedAt = true, r.now
-		r.empty = r.lead.Version == 0 && r.highest == 0
+		r.empty = r.lead.Version == 0 && r.highest == 0 && len(r.layouts) == 0
 		r.foundRecords()
 		r.peersSynced()
 		r.touchAll()
 	case Clusters:
-		r.clusters = in.Bits
-		r.clusterNames = slices.Sorted(maps.Keys(in.Bits))
+		r.given, r.givenNames = in, slices.Sorted(maps.Keys(in.Bits))
+		r.sortClusters()
 		r.clustersKnown()
 		r.touchAll()
 	case Written:
@@ -305,6 +323,7 @@ func (r *Replica) advance() {
 	r.watchPeers()
 	r.elect()
 	r.repeat()
+	r.unbar()
 	r.decideDirty()
 	if r.replan && r.synced && !r.plans() {
 		r.replan = false
@@ -368,7 +387,7 @@ func (r *Replica) shard(id keyspace.ShardID) *tenure {
 	if t := r.shards[id]; t != nil {
 		return t
 	}
-	t := &tenure{id: id}
+	t := &tenure{id: id, excluded: r.excludes(id)}
 	r.shards[id] = t
 	at, _ := slices.BinarySearchFunc(r.order, id, compareTenure)
 	r.order = slices.Insert(r.order, at, t)
@@ -410,6 +429,9 @@ func (r *Replica) Wake() time.Duration {
 	}
 	for _, t := range r.order {
 		at(t.wake(r))
+	}
+	for _, l := range r.layoutOrder {
+		at(l.wake(r))
 	}
 	if r.replan && r.synced {
 		at(r.planAfter.Mono)

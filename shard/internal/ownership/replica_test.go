@@ -27,21 +27,26 @@ type bench struct {
 	away, silent bool // probes fail; they aren't answered
 	// deaf: nothing shows that its view of the records goes on.
 	deaf bool
+	// layout is what a live read finds.
+	layout Layout
+	// unread: live reads aren't answered.
+	unread bool
 }
 
-// newBench returns a machine that has joined as a, sees the peer b alive, and knows the cluster west.
+// newBench returns a machine that has joined as a, sees the peer b alive, and knows the cluster west, which is one shard.
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{t: t, r: New(DefaultConfig("a", "a", lease), nil), now: Instant{Mono: time.Hour, Wall: time.Hour}, v: 100}
-	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Version: 1}})
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 2, Version: 1}})
 	b.feed(LeadSeen{Lead{Holder: "b", Version: 2}})
+	b.laid(Layout{Cluster: "west", Generation: 1, Prefixes: keyspace.Partition(0), Version: 3})
 	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0}})
 	b.feed(Synced{})
 	b.commit(find[WriteLease](b).Seq)
 	return b
 }
 
-// feed lets the machine take a step. What it probes answers, unless the test says that it is away.
+// feed lets the machine take a step. Live reads of layouts are answered. What it probes answers, unless the test says that it is away.
 func (b *bench) feed(in Input) {
 	if !b.deaf {
 		b.r.viewed(Leases, b.now)
@@ -54,6 +59,18 @@ func (b *bench) feed(in Input) {
 			b.feed(Health{Cluster: p.Cluster, Usable: !b.away})
 		}
 	}
+	if b.unread {
+		return
+	}
+	for _, e := range all[FindLayout](b) {
+		b.feed(LayoutRead{Ask: e.Ask, Cluster: e.Cluster, Layout: b.layout})
+	}
+}
+
+// laid feeds a layout, as the watch would.
+func (b *bench) laid(l Layout) {
+	b.layout = l
+	b.feed(LayoutSeen{l})
 }
 
 func (b *bench) commit(seq uint64) {
@@ -80,7 +97,7 @@ func (b *bench) seen(s Shard) {
 func (b *bench) renewed(d time.Duration) {
 	b.now = b.now.Add(d)
 	b.v++
-	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Version: b.v}})
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 2, Version: b.v}})
 	b.commit(find[WriteLease](b).Seq)
 }
 
@@ -257,7 +274,7 @@ func TestR2AShardIsClaimedOnlyFromNobodyOrFromASealedHolderOneEpochUp(t *testing
 	b.seen(Shard{Assignee: "a", Holder: "b", Epoch: 7})
 	b.renewed(4 * time.Second)
 	none[WriteShard](b)
-	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Sealed: true, Version: 1000}})
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 2, Sealed: true, Version: 1000}})
 	claim := find[WriteShard](b)
 	if claim.Kind != ClaimDead || claim.From != "b" || claim.Shard.Holder != "a" || claim.Shard.Epoch != 8 {
 		t.Errorf("it writes %+v, want a claim from b at epoch 8", claim)
@@ -286,10 +303,10 @@ func TestR3ALeaseIsSealedOnlyAfterTheVersionStoodStillForItsWholeDurationHere(t 
 
 func TestR3AnOldVersionOfALeaseIsNoSignOfLife(t *testing.T) {
 	b := newBench(t)
-	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Version: 50}})
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 2, Version: 50}})
 	b.pass(6 * time.Second)
 	b.commit(find[WriteLease](b).Seq)
-	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Version: 49}})
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 2, Version: 49}})
 	b.pass(4 * time.Second)
 	b.pass(lease / 50)
 	find[SealLease](b)
@@ -344,7 +361,7 @@ func TestR4AHandoffOfUnknownOutcomeIsRepeatedAsItWasAndNothingIsServedMeanwhile(
 			first := find[WriteShard](b)
 			b.feed(Written{Seq: first.Seq, Outcome: outcome})
 			b.v++
-			b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Leaving: true, Version: b.v}}) // no successor now
+			b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 2, Leaving: true, Version: b.v}}) // no successor now
 			none[Activate](b)
 			b.pass(b.r.cfg.RetryEvery)
 			if diff := cmp.Diff(first, find[WriteShard](b)); diff != "" {
@@ -411,7 +428,7 @@ func TestAHolderTakesBackThatItsSuccessorIsWarmWhenThatIsGone(t *testing.T) {
 	b.seen(Shard{Assignee: "a", Holder: "a", Epoch: 1, Warm: "b"}) // called off; b takes it back itself while it lives
 	none[WriteShard](b)
 	b.v++
-	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Leaving: true, Version: b.v}})
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 2, Leaving: true, Version: b.v}})
 	if w := find[WriteShard](b); w.Shard.Warm != "" || w.Shard.Holder != "a" || w.Shard.Epoch != 1 {
 		t.Errorf("the holder writes %+v", w)
 	}
@@ -451,7 +468,7 @@ func TestAFleetThatLeavesAtOnceMovesNothing(t *testing.T) {
 	b.served()
 	b.feed(Leave{})
 	b.v++
-	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Leaving: true, Version: b.v}})
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 2, Leaving: true, Version: b.v}})
 	none[WriteAssignee](b)
 	find[Drain](b)
 	b.feed(Drained{west})
@@ -462,9 +479,9 @@ func TestAFleetThatLeavesAtOnceMovesNothing(t *testing.T) {
 
 func TestALeavingReplicaLeavesItToALeavingHolderToCallOffAMove(t *testing.T) {
 	b := newBench(t)
-	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: lease, Version: 3}}) // both can leave to it
+	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: lease, Protocol: 2, Version: 3}}) // both can leave to it
 	b.v++
-	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Leaving: true, Version: b.v}})
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 2, Leaving: true, Version: b.v}})
 	b.seen(Shard{Assignee: "a", Holder: "b", Epoch: 1})
 	b.feed(Leave{})
 	none[WriteAssignee](b)
@@ -522,7 +539,7 @@ func TestAReadThatWasSentBeforeARecordWasSeenIsNoSignThatItIsGone(t *testing.T) 
 
 func TestANewCoordinatorRaisesTheEpochFloorAndLooksBeforeItMakesRecords(t *testing.T) {
 	b := newBench(t)
-	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Sealed: true, Version: 1000}})
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 2, Sealed: true, Version: 1000}})
 	lead := find[WriteLead](b)
 	if want := Epoch(time.Hour / time.Millisecond); lead.Lead.Floor != want {
 		t.Errorf("the floor is %d, want %d, the time in milliseconds", lead.Lead.Floor, want)
@@ -633,7 +650,7 @@ func TestASealedLeaseStaysForALeaseDurationForThoseWhoStillNameIt(t *testing.T) 
 	b := newBench(t)
 	b.feed(LeadSeen{Lead{Holder: "a", Version: b.v}})
 	b.seen(Shard{Assignee: "a", Holder: "a", Epoch: 1})
-	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: lease, Sealed: true, Version: 1000}})
+	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: lease, Protocol: 2, Sealed: true, Version: 1000}})
 	for range 2 {
 		b.renewed(4 * time.Second)
 		none[ForgetLease](b)

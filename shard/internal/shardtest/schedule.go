@@ -41,6 +41,11 @@ const (
 	SlowHome                       // the store takes N twentieths of a lease longer for everything
 	Refusing                       // the store refuses writes; N: 0 half of them for now, 1 all for good, 2 half fail
 	Deaf                           // no watch of the process shows anything, or, where N is 0, of any; its live lists fail where N is 2
+	ForeignShard                   // a user makes a record beside that of shard N: what is above it, or what is below
+	DeleteLayout                   // a user deletes the layout of cluster N
+	EditLayout                     // a user makes another layout of cluster N, of the next generation
+	ReplaceLayout                  // a user deletes the layout of cluster N and makes another of the same generation
+	RemakeCluster                  // cluster N is made anew under its old name
 	faultKinds
 )
 
@@ -50,6 +55,8 @@ func (k FaultKind) String() string {
 		"repeat", "refuse", "read-fails", "slow-warm", "slow-drain", "delete-lease", "delete-shard", "replace-shard",
 		"remove-cluster", "pin", "load", "crash-leader", "misreport", "unreach", "hang-warm",
 		"slow-home", "refusing", "deaf",
+		"foreign-shard", "delete-layout", "edit-layout", "replace-layout",
+		"remake-cluster",
 	}[k]
 }
 
@@ -73,7 +80,7 @@ type Fault struct {
 	Node   int           `json:",omitempty"`
 	For    time.Duration `json:",omitempty"`
 	N      int           `json:",omitempty"`
-	Relist bool          `json:",omitempty"`
+	Relist bool          `json:",omitempty"` // or another choice between two
 }
 
 // labels tells a DeleteLease that deletes nothing.
@@ -112,6 +119,11 @@ type Schedule struct {
 // meddled reports whether users delete shard records.
 func (s *Schedule) meddled() bool {
 	return slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Kind == DeleteShard || f.Kind == Replace })
+}
+
+// divided reports whether users change layouts, or clusters are made anew.
+func (s *Schedule) divided() bool {
+	return slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Kind >= DeleteLayout && f.Kind <= RemakeCluster })
 }
 
 // Timings of the simulated fleet: the defaults.
@@ -245,6 +257,9 @@ func (s *Schedule) drawFault(rng *rand.Rand, k FaultKind, meddles bool) Fault {
 	case ReportLoad:
 		f.For = upTo(10 * time.Second)
 		f.N = rng.IntN(8)
+	case ForeignShard, EditLayout, ReplaceLayout:
+		f.N = rng.IntN(8)
+		f.Relist = rng.IntN(2) == 0
 	default:
 		f.N = rng.IntN(8)
 	}
