@@ -244,6 +244,11 @@ func TestAFleetReadsItsOwnLeasesOnly(t *testing.T) {
 	if _, err := blue.WriteLead(t.Context(), 0, ownership.Lead{Holder: "a-1"}, now); err != nil {
 		t.Fatal(err)
 	}
+	for _, name := range []string{"a-1", "tenure-coordinator.blue"} {
+		if _, shown := object(t, c, name).Labels[tenurev1alpha1.RoleLabel]; shown {
+			t.Errorf("replicas of version 1, which know no fleets, take lease %s for one of theirs", name)
+		}
+	}
 	for fleet, want := range map[keyspace.Fleet]int{"": 0, "blue": 1, "green": 0} {
 		s := NewStore(c, namespace, fleet)
 		leases, lead, err := s.List(t.Context())
