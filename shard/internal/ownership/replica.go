@@ -151,7 +151,7 @@ type Replica struct {
 	aliased      bool                              // one of them has more than one
 	layouts      map[keyspace.ClusterName]*layout
 	layoutOrder  []*layout // layouts, sorted by cluster
-	barred       []*tenure // that would have been claimed: decided on again when anything has happened
+	asked        []*layout // of which a live read is on its way
 
 	fit fit // who can serve which cluster
 
@@ -371,6 +371,7 @@ func (r *Replica) touch(t *tenure) {
 	if !t.dirty {
 		t.dirty = true
 		r.dirty = append(r.dirty, t)
+		t.layout.stir()
 	}
 	r.replan = true
 }
@@ -378,6 +379,9 @@ func (r *Replica) touch(t *tenure) {
 func (r *Replica) touchAll() {
 	for _, t := range r.order {
 		r.touch(t)
+	}
+	for _, l := range r.layoutOrder {
+		l.stir()
 	}
 	r.replan = true
 }
@@ -387,7 +391,7 @@ func (r *Replica) shard(id keyspace.ShardID) *tenure {
 	if t := r.shards[id]; t != nil {
 		return t
 	}
-	t := &tenure{id: id, excluded: r.excludes(id)}
+	t := &tenure{id: id, layout: r.layout(id.Cluster), excluded: r.excludes(id)}
 	r.shards[id] = t
 	at, _ := slices.BinarySearchFunc(r.order, id, compareTenure)
 	r.order = slices.Insert(r.order, at, t)
@@ -430,7 +434,7 @@ func (r *Replica) Wake() time.Duration {
 	for _, t := range r.order {
 		at(t.wake(r))
 	}
-	for _, l := range r.layoutOrder {
+	for _, l := range r.asked {
 		at(l.wake(r))
 	}
 	if r.replan && r.synced {
