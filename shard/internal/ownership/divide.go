@@ -181,11 +181,18 @@ func (r *Replica) bare(id keyspace.ShardID) bool {
 
 // retire ends, as coordinator, the records that a layout excludes and nobody serves. Their holders do so themselves.
 func (r *Replica) retire() {
-	for _, t := range r.order {
-		if t.known && t.excluded && !t.rec.Retired && t.w == nil && t.orphan() {
-			s := t.rec
-			s.Holder, s.Warm, s.Retired = "", "", true
-			r.writeShard(t, Retire, s)
+	for _, l := range r.layoutOrder {
+		if l.clean {
+			continue
+		}
+		l.clean = true
+		for _, t := range r.of(l.cluster) {
+			l.clean = l.clean && (!t.excluded || t.rec.Retired)
+			if t.known && t.excluded && !t.rec.Retired && t.w == nil && t.orphan() {
+				s := t.rec
+				s.Holder, s.Warm, s.Retired = "", "", true
+				r.writeShard(t, Retire, s)
+			}
 		}
 	}
 }

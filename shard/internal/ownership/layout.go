@@ -3,7 +3,6 @@ package ownership
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
@@ -37,11 +36,12 @@ type layout struct {
 	// What follows saves looking at each cluster each time. A change of the layout, or of any record of its cluster, undoes it.
 	settled bool      // the coordinator has nothing to write
 	whole   bool      // all that it lists is there
+	clean   bool      // nothing is to be retired
 	barred  []*tenure // that would have been claimed: decided on again when anything has happened
 }
 
 // stir has a layout looked at again.
-func (l *layout) stir() { l.settled, l.whole = false, false }
+func (l *layout) stir() { l.settled, l.whole, l.clean = false, false, false }
 
 // ID returns the shard of the layout with that prefix.
 func (l Layout) ID(p keyspace.Prefix) keyspace.ShardID {
@@ -218,7 +218,7 @@ func (r *Replica) shownBy(t *tenure) bool {
 	}
 	if !l.asking {
 		l.asking, l.askAt = true, r.now.Add(r.cfg.LeaseDuration/20)
-		r.asked = append(r.asked, l)
+		r.asked = append(r.asked, question{l, l.askAt})
 		r.emit(FindLayout{Ask: r.step, Cluster: l.cluster})
 	}
 	return false
@@ -227,13 +227,17 @@ func (r *Replica) shownBy(t *tenure) bool {
 // unbar has those decided on again that couldn't be claimed, if anything has happened in their cluster that may have
 // changed that.
 func (r *Replica) unbar() {
-	r.asked = slices.DeleteFunc(r.asked, func(l *layout) bool {
-		if l.asking && r.now.AtLeast(l.askAt) >= 0 { // the answer was lost
-			l.asking = false
-			r.touchBarred(l)
+	for len(r.asked) > 0 {
+		q := r.asked[0]
+		if q.open() {
+			if r.now.AtLeast(q.at) < 0 {
+				break
+			}
+			q.of.asking = false // the answer was lost
+			r.touchBarred(q.of)
 		}
-		return !l.asking
-	})
+		r.asked = r.asked[1:]
+	}
 	for _, t := range r.dirty[:len(r.dirty):len(r.dirty)] {
 		r.touchBarred(t.layout)
 	}
@@ -252,10 +256,11 @@ func (r *Replica) touchBarred(l *layout) {
 	l.barred = l.barred[:0]
 }
 
-func (l *layout) wake(r *Replica) time.Duration {
-	wake := r.now.Mono + time.Hour
-	if l.asking {
-		wake = min(wake, l.askAt.Mono)
-	}
-	return wake
+// question is a live read of a layout that is on its way, and when it is given up.
+type question struct {
+	of *layout
+	at Instant
 }
+
+// open reports whether it wasn't answered, nor given up and asked again.
+func (q question) open() bool { return q.of.asking && q.of.askAt == q.at }

@@ -150,8 +150,8 @@ type Replica struct {
 	aliases      map[string][]keyspace.ClusterName // the names of each cluster, by its UID
 	aliased      bool                              // one of them has more than one
 	layouts      map[keyspace.ClusterName]*layout
-	layoutOrder  []*layout // layouts, sorted by cluster
-	asked        []*layout // of which a live read is on its way
+	layoutOrder  []*layout  // layouts, sorted by cluster
+	asked        []question // about layouts, in the order of time
 
 	fit fit // who can serve which cluster
 
@@ -434,8 +434,8 @@ func (r *Replica) Wake() time.Duration {
 	for _, t := range r.order {
 		at(t.wake(r))
 	}
-	for _, l := range r.asked {
-		at(l.wake(r))
+	if len(r.asked) > 0 {
+		at(r.asked[0].at.Mono)
 	}
 	if r.replan && r.synced {
 		at(r.planAfter.Mono)
