@@ -269,7 +269,7 @@ func (r *Replica) take(in Input) {
 		r.leadGone()
 	case Synced:
 		r.synced, r.syncedAt = true, r.now
-		r.empty = r.lead.Version == 0 && r.highest == 0 && len(r.layouts) == 0
+		r.empty = r.lead.Version == 0 && r.highest == 0 && !slices.ContainsFunc(r.layoutOrder, func(l *layout) bool { return l.known })
 		r.foundRecords()
 		r.peersSynced()
 		r.touchAll()
