@@ -119,7 +119,9 @@ func (d *Driver) Handle(now ownership.Instant, e Event) []Request {
 		d.step(ownership.Tick{})
 		d.measure()
 	case Start:
-		d.begin()
+		if !d.leaving {
+			d.begin()
+		}
 	case Clusters:
 		d.known, d.stale = e, true
 	case Deleted:
@@ -172,7 +174,7 @@ func (d *Driver) perform(effect ownership.Effect) {
 	switch e := effect.(type) {
 	case ownership.WriteLease:
 		d.write(pending{why: written, effect: effect, seq: e.Seq}, d.leasePatience())
-	case ownership.SealLease, ownership.WriteLead, ownership.CreateShard, ownership.WriteAssignee, ownership.WriteShard:
+	case ownership.SealLease, ownership.WriteLead, ownership.WriteLayout, ownership.CreateShard, ownership.WriteAssignee, ownership.WriteShard:
 		d.queue(effect)
 	case ownership.FindLease:
 		d.read(pending{why: found}, Subject{Lease: e.ID})
@@ -180,6 +182,8 @@ func (d *Driver) perform(effect ownership.Effect) {
 		d.read(pending{why: found}, Subject{})
 	case ownership.ListRecords:
 		d.list()
+	case ownership.FindLayout:
+		d.read(pending{why: found, seq: e.Ask}, Subject{Layout: e.Cluster})
 	case ownership.ForgetLease:
 		d.emit(Write{Effect: effect, Patience: d.patience()}) // the next coordinator tries again
 	case ownership.DropLease:
@@ -251,7 +255,7 @@ func (d *Driver) Wake() time.Duration {
 		if d.leaving {
 			wake = min(wake, d.leftAt.Mono+d.leaveTimeout())
 		}
-	} else if d.stop == 0 {
+	} else if d.id != "" && d.stop == 0 {
 		wake = d.beginAt.Mono
 		if d.leaving {
 			wake = d.sealUntil()
@@ -292,6 +296,14 @@ func (d *Driver) ID() ownership.Incarnation { return d.id }
 
 // Leads reports whether the incarnation coordinates the fleet.
 func (d *Driver) Leads() bool { return d.machine != nil && d.machine.Leads() }
+
+// Aliases tells of clusters that are served under another name, by the names that they aren't served under.
+func (d *Driver) Aliases() map[keyspace.ClusterName]keyspace.ClusterName {
+	if d.machine == nil {
+		return nil
+	}
+	return d.machine.Aliases()
+}
 
 // Leaving reports whether the process was told to stop.
 func (d *Driver) Leaving() bool { return d.leaving }

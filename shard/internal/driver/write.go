@@ -146,6 +146,11 @@ func (d *Driver) found(e Found) {
 		if d.newest(p.of) > p.known {
 			what = nil // a newer one was seen since
 		}
+	case ownership.LayoutRead:
+		if p.why == found {
+			seen.Ask = p.seq
+		}
+		what = seen
 	}
 	if d.contradicts(p, what) {
 		return

@@ -23,6 +23,20 @@ type (
 		Version Version
 		Asked   Instant
 	}
+	// LayoutSeen: the watch shows a version of a cluster's layout. All changes of records before it have been fed.
+	LayoutSeen struct{ Layout Layout }
+	// LayoutGone: the watch shows that it was deleted, in that version.
+	LayoutGone struct {
+		Cluster keyspace.ClusterName
+		Version Version
+	}
+	// LayoutRead answers [FindLayout], with its number: the layout as it is, of Version 0 where there is none. With number 0
+	// it is what was read after a write of the layout.
+	LayoutRead struct {
+		Ask     uint64
+		Cluster keyspace.ClusterName
+		Layout  Layout
+	}
 	// LeadSeen: a version of the coordinator's record was read or watched.
 	LeadSeen struct{ Lead Lead }
 	// ContainerSeen: a kubelet reports on a container. Ended are the incarnations that it says to have run in it and to
@@ -51,8 +65,12 @@ type (
 	WentBack struct{ What string }
 	// Synced: the first listing of all records has been fed. Nothing is concluded from absence before it.
 	Synced struct{}
-	// Clusters: the workload clusters that exist now, with the number of prefix bits new clusters are divided by.
-	Clusters struct{ Bits map[keyspace.ClusterName]int }
+	// Clusters: the workload clusters that exist now, with the number of prefix bits new clusters are divided by, and what
+	// tells each from others of its name; "" where that can't be known.
+	Clusters struct {
+		Bits map[keyspace.ClusterName]int
+		UIDs map[keyspace.ClusterName]string
+	}
 	// Written answers a write. Where it wasn't committed, the driver reads the record afresh if it can and feeds that
 	// first; Version is the new version of a committed write.
 	Written struct {
@@ -105,3 +123,6 @@ func (Measured) input()      {}
 func (Leave) input()         {}
 func (Tick) input()          {}
 func (Health) input()        {}
+func (LayoutSeen) input()    {}
+func (LayoutGone) input()    {}
+func (LayoutRead) input()    {}
