@@ -155,7 +155,7 @@ func (f *follower) follow(ctx context.Context, spawn func(func())) (unfollow fun
 		switch seen, err := record.Seen(f.fleet, obj.(*tenurev1alpha1.Shard)); in := seen.(type) {
 		case ownership.LayoutSeen:
 			if err == nil { // else it was never a record of ours
-				f.put(driver.Seen{What: ownership.LayoutGone{Cluster: in.Layout.Cluster, Version: in.Layout.Version}, By: f.by})
+				f.put(driver.Seen{What: ownership.LayoutGone{Cluster: in.Layout.Cluster}, By: f.by})
 			}
 		case ownership.ShardSeen:
 			f.put(driver.Deleted{ID: in.Shard.ID, By: f.by})

@@ -74,6 +74,17 @@ func (d *Driver) look(what ownership.Input) {
 	d.doubts.newest = max(d.doubts.newest, v)
 }
 
+// lookAll looks at what a live list shows. What is older there than what was seen is read once more: more may have been seen
+// since the list was asked for.
+func (d *Driver) lookAll(l ownership.Listing) {
+	for _, lease := range l.Leases {
+		d.look(ownership.LeaseSeen{Lease: lease})
+	}
+	for _, s := range l.Shards {
+		d.look(ownership.ShardSeen{Shard: s})
+	}
+}
+
 // suspect looks at the version that a write got. A home cluster counts its versions up: one that is below that of the
 // record before proves that it went back, and one that is below that of another record raises doubts.
 func (d *Driver) suspect(p pending, e Written) (back bool) {

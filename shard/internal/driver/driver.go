@@ -102,9 +102,12 @@ func (d *Driver) Handle(now ownership.Instant, e Event) []Request {
 	case Seen:
 		if e.By == "" || e.By == d.id { // else it is what an earlier incarnation was shown
 			d.look(e.What)
-			if _, gone := e.What.(ownership.LeadGone); gone {
+			switch gone := e.What.(type) {
+			case ownership.LeadGone:
 				d.confirmLead()
-			} else {
+			case ownership.LayoutGone:
+				d.confirm(Subject{Layout: gone.Cluster})
+			default:
 				d.step(e.What)
 				d.watched(e.What)
 			}
@@ -126,7 +129,7 @@ func (d *Driver) Handle(now ownership.Instant, e Event) []Request {
 		d.known, d.stale = e, true
 	case Deleted:
 		if e.By == "" || e.By == d.id {
-			d.confirm(e.ID)
+			d.confirm(Subject{Shard: e.ID})
 		}
 	case Listed:
 		if e.By == d.id {

@@ -785,6 +785,11 @@ func TestWhatLooksAsIfHomeWentBackIsReadLiveBeforeThatIsBelieved(t *testing.T) {
 		}, 900, false},
 		{"a watch that was broken", func(b *bench) { b.feed(Reconnected{}) }, 1, true},
 		{"a watch that was broken, and nothing else", func(b *bench) { b.feed(Reconnected{}) }, 5000, false},
+		{"a live list with an older version", func(b *bench) {
+			newer(b)
+			b.d.list()
+			b.feed(Found{Number: b.d.number, What: ownership.Listing{Leases: []ownership.Lease{{ID: "b", Version: 800}}}})
+		}, 800, true},
 		{"a write committed below what was seen", func(b *bench) {
 			newer(b)
 			b.pass(lease / 4)

@@ -22,6 +22,7 @@ type vouch struct {
 	until ownership.Instant // when that no longer counts
 	asked bool              // a read is on its way
 	at    ownership.Instant // when the next one may be sent
+	tries int               // that weren't answered, since one was
 }
 
 // past is an incarnation of this process that has ended, and the newest version that it knew of its Lease.
@@ -72,9 +73,13 @@ func (d *Driver) vouches() {
 // another history, so this one begins anew, too; it has only just begun.
 func (d *Driver) vouchAnswered(p pending, what ownership.Input) {
 	d.vouch.asked = false
+	if what != nil {
+		d.vouch.tries = 0
+	}
 	switch _, found := what.(ownership.LeaseSeen); {
 	case what == nil:
-		d.vouch.at = d.now.Add(d.cfg.Protocol.RetryEvery)
+		d.vouch.at = d.now.Add(d.cfg.Protocol.Backoff(d.vouch.tries, ownership.Lost, 0))
+		d.vouch.tries++
 	case p.of.Lease == d.id:
 		if found {
 			d.vouches()

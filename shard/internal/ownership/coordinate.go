@@ -15,7 +15,7 @@ func (r *Replica) leadSeen(l Lead) {
 	if l.Version <= r.lead.Version || l.Version < r.leadLeast {
 		return
 	}
-	if r.synced && !r.lifted && (l.Floor > r.lead.Floor || l.Floor >= r.eraFound) {
+	if r.synced && !r.lifted && (r.lead.Version != 0 && l.Floor > r.lead.Floor || l.Floor >= r.eraFound) {
 		r.lifted = true
 		r.touchAll()
 	}

@@ -19,7 +19,7 @@
 //
 // # Invariants
 //
-// I1 (one holder) rests on four local rules, and on no rule about messages:
+// I1 (one holder) rests on five local rules, and on no rule about messages:
 //
 //	R1  A gate is open only while the replica's own lease is valid on its own clocks: now < start of the last renewal
 //	    that is known to have committed + duration - margin. Once that has passed, the incarnation is over for good.
@@ -32,6 +32,8 @@
 //	R4  A write whose reply was lost is neither done nor failed. The gate it closes stays closed until a newer version
 //	    of the record is seen or the same write is committed; resourceVersions make a repeated write harmless. A
 //	    rejection without a newer version is no better: the record that is known is still not the one to act on.
+//	R5  A claim, a seal and a record that is made are sent only right after the home cluster has shown this incarnation's
+//	    last renewal (package driver sees to that): a compare-and-swap can't tell that the home cluster went back.
 //
 // By R1 the old holder stops a margin before anybody may seal its lease by R3, and by R2 nobody opens before that. The
 // margin covers the difference in clock *rates* over one lease duration; clock offsets don't matter, because no

@@ -25,11 +25,8 @@ type (
 	}
 	// LayoutSeen: the watch shows a version of a cluster's layout. All changes of records before it have been fed.
 	LayoutSeen struct{ Layout Layout }
-	// LayoutGone: the watch shows that it was deleted, in that version.
-	LayoutGone struct {
-		Cluster keyspace.ClusterName
-		Version Version
-	}
+	// LayoutGone: the watch shows that it was deleted, and a live read didn't find it.
+	LayoutGone struct{ Cluster keyspace.ClusterName }
 	// LayoutRead answers [FindLayout], with its number: the layout as it is, of Version 0 where there is none. With number 0
 	// it is what was read after a write of the layout.
 	LayoutRead struct {

@@ -95,9 +95,8 @@ func (r *Replica) layoutSeen(n Layout) {
 }
 
 func (r *Replica) layoutGone(in LayoutGone) {
-	l := r.layouts[in.Cluster]
-	if l != nil && l.known && (in.Version == 0 || in.Version >= l.rec.Version) {
-		l.rec.Version = max(l.rec.Version+1, in.Version) + 1 // nothing older follows the deletion
+	if l := r.layouts[in.Cluster]; l != nil && l.known {
+		l.rec.Version += 2 // nothing older follows the deletion
 		r.layoutChanged(l, false)
 	}
 }

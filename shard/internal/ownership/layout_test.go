@@ -240,7 +240,7 @@ func TestTheCoordinatorDividesClusters(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t)
-			b.feed(LayoutGone{Cluster: "west", Version: 4})
+			b.feed(LayoutGone{Cluster: "west"})
 			b.feed(given)
 			c.before(b)
 			b.coordinates()

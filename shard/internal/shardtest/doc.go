@@ -42,5 +42,5 @@
 // who twice makes a record by hand while no coordinator lives; a restored
 // snapshot that leaves out what a process doesn't know of, if it also leaves out none of that process's renewals; a process
 // that starts within two leases after a snapshot came back of no fleet, of one that was stopped, or of records that nobody
-// had ever held; clocks that differ where all records may be lost at once, or processes that remember epochs end; one version of one record in two histories.
+// had ever held; clocks that differ or are set where the store's history is replaced; one version of one record in two histories.
 package shardtest

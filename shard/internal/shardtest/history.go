@@ -26,22 +26,11 @@ func (k FaultKind) replaces() bool {
 	return k == Restore || k == Rebuild || k == LoseLeases || k == LoseRecords
 }
 
-// replaced reports whether the store's history is ever replaced.
+// replaced reports whether the store's history is ever replaced. Clocks are right then: where nobody remembers epochs who can
+// join, they rise by clocks alone.
 func (s *Schedule) replaced() bool {
 	return slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Kind.replaces() })
 }
-
-// forgets reports whether all records may be lost at once, or go back while processes that remember their epochs end. Clocks
-// are right then: epochs rise by them alone.
-func (s *Schedule) forgets() bool {
-	ends := slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Kind.ends() })
-	return slices.ContainsFunc(s.Faults, func(f Fault) bool {
-		return f.Kind.replaces() && (ends || f.Kind != Restore || f.At-f.For < time.Second)
-	})
-}
-
-// ends tells the faults that end a process.
-func (k FaultKind) ends() bool { return k == Crash || k == CrashLeader || k == Exit }
 
 // save takes the snapshot that a Restore will use.
 func (w *world) save(f int32) {

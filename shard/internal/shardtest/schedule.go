@@ -203,9 +203,8 @@ func (s *Schedule) drawFaults(rng *rand.Rand) {
 		kinds[Jump] = false // a wall clock set back while the machine sleeps would hide that it slept
 	}
 	replaces := kinds[Restore] || kinds[Rebuild] || kinds[LoseLeases] || kinds[LoseRecords]
-	loses := kinds[Rebuild] || kinds[LoseLeases] || kinds[LoseRecords]
-	if loses || kinds[Restore] && (kinds[Crash] || kinds[CrashLeader] || kinds[Exit]) {
-		kinds[Jump] = false // see Schedule.forgets
+	if replaces {
+		kinds[Jump] = false // see Schedule.replaced
 	}
 	meddles := kinds[DeleteShard] || kinds[Replace] || replaces
 	s.Stale = true

@@ -130,7 +130,7 @@ func (s *store) deleteLayout(c keyspace.ClusterName) bool {
 	}
 	s.version++
 	s.layouts = slices.Delete(s.layouts, i, i+1)
-	s.log[shards] = append(s.log[shards], driver.Seen{What: ownership.LayoutGone{Cluster: c, Version: s.version}})
+	s.log[shards] = append(s.log[shards], driver.Seen{What: ownership.LayoutGone{Cluster: c}})
 	return true
 }
 
