@@ -64,6 +64,7 @@ type Driver struct {
 	unconfirmed []deletion
 	doubts      doubts
 	vouch       vouch
+	blank       bool   // the incarnation that is over since nothing tells what went before has held nothing
 	past        []past // that the home cluster hasn't shown since they ended
 	measured    ownership.Instant
 

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
@@ -87,6 +88,7 @@ func (d *Driver) vouchAnswered(p pending, what ownership.Input) {
 	default:
 		d.past = d.past[1:]
 		if !found {
+			d.blank = !slices.ContainsFunc(d.machine.Holdings(), func(h ownership.Holding) bool { return h.Held })
 			d.step(ownership.WentBack{What: fmt.Sprintf("lease %s, of an earlier incarnation, isn't there", p.of.Lease)})
 		}
 	}
