@@ -180,7 +180,7 @@ func (h *home) list(ctx context.Context) (ownership.Input, error) {
 	var leases, shards error
 	var both sync.WaitGroup
 	both.Go(func() { l.Leases, l.Lead, leases = h.members.List(ctx) })
-	both.Go(func() { l.Shards, shards = h.records.List(ctx) })
+	both.Go(func() { l.Shards, l.Layouts, shards = h.records.List(ctx) })
 	both.Wait()
 	if err := errors.Join(leases, shards); err != nil {
 		return nil, err

@@ -83,6 +83,9 @@ func (d *Driver) lookAll(l ownership.Listing) {
 	for _, s := range l.Shards {
 		d.look(ownership.ShardSeen{Shard: s})
 	}
+	for _, n := range l.Layouts {
+		d.look(ownership.LayoutSeen{Layout: n})
+	}
 }
 
 // suspect looks at the version that a write got. A home cluster counts its versions up: one that is below that of the

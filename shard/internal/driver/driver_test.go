@@ -872,12 +872,12 @@ func TestALayoutThatSeemsToGoBackIsReadLive(t *testing.T) {
 	layout := func(generation uint32, v ownership.Version) ownership.Layout {
 		return ownership.Layout{Cluster: "west", Generation: generation, Version: v}
 	}
-	shows := func(l ownership.Layout) Seen { return Seen{What: ownership.LayoutSeen{Layout: l}} }
-	gone := Seen{What: ownership.LayoutGone{Cluster: "west"}}
+	shows := func(l ownership.Layout) Event { return Seen{What: ownership.LayoutSeen{Layout: l}} }
+	var gone Event = Seen{What: ownership.LayoutGone{Cluster: "west"}}
 	of := Subject{Layout: "west"}
 	for _, c := range []struct {
 		name   string
-		odd    Seen
+		odd    Event
 		asks   Subject
 		then   []Event // before the answer
 		finds  ownership.Layout
@@ -887,6 +887,7 @@ func TestALayoutThatSeemsToGoBackIsReadLive(t *testing.T) {
 		{"an older version", shows(layout(2, 800)), of, nil, layout(2, 800), true, 0},
 		{"an older version, by an API server that lags", shows(layout(2, 800)), of, nil, layout(2, 900), false, 900},
 		{"an earlier generation", shows(layout(1, 950)), Subject{Lease: "a-1"}, nil, ownership.Layout{}, false, 950},
+		{"an older version in a live list", Found{What: ownership.Listing{Layouts: []ownership.Layout{layout(2, 800)}}}, of, nil, layout(2, 800), true, 0},
 		{"it has gone", gone, of, nil, ownership.Layout{}, false, 902},
 		{"it has gone, by an API server that lags", gone, of, nil, layout(2, 900), false, 900},
 		{"it has gone, and was made anew meanwhile", gone, of, []Event{shows(layout(3, 950))}, ownership.Layout{}, false, 950},
@@ -894,12 +895,17 @@ func TestALayoutThatSeemsToGoBackIsReadLive(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			b := joined(t)
 			b.feed(shows(layout(2, 900)))
+			if l, listed := c.odd.(Found); listed {
+				b.d.list()
+				l.Number = b.d.number
+				c.odd = l
+			}
 			b.feed(c.odd)
 			read := find[Read](b)
 			if read.Of != c.asks {
 				t.Fatalf("it reads %+v, want %+v", read.Of, c.asks)
 			}
-			if _, deletion := c.odd.What.(ownership.LayoutGone); deletion && b.d.newest(of) != 900 {
+			if c.odd == gone && b.d.newest(of) != 900 {
 				t.Error("it believes in the deletion before it has asked")
 			}
 			for _, e := range c.then {

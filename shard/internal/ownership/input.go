@@ -53,10 +53,11 @@ type (
 	}
 	// Listing: all records, as a live list that was asked for at that instant shows them.
 	Listing struct {
-		Leases []Lease
-		Lead   Lead // Version 0: there is none
-		Shards []Shard
-		Asked  Instant
+		Leases  []Lease
+		Lead    Lead // Version 0: there is none
+		Shards  []Shard
+		Layouts []Layout // of the same version as the shards
+		Asked   Instant
 	}
 	// WentBack: a live read doesn't show what was seen before it was sent, or nothing shows any more that it would.
 	WentBack struct{ What string }

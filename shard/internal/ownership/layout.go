@@ -14,8 +14,8 @@ import (
 //     on the record, so it collides with every claim of it, and it is for ever.
 //   - A record that was never held is claimed only if a live read shows a layout that lists it, sent after the record was
 //     seen, and if all known records that overlap it are retired.
-//   - A layout counts from when the watch shows it: all records that were there before it are known then. What a write or
-//     a read says of it doesn't change what is excluded.
+//   - A layout counts from when the watch, or a live list of all records, shows it: all records that were there before it
+//     are known then. What a write or a read says of it doesn't change what is excluded.
 //
 // So of two records that overlap, the one that is claimed later for the first time was claimed by somebody who knew of
 // the other, and saw it retired.
@@ -26,6 +26,7 @@ type layout struct {
 	known   bool   // it exists, as far as the watch shows
 	rec     Layout // newest version seen
 	seenIn  uint64 // the step in which that was, or that it is gone
+	seenAt  Instant
 	w       *write
 
 	asking bool    // a live read is on its way, to be sent again at askAt
@@ -103,7 +104,7 @@ func (r *Replica) layoutGone(in LayoutGone) {
 
 // layoutChanged takes note of what a new version excludes.
 func (r *Replica) layoutChanged(l *layout, known bool) {
-	l.known, l.seenIn = known, r.step
+	l.known, l.seenIn, l.seenAt = known, r.step, r.now
 	l.stir()
 	if l.w.settled(l.rec.Version) {
 		r.forget(l.w)

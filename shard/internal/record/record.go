@@ -97,21 +97,27 @@ func (s *Store) Read(ctx context.Context, id keyspace.ShardID) (ownership.Input,
 	return Seen(s.fleet, shard)
 }
 
-// List reads all records live. Those that make no sense are left out, as where they are watched.
-func (s *Store) List(ctx context.Context) ([]ownership.Shard, error) {
+// List reads all records and layouts live. Those that make no sense are left out, as where they are watched.
+func (s *Store) List(ctx context.Context) ([]ownership.Shard, []ownership.Layout, error) {
 	list := &tenurev1alpha1.ShardList{}
 	if err := s.client.List(ctx, list, client.InNamespace(s.namespace)); err != nil {
-		return nil, fmt.Errorf("listing the records of shards: %w", err)
+		return nil, nil, fmt.Errorf("listing the records of shards: %w", err)
 	}
 	shards := make([]ownership.Shard, 0, len(list.Items))
+	var layouts []ownership.Layout
 	for i := range list.Items {
-		if in, err := Seen(s.fleet, &list.Items[i]); err == nil {
-			if seen, ok := in.(ownership.ShardSeen); ok {
-				shards = append(shards, seen.Shard)
-			}
+		in, err := Seen(s.fleet, &list.Items[i])
+		if err != nil {
+			continue
+		}
+		switch seen := in.(type) {
+		case ownership.ShardSeen:
+			shards = append(shards, seen.Shard)
+		case ownership.LayoutSeen:
+			layouts = append(layouts, seen.Layout)
 		}
 	}
-	return shards, nil
+	return shards, layouts, nil
 }
 
 // Seen translates a fleet's record or layout that was read or watched.

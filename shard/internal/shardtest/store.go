@@ -340,7 +340,7 @@ func (w *world) snapshot(of driver.Subject) ownership.Input {
 	s := &w.store
 	switch {
 	case of.All:
-		return ownership.Listing{Leases: slices.Clone(s.leases), Lead: s.lead, Shards: slices.Clone(s.shards)}
+		return ownership.Listing{Leases: slices.Clone(s.leases), Lead: s.lead, Shards: slices.Clone(s.shards), Layouts: slices.Clone(s.layouts)}
 	case of.Lease != "":
 		if l := s.lease(of.Lease); l != nil {
 			return ownership.LeaseSeen{Lease: *l}
