@@ -88,7 +88,7 @@ func (d *Driver) vouchAnswered(p pending, what ownership.Input) {
 	default:
 		d.past = d.past[1:]
 		if !found {
-			d.blank = !slices.ContainsFunc(d.machine.Holdings(), func(h ownership.Holding) bool { return h.Held })
+			d.blank = !slices.ContainsFunc(d.Holdings(), func(h ownership.Holding) bool { return h.Held })
 			d.step(ownership.WentBack{What: fmt.Sprintf("lease %s, of an earlier incarnation, isn't there", p.of.Lease)})
 		}
 	}

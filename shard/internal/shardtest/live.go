@@ -67,7 +67,7 @@ func (w *world) deadline(shard int) time.Duration {
 		slowest = min(slowest, r)
 	}
 	lease := time.Duration(float64(leaseDuration) / slowest)
-	if w.schedule.unfair() {
+	if w.schedule.unfair() || w.Restores > 1 { // who finds out late that it was set back again waits again
 		return lease*9/2 + time.Second
 	}
 	if w.fresh[shard] || w.lost || w.schedule.meddled() || w.schedule.divided() {
