@@ -28,6 +28,9 @@ const (
 type Config struct {
 	// Namespace of the home cluster holds the Leases and Shard records. Default "tenure-system".
 	Namespace string
+	// Fleet tells fleets that share a namespace from each other: each has its own Leases, records and coordinator. It is a
+	// DNS label; default "", which is a fleet like others.
+	Fleet keyspace.Fleet
 	// Replica is the stable name of this process, unique in the fleet; a Pod's name is right. It must be a DNS label or
 	// subdomain, since the names of its Leases begin with it.
 	Replica string
@@ -117,6 +120,9 @@ func (c Config) Validate() error {
 	}
 	if msgs := validation.IsDNS1123Label(c.Namespace); len(msgs) > 0 {
 		errs = append(errs, fmt.Errorf("Namespace %q: %s", c.Namespace, strings.Join(msgs, "; ")))
+	}
+	if msgs := validation.IsDNS1123Label(string(c.Fleet)); c.Fleet != "" && len(msgs) > 0 {
+		errs = append(errs, fmt.Errorf("Fleet %q: %s", c.Fleet, strings.Join(msgs, "; ")))
 	}
 	if len(c.Kinds) == 0 {
 		errs = append(errs, errors.New("Kinds is empty: name at least the kind that your controller is For"))

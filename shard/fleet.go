@@ -37,6 +37,7 @@ type connection struct {
 	number          uint64    // tells the cluster from earlier and later ones, of whatever name
 	way             uint64    // tells ways to the same cluster apart
 	uid             types.UID // of the cluster, "" while it isn't known
+	identified      bool      // uid is known, or can't be
 	expires         time.Time // when the credentials do, zero where that isn't known
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
@@ -27,6 +28,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/internal/pods"
 	"github.com/tenure-dev/tenure/shard/internal/record"
+	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
@@ -34,7 +36,7 @@ import (
 // isn't the first of its kind, reconnected is called.
 func newRecordCache(cfg Config, rc *rest.Config, scheme *runtime.Scheme, log logr.Logger, t *trouble,
 	reconnected func()) (cache.Cache, error) {
-	tenures, err := labels.Parse(tenurev1alpha1.RoleLabel)
+	tenures, err := labels.Parse(member.Selector(cfg.Fleet))
 	if err != nil {
 		return nil, fmt.Errorf("selector of leases: %w", err)
 	}
@@ -114,6 +116,7 @@ func recordMapper() meta.RESTMapper {
 	for _, kind := range []string{"Lease", "LeaseList"} { // a cache of namespaces looks lists up, too
 		m.Add(coordinationv1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
+	m.Add(eventsv1.SchemeGroupVersion.WithKind("Event"), meta.RESTScopeNamespace)
 	for _, kind := range []string{"Shard", "ShardList"} {
 		m.Add(tenurev1alpha1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
@@ -123,6 +126,7 @@ func recordMapper() meta.RESTMapper {
 // follower shows an incarnation every version of the records, from what there is when it begins.
 type follower struct {
 	by    protocol.Incarnation
+	fleet keyspace.Fleet
 	cache cache.Cache
 	pods  *pods.Watch // nil where they aren't watched
 	log   logr.Logger
@@ -135,17 +139,26 @@ func (f *follower) follow(ctx context.Context, spawn func(func())) (unfollow fun
 	leases, err := f.watch(ctx, &coordinationv1.Lease{}, func(obj client.Object) (ownership.Input, error) {
 		return member.Seen(obj.(*coordinationv1.Lease))
 	}, func(obj client.Object) {
-		f.put(driver.Seen{What: member.Gone(obj.GetName()), By: f.by})
+		f.put(driver.Seen{What: member.Gone(f.fleet, obj.GetName()), By: f.by})
 	})
 	if err != nil {
 		cancel()
 		return nil, err
 	}
 	shards, err := f.watch(ctx, &tenurev1alpha1.Shard{}, func(obj client.Object) (ownership.Input, error) {
-		return record.Seen(obj.(*tenurev1alpha1.Shard))
+		shard := obj.(*tenurev1alpha1.Shard)
+		if record.OfAnother(f.fleet, shard) {
+			return nil, nil
+		}
+		return record.Seen(f.fleet, shard)
 	}, func(obj client.Object) {
-		if id, err := record.ID(obj.(*tenurev1alpha1.Shard)); err == nil { // else it was never a record of ours
-			f.put(driver.Deleted{ID: id, By: f.by})
+		switch seen, err := record.Seen(f.fleet, obj.(*tenurev1alpha1.Shard)); in := seen.(type) {
+		case ownership.LayoutSeen:
+			if err == nil { // else it was never a record of ours
+				f.put(driver.Seen{What: ownership.LayoutGone{Cluster: in.Layout.Cluster}, By: f.by})
+			}
+		case ownership.ShardSeen:
+			f.put(driver.Deleted{ID: in.Shard.ID, By: f.by})
 		}
 	})
 	if err != nil {
@@ -182,6 +195,9 @@ func (f *follower) watch(ctx context.Context, obj client.Object, seen func(clien
 		in, err := seen(obj.(client.Object))
 		if err != nil {
 			f.log.Error(err, "record is ignored")
+			return
+		}
+		if in == nil {
 			return
 		}
 		f.put(driver.Seen{What: in, By: f.by})

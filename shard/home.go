@@ -27,9 +27,11 @@ import (
 // and is answered by an event.
 type home struct {
 	id       protocol.Incarnation
+	fleet    keyspace.Fleet
 	log      logr.Logger
 	trouble  *trouble
 	observer Observer
+	client   client.Client
 	members  *member.Store
 	records  *record.Store
 	put      func(driver.Event)
@@ -50,8 +52,8 @@ func newHome(ctx context.Context, id protocol.Incarnation, cfg Config, rc *rest.
 		return nil, fmt.Errorf("building the client of the home cluster: %w", err)
 	}
 	h := &home{
-		id: id, log: log, trouble: t, observer: cfg.Observer, put: put, spawn: spawn,
-		members: member.NewStore(c, cfg.Namespace), records: record.NewStore(c, cfg.Namespace),
+		id: id, fleet: cfg.Fleet, log: log, trouble: t, observer: cfg.Observer, put: put, spawn: spawn,
+		client: c, members: member.NewStore(c, cfg.Namespace, cfg.Fleet), records: record.NewStore(c, cfg.Namespace, cfg.Fleet),
 	}
 	h.restart(ctx)
 	return h, nil
@@ -105,6 +107,9 @@ func (h *home) tell(w driver.Write) {
 			}
 			h.log.Info(why, "peer", string(e.ID))
 		}
+	case ownership.WriteLayout:
+		h.log.Info("dividing cluster", "cluster", string(e.Layout.Cluster), "generation", e.Layout.Generation,
+			"shards", len(e.Layout.Prefixes), "clusterUID", e.Layout.UID)
 	case ownership.WriteAssignee:
 		h.log.Info("moving shard", "shard", e.ID.String(), "to", string(e.Assignee))
 	}
@@ -124,6 +129,8 @@ func (h *home) writing(w driver.Write) func(context.Context) (ownership.Version,
 			return 0, h.members.Drop(ctx, h.id)
 		case ownership.WriteLead:
 			return h.members.WriteLead(ctx, e.Base, e.Lead, time.Now())
+		case ownership.WriteLayout:
+			return h.records.WriteLayout(ctx, e)
 		case ownership.CreateShard:
 			return h.records.Create(ctx, e)
 		case ownership.WriteAssignee:
@@ -159,10 +166,12 @@ func (h *home) reading(ctx context.Context, of driver.Subject) (ownership.Input,
 		return h.list(ctx)
 	case of.Lease != "":
 		return h.members.Read(ctx, string(of.Lease))
+	case of.Layout != "":
+		return h.records.ReadLayout(ctx, of.Layout)
 	case of.Shard != (keyspace.ShardID{}):
 		return h.records.Read(ctx, of.Shard)
 	}
-	return h.members.Read(ctx, tenurev1alpha1.CoordinatorName)
+	return h.members.Read(ctx, tenurev1alpha1.CoordinatorLease(string(h.fleet)))
 }
 
 // list reads all records live.
@@ -171,7 +180,7 @@ func (h *home) list(ctx context.Context) (ownership.Input, error) {
 	var leases, shards error
 	var both sync.WaitGroup
 	both.Go(func() { l.Leases, l.Lead, leases = h.members.List(ctx) })
-	both.Go(func() { l.Shards, shards = h.records.List(ctx) })
+	both.Go(func() { l.Shards, l.Layouts, shards = h.records.List(ctx) })
 	both.Wait()
 	if err := errors.Join(leases, shards); err != nil {
 		return nil, err

@@ -71,6 +71,7 @@ type loop struct {
 	roster   *roster
 	judge    *clusterJudge
 	report   *report
+	entrance *entrance
 	moved    bool          // clusters came, went or are reached by another way, and shards haven't been told
 	turned   *atomic.Int64 // when the loop last turned, on the monotonic clock
 
@@ -97,7 +98,10 @@ func (l *loop) run(ctx context.Context, leaving <-chan struct{}) error {
 	defer l.clusters.stop()
 	l.beside.Go(func() { l.judge.run(ctx) })
 	l.handle(driver.Clusters{})
-	l.handle(driver.Start{})
+	l.beside.Go(func() {
+		l.entrance.wait(ctx)
+		l.mail.put(driver.Start{})
+	})
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for !l.done {
@@ -181,7 +185,7 @@ func (l *loop) do(r driver.Request) {
 		l.shards.stop(r)
 	case driver.Measure:
 		l.shards.measure()
-		l.report.survey(l.ctx, l.records, l.cfg.Namespace)
+		l.report.survey(l.ctx, l.records, l.cfg, l.driver)
 	case driver.Renewed:
 		l.cfg.Observer.Renewed(r.Left)
 	case driver.End:
@@ -228,7 +232,10 @@ func (l *loop) begin(b driver.Begin) {
 			return
 		}
 	}
-	f := &follower{by: b.ID, cache: l.records, pods: l.pods, log: log, put: l.mail.put}
+	if l.report.teller == nil {
+		l.report.teller = newTeller(l.writer.client, l.cfg, l.log, l.beside.Go)
+	}
+	f := &follower{by: b.ID, fleet: l.cfg.Fleet, cache: l.records, pods: l.pods, log: log, put: l.mail.put}
 	last := l.unfollow // what the watch shows between two incarnations counts, too
 	if l.unfollow, err = f.follow(l.ctx, l.beside.Go); err != nil {
 		l.fail(err)
@@ -250,12 +257,15 @@ func (l *loop) end() {
 	l.report.publish(l.driver, l.lease, l.shards)
 }
 
-// knownClusters is what the driver is to know of the clusters that there are now.
+// knownClusters is what the driver is to know of the clusters that there are now. One that may be another than its
+// records say isn't among them before that is known.
 func (l *loop) knownClusters() driver.Clusters {
-	known := driver.Clusters{Bits: map[keyspace.ClusterName]int{}, Connections: map[keyspace.ClusterName]uint64{}}
+	known := driver.Clusters{
+		Bits: map[keyspace.ClusterName]int{}, Connections: map[keyspace.ClusterName]uint64{}, UIDs: map[keyspace.ClusterName]string{},
+	}
 	for name, c := range l.clusters.all() {
-		if l.roster.sharded(name) {
-			known.Bits[name], known.Connections[name] = l.cfg.ShardBits, c.number
+		if c.identified && l.roster.sharded(name) {
+			known.Bits[name], known.Connections[name], known.UIDs[name] = l.cfg.ShardBits, c.number, string(c.uid)
 		}
 	}
 	return known

@@ -10,7 +10,6 @@ import (
 
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
@@ -44,12 +43,11 @@ func NewManager(home *rest.Config, provider multicluster.Provider, opts manager.
 	if err != nil {
 		return nil, fmt.Errorf("building the manager of the home cluster: %w", err)
 	}
-	for _, kind := range cfg.Kinds {
-		if _, err := apiutil.GVKForObject(kind.Object, local.GetScheme()); err != nil {
-			return nil, fmt.Errorf("shard.Config.Kinds: %T: %w", kind.Object, err)
-		}
+	kinds, err := kindsOf(cfg.Kinds, local.GetScheme())
+	if err != nil {
+		return nil, err
 	}
-	node := newNode(cfg.withDefaults(), home, local.GetLogger().WithName("shard"))
+	node := newNode(cfg.withDefaults(), kinds, home, local.GetLogger().WithName("shard"))
 	if cfg.HomeCluster != "" {
 		if err := node.clusters.add(context.Background(), keyspace.ClusterName(cfg.HomeCluster), local); err != nil {
 			return nil, fmt.Errorf("home cluster as a workload cluster: %w", err)
@@ -141,7 +139,7 @@ func (m *Manager) Records(ctx context.Context) (inspect.Records, error) {
 	if records == nil {
 		return inspect.Records{}, ErrNotStarted
 	}
-	return inspect.Read(ctx, *records, m.node.cfg.Namespace)
+	return inspect.Read(ctx, *records, m.node.cfg.Namespace, m.node.cfg.Fleet)
 }
 
 // Ready is a readiness check: the replica is a member of the fleet, so it can be given shards.

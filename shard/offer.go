@@ -117,14 +117,14 @@ func (f *fleet) askOnce(ctx context.Context, name keyspace.ClusterName, way uint
 
 // identified notes which cluster the connection in use leads to.
 func (f *fleet) identified(name keyspace.ClusterName, way uint64, uid types.UID, err error) (done bool) {
-	if err != nil {
-		return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) // then it isn't to be known
+	if err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) { // else it isn't to be known
+		return false
 	}
 	f.mu.Lock()
 	s := f.clusters[name]
 	current := s != nil && s.given == way && s.offer == nil
 	if current {
-		s.uid = uid
+		s.uid, s.identified = uid, true
 	}
 	f.mu.Unlock()
 	if current {
@@ -144,7 +144,7 @@ func (f *fleet) decide(name keyspace.ClusterName, offered *offer, inUse uint64, 
 		return s == nil || s.offer != offered
 	}
 	c := offered.connection
-	c.uid = e.offered
+	c.uid, c.identified = e.offered, true
 	switch v {
 	case later, refuse:
 		first := s.refused == ""

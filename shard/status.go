@@ -2,15 +2,16 @@ package shard
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/internal/driver"
+	"github.com/tenure-dev/tenure/shard/internal/member"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
@@ -31,6 +32,12 @@ type Status struct {
 	// Stuck are the shards that the replica holds and can't serve, since its caches of them aren't filled or their cluster
 	// can't be used from here, with since when.
 	Stuck map[keyspace.ShardID]time.Time
+	// Odd are the records that something is wrong with.
+	Odd []inspect.Odd
+	// Lost counts the records that were seen to be deleted since the process began.
+	Lost int
+	// Aliases are the clusters that are served under another name, by the names that they aren't served under.
+	Aliases map[keyspace.ClusterName]keyspace.ClusterName
 	// Clusters that the provider knows, and the last that it knew, with what they sent.
 	Clusters map[keyspace.ClusterName]ClusterStatus
 }
@@ -74,12 +81,17 @@ type ClusterStatus struct {
 // report is what the loop makes readable from elsewhere.
 type report struct {
 	replica   string
+	kinds     string // that this program shards
 	status    *atomic.Pointer[Status]
 	stale     bool // something was done since it was last published
 	published time.Time
 	took      time.Duration // to publish it
 	// What the last survey found; the maps are never changed, only replaced.
 	unserved, moving, stuck map[keyspace.ShardID]time.Time
+	odd                     []inspect.Odd
+	lost                    int
+	there                   map[string]types.UID // the records of the last survey
+	teller                  *teller              // nil until the first incarnation begins
 }
 
 // publishShare is how much of the loop's time may go into publishing: with thousands of shards it takes milliseconds.
@@ -94,7 +106,7 @@ func (r *report) publish(d *driver.Driver, l *lease, g *engager) {
 	}
 	st := &Status{
 		Replica: r.replica, Incarnation: d.ID(), Member: l.valid(), Coordinator: d.Leads(), Leaving: d.Leaving(),
-		Unserved: r.unserved, Moving: r.moving,
+		Unserved: r.unserved, Moving: r.moving, Odd: r.odd, Lost: r.lost, Aliases: d.Aliases(),
 	}
 	before, now := r.stuck, time.Now()
 	r.stuck = map[keyspace.ShardID]time.Time{}
@@ -119,16 +131,33 @@ func (r *report) wait(now time.Time) time.Duration {
 	return least - now.Sub(r.published)
 }
 
-// survey looks over all records for shards that nobody serves and for moves that haven't come about. It is for people
-// and alerts: the protocol doesn't depend on it.
-func (r *report) survey(ctx context.Context, records client.Reader, namespace string) {
-	var shards tenurev1alpha1.ShardList
-	var leases coordinationv1.LeaseList
-	for _, list := range []client.ObjectList{&shards, &leases} {
-		// They are only read, so there is no need to copy them.
-		if err := records.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-			return // before the first sync: nothing is known yet
-		}
+// survey looks over all records: for shards that nobody serves, for moves that haven't come about, for what is odd. It is
+// for people and alerts: the protocol doesn't depend on it.
+func (r *report) survey(ctx context.Context, records client.Reader, cfg Config, d *driver.Driver) {
+	// They are only read, so there is no need to copy them.
+	all, err := inspect.Read(ctx, records, cfg.Namespace, cfg.Fleet, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return // before the first sync: nothing is known yet
 	}
-	r.unserved, r.moving = look(shards.Items, alive(leases.Items), r.unserved, r.moving, time.Now())
+	now := time.Now()
+	counting, odd := all.Sort()
+	r.unserved, r.moving = look(counting, alive(all.Leases), r.unserved, r.moving, now)
+	r.odd = odd
+	gone, there := lost(r.there, all)
+	r.lost, r.there = r.lost+len(gone), there
+	if r.teller == nil || !d.Leads() {
+		return
+	}
+	for name, served := range d.Aliases() {
+		odd = append(odd, inspect.Odd{
+			Record: keyspace.LayoutName(cfg.Fleet, served), Reason: "ClusterHasTwoNames",
+			Note: fmt.Sprintf("cluster %s is cluster %s under another name, and is served under that: remove the Secret %s", name, served, name),
+		})
+	}
+	for _, o := range append(odd, gone...) {
+		r.teller.tell(ctx, o, now)
+	}
+	for _, m := range member.MisfitsAmong(all.Leases, r.kinds) { // it joined all the same
+		r.teller.tellOf(ctx, about(m), misfitReplica, m.Why, now)
+	}
 }

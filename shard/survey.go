@@ -1,14 +1,16 @@
 package shard
 
 import (
+	"fmt"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/internal/member"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
-	"github.com/tenure-dev/tenure/shard/internal/record"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
@@ -26,20 +28,40 @@ func alive(leases []coordinationv1.Lease) map[protocol.Incarnation]bool {
 	return all
 }
 
+// lost returns which of the records of the last look aren't there any more.
+func lost(before map[string]types.UID, records inspect.Records) (odd []inspect.Odd, now map[string]types.UID) {
+	now = make(map[string]types.UID, len(before))
+	for _, all := range [][]tenurev1alpha1.Shard{records.Layouts, records.Shards} {
+		for i := range all {
+			now[all[i].Name] = all[i].UID
+		}
+	}
+	for name, uid := range before {
+		if now[name] != uid {
+			odd = append(odd, inspect.Odd{
+				Record: name, UID: uid, Reason: "RecordDeleted",
+				Note: fmt.Sprintf("record %s was deleted; replicas never do that. It is made anew when its holder must have seen that", name),
+			})
+		}
+	}
+	return odd, now
+}
+
 // look returns which shards are unserved and which are to move, each with the time since when; the maps of the last
 // look are left as they are, since readers may hold them.
-func look(shards []tenurev1alpha1.Shard, alive map[protocol.Incarnation]bool, unservedBefore, movingBefore map[keyspace.ShardID]time.Time, now time.Time) (unserved, moving map[keyspace.ShardID]time.Time) {
+func look(shards []*tenurev1alpha1.Shard, alive map[protocol.Incarnation]bool, unservedBefore, movingBefore map[keyspace.ShardID]time.Time, now time.Time) (unserved, moving map[keyspace.ShardID]time.Time) {
 	unserved, moving = map[keyspace.ShardID]time.Time{}, map[keyspace.ShardID]time.Time{}
-	for i := range shards {
-		status := &shards[i].Status
-		id, err := record.ID(&shards[i])
+	for _, s := range shards {
+		status := &s.Status
+		said, err := inspect.ReadShard(s)
 		if err != nil {
 			continue
 		}
+		id := said.ID
 		switch holder := protocol.Incarnation(status.Holder); {
 		case holder == "" || !alive[holder]:
 			unserved[id] = since(unservedBefore, id, now)
-		case shards[i].Spec.Assignee != "" && shards[i].Spec.Assignee != status.Holder:
+		case s.Spec.Assignee != "" && s.Spec.Assignee != status.Holder:
 			moving[id] = since(movingBefore, id, now)
 		}
 	}

@@ -25,7 +25,7 @@ func TestALookTellsWhatIsUnservedAndWhatMovesAndSinceWhen(t *testing.T) {
 	shard := func(text, assignee, holder string, phase tenurev1alpha1.ShardPhase) tenurev1alpha1.Shard {
 		id := id(text)
 		return tenurev1alpha1.Shard{
-			ObjectMeta: metav1.ObjectMeta{Name: id.RecordName()},
+			ObjectMeta: metav1.ObjectMeta{Name: id.RecordName(""), ResourceVersion: "1"},
 			Spec:       tenurev1alpha1.ShardSpec{Cluster: string(id.Cluster), Prefix: id.Prefix.String(), Assignee: assignee},
 			Status:     tenurev1alpha1.ShardStatus{Holder: holder, Phase: phase},
 		}
@@ -36,7 +36,11 @@ func TestALookTellsWhatIsUnservedAndWhatMovesAndSinceWhen(t *testing.T) {
 		shard("west/10", "b", "", tenurev1alpha1.ShardPending),
 		shard("west/11", "a", "dead", tenurev1alpha1.ShardHeld),
 	}
-	unserved, moving := look(shards, map[protocol.Incarnation]bool{"a": true, "b": true},
+	var all []*tenurev1alpha1.Shard
+	for i := range shards {
+		all = append(all, &shards[i])
+	}
+	unserved, moving := look(all, map[protocol.Incarnation]bool{"a": true, "b": true},
 		map[keyspace.ShardID]time.Time{id("west/10"): began, id("west/00"): began}, nil, now)
 	if diff := cmp.Diff(map[keyspace.ShardID]time.Time{id("west/10"): began, id("west/11"): now}, unserved); diff != "" {
 		t.Errorf("unserved (-want +got):\n%s", diff)

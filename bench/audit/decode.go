@@ -63,6 +63,7 @@ type object struct {
 		// Schedule may be anything that a user thought of.
 		Schedule                                  any
 		Cluster, Prefix, Assignee, HolderIdentity string
+		Layout                                    json.RawMessage
 	}
 	Status json.RawMessage
 }
@@ -142,7 +143,7 @@ func newBody(e *Event, o object, status objectStatus, requested bool) *Body {
 		b.Holder, b.Leaving = o.Spec.HolderIdentity, leaving != "" && leaving != "false"
 		b.SealedBy = m.Annotations["tenure.dev/sealed-by"]
 	}
-	if e.IsShardRecord() {
+	if e.IsShardRecord() && o.Spec.Layout == nil { // else it says which shards there are, and who holds none
 		b.Shard = &ShardState{
 			Cluster: o.Spec.Cluster, Prefix: o.Spec.Prefix, Assignee: o.Spec.Assignee,
 			Holder: status.Holder, Phase: status.Phase, Warm: status.Warm, Epoch: status.Epoch,

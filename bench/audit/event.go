@@ -247,12 +247,14 @@ func ParseAgent(ua string) Agent {
 	return a
 }
 
-// ParseShard reads CLUSTER/PREFIX. The prefix holds no slash, a cluster's name may.
+// ParseShard reads CLUSTER/PREFIX, or CLUSTER/PREFIX@GENERATION, in which the generation makes no difference: an object
+// is in both. The prefix holds no slash, a cluster's name may.
 func ParseShard(s string) (Shard, bool) {
 	cut := strings.LastIndexByte(s, '/')
 	if cut <= 0 {
 		return Shard{}, false
 	}
-	shard := Shard{Cluster: s[:cut], Prefix: s[cut+1:]}
+	prefix, _, _ := strings.Cut(s[cut+1:], "@")
+	shard := Shard{Cluster: s[:cut], Prefix: prefix}
 	return shard, len(shard.Prefix) <= 8 && strings.Trim(shard.Prefix, "01") == ""
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -101,7 +102,7 @@ func (o *observation) readHome(ctx context.Context, home client.Client) error {
 	if err := home.List(ctx, shards, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("reading the Shards: %w", err)
 	}
-	o.shards = shards.Items
+	o.shards = slices.DeleteFunc(shards.Items, func(s tenurev1alpha1.Shard) bool { return s.Spec.Layout != nil })
 	leases := &coordinationv1.LeaseList{}
 	if err := home.List(ctx, leases, client.InNamespace(namespace), client.HasLabels{replicaLabel}); err != nil {
 		return fmt.Errorf("reading the Leases: %w", err)

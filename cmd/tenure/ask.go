@@ -24,8 +24,8 @@ const askTimeout = 20 * time.Second
 
 // homeFlags say where the home cluster is, and which fleet there is meant.
 type homeFlags struct {
-	homeKubeconfig, context, homeNamespace string
-	contextFlag                            string // the name of the flag of context
+	homeKubeconfig, context, homeNamespace, fleet string
+	contextFlag                                   string // the name of the flag of context
 }
 
 // question is what the commands that ask and change nothing have in common. They end with errUnhealthy if something is
@@ -70,7 +70,8 @@ func (q *homeFlags) declare(cmd *cobra.Command, contextFlag string, getenv func(
 	fs.StringVar(&q.context, contextFlag, "", "`context` of that kubeconfig")
 	fs.StringVar(&q.homeNamespace, "namespace", shard.DefaultNamespace,
 		"`namespace` of the home cluster that holds Leases, Shards and kubeconfig Secrets")
-	for _, name := range []string{"home-kubeconfig", "namespace"} { // a question is often asked in a replica's container
+	fs.StringVar(&q.fleet, "fleet", "", "`name` of the fleet, if it isn't the default one")
+	for _, name := range []string{"home-kubeconfig", "namespace", "fleet"} { // a question is often asked in a replica's container
 		fromEnvironment(fs.Lookup(name), envName(name), getenv)
 	}
 }
@@ -176,7 +177,7 @@ func (q *homeFlags) gatherer(askClusters bool) (console.Gatherer, error) {
 		text := fmt.Sprintf("configuration of the home cluster (--home-kubeconfig, --%s): %v", q.contextFlag, err)
 		return console.Gatherer{}, &console.UsageError{Text: text}
 	}
-	return console.Gatherer{Home: config, Namespace: q.homeNamespace, Ask: askClusters}, nil
+	return console.Gatherer{Home: config, Namespace: q.homeNamespace, Of: keyspace.Fleet(q.fleet), Ask: askClusters}, nil
 }
 
 // connection is the one that kubectl would make.

@@ -24,6 +24,7 @@ import (
 type options struct {
 	homeKubeconfig string
 	namespace      string
+	fleet          string
 	replica        string
 	sharding       bool
 	shards         int
@@ -80,6 +81,8 @@ func (o *options) declare(fs *pflag.FlagSet) {
 		"kubeconfig `file` of the home cluster (default: in-cluster configuration, or $KUBECONFIG)")
 	fs.StringVar(&o.namespace, "namespace", shard.DefaultNamespace,
 		"`namespace` of the home cluster that holds Leases, Shards and kubeconfig Secrets")
+	fs.StringVar(&o.fleet, "fleet", "",
+		"`name` of the fleet among those that share the namespace: each has its own Leases and records")
 	fs.StringVar(&o.replica, "replica", strings.ToLower(host), "stable `name` of this replica, unique in the fleet")
 	fs.Var(&choice{&o.sharding, "on", "off"}, "sharding", "`on`, or off: the same reconcilers under plain leader election")
 	fs.IntVar(&o.shards, "shards-per-cluster", 1<<shard.DefaultShardBits,
@@ -202,7 +205,7 @@ func flagNames(err error) error {
 	}
 	text := err.Error()
 	for field, name := range map[string]string{
-		"Replica ": "--replica ", "Namespace ": "--namespace ", "LeaseDuration ": "--lease-duration ",
+		"Fleet ": "--fleet ", "Replica ": "--replica ", "Namespace ": "--namespace ", "LeaseDuration ": "--lease-duration ",
 		"DrainTimeout ": "--drain-timeout ", "RemovalGrace ": "--cluster-removal-grace ", "Weight ": "--weight ",
 		"Pod.Container ": "--pod ", "Pod.Peers ": "--pod-selector ",
 	} {

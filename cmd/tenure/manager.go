@@ -148,6 +148,7 @@ func managerOptions(o *options, scheme *runtime.Scheme) manager.Options {
 func (o *options) shardConfig() shard.Config {
 	return shard.Config{
 		Namespace:       o.namespace,
+		Fleet:           keyspace.Fleet(o.fleet),
 		Replica:         o.replica,
 		Kinds:           append(o.atKinds(), o.replicationKinds()...),
 		HomeCluster:     o.homeCluster(),

@@ -42,7 +42,7 @@ type survey struct {
 	clusters []*Cluster
 	bySlot   map[keyspace.ClusterName]*[slots][]*entry
 	removed  map[keyspace.ClusterName]bool
-	broken   []string
+	odd      []inspect.Odd
 }
 
 // Assess judges the fleet. It is pure.
@@ -97,11 +97,12 @@ func (t *Totals) add(e *entry) {
 // look reads the records and links them.
 func look(s Snapshot) *survey {
 	v := &survey{Snapshot: s, members: readLeases(s), bySlot: map[keyspace.ClusterName]*[slots][]*entry{}, removed: map[keyspace.ClusterName]bool{}}
-	for i := range s.Records.Shards {
-		raw := &s.Records.Shards[i]
+	var counting []*tenurev1alpha1.Shard
+	counting, v.odd = s.Records.Sort()
+	for _, raw := range counting {
 		said, err := inspect.ReadShard(raw)
 		if err != nil {
-			v.broken = append(v.broken, err.Error())
+			v.odd = append(v.odd, inspect.Odd{Record: raw.Name, Reason: inspect.Unreadable, Note: err.Error()})
 			continue
 		}
 		v.entries = append(v.entries, &entry{raw: raw, Shard: said})

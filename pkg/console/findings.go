@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
+	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/plan"
 	"github.com/tenure-dev/tenure/shard/protocol"
@@ -37,6 +38,7 @@ const (
 	AlertLapses      = "TenureLapses"
 	// EntryLaterEpoch isn't an alert: it is what to do about objects that show higher epochs than their shards' records.
 	EntryLaterEpoch = "Objects from a later epoch"
+	AlertForeign    = "TenureForeignRecords"
 )
 
 // findings says what is wrong, the worst first, and then what is good to know.
@@ -67,8 +69,11 @@ func (v *survey) findNobody() []Finding {
 
 // findRecords is about records that make no sense.
 func (v *survey) findRecords() (found []Finding) {
-	for _, text := range v.broken {
-		found = append(found, Finding{Wrong, AlertUnheld, text, "the record was written by hand; every replica ignores it"})
+	for _, o := range v.odd {
+		if o.Reason == inspect.Overlapping {
+			continue // that is found by slots
+		}
+		found = append(found, Finding{Wrong, AlertForeign, o.Note, "the record was written by hand; no replica serves it"})
 	}
 	return found
 }
@@ -171,7 +176,7 @@ func (v *survey) findHoles() (found []Finding) {
 	const coordinator = "the coordinator makes what is missing; look at its log"
 	add(bare, "registered, but not divided into shards yet: %s", coordinator)
 	add(partly, "no record covers a part of: %s", coordinator+" (a deleted record comes back after a lease duration)")
-	add(twice, "records overlap, so two replicas may hold one object: %s", "delete the records that were made by hand, at once")
+	add(twice, "records overlap, and no layout says which of them count: %s", "delete the records that were made by hand")
 	return found
 }
 

@@ -60,7 +60,7 @@ func shardRecord(cluster, prefix, holder string) tenurev1alpha1.Shard {
 	}
 	id := keyspace.ShardID{Cluster: keyspace.ClusterName(cluster), Prefix: p}
 	return tenurev1alpha1.Shard{
-		ObjectMeta: metav1.ObjectMeta{Name: id.RecordName(), ResourceVersion: "7", CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))},
+		ObjectMeta: metav1.ObjectMeta{Name: id.RecordName(""), ResourceVersion: "7", CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))},
 		Spec:       tenurev1alpha1.ShardSpec{Cluster: cluster, Prefix: prefix, Assignee: holder},
 		Status: tenurev1alpha1.ShardStatus{
 			Holder: holder, Epoch: 3, Phase: tenurev1alpha1.ShardHeld, Objects: 10, LoadMilli: 20, HeldSince: &metav1.MicroTime{Time: now.Add(-time.Hour)},
@@ -169,7 +169,7 @@ func TestTheFleetIsJudgedByItsRecords(t *testing.T) {
 		},
 		"records overlap": {
 			change: func(s *Snapshot) { s.Records.Shards = append(s.Records.Shards, shardRecord("west", "1", "r0-aaaaaa")) },
-			want:   []string{"wrong: records overlap, so two replicas may hold one object: west"},
+			want:   []string{"wrong: records overlap, and no layout says which of them count: west"},
 		},
 		"a record has the name of another": {
 			change: func(s *Snapshot) {

@@ -37,6 +37,8 @@ type Gatherer struct {
 	Home *rest.Config
 	// Namespace of the records.
 	Namespace string
+	// Of is the fleet whose records they are.
+	Of keyspace.Fleet
 	// Ask is whether the workload clusters are asked if they can be used.
 	Ask bool
 }
@@ -77,7 +79,7 @@ func (g Gatherer) Fleet(ctx context.Context) (Snapshot, error) {
 func (g Gatherer) fleet(ctx context.Context, home client.Client) (Snapshot, error) {
 	s := Snapshot{Home: g.Home.Host, Namespace: g.Namespace}
 	var err error
-	if s.Records, err = inspect.Read(ctx, home, g.Namespace); err != nil {
+	if s.Records, err = inspect.Read(ctx, home, g.Namespace, g.Of); err != nil {
 		return Snapshot{}, err
 	}
 	s.Now = time.Now() // before the clusters are asked, which may take its time

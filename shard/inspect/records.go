@@ -6,6 +6,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
@@ -20,20 +21,37 @@ import (
 // Records are the coordination records of the whole fleet, as the home cluster has them.
 type Records struct {
 	Shards []tenurev1alpha1.Shard
+	// Layouts say which shards each cluster is divided into.
+	Layouts []tenurev1alpha1.Shard
 	// Leases of the members and of the coordinator.
 	Leases []coordinationv1.Lease
 }
 
-// Read reads the records of a namespace of the home cluster.
-func Read(ctx context.Context, from client.Reader, namespace string) (Records, error) {
+// Read reads the records of a fleet in a namespace of the home cluster.
+func Read(ctx context.Context, from client.Reader, namespace string, fleet keyspace.Fleet, opts ...client.ListOption) (Records, error) {
+	opts = append(opts, client.InNamespace(namespace))
 	shards, leases := &tenurev1alpha1.ShardList{}, &coordinationv1.LeaseList{}
-	if err := from.List(ctx, shards, client.InNamespace(namespace)); err != nil {
+	if err := from.List(ctx, shards, opts...); err != nil {
 		return Records{}, fmt.Errorf("listing the Shard records in namespace %s: %w", namespace, err)
 	}
-	if err := from.List(ctx, leases, client.InNamespace(namespace), client.HasLabels{tenurev1alpha1.RoleLabel}); err != nil {
+	selector, err := labels.Parse(member.Selector(fleet))
+	if err != nil {
+		return Records{}, fmt.Errorf("fleet %q: %w", fleet, err)
+	}
+	if err := from.List(ctx, leases, append(opts, client.MatchingLabelsSelector{Selector: selector})...); err != nil {
 		return Records{}, fmt.Errorf("listing the Leases in namespace %s: %w", namespace, err)
 	}
-	return Records{Shards: shards.Items, Leases: leases.Items}, nil
+	r := Records{Leases: leases.Items}
+	for _, s := range shards.Items {
+		switch {
+		case record.OfAnother(fleet, &s):
+		case s.Spec.Layout != nil:
+			r.Layouts = append(r.Layouts, s)
+		default:
+			r.Shards = append(r.Shards, s)
+		}
+	}
+	return r, nil
 }
 
 // Lease is what a Lease of the fleet says.
@@ -81,18 +99,24 @@ type Shard struct {
 	// Objects and Load, in seconds spent in reconciles per second, are as the holder last reported them.
 	Objects int64
 	Load    float64
+	// Retired says that nobody will ever hold it again.
+	Retired bool
 	// Pin is the name of the replica that the shard was pinned to, "" for none.
 	Pin string
 }
 
 // ReadShard says what a record means. It fails for one that is no record of the shard that it names.
 func ReadShard(shard *tenurev1alpha1.Shard) (Shard, error) {
-	seen, err := record.Seen(shard)
+	seen, err := record.Seen(fleetOf(shard), shard)
 	if err != nil {
 		return Shard{}, err
 	}
-	s := seen.(ownership.ShardSeen).Shard
+	shardSeen, ok := seen.(ownership.ShardSeen)
+	if !ok {
+		return Shard{}, fmt.Errorf("record %s: is a layout", shard.Name)
+	}
+	s := shardSeen.Shard
 	return Shard{
-		ID: s.ID, Holder: s.Holder, Assignee: s.Assignee, Warm: s.Warm, Epoch: s.Epoch, Objects: s.Objects, Load: s.Load, Pin: s.Pin,
+		ID: s.ID, Holder: s.Holder, Assignee: s.Assignee, Warm: s.Warm, Epoch: s.Epoch, Objects: s.Objects, Load: s.Load, Retired: s.Retired, Pin: s.Pin,
 	}, nil
 }

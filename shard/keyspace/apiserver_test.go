@@ -2,6 +2,7 @@ package keyspace_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -56,10 +57,13 @@ func TestSlotLabelIsAValidLabel(t *testing.T) {
 }
 
 func TestRecordNamesAreValidObjectNames(t *testing.T) {
+	longest := keyspace.Fleet(strings.Repeat("f", 63))
 	rapid.Check(t, func(t *rapid.T) {
-		id := keyspace.ShardID{Cluster: drawCluster(t, "cluster"), Prefix: drawPrefix(t, "prefix")}
-		if faults := validation.IsDNS1123Subdomain(id.RecordName()); len(faults) > 0 {
-			t.Fatalf("record name %q of %s: %v", id.RecordName(), id, faults)
+		id, fleet := drawShard(t, ""), rapid.SampledFrom([]keyspace.Fleet{"", "blue", longest}).Draw(t, "fleet")
+		for _, name := range []string{id.RecordName(fleet), keyspace.LayoutName(fleet, id.Cluster)} {
+			if faults := validation.IsDNS1123Subdomain(name); len(faults) > 0 {
+				t.Fatalf("record name %q of %s: %v", name, id, faults)
+			}
 		}
 	})
 }

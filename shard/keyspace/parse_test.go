@@ -11,7 +11,7 @@ import (
 
 func TestWhatIsWrittenIsReadBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		id := keyspace.ShardID{Cluster: drawCluster(t, "cluster"), Prefix: drawPrefix(t, "prefix")}
+		id := drawShard(t, "")
 		slot := keyspace.Slot(rapid.Byte().Draw(t, "slot"))
 
 		if got, err := keyspace.ParseShardID(id.String()); err != nil || got != id {
@@ -34,7 +34,7 @@ func TestParsersRefuseWhatIsNeverWrittenAndNameIt(t *testing.T) {
 	}
 	for kind, texts := range map[string][]string{
 		"prefix": {"2", "0x1", "010101010", "01 ", "٠"},
-		"shard":  {"", "west", "/01", "/", "west/2", "west/010101010", "west/01/x"},
+		"shard":  {"", "west", "/01", "/", "west/2", "west/010101010", "west/01/x", "west/01@1", "west/01@02", "west/01@", "west/01@1000000000"},
 		"slot":   {"", "0", "000", "0A", "0x", "g0", "0g"},
 	} {
 		for _, text := range texts {
@@ -53,14 +53,17 @@ func TestParsersRefuseWhatIsNeverWrittenAndNameIt(t *testing.T) {
 func TestRecordNamesReadWellAndNeverMeet(t *testing.T) {
 	long := strings.Repeat("a", 253)
 	tests := map[string]string{
-		"west/":         "west.p",
-		"west/01":       "west.p01",
-		"west-01/":      "west-01.p",
-		"west.01/":      "west.01.p",
-		"west.p01/":     "west.p01.p",
-		"West/1":        "41a6741e9a0faee34fec1fce082d6c63.x1",
-		long + "/1":     long[:210] + "-32859a3ab65ac52932e16fad60606536.x1",
-		"multi#west/01": "403325cf93530fbdfe74c798a1969a14.x01",
+		"west/":             "west.p",
+		"west/01":           "west.p01",
+		"west-01/":          "west-01.p",
+		"west.01/":          "west.01.p",
+		"west.p01/":         "west.p01.p",
+		"West/1":            "41a6741e9a0faee34fec1fce082d6c63.x1",
+		long + "/1":         long[:210] + "-32859a3ab65ac52932e16fad60606536.x1",
+		"multi#west/01":     "403325cf93530fbdfe74c798a1969a14.x01",
+		"west/@2":           "west.p-g2",
+		"west/01@999999999": "west.p01-g999999999",
+		long + "/1@2":       long[:135] + "-32859a3ab65ac52932e16fad60606536.x1-g2",
 	}
 	seen := map[string]string{}
 	for text, want := range tests {
@@ -68,7 +71,7 @@ func TestRecordNamesReadWellAndNeverMeet(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := id.RecordName()
+		got := id.RecordName("")
 		if got != want {
 			t.Errorf("record name of %s = %q, want %q", text, got, want)
 		}
@@ -79,27 +82,61 @@ func TestRecordNamesReadWellAndNeverMeet(t *testing.T) {
 	}
 }
 
-func TestDifferentShardsHaveDifferentRecordNames(t *testing.T) {
+func TestRecordsOfAnotherFleetAndLayoutsHaveNamesOfTheirOwn(t *testing.T) {
+	west := keyspace.ShardID{Cluster: "west", Prefix: keyspace.Partition(2)[1]}
+	multi := keyspace.ShardID{Cluster: "multi#west", Prefix: west.Prefix, Generation: 3}
+	for got, want := range map[string]string{
+		west.RecordName("blue"):                   "west.blue.f01",
+		multi.RecordName("blue"):                  "403325cf93530fbdfe74c798a1969a14.blue.y01-g3",
+		keyspace.LayoutName("", "west"):           "west.layout",
+		keyspace.LayoutName("", "multi#west"):     "403325cf93530fbdfe74c798a1969a14.xlayout",
+		keyspace.LayoutName("blue", "west"):       "west.blue.flayout",
+		keyspace.LayoutName("blue", "multi#west"): "403325cf93530fbdfe74c798a1969a14.blue.ylayout",
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestDifferentRecordsHaveDifferentNames(t *testing.T) {
+	fleets := rapid.SampledFrom([]keyspace.Fleet{"", "blue", "p01", "layout"})
+	name := func(fleet keyspace.Fleet, id keyspace.ShardID, layout bool) string {
+		if layout {
+			return keyspace.LayoutName(fleet, id.Cluster)
+		}
+		return id.RecordName(fleet)
+	}
 	rapid.Check(t, func(t *rapid.T) {
-		one := keyspace.ShardID{Cluster: drawCluster(t, "cluster"), Prefix: drawPrefix(t, "prefix")}
+		one, fleet, layout := drawShard(t, ""), fleets.Draw(t, "fleet"), rapid.Bool().Draw(t, "layout")
 		// The likeliest to collide: a cluster that is called as the other's record
 		// is, whole or in part.
-		name := one.RecordName()
-		cut := rapid.IntRange(1, len(name)).Draw(t, "cut")
-		other := keyspace.ShardID{
-			Cluster: rapid.SampledFrom([]keyspace.ClusterName{
-				keyspace.ClusterName(name), keyspace.ClusterName(name[:cut]), one.Cluster, drawCluster(t, "other cluster"),
-			}).Draw(t, "rival"),
-			Prefix: drawPrefix(t, "other prefix"),
+		first := name(fleet, one, layout)
+		cut := rapid.IntRange(1, len(first)).Draw(t, "cut")
+		other, rival, otherLayout := drawShard(t, "other "), fleets.Draw(t, "other fleet"), rapid.Bool().Draw(t, "other layout")
+		other.Cluster = rapid.SampledFrom([]keyspace.ClusterName{
+			keyspace.ClusterName(first), keyspace.ClusterName(first[:cut]), one.Cluster, other.Cluster,
+		}).Draw(t, "rival")
+		if layout && otherLayout {
+			other.Prefix, other.Generation = one.Prefix, one.Generation
 		}
-		if one != other && name == other.RecordName() {
-			t.Fatalf("%s and %s are both called %q", one, other, name)
+		same := one == other && fleet == rival && layout == otherLayout
+		if !same && first == name(rival, other, otherLayout) {
+			t.Fatalf("%s in %q and %s in %q are both called %q", one, fleet, other, rival, first)
 		}
 	})
 }
 
+func drawShard(t *rapid.T, which string) keyspace.ShardID {
+	id := keyspace.ShardID{Cluster: drawCluster(t, which+"cluster"), Prefix: drawPrefix(t, which+"prefix")}
+	if rapid.Bool().Draw(t, which+"later") {
+		id.Generation = rapid.Uint32Range(2, keyspace.MaxGeneration).Draw(t, which+"generation")
+	}
+	return id
+}
+
 func FuzzParseShardID(f *testing.F) {
-	for _, seed := range []string{"west/01", "west/", "a/b/0", "/", "", "west/2"} {
+	for _, seed := range []string{"west/01", "west/", "a/b/0", "/", "", "west/2", "west/01@2", "west/@12", "west/@1", "west/@02"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

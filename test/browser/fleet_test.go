@@ -59,7 +59,7 @@ func newFleet(t *testing.T) *fleet {
 			since := metav1.NewMicroTime(time.Now().Add(-time.Hour))
 			who := fmt.Sprintf("r%d-abc234", (i+offset)%3)
 			f.records.Shards = append(f.records.Shards, tenurev1alpha1.Shard{
-				ObjectMeta: metav1.ObjectMeta{Name: id.RecordName()},
+				ObjectMeta: metav1.ObjectMeta{Name: id.RecordName("")},
 				Spec:       tenurev1alpha1.ShardSpec{Cluster: cluster, Prefix: prefix.String(), Assignee: who},
 				Status:     tenurev1alpha1.ShardStatus{Holder: who, Epoch: 3, Phase: tenurev1alpha1.ShardHeld, Objects: 25, LoadMilli: 40, HeldSince: &since},
 			})

@@ -35,7 +35,7 @@ func (f *Fleet) Shards(ctx context.Context) ([]tenurev1alpha1.Shard, error) {
 	}
 	served := f.clusters()
 	return slices.DeleteFunc(list.Items, func(s tenurev1alpha1.Shard) bool {
-		return !slices.Contains(served, s.Spec.Cluster)
+		return s.Spec.Layout != nil || s.Status.Phase == tenurev1alpha1.ShardRetired || !slices.Contains(served, s.Spec.Cluster)
 	}), nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tenure-dev/tenure/shard"
+	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
@@ -37,6 +38,9 @@ func NewCollector(status func() shard.Status) *Collector {
 		{"tenure_shards_unserved", "Shards that nobody serves, by the records that this replica sees.", nil},
 		{"tenure_unserved_seconds", "For how long the shard that is without a live holder longest has been, as this replica sees it.", nil},
 		{"tenure_held_unserved_seconds", "For how long this replica has held a shard of the cluster and couldn't serve it: its caches aren't filled, or the cluster can't be used from here.", []string{"cluster"}},
+		{"tenure_foreign_records", "Records that something is wrong with, by what that is, as this replica sees it.", []string{"reason"}},
+		{"tenure_deleted_records_total", "Records that this replica saw to be deleted, which replicas never do.", nil},
+		{"tenure_clusters_aliased", "Clusters that are served under another name.", nil},
 		{"tenure_shards_moving", "Shards that are to go to another holder and haven't yet.", nil},
 		{"tenure_moving_seconds", "For how long the move under way that began first has been, as this replica sees it.", nil},
 		{"tenure_clusters_engaged", "Workload clusters that the provider knows.", nil},
@@ -86,6 +90,15 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge("tenure_shards_unserved", float64(len(st.Unserved)))
 	gauge("tenure_unserved_seconds", longest(st.Unserved, now).Seconds())
+	odd := map[string]int{}
+	for _, o := range st.Odd {
+		odd[o.Reason]++
+	}
+	for _, reason := range []string{inspect.Unreadable, inspect.Foreign, inspect.Overlapping, inspect.Spent} {
+		gauge("tenure_foreign_records", float64(odd[reason]), reason)
+	}
+	ch <- prometheus.MustNewConstMetric(c.descs["tenure_deleted_records_total"], prometheus.CounterValue, float64(st.Lost))
+	gauge("tenure_clusters_aliased", float64(len(st.Aliases)))
 	gauge("tenure_shards_moving", float64(len(st.Moving)))
 	gauge("tenure_moving_seconds", longest(st.Moving, now).Seconds())
 	stuck := map[string]float64{}

@@ -31,6 +31,8 @@ func (d *Driver) newest(of Subject) ownership.Version {
 		return d.machine.NewestLease(of.Lease)
 	case of.Shard != (keyspace.ShardID{}):
 		return d.machine.NewestShard(of.Shard)
+	case of.Layout != "":
+		return d.machine.NewestLayout(of.Layout)
 	}
 	return d.machine.NewestLead()
 }
@@ -42,6 +44,10 @@ func version(what ownership.Input) (of Subject, v ownership.Version, ok bool) {
 		return Subject{Lease: in.Lease.ID}, in.Lease.Version, true
 	case ownership.ShardSeen:
 		return Subject{Shard: in.Shard.ID}, in.Shard.Version, true
+	case ownership.LayoutSeen:
+		return Subject{Layout: in.Layout.Cluster}, in.Layout.Version, true
+	case ownership.LayoutRead:
+		return Subject{Layout: in.Cluster}, in.Layout.Version, in.Layout.Version != 0
 	case ownership.LeadSeen:
 		return Subject{}, in.Lead.Version, true
 	case ownership.LeadFound:
@@ -62,6 +68,9 @@ func (d *Driver) look(what ownership.Input) {
 	if v < d.newest(of) && len(d.doubts.of) < mostDoubts && !slices.Contains(d.doubts.of, of) {
 		d.doubts.of = append(d.doubts.of, of)
 	}
+	if seen, ok := what.(ownership.LayoutSeen); ok && d.machine.Regresses(seen.Layout) {
+		d.doubtAll()
+	}
 	d.doubts.newest = max(d.doubts.newest, v)
 }
 
@@ -73,6 +82,9 @@ func (d *Driver) lookAll(l ownership.Listing) {
 	}
 	for _, s := range l.Shards {
 		d.look(ownership.ShardSeen{Shard: s})
+	}
+	for _, n := range l.Layouts {
+		d.look(ownership.LayoutSeen{Layout: n})
 	}
 }
 
@@ -160,6 +172,8 @@ func (d *Driver) below(of Subject, v, known ownership.Version) bool {
 		name = "lease " + string(of.Lease)
 	case of.Shard != (keyspace.ShardID{}):
 		name = "the record of " + of.Shard.String()
+	case of.Layout != "":
+		name = "the layout of " + string(of.Layout)
 	}
 	d.step(ownership.WentBack{What: fmt.Sprintf("%s is at version %d, and was at version %d", name, v, known)})
 	return true

@@ -64,6 +64,7 @@ type Driver struct {
 	unconfirmed []deletion
 	doubts      doubts
 	vouch       vouch
+	blank       bool   // the incarnation that is over since nothing tells what went before has held nothing
 	past        []past // that the home cluster hasn't shown since they ended
 	measured    ownership.Instant
 
@@ -102,9 +103,12 @@ func (d *Driver) Handle(now ownership.Instant, e Event) []Request {
 	case Seen:
 		if e.By == "" || e.By == d.id { // else it is what an earlier incarnation was shown
 			d.look(e.What)
-			if _, gone := e.What.(ownership.LeadGone); gone {
+			switch gone := e.What.(type) {
+			case ownership.LeadGone:
 				d.confirmLead()
-			} else {
+			case ownership.LayoutGone:
+				d.confirm(Subject{Layout: gone.Cluster})
+			default:
 				d.step(e.What)
 				d.watched(e.What)
 			}
@@ -119,12 +123,14 @@ func (d *Driver) Handle(now ownership.Instant, e Event) []Request {
 		d.step(ownership.Tick{})
 		d.measure()
 	case Start:
-		d.begin()
+		if !d.leaving {
+			d.begin()
+		}
 	case Clusters:
 		d.known, d.stale = e, true
 	case Deleted:
 		if e.By == "" || e.By == d.id {
-			d.confirm(e.ID)
+			d.confirm(Subject{Shard: e.ID})
 		}
 	case Listed:
 		if e.By == d.id {
@@ -172,7 +178,7 @@ func (d *Driver) perform(effect ownership.Effect) {
 	switch e := effect.(type) {
 	case ownership.WriteLease:
 		d.write(pending{why: written, effect: effect, seq: e.Seq}, d.leasePatience())
-	case ownership.SealLease, ownership.WriteLead, ownership.CreateShard, ownership.WriteAssignee, ownership.WriteShard:
+	case ownership.SealLease, ownership.WriteLead, ownership.WriteLayout, ownership.CreateShard, ownership.WriteAssignee, ownership.WriteShard:
 		d.queue(effect)
 	case ownership.FindLease:
 		d.read(pending{why: found}, Subject{Lease: e.ID})
@@ -180,6 +186,8 @@ func (d *Driver) perform(effect ownership.Effect) {
 		d.read(pending{why: found}, Subject{})
 	case ownership.ListRecords:
 		d.list()
+	case ownership.FindLayout:
+		d.read(pending{why: found, seq: e.Ask}, Subject{Layout: e.Cluster})
 	case ownership.ForgetLease:
 		d.emit(Write{Effect: effect, Patience: d.patience()}) // the next coordinator tries again
 	case ownership.DropLease:
@@ -251,7 +259,7 @@ func (d *Driver) Wake() time.Duration {
 		if d.leaving {
 			wake = min(wake, d.leftAt.Mono+d.leaveTimeout())
 		}
-	} else if d.stop == 0 {
+	} else if d.id != "" && d.stop == 0 {
 		wake = d.beginAt.Mono
 		if d.leaving {
 			wake = d.sealUntil()
@@ -292,6 +300,14 @@ func (d *Driver) ID() ownership.Incarnation { return d.id }
 
 // Leads reports whether the incarnation coordinates the fleet.
 func (d *Driver) Leads() bool { return d.machine != nil && d.machine.Leads() }
+
+// Aliases tells of clusters that are served under another name, by the names that they aren't served under.
+func (d *Driver) Aliases() map[keyspace.ClusterName]keyspace.ClusterName {
+	if d.machine == nil {
+		return nil
+	}
+	return d.machine.Aliases()
+}
 
 // Leaving reports whether the process was told to stop.
 func (d *Driver) Leaving() bool { return d.leaving }

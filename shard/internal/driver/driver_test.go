@@ -834,3 +834,92 @@ func TestWhatAnEarlierIncarnationWasShownCountsNoMore(t *testing.T) {
 	b.feed(Seen{By: "a-1", What: ownership.LeaseGone{ID: "a-1"}})
 	find[Stop](b)
 }
+
+func TestAReadFromBeforeTheCoordinatorsRecordWasMadeIsNoDeletion(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		made  bool // while the read was under way
+		again bool // the process asks for the role
+	}{
+		{"it isn't there", false, true},
+		{"it was made meanwhile", true, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t)
+			b.feed(Listed{find[Begin](b).ID})
+			b.answer(find[Write](b), ownership.Committed)
+			w, _ := writing[ownership.WriteLead](b)
+			b.answer(w, ownership.Rejected)
+			read := find[Read](b)
+			if c.made {
+				b.feed(Seen{What: ownership.LeadSeen{Lead: ownership.Lead{Holder: "a-1", Floor: 1 << 50, Version: 300}}})
+			}
+			b.feed(Found{Number: read.Number, What: ownership.LeadGone{}})
+			b.pass(lease / 2)
+			again := false
+			for _, w := range all[Write](b) {
+				e, leads := w.Effect.(ownership.WriteLead)
+				again = again || (leads && e.Base == 0)
+			}
+			if again != c.again || b.d.Leads() != c.made {
+				t.Errorf("it asks for the role again: %v, and leads: %v", again, b.d.Leads())
+			}
+		})
+	}
+}
+
+func TestALayoutThatSeemsToGoBackIsReadLive(t *testing.T) {
+	layout := func(generation uint32, v ownership.Version) ownership.Layout {
+		return ownership.Layout{Cluster: "west", Generation: generation, Version: v}
+	}
+	shows := func(l ownership.Layout) Event { return Seen{What: ownership.LayoutSeen{Layout: l}} }
+	var gone Event = Seen{What: ownership.LayoutGone{Cluster: "west"}}
+	of := Subject{Layout: "west"}
+	for _, c := range []struct {
+		name   string
+		odd    Event
+		asks   Subject
+		then   []Event // before the answer
+		finds  ownership.Layout
+		stops  bool
+		newest ownership.Version
+	}{
+		{"an older version", shows(layout(2, 800)), of, nil, layout(2, 800), true, 0},
+		{"an older version, by an API server that lags", shows(layout(2, 800)), of, nil, layout(2, 900), false, 900},
+		{"an earlier generation", shows(layout(1, 950)), Subject{Lease: "a-1"}, nil, ownership.Layout{}, false, 950},
+		{"an older version in a live list", Found{What: ownership.Listing{Layouts: []ownership.Layout{layout(2, 800)}}}, of, nil, layout(2, 800), true, 0},
+		{"it has gone", gone, of, nil, ownership.Layout{}, false, 902},
+		{"it has gone, by an API server that lags", gone, of, nil, layout(2, 900), false, 900},
+		{"it has gone, and was made anew meanwhile", gone, of, []Event{shows(layout(3, 950))}, ownership.Layout{}, false, 950},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := joined(t)
+			b.feed(shows(layout(2, 900)))
+			if l, listed := c.odd.(Found); listed {
+				b.d.list()
+				l.Number = b.d.number
+				c.odd = l
+			}
+			b.feed(c.odd)
+			read := find[Read](b)
+			if read.Of != c.asks {
+				t.Fatalf("it reads %+v, want %+v", read.Of, c.asks)
+			}
+			if c.odd == gone && b.d.newest(of) != 900 {
+				t.Error("it believes in the deletion before it has asked")
+			}
+			for _, e := range c.then {
+				b.feed(e)
+			}
+			if c.asks == of {
+				b.feed(Found{Number: read.Number, What: ownership.LayoutRead{Cluster: "west", Layout: c.finds}})
+			}
+			if stops := len(all[Stop](b)) > 0; stops != c.stops {
+				t.Fatalf("it ends: %v", stops)
+			}
+			if newest := b.d.newest(of); newest != c.newest {
+				t.Errorf("the newest version is %d, want %d", newest, c.newest)
+			}
+		})
+	}
+}

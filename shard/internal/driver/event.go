@@ -16,8 +16,10 @@ type (
 	Start struct{}
 	// Clusters: the workload clusters that exist now and are to be divided, a new one into 2^Bits shards. Connections tells
 	// the present connection of each from earlier ones, where that matters. The maps are never changed afterwards.
+	// UIDs tell each from others that had or have its name, "" where that can't be known.
 	Clusters struct {
 		Bits        map[keyspace.ClusterName]int
+		UIDs        map[keyspace.ClusterName]string
 		Connections map[keyspace.ClusterName]uint64
 	}
 	// Seen: a watch, or the listing that it begins with, shows a lease, a shard's record or the coordinator's, or
@@ -192,12 +194,13 @@ func (Measure) request() {}
 func (Renewed) request() {}
 func (End) request()     {}
 
-// Subject is the record that a request is about: a lease, a shard's record or, if neither, the coordinator's. All is a
-// read of all records, answered by [ownership.Listing].
+// Subject is the record that a request is about: a lease, a shard's record, a cluster's layout or, if none of these, the
+// coordinator's. All is a read of all records, answered by [ownership.Listing].
 type Subject struct {
-	Lease ownership.Incarnation
-	Shard keyspace.ShardID
-	All   bool
+	Lease  ownership.Incarnation
+	Shard  keyspace.ShardID
+	Layout keyspace.ClusterName
+	All    bool
 }
 
 // About tells what a write is about.
@@ -220,6 +223,8 @@ func about(e ownership.Effect) (of Subject, seq uint64, name string) {
 		return Subject{Lease: e.ID}, 0, "Forget"
 	case ownership.WriteLead:
 		return Subject{}, e.Seq, "Coordinate"
+	case ownership.WriteLayout:
+		return Subject{Layout: e.Layout.Cluster}, e.Seq, "Divide"
 	case ownership.CreateShard:
 		return Subject{Shard: e.ID}, e.Seq, "Create"
 	case ownership.WriteAssignee:

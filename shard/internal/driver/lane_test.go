@@ -15,6 +15,7 @@ func TestClaimsDoNotWaitBehindRecordsThatAreMade(t *testing.T) {
 	b.feed(Listed{begin.ID})
 	var lead ownership.Lead // it coordinates, and makes records
 	var created []Write
+	var layouts []ownership.LayoutSeen
 	for range 10 {
 		for _, w := range all[Write](b) {
 			switch e := w.Effect.(type) {
@@ -24,8 +25,14 @@ func TestClaimsDoNotWaitBehindRecordsThatAreMade(t *testing.T) {
 			case ownership.WriteLead:
 				lead = e.Lead
 				lead.Version = b.v + 1
+			case ownership.WriteLayout:
+				e.Layout.Version = b.v + 1
+				layouts = append(layouts, ownership.LayoutSeen{Layout: e.Layout})
 			}
 			b.answer(w, ownership.Committed)
+		}
+		for _, l := range layouts {
+			b.feed(Seen{What: l})
 		}
 		for _, r := range all[Read](b) {
 			b.feed(Found{Number: r.Number, What: ownership.LeadSeen{Lead: lead}})

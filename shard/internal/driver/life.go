@@ -16,7 +16,7 @@ func (d *Driver) begin() {
 	d.machine = ownership.New(cfg, d.memory)
 	d.began = d.now
 	d.emit(Begin{ID: d.id, Afresh: d.afresh})
-	d.afresh = false
+	d.afresh, d.blank = false, false
 	d.feedClusters()
 	d.feedHealth()
 	d.step(ownership.Tick{})
@@ -51,13 +51,13 @@ func (d *Driver) lapse(reason string) {
 
 // stopped takes the end of what ran under the incarnation that lapsed. If nothing of it can write any more, its peers
 // are told, so that they need not wait for its lease to run out. Not so where the home cluster went back: who hasn't found
-// that out yet would claim what the lost records gave to others.
+// that out yet would claim what the lost records gave to others. (They gave nothing to who has held nothing.)
 func (d *Driver) stopped(e Stopped) {
 	if e.Number != d.stop {
 		return
 	}
 	d.stop, d.stoppedAt, d.beginAt = 0, d.now, d.now.Add(d.pause)
-	if d.joined && e.Quiet && !d.afresh {
+	if d.joined && e.Quiet && (!d.afresh || d.blank) {
 		d.sealings.add(d.id, d.now)
 	}
 }
@@ -75,7 +75,9 @@ func (d *Driver) live() {
 		return
 	}
 	switch {
-	case d.id == "" || d.stop != 0: // nothing has begun, or something still runs
+	case d.id == "" && d.leaving: // nothing has ever begun
+		d.end(d.failure, 0)
+	case d.id == "" || d.stop != 0: // nothing has begun yet, or something still runs
 	case !d.leaving && d.now.AtLeast(d.beginAt) >= 0:
 		d.begin()
 	case d.leaving && (len(d.sealings.of) == 0 || d.now.Mono >= d.sealUntil()):

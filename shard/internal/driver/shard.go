@@ -127,5 +127,5 @@ func (d *Driver) feedClusters() {
 			delete(bits, id.Cluster)
 		}
 	}
-	d.step(ownership.Clusters{Bits: bits})
+	d.step(ownership.Clusters{Bits: bits, UIDs: d.known.UIDs})
 }

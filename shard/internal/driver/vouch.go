@@ -2,6 +2,7 @@ package driver
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
@@ -9,7 +10,7 @@ import (
 
 // A compare-and-swap protects a record only within one history of the home cluster. A replica that doesn't know yet that
 // the home cluster went back would claim what it saw unheld, and what another has claimed in the history that is lost. So a
-// write that takes something, or makes a record, is sent only right after the home cluster has shown this incarnation's
+// write that takes something, makes a record, or can't be undone (a layout, a retirement), is sent only right after the home cluster has shown this incarnation's
 // last renewal: by a live read of its Lease, or by committing the next renewal. What an earlier incarnation of the process
 // knew, its Lease has to show first, after the present one has one.
 
@@ -34,10 +35,10 @@ type past struct {
 // takes tells the writes that need it.
 func takes(e ownership.Effect) bool {
 	switch e := e.(type) {
-	case ownership.SealLease, ownership.CreateShard:
+	case ownership.SealLease, ownership.CreateShard, ownership.WriteLayout:
 		return true
 	case ownership.WriteShard:
-		return e.Kind.Claims()
+		return e.Kind.Claims() || e.Kind == ownership.Retire
 	}
 	return false
 }
@@ -87,6 +88,7 @@ func (d *Driver) vouchAnswered(p pending, what ownership.Input) {
 	default:
 		d.past = d.past[1:]
 		if !found {
+			d.blank = !slices.ContainsFunc(d.Holdings(), func(h ownership.Holding) bool { return h.Held })
 			d.step(ownership.WentBack{What: fmt.Sprintf("lease %s, of an earlier incarnation, isn't there", p.of.Lease)})
 		}
 	}

@@ -150,3 +150,19 @@ func TestALowerVersionThanBeforeForgetsWhatTheWatchHasShown(t *testing.T) {
 		t.Errorf("after version %d, what the watch had shown counts up to version %d", b.v, b.d.echoes.shown)
 	}
 }
+
+func TestR5WhatIsTaken(t *testing.T) {
+	for _, c := range []struct {
+		effect ownership.Effect
+		want   bool
+	}{
+		{ownership.SealLease{}, true}, {ownership.CreateShard{}, true},
+		{ownership.WriteLayout{}, true}, {ownership.WriteShard{Kind: ownership.Retire}, true},
+		{ownership.WriteShard{Kind: ownership.ClaimFree}, true}, {ownership.WriteShard{Kind: ownership.ClaimDead}, true},
+		{ownership.WriteShard{Kind: ownership.HandOff}, false}, {ownership.WriteLead{}, false}, {ownership.WriteAssignee{}, false},
+	} {
+		if takes(c.effect) != c.want {
+			t.Errorf("%+v: want %v", c.effect, c.want)
+		}
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
-	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
 // pending is a request that will be answered, or a write that waits for its turn.
@@ -147,6 +146,17 @@ func (d *Driver) found(e Found) {
 		if d.newest(p.of) > p.known {
 			what = nil // a newer one was seen since
 		}
+	case ownership.LayoutRead:
+		if p.why == found {
+			seen.Ask = p.seq
+		}
+		what = seen
+		if gone := seen.Layout.Version == 0; gone && p.why == confirm {
+			what = ownership.LayoutGone{Cluster: seen.Cluster}
+			if d.newest(p.of) > p.known {
+				what = nil // a newer one was seen since
+			}
+		}
 	}
 	if d.contradicts(p, what) {
 		return
@@ -158,7 +168,7 @@ func (d *Driver) found(e Found) {
 		d.vouchAnswered(p, what)
 	case confirm:
 		if what == nil {
-			d.unconfirmed = append(d.unconfirmed, deletion{p.of.Shard, d.now.Add(confirmEvery)})
+			d.unconfirmed = append(d.unconfirmed, deletion{p.of, d.now.Add(confirmEvery)})
 		}
 	case sealRead:
 		d.sealFound(p.of.Lease, what)
@@ -184,8 +194,8 @@ func (d *Driver) answer(p pending) {
 
 // deletion is a record that the watch showed to be gone, which couldn't be confirmed.
 type deletion struct {
-	shard keyspace.ShardID
-	at    ownership.Instant // when it is tried again
+	of Subject
+	at ownership.Instant // when it is tried again
 }
 
 // confirmLead reads the coordinator's record if a watch shows that it has gone: it may have been made anew since.
@@ -195,10 +205,10 @@ func (d *Driver) confirmLead() {
 	}
 }
 
-// confirm reads a record that is said to be gone before that is believed: it makes a holder stop.
-func (d *Driver) confirm(id keyspace.ShardID) {
+// confirm reads a record or a layout that is said to be gone before that is believed: it makes a holder stop.
+func (d *Driver) confirm(of Subject) {
 	if d.machine != nil { // else the next incarnation's listing tells
-		d.read(pending{why: confirm}, Subject{Shard: id})
+		d.read(pending{why: confirm}, of)
 	}
 }
 
@@ -209,7 +219,7 @@ func (d *Driver) confirmAgain() {
 			later = append(later, u)
 			continue
 		}
-		d.confirm(u.shard)
+		d.confirm(u.of)
 	}
 	d.unconfirmed = later
 }

@@ -10,12 +10,14 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/internal/cas"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/plan"
 )
 
@@ -23,11 +25,21 @@ import (
 type Store struct {
 	client    client.Client // uncached
 	namespace string
+	fleet     keyspace.Fleet
 }
 
-// NewStore returns the Leases of a namespace; the client must read live.
-func NewStore(c client.Client, namespace string) *Store {
-	return &Store{client: c, namespace: namespace}
+// NewStore returns the Leases of a fleet in a namespace; the client must read live.
+func NewStore(c client.Client, namespace string, fleet keyspace.Fleet) *Store {
+	return &Store{client: c, namespace: namespace, fleet: fleet}
+}
+
+// Selector selects the Leases of a fleet. Those of named fleets have no role, so that replicas that know no fleets don't
+// take them for theirs.
+func Selector(fleet keyspace.Fleet) string {
+	if fleet == "" {
+		return tenurev1alpha1.RoleLabel + ",!" + tenurev1alpha1.FleetLabel
+	}
+	return tenurev1alpha1.FleetLabel + "=" + string(fleet)
 }
 
 // Write creates the incarnation's own Lease (base 0) or renews it by compare-and-swap. It returns the new version. A
@@ -71,7 +83,7 @@ func (s *Store) Write(ctx context.Context, base ownership.Version, l ownership.L
 
 // WriteLead creates (base 0) or replaces the coordinator's Lease by compare-and-swap.
 func (s *Store) WriteLead(ctx context.Context, base ownership.Version, l ownership.Lead, now time.Time) (ownership.Version, error) {
-	lease := s.object(tenurev1alpha1.CoordinatorName, tenurev1alpha1.RoleCoordinator)
+	lease := s.object(tenurev1alpha1.CoordinatorLease(string(s.fleet)), tenurev1alpha1.RoleCoordinator)
 	lease.Annotations[tenurev1alpha1.FloorAnnotation] = strconv.FormatInt(int64(l.Floor), 10)
 	holder := string(l.Holder)
 	lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: &holder, AcquireTime: &metav1.MicroTime{Time: now}}
@@ -104,17 +116,20 @@ func (s *Store) Read(ctx context.Context, name string) (ownership.Input, error) 
 	lease := &coordinationv1.Lease{}
 	err := s.client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, lease)
 	if apierrors.IsNotFound(err) {
-		return Gone(name), nil
+		return Gone(s.fleet, name), nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading lease %s: %w", name, err)
 	}
+	if other := lease.Labels[tenurev1alpha1.FleetLabel]; other != string(s.fleet) {
+		return nil, fmt.Errorf("lease %s: is of fleet %q, not of ours, %q: whoever a record of ours names there isn't judged", name, other, s.fleet)
+	}
 	return Seen(lease)
 }
 
-// Gone translates the deletion of a Lease.
-func Gone(name string) ownership.Input {
-	if name == tenurev1alpha1.CoordinatorName {
+// Gone translates the deletion of a Lease of a fleet.
+func Gone(fleet keyspace.Fleet, name string) ownership.Input {
+	if name == tenurev1alpha1.CoordinatorLease(string(fleet)) {
 		return ownership.LeadGone{}
 	}
 	return ownership.LeaseGone{ID: ownership.Incarnation(name)}
@@ -122,8 +137,12 @@ func Gone(name string) ownership.Input {
 
 // List reads all Leases of the fleet live. Those that make no sense are left out, as where they are watched.
 func (s *Store) List(ctx context.Context) (leases []ownership.Lease, lead ownership.Lead, err error) {
+	selector, err := labels.Parse(Selector(s.fleet))
+	if err != nil {
+		return nil, lead, fmt.Errorf("fleet %q: %w", s.fleet, err)
+	}
 	list := &coordinationv1.LeaseList{}
-	if err := s.client.List(ctx, list, client.InNamespace(s.namespace), client.HasLabels{tenurev1alpha1.RoleLabel}); err != nil {
+	if err := s.client.List(ctx, list, client.InNamespace(s.namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
 		return nil, lead, fmt.Errorf("listing leases: %w", err)
 	}
 	for i := range list.Items {
@@ -144,16 +163,14 @@ func Seen(lease *coordinationv1.Lease) (ownership.Input, error) {
 		return nil, fmt.Errorf("lease %s: %w", lease.Name, err)
 	}
 	a := lease.Annotations
-	if lease.Labels[tenurev1alpha1.RoleLabel] == tenurev1alpha1.RoleCoordinator {
+	if lease.Labels[tenurev1alpha1.RoleLabel] == tenurev1alpha1.RoleCoordinator ||
+		lease.Name == tenurev1alpha1.CoordinatorLease(lease.Labels[tenurev1alpha1.FleetLabel]) {
 		lead := ownership.Lead{Version: version}
 		if lease.Spec.HolderIdentity != nil {
 			lead.Holder = ownership.Incarnation(*lease.Spec.HolderIdentity)
 		}
-		if text := a[tenurev1alpha1.FloorAnnotation]; text != "" {
-			floor, err := strconv.ParseInt(text, 10, 64)
-			if err != nil {
-				return nil, fmt.Errorf("lease %s: annotation %s: %q isn't a number", lease.Name, tenurev1alpha1.FloorAnnotation, text)
-			}
+		// A floor that can't be read is as good as none: whoever coordinates raises it to its clock, and above all it knows.
+		if floor, err := strconv.ParseInt(a[tenurev1alpha1.FloorAnnotation], 10, 64); err == nil {
 			lead.Floor = ownership.Epoch(floor)
 		}
 		return ownership.LeadSeen{Lead: lead}, nil
@@ -163,12 +180,19 @@ func Seen(lease *coordinationv1.Lease) (ownership.Input, error) {
 		Container: a[tenurev1alpha1.PodAnnotation],
 		Leaving:   a[tenurev1alpha1.LeavingAnnotation] == "true", Sealed: a[tenurev1alpha1.SealedAnnotation] != "", Version: version,
 	}
-	// A member with an unreadable duration or weight is judged by our own: max() and 0 are the defaults. A renewal that
-	// can't be read is none of ours.
-	l.Duration, _ = time.ParseDuration(a[tenurev1alpha1.LeaseDurationAnnotation])
+	// A weight that can't be read is the default, and a renewal that can't is none of ours.
 	l.Weight, _ = strconv.Atoi(a[tenurev1alpha1.WeightAnnotation])
 	l.Renewal, _ = strconv.ParseUint(a[tenurev1alpha1.RenewalAnnotation], 10, 64)
-	l.Protocol, _ = strconv.Atoi(a[tenurev1alpha1.ProtocolAnnotation])
+	said := true
+	if l.Duration, err = time.ParseDuration(a[tenurev1alpha1.LeaseDurationAnnotation]); err != nil || l.Duration <= 0 {
+		l.Duration, said = 0, false
+	}
+	if text, ok := a[tenurev1alpha1.ProtocolAnnotation]; ok {
+		if l.Protocol, err = strconv.Atoi(text); err != nil || l.Protocol < 1 {
+			l.Protocol, said = 0, false
+		}
+	}
+	l.Unreadable = !said && !l.Sealed // who seals a missing Lease knows nothing of that
 	if unfit := plan.UnfitFor(a[tenurev1alpha1.UnfitAnnotation]); len(unfit) <= plan.MaxUnfitFor {
 		l.Unfit = unfit
 	}
@@ -177,10 +201,12 @@ func Seen(lease *coordinationv1.Lease) (ownership.Input, error) {
 }
 
 func (s *Store) object(name, role string) *coordinationv1.Lease {
+	labels := map[string]string{tenurev1alpha1.RoleLabel: role}
+	if s.fleet != "" {
+		labels = map[string]string{tenurev1alpha1.FleetLabel: string(s.fleet)}
+	}
 	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-		Namespace: s.namespace, Name: name,
-		Labels:      map[string]string{tenurev1alpha1.RoleLabel: role},
-		Annotations: map[string]string{},
+		Namespace: s.namespace, Name: name, Labels: labels, Annotations: map[string]string{},
 	}}
 }
 

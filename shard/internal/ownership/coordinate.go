@@ -82,6 +82,13 @@ func (r *Replica) firstInLine() bool {
 // plan runs the planner on what this replica sees and acts on the part that is its own: claiming orphans that fall to
 // it, moving its own shards away when it leaves, and, as coordinator, everything else.
 func (r *Replica) plan() {
+	if r.aliased {
+		r.sortClusters() // whether a name counts may depend on whether somebody serves it
+	}
+	if r.Leads() && !r.mixed() {
+		r.divide()
+		r.retire()
+	}
 	replicas, suspects := r.replicas((*peer).dead)
 	free := plansAtOnce
 	for _, t := range r.order {
@@ -151,7 +158,7 @@ func (r *Replica) spareFresh(replicas []plan.Replica) []plan.Replica {
 // aren't even late, planning is the coordinator's alone, and a leaving replica's.
 func (r *Replica) plans() bool {
 	return r.Leads() || r.leaving || r.standing || r.anyLate() ||
-		slices.ContainsFunc(r.order, func(t *tenure) bool { return t.known && t.orphan() })
+		slices.ContainsFunc(r.order, func(t *tenure) bool { return t.plannable() && t.orphan() })
 }
 
 // latestPlan keeps the planner's last answer: much of the news that leads to planning changes nothing it looks at.
@@ -175,7 +182,7 @@ func (l *latestPlan) of(shards []plan.Shard, replicas []plan.Replica) []plan.Mov
 func (r *Replica) planShards(gone func(*peer) bool) []plan.Shard {
 	shards := slices.Grow(r.planBuffer.shards[:0], len(r.order))
 	for _, t := range r.order {
-		if _, ok := r.clusters[t.id.Cluster]; !t.known || (!ok && (t.holder == nil || gone(t.holder))) {
+		if _, ok := r.clusters[t.id.Cluster]; !t.plannable() || (!ok && (t.holder == nil || gone(t.holder))) {
 			continue // of a cluster that isn't known here, what others hold counts
 		}
 		s := plan.Shard{ID: t.id, Holder: t.rec.Holder, Assignee: t.planned(), Pin: t.rec.Pin}
@@ -222,7 +229,7 @@ func (t *tenure) planned() Incarnation {
 func (r *Replica) create(t *tenure, to Incarnation) {
 	floor, first := r.lead.Floor, r.founded
 	for _, o := range r.order {
-		if o.id.Cluster == t.id.Cluster && overlap(o.id.Prefix, t.id.Prefix) {
+		if o.id.Overlaps(t.id) {
 			floor, first = max(floor, o.floor), first && o.rec.Version == 0
 		}
 	}

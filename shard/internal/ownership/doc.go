@@ -32,8 +32,9 @@
 //	R4  A write whose reply was lost is neither done nor failed. The gate it closes stays closed until a newer version
 //	    of the record is seen or the same write is committed; resourceVersions make a repeated write harmless. A
 //	    rejection without a newer version is no better: the record that is known is still not the one to act on.
-//	R5  A claim, a seal and a record that is made are sent only right after the home cluster has shown this incarnation's
-//	    last renewal (package driver sees to that): a compare-and-swap can't tell that the home cluster went back.
+//	R5  A claim, a seal, a retirement, and a record or a layout that is made, are sent only right after the home cluster
+//	    has shown this incarnation's last renewal (package driver sees to that): a compare-and-swap can't tell that the
+//	    home cluster went back.
 //
 // By R1 the old holder stops a margin before anybody may seal its lease by R3, and by R2 nobody opens before that. The
 // margin covers the difference in clock *rates* over one lease duration; clock offsets don't matter, because no

@@ -27,20 +27,22 @@ const (
 	ClaimDead
 	// Report: the holder records the shard's size and load.
 	Report
+	// Retire: nobody will hold the record again. By its holder, or by the coordinator where that is dead.
+	Retire
 )
 
 func (k WriteKind) String() string {
 	if move := k.Move(); move != "" {
 		return string(move)
 	}
-	return [...]string{AnnounceWarm: "AnnounceWarm", Release: "Release", Report: "Report"}[k]
+	return [...]string{AnnounceWarm: "AnnounceWarm", Release: "Release", Report: "Report", Retire: "Retire"}[k]
 }
 
 // Move returns how a write of the kind brings the shard to another holder; "" where it doesn't.
 func (k WriteKind) Move() protocol.MoveKind {
 	return [...]protocol.MoveKind{
 		HandOff: protocol.Planned, HandOffOnExit: protocol.Exit,
-		ClaimFree: protocol.Join, ClaimDead: protocol.Crash, Report: "",
+		ClaimFree: protocol.Join, ClaimDead: protocol.Crash, Report: "", Retire: "",
 	}[k]
 }
 
@@ -88,6 +90,18 @@ type (
 		Assignee Incarnation
 		Floor    Epoch
 	}
+	// WriteLayout creates (Base 0) or replaces a cluster's layout.
+	WriteLayout struct {
+		Seq    uint64
+		Base   Version
+		Layout Layout
+	}
+	// FindLayout reads a cluster's layout afresh, past every cache. Answered by [LayoutRead]; where it can't be read it
+	// needs no answer.
+	FindLayout struct {
+		Ask     uint64
+		Cluster keyspace.ClusterName
+	}
 	// WriteAssignee changes a record's plan.
 	WriteAssignee struct {
 		Seq      uint64
@@ -128,6 +142,8 @@ func (FindLead) effect()      {}
 func (ListRecords) effect()   {}
 func (WriteLead) effect()     {}
 func (CreateShard) effect()   {}
+func (WriteLayout) effect()   {}
+func (FindLayout) effect()    {}
 func (WriteAssignee) effect() {}
 func (WriteShard) effect()    {}
 func (Probe) effect()         {}

@@ -1,6 +1,9 @@
 package ownership
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // An epoch must never be used twice, whatever is forgotten: records that are deleted, a coordinator's record that is
 // deleted, a home cluster that is restored from a snapshot. Three things see to that together. Each replica keeps the
@@ -38,7 +41,8 @@ func (r *Replica) foundRecords() {
 // foundEmpty reports whether nothing was there when the incarnation began, and nothing may have been there before: who
 // has joined is as new to this home cluster as we are.
 func (r *Replica) foundEmpty() bool {
-	return !r.another && r.foundLeft() && r.lead.Version == 0 && r.highest == 0
+	divided := func(l *layout) bool { return l.known }
+	return !r.another && r.foundLeft() && r.lead.Version == 0 && r.highest == 0 && !slices.ContainsFunc(r.layoutOrder, divided)
 }
 
 // leadLive reports whether the coordinator's record was read live in this very step. If not, it asks for that read,

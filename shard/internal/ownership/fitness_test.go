@@ -175,6 +175,7 @@ func TestAReplicaGetsNothingMoreForAWhileAfterItsClusterWasAway(t *testing.T) {
 func TestACoordinatorThatHasNotMetAClusterMovesNothingForBalance(t *testing.T) {
 	b := newBench(t)
 	b.leads()
+	b.laid(Layout{Cluster: "west", Generation: 1, Prefixes: keyspace.Partition(2), Version: b.v})
 	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 2}})
 	for _, id := range []string{"west/00", "west/01", "west/10", "west/11"} {
 		b.held(id, "a", "a")

@@ -47,6 +47,21 @@ func (r *Replica) NewestShard(id keyspace.ShardID) Version {
 	return 0
 }
 
+// NewestLayout returns the newest version of a cluster's layout that was seen, or the least that may follow its deletion.
+func (r *Replica) NewestLayout(c keyspace.ClusterName) Version {
+	if l := r.layouts[c]; l != nil {
+		return max(l.rec.Version, l.read.Version)
+	}
+	return 0
+}
+
+// Regresses reports whether a layout is of an earlier generation than the one that was seen last. One that was deleted and
+// made anew may be, so this proves nothing.
+func (r *Replica) Regresses(n Layout) bool {
+	l := r.layouts[n.Cluster]
+	return l != nil && n.Generation < l.rec.Generation
+}
+
 // NewestLead returns the newest version of the coordinator's record that was seen, or the least that may follow its
 // deletion.
 func (r *Replica) NewestLead() Version { return max(r.lead.Version, r.leadLeast) }

@@ -158,3 +158,50 @@ func TestAnOrphanFallsToAReplicaThatNeedNotWait(t *testing.T) {
 		t.Error("it leaves the orphan to a fresh replica, which would wait")
 	}
 }
+
+// Who has followed another history founds nothing, and leaves alone what nobody has held by this one.
+func TestAProcessThatHasFollowedAnotherHistoryWaitsForAllThatItFinds(t *testing.T) {
+	for name, found := range map[string]Shard{
+		"all have left":      {ID: west, Assignee: "a", Epoch: 5, Floor: 1, Version: 50},
+		"nobody has held it": {ID: west, Assignee: "a", Floor: 1, Version: 50},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := &bench{t: t, r: New(DefaultConfig("a", "a", lease), &Memory{another: true}), now: Instant{Mono: time.Hour, Wall: time.Hour}, v: 100}
+			if found.Epoch == 0 {
+				b.feed(LeaseSeen{Lease{ID: "b", Version: 40}})
+			}
+			b.feed(ShardSeen{found})
+			b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0}})
+			b.feed(Synced{})
+			if b.r.empty {
+				t.Error("it founds a fleet")
+			}
+			if at := b.r.shards[west].freeAt; at != b.now.Add(lease) {
+				t.Errorf("the shard may be claimed at %v, and now is %v", at, b.now)
+			}
+		})
+	}
+	b := &bench{t: t, r: New(DefaultConfig("a", "a", lease), &Memory{another: true}), now: Instant{Mono: time.Hour, Wall: time.Hour}, v: 100}
+	if b.feed(Synced{}); b.r.empty {
+		t.Error("it founds a fleet where nothing is")
+	}
+	b = &bench{t: t, r: New(DefaultConfig("a", "a", lease), nil), now: Instant{Mono: time.Hour, Wall: time.Hour}, v: 100}
+	b.feed(LayoutSeen{divided(1, 50)})
+	if b.feed(Synced{}); b.r.empty {
+		t.Error("it founds a fleet where a layout is")
+	}
+}
+
+func TestAClaimThatIsNotSentYetIsTakenBackWhereItsClusterIsNotReached(t *testing.T) {
+	b := newBench(t)
+	b.r.watched = true
+	b.seen(Shard{Assignee: "a", Epoch: 5})
+	claim := find[WriteShard](b)
+	if _, left := b.r.Current(claim.Seq); !left {
+		t.Fatal("the claim isn't wanted")
+	}
+	b.feed(Health{"west", false})
+	if _, left := b.r.Current(claim.Seq); left {
+		t.Error("the claim is still to be sent")
+	}
+}

@@ -23,6 +23,17 @@ type (
 		Version Version
 		Asked   Instant
 	}
+	// LayoutSeen: the watch shows a version of a cluster's layout. All changes of records before it have been fed.
+	LayoutSeen struct{ Layout Layout }
+	// LayoutGone: the watch shows that it was deleted, and a live read didn't find it.
+	LayoutGone struct{ Cluster keyspace.ClusterName }
+	// LayoutRead answers [FindLayout], with its number: the layout as it is, of Version 0 where there is none. With number 0
+	// it is what was read after a write of the layout.
+	LayoutRead struct {
+		Ask     uint64
+		Cluster keyspace.ClusterName
+		Layout  Layout
+	}
 	// LeadSeen: a version of the coordinator's record was read or watched.
 	LeadSeen struct{ Lead Lead }
 	// ContainerSeen: a kubelet reports on a container. Ended are the incarnations that it says to have run in it and to
@@ -42,17 +53,22 @@ type (
 	}
 	// Listing: all records, as a live list that was asked for at that instant shows them.
 	Listing struct {
-		Leases []Lease
-		Lead   Lead // Version 0: there is none
-		Shards []Shard
-		Asked  Instant
+		Leases  []Lease
+		Lead    Lead // Version 0: there is none
+		Shards  []Shard
+		Layouts []Layout // of the same version as the shards
+		Asked   Instant
 	}
 	// WentBack: a live read doesn't show what was seen before it was sent, or nothing shows any more that it would.
 	WentBack struct{ What string }
 	// Synced: the first listing of all records has been fed. Nothing is concluded from absence before it.
 	Synced struct{}
-	// Clusters: the workload clusters that exist now, with the number of prefix bits new clusters are divided by.
-	Clusters struct{ Bits map[keyspace.ClusterName]int }
+	// Clusters: the workload clusters that exist now, with the number of prefix bits new clusters are divided by, and what
+	// tells each from others of its name; "" where that can't be known.
+	Clusters struct {
+		Bits map[keyspace.ClusterName]int
+		UIDs map[keyspace.ClusterName]string
+	}
 	// Written answers a write. Where it wasn't committed, the driver reads the record afresh if it can and feeds that
 	// first; Version is the new version of a committed write.
 	Written struct {
@@ -105,3 +121,6 @@ func (Measured) input()      {}
 func (Leave) input()         {}
 func (Tick) input()          {}
 func (Health) input()        {}
+func (LayoutSeen) input()    {}
+func (LayoutGone) input()    {}
+func (LayoutRead) input()    {}

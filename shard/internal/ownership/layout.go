@@ -1,70 +1,266 @@
 package ownership
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// missing lists the shards that have no record and should: the parts of each cluster's hash space that no record
-// covers, divided as a new cluster is. A part whose record was deleted stays bare until its old holder, too, must have
-// seen that; what was deleted before we looked we can't know, so unless we founded the fleet we look for that long
-// first.
-func (r *Replica) missing() []keyspace.ShardID {
-	if !r.founded && r.now.AtLeast(r.syncedAt) < r.cfg.BuryTime {
-		r.lookAt = r.syncedAt.Add(r.cfg.BuryTime)
-		return nil
-	}
-	var ids []keyspace.ShardID
-	for _, c := range r.clusterNames {
-		first, _ := slices.BinarySearchFunc(r.order, keyspace.ShardID{Cluster: c}, compareTenure)
-		last, slots := first, 0
-		for ; last < len(r.order) && r.order[last].id.Cluster == c; last++ {
-			if t := r.order[last]; t.known {
-				slots += 1 << (keyspace.MaxBits - t.id.Prefix.Bits())
-			}
-		}
-		if slots < 1<<keyspace.MaxBits {
-			ids = r.uncovered(ids, c, keyspace.Prefix{}, r.order[first:last])
-		}
-	}
-	return ids
+// A cluster's layout says which records count. It doesn't grant anything, so two replicas that know different layouts
+// must not be able to make two holders of a slot. Three rules see to that:
+//
+//   - A record is made only when all that overlap it are retired, or buried for BuryTime. Retiring is a compare-and-swap
+//     on the record, so it collides with every claim of it, and it is for ever.
+//   - A record that was never held is claimed only if a live read shows a layout that lists it, sent after the record was
+//     seen, and if all known records that overlap it are retired.
+//   - A layout counts from when the watch, or a live list of all records, shows it: all records that were there before it
+//     are known then. What a write or a read says of it doesn't change what is excluded.
+//
+// So of two records that overlap, the one that is claimed later for the first time was claimed by somebody who knew of
+// the other, and saw it retired.
+
+// layout is what this replica knows of a cluster's layout.
+type layout struct {
+	cluster keyspace.ClusterName
+	known   bool   // it exists, as far as the watch shows
+	rec     Layout // newest version seen
+	seenIn  uint64 // the step in which that was, or that it is gone
+	seenAt  Instant
+	w       *write
+
+	asking bool    // a live read is on its way, to be sent again at askAt
+	askAt  Instant // meaningful while asking
+	read   Layout  // what a live read found; Version 0 for nothing
+	readIn uint64  // the step in which that was sent
+
+	// What follows saves looking at each cluster each time. A change of the layout, or of any record of its cluster, undoes it.
+	settled bool      // the coordinator has nothing to write
+	whole   bool      // all that it lists is there
+	clean   bool      // nothing is to be retired
+	barred  []*tenure // that would have been claimed: decided on again when anything has happened
 }
 
-// uncovered appends the largest parts of a prefix that no record covers and that aren't larger than a new cluster's.
-func (r *Replica) uncovered(
-	ids []keyspace.ShardID, c keyspace.ClusterName, p keyspace.Prefix, records []*tenure,
-) []keyspace.ShardID {
-	inside := false
-	for _, t := range records {
-		q := t.id.Prefix
-		if !overlap(p, q) {
-			continue
-		}
-		switch {
-		case t.known && q.Bits() <= p.Bits():
-			return ids
-		case t.known:
-			inside = true
-		case r.now.AtLeast(t.freeAt) < 0:
-			return ids // too early
-		}
+// stir has a layout looked at again.
+func (l *layout) stir() { l.settled, l.whole, l.clean = false, false, false }
+
+// ID returns the shard of the layout with that prefix.
+func (l Layout) ID(p keyspace.Prefix) keyspace.ShardID {
+	id := keyspace.ShardID{Cluster: l.Cluster, Prefix: p}
+	if l.Generation > 1 {
+		id.Generation = l.Generation
 	}
-	if !inside && p.Bits() >= r.clusters[c] {
-		return append(ids, keyspace.ShardID{Cluster: c, Prefix: p})
-	}
-	lower, upper, err := p.Split()
-	if err != nil {
-		return ids // a single slot has nothing inside
-	}
-	return r.uncovered(r.uncovered(ids, c, lower, records), c, upper, records)
+	return id
 }
 
-// overlap reports whether two prefixes have slots in common: then one contains the other.
-func overlap(p, q keyspace.Prefix) bool {
-	pFirst, _ := p.Slots()
-	qFirst, _ := q.Slots()
-	return p.ContainsSlot(qFirst) || q.ContainsSlot(pFirst)
+// Lists reports whether the shard is one of the layout's.
+func (l Layout) Lists(id keyspace.ShardID) bool {
+	_, found := slices.BinarySearchFunc(l.Prefixes, id.Prefix, keyspace.Prefix.Compare)
+	return found && l.ID(id.Prefix) == id
+}
+
+// Divides reports whether sorted prefixes cover each slot once.
+func Divides(prefixes []keyspace.Prefix) bool {
+	next := 0
+	for _, p := range prefixes {
+		first, last := p.Slots()
+		if int(first) != next {
+			return false
+		}
+		next = int(last) + 1
+	}
+	return next == 1<<keyspace.MaxBits
+}
+
+// generation is the number of the layout that lists a shard.
+func generation(id keyspace.ShardID) uint32 { return max(1, id.Generation) }
+
+// layout returns the state of a cluster's layout, new if it was unknown.
+func (r *Replica) layout(c keyspace.ClusterName) *layout {
+	if l := r.layouts[c]; l != nil {
+		return l
+	}
+	l := &layout{cluster: c}
+	r.layouts[c] = l
+	at, _ := slices.BinarySearchFunc(r.layoutOrder, c, func(l *layout, c keyspace.ClusterName) int { return cmp.Compare(l.cluster, c) })
+	r.layoutOrder = slices.Insert(r.layoutOrder, at, l)
+	return l
+}
+
+func (r *Replica) layoutSeen(n Layout) {
+	l := r.layout(n.Cluster)
+	if n.Version > l.rec.Version || (n.Version == l.rec.Version && !l.known) {
+		l.rec = n
+		r.layoutChanged(l, true)
+	}
+}
+
+func (r *Replica) layoutGone(in LayoutGone) {
+	if l := r.layouts[in.Cluster]; l != nil && l.known {
+		l.rec.Version += 2 // nothing older follows the deletion
+		r.layoutChanged(l, false)
+	}
+}
+
+// layoutChanged takes note of what a new version excludes.
+func (r *Replica) layoutChanged(l *layout, known bool) {
+	l.known, l.seenIn, l.seenAt = known, r.step, r.now
+	l.stir()
+	if l.w.settled(l.rec.Version) {
+		r.forget(l.w)
+		l.w = nil
+	}
+	for _, t := range r.of(l.cluster) {
+		t.excluded = r.excludes(t.id)
+		r.touch(t)
+	}
+	if r.misplaced(l) {
+		r.sortClusters()
+	}
+	r.replan = true
+}
+
+// layoutRead takes the answer to a live read.
+func (r *Replica) layoutRead(in LayoutRead) {
+	l := r.layout(in.Cluster)
+	if in.Ask > l.readIn {
+		l.asking, l.read, l.readIn = false, in.Layout, in.Ask
+		r.touchBarred(l)
+	}
+}
+
+// written takes the news that our layout was committed. It counts when the watch shows it; if it never does, that is
+// found out by writing it again.
+func (l *layout) written(r *Replica) {
+	if l.w != nil {
+		l.w.waits, l.w.retryAt = true, r.now.Add(r.cfg.LeaseDuration)
+		r.writes, r.waiting = append(r.writes, l.w), append(r.waiting, l.w)
+	}
+}
+
+// excludes reports whether the newest layout of its cluster doesn't list a shard.
+func (r *Replica) excludes(id keyspace.ShardID) bool {
+	l := r.layouts[id.Cluster]
+	return l != nil && l.known && !l.rec.Lists(id)
+}
+
+// of returns the shards of a cluster, sorted. The slice is valid until another shard becomes known.
+func (r *Replica) of(c keyspace.ClusterName) []*tenure {
+	first, _ := slices.BinarySearchFunc(r.order, keyspace.ShardID{Cluster: c}, compareTenure)
+	last := first
+	for last < len(r.order) && r.order[last].id.Cluster == c {
+		last++
+	}
+	return r.order[first:last]
 }
 
 func compareTenure(t *tenure, id keyspace.ShardID) int { return t.id.Compare(id) }
+
+// plannable reports whether the planner should know of a record.
+func (t *tenure) plannable() bool { return t.known && !t.excluded && !t.rec.Retired }
+
+// buried reports whether a record was deleted so lately that its old holder may not have seen that. One that was made in
+// its place, and may be retired, says nothing about that holder.
+func (r *Replica) buried(t *tenure) bool { return r.now.AtLeast(t.freeAt) < 0 }
+
+// served reports whether somebody who may be alive holds the shard.
+func (t *tenure) served() bool { return t.known && t.rec.Holder != "" && !t.orphan() }
+
+// withLayouts is the first version of the protocol whose replicas know layouts.
+const withLayouts = 3
+
+// mixed reports whether a replica may be alive that knows no layouts. Until it has gone, no layout is made, and records
+// are made and claimed as it does.
+func (r *Replica) mixed() bool {
+	return slices.ContainsFunc(r.peerOrder, func(p *peer) bool {
+		return p.lease.Version != 0 && !p.lease.Sealed && p.lease.Protocol < withLayouts
+	})
+}
+
+// bars reports whether a shard that nobody serves must not be claimed now. It is decided on again when anything has
+// happened.
+func (r *Replica) bars(t *tenure) bool {
+	if t.excluded || t.rec.Retired {
+		return true
+	}
+	bars := r.contested(t) || (t.rec.Epoch == 0 && !r.shownBy(t))
+	if bars && !t.barred {
+		t.barred = true
+		t.layout.barred = append(t.layout.barred, t)
+	}
+	return bars
+}
+
+// contested reports whether a record that overlaps t's stands in the way of claiming that.
+func (r *Replica) contested(t *tenure) bool {
+	first := t.rec.Epoch == 0
+	for _, o := range r.of(t.id.Cluster) {
+		switch {
+		case o == t || !o.id.Overlaps(t.id):
+		case o.served():
+			return true
+		case !first:
+		case o.known && !o.rec.Retired && (o.excluded || o.rec.Epoch > 0 || (o.rec.Floor > 0 && t.rec.Floor == 0)):
+			return true
+		case r.buried(o):
+			return true
+		}
+	}
+	return r.servedElsewhere(t)
+}
+
+// shownBy reports whether a live read has shown a layout that lists the shard, sent after the shard's record and its
+// layout were last seen. If none was, it asks for one.
+func (r *Replica) shownBy(t *tenure) bool {
+	l := t.layout
+	if l.readIn >= max(t.seenIn, l.seenIn) {
+		return l.read.Lists(t.id) || (l.read.Version == 0 && r.mixed())
+	}
+	if !l.asking {
+		l.asking, l.askAt = true, r.now.Add(r.cfg.LeaseDuration/20)
+		r.asked = append(r.asked, question{l, l.askAt})
+		r.emit(FindLayout{Ask: r.step, Cluster: l.cluster})
+	}
+	return false
+}
+
+// unbar has those decided on again that couldn't be claimed, if anything has happened in their cluster that may have
+// changed that.
+func (r *Replica) unbar() {
+	for len(r.asked) > 0 {
+		q := r.asked[0]
+		if q.open() {
+			if r.now.AtLeast(q.at) < 0 {
+				break
+			}
+			q.of.asking = false // the answer was lost
+			r.touchBarred(q.of)
+		}
+		r.asked = r.asked[1:]
+	}
+	for _, t := range r.dirty[:len(r.dirty):len(r.dirty)] {
+		r.touchBarred(t.layout)
+	}
+	if r.aliased && len(r.dirty) > 0 { // what happens under one name matters for the others
+		for _, l := range r.layoutOrder {
+			r.touchBarred(l)
+		}
+	}
+}
+
+func (r *Replica) touchBarred(l *layout) {
+	for _, t := range l.barred {
+		t.barred = false
+		r.touch(t)
+	}
+	l.barred = l.barred[:0]
+}
+
+// question is a live read of a layout that is on its way, and when it is given up.
+type question struct {
+	of *layout
+	at Instant
+}
+
+// open reports whether it wasn't answered, nor given up and asked again.
+func (q question) open() bool { return q.of.asking && q.of.askAt == q.at }

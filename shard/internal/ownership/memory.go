@@ -18,9 +18,10 @@ import (
 type Memory struct {
 	leases  map[Incarnation]sighting
 	records map[keyspace.ShardID]remembered
-	lead    Version // newest seen of the coordinator's record
-	highest Epoch   // of all records
-	settled bool    // this home cluster was first listed a lease duration ago
+	layouts map[keyspace.ClusterName]Version // newest seen
+	lead    Version                          // newest seen of the coordinator's record
+	highest Epoch                            // of all records
+	settled bool                             // this home cluster was first listed a lease duration ago
 	// settleAt is when it will have been, zero before it was first listed.
 	settleAt Instant
 	another  bool // the process has followed another history of the home cluster, or may have
@@ -67,6 +68,10 @@ func (r *Replica) Memory() *Memory {
 	for _, t := range r.order {
 		m.records[t.id] = remembered{t.floor, t.rec.Version}
 	}
+	m.layouts = map[keyspace.ClusterName]Version{}
+	for _, l := range r.layoutOrder {
+		m.layouts[l.cluster] = r.NewestLayout(l.cluster)
+	}
 	switch {
 	case r.own.member:
 		m.leases[r.cfg.ID] = sighting{r.own.version, r.own.start, true}
@@ -92,7 +97,7 @@ func (m *Memory) GoBack() {
 	for id, s := range m.records {
 		m.records[id] = remembered{epoch: s.epoch}
 	}
-	m.lead, m.settled, m.settleAt, m.another = 0, false, Instant{}, true
+	m.layouts, m.lead, m.settled, m.settleAt, m.another = nil, 0, false, Instant{}, true
 }
 
 // See notes what a watch shows between two incarnations: their time to wait would else begin with the next.
@@ -113,12 +118,15 @@ func (m *Memory) See(in Input, now Instant) {
 	}
 }
 
-// remember takes over what is known of shards and of the coordinator's record. Older versions than those that were seen
+// remember takes over what is known of shards, layouts and the coordinator's record. Older versions than those that were seen
 // are ignored, as within one incarnation.
 func (r *Replica) remember() {
 	for id, s := range r.memory.records {
 		t := r.shard(id)
 		t.floor, t.rec.Version = s.epoch, s.version
+	}
+	for c, v := range r.memory.layouts {
+		r.layout(c).rec.Version = v
 	}
 	r.leadLeast, r.highest, r.watched, r.settleAt = r.memory.lead, r.memory.highest, r.memory.settled, r.memory.settleAt
 	r.another = r.memory.another

@@ -158,3 +158,23 @@ func TestALeaseThatAHandoffOfOursMayNameIsNotForgotten(t *testing.T) {
 		t.Errorf("sealed %v, want b a lease after it was gone", ids)
 	}
 }
+
+func TestAnOlderLayoutIsIgnoredByLaterIncarnationsUnlessHomeWentBack(t *testing.T) {
+	for _, back := range []bool{false, true} {
+		b := newBench(t)
+		b.feed(LayoutSeen{divided(2, 900)})
+		m := b.r.Memory()
+		if back {
+			m.GoBack()
+		}
+		r := New(DefaultConfig("a2", "a", lease), m)
+		r.Step(b.now, LayoutSeen{divided(1, 800)})
+		if r.layout("west").known != back {
+			t.Errorf("home went back: %v; the older layout counts: %v", back, !back)
+		}
+		r.Step(b.now, LayoutSeen{divided(2, 900)})
+		if l := r.layout("west"); !l.known || l.rec.Generation != 2 {
+			t.Errorf("the layout that was known is %+v", l.rec)
+		}
+	}
+}

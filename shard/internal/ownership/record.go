@@ -39,6 +39,9 @@ type Lease struct {
 	Fresh    bool          // the replica hasn't watched this home cluster for a lease duration yet: it claims nothing that was there
 	Leaving  bool          // the replica was told to stop: it takes nothing new
 	Sealed   bool          // declared dead by a peer; for ever
+	// Unreadable: it doesn't say how long it may stand still, or what it says of its protocol makes no sense. Its owner is
+	// never taken for dead by its silence.
+	Unreadable bool
 	// Container is the one that the incarnation runs in, as its Pod's kubelet reports on it; "" where that isn't known.
 	Container string
 	Version   Version
@@ -59,6 +62,16 @@ type Shard struct {
 	UID      string      // tells the record from others of its name; "" where that isn't known
 	Moved    *Move       // how it came to its holder, as the record tells; for people alone, nil where it isn't known
 	Version  Version
+}
+
+// Layout lists the shards that a cluster is divided into. It excludes, and never grants: a shard that the newest layout
+// doesn't list isn't claimed, and is held no longer than it takes to end that in order.
+type Layout struct {
+	Cluster    keyspace.ClusterName
+	Generation uint32            // counts the cluster's layouts from 1 on
+	Prefixes   []keyspace.Prefix // of its shards, sorted; together they cover each slot once
+	UID        string            // tells the cluster from others that had or have its name; "" where that isn't known
+	Version    Version
 }
 
 // Move is a change of holder that is over.

@@ -123,6 +123,7 @@ type Replica struct {
 	cfg    Config
 	memory *Memory // of the incarnation before, empty for the first
 	now    Instant
+	step   uint64 // counts steps
 	seq    uint64
 	out    []Effect
 
@@ -145,9 +146,17 @@ type Replica struct {
 	shards    map[keyspace.ShardID]*tenure
 	order     []*tenure // shards, sorted by id: the machine must be deterministic
 	dirty     []*tenure // to be decided on in this step
-	clusters  map[keyspace.ClusterName]int
-	// clusterNames are the keys of clusters, sorted.
+	// given is what was last said of the clusters. clusters are those among them that may be served: not those that are
+	// another than their layout says, or are served under another name already. clusterNames are their names, sorted.
+	given        Clusters
+	clusters     map[keyspace.ClusterName]int
 	clusterNames []keyspace.ClusterName
+	givenNames   []keyspace.ClusterName            // the names of all that were given, sorted
+	aliases      map[string][]keyspace.ClusterName // the names of each cluster, by its UID
+	aliased      bool                              // one of them has more than one
+	layouts      map[keyspace.ClusterName]*layout
+	layoutOrder  []*layout  // layouts, sorted by cluster
+	asked        []question // about layouts, in the order of time
 
 	fit fit // who can serve which cluster
 
@@ -193,10 +202,11 @@ type Replica struct {
 
 // target tells what an answered write was about; exactly one field is set.
 type target struct {
-	own   bool
-	lead  bool
-	peer  *peer
-	shard *tenure
+	own    bool
+	lead   bool
+	peer   *peer
+	shard  *tenure
+	layout *layout
 }
 
 // New returns the machine of a new incarnation. The configuration must be valid. The memory is that of the process's
@@ -213,6 +223,7 @@ func New(cfg Config, memory *Memory) *Replica {
 		shards:   map[keyspace.ShardID]*tenure{},
 		clusters: map[keyspace.ClusterName]int{},
 		budget:   repeats{left: repeatsAtFirst},
+		layouts:  map[keyspace.ClusterName]*layout{},
 	}
 	r.remember()
 	return r
@@ -222,6 +233,7 @@ func New(cfg Config, memory *Memory) *Replica {
 // valid until the next call. After [Lapse] or [DropLease] the machine answers nothing more.
 func (r *Replica) Step(now Instant, in Input) []Effect {
 	r.now = now
+	r.step++
 	r.out = r.out[:0]
 	if r.over {
 		return nil
@@ -255,6 +267,12 @@ func (r *Replica) take(in Input) {
 		r.shardSeen(in.Shard)
 	case ShardGone:
 		r.shardGone(in)
+	case LayoutSeen:
+		r.layoutSeen(in.Layout)
+	case LayoutGone:
+		r.layoutGone(in)
+	case LayoutRead:
+		r.layoutRead(in)
 	case LeadSeen:
 		r.leadSeen(in.Lead)
 	case LeadFound:
@@ -271,8 +289,8 @@ func (r *Replica) take(in Input) {
 		r.peersSynced()
 		r.touchAll()
 	case Clusters:
-		r.clusters = in.Bits
-		r.clusterNames = slices.Sorted(maps.Keys(in.Bits))
+		r.given, r.givenNames = in, slices.Sorted(maps.Keys(in.Bits))
+		r.sortClusters()
 		r.clustersKnown()
 		r.touchAll()
 	case Written:
@@ -321,6 +339,7 @@ func (r *Replica) advance() {
 	r.watchPeers()
 	r.elect()
 	r.repeat()
+	r.unbar()
 	r.decideDirty()
 	if r.replan && r.synced && !r.plans() {
 		r.replan = false
@@ -368,6 +387,7 @@ func (r *Replica) touch(t *tenure) {
 	if !t.dirty {
 		t.dirty = true
 		r.dirty = append(r.dirty, t)
+		t.layout.stir()
 	}
 	r.replan = true
 }
@@ -375,6 +395,9 @@ func (r *Replica) touch(t *tenure) {
 func (r *Replica) touchAll() {
 	for _, t := range r.order {
 		r.touch(t)
+	}
+	for _, l := range r.layoutOrder {
+		l.stir()
 	}
 	r.replan = true
 }
@@ -384,7 +407,7 @@ func (r *Replica) shard(id keyspace.ShardID) *tenure {
 	if t := r.shards[id]; t != nil {
 		return t
 	}
-	t := &tenure{id: id}
+	t := &tenure{id: id, layout: r.layout(id.Cluster), excluded: r.excludes(id)}
 	r.shards[id] = t
 	at, _ := slices.BinarySearchFunc(r.order, id, compareTenure)
 	r.order = slices.Insert(r.order, at, t)
@@ -429,6 +452,9 @@ func (r *Replica) Wake() time.Duration {
 	}
 	for _, t := range r.order {
 		at(t.wake(r))
+	}
+	if len(r.asked) > 0 {
+		at(r.asked[0].at.Mono)
 	}
 	if r.replan && r.synced {
 		at(r.planAfter.Mono)

@@ -27,14 +27,19 @@ func (p phase) String() string {
 // tenure is what this replica knows and does about one shard.
 type tenure struct {
 	id     keyspace.ShardID
+	layout *layout // of its cluster
 	known  bool    // the record exists, as far as we saw
 	rec    Shard   // newest version seen
 	holder *peer   // whom it names as its holder, nil for nobody and for this replica
 	floor  Epoch   // highest epoch seen in any version, deleted ones included, or what comes before the first
 	seenAt Instant // when rec was seen
 	found  bool    // it was there when the incarnation began, and has had no other holder since
+	seenIn uint64  // the step in which that was
 	phase  phase
 	dirty  bool
+	// excluded: the newest layout of its cluster doesn't list it.
+	excluded bool
+	barred   bool // it is among those that would have been claimed
 	// standby: its holder is late, and it would fall to us if that one were dead.
 	standby bool
 
@@ -113,7 +118,7 @@ func (r *Replica) shardSeen(s Shard) {
 	filled, warm := t.fills(), t.warmed()
 	t.found = t.found && s.Epoch == t.rec.Epoch
 	t.known, t.probing = true, false
-	t.rec, t.seenAt = s, r.now
+	t.rec, t.seenAt, t.seenIn = s, r.now, r.step
 	r.recount(t, filled, warm)
 	t.floor = max(t.floor, s.Epoch, s.Floor-1)
 	r.noteEpoch(t.floor)
@@ -193,7 +198,7 @@ func (r *Replica) decide(t *tenure) {
 		r.touch(t)
 	case r.leaving:
 		r.letGo(t)
-	case !wanted:
+	case !wanted || t.excluded || t.rec.Retired:
 		r.cool(t)
 	default:
 		r.pursue(t)
@@ -268,7 +273,7 @@ func (r *Replica) hold(t *tenure, wanted bool) {
 // giveUp names the next holder of a shard of which nothing runs.
 func (r *Replica) giveUp(t *tenure, next Incarnation, kind WriteKind) {
 	s := t.rec
-	s.Holder, s.Warm, s.Epoch = next, "", t.rec.Epoch+1
+	s.Holder, s.Warm, s.Epoch, s.Retired = next, "", t.rec.Epoch+1, kind == Retire
 	if next == "" {
 		s.Epoch = t.rec.Epoch // whoever claims it next counts it up
 	}
@@ -285,6 +290,8 @@ func (r *Replica) successor(t *tenure, wanted bool) (next Incarnation, kind Writ
 	}
 	a := t.rec.Assignee
 	switch {
+	case t.excluded:
+		return "", Retire, true
 	case !wanted:
 		return "", Release, true
 	case a != "" && a != r.cfg.ID && r.takesOf(a, t.id.Cluster):
@@ -329,7 +336,7 @@ func (r *Replica) pursue(t *tenure) {
 
 // claim takes a shard that nobody can be serving.
 func (r *Replica) claim(t *tenure) {
-	if t.w != nil || r.now.AtLeast(t.freeAt) < 0 || !r.mayClaim(t) {
+	if t.w != nil || r.now.AtLeast(t.freeAt) < 0 || r.bars(t) || !r.mayClaim(t) {
 		return
 	}
 	epoch, ok := r.claimEpoch(t)

@@ -1,6 +1,10 @@
 package ownership
 
-import "time"
+import (
+	"time"
+
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
 
 // A replica that renews its lease but no longer sees the records may go on holding what was taken from it: a record that
 // is deleted and made anew, by a user and a coordinator who have waited for BuryTime, names another holder. So a lease is
@@ -74,6 +78,16 @@ func (r *Replica) listed(l Listing) {
 	for _, t := range r.order {
 		if t.known && !shown[t] {
 			r.shardGone(ShardGone{ID: t.id, Asked: l.Asked})
+		}
+	}
+	listed := make(map[keyspace.ClusterName]bool, len(l.Layouts))
+	for _, n := range l.Layouts { // after all records that were there before them
+		r.layoutSeen(n)
+		listed[n.Cluster] = true
+	}
+	for _, o := range r.layoutOrder {
+		if o.known && !listed[o.cluster] && l.Asked.AtLeast(o.seenAt) > 0 {
+			r.layoutGone(LayoutGone{Cluster: o.cluster})
 		}
 	}
 	r.viewed(Leases, l.Asked)

@@ -102,3 +102,28 @@ func TestALiveListIsTakenForTheView(t *testing.T) {
 	b.feed(Listing{Leases: []Lease{{ID: "a", Version: 900, Sealed: true}}, Asked: b.now})
 	find[Lapse](b)
 }
+
+func TestALiveListIsTakenForTheViewOfLayoutsToo(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		list   Listing
+		asked  time.Duration // after the layout was seen
+		known  bool
+		newest Version
+	}{
+		{"a newer one", Listing{Layouts: []Layout{divided(2, 950)}}, time.Second, true, 950},
+		{"an older one", Listing{Layouts: []Layout{divided(2, 850)}}, time.Second, true, 900},
+		{"none", Listing{}, time.Second, false, 902},
+		{"none, before it was seen", Listing{}, -time.Second, true, 900},
+	} {
+		b := newBench(t)
+		b.now = b.now.Add(time.Second)
+		b.feed(LayoutSeen{divided(1, 900)})
+		c.list.Asked = b.now.Add(c.asked)
+		b.now = b.now.Add(2 * time.Second)
+		b.feed(c.list)
+		if l := b.r.layout("west"); l.known != c.known || l.rec.Version != c.newest {
+			t.Errorf("%s: the layout is known: %v, in version %d", c.name, l.known, l.rec.Version)
+		}
+	}
+}

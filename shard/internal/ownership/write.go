@@ -81,6 +81,8 @@ func (r *Replica) written(in Written) {
 		r.ownWritten(in)
 	case about.lead:
 		r.leadWritten(in.Version)
+	case about.layout != nil:
+		about.layout.written(r)
 	case about.peer != nil:
 		r.sealWritten(about.peer, in.Version)
 	default:

@@ -24,18 +24,22 @@ import (
 type Store struct {
 	client    client.Client // uncached
 	namespace string
+	fleet     keyspace.Fleet
 }
 
-// NewStore returns the records of a namespace; the client must read live.
-func NewStore(c client.Client, namespace string) *Store {
-	return &Store{client: c, namespace: namespace}
+// NewStore returns the records of a fleet in a namespace; the client must read live.
+func NewStore(c client.Client, namespace string, fleet keyspace.Fleet) *Store {
+	return &Store{client: c, namespace: namespace, fleet: fleet}
 }
 
 // Create adds a record that nobody holds.
 func (s *Store) Create(ctx context.Context, c ownership.CreateShard) (ownership.Version, error) {
 	shard := s.object(c.ID)
 	shard.Annotations = map[string]string{tenurev1alpha1.FloorAnnotation: strconv.FormatInt(int64(c.Floor), 10)}
-	shard.Spec = tenurev1alpha1.ShardSpec{Cluster: string(c.ID.Cluster), Prefix: c.ID.Prefix.String(), Assignee: string(c.Assignee)}
+	shard.Spec = tenurev1alpha1.ShardSpec{
+		Cluster: string(c.ID.Cluster), Prefix: c.ID.Prefix.String(), Generation: int64(max(1, c.ID.Generation)),
+		Assignee: string(c.Assignee),
+	}
 	if err := s.client.Create(ctx, shard); err != nil {
 		return 0, fmt.Errorf("creating the record of shard %s: %w", c.ID, err)
 	}
@@ -90,27 +94,39 @@ func (s *Store) Read(ctx context.Context, id keyspace.ShardID) (ownership.Input,
 	if err != nil {
 		return nil, fmt.Errorf("reading the record of shard %s: %w", id, err)
 	}
-	return Seen(shard)
+	return Seen(s.fleet, shard)
 }
 
-// List reads all records live. Those that make no sense are left out, as where they are watched.
-func (s *Store) List(ctx context.Context) ([]ownership.Shard, error) {
+// List reads all records and layouts live. Those that make no sense are left out, as where they are watched.
+func (s *Store) List(ctx context.Context) ([]ownership.Shard, []ownership.Layout, error) {
 	list := &tenurev1alpha1.ShardList{}
 	if err := s.client.List(ctx, list, client.InNamespace(s.namespace)); err != nil {
-		return nil, fmt.Errorf("listing the records of shards: %w", err)
+		return nil, nil, fmt.Errorf("listing the records of shards: %w", err)
 	}
 	shards := make([]ownership.Shard, 0, len(list.Items))
+	var layouts []ownership.Layout
 	for i := range list.Items {
-		if in, err := Seen(&list.Items[i]); err == nil {
-			shards = append(shards, in.(ownership.ShardSeen).Shard)
+		in, err := Seen(s.fleet, &list.Items[i])
+		if err != nil {
+			continue
+		}
+		switch seen := in.(type) {
+		case ownership.ShardSeen:
+			shards = append(shards, seen.Shard)
+		case ownership.LayoutSeen:
+			layouts = append(layouts, seen.Layout)
 		}
 	}
-	return shards, nil
+	return shards, layouts, nil
 }
 
-// Seen translates a record that was read or watched.
-func Seen(shard *tenurev1alpha1.Shard) (ownership.Input, error) {
-	id, err := ID(shard)
+// Seen translates a fleet's record or layout that was read or watched.
+func Seen(fleet keyspace.Fleet, shard *tenurev1alpha1.Shard) (ownership.Input, error) {
+	if shard.Spec.Layout != nil {
+		l, err := Layout(fleet, shard)
+		return ownership.LayoutSeen{Layout: l}, err
+	}
+	id, err := ID(fleet, shard)
 	if err != nil {
 		return nil, err
 	}
@@ -150,22 +166,52 @@ func moved(m *tenurev1alpha1.ShardMove) *ownership.Move {
 	}
 }
 
-// ID returns the shard that a record is about. A record under another name than its shard's is refused: two records
-// of one shard would be two holders.
-func ID(shard *tenurev1alpha1.Shard) (keyspace.ShardID, error) {
+// ID returns the shard that a fleet's record is about. A record under another name than its shard's is refused: two
+// records of one shard would be two holders.
+func ID(fleet keyspace.Fleet, shard *tenurev1alpha1.Shard) (keyspace.ShardID, error) {
 	prefix, err := keyspace.ParsePrefix(shard.Spec.Prefix)
 	if err != nil {
 		return keyspace.ShardID{}, fmt.Errorf("record %s: spec.prefix: %w", shard.Name, err)
 	}
 	id := keyspace.ShardID{Cluster: keyspace.ClusterName(shard.Spec.Cluster), Prefix: prefix}
-	if want := id.RecordName(); shard.Name != want {
+	if g := shard.Spec.Generation; g < 0 || g > keyspace.MaxGeneration {
+		return keyspace.ShardID{}, fmt.Errorf("record %s: spec.generation %d: must be 1 to %d; delete it", shard.Name, g, keyspace.MaxGeneration)
+	} else if g > 1 {
+		id.Generation = uint32(g)
+	}
+	if want := id.RecordName(fleet); shard.Name != want {
+		if shard.Spec.Generation == 0 { // an API server that knows the field fills it in
+			return keyspace.ShardID{}, fmt.Errorf("record %s: can't be read under the home cluster's CRD of Shards, which is older than "+
+				"this program: apply config/crd", shard.Name)
+		}
 		return keyspace.ShardID{}, fmt.Errorf("record %s: is about shard %s, whose record is %s; delete it", shard.Name, id, want)
 	}
 	return id, nil
 }
 
+// OfAnother reports whether a record or a layout is another fleet's: its name is right for the fleet that its label names.
+func OfAnother(fleet keyspace.Fleet, shard *tenurev1alpha1.Shard) bool {
+	other := keyspace.Fleet(shard.Labels[tenurev1alpha1.FleetLabel])
+	if other == fleet {
+		return false
+	}
+	if shard.Spec.Layout != nil {
+		return shard.Name == keyspace.LayoutName(other, keyspace.ClusterName(shard.Spec.Cluster))
+	}
+	_, err := ID(other, shard)
+	return err == nil
+}
+
 func (s *Store) object(id keyspace.ShardID) *tenurev1alpha1.Shard {
-	return &tenurev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: id.RecordName()}}
+	return s.named(id.RecordName(s.fleet))
+}
+
+func (s *Store) named(name string) *tenurev1alpha1.Shard {
+	shard := &tenurev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}}
+	if s.fleet != "" {
+		shard.Labels = map[string]string{tenurev1alpha1.FleetLabel: string(s.fleet)}
+	}
+	return shard
 }
 
 // patch merges fields into one version of a record, or into its subresource.

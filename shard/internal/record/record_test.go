@@ -26,14 +26,19 @@ var (
 	instant = time.Date(2026, 11, 23, 6, 0, 0, 1000, time.UTC)
 )
 
-func newStore(t *testing.T) (*Store, client.Client) {
+func newScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := tenurev1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&tenurev1alpha1.Shard{}).Build()
-	return NewStore(c, namespace), c
+	return scheme
+}
+
+func newStore(t *testing.T) (*Store, client.Client) {
+	t.Helper()
+	c := fake.NewClientBuilder().WithScheme(newScheme(t)).WithStatusSubresource(&tenurev1alpha1.Shard{}).Build()
+	return NewStore(c, namespace, ""), c
 }
 
 // created makes the record, planned for a-1.
@@ -58,7 +63,7 @@ func read(t *testing.T, s *Store) ownership.Shard {
 func object(t *testing.T, c client.Client) *tenurev1alpha1.Shard {
 	t.Helper()
 	shard := &tenurev1alpha1.Shard{}
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: west.RecordName()}, shard); err != nil {
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: west.RecordName("")}, shard); err != nil {
 		t.Fatal(err)
 	}
 	return shard
@@ -188,7 +193,7 @@ func TestARecordThatIsGoneIsTold(t *testing.T) {
 	if err != nil || in != (ownership.ShardGone{ID: west}) {
 		t.Errorf("it is read as %+v (%v)", in, err)
 	}
-	s = NewStore(fake.NewClientBuilder().WithScheme(runtime.NewScheme()).Build(), namespace) // knows no Shards
+	s = NewStore(fake.NewClientBuilder().WithScheme(runtime.NewScheme()).Build(), namespace, "") // knows no Shards
 	if in, err := s.Read(t.Context(), west); err == nil || in != nil {
 		t.Errorf("a read that fails tells %+v", in)
 	}
@@ -197,13 +202,13 @@ func TestARecordThatIsGoneIsTold(t *testing.T) {
 func TestARecordThatMakesNoSenseIsRefused(t *testing.T) {
 	good := func() *tenurev1alpha1.Shard {
 		return &tenurev1alpha1.Shard{
-			ObjectMeta: metav1.ObjectMeta{Name: west.RecordName(), ResourceVersion: "5", UID: "u", Annotations: map[string]string{
+			ObjectMeta: metav1.ObjectMeta{Name: west.RecordName(""), ResourceVersion: "5", UID: "u", Annotations: map[string]string{
 				tenurev1alpha1.PinAnnotation: "a", tenurev1alpha1.FloorAnnotation: "3"}},
 			Spec: tenurev1alpha1.ShardSpec{Cluster: "west", Prefix: west.Prefix.String()},
 		}
 	}
 	want := ownership.Shard{ID: west, Pin: "a", Floor: 3, UID: "u", Version: 5}
-	if in, err := Seen(good()); err != nil || cmp.Diff(ownership.Input(ownership.ShardSeen{Shard: want}), in, ids) != "" {
+	if in, err := Seen("", good()); err != nil || cmp.Diff(ownership.Input(ownership.ShardSeen{Shard: want}), in, ids) != "" {
 		t.Fatalf("a record by hand is read as %+v (%v)", in, err)
 	}
 	for name, spoil := range map[string]func(*tenurev1alpha1.Shard){
@@ -214,7 +219,7 @@ func TestARecordThatMakesNoSenseIsRefused(t *testing.T) {
 	} {
 		shard := good()
 		spoil(shard)
-		if in, err := Seen(shard); err == nil {
+		if in, err := Seen("", shard); err == nil {
 			t.Errorf("%s: it is read as %+v", name, in)
 		}
 	}

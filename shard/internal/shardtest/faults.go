@@ -5,6 +5,7 @@ import (
 
 	"github.com/tenure-dev/tenure/shard/internal/driver"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
 // strike carries out one fault of the schedule.
@@ -119,6 +120,8 @@ func (w *world) meddle(f *Fault, n *node) {
 			w.clusters[name] = int(-f.For - 1)
 		}
 		w.tellClusters()
+	case ForeignShard, DeleteLayout, EditLayout, ReplaceLayout, RemakeCluster:
+		w.redivide(f, id)
 	case PinShard:
 		if sh := w.store.shard(id); sh != nil {
 			next := *sh
@@ -133,6 +136,38 @@ func (w *world) meddle(f *Fault, n *node) {
 		}
 	}
 	w.pumpAll()
+}
+
+// redivide is what users do to layouts and beside them, and clusters that are made anew.
+func (w *world) redivide(f *Fault, id keyspace.ShardID) {
+	name := w.names[f.N%len(w.names)]
+	next := ownership.Layout{Cluster: name, Generation: 1, UID: w.uid(name), Prefixes: keyspace.Partition(f.N % 3)}
+	if old := w.store.layout(name); old != nil {
+		next.Generation, next.UID = old.Generation, old.UID
+	}
+	switch f.Kind {
+	case ForeignShard:
+		if parent, ok := id.Prefix.Parent(); ok && f.Relist {
+			id.Prefix = parent
+		} else if lower, _, err := id.Prefix.Split(); err == nil && !w.script {
+			id.Prefix = lower
+		}
+		if w.store.shard(id) == nil {
+			w.shardIndex(id)
+			w.store.putShard(ownership.Shard{ID: id, UID: w.store.newUID()})
+		}
+	case DeleteLayout:
+		w.store.deleteLayout(name)
+	case EditLayout:
+		next.Generation++
+		w.store.putLayout(next)
+	case ReplaceLayout:
+		w.store.deleteLayout(name)
+		w.store.putLayout(next)
+	case RemakeCluster:
+		w.made[name]++
+		w.tellClusters()
+	}
 }
 
 // tellClusters lets every process learn which clusters exist, each in its own time.

@@ -14,6 +14,7 @@ type snapshot struct {
 	version ownership.Version
 	leases  []ownership.Lease
 	shards  []ownership.Shard
+	layouts []ownership.Layout
 	lead    ownership.Lead
 }
 
@@ -35,7 +36,8 @@ func (s *Schedule) replaced() bool {
 func (w *world) save(f int32) {
 	s := &w.store
 	w.snapshots[f] = snapshot{
-		at: w.now, version: s.version, leases: slices.Clone(s.leases), shards: slices.Clone(s.shards), lead: s.lead,
+		at: w.now, version: s.version, leases: slices.Clone(s.leases), shards: slices.Clone(s.shards),
+		layouts: slices.Clone(s.layouts), lead: s.lead,
 	}
 }
 
@@ -69,6 +71,9 @@ func (w *world) replaceHistory(f *Fault) {
 	case LoseRecords:
 		for _, sh := range slices.Clone(s.shards) {
 			s.deleteShard(sh.ID)
+		}
+		for _, l := range slices.Clone(s.layouts) { // they are of the same resource
+			s.deleteLayout(l.Cluster)
 		}
 	}
 	w.pumpAll()
@@ -143,6 +148,7 @@ func (w *world) restore(shot snapshot) {
 	}
 	before := *s
 	s.leases, s.shards, s.lead = slices.Clone(shot.leases), slices.Clone(shot.shards), shot.lead
+	s.layouts = slices.Clone(shot.layouts)
 	for _, l := range before.leases {
 		if s.lease(l.ID) == nil {
 			s.log[leases] = append(s.log[leases], driver.Seen{What: ownership.LeaseGone{ID: l.ID}})
@@ -157,8 +163,19 @@ func (w *world) restore(shot snapshot) {
 			s.log[shards] = append(s.log[shards], driver.Deleted{ID: sh.ID})
 		}
 	}
+	for _, l := range before.layouts {
+		if now := s.layout(l.Cluster); now == nil {
+			w.lost = true
+			s.log[shards] = append(s.log[shards], driver.Seen{What: ownership.LayoutGone{Cluster: l.Cluster}})
+		} else if now.Version != l.Version {
+			w.lost = true // it may list what isn't there
+		}
+	}
 	for _, sh := range s.shards {
 		s.log[shards] = append(s.log[shards], driver.Seen{What: ownership.ShardSeen{Shard: sh}})
+	}
+	for _, l := range s.layouts {
+		s.log[shards] = append(s.log[shards], driver.Seen{What: ownership.LayoutSeen{Layout: l}})
 	}
 	switch {
 	case s.lead.Version != 0:

@@ -1,6 +1,10 @@
 package shardtest
 
-import "time"
+import (
+	"time"
+
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
 
 // liveness is what is judged after the last fault.
 type liveness struct {
@@ -63,10 +67,10 @@ func (w *world) deadline(shard int) time.Duration {
 		slowest = min(slowest, r)
 	}
 	lease := time.Duration(float64(leaseDuration) / slowest)
-	if w.schedule.unfair() {
+	if w.schedule.unfair() || w.Restores > 1 { // who finds out late that it was set back again waits again
 		return lease*9/2 + time.Second
 	}
-	if w.fresh[shard] || w.lost || w.schedule.meddled() {
+	if w.fresh[shard] || w.lost || w.schedule.meddled() || w.schedule.divided() {
 		return lease*7/2 + time.Second
 	}
 	if w.schedule.replaced() || w.schedule.deletes() {
@@ -98,7 +102,7 @@ func (w *world) mend() {
 func (w *world) unserved() int {
 	missing := -1
 	for i, id := range w.ids {
-		if _, wanted := w.clusters[id.Cluster]; !wanted || w.served[i] || !w.servable(id.Cluster) {
+		if !w.expected(id) || w.served[i] || !w.servable(id.Cluster) {
 			continue
 		}
 		for j := range w.nodes {
@@ -112,6 +116,15 @@ func (w *world) unserved() int {
 		}
 	}
 	return missing
+}
+
+// expected reports whether a shard is to be served: one that the layout of a cluster lists.
+func (w *world) expected(id keyspace.ShardID) bool {
+	bits, wanted := w.clusters[id.Cluster]
+	if l := w.store.layout(id.Cluster); wanted && l != nil {
+		return l.Lists(id)
+	}
+	return wanted && id.Prefix.Bits() == bits && id.Generation == 0
 }
 
 // checkBalance: equal replicas hold equal numbers of shards, give or take one. Pins set aside.

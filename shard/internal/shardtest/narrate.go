@@ -20,6 +20,8 @@ func (n *node) narrate(r driver.Request) {
 		switch {
 		case r.Of.Lease != "":
 			w.say(n, "looks for the lease of %s", r.Of.Lease)
+		case r.Of.Layout != "":
+			w.say(n, "reads the layout of %s", r.Of.Layout)
 		case w.all:
 			w.say(n, "reads %s", (&request{of: r.Of}))
 		}
@@ -60,6 +62,8 @@ func (n *node) narrateWrite(e ownership.Effect) {
 		w.say(n, "removes the sealed lease of %s", e.ID)
 	case ownership.WriteLead:
 		w.say(n, "asks to coordinate, epoch floor %d (version %d)", e.Lead.Floor, e.Base)
+	case ownership.WriteLayout:
+		w.say(n, "asks to divide %s into %v, generation %d (version %d)", e.Layout.Cluster, e.Layout.Prefixes, e.Layout.Generation, e.Base)
 	case ownership.CreateShard:
 		w.say(n, "asks to create %s for %s", e.ID, e.Assignee)
 	case ownership.WriteAssignee:
@@ -84,6 +88,8 @@ func (n *node) narrateShard(e ownership.WriteShard) {
 		w.say(n, "asks to release %s (version %d)", s.ID, s.Version)
 	case ownership.ClaimFree, ownership.ClaimDead:
 		w.say(n, "asks to claim %s from %q at epoch %d (version %d)", s.ID, e.From, s.Epoch, s.Version)
+	case ownership.Retire:
+		w.say(n, "asks to retire %s (version %d)", s.ID, s.Version)
 	case ownership.Report:
 		w.say(n, "reports on %s (version %d)", s.ID, s.Version)
 	}

@@ -309,6 +309,9 @@ func (n *node) do(r driver.Request) {
 		w.send(n, request{number: r.Number, of: r.Of, patience: r.Patience, read: true})
 	case driver.Begin:
 		n.id, n.said, n.renewed = r.ID, r.ID, 0
+		if r.Afresh {
+			n.listAnew()
+		}
 	case driver.Warm:
 		i := w.shardIndex(r.ID)
 		n.gates[i].pending, n.gates[i].warming = true, r.Number

@@ -45,6 +45,11 @@ const (
 	Rebuild                        // the store is set up anew, empty; N odd: its versions go on
 	LoseLeases                     // all leases are deleted; N odd: the coordinator's record, too
 	LoseRecords                    // all shards' records are deleted
+	ForeignShard                   // a user makes a record beside that of shard N: what is above it, or what is below
+	DeleteLayout                   // a user deletes the layout of cluster N
+	EditLayout                     // a user makes another layout of cluster N, of the next generation
+	ReplaceLayout                  // a user deletes the layout of cluster N and makes another of the same generation
+	RemakeCluster                  // cluster N is made anew under its old name
 	faultKinds
 )
 
@@ -55,6 +60,8 @@ func (k FaultKind) String() string {
 		"remove-cluster", "pin", "load", "crash-leader", "misreport", "unreach", "hang-warm",
 		"slow-home", "refusing", "deaf",
 		"restore", "rebuild", "lose-leases", "lose-records",
+		"foreign-shard", "delete-layout", "edit-layout", "replace-layout",
+		"remake-cluster",
 	}[k]
 }
 
@@ -78,7 +85,7 @@ type Fault struct {
 	Node   int           `json:",omitempty"`
 	For    time.Duration `json:",omitempty"`
 	N      int           `json:",omitempty"`
-	Relist bool          `json:",omitempty"`
+	Relist bool          `json:",omitempty"` // or another choice between two
 }
 
 // labels tells a DeleteLease that deletes nothing.
@@ -124,6 +131,11 @@ func (s *Schedule) meddled() bool {
 // deletes reports whether users delete leases.
 func (s *Schedule) deletes() bool {
 	return slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Kind == DeleteLease && !f.labels() })
+}
+
+// divided reports whether users change layouts, or clusters are made anew.
+func (s *Schedule) divided() bool {
+	return slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Kind >= DeleteLayout && f.Kind <= RemakeCluster })
 }
 
 // Timings of the simulated fleet: the defaults.
@@ -264,6 +276,9 @@ func (s *Schedule) drawFault(rng *rand.Rand, k FaultKind, meddles bool) Fault {
 	case ReportLoad:
 		f.For = upTo(10 * time.Second)
 		f.N = rng.IntN(8)
+	case ForeignShard, EditLayout, ReplaceLayout:
+		f.N = rng.IntN(8)
+		f.Relist = rng.IntN(2) == 0
 	default:
 		f.N = rng.IntN(8)
 	}

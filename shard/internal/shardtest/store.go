@@ -28,6 +28,7 @@ type store struct {
 	version ownership.Version
 	leases  []ownership.Lease
 	shards  []ownership.Shard
+	layouts []ownership.Layout
 	lead    ownership.Lead
 	log     [streams][]driver.Event // what a watch shows
 	uids    uint64                  // how many records were ever created
@@ -54,7 +55,7 @@ func (s *store) next(of driver.Subject) ownership.Version {
 
 func (s *store) reset() {
 	s.version, s.uids = 0, 0
-	s.leases, s.shards, s.lead, s.used = s.leases[:0], s.shards[:0], ownership.Lead{}, nil
+	s.leases, s.shards, s.layouts, s.lead, s.used = s.leases[:0], s.shards[:0], s.layouts[:0], ownership.Lead{}, nil
 	for i := range s.log {
 		clear(s.log[i])
 		s.log[i] = s.log[i][:0]
@@ -99,6 +100,38 @@ func (s *store) putShard(sh ownership.Shard) ownership.Version {
 	}
 	s.log[shards] = append(s.log[shards], driver.Seen{What: ownership.ShardSeen{Shard: sh}})
 	return s.version
+}
+
+func (s *store) layout(c keyspace.ClusterName) *ownership.Layout {
+	for i := range s.layouts {
+		if s.layouts[i].Cluster == c {
+			return &s.layouts[i]
+		}
+	}
+	return nil
+}
+
+// putLayout shows it in the stream of the shards: they are of one resource, so one watch orders them.
+func (s *store) putLayout(l ownership.Layout) ownership.Version {
+	l.Version = s.next(driver.Subject{Layout: l.Cluster})
+	if old := s.layout(l.Cluster); old != nil {
+		*old = l
+	} else {
+		s.layouts = append(s.layouts, l)
+	}
+	s.log[shards] = append(s.log[shards], driver.Seen{What: ownership.LayoutSeen{Layout: l}})
+	return s.version
+}
+
+func (s *store) deleteLayout(c keyspace.ClusterName) bool {
+	i := slices.IndexFunc(s.layouts, func(l ownership.Layout) bool { return l.Cluster == c })
+	if i < 0 {
+		return false
+	}
+	s.version++
+	s.layouts = slices.Delete(s.layouts, i, i+1)
+	s.log[shards] = append(s.log[shards], driver.Seen{What: ownership.LayoutGone{Cluster: c}})
+	return true
 }
 
 // newUID names a record that is being created.
@@ -194,6 +227,10 @@ func identity(e driver.Event) (of object, deleted bool) {
 		of.container = in.Container
 	case ownership.LeadGone:
 		deleted = true
+	case ownership.LayoutSeen:
+		of.Layout = in.Layout.Cluster
+	case ownership.LayoutGone:
+		of.Layout, deleted = in.Cluster, true
 	}
 	return of, deleted
 }
@@ -242,6 +279,16 @@ func (w *world) apply(req *request) (ownership.Outcome, ownership.Version) {
 func (w *world) applyShard(req *request) (ownership.Outcome, ownership.Version) {
 	s := &w.store
 	switch e := req.effect.(type) {
+	case ownership.WriteLayout:
+		old := s.layout(e.Layout.Cluster)
+		if (old == nil) != (e.Base == 0) || (old != nil && old.Version != e.Base) {
+			return ownership.Rejected, 0
+		}
+		if old != nil && !supersedes(*old, e.Layout) {
+			w.fail(&w.nodes[req.node], "layout: writes one that the API server refuses: %+v after %+v", e.Layout, *old)
+			return ownership.Rejected, 0
+		}
+		return ownership.Committed, s.putLayout(e.Layout)
 	case ownership.CreateShard:
 		if s.shard(e.ID) != nil {
 			return ownership.Rejected, 0
@@ -263,7 +310,7 @@ func (w *world) applyShard(req *request) (ownership.Outcome, ownership.Version) 
 		return ownership.Committed, s.putShard(next)
 	case ownership.WriteShard:
 		old := s.shard(e.Shard.ID)
-		if old == nil || old.Version != e.Shard.Version {
+		if old == nil || old.Version != e.Shard.Version || (old.Retired && !e.Shard.Retired) {
 			return ownership.Rejected, 0
 		}
 		next := e.Shard
@@ -282,17 +329,29 @@ func (w *world) applyShard(req *request) (ownership.Outcome, ownership.Version) 
 	return ownership.Committed, 0
 }
 
+// supersedes reports whether the API server lets a layout follow another: see the schema.
+func supersedes(old, next ownership.Layout) bool {
+	return next.Generation > old.Generation || (next.Generation == old.Generation &&
+		slices.Equal(next.Prefixes, old.Prefixes) && (old.UID == "" || old.UID == next.UID))
+}
+
 // snapshot is what a read shows now.
 func (w *world) snapshot(of driver.Subject) ownership.Input {
 	s := &w.store
 	switch {
 	case of.All:
-		return ownership.Listing{Leases: slices.Clone(s.leases), Lead: s.lead, Shards: slices.Clone(s.shards)}
+		return ownership.Listing{Leases: slices.Clone(s.leases), Lead: s.lead, Shards: slices.Clone(s.shards), Layouts: slices.Clone(s.layouts)}
 	case of.Lease != "":
 		if l := s.lease(of.Lease); l != nil {
 			return ownership.LeaseSeen{Lease: *l}
 		}
 		return ownership.LeaseGone{ID: of.Lease}
+	case of.Layout != "":
+		read := ownership.LayoutRead{Cluster: of.Layout}
+		if l := s.layout(of.Layout); l != nil {
+			read.Layout = *l
+		}
+		return read
 	case of.Shard == (keyspace.ShardID{}):
 		if s.lead.Version == 0 {
 			return ownership.LeadGone{}

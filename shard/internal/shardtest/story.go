@@ -16,13 +16,15 @@ import (
 // 6 ms, caches are warm after 30 ms, reconciles end within 11 ms.
 //
 //	> clusters west:1        the clusters that exist, each with the bits that it is divided by
+//	> alias east west        east is another name of the cluster west
 //	> start a b              processes start
 //	> run 10s                time passes
 //	> show                   the records as they are
 //	> pause a 30s            or sleep, jump, crash, exit, slow-warm, slow-drain, cut, freeze, home-away: see [FaultKind]
 //	> kubelets               from now on they report how processes end; misreport a earlier: see [misreports]
 //	> lose-reply a planned   or lose-request, late, refuse: strikes the next request of a whose description begins so
-//	> delete-shard west/0    or replace-shard; delete-lease a; pin west/0 b
+//	> delete-shard west/0    or replace-shard, foreign-shard; delete-lease a; pin west/0 b
+//	> delete-layout west     or edit-layout, replace-layout, remake-cluster
 func Tell(script []byte) ([]byte, error) {
 	var out bytes.Buffer
 	w := &world{script: true, out: &out}
@@ -51,6 +53,9 @@ func (w *world) obey(words []string) error {
 	switch command {
 	case "clusters":
 		return w.setClusters(args)
+	case "alias":
+		w.alias = map[keyspace.ClusterName]keyspace.ClusterName{keyspace.ClusterName(args[0]): keyspace.ClusterName(args[1])}
+		return nil
 	case "start":
 		for _, name := range args {
 			n, err := w.byName(name)
@@ -125,6 +130,11 @@ func (w *world) argument(f *Fault, arg string) error {
 	if at := slices.Index(w.names, keyspace.ClusterName(arg)); at >= 0 {
 		f.N = at
 	}
+	if bits, err := strconv.Atoi(arg); err == nil { // of a layout
+		for f.N %= len(w.names); f.N%3 != bits%3; {
+			f.N += len(w.names)
+		}
+	}
 	if id, err := keyspace.ParseShardID(arg); err == nil {
 		f.N = w.shardIndex(id)
 	}
@@ -176,6 +186,10 @@ func (w *world) show() {
 		holder := string(sh.Holder)
 		if holder == "" {
 			holder = "nobody"
+		}
+		if sh.Retired {
+			fmt.Fprintf(w.out, "  %-8s retired at epoch %d\n", sh.ID, sh.Epoch)
+			continue
 		}
 		fmt.Fprintf(w.out, "  %-8s held by %s at epoch %d, planned for %s\n", sh.ID, holder, sh.Epoch, sh.Assignee)
 	}

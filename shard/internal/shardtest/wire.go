@@ -216,6 +216,9 @@ func (req *request) String() string {
 	switch e := req.effect.(type) {
 	case nil:
 		what = "reading of "
+		if req.of.Layout != "" {
+			what = "reading of layout "
+		}
 	case ownership.WriteLease:
 		what = "lease "
 	case ownership.SealLease:
@@ -224,6 +227,8 @@ func (req *request) String() string {
 		what = "removal of lease "
 	case ownership.WriteLead:
 		what = "coordinator"
+	case ownership.WriteLayout:
+		what = "layout of "
 	case ownership.CreateShard:
 		what = "new record "
 	case ownership.WriteAssignee:
@@ -233,6 +238,9 @@ func (req *request) String() string {
 	}
 	if req.of.All {
 		return what + "all records"
+	}
+	if req.of.Layout != "" {
+		return what + string(req.of.Layout)
 	}
 	if req.of.Lease != "" {
 		return what + string(req.of.Lease)

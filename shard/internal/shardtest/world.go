@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
+	"strconv"
 	"time"
 
 	"github.com/tenure-dev/tenure/shard/internal/driver"
@@ -27,9 +28,11 @@ type world struct {
 	// slowTill is until when the store takes slowBy longer, and refusesTill until when it refuses.
 	slowTill, slowBy, refusesTill time.Duration
 	refuses                       refusal
-	requests                      []*[256]request // an arena: addresses stay good
-	used                          int32           // requests in it
-	script                        bool            // a story runs: no chance, nothing stops by itself
+	requests                      []*[256]request                               // an arena: addresses stay good
+	used                          int32                                         // requests in it
+	script                        bool                                          // a story runs: no chance, nothing stops by itself
+	alias                         map[keyspace.ClusterName]keyspace.ClusterName // names of clusters that have another already
+	made                          map[keyspace.ClusterName]int                  // how often each was made
 
 	snapshots   map[int32]snapshot // by the fault that restores it
 	restoredAt  time.Duration      // when the store was last set back
@@ -91,7 +94,7 @@ func (w *world) reset(s Schedule) {
 	w.used = 0
 	w.Stats = Stats{Schedules: 1}
 	w.ids, w.names = w.ids[:0], w.names[:0]
-	w.clusters = map[keyspace.ClusterName]int{}
+	w.clusters, w.made = map[keyspace.ClusterName]int{}, map[keyspace.ClusterName]int{}
 	for i, bits := range s.Bits {
 		w.addCluster(clusterNames[i], bits)
 	}
@@ -245,5 +248,17 @@ func (w *world) request(at int32) *request { return &w.requests[at/256][at%256] 
 
 // knownClusters is the set of clusters as a process learns it: never changed afterwards.
 func (w *world) knownClusters() driver.Clusters {
-	return driver.Clusters{Bits: maps.Clone(w.clusters)}
+	known := driver.Clusters{Bits: maps.Clone(w.clusters), UIDs: map[keyspace.ClusterName]string{}}
+	for name := range known.Bits {
+		known.UIDs[name] = w.uid(name)
+	}
+	return known
+}
+
+// uid tells a cluster from those that had its name.
+func (w *world) uid(name keyspace.ClusterName) string {
+	if alias, ok := w.alias[name]; ok {
+		name = alias
+	}
+	return string(name) + "#" + strconv.Itoa(w.made[name])
 }

@@ -96,7 +96,9 @@ func TestShardedReplicasKeepDeploymentsInAllClusters(t *testing.T) {
 func sourceShards(ctx context.Context, f *lab.Fleet) ([]tenurev1alpha1.Shard, error) {
 	list := &tenurev1alpha1.ShardList{}
 	err := f.Client(lab.Home).List(ctx, list, client.InNamespace(lab.Namespace))
-	return slices.DeleteFunc(list.Items, func(s tenurev1alpha1.Shard) bool { return s.Spec.Cluster != lab.Home }), err
+	return slices.DeleteFunc(list.Items, func(s tenurev1alpha1.Shard) bool {
+		return s.Spec.Cluster != lab.Home || s.Spec.Layout != nil
+	}), err
 }
 
 // sourcesHeld says which shard of sources isn't held yet.

@@ -8,7 +8,7 @@ const (
 	RoleCoordinator = "coordinator"
 	// ReplicaLabel carries the stable name of the replica that the incarnation belongs to.
 	ReplicaLabel = "tenure.dev/replica"
-	// CoordinatorName is the name of the Lease that names the coordinator.
+	// CoordinatorName is the name of the Lease that names the default fleet's coordinator, and what others begin with.
 	CoordinatorName = "tenure-coordinator"
 	// LeaseDurationAnnotation is how long the incarnation may be silent, as a Go duration.
 	LeaseDurationAnnotation = "tenure.dev/lease-duration"
@@ -40,6 +40,14 @@ const (
 	// named fleet have no RoleLabel: replicas of version 1 would take them for theirs.
 	FleetLabel = "tenure.dev/fleet"
 )
+
+// CoordinatorLease is the name of the Lease that names a fleet's coordinator; "" is the default fleet.
+func CoordinatorLease(fleet string) string {
+	if fleet == "" {
+		return CoordinatorName
+	}
+	return CoordinatorName + "." + fleet
+}
 
 // Annotations of a Shard.
 const (

@@ -1,0 +1,289 @@
+package ownership
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+// divide sees to it, as coordinator, that each cluster has a layout that can be served.
+func (r *Replica) divide() {
+	for _, l := range r.layoutOrder {
+		if l.settled {
+			continue
+		}
+		c := l.cluster
+		uid := r.given.UIDs[c]
+		if _, given := r.given.Bits[c]; !given || l.w != nil || r.servedAs(c) != c {
+			continue
+		}
+		next := l.rec
+		switch {
+		case !l.known && r.sinceLong():
+			next = r.derive(c)
+		case !l.known:
+			continue
+		case l.rec.UID != "" && uid != "" && l.rec.UID != uid:
+			// The cluster was made anew. Who still holds something of the old one, or reaches that, gives it back first.
+			if slices.ContainsFunc(r.of(c), (*tenure).served) {
+				continue
+			}
+			next.Generation = r.nextGeneration(c)
+			next.Prefixes = keyspace.Partition(r.given.Bits[c])
+		case slices.ContainsFunc(r.of(c), func(t *tenure) bool { return t.rec.Retired && t.known && !t.excluded }):
+			next.Generation = r.nextGeneration(c) // nobody will ever hold that one
+		case l.rec.UID == "" && uid != "":
+		default:
+			l.settled = true
+			continue
+		}
+		if next.Generation > keyspace.MaxGeneration {
+			continue
+		}
+		next.UID = uid
+		if uid == "" && l.known {
+			next.UID = l.rec.UID
+		}
+		base := l.rec.Version
+		if !l.known {
+			base = 0
+		}
+		next.Cluster, next.Version = c, base
+		l.w = r.send(base, target{layout: l}, func(seq uint64) Effect {
+			return WriteLayout{Seq: seq, Base: base, Layout: next}
+		})
+	}
+}
+
+// nextGeneration returns one that no record of the cluster is of.
+func (r *Replica) nextGeneration(c keyspace.ClusterName) uint32 {
+	next := r.layout(c).rec.Generation
+	for _, t := range r.of(c) {
+		next = max(next, generation(t.id))
+	}
+	return next + 1
+}
+
+// derive returns a layout of the records that there are: of those that are held by the living, then of those that were
+// ever held, then of those that a coordinator made. What no such record covers is divided as a new cluster is.
+func (r *Replica) derive(c keyspace.ClusterName) Layout {
+	rank := func(t *tenure) int {
+		switch {
+		case !t.known || t.rec.Retired:
+			return 0
+		case t.served():
+			return 3
+		case t.rec.Epoch > 0:
+			return 2
+		case t.rec.Floor > 0:
+			return 1
+		}
+		return 0
+	}
+	records := r.of(c)
+	l, best := Layout{Cluster: c, Generation: 1}, 0
+	for _, t := range records {
+		if k := rank(t); k > best || (k == best && k > 0 && generation(t.id) > l.Generation) {
+			best, l.Generation = k, generation(t.id)
+		}
+	}
+	if best == 0 && slices.ContainsFunc(records, func(t *tenure) bool { return t.known && t.rec.Retired }) {
+		l.Generation = r.nextGeneration(c)
+	}
+	var taken []keyspace.Prefix
+	for ; best > 0; best-- {
+		for _, t := range records {
+			overlaps := func(p keyspace.Prefix) bool { return t.id.Overlaps(keyspace.ShardID{Cluster: c, Prefix: p}) }
+			if rank(t) == best && generation(t.id) == l.Generation && !slices.ContainsFunc(taken, overlaps) {
+				taken = append(taken, t.id.Prefix)
+			}
+		}
+	}
+	l.Prefixes = r.fill(nil, l, keyspace.Prefix{}, taken)
+	return l
+}
+
+// fill appends prefixes that cover p: those that are taken, and where none is, the largest that aren't larger than a new
+// cluster's and whose records weren't retired.
+func (r *Replica) fill(prefixes []keyspace.Prefix, l Layout, p keyspace.Prefix, taken []keyspace.Prefix) []keyspace.Prefix {
+	if slices.Contains(taken, p) {
+		return append(prefixes, p)
+	}
+	inside := slices.ContainsFunc(taken, func(q keyspace.Prefix) bool {
+		first, _ := q.Slots()
+		return p.ContainsSlot(first)
+	})
+	t := r.shards[l.ID(p)]
+	retired := t != nil && t.known && t.rec.Retired
+	lower, upper, err := p.Split()
+	if err != nil || (!inside && !retired && p.Bits() >= r.given.Bits[l.Cluster]) {
+		return append(prefixes, p)
+	}
+	return r.fill(r.fill(prefixes, l, lower, taken), l, upper, taken)
+}
+
+// sinceLong reports whether what was deleted before this replica looked can be made anew: its old holder has seen that by
+// now. A fleet that this replica founded has none.
+func (r *Replica) sinceLong() bool {
+	if r.founded || r.now.AtLeast(r.syncedAt) >= r.cfg.BuryTime {
+		return true
+	}
+	r.lookAt = r.syncedAt.Add(r.cfg.BuryTime)
+	return false
+}
+
+// missing lists the shards that have no record and should: those that a cluster's layout lists, or would. One is left
+// bare until the old holders of what overlaps it have given that up, or must have seen that it is gone.
+func (r *Replica) missing() []keyspace.ShardID {
+	if !r.sinceLong() {
+		return nil
+	}
+	var ids []keyspace.ShardID
+	for _, l := range r.layoutOrder {
+		c := l.cluster
+		if _, served := r.clusters[c]; !served || l.whole {
+			continue
+		}
+		divided := l.rec
+		records := r.of(c)
+		switch {
+		case l.known:
+			there := 0
+			for _, t := range records {
+				if t.known && !t.excluded {
+					there++
+				}
+			}
+			if l.whole = there == len(divided.Prefixes); l.whole {
+				continue
+			}
+		case r.mixed():
+			divided = r.derive(c)
+		default:
+			continue
+		}
+		for _, p := range divided.Prefixes {
+			if id := divided.ID(p); r.bare(id) {
+				ids = append(ids, id)
+			}
+		}
+	}
+	return ids
+}
+
+// bare reports whether a record may be made: there is none, and what overlaps it is retired, or long gone.
+func (r *Replica) bare(id keyspace.ShardID) bool {
+	return !slices.ContainsFunc(r.of(id.Cluster), func(t *tenure) bool {
+		return t.id.Overlaps(id) && (r.buried(t) || (t.known && (t.id == id || !t.rec.Retired)))
+	})
+}
+
+// retire ends, as coordinator, the records that a layout excludes and nobody serves. Their holders do so themselves.
+func (r *Replica) retire() {
+	for _, l := range r.layoutOrder {
+		if l.clean {
+			continue
+		}
+		l.clean = true
+		for _, t := range r.of(l.cluster) {
+			l.clean = l.clean && (!t.excluded || t.rec.Retired)
+			if t.known && t.excluded && !t.rec.Retired && t.w == nil && t.orphan() {
+				s := t.rec
+				s.Holder, s.Warm, s.Retired = "", "", true
+				r.writeShard(t, Retire, s)
+			}
+		}
+	}
+}
+
+// sortClusters finds out which of the clusters may be served.
+func (r *Replica) sortClusters() {
+	r.aliases = map[string][]keyspace.ClusterName{}
+	for _, c := range r.givenNames {
+		r.layout(c).stir()
+		if uid := r.given.UIDs[c]; uid != "" {
+			r.aliases[uid] = append(r.aliases[uid], c)
+		}
+	}
+	for _, l := range r.layoutOrder {
+		if uid := l.rec.UID; l.known && uid != "" && !slices.Contains(r.aliases[uid], l.cluster) {
+			r.aliases[uid] = append(r.aliases[uid], l.cluster)
+		}
+	}
+	r.aliased = false
+	for _, names := range r.aliases {
+		r.aliased = r.aliased || len(names) > 1
+	}
+	served := map[keyspace.ClusterName]int{}
+	for c, bits := range r.given.Bits {
+		if !r.remade(c) && r.servedAs(c) == c {
+			served[c] = bits
+		}
+	}
+	if !maps.Equal(served, r.clusters) {
+		r.clusters, r.clusterNames = served, slices.Sorted(maps.Keys(served))
+		r.clustersKnown()
+		r.touchAll()
+	}
+}
+
+// misplaced reports whether a change of the layout may have changed which clusters are served.
+func (r *Replica) misplaced(l *layout) bool {
+	_, served := r.clusters[l.cluster]
+	_, given := r.given.Bits[l.cluster]
+	return given && served == r.remade(l.cluster) || len(r.aliases[l.rec.UID]) > 1 ||
+		len(r.aliases[l.rec.UID]) == 1 && r.aliases[l.rec.UID][0] != l.cluster
+}
+
+// remade reports whether the cluster of that name is another than its layout says.
+func (r *Replica) remade(c keyspace.ClusterName) bool {
+	uid, l := r.given.UIDs[c], r.layouts[c]
+	return uid != "" && l != nil && l.known && l.rec.UID != "" && l.rec.UID != uid
+}
+
+// servedAs returns the name under which a cluster is served: of all that it has, one with a layout, and of these the
+// first. A name that this replica doesn't know counts only while somebody serves it.
+func (r *Replica) servedAs(c keyspace.ClusterName) keyspace.ClusterName {
+	uid := r.given.UIDs[c]
+	best, laid := c, r.laid(c, uid)
+	for _, other := range r.aliases[uid] {
+		if _, given := r.given.Bits[other]; !given && !slices.ContainsFunc(r.of(other), (*tenure).served) {
+			continue
+		}
+		if has := r.laid(other, uid); (has && !laid) || (has == laid && other < best) {
+			best, laid = other, has
+		}
+	}
+	return best
+}
+
+// Aliases tells of clusters that are served under another name, by the names that they aren't served under; nil if there
+// are none.
+func (r *Replica) Aliases() map[keyspace.ClusterName]keyspace.ClusterName {
+	if !r.aliased {
+		return nil
+	}
+	aliases := map[keyspace.ClusterName]keyspace.ClusterName{}
+	for _, c := range r.givenNames {
+		if served := r.servedAs(c); served != c {
+			aliases[c] = served
+		}
+	}
+	return aliases
+}
+
+// laid reports whether a cluster of that UID has a layout under that name.
+func (r *Replica) laid(c keyspace.ClusterName, uid string) bool {
+	l := r.layouts[c]
+	return l != nil && l.known && l.rec.UID == uid
+}
+
+// servedElsewhere reports whether a record of the same cluster under another name, which overlaps t's, is served.
+func (r *Replica) servedElsewhere(t *tenure) bool {
+	names := r.aliases[r.given.UIDs[t.id.Cluster]]
+	return len(names) > 1 && slices.ContainsFunc(names, func(c keyspace.ClusterName) bool {
+		alias := keyspace.ShardID{Cluster: c, Prefix: t.id.Prefix}
+		return c != t.id.Cluster && slices.ContainsFunc(r.of(c), func(o *tenure) bool { return o.served() && o.id.Overlaps(alias) })
+	})
+}

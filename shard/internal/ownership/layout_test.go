@@ -1,0 +1,326 @@
+package ownership
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+func id(t *testing.T, text string) keyspace.ShardID {
+	t.Helper()
+	parsed, err := keyspace.ParseShardID(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed
+}
+
+// divided is a layout of west of two shards.
+func divided(generation uint32, v Version) Layout {
+	return Layout{Cluster: "west", Generation: generation, Prefixes: keyspace.Partition(1), UID: "u1", Version: v}
+}
+
+// coordinates makes the machine the coordinator, of a fleet that it has looked at for long enough, and has it plan.
+func (b *bench) coordinates() {
+	b.v++
+	lead := Lead{Holder: "a", Floor: 1 << 40, Version: b.v}
+	b.feed(LeadSeen{lead})
+	b.r.founded, b.r.replan = true, true
+	b.pass(b.r.cfg.PlanEvery)
+	if len(all[FindLead](b)) > 0 {
+		b.feed(LeadFound{lead})
+	}
+}
+
+func (b *bench) shows(t *testing.T, text string, s Shard) {
+	t.Helper()
+	b.v++
+	s.ID, s.Version = id(t, text), b.v
+	b.feed(ShardSeen{s})
+}
+
+func TestARecordThatWasNeverHeldIsClaimedOnlyAfterALiveReadThatListsIt(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		epoch  Epoch
+		read   Layout
+		claims bool
+	}{
+		{"the layout lists it", 0, Layout{Cluster: "west", Generation: 1, Prefixes: keyspace.Partition(0), Version: 3}, true},
+		{"another does not", 0, divided(1, 9), false},
+		{"another generation does", 0, Layout{Cluster: "west", Generation: 2, Prefixes: keyspace.Partition(0), Version: 9}, false},
+		{"there is none", 0, Layout{}, false},
+		{"there is none, but it was held", 5, Layout{}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t)
+			b.layout = c.read
+			b.seen(Shard{Assignee: "a", Epoch: c.epoch})
+			if got := len(all[WriteShard](b)) > 0; got != c.claims {
+				t.Errorf("it is claimed: %v, want %v", got, c.claims)
+			}
+		})
+	}
+}
+
+func TestAReadThatWasSentBeforeARecordWasSeenAllowsNoClaim(t *testing.T) {
+	b := newBench(t)
+	asks := func() FindLayout {
+		t.Helper()
+		found := all[FindLayout](b)
+		if len(found) != 1 {
+			t.Fatalf("%d reads are asked for, want one", len(found))
+		}
+		return found[0]
+	}
+	b.unread = true
+	shown := func(v Version) { b.feed(ShardSeen{Shard{ID: west, Assignee: "a", Floor: 1, Version: v}}) }
+	shown(200)
+	first := asks()
+	shown(201)
+	b.feed(LayoutRead{Ask: first.Ask, Cluster: "west", Layout: b.layout})
+	none[WriteShard](b)
+	second := asks()
+	b.feed(LayoutRead{Ask: second.Ask, Cluster: "west", Layout: b.layout})
+	if got := find[WriteShard](b); got.Shard.Version != 201 {
+		t.Errorf("it claims version %d", got.Shard.Version)
+	}
+}
+
+func TestALostReadOfALayoutIsRepeated(t *testing.T) {
+	b := newBench(t)
+	b.unread = true
+	b.feed(ShardSeen{Shard{ID: west, Assignee: "a", Floor: 1, Version: 200}})
+	b.unread = false
+	find[FindLayout](b)
+	b.now = b.now.Add(lease / 20)
+	if wake := b.r.Wake(); wake > b.now.Mono {
+		t.Errorf("it wants to be woken at %v, want %v at the latest", wake, b.now.Mono)
+	}
+	b.feed(Tick{})
+	find[WriteShard](b)
+}
+
+func TestNoRecordIsClaimedBesideOneThatMayStillBeServed(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		epoch  Epoch // of the one that is to be claimed
+		other  Shard // that overlaps it
+		claims bool
+	}{
+		{"it is held by the living", 5, Shard{Holder: "b", Epoch: 3, Floor: 1}, false},
+		{"it was held", 0, Shard{Epoch: 3, Floor: 1}, false},
+		{"it was never held", 0, Shard{Floor: 1}, false},
+		{"it was retired", 0, Shard{Epoch: 3, Floor: 1, Retired: true}, true},
+		{"it was held, as this one", 5, Shard{Epoch: 3, Floor: 1}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t)
+			b.shows(t, "west/0", c.other)
+			b.seen(Shard{Assignee: "a", Epoch: c.epoch})
+			if got := len(all[WriteShard](b)) > 0; got != c.claims {
+				t.Errorf("it is claimed: %v, want %v", got, c.claims)
+			}
+		})
+	}
+}
+
+func TestWhatALayoutDoesNotListIsRetiredByWhoHoldsItAndElseByTheCoordinator(t *testing.T) {
+	b := newBench(t)
+	b.served()
+	b.laid(divided(1, 500))
+	find[Drain](b)
+	b.feed(Drained{west})
+	got := find[WriteShard](b)
+	if got.Kind != Retire || !got.Shard.Retired || got.Shard.Holder != "" || got.Shard.Epoch != 1 {
+		t.Errorf("its holder writes %+v", got)
+	}
+	b.shows(t, "west/", Shard{Assignee: "a", Floor: 1, Retired: true})
+	none[WriteShard](b)
+
+	b = newBench(t)
+	b.coordinates()
+	b.shows(t, "west/1", Shard{Assignee: "a", Holder: "b", Epoch: 2})
+	b.shows(t, "west/0", Shard{Assignee: "a"})
+	b.pass(b.r.cfg.PlanEvery)
+	retired := all[WriteShard](b)
+	if len(retired) != 1 || retired[0].Kind != Retire || retired[0].Shard.ID != id(t, "west/0") {
+		t.Errorf("the coordinator writes %+v, want west/0 to be retired and nothing else", retired)
+	}
+}
+
+func TestARecordIsMadeOnlyWhenWhatOverlapsItCanNeverBeServedAgain(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		other func(b *bench)
+		made  int
+	}{
+		{"nothing does", func(b *bench) {}, 2},
+		{"one is held", func(b *bench) { b.shows(t, "west/", Shard{Holder: "b", Epoch: 3}) }, 0},
+		{"one isn't retired yet", func(b *bench) { b.shows(t, "west/00", Shard{Epoch: 3}) }, 1},
+		{"one was retired", func(b *bench) { b.shows(t, "west/", Shard{Epoch: 3, Retired: true}) }, 2},
+		{"one was deleted just now", func(b *bench) {
+			b.shows(t, "west/", Shard{Epoch: 3})
+			b.feed(ShardGone{ID: west, Asked: b.now.Add(1)})
+		}, 0},
+		{"one that replaces another that was deleted just now was retired", func(b *bench) {
+			b.shows(t, "west/", Shard{Epoch: 3, UID: "1"})
+			b.shows(t, "west/", Shard{Retired: true, UID: "2"})
+		}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t)
+			b.laid(divided(1, 50))
+			c.other(b)
+			b.coordinates()
+			if got := len(all[CreateShard](b)); got != c.made {
+				t.Errorf("%d records are made, want %d", got, c.made)
+			}
+		})
+	}
+}
+
+func TestTheCoordinatorDividesClusters(t *testing.T) {
+	prefixes := func(texts ...string) (all []keyspace.Prefix) {
+		for _, text := range texts {
+			all = append(all, id(t, "west/"+text).Prefix)
+		}
+		return all
+	}
+	given := Clusters{Bits: map[keyspace.ClusterName]int{"west": 1}, UIDs: map[keyspace.ClusterName]string{"west": "u1"}}
+	for _, c := range []struct {
+		name   string
+		before func(b *bench)
+		want   *Layout
+	}{
+		{"a new one", func(b *bench) {}, &Layout{Generation: 1, Prefixes: keyspace.Partition(1), UID: "u1"}},
+		{"one that has a layout", func(b *bench) { b.laid(divided(1, 50)) }, nil},
+		{"one that version 1 may still serve", func(b *bench) {
+			b.feed(LeaseSeen{Lease{ID: "old", Replica: "old", Duration: lease, Version: 1}})
+		}, nil},
+		{"one whose layout was deleted, by what is held", func(b *bench) {
+			b.shows(t, "west/0", Shard{Epoch: 7})
+			b.shows(t, "west/00", Shard{Holder: "b", Epoch: 3})
+			b.shows(t, "west/1", Shard{Epoch: 3})
+		}, &Layout{Generation: 1, Prefixes: prefixes("00", "01", "1"), UID: "u1"}},
+		{"not by what was made by hand", func(b *bench) { b.shows(t, "west/00", Shard{}) },
+			&Layout{Generation: 1, Prefixes: keyspace.Partition(1), UID: "u1"}},
+		{"in the generation of what is held", func(b *bench) {
+			b.shows(t, "west/0@3", Shard{Holder: "b", Epoch: 3})
+			b.shows(t, "west/1", Shard{Epoch: 3, Retired: true})
+		}, &Layout{Generation: 3, Prefixes: keyspace.Partition(1), UID: "u1"}},
+		{"around what was retired", func(b *bench) {
+			b.shows(t, "west/0", Shard{Epoch: 3, Retired: true})
+			b.shows(t, "west/1", Shard{Holder: "b", Epoch: 3})
+		}, &Layout{Generation: 1, Prefixes: prefixes("00", "01", "1"), UID: "u1"}},
+		{"anew, if a record was retired that it lists", func(b *bench) {
+			b.laid(divided(1, 50))
+			b.shows(t, "west/0", Shard{Epoch: 3, Retired: true})
+		}, &Layout{Generation: 2, Prefixes: keyspace.Partition(1), UID: "u1"}},
+		{"whose UID wasn't known", func(b *bench) {
+			l := divided(1, 50)
+			l.UID = ""
+			b.laid(l)
+		}, &Layout{Generation: 1, Prefixes: keyspace.Partition(1), UID: "u1"}},
+		{"that was made anew", func(b *bench) {
+			l := divided(1, 50)
+			l.UID = "u0"
+			b.laid(l)
+			b.shows(t, "west/0", Shard{Epoch: 3})
+		}, &Layout{Generation: 2, Prefixes: keyspace.Partition(1), UID: "u1"}},
+		{"that was made anew, not before the old one is given up", func(b *bench) {
+			l := divided(1, 50)
+			l.UID = "u0"
+			b.laid(l)
+			b.shows(t, "west/0", Shard{Holder: "b", Epoch: 3})
+		}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t)
+			b.feed(LayoutGone{Cluster: "west"})
+			b.feed(given)
+			c.before(b)
+			b.coordinates()
+			writes := all[WriteLayout](b)
+			if c.want == nil {
+				if len(writes) > 0 {
+					t.Errorf("it writes %+v", writes)
+				}
+				return
+			}
+			if len(writes) != 1 {
+				t.Fatalf("%d layouts are written", len(writes))
+			}
+			c.want.Cluster = "west"
+			if diff := cmp.Diff(*c.want, writes[0].Layout, cmpopts.IgnoreFields(Layout{}, "Version")); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			b.feed(Written{Seq: writes[0].Seq, Outcome: Committed, Version: 1000})
+			if !b.r.layouts["west"].known {
+				none[CreateShard](b) // the watch hasn't shown it yet
+			}
+			next := writes[0].Layout
+			next.Version = 1000
+			b.feed(LayoutSeen{next})
+			b.pass(b.r.cfg.PlanEvery)
+			none[WriteLayout](b)
+		})
+	}
+}
+
+func TestAClusterIsServedUnderOneOfItsNames(t *testing.T) {
+	two := Clusters{
+		Bits: map[keyspace.ClusterName]int{"east": 0, "west": 0}, UIDs: map[keyspace.ClusterName]string{"east": "u1", "west": "u1"},
+	}
+	layout := func(c keyspace.ClusterName, v Version) LayoutSeen {
+		return LayoutSeen{Layout{Cluster: c, Generation: 1, Prefixes: keyspace.Partition(0), UID: "u1", Version: v}}
+	}
+	for _, c := range []struct {
+		name   string
+		before []Input
+		given  Clusters
+		served string
+	}{
+		{"the first", nil, two, "east"},
+		{"the one that has a layout", []Input{layout("west", 50)}, two, "west"},
+		{"the first of two that have", []Input{layout("west", 50), layout("east", 51)}, two, "east"},
+		{"one that isn't known here, while somebody serves it", []Input{
+			layout("west", 50), ShardSeen{Shard{ID: west, Holder: "b", Epoch: 3, Floor: 1, Version: 60}},
+		}, Clusters{Bits: map[keyspace.ClusterName]int{"east": 0}, UIDs: map[keyspace.ClusterName]string{"east": "u1"}}, ""},
+		{"not one that nobody serves", []Input{
+			layout("west", 50), ShardSeen{Shard{ID: west, Epoch: 3, Floor: 1, Version: 60}},
+		}, Clusters{Bits: map[keyspace.ClusterName]int{"east": 0}, UIDs: map[keyspace.ClusterName]string{"east": "u1"}}, "east"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t)
+			for _, in := range c.before {
+				b.feed(in)
+			}
+			b.feed(c.given)
+			served := ""
+			for name := range b.r.clusters {
+				served += string(name)
+			}
+			if served != c.served {
+				t.Errorf("served: %q, want %q", served, c.served)
+			}
+		})
+	}
+}
+
+func TestPrefixesDivideWhatTheyCoverOnce(t *testing.T) {
+	for _, c := range []struct {
+		prefixes []keyspace.Prefix
+		want     bool
+	}{
+		{nil, false}, {keyspace.Partition(0), true}, {keyspace.Partition(8), true}, {keyspace.Partition(1)[:1], false},
+		{append(keyspace.Partition(0), keyspace.Partition(1)...), false}, {keyspace.Partition(1)[1:], false},
+	} {
+		if got := Divides(c.prefixes); got != c.want {
+			t.Errorf("%v: %v, want %v", c.prefixes, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package record
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/shard/internal/cas"
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+// WriteLayout creates (base 0) or replaces a cluster's layout by compare-and-swap.
+func (s *Store) WriteLayout(ctx context.Context, w ownership.WriteLayout) (ownership.Version, error) {
+	l := w.Layout
+	spec := tenurev1alpha1.ShardLayout{Generation: int64(l.Generation), ClusterUID: l.UID}
+	for _, p := range l.Prefixes {
+		spec.Prefixes = append(spec.Prefixes, p.String())
+	}
+	object := s.named(keyspace.LayoutName(s.fleet, l.Cluster))
+	var err error
+	if w.Base == 0 {
+		object.Spec = tenurev1alpha1.ShardSpec{Cluster: string(l.Cluster), Generation: 1, Layout: &spec}
+		// An old CRD would drop the layout and keep a shard.
+		err = s.client.Create(ctx, object, client.FieldValidation("Strict"))
+	} else {
+		var patch []byte
+		if patch, err = json.Marshal(map[string]any{
+			"metadata": map[string]any{"resourceVersion": cas.ResourceVersion(w.Base)}, "spec": map[string]any{"layout": spec},
+		}); err == nil {
+			err = s.client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch))
+		}
+	}
+	if err != nil {
+		return 0, fmt.Errorf("writing the layout of cluster %s: %w", l.Cluster, err)
+	}
+	return cas.Version(object.ResourceVersion)
+}
+
+// CheckSchema reports whether the home cluster's CRD knows all that is written, by making a layout that isn't stored.
+func (s *Store) CheckSchema(ctx context.Context) error {
+	object := s.named(keyspace.LayoutName(s.fleet, "schema-check"))
+	object.Spec = tenurev1alpha1.ShardSpec{
+		Cluster: "schema-check", Generation: 1, Layout: &tenurev1alpha1.ShardLayout{Generation: 1, Prefixes: []string{""}},
+	}
+	err := s.client.Create(ctx, object, client.DryRunAll, client.FieldValidation("Strict"))
+	switch {
+	case err == nil, apierrors.IsAlreadyExists(err), apierrors.IsForbidden(err): // who may not make layouts needs no schema
+		return nil
+	case apierrors.IsBadRequest(err), apierrors.IsInvalid(err), apierrors.IsNotFound(err):
+		return fmt.Errorf("the home cluster's CRD of Shards is older than this program, or isn't there: apply config/crd first; "+
+			"replicas of the version before go on under it: %w", err)
+	}
+	return fmt.Errorf("asking whether the home cluster's CRD of Shards is new enough: %w", err)
+}
+
+// ReadLayout reads a cluster's layout live, as an input to the protocol.
+func (s *Store) ReadLayout(ctx context.Context, cluster keyspace.ClusterName) (ownership.Input, error) {
+	object := s.named(keyspace.LayoutName(s.fleet, cluster))
+	err := s.client.Get(ctx, client.ObjectKeyFromObject(object), object)
+	if apierrors.IsNotFound(err) {
+		return ownership.LayoutRead{Cluster: cluster}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the layout of cluster %s: %w", cluster, err)
+	}
+	l, err := Layout(s.fleet, object)
+	if err != nil {
+		return nil, err
+	}
+	return ownership.LayoutRead{Cluster: cluster, Layout: l}, nil
+}
+
+// Layout translates a fleet's layout that was read or watched. One that doesn't cover each slot once is refused.
+func Layout(fleet keyspace.Fleet, shard *tenurev1alpha1.Shard) (ownership.Layout, error) {
+	l := ownership.Layout{Cluster: keyspace.ClusterName(shard.Spec.Cluster)}
+	if want := keyspace.LayoutName(fleet, l.Cluster); shard.Spec.Layout == nil || shard.Name != want {
+		return l, fmt.Errorf("record %s: is no layout of cluster %s, which is called %s; delete it", shard.Name, l.Cluster, want)
+	}
+	version, err := cas.Version(shard.ResourceVersion)
+	if err != nil {
+		return l, fmt.Errorf("layout %s: %w", shard.Name, err)
+	}
+	spec := shard.Spec.Layout
+	if spec.Generation < 1 || spec.Generation > keyspace.MaxGeneration {
+		return l, fmt.Errorf("layout %s: generation %d: must be 1 to %d; delete it", shard.Name, spec.Generation, keyspace.MaxGeneration)
+	}
+	l.Generation, l.UID, l.Version = uint32(spec.Generation), spec.ClusterUID, version
+	for _, text := range spec.Prefixes {
+		p, err := keyspace.ParsePrefix(text)
+		if err != nil {
+			return l, fmt.Errorf("layout %s: %w; delete it", shard.Name, err)
+		}
+		l.Prefixes = append(l.Prefixes, p)
+	}
+	slices.SortFunc(l.Prefixes, keyspace.Prefix.Compare)
+	if !ownership.Divides(l.Prefixes) {
+		return l, fmt.Errorf("layout %s: %w", shard.Name, errors.New("prefixes don't cover each slot once; delete it"))
+	}
+	return l, nil
+}
