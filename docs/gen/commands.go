@@ -14,7 +14,7 @@ var groups = []struct {
 	title string
 	flags []string
 }{
-	{"The fleet", []string{"home-kubeconfig", "namespace", "replica", "sharding", "lease-duration", "drain-timeout", "weight",
+	{"The fleet", []string{"home-kubeconfig", "namespace", "fleet", "replica", "sharding", "lease-duration", "drain-timeout", "weight",
 		"shards-per-cluster"}},
 	{"Work", []string{"workers", "watch-filtering"}},
 	{"Clusters", []string{"cluster-removal-grace", "kubeconfig-allow", "kubeconfig-servers"}},

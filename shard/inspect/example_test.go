@@ -22,14 +22,11 @@ func ExampleRead() {
 	if err != nil {
 		panic(err)
 	}
-	records, err := inspect.Read(context.Background(), home, shard.DefaultNamespace)
+	records, err := inspect.Read(context.Background(), home, shard.DefaultNamespace, "")
 	if err != nil {
 		panic(err)
 	}
 	for i := range records.Shards {
-		if records.Shards[i].Spec.Layout != nil {
-			continue // the list of a cluster's shards
-		}
 		s, err := inspect.ReadShard(&records.Shards[i])
 		fmt.Println(s.ID, s.Holder, s.Epoch, err)
 	}
