@@ -101,7 +101,7 @@ func (f *follower) follow(ctx context.Context, spawn func(func())) (unfollow fun
 	leases, err := f.watch(ctx, &coordinationv1.Lease{}, func(obj client.Object) (ownership.Input, error) {
 		return member.Seen(obj.(*coordinationv1.Lease))
 	}, func(obj client.Object) {
-		f.put(driver.Seen{What: member.Gone(obj.GetName())})
+		f.put(driver.Seen{What: member.Gone(f.fleet, obj.GetName())})
 	})
 	if err != nil {
 		cancel()

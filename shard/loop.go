@@ -70,6 +70,7 @@ type loop struct {
 	roster   *roster
 	judge    *clusterJudge
 	report   *report
+	entrance *entrance
 	moved    bool          // clusters came, went or are reached by another way, and shards haven't been told
 	turned   *atomic.Int64 // when the loop last turned, on the monotonic clock
 
@@ -96,7 +97,10 @@ func (l *loop) run(ctx context.Context, leaving <-chan struct{}) error {
 	defer l.clusters.stop()
 	l.beside.Go(func() { l.judge.run(ctx) })
 	l.handle(driver.Clusters{})
-	l.handle(driver.Start{})
+	l.beside.Go(func() {
+		l.entrance.wait(ctx)
+		l.mail.put(driver.Start{})
+	})
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for !l.done {
@@ -222,10 +226,7 @@ func (l *loop) begin(b driver.Begin) {
 		}
 	}
 	if l.report.teller == nil {
-		l.report.teller = &teller{
-			client: l.writer.client, namespace: l.cfg.Namespace, replica: l.cfg.Replica, log: l.log, spawn: l.beside.Go,
-			told: map[string]time.Time{},
-		}
+		l.report.teller = newTeller(l.writer.client, l.cfg, l.log, l.beside.Go)
 	}
 	f := &follower{by: b.ID, fleet: l.cfg.Fleet, cache: l.records, pods: l.pods, log: log, put: l.mail.put}
 	last := l.unfollow // what the watch shows between two incarnations counts, too

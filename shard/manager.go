@@ -10,7 +10,6 @@ import (
 
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
@@ -44,12 +43,11 @@ func NewManager(home *rest.Config, provider multicluster.Provider, opts manager.
 	if err != nil {
 		return nil, fmt.Errorf("building the manager of the home cluster: %w", err)
 	}
-	for _, kind := range cfg.Kinds {
-		if _, err := apiutil.GVKForObject(kind.Object, local.GetScheme()); err != nil {
-			return nil, fmt.Errorf("shard.Config.Kinds: %T: %w", kind.Object, err)
-		}
+	kinds, err := kindsOf(cfg.Kinds, local.GetScheme())
+	if err != nil {
+		return nil, err
 	}
-	node := newNode(cfg.withDefaults(), home, local.GetLogger().WithName("shard"))
+	node := newNode(cfg.withDefaults(), kinds, home, local.GetLogger().WithName("shard"))
 	if cfg.HomeCluster != "" {
 		if err := node.clusters.add(context.Background(), keyspace.ClusterName(cfg.HomeCluster), local); err != nil {
 			return nil, fmt.Errorf("home cluster as a workload cluster: %w", err)

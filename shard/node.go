@@ -32,6 +32,7 @@ import (
 // controller is engaged with.
 type Node struct {
 	cfg      Config
+	kinds    string // that are sharded, as Leases tell them
 	home     *rest.Config
 	log      logr.Logger
 	clusters *fleet
@@ -52,9 +53,9 @@ var (
 	_ manager.LeaderElectionRunnable = (*Node)(nil)
 )
 
-func newNode(cfg Config, home *rest.Config, log logr.Logger) *Node {
+func newNode(cfg Config, kinds string, home *rest.Config, log logr.Logger) *Node {
 	n := &Node{
-		cfg: cfg, home: home, log: log, clusters: newFleet(log, cfg.RemovalGrace), roster: newRoster(cfg), clock: clock{time.Now()},
+		cfg: cfg, kinds: kinds, home: home, log: log, clusters: newFleet(log, cfg.RemovalGrace), roster: newRoster(cfg), clock: clock{time.Now()},
 		leaving: make(chan struct{}), finished: make(chan struct{}),
 	}
 	n.status.Store(&Status{Replica: cfg.Replica})
@@ -96,7 +97,7 @@ func (n *Node) Start(ctx context.Context) error {
 	}
 	cfg.Protocol.Random = rand.Float64
 	cfg.Protocol.Build, cfg.Protocol.Weight = n.cfg.Version, n.cfg.Weight
-	cfg.Protocol.Container = n.cfg.Pod.Container
+	cfg.Protocol.Container, cfg.Protocol.Kinds = n.cfg.Pod.Container, n.kinds
 	if err := cfg.Validate(); err != nil {
 		return fmt.Errorf("timings of the protocol: %w", err)
 	}
@@ -121,7 +122,10 @@ func (n *Node) Start(ctx context.Context) error {
 	l := &loop{
 		cfg: n.cfg, home: n.home, scheme: scheme, log: n.log, trouble: t, clock: n.clock, driver: driver.New(cfg),
 		mail: newMailbox[driver.Event](), records: records, pods: peers, clusters: n.clusters, roster: n.roster,
-		report: &report{replica: n.cfg.Replica, status: &n.status}, turned: &n.turned, lease: &lease{clock: n.clock},
+		report: &report{replica: n.cfg.Replica, kinds: n.kinds, status: &n.status}, turned: &n.turned, lease: &lease{clock: n.clock},
+	}
+	if l.entrance, err = newEntrance(n.cfg, n.kinds, n.home, scheme, n.log, l.beside.Go); err != nil {
+		return err
 	}
 	l.judge = newJudge(n.clusters, n.roster, n.cfg.LeaseDuration, n.log, l.mail.put, l.beside.Go)
 	n.judge.Store(l.judge)

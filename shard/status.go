@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/internal/driver"
+	"github.com/tenure-dev/tenure/shard/internal/member"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
@@ -80,6 +81,7 @@ type ClusterStatus struct {
 // report is what the loop makes readable from elsewhere.
 type report struct {
 	replica   string
+	kinds     string // that this program shards
 	status    *atomic.Pointer[Status]
 	stale     bool // something was done since it was last published
 	published time.Time
@@ -154,5 +156,8 @@ func (r *report) survey(ctx context.Context, records client.Reader, cfg Config, 
 	}
 	for _, o := range append(odd, gone...) {
 		r.teller.tell(ctx, o, now)
+	}
+	for _, m := range member.MisfitsAmong(all.Leases, r.kinds) { // it joined all the same
+		r.teller.tellOf(ctx, about(m), misfitReplica, m.Why, now)
 	}
 }

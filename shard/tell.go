@@ -30,12 +30,23 @@ type teller struct {
 	told      map[string]time.Time
 }
 
-// tell makes an event, unless it was made lately. All replicas find the same, so the event's name is made of its cause:
-// who comes second finds it there.
+func newTeller(c client.Client, cfg Config, log logr.Logger, spawn func(func())) *teller {
+	return &teller{client: c, namespace: cfg.Namespace, replica: cfg.Replica, log: log, spawn: spawn, told: map[string]time.Time{}}
+}
+
+// tell makes an event about a record, unless it was made lately.
 func (t *teller) tell(ctx context.Context, o inspect.Odd, now time.Time) {
+	t.tellOf(ctx, corev1.ObjectReference{
+		APIVersion: tenurev1alpha1.GroupVersion.String(), Kind: "Shard", Name: o.Record, UID: o.UID,
+	}, o.Reason, o.Note, now)
+}
+
+// tellOf makes an event about an object in the namespace of the records, unless it was made lately. All replicas find the
+// same, so the event's name is made of its cause: who comes second finds it there.
+func (t *teller) tellOf(ctx context.Context, about corev1.ObjectReference, reason, note string, now time.Time) {
 	cause := fnv.New64a()
-	fmt.Fprintf(cause, "%s %s %s %d", o.Record, o.UID, o.Reason, now.Unix()/int64(tellEvery.Seconds()))
-	name := fmt.Sprintf("%.230s.%016x", o.Record, cause.Sum64())
+	fmt.Fprintf(cause, "%s %s %s %d", about.Name, about.UID, reason, now.Unix()/int64(tellEvery.Seconds()))
+	name := fmt.Sprintf("%.230s.%016x", about.Name, cause.Sum64())
 	if now.Sub(t.told[name]) < 2*tellEvery {
 		return
 	}
@@ -45,23 +56,22 @@ func (t *teller) tell(ctx context.Context, o inspect.Odd, now time.Time) {
 		}
 	}
 	t.told[name] = now
-	t.log.Info("something is wrong with a record", "record", o.Record, "reason", o.Reason, "note", o.Note)
+	t.log.Info("something is wrong with a record", "record", about.Name, "reason", reason, "note", note)
 	event := &eventsv1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: t.namespace, Name: name},
 		EventTime:           metav1.NewMicroTime(now),
 		ReportingController: "tenure",
 		ReportingInstance:   t.replica,
 		Action:              "Survey",
-		Reason:              o.Reason,
+		Reason:              reason,
 		Type:                corev1.EventTypeWarning,
-		Regarding: corev1.ObjectReference{
-			APIVersion: tenurev1alpha1.GroupVersion.String(), Kind: "Shard", Namespace: t.namespace, Name: o.Record, UID: o.UID,
-		},
-		Note: fmt.Sprintf("%.1000s", o.Note),
+		Regarding:           about,
+		Note:                fmt.Sprintf("%.1000s", note),
 	}
+	event.Regarding.Namespace = t.namespace
 	t.spawn(func() {
 		if err := t.client.Create(ctx, event); err != nil && !apierrors.IsAlreadyExists(err) {
-			t.log.Info("event not written", "reason", o.Reason, "error", err.Error())
+			t.log.Info("event not written", "reason", reason, "error", err.Error())
 		}
 	})
 }

@@ -3,9 +3,9 @@
 // shard/DESIGN.md describes it.
 package protocol
 
-// Version of the protocol, as each replica's Lease tells it. A Lease that tells none is of version 1. From version 2 on, a
+// Version of the protocol, as each replica's Lease tells it. A Lease that tells none is of version 1. From version 3 on, a
 // cluster has a layout, and a replica refuses to join those whose version is above its own.
-const Version = 2
+const Version = 3
 
 // Incarnation names one life of one replica: the replica's name and a random suffix, as in "web-0-x7k2p". It is new at
 // every start and after every lapse, and never used again. So an incarnation that isn't alive is dead for good.

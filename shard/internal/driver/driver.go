@@ -106,7 +106,9 @@ func (d *Driver) Handle(now ownership.Instant, e Event) []Request {
 		d.step(ownership.Tick{})
 		d.measure()
 	case Start:
-		d.begin()
+		if !d.leaving {
+			d.begin()
+		}
 	case Clusters:
 		d.known, d.stale = e, true
 	case Deleted:
@@ -232,7 +234,7 @@ func (d *Driver) Wake() time.Duration {
 		if d.leaving {
 			wake = min(wake, d.leftAt.Mono+d.leaveTimeout())
 		}
-	} else if d.stop == 0 {
+	} else if d.id != "" && d.stop == 0 {
 		wake = d.beginAt.Mono
 		if d.leaving {
 			wake = d.sealUntil()

@@ -115,3 +115,23 @@ func TestAnEndDoesNotWaitForeverForASealThatCannotBeMade(t *testing.T) {
 	}
 	find[End](b)
 }
+
+// A process may have to wait before it begins: for a fleet that it can join.
+func TestAProcessThatHasNotBegunWaitsQuietlyAndEndsAtOnce(t *testing.T) {
+	for name, end := range map[string]Event{"it is told to leave": Leave{}, "it is ended": Quit{}} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.d, b.out = New(b.d.cfg), nil
+			b.feed(connected(1))
+			if wake := b.d.Wake(); wake < b.now.Mono+time.Minute {
+				t.Errorf("it wants to be woken in %v", wake-b.now.Mono)
+			}
+			b.feed(end)
+			if e := find[End](b); e.Err != nil || e.Took != 0 {
+				t.Errorf("it ends with %+v", e)
+			}
+			b.feed(Start{}) // too late
+			none[Begin](b)
+		})
+	}
+}

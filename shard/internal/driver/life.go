@@ -67,7 +67,9 @@ func (d *Driver) live() {
 		return
 	}
 	switch {
-	case d.id == "" || d.stop != 0: // nothing has begun, or something still runs
+	case d.id == "" && d.leaving: // nothing has ever begun
+		d.end(d.failure, 0)
+	case d.id == "" || d.stop != 0: // nothing has begun yet, or something still runs
 	case !d.leaving && d.now.AtLeast(d.beginAt) >= 0:
 		d.begin()
 	case d.leaving && (len(d.sealings.of) == 0 || d.now.Mono >= d.sealUntil()):

@@ -113,17 +113,20 @@ func (s *Store) Read(ctx context.Context, name string) (ownership.Input, error) 
 	lease := &coordinationv1.Lease{}
 	err := s.client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, lease)
 	if apierrors.IsNotFound(err) {
-		return Gone(name), nil
+		return Gone(s.fleet, name), nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading lease %s: %w", name, err)
 	}
+	if other := lease.Labels[tenurev1alpha1.FleetLabel]; other != string(s.fleet) {
+		return nil, fmt.Errorf("lease %s: is of fleet %q, not of ours, %q: whoever a record of ours names there isn't judged", name, other, s.fleet)
+	}
 	return Seen(lease)
 }
 
-// Gone translates the deletion of a Lease.
-func Gone(name string) ownership.Input {
-	if name == tenurev1alpha1.CoordinatorName {
+// Gone translates the deletion of a Lease of a fleet.
+func Gone(fleet keyspace.Fleet, name string) ownership.Input {
+	if name == tenurev1alpha1.CoordinatorLease(string(fleet)) {
 		return ownership.LeadGone{}
 	}
 	return ownership.LeaseGone{ID: ownership.Incarnation(name)}
@@ -163,11 +166,8 @@ func Seen(lease *coordinationv1.Lease) (ownership.Input, error) {
 		if lease.Spec.HolderIdentity != nil {
 			lead.Holder = ownership.Incarnation(*lease.Spec.HolderIdentity)
 		}
-		if text := a[tenurev1alpha1.FloorAnnotation]; text != "" {
-			floor, err := strconv.ParseInt(text, 10, 64)
-			if err != nil {
-				return nil, fmt.Errorf("lease %s: annotation %s: %q isn't a number", lease.Name, tenurev1alpha1.FloorAnnotation, text)
-			}
+		// A floor that can't be read is as good as none: whoever coordinates raises it to its clock, and above all it knows.
+		if floor, err := strconv.ParseInt(a[tenurev1alpha1.FloorAnnotation], 10, 64); err == nil {
 			lead.Floor = ownership.Epoch(floor)
 		}
 		return ownership.LeadSeen{Lead: lead}, nil
@@ -177,12 +177,19 @@ func Seen(lease *coordinationv1.Lease) (ownership.Input, error) {
 		Container: a[tenurev1alpha1.PodAnnotation],
 		Leaving:   a[tenurev1alpha1.LeavingAnnotation] == "true", Sealed: a[tenurev1alpha1.SealedAnnotation] != "", Version: version,
 	}
-	// A member with an unreadable duration or weight is judged by our own: max() and 0 are the defaults. A renewal that
-	// can't be read is none of ours.
-	l.Duration, _ = time.ParseDuration(a[tenurev1alpha1.LeaseDurationAnnotation])
+	// A weight that can't be read is the default, and a renewal that can't is none of ours.
 	l.Weight, _ = strconv.Atoi(a[tenurev1alpha1.WeightAnnotation])
 	l.Renewal, _ = strconv.ParseUint(a[tenurev1alpha1.RenewalAnnotation], 10, 64)
-	l.Protocol, _ = strconv.Atoi(a[tenurev1alpha1.ProtocolAnnotation])
+	said := true
+	if l.Duration, err = time.ParseDuration(a[tenurev1alpha1.LeaseDurationAnnotation]); err != nil || l.Duration <= 0 {
+		l.Duration, said = 0, false
+	}
+	if text, ok := a[tenurev1alpha1.ProtocolAnnotation]; ok {
+		if l.Protocol, err = strconv.Atoi(text); err != nil || l.Protocol < 1 {
+			l.Protocol, said = 0, false
+		}
+	}
+	l.Unreadable = !said && !l.Sealed // who seals a missing Lease knows nothing of that
 	if unfit := plan.UnfitFor(a[tenurev1alpha1.UnfitAnnotation]); len(unfit) <= plan.MaxUnfitFor {
 		l.Unfit = unfit
 	}

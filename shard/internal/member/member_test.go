@@ -16,6 +16,7 @@ import (
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
 const namespace = "tenure-system"
@@ -51,7 +52,7 @@ func read(t *testing.T, s *Store, name string) ownership.Input {
 }
 
 var full = ownership.Lease{
-	ID: "a-1", Replica: "a", Duration: 1500 * time.Millisecond, Weight: 3, Build: "v7", Protocol: 2,
+	ID: "a-1", Replica: "a", Duration: 1500 * time.Millisecond, Weight: 3, Build: "v7", Protocol: 3,
 	Kinds: "At.cnat.example,Pod", Container: "tenure-system/a/8d1f/manager", Unfit: "east,west+", Renewal: 9, Leaving: true,
 }
 
@@ -207,7 +208,7 @@ func TestALeaseThatIsGoneIsToldAndDroppingItAgainIsNoError(t *testing.T) {
 	}
 }
 
-func TestALeaseThatMakesNoSenseIsRefusedOrJudgedByOurOwn(t *testing.T) {
+func TestALeaseThatMakesNoSenseIsRefusedOrSaidToBeUnreadable(t *testing.T) {
 	lease := func(role string, annotations map[string]string) *coordinationv1.Lease {
 		l := &coordinationv1.Lease{}
 		l.Name, l.ResourceVersion, l.Annotations = "a-1", "5", annotations
@@ -217,19 +218,53 @@ func TestALeaseThatMakesNoSenseIsRefusedOrJudgedByOurOwn(t *testing.T) {
 	odd := lease(tenurev1alpha1.RoleMember, map[string]string{
 		tenurev1alpha1.LeaseDurationAnnotation: "soon", tenurev1alpha1.WeightAnnotation: "much", tenurev1alpha1.RenewalAnnotation: "-1",
 	})
-	if got, err := Seen(odd); err != nil || got != (ownership.LeaseSeen{Lease: ownership.Lease{ID: "a-1", Version: 5}}) {
+	if got, err := Seen(odd); err != nil || got != (ownership.LeaseSeen{Lease: ownership.Lease{ID: "a-1", Unreadable: true, Version: 5}}) {
 		t.Errorf("it is read as %+v (%v)", got, err)
 	}
 	noVersion := lease(tenurev1alpha1.RoleMember, nil)
 	noVersion.ResourceVersion = "v5"
 	noFloor := lease(tenurev1alpha1.RoleCoordinator, map[string]string{tenurev1alpha1.FloorAnnotation: "high"})
-	for _, l := range []*coordinationv1.Lease{noVersion, noFloor} {
-		if got, err := Seen(l); err == nil {
-			t.Errorf("%+v is read as %+v", l.ObjectMeta, got)
-		}
+	if got, err := Seen(noVersion); err == nil {
+		t.Errorf("%+v is read as %+v", noVersion.ObjectMeta, got)
+	}
+	if got, err := Seen(noFloor); err != nil || got != (ownership.LeadSeen{Lead: ownership.Lead{Version: 5}}) { // it is written anew
+		t.Errorf("a coordinator's record with a floor that is no number is read as %+v (%v)", got, err)
 	}
 	if got, err := Seen(lease(tenurev1alpha1.RoleCoordinator, nil)); err != nil || got != (ownership.LeadSeen{Lead: ownership.Lead{Version: 5}}) {
 		t.Errorf("a coordinator's record without holder and floor is read as %+v (%v)", got, err)
+	}
+}
+
+func TestAFleetReadsItsOwnLeasesOnly(t *testing.T) {
+	_, c := newStore(t)
+	blue := NewStore(c, namespace, "blue")
+	if _, err := blue.Write(t.Context(), 0, full, now); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := blue.WriteLead(t.Context(), 0, ownership.Lead{Holder: "a-1"}, now); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a-1", "tenure-coordinator.blue"} {
+		if _, shown := object(t, c, name).Labels[tenurev1alpha1.RoleLabel]; shown {
+			t.Errorf("replicas of version 1, which know no fleets, take lease %s for one of theirs", name)
+		}
+	}
+	for fleet, want := range map[keyspace.Fleet]int{"": 0, "blue": 1, "green": 0} {
+		s := NewStore(c, namespace, fleet)
+		leases, lead, err := s.List(t.Context())
+		if err != nil || len(leases) != want || (lead.Holder == "a-1") != (want == 1) {
+			t.Errorf("fleet %q lists %+v, led by %+v (%v)", fleet, leases, lead, err)
+		}
+		// A record that names another fleet's incarnation must not have it judged: it isn't watched, and would look dead.
+		if in, err := s.Read(t.Context(), "a-1"); (err == nil) != (want == 1) || (in != nil) != (want == 1) {
+			t.Errorf("fleet %q reads the lease as %+v (%v)", fleet, in, err)
+		}
+	}
+	if in := Gone("blue", "tenure-coordinator.blue"); in != (ownership.LeadGone{}) {
+		t.Errorf("that the coordinator's Lease was deleted is read as %+v", in)
+	}
+	if in := Gone("", "tenure-coordinator.blue"); in != (ownership.LeaseGone{ID: "tenure-coordinator.blue"}) {
+		t.Errorf("that a Lease was deleted which isn't the coordinator's is read as %+v", in)
 	}
 }
 

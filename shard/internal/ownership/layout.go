@@ -157,11 +157,14 @@ func (r *Replica) buried(t *tenure) bool { return r.now.AtLeast(t.freeAt) < 0 }
 // served reports whether somebody who may be alive holds the shard.
 func (t *tenure) served() bool { return t.known && t.rec.Holder != "" && !t.orphan() }
 
+// withLayouts is the first version of the protocol whose replicas know layouts.
+const withLayouts = 3
+
 // mixed reports whether a replica may be alive that knows no layouts. Until it has gone, no layout is made, and records
 // are made and claimed as it does.
 func (r *Replica) mixed() bool {
 	return slices.ContainsFunc(r.peerOrder, func(p *peer) bool {
-		return p.lease.Version != 0 && !p.lease.Sealed && p.lease.Protocol < 2
+		return p.lease.Version != 0 && !p.lease.Sealed && p.lease.Protocol < withLayouts
 	})
 }
 

@@ -62,6 +62,11 @@ func (r *Replica) leaseSeen(l Lease) {
 		p.sealedAt = r.now
 	}
 	was := p.lease
+	if l.Unreadable && was.Version != 0 { // somebody else wrote it: what its owner said counts
+		version := l.Version
+		l = was
+		l.Version = version
+	}
 	news := p.expired || was.Version == 0 || l.Sealed || was.Leaving != l.Leaving || was.Weight != l.Weight
 	p.lease = l
 	if was.Unfit != l.Unfit {
@@ -154,7 +159,7 @@ func (r *Replica) watchPeers() {
 			continue
 		}
 		r.seek(p)
-		if r.now.Mono < p.due(r.cfg) {
+		if r.now.Mono < p.due(r.cfg) || p.puzzles() {
 			continue
 		}
 		if p.lease.Version == 0 {
@@ -221,6 +226,9 @@ func (r *Replica) sealWritten(p *peer, v Version) {
 	r.touchAll()
 }
 
+// puzzles reports whether nobody here can tell how long the incarnation may be silent while it acts.
+func (p *peer) puzzles() bool { return p.lease.Unreadable && !p.ended() }
+
 // dead reports whether the incarnation can never act again: its lease is sealed.
 func (p *peer) dead() bool { return p.lease.Sealed }
 
@@ -230,7 +238,7 @@ func (r *Replica) takes(id Incarnation) bool {
 		return !r.leaving
 	}
 	p := r.peers[id]
-	return p != nil && p.lease.Version != 0 && !p.lease.Sealed && !p.expired && !p.ended() && !p.lease.Leaving
+	return p != nil && p.lease.Version != 0 && !p.lease.Sealed && !p.lease.Unreadable && !p.expired && !p.ended() && !p.lease.Leaving
 }
 
 // candidates lists, sorted, the incarnations that can be given shards.
@@ -263,7 +271,7 @@ func (r *Replica) replicas(gone func(*peer) bool) (all []plan.Replica, suspects 
 		suspect := p.expired || p.ended() || l.Version == 0
 		suspects = suspects || suspect
 		all = append(all, plan.Replica{
-			ID: p.id, Name: l.Replica, Weight: l.Weight, Leaving: l.Leaving || suspect,
+			ID: p.id, Name: l.Replica, Weight: l.Weight, Leaving: l.Leaving || l.Unreadable || suspect,
 			Unfit: l.Unfit,
 		})
 	}
@@ -280,8 +288,8 @@ func (p *peer) wake(r *Replica) time.Duration {
 			return at
 		}
 		return r.now.Mono + time.Hour
-	case p.seal != nil:
-		return r.now.Mono + time.Hour // the answer wakes us, or the time to repeat it
+	case p.seal != nil, p.puzzles():
+		return r.now.Mono + time.Hour // the answer wakes us, or the time to repeat it; or what is seen
 	case p.expired:
 		return p.sealAt.Mono
 	}

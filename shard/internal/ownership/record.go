@@ -38,6 +38,9 @@ type Lease struct {
 	Renewal  uint64        // number of the write that made this version, as its owner counts
 	Leaving  bool          // the replica was told to stop: it takes nothing new
 	Sealed   bool          // declared dead by a peer; for ever
+	// Unreadable: it doesn't say how long it may stand still, or what it says of its protocol makes no sense. Its owner is
+	// never taken for dead by its silence.
+	Unreadable bool
 	// Container is the one that the incarnation runs in, as its Pod's kubelet reports on it; "" where that isn't known.
 	Container string
 	Version   Version

@@ -37,7 +37,7 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{t: t, r: New(DefaultConfig("a", "a", lease), nil), now: Instant{Mono: time.Hour, Wall: time.Hour}, v: 100}
-	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 2, Version: 1}})
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 3, Version: 1}})
 	b.feed(LeadSeen{Lead{Holder: "b", Version: 2}})
 	b.laid(Layout{Cluster: "west", Generation: 1, Prefixes: keyspace.Partition(0), Version: 3})
 	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0}})
@@ -97,7 +97,7 @@ func (b *bench) seen(s Shard) {
 func (b *bench) renewed(d time.Duration) {
 	b.now = b.now.Add(d)
 	b.v++
-	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 2, Version: b.v}})
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 3, Version: b.v}})
 	b.commit(find[WriteLease](b).Seq)
 }
 
@@ -274,7 +274,7 @@ func TestR2AShardIsClaimedOnlyFromNobodyOrFromASealedHolderOneEpochUp(t *testing
 	b.seen(Shard{Assignee: "a", Holder: "b", Epoch: 7})
 	b.renewed(4 * time.Second)
 	none[WriteShard](b)
-	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 2, Sealed: true, Version: 1000}})
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 3, Sealed: true, Version: 1000}})
 	claim := find[WriteShard](b)
 	if claim.Kind != ClaimDead || claim.From != "b" || claim.Shard.Holder != "a" || claim.Shard.Epoch != 8 {
 		t.Errorf("it writes %+v, want a claim from b at epoch 8", claim)
@@ -303,10 +303,10 @@ func TestR3ALeaseIsSealedOnlyAfterTheVersionStoodStillForItsWholeDurationHere(t 
 
 func TestR3AnOldVersionOfALeaseIsNoSignOfLife(t *testing.T) {
 	b := newBench(t)
-	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 2, Version: 50}})
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 3, Version: 50}})
 	b.pass(6 * time.Second)
 	b.commit(find[WriteLease](b).Seq)
-	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 2, Version: 49}})
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 3, Version: 49}})
 	b.pass(4 * time.Second)
 	b.pass(lease / 50)
 	find[SealLease](b)
@@ -361,7 +361,7 @@ func TestR4AHandoffOfUnknownOutcomeIsRepeatedAsItWasAndNothingIsServedMeanwhile(
 			first := find[WriteShard](b)
 			b.feed(Written{Seq: first.Seq, Outcome: outcome})
 			b.v++
-			b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 2, Leaving: true, Version: b.v}}) // no successor now
+			b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 3, Leaving: true, Version: b.v}}) // no successor now
 			none[Activate](b)
 			b.pass(b.r.cfg.RetryEvery)
 			if diff := cmp.Diff(first, find[WriteShard](b)); diff != "" {
@@ -428,7 +428,7 @@ func TestAHolderTakesBackThatItsSuccessorIsWarmWhenThatIsGone(t *testing.T) {
 	b.seen(Shard{Assignee: "a", Holder: "a", Epoch: 1, Warm: "b"}) // called off; b takes it back itself while it lives
 	none[WriteShard](b)
 	b.v++
-	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 2, Leaving: true, Version: b.v}})
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 3, Leaving: true, Version: b.v}})
 	if w := find[WriteShard](b); w.Shard.Warm != "" || w.Shard.Holder != "a" || w.Shard.Epoch != 1 {
 		t.Errorf("the holder writes %+v", w)
 	}
@@ -468,7 +468,7 @@ func TestAFleetThatLeavesAtOnceMovesNothing(t *testing.T) {
 	b.served()
 	b.feed(Leave{})
 	b.v++
-	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 2, Leaving: true, Version: b.v}})
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 3, Leaving: true, Version: b.v}})
 	none[WriteAssignee](b)
 	find[Drain](b)
 	b.feed(Drained{west})
@@ -479,9 +479,9 @@ func TestAFleetThatLeavesAtOnceMovesNothing(t *testing.T) {
 
 func TestALeavingReplicaLeavesItToALeavingHolderToCallOffAMove(t *testing.T) {
 	b := newBench(t)
-	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: lease, Protocol: 2, Version: 3}}) // both can leave to it
+	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: lease, Protocol: 3, Version: 3}}) // both can leave to it
 	b.v++
-	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 2, Leaving: true, Version: b.v}})
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 3, Leaving: true, Version: b.v}})
 	b.seen(Shard{Assignee: "a", Holder: "b", Epoch: 1})
 	b.feed(Leave{})
 	none[WriteAssignee](b)
@@ -539,7 +539,7 @@ func TestAReadThatWasSentBeforeARecordWasSeenIsNoSignThatItIsGone(t *testing.T) 
 
 func TestANewCoordinatorRaisesTheEpochFloorAndLooksBeforeItMakesRecords(t *testing.T) {
 	b := newBench(t)
-	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 2, Sealed: true, Version: 1000}})
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 3, Sealed: true, Version: 1000}})
 	lead := find[WriteLead](b)
 	if want := Epoch(time.Hour / time.Millisecond); lead.Lead.Floor != want {
 		t.Errorf("the floor is %d, want %d, the time in milliseconds", lead.Lead.Floor, want)
@@ -650,7 +650,7 @@ func TestASealedLeaseStaysForALeaseDurationForThoseWhoStillNameIt(t *testing.T) 
 	b := newBench(t)
 	b.feed(LeadSeen{Lead{Holder: "a", Version: b.v}})
 	b.seen(Shard{Assignee: "a", Holder: "a", Epoch: 1})
-	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: lease, Protocol: 2, Sealed: true, Version: 1000}})
+	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: lease, Protocol: 3, Sealed: true, Version: 1000}})
 	for range 2 {
 		b.renewed(4 * time.Second)
 		none[ForgetLease](b)
@@ -914,5 +914,46 @@ func TestValidateNamesEveryViolation(t *testing.T) {
 	all := Config{Weight: -1}.Validate()
 	if got := strings.Count(all.Error(), "\n") + 1; got != 13 {
 		t.Errorf("an empty configuration has %d violations named, want all 13:\n%v", got, all)
+	}
+}
+
+func TestR3ALeaseThatCannotBeReadIsNeverTakenForDead(t *testing.T) {
+	b := newBench(t)
+	b.feed(LeaseSeen{Lease{ID: "x", Unreadable: true, Version: 60}}) // of a fleet or a version that nobody here knows
+	b.seen(Shard{Assignee: "a", Holder: "x", Epoch: 7})
+	for range 20 {
+		b.renewed(lease / 4)
+		none[SealLease](b)
+		none[WriteShard](b)
+		none[WriteAssignee](b)
+	}
+	b.feed(LeaseSeen{Lease{ID: "x", Sealed: true, Version: 1000}}) // a person did it
+	find[WriteShard](b)
+}
+
+func TestALeaseThatWasReadableIsJudgedByWhatItsOwnerSaid(t *testing.T) {
+	b := newBench(t)
+	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: 2 * lease, Protocol: 3, Version: 60}})
+	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Unreadable: true, Version: 61}}) // somebody edited it
+	for range 7 {
+		b.renewed(lease / 4)
+		none[SealLease](b)
+	}
+	b.renewed(lease / 4)
+	b.pass(lease / 50)
+	if seal := find[SealLease](b); seal.ID != "c" || seal.Base != 61 {
+		t.Errorf("it seals %+v", seal)
+	}
+}
+
+func TestNoLayoutIsMadeWhileAReplicaMayBeAliveThatKnowsNone(t *testing.T) {
+	for protocol, made := range map[int]int{0: 0, 1: 0, 2: 0, 3: 1, 4: 1} {
+		b := newBench(t)
+		b.feed(LayoutGone{Cluster: "west"})
+		b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: lease, Protocol: protocol, Version: 60}})
+		b.coordinates()
+		if got := len(all[WriteLayout](b)); got != made {
+			t.Errorf("beside a replica of version %d, %d layouts are made, want %d", protocol, got, made)
+		}
 	}
 }

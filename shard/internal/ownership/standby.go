@@ -28,7 +28,7 @@ func (r *Replica) listen(p *peer) {
 	limit := lateAfter(p.duration(r.cfg))
 	stood := min(r.now.AtLeast(p.changed), r.now.AtLeast(r.hearingSince))
 	silent := stood >= limit && r.now.AtLeast(r.heardAt) < limit
-	late := !p.lease.Sealed && p.lease.Version != 0 && (silent || p.ended())
+	late := !p.lease.Sealed && p.lease.Version != 0 && (silent && !p.lease.Unreadable || p.ended())
 	if late != p.late {
 		p.late = late
 		r.replan = true

@@ -44,6 +44,23 @@ func (s *Store) WriteLayout(ctx context.Context, w ownership.WriteLayout) (owner
 	return cas.Version(object.ResourceVersion)
 }
 
+// CheckSchema reports whether the home cluster's CRD knows all that is written, by making a layout that isn't stored.
+func (s *Store) CheckSchema(ctx context.Context) error {
+	object := s.named(keyspace.LayoutName(s.fleet, "schema-check"))
+	object.Spec = tenurev1alpha1.ShardSpec{
+		Cluster: "schema-check", Generation: 1, Layout: &tenurev1alpha1.ShardLayout{Generation: 1, Prefixes: []string{""}},
+	}
+	err := s.client.Create(ctx, object, client.DryRunAll, client.FieldValidation("Strict"))
+	switch {
+	case err == nil, apierrors.IsAlreadyExists(err), apierrors.IsForbidden(err): // who may not make layouts needs no schema
+		return nil
+	case apierrors.IsBadRequest(err), apierrors.IsInvalid(err), apierrors.IsNotFound(err):
+		return fmt.Errorf("the home cluster's CRD of Shards is older than this program, or isn't there: apply config/crd first; "+
+			"replicas of the version before go on under it: %w", err)
+	}
+	return fmt.Errorf("asking whether the home cluster's CRD of Shards is new enough: %w", err)
+}
+
 // ReadLayout reads a cluster's layout live, as an input to the protocol.
 func (s *Store) ReadLayout(ctx context.Context, cluster keyspace.ClusterName) (ownership.Input, error) {
 	object := s.named(keyspace.LayoutName(s.fleet, cluster))

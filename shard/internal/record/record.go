@@ -174,6 +174,10 @@ func ID(fleet keyspace.Fleet, shard *tenurev1alpha1.Shard) (keyspace.ShardID, er
 		id.Generation = uint32(g)
 	}
 	if want := id.RecordName(fleet); shard.Name != want {
+		if shard.Spec.Generation == 0 { // an API server that knows the field fills it in
+			return keyspace.ShardID{}, fmt.Errorf("record %s: can't be read under the home cluster's CRD of Shards, which is older than "+
+				"this program: apply config/crd", shard.Name)
+		}
 		return keyspace.ShardID{}, fmt.Errorf("record %s: is about shard %s, whose record is %s; delete it", shard.Name, id, want)
 	}
 	return id, nil

@@ -26,13 +26,18 @@ var (
 	instant = time.Date(2026, 11, 23, 6, 0, 0, 1000, time.UTC)
 )
 
-func newStore(t *testing.T) (*Store, client.Client) {
+func newScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := tenurev1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&tenurev1alpha1.Shard{}).Build()
+	return scheme
+}
+
+func newStore(t *testing.T) (*Store, client.Client) {
+	t.Helper()
+	c := fake.NewClientBuilder().WithScheme(newScheme(t)).WithStatusSubresource(&tenurev1alpha1.Shard{}).Build()
 	return NewStore(c, namespace, ""), c
 }
 

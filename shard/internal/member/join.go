@@ -1,0 +1,86 @@
+package member
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/shard/protocol"
+)
+
+// Misfit is a Lease whose owner a replica can't take part with.
+type Misfit struct {
+	Lease string
+	UID   types.UID
+	Why   string // with the way out
+}
+
+// Misfits returns the Leases of the fleet whose owners a replica can't take part with, as they are now.
+func (s *Store) Misfits(ctx context.Context, kinds string) ([]Misfit, error) {
+	selector, err := labels.Parse(Selector(s.fleet))
+	if err != nil {
+		return nil, fmt.Errorf("fleet %q: %w", s.fleet, err)
+	}
+	list := &coordinationv1.LeaseList{}
+	if err := s.client.List(ctx, list, client.InNamespace(s.namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, fmt.Errorf("listing leases: %w", err)
+	}
+	return MisfitsAmong(list.Items, kinds), nil
+}
+
+// MisfitsAmong returns those of a fleet's Leases whose owners a replica that shards these kinds can't take part with. The
+// sealed don't count.
+func MisfitsAmong(leases []coordinationv1.Lease, kinds string) (misfits []Misfit) {
+	for i := range leases {
+		l := &leases[i]
+		if why := misfit(l, kinds); why != "" {
+			misfits = append(misfits, Misfit{Lease: l.Name, UID: l.UID, Why: "lease " + l.Name + ": " + why})
+		}
+	}
+	return misfits
+}
+
+func misfit(raw *coordinationv1.Lease, kinds string) string {
+	seen, err := Seen(raw)
+	if err != nil {
+		return err.Error()
+	}
+	in, member := seen.(ownership.LeaseSeen)
+	l := in.Lease
+	switch {
+	case !member || l.Sealed:
+		return ""
+	case l.Unreadable:
+		return fmt.Sprintf("can't be read: how long its owner may be silent (%s: %q) or its protocol (%s: %q) makes no sense. "+
+			"If no replica owns it, delete it", tenurev1alpha1.LeaseDurationAnnotation, raw.Annotations[tenurev1alpha1.LeaseDurationAnnotation],
+			tenurev1alpha1.ProtocolAnnotation, raw.Annotations[tenurev1alpha1.ProtocolAnnotation])
+	case l.Protocol > protocol.Version:
+		return fmt.Sprintf("replica %s speaks version %d of the protocol, this program no more than %d. Run the newer program, or stop "+
+			"all replicas of it first", l.Replica, l.Protocol, protocol.Version)
+	case !fits(l.Kinds, kinds):
+		return fmt.Sprintf("replica %s shards other kinds (%s) than this program (%s), so it is another program: give one of them a "+
+			"fleet of its own (--fleet) or another namespace", l.Replica, l.Kinds, kinds)
+	}
+	return ""
+}
+
+// fits reports whether programs that shard these kinds may be one fleet: one has all kinds of the other, as where a
+// rollout adds kinds. A Lease that names none is of a program that doesn't say.
+func fits(a, b string) bool {
+	if a == "" || b == "" {
+		return true
+	}
+	as, bs := strings.Split(a, ","), strings.Split(b, ",")
+	if len(as) > len(bs) {
+		as, bs = bs, as
+	}
+	return !slices.ContainsFunc(as, func(kind string) bool { return !slices.Contains(bs, kind) })
+}
