@@ -9,9 +9,13 @@ import (
 
 // divide sees to it, as coordinator, that each cluster has a layout that can be served.
 func (r *Replica) divide() {
-	for _, c := range r.givenNames {
-		l, uid := r.layout(c), r.given.UIDs[c]
-		if l.w != nil || r.servedAs(c) != c {
+	for _, l := range r.layoutOrder {
+		if l.settled {
+			continue
+		}
+		c := l.cluster
+		uid := r.given.UIDs[c]
+		if _, given := r.given.Bits[c]; !given || l.w != nil || r.servedAs(c) != c {
 			continue
 		}
 		next := l.rec
@@ -31,6 +35,7 @@ func (r *Replica) divide() {
 			next.Generation = r.nextGeneration(c) // nobody will ever hold that one
 		case l.rec.UID == "" && uid != "":
 		default:
+			l.settled = true
 			continue
 		}
 		if next.Generation > keyspace.MaxGeneration {
@@ -135,8 +140,11 @@ func (r *Replica) missing() []keyspace.ShardID {
 		return nil
 	}
 	var ids []keyspace.ShardID
-	for _, c := range r.clusterNames {
-		l := r.layout(c)
+	for _, l := range r.layoutOrder {
+		c := l.cluster
+		if _, served := r.clusters[c]; !served || l.whole {
+			continue
+		}
 		divided := l.rec
 		records := r.of(c)
 		switch {
@@ -147,7 +155,7 @@ func (r *Replica) missing() []keyspace.ShardID {
 					there++
 				}
 			}
-			if there == len(divided.Prefixes) {
+			if l.whole = there == len(divided.Prefixes); l.whole {
 				continue
 			}
 		case r.mixed():
@@ -173,11 +181,18 @@ func (r *Replica) bare(id keyspace.ShardID) bool {
 
 // retire ends, as coordinator, the records that a layout excludes and nobody serves. Their holders do so themselves.
 func (r *Replica) retire() {
-	for _, t := range r.order {
-		if t.known && t.excluded && !t.rec.Retired && t.w == nil && t.orphan() {
-			s := t.rec
-			s.Holder, s.Warm, s.Retired = "", "", true
-			r.writeShard(t, Retire, s)
+	for _, l := range r.layoutOrder {
+		if l.clean {
+			continue
+		}
+		l.clean = true
+		for _, t := range r.of(l.cluster) {
+			l.clean = l.clean && (!t.excluded || t.rec.Retired)
+			if t.known && t.excluded && !t.rec.Retired && t.w == nil && t.orphan() {
+				s := t.rec
+				s.Holder, s.Warm, s.Retired = "", "", true
+				r.writeShard(t, Retire, s)
+			}
 		}
 	}
 }
@@ -186,6 +201,7 @@ func (r *Replica) retire() {
 func (r *Replica) sortClusters() {
 	r.aliases = map[string][]keyspace.ClusterName{}
 	for _, c := range r.givenNames {
+		r.layout(c).stir()
 		if uid := r.given.UIDs[c]; uid != "" {
 			r.aliases[uid] = append(r.aliases[uid], c)
 		}

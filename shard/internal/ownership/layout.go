@@ -3,7 +3,6 @@ package ownership
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
@@ -33,7 +32,16 @@ type layout struct {
 	askAt  Instant // meaningful while asking
 	read   Layout  // what a live read found; Version 0 for nothing
 	readIn uint64  // the step in which that was sent
+
+	// What follows saves looking at each cluster each time. A change of the layout, or of any record of its cluster, undoes it.
+	settled bool      // the coordinator has nothing to write
+	whole   bool      // all that it lists is there
+	clean   bool      // nothing is to be retired
+	barred  []*tenure // that would have been claimed: decided on again when anything has happened
 }
+
+// stir has a layout looked at again.
+func (l *layout) stir() { l.settled, l.whole, l.clean = false, false, false }
 
 // ID returns the shard of the layout with that prefix.
 func (l Layout) ID(p keyspace.Prefix) keyspace.ShardID {
@@ -97,6 +105,7 @@ func (r *Replica) layoutGone(in LayoutGone) {
 // layoutChanged takes note of what a new version excludes.
 func (r *Replica) layoutChanged(l *layout, known bool) {
 	l.known, l.seenIn = known, r.step
+	l.stir()
 	if l.w.settled(l.rec.Version) {
 		r.forget(l.w)
 		l.w = nil
@@ -116,7 +125,7 @@ func (r *Replica) layoutRead(in LayoutRead) {
 	l := r.layout(in.Cluster)
 	if in.Ask > l.readIn {
 		l.asking, l.read, l.readIn = false, in.Layout, in.Ask
-		r.touchBarred()
+		r.touchBarred(l)
 	}
 }
 
@@ -177,7 +186,7 @@ func (r *Replica) bars(t *tenure) bool {
 	bars := r.contested(t) || (t.rec.Epoch == 0 && !r.shownBy(t))
 	if bars && !t.barred {
 		t.barred = true
-		r.barred = append(r.barred, t)
+		t.layout.barred = append(t.layout.barred, t)
 	}
 	return bars
 }
@@ -203,42 +212,55 @@ func (r *Replica) contested(t *tenure) bool {
 // shownBy reports whether a live read has shown a layout that lists the shard, sent after the shard's record and its
 // layout were last seen. If none was, it asks for one.
 func (r *Replica) shownBy(t *tenure) bool {
-	l := r.layout(t.id.Cluster)
+	l := t.layout
 	if l.readIn >= max(t.seenIn, l.seenIn) {
 		return l.read.Lists(t.id) || (l.read.Version == 0 && r.mixed())
 	}
 	if !l.asking {
 		l.asking, l.askAt = true, r.now.Add(r.cfg.LeaseDuration/20)
+		r.asked = append(r.asked, question{l, l.askAt})
 		r.emit(FindLayout{Ask: r.step, Cluster: l.cluster})
 	}
 	return false
 }
 
-// unbar has those decided on again that couldn't be claimed, if anything has happened that may have changed that.
+// unbar has those decided on again that couldn't be claimed, if anything has happened in their cluster that may have
+// changed that.
 func (r *Replica) unbar() {
-	for _, l := range r.layoutOrder {
-		if l.asking && r.now.AtLeast(l.askAt) >= 0 { // the answer was lost
-			l.asking = false
-			r.touchBarred()
+	for len(r.asked) > 0 {
+		q := r.asked[0]
+		if q.open() {
+			if r.now.AtLeast(q.at) < 0 {
+				break
+			}
+			q.of.asking = false // the answer was lost
+			r.touchBarred(q.of)
 		}
+		r.asked = r.asked[1:]
 	}
-	if len(r.dirty) > 0 {
-		r.touchBarred()
+	for _, t := range r.dirty[:len(r.dirty):len(r.dirty)] {
+		r.touchBarred(t.layout)
+	}
+	if r.aliased && len(r.dirty) > 0 { // what happens under one name matters for the others
+		for _, l := range r.layoutOrder {
+			r.touchBarred(l)
+		}
 	}
 }
 
-func (r *Replica) touchBarred() {
-	for _, t := range r.barred {
+func (r *Replica) touchBarred(l *layout) {
+	for _, t := range l.barred {
 		t.barred = false
 		r.touch(t)
 	}
-	r.barred = r.barred[:0]
+	l.barred = l.barred[:0]
 }
 
-func (l *layout) wake(r *Replica) time.Duration {
-	wake := r.now.Mono + time.Hour
-	if l.asking {
-		wake = min(wake, l.askAt.Mono)
-	}
-	return wake
+// question is a live read of a layout that is on its way, and when it is given up.
+type question struct {
+	of *layout
+	at Instant
 }
+
+// open reports whether it wasn't answered, nor given up and asked again.
+func (q question) open() bool { return q.of.asking && q.of.askAt == q.at }

@@ -150,8 +150,8 @@ type Replica struct {
 	aliases      map[string][]keyspace.ClusterName // the names of each cluster, by its UID
 	aliased      bool                              // one of them has more than one
 	layouts      map[keyspace.ClusterName]*layout
-	layoutOrder  []*layout // layouts, sorted by cluster
-	barred       []*tenure // that would have been claimed: decided on again when anything has happened
+	layoutOrder  []*layout  // layouts, sorted by cluster
+	asked        []question // about layouts, in the order of time
 
 	fit fit // who can serve which cluster
 
@@ -269,7 +269,7 @@ func (r *Replica) take(in Input) {
 		r.leadGone()
 	case Synced:
 		r.synced, r.syncedAt = true, r.now
-		r.empty = r.lead.Version == 0 && r.highest == 0 && len(r.layouts) == 0
+		r.empty = r.lead.Version == 0 && r.highest == 0 && !slices.ContainsFunc(r.layoutOrder, func(l *layout) bool { return l.known })
 		r.foundRecords()
 		r.peersSynced()
 		r.touchAll()
@@ -371,6 +371,7 @@ func (r *Replica) touch(t *tenure) {
 	if !t.dirty {
 		t.dirty = true
 		r.dirty = append(r.dirty, t)
+		t.layout.stir()
 	}
 	r.replan = true
 }
@@ -378,6 +379,9 @@ func (r *Replica) touch(t *tenure) {
 func (r *Replica) touchAll() {
 	for _, t := range r.order {
 		r.touch(t)
+	}
+	for _, l := range r.layoutOrder {
+		l.stir()
 	}
 	r.replan = true
 }
@@ -387,7 +391,7 @@ func (r *Replica) shard(id keyspace.ShardID) *tenure {
 	if t := r.shards[id]; t != nil {
 		return t
 	}
-	t := &tenure{id: id, excluded: r.excludes(id)}
+	t := &tenure{id: id, layout: r.layout(id.Cluster), excluded: r.excludes(id)}
 	r.shards[id] = t
 	at, _ := slices.BinarySearchFunc(r.order, id, compareTenure)
 	r.order = slices.Insert(r.order, at, t)
@@ -430,8 +434,8 @@ func (r *Replica) Wake() time.Duration {
 	for _, t := range r.order {
 		at(t.wake(r))
 	}
-	for _, l := range r.layoutOrder {
-		at(l.wake(r))
+	if len(r.asked) > 0 {
+		at(r.asked[0].at.Mono)
 	}
 	if r.replan && r.synced {
 		at(r.planAfter.Mono)

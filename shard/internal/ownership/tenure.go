@@ -27,6 +27,7 @@ func (p phase) String() string {
 // tenure is what this replica knows and does about one shard.
 type tenure struct {
 	id     keyspace.ShardID
+	layout *layout // of its cluster
 	known  bool    // the record exists, as far as we saw
 	rec    Shard   // newest version seen
 	holder *peer   // whom it names as its holder, nil for nobody and for this replica

@@ -1,0 +1,110 @@
+package ownership
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+// largeFleet is the coordinator of four replicas that hold so many records, in clusters of eight.
+type largeFleet struct {
+	r       *Replica
+	now     Instant
+	v       Version
+	records []Shard
+}
+
+func newLargeFleet(b *testing.B, records int, held bool) *largeFleet {
+	b.Helper()
+	f := &largeFleet{r: New(DefaultConfig("a", "a", lease), nil), now: Instant{Mono: time.Hour, Wall: time.Hour}}
+	for _, id := range []Incarnation{"b", "c", "d"} {
+		f.renewed(id, false)
+	}
+	f.v++
+	f.step(LeadSeen{Lead{Holder: "a", Floor: 1 << 40, Version: f.v}})
+	clusters := Clusters{Bits: map[keyspace.ClusterName]int{}}
+	for i := range records / 8 {
+		c := keyspace.ClusterName(fmt.Sprintf("cluster-%04d", i))
+		clusters.Bits[c] = 3
+		f.v++
+		f.step(LayoutSeen{Layout{Cluster: c, Generation: 1, Prefixes: keyspace.Partition(3), Version: f.v}})
+		for j, p := range keyspace.Partition(3) {
+			s := Shard{ID: keyspace.ShardID{Cluster: c, Prefix: p}, Assignee: []Incarnation{"a", "b", "c", "d"}[j%4], Floor: 1}
+			if held {
+				s.Holder, s.Epoch = s.Assignee, 1<<40
+			}
+			f.records = append(f.records, s)
+		}
+	}
+	f.step(clusters)
+	for i := range f.records {
+		f.changed(i)
+	}
+	f.step(Synced{})
+	return f
+}
+
+// step lets the machine take a step, a little later. Its own renewals are committed.
+func (f *largeFleet) step(in Input) {
+	f.now = f.now.Add(time.Microsecond)
+	for _, e := range f.r.Step(f.now, in) {
+		if w, renewal := e.(WriteLease); renewal {
+			f.v++
+			f.r.Step(f.now, Written{Seq: w.Seq, Outcome: Committed, Version: f.v})
+		}
+	}
+}
+
+func (f *largeFleet) renewed(id Incarnation, sealed bool) {
+	f.v++
+	f.step(LeaseSeen{Lease{ID: id, Replica: string(id), Duration: lease, Protocol: withLayouts, Sealed: sealed, Version: f.v}})
+}
+
+func (f *largeFleet) changed(i int) {
+	f.v++
+	f.records[i].Version = f.v
+	f.records[i].Objects++
+	f.step(ShardSeen{f.records[i]})
+}
+
+// BenchmarkMachine is what events cost the coordinator of a large fleet.
+func BenchmarkMachine(b *testing.B) {
+	for _, records := range []int{1000, 8000} {
+		b.Run(fmt.Sprintf("report, then plan/records=%d", records), func(b *testing.B) {
+			f := newLargeFleet(b, records, true)
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				f.changed(i % records)
+				f.now = f.now.Add(f.r.cfg.PlanEvery)
+				f.step(Tick{})
+				if i%20 == 0 {
+					for _, id := range []Incarnation{"b", "c", "d"} {
+						f.renewed(id, false)
+					}
+				}
+				f.r.viewed(Leases, f.now)
+				f.r.viewed(Shards, f.now)
+			}
+			if f.r.over {
+				b.Fatal("it has lapsed")
+			}
+		})
+		b.Run(fmt.Sprintf("begin/records=%d", records), func(b *testing.B) {
+			for b.Loop() {
+				newLargeFleet(b, records, false)
+			}
+		})
+		b.Run(fmt.Sprintf("death/records=%d", records), func(b *testing.B) {
+			for b.Loop() {
+				b.StopTimer()
+				f := newLargeFleet(b, records, true)
+				b.StartTimer()
+				f.renewed("d", true)
+				f.now = f.now.Add(f.r.cfg.PlanEvery)
+				f.step(Tick{})
+			}
+		})
+	}
+}
