@@ -738,3 +738,36 @@ func TestASampleIsAskedForAboutTwicePerLease(t *testing.T) {
 		t.Errorf("ticks every %v", b.d.TickEvery())
 	}
 }
+
+func TestAReadFromBeforeTheCoordinatorsRecordWasMadeIsNoDeletion(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		made  bool // while the read was under way
+		again bool // the process asks for the role
+	}{
+		{"it isn't there", false, true},
+		{"it was made meanwhile", true, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t)
+			b.feed(Listed{find[Begin](b).ID})
+			b.answer(find[Write](b), ownership.Committed)
+			w, _ := writing[ownership.WriteLead](b)
+			b.answer(w, ownership.Rejected)
+			read := find[Read](b)
+			if c.made {
+				b.feed(Seen{ownership.LeadSeen{Lead: ownership.Lead{Holder: "a-1", Floor: 1 << 50, Version: 300}}})
+			}
+			b.feed(Found{Number: read.Number, What: ownership.LeadGone{}})
+			b.pass(lease / 2)
+			again := false
+			for _, w := range all[Write](b) {
+				e, leads := w.Effect.(ownership.WriteLead)
+				again = again || (leads && e.Base == 0)
+			}
+			if again != c.again || b.d.Leads() != c.made {
+				t.Errorf("it asks for the role again: %v, and leads: %v", again, b.d.Leads())
+			}
+		})
+	}
+}

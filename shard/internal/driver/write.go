@@ -15,6 +15,7 @@ type pending struct {
 	seq    uint64            // the machine's own number of the write
 	answer Written           // to the write that is read after
 	of     Subject           // what is read
+	lead   ownership.Version // the coordinator's record as it was known then
 	asked  ownership.Instant // when it was sent
 	// patience is how long it is waited for.
 	patience time.Duration
@@ -54,6 +55,9 @@ func (d *Driver) write(p pending, patience time.Duration) {
 // read asks for a record as it is now.
 func (d *Driver) read(p pending, of Subject) {
 	p.number, p.of, p.asked, p.patience = d.next(), of, d.now, d.patience()
+	if d.machine != nil {
+		p.lead = d.machine.LeadVersion()
+	}
 	if of.All { // the largest answer, and nothing waits for it
 		p.patience = max(p.patience, d.cfg.Protocol.LeaseDuration/2)
 	}
@@ -125,6 +129,10 @@ func (d *Driver) found(e Found) {
 	case ownership.LeadSeen:
 		if p.why == found {
 			what = ownership.LeadFound(seen)
+		}
+	case ownership.LeadGone:
+		if d.machine != nil && d.machine.LeadVersion() > p.lead {
+			what = nil // it was made since
 		}
 	case ownership.Listing:
 		seen.Asked = p.asked.Add(1)

@@ -30,6 +30,9 @@ func (r *Replica) leadSeen(l Lead) {
 	r.replan = true
 }
 
+// LeadVersion is the newest version of the coordinator's record that was seen, 0 while there is none.
+func (r *Replica) LeadVersion() Version { return r.lead.Version }
+
 // leadWritten takes the news that our write of it was committed.
 func (r *Replica) leadWritten(v Version) {
 	next := r.leadWrite.effect.(WriteLead).Lead
