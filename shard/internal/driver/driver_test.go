@@ -471,18 +471,6 @@ func TestATenureIsAnnouncedWithHowItCameAbout(t *testing.T) {
 			b.feed(Drained{Number: drain.Number, ID: west, Ended: at})
 			return find[Open](b)
 		}, Open{Kind: protocol.Resumed, Since: at}},
-		{"once more, after its record was lost and came back", func(t *testing.T) Open {
-			b := joined(t)
-			b.served()
-			b.feed(Deleted{ID: west})
-			b.feed(Found{Number: find[Read](b).Number, What: ownership.ShardGone{ID: west}})
-			find[Close](b)
-			b.v += 10
-			b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-1", Holder: "a-1", Epoch: 5, UID: "u",
-				Moved: &ownership.Move{Kind: protocol.Planned, From: "b", To: "a-1", At: at}})})
-			b.warmed()
-			return find[Open](b)
-		}, Open{Kind: protocol.Resumed}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.want.ID, c.want.Epoch, c.want.Record = west, 5, "u"

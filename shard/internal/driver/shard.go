@@ -79,9 +79,6 @@ func (d *Driver) close(id keyspace.ShardID) {
 	if s == nil || s.warming == 0 {
 		return
 	}
-	if s.announced != 0 { // its record may come back, with the home cluster, and is no other tenure then
-		d.shards[id] = &engaged{announced: s.announced}
-	}
 	d.stale = d.stale || d.replaced(id, s)
 	d.emit(Close{ID: id})
 }
