@@ -157,7 +157,8 @@ func (r *report) survey(ctx context.Context, records client.Reader, cfg Config, 
 	for _, o := range append(odd, gone...) {
 		r.teller.tell(ctx, o, now)
 	}
-	for _, m := range member.MisfitsAmong(all.Leases, r.kinds) { // it joined all the same
+	// These joined all the same: at the same moment, or since they don't look.
+	for _, m := range append(member.MisfitsAmong(all.Leases, r.kinds), tooOld(all)...) {
 		r.teller.tellOf(ctx, about(m), misfitReplica, m.Why, now)
 	}
 }

@@ -47,6 +47,31 @@ func lost(before map[string]types.UID, records inspect.Records) (odd []inspect.O
 	return odd, now
 }
 
+// tooOld returns the Leases of replicas that know no layouts, where there are layouts whose shards they can't serve.
+func tooOld(records inspect.Records) (misfits []member.Misfit) {
+	var clusters []string
+	for i := range records.Layouts {
+		if l := &records.Layouts[i]; l.Spec.Layout.Generation > 1 {
+			clusters = append(clusters, l.Spec.Cluster)
+		}
+	}
+	if len(clusters) == 0 {
+		return nil
+	}
+	for i := range records.Leases {
+		lease := &records.Leases[i]
+		seen, err := member.Seen(lease)
+		in, ok := seen.(ownership.LeaseSeen)
+		if err != nil || !ok || in.Lease.Sealed || in.Lease.Unreadable || in.Lease.Protocol >= protocol.Version {
+			continue
+		}
+		misfits = append(misfits, member.Misfit{Lease: lease.Name, UID: lease.UID, Why: fmt.Sprintf(
+			"lease %s: replica %s is of a version that can't serve %d cluster(s) whose layout isn't their first, such as %s: "+
+				"don't roll back any further", lease.Name, in.Lease.Replica, len(clusters), clusters[0])})
+	}
+	return misfits
+}
+
 // look returns which shards are unserved and which are to move, each with the time since when; the maps of the last
 // look are left as they are, since readers may hold them.
 func look(shards []*tenurev1alpha1.Shard, alive map[protocol.Incarnation]bool, unservedBefore, movingBefore map[keyspace.ShardID]time.Time, now time.Time) (unserved, moving map[keyspace.ShardID]time.Time) {

@@ -5,9 +5,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
@@ -47,5 +49,37 @@ func TestALookTellsWhatIsUnservedAndWhatMovesAndSinceWhen(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[keyspace.ShardID]time.Time{id("west/01"): now}, moving); diff != "" {
 		t.Errorf("moving (-want +got):\n%s", diff)
+	}
+}
+
+func TestReplicasThatKnowNoLayoutsAreToldOfWhereTheyCannotServeACluster(t *testing.T) {
+	layout := func(generation int64) inspect.Records {
+		s := tenurev1alpha1.Shard{Spec: tenurev1alpha1.ShardSpec{Cluster: "west", Layout: &tenurev1alpha1.ShardLayout{Generation: generation}}}
+		return inspect.Records{Layouts: []tenurev1alpha1.Shard{s}}
+	}
+	for _, c := range []struct {
+		name    string
+		records inspect.Records
+		says    map[string]string // of the Lease
+		told    bool
+	}{
+		{"version 1 beside a second layout", layout(2), nil, true},
+		{"version 2 beside a second layout", layout(2), map[string]string{tenurev1alpha1.ProtocolAnnotation: "2"}, true},
+		{"version 3 beside a second layout", layout(2), map[string]string{tenurev1alpha1.ProtocolAnnotation: "3"}, false},
+		{"version 1 beside a first layout", layout(1), nil, false},
+		{"version 1 that is dead", layout(2), map[string]string{tenurev1alpha1.SealedAnnotation: "b"}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			lease := coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "a-1", ResourceVersion: "5", Annotations: map[string]string{
+				tenurev1alpha1.LeaseDurationAnnotation: "10s",
+			}}}
+			for name, value := range c.says {
+				lease.Annotations[name] = value
+			}
+			c.records.Leases = append(c.records.Leases, lease)
+			if got := tooOld(c.records); (len(got) == 1 && got[0].Lease == "a-1") != c.told || len(got) > 1 {
+				t.Errorf("of a-1 it is told: %+v", got)
+			}
+		})
 	}
 }

@@ -174,7 +174,7 @@ func TestTheFleetIsJudgedByItsRecords(t *testing.T) {
 		"a record has the name of another": {
 			change: func(s *Snapshot) {
 				extra := shardRecord("west", "1", "r0-aaaaaa")
-				extra.Name = "mine"
+				extra.Name, extra.Spec.Generation = "mine", 1
 				s.Records.Shards = append(s.Records.Shards, extra)
 			},
 			want: []string{"wrong: record mine: is about shard west/1, whose record is west.p1; delete it"},

@@ -84,6 +84,10 @@ func ReadLease(lease *coordinationv1.Lease) (Lease, error) {
 		return Lease{Incarnation: lead.Lead.Holder, Coordinator: true}, nil
 	}
 	l := seen.(ownership.LeaseSeen).Lease
+	if l.Unreadable {
+		return Lease{}, fmt.Errorf("lease %s: can't be read: how long its owner may be silent, or its protocol, makes no sense; "+
+			"nobody takes its owner for dead: if no replica owns it, delete it", lease.Name)
+	}
 	return Lease{
 		Incarnation: l.ID, Replica: l.Replica, Duration: l.Duration, Weight: l.Weight, Build: l.Build, Unfit: l.Unfit,
 		Leaving: l.Leaving, Sealed: l.Sealed,

@@ -31,7 +31,7 @@ func sound(now time.Time) inspect.Records {
 		{
 			ObjectMeta: metav1.ObjectMeta{Name: "r1-aaaaaa", ResourceVersion: "1", Labels: map[string]string{
 				tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleMember, tenurev1alpha1.ReplicaLabel: "r1",
-			}},
+			}, Annotations: map[string]string{tenurev1alpha1.LeaseDurationAnnotation: "10s"}},
 			Spec: coordinationv1.LeaseSpec{RenewTime: ptr.To(metav1.NewMicroTime(now))},
 		},
 		{
@@ -44,7 +44,7 @@ func sound(now time.Time) inspect.Records {
 	for _, prefix := range []string{"0", "1"} {
 		r.Shards = append(r.Shards, tenurev1alpha1.Shard{
 			ObjectMeta: metav1.ObjectMeta{Name: "west.p" + prefix, ResourceVersion: "3"},
-			Spec:       tenurev1alpha1.ShardSpec{Cluster: "west", Prefix: prefix},
+			Spec:       tenurev1alpha1.ShardSpec{Cluster: "west", Prefix: prefix, Generation: 1},
 			Status:     tenurev1alpha1.ShardStatus{Holder: "r1-aaaaaa", Epoch: 1},
 		})
 	}
@@ -62,6 +62,7 @@ func TestRecords(t *testing.T) {
 			if c.Shard != nil {
 				var s tenurev1alpha1.Shard
 				forge(t, c.Shard, &s, fill)
+				s.Spec.Generation = max(s.Spec.Generation, 1) // the CRD's default
 				if s.Name == records.Shards[0].Name {
 					records.Shards = records.Shards[1:] // it is in this one's place
 				}
@@ -69,6 +70,9 @@ func TestRecords(t *testing.T) {
 			} else {
 				var l coordinationv1.Lease
 				forge(t, c.Lease, &l, fill)
+				if l.Labels[tenurev1alpha1.RoleLabel] == tenurev1alpha1.RoleMember && l.Annotations[tenurev1alpha1.LeaseDurationAnnotation] == "" {
+					metav1.SetMetaDataAnnotation(&l.ObjectMeta, tenurev1alpha1.LeaseDurationAnnotation, "10s") // without, no more is read of it
+				}
 				records.Leases = append(records.Leases, l)
 			}
 			var screen strings.Builder

@@ -14,6 +14,7 @@ import (
 // read shows is.
 type doubts struct {
 	of     []Subject // to be read
+	odd    int       // how many older versions that a watch showed are among them, or were since there was none
 	asked  bool      // the first of them is on its way
 	at     ownership.Instant
 	newest ownership.Version // the highest version seen of any record
@@ -65,7 +66,8 @@ func (d *Driver) look(what ownership.Input) {
 	if !ok || d.machine == nil {
 		return
 	}
-	if v < d.newest(of) && len(d.doubts.of) < mostDoubts && !slices.Contains(d.doubts.of, of) {
+	if v < d.newest(of) && d.doubts.odd < mostDoubts && !slices.Contains(d.doubts.of, of) {
+		d.doubts.odd++
 		d.doubts.of = append(d.doubts.of, of)
 	}
 	if seen, ok := what.(ownership.LayoutSeen); ok && d.machine.Regresses(seen.Layout) {
@@ -140,6 +142,7 @@ func (d *Driver) doubtSettled(p pending, found bool) {
 		d.doubts.of = d.doubts.of[:copy(d.doubts.of, d.doubts.of[1:])]
 	}
 	if len(d.doubts.of) == 0 {
+		d.doubts.odd = 0
 		d.doubts.at = d.now.Add(d.cfg.Protocol.RetryEvery) // a watch that lags shows old versions of many
 	}
 }

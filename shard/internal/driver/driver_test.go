@@ -923,3 +923,19 @@ func TestALayoutThatSeemsToGoBackIsReadLive(t *testing.T) {
 		})
 	}
 }
+
+func TestWhatAWatchShowsInAnOlderVersionIsReadThoughMuchElseIs(t *testing.T) {
+	b := joined(t)
+	for i := range 2 * mostDoubts {
+		b.d.doubts.of = append(b.d.doubts.of, Subject{Lease: ownership.Incarnation(fmt.Sprint("held-", i))})
+	}
+	for i := range 2 * mostDoubts {
+		lease := ownership.Lease{ID: ownership.Incarnation(fmt.Sprint("b-", i)), Version: 900}
+		b.feed(Seen{What: ownership.LeaseSeen{Lease: lease}})
+		lease.Version = 800
+		b.feed(Seen{What: ownership.LeaseSeen{Lease: lease}})
+	}
+	if more := len(b.d.doubts.of) - 2*mostDoubts; more != mostDoubts {
+		t.Errorf("of %d records in older versions, %d are to be read, want %d", 2*mostDoubts, more, mostDoubts)
+	}
+}

@@ -146,25 +146,21 @@ func (r *Replica) missing() []keyspace.ShardID {
 			continue
 		}
 		divided := l.rec
-		records := r.of(c)
 		switch {
 		case l.known:
-			there := 0
-			for _, t := range records {
-				if t.known && !t.excluded {
-					there++
-				}
-			}
-			if l.whole = there == len(divided.Prefixes); l.whole {
-				continue
-			}
 		case r.mixed():
 			divided = r.derive(c)
 		default:
 			continue
 		}
+		l.whole = true
 		for _, p := range divided.Prefixes {
-			if id := divided.ID(p); r.bare(id) {
+			id := divided.ID(p)
+			if t := r.shards[id]; t != nil && t.known {
+				continue
+			}
+			l.whole = false
+			if r.bare(id) {
 				ids = append(ids, id)
 			}
 		}

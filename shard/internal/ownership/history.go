@@ -66,9 +66,10 @@ func (r *Replica) Regresses(n Layout) bool {
 // deletion.
 func (r *Replica) NewestLead() Version { return max(r.lead.Version, r.leadLeast) }
 
-// contradicts reports whether s can't follow the version of its record that was seen last.
+// contradicts reports whether s can't follow the version of its record that was seen last: its epoch falls, or it was seen
+// to be deleted.
 func (t *tenure) contradicts(s Shard) bool {
-	return t.known && s.UID != "" && s.UID == t.rec.UID && s.Epoch < t.rec.Epoch
+	return s.UID != "" && s.UID == t.rec.UID && (!t.known || s.Epoch < t.rec.Epoch)
 }
 
 // settle notes that this home cluster has been watched for long enough.

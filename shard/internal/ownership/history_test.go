@@ -205,3 +205,30 @@ func TestAClaimThatIsNotSentYetIsTakenBackWhereItsClusterIsNotReached(t *testing
 		t.Error("the claim is still to be sent")
 	}
 }
+
+func TestARecordThatComesBackAfterItWasDeletedProvesThatHomeWentBack(t *testing.T) {
+	for _, c := range []struct {
+		uid   string
+		known bool // it wasn't deleted
+		epoch Epoch
+		back  bool
+	}{
+		{"u", false, 5, true},
+		{"u", false, 6, true},
+		{"another", false, 4, false},
+		{"u", true, 4, true},
+		{"u", true, 6, false},
+	} {
+		b := newBench(t)
+		b.seen(Shard{Assignee: "b", Holder: "b", Epoch: 5, UID: "u"})
+		if !c.known {
+			b.pass(1)
+			b.feed(ShardGone{ID: west, Asked: b.now})
+			b.v += 10
+		}
+		b.seen(Shard{Assignee: "b", Holder: "b", Epoch: c.epoch, UID: c.uid})
+		if lapses := len(all[Lapse](b)) > 0; lapses != c.back {
+			t.Errorf("%+v: it ends: %v", c, lapses)
+		}
+	}
+}

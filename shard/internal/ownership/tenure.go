@@ -103,6 +103,10 @@ func (r *Replica) shardSeen(s Shard) {
 		return
 	}
 	if t.contradicts(s) {
+		if !t.known {
+			r.goneBack("the record of %s is there, and was deleted", s.ID)
+			return
+		}
 		r.goneBack("the record of %s is at epoch %d, and was at epoch %d", s.ID, s.Epoch, t.rec.Epoch)
 		return
 	}

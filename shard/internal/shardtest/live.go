@@ -165,7 +165,8 @@ func (w *world) checkBalance() {
 func (w *world) checkRest() {
 	for i := range w.store.shards {
 		s := &w.store.shards[i]
-		if _, wanted := w.clusters[s.ID.Cluster]; wanted && s.Warm != "" && w.servable(s.ID.Cluster) {
+		_, wanted := w.clusters[s.ID.Cluster]
+		if wanted && s.Warm != "" && w.servable(s.ID.Cluster) { // what nobody can serve stays as it is
 			w.fail(nil, "rest: the record of %s calls %s warm, %v after the last fault", s.ID, s.Warm, w.now-w.since)
 		}
 	}
