@@ -27,12 +27,12 @@ func suites(ctx context.Context) ([][]suite, error) {
 		missing, taken = errors.Join(missing, err), append(taken, found...)
 		return suite{name: name, budget: budget, steps: []step{goTest("", slices.Concat(raced, []string{"-p=1"}, found)...)}}
 	}
-	chaos := servers("chaos", 6*time.Minute, "./test/chaos")
-	sharding := servers("sharding", 10*time.Minute, "./test/integration/sharding")
-	integration := servers("integration", 6*time.Minute, "./test/integration")
-	replication := servers("replication", 4*time.Minute, "./test/integration/replication")
+	chaos := servers("chaos", 7*time.Minute, "./test/chaos")
+	sharding := servers("sharding", 14*time.Minute, "./test/integration/sharding")
+	integration := servers("integration", 8*time.Minute, "./test/integration")
+	replication := servers("replication", 5*time.Minute, "./test/integration/replication")
 	labs := servers("lab", 5*time.Minute, "./test/lab/...")
-	console := servers("console", 6*time.Minute, "./test/console", "./test/library", "./test/deploy",
+	console := servers("console", 8*time.Minute, "./test/console", "./test/library", "./test/deploy",
 		"./shard/internal/engage/cycles")
 	bench := servers("bench", 3*time.Minute, "./bench/run")
 
@@ -43,7 +43,7 @@ func suites(ctx context.Context) ([][]suite, error) {
 	if missing != nil {
 		return nil, missing
 	}
-	cases := suite{name: "cases", budget: 5 * time.Minute, steps: []step{
+	cases := suite{name: "cases", budget: 8 * time.Minute, steps: []step{
 		goTest("", slices.Concat([]string{"-shuffle=on", "./pkg/replication"}, simulator)...),
 		goTest("", append(raced, simulator[0])...),
 	}}
@@ -53,7 +53,7 @@ func suites(ctx context.Context) ([][]suite, error) {
 		{
 			{name: "lint", budget: 2 * time.Minute, steps: []step{makes("lint")}},
 			cases,
-			{name: "pure", budget: 7 * time.Minute, steps: []step{goTest("", slices.Concat(raced, []string{"-short"}, pure)...)}},
+			{name: "pure", budget: 8 * time.Minute, steps: []step{goTest("", slices.Concat(raced, []string{"-short"}, pure)...)}},
 		},
 		{sharding, integration},
 		{console, replication},
