@@ -40,6 +40,9 @@ func NewTimeline() *Timeline {
 
 // Record takes a change of a Shard record.
 func (t *Timeline) Record(e feed.Event) {
+	if e.Object.Spec.Layout != nil {
+		return
+	}
 	name := e.Object.Spec.Cluster + "/" + e.Object.Spec.Prefix
 	t.mu.Lock()
 	defer t.mu.Unlock()

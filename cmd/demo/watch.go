@@ -35,7 +35,7 @@ func observe(ctx context.Context, f *lab.Fleet, b *board) error {
 		})
 	}
 	follow(homeCluster, &tenurev1alpha1.Shard{}, func(o any) {
-		if s, ok := o.(*tenurev1alpha1.Shard); ok {
+		if s, ok := o.(*tenurev1alpha1.Shard); ok && s.Spec.Layout == nil {
 			b.setShard(s)
 		}
 	})

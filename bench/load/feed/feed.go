@@ -60,7 +60,9 @@ type Object struct {
 		Cluster  string `json:"cluster,omitempty"`
 		Prefix   string `json:"prefix,omitempty"`
 		Assignee string `json:"assignee,omitempty"`
-		Replicas int    `json:"replicas,omitempty"`
+		// Layout is there in the list of a cluster's shards, which is a record of the same kind and no shard.
+		Layout   *struct{} `json:"layout,omitempty"`
+		Replicas int       `json:"replicas,omitempty"`
 	} `json:"spec"`
 	Status struct {
 		Phase  string `json:"phase,omitempty"`
