@@ -91,7 +91,7 @@ func TestARunOfEverythingAsSmallAsCanBe(t *testing.T) {
 			t.Errorf("%s was not measured", name)
 		}
 	}
-	if len(res.Replicas) != 2 || len(res.CPUSeconds) != 2 || len(res.RSS) != 2 || len(res.WatchBytes) != 2 || len(res.Ownership) != 4 {
+	if len(res.Replicas) != 2 || len(res.CPUSeconds) != 2 || len(res.RSS) != 2 || len(res.WatchBytes) != 2 || len(res.Ownership) < 4 {
 		t.Errorf("replicas %v, CPU %v, memory %v, bytes %v, %d spans", res.Replicas, res.CPUSeconds, res.RSS, res.WatchBytes, len(res.Ownership))
 	}
 	if total := sum(res.WatchBytes); total < 20*1000 {
