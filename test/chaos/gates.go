@@ -39,7 +39,6 @@ type gate struct {
 // ofReplicas are judged by chaos in a short run of three replicas, each of which has the fault.
 var ofReplicas = []gate{
 	{name: "I1 write after a handoff", plant: "write-after-handoff", caught: "write-after-handoff"},
-	{name: "I1 write after home went back", plant: "write-after-handoff", caught: "write-after-handoff", restore: true},
 	{name: "I1 claim before the seal", plant: "claim-before-seal", caught: "claim-before-seal", crash: true},
 	{name: "I1 shard of another", plant: "agent-other-shard", caught: "wrong-shard|write-without-grant"},
 	{name: "I1 epoch never granted", plant: "agent-future-epoch", caught: "write-without-grant"},
