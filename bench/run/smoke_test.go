@@ -91,8 +91,20 @@ func TestARunOfEverythingAsSmallAsCanBe(t *testing.T) {
 			t.Errorf("%s was not measured", name)
 		}
 	}
-	if len(res.Replicas) != 2 || len(res.CPUSeconds) != 2 || len(res.RSS) != 2 || len(res.WatchBytes) != 2 || len(res.Ownership) < 4 {
-		t.Errorf("replicas %v, CPU %v, memory %v, bytes %v, %d spans", res.Replicas, res.CPUSeconds, res.RSS, res.WatchBytes, len(res.Ownership))
+	if len(res.Replicas) != 2 || len(res.CPUSeconds) != 2 || len(res.RSS) != 2 || len(res.WatchBytes) != 2 {
+		t.Errorf("replicas %v, CPU %v, memory %v, bytes %v", res.Replicas, res.CPUSeconds, res.RSS, res.WatchBytes)
+	}
+	spans := map[string]int{}
+	for _, span := range res.Ownership {
+		spans[span.Shard]++
+	}
+	for shard, n := range spans {
+		if n > 2 { // the replica that comes second takes shards of the first
+			t.Errorf("shard %s was held by %d replicas one after the other", shard, n)
+		}
+	}
+	if len(spans) != 4 {
+		t.Errorf("spans of %d shards, want 4", len(spans))
 	}
 	if total := sum(res.WatchBytes); total < 20*1000 {
 		t.Errorf("the replicas received %v bytes for 20 Ats", total)

@@ -30,7 +30,6 @@ type gate struct {
 	caught      string // matches what finds it
 	crash       bool   // a replica has to crash for it
 	patient     bool   // it takes longer to be seen
-	restore     bool   // home goes back to a snapshot before it
 	// Instead of a fault of the replicas' own:
 	idle    bool // a fault of the network for a replica that there is none of
 	without bool // no At is created
@@ -262,9 +261,6 @@ func (g *gates) onOneFleet(ctx context.Context) (err error) {
 		if one.idle {
 			clean = g.short(ctx, f, s, gate{name: "control-rule", idle: true, plant: "rule for r1"})
 		}
-		if one.restore {
-			clean = g.short(ctx, f, s, gate{name: "control-restore", restore: true})
-		}
 		g.judge(one.name, one.plant, one.caught, found, clean)
 	}
 	return nil
@@ -320,15 +316,7 @@ func (r *run) playGate(ctx context.Context, one gate) error {
 		rule := faultproxy.Rule{Match: homeWrites, Fault: faultproxy.Answer, Status: 409, Limit: 3}
 		r.hurt(ctx, l, "409", rule, 2*time.Second)
 	}
-	while := r.calmly
-	if one.restore { // what it does to others' connections is felt for a while
-		while = func(do func()) { do() }
-		f := fault{Kind: "home restored", Start: time.Now(), Server: true}
-		r.restore(ctx, &f, time.Second, 0, 0)
-		r.note(f)
-		r.settle(ctx, settleWithin)
-	}
-	while(func() {
+	r.calmly(func() {
 		sleep(ctx, time.Second)
 		for i := range 2 {
 			r.blame(r.moveOne(ctx, i))

@@ -119,3 +119,12 @@ func TestSuitesAreChosenByNameAndEssentialOnesAlways(t *testing.T) {
 		t.Errorf("an unknown suite: %v", err)
 	}
 }
+
+func TestWhatATestSaysIsKeptAndTheLogsOfProgramsAreNot(t *testing.T) {
+	p := &printer{to: io.Discard}
+	p.failure("s", "TestA", []byte("    a_test.go:1: 2, want 1\n    b.go:2: {\"time\":\"2026\",\"msg\":\"m\"}\n--- FAIL: TestA\n"))
+	want := "--- s: TestA\n    a_test.go:1: 2, want 1\n--- FAIL: TestA\n\n"
+	if len(p.failures) != 1 || p.failures[0] != want {
+		t.Errorf("%q, want %q", p.failures, want)
+	}
+}
