@@ -1,8 +1,10 @@
 package ownership
 
 import (
+	"cmp"
 	"slices"
 
+	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/plan"
 )
 
@@ -98,13 +100,17 @@ func (r *Replica) plan() {
 	}
 	moves := r.lastPlan.of(r.planShards((*peer).dead), replicas)
 	unsure := r.unsure(moves)
+	var claimants map[keyspace.ShardID]Incarnation // who isn't fresh; nil until one of them is needed
 	for _, m := range moves {
 		t := r.shard(m.Shard)
 		if t.w != nil {
 			continue // an answer brings us back here, as where none is free
 		}
-		if t.known && t.orphan() {
-			m.To = r.claimant(m)
+		if t.known && t.orphan() && r.isFresh(m.To) { // it would have to wait
+			if claimants == nil {
+				claimants = r.claimants()
+			}
+			m.To = cmp.Or(claimants[m.Shard], m.To)
 		}
 		switch {
 		case !t.known:
@@ -121,18 +127,15 @@ func (r *Replica) plan() {
 	r.standBy()
 }
 
-// claimant returns who is to claim an orphan that the planner gives to somebody. Who is fresh would have to wait.
-func (r *Replica) claimant(m plan.Move) Incarnation {
-	if !r.isFresh(m.To) {
-		return m.To
-	}
+// claimants returns who would get what nobody holds, if those who are fresh got nothing.
+func (r *Replica) claimants() map[keyspace.ShardID]Incarnation {
 	replicas, _ := r.replicas((*peer).dead)
-	for _, o := range r.lastClaims.of(r.planShards((*peer).dead), r.spareFresh(replicas)) {
-		if o.Shard == m.Shard {
-			return o.To
-		}
+	moves := r.lastClaims.of(r.planShards((*peer).dead), r.spareFresh(replicas))
+	to := make(map[keyspace.ShardID]Incarnation, len(moves))
+	for _, m := range moves {
+		to[m.Shard] = m.To
 	}
-	return m.To
+	return to
 }
 
 func (r *Replica) isFresh(id Incarnation) bool {
