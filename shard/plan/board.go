@@ -116,7 +116,7 @@ func (b *board) addShards(shards []Shard) {
 		last = in
 		s := boardShard{ID: in.ID, cluster: int32(b.clusters - 1), holder: b.find(in.Holder)}
 		s.assigned = s.holder
-		if in.Assignee != "" {
+		if in.Assignee != "" && in.Assignee != in.Holder {
 			s.assigned = b.find(in.Assignee)
 		}
 		s.inMotion = s.holder != nowhere && s.assigned != nowhere && s.assigned != s.holder
