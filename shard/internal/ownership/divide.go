@@ -277,8 +277,11 @@ func (r *Replica) laid(c keyspace.ClusterName, uid string) bool {
 
 // servedElsewhere reports whether a record of the same cluster under another name, which overlaps t's, is served.
 func (r *Replica) servedElsewhere(t *tenure) bool {
+	if !r.aliased {
+		return false
+	}
 	names := r.aliases[r.given.UIDs[t.id.Cluster]]
-	return len(names) > 1 && slices.ContainsFunc(names, func(c keyspace.ClusterName) bool {
+	return slices.ContainsFunc(names, func(c keyspace.ClusterName) bool {
 		alias := keyspace.ShardID{Cluster: c, Prefix: t.id.Prefix}
 		return c != t.id.Cluster && slices.ContainsFunc(r.of(c), func(o *tenure) bool { return o.served() && o.id.Overlaps(alias) })
 	})

@@ -127,11 +127,7 @@ func (r *Replica) healthSeen(in Health) {
 
 // touchCluster has the shards of a cluster decided anew that are nobody's or ours.
 func (r *Replica) touchCluster(c keyspace.ClusterName) {
-	first, _ := slices.BinarySearchFunc(r.order, keyspace.ShardID{Cluster: c}, compareTenure)
-	for _, t := range r.order[first:] {
-		if t.id.Cluster != c {
-			break
-		}
+	for _, t := range r.of(c) {
 		r.touch(t)
 	}
 }
@@ -229,16 +225,7 @@ func earliest(a, b Instant) Instant {
 
 // recorded reports whether there is a record of any shard of the cluster.
 func (r *Replica) recorded(c keyspace.ClusterName) bool {
-	first, _ := slices.BinarySearchFunc(r.order, keyspace.ShardID{Cluster: c}, compareTenure)
-	for _, t := range r.order[first:] {
-		if t.id.Cluster != c {
-			break
-		}
-		if t.known {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.of(c), func(t *tenure) bool { return t.known })
 }
 
 // holdOff goes on with the time after trouble, unless nobody else could serve the cluster: then there is nothing to wait for.

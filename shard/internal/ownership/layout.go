@@ -23,9 +23,10 @@ import (
 // layout is what this replica knows of a cluster's layout.
 type layout struct {
 	cluster keyspace.ClusterName
-	known   bool   // it exists, as far as the watch shows
-	rec     Layout // newest version seen
-	seenIn  uint64 // the step in which that was, or that it is gone
+	shards  []*tenure // of the cluster, sorted, whether the layout lists them or not
+	known   bool      // it exists, as far as the watch shows
+	rec     Layout    // newest version seen
+	seenIn  uint64    // the step in which that was, or that it is gone
 	seenAt  Instant
 	w       *write
 
@@ -146,15 +147,11 @@ func (r *Replica) excludes(id keyspace.ShardID) bool {
 
 // of returns the shards of a cluster, sorted. The slice is valid until another shard becomes known.
 func (r *Replica) of(c keyspace.ClusterName) []*tenure {
-	first, _ := slices.BinarySearchFunc(r.order, keyspace.ShardID{Cluster: c}, compareTenure)
-	last := first
-	for last < len(r.order) && r.order[last].id.Cluster == c {
-		last++
+	if l := r.layouts[c]; l != nil {
+		return l.shards
 	}
-	return r.order[first:last]
+	return nil
 }
-
-func compareTenure(t *tenure, id keyspace.ShardID) int { return t.id.Compare(id) }
 
 // plannable reports whether the planner should know of a record.
 func (t *tenure) plannable() bool { return t.known && !t.excluded && !t.rec.Retired }
@@ -194,7 +191,7 @@ func (r *Replica) bars(t *tenure) bool {
 // contested reports whether a record that overlaps t's stands in the way of claiming that.
 func (r *Replica) contested(t *tenure) bool {
 	first := t.rec.Epoch == 0
-	for _, o := range r.of(t.id.Cluster) {
+	for _, o := range t.layout.shards {
 		switch {
 		case o == t || !o.id.Overlaps(t.id):
 		case o.served():

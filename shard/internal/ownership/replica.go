@@ -409,8 +409,7 @@ func (r *Replica) shard(id keyspace.ShardID) *tenure {
 	}
 	t := &tenure{id: id, layout: r.layout(id.Cluster), excluded: r.excludes(id)}
 	r.shards[id] = t
-	at, _ := slices.BinarySearchFunc(r.order, id, compareTenure)
-	r.order = slices.Insert(r.order, at, t)
+	r.order, t.layout.shards = insert(r.order, t), insert(t.layout.shards, t)
 	r.fit.stale = true
 	return t
 }
@@ -420,6 +419,12 @@ func (r *Replica) emit(e Effect) { r.out = append(r.out, e) }
 func (r *Replica) lapse(reason string) {
 	r.over = true
 	r.out = append(r.out[:0], Lapse{Reason: reason})
+}
+
+// insert keeps tenures in the order of their shards.
+func insert(in []*tenure, t *tenure) []*tenure {
+	at, _ := slices.BinarySearchFunc(in, t.id, func(o *tenure, id keyspace.ShardID) int { return o.id.Compare(id) })
+	return slices.Insert(in, at, t)
 }
 
 // Wake returns the monotonic time at which [Tick] must be fed at the latest if nothing else happens. It can't foresee a
