@@ -64,7 +64,8 @@
 // unserved time is the part of the gap in which a key waited: an At that was due, or a Deployment that somebody
 // changed and
 // whose copies had to follow. The writes of a move are those to the record from the plan on, reports of load among
-// them; a plan that was changed before anything was handed off is a move of its own, called off. Steady state is all
+// them; a plan that was changed before anything was handed off, or after its assignee had left, is a move of its own,
+// called off. Steady state is all
 // seconds of a replica's life that are more than two
 // seconds away from such a write, and from a Lease that was created or deleted.
 package witness

@@ -87,6 +87,12 @@ func (l *ledger) judgeSeals() {
 	}
 }
 
+// ended says whether an incarnation's Lease may have ended before a write was answered.
+func (l *ledger) ended(incarnation string, w recordWrite) bool {
+	life := l.leases[incarnation]
+	return life != nil && life.over != nil && life.over.start < w.end
+}
+
 // judgeClaim looks whether a holder that somebody else replaced had been declared dead before.
 func (l *ledger) judgeClaim(shard Shard, from string, held, w recordWrite) {
 	life := l.leases[from]

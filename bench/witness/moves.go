@@ -65,8 +65,8 @@ type tally struct {
 
 func (t *tally) add(shard Shard, step Step, was ShardState, w recordWrite) {
 	back := w.state.Assignee == w.state.Holder || w.state.Assignee == ""
-	if step == StepPlan && !back && t.open != nil && t.open.steps[StepRelease] == 0 {
-		t.finish(shard, -1) // another plan instead
+	if step == StepPlan && !back && t.open != nil && (t.open.steps[StepRelease] == 0 || t.m.l.ended(was.Assignee, w)) {
+		t.finish(shard, -1) // another plan instead, or after the one that it was released to has left, too
 	}
 	switch {
 	case step == StepOther || step == StepReport && t.open == nil:

@@ -106,6 +106,8 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 	mine, others, slot := shardOf("u1")+"@1:a", otherShard("u1")+"@1:a", fmt.Sprintf("%02x", audit.SlotOf("u1"))
 	held := "0-1 ~a create rec:west/ h=a e=1 rv=10 move=Join\n"
 	crash := "20-21 ~b patch rec:west/ h=b e=2 rv=12 move=Crash\n"
+	released := "0-1 ~b create lease:b\n2-3 ~a patch rec:west/ h=a e=1 to=b rv=11\n" +
+		"4-5 ~b patch rec:west/ h=a e=1 to=b w=b rv=12\n6-7 ~a patch rec:west/ e=1 to=b rv=13\n"
 	chain := "0-1 ~a create lease:a\n0-1 ~b create lease:b\n9-10 ~a patch rec:west/ h=b e=2 move=Planned code=504 rv=0\n" +
 		"16-17 ~c patch rec:west/ h=c e=3 move=Crash code=504 rv=0\n"
 	shown := "20-21 ~a patch rec:west/ h=c e=3 move=Crash rv=14"
@@ -257,6 +259,11 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 			"5-6 ~c patch rec:west/ h=a e=1 to=a w=b rv=13\n6-7 ~a patch rec:west/ h=a e=1 to=a rv=14\n" +
 			"7-8 ~c patch rec:west/ h=a e=1 to=b rv=15\n8-9 ~b patch rec:west/ h=a e=1 to=b w=b rv=16\n" +
 			"9-10 ~a patch rec:west/ h=b e=2 to=b rv=17", nil},
+		{"released to one that left at the same time, and planned for another", held + released +
+			"8-9 ~b delete lease:b\n10-11 ~c patch rec:west/ e=1 to=c rv=14\n12-13 ~c patch rec:west/ h=c e=2 to=c rv=15", nil},
+		{"released to one that stays, and planned for another", held + released +
+			"10-11 ~c patch rec:west/ e=1 to=c rv=14\n12-13 ~c patch rec:west/ h=c e=2 to=c rv=15\n14-15 ~b delete lease:b",
+			all(CostlyMove)},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
