@@ -22,9 +22,16 @@ const (
 // clusterLog is what the log of one control plane says about itself.
 type clusterLog struct {
 	heard    map[int64]bool    // buckets in which it holds anything
-	firstRV  map[int]uint64    // by era, the lowest resourceVersion that it tells of
+	told     map[int][]version // by era, those that it tells of
 	servers  map[string]string // by Lease, which API server process renews it
 	restarts []int64
+}
+
+// version is what a write was answered with.
+type version struct {
+	span
+	rv     uint64
+	linked bool // the next write to the object tells of it, too
 }
 
 // link is a write as a step from one version of an object to the next.
@@ -47,7 +54,7 @@ type suspect struct {
 func (l *ledger) hear(e *Event) {
 	c := l.clusters[e.Cluster]
 	if c == nil {
-		c = &clusterLog{heard: map[int64]bool{}, firstRV: map[int]uint64{}, servers: map[string]string{}}
+		c = &clusterLog{heard: map[int64]bool{}, told: map[int][]version{}, servers: map[string]string{}}
 		l.clusters[e.Cluster] = c
 	}
 	c.heard[e.Completed/bucket.Microseconds()] = true
@@ -101,7 +108,7 @@ func (l *ledger) suspect(user string) *suspect {
 // link notes a write to an object whose versions the log tells one after another, and whether it has the body that a
 // judgement needs.
 func (l *ledger) link(e *Event, a agent) {
-	chained := e.IsAt() || e.IsShardRecord() || e.IsLease() && a.Tenure
+	chained := chains(e, a)
 	plain := e.Verb == "create" || e.Verb == "update" || e.Verb == "patch"
 	bodied := chained && (e.Subresource == "" || e.Subresource == "status") ||
 		a.Tenure && e.Subresource == "" && (e.IsPod() && e.Verb == "create" || e.IsDeployment())
@@ -120,12 +127,40 @@ func (l *ledger) link(e *Event, a agent) {
 		place: l.place(e), loose: !plain || !told}
 	if told {
 		k.rv = e.Body.ResourceVersion
-		c, era := l.clusters[e.Cluster], l.era(e.Cluster, e.Received)
-		if first := c.firstRV[era]; k.rv > 0 && (first == 0 || k.rv < first) {
-			c.firstRV[era] = k.rv
-		}
 	}
 	l.links = append(l.links, k)
+}
+
+// chains says whether the log tells the versions of an object one after another.
+func chains(e *Event, a agent) bool { return e.IsAt() || e.IsShardRecord() || e.IsLease() && a.Tenure }
+
+// tell notes the version that a write was answered with.
+func (l *ledger) tell(e *Event, a agent) {
+	if e.Wrote() && e.Verb != "delete" && e.Body != nil && !e.Body.Requested && e.Body.ResourceVersion > e.Base {
+		c, era := l.clusters[e.Cluster], l.era(e.Cluster, e.Received)
+		c.told[era] = append(c.told[era], version{span{e.Received, e.Completed}, e.Body.ResourceVersion, chains(e, a)})
+	}
+}
+
+// firstWritten is the lowest version that was written to a linked object in an era, by era. A write that changes nothing is answered with a
+// version from before, maybe from before the log, or the backup: it is lower than one that was answered before the write
+// arrived.
+func (c *clusterLog) firstWritten() map[int]uint64 {
+	first := map[int]uint64{}
+	for era, told := range c.told {
+		byEnd := slices.SortedFunc(slices.Values(told), func(a, b version) int { return cmp.Compare(a.end, b.end) })
+		slices.SortFunc(told, func(a, b version) int { return cmp.Compare(a.start, b.start) })
+		highest, ended := uint64(0), 0 // of those that were answered before
+		for _, v := range told {
+			for ; ended < len(byEnd) && byEnd[ended].end < v.start; ended++ {
+				highest = max(highest, byEnd[ended].rv)
+			}
+			if v.linked && v.rv > highest && (first[era] == 0 || v.rv < first[era]) {
+				first[era] = v.rv
+			}
+		}
+	}
+	return first
 }
 
 // judgeEvidence looks for what the logs should hold and don't.
@@ -168,6 +203,10 @@ func (l *ledger) judgeLinks() {
 	for _, v := range l.facts.Versions {
 		last[object0{v.Cluster, v.Group, v.Resource, v.Namespace, v.Name, l.era(v.Cluster, l.to)}] = v.ResourceVersion
 	}
+	first := map[string]map[int]uint64{}
+	for name, c := range l.clusters {
+		first[name] = c.firstWritten()
+	}
 	for from := 0; from < len(l.links); {
 		to := from
 		versions := make(map[uint64]bool)
@@ -175,11 +214,11 @@ func (l *ledger) judgeLinks() {
 			versions[l.links[to].rv] = true
 		}
 		object := l.objects.list[l.links[from].object]
-		c := l.clusters[object.cluster]
+		c, written := l.clusters[object.cluster], first[object.cluster][object.era]
 		loose := false
 		for i, k := range l.links[from:to] {
 			loose = loose || k.loose
-			if k.base == 0 || k.base < c.firstRV[object.era] || versions[k.base] || loose {
+			if k.base == 0 || k.base < written || versions[k.base] || loose {
 				continue
 			}
 			restarted := slices.ContainsFunc(c.restarts, func(t int64) bool {
@@ -197,7 +236,7 @@ func (l *ledger) judgeLinks() {
 		}
 		k := l.links[to-1]
 		stopped := slices.ContainsFunc(c.restarts, func(t int64) bool { return t >= k.end })
-		if rv := last[object]; rv >= c.firstRV[object.era] && rv > 0 && !versions[rv] && !loose && !stopped {
+		if rv := last[object]; rv >= written && rv > 0 && !versions[rv] && !loose && !stopped {
 			l.found.add(Violation{
 				Kind: MissingLine, Object: object.String(), First: l.lineAt(k.place, k.start, ""),
 				Detail: fmt.Sprintf("it has version %d at the end, and no line tells who wrote that: a file is missing or was cut", rv),

@@ -188,6 +188,7 @@ func (l *ledger) add(e *Event) {
 		return
 	}
 	l.attribute(e, a)
+	l.tell(e, a)
 	l.link(e, a)
 	switch {
 	case e.IsShardRecord():

@@ -440,6 +440,30 @@ func TestARestoreIsAnotherHistory(t *testing.T) {
 	}
 }
 
+func TestAWriteThatChangesNothingTellsOfAVersionFromBeforeTheBackup(t *testing.T) {
+	const log = whole + `
+		10-11 ~a patch lease:a base=1 rv=15
+		45-46 s create api:apiserver-h in=home server=2 rv=17
+		50-51 - patch rec:west/ h=a e=1 rv=2
+		52-53 ~a patch lease:a base=15 rv=18
+	`
+	restores := Facts{Restores: []Restore{{"home", instant(ms(40))}}}
+	for _, c := range []struct {
+		name, more string
+		want       int
+	}{
+		{"nothing is missing", "54-55 ~a patch lease:a base=18 rv=20", 0},
+		{"the line of version 19 is", "54-55 ~a patch lease:a base=19 rv=20", 1},
+	} {
+		events := parse(t, log+c.more)
+		for order, events := range map[string][]Event{"in order": events, "backwards": backwards(events)} {
+			if r := Judge(slices.Values(events), restores, Rules{}); r.Counts[MissingLine] != c.want {
+				t.Errorf("%s, %s: %d missing lines, want %d: %v", c.name, order, r.Counts[MissingLine], c.want, r.Err())
+			}
+		}
+	}
+}
+
 func TestConcurrentAndFencedWritesAreCounted(t *testing.T) {
 	r := Judge(slices.Values(parse(t, `
 		10-20 west/@2:b update at:a
