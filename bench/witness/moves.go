@@ -65,8 +65,12 @@ type tally struct {
 
 func (t *tally) add(shard Shard, step Step, was ShardState, w recordWrite) {
 	back := w.state.Assignee == w.state.Holder || w.state.Assignee == ""
-	if step == StepPlan && !back && t.open != nil && (t.open.steps[StepRelease] == 0 || t.m.l.ended(was.Assignee, w)) {
-		t.finish(shard, -1) // another plan instead, or after the one that it was released to has left, too
+	if t.open != nil {
+		released := t.open.steps[StepRelease] > 0
+		another := step == StepPlan && !back || released && step == StepHandoff && w.state.Holder != was.Assignee
+		if another && (!released || t.m.l.ended(was.Assignee, w)) { // whom it was released to has left, too
+			t.finish(shard, -1)
+		}
 	}
 	switch {
 	case step == StepOther || step == StepReport && t.open == nil:

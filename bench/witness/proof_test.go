@@ -261,6 +261,10 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 			"9-10 ~a patch rec:west/ h=b e=2 to=b rv=17", nil},
 		{"released to one that left at the same time, and planned for another", held + released +
 			"8-9 ~b delete lease:b\n10-11 ~c patch rec:west/ e=1 to=c rv=14\n12-13 ~c patch rec:west/ h=c e=2 to=c rv=15", nil},
+		{"… and claimed by another", held + released +
+			"8-9 ~b delete lease:b\n10-11 ~c patch rec:west/ h=c e=2 to=b rv=14\n12-13 ~c patch rec:west/ h=c e=2 to=c rv=15", nil},
+		{"released to one that stays, and claimed by another", held + released +
+			"10-11 ~c patch rec:west/ h=c e=2 to=b rv=14\n12-13 ~c patch rec:west/ h=c e=2 to=c rv=15", all(CostlyMove)},
 		{"released to one that stays, and planned for another", held + released +
 			"10-11 ~c patch rec:west/ e=1 to=c rv=14\n12-13 ~c patch rec:west/ h=c e=2 to=c rv=15\n14-15 ~b delete lease:b",
 			all(CostlyMove)},
