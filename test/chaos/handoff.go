@@ -53,7 +53,7 @@ func (r *run) runHandoff(ctx context.Context) error {
 			r.blame(r.moveOne(ctx, moved))
 		}
 		r.reach("planned moves, one at a time", r.handoffs, moved)
-		r.blame(r.pinAll(ctx, func(int) string { return "" }))
+		r.blame(r.fleet.Pin(ctx, "", func(int) string { return "" }))
 		r.settle(ctx, settleWithin)
 		r.say("%d planned moves", moved)
 		for range max(1, r.handoffs/10) {

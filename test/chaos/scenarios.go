@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/tenure-dev/tenure/shard/protocol"
 	"github.com/tenure-dev/tenure/test/lab"
 )
@@ -144,7 +142,7 @@ func (r *run) runMoves(ctx context.Context) {
 			break
 		}
 		r.say("%d of %d planned moves", n, r.settings.moves)
-		r.blame(r.pinAll(ctx, func(int) string {
+		r.blame(r.fleet.Pin(ctx, "", func(int) string {
 			if v := r.victim(); v != nil {
 				return v.Name
 			}
@@ -157,7 +155,7 @@ func (r *run) runMoves(ctx context.Context) {
 	n, err := r.planned()
 	r.blame(err)
 	r.reach("planned moves", r.settings.moves, n)
-	r.blame(r.pinAll(ctx, func(int) string { return "" }))
+	r.blame(r.fleet.Pin(ctx, "", func(int) string { return "" }))
 	r.settle(ctx, settleWithin)
 }
 
@@ -171,23 +169,4 @@ func (r *run) planned() (int, error) {
 		}
 	}
 	return n, err
-}
-
-// pinAll pins every shard to a replica; "" takes the pin away.
-func (r *run) pinAll(ctx context.Context, to func(i int) string) error {
-	shards, err := r.fleet.Shards(ctx)
-	if err != nil {
-		return err
-	}
-	for i := range shards {
-		value := "null"
-		if name := to(i); name != "" {
-			value = fmt.Sprintf("%q", name)
-		}
-		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"tenure.dev/pin":`+value+`}}}`))
-		if err := r.fleet.Client(lab.Home).Patch(ctx, &shards[i], patch); err != nil {
-			return fmt.Errorf("pinning shard %s: %w", shards[i].Name, err)
-		}
-	}
-	return nil
 }

@@ -142,7 +142,7 @@ func (r *run) save(ctx context.Context) {
 func (r *run) restore(ctx context.Context, f *fault, age time.Duration, bump uint64, lag time.Duration) {
 	f.Victim = lab.Home
 	r.save(ctx)
-	r.blame(r.pinAll(ctx, func(int) string {
+	r.blame(r.fleet.Pin(ctx, "", func(int) string {
 		if v := r.victim(); v != nil {
 			return v.Name
 		}
@@ -163,7 +163,7 @@ func (r *run) restore(ctx context.Context, f *fault, age time.Duration, bump uin
 		r.fleet.Second.Lag(0)
 	}
 	_ = lab.Eventually(ctx, settleWithin, func() error { return r.fleet.Inactive(ctx) }) // atRest complains
-	r.blame(r.pinAll(ctx, func(int) string { return "" }))
+	r.blame(r.fleet.Pin(ctx, "", func(int) string { return "" }))
 }
 
 // cutOff cuts replicas off a workload cluster, and nothing else.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
@@ -24,7 +25,13 @@ func ReplicaOf(incarnation string) string {
 }
 
 // ShardName is how logs and User-Agents name a record's shard.
-func ShardName(s *tenurev1alpha1.Shard) string { return s.Spec.Cluster + "/" + s.Spec.Prefix }
+func ShardName(s *tenurev1alpha1.Shard) string {
+	name := s.Spec.Cluster + "/" + s.Spec.Prefix
+	if s.Spec.Generation > 1 {
+		name = fmt.Sprintf("%s@%d", name, s.Spec.Generation)
+	}
+	return name
+}
 
 // Shards are the records, not retired, of the clusters that replicas are to serve: the workload planes, where they were
 // told of them at the start, and virtual ones. Those of other names are the business of whoever added such a cluster.
@@ -70,6 +77,26 @@ func (f *Fleet) Members(ctx context.Context) (map[string]bool, error) {
 		}
 	}
 	return members, nil
+}
+
+// Pin pins the shards whose names begin so, the i-th of them to the replica to(i); "" takes its pin away.
+func (f *Fleet) Pin(ctx context.Context, names string, to func(i int) string) error {
+	shards, err := f.Shards(ctx)
+	if err != nil {
+		return err
+	}
+	shards = slices.DeleteFunc(shards, func(s tenurev1alpha1.Shard) bool { return !strings.HasPrefix(ShardName(&s), names) })
+	for i := range shards {
+		value := "null"
+		if name := to(i); name != "" {
+			value = fmt.Sprintf("%q", name)
+		}
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"tenure.dev/pin":`+value+`}}}`))
+		if err := f.clients[Home].Patch(ctx, &shards[i], patch); err != nil {
+			return fmt.Errorf("pinning shard %s: %w", ShardName(&shards[i]), err)
+		}
+	}
+	return nil
 }
 
 // activated are the tenures that began at living replicas, by their own logs.

@@ -8,28 +8,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
-	"github.com/tenure-dev/tenure/test/lab"
 )
 
 // pin pins all shards whose names begin so to a replica; "" takes the pins away.
 func (r *rig) pin(shards, to string) {
 	r.t.Helper()
-	value := "null"
-	if to != "" {
-		value = fmt.Sprintf("%q", to)
-	}
-	list, err := r.Shards(r.t.Context())
-	if err != nil {
+	if err := r.Pin(r.t.Context(), shards, func(int) string { return to }); err != nil {
 		r.t.Fatal(err)
-	}
-	for i := range list {
-		if !strings.HasPrefix(lab.ShardName(&list[i]), shards) {
-			continue
-		}
-		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"tenure.dev/pin":`+value+`}}}`))
-		if err := r.Client(lab.Home).Patch(r.t.Context(), &list[i], patch); err != nil {
-			r.t.Fatal(err)
-		}
 	}
 }
 
