@@ -30,6 +30,7 @@ type gate struct {
 	caught      string // matches what finds it
 	crash       bool   // a replica has to crash for it
 	patient     bool   // it takes longer to be seen
+	restore     bool   // home goes back to a snapshot before it
 	// Instead of a fault of the replicas' own:
 	idle    bool // a fault of the network for a replica that there is none of
 	without bool // no At is created
@@ -38,6 +39,7 @@ type gate struct {
 // ofReplicas are judged by chaos in a short run of three replicas, each of which has the fault.
 var ofReplicas = []gate{
 	{name: "I1 write after a handoff", plant: "write-after-handoff", caught: "write-after-handoff"},
+	{name: "I1 write after home went back", plant: "write-after-handoff", caught: "write-after-handoff", restore: true},
 	{name: "I1 claim before the seal", plant: "claim-before-seal", caught: "claim-before-seal", crash: true},
 	{name: "I1 shard of another", plant: "agent-other-shard", caught: "wrong-shard|write-without-grant"},
 	{name: "I1 epoch never granted", plant: "agent-future-epoch", caught: "write-without-grant"},
@@ -261,6 +263,9 @@ func (g *gates) onOneFleet(ctx context.Context) (err error) {
 		if one.idle {
 			clean = g.short(ctx, f, s, gate{name: "control-rule", idle: true, plant: "rule for r1"})
 		}
+		if one.restore {
+			clean = g.short(ctx, f, s, gate{name: "control-restore", restore: true})
+		}
 		g.judge(one.name, one.plant, one.caught, found, clean)
 	}
 	return nil
@@ -316,7 +321,15 @@ func (r *run) playGate(ctx context.Context, one gate) error {
 		rule := faultproxy.Rule{Match: homeWrites, Fault: faultproxy.Answer, Status: 409, Limit: 3}
 		r.hurt(ctx, l, "409", rule, 2*time.Second)
 	}
-	r.calmly(func() {
+	while := r.calmly
+	if one.restore { // what it does to others' connections is felt for a while
+		while = func(do func()) { do() }
+		f := fault{Kind: "home restored", Start: time.Now(), Server: true}
+		r.restore(ctx, &f, time.Second, 0, 0)
+		r.note(f)
+		r.settle(ctx, settleWithin)
+	}
+	while(func() {
 		sleep(ctx, time.Second)
 		for i := range 2 {
 			r.blame(r.moveOne(ctx, i))
