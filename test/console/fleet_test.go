@@ -24,7 +24,7 @@ import (
 
 const namespace = lab.Namespace
 
-// fleet is a home cluster, a workload cluster, and the tenure binary.
+// fleet is a home cluster, a workload cluster, and the tenure binary for commands.
 type fleet struct {
 	*lab.Fleet
 	t          *testing.T
@@ -37,12 +37,17 @@ type fleet struct {
 func newFleet(t *testing.T) *fleet {
 	t.Helper()
 	f := &fleet{t: t, replicas: map[string]*lab.Replica{}}
-	var err error
-	if f.tenure, err = lab.Build(t.Context(), t.TempDir(), "tenure", lab.RaceDetector); err != nil {
+	replicas, err := lab.Build(t.Context(), t.TempDir(), "tenure", lab.RaceDetector)
+	if err == nil && lab.RaceDetector { // commands are short, and with the race detector they take seconds each
+		f.tenure, err = lab.Build(t.Context(), t.TempDir(), "tenure", false)
+	} else {
+		f.tenure = replicas
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	f.Fleet = labtest.Fleet(t, lab.Options{
-		Workloads: []string{"west"}, LeaseDuration: 4 * time.Second, Direct: true, Tenure: f.tenure,
+		Workloads: []string{"west"}, LeaseDuration: 4 * time.Second, Direct: true, Tenure: replicas,
 		// As before Kubernetes 1.34: clients list, and then watch.
 		Gates: map[string]bool{"WatchList": false},
 	})
@@ -122,10 +127,10 @@ func (f *fleet) status() (state console.Fleet, code int) {
 // await waits until something holds.
 func (f *fleet) await(what string, holds func() bool) {
 	f.t.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(labtest.Patience); !holds(); time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			out, _ := f.ask("status")
-			f.t.Fatalf("not within a minute: %s\n%s", what, out)
+			f.t.Fatalf("not within %v: %s\n%s", labtest.Patience, what, out)
 		}
 	}
 }
