@@ -12,9 +12,9 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
-// suites are all that there is to do: phases one after the other, and what a phase holds side by side. What measures,
-// or fails when it is late, has the machine for itself; the others mostly wait: for Leases to run out, for servers to
-// start.
+// suites are all that there is to do: phases one after the other, and what a phase holds side by side, as many as may be
+// at a time; the longest come first. What measures has the machine for itself; the others mostly wait: for Leases to run
+// out, for servers to start.
 func suites(ctx context.Context) ([][]suite, error) {
 	everything, err := packages(ctx, "./...")
 	if err != nil {
@@ -30,9 +30,9 @@ func suites(ctx context.Context) ([][]suite, error) {
 	chaos := servers("chaos", 7*time.Minute, "./test/chaos")
 	sharding := servers("sharding", 14*time.Minute, "./test/integration/sharding")
 	integration := servers("integration", 8*time.Minute, "./test/integration")
-	replication := servers("replication", 5*time.Minute, "./test/integration/replication")
-	labs := servers("lab", 5*time.Minute, "./test/lab/...")
-	console := servers("console", 8*time.Minute, "./test/console", "./test/library", "./test/deploy",
+	replication := servers("replication", 7*time.Minute, "./test/integration/replication")
+	labs := servers("lab", 8*time.Minute, "./test/lab/...")
+	console := servers("console", 12*time.Minute, "./test/console", "./test/library", "./test/deploy",
 		"./shard/internal/engage/cycles")
 	bench := servers("bench", 3*time.Minute, "./bench/run")
 
@@ -43,7 +43,7 @@ func suites(ctx context.Context) ([][]suite, error) {
 	if missing != nil {
 		return nil, missing
 	}
-	cases := suite{name: "cases", budget: 8 * time.Minute, steps: []step{
+	cases := suite{name: "cases", budget: 12 * time.Minute, steps: []step{
 		goTest("", slices.Concat([]string{"-shuffle=on", "./pkg/replication"}, simulator)...),
 		goTest("", append(raced, simulator[0])...),
 	}}
@@ -51,13 +51,11 @@ func suites(ctx context.Context) ([][]suite, error) {
 	return [][]suite{
 		{build},
 		{
-			{name: "lint", budget: 2 * time.Minute, steps: []step{makes("lint")}},
+			{name: "pure", budget: 12 * time.Minute, steps: []step{goTest("", slices.Concat(raced, []string{"-short"}, pure)...)}},
 			cases,
-			{name: "pure", budget: 8 * time.Minute, steps: []step{goTest("", slices.Concat(raced, []string{"-short"}, pure)...)}},
+			{name: "lint", budget: 4 * time.Minute, steps: []step{makes("lint")}},
 		},
-		{sharding, integration},
-		{console, replication},
-		{labs},
+		{sharding, console, integration, labs, replication},
 		{chaos},
 		{bench},
 		{

@@ -2,6 +2,7 @@ package sharding
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -41,12 +42,27 @@ func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
 	code := m.Run()
 	if shared.fleet != nil {
-		if err := shared.fleet.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
+		if err := errors.Join(judge(), shared.fleet.Stop()); err != nil {
+			fmt.Println("FAIL:", err)
 			code = 1
 		}
 	}
 	os.Exit(code)
+}
+
+// judge has the witness read all audit logs, once: they tell of all tests, and reading them takes seconds.
+func judge() error {
+	report, err := witness.Read(shared.fleet.Planes.Dir(), witness.Options{
+		Facts: witness.Facts{Ats: facts.ats}, Rules: witness.Rules{Settle: time.Second, Users: []string{lab.AccountUser}},
+	})
+	if err == nil {
+		err = report.Err()
+	}
+	if err == nil {
+		return nil
+	}
+	dir, keepErr := shared.fleet.Keep("failed")
+	return errors.Join(err, keepErr, fmt.Errorf("logs are kept in %s; the tests were\n%s", dir, strings.Join(facts.tests, "\n")))
 }
 
 // rig is one test's view of the shared planes.
@@ -58,10 +74,10 @@ type rig struct {
 	began     time.Time
 }
 
-// facts are all Ats of all tests: the witness reads whole logs.
+// facts are what all tests did: the witness reads whole logs. Tests run one after the other.
 var facts struct {
-	sync.Mutex
-	ats []witness.At
+	ats   []witness.At
+	tests []string // with namespace and time
 }
 
 func newRig(t *testing.T) *rig {
@@ -93,26 +109,12 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// close ends the test's replicas in order and judges the logs.
+// close ends the test's replicas in order.
 func (r *rig) close() {
 	labtest.Leave(r.t, r.Replicas()[r.before:]...)
-	r.judge()
 	labtest.KeepIfFailed(r.t, r.Fleet)
-}
-
-// judge has the witness read all audit logs.
-func (r *rig) judge() {
-	r.t.Helper()
-	facts.Lock()
-	defer facts.Unlock()
-	report, err := witness.Read(r.Planes.Dir(), witness.Options{Facts: witness.Facts{Ats: facts.ats}, Rules: witness.Rules{Settle: time.Second, Users: []string{lab.AccountUser}}})
-	if err != nil {
-		r.t.Error(err)
-		return
-	}
-	if err := report.Err(); err != nil {
-		r.t.Error(err)
-	}
+	const clock = "15:04:05.000"
+	facts.tests = append(facts.tests, fmt.Sprintf("%s to %s %s %s", r.began.UTC().Format(clock), time.Now().UTC().Format(clock), r.namespace, r.t.Name()))
 }
 
 func (r *rig) start(name string, flags ...string) *lab.Replica {
@@ -146,9 +148,7 @@ func (r *rig) createAts(n int, after time.Duration, clusters ...string) []*cnatv
 		if err := r.Client(cluster).Create(r.t.Context(), at); err != nil {
 			r.t.Fatal(err)
 		}
-		facts.Lock()
 		facts.ats = append(facts.ats, witness.At{Cluster: cluster, Namespace: at.Namespace, Name: at.Name, UID: string(at.UID), Schedule: at.Spec.Schedule})
-		facts.Unlock()
 		ats = append(ats, at)
 	}
 	return ats
