@@ -1,55 +1,106 @@
 package lab_test
 
 import (
+	"flag"
 	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-dev/tenure/bench/audit"
 	"github.com/tenure-dev/tenure/bench/witness"
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
 )
 
+var (
+	restoredAge = flag.Int("restored-age", 0, "how old snapshots of home are, in `seconds` of a life in which a shard moves and three records change in each; they are lived faster")
+	allRestores = flag.Bool("all-restores", false, "restore home in all ways, with a second API server, and hold what is measured against the targets")
+)
+
+// oneRestore is a way to restore home.
+type oneRestore struct {
+	name   string
+	bump   uint64
+	lags   bool // one of two API servers does, as soon as it is back
+	layout bool // the cluster's layout changes between the snapshot and the restore
+}
+
+const manyRevisions = 1_000_000_000
+
 func TestHomeThatIsRestoredUnderLiveReplicasIsServedAgain(t *testing.T) {
 	const lease = 4 * time.Second
-	f := labtest.Fleet(t, lab.Options{Workloads: []string{"west"}, LeaseDuration: lease})
-	settled := func(within time.Duration) {
+	ways := []oneRestore{{name: "as it was"}, {name: "with its revision bumped", bump: manyRevisions}}
+	if *allRestores {
+		ways = append(ways, oneRestore{name: "one API server lags", lags: true}, oneRestore{name: "bumped, and one lags", bump: manyRevisions, lags: true},
+			oneRestore{name: "the layout goes back", layout: true}, oneRestore{name: "bumped, and the layout goes back", bump: manyRevisions, layout: true})
+	}
+	f := labtest.Fleet(t, lab.Options{Workloads: []string{"west"}, LeaseDuration: lease, SecondHome: *allRestores})
+	settled := func() {
 		t.Helper()
-		if err := f.AwaitSettled(t.Context(), within); err != nil {
+		if err := f.AwaitSettled(t.Context(), labtest.Patience); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i := range 3 {
 		labtest.Replica(t, f, fmt.Sprint("r", i))
 	}
-	settled(labtest.Patience)
+	settled()
 	home := f.Planes.Cluster(lab.Home)
 	var facts witness.Facts
-	for round, bump := range []uint64{0, 1_000_000_000} {
+	for round, way := range ways {
 		snapshot := filepath.Join(t.TempDir(), "home.db")
 		if err := home.Snapshot(t.Context(), snapshot); err != nil {
 			t.Fatal(err)
 		}
-		labtest.Replica(t, f, fmt.Sprint("late", round)) // what moves to it is lost
-		settled(labtest.Patience)
-		at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("at-", round)}, Spec: cnatv1alpha1.AtSpec{
-			Schedule: time.Now().Add(2 * time.Second).UTC().Format(time.RFC3339Nano), Command: "true"}}
-		if err := f.Client("west").Create(t.Context(), at); err != nil {
-			t.Fatal(err)
+		moves, changes := age(t, f, *restoredAge)
+		late := labtest.Replica(t, f, fmt.Sprint("late", round)) // what moves to it is lost
+		settled()
+		if way.layout {
+			divide(t, f, round)
+			settled()
 		}
-		facts.Ats = append(facts.Ats, witness.At{Cluster: "west", Namespace: "default", Name: at.Name, UID: string(at.UID), Schedule: at.Spec.Schedule})
-		if err := home.Restore(t.Context(), snapshot, bump); err != nil {
+		for i := range 20 {
+			at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("at-%d-%d", round, i)}, Spec: cnatv1alpha1.AtSpec{
+				Schedule: time.Now().Add(time.Duration(i) * time.Second / 4).UTC().Format(time.RFC3339Nano), Command: "true"}}
+			if err := f.Client("west").Create(t.Context(), at); err != nil {
+				t.Fatal(err)
+			}
+			facts.Ats = append(facts.Ats, witness.At{Cluster: "west", Namespace: "default", Name: at.Name, UID: string(at.UID), Schedule: at.Spec.Schedule})
+		}
+		if err := home.Restore(t.Context(), snapshot, way.bump); err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
+		if way.lags {
+			f.Second.Lag(lease / 5)
+		}
 		time.Sleep(lease / 2) // until then the restored records may look settled
-		settled(lease + 10*time.Second)
-		t.Logf("bump %d: settled %v after home was back", bump, time.Since(began).Round(100*time.Millisecond))
+		settled()
+		took := time.Since(began)
+		most := refusedSince(t, f, began, lease+10*time.Second)
+		t.Logf("%s, %d moves and %d changes later: settled %v after home was back, %.2f refused writes a second for one replica at most",
+			way.name, moves, changes, took.Round(100*time.Millisecond), most)
+		if *allRestores && took > lease+10*time.Second {
+			t.Errorf("%s: settled after %v, want %v at most", way.name, took, lease+10*time.Second)
+		}
+		if most > 2 {
+			t.Errorf("%s: %.2f refused writes a second for one replica, want 2 at most", way.name, most)
+		}
 		done(t, f)
+		if way.lags {
+			f.Second.Lag(0)
+		}
+		if err := late.Leave(t.Context(), labtest.Patience); err != nil {
+			t.Error(err)
+		}
+		settled()
 	}
 	labtest.Leave(t, f.Replicas()...)
 	for _, at := range home.Restored() {
@@ -62,4 +113,93 @@ func TestHomeThatIsRestoredUnderLiveReplicasIsServedAgain(t *testing.T) {
 	if err := report.Err(); err != nil {
 		t.Error(err)
 	}
+}
+
+// age has home live through what a busy fleet does to it in so many seconds.
+func age(t *testing.T, f *lab.Fleet, seconds int) (moves, changes int) {
+	t.Helper()
+	shards, err := f.Shards(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for moves < seconds {
+		to := f.Alive()[(moves/len(shards))%2].Name
+		if err := f.Pin(t.Context(), "", func(int) string { return to }); err != nil {
+			t.Fatal(err)
+		}
+		labtest.Eventually(t, "all shards are with "+to, func() error {
+			shards, err := f.Shards(t.Context())
+			if err != nil {
+				return err
+			}
+			for i := range shards {
+				if lab.ReplicaOf(shards[i].Status.Holder) != to {
+					return fmt.Errorf("%s is held by %s", shards[i].Name, shards[i].Status.Holder)
+				}
+			}
+			return f.Inactive(t.Context())
+		})
+		moves += len(shards)
+	}
+	for ; changes < 3*seconds; changes++ {
+		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"aged":"%d"}}}`, changes))
+		if err := f.Client(lab.Home).Patch(t.Context(), &shards[changes%len(shards)], patch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Pin(t.Context(), "", func(int) string { return "" }); err != nil {
+		t.Fatal(err)
+	}
+	return moves, changes
+}
+
+// divide gives west a layout of the next generation, with twice as many shards.
+func divide(t *testing.T, f *lab.Fleet, round int) {
+	t.Helper()
+	layout := &tenurev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Namespace: lab.Namespace, Name: "west.layout"}}
+	if err := f.Client(lab.Home).Get(t.Context(), client.ObjectKeyFromObject(layout), layout); err != nil {
+		t.Fatal(err)
+	}
+	layout.Spec.Layout.Generation++
+	var prefixes []string
+	for _, p := range layout.Spec.Layout.Prefixes {
+		prefixes = append(prefixes, p+"0", p+"1")
+	}
+	layout.Spec.Layout.Prefixes = prefixes
+	if err := f.Client(lab.Home).Update(t.Context(), layout); err != nil {
+		t.Fatal(err)
+	}
+	labtest.Eventually(t, "its shards are there", func() error {
+		shards, err := f.Shards(t.Context())
+		if err == nil && len(shards) != len(prefixes) {
+			err = fmt.Errorf("there are %d, want %d", len(shards), len(prefixes))
+		}
+		return err
+	})
+}
+
+// refusedSince is how many writes a second home refused to the replica that it refused most.
+func refusedSince(t *testing.T, f *lab.Fleet, began time.Time, within time.Duration) float64 {
+	t.Helper()
+	logs, err := audit.Logs(filepath.Join(f.Planes.Dir(), lab.Home))
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := map[string]int{}
+	var in audit.Reader
+	for _, log := range logs {
+		for e, err := range in.Read(log) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.Ours() && e.Ended() && e.Mutating() && e.Outcome() == audit.Rejected && e.Arrived().After(began) && e.Arrived().Before(began.Add(within)) {
+				refused[audit.ParseAgent(e.UserAgent).Incarnation]++
+			}
+		}
+	}
+	most := 0
+	for _, n := range refused {
+		most = max(most, n)
+	}
+	return float64(most) / within.Seconds()
 }

@@ -1,0 +1,63 @@
+package lab_test
+
+import (
+	"flag"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/labtest"
+)
+
+var (
+	coldClusters = flag.Int("cold-clusters", 2, "how many virtual `clusters` a fleet starts with that has served them before")
+	coldShards   = flag.Int("cold-shards", 16, "`shards` of each: a power of two, 256 at most")
+	coldWithin   = flag.Duration("cold-within", 2*labtest.Patience, "how long three replicas may take until they serve all: 20s for 1,000 records, 120s for 8,000")
+)
+
+// TestThreeReplicasThatStartTogetherServeAllRecords starts three replicas where there are no records, and, when they have
+// left, three others where there are.
+func TestThreeReplicasThatStartTogetherServeAllRecords(t *testing.T) {
+	tenure, err := lab.Build(t.Context(), t.TempDir(), "tenure", false) // with the race detector it takes a multiple
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := labtest.Fleet(t, lab.Options{
+		Workloads: []string{"host"}, Untold: true, Bare: true, Direct: true, ShardsPerCluster: *coldShards, Tenure: tenure,
+	})
+	for i := range *coldClusters {
+		if _, err := f.AddVirtual(t.Context(), "host", fmt.Sprintf("c%02d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, when := range []string{"first", "again"} {
+		began := time.Now()
+		var replicas []*lab.Replica
+		for i := range 3 {
+			replicas = append(replicas, labtest.Replica(t, f, fmt.Sprint(when, i)))
+		}
+		for {
+			err := f.Inactive(t.Context())
+			took := time.Since(began)
+			if err == nil {
+				t.Logf("%s: %d records are served %v after three replicas were started", when, *coldClusters**coldShards, took.Round(100*time.Millisecond))
+			}
+			if took > *coldWithin {
+				t.Fatalf("%s: not served within %v: %v", when, *coldWithin, err)
+			}
+			if err == nil {
+				break
+			}
+			time.Sleep(min(time.Second, 10*time.Millisecond*time.Duration(*coldClusters))) // looking takes its part of the machine
+		}
+		for _, r := range replicas {
+			r.Terminate()
+		}
+		for _, r := range replicas {
+			if err := r.Wait(labtest.Patience); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
