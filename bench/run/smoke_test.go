@@ -47,7 +47,7 @@ summary: everything that a run has, as small as can be
 fleet: {clusters: 1, replicas: 2, workers: 4, shardsPerCluster: 4, leaseDuration: 3s}
 load: {arrivals: burst, count: 20}
 compare: [floor]
-limit: 30s
+limit: 60s
 thresholds:
 - {figure: results.lost, max: 0, why: I4}
 - {figure: results.duplicates, max: 0, why: I7}

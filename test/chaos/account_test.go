@@ -67,6 +67,8 @@ func TestEachMissIsFoundAndASoundAccountHasNone(t *testing.T) {
 		"lapse of who was paused, long after": {func(a *account) { storm(a, says("r1", 50, "INFO", "incarnation lapsed", "")) }, "lapse in calm: r1"},
 		"lapse in a storm":                    {func(a *account) { storm(a, says("r2", 72, "INFO", "incarnation lapsed", "")) }, ""},
 		"a key waits too long in calm":        {func(a *account) { a.ats[1].late = 8001 * time.Millisecond }, "wait: 1 keys"},
+		"… on a machine that may be busy":     {func(a *account) { a.lenient, a.ats[1].late = true, 8001*time.Millisecond }, ""},
+		"… and far too long, on such a one":   {func(a *account) { a.lenient, a.ats[1].late = true, 36*time.Second }, "wait: 1 keys"},
 		"a key waits too long in a storm":     {func(a *account) { a.ats[2].late = 151 * time.Second }, "which may take 2m30s"},
 		"a key is never served":               {func(a *account) { a.never = []madeAt{{cluster: "east", name: "at-9"}} }, "east/at-9, which was never served"},
 		"an error that faults cause, in calm": {func(a *account) {

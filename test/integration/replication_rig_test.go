@@ -51,6 +51,9 @@ type rig struct {
 	changed chan struct{}
 }
 
+// targetTimeout is long enough to be told from a busy machine.
+const targetTimeout = 8 * time.Second
+
 const replicationUser = "system:serviceaccount:tenure-system:tenure"
 
 func startRig(t *testing.T) *rig {
@@ -113,7 +116,7 @@ func (r *rig) start(p process) (stop func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	config := replication.Config{Clusters: manager, Targets: r, Clock: clock.RealClock{}, Grace: p.grace, TargetTimeout: 6 * time.Second,
+	config := replication.Config{Clusters: manager, Targets: r, Clock: clock.RealClock{}, Grace: p.grace, TargetTimeout: targetTimeout,
 		CreateNamespaces: p.creates}
 	options := mccontroller.Options{MaxConcurrentReconciles: 8, SkipNameValidation: ptr.To(true), RateLimiter: replication.NewRateLimiter()}
 	if p.oneByOne {

@@ -122,10 +122,14 @@ func late(t *testing.T, f *lab.Fleet, server *localplane.Second) {
 		}()
 		return at
 	}
-	for _, c := range []struct {
+	type look struct {
 		name string
 		lag  time.Duration
-	}{{"at-once", 0}, {"late", behind}, {"at-once-again", 0}} {
+	}
+	looks := []look{{"at-once", 0}, {"late", behind}, {"at-once-again", 0}}
+	for tries := 0; len(looks) > 0; {
+		c := looks[0]
+		c.name = fmt.Sprint(c.name, "-", tries)
 		server.Lag(c.lag)
 		made := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: c.name}}
 		began, first, second := time.Now(), arrival("first", c.name), arrival("second", c.name)
@@ -139,7 +143,7 @@ func late(t *testing.T, f *lab.Fleet, server *localplane.Second) {
 			for _, m := range cached.Items {
 				stale = stale && m.Name != c.name
 			}
-			if err == nil && !stale {
+			if err == nil && !stale && time.Since(began) < c.lag {
 				err = errors.New("the cache of the second API server doesn't lag")
 			}
 			if err == nil {
@@ -156,8 +160,12 @@ func late(t *testing.T, f *lab.Fleet, server *localplane.Second) {
 			t.Fatalf("%s: a watch ended before it showed it", c.name)
 		case after < c.lag:
 			t.Errorf("%s: the second API server showed it after %v, want at least %v", c.name, after, c.lag)
+		case c.lag == 0 && secondAt.Sub(firstAt) > behind && tries < 4: // a lag that stays would show each time
+			tries++
+			continue
 		case c.lag == 0 && secondAt.Sub(firstAt) > behind:
 			t.Errorf("%s: the second API server showed it %v after the first", c.name, secondAt.Sub(firstAt))
 		}
+		looks, tries = looks[1:], 0
 	}
 }

@@ -125,6 +125,9 @@ func startReplica(t *testing.T, planes *localplane.Planes, name string, wire wir
 	return stop
 }
 
+// drainTimeout is how long a shard waits for reconciles that don't end: long enough to be told from a busy machine.
+const drainTimeout = 5 * time.Second
+
 // startWith is startReplica with a connection and a reconciler of the caller's.
 func startWith(t *testing.T, planes *localplane.Planes, name string, connection *rest.Config, wire wiring,
 	reconciler func(*shard.Manager) reconcile.TypedReconciler[mcreconcile.Request]) (stop func(), _ *shard.Manager) {
@@ -143,7 +146,7 @@ func startWith(t *testing.T, planes *localplane.Planes, name string, connection 
 	}, shard.Config{
 		Replica:       name,
 		LeaseDuration: 3 * time.Second,
-		DrainTimeout:  2 * time.Second,
+		DrainTimeout:  drainTimeout,
 		ShardBits:     1,
 		Kinds:         []shard.Kind{shard.Primary(&corev1.ConfigMap{})},
 	})

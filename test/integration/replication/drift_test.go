@@ -48,7 +48,7 @@ const driftRounds = 2
 // controller.
 func driftsAreRepaired(t *testing.T, f *lab.Fleet) {
 	took := map[string][]time.Duration{}
-	var all []time.Duration
+	var all, asked []time.Duration
 	var slowest, slowestAt = time.Duration(0), time.Time{}
 	var slowestIs string
 	for _, target := range targets {
@@ -57,8 +57,8 @@ func driftsAreRepaired(t *testing.T, f *lab.Fleet) {
 			for i := range sources {
 				for _, d := range drifts {
 					began := time.Now()
-					latency := suffer(t, f.Client(target), seen, name(i), d)
-					took[d.name], all = append(took[d.name], latency), append(all, latency)
+					write, latency := suffer(t, f.Client(target), seen, name(i), d)
+					took[d.name], all, asked = append(took[d.name], latency), append(all, latency), append(asked, write)
 					if latency > slowest {
 						slowest, slowestAt, slowestIs = latency, began, fmt.Sprintf("%s of %s in %s", d.name, name(i), target)
 						t.Logf("%v: %s\n%s", slowest, slowestIs, requests(t, f, slowestAt, name(i)))
@@ -71,15 +71,25 @@ func driftsAreRepaired(t *testing.T, f *lab.Fleet) {
 		t.Logf("%-18s %s", d.name, percentiles(took[d.name]))
 	}
 	t.Logf("%-18s %s; the slowest: %s", "all", percentiles(all), slowestIs)
+	t.Logf("%-18s %s", "a write of our own", percentiles(asked))
 	// The target is 100 ms. The machine may be busy with other things, so what is asserted only tells repair by event
-	// from a timer: the shortest of those is 250 ms, for a failure, and most are seconds.
-	if median, p99 := percentile(all, 50), percentile(all, 99); median > 250*time.Millisecond || p99 > 2*time.Second {
-		t.Errorf("p50 %v, p99 %v: this isn't repair by event", median, p99)
+	// from a timer: the shortest of those is 250 ms, for a failure, and most are seconds. What an API server takes for a
+	// write in the same moment comes on top, for the few requests of a repair and as many of other controllers.
+	const requests = 10
+	for _, percent := range []int{50, 99} {
+		most := 250 * time.Millisecond
+		if percent == 99 {
+			most = 2 * time.Second
+		}
+		most += requests * percentile(asked, percent)
+		if got := percentile(all, percent); got > most {
+			t.Errorf("p%d %v, want at most %v: this isn't repair by event", percent, got, most)
+		}
 	}
 }
 
-// suffer makes a drift and waits for its repair.
-func suffer(t *testing.T, c client.Client, seen *copies, name string, d drift) time.Duration {
+// suffer makes a drift and waits for its repair. It returns how long each took.
+func suffer(t *testing.T, c client.Client, seen *copies, name string, d drift) (write, repair time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -88,6 +98,7 @@ func suffer(t *testing.T, c client.Client, seen *copies, name string, d drift) t
 		t.Fatal(err)
 	}
 	before, committed := copied.UID, ""
+	asked := time.Now()
 	var err error
 	if d.patch == "" {
 		err = c.Delete(ctx, copied)
@@ -107,7 +118,7 @@ func suffer(t *testing.T, c client.Client, seen *copies, name string, d drift) t
 		}
 		drifted = drifted || now.ResourceVersion == committed
 		if drifted && d.undone(now, before) {
-			return time.Since(began)
+			return began.Sub(asked), time.Since(began)
 		}
 	}
 }

@@ -82,7 +82,7 @@ func TestAWorkloadClusterThatIsRestoredFromABackupIsServedAsItIsThen(t *testing.
 	t.Logf("of %d Ats the backup has about %v", made, held)
 	made = 1000 // names that were lost may be used again; these are others
 	create(20)
-	labtest.Within(t, 30*time.Second, "all that there is now is DONE", func() error {
+	labtest.Eventually(t, "all that there is now is DONE", func() error {
 		if time.Since(back) > 10*time.Second {
 			nudge(t, west, namespace)
 		}

@@ -79,6 +79,12 @@ func TestEngagingAndDisengagingAShardLeavesNothingBehind(t *testing.T) {
 	}
 	took := time.Since(began)
 	goroutinesNow, heapNow := measured()
+	for range 20 { // on a busy machine what is on its way out takes its time
+		if goroutinesNow <= goroutines+10 {
+			break
+		}
+		goroutinesNow, heapNow = measured()
+	}
 	t.Logf("%d cycles in %v (%.0f a second): goroutines %d -> %d, heap %.2f -> %.2f MiB", n, took.Round(time.Millisecond),
 		float64(n)/took.Seconds(), goroutines, goroutinesNow, mib(heap), mib(heapNow))
 	if goroutinesNow > goroutines+10 {
