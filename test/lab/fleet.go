@@ -209,13 +209,14 @@ func (f *Fleet) StartReplica(name string, flags ...string) (*Replica, error) {
 	}
 	r, err := StartProgram(Program{
 		Name: name, Binary: f.options.Tenure, LogPath: filepath.Join(f.Planes.Dir(), "replicas", fmt.Sprintf("%s.%d.log", name, run)),
-		Environment: f.environment(), Addresses: 1,
+		Environment: f.environment(), Addresses: 2,
 		Args: func(addresses []string) []string {
 			return slices.Concat([]string{
 				"--home-kubeconfig", kubeconfig, "--namespace", Namespace, "--replica", name,
 				"--lease-duration", f.options.LeaseDuration.String(),
 				"--shards-per-cluster", strconv.Itoa(f.options.ShardsPerCluster),
 				"--metrics-bind-address", addresses[0], "--metrics-secure=false", "--health-probe-bind-address", "0",
+				"--pprof-bind-address", addresses[1],
 			}, f.options.Flags, flags)
 		},
 	})
