@@ -36,11 +36,15 @@ type Config struct {
 	Replica string
 	// Kinds are the kinds that shards hold in their caches. All others are read live. See [Primary] and [Owned].
 	Kinds []Kind
-	// ShardBits divides each new workload cluster into 2^ShardBits shards, 0 to 8. A cluster that is recorded already
-	// keeps its shards. Default 3; WholeClusters for 0.
+	// ShardBits divides each new workload cluster into 2^ShardBits shards, 0 to 8; see ObjectsPerShard. A cluster that is
+	// recorded already keeps its shards. Default 3; WholeClusters for 0.
 	ShardBits int
 	// WholeClusters makes each cluster one shard, as ShardBits 0 can't say.
 	WholeClusters bool
+	// ObjectsPerShard gives a new workload cluster fewer shards where it is small: a power of two of them, so that none has
+	// more than so many objects on average. What counts is what the cluster has of the primary kinds when it is first seen;
+	// one that can't be asked gets all shards. Default 0: all get 2^ShardBits, however small they are.
+	ObjectsPerShard int64
 	// LeaseDuration is how long a silent replica keeps its shards, the same in all of the fleet. It bounds the time that
 	// a crash leaves keys unserved, and a quarter of it is the time between two writes of each replica. Default 10 s.
 	LeaseDuration time.Duration
@@ -134,6 +138,9 @@ func (c Config) Validate() error {
 	}
 	if c.ShardBits < 0 || c.ShardBits > keyspace.MaxBits {
 		errs = append(errs, fmt.Errorf("ShardBits %d: must be 0 to %d", c.ShardBits, keyspace.MaxBits))
+	}
+	if c.ObjectsPerShard < 0 {
+		errs = append(errs, fmt.Errorf("ObjectsPerShard %d: must not be negative; 0 gives each new cluster all its shards", c.ObjectsPerShard))
 	}
 	if c.LeaseDuration < time.Second {
 		errs = append(errs, fmt.Errorf("LeaseDuration %v: must be at least 1s, or renewals alone would load the home cluster", c.LeaseDuration))

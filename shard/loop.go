@@ -174,6 +174,8 @@ func (l *loop) do(r driver.Request) {
 		l.shards.warm(r)
 	case driver.Probe:
 		l.judge.look(l.ctx, r.Cluster)
+	case driver.Count:
+		l.count(r)
 	case driver.Open:
 		l.shards.open(r)
 	case driver.Drain:
@@ -196,6 +198,21 @@ func (l *loop) do(r driver.Request) {
 	default:
 		l.fail(fmt.Errorf("unknown request %T", r))
 	}
+}
+
+// count finds out, beside the loop, how many objects a cluster has. One that can't be asked gets all its shards.
+func (l *loop) count(c driver.Count) {
+	l.beside.Go(func() {
+		objects, err := int64(-1), errMoved
+		if real, _ := l.clusters.get(c.Cluster); real.Cluster != nil && string(real.uid) == c.UID {
+			objects, err = real.via.Count(l.ctx, l.roster.primary(c.Cluster))
+		}
+		if err != nil {
+			objects = -1
+			l.log.Info("cluster's objects can't be counted; it is divided as a large one", "cluster", string(c.Cluster), "error", err.Error())
+		}
+		l.mail.put(driver.Counted{Cluster: c.Cluster, UID: c.UID, Objects: objects})
+	})
 }
 
 // fail makes the loop return.

@@ -98,6 +98,7 @@ func (n *Node) Start(ctx context.Context) error {
 	cfg.Protocol.Random = rand.Float64
 	cfg.Protocol.Build, cfg.Protocol.Weight = n.cfg.Version, n.cfg.Weight
 	cfg.Protocol.Container, cfg.Protocol.Kinds = n.cfg.Pod.Container, n.kinds
+	cfg.Protocol.ObjectsPerShard = n.cfg.ObjectsPerShard
 	if err := cfg.Validate(); err != nil {
 		return fmt.Errorf("timings of the protocol: %w", err)
 	}

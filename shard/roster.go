@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/tenure-dev/tenure/shard/internal/engage"
@@ -114,7 +115,17 @@ func (r *roster) options(cluster keyspace.ClusterName, remote bool) engage.Optio
 	return opts
 }
 
+// primary are the kinds of a cluster that are divided into shards.
+func (r *roster) primary(cluster keyspace.ClusterName) (kinds []client.Object) {
+	for _, k := range r.kinds {
+		if !k.Owned && k.in(cluster) {
+			kinds = append(kinds, k.Object)
+		}
+	}
+	return kinds
+}
+
 // sharded reports whether the cluster has anything that is to be divided into shards.
 func (r *roster) sharded(cluster keyspace.ClusterName) bool {
-	return slices.ContainsFunc(r.kinds, func(k Kind) bool { return !k.Owned && k.in(cluster) })
+	return len(r.primary(cluster)) > 0
 }

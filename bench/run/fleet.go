@@ -211,7 +211,7 @@ func (f *fleet) concurrency() int { return f.config.Replicas * f.config.Workers 
 func (f *fleet) startReplica(name string) error {
 	args := []string{
 		"--home-kubeconfig", f.site.kubeconfigs[homeCluster], "--namespace", f.site.namespace, "--replica", name,
-		"--lease-duration", f.config.LeaseDuration.String(), "--shards-per-cluster", strconv.Itoa(f.config.ShardsPerCluster),
+		"--lease-duration", f.config.LeaseDuration.String(), "--shards-per-cluster", strconv.Itoa(f.config.ShardsPerCluster), "--objects-per-shard", "0",
 		"--workers", strconv.Itoa(f.config.Workers),
 		"--health-probe-bind-address", "0",
 	}

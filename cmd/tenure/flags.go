@@ -28,6 +28,7 @@ type options struct {
 	replica        string
 	sharding       bool
 	shards         int
+	perShard       int64
 	leaseDuration  time.Duration
 	drainTimeout   time.Duration
 	removalGrace   time.Duration
@@ -86,7 +87,9 @@ func (o *options) declare(fs *pflag.FlagSet) {
 	fs.StringVar(&o.replica, "replica", strings.ToLower(host), "stable `name` of this replica, unique in the fleet")
 	fs.Var(&choice{&o.sharding, "on", "off"}, "sharding", "`on`, or off: the same reconcilers under plain leader election")
 	fs.IntVar(&o.shards, "shards-per-cluster", 1<<shard.DefaultShardBits,
-		"into how many shards a new cluster is divided: a power of two up to 256")
+		"into how many shards a new cluster is divided at most: a power of two up to 256")
+	fs.Int64Var(&o.perShard, "objects-per-shard", 1000,
+		"how many `objects` a new cluster has for each of its shards, finished ones too, as it is first seen; 0 gives each --shards-per-cluster")
 	fs.DurationVar(&o.leaseDuration, "lease-duration", shard.DefaultLeaseDuration,
 		"how long a silent replica keeps its shards; the same for all replicas")
 	fs.DurationVar(&o.drainTimeout, "drain-timeout", shard.DefaultDrainTimeout,
@@ -206,7 +209,7 @@ func flagNames(err error) error {
 	text := err.Error()
 	for field, name := range map[string]string{
 		"Fleet ": "--fleet ", "Replica ": "--replica ", "Namespace ": "--namespace ", "LeaseDuration ": "--lease-duration ",
-		"DrainTimeout ": "--drain-timeout ", "RemovalGrace ": "--cluster-removal-grace ", "Weight ": "--weight ",
+		"DrainTimeout ": "--drain-timeout ", "RemovalGrace ": "--cluster-removal-grace ", "Weight ": "--weight ", "ObjectsPerShard ": "--objects-per-shard ",
 		"Pod.Container ": "--pod ", "Pod.Peers ": "--pod-selector ",
 	} {
 		text = strings.ReplaceAll(text, field, name)

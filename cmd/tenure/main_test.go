@@ -22,6 +22,7 @@ func TestABadCommandLineIsOneClearLineAndExitCodeTwo(t *testing.T) {
 		"no number":               {args: []string{"--workers=many"}, want: "workers"},
 		"no worker":               {args: []string{"--workers=0"}, want: "--workers 0"},
 		"three shards":            {args: []string{"--shards-per-cluster=3"}, want: "--shards-per-cluster 3"},
+		"fewer than no objects":   {args: []string{"--objects-per-shard=-1"}, want: "--objects-per-shard -1"},
 		"sharding neither on/off": {args: []string{"--sharding=maybe"}, want: "must be on or off"},
 		"lease too short":         {args: []string{"--lease-duration=10ms"}, want: "--lease-duration 10ms"},
 		"replica not a name":      {args: []string{"--replica=A_B"}, want: `--replica "A_B"`},

@@ -154,6 +154,7 @@ func (o *options) shardConfig() shard.Config {
 		HomeCluster:     o.homeCluster(),
 		ShardBits:       o.shardBits(),
 		WholeClusters:   o.shards == 1,
+		ObjectsPerShard: o.perShard,
 		LeaseDuration:   o.leaseDuration,
 		DrainTimeout:    o.drainTimeout,
 		RemovalGrace:    o.removalGrace,

@@ -15,7 +15,7 @@ var groups = []struct {
 	flags []string
 }{
 	{"The fleet", []string{"home-kubeconfig", "namespace", "fleet", "replica", "sharding", "lease-duration", "drain-timeout", "weight",
-		"shards-per-cluster"}},
+		"shards-per-cluster", "objects-per-shard"}},
 	{"Work", []string{"workers", "watch-filtering"}},
 	{"Clusters", []string{"cluster-removal-grace", "kubeconfig-allow", "kubeconfig-servers"}},
 	{"Ats", []string{"at-requests", "at-limits", "at-active-deadline", "at-security", "at-run-as-user", "at-service-account"}},

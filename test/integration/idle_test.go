@@ -40,7 +40,7 @@ func TestAnIdleClusterCostsLittle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := labtest.Fleet(t, lab.Options{Workloads: []string{"host"}, Untold: true, Bare: true, Direct: true, Tenure: tenure})
+	f := labtest.Fleet(t, lab.Options{Workloads: []string{"host"}, Untold: true, Bare: true, Direct: true, Tenure: tenure, Lean: true})
 	ports := map[uint64]bool{}
 	add := func(from int) {
 		t.Helper()

@@ -43,8 +43,10 @@ type Options struct {
 	Planes localplane.Config
 	// LeaseDuration of the replicas; default 5 s.
 	LeaseDuration time.Duration
-	// ShardsPerCluster; default 8.
+	// ShardsPerCluster; default 8. Each cluster gets as many, empty ones too, unless Lean says otherwise.
 	ShardsPerCluster int
+	// Lean leaves how many shards a cluster gets to the replicas' own defaults and to Flags.
+	Lean bool
 	// Tenure is the binary; empty is Build's, with the race detector if this program has it.
 	Tenure string
 	// Flags and Environment are added to those of each replica.
@@ -98,7 +100,7 @@ func Start(ctx context.Context, o Options) (_ *Fleet, err error) {
 	if o.LeaseDuration == 0 {
 		o.LeaseDuration = 5 * time.Second
 	}
-	if o.ShardsPerCluster == 0 {
+	if o.ShardsPerCluster == 0 && !o.Lean {
 		o.ShardsPerCluster = 8
 	}
 	if o.UserAgent == "" {
@@ -214,10 +216,9 @@ func (f *Fleet) StartReplica(name string, flags ...string) (*Replica, error) {
 			return slices.Concat([]string{
 				"--home-kubeconfig", kubeconfig, "--namespace", Namespace, "--replica", name,
 				"--lease-duration", f.options.LeaseDuration.String(),
-				"--shards-per-cluster", strconv.Itoa(f.options.ShardsPerCluster),
 				"--metrics-bind-address", addresses[0], "--metrics-secure=false", "--health-probe-bind-address", "0",
 				"--pprof-bind-address", addresses[1],
-			}, f.options.Flags, flags)
+			}, f.divided(), f.options.Flags, flags)
 		},
 	})
 	if err != nil {
@@ -227,6 +228,14 @@ func (f *Fleet) StartReplica(name string, flags ...string) (*Replica, error) {
 	defer f.mu.Unlock()
 	f.replicas = append(f.replicas, r)
 	return r, nil
+}
+
+// divided are the flags that say how many shards a cluster gets.
+func (f *Fleet) divided() []string {
+	if f.options.Lean {
+		return nil
+	}
+	return []string{"--shards-per-cluster", strconv.Itoa(f.options.ShardsPerCluster), "--objects-per-shard", "0"}
 }
 
 func (f *Fleet) environment() []string {

@@ -134,7 +134,7 @@ func (f *Fleet) shares(ctx context.Context) (map[string]int, error) {
 	for _, r := range f.Alive() {
 		counts[r.Name] = 0
 	}
-	if want := f.options.ShardsPerCluster * len(f.clusters()); len(shards) < want {
+	if want := max(1, f.options.ShardsPerCluster) * len(f.clusters()); len(shards) < want {
 		return nil, fmt.Errorf("%d of %d shards are recorded", len(shards), want)
 	}
 	for i := range shards {

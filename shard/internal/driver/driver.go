@@ -148,6 +148,8 @@ func (d *Driver) Handle(now ownership.Instant, e Event) []Request {
 		d.step(ownership.Measured{ID: e.ID, Objects: e.Objects, Load: e.Load})
 	case Health:
 		d.health(e)
+	case Counted:
+		d.step(ownership.Counted{Cluster: e.Cluster, UID: e.UID, Objects: e.Objects})
 	case Leave:
 		if !d.leaving {
 			d.leaving, d.leftAt = true, now
@@ -194,6 +196,8 @@ func (d *Driver) perform(effect ownership.Effect) {
 		d.write(pending{why: left, effect: effect}, d.patience())
 	case ownership.Probe:
 		d.emit(Probe{e.Cluster})
+	case ownership.Count:
+		d.emit(Count{e.Cluster, e.UID})
 	case ownership.Warm:
 		d.warm(e.ID)
 	case ownership.Activate:

@@ -17,8 +17,23 @@ type Health struct {
 // Probe: see whether a cluster's API server can be used from here, and answer by a [Health].
 type Probe struct{ Cluster keyspace.ClusterName }
 
+// Counted: how many objects a cluster has; negative where that can't be found out. It answers a [Count].
+type Counted struct {
+	Cluster keyspace.ClusterName
+	UID     string // as the question had it
+	Objects int64
+}
+
+// Count: count the objects of a cluster, and answer by a [Counted], soon and in any case.
+type Count struct {
+	Cluster keyspace.ClusterName
+	UID     string
+}
+
 func (Health) event()  {}
+func (Counted) event() {}
 func (Probe) request() {}
+func (Count) request() {}
 
 // health takes what is known of a cluster. It is kept for the next incarnation, which hears of changes only.
 func (d *Driver) health(e Health) {

@@ -18,6 +18,8 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 )
 
@@ -97,6 +99,38 @@ func (c *Connection) Identify(ctx context.Context) (types.UID, error) {
 		return "", err
 	}
 	return system.UID, nil
+}
+
+// countTimeout bounds the questions how many objects there are.
+const countTimeout = 5 * time.Second
+
+// Count asks how many objects of all these kinds there are, at the cost of one object each.
+func (c *Connection) Count(ctx context.Context, kinds []client.Object) (objects int64, _ error) {
+	ctx, cancel := context.WithTimeout(ctx, countTimeout)
+	defer cancel()
+	reader, err := client.New(c.config, client.Options{Scheme: c.scheme, Mapper: &c.way})
+	if err != nil {
+		return 0, err
+	}
+	for _, kind := range kinds {
+		gvk, err := apiutil.GVKForObject(kind, c.scheme)
+		if err != nil {
+			return 0, err
+		}
+		first := &metav1.PartialObjectMetadataList{}
+		first.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+		if err := reader.List(ctx, first, client.Limit(1)); err != nil {
+			return 0, err
+		}
+		objects += int64(len(first.Items))
+		switch rest := first.RemainingItemCount; {
+		case rest != nil:
+			objects += *rest
+		case first.Continue != "":
+			return 0, fmt.Errorf("the API server doesn't say how many %s there are", gvk.Kind)
+		}
+	}
+	return objects, nil
 }
 
 // way is a transport with credentials, and the REST mapping that goes with it.

@@ -21,7 +21,14 @@ func (r *Replica) divide() {
 		next := l.rec
 		switch {
 		case !l.known && r.sinceLong():
-			next = r.derive(c)
+			bits, ok := r.given.Bits[c], true
+			if r.isNew(c) {
+				bits, ok = r.newBits(l)
+			}
+			if !ok {
+				continue
+			}
+			next = r.derive(c, bits)
 		case !l.known:
 			continue
 		case l.rec.UID != "" && uid != "" && l.rec.UID != uid:
@@ -29,8 +36,12 @@ func (r *Replica) divide() {
 			if slices.ContainsFunc(r.of(c), (*tenure).served) {
 				continue
 			}
+			bits, ok := r.newBits(l)
+			if !ok {
+				continue
+			}
 			next.Generation = r.nextGeneration(c)
-			next.Prefixes = keyspace.Partition(r.given.Bits[c])
+			next.Prefixes = keyspace.Partition(bits)
 		case slices.ContainsFunc(r.of(c), func(t *tenure) bool { return t.rec.Retired && t.known && !t.excluded }):
 			next.Generation = r.nextGeneration(c) // nobody will ever hold that one
 		case l.rec.UID == "" && uid != "":
@@ -65,26 +76,28 @@ func (r *Replica) nextGeneration(c keyspace.ClusterName) uint32 {
 	return next + 1
 }
 
-// derive returns a layout of the records that there are: of those that are held by the living, then of those that were
-// ever held, then of those that a coordinator made. What no such record covers is divided as a new cluster is.
-func (r *Replica) derive(c keyspace.ClusterName) Layout {
-	rank := func(t *tenure) int {
-		switch {
-		case !t.known || t.rec.Retired:
-			return 0
-		case t.served():
-			return 3
-		case t.rec.Epoch > 0:
-			return 2
-		case t.rec.Floor > 0:
-			return 1
-		}
+// rank says how much a record counts where a layout is derived from records; 0 for nothing.
+func (t *tenure) rank() int {
+	switch {
+	case !t.known || t.rec.Retired:
 		return 0
+	case t.served():
+		return 3
+	case t.rec.Epoch > 0:
+		return 2
+	case t.rec.Floor > 0:
+		return 1
 	}
+	return 0
+}
+
+// derive returns a layout of the records that there are: of those that are held by the living, then of those that were
+// ever held, then of those that a coordinator made. What no such record covers is divided by so many bits.
+func (r *Replica) derive(c keyspace.ClusterName, bits int) Layout {
 	records := r.of(c)
 	l, best := Layout{Cluster: c, Generation: 1}, 0
 	for _, t := range records {
-		if k := rank(t); k > best || (k == best && k > 0 && generation(t.id) > l.Generation) {
+		if k := t.rank(); k > best || (k == best && k > 0 && generation(t.id) > l.Generation) {
 			best, l.Generation = k, generation(t.id)
 		}
 	}
@@ -95,18 +108,18 @@ func (r *Replica) derive(c keyspace.ClusterName) Layout {
 	for ; best > 0; best-- {
 		for _, t := range records {
 			overlaps := func(p keyspace.Prefix) bool { return t.id.Overlaps(keyspace.ShardID{Cluster: c, Prefix: p}) }
-			if rank(t) == best && generation(t.id) == l.Generation && !slices.ContainsFunc(taken, overlaps) {
+			if t.rank() == best && generation(t.id) == l.Generation && !slices.ContainsFunc(taken, overlaps) {
 				taken = append(taken, t.id.Prefix)
 			}
 		}
 	}
-	l.Prefixes = r.fill(nil, l, keyspace.Prefix{}, taken)
+	l.Prefixes = r.fill(nil, l, keyspace.Prefix{}, taken, bits)
 	return l
 }
 
-// fill appends prefixes that cover p: those that are taken, and where none is, the largest that aren't larger than a new
-// cluster's and whose records weren't retired.
-func (r *Replica) fill(prefixes []keyspace.Prefix, l Layout, p keyspace.Prefix, taken []keyspace.Prefix) []keyspace.Prefix {
+// fill appends prefixes that cover p: those that are taken, and where none is, the largest that have so many bits at least
+// and whose records weren't retired.
+func (r *Replica) fill(prefixes []keyspace.Prefix, l Layout, p keyspace.Prefix, taken []keyspace.Prefix, bits int) []keyspace.Prefix {
 	if slices.Contains(taken, p) {
 		return append(prefixes, p)
 	}
@@ -117,10 +130,10 @@ func (r *Replica) fill(prefixes []keyspace.Prefix, l Layout, p keyspace.Prefix, 
 	t := r.shards[l.ID(p)]
 	retired := t != nil && t.known && t.rec.Retired
 	lower, upper, err := p.Split()
-	if err != nil || (!inside && !retired && p.Bits() >= r.given.Bits[l.Cluster]) {
+	if err != nil || (!inside && !retired && p.Bits() >= bits) {
 		return append(prefixes, p)
 	}
-	return r.fill(r.fill(prefixes, l, lower, taken), l, upper, taken)
+	return r.fill(r.fill(prefixes, l, lower, taken, bits), l, upper, taken, bits)
 }
 
 // sinceLong reports whether what was deleted before this replica looked can be made anew: its old holder has seen that by
@@ -149,7 +162,7 @@ func (r *Replica) missing() []keyspace.ShardID {
 		switch {
 		case l.known:
 		case r.mixed():
-			divided = r.derive(c)
+			divided = r.derive(c, r.given.Bits[c])
 		default:
 			continue
 		}

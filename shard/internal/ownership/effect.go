@@ -118,6 +118,11 @@ type (
 	}
 	// Probe: see whether the cluster's API server can be used from here, at once. Answered by [Health].
 	Probe struct{ Cluster keyspace.ClusterName }
+	// Count: count the objects of a cluster that is to be divided. Answered by [Counted], always and soon.
+	Count struct {
+		Cluster keyspace.ClusterName
+		UID     string
+	}
 	// Warm: build and sync the shard's caches, with its gates closed.
 	Warm struct{ ID keyspace.ShardID }
 	// Activate: open the gates of the shard at this epoch and enqueue all its keys.
@@ -147,6 +152,7 @@ func (FindLayout) effect()    {}
 func (WriteAssignee) effect() {}
 func (WriteShard) effect()    {}
 func (Probe) effect()         {}
+func (Count) effect()         {}
 func (Warm) effect()          {}
 func (Activate) effect()      {}
 func (Drain) effect()         {}

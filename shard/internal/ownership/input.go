@@ -63,7 +63,7 @@ type (
 	WentBack struct{ What string }
 	// Synced: the first listing of all records has been fed. Nothing is concluded from absence before it.
 	Synced struct{}
-	// Clusters: the workload clusters that exist now, with the number of prefix bits new clusters are divided by, and what
+	// Clusters: the workload clusters that exist now, with the number of prefix bits that new ones are divided by at most, and what
 	// tells each from others of its name; "" where that can't be known.
 	Clusters struct {
 		Bits map[keyspace.ClusterName]int
@@ -95,6 +95,12 @@ type (
 		Cluster keyspace.ClusterName
 		Usable  bool
 	}
+	// Counted: how many objects a cluster has, as a [Count] asked; negative where that can't be found out.
+	Counted struct {
+		Cluster keyspace.ClusterName
+		UID     string // as the question had it
+		Objects int64
+	}
 	// Leave: the process was told to stop.
 	Leave struct{}
 	// Tick: time passed.
@@ -121,6 +127,7 @@ func (Measured) input()      {}
 func (Leave) input()         {}
 func (Tick) input()          {}
 func (Health) input()        {}
+func (Counted) input()       {}
 func (LayoutSeen) input()    {}
 func (LayoutGone) input()    {}
 func (LayoutRead) input()    {}

@@ -29,6 +29,7 @@ type layout struct {
 	seenIn  uint64    // the step in which that was, or that it is gone
 	seenAt  Instant
 	w       *write
+	size    size // of the cluster, while it has no layout
 
 	asking bool    // a live read is on its way, to be sent again at askAt
 	askAt  Instant // meaningful while asking
@@ -105,7 +106,7 @@ func (r *Replica) layoutGone(in LayoutGone) {
 
 // layoutChanged takes note of what a new version excludes.
 func (r *Replica) layoutChanged(l *layout, known bool) {
-	l.known, l.seenIn, l.seenAt = known, r.step, r.now
+	l.known, l.seenIn, l.seenAt, l.size = known, r.step, r.now, size{}
 	l.stir()
 	if l.w.settled(l.rec.Version) {
 		r.forget(l.w)

@@ -1,6 +1,7 @@
 package ownership
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -322,5 +323,97 @@ func TestPrefixesDivideWhatTheyCoverOnce(t *testing.T) {
 		if got := Divides(c.prefixes); got != c.want {
 			t.Errorf("%v: %v, want %v", c.prefixes, got, c.want)
 		}
+	}
+}
+
+func TestANewClusterGetsAsManyShardsAsItsObjectsNeed(t *testing.T) {
+	for _, c := range []struct {
+		objects int64
+		bits    int
+	}{
+		{-1, 3}, {0, 0}, {1, 0}, {100, 0}, {101, 1}, {200, 1}, {201, 2}, {400, 2}, {401, 3}, {1 << 62, 3},
+	} {
+		t.Run(fmt.Sprint(c.objects), func(t *testing.T) {
+			b := newSizing(t)
+			b.coordinates()
+			none[WriteLayout](b)
+			asked := find[Count](b)
+			if asked.Cluster != "west" || asked.UID != "u1" {
+				t.Errorf("it asks for %+v", asked)
+			}
+			b.pass(b.r.cfg.PlanEvery)
+			none[Count](b) // the answer comes
+			b.feed(Counted{Cluster: "west", UID: "u1", Objects: c.objects})
+			b.pass(b.r.cfg.PlanEvery)
+			if got := find[WriteLayout](b).Layout; len(got.Prefixes) != 1<<c.bits || !Divides(got.Prefixes) {
+				t.Errorf("it gets %v, want %d shards", got.Prefixes, 1<<c.bits)
+			}
+		})
+	}
+}
+
+// newSizing is the machine in a fleet in which a shard has 100 objects, and a cluster up to 8 shards.
+func newSizing(t *testing.T) *bench {
+	b := newBench(t)
+	b.r.cfg.ObjectsPerShard = 100
+	b.feed(LayoutGone{Cluster: "west"})
+	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 3}, UIDs: map[keyspace.ClusterName]string{"west": "u1"}})
+	return b
+}
+
+func TestObjectsAreCountedWhereNothingSaysHowAClusterIsDivided(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		before func(b *bench)
+		shards int // of the layout that is written without counting; 0 for none
+		counts bool
+	}{
+		{"a new one", func(b *bench) {}, 0, true},
+		{"one that has a layout", func(b *bench) { b.laid(divided(1, 50)) }, 0, false},
+		{"one whose layout was deleted", func(b *bench) { b.shows(t, "west/0", Shard{Holder: "b", Epoch: 3}) }, 5, false},
+		{"one that was made anew", func(b *bench) {
+			l := divided(1, 50)
+			l.UID = "u0"
+			b.laid(l)
+		}, 0, true},
+		{"one that version 1 may still serve", func(b *bench) {
+			b.feed(LeaseSeen{Lease{ID: "old", Replica: "old", Duration: lease, Version: 1}})
+		}, 0, false},
+		{"where all get all shards", func(b *bench) { b.r.cfg.ObjectsPerShard = 0 }, 8, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newSizing(t)
+			c.before(b)
+			b.coordinates()
+			if got := len(all[Count](b)) > 0; got != c.counts {
+				t.Errorf("it counts: %v", got)
+			}
+			shards := 0
+			for _, w := range all[WriteLayout](b) {
+				shards = len(w.Layout.Prefixes)
+			}
+			if shards != c.shards {
+				t.Errorf("%d shards, want %d", shards, c.shards)
+			}
+		})
+	}
+}
+
+func TestWhatWasCountedOfAnotherClusterOfThatNameCountsForNothing(t *testing.T) {
+	b := newSizing(t)
+	b.coordinates()
+	find[Count](b)
+	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 3}, UIDs: map[keyspace.ClusterName]string{"west": "u2"}})
+	b.feed(Counted{Cluster: "west", UID: "u1", Objects: 1})
+	b.pass(b.r.cfg.PlanEvery)
+	none[WriteLayout](b)
+	if asked := find[Count](b); asked.UID != "u2" {
+		t.Errorf("it asks for %+v", asked)
+	}
+	b.feed(Counted{Cluster: "west", UID: "u1", Objects: 1}) // late
+	b.feed(Counted{Cluster: "west", UID: "u2", Objects: 700})
+	b.pass(b.r.cfg.PlanEvery)
+	if got := find[WriteLayout](b).Layout; len(got.Prefixes) != 8 || got.UID != "u2" {
+		t.Errorf("it gets %+v", got)
 	}
 }

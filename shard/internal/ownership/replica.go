@@ -54,6 +54,9 @@ type Config struct {
 	// FillTimeout is how long a warm-up may take. Then the replica takes nothing more of the cluster for a while, and
 	// gives the shard back if another can serve it. It doubles with each that takes longer.
 	FillTimeout time.Duration
+	// ObjectsPerShard is how many objects a new cluster must have, when it is divided, for each of its shards but the first.
+	// 0: it gets all shards that [Clusters] says.
+	ObjectsPerShard int64
 	// PlanEvery is the least time between two runs of the planner.
 	PlanEvery time.Duration
 	// ReportEvery is the time between two writes of a shard's size and load, over all shards held.
@@ -312,6 +315,8 @@ func (r *Replica) take(in Input) {
 		}
 	case Health:
 		r.healthSeen(in)
+	case Counted:
+		r.counted(in)
 	case Viewed:
 		r.viewed(in.View, in.At)
 	case Listing:

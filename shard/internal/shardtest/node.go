@@ -101,6 +101,9 @@ func (n *node) start() {
 	cfg := ownership.DefaultConfig("", n.name, leaseDuration)
 	cfg.PlanEvery = 20 * time.Millisecond
 	cfg.Container = n.container()
+	if w.schedule.Counts {
+		cfg.ObjectsPerShard = objectsPerShard
+	}
 	if !w.script {
 		cfg.Random = n.random.Float64
 	}
@@ -225,6 +228,8 @@ func (n *node) happen(e event) {
 		n.read(stream(e.n))
 	case evHealth:
 		n.looked(int(e.n))
+	case evCounted:
+		n.counted(int(e.n))
 	case evWarmed:
 		if wait := n.filling(w.ids[e.n].Cluster); wait > 0 {
 			if wait < never/2 {
@@ -318,6 +323,8 @@ func (n *node) do(r driver.Request) {
 		n.later(evWarmed, i, r.Number, n.warmTime+w.upTo(n.warmTime)+n.slowWarm)
 	case driver.Probe:
 		n.probe(r)
+	case driver.Count:
+		n.count(r)
 	case driver.Open:
 		n.open(r)
 	case driver.Drain:

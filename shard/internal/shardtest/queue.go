@@ -15,6 +15,7 @@ const (
 	evDrained                  // the last running reconcile of a shard ended
 	evStopped                  // nothing of an incarnation that lapsed runs any more
 	evHealth                   // the process finds out whether it reaches a cluster
+	evCounted                  // the process finds out how many objects a cluster has
 	evCluster                  // the process learns which clusters exist
 	evStart                    // the process starts
 	evResume                   // a pause or a sleep ends

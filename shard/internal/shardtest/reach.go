@@ -23,6 +23,31 @@ type reach struct {
 	awayTill time.Duration // its API server can't be reached until then
 	hangTill time.Duration // caches of it aren't filled before that
 	unusable bool          // as the driver was told
+	counting string        // UID of the cluster whose objects are counted
+}
+
+// objectsPerShard is what a cluster must have for each shard, in schedules that count.
+const objectsPerShard = 100
+
+// count has a process find out how many objects a cluster has.
+func (n *node) count(c driver.Count) {
+	at := slices.Index(n.w.names, c.Cluster)
+	n.reaches[at].counting = c.UID
+	after := 2 * time.Millisecond
+	if n.w.now < n.reaches[at].awayTill {
+		after = probeTimeout
+	}
+	n.w.push(event{at: n.w.now + after, kind: evCounted, node: int8(n.index), life: n.life, n: int32(at)})
+}
+
+// counted answers: another number from each process, and at each time, since no two need to agree. Some can't tell.
+func (n *node) counted(at int) {
+	r := &n.reaches[at]
+	objects := int64(-1)
+	if n.w.now >= r.awayTill {
+		objects = int64(5*n.index+3*at+int(n.w.now/time.Second))%9*objectsPerShard - 1
+	}
+	n.handle(driver.Counted{Cluster: n.w.names[at], UID: r.counting, Objects: objects})
 }
 
 // unreach takes the way to a cluster from a process, which finds out when it looks next.

@@ -117,6 +117,7 @@ type Schedule struct {
 	Faulty   time.Duration   // no fault lasts longer than this
 	Lag      time.Duration   // the most that a watch lags when nothing is wrong
 	Kubelets bool            `json:",omitempty"` // they report the ends of processes
+	Counts   bool            `json:",omitempty"` // a new cluster gets as many shards as its coordinator counts it to need
 	LongRun  bool            `json:",omitempty"` // go on until balance and quiet can be judged
 	Stale    bool            `json:",omitempty"` // a restarted process may list what was true a little earlier
 }
@@ -184,6 +185,7 @@ func NewSchedule(seed uint64) Schedule {
 	}
 	s.drawFaults(rng)
 	s.Kubelets = rng.IntN(3) == 0
+	s.Counts = rng.IntN(3) == 0
 	return s
 }
 

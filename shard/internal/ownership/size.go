@@ -1,0 +1,61 @@
+package ownership
+
+import (
+	"math/bits"
+
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+// size is what a coordinator knows of how much is in a cluster that it is to divide.
+type size struct {
+	uid     string // of the cluster that it is about
+	asked   bool
+	known   bool
+	objects int64 // negative where they can't be counted
+}
+
+// counted takes the answer to a [Count].
+func (r *Replica) counted(in Counted) {
+	if l := r.layouts[in.Cluster]; l != nil && l.size.asked && l.size.uid == in.UID {
+		l.size.known, l.size.objects = true, in.Objects
+		r.replan = true
+	}
+}
+
+// newBits returns by how many bits a cluster is divided that nobody has divided yet: as many shards as its objects need,
+// and at most as many as this replica was told. It has them counted first, and ok is false until they are.
+func (r *Replica) newBits(l *layout) (_ int, ok bool) {
+	most, uid := r.given.Bits[l.cluster], r.given.UIDs[l.cluster]
+	switch {
+	case r.cfg.ObjectsPerShard == 0 || most == 0:
+		return most, true
+	case l.size.known && l.size.uid == uid:
+		return needed(l.size.objects, r.cfg.ObjectsPerShard, most), true
+	case !l.size.asked || l.size.uid != uid:
+		l.size = size{uid: uid, asked: true}
+		r.emit(Count{Cluster: l.cluster, UID: uid})
+	}
+	return 0, false
+}
+
+// needed returns the bits of the fewest shards, at most 2^most, that have no more than so many objects each on average.
+func needed(objects, perShard int64, most int) int {
+	if objects < 0 {
+		return most
+	}
+	shards := objects / perShard
+	if objects%perShard > 0 {
+		shards++
+	}
+	return min(most, bits.Len64(uint64(max(shards, 1)-1)))
+}
+
+// isNew reports whether no record says how a cluster was divided before.
+func (r *Replica) isNew(c keyspace.ClusterName) bool {
+	for _, t := range r.of(c) {
+		if t.rank() > 0 {
+			return false
+		}
+	}
+	return true
+}
