@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// tokenLifetime outlasts a holiday and is over before a lost token is forgotten. Nobody renews it but tenure cluster rotate.
+	// tokenLifetime outlasts a fleet that stands still over a holiday, and is over before a lost token is forgotten.
 	tokenLifetime = 30 * 24 * time.Hour
 	// The API server gives no token for less than ten minutes, and a year is no short life.
 	shortestToken, longestToken = 10 * time.Minute, 365 * 24 * time.Hour
@@ -309,6 +309,7 @@ func newClusterRotate(getenv func(string) string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "rotate NAME", Short: "put a new token into a cluster's Secret", Args: clusterName,
 		Long: "Asks the workload cluster for a new token of the replicas' service account and puts it into the cluster's Secret.\n" +
+			"The fleet does that by itself before a token expires that add or rotate asked for; this is for when it can't.\n" +
 			"It takes the right to create tokens of that account (serviceaccounts/token) and to read namespace kube-system\n" +
 			"there; in home, to read and update Secrets.",
 	}

@@ -34,6 +34,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/at"
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+	"github.com/tenure-dev/tenure/pkg/onboard"
 	"github.com/tenure-dev/tenure/shard"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
@@ -75,6 +76,13 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 			return sharded.Connection(cluster), sharded.Status().Clusters[keyspace.ClusterName(name)].Refused
 		},
 	})
+	renewal := onboard.RenewerConfig{Namespace: o.namespace, Replica: o.replica, Policy: policy}
+	if o.sharding {
+		renewal.Owner = func() bool {
+			s := sharded.Status()
+			return s.Coordinator && s.Member
+		}
+	}
 	provider := mckubeconfig.New(mckubeconfig.Options{
 		Namespace: o.namespace,
 		ClusterOptions: []cluster.Option{func(co *cluster.Options) {
@@ -97,7 +105,8 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(provider.SetupWithManager(ctx, kubeconfig.Fence(mgr, policy)), health.SetupWithManager(mgr)); err != nil {
+	if err := errors.Join(provider.SetupWithManager(ctx, kubeconfig.Fence(mgr, policy)), health.SetupWithManager(mgr),
+		onboard.NewRenewer(renewal).SetupWithManager(mgr)); err != nil {
 		return fmt.Errorf("setting up the workload clusters: %w", err)
 	}
 	if err := errors.Join(mgr.AddHealthzCheck("loop", live), mgr.AddReadyzCheck("member", ready)); err != nil {

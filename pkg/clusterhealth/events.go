@@ -6,10 +6,12 @@ import (
 	"hash/fnv"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/pkg/text"
 )
@@ -22,35 +24,53 @@ const (
 	EventReporter = "tenure"
 )
 
-// event is what is told of a Secret's cluster. All replicas find the same trouble, so its name is made of what it is
-// about: who comes second finds it there. A recorder would make one event per replica.
-func event(secret *corev1.Secret, reporter string, f finding, now time.Time) *eventsv1.Event {
+// Event is something to tell of a Secret's cluster.
+type Event struct {
+	// Reporter is the reporting controller, Replica the instance, Action what was done when it was found.
+	Reporter, Replica, Action string
+	Reason, Note              string
+	// Cause is what makes it another event than one with the same reason.
+	Cause  string
+	Normal bool
+}
+
+// object is the event. All replicas find the same trouble, so its name is made of what it is about: who comes second finds
+// it there. A recorder would make one event per replica.
+func (e Event) object(secret *corev1.Secret, now time.Time) *eventsv1.Event {
 	kind := corev1.EventTypeWarning
-	if f.reason == ReasonUsable {
+	if e.Normal {
 		kind = corev1.EventTypeNormal
 	}
 	cause := fnv.New64a()
-	fmt.Fprintf(cause, "%s %s %s %t %d", secret.UID, secret.ResourceVersion, f.reason, f.usable, now.Unix()/int64(eventEvery.Seconds()))
+	fmt.Fprintf(cause, "%s %s %s %s %d", secret.UID, secret.ResourceVersion, e.Reason, e.Cause, now.Unix()/int64(eventEvery.Seconds()))
 	name := secret.Name
 	return &eventsv1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: secret.Namespace, Name: fmt.Sprintf("%.230s.%016x", name, cause.Sum64())},
 		EventTime:           metav1.NewMicroTime(now),
-		ReportingController: EventReporter,
-		ReportingInstance:   text.Line(reporter, 128), // what the API server takes
-		Action:              "Probe",
-		Reason:              f.reason,
+		ReportingController: e.Reporter,
+		ReportingInstance:   text.Line(e.Replica, 128), // what the API server takes
+		Action:              e.Action,
+		Reason:              e.Reason,
 		Type:                kind,
 		Regarding: corev1.ObjectReference{
 			APIVersion: "v1", Kind: "Secret", Namespace: secret.Namespace, Name: name, UID: secret.UID, ResourceVersion: secret.ResourceVersion,
 		},
-		Note: text.Line(fmt.Sprintf("cluster %s: %s", name, f.note), text.Note),
+		Note: text.Line(fmt.Sprintf("cluster %s: %s", name, e.Note), text.Note),
 	}
 }
 
-// report makes the event, unless it is there. One that can't be made is only logged: the metric and the log have it too.
-func (h *Health) report(ctx context.Context, secret *corev1.Secret, f finding) {
-	err := h.client.Create(ctx, event(secret, h.cfg.Replica, f, time.Now()))
+// Tell makes the event, unless one of its cause was made a moment ago, whoever did. One that can't be made is only logged:
+// metrics and logs have it too.
+func (e Event) Tell(ctx context.Context, home client.Client, log logr.Logger, secret *corev1.Secret, now time.Time) {
+	err := home.Create(ctx, e.object(secret, now))
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		h.log.Info("event about a cluster not written", "cluster", secret.Name, "reason", f.reason, "error", err.Error())
+		log.Info("event about a cluster not written", "cluster", secret.Name, "reason", e.Reason, "error", err.Error())
 	}
+}
+
+func (h *Health) report(ctx context.Context, secret *corev1.Secret, f finding) {
+	Event{
+		Reporter: EventReporter, Replica: h.cfg.Replica, Action: "Probe", Reason: f.reason, Note: f.note,
+		Cause: fmt.Sprint(f.usable), Normal: f.reason == ReasonUsable,
+	}.Tell(ctx, h.client, h.log, secret, time.Now())
 }

@@ -61,7 +61,8 @@ func TestOneCauseIsOneEventWhoeverFindsIt(t *testing.T) {
 	}
 	t.Cleanup(func() { all[0].forget("west") }) // its metrics are the process's
 	// Later, it is another one: events are kept for an hour only.
-	first, later := event(secret, "r1", finding{}, time.Now()), event(secret, "r2", finding{}, time.Now().Add(eventEvery))
+	first := Event{Replica: "r1"}.object(secret, time.Now())
+	later := Event{Replica: "r2"}.object(secret, time.Now().Add(eventEvery))
 	if first.Name == later.Name {
 		t.Errorf("after %v it has the same name", eventEvery)
 	}

@@ -20,7 +20,8 @@ func Expiry(c *rest.Config) time.Time {
 		token = ""
 	}
 	var ends time.Time
-	for _, end := range []time.Time{certificateEnd(c.CertData), tokenEnd(token)} {
+	_, tokenEnd := TokenLife(token)
+	for _, end := range []time.Time{certificateEnd(c.CertData), tokenEnd} {
 		if !end.IsZero() && (ends.IsZero() || end.Before(ends)) {
 			ends = end
 		}
@@ -45,21 +46,30 @@ func certificateEnd(text []byte) time.Time {
 // latest is the last second of the year 9999. What claims to be good for longer has no end.
 const latest = 253402300799
 
-// tokenEnd is the claim exp of a JWT.
-func tokenEnd(token string) time.Time {
+// TokenLife is when a JWT was issued and when it expires, by the clock of who issued it: its claims iat and exp. A time that
+// isn't there, or makes no sense, is zero. Nothing is verified.
+func TokenLife(token string) (issued, expires time.Time) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 || len(token) > maxToken {
-		return time.Time{}
+		return issued, expires
 	}
 	claims, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(parts[1], "="))
 	if err != nil {
-		return time.Time{}
+		return issued, expires
 	}
 	var c struct {
+		Iat *float64 `json:"iat"`
 		Exp *float64 `json:"exp"`
 	}
-	if json.Unmarshal(claims, &c) != nil || c.Exp == nil || *c.Exp <= 0 || *c.Exp > latest {
+	if json.Unmarshal(claims, &c) != nil {
+		return issued, expires
+	}
+	return moment(c.Iat), moment(c.Exp)
+}
+
+func moment(claim *float64) time.Time {
+	if claim == nil || *claim <= 0 || *claim > latest {
 		return time.Time{}
 	}
-	return time.Unix(int64(*c.Exp), 0)
+	return time.Unix(int64(*claim), 0)
 }

@@ -63,11 +63,22 @@ func TestWhenCredentialsExpire(t *testing.T) {
 	}
 }
 
-func FuzzTokenEnd(f *testing.F) {
+func TestHowLongATokenLives(t *testing.T) {
+	claims := base64.RawURLEncoding.EncodeToString([]byte(`{"iat":1900000000,"exp":1900000600}`))
+	issued, expires := TokenLife("e30." + claims + ".c2ln")
+	if issued.Unix() != 1_900_000_000 || expires.Unix() != 1_900_000_600 {
+		t.Errorf("from %v to %v", issued, expires)
+	}
+}
+
+func FuzzTokenLife(f *testing.F) {
 	f.Add("e30.eyJleHAiOjE5MDAwMDAwMDB9.c2ln")
 	f.Fuzz(func(t *testing.T, token string) {
-		if end := tokenEnd(token); !end.IsZero() && (end.Unix() < 0 || end.Unix() > latest) {
-			t.Errorf("%q ends at %v", token, end)
+		issued, expires := TokenLife(token)
+		for _, at := range []time.Time{issued, expires} {
+			if !at.IsZero() && (at.Unix() < 0 || at.Unix() > latest) {
+				t.Errorf("%q: %v", token, at)
+			}
 		}
 	})
 }

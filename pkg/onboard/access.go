@@ -77,7 +77,8 @@ const (
 	kindNamespace      = "Namespace"
 	kindCRD            = "CustomResourceDefinition"
 	kindAccount        = "ServiceAccount"
-	kindRole           = "ClusterRole"
+	kindClusterRole    = "ClusterRole"
+	kindRole           = "Role"
 	kindClusterBinding = "ClusterRoleBinding"
 	kindBinding        = "RoleBinding"
 )
@@ -140,7 +141,7 @@ func narrowed(binding *unstructured.Unstructured, namespace string) *unstructure
 }
 
 // order of kinds: what others need comes first.
-var order = []string{kindNamespace, kindCRD, kindAccount, kindRole, kindClusterBinding, kindBinding}
+var order = []string{kindNamespace, kindCRD, kindAccount, kindClusterRole, kindRole, kindClusterBinding, kindBinding}
 
 func rank(o *unstructured.Unstructured) int {
 	if i := slices.Index(order, o.GetKind()); i >= 0 {
@@ -179,27 +180,28 @@ func (r Right) String() string {
 
 // Rights are those that the objects give to the replicas' service account, in order.
 func Rights(objects []*unstructured.Unstructured) ([]Right, error) {
-	rules := map[string][]rbacv1.PolicyRule{}
+	rules := map[string][]rbacv1.PolicyRule{} // by kind and name
 	for _, o := range objects {
-		if o.GetKind() != kindRole {
+		if o.GetKind() != kindClusterRole && o.GetKind() != kindRole {
 			continue
 		}
-		var role rbacv1.ClusterRole
+		var role rbacv1.ClusterRole // a Role has its rules in the same place
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role); err != nil {
-			return nil, fmt.Errorf("ClusterRole %s: %w", o.GetName(), err)
+			return nil, fmt.Errorf("%s %s: %w", o.GetKind(), o.GetName(), err)
 		}
-		rules[role.Name] = role.Rules
+		rules[o.GetKind()+" "+o.GetName()] = role.Rules
 	}
 	all := map[Right]bool{}
 	for _, o := range objects {
 		if o.GetKind() != kindClusterBinding && o.GetKind() != kindBinding {
 			continue
 		}
-		name, _, err := unstructured.NestedString(o.Object, "roleRef", "name")
-		if err != nil || rules[name] == nil {
+		ref, _, err := unstructured.NestedStringMap(o.Object, "roleRef")
+		kind, name := ref["kind"], ref["name"]
+		if err != nil || rules[kind+" "+name] == nil {
 			return nil, fmt.Errorf("%s %s: its role %q isn't among the manifests", o.GetKind(), o.GetName(), name)
 		}
-		for _, rule := range rules[name] {
+		for _, rule := range rules[kind+" "+name] {
 			for _, r := range rightsOf(rule) {
 				r.Namespace, r.Role = o.GetNamespace(), name
 				all[r] = true

@@ -9,7 +9,9 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -83,12 +85,21 @@ func poll(ctx context.Context, within time.Duration, ask func() (bool, error)) e
 }
 
 // requestToken asks for a token of the replicas' service account.
-func requestToken(ctx context.Context, c client.Client, lifetime time.Duration) (token string, expires time.Time, err error) {
-	account := &corev1.ServiceAccount{}
-	account.Namespace, account.Name = accountNamespace, accountName
+func requestToken(ctx context.Context, config *rest.Config, lifetime time.Duration) (token string, expires time.Time, err error) {
+	connection, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return "", time.Time{}, fmt.Errorf("connecting to %s: %w", config.Host, err)
+	}
+	if config.Proxy != nil { // client-go shares no connections that go through a proxy: those would stay
+		defer connection.CloseIdleConnections()
+	}
+	c, err := corev1client.NewForConfigAndClient(config, connection)
+	if err != nil {
+		return "", time.Time{}, fmt.Errorf("connecting to %s: %w", config.Host, err)
+	}
 	request := &authenticationv1.TokenRequest{}
 	request.Spec.ExpirationSeconds = ptr.To(int64(lifetime / time.Second))
-	err = c.SubResource("token").Create(ctx, account, request)
+	request, err = c.ServiceAccounts(accountNamespace).CreateToken(ctx, accountName, request, metav1.CreateOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return "", time.Time{}, fmt.Errorf("there is no service account %s/%s: tenure cluster add makes it", accountNamespace, accountName)
@@ -123,11 +134,10 @@ func span(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// writeSecret puts a kubeconfig into the cluster's Secret, unless somebody changed that meanwhile. Before that it has the
-// cluster asked whether it takes the credentials; what can't be reached from here is a note, since replicas may reach it.
-func (o Onboarder) writeSecret(ctx context.Context, home client.Client, secret *corev1.Secret, text []byte) (note string, err error) {
-	if text != nil {
-		secret.Data = map[string][]byte{kubeconfig.Key: text}
+// writeSecret writes the cluster's Secret, unless somebody changed that meanwhile. Of a new kubeconfig it has the cluster
+// asked first whether it takes the credentials; what can't be reached from here is a note, since replicas may reach it.
+func (o Onboarder) writeSecret(ctx context.Context, home client.Client, secret *corev1.Secret, filled bool) (note string, err error) {
+	if filled {
 		reason, said := clusterhealth.Look(ctx, secret, kubeconfig.Policy{}, lookTimeout)
 		switch reason {
 		case clusterhealth.ReasonUsable:

@@ -118,7 +118,7 @@ func (o Onboarder) Add(ctx context.Context, a AddOptions) (r Report, err error) 
 	if err := awaitAPI(ctx, o.Workload); err != nil {
 		return r, fmt.Errorf("cluster %s: %w", o.Name, err)
 	}
-	if err := o.addSecret(ctx, home, there, a, p, secret, &r); err != nil {
+	if err := o.addSecret(ctx, home, a, p, secret, &r); err != nil {
 		return r, err
 	}
 	if a.Wait <= 0 {
@@ -138,7 +138,7 @@ func (o Onboarder) Add(ctx context.Context, a AddOptions) (r Report, err error) 
 }
 
 // addSecret does what was decided about the Secret, with a token if it needs one.
-func (o Onboarder) addSecret(ctx context.Context, home, there client.Client, a AddOptions, p intent, what string, r *Report) error {
+func (o Onboarder) addSecret(ctx context.Context, home client.Client, a AddOptions, p intent, what string, r *Report) error {
 	if p.verdict.Action == Keep {
 		r.line("home", what, "%s, %s", Keep, ends(Hold(p.known.Own)))
 		return nil
@@ -152,12 +152,11 @@ func (o Onboarder) addSecret(ctx context.Context, home, there client.Client, a A
 	token := held.token
 	if p.verdict.NewToken {
 		asked := time.Now()
-		got, expires, err := requestToken(ctx, there, a.Lifetime)
+		got, expires, err := requestToken(ctx, o.Workload, a.Lifetime)
 		if err != nil {
 			return fmt.Errorf("cluster %s: %w", o.Name, err)
 		}
 		token = got
-		issued(secret, asked)
 		r.token(o.Name, a.Lifetime, expires, asked)
 	}
 	var text []byte // of a Secret that only has to say more of the cluster it stays
@@ -166,8 +165,9 @@ func (o Onboarder) addSecret(ctx context.Context, home, there client.Client, a A
 		if text, err = p.target.kubeconfig(o.Name, token); err != nil {
 			return err
 		}
+		fill(secret, text, p.verdict.NewToken || requested(p.known.Own))
 	}
-	note, err := o.writeSecret(ctx, home, secret, text)
+	note, err := o.writeSecret(ctx, home, secret, text != nil)
 	if err != nil {
 		return err
 	}
@@ -211,7 +211,7 @@ var groups = []struct {
 	{"namespace " + accountNamespace, []string{kindNamespace}},
 	{"API of Ats", []string{kindCRD}},
 	{"service account " + accountName, []string{kindAccount}},
-	{"roles and bindings", []string{kindRole, kindClusterBinding, kindBinding}},
+	{"roles and bindings", []string{kindClusterRole, kindRole, kindClusterBinding, kindBinding}},
 	{"policies", []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}},
 }
 

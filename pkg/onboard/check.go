@@ -297,7 +297,14 @@ func expires(h Held, now time.Time, name string) string {
 	default:
 		text = fmt.Sprintf("expires %s, in %s", stamp(h.Expires), span(h.Expires.Sub(now).Truncate(time.Second)))
 	}
-	if soon(h, now) {
+	switch {
+	case !soon(h, now) && h.Renewed:
+		text += "; the fleet renews them before"
+	case !soon(h, now):
+		text += "; the fleet doesn't renew them: it didn't ask for them"
+	case h.Renewed && h.Expires.After(now):
+		text += ", and the fleet should have renewed them: see the events of the Secret; tenure cluster rotate " + name + " renews them by hand"
+	default:
 		text += ": tenure cluster rotate " + name
 	}
 	return text

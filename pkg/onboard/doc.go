@@ -1,5 +1,5 @@
 // Package onboard adds workload clusters to a fleet, checks them, renews their credentials and removes them. The commands
-// below `tenure cluster` are its front.
+// below `tenure cluster` are its front; the [Renewer], which each replica runs, renews tokens before they expire.
 //
 // A workload cluster needs three things: the manifests of config/workload in it, a kubeconfig Secret in the home cluster,
 // and replicas that serve it. Every command is made in three parts: gather (reads only), a pure core that decides
@@ -22,7 +22,9 @@
 // Whoever adds a cluster needs to be an admin of it, since a role can only be given by who has its rights. In home, Secrets,
 // Shards, Leases and events of the fleet's namespace are enough.
 //
-// The token is bounded in time, and nobody renews it but `tenure cluster rotate`. A token that was replaced stays valid until
+// The token is bounded in time. The coordinator renews it, with the token itself: the fleet's service account may ask for
+// tokens of its own and of no other account. A kubeconfig that somebody else put into the Secret is never renewed, since its
+// sum isn't the one in the annotation [SumAnnotation]. A token that was replaced stays valid until
 // it expires, since Kubernetes can't revoke one; removing the cluster deletes its service account, and all tokens with it.
 //
 // No token is printed, and none is part of an error.

@@ -120,7 +120,7 @@ func TestWhatIsThereDecidesWhatIsDone(t *testing.T) {
 		return all
 	}
 	lessRights := func(o *unstructured.Unstructured) {
-		if o.GetName() == "tenure-ats-run" && o.GetKind() == kindRole {
+		if o.GetName() == "tenure-ats-run" && o.GetKind() == kindClusterRole {
 			rules := o.Object["rules"].([]any)
 			o.Object["rules"] = rules[1:]
 		}
@@ -194,7 +194,7 @@ func TestRemovalDeletesOnlyWhatWasMadeHereAndNoAPI(t *testing.T) {
 
 // tokenUntil looks like a token of a service account.
 func tokenUntil(expires time.Time) string {
-	claims := fmt.Sprintf(`{"exp":%d}`, expires.Unix())
+	claims := fmt.Sprintf(`{"iat":%d,"exp":%d}`, now.Add(-time.Hour).Unix(), expires.Unix())
 	return "eyJ9." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".sig"
 }
 
@@ -206,8 +206,7 @@ func secretOf(t *testing.T, name string, target Target, expires time.Time, chang
 		t.Fatal(err)
 	}
 	s := newSecret("ns", name, target.UID, everywhere)
-	s.Data = map[string][]byte{kubeconfig.Key: text}
-	issued(s, now.Add(-time.Hour))
+	fill(s, text, true)
 	if change != nil {
 		change(s)
 	}
@@ -403,7 +402,7 @@ func TestAnExaminationNamesWhatIsWrongAndTheWayOut(t *testing.T) {
 		"fewer rights": {func(p *Probe) { p.Missing = make([]Right, 2) }, "rights: 2 of 10 are missing: tenure cluster add gives them"},
 		"unknown":      {func(p *Probe) { p.Unasked = errors.New("no") }, "rights: couldn't be asked for: no"},
 		"expired":      {func(p *Probe) { p.Now = now.Add(600 * time.Hour) }, "credentials: expired 2026-12-14 05:00 UTC: tenure cluster rotate west"},
-		"expires soon": {func(p *Probe) { p.Now = now.Add(430 * time.Hour) }, "credentials: expires 2026-12-14 05:00 UTC, in 70h: tenure cluster rotate west"},
+		"expires soon": {func(p *Probe) { p.Now = now.Add(430 * time.Hour) }, "credentials: expires 2026-12-14 05:00 UTC, in 70h, and the fleet should have renewed them"},
 		"unfit":        {func(p *Probe) { p.Fleet.Replicas[1].Unfit = "west" }, "shards: 4 of 4 held by 2 of 2 replicas; can't serve it"},
 		"not served":   {func(p *Probe) { p.Fleet = fleetOf(t, "r1", "", "", "") }, "shards: of its shards 1 of 4 held"},
 	} {

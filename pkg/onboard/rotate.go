@@ -41,7 +41,7 @@ func (o Onboarder) Rotate(ctx context.Context, lifetime time.Duration) (r Report
 		target.UID = uid
 	}
 	asked := time.Now()
-	token, expires, err := requestToken(ctx, there, lifetime)
+	token, expires, err := requestToken(ctx, o.Workload, lifetime)
 	if err != nil {
 		return r, fmt.Errorf("cluster %s: %w", o.Name, err)
 	}
@@ -50,8 +50,8 @@ func (o Onboarder) Rotate(ctx context.Context, lifetime time.Duration) (r Report
 		return r, err
 	}
 	secret := known.Own.DeepCopy()
-	issued(secret, asked)
-	note, err := o.writeSecret(ctx, home, secret, text)
+	fill(secret, text, true)
+	note, err := o.writeSecret(ctx, home, secret, true)
 	if err != nil {
 		return r, err
 	}

@@ -2,6 +2,8 @@ package onboard
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -27,8 +29,9 @@ const (
 	// RolesAnnotation and NamespacesAnnotation are the [Access] that the cluster was added with, separated by commas.
 	RolesAnnotation      = "tenure.dev/cluster-roles"
 	NamespacesAnnotation = "tenure.dev/cluster-namespaces"
-	// IssuedAnnotation is when the token was, in RFC 3339: how soon it expires is a matter of how long it lives.
-	IssuedAnnotation = "tenure.dev/token-issued"
+	// SumAnnotation is the SHA-256 of a kubeconfig that was written with a token which a command here, or the fleet, had
+	// requested. The fleet renews the token of such a kubeconfig. One that somebody else wrote has another sum: it is theirs.
+	SumAnnotation = "tenure.dev/kubeconfig-sha256"
 )
 
 // homeName is what replicas call the home cluster where its Deployments are copied.
@@ -119,9 +122,26 @@ func annotate(s *corev1.Secret, uid string, a Access) {
 	}
 }
 
-// issued writes down when its token was issued.
-func issued(s *corev1.Secret, when time.Time) {
-	metav1.SetMetaDataAnnotation(&s.ObjectMeta, IssuedAnnotation, when.UTC().Format(time.RFC3339))
+// fill puts a kubeconfig into the Secret, and writes down whether its token is one that was requested here.
+func fill(s *corev1.Secret, text []byte, requested bool) {
+	if s.Data == nil {
+		s.Data = map[string][]byte{}
+	}
+	s.Data[kubeconfig.Key] = text
+	delete(s.Annotations, SumAnnotation)
+	if requested {
+		metav1.SetMetaDataAnnotation(&s.ObjectMeta, SumAnnotation, sum(text))
+	}
+}
+
+func sum(text []byte) string {
+	digest := sha256.Sum256(text)
+	return hex.EncodeToString(digest[:])
+}
+
+// requested reports whether the Secret's token is one that was requested here, and that nobody has replaced since.
+func requested(s *corev1.Secret) bool {
+	return s.Annotations[SumAnnotation] == sum(s.Data[kubeconfig.Key])
 }
 
 func join[T ~string](words []T) string {
@@ -150,7 +170,9 @@ type Held struct {
 	Server string
 	// Expires is the end of the credentials, zero where they have none or don't say.
 	Expires time.Time
-	// issued is when they were, zero where they don't say.
+	// Renewed says that the fleet renews them by itself.
+	Renewed bool
+	// issued is when the token was, zero where it doesn't say.
 	issued time.Time
 	// token and target are those of the kubeconfig.
 	token  string
@@ -160,8 +182,10 @@ type Held struct {
 }
 
 // Hold reads a Secret.
-func Hold(s *corev1.Secret) Held {
-	access, err := kubeconfig.OfSecret(s, kubeconfig.Policy{})
+func Hold(s *corev1.Secret) Held { return hold(s, kubeconfig.Policy{}) }
+
+func hold(s *corev1.Secret, policy kubeconfig.Policy) Held {
+	access, err := kubeconfig.OfSecret(s, policy)
 	if err != nil {
 		return Held{Refused: err}
 	}
@@ -171,7 +195,8 @@ func Hold(s *corev1.Secret) Held {
 	}
 	h := Held{Server: c.Host, token: c.BearerToken, target: Target{Server: c.Host, CA: c.CAData, TLSServerName: c.ServerName}}
 	h.Expires = kubeconfig.Expiry(c)
-	h.issued, _ = time.Parse(time.RFC3339, s.Annotations[IssuedAnnotation]) // zero where there is none
+	h.issued, _ = kubeconfig.TokenLife(c.BearerToken)
+	h.Renewed = requested(s) && !h.issued.IsZero() && h.Expires.After(h.issued)
 	return h
 }
 

@@ -1,15 +1,27 @@
 package console
 
 import (
+	"crypto/ecdsa"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/keyutil"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
@@ -104,9 +116,109 @@ func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
 		t.Errorf("the list: %+v", all)
 	}
 
-	run(0, append([]string{"remove", "west"}, admin...), "shards let go of", "8 Shard records left, held by nobody", "API of Ats 1 left", "2 Ats are left")
+	f.renewed()
+	run(0, []string{"check", "west"}, "the fleet renews them before")
+
+	run(0, append([]string{"remove", "west"}, admin...), "shards let go of", "8 Shard records left, held by nobody", "API of Ats 1 left", "3 Ats are left")
 	run(0, []string{"list"}, "no clusters")
 	f.leftovers()
+}
+
+// renewed checks that the fleet renews a token whose life is nearly over, that it keeps serving meanwhile, and that it leaves
+// alone what somebody else has put there.
+func (f *fleet) renewed() {
+	f.t.Helper()
+	held := map[string]string{}
+	shards := func(differs func(id, epoch string) bool) (yes bool) {
+		state, _ := f.status()
+		for _, s := range state.Shards {
+			yes = differs(s.ID.String(), fmt.Sprint(s.Epoch)) || yes
+		}
+		return yes
+	}
+	// Nine of ten minutes are over, so only the coordinator's next look is waited for.
+	old := f.aged(10*time.Minute, 9*time.Minute)
+	shards(func(id, epoch string) bool { held[id] = epoch; return false })
+	f.put(old, "")
+	f.do("third")
+	if got := f.secret(); string(got.Data["kubeconfig"]) != string(old) {
+		f.t.Fatal("a kubeconfig that the fleet didn't ask for was replaced")
+	}
+	f.put(old, fmt.Sprintf("%x", sha256.Sum256(old)))
+	f.await("the token is renewed", func() bool {
+		h := onboard.Hold(f.secret())
+		return h.Renewed && time.Until(h.Expires) > 9*time.Minute
+	})
+	events := &eventsv1.EventList{}
+	f.await("the renewal is told of", func() bool {
+		return f.home.List(f.t.Context(), events, client.InNamespace(namespace)) == nil &&
+			slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool { return e.Reason == onboard.ReasonRenewed })
+	})
+	f.await("one replica says that it renews the token", func() bool {
+		owners := 0
+		for _, r := range f.replicas {
+			if response, err := http.Get("http://" + r.Address(0) + "/metrics"); err == nil {
+				body, err := io.ReadAll(response.Body)
+				response.Body.Close()
+				if err == nil && strings.Contains(string(body), "\ntenure_cluster_token_renewed{cluster=\"west\"} 1\n") {
+					owners++
+				}
+			}
+		}
+		return owners == 1
+	})
+	if shards(func(id, epoch string) bool { return held[id] != epoch }) {
+		f.t.Errorf("shards moved: they were %v", held)
+	}
+}
+
+// put puts a kubeconfig into the Secret of west, with the sum of one that the fleet has asked for or, "", without.
+func (f *fleet) put(kubeconfig []byte, sum string) {
+	f.t.Helper()
+	s := f.secret()
+	s.Data["kubeconfig"] = kubeconfig
+	if s.Annotations[onboard.SumAnnotation] = sum; sum == "" {
+		delete(s.Annotations, onboard.SumAnnotation)
+	}
+	if err := f.home.Update(f.t.Context(), s); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// aged is the kubeconfig in the Secret of west, with a token of the given life, some of which is over. No API server gives
+// one for less than ten minutes, so this one is signed with the API server's own key.
+func (f *fleet) aged(life, over time.Duration) []byte {
+	f.t.Helper()
+	fail := func(err error) {
+		if err != nil {
+			f.t.Helper()
+			f.t.Fatal(err)
+		}
+	}
+	config, err := clientcmd.Load(f.secret().Data["kubeconfig"])
+	fail(err)
+	user := config.AuthInfos[config.Contexts[config.CurrentContext].AuthInfo]
+	parts := strings.Split(user.Token, ".")
+	body, err := base64.RawURLEncoding.DecodeString(parts[1])
+	fail(err)
+	claims := map[string]any{}
+	fail(json.Unmarshal(body, &claims))
+	issued := time.Now().Add(-over).Unix()
+	claims["iat"], claims["nbf"], claims["exp"] = issued, issued, issued+int64(life/time.Second)
+	body, err = json.Marshal(claims)
+	fail(err)
+	text, err := os.ReadFile(filepath.Join(f.Planes.Dir(), "west", "pki", "service-account.key"))
+	fail(err)
+	key, err := keyutil.ParsePrivateKeyPEM(text)
+	fail(err)
+	signed := parts[0] + "." + base64.RawURLEncoding.EncodeToString(body)
+	digest := sha256.Sum256([]byte(signed))
+	r, s, err := ecdsa.Sign(rand.Reader, key.(*ecdsa.PrivateKey), digest[:])
+	fail(err)
+	user.Token = signed + "." + base64.RawURLEncoding.EncodeToString(append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...))
+	kubeconfig, err := clientcmd.Write(*config)
+	fail(err)
+	return kubeconfig
 }
 
 // firstOf leaves the objects of a kind.

@@ -19,6 +19,7 @@ import (
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/pkg/onboard"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
@@ -58,11 +59,16 @@ func TestOnlyReplicasWriteRecords(t *testing.T) {
 		schemas(t, fleet)
 		create(t, fleet, shardNamed("held"), layoutNamed("held.layout"), leaseNamed("r1-abcde", tenurev1alpha1.RoleMember),
 			leaseNamed("tenure-coordinator", tenurev1alpha1.RoleCoordinator))
+		create(t, f.Client(lab.Home), clusterSecret("added", "0"), clusterSecret("by-hand", ""))
 		forbidden(t, f.Client(lab.Home), home, append(shardAttempts(), leaseAttempts()...), func(t *testing.T) {
 			allowed(t, home, homeAllowed())
 			repairs(t, f, fleet)
+			tokens(t, fleet)
 			elsewhere(t, f)
 		})
+		for _, a := range secretAttempts() { // the policies are gone
+			labtest.Eventually(t, a.name+" without policy", func() error { return a.try(t.Context(), fleet) })
+		}
 	})
 	t.Run("west", func(t *testing.T) {
 		fleet := userOf(t, f, "west", lab.AccountUser)
@@ -135,6 +141,44 @@ func repairs(t *testing.T, f *lab.Fleet, fleet client.Client) {
 	if err := emptier.Delete(t.Context(), shardNamed("to-empty")); err != nil {
 		t.Errorf("the namespace is emptied: %v", err)
 	}
+}
+
+// tokens are what replicas may write of Secrets: a renewed token in one that tenure cluster add wrote.
+func tokens(t *testing.T, fleet client.Client) {
+	t.Helper()
+	for _, a := range secretAttempts() {
+		if err := a.try(t.Context(), fleet); err == nil || !strings.Contains(err.Error(), a.refusal) {
+			t.Errorf("a replica writes %s: %v, want %q", a.name, err, a.refusal)
+		}
+	}
+	allowed(t, fleet, []attempt{{name: "a renewed token", try: patching(clusterSecret("added", ""),
+		`{"metadata":{"annotations":{"tenure.dev/kubeconfig-sha256":"1"}},"data":{"kubeconfig":"Yg=="}}`)}})
+}
+
+func secretAttempts() []attempt {
+	const refusal = "change nothing but the kubeconfig in those that tenure cluster add wrote"
+	added, byHand := clusterSecret("added", ""), clusterSecret("by-hand", "")
+	return []attempt{
+		{"somebody's kubeconfig", refusal, patching(byHand, `{"data":{"kubeconfig":"Yg=="}}`)},
+		{"somebody's kubeconfig, and that it is its own", refusal, annotating(byHand, onboard.SumAnnotation, "1")},
+		{"another key", refusal, patching(added, `{"data":{"kubeconfig":"Yw==","x":"Yg=="}}`)},
+		{"another annotation", refusal, annotating(added, onboard.UIDAnnotation, "other")},
+		{"a new annotation", refusal, annotating(added, "x", "y")},
+		{"another label", refusal, labelling(added, "x", "y")},
+		{"a finalizer", refusal, patching(added, `{"metadata":{"finalizers":["x.example/stay"]}}`)},
+	}
+}
+
+// clusterSecret is that of a cluster. With a sum it is like one that tenure cluster add wrote.
+func clusterSecret(name, sum string) *corev1.Secret {
+	s := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: lab.Namespace, Name: name, Labels: map[string]string{lab.ClusterLabel: "true"}},
+		Data:       map[string][]byte{"kubeconfig": []byte("a")},
+	}
+	if sum != "" {
+		s.Annotations = map[string]string{onboard.SumAnnotation: sum, onboard.UIDAnnotation: "u"}
+	}
+	return s
 }
 
 // elsewhere has replicas run under a second name, as config/policy says.

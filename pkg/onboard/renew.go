@@ -1,0 +1,224 @@
+package onboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
+
+	"github.com/tenure-dev/tenure/pkg/clusterhealth"
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+	"github.com/tenure-dev/tenure/pkg/text"
+)
+
+const (
+	// renewTimeout bounds one request to a workload cluster.
+	renewTimeout = 10 * time.Second
+	// lookAgain is between two looks at whether it is time, and at who renews. They cost no request.
+	lookAgain = 5 * time.Second
+	// renewalReporter is the reporting controller of the events. It isn't that of package clusterhealth: a token that isn't
+	// renewed is still good.
+	renewalReporter = "tenure-renewal"
+)
+
+// Reasons of events.
+const (
+	ReasonRenewed    = "TokenRenewed"
+	ReasonNotRenewed = "TokenNotRenewed"
+)
+
+var renewed = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "tenure_cluster_token_renewed",
+	Help: "Whether the fleet renews the token of a cluster by itself: 1 while it does, 0 while it can't. Only at the replica that renews it, " +
+		"and only for tokens that tenure cluster add or rotate requested.",
+}, []string{"cluster"})
+
+func init() { metrics.Registry.MustRegister(renewed) }
+
+// RenewerConfig of a [Renewer].
+type RenewerConfig struct {
+	// Namespace of the clusters' Secrets.
+	Namespace string
+	// Replica is who reports.
+	Replica string
+	// Policy says what kubeconfigs may do.
+	Policy kubeconfig.Policy
+	// Owner reports whether this replica is the one that renews. Two that take themselves for it do no harm: the second
+	// write is a conflict. Nil means that the manager's leader election decides.
+	Owner func() bool
+	// Now is the clock; nil means the system's.
+	Now func() time.Time
+}
+
+// Renewer renews tokens of workload clusters before they expire: it asks the cluster for another token of the replicas'
+// service account, with the credentials that it has, and puts it into the cluster's Secret. Only a kubeconfig that a command
+// of this package or the Renewer itself wrote is touched; see [SumAnnotation].
+type Renewer struct {
+	cfg  RenewerConfig
+	home client.Client
+	log  logr.Logger
+
+	mu    sync.Mutex // guards tries
+	tries map[string]*try
+}
+
+// try is what came of the latest tries to renew one cluster's token.
+type try struct {
+	failures int
+	next     time.Time // no try before that
+}
+
+// NewRenewer returns a Renewer; see SetupWithManager.
+func NewRenewer(cfg RenewerConfig) *Renewer {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Renewer{cfg: cfg, tries: map[string]*try{}}
+}
+
+// SetupWithManager adds it to the home cluster's manager.
+func (r *Renewer) SetupWithManager(mgr mcmanager.Manager) error {
+	local := mgr.GetLocalManager()
+	r.home, r.log = local.GetClient(), local.GetLogger().WithName("renewal")
+	elected := r.cfg.Owner == nil
+	return ctrl.NewControllerManagedBy(local).Named("renewal").
+		For(&corev1.Secret{}, builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
+			return o.GetNamespace() == r.cfg.Namespace && o.GetLabels()[kubeconfig.Label] == "true"
+		}))).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 8, NeedLeaderElection: &elected}).
+		Complete(r)
+}
+
+// Reconcile renews the token of one cluster if it is time, and asks for the next look.
+func (r *Renewer) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	secret := &corev1.Secret{}
+	if err := r.home.Get(ctx, req.NamespacedName, secret); client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("reading Secret %s: %w", req.NamespacedName, err)
+	} else if err != nil || !secret.DeletionTimestamp.IsZero() {
+		r.forget(req.Name)
+		return ctrl.Result{}, nil
+	}
+	held := hold(secret, r.cfg.Policy)
+	if !held.Renewed { // until the Secret changes
+		r.forget(req.Name)
+		return ctrl.Result{}, nil
+	}
+	if r.cfg.Owner != nil && !r.cfg.Owner() {
+		r.forget(req.Name)
+		return ctrl.Result{RequeueAfter: lookAgain}, nil
+	}
+	now := r.cfg.Now()
+	t := r.try(req.Name)
+	if now.Before(renewAt(secret, held.issued, held.Expires)) {
+		t.failures = 0 // somebody else has renewed it
+	} else if !now.Before(t.next) {
+		r.renew(ctx, secret, held, t)
+	}
+	renewed.WithLabelValues(req.Name).Set(map[bool]float64{true: 1}[t.failures == 0])
+	return ctrl.Result{RequeueAfter: lookAgain}, nil
+}
+
+// try is that of a cluster. One cluster is reconciled by one worker at a time, so what it points at needs no lock.
+func (r *Renewer) try(cluster string) *try {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.tries[cluster] == nil {
+		r.tries[cluster] = &try{}
+	}
+	return r.tries[cluster]
+}
+
+func (r *Renewer) forget(cluster string) {
+	r.mu.Lock()
+	delete(r.tries, cluster)
+	r.mu.Unlock()
+	renewed.DeleteLabelValues(cluster)
+}
+
+// renew tries it once, and makes known what came of it.
+func (r *Renewer) renew(ctx context.Context, secret *corev1.Secret, held Held, t *try) {
+	expires, err := r.replace(ctx, secret, held)
+	now := r.cfg.Now()
+	told := clusterhealth.Event{Reporter: renewalReporter, Replica: r.cfg.Replica, Action: "Renew"}
+	switch {
+	case errors.Is(err, errChanged): // the next look sees how
+		t.next = now.Add(lookAgain)
+		return
+	case err != nil && ctx.Err() != nil: // this replica ends
+		return
+	case err != nil:
+		t.failures++
+		pause := retryAfter(t.failures, held.Expires.Sub(now), rand.Float64())
+		t.next = now.Add(pause)
+		note := text.Line(err.Error(), text.Note/2)
+		r.log.Info("token of a cluster not renewed; trying again", "cluster", secret.Name, "expires", held.Expires, "in", pause.String(),
+			"failures", t.failures, "error", note)
+		told.Reason = ReasonNotRenewed
+		told.Note = fmt.Sprintf("its token expires %s and couldn't be renewed, which is tried again: %s. "+
+			"By hand: tenure cluster rotate %s", stamp(held.Expires), note, secret.Name)
+	default:
+		t.failures, t.next = 0, now.Add(time.Duration(settled*float64(held.Expires.Sub(held.issued))))
+		r.log.Info("token of a cluster renewed", "cluster", secret.Name, "expires", expires)
+		told.Reason, told.Normal = ReasonRenewed, true
+		told.Note = fmt.Sprintf("its token was renewed, and expires %s", stamp(expires))
+	}
+	told.Tell(ctx, r.home, r.log, secret, now)
+}
+
+var errChanged = errors.New("the Secret was changed meanwhile")
+
+// replace asks for a token that lives as long as the one before, sees that the cluster takes it, and puts it into the Secret
+// unless that was changed meanwhile.
+func (r *Renewer) replace(ctx context.Context, secret *corev1.Secret, held Held) (expires time.Time, err error) {
+	access, err := kubeconfig.OfSecret(secret, r.cfg.Policy)
+	if err != nil {
+		return expires, err
+	}
+	config, err := access.REST()
+	if err != nil {
+		return expires, err
+	}
+	config.Timeout, config.QPS, config.UserAgent = renewTimeout, -1, "tenure (renewal)"
+	token, _, err := requestToken(ctx, config, held.Expires.Sub(held.issued))
+	switch {
+	case apierrors.IsForbidden(err):
+		return expires, fmt.Errorf("%w: tenure cluster add gives the right (config/workload/token_role.yaml)", err)
+	case err != nil:
+		return expires, err
+	}
+	if _, expires = kubeconfig.TokenLife(token); !expires.After(held.Expires) {
+		return expires, fmt.Errorf("the API server granted a token that expires %s, not later than the one before: "+
+			"see --service-account-max-token-expiration there", stamp(expires))
+	}
+	body, err := held.target.kubeconfig(secret.Name, token)
+	if err != nil {
+		return expires, fmt.Errorf("with the new token: %w", err)
+	}
+	next := secret.DeepCopy()
+	fill(next, body, true)
+	if reason, note := clusterhealth.Look(ctx, next, r.cfg.Policy, renewTimeout); reason != clusterhealth.ReasonUsable {
+		return expires, fmt.Errorf("the new token can't be used, so the one before is kept: %s: %s", reason, note)
+	}
+	err = r.home.Patch(ctx, next, client.MergeFromWithOptions(secret, client.MergeFromWithOptimisticLock{}))
+	switch {
+	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
+		return expires, errChanged
+	case err != nil:
+		return expires, fmt.Errorf("writing Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+	}
+	return expires, nil
+}

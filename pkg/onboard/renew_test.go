@@ -1,0 +1,332 @@
+package onboard
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+)
+
+func TestATokenIsRenewedInTheLastQuarterOfItsLifeAndBeforeListCallsItSoon(t *testing.T) {
+	for _, life := range []time.Duration{10 * time.Minute, 24 * time.Hour, 720 * time.Hour} {
+		seen := map[time.Time]bool{}
+		for i := range 200 {
+			s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprint(i))}}
+			at, expires := renewAt(s, now, now.Add(life)), now.Add(life)
+			seen[at] = true
+			if share := float64(at.Sub(now)) / float64(life); share < 0.75 || share > 0.8 {
+				t.Fatalf("renewed after %.3f of its life of %v", share, life)
+			}
+			if soon(Held{Expires: expires, issued: now}, at.Add(-time.Second)) {
+				t.Fatalf("of a life of %v, list calls it soon before it is renewed at %v", life, at)
+			}
+			if again := renewAt(s, now, expires); again != at {
+				t.Fatal("another replica would renew it at another time")
+			}
+		}
+		if len(seen) < 50 {
+			t.Errorf("200 Secrets are renewed at %d different times", len(seen))
+		}
+	}
+}
+
+func TestTriesGetRarerAndNeverRarerThanTheTimeThatIsLeftAllows(t *testing.T) {
+	for _, c := range []struct {
+		failures    int
+		left        time.Duration
+		least, most time.Duration
+	}{
+		{1, 100 * time.Hour, 5 * time.Second, 10 * time.Second},
+		{2, 100 * time.Hour, 10 * time.Second, 20 * time.Second},
+		{7, 100 * time.Hour, 5 * time.Minute, 10 * time.Minute},
+		{1 << 40, 100 * time.Hour, 5 * time.Minute, 10 * time.Minute},
+		{9, 10 * time.Minute, 30 * time.Second, time.Minute},
+		{9, -time.Hour, 5 * time.Second, 10 * time.Second},
+	} {
+		if low, high := retryAfter(c.failures, c.left, 0), retryAfter(c.failures, c.left, 1); low != c.least || high != c.most {
+			t.Errorf("after %d failures with %v left: %v to %v, want %v to %v", c.failures, c.left, low, high, c.least, c.most)
+		}
+	}
+}
+
+func tokenFrom(issued, expires time.Time) string {
+	claims := fmt.Sprintf(`{"iat":%d,"exp":%d}`, issued.Unix(), expires.Unix())
+	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".sig"
+}
+
+// issuer plays the part of an API server that matters here: it tells its version to who has a token, and makes tokens.
+type issuer struct {
+	*httptest.Server
+	status atomic.Int32  // of answers to a request for a token, 0 for a token
+	grants atomic.Int64  // seconds, 0 for what is asked for
+	asked  atomic.Int32  // how often
+	bad    atomic.Bool   // refuses new tokens
+	clock  *atomic.Int64 // seconds
+	wished atomic.Int64  // the lifetime of the last request
+	path   atomic.Value  // of the last request
+	first  atomic.Value  // the token that was there in the beginning
+}
+
+func newIssuer(t *testing.T, clock *atomic.Int64) *issuer {
+	t.Helper()
+	i := &issuer{clock: clock}
+	i.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			if i.bad.Load() && r.Header.Get("Authorization") != "Bearer "+i.first.Load().(string) {
+				w.WriteHeader(http.StatusUnauthorized)
+			}
+			return
+		}
+		i.asked.Add(1)
+		i.path.Store(r.URL.Path)
+		if code := i.status.Load(); code != 0 {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(int(code))
+			_ = json.NewEncoder(w).Encode(metav1.Status{Status: "Failure", Code: code, Reason: metav1.StatusReasonForbidden, Message: "no"})
+			return
+		}
+		body, err := io.ReadAll(r.Body)
+		decoded, _, decoding := clientgoscheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+		request, ok := decoded.(*authenticationv1.TokenRequest)
+		if err != nil || decoding != nil || !ok {
+			t.Errorf("a request that is none for a token: %v, %v", err, decoding)
+			return
+		}
+		i.wished.Store(*request.Spec.ExpirationSeconds)
+		life := *request.Spec.ExpirationSeconds
+		if granted := i.grants.Load(); granted != 0 {
+			life = granted
+		}
+		from := time.Unix(i.clock.Load(), 0)
+		request.Status.Token = tokenFrom(from, from.Add(time.Duration(life)*time.Second))
+		request.Status.ExpirationTimestamp = metav1.NewTime(from.Add(time.Duration(life) * time.Second))
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusCreated)
+		_ = json.NewEncoder(w).Encode(request)
+	}))
+	t.Cleanup(i.Close)
+	return i
+}
+
+// renewing is a Renewer with one cluster, west, whose token was issued an hour ago by the clock and has an hour left.
+type renewing struct {
+	t     *testing.T
+	r     *Renewer
+	home  client.Client
+	at    *issuer
+	clock atomic.Int64
+	owner atomic.Bool
+}
+
+func newRenewing(t *testing.T, change func(*corev1.Secret)) *renewing {
+	t.Helper()
+	f := &renewing{t: t}
+	f.clock.Store(time.Now().Unix())
+	f.owner.Store(true)
+	f.at = newIssuer(t, &f.clock)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.at.Certificate().Raw})
+	target := Target{Server: f.at.URL, CA: ca, UID: "uid-west"}
+	first := tokenFrom(f.now().Add(-time.Hour), f.now().Add(time.Hour))
+	f.at.first.Store(first)
+	text, err := target.kubeconfig("west", first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSecret("ns", "west", target.UID, everywhere)
+	s.UID = "1"
+	fill(s, text, true)
+	if change != nil {
+		change(s)
+	}
+	f.home = fake.NewClientBuilder().WithObjects(s).Build()
+	f.r = NewRenewer(RenewerConfig{Namespace: "ns", Replica: "r1", Owner: f.owner.Load, Now: f.now})
+	f.r.home, f.r.log = f.home, logr.Discard()
+	t.Cleanup(func() { f.r.forget("west") }) // its metric is the process's
+	return f
+}
+
+func (f *renewing) now() time.Time { return time.Unix(f.clock.Load(), 0) }
+
+func (f *renewing) pass(d time.Duration) { f.clock.Add(int64(d / time.Second)) }
+
+func (f *renewing) look() time.Duration {
+	f.t.Helper()
+	result, err := f.r.Reconcile(f.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "west"}})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return result.RequeueAfter
+}
+
+func (f *renewing) secret() *corev1.Secret {
+	f.t.Helper()
+	s := &corev1.Secret{}
+	if err := f.home.Get(f.t.Context(), client.ObjectKey{Namespace: "ns", Name: "west"}, s); err != nil {
+		f.t.Fatal(err)
+	}
+	return s
+}
+
+func (f *renewing) told() (all []string) {
+	f.t.Helper()
+	list := &eventsv1.EventList{}
+	if err := f.home.List(f.t.Context(), list); err != nil {
+		f.t.Fatal(err)
+	}
+	for _, e := range list.Items {
+		all = append(all, e.Type+" "+e.Reason+" "+e.Note)
+	}
+	return all
+}
+
+// gauge is the metric of west, -1 if there is none.
+func gauge() float64 {
+	if testutil.CollectAndCount(renewed) == 0 {
+		return -1
+	}
+	return testutil.ToFloat64(renewed.WithLabelValues("west"))
+}
+
+func TestTheOwnerRenewsATokenThatWasRequestedHereWhenItIsTime(t *testing.T) {
+	f := newRenewing(t, nil)
+	before := f.secret()
+	f.look()
+	if f.at.asked.Load() != 0 || gauge() != 1 {
+		t.Fatalf("half of its life is over: asked %d times, metric %v", f.at.asked.Load(), gauge())
+	}
+	f.pass(40 * time.Minute)
+	f.owner.Store(false)
+	if again := f.look(); f.at.asked.Load() != 0 || gauge() != -1 || again == 0 {
+		t.Fatalf("somebody else renews: asked %d times, metric %v, looked at again after %v", f.at.asked.Load(), gauge(), again)
+	}
+	f.owner.Store(true)
+	f.look()
+	after := f.secret()
+	held := Hold(after)
+	if want := f.now().Add(2 * time.Hour); !held.Expires.Equal(want) || !held.Renewed || f.at.wished.Load() != 7200 {
+		t.Fatalf("expires %v, want %v; renewed again: %v; asked for %d s", held.Expires, want, held.Renewed, f.at.wished.Load())
+	}
+	if got, want := f.at.path.Load(), "/api/v1/namespaces/tenure-system/serviceaccounts/tenure/token"; got != want {
+		t.Errorf("asked at %v, want %v", got, want)
+	}
+	was := Hold(before)
+	if held.Server != was.Server || string(held.target.CA) != string(was.target.CA) || after.Annotations[UIDAnnotation] != "uid-west" {
+		t.Error("something else than the token has changed")
+	}
+	f.look()
+	if told := f.told(); f.at.asked.Load() != 1 || gauge() != 1 || len(told) != 1 || !strings.HasPrefix(told[0], "Normal TokenRenewed cluster west: its token was renewed") {
+		t.Errorf("asked %d times, metric %v, told %q", f.at.asked.Load(), gauge(), told)
+	}
+}
+
+func TestAClockThatIsFarAheadRenewsNotWithoutEnd(t *testing.T) {
+	f := newRenewing(t, nil)
+	ahead := f.now().Add(100 * time.Minute)
+	f.r.cfg.Now = func() time.Time { return ahead }
+	f.at.grants.Store(7300) // so that it is later than the one before, and seems old all the same
+	for range 5 {
+		f.look()
+	}
+	if n := f.at.asked.Load(); n != 1 {
+		t.Errorf("asked %d times", n)
+	}
+}
+
+func TestAKubeconfigOfSomebodyElsesIsLeftAlone(t *testing.T) {
+	for name, change := range map[string]func(*corev1.Secret){
+		"made by hand":                    byHand,
+		"its sum taken away":              func(s *corev1.Secret) { delete(s.Annotations, SumAnnotation) },
+		"replaced since it was requested": func(s *corev1.Secret) { s.Data[kubeconfig.Key] = append(s.Data[kubeconfig.Key], '\n') },
+		"broken":                          func(s *corev1.Secret) { fill(s, []byte("["), true) },
+	} {
+		f := newRenewing(t, change)
+		f.pass(59 * time.Minute)
+		if again := f.look(); again != 0 || f.at.asked.Load() != 0 || gauge() != -1 {
+			t.Errorf("%s: asked %d times, metric %v, looked at again after %v", name, f.at.asked.Load(), gauge(), again)
+		}
+	}
+}
+
+func TestATokenThatCantBeRenewedIsKeptToldOfAndTriedAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(*issuer)
+		says  string
+	}{
+		"no right":        {func(i *issuer) { i.status.Store(http.StatusForbidden) }, "tenure cluster add gives the right"},
+		"no answer":       {func(i *issuer) { i.Close() }, "connection refused"},
+		"a shorter one":   {func(i *issuer) { i.grants.Store(60) }, "--service-account-max-token-expiration"},
+		"one that is bad": {func(i *issuer) { i.bad.Store(true) }, "so the one before is kept: AccessRefused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newRenewing(t, nil)
+			before := f.secret()
+			c.spoil(f.at)
+			f.pass(40 * time.Minute)
+			f.look()
+			f.look() // at once: it isn't tried again yet
+			if n := f.at.asked.Load(); n > 1 {
+				t.Errorf("tried %d times without a pause", n)
+			}
+			if told := f.told(); len(told) != 1 || !strings.HasPrefix(told[0], "Warning TokenNotRenewed cluster west: its token expires") ||
+				!strings.Contains(told[0], c.says) || !strings.Contains(told[0], "tenure cluster rotate west") {
+				t.Errorf("told %q, want it to say %q", told, c.says)
+			}
+			if got := f.secret(); gauge() != 0 || got.ResourceVersion != before.ResourceVersion {
+				t.Errorf("metric %v, the Secret has changed: %v", gauge(), got.ResourceVersion != before.ResourceVersion)
+			}
+			if name == "no answer" {
+				return
+			}
+			f.at.status.Store(0)
+			f.at.grants.Store(0)
+			f.at.bad.Store(false)
+			f.pass(retryFirst)
+			f.look()
+			if gauge() != 1 || !Hold(f.secret()).Expires.After(Hold(before).Expires) {
+				t.Errorf("metric %v after it could be renewed", gauge())
+			}
+		})
+	}
+}
+
+// The Secret is written only as it was read: who rotates at the same moment isn't undone.
+func TestARotationMeanwhileIsNotUndone(t *testing.T) {
+	f := newRenewing(t, nil)
+	f.pass(40 * time.Minute)
+	stale := f.secret()
+	byAdmin := f.secret()
+	byAdmin.Labels["x"] = "y"
+	if err := f.home.Update(t.Context(), byAdmin); err != nil {
+		t.Fatal(err)
+	}
+	attempt := f.r.try("west")
+	f.r.renew(t.Context(), stale, Hold(stale), attempt)
+	if got := f.secret(); got.Labels["x"] != "y" || attempt.failures != 0 || len(f.told()) != 0 {
+		t.Errorf("labels %v, %d failures, told %q", got.Labels, attempt.failures, f.told())
+	}
+	if !slices.Equal(f.secret().Data[kubeconfig.Key], stale.Data[kubeconfig.Key]) {
+		t.Error("the other's Secret was overwritten")
+	}
+}
