@@ -27,14 +27,14 @@ func suites(ctx context.Context) ([][]suite, error) {
 		missing, taken = errors.Join(missing, err), append(taken, found...)
 		return suite{name: name, budget: budget, steps: []step{goTest("", slices.Concat(raced, []string{"-p=1"}, found)...)}}
 	}
-	chaos := servers("chaos", 7*time.Minute, "./test/chaos")
-	sharding := servers("sharding", 14*time.Minute, "./test/integration/sharding")
-	integration := servers("integration", 8*time.Minute, "./test/integration")
+	chaos := servers("chaos", 9*time.Minute, "./test/chaos")
+	sharding := servers("sharding", 16*time.Minute, "./test/integration/sharding")
+	integration := servers("integration", 10*time.Minute, "./test/integration")
 	replication := servers("replication", 7*time.Minute, "./test/integration/replication")
 	labs := servers("lab", 8*time.Minute, "./test/lab/...")
 	console := servers("console", 12*time.Minute, "./test/console", "./test/library", "./test/deploy",
 		"./shard/internal/engage/cycles")
-	bench := servers("bench", 3*time.Minute, "./bench/run")
+	bench := servers("bench", 5*time.Minute, "./bench/run")
 
 	// What goes through very many cases does so without the race detector, and with it through fewer: go test -short, or
 	// by itself.
