@@ -37,9 +37,8 @@ const (
 	usedRights = "out/gate/rights"
 	// sideBySide is how many suites of a phase run at a time.
 	sideBySide = 2
-	// budget is for all suites together, once everything is built. On two cores they took 20 to 28 minutes, and 35 beside
-	// other work at a load of 20 to 35; the rest is for
-	// slower machines.
+	// budget is for all suites together, once everything is built. On two cores they took 20 to 28 minutes, and 35 at a
+	// load of 20 to 35; the rest is for slower machines.
 	budget = 50 * time.Minute
 )
 
