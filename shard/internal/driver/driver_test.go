@@ -328,6 +328,14 @@ func TestSoManyRecordsAreWrittenAtOnceAndRenewalsWaitForNone(t *testing.T) {
 	}
 }
 
+func TestADeletionIsBelievedThatFollowsInTheSameInstant(t *testing.T) {
+	b := joined(t)
+	b.served()
+	b.feed(Deleted{ID: west})
+	b.feed(Found{Number: find[Read](b).Number, What: ownership.ShardGone{ID: west}})
+	find[Close](b)
+}
+
 func TestADeletionIsReadLiveBeforeItIsBelieved(t *testing.T) {
 	b := joined(t)
 	b.served()

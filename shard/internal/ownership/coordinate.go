@@ -1,7 +1,6 @@
 package ownership
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
@@ -100,44 +99,47 @@ func (r *Replica) plan() {
 	}
 	moves := r.lastPlan.of(r.planShards((*peer).dead), replicas)
 	unsure := r.unsure(moves)
-	var claimants map[keyspace.ShardID]Incarnation // who isn't fresh; nil until one of them is needed
 	for _, m := range moves {
 		t := r.shard(m.Shard)
-		if t.w != nil {
-			continue // an answer brings us back here, as where none is free
-		}
-		if t.known && t.orphan() && r.isFresh(m.To) { // it would have to wait
-			if claimants == nil {
-				claimants = r.claimants()
-			}
-			m.To = cmp.Or(claimants[m.Shard], m.To)
-		}
 		switch {
+		case t.w != nil: // an answer brings us back here, as where none is free
 		case !t.known:
 			if r.leadLive() { // a coordinator that stood still may have been succeeded, by one that has raised the floor
 				r.create(t, m.To)
 			}
-		case t.orphan():
-			r.adopt(t, m.To)
-		case free > 0 && r.replans(t, suspects) && !r.postpones(m, unsure):
+		case !t.orphan() && free > 0 && r.replans(t, suspects) && !r.postpones(m, unsure):
 			r.assign(t, m.To)
 			free--
+		}
+	}
+	if slices.ContainsFunc(r.order, (*tenure).unserved) {
+		to := r.claimants(moves, replicas)
+		for _, t := range r.order {
+			if t.unserved() && t.w == nil && to[t.id] != "" {
+				r.adopt(t, to[t.id])
+			}
 		}
 	}
 	r.standBy()
 }
 
-// claimants returns who would get what nobody holds, if those who are fresh got nothing.
-func (r *Replica) claimants() map[keyspace.ShardID]Incarnation {
-	replicas, _ := r.replicas((*peer).dead)
-	moves := r.lastClaims.of(r.planShards((*peer).dead), r.spareFresh(replicas))
+// unserved reports whether a record that the planner should know of has no holder who may be alive.
+func (t *tenure) unserved() bool { return t.plannable() && t.orphan() }
+
+// claimants returns who is to claim the orphans that a plan gives to somebody. Those who are fresh would have to wait, even
+// with what they are assigned already, so it is somebody else where there is one.
+func (r *Replica) claimants(moves []plan.Move, replicas []plan.Replica) map[keyspace.ShardID]Incarnation {
 	to := make(map[keyspace.ShardID]Incarnation, len(moves))
 	for _, m := range moves {
+		to[m.Shard] = m.To
+	}
+	for _, m := range r.lastClaims.of(r.planShards((*peer).dead), r.spareFresh(replicas)) {
 		to[m.Shard] = m.To
 	}
 	return to
 }
 
+// isFresh reports whether an incarnation has to wait before it may claim what was there when it began.
 func (r *Replica) isFresh(id Incarnation) bool {
 	if id == r.cfg.ID {
 		return !r.watched
@@ -160,8 +162,7 @@ func (r *Replica) spareFresh(replicas []plan.Replica) []plan.Replica {
 // plans reports whether this replica could have a part in a plan: as long as all shards are held, by replicas that
 // aren't even late, planning is the coordinator's alone, and a leaving replica's.
 func (r *Replica) plans() bool {
-	return r.Leads() || r.leaving || r.standing || r.anyLate() ||
-		slices.ContainsFunc(r.order, func(t *tenure) bool { return t.plannable() && t.orphan() })
+	return r.Leads() || r.leaving || r.standing || r.anyLate() || slices.ContainsFunc(r.order, (*tenure).unserved)
 }
 
 // latestPlan keeps the planner's last answer: much of the news that leads to planning changes nothing it looks at.
@@ -247,7 +248,7 @@ func (r *Replica) create(t *tenure, to Incarnation) {
 // adopt gives an orphan a holder: its assignee while that lives, else the one that the plan names, which claims it for
 // itself. The coordinator writes the plan down where nobody came in time.
 func (r *Replica) adopt(t *tenure, to Incarnation) {
-	if r.takesOf(t.rec.Assignee, t.id.Cluster) || r.mayReturn(t) {
+	if (r.takesOf(t.rec.Assignee, t.id.Cluster) && !r.isFresh(t.rec.Assignee)) || r.mayReturn(t) {
 		return
 	}
 	switch {

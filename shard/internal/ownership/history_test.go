@@ -105,7 +105,7 @@ func TestAFirstIncarnationClaimsNothingThatWasThereForALeaseDurationUnlessAllHav
 		{"all have left in order", []Input{ShardSeen{free}}, false},
 		{"another begins, too", []Input{ShardSeen{free}, LeaseSeen{Lease{ID: "c", Version: 40, Fresh: true}}}, false},
 		{"another has begun and holds something", []Input{ShardSeen{free}, ShardSeen{others}, LeaseSeen{Lease{ID: "b", Version: 40, Fresh: true}}}, true},
-		{"somebody lives", []Input{ShardSeen{free}, LeaseSeen{Lease{ID: "b", Version: 40}}}, true},
+		{"somebody lives who can't serve it", []Input{ShardSeen{free}, LeaseSeen{Lease{ID: "b", Version: 40, Unfit: "west"}}}, true},
 		{"somebody was sealed", []Input{ShardSeen{free}, LeaseSeen{Lease{ID: "b", Version: 40, Sealed: true}}}, true},
 		{"somebody who was sealed holds it", []Input{ShardSeen{held}, LeaseSeen{Lease{ID: "b", Version: 40, Sealed: true}}}, true},
 	} {
@@ -140,22 +140,26 @@ func TestAFirstIncarnationClaimsNothingThatWasThereForALeaseDurationUnlessAllHav
 }
 
 func TestAnOrphanFallsToAReplicaThatNeedNotWait(t *testing.T) {
-	b := newBench(t)
-	b.feed(LeadSeen{Lead{Holder: "a", Floor: 1 << 40, Version: b.v}})
-	b.r.watched = true
-	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Version: 900, Fresh: true}})
-	b.seen(Shard{Assignee: "c", Epoch: 5}) // nobody holds it, and a has four others
-	for _, prefix := range keyspace.Partition(2) {
-		b.record(keyspace.ShardID{Cluster: "north", Prefix: prefix}, Shard{Assignee: "a", Holder: "a", Epoch: 3})
-	}
-	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0, "north": 2}})
-	b.pass(time.Second)
-	claimed := false
-	for _, w := range all[WriteShard](b) {
-		claimed = claimed || w.Shard.ID == west && w.Shard.Holder == "a"
-	}
-	if !claimed {
-		t.Error("it leaves the orphan to a fresh replica, which would wait")
+	for assignee, what := range map[Incarnation]string{"c": "whose assignee is gone", "b": "whose assignee has to wait"} {
+		t.Run(what, func(t *testing.T) {
+			b := newBench(t)
+			b.feed(LeadSeen{Lead{Holder: "a", Floor: 1 << 40, Version: b.v}})
+			b.r.watched = true
+			b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Version: 900, Fresh: true}})
+			b.seen(Shard{Assignee: assignee, Epoch: 5}) // nobody holds it, and a has four others
+			for _, prefix := range keyspace.Partition(2) {
+				b.record(keyspace.ShardID{Cluster: "north", Prefix: prefix}, Shard{Assignee: "a", Holder: "a", Epoch: 3})
+			}
+			b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0, "north": 2}})
+			b.pass(time.Second)
+			claimed := false
+			for _, w := range all[WriteShard](b) {
+				claimed = claimed || w.Shard.ID == west && w.Shard.Holder == "a"
+			}
+			if !claimed {
+				t.Error("it leaves the orphan to a fresh replica, which would wait")
+			}
+		})
 	}
 }
 

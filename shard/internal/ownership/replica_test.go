@@ -413,6 +413,35 @@ func TestR4AHandoffOfUnknownOutcomeIsRepeatedAsItWasAndNothingIsServedMeanwhile(
 	}
 }
 
+// The handoff may be committed, so b's time runs from when its lease was gone.
+func TestR3ALeaseIsMissedThatGoesWhileAHandoffToItIsUnderWay(t *testing.T) {
+	b := newBench(t)
+	b.v++
+	b.feed(LeadSeen{Lead{Holder: "a", Version: b.v}}) // else that record names b, too
+	b.served()
+	b.seen(Shard{Assignee: "b", Holder: "a", Epoch: 1, Warm: "b"})
+	b.feed(Drained{west})
+	handoff := find[WriteShard](b)
+	gone := b.now
+	b.feed(LeaseGone{"b"})
+	b.pass(lease / 4)
+	b.commit(handoff.Seq)
+	if p := b.r.peers["b"]; p == nil || p.changed != gone {
+		t.Errorf("%+v, want b missed since %v", p, gone)
+	}
+}
+
+func TestALeavingReplicaDoesNotCoordinate(t *testing.T) {
+	b := newBench(t)
+	b.v++
+	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: lease, Protocol: 3, Version: b.v}})
+	b.feed(Leave{})
+	b.v++
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 3, Sealed: true, Version: b.v}}) // it coordinated
+	b.pass(b.r.cfg.PlanEvery)
+	none[WriteLead](b)
+}
+
 func TestAHandoffIsOneWriteToTheWarmSuccessorOneEpochUp(t *testing.T) {
 	b := newBench(t)
 	b.served()
