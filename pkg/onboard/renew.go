@@ -171,7 +171,7 @@ func (r *Renewer) renew(ctx context.Context, secret *corev1.Secret, held Held, t
 		told.Note = fmt.Sprintf("its token expires %s and couldn't be renewed, which is tried again: %s. "+
 			"By hand: tenure cluster rotate %s", stamp(held.Expires), note, secret.Name)
 	default:
-		t.failures, t.next = 0, now.Add(time.Duration(settled*float64(held.Expires.Sub(held.issued))))
+		t.failures, t.next = 0, now.Add(settledFor(held.Expires.Sub(held.issued)))
 		r.log.Info("token of a cluster renewed", "cluster", secret.Name, "expires", expires)
 		told.Reason, told.Normal = ReasonRenewed, true
 		told.Note = fmt.Sprintf("its token was renewed, and expires %s", stamp(expires))
@@ -193,7 +193,7 @@ func (r *Renewer) replace(ctx context.Context, secret *corev1.Secret, held Held)
 		return expires, err
 	}
 	config.Timeout, config.QPS, config.UserAgent = renewTimeout, -1, "tenure (renewal)"
-	token, _, err := requestToken(ctx, config, held.Expires.Sub(held.issued))
+	token, _, err := requestToken(ctx, config, max(held.Expires.Sub(held.issued), shortestLife))
 	switch {
 	case apierrors.IsForbidden(err):
 		return expires, fmt.Errorf("%w: tenure cluster add gives the right (config/workload/token_role.yaml)", err)

@@ -241,6 +241,29 @@ func TestTheOwnerRenewsATokenThatWasRequestedHereWhenItIsTime(t *testing.T) {
 	}
 }
 
+func TestAClusterThatGrantsSecondsIsAskedOnceAMinute(t *testing.T) {
+	f := newRenewing(t, func(s *corev1.Secret) {
+		text, err := Hold(s).target.kubeconfig("west", tokenFrom(time.Now().Add(-9*time.Second), time.Now().Add(time.Second)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fill(s, text, true)
+	})
+	f.at.grants.Store(5)
+	for range 60 {
+		f.look()
+		f.pass(time.Second)
+	}
+	if n := f.at.asked.Load(); n != 1 || f.at.wished.Load() != 600 {
+		t.Errorf("asked %d times within a minute, for %d s", n, f.at.wished.Load())
+	}
+	f.pass(time.Second)
+	f.look()
+	if n := f.at.asked.Load(); n != 2 {
+		t.Errorf("asked %d times in a minute", n)
+	}
+}
+
 func TestAClockThatIsFarAheadRenewsNotWithoutEnd(t *testing.T) {
 	f := newRenewing(t, nil)
 	ahead := f.now().Add(100 * time.Minute)

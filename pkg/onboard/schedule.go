@@ -13,9 +13,11 @@ const (
 	renewFrom, renewSpread = 0.75, 0.05
 	// retryFirst and retryMost are between two tries; after each that fails it is twice as long.
 	retryFirst, retryMost = 10 * time.Second, 10 * time.Minute
-	// settled is the share of a new token's life in which it isn't renewed whatever the clocks say: a replica whose clock is
-	// far ahead would never stop.
-	settled = 0.1
+	// A new token isn't renewed in the first tenth of its life, and for a minute at least, whatever the clocks say: a replica
+	// whose clock is far ahead would never stop, nor would a cluster that grants tokens for seconds let it.
+	settled, settledLeast = 0.1, time.Minute
+	// No API server grants a token for less.
+	shortestLife = 10 * time.Minute
 )
 
 // renewAt is when a token is to be renewed. Where in the last part of its life that is comes from the Secret itself: all
@@ -25,6 +27,11 @@ func renewAt(s *corev1.Secret, issued, expires time.Time) time.Time {
 	digest.Write([]byte(string(s.UID) + s.Annotations[SumAnnotation]))
 	share := renewFrom + renewSpread*float64(digest.Sum64()%1000)/1000
 	return issued.Add(time.Duration(share * float64(expires.Sub(issued))))
+}
+
+// settledFor is how long a token of that life isn't renewed again.
+func settledFor(life time.Duration) time.Duration {
+	return max(time.Duration(settled*float64(life)), settledLeast)
 }
 
 // retryAfter is the pause after the given number of failures in a row, with so much of the token's life left; random is from
