@@ -63,7 +63,7 @@ func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a Add
 	if p.target, err = TargetOf(o.Workload, a.Server); err != nil {
 		return p, err
 	}
-	if p.target.UID, err = uidOf(ctx, there); err != nil {
+	if p.target.UID, err = o.identify(ctx, there); err != nil {
 		return p, err
 	}
 	if p.known, err = o.known(ctx, home); err != nil {

@@ -76,7 +76,8 @@ func (o Onboarder) known(ctx context.Context, home client.Client) (Known, error)
 	}
 	all := &corev1.SecretList{}
 	if err := home.List(ctx, all, client.InNamespace(o.Namespace), client.MatchingLabels{kubeconfig.Label: "true"}); err != nil {
-		return Known{}, fmt.Errorf("listing the Secrets of clusters in namespace %s of %s: %w", o.Namespace, o.Home.Host, err)
+		return Known{}, fmt.Errorf("listing the Secrets of clusters in namespace %s of the home cluster at %s (--home-kubeconfig and --home-context say where it is): %w",
+			o.Namespace, o.Home.Host, err)
 	}
 	k := Known{Others: others(all.Items, o.Name)}
 	own := &corev1.Secret{}
@@ -99,6 +100,15 @@ func uidOf(ctx context.Context, c client.Client) (string, error) {
 		return "", fmt.Errorf("reading namespace %s, whose UID tells clusters apart: %w", metav1.NamespaceSystem, err)
 	}
 	return string(system.UID), nil
+}
+
+// identify is the UID of the workload cluster. It is the first that is asked of it, so its error says how it was reached.
+func (o Onboarder) identify(ctx context.Context, there client.Client) (string, error) {
+	uid, err := uidOf(ctx, there)
+	if err != nil {
+		return "", fmt.Errorf("cluster %s at %s (--kubeconfig and --context say where it is): %w", o.Name, o.Workload.Host, err)
+	}
+	return uid, nil
 }
 
 // live reads what a workload cluster has of all that any access could need, and of what was made there for another access.

@@ -80,7 +80,7 @@ func (o Onboarder) Remove(ctx context.Context, options RemoveOptions) (r Report,
 func (o Onboarder) mayClean(ctx context.Context, there client.Client, known Known) error {
 	target := Target{Server: o.Workload.Host}
 	var err error
-	if target.UID, err = uidOf(ctx, there); err != nil {
+	if target.UID, err = o.identify(ctx, there); err != nil {
 		return err
 	}
 	for i := range known.Others {

@@ -21,7 +21,7 @@ func (o Onboarder) Rotate(ctx context.Context, lifetime time.Duration) (r Report
 	if err != nil {
 		return r, err
 	}
-	if target.UID, err = uidOf(ctx, there); err != nil {
+	if target.UID, err = o.identify(ctx, there); err != nil {
 		return r, err
 	}
 	known, err := o.known(ctx, home)
