@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -72,7 +73,7 @@ func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
 	}
 	run(1, append(add, "--wait=1s"), "not served: no replica is alive in namespace tenure-system")
 	f.start("r0", "--cluster-removal-grace=1s")
-	f.start("r1", "--cluster-removal-grace=1s")
+	f.start("r1", "--cluster-removal-grace=1s", "--home-kubeconfig="+f.remote())
 	run(0, add, "8 of 8 held by", "Secret tenure-system/west unchanged, expires")
 	run(0, add, "nothing had to be changed")
 	run(0, []string{"list"}, "west https://127.0.0.1:", "8/8", "served")
@@ -219,6 +220,29 @@ func (f *fleet) aged(life, over time.Duration) []byte {
 	kubeconfig, err := clientcmd.Write(*config)
 	fail(err)
 	return kubeconfig
+}
+
+// remote is home's kubeconfig as replicas of other clusters have it: config/remote mounts it beside its token.
+func (f *fleet) remote() string {
+	f.t.Helper()
+	path, err := f.Planes.Cluster(lab.Home).ServiceAccountKubeconfig(f.t.Context(), namespace, lab.Account)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	config, err := clientcmd.LoadFromFile(path)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	folder := f.t.TempDir()
+	for _, user := range config.AuthInfos {
+		err = errors.Join(err, os.WriteFile(filepath.Join(folder, "token"), []byte(user.Token), 0o600))
+		user.Token, user.TokenFile = "", filepath.Join(folder, "token")
+	}
+	path = filepath.Join(folder, "kubeconfig")
+	if err := errors.Join(err, clientcmd.WriteToFile(*config, path)); err != nil {
+		f.t.Fatal(err)
+	}
+	return path
 }
 
 // firstOf leaves the objects of a kind.

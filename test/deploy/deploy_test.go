@@ -18,7 +18,7 @@ func TestConfigIsTakenByARealAPIServer(t *testing.T) {
 		dry    []bool
 	}{
 		{"crd", []bool{false, true}}, {"default", []bool{false, true}}, {"workload", []bool{false, true}}, {"samples", []bool{true}},
-		{"development", []bool{true}}, {"../test/deploy/testdata/components", []bool{true}},
+		{"development", []bool{true}}, {"remote", []bool{true}}, {"../test/deploy/testdata/components", []bool{true}},
 		{"replication/home", []bool{false, true}}, {"replication/target", []bool{false, true}},
 	} {
 		rendered := labtest.Kubectl(t, home, "kustomize", "../../config/"+c.folder)

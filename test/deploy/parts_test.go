@@ -2,7 +2,9 @@ package deploy
 
 import (
 	"maps"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,6 +60,42 @@ func TestAReplicaHasTimeToLeaveAndRoomToCollectGarbage(t *testing.T) {
 	hard := container.Resources.Limits.Memory().Value()
 	if share := float64(soft.Value()) / float64(hard); share < 0.85 || share > 0.95 {
 		t.Errorf("GOMEMLIMIT is %.2f of the limit, want nine tenths", share)
+	}
+}
+
+// A replica elsewhere finds home by the Secret that docs/install.md has made, and names no Pod, which peers would look for in
+// home.
+func TestARemoteReplicaHasHomeFromASecretAndNamesNoPod(t *testing.T) {
+	all, d := deployment(t, "../../config/remote")
+	pod := d.Spec.Template.Spec
+	container := pod.Containers[0]
+	var path string
+	for _, v := range pod.Volumes {
+		i := slices.IndexFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == v.Name })
+		if v.Secret != nil && v.Secret.SecretName == "tenure-home" && i >= 0 {
+			path = container.VolumeMounts[i].MountPath
+		}
+	}
+	page, err := os.ReadFile("../../docs/install.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"generic tenure-home --from-file=token --from-file=kubeconfig\n", "tokenFile: " + path + "/token}"} {
+		if path == "" || !strings.Contains(string(page), want) {
+			t.Errorf("the Secret is mounted at %q, and docs/install.md doesn't say %q", path, want)
+		}
+	}
+	if want := "--home-kubeconfig=" + path + "/kubeconfig"; !slices.Contains(container.Args, want) {
+		t.Errorf("replicas get %q, want %s among it", container.Args, want)
+	}
+	for _, v := range container.Env {
+		if v.Name == "TENURE_POD" || strings.Contains(v.Value, "POD_UID") {
+			t.Errorf("a replica elsewhere says that it is a Pod of home: %v", v)
+		}
+	}
+	account := typed[corev1.ServiceAccount](t, all, "ServiceAccount tenure-system/"+pod.ServiceAccountName)
+	if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken || account.Name == "tenure" {
+		t.Errorf("it runs as %s, with a token of that account: %v", account.Name, pod.AutomountServiceAccountToken)
 	}
 }
 
