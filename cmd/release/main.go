@@ -137,6 +137,7 @@ func (r *release) build(ctx context.Context, arch string) (string, error) {
 // install are the manifests that are published, by the folder of config/ that each is made of.
 var install = map[string]string{
 	"default":            "home.yaml",
+	"remote":             "remote.yaml",
 	"workload":           "workload.yaml",
 	"replication/home":   "home-replication.yaml",
 	"replication/target": "target-replication.yaml",
@@ -149,7 +150,9 @@ func (r *release) manifests(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		text = withImage(text, r.Image+":"+r.Version)
+		if text, err = withImage(text, r.Image+":"+r.Version); err != nil {
+			return fmt.Errorf("config/%s: %w", folder, err)
+		}
 		if err := os.WriteFile(filepath.Join(r.To, name), []byte(text+"\n"), 0o644); err != nil {
 			return err
 		}
@@ -157,9 +160,15 @@ func (r *release) manifests(ctx context.Context) error {
 	return nil
 }
 
-// withImage names the image of the release in a manifest.
-func withImage(manifest, image string) string {
-	return regexp.MustCompile(`(?m)^(\s*(?:- )?image: )tenure$`).ReplaceAllString(manifest, "${1}"+image)
+// ours is where a manifest names an image of Tenure, in whichever registry and version.
+var ours = regexp.MustCompile(`(?m)^(\s*(?:- )?image: )(?:\S+/)?tenure(?::\S+)?$`)
+
+// withImage names the image of the release in a manifest. One with Pods and none of our images would install another version.
+func withImage(manifest, image string) (string, error) {
+	if strings.Contains(manifest, "kind: Deployment") && !ours.MatchString(manifest) {
+		return "", errors.New("its Deployment has no image of Tenure to replace")
+	}
+	return ours.ReplaceAllString(manifest, "${1}"+image), nil
 }
 
 // checksums writes the checksum of every file, in the form that sha256sum -c reads.

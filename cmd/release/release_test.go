@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -113,10 +114,22 @@ func TestAReleaseNeedsAVersionThatGoKnows(t *testing.T) {
 }
 
 func TestOnlyOurImageIsNamedAnew(t *testing.T) {
-	manifest := "    - image: tenure\n      image: tenure\n      image: busybox\n      name: tenure\n"
-	want := "    - image: r/t:v1\n      image: r/t:v1\n      image: busybox\n      name: tenure\n"
-	if got := withImage(manifest, "r/t:v1"); got != want {
-		t.Errorf("got %s", got)
+	text, err := os.ReadFile("../../config/manager/kustomization.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile(`newName: (\S+)\n\s+newTag: (\S+)\n`).FindStringSubmatch(string(text))
+	if named == nil {
+		t.Fatal("config/manager names no image")
+	}
+	installed := named[1] + ":" + named[2] // what kubectl makes of it
+	manifest := "kind: Deployment\n    - image: tenure\n      image: " + installed + "\n      image: busybox\n      image: x/tenure-other:v1\n      name: tenure\n"
+	want := "kind: Deployment\n    - image: r/t:v1\n      image: r/t:v1\n      image: busybox\n      image: x/tenure-other:v1\n      name: tenure\n"
+	if got, err := withImage(manifest, "r/t:v1"); got != want || err != nil {
+		t.Errorf("got %s, %v", got, err)
+	}
+	if _, err := withImage("kind: Deployment\n      image: busybox\n", "r/t:v1"); err == nil {
+		t.Error("a Deployment without our image is published")
 	}
 }
 
