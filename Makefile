@@ -80,12 +80,18 @@ lint: ## formatting, vet, and that generated files are up to date
 	go vet -tags browser ./test/browser
 	cd test/apiserver && go vet ./...
 	cd cmd/release && go vet ./...
+	cd test/chart && go vet ./...
 	cd config/monitoring/gen && go vet ./...
 	go vet -tags lab ./cmd/tenure
 	go mod tidy -diff
 	cd test/apiserver && go mod tidy -diff
 	cd cmd/release && go mod tidy -diff
+	cd test/chart && go mod tidy -diff
 	config/generate.sh --check
+
+.PHONY: chart
+chart: $(BIN)/controlplane ## write the templates of the Helm chart anew, from config/default
+	cd test/chart && go run .
 
 .PHONY: monitoring
 monitoring: ## write the Grafana dashboard and the list of its metrics anew

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/engine"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+const root = "../.."
+
+// render is what helm install makes of the chart: its objects by KIND NAMESPACE/NAME.
+func render(t *testing.T, values map[string]any) (map[string]map[string]any, error) {
+	t.Helper()
+	chart, err := loader.Load(filepath.Join(root, "chart"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := chartutil.ToRenderValues(chart, values, chartutil.ReleaseOptions{Name: "tenure", Namespace: "default"}, nil)
+	if err != nil {
+		return nil, err // the schema refuses the values
+	}
+	files, err := engine.Render(chart, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := map[string]map[string]any{}
+	for _, text := range files {
+		parse(t, text, objects)
+	}
+	return objects, nil
+}
+
+func parse(t *testing.T, text string, into map[string]map[string]any) {
+	t.Helper()
+	for documents := yaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096); ; {
+		o := &unstructured.Unstructured{}
+		if err := documents.Decode(o); err == io.EOF {
+			return
+		} else if err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		into[o.GetKind()+" "+o.GetNamespace()+"/"+o.GetName()] = o.Object
+	}
+}
+
+func TestHelmInstallsWhatKubectlInstalls(t *testing.T) {
+	text, err := kustomized(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]map[string]any{}
+	parse(t, text, want)
+	got, err := render(t, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" || len(got) < 20 {
+		t.Errorf("%d objects (- kubectl, + helm; make chart writes the templates anew):\n%s", len(got), diff)
+	}
+}
+
+func TestValuesDoWhatTheySayAndNothingElse(t *testing.T) {
+	plain, err := render(t, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed, err := render(t, map[string]any{
+		"image": "r/t:v1", "replicas": 5, "args": []any{"--lease-duration=5s", "--log-level=debug"},
+		"requests": map[string]any{"cpu": "1"}, "memory": map[string]any{"limit": "2Gi", "go": "1843MiB"}, "priorityClassName": "tenure",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const name = "Deployment tenure-system/tenure"
+	d, was := changed[name], plain[name]
+	spec := d["spec"].(map[string]any)
+	pod := spec["template"].(map[string]any)["spec"].(map[string]any)
+	container := pod["containers"].([]any)[0].(map[string]any)
+	args := container["args"].([]any)
+	got := []any{spec["replicas"], pod["priorityClassName"], container["image"], args[len(args)-2:], container["resources"]}
+	want := []any{
+		int64(5), "tenure", "r/t:v1", []any{"--lease-duration=5s", "--log-level=debug"},
+		map[string]any{"limits": map[string]any{"memory": "2Gi"}, "requests": map[string]any{"cpu": "1", "memory": "128Mi"}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(- want, + got):\n%s", diff)
+	}
+	before := was["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)["args"].([]any)
+	if len(args) != len(before)+2 {
+		t.Errorf("args are %q, were %q", args, before)
+	}
+	delete(changed, name)
+	delete(plain, name)
+	if diff := cmp.Diff(plain, changed); diff != "" {
+		t.Errorf("something else than the Deployment changed:\n%s", diff)
+	}
+}
+
+func TestTheSchemaRefusesWhatIsNoValue(t *testing.T) {
+	for what, values := range map[string]map[string]any{
+		"an unknown value":         {"replica": 3},
+		"no replicas":              {"replicas": 0},
+		"a number of replicas":     {"replicas": "three"},
+		"an argument that is none": {"args": []any{"lease-duration=5s"}},
+		"a limit of CPU":           {"memory": map[string]any{"cpu": "1"}},
+		"Kubernetes' units for Go": {"memory": map[string]any{"go": "920Mi"}},
+		"no quantity":              {"requests": map[string]any{"memory": "much"}},
+	} {
+		if _, err := render(t, values); err == nil || !strings.Contains(err.Error(), "schema") {
+			t.Errorf("%s: %v, want it refused by the schema", what, err)
+		}
+	}
+}
+
+func TestTheTemplatesAreThoseOfConfig(t *testing.T) {
+	to := filepath.Join(t.TempDir(), "templates")
+	if err := write(root, to); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(contents(t, to), contents(t, filepath.Join(root, "chart", "templates"))); diff != "" {
+		t.Errorf("run make chart (- as it would be, + as it is):\n%s", diff)
+	}
+}
+
+func contents(t *testing.T, folder string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		text, err := os.ReadFile(filepath.Join(folder, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[e.Name()] = string(text)
+	}
+	return all
+}
