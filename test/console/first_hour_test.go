@@ -1,0 +1,270 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/labtest"
+	"github.com/tenure-dev/tenure/test/lab/localplane"
+)
+
+// newcomer is somebody with three clusters in which nothing is installed, tenure and kubectl, who types what pages say.
+type newcomer struct {
+	t        *testing.T
+	planes   *localplane.Planes
+	folder   string // of the kubeconfigs home.yaml, west.yaml and east.yaml, and of config/
+	path     string // where tenure and kubectl are
+	replicas []*lab.Replica
+}
+
+var hour = []string{lab.Home, "west", "east"}
+
+func newNewcomer(t *testing.T) *newcomer {
+	t.Helper()
+	ctrllog.SetLogger(logr.Discard())
+	root, err := lab.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &newcomer{t: t, folder: t.TempDir(), path: t.TempDir()}
+	if _, err := lab.Build(t.Context(), n.path, "tenure", false); err != nil {
+		t.Fatal(err)
+	}
+	binary, err := localplane.FindBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Home has controllers, but no nodes: the replicas' Pods stay pending, and processes take their place.
+	n.planes = labtest.Planes(t, localplane.ClusterConfig{Name: lab.Home, Workload: true, Nodes: localplane.NoNodes},
+		localplane.ClusterConfig{Name: "west", Workload: true}, localplane.ClusterConfig{Name: "east", Workload: true})
+	script := fmt.Sprintf("#!/bin/sh\nexec %q kubectl --cache-dir %q \"$@\"\n", binary, filepath.Join(n.path, "cache"))
+	errs := []error{
+		os.WriteFile(filepath.Join(n.path, "kubectl"), []byte(script), 0o700),
+		os.Symlink(filepath.Join(root, "config"), filepath.Join(n.folder, "config")),
+	}
+	for _, name := range hour {
+		errs = append(errs, os.Symlink(n.planes.Cluster(name).Kubeconfig(), filepath.Join(n.folder, name+".yaml")))
+	}
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// types types a line into a shell.
+func (n *newcomer) types(line string) {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(n.t.Context(), 3*time.Minute)
+	defer cancel()
+	shell := exec.CommandContext(ctx, "sh", "-c", line)
+	shell.Dir = n.folder
+	shell.Env = append(slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "KUBECONFIG=") }),
+		"PATH="+n.path+":"+os.Getenv("PATH"))
+	began := time.Now()
+	out, err := shell.CombinedOutput()
+	n.t.Logf("$ %s\n%s(%.1fs)", line, out, time.Since(began).Seconds())
+	if err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// start does for the Deployment what nodes would.
+func (n *newcomer) start() {
+	n.t.Helper()
+	kubeconfig, err := n.planes.Cluster(lab.Home).ServiceAccountKubeconfig(n.t.Context(), lab.Namespace, lab.Account)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	for i := range 3 {
+		name := fmt.Sprintf("tenure-%d", i)
+		r, err := lab.StartProgram(lab.Program{
+			Name: name, Binary: filepath.Join(n.path, "tenure"), LogPath: filepath.Join(n.planes.Dir(), name+".log"), Addresses: 1,
+			Args: func(addresses []string) []string {
+				return []string{
+					"--home-kubeconfig", kubeconfig, "--replica", name, "--metrics-bind-address", addresses[0], "--health-probe-bind-address", "0",
+					"--cluster-removal-grace=1s", // the default would only make the test longer
+				}
+			},
+		})
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		n.replicas = append(n.replicas, r)
+		n.t.Cleanup(func() { r.Kill() })
+	}
+}
+
+// commands are those of the first block of a page that has a text in it, without their comments.
+func commands(t *testing.T, page, has string) (lines []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../..", page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+		if !strings.Contains(block[1], has) {
+			continue
+		}
+		for line := range strings.Lines(block[1]) {
+			line, _, _ = strings.Cut(line, " #")
+			lines = append(lines, strings.TrimSpace(line))
+		}
+		return lines
+	}
+	t.Fatalf("%s has no block of commands with %q", page, has)
+	return nil
+}
+
+// comeLate are what Kubernetes makes in its own namespaces when it first needs them.
+var comeLate = []string{"serviceaccounts", "configmaps", "leases"}
+
+// everything is every object of a cluster, with its finalizers, but for events, which Kubernetes keeps for an hour, and for
+// what may come late.
+func everything(ctx context.Context, config *rest.Config) (map[string]bool, error) {
+	config.WarningHandlerWithContext = rest.NoWarnings{}
+	kinds, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	lists, err := kinds.ServerPreferredResourcesWithContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]bool{}
+	for _, list := range lists {
+		version, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			return nil, err
+		}
+		for _, kind := range list.APIResources {
+			if !slices.Contains(kind.Verbs, "list") || kind.Name == "events" || kind.Name == "componentstatuses" {
+				continue
+			}
+			found, err := objects.Resource(version.WithResource(kind.Name)).List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return nil, err
+			}
+			for _, o := range found.Items {
+				if strings.HasPrefix(o.Namespace, "kube-") && slices.Contains(comeLate, kind.Name) {
+					continue
+				}
+				all[fmt.Sprintf("%s.%s %s/%s %q", kind.Name, version.Group, o.Namespace, o.Name, o.Finalizers)] = true
+			}
+		}
+	}
+	return all, nil
+}
+
+// settled are all objects of a cluster once Kubernetes has made those of its own.
+func (n *newcomer) settled(name string) (all map[string]bool) {
+	n.t.Helper()
+	plane := n.planes.Cluster(name)
+	labtest.Eventually(n.t, "cluster "+name+" has what Kubernetes makes", func() error {
+		namespaces := &corev1.NamespaceList{}
+		c := labtest.Client(n.t, plane)
+		if err := c.List(n.t.Context(), namespaces); err != nil {
+			return err
+		}
+		for _, ns := range namespaces.Items {
+			if err := c.Get(n.t.Context(), client.ObjectKey{Namespace: ns.Name, Name: "default"}, &corev1.ServiceAccount{}); err != nil {
+				return err
+			}
+		}
+		before := len(all)
+		var err error
+		if all, err = everything(n.t.Context(), plane.RESTConfig()); err == nil && len(all) != before {
+			err = fmt.Errorf("%d objects, a moment ago %d", len(all), before)
+		}
+		return err
+	})
+	if len(all) < 50 {
+		n.t.Fatalf("cluster %s has only %d objects", name, len(all))
+	}
+	return all
+}
+
+// The README's first five commands lead from nothing to an At in a second cluster, and the page about installing leaves
+// nothing behind.
+func TestAnHourFromNothingToAnAtInASecondClusterAndBack(t *testing.T) {
+	n := newNewcomer(t)
+	before := map[string]map[string]bool{}
+	for _, name := range hour {
+		before[name] = n.settled(name)
+	}
+
+	lines := commands(t, "README.md", "apply -k config/default")
+	if len(lines) != 5 {
+		t.Fatalf("the README needs %d commands: %q", len(lines), lines)
+	}
+	began := time.Now()
+	for i, line := range lines {
+		n.types(line)
+		if i == 0 {
+			n.start()
+		}
+	}
+	t.Logf("%.1fs from nothing to the first At in a second cluster", time.Since(began).Seconds())
+	if labtest.Kubectl(t, n.planes.Cluster("east"), "get", "pods", "-A", "-o", "name") == "" {
+		t.Error("an At is done, and there is no Pod of it")
+	}
+	if installed, err := everything(t.Context(), n.planes.Cluster(lab.Home).RESTConfig()); err != nil || len(added(before[lab.Home], installed)) < 30 {
+		t.Errorf("home has %d objects more: what was installed isn't seen (%v)", len(added(before[lab.Home], installed)), err)
+	}
+
+	for _, line := range commands(t, "docs/install.md", "cluster remove") {
+		if strings.Contains(line, "west") { // as for each workload cluster
+			n.types(strings.ReplaceAll(line, "west", "east"))
+		}
+		n.types(line)
+		if strings.Contains(line, "delete deployment") {
+			labtest.Leave(t, n.replicas...)
+		}
+	}
+	for _, name := range hour {
+		labtest.Eventually(t, "nothing is left in "+name, func() error {
+			after, err := everything(t.Context(), n.planes.Cluster(name).RESTConfig())
+			if err != nil {
+				return err
+			}
+			if left, lost := added(before[name], after), added(after, before[name]); len(left)+len(lost) > 0 {
+				return fmt.Errorf("left: %q; lost: %q", left, lost)
+			}
+			return nil
+		})
+	}
+}
+
+// added are the objects of after that aren't in before.
+func added(before, after map[string]bool) (all []string) {
+	for o := range after {
+		if !before[o] {
+			all = append(all, o)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
