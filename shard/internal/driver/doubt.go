@@ -8,14 +8,14 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// doubts are records that are read live, one after the other, because something looks as if the home cluster had gone
-// back: a watch shows an older version than one before, or was broken, or a write was committed with a lower version
-// than had been seen when it was sent. None of that is evidence, since an API server may lag behind another. What the
-// read shows is.
+// doubts are records that are read live, one after the other, because the home cluster may have gone back: a watch
+// shows an older version than before, or was interrupted, or a write was committed with a lower version than one seen
+// before it was sent. None of these is evidence, since one API server may lag behind another. The live read gives
+// evidence.
 type doubts struct {
-	of     []Subject // to be read
-	odd    int       // how many older versions that a watch showed are among them, or were since there was none
-	asked  bool      // the first of them is on its way
+	of     []Subject // records to read, in order
+	odd    int       // how many were added because a watch showed older versions, since the list was last empty
+	asked  bool      // the read of the first is in flight
 	at     ownership.Instant
 	newest ownership.Version // the highest version seen of any record
 }
@@ -27,7 +27,7 @@ func (d *Driver) newest(of Subject) ownership.Version {
 		if d.memory == nil || d.afresh {
 			return 0
 		}
-		return d.memory.NewestLease(of.Lease) // nothing else is read between two incarnations
+		return d.memory.NewestLease(of.Lease) // between two incarnations only leases are read
 	case of.Lease != "":
 		return d.machine.NewestLease(of.Lease)
 	case of.Shard != (keyspace.ShardID{}):
@@ -38,7 +38,7 @@ func (d *Driver) newest(of Subject) ownership.Version {
 	return d.machine.NewestLead()
 }
 
-// version returns what a version that was read or watched is of; ok is false where it is of no record.
+// version returns the record that an input is about, and its version; ok is false if it is about none.
 func version(what ownership.Input) (of Subject, v ownership.Version, ok bool) {
 	switch in := what.(type) {
 	case ownership.LeaseSeen:
@@ -57,10 +57,10 @@ func version(what ownership.Input) (of Subject, v ownership.Version, ok bool) {
 	return Subject{}, 0, false
 }
 
-// mostDoubts is how many records that a watch shows in older versions wait to be read: a few are enough to find out.
+// mostDoubts bounds the records that are read because a watch shows older versions: a few are enough.
 const mostDoubts = 8
 
-// look looks at what a watch shows.
+// look checks an input from a watch for signs that the home cluster went back.
 func (d *Driver) look(what ownership.Input) {
 	of, v, ok := version(what)
 	if !ok || d.machine == nil {
@@ -76,8 +76,8 @@ func (d *Driver) look(what ownership.Input) {
 	d.doubts.newest = max(d.doubts.newest, v)
 }
 
-// lookAll looks at what a live list shows. What is older there than what was seen is read once more: more may have been seen
-// since the list was asked for.
+// lookAll checks a live list. A record that is older in the list is read once more, since a newer version may have been
+// seen while the list was in flight.
 func (d *Driver) lookAll(l ownership.Listing) {
 	for _, lease := range l.Leases {
 		d.look(ownership.LeaseSeen{Lease: lease})
@@ -90,14 +90,14 @@ func (d *Driver) lookAll(l ownership.Listing) {
 	}
 }
 
-// suspect looks at the version that a write got. A home cluster counts its versions up: one that is below that of the
-// record before proves that it went back, and one that is below that of another record raises doubts.
+// suspect checks the version of a committed write. Versions only rise in one history. So a version below the record's
+// previous one proves that the home cluster went back. One below another record's version only raises doubts.
 func (d *Driver) suspect(p pending, e Written) (back bool) {
 	if e.Outcome != ownership.Committed || e.Version == 0 || d.machine == nil {
 		return false
 	}
 	if e.Version < p.newest {
-		d.doubts.newest, d.echoes = 0, echoes{} // what the watch has shown may be of another history
+		d.doubts.newest, d.echoes = 0, echoes{} // what the watch showed may be of another history
 		d.doubtAll()
 	}
 	d.doubts.newest = max(d.doubts.newest, e.Version)
@@ -105,7 +105,8 @@ func (d *Driver) suspect(p pending, e Written) (back bool) {
 	return d.below(of, e.Version, p.known)
 }
 
-// doubtAll reads what this incarnation relies on: its lease and what it holds.
+// doubtAll reads what this incarnation relies on: its lease, the lead record, and the records of shards that it holds
+// or prepares.
 func (d *Driver) doubtAll() {
 	if d.machine == nil {
 		return
@@ -122,7 +123,7 @@ func (d *Driver) doubtAll() {
 	}
 }
 
-// settleDoubts reads the next record.
+// settleDoubts sends the next read.
 func (d *Driver) settleDoubts() {
 	if d.machine == nil || d.doubts.asked || d.now.AtLeast(d.doubts.at) < 0 {
 		return
@@ -131,40 +132,40 @@ func (d *Driver) settleDoubts() {
 	d.read(pending{why: doubted}, d.doubts.of[0])
 }
 
-// doubtSettled goes on with the next record, or later with the same one if it couldn't be read.
+// doubtSettled goes on to the next record, or later to the same one if it couldn't be read.
 func (d *Driver) doubtSettled(p pending, found bool) {
 	d.doubts.asked = false
 	if !found {
 		d.doubts.at = d.now.Add(d.patience() / 2)
 		return
 	}
-	if len(d.doubts.of) > 0 && d.doubts.of[0] == p.of { // else they have begun anew meanwhile
+	if len(d.doubts.of) > 0 && d.doubts.of[0] == p.of { // otherwise the list has begun again
 		d.doubts.of = d.doubts.of[:copy(d.doubts.of, d.doubts.of[1:])]
 	}
 	if len(d.doubts.of) == 0 {
 		d.doubts.odd = 0
-		d.doubts.at = d.now.Add(d.cfg.Protocol.RetryEvery) // a watch that lags shows old versions of many
+		d.doubts.at = d.now.Add(d.cfg.Protocol.RetryEvery) // a watch that lags shows old versions of many records
 	}
 }
 
-// contradicts looks at what a live read shows: never an older version than one that was seen before it was sent, unless
-// the home cluster went back. That ends the incarnation.
+// contradicts checks a live read. It never shows an older version than one seen before the read was sent, unless the
+// home cluster went back. That ends the incarnation.
 func (d *Driver) contradicts(p pending, what ownership.Input) bool {
 	of, v, ok := version(what)
 	if !ok || v >= p.known {
 		return false
 	}
 	if d.machine == nil {
-		if d.memory != nil { // else it has left
+		if d.memory != nil { // otherwise the process has left
 			d.memory.GoBack()
 			d.afresh, d.past = true, nil
 		}
 		return false
 	}
-	return d.below(of, v, p.known) && p.why != sealRead // which goes on beside the incarnations
+	return d.below(of, v, p.known) && p.why != sealRead // sealing goes on in any incarnation
 }
 
-// below ends the incarnation if a version of a record is lower than one that is known to have been before.
+// below ends the incarnation if v is lower than a version that is known to have existed.
 func (d *Driver) below(of Subject, v, known ownership.Version) bool {
 	if v >= known {
 		return false

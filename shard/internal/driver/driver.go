@@ -12,10 +12,10 @@ import (
 type Config struct {
 	// Protocol holds what all incarnations have in common; the ID is set for each.
 	Protocol ownership.Config
-	// DrainTimeout is how long running reconciles may take to end; with a lease duration, it bounds how long leaving
-	// may take.
+	// DrainTimeout is how long running reconciles may take to end. DrainTimeout plus a lease duration bounds how long
+	// leaving may take.
 	DrainTimeout time.Duration
-	// Name makes a name for an incarnation that was never used before.
+	// Name returns a new name for an incarnation, which was never used before.
 	Name func() ownership.Incarnation
 }
 
@@ -27,14 +27,14 @@ func (c Config) Validate() error {
 
 // The bounds that don't depend on the lease duration.
 const (
-	// leastPatience is the least time that a request to the home cluster may take.
+	// leastPatience is the shortest timeout of a request to the home cluster.
 	leastPatience = 500 * time.Millisecond
-	// confirmEvery is the time after which it is tried again whether a record was deleted.
+	// confirmEvery is the time between two attempts to confirm that a record was deleted.
 	confirmEvery = time.Second
-	// leastSealPatience is the least time that a process that ends gives to the sealing of its last lease.
+	// leastSealPatience is the least time that an ending process allows for sealing its last lease.
 	leastSealPatience = 2 * time.Second
-	// firstPause is the least time between two incarnations. It doubles while they live for less than a lease
-	// duration.
+	// firstPause is the shortest time between two incarnations. It doubles each time an incarnation lives for less than
+	// a lease duration.
 	firstPause = 100 * time.Millisecond
 )
 
@@ -48,10 +48,10 @@ type Driver struct {
 	id      ownership.Incarnation // the present incarnation, or the last
 	machine *ownership.Replica    // of the present incarnation, nil between two
 	memory  *ownership.Memory
-	afresh  bool // the home cluster went back: the next incarnation is to list everything anew
+	afresh  bool // the home cluster went back: the next incarnation lists everything again
 	shards  map[keyspace.ShardID]*engaged
 	known   Clusters
-	stale   bool // the machine knows other clusters than there are
+	stale   bool // the machine must be told that the clusters or their connections changed
 	// unusable are the clusters whose API servers can't be used from here.
 	unusable map[keyspace.ClusterName]bool
 
@@ -64,23 +64,23 @@ type Driver struct {
 	unconfirmed []deletion
 	doubts      doubts
 	vouch       vouch
-	blank       bool   // the incarnation that is over since nothing tells what went before has held nothing
-	past        []past // that the home cluster hasn't shown since they ended
+	blank       bool   // the incarnation that ended because an earlier one's Lease was missing has held nothing
+	past        []past // earlier incarnations whose Leases this home cluster hasn't shown yet
 	measured    ownership.Instant
 
 	// The life of the process, one incarnation after the other.
-	began  ownership.Instant // when the present one did
+	began  ownership.Instant // when the present one began
 	pause  time.Duration
-	stop   uint64 // the number of the Stop that isn't answered, 0 for none
-	joined bool   // whether the last one ever was a member
-	// stoppedAt is when all of the last one had stopped.
+	stop   uint64 // the number of the Stop that isn't answered yet, 0 for none
+	joined bool   // the last one may have had a Lease
+	// stoppedAt is when the last one had stopped.
 	stoppedAt ownership.Instant
-	beginAt   ownership.Instant // when the next one begins, set when all of it has stopped
+	beginAt   ownership.Instant // when the next one begins, set when the last one has stopped
 	sealings  sealings
 	leaving   bool
 	leftAt    ownership.Instant
 	took      time.Duration // how long leaving took, 0 if there was nothing to leave
-	failure   error         // why the process gave up, nil while it hasn't
+	failure   error         // why the process gave up, nil if it didn't
 	ended     bool
 }
 
@@ -92,8 +92,8 @@ func New(cfg Config) *Driver {
 	}
 }
 
-// Handle takes one event at the given reading of the process's clocks and returns what is to be done, in order. The
-// slice is valid until the next call.
+// Handle takes one event, with the current reading of the process's clocks, and returns the requests to carry out, in
+// order. The slice is valid until the next call.
 func (d *Driver) Handle(now ownership.Instant, e Event) []Request {
 	d.now, d.out = now, d.out[:0]
 	if d.ended {
@@ -162,7 +162,7 @@ func (d *Driver) Handle(now ownership.Instant, e Event) []Request {
 	return d.out
 }
 
-// step feeds the machine, and does what follows from it.
+// step feeds the machine and carries out its effects.
 func (d *Driver) step(in ownership.Input) {
 	if d.machine == nil {
 		if d.memory != nil && !d.afresh {
@@ -191,7 +191,7 @@ func (d *Driver) perform(effect ownership.Effect) {
 	case ownership.FindLayout:
 		d.read(pending{why: found, seq: e.Ask}, Subject{Layout: e.Cluster})
 	case ownership.ForgetLease:
-		d.emit(Write{Effect: effect, Patience: d.patience()}) // the next coordinator tries again
+		d.emit(Write{Effect: effect, Patience: d.patience()}) // no answer needed: the next coordinator tries again
 	case ownership.DropLease:
 		d.write(pending{why: left, effect: effect}, d.patience())
 	case ownership.Probe:
@@ -213,9 +213,9 @@ func (d *Driver) perform(effect ownership.Effect) {
 	}
 }
 
-// advance does what is due beside the machine's own affairs.
+// advance does what is due apart from the machine's effects.
 func (d *Driver) advance() {
-	for d.stale && d.machine != nil { // the last shard over an old connection may be closed by that
+	for d.stale && d.machine != nil { // feeding may close the last shard over an old connection, which makes it stale again
 		d.feedClusters()
 	}
 	if d.machine != nil {
@@ -240,13 +240,13 @@ func (d *Driver) advance() {
 
 func (d *Driver) emit(r Request) { d.out = append(d.out, r) }
 
-// next returns the number of a request that is to be answered.
+// next returns the number of a new request that will be answered.
 func (d *Driver) next() uint64 {
 	d.number++
 	return d.number
 }
 
-// measure asks for a sample about twice per lease.
+// measure requests a sample about twice per lease duration.
 func (d *Driver) measure() {
 	if d.machine != nil && d.now.AtLeast(d.measured) >= d.cfg.Protocol.LeaseDuration/2 {
 		d.measured = d.now
@@ -254,8 +254,8 @@ func (d *Driver) measure() {
 	}
 }
 
-// Wake returns the monotonic time at which [Tick] must be fed at the latest if nothing else happens. A driver can't
-// foresee a machine that sleeps or a wall clock that is set: it wants a tick every [Driver.TickEvery] in any case.
+// Wake returns the monotonic time by which [Tick] must be fed if nothing else happens. A driver can't foresee that the
+// machine sleeps or that the wall clock is set, so it also needs a tick every [Driver.TickEvery].
 func (d *Driver) Wake() time.Duration {
 	wake := d.now.Mono + time.Hour
 	if d.machine != nil {
@@ -284,14 +284,14 @@ func (d *Driver) Wake() time.Duration {
 	return max(wake, d.now.Mono)
 }
 
-// TickEvery is the longest time between two ticks: then a lapse is noticed soon, though gates don't wait for it.
+// TickEvery is the longest time between two ticks. It bounds how late a lapse is noticed; gates don't wait for it.
 func (d *Driver) TickEvery() time.Duration { return d.cfg.Protocol.LeaseDuration / 10 }
 
 // Valid reports whether the incarnation may act at that instant (rule R1).
 func (d *Driver) Valid(now ownership.Instant) bool { return d.machine != nil && d.machine.Valid(now) }
 
-// ValidUntil returns the instant at which the incarnation lapses unless a renewal commits before, and zero if it
-// isn't valid at the instant of the last event.
+// ValidUntil returns the instant at which the incarnation lapses unless a renewal commits first. It is zero if the
+// incarnation isn't valid at the last event.
 func (d *Driver) ValidUntil() ownership.Instant {
 	if !d.Valid(d.now) {
 		return ownership.Instant{}
@@ -305,7 +305,7 @@ func (d *Driver) ID() ownership.Incarnation { return d.id }
 // Leads reports whether the incarnation coordinates the fleet.
 func (d *Driver) Leads() bool { return d.machine != nil && d.machine.Leads() }
 
-// Aliases tells of clusters that are served under another name, by the names that they aren't served under.
+// Aliases returns, for each name under which a cluster isn't served, the name under which it is.
 func (d *Driver) Aliases() map[keyspace.ClusterName]keyspace.ClusterName {
 	if d.machine == nil {
 		return nil

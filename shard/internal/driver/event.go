@@ -12,63 +12,64 @@ import (
 type Event interface{ event() }
 
 type (
-	// Start: the process takes part from now on. What is known of the clusters is fed before.
+	// Start: the process takes part from now on. The known clusters are fed before.
 	Start struct{}
-	// Clusters: the workload clusters that exist now and are to be divided, a new one into 2^Bits shards. Connections tells
-	// the present connection of each from earlier ones, where that matters. The maps are never changed afterwards.
-	// UIDs tell each from others that had or have its name, "" where that can't be known.
+	// Clusters: the workload clusters that exist now and are to be divided, a new one into 2^Bits shards. Connections
+	// distinguishes the present connection of each from earlier ones; a cluster without an entry is never reconnected.
+	// UIDs distinguishes a cluster from others that had or have its name; "" if that isn't known. The maps are never
+	// changed afterwards.
 	Clusters struct {
 		Bits        map[keyspace.ClusterName]int
 		UIDs        map[keyspace.ClusterName]string
 		Connections map[keyspace.ClusterName]uint64
 	}
-	// Seen: a watch, or the listing that it begins with, shows a lease, a shard's record or the coordinator's, or
-	// that a lease has gone. By is the incarnation that it is shown to, "" where there is only one watch for all.
+	// Seen: a watch, or its first listing, shows a lease, a shard's record or the lead record, or that a lease was
+	// deleted. By is the incarnation that the watch belongs to; "" if one watch serves all.
 	Seen struct {
 		What ownership.Input
 		By   ownership.Incarnation
 	}
-	// Deleted: a watch shows that a shard's record has gone. That is read live before it is believed.
+	// Deleted: a watch shows that a shard's record was deleted. The driver reads it live before it believes that.
 	Deleted struct {
 		ID keyspace.ShardID
 		By ownership.Incarnation
 	}
-	// Reconnected: a watch of records was broken, and goes on. What it goes on with may be another history.
+	// Reconnected: a watch of records was interrupted and goes on. It may go on in another history.
 	Reconnected struct{}
-	// Listed: all that there was when the incarnation began to follow the records has been fed.
+	// Listed: everything that existed when the incarnation began to watch the records has been fed.
 	Listed struct{ By ownership.Incarnation }
 	// Written answers a [Write].
 	Written struct {
 		Number  uint64
 		Outcome ownership.Outcome
 		Version ownership.Version // the new one, of a committed write
-		Cause   ownership.Cause   // why it wasn't committed
-		After   time.Duration     // how long the API server asked to wait before the next try, 0 if it didn't
+		Cause   ownership.Cause   // why the write wasn't committed
+		After   time.Duration     // how long the API server asked to wait; 0 if it didn't
 	}
-	// Found answers a [Read]; What is nil where it failed.
+	// Found answers a [Read]. What is nil if the read failed.
 	Found struct {
 		Number uint64
 		What   ownership.Input
 	}
-	// Opened: the caches that a [Warm] asked for are built over this connection to their cluster.
+	// Opened: the caches that a [Warm] asked for are being built over this connection to their cluster.
 	Opened struct {
 		Number     uint64
 		ID         keyspace.ShardID
 		Connection uint64
 	}
-	// Warmed: they are synced.
+	// Warmed: the caches are synced.
 	Warmed struct {
 		Number uint64
 		ID     keyspace.ShardID
 	}
-	// Drained answers a [Drain]: nothing of the tenure can write any more. Ended is when its last work did, by the wall
-	// clock.
+	// Drained answers a [Drain]: no work of the tenure can write any more. Ended is when its last work ended, by the
+	// wall clock.
 	Drained struct {
 		Number uint64
 		ID     keyspace.ShardID
 		Ended  time.Time
 	}
-	// Stopped answers a [Stop]. Quiet is whether nothing of the incarnation can write any more.
+	// Stopped answers a [Stop]. Quiet says that no work of the incarnation can write any more.
 	Stopped struct {
 		Number uint64
 		Quiet  bool
@@ -81,17 +82,17 @@ type (
 	}
 	// Leave: the process was told to stop.
 	Leave struct{}
-	// Quit: the process has to end now, without time to hand anything over.
+	// Quit: the process must end now, without time to hand anything off.
 	Quit struct{}
 	// Tick: time passed; see [Driver.Wake].
 	Tick struct{}
 )
 
-// Tenure is what those who follow a move want to know of it.
+// Tenure describes a tenure for traces of a move.
 type Tenure struct {
 	Record string // UID of the record
 	Epoch  ownership.Epoch
-	Ended  time.Time // by the wall clock; zero where that isn't known
+	Ended  time.Time // by the wall clock; zero if it isn't known
 }
 
 func (Start) event()       {}
@@ -111,69 +112,71 @@ func (Leave) event()       {}
 func (Quit) event()        {}
 func (Tick) event()        {}
 
-// Request is one thing that the process is to do. [Open], [Drain], [Close] and [Stop] change gates before the next
-// event is handled; all else runs beside the loop. What has a number is answered once, by an event with that number.
+// Request is one thing that the process must do. [Open], [Drain], [Close] and [Stop] change gates before the next event
+// is handled. All other requests run concurrently. A request with a number is answered once, by an event with that
+// number.
 type Request interface{ request() }
 
 type (
-	// Begin: go on as this incarnation. Follow the records: show what there is as [Seen], then [Listed], then what
-	// changes. Afresh: list them anew first, since no cache of them is of any use.
+	// Begin: go on as this incarnation and watch the records. Feed what exists as [Seen], then [Listed], then changes.
+	// Afresh: list live first, since caches may show another history.
 	Begin struct {
 		ID     ownership.Incarnation
 		Afresh bool
 	}
-	// Write: carry the effect out at the home cluster, a compare-and-swap each, within Patience. Number 0 needs no
+	// Write carries the effect out at the home cluster, as one compare-and-swap, within Patience. Number 0 needs no
 	// answer.
 	Write struct {
 		Number   uint64
 		Effect   ownership.Effect
 		Patience time.Duration
-		Of       *Tenure // that a change of plan leads to, or that is given away; nil where it is neither
+		Of       *Tenure // the tenure that a change of plan leads to, or that a handoff ends; nil for other writes
 	}
-	// Read: read a record live, past every cache, within Patience.
+	// Read reads a record live, not from a cache, within Patience.
 	Read struct {
 		Number   uint64
 		Of       Subject
 		Patience time.Duration
 	}
-	// Warm: build and sync the shard's caches behind a shut gate, trying until that is done or the shard is closed.
+	// Warm builds and syncs the shard's caches behind a shut gate. It retries until that succeeds or the shard is
+	// closed.
 	Warm struct {
 		Number uint64
 		ID     keyspace.ShardID
 		Record string // its UID
 	}
-	// Open: open the shard's gate and enqueue its keys.
+	// Open opens the shard's gate and enqueues its keys.
 	Open struct {
 		ID     keyspace.ShardID
 		Epoch  ownership.Epoch
 		Record string // its UID
-		// How the shard came here, "" where that isn't known, and from whom.
+		// Kind and From say how the shard came here, and from whom; "" if that isn't known.
 		Kind protocol.MoveKind
 		From ownership.Incarnation
-		// Since is when the old tenure ended, by another machine's wall clock perhaps; zero where nobody served
+		// Since is when the old tenure ended, perhaps by another machine's wall clock; zero if the shard wasn't served
 		// before.
 		Since time.Time
 	}
-	// Drain: start no new key, let running ones end within bounds, close the fence, wait for writes in flight.
+	// Drain starts no new key, lets running ones end within bounds, closes the fence, and waits for writes in flight.
 	Drain struct {
 		Number uint64
 		ID     keyspace.ShardID
 		Record string // its UID
 	}
-	// Close: shut the gate at once and drop the caches.
+	// Close shuts the gate at once and drops the caches.
 	Close struct{ ID keyspace.ShardID }
-	// Stop: the incarnation is over. Shut every gate at once, cancel all that was asked for, and wait, within bounds,
-	// until nothing of it can write any more.
+	// Stop: the incarnation is over. Shut every gate at once, cancel every request, and wait, within bounds, until no
+	// work of the incarnation can write any more.
 	Stop struct {
 		Number uint64
 		ID     ownership.Incarnation
 		Reason string
 	}
-	// Measure: sample the open shards' size and load.
+	// Measure samples the open shards' size and load.
 	Measure struct{}
-	// Renewed: tell that the lease was renewed with so much time left.
+	// Renewed: the lease was renewed when it had this much time left, for metrics.
 	Renewed struct{ Left time.Duration }
-	// End: the process is done, in order if Err is nil. Nothing is asked for afterwards.
+	// End: the process is done, in order if Err is nil. No request follows.
 	End struct {
 		ID  ownership.Incarnation
 		Err error
@@ -194,8 +197,8 @@ func (Measure) request() {}
 func (Renewed) request() {}
 func (End) request()     {}
 
-// Subject is the record that a request is about: a lease, a shard's record, a cluster's layout or, if none of these, the
-// coordinator's. All is a read of all records, answered by [ownership.Listing].
+// Subject is the record that a request is about: a lease, a shard's record, a cluster's layout or, if all fields are
+// empty, the lead record. All means all records, and [ownership.Listing] answers it.
 type Subject struct {
 	Lease  ownership.Incarnation
 	Shard  keyspace.ShardID
@@ -203,13 +206,13 @@ type Subject struct {
 	All    bool
 }
 
-// About tells what a write is about.
+// About returns the subject of a write.
 func About(e ownership.Effect) Subject {
 	subject, _, _ := about(e)
 	return subject
 }
 
-// about tells also the number by which the machine knows the write, 0 for none, and its name in logs and metrics.
+// about also returns the machine's number for the write (0 for none) and the write's name in logs and metrics.
 func about(e ownership.Effect) (of Subject, seq uint64, name string) {
 	switch e := e.(type) {
 	case ownership.WriteLease:

@@ -8,13 +8,14 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// Health: a cluster's API server can be used from here, or it can't. It answers a [Probe], and is told whenever it changes.
+// Health says whether a cluster's API server can be used from here. It answers a [Probe], and is also sent when that
+// changes.
 type Health struct {
 	Cluster keyspace.ClusterName
 	Usable  bool
 }
 
-// Probe: see whether a cluster's API server can be used from here, and answer by a [Health].
+// Probe checks whether a cluster's API server can be used from here. [Health] answers it.
 type Probe struct{ Cluster keyspace.ClusterName }
 
 // Counted: how many objects a cluster has; negative where that can't be found out. It answers a [Count].
@@ -35,7 +36,7 @@ func (Counted) event() {}
 func (Probe) request() {}
 func (Count) request() {}
 
-// health takes what is known of a cluster. It is kept for the next incarnation, which hears of changes only.
+// health records what is known of a cluster. It is kept for the next incarnation, since only changes are sent.
 func (d *Driver) health(e Health) {
 	if d.unusable == nil {
 		d.unusable = map[keyspace.ClusterName]bool{}

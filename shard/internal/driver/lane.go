@@ -6,7 +6,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 )
 
-// room is how many writes of a lane are on their way at a time. Renewals never wait.
+// room is how many writes of each lane may be in flight. Renewals never wait.
 var room = [ownership.Lanes]int{ownership.Takeovers: 64, ownership.Others: 32}
 
 // lane holds the writes that wait for room.
@@ -15,7 +15,7 @@ type lane struct {
 	inFlight int
 }
 
-// queue sends a write, or has it wait until there is room for it.
+// queue sends a write, or lets it wait until its lane has room.
 func (d *Driver) queue(effect ownership.Effect) {
 	_, seq, _ := about(effect)
 	l := &d.lanes[ownership.LaneOf(effect)]
@@ -23,7 +23,7 @@ func (d *Driver) queue(effect ownership.Effect) {
 	d.release()
 }
 
-// release sends the writes that there is room for, as they are to be by now.
+// release sends the writes for which there is room, with their current content.
 func (d *Driver) release() {
 	for i := range d.lanes {
 		l, taken := &d.lanes[i], 0
@@ -31,7 +31,7 @@ func (d *Driver) release() {
 			p := l.waiting[taken]
 			now, left := d.machine.Current(p.seq)
 			if !left {
-				continue // settled meanwhile
+				continue // settled since it was queued
 			}
 			if takes(now) && !d.vouched() {
 				break
@@ -40,20 +40,20 @@ func (d *Driver) release() {
 			l.inFlight++
 			d.write(p, d.patience())
 		}
-		l.waiting = l.waiting[taken:] // not moved: thousands may wait, and each answer makes room
+		l.waiting = l.waiting[taken:] // not copied: thousands may wait, and each answer makes room
 	}
 }
 
-// free makes room where a write was answered.
+// free makes room after a write was answered.
 func (d *Driver) free(effect ownership.Effect) {
 	if i := ownership.LaneOf(effect); room[i] > 0 {
 		d.lanes[i].inFlight--
 	}
 }
 
-// patience bounds one request to the home cluster: three times what it takes to answer now, and at least an eighth of a
-// lease. Where the last one was given up the next may take twice as long, and the one after that not: the home cluster may
-// be slower than we know, or away, and then it should be tried soon after it is back.
+// patience returns the timeout of a request to the home cluster: three times its present response time, and at least an
+// eighth of a lease duration. After a timeout the next request may take twice as long, and the one after that not. The
+// home cluster may be slower than measured, or it may be away; then short attempts find out sooner that it is back.
 func (d *Driver) patience() time.Duration {
 	lease := d.cfg.Protocol.LeaseDuration
 	patience := max(3*d.pace, lease/8, leastPatience)
@@ -63,8 +63,8 @@ func (d *Driver) patience() time.Duration {
 	return min(patience, max(lease*2/5, leastPatience))
 }
 
-// leasePatience bounds a renewal. A home cluster that is slow gets most of the time that is left to answer: giving up
-// sooner would make it do the same work again, and what is lost leaves time for another try.
+// leasePatience returns the timeout of a renewal. A slow home cluster gets three quarters of the remaining time to
+// answer, since giving up sooner would make it do the same work again. The rest is enough for another try.
 func (d *Driver) leasePatience() time.Duration {
 	patience := d.patience()
 	if d.Valid(d.now) {
@@ -73,8 +73,8 @@ func (d *Driver) leasePatience() time.Duration {
 	return patience
 }
 
-// measurePace learns how long the home cluster takes to answer: more at once, less little by little. Renewals come under a
-// priority level of their own (config/flowcontrol), so one that is answered soon says nothing of other requests.
+// measurePace estimates the home cluster's response time: it rises at once and falls slowly. Renewals have a priority
+// level of their own (config/flowcontrol), so a fast answer to one says nothing about other requests.
 func (d *Driver) measurePace(p pending, renewal bool) {
 	took := d.now.AtLeast(p.asked)
 	if took >= p.patience {

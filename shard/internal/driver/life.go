@@ -8,7 +8,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 )
 
-// begin starts an incarnation, with the memory of the one before.
+// begin starts an incarnation, with the memory of the previous one.
 func (d *Driver) begin() {
 	d.id = d.cfg.Name()
 	cfg := d.cfg.Protocol
@@ -22,7 +22,7 @@ func (d *Driver) begin() {
 	d.step(ownership.Tick{})
 }
 
-// lapse ends the incarnation: everything stops, and what it asked for doesn't count any more.
+// lapse ends the incarnation. Everything stops, and answers to its requests don't count any more.
 func (d *Driver) lapse(reason string) {
 	d.memory, d.joined, d.afresh = d.machine.Memory(), d.machine.Asked(), d.machine.Afresh()
 	d.doubts, d.vouch = doubts{}, vouch{}
@@ -49,9 +49,10 @@ func (d *Driver) lapse(reason string) {
 	d.emit(Stop{Number: d.stop, ID: d.id, Reason: reason})
 }
 
-// stopped takes the end of what ran under the incarnation that lapsed. If nothing of it can write any more, its peers
-// are told, so that they need not wait for its lease to run out. Not so where the home cluster went back: who hasn't found
-// that out yet would claim what the lost records gave to others. (They gave nothing to who has held nothing.)
+// stopped handles the end of the lapsed incarnation's work. If none of it can write any more, its lease is sealed, so
+// that peers needn't wait for it to run out. It isn't sealed if the home cluster went back: a peer that hasn't noticed
+// that yet would claim shards that this incarnation handed off in the lost history. (An incarnation that held nothing
+// handed nothing off.)
 func (d *Driver) stopped(e Stopped) {
 	if e.Number != d.stop {
 		return
@@ -62,14 +63,14 @@ func (d *Driver) stopped(e Stopped) {
 	}
 }
 
-// live lets the next incarnation begin, or ends a process that leaves. The lease of the last incarnation is sealed beside
-// the next one, and before an end.
+// live begins the next incarnation, or ends a process that leaves. The last incarnation's lease is sealed while the
+// next one runs, or before the process ends.
 func (d *Driver) live() {
 	if d.ended {
 		return
 	}
 	if d.machine != nil {
-		if d.leaving && d.now.AtLeast(d.leftAt) >= d.leaveTimeout() { // what is left is found by the peers as after a crash
+		if d.leaving && d.now.AtLeast(d.leftAt) >= d.leaveTimeout() { // peers take over what is left as after a crash
 			d.giveUp(fmt.Errorf("leaving took longer than %v: shards are left to be taken over", d.leaveTimeout()))
 		}
 		return
@@ -85,14 +86,14 @@ func (d *Driver) live() {
 	}
 }
 
-// sealUntil is when a process ends at the latest though its last lease isn't known to be sealed. It isn't worth the wait
-// for longer than until its peers seal it themselves.
+// sealUntil is when a leaving process ends even if its last lease isn't known to be sealed. Waiting for longer gains
+// nothing, since peers seal the lease themselves by then.
 func (d *Driver) sealUntil() time.Duration {
 	return max(d.stoppedAt.Mono, d.leftAt.Mono) + max(d.cfg.Protocol.LeaseDuration/2, leastSealPatience)
 }
 
-// giveUp ends the process in order though the incarnation can't leave: all that runs is stopped, and if nothing of it can
-// write any more its lease is sealed, so that its peers need not wait for it.
+// giveUp ends a process that can't leave in order. It stops all work and, if none of it can write any more, seals the
+// lease, so that peers needn't wait for it to run out.
 func (d *Driver) giveUp(failure error) {
 	if !d.leaving {
 		d.leaving, d.leftAt = true, d.now
@@ -103,7 +104,7 @@ func (d *Driver) giveUp(failure error) {
 	}
 }
 
-// left takes the answer to the last act of a clean exit. A lease that couldn't be dropped is sealed.
+// left handles the answer to the last write of a clean exit. A lease that couldn't be deleted is sealed.
 func (d *Driver) left(dropped bool) {
 	d.machine, d.took, d.stoppedAt = nil, d.now.AtLeast(d.leftAt), d.now
 	if !dropped {
@@ -120,22 +121,22 @@ func (d *Driver) end(err error, took time.Duration) {
 	d.emit(End{ID: d.id, Err: err, Took: took})
 }
 
-// sealings are the incarnations of this process that have stopped for certain, and whose leases aren't known to be sealed.
-// One at a time is tried until it is, whatever becomes of the next ones. (A renewal of it may yet arrive, and let its lease
-// look alive.) The latest goes first, then the others in turn.
+// sealings are the incarnations of this process that have certainly stopped, and whose leases aren't known to be
+// sealed. One at a time is tried, the latest first, then the others in turn, whichever incarnation runs by then. (A
+// late renewal may still arrive and make such a lease look alive.)
 type sealings struct {
 	of    []ownership.Incarnation
-	asked bool              // a request is on its way
-	at    ownership.Instant // when the next one is
-	tries int               // since one was last sealed
+	asked bool              // a request is in flight
+	at    ownership.Instant // when the next request is due
+	tries int               // failures since one was sealed
 }
 
-// add has one more sealed, not before the given time.
+// add adds an incarnation whose lease is to be sealed, not before the given time.
 func (s *sealings) add(id ownership.Incarnation, at ownership.Instant) {
 	s.of, s.at = append(s.of, id), at
 }
 
-// sealAgain begins to seal what isn't sealed yet: by a live read, since the lease may have been renewed late.
+// sealAgain starts the next seal by a live read of the lease, since a late renewal may have changed it.
 func (d *Driver) sealAgain() {
 	if s := &d.sealings; !s.asked && d.now.AtLeast(s.at) >= 0 {
 		s.asked = true
@@ -143,7 +144,7 @@ func (d *Driver) sealAgain() {
 	}
 }
 
-// sealFound seals a lease that was read, if it is there and isn't sealed.
+// sealFound seals a lease that was read, if it exists and isn't sealed.
 func (d *Driver) sealFound(id ownership.Incarnation, what ownership.Input) {
 	seen, ok := what.(ownership.LeaseSeen)
 	if what == nil || !ok || seen.Lease.Sealed {
@@ -154,7 +155,7 @@ func (d *Driver) sealFound(id ownership.Incarnation, what ownership.Input) {
 	d.write(pending{why: sealed, effect: seal, of: Subject{Lease: id}}, d.patience())
 }
 
-// sealTold takes note of whether a lease is sealed.
+// sealTold records whether a lease is done: sealed or gone.
 func (d *Driver) sealTold(id ownership.Incarnation, done bool, cause ownership.Cause, after time.Duration) {
 	s := &d.sealings
 	s.asked = false

@@ -9,17 +9,17 @@ import (
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
-// engaged is what the driver knows of one shard at this incarnation.
+// engaged is what the driver knows about one shard in this incarnation.
 type engaged struct {
 	warming    uint64    // the number of the Warm whose answers count, 0 for none
 	draining   uint64    // the number of the Drain whose answer counts, 0 for none
-	connection uint64    // that its caches are built over, 0 while they aren't
-	ended      time.Time // when its last tenure here did, zero before the first was drained
+	connection uint64    // the connection that its caches are built over, 0 for none
+	ended      time.Time // when its last tenure here ended; zero if none was drained
 
-	claimed   ownership.Epoch // the latest tenure that began with a claim of ours, 0 for none
+	claimed   ownership.Epoch // epoch of the latest tenure that began with a claim of ours, 0 for none
 	kind      protocol.MoveKind
-	from      ownership.Incarnation // of whom
-	announced ownership.Epoch       // the latest tenure that was announced, 0 for none
+	from      ownership.Incarnation // the holder before that claim
+	announced ownership.Epoch       // epoch of the latest tenure that was opened, 0 for none
 }
 
 func (d *Driver) shard(id keyspace.ShardID) *engaged {
@@ -45,7 +45,7 @@ func (d *Driver) warm(id keyspace.ShardID) {
 func (d *Driver) opened(e Opened) {
 	if s := d.shards[e.ID]; s != nil && s.warming == e.Number {
 		s.connection = e.Connection
-		d.stale = true // it may have been replaced since
+		d.stale = true // the connection may have been replaced since
 	}
 }
 
@@ -61,7 +61,7 @@ func (d *Driver) drain(id keyspace.ShardID) {
 	d.emit(Drain{Number: s.draining, ID: id, Record: d.uid(id)})
 }
 
-// drained ends a tenure in order.
+// drained handles the end of a drain.
 func (d *Driver) drained(e Drained) {
 	s := d.shards[e.ID]
 	if s == nil || s.draining != e.Number {
@@ -71,8 +71,8 @@ func (d *Driver) drained(e Drained) {
 	d.step(ownership.Drained{ID: e.ID})
 }
 
-// close drops a shard that isn't ours any more. The machine may ask it for one that was never engaged. Where its
-// connection was replaced, the new one may be used now.
+// close drops a shard that isn't ours any more. The machine may close a shard that was never engaged. If the shard's
+// connection was replaced, the cluster's new connection may become usable.
 func (d *Driver) close(id keyspace.ShardID) {
 	s := d.shards[id]
 	delete(d.shards, id)
@@ -83,7 +83,7 @@ func (d *Driver) close(id keyspace.ShardID) {
 	d.emit(Close{ID: id})
 }
 
-// noteClaim remembers that a shard came here by a claim: the watch may not have brought the record when it is served.
+// noteClaim remembers how a claimed shard came here: it may be opened before the watch shows the record.
 func (d *Driver) noteClaim(e ownership.WriteShard) {
 	if e.Kind.Claims() {
 		s := d.shard(e.Shard.ID)
@@ -91,7 +91,7 @@ func (d *Driver) noteClaim(e ownership.WriteShard) {
 	}
 }
 
-// open begins a tenure, and says how the shard came here.
+// open begins a tenure and says how the shard came here.
 func (d *Driver) open(e ownership.Activate) {
 	s := d.shard(e.ID)
 	rec, _ := d.machine.Record(e.ID)
@@ -111,13 +111,13 @@ func (d *Driver) open(e ownership.Activate) {
 	d.emit(o)
 }
 
-// replaced reports whether a shard's caches are built over a connection that isn't its cluster's any more.
+// replaced reports whether a shard's caches use a connection that isn't its cluster's present one.
 func (d *Driver) replaced(id keyspace.ShardID, s *engaged) bool {
 	return s.connection != 0 && d.known.Connections[id.Cluster] != s.connection
 }
 
-// feedClusters tells the machine which clusters exist. One whose connection was replaced counts as gone until the
-// last shard over the old connection is closed; then it comes back.
+// feedClusters tells the machine which clusters exist. A cluster whose connection was replaced counts as gone until the
+// last shard over the old connection is closed.
 func (d *Driver) feedClusters() {
 	d.stale = false
 	bits := d.known.Bits

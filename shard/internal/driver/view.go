@@ -4,11 +4,11 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 )
 
-// echoes are this incarnation's writes of shards' records that haven't come back through the watch. One that does shows
-// that the watch goes on: it shows everything in the order in which it was committed.
+// echoes are this incarnation's writes of shard records that haven't come back through the watch yet. A watch shows
+// writes in the order in which they were committed. So one that comes back shows that the watch was complete up to it.
 type echoes struct {
 	shown ownership.Version // newest version of a shard's record that the watch has shown
-	due   [4]echo           // the oldest that are awaited, and no more: one is enough
+	due   [4]echo           // the oldest that are awaited; a few are enough
 	count int
 }
 
@@ -17,8 +17,8 @@ type echo struct {
 	sent    ownership.Instant
 }
 
-// committed takes note of a write of a shard's record. One that changed nothing made no version, and comes back through no
-// watch.
+// committed records a committed write of a shard's record. A write that changed nothing makes no version and never
+// comes back through the watch.
 func (d *Driver) committed(effect ownership.Effect, version ownership.Version, sent ownership.Instant) {
 	var base ownership.Version
 	switch w := effect.(type) {
@@ -41,7 +41,7 @@ func (d *Driver) committed(effect ownership.Effect, version ownership.Version, s
 	}
 }
 
-// watched takes what a watch has shown as a sign that it goes on, if it shows what this incarnation has written.
+// watched records that the view is recent if the watch shows a write of this incarnation.
 func (d *Driver) watched(what ownership.Input) {
 	if d.machine == nil {
 		return
@@ -74,7 +74,7 @@ func (d *Driver) watched(what ownership.Input) {
 	}
 }
 
-// list asks for all records as they are now, unless that is on its way.
+// list requests a live list of all records, unless one is in flight.
 func (d *Driver) list() {
 	all := Subject{All: true}
 	for _, p := range d.pending {

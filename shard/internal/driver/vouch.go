@@ -8,31 +8,32 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 )
 
-// A compare-and-swap protects a record only within one history of the home cluster. A replica that doesn't know yet that
-// the home cluster went back would claim what it saw unheld, and what another has claimed in the history that is lost. So a
-// write that takes something, makes a record, or can't be undone (a layout, a retirement), is sent only right after the home cluster has shown this incarnation's
-// last renewal: by a live read of its Lease, or by committing the next renewal. What an earlier incarnation of the process
-// knew, its Lease has to show first, after the present one has one.
+// A compare-and-swap protects a record only within one history of the home cluster. A replica that doesn't know yet
+// that the home cluster was restored could claim what it saw unheld and what another replica claimed in the lost
+// history. So a write that takes something, makes a record, or can't be undone (a layout, a retirement) is sent only
+// right after the home cluster has shown this incarnation's last renewal: by a live read of its Lease, or by committing
+// the next renewal. A new incarnation first needs a Lease of its own. Then the home cluster must show the Leases of the
+// process's earlier incarnations, in the versions that they knew.
 
-// vouchFor is how long that counts, from the answer on. What answers hasn't been stopped since it looked, and it can't be
-// stopped, set back and started again within that.
+// vouchFor is how long such a proof counts, from the answer on. A home cluster that answers hasn't been stopped since
+// it looked, and it can't be stopped, restored and started again within this time.
 const vouchFor = 500 * time.Millisecond
 
-// vouch is when the home cluster last showed that it hasn't gone back.
-type vouch struct {
-	until ownership.Instant // when that no longer counts
+// vouch is the state of these proofs.
+type vouch struct { // when the last proof expires
+	until ownership.Instant // a read is in flight
 	asked bool              // a read is on its way
-	at    ownership.Instant // when the next one may be sent
-	tries int               // that weren't answered, since one was
+	at    ownership.Instant // when the next read may be sent
+	tries int               // unanswered reads in a row
 }
 
-// past is an incarnation of this process that has ended, and the newest version that it knew of its Lease.
+// past is an earlier incarnation of this process, with the newest version that it knew of its Lease.
 type past struct {
 	id      ownership.Incarnation
 	version ownership.Version
 }
 
-// takes tells the writes that need it.
+// takes reports whether a write needs such a proof (rule R5).
 func takes(e ownership.Effect) bool {
 	switch e := e.(type) {
 	case ownership.SealLease, ownership.CreateShard, ownership.WriteLayout:
@@ -43,14 +44,14 @@ func takes(e ownership.Effect) bool {
 	return false
 }
 
-// vouched reports whether what takes may be sent now. If not, it asks the home cluster: whether it still shows what
-// earlier incarnations knew, and then for the own Lease.
+// vouched reports whether such a write may be sent now. If not, it requests the proof: first for the Leases of earlier
+// incarnations, then for this incarnation's own.
 func (d *Driver) vouched() bool {
 	v := &d.vouch
 	if d.now.AtMost(v.until) < 0 {
 		return true
 	}
-	if v.asked || d.now.AtLeast(v.at) < 0 || !d.Valid(d.now) { // its own Lease comes before it looks for earlier ones
+	if v.asked || d.now.AtLeast(v.at) < 0 || !d.Valid(d.now) { // the own Lease must exist before earlier ones are read
 		return false
 	}
 	v.asked = true
@@ -62,16 +63,16 @@ func (d *Driver) vouched() bool {
 	return false
 }
 
-// vouches takes an answer as only a home cluster gives it that hasn't gone back.
+// vouches extends the proof after an answer that a restored home cluster couldn't have given.
 func (d *Driver) vouches() {
 	if len(d.past) == 0 {
 		d.vouch.until = d.now.Add(vouchFor)
 	}
 }
 
-// vouchAnswered takes the answer to a read of a Lease of this process. One that shows too old a Lease has ended the
-// incarnation. Where that of an earlier incarnation is gone, others may have sealed and removed it. Nothing tells that from
-// another history, so this one begins anew, too; it has only just begun.
+// vouchAnswered handles the read of a Lease of this process. (A Lease that is too old has ended the incarnation before
+// this.) If the Lease of an earlier incarnation is missing, peers may have sealed and removed it, or the history may be
+// another. These can't be told apart, so this incarnation, which has only just begun, starts over.
 func (d *Driver) vouchAnswered(p pending, what ownership.Input) {
 	d.vouch.asked = false
 	if what != nil {
@@ -94,7 +95,7 @@ func (d *Driver) vouchAnswered(p pending, what ownership.Input) {
 	}
 }
 
-// vouchDue is when the home cluster is to be asked again, where writes wait for that.
+// vouchDue returns when to ask the home cluster again; ok is false if no write waits for a proof.
 func (d *Driver) vouchDue() (at time.Duration, ok bool) {
 	if !d.Valid(d.now) || d.vouch.asked || d.now.AtMost(d.vouch.until) < 0 {
 		return 0, false

@@ -6,19 +6,19 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 )
 
-// pending is a request that will be answered, or a write that waits for its turn.
+// pending is a request that will be answered, or a write that waits for room.
 type pending struct {
 	number uint64
 	why    purpose
 	effect ownership.Effect
 	seq    uint64            // the machine's own number of the write
-	answer Written           // to the write that is read after
+	answer Written           // the answer to the write, while its record is read
 	of     Subject           // what is read
 	asked  ownership.Instant // when it was sent
-	// patience is how long it is waited for.
+	// patience is the request's timeout.
 	patience time.Duration
-	known    ownership.Version // the newest version of what is read, or written, that was seen when it was sent
-	newest   ownership.Version // of any record
+	known    ownership.Version // newest version of the record that was known when the request was sent
+	newest   ownership.Version // newest version of any record that was known then
 }
 
 // purpose is what an answer is for.
@@ -26,14 +26,14 @@ type purpose uint8
 
 const (
 	written  purpose = iota // a write of the machine's
-	reread                  // the read after one that wasn't committed
-	found                   // a read that the machine asked for
-	confirm                 // whether a record was deleted
-	sealRead                // the lease of an incarnation of this process that is over
-	sealed                  // the sealing of that
-	doubted                 // whether the home cluster went back
-	vouching                // whether what takes may be sent
-	left                    // the last act of a clean exit
+	reread                  // the read after a write that wasn't committed
+	found                   // a read that the machine requested
+	confirm                 // a check whether a record was deleted
+	sealRead                // the lease of an earlier incarnation of this process
+	sealed                  // the seal of such a lease
+	doubted                 // a check whether the home cluster went back
+	vouching                // the proof that rule R5 needs
+	left                    // the last write of a clean exit
 )
 
 // write sends a write.
@@ -56,7 +56,7 @@ func (d *Driver) write(p pending, patience time.Duration) {
 	d.emit(w)
 }
 
-// read asks for a record as it is now.
+// read requests a live read of a record.
 func (d *Driver) read(p pending, of Subject) {
 	p.number, p.of, p.asked, p.patience = d.next(), of, d.now, d.patience()
 	if of.All { // the largest answer, and nothing waits for it
@@ -67,7 +67,7 @@ func (d *Driver) read(p pending, of Subject) {
 	d.emit(Read{Number: p.number, Of: of, Patience: p.patience})
 }
 
-// take returns what an answer is for; ok is false where it is none to wait for any more.
+// take removes and returns the request that an answer belongs to; ok is false if none waits for it.
 func (d *Driver) take(number uint64) (p pending, ok bool) {
 	for i := range d.pending {
 		if d.pending[i].number == number {
@@ -80,9 +80,9 @@ func (d *Driver) take(number uint64) (p pending, ok bool) {
 	return pending{}, false
 }
 
-// written takes the answer to a write. Where it wasn't committed the record is read afresh first, so that the machine
-// decides on what is true now. After a lost renewal it isn't: its repeat tells, too, and may be the one that is committed.
-// Nor is it where the API server has too much to do.
+// written handles the answer to a write. If the write wasn't committed, the record is read live first, so that the
+// machine decides on its present state. Two cases need no read: after a lost renewal, its repeat also settles the first
+// attempt and may be committed itself; and an overloaded API server should get fewer requests.
 func (d *Driver) written(e Written) {
 	p, ok := d.take(e.Number)
 	if !ok {
@@ -122,7 +122,7 @@ func (d *Driver) written(e Written) {
 	}
 }
 
-// found takes the answer to a read.
+// found handles the answer to a read.
 func (d *Driver) found(e Found) {
 	p, ok := d.take(e.Number)
 	if !ok {
@@ -182,32 +182,32 @@ func (d *Driver) found(e Found) {
 	}
 }
 
-// answer tells the machine what became of a write, and makes room for the next.
+// answer tells the machine the outcome of a write, and makes room for the next.
 func (d *Driver) answer(p pending) {
 	if d.machine == nil {
-		return // what was read has ended the incarnation
+		return // the record that was read has ended the incarnation
 	}
 	d.free(p.effect)
 	a := p.answer
 	d.step(ownership.Written{Seq: p.seq, Outcome: a.Outcome, Version: a.Version, Cause: a.Cause, After: a.After})
 }
 
-// deletion is a record that the watch showed to be gone, which couldn't be confirmed.
+// deletion is a record that a watch showed to be deleted and that couldn't be read yet.
 type deletion struct {
 	of Subject
-	at ownership.Instant // when it is tried again
+	at ownership.Instant // when to read it again
 }
 
-// confirmLead reads the coordinator's record if a watch shows that it has gone: it may have been made anew since.
+// confirmLead reads the lead record after a watch showed its deletion: it may have been made again since.
 func (d *Driver) confirmLead() {
 	if d.machine != nil {
 		d.read(pending{why: found}, Subject{})
 	}
 }
 
-// confirm reads a record or a layout that is said to be gone before that is believed: it makes a holder stop.
+// confirm reads a record or a layout before its deletion is believed, since a holder stops when its record is deleted.
 func (d *Driver) confirm(of Subject) {
-	if d.machine != nil { // else the next incarnation's listing tells
+	if d.machine != nil { // otherwise the next incarnation's listing shows it
 		d.read(pending{why: confirm}, of)
 	}
 }

@@ -6,24 +6,24 @@ import (
 	"github.com/tenure-dev/tenure/shard/plan"
 )
 
-// A home cluster that refuses writes, or fails, isn't helped by many repeats. Each write backs off by itself, and all
-// repeats of a replica share a budget: what is committed earns further ones, so a fleet that gets half of its writes
-// through goes on at once, and one that gets none through asks a few times a lease. Its own lease is renewed outside of the
-// budget, as often as the time that is left suggests.
+// Many repeats don't help a home cluster that refuses writes or fails. Each write backs off by itself, and all repeats
+// of a replica share a budget. Committed writes earn further repeats, so a replica that gets half of its writes through
+// goes on at once, and one that gets none through tries a few times per lease duration. Renewals of the own lease are
+// outside the budget: their rate depends on the time that is left.
 
 // Cause says why a write wasn't committed.
 type Cause uint8
 
 const (
-	// Lost: no answer came, or none that says what became of the write.
+	// Lost: no answer came, or none that says whether the write was committed.
 	Lost Cause = iota
-	// Conflict: the record isn't what the write was based on.
+	// Conflict: the write was based on another version of the record.
 	Conflict
-	// Refused: the API server won't take such a write from this replica. Somebody has to change that.
+	// Refused: the API server doesn't accept such a write from this replica. People have to fix that.
 	Refused
-	// Overloaded: the API server has too much to do (429).
+	// Overloaded: the API server has too many requests (429).
 	Overloaded
-	// Failed: the API server couldn't do it (5xx).
+	// Failed: an error of the API server (5xx).
 	Failed
 )
 
@@ -32,19 +32,20 @@ func (c Cause) String() string {
 }
 
 const (
-	// repeatsAtFirst is how many repeats a replica has when it begins, and repeatsAtMost how many it can save up.
+	// repeatsAtFirst is the budget of a new incarnation, and repeatsAtMost the largest one.
 	repeatsAtFirst, repeatsAtMost = 8, 64
-	// repeatsEarned is how many further repeats a committed write earns.
+	// repeatsEarned is how many further repeats each committed write earns.
 	repeatsEarned = 2
 )
 
 // repeats is the budget of one incarnation.
 type repeats struct {
 	left int
-	next Instant // when there is one more, though none is left
+	next Instant // when one more is allowed although none is left
 }
 
-// take uses one up, if there is one. One is added in every tenth of a lease, though not more often than every second.
+// take uses up one repeat, if it may. If none is left it allows one in every tenth of a lease duration, at most one a
+// second.
 func (b *repeats) take(now Instant, cfg Config) bool {
 	switch {
 	case b.left > 0:
@@ -59,10 +60,10 @@ func (b *repeats) take(now Instant, cfg Config) bool {
 
 func (b *repeats) earn() { b.left = min(b.left+repeatsEarned, repeatsAtMost) }
 
-// Backoff is how long a write waits before it is repeated that had no result so many times: twice as long each time, but
-// no longer than a fifth of a lease, or half of one where it is refused. A replica that isn't told otherwise comes a little
-// earlier than that, so that many don't come at once. What the API server asks for (Retry-After) is waited for, within
-// half a lease.
+// Backoff returns how long a write waits before its next repeat, after so many tries without a result. The wait doubles
+// with each try, up to a fifth of the lease duration, or half of it if the write was refused. It is shortened at
+// random, so that replicas don't repeat at the same time. The time that the API server asks for (Retry-After) is
+// respected up to half a lease duration.
 func (c Config) Backoff(tries int, cause Cause, asked time.Duration) time.Duration {
 	most := c.LeaseDuration / 5
 	if cause == Refused {
@@ -77,8 +78,8 @@ func (c Config) Backoff(tries int, cause Cause, asked time.Duration) time.Durati
 	return time.Duration(max(wait, after))
 }
 
-// renewBackoff is Backoff for the own lease. An eighth of the time that is left is waited for at most: then a home cluster
-// that refuses half of all writes leaves some twenty tries to each renewal.
+// renewBackoff is Backoff for the own lease. It waits for an eighth of the remaining time at most: if a home cluster
+// refuses half of all writes, each renewal still has some twenty tries.
 func (r *Replica) renewBackoff(in Written) time.Duration {
 	wait := r.cfg.Backoff(r.own.tries, in.Cause, in.After)
 	r.own.tries++
@@ -89,7 +90,7 @@ func (r *Replica) renewBackoff(in Written) time.Duration {
 	return wait
 }
 
-// wait has a write repeated later.
+// wait schedules a repeat of the write.
 func (r *Replica) wait(w *write, in Written) {
 	w.waits = true
 	w.retryAt = r.now.Add(r.cfg.Backoff(w.tries, in.Cause, in.After))
@@ -97,14 +98,14 @@ func (r *Replica) wait(w *write, in Written) {
 	r.waiting = append(r.waiting, w)
 }
 
-// repeat sends the writes again whose time has come, within the budget. What ends a time in which keys are unserved goes
-// first, and of its like what has waited for longest.
+// repeat sends the writes whose time has come, within the budget. Takeovers go first, since keys are unserved until
+// they are done. Within a lane, the oldest goes first.
 func (r *Replica) repeat() {
 	for lane := Takeovers; lane <= Others && len(r.waiting) > 0; lane++ {
 		kept := r.waiting[:0]
 		for _, w := range r.waiting {
 			if !w.waits {
-				continue // settled meanwhile
+				continue // settled since then
 			}
 			if LaneOf(w.effect) != lane || r.now.AtLeast(w.retryAt) < 0 || !r.budget.take(r.now, r.cfg) {
 				kept = append(kept, w)
@@ -118,7 +119,7 @@ func (r *Replica) repeat() {
 	}
 }
 
-// repeatAt is when repeat is to be called next, if there is something to repeat.
+// repeatAt returns when repeat has something to do; ok is false if there is nothing to repeat.
 func (r *Replica) repeatAt() (at time.Duration, ok bool) {
 	for _, w := range r.waiting {
 		if w.waits && (!ok || w.retryAt.Mono < at) {
@@ -131,17 +132,17 @@ func (r *Replica) repeatAt() (at time.Duration, ok bool) {
 	return at, ok
 }
 
-// Lane tells writes apart by what waits for them. A lane's writes are on their way beside those of the others.
+// Lane groups writes by what waits for them. Each lane has its own writes in flight.
 type Lane uint8
 
 const (
-	// Renewals of the own lease: without, nothing else matters.
+	// Renewals are writes of the own lease. Without them nothing else matters.
 	Renewals Lane = iota
-	// Takeovers end a time in which keys are unserved: seals, claims, handoffs, and whose part it is to plan.
+	// Takeovers end a time in which keys are unserved: seals, claims, handoffs, and the election of a coordinator.
 	Takeovers
-	// Others: plans, records that are made, words of being warm, reports.
+	// Others are plans, new records, warm announcements and reports.
 	Others
-	// Lanes is their number.
+	// Lanes is the number of lanes.
 	Lanes
 )
 
@@ -160,9 +161,9 @@ func LaneOf(e Effect) Lane {
 	return Others
 }
 
-// Current returns what a write says by now, and whether there is anything left to write: what was about to be sent may be
-// settled, and a replica that said it is warm may have dropped its caches. (Both replace one version, so at most one of
-// them is committed, and the sight of it settles both.)
+// Current returns the present content of a write that is about to be sent; ok is false if it must not be sent any more.
+// It may have been settled in the meantime, and a replica that announced itself warm may have dropped its caches. (Both
+// contents replace the same version, so at most one of them is committed, and the sight of it settles both.)
 func (r *Replica) Current(seq uint64) (Effect, bool) {
 	for _, w := range r.writes {
 		if w.seq != seq {
@@ -180,8 +181,8 @@ func (r *Replica) Current(seq uint64) (Effect, bool) {
 	return nil, false
 }
 
-// withdraws takes back a claim of a cluster that isn't reached any more. One that was sent is repeated all the same, since it
-// may have been committed.
+// withdraws drops a claim in a cluster that can't be reached any more. A claim that was sent before is repeated all the
+// same, since it may have been committed.
 func (r *Replica) withdraws(w *write) bool {
 	e, ok := w.effect.(WriteShard)
 	if !ok || !e.Kind.Claims() || w.tries > 0 || r.fitness(e.Shard.ID.Cluster) == plan.Fit {

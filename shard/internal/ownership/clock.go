@@ -20,5 +20,5 @@ func (i Instant) AtMost(then Instant) time.Duration {
 }
 
 // AtLeast returns how much time has surely passed since then. A replica judges others by it: the wall clock may have
-// been set forward, the monotonic clock can only be slow.
+// been set forward, while the monotonic clock can only be slow.
 func (i Instant) AtLeast(then Instant) time.Duration { return i.Mono - then.Mono }

@@ -7,11 +7,11 @@ import (
 	"github.com/tenure-dev/tenure/shard/plan"
 )
 
-// plansAtOnce is how many changes of plan a replica has on their way at a time. Each makes another replica fill caches,
-// and renewals must not wait behind all of that where many leave at once.
+// plansAtOnce bounds a replica's changes of plan in flight. Each makes another replica fill caches, and when many
+// replicas leave at once, renewals must not wait behind all of that.
 const plansAtOnce = 8
 
-// leadSeen takes a version of the coordinator's record.
+// leadSeen records a version of the lead record.
 func (r *Replica) leadSeen(l Lead) {
 	if l.Version <= r.lead.Version || l.Version < r.leadLeast {
 		return
@@ -31,7 +31,7 @@ func (r *Replica) leadSeen(l Lead) {
 	r.replan = true
 }
 
-// leadWritten takes the news that our write of it was committed.
+// leadWritten handles a committed write of the lead record.
 func (r *Replica) leadWritten(v Version) {
 	next := r.leadWrite.effect.(WriteLead).Lead
 	next.Version = v
@@ -41,8 +41,9 @@ func (r *Replica) leadWritten(v Version) {
 // Leads reports whether this replica is the coordinator by the newest record it saw.
 func (r *Replica) Leads() bool { return r.lead.Holder == r.cfg.ID && !r.leaving }
 
-// elect takes the coordinator's role when whoever had it is sealed or leaves and we are the first in line. The record
-// has no heartbeat: its holder's own lease is one. Nothing of I1 hangs on it, so two leaders would only waste writes.
+// elect takes the coordinator's role if its holder is sealed or leaves and this replica is first in line. The lead
+// record has no heartbeat of its own: its holder's lease serves as one. I1 doesn't depend on it, so two coordinators
+// would only waste writes.
 func (r *Replica) elect() {
 	if !r.synced {
 		return
@@ -80,11 +81,11 @@ func (r *Replica) firstInLine() bool {
 	return len(c) > 0 && c[0] == r.cfg.ID
 }
 
-// plan runs the planner on what this replica sees and acts on the part that is its own: claiming orphans that fall to
-// it, moving its own shards away when it leaves, and, as coordinator, everything else.
+// plan runs the planner on what this replica sees and carries out its own part: it claims orphans that fall to it and
+// moves its shards away when it leaves. As coordinator it does everything else.
 func (r *Replica) plan() {
 	if r.aliased {
-		r.sortClusters() // whether a name counts may depend on whether somebody serves it
+		r.sortClusters() // whether a name counts may depend on whether a replica serves it
 	}
 	if r.Leads() && !r.mixed() {
 		r.divide()
@@ -102,7 +103,7 @@ func (r *Replica) plan() {
 	for _, m := range moves {
 		t := r.shard(m.Shard)
 		switch {
-		case t.w != nil: // an answer brings us back here, as where none is free
+		case t.w != nil: // its answer triggers another plan, and so it does when free is 0
 		case !t.known:
 			if r.leadLive() { // a coordinator that stood still may have been succeeded, by one that has raised the floor
 				r.create(t, m.To)
@@ -126,8 +127,8 @@ func (r *Replica) plan() {
 // unserved reports whether a record that the planner should know of has no holder who may be alive.
 func (t *tenure) unserved() bool { return t.plannable() && t.orphan() }
 
-// claimants returns who is to claim the orphans that a plan gives to somebody. Those who are fresh would have to wait, even
-// with what they are assigned already, so it is somebody else where there is one.
+// claimants returns who is to claim each orphan. A fresh replica would have to wait, even with an orphan that is assigned to
+// it already, so somebody else claims where there is one.
 func (r *Replica) claimants(moves []plan.Move, replicas []plan.Replica) map[keyspace.ShardID]Incarnation {
 	to := make(map[keyspace.ShardID]Incarnation, len(moves))
 	for _, m := range moves {
@@ -148,7 +149,7 @@ func (r *Replica) isFresh(id Incarnation) bool {
 	return p != nil && p.lease.Fresh
 }
 
-// spareFresh has the planner give nothing new to those who are fresh, if anybody else is there.
+// spareFresh marks fresh replicas as leaving, so that the planner gives them nothing new, if there are others.
 func (r *Replica) spareFresh(replicas []plan.Replica) []plan.Replica {
 	if !slices.ContainsFunc(replicas, func(p plan.Replica) bool { return !p.Leaving && !r.isFresh(p.ID) }) {
 		return replicas
@@ -159,20 +160,21 @@ func (r *Replica) spareFresh(replicas []plan.Replica) []plan.Replica {
 	return replicas
 }
 
-// plans reports whether this replica could have a part in a plan: as long as all shards are held, by replicas that
-// aren't even late, planning is the coordinator's alone, and a leaving replica's.
+// plans reports whether this replica may have a part in a plan. While every shard has a holder and none of the holders
+// is late, only the coordinator and leaving replicas plan.
 func (r *Replica) plans() bool {
 	return r.Leads() || r.leaving || r.standing || r.anyLate() || slices.ContainsFunc(r.order, (*tenure).unserved)
 }
 
-// latestPlan keeps the planner's last answer: much of the news that leads to planning changes nothing it looks at.
+// latestPlan caches the planner's last answer. Many inputs that lead to planning change nothing that the planner looks
+// at.
 type latestPlan struct {
 	shards   []plan.Shard
 	replicas []plan.Replica
 	moves    []plan.Move
 }
 
-// of returns the plan. The slices are the caller's to use again.
+// of returns the plan. The caller may reuse the slices.
 func (l *latestPlan) of(shards []plan.Shard, replicas []plan.Replica) []plan.Move {
 	if !slices.Equal(shards, l.shards) || !slices.Equal(replicas, l.replicas) {
 		l.shards, l.replicas = append(l.shards[:0], shards...), append(l.replicas[:0], replicas...)
@@ -181,17 +183,18 @@ func (l *latestPlan) of(shards []plan.Shard, replicas []plan.Replica) []plan.Mov
 	return l.moves
 }
 
-// planShards describes all shards to the planner: the recorded ones of clusters that exist or are held, and as coordinator
-// those whose records are missing. Whoever is gone holds nothing. The slice is valid until the next call.
+// planShards describes the shards to the planner: those with records whose cluster is known here or that somebody
+// holds, and for the coordinator also those whose records are missing. Holders that gone selects count as none. The
+// slice is valid until the next call.
 func (r *Replica) planShards(gone func(*peer) bool) []plan.Shard {
 	shards := slices.Grow(r.planBuffer.shards[:0], len(r.order))
 	for _, t := range r.order {
 		if _, ok := r.clusters[t.id.Cluster]; !t.plannable() || (!ok && (t.holder == nil || gone(t.holder))) {
-			continue // of a cluster that isn't known here, what others hold counts
+			continue // of an unknown cluster, only shards with a live holder count
 		}
 		s := plan.Shard{ID: t.id, Holder: t.rec.Holder, Assignee: t.planned(), Pin: t.rec.Pin}
 		switch {
-		case t.w.names(r.cfg.ID): // a claim on its way; were it left out, a plan made meanwhile would claim another instead
+		case t.w.names(r.cfg.ID): // a claim under way; if it were left out, the next plan would claim another instead
 			s.Holder = r.cfg.ID
 		case t.holder != nil && gone(t.holder):
 			s.Holder = ""
@@ -211,8 +214,8 @@ func (r *Replica) planShards(gone func(*peer) bool) []plan.Shard {
 	return shards
 }
 
-// planned returns whom the record wants as holder, or will want once the write under way is done: without that, the
-// planner would make up for a move that it has made already.
+// planned returns the assignee by the record, or by the write under way. Without the latter, the planner would make the
+// same move twice.
 func (t *tenure) planned() Incarnation {
 	if t.w != nil {
 		switch e := t.w.effect.(type) {
@@ -228,8 +231,8 @@ func (t *tenure) planned() Incarnation {
 	return t.rec.Assignee
 }
 
-// create adds a record, as coordinator. The first record of its slots, in a fleet that we founded, begins right above
-// the floor.
+// create makes a record, as coordinator. In a fleet that this replica founded, the first record for its slots begins
+// right above the floor.
 func (r *Replica) create(t *tenure, to Incarnation) {
 	floor, first := r.lead.Floor, r.founded
 	for _, o := range r.order {
@@ -245,8 +248,8 @@ func (r *Replica) create(t *tenure, to Incarnation) {
 	})
 }
 
-// adopt gives an orphan a holder: its assignee while that lives, else the one that the plan names, which claims it for
-// itself. The coordinator writes the plan down where nobody came in time.
+// adopt gives an orphan a holder: its assignee while that is alive, otherwise the replica that the plan names, which
+// claims the shard itself. If it doesn't in time, the coordinator writes the plan into the record.
 func (r *Replica) adopt(t *tenure, to Incarnation) {
 	if (r.takesOf(t.rec.Assignee, t.id.Cluster) && !r.isFresh(t.rec.Assignee)) || r.mayReturn(t) {
 		return
@@ -270,9 +273,9 @@ func (r *Replica) assign(t *tenure, to Incarnation) {
 	})
 }
 
-// replans reports whether it is for us to change the plan of a shard that somebody holds. A leaving holder does so
-// itself, and else a leaving replica that is to get it, as soon as the others may know: of a fleet that leaves at once,
-// nobody should move anything to another. All others are the coordinator's, while nobody may be dead.
+// replans reports whether this replica may change the assignee of a shard that has a holder. A leaving holder plans for
+// itself. A leaving assignee calls the move off, once the others can know that it leaves: in a fleet that leaves at
+// once, no replica should move a shard to another. All else is the coordinator's, while no peer is suspect.
 func (r *Replica) replans(t *tenure, suspects bool) bool {
 	switch {
 	case r.leavesItself(t.rec.Holder):
@@ -283,21 +286,21 @@ func (r *Replica) replans(t *tenure, suspects bool) bool {
 	return r.Leads() && !suspects
 }
 
-// leavesItself reports whether the holder is a leaving replica, which plans its own shards.
+// leavesItself reports whether the holder is leaving, and so plans its own shards.
 func (r *Replica) leavesItself(id Incarnation) bool {
 	p := r.peers[id]
 	return p != nil && p.lease.Leaving && !p.expired
 }
 
-// awaited reports whether somebody might still hand the shard off to us. A leaving replica isn't gone before nobody
-// might: who hasn't seen yet that it leaves would hand off to the dead.
+// awaited reports whether some holder might still hand the shard off to this replica. A leaving replica waits for that:
+// a holder that hasn't seen yet that it leaves would hand off to an incarnation that has gone.
 func (r *Replica) awaited(t *tenure) bool {
 	_, wanted := r.clusters[t.id.Cluster]
 	return wanted && t.known && t.rec.Assignee == r.cfg.ID &&
 		t.holder != nil && !t.holder.dead() && len(r.candidates()) > 0
 }
 
-// leaveIfDone ends a clean exit once nothing is held or on its way here, and nothing is in flight.
+// leaveIfDone ends a clean exit once this replica holds nothing, awaits nothing, and has no write under way.
 func (r *Replica) leaveIfDone() {
 	if !r.leaving || !r.own.leaving {
 		return

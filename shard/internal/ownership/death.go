@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// A kubelet that reports a container as terminated has seen the process end, which no lease can tell: a lease that stands
-// still may be that of a process that is only paused. Each incarnation names itself in its container's termination
-// message when it begins, and its container in its lease. Where the report, the message and the lease agree, the
-// incarnation has ended for certain, and its peers don't wait for its lease to run out.
+// A lease that stands still may be that of a process that is only paused. A kubelet that reports a container as
+// terminated knows more: the process has ended. Each incarnation names itself in its container's termination message
+// when it begins, and its container in its lease. If report, message and lease agree, the incarnation has certainly
+// ended, and its peers don't wait for its lease to run out.
 
-// containerSeen takes what a kubelet reports of a container.
+// containerSeen records what a kubelet reports about a container.
 func (r *Replica) containerSeen(in ContainerSeen) {
 	if len(in.Ended) == 0 {
 		delete(r.ended, in.Container)
@@ -24,8 +24,8 @@ func (r *Replica) containerSeen(in ContainerSeen) {
 	}
 }
 
-// prove notes that a peer has ended if the container that its lease names says so. It stays proven, whatever is seen
-// later: a renewal that arrives afterwards was sent before.
+// prove records that a peer has ended, if the container that its lease names says so. The proof is final: a renewal
+// that arrives later was sent before.
 func (r *Replica) prove(p *peer) {
 	if p.ended() || p.lease.Container == "" || !slices.Contains(r.ended[p.lease.Container], p.id) {
 		return
@@ -37,9 +37,9 @@ func (r *Replica) prove(p *peer) {
 // ended reports whether the incarnation is proven to have ended.
 func (p *peer) ended() bool { return p.endedAt != (Instant{}) }
 
-// due returns the monotonic time at which a peer may be sealed: when it has stood still for its duration or, once it is
-// proven to have ended, when nothing that it sent can be on its way any more. A renewal that arrives in that time shows
-// that more may follow, so the time begins anew.
+// due returns the monotonic time at which a peer may be sealed. That is when it has stood still for its duration or,
+// once it is proven to have ended, when none of its writes can still be on its way. A renewal that arrives in that time
+// shows that more may follow, so the wait begins again.
 func (p *peer) due(cfg Config) time.Duration {
 	at := p.changed.Mono + p.duration(cfg)
 	if p.ended() {

@@ -7,7 +7,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// divide sees to it, as coordinator, that each cluster has a layout that can be served.
+// divide ensures, as coordinator, that each cluster has a layout that can be served.
 func (r *Replica) divide() {
 	for _, l := range r.layoutOrder {
 		if l.settled {
@@ -32,7 +32,7 @@ func (r *Replica) divide() {
 		case !l.known:
 			continue
 		case l.rec.UID != "" && uid != "" && l.rec.UID != uid:
-			// The cluster was made anew. Who still holds something of the old one, or reaches that, gives it back first.
+			// The cluster was made again under its name. Shards of the old one are given back first.
 			if slices.ContainsFunc(r.of(c), (*tenure).served) {
 				continue
 			}
@@ -67,7 +67,7 @@ func (r *Replica) divide() {
 	}
 }
 
-// nextGeneration returns one that no record of the cluster is of.
+// nextGeneration returns a generation that no record of the cluster has used.
 func (r *Replica) nextGeneration(c keyspace.ClusterName) uint32 {
 	next := r.layout(c).rec.Generation
 	for _, t := range r.of(c) {
@@ -76,7 +76,7 @@ func (r *Replica) nextGeneration(c keyspace.ClusterName) uint32 {
 	return next + 1
 }
 
-// rank says how much a record counts where a layout is derived from records; 0 for nothing.
+// rank returns how much a record counts when a layout is derived from records; 0 for nothing.
 func (t *tenure) rank() int {
 	switch {
 	case !t.known || t.rec.Retired:
@@ -117,8 +117,8 @@ func (r *Replica) derive(c keyspace.ClusterName, bits int) Layout {
 	return l
 }
 
-// fill appends prefixes that cover p: those that are taken, and where none is, the largest that have so many bits at least
-// and whose records weren't retired.
+// fill appends prefixes that cover p: the taken ones, and elsewhere the largest that have at least bits bits and whose
+// records aren't retired.
 func (r *Replica) fill(prefixes []keyspace.Prefix, l Layout, p keyspace.Prefix, taken []keyspace.Prefix, bits int) []keyspace.Prefix {
 	if slices.Contains(taken, p) {
 		return append(prefixes, p)
@@ -136,8 +136,8 @@ func (r *Replica) fill(prefixes []keyspace.Prefix, l Layout, p keyspace.Prefix, 
 	return r.fill(r.fill(prefixes, l, lower, taken, bits), l, upper, taken, bits)
 }
 
-// sinceLong reports whether what was deleted before this replica looked can be made anew: its old holder has seen that by
-// now. A fleet that this replica founded has none.
+// sinceLong reports whether records that were deleted before this replica looked can be made again, because their old
+// holders have seen the deletion by now. In a fleet that this replica founded there are none.
 func (r *Replica) sinceLong() bool {
 	if r.founded || r.now.AtLeast(r.syncedAt) >= r.cfg.BuryTime {
 		return true
@@ -146,8 +146,8 @@ func (r *Replica) sinceLong() bool {
 	return false
 }
 
-// missing lists the shards that have no record and should: those that a cluster's layout lists, or would. One is left
-// bare until the old holders of what overlaps it have given that up, or must have seen that it is gone.
+// missing lists the shards that a layout lists, or would list, and that have no record. It leaves out those whose slots
+// may still have an old holder.
 func (r *Replica) missing() []keyspace.ShardID {
 	if !r.sinceLong() {
 		return nil
@@ -181,14 +181,15 @@ func (r *Replica) missing() []keyspace.ShardID {
 	return ids
 }
 
-// bare reports whether a record may be made: there is none, and what overlaps it is retired, or long gone.
+// bare reports whether a record may be made: there is none, and every record that overlaps it is retired or long
+// deleted.
 func (r *Replica) bare(id keyspace.ShardID) bool {
 	return !slices.ContainsFunc(r.of(id.Cluster), func(t *tenure) bool {
 		return t.id.Overlaps(id) && (r.buried(t) || (t.known && (t.id == id || !t.rec.Retired)))
 	})
 }
 
-// retire ends, as coordinator, the records that a layout excludes and nobody serves. Their holders do so themselves.
+// retire retires, as coordinator, excluded records that no live replica holds. A live holder retires its own.
 func (r *Replica) retire() {
 	for _, l := range r.layoutOrder {
 		if l.clean {
@@ -206,7 +207,7 @@ func (r *Replica) retire() {
 	}
 }
 
-// sortClusters finds out which of the clusters may be served.
+// sortClusters determines which clusters may be served, and under which name.
 func (r *Replica) sortClusters() {
 	r.aliases = map[string][]keyspace.ClusterName{}
 	for _, c := range r.givenNames {
@@ -237,7 +238,7 @@ func (r *Replica) sortClusters() {
 	}
 }
 
-// misplaced reports whether a change of the layout may have changed which clusters are served.
+// misplaced reports whether a layout's change may change which clusters are served.
 func (r *Replica) misplaced(l *layout) bool {
 	_, served := r.clusters[l.cluster]
 	_, given := r.given.Bits[l.cluster]
@@ -245,14 +246,14 @@ func (r *Replica) misplaced(l *layout) bool {
 		len(r.aliases[l.rec.UID]) == 1 && r.aliases[l.rec.UID][0] != l.cluster
 }
 
-// remade reports whether the cluster of that name is another than its layout says.
+// remade reports whether the cluster under that name is another than the one its layout was made for.
 func (r *Replica) remade(c keyspace.ClusterName) bool {
 	uid, l := r.given.UIDs[c], r.layouts[c]
 	return uid != "" && l != nil && l.known && l.rec.UID != "" && l.rec.UID != uid
 }
 
-// servedAs returns the name under which a cluster is served: of all that it has, one with a layout, and of these the
-// first. A name that this replica doesn't know counts only while somebody serves it.
+// servedAs returns the name under which a cluster is served: the alphabetically first of those of its names that have a
+// layout, or of all if none has. A name that this replica doesn't know counts only while a replica serves it.
 func (r *Replica) servedAs(c keyspace.ClusterName) keyspace.ClusterName {
 	uid := r.given.UIDs[c]
 	best, laid := c, r.laid(c, uid)
@@ -267,8 +268,7 @@ func (r *Replica) servedAs(c keyspace.ClusterName) keyspace.ClusterName {
 	return best
 }
 
-// Aliases tells of clusters that are served under another name, by the names that they aren't served under; nil if there
-// are none.
+// Aliases returns, for each name under which a cluster isn't served, the name under which it is; nil if there are none.
 func (r *Replica) Aliases() map[keyspace.ClusterName]keyspace.ClusterName {
 	if !r.aliased {
 		return nil
@@ -282,13 +282,13 @@ func (r *Replica) Aliases() map[keyspace.ClusterName]keyspace.ClusterName {
 	return aliases
 }
 
-// laid reports whether a cluster of that UID has a layout under that name.
+// laid reports whether the cluster of that UID has a layout under that name.
 func (r *Replica) laid(c keyspace.ClusterName, uid string) bool {
 	l := r.layouts[c]
 	return l != nil && l.known && l.rec.UID == uid
 }
 
-// servedElsewhere reports whether a record of the same cluster under another name, which overlaps t's, is served.
+// servedElsewhere reports whether an overlapping shard of the same cluster under another name is served.
 func (r *Replica) servedElsewhere(t *tenure) bool {
 	if !r.aliased {
 		return false

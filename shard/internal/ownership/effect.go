@@ -5,8 +5,9 @@ import (
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
-// Effect is one thing that the driver must do. Effects on gates ([Activate], [Drain], [Close], [Lapse]) are to be done
-// before the next input is fed; writes and warming run on their own and are answered by [Written], [Warmed], [Drained].
+// Effect is one thing that the driver must do. Effects on gates ([Activate], [Drain], [Close], [Lapse]) must be carried
+// out before the next input is fed. Writes and warming run concurrently, and [Written], [Warmed] and [Drained] answer
+// them.
 type Effect interface{ effect() }
 
 // WriteKind says why a shard's record is written.
@@ -17,17 +18,18 @@ const (
 	AnnounceWarm WriteKind = iota
 	// HandOff: the holder gives the shard to its warm successor.
 	HandOff
-	// HandOffOnExit: as HandOff, by a replica that was told to stop.
+	// HandOffOnExit is HandOff by a replica that was told to stop.
 	HandOffOnExit
-	// Release: the holder gives the shard to nobody: it stops and there is no successor, or the cluster is gone.
+	// Release: the holder leaves the shard without a holder: it stops and has no successor, or the cluster is gone.
 	Release
-	// ClaimFree: nobody held the shard.
+	// ClaimFree: the shard had no holder.
 	ClaimFree
 	// ClaimDead: the holder's lease is sealed.
 	ClaimDead
 	// Report: the holder records the shard's size and load.
 	Report
-	// Retire: nobody will hold the record again. By its holder, or by the coordinator where that is dead.
+	// Retire: the record will never have a holder again. Written by its holder, or by the coordinator if the holder is
+	// dead.
 	Retire
 )
 
@@ -38,7 +40,7 @@ func (k WriteKind) String() string {
 	return [...]string{AnnounceWarm: "AnnounceWarm", Release: "Release", Report: "Report", Retire: "Retire"}[k]
 }
 
-// Move returns how a write of the kind brings the shard to another holder; "" where it doesn't.
+// Move returns the kind of move that a write of this kind makes; "" if the shard's holder doesn't change to another.
 func (k WriteKind) Move() protocol.MoveKind {
 	return [...]protocol.MoveKind{
 		HandOff: protocol.Planned, HandOffOnExit: protocol.Exit,
@@ -46,7 +48,7 @@ func (k WriteKind) Move() protocol.MoveKind {
 	}[k]
 }
 
-// Claims reports whether the replica takes a shard for itself that nobody can be serving.
+// Claims reports whether a write of this kind takes a shard that no replica can be serving.
 func (k WriteKind) Claims() bool { return k == ClaimFree || k == ClaimDead }
 
 type (
@@ -56,26 +58,24 @@ type (
 		Base  Version
 		Lease Lease
 	}
-	// DropLease deletes the replica's own lease: it has left. The last effect of a clean exit.
+	// DropLease deletes the replica's own lease after a clean exit. It is the last effect.
 	DropLease struct{}
-	// SealLease marks a peer's lease as dead: a compare-and-swap on Base, or the creation of a sealed lease where
-	// there is none (Base 0).
+	// SealLease marks a peer's lease as dead: a compare-and-swap on Base or, if the lease is missing (Base 0), the
+	// creation of a sealed one.
 	SealLease struct {
 		Seq   uint64
 		Base  Version
 		ID    Incarnation
-		Ended bool // its container's end proves it, whether or not its lease has run out
+		Ended bool // its container's end proves its death, whether or not its lease has run out
 	}
-	// ForgetLease deletes a sealed lease that no record names any more. Best effort, unanswered.
+	// ForgetLease deletes a sealed lease that no record names. Best effort; it gets no answer.
 	ForgetLease struct{ ID Incarnation }
-	// FindLease reads a peer's lease afresh, past every cache. Answered by [LeaseSeen] or [LeaseGone]; where it can't be
-	// read it needs no answer.
+	// FindLease reads a peer's lease live, not from a cache. [LeaseSeen] or [LeaseGone] answers it; a failed read needs
+	// no answer.
 	FindLease struct{ ID Incarnation }
-	// FindLead reads the coordinator's record afresh, past every cache. Answered by [LeadFound] or [LeadGone]; where it
-	// can't be read it needs no answer.
+	// FindLead reads the lead record live. [LeadFound] or [LeadGone] answers it; a failed read needs no answer.
 	FindLead struct{}
-	// ListRecords reads all records afresh, past every cache. Answered by [Listing]; where they can't be read it needs no
-	// answer.
+	// ListRecords lists all records live. [Listing] answers it; a failed list needs no answer.
 	ListRecords struct{}
 	// WriteLead takes the coordinator's role or raises the epoch floor.
 	WriteLead struct {
@@ -83,7 +83,7 @@ type (
 		Base Version
 		Lead Lead
 	}
-	// CreateShard adds a record without holder.
+	// CreateShard creates a shard record without a holder.
 	CreateShard struct {
 		Seq      uint64
 		ID       keyspace.ShardID
@@ -96,13 +96,12 @@ type (
 		Base   Version
 		Layout Layout
 	}
-	// FindLayout reads a cluster's layout afresh, past every cache. Answered by [LayoutRead]; where it can't be read it
-	// needs no answer.
+	// FindLayout reads a cluster's layout live. [LayoutRead] answers it; a failed read needs no answer.
 	FindLayout struct {
 		Ask     uint64
 		Cluster keyspace.ClusterName
 	}
-	// WriteAssignee changes a record's plan.
+	// WriteAssignee changes the assignee of a shard.
 	WriteAssignee struct {
 		Seq      uint64
 		Base     Version
@@ -116,25 +115,25 @@ type (
 		From  Incarnation // the holder it replaces
 		Shard Shard       // what to write; Shard.Version is the version it replaces
 	}
-	// Probe: see whether the cluster's API server can be used from here, at once. Answered by [Health].
+	// Probe checks at once whether the cluster's API server can be used from here. [Health] answers it.
 	Probe struct{ Cluster keyspace.ClusterName }
-	// Count: count the objects of a cluster that is to be divided. Answered by [Counted], always and soon.
+	// Count counts the objects of a cluster before it is divided. [Counted] answers it, always and soon.
 	Count struct {
 		Cluster keyspace.ClusterName
 		UID     string
 	}
-	// Warm: build and sync the shard's caches, with its gates closed.
+	// Warm builds and syncs the shard's caches, with its gates closed.
 	Warm struct{ ID keyspace.ShardID }
-	// Activate: open the gates of the shard at this epoch and enqueue all its keys.
+	// Activate opens the shard's gates at this epoch and enqueues all its keys.
 	Activate struct {
 		ID    keyspace.ShardID
 		Epoch Epoch
 	}
-	// Drain: start no new key, wait for running ones (bounded), close the fence, wait for writes in flight.
+	// Drain starts no new key, waits for running ones (bounded), closes the fence, and waits for writes in flight.
 	Drain struct{ ID keyspace.ShardID }
-	// Close: shut the gates at once if they are open, and drop the caches.
+	// Close shuts the gates at once if they are open, and drops the caches.
 	Close struct{ ID keyspace.ShardID }
-	// Lapse: the incarnation is over. Shut every gate at once and drop this machine.
+	// Lapse says that the incarnation is over: shut every gate at once and drop this state machine.
 	Lapse struct{ Reason string }
 )
 

@@ -5,30 +5,31 @@ import (
 	"time"
 )
 
-// An epoch must never be used twice, whatever is forgotten: records that are deleted, a coordinator's record that is
-// deleted, a home cluster that is restored from a snapshot. Three things see to that together. Each replica keeps the
-// highest epochs that its process has seen ([Memory]). The coordinator's record holds a floor, and every write of that
-// record raises the floor to the writer's wall clock at least, in milliseconds since 1970; a handoff counts one, so
-// epochs grow more slowly than the clock does. And what may come from another history starts above the floor:
-// records that are made anew, records made by hand, and records that were found when the incarnation began.
+// An epoch must never be used twice, whatever is lost: deleted records, a deleted lead record, a home cluster restored
+// from a snapshot. Three measures together ensure that. Each process remembers the highest epochs that it has seen
+// ([Memory]). The lead record holds a floor, and each write of it raises the floor at least to the writer's wall clock
+// in milliseconds since 1970; a handoff adds one, so epochs grow more slowly than the clock. And every record that may
+// come from another history starts above the floor: one made again after a deletion, one made by hand, and one found
+// when the incarnation began.
 
-// epochBand is how far above the epoch floor the first epoch of a record that was made by hand lies, and twice what
-// epochs may grow above the floor before it is raised in passing. A new coordinator raises the floor by two bands, and
-// a record that is made anew starts two bands above all that is known: nobody alive may have seen the last epochs of
-// the old one, and clocks may have been set.
+// epochBand is how far above the floor the first epoch of a record made by hand lies, and twice how far epochs may rise
+// above the floor before the coordinator raises it. A new coordinator raises the floor by two bands, and a record that
+// is made again starts two bands above everything known: perhaps no live replica has seen the last epochs of the old
+// one, and clocks may have been set.
 const epochBand = 64
 
-// era is this replica's wall clock as an epoch.
+// era returns this replica's wall clock as an epoch.
 func (r *Replica) era() Epoch { return Epoch(r.now.Wall / time.Millisecond) }
 
-// noteEpoch takes note that an epoch is, or may have been, in use.
+// noteEpoch records that an epoch is, or may have been, in use.
 func (r *Replica) noteEpoch(e Epoch) { r.highest = max(r.highest, e) }
 
-// raisesFloor reports whether the incarnation waits for a floor that was raised since it began.
+// raisesFloor reports whether the incarnation needs the floor raised, since it hasn't been raised after the incarnation
+// began.
 func (r *Replica) raisesFloor() bool { return r.lead.Version != 0 && !r.lifted && r.anyFound }
 
-// foundRecords marks what there was when the incarnation began. It may have come back from a snapshot, with epochs that
-// were used up since: so it is claimed above a floor that was raised since the incarnation began.
+// foundRecords marks the records of the first listing. They may come from a snapshot, with epochs that were used since
+// then. So they are claimed only above a floor that was raised after the incarnation began.
 func (r *Replica) foundRecords() {
 	r.eraFound, r.lifted, r.anyFound = r.era(), false, false
 	for _, t := range r.order {
@@ -38,21 +39,21 @@ func (r *Replica) foundRecords() {
 	r.lifted = r.lead.Floor >= r.eraFound
 }
 
-// foundEmpty reports whether nothing was there when the incarnation began, and nothing may have been there before: who
-// has joined is as new to this home cluster as we are.
+// foundEmpty reports whether the first listing was empty and nothing was there before it: all replicas in it are as new
+// to this home cluster as this one.
 func (r *Replica) foundEmpty() bool {
 	divided := func(l *layout) bool { return l.known }
 	return !r.another && r.foundLeft() && r.lead.Version == 0 && r.highest == 0 && !slices.ContainsFunc(r.layoutOrder, divided)
 }
 
-// leadLive reports whether the coordinator's record was read live in this very step. If not, it asks for that read,
-// whose answer has everything decided anew.
+// leadLive reports whether the lead record was read live in this very step. If not, it requests that read, and the
+// answer triggers all decisions again.
 func (r *Replica) leadLive() bool {
 	r.leadWanted = r.leadWanted || !r.leadRead
 	return r.leadRead
 }
 
-// findLead sends the read that leadLive asked for.
+// findLead sends the read that leadLive requested.
 func (r *Replica) findLead() {
 	if r.leadWanted && r.now.AtLeast(r.leadSeekAt) >= 0 {
 		r.leadSeekAt = r.now.Add(r.cfg.LeaseDuration / 20)
@@ -60,17 +61,17 @@ func (r *Replica) findLead() {
 	}
 }
 
-// leadFound takes the answer to that read.
+// leadFound handles the answer to that read.
 func (r *Replica) leadFound(l Lead) {
 	r.leadSeen(l)
-	if l.Version == r.lead.Version { // else a newer one was seen meanwhile
+	if l.Version == r.lead.Version { // otherwise a newer one was seen in the meantime
 		r.leadRead, r.leadWanted = true, false
 		r.touchAll()
 	}
 }
 
-// leadGone takes the deletion of the coordinator's record. The floor that it held isn't lost: the first in line makes the
-// record anew, above all that it knows.
+// leadGone handles the deletion of the lead record. Its floor isn't lost: the first replica in line makes the record
+// again, above everything that it knows.
 func (r *Replica) leadGone() {
 	if r.lead.Version != 0 {
 		r.leadLeast = r.lead.Version + 2 // nothing older follows the deletion
@@ -83,21 +84,21 @@ func (r *Replica) leadGone() {
 	r.replan = true
 }
 
-// claimEpoch returns the epoch at which a shard may be claimed now; ok is false where that must wait.
+// claimEpoch returns the epoch at which a shard may be claimed now; ok is false if the claim must wait.
 func (r *Replica) claimEpoch(t *tenure) (_ Epoch, ok bool) {
 	if t.found && !r.lifted {
-		return 0, false // the sight of a higher floor has it decided anew
+		return 0, false // the sight of a higher floor triggers the decision again
 	}
 	before := max(t.floor, r.lead.Floor) // the epoch before ours
 	if t.rec.Epoch != 0 {
 		return before + 1, true
 	}
-	before = max(before, r.highest) // its creation may have been under way since before an earlier one was deleted
+	before = max(before, r.highest) // its creation may have been in flight since before an earlier record was deleted
 	if t.rec.Floor > r.lead.Floor {
 		return before + 1, true
 	}
-	// Made by hand, or by a coordinator that has been succeeded. It may stand for one that was deleted before we looked:
-	// then its old holder needs time to see that, and its epochs are known only from the coordinator.
+	// The record was made by hand, or by a coordinator that has a successor. It may replace one that was deleted before
+	// we looked. The old holder then needs time to see the deletion, and only the coordinator knows the old epochs.
 	if known := r.syncedAt.Add(r.cfg.BuryTime); t.rec.Floor == 0 && r.now.AtLeast(known) < 0 {
 		t.freeAt = known
 		return 0, false

@@ -8,18 +8,18 @@ import (
 	"github.com/tenure-dev/tenure/shard/plan"
 )
 
-// Which clusters a replica can serve, and what it does about those that it can't.
+// Fitness: which clusters a replica can serve, and what happens to shards of those that it can't.
 //
-// A replica is unfit for a cluster that it doesn't know although records name it, and for one whose API server it can't
-// use. After a warm-up that missed its deadline, and for a while after an API server can be used again, it keeps what it
-// has of the cluster and gets nothing more. Its Lease says so, and every planner heeds that. It serves what it holds as
-// well as it can meanwhile: where nobody else is fit, nothing moves.
+// A replica is unfit for a cluster that records name and that it doesn't know, and for one whose API server it can't
+// use. After a warm-up that missed its deadline, and for a while after an API server is usable again, the replica keeps
+// its shards of the cluster and gets no more. It states this in its Lease, and every planner heeds it. Meanwhile it
+// serves what it holds as well as it can: if no other replica is fit, nothing moves.
 //
-// An API server that goes away is noticed by each replica in its own time, and so is its coming back. So nothing is moved
-// away from an unfit holder before what replicas say of the cluster has stood still for FitGrace, in which every replica
-// that hears of an unfit one looks at the cluster itself.
+// Each replica notices at its own time that an API server went away or came back. So nothing moves away from an unfit
+// holder until the replicas' statements about the cluster have been unchanged for FitGrace. In that time every replica
+// that learns of an unfit one probes the cluster itself.
 
-// health is what is known of a cluster's API server, as it is seen from here.
+// health is the state of a cluster's API server as seen from this replica.
 type health uint8
 
 const (
@@ -31,26 +31,27 @@ const (
 // site is a cluster as this replica sees it.
 type site struct {
 	health  health
-	looked  Instant // when that was last confirmed
-	asked   Instant // when a probe was asked for that isn't answered, zero if there is none
-	engaged int     // shards of it that are warmed or held here
-	met     bool    // this process knew it once
-	unmet   Instant // since when records have named it that this process never knew, zero if it isn't so
-	said    Instant // when any replica's word about it last changed
-	lost    backoff // after its API server couldn't be used
+	looked  Instant // when health was last confirmed
+	asked   Instant // when the unanswered probe was sent; zero if there is none
+	engaged int     // shards of it that this replica warms or holds
+	met     bool    // this process has known the cluster at some time
+	unmet   Instant // since when records name it although this process never knew it; zero otherwise
+	said    Instant // when any replica's statement about it last changed
+	lost    backoff // after its API server was unusable
 	late    backoff // after warm-ups that missed their deadline
 }
 
-// backoff is for how long a replica gets nothing of a cluster after trouble. It doubles with each trouble in a row.
+// backoff is the time after trouble in which a replica gets no shards of a cluster. It doubles with each trouble in a
+// row.
 type backoff struct {
 	count int
 	until Instant
 }
 
-// mostHolds bounds it, in lease durations.
+// mostHolds bounds a backoff, in lease durations.
 const mostHolds = 16
 
-// trouble counts one more, and forgets those before it if there was none for long.
+// trouble counts one more trouble. It starts from one again if the last was long ago.
 func (b *backoff) trouble(r *Replica) {
 	if b.count > 0 && r.now.AtLeast(b.until) > mostHolds*r.cfg.LeaseDuration {
 		b.count = 0
@@ -59,29 +60,29 @@ func (b *backoff) trouble(r *Replica) {
 	b.hold(r)
 }
 
-// hold lets the time begin now.
+// hold starts the waiting time now.
 func (b *backoff) hold(r *Replica) {
 	b.until = r.now.Add(doubled(r.cfg.LeaseDuration, b.count-1))
 }
 
-// doubled is a time that was doubled so often, within bounds.
+// doubled returns d, doubled so many times, at most mostHolds times d.
 func doubled(d time.Duration, times int) time.Duration {
 	return d * time.Duration(min(1<<min(times, 30), mostHolds))
 }
 
 func (b *backoff) holds(r *Replica) bool { return b.count > 0 && r.now.AtLeast(b.until) < 0 }
 
-// fit is all that a replica knows of fitness.
+// fit is all that a replica knows about fitness.
 type fit struct {
 	sites map[keyspace.ClusterName]*site
-	word  plan.UnfitFor // what this replica says of itself
-	stale bool          // the word isn't made up of what is known now
-	due   Instant       // when it must be made anew though nothing happens, zero for never
-	wait  Instant       // until then moves wait; when it has come, a plan is due
-	unmet Instant       // until then this replica moves nothing for balance: records name clusters that it hasn't met
+	word  plan.UnfitFor // what this replica states about itself in its lease
+	stale bool          // word must be computed again
+	due   Instant       // when word must be computed again even if nothing happens; zero for never
+	wait  Instant       // moves wait until then, and a plan is due then
+	unmet Instant       // until then no moves for balance: records name clusters that this replica hasn't met
 }
 
-// site returns the state of a cluster, new if it was never heard of.
+// site returns the state of a cluster, new if it was unknown.
 func (r *Replica) site(c keyspace.ClusterName) *site {
 	s := r.fit.sites[c]
 	if s == nil {
@@ -94,7 +95,7 @@ func (r *Replica) site(c keyspace.ClusterName) *site {
 	return s
 }
 
-// clustersKnown takes note of the clusters that this process knows now.
+// clustersKnown records the clusters that this process knows now.
 func (r *Replica) clustersKnown() {
 	for c := range r.clusters {
 		s := r.site(c)
@@ -103,7 +104,7 @@ func (r *Replica) clustersKnown() {
 	r.fit.stale = true
 }
 
-// healthSeen takes a look's result.
+// healthSeen handles the result of a probe.
 func (r *Replica) healthSeen(in Health) {
 	s := r.site(in.Cluster)
 	was := s.health
@@ -121,25 +122,25 @@ func (r *Replica) healthSeen(in Health) {
 	}
 	r.fit.stale = true
 	if s.health != was || in.Usable {
-		r.touchCluster(in.Cluster) // a claim may wait for it
+		r.touchCluster(in.Cluster) // a claim may wait for this
 	}
 }
 
-// touchCluster has the shards of a cluster decided anew that are nobody's or ours.
+// touchCluster queues all shards of a cluster for a decision.
 func (r *Replica) touchCluster(c keyspace.ClusterName) {
 	for _, t := range r.of(c) {
 		r.touch(t)
 	}
 }
 
-// fitness is what this replica can do for a cluster.
+// fitness returns what this replica can do for a cluster.
 func (r *Replica) fitness(c keyspace.ClusterName) plan.Fitness {
 	s := r.site(c)
 	if _, known := r.clusters[c]; !known {
 		if s.met || (s.unmet != Instant{} && r.now.AtLeast(s.unmet) >= r.cfg.WarmTimeout) {
 			return plan.Unfit
 		}
-		return plan.Fit // it is likely to be met in a moment
+		return plan.Fit // it will probably be met soon
 	}
 	switch {
 	case s.health == unusable:
@@ -150,7 +151,7 @@ func (r *Replica) fitness(c keyspace.ClusterName) plan.Fitness {
 	return plan.Fit
 }
 
-// refit makes this replica's word up, and takes note of what it changes.
+// refit computes this replica's statement about clusters, and acts if it changed.
 func (r *Replica) refit() {
 	if r.fit.wait != (Instant{}) && r.now.AtLeast(r.fit.wait) >= 0 {
 		r.fit.wait, r.replan = Instant{}, true
@@ -164,7 +165,7 @@ func (r *Replica) refit() {
 	r.fit.stale, r.fit.due, r.fit.unmet = false, Instant{}, Instant{}
 	r.meet()
 	said, fit := map[keyspace.ClusterName]plan.Fitness{}, true
-	for c, s := range r.fit.sites { // in any order
+	for c, s := range r.fit.sites { // order doesn't matter
 		if _, known := r.clusters[c]; !known && !r.recorded(c) {
 			continue
 		}
@@ -185,9 +186,9 @@ func (r *Replica) refit() {
 	}
 }
 
-// meet notes which clusters records name that this process has never known. For MeetTimeout they may still be met: a
-// provider may be about to connect. Until then a coordinator moves nothing for balance, since it doesn't see whom the
-// shards of those clusters could be with. Afterwards they count as clusters that were removed.
+// meet records which clusters the records name that this process has never known. Their provider may be about to
+// connect them. A coordinator doesn't know who their shards would go to, so it makes no moves for balance for
+// MeetTimeout. After that they count as removed.
 func (r *Replica) meet() {
 	last := keyspace.ClusterName("")
 	for _, t := range r.order {
@@ -223,12 +224,13 @@ func earliest(a, b Instant) Instant {
 	return a
 }
 
-// recorded reports whether there is a record of any shard of the cluster.
+// recorded reports whether any shard of the cluster has a record.
 func (r *Replica) recorded(c keyspace.ClusterName) bool {
 	return slices.ContainsFunc(r.of(c), func(t *tenure) bool { return t.known })
 }
 
-// holdOff goes on with the time after trouble, unless nobody else could serve the cluster: then there is nothing to wait for.
+// holdOff keeps up the backoff after trouble. It ends it if no other replica could serve the cluster: waiting gains
+// nothing then.
 func (r *Replica) holdOff(c keyspace.ClusterName, s *site) {
 	for _, b := range []*backoff{&s.lost, &s.late} {
 		switch {
@@ -241,8 +243,8 @@ func (r *Replica) holdOff(c keyspace.ClusterName, s *site) {
 	}
 }
 
-// wordChanged takes note of what changed between two words of one replica. A replica that hears of another's trouble
-// looks at the cluster itself, and so does one that is in trouble when another's is over.
+// wordChanged records the difference between two statements of one replica. When a peer reports trouble, this replica
+// probes the cluster itself. When a peer's trouble is over, it probes again if it still has trouble.
 func (r *Replica) wordChanged(was, is plan.UnfitFor, peers bool) {
 	names := slices.Clone(r.clusterNames)
 	for _, t := range r.order {
@@ -264,7 +266,7 @@ func (r *Replica) wordChanged(was, is plan.UnfitFor, peers bool) {
 	r.fit.stale = true
 }
 
-// probe has a cluster looked at, unless that is under way.
+// probe asks for a look at the cluster's API server, unless one is under way.
 func (r *Replica) probe(c keyspace.ClusterName, s *site) {
 	if _, known := r.clusters[c]; !known || (s.asked != (Instant{}) && r.now.AtLeast(s.asked) < r.cfg.FitGrace) {
 		return
@@ -273,8 +275,8 @@ func (r *Replica) probe(c keyspace.ClusterName, s *site) {
 	r.emit(Probe{Cluster: c})
 }
 
-// mayClaim reports whether a shard can be served from here, as far as its cluster was looked at lately. Who holds or warms
-// some of the cluster needn't look; others look first, and claim then.
+// mayClaim reports whether this replica can serve a shard's cluster, by a recent probe. A replica that holds or warms
+// shards of the cluster needs no probe. Any other probes first, and claims when the answer is good.
 func (r *Replica) mayClaim(t *tenure) bool {
 	c := t.id.Cluster
 	t.probing = false
@@ -290,7 +292,7 @@ func (r *Replica) mayClaim(t *tenure) bool {
 	return false
 }
 
-// takesOf reports whether the incarnation can be given shards of a cluster.
+// takesOf reports whether an incarnation can be given shards of a cluster.
 func (r *Replica) takesOf(id Incarnation, c keyspace.ClusterName) bool {
 	if !r.takes(id) {
 		return false
@@ -301,8 +303,8 @@ func (r *Replica) takesOf(id Incarnation, c keyspace.ClusterName) bool {
 	return r.peers[id].lease.Unfit.Of(c) == plan.Fit
 }
 
-// mayReturn reports whether an orphan's assignee lives, and said only lately that it can't serve it. A cluster that comes
-// back is met by each replica in its own time: who meets it first shouldn't claim all of it.
+// mayReturn reports whether an orphan's assignee is alive and only recently became unfit. Replicas meet a cluster that
+// comes back at different times: the first to meet it shouldn't claim all of it.
 func (r *Replica) mayReturn(t *tenure) bool {
 	said := r.site(t.id.Cluster).said
 	return r.takes(t.rec.Assignee) && said != (Instant{}) && !r.past(said.Add(r.cfg.WarmTimeout))
@@ -313,13 +315,14 @@ func (r *Replica) othersTake(c keyspace.ClusterName) bool {
 	return slices.ContainsFunc(r.peerOrder, func(p *peer) bool { return r.takesOf(p.id, c) })
 }
 
-// settled reports whether what replicas say of a cluster has stood still for FitGrace; if not, a plan is due then.
+// settled reports whether the replicas' statements about a cluster have been unchanged for FitGrace. If not, it
+// schedules a plan for when they will have been.
 func (r *Replica) settled(c keyspace.ClusterName) bool {
 	said := r.site(c).said
 	return said == (Instant{}) || r.past(said.Add(r.cfg.FitGrace))
 }
 
-// past reports whether a time has come; if not, a plan is due then.
+// past reports whether a time has come. If not, it schedules a plan for then.
 func (r *Replica) past(at Instant) bool {
 	if r.now.AtLeast(at) >= 0 {
 		return true
@@ -328,15 +331,15 @@ func (r *Replica) past(at Instant) bool {
 	return false
 }
 
-// unsure reports whether nothing may move for balance: it isn't known yet who all shards will be with, since some may
-// have to leave a replica that is unfit, or may be of clusters that this replica hasn't met.
+// unsure reports whether moves for balance must wait because the final placement isn't known yet: shards may have to
+// leave an unfit replica, or belong to clusters that this replica hasn't met.
 func (r *Replica) unsure(moves []plan.Move) bool {
 	return !r.past(r.fit.unmet) || slices.ContainsFunc(moves, func(m plan.Move) bool {
 		return m.Reason == plan.Elsewhere && !r.settled(m.Shard.Cluster)
 	})
 }
 
-// postpones reports whether a move that the plan has must wait. Orphans never do.
+// postpones reports whether a planned move must wait. Claims of orphans never wait.
 func (r *Replica) postpones(m plan.Move, unsure bool) bool {
 	switch m.Reason {
 	case plan.Elsewhere:
@@ -348,7 +351,7 @@ func (r *Replica) postpones(m plan.Move, unsure bool) bool {
 	return false
 }
 
-// engage counts the shards of each cluster that are here.
+// engage counts, for each cluster, the shards that are warmed or held here.
 func (r *Replica) engage(t *tenure, before, p phase) {
 	switch {
 	case before == idle && p != idle:
@@ -361,24 +364,24 @@ func (r *Replica) engage(t *tenure, before, p phase) {
 	}
 }
 
-// filled takes the end of a warm-up: the cluster can be served.
+// filled handles the end of a warm-up: it shows that the cluster can be served.
 func (r *Replica) filled(t *tenure) {
 	s := r.site(t.id.Cluster)
 	s.health, s.looked, s.late = usable, r.now, backoff{}
 	r.fit.stale = true
 }
 
-// fillTimeout is how long a warm-up may take: longer each time that one of the cluster took too long.
+// fillTimeout returns how long a warm-up may take. It grows with each warm-up of the cluster that took too long.
 func (r *Replica) fillTimeout(c keyspace.ClusterName) time.Duration {
 	return doubled(r.cfg.FillTimeout, r.site(c).late.count)
 }
 
-// fills reports whether a warm-up is under way that has a deadline. What is kept warm for a peer that is late has none.
+// fills reports whether a warm-up with a deadline is under way. Standing by for a late peer has no deadline.
 func (r *Replica) fills(t *tenure) bool {
 	return t.phase == warming && t.known && (t.rec.Holder == r.cfg.ID || t.rec.Assignee == r.cfg.ID)
 }
 
-// awaitFilling judges a warm-up that doesn't end.
+// awaitFilling counts a warm-up that missed its deadline as trouble.
 func (r *Replica) awaitFilling(t *tenure) {
 	if !r.fills(t) {
 		return
@@ -391,12 +394,13 @@ func (r *Replica) awaitFilling(t *tenure) {
 	}
 }
 
-// givesBack reports whether a shard that is held here and can't be served should go to whoever can serve it.
+// givesBack reports whether a shard that is held here, and can't be served here, should go to a replica that can serve
+// it.
 func (r *Replica) givesBack(t *tenure) bool {
 	return t.overdue && r.fitness(t.id.Cluster) != plan.Fit && r.othersTake(t.id.Cluster) && r.settled(t.id.Cluster)
 }
 
-// wakeFit is when something of this is due.
+// wakeFit returns when refit has something to do.
 func (r *Replica) wakeFit() time.Duration {
 	wake := r.now.Mono + time.Hour
 	for _, at := range []Instant{r.fit.due, r.fit.wait} {

@@ -2,26 +2,26 @@ package ownership
 
 import "slices"
 
-// When many shards move at once, the filling of caches and the handoffs themselves keep servers and replicas busy,
-// and each gap gets longer. So a holder whose successor is warm waits for the caches that are still being filled for
-// other moves, anywhere in the fleet, and hands few shards off at a time. They are served meanwhile, and what takes
-// long (a cluster that can't be reached, a reconcile that doesn't end) holds nobody up for longer than GatherTimeout.
+// When many shards move at once, filling caches and handing off keep servers and replicas busy, and each gap grows. So
+// a holder whose successor is warm waits while caches are being filled for other moves, anywhere in the fleet, and
+// hands off only a few shards at a time. It goes on serving meanwhile. It waits for GatherTimeout at most, so an
+// unreachable cluster or a reconcile that doesn't end holds up no other move for longer.
 
-// handoffsAtOnce is how many shards a replica hands off at a time.
+// handoffsAtOnce bounds the shards that a replica hands off at a time.
 const handoffsAtOnce = 2
 
-// fills reports whether the record tells of a planned move whose successor isn't warm.
+// fills reports whether the record shows a planned move whose successor isn't warm.
 func (t *tenure) fills() bool {
 	to := t.rec.Assignee
 	return t.known && t.rec.Holder != "" && to != "" && to != t.rec.Holder && to != t.rec.Warm
 }
 
-// warmed reports whether the record tells of a planned move whose successor is warm.
+// warmed reports whether the record shows a planned move whose successor is warm.
 func (t *tenure) warmed() bool {
 	return t.known && t.rec.Holder != "" && t.rec.Warm != "" && t.rec.Warm == t.rec.Assignee
 }
 
-// gathers reports whether a shard that could be handed off waits for others.
+// gathers reports whether a handoff to a warm successor waits for other moves.
 func (r *Replica) gathers(t *tenure) bool {
 	if !t.warmed() {
 		return false
@@ -29,15 +29,15 @@ func (r *Replica) gathers(t *tenure) bool {
 	return r.handoffFails() || (r.filling > 0 || r.handing >= handoffsAtOnce) && r.now.AtLeast(t.warmAt) < r.cfg.GatherTimeout
 }
 
-// handoffFails reports whether a handoff has been tried in vain more than once. What is drained isn't served, so nothing
-// else is drained before the home cluster takes that one.
+// handoffFails reports whether a handoff has failed more than once. A drained shard isn't served, so no other shard is
+// drained until the home cluster accepts that handoff.
 func (r *Replica) handoffFails() bool {
 	return slices.ContainsFunc(r.waiting, func(w *write) bool {
 		return w.waits && w.tries > 1 && w.about.shard != nil && w.about.shard.phase == drained
 	})
 }
 
-// enter changes a shard's phase, and lets the next one go when a handoff is done.
+// enter changes a shard's phase. When a handoff ends, it lets the next begin.
 func (r *Replica) enter(t *tenure, p phase) {
 	before := t.phase
 	t.phase = p
@@ -52,10 +52,11 @@ func (r *Replica) enter(t *tenure, p phase) {
 	}
 }
 
-// handsOff reports whether nothing starts any more and the record doesn't tell yet.
+// handsOff reports whether nothing new starts while the record still names this replica.
 func (p phase) handsOff() bool { return p == draining || p == drained }
 
-// recount takes note of a record's change: before it, filled and warm were what fills and warmed say.
+// recount updates the fleet's moves after a change of a record. filled and warm are what fills and warmed returned
+// before it.
 func (r *Replica) recount(t *tenure, filled, warm bool) {
 	if !warm && t.warmed() {
 		t.warmAt = r.now
@@ -70,7 +71,7 @@ func (r *Replica) recount(t *tenure, filled, warm bool) {
 	}
 }
 
-// goOn has those that wait decided anew, if there is nothing left to wait for.
+// goOn decides waiting handoffs again if nothing is left to wait for.
 func (r *Replica) goOn() {
 	if r.filling > 0 || r.handing >= handoffsAtOnce {
 		return

@@ -7,27 +7,28 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// The home cluster may be restored from a snapshot: then it shows what was true once, and what was written since is lost.
-// Older versions than the newest seen are no evidence of that, since an API server may lag behind another; they are
-// ignored. A live read that doesn't show what was known before it was sent is. (Package driver sends such reads where
-// something looks odd.) So is a version that no history can have that has the one before. Then the incarnation is over,
-// and its process begins anew on what the home cluster shows: its next incarnation forgets versions, keeps epochs, and
-// watches for a lease duration before it claims anything. By then whoever held a shard in the history that is lost has
-// stopped. Its last renewal is lost, too, so that it can't renew again.
+// The home cluster may be restored from a snapshot. Then it shows an earlier state, and later writes are lost. A
+// version older than the newest seen is no evidence of a restore, since one API server may lag behind another; such
+// versions are ignored. Two things are evidence: a live read that doesn't show what was known before the read was sent
+// (package driver sends such reads when something looks odd), and a version that can't follow the one before it in any
+// history. Then the incarnation is over, and its process starts again on what the home cluster shows. The next
+// incarnation forgets versions, keeps epochs, and watches for a lease duration before it claims anything. By then every
+// holder of the lost history has stopped, since its last renewal is lost too and it can't renew again.
 //
-// A process that has just started waits for the same reason: it can't know what there was before. It needn't where all who
-// were there have left.
+// A process that has just started waits for the same reason: it can't know what there was before. It needn't wait if
+// all previous replicas have left in order.
 
-// goneBack ends the incarnation since the home cluster went back.
+// goneBack ends the incarnation because the home cluster went back.
 func (r *Replica) goneBack(format string, args ...any) {
 	r.wentBack, r.afresh = true, true
 	r.lapse("the home cluster went back: " + fmt.Sprintf(format, args...))
 }
 
-// Afresh reports whether the process's next incarnation must not begin with what caches show of the home cluster.
+// Afresh reports whether the process's next incarnation must not start from caches of the home cluster.
 func (r *Replica) Afresh() bool { return r.afresh }
 
-// NewestLease returns the newest version of a lease that was seen; 0 if it was never seen, or seen to be missing.
+// NewestLease returns the newest version of a lease that was seen; 0 if none was, or if the lease was seen to be
+// missing.
 func (r *Replica) NewestLease(id Incarnation) Version {
 	if id == r.cfg.ID {
 		return r.own.version
@@ -39,7 +40,7 @@ func (r *Replica) NewestLease(id Incarnation) Version {
 	return newest
 }
 
-// NewestShard returns the newest version of a shard's record that was seen, or the least that may follow its deletion.
+// NewestShard returns the newest version of a shard's record that was seen, or the lowest that can follow its deletion.
 func (r *Replica) NewestShard(id keyspace.ShardID) Version {
 	if t := r.shards[id]; t != nil {
 		return t.rec.Version
@@ -47,7 +48,8 @@ func (r *Replica) NewestShard(id keyspace.ShardID) Version {
 	return 0
 }
 
-// NewestLayout returns the newest version of a cluster's layout that was seen, or the least that may follow its deletion.
+// NewestLayout returns the newest version of a cluster's layout that was seen, or the lowest that can follow its
+// deletion.
 func (r *Replica) NewestLayout(c keyspace.ClusterName) Version {
 	if l := r.layouts[c]; l != nil {
 		return max(l.rec.Version, l.read.Version)
@@ -55,43 +57,42 @@ func (r *Replica) NewestLayout(c keyspace.ClusterName) Version {
 	return 0
 }
 
-// Regresses reports whether a layout is of an earlier generation than the one that was seen last. One that was deleted and
-// made anew may be, so this proves nothing.
+// Regresses reports whether a layout's generation is lower than that of the one seen last. A layout that was deleted
+// and made again may also have a lower one, so this proves nothing.
 func (r *Replica) Regresses(n Layout) bool {
 	l := r.layouts[n.Cluster]
 	return l != nil && n.Generation < l.rec.Generation
 }
 
-// NewestLead returns the newest version of the coordinator's record that was seen, or the least that may follow its
-// deletion.
+// NewestLead returns the newest version of the lead record that was seen, or the lowest that can follow its deletion.
 func (r *Replica) NewestLead() Version { return max(r.lead.Version, r.leadLeast) }
 
-// contradicts reports whether s can't follow the version of its record that was seen last: its epoch falls, or it was seen
-// to be deleted.
+// contradicts reports whether s can't follow the version of its record that was seen last: its epoch falls, or that
+// record was deleted.
 func (t *tenure) contradicts(s Shard) bool {
 	return s.UID != "" && s.UID == t.rec.UID && (!t.known || s.Epoch < t.rec.Epoch)
 }
 
-// settle notes that this home cluster has been watched for long enough.
+// settle notes when this home cluster has been watched for a lease duration.
 func (r *Replica) settle() {
 	if r.watched || !r.synced || r.now.AtLeast(r.settleAt) < 0 {
 		return
 	}
 	r.watched = true
-	r.own.renewAt = r.now // the others wait to hear that
+	r.own.renewAt = r.now // other replicas wait for this renewal
 }
 
-// foundLeft reports whether all who were here before have left in order by what the first listing shows: nothing is held, and
-// there are no leases but of those who begin, too. (Where one of them holds something, it may have begun long ago, in what is
-// a snapshot.)
+// foundLeft reports whether, by the first listing, all previous replicas have left in order: no shard is held, and all
+// leases are of replicas that are starting, too. (If a fresh lease's owner holds a shard, it may have started long ago,
+// in a history that was restored.)
 func (r *Replica) foundLeft() bool {
 	lives := func(p *peer) bool { return p.lease.Version != 0 && !p.lease.Fresh }
 	held := func(t *tenure) bool { return t.known && t.rec.Holder != "" }
 	return !slices.ContainsFunc(r.peerOrder, lives) && !slices.ContainsFunc(r.order, held)
 }
 
-// waitToSettle has what was found when the incarnation began left alone until this home cluster has been watched for a lease
-// duration.
+// waitToSettle protects what the first listing showed: it isn't claimed until this home cluster has been watched for a
+// lease duration.
 func (r *Replica) waitToSettle() {
 	if r.settleAt == (Instant{}) {
 		r.settleAt = r.now.Add(r.cfg.LeaseDuration)

@@ -12,23 +12,23 @@ type Input interface{ input() }
 type (
 	// LeaseSeen: a version of a lease was read or watched. Older versions than the newest seen are ignored.
 	LeaseSeen struct{ Lease Lease }
-	// LeaseGone: the lease doesn't exist (any more).
+	// LeaseGone: the lease doesn't exist, or no longer exists.
 	LeaseGone struct{ ID Incarnation }
 	// ShardSeen: a version of a shard record was read or watched.
 	ShardSeen struct{ Shard Shard }
-	// ShardGone: the record was deleted. Version is the deletion's, as the watch tells it. It is 0 where a read just
-	// didn't find the record; Asked is when that read was sent. What was seen since then may be newer.
+	// ShardGone: the record was deleted. Version is the deletion's, as the watch reports it. It is 0 if a read didn't
+	// find the record, and Asked is when that read was sent. A version seen after that may be newer.
 	ShardGone struct {
 		ID      keyspace.ShardID
 		Version Version
 		Asked   Instant
 	}
-	// LayoutSeen: the watch shows a version of a cluster's layout. All changes of records before it have been fed.
+	// LayoutSeen: the watch shows a version of a cluster's layout. All earlier changes of records have been fed.
 	LayoutSeen struct{ Layout Layout }
-	// LayoutGone: the watch shows that it was deleted, and a live read didn't find it.
+	// LayoutGone: the watch shows that the layout was deleted, and a live read didn't find it.
 	LayoutGone struct{ Cluster keyspace.ClusterName }
-	// LayoutRead answers [FindLayout], with its number: the layout as it is, of Version 0 where there is none. With number 0
-	// it is what was read after a write of the layout.
+	// LayoutRead answers [FindLayout], with its number. Version 0 of the layout means that there is none. Number 0
+	// marks a read that followed a write of the layout.
 	LayoutRead struct {
 		Ask     uint64
 		Cluster keyspace.ClusterName
@@ -36,22 +36,22 @@ type (
 	}
 	// LeadSeen: a version of the coordinator's record was read or watched.
 	LeadSeen struct{ Lead Lead }
-	// ContainerSeen: a kubelet reports on a container. Ended are the incarnations that it says to have run in it and to
-	// have ended, by the termination messages that they left; none where it says nothing (any more).
+	// ContainerSeen: a kubelet reports on a container. Ended lists the incarnations that ran in it and have ended, by
+	// their termination messages. It is empty if the kubelet reports none, or no longer does.
 	ContainerSeen struct {
 		Container string
 		Ended     []Incarnation
 	}
-	// LeadFound: the coordinator's record as a live read shows it, which a [FindLead] asked for.
+	// LeadFound: the lead record, from the live read that a [FindLead] requested.
 	LeadFound struct{ Lead Lead }
-	// LeadGone: the coordinator's record was deleted, or isn't there.
+	// LeadGone: the lead record was deleted, or doesn't exist.
 	LeadGone struct{}
 	// Viewed: a view shows all that was committed until that instant.
 	Viewed struct {
 		View View
 		At   Instant
 	}
-	// Listing: all records, as a live list that was asked for at that instant shows them.
+	// Listing: all records, from a live list that was sent at Asked.
 	Listing struct {
 		Leases  []Lease
 		Lead    Lead // Version 0: there is none
@@ -59,27 +59,28 @@ type (
 		Layouts []Layout // of the same version as the shards
 		Asked   Instant
 	}
-	// WentBack: a live read doesn't show what was seen before it was sent, or nothing shows any more that it would.
+	// WentBack: a live read doesn't show what was seen before it was sent, or an earlier incarnation's Lease is
+	// missing.
 	WentBack struct{ What string }
-	// Synced: the first listing of all records has been fed. Nothing is concluded from absence before it.
+	// Synced: the first listing of all records has been fed. Before it, nothing follows from a record's absence.
 	Synced struct{}
-	// Clusters: the workload clusters that exist now, with the number of prefix bits that new ones are divided by at most, and what
-	// tells each from others of its name; "" where that can't be known.
+	// Clusters: the workload clusters that exist now, the largest number of prefix bits by which each may be divided if it
+	// is new, and each cluster's UID; "" if that isn't known.
 	Clusters struct {
 		Bits map[keyspace.ClusterName]int
 		UIDs map[keyspace.ClusterName]string
 	}
-	// Written answers a write. Where it wasn't committed, the driver reads the record afresh if it can and feeds that
-	// first; Version is the new version of a committed write.
+	// Written answers a write. If the write wasn't committed, the driver reads the record live, if it can, and feeds
+	// that first. Version is that of the committed record.
 	Written struct {
 		Seq     uint64
 		Outcome Outcome
 		Version Version
 		Cause   Cause         // why it wasn't committed
-		After   time.Duration // how long the API server asked to wait before the next try, 0 if it didn't
+		After   time.Duration // how long the API server asked to wait; 0 if it didn't
 	}
-	// Warmed: the shard's caches are synced, as the last [Warm] effect asked. After a [Close] the driver drops answers to
-	// what was asked before it.
+	// Warmed: the shard's caches are synced, as the last [Warm] effect asked. After a [Close], the driver drops answers
+	// to earlier effects.
 	Warmed struct{ ID keyspace.ShardID }
 	// Drained: no reconcile and no write of the shard is running, and none can start, as the last [Drain] effect asked.
 	Drained struct{ ID keyspace.ShardID }
@@ -89,8 +90,8 @@ type (
 		Objects int64
 		Load    float64
 	}
-	// Health: a cluster's API server was looked at, as a [Probe] asked or because something speaks for a change. It can
-	// be used from here, or it can't.
+	// Health: the result of a [Probe], or of a look that the driver took by itself: the cluster's API server can be
+	// used from here, or it can't.
 	Health struct {
 		Cluster keyspace.ClusterName
 		Usable  bool

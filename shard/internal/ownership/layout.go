@@ -7,43 +7,43 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// A cluster's layout says which records count. It doesn't grant anything, so two replicas that know different layouts
-// must not be able to make two holders of a slot. Three rules see to that:
+// A cluster's layout says which records count. It grants nothing, so replicas that know different layouts must still not
+// be able to give a slot two holders. Three rules ensure that:
 //
-//   - A record is made only when all that overlap it are retired, or buried for BuryTime. Retiring is a compare-and-swap
-//     on the record, so it collides with every claim of it, and it is for ever.
+//   - A record is made only when all that overlap it are retired, or were deleted at least BuryTime ago. Retiring is a
+//     compare-and-swap on the record, so it collides with every claim of it, and it is final.
 //   - A record that was never held is claimed only if a live read shows a layout that lists it, sent after the record was
 //     seen, and if all known records that overlap it are retired.
-//   - A layout counts from when the watch, or a live list of all records, shows it: all records that were there before it
-//     are known then. What a write or a read says of it doesn't change what is excluded.
+//   - A layout takes effect when the watch, or a live list of all records, shows it: all records older than it are known
+//     by then. What the answer to a write or a live read of one layout shows doesn't change what is excluded.
 //
-// So of two records that overlap, the one that is claimed later for the first time was claimed by somebody who knew of
-// the other, and saw it retired.
+// So if two records overlap, whoever claims the second of them for the first time knew of the other, and saw it retired.
 
 // layout is what this replica knows of a cluster's layout.
 type layout struct {
 	cluster keyspace.ClusterName
-	shards  []*tenure // of the cluster, sorted, whether the layout lists them or not
+	shards  []*tenure // of the cluster, sorted, whether or not the layout lists them
 	known   bool      // it exists, as far as the watch shows
 	rec     Layout    // newest version seen
-	seenIn  uint64    // the step in which that was, or that it is gone
+	seenIn  uint64    // the step in which rec, or its deletion, was seen
 	seenAt  Instant
 	w       *write
 	size    size // of the cluster, while it has no layout
 
-	asking bool    // a live read is on its way, to be sent again at askAt
+	asking bool    // a live read is under way; it counts as lost at askAt
 	askAt  Instant // meaningful while asking
-	read   Layout  // what a live read found; Version 0 for nothing
-	readIn uint64  // the step in which that was sent
+	read   Layout  // what the latest live read found; Version 0 for nothing
+	readIn uint64  // the step in which that read was sent
 
-	// What follows saves looking at each cluster each time. A change of the layout, or of any record of its cluster, undoes it.
+	// These flags save looking at each cluster in each step. A change of the layout, or of any record of its cluster,
+	// clears them.
 	settled bool      // the coordinator has nothing to write
-	whole   bool      // all that it lists is there
-	clean   bool      // nothing is to be retired
-	barred  []*tenure // that would have been claimed: decided on again when anything has happened
+	whole   bool      // each shard that it lists has a record
+	clean   bool      // no record needs retiring
+	barred  []*tenure // claims that were barred; they are decided again after any change here
 }
 
-// stir has a layout looked at again.
+// stir clears what is known to need no work.
 func (l *layout) stir() { l.settled, l.whole, l.clean = false, false, false }
 
 // ID returns the shard of the layout with that prefix.
@@ -74,7 +74,7 @@ func Divides(prefixes []keyspace.Prefix) bool {
 	return next == 1<<keyspace.MaxBits
 }
 
-// generation is the number of the layout that lists a shard.
+// generation returns the generation of the layout that lists a shard.
 func generation(id keyspace.ShardID) uint32 { return max(1, id.Generation) }
 
 // layout returns the state of a cluster's layout, new if it was unknown.
@@ -104,7 +104,7 @@ func (r *Replica) layoutGone(in LayoutGone) {
 	}
 }
 
-// layoutChanged takes note of what a new version excludes.
+// layoutChanged applies what a new version, or a deletion, excludes.
 func (r *Replica) layoutChanged(l *layout, known bool) {
 	l.known, l.seenIn, l.seenAt, l.size = known, r.step, r.now, size{}
 	l.stir()
@@ -122,7 +122,7 @@ func (r *Replica) layoutChanged(l *layout, known bool) {
 	r.replan = true
 }
 
-// layoutRead takes the answer to a live read.
+// layoutRead handles the answer to a live read.
 func (r *Replica) layoutRead(in LayoutRead) {
 	l := r.layout(in.Cluster)
 	if in.Ask > l.readIn {
@@ -131,8 +131,8 @@ func (r *Replica) layoutRead(in LayoutRead) {
 	}
 }
 
-// written takes the news that our layout was committed. It counts when the watch shows it; if it never does, that is
-// found out by writing it again.
+// written handles a committed write of the layout. The layout takes effect when the watch shows it. If that never
+// happens, the write is repeated, and its rejection shows why.
 func (l *layout) written(r *Replica) {
 	if l.w != nil {
 		l.w.waits, l.w.retryAt = true, r.now.Add(r.cfg.LeaseDuration)
@@ -154,29 +154,29 @@ func (r *Replica) of(c keyspace.ClusterName) []*tenure {
 	return nil
 }
 
-// plannable reports whether the planner should know of a record.
+// plannable reports whether the planner should see the shard.
 func (t *tenure) plannable() bool { return t.known && !t.excluded && !t.rec.Retired }
 
-// buried reports whether a record was deleted so lately that its old holder may not have seen that. One that was made in
-// its place, and may be retired, says nothing about that holder.
+// buried reports whether a record of this name was deleted so recently that its holder may not have seen it. A record
+// made in its place, even a retired one, says nothing about that holder.
 func (r *Replica) buried(t *tenure) bool { return r.now.AtLeast(t.freeAt) < 0 }
 
-// served reports whether somebody who may be alive holds the shard.
+// served reports whether an incarnation that may be alive holds the shard.
 func (t *tenure) served() bool { return t.known && t.rec.Holder != "" && !t.orphan() }
 
-// withLayouts is the first version of the protocol whose replicas know layouts.
+// withLayouts is the first version of the protocol that knows layouts.
 const withLayouts = 3
 
-// mixed reports whether a replica may be alive that knows no layouts. Until it has gone, no layout is made, and records
-// are made and claimed as it does.
+// mixed reports whether a replica that knows no layouts may be alive. Until it is gone no layout is made, and records
+// are made and claimed without one.
 func (r *Replica) mixed() bool {
 	return slices.ContainsFunc(r.peerOrder, func(p *peer) bool {
 		return p.lease.Version != 0 && !p.lease.Sealed && p.lease.Protocol < withLayouts
 	})
 }
 
-// bars reports whether a shard that nobody serves must not be claimed now. It is decided on again when anything has
-// happened.
+// bars reports whether an orphan must not be claimed now. A barred claim is decided again after any change in its
+// cluster.
 func (r *Replica) bars(t *tenure) bool {
 	if t.excluded || t.rec.Retired {
 		return true
@@ -189,7 +189,7 @@ func (r *Replica) bars(t *tenure) bool {
 	return bars
 }
 
-// contested reports whether a record that overlaps t's stands in the way of claiming that.
+// contested reports whether a record that overlaps t's prevents claiming t.
 func (r *Replica) contested(t *tenure) bool {
 	first := t.rec.Epoch == 0
 	for _, o := range t.layout.shards {
@@ -207,8 +207,8 @@ func (r *Replica) contested(t *tenure) bool {
 	return r.servedElsewhere(t)
 }
 
-// shownBy reports whether a live read has shown a layout that lists the shard, sent after the shard's record and its
-// layout were last seen. If none was, it asks for one.
+// shownBy reports whether a live read showed a layout that lists the shard, sent after the shard's record and its
+// layout were last seen. If none was sent yet, it requests one.
 func (r *Replica) shownBy(t *tenure) bool {
 	l := t.layout
 	if l.readIn >= max(t.seenIn, l.seenIn) {
@@ -222,8 +222,7 @@ func (r *Replica) shownBy(t *tenure) bool {
 	return false
 }
 
-// unbar has those decided on again that couldn't be claimed, if anything has happened in their cluster that may have
-// changed that.
+// unbar queues barred claims again if something happened in their cluster that may have changed the answer.
 func (r *Replica) unbar() {
 	for len(r.asked) > 0 {
 		q := r.asked[0]
@@ -239,7 +238,7 @@ func (r *Replica) unbar() {
 	for _, t := range r.dirty[:len(r.dirty):len(r.dirty)] {
 		r.touchBarred(t.layout)
 	}
-	if r.aliased && len(r.dirty) > 0 { // what happens under one name matters for the others
+	if r.aliased && len(r.dirty) > 0 { // what happens under one name matters for the other names
 		for _, l := range r.layoutOrder {
 			r.touchBarred(l)
 		}
@@ -254,11 +253,11 @@ func (r *Replica) touchBarred(l *layout) {
 	l.barred = l.barred[:0]
 }
 
-// question is a live read of a layout that is on its way, and when it is given up.
+// question is a live read of a layout under way, and when it counts as lost.
 type question struct {
 	of *layout
 	at Instant
 }
 
-// open reports whether it wasn't answered, nor given up and asked again.
+// open reports whether the read is still waited for.
 func (q question) open() bool { return q.of.asking && q.of.askAt == q.at }

@@ -9,40 +9,41 @@ import (
 
 // ownLease is this incarnation's own membership.
 type ownLease struct {
-	member  bool // a write of it is known to have committed: start counts
-	asked   bool // its creation was sent, first at askedAt
+	member  bool // a write of the lease is known to have committed, so start counts
+	asked   bool // the lease's creation was sent, first at askedAt
 	askedAt Instant
 	version Version // newest version known
 	renewal uint64  // number of the last renewal known to have committed
 	start   Instant // when the last renewal known to have committed was sent
-	firstAt Instant // when the renewal under way was first sent
-	tries   int     // since a renewal was last committed
-	seq     uint64  // of the last write of it
-	renewAt Instant // when the next one is due
+	firstAt Instant // when the renewal in flight was first sent
+	tries   int     // attempts since a renewal was last committed
+	seq     uint64  // the last write of the lease
+	renewAt Instant // when the next renewal is due
 	w       *write
-	leaving bool          // the record says that we leave
-	unfit   plan.UnfitFor // and this of what we can't serve
+	leaving bool          // the lease says that this replica leaves
+	unfit   plan.UnfitFor // the clusters that, by the lease, this replica can't serve
 }
 
-// Asked reports whether the incarnation has asked for its lease: then that may be there, though no answer told so.
+// Asked reports whether the incarnation has sent the creation of its lease. The lease may then exist even if no answer
+// said so.
 func (r *Replica) Asked() bool { return r.own.asked }
 
-// Valid reports whether the incarnation may act at that instant (rule R1). The driver asks it again at every gate,
-// with the clocks as they are then, since a process can be paused between two instructions.
+// Valid reports whether the incarnation may act at that instant (rule R1). The driver asks again at every gate with a
+// fresh reading of the clocks, since a process can be paused between two instructions.
 func (r *Replica) Valid(now Instant) bool {
 	return !r.over && r.own.member && now.AtMost(r.own.start) < r.cfg.LeaseDuration-r.cfg.Margin
 }
 
-// ValidUntil returns the instant at which the incarnation lapses unless a renewal commits before.
+// ValidUntil returns the instant at which the incarnation lapses unless a renewal commits first.
 func (r *Replica) ValidUntil() Instant { return r.own.start.Add(r.cfg.LeaseDuration - r.cfg.Margin) }
 
-// late reports that the lease should long have been created. Whoever saw a creation whose answer we lost may have
-// sealed and removed it by now; to create it once more would bring a name back to life that others know to be dead.
+// late reports whether the lease's creation took too long. If it was committed and the answer lost, a peer may have
+// sealed and removed the lease by now. Creating it again would revive a name that others know to be dead.
 func (o *ownLease) late(now Instant, cfg Config) bool {
 	return !o.member && o.asked && now.AtMost(o.askedAt) >= cfg.LeaseDuration-cfg.Margin
 }
 
-// renew sends the renewal that is due. Its validity will count from before it was sent.
+// renew sends the renewal that is due. Its validity counts from before it was sent.
 func (r *Replica) renew() {
 	if r.own.member && r.deaf() {
 		return
@@ -59,12 +60,12 @@ func (r *Replica) renew() {
 		r.own.renewAt = earliest(r.own.renewAt, r.own.firstAt.Add(r.cfg.RetryEvery))
 	}
 	if r.now.AtMost(r.own.renewAt) < 0 {
-		return // by the clock that has come further, as validity: a machine that slept renews at once
+		return // AtMost, as for validity: a machine that slept renews at once
 	}
 	r.own.firstAt = r.now
 	if !r.own.asked {
 		r.own.asked, r.own.askedAt = true, r.now
-		r.views = [views]Instant{r.now, r.now} // whatever it gets to hold, it gets later
+		r.views = [views]Instant{r.now, r.now} // every shard that it gets, it gets after this
 	}
 	r.own.w = r.send(r.own.version, target{own: true}, func(seq uint64) Effect {
 		r.own.seq = seq
@@ -76,11 +77,11 @@ func (r *Replica) renew() {
 	})
 }
 
-// ownWritten takes the answer to a creation or renewal.
+// ownWritten handles the answer to a creation or renewal.
 func (r *Replica) ownWritten(in Written) {
 	if in.Outcome == Rejected {
-		// Somebody wrote it: a peer sealed it (we will see that and lapse), or a user did. Go on from the newer version;
-		// where the driver couldn't read it yet, try again a little later.
+		// The lease was written by a peer that sealed it (then we will see that and lapse) or by a user. Go on from the
+		// newer version. If the driver couldn't read it yet, try again a little later.
 		base := r.own.w.base
 		r.own.w = nil
 		r.own.renewAt = r.now
@@ -92,8 +93,8 @@ func (r *Replica) ownWritten(in Written) {
 	r.renewed(in.Version)
 }
 
-// renewed takes the news that the renewal under way was committed. Which of its tries was can't be told, so it counts
-// from the first.
+// renewed records that the renewal in flight was committed. Which of its attempts was committed can't be known, so
+// validity counts from the first.
 func (r *Replica) renewed(v Version) {
 	lease := r.own.w.effect.(WriteLease).Lease
 	first, told := !r.own.member, r.own.leaving
@@ -111,11 +112,11 @@ func (r *Replica) renewed(v Version) {
 		r.touchAll()
 	}
 	if r.own.leaving && !told {
-		r.replan, r.planAfter = true, r.now.Add(r.cfg.PlanEvery) // who was told to leave with us has said so by then
+		r.replan, r.planAfter = true, r.now.Add(r.cfg.PlanEvery) // other replicas told to leave at the same time have said so by then
 	}
 }
 
-// ownSeen takes a version of our own lease that was read or watched.
+// ownSeen handles a version of this incarnation's lease that was read or watched.
 func (r *Replica) ownSeen(l Lease) {
 	if l.Sealed {
 		r.lapse("lease sealed by a peer")
@@ -133,11 +134,11 @@ func (r *Replica) ownSeen(l Lease) {
 	switch {
 	case !w.settled(l.Version):
 	case l.Renewal == w.seq:
-		// It is in what we see, whatever becomes of its answer. A home cluster that answers too late to be waited for
-		// keeps nobody from renewing.
+		// The record shows our renewal, whatever becomes of its answer. So a home cluster that answers too late doesn't
+		// prevent renewals.
 		r.forget(w)
 		r.renewed(l.Version)
-	case w.waits: // a user was faster: it will never happen (one whose answer is still due is waited for)
+	case w.waits: // a user wrote first, so the renewal will never be committed (a pending answer is waited for)
 		r.forget(w)
 		r.own.w = nil
 		r.own.renewAt = r.now
@@ -148,7 +149,7 @@ func (o *ownLease) wake(cfg Config, deaf bool) time.Duration {
 	at := o.renewAt.Mono
 	switch {
 	case o.member && deaf:
-		at = o.start.Mono + cfg.LeaseDuration // what is seen wakes us
+		at = o.start.Mono + cfg.LeaseDuration // the next input wakes us
 	case o.w != nil:
 		at = o.firstAt.Mono + 2*cfg.LeaseDuration // the answer wakes us
 		if o.w.waits {

@@ -6,43 +6,43 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// Memory is what one incarnation of a process leaves to the next.
+// Memory is what one incarnation of a process leaves to the next: since when each lease has stood still, on the clocks
+// that both read; the highest epochs and newest versions seen; and whether the process has watched this home cluster
+// for a lease duration.
 //
-// It holds since when each lease has stood still, on the clocks that both read. A process that lapsed because the home
-// cluster was away needn't watch its dead peers' leases for a whole duration once more. Nothing is trusted that a new
-// process wouldn't have to find out: a time counts only for the very version that it was noted for, and whoever renewed
-// meanwhile shows a newer one.
+// After a lapse because the home cluster was away, dead peers' leases therefore needn't be watched for another whole
+// duration. A remembered time counts only for the version that it was recorded for. A peer that renewed meanwhile shows
+// a newer version.
 //
-// It holds the highest epochs and the newest versions that were seen, too, and whether the process has watched this home
-// cluster for a lease duration. Where the home cluster went back, versions and times mean nothing any more. Epochs do.
+// If the home cluster went back, versions and times mean nothing any more. Epochs do.
 type Memory struct {
 	leases  map[Incarnation]sighting
 	records map[keyspace.ShardID]remembered
 	layouts map[keyspace.ClusterName]Version // newest seen
 	lead    Version                          // newest seen of the coordinator's record
 	highest Epoch                            // of all records
-	settled bool                             // this home cluster was first listed a lease duration ago
-	// settleAt is when it will have been, zero before it was first listed.
+	settled bool                             // the process has watched this home cluster for a lease duration
+	// settleAt is when settled becomes true; zero before the first listing.
 	settleAt Instant
 	another  bool // the process has followed another history of the home cluster, or may have
 }
 
-// sighting is when a version of a lease was first seen; version 0 is its absence.
+// sighting records when a version of a lease was first seen. Version 0 means that the lease was missing.
 type sighting struct {
 	version Version
 	at      Instant
-	over    bool // an incarnation of this very process: it is over, whatever lands of its renewals
+	over    bool // an earlier incarnation of this process: it is over, whichever of its renewals still arrive
 }
 
-// remembered is what is known of a shard's records.
+// remembered is what is known about a shard's records.
 type remembered struct {
 	epoch   Epoch // the highest
 	version Version
 }
 
-// Memory returns what the process's next incarnation is to know, its predecessor's own lease included: that may be
-// sealed once its duration has passed since the last renewal that counted. (A later one may land unanswered. That
-// doesn't matter: the incarnation is over, and its process knows.)
+// Memory returns what the process's next incarnation should know. It includes this incarnation's own lease, which may
+// be sealed a duration after the last renewal that counted. A later renewal may still be committed, but the incarnation
+// is over and its process knows that.
 func (r *Replica) Memory() *Memory {
 	m := &Memory{
 		leases: map[Incarnation]sighting{}, records: maps.Clone(r.memory.records),
@@ -52,7 +52,7 @@ func (r *Replica) Memory() *Memory {
 		m.records = map[keyspace.ShardID]remembered{}
 	}
 	if !r.synced {
-		maps.Copy(m.leases, r.memory.leases) // not all of it was looked for yet
+		maps.Copy(m.leases, r.memory.leases) // the first listing wasn't complete: leases may exist that weren't seen
 	}
 	for _, p := range r.peerOrder {
 		before, known := r.memory.leases[p.id]
@@ -84,10 +84,11 @@ func (r *Replica) Memory() *Memory {
 	return m
 }
 
-// NewestLease returns the newest version of a lease that was seen; 0 if it was never seen, or seen to be missing.
+// NewestLease returns the newest version of a lease that was seen; 0 if none was, or if the lease was seen to be
+// missing.
 func (m *Memory) NewestLease(id Incarnation) Version { return m.leases[id].version }
 
-// GoBack forgets what isn't so any more where the home cluster went back.
+// GoBack forgets what a restored home cluster makes wrong: versions and times.
 func (m *Memory) GoBack() {
 	for id, s := range m.leases {
 		if delete(m.leases, id); s.over {
@@ -100,7 +101,7 @@ func (m *Memory) GoBack() {
 	m.layouts, m.lead, m.settled, m.settleAt, m.another = nil, 0, false, Instant{}, true
 }
 
-// See notes what a watch shows between two incarnations: their time to wait would else begin with the next.
+// See records what a watch shows between two incarnations, so that waiting times don't start over with the next one.
 func (m *Memory) See(in Input, now Instant) {
 	seen := sighting{at: now}
 	var id Incarnation
@@ -118,8 +119,8 @@ func (m *Memory) See(in Input, now Instant) {
 	}
 }
 
-// remember takes over what is known of shards, layouts and the coordinator's record. Older versions than those that were seen
-// are ignored, as within one incarnation.
+// remember restores what the memory holds about shards, layouts and the lead record. Versions older than these are
+// ignored, as within one incarnation.
 func (r *Replica) remember() {
 	for id, s := range r.memory.records {
 		t := r.shard(id)
@@ -132,8 +133,8 @@ func (r *Replica) remember() {
 	r.another = r.memory.another
 }
 
-// since returns when a version of a lease, or that there is none (version 0), was first seen, by this incarnation or an
-// earlier one.
+// since returns when this version of a lease, or its absence (version 0), was first seen by any incarnation of this
+// process.
 func (r *Replica) since(l Lease) Instant {
 	if s, ok := r.memory.leases[l.ID]; ok && (s.over || s.version == l.Version) {
 		return s.at

@@ -8,26 +8,26 @@ import (
 	"github.com/tenure-dev/tenure/shard/plan"
 )
 
-// peer is what this replica has observed of another incarnation. Absence counts as standing still: a lease that is
-// missing but named by a record runs out like one that is there, and is sealed by creating it sealed.
+// peer is what this replica has observed of another incarnation. A missing lease that a record names counts as standing
+// still: it runs out like any other, and is sealed by creating it sealed.
 type peer struct {
 	id      Incarnation
 	lease   Lease   // newest version seen; Version 0 while missing
-	changed Instant // when a change of it was last seen, on our clock
+	changed Instant // when a new version of it was last seen, on this replica's clock
 	seal    *write
-	sealAt  Instant // when our turn to seal it comes, set once it has run out
-	late    bool    // stood still for so long that its renewal must have failed, while others were heard of
-	expired bool    // stood still for its whole duration as far as we saw, or is proven to have ended
-	endedAt Instant // when its container was first seen to have ended, zero if it wasn't
+	sealAt  Instant // when this replica's turn to seal it comes; set once it has run out
+	late    bool    // a renewal is overdue, while leases of others were seen
+	expired bool    // it stood still for its whole duration, as far as this replica saw, or is proven to have ended
+	endedAt Instant // when its container was first seen to have ended; zero if it wasn't
 
-	absent   bool    // its lease was looked for, or seen to go: it isn't there
-	seekAt   Instant // when it is looked for next, while it was never seen
-	sealedAt Instant // when it was first seen to be sealed
+	absent   bool    // a read didn't find its lease, or the lease was deleted
+	seekAt   Instant // when to read its lease next, while it was never seen
+	sealedAt Instant // when its seal was first seen
 
-	forgotten bool // its sealed lease was told to be removed
+	forgotten bool // the removal of its sealed lease was requested
 }
 
-// peer returns the state of an incarnation, new if it was unknown: then it counts as changed now.
+// peer returns the state of an incarnation. An unknown one is added, as if its lease had changed now.
 func (r *Replica) peer(id Incarnation) *peer {
 	p := r.peers[id]
 	if p == nil {
@@ -39,8 +39,8 @@ func (r *Replica) peer(id Incarnation) *peer {
 	return p
 }
 
-// name notes that a record names the incarnation. It returns its state, nil if that is nobody or this replica. The
-// state stays the same for as long as the record names it.
+// name returns the state of an incarnation that a record names; nil for none and for this replica. The state stays the
+// same as long as a record names it.
 func (r *Replica) name(id Incarnation) *peer {
 	if id == "" || id == r.cfg.ID {
 		return nil
@@ -88,7 +88,7 @@ func (r *Replica) leaseSeen(l Lease) {
 func (r *Replica) leaseGone(id Incarnation) {
 	if id == r.cfg.ID {
 		if r.own.member {
-			r.wentBack, r.afresh = true, true // the home cluster may have been set up anew
+			r.wentBack, r.afresh = true, true // the home cluster may have been set up again from nothing
 			r.lapse("lease deleted")
 		}
 		return
@@ -99,7 +99,7 @@ func (r *Replica) leaseGone(id Incarnation) {
 	}
 	if r.forgetPeer(p) || p.lease.Sealed {
 		r.touchAll()
-		return // it left in order, or was cleaned up
+		return // a clean exit, or a cleanup
 	}
 	if p.absent {
 		return // known, and its time runs
@@ -112,7 +112,7 @@ func (r *Replica) leaseGone(id Incarnation) {
 	r.touchAll()
 }
 
-// forgetPeer drops what is known of an incarnation without lease, unless a record still names it.
+// forgetPeer drops the state of an incarnation without lease, unless a record still names it.
 func (r *Replica) forgetPeer(p *peer) bool {
 	if r.isNamed(p.id) {
 		return false
@@ -124,15 +124,15 @@ func (r *Replica) forgetPeer(p *peer) bool {
 	return true
 }
 
-// isNamed reports whether any record says that the incarnation holds something, or may by a write of ours. Who is only to
-// get something, or was ready for it, leaves nothing behind.
+// isNamed reports whether a record names the incarnation as holder, or may do so through a write under way. Assignee
+// and warm entries don't count: they grant nothing and need no cleanup.
 func (r *Replica) isNamed(id Incarnation) bool {
 	return r.lead.Holder == id || slices.ContainsFunc(r.order, func(t *tenure) bool {
 		return t.known && (t.rec.Holder == id || t.w.names(id))
 	})
 }
 
-// peersSynced starts the clock of every incarnation that records name and no lease shows.
+// peersSynced starts the time of every incarnation that records name and that has no lease.
 func (r *Replica) peersSynced() {
 	for _, p := range r.peers {
 		if p.lease.Version == 0 {
@@ -141,13 +141,14 @@ func (r *Replica) peersSynced() {
 	}
 }
 
-// duration is how long a peer may stand still: by its own word, or by ours while its lease is missing.
+// duration is how long a peer may stand still: what its lease says, and at least this replica's own lease duration.
 func (p *peer) duration(cfg Config) time.Duration {
 	return max(p.lease.Duration, cfg.LeaseDuration)
 }
 
-// watchPeers seals whoever stood still too long, or is proven to have ended (rule R3). Every live replica does it, the coordinator first and the
-// others a little later in turn, so that it normally is one write and never waits for an election.
+// watchPeers seals each peer that stood still for too long or is proven to have ended (rule R3). Every live replica
+// does this. The coordinator goes first and the others follow in turn a little later, so there is usually one write and
+// no election.
 func (r *Replica) watchPeers() {
 	if !r.synced {
 		return
@@ -186,8 +187,8 @@ func (r *Replica) watchPeers() {
 	}
 }
 
-// seek asks for a lease that was never seen though a record names its incarnation. Our view of the leases may just be
-// late, so its time doesn't run before a read has shown that it isn't there.
+// seek reads a lease that a record names and that was never seen. The watch may just be late, so the lease's time
+// doesn't run until a read has shown that it is missing.
 func (r *Replica) seek(p *peer) {
 	if p.lease.Version == 0 && !p.absent && r.now.AtLeast(p.seekAt) >= 0 && r.isNamed(p.id) {
 		p.seekAt = r.now.Add(r.cfg.LeaseDuration / 20)
@@ -195,8 +196,8 @@ func (r *Replica) seek(p *peer) {
 	}
 }
 
-// forgetSealed removes, as coordinator, a sealed lease that no record names. It waits for a lease duration: until then
-// a holder that hasn't seen the seal may repeat a handoff to that incarnation, and whoever then sees its name should
+// forgetSealed removes, as coordinator, a sealed lease that no record names. It waits for a lease duration. Until then
+// a holder that hasn't seen the seal may repeat a handoff to that incarnation. A replica that then sees the name must
 // find the seal beside it.
 func (r *Replica) forgetSealed(p *peer) {
 	if r.Leads() && !p.forgotten && r.now.AtLeast(p.sealedAt) >= r.cfg.LeaseDuration && !r.isNamed(p.id) {
@@ -205,10 +206,10 @@ func (r *Replica) forgetSealed(p *peer) {
 	}
 }
 
-// longestTurn is enough for a seal to be written and seen before the next one's turn comes.
+// longestTurn is enough for a seal to be written and seen before the next replica's turn.
 const longestTurn = 50 * time.Millisecond
 
-// turn is how long this replica lets others go first.
+// turn returns how long this replica waits for others to seal first.
 func (r *Replica) turn() time.Duration {
 	if r.lead.Holder == r.cfg.ID {
 		return 0
@@ -217,7 +218,7 @@ func (r *Replica) turn() time.Duration {
 	return time.Duration(place) * min(r.cfg.LeaseDuration/200, longestTurn)
 }
 
-// sealWritten takes the news that our seal was committed.
+// sealWritten handles a seal of this replica's that was committed.
 func (r *Replica) sealWritten(p *peer, v Version) {
 	p.seal = nil
 	p.lease.ID = p.id
@@ -227,13 +228,14 @@ func (r *Replica) sealWritten(p *peer, v Version) {
 	r.touchAll()
 }
 
-// puzzles reports whether nobody here can tell how long the incarnation may be silent while it acts.
+// puzzles reports whether this replica can't know how long the incarnation may act without being seen.
 func (p *peer) puzzles() bool { return p.lease.Unreadable && !p.ended() }
 
 // dead reports whether the incarnation can never act again: its lease is sealed.
 func (p *peer) dead() bool { return p.lease.Sealed }
 
-// takes reports whether the incarnation can be given shards: it lives as far as we see, and stays.
+// takes reports whether an incarnation can be given shards: it is alive, as far as this replica sees, and isn't
+// leaving.
 func (r *Replica) takes(id Incarnation) bool {
 	if id == r.cfg.ID {
 		return !r.leaving
@@ -257,8 +259,9 @@ func (r *Replica) candidates() []Incarnation {
 	return ids
 }
 
-// replicas describes the living to the planner. One that stopped renewing but isn't sealed yet still holds its shards:
-// it keeps them and gets nothing new, as one that leaves. The slice is valid until the next call.
+// replicas describes the live incarnations to the planner. A suspect, which stopped renewing but isn't sealed yet,
+// still holds its shards: like a leaving one it gets nothing new. gone selects those to leave out. The slice is valid
+// until the next call.
 func (r *Replica) replicas(gone func(*peer) bool) (all []plan.Replica, suspects bool) {
 	all = append(slices.Grow(r.planBuffer.replicas[:0], 1+len(r.peerOrder)), plan.Replica{
 		ID: r.cfg.ID, Name: r.cfg.Replica, Weight: r.cfg.Weight, Leaving: r.leaving,
@@ -290,7 +293,7 @@ func (p *peer) wake(r *Replica) time.Duration {
 		}
 		return r.now.Mono + time.Hour
 	case p.seal != nil, p.puzzles():
-		return r.now.Mono + time.Hour // the answer wakes us, or the time to repeat it; or what is seen
+		return r.now.Mono + time.Hour // an answer, its repeat or a Lease event comes first
 	case p.expired:
 		return p.sealAt.Mono
 	}

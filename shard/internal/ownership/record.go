@@ -8,14 +8,14 @@ import (
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
-// The words that the protocol shares with those who look at it.
+// The types that the protocol shares with its observers.
 type (
 	Incarnation = protocol.Incarnation
 	Epoch       = protocol.Epoch
 	Outcome     = protocol.Outcome
 )
 
-// What became of a write.
+// The outcomes of a write.
 const (
 	Committed = protocol.Committed
 	Rejected  = protocol.Rejected
@@ -25,7 +25,7 @@ const (
 // Version is a record's resourceVersion. Versions of one record are ordered (KEP-5504); 0 means that there is none.
 type Version uint64
 
-// Lease is the record by which an incarnation shows that it lives.
+// Lease is the record by which an incarnation shows that it is alive.
 type Lease struct {
 	ID       Incarnation
 	Replica  string        // the process's configured name, stable over restarts
@@ -33,48 +33,49 @@ type Lease struct {
 	Weight   int           // share of the work, relative to the others'; 0 means 1
 	Build    string        // version of the program, for rollouts
 	Protocol int           // version of the protocol that it speaks; 0 means 1
-	Kinds    string        // the kinds it shards, sorted and separated by commas; "" if it hasn't said
+	Kinds    string        // the kinds of objects it shards, sorted and separated by commas; "" if not stated
 	Unfit    plan.UnfitFor // the clusters that it can't serve
 	Renewal  uint64        // number of the write that made this version, as its owner counts
-	Fresh    bool          // the replica hasn't watched this home cluster for a lease duration yet: it claims nothing that was there
-	Leaving  bool          // the replica was told to stop: it takes nothing new
-	Sealed   bool          // declared dead by a peer; for ever
-	// Unreadable: it doesn't say how long it may stand still, or what it says of its protocol makes no sense. Its owner is
-	// never taken for dead by its silence.
+	Fresh    bool          // the replica hasn't watched this home cluster for a lease duration yet, so it doesn't claim what it found there
+	Leaving  bool          // the replica was told to stop, and takes nothing new
+	Sealed   bool          // declared dead by a peer, for ever
+	// Unreadable: the lease doesn't say how long it may stand still, or its protocol version is invalid. Its owner's
+	// silence is never taken for death.
 	Unreadable bool
-	// Container is the one that the incarnation runs in, as its Pod's kubelet reports on it; "" where that isn't known.
+	// Container identifies the container that the incarnation runs in, whose end its kubelet reports; "" if it isn't
+	// known.
 	Container string
 	Version   Version
 }
 
-// Shard is the record of who should hold a shard and who does.
+// Shard is the record that says who should hold a shard and who does.
 type Shard struct {
 	ID       keyspace.ShardID
-	Assignee Incarnation // whom the plan wants as holder
-	Holder   Incarnation // who holds it; "" is nobody
+	Assignee Incarnation // the replica that the plan wants as holder
+	Holder   Incarnation // the replica that holds it; "" for none
 	Epoch    Epoch
-	Warm     Incarnation // who has caches ready to take over
+	Warm     Incarnation // the replica whose caches are ready to take over
 	Load     float64     // as last reported
 	Objects  int64       // as last reported
 	Pin      string      // replica name that the operator pinned the shard to
 	Floor    Epoch       // the record's first epoch, at least; 0 if no coordinator made the record
-	Retired  bool        // nobody will ever hold it again
-	UID      string      // tells the record from others of its name; "" where that isn't known
-	Moved    *Move       // how it came to its holder, as the record tells; for people alone, nil where it isn't known
+	Retired  bool        // no replica will ever hold it again
+	UID      string      // distinguishes the record from others of its name; "" if it isn't known
+	Moved    *Move       // how it came to its holder, for people only; nil if it isn't known
 	Version  Version
 }
 
 // Layout lists the shards that a cluster is divided into. It excludes, and never grants: a shard that the newest layout
-// doesn't list isn't claimed, and is held no longer than it takes to end that in order.
+// doesn't list isn't claimed, and its holder gives it up.
 type Layout struct {
 	Cluster    keyspace.ClusterName
 	Generation uint32            // counts the cluster's layouts from 1 on
 	Prefixes   []keyspace.Prefix // of its shards, sorted; together they cover each slot once
-	UID        string            // tells the cluster from others that had or have its name; "" where that isn't known
+	UID        string            // distinguishes the cluster from others that had or have its name; "" if it isn't known
 	Version    Version
 }
 
-// Move is a change of holder that is over.
+// Move is a finished change of holder.
 type Move struct {
 	Kind     protocol.MoveKind
 	From, To Incarnation
@@ -84,6 +85,6 @@ type Move struct {
 // Lead is the record of the coordinator.
 type Lead struct {
 	Holder  Incarnation
-	Floor   Epoch // new records start above it: keeps epochs rising across deleted ones
+	Floor   Epoch // new records start above it, so that epochs rise across deleted records too
 	Version Version
 }

@@ -16,50 +16,52 @@ type Config struct {
 	ID      Incarnation // unique to this life of the process
 	Replica string      // the process's stable name
 	Build   string      // version of the program
-	Kinds   string      // the kinds that it shards, sorted and separated by commas
+	Kinds   string      // the kinds of objects that the program shards, sorted and separated by commas
 	Weight  int         // share of the work; 0 means 1
-	// Container is the one that the process runs in, "" where that isn't known.
+	// Container identifies the container that the process runs in; "" if it isn't known.
 	Container string
 
-	// LeaseDuration is how long a silent replica keeps its shards; it bounds how long a crash leaves keys unserved.
+	// LeaseDuration is how long a silent replica keeps its shards. It bounds how long keys are unserved after a crash.
 	LeaseDuration time.Duration
-	// Margin is how long before that the replica stops by itself: room for clocks that run at different rates.
+	// Margin is how long before its lease runs out the replica stops by itself. It allows for clocks that run at
+	// different rates.
 	Margin time.Duration
 	// RenewEvery is the time between two renewals, a quarter of LeaseDuration by default.
 	RenewEvery time.Duration
-	// WireTime is how long a write that was never answered may still need to arrive: a peer that is proven to have ended is
-	// sealed after it.
+	// WireTime is how long a write that was never answered may still need to reach the API server. A peer that is
+	// proven to have ended is sealed after this time.
 	WireTime time.Duration
-	// RetryEvery is the time after which a write that had no result is sent again for the first time. It doubles.
+	// RetryEvery is the wait before the first repeat of a write that had no result. It doubles with each repeat.
 	RetryEvery time.Duration
-	// Random gives numbers from 0 up to 1, by which repeats are spread in time. Nil: they aren't spread.
+	// Random returns numbers in [0, 1), which spread repeats in time. Nil disables spreading.
 	Random func() float64
-	// WarmTimeout is how long an orphan waits for the replica that should claim it, before the coordinator plans anew.
+	// WarmTimeout is how long an orphan waits for the replica that should claim it. Then the coordinator names another.
 	WarmTimeout time.Duration
-	// LeaveTimeout is how long a replica that leaves goes on serving a shard while its successor warms; then it hands off
-	// to a cold one, and the shard is unserved until that is warm.
+	// LeaveTimeout is how long a leaving replica goes on serving a shard while its successor warms. Then it hands off
+	// to a cold successor, and the shard is unserved until that one is warm.
 	LeaveTimeout time.Duration
-	// BuryTime is how long a record that was deleted is neither made again nor claimed. Until then whoever held it has
-	// stopped, even if it stood still and saw nothing of the deletion.
+	// BuryTime is how long a deleted record is neither made again nor claimed. By its end the old holder has stopped,
+	// even if it was paused and never saw the deletion.
 	BuryTime time.Duration
-	// ViewTimeout is how old the view of the records may be for the lease to be renewed.
+	// ViewTimeout is how old the view of the records may be. With an older one, the replica doesn't renew its lease.
 	ViewTimeout time.Duration
-	// GatherTimeout is how long a handoff to a warm successor waits for other moves, so that they don't disturb it.
+	// GatherTimeout is how long a handoff to a warm successor waits for other moves to fill their caches.
 	GatherTimeout time.Duration
-	// FitGrace is how long what replicas say of a cluster must have stood still before shards are moved away from a
-	// replica that can't serve it. Until then all others have looked, too.
+	// FitGrace is how long the replicas' statements about a cluster must have been unchanged before shards are moved
+	// away from a replica that can't serve it. By then every replica has probed the cluster.
 	FitGrace time.Duration
-	// MeetTimeout is how long a coordinator moves nothing for balance for clusters that records name and it hasn't met.
+	// MeetTimeout is how long a coordinator makes no moves for balance while records name clusters that it hasn't met.
 	MeetTimeout time.Duration
-	// FillTimeout is how long a warm-up may take. Then the replica takes nothing more of the cluster for a while, and
-	// gives the shard back if another can serve it. It doubles with each that takes longer.
+	// FillTimeout is how long a warm-up may take. After that the replica takes no more shards of the cluster for a
+	// while, and gives this one back if another replica can serve it. It doubles with each warm-up that takes longer.
 	FillTimeout time.Duration
 	// ObjectsPerShard is how many objects a new cluster must have, when it is divided, for each of its shards but the first.
 	// 0: it gets all shards that [Clusters] says.
 	ObjectsPerShard int64
 	// PlanEvery is the least time between two runs of the planner.
 	PlanEvery time.Duration
-	// ReportEvery is the time between two writes of a shard's size and load, over all shards held.
+	// ReportEvery is the time between two reports of a shard's size and load. There is one such write at a time for all
+	// shards held.
 	ReportEvery time.Duration
 }
 
@@ -124,7 +126,7 @@ func (c Config) Validate() error {
 // Replica is the state of one incarnation. It is not safe for concurrent use: one loop owns it.
 type Replica struct {
 	cfg    Config
-	memory *Memory // of the incarnation before, empty for the first
+	memory *Memory // left by the previous incarnation of the process, empty for the first
 	now    Instant
 	step   uint64 // counts steps
 	seq    uint64
@@ -132,78 +134,80 @@ type Replica struct {
 
 	synced   bool // the first listing is complete
 	syncedAt Instant
-	watched  bool    // this home cluster was watched for a lease duration, by this incarnation or an earlier one
-	settleAt Instant // when it will have been
-	another  bool    // this process has followed another history, or may have: what nobody holds may have been held since
-	afresh   bool    // the incarnation is over, and caches of the home cluster may show what isn't so
-	wentBack bool    // the incarnation is over since the home cluster went back
+	watched  bool    // some incarnation of this process has watched this home cluster for a lease duration
+	settleAt Instant // when watched becomes true
+	another  bool    // the process has followed another history of the home cluster, or may have: unheld shards may have been held since
+	afresh   bool    // the incarnation is over, and caches of the home cluster may be wrong
+	wentBack bool    // the incarnation is over because the home cluster went back
 	leaving  bool    // told to stop
 	over     bool    // lapsed or left: no effect will ever follow
 
 	own       ownLease
-	views     [views]Instant // as of when each view is complete, at least
+	views     [views]Instant // the instant as of which each view is known to be complete
 	looked    Instant        // when a live list was last asked for
 	peers     map[Incarnation]*peer
 	peerOrder []*peer                  // peers, sorted by id
-	ended     map[string][]Incarnation // by container: whom their kubelets report to have ended
+	ended     map[string][]Incarnation // incarnations whose end a kubelet reported, by container
 	shards    map[keyspace.ShardID]*tenure
 	order     []*tenure // shards, sorted by id: the machine must be deterministic
-	dirty     []*tenure // to be decided on in this step
-	// given is what was last said of the clusters. clusters are those among them that may be served: not those that are
-	// another than their layout says, or are served under another name already. clusterNames are their names, sorted.
+	dirty     []*tenure // shards to decide on in this step
+	// given is the last input about clusters. clusters holds those of them that may be served. It leaves out a cluster
+	// whose UID isn't its layout's, and one that is served under another name already. clusterNames are its keys,
+	// sorted.
 	given        Clusters
 	clusters     map[keyspace.ClusterName]int
 	clusterNames []keyspace.ClusterName
-	givenNames   []keyspace.ClusterName            // the names of all that were given, sorted
+	givenNames   []keyspace.ClusterName            // the names of all clusters given, sorted
 	aliases      map[string][]keyspace.ClusterName // the names of each cluster, by its UID
-	aliased      bool                              // one of them has more than one
+	aliased      bool                              // some cluster has more than one name
 	layouts      map[keyspace.ClusterName]*layout
 	layoutOrder  []*layout  // layouts, sorted by cluster
-	asked        []question // about layouts, in the order of time
+	asked        []question // live reads of layouts under way, oldest first
 
 	fit fit // who can serve which cluster
 
 	lead      Lead
-	leader    *peer // its holder, nil for nobody and for this replica
+	leader    *peer // the lead record's holder; nil for none and for this replica
 	leadWrite *write
-	founded   bool  // we created the coordinator's record: no record is older than what we know
+	founded   bool  // this incarnation created the lead record of an empty home cluster
 	highest   Epoch // the highest epoch seen in any record
-	// eraFound is the wall clock at which the first listing was complete, and lifted whether the floor was raised since then.
+	// eraFound is the wall clock, as an epoch, when the first listing was complete. lifted: the floor was raised since
+	// then.
 	eraFound   Epoch
 	lifted     bool
-	anyFound   bool    // any record was there then
-	empty      bool    // nothing was there then
-	leadLeast  Version // the least version of the coordinator's record that isn't known to be over
-	leadRead   bool    // it was read live in this step
-	leadWanted bool    // something waits for such a read
-	leadSeekAt Instant // when that is sent next
-	filling    int     // records that tell of a move whose successor isn't warm
-	handing    int     // shards that are being handed off or released here
+	anyFound   bool    // the first listing had at least one shard record
+	empty      bool    // the first listing was empty, and nothing was there before it
+	leadLeast  Version // the lowest version that the lead record may have; older ones were deleted
+	leadRead   bool    // the lead record was read live in this step
+	leadWanted bool    // a decision waits for such a read
+	leadSeekAt Instant // when to send that read
+	filling    int     // planned moves whose successor isn't warm, in the whole fleet
+	handing    int     // shards that this replica is handing off or releasing
 
 	replan    bool
 	planAfter Instant
 	lastPlan  latestPlan
-	// lastClaims is the plan in which those who are fresh get nothing new.
+	// lastClaims is the plan in which fresh replicas get nothing new.
 	lastClaims latestPlan
-	// planBuffer holds what the planner is asked with.
+	// planBuffer is reused for the planner's arguments.
 	planBuffer struct {
 		shards   []plan.Shard
 		replicas []plan.Replica
 	}
-	standing bool // whether anything may be kept warm for a peer that is late
-	// lastStandby is the plan for when all who are late are dead.
+	standing bool // some shard may be standing by for a late peer
+	// lastStandby is the plan for the case that all late peers are dead.
 	lastStandby latestPlan
-	heardAt     Instant // when a lease, our own or a peer's, was last seen
-	// hearingSince is when that began, after a time in which none was seen.
+	heardAt     Instant // when a Lease event last arrived, for our own lease or a peer's
+	// hearingSince is the first Lease event after the latest silence.
 	hearingSince Instant
-	lookAt       Instant // when missing records may be made, zero if there is nothing to wait for
+	lookAt       Instant // when missing records may be made; zero if none is waited for
 	reportAt     Instant
-	writes       []*write // that aren't settled
-	waiting      []*write // of these, those that are to be repeated
+	writes       []*write // not yet settled
+	waiting      []*write // those of writes that will be repeated
 	budget       repeats
 }
 
-// target tells what an answered write was about; exactly one field is set.
+// target is what a write was about. Exactly one field is set.
 type target struct {
 	own    bool
 	lead   bool
@@ -212,8 +216,8 @@ type target struct {
 	layout *layout
 }
 
-// New returns the machine of a new incarnation. The configuration must be valid. The memory is that of the process's
-// incarnation before, nil if this is the first.
+// New returns the state machine of a new incarnation. The configuration must be valid. The memory comes from the
+// process's previous incarnation; nil for the first.
 func New(cfg Config, memory *Memory) *Replica {
 	if memory == nil {
 		memory = &Memory{}
@@ -232,8 +236,8 @@ func New(cfg Config, memory *Memory) *Replica {
 	return r
 }
 
-// Step takes one input at the given reading of the local clocks and returns what is to be done, in order. The slice is
-// valid until the next call. After [Lapse] or [DropLease] the machine answers nothing more.
+// Step takes one input, with the current reading of the local clocks, and returns the effects to carry out, in order.
+// The slice is valid until the next call. After [Lapse] or [DropLease], Step returns nothing.
 func (r *Replica) Step(now Instant, in Input) []Effect {
 	r.now = now
 	r.step++
@@ -257,7 +261,7 @@ func (r *Replica) Step(now Instant, in Input) []Effect {
 	return r.out
 }
 
-// take records what an input says; it decides nothing about shards.
+// take records an input. It decides nothing about shards.
 func (r *Replica) take(in Input) {
 	switch in := in.(type) {
 	case LeaseSeen:
@@ -332,7 +336,7 @@ func (r *Replica) take(in Input) {
 	}
 }
 
-// advance does all that is due now: own lease first, since nothing else matters without it.
+// advance does everything that is due now. The own lease goes first, since nothing else matters without it.
 func (r *Replica) advance() {
 	r.refit()
 	r.settle()
@@ -377,7 +381,7 @@ func (r *Replica) touchDue() {
 	}
 }
 
-// decideDirty settles what each touched shard should do next.
+// decideDirty decides the next step of each touched shard.
 func (r *Replica) decideDirty() {
 	for i := 0; i < len(r.dirty); i++ { // deciding may touch further shards
 		t := r.dirty[i]
@@ -426,15 +430,15 @@ func (r *Replica) lapse(reason string) {
 	r.out = append(r.out[:0], Lapse{Reason: reason})
 }
 
-// insert keeps tenures in the order of their shards.
+// insert adds a tenure to a list that is sorted by shard.
 func insert(in []*tenure, t *tenure) []*tenure {
 	at, _ := slices.BinarySearchFunc(in, t.id, func(o *tenure, id keyspace.ShardID) int { return o.id.Compare(id) })
 	return slices.Insert(in, at, t)
 }
 
-// Wake returns the monotonic time at which [Tick] must be fed at the latest if nothing else happens. It can't foresee a
-// machine that sleeps or a wall clock that is set: a driver ticks every tenth of the lease duration in any case, so
-// that a lapse is noticed soon. (Gates don't wait for that: they ask [Replica.Valid].)
+// Wake returns the monotonic time by which [Tick] must be fed if nothing else happens. It can't foresee that the
+// machine sleeps or that the wall clock is set, so the driver also ticks every tenth of the lease duration. Gates don't
+// wait for a tick: they ask [Replica.Valid].
 func (r *Replica) Wake() time.Duration {
 	wake := r.now.Mono + time.Hour
 	if r.over {

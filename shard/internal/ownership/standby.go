@@ -8,14 +8,14 @@ import (
 )
 
 // A peer that is late with its renewal isn't dead, and nothing may be taken from it. But filling the caches of a large
-// shard takes seconds, so whoever would claim its shards fills them while the lease runs out: it stands by. That writes
-// nothing and opens nothing; if the peer renews after all, the caches are dropped.
+// shard takes seconds. So the replicas that would claim its shards fill their caches while its lease runs out: they
+// stand by. Standing by writes nothing and opens no gate. If the peer renews after all, the caches are dropped.
 
-// lateAfter is the part of a lease's duration after which its renewal, due after a quarter, is late.
+// lateAfter returns how long a lease may stand still before its renewal, due after a quarter of the duration, is late.
 func lateAfter(duration time.Duration) time.Duration { return duration * 2 / 5 }
 
-// hear notes that a lease was seen, our own or a peer's. Who hears of none is deaf, which says nothing about others;
-// nor does what was missed meanwhile.
+// hear records that a Lease event arrived, for this replica's lease or a peer's. If none arrives for a while, the watch
+// itself may be stalled, so silence says nothing about peers. Their lateness counts from the first event after it.
 func (r *Replica) hear() {
 	if r.now.AtLeast(r.heardAt) >= lateAfter(r.cfg.LeaseDuration) {
 		r.hearingSince = r.now
@@ -23,7 +23,7 @@ func (r *Replica) hear() {
 	r.heardAt = r.now
 }
 
-// listen notes whether a peer is late. One that is proven to have ended is.
+// listen updates whether a peer is late. A peer that is proven to have ended counts as late.
 func (r *Replica) listen(p *peer) {
 	limit := lateAfter(p.duration(r.cfg))
 	stood := min(r.now.AtLeast(p.changed), r.now.AtLeast(r.hearingSince))
@@ -35,7 +35,7 @@ func (r *Replica) listen(p *peer) {
 	}
 }
 
-// standBy runs the planner on what will be if those who are late are dead, and warms what would fall to this replica.
+// standBy plans for the case that all late peers are dead, and warms what would then fall to this replica.
 func (r *Replica) standBy() {
 	anyLate := r.anyLate()
 	if !anyLate && !r.standing {

@@ -8,16 +8,16 @@ import (
 	"github.com/tenure-dev/tenure/shard/plan"
 )
 
-// phase is where a shard stands at this replica.
+// phase is the state of a shard at this replica.
 type phase uint8
 
 const (
-	idle     phase = iota // nothing of it is here
-	warming               // its caches are being built, its gates are closed
-	warm                  // its caches are synced, its gates are closed
-	active                // its gates are open
-	draining              // running reconciles end, nothing new starts
-	drained               // nothing runs, the fence is closed; the record still names us
+	idle     phase = iota // no caches, no work
+	warming               // caches are filling, gates are closed
+	warm                  // caches are synced, gates are closed
+	active                // gates are open
+	draining              // running reconciles end, no new ones start
+	drained               // nothing runs, the fence is closed, the record still names this replica
 )
 
 func (p phase) String() string {
@@ -28,30 +28,30 @@ func (p phase) String() string {
 type tenure struct {
 	id     keyspace.ShardID
 	layout *layout // of its cluster
-	known  bool    // the record exists, as far as we saw
+	known  bool    // the record exists, as far as this replica has seen
 	rec    Shard   // newest version seen
-	holder *peer   // whom it names as its holder, nil for nobody and for this replica
-	floor  Epoch   // highest epoch seen in any version, deleted ones included, or what comes before the first
+	holder *peer   // the holder that rec names; nil for none and for this replica
+	floor  Epoch   // highest epoch seen in any version, deleted ones included; or the one before the record's first
 	seenAt Instant // when rec was seen
-	found  bool    // it was there when the incarnation began, and has had no other holder since
-	seenIn uint64  // the step in which that was
+	found  bool    // the record was in the first listing, and has had no other holder since
+	seenIn uint64  // the step in which rec was seen
 	phase  phase
 	dirty  bool
-	// excluded: the newest layout of its cluster doesn't list it.
+	// excluded: the cluster's newest layout doesn't list this shard.
 	excluded bool
-	barred   bool // it is among those that would have been claimed
-	// standby: its holder is late, and it would fall to us if that one were dead.
+	barred   bool // it is in its layout's list of barred claims
+	// standby: the holder is late, and this replica would get the shard if that holder were dead.
 	standby bool
 
-	w        *write  // at most one at a time
-	freeAt   Instant // a deleted record isn't made again, or claimed, before: its old holder may not have seen that
-	orphanAt Instant // when it was first seen to have nobody, zero if it has somebody
-	moveAt   Instant // when its plan last changed
-	warmAt   Instant // when its successor was last seen to be warm
+	w        *write  // the write under way, at most one
+	freeAt   Instant // after a deletion: until then the record isn't made again or claimed, since its old holder may not have seen the deletion
+	orphanAt Instant // when the shard was first seen without a living holder; zero while it has one
+	moveAt   Instant // when the assignee last changed
+	warmAt   Instant // when the successor was first seen to be warm
 
-	warmingAt Instant // when its warm-up began, or last missed its deadline
-	overdue   bool    // it has missed one
-	probing   bool    // it is to be claimed once its cluster was looked at
+	warmingAt Instant // when the warm-up began, or last missed its deadline
+	overdue   bool    // the warm-up has missed a deadline
+	probing   bool    // a claim waits for a probe of the cluster
 
 	objects    int64
 	load       float64
@@ -63,11 +63,11 @@ type Holding struct {
 	ID     keyspace.ShardID
 	Epoch  Epoch
 	Phase  string
-	Held   bool // by its record; else it is only prepared here
+	Held   bool // its record names this replica; else it is only prepared here
 	Active bool // its gates are open
 }
 
-// Holdings lists what this replica holds by its newest records, sorted by shard.
+// Holdings lists the shards that this replica holds or prepares, sorted.
 func (r *Replica) Holdings() []Holding {
 	var hs []Holding
 	for _, t := range r.order {
@@ -78,7 +78,7 @@ func (r *Replica) Holdings() []Holding {
 	return hs
 }
 
-// Record returns the newest version of a shard's record that was seen; ok is false where there is none.
+// Record returns the newest version of a shard's record that was seen. ok is false if there is none.
 func (r *Replica) Record(id keyspace.ShardID) (_ Shard, ok bool) {
 	t := r.shards[id]
 	if t == nil || !t.known {
@@ -87,12 +87,12 @@ func (r *Replica) Record(id keyspace.ShardID) (_ Shard, ok bool) {
 	return t.rec, true
 }
 
-// orphan reports whether nobody can be serving a shard: its record names nobody, or a dead incarnation.
+// orphan reports whether nobody can be serving the shard: its record names no holder, or a dead incarnation.
 func (t *tenure) orphan() bool { return t.rec.Holder == "" || (t.holder != nil && t.holder.dead()) }
 
 func (r *Replica) holds(t *tenure) bool { return t.known && t.rec.Holder == r.cfg.ID }
 
-// shardSeen takes a version of a record.
+// shardSeen records a version of a shard's record.
 func (r *Replica) shardSeen(s Shard) {
 	t := r.shard(s.ID)
 	if s.Version < t.rec.Version {
@@ -117,7 +117,7 @@ func (r *Replica) shardSeen(s Shard) {
 		t.reportedAt = r.now
 	}
 	if t.known && t.replacedBy(s) {
-		r.bury(t) // it was deleted and made anew, and we saw only the end
+		r.bury(t) // it was deleted and made again, and the watch showed only the end
 	}
 	filled, warm := t.fills(), t.warmed()
 	t.found = t.found && s.Epoch == t.rec.Epoch
@@ -134,15 +134,15 @@ func (r *Replica) shardSeen(s Shard) {
 	r.touch(t)
 }
 
-// shardGone takes the deletion of a record. Whoever held it stops when it sees this too, at the latest when it would
-// have lapsed, so a record made anew is left alone for that long.
+// shardGone records a deletion. The old holder stops when it sees the deletion, or when it lapses. A new record of that
+// name is left alone until then.
 func (r *Replica) shardGone(in ShardGone) {
 	t := r.shards[in.ID]
 	if t == nil || !t.known || (in.Version != 0 && in.Version < t.rec.Version) {
 		return
 	}
 	if in.Version == 0 && in.Asked.AtLeast(t.seenAt) <= 0 {
-		return // if it is gone again, the watch will tell, or the next read
+		return // the record was seen after this read was sent; the watch or the next read will show if it is gone
 	}
 	filled, warm := t.fills(), t.warmed()
 	t.known = false
@@ -154,23 +154,23 @@ func (r *Replica) shardGone(in ShardGone) {
 	r.touch(t)
 }
 
-// bury notes that a record is gone: when another in its place may be touched, and above which epoch.
+// bury records until when a new record of a deleted one's name is left alone, and above which epoch it must start.
 func (r *Replica) bury(t *tenure) {
 	t.freeAt = r.now.Add(r.cfg.BuryTime)
 	if t.w == nil {
 		return
 	}
 	if e, ok := t.w.effect.(WriteShard); ok {
-		t.floor = max(t.floor, e.Shard.Epoch) // it may have been committed
+		t.floor = max(t.floor, e.Shard.Epoch) // this write may have been committed
 	}
 }
 
-// replacedBy reports whether s is another record than the one of its name that was seen last.
+// replacedBy reports whether s is a new record under the name of the one last seen.
 func (t *tenure) replacedBy(s Shard) bool {
 	return s.Epoch < t.rec.Epoch || s.Floor != t.rec.Floor || (s.UID != t.rec.UID && s.UID != "" && t.rec.UID != "")
 }
 
-// shardWritten takes the news that a write of the record was committed. Nothing newer was seen, or w would be settled.
+// shardWritten handles a committed write of the record. No newer version was seen, or w would be settled already.
 func (r *Replica) shardWritten(t *tenure, w *write, v Version) {
 	t.w = nil
 	next := t.rec
@@ -184,10 +184,10 @@ func (r *Replica) shardWritten(t *tenure, w *write, v Version) {
 	}
 	next.Version = v
 	r.shardSeen(next)
-	r.touch(t) // a write that changed nothing leaves the version as it is
+	r.touch(t) // a write that changed nothing keeps the version, so shardSeen did nothing
 }
 
-// decide chooses the next step of one shard, from its newest record and what is already under way.
+// decide chooses one shard's next step from its newest record and what is under way.
 func (r *Replica) decide(t *tenure) {
 	_, wanted := r.clusters[t.id.Cluster]
 	switch {
@@ -197,7 +197,7 @@ func (r *Replica) decide(t *tenure) {
 		if t.w == nil {
 			r.hold(t, wanted)
 		}
-	case t.phase >= active: // taken from us, or handed off
+	case t.phase >= active: // another replica holds it now
 		r.letGo(t)
 		r.touch(t)
 	case r.leaving:
@@ -209,7 +209,7 @@ func (r *Replica) decide(t *tenure) {
 	}
 }
 
-// letGo drops what is here of a shard that isn't ours.
+// letGo closes the shard here: gates and caches.
 func (r *Replica) letGo(t *tenure) {
 	if t.phase != idle {
 		r.enter(t, idle)
@@ -217,14 +217,14 @@ func (r *Replica) letGo(t *tenure) {
 	}
 }
 
-// cool drops the caches of a shard that we aren't to take over after all. The record must not go on calling us warm: if
-// the plan came back to us, its holder would hand off to cold caches.
+// cool drops the caches of a shard that this replica isn't to take over any more. It withdraws "warm" from the record
+// too: if the plan changed back, the holder would hand off to cold caches.
 func (r *Replica) cool(t *tenure) {
 	r.letGo(t)
 	r.unsay(t)
 }
 
-// unsay takes back that this replica is warm for a shard.
+// unsay withdraws from the record that this replica is warm for the shard.
 func (r *Replica) unsay(t *tenure) {
 	if t.rec.Warm == r.cfg.ID && t.w == nil {
 		s := t.rec
@@ -233,7 +233,7 @@ func (r *Replica) unsay(t *tenure) {
 	}
 }
 
-// hold serves a shard whose record names us (rule R2), or hands it on.
+// hold serves a shard whose record names this replica (rule R2), or hands it on.
 func (r *Replica) hold(t *tenure, wanted bool) {
 	next, kind, goes := r.successor(t, wanted)
 	if goes && t.phase < active { // nothing of it runs
@@ -259,13 +259,13 @@ func (r *Replica) hold(t *tenure, wanted bool) {
 		case goes && (next == "" || !r.gathers(t)):
 			r.enter(t, draining)
 			r.emit(Drain{ID: t.id})
-		case t.rec.Assignee == r.cfg.ID && t.rec.Warm != "" && !r.takes(t.rec.Warm): // it left before it could take that back
+		case t.rec.Assignee == r.cfg.ID && t.rec.Warm != "" && !r.takes(t.rec.Warm): // the successor left before it could withdraw that
 			s := t.rec
 			s.Warm = ""
 			r.writeShard(t, Report, s)
 		}
 	case drained:
-		if !goes { // the plan changed, or the successor died: it is still ours
+		if !goes { // the plan changed, or the successor died: the shard stays here
 			r.enter(t, warm)
 			r.touch(t)
 			return
@@ -274,19 +274,19 @@ func (r *Replica) hold(t *tenure, wanted bool) {
 	}
 }
 
-// giveUp names the next holder of a shard of which nothing runs.
+// giveUp writes the next holder of a shard that has no running work.
 func (r *Replica) giveUp(t *tenure, next Incarnation, kind WriteKind) {
 	s := t.rec
 	s.Holder, s.Warm, s.Epoch, s.Retired = next, "", t.rec.Epoch+1, kind == Retire
 	if next == "" {
-		s.Epoch = t.rec.Epoch // whoever claims it next counts it up
+		s.Epoch = t.rec.Epoch // the next claim raises the epoch
 	}
 	r.writeShard(t, kind, s)
 }
 
-// successor tells to whom the shard should go now, if it should go. Nobody ("") takes over when the cluster is gone or
-// when a leaving replica is the last one. A leaving replica doesn't wait for its successor's caches where its own
-// aren't there yet: nobody would be served meanwhile.
+// successor returns who should get the shard now; goes is false if it stays. next is "" if the cluster is gone or if a
+// leaving replica has no successor. A leaving replica whose own caches aren't filled doesn't wait for its successor's:
+// it doesn't serve the shard anyway.
 func (r *Replica) successor(t *tenure, wanted bool) (next Incarnation, kind WriteKind, goes bool) {
 	kind = HandOff
 	if r.leaving {
@@ -307,8 +307,8 @@ func (r *Replica) successor(t *tenure, wanted bool) (next Incarnation, kind Writ
 	return "", kind, false
 }
 
-// pursue takes a shard that isn't ours but should be: at once where nobody holds it, else after warming and its
-// holder's handing off.
+// pursue works towards a shard that another replica holds and this one should. An orphan is claimed at once. Otherwise
+// this replica warms the shard, and its holder hands it off.
 func (r *Replica) pursue(t *tenure) {
 	mine := t.rec.Assignee == r.cfg.ID
 	if t.orphan() {
@@ -318,13 +318,13 @@ func (r *Replica) pursue(t *tenure) {
 		if mine || t.probing {
 			r.claim(t)
 		}
-		return // else the planner names the claimant
+		return // otherwise the planner names the claimant
 	}
 	t.orphanAt = Instant{}
 	switch {
 	case !mine && !t.standby:
 		r.cool(t)
-	case t.phase == idle && r.fitness(t.id.Cluster) != plan.Fit: // whoever planned it hadn't heard
+	case t.phase == idle && r.fitness(t.id.Cluster) != plan.Fit: // the planner didn't know yet that this replica is unfit
 	case t.phase == idle:
 		r.enter(t, warming)
 		r.emit(Warm{ID: t.id})
@@ -338,7 +338,7 @@ func (r *Replica) pursue(t *tenure) {
 	}
 }
 
-// claim takes a shard that nobody can be serving.
+// claim takes a shard that no other replica can be serving.
 func (r *Replica) claim(t *tenure) {
 	if t.w != nil || r.now.AtLeast(t.freeAt) < 0 || r.bars(t) || !r.mayClaim(t) {
 		return
@@ -357,7 +357,7 @@ func (r *Replica) claim(t *tenure) {
 	r.writeShard(t, kind, s)
 }
 
-// writeShard sends a status write.
+// writeShard sends a write of the record's status.
 func (r *Replica) writeShard(t *tenure, kind WriteKind, s Shard) {
 	if kind != AnnounceWarm && t.phase >= active {
 		s.Objects, s.Load = t.objects, t.load
@@ -368,8 +368,9 @@ func (r *Replica) writeShard(t *tenure, kind WriteKind, s Shard) {
 	})
 }
 
-// report records the size of one held shard at a time, so that the number of writes doesn't grow with the shards. One
-// that is to go isn't among them: its move costs what it takes anyway, and a long one would go on costing.
+// report writes the size and load of one held shard at a time, so that the number of writes doesn't grow with the
+// number of shards. Shards that are about to move are left out: a planned move costs three writes, however long it
+// takes.
 func (r *Replica) report() {
 	if r.now.AtLeast(r.reportAt) < 0 {
 		return
@@ -391,7 +392,7 @@ func (r *Replica) report() {
 	}
 }
 
-// wake returns when the shard needs a decision though nothing is seen.
+// wake returns when the shard needs a decision even if no input arrives.
 func (t *tenure) wake(r *Replica) time.Duration {
 	wake := r.now.Mono + time.Hour
 	if t.freeAt != (Instant{}) {

@@ -6,13 +6,13 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// A replica that renews its lease but no longer sees the records may go on holding what was taken from it: a record that
-// is deleted and made anew, by a user and a coordinator who have waited for BuryTime, names another holder. So a lease is
-// renewed only while the view of the records is known to be recent. What shows that is a write of this replica's own that
-// comes back through the watch, after all that was committed before it. Where none does, a live list is taken for the view:
-// watches that stand still everywhere, because an API server's cache does, make nobody lapse.
+// A replica that renews its lease but no longer sees the records may go on holding what was taken from it: a record
+// that was deleted and made again after BuryTime names another holder. So a lease is renewed only while the view of the
+// records is known to be recent. The proof is a write of this replica's own that comes back through the watch, after
+// everything that was committed before it. Without such a write, a live list serves as the view: when an API server's
+// cache stalls, and with it all watches, no replica lapses.
 
-// View is what one watch shows.
+// View identifies a watch.
 type View uint8
 
 const (

@@ -2,16 +2,16 @@ package ownership
 
 import "slices"
 
-// write is one compare-and-swap that isn't settled. It is settled by an answer, or by the sight of any version newer
-// than the one it replaces: then either that version has it, or it can never happen.
+// write is one compare-and-swap that isn't settled. An answer settles it, and so does the sight of any version newer
+// than the one it replaces: either that version is its result, or it can never be committed any more.
 type write struct {
 	seq     uint64
 	about   target
 	base    Version
 	effect  Effect
-	waits   bool    // it had no result: to be sent again at retryAt
+	waits   bool    // it had no result, and will be sent again at retryAt
 	retryAt Instant // meaningful while waits
-	tries   int     // that had no result
+	tries   int     // attempts that had no result
 }
 
 // send emits a write and remembers what it is about.
@@ -35,7 +35,7 @@ func (w *write) names(id Incarnation) bool {
 	return ok && e.Shard.Holder == id
 }
 
-// plans reports whether w is a change of plan that is on its way.
+// plans reports whether w is a change of plan that is in flight.
 func (w *write) plans() bool {
 	if w == nil || w.waits {
 		return false
@@ -44,7 +44,7 @@ func (w *write) plans() bool {
 	return ok
 }
 
-// forget drops a settled write: a late answer to it says nothing new.
+// forget drops a settled write. A late answer to it says nothing new.
 func (r *Replica) forget(w *write) {
 	if i := slices.Index(r.writes, w); w != nil && i >= 0 {
 		last := len(r.writes) - 1
@@ -54,9 +54,9 @@ func (r *Replica) forget(w *write) {
 	}
 }
 
-// written routes an answer to what it is about. Answers to forgotten writes are dropped.
+// written applies an answer to the write that it answers. Answers to forgotten writes are dropped.
 func (r *Replica) written(in Written) {
-	if in.Outcome == Committed && in.Seq != r.own.seq { // renewals may get through where nothing else does
+	if in.Outcome == Committed && in.Seq != r.own.seq { // renewals don't earn: they may succeed where nothing else does
 		r.budget.earn()
 	}
 	i := slices.IndexFunc(r.writes, func(w *write) bool { return w.seq == in.Seq })
@@ -66,8 +66,9 @@ func (r *Replica) written(in Written) {
 	w := r.writes[i]
 	about := w.about
 	if in.Outcome == Unknown || (in.Outcome == Rejected && !about.own) {
-		// A rejected write whose record has changed was settled when the newer version was fed. If we are here, that
-		// couldn't be read, or the rejection had another reason: all we know is still old, so we must not act on it.
+		// If the record had changed and could be read, the newer version was fed before this answer and settled the
+		// write. So either it couldn't be read, or the rejection had another reason. What we know is out of date: don't
+		// act on it.
 		if about.own {
 			w.waits, w.retryAt = true, r.now.Add(r.renewBackoff(in))
 		} else {
