@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// part is one replica's claim to a number of shards, and what it is granted.
+// part is one replica's weight, what it has, and what it is granted.
 type part struct {
 	weight int
 	have   int
-	// least bounds the grant, as far as shards can't leave.
+	// least is the smallest possible grant, since some shards can't leave.
 	least int
 
 	grant   int
@@ -17,13 +17,12 @@ type part struct {
 	bounded bool
 }
 
-// apportion divides n shards over the parts in proportion to their weights: each
-// part is granted its exact share rounded down or up. Which shares are rounded up
-// is chosen first so that the fewest shards move (those that have more than their
-// rounded-down share keep one of them), then by largest remainder.
+// apportion divides n shards among the parts in proportion to their weights: each part is granted its exact share,
+// rounded down or up. Shares are rounded up so that the fewest shards move (a part that has more than its rounded-down
+// share keeps one), then by largest remainder.
 //
-// Bounds are met by water-filling: parts whose share is below theirs are set to it
-// and the rest is divided anew. The bounds sum to at most n.
+// Parts whose share is below their bound are granted the bound, and the rest is divided again. The bounds sum to at
+// most n.
 func apportion(n int, parts []part) {
 	for {
 		rest, weight := n, 0
@@ -41,8 +40,7 @@ func apportion(n int, parts []part) {
 	}
 }
 
-// settleBounds sets parts to the bounds that their shares of the rest are below,
-// and says whether there were any.
+// settleBounds grants the bound to each part whose share of the rest is below it, and reports whether there were any.
 func settleBounds(parts []part, rest, weight int) (settled bool) {
 	for i := range parts {
 		if p := &parts[i]; !p.bounded && p.least*weight > rest*p.weight {

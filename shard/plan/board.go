@@ -9,16 +9,16 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// board is a plan in the making: the inputs in a canonical order, so that the
-// order they came in can't matter, with indices in place of names.
+// board is a plan in the making. Its inputs are in canonical order, so that their original order can't matter, with
+// indices in place of names.
 type board struct {
 	replicas []boardReplica
 	shards   []boardShard
 	clusters int
 	// candidates counts the replicas that shards can be given to.
 	candidates int
-	words      *words       // nil if all candidates are fit for all clusters
-	excluded   []exclusions // by cluster; nil as words
+	words      *words       // what candidates state about clusters; nil if all are fit for all
+	excluded   []exclusions // by cluster; nil if words is nil
 }
 
 // nowhere is the index of no replica.
@@ -28,25 +28,24 @@ type boardReplica struct {
 	Replica
 	weight    int
 	candidate bool // it isn't leaving
-	total     int  // how many shards it has in all, as the plan stands
+	total     int  // its shards in all, as the plan stands
 
-	// Of the group that is being divided: have counts the shards that are here, or on
-	// their way here, before the plan; fixed those of them that the plan must leave here;
-	// grant is what the plan gives it.
+	// For the group that is being divided: have counts the shards that are here or on their way here before the plan;
+	// fixed counts those of them that must stay; grant is the number that the plan gives it.
 	have, fixed, grant int
 }
 
 type boardShard struct {
 	ID      keyspace.ShardID
 	cluster int32 // its index among the clusters
-	// holder is the live holder. assigned is where the shard is or is told to go:
-	// its assignee if it has one, else its holder; nowhere if that one is dead.
+	// holder is the live holder. assigned is where the shard is or should go: its assignee if it has one, otherwise its
+	// holder; nowhere if that one is dead.
 	holder, assigned int32
 	inMotion         bool
-	// fixed: the plan must not choose another place than to.
+	// fixed: to must not be changed.
 	fixed bool
 	to    int32 // where the plan puts it
-	// excess orders the moves that can wait.
+	// excess orders the moves that can wait: the highest first.
 	excess int
 }
 
@@ -79,8 +78,8 @@ func (b *board) addReplicas(replicas []Replica) {
 	}
 }
 
-// compareReplicas looks at more than the ID only so that an ID which is given
-// twice doesn't make the plan depend on the order of its inputs.
+// compareReplicas compares more than the ID so that an ID given twice doesn't make the plan depend on the order of its
+// inputs.
 func compareReplicas(x, y Replica) int {
 	if order := cmp.Compare(x.ID, y.ID); order != 0 {
 		return order
@@ -99,7 +98,7 @@ func compareBools(x, y bool) int {
 }
 
 func (b *board) addShards(shards []Shard) {
-	var pins map[string]int32 // made when a shard has one, as few do
+	var pins map[string]int32 // made on demand, since few shards are pinned
 	b.shards = make([]boardShard, 0, len(shards))
 	var last *Shard
 	for _, i := range canonicalOrder(shards) {
@@ -131,7 +130,7 @@ func (b *board) addShards(shards []Shard) {
 	}
 }
 
-// find returns the index of the replica, which are in the order of their IDs.
+// find returns the index of a replica; replicas are in the order of their IDs.
 func (b *board) find(id Incarnation) int32 {
 	if id == "" {
 		return nowhere
@@ -143,7 +142,7 @@ func (b *board) find(id Incarnation) int32 {
 	return int32(at)
 }
 
-// fitness says what a replica can do for the shard's cluster. Who isn't a candidate is unfit for all.
+// fitness returns what a replica can do for the shard's cluster. A replica that isn't a candidate is unfit for all.
 func (b *board) fitness(s *boardShard, replica int32) Fitness {
 	switch {
 	case replica == nowhere || !b.replicas[replica].candidate:
@@ -154,7 +153,7 @@ func (b *board) fitness(s *boardShard, replica int32) Fitness {
 	return b.excluded[s.cluster].of(replica)
 }
 
-// takers is how many candidates can be given shards of the shard's cluster.
+// takers returns how many candidates are fit for the shard's cluster.
 func (b *board) takers(s *boardShard) int {
 	if b.words == nil {
 		return b.candidates
@@ -162,12 +161,10 @@ func (b *board) takers(s *boardShard) int {
 	return b.candidates - len(b.excluded[s.cluster])
 }
 
-// settle puts the shard where it stays unless something speaks against it. A
-// shard on its way to a candidate goes on to it, even where another place would
-// be better by now: turning back costs a second handoff. One whose assignee is
-// lost, or turned out to be unfit, is fixed to its holder: it must be called off
-// now, before the holder drains for a successor that won't come, and can be given
-// away by a later plan. Where nobody is fit, the holder stays, and an orphan too.
+// settle puts the shard where it stays unless the balance requires a move. A shard on its way to a candidate goes on to
+// it, even if another place would be better by now: turning back costs a second handoff. If the assignee is lost or
+// unfit, the shard is fixed to its holder: the move must be called off before the holder drains for a successor that
+// won't come, and a later plan can place the shard. If no candidate is fit, the holder stays, and an orphan stays one.
 func (b *board) settle(s *boardShard) {
 	moving := s.assigned != s.holder
 	switch at := b.fitness(s, s.holder); {
@@ -184,7 +181,7 @@ func (b *board) settle(s *boardShard) {
 	}
 }
 
-// pinTargets is, by name, the first replica that a shard may be sent to.
+// pinTargets returns, by name, the first replica that a pinned shard may be sent to.
 func (b *board) pinTargets() map[string]int32 {
 	targets := make(map[string]int32)
 	for i := range b.replicas {
@@ -196,8 +193,8 @@ func (b *board) pinTargets() map[string]int32 {
 	return targets
 }
 
-// pin fixes the shard to the replica of that name. Two processes may bear one
-// name for a while; a shard that is with either of them stays there.
+// pin fixes the shard to the replica of that name. Two processes may have the same name for a while; a shard that is
+// with either of them stays there.
 func (b *board) pin(s *boardShard, name string, targets map[string]int32) {
 	if s.to != nowhere && b.replicas[s.to].candidate && b.replicas[s.to].Name == name {
 		s.fixed = true

@@ -8,8 +8,8 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// canonicalOrder is the indices of the shards, in the order of their IDs. Callers
-// that keep them in order pay for one look at each.
+// canonicalOrder returns the indices of the shards in the order of their IDs. It is fastest if the shards are sorted
+// already.
 func canonicalOrder(shards []Shard) []int32 {
 	order := make([]int32, len(shards))
 	sorted := true
@@ -30,9 +30,8 @@ func inOrder(x, y *Shard) bool {
 	return compareWithinCluster(x, y) <= 0
 }
 
-// sortShards fills the indices in. Comparing names is what sorting would spend its
-// time on; so only the clusters' names are sorted, and the shards are counted into
-// place.
+// sortShards fills order. Comparing names would dominate the cost of sorting, so only the clusters' names are sorted,
+// and shards are counted into place.
 func sortShards(order []int32, shards []Shard) {
 	groups := make(map[keyspace.ClusterName]int32)
 	for i := range shards {
@@ -57,8 +56,8 @@ func sortShards(order []int32, shards []Shard) {
 	}
 }
 
-// compareWithinCluster looks at more than the prefix only so that a shard which is
-// given twice doesn't make the plan depend on the order of its inputs.
+// compareWithinCluster compares more than the prefix so that a shard given twice doesn't make the plan depend on the
+// order of its inputs.
 func compareWithinCluster(x, y *Shard) int {
 	if order := x.ID.Prefix.Compare(y.ID.Prefix); order != 0 {
 		return order

@@ -6,14 +6,12 @@ import (
 	"slices"
 )
 
-// balanceCounts decides how many shards each candidate gets, takes from those
-// that have more, and gives to those that have less. Every shard that isn't taken
-// stays where it is, so the number of moves is the least there can be.
+// balanceCounts decides how many shards each candidate gets, takes from those that have more, and gives to those that
+// have less. Every shard that isn't taken stays where it is, so the number of moves is minimal.
 //
-// Where some candidates can't serve some clusters, each group of clusters that the same
-// candidates can serve is divided in turn, those with the fewest first, and each division
-// levels what its candidates have in all. It is gone over again while that changes
-// anything: what one group leaves uneven another may level.
+// If some candidates can't serve some clusters, each group of clusters that the same candidates can serve is divided in
+// turn, those with the fewest candidates first. Each division levels its candidates' totals. The groups are divided again
+// while that changes anything, since one group may level what another left uneven.
 func (b *board) balanceCounts() {
 	groups := b.groups()
 	for i := range b.shards {
@@ -34,10 +32,10 @@ func (b *board) balanceCounts() {
 	}
 }
 
-// passes bounds how often the groups are gone over: two or three times are usual, and what is left is for the next plan.
+// passes bounds how often the groups are divided. Two or three passes are usual, and a later plan does the rest.
 const passes = 16
 
-// divide grants each candidate its number of the group's shards, by what it has in all. It reports whether any is to move.
+// divide grants each candidate its number of the group's shards, by its total. It reports whether any shard must move.
 func (b *board) divide(g *group) (changes bool) {
 	placed := 0
 	for i := range b.replicas {
@@ -77,16 +75,15 @@ func (b *board) divide(g *group) (changes bool) {
 	return changes
 }
 
-// take frees what candidates have beyond their grant. It prefers shards of
-// clusters that the replica has many of and that the receivers have few of, so
-// that a cluster's shards end up spread.
+// take frees the shards that candidates have beyond their grant. It prefers shards of clusters that the replica has
+// many shards of and the receivers few, so that each cluster's shards end up spread.
 func (b *board) take(g *group) {
 	if !slices.ContainsFunc(b.replicas, func(r boardReplica) bool { return r.candidate && r.have > r.grant }) {
 		return
 	}
 	at := b.shardsByReplica(g)
 	receivers := 0
-	received := make([]int, b.clusters) // by cluster: at those that get more
+	received := make([]int, b.clusters) // by cluster: what the receivers have of it
 	for i, r := range b.replicas {
 		if !r.candidate || r.grant <= r.have {
 			continue
@@ -109,7 +106,7 @@ func (b *board) take(g *group) {
 	}
 }
 
-// giveFirst orders what a replica could give, by how little it would be missed.
+// giveFirst orders the shards that a replica could give away, the least missed first.
 func giveFirst(held []*boardShard, received []int, receivers int) []*boardShard {
 	type offer struct {
 		shard *boardShard
@@ -136,7 +133,7 @@ func giveFirst(held []*boardShard, received []int, receivers int) []*boardShard 
 	return shards
 }
 
-// shardsByReplica lists, for each replica, what the plan has there of a group, in order.
+// shardsByReplica lists, for each replica, the shards of the group that the plan places there, in order.
 func (b *board) shardsByReplica(g *group) [][]*boardShard {
 	at := make([][]*boardShard, len(b.replicas))
 	for _, shards := range g.clusters {
@@ -152,8 +149,8 @@ func (b *board) shardsByReplica(g *group) [][]*boardShard {
 	return at
 }
 
-// give places every shard of a group that is nowhere, each with the receiver that has the
-// fewest of its cluster's shards; among equals, the one that lacks most.
+// give places every shard of a group that is nowhere with the receiver that has the fewest shards of its cluster, and
+// among equals with the one that lacks most.
 func (b *board) give(g *group) {
 	lacking := b.lacking()
 	if lacking.Len() == 0 {
@@ -165,7 +162,7 @@ func (b *board) give(g *group) {
 	}
 }
 
-// giveClusters places the shards of some clusters, which are in order.
+// giveClusters places the shards of some clusters. The shards must be in order.
 func giveClusters(shards []boardShard, lacking *lackHeap, held []int) {
 	for first := 0; first < len(shards); {
 		last := first
@@ -189,12 +186,12 @@ func giveClusters(shards []boardShard, lacking *lackHeap, held []int) {
 	}
 }
 
-// lacking is the candidates that have less than their grant.
+// lacking returns the candidates that have less than their grant.
 func (b *board) lacking() *lackHeap {
 	lacks := make([]int, len(b.replicas))
 	for i := range b.replicas {
 		if r := &b.replicas[i]; r.candidate {
-			lacks[i] = r.grant - min(r.have, r.grant) // of the others, take has left as many as they are granted
+			lacks[i] = r.grant - min(r.have, r.grant) // the others have exactly their grant after take
 		}
 	}
 	h := &lackHeap{}
@@ -212,7 +209,7 @@ type lack struct {
 	n       int
 }
 
-// lackHeap has the replica that lacks most on top.
+// lackHeap is a heap with the replica that lacks most on top.
 type lackHeap struct {
 	replicas []*lack
 	aside    []*lack // popped while looking, kept to reuse its memory
@@ -231,9 +228,8 @@ func (h *lackHeap) Pop() any {
 	return last
 }
 
-// next takes the place of one shard. It looks no further than the first replica
-// that has none of the cluster's shards; as those that have some are at most as
-// many as the cluster's shards, it ends soon.
+// next picks the replica for one shard. It looks no further than the first replica that has none of the cluster's
+// shards. The replicas before that have some, so there are at most as many as the cluster has shards.
 func (h *lackHeap) next(held []int) int32 {
 	h.aside = h.aside[:0]
 	best := 0

@@ -5,11 +5,9 @@ import (
 	"slices"
 )
 
-// Plan is the moves to make now, most urgent first, after which every shard is
-// where it should be or on its way there. It holds only changes: an orphan whose
-// assignee is a candidate already is not in it, and is still waiting to be granted
-// to that assignee; nor is a shard whose cluster no candidate can serve. Without a
-// candidate it is empty.
+// Plan returns the moves to make now, most urgent first. After them every shard is where it should be, or on its way
+// there. It returns only changes. It leaves out an orphan whose assignee is already a candidate, and a shard whose
+// cluster no candidate can serve. Without a candidate it returns nil.
 //
 // All moves of one plan may be made at once and in any order. Once they have
 // been made, and while nothing else changes, repeated planning ends with an empty
@@ -23,10 +21,9 @@ func Plan(shards []Shard, replicas []Replica) []Move {
 	return b.moves()
 }
 
-// moves lists the changes: orphans first, since nobody serves them, then what is
-// called off, since its holder would else drain for nobody, what leaving replicas
-// have and what others can't serve, what a pin turns aside while it is in motion, and what can wait: pins,
-// since somebody asked for them, then from the fullest replicas.
+// moves lists the changes in order of urgency: orphans, which no replica serves; moves to call off, whose holders would
+// otherwise drain for a successor that won't come; shards of leaving replicas, then of unfit ones; moves under way that
+// a pin redirects; and last the moves that can wait: pins, then shards of the fullest replicas.
 func (b *board) moves() []Move {
 	var orphans, calledOff, leaving, elsewhere, turned []Move
 	var due []*boardShard

@@ -20,17 +20,17 @@ const (
 	Unfit
 )
 
-// UnfitFor is a replica's word on the clusters that it isn't fit for, in one canonical text: names in order with commas
-// between them, those that it keeps with a plus sign behind ("east,west+"). With an exclamation mark before it, it is
-// unfit for all clusters but those ("!east,west+"). "" is a replica that is fit for all.
+// UnfitFor states which clusters a replica isn't fit for, as one canonical text: sorted names separated by commas. A
+// plus sign follows the names of clusters whose shards it keeps ("east,west+"). With a leading exclamation mark, the
+// replica is unfit for all clusters except the listed ones ("!east,west+"). "" means fit for all.
 type UnfitFor string
 
-// MaxUnfitFor bounds the text, in bytes.
+// MaxUnfitFor is the maximum length of the text in bytes.
 const MaxUnfitFor = 1024
 
-// NewUnfitFor says what a replica is fit for, of all clusters that it has met or found in records. It names those that it
-// is unfit for, or the others where the text would be too long. Where both would, only the first names are said: a plan
-// for one of the rest then fails and is called off.
+// NewUnfitFor states what a replica is fit for, among all clusters that it has met or found in records. It lists the
+// clusters that it is unfit for or, if that text would be too long, the others. If both are too long it lists only the
+// first names; a plan for one of the rest then fails and is called off.
 func NewUnfitFor(clusters map[keyspace.ClusterName]Fitness) UnfitFor {
 	var not, but []string
 	for name, fitness := range clusters {
@@ -55,7 +55,7 @@ func NewUnfitFor(clusters map[keyspace.ClusterName]Fitness) UnfitFor {
 	return UnfitFor(cut(list))
 }
 
-// cut drops the names that there is no room for.
+// cut drops the names that don't fit.
 func cut(list string) string {
 	if len(list) <= MaxUnfitFor {
 		return list
@@ -64,7 +64,7 @@ func cut(list string) string {
 	return list[:max(strings.LastIndexByte(list, ','), 0)]
 }
 
-// split returns the names of the text, and whether it is about all others.
+// split returns the names in the text, and whether they are exceptions from all.
 func (u UnfitFor) split() (names []string, others bool) {
 	text, others := strings.CutPrefix(string(u), "!")
 	if text == "" {
@@ -88,7 +88,7 @@ func (u UnfitFor) Of(cluster keyspace.ClusterName) Fitness {
 	return Fit
 }
 
-// exclusions are the candidates that aren't fit for a cluster, in order of their indices.
+// exclusions are the candidates that aren't fit for a cluster, ordered by index.
 type exclusions []exclusion
 
 type exclusion struct {
@@ -103,10 +103,10 @@ func (e exclusions) of(replica int32) Fitness {
 	return Fit
 }
 
-// words is what all candidates say, by cluster.
+// words holds what all candidates state, by cluster.
 type words struct {
-	listed map[keyspace.ClusterName]exclusions // by those who name what they aren't fit for
-	others []others                            // who name what they are fit for
+	listed map[keyspace.ClusterName]exclusions // of candidates that list what they aren't fit for
+	others []others                            // candidates that list what they are fit for
 }
 
 type others struct {
@@ -114,7 +114,7 @@ type others struct {
 	said    map[keyspace.ClusterName]Fitness
 }
 
-// readWords returns nil if all candidates are fit for all clusters.
+// readWords parses the candidates' statements. It returns nil if all are fit for all clusters.
 func (b *board) readWords() *words {
 	var w *words
 	for i := range b.replicas {
@@ -148,7 +148,7 @@ func (b *board) readWords() *words {
 	return w
 }
 
-// of returns who isn't fit for a cluster.
+// of returns the candidates that aren't fit for a cluster.
 func (w *words) of(cluster keyspace.ClusterName) exclusions {
 	if w == nil {
 		return nil
@@ -171,15 +171,17 @@ func (w *words) of(cluster keyspace.ClusterName) exclusions {
 	return all
 }
 
-// group is the clusters that the same candidates are fit for. A fleet where all are fit for all has one.
+// group is a set of clusters that the same candidates are fit for. If all candidates are fit for all clusters there is
+// one.
 type group struct {
 	excluded exclusions
-	clusters [][]boardShard // the shards of each; of all in one where there is one group
+	clusters [][]boardShard // the shards of each cluster; a single group has all shards in one slice
 }
 
 func (g *group) takes(replica int32) bool { return g.excluded.of(replica) == Fit }
 
-// groups divides the clusters, those that the fewest candidates can serve first: what is left then levels the totals.
+// groups divides the clusters into groups. Those that the fewest candidates can serve come first, so that the later
+// ones can level the totals.
 func (b *board) groups() []*group {
 	if b.words == nil {
 		return []*group{{clusters: [][]boardShard{b.shards}}}

@@ -1,10 +1,10 @@
-// Package protocol has the words that the ownership protocol shares with logs, metrics, traces and tools: who holds a
-// shard, in which tenure, and how it came there. It is pure; the protocol itself is in shard/internal/ownership, and
-// shard/DESIGN.md describes it.
+// Package protocol has the types and constants that the ownership protocol shares with logs, metrics, traces and tools:
+// who holds a shard, in which tenure, and how it came there. It imports nothing. The protocol itself is in
+// shard/internal/ownership, and shard/DESIGN.md describes it.
 package protocol
 
-// Version of the protocol, as each replica's Lease tells it. A Lease that tells none is of version 1. From version 3 on, a
-// cluster has a layout, and a replica refuses to join those whose version is above its own.
+// Version is the version of the protocol that each replica states in its Lease. A Lease that states none is of version
+// 1. From version 3 on a cluster has a layout, and a replica doesn't join a fleet with a later version than its own.
 const Version = 3
 
 // Incarnation names one life of one replica: the replica's name and a random suffix, as in "web-0-x7k2p". It is new at
@@ -14,15 +14,16 @@ type Incarnation string
 // Epoch counts the changes of holder of one shard. It never goes down.
 type Epoch int64
 
-// Outcome is what became of a write.
+// Outcome is the result of a write.
 type Outcome uint8
 
 const (
-	// Committed: the record now is what was written.
+	// Committed: the record is now what was written.
 	Committed Outcome = iota
-	// Rejected: the record had changed (or was there already, or is gone). The write will never happen.
+	// Rejected: the record had changed, existed already, or was gone. The write will never be committed.
 	Rejected
-	// Unknown: no answer, or one that doesn't tell. The write may have happened, or may still happen.
+	// Unknown: there was no answer, or one that leaves the result open. The write may have been committed, or may still
+	// be.
 	Unknown
 )
 
@@ -30,18 +31,18 @@ func (o Outcome) String() string {
 	return [...]string{"committed", "rejected", "unknown"}[o]
 }
 
-// MoveKind says how a shard came to its holder. Records, logs, metrics and traces show it as it is written here.
+// MoveKind says how a shard came to its holder. Records, logs, metrics and traces use the same names.
 type MoveKind string
 
 const (
-	// Join: nobody held the shard before.
+	// Join: the shard had no holder before.
 	Join MoveKind = "Join"
-	// Planned: its holder handed it off, as the coordinator asked.
+	// Planned: the holder handed it off because the coordinator planned that.
 	Planned MoveKind = "Planned"
-	// Exit: its holder handed it off because it was told to stop.
+	// Exit: the holder handed it off because it was told to stop.
 	Exit MoveKind = "Exit"
-	// Crash: its holder's Lease ran out and was sealed.
+	// Crash: the holder's Lease was sealed, and another replica claimed the shard.
 	Crash MoveKind = "Crash"
-	// Resumed: no move at all. Its holder had begun to drain and kept the shard, in the same epoch.
+	// Resumed: no move. The holder had begun to drain and then kept the shard, in the same epoch.
 	Resumed MoveKind = "Resumed"
 )

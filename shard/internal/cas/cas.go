@@ -10,9 +10,9 @@ import (
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
-// Outcome classifies the error of a write that carries a resourceVersion (or creates a named object). Only answers
-// that the API server gives before it commits anything count as rejected; a timeout, a lost connection or a server
-// error may hide a commit.
+// Outcome classifies the error of a write that carries a resourceVersion (or creates a named object). Only answers that
+// the API server gives before it commits anything count as rejected. A timeout, a lost connection or a server error may
+// hide a commit.
 func Outcome(err error) protocol.Outcome {
 	switch {
 	case err == nil:
@@ -24,8 +24,8 @@ func Outcome(err error) protocol.Outcome {
 	return protocol.Unknown
 }
 
-// Version reads a resourceVersion. Since Kubernetes 1.35 (KEP-5504) they are ordered decimal numbers by contract, and
-// have been in fact on every server backed by etcd.
+// Version parses a resourceVersion. Since Kubernetes 1.35 (KEP-5504) resourceVersions are ordered decimal numbers by
+// contract; before that they were in practice, on every API server backed by etcd.
 func Version(resourceVersion string) (ownership.Version, error) {
 	v, err := strconv.ParseUint(resourceVersion, 10, 64)
 	if err != nil || v == 0 {
@@ -34,5 +34,5 @@ func Version(resourceVersion string) (ownership.Version, error) {
 	return ownership.Version(v), nil
 }
 
-// ResourceVersion writes a version as the API server expects it.
+// ResourceVersion formats a version as the API server expects it.
 func ResourceVersion(v ownership.Version) string { return strconv.FormatUint(uint64(v), 10) }

@@ -9,7 +9,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 )
 
-// Cause tells the errors of writes and reads apart by what may be done about them.
+// Cause classifies the error of a write or read by what can be done about it.
 func Cause(err error) ownership.Cause {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

@@ -1,2 +1,3 @@
-// Package cas judges what became of a compare-and-swap from the API server's answer.
+// Package cas classifies the API server's answers to compare-and-swap writes: committed, rejected or unknown, and why.
+// The packages that write the home cluster's records, and package shard, use it.
 package cas

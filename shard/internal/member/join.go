@@ -16,14 +16,14 @@ import (
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
-// Misfit is a Lease whose owner a replica can't take part with.
+// Misfit is a Lease whose owner a replica must not share a fleet with.
 type Misfit struct {
 	Lease string
 	UID   types.UID
-	Why   string // with the way out
+	Why   string // including the way out
 }
 
-// Misfits returns the Leases of the fleet whose owners a replica can't take part with, as they are now.
+// Misfits reads the fleet's Leases live and returns the misfits among them, for a replica that shards these kinds.
 func (s *Store) Misfits(ctx context.Context, kinds string) ([]Misfit, error) {
 	selector, err := labels.Parse(Selector(s.fleet))
 	if err != nil {
@@ -36,8 +36,8 @@ func (s *Store) Misfits(ctx context.Context, kinds string) ([]Misfit, error) {
 	return MisfitsAmong(list.Items, kinds), nil
 }
 
-// MisfitsAmong returns those of a fleet's Leases whose owners a replica that shards these kinds can't take part with. The
-// sealed don't count.
+// MisfitsAmong returns the misfits among a fleet's Leases, for a replica that shards these kinds. Sealed Leases are
+// none.
 func MisfitsAmong(leases []coordinationv1.Lease, kinds string) (misfits []Misfit) {
 	for i := range leases {
 		l := &leases[i]
@@ -72,8 +72,8 @@ func misfit(raw *coordinationv1.Lease, kinds string) string {
 	return ""
 }
 
-// fits reports whether programs that shard these kinds may be one fleet: one has all kinds of the other, as where a
-// rollout adds kinds. A Lease that names none is of a program that doesn't say.
+// fits reports whether programs that shard these kinds may form one fleet: one of them must shard all kinds of the
+// other, as in a rollout that adds kinds. A Lease without kinds fits any.
 func fits(a, b string) bool {
 	if a == "" || b == "" {
 		return true

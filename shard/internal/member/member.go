@@ -21,20 +21,20 @@ import (
 	"github.com/tenure-dev/tenure/shard/plan"
 )
 
-// Store is the Leases of one namespace. It is safe for concurrent use.
+// Store reads and writes the Leases of a fleet in one namespace. It is safe for concurrent use.
 type Store struct {
 	client    client.Client // uncached
 	namespace string
 	fleet     keyspace.Fleet
 }
 
-// NewStore returns the Leases of a fleet in a namespace; the client must read live.
+// NewStore returns the store of a fleet's Leases in a namespace. The client must read live.
 func NewStore(c client.Client, namespace string, fleet keyspace.Fleet) *Store {
 	return &Store{client: c, namespace: namespace, fleet: fleet}
 }
 
-// Selector selects the Leases of a fleet. Those of named fleets have no role, so that replicas that know no fleets don't
-// take them for theirs.
+// Selector selects the Leases of a fleet. Leases of named fleets have no role label, so that replicas of versions that
+// know no fleets ignore them.
 func Selector(fleet keyspace.Fleet) string {
 	if fleet == "" {
 		return tenurev1alpha1.RoleLabel + ",!" + tenurev1alpha1.FleetLabel
@@ -42,8 +42,8 @@ func Selector(fleet keyspace.Fleet) string {
 	return tenurev1alpha1.FleetLabel + "=" + string(fleet)
 }
 
-// Write creates the incarnation's own Lease (base 0) or renews it by compare-and-swap. It returns the new version. A
-// Lease that was deleted isn't renewed: see put.
+// Write creates the incarnation's own Lease (base 0) or renews it by compare-and-swap, and returns the new version. A
+// Lease that was deleted isn't renewed; see put.
 func (s *Store) Write(ctx context.Context, base ownership.Version, l ownership.Lease, now time.Time) (ownership.Version, error) {
 	lease := s.object(string(l.ID), tenurev1alpha1.RoleMember)
 	lease.Labels[tenurev1alpha1.ReplicaLabel] = l.Replica
@@ -76,7 +76,7 @@ func (s *Store) Write(ctx context.Context, base ownership.Version, l ownership.L
 	holder, seconds := string(l.ID), int32((l.Duration+time.Second-1)/time.Second)
 	lease.Spec = coordinationv1.LeaseSpec{
 		HolderIdentity: &holder, LeaseDurationSeconds: &seconds,
-		RenewTime: &metav1.MicroTime{Time: now}, // for readers; no replica ever judges by it
+		RenewTime: &metav1.MicroTime{Time: now}, // for people; no replica judges by it
 	}
 	return s.put(ctx, base, lease)
 }
@@ -90,8 +90,8 @@ func (s *Store) WriteLead(ctx context.Context, base ownership.Version, l ownersh
 	return s.put(ctx, base, lease)
 }
 
-// Seal declares an incarnation dead for ever: by compare-and-swap on the version that stood still, or by creating a
-// sealed Lease where there is none (base 0).
+// Seal declares an incarnation dead for ever: by compare-and-swap on the version that stood still or, if the Lease is
+// missing (base 0), by creating a sealed one.
 func (s *Store) Seal(ctx context.Context, base ownership.Version, id, by ownership.Incarnation) (ownership.Version, error) {
 	lease := s.object(string(id), tenurev1alpha1.RoleMember)
 	lease.Annotations[tenurev1alpha1.SealedAnnotation] = string(by)
@@ -103,7 +103,7 @@ func (s *Store) Seal(ctx context.Context, base ownership.Version, id, by ownersh
 	})
 }
 
-// Drop deletes a Lease. That it is gone already is no error.
+// Drop deletes a Lease. A Lease that is gone already is no error.
 func (s *Store) Drop(ctx context.Context, id ownership.Incarnation) error {
 	if err := s.client.Delete(ctx, s.object(string(id), tenurev1alpha1.RoleMember)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting lease %s: %w", id, err)
@@ -111,7 +111,7 @@ func (s *Store) Drop(ctx context.Context, id ownership.Incarnation) error {
 	return nil
 }
 
-// Read reads a Lease live, as an input to the protocol.
+// Read reads a Lease live and returns it as an input to the protocol.
 func (s *Store) Read(ctx context.Context, name string) (ownership.Input, error) {
 	lease := &coordinationv1.Lease{}
 	err := s.client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, lease)
@@ -127,7 +127,7 @@ func (s *Store) Read(ctx context.Context, name string) (ownership.Input, error) 
 	return Seen(lease)
 }
 
-// Gone translates the deletion of a Lease of a fleet.
+// Gone returns the protocol's input for the deletion of a Lease.
 func Gone(fleet keyspace.Fleet, name string) ownership.Input {
 	if name == tenurev1alpha1.CoordinatorLease(string(fleet)) {
 		return ownership.LeadGone{}
@@ -135,7 +135,7 @@ func Gone(fleet keyspace.Fleet, name string) ownership.Input {
 	return ownership.LeaseGone{ID: ownership.Incarnation(name)}
 }
 
-// List reads all Leases of the fleet live. Those that make no sense are left out, as where they are watched.
+// List reads all Leases of the fleet live. Like a watch, it leaves out those that can't be parsed.
 func (s *Store) List(ctx context.Context) (leases []ownership.Lease, lead ownership.Lead, err error) {
 	selector, err := labels.Parse(Selector(s.fleet))
 	if err != nil {
@@ -156,7 +156,7 @@ func (s *Store) List(ctx context.Context) (leases []ownership.Lease, lead owners
 	return leases, lead, nil
 }
 
-// Seen translates a Lease that was read or watched.
+// Seen returns the protocol's input for a Lease that was read or watched.
 func Seen(lease *coordinationv1.Lease) (ownership.Input, error) {
 	version, err := cas.Version(lease.ResourceVersion)
 	if err != nil {
@@ -169,7 +169,7 @@ func Seen(lease *coordinationv1.Lease) (ownership.Input, error) {
 		if lease.Spec.HolderIdentity != nil {
 			lead.Holder = ownership.Incarnation(*lease.Spec.HolderIdentity)
 		}
-		// A floor that can't be read is as good as none: whoever coordinates raises it to its clock, and above all it knows.
+		// An invalid floor counts as none: the coordinator raises it to its clock, and above all epochs that it knows.
 		if floor, err := strconv.ParseInt(a[tenurev1alpha1.FloorAnnotation], 10, 64); err == nil {
 			lead.Floor = ownership.Epoch(floor)
 		}
@@ -180,7 +180,7 @@ func Seen(lease *coordinationv1.Lease) (ownership.Input, error) {
 		Container: a[tenurev1alpha1.PodAnnotation],
 		Leaving:   a[tenurev1alpha1.LeavingAnnotation] == "true", Sealed: a[tenurev1alpha1.SealedAnnotation] != "", Version: version,
 	}
-	// A weight that can't be read is the default, and a renewal that can't is none of ours.
+	// An invalid weight means the default. An invalid renewal number isn't one of ours.
 	l.Weight, _ = strconv.Atoi(a[tenurev1alpha1.WeightAnnotation])
 	l.Renewal, _ = strconv.ParseUint(a[tenurev1alpha1.RenewalAnnotation], 10, 64)
 	said := true
@@ -210,15 +210,15 @@ func (s *Store) object(name, role string) *coordinationv1.Lease {
 	}}
 }
 
-// changing are the annotations that a later write of a Lease may leave out.
+// changing are the annotations that a later write of a Lease may remove.
 var changing = []string{
 	tenurev1alpha1.WeightAnnotation, tenurev1alpha1.BuildAnnotation, tenurev1alpha1.ProtocolAnnotation, tenurev1alpha1.KindsAnnotation,
 	tenurev1alpha1.PodAnnotation, tenurev1alpha1.UnfitAnnotation, tenurev1alpha1.FreshAnnotation,
 	tenurev1alpha1.LeavingAnnotation,
 }
 
-// put creates a Lease (base 0), or patches the version that is named. An update wouldn't do: API servers create a Lease
-// that isn't there on update, so a renewal would bring back one that was deleted.
+// put creates a Lease (base 0), or patches that version of it. It doesn't use an update, because API servers create a
+// missing Lease on update: a renewal would bring back a deleted one.
 func (s *Store) put(ctx context.Context, base ownership.Version, lease *coordinationv1.Lease) (ownership.Version, error) {
 	if base == 0 {
 		if err := s.client.Create(ctx, lease); err != nil {
@@ -238,7 +238,7 @@ func (s *Store) put(ctx context.Context, base ownership.Version, lease *coordina
 	})
 }
 
-// patch merges fields into one version of a Lease that exists.
+// patch merges fields into one version of an existing Lease.
 func (s *Store) patch(ctx context.Context, base ownership.Version, lease *coordinationv1.Lease, fields map[string]any) (ownership.Version, error) {
 	fields["metadata"].(map[string]any)["resourceVersion"] = cas.ResourceVersion(base)
 	patch, err := json.Marshal(fields)

@@ -1,7 +1,7 @@
-// Package pods is how incarnations that run in Pods let their kubelets prove that they have ended.
+// Package pods lets kubelets prove that incarnations have ended.
 //
-// An incarnation writes its name into its container's termination log when it begins ([Log]). However the container ends,
-// by SIGKILL or for want of memory too, its kubelet puts the content of that file into the Pod's status, and [Ended] reads
-// it there. [Watch] follows the Pods. It decides nothing; see package ownership for what is concluded, and the protocol's
-// design for why that is proof.
+// An incarnation that runs in a Pod writes its name into its container's termination log when it begins ([Log]).
+// However the container ends, even by SIGKILL or out of memory, its kubelet copies that file into the Pod's status.
+// [Ended] reads it there, and [Watch] follows the Pods. The package decides nothing: package ownership draws the
+// conclusions, and shard/DESIGN.md says why this is proof. Package shard is its caller.
 package pods

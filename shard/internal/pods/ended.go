@@ -14,21 +14,22 @@ import (
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
-// Container names one container of one Pod, for good: the UID tells the Pod from others of its name. Restarts don't
-// change it.
+// Container returns a unique name of one container of one Pod. The UID distinguishes the Pod from others of its name. A
+// restart of the container doesn't change the name.
 func Container(namespace, pod, uid, container string) string {
 	return strings.Join([]string{namespace, pod, uid, container}, "/")
 }
 
-// message is what an incarnation leaves in its termination log. A kubelet passes on the last 4096 bytes, and less where a
-// Pod has more than three containers. What was cut short isn't JSON any more, and so names nobody.
+// message is what an incarnation leaves in its termination log. A kubelet passes on the last 4096 bytes, and fewer if a
+// Pod has more than three containers. A truncated message isn't valid JSON, and so names no incarnation.
 type message struct {
 	Incarnation protocol.Incarnation `json:"tenure.dev/incarnation"`
 }
 
-// Log writes the name of the incarnation that begins into the container's termination log, in place of the last one's.
-// The container runtime mounts that file, so it can't be replaced by another. Names of one process are of one length, so
-// that one write replaces the content; whoever dies in between leaves a message that names nobody.
+// Log writes the name of a new incarnation into the container's termination log, in place of the previous one's. It
+// overwrites the file in place, since the container runtime mounts it and it can't be replaced. All names of one
+// process have the same length, so a single write replaces the content. A process that dies before the truncation
+// leaves a message that names no incarnation.
 func Log(path string, id protocol.Incarnation) error {
 	text, err := json.Marshal(message{id})
 	if err != nil {
@@ -42,8 +43,8 @@ func Log(path string, id protocol.Incarnation) error {
 	return errors.Join(err, file.Truncate(int64(len(text))), file.Close())
 }
 
-// Ended lists the containers of a Pod in which incarnations have run and have ended, as its kubelet reports: the present
-// end of a container, and the last one before a restart.
+// Ended returns the containers of a Pod in which incarnations have run and ended, as its kubelet reports: a container's
+// present termination, and the one before its last restart.
 func Ended(pod *corev1.Pod) []ownership.ContainerSeen {
 	var all []ownership.ContainerSeen
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
@@ -60,8 +61,8 @@ func Ended(pod *corev1.Pod) []ownership.ContainerSeen {
 	return all
 }
 
-// named returns whom a container's end names, "" for nobody. A kubelet that has lost track of a container calls it
-// terminated, too, but then there is no ID of it.
+// named returns the incarnation that a container's termination names; "" if none. A kubelet that has lost track of a
+// container also calls it terminated, but gives no container ID then.
 func named(end *corev1.ContainerStateTerminated) protocol.Incarnation {
 	if end == nil || end.ContainerID == "" {
 		return ""

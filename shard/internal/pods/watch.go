@@ -18,15 +18,15 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 )
 
-// lookAgain is the time after which it is tried again to read Pods where that isn't allowed.
+// lookAgain is the time between two attempts to list Pods while that is forbidden.
 const lookAgain = 10 * time.Minute
 
-// Watch follows the Pods of a namespace that a selector chooses. It is safe for concurrent use.
+// Watch watches the Pods of a namespace that a selector selects. It is safe for concurrent use.
 type Watch struct {
 	informer toolscache.SharedIndexInformer
 }
 
-// NewWatch returns a watch of the Pods, which sends nothing before it is run.
+// NewWatch returns a watch of the Pods. It sends no request until Run.
 func NewWatch(rc *rest.Config, namespace, selector string, log logr.Logger) (*Watch, error) {
 	c, err := kubernetes.NewForConfig(rc)
 	if err != nil {
@@ -63,7 +63,7 @@ func newWatch(c kubernetes.Interface, namespace, selector string, again time.Dur
 		},
 	}}, &corev1.Pod{}, 0, nil)
 	err := informer.SetTransform(func(obj any) (any, error) {
-		if pod, ok := obj.(*corev1.Pod); ok { // of the rest, nothing is asked
+		if pod, ok := obj.(*corev1.Pod); ok { // only these fields are used
 			return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 				Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
 			}, Status: corev1.PodStatus{InitContainerStatuses: pod.Status.InitContainerStatuses, ContainerStatuses: pod.Status.ContainerStatuses}}, nil
@@ -71,7 +71,7 @@ func newWatch(c kubernetes.Interface, namespace, selector string, again time.Dur
 		return obj, nil
 	})
 	if err == nil {
-		err = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *toolscache.Reflector, err error) { // it is tried again
+		err = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *toolscache.Reflector, err error) { // the reflector retries by itself
 			log.V(1).Info("watching the Pods", "error", err.Error())
 		})
 	}
@@ -81,17 +81,18 @@ func newWatch(c kubernetes.Interface, namespace, selector string, again time.Dur
 	return &Watch{informer: informer}, nil
 }
 
-// listed is a list-watch that needs the right to list: a stream in its place couldn't be refused for good.
+// listed turns off streaming lists, so that every watch begins with a list, where missing rights are noticed and
+// retried rarely.
 type listed struct{ *toolscache.ListWatch }
 
-// IsWatchListSemanticsUnSupported is what client-go's reflectors ask.
+// IsWatchListSemanticsUnSupported is the method that client-go's reflectors call.
 func (listed) IsWatchListSemanticsUnSupported() bool { return true }
 
 // Run watches until the context ends.
 func (w *Watch) Run(ctx context.Context) { w.informer.RunWithContext(ctx) }
 
-// Follow puts what is known of containers and what comes to be known, until the context ends. A container of which
-// nothing is known any more is put once with nothing.
+// Follow calls put for every known container with a proof, and for every change, until the context ends. When nothing
+// more is known of a container, it calls put once with an empty list.
 func (w *Watch) Follow(ctx context.Context, put func(ownership.ContainerSeen)) error {
 	show := func(obj any, gone bool) {
 		if tombstone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
@@ -111,7 +112,7 @@ func (w *Watch) Follow(ctx context.Context, put func(ownership.ContainerSeen)) e
 	registration, err := w.informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { show(obj, false) },
 		UpdateFunc: func(old, obj any) {
-			if old.(*corev1.Pod).UID != obj.(*corev1.Pod).UID { // another of its name has taken its place
+			if old.(*corev1.Pod).UID != obj.(*corev1.Pod).UID { // another Pod of that name replaced it
 				show(old, true)
 			}
 			show(obj, false)

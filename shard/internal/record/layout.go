@@ -44,7 +44,8 @@ func (s *Store) WriteLayout(ctx context.Context, w ownership.WriteLayout) (owner
 	return cas.Version(object.ResourceVersion)
 }
 
-// CheckSchema reports whether the home cluster's CRD knows all that is written, by making a layout that isn't stored.
+// CheckSchema reports whether the home cluster's CRD knows all fields that are written, by a dry run that creates a
+// layout.
 func (s *Store) CheckSchema(ctx context.Context) error {
 	object := s.named(keyspace.LayoutName(s.fleet, "schema-check"))
 	object.Spec = tenurev1alpha1.ShardSpec{
@@ -52,7 +53,7 @@ func (s *Store) CheckSchema(ctx context.Context) error {
 	}
 	err := s.client.Create(ctx, object, client.DryRunAll, client.FieldValidation("Strict"))
 	switch {
-	case err == nil, apierrors.IsAlreadyExists(err), apierrors.IsForbidden(err): // who may not make layouts needs no schema
+	case err == nil, apierrors.IsAlreadyExists(err), apierrors.IsForbidden(err): // without the right to create layouts, no schema is needed
 		return nil
 	case apierrors.IsBadRequest(err), apierrors.IsInvalid(err), apierrors.IsNotFound(err):
 		return fmt.Errorf("the home cluster's CRD of Shards is older than this program, or isn't there: apply config/crd first; "+
@@ -61,7 +62,7 @@ func (s *Store) CheckSchema(ctx context.Context) error {
 	return fmt.Errorf("asking whether the home cluster's CRD of Shards is new enough: %w", err)
 }
 
-// ReadLayout reads a cluster's layout live, as an input to the protocol.
+// ReadLayout reads a cluster's layout live and returns it as an input to the protocol.
 func (s *Store) ReadLayout(ctx context.Context, cluster keyspace.ClusterName) (ownership.Input, error) {
 	object := s.named(keyspace.LayoutName(s.fleet, cluster))
 	err := s.client.Get(ctx, client.ObjectKeyFromObject(object), object)
@@ -78,7 +79,7 @@ func (s *Store) ReadLayout(ctx context.Context, cluster keyspace.ClusterName) (o
 	return ownership.LayoutRead{Cluster: cluster, Layout: l}, nil
 }
 
-// Layout translates a fleet's layout that was read or watched. One that doesn't cover each slot once is refused.
+// Layout parses a fleet's layout that was read or watched. It refuses one that doesn't cover each slot exactly once.
 func Layout(fleet keyspace.Fleet, shard *tenurev1alpha1.Shard) (ownership.Layout, error) {
 	l := ownership.Layout{Cluster: keyspace.ClusterName(shard.Spec.Cluster)}
 	if want := keyspace.LayoutName(fleet, l.Cluster); shard.Spec.Layout == nil || shard.Name != want {

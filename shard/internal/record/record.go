@@ -20,19 +20,19 @@ import (
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
-// Store is the Shard records of one namespace. It is safe for concurrent use.
+// Store reads and writes the Shard records of a fleet in one namespace. It is safe for concurrent use.
 type Store struct {
 	client    client.Client // uncached
 	namespace string
 	fleet     keyspace.Fleet
 }
 
-// NewStore returns the records of a fleet in a namespace; the client must read live.
+// NewStore returns the store of a fleet's records in a namespace. The client must read live.
 func NewStore(c client.Client, namespace string, fleet keyspace.Fleet) *Store {
 	return &Store{client: c, namespace: namespace, fleet: fleet}
 }
 
-// Create adds a record that nobody holds.
+// Create makes a record without a holder.
 func (s *Store) Create(ctx context.Context, c ownership.CreateShard) (ownership.Version, error) {
 	shard := s.object(c.ID)
 	shard.Annotations = map[string]string{tenurev1alpha1.FloorAnnotation: strconv.FormatInt(int64(c.Floor), 10)}
@@ -46,13 +46,13 @@ func (s *Store) Create(ctx context.Context, c ownership.CreateShard) (ownership.
 	return cas.Version(shard.ResourceVersion)
 }
 
-// WriteAssignee changes the plan for a shard.
+// WriteAssignee changes the assignee of a shard.
 func (s *Store) WriteAssignee(ctx context.Context, w ownership.WriteAssignee) (ownership.Version, error) {
 	return s.patch(ctx, w.ID, w.Base, "", map[string]any{"spec": map[string]any{"assignee": w.Assignee}})
 }
 
-// WriteStatus changes what is true of a shard. ended is when the old tenure's last work ended, for the record of the
-// move; zero when that isn't known.
+// WriteStatus writes holder, epoch, warm, phase, size and load. ended is when the old tenure's last work ended, for the
+// record of the move; zero if that isn't known.
 func (s *Store) WriteStatus(ctx context.Context, w ownership.WriteShard, ended time.Time) (ownership.Version, error) {
 	sh := w.Shard
 	status := map[string]any{
@@ -84,7 +84,7 @@ func phase(s ownership.Shard) tenurev1alpha1.ShardPhase {
 	return tenurev1alpha1.ShardHeld
 }
 
-// Read reads a record live, as an input to the protocol.
+// Read reads a record live and returns it as an input to the protocol.
 func (s *Store) Read(ctx context.Context, id keyspace.ShardID) (ownership.Input, error) {
 	shard := s.object(id)
 	err := s.client.Get(ctx, client.ObjectKeyFromObject(shard), shard)
@@ -97,7 +97,7 @@ func (s *Store) Read(ctx context.Context, id keyspace.ShardID) (ownership.Input,
 	return Seen(s.fleet, shard)
 }
 
-// List reads all records and layouts live. Those that make no sense are left out, as where they are watched.
+// List reads all records and layouts live. Like a watch, it leaves out those that can't be parsed.
 func (s *Store) List(ctx context.Context) ([]ownership.Shard, []ownership.Layout, error) {
 	list := &tenurev1alpha1.ShardList{}
 	if err := s.client.List(ctx, list, client.InNamespace(s.namespace)); err != nil {
@@ -120,7 +120,7 @@ func (s *Store) List(ctx context.Context) ([]ownership.Shard, []ownership.Layout
 	return shards, layouts, nil
 }
 
-// Seen translates a fleet's record or layout that was read or watched.
+// Seen returns the protocol's input for a fleet's record or layout that was read or watched.
 func Seen(fleet keyspace.Fleet, shard *tenurev1alpha1.Shard) (ownership.Input, error) {
 	if shard.Spec.Layout != nil {
 		l, err := Layout(fleet, shard)
@@ -166,8 +166,8 @@ func moved(m *tenurev1alpha1.ShardMove) *ownership.Move {
 	}
 }
 
-// ID returns the shard that a fleet's record is about. A record under another name than its shard's is refused: two
-// records of one shard would be two holders.
+// ID returns the shard that a fleet's record is about. It refuses a record whose name isn't the one for its shard,
+// since two records of one shard would allow two holders.
 func ID(fleet keyspace.Fleet, shard *tenurev1alpha1.Shard) (keyspace.ShardID, error) {
 	prefix, err := keyspace.ParsePrefix(shard.Spec.Prefix)
 	if err != nil {
@@ -189,7 +189,8 @@ func ID(fleet keyspace.Fleet, shard *tenurev1alpha1.Shard) (keyspace.ShardID, er
 	return id, nil
 }
 
-// OfAnother reports whether a record or a layout is another fleet's: its name is right for the fleet that its label names.
+// OfAnother reports whether a record or a layout belongs to another fleet: its name is right for the fleet in its
+// label.
 func OfAnother(fleet keyspace.Fleet, shard *tenurev1alpha1.Shard) bool {
 	other := keyspace.Fleet(shard.Labels[tenurev1alpha1.FleetLabel])
 	if other == fleet {
@@ -214,7 +215,7 @@ func (s *Store) named(name string) *tenurev1alpha1.Shard {
 	return shard
 }
 
-// patch merges fields into one version of a record, or into its subresource.
+// patch merges fields into one version of a record or of its subresource.
 func (s *Store) patch(ctx context.Context, id keyspace.ShardID, base ownership.Version, subresource string, fields map[string]any) (ownership.Version, error) {
 	fields["metadata"] = map[string]any{"resourceVersion": cas.ResourceVersion(base)}
 	data, err := json.Marshal(fields)
