@@ -85,8 +85,8 @@ func ReadLease(lease *coordinationv1.Lease) (Lease, error) {
 	}
 	l := seen.(ownership.LeaseSeen).Lease
 	if l.Unreadable {
-		return Lease{}, fmt.Errorf("lease %s: can't be read: how long its owner may be silent, or its protocol, makes no sense; "+
-			"nobody takes its owner for dead: if no replica owns it, delete it", lease.Name)
+		return Lease{}, fmt.Errorf("lease %s: can't be read: its lease duration or its protocol version is invalid; "+
+			"its owner is never declared dead: if no replica owns it, delete it", lease.Name)
 	}
 	return Lease{
 		Incarnation: l.ID, Replica: l.Replica, Duration: l.Duration, Weight: l.Weight, Build: l.Build, Unfit: l.Unfit,

@@ -179,6 +179,6 @@ func (d *Driver) below(of Subject, v, known ownership.Version) bool {
 	case of.Layout != "":
 		name = "the layout of " + string(of.Layout)
 	}
-	d.step(ownership.WentBack{What: fmt.Sprintf("%s is at version %d, and was at version %d", name, v, known)})
+	d.step(ownership.WentBack{What: fmt.Sprintf("%s is at version %d, but was at version %d", name, v, known)})
 	return true
 }

@@ -71,7 +71,7 @@ func (d *Driver) live() {
 	}
 	if d.machine != nil {
 		if d.leaving && d.now.AtLeast(d.leftAt) >= d.leaveTimeout() { // peers take over what is left as after a crash
-			d.giveUp(fmt.Errorf("leaving took longer than %v: shards are left to be taken over", d.leaveTimeout()))
+			d.giveUp(fmt.Errorf("leaving took longer than %v: peers take over the remaining shards", d.leaveTimeout()))
 		}
 		return
 	}

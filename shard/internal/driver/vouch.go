@@ -90,7 +90,7 @@ func (d *Driver) vouchAnswered(p pending, what ownership.Input) {
 		d.past = d.past[1:]
 		if !found {
 			d.blank = !slices.ContainsFunc(d.Holdings(), func(h ownership.Holding) bool { return h.Held })
-			d.step(ownership.WentBack{What: fmt.Sprintf("lease %s, of an earlier incarnation, isn't there", p.of.Lease)})
+			d.step(ownership.WentBack{What: fmt.Sprintf("lease %s of an earlier incarnation of this process is missing", p.of.Lease)})
 		}
 	}
 }

@@ -59,12 +59,12 @@ func misfit(raw *coordinationv1.Lease, kinds string) string {
 	case !member || l.Sealed:
 		return ""
 	case l.Unreadable:
-		return fmt.Sprintf("can't be read: how long its owner may be silent (%s: %q) or its protocol (%s: %q) makes no sense. "+
+		return fmt.Sprintf("can't be read: its lease duration (%s: %q) or its protocol version (%s: %q) is invalid. "+
 			"If no replica owns it, delete it", tenurev1alpha1.LeaseDurationAnnotation, raw.Annotations[tenurev1alpha1.LeaseDurationAnnotation],
 			tenurev1alpha1.ProtocolAnnotation, raw.Annotations[tenurev1alpha1.ProtocolAnnotation])
 	case l.Protocol > protocol.Version:
-		return fmt.Sprintf("replica %s speaks version %d of the protocol, this program no more than %d. Run the newer program, or stop "+
-			"all replicas of it first", l.Replica, l.Protocol, protocol.Version)
+		return fmt.Sprintf("replica %s speaks version %d of the protocol, and this program version %d at most. Run the newer program, or stop "+
+			"all its replicas first", l.Replica, l.Protocol, protocol.Version)
 	case !fits(l.Kinds, kinds):
 		return fmt.Sprintf("replica %s shards other kinds (%s) than this program (%s), so it is another program: give one of them a "+
 			"fleet of its own (--fleet) or another namespace", l.Replica, l.Kinds, kinds)

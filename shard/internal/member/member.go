@@ -122,7 +122,8 @@ func (s *Store) Read(ctx context.Context, name string) (ownership.Input, error) 
 		return nil, fmt.Errorf("reading lease %s: %w", name, err)
 	}
 	if other := lease.Labels[tenurev1alpha1.FleetLabel]; other != string(s.fleet) {
-		return nil, fmt.Errorf("lease %s: is of fleet %q, not of ours, %q: whoever a record of ours names there isn't judged", name, other, s.fleet)
+		return nil, fmt.Errorf("lease %s: belongs to fleet %q, but a record of fleet %q names it: its owner can't be judged alive or dead; correct the record",
+			name, other, s.fleet)
 	}
 	return Seen(lease)
 }

@@ -126,7 +126,7 @@ func (r *Replica) ownSeen(l Lease) {
 		return
 	}
 	if l.Renewal != 0 && l.Renewal < r.own.renewal {
-		r.goneBack("our lease shows renewal %d, and renewal %d was committed", l.Renewal, r.own.renewal)
+		r.goneBack("our lease shows renewal %d, but renewal %d was committed", l.Renewal, r.own.renewal)
 		return
 	}
 	r.own.version = l.Version

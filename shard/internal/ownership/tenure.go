@@ -104,10 +104,10 @@ func (r *Replica) shardSeen(s Shard) {
 	}
 	if t.contradicts(s) {
 		if !t.known {
-			r.goneBack("the record of %s is there, and was deleted", s.ID)
+			r.goneBack("the record of %s exists, but was deleted", s.ID)
 			return
 		}
-		r.goneBack("the record of %s is at epoch %d, and was at epoch %d", s.ID, s.Epoch, t.rec.Epoch)
+		r.goneBack("the record of %s is at epoch %d, but was at epoch %d", s.ID, s.Epoch, t.rec.Epoch)
 		return
 	}
 	if !t.known || t.rec.Assignee != s.Assignee {

@@ -48,7 +48,7 @@ func newWatch(c kubernetes.Interface, namespace, selector string, again time.Dur
 				}
 				if !told {
 					told = true
-					log.Info("Pods can't be read: a replica that dies is found by its lease alone", "namespace", namespace, "error", err.Error())
+					log.Info("Pods can't be read: a dead replica is noticed only when its lease runs out", "namespace", namespace, "error", err.Error())
 				}
 				select {
 				case <-time.After(again):
@@ -72,7 +72,7 @@ func newWatch(c kubernetes.Interface, namespace, selector string, again time.Dur
 	})
 	if err == nil {
 		err = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *toolscache.Reflector, err error) { // the reflector retries by itself
-			log.V(1).Info("watching the Pods", "error", err.Error())
+			log.V(1).Info("watching the Pods failed, trying again", "error", err.Error())
 		})
 	}
 	if err != nil {

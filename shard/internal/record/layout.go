@@ -56,10 +56,10 @@ func (s *Store) CheckSchema(ctx context.Context) error {
 	case err == nil, apierrors.IsAlreadyExists(err), apierrors.IsForbidden(err): // without the right to create layouts, no schema is needed
 		return nil
 	case apierrors.IsBadRequest(err), apierrors.IsInvalid(err), apierrors.IsNotFound(err):
-		return fmt.Errorf("the home cluster's CRD of Shards is older than this program, or isn't there: apply config/crd first; "+
-			"replicas of the version before go on under it: %w", err)
+		return fmt.Errorf("the home cluster's CRD of Shards is older than this program, or missing: apply config/crd first "+
+			"(replicas of the previous version work under it, too): %w", err)
 	}
-	return fmt.Errorf("asking whether the home cluster's CRD of Shards is new enough: %w", err)
+	return fmt.Errorf("checking whether the home cluster's CRD of Shards is new enough: %w", err)
 }
 
 // ReadLayout reads a cluster's layout live and returns it as an input to the protocol.
@@ -83,7 +83,7 @@ func (s *Store) ReadLayout(ctx context.Context, cluster keyspace.ClusterName) (o
 func Layout(fleet keyspace.Fleet, shard *tenurev1alpha1.Shard) (ownership.Layout, error) {
 	l := ownership.Layout{Cluster: keyspace.ClusterName(shard.Spec.Cluster)}
 	if want := keyspace.LayoutName(fleet, l.Cluster); shard.Spec.Layout == nil || shard.Name != want {
-		return l, fmt.Errorf("record %s: is no layout of cluster %s, which is called %s; delete it", shard.Name, l.Cluster, want)
+		return l, fmt.Errorf("record %s: has a layout of cluster %s, whose layout is %s; delete it", shard.Name, l.Cluster, want)
 	}
 	version, err := cas.Version(shard.ResourceVersion)
 	if err != nil {

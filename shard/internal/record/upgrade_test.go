@@ -64,7 +64,7 @@ func TestRecordsAreReadAlikeByAllVersionsOrNotAtAll(t *testing.T) {
 		{"of the second generation", shard("west.p0-g2", "0", 2), "", "west/0@2", older},
 		{"of all, of the second generation", shard("west.p-g2", "", 2), "", "west/@2", older},
 		{"a layout", layout("west.layout"), "", "layout of west", older},
-		{"a layout under a record's name", layout("west.p"), "west/", "is no layout", "west/"},
+		{"a layout under a record's name", layout("west.p"), "west/", "has a layout of", "west/"},
 		{"another fleet's", of("blue", shard("west.blue.f0", "0", 1)), "", "other", "other"},
 		{"another fleet's layout", of("blue", layout("west.blue.flayout")), "", "other", older},
 		{"under a name that isn't its own", shard("west.p1", "0", 1), "", "delete it", older},
@@ -118,7 +118,7 @@ func TestACRDThatIsTooOldIsToldWithTheWayOut(t *testing.T) {
 		{"who asks may not make layouts", apierrors.NewForbidden(kind, "x", errors.New("no")), true, ""},
 		{"it knows none", apierrors.NewBadRequest(`strict decoding error: unknown field "spec.layout"`), false, "apply config/crd"},
 		{"there is none", apierrors.NewNotFound(kind, ""), false, "apply config/crd"},
-		{"nobody answers", errors.New("connection refused"), false, "asking whether"},
+		{"nobody answers", errors.New("connection refused"), false, "checking whether"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dry, strict := false, false
