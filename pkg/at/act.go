@@ -21,8 +21,8 @@ import (
 	"github.com/tenure-dev/tenure/pkg/text"
 )
 
-// act carries a decision out. It says to look again if the API server showed
-// that the view was not what is.
+// act carries a decision out. again says that the API server showed the view to be out of date, so another look is
+// needed.
 func (a *actor) act(ctx context.Context, at *cnatv1alpha1.At, decision Decision) (result ctrl.Result, again bool, err error) {
 	if decision.Delete {
 		return a.delete(ctx, at)
@@ -59,21 +59,20 @@ func (a *actor) act(ctx context.Context, at *cnatv1alpha1.At, decision Decision)
 	return result, false, nil
 }
 
-// tidying is the priority of deleting what is DONE for long: below that of all that is still to be done, the keys of a
-// shard that was just taken over included.
+// tidying is the priority of deleting Ats that have been DONE for long. It is lower than that of all other keys, even
+// those of a shard that was just taken over.
 const tidying = handler.LowPriority - 1
 
-// writeStatus writes the status if the At is still as it was seen, and says
-// whether it did. The resourceVersion that the At was read with goes along, so a
-// stale view conflicts. The answer makes the At what it is now, with all that a
-// cache left out; of what is sent, the API server takes the status alone.
+// writeStatus writes the status if the At is unchanged since it was read, and reports whether it did. The write carries
+// that resourceVersion, so a stale view conflicts. The reply replaces the At, with all fields that a cache left out; of
+// what is sent, the API server takes the status alone.
 func (a *actor) writeStatus(ctx context.Context, at *cnatv1alpha1.At, status cnatv1alpha1.AtStatus, claims bool) (bool, error) {
 	begins := claims && at.Status.Phase != cnatv1alpha1.AtRunning
 	at.Status = status
 	seen := at.ResourceVersion
 	if claims {
-		// Noted before the write: when its reply is lost, the claim is known again
-		// by what it wrote, and needn't be renewed.
+		// This is noted before the write. If the reply is lost, the claim can be recognised by its content, and needn't
+		// be renewed.
 		a.notes.claims(at.UID, claimOf(&status), NoteUnused, a.clock.Now())
 	}
 	err := a.cluster.GetClient().Status().Update(ctx, at)
@@ -86,7 +85,7 @@ func (a *actor) writeStatus(ctx context.Context, at *cnatv1alpha1.At, status cna
 		}
 		return true, nil
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		// Somebody else was first, and the event of that is on its way.
+		// Somebody else wrote first, and the event of that write is on its way.
 		a.notes.unsure(at.UID, a.clock.Now())
 		return false, nil
 	default:
@@ -94,11 +93,10 @@ func (a *actor) writeStatus(ctx context.Context, at *cnatv1alpha1.At, status cna
 	}
 }
 
-// unchanged returns the whole At, read afresh, if it is still as it was before its
-// Pod was looked for, else nil. It stands in for the compare-and-swap where there
-// is nothing to write: without it others could have renewed the claim, and made,
-// ended and deleted a Pod between the two reads. And it reads what a cache left out
-// ([Trim]), where the answer to the claim didn't bring it.
+// unchanged reads the whole At and returns it if it is still as it was before its Pod was looked for, otherwise nil. It
+// replaces the compare-and-swap when there is nothing to write. Without it, others could have renewed the claim, and
+// made, ended and deleted a Pod between the two reads. It also reads what a cache left out ([Trim]), if the reply to
+// the claim didn't bring that.
 func (a *actor) unchanged(ctx context.Context, at *cnatv1alpha1.At) (*cnatv1alpha1.At, error) {
 	now, err := readAt(ctx, a.cluster.GetAPIReader(), client.ObjectKeyFromObject(at))
 	if err != nil || now == nil || now.UID != at.UID || now.ResourceVersion != at.ResourceVersion {
@@ -110,15 +108,15 @@ func (a *actor) unchanged(ctx context.Context, at *cnatv1alpha1.At) (*cnatv1alph
 // makePod makes the Pod under the claim in the At's status.
 func (a *actor) makePod(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, bool, error) {
 	claim := claimOf(&at.Status)
-	// Until the reply is there, the request may have succeeded.
+	// Until the reply arrives, the request may have succeeded.
 	a.notes.unsure(at.UID, a.clock.Now())
 	pod := newPod(at, a.pods)
 	err := a.cluster.GetClient().Create(ctx, pod)
 	switch {
 	case err == nil:
 		a.notes.claims(at.UID, claim, NoteMade, a.clock.Now())
-		// Its end comes as an event; should the cache never hear of it, it is looked
-		// for. What has kept it back is to be shown as over sooner than that.
+		// The Pod's end comes as an event. In case the cache never shows the Pod, look for it later; sooner if the
+		// condition Blocked must be removed.
 		after := recheckAfter
 		if meta.FindStatusCondition(at.Status.Conditions, cnatv1alpha1.ConditionBlocked) != nil {
 			after = cacheGrace
@@ -136,8 +134,8 @@ func (a *actor) makePod(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, 
 	return ctrl.Result{}, false, fmt.Errorf("making Pod of At %s: %w", client.ObjectKeyFromObject(at), err)
 }
 
-// isRefusal says whether an error is the API server's answer that it did not do
-// what it was asked to. Every other error leaves that open.
+// isRefusal reports whether an error is the API server's answer that it didn't carry out the request. All other errors
+// leave that open.
 func isRefusal(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -147,8 +145,7 @@ func isRefusal(err error) bool {
 	return code >= 400 && code < 500 && code != http.StatusRequestTimeout
 }
 
-// showRefusal makes a Pod that the API server doesn't want (a quota, a policy)
-// visible in the At.
+// showRefusal shows in the At's status that the API server refused its Pod (a quota, a policy).
 func (a *actor) showRefusal(ctx context.Context, at *cnatv1alpha1.At, pod *corev1.Pod, cause error) error {
 	if apierrors.IsTooManyRequests(cause) || apierrors.IsConflict(cause) {
 		return nil // Passes by itself.
@@ -168,21 +165,20 @@ func (a *actor) showRefusal(ctx context.Context, at *cnatv1alpha1.At, pod *corev
 	return nil
 }
 
-// refusalBudget bounds how often Pods of one namespace that were refused are asked for again in vain. Only refusals use it
-// up: once Pods are taken again, nothing is held back.
+// refusalBudget bounds how often refused Pods of one namespace are tried again. Only refusals use it up: once Pods are
+// accepted, nothing is held back.
 var refusalBudget = budget.Config{Burst: 100, Every: time.Second / 20, PerSecond: 50}
 
-// refusedPause is for how long an At waits for that budget at least, at most twice as long.
+// refusedPause is how long an At waits at least when that budget is spent, and at most twice as long.
 const refusedPause = 10 * time.Second
 
-// isRefused says whether the API server didn't want an At's Pod when it was last asked.
+// isRefused reports whether the API server refused an At's Pod at the last attempt.
 func isRefused(at *cnatv1alpha1.At) bool {
 	blocked := meta.FindStatusCondition(at.Status.Conditions, cnatv1alpha1.ConditionBlocked)
 	return blocked != nil && blocked.Reason == ReasonPodRefused && blocked.ObservedGeneration == at.Generation
 }
 
-// delete deletes an At whose time to live is over, and nothing else: not one
-// that has been changed or made anew since it was seen.
+// delete deletes an At whose time to live is over, unless it was changed or made again since it was read.
 func (a *actor) delete(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, bool, error) {
 	err := a.cluster.GetClient().Delete(ctx, at,
 		client.Preconditions{UID: ptr.To(at.UID), ResourceVersion: ptr.To(at.ResourceVersion)},
@@ -197,10 +193,10 @@ func (a *actor) delete(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, b
 	}
 }
 
-// controllerName is what the events say they come from.
+// controllerName is the reporting controller of the events.
 const controllerName = "tenure-at"
 
-// eventBudget bounds the events of one reason in one namespace. The condition of each At tells the same.
+// eventBudget bounds the events of one reason in one namespace. The condition of each At says the same as its event.
 var eventBudget = budget.Config{Burst: 10, Every: time.Minute, PerSecond: 5}
 
 func (a *actor) tell(at *cnatv1alpha1.At, event Event) {

@@ -11,37 +11,33 @@ import (
 )
 
 const (
-	// cacheGrace is how long a Pod that was just made may be missing from the
-	// cache before it is looked for at the API server.
+	// cacheGrace is how long a new Pod may be missing from the cache before it is read from the API server.
 	cacheGrace = 2 * time.Second
-	// recheckAfter is when a Pod that the API server showed and the cache didn't
-	// is looked at again, in case the cache never shows it (say, somebody took
-	// the label off that the cache selects by).
+	// recheckAfter is when a Pod that the API server shows and the cache doesn't is read again. The cache may never
+	// show it, for instance because somebody removed the label that the cache selects by.
 	recheckAfter = 10 * time.Second
 )
 
-// Note is what this process remembers of its own last claim of an At. It spares
-// reads and writes; forgetting it is always safe.
+// Note is what this process remembers about its own last claim of an At. It saves reads and writes. Forgetting it is
+// always safe.
 type Note int
 
 const (
-	// NoteNone is no memory: another process may have done anything.
+	// NoteNone: nothing is remembered. Another process may have done anything.
 	NoteNone Note = iota
-	// NoteUnused says that the claim in the At's status is ours and that no
-	// request for a Pod can have succeeded under it.
+	// NoteUnused: the claim in the At's status is ours, and no request for a Pod can have succeeded under it.
 	NoteUnused
-	// NoteMade says that we made the Pod a moment ago.
+	// NoteMade: we made the Pod a moment ago.
 	NoteMade
 )
 
-// View is all that a decision depends on.
+// View is everything that a decision depends on.
 type View struct {
 	At *cnatv1alpha1.At
-	// Pod is the one of the At's Pod name, whoever it belongs to; nil if there is none.
+	// Pod is the Pod with the At's Pod name, whether or not it belongs to the At; nil if there is none.
 	Pod *corev1.Pod
-	// Fresh says that At and Pod were read from the API server, in that order. A
-	// view that isn't comes from a cache, which may lag behind, and for the two
-	// by different amounts.
+	// Fresh says that At and Pod were read from the API server, in that order. Otherwise they come from caches, which
+	// may lag behind by different amounts.
 	Fresh bool
 	Note  Note
 	Now   time.Time
@@ -51,16 +47,16 @@ type View struct {
 type Decision struct {
 	// Look asks for a fresh view and another decision; nothing else is set.
 	Look bool
-	// Delete deletes the At, if it is still as seen.
+	// Delete deletes the At, if it is unchanged since the view.
 	Delete bool
-	// Status is to be written if the At is still as seen; nil: no write. What
-	// follows is done only after it has succeeded.
+	// Status is to be written if the At is unchanged since the view; nil for no write. The fields below apply only
+	// after this write has succeeded.
 	Status *cnatv1alpha1.AtStatus
 	// MakePod makes the Pod.
 	MakePod bool
-	// Events are to be told.
+	// Events are to be sent.
 	Events []Event
-	// After is when to decide again if nothing happens until then; 0: no need.
+	// After is when to decide again if no event comes first; 0: not needed.
 	After time.Duration
 	// Backoff asks to decide again after a delay that grows each time.
 	Backoff bool
@@ -95,8 +91,8 @@ func decidePending(view View) Decision {
 		return Decision{Status: e.changed(), After: wait}
 	}
 	if view.Pod != nil && !view.Fresh {
-		// No Pod is made before the claim, so it is a stranger's, or the cache
-		// shows an At of before the claim.
+		// The Pod is made after the claim. So this is another owner's Pod, or the cache shows the At as it was before
+		// the claim.
 		return Decision{Look: true}
 	}
 	ours := view.Pod != nil && isOurs(view.Pod, view.At)
@@ -111,7 +107,7 @@ func decidePending(view View) Decision {
 	return Decision{Status: e.changed(), MakePod: view.Pod == nil}
 }
 
-// missed says whether it is too late to start, and what the deadline was.
+// missed reports whether it is too late to start, and returns the deadline.
 func missed(view View, due time.Time) (time.Duration, bool) {
 	if view.At.Spec.StartingDeadlineSeconds == nil {
 		return 0, false
@@ -149,7 +145,7 @@ func decideRunning(view View) Decision {
 		decision.Status = e.changed()
 		return decision
 	}
-	// It runs, or it is on its way out and must be gone before there is another.
+	// The Pod is running, or is being deleted and must be gone before another is made.
 	e.unblock()
 	decision := Decision{Status: e.changed()}
 	if view.Fresh {
@@ -158,7 +154,7 @@ func decideRunning(view View) Decision {
 	return decision
 }
 
-// makePod makes the Pod of a RUNNING At that certainly has none now.
+// makePod makes the Pod of a RUNNING At that certainly has none.
 func (e *edit) makePod(view View) Decision {
 	if view.At.Spec.Suspend {
 		return Decision{}
@@ -174,7 +170,7 @@ func (e *edit) makePod(view View) Decision {
 func (e *edit) foreign(view View) Decision {
 	decision := e.blocked(ReasonForeignPod, "MakePod",
 		fmt.Sprintf("Pod %s exists and doesn't belong to this At: it is left alone", view.Pod.Name))
-	// A stranger's Pod causes no event for this At when it goes.
+	// When another owner's Pod goes away, this At gets no event.
 	decision.Backoff = true
 	return decision
 }

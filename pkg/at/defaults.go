@@ -14,21 +14,21 @@ import (
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 )
 
-// PodDefaults hold for what an At doesn't say about its Pod.
+// PodDefaults apply to what an At doesn't specify about its Pod.
 type PodDefaults struct {
-	// ServiceAccountName is whom Pods run as; empty: the namespace's account "default".
+	// ServiceAccountName is the account that Pods run as; empty: the namespace's account "default".
 	ServiceAccountName string
-	// Requests and Limits of the container, each resource by itself. A default never contradicts what an At says: a
-	// default limit rises to a request of the At, and a default request falls to a limit of it.
+	// Requests and Limits are the container's, and apply to each resource by itself. A default never contradicts the
+	// At: a default limit is raised to the At's request, and a default request is lowered to the At's limit.
 	Requests, Limits corev1.ResourceList
-	// ActiveDeadline is how long a Pod may run, in whole seconds; 0: without end.
+	// ActiveDeadline is how long a Pod may run, in whole seconds; 0: no limit.
 	ActiveDeadline time.Duration
-	// SecurityContext of the container, each field by itself.
+	// SecurityContext is the container's, and applies to each field by itself.
 	SecurityContext corev1.SecurityContext
 }
 
-// nobody is the user that images call so. An image that names no user would run as root, which a node refuses under
-// runAsNonRoot, and the At would wait for ever.
+// nobody is the conventional UID of the user "nobody". An image without a user would run as root. Under runAsNonRoot a
+// node refuses that, and the At would wait for ever.
 const nobody = 65534
 
 // RestrictedPods are defaults that pass the Pod Security level "restricted" and any ResourceQuota on cpu and memory.
@@ -51,7 +51,7 @@ func RestrictedPods() PodDefaults {
 	}
 }
 
-// Validate reports every default that no API server would take.
+// Validate reports every default that an API server would refuse.
 func (d PodDefaults) Validate() error {
 	var wrong []error
 	for _, name := range slices.Sorted(maps.Keys(d.Requests)) {
@@ -99,7 +99,8 @@ func (d PodDefaults) resources(spec *cnatv1alpha1.AtSpec) corev1.ResourceRequire
 	return merged
 }
 
-// fill adds the defaults that are missing. One that doesn't fit to what the At says on the other side becomes equal to it.
+// fill adds the missing defaults. A default that contradicts what the At says on the other side takes that value
+// instead.
 func fill(to *corev1.ResourceList, defaults, other corev1.ResourceList, fits func(value, other resource.Quantity) bool) {
 	for name, value := range defaults {
 		if _, there := (*to)[name]; there {
@@ -137,7 +138,7 @@ func (d PodDefaults) securityContext(spec *cnatv1alpha1.AtSpec) *corev1.Security
 	return merged
 }
 
-// set copies what is said.
+// set copies a value that is specified.
 func set[T any](to **T, from *T) {
 	if from != nil {
 		*to = ptr.To(*from)

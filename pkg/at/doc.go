@@ -13,28 +13,27 @@
 //		WithOptions(controller.TypedOptions[mcreconcile.Request]{RateLimiter: at.NewRateLimiter()}).
 //		Complete(r)
 //
-// The predicates spare more than half of the reconciles, and may be left out. No
-// other one may filter status changes: the reconciler relies on the event of its own
-// write when its cache lags behind.
+// The predicates save more than half of the reconciles, and may be left out. No other predicate may filter status
+// changes: when its cache lags, the reconciler relies on the event of its own write.
 //
-// An At that is DONE and has no time to live is over (status.over): nothing is left to do, so caches may leave it out
-// ([UnfinishedAts]), and Pods that had ended before they were listed ([UnfinishedPods]).
+// An At that is DONE and has no time to live is over (status.over): nothing is left to do. So caches may leave out such
+// Ats ([UnfinishedAts]), and Pods that had ended before they were listed ([UnfinishedPods]).
 //
-// Caches may drop what only a Pod is made of: [Trim] is a transform for them. Where many may
-// create Ats, they should: a command may have 32 KiB, and annotations more.
+// Caches may drop the fields that only serve to make a Pod: [Trim] is a transform for that. They should where many
+// people may create Ats, since a command may have 32 KiB, and annotations more.
 //
 // # Parts
 //
-// [Decide] is pure: from the At, its Pod and the time to what is to be done. The
-// [Reconciler] gathers and acts. Reads come from the cache; only where the cache
-// can't be relied on ([Decision].Look) are Pod and At read from the API server.
+// [Decide] is pure: it takes the At, its Pod and the time, and returns what to do. The [Reconciler] gathers and acts.
+// Reads come from the cache. Only when the cache can't be relied on ([Decision].Look) are At and Pod read from the API
+// server.
 //
 // # The Pod
 //
-// Whoever may create an At in a namespace may create a Pod there, with an image, a service account and a security context
-// of their choice: an At is no way to give fewer rights than that. What an At leaves open, [PodDefaults] say, which pass
-// the Pod Security level "restricted" and quotas on cpu and memory unless the fleet was told otherwise. What a namespace
-// refuses all the same is shown as the condition Blocked.
+// Whoever may create an At in a namespace may create a Pod there, with an image, a service account and a security
+// context of their choice; an At can't be used to give fewer rights than that. [PodDefaults] fill in what an At leaves
+// open. Unless configured otherwise they pass the Pod Security level "restricted" and quotas on cpu and memory. If a
+// namespace refuses a Pod all the same, the condition Blocked shows it.
 //
 // # The writes in the life of an At
 //
@@ -44,11 +43,9 @@
 //	W2  create the Pod
 //	W3  status: RUNNING -> DONE, with result, exitCode, finishTime
 //
-// A missed deadline is one write (PENDING -> DONE) and no Pod. Making a Pod
-// again costs a renewed claim (W1': status, restarts + 1) and W2. Deletion after
-// ttlSecondsAfterFinished is one more. A normal life has no events; they are
-// kept for what its owner should know. A reconcile with nothing to do writes
-// nothing.
+// A missed deadline is one write (PENDING -> DONE) and no Pod. Making a Pod again costs a renewed claim (W1': status,
+// restarts + 1) and W2. Deletion after ttlSecondsAfterFinished is one more. A normal life has no events; events are for
+// what the owner should know. A reconcile with nothing to do writes nothing.
 //
 // W1, W1' and W3 carry the resourceVersion of the At that the decision was made
 // on. The deletion carries UID and resourceVersion. W2 has the name derived from
@@ -56,9 +53,8 @@
 //
 // # Why there is never a second Pod
 //
-// Every process below may be paused or killed between any two steps, every reply
-// may be lost, every cache may show any earlier state, and At and Pod of
-// different moments.
+// Any process below may be paused or killed between any two steps, and any reply may be lost. A cache may show any
+// earlier state, and At and Pod as they were at different times.
 //
 //  1. A claim before a Pod. W2 is only sent after a W1 or W1' of the same process
 //     was committed. W1 is a compare-and-swap from PENDING and phases only go
@@ -103,31 +99,28 @@
 //
 // # What is not guaranteed
 //
-//   - A W2 that is on the wire when its sender stops, and reaches the API server only
-//     after another process has made the Pod, the Pod has ended AND has been deleted,
-//     runs the command a second time: a create has no precondition on another object.
-//     While the Pod is there, the same W2 is refused.
+//   - A W2 may be in flight when its sender stops, and reach the API server only after another process has made the Pod,
+//     the Pod has ended AND has been deleted. It then runs the command a second time, since a create has no precondition
+//     on another object. While the Pod exists, the same W2 is refused.
 //   - A Pod that ended and was deleted before anyone saw its end looks like one
 //     deleted before it ended, and is made again.
 //   - startingDeadlineSeconds is judged at the claim. A Pod made again may start later.
-//   - A workload cluster that is restored from a backup has forgotten what came after it. An At whose claim, or end, isn't in
-//     the backup runs again; one that was made after it is gone; one that was RUNNING there may be brought to the end that a
-//     cache still shows, which it had. Nobody could tell that it had run. Where the same process
-//     starts an At for the second time, an event ([ReasonRestored]) says so.
+//   - A workload cluster that is restored from a backup has lost what came after the backup. An At whose claim or end
+//     isn't in the backup runs again, since nothing shows that it had run. An At that was made after the backup is gone.
+//     An At that is RUNNING in the backup may be brought to the end that a cache still shows, which it really had. If
+//     the same process starts an At for the second time, an event ([ReasonRestored]) says so.
 //   - The schedule is compared with the wall clock of the replica. A timer that is
 //     running isn't woken by a step of that clock: a step forward makes the start
 //     late by up to the step. A step back never makes it early.
 //
 // # Queue
 //
-// A conflict is no error: the key comes again after a delay, or at once with the
-// event of the change that caused it. Errors back off as [NewRateLimiter] says.
-// An invalid schedule isn't tried again until the At changes.
+// A conflict is no error: the key is queued again after a delay, or at once by the event of the change that caused it.
+// Errors back off as [NewRateLimiter] says. An invalid schedule isn't tried again until the At changes.
 //
 // # Floods
 //
-// Thousands of Ats that can't be served cost two writes each, the claim and the condition
-// that says why not, and little besides: of the events of one reason in a namespace a few
-// are told, the next one says how many were left out, and Pods that are refused are asked
-// for again a bounded number of times a second in each namespace.
+// Thousands of Ats that can't be served cost two writes each, the claim and the condition that says why, and little
+// else. Of the events of one reason in a namespace only a few are sent, and the next one says how many were left out.
+// Pods that are refused are tried again a bounded number of times a second in each namespace.
 package at

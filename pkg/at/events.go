@@ -9,19 +9,18 @@ import (
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 )
 
-// Field selectors of what is left to do. A Pod that had ended before it was listed is looked for at the API server, if its
-// At isn't DONE yet.
+// Field selectors for unfinished objects. If a Pod had ended before it was listed and its At isn't DONE yet, the Pod is
+// read from the API server.
 const (
 	UnfinishedAts  = "status.over!=true"
 	UnfinishedPods = "status.phase!=Succeeded,status.phase!=Failed"
 )
 
-// AtEvents lets the events of Ats pass that may have to be acted on. It keeps back
-// the two that this Reconciler causes itself: its claim, after which a Pod is next,
-// and an end after which nothing is.
+// AtEvents passes the events of Ats that may need action. It suppresses two that this Reconciler causes itself: its claim,
+// after which it makes the Pod, and an end after which nothing is left to do.
 //
-// A deletion passes, so that the timer of an At that waits leaves the queue, but not that of one that was RUNNING: so
-// one looks that was brought to its end here, and isn't watched any more.
+// A deletion passes, so that the timer of a waiting At leaves the queue. The deletion of a RUNNING At doesn't: in a
+// cache of unfinished Ats, an At that this process brought to its end looks deleted.
 func (r *Reconciler) AtEvents() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return !r.isOver(e.Object) },
@@ -36,7 +35,7 @@ func (r *Reconciler) AtEvents() predicate.Predicate {
 	}
 }
 
-// isOver says whether nothing will ever be left to do for an At.
+// isOver reports whether nothing will ever be left to do for an At.
 func (r *Reconciler) isOver(obj client.Object) bool {
 	at, ok := obj.(*cnatv1alpha1.At)
 	if !ok || at.Status.Phase != cnatv1alpha1.AtDone || at.Spec.TTLSecondsAfterFinished != nil {
@@ -46,8 +45,8 @@ func (r *Reconciler) isOver(obj client.Object) bool {
 	return true
 }
 
-// isOurClaim says whether an event is that of a claim of this process, which goes
-// on by itself: the reconcile that made it makes the Pod, or fails and is repeated.
+// isOurClaim reports whether an event is that of a claim by this process. It needs no reconcile: the one that made the
+// claim makes the Pod, or fails and is repeated.
 func (r *Reconciler) isOurClaim(before, after client.Object) bool {
 	old, ok := before.(*cnatv1alpha1.At)
 	at, alsoOK := after.(*cnatv1alpha1.At)
@@ -58,11 +57,9 @@ func (r *Reconciler) isOurClaim(before, after client.Object) bool {
 		r.notes.claimed(at)
 }
 
-// PodEvents lets the events of Pods pass that may have to be acted on: a Pod that
-// has ended, is on its way out, or is gone. What happens on the way there changes
-// nothing for its At, and a Pod that was there from the beginning was so for its At,
-// which has an event of its own, too: none is reconciled before the caches of both
-// are complete.
+// PodEvents passes the events of Pods that may need action: a Pod that has ended, is being deleted, or is gone. Earlier
+// changes mean nothing for its At. A Pod of the initial list needs none either, since its At has an event of its own,
+// and no At is reconciled before both caches are complete.
 func PodEvents() predicate.Predicate {
 	matters := func(obj client.Object) bool {
 		pod, ok := obj.(*corev1.Pod)

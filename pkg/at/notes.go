@@ -10,18 +10,18 @@ import (
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 )
 
-// noteLife is when a note is thrown away that nothing has asked for. It only
-// bounds memory: without the note a claim is renewed, which costs one write.
+// noteLife is how long an unused note is kept. It only bounds memory: without the note a claim is renewed, which costs
+// one write.
 const noteLife = 10 * time.Minute
 
-// maxNotes bounds the notes: some 16 MiB. Beyond it any of the others is thrown away.
+// maxNotes bounds the notes, at some 16 MiB. Beyond it, arbitrary other notes are dropped.
 const maxNotes = 1 << 16
 
-// maxBegun bounds how many Ats are remembered to have been started, and noteLife for how long: some 2 MiB.
+// maxBegun bounds how many Ats are remembered as started, at some 2 MiB; noteLife bounds how long.
 const maxBegun = 1 << 14
 
-// claimID tells one claim of an At from every other. Each claim is a
-// compare-and-swap that sets the start time and counts, so no two are alike.
+// claimID distinguishes one claim of an At from every other. Each claim is a compare-and-swap that sets the start time
+// and the count, so no two are alike.
 type claimID struct {
 	start    metav1.MicroTime
 	restarts int32
@@ -41,13 +41,12 @@ func (id claimID) equal(other claimID) bool {
 
 // note is what is remembered about one At.
 type note struct {
-	// what is known about the Pod under claim.
+	// what is known about the Pod under claim
 	what  Note
 	claim claimID
-	// replaced is the resourceVersion that our last write was made from: who
-	// still sees it looks at a cache that lags behind ourselves.
+	// replaced is the resourceVersion that our last write replaced. A cache that still shows it lags behind that write.
 	replaced string
-	// awaited says that a reconcile has met such a cache and waits for the event.
+	// awaited says that a reconcile met such a cache and waits for the event.
 	awaited bool
 	since   time.Time
 }
@@ -57,13 +56,13 @@ type notes struct {
 	mu sync.Mutex
 	// All below is guarded by mu.
 	byUID map[types.UID]note
-	// begun is when this process started each At, that is DONE by now perhaps. An At is started once, unless its cluster
-	// goes back to an earlier state.
+	// begun is when this process started each At, which may be DONE by now. An At is started once, unless its cluster
+	// is restored to an earlier state.
 	begun map[types.UID]time.Time
 	swept time.Time
 }
 
-// recall is what is known about the claim in the At's status.
+// recall returns what is known about the claim in the At's status.
 func (n *notes) recall(at *cnatv1alpha1.At, now time.Time) Note {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -77,11 +76,9 @@ func (n *notes) recall(at *cnatv1alpha1.At, now time.Time) Note {
 	return known.what
 }
 
-// behind says whether the At that a cache shows is certainly older than our own
-// last write to it. After a while it doesn't insist: a write from the old
-// resourceVersion only conflicts. Whoever is told so may wait for the event of that
-// write, if a second read of the cache shows the same: from the first on, [claimed]
-// doesn't keep the event back.
+// behind reports whether the At that a cache shows is certainly older than our last write to it. After cacheGrace it
+// returns false: a write from the old resourceVersion would only conflict. If a second read of the cache gives the same
+// answer, the caller may wait for the event of that write: after the first call, [claimed] doesn't suppress that event.
 func (n *notes) behind(at *cnatv1alpha1.At, now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -94,8 +91,7 @@ func (n *notes) behind(at *cnatv1alpha1.At, now time.Time) bool {
 	return true
 }
 
-// claimed says whether the claim in an At's status is our own, and nobody waits to
-// hear of it.
+// claimed reports whether the claim in an At's status is our own, and no reconcile waits for its event.
 func (n *notes) claimed(at *cnatv1alpha1.At) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -103,13 +99,12 @@ func (n *notes) claimed(at *cnatv1alpha1.At) bool {
 	return found && !known.awaited && known.claim.equal(claimOf(&at.Status))
 }
 
-// claims says that we are about to write, or hold, a claim, and what is known
-// about the Pod under it.
+// claims records a claim that we hold or are about to write, and what is known about the Pod under it.
 func (n *notes) claims(uid types.UID, claim claimID, what Note, now time.Time) {
 	n.change(uid, now, func(known *note) { known.claim, known.what = claim, what })
 }
 
-// begins notes that an At was started, and says whether this process had started it before.
+// begins records that an At was started, and reports whether this process had started it before.
 func (n *notes) begins(uid types.UID, now time.Time) (again bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -129,12 +124,12 @@ func (n *notes) begins(uid types.UID, now time.Time) (again bool) {
 	return again
 }
 
-// unsure says that we no longer know whether there is a Pod.
+// unsure records that we no longer know whether there is a Pod.
 func (n *notes) unsure(uid types.UID, now time.Time) {
 	n.change(uid, now, func(known *note) { known.what = NoteNone })
 }
 
-// wrote says that we replaced a resourceVersion.
+// wrote records that we replaced a resourceVersion.
 func (n *notes) wrote(uid types.UID, replaced string, now time.Time) {
 	n.change(uid, now, func(known *note) { known.replaced, known.awaited = replaced, false })
 }
@@ -166,7 +161,7 @@ func (n *notes) change(uid types.UID, now time.Time, set func(*note)) {
 	}
 }
 
-// sweep throws away what nobody asked for, now and then. The caller holds mu.
+// sweep drops old notes from time to time. The caller holds mu.
 func (n *notes) sweep(now time.Time) {
 	if now.Sub(n.swept) < noteLife {
 		return

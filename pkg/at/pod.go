@@ -14,25 +14,24 @@ import (
 )
 
 const (
-	// LabelAt is on every Pod made for an At and holds the At's name, or the
-	// Pod's where the At's is too long for a label.
+	// LabelAt is on every Pod made for an At. Its value is the At's name, or the Pod's name if the At's is too long for
+	// a label.
 	LabelAt = "cnat.programming-kubernetes.info/at"
-	// CopiedPrefix begins the labels and annotations of an At that its Pod gets
-	// too. They tell a KWOK node how to play the Pod and mean nothing elsewhere.
+	// CopiedPrefix is the prefix of those labels and annotations of an At that are copied to its Pod. They tell KWOK
+	// how to simulate the Pod and mean nothing elsewhere.
 	CopiedPrefix = "tenure.dev/kwok-"
 
 	containerName = "command"
 
 	// maxLabel is the length of a DNS label, and of a label's value.
 	maxLabel = 63
-	// uidDigits is how much of a digest of the UID a Pod's name carries: 40 bits,
-	// to tell apart the few Ats that ever have one name in one namespace.
+	// uidDigits is how much of a digest of the UID a Pod's name carries: 40 bits, to distinguish the few Ats that ever
+	// have the same name in one namespace.
 	uidDigits = 10
 )
 
-// PodName is the name of the Pod of an At. It is the same each time, so that the
-// API server itself refuses a second Pod, and another one for an At that was
-// deleted and created again, so that the new one doesn't meet the old one's Pod.
+// PodName returns the name of an At's Pod. It is always the same for one At, so that the API server itself refuses a
+// second Pod. An At that was deleted and created again gets another name, so that it doesn't meet the old one's Pod.
 //
 // The name is a DNS label whatever the At's name is (up to 253 characters, with
 // dots), because it becomes the Pod's host name.
@@ -43,7 +42,7 @@ func PodName(at *cnatv1alpha1.At) string {
 	return base + "-" + hex.EncodeToString(digest[:])[:uidDigits]
 }
 
-// newPod is the Pod that runs an At's command. The At decides about it, and the defaults about what the At leaves open.
+// newPod returns the Pod that runs an At's command. The defaults apply to what the At leaves open.
 func newPod(at *cnatv1alpha1.At, defaults PodDefaults) *corev1.Pod {
 	name := PodName(at)
 	labels := copied(at.Labels)
@@ -72,7 +71,7 @@ func newPod(at *cnatv1alpha1.At, defaults PodDefaults) *corev1.Pod {
 		Spec: corev1.PodSpec{
 			RestartPolicy:      corev1.RestartPolicyNever,
 			ServiceAccountName: defaults.serviceAccount(&at.Spec),
-			// A command that doesn't ask for a token needs none.
+			// A command gets no token unless the At asks for it.
 			AutomountServiceAccountToken: ptr.To(at.Spec.AutomountServiceAccountToken),
 			ActiveDeadlineSeconds:        defaults.activeDeadline(&at.Spec),
 			Containers: []corev1.Container{{
@@ -96,8 +95,7 @@ func copied(from map[string]string) map[string]string {
 	return to
 }
 
-// isOurs says whether a Pod was made for this very At. A name alone proves
-// nothing.
+// isOurs reports whether a Pod was made for this very At. The name alone proves nothing.
 func isOurs(pod *corev1.Pod, at *cnatv1alpha1.At) bool {
 	owner := metav1.GetControllerOf(pod)
 	return owner != nil && owner.UID == at.UID
@@ -107,15 +105,15 @@ func isOurs(pod *corev1.Pod, at *cnatv1alpha1.At) bool {
 type ending struct {
 	result   cnatv1alpha1.AtResult
 	exitCode *int32
-	// at is when it ended; zero where the Pod doesn't say.
+	// at is when it ended; zero if the Pod doesn't say.
 	at      time.Time
 	message string
 }
 
-// endingOf says how a Pod ended, if it did.
+// endingOf returns how a Pod ended, if it did.
 //
-// A kubelet marks a Pod that was deleted while it ran as Failed on its way out.
-// That is no end of the command but a deletion before the end.
+// A kubelet marks a Pod that was deleted while it ran as Failed. That isn't an end of the command but a deletion before
+// its end.
 func endingOf(pod *corev1.Pod) (ending, bool) {
 	end := ending{}
 	for _, container := range pod.Status.ContainerStatuses {
@@ -147,8 +145,8 @@ func endedBefore(end ending, limit time.Time) bool {
 	return !end.at.IsZero() && end.at.Before(limit)
 }
 
-// deletionRequested is when somebody deleted the Pod: the API server sets
-// deletionTimestamp to the end of the grace period.
+// deletionRequested returns when the Pod's deletion was requested: the API server sets deletionTimestamp to the end of
+// the grace period.
 func deletionRequested(pod *corev1.Pod) time.Time {
 	grace := time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second
 	return pod.DeletionTimestamp.Add(-grace)

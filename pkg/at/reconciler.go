@@ -31,16 +31,16 @@ type Clusters interface {
 type Config struct {
 	// Clusters finds the cluster of a request. Required.
 	//
-	// Of a cluster, the client (reads of Ats and Pods from its cache, all writes),
-	// the API reader and the event recorder are used.
+	// For each cluster the client (reads of Ats and Pods from its cache, all writes), the API reader and the event
+	// recorder are used.
 	Clusters Clusters
-	// Clock tells when an At is due. Required.
+	// Clock is used to tell when an At is due. Required.
 	Clock clock.PassiveClock
-	// Pods hold for what Ats leave open; nil: RestrictedPods.
+	// Pods has the defaults for what Ats leave open; nil: RestrictedPods.
 	Pods *PodDefaults
 }
 
-// Validate reports everything that is missing or wrong.
+// Validate reports every field that is missing or wrong.
 func (c Config) Validate() error {
 	var wrong []error
 	if c.Clusters == nil {
@@ -77,9 +77,8 @@ func NewReconciler(config Config) (*Reconciler, error) {
 	return &Reconciler{config: config, events: budget.New(eventBudget), refusals: budget.New(refusalBudget)}, nil
 }
 
-// NewRateLimiter is the backoff that the controller of a Reconciler should use: 1 s
-// after the first failure, doubling up to 5 min. It has no limit common to all
-// Ats, so one that fails doesn't slow the others down.
+// NewRateLimiter returns the backoff that the controller of a Reconciler should use: 1 s after the first failure,
+// doubling up to 5 min. There is no limit common to all Ats, so one that fails doesn't slow down the others.
 func NewRateLimiter() workqueue.TypedRateLimiter[mcreconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[mcreconcile.Request](time.Second, 5*time.Minute)
 }
@@ -88,13 +87,12 @@ func NewRateLimiter() workqueue.TypedRateLimiter[mcreconcile.Request] {
 // changes all the time doesn't hold a worker.
 const maxLooks = 2
 
-// retryLater asks for another try after a delay that grows each time, where
-// nothing has failed that belongs into an error log.
+// retryLater asks for another try after a delay that grows each time, without an error in the log.
 //
 //nolint:staticcheck // Requeue is deprecated in favour of fixed delays; the growing one is what is wanted.
 var retryLater = ctrl.Result{Requeue: true}
 
-// Reconcile gathers what there is, decides, and acts.
+// Reconcile gathers the present state, decides, and acts.
 func (r *Reconciler) Reconcile(ctx context.Context, req mcreconcile.Request) (ctrl.Result, error) {
 	cl, err := r.config.Clusters.GetCluster(ctx, req.ClusterName)
 	if err != nil {
@@ -120,8 +118,7 @@ type actor struct {
 
 func (a *actor) reconcile(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, error) {
 	if a.notes.behind(at, a.clock.Now()) {
-		// Our own write is on its way into the cache and comes as an event, unless it
-		// has come since the cache was read.
+		// The cache doesn't show our last write yet. Its event will come, unless it came since the cache was read.
 		key := client.ObjectKeyFromObject(at)
 		var err error
 		if at, err = readAt(ctx, a.cluster.GetClient(), key); err != nil || at == nil {
@@ -166,12 +163,11 @@ func (a *actor) view(at *cnatv1alpha1.At, pod *corev1.Pod, fresh bool) View {
 	return View{At: at, Pod: pod, Fresh: fresh, Note: a.notes.recall(at, now), Now: now}
 }
 
-// look reads a fresh view. It gives nil if the At is gone.
+// look reads a fresh view. It returns nil if the At is gone.
 //
-// The At comes first: whatever is decided on it is compared with it once more, by
-// the compare-and-swap of a write or by [actor.unchanged]. If that succeeds, the At
-// hadn't changed when the Pod was read, so the two are as good as read in one
-// moment. The other way round the Pod could be of a time before the At's.
+// The At is read first. Whatever is decided on it is compared with it once more, by the compare-and-swap of a write or
+// by [actor.unchanged]. If that succeeds, the At hadn't changed when the Pod was read, so both are as good as read in
+// one moment. In the other order, the Pod could be older than the At.
 func (a *actor) look(ctx context.Context, seen *cnatv1alpha1.At) (*View, error) {
 	reader := a.cluster.GetAPIReader()
 	at, err := readAt(ctx, reader, client.ObjectKeyFromObject(seen))
@@ -190,7 +186,7 @@ func (a *actor) look(ctx context.Context, seen *cnatv1alpha1.At) (*View, error) 
 	return &view, nil
 }
 
-// readAt gives nil if there is none.
+// readAt returns nil if the At doesn't exist.
 func readAt(ctx context.Context, reader client.Reader, key client.ObjectKey) (*cnatv1alpha1.At, error) {
 	at := &cnatv1alpha1.At{}
 	if err := reader.Get(ctx, key, at); err != nil {

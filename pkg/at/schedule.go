@@ -8,10 +8,9 @@ import (
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 )
 
-// ParseSchedule reads spec.schedule and gives it in UTC.
+// ParseSchedule parses spec.schedule and returns it in UTC.
 //
-// It accepts what the CRD's date-time format lets through: RFC 3339 also in
-// lower case, which the format allows and [time.Parse] doesn't.
+// It accepts what the CRD's date-time format accepts. That includes RFC 3339 in lower case, which [time.Parse] refuses.
 func ParseSchedule(text string) (time.Time, error) {
 	due, err := time.Parse(time.RFC3339Nano, strings.ToUpper(text))
 	if err != nil {
@@ -20,9 +19,9 @@ func ParseSchedule(text string) (time.Time, error) {
 	return due.UTC(), nil
 }
 
-// Due tells when there is something to do for an At that no event will tell of: at its schedule, which may be past; at any
-// time, which is to say since its creation, if its Pod may have ended meanwhile or its status has a condition that may be
-// out of date. It is zero for an At that waits for no time.
+// Due returns when an At needs a reconcile even if no event comes. For a waiting At that is its schedule, which may
+// have passed. It is the At's creation, which means at once, if its Pod may have ended or if its status has a condition
+// that may be out of date. It is zero if the At waits for no time.
 func Due(at *cnatv1alpha1.At) time.Time {
 	due, err := ParseSchedule(at.Spec.Schedule)
 	switch {

@@ -25,13 +25,12 @@ const (
 	ReasonRestored        = "Restored"
 )
 
-// Event is something worth telling the At's owner. There are none in a normal
-// life: an event is an API write too.
+// Event is something that the At's owner should know. A normal life has none, since an event is an API write too.
 type Event struct {
 	Reason, Action, Message string
 }
 
-// edit is a copy of an At's status on its way to the next one.
+// edit is a copy of an At's status that is being changed.
 type edit struct {
 	at   *cnatv1alpha1.At
 	next cnatv1alpha1.AtStatus
@@ -42,8 +41,7 @@ func editStatus(view View) *edit {
 	return &edit{at: view.At, next: *view.At.Status.DeepCopy(), now: view.Now}
 }
 
-// changed is the edited status, or nil if it is what it was: then there is
-// nothing to write.
+// changed returns the edited status, or nil if it is unchanged and needn't be written.
 func (e *edit) changed() *cnatv1alpha1.AtStatus {
 	if equality.Semantic.DeepEqual(e.next, e.at.Status) {
 		return nil
@@ -51,7 +49,7 @@ func (e *edit) changed() *cnatv1alpha1.AtStatus {
 	return &e.next
 }
 
-// condition sets a condition. Its message may quote what others wrote: an API server, a webhook, a kubelet.
+// condition sets a condition. Its message may quote an API server, a webhook or a kubelet.
 func (e *edit) condition(kind, reason, message string) {
 	meta.SetStatusCondition(&e.next.Conditions, metav1.Condition{
 		Type:               kind,
@@ -63,9 +61,8 @@ func (e *edit) condition(kind, reason, message string) {
 	})
 }
 
-// block shows what keeps the At from its next step. It says whether that is
-// news; the message alone isn't, so that one that varies from try to try causes
-// no write each time.
+// block shows what keeps the At from its next step, and reports whether that is news. A new message alone isn't news,
+// so that a message that varies from try to try doesn't cause a write each time.
 func (e *edit) block(reason, message string) bool {
 	old := meta.FindStatusCondition(e.next.Conditions, cnatv1alpha1.ConditionBlocked)
 	if old != nil && old.Reason == reason && old.ObservedGeneration == e.at.Generation {
@@ -82,8 +79,8 @@ func (e *edit) unblock() {
 	}
 }
 
-// claim makes the At RUNNING. The write is a compare-and-swap, so whoever it
-// succeeds for is the only one, and has the right to make the Pod.
+// claim makes the At RUNNING. The write is a compare-and-swap, so only one process succeeds, and only that one may make
+// the Pod.
 func (e *edit) claim(due time.Time) {
 	e.unblock()
 	e.next.Phase = cnatv1alpha1.AtRunning
@@ -92,8 +89,8 @@ func (e *edit) claim(due time.Time) {
 	e.next.StartTime = micro(e.now)
 }
 
-// claimAgain renews the claim of an At whose Pod isn't there. See "Making a Pod
-// again" in the package's documentation for why this needs a write.
+// claimAgain renews the claim of an At whose Pod is missing. "Making a Pod again" in the package comment says why this
+// needs a write.
 func (e *edit) claimAgain() {
 	e.unblock()
 	e.next.PodName = PodName(e.at)
@@ -106,7 +103,7 @@ func (e *edit) done(result cnatv1alpha1.AtResult) {
 	e.unblock()
 	e.next.Phase, e.next.Result = cnatv1alpha1.AtDone, result
 	e.next.FinishTime = micro(e.now)
-	// With a time to live there is one more thing to do.
+	// With a time to live, the deletion is left to do.
 	e.next.Over = e.at.Spec.TTLSecondsAfterFinished == nil
 }
 
@@ -122,8 +119,7 @@ func (e *edit) finish(pod *corev1.Pod, end ending) string {
 	e.done(end.result)
 	e.next.PodName = pod.Name
 	e.next.ExitCode = end.exitCode
-	// The node's clock is worth more than ours, which may have looked late, as
-	// long as it is plausible.
+	// The node's clock is more exact than ours, since we may have looked late. It is used if it is plausible.
 	if start := e.next.StartTime; !end.at.IsZero() && !end.at.After(e.now) && (start == nil || !end.at.Before(start.Time)) {
 		e.next.FinishTime = micro(end.at)
 	}
@@ -142,8 +138,8 @@ func (e *edit) finish(pod *corev1.Pod, end ending) string {
 	return message
 }
 
-// micro is a time as the API keeps it; what is finer than a microsecond would
-// be lost on the way and make an unchanged status look changed.
+// micro rounds a time as the API does. The API drops what is finer than a microsecond, so an unrounded time would make
+// an unchanged status look changed.
 func micro(t time.Time) *metav1.MicroTime {
 	rounded := metav1.NewMicroTime(t.UTC().Truncate(time.Microsecond))
 	return &rounded

@@ -8,11 +8,12 @@ import (
 	"github.com/tenure-dev/tenure/pkg/text"
 )
 
-// Trim is a transform for the caches of Ats and their Pods: it keeps what [Decide] and the predicates look at, and leaves
-// every other kind as it is. What is only needed to make a Pod isn't kept, above all the command, nor what the At's owner may
-// fill as he likes, such as annotations. It is there when the Pod is made: the API server answers a claim with the whole At.
+// Trim is a transform for the caches of Ats and their Pods. It keeps what [Decide] and the predicates look at, and
+// leaves objects of every other kind as they are. It drops what is only needed to make a Pod, above all the command,
+// and fields of any size that the At's owner may fill, such as annotations. When the Pod is made they are known all the
+// same: the API server answers a claim with the whole At.
 //
-// An At without a command is one that came from such a cache: the API server refuses an empty one.
+// An At without a command came from such a cache, since the API server refuses an empty command.
 func Trim(object any) (any, error) {
 	switch object := object.(type) {
 	case *cnatv1alpha1.At:
@@ -23,7 +24,7 @@ func Trim(object any) (any, error) {
 	return object, nil
 }
 
-// isTrimmed says whether an At lacks what its Pod is made of.
+// isTrimmed reports whether an At lacks the fields that its Pod is made of.
 func isTrimmed(at *cnatv1alpha1.At) bool { return at.Spec.Command == "" }
 
 func trimAt(at *cnatv1alpha1.At) {
@@ -36,7 +37,7 @@ func trimAt(at *cnatv1alpha1.At) {
 	}
 }
 
-// trimPod keeps whose a Pod is and how it ended.
+// trimPod keeps the Pod's owner and how it ended.
 func trimPod(pod *corev1.Pod) {
 	owner, status := metav1.GetControllerOf(pod), pod.Status
 	pod.ObjectMeta = trimmed(&pod.ObjectMeta)
@@ -54,7 +55,7 @@ func trimPod(pod *corev1.Pod) {
 	}
 }
 
-// endOf is what matters of a container's state.
+// endOf returns the part of a container's state that matters here.
 func endOf(state corev1.ContainerState) corev1.ContainerState {
 	if state.Terminated == nil {
 		return corev1.ContainerState{}
@@ -64,7 +65,7 @@ func endOf(state corev1.ContainerState) corev1.ContainerState {
 	}}
 }
 
-// trimmed is the metadata that tells an object from others, and one version of it from the next.
+// trimmed returns the metadata that identifies an object and its version.
 func trimmed(from *metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: from.Namespace, Name: from.Name, UID: from.UID,

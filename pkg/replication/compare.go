@@ -25,8 +25,8 @@ func newConverter() managedfields.TypeConverter {
 	return applyconfigurations.NewTypeConverter(scheme)
 }
 
-// differences are the fields of a configuration that a copy doesn't have, or has with another value. What the copy
-// has beyond it is nobody's business here: defaults, sidecars, annotations of others.
+// differences returns the fields of a configuration that a copy lacks or has with another value. Other fields of the
+// copy don't count: defaults, sidecars, annotations of others.
 func differences(config *unstructured.Unstructured, copy *appsv1.Deployment) ([]string, error) {
 	want, err := converter.ObjectToTyped(config, typed.AllowDuplicates)
 	if err != nil {
@@ -50,7 +50,7 @@ func differences(config *unstructured.Unstructured, copy *appsv1.Deployment) ([]
 }
 
 func typedCopy(copy *appsv1.Deployment) (*typed.TypedValue, error) {
-	// The status and the managed fields aren't compared, and converting them costs.
+	// Status and managed fields aren't compared, and converting them is expensive.
 	bare := &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: copy.Namespace, Name: copy.Name, Labels: copy.Labels, Annotations: copy.Annotations},
@@ -65,12 +65,12 @@ func typedCopy(copy *appsv1.Deployment) (*typed.TypedValue, error) {
 
 const replicasPath = "spec.replicas"
 
-// DefaultScalers are the field managers whose spec.replicas is left alone: a HorizontalPodAutoscaler writes as the
-// controller manager it runs in.
+// DefaultScalers are the field managers whose spec.replicas is left alone. A HorizontalPodAutoscaler writes as the
+// controller manager that it runs in.
 var DefaultScalers = []string{"kube-controller-manager"}
 
-// replicasTaken says whether spec.replicas of a copy belongs to somebody whose business it is: a scaler, or anybody
-// who declared it by server-side apply. A plain write by anybody else (kubectl scale, kubectl edit) is drift.
+// replicasTaken reports whether spec.replicas of a copy belongs to somebody else, and to whom: a scaler, or anybody who
+// set it by server-side apply. A plain write by anybody else (kubectl scale, kubectl edit) is drift.
 func replicasTaken(fields []metav1.ManagedFieldsEntry, scalers []string) (string, bool) {
 	for _, entry := range fields {
 		if entry.Manager == FieldManager {
@@ -86,7 +86,7 @@ func replicasTaken(fields []metav1.ManagedFieldsEntry, scalers []string) (string
 	return "", false
 }
 
-// appliedByUs says whether our field manager has applied anything to a copy.
+// appliedByUs reports whether our field manager has applied anything to a copy.
 func appliedByUs(fields []metav1.ManagedFieldsEntry) bool {
 	return slices.ContainsFunc(fields, func(entry metav1.ManagedFieldsEntry) bool {
 		return entry.Manager == FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply

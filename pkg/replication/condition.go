@@ -35,30 +35,30 @@ const (
 	ReasonRepaired          = "DriftRepaired"
 )
 
-// State is how a copy stands.
+// State is the state of a copy.
 type State int
 
 // States, the worst last.
 const (
-	// Gone: there is none, and none is wanted.
+	// Gone: there is no copy, and none is wanted.
 	Gone State = iota
-	// Available: as wanted, rolled out.
+	// Available: as wanted, and rolled out.
 	Available
-	// Progressing: as wanted, not rolled out yet.
+	// Progressing: as wanted, and not rolled out yet.
 	Progressing
 	// Leaving: being deleted.
 	Leaving
 	// Away: the cluster doesn't answer, or isn't known (yet).
 	Away
-	// NotTarget: the namespace there isn't there, or isn't open to copies.
+	// NotTarget: the namespace is missing there, or isn't open to copies.
 	NotTarget
-	// NotAllowed: its Pods ask for more than the namespace there allows to copies.
+	// NotAllowed: its Pods need more than the namespace there allows to copies.
 	NotAllowed
-	// Refused: the API server there doesn't want it.
+	// Refused: the API server there refused it.
 	Refused
-	// Contested: somebody changes it back each time.
+	// Contested: somebody changes it back after each repair.
 	Contested
-	// Foreign: the name is taken.
+	// Foreign: another Deployment has its name.
 	Foreign
 )
 
@@ -68,18 +68,18 @@ var reasons = map[State]string{
 	Contested: ReasonContested, Foreign: ReasonForeign,
 }
 
-// Outcome is how one copy stands at the end of a reconcile.
+// Outcome is the state of one copy at the end of a reconcile.
 type Outcome struct {
 	Cluster multicluster.ClusterName
-	// Wanted says that there is to be a copy.
+	// Wanted says that there should be a copy.
 	Wanted         bool
 	State          State
 	Ready, Desired int32
-	// Text is one line, of at most maxText bytes.
+	// Text is one line of at most maxText bytes.
 	Text string
-	// Pending says that the cluster isn't connected yet and may be at any moment, so that its state isn't worth telling.
+	// Pending says that the cluster isn't connected yet and may be soon, so its state isn't shown.
 	Pending bool
-	// After is when to look at it again if nothing happens until then; 0: no need.
+	// After is when to look at the copy again if no event comes first; 0: not needed.
 	After time.Duration
 }
 
@@ -101,15 +101,15 @@ func (o Outcome) String() string {
 }
 
 const (
-	// maxNamed bounds the clusters that a message names.
+	// maxNamed bounds the number of clusters in a message.
 	maxNamed = 40
-	// maxText bounds what is said of one of them, in bytes.
+	// maxText bounds the text about one cluster, in bytes.
 	maxText = 300
-	// maxNames bounds what is said of all of them, in bytes; the rest of the message needs some.
+	// maxNames bounds the text about all clusters, in bytes. The rest of the message needs some room.
 	maxNames = text.Note - 100
 )
 
-// summarize makes the condition of all outcomes.
+// summarize returns the condition that follows from all outcomes.
 func summarize(outcomes []Outcome, generation int64) appsv1.DeploymentCondition {
 	var wanted, ready int
 	worst := Available
@@ -137,20 +137,20 @@ func summarize(outcomes []Outcome, generation int64) appsv1.DeploymentCondition 
 	return condition
 }
 
-// forbidden is the condition of a source in a namespace that nothing is copied from or to.
+// forbidden returns the condition of a source in a forbidden namespace.
 func forbidden(namespace string) appsv1.DeploymentCondition {
 	return appsv1.DeploymentCondition{Type: ConditionReplicated, Status: corev1.ConditionFalse, Reason: ReasonForbidden,
 		Message: fmt.Sprintf("nothing is copied from or to namespace %s in any cluster: move the Deployment, "+
 			"or remove its label %s", namespace, LabelReplicate)}
 }
 
-// cleaning is the condition of a source whose copies are being deleted.
+// cleaning returns the condition of a source whose copies are being deleted.
 func cleaning(outcomes []Outcome) appsv1.DeploymentCondition {
 	return appsv1.DeploymentCondition{Type: ConditionReplicated, Status: corev1.ConditionFalse, Reason: ReasonCleaningUp,
 		Message: text.Line("deleting the copies; "+nameOutcomes(outcomes), text.Note)}
 }
 
-// nameOutcomes names the clusters, those that need attention first where there are too many.
+// nameOutcomes names the clusters. If there are too many, it names those that need attention first.
 func nameOutcomes(outcomes []Outcome) string {
 	shown := slices.DeleteFunc(slices.Clone(outcomes), func(o Outcome) bool { return o.State == Gone })
 	slices.SortFunc(shown, func(a, b Outcome) int { return cmp.Compare(a.Cluster, b.Cluster) })
@@ -176,17 +176,17 @@ func joinOutcomes(outcomes []Outcome) string {
 	return strings.Join(list, ", ")
 }
 
-// invalid is the condition of a source whose annotations make no sense.
+// invalid returns the condition of a source with invalid annotations.
 func invalid(err error) appsv1.DeploymentCondition {
 	return appsv1.DeploymentCondition{Type: ConditionReplicated, Status: corev1.ConditionFalse, Reason: ReasonInvalidAnnotation,
 		Message: text.Line(strings.ReplaceAll(err.Error(), "\n", "; "), text.Note)}
 }
 
-// statusEvery bounds how often mere figures are written: while Pods start, they change all the time.
+// statusEvery bounds how often mere figures are written, since they change all the time while Pods start.
 const statusEvery = time.Second
 
-// update sets the times of a condition that differs from the old one, and says whether it is to be written: now, or
-// after a while, or (false, 0) not at all.
+// update sets the times of a condition that differs from the old one. It returns whether to write it now, or otherwise
+// after which delay; (false, 0) means not at all.
 func update(old *appsv1.DeploymentCondition, next *appsv1.DeploymentCondition, now time.Time) (bool, time.Duration) {
 	next.LastUpdateTime = metav1.NewTime(now)
 	next.LastTransitionTime = next.LastUpdateTime
@@ -202,7 +202,7 @@ func update(old *appsv1.DeploymentCondition, next *appsv1.DeploymentCondition, n
 	if old.Message == next.Message {
 		return false, 0
 	}
-	// The API keeps whole seconds only, so this waits up to a second longer than it must.
+	// The API keeps whole seconds only, so this may wait a second longer than needed.
 	if wait := old.LastUpdateTime.Add(statusEvery).Sub(now); wait > 0 && wait <= statusEvery {
 		return false, wait
 	}

@@ -24,17 +24,17 @@ import (
 
 // Values of [LabelTarget].
 const (
-	// TargetConfined lets copies in whose Pods keep to the Pod Security Standard "baseline" and run as the namespace's
+	// TargetConfined allows copies whose Pods keep to the Pod Security Standard "baseline" and run as the namespace's
 	// default service account.
 	TargetConfined = "true"
-	// TargetUnrestricted lets all copies in.
+	// TargetUnrestricted allows all copies.
 	TargetUnrestricted = "unrestricted"
 )
 
-// alwaysForbidden are the namespaces that no configuration opens.
+// alwaysForbidden are the namespaces that no configuration can open.
 var alwaysForbidden = []string{"kube-*"}
 
-// ValidateForbidden reports an entry of [Config.ForbiddenNamespaces] that can't match the name of any namespace.
+// ValidateForbidden reports an entry of [Config.ForbiddenNamespaces] that can't match any namespace's name.
 func ValidateForbidden(patterns []string) error {
 	for _, p := range patterns {
 		name := p
@@ -48,7 +48,7 @@ func ValidateForbidden(patterns []string) error {
 	return nil
 }
 
-// forbids says whether a namespace is one of those that patterns name.
+// forbids reports whether a namespace matches one of the patterns.
 func forbids(patterns []string, namespace string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
 		stem, wild := strings.CutSuffix(p, "*")
@@ -56,14 +56,14 @@ func forbids(patterns []string, namespace string) bool {
 	})
 }
 
-// space is a namespace of a target, as far as it matters to copies.
+// space is what matters to copies about a namespace of a target.
 type space struct {
 	Missing bool
-	// Label is the value of LabelTarget; "" where there is none.
+	// Label is the value of LabelTarget; "" if it isn't set.
 	Label string
 }
 
-// refuses says what keeps a copy from being written there: a state and its text, or Gone and "" where nothing does.
+// refuses returns what prevents a copy from being written there, as a state and its text; Gone and "" if nothing does.
 func (s space) refuses(namespace string, copy *appsv1.Deployment) (State, string) {
 	switch {
 	case s.Missing:
@@ -83,18 +83,18 @@ func (s space) refuses(namespace string, copy *appsv1.Deployment) (State, string
 	return Gone, ""
 }
 
-// podSecurity decides as the API server's own admission does where a namespace enforces a Pod Security Standard.
+// podSecurity evaluates Pods as the API server's own Pod Security admission does.
 var podSecurity = newPodSecurity()
 
 func newPodSecurity() policy.Evaluator {
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 	if err != nil {
-		panic(err) // A programming error: the checks are those of the library.
+		panic(err) // a programming error: the checks are the library's own
 	}
 	return evaluator
 }
 
-// privileges are what Pods of a template ask for beyond TargetConfined.
+// privileges returns what Pods of a template need beyond TargetConfined.
 func privileges(pods *corev1.PodTemplateSpec) []string {
 	var beyond []string
 	baseline := api.LevelVersion{Level: api.LevelBaseline, Version: api.LatestVersion()}
@@ -117,14 +117,14 @@ func privileges(pods *corev1.PodTemplateSpec) []string {
 }
 
 const (
-	// spaceLife is how long it may take until a label that was taken off a namespace keeps copies out.
+	// spaceLife is how long it may take until the removal of the label takes effect.
 	spaceLife = 5 * time.Second
-	// spaceAgain bounds how long it may take until a label that was put on lets them in. Nobody watches namespaces: that
+	// spaceAgain bounds how long it may take until a new label takes effect. Namespaces aren't watched, because that
 	// would need the right to read all of them.
 	spaceAgain = time.Minute
 )
 
-// spaces remembers namespaces of targets for as long as spaceLife.
+// spaces caches namespaces of targets for spaceLife.
 type spaces struct {
 	mu    sync.Mutex // guards all below
 	known map[spaceID]seenSpace
@@ -136,7 +136,7 @@ type spaceID struct {
 	namespace string
 }
 
-// seenSpace is a namespace as it was seen at a time, and has been since another.
+// seenSpace is a namespace as it was last read (at), and since when it has been so (since).
 type seenSpace struct {
 	space
 	at, since time.Time
@@ -149,7 +149,7 @@ func (s *spaces) recall(id spaceID, now time.Time) (seenSpace, bool) {
 	return seen, found && now.Sub(seen.at) < spaceLife
 }
 
-// again is when a namespace that keeps a copy out is to be looked at again: the longer it has been so, the later.
+// again returns when to read a namespace again that isn't open: the longer it hasn't been, the later.
 func (s seenSpace) again(now time.Time) time.Duration {
 	return min(max(now.Sub(s.since), spaceLife), spaceAgain)
 }
@@ -169,7 +169,7 @@ func (s *spaces) keep(id spaceID, there space, now time.Time) seenSpace {
 	return seen
 }
 
-// sweep throws away what isn't believed any more, now and then. The caller holds mu.
+// sweep drops expired entries from time to time. The caller holds mu.
 func (s *spaces) sweep(now time.Time) {
 	if now.Sub(s.swept) < noteLife {
 		return
@@ -190,8 +190,8 @@ func (s *spaces) forget(id spaceID) {
 
 func (c *copyActor) spaceID() spaceID { return spaceID{c.target, c.key.Namespace} }
 
-// enter says what keeps a configuration from being written in the target, nil for nothing. Where the namespace is missing
-// and may be made, it makes it, and false says that all is to be looked at again. Nothing else is written.
+// enter returns what prevents a configuration from being written in the target; nil if nothing does. If the namespace
+// is missing and may be created, it creates it and returns entered = false: the caller must look again.
 func (c *copyActor) enter(ctx context.Context, step Step) (barred *Outcome, entered bool, err error) {
 	there, err := c.readSpace(ctx)
 	if err != nil {
@@ -199,7 +199,7 @@ func (c *copyActor) enter(ctx context.Context, step Step) (barred *Outcome, ente
 	}
 	to := there.space
 	if there.Missing && c.r.config.CreateNamespaces {
-		to = space{Label: TargetConfined} // as which it would be made
+		to = space{Label: TargetConfined} // it would be created with this label
 	}
 	copy, err := toDeployment(step.Config)
 	if err != nil {
@@ -217,7 +217,7 @@ func (c *copyActor) enter(ctx context.Context, step Step) (barred *Outcome, ente
 	return nil, true, nil
 }
 
-// readSpace is the namespace of the copy, from the API server where what is known of it is too old.
+// readSpace returns the copy's namespace, read from the API server if the cached state is too old.
 func (c *copyActor) readSpace(ctx context.Context) (seenSpace, error) {
 	if there, known := c.r.spaces.recall(c.spaceID(), c.r.now()); known {
 		return there, nil
@@ -231,16 +231,16 @@ func (c *copyActor) readSpace(ctx context.Context) (seenSpace, error) {
 	return c.r.spaces.keep(c.spaceID(), there, c.r.now()), nil
 }
 
-// podSecurityPrefix begins the labels by which a namespace confines its Pods.
+// podSecurityPrefix is the prefix of the labels by which a namespace restricts its Pods.
 const podSecurityPrefix = "pod-security.kubernetes.io/"
 
-// makeSpace makes the namespace of the copy: a target, whose Pods are as confined as those of the source.
+// makeSpace creates the copy's namespace as a target, with the same Pod Security labels as the source's namespace.
 func (c *copyActor) makeSpace(ctx context.Context) error {
 	source := &corev1.Namespace{}
 	if err := c.home.GetAPIReader().Get(ctx, client.ObjectKey{Name: c.key.Namespace}, source); err != nil {
 		err = fmt.Errorf("reading namespace %s of the source: %w", c.key.Namespace, err)
 		if !isRefusal(err) {
-			err = errors.Join(errHome, err) // or the target would be blamed
+			err = errors.Join(errHome, err) // otherwise the target would count as failed
 		}
 		return err
 	}

@@ -23,17 +23,17 @@ import (
 type copyActor struct {
 	*actor
 	target  multicluster.ClusterName
-	want    *Want // nil: there is to be no copy
+	want    *Want // nil: there should be no copy
 	cluster cluster.Cluster
-	// probe says that it is to be found out whether the target answers again, which a cache can't tell.
+	// probe says that this reconcile must find out whether the target answers again. A cache can't show that.
 	probe bool
 }
 
 // maxSteps bounds the steps of one reconcile, so that a copy that changes all the time doesn't hold a worker. A write
-// that conflicts costs two, and while a rollout is under way the Deployment controller makes every third one conflict.
+// that conflicts costs two steps, and during a rollout the Deployment controller makes every third write conflict.
 const maxSteps = 24
 
-// work decides and acts until there is nothing to do.
+// work decides and acts until nothing is left to do.
 func (c *copyActor) work(ctx context.Context) (Outcome, error) {
 	var err error
 	if c.cluster, err = c.r.config.Clusters.GetCluster(ctx, c.target); err != nil {
@@ -85,7 +85,7 @@ func (c *copyActor) work(ctx context.Context) (Outcome, error) {
 	return Outcome{State: Progressing, After: firstDelay}, nil
 }
 
-// settle remembers what the outcome is worth remembering for.
+// settle records what later reconciles need to know about an outcome.
 func (c *copyActor) settle(view CopyView, o Outcome) Outcome {
 	if o.State == Foreign && view.Live {
 		c.note(func(n *Note) { o.After = n.hold(view.foreignKey(), o.Text, view.Now) })
@@ -110,7 +110,7 @@ func (c *copyActor) read(ctx context.Context, reader client.Reader) (*appsv1.Dep
 	return copy, nil
 }
 
-// look replaces a view by what the API server has.
+// look replaces the view's copy by what the API server has.
 func (c *copyActor) look(ctx context.Context, view *CopyView) error {
 	copy, err := c.read(ctx, c.cluster.GetAPIReader())
 	if err != nil {
@@ -124,9 +124,9 @@ func (c *copyActor) look(ctx context.Context, view *CopyView) error {
 	return nil
 }
 
-// do carries out one write. Where it turns out that the view was not what is, it looks.
+// do carries out one write. If the write shows that the view is out of date, it reads the copy again.
 func (c *copyActor) do(ctx context.Context, view *CopyView, step Step) error {
-	// Until the reply is there, anything may have happened.
+	// Until the reply arrives, anything may have happened.
 	c.note(func(n *Note) { n.Written = time.Time{} })
 	var err error
 	switch step.Act {
@@ -140,7 +140,7 @@ func (c *copyActor) do(ctx context.Context, view *CopyView, step Step) error {
 		if result, err = c.apply(ctx, view, step); err == nil {
 			return c.applied(view, step, result)
 		}
-		if apierrors.IsNotFound(err) { // of the namespace, or of the copy
+		if apierrors.IsNotFound(err) { // the namespace or the copy is missing
 			c.r.spaces.forget(c.spaceID())
 			return c.look(ctx, view)
 		}
@@ -151,8 +151,8 @@ func (c *copyActor) do(ctx context.Context, view *CopyView, step Step) error {
 	return err
 }
 
-// absentVersion is no object's version. Applied with it, an object that is there conflicts, and one that isn't is
-// created: the API server ignores the version then.
+// absentVersion is a version that no object has. An apply that carries it conflicts if the object exists. If the object
+// is missing, the API server ignores the version and creates it.
 const absentVersion = "1"
 
 func (c *copyActor) apply(ctx context.Context, view *CopyView, step Step) (*appsv1.Deployment, error) {
@@ -178,7 +178,7 @@ func toDeployment(u *unstructured.Unstructured) (*appsv1.Deployment, error) {
 	return d, nil
 }
 
-// applied takes note of what the API server made of a configuration.
+// applied records what the API server made of a configuration.
 func (c *copyActor) applied(view *CopyView, step Step, result *appsv1.Deployment) error {
 	left, err := differences(step.Config, result)
 	if err != nil {
@@ -211,7 +211,7 @@ func (c *copyActor) recall() Note { return c.r.notes.recall(c.id()) }
 
 func (c *copyActor) note(set func(*Note)) { c.r.notes.change(c.id(), c.r.now(), set) }
 
-// noAnswer says whether an error leaves open whether the cluster works at all.
+// noAnswer reports whether an error leaves open whether the cluster works at all.
 func noAnswer(err error) bool {
 	var network *net.OpError
 	var timeout net.Error
@@ -224,7 +224,7 @@ func noAnswer(err error) bool {
 	return code == http.StatusTooManyRequests || code == http.StatusRequestTimeout || code >= 500
 }
 
-// isRefusal says whether an error is the API server's answer that it did not do what it was asked to.
+// isRefusal reports whether an error is the API server's answer that it didn't carry out the request.
 func isRefusal(err error) bool {
 	code := statusCode(err)
 	return code >= 400 && code < 500 && !noAnswer(err)

@@ -13,17 +13,18 @@ import (
 // cacheGrace is how long the cache may take to show what we wrote.
 const cacheGrace = 2 * time.Second
 
-// CopyView is all that the decision about one copy depends on.
+// CopyView is everything that the decision about one copy depends on.
 type CopyView struct {
 	// Source is the value of AnnotationSource on copies of this source.
 	Source string
-	// Want is what the copy is to be; nil: there is to be none.
+	// Want is the wanted configuration of the copy; nil: there should be no copy.
 	Want *Want
-	// Copy is the Deployment of the source's name in the target, whoever it belongs to; nil: none.
+	// Copy is the Deployment of the source's name in the target, whether or not it is ours; nil if there is none.
 	Copy *appsv1.Deployment
 	// Live says that Copy comes from the API server, with its managed fields.
 	Live bool
-	// Cached is the resourceVersion that the cache shows, "" for none: for a Live view, that of before.
+	// Cached is the resourceVersion that the cache shows, "" for none. In a Live view it is the one shown before the
+	// read.
 	Cached string
 	Note   Note
 	// Scalers are the field managers whose spec.replicas is left alone.
@@ -52,12 +53,12 @@ const (
 type Step struct {
 	Act    Act
 	Config *unstructured.Unstructured
-	// Drift are the fields that somebody else changed; none if it was the source that changed.
+	// Drift lists the fields that somebody else changed. It is empty if the source changed.
 	Drift   []string
 	Outcome Outcome
 }
 
-// DecideCopy says what a copy needs next. It is pure.
+// DecideCopy returns what a copy needs next. It is pure.
 func DecideCopy(v CopyView) (Step, error) {
 	ours, sure := v.ours()
 	switch {
@@ -72,7 +73,7 @@ func DecideCopy(v CopyView) (Step, error) {
 	case v.Copy.DeletionTimestamp != nil:
 		return done(Outcome{State: Leaving, Text: "the old copy is being deleted"}), nil
 	case v.behind():
-		// Our own write is on its way into the cache and comes as an event.
+		// The cache doesn't show our last write yet. Its event will come.
 		return done(v.progress(cacheGrace)), nil
 	}
 	return v.keep()
@@ -80,7 +81,8 @@ func DecideCopy(v CopyView) (Step, error) {
 
 func done(o Outcome) Step { return Step{Outcome: o} }
 
-// ours says whether the Deployment is a copy of the source, and whether that is certain. A name proves nothing.
+// ours reports whether the Deployment is a copy of the source, and whether that is certain. The name alone proves
+// nothing.
 func (v CopyView) ours() (ours, sure bool) {
 	if v.Copy == nil {
 		return false, true
@@ -92,7 +94,7 @@ func (v CopyView) ours() (ours, sure bool) {
 	case marked:
 		return false, v.Live || v.held(v.foreignKey())
 	case v.Live:
-		// Somebody took the annotation off. The field manager still knows.
+		// Somebody removed the annotation. The managed fields still show it.
 		return appliedByUs(v.Copy.ManagedFields), true
 	default:
 		return false, v.held(v.foreignKey())
@@ -153,7 +155,7 @@ func (v CopyView) keep() (Step, error) {
 	}
 	taken, known := v.replicasTaken()
 	if !known {
-		// Applied now, spec.replicas might be taken away from an autoscaler.
+		// To apply spec.replicas now could take it away from an autoscaler.
 		return Step{Act: ActLook}, nil
 	}
 	want, missing := v.Want.Full, full
@@ -175,7 +177,7 @@ func (v CopyView) keep() (Step, error) {
 	return Step{Act: ActApply, Config: want}, nil
 }
 
-// repair applies what somebody else has changed, unless that was in vain too often.
+// repair applies what somebody else has changed, unless too many repairs were undone.
 func (v CopyView) repair(want *unstructured.Unstructured, drift []string) Step {
 	if wait := v.Note.contested(drift, v.Now); wait > 0 {
 		return done(Outcome{State: Contested, After: wait, Text: "somebody changes " + list(drift) + " back each time it is repaired"})
@@ -183,10 +185,10 @@ func (v CopyView) repair(want *unstructured.Unstructured, drift []string) Step {
 	return Step{Act: ActApply, Config: want, Drift: drift}
 }
 
-// replicasTaken says whether spec.replicas belongs to somebody else, if that is known.
+// replicasTaken reports whether spec.replicas belongs to somebody else, if that is known.
 func (v CopyView) replicasTaken() (taken, known bool) {
 	if v.Live || len(v.Copy.ManagedFields) > 0 {
-		// Those of a cache are as good: what is written on their account names the version they are of.
+		// Managed fields from a cache will do: the write that depends on them names their version.
 		_, taken := replicasTaken(v.Copy.ManagedFields, v.Scalers)
 		return taken, true
 	}
@@ -196,11 +198,11 @@ func (v CopyView) replicasTaken() (taken, known bool) {
 	return false, false
 }
 
-// settled is a copy that is as it is to be.
+// settled handles a copy that is as wanted.
 func (v CopyView) settled() Step {
 	if v.Live && v.Cached == "" {
-		// It is there and the cache doesn't show it. Either the cache lags, or somebody changed the label that the
-		// cache selects by; applying puts it back.
+		// The copy exists and the cache doesn't show it. Either the cache lags, or somebody changed the label that the
+		// cache selects by. In the second case an apply restores the label.
 		if v.Note.Slot != "" && v.Copy.Labels[labelSlot] != v.Note.Slot {
 			return v.repair(v.formApplied(), []string{"metadata.labels." + labelSlot})
 		}
@@ -215,7 +217,7 @@ func (v CopyView) settled() Step {
 	return done(v.progress(0))
 }
 
-// formApplied is the form that the copy has now.
+// formApplied returns the form of the configuration that the copy has now.
 func (v CopyView) formApplied() *unstructured.Unstructured {
 	if v.Copy.Annotations[AnnotationApplied] == v.Want.Lean.GetAnnotations()[AnnotationApplied] {
 		return v.Want.Lean
@@ -223,13 +225,13 @@ func (v CopyView) formApplied() *unstructured.Unstructured {
 	return v.Want.Full
 }
 
-// progress says how far the copy's rollout is.
+// progress returns how far the copy's rollout is.
 func (v CopyView) progress(after time.Duration) Outcome {
 	spec, status := v.Copy.Spec, v.Copy.Status
 	o := Outcome{State: Progressing, Desired: ptr.Deref(spec.Replicas, 1), Ready: status.AvailableReplicas, After: after}
 	current := v.Copy.Generation > 0 && status.ObservedGeneration >= v.Copy.Generation
 	if !current {
-		// The figures are of before the last change.
+		// The figures are older than the last change.
 		o.Ready = min(o.Ready, status.UpdatedReplicas)
 	}
 	if current && after == 0 && status.UpdatedReplicas == o.Desired && status.AvailableReplicas == o.Desired && status.Replicas == o.Desired {
@@ -238,8 +240,8 @@ func (v CopyView) progress(after time.Duration) Outcome {
 	return o
 }
 
-// behind says whether the cache certainly shows what was there before our last write. After a while it doesn't
-// insist: a write from the old resourceVersion only conflicts.
+// behind reports whether the cache certainly shows the state before our last write. After cacheGrace it returns false:
+// a write from the old resourceVersion would only conflict.
 func (v CopyView) behind() bool {
 	if v.Live || v.Note.Written.IsZero() || v.Now.Sub(v.Note.Written) >= cacheGrace {
 		return false
@@ -255,10 +257,10 @@ func (v CopyView) held(key string) bool {
 	return v.Note.HoldKey == key && v.Now.Before(v.Note.HoldUntil)
 }
 
-// foreignKey identifies a stranger's Deployment as far as the cache shows it.
+// foreignKey identifies somebody else's Deployment, as far as the cache shows it.
 func (v CopyView) foreignKey() string { return "foreign " + v.Cached }
 
-// refusedKey identifies a request that was refused: the same one would be refused again.
+// refusedKey identifies a refused request: the same request would be refused again.
 func (v CopyView) refusedKey() string {
 	key := "refused delete"
 	if v.Want != nil {
@@ -271,7 +273,7 @@ func (v CopyView) onHold(state State) Step {
 	return done(Outcome{State: state, Text: v.Note.HoldText, After: v.Note.HoldUntil.Sub(v.Now)})
 }
 
-// list names some of the fields.
+// list names the first few fields.
 func list(paths []string) string {
 	const some = 3
 	if len(paths) <= some {

@@ -8,9 +8,9 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 )
 
-// Divide splits a total over clusters by weight, by the method of the largest remainder: each gets its exact share
-// rounded down, and what is left goes one each to those that lost most, the first by name among equals. The sum is
-// the total, and nothing but total, names and weights matters. Where all weights are 0, all count alike.
+// Divide splits a total among clusters by weight, by the method of the largest remainder. Each gets its exact share
+// rounded down. What is left goes, one each, to those with the largest remainders, the first by name among equals. The
+// sum is the total, and nothing but total, names and weights matters. If all weights are 0, they count as equal.
 func Divide(total int32, weights map[multicluster.ClusterName]int64) map[multicluster.ClusterName]int32 {
 	shares := make(map[multicluster.ClusterName]int32, len(weights))
 	var sum int64
@@ -44,7 +44,7 @@ func Divide(total int32, weights map[multicluster.ClusterName]int64) map[multicl
 	return shares
 }
 
-// shares says how many replicas each target is to have; nil: as many as the source.
+// shares returns how many replicas each target should have; nil: as many as the source.
 func (w Wish) shares(targets, givenUp []multicluster.ClusterName) map[multicluster.ClusterName]*int32 {
 	result := make(map[multicluster.ClusterName]*int32, len(targets))
 	for _, name := range targets {
@@ -63,7 +63,7 @@ func (w Wish) shares(targets, givenUp []multicluster.ClusterName) map[multiclust
 		sum += weights[name]
 	}
 	if sum == 0 && len(givenUp) > 0 {
-		// Nobody is there to take over, so nothing moves.
+		// No target is left to take over, so nothing moves.
 		return w.shares(targets, nil)
 	}
 	for _, name := range targets {

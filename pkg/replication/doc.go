@@ -1,5 +1,5 @@
-// Package replication keeps copies of Deployments in other clusters: the source says where, and each copy then lives
-// there as any Deployment does.
+// Package replication keeps copies of Deployments in other clusters. Annotations of the source say where, and each copy
+// then lives there like any other Deployment.
 //
 // It is a plain multicluster-runtime reconciler. It knows nothing of shards, tenures or epochs; what sharding needs (the
 // slot label on copies, the fence) is added by the clients it is given.
@@ -10,9 +10,9 @@
 //		RateLimiter: replication.NewRateLimiter(),
 //	})
 //
-// A sharded program feeds it itself: events of sources under their own key, events of copies under that of [SourceOf],
-// and all sources whenever a target comes, goes, or changes between usable and not. The cluster of a request is the
-// source's ("home", or "home/01" for a shard of it); any other cluster is asked for by its plain name.
+// A sharded program feeds the reconciler itself: events of sources under their own key, events of copies under the key
+// of [SourceOf], and all sources whenever a target comes, goes, or becomes usable or unusable. The cluster of a request
+// is the source's ("home", or "home/01" for a shard of it). Any other cluster is looked up by its plain name.
 //
 // # What the owner of a Deployment writes
 //
@@ -27,9 +27,9 @@
 //	    tenure.dev/overrides: |              # JSON: by cluster; replicas not with divide
 //	      {"west": {"replicas": 5, "images": {"container": "image"}}}
 //
-// Annotations that make no sense are shown in the condition and an event, with name and value; until they are
-// corrected nothing else is written anywhere, and existing copies stay as they are. A name that no cluster has (yet) is
-// no error: it is a target that is away. One annotation names at most 500 clusters.
+// Invalid annotations are shown, with name and value, in the condition and an event. Until they are corrected nothing
+// else is written anywhere, and existing copies stay as they are. A name that no cluster has (yet) is no error: it is a
+// target that is away. One annotation names at most 500 clusters.
 //
 // # What the owner of a namespace in a target writes
 //
@@ -37,72 +37,74 @@
 //	  labels:
 //	    tenure.dev/replication-target: "true"   # or unrestricted
 //
-// Whoever can have a Deployment copied runs Pods, so a namespace of a target has to be opened by somebody who may label
-// it. Without the label nothing is created or changed in it; the condition says so, and how to open it. With "true", Pods
-// have to keep to the Pod Security Standard "baseline" (no namespaces, files or ports of the host, nothing privileged, no
-// unusual capabilities or sysctls, ...) as the API server's own admission checks it, and to the namespace's default
-// service account. With "unrestricted", they needn't; what the target's own admission and quotas say holds in any case.
-// What is judged is the configuration to be applied, overrides included.
+// Whoever can have a Deployment copied runs Pods in the target. So a namespace of a target has to be opened by somebody
+// who may label it. Without the label nothing is created or changed in it; the condition says so, and how to open it.
+// With "true", Pods must keep to the Pod Security Standard "baseline" (no namespaces, files or ports of the host,
+// nothing privileged, no unusual capabilities or sysctls, ...) as the API server's own admission checks it, and use the
+// namespace's default service account. With "unrestricted" they needn't. The target's own admission and quotas apply in
+// any case. The check looks at the configuration to be applied, overrides included.
 //
-// A label is looked for before a write, and what was seen is believed for 5 s. A namespace that keeps copies out is looked
-// at again within a minute. When the label is taken off, copies stay as they are, drift and all, and the condition says
-// so once they differ from what is wanted; they are deleted when they aren't wanted any more, for that they are ours is
-// written on them.
+// The label is read before a write, and the result is used for 5 s. A namespace that isn't open is read again within a
+// minute. When the label is removed, copies stay as they are, even if they drift; the condition says so once they
+// differ from what is wanted. Copies that aren't wanted any more are deleted all the same, since their annotations say
+// that they are ours.
 //
-// Nothing is copied from or to kube-* and the namespaces of [Config.ForbiddenNamespaces], whatever their labels.
-// With [Config.CreateNamespaces], a namespace that is missing is made: with the label "true" and the Pod Security labels of
-// the source's, if the Pods would be let in then. A namespace is never changed or deleted.
+// Nothing is copied from or to kube-* and the namespaces of [Config.ForbiddenNamespaces], whatever their labels. With
+// [Config.CreateNamespaces], a missing namespace is created if the Pods would be allowed in it: with the label "true"
+// and the Pod Security labels of the source's namespace. A namespace is never changed or deleted.
 //
-// Who may have Deployments copied at all is for the source's cluster to say: config/replication/source has a
-// ValidatingAdmissionPolicy that asks for a right of its own.
+// The source's cluster decides who may have Deployments copied at all: config/replication/source has a
+// ValidatingAdmissionPolicy that requires a special permission.
 //
 // # Parts
 //
-// [ParseWish], [Divide], the record's steps and [DecideCopy] are pure: what is asked for, how a total is split, what must be
-// remembered, and what one copy needs next. The [Reconciler] gathers and acts, on several targets at a time, each
-// bounded by a timeout. A target that doesn't answer is left out for a while by all sources.
+// [ParseWish], [Divide], the record's steps and [DecideCopy] are pure. They decide what is asked for, how a total is
+// split, what must be remembered, and what one copy needs next. The [Reconciler] gathers and acts, on several targets
+// at a time, each bounded by a timeout. A target that doesn't answer is left out for a while by all sources.
 //
 // # Copies
 //
-// A copy has the source's namespace and name, its spec, and its labels and annotations but for those by which tools know
-// what they manage: Tenure, kubectl, the Deployment controller, Argo CD, Flux, Helm, Rancher and some others. It is written
-// by server-side apply by the field manager [FieldManager], so what others add (sidecars, annotations) stays.
+// A copy has the source's namespace, name and spec. It has the source's labels and annotations except those by which
+// tools identify what they manage: Tenure, kubectl, the Deployment controller, Argo CD, Flux, Helm, Rancher and some
+// others. It is written by server-side apply with the field manager [FieldManager], so what others add (sidecars,
+// annotations) stays.
 //
-// Nothing is written when nothing has changed: what is wanted is compared, field by field as server-side apply would,
-// with the copy in the cache. A digest of what was applied is an annotation of the copy, hence one of the fields compared;
-// so a field that the source no longer has is noticed as well.
+// Nothing is written when nothing has changed: the wanted configuration is compared with the copy in the cache, field
+// by field as server-side apply would. A digest of what was applied is an annotation of the copy, and so one of the
+// compared fields. Thus a field that the source no longer has is noticed as well.
 //
-// Every write names what it was decided on. An update carries UID and resourceVersion; a create carries a resourceVersion
-// that no object has, with which the API server creates what is missing and refuses what exists. So a copy is created once,
-// and a Deployment that isn't ours is never taken over, whatever the cache showed: it is looked at live, and the
-// annotation [AnnotationSource] says whose it is, or the managed fields where somebody removed that. Before the first
-// write to any target, a reconcile makes sure that the source is what the cache shows, by a compare-and-swap on it or by
-// one live read: the cache of a new holder may be older than the last write of the one before.
+// Every write names the version that it was decided on. An update carries UID and resourceVersion. A create carries a
+// resourceVersion that no object has, with which the API server creates a missing object and refuses to change an
+// existing one. So a copy is created once, and a Deployment that isn't ours is never taken over, whatever the cache
+// showed: it is read live, and the annotation [AnnotationSource] says whose it is, or the managed fields if somebody
+// removed the annotation. Before the first write to any target, a reconcile ensures that the source is as the cache
+// shows it, by a compare-and-swap on it or by one live read: the cache of a new holder may be older than the last write
+// of the previous one.
 //
-// # Replicas that belong to somebody else
+// # Replicas that an autoscaler sets
 //
-// Where spec.replicas of a copy was written by one of [Config].Scalers (the controller manager, as which a
-// HorizontalPodAutoscaler writes) or was applied, server-side, by anybody else, it is left out from then on, and the
-// figure is theirs. Written in any other way (kubectl scale, kubectl edit) it is drift and put back. To take it back from
-// an autoscaler that is gone: kubectl scale the copy.
+// If spec.replicas of a copy was written by one of [Config].Scalers (the controller manager, as which a
+// HorizontalPodAutoscaler writes), or was set by server-side apply by anybody else, it belongs to them and is no longer
+// applied. If it was written in any other way (kubectl scale, kubectl edit) it is drift and is repaired. To take it
+// back from an autoscaler that is gone, kubectl scale the copy.
 //
-// # Somebody who doesn't give in
+// # Contested fields
 //
-// The first three repairs of the same fields are made at once. If they don't last, further ones wait a second, two, four,
-// up to five minutes, and condition and event say which fields are contested. An admission policy that changes what is
-// being applied is recognised by the reply and costs one write.
+// The first three repairs of the same fields are made at once. If they don't last, further ones wait a second, two,
+// four, up to five minutes, and condition and event say which fields are contested. If an admission policy changes what
+// is applied, the reply shows that, and it costs one write.
 //
 // # What is remembered where
 //
 // On the source: a finalizer; the clusters that may have a copy ([AnnotationCopies], written before the first request
 // that could make one); and the targets whose share has moved away ([AnnotationGivenUp], so that a new holder doesn't
-// start their grace anew). Any process can go on from there. In memory: only what spares requests. A target that was restored from
-// a backup, where versions go back, is brought to what is wanted like any that was edited by hand.
+// start their grace again). Any process can go on from there. In memory: only what saves requests. A target that was
+// restored from a backup, where versions go back, is treated like one that was edited by hand.
 //
-// A cluster leaves the list when its API server has said that it has no copy; one that can't be read stays, and with it
-// the finalizer, whether the source was deleted, lost its label, or just this target. Where a cluster is gone for good,
-// take its name off the list: kubectl annotate --overwrite deployment/x tenure.dev/copies=west. If the list is removed
-// altogether, every known cluster is asked.
+// A cluster leaves the list when its API server has said that it has no copy. A cluster that can't be read stays on it,
+// and keeps the finalizer, whether the source was deleted, lost its label, or lost just this target. If a cluster is
+// gone for good, take its name off the list: kubectl annotate --overwrite deployment/x tenure.dev/copies=west. If the
+// list is removed altogether, every known cluster is asked.
 //
 // # The writes in the life of a source
 //
@@ -112,39 +114,40 @@
 //	W4  each target that has drifted or whose source has changed: one apply
 //	W5  each target that has to go: one delete; then the source: list shortened, or finalizer removed
 //
-// Whichever of them is the last thing a process does, the next one goes on to the same end.
+// Whichever of them is the last that a process makes, the next process reaches the same end.
 //
 // # The condition
 //
-// Replicated is True when every target has the wanted configuration rolled out and available. The message has the figures
-// of all clusters; the reason is that of the worst. It is applied by our field manager, so conditions of the
-// Deployment controller stay. A Deployment's condition has no generation, hence the message says which one it speaks of:
-// kubectl wait right after an edit may see the condition of before.
+// Replicated is True when every target has the wanted configuration rolled out and available. The message has the
+// figures of all clusters; the reason is that of the worst. The condition is applied by our field manager, so
+// conditions of the Deployment controller stay. A Deployment's condition has no generation, so the message names the
+// generation that it is about: kubectl wait right after an edit may still see the previous condition.
 //
-// An event is told when status or reason change, so one for all clusters and for whatever replicas find the same. What
-// comes from elsewhere (a server's words, names, values) is cleaned and cut: a message has at most 1024 bytes, and names
-// the clusters that are worst where it can't name all.
+// An event is sent when status or reason change: one for all clusters, however many replicas find the same. Text from
+// elsewhere (a server's messages, names, values) is cleaned and shortened. A message has at most 1024 bytes, and names
+// the worst clusters if it can't name all.
 //
 // # What is watched
 //
-// Copies whole, not only metadata and status: drift is found by comparing the spec, and a drifted label or annotation
-// changes no generation that would tell to read the rest. [TrimCopy], as the transform of the cache, drops what nothing
-// is decided by, most of the managed fields above all: more than half of a copy.
+// Copies are watched whole, not only their metadata and status: drift is found by comparing the spec, and a drifted
+// label or annotation changes no generation. [TrimCopy], as the transform of the cache, drops what no decision depends
+// on, above all most of the managed fields: more than half of a copy.
 //
 // # How long a drift lasts
 //
-// An event, one live read of the source, one apply: some 15 ms where an API server answers within a few. The apply names
-// the version it was decided on. The Deployment controller, which sees the same drift, writes status meanwhile, and each
-// of its writes in between costs a conflict, a read and another apply: that is what the longest repairs consist of. An
-// apply that names only the UID wouldn't conflict, but one that was on the wire when its tenure ended could then
-// undo what the next holder has written. Where etcd's disk stalls, all of this waits for it.
+// A repair takes an event, one live read of the source and one apply: some 15 ms if each API server answers within a
+// few. The apply names the version that it was decided on. The Deployment controller, which sees the same drift, writes
+// status meanwhile. Each of its writes in between costs a conflict, a read and another apply, and the longest repairs
+// consist of those. An apply that names only the UID wouldn't conflict, but one that was in flight when its tenure
+// ended could then undo what the next holder has written. If etcd's disk stalls, all of this waits for it.
 //
 // # Considerations
 //
-//   - The source is a Deployment like any other: where a Deployment controller runs in its cluster, it has Pods there, too.
+//   - The source is a Deployment like any other: if a Deployment controller runs in its cluster, it has Pods there, too.
 //   - divide gives what is left over after rounding to the largest remainders. A change of total or weights may move a
 //     replica between clusters that weren't touched.
-//   - A copy of a source that vanished without its finalizer (an old backup restored, say) is left alone. Only a copy
-//     that came into being after this very process let its source go, by a request that was under way, is deleted.
-//   - A target whose Secret was removed is away at once; its share moves when this process has run for as long as the grace.
+//   - A copy of a source that vanished without its finalizer (after a restore from an old backup, say) is left alone.
+//     Only a copy that came into being after this very process released its source, by a request that was in flight, is
+//     deleted.
+//   - A target whose Secret was removed is away at once. Its share moves when this process has run for the grace.
 package replication

@@ -14,8 +14,8 @@ import (
 	"github.com/tenure-dev/tenure/pkg/text"
 )
 
-// fanOut brings all copies further, those of one cluster not waiting for another's. Trouble is what went wrong in single
-// clusters in ways nobody foresaw; err concerns the whole source.
+// fanOut brings all copies further, each cluster independently of the others. trouble joins unforeseen errors of single
+// clusters; err concerns the whole source.
 func (a *actor) fanOut(ctx context.Context, wish Wish, known, targets []multicluster.ClusterName, record Record) (_ []Outcome, trouble, err error) {
 	base, err := newTemplate(a.source, a.name)
 	if err != nil {
@@ -54,14 +54,14 @@ func (a *actor) fanOut(ctx context.Context, wish Wish, known, targets []multiclu
 	return outcomes, trouble, nil
 }
 
-// unheardOf says whether nothing is known about a cluster that isn't among the targets. There may be thousands of such
-// names, so they cost no work and no memory.
+// unheardOf reports whether nothing is known about a cluster that isn't among the targets. There may be thousands of
+// such names, so they cost no work and no memory.
 func (a *actor) unheardOf(name multicluster.ClusterName) bool {
 	ok, since := a.r.config.Targets.Usable(name)
 	return !ok && since.IsZero()
 }
 
-// unknown is the outcome for such a cluster. A process that has just begun may not have heard of all yet.
+// unknown returns the outcome for such a cluster. A process that has just started may not know all clusters yet.
 func (a *actor) unknown(name multicluster.ClusterName) Outcome {
 	o := Outcome{Cluster: name, State: Away, Text: "isn't known", After: unknownAgain}
 	if left := a.r.began.Add(connectGrace).Sub(a.r.now()); left > 0 {
@@ -70,8 +70,8 @@ func (a *actor) unknown(name multicluster.ClusterName) Outcome {
 	return o
 }
 
-// run brings one copy as far as it can be brought now. What is known to go wrong with a cluster is an outcome; an error
-// is about the source, about ourselves, or unforeseen.
+// run brings one copy as far as it can be brought now. A known kind of failure of the cluster is an outcome. An error
+// is about the source, about this process, or unforeseen.
 func (c *copyActor) run(ctx context.Context) (Outcome, error) {
 	ok, since := c.r.config.Targets.Usable(c.target)
 	switch {
@@ -108,15 +108,15 @@ func (c *copyActor) run(ctx context.Context) (Outcome, error) {
 	return c.away("can't be used", 0), fmt.Errorf("cluster %s: %w", c.target, err)
 }
 
-// unknownAgain is when a cluster that is away or not connected is looked for again. Whoever runs the Reconciler enqueues
-// the sources when one comes back; this is for one that was missed.
+// unknownAgain is when to look again for a cluster that is away or not connected. The Reconciler's owner enqueues the
+// sources when a cluster comes back; this is a fallback.
 const unknownAgain = time.Minute
 
 func (c *copyActor) away(why string, after time.Duration) Outcome {
 	return Outcome{State: Away, Text: why, After: after}
 }
 
-// unconnected is the outcome for a cluster that can't be reached through any fault of its own (yet).
+// unconnected returns the outcome for a cluster that isn't connected (yet), which may not be its own fault.
 func (c *copyActor) unconnected(why string) Outcome {
 	if left := c.r.connections.missing(c.connection(), c.r.now()); left > 0 {
 		return Outcome{State: Away, Text: why, Pending: true, After: left}

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 )
 
-// sweepLate deletes copies of a source that this process let go and that came into being afterwards: a request that an
-// earlier holder had on the wire when it stopped. Copies of any other source that isn't there are left alone: a home
+// sweepLate deletes copies of a source that this process released, if they came into being afterwards, by a request
+// that an earlier holder had in flight when it stopped. Copies of any other missing source are left alone: a home
 // cluster that lost its objects must not empty the others.
 func (a *actor) sweepLate(ctx context.Context) (ctrl.Result, error) {
 	var failures []error
@@ -25,7 +25,7 @@ func (a *actor) sweepLate(ctx context.Context) (ctrl.Result, error) {
 		}
 		cl, err := a.r.config.Clusters.GetCluster(ctx, name)
 		if err != nil {
-			continue // It can't have shown us a copy.
+			continue // then its cache can't have shown a copy
 		}
 		failures = append(failures, a.sweepOne(ctx, cl, name))
 	}
@@ -46,7 +46,7 @@ func (a *actor) sweepOne(ctx context.Context, cl cluster.Cluster, name multiclus
 	live := &appsv1.Deployment{}
 	err := a.home.GetAPIReader().Get(ctx, a.key, live)
 	if err == nil && isSource(live.Labels, live.Finalizers) {
-		return nil // It is wanted again; its own event brings it here.
+		return nil // it is a source again, and has an event of its own
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading Deployment %s from the API server: %w", a.key, err)

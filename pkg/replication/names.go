@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 )
 
-// What the owner of a source writes on it.
+// Keys that the owner of a source sets on it.
 const (
 	// LabelReplicate asks for replication when its value is "true".
 	LabelReplicate = "tenure.dev/replicate"
@@ -18,28 +18,28 @@ const (
 	AnnotationReplicas = "tenure.dev/replicas"
 	// AnnotationTotal is what divide splits.
 	AnnotationTotal = "tenure.dev/total"
-	// AnnotationWeights says how divide splits: "west=3,east=1". A target that isn't named has weight 1.
+	// AnnotationWeights says how divide splits: "west=3,east=1". The default weight is 1.
 	AnnotationWeights = "tenure.dev/weights"
 	// AnnotationOverrides is JSON: {"west":{"replicas":5,"images":{"container":"image"}}}.
 	AnnotationOverrides = "tenure.dev/overrides"
 )
 
-// LabelTarget is what the owner of a namespace in a target writes on it, so that copies may be written there: its value
-// is [TargetConfined] or [TargetUnrestricted].
+// LabelTarget is what the owner of a namespace in a target sets on it to allow copies there. Its value is
+// [TargetConfined] or [TargetUnrestricted].
 const LabelTarget = "tenure.dev/replication-target"
 
-// What is remembered on a source.
+// Keys that record state on a source.
 const (
 	// Finalizer keeps a source until its copies are deleted.
 	Finalizer = "tenure.dev/replication"
-	// AnnotationCopies names the clusters that may have a copy. It is written before the first request that
-	// could make one, and a name leaves it when the API server there has said that there is none.
+	// AnnotationCopies names the clusters that may have a copy. It is written before the first request that could make
+	// one. A name is removed when the API server there has said that it has no copy.
 	AnnotationCopies = "tenure.dev/copies"
 	// AnnotationGivenUp names the targets whose share of a divided total has moved to the others.
 	AnnotationGivenUp = "tenure.dev/given-up"
 )
 
-// What is written on a copy.
+// Keys on a copy.
 const (
 	// AnnotationOwnerUID is the UID of the source. A sharded client derives the slot label from it.
 	AnnotationOwnerUID = "tenure.dev/owner-uid"
@@ -52,25 +52,25 @@ const (
 // FieldManager owns the fields of copies, and the condition of sources.
 const FieldManager = "tenure-replication"
 
-// prefix begins all labels and annotations that mean something to Tenure; they aren't copied.
+// prefix begins all labels and annotations of Tenure. They aren't copied.
 const prefix = "tenure.dev/"
 
-// labelSlot is what a sharded client puts on copies, and what its caches select them by.
+// labelSlot is the label that a sharded client sets on copies, and by which its caches select them.
 const labelSlot = prefix + "slot"
 
-// SourceOf says which source a copy belongs to: a copy has the source's namespace and name. It is false for a
-// Deployment that carries no mark of ours. What it says is good for enqueueing, not as a proof of ownership.
+// SourceOf returns the source that a copy belongs to: it has the same namespace and name. It returns false for a
+// Deployment that carries none of our keys. That is good for enqueueing, and no proof of ownership.
 func SourceOf(copy client.Object) (types.NamespacedName, bool) {
 	annotations, labels := copy.GetAnnotations(), copy.GetLabels()
 	_, owned := annotations[AnnotationOwnerUID]
 	_, sourced := annotations[AnnotationSource]
 	_, applied := annotations[AnnotationApplied]
-	// A sharded client's label; the only mark that is left when a user took the annotations off.
+	// A sharded client's label is the only key left if a user removed the annotations.
 	_, slotted := labels[labelSlot]
 	return client.ObjectKeyFromObject(copy), owned || sourced || applied || slotted
 }
 
-// isSource says whether a Deployment concerns this package at all.
+// isSource reports whether a Deployment concerns this package.
 func isSource(labels map[string]string, finalizers []string) bool {
 	for _, f := range finalizers {
 		if f == Finalizer {
@@ -80,13 +80,13 @@ func isSource(labels map[string]string, finalizers []string) bool {
 	return labels[LabelReplicate] == "true"
 }
 
-// sourceCluster is the real cluster of a request: what comes before the shard's prefix.
+// sourceCluster returns the real cluster of a request: what precedes the shard's prefix.
 func sourceCluster(name multicluster.ClusterName) multicluster.ClusterName {
 	real, _, _ := strings.Cut(string(name), "/")
 	return multicluster.ClusterName(real)
 }
 
-// sourceKey is the value of AnnotationSource.
+// sourceKey returns the value of AnnotationSource.
 func sourceKey(cluster multicluster.ClusterName, key types.NamespacedName) string {
 	return string(cluster) + "/" + key.Namespace + "/" + key.Name
 }

@@ -12,36 +12,36 @@ import (
 )
 
 const (
-	// noteLife is when a note is thrown away that nothing has asked for. It only bounds memory.
+	// noteLife is how long an unused note is kept. It only bounds memory.
 	noteLife = 20 * time.Minute
-	// freeRepairs of the same fields are made at once; somebody who undoes them all is no person at a keyboard.
+	// freeRepairs of the same fields are made at once. If all are undone, no person at a keyboard undid them.
 	freeRepairs = 3
-	// quiet is how long a copy must be left in peace for its repairs to be forgotten.
+	// quiet is how long a copy must stay unchanged for its repairs to be forgotten.
 	quiet = 10 * time.Minute
-	// The delay of what was in vain doubles from one of these to the other.
+	// The delay after failures doubles from firstDelay to longestDelay.
 	firstDelay, longestDelay = time.Second, 5 * time.Minute
 )
 
-// Note is what this process remembers about one copy. It spares requests; forgetting it is always safe.
+// Note is what this process remembers about one copy. It saves requests. Forgetting it is always safe.
 type Note struct {
-	// Replaced is the resourceVersion that our last write replaced, "" for a create: who still sees it sees the past.
+	// Replaced is the resourceVersion that our last write replaced, "" for a create. A cache that still shows it lags.
 	Replaced string
 	Written  time.Time
-	// ReplicasTaken is what the managed fields said about a generation of the copy.
+	// ReplicasTaken is what the managed fields showed for this generation of the copy.
 	JudgedUID        types.UID
 	JudgedGeneration int64
 	ReplicasTaken    bool
-	// Slot is the value of the slot label as the cache last showed it; "" where nobody stamps copies.
+	// Slot is the value of the slot label as the cache last showed it; "" if copies have no such label.
 	Slot string
 	// Shown is the version of the copy that the cache showed last, 0 for none.
 	Shown uint64
 	// HiddenSince is when the API server first showed a copy that the cache doesn't.
 	HiddenSince time.Time
-	// A hold keeps from sending what was in vain: until then, for that key.
+	// A hold delays a request that failed: the one with this key isn't repeated until then.
 	HoldKey, HoldText string
 	HoldUntil         time.Time
 	Holds             int
-	// Repairs of the same fields, one after another.
+	// Repairs counts consecutive repairs of the same fields.
 	Repairs       int
 	RepairedPaths string
 	RepairedAt    time.Time
@@ -49,7 +49,7 @@ type Note struct {
 	touched time.Time
 }
 
-// contested is how long a repair of these fields has to wait, because the last ones didn't last.
+// contested returns how long a repair of these fields has to wait because earlier ones were undone.
 func (n Note) contested(paths []string, now time.Time) time.Duration {
 	if n.Repairs < freeRepairs || n.RepairedPaths != strings.Join(paths, ",") || now.Sub(n.RepairedAt) > quiet {
 		return 0
@@ -57,7 +57,7 @@ func (n Note) contested(paths []string, now time.Time) time.Duration {
 	return n.RepairedAt.Add(delay(n.Repairs - freeRepairs)).Sub(now)
 }
 
-// repaired counts a repair. One that the API server undid at once is worth all free ones.
+// repaired counts a repair. A repair that the API server undid at once uses up all free ones.
 func (n *Note) repaired(paths []string, undone bool, now time.Time) {
 	if key := strings.Join(paths, ","); key != n.RepairedPaths || now.Sub(n.RepairedAt) > quiet {
 		n.Repairs, n.RepairedPaths = 0, key
@@ -69,7 +69,7 @@ func (n *Note) repaired(paths []string, undone bool, now time.Time) {
 	n.RepairedAt = now
 }
 
-// hold keeps the same thing from being tried again at once.
+// hold delays the next try of the same request.
 func (n *Note) hold(key, text string, now time.Time) time.Duration {
 	if n.HoldKey != key {
 		n.Holds = 0
@@ -80,22 +80,22 @@ func (n *Note) hold(key, text string, now time.Time) time.Duration {
 	return wait
 }
 
-// wrote remembers a write and what its reply showed.
+// wrote records a write and what its reply showed.
 func (n *Note) wrote(replaced string, result *appsv1.Deployment, scalers []string, now time.Time) {
 	n.HiddenSince = time.Time{}
-	if result.ResourceVersion != replaced { // else it changed nothing, and no event will come of it
+	if result.ResourceVersion != replaced { // otherwise it changed nothing, and causes no event
 		n.Replaced, n.Written = replaced, now
 	}
 	n.judge(result, scalers)
 }
 
-// seen remembers what the cache shows, nil for nothing, where that is news. Without it, a copy that is deleted soon after
-// it was made would be taken for one that the cache doesn't show yet. A copy that goes back to an earlier version is one of a
-// cluster that was restored from a backup: generations will be used again there, so what is remembered is void.
+// seen records what the cache shows (nil for nothing), and reports whether that is news. Without it, a copy that is
+// deleted soon after it was created would be taken for one that the cache doesn't show yet. If a copy goes back to an
+// earlier version, its cluster was restored from a backup. Generations will be used again there, so the note is void.
 func (n *Note) seen(copy *appsv1.Deployment) (news bool) {
 	shown := n.Shown
 	if copy != nil {
-		shown, _ = strconv.ParseUint(copy.ResourceVersion, 10, 64) // 0 says nothing
+		shown, _ = strconv.ParseUint(copy.ResourceVersion, 10, 64) // 0 is ignored
 		if shown < n.Shown {
 			*n = Note{}
 		}
@@ -107,7 +107,7 @@ func (n *Note) seen(copy *appsv1.Deployment) (news bool) {
 	written := n.Written
 	if n.Replaced != version {
 		written = time.Time{} // The cache shows our last write, or what came after it.
-	}
+	} // the cache shows our last write, or a later version
 	news = written != n.Written || slot != n.Slot || shown != n.Shown
 	n.Written, n.Slot, n.Shown = written, slot, shown
 	return news
@@ -118,7 +118,7 @@ func (n *Note) judge(copy *appsv1.Deployment, scalers []string) {
 	_, n.ReplicasTaken = replicasTaken(copy.ManagedFields, scalers)
 }
 
-// delay doubles with each try in vain.
+// delay doubles with each failed try.
 func delay(tries int) time.Duration {
 	if tries > 16 {
 		return longestDelay
@@ -132,7 +132,7 @@ type copyID struct {
 	target multicluster.ClusterName
 }
 
-// notes is the memory of a Reconciler.
+// notes holds all notes of a Reconciler.
 type notes struct {
 	mu sync.Mutex
 	// All below is guarded by mu.
@@ -145,7 +145,7 @@ type notes struct {
 type sourceNote struct {
 	// replaced are the resourceVersions that our last writes replaced.
 	replaced []string
-	// finished says that the source was let go: no copy of it may be left.
+	// finished says that the source was released: no copy of it may be left.
 	finished bool
 	written  time.Time
 }
@@ -169,7 +169,7 @@ func (n *notes) change(id copyID, now time.Time, set func(*Note)) {
 	n.sweep(now)
 }
 
-// behind says whether the source that the cache shows is certainly older than our last write to it.
+// behind reports whether the source that the cache shows is certainly older than our last write to it.
 func (n *notes) behind(source *appsv1.Deployment, now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -185,7 +185,7 @@ func (n *notes) behind(source *appsv1.Deployment, now time.Time) bool {
 	return false
 }
 
-// replacedSource says that we replaced a resourceVersion of a source.
+// replacedSource records that we replaced a resourceVersion of a source.
 func (n *notes) replacedSource(uid types.UID, version string, finished bool, now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -203,21 +203,21 @@ func (n *notes) replacedSource(uid types.UID, version string, finished bool, now
 	n.sweep(now)
 }
 
-// finished says whether this process let the source of that UID go.
+// finished reports whether this process released the source of that UID.
 func (n *notes) finished(uid string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.sources[types.UID(uid)].finished
 }
 
-// empty says that no source is remembered at all.
+// empty reports whether no source is remembered.
 func (n *notes) empty() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return len(n.sources) == 0
 }
 
-// sweep throws away what nobody asked for, now and then. The caller holds mu.
+// sweep drops old notes from time to time. The caller holds mu.
 func (n *notes) sweep(now time.Time) {
 	if now.Sub(n.swept) < noteLife {
 		return

@@ -8,23 +8,23 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 )
 
-// connectGrace is how long a cluster may take to be connected, after a start or a handoff, before sources show it.
+// connectGrace is how long after a start or a handoff a cluster may take to connect before sources show it as away.
 const connectGrace = 10 * time.Second
 
-// connection is a target as seen by the cluster, or shard, of a source.
+// connection is a target as seen from the cluster, or shard, of a source.
 type connection struct{ from, to multicluster.ClusterName }
 
-// connections remembers since when targets are missing.
+// connections records since when targets are missing.
 type connections struct {
 	mu     sync.Mutex // guards all below
 	missed map[connection]absence
 	swept  time.Time
 }
 
-// absence is since when a target is missing, and when somebody last missed it.
+// absence is since when a target is missing, and when that was last asked.
 type absence struct{ since, asked time.Time }
 
-// missing is how much of the grace is left.
+// missing returns how much of the grace is left.
 func (m *connections) missing(c connection, now time.Time) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -50,7 +50,8 @@ func (m *connections) made(c connection) {
 	delete(m.missed, c)
 }
 
-// breaker remembers which targets don't answer, so that not every source waits for the same timeout.
+// breaker is a circuit breaker: it remembers which targets don't answer, so that not every source waits for the same
+// timeout.
 type breaker struct {
 	mu      sync.Mutex // guards targets
 	targets map[multicluster.ClusterName]trip
@@ -58,16 +59,16 @@ type breaker struct {
 
 type trip struct {
 	until    time.Time
-	asked    time.Time // when it last failed, or somebody was let through
+	asked    time.Time // when it last failed, or a probe was let through
 	failures int
-	probing  bool // somebody was let through, who knows by until
+	probing  bool // a probe was let through, and ends by until
 }
 
-// longestTrip bounds how long a target that answers again may go unnoticed.
+// longestTrip bounds how long it goes unnoticed that a target answers again.
 const longestTrip = 15 * time.Second
 
-// open is how long a target is to be left out; 0: it may be asked. Once a trip is over, one caller is let through to find
-// out for all, and must end that with settled: else every worker would wait for the same timeout.
+// open returns how long a target is left out; 0: it may be used. Once a trip is over, one caller is let through as a
+// probe for all, and must end it with settled. Otherwise every worker would wait for the same timeout.
 func (b *breaker) open(name multicluster.ClusterName, now time.Time, timeout time.Duration) (wait time.Duration, probe bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -80,7 +81,7 @@ func (b *breaker) open(name multicluster.ClusterName, now time.Time, timeout tim
 	return 0, true
 }
 
-// settled ends a probe, whatever came of it.
+// settled ends a probe, whatever its result.
 func (b *breaker) settled(name multicluster.ClusterName) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -97,13 +98,13 @@ func (b *breaker) failed(name multicluster.ClusterName, now time.Time) time.Dura
 		b.targets = map[multicluster.ClusterName]trip{}
 	}
 	t := b.targets[name]
-	if t.probing || !now.Before(t.until) { // else another source failed in the same outage
+	if t.probing || !now.Before(t.until) { // otherwise another source failed in the same outage
 		t.until, t.probing = now.Add(min(delay(t.failures), longestTrip)), false
 		t.failures++
 	}
 	t.asked = now
 	b.targets[name] = t
-	maps.DeleteFunc(b.targets, func(_ multicluster.ClusterName, t trip) bool { // of clusters that nobody asks any more
+	maps.DeleteFunc(b.targets, func(_ multicluster.ClusterName, t trip) bool { // clusters that aren't asked for any more
 		return now.Sub(t.asked) >= noteLife
 	})
 	return t.until.Sub(now)

@@ -17,17 +17,17 @@ import (
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 )
 
-// Clusters finds a cluster: that of a request, and targets by their own names. A multicluster-runtime manager is one.
+// Clusters finds clusters: that of a request, and targets by their own names. A multicluster-runtime manager is one.
 type Clusters interface {
 	GetCluster(ctx context.Context, name multicluster.ClusterName) (cluster.Cluster, error)
 }
 
 // Targets are the clusters that a source may name.
 type Targets interface {
-	// Names are the clusters that * stands for. The source's own is left out by the Reconciler.
+	// Names returns the clusters that * stands for. The Reconciler leaves out the source's own.
 	Names() []multicluster.ClusterName
-	// Usable says whether a cluster answers, and if not, since when. With the zero time it wasn't asked yet or isn't
-	// known (any more); then it counts as away from the start of this process, and isn't shown as such at once.
+	// Usable reports whether a cluster answers, and if not, since when. The zero time means that it isn't known, or
+	// wasn't probed yet. Such a cluster counts as away from the start of this process, and isn't shown as away at once.
 	Usable(name multicluster.ClusterName) (ok bool, since time.Time)
 }
 
@@ -36,13 +36,13 @@ type Config struct {
 	// Clusters finds clusters. Required.
 	//
 	// Of the cluster of a request, the client (reads of Deployments from its cache, writes of metadata and status), the
-	// API reader and the event recorder are used. Of a target, the client (reads of Deployments from its cache, server-side
-	// apply and deletes of Deployments) and the API reader (Deployments and Namespaces). With CreateNamespaces, the API reader
-	// of home reads Namespaces too, and the client of a target creates them.
+	// API reader and the event recorder are used. Of a target, the client (reads of Deployments from its cache,
+	// server-side apply and deletes of Deployments) and the API reader (Deployments and Namespaces) are used. With
+	// CreateNamespaces, the API reader of home reads Namespaces too, and the client of a target creates them.
 	Clusters Clusters
 	// Targets says which clusters there are and which can be used. Required.
 	Targets Targets
-	// Clock tells the time. Required.
+	// Clock is the source of time. Required.
 	Clock clock.PassiveClock
 	// Grace is how long a target may be away before its share of a divided total moves. Default: 5 min.
 	Grace time.Duration
@@ -52,15 +52,16 @@ type Config struct {
 	FanOut int
 	// Scalers are the field managers whose spec.replicas is left alone. Default: DefaultScalers.
 	Scalers []string
-	// ForbiddenNamespaces are those from and to which nothing is copied in any cluster, beside kube-*: names, or beginnings
-	// of names and a *. Name those of this controller itself.
+	// ForbiddenNamespaces are namespaces from and to which nothing is copied in any cluster, in addition to kube-*:
+	// names, or prefixes followed by *. List those of this controller itself.
 	ForbiddenNamespaces []string
-	// CreateNamespaces makes a namespace that is missing in a target: open to copies, with the Pod Security labels
-	// (pod-security.kubernetes.io/*) of the source's. Without it, a copy waits until somebody makes it.
+	// CreateNamespaces creates a namespace that is missing in a target: open to copies, with the Pod Security labels
+	// (pod-security.kubernetes.io/*) of the source's namespace. Without it, a copy waits until somebody creates the
+	// namespace.
 	CreateNamespaces bool
 }
 
-// Validate reports everything that is wrong.
+// Validate reports every field that is missing or wrong.
 func (c Config) Validate() error {
 	var wrong []error
 	if c.Clusters == nil {
@@ -128,7 +129,7 @@ func NewRateLimiter() workqueue.TypedRateLimiter[mcreconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[mcreconcile.Request](time.Second/4, 5*time.Minute)
 }
 
-// Reconcile gathers what there is, decides, and acts.
+// Reconcile gathers the present state, decides, and acts.
 func (r *Reconciler) Reconcile(ctx context.Context, req mcreconcile.Request) (ctrl.Result, error) {
 	home, err := r.config.Clusters.GetCluster(ctx, req.ClusterName)
 	if err != nil {
@@ -144,7 +145,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req mcreconcile.Request) (ct
 	case !isSource(a.source.Labels, a.source.Finalizers):
 		return a.sweepLate(ctx)
 	case r.notes.behind(a.source, r.now()):
-		// Our own write is on its way into the cache and comes as an event.
+		// The cache doesn't show our last write yet. Its event will come.
 		return ctrl.Result{RequeueAfter: cacheGrace}, nil
 	}
 	return a.reconcile(ctx)
@@ -156,7 +157,7 @@ func (r *Reconciler) now() time.Time { return r.config.Clock.Now() }
 func (r *Reconciler) health(name multicluster.ClusterName) Health {
 	ok, since := r.config.Targets.Usable(name)
 	if !ok && since.Before(r.began) {
-		// What was before isn't known: a cluster is given its full grace by every process.
+		// Nothing is known about the time before this process. Each process gives a cluster its full grace.
 		since = r.began
 	}
 	return Health{Usable: ok, Since: since}

@@ -10,10 +10,10 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 )
 
-// Record is what is remembered on a source, so that any process can go on where another stopped.
+// Record is the state kept on a source, so that any process can go on where another stopped.
 type Record struct {
 	Finalizer bool
-	// Known says that Copies was found; somebody may have taken it off.
+	// Known says that Copies was found; somebody may have removed it.
 	Known   bool
 	Copies  []multicluster.ClusterName
 	GivenUp []multicluster.ClusterName
@@ -22,7 +22,7 @@ type Record struct {
 // Health is what is known about one target.
 type Health struct {
 	Usable bool
-	// Since when it isn't.
+	// Since when it is unusable.
 	Since time.Time
 }
 
@@ -36,8 +36,9 @@ func recordOf(source *appsv1.Deployment) Record {
 	}
 }
 
-// before is the record that must be written before any copy may be made: it has the finalizer and all targets that are
-// known, for in no other can a copy be made. The duration is when it has to be looked at again because a target's grace ends; 0: no need.
+// before returns the record that must be written before any copy may be made. It has the finalizer and all known
+// targets, since copies can be made in no other. The duration is when to look again because a target's grace ends; 0:
+// not needed.
 func (r Record) before(wish Wish, targets, known []multicluster.ClusterName, health map[multicluster.ClusterName]Health,
 	now time.Time, grace time.Duration) (Record, time.Duration) {
 	next := Record{Finalizer: true, Known: true, Copies: union(r.Copies, both(targets, known))}
@@ -51,7 +52,7 @@ func (r Record) before(wish Wish, targets, known []multicluster.ClusterName, hea
 			left := h.Since.Add(grace).Sub(now)
 			switch {
 			case left <= 0, slices.Contains(r.GivenUp, name):
-				// Given up before, by whatever process: its grace doesn't start anew.
+				// Given up before, perhaps by another process: its grace doesn't start again.
 				next.GivenUp = append(next.GivenUp, name)
 			default:
 				after = sooner(after, left)
@@ -61,7 +62,7 @@ func (r Record) before(wish Wish, targets, known []multicluster.ClusterName, hea
 	return next, after
 }
 
-// after is the record once it is known which clusters have no copy any more.
+// after returns the record once it is known which clusters have no copy any more.
 func (r Record) after(gone []multicluster.ClusterName, wanted bool) Record {
 	next := r
 	next.Copies = slices.DeleteFunc(slices.Clone(r.Copies), func(name multicluster.ClusterName) bool {
@@ -126,7 +127,7 @@ func joinNames(names []multicluster.ClusterName) string {
 	return strings.Join(text, ",")
 }
 
-// sooner is the earlier of two delays, of which 0 means never.
+// sooner returns the earlier of two delays. 0 means never.
 func sooner(a, b time.Duration) time.Duration {
 	if a == 0 || (b != 0 && b < a) {
 		return b

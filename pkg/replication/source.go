@@ -24,9 +24,9 @@ import (
 )
 
 var (
-	// errStale says that the cache shows a source that is not what it is any more. Its event is on its way.
+	// errStale says that the source has changed since the cache showed it. The event of that change is on its way.
 	errStale = errors.New("the source has changed")
-	// errHome says that the source can't be read, which says nothing about any target.
+	// errHome says that the source can't be read. That says nothing about any target.
 	errHome = errors.New("the cluster of the source doesn't answer")
 )
 
@@ -34,14 +34,14 @@ var (
 type actor struct {
 	r    *Reconciler
 	home cluster.Cluster
-	// request is the cluster or shard that the request names, name the source's real cluster.
+	// request is the cluster or shard that the request names; name is the source's real cluster.
 	request, name multicluster.ClusterName
 	key           types.NamespacedName
 	source        *appsv1.Deployment
 
-	// confirm says whether the source is as the cache shows it, or errStale. It asks the API server once in a reconcile
-	// that writes to a target, unless a compare-and-swap on the source has just proved it: a new holder's cache may be
-	// older than the last holder's last write. Safe for concurrent use.
+	// confirm returns errStale if the source isn't as the cache shows it. It reads the source from the API server once
+	// in a reconcile that writes to a target, unless a compare-and-swap on the source has just proved it: a new
+	// holder's cache may be older than the last holder's last write. Safe for concurrent use.
 	confirm func() error
 }
 
@@ -66,7 +66,7 @@ func (a *actor) replicate(ctx context.Context, wanted bool) (ctrl.Result, error)
 	var after time.Duration
 	if wanted {
 		if forbids(a.r.config.ForbiddenNamespaces, a.key.Namespace) {
-			// Copies from before it was forbidden stay as they are, until they are not wanted any more.
+			// Copies from before the namespace was forbidden stay as they are, until they aren't wanted any more.
 			return a.report(ctx, forbidden(a.key.Namespace), 0)
 		}
 		var err error
@@ -85,7 +85,7 @@ func (a *actor) replicate(ctx context.Context, wanted bool) (ctrl.Result, error)
 		}
 		record = next
 	} else if !record.Known {
-		// Somebody took the list off, so any cluster may have one.
+		// Somebody removed the list, so any cluster may have a copy.
 		record.Known, record.Copies = true, Wish{All: true}.targets(known, a.name)
 	}
 	outcomes, trouble, err := a.fanOut(ctx, wish, known, targets, record)
@@ -106,7 +106,7 @@ func (a *actor) replicate(ctx context.Context, wanted bool) (ctrl.Result, error)
 	return result, err
 }
 
-// conclude writes down what has been reached.
+// conclude writes the record and the condition that follow from the outcomes.
 func (a *actor) conclude(ctx context.Context, record Record, outcomes []Outcome, wanted bool, after time.Duration) (ctrl.Result, error) {
 	if record.Finalizer {
 		if err := a.remember(ctx, record); err != nil {
@@ -114,7 +114,8 @@ func (a *actor) conclude(ctx context.Context, record Record, outcomes []Outcome,
 		}
 		pending := slices.ContainsFunc(outcomes, func(o Outcome) bool { return o.Pending })
 		if pending {
-			// At a start or a handoff the old condition, or none, is better than one that tells of our own start.
+			// After a start or a handoff, the old condition, or none, is better than one that only describes our own
+			// start.
 			return ctrl.Result{RequeueAfter: after}, nil
 		}
 		if wanted {
@@ -130,7 +131,7 @@ func (a *actor) conclude(ctx context.Context, record Record, outcomes []Outcome,
 	return ctrl.Result{}, a.remember(ctx, record)
 }
 
-// remember writes the record on the source, if it isn't there and the source is still as seen.
+// remember writes the record on the source, if it isn't there yet and the source is unchanged since it was read.
 func (a *actor) remember(ctx context.Context, record Record) error {
 	if recordOf(a.source).equal(record) {
 		return nil
@@ -149,7 +150,7 @@ func (a *actor) remember(ctx context.Context, record Record) error {
 	return nil
 }
 
-// report writes the condition, if it has changed, and tells about it.
+// report writes the condition, if it has changed, and sends an event about it.
 func (a *actor) report(ctx context.Context, condition appsv1.DeploymentCondition, after time.Duration) (ctrl.Result, error) {
 	old := findCondition(a.source)
 	write, wait := update(old, &condition, a.r.now())
@@ -167,7 +168,7 @@ func (a *actor) report(ctx context.Context, condition appsv1.DeploymentCondition
 	return ctrl.Result{RequeueAfter: after}, nil
 }
 
-// writeConditions applies our part of the source's conditions: one, or none. Those of others are not ours.
+// writeConditions applies our part of the source's conditions: one, or none. Other conditions stay.
 func (a *actor) writeConditions(ctx context.Context, condition *appsv1.DeploymentCondition) error {
 	conditions := []any{}
 	if condition != nil {
@@ -181,7 +182,7 @@ func (a *actor) writeConditions(ctx context.Context, condition *appsv1.Deploymen
 		"apiVersion": "apps/v1", "kind": "Deployment",
 		"metadata": map[string]any{
 			"namespace": a.source.Namespace, "name": a.source.Name,
-			// With the version seen, so that a write that comes late conflicts.
+			// With the version that was read, so that a late write conflicts.
 			"uid": string(a.source.UID), "resourceVersion": a.source.ResourceVersion,
 		},
 		"status": map[string]any{"conditions": conditions},
@@ -200,7 +201,7 @@ func (a *actor) writeConditions(ctx context.Context, condition *appsv1.Deploymen
 	return nil
 }
 
-// readAgain is what confirm does.
+// readAgain implements confirm.
 func (a *actor) readAgain(ctx context.Context) error {
 	live := &appsv1.Deployment{}
 	if err := a.home.GetAPIReader().Get(ctx, a.key, live); err != nil {
@@ -215,19 +216,19 @@ func (a *actor) readAgain(ctx context.Context) error {
 	return nil
 }
 
-// sameSource says whether two reads of a source ask for the same.
+// sameSource reports whether two versions of a source ask for the same.
 func sameSource(a, b *appsv1.Deployment) bool {
 	return a.UID == b.UID && a.Generation == b.Generation && a.DeletionTimestamp.Equal(b.DeletionTimestamp) &&
 		slices.Equal(a.Finalizers, b.Finalizers) &&
 		equality.Semantic.DeepEqual(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Annotations, b.Annotations)
 }
 
-// tellCondition tells of a condition that has changed: once, however many clusters, and replicas one after the other,
-// find the same.
+// tellCondition sends an event about a changed condition: one, however many clusters and successive replicas find the
+// same.
 func (a *actor) tellCondition(condition appsv1.DeploymentCondition) {
 	switch condition.Reason {
 	case ReasonProgressing, ReasonCleaningUp:
-		return // In the condition; an event is an API write too.
+		return // the condition suffices; an event is an API write too
 	case ReasonReplicated:
 		a.tell(corev1.EventTypeNormal, condition.Reason, condition.Message)
 	default:

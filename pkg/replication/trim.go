@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// TrimCopy is a cache's transform for copies: it drops what no decision from a cache depends on, which is about half of
-// what a Deployment takes in memory. Metadata and status alone would not do: drift is found by comparing the spec. Of
-// the managed fields, only who holds spec.replicas is read from a cache.
+// TrimCopy is a cache transform for copies. It drops what no decision from a cache depends on, which is about half of a
+// Deployment's memory. Metadata and status alone wouldn't do: drift is found by comparing the spec. Of the managed
+// fields, a cache is only asked who owns spec.replicas.
 func TrimCopy(object any) (any, error) {
 	d, ok := object.(*appsv1.Deployment)
 	if !ok {
@@ -19,7 +19,7 @@ func TrimCopy(object any) (any, error) {
 	}
 	d.Status.Conditions = nil
 	d.ManagedFields = slices.DeleteFunc(d.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
-		// Our own stays, empty: that the managed fields were there is to be seen.
+		// Our own entry stays, emptied: it shows that managed fields were present.
 		return entry.Manager != FieldManager && !holdsReplicas(entry)
 	})
 	for i := range d.ManagedFields {
@@ -37,7 +37,7 @@ var (
 	replicasOnly  = []byte(`{"f:spec":{"f:replicas":{}}}`)
 )
 
-// holdsReplicas says whether a managed-fields entry has spec.replicas.
+// holdsReplicas reports whether a managed-fields entry has spec.replicas.
 func holdsReplicas(entry metav1.ManagedFieldsEntry) bool {
 	if entry.FieldsV1 == nil {
 		return false

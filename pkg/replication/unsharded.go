@@ -21,9 +21,9 @@ import (
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 )
 
-// SetupUnsharded adds a Reconciler to a plain multicluster-runtime manager: sources live in the named cluster (""
-// is the manager's own), copies in all the others. Each value from changed enqueues all sources: send one when a cluster
-// comes, goes, or can be used again. A nil channel never does.
+// SetupUnsharded adds a Reconciler to a plain multicluster-runtime manager. Sources live in the named cluster ("" is
+// the manager's own), copies in all others. Each value from changed enqueues all sources: send one when a cluster
+// comes, goes, or becomes usable again. A nil channel never does.
 func SetupUnsharded(mgr mcmanager.Manager, r reconcile.TypedReconciler[mcreconcile.Request], home multicluster.ClusterName,
 	changed <-chan struct{}, options mccontroller.Options) error {
 	all := source.TypedFunc[mcreconcile.Request](func(ctx context.Context, q queue) error {
@@ -56,7 +56,7 @@ func eventsOf(home multicluster.ClusterName) mchandler.TypedEventHandlerFunc[cli
 		}
 		return handler.TypedFuncs[client.Object, mcreconcile.Request]{
 			CreateFunc: func(_ context.Context, e event.TypedCreateEvent[client.Object], q queue) { add(q, e.Object) },
-			// Somebody may have taken all marks off, so what it was counts, too.
+			// The old object counts too, since somebody may have removed all our keys.
 			UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[client.Object], q queue) {
 				add(q, e.ObjectNew, e.ObjectOld)
 			},
@@ -65,7 +65,7 @@ func eventsOf(home multicluster.ClusterName) mchandler.TypedEventHandlerFunc[cli
 	}
 }
 
-// concerned says which source an event is about, if any.
+// concerned returns the source that an event is about, if any.
 func concerned(o client.Object, atHome bool) (types.NamespacedName, bool) {
 	if atHome {
 		return client.ObjectKeyFromObject(o), isSource(o.GetLabels(), o.GetFinalizers())
@@ -77,7 +77,7 @@ func request(home multicluster.ClusterName, key types.NamespacedName) mcreconcil
 	return mcreconcile.Request{ClusterName: home, Request: reconcile.Request{NamespacedName: key}}
 }
 
-// enqueueAll enqueues all sources whenever it is told to, until the context ends.
+// enqueueAll enqueues all sources on each value from changed, until the context ends.
 func enqueueAll(ctx context.Context, mgr mcmanager.Manager, home multicluster.ClusterName, changed <-chan struct{}, q queue) {
 	for {
 		select {
@@ -87,7 +87,7 @@ func enqueueAll(ctx context.Context, mgr mcmanager.Manager, home multicluster.Cl
 		}
 		cl, err := mgr.GetCluster(ctx, home)
 		if err != nil {
-			continue // Its sources are enqueued when it comes.
+			continue // its sources are enqueued when it comes
 		}
 		list := &appsv1.DeploymentList{}
 		if err := cl.GetClient().List(ctx, list); err != nil {

@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 )
 
-// Want is what a copy is to be, in two forms.
+// Want is the wanted configuration of a copy, in two forms.
 type Want struct {
-	// Full has spec.replicas, Lean leaves it to whoever owns it in the target. Each carries its own digest.
+	// Full has spec.replicas. Lean leaves it to its owner in the target. Each carries its own digest.
 	Full, Lean *unstructured.Unstructured
 }
 
@@ -26,8 +26,8 @@ type template struct {
 	object map[string]any
 }
 
-// newTemplate strips a source down to what is to be applied: its spec, and its labels and annotations but for those
-// that other tools keep for themselves.
+// newTemplate reduces a source to what is applied: its spec, and its labels and annotations except those that other
+// tools reserve for themselves.
 func newTemplate(source *appsv1.Deployment, home multicluster.ClusterName) (*template, error) {
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&appsv1.Deployment{Spec: source.Spec})
 	if err != nil {
@@ -50,7 +50,8 @@ func newTemplate(source *appsv1.Deployment, home multicluster.ClusterName) (*tem
 	}}, nil
 }
 
-// dropUnset removes what the Go types write though nobody set it: applied, it would make us its owner.
+// dropUnset removes empty fields that the Go types write though they aren't set. Applying them would make us their
+// owner.
 func dropUnset(pods map[string]any) {
 	if metadata, ok := pods["metadata"].(map[string]any); ok {
 		delete(metadata, "creationTimestamp")
@@ -75,17 +76,17 @@ func dropEmpty(from map[string]any, key string) {
 	}
 }
 
-// By these, tools know again what they manage: copied, they would make a tool in the target's cluster prune, adopt or
-// revert what is ours.
+// By these labels and annotations, tools identify what they manage. If they were copied, a tool in the target's cluster
+// would prune, adopt or revert our copies.
 var (
-	// toolDomains are the domains of such labels and annotations, with all below them.
+	// toolDomains are the domains of such keys, including their subdomains.
 	toolDomains = []string{
 		"tenure.dev", "kubectl.kubernetes.io", "deployment.kubernetes.io", // ours, kubectl's, the Deployment controller's
 		"applyset.kubernetes.io", "config.kubernetes.io", "config.k8s.io", "cli-utils.sigs.k8s.io", // kubectl apply --prune, kpt
 		"argoproj.io", "fluxcd.io", "cattle.io", "helm.sh", "k14s.io", // Argo CD, Flux, Rancher and Fleet, Helm, kapp
 		"operators.coreos.com", "skaffold.dev",
 	}
-	// toolKeys are single ones: who manages an object, and the one by which Argo CD tracks unless it is told otherwise.
+	// toolKeys are single such keys: the managing tool, and the one by which Argo CD tracks objects by default.
 	toolKeys = []string{"app.kubernetes.io/managed-by", "app.kubernetes.io/instance"}
 )
 
@@ -106,7 +107,7 @@ func copied(from map[string]string) map[string]any {
 	return to
 }
 
-// want is the copy in one cluster. nil replicas are those of the source.
+// want returns the copy for one cluster. replicas nil means as many as the source.
 func (t *template) want(replicas *int32, override Override) (*Want, error) {
 	full := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(t.object)}
 	spec := full.Object["spec"].(map[string]any)
@@ -143,7 +144,7 @@ func setImages(spec map[string]any, images map[string]string) {
 	}
 }
 
-// sign puts the digest of a configuration into it.
+// sign adds a configuration's digest to it.
 func sign(config *unstructured.Unstructured) error {
 	data, err := json.Marshal(config.Object)
 	if err != nil {
@@ -156,7 +157,7 @@ func sign(config *unstructured.Unstructured) error {
 	return nil
 }
 
-// replicas is what Full asks for.
+// replicas returns the replicas of Full.
 func (w *Want) replicas() int32 {
 	n, _, _ := unstructured.NestedInt64(w.Full.Object, "spec", "replicas")
 	return int32(n)

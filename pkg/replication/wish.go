@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// maxListed bounds the clusters that one annotation names; * is any number.
+	// maxListed bounds the clusters that one annotation names. * stands for any number.
 	maxListed = 500
-	// maxComplaints bounds what is said to be wrong with one source.
+	// maxComplaints bounds the errors reported for one source.
 	maxComplaints = 10
 )
 
@@ -28,25 +28,25 @@ const maxWeight = 1_000_000
 
 // Wish is what the annotations of a source ask for.
 type Wish struct {
-	// All asks for every cluster; else Clusters names them, sorted.
+	// All asks for every cluster. Otherwise Clusters names them, sorted.
 	All      bool
 	Clusters []multicluster.ClusterName
-	// Divide splits Total by Weights; else every target gets the replicas of the source.
+	// Divide splits Total by Weights. Otherwise every target gets the replicas of the source.
 	Divide    bool
 	Total     int32
 	Weights   map[multicluster.ClusterName]int64
 	Overrides map[multicluster.ClusterName]Override
 }
 
-// Override is what is different in one cluster.
+// Override is what differs in one cluster.
 type Override struct {
-	// Replicas there. Not with divide: use a weight.
+	// Replicas in that cluster. It can't be combined with Divide: use a weight.
 	Replicas *int32 `json:"replicas,omitempty"`
-	// Images by the name of a container or init container.
+	// Images by the name of the container or init container.
 	Images map[string]string `json:"images,omitempty"`
 }
 
-// BadAnnotation is an annotation that makes no sense.
+// BadAnnotation is an invalid annotation.
 type BadAnnotation struct {
 	Name, Value string
 	// Why is one line, of at most maxText bytes.
@@ -57,8 +57,8 @@ func (e *BadAnnotation) Error() string {
 	return fmt.Sprintf("annotation %s: %q: %s", e.Name, text.Line(e.Value, 200), e.Why)
 }
 
-// ParseWish reads the annotations of a source. The error joins a BadAnnotation for what makes no sense: the first of
-// many, as whoever writes annotations may write thousands of bad names.
+// ParseWish parses the annotations of a source. The error joins a BadAnnotation for each problem, at most
+// maxComplaints, since annotations may contain thousands of invalid names.
 func ParseWish(source *appsv1.Deployment, home multicluster.ClusterName) (Wish, error) {
 	p := &parser{annotations: source.Annotations}
 	wish := Wish{}
@@ -69,7 +69,7 @@ func ParseWish(source *appsv1.Deployment, home multicluster.ClusterName) (Wish, 
 	return wish, errors.Join(p.bad...)
 }
 
-// targets are the clusters that are to have a copy, sorted. The source's own cluster never is one.
+// targets returns the clusters that should have a copy, sorted. The source's own cluster is never one.
 func (w Wish) targets(known []multicluster.ClusterName, home multicluster.ClusterName) []multicluster.ClusterName {
 	list := w.Clusters
 	if w.All {
@@ -213,7 +213,7 @@ func (p *parser) override(divide bool, name multicluster.ClusterName, override O
 	}
 }
 
-// shorten returns a part of an annotation, short enough for what is said about it to be seen.
+// shorten shortens a part of an annotation, so that there is room for the message about it.
 func shorten(part string) string { return text.Line(part, 100) }
 
 func isClusterName(name string) bool { return len(validation.IsDNS1123Subdomain(name)) == 0 }
