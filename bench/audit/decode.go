@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// line is an event as an API server writes it. The bodies stay as they are until the rest says that they matter.
+// line is an event as an API server writes it. The bodies aren't parsed until the rest shows that they are needed.
 type line struct {
 	Stage, Verb, RequestURI, UserAgent string
 	User                               struct{ Username string }
@@ -45,13 +45,13 @@ func decode(text []byte) (Event, error) {
 	return e, e.bodies()
 }
 
-// number reads a resourceVersion; what isn't a number is none.
+// number parses a resourceVersion; 0 if it isn't a number.
 func number(s string) uint64 {
 	n, _ := strconv.ParseUint(s, 10, 64)
 	return n
 }
 
-// object is the shape of all logged objects at once; each kind fills its part.
+// object has the fields of all kinds of logged objects. Each kind fills its own part.
 type object struct {
 	Kind     string
 	Metadata struct {
@@ -60,7 +60,7 @@ type object struct {
 		OwnerReferences            []struct{ Kind, Name, UID string }
 	}
 	Spec struct {
-		// Schedule may be anything that a user thought of.
+		// Schedule may be any JSON value that a user sent.
 		Schedule                                  any
 		Cluster, Prefix, Assignee, HolderIdentity string
 		Layout                                    json.RawMessage
@@ -68,7 +68,7 @@ type object struct {
 	Status json.RawMessage
 }
 
-// objectStatus is read apart from the object, since a Status answer has a plain word in its place.
+// objectStatus is parsed separately, since the status of a Status object is a string.
 type objectStatus struct {
 	Phase, Holder, Warm, PodName string
 	Epoch                        uint64
@@ -76,8 +76,8 @@ type objectStatus struct {
 	LastMove                     struct{ Kind string }
 }
 
-// bodies reads the object that the log holds, if it is of a kind that is judged by its content. Of a write whose outcome
-// isn't known that is what was asked for.
+// bodies parses the logged object, if its kind is judged by its content. For a write with an unknown outcome that is
+// the requested object.
 func (e *Event) bodies() error {
 	coordination := e.IsShardRecord() || e.IsLease()
 	if !e.Ended() || !e.Mutating() || e.Outcome() == Rejected || e.Outcome() == Unknown && !coordination {
@@ -95,7 +95,7 @@ func (e *Event) bodies() error {
 		e.Base = number(patch.Metadata.ResourceVersion)
 	}
 	text, requested := e.Response, false
-	// Only a create or an update asks with the whole object.
+	// Only a create or an update requests a whole object.
 	if len(text) == 0 && (e.Verb == "create" || e.Verb == "update") || e.Outcome() == Unknown {
 		text, requested = e.Request, true
 	}
@@ -129,7 +129,7 @@ func newBody(e *Event, o object, status objectStatus, requested bool) *Body {
 		CopyOf: m.Annotations["tenure.dev/owner-uid"], Slot: m.Labels["tenure.dev/slot"],
 		Replicated: m.Labels["tenure.dev/replicate"] == "true",
 	}
-	if !requested { // what a client sends there is the version it has read, not the one it makes
+	if !requested { // in a request it is the version that the client read, not the one that it makes
 		b.ResourceVersion = number(m.ResourceVersion)
 	}
 	b.Schedule, _ = o.Spec.Schedule.(string)
@@ -143,7 +143,7 @@ func newBody(e *Event, o object, status objectStatus, requested bool) *Body {
 		b.Holder, b.Leaving = o.Spec.HolderIdentity, leaving != "" && leaving != "false"
 		b.SealedBy = m.Annotations["tenure.dev/sealed-by"]
 	}
-	if e.IsShardRecord() && o.Spec.Layout == nil { // else it says which shards there are, and who holds none
+	if e.IsShardRecord() && o.Spec.Layout == nil { // a layout has no holder
 		b.Shard = &ShardState{
 			Cluster: o.Spec.Cluster, Prefix: o.Spec.Prefix, Assignee: o.Spec.Assignee,
 			Holder: status.Holder, Phase: status.Phase, Warm: status.Warm, Epoch: status.Epoch,

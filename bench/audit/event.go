@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Groups of the resources whose bodies are read.
+// API groups of the resources whose bodies are parsed.
 const (
 	AtGroup    = "cnat.programming-kubernetes.info"
 	ShardGroup = "tenure.dev"
@@ -14,26 +14,26 @@ const (
 	AppsGroup  = "apps"
 )
 
-// Event is one line of an audit log, cut down to what a reader here needs.
+// Event is one line of an audit log, with the fields that are needed here.
 type Event struct {
-	// File and Line say where the log has it. Line counts from one.
+	// File and Line are its place in the log. Lines count from one.
 	File string
 	Line int
-	// Cluster is the control plane whose log holds the event.
+	// Cluster is the cluster whose log has the event.
 	Cluster string
 
-	// Stage is ResponseComplete or Panic once the request has ended, ResponseStarted for a watch that runs.
+	// Stage is ResponseComplete or Panic if the request has ended, ResponseStarted for a running watch.
 	Stage       string
 	Verb        string
 	Group       string
 	Resource    string
 	Subresource string
 	Namespace   string
-	// Name is empty for lists, collections and creates with a generated name, unless the log holds the answer's body.
+	// Name is empty for lists, collections and creates with a generated name, unless the log has the answer's body.
 	Name string
-	// UID is set only where the request itself carried it.
+	// UID is set only if the request itself carried it.
 	UID string
-	// Base is the resourceVersion that the request wants to replace, zero if it names none.
+	// Base is the resourceVersion that the request replaces; zero if it names none.
 	Base uint64
 	URI  string
 
@@ -41,25 +41,25 @@ type Event struct {
 	User      string
 
 	// Received and Completed are microseconds since 1970 on the API server's clock: when the request arrived, and when
-	// this stage was reached. The commit, if there was one, happened between the arrival and the end.
+	// this stage was reached. A commit happened in between.
 	Received, Completed int64
 
-	// Code is the HTTP status, zero when the log has none (a panic, a client that went away).
+	// Code is the HTTP status; zero if the log has none (a panic, a client that disconnected).
 	Code int
-	// Message is the server's reason, for refused requests only.
+	// Message is the server's reason; for refused requests only.
 	Message string
 	DryRun  bool
 
-	// Request and Response are the logged objects as written. They are valid until the next event is read.
+	// Request and Response are the raw logged objects. They are valid until the next event is read.
 	Request, Response []byte
-	// Body is what was read of the object: of writes to Ats, Pods, Deployments, Shard records and Leases that may have
-	// been committed. It is nil at level Metadata.
+	// Body is the parsed part of the object, for writes to Ats, Pods, Deployments, Shard records and Leases that may
+	// have been committed. It is nil at level Metadata.
 	Body *Body
 }
 
-// Body is the part of a logged object that is read.
+// Body is the parsed part of a logged object.
 type Body struct {
-	// Requested says that this is the object as asked for (level Request, or no answer), not as stored.
+	// Requested says that this is the requested object (level Request, or no answer), not the stored one.
 	Requested       bool
 	Name            string
 	UID             string
@@ -73,9 +73,9 @@ type Body struct {
 	// Schedule and Phase are an At's.
 	Schedule string
 	Phase    string
-	// Pod is the name of the Pod that an At's status tells.
+	// Pod is the Pod name in an At's status.
 	Pod string
-	// Holder is a Lease's. Leaving is its mark of a clean exit, SealedBy names who declared its holder dead.
+	// Holder is a Lease's. Leaving is its mark of a clean exit. SealedBy is the incarnation that sealed it.
 	Holder   string
 	Leaving  bool
 	SealedBy string
@@ -83,28 +83,28 @@ type Body struct {
 	Shard *ShardState
 }
 
-// ShardState is a Shard record after a write.
+// ShardState is a Shard record's state after a write.
 type ShardState struct {
 	Cluster, Prefix, Assignee string
 	Holder, Phase, Warm       string
 	Epoch                     uint64
-	// Objects and LoadMilli are what the holder last reported.
+	// Objects and LoadMilli are the holder's last report.
 	Objects, LoadMilli int64
-	// Move is the cause of the last change of holder, as its writer named it.
+	// Move is the kind of the last change of holder, as its writer named it.
 	Move string
 }
 
-// Outcome is what the log says about a mutating request's effect.
+// Outcome is a mutating request's outcome, as far as the log shows it.
 type Outcome int
 
-// The outcomes. Unknown may or may not have been committed: a server error, a timeout, a panic.
+// Unknown is a write that may or may not have been committed: a server error, a timeout, a panic.
 const (
 	Committed Outcome = iota
 	Rejected
 	Unknown
 )
 
-// Outcome reads the status code.
+// Outcome derives the outcome from the status code.
 func (e *Event) Outcome() Outcome {
 	switch {
 	case e.Code >= 200 && e.Code < 300:
@@ -116,10 +116,10 @@ func (e *Event) Outcome() Outcome {
 	}
 }
 
-// Ended says that the request has come to its end, so that there is no later event of it.
+// Ended reports whether the request has ended, so that no later event of it follows.
 func (e *Event) Ended() bool { return e.Stage == "ResponseComplete" || e.Stage == "Panic" }
 
-// Mutating says that the request was one that changes objects, and meant it.
+// Mutating reports whether the request changes objects, and is no dry run.
 func (e *Event) Mutating() bool {
 	if e.DryRun {
 		return false
@@ -131,10 +131,10 @@ func (e *Event) Mutating() bool {
 	return false
 }
 
-// Wrote says that the request was committed.
+// Wrote reports whether the request was committed.
 func (e *Event) Wrote() bool { return e.Ended() && e.Mutating() && e.Outcome() == Committed }
 
-// What is the verb and the resource, such as "update ats/status".
+// What returns verb and resource, such as "update ats/status".
 func (e *Event) What() string {
 	if e.Subresource == "" {
 		return e.Verb + " " + e.Resource
@@ -142,31 +142,31 @@ func (e *Event) What() string {
 	return e.Verb + " " + e.Resource + "/" + e.Subresource
 }
 
-// Arrived is Received as a time.
+// Arrived returns Received as a time.
 func (e *Event) Arrived() time.Time { return time.UnixMicro(e.Received).UTC() }
 
-// Answered is Completed as a time.
+// Answered returns Completed as a time.
 func (e *Event) Answered() time.Time { return time.UnixMicro(e.Completed).UTC() }
 
-// Ours says that the sender named itself as our program.
+// Ours reports whether the sender's User-Agent names our program.
 func (e *Event) Ours() bool { return strings.HasPrefix(e.UserAgent, agentPrefix) }
 
-// IsAt says that the request is about an At.
+// IsAt reports whether the request is about an At.
 func (e *Event) IsAt() bool { return e.Resource == "ats" && e.Group == AtGroup }
 
-// IsPod says that the request is about a Pod.
+// IsPod reports whether the request is about a Pod.
 func (e *Event) IsPod() bool { return e.Resource == "pods" && e.Group == "" }
 
-// IsDeployment says that the request is about a Deployment.
+// IsDeployment reports whether the request is about a Deployment.
 func (e *Event) IsDeployment() bool { return e.Resource == "deployments" && e.Group == AppsGroup }
 
-// IsShardRecord says that the request is about a Shard record.
+// IsShardRecord reports whether the request is about a Shard record.
 func (e *Event) IsShardRecord() bool { return e.Resource == "shards" && e.Group == ShardGroup }
 
-// IsLease says that the request is about a Lease.
+// IsLease reports whether the request is about a Lease.
 func (e *Event) IsLease() bool { return e.Resource == "leases" && e.Group == LeaseGroup }
 
-// Agent is what a User-Agent says about its sender.
+// Agent is the content of a User-Agent.
 type Agent struct {
 	// Tenure says that the program is ours.
 	Tenure bool
@@ -185,12 +185,12 @@ type Shard struct {
 
 func (s Shard) String() string { return s.Cluster + "/" + s.Prefix }
 
-// Overlaps says whether two shards share a slot.
+// Overlaps reports whether two shards share a slot.
 func (s Shard) Overlaps(o Shard) bool {
 	return s.Cluster == o.Cluster && (strings.HasPrefix(s.Prefix, o.Prefix) || strings.HasPrefix(o.Prefix, s.Prefix))
 }
 
-// Slots is the range [from, to) of the 256 slots that the shard has.
+// Slots returns the shard's slots as a range [from, to) of the 256.
 func (s Shard) Slots() (from, to int) {
 	width := 256 >> len(s.Prefix)
 	for i := range len(s.Prefix) {
@@ -199,15 +199,15 @@ func (s Shard) Slots() (from, to int) {
 	return from * width, (from + 1) * width
 }
 
-// Holds says whether the object with this UID belongs to the shard.
+// Holds reports whether the object with this UID belongs to the shard.
 func (s Shard) Holds(uid string) bool {
 	from, to := s.Slots()
 	slot := SlotOf(uid)
 	return from <= slot && slot < to
 }
 
-// SlotOf is the slot of an object: the top byte of FNV-1a-64 of its UID.
-// The hash is written out here, not imported: a witness that shares its subject's arithmetic sees no fault in it.
+// SlotOf returns the slot of an object: the top byte of FNV-1a-64 of its UID. The hash is implemented here, not
+// imported: a witness that shared the subject's code wouldn't see its faults.
 func SlotOf(uid string) int {
 	h := uint64(14695981039346656037)
 	for i := range len(uid) {
@@ -218,8 +218,8 @@ func SlotOf(uid string) int {
 
 const agentPrefix = "tenure/"
 
-// ParseAgent reads "tenure/VERSION (shard=CLUSTER/PREFIX; epoch=N; incarnation=INCARNATION)". What follows the closing
-// parenthesis, and further fields inside, are ignored.
+// ParseAgent parses "tenure/VERSION (shard=CLUSTER/PREFIX; epoch=N; incarnation=INCARNATION)". It ignores further
+// fields and whatever follows the closing parenthesis.
 func ParseAgent(ua string) Agent {
 	if !strings.HasPrefix(ua, agentPrefix) {
 		return Agent{}
@@ -247,8 +247,8 @@ func ParseAgent(ua string) Agent {
 	return a
 }
 
-// ParseShard reads CLUSTER/PREFIX, or CLUSTER/PREFIX@GENERATION, in which the generation makes no difference: an object
-// is in both. The prefix holds no slash, a cluster's name may.
+// ParseShard parses CLUSTER/PREFIX or CLUSTER/PREFIX@GENERATION. The generation is dropped, since it makes no
+// difference to which objects are in the shard. The prefix has no slash; a cluster's name may.
 func ParseShard(s string) (Shard, bool) {
 	cut := strings.LastIndexByte(s, '/')
 	if cut <= 0 {

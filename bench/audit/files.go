@@ -18,24 +18,24 @@ import (
 	"time"
 )
 
-// ErrNoLogs says that a directory holds no audit logs at all.
+// ErrNoLogs says that a directory has no audit logs at all.
 var ErrNoLogs = errors.New("no audit logs found")
 
-// ErrTruncated says that the last line of a log has no end, and got none while it was waited for.
+// ErrTruncated says that the last line of a log is incomplete and didn't become complete while we waited.
 var ErrTruncated = errors.New("the last line is cut short: its API server was killed while it wrote, or the copy was made meanwhile; copy the log again")
 
 // Log is one file of an API server's audit log.
 type Log struct {
 	Path string
-	// Cluster is the name of the folder that the file lies in.
+	// Cluster is the name of the folder that contains the file.
 	Cluster string
-	// Rotated is when the file was closed and the next one begun, by its name; zero if the name doesn't say.
+	// Rotated is when the file was closed and the next one begun, according to its name; zero if the name doesn't say.
 	Rotated time.Time
-	// number is what logrotate calls it: the higher the older; zero is the file that is written to.
+	// number is logrotate's number: higher is older; zero is the file that is being written.
 	number int
 }
 
-// logName knows rotated logs too: audit-TIME.log of an API server, audit.log.1 of logrotate.
+// logName also matches rotated logs: audit-TIME.log of an API server, audit.log.1 of logrotate.
 var logName = regexp.MustCompile(`^audit(?:-(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}))?.*\.log(?:\.([0-9]+))?(\.gz)?$`)
 
 // Logs finds the audit logs below dir, each cluster's from the oldest to the newest.
@@ -55,7 +55,7 @@ func Logs(dir string) ([]Log, error) {
 	}
 	var logs []Log
 	for _, path := range paths {
-		// While a rotated log is being compressed both forms exist, and reading both would see every write twice.
+		// While a rotated log is being compressed, both files exist. Reading both would count every write twice.
 		if plain, zipped := strings.CutSuffix(path, ".gz"); zipped && slices.Contains(paths, plain) {
 			continue
 		}
@@ -85,7 +85,7 @@ func logAt(path string) (Log, error) {
 	return l, nil
 }
 
-// age orders the files of an API server: those that are closed, then the one that is written to.
+// age orders the files of an API server: closed ones first, then the one that is being written.
 func (l Log) age() int64 {
 	if l.Rotated.IsZero() {
 		return 1<<63 - 1
@@ -93,7 +93,7 @@ func (l Log) age() int64 {
 	return l.Rotated.UnixMicro()
 }
 
-// Missing names the files that the names of the others show to be missing.
+// Missing returns the files that must be missing, judging by the names of the others.
 func Missing(logs []Log) []string {
 	var missing []string
 	for i, l := range logs {
@@ -113,15 +113,15 @@ func Missing(logs []Log) []string {
 	return missing
 }
 
-// Input is what was read.
+// Input counts what was read.
 type Input struct {
 	Files int   `json:"files"`
 	Lines int   `json:"lines"`
 	Bytes int64 `json:"bytes"`
 }
 
-// Events reads one log. An error ends it, and names file and line. A log may still be written to: what its last line
-// lacks is waited for, for a moment.
+// Events reads one log. An error ends it, and names file and line. The log may still be written to: an incomplete last
+// line is waited for, for a moment.
 func Events(path string) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		l, err := logAt(path)
@@ -175,7 +175,7 @@ func (r *Reader) lines(l Log, in io.Reader, yield func(Event, error) bool) {
 		var e Event
 		switch {
 		case err == io.ErrUnexpectedEOF:
-			// A whole event that only lacks its end of line is one.
+			// A whole event that only lacks its newline counts as a line.
 			if e, err = decode(line); err != nil {
 				err = ErrTruncated
 			}
@@ -197,7 +197,8 @@ func (r *Reader) lines(l Log, in io.Reader, yield func(Event, error) bool) {
 	}
 }
 
-// readLine returns the next line, valid until the next call: with [io.ErrUnexpectedEOF] if its end wasn't there.
+// readLine returns the next line, valid until the next call. The error is [io.ErrUnexpectedEOF] if the line is
+// incomplete.
 func readLine(br *bufio.Reader, long *[]byte) ([]byte, error) {
 	*long = (*long)[:0]
 	for {
@@ -218,7 +219,8 @@ func readLine(br *bufio.Reader, long *[]byte) ([]byte, error) {
 	}
 }
 
-// tail reads a file that may still be written to: it doesn't end within a line before that has stood still for a while.
+// tail reads a file that may still be written to. It doesn't end within a line unless that line stays incomplete for a
+// while.
 type tail struct {
 	in   io.Reader
 	last byte

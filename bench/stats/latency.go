@@ -13,10 +13,10 @@ const (
 	digits  = 3
 )
 
-// Latencies collects durations. The zero value is ready. It is not safe for concurrent use.
+// Latencies collects durations. The zero value is ready for use. It is not safe for concurrent use.
 type Latencies struct{ h *hdrhistogram.Histogram }
 
-// Add takes one duration. What is negative (two clocks, or an event that overtook its cause) counts as zero; what is
+// Add adds one duration. A negative one (from two clocks, or an event that overtook its cause) counts as zero, and one
 // longer than an hour as an hour.
 func (l *Latencies) Add(d time.Duration) {
 	if l.h == nil {
@@ -28,7 +28,7 @@ func (l *Latencies) Add(d time.Duration) {
 	}
 }
 
-// Merge adds all of another collection.
+// Merge adds all durations of another collection.
 func (l *Latencies) Merge(other *Latencies) {
 	if other.h == nil {
 		return
@@ -48,17 +48,17 @@ type Quantiles struct {
 	P999 float64 `json:"p999"`
 	Max  float64 `json:"max"`
 	Mean float64 `json:"mean"`
-	// Curve is the whole distribution: pairs of a share (0 to 1) and a duration.
+	// Curve is the whole distribution as pairs of a share (0 to 1) and a duration.
 	Curve []Point `json:"curve,omitempty"`
 }
 
-// Point is one place on a curve.
+// Point is one point of a curve.
 type Point struct {
 	X float64 `json:"x"`
 	Y float64 `json:"y"`
 }
 
-// Quantiles sums the collection up, nil if it is empty: no measurement is not zero.
+// Quantiles summarises the collection. It returns nil if the collection is empty: no measurement isn't zero.
 func (l *Latencies) Quantiles() *Quantiles {
 	if l.h == nil || l.h.TotalCount() == 0 {
 		return nil
@@ -69,7 +69,7 @@ func (l *Latencies) Quantiles() *Quantiles {
 		Max: float64(l.h.Max()) / 1000, Mean: l.h.Mean() / 1000,
 	}
 	for _, p := range curve {
-		// Past 1 - 1/n a percentile is the maximum again.
+		// Beyond 1 - 1/n every percentile is the maximum.
 		if p < 100 && (100-p)/100 < 0.5/float64(q.N) {
 			continue
 		}
@@ -78,7 +78,7 @@ func (l *Latencies) Quantiles() *Quantiles {
 	return q
 }
 
-// curve is where a distribution is drawn: ever denser towards the tail.
+// curve has the shares at which a distribution is drawn, denser towards the tail.
 var curve = []float64{
 	0, 10, 20, 30, 40, 50, 60, 70, 75, 80, 85, 90, 92, 94, 95, 96, 97, 98, 98.5, 99, 99.2, 99.4, 99.5, 99.6, 99.7, 99.8,
 	99.9, 99.95, 99.98, 99.99, 99.995, 99.999, 100,

@@ -6,36 +6,36 @@ import (
 	"slices"
 )
 
-// fewest clusters that have an interval.
+// fewest is the lowest number of clusters of values for which an interval is given.
 const fewest = 4
 
-// Confidence of the intervals.
+// Confidence is that of the intervals.
 const Confidence = 0.95
 
-// degenerate is by how much smaller than the sample's own a resample's error must be to be left out.
+// degenerate: a resample is left out if its standard error is this many times smaller than the sample's.
 const degenerate = 100
 
 // resamples of the bootstrap: enough for two digits of a 95 % interval.
 const resamples = 4000
 
-// Ratio is one figure of the fleet over the same of a reference, or a figure by itself, with its interval.
+// Ratio is one figure of the fleet divided by the same figure of a reference, or a figure by itself, with its interval.
 type Ratio struct {
 	Value float64 `json:"value"`
-	// Low and High bound it with a confidence of 95 %. They are absent below four rounds, or four runs where runs were
-	// pooled: there is nothing to estimate the spread from.
+	// Low and High bound it with a confidence of 95 %. They are absent below four rounds, or below four runs if runs
+	// were pooled: the spread can't be estimated from fewer.
 	Low  *float64 `json:"low,omitempty"`
 	High *float64 `json:"high,omitempty"`
-	// Rounds is the number of rounds that are behind it, Runs the number of pooled runs; 0 for one run by itself.
+	// Rounds is the number of rounds behind it, Runs the number of pooled runs; 0 for a single run.
 	Rounds int `json:"rounds"`
 	Runs   int `json:"runs,omitempty"`
 }
 
 // Compare takes the figures of rounds that were run in turns, the i-th of ours beside the i-th of theirs, and returns
-// the geometric mean of the ratios. Pairing takes out what changes slowly on a machine, such as its temperature and its
-// neighbours; the geometric mean makes the ratio of the one to the other the inverse of that of the other to the one.
+// the geometric mean of the ratios. Pairing removes what changes slowly on a machine, such as its temperature and other
+// load. The geometric mean makes ours over theirs the inverse of theirs over ours.
 //
-// The interval is a bootstrap over the rounds' log ratios, studentised (bootstrap-t): the plain percentile interval of
-// few rounds is too narrow. ok is false where a figure is missing or not positive.
+// The interval is a studentised bootstrap (bootstrap-t) over the rounds' log ratios, since the plain percentile
+// interval of few rounds is too narrow. ok is false if a figure is missing or not positive.
 func Compare(ours, theirs []float64, rng *rand.Rand) (r Ratio, ok bool) {
 	logs, ok := logRatios(ours, theirs)
 	if !ok {
@@ -44,9 +44,9 @@ func Compare(ours, theirs []float64, rng *rand.Rand) (r Ratio, ok bool) {
 	return ratioOf(each(logs), math.Exp, rng), true
 }
 
-// ComparePooled is Compare for the turns of several runs, a list for each run. Runs are resampled whole: turns of one
-// run share its machine and its API servers, so that many turns of few runs say less than their number promises. The
-// interval needs four runs.
+// ComparePooled is Compare for the turns of several runs, one list for each run. Runs are resampled whole: the turns of
+// one run share a machine and API servers, so many turns of few runs say less than their number suggests. The interval
+// needs four runs.
 func ComparePooled(ours, theirs [][]float64, rng *rand.Rand) (r Ratio, ok bool) {
 	if len(ours) == 0 || len(ours) != len(theirs) {
 		return Ratio{}, false
@@ -62,8 +62,7 @@ func ComparePooled(ours, theirs [][]float64, rng *rand.Rand) (r Ratio, ok bool) 
 	return r, true
 }
 
-// Mean is the mean of figures that were measured independently of one another, with its interval. ok is false without
-// any.
+// Mean returns the mean of independently measured figures, with its interval. ok is false if there are none.
 func Mean(values []float64, rng *rand.Rand) (r Ratio, ok bool) {
 	if len(values) == 0 || slices.ContainsFunc(values, math.IsNaN) {
 		return Ratio{}, false
@@ -71,7 +70,7 @@ func Mean(values []float64, rng *rand.Rand) (r Ratio, ok bool) {
 	return ratioOf(each(values), func(v float64) float64 { return v }, rng), true
 }
 
-// each makes a cluster of every value.
+// each makes every value a cluster of its own.
 func each(values []float64) [][]float64 {
 	out := make([][]float64, len(values))
 	for i := range values {
@@ -94,7 +93,8 @@ func logRatios(ours, theirs []float64) ([]float64, bool) {
 	return logs, true
 }
 
-// ratioOf is the mean over all clusters' values with its bootstrap-t interval, on the scale that back leads to.
+// ratioOf returns the mean of all clusters' values with its bootstrap-t interval. back converts from the scale of the
+// values.
 func ratioOf(clusters [][]float64, back func(float64) float64, rng *rand.Rand) Ratio {
 	mean, err := meanAndError(clusters)
 	r := Ratio{Value: back(mean)}
@@ -110,7 +110,7 @@ func ratioOf(clusters [][]float64, back func(float64) float64, rng *rand.Rand) R
 	return r
 }
 
-// studentised returns the bootstrap-t interval of a mean; clusters are drawn whole.
+// studentised returns the bootstrap-t interval of a mean. Clusters are resampled whole.
 func studentised(clusters [][]float64, mean, err float64, rng *rand.Rand) (low, high float64) {
 	if err == 0 {
 		return mean, mean
@@ -122,7 +122,7 @@ func studentised(clusters [][]float64, mean, err float64, rng *rand.Rand) (low, 
 			sample[i] = clusters[rng.IntN(len(clusters))]
 		}
 		m, e := meanAndError(sample)
-		if e > err/degenerate { // (nearly) all alike: it says nothing about the spread, and would divide by nothing
+		if e > err/degenerate { // (nearly) all values are equal: this says nothing about the spread, and would divide by zero
 			scores = append(scores, (m-mean)/e)
 		}
 	}
@@ -132,8 +132,8 @@ func studentised(clusters [][]float64, mean, err float64, rng *rand.Rand) (low, 
 	return mean - at(1-tail)*err, mean - at(tail)*err
 }
 
-// meanAndError returns the mean of all values and its standard error, which is that of clusters whose values depend on
-// one another. Where each cluster has one value it is the usual one.
+// meanAndError returns the mean of all values and its standard error for clusters whose values depend on one another.
+// If each cluster has one value, that is the usual standard error.
 func meanAndError(clusters [][]float64) (mean, err float64) {
 	n, k := 0.0, float64(len(clusters))
 	for _, c := range clusters {

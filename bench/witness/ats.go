@@ -8,7 +8,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/audit"
 )
 
-// atFact is one thing that the log tells about an At's name.
+// atFact is one thing that the log shows about an At's name.
 type atFact struct {
 	span
 	object   int32
@@ -28,24 +28,24 @@ const (
 	factSeen factVerb = iota
 	factCreate
 	factDelete
-	// factEdit is a change of the spec whose content the log doesn't hold.
+	// factEdit is a change of the spec whose content isn't in the log.
 	factEdit
 )
 
-// atLife is one At from its creation to its deletion; a name may have several.
+// atLife is one At from its creation to its deletion. A name may have several.
 type atLife struct {
 	object  int32
 	uid     string
-	created bool // the log holds the creation
+	created bool // the log has the creation
 	begin   span
 	deleted int64 // when the first request to delete it arrived
-	swept   bool  // that request was for a collection, and may have passed the At over
-	// first and latest are the earliest and the last due time that the At was ever known to have.
+	swept   bool  // that request was a deletecollection, which may not have matched the At
+	// first and latest are the earliest and the latest due time that the At is ever known to have had.
 	known, edited bool
 	invalid       bool
 	first, latest int64
 	done          *atFact
-	doneBefore    bool // done according to the facts given, at a time not known
+	doneBefore    bool // done according to the given facts, at an unknown time
 	pods          []podLife
 	maybePod      bool
 }
@@ -79,7 +79,7 @@ func (l *ledger) addAt(e *Event, a agent, at place) {
 	l.atFacts = append(l.atFacts, f)
 }
 
-// lives puts the facts of each At together.
+// lives combines the facts of each At.
 func (l *ledger) lives() map[int32][]*atLife {
 	slices.SortStableFunc(l.atFacts, func(a, b atFact) int {
 		return cmp.Or(cmp.Compare(a.object, b.object), cmp.Compare(a.start, b.start), cmp.Compare(a.rv, b.rv))
@@ -106,13 +106,13 @@ func (l *ledger) lives() map[int32][]*atLife {
 	return all
 }
 
-// tell adds a fact to the lives of its At's name, the last of which is the present one.
+// tell adds a fact to the lives of its At's name. The last life is the present one.
 func (f *atFact) tell(lives []*atLife) []*atLife {
 	var life *atLife
 	if n := len(lives); n > 0 {
 		life = lives[n-1]
 	}
-	// A late fact may tell of an earlier life: a status write that crossed the At's deletion and re-creation.
+	// A late fact may belong to an earlier life: a status write that crossed the At's deletion and re-creation.
 	if f.uid != "" && f.verb != factCreate {
 		for _, old := range lives {
 			if old.uid == f.uid {
@@ -178,7 +178,7 @@ func tellKnown(lives []*atLife, id int32, at At) []*atLife {
 	return lives
 }
 
-// judgeAts looks at every At: was it served, when, and by how many Pods.
+// judgeAts checks for every At whether it was served, when, and by how many Pods.
 func (l *ledger) judgeAts(all map[int32][]*atLife, served map[int32][]int64) (AtStats, []*atLife) {
 	var st AtStats
 	var flat []*atLife
@@ -210,7 +210,7 @@ func (l *ledger) judgeAts(all map[int32][]*atLife, served map[int32][]int64) (At
 	return st, flat
 }
 
-// dueAt is when the key had to be served: its due time, or its creation if that came later.
+// dueAt returns when the key had to be served: its due time, or its creation if that was later.
 func (a *atLife) dueAt() (us int64, ok bool) {
 	if !a.known || a.edited || a.invalid {
 		return 0, false
@@ -221,7 +221,7 @@ func (a *atLife) dueAt() (us int64, ok bool) {
 	return a.latest, true
 }
 
-// judgeServed looks for what should have happened and has not.
+// judgeServed looks for Ats that should have been served and weren't.
 func (l *ledger) judgeServed(life *atLife, st *AtStats) {
 	if len(life.pods) > 0 || life.done != nil || life.doneBefore || life.invalid {
 		return
@@ -266,7 +266,7 @@ func (a *atLife) lateness(ends []int64) (us int64, ok bool) {
 	return ends[i] - due, true
 }
 
-// at finds the life that a request at a time belongs to.
+// lifeAt finds the life that a request at that time belongs to.
 func lifeAt(lives []*atLife, start int64, uid string) *atLife {
 	var found *atLife
 	for _, life := range lives {

@@ -1,71 +1,69 @@
-// Package witness judges the invariants I1, I2, I4, I5 and I7 from the API servers' audit logs alone. Nothing that a
-// replica says about itself is used, except what it has to send with each write: the shard, the epoch and the
-// incarnation in the User-Agent.
+// Package witness judges the invariants I1, I2, I4, I5 and I7 from the API servers' audit logs alone. It uses nothing that
+// a replica says about itself, except what each write has to carry in its User-Agent: shard, epoch and incarnation.
+// Chaos, demo, bench and the integration tests call it. It imports package audit and no code of the subject's, except the
+// names of the kinds of moves.
 //
-// [Read] finds and reads logs; [Judge] is the pure judgement. A cluster is named by the folder that its log lies in.
+// [Read] finds and reads logs; [Judge] is the pure judgement. A cluster has the name of the folder that holds its log.
 // Memory grows by a small record for each write, not with the size of the logs.
 //
-// # What is missing fails too
+// # Missing evidence fails too
 //
-// A judgement on nothing proves nothing. So missing evidence is a violation, of the kinds whose invariant is
-// [Evidence]:
-// no judged writes, Ats, records or Leases (each for itself); writes of ours, by User-Agent or authenticated user, that
-// don't say whose they are; Pods of no At; events without their body; files and lines that are missing or cut short. A
-// missing line is found where a write replaces a version that no line tells of. [Rules].Waived accepts a kind for a
-// reason; [Rules].Unwitnessed declares a run of which nothing is to be judged, and can't be published.
+// A judgement on nothing proves nothing. So missing evidence is a violation, of the kinds whose invariant is [Evidence]:
+// no judged writes, Ats, records or Leases (each by itself); writes of ours, by User-Agent or authenticated user, that
+// don't say whose they are; Pods of no At; events without their body; files and lines that are missing or truncated. A
+// line is missing if a write replaces a version that no line shows. [Rules].Waived accepts a kind for a stated reason.
+// [Rules].Unwitnessed declares a run in which there is nothing to judge; its report can't be published.
 //
-// A cluster whose history was replaced by a backup is told by [Facts].Restores: its objects are others from then on,
-// and
-// only what was granted anew must have risen above all epochs before.
+// [Facts].Restores declares that a cluster's history was replaced by a backup. From then on its objects count as others,
+// and only what was granted after the restore must be above all earlier epochs.
 //
 // # What counts
 //
-// A write is a mutating request that the server answered with 2xx, and no dry run. A refused one (4xx) changed
-// nothing and is counted as fenced at the server. What ended with a server error or a timeout may have been
-// committed: it is counted, never judged. Events (the kind) are left out.
+// A write is a mutating request that the server answered with 2xx and that was no dry run. A refused one (4xx) changed
+// nothing and is counted as fenced at the server. One that ended with a server error or a timeout may have been
+// committed: it is counted, never judged. Events (the kind) are ignored.
 //
 // # What is proof
 //
-// A log tells when a request arrived and when its answer was written. The commit lies between, so lines are not in
-// the order of the commits, and the judge takes no two requests that were in flight together for ordered:
+// A log shows when a request arrived and when its answer was written. The commit lies between, so lines aren't in the
+// order of commits, and the judge doesn't order two requests that were in flight together:
 //
 //   - A write of epoch e breaks I1 or I2 only if it arrived after a write of a higher epoch had been answered.
-//   - Two writes to one object are also ordered by their resourceVersions, where the log holds both answers.
-//   - All other pairs are counted as concurrent. The count says how much the log leaves open; it is no alarm.
+//   - Two writes to one object are also ordered by their resourceVersions, if the log has both answers.
+//   - All other pairs are counted as concurrent. The count shows how much the log leaves open; it is no alarm.
 //
-// Epochs are compared within a slot only: between shards that share one, over splits and merges too. Two Pods are
-// two at a time if both surely existed at one moment: each created before either's first deletion arrived. A write
-// is held against its shard's record too: after a later grant's answer, before its own grant's arrival, by someone
-// else than the record's holder, or under an epoch that no version of it gave to anybody; and against the Lease of its
-// incarnation: after the answer to the seal. A claim must have arrived after the seal that it rests on. Writes that
-// were in flight while a record changed its holder can't be ordered by it: they are counted, and bounded.
+// Epochs are compared only within a slot, also between shards that share one after splits and merges. Two Pods ran at
+// the same time if both certainly existed at one moment: each was created before the first deletion of either arrived. A
+// write is also checked against its shard's record: it fails if it came after a later grant's answer, before its own
+// grant's arrival, from a replica that isn't the record's holder, or under an epoch that no version of the record grants.
+// It is checked against the Lease of its incarnation: it fails if it came after the answer to the seal. A claim must have
+// arrived after the seal that it rests on. Writes that were in flight while a record changed its holder can't be ordered
+// by the record: they are counted, and their number is bounded.
 //
 // # What it can't see
 //
 //   - A write that waited on the wire, or in a proxy, looks like one that was sent late: it is reported. Package
-//     ownership says what is not guaranteed there.
+//     ownership says what isn't guaranteed there.
 //   - A write that was committed by an API server that was killed before it wrote the line.
-//   - At level Metadata: an At's due time and phase, resourceVersions, owners. Due times can be given
-//     as [Facts]; without them lost and early Ats are reported as unknown, never as zero. A Pod's owner is then taken
-//     from its name, which begins with the At's. Ats, Shards, Leases and Deployments need level RequestResponse.
-//   - Which objects a deletecollection met: in doubt each one of its namespace, so that no alarm rests on it.
-//   - Whether a Pod that was deleted gracefully has already gone: the first request to delete it counts as its end.
-//     Pods with the same name can't overlap, the API server sees to that.
-//   - The names that a server generates. A Pod of ours with one is reported as such.
+//   - At level Metadata: an At's due time and phase, resourceVersions, owners. Due times can be given as [Facts]; without
+//     them lost and early Ats are reported as unknown, never as zero. A Pod's owner is then taken from its name, which
+//     begins with the At's. Ats, Shards, Leases and Deployments need level RequestResponse.
+//   - Which objects a deletecollection deleted: if in doubt every one in its namespace, so that no alarm rests on it.
+//   - Whether a Pod that was deleted gracefully has already gone: the first request to delete it counts as its end. Pods
+//     with the same name can't overlap, since the API server prevents that.
+//   - Names that a server generates. A Pod of ours with such a name is reported as that.
 //   - Whether a Pod that was made again had finished before it was deleted.
 //   - Reconciles that wrote nothing.
-//   - Times across API servers are compared as they are: [Rules].Skew grants a difference of their clocks.
-//   - Several API servers of one cluster count as one clock.
+//   - Clock differences: times of different API servers are compared as they are, within [Rules].Skew. Several API servers
+//     of one cluster count as one clock.
 //
 // # Figures
 //
-// Lateness is from an At's due time (or creation, if later) to the answer to the first write for it. A handoff's gap
-// is from the last write of the old tenure to the first of the new one: where no key was due it measures the load. Its
-// unserved time is the part of the gap in which a key waited: an At that was due, or a Deployment that somebody
-// changed and
-// whose copies had to follow. The writes of a move are those to the record from the plan on, reports of load among
-// them; a plan that was changed before anything was handed off, or after its assignee had left, is a move of its own,
-// called off. Steady state is all
-// seconds of a replica's life that are more than two
-// seconds away from such a write, and from a Lease that was created or deleted.
+// Lateness is from an At's due time (or creation, if later) to the answer to the first write for it. A handoff's gap is
+// from the last write of the old tenure to the first of the new one: if no key was due, it only shows the load. Its
+// unserved time is the part of the gap in which a key waited: an At that was due, or a Deployment that somebody changed
+// and whose copies had to follow. The writes of a move are those to the record from the plan on, including reports of
+// load. A plan that was changed before the handoff, or after its assignee had left, is a move of its own, called off.
+// Steady state is every second of a replica's life that is more than two seconds away from such a write, and from the
+// creation or deletion of a Lease.
 package witness

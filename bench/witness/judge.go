@@ -10,12 +10,12 @@ import (
 
 func instant(us int64) time.Time { return time.UnixMicro(us).UTC() }
 
-// stamp writes a time as the logs do.
+// stamp formats a time as the logs do.
 func stamp(us int64) string { return instant(us).Format("2006-01-02T15:04:05.000000Z07:00") }
 
 func slotOf(uid string) int { return audit.SlotOf(uid) }
 
-// judge draws the report from what was collected.
+// judge makes the report from what was collected.
 func (l *ledger) judge() *Report {
 	all := l.lives()
 	keyOf := l.owners(all)
@@ -45,7 +45,7 @@ func (l *ledger) judge() *Report {
 	return r
 }
 
-// conclude takes over what was found.
+// conclude adds the findings.
 func (r *Report) conclude(f *findings) {
 	r.Violations = f.ordered()
 	r.Counts = f.counts
@@ -70,13 +70,13 @@ func (r *Report) conclude(f *findings) {
 	}
 }
 
-// served lists for each key when writes for it were answered, sorted.
+// served lists, for each key, when writes for it were answered, sorted.
 func (l *ledger) served(keyOf []int32) map[int32][]int64 {
 	ends := make(map[int32][]int64)
 	for _, w := range l.writes {
 		ends[keyOf[w.object]] = append(ends[keyOf[w.object]], w.end)
 	}
-	// Without shards (plain leader election) no write carries an epoch, but Pods are still told by the agent.
+	// Without shards (plain leader election) no write carries an epoch, but the agent still identifies Pods.
 	for _, p := range l.podFacts {
 		if p.created && !p.maybe {
 			ends[keyOf[p.object]] = append(ends[keyOf[p.object]], p.end)

@@ -6,7 +6,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/audit"
 )
 
-// leaseLife is what the log tells about one incarnation's Lease.
+// leaseLife is what the log shows about one incarnation's Lease.
 type leaseLife struct {
 	bodied  bool // some write of it is logged with its body
 	leaving bool
@@ -14,7 +14,8 @@ type leaseLife struct {
 	over  *span
 	place place
 	verb  string
-	// sealed is when the first request arrived that may have sealed it, with whatever outcome; never if none did.
+	// sealed is when the first request that may have sealed the Lease arrived, whatever its outcome; never if there was
+	// none.
 	sealed int64
 }
 
@@ -22,7 +23,7 @@ type leaseLife struct {
 type coordWrite struct {
 	replica string
 	at      int64
-	// stir marks writes that end the steady state around them: a shard on the move, a replica that comes or goes.
+	// stir marks writes that end the steady state around them: a moving shard, a replica that joins or leaves.
 	stir bool
 }
 
@@ -58,7 +59,7 @@ func (l *ledger) addLease(e *Event, a agent) {
 	}
 }
 
-// judgeSeals holds all writes of an incarnation against the end of its Lease.
+// judgeSeals checks all writes of an incarnation against the end of its Lease.
 func (l *ledger) judgeSeals() {
 	skew := l.rules.Skew.Microseconds()
 	late := func(replica string, start int64) *leaseLife {
@@ -87,20 +88,20 @@ func (l *ledger) judgeSeals() {
 	}
 }
 
-// ended says whether an incarnation's Lease may have ended before a write was answered.
+// ended reports whether an incarnation's Lease may have ended before a write was answered.
 func (l *ledger) ended(incarnation string, w recordWrite) bool {
 	life := l.leases[incarnation]
 	return life != nil && life.over != nil && life.over.start < w.end
 }
 
-// judgeClaim looks whether a holder that somebody else replaced had been declared dead before.
+// judgeClaim checks that a holder that another replica replaced had been sealed before.
 func (l *ledger) judgeClaim(shard Shard, from string, held, w recordWrite) {
 	life := l.leases[from]
 	if life == nil || !life.bodied {
 		return // its Lease ended before the log began, or isn't logged: see NoLeases
 	}
 	if life.sealed <= w.start {
-		return // the one that was committed may be one whose answer was lost
+		return // a seal whose answer was lost may be the one that was committed
 	}
 	detail, second := "no seal of its Lease is in the logs", l.recordLine(held)
 	if life.over != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/audit"
 )
 
-// Event, Body, Shard and ShardState are what a log says; see package audit.
+// Event, Body, Shard and ShardState are what a log contains; see package audit.
 type (
 	Event      = audit.Event
 	Body       = audit.Body
@@ -17,7 +17,7 @@ type (
 	ShardState = audit.ShardState
 )
 
-// Judge reads events, in any order, and says which invariants they break. It is pure: the same events, facts and
+// Judge reads events, in any order, and reports which invariants they break. It is pure: the same events, facts and
 // rules give the same report.
 func Judge(events iter.Seq[Event], facts Facts, rules Rules) *Report {
 	l := newLedger(facts, rules)
@@ -27,8 +27,8 @@ func Judge(events iter.Seq[Event], facts Facts, rules Rules) *Report {
 	return l.judge()
 }
 
-// ledger keeps a small record per write, so that order within the logs doesn't matter: an audit log is ordered by
-// when answers were written, not by when changes were committed.
+// ledger keeps a small record for each write, so that the order within the logs doesn't matter: an audit log is in the
+// order in which answers were written, not in that of the commits.
 type ledger struct {
 	facts Facts
 	rules Rules
@@ -44,14 +44,15 @@ type ledger struct {
 	refused  []write
 	atFacts  []atFact
 	podFacts []podFact
-	// swept are deletions of whole collections, of Pods or of Ats: the log doesn't say which objects they met.
+	// swept are deletions of whole collections, of Pods or of Ats. The log doesn't show which objects they deleted.
 	swept   map[sweptKey][]span
 	records map[Shard][]recordWrite
-	// recordUnknown holds, by the record's name, the writes whose outcome the log doesn't tell.
+	// recordUnknown has, by the record's name, the writes whose outcome isn't in the log.
 	recordUnknown map[string][]recordWrite
 	leases        map[string]*leaseLife
 	coords        []coordWrite
-	// changes are what strangers did to Deployments that ask for copies, copyWrites when we wrote about them, by UID.
+	// changes are other clients' changes to Deployments that ask for copies; copyWrites are our writes of their copies;
+	// by UID.
 	changes    []change
 	copyWrites map[string][]int64
 
@@ -66,7 +67,7 @@ type ledger struct {
 	from, to   int64
 }
 
-// object0 identifies an object within all clusters. After a restore of its cluster it is another object.
+// object0 identifies an object across all clusters. After a restore of its cluster the same name is another object.
 type object0 struct {
 	cluster, group, resource, namespace, name string
 
@@ -83,12 +84,12 @@ type sweptKey struct {
 	era int
 }
 
-// span is a request's life; what it committed, it committed within.
+// span is the time from a request's arrival to its answer. Its commit lies within.
 type span struct{ start, end int64 }
 
 type place struct{ file, line int32 }
 
-// write is one committed, or refused, request that carried a shard and an epoch.
+// write is one committed or refused request that carried a shard and an epoch.
 type write struct {
 	span
 	epoch   uint64
@@ -100,13 +101,13 @@ type write struct {
 	verb    string
 }
 
-// agent is an Agent with its parts numbered.
+// agent is an Agent whose parts are numbered.
 type agent struct {
 	audit.Agent
 	shard, replica int32
 }
 
-// change is a stranger's write to a Deployment whose copies have to follow.
+// change is another client's write to a Deployment whose copies have to follow.
 type change struct {
 	cluster, uid string
 	at           int64
@@ -161,7 +162,7 @@ func (l *ledger) agent(e *Event) agent {
 	return a
 }
 
-// era counts the restores of a cluster until then.
+// era returns the number of restores of a cluster up to that time.
 func (l *ledger) era(cluster string, us int64) (n int) {
 	for _, r := range l.facts.Restores {
 		if r.Cluster == cluster && r.Time.UnixMicro() <= us {
@@ -196,17 +197,17 @@ func (l *ledger) add(e *Event) {
 	case e.IsLease():
 		l.addLease(e, a)
 	case e.Resource == "events":
-		// Events are told, not owned: nothing rests on who wrote one.
+		// Events aren't judged: nothing depends on who wrote one.
 	default:
 		l.addObject(e, a)
 	}
 }
 
-// addObject takes a request to an object of a workload cluster.
+// addObject handles a request for an object of a workload cluster.
 func (l *ledger) addObject(e *Event, a agent) {
 	at := l.place(e)
 	if e.Name == "" {
-		// A generated name, which level Metadata doesn't tell, or a collection: an object of its own each time.
+		// A generated name, which level Metadata doesn't show, or a collection: each counts as an object of its own.
 		e.Name = fmt.Sprintf("(unnamed, %s:%d)", e.File, e.Line)
 		if e.IsPod() && e.Verb == "create" && a.Fenced && e.Outcome() == audit.Committed {
 			l.found.add(Violation{
@@ -253,8 +254,8 @@ func (l *ledger) place(e *Event) place {
 	return place{l.files.id(e.File), int32(e.Line)}
 }
 
-// checkShard judges whether the writer's shard has the slot of what it wrote, where the log tells: the slot of its owner
-// where it has one, of itself in the shard's own cluster else.
+// checkShard checks whether the writer's shard contains the slot of what it wrote, as far as the log shows: the slot of
+// its owner if it has one, otherwise its own slot if it is in the shard's cluster.
 func (l *ledger) checkShard(e *Event, a agent, w write) {
 	wrong := func(format string, args ...any) {
 		l.found.add(Violation{
@@ -300,7 +301,7 @@ func (f *Fenced) add(e *Event) {
 	}
 }
 
-// count keeps the tally of our requests that the server answered with success.
+// count counts our requests that the server answered with success.
 func (l *ledger) count(e *Event) {
 	if e.Outcome() != audit.Committed || e.DryRun || e.Resource == "" {
 		return
@@ -322,7 +323,7 @@ func (l *ledger) lineAt(p place, us int64, verb string) *Line {
 	return &Line{File: l.files.list[p.file], Line: int(p.line), Time: instant(us), Verb: verb}
 }
 
-// findings counts all violations and keeps the first of each kind.
+// findings counts all violations and keeps the first ones of each kind.
 type findings struct {
 	rules  Rules
 	counts map[Kind]int
@@ -342,11 +343,11 @@ func (f *findings) add(v Violation) {
 	}
 }
 
-// ordered sorts the listed violations by kind, in the order of the kinds' list.
+// ordered sorts the listed violations by kind, in the order of kinds.
 func (f *findings) ordered() []Violation {
 	out := []Violation{}
 	for _, k := range kinds {
-		f.counts[k.kind] += 0 // so that it is in the report
+		f.counts[k.kind] += 0 // a count of zero is reported, too
 		for _, v := range f.listed {
 			if v.Kind == k.kind {
 				out = append(out, v)

@@ -15,15 +15,15 @@ type Step string
 // The steps.
 const (
 	StepPlan     Step = "plan"     // the assignee changes
-	StepWarm     Step = "warm"     // the assignee says that its caches are filled
-	StepWithdraw Step = "withdraw" // nobody is warm any more, and the holder stays
-	StepRelease  Step = "release"  // nobody holds it from now on
+	StepWarm     Step = "warm"     // the assignee announces that its caches are filled
+	StepWithdraw Step = "withdraw" // no replica is warm any more, and the holder stays
+	StepRelease  Step = "release"  // the shard has no holder from now on
 	StepHandoff  Step = "handoff"  // the holder changes
 	StepReport   Step = "report"   // size and load
-	StepOther    Step = "other"    // the record is made, or something that no move needs
+	StepOther    Step = "other"    // the record is created, or a change that no move needs
 )
 
-// writesPerMove is what a move may cost (I5).
+// writesPerMove is how many writes a move may take (I5).
 const writesPerMove = 4
 
 // stepOf compares two versions of a record.
@@ -48,16 +48,16 @@ func stepOf(was ShardState, w recordWrite, first bool) Step {
 	return StepOther
 }
 
-// attempt is a move from its plan to the change of holder, or to the change of plan that calls it off. What tidies up
-// afterwards belongs to it.
-type attempt struct {
+// attempt is a move from its plan to the change of holder, or to the change of plan that calls it off, with the cleanup
+// that follows.
+type attempt struct { // index, -1 before the handoff
 	handoff     int // index, -1 while nothing was handed off
 	steps       map[Step]int
 	writes      int
 	first, last recordWrite
 }
 
-// tally sorts a record's writes by the moves that they serve.
+// tally assigns a record's writes to the moves that they serve.
 type tally struct {
 	m          *moves
 	open, done *attempt
@@ -87,7 +87,7 @@ func (t *tally) add(shard Shard, step Step, was ShardState, w recordWrite) {
 		t.finish(shard, len(t.m.handoffs)-1)
 	case step == StepHandoff: // the log begins with this version
 		t.open = nil
-	case step == StepWithdraw, step == StepPlan && back: // it is called off; a new plan, or new caches, is another move
+	case step == StepWithdraw, step == StepPlan && back: // the move is called off; a new plan, or new caches, is another move
 		t.finish(shard, -1)
 	}
 }
@@ -98,7 +98,7 @@ func (a *attempt) add(step Step, w recordWrite) {
 	a.last = w
 }
 
-// finish ends the open attempt; what the one before took is known by now.
+// finish ends the open attempt. The writes of the one before it are complete by now.
 func (t *tally) finish(shard Shard, handoff int) {
 	t.settle(shard)
 	t.open.handoff = handoff
@@ -139,7 +139,7 @@ func (t *tally) settle(shard Shard) {
 	}
 }
 
-// demand is a key that wanted to be served: since when, and when it first was.
+// demand is a key that had to be served: when it became due, and when it was first served.
 type demand struct{ due, served int64 }
 
 // demands lists them by cluster and slot, sorted by when they were served.
@@ -175,11 +175,11 @@ func (l *ledger) demands(lives []*atLife, served map[int32][]int64) map[string]*
 	return all
 }
 
-// sumMoves fills in gaps and totals.
+// sum fills in gaps and totals.
 func (m *moves) sum(tenures map[tenure]*tenureWrites, demands map[string]*[256][]demand) MoveStats {
 	st := m.stats
 	gaps, unserved := make(map[protocol.MoveKind][]int64), make(map[protocol.MoveKind][]int64)
-	before := make(map[Shard]uint64) // the epoch before
+	before := make(map[Shard]uint64) // the previous epoch
 	for _, g := range m.grants {
 		h := &m.handoffs[g.handoff]
 		m.gap(g, h, before[g.shard], tenures, demands)
@@ -211,7 +211,7 @@ func (m *moves) sum(tenures map[tenure]*tenureWrites, demands map[string]*[256][
 	return st
 }
 
-// gap is from the old tenure's last write to the new one's first, and tells what waited then.
+// gap is from the old tenure's last write to the new one's first. It also counts the keys that waited at its end.
 func (m *moves) gap(g grant, h *Handoff, before uint64, tenures map[tenure]*tenureWrites,
 	demands map[string]*[256][]demand) {
 	id := m.l.shards.ids[g.shard]
@@ -220,7 +220,7 @@ func (m *moves) gap(g grant, h *Handoff, before uint64, tenures map[tenure]*tenu
 		return
 	}
 	to := m.l.writes[now.first].start
-	from := g.start // of one that wrote nothing before, all that is known is that it was over then
+	from := g.start // if the old tenure wrote nothing, all that is known is that it was over then
 	if before != 0 && old != nil {
 		from = m.l.writes[old.last].end
 		ms := float64(to-from) / 1000

@@ -8,7 +8,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/audit"
 )
 
-// owners finds each object's key: a Pod's is its At, everything else is its own.
+// owners finds each object's key: a Pod's key is its At, every other object is its own.
 func (l *ledger) owners(all map[int32][]*atLife) (keyOf []int32) {
 	told := make(map[object0]int32) // by an At's status
 	for _, f := range l.atFacts {
@@ -54,10 +54,10 @@ func (l *ledger) owners(all map[int32][]*atLife) (keyOf []int32) {
 	return keyOf
 }
 
-// podNames finds Ats by what the names of their Pods begin with.
+// podNames finds Ats by the beginning of their Pods' names.
 type podNames map[object0][]int32
 
-// maxPodBase is how much of an At's name its Pod's name keeps: a DNS label less a dash and ten digits.
+// maxPodBase is how much of an At's name its Pod's name keeps: a DNS label minus a dash and ten digits.
 const maxPodBase = 63 - 11
 
 func (l *ledger) podNames() podNames {
@@ -73,8 +73,8 @@ func (l *ledger) podNames() podNames {
 	return names
 }
 
-// owner finds the At with the longest name that the Pod's name begins with. The Pod's name ends in a digest of the
-// At's UID: it tells apart Ats whose names begin alike, where the UIDs are known.
+// owner finds the At with the longest name that the Pod's name begins with. The Pod's name ends in a digest of the At's
+// UID. If the UIDs are known, it distinguishes Ats whose names begin alike.
 func (n podNames) owner(pod object0, all map[int32][]*atLife) (at int32, ok bool) {
 	key := object0{pod.cluster, audit.AtGroup, "ats", pod.namespace, pod.name, pod.era}
 	for cut := strings.LastIndexByte(key.name, '-'); cut > 0; cut = strings.LastIndexByte(key.name, '-') {
@@ -92,7 +92,7 @@ func (n podNames) owner(pod object0, all map[int32][]*atLife) (at int32, ok bool
 			}
 		}
 	}
-	// A Pod may simply be named like its At.
+	// A Pod may have its At's name.
 	key.name = pod.name
 	if found := n[key]; len(found) == 1 {
 		return found[0], true

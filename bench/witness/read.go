@@ -11,19 +11,19 @@ import (
 
 // Options says how Read finds and judges logs.
 type Options struct {
-	// Facts are what the logs need not tell; see Facts.
+	// Facts are what the logs needn't show; see Facts.
 	Facts Facts
 	// Rules are the judgement's tolerances; see Rules.
 	Rules Rules
 }
 
-// rotationFelt is by how much a file's first line may be younger than the end of the file before: API servers that write
-// in batches keep lines for half a minute.
+// rotationFelt is how much later than the end of the previous file a file may begin. API servers that write in batches
+// keep lines back for half a minute.
 const rotationFelt = 35 * time.Second
 
-// Read judges the audit logs below dir: files named audit*.log, rotated and compressed ones too, each belonging to
-// the cluster that its folder is named after. A line that can't be read is an error that names file and line, but for one
-// at the end of a file that is cut short: that is a violation.
+// Read judges the audit logs below dir: files named audit*.log, including rotated and compressed ones. Each belongs to
+// the cluster that its folder is named after. A line that can't be parsed is an error that names file and line. A
+// truncated line at the end of a file is a violation instead.
 func Read(dir string, o Options) (*Report, error) {
 	if err := o.Rules.Validate(); err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func Read(dir string, o Options) (*Report, error) {
 	return report, nil
 }
 
-// read takes one file, which follows on another of the same API server.
+// read reads one file. before is the previous file of the same API server.
 func (l *ledger) read(in *audit.Reader, log, before audit.Log) error {
 	first := true
 	for e, err := range in.Read(log) {

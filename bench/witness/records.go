@@ -45,7 +45,7 @@ func (l *ledger) addRecord(e *Event, a agent) {
 	}
 	if e.Verb == "delete" || e.Verb == "deletecollection" || e.Body == nil || e.Body.Requested || e.Body.Shard == nil {
 		if e.Verb == "delete" {
-			l.recordUnknown[e.Name] = append(l.recordUnknown[e.Name], w) // who held it holds nothing from some time in it on
+			l.recordUnknown[e.Name] = append(l.recordUnknown[e.Name], w) // whoever held it may have lost it from some time in this request's span on
 		}
 		return
 	}
@@ -53,7 +53,7 @@ func (l *ledger) addRecord(e *Event, a agent) {
 	l.records[shard] = append(l.records[shard], w)
 }
 
-// grant is the write that began a tenure, and ended what it replaced.
+// grant is the write that began a tenure, and ended the one before.
 type grant struct {
 	shard Shard
 	recordWrite
@@ -61,13 +61,13 @@ type grant struct {
 	until   int64 // when the first request arrived that may have ended the tenure
 }
 
-// moves walks each record's history: who held it, since which write, and what the changes cost.
+// moves walks each record's history: who held it, since which write, and how many writes the changes took.
 type moves struct {
 	l        *ledger
 	handoffs []Handoff
 	grants   []grant
-	// granted are all pairs of shard and epoch that a version of a record gave to somebody, known is which epoch the first
-	// version had that the log tells of, where it doesn't tell of the record's creation.
+	// granted are all pairs of shard and epoch that a version of a record granted. known is the epoch of the first
+	// version in the log, if the log doesn't have the record's creation.
 	granted map[tenure]bool
 	known   map[int32]uint64
 	stats   MoveStats
@@ -106,14 +106,14 @@ func sortedShards(records map[Shard][]recordWrite) []Shard {
 	return shards
 }
 
-// ordered sorts a record's writes as they were committed. resourceVersions tell exactly, unless the home cluster was
-// restored from a backup in between: then they start again.
+// ordered sorts a record's writes in the order of commits. resourceVersions give it exactly, unless the home cluster
+// was restored from a backup in between: then they start again.
 func (m *moves) ordered(shard Shard, ws []recordWrite) []recordWrite {
 	byTime := func(a, b recordWrite) int { return cmp.Compare(a.end, b.end) }
 	slices.SortStableFunc(ws, byTime)
 	slices.SortStableFunc(ws, func(a, b recordWrite) int { return cmp.Compare(a.rv, b.rv) })
 	for i := 1; i < len(ws); i++ {
-		// Equal versions are one state, answered twice.
+		// Equal versions are one state that was answered twice.
 		if ws[i-1].start > ws[i].end && ws[i-1].rv != ws[i].rv {
 			m.l.found.add(Violation{
 				Kind: UndeclaredRestore, Shard: shard.String(), First: m.l.recordLine(ws[i]), Second: m.l.recordLine(ws[i-1]),
@@ -126,7 +126,7 @@ func (m *moves) ordered(shard Shard, ws []recordWrite) []recordWrite {
 	return ws
 }
 
-// record walks the history of one record within an era, the first that the log tells of or a later one.
+// record walks the history of one record within an era. begins says whether the era is the first in the log.
 func (m *moves) record(shard Shard, ws []recordWrite, begins bool) {
 	l, id := m.l, m.l.shards.id(shard)
 	var was ShardState
@@ -145,7 +145,7 @@ func (m *moves) record(shard Shard, ws []recordWrite, begins bool) {
 		if i > 0 && w.rv != 0 && w.rv == ws[i-1].rv {
 			continue // a write that changed nothing
 		}
-		// A record that is made anew gives nothing to anybody yet.
+		// A record that is created grants nothing yet.
 		if w.state.Epoch < highest.state.Epoch && (w.state.Holder != "" || w.verb != "create") {
 			l.found.add(Violation{
 				Kind: RecordEpochFell, Shard: shard.String(),
@@ -177,7 +177,7 @@ func (m *moves) record(shard Shard, ws []recordWrite, begins bool) {
 		if changed {
 			m.end(shard, w.start)
 		}
-		// Only a holder that the log saw taking over is a grant; one that held before the log began is not.
+		// Only a holder that took over in the log has a grant. One that held before the log began has none.
 		if changed && w.state.Holder != "" && (i > 0 || w.verb == "create") {
 			claimed := was.Holder != "" && was.Holder != l.changedBy(w)
 			if claimed {
@@ -209,7 +209,7 @@ func (m *moves) record(shard Shard, ws []recordWrite, begins bool) {
 	}
 }
 
-// end notes that a shard's tenures may have ended with a request that arrived then.
+// end records that a shard's tenures may have ended with a request that arrived then.
 func (m *moves) end(shard Shard, us int64) {
 	for i := len(m.grants) - 1; i >= 0 && m.grants[i].shard == shard; i-- {
 		if m.grants[i].end < us {
@@ -218,7 +218,8 @@ func (m *moves) end(shard Shard, us int64) {
 	}
 }
 
-// overlaps looks for records of different shards that share a slot and were held at one time, or at falling epochs.
+// overlaps looks for records of different shards that share a slot and were held at the same time, or whose epochs
+// fell.
 func (m *moves) overlaps() {
 	byCluster := make(map[string][]Shard)
 	for _, shard := range sortedShards(m.l.records) {
@@ -261,8 +262,8 @@ func (m *moves) overlaps() {
 	}
 }
 
-// withUnanswered adds the versions between two that the log tells of whose writers got no answer: the next epoch follows on
-// them, so they were committed.
+// withUnanswered adds versions between two in the log whose writers got no answer. The next epoch builds on them, so
+// they were committed.
 func (l *ledger) withUnanswered(ws []recordWrite) []recordWrite {
 	all := ws[:1:1]
 	for _, w := range ws[1:] {
@@ -278,8 +279,8 @@ func (l *ledger) withUnanswered(ws []recordWrite) []recordWrite {
 	return all
 }
 
-// earliest is when the change that w is the first to show can have been committed at the soonest. A request that was
-// answered with a timeout may have been the one that made it; then w only carries it along.
+// earliest returns when the change that w is the first to show can have been committed at the earliest. A request that
+// was answered with a timeout may have made it; then w only carries it along.
 func (l *ledger) earliest(before, w recordWrite) int64 {
 	soonest := w.start
 	for _, u := range l.recordUnknown[w.name] {
@@ -290,8 +291,8 @@ func (l *ledger) earliest(before, w recordWrite) int64 {
 	return soonest
 }
 
-// changedBy is who gave the shard to the holder that w shows: w's writer, or whoever asked for that very change before and
-// got no answer. Then the log has no line of the commit, and w is only the first to carry it along.
+// changedBy returns who gave the shard to the holder in w: w's writer, or whoever requested that very change earlier
+// and got no answer. In the latter case the log has no line of the commit, and w is only the first to carry it along.
 func (l *ledger) changedBy(w recordWrite) string {
 	for _, u := range l.recordUnknown[w.name] {
 		if u.start < w.start && u.state.Epoch == w.state.Epoch && u.state.Holder == w.state.Holder && u.state.Move == w.state.Move {
@@ -301,8 +302,8 @@ func (l *ledger) changedBy(w recordWrite) string {
 	return w.writer
 }
 
-// handoff names the change. What the record and the Lease show counts: a join has no former holder, and only the former
-// holder itself hands off alive. The writer's own word for the cause is taken where it fits.
+// handoff names the kind of a change of holder. Record and Lease decide: a join has no former holder, and only the
+// former holder itself hands off alive. The kind that the writer names is taken if it fits.
 func (m *moves) handoff(shard Shard, from string, w recordWrite, claimed bool) Handoff {
 	h := Handoff{
 		Shard: shard.String(), From: from, To: w.state.Holder, Epoch: w.state.Epoch, Time: instant(w.end),
@@ -329,7 +330,8 @@ func (l *ledger) recordLine(w recordWrite) *Line {
 	return line
 }
 
-// judgeGrants holds each write against the record: nobody writes before its grant, after a later one, or without one.
+// judgeGrants checks each write against the record: no replica writes before its grant, after a later one, or without
+// one.
 func (l *ledger) judgeGrants(m *moves) {
 	if len(l.records) == 0 {
 		return // see NoRecords
@@ -375,7 +377,7 @@ func (l *ledger) judgeGranted(m *moves, w write, grants []int, told map[tenure]b
 			v.Kind, v.Detail = WriteAfterHandoff, fmt.Sprintf("epoch %d wrote after %s was given to %s at epoch %d",
 				w.epoch, g.shard, g.state.Holder, g.state.Epoch)
 		case g.state.Epoch > w.epoch && w.end > g.start:
-			// It was in flight while the record changed: which was committed first isn't known.
+			// It was in flight while the record changed, so the order of commits isn't known.
 			h := &m.handoffs[g.handoff]
 			h.InFlight++
 			h.InFlightMs = max(h.InFlightMs, float64(w.end-g.end)/1000)

@@ -11,80 +11,81 @@ import (
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
-// Schema names the shape of a Report in JSON.
+// Schema is the version of a Report's JSON format.
 const Schema = "tenure.dev/witness/v2"
 
-// Kind is a way of breaking an invariant, or of not being able to tell.
+// Kind is a way to break an invariant, or to lack evidence.
 type Kind string
 
-// Evidence stands for the invariant of the kinds that say that the logs don't tell.
+// Evidence takes the place of the invariant in kinds of missing evidence.
 const Evidence = "evidence"
 
 // The kinds, each with the invariant that it breaks.
 const (
-	// FallingEpoch (I2): a write to an object after a write of a higher epoch to the same object.
+	// FallingEpoch (I2): a write to an object came after a write of a higher epoch to the same object.
 	FallingEpoch Kind = "falling-epoch"
-	// InterleavedKey (I1): the same over all objects of a key, that is an At and its Pods.
+	// InterleavedKey (I1): the same for all objects of a key, which are an At and its Pods.
 	InterleavedKey Kind = "interleaved-key"
-	// InterleavedShard (I1): a write for a shard after a write of a higher epoch for a shard that shares a slot.
+	// InterleavedShard (I1): a write for a shard came after a write of a higher epoch for a shard that shares a slot.
 	InterleavedShard Kind = "interleaved-shard"
-	// WriteAfterHandoff (I1): a write that began after the shard's record was given to a higher epoch.
+	// WriteAfterHandoff (I1): a write began after the shard's record had been granted to a higher epoch.
 	WriteAfterHandoff Kind = "write-after-handoff"
-	// WriteBeforeTenure (I1): a write that was answered before the request that began its tenure had arrived.
+	// WriteBeforeTenure (I1): a write was answered before the request that began its tenure arrived.
 	WriteBeforeTenure Kind = "write-before-tenure"
-	// WriteWithoutGrant (I1): a write under a shard and epoch that no version of the shard's record gave to anybody.
+	// WriteWithoutGrant (I1): a write was sent under a shard and epoch that no version of the shard's record grants.
 	WriteWithoutGrant Kind = "write-without-grant"
-	// WriteAfterSeal (I1): a write by an incarnation that began after its Lease was sealed, or after it had deleted it.
+	// WriteAfterSeal (I1): an incarnation began a write after its Lease was sealed, or after it had deleted its Lease.
 	WriteAfterSeal Kind = "write-after-seal"
-	// ClaimBeforeSeal (I1): a shard was claimed from a holder whose Lease was not sealed yet.
+	// ClaimBeforeSeal (I1): a shard was claimed from a holder whose Lease wasn't sealed yet.
 	ClaimBeforeSeal Kind = "claim-before-seal"
-	// ManyInFlight (I1): more writes of the old tenure in flight at a change of holder than Rules.InFlight.
+	// ManyInFlight (I1): at a change of holder, more writes of the old tenure than Rules.InFlight were in flight.
 	ManyInFlight Kind = "many-in-flight"
-	// TwoHolders (I1): two incarnations under one epoch, or one that the record doesn't name.
+	// TwoHolders (I1): two incarnations wrote under one epoch, or one that the record doesn't name did.
 	TwoHolders Kind = "two-holders"
 	// OverlappingRecords (I1): two records that share a slot had holders at the same time.
 	OverlappingRecords Kind = "overlapping-records"
-	// WrongShard (I1): a write under a shard to an object that belongs to another, by its UID, its owner's or its label.
+	// WrongShard (I1): a write under one shard went to an object that belongs to another, by its UID, its owner's UID
+	// or its label.
 	WrongShard Kind = "wrong-shard"
-	// RecordEpochFell (I2): a slot came back with a lower epoch, or with the same in another record.
+	// RecordEpochFell (I2): a slot got a lower epoch, or the same epoch in another record.
 	RecordEpochFell Kind = "record-epoch-fell"
-	// LostAt (I4): due by the end of the logs, and neither a Pod nor DONE.
+	// LostAt (I4): an At was due by the end of the logs, and has neither a Pod nor phase DONE.
 	LostAt Kind = "lost-at"
 	// CostlyMove (I5): one move took more than four writes to the shard's record.
 	CostlyMove Kind = "costly-move"
-	// DuplicatePod (I7): two Pods of one At at one time.
+	// DuplicatePod (I7): two Pods of one At existed at the same time.
 	DuplicatePod Kind = "duplicate-pod"
-	// PodAfterDone (I7): a Pod created after its At was DONE.
+	// PodAfterDone (I7): a Pod was created after its At was DONE.
 	PodAfterDone Kind = "pod-after-done"
-	// UnnamedPod (I7): a Pod of ours with a name that the server generated: it can't refuse a second one.
+	// UnnamedPod (I7): a Pod of ours has a name that the server generated, so the server can't refuse a second one.
 	UnnamedPod Kind = "unnamed-pod"
-	// EarlyPod (I7): a Pod created before its At was due.
+	// EarlyPod (I7): a Pod was created before its At was due.
 	EarlyPod Kind = "early-pod"
 
-	// NoWrites, NoAts, NoRecords, NoLeases: the logs hold none to judge.
+	// NoWrites, NoAts, NoRecords, NoLeases: the logs have none to judge.
 	NoWrites  Kind = "no-writes"
 	NoAts     Kind = "no-ats"
 	NoRecords Kind = "no-records"
 	NoLeases  Kind = "no-leases"
-	// Unattributed: a write of ours whose User-Agent doesn't say for which shard, epoch and incarnation.
+	// Unattributed: a write of ours whose User-Agent names no shard, epoch and incarnation.
 	Unattributed Kind = "unattributed-write"
-	// PodWithoutAt: a Pod of ours that fits no known At.
+	// PodWithoutAt: a Pod of ours belongs to no known At.
 	PodWithoutAt Kind = "pod-without-at"
-	// Bodiless: a write that is logged without the object that the judgement rests on.
+	// Bodiless: a write was logged without the object that the judgement needs.
 	Bodiless Kind = "no-body"
-	// UnknownAt: whether an At was lost, or served early, can't be told.
+	// UnknownAt: the logs don't show whether an At was lost, or served early.
 	UnknownAt Kind = "unknown-at"
-	// MissingFile: a rotated log isn't there.
+	// MissingFile: a rotated log is missing.
 	MissingFile Kind = "missing-file"
-	// MissingLine: a write replaced a version that no line of the log tells of.
+	// MissingLine: a write replaced a version that no line of the log shows.
 	MissingLine Kind = "missing-line"
-	// TruncatedLine: the last line of a file has no end.
+	// TruncatedLine: the last line of a file is incomplete.
 	TruncatedLine Kind = "truncated-line"
 	// UndeclaredRestore: resourceVersions fell, and no restore was declared.
 	UndeclaredRestore Kind = "undeclared-restore"
 )
 
-// kinds is the order in which a report lists them.
+// kinds lists all kinds in the order of the report.
 var kinds = []struct {
 	kind      Kind
 	invariant string
@@ -98,7 +99,7 @@ var kinds = []struct {
 	{MissingLine, Evidence}, {TruncatedLine, Evidence}, {UndeclaredRestore, Evidence},
 }
 
-// absences are what a run of which nothing is to be judged may lack.
+// absences are the kinds that an unwitnessed run may have.
 var absences = []Kind{NoWrites, NoAts, NoRecords, NoLeases}
 
 func invariantOf(kind Kind) string {
@@ -120,18 +121,18 @@ func evidenceKinds() string {
 	return strings.Join(names, ", ")
 }
 
-// Report is what the logs say.
+// Report is the result of a judgement.
 type Report struct {
 	Schema string      `json:"schema"`
 	Dir    string      `json:"dir,omitempty"`
 	Input  audit.Input `json:"input"`
-	// OK says that no violation was found, missing evidence among them unless a rule waives it.
+	// OK says that no violation was found, including missing evidence unless a rule waives it.
 	OK bool `json:"ok"`
-	// Unwitnessed is the reason why the run had nothing to be judged by. Such a report can't be published.
+	// Unwitnessed is the reason why there was nothing to judge in the run. Such a report can't be published.
 	Unwitnessed string       `json:"unwitnessed,omitempty"`
 	Counts      map[Kind]int `json:"counts"`
 	Violations  []Violation  `json:"violations"`
-	// Notices say what the logs did not allow to judge, and why that is accepted.
+	// Notices say what couldn't be judged, and why that is accepted.
 	Notices []string `json:"notices"`
 
 	From time.Time `json:"from"`
@@ -146,12 +147,12 @@ type Report struct {
 	API          APIUse       `json:"api"`
 }
 
-// Unwitnessed is the report on a run that has no audit logs at all.
+// Unwitnessed returns the report of a run that has no audit logs at all.
 func Unwitnessed(reason string) *Report {
 	return &Report{Schema: Schema, OK: true, Unwitnessed: reason, Counts: map[Kind]int{}, Violations: []Violation{}}
 }
 
-// Count is the number of violations of all kinds.
+// Count returns the number of violations of all kinds.
 func (r *Report) Count() int {
 	n := 0
 	for _, c := range r.Counts {
@@ -160,7 +161,7 @@ func (r *Report) Count() int {
 	return n
 }
 
-// Err is nil if nothing was broken, else it names every kind and shows the first of each.
+// Err returns nil if nothing was violated, otherwise an error with every kind's count and first violation.
 func (r *Report) Err() error {
 	if r.OK {
 		return nil
@@ -175,7 +176,7 @@ func (r *Report) Err() error {
 	return errors.Join(errs...)
 }
 
-// Publishable is nil if the report can stand behind a published figure.
+// Publishable returns nil if the report can back a published figure.
 func (r *Report) Publishable() error {
 	if r.Unwitnessed != "" {
 		return fmt.Errorf("unwitnessed: %s", r.Unwitnessed)
@@ -194,7 +195,7 @@ type Violation struct {
 	Second    *Line  `json:"second,omitempty"`
 }
 
-// String is the violation on a line, and those that prove it on one each.
+// String returns the violation on one line, and each line of evidence on one more.
 func (v Violation) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s: %s", v.Invariant, v.Kind, v.Detail)
@@ -235,13 +236,13 @@ type WriteStats struct {
 	Objects int `json:"objects"`
 	Shards  int `json:"shards"`
 	Tenures int `json:"tenures"`
-	// Unknown are our attributed writes whose outcome the log doesn't tell (server error, timeout).
+	// Unknown are our attributed writes whose outcome the log doesn't show (server error, timeout).
 	Unknown int `json:"unknown"`
 	// ConcurrentKeys and ConcurrentShards count committed writes that were in flight together with one of a higher
-	// epoch of the same key or shard: times alone don't tell which was committed first.
+	// epoch for the same key or shard. Times alone don't show which was committed first.
 	ConcurrentKeys   int `json:"concurrentKeys"`
 	ConcurrentShards int `json:"concurrentShards"`
-	// Lost counts writes without a line that an API server's end may account for.
+	// Lost counts writes without a line that the end of an API server may explain.
 	Lost int `json:"lost"`
 }
 
@@ -252,7 +253,7 @@ type Fenced struct {
 	EpochRule     int `json:"epochRule"`
 	Invalid       int `json:"invalid"`
 	Other         int `json:"other"`
-	// Stale are those among them that began after a higher epoch of the same key had written.
+	// Stale counts those that began after a write of a higher epoch to the same key.
 	Stale int `json:"stale"`
 }
 
@@ -269,15 +270,16 @@ type AtStats struct {
 	Seen    int `json:"seen"`
 	Done    int `json:"done"`
 	Deleted int `json:"deleted"`
-	// NotDue were not due by the end of the logs, or not before they were deleted.
+	// NotDue counts Ats that weren't due by the end of the logs, or before they were deleted.
 	NotDue int `json:"notDue"`
-	// Settling were due for less than Rules.Settle at the end of the logs, or when they were deleted.
+	// Settling counts Ats that had been due for less than Rules.Settle at the end of the logs, or when they were
+	// deleted.
 	Settling int `json:"settling"`
-	// Replaced are those whose cluster was restored before they were served.
+	// Replaced counts Ats whose cluster was restored before they were served.
 	Replaced   int `json:"replaced"`
 	Pods       int `json:"pods"`
 	PodsRemade int `json:"podsRemade"`
-	// DoneConcurrent are Pods whose create was in flight together with their At's DONE.
+	// DoneConcurrent counts Pods whose creation was in flight together with their At's DONE.
 	DoneConcurrent int `json:"doneConcurrent"`
 	// Lateness is from the due time to the end of the first committed write for the key.
 	Lateness Spread `json:"lateness"`
@@ -293,17 +295,20 @@ type Handoff struct {
 	To    string            `json:"to"`
 	Epoch uint64            `json:"epoch"`
 	Time  time.Time         `json:"time"`
-	// Writes are the committed writes to the record that this move took, Steps the same by what they did.
+	// Writes is the number of committed writes to the record that this move took, Steps the same by kind of step.
 	Writes int          `json:"writes"`
 	Steps  map[Step]int `json:"steps"`
-	// InFlight are the old tenure's writes that were in flight while the record changed, answered at most so late after it.
+	// InFlight is the number of the old tenure's writes in flight while the record changed; InFlightMs is how long
+	// after the change the last of them was answered.
 	InFlight   int     `json:"inFlight"`
 	InFlightMs float64 `json:"inFlightMs"`
-	// GapMs is from the old tenure's last write to the new one's first; nil where one of them wrote nothing.
+	// GapMs is from the old tenure's last write to the new one's first; nil if one of them wrote nothing.
 	GapMs *float64 `json:"gapMs"`
-	// Due are the keys that waited when the new tenure wrote first: Ats due, and changes of Deployments to be copied.
+	// Due is the number of keys that waited when the new tenure first wrote: due Ats, and changes of Deployments to be
+	// copied.
 	Due int `json:"due"`
-	// UnservedMs is for how much of the gap at least one of them waited; nil where none did, or the gap isn't known.
+	// UnservedMs is the part of the gap in which at least one of them waited; nil if none did, or if the gap isn't
+	// known.
 	UnservedMs *float64 `json:"unservedMs"`
 }
 
@@ -313,15 +318,15 @@ type MoveStats struct {
 	Exit    int `json:"exit"`
 	Crash   int `json:"crash"`
 	Join    int `json:"join"`
-	// CalledOff are plans that were changed before anything was handed off, CalledOffWrites what they took.
+	// CalledOff counts plans that were changed before the handoff, CalledOffWrites the writes that they took.
 	CalledOff       int `json:"calledOff"`
 	CalledOffWrites int `json:"calledOffWrites"`
-	// Writes are all committed writes to the records that moves took, claims of what nobody held left out.
+	// Writes are all committed writes to records that moves took, except claims of shards without a holder.
 	Writes    int     `json:"writes"`
 	PerMove   float64 `json:"writesPerMove"`
 	MaxWrites int     `json:"maxWrites"`
 	Rejected  int     `json:"rejectedRecordWrites"`
-	// Steps are the writes by what they did, over all moves.
+	// Steps are the writes by kind of step, over all moves.
 	Steps map[Step]int `json:"steps"`
 	// InFlight counts old tenures' writes in flight at changes of holder, MaxInFlight the most at one of them.
 	InFlight    int     `json:"inFlight"`
@@ -334,33 +339,33 @@ type MoveStats struct {
 // MoveRow sums up the moves of one kind.
 type MoveRow struct {
 	N int `json:"n"`
-	// Gap is from write to write. Where no key was due it measures the load, not the move.
+	// Gap is from write to write. If no key was due it shows the load, not the move.
 	Gap Spread `json:"gap"`
-	// Unserved is the part of the gap in which some key waited, over the moves where one did; Due counts these keys.
+	// Unserved is the part of the gap in which a key waited, over the moves in which one did. Due counts these keys.
 	Unserved Spread `json:"unserved"`
 	Due      int    `json:"due"`
 }
 
-// Coordination is what the home cluster is written to for membership and ownership.
+// Coordination counts the writes to the home cluster for membership and ownership.
 type Coordination struct {
 	Replicas int `json:"replicas"`
 	Writes   int `json:"writes"`
-	// SteadySeconds are replica-seconds in which no shard moved and no replica came or went.
+	// SteadySeconds are replica-seconds in which no shard moved and no replica joined or left.
 	SteadySeconds int `json:"steadyReplicaSeconds"`
-	// PerSecond is writes per second and replica in steady state, nil when that lasted for too short a time.
+	// PerSecond is writes per second and replica in steady state; nil if that lasted for too short a time.
 	PerSecond    *float64 `json:"writesPerSecondPerReplica"`
 	MaxPerSecond *float64 `json:"maxWritesPerSecondOfAReplica"`
 }
 
 // APIUse counts our requests.
 type APIUse struct {
-	// Calls counts "verb resource" for requests that were answered with success.
+	// Calls counts "verb resource" of requests that were answered with success.
 	Calls map[string]int `json:"calls"`
-	// WritesPerAt are committed writes to Ats, their status and Pods, over the Ats that were written to.
+	// WritesPerAt is committed writes to Ats, their status and Pods, divided by the number of Ats that were written to.
 	WritesPerAt float64 `json:"writesPerAt"`
-	// WritesPerDoneAt is the same over Ats that are DONE and whose creation the logs hold.
+	// WritesPerDoneAt is the same for Ats that are DONE and whose creation is in the logs.
 	WritesPerDoneAt    float64 `json:"writesPerDoneAt"`
 	MaxWritesPerDoneAt int     `json:"maxWritesPerDoneAt"`
-	// ReadsPerAt counts the reads of Ats and Pods that the log's policy logs; a watch is one read, once it has ended.
+	// ReadsPerAt counts the reads of Ats and Pods that the audit policy logs. A watch is one read, once it has ended.
 	ReadsPerAt float64 `json:"readsPerAt"`
 }

@@ -8,14 +8,15 @@ import (
 	"time"
 )
 
-// Facts are what the judge may need beyond the logs.
+// Facts are what the judge may need besides the logs.
 type Facts struct {
-	// Ats: at level Metadata an At's schedule isn't in the logs.
+	// Ats, because at level Metadata an At's schedule isn't in the logs.
 	Ats []At
-	// Restores: what a cluster tells after a restore follows on the backup, not on what its log holds before.
+	// Restores are the restores of clusters. After a restore a cluster continues from its backup, not from its earlier
+	// log.
 	Restores []Restore
-	// Versions are objects as they are at the end, when nothing is written any more: what is missing at the end of a log
-	// can't be told by what follows. Those of Ats and Shard records count.
+	// Versions are objects' versions at the end, when nothing is written any more. They show lines that are missing at
+	// the end of a log, where no later line does. Those of Ats and Shard records are used.
 	Versions []Version
 }
 
@@ -26,7 +27,7 @@ type Version struct {
 	ResourceVersion uint64
 }
 
-// At is one At as its API server, or its maker, knows it.
+// At is one At as its API server, or its creator, knows it.
 type At struct {
 	Cluster   string `json:"cluster"`
 	Namespace string `json:"namespace"`
@@ -36,7 +37,7 @@ type At struct {
 	Phase     string `json:"phase,omitempty"`
 }
 
-// Restore says that a cluster's history was replaced by a backup's: when its API server was started with it.
+// Restore says that a cluster's history was replaced by a backup, and when its API server was started with it.
 type Restore struct {
 	Cluster string
 	Time    time.Time
@@ -44,27 +45,27 @@ type Restore struct {
 
 // Rules are the tolerances of a judgement. The zero value is strict.
 type Rules struct {
-	// Skew is by how much the clocks of two API servers may differ. It is granted wherever times from two of them,
+	// Skew is by how much the clocks of two API servers may differ. It is allowed for wherever times from two of them,
 	// or a time and a schedule, are compared. On one machine leave it at zero.
 	Skew time.Duration
 	// Settle is how long an At may be due at the end of the logs without being served before it counts as lost.
 	Settle time.Duration
-	// MaxListed is how many violations of one kind the report lists; all are counted. Zero means 20.
+	// MaxListed is how many violations of each kind the report lists; all are counted. Zero means 20.
 	MaxListed int
 	// InFlight is how many writes of the old tenure may be in flight while a shard changes its holder. Zero means 16.
 	InFlight int
-	// Users are the names by which API servers authenticate the fleet. Service accounts that sign a write with shard,
-	// epoch and incarnation are added to them.
+	// Users are the user names by which API servers authenticate the fleet. Service accounts that send a write with
+	// shard, epoch and incarnation are added to them.
 	Users []string
-	// Unwitnessed is the reason why the run has nothing to be judged by, say "the scenario makes no Ats". What is missing
-	// is then no violation; what is there is judged all the same, and the report can't be published.
+	// Unwitnessed is the reason why there is nothing to judge in this run, for example "the scenario makes no Ats".
+	// Missing evidence is then no violation. What there is is judged all the same, and the report can't be published.
 	Unwitnessed string
-	// Waived gives the reason why the evidence of some kinds may be missing, say {NoAts: "it only replicates"}. Only kinds
-	// whose invariant is [Evidence] can be waived.
+	// Waived gives the reason why the evidence of some kinds may be missing, for example {NoAts: "it only replicates"}.
+	// Only kinds whose invariant is [Evidence] can be waived.
 	Waived map[Kind]string
 }
 
-// Validate reports every rule that makes no sense.
+// Validate reports every invalid rule.
 func (r Rules) Validate() error {
 	var errs []error
 	if r.Skew < 0 || r.Settle < 0 || r.MaxListed < 0 || r.InFlight < 0 {
@@ -82,7 +83,7 @@ func (r Rules) Validate() error {
 	return errors.Join(errs...)
 }
 
-// waives gives the reason why a violation of a kind is none.
+// waives returns the reason why a violation of a kind is accepted.
 func (r Rules) waives(kind Kind) (reason string, ok bool) {
 	if reason, ok = r.Waived[kind]; ok {
 		return reason, ok
@@ -90,8 +91,8 @@ func (r Rules) waives(kind Kind) (reason string, ok bool) {
 	return r.Unwitnessed, r.Unwitnessed != "" && slices.Contains(absences, kind)
 }
 
-// ParseAts reads a list of Ats: either {"ats": [...]} with the fields of At, or what `kubectl get ats -A -o json`
-// prints. cluster names the cluster of those that don't say.
+// ParseAts parses a list of Ats: either {"ats": [...]} with the fields of At, or the output of `kubectl get ats -A -o
+// json`. cluster is the cluster of Ats that name none.
 func ParseAts(data []byte, cluster string) ([]At, error) {
 	var list struct {
 		Ats   []At `json:"ats"`
@@ -130,7 +131,7 @@ func ParseAts(data []byte, cluster string) ([]At, error) {
 	return ats, nil
 }
 
-// schedule reads an At's spec.schedule; ok is false for one that no controller could act on.
+// schedule parses an At's spec.schedule; ok is false if no controller could act on it.
 func schedule(s string) (us int64, ok bool) {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil {

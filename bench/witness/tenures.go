@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// tenure is a period (shard, epoch) as its writes show it.
+// tenure identifies a tenure (shard, epoch) as its writes show it.
 type tenure struct {
 	shard int32
 	epoch uint64
@@ -15,11 +15,11 @@ type tenure struct {
 
 type tenureWrites struct {
 	first    int32 // index of the earliest write
-	last     int32 // index of the write that ended last
+	last     int32 // index of the write that was answered last
 	replicas []int32
 }
 
-// judgeTenures checks I1 and I2 on the writes. keyOf gives each object's key: an At's Pods have their At's.
+// judgeTenures checks I1 and I2 on the writes. keyOf gives each object's key: an At's Pods have their At's key.
 func (l *ledger) judgeTenures(keyOf []int32) map[tenure]*tenureWrites {
 	overlaps := l.overlaps()
 	s := sweep{l: l, overlaps: overlaps, peaks: make([]peak, len(l.shards.list))}
@@ -48,8 +48,8 @@ func (l *ledger) judgeTenures(keyOf []int32) map[tenure]*tenureWrites {
 	return tenures
 }
 
-// overlaps lists for each shard those that share a slot with it, itself included. Epochs of other shards can't be
-// compared: each slot's epoch grows, over splits and merges too, but two slots have nothing to do with each other.
+// overlaps lists, for each shard, the shards that share a slot with it, including itself. Epochs of other shards can't
+// be compared: epochs grow within each slot, also over splits and merges, and are independent between slots.
 func (l *ledger) overlaps() [][]int32 {
 	all := make([][]int32, len(l.shards.list))
 	for i, a := range l.shards.list {
@@ -62,10 +62,10 @@ func (l *ledger) overlaps() [][]int32 {
 	return all
 }
 
-// peak is what is known of a shard's writes of higher epochs than the one under judgement.
+// peak is what is known of a shard's writes with a higher epoch than the one being judged.
 type peak struct {
-	ends   int32 // the write that was answered first
-	starts int64 // when the first one began
+	ends   int32 // index of the write that was answered first
+	starts int64 // when the earliest one began
 	rv     int32 // the write with the lowest resourceVersion, -1 when none is known
 }
 
@@ -76,11 +76,11 @@ type sweep struct {
 	peaks    []peak
 	touched  []int32
 	set      []bool
-	// told are writes that a finer pass has listed; coarser passes count them, and list others.
+	// told are writes that a finer pass has listed. Coarser passes count them, and list others.
 	told map[int32]bool
 }
 
-// pass judges all writes, grouped. It returns the number of writes that overlapped in time with a higher epoch's.
+// pass judges all writes in groups. It returns the number of writes that overlapped in time with one of a higher epoch.
 func (s *sweep) pass(order []int32, group func(write) int32, kind Kind, sameObject bool, skew int64) (concurrent int) {
 	ws := s.l.writes
 	slices.SortFunc(order, func(a, b int32) int {
@@ -129,8 +129,8 @@ func (s *sweep) run(run []int32, kind Kind, sameObject bool, skew int64) (concur
 	return concurrent
 }
 
-// above finds a write of a higher epoch that was surely committed before write i was. Times prove it when that one
-// had been answered before i arrived; resourceVersions prove it for two writes to one object.
+// above finds a write of a higher epoch that was certainly committed before write i. Times prove that if it had been
+// answered before i arrived. resourceVersions prove it for two writes to one object.
 func (s *sweep) above(i int32, sameObject bool, skew int64) (inFlight bool, hi int32) {
 	w := s.l.writes[i]
 	for _, shard := range s.overlaps[w.shard] {
@@ -141,7 +141,7 @@ func (s *sweep) above(i int32, sameObject bool, skew int64) (inFlight bool, hi i
 		if w.start > s.l.writes[p.ends].end+skew {
 			return false, p.ends
 		}
-		// Only for requests in flight together: across a restore from a backup versions start again.
+		// Only for requests that were in flight together, since a restore from a backup lowers versions.
 		if sameObject && w.rv != 0 && p.rv >= 0 && w.rv > s.l.writes[p.rv].rv && w.end > s.l.writes[p.rv].start {
 			return false, p.rv
 		}
@@ -182,7 +182,7 @@ func (s *sweep) report(kind Kind, lo, hi int32) {
 	})
 }
 
-// countStale counts refused writes that began after a higher epoch had written to the same key: the fence at work.
+// countStale counts refused writes that began after a write of a higher epoch to the same key: the fence at work.
 func (l *ledger) countStale(keyOf []int32, overlaps [][]int32) (stale int) {
 	if len(l.refused) == 0 {
 		return 0
@@ -233,7 +233,7 @@ func (l *ledger) tenures() map[tenure]*tenureWrites {
 	return all
 }
 
-// judgeHolders looks for two replicas under one epoch in two shards that share a slot.
+// judgeHolders looks for two replicas under one epoch in shards that share a slot.
 func (l *ledger) judgeHolders(tenures map[tenure]*tenureWrites, overlaps [][]int32) {
 	for _, key := range slices.SortedFunc(maps.Keys(tenures), func(a, b tenure) int {
 		return cmp.Or(cmp.Compare(a.shard, b.shard), cmp.Compare(a.epoch, b.epoch))

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// maxTextViolations and maxTextNotices keep the text within a screen; JSON has more.
+// maxTextViolations and maxTextNotices keep the text within a screen. The JSON report has more.
 const (
 	maxTextViolations = 5
 	maxTextNotices    = 8
 )
 
-// Text writes the report as a table of at most a screen, violations first.
+// Text writes the report as a table of at most one screen, violations first.
 func (r *Report) Text(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	r.textVerdict(b)

@@ -6,7 +6,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/audit"
 )
 
-// spread sums up durations given in microseconds. Percentiles are the values at the nearest rank, not in between.
+// spread sums up durations given in microseconds. Percentiles are by nearest rank, not interpolated.
 func spread(us []int64) Spread {
 	if len(us) == 0 {
 		return Spread{}
@@ -16,13 +16,14 @@ func spread(us []int64) Spread {
 	return Spread{N: len(us), P50: rank(50), P99: rank(99), Max: float64(us[len(us)-1]) / 1000}
 }
 
-// unrest is how many seconds around a stirring write are not steady.
+// unrest is how many seconds around a stirring write don't count as steady.
 const unrest = 2
 
-// fewest are the steady seconds that a rate is taken over. Over fewer it is the luck of where renewals fall.
+// fewest is the lowest number of steady seconds for which a rate is given. Over fewer, the rate depends on when
+// renewals happen to fall.
 const fewest = 10
 
-// coordination finds the rate of coordination writes in the seconds in which nothing happened.
+// coordination returns the rate of coordination writes in steady seconds.
 func (l *ledger) coordination() Coordination {
 	var c Coordination
 	type life struct{ from, to int64 }
@@ -46,7 +47,7 @@ func (l *ledger) coordination() Coordination {
 		}
 	}
 	c.Replicas = len(lives)
-	// The first and the last second of a replica are cut, and may hold part of a second only.
+	// The first and the last second of a replica may be partial, so they don't count.
 	steady := func(v life, second int64) bool { return second > v.from && second < v.to && !restless[second] }
 	writes := make(map[string]int)
 	total := 0
@@ -101,7 +102,7 @@ func (l *ledger) use(lives []*atLife, keyOf []int32) APIUse {
 	}
 	done, sum := 0, 0
 	for _, life := range lives {
-		// A name that was used twice mixes two Ats' writes.
+		// If a name was used twice, its figure mixes two Ats' writes.
 		if n := perKey[life.object]; life.done != nil && life.created && perName[life.object] == 1 {
 			done, sum, u.MaxWritesPerDoneAt = done+1, sum+n, max(u.MaxWritesPerDoneAt, n)
 		}

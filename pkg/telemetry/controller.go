@@ -18,19 +18,19 @@ import (
 	"github.com/tenure-dev/tenure/pkg/fairqueue"
 )
 
-// Controller is what is seen of one controller: its queue and its reconciles.
+// Controller observes one controller: its queue and its reconciles.
 type Controller struct {
 	telemetry *Telemetry
 	log       logr.Logger
 	name      string
 	kind      string
-	queue     atomic.Pointer[queue] // set when the controller starts, nil if its queue isn't ours
+	queue     atomic.Pointer[queue] // set when the controller starts; nil if its queue isn't ours
 	example   atomic.Int64          // when a trace last became an exemplar
 	wait      prometheus.Observer
 	took      map[string]prometheus.Observer // by result
 }
 
-// Controller returns the view of a controller, by its name and the kind that it is for.
+// Controller returns the observer of a controller, by the controller's name and its kind of object.
 func (t *Telemetry) Controller(name, kind string) *Controller {
 	c := &Controller{
 		telemetry: t, log: t.cfg.Log.WithValues("controller", name), name: name, kind: kind,
@@ -42,11 +42,11 @@ func (t *Telemetry) Controller(name, kind string) *Controller {
 	return c
 }
 
-// queue is what controllers have.
+// queue is the type of the controllers' queues.
 type queue = fairqueue.Queue[mcreconcile.Request]
 
-// Options adds to a controller's options a fair queue, in which a cluster has so many workers at most, and a logger that
-// knows traces. Of a queue that the options bring themselves nothing is seen.
+// Options adds a fair queue to a controller's options, in which a cluster has at most perCluster workers, and a logger
+// that adds trace IDs. If the options have a queue of their own, that isn't observed.
 func (c *Controller) Options(o mccontroller.Options, perCluster int) mccontroller.Options {
 	if o.NewQueue == nil {
 		o.NewQueue = func(name string, limiter workqueue.TypedRateLimiter[mcreconcile.Request]) workqueue.TypedRateLimitingInterface[mcreconcile.Request] {
@@ -63,7 +63,7 @@ func (c *Controller) fairQueue(name string, limiter workqueue.TypedRateLimiter[m
 	options := fairqueue.Options[mcreconcile.Request]{
 		Name: name, Limiter: limiter, Workers: workers, PerCluster: perCluster,
 		Tenant: func(req mcreconcile.Request) (cluster, namespace string) {
-			cluster, _, _ = strings.Cut(string(req.ClusterName), "/") // all shards of a cluster are its own
+			cluster, _, _ = strings.Cut(string(req.ClusterName), "/") // all shards of a cluster count as one
 			return cluster, req.Namespace
 		},
 	}
@@ -76,7 +76,7 @@ func (c *Controller) fairQueue(name string, limiter workqueue.TypedRateLimiter[m
 	return q
 }
 
-// depart begins the record of a reconcile when its key leaves the queue, if the trace may be kept.
+// depart starts the record of a reconcile when its key leaves the queue, if the trace may be kept.
 func (c *Controller) depart(req mcreconcile.Request, t *fairqueue.Taken) {
 	keep := c.telemetry.sampling.Load()
 	id := NewTraceID()
@@ -90,8 +90,8 @@ func (c *Controller) depart(req mcreconcile.Request, t *fairqueue.Taken) {
 	}
 }
 
-// logger is controller-runtime's, with the trace. It is asked for before the reconcile begins, so that the line about
-// how the reconcile ended carries the trace too.
+// logger is controller-runtime's logger with the trace ID. It is created before the reconcile begins, so the line about
+// the reconcile's end carries the trace ID too.
 func (c *Controller) logger(req *mcreconcile.Request) logr.Logger {
 	if req == nil {
 		return c.log
@@ -103,7 +103,7 @@ func (c *Controller) logger(req *mcreconcile.Request) logr.Logger {
 	return c.log.WithValues(values...)
 }
 
-// inHand returns what the queue knows of a key that is being worked on.
+// inHand returns what the queue knows about a key that is being worked on.
 func (c *Controller) inHand(req mcreconcile.Request) fairqueue.Taken {
 	if q := c.queue.Load(); q != nil {
 		return q.Taken(req)
@@ -111,14 +111,14 @@ func (c *Controller) inHand(req mcreconcile.Request) fairqueue.Taken {
 	return fairqueue.Taken{}
 }
 
-// flightIn returns what is written down of a key's reconcile, nil if nothing is.
+// flightIn returns the record of a key's reconcile, nil if there is none.
 func flightIn(t fairqueue.Taken) *flight {
 	f, _ := t.Note.(*flight)
 	return f
 }
 
-// Traced wraps a reconciler so that each of its reconciles is seen. It belongs inside of shard.Manager.Guard, so that
-// keys of shards that aren't held leave no trace.
+// Traced wraps a reconciler so that its reconciles are observed. It belongs inside of shard.Manager.Guard, so that keys
+// of shards that aren't held leave no trace.
 func (c *Controller) Traced(r reconcile.TypedReconciler[mcreconcile.Request]) reconcile.TypedReconciler[mcreconcile.Request] {
 	return &traced{Controller: c, inner: r}
 }
@@ -141,7 +141,7 @@ func (r *traced) Reconcile(ctx context.Context, req mcreconcile.Request) (reconc
 	return r.record(ctx, req, &t, f, start)
 }
 
-// record is Reconcile with a flight.
+// record is Reconcile for a reconcile with a flight.
 func (r *traced) record(
 	ctx context.Context, req mcreconcile.Request, t *fairqueue.Taken, f *flight, start time.Time,
 ) (result reconcile.Result, err error) {
@@ -153,7 +153,7 @@ func (r *traced) record(
 	defer func() {
 		name, failed := resultOf(result, err), ErrorKind(err)
 		if !returned {
-			name, failed = resultError, "panic" // it goes on to controller-runtime, which decides
+			name, failed = resultError, "panic" // the panic goes on to controller-runtime, which handles it
 		}
 		var kept trace.SpanContext
 		if f.land(time.Now(), name, result.RequeueAfter, failed) {
@@ -167,7 +167,7 @@ func (r *traced) record(
 	return result, err
 }
 
-// ended counts a reconcile and tells who wants to know.
+// ended counts a reconcile and calls Config.Reconciled.
 func (r *traced) ended(req mcreconcile.Request, t *fairqueue.Taken, start time.Time, result string, kept trace.SpanContext) {
 	end := time.Now()
 	example := kept
@@ -187,8 +187,8 @@ func (r *traced) ended(req mcreconcile.Request, t *fairqueue.Taken, start time.T
 	}
 }
 
-// exampleEvery is how often a trace becomes the exemplar of its histograms. Prometheus reads them every few seconds;
-// one for each reconcile would cost more than the rest of the trace.
+// exampleEvery is the time between two exemplars of a histogram. Prometheus reads them every few seconds, and one for
+// each reconcile would cost more than the rest of the trace.
 const exampleEvery = 50 * time.Millisecond
 
 func (c *Controller) wantsExample(now time.Time) bool {
@@ -202,7 +202,7 @@ func resultOf(result reconcile.Result, err error) string {
 		return resultError
 	case result.RequeueAfter > 0:
 		return resultTimer
-	case result.Requeue: //nolint:staticcheck // deprecated, but still what asks for a growing delay
+	case result.Requeue: //nolint:staticcheck // deprecated, but still the only way to ask for a growing delay
 		return resultRetry
 	}
 	return resultSuccess

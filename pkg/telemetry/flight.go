@@ -14,21 +14,21 @@ import (
 )
 
 const (
-	// maxCalls and maxLinks bound what is written down of one reconcile.
+	// maxCalls and maxLinks bound the record of one reconcile.
 	maxCalls = 256
 	maxLinks = 16
 )
 
-// flight is what is written down of one reconcile from the moment when its key left the queue. Spans are made of it
-// when it has ended, if it is to be kept.
+// flight is the record of one reconcile, from the moment when its key left the queue. After the end spans are made from
+// it, if the trace is kept.
 type flight struct {
 	telemetry *Telemetry
 	kind      string
 	req       mcreconcile.Request
 	traceID   trace.TraceID
 	root      trace.SpanID
-	sampled   bool          // from the start, so that API calls carry it
-	slow      time.Duration // kept from here on, or when it fails, though it isn't sampled
+	sampled   bool          // decided at the start, so that API calls carry it
+	slow      time.Duration // kept if it takes this long, or fails, even if it isn't sampled
 	trigger   fairqueue.Trigger
 	attempt   int
 	ready     time.Time // when the key could have been worked on
@@ -41,12 +41,12 @@ type flight struct {
 	failed  string
 
 	mu     sync.Mutex // guards all below: a reconcile may make calls from several goroutines
-	ended  bool       // what comes later is not written down
+	ended  bool       // later calls aren't recorded
 	calls  []call
 	links  []trace.Link
 	missed int // calls beyond maxCalls
 
-	fewCalls [4]call // what calls begins with, so that the usual reconcile costs one allocation
+	fewCalls [4]call // initial memory of calls, so that the usual reconcile needs one allocation
 }
 
 // call is one API call.
@@ -56,7 +56,7 @@ type call struct {
 	method     string
 	path       string
 	host       string
-	status     int // 0 without an answer
+	status     int // 0 if there was no answer
 	failed     string
 }
 
@@ -94,7 +94,7 @@ func (f *flight) called(c call) {
 	}
 }
 
-// link notes what caused or preceded the reconcile.
+// link records what caused or preceded the reconcile.
 func (f *flight) link(to trace.SpanContext, why string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -109,7 +109,7 @@ func (f *flight) link(to trace.SpanContext, why string) {
 	f.links = append(f.links, trace.Link{SpanContext: to, Attributes: []attribute.KeyValue{attribute.String("tenure.link", why)}})
 }
 
-// land ends the flight and reports whether it is to be kept.
+// land ends the flight and reports whether its trace is kept.
 func (f *flight) land(end time.Time, result string, requeue time.Duration, failed string) bool {
 	f.mu.Lock()
 	f.ended = true
@@ -121,7 +121,7 @@ func (f *flight) land(end time.Time, result string, requeue time.Duration, faile
 	return f.slow > 0 && (failed != "" || end.Sub(f.start) >= f.slow) && f.telemetry.tail.take(end)
 }
 
-// spans implements story. The flight has landed, so nothing of it changes any more.
+// spans implements story. The flight has landed, so it doesn't change any more.
 func (f *flight) spans() []Span {
 	all := make([]Span, 0, 2+len(f.calls))
 	all = append(all, Span{

@@ -12,14 +12,14 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 )
 
-// Stamped is implemented by objects whose status names the trace that last wrote it. Of others only the process that wrote
-// them knows. An annotation would do for all of them, but each later write of the object would carry it.
+// Stamped is implemented by objects whose status names the trace that last wrote it. For other objects only the writing
+// process knows. An annotation would do for all kinds, but each later write of the object would carry it.
 type Stamped interface {
 	StampTrace(id string)
 	WrittenInTrace() string
 }
 
-// rememberedWrites is how many versions of objects this process remembers having written, and in which trace.
+// rememberedWrites is how many written versions this process remembers, each with its trace.
 const rememberedWrites = 4096
 
 // Clusters finds the cluster of a request. A multicluster-runtime manager is one.
@@ -27,8 +27,8 @@ type Clusters interface {
 	GetCluster(ctx context.Context, name multicluster.ClusterName) (cluster.Cluster, error)
 }
 
-// Clusters returns the same clusters for reconcilers. What a traced reconcile reads through them becomes a link to the
-// trace that wrote it. While tracing is off it returns what it is given.
+// Clusters returns the same clusters for use by reconcilers. If a traced reconcile reads an object through them, its
+// trace links to the trace that wrote the object. While tracing is off, Clusters returns inner.
 func (t *Telemetry) Clusters(inner Clusters) Clusters {
 	if t.pipeline == nil {
 		return inner
@@ -56,7 +56,7 @@ type linkedCluster struct {
 
 func (c *linkedCluster) GetClient() client.Client { return &c.client }
 
-// linkedClient belongs to one reconcile. It adds no write and no field to one that isn't there for tracing.
+// linkedClient belongs to one reconcile. It adds no write, and no field except the one of [Stamped].
 type linkedClient struct {
 	client.Client
 	flight *flight
@@ -133,12 +133,12 @@ type version struct {
 	resourceVersion string
 }
 
-// creationOf stands for an object's first version, whatever became of it since.
+// creationOf identifies an object's creation, whatever version it has now.
 func creationOf(obj client.Object) version { return version{uid: obj.GetUID()} }
 
 func versionOf(obj client.Object) version { return version{obj.GetUID(), obj.GetResourceVersion()} }
 
-// writes remembers the last versions that this process wrote. The zero value is ready.
+// writes remembers the last versions that this process wrote. The zero value is ready for use.
 type writes struct {
 	mu     sync.Mutex // guards all below
 	traces map[version]trace.SpanContext
@@ -165,7 +165,7 @@ func (w *writes) find(v version) (trace.SpanContext, bool) {
 	return by, ok
 }
 
-// traceparent writes a span's context in the form of W3C Trace Context.
+// traceparent formats a span's context as W3C Trace Context.
 func traceparent(traceID trace.TraceID, spanID trace.SpanID, sampled bool) string {
 	b := make([]byte, 55)
 	copy(b, "00-")

@@ -8,10 +8,10 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Buckets are the classic buckets of our latency histograms, for servers that don't take native ones: 1 ms to 2 min.
+// Buckets are the classic buckets of our latency histograms, for servers without native histograms: 1 ms to 2 min.
 var Buckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120}
 
-// NewLatency returns the options of a latency histogram in seconds, native and classic at once.
+// NewLatency returns the options of a latency histogram in seconds, both native and classic.
 func NewLatency(name, help string) prometheus.HistogramOpts {
 	return prometheus.HistogramOpts{
 		Name: name, Help: help, Buckets: Buckets,
@@ -27,11 +27,11 @@ const (
 	resultError   = "error"
 )
 
-// reconcileMetrics is the prometheus.Collector of all controllers of the process.
+// reconcileMetrics collects the metrics of all controllers of the process.
 type reconcileMetrics struct {
 	wait *prometheus.HistogramVec
 	took *prometheus.HistogramVec
-	// Of each cluster that has keys in a queue.
+	// For each cluster that has keys in a queue.
 	keys *prometheus.Desc
 	old  *prometheus.Desc
 
@@ -86,7 +86,7 @@ func (m *reconcileMetrics) add(name string, q *queue) {
 	m.queues[name] = q
 }
 
-// ObserveWith records a value, with the trace as its exemplar if there is one.
+// ObserveWith records a value, with the trace as its exemplar if the trace is valid.
 func ObserveWith(o prometheus.Observer, seconds float64, from trace.SpanContext) {
 	if e, ok := o.(prometheus.ExemplarObserver); ok && from.IsValid() {
 		e.ObserveWithExemplar(seconds, prometheus.Labels{"trace_id": from.TraceID().String()})

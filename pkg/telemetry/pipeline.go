@@ -15,14 +15,14 @@ import (
 	"github.com/tenure-dev/tenure/pkg/text"
 )
 
-// flushTimeout bounds the sending of what is left when the process ends.
+// flushTimeout bounds the final flush when the process ends.
 const flushTimeout = 3 * time.Second
 
-// story is something that becomes spans.
+// story is a record from which spans can be made.
 type story interface{ spans() []Span }
 
-// pipeline takes stories from reconciles without ever making them wait, makes spans of them and sends those in batches.
-// To the SDK it is a span processor, which also gets the spans that a program makes itself.
+// pipeline takes stories from reconciles without making them wait, makes spans from them, and sends the spans in
+// batches. For the SDK it is a span processor, which also receives the spans that a program makes itself.
 type pipeline struct {
 	settings Settings
 	exporter sdktrace.SpanExporter
@@ -30,16 +30,16 @@ type pipeline struct {
 	scope    instrumentation.Scope
 	log      logr.Logger
 
-	enough chan struct{} // holds a token when what is there is to be sent before the next tick
+	enough chan struct{} // holds a token when a batch should be sent before the next tick
 
 	mu      sync.Mutex              // guards all up to the empty line
-	stories []story                 // what spans are to be made of
-	spans   []sdktrace.ReadOnlySpan // that a program made itself
-	waiting int                     // spans in both, about
-	full    bool                    // spans were dropped for want of room since the last batch
-	closed  bool                    // what comes later is not taken
+	stories []story                 // spans will be made from these
+	spans   []sdktrace.ReadOnlySpan // spans that a program made itself
+	waiting int                     // approximate number of spans in both
+	full    bool                    // spans were dropped since the last batch because the queue was full
+	closed  bool                    // nothing is accepted any more
 
-	trouble  string // what is wrong with the collector, "" for nothing; of Run alone
+	trouble  string // what is wrong with the collector, "" for nothing; used by run alone
 	sent     prometheus.Counter
 	dropped  *prometheus.CounterVec
 	overflow prometheus.Counter
@@ -61,8 +61,8 @@ func newPipeline(settings Settings, exporter sdktrace.SpanExporter, log logr.Log
 	return p
 }
 
-// submit hands a story of about so many spans over. It never waits, and seldom wakes anybody: that would cost each
-// reconcile more than all the rest of its trace.
+// submit queues a story of about size spans. It never waits, and rarely wakes another goroutine: that would cost each
+// reconcile more than the rest of its trace.
 func (p *pipeline) submit(s story, size int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -71,7 +71,7 @@ func (p *pipeline) submit(s story, size int) {
 	}
 }
 
-// room makes room for so many spans, or counts them as dropped. The caller holds mu.
+// room makes room for size spans, or counts them as dropped. The caller holds mu.
 func (p *pipeline) room(size int) bool {
 	switch {
 	case p.closed:
@@ -88,7 +88,7 @@ func (p *pipeline) room(size int) bool {
 	return true
 }
 
-// hurry has what is there sent before the next tick.
+// hurry has the queued spans sent before the next tick.
 func (p *pipeline) hurry() {
 	select {
 	case p.enough <- struct{}{}:
@@ -96,9 +96,9 @@ func (p *pipeline) hurry() {
 	}
 }
 
-// run sends until the context ends, and then what is left, in bounded time.
+// run sends spans until the context ends, and then the remaining ones within flushTimeout.
 func (p *pipeline) run(ctx context.Context) {
-	// The end of the process must not fail a batch that is half sent, and mustn't wait for it long either.
+	// The end of the process must neither abort a batch that is being sent nor wait for it for long.
 	sending, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	context.AfterFunc(ctx, func() { time.AfterFunc(flushTimeout, cancel) })
@@ -115,13 +115,13 @@ func (p *pipeline) run(ctx context.Context) {
 			p.closed = true
 			p.mu.Unlock()
 			p.flush(sending)
-			_ = p.exporter.Shutdown(sending) // nobody is left to be told
+			_ = p.exporter.Shutdown(sending) // too late to report an error
 			return
 		}
 	}
 }
 
-// flush makes spans of all stories and sends them in batches.
+// flush makes spans from all stories and sends them in batches.
 func (p *pipeline) flush(ctx context.Context) {
 	p.mu.Lock()
 	stories, spans, full := p.stories, p.spans, p.full
@@ -138,7 +138,7 @@ func (p *pipeline) flush(ctx context.Context) {
 	}
 }
 
-// send sends one batch and says so when that begins or ceases to work. full says that others were dropped.
+// send sends one batch, and logs when that begins to fail or works again. full says that other spans were dropped.
 func (p *pipeline) send(ctx context.Context, batch []sdktrace.ReadOnlySpan, full bool) {
 	ctx, cancel := context.WithTimeout(ctx, p.settings.ExportTimeout)
 	defer cancel()
@@ -155,7 +155,7 @@ func (p *pipeline) send(ctx context.Context, batch []sdktrace.ReadOnlySpan, full
 	p.is("", nil)
 }
 
-// is notes what is wrong with the collector and logs it if that is news.
+// is records what is wrong with the collector, and logs it if it is news.
 func (p *pipeline) is(trouble string, err error) {
 	if trouble == p.trouble {
 		return

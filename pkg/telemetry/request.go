@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Wrap makes the API calls that reconciles make with a configuration visible: each becomes a span, and sends its
-// traceparent. Call it after whatever else changes the configuration. While tracing is off it changes nothing.
+// Wrap traces the API calls that reconciles make with a configuration: each becomes a span and sends its traceparent.
+// Call it after all other changes to the configuration. While tracing is off it changes nothing.
 func (t *Telemetry) Wrap(config *rest.Config) {
 	if t.pipeline == nil {
 		return
@@ -34,10 +34,10 @@ type transport struct {
 	server    *apiServer
 }
 
-// WrappedRoundTripper lets client-go find what it needs to find below.
+// WrappedRoundTripper lets client-go inspect the transport below.
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.base }
 
-// RoundTrip sends a request; its span ends with the header of the answer.
+// RoundTrip sends a request. Its span ends when the answer's header arrives.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	f := flightOf(req.Context())
 	if f == nil {
@@ -46,7 +46,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	c := call{id: NewSpanID(), method: req.Method, path: req.URL.Path, host: req.URL.Host}
 	if f.sampled && t.propagate {
 		signed := *req                         // a RoundTripper must not change the caller's request
-		signed.Header = maps.Clone(req.Header) // the values are shared: only whole ones are set
+		signed.Header = maps.Clone(req.Header) // the values are shared: they are only replaced as a whole
 		signed.Header.Set("Traceparent", traceparent(f.traceID, c.id, t.server.continues()))
 		req = &signed
 	}
@@ -90,10 +90,10 @@ func (c *call) span(traceID trace.TraceID, parent trace.SpanID) Span {
 	}
 }
 
-// request is what an API call is about.
+// request describes an API call.
 type request struct{ verb, resource, name string }
 
-// parseRequest reads an API server's path, below any prefix that a proxy put before it.
+// parseRequest parses a path of an API server, below any prefix that a proxy adds.
 func parseRequest(method, path string) request {
 	r := request{verb: strings.ToLower(method), resource: path}
 	parts := strings.Split(strings.Trim(path, "/"), "/")
@@ -148,7 +148,7 @@ func verb(method string, named bool) string {
 	return strings.ToLower(method)
 }
 
-// ErrorKind says what kind of error it is, in words that can't hold a secret: an error's own text may quote anything.
+// ErrorKind names the kind of an error, in words that can't hold a secret. An error's own text may quote anything.
 func ErrorKind(err error) string {
 	var timeout interface{ Timeout() bool }
 	switch reason := apierrors.ReasonForError(err); {

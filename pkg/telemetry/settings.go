@@ -24,25 +24,25 @@ const (
 	defaultExportTimeout = 30 * time.Second
 )
 
-// Settings are what the standard OTEL_* variables ask for.
+// Settings are the contents of the standard OTEL_* variables.
 type Settings struct {
-	// Enabled: spans are to be sent. All else has no meaning without.
+	// Enabled says that spans are sent. Without it the other fields have no meaning.
 	Enabled bool
-	// Ratio of the reconciles that are sampled when they begin, 0 to 1.
+	// Ratio is the share of reconciles that are sampled when they begin, 0 to 1.
 	Ratio float64
-	// Propagate: API calls send a traceparent.
+	// Propagate says that API calls send a traceparent.
 	Propagate bool
-	// Service is service.name; Attributes are further attributes of the resource.
+	// Service is service.name. Attributes are further attributes of the resource.
 	Service    string
 	Attributes map[string]string
-	// Queue bounds the spans that wait, Batch those that are sent at a time.
+	// Queue bounds the waiting spans, Batch those that are sent at a time.
 	Queue, Batch int
-	// Delay is how long a batch may wait for more, ExportTimeout how long sending one may take.
+	// Delay is how long a batch may wait for more spans. ExportTimeout bounds sending one.
 	Delay, ExportTimeout time.Duration
 }
 
-// ReadSettings reads the environment. Tracing is on when an OTLP endpoint is named or OTEL_TRACES_EXPORTER is "otlp". The
-// error names every variable that makes no sense, in one line, and none of their secrets.
+// ReadSettings reads the environment. Tracing is on if an OTLP endpoint is set or OTEL_TRACES_EXPORTER is "otlp". The
+// error names every invalid variable, in one line, and quotes no secret.
 func ReadSettings(getenv func(string) string) (Settings, error) {
 	r := &reader{getenv: getenv}
 	s := Settings{Enabled: r.enabled()}
@@ -63,7 +63,8 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 	return s, r.error()
 }
 
-// NewExporter connects to what the environment names, without waiting for it; nil if tracing is off.
+// NewExporter returns an exporter to the endpoint in the environment, and connects in the background. It returns nil if
+// tracing is off.
 func NewExporter(ctx context.Context, s Settings) (sdktrace.SpanExporter, error) {
 	if !s.Enabled {
 		return nil, nil
@@ -75,7 +76,7 @@ func NewExporter(ctx context.Context, s Settings) (sdktrace.SpanExporter, error)
 	return exporter, nil
 }
 
-// reader collects what is wrong with the environment.
+// reader collects the errors in the environment.
 type reader struct {
 	getenv func(string) string
 	errs   []string
@@ -94,7 +95,7 @@ func (r *reader) error() error {
 	return errors.New(strings.Join(r.errs, "; "))
 }
 
-// either returns the first variable of a general and a traces-only one that is set, the latter first.
+// either returns the traces-only variable if it is set, otherwise the general one.
 func (r *reader) either(rest string) (name, value string) {
 	for _, prefix := range []string{"OTEL_EXPORTER_OTLP_TRACES_", "OTEL_EXPORTER_OTLP_"} {
 		if value := r.get(prefix + rest); value != "" {
@@ -129,7 +130,7 @@ func (r *reader) enabled() bool {
 func (r *reader) ratio() float64 {
 	const sampler, arg = "OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG"
 	switch value := strings.ToLower(r.get(sampler)); value {
-	case "", "always_on", "parentbased_always_on": // a reconcile has no parent: the two are the same
+	case "", "always_on", "parentbased_always_on": // the same for a reconcile, which has no parent
 		return 1
 	case "always_off", "parentbased_always_off":
 		return 0
@@ -211,7 +212,7 @@ func (r *reader) milliseconds(name string, otherwise time.Duration) time.Duratio
 	return time.Duration(r.number(name, int(otherwise.Milliseconds()))) * time.Millisecond
 }
 
-// connection checks what the exporter will read itself, because it ignores what it doesn't understand.
+// connection checks what the exporter reads itself, since the exporter ignores what it can't parse.
 func (r *reader) connection() {
 	if name, value := r.either("ENDPOINT"); name != "" {
 		u, err := url.Parse(value)

@@ -16,7 +16,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/text"
 )
 
-// Span is one finished span as plain data.
+// Span is one finished span, as plain data.
 type Span struct {
 	TraceID    trace.TraceID
 	SpanID     trace.SpanID
@@ -26,18 +26,19 @@ type Span struct {
 	Start, End time.Time
 	Attributes []attribute.KeyValue
 	Links      []trace.Link
-	// Failed is the kind of error that the span ended with, "" for none.
+	// Failed is the kind of error that the span ended with; "" for none.
 	Failed string
 }
 
 // NewTraceID returns a random trace id.
 func NewTraceID() (id trace.TraceID) {
 	binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
-	binary.NativeEndian.PutUint64(id[8:], rand.Uint64()|1) // never all zero, which would be invalid
+	binary.NativeEndian.PutUint64(id[8:], rand.Uint64()|1) // never all zero, which is invalid
 	return id
 }
 
-// rootOf returns the id of a reconcile's root span, which follows from its trace's: so whoever knows the trace can link to it.
+// rootOf returns the ID of a reconcile's root span. It follows from the trace ID, so the trace ID is enough to link to
+// it.
 func rootOf(id trace.TraceID) (root trace.SpanID) {
 	copy(root[:], id[8:])
 	return root
@@ -49,18 +50,18 @@ func NewSpanID() (id trace.SpanID) {
 	return id
 }
 
-// context returns the span's context as others refer to it.
+// context returns the context by which others refer to the span.
 func (s *Span) context() trace.SpanContext { return sampledContext(s.TraceID, s.SpanID) }
 
 func sampledContext(traceID trace.TraceID, spanID trace.SpanID) trace.SpanContext {
 	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: traceID, SpanID: spanID, TraceFlags: trace.FlagsSampled})
 }
 
-// snapshot is the span as exporters take it. The SDK's tracer makes spans while things happen; ours are made afterwards,
-// and this is the SDK's way to make one of plain data.
+// snapshot returns the span in the form that exporters take. The SDK's tracer makes spans as things happen; ours are
+// made afterwards, and this is the SDK's way to make a span from plain data.
 //
-// Names of objects, paths, and the reasons in API servers' answers come from elsewhere. One that is no UTF-8 would make the
-// exporter refuse the whole batch.
+// Names of objects, paths, and the reasons in API servers' answers come from elsewhere. Invalid UTF-8 in one would make
+// the exporter refuse the whole batch.
 func (s *Span) snapshot(from *resource.Resource, by instrumentation.Scope) sdktrace.ReadOnlySpan {
 	for i, a := range s.Attributes {
 		if a.Value.Type() == attribute.STRING {
@@ -83,8 +84,8 @@ func (s *Span) snapshot(from *resource.Resource, by instrumentation.Scope) sdktr
 	return stub.Snapshot()
 }
 
-// inRatio decides by the trace id alone, in the way of OpenTelemetry's ratio sampler: a trace that one process samples
-// at some ratio is sampled by every process with the same or a greater one.
+// inRatio decides by the trace ID alone, like OpenTelemetry's ratio sampler: a trace that one process samples at some
+// ratio is sampled by every process with the same or a higher ratio.
 func inRatio(id trace.TraceID, ratio float64) bool {
 	if ratio >= 1 {
 		return true

@@ -24,27 +24,27 @@ const scope = "github.com/tenure-dev/tenure/pkg/telemetry"
 // Config of a [Telemetry].
 type Config struct {
 	Settings Settings
-	// Exporter takes the spans. Nil: tracing is off.
+	// Exporter receives the spans. Nil turns tracing off.
 	Exporter sdktrace.SpanExporter
-	// Slow is from when on a reconcile is kept though it wasn't sampled; those that fail are kept with it. Zero turns
-	// both off.
+	// Slow is the duration from which a reconcile is kept even if it wasn't sampled. Failed reconciles are kept
+	// likewise. Zero turns both off.
 	Slow time.Duration
-	// Replica is this process's name: service.instance.id.
+	// Replica is this process's name, sent as service.instance.id.
 	Replica string
 	Version string
 	Log     logr.Logger
-	// Registerer takes the metrics. Nil: nobody.
+	// Registerer registers the metrics. Nil disables them.
 	Registerer prometheus.Registerer
-	// Epoch returns the epoch under which a reconcile runs, by its context. Optional.
+	// Epoch returns the epoch under which a reconcile runs, from its context. Optional.
 	Epoch func(ctx context.Context) int64
-	// Reconciled is told of each reconcile that has ended. Optional; it must return at once.
+	// Reconciled is called after each reconcile. Optional; it must return at once.
 	Reconciled func(Reconciled)
 }
 
-// Reconciled is one reconcile that has ended.
+// Reconciled is one finished reconcile.
 type Reconciled struct {
 	Request mcreconcile.Request
-	// Ready is when the key was ready to be worked on; Start stands for it where that isn't known.
+	// Ready is when the key was ready to be worked on. If that isn't known it is equal to Start.
 	Ready, Start, End time.Time
 	ReadyUnknown      bool
 	// Backfill says that the key had a priority below that of live events.
@@ -53,7 +53,7 @@ type Reconciled struct {
 	Trace trace.SpanContext
 }
 
-// Telemetry is what the parts of one process have in common. It is safe for concurrent use.
+// Telemetry is shared by all parts of one process. It is safe for concurrent use.
 type Telemetry struct {
 	cfg      Config
 	metrics  *reconcileMetrics
@@ -64,13 +64,13 @@ type Telemetry struct {
 	tail     tailLimit
 }
 
-// sampling is which reconciles are kept.
+// sampling says which reconciles are kept.
 type sampling struct {
-	ratio float64       // of all, from their start
-	slow  time.Duration // and those that fail or take this long; none of these if zero
+	ratio float64       // share of all that is sampled at the start
+	slow  time.Duration // others that fail or take this long are kept too; zero turns that off
 }
 
-// New returns a Telemetry; nothing is sent before Run.
+// New returns a Telemetry. It sends nothing before Run.
 func New(cfg Config) *Telemetry {
 	t := &Telemetry{cfg: cfg, metrics: newReconcileMetrics()}
 	t.SetSampling(cfg.Settings.Ratio, cfg.Slow)
@@ -105,9 +105,9 @@ func (t *Telemetry) resource() *resource.Resource {
 	return resource.NewSchemaless(attributes...)
 }
 
-// SetSampling changes which reconciles that start from now on are kept: a share of them, from 0 to 1, and those that fail
-// or take longer than slow, if that isn't zero. What was kept until then is sent now, not with the next batch. Spans that
-// a program makes itself follow [Config].Settings for ever.
+// SetSampling changes which reconciles that start from now on are kept: a share of them, from 0 to 1, and those that
+// fail or take longer than slow, unless slow is zero. What was kept before is sent now, not with the next batch. Spans
+// that a program makes itself always follow [Config].Settings.
 func (t *Telemetry) SetSampling(ratio float64, slow time.Duration) {
 	t.sampling.Store(&sampling{ratio: ratio, slow: slow})
 	if t.pipeline != nil {
@@ -118,8 +118,8 @@ func (t *Telemetry) SetSampling(ratio float64, slow time.Duration) {
 // Tracing reports whether spans are made.
 func (t *Telemetry) Tracing() bool { return t.pipeline != nil }
 
-// Run sends spans until the context ends, and what is left then; without tracing it only waits. Meanwhile spans that a
-// program makes through OpenTelemetry's global provider are sent too.
+// Run sends spans until the context ends, and then flushes. Without tracing it only waits for the context. While it
+// runs, spans that a program makes through OpenTelemetry's global provider are sent too.
 func (t *Telemetry) Run(ctx context.Context) error {
 	if t.pipeline == nil {
 		<-ctx.Done()
@@ -129,17 +129,17 @@ func (t *Telemetry) Run(ctx context.Context) error {
 	var said atomic.Bool
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		if !said.Swap(true) { // details of what the pipeline reports anyway
-			t.cfg.Log.WithName("tracing").Info("the trace exporter complains; further complaints are not logged", "error", text.Line(err.Error(), text.Note))
+			t.cfg.Log.WithName("tracing").Info("the trace exporter reports an error; further ones are not logged", "error", text.Line(err.Error(), text.Note))
 		}
 	}))
 	t.pipeline.run(ctx)
 	return nil
 }
 
-// NeedLeaderElection says that every replica sends its spans.
+// NeedLeaderElection returns false, since every replica sends its own spans.
 func (t *Telemetry) NeedLeaderElection() bool { return false }
 
-// Tell sends spans that somebody else put together. It never waits, and does nothing while tracing is off.
+// Tell sends spans that the caller made. It never waits, and does nothing while tracing is off.
 func (t *Telemetry) Tell(spans ...Span) {
 	if t.pipeline != nil && len(spans) > 0 {
 		t.pipeline.submit(told(spans), len(spans))
@@ -150,10 +150,10 @@ type told []Span
 
 func (s told) spans() []Span { return s }
 
-// maxTailKept bounds how many reconciles a second are kept for being slow or failed though they weren't sampled.
+// maxTailKept bounds the unsampled reconciles that are kept each second because they were slow or failed.
 const maxTailKept = 20
 
-// tailLimit counts what was kept in the present second.
+// tailLimit counts those that were kept in the present second.
 type tailLimit struct{ state atomic.Int64 } // second<<8 | count
 
 func (l *tailLimit) take(now time.Time) bool {
