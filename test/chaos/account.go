@@ -12,12 +12,12 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
-// account is what a run did to the fleet, and what the fleet did meanwhile, as far as it is judged. The witness judges
-// the audit logs beside it.
+// account is what a run did to the fleet, and how the fleet behaved, as far as chaos judges it. The witness judges the
+// audit logs beside it.
 type account struct {
 	lease     time.Duration
 	taken     time.Time
-	slack     float64 // by how much targets are multiplied
+	slack     float64 // targets are multiplied by this
 	lenient   bool
 	scenarios []string
 	quotas    []quota
@@ -27,16 +27,16 @@ type account struct {
 	ats       []lateAt
 	ordeals   []ordeal
 	refused   []refusal
-	never     []madeAt // whose API server logged no write of ours for them
+	never     []madeAt // Ats for which no API server logged a write of ours
 }
 
-// quota is how often something was to be done, and was.
+// quota is how often something should be done, and how often it was.
 type quota struct {
 	what      string
 	want, got int
 }
 
-// window is a time between two moments.
+// window is the time between two moments.
 type window struct{ from, to time.Time }
 
 func (w window) holds(t time.Time) bool { return t.After(w.from) && t.Before(w.to) }
@@ -51,12 +51,12 @@ type logged struct {
 	replica, place string
 }
 
-// calm says whether a moment lies in a calm scenario.
+// calm reports whether a moment lies in a calm scenario.
 func (a *account) calm(t time.Time) bool {
 	return slices.ContainsFunc(a.calms, func(w window) bool { return w.holds(t) })
 }
 
-// complaints are everything that must not be, but for targets.
+// complaints returns everything that fails the run, except missed targets.
 func (a *account) complaints() error {
 	_, unexplained := a.errors()
 	errs := []error{a.unmet(), a.idle(), a.lapsed(), a.waited(), unexplained}
@@ -69,7 +69,7 @@ func (a *account) complaints() error {
 	return errors.Join(errs...)
 }
 
-// unmet tells of quotas that weren't reached: what was hardly tried proves little.
+// unmet reports quotas that weren't reached: what was hardly tried proves little.
 func (a *account) unmet() error {
 	var errs []error
 	for _, q := range a.quotas {
@@ -80,7 +80,7 @@ func (a *account) unmet() error {
 	return errors.Join(errs...)
 }
 
-// idle tells of faults of the network that hurt nothing.
+// idle reports network faults that hit no request.
 func (a *account) idle() error {
 	var errs []error
 	for _, f := range a.faults {
@@ -91,7 +91,7 @@ func (a *account) idle() error {
 	return errors.Join(errs...)
 }
 
-// lapsed tells of replicas that let their Lease run out in a calm scenario though nobody kept them from renewing it.
+// lapsed reports replicas that lapsed in a calm scenario though nothing kept them from renewing.
 func (a *account) lapsed() error {
 	var errs []error
 	for _, l := range a.logs {
@@ -106,16 +106,16 @@ func (a *account) lapsed() error {
 }
 
 const (
-	// calmWait is how long, on top of a lease duration, a key may wait in a calm scenario, whatever is done to a replica.
+	// calmWait is how long, beyond a lease duration, a key may wait in a calm scenario, whatever is done to a replica.
 	calmWait = 3 * time.Second
-	// lenientWait is that on a machine that does other things, too: still less than a backoff that got out of hand.
+	// lenientWait replaces calmWait on a machine that does other things too. It is still less than a runaway backoff.
 	lenientWait = 30 * time.Second
-	// stormWait is how long one may wait in a storm: where fault after fault hits it, a backoff of a minute is pending
-	// when the last is over.
+	// stormWait is how long a key may wait in a storm. If fault after fault hits it, a backoff of a minute may be
+	// pending when the last fault is over.
 	stormWait = 150 * time.Second
 )
 
-// bound is how long a key may wait that falls due at a moment.
+// bound returns how long a key that falls due at a moment may wait.
 func (a *account) bound(due time.Time) time.Duration {
 	switch {
 	case a.calm(due) && a.lenient:
@@ -126,7 +126,7 @@ func (a *account) bound(due time.Time) time.Duration {
 	return stormWait
 }
 
-// waited tells of the keys that waited longer than they may, the worst of them by name.
+// waited reports the keys that waited longer than their bound, and names the worst.
 func (a *account) waited() error {
 	var worst *lateAt
 	n := len(a.never)
@@ -148,7 +148,7 @@ func (a *account) waited() error {
 	return nil
 }
 
-// excuse is what a fault explains in the log of who feels it.
+// excuse is a kind of error line that a fault explains.
 type excuse struct {
 	line *regexp.Regexp
 	of   func(fault) bool
@@ -164,9 +164,9 @@ var (
 )
 
 const (
-	// felt is how long a fault's errors may go on: breakers and backoffs of clients end within that.
+	// felt is how long a fault's errors may go on: clients' circuit breakers and backoffs end within that time.
 	feltFor = 15 * time.Second
-	// restartFelt is the same for an API server that starts: it refuses what it shouldn't before it knows the roles.
+	// restartFelt is the same for an API server that starts: it refuses valid requests until it has loaded the roles.
 	restartFelt = 30 * time.Second
 )
 
@@ -179,17 +179,17 @@ var excuses = []excuse{
 	{regexp.MustCompile(`the cluster doesn't answer|Failed to watch|unable to decode an event from the watch stream`),
 		slowness, restartFelt},
 	{regexp.MustCompile(`too old resource version`), slowness, restartFelt},
-	// The fence at work: its tenure was over.
+	// The fence at work: the tenure was over.
 	{regexp.MustCompile(`Unable to write event.*shard isn't held by this replica`), anything, feltFor},
 	{regexp.MustCompile(`is forbidden: User|Unauthorized|failed to get server groups: unknown`), restarts, restartFelt},
 	{regexp.MustCompile(`failed to get server groups: unknown`), answers, time.Second},
 }
 
-// names are the parts of an error that differ from one object to the next.
+// names matches the parts of an error that differ from one object to the next.
 var names = regexp.MustCompile(`[0-9][0-9a-z-]*`)
 
-// errors splits the error lines of all logs into those that a fault explains, counted by the fault, and all others. In
-// calm nothing is explained.
+// errors splits the error lines of all logs into those that a fault explains, counted by fault, and all others. In calm
+// scenarios no line is excused.
 func (a *account) errors() (excused map[string]int, unexplained error) {
 	excused, kinds := map[string]int{}, map[string]error{}
 	for _, l := range a.logs {
@@ -208,7 +208,7 @@ func (a *account) errors() (excused map[string]int, unexplained error) {
 	return excused, errors.Join(slices.Collect(maps.Values(kinds))...)
 }
 
-// excuse is the fault that explains a line, nil if none does.
+// excuse returns the fault that explains a line, nil if none does.
 func (a *account) excuse(l logged) *fault {
 	if a.calm(l.Time) {
 		return nil
@@ -226,7 +226,7 @@ func (a *account) excuse(l logged) *fault {
 	return nil
 }
 
-// feltBy says whether a replica can feel a fault.
+// feltBy reports whether a fault can affect a replica.
 func (f fault) feltBy(replica string) bool {
 	whom, _, _ := strings.Cut(f.Victim, " ") // as in "r1 to home"
 	return whom == replica || whom == "all" || whom == "" || f.Server

@@ -8,14 +8,14 @@ import (
 	"path/filepath"
 )
 
-// evidence is where a run's audit logs are: the planes' own, or what was written to them since.
+// evidence is where a run's audit logs are: the planes' own logs, or what was added to them during the run.
 type evidence struct {
 	dir   string
-	logs  string           // the planes' folder; "" if dir is that
+	logs  string           // the planes' folder; "" if dir is that folder
 	sizes map[string]int64 // of the logs when the run began, by cluster
 }
 
-// since is evidence of what comes from now on, to be put into a folder.
+// since returns evidence of what is logged from now on. It will be copied into a folder.
 func since(planes, dir string) (evidence, error) {
 	e := evidence{dir: dir, logs: planes, sizes: map[string]int64{}}
 	found, err := filepath.Glob(filepath.Join(planes, "*", "audit.log"))
@@ -28,7 +28,7 @@ func since(planes, dir string) (evidence, error) {
 	return e, err
 }
 
-// take copies what was written since.
+// take copies what was logged since.
 func (e evidence) take() error {
 	for cluster, size := range e.sizes {
 		in, err := os.Open(filepath.Join(e.logs, cluster, "audit.log"))

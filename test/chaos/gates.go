@@ -24,15 +24,15 @@ import (
 	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
-// gate is one thing that must be found out, with the fault that is planted for it.
+// gate is one check that must fail, with the fault that is planted for it.
 type gate struct {
 	name, plant string
-	caught      string // matches what finds it
+	caught      string // matches the finding
 	crash       bool   // a replica has to crash for it
-	patient     bool   // it takes longer to be seen
-	restore     bool   // home goes back to a snapshot before it
+	patient     bool   // it takes longer to be found
+	restore     bool   // home goes back to a snapshot first
 	// Instead of a fault of the replicas' own:
-	idle    bool // a fault of the network for a replica that there is none of
+	idle    bool // a network fault for a replica that doesn't exist
 	without bool // no At is created
 }
 
@@ -61,7 +61,7 @@ var ofReplicas = []gate{
 	{name: "network fault hits nothing", plant: "rule for nobody", idle: true, caught: "idle fault"},
 }
 
-// ofLogs are judged by the witness on the audit logs of the control run, damaged.
+// ofLogs are judged by the witness, on damaged copies of the control run's audit logs.
 var ofLogs = []struct {
 	name, plant, caught string
 	damage              func(log []byte) []byte // nil removes the file
@@ -94,9 +94,9 @@ var ofLogs = []struct {
 	}},
 }
 
-// ofPrograms are judged by a program of its own, whose replicas have the faults.
+// ofPrograms are judged by a program of its own whose replicas have the faults.
 var ofPrograms = []struct {
-	name, plant, caught string   // faults of one program are planted together
+	name, plant, caught string   // all faults of one program are planted together
 	command             []string // %s is the replicas' binary
 }{
 	{"demo: lateness", "late-at", "latest after its time: .*at most", demoCommand},
@@ -118,7 +118,7 @@ load: {arrivals: burst, count: 20}
 limit: 30s
 `
 
-// unplanted are the gates that only table tests hold, with the reason.
+// unplanted are the gates that only table tests check, each with the reason.
 const unplanted = `
 Held by table tests alone:
   quotas (test/chaos)                  a run that is cut short is a matter of the clock, not of a replica
@@ -127,7 +127,7 @@ Held by table tests alone:
   simulator: time-out isn't a catch    (shardtest/cmd/mutants) its catches are planted faults themselves
 `
 
-// gates is a run of them.
+// gates is a run of all gates.
 type gates struct {
 	dir    string
 	tenure string // with hooks
@@ -138,7 +138,7 @@ type gates struct {
 	failed int
 }
 
-// runGates plants each fault, and judges a control without any. It returns the exit code.
+// runGates plants each fault, and judges a control without one. It returns the exit code.
 func runGates(ctx context.Context, args []string, out io.Writer) int {
 	fs := flag.NewFlagSet("gates", flag.ContinueOnError)
 	only := fs.String("only", "", "gates whose name or fault matches this `expression`")
@@ -177,12 +177,12 @@ func (g *gates) all(ctx context.Context) (err error) {
 	return g.programs(ctx)
 }
 
-// wants says whether a gate was asked for.
+// wants reports whether a gate was selected.
 func (g *gates) wants(name, plant string) bool {
 	return g.only.MatchString(name) || g.only.MatchString(plant)
 }
 
-// judge notes what became of a gate: its fault must be found, and its control must be clean.
+// judge records the result of a gate: its fault must be found, and its control must pass.
 func (g *gates) judge(name, plant, caught string, found, control error) {
 	row := [4]string{name, plant, "NOT CAUGHT", "passed"}
 	if found != nil {
@@ -271,7 +271,7 @@ func (g *gates) onOneFleet(ctx context.Context) (err error) {
 	return nil
 }
 
-// short is a short run of chaos on planes that served others before, and what it says.
+// short makes a short run of chaos on planes that were used before, and returns its verdict.
 func (g *gates) short(ctx context.Context, f *lab.Fleet, s settings, one gate) error {
 	if one.patient {
 		s.patience = 2 * s.patience
@@ -301,7 +301,7 @@ func (g *gates) short(ctx context.Context, f *lab.Fleet, s settings, one gate) e
 	return errors.Join(append(r.broken, err)...)
 }
 
-// playGate moves shards, lets a replica leave, and if wanted another one crash, under load.
+// playGate moves shards, lets a replica leave and, if wanted, another crash, under load.
 func (r *run) playGate(ctx context.Context, one gate) error {
 	began := time.Now()
 	if err := r.startAll(ctx); err != nil {
@@ -337,7 +337,7 @@ func (r *run) playGate(ctx context.Context, one gate) error {
 		r.blame(r.fleet.Pin(ctx, "", func(int) string { return "" }))
 		r.settle(ctx, settleWithin)
 		if one.plant == "lapse" || one.plant == "exit" || one.plant == "excused-error" {
-			sleep(ctx, time.Until(began.Add(hooks.After+r.lease+2*time.Second))) // they come then
+			sleep(ctx, time.Until(began.Add(hooks.After+r.lease+2*time.Second))) // the planted faults occur then
 		}
 		r.exit(ctx)
 		r.settle(ctx, settleWithin)
@@ -353,7 +353,7 @@ func (r *run) playGate(ctx context.Context, one gate) error {
 	return ctx.Err()
 }
 
-// damaged judges the audit logs of the control, each time with something missing.
+// damaged judges the control's audit logs, each time with something missing.
 func (g *gates) damaged() {
 	whole := filepath.Join(g.dir, "control-false")
 	judge := func(dir string) error {
@@ -392,7 +392,7 @@ func (g *gates) damaged() {
 				return judge(dir)
 			}()
 			if cluster == lab.Home && l.caught == "missing-line" {
-				continue // no At is there
+				continue // there is no At
 			}
 			g.judge(l.name+", "+cluster, l.plant, l.caught, found, control)
 		}
@@ -432,7 +432,7 @@ func (g *gates) programs(ctx context.Context) error {
 	return nil
 }
 
-// program runs one with replicas that have a fault, and returns what it printed if it failed.
+// program runs one program with replicas that have a fault, and returns its output as an error if it failed.
 func (g *gates) program(ctx context.Context, program string, command []string, plant string) error {
 	tenure := filepath.Join(g.dir, "tenure-"+cmp.Or(plant, "sound"))
 	script := fmt.Sprintf("#!/bin/sh\nexec %s --plant '%s' \"$@\"\n", g.tenure, plant)

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// handoffShards is how many shards each cluster has here: few, so that each can be large.
+	// handoffShards is how many shards each cluster has in this scenario: few, so that each can be large.
 	handoffShards = 4
 	// handoffReplicas are few too, so that each holds several shards.
 	handoffReplicas = 3
@@ -23,8 +23,8 @@ const (
 	ballastWorkers  = 24
 )
 
-// runHandoff measures handoffs of large shards under load: planned ones one at a time, clean exits and crashes of
-// whole replicas, every other crash that of the coordinator.
+// runHandoff measures handoffs of large shards under load: planned ones one at a time, clean exits, and crashes of
+// whole replicas. Every other crash hits the coordinator.
 func (r *run) runHandoff(ctx context.Context) error {
 	r.replicas = handoffReplicas
 	if err := r.addBallast(ctx); err != nil {
@@ -60,7 +60,7 @@ func (r *run) runHandoff(ctx context.Context) error {
 			r.oneThing(ctx, r.exit)
 		}
 	})
-	// The Ats that are DONE stay: whoever takes a shard over lists what is left to do, and nothing else.
+	// The Ats that are DONE stay: a new holder lists only what is left to do.
 	r.blame(r.catchUp(ctx))
 	r.settle(ctx, settleWithin)
 	loaded(func() {
@@ -119,7 +119,7 @@ func (r *run) addBallast(ctx context.Context) error {
 	return nil
 }
 
-// moveOne pins one shard to a replica that doesn't hold it, and waits until it is served there.
+// moveOne pins one shard to a replica that doesn't hold it, and waits until that one serves it.
 func (r *run) moveOne(ctx context.Context, i int) error {
 	shards, err := r.fleet.Shards(ctx)
 	if err != nil || ctx.Err() != nil {

@@ -25,8 +25,9 @@ import (
 // podRuns is how long a Pod of the load runs.
 const podRuns = 500 * time.Millisecond
 
-// playKubelets ends each Pod of the load after a while, with one write, until the context ends. A scheduler and KWOK make four,
-// which the API servers of one machine can't bear beside the load; in clusters that a fleet serves they are elsewhere.
+// playKubelets ends each Pod of the load after podRuns, with one write, until the context ends. A scheduler and KWOK
+// need four writes, which one machine's API servers can't bear beside the load. In clusters that a fleet serves they
+// run elsewhere.
 func (r *run) playKubelets(ctx context.Context, wait *sync.WaitGroup) error {
 	for _, cluster := range r.fleet.Workloads() {
 		config := r.fleet.Planes.Cluster(cluster).RESTConfig()
@@ -52,7 +53,7 @@ func newKubelets(config *rest.Config) (manager.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	skip := true // the check that names are unique: each cluster has one
+	skip := true // skip the check that names are unique: each cluster has one of this name
 	return mgr, builder.ControllerManagedBy(mgr).Named("kubelets").
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 16, SkipNameValidation: &skip,
@@ -64,7 +65,7 @@ func newKubelets(config *rest.Config) (manager.Manager, error) {
 		Complete(kubelets{mgr.GetClient()})
 }
 
-// kubelets end Pods.
+// kubelets simulates kubelets: it ends Pods.
 type kubelets struct{ client client.Client }
 
 // Reconcile implements reconcile.Reconciler.

@@ -19,9 +19,10 @@ import (
 const (
 	// atNamespace holds the Ats of the load.
 	atNamespace = "default"
-	// keepFinished is how long a finished At stays in a long run: longer than any pause, short enough to keep it small.
+	// keepFinished is how long a finished At is kept in a long run: longer than any pause, and short enough to keep the
+	// load small.
 	keepFinished = 90
-	// soonest is how far ahead an At may be due.
+	// soonest is the shortest time from an At's creation to its due time.
 	soonest = 5 * time.Second
 )
 
@@ -32,7 +33,7 @@ type madeAt struct {
 	schedule           string
 }
 
-// load creates Ats at a fixed rate, whatever becomes of them.
+// load creates Ats at a fixed rate, however the fleet does.
 type load struct {
 	fleet *lab.Fleet
 	rate  float64
@@ -43,11 +44,11 @@ type load struct {
 	mu   sync.Mutex // guards all below
 	made []madeAt
 	next int
-	// pending are those that no API server has taken yet.
+	// pending are the Ats that no API server has accepted yet.
 	pending int
 }
 
-// run creates until the context ends, and returns when every creation has been answered.
+// run creates Ats until the context ends, and returns when every creation has been answered.
 func (l *load) run(ctx context.Context) {
 	began := time.Now()
 	for i := 0; ; i++ {
@@ -72,7 +73,7 @@ func (l *load) run(ctx context.Context) {
 	}
 }
 
-// create makes one At, however long that takes: an API server may be away.
+// create creates one At, however long that takes: an API server may be down.
 func (l *load) create(ctx context.Context, cluster, name string, schedule time.Time) {
 	at := &cnatv1alpha1.At{}
 	at.Namespace, at.Name = atNamespace, name
@@ -88,7 +89,7 @@ func (l *load) create(ctx context.Context, cluster, name string, schedule time.T
 		if err == nil {
 			break
 		}
-		time.Sleep(pause) // hundreds wait like this while an API server is away
+		time.Sleep(pause) // hundreds of creations wait here while an API server is down
 		at.ResourceVersion = ""
 	}
 	due := schedule
@@ -107,7 +108,7 @@ func (l *load) all() []madeAt {
 	return append([]madeAt(nil), l.made...)
 }
 
-// facts are what the witness has to know of the load.
+// facts returns what the witness has to know about the load.
 func (l *load) facts() witness.Facts {
 	var facts witness.Facts
 	for _, m := range l.all() {

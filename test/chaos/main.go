@@ -28,7 +28,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	klog.SetLogger(logr.Discard()) // our own clients' complaints about servers that we stopped
+	klog.SetLogger(logr.Discard()) // our own clients log errors about servers that we stopped
 	ctrllog.SetLogger(logr.Discard())
 	if len(os.Args) > 1 && os.Args[1] == "gates" {
 		os.Exit(runGates(ctx, os.Args[2:], os.Stdout))
@@ -88,13 +88,13 @@ func parse(args []string) (settings, error) {
 	return s, nil
 }
 
-// How many shards each cluster has: as many as by default where gaps are measured, many where they are to be moved often.
+// Shards of each cluster: as many as by default where gaps are measured, many where they move often.
 const (
 	calmShards  = 1 << shard.DefaultShardBits
 	stormShards = 32
 )
 
-// play runs the scenarios, each on planes of its own; storm and moves have theirs together.
+// play runs the scenarios, each on planes of its own, except storm and moves, which share theirs.
 func play(ctx context.Context, s settings, out io.Writer) error {
 	fmt.Fprintf(out, "chaos: seed %d, scenarios %s\n", s.seed, strings.Join(s.scenarios, ", "))
 	parts := []struct {
@@ -122,13 +122,13 @@ func play(ctx context.Context, s settings, out io.Writer) error {
 	return errors.Join(append(errs, context.Cause(ctx))...)
 }
 
-// onPlanes gives a run planes and takes them away again. What is needed to look into a failure is kept.
+// onPlanes starts planes for a run and removes them afterwards. After a failure it keeps what is needed to investigate.
 func onPlanes(ctx context.Context, s settings, out io.Writer, do func(context.Context, *run) error) (err error) {
 	f, err := lab.Start(ctx, lab.Options{
 		Workloads: []string{"west", "east"}, LeaseDuration: s.lease, ShardsPerCluster: s.shards,
 		Tenure: s.tenure, Seed: s.seed, NoNodes: true, UserAgent: "chaos",
 		Planes: localplane.Config{Progress: out, TmpfsData: true},
-		// Nothing else hurts the network.
+		// Nothing else disturbs the network.
 		Direct:     !slices.Contains(s.scenarios, "storm") && !slices.Contains(s.scenarios, untidy),
 		SecondHome: slices.Contains(s.scenarios, untidy),
 	})
@@ -154,7 +154,7 @@ func onPlanes(ctx context.Context, s settings, out io.Writer, do func(context.Co
 	if err := r.playKubelets(ctx, &kubelets); err != nil {
 		return err
 	}
-	go func() { // a component that dies by itself (a full disk) ends the run with its own words
+	go func() { // a component that dies by itself (a full disk) ends the run with its own error
 		if err := f.Planes.Wait(ctx); err != nil {
 			cancel(err)
 		}
@@ -186,7 +186,7 @@ func (r *run) scenariosTogether(ctx context.Context) error {
 		case "storm":
 			r.runStorm(ctx)
 			r.settle(ctx, restWithin)
-			sleep(ctx, feltFor) // what comes next may be calm
+			sleep(ctx, feltFor) // the next scenario may be calm
 		case untidy:
 			r.runUntidy(ctx)
 		case "moves":

@@ -14,7 +14,7 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
-// spread sums a set of durations up.
+// spread summarises a set of durations.
 type spread struct {
 	N             int
 	P50, P99, Max time.Duration
@@ -37,7 +37,7 @@ func (s spread) String() string {
 	return fmt.Sprintf("n %d, p50 %s, p99 %s, max %s", s.N, ms(s.P50), ms(s.P99), ms(s.Max))
 }
 
-// gaps are how long shards had nobody at handoffs of a kind, by the new holders' logs.
+// gaps returns how long shards had no holder at handoffs of a kind, by the new holders' logs.
 func gaps(lines []lab.Line, kind protocol.MoveKind, within func(time.Time) bool) []time.Duration {
 	var all []time.Duration
 	for _, l := range lines {
@@ -48,7 +48,8 @@ func gaps(lines []lab.Line, kind protocol.MoveKind, within func(time.Time) bool)
 	return all
 }
 
-// unserved are the times from a fault's start until each of the victim's shards was active in a later epoch somewhere.
+// unserved returns the times from a fault's start until each of the victim's shards was active elsewhere in a later
+// epoch.
 func unserved(f fault, lines []lab.Line) (all []time.Duration, missing []string) {
 	for shard, epoch := range f.Tenures {
 		var first time.Time
@@ -69,10 +70,10 @@ func unserved(f fault, lines []lab.Line) (all []time.Duration, missing []string)
 // service is the first write for an At.
 type service struct {
 	answered time.Time
-	shard    string // by whose tenure it was sent
+	shard    string // the shard under whose tenure it was sent
 }
 
-// servedAt reads from a cluster's audit log when each At was served, so that no figure rests on a replica's word.
+// servedAt reads from a cluster's audit log when each At was served, so that no figure depends on what a replica logs.
 func servedAt(path string) (map[string]service, error) {
 	served := map[string]service{}
 	for e, err := range audit.Events(path) {
@@ -89,14 +90,14 @@ func servedAt(path string) (map[string]service, error) {
 	return served, nil
 }
 
-// lateAt is an At with how late it was.
+// lateAt is an At and how late it was.
 type lateAt struct {
 	madeAt
 	late  time.Duration
 	shard string
 }
 
-// latenessOf are the lateness alone.
+// latenessOf returns the lateness of each.
 func latenessOf(ats []lateAt) []time.Duration {
 	ds := make([]time.Duration, len(ats))
 	for i, a := range ats {
@@ -105,14 +106,15 @@ func latenessOf(ats []lateAt) []time.Duration {
 	return ds
 }
 
-// latest is the At that was the latest of at least one.
+// latest returns the latest At. There must be one.
 func latest(ats []lateAt) lateAt {
 	return slices.MaxFunc(ats, func(x, y lateAt) int { return cmp.Compare(x.late, y.late) })
 }
 
 func (a lateAt) String() string { return fmt.Sprintf("%v (%s/%s)", a.late, a.cluster, a.name) }
 
-// lateness of all Ats of the load: from due to the answer of the first write for it. never are those without one.
+// lateness returns all Ats of the load with the time from due to the answer to the first write for it. never are those
+// without a write.
 func (r *run) lateness() (all []lateAt, never []madeAt, err error) {
 	for _, cluster := range r.fleet.Workloads() {
 		served, err := servedAt(filepath.Join(r.evidence.dir, cluster, "audit.log"))
@@ -133,7 +135,7 @@ func (r *run) lateness() (all []lateAt, never []madeAt, err error) {
 	return all, never, nil
 }
 
-// felt says until when a fault may make Ats late. A calm one ends when all is at rest.
+// felt returns until when a fault may make Ats late. A calm fault ends when everything is at rest.
 func (a *account) felt(f fault) time.Time {
 	if f.Calm {
 		return f.End.Add(calmTail)
@@ -141,8 +143,8 @@ func (a *account) felt(f fault) time.Time {
 	return f.End.Add(a.lease + 2*time.Second)
 }
 
-// during are the Ats that a fault may have made late: those that fell due while it was felt, and those that were just due
-// and not yet served when it began.
+// during returns the Ats that a fault may have made late: those that fell due while it was felt, and those that were
+// due and not yet served when it began.
 func (a *account) during(f fault) []lateAt {
 	end := a.felt(f)
 	var all []lateAt
@@ -154,8 +156,8 @@ func (a *account) during(f fault) []lateAt {
 	return all
 }
 
-// apart are the Ats that calm faults of a kind may have made late, split by whether the victim held their shard. The
-// others' say what else went on meanwhile, on a machine that all processes share.
+// apart returns the Ats that calm faults of a kind may have made late, split by whether the victim held their shard.
+// The other shards' Ats show what else went on, on a machine that all processes share.
 func (a *account) apart(kind string) (held, others []lateAt) {
 	for _, f := range a.faults {
 		if !f.Calm || !strings.HasPrefix(f.Kind, kind) {
@@ -172,7 +174,7 @@ func (a *account) apart(kind string) (held, others []lateAt) {
 	return held, others
 }
 
-// normal are the Ats that fell due in calm scenarios while no fault was felt.
+// normal returns the Ats that fell due in calm scenarios while no fault was felt.
 func (a *account) normal() []lateAt {
 	return slices.DeleteFunc(slices.Clone(a.ats), func(at lateAt) bool {
 		return !a.calm(at.due) || slices.ContainsFunc(a.faults, func(f fault) bool {
@@ -181,7 +183,8 @@ func (a *account) normal() []lateAt {
 	})
 }
 
-// unserved are the times from faults of a kind until the victim's shards were active elsewhere, and what never was.
+// unserved returns the times from faults of a kind until the victim's shards were active elsewhere. The error names
+// shards that never were.
 func (a *account) unserved(kind string, calm bool) (all []time.Duration, never error) {
 	var errs []error
 	for _, f := range a.faults {
@@ -197,7 +200,7 @@ func (a *account) unserved(kind string, calm bool) (all []time.Duration, never e
 	return all, errors.Join(errs...)
 }
 
-// activations are the tenures that began at all replicas, in no order.
+// activations returns the tenures that began at all replicas, in no order.
 func (a *account) activations() (all []lab.Line) {
 	for _, l := range a.logs {
 		if l.Activation() {

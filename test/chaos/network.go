@@ -9,7 +9,8 @@ import (
 	"github.com/tenure-dev/tenure/test/lab/faultproxy"
 )
 
-// line is one connection that can be hurt: a replica's to home, or one replica's (or everybody's) to a workload cluster.
+// line is one connection that can be disturbed: a replica's to home, or one replica's (or all replicas') to a workload
+// cluster.
 type line struct {
 	proxy  *faultproxy.Proxy
 	agents []string
@@ -37,11 +38,11 @@ func (r *run) workloadLine() (line, bool) {
 	return l, true
 }
 
-// quietFor is for how much longer a rule stays in force that nothing has suffered yet: its victim may be paused for three
+// quietFor is how much longer a rule stays in force while it has hit no request. Its victim may be paused for three
 // lease durations, and has to join again after that.
 const quietFor = 30 * time.Second
 
-// hurt puts a rule into force on a line for a time, and until a request suffered it.
+// hurt applies a rule to a line for a time, and until it has hit a request.
 func (r *run) hurt(ctx context.Context, l line, kind string, rule faultproxy.Rule, d time.Duration) {
 	rule.Match.Agents = l.agents
 	f := fault{Kind: kind + ", " + l.role, Victim: l.name, Rule: fmt.Sprintf("%+v", rule), Start: time.Now()}
@@ -52,7 +53,7 @@ func (r *run) hurt(ctx context.Context, l line, kind string, rule faultproxy.Rul
 	}
 	injected.End()
 	if f.Hits = injected.Hits(); f.Hits == 0 && ctx.Err() != nil {
-		return // the run ended before it could hit anything
+		return // the run ended before it could hit a request
 	}
 	r.note(f)
 }
@@ -70,7 +71,7 @@ func writes(role string) faultproxy.Match {
 	return workloadWrites
 }
 
-// side picks one of the two kinds of line.
+// side picks a line of one of the two kinds.
 func (r *run) side() (line, bool) {
 	if r.intN(2) == 0 {
 		return r.homeLine()
@@ -78,7 +79,7 @@ func (r *run) side() (line, bool) {
 	return r.workloadLine()
 }
 
-// networkFaults are the faults of a line, by name of what is done.
+// networkFaults returns the faults of a line.
 func (r *run) networkFaults() []func(context.Context) {
 	do := func(kind string, rule func(l line) faultproxy.Rule, low, high time.Duration) func(context.Context) {
 		return func(ctx context.Context) {
@@ -117,7 +118,7 @@ func (r *run) networkFaults() []func(context.Context) {
 	return faults
 }
 
-// expire ends watches, and tells those that come back for a while that their version is too old.
+// expire ends watches, and for a while answers those that resume that their version is too old.
 func (r *run) expire(ctx context.Context) {
 	l, ok := r.side()
 	if !ok {
@@ -125,7 +126,7 @@ func (r *run) expire(ctx context.Context) {
 	}
 	over, end := context.WithCancel(ctx)
 	defer end()
-	go func() { // again and again: an open watch ends with its next piece, and nothing may come for a while
+	go func() { // repeatedly: an open watch ends with its next chunk, and none may come for a while
 		for over.Err() == nil {
 			cut := l.proxy.Inject(faultproxy.Rule{Match: faultproxy.Match{Agents: l.agents}, Fault: faultproxy.CutWatch})
 			sleep(over, time.Second)

@@ -12,10 +12,11 @@ import (
 	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
-// settleWithin bounds the wait for the fleet to come to rest on a busy machine.
+// settleWithin bounds the wait for the fleet to be at rest on a busy machine.
 const settleWithin = 90 * time.Second
 
-// An ending does something to a replica and returns its name if that ended, to be started anew.
+// An ending does something to a replica. If that ended the replica, it returns its name, so that it can be started
+// again.
 type ending func(context.Context) (down string)
 
 // crash kills a replica and waits until its shards should be served again.
@@ -46,7 +47,7 @@ func (r *run) exit(ctx context.Context) (down string) {
 	return v.Name
 }
 
-// andStart starts anew at once what ended.
+// andStart starts the ended replica again at once.
 func (r *run) andStart(end ending) func(context.Context) {
 	return func(ctx context.Context) {
 		if down := end(ctx); down != "" {
@@ -62,7 +63,7 @@ func (r *run) terminate(ctx context.Context, v *lab.Replica, kind string) {
 	r.mu.Lock()
 	calm := r.calm
 	r.mu.Unlock()
-	if calm { // with other faults at a time, a replica may have to give up
+	if calm { // with other faults at the same time, a replica may have to give up
 		r.blame(err)
 	}
 	if !v.Ended() {
@@ -94,7 +95,7 @@ func (r *run) roll(ctx context.Context) {
 	}
 }
 
-// restartAPIServer ends an API server and starts it again.
+// restartAPIServer stops an API server and starts it again.
 func (r *run) restartAPIServer(ctx context.Context, cluster string) {
 	f := fault{Kind: "restart of the API server, " + role(cluster), Victim: cluster, Server: true, Start: time.Now()}
 	if err := r.fleet.Planes.Cluster(cluster).RestartAPIServer(context.WithoutCancel(ctx), nil); err != nil {
@@ -114,7 +115,7 @@ func (r *run) workload() string {
 	return r.fleet.Workloads()[r.intN(len(r.fleet.Workloads()))]
 }
 
-// switchFiltering turns the server-side filtering of watches off under live watches, and on again.
+// switchFiltering switches server-side filtering off under live watches, and on again.
 func (r *run) switchFiltering(ctx context.Context) {
 	cluster := r.workload()
 	const on, off = "ShardedListAndWatch=true", "ShardedListAndWatch=false"
@@ -139,7 +140,7 @@ func (r *run) switchFiltering(ctx context.Context) {
 	}
 }
 
-// hog takes all processors for a while.
+// hog uses all CPUs for a while.
 func (r *run) hog(ctx context.Context) {
 	f := fault{Kind: hogged, Start: time.Now()}
 	var hogs []*exec.Cmd

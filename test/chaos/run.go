@@ -17,7 +17,7 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
-// settings of a run; the flags.
+// settings are those of a run, from the flags.
 type settings struct {
 	seed      uint64
 	bound     time.Duration
@@ -39,8 +39,8 @@ type settings struct {
 	keep      bool
 	lenient   bool
 	quiet     time.Duration
-	// patience bounds the waits for the fleet to come to rest and for one more At to be DONE; backoffs of a minute may be
-	// pending. slack is by how much targets are multiplied.
+	// patience bounds the waits for the fleet to be at rest and for one more At to be DONE; backoffs of a minute may be
+	// pending. slack is a factor for all targets.
 	patience time.Duration
 	slack    float64
 }
@@ -51,24 +51,24 @@ type fault struct {
 	Victim string
 	Start  time.Time
 	End    time.Time
-	// Rule is what was injected into the network, and Hits how many requests suffered it.
+	// Rule is what was injected into the network, and Hits the number of requests that it hit.
 	Rule string
 	Hits int
-	// Server says that an API server was restarted, which all replicas feel.
+	// Server says that an API server was restarted, which affects all replicas.
 	Server bool
-	// Tenures that the victim of a crash or clean exit held, as shard -> epoch.
+	// Tenures of the victim of a crash or clean exit, as shard -> epoch.
 	Tenures map[string]int64
 	Calm    bool // nothing else was going on
-	// Since is from when on the fleet can cope with an untidy fault, Lifted when its cause had ended.
+	// Since is when the fleet could cope with an untidy fault, Lifted when the fault's cause had ended.
 	Since, Lifted time.Time
 }
 
-// Kinds of faults that are looked for by name.
+// Kinds of faults that the code looks for by name.
 const (
-	started = "start" // a calm start of a replica: not a fault, but a thing that is felt
+	started = "start" // a calm start of a replica: not a fault, but it can affect Ats
 	paused  = "SIGSTOP/SIGCONT"
 	hogged  = "CPU hog"
-	crowded = "all replicas start, or leave" // no fault, either, but nothing is calm then
+	crowded = "all replicas start, or leave" // not a fault either, but nothing is calm then
 )
 
 // run is one run of chaos.

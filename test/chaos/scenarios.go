@@ -39,9 +39,9 @@ func (r *run) calmly(do func()) {
 }
 
 const (
-	// calmPause is how long nothing is done between two things in a calm scenario.
+	// calmPause is the time between two things in a calm scenario.
 	calmPause = 3 * time.Second
-	// calmTail is how long of that belongs to the thing before.
+	// calmTail is the part of that time that belongs to the previous thing.
 	calmTail = time.Second
 )
 
@@ -55,9 +55,9 @@ func (r *run) runCalm(ctx context.Context) {
 	r.reach("faults in calm", r.settings.calm, made)
 }
 
-// oneThing does something to a process and waits until all is at rest, with one replica less if that ended. Starting it
-// anew is another thing, as it is in a cluster: what that costs (on one machine mostly processors, which the API servers
-// miss) isn't to be taken for what the ending costs.
+// oneThing does something to a process and waits until everything is at rest, with one replica less if it ended.
+// Starting it again is another thing, as in a cluster: the cost of a start (on one machine mostly CPU, which the API
+// servers lack then) mustn't be mistaken for that of the ending.
 func (r *run) oneThing(ctx context.Context, end ending) {
 	down := end(ctx)
 	r.atRest(ctx)
@@ -70,7 +70,7 @@ func (r *run) oneThing(ctx context.Context, end ending) {
 	r.atRest(ctx)
 }
 
-// atRest waits until all is at rest: then the last thing is over. Nothing happens for a while after that.
+// atRest waits until everything is at rest, which ends the last thing. Nothing happens for a while after that.
 func (r *run) atRest(ctx context.Context) {
 	r.settle(ctx, settleWithin)
 	r.mu.Lock()
@@ -81,10 +81,10 @@ func (r *run) atRest(ctx context.Context) {
 	sleep(ctx, calmPause)
 }
 
-// networkLanes is how many faults of the network there are at a time in a storm, beside one of a process.
+// networkLanes is how many network faults there are at a time in a storm, beside one of a process.
 const networkLanes = 2
 
-// runStorm does things to processes and to the network side by side, until there were enough of them.
+// runStorm does things to processes and to the network at the same time, until there were enough of them.
 func (r *run) runStorm(ctx context.Context) {
 	ctx, cancel := context.WithDeadline(ctx, r.deadline)
 	defer cancel()
@@ -106,14 +106,14 @@ func (r *run) runStorm(ctx context.Context) {
 	r.reach("faults by the end of the storm", r.settings.faults, r.done())
 }
 
-// reach notes how much was done of what was to be done.
+// reach records how much of a quota was reached.
 func (r *run) reach(what string, want, got int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.quotas = append(r.quotas, quota{what, want, got})
 }
 
-// lane does each thing once in an order that the seed decides, then again in another order.
+// lane does each thing once, in an order that the seed decides, and then again in another order.
 func (r *run) lane(ctx context.Context, things []func(context.Context), enough func() bool) {
 	for {
 		r.mu.Lock()
@@ -129,10 +129,10 @@ func (r *run) lane(ctx context.Context, things []func(context.Context), enough f
 	}
 }
 
-// roundWithin bounds the wait for one round of pins; the next round goes on with what is left.
+// roundWithin bounds the wait for one round of pins. The next round goes on with what is left.
 const roundWithin = 15 * time.Second
 
-// runMoves sends shards around by pinning them to replicas, until enough planned moves are in the replicas' logs.
+// runMoves moves shards around by pinning them to replicas, until the replicas' logs show enough planned moves.
 func (r *run) runMoves(ctx context.Context) {
 	r.settle(ctx, settleWithin)
 	for !r.over(ctx) {
@@ -159,7 +159,7 @@ func (r *run) runMoves(ctx context.Context) {
 	r.settle(ctx, settleWithin)
 }
 
-// planned counts the planned moves that the replicas' logs tell of.
+// planned counts the planned moves in the replicas' logs.
 func (r *run) planned() (int, error) {
 	lines, err := lab.Activations(r.fleet.Replicas())
 	n := 0

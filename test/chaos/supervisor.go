@@ -7,8 +7,8 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
-// supervise starts replicas anew that ended by themselves, as a kubelet would. One that ends while nothing is done to
-// it is a fault of ours; in a storm a replica may find no home cluster when it starts, or give an incarnation up.
+// supervise restarts replicas that ended by themselves, as a kubelet would. If one ends while nothing is done to it,
+// that is a bug of ours. In a storm a replica may find no home cluster when it starts, or give an incarnation up.
 func (r *run) supervise(ctx context.Context) {
 	seen := map[*lab.Replica]bool{}
 	for ctx.Err() == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
-// print tells what was done and what came of it.
+// print prints what was done and what came of it.
 func (r *run) print(a *account, report *witness.Report, targets []target) {
 	w := tabwriter.NewWriter(r.out, 0, 0, 2, ' ', 0)
 	row := func(cells ...any) {
@@ -69,7 +69,7 @@ func (r *run) print(a *account, report *witness.Report, targets []target) {
 	r.blame(report.Text(r.out))
 }
 
-// printMoves tells of the moves, the gaps that they left, and of what must hold for them.
+// printMoves prints the moves, the gaps that they left, and the bounds that they must keep.
 func (a *account) printMoves(row func(...any), report *witness.Report) {
 	lines := a.activations()
 	kinds := map[protocol.MoveKind]int{}

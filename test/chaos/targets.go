@@ -15,33 +15,34 @@ const (
 	plannedP50 = 25 * time.Millisecond
 	plannedP99 = 100 * time.Millisecond
 	exitP99    = 250 * time.Millisecond
-	// auditedP99 is for how long keys that were due had nobody, from write to write: the new holder's first write, which
-	// the log's gap leaves out, is in it.
+	// auditedP99 is how long due keys were unserved, from write to write. It includes the new holder's first write,
+	// which the gap in the log leaves out.
 	auditedP99 = 250 * time.Millisecond
 	// exitLate is how late an At may be because a replica leaves.
 	exitLate = 500 * time.Millisecond
-	// crashP99 and crashMax come on top of the lease duration.
+	// crashP99 and crashMax are added to the lease duration.
 	crashP99 = 500 * time.Millisecond
 	crashMax = time.Second
-	// writesPerLease is what each replica may write in a lease duration at rest: 0.6 a second with the default of 10 s.
+	// writesPerLease is how many writes each replica may send per lease duration at rest: 0.6 a second with the default
+	// of 10 s.
 	writesPerLease = 6.0
 )
 
-// target is a figure and what it should be at most.
+// target is a figure and its upper bound.
 type target struct {
 	name           string
 	measured, most any
 	met            bool
 }
 
-// targets holds the figures of calm scenarios, in which nothing else goes on, against what they should be.
+// targets returns the figures of calm scenarios, in which nothing else goes on, with their bounds.
 func (a *account) targets(report *witness.Report) (all []target) {
 	add := func(name string, measured, most time.Duration) {
 		most = time.Duration(float64(most) * a.slack)
 		all = append(all, target{name, measured, most, measured <= most})
 	}
 	lines := a.activations()
-	// Tens of shards moved at once are another thing than one: the handoff scenario moves one at a time.
+	// Moving tens of shards at once isn't comparable: the handoff scenario moves one at a time.
 	if slices.Contains(a.scenarios, "handoff") {
 		planned := spreadOf(gaps(lines, protocol.Planned, a.calm))
 		add("gap of a planned handoff, p50", planned.P50, plannedP50)
@@ -60,7 +61,7 @@ func (a *account) targets(report *witness.Report) (all []target) {
 		add("unserved after SIGKILL, p99", crash.P99, a.lease+crashP99)
 		add("unserved after SIGKILL, max", crash.Max, a.lease+crashMax)
 	}
-	// What a user of the Ats sees of it.
+	// What a user of the Ats notices.
 	if normal := a.normal(); slices.Contains(a.scenarios, "calm") && len(normal) > 0 {
 		crashed, exited := a.lease+crashP99+spreadOf(latenessOf(normal)).P99, exitLate
 		for kind, most := range map[string]time.Duration{"SIGKILL": crashed, "SIGTERM": exited} {
@@ -81,7 +82,7 @@ func (a *account) targets(report *witness.Report) (all []target) {
 	return all
 }
 
-// audited is for how long keys that were due had nobody at calm handoffs of a kind, by the audit logs alone.
+// audited returns how long due keys were unserved at calm handoffs of a kind, by the audit logs alone.
 func (a *account) audited(report *witness.Report, kind protocol.MoveKind) (all []time.Duration) {
 	for _, h := range report.Handoffs {
 		if h.Kind == kind && h.UnservedMs != nil && a.calm(h.Time) {

@@ -35,10 +35,11 @@ type ordeal struct {
 	do func(ctx context.Context, f *fault)
 	// wait is how long an At may wait, from its due time or from when the fleet could cope, whichever is later.
 	wait func(a *account) time.Duration
-	// lapses, moves of one shard until the cause ended, and refused writes to home per second and replica, that there may be.
+	// Upper bounds: lapses, moves of one shard until the cause ended, and refused writes to home per second and
+	// replica.
 	lapses, moves int
 	refused       float64
-	// after is how long the scenario must have run before.
+	// after is how long the scenario must have run before this fault.
 	after time.Duration
 }
 
@@ -47,11 +48,11 @@ const (
 	untidyWrites = 2.0 // refused writes to home per second and replica
 )
 
-// lagBy is how late the second API server of home is told of everything that etcd says: its watches are, and a write through
-// it takes as long, more than once.
+// lagBy is how late the second API server of home sees everything in etcd. Its watches lag by that, and a write through
+// it takes several times as long.
 func (r *run) lagBy() time.Duration { return r.lease / 5 }
 
-// ordeals are all kinds, in the order in which they come first.
+// ordeals returns all kinds of faults, in the order in which they first occur.
 func (r *run) ordeals() []ordeal {
 	lease := func(plus time.Duration) func(*account) time.Duration {
 		return func(a *account) time.Duration { return a.lease + plus }
@@ -138,7 +139,7 @@ func (r *run) save(ctx context.Context) {
 	r.snapshots = append(r.snapshots, s)
 }
 
-// restore sets home back to what it was a while ago; shards have moved since.
+// restore sets home back to an earlier state. Shards have moved since then.
 func (r *run) restore(ctx context.Context, f *fault, age time.Duration, bump uint64, lag time.Duration) {
 	f.Victim = lab.Home
 	r.save(ctx)
@@ -166,7 +167,7 @@ func (r *run) restore(ctx context.Context, f *fault, age time.Duration, bump uin
 	r.blame(r.fleet.Pin(ctx, "", func(int) string { return "" }))
 }
 
-// cutOff cuts replicas off a workload cluster, and nothing else.
+// cutOff cuts replicas off from a workload cluster, and from nothing else.
 func (r *run) cutOff(ctx context.Context, f *fault, most int) {
 	cluster := r.workload()
 	var rule faultproxy.Rule
@@ -180,12 +181,12 @@ func (r *run) cutOff(ctx context.Context, f *fault, most int) {
 	sleep(ctx, hold)
 	injected.End()
 	f.Hits = injected.Hits()
-	if most != 1 { // nobody could serve it before
+	if most != 1 { // no replica could serve it before
 		f.Since = time.Now()
 	}
 }
 
-// hurtHome does the same to every replica's connection to home.
+// hurtHome disturbs every replica's connection to home in the same way.
 func (r *run) hurtHome(ctx context.Context, f *fault, rule faultproxy.Rule, d time.Duration) {
 	f.Victim, f.Rule = "all to home", fmt.Sprintf("%+v", rule)
 	var all []*faultproxy.Injection
@@ -199,7 +200,7 @@ func (r *run) hurtHome(ctx context.Context, f *fault, rule faultproxy.Rule, d ti
 	}
 }
 
-// lag lets one of home's two API servers fall behind.
+// lag lets one of home's two API servers lag behind.
 func (r *run) lag(ctx context.Context, f *fault) {
 	f.Victim = lab.Home
 	r.fleet.Second.Lag(r.lagBy())
@@ -207,7 +208,7 @@ func (r *run) lag(ctx context.Context, f *fault) {
 	r.fleet.Second.Lag(0)
 }
 
-// stand freezes one of home's two API servers: what is sent to it isn't answered.
+// stand freezes one of home's two API servers: it doesn't answer requests.
 func (r *run) stand(ctx context.Context, f *fault) {
 	f.Victim = lab.Home
 	home := r.fleet.Planes.Cluster(lab.Home)
@@ -216,14 +217,14 @@ func (r *run) stand(ctx context.Context, f *fault) {
 	r.blame(home.Resume())
 }
 
-// rotate gives a cluster's Secret another token.
+// rotate replaces the token in a cluster's Secret.
 func (r *run) rotate(ctx context.Context, f *fault) {
 	f.Victim = r.workload()
 	r.blame(r.fleet.AddCluster(ctx, f.Victim, f.Victim))
 	sleep(ctx, 2*r.lease)
 }
 
-// breakSecret replaces a cluster's Secret by garbage, and mends it.
+// breakSecret replaces a cluster's Secret by garbage, and repairs it.
 func (r *run) breakSecret(ctx context.Context, f *fault) {
 	f.Victim = r.workload()
 	r.blame(r.fleet.AddKubeconfig(ctx, f.Victim, []byte("no kubeconfig")))
@@ -231,7 +232,7 @@ func (r *run) breakSecret(ctx context.Context, f *fault) {
 	r.blame(r.fleet.AddCluster(ctx, f.Victim, f.Victim))
 }
 
-// readd takes a cluster's Secret away and gives it back a moment later.
+// readd deletes a cluster's Secret and creates it again a moment later.
 func (r *run) readd(ctx context.Context, f *fault) {
 	f.Victim = r.workload()
 	r.blame(r.fleet.RemoveCluster(ctx, f.Victim))
@@ -239,7 +240,7 @@ func (r *run) readd(ctx context.Context, f *fault) {
 	sleep(ctx, 2*r.lease)
 }
 
-// foreign applies a record that nobody of the fleet made, for slots that others cover, and takes it away again.
+// foreign applies a record that no replica made, for slots that others cover, and deletes it again.
 func (r *run) foreign(ctx context.Context, f *fault) {
 	cluster := r.workload()
 	foreign := &tenurev1alpha1.Shard{Spec: tenurev1alpha1.ShardSpec{Cluster: cluster, Prefix: "0"}}
@@ -261,7 +262,7 @@ func (r *run) deleteRecord(ctx context.Context, f *fault) {
 	sleep(ctx, time.Second)
 }
 
-// deleteLease deletes a living replica's Lease.
+// deleteLease deletes a live replica's Lease.
 func (r *run) deleteLease(ctx context.Context, f *fault) {
 	v := r.victim()
 	members, err := r.fleet.Members(ctx)
@@ -279,13 +280,13 @@ func (r *run) deleteLease(ctx context.Context, f *fault) {
 	sleep(ctx, time.Second)
 }
 
-// refusal is a write to home that it refused.
+// refusal is a write that home refused.
 type refusal struct {
 	replica string
 	at      time.Time
 }
 
-// refusals are what home's API servers refused replicas, by their audit logs.
+// refusals returns the replicas' writes that home's API servers refused, by their audit logs.
 func (r *run) refusals() (all []refusal, err error) {
 	logs, err := audit.Logs(filepath.Join(r.evidence.dir, lab.Home))
 	if err != nil {
@@ -305,9 +306,9 @@ func (r *run) refusals() (all []refusal, err error) {
 	return all, nil
 }
 
-// outcome is what came of one fault.
+// outcome is the result of one fault.
 type outcome struct {
-	wait          lateAt // the At that waited longest, by late
+	wait          lateAt // the At that waited longest
 	lapses, moves int
 	refused       float64 // writes per second and replica, while the fleet may take to be served again
 }
@@ -351,7 +352,7 @@ func (a *account) outcome(f fault) outcome {
 	return o
 }
 
-// untidyTargets holds the worst that came of each kind of fault against what may come of it.
+// untidyTargets returns the worst result of each kind of fault with its bounds.
 func (a *account) untidyTargets() (all []target) {
 	for _, o := range a.ordeals {
 		var worst outcome
