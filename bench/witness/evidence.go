@@ -11,27 +11,27 @@ import (
 )
 
 const (
-	// silence is how long an API server's log can hold nothing: its own Lease alone is renewed every ten seconds.
+	// silence is how long an API server's log may be empty. Its own Lease alone is renewed every ten seconds.
 	silence = time.Minute
-	// bucket is how finely that is looked at.
+	// bucket is the resolution at which silence is detected.
 	bucket = 10 * time.Second
-	// restartFelt is how long before its first renewal a new API server may have answered.
+	// restartFelt is how long before its first renewal a new API server may have answered requests.
 	restartFelt = 30 * time.Second
 )
 
-// clusterLog is what the log of one control plane says about itself.
+// clusterLog is what the log of one cluster shows about itself.
 type clusterLog struct {
-	heard    map[int64]bool    // buckets in which it holds anything
-	told     map[int][]version // by era, those that it tells of
+	heard    map[int64]bool    // buckets in which the log has anything
+	told     map[int][]version // versions that the log shows, by era
 	servers  map[string]string // by Lease, which API server process renews it
 	restarts []int64
 }
 
-// version is what a write was answered with.
+// version is the version in the answer to a write.
 type version struct {
 	span
 	rv     uint64
-	linked bool // the next write to the object tells of it, too
+	linked bool // the next write to the object also shows it
 }
 
 // link is a write as a step from one version of an object to the next.
@@ -40,17 +40,17 @@ type link struct {
 	object   int32
 	rv, base uint64
 	place    place
-	loose    bool // what it did to the version isn't told: unknown, a deletion, no body
+	loose    bool // the log doesn't show the version that it made: unknown outcome, a deletion, no body
 }
 
-// suspect is a service account that isn't known to be ours yet, with what it wrote without shard and epoch.
+// suspect is a service account that isn't known to be ours, with its writes that carry no shard and epoch.
 type suspect struct {
 	ours   bool
 	count  int
 	listed []Violation
 }
 
-// hear notes that a log was written to.
+// hear records that the log had a line at that time.
 func (l *ledger) hear(e *Event) {
 	c := l.clusters[e.Cluster]
 	if c == nil {
@@ -66,7 +66,8 @@ func (l *ledger) hear(e *Event) {
 	}
 }
 
-// attribute judges whether a write of ours says whose it is. It is ours by its User-Agent or by the authenticated user.
+// attribute checks that a write of ours says whose it is. A write is ours by its User-Agent or by its authenticated
+// user.
 func (l *ledger) attribute(e *Event, a agent) {
 	review := strings.HasPrefix(e.Group, "authentication.") || strings.HasPrefix(e.Group, "authorization.")
 	if e.Outcome() != audit.Committed || e.Resource == "events" || review {
@@ -105,7 +106,7 @@ func (l *ledger) suspect(user string) *suspect {
 	return s
 }
 
-// link notes a write to an object whose versions the log tells one after another, and whether it has the body that a
+// link records a write to an object whose versions the log shows one after another, and reports a missing body that the
 // judgement needs.
 func (l *ledger) link(e *Event, a agent) {
 	chained := chains(e, a)
@@ -131,10 +132,10 @@ func (l *ledger) link(e *Event, a agent) {
 	l.links = append(l.links, k)
 }
 
-// chains says whether the log tells the versions of an object one after another.
+// chains reports whether the log shows the versions of an object one after another.
 func chains(e *Event, a agent) bool { return e.IsAt() || e.IsShardRecord() || e.IsLease() && a.Tenure }
 
-// tell notes the version that a write was answered with.
+// tell records the version in the answer to a write.
 func (l *ledger) tell(e *Event, a agent) {
 	if e.Wrote() && e.Verb != "delete" && e.Body != nil && !e.Body.Requested && e.Body.ResourceVersion > e.Base {
 		c, era := l.clusters[e.Cluster], l.era(e.Cluster, e.Received)
@@ -142,9 +143,9 @@ func (l *ledger) tell(e *Event, a agent) {
 	}
 }
 
-// firstWritten is the lowest version that was written to a linked object in an era, by era. A write that changes nothing is answered with a
-// version from before, maybe from before the log, or the backup: it is lower than one that was answered before the write
-// arrived.
+// firstWritten returns, by era, the lowest version that was written to a linked object. A write that changes nothing is
+// answered with an old version, perhaps from before the log or the backup: one that is lower than a version that was
+// answered before the write arrived. Such answers don't count.
 func (c *clusterLog) firstWritten() map[int]uint64 {
 	first := map[int]uint64{}
 	for era, told := range c.told {
@@ -163,7 +164,7 @@ func (c *clusterLog) firstWritten() map[int]uint64 {
 	return first
 }
 
-// judgeEvidence looks for what the logs should hold and don't.
+// judgeEvidence reports what the logs should have and lack.
 func (l *ledger) judgeEvidence(ats AtStats) {
 	absent := func(missing bool, kind Kind, detail string) {
 		if missing {
@@ -194,7 +195,7 @@ func (l *ledger) judgeEvidence(ats AtStats) {
 	l.judgeSilence()
 }
 
-// judgeLinks looks for versions that were replaced and that no line tells of.
+// judgeLinks looks for versions that were replaced and that no line shows.
 func (l *ledger) judgeLinks() {
 	slices.SortFunc(l.links, func(a, b link) int {
 		return cmp.Or(cmp.Compare(a.object, b.object), cmp.Compare(a.start, b.start), cmp.Compare(a.rv, b.rv))

@@ -91,8 +91,8 @@ func (t *tenure) rank() int {
 	return 0
 }
 
-// derive returns a layout of the records that there are: of those that are held by the living, then of those that were
-// ever held, then of those that a coordinator made. What no such record covers is divided by so many bits.
+// derive makes a layout from existing records: first those that live replicas hold, then those that were ever held,
+// then those that a coordinator made. Slots that none of them covers are divided by that many bits.
 func (r *Replica) derive(c keyspace.ClusterName, bits int) Layout {
 	records := r.of(c)
 	l, best := Layout{Cluster: c, Generation: 1}, 0

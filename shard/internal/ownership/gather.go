@@ -10,20 +10,20 @@ import "slices"
 // handoffsAtOnce bounds the shards that a replica hands off at a time.
 const handoffsAtOnce = 2
 
-// fills reports whether the record shows a planned move whose successor isn't warm.
-func (t *tenure) fills() bool {
+// successorCold reports whether the record shows a planned move whose successor isn't warm.
+func (t *tenure) successorCold() bool {
 	to := t.rec.Assignee
 	return t.known && t.rec.Holder != "" && to != "" && to != t.rec.Holder && to != t.rec.Warm
 }
 
-// warmed reports whether the record shows a planned move whose successor is warm.
-func (t *tenure) warmed() bool {
+// successorWarm reports whether the record shows a planned move whose successor is warm.
+func (t *tenure) successorWarm() bool {
 	return t.known && t.rec.Holder != "" && t.rec.Warm != "" && t.rec.Warm == t.rec.Assignee
 }
 
-// gathers reports whether a handoff to a warm successor waits for other moves.
-func (r *Replica) gathers(t *tenure) bool {
-	if !t.warmed() {
+// waitsForMoves reports whether a handoff to a warm successor waits for other moves.
+func (r *Replica) waitsForMoves(t *tenure) bool {
+	if !t.successorWarm() {
 		return false
 	}
 	return r.handoffFails() || (r.filling > 0 || r.handing >= handoffsAtOnce) && r.now.AtLeast(t.warmAt) < r.cfg.GatherTimeout
@@ -48,7 +48,7 @@ func (r *Replica) enter(t *tenure, p phase) {
 		r.handing++
 	default:
 		r.handing--
-		r.goOn()
+		r.resumeHandoffs()
 	}
 }
 
@@ -57,27 +57,27 @@ func (p phase) handsOff() bool { return p == draining || p == drained }
 
 // recount updates the fleet's moves after a change of a record. filled and warm are what fills and warmed returned
 // before it.
-func (r *Replica) recount(t *tenure, filled, warm bool) {
-	if !warm && t.warmed() {
+func (r *Replica) recount(t *tenure, cold, warm bool) {
+	if !warm && t.successorWarm() {
 		t.warmAt = r.now
 	}
-	switch fills := t.fills(); {
-	case fills == filled:
-	case fills:
+	switch now := t.successorCold(); {
+	case now == cold:
+	case now:
 		r.filling++
 	default:
 		r.filling--
-		r.goOn()
+		r.resumeHandoffs()
 	}
 }
 
-// goOn decides waiting handoffs again if nothing is left to wait for.
-func (r *Replica) goOn() {
+// resumeHandoffs decides waiting handoffs again if nothing is left to wait for.
+func (r *Replica) resumeHandoffs() {
 	if r.filling > 0 || r.handing >= handoffsAtOnce {
 		return
 	}
 	for _, t := range r.order {
-		if t.phase == active && r.holds(t) && t.warmed() {
+		if t.phase == active && r.holds(t) && t.successorWarm() {
 			r.touch(t)
 		}
 	}

@@ -45,7 +45,7 @@ func (o *ownLease) late(now Instant, cfg Config) bool {
 
 // renew sends the renewal that is due. Its validity counts from before it was sent.
 func (r *Replica) renew() {
-	if r.own.member && r.deaf() {
+	if r.own.member && r.viewStale() {
 		return
 	}
 	if r.own.w != nil {
@@ -145,10 +145,10 @@ func (r *Replica) ownSeen(l Lease) {
 	}
 }
 
-func (o *ownLease) wake(cfg Config, deaf bool) time.Duration {
+func (o *ownLease) wake(cfg Config, viewStale bool) time.Duration {
 	at := o.renewAt.Mono
 	switch {
-	case o.member && deaf:
+	case o.member && viewStale:
 		at = o.start.Mono + cfg.LeaseDuration // the next input wakes us
 	case o.w != nil:
 		at = o.firstAt.Mono + 2*cfg.LeaseDuration // the answer wakes us

@@ -49,7 +49,7 @@ func (r *Replica) name(id Incarnation) *peer {
 }
 
 func (r *Replica) leaseSeen(l Lease) {
-	r.hear()
+	r.noteLeaseEvent()
 	if l.ID == r.cfg.ID {
 		r.ownSeen(l)
 		return
@@ -155,7 +155,7 @@ func (r *Replica) watchPeers() {
 	}
 	for i := 0; i < len(r.peerOrder); i++ {
 		p := r.peerOrder[i]
-		r.listen(p)
+		r.judgeLate(p)
 		if p.lease.Sealed {
 			r.forgetSealed(p)
 			continue

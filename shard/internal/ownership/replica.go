@@ -375,7 +375,7 @@ func (r *Replica) touchDue() {
 		if free {
 			t.freeAt = Instant{}
 		}
-		if free || (t.overdue && t.phase == warming) || (r.holds(t) && (r.leaving || (t.phase == active && t.warmed()))) {
+		if free || (t.overdue && t.phase == warming) || (r.holds(t) && (r.leaving || (t.phase == active && t.successorWarm()))) {
 			r.touch(t)
 		}
 	}
@@ -445,7 +445,7 @@ func (r *Replica) Wake() time.Duration {
 		return wake
 	}
 	at := func(d time.Duration) { wake = min(wake, d) }
-	at(r.own.wake(r.cfg, r.deaf()))
+	at(r.own.wake(r.cfg, r.viewStale()))
 	if !r.own.member {
 		return max(wake, r.now.Mono) // all else waits for that
 	}

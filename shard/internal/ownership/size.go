@@ -6,15 +6,15 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// size is what a coordinator knows of how much is in a cluster that it is to divide.
+// size is what a coordinator knows about the number of objects in a cluster without a layout.
 type size struct {
-	uid     string // of the cluster that it is about
+	uid     string // of the cluster that was counted
 	asked   bool
 	known   bool
-	objects int64 // negative where they can't be counted
+	objects int64 // negative if they can't be counted
 }
 
-// counted takes the answer to a [Count].
+// counted records the answer to a [Count].
 func (r *Replica) counted(in Counted) {
 	if l := r.layouts[in.Cluster]; l != nil && l.size.asked && l.size.uid == in.UID {
 		l.size.known, l.size.objects = true, in.Objects
@@ -22,8 +22,8 @@ func (r *Replica) counted(in Counted) {
 	}
 }
 
-// newBits returns by how many bits a cluster is divided that nobody has divided yet: as many shards as its objects need,
-// and at most as many as this replica was told. It has them counted first, and ok is false until they are.
+// newBits returns the number of prefix bits for a cluster that has never been divided: enough shards for its objects,
+// and at most as many as this replica was told. ok is false until the objects have been counted, which it requests.
 func (r *Replica) newBits(l *layout) (_ int, ok bool) {
 	most, uid := r.given.Bits[l.cluster], r.given.UIDs[l.cluster]
 	switch {
@@ -38,7 +38,8 @@ func (r *Replica) newBits(l *layout) (_ int, ok bool) {
 	return 0, false
 }
 
-// needed returns the bits of the fewest shards, at most 2^most, that have no more than so many objects each on average.
+// needed returns the bits of the smallest number of shards, at most 2^most, with at most perShard objects each on
+// average.
 func needed(objects, perShard int64, most int) int {
 	if objects < 0 {
 		return most
@@ -50,7 +51,7 @@ func needed(objects, perShard int64, most int) int {
 	return min(most, bits.Len64(uint64(max(shards, 1)-1)))
 }
 
-// isNew reports whether no record says how a cluster was divided before.
+// isNew reports whether no record shows how the cluster was divided before.
 func (r *Replica) isNew(c keyspace.ClusterName) bool {
 	for _, t := range r.of(c) {
 		if t.rank() > 0 {

@@ -14,17 +14,17 @@ import (
 // lateAfter returns how long a lease may stand still before its renewal, due after a quarter of the duration, is late.
 func lateAfter(duration time.Duration) time.Duration { return duration * 2 / 5 }
 
-// hear records that a Lease event arrived, for this replica's lease or a peer's. If none arrives for a while, the watch
+// noteLeaseEvent records that a Lease event arrived, for this replica's lease or a peer's. If none arrives for a while, the watch
 // itself may be stalled, so silence says nothing about peers. Their lateness counts from the first event after it.
-func (r *Replica) hear() {
+func (r *Replica) noteLeaseEvent() {
 	if r.now.AtLeast(r.heardAt) >= lateAfter(r.cfg.LeaseDuration) {
 		r.hearingSince = r.now
 	}
 	r.heardAt = r.now
 }
 
-// listen updates whether a peer is late. A peer that is proven to have ended counts as late.
-func (r *Replica) listen(p *peer) {
+// judgeLate updates whether a peer is late. A peer that is proven to have ended counts as late.
+func (r *Replica) judgeLate(p *peer) {
 	limit := lateAfter(p.duration(r.cfg))
 	stood := min(r.now.AtLeast(p.changed), r.now.AtLeast(r.hearingSince))
 	silent := stood >= limit && r.now.AtLeast(r.heardAt) < limit

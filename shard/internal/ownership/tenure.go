@@ -119,11 +119,11 @@ func (r *Replica) shardSeen(s Shard) {
 	if t.known && t.replacedBy(s) {
 		r.bury(t) // it was deleted and made again, and the watch showed only the end
 	}
-	filled, warm := t.fills(), t.warmed()
+	cold, warm := t.successorCold(), t.successorWarm()
 	t.found = t.found && s.Epoch == t.rec.Epoch
 	t.known, t.probing = true, false
 	t.rec, t.seenAt, t.seenIn = s, r.now, r.step
-	r.recount(t, filled, warm)
+	r.recount(t, cold, warm)
 	t.floor = max(t.floor, s.Epoch, s.Floor-1)
 	r.noteEpoch(t.floor)
 	if t.w.settled(s.Version) {
@@ -144,9 +144,9 @@ func (r *Replica) shardGone(in ShardGone) {
 	if in.Version == 0 && in.Asked.AtLeast(t.seenAt) <= 0 {
 		return // the record was seen after this read was sent; the watch or the next read will show if it is gone
 	}
-	filled, warm := t.fills(), t.warmed()
+	cold, warm := t.successorCold(), t.successorWarm()
 	t.known = false
-	r.recount(t, filled, warm)
+	r.recount(t, cold, warm)
 	t.rec.Version = max(t.rec.Version+1, in.Version) + 1 // nothing older follows the deletion
 	r.bury(t)
 	r.forget(t.w)
@@ -256,7 +256,7 @@ func (r *Replica) hold(t *tenure, wanted bool) {
 		r.touch(t)
 	case active:
 		switch {
-		case goes && (next == "" || !r.gathers(t)):
+		case goes && (next == "" || !r.waitsForMoves(t)):
 			r.enter(t, draining)
 			r.emit(Drain{ID: t.id})
 		case t.rec.Assignee == r.cfg.ID && t.rec.Warm != "" && !r.takes(t.rec.Warm): // the successor left before it could withdraw that
@@ -401,7 +401,7 @@ func (t *tenure) wake(r *Replica) time.Duration {
 	if r.fills(t) {
 		wake = min(wake, t.warmingAt.Mono+r.fillTimeout(t.id.Cluster))
 	}
-	if due := t.warmAt.Mono + r.cfg.GatherTimeout; due > r.now.Mono && r.holds(t) && t.warmed() {
+	if due := t.warmAt.Mono + r.cfg.GatherTimeout; due > r.now.Mono && r.holds(t) && t.successorWarm() {
 		wake = min(wake, due)
 	}
 	if due := t.moveAt.Mono + r.cfg.LeaveTimeout; due > r.now.Mono && r.leaving && r.holds(t) {

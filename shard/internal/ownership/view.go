@@ -38,8 +38,8 @@ func (r *Replica) viewAt() Instant {
 	return r.views[Shards]
 }
 
-// deaf reports whether the view may miss what happened longer ago than ViewTimeout.
-func (r *Replica) deaf() bool { return r.now.AtMost(r.viewAt()) >= r.cfg.ViewTimeout }
+// viewStale reports whether the view may miss what happened longer ago than ViewTimeout.
+func (r *Replica) viewStale() bool { return r.now.AtMost(r.viewAt()) >= r.cfg.ViewTimeout }
 
 // look asks for a live list in time, where the watches give no proof that they go on. One that wasn't answered is asked
 // for again.
