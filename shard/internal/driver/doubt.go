@@ -170,7 +170,7 @@ func (d *Driver) below(of Subject, v, known ownership.Version) bool {
 	if v >= known {
 		return false
 	}
-	name := "the coordinator's record"
+	name := "the lead record"
 	switch {
 	case of.Lease != "":
 		name = "lease " + string(of.Lease)

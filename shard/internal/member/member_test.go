@@ -143,7 +143,7 @@ func TestARenewalIsAPatchThatReplacesAllThatItsOwnerSays(t *testing.T) {
 		_, err = s.WriteLead(t.Context(), lead.Version, lead, now)
 	}
 	if err != nil {
-		t.Errorf("the coordinator's record: %v", err)
+		t.Errorf("the lead record: %v", err)
 	}
 }
 
@@ -228,10 +228,10 @@ func TestALeaseThatMakesNoSenseIsRefusedOrSaidToBeUnreadable(t *testing.T) {
 		t.Errorf("%+v is read as %+v", noVersion.ObjectMeta, got)
 	}
 	if got, err := Seen(noFloor); err != nil || got != (ownership.LeadSeen{Lead: ownership.Lead{Version: 5}}) { // it is written anew
-		t.Errorf("a coordinator's record with a floor that is no number is read as %+v (%v)", got, err)
+		t.Errorf("a lead record with a floor that is no number is read as %+v (%v)", got, err)
 	}
 	if got, err := Seen(lease(tenurev1alpha1.RoleCoordinator, nil)); err != nil || got != (ownership.LeadSeen{Lead: ownership.Lead{Version: 5}}) {
-		t.Errorf("a coordinator's record without holder and floor is read as %+v (%v)", got, err)
+		t.Errorf("a lead record without holder and floor is read as %+v (%v)", got, err)
 	}
 }
 

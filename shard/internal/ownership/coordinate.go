@@ -22,7 +22,7 @@ func (r *Replica) leadSeen(l Lead) {
 	}
 	r.lead = l
 	r.noteEpoch(l.Floor)
-	r.leader = r.name(l.Holder)
+	r.coordinator = r.name(l.Holder)
 	if r.leadWrite.settled(l.Version) {
 		r.founded = r.founded || (r.leadWrite.base == 0 && l.Holder == r.cfg.ID && r.empty)
 		r.forget(r.leadWrite)
@@ -72,7 +72,7 @@ func (r *Replica) leadFree() bool {
 	if r.lead.Holder == r.cfg.ID {
 		return false
 	}
-	p := r.leader
+	p := r.coordinator
 	return p == nil || p.dead() || p.lease.Leaving || p.lease.Version == 0
 }
 

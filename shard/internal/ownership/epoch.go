@@ -76,7 +76,7 @@ func (r *Replica) leadGone() {
 	if r.lead.Version != 0 {
 		r.leadLeast = r.lead.Version + 2 // nothing older follows the deletion
 	}
-	r.lead, r.leader = Lead{}, nil
+	r.lead, r.coordinator = Lead{}, nil
 	if r.leadWrite != nil && r.leadWrite.base != 0 {
 		r.forget(r.leadWrite)
 		r.leadWrite = nil

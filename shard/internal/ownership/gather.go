@@ -55,8 +55,8 @@ func (r *Replica) enter(t *tenure, p phase) {
 // handsOff reports whether nothing new starts while the record still names this replica.
 func (p phase) handsOff() bool { return p == draining || p == drained }
 
-// recount updates the fleet's moves after a change of a record. filled and warm are what fills and warmed returned
-// before it.
+// recount updates the fleet's moves after a change of a record. cold and warm are what successorCold and successorWarm
+// returned before it.
 func (r *Replica) recount(t *tenure, cold, warm bool) {
 	if !warm && t.successorWarm() {
 		t.warmAt = r.now

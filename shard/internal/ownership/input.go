@@ -34,7 +34,7 @@ type (
 		Cluster keyspace.ClusterName
 		Layout  Layout
 	}
-	// LeadSeen: a version of the coordinator's record was read or watched.
+	// LeadSeen: a version of the lead record was read or watched.
 	LeadSeen struct{ Lead Lead }
 	// ContainerSeen: a kubelet reports on a container. Ended lists the incarnations that ran in it and have ended, by
 	// their termination messages. It is empty if the kubelet reports none, or no longer does.

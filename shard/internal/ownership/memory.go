@@ -19,7 +19,7 @@ type Memory struct {
 	leases  map[Incarnation]sighting
 	records map[keyspace.ShardID]remembered
 	layouts map[keyspace.ClusterName]Version // newest seen
-	lead    Version                          // newest seen of the coordinator's record
+	lead    Version                          // newest seen of the lead record
 	highest Epoch                            // of all records
 	settled bool                             // the process has watched this home cluster for a lease duration
 	// settleAt is when settled becomes true; zero before the first listing.

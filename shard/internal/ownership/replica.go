@@ -166,11 +166,11 @@ type Replica struct {
 
 	fit fit // who can serve which cluster
 
-	lead      Lead
-	leader    *peer // the lead record's holder; nil for none and for this replica
-	leadWrite *write
-	founded   bool  // this incarnation created the lead record of an empty home cluster
-	highest   Epoch // the highest epoch seen in any record
+	lead        Lead
+	coordinator *peer // the lead record's holder; nil for none and for this replica
+	leadWrite   *write
+	founded     bool  // this incarnation created the lead record of an empty home cluster
+	highest     Epoch // the highest epoch seen in any record
 	// eraFound is the wall clock, as an epoch, when the first listing was complete. lifted: the floor was raised since
 	// then.
 	eraFound   Epoch

@@ -184,7 +184,7 @@ func (w *world) checkQuiet() {
 		w.fail(nil, "quiet: %.2f writes a second by %d replicas", rate, alive)
 	}
 	if news := w.store.log[leads][w.log[leads]:]; len(news) > 0 {
-		w.fail(nil, "quiet: the coordinator's record still changes")
+		w.fail(nil, "quiet: the lead record still changes")
 	}
 	for _, e := range w.store.log[shards][w.log[shards]:] {
 		of, deleted := identity(e)

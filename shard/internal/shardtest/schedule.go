@@ -43,7 +43,7 @@ const (
 	Deaf                           // no watch of the process shows anything, or, where N is 0, of any; its live lists fail where N is 2
 	Restore                        // the store is set back to what it was For ago; N odd: its versions go on above all that were used
 	Rebuild                        // the store is set up anew, empty; N odd: its versions go on
-	LoseLeases                     // all leases are deleted; N odd: the coordinator's record, too
+	LoseLeases                     // all leases are deleted; N odd: the lead record, too
 	LoseRecords                    // all shards' records are deleted
 	ForeignShard                   // a user makes a record beside that of shard N: what is above it, or what is below
 	DeleteLayout                   // a user deletes the layout of cluster N
