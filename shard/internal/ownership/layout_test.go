@@ -411,6 +411,8 @@ func TestWhatWasCountedOfAnotherClusterOfThatNameCountsForNothing(t *testing.T) 
 		t.Errorf("it asks for %+v", asked)
 	}
 	b.feed(Counted{Cluster: "west", UID: "u1", Objects: 1}) // late
+	b.pass(b.r.cfg.PlanEvery)
+	none[WriteLayout](b)
 	b.feed(Counted{Cluster: "west", UID: "u2", Objects: 700})
 	b.pass(b.r.cfg.PlanEvery)
 	if got := find[WriteLayout](b).Layout; len(got.Prefixes) != 8 || got.UID != "u2" {

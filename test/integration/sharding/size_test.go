@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
@@ -16,16 +15,11 @@ import (
 // A cluster is divided when it is first seen, into as few shards as its objects need, and stays as it is.
 func TestANewClusterGetsAsManyShardsAsItsObjectsNeed(t *testing.T) {
 	f := labtest.Fleet(t, lab.Options{
-		Workloads: []string{"large", "empty"}, Untold: true, Bare: true, Direct: true, Lean: true, Flags: []string{"--objects-per-shard=10"},
+		Workloads: []string{"large", "empty"}, Bare: true, Direct: true, Lean: true, Flags: []string{"--objects-per-shard=10"},
 	})
 	const objects = 25
-	fill(t, f.Planes.Cluster("large").RESTConfig(), "before", objects)
+	fill(t, f.Client("large"), "before", objects)
 	want := map[string]int{"large": 4, "empty": 1}
-	for name := range want {
-		if err := f.AddCluster(t.Context(), name, name); err != nil {
-			t.Fatal(err)
-		}
-	}
 	divided := func() {
 		t.Helper()
 		labtest.Eventually(t, "the clusters are divided and served", func() error {
@@ -45,18 +39,14 @@ func TestANewClusterGetsAsManyShardsAsItsObjectsNeed(t *testing.T) {
 	}
 	first := labtest.Replica(t, f, "r1")
 	divided()
-	fill(t, f.Planes.Cluster("empty").RESTConfig(), "after", objects)
+	fill(t, f.Client("empty"), "after", objects)
 	labtest.Replica(t, f, "r2")
 	first.Kill() // another coordinator, who counts no more
 	divided()
 }
 
-func fill(t *testing.T, config *rest.Config, name string, n int) {
+func fill(t *testing.T, c client.Client, name string, n int) {
 	t.Helper()
-	c, err := client.New(config, client.Options{Scheme: lab.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
 	for i := range n {
 		at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprint(name, "-", i)},
 			Spec: cnatv1alpha1.AtSpec{Schedule: "2099-01-02T03:04:05Z", Command: "true"}}
