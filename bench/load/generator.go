@@ -121,6 +121,15 @@ func (g *Generator) Preload(ctx context.Context, n int) error {
 	})
 }
 
+// Pile creates so many Ats that are due together, and returns when that is: a moment after the last was created.
+func (g *Generator) Pile(ctx context.Context, n int) (due time.Time, err error) {
+	due = time.Now().Add(3*time.Second + time.Duration(n)*3*time.Millisecond).Truncate(time.Second)
+	err = g.each(ctx, g.steps(time.Now(), make([]time.Duration, n)), nil, func(ctx context.Context, s step) error {
+		return g.arrive(s, due, func() error { return s.cluster.createAt(ctx, g.Namespace, s.name, stamp(due)) })
+	})
+	return due, err
+}
+
 // step is one request at its time.
 type step struct {
 	at      time.Time

@@ -186,6 +186,9 @@ func tiles(r *Report) []tile {
 	p99("handoff gap p99", res.HandoffGap)
 	p99("crash gap p99", res.CrashGap)
 	p99("live clusters p99", res.LiveConverge)
+	for _, name := range slices.Sorted(maps.Keys(r.Neighbours)) {
+		add("others, "+name, "p99 in ms beyond 1.5 of that where the same noise is served apart", "%+.0f", r.Neighbours[name].Excess)
+	}
 	p99("drift to repaired p99", res.DriftRepair)
 	if res.WritesPerCopy != nil {
 		add("writes per copy", "made or repaired, by the audit logs", "%.2f", *res.WritesPerCopy)

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/tenure-dev/tenure/bench/scenario"
 	"github.com/tenure-dev/tenure/bench/stats"
 )
 
@@ -52,8 +53,9 @@ func Ratios(a, b [][]Round, rng *rand.Rand) map[string]stats.Ratio {
 	return out
 }
 
-// AllRatios compares the sharded fleets of one or more runs with what each ran beside: with its references, and in
-// turns with what it does otherwise. Ratios are by figure/reference.
+// AllRatios compares the sharded fleets of one or more runs with what each ran beside: with its references, in turns with
+// what it does otherwise, and beside each noise with the fleet that serves it apart. Ratios are by figure/reference, or by
+// figure/noise.
 func AllRatios(runs []*Report, turns string, rng *rand.Rand) map[string]stats.Ratio {
 	out := map[string]stats.Ratio{}
 	compare := func(name string, ours, theirs func(*Report) []Round) {
@@ -71,6 +73,14 @@ func AllRatios(runs []*Report, turns string, rng *rand.Rand) map[string]stats.Ra
 				return nil
 			}
 			return r.References[name].Rounds
+		})
+	}
+	for _, name := range slices.Sorted(maps.Keys(runs[0].Results.Noises)) {
+		compare(name, func(r *Report) []Round { return r.Results.Noises[name].Rounds }, func(r *Report) []Round {
+			if control := r.References[string(scenario.Apart)]; control != nil {
+				return control.Noises[name].Rounds
+			}
+			return nil
 		})
 	}
 	for _, name := range slices.Sorted(maps.Keys(runs[0].Results.Turns)) {

@@ -51,6 +51,8 @@ type Report struct {
 	ScaleOut  *ScaleOut  `json:"scale_out,omitempty"`
 	WatchCost *WatchCost `json:"watch_cost,omitempty"`
 
+	// Neighbours is what a noisy cluster costs the others, by the noise, where the same noise was served apart, too.
+	Neighbours map[string]Neighbour `json:"neighbours,omitempty"`
 	// Knee is what a search over rates found.
 	Knee *Knee `json:"knee,omitempty"`
 
@@ -98,6 +100,8 @@ type Results struct {
 	CrashUnserved   *stats.Quantiles `json:"crash_unserved_ms,omitempty"`
 	// LiveConverge is that of the clusters that weren't paused, while one was.
 	LiveConverge *stats.Quantiles `json:"live_converge_ms,omitempty"`
+	// Noises are what happened while the last cluster was a bad neighbour, by the noise.
+	Noises map[string]Noisy `json:"noises,omitempty"`
 	// DriftRepair is from when a stranger should have changed a copy until a watch shows that this was undone.
 	DriftRepair *stats.Quantiles `json:"drift_repair_ms,omitempty"`
 
@@ -147,6 +151,25 @@ type Results struct {
 	// Turns are short rounds of a fleet that does several things in turns, by what it did. Those in the same place of the
 	// lists were next to each other in time.
 	Turns map[string][]Round `json:"turns,omitempty"`
+}
+
+// Noisy is what happened beside one noise.
+type Noisy struct {
+	// Others is from when an At of another cluster should have been asked for until it was DONE.
+	Others *stats.Quantiles `json:"neighbour_ms,omitempty"`
+	// OwnDone counts the noisy cluster's own Ats that were DONE meanwhile.
+	OwnDone int     `json:"own_done"`
+	Rounds  []Round `json:"rounds,omitempty"`
+}
+
+// Neighbour sets what happened beside a noise that was in the same fleet beside what happened where it was in a fleet of
+// its own.
+type Neighbour struct {
+	// Excess is by how much the 99th percentile of the other clusters' Ats is beyond 1.5 times that of the control, in ms;
+	// below zero it is within.
+	Excess float64 `json:"excess_ms"`
+	// Own is how many of the noisy cluster's own Ats were DONE meanwhile, over those of the control; absent where it had none.
+	Own *float64 `json:"own,omitempty"`
 }
 
 // Process is what one component of the control planes used.

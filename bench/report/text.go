@@ -7,6 +7,7 @@ import (
 	"slices"
 	"text/tabwriter"
 
+	"github.com/tenure-dev/tenure/bench/scenario"
 	"github.com/tenure-dev/tenure/bench/stats"
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
@@ -30,6 +31,7 @@ func Text(w io.Writer, r *Report) {
 	for _, name := range slices.Sorted(maps.Keys(r.Ratios)) {
 		fmt.Fprintf(w, "%-44s %s\n", name, RatioText(r.Ratios[name]))
 	}
+	r.neighbours(w)
 	if k := r.Knee; k != nil {
 		fmt.Fprintln(w, k.text())
 		for _, p := range k.Points {
@@ -52,6 +54,25 @@ func Text(w io.Writer, r *Report) {
 	if r.Profile != nil {
 		r.Profile.text(w)
 	}
+}
+
+// neighbours tells what each noise did to the others, in the same fleet and from another.
+func (r *Report) neighbours(w io.Writer) {
+	control := r.References[string(scenario.Apart)]
+	if len(r.Neighbours) == 0 || control == nil {
+		return
+	}
+	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(columns, "\nnoise\tothers' n\tp50\tp99\tapart p50\tp99\tover 1.5 of it, ms\town done\tapart\t")
+	for _, name := range slices.Sorted(maps.Keys(r.Neighbours)) {
+		with, apart := r.Results.Noises[name], control.Noises[name]
+		if with.Others == nil || apart.Others == nil {
+			continue
+		}
+		fmt.Fprintf(columns, "%s\t%d\t%.1f\t%.1f\t%.1f\t%.1f\t%+.1f\t%d\t%d\t\n", name, with.Others.N, with.Others.P50, with.Others.P99,
+			apart.Others.P50, apart.Others.P99, r.Neighbours[name].Excess, with.OwnDone, apart.OwnDone)
+	}
+	columns.Flush()
 }
 
 // text is the knee in one sentence.

@@ -198,3 +198,26 @@ func TestTheKneeIsTheHighestRateThatWasServedInTime(t *testing.T) {
 		t.Error("a knee that nobody looked for")
 	}
 }
+
+func TestNeighboursAreHeldAgainstThoseOfAFleetOfItsOwn(t *testing.T) {
+	noisy := func(each time.Duration, own int) report.Noisy {
+		return report.Noisy{Others: quantiles(each, 100), OwnDone: own}
+	}
+	r := &report.Report{
+		Results: &report.Results{Noises: map[string]report.Noisy{
+			"late": noisy(100*time.Millisecond, 9), "silent": noisy(time.Second, 0), "failing": {}, "resetting": noisy(time.Second, 1),
+		}},
+		References: map[string]*report.Results{"apart": {Noises: map[string]report.Noisy{
+			"late": noisy(80*time.Millisecond, 10), "silent": noisy(80*time.Millisecond, 0), "failing": noisy(time.Second, 1), "resetting": {},
+		}}},
+	}
+	got := neighboursOf(r)
+	want := map[string]report.Neighbour{"late": {Excess: -20, Own: value(0.9)}, "silent": {Excess: 880}} // what wasn't measured is absent
+	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	delete(r.References, "apart")
+	if got := neighboursOf(r); got != nil {
+		t.Errorf("got %v without a control", got)
+	}
+}

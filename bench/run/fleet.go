@@ -88,7 +88,7 @@ func newFleet(ctx context.Context, as scenario.Reference, s scenario.Scenario, d
 		}
 		context.AfterFunc(ctx, f.traces.stop)
 	}
-	f.site, err = newSite(ctx, filepath.Join(dir, "planes"), o, s)
+	f.site, err = newSite(ctx, filepath.Join(dir, "planes"), o, s, as == scenario.Apart)
 	return f, err
 }
 
@@ -184,9 +184,18 @@ func (f *fleet) start() error {
 		if err := f.startReplica(fmt.Sprintf("r%d", i+1)); err != nil {
 			return err
 		}
+		if f.as != scenario.Apart {
+			continue
+		}
+		if err := f.startReplica(fmt.Sprintf("%s%d", apartPrefix, i+1)); err != nil {
+			return err
+		}
 	}
 	return nil
 }
+
+// apartPrefix begins the names of replicas that serve the last cluster alone.
+const apartPrefix = "apart"
 
 // startFloor runs the bare client, or one of its parts, as a process of its own, so that its CPU time can be told
 // apart.
@@ -209,8 +218,12 @@ func (f *fleet) concurrency() int { return f.config.Replicas * f.config.Workers 
 
 // startReplica starts a replica; its name may be that of one that has ended.
 func (f *fleet) startReplica(name string) error {
+	namespace := f.site.namespace
+	if strings.HasPrefix(name, apartPrefix) {
+		namespace = apartNamespace
+	}
 	args := []string{
-		"--home-kubeconfig", f.site.kubeconfigs[homeCluster], "--namespace", f.site.namespace, "--replica", name,
+		"--home-kubeconfig", f.site.kubeconfigs[homeCluster], "--namespace", namespace, "--replica", name,
 		"--lease-duration", f.config.LeaseDuration.String(), "--shards-per-cluster", strconv.Itoa(f.config.ShardsPerCluster), "--objects-per-shard", "0",
 		"--workers", strconv.Itoa(f.config.Workers),
 		"--health-probe-bind-address", "0",

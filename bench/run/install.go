@@ -15,6 +15,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/scenario"
 	"github.com/tenure-dev/tenure/pkg/replication"
 	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/faultproxy"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
@@ -40,10 +41,15 @@ type site struct {
 	// kubeconfigs of the replicas' account.
 	kubeconfigs map[string]string
 	told        int // clusters that the replicas are told of
+	// noisy is what makes the last cluster a bad neighbour; nil where none is wanted.
+	noisy *faultproxy.Proxy
 }
 
+// apartNamespace has the records and the kubeconfig of a fleet that serves the last cluster alone.
+const apartNamespace = "tenure-apart"
+
 // newSite starts control planes below a folder and installs what config/ ships.
-func newSite(ctx context.Context, dir string, o Options, of scenario.Scenario) (_ *site, err error) {
+func newSite(ctx context.Context, dir string, o Options, of scenario.Scenario, apart bool) (_ *site, err error) {
 	f := of.Fleet
 	if len(o.Kubeconfigs) > 0 {
 		return newForeignSite(ctx, o, f)
@@ -94,20 +100,36 @@ func newSite(ctx context.Context, dir string, o Options, of scenario.Scenario) (
 		s.clusters = append(s.clusters, c)
 	}
 	s.home = s.feeds[homeCluster]
-	return s, s.tellAll(ctx, f)
+	if len(of.Noises) > 0 {
+		if s.noisy, err = faultproxy.Start(faultproxy.Config{Upstream: s.planes.Cluster(s.last().Name).RESTConfig(), Seed: of.Load.Seed}); err != nil {
+			return nil, fmt.Errorf("starting the proxy of cluster %s: %w", s.last().Name, err)
+		}
+	}
+	if apart {
+		if err := lab.AddHome(ctx, s.admins[homeCluster], apartNamespace); err != nil {
+			return nil, err
+		}
+	}
+	return s, s.tellAll(ctx, f, apart)
 }
 
+// last is the cluster that things are done to.
+func (s *site) last() *load.Cluster { return s.clusters[len(s.clusters)-1] }
+
 // tellAll makes the workload clusters known to the replicas, and virtual ones on their API servers if there are to be more.
-func (s *site) tellAll(ctx context.Context, f scenario.Fleet) error {
+// With apart, the last is told to the fleet that serves it alone.
+func (s *site) tellAll(ctx context.Context, f scenario.Fleet, apart bool) error {
 	s.told = max(f.Kubeconfigs, len(s.clusters))
 	for i := range s.told {
 		c := s.clusters[i%len(s.clusters)]
 		var err error
 		switch name := fmt.Sprintf("%s-%d", c.Name, i); {
+		case i < len(s.clusters) && apart && c == s.last():
+			err = s.tell(ctx, apartNamespace, c.Name, c.Name)
 		case i < len(s.clusters):
-			err = s.tell(ctx, c.Name, c.Name)
+			err = s.tell(ctx, s.namespace, c.Name, c.Name)
 		case s.foreign != nil: // the same cluster under another name
-			err = s.tell(ctx, c.Name, name)
+			err = s.tell(ctx, s.namespace, c.Name, name)
 		default:
 			_, err = s.lab.AddVirtual(ctx, c.Name, name)
 		}
@@ -118,8 +140,8 @@ func (s *site) tellAll(ctx context.Context, f scenario.Fleet) error {
 	return nil
 }
 
-// tell makes a cluster known to the replicas under a name, by a kubeconfig that needs no other file.
-func (s *site) tell(ctx context.Context, cluster, name string) error {
+// tell makes a cluster known to the replicas of a namespace under a name, by a kubeconfig that needs no other file.
+func (s *site) tell(ctx context.Context, namespace, cluster, name string) error {
 	config, err := clientcmd.LoadFromFile(s.kubeconfigs[cluster])
 	for _, step := range []func(*clientcmdapi.Config) error{clientcmd.ResolveLocalPaths, clientcmdapi.MinifyConfig, clientcmdapi.FlattenConfig} {
 		if err == nil {
@@ -130,10 +152,13 @@ func (s *site) tell(ctx context.Context, cluster, name string) error {
 	if err == nil {
 		content, err = clientcmd.Write(*config)
 	}
+	if err == nil && s.noisy != nil && cluster == s.last().Name {
+		content, err = s.noisy.Kubeconfig(content)
+	}
 	if err != nil {
 		return fmt.Errorf("reading the kubeconfig of cluster %s: %w", cluster, err)
 	}
-	return lab.AddKubeconfig(ctx, s.admins[homeCluster], s.namespace, name, content)
+	return lab.AddKubeconfig(ctx, s.admins[homeCluster], namespace, name, content)
 }
 
 // addNamespace makes a namespace for a load, where the load comes and, open to copies, where these go.
@@ -171,6 +196,9 @@ func (s *site) addNamespace(ctx context.Context, cluster, name string) error {
 func (s *site) stop() error {
 	if s.foreign != nil {
 		return s.clean()
+	}
+	if s.noisy != nil {
+		s.noisy.Close()
 	}
 	return s.lab.Stop()
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/record"
 	"github.com/tenure-dev/tenure/bench/report"
 	"github.com/tenure-dev/tenure/bench/samples"
+	"github.com/tenure-dev/tenure/bench/scenario"
 	"github.com/tenure-dev/tenure/bench/stats"
 	"github.com/tenure-dev/tenure/shard/protocol"
 	"github.com/tenure-dev/tenure/test/lab"
@@ -32,6 +33,7 @@ type tally struct {
 	sent                                                       time.Duration
 	perReplica                                                 map[string]*replicaTally
 	servers                                                    map[string]report.Process
+	noises                                                     map[scenario.Noise]*neighbours
 	// missing is what couldn't be measured: the run isn't valid then.
 	missing  []string
 	from, to time.Time // of all rounds
@@ -45,7 +47,7 @@ type replicaTally struct {
 }
 
 func newTally(f *fleet) *tally {
-	return &tally{fleet: f, perReplica: map[string]*replicaTally{}, servers: map[string]report.Process{}}
+	return &tally{fleet: f, perReplica: map[string]*replicaTally{}, servers: map[string]report.Process{}, noises: map[scenario.Noise]*neighbours{}}
 }
 
 func (t *tally) replica(name string) *replicaTally {
@@ -104,12 +106,12 @@ func (t *tally) add(r *round) error {
 		return err
 	}
 	if !r.pausedTo.IsZero() {
-		clusters := t.fleet.site.clusters
-		dead := clusters[len(clusters)-1].Name
+		dead := t.fleet.site.last().Name
 		live := t.fleet.ledger.Sum(r.namespace, func(a load.Arrival) bool {
 			return a.Cluster != dead && a.Intended.After(r.pausedFrom) && a.Intended.Before(r.pausedTo)
 		}, keyOf)
 		t.live.Merge(&live.Converge)
+		t.addNoise(r, &live.Converge)
 	}
 	t.out.QueueDepth = r.watch.depths() // of the last round
 	t.out.Steps = r.marks
@@ -290,6 +292,7 @@ func (t *tally) results() (*report.Results, error) {
 		rate := float64(done) / t.seconds
 		out.Throughput = &rate
 	}
+	out.Noises = t.noiseResults()
 	out.Reconciles = meanOf(out.Rounds, "reconciles_per_s")
 	out.CPUPerObject = meanOf(out.Rounds, "cpu_seconds_per_object")
 	if t.reads > 0 && out.Objects > 0 {

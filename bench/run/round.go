@@ -27,7 +27,8 @@ type round struct {
 	marks         []report.Mark
 	rate          float64 // of those that are searched; 0 otherwise
 	over          bool    // it was too much
-	pausedFrom    time.Time
+	noise         scenario.Noise
+	pausedFrom    time.Time // the last cluster, or when it became noisy
 	pausedTo      time.Time
 }
 
@@ -51,7 +52,20 @@ func (f *fleet) give(ctx context.Context, s scenario.Scenario, namespace string,
 	if err != nil {
 		return nil, err
 	}
-	r := &round{namespace: namespace, start: g.Begin(len(offsets))}
+	r := &round{namespace: namespace}
+	if len(s.Noises) > 0 {
+		r.noise = s.Noises[0]
+	}
+	if r.noise == scenario.Backlog {
+		due, err := f.pile(ctx, s, namespace)
+		if err != nil {
+			return nil, err
+		}
+		if err := lab.Sleep(ctx, time.Until(due.Add(-quietFor))); err != nil {
+			return nil, err
+		}
+	}
+	r.start = g.Begin(len(offsets))
 	r.watch = newWatcher(f, r.start)
 	r.watch.baseline(ctx)
 	r.start = g.Begin(len(offsets)) // the scrapes have taken their time
@@ -124,6 +138,9 @@ func (f *fleet) play(ctx context.Context, s scenario.Scenario, g *load.Generator
 	working.Go(func() {
 		fail(f.perform(ctx, s.Steps, r.start, func(what string) { r.mark(what) }))
 	})
+	if r.noise != "" {
+		working.Go(func() { fail(f.disturb(ctx, r, s.Load.Duration.D())) })
+	}
 	if s.Load.Arrivals == scenario.Nothing {
 		working.Go(func() { fail(lab.Sleep(ctx, time.Until(r.start.Add(s.Load.Duration.D())))) })
 	}

@@ -200,7 +200,7 @@ func (r *runner) prepare(ctx context.Context, f *fleet, s scenario.Scenario) err
 	}
 	warm := s
 	warm.Load = scenario.Load{Kind: s.Load.Kind, Arrivals: scenario.Burst, Count: warmUp, Due: scenario.DueNow, Clients: 16}
-	warm.Steps, warm.Limit = nil, scenario.Duration(time.Minute)
+	warm.Steps, warm.Noises, warm.Limit = nil, nil, scenario.Duration(time.Minute)
 	if _, err := f.give(ctx, warm, warmUpRound, 0, func(int, int) {}); err != nil {
 		return fmt.Errorf("warming fleet %s up: %w", f.as, err)
 	}
@@ -213,9 +213,13 @@ func (r *runner) prepare(ctx context.Context, f *fleet, s scenario.Scenario) err
 // rounds gives the load to each fleet in turns: A B C, C B A, and so on.
 func (r *runner) rounds(ctx context.Context, s scenario.Scenario, fleets []*fleet) (map[*fleet][]*round, error) {
 	out := map[*fleet][]*round{}
-	for i := range max(s.Rounds, len(s.Load.Rates)) {
+	noises := s.Noises
+	for i := range max(s.Rounds*max(1, len(noises)), len(s.Load.Rates)) {
 		if len(s.Load.Rates) > 0 {
 			s.Load.Rate = s.Load.Rates[i]
+		}
+		if len(noises) > 0 {
+			s.Noises = noises[i%len(noises):][:1]
 		}
 		for j := range fleets {
 			f := fleets[j]
@@ -261,6 +265,7 @@ func (r *runner) finish() {
 	p.Seconds = time.Since(p.Started).Seconds()
 	rng := rand.New(rand.NewPCG(r.scenario.Load.Seed, 42))
 	p.Ratios, p.Intervals = report.AllRatios([]*report.Report{p}, samples.Untraced, rng), report.Intervals(p, rng)
+	p.Neighbours = neighboursOf(p)
 	p.Knee = knee(r.scenario.Load, p.Results.Rounds)
 	p.ScaleOut, p.WatchCost = scaleOut(r.scenario.Load, p.Sweep), watchCost(p.Sweep)
 	maps.Copy(p.Intervals, sweepIntervals(p))

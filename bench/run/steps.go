@@ -27,7 +27,7 @@ func (f *fleet) perform(ctx context.Context, steps []scenario.Step, start time.T
 
 func (f *fleet) do(ctx context.Context, what scenario.Action) error {
 	live := f.live()
-	last := f.site.planes.Cluster(f.site.clusters[len(f.site.clusters)-1].Name)
+	last := f.site.planes.Cluster(f.site.last().Name)
 	switch what {
 	case scenario.Start:
 		return f.start()

@@ -24,6 +24,11 @@ type Scenario struct {
 	Sweep []int  `json:"sweep,omitempty"`
 	Load  Load   `json:"load"`
 	Steps []Step `json:"steps,omitempty"`
+	// Noises are what the load is given beside, each in turn in every round: from a second after its first arrival until its
+	// last one, the last cluster is a bad neighbour.
+	Noises []Noise `json:"noises,omitempty"`
+	// Backlog is how many Ats come due at once in the last cluster with the noise of that name.
+	Backlog int `json:"backlog,omitempty"`
 	// Compare names what runs beside the sharded fleet, in turns with it.
 	Compare []Reference `json:"compare,omitempty"`
 	// Rounds is how often the load is given to each.
@@ -123,6 +128,8 @@ type (
 	Action string
 	// Reference is what a fleet is compared with.
 	Reference string
+	// Noise is what is wrong with the last cluster, or what comes from it.
+	Noise string
 )
 
 // The values of these.
@@ -159,7 +166,23 @@ const (
 	Client    Reference = "client"    // sharded, watches filtered on arrival only
 	Identical Reference = "identical" // the same once more: what differs is noise
 	Slow      Reference = "slow"      // the same with injected work made longer by fleet.slowdown
+	Apart     Reference = "apart"     // the same, with as many replicas more that serve the last cluster, and those before serve the others
+
+	Quiet          Noise = "none"            // nothing: what differs is noise of the machine
+	Late           Noise = "late"            // requests are answered 2.5 s late
+	Silent         Noise = "silent"          // nothing is answered, and watches are silent
+	Failing        Noise = "failing"         // 500 to all requests but watches
+	HalfThrottling Noise = "throttling-half" // 429 with Retry-After to half of them
+	Throttling     Noise = "throttling"      // 429 with Retry-After to all
+	Forbidding     Noise = "forbidding"      // 403 to all
+	Resetting      Noise = "resetting"       // every exchange is cut, watches too
+	Backlog        Noise = "backlog"         // a number of Ats are due at once
 )
+
+// Noises are all that there are.
+func Noises() []Noise {
+	return []Noise{Quiet, Late, Silent, Failing, HalfThrottling, Throttling, Forbidding, Resetting, Backlog}
+}
 
 // Duration is a time.Duration that is written as in "1.5s".
 type Duration time.Duration

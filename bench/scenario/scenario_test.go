@@ -63,6 +63,7 @@ func TestSettingsWinOverTheProfileAndTheProfileOverTheFile(t *testing.T) {
 }
 
 func TestWhatCanNotBeIsRefusedWithTheFieldNamed(t *testing.T) {
+	steady := []string{"clusters=2", "arrivals=constant", "count=0", "duration=5s", "rate=3"}
 	cases := map[string]struct {
 		yaml     string // appended to the minimal file
 		settings []string
@@ -110,6 +111,12 @@ func TestWhatCanNotBeIsRefusedWithTheFieldNamed(t *testing.T) {
 		"an SLO without rates":     {settings: []string{"arrivals=constant", "count=0", "duration=5s", "rate=3", "slo=1s"}, want: "load.slo"},
 		"rates in rounds":          {settings: []string{"arrivals=constant", "count=0", "duration=5s", "rates=[3, 4]", "slo=1s", "rounds=2"}, want: "load.rates"},
 		"nothing arrives, unsaid":  {settings: []string{"arrivals=none", "count=0", "duration=5s"}, want: "unwitnessed"},
+		"unknown noise":            {yaml: "noises: [loud]", settings: steady, want: "noises[0]"},
+		"a noise twice":            {yaml: "noises: [late, late]", settings: steady, want: "noises[1]"},
+		"a noise in a burst":       {yaml: "noises: [late]", settings: []string{"clusters=2"}, want: "noises"},
+		"a noise without others":   {yaml: "noises: [late]", settings: steady[1:], want: "noises"},
+		"no backlog to be due":     {yaml: "noises: [backlog]", settings: steady, want: "backlog"},
+		"apart from nothing":       {yaml: "compare: [apart]", want: "compare[0]"},
 		"aliases with a load":      {settings: []string{"kubeconfigs=5"}, want: "fleet.kubeconfigs"},
 	}
 	for name, c := range cases {

@@ -50,6 +50,7 @@ func (s Scenario) Validate() error {
 	v.check(len(s.Load.Rates) == 0 || s.Rounds == 1 && len(s.Compare) == 0 && s.Load.Kind == Ats, "load.rates", "give one fleet its rounds, with Ats: neither rounds nor compare")
 	s.validateSteps(&v)
 	s.validateReferences(&v)
+	s.validateNoises(&v)
 	v.check(s.Load.Arrivals != Nothing || s.Unwitnessed != "", "unwitnessed",
 		"is missing: say why nothing is to be judged where nothing arrives")
 	for i, t := range s.Thresholds {
@@ -147,7 +148,8 @@ func (s Scenario) validateSteps(v *violations) {
 func (s Scenario) validateReferences(v *violations) {
 	for i, r := range s.Compare {
 		at := fmt.Sprintf("compare[%d]", i)
-		oneOf(v, at, r, Floor, Floors, Stock, Client, Identical, Slow)
+		oneOf(v, at, r, Floor, Floors, Stock, Client, Identical, Slow, Apart)
+		v.check(r != Apart || s.Fleet.Clusters >= 2 && s.Load.Kind == Ats, at, "apart needs fleet.clusters of 2 or more, and Ats")
 		v.check(!slices.Contains(s.Compare[:i], r), at, "%q is listed twice", string(r))
 		v.check(r != Slow || (s.Fleet.Slowdown > 0 && s.Fleet.InjectedWork > 0), at, "slow needs fleet.injectedWork and fleet.slowdown")
 		bare := r == Floor || r == Floors
@@ -159,4 +161,19 @@ func (s Scenario) validateReferences(v *violations) {
 	v.check(len(s.Compare) == 0 || s.Fleet.TracingTurns == 0, "compare", "has no place beside fleet.tracingTurns")
 	v.check(len(s.Compare) == 0 || len(s.Sweep) == 0, "compare", "has no place beside sweep")
 	v.check(len(s.Compare) == 0 || len(s.Steps) == 0, "compare", "has no place beside steps")
+}
+
+func (s Scenario) validateNoises(v *violations) {
+	for i, n := range s.Noises {
+		at := fmt.Sprintf("noises[%d]", i)
+		oneOf(v, at, n, Noises()...)
+		v.check(!slices.Contains(s.Noises[:i], n), at, "%q is listed twice", string(n))
+	}
+	steady := s.Load.Arrivals == Constant || s.Load.Arrivals == Poisson
+	v.check(len(s.Noises) == 0 || steady && s.Load.Kind == Ats && s.Load.Duration.D() > 2*time.Second && len(s.Load.Rates) == 0, "noises",
+		"go with Ats that arrive at one rate, for more than 2s")
+	v.check(len(s.Noises) == 0 || s.Fleet.Clusters >= 2, "noises", "need fleet.clusters of 2 or more")
+	v.check(len(s.Noises) == 0 || len(s.Steps) == 0 && len(s.Sweep) == 0, "noises", "have no place beside steps and sweep")
+	v.check(s.Backlog > 0 || !slices.Contains(s.Noises, Backlog), "backlog", "%d: must be positive for the noise of that name", s.Backlog)
+	v.check(s.Backlog >= 0 && s.Backlog <= maxArrivals, "backlog", "%d is not between 0 and %d", s.Backlog, maxArrivals)
 }

@@ -9,7 +9,10 @@ import (
 	"sync"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/test/lab/localplane"
 	"github.com/tenure-dev/tenure/test/lab/rights"
@@ -63,6 +66,32 @@ func (f *Fleet) install(ctx context.Context) error {
 	}
 	group.Wait()
 	return errors.Join(failures...)
+}
+
+// AddHome makes one more namespace for the records of a fleet in a home cluster, with the rights that config/ gives replicas
+// in [Namespace]: two fleets share a home, and each knows the clusters of its own namespace alone.
+func AddHome(ctx context.Context, home client.Client, namespace string) error {
+	if err := AddNamespace(ctx, home, namespace); err != nil {
+		return err
+	}
+	bindings := &rbacv1.RoleBindingList{}
+	if err := home.List(ctx, bindings, client.InNamespace(Namespace)); err != nil {
+		return fmt.Errorf("reading who has which rights in namespace %s: %w", Namespace, err)
+	}
+	for _, b := range bindings.Items {
+		role := &rbacv1.Role{}
+		if err := home.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: b.RoleRef.Name}, role); err != nil {
+			return fmt.Errorf("reading role %s: %w", b.RoleRef.Name, err)
+		}
+		role.ObjectMeta = metav1.ObjectMeta{Namespace: namespace, Name: role.Name}
+		b.ObjectMeta = metav1.ObjectMeta{Namespace: namespace, Name: b.Name}
+		for _, obj := range []client.Object{role, &b} {
+			if err := home.Create(ctx, obj); client.IgnoreAlreadyExists(err) != nil {
+				return fmt.Errorf("giving replicas their rights in namespace %s: %w", namespace, err)
+			}
+		}
+	}
+	return nil
 }
 
 // InstallWorkload installs what config/workload has.

@@ -137,7 +137,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case Blackhole:
 			wait(r.Context(), rule.ended)
 			cut()
-		case CutWatch:
+		case CutWatch, Reset:
 			cut()
 		case Delay:
 			if !pause(r.Context(), rule.Rule.Delay) {

@@ -321,6 +321,26 @@ func TestACutWatchEndsWithItsNextEvent(t *testing.T) {
 	}
 }
 
+func TestAResetCutsWhatIsOpenAndWhatIsNew(t *testing.T) {
+	s := newServer(t)
+	p := startProxy(t, s)
+	lines := watch(t, p)
+	reset := p.Inject(Rule{Fault: Reset})
+	if got := next(t, lines); got != "cut" { // though nothing happens on it
+		t.Errorf("got %q, want the watch to be cut", got)
+	}
+	if res, err := client(t, p, true).Get(p.URL() + pods); err == nil {
+		res.Body.Close()
+		t.Errorf("a request was answered with %d", res.StatusCode)
+	}
+	reset.End()
+	res, err := client(t, p, true).Get(p.URL() + pods)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+}
+
 func kubeconfigOf(server, token string) *clientcmdapi.Config {
 	c := clientcmdapi.NewConfig()
 	c.Clusters["a"] = &clientcmdapi.Cluster{Server: server}

@@ -30,10 +30,12 @@ const (
 	FreezeWatch
 	// CutWatch ends watches: new ones at once, open ones with their next piece.
 	CutWatch
+	// Reset cuts all exchanges at once, open watches included: the API server never sees the requests.
+	Reset
 )
 
 func (f Fault) String() string {
-	return [...]string{"answer", "lose-reply", "drop-replies", "blackhole", "delay", "delay-watch", "freeze-watch", "cut-watch"}[f]
+	return [...]string{"answer", "lose-reply", "drop-replies", "blackhole", "delay", "delay-watch", "freeze-watch", "cut-watch", "reset"}[f]
 }
 
 // holds reports whether the fault stalls the open answers of requests that it picks.

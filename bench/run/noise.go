@@ -1,0 +1,147 @@
+package run
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/tenure-dev/tenure/bench/load"
+	"github.com/tenure-dev/tenure/bench/report"
+	"github.com/tenure-dev/tenure/bench/scenario"
+	"github.com/tenure-dev/tenure/bench/stats"
+	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/faultproxy"
+)
+
+const (
+	// quietFor is how long a load goes on before the last cluster becomes a bad neighbour.
+	quietFor = time.Second
+	// lateBy is how much later than else the last cluster answers with the noise "late".
+	lateBy = 2500 * time.Millisecond
+	// pileSuffix ends the name of the namespace of what comes due at once.
+	pileSuffix = "-pile"
+)
+
+// unwatched are all verbs but watch: what fails at an API server that has too much to do.
+var unwatched = []string{"get", "list", "create", "update", "patch", "delete", "deletecollection"}
+
+// faultOf is what makes a cluster a bad neighbour; ok is false where the noise isn't of its making.
+func faultOf(n scenario.Noise) (rule faultproxy.Rule, ok bool) {
+	rule = faultproxy.Rule{Match: faultproxy.Match{Verbs: unwatched}}
+	switch n {
+	case scenario.Late:
+		rule.Fault, rule.Delay = faultproxy.Delay, lateBy
+	case scenario.Silent:
+		rule = faultproxy.Rule{Fault: faultproxy.Blackhole}
+	case scenario.Failing:
+		rule.Status = http.StatusInternalServerError
+	case scenario.HalfThrottling:
+		rule.Status, rule.RetryAfter, rule.Probability = http.StatusTooManyRequests, 1, 0.5
+	case scenario.Throttling:
+		rule.Status, rule.RetryAfter = http.StatusTooManyRequests, 1
+	case scenario.Forbidding:
+		rule.Status = http.StatusForbidden
+	case scenario.Resetting:
+		rule = faultproxy.Rule{Fault: faultproxy.Reset}
+	default:
+		return rule, false
+	}
+	return rule, true
+}
+
+// pile makes what comes due at once in the last cluster, and returns when that is.
+func (f *fleet) pile(ctx context.Context, s scenario.Scenario, namespace string) (due time.Time, err error) {
+	to := f.site.last()
+	if err := f.site.addNamespace(ctx, to.Name, namespace+pileSuffix); err != nil {
+		return time.Time{}, err
+	}
+	g := &load.Generator{
+		Load: s.Load, Clusters: []*load.Cluster{to}, Namespace: namespace + pileSuffix, Expect: f.ledger.Expect, Sent: f.ledger.Sent,
+	}
+	return g.Pile(ctx, s.Backlog)
+}
+
+// disturb has the last cluster be a bad neighbour until the last arrival.
+func (f *fleet) disturb(ctx context.Context, r *round, length time.Duration) error {
+	if err := lab.Sleep(ctx, time.Until(r.start.Add(quietFor))); err != nil {
+		return err
+	}
+	r.pausedFrom = time.Now()
+	if rule, ok := faultOf(r.noise); ok {
+		fault := f.site.noisy.Inject(rule)
+		defer fault.End()
+	}
+	err := lab.Sleep(ctx, time.Until(r.start.Add(length)))
+	r.pausedTo = time.Now()
+	return err
+}
+
+// neighbours is what one noise did to the others, and what was done of its own.
+type neighbours struct {
+	others stats.Latencies
+	own    int
+	rounds []report.Round
+}
+
+// addNoise takes in what a round with a noise showed: of the other clusters' Ats, and how many of the noisy one's were
+// DONE while it was noisy.
+func (t *tally) addNoise(r *round, others *stats.Latencies) {
+	if r.noise == "" {
+		return
+	}
+	n := t.noises[r.noise]
+	if n == nil {
+		n = &neighbours{}
+		t.noises[r.noise] = n
+	}
+	n.others.Merge(others)
+	noisy := t.fleet.site.last().Name
+	for _, namespace := range []string{r.namespace, r.namespace + pileSuffix} {
+		own := t.fleet.ledger.Sum(namespace, func(a load.Arrival) bool { return a.Cluster == noisy }, keyOf)
+		for _, done := range own.Dones {
+			if done.After(r.pausedFrom) && done.Before(r.pausedTo) {
+				n.own++
+			}
+		}
+	}
+	figures := map[string]float64{}
+	quantilesOf(figures, "neighbour_ms", others)
+	n.rounds = append(n.rounds, report.Round{Seconds: r.pausedTo.Sub(r.pausedFrom).Seconds(), Figures: figures})
+}
+
+// noiseResults closes them.
+func (t *tally) noiseResults() map[string]report.Noisy {
+	if len(t.noises) == 0 {
+		return nil
+	}
+	out := map[string]report.Noisy{}
+	for name, n := range t.noises {
+		out[string(name)] = report.Noisy{Others: n.others.Quantiles(), OwnDone: n.own, Rounds: n.rounds}
+	}
+	return out
+}
+
+// patience is how many times the control's 99th percentile the others may take before what is beyond counts.
+const patience = 1.5
+
+// neighboursOf sets what noises do to the others in one fleet beside what they do from another.
+func neighboursOf(p *report.Report) map[string]report.Neighbour {
+	control := p.References[string(scenario.Apart)]
+	if control == nil || len(p.Results.Noises) == 0 {
+		return nil
+	}
+	out := map[string]report.Neighbour{}
+	for name, with := range p.Results.Noises {
+		apart := control.Noises[name]
+		if with.Others == nil || apart.Others == nil {
+			continue // nothing was measured, so nothing has held
+		}
+		one := report.Neighbour{Excess: with.Others.P99 - patience*apart.Others.P99}
+		if apart.OwnDone > 0 {
+			own := float64(with.OwnDone) / float64(apart.OwnDone)
+			one.Own = &own
+		}
+		out[name] = one
+	}
+	return out
+}
