@@ -158,8 +158,10 @@ type Noisy struct {
 	// Others is from when an At of another cluster should have been asked for until it was DONE.
 	Others *stats.Quantiles `json:"neighbour_ms,omitempty"`
 	// OwnDone counts the noisy cluster's own Ats that were DONE meanwhile.
-	OwnDone int     `json:"own_done"`
-	Rounds  []Round `json:"rounds,omitempty"`
+	OwnDone int `json:"own_done"`
+	// OwnSettled is the longest time, in seconds, from the end of the noise until the last of them was DONE.
+	OwnSettled float64 `json:"own_settled_s"`
+	Rounds     []Round `json:"rounds,omitempty"`
 }
 
 // Neighbour sets what happened beside a noise that was in the same fleet beside what happened where it was in a fleet of

@@ -78,9 +78,10 @@ func (f *fleet) disturb(ctx context.Context, r *round, length time.Duration) err
 
 // neighbours is what one noise did to the others, and what was done of its own.
 type neighbours struct {
-	others stats.Latencies
-	own    int
-	rounds []report.Round
+	others  stats.Latencies
+	own     int
+	settled time.Duration
+	rounds  []report.Round
 }
 
 // addNoise takes in what a round with a noise showed: of the other clusters' Ats, and how many of the noisy one's were
@@ -103,6 +104,7 @@ func (t *tally) addNoise(r *round, others *stats.Latencies) {
 				n.own++
 			}
 		}
+		n.settled = max(n.settled, own.Last.Sub(r.pausedTo))
 	}
 	figures := map[string]float64{}
 	quantilesOf(figures, "neighbour_ms", others)
@@ -116,7 +118,7 @@ func (t *tally) noiseResults() map[string]report.Noisy {
 	}
 	out := map[string]report.Noisy{}
 	for name, n := range t.noises {
-		out[string(name)] = report.Noisy{Others: n.others.Quantiles(), OwnDone: n.own, Rounds: n.rounds}
+		out[string(name)] = report.Noisy{Others: n.others.Quantiles(), OwnDone: n.own, OwnSettled: n.settled.Seconds(), Rounds: n.rounds}
 	}
 	return out
 }
