@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"math/rand/v2"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -49,8 +50,8 @@ func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconci
 	if e == nil {
 		return reconcile.Result{}, nil
 	}
-	if wait := e.traffic.Breaker.PutOff(); wait > 0 {
-		return reconcile.Result{RequeueAfter: wait}, nil
+	if wait := e.traffic.Breaker.PutOff(req.Namespace); wait > 0 {
+		return reconcile.Result{RequeueAfter: spread(wait)}, nil
 	}
 	start := time.Now()
 	var ended struct { // only read once the reconcile has returned
@@ -75,10 +76,10 @@ func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconci
 		// looks at every key of the shard anew.
 		return reconcile.Result{}, nil
 	}
-	if err != nil && e.traffic.Breaker.Open() {
-		// The cluster is away. That is no fault of the key: it must not back off further each time.
-		g.log.V(1).Info("cluster doesn't answer; key is put off", "shard", e.id.String(), "key", req.NamespacedName.String(), "error", err.Error())
-		return reconcile.Result{RequeueAfter: max(e.traffic.Breaker.PutOff(), engage.FirstPause)}, nil
+	if wait, open := e.traffic.Breaker.Left(req.Namespace); err != nil && open {
+		// The cluster is away, or refuses everything. That is no fault of the key: it must not back off further each time.
+		g.log.V(1).Info("cluster serves nothing; key is put off", "shard", e.id.String(), "key", req.NamespacedName.String(), "error", err.Error())
+		return reconcile.Result{RequeueAfter: spread(max(wait, engage.FirstPause))}, nil
 	}
 	if result.RequeueAfter > 0 && result.Priority == nil {
 		normal := 0 // a due time isn't backfill, even where its key was enqueued as such
@@ -86,3 +87,6 @@ func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconci
 	}
 	return result, err
 }
+
+// spread makes a wait up to a quarter longer, so that keys which were put off together don't come back all at once.
+func spread(wait time.Duration) time.Duration { return wait + rand.N(wait/4+1) }

@@ -100,7 +100,7 @@ func (j *clusterJudge) due(now time.Time) (names []keyspace.ClusterName) {
 		}
 		_, traffic := j.clusters.get(name)
 		heard := traffic.Breaker.LastAnswer()
-		fails := traffic.Breaker.Open() && v.trouble == "" // requests fail, and that isn't explained yet
+		fails := traffic.Breaker.Silent() && v.trouble == "" // requests fail, and that isn't explained yet
 		if fails || (now.After(v.next) && now.Sub(heard) >= j.every) || (v.trouble != "" && heard.After(v.looked)) {
 			names = append(names, name)
 		}

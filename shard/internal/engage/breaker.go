@@ -3,6 +3,7 @@ package engage
 import (
 	"context"
 	"errors"
+	"net/http"
 	"sync"
 	"time"
 )
@@ -17,75 +18,90 @@ const (
 	// listStallAfter is the same for lists. They hold no worker, and one that is asked for again is the same work again
 	// for a server that has too much of it.
 	listStallAfter = 15 * time.Second
-	// FirstPause and lastPause bound how long a cluster that failed is left alone; it doubles in between.
+	// FirstPause and lastPause bound how long a cluster that failed is left alone; it doubles in between. A cluster that
+	// is back has its backlog begun within lastPause.
 	FirstPause = time.Second
-	lastPause  = 15 * time.Second
+	lastPause  = 5 * time.Second
 )
 
-// Breaker keeps the workers of a controller from being held by a cluster that doesn't answer. One serves all shards of
-// a real cluster. While it is open, the cluster's keys are put off; every pause, one request is let through to see.
-// It is safe for concurrent use; the zero value is closed.
+// Breaker is what is known of a cluster by the requests of its shards, and keeps the workers of a controller from being held
+// by one that can't use them. One serves all shards of a real cluster. While it is open, the cluster's keys are put off, and
+// every pause one of them is let through to see: it probes with real work. It is safe for concurrent use; the zero value is
+// closed.
 type Breaker struct {
-	mu         sync.Mutex // guards all below
-	lastAnswer time.Time  // or a part of one
-	openUntil  time.Time  // zero while closed
-	pause      time.Duration
+	mu   sync.Mutex // guards seen
+	seen judgement
 }
 
-// PutOff returns how long the cluster's keys should wait, 0 if they needn't. When a pause is over the caller is the one
+// PutOff returns how long the keys of a namespace should wait, 0 if they needn't. When a pause is over the caller is the one
 // that is let through, and the others wait on.
-func (b *Breaker) PutOff() time.Duration {
+func (b *Breaker) PutOff(namespace string) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.openUntil.IsZero() {
-		return 0
-	}
-	if wait := time.Until(b.openUntil); wait > 0 {
-		return wait
-	}
-	b.openUntil = time.Now().Add(b.pause)
-	return 0
+	return b.seen.putOff(time.Now(), namespace)
 }
 
-// Open reports whether the last that was heard of the cluster was a failure.
-func (b *Breaker) Open() bool {
+// Left is how long the keys of a namespace are put off from now on, and whether they are at all. It lets none through.
+func (b *Breaker) Left(namespace string) (wait time.Duration, open bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return !b.openUntil.IsZero()
+	if !b.seen.holds(namespace) {
+		return 0, false
+	}
+	return max(0, time.Until(b.seen.openUntil)), true
+}
+
+// Silent reports whether the last that was heard of the cluster was that it doesn't answer.
+func (b *Breaker) Silent() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.seen.openUntil.IsZero() && b.seen.cause == Silence
+}
+
+// State is how the cluster stands, and why, by what was heard of it lately.
+func (b *Breaker) State() (State, Cause) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.seen.state(time.Now())
 }
 
 // LastAnswer is when the cluster last answered anything, or a part of it.
 func (b *Breaker) LastAnswer() time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.lastAnswer
+	return b.seen.lastAnswer
 }
 
-// answered closes the breaker: any answer will do, errors of the API server included.
+// answered notes any answer that isn't judged, such as that to a list or a watch: the cluster isn't silent.
 func (b *Breaker) answered() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.lastAnswer, b.openUntil, b.pause = time.Now(), time.Time{}, 0
+	b.seen.speaks(time.Now())
+}
+
+// Judge notes the answer to a request, after so long.
+func (b *Breaker) Judge(req *http.Request, res *http.Response, took time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if cause := causeOf(res.StatusCode); cause != "" {
+		b.seen.refused(time.Now(), namespaceOf(req.URL.Path), cause, took, retryAfter(res))
+		return
+	}
+	b.seen.served(time.Now(), took)
 }
 
 // heard notes that a part of an answer has arrived.
 func (b *Breaker) heard() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.lastAnswer = time.Now()
+	b.seen.lastAnswer = time.Now()
 }
 
-// failed opens the breaker, unless the cluster has answered something just now: one lost connection is no outage.
-// Requests that were under way together fail together and count once.
+// failed notes that a request got no answer.
 func (b *Breaker) failed() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := time.Now()
-	if now.Before(b.openUntil) || now.Sub(b.lastAnswer) < FirstPause {
-		return
-	}
-	b.pause = min(max(2*b.pause, FirstPause), lastPause)
-	b.openUntil = now.Add(b.pause)
+	b.seen.unanswered(time.Now())
 }
 
 // watchOver bounds one request: its context ends with ErrStalled once nothing at all has come from the cluster for so
@@ -99,7 +115,7 @@ func (b *Breaker) watchOver(ctx context.Context, patience time.Duration) (contex
 	defer mu.Unlock()
 	timer = time.AfterFunc(patience, func() {
 		b.mu.Lock()
-		heard := b.lastAnswer
+		heard := b.seen.lastAnswer
 		b.mu.Unlock()
 		if heard.Before(sent) {
 			heard = sent

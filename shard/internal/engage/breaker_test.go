@@ -49,7 +49,7 @@ func TestOneLostConnectionIsNoOutage(t *testing.T) {
 		b := &Breaker{}
 		b.answered()
 		b.failed()
-		if b.PutOff() != 0 {
+		if b.PutOff("shop") != 0 {
 			t.Error("put off though the cluster answered just now")
 		}
 	})
@@ -58,26 +58,26 @@ func TestOneLostConnectionIsNoOutage(t *testing.T) {
 func TestAFailedClusterIsLeftAloneForPausesThatDouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &Breaker{}
-		if b.PutOff() != 0 {
+		if b.PutOff("shop") != 0 {
 			t.Fatal("a cluster that never failed is put off")
 		}
-		for _, want := range []time.Duration{1, 2, 4, 8, 15, 15} {
+		for _, want := range []time.Duration{1, 2, 4, 5, 5} {
 			b.failed()
 			b.failed() // fails together with the first, and counts once
-			if got := b.PutOff(); got != want*time.Second {
+			if got := b.PutOff("shop"); got != want*time.Second {
 				t.Errorf("put off for %v, want %v", got, want*time.Second)
 			}
 			time.Sleep(want * time.Second)
-			if got := b.PutOff(); got != 0 {
+			if got := b.PutOff("shop"); got != 0 {
 				t.Errorf("nobody is let through after the pause: %v to go", got)
 			}
-			if got := b.PutOff(); got == 0 {
+			if got := b.PutOff("shop"); got == 0 {
 				t.Error("a second one is let through beside the first")
 			}
 			time.Sleep(want * time.Second)
 		}
 		b.answered()
-		if b.PutOff() != 0 || b.Open() {
+		if b.PutOff("shop") != 0 || b.Silent() {
 			t.Error("still put off after an answer")
 		}
 	})

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Traffic counts what one workload cluster sent this replica. It is safe for concurrent use.
@@ -83,17 +85,23 @@ func (f *fence) RoundTrip(req *http.Request) (*http.Response, error) {
 func (f *fence) send(ctx context.Context, req *http.Request) (_ *http.Response, release func(), _ error) {
 	breaker, caller := &f.traffic.Breaker, ctx
 	release = func() {}
+	judged := false
 	switch {
 	case watches(req): // silent by nature
 	case pageOf(ctx) != nil:
 		ctx, release = breaker.watchOver(ctx, listStallAfter)
 	default:
 		ctx, release = breaker.watchOver(ctx, stallAfter)
+		judged = true
 	}
 	req = req.Clone(ctx) // a RoundTripper must not change the caller's request
 	req.Header.Set("User-Agent", f.gate.agentNow())
+	sent := time.Now()
 	res, err := f.base.RoundTrip(req)
 	switch {
+	case err == nil && judged:
+		breaker.Judge(req, res, time.Since(sent))
+		return res, release, nil
 	case err == nil:
 		breaker.answered()
 		return res, release, nil
@@ -111,8 +119,26 @@ func (f *fence) send(ctx context.Context, req *http.Request) (_ *http.Response, 
 // what it claims to be can't fill the memory with one. (client-go bounds the events of watches likewise.)
 const largestObject = 16 << 20
 
-// namesOne reports whether an API server's path is that of one object, below any prefix that a proxy put before it.
+// namesOne reports whether an API server's path is that of one object.
 func namesOne(path string) bool {
+	parts := partsOf(path)
+	if len(parts) > 2 && parts[0] == "namespaces" {
+		parts = parts[2:]
+	}
+	return len(parts) == 2 // a subresource may be a log
+}
+
+// namespaceOf is the namespace of what an API server's path is about, "" for none.
+func namespaceOf(path string) string {
+	if parts := partsOf(path); len(parts) > 2 && parts[0] == "namespaces" {
+		return parts[1]
+	}
+	return ""
+}
+
+// partsOf returns what an API server's path has behind the version, below any prefix that a proxy put before it:
+// RESOURCE[/NAME] or namespaces/NAMESPACE/RESOURCE[/NAME]. Nil if it is none.
+func partsOf(path string) []string {
 	_, below, found := strings.Cut(path, "/api/")
 	version := 1
 	if !found {
@@ -121,13 +147,18 @@ func namesOne(path string) bool {
 	}
 	parts := strings.Split(strings.Trim(below, "/"), "/")
 	if !found || len(parts) <= version {
-		return false
+		return nil
 	}
-	parts = parts[version:] // RESOURCE[/NAME] or namespaces/NAMESPACE/RESOURCE[/NAME]
-	if parts[0] == "namespaces" && len(parts) > 2 {
-		parts = parts[2:]
+	return parts[version:]
+}
+
+// retryAfter is for how long an API server asks to be left alone, 0 if it doesn't.
+func retryAfter(res *http.Response) time.Duration {
+	seconds, err := strconv.Atoi(res.Header.Get("Retry-After"))
+	if err != nil || seconds < 0 {
+		return 0
 	}
-	return len(parts) == 2 // a subresource may be a log
+	return time.Duration(min(seconds, 3600)) * time.Second
 }
 
 func watches(req *http.Request) bool {

@@ -190,3 +190,56 @@ func TestAListIsWaitedForAsLongAsAnythingOfItArrives(t *testing.T) {
 		})
 	}
 }
+
+// refusing answers with a status, and asks to be left alone.
+type refusing struct{ status int }
+
+func (r *refusing) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: r.status, Header: http.Header{"Retry-After": {"7"}}, Body: http.NoBody}, nil
+}
+
+func TestWhatIsAnsweredToRequestsIsJudged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, _ := newTestGate(t)
+		g.Open(1)
+		server, traffic := &refusing{http.StatusForbidden}, &Traffic{}
+		c := &http.Client{Transport: &fence{gate: g, base: server, traffic: traffic}}
+		send := func(method, path string) {
+			t.Helper()
+			req, _ := http.NewRequest(method, "https://west"+path, nil)
+			res, err := c.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = res.Body.Close()
+		}
+		const pods = "/api/v1/namespaces/shop/pods"
+		for range 2 * enoughRefusals {
+			send(http.MethodGet, pods+"?watch=true")
+		}
+		if traffic.Breaker.PutOff("shop") != 0 {
+			t.Error("watches are judged, which say nothing about the work")
+		}
+		for range enoughRefusals {
+			send(http.MethodPost, pods)
+		}
+		if got := traffic.Breaker.PutOff("shop"); got != 7*time.Second {
+			t.Errorf("put off for %v, want the 7s of Retry-After", got)
+		}
+		if state, cause := traffic.Breaker.State(); state != StateOpen || cause != Forbidding {
+			t.Errorf("%s, %s", state, cause)
+		}
+		if traffic.Breaker.PutOff("bank") != 0 || traffic.Breaker.Silent() {
+			t.Error("another namespace is put off, or a cluster that answers counts as silent")
+		}
+		server.status = http.StatusOK
+		send(http.MethodGet, pods+"?watch=true")
+		if _, open := traffic.Breaker.Left("shop"); !open {
+			t.Error("a watch that is served closes the breaker")
+		}
+		send(http.MethodGet, pods+"/a")
+		if _, open := traffic.Breaker.Left("shop"); open {
+			t.Error("still open after a request was served")
+		}
+	})
+}

@@ -1,0 +1,143 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	"github.com/tenure-dev/tenure/shard/internal/engage"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+// refuser is a cluster whose answers have a status, and a reconciler that makes one write there, in the namespace of its key.
+type refuser struct {
+	breaker *engage.Breaker
+	status  map[string]int       // by namespace; 201 for others
+	asked   int                  // requests
+	served  map[string]time.Time // by key, when it was first
+}
+
+func (r *refuser) Reconcile(_ context.Context, req mcreconcile.Request) (reconcile.Result, error) {
+	r.asked++
+	status := r.status[req.Namespace]
+	if status == 0 {
+		status = http.StatusCreated
+	}
+	request, err := http.NewRequest(http.MethodPost, "https://west/api/v1/namespaces/"+req.Namespace+"/pods", nil)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	r.breaker.Judge(request, &http.Response{StatusCode: status}, time.Millisecond)
+	if status >= http.StatusBadRequest {
+		return reconcile.Result{}, errors.New("refused")
+	}
+	if r.served[req.String()].IsZero() {
+		r.served[req.String()] = time.Now()
+	}
+	return reconcile.Result{}, nil
+}
+
+// control does with keys what a controller with one worker does, until the test's end.
+func control(t *testing.T, r *refuser) workqueue.TypedRateLimitingInterface[mcreconcile.Request] {
+	t.Helper()
+	id := keyspace.ShardID{Cluster: "west"}
+	traffic := &engage.Traffic{}
+	r.breaker, r.served = &traffic.Breaker, map[string]time.Time{}
+	gate := engage.NewGate(t.Context(), id, "tenure/test", "r1-1", func() bool { return true })
+	gate.Open(1)
+	all := newRoster(Config{})
+	all.put(clusterName(id), &engagement{id: id, gate: gate, traffic: traffic})
+	g := &guard{roster: all, log: logr.Discard(), inner: r}
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[mcreconcile.Request](time.Second, 5*time.Minute))
+	go func() {
+		for {
+			key, end := q.Get()
+			if end {
+				return
+			}
+			result, err := g.Reconcile(t.Context(), key)
+			switch {
+			case err != nil:
+				q.AddRateLimited(key)
+			case result.RequeueAfter > 0:
+				q.Forget(key)
+				q.AddAfter(key, result.RequeueAfter)
+			default:
+				q.Forget(key)
+			}
+			q.Done(key)
+		}
+	}()
+	return q
+}
+
+func keyOf(namespace string, i int) mcreconcile.Request {
+	name := types.NamespacedName{Namespace: namespace, Name: fmt.Sprint(i)}
+	return mcreconcile.Request{ClusterName: clusterName(keyspace.ShardID{Cluster: "west"}), Request: reconcile.Request{NamespacedName: name}}
+}
+
+// TestAClusterThatRefusedEverythingIsServedSoonAfterItRecovers has a cluster refuse all for so long that keys which back off
+// by themselves come back minutes later.
+func TestAClusterThatRefusedEverythingIsServedSoonAfterItRecovers(t *testing.T) {
+	for _, status := range []int{401, 403, 429, 500, 503} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const keys, outage = 50, 4 * time.Minute
+				r := &refuser{status: map[string]int{"shop": status}}
+				q := control(t, r)
+				defer q.ShutDown()
+				for i := range keys {
+					q.Add(keyOf("shop", i))
+				}
+				time.Sleep(outage)
+				asked := r.asked
+				if most := keys + int(outage/time.Second)/2; asked > most {
+					t.Errorf("%d requests during the outage, want at most %d", asked, most)
+				}
+				delete(r.status, "shop")
+				recovered := time.Now()
+				time.Sleep(15 * time.Second)
+				synctest.Wait()
+				first, last := time.Hour, time.Duration(0)
+				for _, at := range r.served {
+					first, last = min(first, at.Sub(recovered)), max(last, at.Sub(recovered))
+				}
+				if len(r.served) != keys || first > 5*time.Second {
+					t.Errorf("%d of %d keys were served within 15s of the recovery, the first after %v, want all, and 5s", len(r.served), keys, first)
+				}
+				t.Logf("%d requests in vain; then all were served after %v to %v", asked, first, last)
+			})
+		})
+	}
+}
+
+func TestANamespaceThatIsRefusedHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &refuser{status: map[string]int{"bank": http.StatusForbidden}}
+		q := control(t, r)
+		defer q.ShutDown()
+		for i := range 50 {
+			q.Add(keyOf("bank", i))
+		}
+		time.Sleep(time.Minute)
+		for i := range 50 {
+			began := time.Now()
+			q.Add(keyOf("shop", i))
+			synctest.Wait()
+			if at := r.served[keyOf("shop", i).String()]; at.IsZero() || at.Sub(began) > 0 {
+				t.Fatalf("key %d of the other namespace wasn't served at once", i)
+			}
+			time.Sleep(time.Second)
+		}
+	})
+}
