@@ -213,6 +213,8 @@ func (f *fleet) status() map[keyspace.ClusterName]ClusterStatus {
 		if s := f.clusters[name]; s != nil {
 			c.Engaged, c.UID, c.Refused, c.CredentialsExpire = true, s.uid, s.refused, s.expires
 		}
+		state, cause := traffic.Breaker.State()
+		c.State, c.Cause = string(state), string(cause)
 		if !traffic.ServerSide() {
 			c.WatchMode = "client"
 		}

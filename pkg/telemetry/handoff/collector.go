@@ -51,6 +51,7 @@ func NewCollector(status func() shard.Status) *Collector {
 		{"tenure_fenced_writes_total", "Writes that were refused before they were sent, because their shard wasn't held any more.", []string{"cluster"}},
 		{"tenure_unanswered_writes_total", "Writes that were sent to a cluster and got no answer that says what became of them.", []string{"cluster"}},
 		{"tenure_cluster_credentials_expiry_timestamp_seconds", "When the credentials in use for a cluster expire, in seconds since 1970: the end of the client certificate or of the token, where they have one.", []string{"cluster"}},
+		{"tenure_cluster_state", "How a cluster answers this replica's requests: always 1, with the state (closed, limited, open, half-open) and what it is for as labels.", []string{"cluster", "state", "cause"}},
 		{"tenure_abandoned_reconciles", "Reconciles that run on although their context has ended; their writes are refused.", []string{"cluster"}},
 	} {
 		c.descs[m.name] = prometheus.NewDesc(m.name, m.help, m.labels, nil)
@@ -124,6 +125,7 @@ func (c *Collector) clusters(ch chan<- prometheus.Metric, st shard.Status) {
 				ch <- prometheus.MustNewConstMetric(c.descs["tenure_cluster_credentials_expiry_timestamp_seconds"], prometheus.GaugeValue, float64(end.Unix()), cluster)
 			}
 			ch <- prometheus.MustNewConstMetric(c.descs["tenure_watch_mode"], prometheus.GaugeValue, 1, cluster, cl.WatchMode)
+			ch <- prometheus.MustNewConstMetric(c.descs["tenure_cluster_state"], prometheus.GaugeValue, 1, cluster, cl.State, cl.Cause)
 		}
 		count("tenure_watch_bytes_total", cl.ListWatchBytes, cluster)
 		count("tenure_watch_kept_total", cl.Kept, cluster)
