@@ -284,13 +284,14 @@ func (b *book[T]) nextCluster() *cluster[T] {
 	if b.turn == nil {
 		return nil
 	}
-	short := b.workers > 0 && b.workers-len(b.taken) <= b.workers/4
-	share := 0
-	if short {
-		share = max(1, b.workers/b.active)
+	free := b.workers - len(b.taken)
+	if b.workers == 0 || free > b.workers/reserve || b.active == 1 {
+		return b.turn.Value.(*cluster[T])
 	}
+	share := max(1, b.workers/b.active)
+	share = max(1, min(share, share*free*lastOnes/b.workers))
 	for at := b.turn; ; {
-		if c := at.Value.(*cluster[T]); !short || c.running < share {
+		if c := at.Value.(*cluster[T]); c.running < share {
 			return c
 		}
 		if at = at.Next(); at == b.turn {
@@ -298,6 +299,14 @@ func (b *book[T]) nextCluster() *cluster[T] {
 		}
 	}
 }
+
+const (
+	// reserve is the part of the workers, one in so many, that is for clusters with less than an equal share.
+	reserve = 4
+	// lastOnes is the part of which the share falls the fewer of it are free: else clusters that answer late keep as much as
+	// their shares, which together are all workers, and who comes next waits until they give one back.
+	lastOnes = 16
+)
 
 // done notes that a worker is done with a key, and returns for how long it had it; ok is false if none had.
 func (b *book[T]) done(key T, now time.Duration) (took time.Duration, ok bool) {

@@ -7,7 +7,8 @@
 //
 //  1. Clusters take turns. One whose keys are with [Options.PerCluster] workers already is passed over: however slow it
 //     is, it holds no more than these. When workers run short, so that no more than a quarter of them is free, the rest
-//     is for clusters with less than an equal share.
+//     is for clusters with less than an equal share; and the last sixteenth for those with less and less of one, so that
+//     some are left for a cluster that has none, however many others keep theirs for long. One cluster alone gets all.
 //  2. Within a cluster, namespaces take turns.
 //  3. Within a namespace, the key with the highest priority is taken, and of equal ones the key that has been ready for
 //     longest. Keys that are due and keys that changed are equal, so that a flood of changes can't hold up what is due;

@@ -107,6 +107,16 @@ func TestTheLastWorkersAreForThoseWithLessThanTheirShare(t *testing.T) {
 	}
 }
 
+func TestOneClusterAloneGetsAllWorkers(t *testing.T) {
+	q := newQueue(t, 128, 0)
+	for i := range 200 {
+		q.Add(fmt.Sprintf("a/ns/%d", i))
+	}
+	if got := take(q); len(got) != 128 {
+		t.Errorf("%d of 128 workers have keys, though more are ready", len(got))
+	}
+}
+
 func TestAKeyIsReadyAtTheEarliestOfItsAdditions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, 0, 0)
