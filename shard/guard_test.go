@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,12 +23,15 @@ import (
 // refuser is a cluster whose answers have a status, and a reconciler that makes one write there, in the namespace of its key.
 type refuser struct {
 	breaker *engage.Breaker
+	mu      sync.Mutex           // guards all below
 	status  map[string]int       // by namespace; 201 for others
 	asked   int                  // requests
 	served  map[string]time.Time // by key, when it was first
 }
 
 func (r *refuser) Reconcile(_ context.Context, req mcreconcile.Request) (reconcile.Result, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.asked++
 	status := r.status[req.Namespace]
 	if status == 0 {
@@ -100,14 +104,18 @@ func TestAClusterThatRefusedEverythingIsServedSoonAfterItRecovers(t *testing.T) 
 					q.Add(keyOf("shop", i))
 				}
 				time.Sleep(outage)
+				r.mu.Lock()
 				asked := r.asked
+				delete(r.status, "shop")
+				r.mu.Unlock()
 				if most := keys + int(outage/time.Second)/2; asked > most {
 					t.Errorf("%d requests during the outage, want at most %d", asked, most)
 				}
-				delete(r.status, "shop")
 				recovered := time.Now()
 				time.Sleep(15 * time.Second)
 				synctest.Wait()
+				r.mu.Lock()
+				defer r.mu.Unlock()
 				first, last := time.Hour, time.Duration(0)
 				for _, at := range r.served {
 					first, last = min(first, at.Sub(recovered)), max(last, at.Sub(recovered))
@@ -134,7 +142,10 @@ func TestANamespaceThatIsRefusedHoldsUpNoOther(t *testing.T) {
 			began := time.Now()
 			q.Add(keyOf("shop", i))
 			synctest.Wait()
-			if at := r.served[keyOf("shop", i).String()]; at.IsZero() || at.Sub(began) > 0 {
+			r.mu.Lock()
+			at := r.served[keyOf("shop", i).String()]
+			r.mu.Unlock()
+			if at.IsZero() || at.Sub(began) > 0 {
 				t.Fatalf("key %d of the other namespace wasn't served at once", i)
 			}
 			time.Sleep(time.Second)
