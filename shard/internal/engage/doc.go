@@ -27,8 +27,8 @@
 // # How a cluster answers
 //
 // A real cluster has one [Breaker], which all requests of its shards pass, but for lists and watches: those hold no worker, and
-// may be served while nothing else is. It is open while the cluster is silent, and while it refuses everything (429, 5xx, 401,
-// 403). Keys are put off meanwhile instead of backing off one by one, for 5 s at most or as long as Retry-After says; then one
+// may be served while nothing else is. It is open while the cluster is silent, and while it refuses everything (429, 401,
+// 502 to 504). Keys are put off meanwhile instead of backing off one by one, for 5 s at most or as long as Retry-After says; then one
 // of them tries. So the backlog of a cluster that recovers begins at once, however long it was away. [Breaker.State] also tells
 // of clusters that refuse a part or answer late, whose keys go through: they hold workers of their own only.
 package engage

@@ -21,25 +21,35 @@ type Cause string
 
 // Causes.
 const (
-	Silence    Cause = "silent"     // it doesn't answer, or can't be connected to
-	Failing    Cause = "failing"    // it answers with server errors
-	Throttling Cause = "throttling" // it has too many requests
-	Forbidding Cause = "forbidding" // it doesn't accept who we are, or doesn't let us do our work
-	Late       Cause = "late"       // it takes long to answer
+	Silence      Cause = "silent"       // it doesn't answer, or can't be connected to
+	Unavailable  Cause = "unavailable"  // it says that it can't serve anything now: 502 to 504
+	Throttling   Cause = "throttling"   // it has too many requests: 429
+	Unauthorized Cause = "unauthorized" // it doesn't accept who we are: 401
+	Failing      Cause = "failing"      // it answers with errors of its own, or of a webhook: 500
+	Forbidding   Cause = "forbidding"   // it doesn't let us do something: 403
+	Late         Cause = "late"         // it takes long to answer
 )
 
 // causeOf is what an answer says of its cluster; "" where it did what it was asked, or says that this can't be done.
 func causeOf(status int) Cause {
 	switch {
-	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+	case status == http.StatusUnauthorized:
+		return Unauthorized
+	case status == http.StatusForbidden:
 		return Forbidding
 	case status == http.StatusTooManyRequests:
 		return Throttling
-	case status >= http.StatusInternalServerError:
+	case status == http.StatusInternalServerError:
 		return Failing
+	case status > http.StatusInternalServerError:
+		return Unavailable
 	}
 	return ""
 }
+
+// ofObjects reports whether a cluster may refuse for that cause some objects and serve others: by a quota, an admission
+// policy, a webhook. Keys aren't put off for it. There may be a thousand that are refused, and one beside them that isn't.
+func (c Cause) ofObjects() bool { return c == Failing || c == Forbidding }
 
 const (
 	// enoughRefusals is how many requests must have been refused, and none served, before keys are put off.
@@ -58,7 +68,7 @@ const (
 
 // judgement is what is known of a cluster. It has no lock and no clock.
 //
-// A refusal can be about one object, such as by a quota or an admission webhook, or about one namespace. So keys are put off
+// A refusal can be about one namespace, such as by the API server's priority and fairness. So keys are put off
 // only where nothing was served meanwhile, for a second, and only those of namespaces that were refused something: a namespace
 // that nothing is known of tries for itself, and closes the breaker for all if it is served.
 type judgement struct {
@@ -123,6 +133,9 @@ func (j *judgement) served(now time.Time, took time.Duration) {
 func (j *judgement) refused(now time.Time, namespace string, cause Cause, took, retryAfter time.Duration) {
 	j.speaks(now)
 	j.count(now, took, cause)
+	if cause.ofObjects() {
+		return
+	}
 	j.refusals++
 	if j.namespaces == nil {
 		j.namespaces = map[string]bool{}

@@ -13,7 +13,7 @@ func at(d time.Duration) time.Time { return time.Unix(1000, 0).Add(d) }
 
 func TestACauseIsWhatTheServerAnswers(t *testing.T) {
 	for status, want := range map[int]Cause{
-		200: "", 201: "", 404: "", 409: "", 410: "", 422: "", 401: Forbidding, 403: Forbidding, 429: Throttling, 500: Failing, 503: Failing, 504: Failing,
+		200: "", 201: "", 404: "", 409: "", 410: "", 422: "", 401: Unauthorized, 403: Forbidding, 429: Throttling, 500: Failing, 503: Unavailable, 504: Unavailable,
 	} {
 		if got := causeOf(status); got != want {
 			t.Errorf("%d: got %q, want %q", status, got, want)
@@ -25,19 +25,19 @@ func TestAClusterThatRefusesAllIsLeftAloneAndTriedWithRealWork(t *testing.T) {
 	j := &judgement{}
 	j.served(at(0), 0)
 	for i := range 10 { // within the first second: a hiccup
-		j.refused(at(time.Duration(i)*50*time.Millisecond), "shop", Failing, 0, 0)
+		j.refused(at(time.Duration(i)*50*time.Millisecond), "shop", Unavailable, 0, 0)
 	}
 	if got := j.putOff(at(600*time.Millisecond), "shop"); got != 0 {
 		t.Errorf("put off for %v though it served something just now", got)
 	}
 	now := time.Second
 	for _, pause := range []time.Duration{1, 2, 4, 5, 5} {
-		j.refused(at(now), "shop", Failing, 0, 0)
-		j.refused(at(now), "shop", Failing, 0, 0) // was under way, too
+		j.refused(at(now), "shop", Unavailable, 0, 0)
+		j.refused(at(now), "shop", Unavailable, 0, 0) // was under way, too
 		if got := j.putOff(at(now), "shop"); got != pause*time.Second {
 			t.Fatalf("put off for %v, want %v", got, pause*time.Second)
 		}
-		if s, c := j.state(at(now)); s != StateOpen || c != Failing {
+		if s, c := j.state(at(now)); s != StateOpen || c != Unavailable {
 			t.Errorf("state %s %s", s, c)
 		}
 		now += pause * time.Second
@@ -55,16 +55,21 @@ func TestAClusterThatRefusesAllIsLeftAloneAndTriedWithRealWork(t *testing.T) {
 	}
 }
 
-func TestAnObjectThatIsRefusedIsNoTroubleOfItsCluster(t *testing.T) {
-	j := &judgement{}
-	for i := range 50 { // a quota refuses one now and then
-		now := at(time.Duration(i) * 2 * time.Second)
-		j.refused(now, "shop", Forbidding, 0, 0)
-		j.refused(now, "shop", Forbidding, 0, 0)
-		if got := j.putOff(now, "shop"); got != 0 {
-			t.Fatalf("put off for %v after two refusals", got)
+func TestObjectsThatAreRefusedAreNoTroubleOfTheirCluster(t *testing.T) {
+	for cause, each := range map[Cause]int{Forbidding: 50, Failing: 50, Throttling: enoughRefusals - 1} {
+		j := &judgement{}
+		for i := range 20 {
+			now := at(time.Duration(i) * 2 * time.Second)
+			for range each {
+				j.refused(now, "shop", cause, 0, 0)
+			}
+			if got := j.putOff(now, "shop"); got != 0 {
+				t.Fatalf("%s: put off for %v after %d refusals", cause, got, each)
+			}
+			if cause == Throttling {
+				j.served(now, 0)
+			}
 		}
-		j.served(now, 0)
 	}
 }
 
@@ -88,17 +93,17 @@ func TestRetryAfterIsObeyed(t *testing.T) {
 func TestANamespaceDoesNotSufferForAnother(t *testing.T) {
 	j := &judgement{}
 	for range 5 {
-		j.refused(at(0), "bank", Forbidding, 0, 0)
+		j.refused(at(0), "bank", Unauthorized, 0, 0)
 	}
 	if j.putOff(at(0), "bank") == 0 || j.putOff(at(0), "shop") != 0 {
 		t.Error("want the namespace to be put off that was refused, and no other")
 	}
-	j.refused(at(0), "shop", Forbidding, 0, 0)
+	j.refused(at(0), "shop", Unauthorized, 0, 0)
 	if j.putOff(at(0), "shop") == 0 {
 		t.Error("the other was refused as well, and isn't put off")
 	}
 	for i := range 2 * mostNamespaces {
-		j.refused(at(0), fmt.Sprint(i), Forbidding, 0, 0)
+		j.refused(at(0), fmt.Sprint(i), Unauthorized, 0, 0)
 	}
 	if len(j.namespaces) > mostNamespaces || j.putOff(at(0), "new") == 0 {
 		t.Errorf("%d namespaces are told apart; a cluster that refuses so many refuses all", len(j.namespaces))
@@ -178,7 +183,7 @@ func TestRandomAnswersAgainstAnOracle(t *testing.T) {
 				j.judgeFor(now, namespace, http.StatusOK)
 				through = at(-time.Hour)
 			} else {
-				j.judgeFor(now, namespace, http.StatusInternalServerError)
+				j.judgeFor(now, namespace, http.StatusServiceUnavailable)
 			}
 		}
 	}

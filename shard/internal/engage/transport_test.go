@@ -202,7 +202,7 @@ func TestWhatIsAnsweredToRequestsIsJudged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, _ := newTestGate(t)
 		g.Open(1)
-		server, traffic := &refusing{http.StatusForbidden}, &Traffic{}
+		server, traffic := &refusing{http.StatusUnauthorized}, &Traffic{}
 		c := &http.Client{Transport: &fence{gate: g, base: server, traffic: traffic}}
 		send := func(method, path string) {
 			t.Helper()
@@ -226,7 +226,7 @@ func TestWhatIsAnsweredToRequestsIsJudged(t *testing.T) {
 		if got := traffic.Breaker.PutOff("shop"); got != 7*time.Second {
 			t.Errorf("put off for %v, want the 7s of Retry-After", got)
 		}
-		if state, cause := traffic.Breaker.State(); state != StateOpen || cause != Forbidding {
+		if state, cause := traffic.Breaker.State(); state != StateOpen || cause != Unauthorized {
 			t.Errorf("%s, %s", state, cause)
 		}
 		if traffic.Breaker.PutOff("bank") != 0 || traffic.Breaker.Silent() {
