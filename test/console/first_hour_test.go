@@ -47,7 +47,11 @@ func newNewcomer(t *testing.T) *newcomer {
 		t.Fatal(err)
 	}
 	n := &newcomer{t: t, folder: t.TempDir(), path: t.TempDir()}
-	if _, err := lab.Build(t.Context(), n.path, "tenure", false); err != nil {
+	built, err := lab.Build(t.Context(), t.TempDir(), "tenure", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if built, err = filepath.Abs(built); err != nil {
 		t.Fatal(err)
 	}
 	binary, err := localplane.FindBinary()
@@ -59,6 +63,7 @@ func newNewcomer(t *testing.T) *newcomer {
 		localplane.ClusterConfig{Name: "west", Workload: true}, localplane.ClusterConfig{Name: "east", Workload: true})
 	script := fmt.Sprintf("#!/bin/sh\nexec %q kubectl --cache-dir %q \"$@\"\n", binary, filepath.Join(n.path, "cache"))
 	errs := []error{
+		os.Symlink(built, filepath.Join(n.path, "tenure")),
 		os.WriteFile(filepath.Join(n.path, "kubectl"), []byte(script), 0o700),
 		os.Symlink(filepath.Join(root, "config"), filepath.Join(n.folder, "config")),
 	}
