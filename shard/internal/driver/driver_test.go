@@ -44,7 +44,7 @@ func newBench(t *testing.T) *bench {
 // newBenchWith is newBench, of a process with other timings. The others don't lose sight of the records.
 func newBenchWith(t *testing.T, set func(*ownership.Config)) *bench {
 	t.Helper()
-	b := &bench{t: t, now: ownership.Instant{Mono: time.Hour, Wall: time.Hour}, v: 100}
+	b := &bench{t: t, now: ownership.Instant{Mono: time.Hour, Wall: time.Millisecond}, v: 100}
 	cfg := ownership.DefaultConfig("", "a", lease)
 	set(&cfg)
 	b.d = New(Config{
@@ -644,7 +644,7 @@ func TestTheAnswersToAnIncarnationThatIsOverSayNothingToTheNext(t *testing.T) {
 	b.pass(firstPause)
 	b.join()
 	b.answer(w, ownership.Committed)
-	b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-2", Epoch: 4})})
+	b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-2", Epoch: 1 << 40})})
 	again, _ := writing[ownership.WriteShard](b)
 	b.answer(w, ownership.Committed)
 	none[Warm](b)
@@ -672,7 +672,7 @@ func TestTheNextIncarnationHasAllTheRoomForItsWrites(t *testing.T) {
 	claims := func(by ownership.Incarnation) int {
 		for _, p := range keyspace.Partition(7) {
 			id := keyspace.ShardID{Cluster: "west", Prefix: p}
-			b.feed(Seen{What: b.record(ownership.Shard{ID: id, Assignee: by, Epoch: 4})})
+			b.feed(Seen{What: b.record(ownership.Shard{ID: id, Assignee: by, Epoch: 1 << 40})})
 		}
 		return len(all[Write](b))
 	}

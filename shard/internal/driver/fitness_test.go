@@ -13,7 +13,7 @@ func TestTheNextIncarnationKnowsWhichClustersCannotBeUsed(t *testing.T) {
 	b.pass(lease)
 	b.join()
 	all[Write](b)
-	b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-2", Epoch: 5, UID: "u"})})
+	b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-2", Epoch: 1 << 40, UID: "u"})})
 	for _, w := range all[Write](b) {
 		if claim, ok := w.Effect.(ownership.WriteShard); ok {
 			t.Errorf("claims %s, whose cluster it can't use", claim.Shard.ID)

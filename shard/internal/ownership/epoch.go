@@ -39,6 +39,12 @@ func (r *Replica) foundRecords() {
 	r.lifted = r.lead.Floor >= r.eraFound
 }
 
+// foundLate reports whether a record that is seen for the first time was held before the first listing: the home cluster may
+// have been set back since then, while this incarnation had no Lease yet by which to find that out.
+func (r *Replica) foundLate(t *tenure, s Shard) bool {
+	return r.synced && !t.known && s.Epoch > 0 && s.Epoch < r.eraFound
+}
+
 // foundEmpty reports whether the first listing was empty and nothing was there before it: all replicas in it are as new
 // to this home cluster as this one.
 func (r *Replica) foundEmpty() bool {

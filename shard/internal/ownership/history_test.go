@@ -139,6 +139,35 @@ func TestAFirstIncarnationClaimsNothingThatWasThereForALeaseDurationUnlessAllHav
 	}
 }
 
+// The home cluster may have been set back between the listing and the join, and have shown nothing before.
+func TestARecordThatAppearsWithAnEpochFromBeforeIsClaimedAboveARaisedFloor(t *testing.T) {
+	for _, c := range []struct {
+		what  string
+		epoch Epoch // of the record
+		above Epoch // the least epoch of the claim
+	}{
+		{"of before", 500, Epoch(time.Hour / time.Millisecond)},
+		{"claimed meanwhile, or by a clock that is ahead", 1 << 40, 1 << 40},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			b := &bench{t: t, r: New(DefaultConfig("a", "a", lease), nil), now: Instant{Mono: time.Hour, Wall: time.Hour}, v: 100}
+			b.feed(LeadSeen{Lead{Holder: "a", Floor: 400, Version: 2}})
+			b.laid(Layout{Cluster: "west", Generation: 1, Prefixes: keyspace.Partition(0), Version: 3})
+			b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0}})
+			b.feed(Synced{})
+			b.commit(find[WriteLease](b).Seq)
+			b.seen(Shard{Assignee: "a", Epoch: c.epoch})
+			for _, w := range all[WriteLead](b) {
+				b.commit(w.Seq)
+			}
+			b.pass(b.r.cfg.PlanEvery)
+			if w := find[WriteShard](b); w.Shard.Epoch <= c.above {
+				t.Errorf("it is claimed at epoch %d, want more than %d", w.Shard.Epoch, c.above)
+			}
+		})
+	}
+}
+
 func TestAnOrphanFallsToAReplicaThatNeedNotWait(t *testing.T) {
 	for assignee, what := range map[Incarnation]string{"c": "whose assignee is gone", "b": "whose assignee has to wait"} {
 		t.Run(what, func(t *testing.T) {

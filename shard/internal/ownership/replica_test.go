@@ -37,7 +37,12 @@ type bench struct {
 // newBench returns a machine that has joined as a, sees the peer b alive, and knows the cluster west, which is one shard.
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	b := &bench{t: t, r: New(DefaultConfig("a", "a", lease), nil), now: Instant{Mono: time.Hour, Wall: time.Hour}, v: 100}
+	return newBenchAt(t, time.Millisecond) // so that the epochs of records, which are small, are no older than the incarnation
+}
+
+func newBenchAt(t *testing.T, wall time.Duration) *bench {
+	t.Helper()
+	b := &bench{t: t, r: New(DefaultConfig("a", "a", lease), nil), now: Instant{Mono: time.Hour, Wall: wall}, v: 100}
 	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 3, Version: 1}})
 	b.feed(LeadSeen{Lead{Holder: "b", Version: 2}})
 	b.laid(Layout{Cluster: "west", Generation: 1, Prefixes: keyspace.Partition(0), Version: 3})
@@ -608,7 +613,7 @@ func TestAReadThatWasSentBeforeARecordWasSeenIsNoSignThatItIsGone(t *testing.T) 
 }
 
 func TestANewCoordinatorRaisesTheEpochFloorAndLooksBeforeItMakesRecords(t *testing.T) {
-	b := newBench(t)
+	b := newBenchAt(t, time.Hour)
 	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 3, Sealed: true, Version: 1000}})
 	lead := find[WriteLead](b)
 	if want := Epoch(time.Hour / time.Millisecond); lead.Lead.Floor != want {

@@ -120,7 +120,8 @@ func (r *Replica) shardSeen(s Shard) {
 		r.bury(t) // it was deleted and made again, and the watch showed only the end
 	}
 	cold, warm := t.successorCold(), t.successorWarm()
-	t.found = t.found && s.Epoch == t.rec.Epoch
+	t.found = t.found && s.Epoch == t.rec.Epoch || r.foundLate(t, s)
+	r.anyFound = r.anyFound || t.found
 	t.known, t.probing = true, false
 	t.rec, t.seenAt, t.seenIn = s, r.now, r.step
 	r.recount(t, cold, warm)

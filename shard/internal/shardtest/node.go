@@ -358,8 +358,8 @@ func (n *node) open(r driver.Open) {
 	}
 	if rec := w.store.shard(r.ID); rec != nil && rec.Epoch == r.Epoch && rec.Holder == n.id && rec.Moved != nil {
 		want := rec.Moved.Kind
-		if g.epoch == r.Epoch && g.by == n.id {
-			want = protocol.Resumed
+		if g.epoch == r.Epoch && g.by == n.id && (w.restoredAt == 0 || r.Kind == protocol.Resumed) {
+			want = protocol.Resumed // or what the record says, if it was deleted and is back with a restored home cluster
 		}
 		if r.Kind != want {
 			w.fail(n, "announces: %s came by %q, and it says %q", r.ID, want, r.Kind)
