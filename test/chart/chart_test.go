@@ -20,7 +20,7 @@ const root = "../.."
 // render is what helm install makes of the chart: its objects by KIND NAMESPACE/NAME.
 func render(t *testing.T, values map[string]any) (map[string]map[string]any, error) {
 	t.Helper()
-	chart, err := loader.Load(filepath.Join(root, "chart"))
+	chart, err := loader.Load(filepath.Join(root, "config", "chart"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestTheTemplatesAreThoseOfConfig(t *testing.T) {
 	if err := write(root, to); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(contents(t, to), contents(t, filepath.Join(root, "chart", "templates"))); diff != "" {
+	if diff := cmp.Diff(contents(t, to), contents(t, filepath.Join(root, "config", "chart", "templates"))); diff != "" {
 		t.Errorf("run make chart (- as it would be, + as it is):\n%s", diff)
 	}
 }

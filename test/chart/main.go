@@ -1,4 +1,4 @@
-// Command chart writes the templates of the Helm chart in chart/ from what kustomize makes of config/default, so that both
+// Command chart writes the templates of the Helm chart in config/chart from what kustomize makes of config/default, so that both
 // install the same. It has a module of its own because its test renders the chart with Helm's own engine.
 //
 //	make chart
@@ -18,7 +18,7 @@ import (
 func main() {
 	root := flag.String("root", "../..", "`folder` of the repository")
 	flag.Parse()
-	if err := write(*root, filepath.Join(*root, "chart", "templates")); err != nil {
+	if err := write(*root, filepath.Join(*root, "config", "chart", "templates")); err != nil {
 		fmt.Fprintln(os.Stderr, "chart:", err)
 		os.Exit(1)
 	}
