@@ -67,12 +67,6 @@ func (r *Replica) Regresses(n Layout) bool {
 // NewestLead returns the newest version of the lead record that was seen, or the lowest that can follow its deletion.
 func (r *Replica) NewestLead() Version { return max(r.lead.Version, r.leadLeast) }
 
-// contradicts reports whether s can't follow the version of its record that was seen last: its epoch falls, or that
-// record was deleted.
-func (t *tenure) contradicts(s Shard) bool {
-	return s.UID != "" && s.UID == t.rec.UID && (!t.known || s.Epoch < t.rec.Epoch)
-}
-
 // settle notes when this home cluster has been watched for a lease duration.
 func (r *Replica) settle() {
 	if r.watched || !r.synced || r.now.AtLeast(r.settleAt) < 0 {

@@ -1,6 +1,7 @@
 package ownership
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -134,6 +135,21 @@ func TestAFirstIncarnationClaimsNothingThatWasThereForALeaseDurationUnlessAllHav
 			}
 			if claimed+len(all[WriteShard](b)) == 0 {
 				t.Error("it never claims")
+			}
+		})
+	}
+}
+
+// A user deletes a record and makes it again, and then the home cluster is set back to before that.
+func TestARecordThatComesBackAtAnEpochThatIsOverIsServedByNobody(t *testing.T) {
+	for epoch, serves := range map[Epoch]bool{5: false, 6: false, 7: true} {
+		t.Run(fmt.Sprint(epoch), func(t *testing.T) {
+			b := newBench(t)
+			b.seen(Shard{UID: "first", Assignee: "b", Holder: "b", Epoch: 7})
+			b.seen(Shard{UID: "second", Assignee: "a"})
+			b.seen(Shard{UID: "first", Assignee: "a", Holder: "a", Epoch: epoch})
+			if b.r.over == serves {
+				t.Errorf("it goes on: %t, want %t", !b.r.over, serves)
 			}
 		})
 	}

@@ -102,12 +102,14 @@ func (r *Replica) shardSeen(s Shard) {
 		t.rec.UID = cmp.Or(t.rec.UID, s.UID) // a record that this replica made is known before its UID is
 		return
 	}
-	if t.contradicts(s) {
-		if !t.known {
-			r.goneBack("the record of %s exists, but was deleted", s.ID)
-			return
-		}
-		r.goneBack("the record of %s is at epoch %d, but was at epoch %d", s.ID, s.Epoch, t.rec.Epoch)
+	// No history has this version after the one before, or its epoch after one that was seen. A record that a user made again
+	// is another, and may name anybody but this replica.
+	switch same := s.UID != "" && s.UID == t.rec.UID; {
+	case same && !t.known:
+		r.goneBack("the record of %s exists, but was deleted", s.ID)
+		return
+	case same && s.Epoch < t.rec.Epoch, s.Holder == r.cfg.ID && s.Epoch < t.floor:
+		r.goneBack("the record of %s is at epoch %d, but was at epoch %d", s.ID, s.Epoch, max(t.rec.Epoch, t.floor))
 		return
 	}
 	if !t.known || t.rec.Assignee != s.Assignee {
