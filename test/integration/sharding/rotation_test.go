@@ -65,7 +65,7 @@ func TestRotatedBrokenAndMovedCredentialsAreNotNoticed(t *testing.T) {
 	changes := []struct {
 		what string
 		do   func()
-	}{
+	}{ // the last one waits until the one before it has had its effect
 		{"rotated", func() { put(fresh()) }},
 		{"garbage", func() { put([]byte("current-context: "+canary), nil) }},
 		{"refused credentials", func() { put(refused()) }},
@@ -81,23 +81,26 @@ func TestRotatedBrokenAndMovedCredentialsAreNotNoticed(t *testing.T) {
 		{"moved back", func() { put(fresh()) }},
 	}
 	const moves = 7 // from here on it isn't the same server any more
-	calm := 4 * *rotationPhase
-	began, next := time.Now(), 0
+	wentOver := func(times int) error {
+		return r.logged(replicas, "shard goes by the other server", times*shardsOfCluster)
+	}
+	last, next := time.Now().Add(3*(*rotationPhase)), 0
 	var ats []*cnatv1alpha1.At
 	var changed []time.Time
-	for due := began; due.Before(began.Add(calm + time.Duration(len(changes)+1)**rotationPhase)); due = due.Add(every) {
+	for due := time.Now(); next < len(changes) || due.Before(last.Add(*rotationPhase)); due = due.Add(every) {
 		time.Sleep(time.Until(due))
-		if next < len(changes) && time.Since(began) > calm+time.Duration(next)**rotationPhase {
-			changed = append(changed, time.Now())
+		if next < len(changes) && time.Since(last) > *rotationPhase && (next <= moves || wentOver(1) == nil) {
+			last = time.Now()
+			changed = append(changed, last)
 			changes[next].do()
 			next++
 		}
-		ats = append(ats, r.createAts(1, ahead, "west")...)
+		if ats = append(ats, r.createAts(1, ahead, "west")...); len(ats) > 5000 {
+			t.Fatalf("shards haven't gone over after %v: %v", time.Since(last), wentOver(1))
+		}
 	}
 	time.Sleep(2 * ahead)
-	r.eventually("all shards went to the other server and back", func() error {
-		return r.logged(replicas, "shard goes by the other server", 2*shardsOfCluster)
-	})
+	r.eventually("all shards went to the other server and back", func() error { return wentOver(2) })
 
 	served, answering := map[string]time.Time{}, map[string]time.Duration{}
 	lists := 0
