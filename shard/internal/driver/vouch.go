@@ -86,6 +86,7 @@ func (d *Driver) vouchAnswered(p pending, what ownership.Input) {
 		if found {
 			d.vouches()
 		}
+	case len(d.past) == 0 || d.past[0].id != p.of.Lease: // forgotten meanwhile, since the home cluster went back
 	default:
 		d.past = d.past[1:]
 		if !found {

@@ -88,6 +88,23 @@ func TestAClaimThatWaitsForThatIsDroppedWhereTheClusterIsNotReachedAnyMore(t *te
 	}
 }
 
+func TestTheLeaseOfAForgottenIncarnationSaysNothing(t *testing.T) {
+	b := joined(t)
+	b.pass(lease)
+	b.feed(Stopped{find[Stop](b).Number, false})
+	b.unvouched = true
+	b.pass(firstPause)
+	b.join()
+	b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-2", Epoch: 1 << 40, UID: "u"})})
+	read, _ := b.vouching()
+	if read.Of.Lease != "a-1" {
+		t.Fatalf("%+v is read, want the last incarnation's lease", read.Of)
+	}
+	b.d.past = nil // as where the home cluster went back meanwhile
+	b.feed(Found{Number: read.Number, What: ownership.LeaseGone{ID: "a-1"}})
+	none[Stop](b)
+}
+
 // What an incarnation knew is gone with it. So the next one has the home cluster show that it still has that.
 func TestR5TheNextIncarnationTakesNothingBeforeTheHomeClusterHasShownTheLastOnesLease(t *testing.T) {
 	for _, c := range []struct {

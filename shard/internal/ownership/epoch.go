@@ -12,10 +12,10 @@ import (
 // come from another history starts above the floor: one made again after a deletion, one made by hand, and one found
 // when the incarnation began.
 
-// epochBand is how far above the floor the first epoch of a record made by hand lies, and twice how far epochs may rise
-// above the floor before the coordinator raises it. A new coordinator raises the floor by two bands, and a record that
-// is made again starts two bands above everything known: perhaps no live replica has seen the last epochs of the old
-// one, and clocks may have been set.
+// epochBand is how far above the floor the first epoch of a former coordinator's record lies, and of one made by hand half a
+// band more. It is twice how far epochs may rise above the floor before the coordinator raises it. A new coordinator raises
+// the floor by two bands, and a record that is made again starts two bands above everything known: perhaps no live replica
+// has seen the last epochs of the old one, and clocks may have been set.
 const epochBand = 64
 
 // era returns this replica's wall clock as an epoch.
@@ -112,5 +112,9 @@ func (r *Replica) claimEpoch(t *tenure) (_ Epoch, ok bool) {
 	if !r.leadLive() {
 		return 0, false
 	}
-	return max(before, r.lead.Floor+epochBand) + 1, true
+	band := Epoch(epochBand)
+	if t.rec.Floor == 0 {
+		band += epochBand / 2 // it may replace one that a coordinator with a successor made, and that was claimed one band up
+	}
+	return max(before, r.lead.Floor+band) + 1, true
 }

@@ -684,6 +684,20 @@ func TestI2ARecordMadeBelowTheFloorIsClaimedAboveIt(t *testing.T) {
 	}
 }
 
+// The record that it replaces may have been one of a former coordinator, and have been claimed at the epoch that the floor gives that.
+func TestI2ARecordMadeByHandIsClaimedHigherThanOneOfAFormerCoordinator(t *testing.T) {
+	b := newBench(t)
+	b.live(b.r.cfg.BuryTime+lease/4, "")
+	b.v++
+	b.feed(LeadSeen{Lead{Holder: "b", Floor: 500, Version: b.v}})
+	b.feed(ShardSeen{Shard{ID: west, Assignee: "a", Version: b.v}})
+	find[FindLead](b)
+	b.feed(LeadFound{Lead{Holder: "b", Floor: 500, Version: b.v}})
+	if got := find[WriteShard](b); got.Shard.Epoch <= 500+epochBand+1 {
+		t.Errorf("it is claimed at epoch %d", got.Shard.Epoch)
+	}
+}
+
 // It may have come back from a snapshot, while its epochs were used up.
 func TestI2WhatAnIncarnationFindsIsClaimedAboveAFloorRaisedSince(t *testing.T) {
 	b := &bench{t: t, r: New(DefaultConfig("a", "a", lease), nil), now: Instant{Mono: time.Hour, Wall: time.Hour}, v: 100}
