@@ -28,6 +28,9 @@ type manifest struct {
 func Granted(below string) ([]Grant, error) {
 	roles, bound := map[string][]rbacv1.PolicyRule{}, map[string]bool{}
 	err := filepath.WalkDir(below, func(path string, entry fs.DirEntry, err error) error {
+		if entry != nil && entry.IsDir() && entry.Name() == "templates" {
+			return filepath.SkipDir // of the Helm chart: they aren't YAML yet
+		}
 		if err != nil || filepath.Ext(path) != ".yaml" {
 			return err
 		}
