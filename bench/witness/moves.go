@@ -50,8 +50,8 @@ func stepOf(was ShardState, w recordWrite, first bool) Step {
 
 // attempt is a move from its plan to the change of holder, or to the change of plan that calls it off, with the cleanup
 // that follows.
-type attempt struct { // index, -1 before the handoff
-	handoff     int // index, -1 while nothing was handed off
+type attempt struct {
+	handoff     int // index, -1 before the handoff
 	steps       map[Step]int
 	writes      int
 	first, last recordWrite

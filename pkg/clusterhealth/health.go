@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
@@ -101,9 +100,7 @@ func (h *Health) SetupWithManager(mgr mcmanager.Manager) error {
 	h.client, h.log = local.GetClient(), local.GetLogger().WithName("clusterhealth")
 	everywhere := false // every replica tells of its own view
 	return ctrl.NewControllerManagedBy(local).Named("clusterhealth").
-		For(&corev1.Secret{}, builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
-			return o.GetNamespace() == h.cfg.Namespace && o.GetLabels()[kubeconfig.Label] == "true"
-		}))).
+		For(&corev1.Secret{}, builder.WithPredicates(kubeconfig.Secrets(h.cfg.Namespace))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 16, NeedLeaderElection: &everywhere}).
 		Complete(h)
 }

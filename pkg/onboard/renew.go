@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
@@ -96,9 +95,7 @@ func (r *Renewer) SetupWithManager(mgr mcmanager.Manager) error {
 	r.home, r.log = local.GetClient(), local.GetLogger().WithName("renewal")
 	elected := r.cfg.Owner == nil
 	return ctrl.NewControllerManagedBy(local).Named("renewal").
-		For(&corev1.Secret{}, builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
-			return o.GetNamespace() == r.cfg.Namespace && o.GetLabels()[kubeconfig.Label] == "true"
-		}))).
+		For(&corev1.Secret{}, builder.WithPredicates(kubeconfig.Secrets(r.cfg.Namespace))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 8, NeedLeaderElection: &elected}).
 		Complete(r)
 }

@@ -20,9 +20,9 @@ import (
 const vouchFor = 500 * time.Millisecond
 
 // vouch is the state of these proofs.
-type vouch struct { // when the last proof expires
-	until ownership.Instant // a read is in flight
-	asked bool              // a read is on its way
+type vouch struct {
+	until ownership.Instant // when the last proof expires
+	asked bool              // a read is in flight
 	at    ownership.Instant // when the next read may be sent
 	tries int               // unanswered reads in a row
 }

@@ -134,6 +134,7 @@ func (j *judgement) refused(now time.Time, namespace string, cause Cause, took, 
 	j.speaks(now)
 	j.count(now, took, cause)
 	if cause.ofObjects() {
+		j.close() // it serves again, if not this object
 		return
 	}
 	j.refusals++

@@ -73,6 +73,21 @@ func TestObjectsThatAreRefusedAreNoTroubleOfTheirCluster(t *testing.T) {
 	}
 }
 
+func TestAProbeOfAnObjectThatIsRefusedFreesTheOthers(t *testing.T) {
+	for _, cause := range []Cause{Forbidding, Failing} {
+		j := &judgement{}
+		for range enoughRefusals {
+			j.refused(at(0), "shop", Throttling, 0, 0)
+		}
+		if now := at(FirstPause); j.putOff(now, "shop") != 0 || j.putOff(now, "shop") == 0 {
+			t.Fatal("want one to be let through")
+		}
+		if j.refused(at(FirstPause), "shop", cause, 0, 0); j.putOff(at(FirstPause), "shop") != 0 {
+			t.Errorf("%s: still put off though the cluster has judged one object", cause)
+		}
+	}
+}
+
 func TestRetryAfterIsObeyed(t *testing.T) {
 	j := &judgement{}
 	for range enoughRefusals {
