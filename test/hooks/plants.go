@@ -71,6 +71,7 @@ func names() []string {
 type plant struct {
 	name string // several are divided by commas
 	log  slog.Handler
+	more sync.Mutex // held while more is written than a handoff takes
 
 	mu     sync.Mutex // guards all below
 	began  time.Time
@@ -393,14 +394,24 @@ func sealLate(_ *plant, next http.RoundTripper, req *http.Request) (*http.Respon
 	return next.RoundTrip(req)
 }
 
-// writeMore makes a handoff cost four writes more, which tell of a changing size.
+// writeMore makes a handoff cost four writes more, which tell of a changing size. The first of them has the replica try the
+// handoff again, which waits until all are sent: they are to count as the handoff's own.
 func writeMore(p *plant, next http.RoundTripper, req *http.Request) (*http.Response, error) {
-	if handsOff(req) && !p.lateEnough(req.URL.Path, 0) { // once for each: the handoff itself is then tried again
-		for i := range 4 {
-			post(next, again(req, fmt.Appendf(nil, `{"status":{"objects":%d}}`, 1000+i)))
-		}
+	if handsOff(req) {
+		p.sendMore(next, req)
 	}
 	return next.RoundTrip(req)
+}
+
+func (p *plant) sendMore(next http.RoundTripper, req *http.Request) {
+	p.more.Lock()
+	defer p.more.Unlock()
+	if p.lateEnough(req.URL.Path, 0) { // once for each record
+		return
+	}
+	for i := range 4 {
+		post(next, again(req, fmt.Appendf(nil, `{"status":{"objects":%d}}`, 1000+i)))
+	}
 }
 
 // doublePod makes every Pod twice, the second under another name.
