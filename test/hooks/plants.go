@@ -77,7 +77,7 @@ type plant struct {
 	began  time.Time
 	ghosts map[string]func()    // repeat the last write to an At's status, by the shard's record
 	tried  map[string]time.Time // when a late write was first tried, by its path
-	made   map[string]bool      // the paths of Deployments that were written
+	made   map[string]bool      // the paths that were written once
 }
 
 func (p *plant) validate() error {
@@ -406,7 +406,7 @@ func writeMore(p *plant, next http.RoundTripper, req *http.Request) (*http.Respo
 func (p *plant) sendMore(next http.RoundTripper, req *http.Request) {
 	p.more.Lock()
 	defer p.more.Unlock()
-	if p.lateEnough(req.URL.Path, 0) { // once for each record
+	if !p.first(req.URL.Path) { // once for each record
 		return
 	}
 	for i := range 4 {
