@@ -181,6 +181,16 @@ func (f *fleet) get(name keyspace.ClusterName) (connection, *engage.Traffic) {
 	return connection{}, traffic
 }
 
+// inUse returns how a cluster is reached, and why what was offered last isn't taken.
+func (f *fleet) inUse(name keyspace.ClusterName) (_ connection, refused string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if s := f.clusters[name]; s != nil {
+		return s.connection, s.refused
+	}
+	return connection{}, ""
+}
+
 // trafficOf returns the counters of a cluster, new ones if it was never seen. Call it with the lock held.
 func (f *fleet) trafficOf(name keyspace.ClusterName) *engage.Traffic {
 	if f.traffic[name] == nil {

@@ -31,8 +31,8 @@ const (
 
 // clusterJudge says which workload clusters can be used from this process: one judgement per cluster, by what the shards'
 // requests show (the cluster's breaker) and, where they show nothing, by looks of its own. It looks at the clusters of
-// which something is held or warmed here and at those that can't be used, and at others only when asked. It is safe for
-// concurrent use.
+// which something is held or warmed here and at those that can't be used, and at others only when asked; to those it keeps
+// no connection open. It is safe for concurrent use.
 type clusterJudge struct {
 	clusters *fleet
 	roster   *roster
@@ -51,6 +51,7 @@ type clusterVerdict struct {
 	looking bool
 	looked  time.Time // when it was last looked at
 	next    time.Time // when it is looked at next, unless it is heard of
+	wanted  time.Time // when there was last a use for an open connection; zero once that is closed
 	known   bool
 	trouble string // why it can't be used, "" if it can
 	since   time.Time
@@ -95,6 +96,13 @@ func (j *clusterJudge) due(now time.Time) (names []keyspace.ClusterName) {
 	}
 	for name, c := range all {
 		v := j.verdict(name, c.way)
+		switch {
+		case here[name] || v.looking || v.trouble != "" || !c.identified:
+			v.wanted = now
+		case !v.wanted.IsZero() && now.Sub(v.wanted) >= j.every:
+			v.wanted = time.Time{}
+			c.via.Rest() // what is on its way isn't idle
+		}
 		if v.looking || (!here[name] && v.trouble == "") {
 			continue
 		}

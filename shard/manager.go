@@ -107,13 +107,28 @@ func (m *Manager) Unfenced(name multicluster.ClusterName) (cluster.Cluster, erro
 	return nil, fmt.Errorf("cluster %s: %w", name, multicluster.ErrClusterNotFound)
 }
 
-// Connection returns how a cluster of [Manager.Clusters] is reached now: clients of it follow when credentials are replaced.
-// Like those of [Manager.Unfenced] they have no fence. It is nil for other names.
-func (m *Manager) Connection(name multicluster.ClusterName) *rest.Config {
-	if c, _ := m.node.clusters.get(keyspace.ClusterName(name)); c.via != nil {
-		return c.via.Config()
+// Connection is how a cluster is reached.
+type Connection struct {
+	// Config is for clients that share the connection, and follow when its credentials are replaced. Like those of
+	// [Manager.Unfenced] they have no fence.
+	Config *rest.Config
+	// Given is what the provider made of the credentials that are in use.
+	Given *rest.Config
+	// Refused says why those that the provider gave last aren't in use; "" if they are, or may yet be.
+	Refused string
+	// Engaged is whether this replica holds or warms a shard of the cluster.
+	Engaged bool
+}
+
+// Connection returns how a cluster of [Manager.Clusters] is reached now; ok is false for other names. It is safe for
+// concurrent use.
+func (m *Manager) Connection(name multicluster.ClusterName) (_ Connection, ok bool) {
+	cluster := keyspace.ClusterName(name)
+	c, refused := m.node.clusters.inUse(cluster)
+	if c.via == nil {
+		return Connection{}, false
 	}
-	return nil
+	return Connection{Config: c.via.Config(), Given: c.GetConfig(), Refused: refused, Engaged: m.node.roster.engages(cluster)}, true
 }
 
 // Status returns what the replica holds and does now. It is safe for concurrent use.

@@ -17,7 +17,6 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -92,9 +91,8 @@ type fakeCluster struct {
 	config *rest.Config
 }
 
-func (c fakeCluster) GetConfig() *rest.Config        { return c.config }
-func (c fakeCluster) GetScheme() *runtime.Scheme     { return runtime.NewScheme() }
-func (c fakeCluster) GetRESTMapper() meta.RESTMapper { return nil }
+func (c fakeCluster) GetConfig() *rest.Config    { return c.config }
+func (c fakeCluster) GetScheme() *runtime.Scheme { return runtime.NewScheme() }
 
 // offering is a fleet with a provider that gives one connection to west after the other.
 type offering struct {

@@ -44,6 +44,18 @@ func (r *roster) all() []*engagement {
 	return slices.Collect(maps.Values(r.engaged))
 }
 
+// engages reports whether any shard of a cluster is engaged.
+func (r *roster) engages(cluster keyspace.ClusterName) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for _, e := range r.engaged {
+		if e.id.Cluster == cluster {
+			return true
+		}
+	}
+	return false
+}
+
 func (r *roster) put(name multicluster.ClusterName, e *engagement) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

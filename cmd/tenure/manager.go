@@ -66,23 +66,22 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 		return err
 	}
 	var sharded *shard.Manager
-	health := clusterhealth.New(clusterhealth.Config{
+	watched := clusterhealth.Config{
 		Namespace: o.namespace, Replica: o.replica, Policy: policy,
-		InUse: func(name string) (*rest.Config, string) {
-			if sharded == nil {
-				return nil, ""
-			}
-			cluster := multicluster.ClusterName(name)
-			return sharded.Connection(cluster), sharded.Status().Clusters[keyspace.ClusterName(name)].Refused
-		},
-	})
+	}
 	renewal := onboard.RenewerConfig{Namespace: o.namespace, Replica: o.replica, Policy: policy}
 	if o.sharding {
+		watched.InUse = func(name string) (clusterhealth.Use, bool) {
+			c, ok := sharded.Connection(multicluster.ClusterName(name))
+			// Whoever replicates asks of all clusters whether they can be used.
+			return clusterhealth.Use{Config: c.Config, Given: c.Given, Refused: c.Refused, Needed: c.Engaged || o.replicates()}, ok
+		}
 		renewal.Owner = func() bool {
 			s := sharded.Status()
 			return s.Coordinator && s.Member
 		}
 	}
+	health := clusterhealth.New(watched)
 	provider := mckubeconfig.New(mckubeconfig.Options{
 		Namespace: o.namespace,
 		ClusterOptions: []cluster.Option{func(co *cluster.Options) {

@@ -4,4 +4,7 @@
 // watches the Secrets and asks each cluster regularly whether it answers; what it finds becomes a metric, a log line and an
 // event on the Secret, once per change, and the event once for all replicas. It never stops anything: one cluster's trouble
 // is no other cluster's.
+//
+// Where the connection in use is made of what the Secret holds, that is what asks. A cluster that works and that nothing of this
+// replica depends on is asked rarely, and no connection to it stays open.
 package clusterhealth

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -29,12 +31,23 @@ type Config struct {
 	Namespace string        // of the kubeconfig Secrets
 	Replica   string        // who reports; default "tenure"
 	Every     time.Duration // between two questions to a cluster; default 10 s
+	Rarely    time.Duration // the same where nothing depends on the answer, as long as that is good; default 5 min
 	Timeout   time.Duration // for one answer; default 5 s
 	// Policy says what kubeconfigs may do.
 	Policy kubeconfig.Policy
-	// InUse returns the connection to a cluster that is in use, nil if there is none, and why that isn't the one in the
-	// Secret, "" if it is or may be. A Secret that was broken doesn't take its cluster away. Default: there are none.
-	InUse func(cluster string) (c *rest.Config, refused string)
+	// InUse returns how a cluster is reached that is in use; ok is false for others. A Secret that was broken doesn't take its
+	// cluster away. Default: there are none.
+	InUse func(cluster string) (_ Use, ok bool)
+}
+
+// Use is how a cluster is reached that is in use.
+type Use struct {
+	Config *rest.Config // the connection itself
+	Given  *rest.Config // what it was made of
+	// Refused is why that isn't what the Secret holds, "" if it is or may be.
+	Refused string
+	// Needed is whether something here depends on the cluster.
+	Needed bool
 }
 
 var usable = prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -77,13 +90,19 @@ type state struct {
 	// each time; how a connection fails isn't.
 	cause string
 	since time.Time // it is usable, or isn't
-	told  time.Time // by an event
+	// looked is when it was last looked at, and version the Secret's then.
+	looked  time.Time
+	version string
+	told    time.Time // by an event
 }
 
 // New returns a Health; see SetupWithManager.
 func New(cfg Config) *Health {
 	if cfg.Every == 0 {
 		cfg.Every = 10 * time.Second
+	}
+	if cfg.Rarely == 0 {
+		cfg.Rarely = 5 * time.Minute
 	}
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 5 * time.Second
@@ -121,10 +140,19 @@ func (h *Health) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	if !secret.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
-	reason, note := Look(ctx, secret, h.cfg.Policy, h.cfg.Timeout)
-	found := finding{reason, note, reason == ReasonUsable}
+	var use *Use
 	if h.cfg.InUse != nil {
-		found = h.inUse(ctx, secret.Name, found)
+		if u, ok := h.cfg.InUse(secret.Name); ok {
+			use = &u
+		}
+	}
+	if use != nil && !use.Needed && use.Refused == "" && h.fresh(secret) {
+		return ctrl.Result{RequeueAfter: h.cfg.Every}, nil
+	}
+	reason, note, shared := look(ctx, secret, h.cfg.Policy, h.cfg.Timeout, use, h.cfg.InUse != nil)
+	found := finding{reason, note, reason == ReasonUsable}
+	if use != nil && !shared {
+		found = h.inUse(ctx, *use, found)
 	}
 	h.tell(ctx, secret, found)
 	if reason == ReasonBadConfig && !found.usable { // until the Secret changes, but for telling it again
@@ -145,21 +173,29 @@ func (h *Health) stillUsed(cluster string) bool {
 	if h.cfg.InUse == nil {
 		return false
 	}
-	c, _ := h.cfg.InUse(cluster)
-	return c != nil
+	_, used := h.cfg.InUse(cluster)
+	return used
+}
+
+// fresh reports whether what is known of a cluster is good, and new enough where nothing depends on it.
+func (h *Health) fresh(secret *corev1.Secret) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s, known := h.states[secret.Name]
+	return known && s.reason == ReasonUsable && s.version == secret.ResourceVersion && time.Since(s.looked) < h.cfg.Rarely
 }
 
 // inUse adds what the connection in use says.
-func (h *Health) inUse(ctx context.Context, cluster string, f finding) finding {
-	c, refused := h.cfg.InUse(cluster)
+func (h *Health) inUse(ctx context.Context, use Use, f finding) finding {
 	switch {
-	case c == nil || f.usable && refused == "":
+	case f.usable && use.Refused == "":
 		return f
 	case f.usable:
-		f = finding{ReasonRefused, refused, false}
+		f = finding{ReasonRefused, use.Refused, false}
 	}
+	c := rest.CopyConfig(use.Config)
 	c.Timeout = h.cfg.Timeout
-	if ask(ctx, c) == nil {
+	if ask(ctx, c, false) == nil {
 		f.note, f.usable = f.note+"; the connection from before is used on, until this replica restarts", true
 	}
 	return f
@@ -168,39 +204,50 @@ func (h *Health) inUse(ctx context.Context, cluster string, f finding) finding {
 // Look asks the cluster of a kubeconfig Secret whether it can be used. The note says why not, in one line that carries no
 // secret and leaves room in an event.
 func Look(ctx context.Context, secret *corev1.Secret, policy kubeconfig.Policy, timeout time.Duration) (reason, note string) {
+	reason, note, _ = look(ctx, secret, policy, timeout, nil, false)
+	return reason, note
+}
+
+// look asks over the connection in use where that was made of the same credentials (shared), and else over another one, which
+// it closes if nobody else has a use for it.
+func look(ctx context.Context, secret *corev1.Secret, policy kubeconfig.Policy, timeout time.Duration, use *Use, closes bool) (reason, note string, shared bool) {
 	access, err := kubeconfig.OfSecret(secret, policy)
 	if err != nil {
-		return ReasonBadConfig, err.Error()
+		return ReasonBadConfig, err.Error(), false
 	}
 	cfg, err := access.REST()
 	if err != nil {
-		return ReasonBadConfig, err.Error()
+		return ReasonBadConfig, err.Error(), false
+	}
+	host := cfg.Host
+	if shared = use != nil && use.Refused == "" && kubeconfig.Same(use.Given, cfg); shared {
+		cfg, closes = rest.CopyConfig(use.Config), false
 	}
 	cfg.Timeout = timeout
-	if err := ask(ctx, cfg); err != nil {
+	if err := ask(ctx, cfg, closes); err != nil {
 		reason = ReasonUnreachable
 		if apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) {
 			reason = ReasonRefused
 		}
-		return reason, text.Line(fmt.Sprintf("%s: %v", cfg.Host, err), text.Note/2)
+		return reason, text.Line(fmt.Sprintf("%s: %v", host, err), text.Note/2), shared
 	}
-	return ReasonUsable, "the API server answers"
+	return ReasonUsable, "the API server answers", shared
 }
 
-// ask makes one small request that every API server answers.
-func ask(ctx context.Context, cfg *rest.Config) error {
+// ask makes one small request that every API server answers, and closes the connection where that is asked for.
+func ask(ctx context.Context, cfg *rest.Config, closes bool) error {
 	cfg = rest.CopyConfig(cfg)
 	cfg.UserAgent = "tenure (health)"
 	httpClient, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, cfg.Host+"/version", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(cfg.Host, "/")+"/version", nil)
 	if err != nil {
 		return err
 	}
-	if cfg.Proxy != nil { // client-go shares no connections that go through a proxy: those would stay
-		defer httpClient.CloseIdleConnections()
+	if closes || cfg.Proxy != nil { // client-go shares no connections that go through a proxy: those would stay
+		defer utilnet.CloseIdleConnectionsFor(httpClient.Transport)
 	}
 	res, err := httpClient.Do(req)
 	if err != nil {
@@ -241,7 +288,9 @@ func (h *Health) signal() {
 // tell makes a change of state known.
 func (h *Health) tell(ctx context.Context, secret *corev1.Secret, f finding) {
 	reason, note := f.reason, f.note
-	name, now := secret.Name, state{reason: reason, usable: f.usable, since: time.Now(), told: time.Now()}
+	name, now := secret.Name, state{
+		reason: reason, usable: f.usable, since: time.Now(), told: time.Now(), looked: time.Now(), version: secret.ResourceVersion,
+	}
 	if reason == ReasonBadConfig {
 		now.cause = note
 	}
@@ -252,10 +301,10 @@ func (h *Health) tell(ctx context.Context, secret *corev1.Secret, f finding) {
 	}
 	if known && was.reason == now.reason && was.usable == now.usable && was.cause == now.cause {
 		again := reason != ReasonUsable && now.told.Sub(was.told) >= eventEvery
-		if again {
-			was.told = now.told
-			h.states[name] = was
+		if !again {
+			now.told = was.told
 		}
+		h.states[name] = now
 		h.mu.Unlock()
 		if again {
 			h.report(ctx, secret, f)

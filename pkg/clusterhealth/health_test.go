@@ -2,6 +2,7 @@ package clusterhealth
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -107,7 +108,9 @@ func TestABrokenSecretLeavesItsClusterUsable(t *testing.T) {
 	}
 	home := fake.NewClientBuilder().WithObjects(secret).Build()
 	inUse, refused := working, ""
-	h := New(Config{Namespace: "n", InUse: func(string) (*rest.Config, string) { return inUse, refused }})
+	h := New(Config{Namespace: "n", InUse: func(string) (Use, bool) {
+		return Use{Config: inUse, Given: working, Refused: refused, Needed: true}, inUse != nil
+	}})
 	h.client, h.log = home, logr.Discard()
 	request := ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "n", Name: "kept"}}
 	look := func(what string, wantUsable bool, wantReason string) time.Time {
@@ -163,5 +166,102 @@ func TestABrokenSecretLeavesItsClusterUsable(t *testing.T) {
 	}
 	if got, since := h.Usable("kept"); got || !since.IsZero() || testutil.CollectAndCount(usable) != 0 {
 		t.Errorf("after its removal it is usable: %t since %v, in %d series", got, since, testutil.CollectAndCount(usable))
+	}
+}
+
+func TestAClusterThatNothingHereDependsOnIsAskedRarely(t *testing.T) {
+	var asked atomic.Int64
+	code := &atomic.Int64{}
+	code.Store(http.StatusOK)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		w.WriteHeader(int(code.Load()))
+	}))
+	t.Cleanup(s.Close)
+	config := &rest.Config{Host: s.URL}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "rare", UID: "u"},
+		Data: map[string][]byte{kubeconfig.Key: []byte(fmt.Sprintf("clusters: [{name: c, cluster: {server: %q}}]\nusers: [{name: u, user: {token: t}}]\n"+
+			"contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x", s.URL))},
+	}
+	home := fake.NewClientBuilder().WithObjects(secret).Build()
+	use := Use{Config: config, Given: config}
+	h := New(Config{Namespace: "n", Policy: kubeconfig.Policy{Insecure: true}, InUse: func(string) (Use, bool) { return use, true }})
+	h.client, h.log = home, logr.Discard()
+	t.Cleanup(func() { h.forget("rare") })
+	asks := func(what string, want int64) {
+		t.Helper()
+		asked.Store(0)
+		for range 3 {
+			result, err := h.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "n", Name: "rare"}})
+			if err != nil || result.RequeueAfter != h.cfg.Every {
+				t.Fatalf("%s: %v, %v", what, result, err)
+			}
+		}
+		if got := asked.Load(); got != want {
+			t.Errorf("%s: asked %d times in three turns, want %d", what, got, want)
+		}
+	}
+	asks("new", 1)
+	secret.Labels = map[string]string{"a": "b"}
+	if err := home.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	asks("changed", 1)
+	h.cfg.Rarely = 0
+	asks("long ago", 3)
+	h.cfg.Rarely = time.Hour
+	asks("not long ago", 0)
+	use.Needed = true
+	asks("needed", 3)
+	code.Store(http.StatusServiceUnavailable)
+	asks("needed and down", 3)
+	use.Needed = false
+	asks("down", 3)
+	code.Store(http.StatusOK)
+	asks("up again", 1)
+}
+
+func TestTheConnectionInUseIsAskedWhereItIsTheSecrets(t *testing.T) {
+	var opened atomic.Int64
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			opened.Add(1)
+		}
+	}
+	s.Start()
+	t.Cleanup(s.Close)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "west"}, Data: map[string][]byte{kubeconfig.Key: []byte(
+		fmt.Sprintf("clusters: [{name: c, cluster: {server: %q}}]\nusers: [{name: u, user: {token: t}}]\n"+
+			"contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x", s.URL))}}
+	policy := kubeconfig.Policy{Insecure: true}
+	access, err := kubeconfig.OfSecret(secret, policy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	given, err := access.REST()
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	use := &Use{Config: &rest.Config{Host: s.URL, Transport: transport}, Given: given}
+	for range 3 {
+		if reason, note, _ := look(t.Context(), secret, policy, time.Second, use, true); reason != ReasonUsable {
+			t.Fatal(reason, note)
+		}
+	}
+	if n := opened.Swap(0); n != 1 {
+		t.Errorf("%d connections for three questions over the one in use", n)
+	}
+	use.Given = &rest.Config{Host: s.URL, BearerToken: "before it was rotated"}
+	for range 3 {
+		if reason, note, _ := look(t.Context(), secret, policy, time.Second, use, true); reason != ReasonUsable {
+			t.Fatal(reason, note)
+		}
+	}
+	if n := opened.Load(); n != 3 {
+		t.Errorf("%d connections for three questions with other credentials, each to be closed", n)
 	}
 }

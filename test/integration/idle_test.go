@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"testing"
@@ -20,6 +22,8 @@ import (
 )
 
 var idleClusters = flag.Int("idle-clusters", 5, "how many idle clusters a fleet gets, twice: what the second ones cost is measured")
+
+var idleProfiles = flag.String("idle-profiles", "", "the `folder` that gets the heap and goroutine profiles of the replicas")
 
 // cost is what replicas have in use, all together.
 type cost struct {
@@ -63,6 +67,7 @@ func TestAnIdleClusterCostsLittle(t *testing.T) {
 	add(n)
 	after := atRest(t, f, ports)
 	each := after.minus(before)
+	keepProfiles(t, f)
 	t.Logf("%d clusters: %+v; %d: %+v", n, before, 2*n, after)
 	t.Logf("one more idle cluster costs three replicas %d KiB of live heap, %.1f goroutines, %.1f connections",
 		each.heap/int64(n)>>10, float64(each.goroutines)/float64(n), float64(each.connections)/float64(n))
@@ -110,16 +115,7 @@ func costOf(ctx context.Context, f *lab.Fleet, ports map[uint64]bool) (sum cost,
 
 // profiled reads a figure from one of a replica's profiles.
 func profiled(ctx context.Context, r *lab.Replica, profile, figure string) (int, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.Address(1)+"/debug/pprof/"+profile, nil)
-	if err != nil {
-		return 0, err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return 0, err
-	}
-	defer response.Body.Close()
-	page, err := io.ReadAll(response.Body)
+	page, err := profileOf(ctx, r, profile)
 	if err != nil {
 		return 0, err
 	}
@@ -130,8 +126,40 @@ func profiled(ctx context.Context, r *lab.Replica, profile, figure string) (int,
 	return strconv.Atoi(string(found[1]))
 }
 
+func profileOf(ctx context.Context, r *lab.Replica, profile string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.Address(1)+"/debug/pprof/"+profile, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	return io.ReadAll(response.Body)
+}
+
 // established is the state of a TCP connection in /proc.
 const established = 1
+
+// keepProfiles keeps, if that is asked for, what `go tool pprof` shows the cost's causes from.
+func keepProfiles(t *testing.T, f *lab.Fleet) {
+	t.Helper()
+	if *idleProfiles == "" {
+		return
+	}
+	for _, r := range f.Alive() {
+		for _, profile := range []string{"heap", "goroutine"} {
+			page, err := profileOf(t.Context(), r, profile)
+			if err == nil {
+				err = os.WriteFile(filepath.Join(*idleProfiles, r.Name+"-"+profile+".pprof"), page, 0o600)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
 
 // connectionsOf counts a process's connections to ports of this machine.
 func connectionsOf(pid int, ports map[uint64]bool) (n int, _ error) {

@@ -78,7 +78,7 @@ func Open(real *Connection, gate *Gate, traffic *Traffic, opts Options) (*Cluste
 	if err != nil {
 		return nil, fmt.Errorf("building the transport of shard %s: %w", gate.shard, err)
 	}
-	c := &Cluster{gate: gate, kinds: opts.Kinds, config: config, http: httpClient, mapper: &real.way}
+	c := &Cluster{gate: gate, kinds: opts.Kinds, config: config, http: httpClient, mapper: real.mapper}
 	scheme := real.scheme
 	c.recorders, err = newRecorders(config, httpClient, scheme)
 	if err == nil {

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -31,6 +30,7 @@ type Connection struct {
 	name   string       // that TLS asks the server for, where it isn't the host's
 	config *rest.Config // without credentials and TLS, which are the transport's
 	scheme *runtime.Scheme
+	mapper meta.RESTMapper // asks the API server when it is first used, over this connection
 	way    replaceable
 }
 
@@ -55,20 +55,26 @@ func Connect(real cluster.Cluster) (*Connection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building the transport of %s: %w", server.Host, err)
 	}
-	c.way.Store(&way{transport, real.GetRESTMapper()})
+	c.way.Store(&transport)
 	c.config = rest.AnonymousClientConfig(real.GetConfig())
 	c.config.Host, c.config.TLSClientConfig = server.String(), rest.TLSClientConfig{}
 	c.config.Proxy, c.config.Dial = nil, nil
 	c.config.Transport = &c.way
 	c.config.QPS = -1 // the API server's own priority and fairness decides
+	if c.mapper, err = apiutil.NewDynamicRESTMapper(c.config, &http.Client{Transport: &c.way}); err != nil {
+		return nil, fmt.Errorf("building the REST mapping of %s: %w", server.Host, err)
+	}
 	return c, nil
 }
 
 // Replace has all requests from now on use the credentials and the TLS settings of another connection to the same server.
 func (c *Connection) Replace(by *Connection) {
 	last := c.way.Swap(by.way.Load())
-	utilnet.CloseIdleConnectionsFor(last.RoundTripper)
+	utilnet.CloseIdleConnectionsFor(*last)
 }
+
+// Rest closes what is open and idle. The next request opens it again.
+func (c *Connection) Rest() { utilnet.CloseIdleConnectionsFor(*c.way.Load()) }
 
 // SameServer reports whether two connections lead to the same address and name.
 func (c *Connection) SameServer(other *Connection) bool {
@@ -108,7 +114,7 @@ const countTimeout = 5 * time.Second
 func (c *Connection) Count(ctx context.Context, kinds []client.Object) (objects int64, _ error) {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
-	reader, err := client.New(c.config, client.Options{Scheme: c.scheme, Mapper: &c.way})
+	reader, err := client.New(c.config, client.Options{Scheme: c.scheme, Mapper: c.mapper})
 	if err != nil {
 		return 0, err
 	}
@@ -133,43 +139,11 @@ func (c *Connection) Count(ctx context.Context, kinds []client.Object) (objects 
 	return objects, nil
 }
 
-// way is a transport with credentials, and the REST mapping that goes with it.
-type way struct {
-	http.RoundTripper
-	mapper meta.RESTMapper
+// replaceable is a transport that follows the one that was stored last.
+type replaceable struct {
+	atomic.Pointer[http.RoundTripper]
 }
-
-// replaceable is a transport and a REST mapping that follow the way that was stored last.
-type replaceable struct{ atomic.Pointer[way] }
 
 func (r *replaceable) RoundTrip(req *http.Request) (*http.Response, error) {
-	return r.Load().RoundTrip(req)
-}
-
-func (r *replaceable) KindFor(resource schema.GroupVersionResource) (schema.GroupVersionKind, error) {
-	return r.Load().mapper.KindFor(resource)
-}
-
-func (r *replaceable) KindsFor(resource schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
-	return r.Load().mapper.KindsFor(resource)
-}
-
-func (r *replaceable) ResourceFor(input schema.GroupVersionResource) (schema.GroupVersionResource, error) {
-	return r.Load().mapper.ResourceFor(input)
-}
-
-func (r *replaceable) ResourcesFor(input schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
-	return r.Load().mapper.ResourcesFor(input)
-}
-
-func (r *replaceable) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
-	return r.Load().mapper.RESTMapping(gk, versions...)
-}
-
-func (r *replaceable) RESTMappings(gk schema.GroupKind, versions ...string) ([]*meta.RESTMapping, error) {
-	return r.Load().mapper.RESTMappings(gk, versions...)
-}
-
-func (r *replaceable) ResourceSingularizer(resource string) (string, error) {
-	return r.Load().mapper.ResourceSingularizer(resource)
+	return (*r.Load()).RoundTrip(req)
 }

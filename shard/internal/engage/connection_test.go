@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -21,9 +20,8 @@ type configured struct {
 	config *rest.Config
 }
 
-func (c configured) GetConfig() *rest.Config        { return c.config }
-func (c configured) GetScheme() *runtime.Scheme     { return runtime.NewScheme() }
-func (c configured) GetRESTMapper() meta.RESTMapper { return nil }
+func (c configured) GetConfig() *rest.Config    { return c.config }
+func (c configured) GetScheme() *runtime.Scheme { return runtime.NewScheme() }
 
 // tlsServer is an API server that knows its namespace kube-system, and notes which token came over which connection.
 func tlsServer(t *testing.T) (connect func(token string) *Connection, came func() []string) {
