@@ -24,6 +24,9 @@ const (
 	lookTimeout = 3 * time.Second
 	// againAfter is when a look that failed at once is repeated, before anything is concluded.
 	againAfter = 500 * time.Millisecond
+	// restsAfter is for how long a connection to a cluster of which nothing is held may be idle, in times that are between
+	// two signs of life of one of which something is.
+	restsAfter = 4
 	// looksPerSecond bounds how often this process looks at all clusters together. With more clusters than that allows,
 	// each is looked at less often.
 	looksPerSecond = 50
@@ -51,7 +54,7 @@ type clusterVerdict struct {
 	looking bool
 	looked  time.Time // when it was last looked at
 	next    time.Time // when it is looked at next, unless it is heard of
-	wanted  time.Time // when there was last a use for an open connection; zero once that is closed
+	rested  time.Time // when connections that aren't in use were last closed
 	known   bool
 	trouble string // why it can't be used, "" if it can
 	since   time.Time
@@ -96,12 +99,9 @@ func (j *clusterJudge) due(now time.Time) (names []keyspace.ClusterName) {
 	}
 	for name, c := range all {
 		v := j.verdict(name, c.way)
-		switch {
-		case here[name] || v.looking || v.trouble != "" || !c.identified:
-			v.wanted = now
-		case !v.wanted.IsZero() && now.Sub(v.wanted) >= j.every:
-			v.wanted = time.Time{}
-			c.via.Rest() // what is on its way isn't idle
+		if !here[name] && now.Sub(v.rested) >= restsAfter*j.every {
+			v.rested = now
+			c.via.Rest() // looks, and whoever else asks now and then, leave a connection open
 		}
 		if v.looking || (!here[name] && v.trouble == "") {
 			continue
@@ -120,7 +120,7 @@ func (j *clusterJudge) due(now time.Time) (names []keyspace.ClusterName) {
 func (j *clusterJudge) verdict(name keyspace.ClusterName, way uint64) *clusterVerdict {
 	v := j.verdicts[name]
 	if v == nil {
-		v = &clusterVerdict{way: way}
+		v = &clusterVerdict{way: way, rested: time.Now()}
 		j.verdicts[name] = v
 	}
 	if v.way != way {

@@ -73,7 +73,7 @@ func TestAnIdleClusterCostsLittle(t *testing.T) {
 		each.heap/int64(n)>>10, float64(each.goroutines)/float64(n), float64(each.connections)/float64(n))
 }
 
-// atRest waits until nothing changes any more.
+// atRest waits until nothing changes any more, and each cluster is connected with one replica.
 func atRest(t *testing.T, f *lab.Fleet, ports map[uint64]bool) (now cost) {
 	t.Helper()
 	var last cost
@@ -84,9 +84,9 @@ func atRest(t *testing.T, f *lab.Fleet, ports map[uint64]bool) (now cost) {
 		}
 		quiet := last.goroutines == now.goroutines && last.connections == now.connections
 		last = now
-		if !quiet {
+		if !quiet || now.connections != len(ports) {
 			_ = lab.Sleep(t.Context(), time.Second)
-			return fmt.Errorf("they have %+v", now)
+			return fmt.Errorf("they have %+v, with %d clusters", now, len(ports))
 		}
 		return nil
 	})

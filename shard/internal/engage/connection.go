@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,7 +29,7 @@ type Connection struct {
 	name   string       // that TLS asks the server for, where it isn't the host's
 	config *rest.Config // without credentials and TLS, which are the transport's
 	scheme *runtime.Scheme
-	mapper meta.RESTMapper // asks the API server when it is first used, over this connection
+	mapper *mapping // over this connection
 	way    replaceable
 }
 
@@ -61,7 +60,7 @@ func Connect(real cluster.Cluster) (*Connection, error) {
 	c.config.Proxy, c.config.Dial = nil, nil
 	c.config.Transport = &c.way
 	c.config.QPS = -1 // the API server's own priority and fairness decides
-	if c.mapper, err = apiutil.NewDynamicRESTMapper(c.config, &http.Client{Transport: &c.way}); err != nil {
+	if c.mapper, err = newMapping(c.config, &http.Client{Transport: &c.way}); err != nil {
 		return nil, fmt.Errorf("building the REST mapping of %s: %w", server.Host, err)
 	}
 	return c, nil
