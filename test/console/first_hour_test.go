@@ -76,21 +76,27 @@ func newNewcomer(t *testing.T) *newcomer {
 	return n
 }
 
-// types types a line into a shell.
+// types types a line into a shell, and fails if that does.
 func (n *newcomer) types(line string) {
 	n.t.Helper()
+	began := time.Now()
+	out, err := n.shell(line)
+	n.t.Logf("$ %s\n%s(%.1fs)", line, out, time.Since(began).Seconds())
+	if err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// shell runs a line in a shell, and returns what it writes.
+func (n *newcomer) shell(line string) (string, error) {
 	ctx, cancel := context.WithTimeout(n.t.Context(), 3*time.Minute)
 	defer cancel()
 	shell := exec.CommandContext(ctx, "sh", "-c", line)
 	shell.Dir = n.folder
 	shell.Env = append(slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "KUBECONFIG=") }),
 		"PATH="+n.path+":"+os.Getenv("PATH"))
-	began := time.Now()
 	out, err := shell.CombinedOutput()
-	n.t.Logf("$ %s\n%s(%.1fs)", line, out, time.Since(began).Seconds())
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	return string(out), err
 }
 
 // start does for the Deployment what nodes would.

@@ -1,0 +1,163 @@
+package console
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/labtest"
+)
+
+// night is a fleet of the installation's manifests, with clusters west and east in use, and the person on call, whose
+// $KUBECONFIG is that of home. Something goes wrong, and they do what its entry in the runbook says.
+type night struct{ *newcomer }
+
+const onCall = "export KUBECONFIG=home.yaml; "
+
+// The entries of the runbook lead to what is wrong, and out of it. Each command of theirs is typed as it stands there.
+func TestTheRunbookLeadsOutOfTrouble(t *testing.T) {
+	n := night{newNewcomer(t)}
+	for i, line := range commands(t, "README.md", "apply -k config/default") {
+		n.types(line)
+		if i == 0 {
+			n.start()
+		}
+	}
+	n.healthy()
+	for _, entry := range []struct {
+		title  string
+		follow func(n night, title string)
+	}{
+		{"TenureForeignRecords", night.foreignRecord},
+		{"Rotating the credentials of a cluster", night.rotate},
+		{"TenureClusterUnreachable", night.unreachable},
+		{"Restoring the home cluster from a backup", night.restore},
+	} {
+		if !t.Run(entry.title, func(t *testing.T) { entry.follow(n.in(t), entry.title) }) {
+			return
+		}
+	}
+	labtest.Leave(t, n.replicas[1:]...)
+}
+
+func (n night) in(t *testing.T) night {
+	step := *n.newcomer
+	step.t = t
+	return night{&step}
+}
+
+// says waits until a command says something, and fails or succeeds as it is to.
+func (n night) says(line string, fails bool, want ...string) {
+	n.t.Helper()
+	labtest.Eventually(n.t, line, func() error {
+		out, err := n.shell(onCall + line)
+		flat := strings.Join(strings.Fields(out), " ") // lines are wrapped
+		for _, w := range want {
+			if !strings.Contains(flat, w) {
+				return fmt.Errorf("it doesn't say %q:\n%s", w, out)
+			}
+		}
+		if fails != (err != nil) {
+			return fmt.Errorf("%v:\n%s", err, out)
+		}
+		return nil
+	})
+}
+
+func (n night) healthy() { n.says("tenure status", false, "healthy: 3 replicas") }
+
+// entry returns the commands in the text of an entry that begin like this, each with its line breaks taken out.
+func (n night) entry(title, begins string) (commands []string) {
+	n.t.Helper()
+	text, err := os.ReadFile(filepath.Join("../..", "config/RUNBOOK.md"))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(text), "\n## "+title+"\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	for _, c := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(section, -1) {
+		if line := strings.Join(strings.Fields(c[1]), " "); strings.HasPrefix(line, begins) {
+			commands = append(commands, line)
+		}
+	}
+	if !found || len(commands) == 0 {
+		n.t.Fatalf("the runbook's entry %q has no command %q", title, begins)
+	}
+	return commands
+}
+
+// foreignRecord is somebody's record beside those of a layout.
+func (n night) foreignRecord(entry string) {
+	record := `{"apiVersion":"tenure.dev/v1alpha1","kind":"Shard","metadata":{"name":"west.p0","namespace":"tenure-system"},"spec":{"cluster":"west","prefix":"0"}}`
+	n.types(fmt.Sprintf("echo '%s' | kubectl --kubeconfig home.yaml apply -f -", record))
+	n.says("tenure status", true, "west.p0")
+	n.says(n.entry(entry, "kubectl -n tenure-system get events")[0], false, "ForeignRecord", "west.p0")
+	n.types(onCall + strings.Replace(n.entry(entry, "kubectl -n tenure-system delete shard")[0], "NAME", "west.p0", 1))
+	n.healthy()
+}
+
+func (n night) rotate(entry string) {
+	line := n.entry(entry, "tenure cluster rotate")[0]
+	n.types(onCall + strings.Replace(line, "WEST", "west.yaml", 1))
+	for _, r := range n.replicas {
+		labtest.Eventually(n.t, r.Name+" has the new credentials", func() error {
+			log, err := os.ReadFile(r.LogPath)
+			if err == nil && !strings.Contains(string(log), "cluster's credentials replaced") {
+				err = fmt.Errorf("its log doesn't say so")
+			}
+			return err
+		})
+	}
+	n.healthy()
+}
+
+// unreachable is a cluster whose server stops, and one whose credentials are taken away.
+func (n night) unreachable(entry string) {
+	events := strings.Replace(n.entry(entry, "kubectl -n tenure-system events")[0], "CLUSTER", "west", 1)
+	check := strings.Replace(n.entry(entry, "tenure cluster check")[0], "CLUSTER", "west", 1)
+	west := n.planes.Cluster("west")
+	if err := west.StopAPIServer(); err != nil {
+		n.t.Fatal(err)
+	}
+	n.says(events, false, "Unreachable")
+	n.says("tenure status", true, "cluster west: Unreachable")
+	n.says(check, true, "WRONG server Unreachable")
+	if err := west.StartAPIServer(n.t.Context()); err != nil {
+		n.t.Fatal(err)
+	}
+	n.says(events, false, "Usable")
+	n.says("tenure status", false, "healthy: 3 replicas", "west answers")
+
+	n.types("kubectl --kubeconfig west.yaml -n tenure-system delete serviceaccount tenure")
+	n.says(events, false, "AccessRefused")
+	n.says("tenure status", true, "cluster west: AccessRefused")
+	again := strings.Replace(n.entry(entry, "tenure cluster add")[0], "CLUSTER", "west --kubeconfig west.yaml", 1)
+	n.types(onCall + again)
+	n.healthy()
+	n.says(check, false, "ok server")
+}
+
+// restore takes home back to a backup, while its replicas run.
+func (n night) restore(string) {
+	home := n.planes.Cluster(lab.Home)
+	backup := filepath.Join(n.t.TempDir(), "home.db")
+	if err := home.Snapshot(n.t.Context(), backup); err != nil {
+		n.t.Fatal(err)
+	}
+	n.replicas[0].Kill() // what the backup doesn't know
+	n.says("tenure status", false, "healthy: 2 replicas")
+	if err := home.Restore(n.t.Context(), backup, 0); err != nil {
+		n.t.Fatal(err)
+	}
+	began := time.Now()
+	n.says("tenure status", false, "healthy: 2 replicas")
+	n.t.Logf("healthy %v after home was back", time.Since(began).Round(100*time.Millisecond))
+	n.types("kubectl --kubeconfig east.yaml delete at example-at")
+	n.types("kubectl --kubeconfig east.yaml apply -f config/samples/at_book.yaml")
+	n.types("kubectl --kubeconfig east.yaml wait at example-at --for=jsonpath='{.status.phase}'=DONE --timeout=60s")
+}
