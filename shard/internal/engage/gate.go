@@ -22,6 +22,7 @@ type Gate struct {
 	replica string      // incarnation
 	valid   func() bool // does the incarnation's lease allow acting, at this very moment
 	parent  context.Context
+	idle    chan *running // takes reconciles while a goroutine waits for one
 
 	mu        sync.Mutex // guards all below; held for a few instructions only
 	ctx       context.Context
@@ -48,7 +49,8 @@ const (
 
 // NewGate returns a shut gate. The context bounds everything that runs through it; valid is asked at every passage.
 func NewGate(ctx context.Context, shard keyspace.ShardID, agent, replica string, valid func() bool) *Gate {
-	g := &Gate{shard: shard, agent: agent, replica: replica, valid: valid, parent: ctx, changed: make(chan struct{})}
+	g := &Gate{shard: shard, agent: agent, replica: replica, valid: valid, parent: ctx,
+		idle: make(chan *running), changed: make(chan struct{})}
 	g.ctx, g.cancel = context.WithCancel(ctx)
 	g.userAgent = fmt.Sprintf("%s (shard=%s; incarnation=%s)", agent, shard, replica)
 	return g

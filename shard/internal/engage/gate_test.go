@@ -317,6 +317,15 @@ func BenchmarkGateRun(b *testing.B) {
 	ctx, traffic := context.Background(), &Traffic{}
 	b.ReportAllocs()
 	for b.Loop() {
-		g.Run(ctx, traffic, func(context.Context) {})
+		g.Run(ctx, traffic, func(context.Context) { deep(32) })
 	}
+}
+
+// deep takes as much stack as a request of a typed client: some 16 KiB.
+func deep(calls int) byte {
+	var frame [512]byte
+	if calls > 0 {
+		frame[calls] = deep(calls - 1)
+	}
+	return frame[calls/2]
 }

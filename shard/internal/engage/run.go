@@ -24,8 +24,8 @@ const (
 	Abandoned
 )
 
-// Run lets a reconcile through the gate, with a context that ends with ctx or with the tenure. It runs in a goroutine of
-// its own, since Go can't stop one that doesn't return: Run returns after ReturnGrace without it. traffic counts those
+// Run lets a reconcile through the gate, with a context that ends with ctx or with the tenure. It runs in another
+// goroutine, since Go can't stop one that doesn't return: Run returns after ReturnGrace without it. traffic counts those
 // that were abandoned, for as long as they run.
 func (g *Gate) Run(ctx context.Context, traffic *Traffic, reconcile func(context.Context)) Result {
 	ctx, end, ok := g.Begin(ctx)
@@ -33,8 +33,12 @@ func (g *Gate) Run(ctx context.Context, traffic *Traffic, reconcile func(context
 		return Refused
 	}
 	defer end()
-	run := &running{done: make(chan struct{})}
-	go run.do(ctx, reconcile)
+	run := &running{ctx: ctx, reconcile: reconcile, done: make(chan struct{})}
+	select {
+	case g.idle <- run:
+	default:
+		go g.serve(run)
+	}
 	select {
 	case <-run.done:
 	case <-ctx.Done():
@@ -53,20 +57,43 @@ func (g *Gate) Run(ctx context.Context, traffic *Traffic, reconcile func(context
 	return Returned
 }
 
-// running is one reconcile in its goroutine.
-type running struct {
-	done     chan struct{} // closed when it has returned
-	panicked any           // set before
+// idleFor is how long a goroutine waits for another reconcile.
+const idleFor = 5 * time.Second
+
+// serve runs a reconcile, and then others of the gate for as long as they come. A new goroutine would begin each with a
+// small stack, and copy it several times until a request fits.
+func (g *Gate) serve(run *running) {
+	timer := time.NewTimer(idleFor)
+	defer timer.Stop()
+	for {
+		run.do()
+		timer.Reset(idleFor)
+		select {
+		case run = <-g.idle:
+		case <-timer.C:
+			return
+		case <-g.parent.Done():
+			return
+		}
+	}
 }
 
-func (r *running) do(ctx context.Context, reconcile func(context.Context)) {
+// running is one reconcile in a goroutine of the gate's.
+type running struct {
+	ctx       context.Context
+	reconcile func(context.Context)
+	done      chan struct{} // closed when it has returned
+	panicked  any           // set before
+}
+
+func (r *running) do() {
 	defer close(r.done)
 	defer func() {
 		if p := recover(); p != nil {
 			r.panicked = fmt.Sprintf("%v\n\n%s", p, debug.Stack())
 		}
 	}()
-	reconcile(ctx)
+	r.reconcile(r.ctx)
 }
 
 // returns waits for the reconcile, and reports whether it returned in time.
