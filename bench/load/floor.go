@@ -2,14 +2,19 @@ package load
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/bits"
 	"net/http"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/tenure-dev/tenure/bench/load/feed"
+	"github.com/tenure-dev/tenure/pkg/at"
 )
 
 // Floor does for each At the three writes that can't be spared, and nothing else: it claims it, makes its Pod, and
@@ -173,8 +178,27 @@ func (f *Floor) write(ctx context.Context, c *Cluster, namespace, name, version 
 	return answer.Metadata.ResourceVersion, err
 }
 
+// container is what the reconciler's default settings add to a Pod's container.
+var container = func() object {
+	defaults := at.RestrictedPods()
+	return object{
+		"resources":       encoded(corev1.ResourceRequirements{Requests: defaults.Requests, Limits: defaults.Limits}),
+		"securityContext": encoded(defaults.SecurityContext),
+	}
+}()
+
+func encoded(value any) json.RawMessage {
+	data, err := json.Marshal(value)
+	if err != nil {
+		panic(err) // a value of ours
+	}
+	return data
+}
+
 // podOf is as large as the reconciler's.
 func podOf(at, uid, name, slot string) object {
+	command := object{"name": "command", "image": "busybox", "command": []string{"/bin/sh", "-c", "echo " + at}}
+	maps.Copy(command, container)
 	return object{
 		"apiVersion": "v1", "kind": "Pod",
 		"metadata": object{
@@ -186,7 +210,7 @@ func podOf(at, uid, name, slot string) object {
 		},
 		"spec": object{
 			"restartPolicy": "Never", "automountServiceAccountToken": false,
-			"containers": []object{{"name": "command", "image": "busybox", "command": []string{"/bin/sh", "-c", "echo " + at}}},
+			"containers": []object{command},
 		},
 	}
 }

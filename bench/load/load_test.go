@@ -1,6 +1,7 @@
 package load
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -15,10 +16,13 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/rest"
 
 	"github.com/tenure-dev/tenure/bench/load/feed"
 	"github.com/tenure-dev/tenure/bench/scenario"
+	"github.com/tenure-dev/tenure/pkg/at"
 )
 
 func rng() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }
@@ -334,5 +338,23 @@ func TestAFeedEndsWithItsContextWithoutAnError(t *testing.T) {
 	defer cancel()
 	if err := c.Follow(ctx, feed.Pods, "1", func(feed.Event) {}); err != nil {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestTheFloorsPodHasTheReconcilersDefaults(t *testing.T) {
+	data, err := json.Marshal(podOf("a", "0b6c2b0c-8b7e-4b7e-9d3c-7a9d1b1f2c3d", "a-0b6c2b0c", "00"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pod corev1.Pod
+	strict := json.NewDecoder(bytes.NewReader(data))
+	strict.DisallowUnknownFields()
+	if err := strict.Decode(&pod); err != nil {
+		t.Fatalf("%s\nisn't a Pod: %v", data, err)
+	}
+	defaults, got := at.RestrictedPods(), pod.Spec.Containers[0]
+	want := corev1.ResourceRequirements{Requests: defaults.Requests, Limits: defaults.Limits}
+	if !equality.Semantic.DeepEqual(got.Resources, want) || !equality.Semantic.DeepEqual(*got.SecurityContext, defaults.SecurityContext) {
+		t.Errorf("the container is %s", data)
 	}
 }
