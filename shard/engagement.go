@@ -139,7 +139,9 @@ func (e *engagement) attach(sources []*kindSource, log logr.Logger) {
 func (e *engagement) backfill(sources []*kindSource) {
 	for _, s := range sources {
 		for _, v := range e.views(s.kind) {
-			s.backfill(e, v.cluster().Cached(e.ctx, s.obj))
+			if informer, err := v.cluster().Informer(s.obj); err == nil {
+				s.backfill(e, informer.All())
+			}
 		}
 	}
 }

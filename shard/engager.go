@@ -136,7 +136,7 @@ func (g *engager) open(o driver.Open) {
 	step.done(g.cfg.Observer)
 	a := Activation{
 		Shard: o.ID, Epoch: o.Epoch, Incarnation: g.id, Kind: o.Kind, From: o.From,
-		Record: types.UID(o.Record), Objects: e.cluster().Objects(g.ctx),
+		Record: types.UID(o.Record), Objects: e.cluster().Objects(),
 	}
 	if !o.Since.IsZero() {
 		a.Gap = step.End.Sub(o.Since)
@@ -238,7 +238,7 @@ func (g *engager) measure() {
 		busy, sample := e.busy.Load(), &e.sample
 		since := float64(busy-sample.busy) / float64(now.Sub(sample.at))
 		sample.load = (sample.load + since) / 2 // a half-life of one measurement smooths bursts
-		sample.at, sample.busy, sample.objects = now, busy, v.Objects(g.ctx)
+		sample.at, sample.busy, sample.objects = now, busy, v.Objects()
 		g.put(driver.Measured{ID: e.id, Objects: sample.objects, Load: sample.load})
 	}
 }

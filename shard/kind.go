@@ -25,8 +25,8 @@ type Kind struct {
 	// had been deleted. Owned kinds are watched in any case, so that their last change is seen, and listed by it. Where an API
 	// server doesn't know the fields (see selectableFields of a CRD), all objects are listed and watched.
 	Fields string
-	// Transform is what the kind's objects go through before they are cached, some of them twice; nil strips their managed
-	// fields, but for those of remote kinds. What it drops isn't in memory either while a cache is filled.
+	// Transform is what the kind's objects go through before they are cached; nil strips their managed fields, but for those of
+	// remote kinds. What it drops isn't in memory either while a cache is filled.
 	Transform toolscache.TransformFunc
 }
 

@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"fmt"
+	"iter"
 	"reflect"
 	"slices"
 	"time"
@@ -170,16 +171,15 @@ func (s *kindSource) attach(e *engagement, informer cache.Informer) error {
 }
 
 // backfill enqueues objects of the shard: those with a time for that time, the others behind everything that is live.
-func (s *kindSource) backfill(e *engagement, objects []any) {
+func (s *kindSource) backfill(e *engagement, objects iter.Seq[client.Object]) {
 	type timed struct {
 		object client.Object
 		due    time.Time
 	}
 	var first []timed
 	var patient []client.Object
-	for _, obj := range objects {
-		o, ok := obj.(client.Object)
-		if !ok || !s.filter.Create(event.CreateEvent{Object: o, IsInInitialList: true}) {
+	for o := range objects {
+		if !s.filter.Create(event.CreateEvent{Object: o, IsInInitialList: true}) {
 			continue
 		}
 		if due := s.dueTime(o); due.IsZero() {
@@ -206,11 +206,12 @@ func (s *kindSource) dueTime(o client.Object) time.Time {
 }
 
 func (s *kindSource) added(e *engagement, obj any, initial bool) {
-	if initial {
-		s.backfill(e, []any{obj})
+	o, ok := obj.(client.Object)
+	if ok && initial {
+		s.backfill(e, slices.Values([]client.Object{o}))
 		return
 	}
-	if o, ok := obj.(client.Object); ok && s.filter.Create(event.CreateEvent{Object: o}) {
+	if ok && s.filter.Create(event.CreateEvent{Object: o}) {
 		s.enqueue(e, o, live)
 	}
 }

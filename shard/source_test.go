@@ -25,14 +25,14 @@ func TestBackfillKeepsToWhatIsDueWhen(t *testing.T) {
 			keys: ownKey, filter: predicate.And[client.Object](), queue: q,
 			due: func(o client.Object) time.Time { return dues[o.GetName()] },
 		}
-		var objects []any
+		var objects []client.Object
 		for _, name := range []string{"untimed", "later", "overdue", "long overdue"} {
 			o := &corev1.ConfigMap{}
 			o.Name = name
 			objects = append(objects, o)
 		}
 		e := &engagement{}
-		s.backfill(e, objects)
+		s.backfill(e, slices.Values(objects))
 		event := &corev1.ConfigMap{}
 		event.Name = "event"
 		s.enqueue(e, event, live)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/tenure-dev/tenure/shard/internal/engage"
@@ -54,7 +53,7 @@ func (v *view) attach(e *engagement, s *kindSource) error {
 	if opened == nil || attached {
 		return nil
 	}
-	informer, err := opened.GetCache().GetInformer(e.ctx, s.obj, cache.BlockUntilSynced(false))
+	informer, err := opened.Informer(s.obj)
 	if err != nil {
 		return err
 	}

@@ -202,24 +202,24 @@ func (p versionedPatch) Data(obj client.Object) ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// sharedReader reads declared kinds from the shard's cache and all others live.
-type sharedReader struct {
-	cached   client.Reader
-	live     client.Reader
-	declared func(runtime.Object) bool
+// cachedClient reads declared kinds, in the form (typed, metadata-only) that they were declared in, from the shard's caches, and
+// all others live.
+type cachedClient struct {
+	client.Client
+	caches *caches
 }
 
-func (r *sharedReader) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	return r.of(obj).Get(ctx, key, obj, opts...)
+func (c *cachedClient) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	return c.of(obj).Get(ctx, key, obj, opts...)
 }
 
-func (r *sharedReader) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	return r.of(list).List(ctx, list, opts...)
+func (c *cachedClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	return c.of(list).List(ctx, list, opts...)
 }
 
-func (r *sharedReader) of(obj runtime.Object) client.Reader {
-	if r.declared(obj) {
-		return r.cached
+func (c *cachedClient) of(obj runtime.Object) client.Reader {
+	if cached := c.caches.known(obj); cached != nil {
+		return cached
 	}
-	return r.live
+	return c.Client
 }

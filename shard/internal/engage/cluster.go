@@ -4,23 +4,20 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	typedeventsv1 "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
-	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/internal/informer"
 )
 
 // Kind is one kind of object that a shard's caches hold.
@@ -30,8 +27,7 @@ type Kind struct {
 	Owned bool
 	// Fields is a field selector: primary kinds are listed and watched by it, owned kinds only listed. "" selects all.
 	Fields string
-	// Transform is what the kind's objects go through before they are cached, some of them twice; nil strips their managed
-	// fields.
+	// Transform is what the kind's objects go through before they are cached; nil strips their managed fields.
 	Transform toolscache.TransformFunc
 }
 
@@ -58,17 +54,20 @@ type Cluster struct {
 	kinds  []Kind
 	config *rest.Config
 	http   *http.Client
-	cache  cache.Cache
+	codecs serializer.CodecFactory
+	caches *caches
 	client client.Client
-	live   client.Reader
+	live   client.Client
 	mapper meta.RESTMapper
+	filters
 }
 
 var _ cluster.Cluster = (*Cluster)(nil)
 
 // Open builds the cluster of a shard over a real one: the one that the shard is a part of, or another one for what the
-// shard's objects own there (then all kinds must be owned ones). Nothing is started: see [Cluster.Warm]. The connection
-// is shared by all shards of the real cluster; cache and client are the shard's own and go through its gate.
+// shard's objects own there (then all kinds must be owned ones). It asks which resources the kinds are, and fails if the
+// cluster doesn't serve one. Nothing is started: see [Cluster.Warm]. The connection is shared by all shards of the real
+// cluster; caches and client are the shard's own and go through its gate.
 func Open(real *Connection, gate *Gate, traffic *Traffic, opts Options) (*Cluster, error) {
 	config := real.Config()
 	config.Wrap(func(base http.RoundTripper) http.RoundTripper {
@@ -78,23 +77,21 @@ func Open(real *Connection, gate *Gate, traffic *Traffic, opts Options) (*Cluste
 	if err != nil {
 		return nil, fmt.Errorf("building the transport of shard %s: %w", gate.shard, err)
 	}
-	c := &Cluster{gate: gate, kinds: opts.Kinds, config: config, http: httpClient, mapper: real.mapper}
-	scheme := real.scheme
-	c.recorders, err = newRecorders(config, httpClient, scheme)
+	c := &Cluster{
+		gate: gate, kinds: opts.Kinds, config: config, http: httpClient, codecs: real.codecs, mapper: real.mapper,
+		filters: filters{shard: gate.shard, traffic: traffic, clientSide: opts.ClientFiltering},
+	}
+	c.recorders, err = newRecorders(config, httpClient, real.scheme)
 	if err == nil {
-		c.cache, err = newCache(config, httpClient, scheme, c.mapper, gate.shard, traffic, opts)
+		c.live, err = client.New(config, client.Options{HTTPClient: httpClient, Scheme: real.scheme, Mapper: c.mapper})
 	}
 	if err == nil {
-		err = c.newClients(scheme)
+		err = c.newCaches(opts)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("opening shard %s: %w", gate.shard, err)
 	}
-	for _, i := range opts.Indexes {
-		if err := c.cache.IndexField(context.Background(), i.Object, i.Field, i.Extract); err != nil {
-			return nil, fmt.Errorf("opening shard %s: indexing %s: %w", gate.shard, i.Field, err)
-		}
-	}
+	c.client = &fencedClient{Client: &cachedClient{Client: c.live, caches: c.caches}, gate: gate}
 	return c, nil
 }
 
@@ -110,173 +107,83 @@ func newRecorders(config *rest.Config, httpClient *http.Client, scheme *runtime.
 	return &recorders{scheme: scheme, core: core, events: events}, nil
 }
 
-// newClients builds the live reader and the fenced, cache-reading client.
-func (c *Cluster) newClients(scheme *runtime.Scheme) error {
-	live, err := client.New(c.config, client.Options{HTTPClient: c.http, Scheme: scheme, Mapper: c.mapper})
-	if err != nil {
-		return err
+// newCaches makes the caches of the declared kinds.
+func (c *Cluster) newCaches(opts Options) error {
+	c.caches = &caches{scheme: c.scheme, make: c.informing, kinds: map[form]*informing{}}
+	c.declared = map[schema.GroupVersionKind]Kind{}
+	for _, k := range opts.Kinds {
+		f, err := formOf(k.Object, c.scheme)
+		if err != nil {
+			return fmt.Errorf("kind %T: %w", k.Object, err)
+		}
+		c.declared[f.GroupVersionKind] = k
+		if _, err := c.caches.of(f); err != nil {
+			return fmt.Errorf("kind %T: %w", k.Object, err)
+		}
 	}
-	c.live = live
-	declared, err := declaredKinds(scheme, c.kinds)
-	if err != nil {
-		return err
+	for _, i := range opts.Indexes {
+		if err := c.caches.IndexField(context.Background(), i.Object, i.Field, i.Extract); err != nil {
+			return err
+		}
 	}
-	reader := &sharedReader{cached: c.cache, live: live, declared: declared}
-	cached, err := client.New(c.config, client.Options{
-		HTTPClient: c.http, Scheme: scheme, Mapper: c.mapper, Cache: &client.CacheOptions{Reader: reader, Unstructured: true},
-	})
-	if err != nil {
-		return err
-	}
-	c.client = &fencedClient{Client: cached, gate: c.gate}
 	return nil
 }
 
-// declaredKinds tells whether an object or a list is of a declared kind, in the form (typed, metadata-only) it was
-// declared in: another form would need another cache.
-func declaredKinds(scheme *runtime.Scheme, kinds []Kind) (func(runtime.Object) bool, error) {
-	type form struct {
-		schema.GroupKind
-		metadataOnly bool
-	}
-	formOf := func(obj runtime.Object) (form, error) {
-		gvk, err := apiutil.GVKForObject(obj, scheme)
-		if err != nil {
-			return form{}, err
-		}
-		if _, ok := obj.(client.ObjectList); ok && len(gvk.Kind) > len("List") {
-			gvk.Kind = gvk.Kind[:len(gvk.Kind)-len("List")]
-		}
-		switch obj.(type) {
-		case *metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList:
-			return form{gvk.GroupKind(), true}, nil
-		}
-		return form{gvk.GroupKind(), false}, nil
-	}
-	known := map[form]bool{}
-	for _, k := range kinds {
-		f, err := formOf(k.Object)
-		if err != nil {
-			return nil, fmt.Errorf("kind %T: %w", k.Object, err)
-		}
-		known[f] = true
-	}
-	return func(obj runtime.Object) bool {
-		f, err := formOf(obj)
-		return err == nil && known[f]
-	}, nil
-}
-
-// newCache builds the shard's cache: the declared kinds, each narrowed to the shard.
-func newCache(config *rest.Config, httpClient *http.Client, scheme *runtime.Scheme, mapper meta.RESTMapper,
-	shard keyspace.ShardID, traffic *Traffic, opts Options) (cache.Cache, error) {
-	slots, err := labels.Parse(shard.Prefix.SlotSelector())
+// informing makes the informer of a kind. It isn't running.
+func (c *Cluster) informing(f form) (*informing, error) {
+	mapping, err := c.mapper.RESTMapping(f.GroupKind(), f.Version)
 	if err != nil {
-		return nil, fmt.Errorf("slot selector of %s: %w", shard, err)
+		return nil, err
 	}
-	byObject := map[client.Object]cache.ByObject{}
-	kinds := map[schema.GroupVersionKind]Kind{}
-	for _, k := range opts.Kinds {
-		gvk, err := apiutil.GVKForObject(k.Object, scheme)
-		if err != nil {
-			return nil, fmt.Errorf("kind %T: %w", k.Object, err)
-		}
-		if k.Transform == nil {
-			k.Transform = cache.TransformStripManagedFields()
-		}
-		kinds[gvk] = k
-		how := cache.ByObject{Transform: k.Transform}
-		if k.Owned {
-			how.Label = slots
-		}
-		byObject[k.Object] = how
+	example, err := f.example(c.scheme)
+	if err != nil {
+		return nil, err
 	}
-	byUID := filter{traffic: traffic, keep: func(o metav1.Object) bool { return shard.Contains(string(o.GetUID())) }}
-	if !opts.ClientFiltering && shard.Prefix.Bits() > 0 {
-		byUID.shardSelector = shard.Prefix.Selector()
+	from, err := c.source(f, mapping)
+	if err != nil {
+		return nil, err
 	}
-	bySlot := filter{traffic: traffic, keep: func(o metav1.Object) bool {
-		slot, err := keyspace.ParseSlot(o.GetLabels()[keyspace.SlotLabel])
-		return err == nil && shard.Prefix.ContainsSlot(slot)
-	}}
-	return cache.New(config, cache.Options{
-		HTTPClient:       httpClient,
-		Scheme:           scheme,
-		Mapper:           mapper,
-		ByObject:         byObject,
-		DefaultTransform: cache.TransformStripManagedFields(),
-		NewInformer: func(lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
-			f := byUID
-			if gvk, err := apiutil.GVKForObject(obj, scheme); err == nil {
-				if kinds[gvk].Owned {
-					f = bySlot
-				}
-				f.transform = kinds[gvk].Transform
-				f.fields = &fieldSelector{text: kinds[gvk].Fields, listsOnly: kinds[gvk].Owned}
-			}
-			return toolscache.NewSharedIndexInformer(f.wrap(lw), obj, resync, indexers)
-		},
+	filter := c.filters.of(f)
+	store := informer.New(informer.Config{
+		Kind: f.GroupVersionKind, Namespaced: mapping.Scope.Name() == meta.RESTScopeNameNamespace, Take: filter.take,
 	})
+	return &informing{Store: store, from: filter.wrap(from), example: example}, nil
 }
 
-// Start runs the shard's cache until the context ends; then event recorders stop too.
+// Start fills the shard's caches until the context ends; then event recorders stop too.
 func (c *Cluster) Start(ctx context.Context) error {
 	defer c.stop()
-	return c.cache.Start(ctx)
+	return c.caches.Start(ctx)
 }
 
-// Warm waits until the caches of all declared kinds are synced. Start must be running. It fails when a kind isn't
-// served by the cluster or the cluster can't be asked; it can be tried again.
+// Warm waits until the caches of all declared kinds are synced. Start must be running. It fails only with the context; what
+// the cluster answers meanwhile is in the log, and known to the breaker.
 func (c *Cluster) Warm(ctx context.Context) error {
-	for _, k := range c.kinds {
-		if _, err := c.cache.GetInformer(ctx, k.Object, cache.BlockUntilSynced(false)); err != nil {
-			return fmt.Errorf("watching %T in shard %s: %w", k.Object, c.gate.shard, err)
-		}
-	}
 	for _, k := range c.kinds { // all of them sync side by side
-		informer, err := c.cache.GetInformer(ctx, k.Object, cache.BlockUntilSynced(false))
-		if err != nil {
-			return fmt.Errorf("watching %T in shard %s: %w", k.Object, c.gate.shard, err)
-		}
-		select {
-		case <-informer.HasSyncedChecker().Done():
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := c.caches.known(k.Object).AwaitSync(ctx); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// Objects returns how many objects of primary kinds the cache holds.
-func (c *Cluster) Objects(ctx context.Context) int64 {
-	var n int64
+// Objects returns how many objects of primary kinds the caches hold.
+func (c *Cluster) Objects() (n int64) {
 	for _, k := range c.kinds {
-		if store := c.store(ctx, k.Object); store != nil && !k.Owned {
-			n += int64(len(store.ListKeys()))
+		if !k.Owned {
+			n += int64(c.caches.known(k.Object).Len())
 		}
 	}
 	return n
 }
 
-// Cached returns the objects of a declared kind that the cache holds. They are shared: don't change them.
-func (c *Cluster) Cached(ctx context.Context, kind client.Object) []any {
-	if store := c.store(ctx, kind); store != nil {
-		return store.List()
+// Informer returns the informer of a declared kind. Its objects are shared: don't change them.
+func (c *Cluster) Informer(kind client.Object) (*informer.Store, error) {
+	i := c.caches.known(kind)
+	if i == nil {
+		return nil, fmt.Errorf("kind %T isn't declared", kind)
 	}
-	return nil
-}
-
-// store returns the cache of a kind, nil if it can't be had.
-func (c *Cluster) store(ctx context.Context, kind client.Object) toolscache.Store {
-	informer, err := c.cache.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
-	if err != nil {
-		return nil
-	}
-	shared, ok := informer.(toolscache.SharedIndexInformer)
-	if !ok {
-		return nil
-	}
-	return shared.GetStore()
+	return i.Store, nil
 }
 
 // Gate returns the shard's gate.
@@ -284,9 +191,9 @@ func (c *Cluster) Gate() *Gate { return c.gate }
 
 func (c *Cluster) GetHTTPClient() *http.Client          { return c.http }
 func (c *Cluster) GetConfig() *rest.Config              { return c.config }
-func (c *Cluster) GetCache() cache.Cache                { return c.cache }
+func (c *Cluster) GetCache() cache.Cache                { return c.caches }
 func (c *Cluster) GetScheme() *runtime.Scheme           { return c.client.Scheme() }
 func (c *Cluster) GetClient() client.Client             { return c.client }
-func (c *Cluster) GetFieldIndexer() client.FieldIndexer { return c.cache }
+func (c *Cluster) GetFieldIndexer() client.FieldIndexer { return c.caches }
 func (c *Cluster) GetRESTMapper() meta.RESTMapper       { return c.mapper }
 func (c *Cluster) GetAPIReader() client.Reader          { return c.live }

@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -29,7 +30,8 @@ type Connection struct {
 	name   string       // that TLS asks the server for, where it isn't the host's
 	config *rest.Config // without credentials and TLS, which are the transport's
 	scheme *runtime.Scheme
-	mapper *mapping // over this connection
+	codecs serializer.CodecFactory // of the scheme
+	mapper *mapping                // over this connection
 	way    replaceable
 }
 
@@ -40,6 +42,7 @@ func Connect(real cluster.Cluster) (*Connection, error) {
 		return nil, fmt.Errorf("reading the address of the API server: %w", err)
 	}
 	c := &Connection{server: server, name: real.GetConfig().ServerName, scheme: real.GetScheme()}
+	c.codecs = serializer.NewCodecFactory(c.scheme)
 	server.Path = strings.TrimRight(server.Path, "/")
 	config := rest.CopyConfig(real.GetConfig())
 	// Servers would compress long lists, which is what a new holder waits for. Over networks of 30 MB/s or more that

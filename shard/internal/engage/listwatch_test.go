@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // A server that knows nothing of shardSelector sends everything; only what is in the shard may get through.
@@ -60,20 +61,13 @@ func TestObjectsOutsideTheShardAreDroppedOnArrival(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() {
-		source.Add(out)
-		source.Modify(out)
-		source.Delete(out)
-		source.Add(in)
-		source.Action(watch.Bookmark, out)
-		source.Stop()
-	}()
-	var got []watch.EventType
-	for e := range w.ResultChan() {
-		got = append(got, e.Type)
+	if w != source {
+		t.Error("the watch has another between")
 	}
-	if len(got) != 2 || got[0] != watch.Added || got[1] != watch.Bookmark {
-		t.Errorf("events: got %v, want the shard's ADDED and the BOOKMARK", got)
+	for _, o := range []client.Object{out, out, out, in} {
+		if taken, belongs, err := f.take(o); err != nil || belongs != (o == in) || (belongs && taken != o) {
+			t.Errorf("%s: took %v: %v %v", o.GetName(), taken, belongs, err)
+		}
 	}
 	for _, selector := range asked {
 		if selector != quarter.Prefix.Selector() {
@@ -212,17 +206,6 @@ func TestAClusterIsAskedForAFewListsAtATime(t *testing.T) {
 		if took := time.Since(began); most.Load() != listsAtOnce || took != 5*time.Second {
 			t.Errorf("%d lists at a time, %v in all; want %d, 5s", most.Load(), took, listsAtOnce)
 		}
-	})
-}
-
-func TestAWatchThatIsStoppedWhileNobodyReadsItEnds(t *testing.T) {
-	synctest.Test(t, func(*testing.T) { // which fails if a goroutine is left
-		inner := watch.NewFake()
-		s := newSieve(inner, func(e watch.Event) (watch.Event, bool) { return e, true })
-		inner.Add(&corev1.Pod{}) // taken by the sieve, and by nobody else
-		synctest.Wait()
-		s.Stop()
-		s.Stop()
 	})
 }
 

@@ -59,7 +59,7 @@ func (p *page) isLarge() bool { return p.most > 0 && p.read.Load() > p.most }
 
 // list fills a cache: page by page, as one list.
 func (f *filter) list(ctx context.Context, lw toolscache.ListerWithContext, opts metav1.ListOptions) (runtime.Object, error) {
-	opts.ShardSelector, opts.FieldSelector = f.shardSelector, f.fields.ofList()
+	opts.ShardSelector, opts.LabelSelector, opts.FieldSelector = f.shardSelector, f.labels, f.fields.ofList()
 	opts.Limit, opts.Continue = firstPage, ""
 	switch {
 	case opts.ResourceVersionMatch != "":

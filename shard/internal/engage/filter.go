@@ -1,0 +1,149 @@
+package engage
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+// filters make the filters of a shard.
+type filters struct {
+	shard      keyspace.ShardID
+	traffic    *Traffic
+	clientSide bool
+	declared   map[schema.GroupVersionKind]Kind
+}
+
+// of returns the filter of a kind. One that isn't declared is taken for a primary one.
+func (s *filters) of(of form) *filter {
+	k := s.declared[of.GroupVersionKind]
+	if k.Transform == nil {
+		k.Transform = cache.TransformStripManagedFields()
+	}
+	prefix := s.shard.Prefix
+	f := &filter{traffic: s.traffic, transform: of.named(k.Transform), fields: &fieldSelector{text: k.Fields, listsOnly: k.Owned}}
+	if k.Owned {
+		f.labels = prefix.SlotSelector()
+		f.keep = func(o metav1.Object) bool {
+			slot, err := keyspace.ParseSlot(o.GetLabels()[keyspace.SlotLabel])
+			return err == nil && prefix.ContainsSlot(slot)
+		}
+		return f
+	}
+	f.keep = func(o metav1.Object) bool { return s.shard.Contains(string(o.GetUID())) }
+	if !s.clientSide && prefix.Bits() > 0 {
+		f.shardSelector = prefix.Selector()
+	}
+	return f
+}
+
+// filter says which objects of a kind belong to a shard, twice: to the server, and to check what arrives.
+type filter struct {
+	shardSelector string // for primary kinds; KEP-5866
+	labels        string // for owned kinds
+	keep          func(metav1.Object) bool
+	traffic       *Traffic
+	fields        *fieldSelector // nil for none
+	// transform is what objects go through before they are kept; nil for none.
+	transform toolscache.TransformFunc
+}
+
+// fieldSelector leaves out what is finished for good.
+type fieldSelector struct {
+	text      string
+	listsOnly bool
+	unknown   atomic.Bool // the API server doesn't know the fields
+}
+
+func (s *fieldSelector) ofList() string {
+	if s == nil || s.unknown.Load() {
+		return ""
+	}
+	return s.text
+}
+
+func (s *fieldSelector) ofWatch() string {
+	if s == nil || s.listsOnly {
+		return ""
+	}
+	return s.ofList()
+}
+
+// sifted are the items of a list that belong to the shard, transformed, and how many there were with the others.
+type sifted struct {
+	kept    []runtime.Object
+	arrived int64
+}
+
+// sift drops the items of a list that don't belong.
+func (f *filter) sift(list runtime.Object) (sifted, error) {
+	items, err := meta.ExtractList(list)
+	if err != nil {
+		return sifted{}, fmt.Errorf("reading the items of a %T: %w", list, err)
+	}
+	result := sifted{kept: items[:0], arrived: int64(len(items))}
+	for _, item := range items {
+		if !f.belongs(item) {
+			continue
+		}
+		item, err := f.transformed(item)
+		if err != nil {
+			return sifted{}, err
+		}
+		result.kept = append(result.kept, item)
+	}
+	return result, nil
+}
+
+// take decides about the object of a watch event: it is kept as the kind's transform leaves it, or doesn't belong.
+func (f *filter) take(o client.Object) (_ client.Object, belongs bool, _ error) {
+	if !f.belongs(o) {
+		return nil, false, nil
+	}
+	made, err := f.transformed(o)
+	if err != nil {
+		return nil, false, err
+	}
+	o, ok := made.(client.Object)
+	if !ok {
+		return nil, false, fmt.Errorf("a transform made a %T, which isn't an object", made)
+	}
+	return o, true, nil
+}
+
+func (f *filter) transformed(item runtime.Object) (runtime.Object, error) {
+	if f.transform == nil {
+		return item, nil
+	}
+	made, err := f.transform(item)
+	if err != nil {
+		return nil, fmt.Errorf("transforming a %T: %w", item, err)
+	}
+	object, ok := made.(runtime.Object)
+	if !ok {
+		return nil, fmt.Errorf("a transform made a %T, which isn't an object", made)
+	}
+	return object, nil
+}
+
+func (f *filter) belongs(obj runtime.Object) bool {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return true // not an object: let the reflector complain
+	}
+	if f.keep(m) {
+		f.traffic.Kept.Add(1)
+		return true
+	}
+	f.traffic.Discarded.Add(1)
+	return false
+}

@@ -1,0 +1,86 @@
+package engage
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+// source returns the list-watch of all objects of a kind, in a form.
+func (c *Cluster) source(f form, mapping *meta.RESTMapping) (toolscache.ListerWatcher, error) {
+	switch {
+	case f.metadata:
+		all, err := metadata.NewForConfigAndClient(rest.CopyConfig(c.config), c.http)
+		if err != nil {
+			return nil, err
+		}
+		return listWatch(all.Resource(mapping.Resource).List, all.Resource(mapping.Resource).Watch), nil
+	case f.untyped:
+		all, err := dynamic.NewForConfigAndClient(rest.CopyConfig(c.config), c.http)
+		if err != nil {
+			return nil, err
+		}
+		return listWatch(all.Resource(mapping.Resource).List, all.Resource(mapping.Resource).Watch), nil
+	}
+	scheme := c.scheme
+	all, err := apiutil.RESTClientForGVK(f.GroupVersionKind, false, false, c.config, c.codecs, c.http)
+	if err != nil {
+		return nil, err
+	}
+	options := runtime.NewParameterCodec(scheme)
+	request := func(opts *metav1.ListOptions) *rest.Request {
+		return all.Get().Resource(mapping.Resource.Resource).VersionedParams(opts, options)
+	}
+	return listWatch(
+		func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+			list, err := scheme.New(f.GroupVersion().WithKind(f.Kind + "List"))
+			if err != nil {
+				return nil, err
+			}
+			return list, request(&opts).Do(ctx).Into(list)
+		},
+		func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+			opts.Watch = true
+			return request(&opts).Watch(ctx)
+		},
+	), nil
+}
+
+// listWatch is a ListWatch by two methods of a client.
+func listWatch[list runtime.Object](all func(context.Context, metav1.ListOptions) (list, error),
+	events func(context.Context, metav1.ListOptions) (watch.Interface, error)) *toolscache.ListWatch {
+	return &toolscache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+			listed, err := all(ctx, opts)
+			if err != nil {
+				return nil, err // not a nil of the list's type
+			}
+			return listed, nil
+		},
+		WatchFuncWithContext: events,
+	}
+}
+
+// named has metadata-only objects say what kind they are of, which servers don't tell of each.
+func (f form) named(transform toolscache.TransformFunc) toolscache.TransformFunc {
+	if !f.metadata {
+		return transform
+	}
+	return func(obj any) (any, error) {
+		m, ok := obj.(*metav1.PartialObjectMetadata)
+		if !ok {
+			return nil, fmt.Errorf("a %T isn't metadata of an object", obj)
+		}
+		m.SetGroupVersionKind(f.GroupVersionKind)
+		return transform(obj)
+	}
+}

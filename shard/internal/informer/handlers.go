@@ -1,0 +1,117 @@
+package informer
+
+import (
+	"errors"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+)
+
+var _ cache.Informer = (*Store)(nil)
+
+var (
+	errStopped  = errors.New("the informer has stopped: it takes no more handlers")
+	errIndexers = errors.New("this informer has field indexes only: use IndexField")
+)
+
+// registration is a handler that is shown what happens. It has seen all that there was when it was added.
+type registration struct {
+	*Store
+	handler toolscache.ResourceEventHandler
+	removed atomic.Bool
+}
+
+// AddEventHandler shows a handler what there is, and then whatever happens. All there is has been shown when it returns.
+func (s *Store) AddEventHandler(handler toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	if s.IsStopped() {
+		return nil, errStopped
+	}
+	r := &registration{Store: s, handler: handler}
+	for o := range s.All() {
+		r.handler.OnAdd(o, true)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.handlers = append(slices.Clip(s.handlers), r)
+	return r, nil
+}
+
+// AddEventHandlerWithResyncPeriod is AddEventHandler: there are no resyncs.
+func (s *Store) AddEventHandlerWithResyncPeriod(handler toolscache.ResourceEventHandler, _ time.Duration) (toolscache.ResourceEventHandlerRegistration, error) {
+	return s.AddEventHandler(handler)
+}
+
+// AddEventHandlerWithOptions is AddEventHandler: there are no resyncs.
+func (s *Store) AddEventHandlerWithOptions(handler toolscache.ResourceEventHandler, _ toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
+	return s.AddEventHandler(handler)
+}
+
+// RemoveEventHandler has the handler see nothing any more, but for what is being shown to it just now.
+func (s *Store) RemoveEventHandler(handle toolscache.ResourceEventHandlerRegistration) error {
+	r, ok := handle.(*registration)
+	if !ok || r.Store != s {
+		return errors.New("the handler is another informer's")
+	}
+	r.removed.Store(true)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.handlers = slices.DeleteFunc(slices.Clone(s.handlers), func(other *registration) bool { return other == r })
+	return nil
+}
+
+// AddIndexers refuses: what they would index by can't be read through a cache.Cache.
+func (s *Store) AddIndexers(toolscache.Indexers) error { return errIndexers }
+
+// HasSynced reports whether the first list is in, and was shown to the handlers.
+func (s *Store) HasSynced() bool { return toolscache.IsDone(s.HasSyncedChecker()) }
+
+// HasSyncedChecker is done when HasSynced.
+func (s *Store) HasSyncedChecker() toolscache.DoneChecker { return synced{s} }
+
+// IsStopped reports whether Run has returned.
+func (s *Store) IsStopped() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// synced waits for the first list of a Store.
+type synced struct{ *Store }
+
+func (s synced) Name() string { return "informer of " + s.cfg.Kind.String() }
+
+func (s synced) Done() <-chan struct{} { return s.synced }
+
+// listeners are those that are shown a change.
+func (s *Store) listeners() []*registration {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.handlers
+}
+
+// show shows a change to all handlers. Call it with the turn held, once the change is made.
+func (s *Store) show(c change, first bool) {
+	for _, r := range s.listeners() {
+		switch {
+		case r.removed.Load():
+		case c.old == nil:
+			r.handler.OnAdd(c.now, first)
+		default:
+			r.handler.OnUpdate(c.old, c.now)
+		}
+	}
+}
+
+func (r *registration) deleted(what any) {
+	if !r.removed.Load() {
+		r.handler.OnDelete(what)
+	}
+}

@@ -1,0 +1,116 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+var _ client.Reader = (*Store)(nil)
+
+// AwaitSync waits until the first list is in.
+func (s *Store) AwaitSync(ctx context.Context) error {
+	select {
+	case <-s.synced:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Get copies an object to out, once the Store is synced.
+func (s *Store) Get(ctx context.Context, key client.ObjectKey, out client.Object, opts ...client.GetOption) error {
+	if err := s.AwaitSync(ctx); err != nil {
+		return s.notSynced(err)
+	}
+	var o client.GetOptions
+	o.ApplyOptions(opts)
+	if !s.cfg.Namespaced {
+		key.Namespace = ""
+	}
+	found := s.get(key)
+	if found == nil {
+		// As with controller-runtime's caches, the kind stands for the resource.
+		return apierrors.NewNotFound(schema.GroupResource{Group: s.cfg.Kind.Group, Resource: s.cfg.Kind.Kind}, key.Name)
+	}
+	from, to := reflect.ValueOf(s.lent(found, o.UnsafeDisableDeepCopy)), reflect.ValueOf(out)
+	if !from.Type().AssignableTo(to.Type()) {
+		return fmt.Errorf("%s: the cache holds %s, not %s", s.cfg.Kind.Kind, from.Type(), to.Type())
+	}
+	to.Elem().Set(from.Elem())
+	return nil
+}
+
+// List copies what the options select to out, once the Store is synced.
+func (s *Store) List(ctx context.Context, out client.ObjectList, opts ...client.ListOption) error {
+	if err := s.AwaitSync(ctx); err != nil {
+		return s.notSynced(err)
+	}
+	var o client.ListOptions
+	o.ApplyOptions(opts)
+	if o.Continue != "" {
+		return errors.New("a list of what a cache holds can't be continued: it has no pages")
+	}
+	found, err := s.selected(&o)
+	if err != nil {
+		return err
+	}
+	items := make([]runtime.Object, len(found))
+	for i, object := range found {
+		items[i] = s.lent(object, o.UnsafeDisableDeepCopy)
+	}
+	if err := meta.SetList(out, items); err != nil {
+		return err
+	}
+	out.SetContinue("continue-not-supported") // as controller-runtime's caches say
+	return nil
+}
+
+func (s *Store) notSynced(err error) error {
+	return apierrors.NewTimeoutError(fmt.Sprintf("the cache of %s isn't synced yet: %v", s.cfg.Kind.Kind, err), 0)
+}
+
+// selected returns the objects that a list has. They are shared.
+func (s *Store) selected(o *client.ListOptions) (found []client.Object, err error) {
+	if o.FieldSelector != nil {
+		found, err = s.having(o.FieldSelector, o.Namespace)
+	} else {
+		found = s.in(o.Namespace)
+	}
+	if err != nil {
+		return nil, err
+	}
+	limit := len(found)
+	if o.Limit > 0 {
+		limit = int(min(o.Limit, int64(limit)))
+	}
+	kept := found[:0]
+	for _, object := range found {
+		if len(kept) == limit {
+			break
+		}
+		if o.LabelSelector == nil || o.LabelSelector.Matches(labels.Set(object.GetLabels())) {
+			kept = append(kept, object)
+		}
+	}
+	return kept, nil
+}
+
+// lent is what a reader gets of an object: a copy, unless it has asked for the object itself.
+func (s *Store) lent(o client.Object, itself *bool) client.Object {
+	if ptr.Deref(itself, false) {
+		return o
+	}
+	made := o.DeepCopyObject().(client.Object) // as it is one
+	made.GetObjectKind().SetGroupVersionKind(s.cfg.Kind)
+	return made
+}
