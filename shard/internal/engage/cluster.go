@@ -78,7 +78,7 @@ func Open(real *Connection, gate *Gate, traffic *Traffic, opts Options) (*Cluste
 		return nil, fmt.Errorf("building the transport of shard %s: %w", gate.shard, err)
 	}
 	c := &Cluster{
-		gate: gate, kinds: opts.Kinds, config: config, http: httpClient, codecs: real.codecs, mapper: real.mapper,
+		gate: gate, kinds: opts.Kinds, config: config, http: httpClient, codecs: real.codecs(), mapper: real.mapper,
 		filters: filters{shard: gate.shard, traffic: traffic, clientSide: opts.ClientFiltering},
 	}
 	c.recorders, err = newRecorders(config, httpClient, real.scheme)

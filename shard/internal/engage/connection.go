@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,8 +31,8 @@ type Connection struct {
 	name   string       // that TLS asks the server for, where it isn't the host's
 	config *rest.Config // without credentials and TLS, which are the transport's
 	scheme *runtime.Scheme
-	codecs serializer.CodecFactory // of the scheme
-	mapper *mapping                // over this connection
+	codecs func() serializer.CodecFactory // of the scheme; made when a shard is opened, which most replicas don't
+	mapper *mapping                       // over this connection
 	way    replaceable
 }
 
@@ -42,7 +43,7 @@ func Connect(real cluster.Cluster) (*Connection, error) {
 		return nil, fmt.Errorf("reading the address of the API server: %w", err)
 	}
 	c := &Connection{server: server, name: real.GetConfig().ServerName, scheme: real.GetScheme()}
-	c.codecs = serializer.NewCodecFactory(c.scheme)
+	c.codecs = sync.OnceValue(func() serializer.CodecFactory { return serializer.NewCodecFactory(c.scheme) })
 	server.Path = strings.TrimRight(server.Path, "/")
 	config := rest.CopyConfig(real.GetConfig())
 	// Servers would compress long lists, which is what a new holder waits for. Over networks of 30 MB/s or more that
