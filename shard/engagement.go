@@ -7,12 +7,15 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/tenure-dev/tenure/shard/internal/engage"
+	"github.com/tenure-dev/tenure/shard/internal/informer"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
@@ -35,6 +38,7 @@ type engagement struct {
 	awareEnd context.CancelFunc
 	reaching map[keyspace.ClusterName]*outpost
 	remotes  map[keyspace.ClusterName]*view // the synced ones of what is being reached
+	waiting  map[*kindSource]*alarms
 }
 
 // outpost is the engagement's view over another cluster, where what its objects own lives.
@@ -168,9 +172,47 @@ func (e *engagement) endAwares() bool {
 	return true
 }
 
+// alarms are the times that the shard's objects wait for, by what the source says.
+func (e *engagement) alarms(s *kindSource) *alarms {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	a := e.waiting[s]
+	if a != nil {
+		return a
+	}
+	a = &alarms{ctx: e.ctx, due: s.dueTime}
+	a.store = func() *informer.Store {
+		if c := e.cluster(); c != nil {
+			store, _ := c.Informer(s.obj) // which is declared: sources look that up
+			return store
+		}
+		return nil
+	}
+	a.ring = func(o client.Object, due time.Time) {
+		if e.gate.IsOpen() {
+			s.enqueueFor(e, o, due)
+		}
+	}
+	if e.waiting == nil {
+		e.waiting = map[*kindSource]*alarms{}
+	}
+	e.waiting[s] = a
+	return a
+}
+
+// forgetAlarms clears all alarms. Whoever opens the gate sets them anew.
+func (e *engagement) forgetAlarms() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, a := range e.waiting {
+		a.clear()
+	}
+}
+
 // shut ends the engagement at once: nothing passes its gate any more, its caches stop.
 func (e *engagement) shut() {
 	e.gate.Shut()
 	e.endAwares()
 	e.cancel()
+	e.forgetAlarms() // after the context has ended: none is set any more
 }

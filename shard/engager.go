@@ -129,6 +129,7 @@ func (g *engager) open(o driver.Open) {
 	e := g.of(o.ID)
 	step := g.step(StepActivate, o.ID, o.Record)
 	step.Epoch = o.Epoch
+	e.forgetAlarms() // a shard may be kept that was about to go
 	e.gate.Open(o.Epoch)
 	e.sample.at = time.Now()
 	g.spawn(func() { e.backfill(g.roster.allSources()) })

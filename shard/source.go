@@ -47,9 +47,10 @@ type kindSource struct {
 //
 // What a shard that becomes active already holds is enqueued behind everything that is live, and under a lasting load
 // that can be long. due, which may be nil, spares objects that: those whose time it tells are enqueued for that time like
-// live ones, the longest overdue first, and aren't looked at before it. It returns zero for those that wait for no time, or
-// have something else to be seen to, and may be called from several goroutines. Events that a predicate refuses are
-// dropped, as with controller-runtime's own sources.
+// live ones, the longest overdue first, and aren't looked at before it, whether they were there or have just come or changed.
+// Until then they are no keys in the queue. It returns zero for those that wait for no time, or have something else to be seen
+// to: these are enqueued at once when they come or change. It is to depend on nothing but the object and may be called from
+// several goroutines. Events that a predicate refuses are dropped, as with controller-runtime's own sources.
 func (m *Manager) For(obj client.Object, due func(client.Object) time.Time, only ...predicate.Predicate) source.TypedSource[mcreconcile.Request] {
 	return &kindSource{roster: m.node.roster, log: m.node.log, obj: obj, due: due, keys: ownKey, filter: predicate.And(only...)}
 }
@@ -177,27 +178,34 @@ func (s *kindSource) backfill(e *engagement, objects iter.Seq[client.Object]) {
 		due    time.Time
 	}
 	var first []timed
+	var later []alarm
 	var patient []client.Object
 	for o := range objects {
 		if !s.filter.Create(event.CreateEvent{Object: o, IsInInitialList: true}) {
 			continue
 		}
-		if due := s.dueTime(o); due.IsZero() {
+		switch due := s.dueTime(o); {
+		case due.IsZero():
 			patient = append(patient, o)
-		} else {
+		case far(due):
+			later = append(later, alarm{nanos(due), client.ObjectKeyFromObject(o)})
+		default:
 			first = append(first, timed{o, due})
 		}
 	}
 	slices.SortFunc(first, func(x, y timed) int { return x.due.Compare(y.due) })
 	for _, t := range first {
-		s.enqueue(e, t.object, priorityqueue.AddOpts{After: time.Until(t.due)})
+		s.enqueueFor(e, t.object, t.due)
 	}
 	for _, o := range patient {
 		s.enqueue(e, o, behind)
 	}
+	if s.due != nil {
+		e.alarms(s).set(later...)
+	}
 }
 
-// dueTime is when an object that was there before is due, zero if its key may be enqueued behind everything live.
+// dueTime is when an object is due, zero if it waits for no time.
 func (s *kindSource) dueTime(o client.Object) time.Time {
 	if s.due == nil {
 		return time.Time{}
@@ -212,7 +220,7 @@ func (s *kindSource) added(e *engagement, obj any, initial bool) {
 		return
 	}
 	if ok && s.filter.Create(event.CreateEvent{Object: o}) {
-		s.enqueue(e, o, live)
+		s.changed(e, o)
 	}
 }
 
@@ -220,8 +228,25 @@ func (s *kindSource) updated(e *engagement, old, obj any) {
 	before, ok := old.(client.Object)
 	o, alsoOK := obj.(client.Object)
 	if ok && alsoOK && s.filter.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: o}) {
-		s.enqueue(e, o, live)
+		s.changed(e, o)
 	}
+}
+
+// changed enqueues an object at once, or for the time that is all it waits for.
+func (s *kindSource) changed(e *engagement, o client.Object) {
+	switch due := s.dueTime(o); {
+	case due.IsZero():
+		s.enqueue(e, o, live)
+	case far(due):
+		e.alarms(s).set(alarm{nanos(due), client.ObjectKeyFromObject(o)})
+	default:
+		s.enqueueFor(e, o, due)
+	}
+}
+
+// enqueueFor enqueues an object for its time, which may have passed.
+func (s *kindSource) enqueueFor(e *engagement, o client.Object, due time.Time) {
+	s.enqueue(e, o, priorityqueue.AddOpts{After: time.Until(due)})
 }
 
 func (s *kindSource) deleted(e *engagement, obj any) {

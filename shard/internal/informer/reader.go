@@ -37,7 +37,7 @@ func (s *Store) Get(ctx context.Context, key client.ObjectKey, out client.Object
 	if !s.cfg.Namespaced {
 		key.Namespace = ""
 	}
-	found := s.get(key)
+	found := s.Peek(key)
 	if found == nil {
 		// As with controller-runtime's caches, the kind stands for the resource.
 		return apierrors.NewNotFound(schema.GroupResource{Group: s.cfg.Kind.Group, Resource: s.cfg.Kind.Kind}, key.Name)

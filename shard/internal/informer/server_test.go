@@ -31,7 +31,7 @@ type server struct {
 }
 
 func (s *server) listWatch() toolscache.ListerWatcher {
-	return &toolscache.ListWatch{
+	return listed{&toolscache.ListWatch{
 		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -66,8 +66,13 @@ func (s *server) listWatch() toolscache.ListerWatcher {
 			s.watches = append(s.watches, w)
 			return w, nil
 		},
-	}
+	}}
 }
+
+// listed has its lists taken for what they are.
+type listed struct{ *toolscache.ListWatch }
+
+func (listed) IsWatchListSemanticsUnSupported() bool { return true }
 
 func versionOf(o runtime.Object) int {
 	version, _ := strconv.Atoi(o.(*corev1.ConfigMap).ResourceVersion)

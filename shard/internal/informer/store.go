@@ -82,8 +82,8 @@ func (s *Store) in(namespace string) []client.Object {
 	return all
 }
 
-// get returns an object, nil if there is none of that name.
-func (s *Store) get(key types.NamespacedName) client.Object {
+// Peek returns an object, nil if there is none of that name. It is shared: don't change it.
+func (s *Store) Peek(key types.NamespacedName) client.Object {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.objects[key.Namespace][key.Name]

@@ -1,0 +1,142 @@
+package shard
+
+import (
+	"container/heap"
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-dev/tenure/shard/internal/informer"
+)
+
+// lead is how long before its time a key is handed to the queue, which lets it wait for the rest: so keys become ready in
+// the order of their times, to the moment, however many there are.
+const lead = time.Second
+
+// alarms are the times that a shard's objects of one kind wait for. An object that waits costs an entry here, and not a key in
+// the queue. Entries are hints: what an object waits for when its time comes is asked then. So nothing is done about those
+// of objects that have changed or gone, until they are more than the others. It is safe for concurrent use.
+type alarms struct {
+	ctx   context.Context                // nothing is set when it has ended
+	store func() *informer.Store         // of the objects; nil while there is none
+	due   func(client.Object) time.Time  // zero for what waits for no time
+	ring  func(client.Object, time.Time) // is told of an object when its time is near
+
+	mu    sync.Mutex // guards all below
+	times alarmHeap
+	timer *time.Timer // nil before the first is set
+}
+
+// alarm is an object's time, in nanoseconds since 1970.
+type alarm struct {
+	at  int64
+	key types.NamespacedName
+}
+
+// far reports whether a time is too far off for the queue.
+func far(due time.Time) bool { return time.Until(due) > 2*lead }
+
+// nanos is a time as an alarm has it. What is after the year 2262 is then.
+func nanos(due time.Time) int64 {
+	if due.Year() > 2261 {
+		return math.MaxInt64
+	}
+	return due.UnixNano()
+}
+
+// set has all these ring at their times.
+func (a *alarms) set(more ...alarm) {
+	if len(more) == 0 {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ctx.Err() != nil {
+		return
+	}
+	if store := a.store(); store != nil && len(a.times)+len(more) > 2*store.Len()+64 {
+		more = a.all(store)
+		a.times = make(alarmHeap, 0, len(more)+len(more)/8)
+	}
+	if len(more) == 1 {
+		heap.Push(&a.times, more[0])
+	} else {
+		a.times = append(a.times, more...)
+		heap.Init(&a.times)
+	}
+	a.wind()
+}
+
+// all returns the alarms of all objects that there are.
+func (a *alarms) all(store *informer.Store) (all []alarm) {
+	for o := range store.All() {
+		if due := a.due(o); far(due) {
+			all = append(all, alarm{nanos(due), client.ObjectKeyFromObject(o)})
+		}
+	}
+	return all
+}
+
+// clear forgets all alarms.
+func (a *alarms) clear() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.times = nil
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+}
+
+// wind sets the timer to the first alarm. Call it with the lock held.
+func (a *alarms) wind() {
+	if len(a.times) == 0 {
+		return
+	}
+	wait := time.Until(time.Unix(0, a.times[0].at)) - lead
+	if a.timer == nil {
+		a.timer = time.AfterFunc(wait, a.rung)
+	} else {
+		a.timer.Reset(wait)
+	}
+}
+
+// rung tells of all whose times are near.
+func (a *alarms) rung() {
+	a.mu.Lock()
+	var near []alarm
+	for until := time.Now().Add(2 * lead).UnixNano(); len(a.times) > 0 && a.times[0].at <= until; {
+		near = append(near, heap.Pop(&a.times).(alarm))
+	}
+	a.wind()
+	a.mu.Unlock()
+	store := a.store()
+	if store == nil {
+		return
+	}
+	for _, r := range near {
+		o := store.Peek(r.key)
+		if o == nil {
+			continue
+		}
+		if due := a.due(o); nanos(due) == r.at { // else it has another alarm, or waits for no time
+			a.ring(o, due)
+		}
+	}
+}
+
+// alarmHeap has the first alarm in front.
+type alarmHeap []alarm
+
+func (h alarmHeap) Len() int           { return len(h) }
+func (h alarmHeap) Less(x, y int) bool { return h[x].at < h[y].at }
+func (h alarmHeap) Swap(x, y int)      { h[x], h[y] = h[y], h[x] }
+func (h *alarmHeap) Push(x any)        { *h = append(*h, x.(alarm)) }
+func (h *alarmHeap) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}

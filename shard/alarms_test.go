@@ -1,0 +1,212 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	"github.com/tenure-dev/tenure/shard/internal/engage"
+	"github.com/tenure-dev/tenure/shard/internal/informer"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+// timed is a shard that is open, with a source whose objects say in an annotation for what they wait.
+type timed struct {
+	*kindSource
+	e      *engagement
+	store  *informer.Store
+	events *watch.RaceFreeFakeWatcher
+	q      priorityqueue.PriorityQueue[mcreconcile.Request]
+	began  time.Time
+}
+
+const dueIn = "due"
+
+func waits(name, due string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "n", Annotations: map[string]string{dueIn: due}}}
+}
+
+// listed has its lists taken for what they are.
+type listed struct{ *toolscache.ListWatch }
+
+func (listed) IsWatchListSemanticsUnSupported() bool { return true }
+
+// newTimed needs a bubble.
+func newTimed(t *testing.T, there ...corev1.ConfigMap) *timed {
+	ctx, cancel := context.WithCancel(t.Context())
+	r := &timed{events: watch.NewRaceFreeFake(), q: priorityqueue.New[mcreconcile.Request]("test"), began: time.Now()}
+	r.store = informer.New(informer.Config{Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Namespaced: true})
+	r.kindSource = &kindSource{keys: ownKey, filter: predicate.And[client.Object](), queue: r.q, due: func(o client.Object) time.Time {
+		if after, err := time.ParseDuration(o.GetAnnotations()[dueIn]); err == nil {
+			return r.began.Add(after)
+		}
+		return time.Time{}
+	}}
+	id := keyspace.ShardID{Cluster: "west"}
+	r.e = &engagement{id: id, ctx: ctx, cancel: cancel, gate: engage.NewGate(ctx, id, "test", "me", func() bool { return true })}
+	r.e.alarms(r.kindSource).store = func() *informer.Store { return r.store }
+	go r.store.Run(ctx, listed{&toolscache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (apiruntime.Object, error) {
+			return &corev1.ConfigMapList{Items: there, ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, nil
+		},
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return r.events, nil },
+	}}, &corev1.ConfigMap{})
+	synctest.Wait()
+	if err := r.attach(r.e, r.store); err != nil {
+		t.Fatal(err)
+	}
+	r.e.gate.Open(1)
+	r.backfill(r.e, r.store.All())
+	t.Cleanup(func() {
+		r.e.shut()
+		r.events.Stop()
+		r.q.ShutDown()
+		synctest.Wait()
+	})
+	return r
+}
+
+// until returns the keys that come until then, each with when it came.
+func (r *timed) until(end time.Duration) string {
+	var all []string
+	took := make(chan struct{})
+	stop := time.After(end - time.Since(r.began))
+	go func() {
+		defer close(took)
+		for {
+			req, shutdown := r.q.Get()
+			if shutdown || req.Name == "stop" {
+				r.q.Done(req)
+				return
+			}
+			all = append(all, fmt.Sprintf("%s@%s", req.Name, time.Since(r.began).Round(time.Millisecond)))
+			r.q.Done(req)
+		}
+	}()
+	<-stop
+	stopping := mcreconcile.Request{}
+	stopping.Name = "stop"
+	r.q.Add(stopping)
+	<-took
+	return strings.Join(all, " ")
+}
+
+func (r *timed) expect(t *testing.T, end time.Duration, want string) {
+	t.Helper()
+	if got := r.until(end); got != want {
+		t.Errorf("until %s: got %q, want %q", end, got, want)
+	}
+}
+
+// What a shard's caches hold is enqueued at the time that it is due, the longest overdue first, and otherwise behind what
+// is live.
+func TestBackfillKeepsToWhatIsDueWhen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTimed(t, *waits("untimed", ""), *waits("later", "1m"), *waits("soon", "1s"), *waits("overdue", "-1s"), *waits("long overdue", "-1h"))
+		event := waits("event", "")
+		r.enqueue(r.e, event, live)
+		synctest.Wait()
+		if r.q.Len() != 4 {
+			t.Errorf("%d keys are ready, want all that have no time to wait for", r.q.Len())
+		}
+		r.expect(t, time.Hour, "long overdue@0s overdue@0s event@0s untimed@0s soon@1s later@1m0s")
+	})
+}
+
+func TestWhatWaitsIsEnqueuedWhenItsTimeComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTimed(t, *waits("moved", "1h"), *waits("earlier", "3h"), *waits("deleted", "1h"), *waits("freed", "1h"), *waits("stays", "1h"))
+		r.events.Add(waits("new", "2h"))
+		r.events.Modify(waits("moved", "2h"))
+		r.events.Modify(waits("moved", "4h"))
+		r.events.Modify(waits("earlier", "30m"))
+		r.events.Modify(waits("stays", "1h"))
+		r.events.Delete(waits("deleted", "1h"))
+		r.events.Modify(waits("freed", ""))
+		r.expect(t, time.Minute, "deleted@0s freed@0s") // their reconcilers may have something to clean up
+		r.expect(t, 10*time.Hour, "earlier@30m0s stays@1h0m0s new@2h0m0s moved@4h0m0s")
+	})
+}
+
+func TestNothingWakesForAShardThatIsNotServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTimed(t, *waits("one", "1h"), *waits("other", "2h"))
+		r.e.gate.Shut()
+		r.expect(t, 90*time.Minute, "")
+		r.e.forgetAlarms()
+		r.e.gate.Open(2) // as of a shard that is kept after all
+		r.backfill(r.e, r.store.All())
+		r.expect(t, 3*time.Hour, "one@1h30m0s other@2h0m0s")
+		r.events.Add(waits("too late", "5h"))
+		synctest.Wait()
+		r.e.shut()
+		r.e.alarms(r.kindSource).set(alarm{at: time.Now().Add(time.Minute).UnixNano()})
+		if left := len(r.e.alarms(r.kindSource).times); left > 0 {
+			t.Errorf("%d alarms are left", left)
+		}
+	})
+}
+
+// Objects that change their minds all the time leave no more alarms behind than there are objects.
+func TestAlarmsDoNotPileUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTimed(t, *waits("restless", "1h"), *waits("still", "2h"))
+		most := 0
+		for i := range 10000 {
+			r.events.Modify(waits("restless", fmt.Sprintf("%ds", 5000+i)))
+			synctest.Wait()
+			most = max(most, len(r.e.alarms(r.kindSource).times))
+		}
+		if most > 100 {
+			t.Errorf("%d alarms for 2 objects", most)
+		}
+		r.expect(t, 5*time.Hour, "still@2h0m0s restless@4h9m59s")
+	})
+}
+
+func TestATimeVeryFarOffIsNoneInThePast(t *testing.T) {
+	for _, due := range []time.Time{time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)} {
+		if !far(due) || nanos(due) < time.Now().UnixNano() {
+			t.Errorf("%v is at %d", due, nanos(due))
+		}
+	}
+}
+
+// An alarm costs its entry, however many there are.
+func TestAnAlarmIsSmall(t *testing.T) {
+	a := &alarms{ctx: t.Context(), store: func() *informer.Store { return nil }}
+	const many = 100_000
+	before := heapInUse()
+	at := time.Now().Add(time.Hour).UnixNano()
+	for i := range many {
+		a.set(alarm{at: at + int64(i*7919%many)})
+	}
+	if each := int(heapInUse()-before) / many; each > 60 {
+		t.Errorf("%d bytes each", each)
+	}
+	if a.times[0].at != at {
+		t.Error("the first isn't in front")
+	}
+	a.clear()
+}
+
+func heapInUse() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
