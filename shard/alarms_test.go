@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/pkg/at"
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/internal/informer"
 	"github.com/tenure-dev/tenure/shard/keyspace"
@@ -186,22 +190,53 @@ func TestATimeVeryFarOffIsNoneInThePast(t *testing.T) {
 	}
 }
 
-// An alarm costs its entry, however many there are.
-func TestAnAlarmIsSmall(t *testing.T) {
-	a := &alarms{ctx: t.Context(), store: func() *informer.Store { return nil }}
-	const many = 100_000
+// What an At costs that waits, with all that knows of it: its shard's cache and its alarm.
+func TestAnAtThatWaitsTakesLittleMemory(t *testing.T) {
+	const many, most = 100_000, 400
+	began := time.Now()
+	fill := func() apiruntime.Object {
+		list := &cnatv1alpha1.AtList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
+		for i := range many {
+			one := cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{
+				Namespace: fmt.Sprint("team-", i%50), Name: fmt.Sprint("nightly-report-", i), UID: uuid.NewUUID(),
+				ResourceVersion: strconv.Itoa(100_000 + i), Generation: 1, CreationTimestamp: metav1.Unix(began.Unix(), 0),
+			}}
+			one.Spec.Schedule = began.Add(time.Hour + time.Duration(i*7919%many)*time.Second).UTC().Format(time.RFC3339)
+			one.Status.Phase = cnatv1alpha1.AtPending
+			list.Items = append(list.Items, one)
+		}
+		return list
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	events := watch.NewRaceFreeFake()
 	before := heapInUse()
-	at := time.Now().Add(time.Hour).UnixNano()
-	for i := range many {
-		a.set(alarm{at: at + int64(i*7919%many)})
+	store := informer.New(informer.Config{
+		Kind: cnatv1alpha1.GroupVersion.WithKind("At"), Namespaced: true,
+		Pack: func(o client.Object) informer.Packed { return at.Pack(o) },
+	})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		store.Run(ctx, listed{&toolscache.ListWatch{
+			ListWithContextFunc:  func(context.Context, metav1.ListOptions) (apiruntime.Object, error) { return fill(), nil },
+			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return events, nil },
+		}}, &cnatv1alpha1.At{})
+	}()
+	defer func() { <-ended }()
+	defer cancel()
+	if err := store.AwaitSync(ctx); err != nil {
+		t.Fatal(err)
 	}
-	if each := int(heapInUse()-before) / many; each > 60 {
-		t.Errorf("%d bytes each", each)
+	s := &kindSource{keys: ownKey, filter: predicate.And[client.Object](), due: func(o client.Object) time.Time { return at.Due(o.(*cnatv1alpha1.At)) }}
+	e := &engagement{ctx: ctx}
+	e.alarms(s).store = func() *informer.Store { return store }
+	s.backfill(e, store.All())
+	defer e.forgetAlarms()
+	each := int(heapInUse()-before) / many
+	t.Logf("%d bytes each", each)
+	if each > most || store.Len() != many || len(e.alarms(s).times) != many {
+		t.Errorf("%d Ats and %d alarms, %d bytes each; want %d, at most %d each", store.Len(), len(e.alarms(s).times), each, many, most)
 	}
-	if a.times[0].at != at {
-		t.Error("the first isn't in front")
-	}
-	a.clear()
 }
 
 func heapInUse() uint64 {

@@ -5,6 +5,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/shard/internal/engage"
+	"github.com/tenure-dev/tenure/shard/internal/informer"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
@@ -28,7 +29,15 @@ type Kind struct {
 	// Transform is what the kind's objects go through before they are cached; nil strips their managed fields, but for those of
 	// remote kinds. What it drops isn't in memory either while a cache is filled.
 	Transform toolscache.TransformFunc
+	// Pack makes something smaller of an object in a cache, for kinds that have many and look at few: it is unpacked each time
+	// that it is read. It is given transformed objects, must not change them, and returns nil for those that are to stay
+	// as they are. Nil packs none.
+	Pack func(client.Object) Packed
 }
+
+// Packed is a cached object that takes little memory. Unpack makes the object that it was packed from, a new one each
+// time, and is called from several goroutines; TypeMeta may be left out.
+type Packed = informer.Packed
 
 // Primary declares a kind whose objects are sharded by their own UID: what a controller is For.
 func Primary(obj client.Object) Kind { return Kind{Object: obj} }
@@ -49,5 +58,5 @@ func (k Kind) engaged() engage.Kind {
 	if k.Remote && k.Transform == nil { // who else manages a field of a copy matters
 		k.Transform = func(obj any) (any, error) { return obj, nil }
 	}
-	return engage.Kind{Object: k.Object, Owned: k.Owned, Fields: k.Fields, Transform: k.Transform}
+	return engage.Kind{Object: k.Object, Owned: k.Owned, Fields: k.Fields, Transform: k.Transform, Pack: k.Pack}
 }

@@ -188,7 +188,7 @@ func (o *options) atKinds() []shard.Kind {
 	ats, pods := shard.Primary(&cnatv1alpha1.At{}), shard.Owned(&corev1.Pod{})
 	notHome := func(cluster keyspace.ClusterName) bool { return string(cluster) != string(o.homeCluster()) }
 	ats.In, pods.In = notHome, notHome
-	ats.Transform, pods.Transform = at.Trim, at.Trim
+	ats.Transform, pods.Transform, ats.Pack = at.Trim, at.Trim, atPacked
 	ats.Fields, pods.Fields = at.UnfinishedAts, at.UnfinishedPods
 	return []shard.Kind{ats, pods}
 }
@@ -215,6 +215,14 @@ func newSharded(home *rest.Config, provider *mckubeconfig.Provider, opts manager
 		WatchesRawSource(mgr.Owns(&corev1.Pod{}, &cnatv1alpha1.At{}, at.PodEvents())).
 		Complete(mgr.Guard(seen.Traced(r)))
 	return mgr, err
+}
+
+// atPacked makes something smaller of an At that waits.
+func atPacked(obj client.Object) shard.Packed {
+	if p := at.Pack(obj); p != nil {
+		return p
+	}
+	return nil // and not a nil of another type
 }
 
 // atDue is when an At is to be looked at.

@@ -29,6 +29,8 @@ type Kind struct {
 	Fields string
 	// Transform is what the kind's objects go through before they are cached; nil strips their managed fields.
 	Transform toolscache.TransformFunc
+	// Pack makes something smaller of an object that is cached; nil packs none.
+	Pack func(client.Object) informer.Packed
 }
 
 // Index is one field index on a shard's cache.
@@ -145,7 +147,7 @@ func (c *Cluster) informing(f form) (*informing, error) {
 	}
 	filter := c.filters.of(f)
 	store := informer.New(informer.Config{
-		Kind: f.GroupVersionKind, Namespaced: mapping.Scope.Name() == meta.RESTScopeNameNamespace, Take: filter.take,
+		Kind: f.GroupVersionKind, Namespaced: mapping.Scope.Name() == meta.RESTScopeNameNamespace, Take: filter.take, Pack: c.declared[f.GroupVersionKind].Pack,
 	})
 	return &informing{Store: store, from: filter.wrap(from), example: example}, nil
 }

@@ -99,13 +99,18 @@ func (s *Store) listeners() []*registration {
 
 // show shows a change to all handlers. Call it with the turn held, once the change is made.
 func (s *Store) show(c change, first bool) {
-	for _, r := range s.listeners() {
+	listeners := s.listeners()
+	if len(listeners) == 0 {
+		return
+	}
+	old := opened(c.old)
+	for _, r := range listeners {
 		switch {
 		case r.removed.Load():
-		case c.old == nil:
+		case old == nil:
 			r.handler.OnAdd(c.now, first)
 		default:
-			r.handler.OnUpdate(c.old, c.now)
+			r.handler.OnUpdate(old, c.now)
 		}
 	}
 }

@@ -24,8 +24,9 @@ func (s *Store) IndexField(field string, extract client.IndexerFunc) error {
 		return fmt.Errorf("%s: there is an index of %s already", s.cfg.Kind.Kind, field)
 	}
 	i := &index{extract: extract, keys: map[string]map[types.NamespacedName]struct{}{}}
-	for _, objects := range s.objects {
-		for _, o := range objects {
+	for _, space := range s.spaces {
+		for _, k := range space.objects {
+			o := opened(k)
 			i.replace(client.ObjectKeyFromObject(o), nil, o)
 		}
 	}
@@ -56,7 +57,7 @@ func (i *index) replace(key types.NamespacedName, old, now client.Object) {
 }
 
 // having returns the objects of a namespace ("" for all) that have all values that the selector names.
-func (s *Store) having(selector fields.Selector, namespace string) (found []client.Object, _ error) {
+func (s *Store) having(selector fields.Selector, namespace string) (found []kept, _ error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	required := selector.Requirements()
@@ -76,11 +77,12 @@ func (s *Store) having(selector fields.Selector, namespace string) (found []clie
 		if namespace != "" && key.Namespace != namespace {
 			continue
 		}
-		o := s.objects[key.Namespace][key.Name]
+		k := s.find(key)
+		o := opened(k)
 		if !slices.ContainsFunc(others, func(r fields.Requirement) bool {
 			return !slices.Contains(s.indexes[r.Field].extract(o), r.Value)
 		}) {
-			found = append(found, o)
+			found = append(found, k)
 		}
 	}
 	return found, nil

@@ -37,7 +37,9 @@ func (s *Store) Get(ctx context.Context, key client.ObjectKey, out client.Object
 	if !s.cfg.Namespaced {
 		key.Namespace = ""
 	}
-	found := s.Peek(key)
+	s.mu.RLock()
+	found := s.find(key)
+	s.mu.RUnlock()
 	if found == nil {
 		// As with controller-runtime's caches, the kind stands for the resource.
 		return apierrors.NewNotFound(schema.GroupResource{Group: s.cfg.Kind.Group, Resource: s.cfg.Kind.Kind}, key.Name)
@@ -64,9 +66,18 @@ func (s *Store) List(ctx context.Context, out client.ObjectList, opts ...client.
 	if err != nil {
 		return err
 	}
-	items := make([]runtime.Object, len(found))
-	for i, object := range found {
-		items[i] = s.lent(object, o.UnsafeDisableDeepCopy)
+	limit := len(found)
+	if o.Limit > 0 {
+		limit = int(min(o.Limit, int64(limit)))
+	}
+	items := make([]runtime.Object, 0, limit)
+	for _, k := range found {
+		if len(items) == limit {
+			break
+		}
+		if o.LabelSelector == nil || o.LabelSelector.Matches(labels.Set(opened(k).GetLabels())) {
+			items = append(items, s.lent(k, o.UnsafeDisableDeepCopy))
+		}
 	}
 	if err := meta.SetList(out, items); err != nil {
 		return err
@@ -79,38 +90,23 @@ func (s *Store) notSynced(err error) error {
 	return apierrors.NewTimeoutError(fmt.Sprintf("the cache of %s isn't synced yet: %v", s.cfg.Kind.Kind, err), 0)
 }
 
-// selected returns the objects that a list has. They are shared.
-func (s *Store) selected(o *client.ListOptions) (found []client.Object, err error) {
+// selected returns the objects that a list has but for its labels and its limit.
+func (s *Store) selected(o *client.ListOptions) ([]kept, error) {
 	if o.FieldSelector != nil {
-		found, err = s.having(o.FieldSelector, o.Namespace)
-	} else {
-		found = s.in(o.Namespace)
+		return s.having(o.FieldSelector, o.Namespace)
 	}
-	if err != nil {
-		return nil, err
-	}
-	limit := len(found)
-	if o.Limit > 0 {
-		limit = int(min(o.Limit, int64(limit)))
-	}
-	kept := found[:0]
-	for _, object := range found {
-		if len(kept) == limit {
-			break
-		}
-		if o.LabelSelector == nil || o.LabelSelector.Matches(labels.Set(object.GetLabels())) {
-			kept = append(kept, object)
-		}
-	}
-	return kept, nil
+	return s.in(o.Namespace), nil
 }
 
 // lent is what a reader gets of an object: a copy, unless it has asked for the object itself.
-func (s *Store) lent(o client.Object, itself *bool) client.Object {
-	if ptr.Deref(itself, false) {
-		return o
+func (s *Store) lent(k kept, itself *bool) client.Object {
+	o := opened(k)
+	if shared, whole := k.(client.Object); whole {
+		if ptr.Deref(itself, false) {
+			return o
+		}
+		o = shared.DeepCopyObject().(client.Object) // as it is one
 	}
-	made := o.DeepCopyObject().(client.Object) // as it is one
-	made.GetObjectKind().SetGroupVersionKind(s.cfg.Kind)
-	return made
+	o.GetObjectKind().SetGroupVersionKind(s.cfg.Kind)
+	return o
 }

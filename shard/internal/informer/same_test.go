@@ -112,7 +112,14 @@ func shared() *rig {
 
 func own() *rig {
 	r := &rig{server: &server{objects: map[string]*corev1.ConfigMap{}}}
-	s := New(configMaps)
+	packing := configMaps
+	packing.Pack = func(o client.Object) Packed {
+		if o.GetName() > "o1" { // some are packed, others aren't
+			return box{o.(*corev1.ConfigMap).DeepCopy()}
+		}
+		return nil
+	}
+	s := New(packing)
 	if err := s.IndexField("l", labelOf); err != nil {
 		panic(err)
 	}
@@ -121,10 +128,19 @@ func own() *rig {
 	r.held = func() []client.Object { return slices.Collect(s.All()) }
 	r.labelled = func(value string) []client.Object {
 		list, _ := s.having(fields.OneTermEqualSelector("l", value), "")
-		return list
+		var all []client.Object
+		for _, k := range list {
+			all = append(all, opened(k))
+		}
+		return all
 	}
 	return r
 }
+
+// box is a packed ConfigMap.
+type box struct{ object *corev1.ConfigMap }
+
+func (b box) Unpack() client.Object { return b.object.DeepCopy() }
 
 func labelOf(o client.Object) []string {
 	if value, ok := o.GetLabels()["l"]; ok {

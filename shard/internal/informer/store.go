@@ -23,6 +23,35 @@ type Config struct {
 	// Take is asked about the object of each watch event: what of it is to be kept, and whether it belongs here at all. Nil
 	// takes all as they are. What is listed is taken as it comes.
 	Take func(client.Object) (_ client.Object, belongs bool, _ error)
+	// Pack makes something smaller of an object, or returns nil if it is to be kept as it is. Nil packs none.
+	Pack func(client.Object) Packed
+}
+
+// Packed is an object that takes little memory.
+type Packed interface {
+	// Unpack returns a new object that is as the one before it was packed, but may lack its kind (TypeMeta). It is called
+	// from several goroutines.
+	Unpack() client.Object
+}
+
+// kept is what a Store has of an object: a client.Object or a Packed; nil for none.
+type kept any
+
+// opened returns a kept object, nil for none. It is shared unless it was packed.
+func opened(k kept) client.Object {
+	switch k := k.(type) {
+	case client.Object:
+		return k
+	case Packed:
+		return k.Unpack()
+	}
+	return nil
+}
+
+// space is a namespace.
+type space struct {
+	name    string // which all objects share
+	objects map[string]kept
 }
 
 // Store holds the objects of one kind. It is safe for concurrent use.
@@ -34,8 +63,8 @@ type Store struct {
 	// turn is held while a change is applied and shown, so that every handler sees all changes in the same order.
 	turn sync.Mutex
 
-	mu       sync.RWMutex                        // guards all below; never held while a handler runs
-	objects  map[string]map[string]client.Object // by namespace and name
+	mu       sync.RWMutex // guards all below; never held while a handler runs
+	spaces   map[string]*space
 	size     int
 	indexes  map[string]*index
 	handlers []*registration // replaced, never changed
@@ -44,7 +73,7 @@ type Store struct {
 // New returns an empty Store.
 func New(cfg Config) *Store {
 	return &Store{
-		cfg: cfg, synced: make(chan struct{}), done: make(chan struct{}), objects: map[string]map[string]client.Object{},
+		cfg: cfg, synced: make(chan struct{}), done: make(chan struct{}), spaces: map[string]*space{},
 	}
 }
 
@@ -65,19 +94,28 @@ func (s *Store) Len() int {
 
 // All are the objects that there are now, in no order. They are shared: don't change them.
 func (s *Store) All() iter.Seq[client.Object] {
-	return slices.Values(s.in(""))
+	return func(yield func(client.Object) bool) {
+		for _, k := range s.in("") {
+			if !yield(opened(k)) {
+				return
+			}
+		}
+	}
 }
 
 // in returns the objects of a namespace, "" for all.
-func (s *Store) in(namespace string) []client.Object {
+func (s *Store) in(namespace string) (all []kept) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if namespace != "" {
-		return slices.Collect(maps.Values(s.objects[namespace]))
+		if space := s.spaces[namespace]; space != nil {
+			all = slices.Collect(maps.Values(space.objects))
+		}
+		return all
 	}
-	all := make([]client.Object, 0, s.size)
-	for _, objects := range s.objects {
-		all = slices.AppendSeq(all, maps.Values(objects))
+	all = make([]kept, 0, s.size)
+	for _, space := range s.spaces {
+		all = slices.AppendSeq(all, maps.Values(space.objects))
 	}
 	return all
 }
@@ -85,40 +123,59 @@ func (s *Store) in(namespace string) []client.Object {
 // Peek returns an object, nil if there is none of that name. It is shared: don't change it.
 func (s *Store) Peek(key types.NamespacedName) client.Object {
 	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.objects[key.Namespace][key.Name]
+	k := s.find(key)
+	s.mu.RUnlock()
+	return opened(k)
+}
+
+// find returns an object. Call it with the lock held.
+func (s *Store) find(key types.NamespacedName) kept {
+	if space := s.spaces[key.Namespace]; space != nil {
+		return space.objects[key.Name]
+	}
+	return nil
 }
 
 // put keeps an object, and returns the one that it replaces. Call it with the lock held.
-func (s *Store) put(o client.Object) (old client.Object) {
+func (s *Store) put(o client.Object) (old kept) {
 	key := client.ObjectKeyFromObject(o)
-	objects := s.objects[key.Namespace]
-	if objects == nil {
-		objects = map[string]client.Object{}
-		s.objects[key.Namespace] = objects
+	in := s.spaces[key.Namespace]
+	if in == nil {
+		in = &space{name: key.Namespace, objects: map[string]kept{}}
+		s.spaces[key.Namespace] = in
 	}
-	if old = objects[key.Name]; old == nil {
+	if old = in.objects[key.Name]; old == nil {
 		s.size++
 	}
-	objects[key.Name] = o
+	o.SetNamespace(in.name) // the same, in one place of the memory
+	in.objects[key.Name] = s.packed(o)
 	for _, i := range s.indexes {
-		i.replace(key, old, o)
+		i.replace(key, opened(old), o)
 	}
 	return old
 }
 
+func (s *Store) packed(o client.Object) kept {
+	if s.cfg.Pack != nil {
+		if p := s.cfg.Pack(o); p != nil {
+			return p
+		}
+	}
+	return o
+}
+
 // remove drops an object, and returns it. Call it with the lock held.
-func (s *Store) remove(key types.NamespacedName) (old client.Object) {
-	objects := s.objects[key.Namespace]
-	if old = objects[key.Name]; old == nil {
+func (s *Store) remove(key types.NamespacedName) (old kept) {
+	if old = s.find(key); old == nil {
 		return nil
 	}
 	s.size--
-	if delete(objects, key.Name); len(objects) == 0 {
-		delete(s.objects, key.Namespace)
+	in := s.spaces[key.Namespace]
+	if delete(in.objects, key.Name); len(in.objects) == 0 {
+		delete(s.spaces, key.Namespace)
 	}
 	for _, i := range s.indexes {
-		i.replace(key, old, nil)
+		i.replace(key, opened(old), nil)
 	}
 	return old
 }
@@ -182,7 +239,8 @@ func (f filler) Replace(list []any, _ string) error {
 	if err != nil {
 		return err
 	}
-	for _, o := range gone {
+	for _, k := range gone {
+		o := opened(k)
 		key := toolscache.MetaObjectToName(o).String()
 		for _, h := range f.listeners() {
 			h.deleted(toolscache.DeletedFinalStateUnknown{Key: key, Obj: o})
@@ -199,10 +257,13 @@ func (f filler) Replace(list []any, _ string) error {
 }
 
 // change is an object that came (its old state is nil) or changed.
-type change struct{ old, now client.Object }
+type change struct {
+	old kept
+	now client.Object
+}
 
 // exchange puts what is listed in the place of what there was.
-func (s *Store) exchange(list []any) (gone []client.Object, changes []change, _ error) {
+func (s *Store) exchange(list []any) (gone []kept, changes []change, _ error) {
 	changes = make([]change, 0, len(list))
 	listed := make(map[types.NamespacedName]struct{}, len(list))
 	for _, obj := range list {
@@ -215,8 +276,8 @@ func (s *Store) exchange(list []any) (gone []client.Object, changes []change, _ 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for namespace, objects := range s.objects {
-		for name := range objects {
+	for namespace, space := range s.spaces {
+		for name := range space.objects {
 			key := types.NamespacedName{Namespace: namespace, Name: name}
 			if _, there := listed[key]; !there {
 				gone = append(gone, s.remove(key))

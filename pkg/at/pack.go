@@ -1,0 +1,112 @@
+package at
+
+import (
+	"encoding/hex"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+)
+
+// Packed is an At that waits for its time, as [Pack] makes it: 128 bytes and its name, where the At has 800.
+type Packed struct {
+	namespace, name  string
+	schedule         string // "" where due says it all
+	due              int64  // in seconds since 1970
+	uid              [16]byte
+	version          uint64
+	generation       int64
+	created          int64 // in seconds since 1970
+	startingDeadline *int64
+	timeToLive       *int32
+	phase            cnatv1alpha1.AtPhase
+	suspended        bool
+}
+
+// Pack makes something smaller of an At in a cache, after [Trim]. Almost all Ats there are wait for their time: these are
+// packed. It returns nil for others, and for objects of any other kind.
+func Pack(object client.Object) *Packed {
+	at, ok := object.(*cnatv1alpha1.At)
+	if !ok {
+		return nil
+	}
+	p := &Packed{
+		namespace: at.Namespace, name: at.Name, generation: at.Generation, created: at.CreationTimestamp.Unix(),
+		startingDeadline: at.Spec.StartingDeadlineSeconds, timeToLive: at.Spec.TTLSecondsAfterFinished,
+		phase: at.Status.Phase, suspended: at.Spec.Suspend,
+	}
+	switch p.phase { // so that the letters are shared
+	case "":
+	case cnatv1alpha1.AtPending:
+		p.phase = cnatv1alpha1.AtPending
+	default:
+		return nil
+	}
+	if due, err := ParseSchedule(at.Spec.Schedule); err == nil && written(due.Unix()) == at.Spec.Schedule {
+		p.due = due.Unix()
+	} else if p.schedule = at.Spec.Schedule; p.schedule == "" {
+		return nil
+	}
+	var err error
+	if p.version, err = strconv.ParseUint(at.ResourceVersion, 10, 64); err != nil {
+		return nil
+	}
+	if digits := strings.ReplaceAll(string(at.UID), "-", ""); len(digits) != 2*len(p.uid) {
+		return nil
+	} else if _, err := hex.Decode(p.uid[:], []byte(digits)); err != nil {
+		return nil
+	}
+	// What has no place above was forgotten: then it can't be packed.
+	same := *at
+	same.TypeMeta = metav1.TypeMeta{}
+	if !reflect.DeepEqual(p.unpack(), &same) {
+		return nil
+	}
+	return p
+}
+
+// Unpack makes the At again, but for its TypeMeta.
+func (p *Packed) Unpack() client.Object { return p.unpack() }
+
+func (p *Packed) unpack() *cnatv1alpha1.At {
+	at := &cnatv1alpha1.At{}
+	at.Namespace, at.Name, at.Generation = p.namespace, p.name, p.generation
+	at.UID, at.ResourceVersion = uidOf(p.uid), strconv.FormatUint(p.version, 10)
+	at.CreationTimestamp = metav1.Unix(p.created, 0)
+	at.Spec.Schedule = p.schedule
+	if p.schedule == "" {
+		at.Spec.Schedule = written(p.due)
+	}
+	at.Spec.Suspend = p.suspended
+	if p.startingDeadline != nil {
+		at.Spec.StartingDeadlineSeconds = new(*p.startingDeadline)
+	}
+	if p.timeToLive != nil {
+		at.Spec.TTLSecondsAfterFinished = new(*p.timeToLive)
+	}
+	at.Status.Phase = p.phase
+	return at
+}
+
+// written is how most schedules are written.
+func written(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(time.RFC3339) }
+
+// uidOf writes a UID as API servers do.
+func uidOf(b [16]byte) types.UID {
+	var text [36]byte
+	from := 0
+	for i, n := range [...]int{4, 2, 2, 2, 6} {
+		to := 2*from + i
+		hex.Encode(text[to:], b[from:from+n])
+		if from += n; from < len(b) {
+			text[to+2*n] = '-'
+		}
+	}
+	return types.UID(text[:])
+}
