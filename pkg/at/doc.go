@@ -21,6 +21,7 @@
 //
 // Caches may drop the fields that only serve to make a Pod: [Trim] is a transform for that. They should where many
 // people may create Ats, since a command may have 32 KiB, and annotations more.
+// [Pack] makes Ats that wait smaller still.
 //
 // # Parts
 //

@@ -19,8 +19,8 @@ func ParseSchedule(text string) (time.Time, error) {
 	return due.UTC(), nil
 }
 
-// Due returns when an At needs a reconcile even if no event comes. For a waiting At that is its schedule, which may
-// have passed. It is the At's creation, which means at once, if its Pod may have ended or if its status has a condition
+// Due returns when an At needs a reconcile even if no event comes. No event of its own makes it need one before. For a
+// waiting At that is its schedule, which may have passed. It is the At's creation, which means at once, if its Pod may have ended or if its status has a condition
 // that may be out of date. It is zero if the At waits for no time.
 func Due(at *cnatv1alpha1.At) time.Time {
 	due, err := ParseSchedule(at.Spec.Schedule)

@@ -76,7 +76,8 @@ type caches struct {
 	mu    sync.Mutex // guards all below
 	kinds map[form]*informing
 	ctx   context.Context // nil before Start
-	runs  sync.WaitGroup  // begins with the lock held, while ctx lasts
+	ended bool            // no run begins any more
+	runs  sync.WaitGroup
 }
 
 var _ cache.Cache = (*caches)(nil)
@@ -116,7 +117,7 @@ func (c *caches) of(f form) (*informing, error) {
 
 // run begins to fill a cache, once Start was called. Call it with the lock held.
 func (c *caches) run(i *informing) {
-	if c.ctx == nil || c.ctx.Err() != nil {
+	if c.ctx == nil || c.ended {
 		return
 	}
 	ctx, cancel := context.WithCancel(c.ctx)
@@ -133,7 +134,8 @@ func (c *caches) Start(ctx context.Context) error {
 	}
 	c.mu.Unlock()
 	<-ctx.Done()
-	c.mu.Lock() // whoever began a run has it counted by now
+	c.mu.Lock()
+	c.ended = true
 	c.mu.Unlock()
 	c.runs.Wait()
 	return nil

@@ -58,6 +58,7 @@ type Cluster struct {
 	http   *http.Client
 	codecs serializer.CodecFactory
 	caches *caches
+	stores []*informer.Store // of the declared kinds, in their order
 	client client.Client
 	live   client.Client
 	mapper meta.RESTMapper
@@ -119,9 +120,11 @@ func (c *Cluster) newCaches(opts Options) error {
 			return fmt.Errorf("kind %T: %w", k.Object, err)
 		}
 		c.declared[f.GroupVersionKind] = k
-		if _, err := c.caches.of(f); err != nil {
+		i, err := c.caches.of(f)
+		if err != nil {
 			return fmt.Errorf("kind %T: %w", k.Object, err)
 		}
+		c.stores = append(c.stores, i.Store)
 	}
 	for _, i := range opts.Indexes {
 		if err := c.caches.IndexField(context.Background(), i.Object, i.Field, i.Extract); err != nil {
@@ -161,8 +164,8 @@ func (c *Cluster) Start(ctx context.Context) error {
 // Warm waits until the caches of all declared kinds are synced. Start must be running. It fails only with the context; what
 // the cluster answers meanwhile is in the log, and known to the breaker.
 func (c *Cluster) Warm(ctx context.Context) error {
-	for _, k := range c.kinds { // all of them sync side by side
-		if err := c.caches.known(k.Object).AwaitSync(ctx); err != nil {
+	for _, s := range c.stores { // all of them sync side by side
+		if err := s.AwaitSync(ctx); err != nil {
 			return err
 		}
 	}
@@ -171,9 +174,9 @@ func (c *Cluster) Warm(ctx context.Context) error {
 
 // Objects returns how many objects of primary kinds the caches hold.
 func (c *Cluster) Objects() (n int64) {
-	for _, k := range c.kinds {
+	for i, k := range c.kinds {
 		if !k.Owned {
-			n += int64(c.caches.known(k.Object).Len())
+			n += int64(c.stores[i].Len())
 		}
 	}
 	return n

@@ -19,9 +19,16 @@ var (
 
 // registration is a handler that is shown what happens. It has seen all that there was when it was added.
 type registration struct {
-	*Store
+	of      *Store
 	handler toolscache.ResourceEventHandler
 	removed atomic.Bool
+}
+
+func (r *registration) HasSynced() bool { return toolscache.IsDone(r.HasSyncedChecker()) }
+
+// HasSyncedChecker is done when the handler was shown the first list.
+func (r *registration) HasSyncedChecker() toolscache.DoneChecker {
+	return closed{"handler of " + r.of.cfg.Kind.Kind, r.of.shown}
 }
 
 // AddEventHandler shows a handler what there is, and then whatever happens. All there is has been shown when it returns.
@@ -31,7 +38,7 @@ func (s *Store) AddEventHandler(handler toolscache.ResourceEventHandler) (toolsc
 	if s.IsStopped() {
 		return nil, errStopped
 	}
-	r := &registration{Store: s, handler: handler}
+	r := &registration{of: s, handler: handler}
 	for o := range s.All() {
 		r.handler.OnAdd(o, true)
 	}
@@ -54,7 +61,7 @@ func (s *Store) AddEventHandlerWithOptions(handler toolscache.ResourceEventHandl
 // RemoveEventHandler has the handler see nothing any more, but for what is being shown to it just now.
 func (s *Store) RemoveEventHandler(handle toolscache.ResourceEventHandlerRegistration) error {
 	r, ok := handle.(*registration)
-	if !ok || r.Store != s {
+	if !ok || r.of != s {
 		return errors.New("the handler is another informer's")
 	}
 	r.removed.Store(true)
@@ -67,11 +74,13 @@ func (s *Store) RemoveEventHandler(handle toolscache.ResourceEventHandlerRegistr
 // AddIndexers refuses: what they would index by can't be read through a cache.Cache.
 func (s *Store) AddIndexers(toolscache.Indexers) error { return errIndexers }
 
-// HasSynced reports whether the first list is in, and was shown to the handlers.
+// HasSynced reports whether the first list is in.
 func (s *Store) HasSynced() bool { return toolscache.IsDone(s.HasSyncedChecker()) }
 
 // HasSyncedChecker is done when HasSynced.
-func (s *Store) HasSyncedChecker() toolscache.DoneChecker { return synced{s} }
+func (s *Store) HasSyncedChecker() toolscache.DoneChecker {
+	return closed{"informer of " + s.cfg.Kind.Kind, s.synced}
+}
 
 // IsStopped reports whether Run has returned.
 func (s *Store) IsStopped() bool {
@@ -83,12 +92,15 @@ func (s *Store) IsStopped() bool {
 	}
 }
 
-// synced waits for the first list of a Store.
-type synced struct{ *Store }
+// closed is done when a channel is closed.
+type closed struct {
+	name string
+	when <-chan struct{}
+}
 
-func (s synced) Name() string { return "informer of " + s.cfg.Kind.String() }
+func (c closed) Name() string { return c.name }
 
-func (s synced) Done() <-chan struct{} { return s.synced }
+func (c closed) Done() <-chan struct{} { return c.when }
 
 // listeners are those that are shown a change.
 func (s *Store) listeners() []*registration {

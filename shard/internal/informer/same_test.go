@@ -342,6 +342,29 @@ func TestReadersGetCopiesOfWhatTheyAskFor(t *testing.T) {
 	}
 }
 
+// A handler may read what it is told of, the first list too; it has all of that behind it only then.
+func TestAHandlerMayReadTheStore(t *testing.T) {
+	s := New(configMaps)
+	var handle toolscache.ResourceEventHandlerRegistration
+	var err error
+	handle, err = s.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(obj any) {
+		if err := s.Get(t.Context(), client.ObjectKeyFromObject(obj.(client.Object)), &corev1.ConfigMap{}); err != nil {
+			t.Error(err)
+		}
+		if !s.HasSynced() || handle.HasSynced() {
+			t.Errorf("while it is shown the list: the store is synced: %v, the handler: %v", s.HasSynced(), handle.HasSynced())
+		}
+	}})
+	if err != nil || handle.HasSynced() {
+		t.Fatal(err)
+	}
+	o := &corev1.ConfigMap{}
+	o.Name = "o"
+	if err := (filler{s}).Replace([]any{o}, "1"); err != nil || !handle.HasSynced() {
+		t.Error(err)
+	}
+}
+
 // An index that is added late has what there is.
 func TestAnIndexMayBeAddedLate(t *testing.T) {
 	s := New(configMaps)

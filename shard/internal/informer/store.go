@@ -57,7 +57,8 @@ type space struct {
 // Store holds the objects of one kind. It is safe for concurrent use.
 type Store struct {
 	cfg    Config
-	synced chan struct{} // closed when the first list is in, and was shown to the handlers
+	synced chan struct{} // closed when the first list is in
+	shown  chan struct{} // closed when it was shown to the handlers
 	done   chan struct{} // closed when Run has returned
 
 	// turn is held while a change is applied and shown, so that every handler sees all changes in the same order.
@@ -73,7 +74,7 @@ type Store struct {
 // New returns an empty Store.
 func New(cfg Config) *Store {
 	return &Store{
-		cfg: cfg, synced: make(chan struct{}), done: make(chan struct{}), spaces: map[string]*space{},
+		cfg: cfg, synced: make(chan struct{}), shown: make(chan struct{}), done: make(chan struct{}), spaces: map[string]*space{},
 	}
 }
 
@@ -239,6 +240,10 @@ func (f filler) Replace(list []any, _ string) error {
 	if err != nil {
 		return err
 	}
+	first := !f.HasSynced()
+	if first {
+		close(f.synced) // handlers may read
+	}
 	for _, k := range gone {
 		o := opened(k)
 		key := toolscache.MetaObjectToName(o).String()
@@ -246,12 +251,11 @@ func (f filler) Replace(list []any, _ string) error {
 			h.deleted(toolscache.DeletedFinalStateUnknown{Key: key, Obj: o})
 		}
 	}
-	first := !f.HasSynced()
 	for _, c := range changes {
 		f.show(c, first)
 	}
 	if first {
-		close(f.synced)
+		close(f.shown)
 	}
 	return nil
 }
