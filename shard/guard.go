@@ -50,7 +50,7 @@ func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconci
 	if e == nil {
 		return reconcile.Result{}, nil
 	}
-	if wait := e.traffic.Breaker.PutOff(req.Namespace); wait > 0 {
+	if wait, _ := e.traffic.Breaker.PutOff(req.Namespace); wait > 0 {
 		return reconcile.Result{RequeueAfter: spread(wait)}, nil
 	}
 	start := time.Now()

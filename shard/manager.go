@@ -131,6 +131,15 @@ func (m *Manager) Connection(name multicluster.ClusterName) (_ Connection, ok bo
 	return Connection{Config: c.via.Config(), Given: c.GetConfig(), Refused: refused, Engaged: m.node.roster.engages(cluster)}, true
 }
 
+// PutOff returns for how long work of a namespace in a cluster is better put off, by what that answered to the requests of
+// this replica's shards; 0 if it needn't be. When a pause is over one caller for all is let through, on trial: it should
+// send a request. Guard asks for each key's own cluster; ask for those that a reconcile works in beside it. It is safe for
+// concurrent use.
+func (m *Manager) PutOff(name multicluster.ClusterName, namespace string) (wait time.Duration, trial bool) {
+	_, traffic := m.node.clusters.get(keyspace.ClusterName(name))
+	return traffic.Breaker.PutOff(namespace)
+}
+
 // Status returns what the replica holds and does now. It is safe for concurrent use.
 func (m *Manager) Status() Status {
 	st := *m.node.status.Load()

@@ -89,10 +89,10 @@ func (o *options) replicationKinds() []shard.Kind {
 	return []shard.Kind{source, copies}
 }
 
-// replicationReconciler builds the reconciler over the clusters that names lists.
-func (o *options) replicationReconciler(clusters replication.Clusters, names func() []multicluster.ClusterName, health *clusterhealth.Health) (*replication.Reconciler, error) {
+// replicationReconciler builds the reconciler over these targets.
+func (o *options) replicationReconciler(clusters replication.Clusters, to targets) (*replication.Reconciler, error) {
 	config := o.copying.config(o.namespace)
-	config.Clusters, config.Targets = clusters, targets{names, health, o}
+	config.Clusters, config.Targets = clusters, to
 	return replication.NewReconciler(config)
 }
 
@@ -105,7 +105,7 @@ func (o *options) addReplication(mgr *shard.Manager, health *clusterhealth.Healt
 	if !o.replicates() {
 		return nil
 	}
-	r, err := o.replicationReconciler(see.Clusters(mgr), mgr.Clusters, health)
+	r, err := o.replicationReconciler(see.Clusters(mgr), targets{mgr.Clusters, mgr.PutOff, health, o})
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (o *options) addStockReplication(mgr mcmanager.Manager, provider *mckubecon
 	if !o.replicates() {
 		return nil
 	}
-	r, err := o.replicationReconciler(see.Clusters(mgr), provider.ListClusters, health)
+	r, err := o.replicationReconciler(see.Clusters(mgr), targets{provider.ListClusters, never, health, o})
 	if err != nil {
 		return err
 	}
@@ -150,9 +150,13 @@ func sourceOf(copied client.Object) []types.NamespacedName {
 // targets are the clusters that Deployments can be copied to.
 type targets struct {
 	names  func() []multicluster.ClusterName
+	putOff func(name multicluster.ClusterName, namespace string) (wait time.Duration, trial bool)
 	health *clusterhealth.Health
 	o      *options
 }
+
+// never puts nothing off: without sharding nobody judges what clusters answer.
+func never(multicluster.ClusterName, string) (time.Duration, bool) { return 0, false }
 
 func (t targets) Names() []multicluster.ClusterName {
 	return slices.DeleteFunc(t.names(), func(name multicluster.ClusterName) bool { return t.o.isSource(keyspace.ClusterName(name)) })
@@ -160,4 +164,8 @@ func (t targets) Names() []multicluster.ClusterName {
 
 func (t targets) Usable(name multicluster.ClusterName) (bool, time.Time) {
 	return t.health.Usable(string(name))
+}
+
+func (t targets) PutOff(name multicluster.ClusterName, namespace string) (time.Duration, bool) {
+	return t.putOff(name, namespace)
 }

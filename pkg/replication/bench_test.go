@@ -58,6 +58,8 @@ type bench struct {
 	written []string
 	// fault says what becomes of the n-th write sent, from 1; nil: all succeed.
 	fault func(n int, commit func() error) error
+	// putOff says whether work on a target is put off; nil: on none.
+	putOff func(multicluster.ClusterName) (wait time.Duration, trial bool)
 	// closed leaves namespaces that are missing to others.
 	closed bool
 	// forbidden are Config.ForbiddenNamespaces.
@@ -78,11 +80,26 @@ type fakeCluster struct {
 	stale bool
 	// frozen makes it answer nothing.
 	frozen atomic.Bool
+	// refuses is the answer to every live read and write; nil: it serves them.
+	refuses error
 }
 
 func (c *fakeCluster) GetClient() client.Client                       { return cached{c.client, c} }
-func (c *fakeCluster) GetAPIReader() client.Reader                    { return c.client }
+func (c *fakeCluster) GetAPIReader() client.Reader                    { return live{c.client, c} }
 func (c *fakeCluster) GetEventRecorder(string) recorder.EventRecorder { return c.bench.recorder }
+
+// live is a reader of what the API server has.
+type live struct {
+	client.Reader
+	cluster *fakeCluster
+}
+
+func (l live) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+	if l.cluster.refuses != nil {
+		return l.cluster.refuses
+	}
+	return l.Reader.Get(ctx, key, into, opts...)
+}
 
 // cached is a client that reads from what the cache shows.
 type cached struct {
@@ -135,6 +152,9 @@ func (b *bench) newCluster(name multicluster.ClusterName) *fakeCluster {
 				if c.frozen.Load() {
 					<-ctx.Done()
 					return ctx.Err()
+				}
+				if c.refuses != nil {
+					return c.refuses
 				}
 				return b.write("apply "+string(name), func() error { return c.apply(ctx, inner, config, opts...) })
 			},
@@ -221,6 +241,13 @@ func (b *bench) Usable(name multicluster.ClusterName) (bool, time.Time) {
 	return !down && b.clusters[name] != nil, since
 }
 
+func (b *bench) PutOff(name multicluster.ClusterName, _ string) (wait time.Duration, trial bool) {
+	if b.putOff == nil {
+		return 0, false
+	}
+	return b.putOff(name)
+}
+
 func (b *bench) reconcile() (ctrl.Result, error) {
 	b.acting = true
 	defer func() { b.acting = false }()
@@ -238,8 +265,11 @@ func (b *bench) live() {
 			b.restart()
 		}
 		b.clock.Step(3 * time.Second)
-		west, east := b.rollOut("west"), b.rollOut("east")
-		if quiet++; west || east || err != nil || b.sent != before {
+		rolled := false
+		for name := range b.clusters {
+			rolled = name != "home" && b.rollOut(name) || rolled
+		}
+		if quiet++; rolled || err != nil || b.sent != before {
 			quiet = 0
 		}
 		if quiet == 4 {

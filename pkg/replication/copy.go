@@ -25,8 +25,8 @@ type copyActor struct {
 	target  multicluster.ClusterName
 	want    *Want // nil: there should be no copy
 	cluster cluster.Cluster
-	// probe says that this reconcile must find out whether the target answers again. A cache can't show that.
-	probe bool
+	// trial says that this reconcile must find out whether the target serves again. A cache can't show that.
+	trial bool
 }
 
 // maxSteps bounds the steps of one reconcile, so that a copy that changes all the time doesn't hold a worker. A write
@@ -49,7 +49,7 @@ func (c *copyActor) work(ctx context.Context) (Outcome, error) {
 	if n := c.recall(); n.seen(view.Copy) {
 		c.note(func(n *Note) { n.seen(view.Copy) })
 	}
-	if c.probe {
+	if c.trial {
 		if err := c.look(ctx, &view); err != nil {
 			return Outcome{}, err
 		}
@@ -116,7 +116,6 @@ func (c *copyActor) look(ctx context.Context, view *CopyView) error {
 	if err != nil {
 		return err
 	}
-	c.r.breaker.succeeded(c.target)
 	view.Copy, view.Live = copy, true
 	if copy != nil {
 		c.note(func(n *Note) { n.judge(copy, c.r.config.Scalers) })

@@ -60,7 +60,7 @@
 //
 // [ParseWish], [Divide], the record's steps and [DecideCopy] are pure. They decide what is asked for, how a total is
 // split, what must be remembered, and what one copy needs next. The [Reconciler] gathers and acts, on several targets
-// at a time, each bounded by a timeout. A target that doesn't answer is left out for a while by all sources.
+// at a time, each bounded by a timeout. A target that serves nothing is left out for a while by all sources ([Targets].PutOff).
 //
 // # Copies
 //

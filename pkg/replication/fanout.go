@@ -80,12 +80,12 @@ func (c *copyActor) run(ctx context.Context) (Outcome, error) {
 	case !ok:
 		return c.away(fmt.Sprintf("away since %s UTC", since.UTC().Format(time.DateTime)), unknownAgain), nil
 	}
-	wait, probe := c.r.breaker.open(c.target, c.r.now(), c.r.config.TargetTimeout)
+	wait := c.recall().SilentUntil.Sub(c.r.now())
+	if wait <= 0 {
+		wait, c.trial = c.r.config.Targets.PutOff(c.target, c.key.Namespace)
+	}
 	if wait > 0 {
 		return c.away("doesn't answer", wait), nil
-	}
-	if c.probe = probe; probe {
-		defer c.r.breaker.settled(c.target)
 	}
 	bounded, cancel := context.WithTimeout(ctx, c.r.config.TargetTimeout)
 	defer cancel()
@@ -94,13 +94,16 @@ func (c *copyActor) run(ctx context.Context) (Outcome, error) {
 	switch {
 	case err == nil:
 		c.r.connections.made(c.connection())
+		if c.recall().Silences > 0 {
+			c.note(func(n *Note) { n.Silences = 0 })
+		}
 		return outcome, nil
 	case errors.Is(err, errStale), errors.Is(err, errHome), ctx.Err() != nil:
 		return Outcome{State: Progressing}, err
 	case errors.Is(err, multicluster.ErrClusterNotFound), errors.As(err, &notStarted):
 		return c.unconnected("isn't connected yet"), nil
 	case noAnswer(err):
-		wait := c.r.breaker.failed(c.target, c.r.now())
+		c.note(func(n *Note) { wait = n.silent(c.r.now()) })
 		return c.away("doesn't answer", wait), nil
 	case isRefusal(err):
 		return c.refused(err), nil

@@ -135,16 +135,13 @@ func TestWhatAServerSaysIsShownInBoundedWords(t *testing.T) {
 
 func TestWhatIsMissingIsForgottenWhenNobodyAsks(t *testing.T) {
 	var c connections
-	var b breaker
 	for i := range 1000 {
 		name := multicluster.ClusterName(fmt.Sprint("c", i))
 		c.missing(connection{"home/01", name}, epoch)
-		b.failed(name, epoch)
 	}
 	c.missing(connection{"home/01", "west"}, epoch.Add(noteLife))
-	b.failed("west", epoch.Add(noteLife))
-	if n, m := len(c.missed), len(b.targets); n != 1 || m != 1 {
-		t.Errorf("remembered: %d connections, %d breakers, want those of west", n, m)
+	if n := len(c.missed); n != 1 {
+		t.Errorf("remembered: %d connections, want that to west", n)
 	}
 }
 

@@ -41,6 +41,9 @@ type Note struct {
 	HoldKey, HoldText string
 	HoldUntil         time.Time
 	Holds             int
+	// Silences counts consecutive tries that got no answer. The next one waits until SilentUntil.
+	Silences    int
+	SilentUntil time.Time
 	// Repairs counts consecutive repairs of the same fields.
 	Repairs       int
 	RepairedPaths string
@@ -77,6 +80,17 @@ func (n *Note) hold(key, text string, now time.Time) time.Duration {
 	wait := delay(n.Holds)
 	n.HoldKey, n.HoldText, n.HoldUntil = key, text, now.Add(wait)
 	n.Holds++
+	return wait
+}
+
+// longestSilence bounds how long it goes unnoticed that a target answers again.
+const longestSilence = 15 * time.Second
+
+// silent delays the next try after one that got no answer.
+func (n *Note) silent(now time.Time) time.Duration {
+	wait := min(delay(n.Silences), longestSilence)
+	n.Silences++
+	n.SilentUntil = now.Add(wait)
 	return wait
 }
 

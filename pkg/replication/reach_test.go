@@ -1,41 +1,17 @@
 package replication
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
-)
 
-func TestOneCallerFindsOutForAllWhetherAClusterAnswersAgain(t *testing.T) {
-	const timeout = 5 * time.Second
-	var b breaker
-	now := epoch
-	ask := func() (time.Duration, bool) { return b.open("west", now, timeout) }
-	want := func(when string, wait time.Duration, probe bool) {
-		t.Helper()
-		if w, p := ask(); w != wait || p != probe {
-			t.Fatalf("%s: wait %s, probe %v, want %s, %v", when, w, p, wait, probe)
-		}
-	}
-	want("at first", 0, false)
-	b.failed("west", now)
-	want("after a failure", firstDelay, false)
-	now = now.Add(firstDelay)
-	want("the first to ask once that is over", 0, true)
-	want("the second", timeout, false)
-	if wait := b.failed("west", now); wait != 2*firstDelay {
-		t.Fatalf("the probe failed: wait %s, want %s", wait, 2*firstDelay)
-	}
-	b.settled("west")
-	want("after a failed probe", 2*firstDelay, false)
-	now = now.Add(2 * firstDelay)
-	want("the next probe", 0, true)
-	b.settled("west")
-	want("after a probe that found out nothing", 0, true)
-	b.succeeded("west")
-	b.settled("west")
-	want("after a probe that was answered", 0, false)
-	want("and for all others", 0, false)
-}
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+)
 
 func TestACopyThatIsDeletedSoonAfterItWasMadeIsMadeAgainAtOnce(t *testing.T) {
 	b := newBench(t, aSource())
@@ -50,5 +26,100 @@ func TestACopyThatIsDeletedSoonAfterItWasMadeIsMadeAgainAtOnce(t *testing.T) {
 		if b.get("west") == nil {
 			t.Fatal("it waits for a cache that has shown all there is")
 		}
+	}
+}
+
+// ten are the targets of a source, the first of which is bad.
+func ten(b *bench) (names []multicluster.ClusterName) {
+	for i := range 10 {
+		name := multicluster.ClusterName(fmt.Sprintf("t%d", i))
+		b.clusters[name] = b.newCluster(name)
+		b.namespace(name, open(TargetConfined))
+		names = append(names, name)
+	}
+	return names
+}
+
+// TestNineTargetsConvergeBesideABadOneAsWithoutIt follows an edit of a source until its copies have it.
+func TestNineTargetsConvergeBesideABadOneAsWithoutIt(t *testing.T) {
+	gone := errors.New("it serves nothing")
+	converge := func(t *testing.T, spoil func(b *bench)) (reconciles, writes int) {
+		b := newBench(t, aSource(annotated(AnnotationClusters, "t0,t1,t2,t3,t4,t5,t6,t7,t8,t9")))
+		names := ten(b)
+		b.live()
+		b.written = nil
+		spoil(b)
+		b.edit("home", "kubectl", image("web:2"))
+		for reconciles = 1; reconciles < 20; reconciles++ {
+			if _, err := b.reconcile(); err != nil {
+				t.Fatal(err)
+			}
+			left := 0
+			for _, name := range names[1:] {
+				if b.get(name).Spec.Template.Spec.Containers[0].Image != "web:2" {
+					left++
+				}
+			}
+			if left == 0 {
+				break
+			}
+		}
+		for _, w := range b.written {
+			if strings.HasPrefix(w, "apply t") && w != "apply t0" {
+				writes++
+			}
+		}
+		return reconciles, writes
+	}
+	reconciles, writes := converge(t, func(*bench) {})
+	if writes != 9 {
+		t.Fatalf("%d writes in %d reconciles without a bad one, want 9", writes, reconciles)
+	}
+	for name, spoil := range map[string]func(b *bench){
+		"put off": func(b *bench) {
+			b.putOff = func(name multicluster.ClusterName) (time.Duration, bool) {
+				if name == "t0" {
+					return 5 * time.Second, false
+				}
+				return 0, false
+			}
+		},
+		"throttling": func(b *bench) { b.clusters["t0"].refuses = apierrors.NewTooManyRequests("wait", 1) },
+		"failing":    func(b *bench) { b.clusters["t0"].refuses = apierrors.NewInternalError(gone) },
+		"forbidding": func(b *bench) {
+			b.clusters["t0"].refuses = apierrors.NewForbidden(schema.GroupResource{Resource: "deployments"}, "web", gone)
+		},
+		"silent": func(b *bench) { b.clusters["t0"].refuses = fmt.Errorf("giving up: %w", context.DeadlineExceeded) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			gotReconciles, gotWrites := converge(t, spoil)
+			if gotReconciles != reconciles || gotWrites != writes {
+				t.Errorf("%d reconciles and %d writes, want %d and %d as without the bad one", gotReconciles, gotWrites, reconciles, writes)
+			}
+		})
+	}
+}
+
+// TestOneCopyOnTrialFindsOutForAll has a target put off by what it answered. Its cache shows the copy as it should be, so only
+// a live read can show whether it serves again.
+func TestOneCopyOnTrialFindsOutForAll(t *testing.T) {
+	b := newBench(t, aSource())
+	b.live()
+	asked := 0
+	b.putOff = func(name multicluster.ClusterName) (time.Duration, bool) { asked++; return 0, name == "west" }
+	b.clusters["west"].refuses = fmt.Errorf("giving up: %w", context.DeadlineExceeded)
+	if _, err := b.reconcile(); err != nil || b.condition() != "False "+ReasonAway {
+		t.Fatalf("%s, %v, want the trial to find that west doesn't answer", b.condition(), err)
+	}
+	if asked = 0; b.subject.notes.empty() {
+		t.Fatal("nothing is noted")
+	}
+	if _, err := b.reconcile(); err != nil || asked != 1 { // east
+		t.Errorf("asked %d times, %v: a copy that waits for itself must not take the trial from another's", asked, err)
+	}
+	b.clusters["west"].refuses = nil
+	b.live()
+	if b.condition() != "True "+ReasonReplicated {
+		t.Errorf("condition %q", b.condition())
 	}
 }

@@ -29,6 +29,9 @@ type Targets interface {
 	// Usable reports whether a cluster answers, and if not, since when. The zero time means that it isn't known, or
 	// wasn't probed yet. Such a cluster counts as away from the start of this process, and isn't shown as away at once.
 	Usable(name multicluster.ClusterName) (ok bool, since time.Time)
+	// PutOff returns for how long work on the copies of a namespace in a cluster is put off, since the cluster serves nothing
+	// now; 0 if it isn't. On trial, the caller is the one that finds out whether it serves again.
+	PutOff(name multicluster.ClusterName, namespace string) (wait time.Duration, trial bool)
 }
 
 // Config says what a Reconciler works with.
@@ -109,7 +112,6 @@ func (c Config) withDefaults() Config {
 type Reconciler struct {
 	config      Config
 	notes       notes
-	breaker     breaker
 	connections connections
 	spaces      spaces
 	began       time.Time

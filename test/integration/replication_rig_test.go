@@ -199,6 +199,8 @@ func (r *rig) Usable(name multicluster.ClusterName) (bool, time.Time) {
 	return !down, since
 }
 
+func (r *rig) PutOff(multicluster.ClusterName, string) (time.Duration, bool) { return 0, false }
+
 // setDown plays the health check's part.
 func (r *rig) setDown(name string, down bool) {
 	r.mu.Lock()

@@ -2,14 +2,19 @@ package engage
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"sync"
 	"time"
 )
 
-// ErrStalled is the cause with which requests to a cluster are given up that accepts them and never answers.
-var ErrStalled = errors.New("the cluster doesn't answer")
+// ErrStalled is the cause with which requests to a cluster are given up that accepts them and never answers. It is a timeout
+// to whoever asks.
+var ErrStalled error = stalled{}
+
+type stalled struct{}
+
+func (stalled) Error() string        { return "the cluster doesn't answer" }
+func (stalled) Is(target error) bool { return target == context.DeadlineExceeded }
 
 const (
 	// stallAfter is how long a cluster may leave all requests unanswered before they are given up. A slow cluster that
@@ -34,8 +39,8 @@ type Breaker struct {
 }
 
 // PutOff returns how long the keys of a namespace should wait, 0 if they needn't. When a pause is over the caller is the one
-// that is let through, and the others wait on.
-func (b *Breaker) PutOff(namespace string) time.Duration {
+// that is let through, on trial, and the others wait on.
+func (b *Breaker) PutOff(namespace string) (wait time.Duration, trial bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.seen.putOff(time.Now(), namespace)

@@ -18,6 +18,9 @@ func TestARequestToASilentClusterIsGivenUp(t *testing.T) {
 		if !errors.Is(context.Cause(ctx), ErrStalled) {
 			t.Errorf("cause: got %v, want ErrStalled", context.Cause(ctx))
 		}
+		if !errors.Is(ErrStalled, context.DeadlineExceeded) {
+			t.Error("reconcilers don't take it for a timeout")
+		}
 		if took := time.Since(began); took != stallAfter {
 			t.Errorf("given up after %v, want %v", took, stallAfter)
 		}
@@ -49,7 +52,7 @@ func TestOneLostConnectionIsNoOutage(t *testing.T) {
 		b := &Breaker{}
 		b.answered()
 		b.failed()
-		if b.PutOff("shop") != 0 {
+		if b.wait("shop") != 0 {
 			t.Error("put off though the cluster answered just now")
 		}
 	})
@@ -58,27 +61,33 @@ func TestOneLostConnectionIsNoOutage(t *testing.T) {
 func TestAFailedClusterIsLeftAloneForPausesThatDouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &Breaker{}
-		if b.PutOff("shop") != 0 {
+		if b.wait("shop") != 0 {
 			t.Fatal("a cluster that never failed is put off")
 		}
 		for _, want := range []time.Duration{1, 2, 4, 5, 5} {
 			b.failed()
 			b.failed() // fails together with the first, and counts once
-			if got := b.PutOff("shop"); got != want*time.Second {
+			if got := b.wait("shop"); got != want*time.Second {
 				t.Errorf("put off for %v, want %v", got, want*time.Second)
 			}
 			time.Sleep(want * time.Second)
-			if got := b.PutOff("shop"); got != 0 {
+			if got := b.wait("shop"); got != 0 {
 				t.Errorf("nobody is let through after the pause: %v to go", got)
 			}
-			if got := b.PutOff("shop"); got == 0 {
+			if got := b.wait("shop"); got == 0 {
 				t.Error("a second one is let through beside the first")
 			}
 			time.Sleep(want * time.Second)
 		}
 		b.answered()
-		if b.PutOff("shop") != 0 || b.Silent() {
+		if b.wait("shop") != 0 || b.Silent() {
 			t.Error("still put off after an answer")
 		}
 	})
+}
+
+// wait is for how long a key is put off.
+func (b *Breaker) wait(namespace string) time.Duration {
+	wait, _ := b.PutOff(namespace)
+	return wait
 }

@@ -99,15 +99,15 @@ func (j *judgement) holds(namespace string) bool {
 	return j.cause == Silence || j.namespaces[namespace] || len(j.namespaces) >= mostNamespaces
 }
 
-func (j *judgement) putOff(now time.Time, namespace string) time.Duration {
+func (j *judgement) putOff(now time.Time, namespace string) (wait time.Duration, trial bool) {
 	if !j.holds(namespace) {
-		return 0
+		return 0, false
 	}
 	if wait := j.openUntil.Sub(now); wait > 0 {
-		return wait
+		return wait, false
 	}
 	j.openUntil, j.probing = now.Add(j.pause), true
-	return 0
+	return 0, true
 }
 
 // speaks notes any sign of life. One that was silent isn't any more.

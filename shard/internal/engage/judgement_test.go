@@ -27,21 +27,21 @@ func TestAClusterThatRefusesAllIsLeftAloneAndTriedWithRealWork(t *testing.T) {
 	for i := range 10 { // within the first second: a hiccup
 		j.refused(at(time.Duration(i)*50*time.Millisecond), "shop", Unavailable, 0, 0)
 	}
-	if got := j.putOff(at(600*time.Millisecond), "shop"); got != 0 {
+	if got := j.wait(at(600*time.Millisecond), "shop"); got != 0 {
 		t.Errorf("put off for %v though it served something just now", got)
 	}
 	now := time.Second
 	for _, pause := range []time.Duration{1, 2, 4, 5, 5} {
 		j.refused(at(now), "shop", Unavailable, 0, 0)
 		j.refused(at(now), "shop", Unavailable, 0, 0) // was under way, too
-		if got := j.putOff(at(now), "shop"); got != pause*time.Second {
+		if got := j.wait(at(now), "shop"); got != pause*time.Second {
 			t.Fatalf("put off for %v, want %v", got, pause*time.Second)
 		}
 		if s, c := j.state(at(now)); s != StateOpen || c != Unavailable {
 			t.Errorf("state %s %s", s, c)
 		}
 		now += pause * time.Second
-		if j.putOff(at(now), "shop") != 0 || j.putOff(at(now), "shop") == 0 {
+		if j.wait(at(now), "shop") != 0 || j.wait(at(now), "shop") == 0 {
 			t.Fatal("after the pause one is let through, and no second one")
 		}
 		if s, _ := j.state(at(now)); s != StateHalfOpen {
@@ -50,7 +50,7 @@ func TestAClusterThatRefusesAllIsLeftAloneAndTriedWithRealWork(t *testing.T) {
 		now += 10 * time.Millisecond
 	}
 	j.served(at(now), 0)
-	if j.putOff(at(now), "shop") != 0 {
+	if j.wait(at(now), "shop") != 0 {
 		t.Error("put off though the one that was let through was served")
 	}
 }
@@ -63,7 +63,7 @@ func TestObjectsThatAreRefusedAreNoTroubleOfTheirCluster(t *testing.T) {
 			for range each {
 				j.refused(now, "shop", cause, 0, 0)
 			}
-			if got := j.putOff(now, "shop"); got != 0 {
+			if got := j.wait(now, "shop"); got != 0 {
 				t.Fatalf("%s: put off for %v after %d refusals", cause, got, each)
 			}
 			if cause == Throttling {
@@ -79,10 +79,10 @@ func TestAProbeOfAnObjectThatIsRefusedFreesTheOthers(t *testing.T) {
 		for range enoughRefusals {
 			j.refused(at(0), "shop", Throttling, 0, 0)
 		}
-		if now := at(FirstPause); j.putOff(now, "shop") != 0 || j.putOff(now, "shop") == 0 {
+		if now := at(FirstPause); j.wait(now, "shop") != 0 || j.wait(now, "shop") == 0 {
 			t.Fatal("want one to be let through")
 		}
-		if j.refused(at(FirstPause), "shop", cause, 0, 0); j.putOff(at(FirstPause), "shop") != 0 {
+		if j.refused(at(FirstPause), "shop", cause, 0, 0); j.wait(at(FirstPause), "shop") != 0 {
 			t.Errorf("%s: still put off though the cluster has judged one object", cause)
 		}
 	}
@@ -93,14 +93,14 @@ func TestRetryAfterIsObeyed(t *testing.T) {
 	for range enoughRefusals {
 		j.refused(at(0), "shop", Throttling, 0, 30*time.Second)
 	}
-	if got := j.putOff(at(0), "shop"); got != 30*time.Second {
+	if got := j.wait(at(0), "shop"); got != 30*time.Second {
 		t.Errorf("put off for %v, want the 30s that the server asks for", got)
 	}
 	j = &judgement{}
 	for range enoughRefusals {
 		j.refused(at(0), "shop", Throttling, 0, 1000*time.Hour)
 	}
-	if got := j.putOff(at(0), "shop"); got != mostRetryAfter {
+	if got := j.wait(at(0), "shop"); got != mostRetryAfter {
 		t.Errorf("put off for %v, want %v", got, mostRetryAfter)
 	}
 }
@@ -110,17 +110,17 @@ func TestANamespaceDoesNotSufferForAnother(t *testing.T) {
 	for range 5 {
 		j.refused(at(0), "bank", Unauthorized, 0, 0)
 	}
-	if j.putOff(at(0), "bank") == 0 || j.putOff(at(0), "shop") != 0 {
+	if j.wait(at(0), "bank") == 0 || j.wait(at(0), "shop") != 0 {
 		t.Error("want the namespace to be put off that was refused, and no other")
 	}
 	j.refused(at(0), "shop", Unauthorized, 0, 0)
-	if j.putOff(at(0), "shop") == 0 {
+	if j.wait(at(0), "shop") == 0 {
 		t.Error("the other was refused as well, and isn't put off")
 	}
 	for i := range 2 * mostNamespaces {
 		j.refused(at(0), fmt.Sprint(i), Unauthorized, 0, 0)
 	}
-	if len(j.namespaces) > mostNamespaces || j.putOff(at(0), "new") == 0 {
+	if len(j.namespaces) > mostNamespaces || j.wait(at(0), "new") == 0 {
 		t.Errorf("%d namespaces are told apart; a cluster that refuses so many refuses all", len(j.namespaces))
 	}
 }
@@ -134,10 +134,10 @@ func TestAClusterThatRefusesAPartOrIsLateIsLimited(t *testing.T) {
 		half.refused(now, "shop", Throttling, time.Millisecond, time.Second)
 	}
 	now := at(6 * time.Second)
-	if s, c := half.state(now); s != StateLimited || c != Throttling || half.putOff(now, "shop") != 0 {
+	if s, c := half.state(now); s != StateLimited || c != Throttling || half.wait(now, "shop") != 0 {
 		t.Errorf("one that refuses half is %s %s", s, c)
 	}
-	if s, c := late.state(now); s != StateLimited || c != Late || late.putOff(now, "shop") != 0 {
+	if s, c := late.state(now); s != StateLimited || c != Late || late.wait(now, "shop") != 0 {
 		t.Errorf("one that answers late is %s %s", s, c)
 	}
 	for i := range 200 {
@@ -167,7 +167,7 @@ func TestRandomAnswersAgainstAnOracle(t *testing.T) {
 			now = now.Add(time.Duration(r.IntN(400)) * time.Millisecond)
 			namespace := fmt.Sprint(r.IntN(3))
 			before := j.pause
-			wait := j.putOff(now, namespace)
+			wait := j.wait(now, namespace)
 			refusals, last, about := 0, time.Time{}, map[string]bool{}
 			for _, a := range all { // since something was last served
 				if refusals++; a.served {
@@ -210,4 +210,10 @@ func (j *judgement) judgeFor(now time.Time, namespace string, status int) {
 		return
 	}
 	j.served(now, 0)
+}
+
+// wait is for how long a key is put off.
+func (j *judgement) wait(now time.Time, namespace string) time.Duration {
+	wait, _ := j.putOff(now, namespace)
+	return wait
 }

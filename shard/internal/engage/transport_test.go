@@ -217,19 +217,19 @@ func TestWhatIsAnsweredToRequestsIsJudged(t *testing.T) {
 		for range 2 * enoughRefusals {
 			send(http.MethodGet, pods+"?watch=true")
 		}
-		if traffic.Breaker.PutOff("shop") != 0 {
+		if traffic.Breaker.wait("shop") != 0 {
 			t.Error("watches are judged, which say nothing about the work")
 		}
 		for range enoughRefusals {
 			send(http.MethodPost, pods)
 		}
-		if got := traffic.Breaker.PutOff("shop"); got != 7*time.Second {
+		if got := traffic.Breaker.wait("shop"); got != 7*time.Second {
 			t.Errorf("put off for %v, want the 7s of Retry-After", got)
 		}
 		if state, cause := traffic.Breaker.State(); state != StateOpen || cause != Unauthorized {
 			t.Errorf("%s, %s", state, cause)
 		}
-		if traffic.Breaker.PutOff("bank") != 0 || traffic.Breaker.Silent() {
+		if traffic.Breaker.wait("bank") != 0 || traffic.Breaker.Silent() {
 			t.Error("another namespace is put off, or a cluster that answers counts as silent")
 		}
 		server.status = http.StatusOK
