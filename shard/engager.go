@@ -170,7 +170,7 @@ func (g *engager) drain(d driver.Drain) {
 	step.Epoch = e.epoch() + 1
 	e.endAwares()
 	patience := g.cfg.DrainTimeout
-	if why, _ := g.judge.trouble(d.ID.Cluster); why != "" {
+	if why, _ := g.judge.trouble(d.ID.Cluster); why != nil {
 		patience = 0 // what runs can't get on
 	}
 	g.spawn(func() {
@@ -247,7 +247,7 @@ func (g *engager) measure() {
 // serves reports whether a shard that is held here is served.
 func (g *engager) serves(h ownership.Holding) bool {
 	why, _ := g.judge.trouble(h.ID.Cluster)
-	return why == "" && (h.Active || h.Phase == "draining")
+	return why == nil && (h.Active || h.Phase == "draining")
 }
 
 // status describes what is warm or held here.

@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/client-go/rest"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/internal/driver"
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/keyspace"
@@ -56,7 +57,7 @@ type clusterVerdict struct {
 	next    time.Time // when it is looked at next, unless it is heard of
 	rested  time.Time // when connections that aren't in use were last closed
 	known   bool
-	trouble string // why it can't be used, "" if it can
+	trouble error // why it can't be used, nil if it can
 	since   time.Time
 }
 
@@ -103,17 +104,24 @@ func (j *clusterJudge) due(now time.Time) (names []keyspace.ClusterName) {
 			v.rested = now
 			c.via.Rest() // looks, and whoever else asks now and then, leave a connection open
 		}
-		if v.looking || (!here[name] && v.trouble == "") {
+		if v.looking || (!here[name] && v.trouble == nil) {
 			continue
 		}
 		_, traffic := j.clusters.get(name)
 		heard := traffic.Breaker.LastAnswer()
-		fails := traffic.Breaker.Silent() && v.trouble == "" // requests fail, and that isn't explained yet
-		if fails || (now.After(v.next) && now.Sub(heard) >= j.every) || (v.trouble != "" && heard.After(v.looked)) {
+		fails := v.trouble == nil && unexplained(&traffic.Breaker, now.After(v.next))
+		if fails || (now.After(v.next) && now.Sub(heard) >= j.every) || (v.trouble != nil && heard.After(v.looked)) {
 			names = append(names, name)
 		}
 	}
 	return names
+}
+
+// unexplained reports whether requests to a cluster fail in a way that a look may explain. One that refuses the credentials does
+// so time and again: then it must be time for a look anyway.
+func unexplained(b *engage.Breaker, due bool) bool {
+	open, cause := b.Open()
+	return open && (cause == engage.Silence || cause == engage.Unauthorized && due)
 }
 
 // verdict returns what is known of a cluster. Another way to it is looked at soon. Call it with the lock held.
@@ -152,11 +160,11 @@ func (j *clusterJudge) look(ctx context.Context, name keyspace.ClusterName) {
 }
 
 // conclude takes a look's result.
-func (j *clusterJudge) conclude(name keyspace.ClusterName, way uint64, trouble string) {
+func (j *clusterJudge) conclude(name keyspace.ClusterName, way uint64, trouble error) {
 	now := time.Now()
 	j.mu.Lock()
 	v := j.verdict(name, way)
-	changed := !v.known || (v.trouble == "") != (trouble == "")
+	changed := !v.known || (v.trouble == nil) != (trouble == nil)
 	if changed {
 		v.since = now
 	}
@@ -166,75 +174,96 @@ func (j *clusterJudge) conclude(name keyspace.ClusterName, way uint64, trouble s
 	v.next = now.Add(pause - pause/8 + rand.N(pause/4)) // so that replicas don't look all at once
 	j.mu.Unlock()
 	switch {
-	case trouble != "" && changed:
-		j.log.Info("cluster can't be used from here; its shards go to replicas that can use it", "cluster", string(name), "error", trouble)
-	case trouble == "" && was != "":
+	case trouble != nil && changed:
+		j.log.Info("cluster can't be used from here; its shards go to replicas that can use it", "cluster", string(name), "error", trouble.Error())
+	case trouble == nil && was != nil:
 		j.log.Info("cluster can be used from here again", "cluster", string(name))
 	}
-	j.put(driver.Health{Cluster: name, Usable: trouble == ""})
+	j.put(driver.Health{Cluster: name, Usable: trouble == nil})
 }
 
-// trouble returns why a cluster can't be used from here, and since when; "" where it can, or nothing is known.
-func (j *clusterJudge) trouble(name keyspace.ClusterName) (why string, since time.Time) {
+// trouble returns why a cluster can't be used from here, and since when; nil where it can, or nothing is known.
+func (j *clusterJudge) trouble(name keyspace.ClusterName) (why error, since time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if v := j.verdicts[name]; v != nil && v.trouble != "" {
+	if v := j.verdicts[name]; v != nil && v.trouble != nil {
 		return v.trouble, v.since
 	}
-	return "", time.Time{}
+	return nil, time.Time{}
+}
+
+// usable says why a cluster can't be used from here, nil if it can: by what is known where it is looked at anyway or something
+// is held, and by a question elsewhere.
+func (j *clusterJudge) usable(ctx context.Context, name keyspace.ClusterName) error {
+	c, traffic := j.clusters.get(name)
+	if c.Cluster == nil {
+		return fmt.Errorf("cluster %s: %w", name, multicluster.ErrClusterNotFound)
+	}
+	if why, _ := j.trouble(name); why != nil {
+		return why
+	}
+	if open, _ := traffic.Breaker.Open(); !open && time.Since(traffic.Breaker.LastAnswer()) < 2*j.every {
+		return nil
+	}
+	return ask(ctx, c, &traffic.Breaker)
+}
+
+// verdictOn adds to a cluster's status what looks found. What can't be used counts as open, whether or not requests of shards
+// have shown it: there may be none.
+func (j *clusterJudge) verdictOn(name keyspace.ClusterName, c *ClusterStatus) {
+	why, since := j.trouble(name)
+	if why == nil {
+		return
+	}
+	c.Unusable, c.UnusableSince = why.Error(), since
+	if c.State == string(engage.StateOpen) || c.State == string(engage.StateHalfOpen) {
+		return
+	}
+	c.State, c.Cause = string(engage.StateOpen), string(engage.Silence)
+	switch {
+	case apierrors.IsUnauthorized(why):
+		c.Cause = string(engage.Unauthorized)
+	case errors.Is(why, errUnavailable):
+		c.Cause = string(engage.Unavailable)
+	}
 }
 
 // ask finds out whether a cluster can be used: it must give some answer in time. One that fails at once is asked again,
 // since one lost connection is no outage. It returns why not.
-func ask(ctx context.Context, c connection, breaker *engage.Breaker) (trouble string) {
+func ask(ctx context.Context, c connection, breaker *engage.Breaker) (trouble error) {
 	for try := 0; ; try++ {
 		sent := time.Now()
 		err := askOnce(ctx, c)
 		switch {
 		case err == nil:
-			return ""
-		case breaker.LastAnswer().After(sent) && !errors.Is(err, errRefused): // others were answered meanwhile
-			return ""
-		case try > 0 || time.Since(sent) > time.Second || errors.Is(err, errRefused):
-			return err.Error()
+			return nil
+		case breaker.LastAnswer().After(sent) && !apierrors.IsUnauthorized(err): // others were answered meanwhile
+			return nil
+		case try > 0 || time.Since(sent) > time.Second || apierrors.IsUnauthorized(err):
+			return err
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err().Error()
+			return ctx.Err()
 		case <-time.After(againAfter):
 		}
 	}
 }
 
-// errRefused says that an API server doesn't accept who we are.
-var errRefused = errors.New("the credentials are refused")
+// errUnavailable says that an API server, or what is before it, can't serve anything now.
+var errUnavailable = errors.New("it can't serve anything now")
 
 func askOnce(ctx context.Context, c connection) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, lookTimeout, engage.ErrStalled)
 	defer cancel()
-	config := c.via.Config()
-	config.UserAgent = "tenure (health)"
-	httpClient, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return fmt.Errorf("asking for the version: %w", err)
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(config.Host, "/")+"/version", nil)
-	if err != nil {
-		return fmt.Errorf("asking for the version: %w", err)
-	}
-	res, err := httpClient.Do(req)
-	if err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			err = cause
-		}
-		return fmt.Errorf("asking for the version: %w", err)
-	}
-	defer res.Body.Close()
-	switch res.StatusCode {
-	case http.StatusUnauthorized:
-		return errRefused
-	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return fmt.Errorf("asking for the version: %s", res.Status)
+	status, err := kubeconfig.Ask(ctx, c.via.Config(), false)
+	switch {
+	case err != nil:
+		return err
+	case status == http.StatusUnauthorized:
+		return apierrors.NewUnauthorized("the credentials are refused")
+	case status == http.StatusBadGateway, status == http.StatusServiceUnavailable, status == http.StatusGatewayTimeout:
+		return fmt.Errorf("asking for the version: %w: %d %s", errUnavailable, status, http.StatusText(status))
 	}
 	return nil
 }

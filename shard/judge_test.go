@@ -1,17 +1,22 @@
 package shard
 
 import (
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/tenure-dev/tenure/shard/internal/driver"
+	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
@@ -57,5 +62,59 @@ func TestOnlyAClusterOfWhichSomethingIsHeldKeepsAConnection(t *testing.T) {
 	ask("held")
 	if n := opened["held"].Load(); n != 1 {
 		t.Errorf("%d connections to the cluster that is held, one after the other", n)
+	}
+}
+
+func TestWhoeverWantsToKnowGetsOneVerdict(t *testing.T) {
+	var asked, code atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		w.WriteHeader(int(code.Load()))
+	}))
+	t.Cleanup(server.Close)
+	clusters, roster := newFleet(logr.Discard(), 0), newRoster(Config{})
+	if err := clusters.add(t.Context(), "west", fakeCluster{config: &rest.Config{Host: server.URL}}); err != nil {
+		t.Fatal(err)
+	}
+	told := map[bool]int{}
+	j := newJudge(clusters, roster, 20*time.Second, logr.Discard(), func(e driver.Event) { told[e.(driver.Health).Usable]++ }, func(do func()) { do() })
+	_, traffic := clusters.get("west")
+	answer := func(status int) {
+		traffic.Breaker.Judge(&http.Request{URL: &url.URL{}}, &http.Response{StatusCode: status}, time.Millisecond)
+	}
+	state := func() ClusterStatus {
+		s := clusters.status()["west"]
+		j.verdictOn("west", &s)
+		return s
+	}
+	code.Store(http.StatusNotFound)
+	if err := j.usable(t.Context(), "west"); err != nil || asked.Load() != 1 {
+		t.Errorf("%v after %d questions; any answer will do", err, asked.Load())
+	}
+	answer(http.StatusOK)
+	if err := j.usable(t.Context(), "west"); err != nil || asked.Load() != 1 {
+		t.Errorf("%v after %d questions, though it answered a shard just now", err, asked.Load())
+	}
+	for status, want := range map[int64]engage.Cause{401: engage.Unauthorized, 503: engage.Unavailable} {
+		code.Store(status)
+		j.look(t.Context(), "west")
+		now := asked.Load()
+		if err := j.usable(t.Context(), "west"); err == nil || asked.Load() != now {
+			t.Errorf("%d: %v, asked again: %t", status, err, asked.Load() != now)
+		}
+		if apierrors.IsUnauthorized(j.usable(t.Context(), "west")) != (status == 401) {
+			t.Errorf("%d: can't be told from others: %v", status, j.usable(t.Context(), "west"))
+		}
+		if s := state(); s.State != string(engage.StateOpen) || s.Cause != string(want) || s.Unusable == "" {
+			t.Errorf("%d: %s, %s, %q", status, s.State, s.Cause, s.Unusable)
+		}
+	}
+	server.Close()
+	j.look(t.Context(), "west")
+	if err := j.usable(t.Context(), "west"); err == nil || told[false] != 3 || told[true] != 0 {
+		t.Errorf("without a server: %v; the driver was told %v", err, told)
+	}
+	if err := j.usable(t.Context(), "nowhere"); !errors.Is(err, multicluster.ErrClusterNotFound) {
+		t.Errorf("of another one: %v", err)
 	}
 }

@@ -131,6 +131,16 @@ func (m *Manager) Connection(name multicluster.ClusterName) (_ Connection, ok bo
 	return Connection{Config: c.via.Config(), Given: c.GetConfig(), Refused: refused, Engaged: m.node.roster.engages(cluster)}, true
 }
 
+// Ask says why a cluster of [Manager.Clusters] can't be used from this replica, nil if it can. Where the replica works in the
+// cluster it knows, and otherwise it asks, over the connection in use. It is safe for concurrent use.
+func (m *Manager) Ask(ctx context.Context, name multicluster.ClusterName) error {
+	judge := m.node.judge.Load()
+	if judge == nil {
+		return ErrNotStarted
+	}
+	return judge.usable(ctx, keyspace.ClusterName(name))
+}
+
 // PutOff returns for how long work of a namespace in a cluster is better put off, by what that answered to the requests of
 // this replica's shards; 0 if it needn't be. When a pause is over one caller for all is let through, on trial: it should
 // send a request. Guard asks for each key's own cluster; ask for those that a reconcile works in beside it. It is safe for
@@ -146,7 +156,7 @@ func (m *Manager) Status() Status {
 	st.Clusters = m.node.clusters.status()
 	if judge := m.node.judge.Load(); judge != nil {
 		for name, c := range st.Clusters {
-			c.Unusable, c.UnusableSince = judge.trouble(name)
+			judge.verdictOn(name, &c)
 			st.Clusters[name] = c
 		}
 	}

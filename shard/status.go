@@ -62,7 +62,8 @@ type ClusterStatus struct {
 	// Abandoned are the reconciles that run on although their context has ended long ago; their writes are refused.
 	Abandoned int64
 	// State is how the cluster stands by its answers to this replica's requests of the last seconds: closed, limited, open
-	// or half-open. Cause is why it isn't closed: silent, failing, throttling, forbidding or late.
+	// or half-open. One that is Unusable is open. Cause is why it isn't closed: silent, unavailable, throttling, unauthorized,
+	// failing, forbidding or late.
 	State, Cause string
 	// Unusable is why the cluster can't be used from this replica, and UnusableSince since when; "" where it can, or where
 	// nobody looked because the replica has nothing to do there.

@@ -75,7 +75,8 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 		watched.InUse = func(name string) (clusterhealth.Use, bool) {
 			c, ok := sharded.Connection(multicluster.ClusterName(name))
 			// Whoever replicates asks of all clusters whether they can be used.
-			return clusterhealth.Use{Config: c.Config, Given: c.Given, Refused: c.Refused, Needed: c.Engaged || o.replicates()}, ok
+			ask := func(ctx context.Context) error { return sharded.Ask(ctx, multicluster.ClusterName(name)) }
+			return clusterhealth.Use{Ask: ask, Given: c.Given, Refused: c.Refused, Needed: c.Engaged || o.replicates()}, ok
 		}
 		renewal.Owner = func() bool {
 			s := sharded.Status()

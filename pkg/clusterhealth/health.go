@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -42,8 +40,9 @@ type Config struct {
 
 // Use is how a cluster is reached that is in use.
 type Use struct {
-	Config *rest.Config // the connection itself
-	Given  *rest.Config // what it was made of
+	// Ask says why the cluster can't be used over the connection, nil if it can. It may know without a request.
+	Ask   func(context.Context) error
+	Given *rest.Config // what the connection was made of
 	// Refused is why that isn't what the Secret holds, "" if it is or may be.
 	Refused string
 	// Needed is whether something here depends on the cluster.
@@ -193,9 +192,9 @@ func (h *Health) inUse(ctx context.Context, use Use, f finding) finding {
 	case f.usable:
 		f = finding{ReasonRefused, use.Refused, false}
 	}
-	c := rest.CopyConfig(use.Config)
-	c.Timeout = h.cfg.Timeout
-	if ask(ctx, c, false) == nil {
+	ctx, cancel := context.WithTimeout(ctx, h.cfg.Timeout)
+	defer cancel()
+	if use.Ask(ctx) == nil {
 		f.note, f.usable = f.note+"; the connection from before is used on, until this replica restarts", true
 	}
 	return f
@@ -219,50 +218,37 @@ func look(ctx context.Context, secret *corev1.Secret, policy kubeconfig.Policy, 
 	if err != nil {
 		return ReasonBadConfig, err.Error(), false
 	}
-	host := cfg.Host
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	if shared = use != nil && use.Refused == "" && kubeconfig.Same(use.Given, cfg); shared {
-		cfg, closes = rest.CopyConfig(use.Config), false
+		err = use.Ask(ctx)
+	} else {
+		err = ask(ctx, cfg, closes)
 	}
-	cfg.Timeout = timeout
-	if err := ask(ctx, cfg, closes); err != nil {
+	if err != nil {
 		reason = ReasonUnreachable
 		if apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) {
 			reason = ReasonRefused
 		}
-		return reason, text.Line(fmt.Sprintf("%s: %v", host, err), text.Note/2), shared
+		return reason, text.Line(fmt.Sprintf("%s: %v", cfg.Host, err), text.Note/2), shared
 	}
 	return ReasonUsable, "the API server answers", shared
 }
 
-// ask makes one small request that every API server answers, and closes the connection where that is asked for.
+// ask says why a cluster can't be used by these credentials.
 func ask(ctx context.Context, cfg *rest.Config, closes bool) error {
-	cfg = rest.CopyConfig(cfg)
-	cfg.UserAgent = "tenure (health)"
-	httpClient, err := rest.HTTPClientFor(cfg)
-	if err != nil {
+	status, err := kubeconfig.Ask(ctx, cfg, closes)
+	switch {
+	case err != nil:
 		return err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(cfg.Host, "/")+"/version", nil)
-	if err != nil {
-		return err
-	}
-	if closes || cfg.Proxy != nil { // client-go shares no connections that go through a proxy: those would stay
-		defer utilnet.CloseIdleConnectionsFor(httpClient.Transport)
-	}
-	res, err := httpClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	switch res.StatusCode {
-	case http.StatusOK:
-		return nil
-	case http.StatusUnauthorized:
+	case status == http.StatusUnauthorized:
 		return apierrors.NewUnauthorized("the credentials are refused")
-	case http.StatusForbidden:
+	case status == http.StatusForbidden:
 		return apierrors.NewForbidden(corev1.Resource("version"), "", errors.New("the credentials may not ask for the version"))
+	case status != http.StatusOK:
+		return fmt.Errorf("GET /version: %d %s", status, http.StatusText(status))
 	}
-	return fmt.Errorf("GET /version: %s", res.Status)
+	return nil
 }
 
 // Usable reports whether a cluster could be used when it was last asked, and since when that is so. One that wasn't asked

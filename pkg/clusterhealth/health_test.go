@@ -1,6 +1,7 @@
 package clusterhealth
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -99,6 +100,11 @@ func server(t *testing.T, code *atomic.Int64) *rest.Config {
 	return &rest.Config{Host: s.URL}
 }
 
+// over asks over a connection.
+func over(cfg *rest.Config) func(context.Context) error {
+	return func(ctx context.Context) error { return ask(ctx, cfg, false) }
+}
+
 func TestABrokenSecretLeavesItsClusterUsable(t *testing.T) {
 	ok := &atomic.Int64{}
 	ok.Store(http.StatusOK)
@@ -109,7 +115,7 @@ func TestABrokenSecretLeavesItsClusterUsable(t *testing.T) {
 	home := fake.NewClientBuilder().WithObjects(secret).Build()
 	inUse, refused := working, ""
 	h := New(Config{Namespace: "n", InUse: func(string) (Use, bool) {
-		return Use{Config: inUse, Given: working, Refused: refused, Needed: true}, inUse != nil
+		return Use{Ask: over(inUse), Given: working, Refused: refused, Needed: true}, inUse != nil
 	}})
 	h.client, h.log = home, logr.Discard()
 	request := ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "n", Name: "kept"}}
@@ -185,7 +191,7 @@ func TestAClusterThatNothingHereDependsOnIsAskedRarely(t *testing.T) {
 			"contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x", s.URL))},
 	}
 	home := fake.NewClientBuilder().WithObjects(secret).Build()
-	use := Use{Config: config, Given: config}
+	use := Use{Ask: over(config), Given: config}
 	h := New(Config{Namespace: "n", Policy: kubeconfig.Policy{Insecure: true}, InUse: func(string) (Use, bool) { return use, true }})
 	h.client, h.log = home, logr.Discard()
 	t.Cleanup(func() { h.forget("rare") })
@@ -246,7 +252,7 @@ func TestTheConnectionInUseIsAskedWhereItIsTheSecrets(t *testing.T) {
 	}
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	use := &Use{Config: &rest.Config{Host: s.URL, Transport: transport}, Given: given}
+	use := &Use{Ask: over(&rest.Config{Host: s.URL, Transport: transport}), Given: given}
 	for range 3 {
 		if reason, note, _ := look(t.Context(), secret, policy, time.Second, use, true); reason != ReasonUsable {
 			t.Fatal(reason, note)

@@ -56,11 +56,11 @@ func (b *Breaker) Left(namespace string) (wait time.Duration, open bool) {
 	return max(0, time.Until(b.seen.openUntil)), true
 }
 
-// Silent reports whether the last that was heard of the cluster was that it doesn't answer.
-func (b *Breaker) Silent() bool {
+// Open reports whether keys are put off, and why.
+func (b *Breaker) Open() (open bool, why Cause) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return !b.seen.openUntil.IsZero() && b.seen.cause == Silence
+	return !b.seen.openUntil.IsZero(), b.seen.cause
 }
 
 // State is how the cluster stands, and why, by what was heard of it lately.
