@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
@@ -61,6 +62,10 @@ type Config struct {
 	HomeCluster multicluster.ClusterName
 	// ClientFiltering turns the server-side filtering of watches (KEP-5866) off.
 	ClientFiltering bool
+	// Limits bound what this replica asks of each workload cluster, beside what the cluster's API server allows; see
+	// [Manager.SetLimits] for one cluster. Requests to the home cluster for Leases and records are never held up by them.
+	// Default: no limits.
+	Limits kubeconfig.Limits
 	// Pod is the Pod that the process runs in, and where those of its peers are. Its zero value says that nothing of that is
 	// known: then a replica that dies is found by its lease alone.
 	Pod Pod
@@ -156,6 +161,9 @@ func (c Config) Validate() error {
 	}
 	if c.RemovalGrace < 0 {
 		errs = append(errs, fmt.Errorf("RemovalGrace %v: must not be negative", c.RemovalGrace))
+	}
+	if err := c.Limits.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("Limits: %w", err))
 	}
 	if c.Weight < 0 {
 		errs = append(errs, fmt.Errorf("Weight %d: must not be negative", c.Weight))

@@ -25,8 +25,10 @@ type fleet struct {
 	clusters map[keyspace.ClusterName]*site
 	last     uint64                                   // number of the last connection
 	traffic  map[keyspace.ClusterName]*engage.Traffic // of a few clusters that went, too: see maxGone
-	changed  func()                                   // told after every change, without the lock
-	ctx      context.Context                          // bounds the questions to clusters; nil: none are asked
+	limits   kubeconfig.Limits                        // of clusters that have none of their own
+	own      map[keyspace.ClusterName]kubeconfig.Limits
+	changed  func()          // told after every change, without the lock
+	ctx      context.Context // bounds the questions to clusters; nil: none are asked
 	spawn    func(func())
 }
 
@@ -55,9 +57,9 @@ type offer struct {
 	ctx context.Context // ends when the provider takes it back
 }
 
-func newFleet(log logr.Logger, grace time.Duration) *fleet {
+func newFleet(log logr.Logger, grace time.Duration, limits kubeconfig.Limits) *fleet {
 	return &fleet{
-		log: log, grace: grace,
+		log: log, grace: grace, limits: limits, own: map[keyspace.ClusterName]kubeconfig.Limits{},
 		clusters: map[keyspace.ClusterName]*site{},
 		traffic:  map[keyspace.ClusterName]*engage.Traffic{},
 		changed:  func() {},
@@ -195,8 +197,29 @@ func (f *fleet) inUse(name keyspace.ClusterName) (_ connection, refused string) 
 func (f *fleet) trafficOf(name keyspace.ClusterName) *engage.Traffic {
 	if f.traffic[name] == nil {
 		f.traffic[name] = &engage.Traffic{}
+		f.traffic[name].SetLimits(f.limitsOf(name))
 	}
 	return f.traffic[name]
+}
+
+func (f *fleet) limitsOf(name keyspace.ClusterName) kubeconfig.Limits {
+	if own, found := f.own[name]; found {
+		return own
+	}
+	return f.limits
+}
+
+// setLimits gives a cluster limits of its own; nil takes them away.
+func (f *fleet) setLimits(name keyspace.ClusterName, own *kubeconfig.Limits) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	before := f.limitsOf(name)
+	if delete(f.own, name); own != nil {
+		f.own[name] = *own
+	}
+	if traffic := f.traffic[name]; traffic != nil && f.limitsOf(name) != before {
+		traffic.SetLimits(f.limitsOf(name))
+	}
 }
 
 func (f *fleet) all() map[keyspace.ClusterName]connection {
@@ -223,6 +246,7 @@ func (f *fleet) status() map[keyspace.ClusterName]ClusterStatus {
 		if s := f.clusters[name]; s != nil {
 			c.Engaged, c.UID, c.Refused, c.CredentialsExpire = true, s.uid, s.refused, s.expires
 		}
+		c.Writes, c.WaitingWrites, c.Limits = traffic.Writes()
 		state, cause := traffic.Breaker.State()
 		c.State, c.Cause = string(state), string(cause)
 		if !traffic.ServerSide() {

@@ -8,11 +8,12 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
 
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
 func TestClustersThatComeAndGoLeaveLittleBehind(t *testing.T) {
-	f := newFleet(logr.Discard(), 0)
+	f := newFleet(logr.Discard(), 0, kubeconfig.Limits{})
 	some := fakeCluster{config: &rest.Config{Host: "https://127.0.0.1:1"}}
 	add := func(ctx context.Context, name keyspace.ClusterName) {
 		if err := f.add(ctx, name, some); err != nil {
@@ -42,5 +43,24 @@ func TestClustersThatComeAndGoLeaveLittleBehind(t *testing.T) {
 	}
 	if got := f.status()["west"]; got.Kept != 7 || !got.Engaged {
 		t.Errorf("the cluster that stayed: %+v", got)
+	}
+}
+
+func TestAClustersOwnLimitsReplaceThoseOfAll(t *testing.T) {
+	all, own := kubeconfig.Limits{QPS: 10}, kubeconfig.Limits{Writes: 2}
+	f := newFleet(logr.Discard(), 0, all)
+	limits := func(name keyspace.ClusterName) kubeconfig.Limits {
+		_, traffic := f.get(name)
+		_, _, limits := traffic.Writes()
+		return limits
+	}
+	f.setLimits("east", &own) // before it is known
+	if limits("west") != all || limits("east") != own {
+		t.Errorf("%v and %v", limits("west"), limits("east"))
+	}
+	f.setLimits("west", &own)
+	f.setLimits("east", nil)
+	if limits("west") != own || limits("east") != all {
+		t.Errorf("after a change: %v and %v", limits("west"), limits("east"))
 	}
 }

@@ -15,13 +15,14 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/internal/driver"
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
 func TestOnlyAClusterOfWhichSomethingIsHeldKeepsAConnection(t *testing.T) {
-	clusters, roster := newFleet(logr.Discard(), 0), newRoster(Config{})
+	clusters, roster := newFleet(logr.Discard(), 0, kubeconfig.Limits{}), newRoster(Config{})
 	opened, closed := map[keyspace.ClusterName]*atomic.Int64{}, map[keyspace.ClusterName]*atomic.Int64{}
 	for _, name := range []keyspace.ClusterName{"held", "other"} {
 		in, out := &atomic.Int64{}, &atomic.Int64{}
@@ -72,7 +73,7 @@ func TestWhoeverWantsToKnowGetsOneVerdict(t *testing.T) {
 		w.WriteHeader(int(code.Load()))
 	}))
 	t.Cleanup(server.Close)
-	clusters, roster := newFleet(logr.Discard(), 0), newRoster(Config{})
+	clusters, roster := newFleet(logr.Discard(), 0, kubeconfig.Limits{}), newRoster(Config{})
 	if err := clusters.add(t.Context(), "west", fakeCluster{config: &rest.Config{Host: server.URL}}); err != nil {
 		t.Fatal(err)
 	}

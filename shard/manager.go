@@ -15,6 +15,7 @@ import (
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/keyspace"
@@ -129,6 +130,13 @@ func (m *Manager) Connection(name multicluster.ClusterName) (_ Connection, ok bo
 		return Connection{}, false
 	}
 	return Connection{Config: c.via.Config(), Given: c.GetConfig(), Refused: refused, Engaged: m.node.roster.engages(cluster)}, true
+}
+
+// SetLimits has one cluster go by limits of its own from now on, in place of [Config].Limits; nil takes them away. They hold for
+// all shards of the cluster together, those that it has and those that come, and no connection is made anew. The cluster
+// needn't be known yet. It is safe for concurrent use.
+func (m *Manager) SetLimits(name multicluster.ClusterName, own *kubeconfig.Limits) {
+	m.node.clusters.setLimits(keyspace.ClusterName(name), own)
 }
 
 // Ask says why a cluster of [Manager.Clusters] can't be used from this replica, nil if it can. Where the replica works in the

@@ -55,7 +55,7 @@ var (
 
 func newNode(cfg Config, kinds string, home *rest.Config, log logr.Logger) *Node {
 	n := &Node{
-		cfg: cfg, kinds: kinds, home: home, log: log, clusters: newFleet(log, cfg.RemovalGrace), roster: newRoster(cfg), clock: clock{time.Now()},
+		cfg: cfg, kinds: kinds, home: home, log: log, clusters: newFleet(log, cfg.RemovalGrace, cfg.Limits), roster: newRoster(cfg), clock: clock{time.Now()},
 		leaving: make(chan struct{}), finished: make(chan struct{}),
 	}
 	n.status.Store(&Status{Replica: cfg.Replica})

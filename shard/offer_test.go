@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -107,7 +109,7 @@ const testGrace = 10 * time.Second
 
 // offered starts with west at https://a, behind credentials "1".
 func offered(t *testing.T) *offering {
-	o := &offering{fleet: newFleet(logr.Discard(), testGrace), t: t, take: func() {}}
+	o := &offering{fleet: newFleet(logr.Discard(), testGrace, kubeconfig.Limits{}), t: t, take: func() {}}
 	o.give("a", &fakeServer{name: "1", uid: "w"})
 	o.start(t.Context(), func(f func()) { go f() }, func() { o.told.Add(1) })
 	synctest.Wait()

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/internal/driver"
 	"github.com/tenure-dev/tenure/shard/internal/member"
@@ -61,6 +62,9 @@ type ClusterStatus struct {
 	UnansweredWrites uint64
 	// Abandoned are the reconciles that run on although their context has ended long ago; their writes are refused.
 	Abandoned int64
+	// Writes were sent and not answered yet, WaitingWrites wait for their turn by the limits.
+	Writes, WaitingWrites int
+	Limits                kubeconfig.Limits
 	// State is how the cluster stands by its answers to this replica's requests of the last seconds: closed, limited, open
 	// or half-open. One that is Unusable is open. Cause is why it isn't closed: silent, unavailable, throttling, unauthorized,
 	// failing, forbidding or late.

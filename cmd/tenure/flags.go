@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenure-dev/tenure/pkg/console"
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard"
 )
 
@@ -35,6 +36,7 @@ type options struct {
 	weight         int
 	workers        int
 	serverFilter   bool
+	limits         kubeconfig.Limits
 	copying        replicationFlags
 	metricsAddress string
 	metricsSecure  bool
@@ -98,6 +100,12 @@ func (o *options) declare(fs *pflag.FlagSet) {
 		"how long a cluster whose Secret was deleted is served on; a Secret that comes back meanwhile is a change")
 	fs.IntVar(&o.weight, "weight", 1, "this replica's share of the work, relative to the others'")
 	fs.IntVar(&o.workers, "workers", 16, "reconciles of each kind that run at a time for one cluster; for all together it is up to eight times as many")
+	fs.Float64Var(&o.limits.QPS, "cluster-qps", 0, "`requests` a second that this replica sends to one workload cluster at the mean; 0 is no limit; "+
+		"the annotation "+kubeconfig.QPSAnnotation+" of a cluster's Secret replaces it for that cluster")
+	fs.IntVar(&o.limits.Burst, "cluster-burst", 0, "how many `requests` it sends at once after a rest; 0 is as many as in a second; "+
+		"annotation "+kubeconfig.BurstAnnotation)
+	fs.IntVar(&o.limits.Writes, "cluster-concurrent-writes", 0, "`writes` to one workload cluster that this replica waits for at a time; 0 is no limit; "+
+		"annotation "+kubeconfig.WritesAnnotation)
 	fs.Var(&choice{&o.serverFilter, "server", "client"}, "watch-filtering",
 		"`server` (KEP-5866, where the API server knows it), or client")
 	o.copying.declare(fs)
@@ -158,6 +166,12 @@ func (o *options) validate() error {
 	}
 	if o.workers < 1 {
 		return fmt.Errorf("--workers %d: must be at least 1", o.workers)
+	}
+	if err := o.limits.Validate(); err != nil {
+		return fmt.Errorf("--cluster-qps, --cluster-burst, --cluster-concurrent-writes: %w", err)
+	}
+	if !o.sharding && o.limits != (kubeconfig.Limits{}) {
+		return errors.New("--cluster-qps, --cluster-burst and --cluster-concurrent-writes: only with --sharding=on")
 	}
 	if o.removalGrace <= 0 {
 		return fmt.Errorf("--cluster-removal-grace %v: must be above 0; a short one, such as 1ms, acts on removals at once", o.removalGrace)

@@ -78,6 +78,15 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 			ask := func(ctx context.Context) error { return sharded.Ask(ctx, multicluster.ClusterName(name)) }
 			return clusterhealth.Use{Ask: ask, Given: c.Given, Refused: c.Refused, Needed: c.Engaged || o.replicates()}, ok
 		}
+		watched.Limit = func(name string, secret *corev1.Secret) error {
+			if secret == nil {
+				sharded.SetLimits(multicluster.ClusterName(name), nil)
+				return nil
+			}
+			limits, err := kubeconfig.LimitsOf(secret, o.limits)
+			sharded.SetLimits(multicluster.ClusterName(name), &limits)
+			return err
+		}
 		renewal.Owner = func() bool {
 			s := sharded.Status()
 			return s.Coordinator && s.Member
@@ -169,6 +178,7 @@ func (o *options) shardConfig() shard.Config {
 		DrainTimeout:    o.drainTimeout,
 		RemovalGrace:    o.removalGrace,
 		Weight:          o.weight,
+		Limits:          o.limits,
 		Version:         version,
 		ClientFiltering: !o.serverFilter,
 		Pod:             o.seenPod(),

@@ -36,6 +36,9 @@ type Config struct {
 	// InUse returns how a cluster is reached that is in use; ok is false for others. A Secret that was broken doesn't take its
 	// cluster away. Default: there are none.
 	InUse func(cluster string) (_ Use, ok bool)
+	// Limit has a cluster go by the limits that its Secret gives it, and says what is wrong with them. The Secret is nil once it
+	// is gone. Default: there are none.
+	Limit func(cluster string, secret *corev1.Secret) error
 }
 
 // Use is how a cluster is reached that is in use.
@@ -77,8 +80,9 @@ type Health struct {
 
 	changed chan struct{} // holds a token after a change that nobody took notice of yet
 
-	mu     sync.Mutex // guards states
-	states map[string]state
+	mu         sync.Mutex // guards all below
+	states     map[string]state
+	complaints map[string]complaint // about limits
 }
 
 // state is what was found of one cluster.
@@ -109,7 +113,7 @@ func New(cfg Config) *Health {
 	if cfg.Replica == "" {
 		cfg.Replica = "tenure"
 	}
-	return &Health{cfg: cfg, changed: make(chan struct{}, 1), states: map[string]state{}}
+	return &Health{cfg: cfg, changed: make(chan struct{}, 1), states: map[string]state{}, complaints: map[string]complaint{}}
 }
 
 // SetupWithManager adds it to the home cluster's manager.
@@ -139,6 +143,7 @@ func (h *Health) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	if !secret.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
+	h.limit(ctx, secret)
 	var use *Use
 	if h.cfg.InUse != nil {
 		if u, ok := h.cfg.InUse(secret.Name); ok {
@@ -322,8 +327,12 @@ func (h *Health) tell(ctx context.Context, secret *corev1.Secret, f finding) {
 func (h *Health) forget(name string) {
 	h.mu.Lock()
 	delete(h.states, name)
+	delete(h.complaints, name)
 	h.mu.Unlock()
 	h.signal()
+	if h.cfg.Limit != nil {
+		_ = h.cfg.Limit(name, nil)
+	}
 	usable.DeletePartialMatch(prometheus.Labels{"cluster": name})
 	rejected.DeletePartialMatch(prometheus.Labels{"cluster": name})
 }

@@ -2,6 +2,7 @@ package clusterhealth
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -269,5 +270,59 @@ func TestTheConnectionInUseIsAskedWhereItIsTheSecrets(t *testing.T) {
 	}
 	if n := opened.Load(); n != 3 {
 		t.Errorf("%d connections for three questions with other credentials, each to be closed", n)
+	}
+}
+
+func TestLimitsThatCannotBeUsedAreToldOnceAndAgainAfterAWhile(t *testing.T) {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "bounded", UID: "u"}}
+	home := fake.NewClientBuilder().WithObjects(secret).Build()
+	var problem error
+	given, taken := 0, 0
+	h := New(Config{Namespace: "n", Limit: func(cluster string, secret *corev1.Secret) error {
+		if cluster != "bounded" {
+			t.Errorf("asked for %s", cluster)
+		}
+		if given++; secret == nil {
+			taken++
+		}
+		return problem
+	}})
+	h.client, h.log = home, logr.Discard()
+	look := func(want int) {
+		t.Helper()
+		if _, err := h.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "n", Name: "bounded"}}); err != nil {
+			t.Fatal(err)
+		}
+		list := &eventsv1.EventList{}
+		if err := home.List(t.Context(), list); err != nil {
+			t.Fatal(err)
+		}
+		told := 0
+		for _, e := range list.Items {
+			if e.Reason == ReasonBadLimits {
+				told++
+			}
+		}
+		if told != want {
+			t.Errorf("%d events, want %d: %v", told, want, list.Items)
+		}
+	}
+	look(0)
+	problem = errors.New(`annotation tenure.dev/cluster-qps: "fast" must be a number`)
+	look(1)
+	look(1)
+	problem = errors.New("another")
+	look(2)
+	problem = nil
+	look(2)
+	if len(h.complaints) > 0 {
+		t.Error("it is remembered although it is mended")
+	}
+	if err := home.Delete(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	look(2)
+	if given != 6 || taken != 1 {
+		t.Errorf("limits were given %d times and taken away %d times", given, taken)
 	}
 }

@@ -24,6 +24,10 @@
 // away, delete its Secret. What a changed Secret means is decided by package shard, not by the provider, which takes the
 // cluster away before it gives the new one.
 //
+// # Limits
+//
+// [LimitsOf] reads how much one replica may ask of the cluster from the Secret's annotations.
+//
 // # Errors
 //
 // An error says which field of the kubeconfig is refused and what to do instead. It never repeats what is in the field,

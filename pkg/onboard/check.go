@@ -8,6 +8,7 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/discovery"
@@ -30,6 +31,9 @@ type Probe struct {
 	Reason, Note string
 	// API is why the API of Ats isn't the one that the replicas need.
 	API error
+	// Limits are those that the Secret gives its cluster, in words, "" for none; BadLimits is why they can't be used.
+	Limits    string
+	BadLimits error
 	// Asked are the rights that the replicas need, Missing those of them that they haven't. Unasked is why that couldn't be
 	// found out.
 	Asked, Missing []Right
@@ -71,6 +75,7 @@ func (o Onboarder) Check(ctx context.Context, access *Access) (Examination, erro
 		return Examination{}, o.unknown(known)
 	}
 	p.Held, p.Reason, p.Note = Hold(known.Own), known.Reason, known.Note
+	p.Limits, p.BadLimits = limits(known.Own)
 	if added, ok := AccessOf(known.Own); access == nil && ok {
 		access = &added
 	} else if access == nil {
@@ -94,6 +99,15 @@ func (o Onboarder) Check(ctx context.Context, access *Access) (Examination, erro
 	}
 	p.Now = time.Now()
 	return Examine(p), nil
+}
+
+// limits are those of a Secret alone.
+func limits(secret *corev1.Secret) (words string, err error) {
+	own, err := kubeconfig.LimitsOf(secret, kubeconfig.Limits{})
+	if err != nil || own == (kubeconfig.Limits{}) {
+		return "", err
+	}
+	return "a replica sends " + own.String(), nil
 }
 
 // ask asks the cluster itself.
@@ -244,6 +258,9 @@ func Examine(p Probe) Examination {
 		default:
 			add("rights", true, "all %d for %s", len(p.Asked), describe(p.Access))
 		}
+	}
+	if p.Limits != "" || p.BadLimits != nil {
+		add("limits", p.BadLimits == nil, "%s", orElse(p.BadLimits, p.Limits))
 	}
 	s := Serving(p.Fleet, p.Name)
 	if s.Complete {

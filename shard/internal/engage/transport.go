@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 )
 
 // Traffic counts what one workload cluster sent this replica. It is safe for concurrent use.
@@ -28,6 +30,17 @@ type Traffic struct {
 	Breaker Breaker
 
 	lists turnstile
+	limit limit
+}
+
+// SetLimits bounds what all shards of the cluster together ask of it from now on. What waits already goes by the new limits
+// of writes at a time, and by the old ones a second.
+func (t *Traffic) SetLimits(to kubeconfig.Limits) { t.limit.set(to) }
+
+// Writes is how many writes were sent and not answered yet, how many wait for their turn, and the limits.
+func (t *Traffic) Writes() (inFlight, waiting int, limits kubeconfig.Limits) {
+	inFlight, waiting = t.limit.writes.count()
+	return inFlight, waiting, t.limit.get()
 }
 
 // ServerSide reports whether the API server filters: whether nothing that was not asked for has arrived since the
@@ -43,6 +56,9 @@ type fence struct {
 
 func (f *fence) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !mutates(req.Method) {
+		if err := f.traffic.limit.pace(req.Context()); err != nil {
+			return nil, err
+		}
 		res, release, err := f.send(req.Context(), req)
 		if err == nil {
 			counted := &countedBody{ReadCloser: res.Body, bytes: &f.traffic.ListWatchBytes, page: pageOf(req.Context())}
@@ -56,12 +72,16 @@ func (f *fence) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return res, err
 	}
+	// It waits for its turn before the gate is asked: by then the shard may be another's.
+	if err := f.traffic.limit.beginWrite(req.Context()); err != nil {
+		closeBody(req)
+		return nil, err
+	}
 	ctx, done, end, err := f.gate.beginWrite(req.Context())
 	if err != nil {
+		f.traffic.limit.writes.leave()
 		f.traffic.FencedWrites.Add(1)
-		if req.Body != nil {
-			_ = req.Body.Close() // as a RoundTripper must
-		}
+		closeBody(req)
 		return nil, err
 	}
 	res, release, err := f.send(ctx, req)
@@ -71,6 +91,7 @@ func (f *fence) RoundTrip(req *http.Request) (*http.Response, error) {
 		f.traffic.UnansweredWrites.Add(1)
 	}
 	done(answered)
+	f.traffic.limit.writes.leave()
 	if err != nil {
 		end()
 		return nil, err
@@ -78,6 +99,13 @@ func (f *fence) RoundTrip(req *http.Request) (*http.Response, error) {
 	bounded := &countedBody{ReadCloser: res.Body, bytes: new(atomic.Uint64), page: &page{most: largestObject}}
 	res.Body = &releasingBody{ReadCloser: bounded, release: func() { release(); end() }}
 	return res, nil
+}
+
+// closeBody closes the body of a request that isn't sent, as a RoundTripper must.
+func closeBody(req *http.Request) {
+	if req.Body != nil {
+		_ = req.Body.Close()
+	}
 }
 
 // send signs a request and sends it, watched over by the cluster's breaker. release is to be called when the answer was

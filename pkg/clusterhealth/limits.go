@@ -1,0 +1,43 @@
+package clusterhealth
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// ReasonBadLimits is the reason of the event about annotations that can't be used.
+const ReasonBadLimits = "BadLimits"
+
+// complaint is what was last said of a Secret's limits.
+type complaint struct {
+	text string
+	told time.Time
+}
+
+// limit has a cluster go by the limits of its Secret, and says what is wrong with them: once, and again after a while, since
+// events are kept for an hour.
+func (h *Health) limit(ctx context.Context, secret *corev1.Secret) {
+	if h.cfg.Limit == nil {
+		return
+	}
+	err, now := h.cfg.Limit(secret.Name, secret), time.Now()
+	h.mu.Lock()
+	was := h.complaints[secret.Name]
+	switch {
+	case err == nil:
+		delete(h.complaints, secret.Name)
+		h.mu.Unlock()
+		return
+	case was.text == err.Error() && now.Sub(was.told) < eventEvery:
+		h.mu.Unlock()
+		return
+	}
+	h.complaints[secret.Name] = complaint{err.Error(), now}
+	h.mu.Unlock()
+	h.log.Info("limits of a cluster can't be used", "cluster", secret.Name, "error", err.Error())
+	Event{
+		Reporter: EventReporter, Replica: h.cfg.Replica, Action: "Limit", Reason: ReasonBadLimits, Note: err.Error(), Cause: err.Error(),
+	}.Tell(ctx, h.client, h.log, secret, now)
+}

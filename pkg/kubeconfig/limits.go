@@ -1,0 +1,104 @@
+package kubeconfig
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tenure-dev/tenure/pkg/text"
+)
+
+// Annotations of a cluster's Secret that replace a replica's flags of the same names for that cluster.
+const (
+	QPSAnnotation    = "tenure.dev/cluster-qps"
+	BurstAnnotation  = "tenure.dev/cluster-burst"
+	WritesAnnotation = "tenure.dev/cluster-concurrent-writes"
+)
+
+// Limits bound what one replica asks of one workload cluster. The zero value bounds nothing.
+type Limits struct {
+	// QPS is how many requests a second it sends on average; 0 is any number.
+	QPS float64
+	// Burst is how many it sends at once after it has sent none for a while; 0 is as many as QPS.
+	Burst int
+	// Writes is how many writes it waits for at a time; 0 is any number.
+	Writes int
+}
+
+// Bucket is the size of the token bucket.
+func (l Limits) Bucket() int {
+	if l.Burst > 0 {
+		return l.Burst
+	}
+	return max(1, int(math.Ceil(min(l.QPS, mostLimit))))
+}
+
+// mostLimit bounds what may be asked for: more is no limit any more.
+const mostLimit = 1_000_000
+
+// Validate says which limits make no sense.
+func (l Limits) Validate() error {
+	var wrong []error
+	if !(l.QPS >= 0 && l.QPS <= mostLimit) {
+		wrong = append(wrong, fmt.Errorf("QPS %v: must be a number of requests a second from 0 (no limit) to %d", l.QPS, mostLimit))
+	}
+	for name, n := range map[string]int{"Burst": l.Burst, "Writes": l.Writes} {
+		if n < 0 || n > mostLimit {
+			wrong = append(wrong, fmt.Errorf("%s %d: must be from 0 to %d", name, n, mostLimit))
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+// LimitsOf returns the limits of a Secret's cluster: what its annotations say, and else the flags' values. If one of the
+// annotations can't be used, these hold for all of them, and the error says which, and what to write instead.
+func LimitsOf(secret *corev1.Secret, flags Limits) (Limits, error) {
+	limits := flags
+	var wrong []string
+	read := func(name, unit string, take func(string) error) {
+		value, found := secret.Annotations[name]
+		if found && take(strings.TrimSpace(value)) != nil {
+			wrong = append(wrong, fmt.Sprintf("annotation %s: %q must be %s from 0 (no limit) to %d", name, text.Line(value, 40), unit, mostLimit))
+		}
+	}
+	number := func(into *int) func(string) error {
+		return func(value string) (err error) {
+			if *into, err = strconv.Atoi(value); err == nil && (*into < 0 || *into > mostLimit) {
+				err = strconv.ErrRange
+			}
+			return err
+		}
+	}
+	read(QPSAnnotation, "a number of requests a second, such as 50 or 0.5,", func(value string) (err error) {
+		if limits.QPS, err = strconv.ParseFloat(value, 64); err == nil && !(limits.QPS >= 0 && limits.QPS <= mostLimit) {
+			err = strconv.ErrRange
+		}
+		return err
+	})
+	read(BurstAnnotation, "a whole number", number(&limits.Burst))
+	read(WritesAnnotation, "a whole number", number(&limits.Writes))
+	if len(wrong) > 0 {
+		return flags, fmt.Errorf("Secret %s/%s: %s; until that is corrected or removed, the values of the replicas' flags hold",
+			secret.Namespace, secret.Name, strings.Join(wrong, "; "))
+	}
+	return limits, nil
+}
+
+// String is the limits in words.
+func (l Limits) String() string {
+	var all []string
+	if l.QPS > 0 {
+		all = append(all, fmt.Sprintf("%v requests/s, %d at once", l.QPS, l.Bucket()))
+	}
+	if l.Writes > 0 {
+		all = append(all, fmt.Sprintf("%d writes at a time", l.Writes))
+	}
+	if len(all) == 0 {
+		return "no limit"
+	}
+	return strings.Join(all, ", ")
+}

@@ -1,0 +1,68 @@
+package engage
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"golang.org/x/time/rate"
+
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+)
+
+// limit bounds what all shards of a cluster together ask of it, beside what its API server allows. The zero value bounds
+// nothing. It is safe for concurrent use, and may be changed while it is in use.
+type limit struct {
+	most   atomic.Pointer[kubeconfig.Limits] // nil: none
+	rate   atomic.Pointer[rate.Limiter]      // nil: none
+	writes turnstile
+}
+
+// set changes the limits for what is sent from now on.
+func (l *limit) set(to kubeconfig.Limits) {
+	l.most.Store(&to)
+	l.writes.resize(to.Writes)
+	switch now := l.rate.Load(); {
+	case to.QPS == 0:
+		l.rate.Store(nil)
+	case now == nil:
+		l.rate.Store(rate.NewLimiter(rate.Limit(to.QPS), to.Bucket()))
+	default:
+		now.SetLimit(rate.Limit(to.QPS))
+		now.SetBurst(to.Bucket())
+	}
+}
+
+func (l *limit) get() kubeconfig.Limits {
+	if most := l.most.Load(); most != nil {
+		return *most
+	}
+	return kubeconfig.Limits{}
+}
+
+// pace waits until one more request may be sent.
+func (l *limit) pace(ctx context.Context) error {
+	limiter := l.rate.Load()
+	if limiter == nil {
+		return nil
+	}
+	if err := limiter.Wait(ctx); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return fmt.Errorf("waiting for the limit of %v requests a second: %w", float64(limiter.Limit()), context.DeadlineExceeded)
+	}
+	return nil
+}
+
+// beginWrite waits until one more write may be sent. writes.leave gives its place back.
+func (l *limit) beginWrite(ctx context.Context) error {
+	if err := l.writes.enter(ctx, l.get().Writes); err != nil {
+		return err
+	}
+	if err := l.pace(ctx); err != nil {
+		l.writes.leave()
+		return err
+	}
+	return nil
+}

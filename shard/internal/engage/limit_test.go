@@ -1,0 +1,214 @@
+package engage
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+)
+
+// slow is a cluster that takes a second for each request, and how many it had at a time at most.
+type slow struct {
+	mu             sync.Mutex // guards all below
+	now, most, all int
+}
+
+func (s *slow) RoundTrip(req *http.Request) (*http.Response, error) {
+	s.mu.Lock()
+	s.all++
+	s.now++
+	s.most = max(s.most, s.now)
+	s.mu.Unlock()
+	defer func() { s.mu.Lock(); s.now--; s.mu.Unlock() }()
+	select {
+	case <-time.After(time.Second):
+	case <-req.Context().Done():
+		return nil, req.Context().Err()
+	}
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+}
+
+// crowd sends so many requests of one method at once, and returns how long all took.
+func crowd(t *testing.T, c *http.Client, n int, method string) time.Duration {
+	t.Helper()
+	began := time.Now()
+	var all sync.WaitGroup
+	for range n {
+		all.Go(func() {
+			req, _ := http.NewRequestWithContext(t.Context(), method, "https://west/api/v1/namespaces/shop/pods", strings.NewReader("{}"))
+			res, err := c.Do(req)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = res.Body.Close()
+		})
+	}
+	all.Wait()
+	return time.Since(began)
+}
+
+func TestShardsOfAClusterShareItsLimits(t *testing.T) {
+	for name, c := range map[string]struct {
+		limits kubeconfig.Limits
+		method string
+		most   int // at a time; 0 if that is left to chance
+		took   time.Duration
+	}{
+		"none":                       {kubeconfig.Limits{}, http.MethodPost, 20, time.Second},
+		"writes":                     {kubeconfig.Limits{Writes: 4}, http.MethodPost, 4, 5 * time.Second},
+		"writes aren't reads":        {kubeconfig.Limits{Writes: 4}, http.MethodGet, 20, time.Second},
+		"requests a second":          {kubeconfig.Limits{QPS: 2, Burst: 10}, http.MethodGet, 0, 6 * time.Second},
+		"no burst is a second's":     {kubeconfig.Limits{QPS: 2}, http.MethodPost, 0, 10 * time.Second},
+		"both":                       {kubeconfig.Limits{QPS: 100, Burst: 100, Writes: 2}, http.MethodPut, 2, 10 * time.Second},
+		"less than one a second":     {kubeconfig.Limits{QPS: 0.5, Burst: 19}, http.MethodGet, 0, 3 * time.Second},
+		"more than anybody can send": {kubeconfig.Limits{QPS: 1e6, Burst: 1e6}, http.MethodGet, 20, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server, traffic := &slow{}, &Traffic{}
+				traffic.SetLimits(c.limits)
+				var all sync.WaitGroup
+				began := time.Now()
+				for range 2 { // shards
+					g, _ := newTestGate(t)
+					g.Open(1)
+					all.Go(func() {
+						crowd(t, &http.Client{Transport: &fence{gate: g, base: server, traffic: traffic}}, 10, c.method)
+					})
+				}
+				all.Wait()
+				if took := time.Since(began); took != c.took || c.most > 0 && server.most != c.most || server.all != 20 {
+					t.Errorf("%d requests took %v, %d at a time; want %v, %d", server.all, took, server.most, c.took, c.most)
+				}
+				if state, cause := traffic.Breaker.State(); state != StateClosed {
+					t.Errorf("who waits for its own limit blames the cluster: %s, %s", state, cause)
+				}
+			})
+		})
+	}
+}
+
+func TestLimitsChangeInPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, traffic := &slow{}, &Traffic{}
+		g, _ := newTestGate(t)
+		g.Open(1)
+		c := &http.Client{Transport: &fence{gate: g, base: server, traffic: traffic}}
+		traffic.SetLimits(kubeconfig.Limits{Writes: 1})
+		done := make(chan time.Duration)
+		go func() { done <- crowd(t, c, 10, http.MethodPost) }()
+		time.Sleep(1500 * time.Millisecond)
+		if sent, waiting, limits := traffic.Writes(); sent != 1 || waiting != 8 || limits.Writes != 1 {
+			t.Errorf("%d sent, %d wait, %v", sent, waiting, limits)
+		}
+		traffic.SetLimits(kubeconfig.Limits{}) // the other eight go at once
+		if took := <-done; took != 2500*time.Millisecond {
+			t.Errorf("took %v", took)
+		}
+		traffic.SetLimits(kubeconfig.Limits{QPS: 1, Burst: 1})
+		crowd(t, c, 2, http.MethodGet)
+		traffic.SetLimits(kubeconfig.Limits{QPS: 100, Burst: 100})
+		time.Sleep(time.Second)
+		if took := crowd(t, c, 50, http.MethodGet); took != time.Second {
+			t.Errorf("50 requests at 100 a second took %v", took)
+		}
+	})
+}
+
+func TestAWriteThatWaitedForItsTurnMeetsTheGateOfThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, traffic := &slow{}, &Traffic{}
+		g, _ := newTestGate(t)
+		g.Open(1)
+		traffic.SetLimits(kubeconfig.Limits{QPS: 0.1, Burst: 1})
+		f := &fence{gate: g, base: server, traffic: traffic}
+		send := func(ctx context.Context) error {
+			req, _ := http.NewRequestWithContext(ctx, http.MethodPost, "https://west/api/v1/namespaces/shop/pods", strings.NewReader("{}"))
+			res, err := f.RoundTrip(req)
+			if err == nil {
+				_, _ = io.Copy(io.Discard, res.Body)
+				_ = res.Body.Close()
+			}
+			return err
+		}
+		if err := send(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		waits := make(chan error)
+		go func() { waits <- send(t.Context()) }()
+		time.Sleep(time.Second)
+		g.Shut()
+		if err := <-waits; !errors.Is(err, ErrFenced) || server.all != 1 {
+			t.Errorf("%v, %d requests sent, want it fenced", err, server.all)
+		}
+		g.Open(2)
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := send(short); !errors.Is(err, context.DeadlineExceeded) || server.all != 1 {
+			t.Errorf("%v, want no more wait than the caller has time", err)
+		}
+		gone, cancel := context.WithCancel(t.Context())
+		go func() { waits <- send(gone) }()
+		time.Sleep(time.Millisecond)
+		cancel()
+		if err := <-waits; !errors.Is(err, context.Canceled) {
+			t.Errorf("%v, want it to end with its caller", err)
+		}
+		if sent, waiting, _ := traffic.Writes(); sent != 0 || waiting != 0 {
+			t.Errorf("%d places aren't given back, %d wait", sent, waiting)
+		}
+	})
+}
+
+func TestPlacesAreGivenBackByThoseWhoGiveUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turn := &turnstile{}
+		if err := turn.enter(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		for range 50 {
+			ctx, cancel := context.WithCancel(t.Context())
+			go cancel()
+			go turn.leave()
+			if turn.enter(ctx, 1) != nil { // whichever came first
+				if err := turn.enter(t.Context(), 1); err != nil {
+					t.Fatal(err)
+				}
+			}
+			cancel()
+			synctest.Wait()
+			if inside, waiting := turn.count(); inside != 1 || waiting != 0 {
+				t.Fatalf("%d inside, %d wait", inside, waiting)
+			}
+		}
+	})
+}
+
+func TestNoLimitCostsNothing(t *testing.T) {
+	l, ctx := &limit{}, t.Context()
+	if n := testing.AllocsPerRun(1000, func() {
+		if l.beginWrite(ctx) == nil {
+			l.writes.leave()
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkNoLimit(b *testing.B) {
+	l, ctx := &limit{}, b.Context()
+	b.ReportAllocs()
+	for b.Loop() {
+		if l.beginWrite(ctx) == nil {
+			l.writes.leave()
+		}
+	}
+}
