@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
+	"github.com/tenure-dev/tenure/pkg/fairqueue"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
@@ -69,6 +70,8 @@ type Config struct {
 	// Pod is the Pod that the process runs in, and where those of its peers are. Its zero value says that nothing of that is
 	// known: then a replica that dies is found by its lease alone.
 	Pod Pod
+	// Backlogs returns the keys that wait at the program's queues, for the replica's Lease to say where it is long. Default: none.
+	Backlogs func() []fairqueue.Backlog
 	// Observer is told what happens, for metrics and traces. Default: nobody.
 	Observer Observer
 }

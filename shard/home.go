@@ -42,7 +42,7 @@ type home struct {
 
 // newHome returns the home cluster as an incarnation writes to it. Nothing is sent.
 func newHome(ctx context.Context, id protocol.Incarnation, cfg Config, rc *rest.Config, scheme *runtime.Scheme,
-	log logr.Logger, t *trouble, put func(driver.Event), spawn func(func())) (*home, error) {
+	log logr.Logger, t *trouble, put func(driver.Event), spawn func(func()), say func() string) (*home, error) {
 	rc = rest.CopyConfig(rc)
 	rc.QPS = -1 // no client-side limit: renewals must never wait for one, and the driver bounds what is on its way
 	rc.Wrap(func(next http.RoundTripper) http.RoundTripper { return obedient{next} })
@@ -55,6 +55,7 @@ func newHome(ctx context.Context, id protocol.Incarnation, cfg Config, rc *rest.
 		id: id, fleet: cfg.Fleet, log: log, trouble: t, observer: cfg.Observer, put: put, spawn: spawn,
 		client: c, members: member.NewStore(c, cfg.Namespace, cfg.Fleet), records: record.NewStore(c, cfg.Namespace, cfg.Fleet),
 	}
+	h.members.Say = say
 	h.restart(ctx)
 	return h, nil
 }

@@ -62,6 +62,7 @@ type loop struct {
 	clock    clock
 	driver   *driver.Driver
 	mail     *mailbox[driver.Event]
+	say      func() string   // what the Lease says of clusters
 	ctx      context.Context // bounds all that runs beside the loop
 	beside   sync.WaitGroup
 	list     func() (cache.Cache, error) // begins to watch the records anew
@@ -234,7 +235,7 @@ func (l *loop) begin(b driver.Begin) {
 		l.writer.cancel()
 	}
 	var err error
-	if l.writer, err = newHome(l.ctx, b.ID, l.cfg, l.home, l.scheme, log, l.trouble, l.mail.put, l.beside.Go); err != nil {
+	if l.writer, err = newHome(l.ctx, b.ID, l.cfg, l.home, l.scheme, log, l.trouble, l.mail.put, l.beside.Go, l.say); err != nil {
 		l.fail(err)
 		return
 	}

@@ -161,13 +161,7 @@ func (m *Manager) PutOff(name multicluster.ClusterName, namespace string) (wait 
 // Status returns what the replica holds and does now. It is safe for concurrent use.
 func (m *Manager) Status() Status {
 	st := *m.node.status.Load()
-	st.Clusters = m.node.clusters.status()
-	if judge := m.node.judge.Load(); judge != nil {
-		for name, c := range st.Clusters {
-			judge.verdictOn(name, &c)
-			st.Clusters[name] = c
-		}
-	}
+	st.Clusters = m.node.clusterStatus()
 	return st
 }
 

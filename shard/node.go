@@ -139,6 +139,7 @@ func (n *Node) Start(ctx context.Context) error {
 	}
 	l.judge = newJudge(n.clusters, n.roster, n.cfg.LeaseDuration, n.log, l.mail.put, l.beside.Go)
 	n.judge.Store(l.judge)
+	l.say = n.say
 	return l.run(ctx, n.leaving)
 }
 

@@ -207,7 +207,7 @@ func (o *options) atKinds() []shard.Kind {
 // newSharded wires the reconcilers so that the replicas share the keys.
 func newSharded(home *rest.Config, provider *mckubeconfig.Provider, opts manager.Options, o *options, see *sight) (*shard.Manager, error) {
 	cfg := o.shardConfig()
-	cfg.Observer = see.moves
+	cfg.Observer, cfg.Backlogs = see.moves, see.Backlogs
 	mgr, err := shard.NewManager(home, provider, opts, cfg)
 	if err != nil {
 		return nil, err

@@ -165,6 +165,13 @@ func (v *survey) readClusters() {
 			c.Moving++
 		}
 	}
+	for _, r := range v.replicas {
+		for _, said := range r.Clusters {
+			if c := byName[said.Cluster]; c != nil && r.Acts() {
+				c.hear(said)
+			}
+		}
+	}
 	for _, c := range byName {
 		if !v.Registered && !held[c.Name] && c.Reason == "" && v.living() > 0 {
 			c.Removed = true // who may not read Secrets can only conclude it: replicas live, claim nothing there, and don't complain

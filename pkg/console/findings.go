@@ -39,12 +39,13 @@ const (
 	// EntryLaterEpoch isn't an alert: it is what to do about objects that show higher epochs than their shards' records.
 	EntryLaterEpoch = "Objects from a later epoch"
 	AlertForeign    = "TenureForeignRecords"
+	AlertLimited    = "TenureClusterLimited"
 )
 
 // findings says what is wrong, the worst first, and then what is good to know.
 func (v *survey) findings() []Finding {
 	all := slices.Concat(
-		v.findNobody(), v.findRecords(), v.findUnserved(), v.findHoles(), v.findUnfit(), v.findQuiet(), v.findCoordinator(), v.findClusters(), v.findMoves(), v.findCrashes(),
+		v.findNobody(), v.findRecords(), v.findUnserved(), v.findHoles(), v.findUnfit(), v.findLimited(), v.findQuiet(), v.findCoordinator(), v.findClusters(), v.findMoves(), v.findCrashes(),
 	)
 	slices.SortStableFunc(all, func(a, b Finding) int { return cmp.Compare(b.Severity, a.Severity) }) // "wrong" > "note"
 	return all
@@ -136,6 +137,43 @@ func (v *survey) findUnfit() (found []Finding) {
 		}
 	}
 	return found
+}
+
+// findLimited is about clusters that refuse requests or answer late, by what replicas say: one finding for each cause. Those
+// that don't answer at all are findClusters'.
+func (v *survey) findLimited() (found []Finding) {
+	how := map[string][]string{}
+	for _, c := range v.clusters {
+		if c.Removed || c.State == "" || c.Reason != "" && c.Reason != clusterhealth.ReasonUsable {
+			continue
+		}
+		what := "nothing is served (" + c.Cause + ")"
+		if c.State == "limited" {
+			what = "requests are refused or delayed (" + c.Cause + ")"
+		}
+		at := v.saying(c)
+		if len(at) > 1 {
+			at = []string{count(len(at), "replica")}
+		}
+		how[what] = append(how[what], fmt.Sprintf("%s at %s", c.Name, strings.Join(at, "")))
+	}
+	for _, what := range slices.Sorted(maps.Keys(how)) {
+		found = append(found, Finding{Note, AlertLimited, what + ": " + list(how[what], ""),
+			"work there waits, and in no other cluster: see " + AlertLimited + " in the runbook"})
+	}
+	return found
+}
+
+// saying lists the replicas that say the worst of how a cluster answers.
+func (v *survey) saying(c *Cluster) (names []string) {
+	for _, r := range v.replicas {
+		if r.Acts() && slices.ContainsFunc(r.Clusters, func(said inspect.ClusterView) bool {
+			return said.Cluster == c.Name && said.State == c.State
+		}) {
+			names = append(names, string(r.Incarnation))
+		}
+	}
+	return names
 }
 
 // findHoles is about parts of the hash space that no record covers, and about records that overlap.

@@ -3,6 +3,7 @@ package console
 import (
 	"time"
 
+	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/plan"
 	"github.com/tenure-dev/tenure/shard/protocol"
@@ -73,6 +74,8 @@ type Replica struct {
 	Load          float64 `json:"load"`
 	// Unfit is what it says of the clusters that it can't serve.
 	Unfit plan.UnfitFor `json:"unfit,omitempty"`
+	// Clusters is what it says of clusters that don't answer as they should, or whose keys wait.
+	Clusters []inspect.ClusterView `json:"clusters,omitempty"`
 }
 
 // Acts is whether the replica can be holding and doing its work.
@@ -84,6 +87,12 @@ type Cluster struct {
 	// Reason and Note are those of [Answer].
 	Reason string `json:"reason,omitempty"`
 	Note   string `json:"note,omitempty"`
+	// State and Cause are the worst that a live replica says of it: limited, open or half-open, and why; "" where none says
+	// anything.
+	State string `json:"state,omitempty"`
+	Cause string `json:"cause,omitempty"`
+	// Waits joins what replicas say of its keys and writes; nil where none says anything.
+	Waits *inspect.ClusterView `json:"waits,omitempty"`
 	// Removed says that it isn't registered any more: its records are kept, unheld, for their epochs.
 	Removed bool  `json:"removed,omitempty"`
 	Shards  int   `json:"shards"`

@@ -53,7 +53,7 @@ func replicaOf(l inspect.Lease, raw *coordinationv1.Lease, s Snapshot) *Replica 
 	}
 	r := &Replica{
 		Name: cmp.Or(l.Replica, string(l.Incarnation)), Incarnation: l.Incarnation, Build: l.Build, Weight: max(1, l.Weight),
-		LeaseDuration: seconds(duration), State: Live, Unfit: l.Unfit,
+		LeaseDuration: seconds(duration), State: Live, Unfit: l.Unfit, Clusters: l.Clusters,
 	}
 	renewed := raw.CreationTimestamp.Time
 	if raw.Spec.RenewTime != nil {

@@ -1,11 +1,13 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/tenure-dev/tenure/pkg/text"
+	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
@@ -16,6 +18,8 @@ const (
 	mostMoves    = 6
 	mostRecent   = 5
 	mostFindings = 8
+	mostWaiting  = 5
+	mostDetails  = 2
 )
 
 // Status writes the fleet on one screen.
@@ -24,6 +28,7 @@ func (s *Screen) Status(f Fleet) error {
 	s.findings(f.Findings)
 	s.replicas(f)
 	s.clusters(f)
+	s.waiting(f)
 	s.moves(f)
 	for _, what := range f.Unread {
 		s.line()
@@ -120,6 +125,8 @@ func (s *Screen) clusters(f Fleet) {
 			answer = styled(dim, "not asked")
 		case troubleOf(c) > 1:
 			answer = styled(red, c.Reason)
+		case c.State != "":
+			answer = styled(yellow, c.State)
 		}
 		held := fmt.Sprintf("%d/%d", c.Held, c.Shards)
 		rows = append(rows, []cell{left(string(c.Name)), answer, right(held), num(c.Moving), num(c.Objects), left(c.Map)})
@@ -129,12 +136,57 @@ func (s *Screen) clusters(f Fleet) {
 	s.line(s.paint(dim, "a letter is a replica's, . nobody's, + of several; the line is the hash space"))
 }
 
-// troubleOf orders clusters: those that don't answer, those that aren't served in full, the rest.
+// waiting shows what waits in clusters, by what replicas say.
+func (s *Screen) waiting(f Fleet) {
+	var busy []Cluster
+	for _, c := range f.Clusters {
+		if c.Waits != nil && !c.Removed {
+			busy = append(busy, c)
+		}
+	}
+	if len(busy) == 0 {
+		return
+	}
+	slices.SortStableFunc(busy, func(a, b Cluster) int { return cmp.Compare(b.Waits.WaitSeconds, a.Waits.WaitSeconds) })
+	var rows [][]cell
+	for _, c := range busy[:min(len(busy), mostWaiting)] {
+		w := c.Waits
+		rows = append(rows, []cell{
+			left(string(c.Name)), num(w.Running), num(w.Ready), right(age(Seconds(w.WaitSeconds))), num(w.Writes), num(w.WaitingWrites),
+		})
+	}
+	s.line()
+	s.table([]string{"WAITING", "AT WORK", "READY", "LONGEST", "WRITES", "HELD UP"}, rows)
+	s.more(len(busy), mostWaiting, "cluster")
+	for _, c := range busy[:min(len(busy), mostDetails)] {
+		if detail := waitsOf(c.Waits); detail != "" {
+			s.wrap(fmt.Sprintf("  %s: ", fit(text.Line(string(c.Name), text.Cell), 20)), dim, detail)
+		}
+	}
+}
+
+// waitsOf says which namespaces wait longest, and what a replica's limits are.
+func waitsOf(w *inspect.ClusterView) string {
+	var parts []string
+	for _, n := range w.Namespaces {
+		parts = append(parts, fmt.Sprintf("%s %s (%s)", fit(text.Line(n.Namespace, 63), 30), age(Seconds(n.WaitSeconds)), count(n.Keys, "key")))
+	}
+	all := ""
+	if len(parts) > 0 {
+		all = "waiting longest: " + strings.Join(parts, ", ")
+	}
+	if w.Limits != "" {
+		all = strings.TrimPrefix(all+"; limits of a replica: "+w.Limits, "; ")
+	}
+	return all
+}
+
+// troubleOf orders clusters: those that don't answer, those that aren't served in full or answer badly, the rest.
 func troubleOf(c Cluster) int {
 	switch {
 	case c.Reason != "" && c.Reason != "Usable":
 		return 2
-	case c.Held < c.Shards && !c.Removed:
+	case c.Held < c.Shards && !c.Removed, c.State != "":
 		return 1
 	}
 	return 0

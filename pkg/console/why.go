@@ -11,6 +11,7 @@ import (
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/at"
+	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
@@ -189,6 +190,29 @@ func (w *why) holder(v *survey, e *entry) {
 	default:
 		w.link("lease", "%s, renewed %s ago of %s%s", r.State, age(r.RenewedAgo), age(r.LeaseDuration), byWhom(*r))
 		w.holds = r.Name
+		w.waiting(r)
+	}
+}
+
+// waiting says how the cluster answers the holder, and what waits for it there.
+func (w *why) waiting(r *Replica) {
+	for _, said := range r.Clusters {
+		if said.Cluster != w.Cluster {
+			continue
+		}
+		if inspect.Worse(said.State, "closed") < 0 {
+			l := w.link("answers", "%s at %s: %s", said.State, r.Name, said.Cause)
+			if said.State != "limited" {
+				l.wrong("the cluster serves nothing to the holder now, so keys are put off for seconds at a time", "see "+AlertLimited+" in the runbook")
+			}
+		}
+		l := w.link("queue", "%d ready, %d with workers, longest %s", said.Ready, said.Running, age(Seconds(said.WaitSeconds)))
+		if said.WaitingWrites > 0 {
+			l.Value += fmt.Sprintf("; %s of the holder wait for their turn", count(said.WaitingWrites, "write"))
+		}
+		if detail := waitsOf(&said); detail != "" {
+			l.Value += "; " + detail
+		}
 	}
 }
 

@@ -1,9 +1,11 @@
 package fairqueue
 
 import (
+	"cmp"
 	"container/heap"
 	"container/ring"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -367,13 +369,28 @@ func (b *book[T]) backlogs(now time.Duration) (all []Backlog) {
 		}
 		one := Backlog{Cluster: c.name, Ready: c.ready + c.parked, Running: c.running}
 		for _, n := range c.namespaces {
+			w := Waiting{Namespace: n.name, Ready: len(n.ready)}
 			for _, i := range n.ready {
-				one.Wait = max(one.Wait, now-i.readyAt)
+				w.Wait = max(w.Wait, now-i.readyAt)
+			}
+			if one.Wait = max(one.Wait, w.Wait); w.Ready > 0 {
+				one.longest(w)
 			}
 		}
 		all = append(all, one)
 	}
 	return all
+}
+
+// longest enters a namespace among those that wait longest, if it is one.
+func (b *Backlog) longest(w Waiting) {
+	at, _ := slices.BinarySearchFunc(b.Longest, w, func(x, y Waiting) int {
+		return cmp.Or(cmp.Compare(y.Wait, x.Wait), cmp.Compare(x.Namespace, y.Namespace))
+	})
+	if at < MostNamespaces {
+		b.Longest = slices.Insert(b.Longest, at, w)
+		b.Longest = b.Longest[:min(len(b.Longest), MostNamespaces)]
+	}
 }
 
 // readyHeap orders keys by priority, then by when they became ready.

@@ -56,7 +56,19 @@ type Backlog struct {
 	Ready   int           // keys that could be taken
 	Running int           // keys that workers have
 	Wait    time.Duration // for how long the oldest of those that are ready has been
+	// Longest are the namespaces whose keys have waited longest, at most [MostNamespaces], that one first.
+	Longest []Waiting
 }
+
+// Waiting is how one namespace's keys wait.
+type Waiting struct {
+	Namespace string
+	Ready     int
+	Wait      time.Duration
+}
+
+// MostNamespaces bounds [Backlog].Longest.
+const MostNamespaces = 5
 
 // Queue implements [priorityqueue.PriorityQueue]. It is safe for concurrent use.
 type Queue[T comparable] struct {

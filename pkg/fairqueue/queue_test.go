@@ -107,6 +107,27 @@ func TestTheLastWorkersAreForThoseWithLessThanTheirShare(t *testing.T) {
 	}
 }
 
+func TestTheNamespacesThatWaitLongestAreNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, 1, 1)
+		defer q.ShutDown()
+		for i := range 2 * MostNamespaces {
+			q.Add(fmt.Sprintf("west/n%02d/a", i))
+			q.Add(fmt.Sprintf("west/n%02d/b", i))
+			time.Sleep(time.Second)
+		}
+		all := q.Backlogs()
+		if len(all) != 1 || len(all[0].Longest) != MostNamespaces {
+			t.Fatalf("%+v", all)
+		}
+		for i, w := range all[0].Longest {
+			if want := (Waiting{fmt.Sprintf("n%02d", i), 2, time.Duration(2*MostNamespaces-i) * time.Second}); w != want {
+				t.Errorf("%+v, want %+v", w, want)
+			}
+		}
+	})
+}
+
 func TestOneClusterAloneGetsAllWorkers(t *testing.T) {
 	q := newQueue(t, 128, 0)
 	for i := range 200 {

@@ -1,11 +1,14 @@
 package telemetry
 
 import (
+	"maps"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/tenure-dev/tenure/pkg/fairqueue"
 )
 
 // Buckets are the classic buckets of our latency histograms, for servers without native histograms: 1 ms to 2 min.
@@ -65,19 +68,28 @@ func (m *reconcileMetrics) Describe(ch chan<- *prometheus.Desc) {
 func (m *reconcileMetrics) Collect(ch chan<- prometheus.Metric) {
 	m.wait.Collect(ch)
 	m.took.Collect(ch)
-	m.mu.Lock()
-	queues := make(map[string]*queue, len(m.queues))
-	for name, q := range m.queues {
-		queues[name] = q
-	}
-	m.mu.Unlock()
-	for name, q := range queues {
+	for name, q := range m.all() {
 		for _, b := range q.Backlogs() {
 			ch <- prometheus.MustNewConstMetric(m.keys, prometheus.GaugeValue, float64(b.Ready), name, b.Cluster, "ready")
 			ch <- prometheus.MustNewConstMetric(m.keys, prometheus.GaugeValue, float64(b.Running), name, b.Cluster, "running")
 			ch <- prometheus.MustNewConstMetric(m.old, prometheus.GaugeValue, b.Wait.Seconds(), name, b.Cluster)
 		}
 	}
+}
+
+// Backlogs is how each cluster stands in each queue. It is safe for concurrent use.
+func (t *Telemetry) Backlogs() (all []fairqueue.Backlog) {
+	for _, q := range t.metrics.all() {
+		all = append(all, q.Backlogs()...)
+	}
+	return all
+}
+
+// all is a copy of the queues.
+func (m *reconcileMetrics) all() map[string]*queue {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.queues)
 }
 
 func (m *reconcileMetrics) add(name string, q *queue) {

@@ -70,6 +70,8 @@ type Lease struct {
 	Build string
 	// Unfit is what the replica says of the clusters that it can't serve.
 	Unfit plan.UnfitFor
+	// Clusters is how clusters stand at the replica that don't answer as they should, or whose keys wait.
+	Clusters []ClusterView
 	// Leaving says that the replica was told to stop, Sealed that a peer declared the incarnation dead, for ever.
 	Leaving, Sealed bool
 }
@@ -90,7 +92,7 @@ func ReadLease(lease *coordinationv1.Lease) (Lease, error) {
 	}
 	return Lease{
 		Incarnation: l.ID, Replica: l.Replica, Duration: l.Duration, Weight: l.Weight, Build: l.Build, Unfit: l.Unfit,
-		Leaving: l.Leaving, Sealed: l.Sealed,
+		Leaving: l.Leaving, Sealed: l.Sealed, Clusters: readViews(lease.Annotations[tenurev1alpha1.ClustersAnnotation]),
 	}, nil
 }
 

@@ -96,6 +96,13 @@ func (f *fleet) read(context.Context) (inspect.Records, error) {
 	return r, nil
 }
 
+// say has a replica say something of a cluster with its Lease.
+func (f *fleet) say(replica int, view inspect.ClusterView) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.records.Leases[replica].Annotations[tenurev1alpha1.ClustersAnnotation] = inspect.SayViews([]inspect.ClusterView{view})
+}
+
 // change changes one shard.
 func (f *fleet) change(name string, do func(*tenurev1alpha1.Shard)) {
 	f.mu.Lock()

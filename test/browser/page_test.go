@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
@@ -60,6 +61,9 @@ func TestThePageShowsHandoffsAsTheyHappenAndWhatIsWrong(t *testing.T) {
 	if got := c.eval(blockOf("east/111") + `.className`); got != "unserved" {
 		t.Errorf("the block of a shard without holder is %q", got)
 	}
+	f.say(0, inspect.ClusterView{Cluster: "west", State: "open", Cause: "throttling", Ready: 9, WaitSeconds: 3,
+		Namespaces: []inspect.Waiting{{Namespace: "shop", Keys: 9, WaitSeconds: 3}}})
+	c.until("a cluster that refuses is listed", `document.getElementById("unusable").textContent.includes("west: open (throttling), 9 keys ready, the oldest for 3 s, shop 3 s")`)
 	c.prefer("dark")
 	c.screenshot("dark-wrong")
 	c.quiet(t)

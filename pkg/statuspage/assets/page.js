@@ -109,11 +109,14 @@ function newCluster(name) {
   return row;
 }
 
+// answersOf is how a cluster answers the replica that it answers worst.
+function answersOf(cluster) { return cluster.state + " (" + cluster.cause + ")"; }
+
 function showCluster(row, cluster, shards) {
   const troubled = cluster.reason && cluster.reason !== "Usable";
   const small = row.querySelector("small");
   setText(small, (cluster.removed ? "removed" : cluster.held + " of " + cluster.shards + " served") + ", " + plural(cluster.objects, "object") +
-    (troubled ? ", " + cluster.reason : ""));
+    (troubled ? ", " + cluster.reason : cluster.state ? ", " + answersOf(cluster) : ""));
   small.className = troubled ? "bad" : "";
   const strip = row.querySelector(".strip");
   const wanted = shards.map((shard) => {
@@ -216,9 +219,20 @@ function emptyRow(columns, text) {
   return row;
 }
 
+// waitsOf is how a cluster answers and what waits there, the namespaces that wait longest first.
+function waitsOf(cluster) {
+  const parts = cluster.state ? [answersOf(cluster)] : [], waits = cluster.waits || {};
+  if (waits.ready) parts.push(plural(waits.ready, "key") + " ready, the oldest for " + Math.round(waits.waitSeconds || 0) + " s");
+  if (waits.waitingWrites) parts.push(plural(waits.waitingWrites, "write") + " held up by limits");
+  for (const n of waits.namespaces || []) parts.push(n.namespace + " " + Math.round(n.waitSeconds) + " s");
+  return parts.join(", ");
+}
+
 function showUnusable(clusters) {
   const bad = (clusters || []).filter((c) => c.reason && c.reason !== "Usable");
-  byId("unusable").replaceChildren(...(bad.length ? bad.map((c) => make("li", "bad", c.name + ": " + c.reason)) : [make("li", "quiet", "None, as this replica sees it.")]));
+  const slow = (clusters || []).filter((c) => !bad.includes(c) && (c.state || c.waits));
+  const rows = bad.map((c) => make("li", "bad", fit(c.name) + ": " + c.reason)).concat(slow.map((c) => make("li", "", fit(c.name) + ": " + waitsOf(c))));
+  byId("unusable").replaceChildren(...(rows.length ? rows : [make("li", "quiet", "None, as this replica sees it.")]));
 }
 
 function show(view) {

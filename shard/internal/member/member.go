@@ -26,6 +26,8 @@ type Store struct {
 	client    client.Client // uncached
 	namespace string
 	fleet     keyspace.Fleet
+	// Say returns what each Lease says of clusters, for people; nil says nothing. Set it before the first write.
+	Say func() string
 }
 
 // NewStore returns the store of a fleet's Leases in a namespace. The client must read live.
@@ -66,6 +68,11 @@ func (s *Store) Write(ctx context.Context, base ownership.Version, l ownership.L
 	}
 	if l.Unfit != "" {
 		lease.Annotations[tenurev1alpha1.UnfitAnnotation] = string(l.Unfit)
+	}
+	if s.Say != nil {
+		if said := s.Say(); said != "" {
+			lease.Annotations[tenurev1alpha1.ClustersAnnotation] = said
+		}
 	}
 	if l.Fresh {
 		lease.Annotations[tenurev1alpha1.FreshAnnotation] = "true"
@@ -215,7 +222,7 @@ func (s *Store) object(name, role string) *coordinationv1.Lease {
 var changing = []string{
 	tenurev1alpha1.WeightAnnotation, tenurev1alpha1.BuildAnnotation, tenurev1alpha1.ProtocolAnnotation, tenurev1alpha1.KindsAnnotation,
 	tenurev1alpha1.PodAnnotation, tenurev1alpha1.UnfitAnnotation, tenurev1alpha1.FreshAnnotation,
-	tenurev1alpha1.LeavingAnnotation,
+	tenurev1alpha1.LeavingAnnotation, tenurev1alpha1.ClustersAnnotation,
 }
 
 // put creates a Lease (base 0), or patches that version of it. It doesn't use an update, because API servers create a

@@ -274,3 +274,22 @@ func TestAReadThatFailsSaysNothingOfTheLease(t *testing.T) {
 		t.Errorf("it is read as %+v", in)
 	}
 }
+
+func TestWhatIsSaidOfClustersGoesWithTheLeaseAndIsTakenBack(t *testing.T) {
+	s, c := newStore(t)
+	said := `[{"cluster":"west","state":"open"}]`
+	s.Say = func() string { return said }
+	version, err := s.Write(t.Context(), 0, full, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{said, "", said} {
+		said = want
+		if version, err = s.Write(t.Context(), version, full, now); err != nil {
+			t.Fatal(err)
+		}
+		if got, there := object(t, c, "a-1").Annotations[tenurev1alpha1.ClustersAnnotation]; got != want || there != (want != "") {
+			t.Errorf("the Lease says %q, want %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,27 @@
+package console
+
+import "github.com/tenure-dev/tenure/shard/inspect"
+
+// hear adds what one replica says of the cluster.
+func (c *Cluster) hear(said inspect.ClusterView) {
+	if inspect.Worse(said.State, "closed") < 0 && (c.State == "" || inspect.Worse(said.State, c.State) < 0) {
+		c.State, c.Cause = said.State, said.Cause
+	}
+	if c.Waits == nil {
+		c.Waits = &inspect.ClusterView{Cluster: c.Name}
+	}
+	w := c.Waits
+	w.State, w.Cause = c.State, c.Cause
+	w.Running += said.Running
+	w.Ready += said.Ready
+	w.Writes += said.Writes
+	w.WaitingWrites += said.WaitingWrites
+	w.WaitSeconds = max(w.WaitSeconds, said.WaitSeconds)
+	if said.Limits != "" {
+		w.Limits = said.Limits
+	}
+	for _, n := range said.Namespaces {
+		w.Namespaces = inspect.AddWaiting(w.Namespaces, n)
+	}
+	w.Namespaces = w.Namespaces[:min(len(w.Namespaces), inspect.MaxWaiting)]
+}

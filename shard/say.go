@@ -1,0 +1,63 @@
+package shard
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/tenure-dev/tenure/pkg/fairqueue"
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+	"github.com/tenure-dev/tenure/shard/inspect"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+// clusterStatus is how each cluster stands, by its requests and by looks.
+func (n *Node) clusterStatus() map[keyspace.ClusterName]ClusterStatus {
+	all := n.clusters.status()
+	if judge := n.judge.Load(); judge != nil {
+		for name, c := range all {
+			judge.verdictOn(name, &c)
+			all[name] = c
+		}
+	}
+	return all
+}
+
+// say is what the replica's Lease says of clusters, with each renewal.
+func (n *Node) say() string {
+	var backlogs []fairqueue.Backlog
+	if n.cfg.Backlogs != nil {
+		backlogs = n.cfg.Backlogs()
+	}
+	return inspect.SayViews(viewsOf(n.clusterStatus(), backlogs))
+}
+
+// viewsOf joins how clusters answer and what waits for them. There is a backlog for each queue and cluster.
+func viewsOf(clusters map[keyspace.ClusterName]ClusterStatus, backlogs []fairqueue.Backlog) (all []inspect.ClusterView) {
+	at := map[keyspace.ClusterName]int{}
+	for name, c := range clusters {
+		if !c.Engaged {
+			continue
+		}
+		v := inspect.ClusterView{Cluster: name, State: c.State, Cause: c.Cause, Writes: c.Writes, WaitingWrites: c.WaitingWrites}
+		if c.Limits != (kubeconfig.Limits{}) {
+			v.Limits = c.Limits.String()
+		}
+		at[name] = len(all)
+		all = append(all, v)
+	}
+	for _, b := range backlogs {
+		i, known := at[keyspace.ClusterName(b.Cluster)]
+		if !known {
+			continue
+		}
+		v := &all[i]
+		v.Running += b.Running
+		v.Ready += b.Ready
+		v.WaitSeconds = max(v.WaitSeconds, b.Wait.Seconds())
+		for _, w := range b.Longest {
+			v.Namespaces = inspect.AddWaiting(v.Namespaces, inspect.Waiting{Namespace: w.Namespace, Keys: w.Ready, WaitSeconds: w.Wait.Seconds()})
+		}
+	}
+	slices.SortFunc(all, func(a, b inspect.ClusterView) int { return cmp.Compare(a.Cluster, b.Cluster) })
+	return all
+}
