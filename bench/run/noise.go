@@ -18,6 +18,8 @@ const (
 	quietFor = time.Second
 	// lateBy is how much later than else the last cluster answers with the noise "late".
 	lateBy = 2500 * time.Millisecond
+	// dripEvery is the distance of the bytes of an answer with the noise "dripping".
+	dripEvery = 20 * time.Millisecond
 	// pileSuffix ends the name of the namespace of what comes due at once.
 	pileSuffix = "-pile"
 )
@@ -41,6 +43,8 @@ func faultOf(n scenario.Noise) (rule faultproxy.Rule, ok bool) {
 		rule.Status, rule.RetryAfter = http.StatusTooManyRequests, 1
 	case scenario.Forbidding:
 		rule.Status = http.StatusForbidden
+	case scenario.Dripping:
+		rule.Fault, rule.Delay = faultproxy.Drip, dripEvery
 	case scenario.Resetting:
 		rule = faultproxy.Rule{Fault: faultproxy.Reset}
 	default:

@@ -176,12 +176,13 @@ const (
 	Throttling     Noise = "throttling"      // 429 with Retry-After to all
 	Forbidding     Noise = "forbidding"      // 403 to all
 	Resetting      Noise = "resetting"       // every exchange is cut, watches too
+	Dripping       Noise = "dripping"        // answers come byte by byte, 20 ms apart
 	Backlog        Noise = "backlog"         // a number of Ats are due at once
 )
 
 // Noises are all that there are.
 func Noises() []Noise {
-	return []Noise{Quiet, Late, Silent, Failing, HalfThrottling, Throttling, Forbidding, Resetting, Backlog}
+	return []Noise{Quiet, Late, Silent, Failing, HalfThrottling, Throttling, Forbidding, Resetting, Dripping, Backlog}
 }
 
 // Duration is a time.Duration that is written as in "1.5s".

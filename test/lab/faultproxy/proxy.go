@@ -161,6 +161,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		wait(r.Context(), rule.ended)
 		cut()
 	}
+	if rule != nil && rule.Rule.Fault == Drip && about.verb != "watch" {
+		response.Body = &dripping{response.Body, r.Context(), rule}
+	}
 	p.reply(w, r, about, response)
 }
 

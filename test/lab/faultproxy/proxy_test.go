@@ -297,6 +297,25 @@ func TestADelayedWatchLagsBehind(t *testing.T) {
 	}
 }
 
+func TestADrippingAnswerComesByteByByteUntilTheRuleEnds(t *testing.T) {
+	s := newServer(t)
+	p := startProxy(t, s)
+	rule := p.Inject(Rule{Fault: Drip, Delay: 50 * time.Millisecond})
+	res, err := client(t, p, true).Post(p.URL()+pods, "application/json", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	began, some := time.Now(), make([]byte, 2)
+	if _, err := io.ReadFull(res.Body, some); err != nil || time.Since(began) < 50*time.Millisecond {
+		t.Errorf("%q after %v, %v", some, time.Since(began), err)
+	}
+	rule.End()
+	if rest, err := io.ReadAll(res.Body); err != nil || len(rest) == 0 || rule.Hits() != 1 {
+		t.Errorf("then %q, %v; %d hits", rest, err, rule.Hits())
+	}
+}
+
 func TestAPartitionStallsAnOpenWatchAndCutsItInTheEnd(t *testing.T) {
 	s := newServer(t)
 	p := startProxy(t, s)

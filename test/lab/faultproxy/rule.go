@@ -32,14 +32,16 @@ const (
 	CutWatch
 	// Reset cuts all exchanges at once, open watches included: the API server never sees the requests.
 	Reset
+	// Drip delivers an answer that isn't a watch byte by byte, Rule.Delay apart, and what is left when the rule ends.
+	Drip
 )
 
 func (f Fault) String() string {
-	return [...]string{"answer", "lose-reply", "drop-replies", "blackhole", "delay", "delay-watch", "freeze-watch", "cut-watch", "reset"}[f]
+	return [...]string{"answer", "lose-reply", "drop-replies", "blackhole", "delay", "delay-watch", "freeze-watch", "cut-watch", "reset", "drip"}[f]
 }
 
 // holds reports whether the fault stalls the open answers of requests that it picks.
-func (f Fault) holds() bool { return f >= DropReplies && f != Delay }
+func (f Fault) holds() bool { return f >= DropReplies && f != Delay && f != Drip }
 
 // Match picks requests. Empty fields pick all.
 type Match struct {
@@ -69,7 +71,7 @@ type Rule struct {
 	Status int
 	// RetryAfter is in seconds, for a 429 or 5xx. 0 sends no such header.
 	RetryAfter int
-	// Delay of Delay and DelayWatch.
+	// Delay of Delay, DelayWatch and Drip.
 	Delay time.Duration
 }
 

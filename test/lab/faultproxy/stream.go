@@ -2,6 +2,7 @@ package faultproxy
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"maps"
 	"net/http"
@@ -68,7 +69,11 @@ func (p *Proxy) reply(w http.ResponseWriter, r *http.Request, about request, res
 	maps.Copy(w.Header(), response.Header)
 	w.WriteHeader(response.StatusCode)
 	if about.verb != "watch" {
-		if _, err := io.Copy(w, response.Body); err != nil {
+		var to io.Writer = w
+		if _, drips := response.Body.(*dripping); drips {
+			to = flushing{w}
+		}
+		if _, err := io.Copy(to, response.Body); err != nil {
 			cut()
 		}
 		return
@@ -80,6 +85,35 @@ func (p *Proxy) reply(w http.ResponseWriter, r *http.Request, about request, res
 	defer reader.Wait()
 	defer response.Body.Close() // ends the reader
 	p.deliver(w, r, about, q)
+}
+
+// flushing hands on at once what is written.
+type flushing struct{ http.ResponseWriter }
+
+func (f flushing) Write(p []byte) (int, error) {
+	n, err := f.ResponseWriter.Write(p)
+	if err == nil {
+		flush(f.ResponseWriter)
+	}
+	return n, err
+}
+
+// dripping gives an answer byte by byte while a rule is in force.
+type dripping struct {
+	io.ReadCloser
+	ctx  context.Context
+	rule *Injection
+}
+
+func (d *dripping) Read(p []byte) (int, error) {
+	select {
+	case <-d.rule.ended:
+		return d.ReadCloser.Read(p)
+	case <-d.ctx.Done():
+		return 0, d.ctx.Err()
+	case <-time.After(d.rule.Rule.Delay):
+		return d.ReadCloser.Read(p[:min(1, len(p))])
+	}
 }
 
 // fill reads an answer to its end.
