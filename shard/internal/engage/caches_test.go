@@ -1,0 +1,168 @@
+package engage
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+// serveTwo is an API server with ConfigMaps and Secrets: of each, "listed" is there, and "watched" comes. It answers in the
+// form that it is asked for.
+func serveTwo(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	if r.URL.Path == "/api/v1" {
+		fmt.Fprint(w, `{"kind":"APIResourceList","groupVersion":"v1","resources":[
+			{"name":"configmaps","kind":"ConfigMap","namespaced":true},{"name":"secrets","kind":"Secret","namespaced":true}]}`)
+		return
+	}
+	kind, found := map[string]string{"/api/v1/configmaps": "ConfigMap", "/api/v1/secrets": "Secret"}[r.URL.Path]
+	if !found {
+		http.NotFound(w, r)
+		return
+	}
+	version, list := "v1", kind+"List"
+	if strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata") {
+		version, kind, list = "meta.k8s.io/v1", "PartialObjectMetadata", "PartialObjectMetadataList"
+	}
+	object := func(name, version, kind string) string {
+		return fmt.Sprintf(`{"kind":%q,"apiVersion":%q,"metadata":{"name":%q,"namespace":"n","uid":"u-%s","resourceVersion":"7","managedFields":[{"manager":"m"}]}}`,
+			kind, version, name, name)
+	}
+	if r.URL.Query().Get("watch") == "" {
+		fmt.Fprintf(w, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"7"},"items":[%s]}`, list, version, object("listed", version, kind))
+		return
+	}
+	fmt.Fprintf(w, `{"type":"ADDED","object":%s}`, object("watched", version, kind))
+	w.(http.Flusher).Flush()
+	<-r.Context().Done()
+}
+
+// openTwo opens a shard of ConfigMaps, and of Secrets' metadata.
+func openTwo(t *testing.T) *Cluster {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(serveTwo))
+	real, err := cluster.New(&rest.Config{Host: s.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	connection, err := Connect(real)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secrets := &metav1.PartialObjectMetadata{}
+	secrets.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	gate := NewGate(t.Context(), keyspace.ShardID{Cluster: "west"}, "test", "me", func() bool { return true })
+	c, err := Open(connection, gate, &Traffic{}, Options{Kinds: []Kind{{Object: &corev1.ConfigMap{}}, {Object: secrets}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		s.CloseClientConnections()
+		s.Close()
+	})
+	warm, over := context.WithTimeout(ctx, time.Minute)
+	defer over()
+	if err := c.Warm(warm); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// shown collects what an informer shows until both objects have come.
+func shown(t *testing.T, from cache.Informer) []client.Object {
+	t.Helper()
+	came := make(chan client.Object, 10)
+	if _, err := from.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(obj any) { came <- obj.(client.Object) }}); err != nil {
+		t.Fatal(err)
+	}
+	var all []client.Object
+	for len(all) < 2 {
+		select {
+		case o := <-came:
+			all = append(all, o)
+		case <-time.After(time.Minute):
+			t.Fatalf("only %d objects came", len(all))
+		}
+	}
+	slices.SortFunc(all, func(a, b client.Object) int { return strings.Compare(a.GetName(), b.GetName()) })
+	return all
+}
+
+func TestKindsAreCachedInTheFormThatIsAskedFor(t *testing.T) {
+	c := openTwo(t)
+	untyped := &unstructured.Unstructured{}
+	untyped.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	secret := &metav1.PartialObjectMetadata{}
+	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	for name, example := range map[string]client.Object{"declared": &corev1.ConfigMap{}, "metadata": secret, "not declared": untyped} {
+		t.Run(name, func(t *testing.T) {
+			i, err := c.GetCache().GetInformer(t.Context(), example)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, o := range shown(t, i) {
+				want := []string{"listed", "watched"}[i]
+				if o.GetName() != want || fmt.Sprintf("%T", o) != fmt.Sprintf("%T", example) || o.GetManagedFields() != nil {
+					t.Errorf("a %T %s came, want the %T %s without managed fields", o, o.GetName(), example, want)
+				}
+				if kind := o.GetObjectKind().GroupVersionKind(); name != "declared" && kind != example.GetObjectKind().GroupVersionKind() {
+					t.Errorf("%s is said to be %s", o.GetName(), kind)
+				}
+			}
+			read := example.DeepCopyObject().(client.Object)
+			if err := c.GetCache().Get(t.Context(), client.ObjectKey{Namespace: "n", Name: "watched"}, read); err != nil || read.GetUID() != "u-watched" {
+				t.Errorf("read %q: %v", read.GetUID(), err)
+			}
+		})
+	}
+	if !c.GetCache().WaitForCacheSync(t.Context()) {
+		t.Error("not synced")
+	}
+	if n := c.Objects(); n != 4 {
+		t.Errorf("%d objects of declared kinds, want 4", n)
+	}
+}
+
+func TestAnInformerThatWasRemovedStops(t *testing.T) {
+	c := openTwo(t)
+	i, err := c.GetCache().GetInformerForKind(t.Context(), corev1.SchemeGroupVersion.WithKind("Secret"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown(t, i)
+	if err := c.GetCache().RemoveInformer(t.Context(), &corev1.Secret{}); err != nil {
+		t.Fatal(err)
+	}
+	for !i.IsStopped() {
+		time.Sleep(time.Millisecond)
+	}
+	if _, err := i.AddEventHandler(toolscache.ResourceEventHandlerFuncs{}); err == nil {
+		t.Error("it takes a handler although it has stopped")
+	}
+	if _, err := c.GetCache().GetInformer(t.Context(), &corev1.Pod{}, cache.BlockUntilSynced(false)); err == nil {
+		t.Error("there is an informer of a kind that the cluster doesn't serve")
+	}
+}
