@@ -119,3 +119,27 @@ func TestWhoeverWantsToKnowGetsOneVerdict(t *testing.T) {
 		t.Errorf("of another one: %v", err)
 	}
 }
+
+func TestCredentialsThatAreRefusedToRequestsAreLookedInto(t *testing.T) {
+	clusters, roster := newFleet(logr.Discard(), 0, kubeconfig.Limits{}), newRoster(Config{})
+	if err := clusters.add(t.Context(), "west", fakeCluster{config: &rest.Config{Host: "http://127.0.0.1:1"}}); err != nil {
+		t.Fatal(err)
+	}
+	roster.put("west/", &engagement{id: keyspace.ShardID{Cluster: "west"}})
+	j := newJudge(clusters, roster, 20*time.Second, logr.Discard(), func(driver.Event) {}, func(func()) {})
+	_, traffic := clusters.get("west")
+	for _, status := range []int{http.StatusOK, http.StatusTooManyRequests, http.StatusUnauthorized} {
+		traffic.Breaker = engage.Breaker{}
+		for range 5 {
+			traffic.Breaker.Judge(&http.Request{URL: &url.URL{}}, &http.Response{StatusCode: status}, time.Millisecond)
+		}
+		if got := len(j.due(time.Now())) == 1; got != (status == http.StatusUnauthorized) {
+			t.Errorf("%d: looked at: %t; it answers, so a look explains refused credentials only", status, got)
+		}
+	}
+	c, _ := clusters.get("west")
+	j.conclude("west", c.way, nil)
+	if len(j.due(time.Now())) > 0 {
+		t.Error("looked at again at once, though that explained nothing")
+	}
+}
