@@ -2,13 +2,20 @@ package run
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"slices"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/bench/load"
 	"github.com/tenure-dev/tenure/bench/report"
 	"github.com/tenure-dev/tenure/bench/scenario"
 	"github.com/tenure-dev/tenure/bench/stats"
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/faultproxy"
 )
@@ -20,6 +27,8 @@ const (
 	lateBy = 2500 * time.Millisecond
 	// dripEvery is the distance of the bytes of an answer with the noise "dripping".
 	dripEvery = 20 * time.Millisecond
+	// takenWithin bounds how long replicas may take to give up a cluster: its grace, and a drain.
+	takenWithin = time.Minute
 	// pileSuffix ends the name of the namespace of what comes due at once.
 	pileSuffix = "-pile"
 )
@@ -65,12 +74,48 @@ func (f *fleet) pile(ctx context.Context, s scenario.Scenario, namespace string)
 	return g.Pile(ctx, s.Backlog)
 }
 
+// lastToldIn is the namespace of the replicas that serve the last cluster.
+func (f *fleet) lastToldIn() string {
+	if f.as == scenario.Apart {
+		return apartNamespace
+	}
+	return f.site.namespace
+}
+
+// takeLast takes the last cluster from the replicas that serve it, and waits until they have given it up.
+func (f *fleet) takeLast(ctx context.Context) error {
+	name, home := f.site.last().Name, f.site.admins[homeCluster]
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: f.lastToldIn(), Name: name}}
+	if err := home.Delete(ctx, secret); err != nil {
+		return fmt.Errorf("taking cluster %s from the replicas: %w", name, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, takenWithin)
+	defer cancel()
+	for {
+		records := &tenurev1alpha1.ShardList{}
+		if err := home.List(ctx, records, client.InNamespace(secret.Namespace)); err != nil {
+			return fmt.Errorf("waiting until cluster %s is given up: %w", name, err)
+		}
+		if !slices.ContainsFunc(records.Items, func(s tenurev1alpha1.Shard) bool { return s.Spec.Cluster == name && s.Status.Holder != "" }) {
+			return nil
+		}
+		if err := lab.Sleep(ctx, 200*time.Millisecond); err != nil {
+			return fmt.Errorf("waiting until cluster %s is given up: %w", name, err)
+		}
+	}
+}
+
 // disturb has the last cluster be a bad neighbour until the last arrival.
 func (f *fleet) disturb(ctx context.Context, r *round, length time.Duration) error {
 	if err := lab.Sleep(ctx, time.Until(r.start.Add(quietFor))); err != nil {
 		return err
 	}
 	r.pausedFrom = time.Now()
+	if r.noise == scenario.Added {
+		if err := f.site.tell(ctx, f.lastToldIn(), f.site.last().Name, f.site.last().Name); err != nil {
+			return err
+		}
+	}
 	if rule, ok := faultOf(r.noise); ok {
 		fault := f.site.noisy.Inject(rule)
 		defer fault.End()

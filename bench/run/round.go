@@ -56,7 +56,12 @@ func (f *fleet) give(ctx context.Context, s scenario.Scenario, namespace string,
 	if len(s.Noises) > 0 {
 		r.noise = s.Noises[0]
 	}
-	if r.noise == scenario.Backlog {
+	if r.noise == scenario.Added {
+		if err := f.takeLast(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if r.noise == scenario.Backlog || r.noise == scenario.Added {
 		due, err := f.pile(ctx, s, namespace)
 		if err != nil {
 			return nil, err

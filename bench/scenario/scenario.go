@@ -27,7 +27,7 @@ type Scenario struct {
 	// Noises are what the load is given beside, each in turn in every round: from a second after its first arrival until its
 	// last one, the last cluster is a bad neighbour.
 	Noises []Noise `json:"noises,omitempty"`
-	// Backlog is how many Ats come due at once in the last cluster with the noise of that name.
+	// Backlog is how many Ats come due at once in the last cluster with the noise of that name, or are there as it is added.
 	Backlog int `json:"backlog,omitempty"`
 	// Compare names what runs beside the sharded fleet, in turns with it.
 	Compare []Reference `json:"compare,omitempty"`
@@ -178,11 +178,12 @@ const (
 	Resetting      Noise = "resetting"       // every exchange is cut, watches too
 	Dripping       Noise = "dripping"        // answers come byte by byte, 20 ms apart
 	Backlog        Noise = "backlog"         // a number of Ats are due at once
+	Added          Noise = "added"           // the cluster was taken from its fleet, and is added with a number of Ats that are due
 )
 
 // Noises are all that there are.
 func Noises() []Noise {
-	return []Noise{Quiet, Late, Silent, Failing, HalfThrottling, Throttling, Forbidding, Resetting, Dripping, Backlog}
+	return []Noise{Quiet, Late, Silent, Failing, HalfThrottling, Throttling, Forbidding, Resetting, Dripping, Backlog, Added}
 }
 
 // Duration is a time.Duration that is written as in "1.5s".

@@ -115,6 +115,7 @@ func TestWhatCanNotBeIsRefusedWithTheFieldNamed(t *testing.T) {
 		"a noise twice":            {yaml: "noises: [late, late]", settings: steady, want: "noises[1]"},
 		"a noise in a burst":       {yaml: "noises: [late]", settings: []string{"clusters=2"}, want: "noises"},
 		"a noise without others":   {yaml: "noises: [late]", settings: steady[1:], want: "noises"},
+		"nothing to be added":      {yaml: "noises: [added]", settings: steady, want: "backlog"},
 		"no backlog to be due":     {yaml: "noises: [backlog]", settings: steady, want: "backlog"},
 		"apart from nothing":       {yaml: "compare: [apart]", want: "compare[0]"},
 		"aliases with a load":      {settings: []string{"kubeconfigs=5"}, want: "fleet.kubeconfigs"},

@@ -174,6 +174,7 @@ func (s Scenario) validateNoises(v *violations) {
 		"go with Ats that arrive at one rate, for more than 2s")
 	v.check(len(s.Noises) == 0 || s.Fleet.Clusters >= 2, "noises", "need fleet.clusters of 2 or more")
 	v.check(len(s.Noises) == 0 || len(s.Steps) == 0 && len(s.Sweep) == 0, "noises", "have no place beside steps and sweep")
-	v.check(s.Backlog > 0 || !slices.Contains(s.Noises, Backlog), "backlog", "%d: must be positive for the noise of that name", s.Backlog)
+	v.check(s.Backlog > 0 || !slices.Contains(s.Noises, Backlog) && !slices.Contains(s.Noises, Added), "backlog",
+		"%d: must be positive for the noises backlog and added", s.Backlog)
 	v.check(s.Backlog >= 0 && s.Backlog <= maxArrivals, "backlog", "%d is not between 0 and %d", s.Backlog, maxArrivals)
 }
