@@ -97,6 +97,9 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 		Namespace: o.namespace,
 		ClusterOptions: []cluster.Option{func(co *cluster.Options) {
 			co.Scheme, co.Cache.DefaultTransform = scheme, at.Trim
+			if o.sharding {
+				bare(co)
+			}
 		}},
 		RESTOptions: []func(*rest.Config) error{kubeconfig.Pin, tune, see.wrap},
 	})

@@ -80,12 +80,19 @@ func TestAnIdleClusterCostsLittle(t *testing.T) {
 // forgotten is how long it takes until a closed connection is out of memory: a timer of HTTP/2's that is set to 30 s holds it.
 const forgotten = 35 * time.Second
 
-// atRest waits until nothing changes any more, and each cluster is connected with one replica.
-func atRest(t *testing.T, f *lab.Fleet, ports map[uint64]bool) (now cost) {
+// atRest waits until nothing changes any more, and what was closed before is out of memory.
+func atRest(t *testing.T, f *lab.Fleet, ports map[uint64]bool) cost {
 	t.Helper()
+	awaitQuiet(t, f, ports)
 	if err := lab.Sleep(t.Context(), forgotten); err != nil {
 		t.Fatal(err)
 	}
+	return awaitQuiet(t, f, ports)
+}
+
+// awaitQuiet waits until two looks find the same, and each cluster connected with one replica.
+func awaitQuiet(t *testing.T, f *lab.Fleet, ports map[uint64]bool) (now cost) {
+	t.Helper()
 	var last cost
 	labtest.Eventually(t, "replicas are at rest", func() error {
 		var err error

@@ -1,0 +1,27 @@
+package main
+
+import (
+	"context"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+)
+
+// bare has a provider make clusters without cache and client, which would be a tenth of what an idle one takes in memory. Shards
+// have their own, over the same credentials, and nobody asks for those of the cluster itself ([shard.Manager.Unfenced]).
+func bare(o *cluster.Options) {
+	o.NewCache = func(*rest.Config, cache.Options) (cache.Cache, error) { return noCache{}, nil }
+	o.NewClient = func(*rest.Config, client.Options) (client.Client, error) { return nil, nil }
+}
+
+// noCache is a cache for providers to start and to wait for. Its other methods panic.
+type noCache struct{ cache.Cache }
+
+func (noCache) Start(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+func (noCache) WaitForCacheSync(context.Context) bool { return true }
