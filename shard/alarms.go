@@ -59,7 +59,7 @@ func (a *alarms) set(more ...alarm) {
 		return
 	}
 	if store := a.store(); store != nil && len(a.times)+len(more) > 2*store.Len()+64 {
-		more = a.all(store)
+		more = a.anew(store, append(a.times, more...))
 		a.times = make(alarmHeap, 0, len(more)+len(more)/8)
 	}
 	if len(more) == 1 {
@@ -71,10 +71,17 @@ func (a *alarms) set(more ...alarm) {
 	a.wind()
 }
 
-// all returns the alarms of all objects that there are.
-func (a *alarms) all(store *informer.Store) (all []alarm) {
+// anew returns the alarms of all objects that there are: those of the old ones that are near, since what they are for isn't in the
+// queue yet, and one for each object whose time is far.
+func (a *alarms) anew(store *informer.Store, old []alarm) (all []alarm) {
+	until := time.Now().Add(2 * lead)
+	for _, o := range old {
+		if o.at <= until.UnixNano() {
+			all = append(all, o)
+		}
+	}
 	for o := range store.All() {
-		if due := a.due(o); far(due) {
+		if due := a.due(o); due.After(until) {
 			all = append(all, alarm{nanos(due), client.ObjectKeyFromObject(o)})
 		}
 	}

@@ -182,6 +182,21 @@ func TestAlarmsDoNotPileUp(t *testing.T) {
 	})
 }
 
+// What is about to ring isn't lost where the alarms are made anew just then.
+func TestAlarmsThatAreNearSurviveOthersThatPileUp(t *testing.T) {
+	for _, left := range []time.Duration{1999 * time.Millisecond, 1500 * time.Millisecond, 1001 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newTimed(t, *waits("soon", "1h"), *waits("restless", "2h"))
+			time.Sleep(time.Hour - left)
+			for i := range 100 {
+				r.events.Modify(waits("restless", fmt.Sprintf("%ds", 8000+i)))
+			}
+			synctest.Wait()
+			r.expect(t, 4*time.Hour, "soon@1h0m0s restless@2h14m59s")
+		})
+	}
+}
+
 func TestATimeVeryFarOffIsNoneInThePast(t *testing.T) {
 	for _, due := range []time.Time{time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)} {
 		if !far(due) || nanos(due) < time.Now().UnixNano() {
