@@ -17,6 +17,9 @@ import (
 // the order of their times, to the moment, however many there are.
 const lead = time.Second
 
+// longestWait bounds how late a key is after the clock was put forward, or the machine slept: timers don't notice.
+const longestWait = time.Minute
+
 // alarms are the times that a shard's objects of one kind wait for. An object that waits costs an entry here, and not a key in
 // the queue. Entries are hints: what an object waits for when its time comes is asked then. So nothing is done about those
 // of objects that have changed or gone, until they are more than the others. It is safe for concurrent use.
@@ -103,7 +106,7 @@ func (a *alarms) wind() {
 	if len(a.times) == 0 {
 		return
 	}
-	wait := time.Until(time.Unix(0, a.times[0].at)) - lead
+	wait := min(time.Until(time.Unix(0, a.times[0].at))-lead, longestWait)
 	if a.timer == nil {
 		a.timer = time.AfterFunc(wait, a.rung)
 	} else {

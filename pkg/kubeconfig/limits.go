@@ -40,11 +40,16 @@ func (l Limits) Bucket() int {
 // mostLimit bounds what may be asked for: more is no limit any more.
 const mostLimit = 1_000_000
 
+// leastQPS is what a replica needs to get anything done.
+const leastQPS = 0.1
+
+func sensible(qps float64) bool { return qps == 0 || qps >= leastQPS && qps <= mostLimit }
+
 // Validate says which limits make no sense.
 func (l Limits) Validate() error {
 	var wrong []error
-	if !(l.QPS >= 0 && l.QPS <= mostLimit) {
-		wrong = append(wrong, fmt.Errorf("QPS %v: must be a number of requests a second from 0 (no limit) to %d", l.QPS, mostLimit))
+	if !sensible(l.QPS) {
+		wrong = append(wrong, fmt.Errorf("QPS %v: must be 0 (no limit), or from %v to %d requests a second", l.QPS, leastQPS, mostLimit))
 	}
 	for name, n := range map[string]int{"Burst": l.Burst, "Writes": l.Writes} {
 		if n < 0 || n > mostLimit {
@@ -62,7 +67,7 @@ func LimitsOf(secret *corev1.Secret, flags Limits) (Limits, error) {
 	read := func(name, unit string, take func(string) error) {
 		value, found := secret.Annotations[name]
 		if found && take(strings.TrimSpace(value)) != nil {
-			wrong = append(wrong, fmt.Sprintf("annotation %s: %q must be %s from 0 (no limit) to %d", name, text.Line(value, 40), unit, mostLimit))
+			wrong = append(wrong, fmt.Sprintf("annotation %s: %q must be 0 (no limit) or %s to %d", name, text.Line(value, 40), unit, mostLimit))
 		}
 	}
 	number := func(into *int) func(string) error {
@@ -73,14 +78,14 @@ func LimitsOf(secret *corev1.Secret, flags Limits) (Limits, error) {
 			return err
 		}
 	}
-	read(QPSAnnotation, "a number of requests a second, such as 50 or 0.5,", func(value string) (err error) {
-		if limits.QPS, err = strconv.ParseFloat(value, 64); err == nil && !(limits.QPS >= 0 && limits.QPS <= mostLimit) {
+	read(QPSAnnotation, "a number of requests a second, such as 50, from 0.1", func(value string) (err error) {
+		if limits.QPS, err = strconv.ParseFloat(value, 64); err == nil && !sensible(limits.QPS) {
 			err = strconv.ErrRange
 		}
 		return err
 	})
-	read(BurstAnnotation, "a whole number", number(&limits.Burst))
-	read(WritesAnnotation, "a whole number", number(&limits.Writes))
+	read(BurstAnnotation, "a whole number from 1", number(&limits.Burst))
+	read(WritesAnnotation, "a whole number from 1", number(&limits.Writes))
 	if len(wrong) > 0 {
 		return flags, fmt.Errorf("Secret %s/%s: %s; until that is corrected or removed, the values of the replicas' flags hold",
 			secret.Namespace, secret.Name, strings.Join(wrong, "; "))

@@ -20,9 +20,10 @@ func TestAnnotationsReplaceTheFlags(t *testing.T) {
 		"all":              {map[string]string{QPSAnnotation: "0.5", BurstAnnotation: "3", WritesAnnotation: " 2 "}, Limits{0.5, 3, 2}, nil},
 		"one":              {map[string]string{WritesAnnotation: "2"}, Limits{20, 40, 2}, nil},
 		"no limit":         {map[string]string{QPSAnnotation: "0", WritesAnnotation: "0"}, Limits{0, 40, 0}, nil},
-		"a word":           {map[string]string{QPSAnnotation: "fast", WritesAnnotation: "2"}, flags, []string{`annotation tenure.dev/cluster-qps: "fast" must be a number`}},
+		"a word":           {map[string]string{QPSAnnotation: "fast", WritesAnnotation: "2"}, flags, []string{`annotation tenure.dev/cluster-qps: "fast" must be 0 (no limit) or a number`}},
 		"nothing":          {map[string]string{BurstAnnotation: ""}, flags, []string{`cluster-burst: ""`}},
-		"negative":         {map[string]string{QPSAnnotation: "-1", BurstAnnotation: "-1"}, flags, []string{`"-1" must be a number`, `"-1" must be a whole number`}},
+		"negative":         {map[string]string{QPSAnnotation: "-1", BurstAnnotation: "-1"}, flags, []string{`"-1" must be 0 (no limit) or a number`, `"-1" must be 0 (no limit) or a whole number`}},
+		"next to nothing":  {map[string]string{QPSAnnotation: "1e-9"}, flags, []string{`"1e-9" must be 0`}},
 		"not a number":     {map[string]string{QPSAnnotation: "NaN"}, flags, []string{`"NaN"`}},
 		"endless":          {map[string]string{QPSAnnotation: "Inf", WritesAnnotation: "1e3"}, flags, []string{`"Inf"`, `"1e3"`}},
 		"huge":             {map[string]string{BurstAnnotation: "99999999999999999999"}, flags, []string{"1000000"}},
@@ -47,7 +48,7 @@ func TestAnnotationsReplaceTheFlags(t *testing.T) {
 }
 
 func TestLimitsThatMakeNoSenseAreRefused(t *testing.T) {
-	for _, l := range []Limits{{QPS: -1}, {QPS: math.NaN()}, {QPS: math.Inf(1)}, {Burst: -1}, {Writes: -1}, {Writes: math.MaxInt}} {
+	for _, l := range []Limits{{QPS: -1}, {QPS: 0.01}, {QPS: math.NaN()}, {QPS: math.Inf(1)}, {Burst: -1}, {Writes: -1}, {Writes: math.MaxInt}} {
 		if l.Validate() == nil {
 			t.Errorf("%v passes", l)
 		}

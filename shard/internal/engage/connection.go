@@ -64,7 +64,7 @@ func Connect(real cluster.Cluster) (*Connection, error) {
 	c.config.Proxy, c.config.Dial = nil, nil
 	c.config.Transport = &c.way
 	c.config.QPS = -1 // the API server's own priority and fairness decides
-	if c.mapper, err = newMapping(c.config, &http.Client{Transport: &c.way}); err != nil {
+	if c.mapper, err = newMapping(c.config, &http.Client{Transport: &c.way, Timeout: mappingTimeout}); err != nil {
 		return nil, fmt.Errorf("building the REST mapping of %s: %w", server.Host, err)
 	}
 	return c, nil

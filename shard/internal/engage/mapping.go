@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -13,6 +14,9 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
+
+// mappingTimeout bounds a question for resources: those who ask for a mapping can't give up by themselves.
+const mappingTimeout = 30 * time.Second
 
 // mapping is the REST mapping of one API server. Clients and caches ask for a kind in one version. Then it asks for that version's
 // resources and keeps the one: all that a usual API server has would take 190 KiB in memory. It is safe for concurrent use.
