@@ -142,25 +142,26 @@ func (v *survey) findUnfit() (found []Finding) {
 // findLimited is about clusters that refuse requests or answer late, by what replicas say: one finding for each cause. Those
 // that don't answer at all are findClusters'.
 func (v *survey) findLimited() (found []Finding) {
-	how := map[string][]string{}
+	where := map[Finding][]string{}
 	for _, c := range v.clusters {
 		if c.Removed || c.State == "" || c.Reason != "" && c.Reason != clusterhealth.ReasonUsable {
 			continue
 		}
-		what := "nothing is served (" + c.Cause + ")"
+		f := Finding{Wrong, AlertLimited, "nothing is served (" + c.Cause + ")", "work there waits, and in no other cluster"}
 		if c.State == "limited" {
-			what = "requests are refused or delayed (" + c.Cause + ")"
+			f = Finding{Note, AlertLimited, "requests are refused or delayed (" + c.Cause + ")", f.Do + ": see " + AlertLimited + " in the runbook"}
 		}
 		at := v.saying(c)
 		if len(at) > 1 {
 			at = []string{count(len(at), "replica")}
 		}
-		how[what] = append(how[what], fmt.Sprintf("%s at %s", c.Name, strings.Join(at, "")))
+		where[f] = append(where[f], fmt.Sprintf("%s at %s", c.Name, strings.Join(at, "")))
 	}
-	for _, what := range slices.Sorted(maps.Keys(how)) {
-		found = append(found, Finding{Note, AlertLimited, what + ": " + list(how[what], ""),
-			"work there waits, and in no other cluster: see " + AlertLimited + " in the runbook"})
+	for f, clusters := range where {
+		f.What += ": " + list(clusters, "")
+		found = append(found, f)
 	}
+	slices.SortFunc(found, func(x, y Finding) int { return strings.Compare(x.What, y.What) })
 	return found
 }
 
