@@ -87,8 +87,9 @@ func (c *Cluster) createAt(ctx context.Context, namespace, name, schedule string
 	}, nil)
 }
 
-func (c *Cluster) moveAt(ctx context.Context, namespace, name, schedule string) error {
-	return c.send(ctx, http.MethodPatch, feed.Ats.Path(namespace)+"/"+name, mergePatch, object{"spec": object{"schedule": schedule}}, nil)
+// patchAt changes an At, or its status where the name ends in /status.
+func (c *Cluster) patchAt(ctx context.Context, namespace, name string, patch object) error {
+	return c.send(ctx, http.MethodPatch, feed.Ats.Path(namespace)+"/"+name, mergePatch, patch, nil)
 }
 
 func (c *Cluster) deleteAt(ctx context.Context, namespace, name string) error {

@@ -81,7 +81,9 @@ func (g *Generator) Run(ctx context.Context, start time.Time, offsets []time.Dur
 			})
 		})
 		err := g.each(ctx, edits, o, func(ctx context.Context, s step) error {
-			return g.arrive(s, s.at, func() error { return s.cluster.moveAt(ctx, g.Namespace, s.name, stamp(s.at)) })
+			return g.arrive(s, s.at, func() error {
+				return s.cluster.patchAt(ctx, g.Namespace, s.name, object{"spec": object{"schedule": stamp(s.at)}})
+			})
 		})
 		wg.Wait()
 		o.End = time.Now()
@@ -113,12 +115,35 @@ func (g *Generator) together(ctx context.Context, due time.Time, n int) (*Outcom
 	return o, err
 }
 
-// Preload creates Ats that are not due.
-func (g *Generator) Preload(ctx context.Context, n int) error {
+// Preload creates Ats that are not due, and suspends those that are to be changed: a change of one that only waits for its
+// time asks for no look at it. With over they are as if they had been served, so that no fleet is sent their changes.
+func (g *Generator) Preload(ctx context.Context, over bool) error {
 	due := stamp(time.Now().Add(Far))
-	return g.each(ctx, g.steps(time.Now(), make([]time.Duration, n)), nil, func(ctx context.Context, s step) error {
-		return s.cluster.createAt(ctx, g.Namespace, s.name, due)
+	return g.each(ctx, g.steps(time.Now(), make([]time.Duration, g.Load.Preload)), nil, func(ctx context.Context, s step) error {
+		err := s.cluster.createAt(ctx, g.Namespace, s.name, due)
+		if err == nil && g.Load.Changes > 0 {
+			err = s.cluster.patchAt(ctx, g.Namespace, s.name, object{"spec": object{"suspend": true}})
+		}
+		if err == nil && over {
+			err = s.cluster.patchAt(ctx, g.Namespace, s.name+"/status", object{"status": object{"phase": "DONE", "over": true}})
+		}
+		return err
 	})
+}
+
+// Change changes what was preloaded, one At after the other at equal distances from start on, for as long as the load lasts.
+func (g *Generator) Change(ctx context.Context, start time.Time) (*Outcome, error) {
+	offsets := Offsets(scenario.Load{Arrivals: scenario.Constant, Rate: g.Load.Changes, Duration: g.Load.Duration}, nil)
+	o := &Outcome{Start: start, Arrivals: len(offsets)}
+	steps := g.steps(start, offsets)
+	for i := range steps {
+		steps[i].cluster, steps[i].name = steps[i%g.Load.Preload].cluster, steps[i%g.Load.Preload].name
+	}
+	err := g.each(ctx, steps, o, func(ctx context.Context, s step) error {
+		return s.cluster.patchAt(ctx, g.Namespace, s.name, object{"metadata": object{"annotations": object{"bench.tenure.dev/changed": stamp(s.at)}}})
+	})
+	o.End = time.Now()
+	return o, err
 }
 
 // Pile creates so many Ats that are due together, and returns when that is: a moment after the last was created.

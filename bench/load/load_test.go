@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/rest"
@@ -207,6 +208,42 @@ func TestALoadIsSpreadOverTheClustersUnderSequentialNames(t *testing.T) {
 	}
 	if !strings.HasPrefix(body.Metadata.Name, "at-00000") || time.Since(body.Spec.Schedule).Abs() > time.Minute {
 		t.Errorf("body %+v", body)
+	}
+}
+
+func TestWhatWasPreloadedIsChangedInTurnsAtItsRate(t *testing.T) {
+	west, east := newServer(t), newServer(t)
+	var n notes
+	l := scenario.Load{Preload: 3, Changes: 50, Duration: scenario.Duration(200 * time.Millisecond), Clients: 1}
+	g := n.generator(l, west.cluster(t, "west"), east.cluster(t, "east"))
+	if err := g.Preload(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	const at = "/apis/cnat.programming-kubernetes.info/v1alpha1/namespaces/ns/ats/at-000000"
+	create, change := "POST "+strings.TrimSuffix(at, "/at-000000"), "PATCH "+at
+	end := func(i string) []string { return []string{create, change + i, change + i + "/status"} }
+	if diff := cmp.Diff(slices.Concat(end("0"), end("2")), west.asked()); diff != "" {
+		t.Errorf("preloaded in west (-want +got):\n%s", diff)
+	}
+	if got := west.bodies[1]; got != `{"spec":{"suspend":true}}` {
+		t.Errorf("what is to be changed becomes %s, want it suspended", got)
+	}
+	start := time.Now()
+	o, err := g.Change(t.Context(), start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took := o.End.Sub(start); o.Arrivals != 10 || took < 180*time.Millisecond {
+		t.Errorf("%d changes in %v, want 10 in 180 ms or more", o.Arrivals, took)
+	}
+	if diff := cmp.Diff([]string{change + "0", change + "2", change + "0", change + "2", change + "0", change + "2", change + "0"}, west.asked()[6:]); diff != "" {
+		t.Errorf("changed in west (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(slices.Concat(end("1"), []string{change + "1", change + "1", change + "1"}), east.asked()); diff != "" {
+		t.Errorf("in east (-want +got):\n%s", diff)
+	}
+	if west.bodies[6] == west.bodies[8] || !strings.Contains(west.bodies[6], "annotations") {
+		t.Errorf("changes %s and %s of one At: want two different annotations", west.bodies[6], west.bodies[8])
 	}
 }
 

@@ -163,6 +163,9 @@ func tiles(r *Report) []tile {
 	if ratio, ok := r.Ratios["lateness_ms.p50/floor"]; ok && r.Config.Load.Arrivals != scenario.Burst {
 		add("lateness over floor's", "at the median, "+IntervalText(ratio), "%.2f", ratio.Value)
 	}
+	if ratio, ok := r.Ratios["lateness_ms.p99/"+string(scenario.Unserved)]; ok {
+		add("lateness beside changes", "p99 over that without them, "+IntervalText(ratio), "%.2f", ratio.Value)
+	}
 	if k := r.Knee; k != nil {
 		value := short(k.Rate) + "/s"
 		if !k.Found {

@@ -39,7 +39,11 @@ func (f *fleet) addAudit(out *report.Results, from, to time.Time) error {
 	}
 	out.APICalls, out.Conflicts = calls.ByVerb, &calls.Conflicts
 	// Ats that waited throughout took no writes and would make the mean look better.
-	if objects := calls.Created - f.preloaded; objects > 0 {
+	objects := calls.Created
+	if f.preloaded != nil {
+		objects -= f.preloaded.Load.Preload
+	}
+	if objects > 0 {
 		perObject := float64(calls.AtWrites) / float64(objects)
 		out.APIWrites = &perObject
 	}

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"fmt"
 	"iter"
 	"slices"
 	"strconv"
@@ -34,6 +35,19 @@ func (r *runner) judgeGenerator(name string, results *report.Results) {
 	if late := g.Lateness.P99; late > float64(maxLateness.Milliseconds()) {
 		r.invalid("%s: the generator fell behind: %.0f ms late at its 99th percentile, %v allowed", name, late, maxLateness)
 	}
+}
+
+// judgeChanges says so where changes weren't what a ratio to a fleet that isn't sent them takes them for: where they had
+// ours look at hardly anything, or had the other look at Ats. Several changes of one At may be looked at together.
+func judgeChanges(as scenario.Reference, changes, reconciles int) string {
+	looked := fmt.Sprintf("%s of %s", report.Count(reconciles, "reconcile"), report.Count(changes, "change"))
+	switch {
+	case as == scenario.Unserved && reconciles*20 > changes:
+		return looked + ": none was to reach this fleet"
+	case as != scenario.Unserved && reconciles*2 < changes:
+		return looked + ": too few reached the fleet"
+	}
+	return ""
 }
 
 // judgeWitness says so where a fleet broke an invariant: its figures are of something that doesn't work.

@@ -199,6 +199,28 @@ func TestTheKneeIsTheHighestRateThatWasServedInTime(t *testing.T) {
 	}
 }
 
+func TestChangesReachTheFleetTheyAreMeantFor(t *testing.T) {
+	cases := map[string]struct {
+		as         scenario.Reference
+		reconciles int
+		complains  bool
+	}{
+		"one for each":             {ours, 100, false},
+		"some at a time":           {ours, 50, false},
+		"none":                     {ours, 0, true},
+		"one with leader election": {scenario.Stock, 0, true},
+		"unserved":                 {scenario.Unserved, 5, false},
+		"unserved and yet served":  {scenario.Unserved, 6, true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := judgeChanges(c.as, 100, c.reconciles); (got != "") != c.complains {
+				t.Errorf("%d reconciles of 100 changes: %q", c.reconciles, got)
+			}
+		})
+	}
+}
+
 func TestNeighboursAreHeldAgainstThoseOfAFleetOfItsOwn(t *testing.T) {
 	noisy := func(each time.Duration, own int) report.Noisy {
 		return report.Noisy{Others: quantiles(each, 100), OwnDone: own}

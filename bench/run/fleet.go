@@ -55,7 +55,7 @@ type fleet struct {
 	profiles  []*profile.Profile
 	profiled  []time.Time // since when they were taken
 
-	preloaded int // Ats that are there and not due
+	preloaded *load.Generator // of Ats that are there and not due; nil if there are none
 	say       func(format string, args ...any)
 }
 

@@ -98,6 +98,9 @@ func (t *tally) add(r *round) error {
 		t.arrivals += r.generator.Arrivals
 		t.sent += r.generator.End.Sub(r.generator.Start)
 	}
+	if r.changes != nil { // which are to come as evenly as the load
+		t.generator.Merge(&r.changes.Lateness)
+	}
 	t.addUse(r, lives.Objects, figures)
 	if err := t.addMetrics(r, lives.Objects, figures); err != nil && !slices.Contains(t.missing, err.Error()) {
 		t.missing = append(t.missing, err.Error())
@@ -205,6 +208,7 @@ func (t *tally) addSamples(r *round, lives record.Lives, figures map[string]floa
 	first := map[uint64]time.Time{}
 	var ends []time.Time
 	var queue stats.Latencies
+	others := 0 // reconciles of what isn't of the round
 	for _, p := range t.fleet.all() {
 		if p.samples == "" {
 			continue
@@ -216,6 +220,9 @@ func (t *tally) addSamples(r *round, lives record.Lives, figures map[string]floa
 		for _, s := range list {
 			arrival, ok := lives.Ats[s.Key]
 			if !ok {
+				if s.Start.After(r.start) && s.Start.Before(r.end) {
+					others++
+				}
 				continue
 			}
 			one := t.replica(p.Name)
@@ -234,6 +241,11 @@ func (t *tally) addSamples(r *round, lives record.Lives, figures map[string]floa
 			default:
 				queue.Add(s.Start.Sub(s.Ready))
 			}
+		}
+	}
+	if r.changes != nil {
+		if complaint := judgeChanges(t.fleet.as, r.changes.Arrivals, others); complaint != "" {
+			t.missing = append(t.missing, fmt.Sprintf("%s: %s", r.namespace, complaint))
 		}
 	}
 	t.queue.Merge(&queue)

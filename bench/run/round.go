@@ -20,6 +20,7 @@ type round struct {
 	namespace     string
 	start, end    time.Time
 	generator     *load.Outcome
+	changes       *load.Outcome // of what was preloaded; nil if it isn't changed
 	watch         *watcher
 	turns         *turns // nil if nothing is done in turns
 	before, after map[*process]record.Use
@@ -143,6 +144,13 @@ func (f *fleet) play(ctx context.Context, s scenario.Scenario, g *load.Generator
 	working.Go(func() {
 		fail(f.perform(ctx, s.Steps, r.start, func(what string) { r.mark(what) }))
 	})
+	if s.Load.Changes > 0 {
+		working.Go(func() {
+			var err error
+			r.changes, err = f.preloaded.Change(ctx, r.start)
+			fail(err)
+		})
+	}
 	if r.noise != "" {
 		working.Go(func() { fail(f.disturb(ctx, r, s.Load.Duration.D())) })
 	}

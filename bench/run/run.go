@@ -176,14 +176,13 @@ func (r *runner) prepare(ctx context.Context, f *fleet, s scenario.Scenario) err
 	}
 	if n := s.Load.Preload; n > 0 {
 		r.progress.doing("preloading %d Ats", n)
-		if err := f.addNamespace(ctx, "preload"); err != nil {
+		f.preloaded = &load.Generator{Load: s.Load, Clusters: f.site.clusters, Namespace: "preload"}
+		if err := f.addNamespace(ctx, f.preloaded.Namespace); err != nil {
 			return err
 		}
-		g := &load.Generator{Load: s.Load, Clusters: f.site.clusters, Namespace: "preload"}
-		if err := g.Preload(ctx, n); err != nil {
+		if err := f.preloaded.Preload(ctx, f.as == scenario.Unserved); err != nil {
 			return err
 		}
-		f.preloaded = n
 	}
 	if len(s.Steps) > 0 && s.Steps[0].Do == scenario.Start {
 		return nil // the scenario is about the start

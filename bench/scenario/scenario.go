@@ -71,7 +71,10 @@ type Load struct {
 	// all the others.
 	Kind Kind `json:"kind"`
 	// Preload is how many Ats are there before the replicas start. They are not due during the run.
-	Preload  int      `json:"preload,omitempty"`
+	Preload int `json:"preload,omitempty"`
+	// Changes is how many changes a second the preloaded Ats get during the load. They are in a namespace of their own and
+	// suspended, so that each change has an At looked at and nothing done.
+	Changes  float64  `json:"changes,omitempty"`
 	Arrivals Arrivals `json:"arrivals"`
 	// Count is the number of arrivals of a burst or a closed load, Rate and Duration describe the other kinds.
 	Count    int      `json:"count,omitempty"`
@@ -167,6 +170,7 @@ const (
 	Identical Reference = "identical" // the same once more: what differs is noise
 	Slow      Reference = "slow"      // the same with injected work made longer by fleet.slowdown
 	Apart     Reference = "apart"     // the same, with as many replicas more that serve the last cluster, and those before serve the others
+	Unserved  Reference = "unserved"  // the same, with preloaded Ats that are over: load.changes cost the API server the same, and the fleet is sent none
 
 	Quiet          Noise = "none"            // nothing: what differs is noise of the machine
 	Late           Noise = "late"            // requests are answered 2.5 s late

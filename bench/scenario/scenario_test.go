@@ -117,6 +117,11 @@ func TestWhatCanNotBeIsRefusedWithTheFieldNamed(t *testing.T) {
 		"a noise without others":   {yaml: "noises: [late]", settings: steady[1:], want: "noises"},
 		"nothing to be added":      {yaml: "noises: [added]", settings: steady, want: "backlog"},
 		"no backlog to be due":     {yaml: "noises: [backlog]", settings: steady, want: "backlog"},
+		"negative changes":         {settings: append([]string{"preload=5", "changes=-1"}, steady...), want: "load.changes"},
+		"changes of nothing":       {settings: append([]string{"changes=9"}, steady...), want: "load.changes"},
+		"changes without a length": {settings: []string{"preload=5", "changes=9"}, want: "load.changes"},
+		"changes nobody counts":    {settings: append([]string{"preload=5", "changes=9", "samples=false"}, steady...), want: "load.changes"},
+		"unserved without changes": {yaml: "compare: [unserved]", want: "compare[0]"},
 		"apart from nothing":       {yaml: "compare: [apart]", want: "compare[0]"},
 		"aliases with a load":      {settings: []string{"kubeconfigs=5"}, want: "fleet.kubeconfigs"},
 	}

@@ -87,6 +87,8 @@ func (l Load) validate(v *violations) {
 	oneOf(v, "load.due", l.Due, DueNow, DueTogether)
 	v.check(l.Preload >= 0 && l.Preload <= maxArrivals, "load.preload", "%d is not between 0 and %d", l.Preload, maxArrivals)
 	v.check(l.Clients >= 1 && l.Clients <= 4096, "load.clients", "%d is not between 1 and 4096", l.Clients)
+	v.check(l.Changes >= 0 && l.Changes*l.Duration.D().Seconds() <= maxArrivals, "load.changes", "%v is negative, or makes more than %d changes", l.Changes, maxArrivals)
+	v.check(l.Changes == 0 || l.Preload > 0 && l.Duration > 0, "load.changes", "needs load.preload and load.duration")
 	v.check(l.Edit >= 0, "load.edit", "%s is negative", l.Edit)
 	v.check(l.Edit == 0 || l.Due == DueNow, "load.edit", "goes with load.due now only")
 	switch l.Arrivals {
@@ -148,8 +150,9 @@ func (s Scenario) validateSteps(v *violations) {
 func (s Scenario) validateReferences(v *violations) {
 	for i, r := range s.Compare {
 		at := fmt.Sprintf("compare[%d]", i)
-		oneOf(v, at, r, Floor, Floors, Stock, Client, Identical, Slow, Apart)
+		oneOf(v, at, r, Floor, Floors, Stock, Client, Identical, Slow, Apart, Unserved)
 		v.check(r != Apart || s.Fleet.Clusters >= 2 && s.Load.Kind == Ats, at, "apart needs fleet.clusters of 2 or more, and Ats")
+		v.check(r != Unserved || s.Load.Changes > 0, at, "unserved needs load.changes")
 		v.check(!slices.Contains(s.Compare[:i], r), at, "%q is listed twice", string(r))
 		v.check(r != Slow || (s.Fleet.Slowdown > 0 && s.Fleet.InjectedWork > 0), at, "slow needs fleet.injectedWork and fleet.slowdown")
 		bare := r == Floor || r == Floors
@@ -158,6 +161,7 @@ func (s Scenario) validateReferences(v *violations) {
 	}
 	v.check(s.Fleet.Kubeconfigs <= s.Fleet.Clusters || s.Load.Arrivals == Nothing && s.Load.Preload == 0, "fleet.kubeconfigs",
 		"clusters that share an API server see the same Ats: no load makes sense with them")
+	v.check(s.Load.Changes == 0 || s.Fleet.Samples, "load.changes", "needs fleet.samples")
 	v.check(len(s.Compare) == 0 || s.Fleet.TracingTurns == 0, "compare", "has no place beside fleet.tracingTurns")
 	v.check(len(s.Compare) == 0 || len(s.Sweep) == 0, "compare", "has no place beside sweep")
 	v.check(len(s.Compare) == 0 || len(s.Steps) == 0, "compare", "has no place beside steps")
