@@ -50,7 +50,7 @@ func TestAHomeClusterThatRefusesHalfOfAllWritesLeavesEachRenewalTwentyTries(t *t
 		b := newBench(t)
 		b.pass(lease / 4)
 		tries := 0
-		for b.r.Valid(b.now) {
+		for b.r.Valid(b.now) && tries <= 40 {
 			for _, w := range all[WriteLease](b) {
 				tries++
 				in.Seq = w.Seq
