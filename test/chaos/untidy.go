@@ -163,7 +163,8 @@ func (r *run) restore(ctx context.Context, f *fault, age time.Duration, bump uin
 		sleep(ctx, 2*r.lease)
 		r.fleet.Second.Lag(0)
 	}
-	sleep(ctx, r.lease) // until then the restored records may look as if all were at rest
+	// Until then the restored records may look as if all were at rest.
+	sleep(ctx, r.lease)
 	_ = lab.Eventually(ctx, settleWithin, func() error { return r.fleet.Inactive(ctx) }) // atRest complains
 	r.blame(r.fleet.Pin(ctx, "", func(int) string { return "" }))
 }
