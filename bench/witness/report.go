@@ -147,11 +147,6 @@ type Report struct {
 	API          APIUse       `json:"api"`
 }
 
-// Unwitnessed returns the report of a run that has no audit logs at all.
-func Unwitnessed(reason string) *Report {
-	return &Report{Schema: Schema, OK: true, Unwitnessed: reason, Counts: map[Kind]int{}, Violations: []Violation{}}
-}
-
 // Count returns the number of violations of all kinds.
 func (r *Report) Count() int {
 	n := 0
