@@ -29,11 +29,11 @@ func (d *Driver) release() {
 		l, taken := &d.lanes[i], 0
 		for ; taken < len(l.waiting) && l.inFlight < room[i]; taken++ {
 			p := l.waiting[taken]
-			now, left := d.machine.Current(p.seq)
+			now, again, left := d.machine.Current(p.seq)
 			if !left {
 				continue // settled since it was queued
 			}
-			if takes(now) && !d.vouched() {
+			if needsProof(now, again) && !d.vouched() {
 				break
 			}
 			p.effect = now

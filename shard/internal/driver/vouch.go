@@ -12,7 +12,8 @@ import (
 // that the home cluster was restored could claim what it saw unheld and what another replica claimed in the lost
 // history. So a write that takes something, makes a record, or can't be undone (a layout, a retirement) is sent only
 // right after the home cluster has shown this incarnation's last renewal: by a live read of its Lease, or by committing
-// the next renewal. A new incarnation first needs a Lease of its own. Then the home cluster must show the Leases of the
+// the next renewal. So is the repeat of a write that gives a shard away: perhaps the first was committed, and only
+// the history with it was lost. A new incarnation first needs a Lease of its own. Then the home cluster must show the Leases of the
 // process's earlier incarnations, in the versions that they knew.
 
 // vouchFor is how long such a proof counts, from the answer on. A home cluster that answers hasn't been stopped since
@@ -33,13 +34,13 @@ type past struct {
 	version ownership.Version
 }
 
-// takes reports whether a write needs such a proof (rule R5).
-func takes(e ownership.Effect) bool {
+// needsProof reports whether a write needs such a proof (rule R5); again says that it was sent before, without a result.
+func needsProof(e ownership.Effect, again bool) bool {
 	switch e := e.(type) {
 	case ownership.SealLease, ownership.CreateShard, ownership.WriteLayout:
 		return true
 	case ownership.WriteShard:
-		return e.Kind.Claims() || e.Kind == ownership.Retire
+		return e.Kind.Claims() || e.Kind == ownership.Retire || (again && e.Shard.Holder != e.From)
 	}
 	return false
 }

@@ -43,7 +43,7 @@ func TestR5NothingIsTakenBeforeTheHomeClusterHasShownTheLastRenewal(t *testing.T
 			b.feed(c.found(b, find[Read](b)))
 			claims := 0
 			for _, w := range all[Write](b) {
-				if takes(w.Effect) {
+				if needsProof(w.Effect, false) {
 					claims++
 				}
 			}
@@ -82,7 +82,7 @@ func TestAClaimThatWaitsForThatIsDroppedWhereTheClusterIsNotReachedAnyMore(t *te
 	b.feed(Health{"west", false})
 	b.feed(b.ownLease(find[Read](b)))
 	for _, w := range all[Write](b) {
-		if takes(w.Effect) {
+		if needsProof(w.Effect, false) {
 			t.Errorf("it sends %+v", w.Effect)
 		}
 	}
@@ -168,18 +168,28 @@ func TestALowerVersionThanBeforeForgetsWhatTheWatchHasShown(t *testing.T) {
 	}
 }
 
-func TestR5WhatIsTaken(t *testing.T) {
+func TestR5WhichWritesNeedTheProof(t *testing.T) {
 	for _, c := range []struct {
-		effect ownership.Effect
-		want   bool
+		effect       ownership.Effect
+		first, again bool // whether it needs the proof when it is sent first, and when it is repeated
 	}{
-		{ownership.SealLease{}, true}, {ownership.CreateShard{}, true},
-		{ownership.WriteLayout{}, true}, {ownership.WriteShard{Kind: ownership.Retire}, true},
-		{ownership.WriteShard{Kind: ownership.ClaimFree}, true}, {ownership.WriteShard{Kind: ownership.ClaimDead}, true},
-		{ownership.WriteShard{Kind: ownership.HandOff}, false}, {ownership.WriteLead{}, false}, {ownership.WriteAssignee{}, false},
+		{ownership.SealLease{}, true, true}, {ownership.CreateShard{}, true, true},
+		{ownership.WriteLayout{}, true, true}, {ownership.WriteShard{Kind: ownership.Retire}, true, true},
+		{ownership.WriteShard{Kind: ownership.ClaimFree}, true, true}, {ownership.WriteShard{Kind: ownership.ClaimDead}, true, true},
+		{given(ownership.HandOff, "b-1"), false, true}, {given(ownership.HandOffOnExit, "b-1"), false, true},
+		{given(ownership.Release, ""), false, true}, {given(ownership.Report, "a-1"), false, false},
+		{given(ownership.AnnounceWarm, "a-1"), false, false},
+		{ownership.WriteLead{}, false, false}, {ownership.WriteAssignee{}, false, false},
 	} {
-		if takes(c.effect) != c.want {
-			t.Errorf("%+v: want %v", c.effect, c.want)
+		for again, want := range map[bool]bool{false: c.first, true: c.again} {
+			if needsProof(c.effect, again) != want {
+				t.Errorf("%+v, repeated: %v: want %v", c.effect, again, want)
+			}
 		}
 	}
+}
+
+// given is a write by which a-1 says who is to hold a shard of its own.
+func given(kind ownership.WriteKind, to ownership.Incarnation) ownership.WriteShard {
+	return ownership.WriteShard{Kind: kind, From: "a-1", Shard: ownership.Shard{Holder: to}}
 }

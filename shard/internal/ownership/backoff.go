@@ -161,24 +161,25 @@ func LaneOf(e Effect) Lane {
 	return Others
 }
 
-// Current returns the present content of a write that is about to be sent; ok is false if it must not be sent any more.
+// Current returns the present content of a write that is about to be sent, and whether it was sent before, without a
+// result; ok is false if it must not be sent any more.
 // It may have been settled in the meantime, and a replica that announced itself warm may have dropped its caches. (Both
 // contents replace the same version, so at most one of them is committed, and the sight of it settles both.)
-func (r *Replica) Current(seq uint64) (Effect, bool) {
+func (r *Replica) Current(seq uint64) (_ Effect, again, ok bool) {
 	for _, w := range r.writes {
 		if w.seq != seq {
 			continue
 		}
 		if r.withdraws(w) {
-			return nil, false
+			return nil, false, false
 		}
 		if e, ok := w.effect.(WriteShard); ok && e.Kind == AnnounceWarm && e.Shard.Warm == r.cfg.ID && w.about.shard.phase != warm {
 			e.Shard.Warm = ""
 			w.effect = e
 		}
-		return w.effect, true
+		return w.effect, w.tries > 0, true
 	}
-	return nil, false
+	return nil, false, false
 }
 
 // withdraws drops a claim in a cluster that can't be reached any more. A claim that was sent before is repeated all the

@@ -246,11 +246,11 @@ func TestAClaimThatIsNotSentYetIsTakenBackWhereItsClusterIsNotReached(t *testing
 	b.r.watched = true
 	b.seen(Shard{Assignee: "a", Epoch: 5})
 	claim := find[WriteShard](b)
-	if _, left := b.r.Current(claim.Seq); !left {
+	if _, _, left := b.r.Current(claim.Seq); !left {
 		t.Fatal("the claim isn't wanted")
 	}
 	b.feed(Health{"west", false})
-	if _, left := b.r.Current(claim.Seq); left {
+	if _, _, left := b.r.Current(claim.Seq); left {
 		t.Error("the claim is still to be sent")
 	}
 }

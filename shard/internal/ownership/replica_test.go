@@ -775,7 +775,7 @@ func TestI3ARepeatedWordThatItIsWarmIsTakenBackWhereItIsNotSoAnyMore(t *testing.
 	find[Warm](b)
 	b.pass(b.r.cfg.RetryEvery)
 	again := find[WriteShard](b)
-	now, left := b.r.Current(again.Seq)
+	now, _, left := b.r.Current(again.Seq)
 	if got, ok := now.(WriteShard); !ok || !left || got.Shard.Warm != "" || got.Shard.Version != said.Shard.Version {
 		t.Errorf("it repeats %+v, want the same version replaced, and not warm", now)
 	}

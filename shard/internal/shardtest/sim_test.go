@@ -50,7 +50,7 @@ func TestSimEveryInvariantHoldsInEverySchedule(t *testing.T) {
 	for _, kind := range total.Failed() {
 		var sim Simulator
 		story, _ := sim.Explain(total.Kinds[kind].Schedule)
-		t.Fatalf("replay: go run ./shard/internal/shardtest/cmd/sim %s\n%s", total.Kinds[kind].Replay, story)
+		t.Fatalf("%s\nreplay: go run ./shard/internal/shardtest/cmd/sim %s", story, total.Kinds[kind].Replay)
 	}
 	for kind, n := range total.Faults {
 		if n == 0 && *seeds >= 1000 {
