@@ -34,9 +34,9 @@
 //	R4  A write whose reply was lost is neither done nor failed. The gate it closes stays closed until a newer version
 //	    of the record is seen or the same write is committed; resourceVersions make a repeated write harmless. The
 //	    same holds for a rejection that shows no newer version: the record that is known is out of date.
-//	R5  A claim, a seal, a retirement, and the creation of a record or a layout are sent only right after the home
-//	    cluster has shown this incarnation's last renewal (package driver ensures that). A compare-and-swap alone doesn't
-//	    notice that the home cluster was restored from a backup.
+//	R5  A claim, a seal, a retirement, the creation of a record or a layout, and the repeat of a handoff are sent only
+//	    right after the home cluster has shown this incarnation's last renewal (package driver ensures that). A
+//	    compare-and-swap alone doesn't notice that the home cluster was restored from a backup.
 //
 // By R1 the old holder stops a margin before any peer may seal its lease by R3, and by R2 no gate opens before that.
 // The margin covers the difference in clock *rates* over one lease duration. Clock offsets don't matter, because no
