@@ -2,6 +2,7 @@ package ownership
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -107,4 +108,81 @@ func BenchmarkMachine(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkColdStart is what it costs a coordinator to make and claim all records of a new fleet in which it is alone.
+func BenchmarkColdStart(b *testing.B) {
+	for _, clusters := range []int{4, 32} {
+		b.Run(fmt.Sprintf("records=%d", clusters<<keyspace.MaxBits), func(b *testing.B) {
+			for b.Loop() {
+				steps := coldStart(b, clusters)
+				b.ReportMetric(float64(steps), "steps")
+			}
+		})
+	}
+}
+
+func coldStart(b *testing.B, clusters int) (steps int) {
+	b.Helper()
+	r := New(DefaultConfig("a", "a", lease), nil)
+	now, v := Instant{Mono: time.Hour, Wall: time.Hour}, Version(0)
+	given := Clusters{Bits: map[keyspace.ClusterName]int{}}
+	for i := range clusters {
+		given.Bits[keyspace.ClusterName(fmt.Sprintf("cluster-%04d", i))] = keyspace.MaxBits
+	}
+	queue, records, held := []Input{given, Synced{}, Tick{}}, map[keyspace.ShardID]Shard{}, 0
+	layouts := map[keyspace.ClusterName]Layout{}
+	for ; held < clusters<<keyspace.MaxBits; steps++ {
+		if len(queue) == 0 {
+			wait := max(0, r.Wake()-now.Mono)
+			now.Mono, now.Wall = now.Mono+wait, now.Wall+wait
+			queue = append(queue, Tick{})
+		}
+		in := queue[0]
+		queue = queue[1:]
+		began := time.Now()
+		effects := slices.Clone(r.Step(now, in))
+		r.Wake()
+		took := time.Since(began)
+		now.Mono, now.Wall = now.Mono+took, now.Wall+took
+		for _, e := range effects {
+			v++
+			switch e := e.(type) {
+			case WriteLease:
+				queue = append(queue, Written{Seq: e.Seq, Outcome: Committed, Version: v})
+			case WriteLead:
+				e.Lead.Version = v
+				queue = append(queue, LeadSeen{e.Lead}, Written{Seq: e.Seq, Outcome: Committed, Version: v})
+			case FindLead:
+				queue = append(queue, LeadFound{r.lead})
+			case WriteLayout:
+				e.Layout.Version = v
+				layouts[e.Layout.Cluster] = e.Layout
+				queue = append(queue, Written{Seq: e.Seq, Outcome: Committed, Version: v}, LayoutSeen{e.Layout})
+			case FindLayout:
+				queue = append(queue, LayoutRead{Cluster: e.Cluster, Ask: e.Ask, Layout: layouts[e.Cluster]})
+			case CreateShard:
+				s := Shard{ID: e.ID, Assignee: e.Assignee, Floor: e.Floor, UID: "u", Version: v}
+				records[e.ID] = s
+				queue = append(queue, Written{Seq: e.Seq, Outcome: Committed, Version: v}, ShardSeen{s})
+			case WriteShard:
+				s := e.Shard
+				s.Version = v
+				if s.Holder == "a" && records[s.ID].Holder != "a" {
+					held++
+				}
+				records[s.ID] = s
+				queue = append(queue, Written{Seq: e.Seq, Outcome: Committed, Version: v}, ShardSeen{s})
+			case Warm:
+				queue = append(queue, Warmed{e.ID})
+			case Probe:
+				queue = append(queue, Health{Cluster: e.Cluster, Usable: true})
+			case Lapse:
+				b.Fatalf("after %d steps and %v: %s", steps, now.Mono-time.Hour, e.Reason)
+			}
+		}
+		r.viewed(Leases, now)
+		r.viewed(Shards, now)
+	}
+	return steps
 }

@@ -235,7 +235,7 @@ func (t *tenure) planned() Incarnation {
 // right above the floor.
 func (r *Replica) create(t *tenure, to Incarnation) {
 	floor, first := r.lead.Floor, r.founded
-	for _, o := range r.order {
+	for _, o := range r.of(t.id.Cluster) {
 		if o.id.Overlaps(t.id) {
 			floor, first = max(floor, o.floor), first && o.rec.Version == 0
 		}

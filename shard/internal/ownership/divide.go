@@ -167,13 +167,17 @@ func (r *Replica) missing() []keyspace.ShardID {
 			continue
 		}
 		l.whole = true
+		var occupied *[1 << keyspace.MaxBits]bool
 		for _, p := range divided.Prefixes {
 			id := divided.ID(p)
 			if t := r.shards[id]; t != nil && t.known {
 				continue
 			}
 			l.whole = false
-			if r.bare(id) {
+			if occupied == nil {
+				occupied = r.occupied(c)
+			}
+			if first, last := p.Slots(); !slices.Contains(occupied[first:int(last)+1], true) {
 				ids = append(ids, id)
 			}
 		}
@@ -181,12 +185,20 @@ func (r *Replica) missing() []keyspace.ShardID {
 	return ids
 }
 
-// bare reports whether a record may be made: there is none, and every record that overlaps it is retired or long
-// deleted.
-func (r *Replica) bare(id keyspace.ShardID) bool {
-	return !slices.ContainsFunc(r.of(id.Cluster), func(t *tenure) bool {
-		return t.id.Overlaps(id) && (r.buried(t) || (t.known && (t.id == id || !t.rec.Retired)))
-	})
+// occupied marks the slots of a cluster in which no record may be made: a record that covers them isn't retired, or was
+// deleted only recently.
+func (r *Replica) occupied(c keyspace.ClusterName) *[1 << keyspace.MaxBits]bool {
+	var slots [1 << keyspace.MaxBits]bool
+	for _, t := range r.of(c) {
+		if !r.buried(t) && (!t.known || t.rec.Retired) {
+			continue
+		}
+		first, last := t.id.Prefix.Slots()
+		for s := int(first); s <= int(last); s++ {
+			slots[s] = true
+		}
+	}
+	return &slots
 }
 
 // retire retires, as coordinator, excluded records that no live replica holds. A live holder retires its own.

@@ -355,12 +355,19 @@ func (r *Replica) advance() {
 	}
 	if r.replan && r.synced && (r.leadRead || r.now.AtLeast(r.planAfter) >= 0) {
 		r.replan = false
-		r.planAfter = r.now.Add(r.cfg.PlanEvery)
+		r.planAfter = r.now.Add(r.planEvery())
 		r.plan()
 	}
 	r.findLead()
 	r.report()
 	r.leaveIfDone()
+}
+
+// planEvery is PlanEvery, or longer in a fleet of more than some thousand shards. A plan takes the longer the more there
+// are, and events must be handled meanwhile, renewals first of all.
+func (r *Replica) planEvery() time.Duration {
+	const share = 5 * time.Microsecond // a plan takes about a third of that a shard
+	return max(r.cfg.PlanEvery, time.Duration(len(r.order))*share)
 }
 
 // touchDue queues the shards whose next step depends on time alone.
