@@ -58,7 +58,7 @@ type Config struct {
 	// ObjectsPerShard is how many objects a new cluster must have, when it is divided, for each of its shards but the first.
 	// 0: it gets all shards that [Clusters] says.
 	ObjectsPerShard int64
-	// PlanEvery is the least time between two runs of the planner.
+	// PlanEvery is the least time between two runs of the planner. With more than 2,000 shards it is proportionally longer.
 	PlanEvery time.Duration
 	// ReportEvery is the time between two reports of a shard's size and load. There is one such write at a time for all
 	// shards held.
