@@ -62,6 +62,8 @@ func (w *world) strike(f *Fault) {
 			n.backIn = f.For
 			n.handle(driver.Leave{})
 		}
+	case Upgrade:
+		n.upgrade(f)
 	case SlowWarm:
 		n.slowWarm = f.For
 	case Unreach:
@@ -88,6 +90,9 @@ func (n *node) freeze(s stream, f *Fault) {
 // meddle is what users and operators do.
 func (w *world) meddle(f *Fault, n *node) {
 	id := w.ids[f.N%len(w.ids)]
+	if w.givesUpNames(f, id) {
+		return
+	}
 	switch f.Kind {
 	case DeleteLease:
 		if n.up && !w.script && !n.valid() {

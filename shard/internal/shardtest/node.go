@@ -37,10 +37,12 @@ type node struct {
 	name  string
 	clock clock
 
-	up    bool
-	life  uint32 // counts processes
-	lives int    // counts incarnations
-	id    ownership.Incarnation
+	up bool
+	// previous: it runs the previous version. nextPrevious is what it will run when it starts next.
+	previous, nextPrevious bool
+	life                   uint32 // counts processes
+	lives                  int    // counts incarnations
+	id                     ownership.Incarnation
 	// renewed is the newest version of the incarnation's lease that was told to be committed.
 	renewed ownership.Version
 	driver  *driver.Driver
@@ -87,6 +89,7 @@ func (n *node) reset(w *world, index int) {
 			n.clock.jumped = -off
 		}
 	}
+	n.nextPrevious = index < len(w.schedule.Previous) && w.schedule.Previous[index]
 	n.warmTime = 20 * time.Millisecond
 	n.pcg.Seed(w.schedule.Seed, uint64(index))
 	n.random = rand.New(&n.pcg)
@@ -96,12 +99,12 @@ func (n *node) reset(w *world, index int) {
 func (n *node) start() {
 	w := n.w
 	n.life++
-	n.up = true
+	n.up, n.previous = true, n.nextPrevious
 	n.wakeAt = 0
 	cfg := ownership.DefaultConfig("", n.name, leaseDuration)
 	cfg.PlanEvery = 20 * time.Millisecond
 	cfg.Container = n.container()
-	if w.schedule.Counts {
+	if w.schedule.Counts && !n.previous {
 		cfg.ObjectsPerShard = objectsPerShard
 	}
 	if !w.script {
@@ -153,6 +156,9 @@ func (n *node) list() {
 		}
 	}
 	n.handle(driver.Listed{By: n.id})
+	if n.previous && n.life == life {
+		n.handle(driver.Seen{What: ownership.LeaseSeen{Lease: bystander}})
+	}
 }
 
 // listAnew has the process's watches begin with a list that is taken now.
@@ -259,6 +265,11 @@ func (n *node) happen(e event) {
 // handle lets one thing happen. Work goes on before and after it.
 func (n *node) handle(e driver.Event) {
 	w := n.w
+	if n.previous {
+		if e = asPrevious(e); e == nil {
+			return
+		}
+	}
 	w.Steps++
 	n.work()
 	now := n.clock.read(w.now)
@@ -305,6 +316,9 @@ func (n *node) do(r driver.Request) {
 	}
 	switch r := r.(type) {
 	case driver.Write:
+		if n.previous {
+			r.Effect = n.byPrevious(r.Effect)
+		}
 		if e, ok := r.Effect.(ownership.WriteShard); ok {
 			w.checkSend(n, e)
 			w.checkClaim(n, e)

@@ -50,6 +50,7 @@ const (
 	EditLayout                     // a user makes another layout of cluster N, of the next generation
 	ReplaceLayout                  // a user deletes the layout of cluster N and makes another of the same generation
 	RemakeCluster                  // cluster N is made anew under its old name
+	Upgrade                        // the process comes back after For as this version or, N odd, the previous one; N 2 or 3: it crashed
 	faultKinds
 )
 
@@ -61,7 +62,7 @@ func (k FaultKind) String() string {
 		"slow-home", "refusing", "deaf",
 		"restore", "rebuild", "lose-leases", "lose-records",
 		"foreign-shard", "delete-layout", "edit-layout", "replace-layout",
-		"remake-cluster",
+		"remake-cluster", "upgrade",
 	}[k]
 }
 
@@ -77,6 +78,9 @@ func (k *FaultKind) UnmarshalText(name []byte) error {
 	}
 	return fmt.Errorf("%q is no kind of fault", name)
 }
+
+// drawnKinds are those that drawFaults chooses from. Those after them are drawn apart, so that a seed keeps its schedule.
+const drawnKinds = RemakeCluster + 1
 
 // Fault is one entry of a schedule.
 type Fault struct {
@@ -120,6 +124,7 @@ type Schedule struct {
 	Counts   bool            `json:",omitempty"` // a new cluster gets as many shards as its coordinator counts it to need
 	LongRun  bool            `json:",omitempty"` // go on until balance and quiet can be judged
 	Stale    bool            `json:",omitempty"` // a restarted process may list what was true a little earlier
+	Previous []bool          `json:",omitempty"` // which nodes begin as the previous version; see [Upgrade]
 }
 
 // meddled reports whether users delete shard records.
@@ -186,7 +191,44 @@ func NewSchedule(seed uint64) Schedule {
 	s.drawFaults(rng)
 	s.Kubelets = rng.IntN(3) == 0
 	s.Counts = rng.IntN(3) == 0
+	if rng.IntN(8) == 0 && !s.has(ForeignShard) { // which the previous version may serve
+		s.drawVersions(rng)
+	}
 	return s
+}
+
+// drawVersions lets some nodes begin as the previous version, and upgrades and rolls back at random times. Half of the
+// rollouts are brought to an end.
+func (s *Schedule) drawVersions(rng *rand.Rand) {
+	upgrade := func(node, n int, after time.Duration) time.Duration {
+		at := after + time.Duration(rng.Int64N(int64(s.Faulty-after)))
+		back := 1 + time.Duration(rng.Int64N(int64(leaseDuration)))
+		if rng.IntN(2) == 0 {
+			back /= 20 // as where Pods are replaced
+		}
+		s.Faults = append(s.Faults, Fault{Kind: Upgrade, Node: node, At: at, For: back, N: n + 2*(rng.IntN(4)/3)})
+		return at
+	}
+	ends := rng.IntN(2) == 0
+	for node := range s.Nodes {
+		previous, at := rng.IntN(3) > 0, time.Duration(0)
+		s.Previous = append(s.Previous, previous)
+		for range rng.IntN(3) {
+			at = upgrade(node, map[bool]int{true: 0, false: 1}[previous], at)
+			previous = !previous
+		}
+		if previous && (ends || node == 0) {
+			upgrade(node, 0, at)
+		}
+	}
+	slices.SortStableFunc(s.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+}
+
+// has reports whether the schedule has all those kinds of fault.
+func (s *Schedule) has(kinds ...FaultKind) bool {
+	return !slices.ContainsFunc(kinds, func(k FaultKind) bool {
+		return !slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Kind == k })
+	})
 }
 
 // drawFaults takes a few kinds of fault and strikes with each a few times, so that each world is bad in its own way.
@@ -194,9 +236,9 @@ func (s *Schedule) drawFaults(rng *rand.Rand) {
 	if rng.IntN(8) == 0 {
 		return // a calm world
 	}
-	var kinds [faultKinds]bool
+	var kinds [drawnKinds]bool
 	for range 1 + rng.IntN(6) {
-		kinds[rng.IntN(int(faultKinds))] = true
+		kinds[rng.IntN(int(drawnKinds))] = true
 	}
 	if kinds[Deaf] && rng.IntN(2) == 0 {
 		kinds[Replace] = true // what a process that sees nothing must not outlast
@@ -210,7 +252,7 @@ func (s *Schedule) drawFaults(rng *rand.Rand) {
 	}
 	meddles := kinds[DeleteShard] || kinds[Replace] || replaces
 	s.Stale = true
-	for k := range faultKinds {
+	for k := range drawnKinds {
 		if !kinds[k] {
 			continue
 		}

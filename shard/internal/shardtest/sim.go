@@ -58,6 +58,7 @@ func (s *Simulator) Shrink(schedule Schedule) Schedule {
 	plain := []func(*Schedule){
 		func(c *Schedule) { c.LongRun = false },
 		func(c *Schedule) { c.Stale = false },
+		func(c *Schedule) { c.Previous = nil },
 		func(c *Schedule) { c.Bits = c.Bits[:1] },
 		func(c *Schedule) { c.Lag = min(c.Lag, 2*time.Millisecond) },
 	}
@@ -125,22 +126,22 @@ type Total struct {
 }
 
 // Seeds runs that many schedules from the first seed on, on so many goroutines, and goes on after a failure, unless
-// there have been as many as the limit (0: none).
-func Seeds(first, count uint64, workers, limit int) Total {
+// there have been as many as the limit (0: none). Schedules that lack one of those kinds of fault are left out.
+func Seeds(first, count uint64, workers, limit int, with ...FaultKind) Total {
 	at := func(i uint64) Schedule { return NewSchedule(first + i) }
-	return each(count, workers, limit, at, func(i uint64) string { return fmt.Sprint("--shrink --seed ", first+i) })
+	return each(count, workers, limit, with, at, func(i uint64) string { return fmt.Sprint("--shrink --seed ", first+i) })
 }
 
 // Recorded runs the schedules that failed once.
 func Recorded(known []Regression, workers int) Total {
 	at := func(i uint64) Schedule { return known[i].Schedule }
-	return each(uint64(len(known)), workers, 0, at, func(i uint64) string { return fmt.Sprint("--recorded ", i+1) })
+	return each(uint64(len(known)), workers, 0, nil, at, func(i uint64) string { return fmt.Sprint("--recorded ", i+1) })
 }
 
 // piece is how many schedules a goroutine takes at a time.
 const piece = 256
 
-func each(count uint64, workers, limit int, at func(uint64) Schedule, replay func(uint64) string) Total {
+func each(count uint64, workers, limit int, with []FaultKind, at func(uint64) Schedule, replay func(uint64) string) Total {
 	total := Total{Kinds: map[string]*Failures{}}
 	var next atomic.Uint64
 	var failed atomic.Int64
@@ -157,6 +158,9 @@ func each(count uint64, workers, limit int, at func(uint64) Schedule, replay fun
 				}
 				for i := from; i < min(from+piece, count); i++ {
 					schedule := at(i)
+					if !schedule.has(with...) {
+						continue
+					}
 					r := sim.Run(schedule, nil)
 					mine.Stats.add(r.Stats)
 					if r.Failure != "" {

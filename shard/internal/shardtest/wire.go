@@ -96,6 +96,11 @@ func (w *world) carryOut(req *request) (answer driver.Written) {
 	answer.Outcome, answer.Version = w.apply(req)
 	if answer.Outcome == ownership.Rejected {
 		answer.Cause = ownership.Conflict
+		if e, ok := req.effect.(ownership.WriteShard); ok {
+			if old := w.store.shard(e.Shard.ID); old != nil && old.Version == e.Shard.Version {
+				answer.Cause = ownership.Refused // it is retired
+			}
+		}
 	}
 	return answer
 }

@@ -29,6 +29,7 @@ type settings struct {
 	shrink, verbose  bool
 	record           string
 	workers          int
+	with             []string
 }
 
 func main() {
@@ -49,6 +50,8 @@ func main() {
 	fs.BoolVar(&s.shrink, "shrink", false, "with --seed: replay the least of it that fails in the same way")
 	fs.BoolVarP(&s.verbose, "verbose", "v", false, "with a replay: narrate renewals too")
 	fs.StringVar(&s.record, "record", "", "add each new kind of failure to this file, shrunk")
+	fs.StringSliceVar(&s.with, "with", nil,
+		"run only fresh schedules that have all these `kinds` of fault; --seeds still counts those that are drawn")
 	fs.IntVar(&s.workers, "workers", runtime.GOMAXPROCS(0), "how many schedules to run at once")
 	if cmd.Execute() != nil {
 		os.Exit(1) // it has said why
@@ -68,6 +71,12 @@ func (s settings) run() error {
 	case s.seed != 0:
 		return s.replay(shardtest.NewSchedule(s.seed))
 	}
+	with := make([]shardtest.FaultKind, len(s.with))
+	for i, name := range s.with {
+		if err := with[i].UnmarshalText([]byte(name)); err != nil {
+			return fmt.Errorf("--with: %w; the figures at a run's end name all", err)
+		}
+	}
 	if s.from == 0 {
 		var b [8]byte
 		if _, err := rand.Read(b[:]); err != nil {
@@ -79,7 +88,7 @@ func (s settings) run() error {
 	start, busy := time.Now(), processorTime()
 	total := shardtest.Recorded(known, s.workers)
 	total.Add(shardtest.Seeds(1, s.old, s.workers, 0))
-	total.Add(shardtest.Seeds(s.from, s.seeds, s.workers, 0))
+	total.Add(shardtest.Seeds(s.from, s.seeds, s.workers, 0, with...))
 	total.Print(os.Stdout, time.Since(start), processorTime()-busy)
 	return s.judge(total)
 }
