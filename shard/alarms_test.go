@@ -197,6 +197,24 @@ func TestAlarmsThatAreNearSurviveOthersThatPileUp(t *testing.T) {
 	}
 }
 
+// Timers don't notice that the clock was put forward. So the clock is read now and then, however far off the first time is.
+func TestAlarmsReadTheClockEachMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTimed(t, *waits("far off", "10h"))
+		a, looked := r.e.alarms(r.kindSource), 0
+		a.mu.Lock() // orders the change before what the timer does
+		of := a.store
+		a.store = func() *informer.Store { looked++; return of() }
+		a.mu.Unlock()
+		time.Sleep(10*time.Minute + time.Second)
+		synctest.Wait()
+		if looked < 10 {
+			t.Errorf("in ten minutes it has looked %d times at what is due", looked)
+		}
+		r.expect(t, 11*time.Hour, "far off@10h0m0s")
+	})
+}
+
 func TestATimeVeryFarOffIsNoneInThePast(t *testing.T) {
 	for _, due := range []time.Time{time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)} {
 		if !far(due) || nanos(due) < time.Now().UnixNano() {

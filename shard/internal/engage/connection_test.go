@@ -3,14 +3,18 @@ package engage
 import (
 	"encoding/pem"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 )
 
@@ -23,8 +27,9 @@ type configured struct {
 func (c configured) GetConfig() *rest.Config    { return c.config }
 func (c configured) GetScheme() *runtime.Scheme { return runtime.NewScheme() }
 
-// tlsServer is an API server that knows its namespace kube-system, and notes which token came over which connection.
-func tlsServer(t *testing.T) (connect func(token string) *Connection, came func() []string) {
+// tlsServer is an API server that knows its namespace kube-system, and notes which token came over which connection, and
+// how many of these are open.
+func tlsServer(t *testing.T) (connect func(token string) *Connection, came func() []string, open *atomic.Int64) {
 	t.Helper()
 	var mu sync.Mutex
 	var all []string
@@ -36,6 +41,9 @@ func tlsServer(t *testing.T) (connect func(token string) *Connection, came func(
 			tokens[r.RemoteAddr] = map[string]bool{}
 		}
 		tokens[r.RemoteAddr][r.Header.Get("Authorization")] = true
+		if got := r.Header.Get("Accept-Encoding"); got != "" {
+			t.Errorf("a request asks for answers in %q: compressing them takes longer than it saves", got)
+		}
 		if len(tokens[r.RemoteAddr]) > 1 {
 			t.Errorf("two credentials share a connection: %v", tokens[r.RemoteAddr])
 		}
@@ -53,6 +61,15 @@ func tlsServer(t *testing.T) (connect func(token string) *Connection, came func(
 		_, _ = io.WriteString(w, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"kube-system","uid":"u-1"}}`)
 	}))
 	server.EnableHTTP2 = true
+	open = &atomic.Int64{}
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			open.Add(1)
+		case http.StateClosed, http.StateHijacked:
+			open.Add(-1)
+		}
+	}
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
@@ -71,11 +88,11 @@ func tlsServer(t *testing.T) (connect func(token string) *Connection, came func(
 		defer mu.Unlock()
 		defer func() { all = nil }()
 		return all
-	}
+	}, open
 }
 
 func TestCredentialsAreReplacedBelowClientsAndOpenRequests(t *testing.T) {
-	connect, came := tlsServer(t)
+	connect, came, _ := tlsServer(t)
 	first, second := connect("one"), connect("two")
 	if !first.SameServer(second) {
 		t.Error("the same server isn't the same")
@@ -113,6 +130,64 @@ func TestCredentialsAreReplacedBelowClientsAndOpenRequests(t *testing.T) {
 	case err := <-ended:
 		t.Errorf("a request that was under way was ended: %v", err)
 	case <-time.After(200 * time.Millisecond):
+	}
+}
+
+func TestWhatIsIdleIsClosedAtRestAndWhenCredentialsAreReplaced(t *testing.T) {
+	connect, _, open := tlsServer(t)
+	c := connect("one")
+	for what, end := range map[string]func(){"at rest": c.Rest, "replaced": func() { c.Replace(connect("two")) }} {
+		if _, err := c.Identify(t.Context()); err != nil || open.Load() != 1 {
+			t.Fatalf("%s: %d connections are open (%v), want the one that was used", what, open.Load(), err)
+		}
+		end()
+		for deadline := time.Now().Add(30 * time.Second); open.Load() > 0; time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: a connection is left open", what)
+			}
+		}
+	}
+}
+
+// An API server says how many objects are behind the first, or that it doesn't know.
+func TestTheObjectsOfAllKindsAreCounted(t *testing.T) {
+	lists := map[string]string{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, map[string]string{
+			"/api/v1": `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[
+				{"name":"configmaps","kind":"ConfigMap","namespaced":true},{"name":"secrets","kind":"Secret","namespaced":true}]}`,
+			"/api/v1/configmaps": lists["configmaps"], "/api/v1/secrets": lists["secrets"],
+		}[r.URL.Path])
+	}))
+	t.Cleanup(server.Close)
+	c, err := Connect(configured{config: &rest.Config{Host: server.URL}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := corev1.AddToScheme(c.scheme); err != nil {
+		t.Fatal(err)
+	}
+	list := func(meta, items string) string {
+		return `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{` + meta + `},"items":[` + items + `]}`
+	}
+	const one = `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"o"}}`
+	for what, of := range map[string]struct {
+		configMaps, secrets string
+		want                int64
+		fails               bool
+	}{
+		"none":              {configMaps: list("", ""), secrets: list("", "")},
+		"one of each":       {configMaps: list("", one), secrets: list("", one), want: 2},
+		"many":              {configMaps: list(`"continue":"c","remainingItemCount":41`, one), secrets: list("", one), want: 43},
+		"many of both":      {configMaps: list(`"continue":"c","remainingItemCount":41`, one), secrets: list(`"continue":"c","remainingItemCount":7`, one), want: 50},
+		"it doesn't say it": {configMaps: list(`"continue":"c"`, one), secrets: list("", ""), fails: true},
+	} {
+		lists["configmaps"], lists["secrets"] = of.configMaps, of.secrets
+		got, err := c.Count(t.Context(), []client.Object{&corev1.ConfigMap{}, &corev1.Secret{}})
+		if got != of.want || (err != nil) != of.fails {
+			t.Errorf("%s: %d objects (%v), want %d, an error: %t", what, got, err, of.want, of.fails)
+		}
 	}
 }
 

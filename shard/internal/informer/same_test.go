@@ -42,6 +42,7 @@ type rig struct {
 	informer cache.Informer
 	run      func(context.Context)
 	held     func() []client.Object
+	size     func() int
 	labelled func(value string) []client.Object
 
 	mu   sync.Mutex // guards seen
@@ -103,6 +104,7 @@ func shared() *rig {
 	}
 	r.informer, r.run = i, i.RunWithContext
 	r.held = func() []client.Object { return objects(i.GetStore().List()) }
+	r.size = func() int { return len(i.GetStore().ListKeys()) }
 	r.labelled = func(value string) []client.Object {
 		list, _ := i.GetIndexer().ByIndex("l", value)
 		return objects(list)
@@ -125,7 +127,7 @@ func own() *rig {
 	}
 	r.informer = s
 	r.run = func(ctx context.Context) { s.Run(ctx, r.server.listWatch(), &corev1.ConfigMap{}) }
-	r.held = func() []client.Object { return slices.Collect(s.All()) }
+	r.held, r.size = func() []client.Object { return slices.Collect(s.All()) }, s.Len
 	r.labelled = func(value string) []client.Object {
 		list, _ := s.having(fields.OneTermEqualSelector("l", value), "")
 		var all []client.Object
@@ -202,7 +204,7 @@ func same(t *testing.T, step string, want, got *rig) {
 		"held":  func(r *rig) []string { return described(r.held()) },
 		"found": func(r *rig) []string { return described(r.labelled("1")) },
 		"state": func(r *rig) []string {
-			return []string{fmt.Sprint(r.informer.HasSynced(), r.informer.IsStopped(), r.server.lists.Load())}
+			return []string{fmt.Sprint(r.informer.HasSynced(), r.informer.IsStopped(), r.size(), r.server.lists.Load())}
 		},
 	} {
 		if diff := gocmp.Diff(of(want), of(got)); diff != "" {

@@ -1,0 +1,122 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func named(name string) *corev1.ConfigMap {
+	o := &corev1.ConfigMap{}
+	o.Name = name
+	return o
+}
+
+func TestWhatIsNotTakenIsNeitherKeptNorShown(t *testing.T) {
+	cfg := configMaps
+	cfg.Take = func(o client.Object) (client.Object, bool, error) {
+		if o.GetName() == "broken" {
+			return nil, false, errors.New("it can't be judged")
+		}
+		return o, o.GetName() == "ours", nil
+	}
+	s := New(cfg)
+	var seen []string
+	_, err := s.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { seen = append(seen, "add "+describe(obj)) },
+		DeleteFunc: func(obj any) { seen = append(seen, "delete "+describe(obj)) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"another's", "ours"} {
+		o := named(name)
+		if err := errors.Join((filler{s}).Add(o), (filler{s}).Update(o), (filler{s}).Delete(o)); err != nil {
+			t.Error(err)
+		}
+		if n := s.Len(); n != 0 {
+			t.Errorf("%d objects are left of %q", n, name)
+		}
+		if err := (filler{s}).Add(o); err != nil {
+			t.Error(err)
+		}
+	}
+	if want := []string{"add /ours@", "delete /ours@", "add /ours@"}; !slices.Equal(seen, want) || s.Len() != 1 {
+		t.Errorf("shown: %q, want %q; %d objects, want 1", seen, want, s.Len())
+	}
+	if (filler{s}).Add(named("broken")) == nil || (filler{s}).Delete(named("broken")) == nil {
+		t.Error("what can't be judged is no error")
+	}
+}
+
+// What changes while a handler is shown what there is comes after that, and isn't lost.
+func TestAHandlerThatIsAddedMissesNoChange(t *testing.T) {
+	s := New(configMaps)
+	if err := (filler{s}).Replace([]any{named("there")}, "1"); err != nil {
+		t.Fatal(err)
+	}
+	var seen []string
+	changed := make(chan error, 1)
+	_, err := s.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(obj any) {
+		if seen = append(seen, describe(obj)); len(seen) > 1 {
+			return
+		}
+		go func() { changed <- (filler{s}).Add(named("new")) }()
+		select {
+		case err := <-changed:
+			t.Errorf("a change was made while a handler was being added (%v)", err)
+			changed <- err
+		case <-time.After(100 * time.Millisecond): // it waits for the handler
+		}
+	}})
+	if err := errors.Join(err, <-changed); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"/there@", "/new@"}; !slices.Equal(seen, want) {
+		t.Errorf("shown: %q, want %q", seen, want)
+	}
+}
+
+func TestAHandlerThatAnotherRemovesIsNotShownWhatThatOneWas(t *testing.T) {
+	s := New(configMaps)
+	seen := 0
+	var second toolscache.ResourceEventHandlerRegistration
+	_, err := s.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(any) {
+		if err := s.RemoveEventHandler(second); err != nil {
+			t.Error(err)
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second, err = s.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(any) { seen++ }}); err != nil {
+		t.Fatal(err)
+	}
+	if err := (filler{s}).Add(named("o")); err != nil || seen != 0 {
+		t.Errorf("it was shown %d changes (%v), want none", seen, err)
+	}
+}
+
+func TestAnInformerThatHasStoppedTakesNoHandlers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, from := New(configMaps), &server{objects: map[string]*corev1.ConfigMap{}}
+		ctx, cancel := context.WithCancel(t.Context())
+		go s.Run(ctx, from.listWatch(), &corev1.ConfigMap{})
+		synctest.Wait()
+		if _, err := s.AddEventHandler(toolscache.ResourceEventHandlerFuncs{}); err != nil {
+			t.Error(err)
+		}
+		cancel()
+		synctest.Wait()
+		if _, err := s.AddEventHandler(toolscache.ResourceEventHandlerFuncs{}); !errors.Is(err, errStopped) {
+			t.Errorf("the error is %v, want that it has stopped", err)
+		}
+	})
+}
