@@ -8,7 +8,8 @@
 // of them data. A [Simulator] runs it event by event. The store has one growing version for all records, as etcd has,
 // and a watch per kind of record, between which no order is promised. A process is a [driver.Driver]: what it asks for
 // becomes messages, timers and gates, as package shard makes calls of it. In some
-// worlds kubelets report how processes ended. While a gate is open and [driver.Driver.Valid]
+// worlds kubelets report how processes ended; in some, processes begin as the previous version, which knows no layouts,
+// and are upgraded and rolled back at any time. While a gate is open and [driver.Driver.Valid]
 // says so, reconciles write; a write's check and its sending are one instant, as in the fenced transport, and what is on
 // the wire already isn't followed any further.
 //
@@ -42,5 +43,8 @@
 // who twice makes a record by hand while no coordinator lives; a restored
 // snapshot that leaves out what a process doesn't know of, if it also leaves out none of that process's renewals; a process
 // that starts within two leases after a snapshot came back of no fleet, of one that was stopped, or of records that nobody
-// had ever held; clocks that differ or are set where the store's history is replaced; one version of one record in two histories.
+// had ever held; clocks that differ or are set where the store's history is replaced;
+// one version of one record in two histories; where processes of the previous version run, records
+// that users make, those that they delete of a cluster whose layout is of a later generation, and layouts and clusters
+// that they replace before all slots have had a record of the first.
 package shardtest
