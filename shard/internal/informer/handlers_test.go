@@ -63,11 +63,12 @@ func TestAHandlerThatIsAddedMissesNoChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	var seen []string
-	changed := make(chan error, 1)
+	called, changed := false, make(chan error, 1)
 	_, err := s.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(obj any) {
 		if seen = append(seen, describe(obj)); len(seen) > 1 {
 			return
 		}
+		called = true
 		go func() { changed <- (filler{s}).Add(named("new")) }()
 		select {
 		case err := <-changed:
@@ -76,7 +77,10 @@ func TestAHandlerThatIsAddedMissesNoChange(t *testing.T) {
 		case <-time.After(100 * time.Millisecond): // it waits for the handler
 		}
 	}})
-	if err := errors.Join(err, <-changed); err != nil {
+	if err != nil || !called {
+		t.Fatalf("the handler was shown what there is: %t (%v)", called, err)
+	}
+	if err := <-changed; err != nil {
 		t.Fatal(err)
 	}
 	if want := []string{"/there@", "/new@"}; !slices.Equal(seen, want) {
