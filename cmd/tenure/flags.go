@@ -97,7 +97,7 @@ func (o *options) declare(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.drainTimeout, "drain-timeout", shard.DefaultDrainTimeout,
 		"how long running reconciles may delay a move before they are cancelled")
 	fs.DurationVar(&o.removalGrace, "cluster-removal-grace", shard.DefaultRemovalGrace,
-		"how long a cluster whose Secret was deleted is served on; a Secret that comes back meanwhile is a change")
+		"how long a cluster whose Secret or file was deleted is served on; one that comes back meanwhile is a change")
 	fs.IntVar(&o.weight, "weight", 1, "this replica's share of the work, relative to the others'")
 	fs.IntVar(&o.workers, "workers", 16, "reconciles of each kind that run at a time for one cluster; for all together it is up to eight times as many")
 	fs.Float64Var(&o.limits.QPS, "cluster-qps", 0, "`requests` a second that this replica sends to one workload cluster at the mean; 0 is no limit; "+
@@ -189,6 +189,9 @@ func (o *options) validate() error {
 		return err
 	}
 	if _, err := o.kubeconfigs.policy(); err != nil {
+		return err
+	}
+	if err := o.kubeconfigs.validate(); err != nil {
 		return err
 	}
 	for name, address := range map[string]string{

@@ -1,23 +1,59 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"os"
 	"strings"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
+	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 )
 
-// kubeconfigFlags are what kubeconfigs from Secrets may do and reach.
+// kubeconfigFlags are what the kubeconfigs of clusters may do and reach, and where they are beside Secrets.
 type kubeconfigFlags struct {
 	allow, servers []string
+	folder         string
 }
 
 func (k *kubeconfigFlags) declare(fs *pflag.FlagSet) {
-	fs.StringSliceVar(&k.allow, "kubeconfig-allow", nil, "`what` kubeconfigs from Secrets may do beyond reaching a server over "+
-		"TLS: "+strings.Join(kubeconfig.Words(), ", ")+"; exec and files give who may write such Secrets what this replica has")
-	fs.StringSliceVar(&k.servers, "kubeconfig-servers", nil, "`servers` that kubeconfigs from Secrets may name, such as "+
+	fs.StringSliceVar(&k.allow, "kubeconfig-allow", nil, "`what` kubeconfigs of clusters may do beyond reaching a server over "+
+		"TLS: "+strings.Join(kubeconfig.Words(), ", ")+"; exec and files give who may write such Secrets and files what this replica has")
+	fs.StringSliceVar(&k.servers, "kubeconfig-servers", nil, "`servers` that kubeconfigs of clusters may name, such as "+
 		"*.example.com:6443 or 10.0.0.0/8 (default: all)")
+	fs.StringVar(&k.folder, "kubeconfig-folder", "", "`folder` whose files are clusters beside those of Secrets: NAME, NAME.yaml or "+
+		"NAME.kubeconfig is the cluster NAME; watched, and the same for all replicas (default: none)")
+}
+
+// validate reports a folder that isn't there. Without it a replica would take all its clusters for removed.
+func (k *kubeconfigFlags) validate() error {
+	if k.folder == "" {
+		return nil
+	}
+	info, err := os.Stat(k.folder)
+	if err == nil && !info.IsDir() {
+		err = errors.New("is a file")
+	}
+	if err != nil {
+		return fmt.Errorf("--kubeconfig-folder %q: must be a folder that this process can read: %w; create or mount it, or leave the flag out",
+			k.folder, err)
+	}
+	return nil
+}
+
+// join returns the manager to set up with what takes clusters from Secrets, so that it takes them from the folder, too.
+func (k *kubeconfigFlags) join(mgr mcmanager.Manager, namespace string, log logr.Logger) (mcmanager.Manager, error) {
+	if k.folder == "" {
+		return mgr, nil
+	}
+	folder, err := kubeconfig.OpenFolder(k.folder, namespace, log)
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig-folder: %w", err)
+	}
+	return folder.Join(mgr)
 }
 
 func (k *kubeconfigFlags) policy() (kubeconfig.Policy, error) {

@@ -30,6 +30,7 @@ func TestABadCommandLineIsOneClearLineAndExitCodeTwo(t *testing.T) {
 		"address without port":    {args: []string{"--metrics-bind-address=localhost"}, want: "--metrics-bind-address"},
 		"no such namespace":       {args: []string{"--replication-forbidden-namespaces=a,B*"}, want: `--replication-forbidden-namespaces: "B*"`},
 		"kubeconfig missing":      {args: []string{"--home-kubeconfig=/no/such/file"}, want: "/no/such/file"},
+		"folder missing":          {args: []string{"--kubeconfig-folder=/no/such/folder"}, want: `--kubeconfig-folder "/no/such/folder"`},
 		"no quantity":             {args: []string{"--at-requests=cpu"}, want: `"cpu"`},
 		"request above its limit": {args: []string{"--at-requests=cpu=2"}, want: "--at-requests: cpu=2 is above its limit of 1"},
 		"a restricted root":       {args: []string{"--at-run-as-user=0"}, want: "--at-run-as-user 0"},

@@ -118,7 +118,11 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(provider.SetupWithManager(ctx, kubeconfig.Fence(mgr, policy)), health.SetupWithManager(mgr),
+	from, err := o.kubeconfigs.join(mgr, o.namespace, log)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(provider.SetupWithManager(ctx, kubeconfig.Fence(from, policy)), health.SetupWithManager(from),
 		onboard.NewRenewer(renewal).SetupWithManager(mgr)); err != nil {
 		return fmt.Errorf("setting up the workload clusters: %w", err)
 	}

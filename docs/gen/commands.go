@@ -17,7 +17,7 @@ var groups = []struct {
 	{"The fleet", []string{"home-kubeconfig", "namespace", "fleet", "replica", "sharding", "lease-duration", "drain-timeout", "weight",
 		"shards-per-cluster", "objects-per-shard"}},
 	{"Work", []string{"workers", "watch-filtering"}},
-	{"Clusters", []string{"cluster-qps", "cluster-burst", "cluster-concurrent-writes", "cluster-removal-grace", "kubeconfig-allow", "kubeconfig-servers"}},
+	{"Clusters", []string{"cluster-qps", "cluster-burst", "cluster-concurrent-writes", "cluster-removal-grace", "kubeconfig-allow", "kubeconfig-servers", "kubeconfig-folder"}},
 	{"Ats", []string{"at-requests", "at-limits", "at-active-deadline", "at-security", "at-run-as-user", "at-service-account"}},
 	{"Deployments", []string{"deployment-source", "create-namespaces", "replication-forbidden-namespaces"}},
 	{"The replica's Pod", []string{"pod", "pod-selector", "termination-log"}},

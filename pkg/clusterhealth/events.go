@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/pkg/text"
 )
 
@@ -22,6 +23,8 @@ const (
 	eventEvery = 20 * time.Minute
 	// EventReporter is the reporting controller of the events.
 	EventReporter = "tenure"
+	// AboutFile is the kind of what an event regards that is about a cluster's kubeconfig file. There is no such object.
+	AboutFile = "KubeconfigFile"
 )
 
 // Event is something to tell of a Secret's cluster.
@@ -43,7 +46,10 @@ func (e Event) object(secret *corev1.Secret, now time.Time) *eventsv1.Event {
 	}
 	cause := fnv.New64a()
 	fmt.Fprintf(cause, "%s %s %s %s %d", secret.UID, secret.ResourceVersion, e.Reason, e.Cause, now.Unix()/int64(eventEvery.Seconds()))
-	name := secret.Name
+	name, about := secret.Name, "Secret"
+	if _, isFile := kubeconfig.FileOf(secret); isFile {
+		about = AboutFile
+	}
 	return &eventsv1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: secret.Namespace, Name: fmt.Sprintf("%.230s.%016x", name, cause.Sum64())},
 		EventTime:           metav1.NewMicroTime(now),
@@ -53,7 +59,7 @@ func (e Event) object(secret *corev1.Secret, now time.Time) *eventsv1.Event {
 		Reason:              e.Reason,
 		Type:                kind,
 		Regarding: corev1.ObjectReference{
-			APIVersion: "v1", Kind: "Secret", Namespace: secret.Namespace, Name: name, UID: secret.UID, ResourceVersion: secret.ResourceVersion,
+			APIVersion: "v1", Kind: about, Namespace: secret.Namespace, Name: name, UID: secret.UID, ResourceVersion: secret.ResourceVersion,
 		},
 		Note: text.Line(fmt.Sprintf("cluster %s: %s", name, e.Note), text.Note),
 	}

@@ -314,7 +314,7 @@ func (h *Health) tell(ctx context.Context, secret *corev1.Secret, f finding) {
 	case f.usable:
 		usable.WithLabelValues(name, ReasonUsable).Set(1)
 		rejected.WithLabelValues(name, reason).Set(1)
-		h.log.Info("cluster's Secret can't be used; the connection from before is used on", "cluster", name, "reason", reason, "note", note)
+		h.log.Info("cluster's kubeconfig can't be used; the connection from before is used on", "cluster", name, "reason", reason, "note", note)
 	default:
 		usable.WithLabelValues(name, reason).Set(0)
 		h.log.Info("cluster can't be used; the others go on", "cluster", name, "reason", reason, "note", note)

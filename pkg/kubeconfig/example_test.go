@@ -23,7 +23,7 @@ func ExampleInspect() {
 	}
 	// Output:
 	// true <nil>
-	// false kubeconfig: users[].user.tokenFile isn't allowed in a Secret: use token, or start the replicas with --kubeconfig-allow=files
+	// false kubeconfig: users[].user.tokenFile isn't allowed: use token, or start the replicas with --kubeconfig-allow=files
 }
 
 // The fleet's servers are named, and others refused.

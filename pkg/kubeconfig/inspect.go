@@ -49,43 +49,62 @@ type Access struct {
 
 // Refused says why a kubeconfig isn't used: what is wrong with which field and what to do about it, for each of up to
 // four fields. It repeats nothing of what is in them.
-type Refused struct{ Reasons []string }
+type Refused struct {
+	Reasons []string
+	// File is the path of the file that the kubeconfig is from, "" for a Secret.
+	File string
+}
 
 func (r *Refused) Error() string {
 	shown := r.Reasons[:min(len(r.Reasons), maxRefusals)]
 	text := "kubeconfig: " + strings.Join(shown, "; ")
+	if r.File != "" {
+		text = "file " + r.File + ": " + text
+	}
 	if more := len(r.Reasons) - len(shown); more > 0 {
 		text += fmt.Sprintf("; and %d more", more)
 	}
 	return text
 }
 
-// OfSecret inspects the kubeconfig in a Secret.
+// OfSecret inspects the kubeconfig in a Secret, which may stand for a file ([FileOf]). All errors are a *Refused.
 func OfSecret(secret *corev1.Secret, policy Policy) (*Access, error) {
 	text := secret.Data[Key]
-	if len(text) == 0 {
-		return nil, &Refused{[]string{fmt.Sprintf("the Secret has no key %q, or it is empty: put the kubeconfig there", Key)}}
+	path, isFile := FileOf(secret)
+	switch problem := secret.Annotations[problemAnnotation]; {
+	case isFile && problem != "":
+		return nil, &Refused{Reasons: []string{problem}, File: path}
+	case isFile && len(text) == 0:
+		return nil, &Refused{Reasons: []string{"the file is empty: put the kubeconfig there"}, File: path}
+	case len(text) == 0:
+		return nil, refused(fmt.Sprintf("the Secret has no key %q, or it is empty: put the kubeconfig there", Key))
 	}
-	return Inspect(text, policy)
+	access, err := Inspect(text, policy)
+	if r := (*Refused)(nil); errors.As(err, &r) {
+		r.File = path
+	}
+	return access, err
 }
+
+func refused(reasons ...string) *Refused { return &Refused{Reasons: reasons} }
 
 // Inspect reads a kubeconfig and keeps what the policy allows of its current context. Nothing that it names is opened,
 // run or asked, but for files where the policy allows them. All errors are a *Refused.
 func Inspect(text []byte, policy Policy) (*Access, error) {
 	if err := plain(text); err != nil {
-		return nil, &Refused{[]string{err.Error()}}
+		return nil, refused(err.Error())
 	}
 	all, err := clientcmd.Load(text)
 	if err != nil { // not told: it can quote the text, tokens included
-		return nil, &Refused{[]string{"it isn't one, or a field has the wrong type: check it with kubectl --kubeconfig FILE config view"}}
+		return nil, refused("it isn't one, or a field has the wrong type: check it with kubectl --kubeconfig FILE config view")
 	}
 	i := &inspection{policy: policy}
 	access := i.access(all)
 	if len(i.refused) > 0 {
-		return nil, &Refused{i.refused}
+		return nil, refused(i.refused...)
 	}
 	if _, err := access.REST(); err != nil { // what is left to find: fields that contradict each other, files that can't be read
-		return nil, &Refused{[]string{err.Error()}}
+		return nil, refused(err.Error())
 	}
 	return access, nil
 }
@@ -94,7 +113,7 @@ func Inspect(text []byte, policy Policy) (*Access, error) {
 // that a few KiB can mean gigabytes.
 func plain(text []byte) error {
 	if len(text) > maxText {
-		return fmt.Errorf("it has %d bytes, at most %d are read: leave out what the current context doesn't need", len(text), maxText)
+		return fmt.Errorf("it has more than %d bytes: leave out what the current context doesn't need", maxText)
 	}
 	documents := yaml.NewDecoder(bytes.NewReader(text))
 	var first, second yaml.Node
@@ -105,7 +124,7 @@ func plain(text []byte) error {
 		return err
 	}
 	if err := documents.Decode(&second); !errors.Is(err, io.EOF) {
-		return errors.New("there is more than one document (---): put one kubeconfig into one Secret")
+		return errors.New("there is more than one document (---): leave one, and give each other cluster a Secret or file of its own")
 	}
 	return nil
 }
@@ -139,7 +158,7 @@ func (i *inspection) refuse(is bool, format string, args ...any) {
 
 // only refuses a field that is set unless the policy allows what it asks for.
 func (i *inspection) only(allowed, set bool, field, instead, word string) {
-	i.refuse(set && !allowed, "%s isn't allowed in a Secret: %s, or start the replicas with --kubeconfig-allow=%s", field, instead, word)
+	i.refuse(set && !allowed, "%s isn't allowed: %s, or start the replicas with --kubeconfig-allow=%s", field, instead, word)
 }
 
 // bounded refuses a text that is too long.

@@ -111,10 +111,10 @@ func TestWhatIsAllowedArrivesAndNothingElse(t *testing.T) {
 
 func TestNothingIsAllowedUnlessItIsAskedFor(t *testing.T) {
 	_, err := Inspect(write(t, everything(t)), Policy{})
-	want := "kubeconfig: clusters[].cluster.insecure-skip-tls-verify isn't allowed in a Secret: use certificate-authority-data, or start " +
-		"the replicas with --kubeconfig-allow=insecure; clusters[].cluster.proxy-url isn't allowed in a Secret: leave it out, or start the " +
-		"replicas with --kubeconfig-allow=proxy; users[].user.as isn't allowed in a Secret: use the credentials of the user that is meant, " +
-		"or start the replicas with --kubeconfig-allow=impersonation; users[].user.as-uid isn't allowed in a Secret: use the credentials of " +
+	want := "kubeconfig: clusters[].cluster.insecure-skip-tls-verify isn't allowed: use certificate-authority-data, or start " +
+		"the replicas with --kubeconfig-allow=insecure; clusters[].cluster.proxy-url isn't allowed: leave it out, or start the " +
+		"replicas with --kubeconfig-allow=proxy; users[].user.as isn't allowed: use the credentials of the user that is meant, " +
+		"or start the replicas with --kubeconfig-allow=impersonation; users[].user.as-uid isn't allowed: use the credentials of " +
 		"the user that is meant, or start the replicas with --kubeconfig-allow=impersonation; and 2 more"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v\nwant %s", err, want)

@@ -15,11 +15,14 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
@@ -120,11 +123,17 @@ func TestKubeconfigs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "west"}, Data: map[string][]byte{
-				kubeconfig.Key: c.text(t, base, fill),
-			}}
+			text := c.text(t, base, fill)
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "west"}, Data: map[string][]byte{kubeconfig.Key: text}}
 			reason, note := "", ""
 			bounded(t, func() { reason, note = clusterhealth.Look(t.Context(), secret, policy, 2*time.Second) })
+			file := inFile(t, text)
+			bounded(t, func() {
+				r, n := clusterhealth.Look(t.Context(), file, policy, 2*time.Second)
+				if shown(t, n); r != reason {
+					t.Errorf("the same text in a file: %s: %s\nin a Secret: %s: %s", r, n, reason, note)
+				}
+			})
 			set.check(t)
 			shown(t, note)
 			if len(note) > 1000 {
@@ -144,6 +153,20 @@ func TestKubeconfigs(t *testing.T) {
 			}
 		})
 	}
+}
+
+// inFile is what replicas make of the text in a file of --kubeconfig-folder.
+func inFile(t testing.TB, text []byte) *corev1.Secret {
+	t.Helper()
+	path := t.TempDir()
+	if err := os.WriteFile(filepath.Join(path, "west"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	folder, err := kubeconfig.OpenFolder(path, "n", logr.Discard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return folder.Secret("west")
 }
 
 // text is the kubeconfig of a case.

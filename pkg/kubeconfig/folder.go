@@ -1,0 +1,282 @@
+package kubeconfig
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/tenure-dev/tenure/pkg/text"
+)
+
+// lookEvery is the time between two looks into a folder. Looking is plainer than to be notified: it is the same on each
+// volume, those of a network included, and for each way to write a file. A look at a thousand files takes milliseconds.
+const lookEvery = 2 * time.Second
+
+// suffixes of file names that are no part of the cluster's name.
+var suffixes = []string{".yaml", ".kubeconfig"}
+
+var folderProblems = prometheus.NewGauge(prometheus.GaugeOpts{
+	Name: "tenure_kubeconfig_folder_problems",
+	Help: "How many files of --kubeconfig-folder give no cluster, because of their name or kind; and one more while the folder " +
+		"itself can't be read. The log names them.",
+})
+
+func init() { metrics.Registry.MustRegister(folderProblems) }
+
+// Folder is a folder whose regular files are clusters: NAME, NAME.yaml or NAME.kubeconfig is the kubeconfig of the cluster
+// NAME. Hidden files and folders aren't looked at, symbolic links are followed, so that a mounted Secret or ConfigMap of
+// Kubernetes is such a folder. See [Folder.Join]. It is safe for concurrent use.
+type Folder struct {
+	path, namespace string
+	log             logr.Logger
+
+	// Only look touches them.
+	seen map[string]file   // by cluster, at the last look
+	said map[string]string // by path: what is wrong, as it was logged
+
+	// mu guards all below. It is held while watchers are told: they only enqueue.
+	mu       sync.Mutex
+	taken    map[string]file // by cluster: what replicas go by
+	watchers []toolscache.ResourceEventHandler
+}
+
+// file is what a look found for a cluster.
+type file struct {
+	path    string
+	text    string
+	problem string // why it can't be read, "" if it can
+}
+
+// OpenFolder reads a folder for the first time. Its files appear as Secrets of the namespace. An error names the folder.
+func OpenFolder(path, namespace string, log logr.Logger) (*Folder, error) {
+	f := &Folder{path: filepath.Clean(path), namespace: namespace, log: log.WithValues("folder", path), said: map[string]string{}, taken: map[string]file{}}
+	found, wrong, err := f.scan()
+	if err != nil {
+		return nil, err
+	}
+	f.seen = found
+	f.say(wrong)
+	f.take(found)
+	return f, nil
+}
+
+// Start looks into the folder until the context ends.
+func (f *Folder) Start(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(lookEvery):
+			f.look()
+		}
+	}
+}
+
+// NeedLeaderElection says that every replica looks.
+func (f *Folder) NeedLeaderElection() bool { return false }
+
+// look takes what two looks have found alike, so that a file that is being written isn't read in between. A folder that
+// can't be read changes nothing.
+func (f *Folder) look() {
+	found, wrong, err := f.scan()
+	if err != nil {
+		f.say(map[string]string{f.path: err.Error() + "; the clusters stay as they are"})
+		return
+	}
+	f.say(wrong)
+	steady := map[string]file{}
+	f.mu.Lock()
+	for name, now := range found {
+		if now == f.seen[name] {
+			steady[name] = now
+		} else if was, known := f.taken[name]; known {
+			steady[name] = was
+		}
+	}
+	for name := range f.seen {
+		if was, known := f.taken[name]; known && found[name] == (file{}) {
+			steady[name] = was
+		}
+	}
+	f.mu.Unlock()
+	f.seen = found
+	f.take(steady)
+}
+
+// scan reads the folder: the files by cluster, and what is wrong with others by path.
+func (f *Folder) scan() (found map[string]file, wrong map[string]string, err error) {
+	entries, err := os.ReadDir(f.path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the folder of kubeconfigs %s: %w", f.path, cause(err))
+	}
+	found, wrong = map[string]file{}, map[string]string{}
+	for _, entry := range entries { // sorted by name
+		path := filepath.Join(f.path, entry.Name())
+		if strings.HasPrefix(entry.Name(), ".") {
+			continue
+		}
+		content, err := read(path)
+		gone := errors.Is(err, fs.ErrNotExist) && entry.Type()&fs.ModeSymlink == 0 // since the folder was read
+		if gone || errors.Is(err, errFolder) {
+			continue
+		}
+		name := entry.Name()
+		for _, suffix := range suffixes {
+			name = strings.TrimSuffix(name, suffix)
+		}
+		// The same rule as that of tenure cluster add. It has no dots, so that west.bak is no second name of west.
+		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
+			wrong[path] = fmt.Sprintf("%q can't be a cluster's name: %s: rename the file, or hide it by a dot in front",
+				text.Line(name, 80), strings.Join(problems, "; "))
+			continue
+		}
+		if first, taken := found[name]; taken {
+			wrong[path] = fmt.Sprintf("cluster %s is already what %s says: remove the one or the other", name, first.path)
+			continue
+		}
+		now := file{path: path, text: string(content)}
+		if err != nil {
+			now = file{path: path, problem: "it can't be read: " + text.Line(err.Error(), 200)}
+		}
+		found[name] = now
+	}
+	return found, wrong, nil
+}
+
+var errFolder = errors.New("is a folder")
+
+// read reads a regular file, as much of it as [Inspect] needs to refuse what is too large. It never waits for a writer,
+// as opening a pipe would.
+func read(path string) ([]byte, error) {
+	in, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, cause(err)
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	switch {
+	case err != nil:
+		return nil, cause(err)
+	case info.IsDir():
+		return nil, errFolder
+	case !info.Mode().IsRegular():
+		return nil, errors.New("it isn't a regular file")
+	}
+	content, err := io.ReadAll(io.LimitReader(in, maxText+1))
+	return content, cause(err)
+}
+
+// cause is an error without the path, which whoever tells of it knows.
+func cause(err error) error {
+	if p := (*fs.PathError)(nil); errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
+
+// say logs what is wrong, once.
+func (f *Folder) say(wrong map[string]string) {
+	for path, what := range wrong {
+		if f.said[path] != what {
+			f.log.Info("a path of --kubeconfig-folder gives no cluster", "path", path, "problem", what)
+		}
+	}
+	for path := range f.said {
+		if wrong[path] == "" {
+			f.log.Info("a path of --kubeconfig-folder is in order again, or gone", "path", path)
+		}
+	}
+	f.said = wrong
+	folderProblems.Set(float64(len(wrong)))
+}
+
+// take has replicas go by these files, and tells watchers of what changed.
+func (f *Folder) take(files map[string]file) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	was := f.taken
+	f.taken = files
+	for _, w := range f.watchers {
+		for name, now := range files {
+			switch before, known := was[name]; {
+			case !known:
+				w.OnAdd(f.secret(name, now), false)
+			case before != now:
+				w.OnUpdate(f.secret(name, before), f.secret(name, now))
+			}
+		}
+		for name, before := range was {
+			if _, still := files[name]; !still {
+				w.OnDelete(f.secret(name, before))
+			}
+		}
+	}
+}
+
+// watch tells a watcher of all files, and of what changes from now on.
+func (f *Folder) watch(w toolscache.ResourceEventHandler) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.watchers = append(f.watchers, w)
+	for name, now := range f.taken {
+		w.OnAdd(f.secret(name, now), false)
+	}
+}
+
+// Secret returns the file of a cluster in the form of a Secret, which is its copy; nil if there is none.
+func (f *Folder) Secret(name string) *corev1.Secret {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if now, found := f.taken[name]; found {
+		return f.secret(name, now)
+	}
+	return nil
+}
+
+const (
+	// fileUID is in front of the path in the UID of a Secret that stands for a file. API servers make UIDs themselves, so no
+	// real Secret has such a one.
+	fileUID = "file:"
+	// problemAnnotation says why a file can't be read.
+	problemAnnotation = "tenure.dev/file-problem"
+)
+
+// secret is a file in the form in which replicas read clusters.
+func (f *Folder) secret(name string, from file) *corev1.Secret {
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: f.namespace, Name: name, UID: types.UID(fileUID + from.path), Labels: map[string]string{Label: "true"},
+		ResourceVersion: fmt.Sprintf("%.8x", sha256.Sum256([]byte(from.text+from.problem))),
+	}}
+	if from.problem != "" {
+		s.Annotations = map[string]string{problemAnnotation: from.problem}
+		return s
+	}
+	s.Data = map[string][]byte{Key: []byte(from.text)}
+	return s
+}
+
+// FileOf returns the path of the file that a Secret stands for, see [Folder]; ok is false for a Secret of the home cluster.
+func FileOf(secret *corev1.Secret) (path string, ok bool) {
+	if path, ok = strings.CutPrefix(string(secret.UID), fileUID); !ok {
+		return "", false
+	}
+	return path, true
+}

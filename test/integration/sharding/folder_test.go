@@ -1,0 +1,138 @@
+package sharding
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tenure-dev/tenure/test/lab"
+)
+
+// folder is one of kubeconfig files, laid out as a kubelet mounts a Secret: a change is one rename of a symbolic link.
+type folder struct {
+	path    string
+	version int
+}
+
+// put replaces all files.
+func (f *folder) put(files map[string][]byte) error {
+	f.version++
+	version := fmt.Sprintf("..%d", f.version)
+	if err := os.Mkdir(filepath.Join(f.path, version), 0o700); err != nil {
+		return err
+	}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(f.path, version, name), content, 0o600); err != nil {
+			return err
+		}
+		if err := os.Symlink("..data/"+name, filepath.Join(f.path, name)); err != nil && !os.IsExist(err) {
+			return err
+		}
+	}
+	next := filepath.Join(f.path, "..data_tmp")
+	if err := os.Symlink(version, next); err != nil {
+		return err
+	}
+	return os.Rename(next, filepath.Join(f.path, "..data"))
+}
+
+// TestClustersOfAFolderComeAreRotatedBreakAndGo serves west by a file instead of a Secret.
+func TestClustersOfAFolderComeAreRotatedBreakAndGo(t *testing.T) {
+	r := newRig(t)
+	files := &folder{path: filepath.Join(t.TempDir(), "clusters")}
+	if err := os.Mkdir(files.path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	west := func() []byte { // with another token each time
+		t.Helper()
+		content, err := r.ClusterKubeconfig(t.Context(), "west")
+		must(err)
+		return content
+	}
+	nobody := func() error {
+		for name, now := range r.holders() {
+			if strings.HasPrefix(name, "west/") && now.replica != "" {
+				return fmt.Errorf("%s holds %s", now.replica, name)
+			}
+		}
+		return nil
+	}
+	replicas := []*lab.Replica{r.start("f1", "--kubeconfig-folder="+files.path), r.start("f2", "--kubeconfig-folder="+files.path)}
+	r.settle()
+	must(r.RemoveCluster(t.Context(), "west"))
+	defer func() { // other tests expect the Secret
+		if err := r.AddCluster(t.Context(), "west", "west"); err != nil {
+			t.Error(err)
+		}
+	}()
+	r.eventually("nobody holds west", nobody)
+
+	must(files.put(map[string][]byte{"west.yaml": west()}))
+	r.settle()
+	r.createAts(10, 0)
+	r.eventually("Ats of a cluster whose kubeconfig is a file are DONE", func() error { return r.unfinished() })
+	before := r.holders()
+
+	must(files.put(map[string][]byte{"west.yaml": west()}))
+	r.eventually("the credentials are replaced by those of the new file", func() error {
+		return r.logged(replicas, "cluster's credentials replaced", len(replicas))
+	})
+	must(files.put(map[string][]byte{"west.yaml": []byte("current-context: " + canary)}))
+	r.eventually("the mistake in the file is told", func() error { return r.hasEvent("west", "BadKubeconfig") })
+	r.eventually("the file is rejected by each replica, by name", func() error {
+		for _, replica := range replicas {
+			m, err := replica.Metrics(t.Context())
+			if err != nil {
+				return err
+			}
+			if n, _ := m.Count("tenure_cluster_kubeconfig_rejected", map[string]string{"cluster": "west"}); n != 1 {
+				return fmt.Errorf("%s has %d series", replica.Name, n)
+			}
+		}
+		return nil
+	})
+	named := 0
+	for _, e := range r.events() {
+		if e.Regarding.Name == "west" && e.Regarding.Kind == "KubeconfigFile" && strings.Contains(e.Note, filepath.Join(files.path, "west.yaml")) {
+			named++
+		}
+	}
+	if named == 0 {
+		t.Errorf("no event names the file: %v", r.events())
+	}
+	r.createAts(10, 0)
+	r.eventually("the cluster is served on while its file is broken", func() error { return r.unfinished() })
+
+	must(os.Rename(files.path, files.path+".away"))
+	r.eventually("it is reported that the folder is gone", func() error {
+		return r.logged(replicas, "a path of --kubeconfig-folder gives no cluster", len(replicas))
+	})
+	r.createAts(10, 0)
+	r.eventually("the cluster is served on while the folder is gone", func() error { return r.unfinished() })
+	must(os.Rename(files.path+".away", files.path))
+	must(files.put(map[string][]byte{"west.yaml": west()}))
+	r.eventually("the mended file is taken", func() error {
+		return r.logged(replicas, "cluster's credentials replaced", 2*len(replicas))
+	})
+	if m := moved(before, r.holders()); len(m) > 0 {
+		t.Errorf("shards moved: %v", m)
+	}
+
+	must(os.Remove(filepath.Join(files.path, "west.yaml")))
+	r.eventually("nobody holds west when its file is gone", nobody)
+	r.createAts(10, 0, "east")
+	r.eventually("east is served on", func() error { return r.unfinished("east") })
+	for _, replica := range replicas {
+		if n := lapses(t, replica); n > 0 {
+			t.Errorf("%s lapsed %v times", replica.Name, n)
+		}
+	}
+}
