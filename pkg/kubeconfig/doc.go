@@ -1,4 +1,4 @@
-// Package kubeconfig lets the kubeconfigs in Secrets do no more than what they are for: reach one API server.
+// Package kubeconfig lets the kubeconfigs of clusters, in Secrets and in files, do no more than what they are for: reach one API server.
 //
 // A kubeconfig is a program in disguise. It can name a command to run, files to read, a proxy to go through and a user to
 // pretend to be, and the parsers that everybody uses open those files while they parse: one `tokenFile: /dev/zero` took a
@@ -23,6 +23,12 @@
 // kept in memory only, since a second place for credentials would have to be guarded like the first. To take a cluster
 // away, delete its Secret. What a changed Secret means is decided by package shard, not by the provider, which takes the
 // cluster away before it gives the new one.
+//
+// # Files
+//
+// A [Folder] is another source of clusters. Each of its files appears as a Secret to what reads Secrets of the home cluster
+// through the manager of [Folder.Join]: the provider, behind its fence, and package clusterhealth. All that holds for Secrets
+// so holds for files, without a second provider. Nothing is written to home, where a file's credentials have no business.
 //
 // # Limits
 //

@@ -167,7 +167,7 @@ func clusters(b *dashboard.DashboardBuilder) {
 		q("count by (cluster, reason) (tenure_cluster_usable{} == 0)", "{{cluster}} {{reason}}")).NoValue("None").AxisSoftMax(1))
 	b.WithPanel(lines("Limited clusters", "How many replicas find that a cluster refuses requests, answers late, or is put off, and for what.", "none",
 		q("count by (cluster, state, cause) (tenure_cluster_state{+state!=\"closed\"})", "{{cluster}} {{state}} {{cause}}")).NoValue("None").AxisSoftMax(1))
-	b.WithPanel(lines("Kubeconfigs rejected", "Replicas that use a connection from before, since what is in the Secret now doesn't work.", "none",
+	b.WithPanel(lines("Kubeconfigs rejected", "Replicas that use a connection from before, since what is in the Secret or file now doesn't work.", "none",
 		q("count by (cluster, reason) (tenure_cluster_kubeconfig_rejected{})", "{{cluster}} {{reason}}")).NoValue("None").AxisSoftMax(1))
 	b.WithPanel(lines("Credentials expire", "Time that is left, at the replica where it is least; the ten clusters with the least.", "s",
 		q("bottomk(10, min by (cluster) (tenure_cluster_credentials_expiry_timestamp_seconds{}) - time())", "{{cluster}}")))
