@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -21,13 +22,14 @@ const (
 	// eventEvery is how often one cause is told: a cluster that comes and goes all the time makes no flood. Trouble that
 	// stays is told again after it, since events are kept for an hour.
 	eventEvery = 20 * time.Minute
+	// StillSo is how old the last event about a trouble that stays can be.
+	StillSo = eventEvery + time.Minute
 	// EventReporter is the reporting controller of the events.
 	EventReporter = "tenure"
-	// AboutFile is the kind of what an event regards that is about a cluster's kubeconfig file. There is no such object.
-	AboutFile = "KubeconfigFile"
 )
 
-// Event is something to tell of a Secret's cluster.
+// Event is something to tell of a Secret's cluster. It regards the Secret even where that stands for a file, so that
+// one question gets the events of any cluster; its note names the file.
 type Event struct {
 	// Reporter is the reporting controller, Replica the instance, Action what was done when it was found.
 	Reporter, Replica, Action string
@@ -46,9 +48,10 @@ func (e Event) object(secret *corev1.Secret, now time.Time) *eventsv1.Event {
 	}
 	cause := fnv.New64a()
 	fmt.Fprintf(cause, "%s %s %s %s %d", secret.UID, secret.ResourceVersion, e.Reason, e.Cause, now.Unix()/int64(eventEvery.Seconds()))
-	name, about := secret.Name, "Secret"
-	if _, isFile := kubeconfig.FileOf(secret); isFile {
-		about = AboutFile
+	name := secret.Name
+	about := "cluster " + name
+	if path, isFile := kubeconfig.FileOf(secret.UID); isFile && !strings.Contains(e.Note, path) {
+		about += " (file " + path + ")"
 	}
 	return &eventsv1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: secret.Namespace, Name: fmt.Sprintf("%.230s.%016x", name, cause.Sum64())},
@@ -59,9 +62,9 @@ func (e Event) object(secret *corev1.Secret, now time.Time) *eventsv1.Event {
 		Reason:              e.Reason,
 		Type:                kind,
 		Regarding: corev1.ObjectReference{
-			APIVersion: "v1", Kind: about, Namespace: secret.Namespace, Name: name, UID: secret.UID, ResourceVersion: secret.ResourceVersion,
+			APIVersion: "v1", Kind: "Secret", Namespace: secret.Namespace, Name: name, UID: secret.UID, ResourceVersion: secret.ResourceVersion,
 		},
-		Note: text.Line(fmt.Sprintf("cluster %s: %s", name, e.Note), text.Note),
+		Note: text.Line(about+": "+e.Note, text.Note),
 	}
 }
 

@@ -276,8 +276,8 @@ func (v *survey) findCoordinator() []Finding {
 
 func (v *survey) findClusters() (found []Finding) {
 	do := map[string]string{
-		clusterhealth.ReasonBadConfig:   "correct the Secret; the others go on",
-		clusterhealth.ReasonRefused:     "renew the credentials in the Secret; the others go on",
+		clusterhealth.ReasonBadConfig:   "correct the Secret or file; the others go on",
+		clusterhealth.ReasonRefused:     "renew the credentials in the Secret or file; the others go on",
 		clusterhealth.ReasonUnreachable: "see whether the API server is up and can be reached from here and from the replicas; the others go on",
 	}
 	var removed []string

@@ -97,12 +97,34 @@ func (g Gatherer) fleet(ctx context.Context, home client.Client) (Snapshot, erro
 	}
 	s.Registered = true
 	s.Clusters = g.answers(ctx, secrets.Items)
+	ofFiles, err := fileTroubles(ctx, home, g.Namespace, secrets.Items, s.Now)
+	if err != nil {
+		s.Unread = append(s.Unread, fmt.Sprintf("events about clusters (%s): whether those of --kubeconfig-folder can be used isn't known here", brief(err)))
+	}
+	s.Clusters = append(s.Clusters, ofFiles...)
 	return s, nil
 }
 
 // Told is what the replicas said last of each cluster, by their events of the last hour. A cluster that never had any
 // trouble isn't among them.
 func Told(ctx context.Context, home client.Client, namespace string) ([]Answer, error) {
+	return told(ctx, home, namespace, func(corev1.Event) bool { return true })
+}
+
+// fileTroubles is what is wrong with clusters of replicas' folders, which can't be read or asked from here. One that has a
+// Secret, too, is served by that.
+func fileTroubles(ctx context.Context, home client.Client, namespace string, secrets []corev1.Secret, now time.Time) ([]Answer, error) {
+	all, err := told(ctx, home, namespace, func(e corev1.Event) bool {
+		_, isFile := kubeconfig.FileOf(e.InvolvedObject.UID)
+		return isFile && now.Sub(e.EventTime.Time) < clusterhealth.StillSo
+	})
+	return slices.DeleteFunc(all, func(a Answer) bool {
+		return a.Reason == clusterhealth.ReasonUsable ||
+			slices.ContainsFunc(secrets, func(s corev1.Secret) bool { return s.Name == string(a.Cluster) })
+	}), err
+}
+
+func told(ctx context.Context, home client.Client, namespace string, of func(corev1.Event) bool) ([]Answer, error) {
 	list := &corev1.EventList{}
 	about := client.MatchingFields{"involvedObject.kind": "Secret"}
 	if err := home.List(ctx, list, client.InNamespace(namespace), about); err != nil {
@@ -111,7 +133,7 @@ func Told(ctx context.Context, home client.Client, namespace string) ([]Answer, 
 	slices.SortFunc(list.Items, func(a, b corev1.Event) int { return a.EventTime.Compare(b.EventTime.Time) })
 	last := map[string]Answer{}
 	for _, e := range list.Items {
-		if e.ReportingController == clusterhealth.EventReporter {
+		if e.ReportingController == clusterhealth.EventReporter && of(e) {
 			name := e.InvolvedObject.Name
 			note := fmt.Sprintf("%s (said at %s)", strings.TrimPrefix(e.Message, "cluster "+name+": "), e.EventTime.Format(time.TimeOnly))
 			last[name] = Answer{Cluster: keyspace.ClusterName(name), Since: e.EventTime.Time, Reason: e.Reason, Note: note}

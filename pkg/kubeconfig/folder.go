@@ -273,9 +273,10 @@ func (f *Folder) secret(name string, from file) *corev1.Secret {
 	return s
 }
 
-// FileOf returns the path of the file that a Secret stands for, see [Folder]; ok is false for a Secret of the home cluster.
-func FileOf(secret *corev1.Secret) (path string, ok bool) {
-	if path, ok = strings.CutPrefix(string(secret.UID), fileUID); !ok {
+// FileOf returns the path of the file that a Secret with this UID stands for, see [Folder]; ok is false for a Secret of the
+// home cluster.
+func FileOf(secret types.UID) (path string, ok bool) {
+	if path, ok = strings.CutPrefix(string(secret), fileUID); !ok {
 		return "", false
 	}
 	return path, true

@@ -70,7 +70,7 @@ func (r *Refused) Error() string {
 // OfSecret inspects the kubeconfig in a Secret, which may stand for a file ([FileOf]). All errors are a *Refused.
 func OfSecret(secret *corev1.Secret, policy Policy) (*Access, error) {
 	text := secret.Data[Key]
-	path, isFile := FileOf(secret)
+	path, isFile := FileOf(secret.UID)
 	switch problem := secret.Annotations[problemAnnotation]; {
 	case isFile && problem != "":
 		return nil, &Refused{Reasons: []string{problem}, File: path}

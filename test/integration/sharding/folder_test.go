@@ -1,12 +1,15 @@
 package sharding
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/tenure-dev/tenure/pkg/console"
+	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
@@ -35,7 +38,16 @@ func (f *folder) put(files map[string][]byte) error {
 	if err := os.Symlink(version, next); err != nil {
 		return err
 	}
-	return os.Rename(next, filepath.Join(f.path, "..data"))
+	if err := os.Rename(next, filepath.Join(f.path, "..data")); err != nil {
+		return err
+	}
+	links, err := filepath.Glob(filepath.Join(f.path, "[^.]*"))
+	for _, link := range links {
+		if _, still := files[filepath.Base(link)]; !still {
+			err = errors.Join(err, os.Remove(link))
+		}
+	}
+	return err
 }
 
 // TestClustersOfAFolderComeAreRotatedBreakAndGo serves west by a file instead of a Secret.
@@ -85,7 +97,7 @@ func TestClustersOfAFolderComeAreRotatedBreakAndGo(t *testing.T) {
 	r.eventually("the credentials are replaced by those of the new file", func() error {
 		return r.logged(replicas, "cluster's credentials replaced", len(replicas))
 	})
-	must(files.put(map[string][]byte{"west.yaml": []byte("current-context: " + canary)}))
+	must(files.put(map[string][]byte{"west.yaml": []byte("current-context: " + canary), "north": []byte("clusters: [" + canary)}))
 	r.eventually("the mistake in the file is told", func() error { return r.hasEvent("west", "BadKubeconfig") })
 	r.eventually("the file is rejected by each replica, by name", func() error {
 		for _, replica := range replicas {
@@ -101,13 +113,24 @@ func TestClustersOfAFolderComeAreRotatedBreakAndGo(t *testing.T) {
 	})
 	named := 0
 	for _, e := range r.events() {
-		if e.Regarding.Name == "west" && e.Regarding.Kind == "KubeconfigFile" && strings.Contains(e.Note, filepath.Join(files.path, "west.yaml")) {
+		if e.Regarding.Name == "west" && strings.Contains(e.Note, filepath.Join(files.path, "west.yaml")) {
 			named++
 		}
 	}
 	if named == 0 {
 		t.Errorf("no event names the file: %v", r.events())
 	}
+	r.eventually("tenure status says what is wrong with files", func() error {
+		snapshot, err := console.Gatherer{Home: r.Planes.Cluster(lab.Home).RESTConfig(), Namespace: lab.Namespace}.Fleet(t.Context())
+		said := map[keyspace.ClusterName]string{}
+		for _, c := range snapshot.Clusters {
+			said[c.Cluster] = c.Reason
+		}
+		if err != nil || said["west"] != "BadKubeconfig" || said["north"] != "BadKubeconfig" {
+			return fmt.Errorf("it says %v (%v)", said, err)
+		}
+		return nil
+	})
 	r.createAts(10, 0)
 	r.eventually("the cluster is served on while its file is broken", func() error { return r.unfinished() })
 
@@ -122,6 +145,16 @@ func TestClustersOfAFolderComeAreRotatedBreakAndGo(t *testing.T) {
 	r.eventually("the mended file is taken", func() error {
 		return r.logged(replicas, "cluster's credentials replaced", 2*len(replicas))
 	})
+	must(r.AddCluster(t.Context(), "west", "west"))
+	r.eventually("a Secret of the same name goes before the file", func() error {
+		return r.logged(replicas, "cluster's credentials replaced", 3*len(replicas))
+	})
+	must(r.RemoveCluster(t.Context(), "west"))
+	r.eventually("the file takes the place of the deleted Secret", func() error {
+		return r.logged(replicas, "cluster's credentials replaced", 4*len(replicas))
+	})
+	r.createAts(10, 0)
+	r.eventually("the cluster is served on by its file", func() error { return r.unfinished() })
 	if m := moved(before, r.holders()); len(m) > 0 {
 		t.Errorf("shards moved: %v", m)
 	}
