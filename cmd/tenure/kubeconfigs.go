@@ -38,8 +38,8 @@ func (k *kubeconfigFlags) validate() error {
 		err = errors.New("is a file")
 	}
 	if err != nil {
-		return fmt.Errorf("--kubeconfig-folder %q: must be a folder that this process can read: %w; create or mount it, or leave the flag out",
-			k.folder, err)
+		return fmt.Errorf("--kubeconfig-folder %q: must be a folder that this process can read: %w; create or mount it, "+
+			"or leave the flag out", k.folder, err)
 	}
 	return nil
 }

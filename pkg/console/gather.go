@@ -99,7 +99,8 @@ func (g Gatherer) fleet(ctx context.Context, home client.Client) (Snapshot, erro
 	s.Clusters = g.answers(ctx, secrets.Items)
 	ofFiles, err := fileTroubles(ctx, home, g.Namespace, secrets.Items, s.Now)
 	if err != nil {
-		s.Unread = append(s.Unread, fmt.Sprintf("events about clusters (%s): whether those of --kubeconfig-folder can be used isn't known here", brief(err)))
+		s.Unread = append(s.Unread, fmt.Sprintf("events about clusters (%s): whether those of --kubeconfig-folder can be used "+
+			"isn't known here", brief(err)))
 	}
 	s.Clusters = append(s.Clusters, ofFiles...)
 	return s, nil
@@ -113,7 +114,9 @@ func Told(ctx context.Context, home client.Client, namespace string) ([]Answer, 
 
 // fileTroubles is what is wrong with clusters of replicas' folders, which can't be read or asked from here. One that has a
 // Secret, too, is served by that.
-func fileTroubles(ctx context.Context, home client.Client, namespace string, secrets []corev1.Secret, now time.Time) ([]Answer, error) {
+func fileTroubles(
+	ctx context.Context, home client.Client, namespace string, secrets []corev1.Secret, now time.Time,
+) ([]Answer, error) {
 	all, err := told(ctx, home, namespace, func(e corev1.Event) bool {
 		_, isFile := kubeconfig.FileOf(e.InvolvedObject.UID)
 		return isFile && now.Sub(e.EventTime.Time) < clusterhealth.StillSo

@@ -1,4 +1,5 @@
-// Package kubeconfig lets the kubeconfigs of clusters, in Secrets and in files, do no more than what they are for: reach one API server.
+// Package kubeconfig lets the kubeconfigs of clusters do no more than what they are for: reach one API server. They are in
+// Secrets, and perhaps in files.
 //
 // A kubeconfig is a program in disguise. It can name a command to run, files to read, a proxy to go through and a user to
 // pretend to be, and the parsers that everybody uses open those files while they parse: one `tokenFile: /dev/zero` took a

@@ -67,7 +67,10 @@ type file struct {
 
 // OpenFolder reads a folder for the first time. Its files appear as Secrets of the namespace. An error names the folder.
 func OpenFolder(path, namespace string, log logr.Logger) (*Folder, error) {
-	f := &Folder{path: filepath.Clean(path), namespace: namespace, log: log.WithValues("folder", path), said: map[string]string{}, taken: map[string]file{}}
+	f := &Folder{
+		path: filepath.Clean(path), namespace: namespace, log: log.WithValues("folder", path),
+		said: map[string]string{}, taken: map[string]file{},
+	}
 	found, wrong, err := f.scan()
 	if err != nil {
 		return nil, err

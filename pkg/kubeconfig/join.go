@@ -22,7 +22,9 @@ func (f *Folder) Join(mgr mcmanager.Manager) (mcmanager.Manager, error) {
 		return nil, fmt.Errorf("adding the folder of kubeconfigs: %w", err)
 	}
 	return &fencedManager{Manager: mgr, local: &joinedLocal{
-		Manager: local, client: &joinedClient{Client: local.GetClient(), folder: f}, cache: &joinedCache{Cache: local.GetCache(), folder: f},
+		Manager: local,
+		client:  &joinedClient{Client: local.GetClient(), folder: f},
+		cache:   &joinedCache{Cache: local.GetCache(), folder: f},
 	}}, nil
 }
 
@@ -64,7 +66,9 @@ type joinedCache struct {
 	folder *Folder
 }
 
-func (c *joinedCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
+func (c *joinedCache) GetInformer(
+	ctx context.Context, obj client.Object, opts ...cache.InformerGetOption,
+) (cache.Informer, error) {
 	informer, err := c.Cache.GetInformer(ctx, obj, opts...)
 	if _, ok := obj.(*corev1.Secret); !ok || err != nil {
 		return informer, err
@@ -77,7 +81,9 @@ type joinedInformer struct {
 	folder *Folder
 }
 
-func (i *joinedInformer) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, o toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
+func (i *joinedInformer) AddEventHandlerWithOptions(
+	h toolscache.ResourceEventHandler, o toolscache.HandlerOptions,
+) (toolscache.ResourceEventHandlerRegistration, error) {
 	registration, err := i.Informer.AddEventHandlerWithOptions(h, o)
 	if err == nil {
 		i.folder.watch(h)
