@@ -96,10 +96,16 @@ func (f *Folder) Start(ctx context.Context) error {
 // NeedLeaderElection says that every replica looks.
 func (f *Folder) NeedLeaderElection() bool { return false }
 
+// errEmptied is a folder that has lost all its files between two looks: more likely its volume isn't mounted any more.
+var errEmptied = errors.New("all files are gone at once, as if its volume weren't mounted; to remove clusters, remove one file after another")
+
 // look takes what two looks have found alike, so that a file that is being written isn't read in between. A folder that
-// can't be read changes nothing.
+// can't be read, or has lost several files and is empty, changes nothing.
 func (f *Folder) look() {
 	found, wrong, err := f.scan()
+	if err == nil && len(found)+len(wrong) == 0 && len(f.seen) > 1 {
+		err = errEmptied
+	}
 	if err != nil {
 		f.say(map[string]string{f.path: err.Error() + "; the clusters stay as they are"})
 		return

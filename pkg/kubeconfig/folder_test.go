@@ -174,6 +174,22 @@ func TestAFolderThatVanishesChangesNothingAndIsReported(t *testing.T) {
 	}
 }
 
+func TestAFolderThatIsEmptyAllAtOnceChangesNothingAndIsReported(t *testing.T) {
+	r := newFolderRig(t, map[string]string{"west": "1", "east": "1"})
+	r.told = nil
+	for _, name := range []string{"west", "east"} {
+		r.must(os.Remove(filepath.Join(r.path, name)))
+	}
+	r.looks(3)
+	if r.logged("all files are gone at once") != 1 || testutil.ToFloat64(folderProblems) != 1 {
+		t.Errorf("it is reported by %v", r.log)
+	}
+	r.write("west", "1")
+	r.looks(3, "delete east=1")
+	r.must(os.Remove(filepath.Join(r.path, "west")))
+	r.looks(3, "delete west=1")
+}
+
 func TestAFolderThatIsNotThereIsNotOpened(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "none")
 	if _, err := OpenFolder(path, "ns", logr.Discard()); err == nil || !strings.Contains(err.Error(), path) {
@@ -225,7 +241,7 @@ func TestFilesAreInspectedLikeSecrets(t *testing.T) {
 }
 
 func TestASecretGoesBeforeAFileOfItsName(t *testing.T) {
-	r := newFolderRig(t, map[string]string{"west": "file", "other": "file"})
+	r := newFolderRig(t, map[string]string{"west": "file", "other": "file", "third": "file"})
 	cluster := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "west", Labels: map[string]string{Label: "true"}},
 		Data:       map[string][]byte{Key: []byte("secret")},
