@@ -64,6 +64,16 @@ lab: ## build bin/tenure-lab: a replica with the hooks of benchmarks and the fau
 	@mkdir -p $(BIN)
 	CGO_ENABLED=0 go build -tags lab -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN)/tenure-lab ./cmd/tenure
 
+# The newest commit whose replicas speak the version of the protocol before this one's, shard/protocol.Version.
+BEFORE = 7f71f5cdad5b7e9ffd4a19c2446ca5fd98fe0dd4
+
+.PHONY: before
+before: ## build bin/tenure-before: a replica of the protocol's version before, for the test of upgrades
+	@mkdir -p $(BIN)
+	@into=$$(realpath $(BIN)) && source=$$(mktemp -d) && trap 'rm -rf $$source' EXIT && \
+		git archive -o $$source/source.tar $(BEFORE) && cd $$source && tar -xf source.tar && \
+		CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=before" -o $$into/tenure-before ./cmd/tenure
+
 .PHONY: demo
 demo: controlplane jaeger build ## three replicas, three clusters, 600 Ats, a crash and a join, Deployments everywhere, all traced
 	@CGO_ENABLED=0 go build -trimpath -o $(BIN)/demo ./cmd/demo

@@ -86,6 +86,7 @@ var build = suite{name: "build", budget: 45 * time.Minute, essential: true, step
 	command("go", "build", "-race", "-o", binaries+"/tenure-race", "./cmd/tenure"),
 	command("go", "build", "-o", binaries+"/", "./cmd/tenure", "./cmd/bench"),
 	command("go", "build", "-tags=lab", "-o", binaries+"/"+lab.Hooked, "./cmd/tenure"),
+	makes("before", "BIN="+binaries),
 }}
 
 func makes(targets ...string) step {

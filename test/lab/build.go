@@ -15,11 +15,14 @@ const BinariesVariable = "LAB_BINARIES"
 // Hooked is cmd/tenure, built with the hooks of benchmarks and the faults of gates.
 const Hooked = "tenure-lab"
 
-// Build returns the path of a program below cmd, or of Hooked, with the race detector or without. Where BinariesVariable is set it
+// Before is cmd/tenure of the newest commit that speaks the protocol's version before this one, never with the race detector.
+const Before = "tenure-before"
+
+// Build returns the path of a program below cmd, of Hooked or of Before, with the race detector or without. Where BinariesVariable is set it
 // is taken from there; else it is built into dir.
 func Build(ctx context.Context, dir, program string, race bool) (string, error) {
 	name, args := program, []string{"build"}
-	if race {
+	if race && program != Before {
 		name, args = program+"-race", append(args, "-race")
 	}
 	source := "./cmd/" + program
@@ -39,6 +42,9 @@ func Build(ctx context.Context, dir, program string, race bool) (string, error) 
 	}
 	path := filepath.Join(dir, name)
 	build := exec.CommandContext(ctx, "go", append(args, "-o", path, source)...)
+	if program == Before {
+		build = exec.CommandContext(ctx, "make", "before", "BIN="+dir)
+	}
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building %s: %w\n%s", program, err, out)

@@ -199,6 +199,11 @@ func (f *Fleet) LeaseDuration() time.Duration { return f.options.LeaseDuration }
 
 // StartReplica starts a process. Flags are added to its command line.
 func (f *Fleet) StartReplica(name string, flags ...string) (*Replica, error) {
+	return f.StartReplicaOf(f.options.Tenure, name, flags...)
+}
+
+// StartReplicaOf starts a process of another binary than the fleet's.
+func (f *Fleet) StartReplicaOf(binary, name string, flags ...string) (*Replica, error) {
 	kubeconfig, err := f.homeKubeconfig(name, nil)
 	if err != nil {
 		return nil, err
@@ -210,7 +215,7 @@ func (f *Fleet) StartReplica(name string, flags ...string) (*Replica, error) {
 		}
 	}
 	r, err := StartProgram(Program{
-		Name: name, Binary: f.options.Tenure, LogPath: filepath.Join(f.Planes.Dir(), "replicas", fmt.Sprintf("%s.%d.log", name, run)),
+		Name: name, Binary: binary, LogPath: filepath.Join(f.Planes.Dir(), "replicas", fmt.Sprintf("%s.%d.log", name, run)),
 		Environment: f.environment(), Addresses: 2,
 		Args: func(addresses []string) []string {
 			return slices.Concat([]string{

@@ -42,7 +42,11 @@ func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
 	code := m.Run()
 	if shared.fleet != nil {
-		if err := errors.Join(judge(), shared.fleet.Stop()); err != nil {
+		_, err := judge(shared.fleet, facts.ats)
+		if err != nil {
+			err = fmt.Errorf("the tests were\n%s\n%w", strings.Join(facts.tests, "\n"), err)
+		}
+		if err := errors.Join(err, shared.fleet.Stop()); err != nil {
 			fmt.Println("FAIL:", err)
 			code = 1
 		}
@@ -50,27 +54,29 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// judge has the witness read all audit logs, once: they tell of all tests, and reading them takes seconds.
-func judge() error {
-	report, err := witness.Read(shared.fleet.Planes.Dir(), witness.Options{
-		Facts: witness.Facts{Ats: facts.ats}, Rules: witness.Rules{Settle: time.Second, Users: []string{lab.AccountUser}},
+// judge has the witness read all audit logs of a fleet, once: for the shared one they tell of all tests, and reading them takes
+// seconds.
+func judge(f *lab.Fleet, ats []witness.At) (*witness.Report, error) {
+	report, err := witness.Read(f.Planes.Dir(), witness.Options{
+		Facts: witness.Facts{Ats: ats}, Rules: witness.Rules{Settle: time.Second, Users: []string{lab.AccountUser}},
 	})
 	if err == nil {
 		err = report.Err()
 	}
 	if err == nil {
-		return nil
+		return report, nil
 	}
-	dir, keepErr := shared.fleet.Keep("failed")
-	return errors.Join(err, keepErr, fmt.Errorf("logs are kept in %s; the tests were\n%s", dir, strings.Join(facts.tests, "\n")))
+	dir, keepErr := f.Keep("failed")
+	return report, errors.Join(err, keepErr, fmt.Errorf("logs are kept in %s", dir))
 }
 
-// rig is one test's view of the shared planes.
+// rig is one test's view of the shared planes, or of its own.
 type rig struct {
 	*lab.Fleet
 	t         *testing.T
-	namespace string // of the test's Ats, in every workload cluster
-	before    int    // how many processes there were when the test began
+	namespace string        // of the test's Ats, in every workload cluster
+	made      *[]witness.At // in these planes
+	before    int           // how many processes there were when the test began
 	began     time.Time
 }
 
@@ -93,7 +99,15 @@ func newRig(t *testing.T) *rig {
 	if shared.err != nil {
 		t.Fatal(shared.err)
 	}
-	r := &rig{Fleet: shared.fleet, t: t, before: len(shared.fleet.Replicas()), began: time.Now()}
+	r := newRigOn(t, shared.fleet, &facts.ats)
+	t.Cleanup(r.close)
+	return r
+}
+
+// newRigOn makes a namespace for a test's Ats, which are added to those made.
+func newRigOn(t *testing.T, f *lab.Fleet, made *[]witness.At) *rig {
+	t.Helper()
+	r := &rig{Fleet: f, t: t, made: made, before: len(f.Replicas()), began: time.Now()}
 	r.namespace = "test-" + strings.ToLower(fmt.Sprintf("%x", time.Now().UnixNano()))
 	for _, cluster := range r.Workloads() {
 		ns := &corev1.Namespace{}
@@ -105,7 +119,6 @@ func newRig(t *testing.T) *rig {
 			return r.Client(cluster).Get(t.Context(), client.ObjectKey{Namespace: ns.Name, Name: "default"}, &corev1.ServiceAccount{})
 		})
 	}
-	t.Cleanup(r.close)
 	return r
 }
 
@@ -142,16 +155,23 @@ func (r *rig) createAts(n int, after time.Duration, clusters ...string) []*cnatv
 	}
 	var ats []*cnatv1alpha1.At
 	for i := range n {
-		at := &cnatv1alpha1.At{Spec: cnatv1alpha1.AtSpec{Schedule: time.Now().Add(after).UTC().Format(time.RFC3339Nano), Command: "true"}}
-		cluster := clusters[i%len(clusters)]
-		at.Namespace, at.Name = r.namespace, fmt.Sprintf("%s-%d-%d", cluster, time.Now().UnixNano(), i)
-		if err := r.Client(cluster).Create(r.t.Context(), at); err != nil {
+		at, err := r.createAt(clusters[i%len(clusters)], after)
+		if err != nil {
 			r.t.Fatal(err)
 		}
-		facts.ats = append(facts.ats, witness.At{Cluster: cluster, Namespace: at.Namespace, Name: at.Name, UID: string(at.UID), Schedule: at.Spec.Schedule})
 		ats = append(ats, at)
 	}
 	return ats
+}
+
+func (r *rig) createAt(cluster string, after time.Duration) (*cnatv1alpha1.At, error) {
+	at := &cnatv1alpha1.At{Spec: cnatv1alpha1.AtSpec{Schedule: time.Now().Add(after).UTC().Format(time.RFC3339Nano), Command: "true"}}
+	at.Namespace, at.Name = r.namespace, fmt.Sprintf("%s-%d", cluster, time.Now().UnixNano())
+	if err := r.Client(cluster).Create(r.t.Context(), at); err != nil {
+		return nil, err
+	}
+	*r.made = append(*r.made, witness.At{Cluster: cluster, Namespace: at.Namespace, Name: at.Name, UID: string(at.UID), Schedule: at.Spec.Schedule})
+	return at, nil
 }
 
 // serves has each workload cluster's At done, so that the logs hold writes to judge.

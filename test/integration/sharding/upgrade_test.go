@@ -5,15 +5,20 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-dev/tenure/bench/audit"
+	"github.com/tenure-dev/tenure/bench/witness"
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/labtest"
 )
 
 // Replicas of version 1 know nothing of retirement: it is the API server that keeps them from claiming such a record.
@@ -106,6 +111,134 @@ func TestAReplicaWaitsForTheCRDThatItNeeds(t *testing.T) {
 	restore()
 	r.settle()
 	r.serves()
+}
+
+// TestAFleetIsUpgradedAndRolledBackUnderLoad replaces replicas of the protocol's version before by those of this one, one at a
+// time and as a Deployment does, a new one first, and then goes back. The planes are its own: here the cluster's first records
+// are made by the older version.
+func TestAFleetIsUpgradedAndRolledBackUnderLoad(t *testing.T) {
+	const every, ahead = 50 * time.Millisecond, time.Second
+	before, err := lab.Build(t.Context(), t.TempDir(), lab.Before, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := labtest.Fleet(t, lab.Options{
+		Workloads: []string{"west", "east"}, LeaseDuration: lease, Lean: true, ShardsPerCluster: shardsOfCluster,
+		Flags: []string{fmt.Sprint("--shards-per-cluster=", shardsOfCluster)},
+	})
+	var made []witness.At
+	r := newRigOn(t, f, &made)
+	older := func(name string) *lab.Replica {
+		t.Helper()
+		replica, err := f.StartReplicaOf(before, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return replica
+	}
+	newer := func(name string) *lab.Replica { t.Helper(); return r.start(name, "--objects-per-shard=0") }
+
+	fleet := []*lab.Replica{older("before-1"), older("before-2"), older("before-3")}
+	r.settle()
+	stop, stopped := make(chan struct{}), make(chan error, 1)
+	go func() { // it alone touches what is made, until it has stopped
+		for due := time.Now(); ; due = due.Add(every) {
+			select {
+			case <-stop:
+				stopped <- nil
+				return
+			case <-time.After(time.Until(due)):
+			}
+			if _, err := r.createAt(f.Workloads()[len(made)%2], ahead); err != nil {
+				stopped <- err
+				return
+			}
+		}
+	}()
+	replace := func(start func(string) *lab.Replica, name, protocol string) {
+		t.Helper()
+		for i, leaves := range fleet {
+			fleet[i] = start(fmt.Sprint(name, "-", i+1))
+			r.serving(append(fleet, leaves)...)
+			if err := leaves.Leave(t.Context(), patience); err != nil {
+				t.Fatal(err)
+			}
+			r.serving(fleet...)
+		}
+		r.speaks(protocol)
+	}
+	r.serving(fleet...)
+	r.speaks("2")
+	replace(newer, "this", "3")
+	r.eventually("the clusters have layouts", func() error {
+		for _, cluster := range f.Workloads() {
+			if err := f.Client(lab.Home).Get(t.Context(), client.ObjectKeyFromObject(r.record(cluster+".layout")), r.record("")); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	replace(older, "again", "2")
+	close(stop)
+	if err := <-stopped; err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("all Ats are done", func() error { return r.unfinished() })
+	labtest.Leave(t, fleet...)
+
+	report, err := judge(f, made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d Ats, the latest %v ms late; moves %+v", len(made), report.Ats.Lateness.Max, report.Moves.Kinds)
+	if s := report.Ats; s.Done != len(made) || s.Pods != len(made) || s.PodsRemade > 0 {
+		t.Errorf("of %d Ats %d are done, with %d Pods, %d of them made again", len(made), s.Done, s.Pods, s.PodsRemade)
+	}
+}
+
+// serving waits until the shards have come to rest, and each of the replicas has written to an At after that.
+func (r *rig) serving(replicas ...*lab.Replica) {
+	r.t.Helper()
+	r.settle()
+	since := time.Now()
+	r.eventually("each replica writes to an At", func() error {
+		wrote := map[string]bool{}
+		for _, cluster := range r.Workloads() {
+			for _, e := range r.audited(cluster) {
+				if e.IsAt() && e.Ours() && e.Wrote() && e.Arrived().After(since) {
+					wrote[lab.ReplicaOf(audit.ParseAgent(e.UserAgent).Incarnation)] = true
+				}
+			}
+		}
+		for _, replica := range replicas {
+			if !wrote[replica.Name] {
+				return fmt.Errorf("%s hasn't since %v; others have: %v", replica.Name, since, wrote)
+			}
+		}
+		return nil
+	})
+}
+
+// speaks fails the test unless the Leases of all members say this version of the protocol.
+func (r *rig) speaks(protocol string) {
+	r.t.Helper()
+	leases := &coordinationv1.LeaseList{}
+	if err := r.Client(lab.Home).List(r.t.Context(), leases, client.InNamespace(lab.Namespace),
+		client.MatchingLabels{tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleMember}); err != nil {
+		r.t.Fatal(err)
+	}
+	members := 0
+	for _, l := range leases.Items {
+		if l.Annotations[tenurev1alpha1.SealedAnnotation] != "" {
+			continue
+		}
+		if members++; l.Annotations[tenurev1alpha1.ProtocolAnnotation] != protocol {
+			r.t.Errorf("%s speaks version %s of the protocol, want %s", l.Name, l.Annotations[tenurev1alpha1.ProtocolAnnotation], protocol)
+		}
+	}
+	if members != 3 {
+		r.t.Errorf("%d members, want 3", members)
+	}
 }
 
 // holding is how many shards a replica holds.
