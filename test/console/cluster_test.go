@@ -22,6 +22,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/keyutil"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -119,8 +120,13 @@ func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
 
 	f.renewed()
 	run(0, []string{"check", "west"}, "the fleet renews them before")
+	f.leave("r0")
+	f.leave("r1")
+	f.renewedByALeader()
+	f.start("r0", "--cluster-removal-grace=1s")
+	f.await("a fleet that shares the work serves again", f.settled(1))
 
-	run(0, append([]string{"remove", "west"}, admin...), "shards let go of", "8 Shard records left, held by nobody", "API of Ats 1 left", "3 Ats are left")
+	run(0, append([]string{"remove", "west"}, admin...), "shards let go of", "8 Shard records left, held by nobody", "API of Ats 1 left", "5 Ats are left")
 	run(0, []string{"list"}, "no clusters")
 	f.leftovers()
 }
@@ -146,14 +152,23 @@ func (f *fleet) renewed() {
 		f.t.Fatal("a kubeconfig that the fleet didn't ask for was replaced")
 	}
 	f.put(old, fmt.Sprintf("%x", sha256.Sum256(old)))
-	f.await("the token is renewed", func() bool {
-		h := onboard.Hold(f.secret())
-		return h.Renewed && time.Until(h.Expires) > 9*time.Minute
-	})
+	f.awaitRenewed()
 	events := &eventsv1.EventList{}
 	f.await("the renewal is told of", func() bool {
 		return f.home.List(f.t.Context(), events, client.InNamespace(namespace)) == nil &&
 			slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool { return e.Reason == onboard.ReasonRenewed })
+	})
+	if shards(func(id, epoch string) bool { return held[id] != epoch }) {
+		f.t.Errorf("shards moved: they were %v", held)
+	}
+}
+
+// awaitRenewed waits for a token that was issued just now, and for one replica to say that it does that.
+func (f *fleet) awaitRenewed() {
+	f.t.Helper()
+	f.await("the token is renewed", func() bool {
+		h := onboard.Hold(f.secret())
+		return h.Renewed && time.Until(h.Expires) > 9*time.Minute
 	})
 	f.await("one replica says that it renews the token", func() bool {
 		owners := 0
@@ -168,8 +183,70 @@ func (f *fleet) renewed() {
 		}
 		return owners == 1
 	})
-	if shards(func(id, epoch string) bool { return held[id] != epoch }) {
-		f.t.Errorf("shards moved: they were %v", held)
+}
+
+// renewedByALeader checks that one of two replicas without sharding renews the token as well, and that Ats are served in time
+// and once while it goes over to the new one.
+func (f *fleet) renewedByALeader() {
+	f.t.Helper()
+	const ats, every, late = 100, 100 * time.Millisecond, 10 * time.Second
+	f.start("leader-0", "--sharding=off")
+	f.start("leader-1", "--sharding=off")
+	f.do("fourth")
+	due, led := map[string]time.Time{}, map[string]string{"led": "true"}
+	for i := range ats {
+		at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("led-", i), Labels: led}}
+		due[at.Name] = time.Now().Add(time.Duration(i) * every)
+		at.Spec = cnatv1alpha1.AtSpec{Schedule: due[at.Name].UTC().Format(time.RFC3339Nano), Command: "true"}
+		f.create(f.west, at)
+	}
+	old := f.aged(10*time.Minute, 9*time.Minute)
+	f.put(old, fmt.Sprintf("%x", sha256.Sum256(old)))
+	f.awaitRenewed()
+	f.do("fifth")
+	renewed := f.credential()
+	f.await("a Pod is made with the new token", func() bool {
+		log, err := os.ReadFile(f.Planes.Cluster("west").AuditLog())
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		for line := range strings.Lines(string(log)) {
+			if strings.Contains(line, renewed) && strings.Contains(line, `"verb":"create"`) && strings.Contains(line, `"resource":"pods"`) {
+				return true
+			}
+		}
+		return false
+	})
+	made := map[string]time.Time{}
+	f.await("all Ats have a Pod", func() bool {
+		pods := &corev1.PodList{}
+		if err := f.west.List(f.t.Context(), pods, client.InNamespace("default")); err != nil {
+			return false
+		}
+		clear(made)
+		for _, pod := range pods.Items {
+			at := metav1.GetControllerOf(&pod).Name
+			if _, twice := made[at]; twice {
+				f.t.Fatalf("%s has two Pods", at)
+			}
+			if made[at] = pod.CreationTimestamp.Time; due[at].IsZero() {
+				delete(made, at)
+			}
+		}
+		return len(made) == ats
+	})
+	var latest time.Duration
+	for name, at := range due {
+		after := made[name].Sub(at)
+		if latest = max(latest, after); after > late || after < -time.Second { // to the second
+			f.t.Errorf("the Pod of %s was made %v after its time", name, after)
+		}
+	}
+	f.t.Logf("%d Ats, the latest %v after its time", ats, latest)
+	f.leave("leader-0")
+	f.leave("leader-1")
+	if err := f.west.DeleteAllOf(f.t.Context(), &cnatv1alpha1.At{}, client.InNamespace("default"), client.MatchingLabels(led)); err != nil {
+		f.t.Fatal(err)
 	}
 }
 
@@ -186,6 +263,27 @@ func (f *fleet) put(kubeconfig []byte, sum string) {
 	}
 }
 
+// token is the kubeconfig in the Secret of west, its user, and what the user's token claims.
+func (f *fleet) token() (config *clientcmdapi.Config, user *clientcmdapi.AuthInfo, claims map[string]any) {
+	f.t.Helper()
+	config, err := clientcmd.Load(f.secret().Data["kubeconfig"])
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	user = config.AuthInfos[config.Contexts[config.CurrentContext].AuthInfo]
+	body, err := base64.RawURLEncoding.DecodeString(strings.Split(user.Token, ".")[1])
+	if err := errors.Join(err, json.Unmarshal(body, &claims)); err != nil {
+		f.t.Fatal(err)
+	}
+	return config, user, claims
+}
+
+// credential is how an audit log names the token in the Secret of west.
+func (f *fleet) credential() string {
+	_, _, claims := f.token()
+	return fmt.Sprint("JTI=", claims["jti"])
+}
+
 // aged is the kubeconfig in the Secret of west, with a token of the given life, some of which is over. No API server gives
 // one for less than ten minutes, so this one is signed with the API server's own key.
 func (f *fleet) aged(life, over time.Duration) []byte {
@@ -196,17 +294,11 @@ func (f *fleet) aged(life, over time.Duration) []byte {
 			f.t.Fatal(err)
 		}
 	}
-	config, err := clientcmd.Load(f.secret().Data["kubeconfig"])
-	fail(err)
-	user := config.AuthInfos[config.Contexts[config.CurrentContext].AuthInfo]
+	config, user, claims := f.token()
 	parts := strings.Split(user.Token, ".")
-	body, err := base64.RawURLEncoding.DecodeString(parts[1])
-	fail(err)
-	claims := map[string]any{}
-	fail(json.Unmarshal(body, &claims))
 	issued := time.Now().Add(-over).Unix()
 	claims["iat"], claims["nbf"], claims["exp"] = issued, issued, issued+int64(life/time.Second)
-	body, err = json.Marshal(claims)
+	body, err := json.Marshal(claims)
 	fail(err)
 	text, err := os.ReadFile(filepath.Join(f.Planes.Dir(), "west", "pki", "service-account.key"))
 	fail(err)
