@@ -29,6 +29,10 @@ type Limits struct {
 	Writes int
 }
 
+// ErrLimited says that a request wasn't answered in its caller's time since that went by while it waited for the [Limits] of
+// its cluster. It says nothing about the cluster.
+var ErrLimited = errors.New("the limits of what is asked of the cluster (--cluster-qps, --cluster-concurrent-writes) left no time for it; raise them")
+
 // Bucket is the size of the token bucket.
 func (l Limits) Bucket() int {
 	if l.Burst > 0 {

@@ -44,7 +44,7 @@ const (
 	Gone State = iota
 	// Available: as wanted, and rolled out.
 	Available
-	// Progressing: as wanted, and not rolled out yet.
+	// Progressing: as wanted, and not rolled out yet; or nobody could look, for a reason that isn't the cluster's.
 	Progressing
 	// Leaving: being deleted.
 	Leaving
@@ -89,10 +89,10 @@ func (o Outcome) String() string {
 		name += " (to be removed)"
 	}
 	switch {
-	case o.State == Available, o.State == Progressing:
-		return fmt.Sprintf("%s %d/%d", name, o.Ready, o.Desired)
 	case o.Text != "":
 		return name + ": " + o.Text
+	case o.State == Available, o.State == Progressing:
+		return fmt.Sprintf("%s %d/%d", name, o.Ready, o.Desired)
 	case o.State == Away:
 		return name + ": away"
 	default:

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/pkg/text"
 )
 
@@ -102,6 +103,8 @@ func (c *copyActor) run(ctx context.Context) (Outcome, error) {
 		return Outcome{State: Progressing}, err
 	case errors.Is(err, multicluster.ErrClusterNotFound), errors.As(err, &notStarted):
 		return c.unconnected("isn't connected yet"), nil
+	case errors.Is(err, kubeconfig.ErrLimited): // before it is taken for silence
+		return Outcome{State: Progressing, Text: "waits for its turn: " + kubeconfig.ErrLimited.Error(), After: limitedAgain}, nil
 	case noAnswer(err):
 		c.note(func(n *Note) { wait = n.silent(c.r.now()) })
 		return c.away("doesn't answer", wait), nil
@@ -110,6 +113,9 @@ func (c *copyActor) run(ctx context.Context) (Outcome, error) {
 	}
 	return c.away("can't be used", 0), fmt.Errorf("cluster %s: %w", c.target, err)
 }
+
+// limitedAgain is when to try again where our own limits of what is asked of a cluster left no time.
+const limitedAgain = 5 * time.Second
 
 // unknownAgain is when to look again for a cluster that is away or not connected. The Reconciler's owner enqueues the
 // sources when a cluster comes back; this is a fallback.

@@ -8,9 +8,12 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 )
 
 func TestACopyThatIsDeletedSoonAfterItWasMadeIsMadeAgainAtOnce(t *testing.T) {
@@ -121,5 +124,37 @@ func TestOneCopyOnTrialFindsOutForAll(t *testing.T) {
 	b.live()
 	if b.condition() != "True "+ReasonReplicated {
 		t.Errorf("condition %q", b.condition())
+	}
+}
+
+// TestATargetThatWaitsForOurOwnLimitIsNotAway has the client of a target say so, in the middle of an edit and of a removal.
+func TestATargetThatWaitsForOurOwnLimitIsNotAway(t *testing.T) {
+	b := newBench(t, aSource())
+	b.live()
+	b.clusters["west"].refuses = fmt.Errorf("asking west: %w: %w", kubeconfig.ErrLimited, context.DeadlineExceeded)
+	b.edit("home", "kubectl", image("web:2"))
+	result, err := b.reconcile()
+	if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > limitedAgain {
+		t.Errorf("%v, %v, want another try soon", result, err)
+	}
+	if got, message := b.condition(), findCondition(b.get("home")).Message; got != "False "+ReasonProgressing || !strings.Contains(message, "west: waits for its turn: the limits") {
+		t.Errorf("%s: %s", got, message)
+	}
+	b.clusters["west"].refuses = nil
+	if _, err := b.reconcile(); err != nil || b.get("west").Spec.Template.Spec.Containers[0].Image != "web:2" {
+		t.Errorf("%v: the copy is put off, as that in a silent cluster is", err)
+	}
+	b.clusters["west"].refuses = fmt.Errorf("asking west: %w: %w", kubeconfig.ErrLimited, context.DeadlineExceeded)
+	b.edit("home", "kubectl", func(d *appsv1.Deployment) { delete(d.Labels, LabelReplicate) })
+	if _, err := b.reconcile(); err != nil {
+		t.Error(err)
+	}
+	if source := b.get("home"); len(source.Finalizers) == 0 {
+		t.Error("the source is let go before its copies are gone")
+	}
+	b.clusters["west"].refuses = nil
+	b.live()
+	if b.get("west") != nil {
+		t.Error("the copy is still there")
 	}
 }

@@ -2,8 +2,10 @@ package engage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/time/rate"
 
@@ -40,7 +42,8 @@ func (l *limit) get() kubeconfig.Limits {
 	return kubeconfig.Limits{}
 }
 
-// pace waits until one more request may be sent.
+// pace waits until one more request may be sent. Whoever has no time for that gets [kubeconfig.ErrLimited], and who gave up what
+// its context says.
 func (l *limit) pace(ctx context.Context) error {
 	limiter := l.rate.Load()
 	if limiter == nil {
@@ -48,17 +51,33 @@ func (l *limit) pace(ctx context.Context) error {
 	}
 	if err := limiter.Wait(ctx); err != nil {
 		if ctx.Err() != nil {
-			return ctx.Err()
+			return limited(ctx)
 		}
-		return fmt.Errorf("waiting for the limit of %v requests a second: %w", float64(limiter.Limit()), context.DeadlineExceeded)
+		return fmt.Errorf("waiting for one of %v requests a second: %w: %w", float64(limiter.Limit()), kubeconfig.ErrLimited, context.DeadlineExceeded)
 	}
 	return nil
 }
 
+// limited is why nothing came of a request whose context has ended before it had its turn.
+func limited(ctx context.Context) error {
+	if err := ctx.Err(); !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return fmt.Errorf("waiting for a turn: %w: %w", kubeconfig.ErrLimited, ctx.Err())
+}
+
+// ofWaiting says of a request that got no answer in its caller's time if most of that had gone by before it was sent.
+func ofWaiting(caller context.Context, began, sent time.Time, err error) error {
+	if errors.Is(caller.Err(), context.DeadlineExceeded) && sent.Sub(began) > time.Since(sent) {
+		return fmt.Errorf("sent too late: %w: %w", kubeconfig.ErrLimited, err)
+	}
+	return err
+}
+
 // beginWrite waits until one more write may be sent. writes.leave gives its place back.
 func (l *limit) beginWrite(ctx context.Context) error {
-	if err := l.writes.enter(ctx, l.get().Writes); err != nil {
-		return err
+	if l.writes.enter(ctx, l.get().Writes) != nil {
+		return limited(ctx)
 	}
 	if err := l.pace(ctx); err != nil {
 		l.writes.leave()

@@ -168,6 +168,56 @@ func TestAWriteThatWaitedForItsTurnMeetsTheGateOfThen(t *testing.T) {
 	})
 }
 
+// TestWaitingForOurOwnLimitIsNotTheClustersSilence asks in vain in each way that a limit can take a caller's time. In a cluster
+// that is silent it is the cluster that takes it.
+func TestWaitingForOurOwnLimitIsNotTheClustersSilence(t *testing.T) {
+	for name, c := range map[string]struct {
+		limits  kubeconfig.Limits
+		method  string
+		patient time.Duration // what the caller has; the cluster takes a second
+		before  int           // requests that are under way already
+		limited bool
+	}{
+		"no turn in time":               {kubeconfig.Limits{QPS: 0.1, Burst: 1}, http.MethodGet, 5 * time.Second, 1, true},
+		"no turn in time for a write":   {kubeconfig.Limits{QPS: 0.1, Burst: 1}, http.MethodPatch, 5 * time.Second, 1, true},
+		"behind other writes":           {kubeconfig.Limits{Writes: 1}, http.MethodPost, 500 * time.Millisecond, 1, true},
+		"sent with little time":         {kubeconfig.Limits{QPS: 0.25, Burst: 1}, http.MethodGet, 4500 * time.Millisecond, 1, true},
+		"a write with little time":      {kubeconfig.Limits{QPS: 0.25, Burst: 1}, http.MethodPost, 4500 * time.Millisecond, 1, true},
+		"behind others, little time":    {kubeconfig.Limits{Writes: 1}, http.MethodPost, 1500 * time.Millisecond, 1, true},
+		"no limit":                      {kubeconfig.Limits{}, http.MethodGet, 500 * time.Millisecond, 1, false},
+		"a limit that isn't reached":    {kubeconfig.Limits{QPS: 10, Writes: 4}, http.MethodPost, 500 * time.Millisecond, 1, false},
+		"a wait that is no excuse":      {kubeconfig.Limits{QPS: 10, Burst: 1}, http.MethodGet, 500 * time.Millisecond, 1, false},
+		"a write without any before it": {kubeconfig.Limits{QPS: 0.1, Burst: 1, Writes: 1}, http.MethodPost, 500 * time.Millisecond, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				traffic := &Traffic{}
+				traffic.SetLimits(c.limits)
+				g, _ := newTestGate(t)
+				g.Open(1)
+				client := &http.Client{Transport: &fence{gate: g, base: &slow{}, traffic: traffic}}
+				var others sync.WaitGroup
+				others.Go(func() { crowd(t, client, c.before, c.method) })
+				synctest.Wait()
+				ctx, cancel := context.WithTimeout(t.Context(), c.patient)
+				defer cancel()
+				req, _ := http.NewRequestWithContext(ctx, c.method, "https://west/api/v1/namespaces/shop/pods", strings.NewReader("{}"))
+				res, err := client.Do(req)
+				if err == nil {
+					_ = res.Body.Close()
+				}
+				if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, kubeconfig.ErrLimited) != c.limited {
+					t.Errorf("%v, want a timeout by our limits: %v", err, c.limited)
+				}
+				if state, cause := traffic.Breaker.State(); state != StateClosed {
+					t.Errorf("the cluster is blamed: %s, %s", state, cause)
+				}
+				others.Wait()
+			})
+		})
+	}
+}
+
 func TestPlacesAreGivenBackByThoseWhoGiveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turn := &turnstile{}

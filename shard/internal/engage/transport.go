@@ -55,22 +55,25 @@ type fence struct {
 }
 
 func (f *fence) RoundTrip(req *http.Request) (*http.Response, error) {
+	began := time.Now()
 	if !mutates(req.Method) {
 		if err := f.traffic.limit.pace(req.Context()); err != nil {
 			return nil, err
 		}
+		sent := time.Now()
 		res, release, err := f.send(req.Context(), req)
-		if err == nil {
-			counted := &countedBody{ReadCloser: res.Body, bytes: &f.traffic.ListWatchBytes, page: pageOf(req.Context())}
-			if counted.page == nil && namesOne(req.URL.Path) {
-				counted.page = &page{most: largestObject}
-			}
-			if !watches(req) {
-				counted.heard = f.traffic.Breaker.heard
-			}
-			res.Body = &releasingBody{ReadCloser: counted, release: release}
+		if err != nil {
+			return nil, ofWaiting(req.Context(), began, sent, err)
 		}
-		return res, err
+		counted := &countedBody{ReadCloser: res.Body, bytes: &f.traffic.ListWatchBytes, page: pageOf(req.Context())}
+		if counted.page == nil && namesOne(req.URL.Path) {
+			counted.page = &page{most: largestObject}
+		}
+		if !watches(req) {
+			counted.heard = f.traffic.Breaker.heard
+		}
+		res.Body = &releasingBody{ReadCloser: counted, release: release}
+		return res, nil
 	}
 	// It waits for its turn before the gate is asked: by then the shard may be another's.
 	if err := f.traffic.limit.beginWrite(req.Context()); err != nil {
@@ -84,6 +87,7 @@ func (f *fence) RoundTrip(req *http.Request) (*http.Response, error) {
 		closeBody(req)
 		return nil, err
 	}
+	sent := time.Now()
 	res, release, err := f.send(ctx, req)
 	// A server error says no more than silence does: an API server that gave a request up may still commit it.
 	answered := err == nil && res.StatusCode < http.StatusInternalServerError
@@ -94,7 +98,7 @@ func (f *fence) RoundTrip(req *http.Request) (*http.Response, error) {
 	f.traffic.limit.writes.leave()
 	if err != nil {
 		end()
-		return nil, err
+		return nil, ofWaiting(req.Context(), began, sent, err)
 	}
 	bounded := &countedBody{ReadCloser: res.Body, bytes: new(atomic.Uint64), page: &page{most: largestObject}}
 	res.Body = &releasingBody{ReadCloser: bounded, release: func() { release(); end() }}
