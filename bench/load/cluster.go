@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	"k8s.io/client-go/rest"
 
@@ -20,6 +21,7 @@ type Cluster struct {
 	Nodes bool
 	http  *http.Client
 	host  string
+	only  string // of a virtual cluster, the namespace that has all of its objects; else empty
 }
 
 // NewCluster makes a client of a cluster. Its requests share connections.
@@ -29,6 +31,45 @@ func NewCluster(name string, config *rest.Config) (*Cluster, error) {
 		return nil, fmt.Errorf("making a client of cluster %s: %w", name, err)
 	}
 	return &Cluster{Name: name, http: client, host: config.Host}, nil
+}
+
+// Virtual is a virtual cluster (package virtual) on this one, whose only namespace is "default". It gets the Ats of all
+// namespaces there, with names that say which.
+func (c *Cluster) Virtual(name string) *Cluster {
+	v := *c
+	v.Name, v.only = name, name+virtualSuffix
+	return &v
+}
+
+// IsVirtual reports whether it has one namespace alone, which is there from the start.
+func (c *Cluster) IsVirtual() bool { return c.only != "" }
+
+// virtualSuffix ends what the API server calls the namespace "default" of a virtual cluster.
+const virtualSuffix = "-default"
+
+// ClusterOf is the cluster that a namespace of an API server belongs to: a virtual one, or that of the API server itself.
+func ClusterOf(server, namespace string) string {
+	if name, ok := strings.CutSuffix(namespace, virtualSuffix); ok {
+		return name
+	}
+	return server
+}
+
+// RefOf names an At, or the At that an object belongs to, by what the API server of a cluster calls it.
+func RefOf(server, namespace, name string) Ref {
+	ref := Ref{ClusterOf(server, namespace), namespace, name}
+	if ref.Cluster != server {
+		ref.Namespace, ref.Name, _ = strings.Cut(name, ".")
+	}
+	return ref
+}
+
+// path is where the API server has the Ats of a namespace, and what it calls one of them.
+func (c *Cluster) path(namespace, name string) (path, called string) {
+	if c.only == "" {
+		return feed.Ats.Path(namespace), name
+	}
+	return feed.Ats.Path(c.only), namespace + "." + name
 }
 
 // statusError is an answer that is no success.
@@ -80,7 +121,8 @@ const (
 type object = map[string]any
 
 func (c *Cluster) createAt(ctx context.Context, namespace, name, schedule string) error {
-	return c.send(ctx, http.MethodPost, feed.Ats.Path(namespace), plainJSON, object{
+	path, name := c.path(namespace, name)
+	return c.send(ctx, http.MethodPost, path, plainJSON, object{
 		"apiVersion": "cnat.programming-kubernetes.info/v1alpha1", "kind": "At",
 		"metadata": object{"name": name},
 		"spec":     object{"schedule": schedule, "command": "echo " + name},
@@ -89,11 +131,13 @@ func (c *Cluster) createAt(ctx context.Context, namespace, name, schedule string
 
 // patchAt changes an At, or its status where the name ends in /status.
 func (c *Cluster) patchAt(ctx context.Context, namespace, name string, patch object) error {
-	return c.send(ctx, http.MethodPatch, feed.Ats.Path(namespace)+"/"+name, mergePatch, patch, nil)
+	path, name := c.path(namespace, name)
+	return c.send(ctx, http.MethodPatch, path+"/"+name, mergePatch, patch, nil)
 }
 
 func (c *Cluster) deleteAt(ctx context.Context, namespace, name string) error {
-	return c.send(ctx, http.MethodDelete, feed.Ats.Path(namespace)+"/"+name, plainJSON, nil, nil)
+	path, name := c.path(namespace, name)
+	return c.send(ctx, http.MethodDelete, path+"/"+name, plainJSON, nil, nil)
 }
 
 func (c *Cluster) endPod(ctx context.Context, namespace, name string) error {

@@ -211,6 +211,31 @@ func TestALoadIsSpreadOverTheClustersUnderSequentialNames(t *testing.T) {
 	}
 }
 
+func TestAtsOfAVirtualClusterAreKnownByWhatTheLoadCallsThem(t *testing.T) {
+	host := newServer(t)
+	var n notes
+	l := scenario.Load{Arrivals: scenario.Burst, Count: 3, Due: scenario.DueNow, Clients: 1}
+	server := host.cluster(t, "c1")
+	g := n.generator(l, server.Virtual("c1-0"), server.Virtual("c1-1"), server)
+	if _, err := g.Run(t.Context(), g.Begin(3), Offsets(l, rng())); err != nil {
+		t.Fatal(err)
+	}
+	for i, request := range host.asked() {
+		_, below, _ := strings.Cut(request, "/namespaces/")
+		namespace, _, _ := strings.Cut(below, "/")
+		var body struct{ Metadata struct{ Name string } }
+		if err := json.Unmarshal([]byte(host.bodies[i]), &body); err != nil {
+			t.Fatal(err)
+		}
+		if want := []string{"c1-0-default", "c1-1-default", "ns"}[i]; namespace != want {
+			t.Errorf("%s, want namespace %s", request, want)
+		}
+		if got := RefOf("c1", namespace, body.Metadata.Name); got != n.expected[i].Ref {
+			t.Errorf("%s %s is read as %v, want %v", namespace, body.Metadata.Name, got, n.expected[i].Ref)
+		}
+	}
+}
+
 func TestWhatWasPreloadedIsChangedInTurnsAtItsRate(t *testing.T) {
 	west, east := newServer(t), newServer(t)
 	var n notes

@@ -55,7 +55,7 @@ func (l *Ledger) Sent(a load.Arrival) {
 func (l *Ledger) At(cluster string, e feed.Event) (done bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	at := l.ats[load.Ref{Cluster: cluster, Namespace: e.Object.Metadata.Namespace, Name: e.Object.Metadata.Name}]
+	at := l.ats[load.RefOf(cluster, e.Object.Metadata.Namespace, e.Object.Metadata.Name)]
 	if at == nil || e.Type == "DELETED" {
 		return false
 	}
@@ -88,7 +88,7 @@ func (l *Ledger) Pod(cluster string, e feed.Event) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	at := l.ats[load.Ref{Cluster: cluster, Namespace: e.Object.Metadata.Namespace, Name: e.Object.Owner()}]
+	at := l.ats[load.RefOf(cluster, e.Object.Metadata.Namespace, e.Object.Owner())]
 	if at == nil {
 		return
 	}

@@ -100,7 +100,7 @@ type Results struct {
 	CrashUnserved   *stats.Quantiles `json:"crash_unserved_ms,omitempty"`
 	// LiveConverge is that of the clusters that weren't paused, while one was.
 	LiveConverge *stats.Quantiles `json:"live_converge_ms,omitempty"`
-	// Noises are what happened while the last cluster was a bad neighbour, by the noise.
+	// Noises are what happened while the last cluster, or several, were bad neighbours, by the noise.
 	Noises map[string]Noisy `json:"noises,omitempty"`
 	// DriftRepair is from when a stranger should have changed a copy until a watch shows that this was undone.
 	DriftRepair *stats.Quantiles `json:"drift_repair_ms,omitempty"`

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tenure-dev/tenure/bench/load"
 	"github.com/tenure-dev/tenure/bench/record"
 	"github.com/tenure-dev/tenure/bench/report"
 	"github.com/tenure-dev/tenure/bench/scenario"
@@ -50,7 +51,7 @@ func (f *fleet) addAudit(out *report.Results, from, to time.Time) error {
 	if !f.sharded() {
 		return nil
 	}
-	judged, err := witness.Read(f.site.planes.Dir(), witness.Options{Rules: f.rules()})
+	judged, err := witness.Read(f.site.planes.Dir(), witness.Options{Rules: f.rules(), Cluster: load.ClusterOf})
 	if err != nil {
 		return fmt.Errorf("judging the audit logs: %w", err)
 	}

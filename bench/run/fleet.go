@@ -141,7 +141,7 @@ func (f *fleet) followers(ctx context.Context, c *load.Cluster) map[feed.Kind]fu
 		feed.Ats: func(since string) error {
 			return client.Follow(ctx, feed.Ats, since, func(e feed.Event) {
 				if f.ledger.At(c.Name, e) {
-					f.done(load.Ref{Cluster: c.Name, Namespace: e.Object.Metadata.Namespace, Name: e.Object.Metadata.Name})
+					f.done(load.RefOf(c.Name, e.Object.Metadata.Namespace, e.Object.Metadata.Name))
 				}
 			})
 		},

@@ -43,6 +43,7 @@ func (o Options) uses(s scenario.Scenario) (scenario.Scenario, error) {
 	refuse(s.Unwitnessed == "", "nobody gives us the audit logs: say why that will do, --unwitnessed REASON")
 	refuse(len(s.Compare) > 0, "references need control planes of their own: --set compare=[]")
 	refuse(s.Load.Kind != scenario.Ats, "Ats only")
+	refuse(s.Fleet.Kubeconfigs >= len(o.Kubeconfigs) && s.Load.Arrivals != scenario.Nothing, "a cluster under two names shows the same Ats: leave out fleet.kubeconfigs")
 	refuse(len(s.Noises) > 0, "clusters of others aren't made bad neighbours")
 	for _, step := range s.Steps {
 		refuse(step.Do == scenario.PauseCluster, "clusters of others aren't paused")
@@ -75,7 +76,7 @@ func newForeignSite(ctx context.Context, o Options, f scenario.Fleet) (_ *site, 
 	if err := s.addNamespace(ctx, homeCluster, s.namespace); err != nil {
 		return nil, err
 	}
-	return s, s.tellAll(ctx, f, false)
+	return s, s.tellAll(ctx, scenario.Scenario{Fleet: f}, false)
 }
 
 // reach connects to a cluster and makes sure that it has the kinds.

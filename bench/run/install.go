@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,9 +42,11 @@ type site struct {
 	feeds     map[string]*feed.Client
 	// kubeconfigs of the replicas' account.
 	kubeconfigs map[string]string
-	told        int // clusters that the replicas are told of
-	// noisy is what makes the last cluster a bad neighbour; nil where none is wanted.
-	noisy *faultproxy.Proxy
+	told        int                 // clusters that the replicas are told of
+	receivers   []*load.Cluster     // those of them that a load comes to
+	contents    map[string][]byte   // the kubeconfigs that the replicas are told, by cluster
+	noisy       []*faultproxy.Proxy // what makes each of the last clusters a bad neighbour; none where none is wanted
+	bad         int                 // how many of the last clusters are one, or are served apart
 }
 
 // apartNamespace has the records and the kubeconfig of a fleet that serves the last cluster alone.
@@ -100,70 +104,105 @@ func newSite(ctx context.Context, dir string, o Options, of scenario.Scenario, a
 		s.clusters = append(s.clusters, c)
 	}
 	s.home = s.feeds[homeCluster]
-	if len(of.Noises) > 0 {
-		if s.noisy, err = faultproxy.Start(faultproxy.Config{Upstream: s.planes.Cluster(s.last().Name).RESTConfig(), Seed: of.Load.Seed}); err != nil {
-			return nil, fmt.Errorf("starting the proxy of cluster %s: %w", s.last().Name, err)
-		}
-	}
 	if apart {
 		if err := lab.AddHome(ctx, s.admins[homeCluster], apartNamespace); err != nil {
 			return nil, err
 		}
 	}
-	return s, s.tellAll(ctx, f, apart)
+	return s, s.tellAll(ctx, of, apart)
 }
 
-// last is the cluster that things are done to.
-func (s *site) last() *load.Cluster { return s.clusters[len(s.clusters)-1] }
+// last is the cluster that things are done to where they are done to one.
+func (s *site) last() *load.Cluster { return s.receivers[len(s.receivers)-1] }
 
-// tellAll makes the workload clusters known to the replicas, and virtual ones on their API servers if there are to be more.
-// With apart, the last is told to the fleet that serves it alone.
-func (s *site) tellAll(ctx context.Context, f scenario.Fleet, apart bool) error {
-	s.told = max(f.Kubeconfigs, len(s.clusters))
+// disturbed reports whether a cluster is one of those that things are done to.
+func (s *site) disturbed(cluster string) bool {
+	return slices.ContainsFunc(s.receivers[len(s.receivers)-s.bad:], func(c *load.Cluster) bool { return c.Name == cluster })
+}
+
+// tellAll makes the workload clusters known to the replicas; virtual ones on their API servers if there are to be more. With
+// apart, those that things are done to are told to the fleet that serves them alone.
+func (s *site) tellAll(ctx context.Context, of scenario.Scenario, apart bool) error {
+	s.told, s.bad, s.contents = max(of.Fleet.Kubeconfigs, len(s.clusters)), max(1, of.Noisy), map[string][]byte{}
 	for i := range s.told {
-		c := s.clusters[i%len(s.clusters)]
-		var err error
-		switch name := fmt.Sprintf("%s-%d", c.Name, i); {
-		case i < len(s.clusters) && apart && c == s.last():
-			err = s.tell(ctx, apartNamespace, c.Name, c.Name)
-		case i < len(s.clusters):
-			err = s.tell(ctx, s.namespace, c.Name, c.Name)
-		case s.foreign != nil: // the same cluster under another name
-			err = s.tell(ctx, s.namespace, c.Name, name)
-		default:
-			_, err = s.lab.AddVirtual(ctx, c.Name, name)
-		}
+		on := s.clusters[i%len(s.clusters)]
+		name := on.Name
+		content, err := s.kubeconfig(on.Name)
 		if err != nil {
+			return err
+		}
+		var upstream *rest.Config // as the admin
+		switch {
+		case s.foreign != nil:
+			if i >= len(s.clusters) { // the same cluster under another name
+				name = fmt.Sprintf("%s-%d", on.Name, i)
+			}
+		case s.told > len(s.clusters):
+			name = fmt.Sprintf("%s-%d", on.Name, i)
+			v, err := s.lab.MakeVirtual(ctx, on.Name, name)
+			if err != nil {
+				return err
+			}
+			if content, err = v.Kubeconfig(content); err != nil {
+				return fmt.Errorf("cluster %s: %w", name, err)
+			}
+			upstream, on = v.RESTConfig(), on.Virtual(name)
+		default:
+			upstream = s.planes.Cluster(name).RESTConfig()
+		}
+		if s.foreign == nil || i < len(s.clusters) {
+			s.receivers = append(s.receivers, on)
+		}
+		namespace, last := s.namespace, i >= s.told-s.bad
+		if last && apart {
+			namespace = apartNamespace
+		}
+		if last && len(of.Noises) > 0 {
+			proxy, err := faultproxy.Start(faultproxy.Config{Upstream: upstream, Seed: of.Load.Seed + uint64(i)})
+			if err == nil {
+				s.noisy = append(s.noisy, proxy)
+				content, err = proxy.Kubeconfig(content)
+			}
+			if err != nil {
+				return fmt.Errorf("starting the proxy of cluster %s: %w", name, err)
+			}
+		}
+		s.contents[name] = content
+		if err := s.tell(ctx, namespace, name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// tell makes a cluster known to the replicas of a namespace under a name, by a kubeconfig that needs no other file.
-func (s *site) tell(ctx context.Context, namespace, cluster, name string) error {
+// tell makes a cluster known to the replicas of a namespace.
+func (s *site) tell(ctx context.Context, namespace, name string) error {
+	return lab.AddKubeconfig(ctx, s.admins[homeCluster], namespace, name, s.contents[name])
+}
+
+// kubeconfig is that of an API server, as one that needs no other file.
+func (s *site) kubeconfig(cluster string) (content []byte, err error) {
 	config, err := clientcmd.LoadFromFile(s.kubeconfigs[cluster])
 	for _, step := range []func(*clientcmdapi.Config) error{clientcmd.ResolveLocalPaths, clientcmdapi.MinifyConfig, clientcmdapi.FlattenConfig} {
 		if err == nil {
 			err = step(config)
 		}
 	}
-	var content []byte
 	if err == nil {
 		content, err = clientcmd.Write(*config)
 	}
-	if err == nil && s.noisy != nil && cluster == s.last().Name {
-		content, err = s.noisy.Kubeconfig(content)
-	}
 	if err != nil {
-		return fmt.Errorf("reading the kubeconfig of cluster %s: %w", cluster, err)
+		return nil, fmt.Errorf("reading the kubeconfig of cluster %s: %w", cluster, err)
 	}
-	return lab.AddKubeconfig(ctx, s.admins[homeCluster], namespace, name, content)
+	return content, nil
 }
 
 // addNamespace makes a namespace for a load, where the load comes and, open to copies, where these go.
 func (f *fleet) addNamespace(ctx context.Context, name string) error {
 	for _, c := range f.receivers() {
+		if c.IsVirtual() {
+			continue
+		}
 		if err := f.site.addNamespace(ctx, c.Name, name); err != nil {
 			return err
 		}
@@ -197,8 +236,8 @@ func (s *site) stop() error {
 	if s.foreign != nil {
 		return s.clean()
 	}
-	if s.noisy != nil {
-		s.noisy.Close()
+	for _, proxy := range s.noisy {
+		proxy.Close()
 	}
 	return s.lab.Stop()
 }
@@ -208,7 +247,7 @@ func (f *fleet) receivers() []*load.Cluster {
 	if f.load.Kind == scenario.Deployments {
 		return []*load.Cluster{f.site.sources}
 	}
-	return f.site.clusters
+	return f.site.receivers
 }
 
 // eventually repeats what fails until it doesn't, or until time is up.

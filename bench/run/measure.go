@@ -109,9 +109,8 @@ func (t *tally) add(r *round) error {
 		return err
 	}
 	if !r.pausedTo.IsZero() {
-		dead := t.fleet.site.last().Name
 		live := t.fleet.ledger.Sum(r.namespace, func(a load.Arrival) bool {
-			return a.Cluster != dead && a.Intended.After(r.pausedFrom) && a.Intended.Before(r.pausedTo)
+			return !t.fleet.site.disturbed(a.Cluster) && a.Intended.After(r.pausedFrom) && a.Intended.Before(r.pausedTo)
 		}, keyOf)
 		t.live.Merge(&live.Converge)
 		t.addNoise(r, &live.Converge)

@@ -62,6 +62,11 @@ func faultOf(n scenario.Noise) (rule faultproxy.Rule, ok bool) {
 	return rule, true
 }
 
+// ways are the noises that a fault makes.
+func ways() []scenario.Noise {
+	return slices.DeleteFunc(scenario.Noises(), func(n scenario.Noise) bool { _, ok := faultOf(n); return !ok })
+}
+
 // pile makes what comes due at once in the last cluster, and returns when that is.
 func (f *fleet) pile(ctx context.Context, s scenario.Scenario, namespace string) (due time.Time, err error) {
 	to := f.site.last()
@@ -105,20 +110,26 @@ func (f *fleet) takeLast(ctx context.Context) error {
 	}
 }
 
-// disturb has the last cluster be a bad neighbour until the last arrival.
+// disturb has the last clusters be bad neighbours until the last arrival.
 func (f *fleet) disturb(ctx context.Context, r *round, length time.Duration) error {
 	if err := lab.Sleep(ctx, time.Until(r.start.Add(quietFor))); err != nil {
 		return err
 	}
 	r.pausedFrom = time.Now()
 	if r.noise == scenario.Added {
-		if err := f.site.tell(ctx, f.lastToldIn(), f.site.last().Name, f.site.last().Name); err != nil {
+		if err := f.site.tell(ctx, f.lastToldIn(), f.site.last().Name); err != nil {
 			return err
 		}
 	}
-	if rule, ok := faultOf(r.noise); ok {
-		fault := f.site.noisy.Inject(rule)
-		defer fault.End()
+	for i, proxy := range f.site.noisy {
+		noise := r.noise
+		if noise == scenario.Mixed {
+			noise = ways()[i%len(ways())]
+		}
+		if rule, ok := faultOf(noise); ok {
+			fault := proxy.Inject(rule)
+			defer fault.End()
+		}
 	}
 	err := lab.Sleep(ctx, time.Until(r.start.Add(length)))
 	r.pausedTo = time.Now()
@@ -145,9 +156,8 @@ func (t *tally) addNoise(r *round, others *stats.Latencies) {
 		t.noises[r.noise] = n
 	}
 	n.others.Merge(others)
-	noisy := t.fleet.site.last().Name
 	for _, namespace := range []string{r.namespace, r.namespace + pileSuffix} {
-		own := t.fleet.ledger.Sum(namespace, func(a load.Arrival) bool { return a.Cluster == noisy }, keyOf)
+		own := t.fleet.ledger.Sum(namespace, func(a load.Arrival) bool { return t.fleet.site.disturbed(a.Cluster) }, keyOf)
 		for _, done := range own.Dones {
 			if done.After(r.pausedFrom) && done.Before(r.pausedTo) {
 				n.own++

@@ -123,7 +123,12 @@ func TestWhatCanNotBeIsRefusedWithTheFieldNamed(t *testing.T) {
 		"changes nobody counts":    {settings: append([]string{"preload=5", "changes=9", "samples=false"}, steady...), want: "load.changes"},
 		"unserved without changes": {yaml: "compare: [unserved]", want: "compare[0]"},
 		"apart from nothing":       {yaml: "compare: [apart]", want: "compare[0]"},
-		"aliases with a load":      {settings: []string{"kubeconfigs=5"}, want: "fleet.kubeconfigs"},
+		"aliases with samples":     {settings: []string{"kubeconfigs=5"}, want: "fleet.samples"},
+		"aliases beside a floor":   {yaml: "compare: [floor]", settings: []string{"kubeconfigs=5", "samples=false"}, want: "fleet.kubeconfigs"},
+		"noisy without a noise":    {settings: []string{"kubeconfigs=5", "samples=false", "noisy=2"}, want: "noisy"},
+		"all are noisy":            {yaml: "noises: [mixed]", settings: append([]string{"noisy=2"}, steady...), want: "noisy"},
+		"several have a backlog":   {yaml: "noises: [backlog]\nbacklog: 9", settings: append([]string{"kubeconfigs=5", "samples=false", "noisy=2"}, steady...), want: "noises"},
+		"all are apart":            {yaml: "noises: [mixed]\ncompare: [apart]", settings: append([]string{"noisy=2"}, steady...), want: "compare[0]"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

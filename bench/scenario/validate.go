@@ -151,7 +151,7 @@ func (s Scenario) validateReferences(v *violations) {
 	for i, r := range s.Compare {
 		at := fmt.Sprintf("compare[%d]", i)
 		oneOf(v, at, r, Floor, Floors, Stock, Client, Identical, Slow, Apart, Unserved)
-		v.check(r != Apart || s.Fleet.Clusters >= 2 && s.Load.Kind == Ats, at, "apart needs fleet.clusters of 2 or more, and Ats")
+		v.check(r != Apart || max(s.Fleet.Clusters, s.Fleet.Kubeconfigs) > max(1, s.Noisy) && s.Load.Kind == Ats, at, "apart needs other clusters beside those that are served apart, and Ats")
 		v.check(r != Unserved || s.Load.Changes > 0, at, "unserved needs load.changes")
 		v.check(!slices.Contains(s.Compare[:i], r), at, "%q is listed twice", string(r))
 		v.check(r != Slow || (s.Fleet.Slowdown > 0 && s.Fleet.InjectedWork > 0), at, "slow needs fleet.injectedWork and fleet.slowdown")
@@ -159,8 +159,10 @@ func (s Scenario) validateReferences(v *violations) {
 		v.check(!bare || s.Load.Edit == 0 && !s.Load.Delete, at, "%s knows no edits and deletions", r)
 		v.check(!bare || s.Load.Kind == Ats, at, "%s knows no Deployments", r)
 	}
-	v.check(s.Fleet.Kubeconfigs <= s.Fleet.Clusters || s.Load.Arrivals == Nothing && s.Load.Preload == 0, "fleet.kubeconfigs",
-		"clusters that share an API server see the same Ats: no load makes sense with them")
+	virtual := s.Fleet.Kubeconfigs > s.Fleet.Clusters
+	v.check(!virtual || s.Load.Kind == Ats && s.Load.Preload == 0 && len(s.Steps) == 0 && !slices.ContainsFunc(s.Compare, func(r Reference) bool { return r != Apart }),
+		"fleet.kubeconfigs", "virtual clusters are given Ats, none of them before, without steps and beside apart alone")
+	v.check(!virtual || s.Load.Arrivals == Nothing || !s.Fleet.Samples, "fleet.samples", "must be false with a load of virtual clusters: replicas call their Ats by other names")
 	v.check(s.Load.Changes == 0 || s.Fleet.Samples, "load.changes", "needs fleet.samples")
 	v.check(len(s.Compare) == 0 || s.Fleet.TracingTurns == 0, "compare", "has no place beside fleet.tracingTurns")
 	v.check(len(s.Compare) == 0 || len(s.Sweep) == 0, "compare", "has no place beside sweep")
@@ -176,7 +178,12 @@ func (s Scenario) validateNoises(v *violations) {
 	steady := s.Load.Arrivals == Constant || s.Load.Arrivals == Poisson
 	v.check(len(s.Noises) == 0 || steady && s.Load.Kind == Ats && s.Load.Duration.D() > 2*time.Second && len(s.Load.Rates) == 0, "noises",
 		"go with Ats that arrive at one rate, for more than 2s")
-	v.check(len(s.Noises) == 0 || s.Fleet.Clusters >= 2, "noises", "need fleet.clusters of 2 or more")
+	clusters := max(s.Fleet.Clusters, s.Fleet.Kubeconfigs)
+	v.check(len(s.Noises) == 0 || clusters >= 2, "noises", "need fleet.clusters of 2 or more")
+	v.check(s.Noisy == 0 || len(s.Noises) > 0 && s.Noisy > 0 && s.Noisy < clusters, "noisy",
+		"%d: goes with noises, and leaves some of %d clusters quiet", s.Noisy, clusters)
+	ofOne := slices.Contains(s.Noises, Backlog) || slices.Contains(s.Noises, Added)
+	v.check(!ofOne || s.Noisy <= 1 && s.Fleet.Kubeconfigs <= s.Fleet.Clusters, "noises", "backlog and added are about one cluster with an API server of its own")
 	v.check(len(s.Noises) == 0 || len(s.Steps) == 0 && len(s.Sweep) == 0, "noises", "have no place beside steps and sweep")
 	v.check(s.Backlog > 0 || !slices.Contains(s.Noises, Backlog) && !slices.Contains(s.Noises, Added), "backlog",
 		"%d: must be positive for the noises backlog and added", s.Backlog)

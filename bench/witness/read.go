@@ -15,6 +15,8 @@ type Options struct {
 	Facts Facts
 	// Rules are the judgement's tolerances; see Rules.
 	Rules Rules
+	// Cluster is the cluster that a namespace of an API server belongs to, where some are virtual; nil: the API server's own.
+	Cluster func(server, namespace string) string
 }
 
 // rotationFelt is how much later than the end of the previous file a file may begin. API servers that write in batches
@@ -43,7 +45,7 @@ func Read(dir string, o Options) (*Report, error) {
 		if i > 0 && filepath.Dir(logs[i-1].Path) == filepath.Dir(log.Path) {
 			before = logs[i-1]
 		}
-		if err := l.read(&in, log, before); err != nil {
+		if err := l.read(&in, log, before, o.Cluster); err != nil {
 			return nil, err
 		}
 	}
@@ -52,8 +54,8 @@ func Read(dir string, o Options) (*Report, error) {
 	return report, nil
 }
 
-// read reads one file. before is the previous file of the same API server.
-func (l *ledger) read(in *audit.Reader, log, before audit.Log) error {
+// read reads one file. before is the previous file of the same API server, clusterOf is Options.Cluster.
+func (l *ledger) read(in *audit.Reader, log, before audit.Log, clusterOf func(server, namespace string) string) error {
 	first := true
 	for e, err := range in.Read(log) {
 		if errors.Is(err, audit.ErrTruncated) {
@@ -71,6 +73,9 @@ func (l *ledger) read(in *audit.Reader, log, before audit.Log) error {
 			})
 		}
 		first = false
+		if clusterOf != nil {
+			e.Cluster = clusterOf(e.Cluster, e.Namespace)
+		}
 		l.add(&e)
 	}
 	return nil

@@ -137,6 +137,37 @@ func TestReadSeesWhatJudgeSees(t *testing.T) {
 	}
 }
 
+// TestOneLogOfSeveralClustersIsReadAsTheLogOfEach has one API server serve all workload clusters, which are virtual.
+func TestOneLogOfSeveralClustersIsReadAsTheLogOfEach(t *testing.T) {
+	m := newModel(7)
+	m.run(300)
+	m.spoil(17)
+	files := make(map[string]string)
+	for _, e := range m.events {
+		server := "home"
+		if e.Cluster != "home" {
+			server, e.Namespace = "host", e.Cluster+"-"+e.Namespace
+		}
+		files[server+"/audit.log"] += string(auditLine(e))
+	}
+	want := judged(m)
+	r, err := Read(logs(t, files), Options{Rules: few, Cluster: func(server, namespace string) string {
+		if name, ok := strings.CutSuffix(namespace, "-ns"); ok && server == "host" {
+			return name
+		}
+		return server
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want.Counts, r.Counts); diff != "" {
+		t.Errorf("counts (-judged +read):\n%s", diff)
+	}
+	if r.Ats.Latest = strings.ReplaceAll(r.Ats.Latest, "east-ns", "ns"); !cmp.Equal(want.Ats, r.Ats) {
+		t.Errorf("Ats (-judged +read):\n%s", cmp.Diff(want.Ats, r.Ats))
+	}
+}
+
 func TestReadNamesBadInput(t *testing.T) {
 	// Rotated at the time of the model, and an hour before.
 	const now, before = "audit-2026-09-21T14-13-20.000.log", "audit-2026-09-21T13-13-20.000.log"

@@ -130,8 +130,9 @@ func (f *Fleet) AddCluster(ctx context.Context, name, plane string) error {
 	return f.AddKubeconfig(ctx, name, kubeconfig)
 }
 
-// AddVirtual makes a virtual cluster on a workload plane, with the namespace "default" alone, and tells the replicas of it.
-func (f *Fleet) AddVirtual(ctx context.Context, plane, name string) (*virtual.Cluster, error) {
+// MakeVirtual makes a virtual cluster on a workload plane, with the namespace "default" alone. The replicas' kubeconfig of it
+// is of [virtual.Cluster.Kubeconfig].
+func (f *Fleet) MakeVirtual(ctx context.Context, plane, name string) (*virtual.Cluster, error) {
 	f.mu.Lock()
 	host := f.hosts[plane]
 	f.mu.Unlock()
@@ -148,10 +149,16 @@ func (f *Fleet) AddVirtual(ctx context.Context, plane, name string) (*virtual.Cl
 	if err != nil {
 		return nil, err
 	}
-	var content []byte
-	if err = f.allowIdentity(ctx, plane, name); err == nil {
-		content, err = f.ClusterKubeconfig(ctx, plane)
+	return v, f.allowIdentity(ctx, plane, name)
+}
+
+// AddVirtual makes a virtual cluster and tells the replicas of it.
+func (f *Fleet) AddVirtual(ctx context.Context, plane, name string) (*virtual.Cluster, error) {
+	v, err := f.MakeVirtual(ctx, plane, name)
+	if err != nil {
+		return nil, err
 	}
+	content, err := f.ClusterKubeconfig(ctx, plane)
 	if err == nil {
 		content, err = v.Kubeconfig(content)
 	}
