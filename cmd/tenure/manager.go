@@ -93,6 +93,10 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 		}
 	}
 	health := clusterhealth.New(watched)
+	breakers, connected := &shard.Breakers{}, []func(*rest.Config) error{kubeconfig.Pin, tune, see.wrap}
+	if !o.sharding && o.replicates() {
+		connected = append(connected, breakers.Watch)
+	}
 	provider := mckubeconfig.New(mckubeconfig.Options{
 		Namespace: o.namespace,
 		ClusterOptions: []cluster.Option{func(co *cluster.Options) {
@@ -101,7 +105,7 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 				bare(co)
 			}
 		}},
-		RESTOptions: []func(*rest.Config) error{kubeconfig.Pin, tune, see.wrap},
+		RESTOptions: connected,
 	})
 	var mgr mcmanager.Manager
 	live, ready := alive, alive
@@ -112,7 +116,7 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 		}
 	} else {
 		if mgr, err = newStock(home, provider, managerOptions(o, scheme), o, see); err == nil {
-			err = o.addStockReplication(mgr, provider, health, see)
+			err = o.addStockReplication(mgr, provider, breakers, health, see)
 		}
 	}
 	if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -122,12 +123,20 @@ func (o *options) addReplication(mgr *shard.Manager, health *clusterhealth.Healt
 	return nil
 }
 
-// addStockReplication adds it to a leader-elected manager.
-func (o *options) addStockReplication(mgr mcmanager.Manager, provider *mckubeconfig.Provider, health *clusterhealth.Health, see *sight) error {
+// addStockReplication adds it to a leader-elected manager. breakers judge the provider's clusters.
+func (o *options) addStockReplication(mgr mcmanager.Manager, provider *mckubeconfig.Provider, breakers *shard.Breakers,
+	health *clusterhealth.Health, see *sight) error {
 	if !o.replicates() {
 		return nil
 	}
-	r, err := o.replicationReconciler(see.Clusters(mgr), targets{provider.ListClusters, never, health, o})
+	putOff := func(name multicluster.ClusterName, namespace string) (time.Duration, bool) {
+		cl, err := provider.Get(context.Background(), name) // it only looks it up
+		if err != nil {
+			return 0, false // whoever wants to work there finds out
+		}
+		return breakers.PutOff(cl.GetConfig(), namespace)
+	}
+	r, err := o.replicationReconciler(see.Clusters(mgr), targets{provider.ListClusters, putOff, health, o})
 	if err != nil {
 		return err
 	}
@@ -154,9 +163,6 @@ type targets struct {
 	health *clusterhealth.Health
 	o      *options
 }
-
-// never puts nothing off: without sharding nobody judges what clusters answer.
-func never(multicluster.ClusterName, string) (time.Duration, bool) { return 0, false }
 
 func (t targets) Names() []multicluster.ClusterName {
 	return slices.DeleteFunc(t.names(), func(name multicluster.ClusterName) bool { return t.o.isSource(keyspace.ClusterName(name)) })

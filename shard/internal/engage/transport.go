@@ -112,39 +112,70 @@ func closeBody(req *http.Request) {
 	}
 }
 
-// send signs a request and sends it, watched over by the cluster's breaker. release is to be called when the answer was
-// read.
+// send signs a request and sends it, watched over by the cluster's breaker.
 func (f *fence) send(ctx context.Context, req *http.Request) (_ *http.Response, release func(), _ error) {
-	breaker, caller := &f.traffic.Breaker, ctx
+	return f.traffic.Breaker.send(ctx, req, f.base, f.gate.agentNow(), pageOf(ctx) != nil)
+}
+
+// send sends a request as an agent, or as the one that it names if that is empty, and judges the cluster by what comes of it.
+// release is to be called when the answer was read.
+func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTripper, agent string, list bool) (_ *http.Response, release func(), _ error) {
+	caller := ctx
 	release = func() {}
 	judged := false
 	switch {
 	case watches(req): // silent by nature
-	case pageOf(ctx) != nil:
-		ctx, release = breaker.watchOver(ctx, listStallAfter)
+	case list:
+		ctx, release = b.watchOver(ctx, listStallAfter)
 	default:
-		ctx, release = breaker.watchOver(ctx, stallAfter)
+		ctx, release = b.watchOver(ctx, stallAfter)
 		judged = true
 	}
 	req = req.Clone(ctx) // a RoundTripper must not change the caller's request
-	req.Header.Set("User-Agent", f.gate.agentNow())
+	if agent != "" {
+		req.Header.Set("User-Agent", agent)
+	}
 	sent := time.Now()
-	res, err := f.base.RoundTrip(req)
+	res, err := base.RoundTrip(req)
 	switch {
 	case err == nil && judged:
-		breaker.Judge(req, res, time.Since(sent))
+		b.Judge(req, res, time.Since(sent))
 		return res, release, nil
 	case err == nil:
-		breaker.answered()
+		b.answered()
 		return res, release, nil
 	case caller.Err() == nil: // not given up by the caller
-		breaker.failed()
+		b.failed()
 		if cause := context.Cause(ctx); cause != nil {
 			err = fmt.Errorf("%s %s: %w", req.Method, req.URL.Path, cause)
 		}
 	}
 	release()
 	return nil, nil, err
+}
+
+// Unfenced is a transport of requests to one cluster that no shard sends. It judges the cluster as that of a shard does.
+func Unfenced(base http.RoundTripper, breaker *Breaker) http.RoundTripper {
+	return &unfenced{base, breaker}
+}
+
+type unfenced struct {
+	base    http.RoundTripper
+	breaker *Breaker
+}
+
+func (u *unfenced) RoundTrip(req *http.Request) (*http.Response, error) {
+	list := !mutates(req.Method) && !namesOne(req.URL.Path)
+	res, release, err := u.breaker.send(req.Context(), req, u.base, "", list)
+	if err != nil {
+		return nil, err
+	}
+	counted := &countedBody{ReadCloser: res.Body, bytes: new(atomic.Uint64)}
+	if !watches(req) {
+		counted.heard = u.breaker.heard
+	}
+	res.Body = &releasingBody{ReadCloser: counted, release: release}
+	return res, nil
 }
 
 // largestObject bounds an answer that is one object, in bytes: several times what an API server takes. A server that isn't

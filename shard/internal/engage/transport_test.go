@@ -171,20 +171,24 @@ func TestAListIsWaitedForAsLongAsAnythingOfItArrives(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g, _ := newTestGate(t)
-				f := &fence{gate: g, base: &dripping{c.every, 10}, traffic: &Traffic{}}
-				ctx := t.Context()
+				path, ctx := "/api/v1/namespaces/shop/pods/a", t.Context()
 				if c.list {
-					ctx = context.WithValue(ctx, pageKey{}, &page{})
+					path, ctx = "/api/v1/pods", context.WithValue(ctx, pageKey{}, &page{})
 				}
-				req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "https://west/ats", nil)
-				res, err := f.RoundTrip(req)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer res.Body.Close()
-				body, err := io.ReadAll(res.Body)
-				if whole := err == nil && len(body) == 10; whole != c.whole {
-					t.Errorf("read %d bytes, %v", len(body), err)
+				server := &dripping{c.every, 10}
+				for of, through := range map[string]http.RoundTripper{
+					"a shard": &fence{gate: g, base: server, traffic: &Traffic{}}, "no shard": Unfenced(server, &Breaker{}),
+				} {
+					req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "https://west"+path, nil)
+					res, err := through.RoundTrip(req)
+					if err != nil {
+						t.Fatal(err)
+					}
+					body, err := io.ReadAll(res.Body)
+					_ = res.Body.Close()
+					if whole := err == nil && len(body) == 10; whole != c.whole {
+						t.Errorf("of %s: read %d bytes, %v", of, len(body), err)
+					}
 				}
 			})
 		})
@@ -199,11 +203,24 @@ func (r *refusing) RoundTrip(*http.Request) (*http.Response, error) {
 }
 
 func TestWhatIsAnsweredToRequestsIsJudged(t *testing.T) {
+	t.Run("of a shard", func(t *testing.T) {
+		judged(t, func(t *testing.T, base http.RoundTripper, traffic *Traffic) http.RoundTripper {
+			g, _ := newTestGate(t)
+			g.Open(1)
+			return &fence{gate: g, base: base, traffic: traffic}
+		})
+	})
+	t.Run("of no shard", func(t *testing.T) {
+		judged(t, func(_ *testing.T, base http.RoundTripper, traffic *Traffic) http.RoundTripper {
+			return Unfenced(base, &traffic.Breaker)
+		})
+	})
+}
+
+func judged(t *testing.T, through func(*testing.T, http.RoundTripper, *Traffic) http.RoundTripper) {
 	synctest.Test(t, func(t *testing.T) {
-		g, _ := newTestGate(t)
-		g.Open(1)
 		server, traffic := &refusing{http.StatusUnauthorized}, &Traffic{}
-		c := &http.Client{Transport: &fence{gate: g, base: server, traffic: traffic}}
+		c := &http.Client{Transport: through(t, server, traffic)}
 		send := func(method, path string) {
 			t.Helper()
 			req, _ := http.NewRequest(method, "https://west"+path, nil)
