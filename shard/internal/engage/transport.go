@@ -191,9 +191,9 @@ func namesOne(path string) bool {
 	return len(parts) == 2 // a subresource may be a log
 }
 
-// namespaceOf is the namespace of what an API server's path is about, "" for none.
+// namespaceOf is the namespace of what an API server's path is about, or the Namespace that it is about itself; "" for none.
 func namespaceOf(path string) string {
-	if parts := partsOf(path); len(parts) > 2 && parts[0] == "namespaces" {
+	if parts := partsOf(path); len(parts) > 1 && parts[0] == "namespaces" {
 		return parts[1]
 	}
 	return ""

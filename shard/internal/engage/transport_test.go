@@ -258,5 +258,13 @@ func judged(t *testing.T, through func(*testing.T, http.RoundTripper, *Traffic) 
 		if _, open := traffic.Breaker.Left("shop"); open {
 			t.Error("still open after a request was served")
 		}
+		server.status = http.StatusServiceUnavailable
+		time.Sleep(FirstPause)
+		for range enoughRefusals {
+			send(http.MethodGet, "/api/v1/namespaces/bank")
+		}
+		if traffic.Breaker.wait("bank") == 0 {
+			t.Error("what is refused of a Namespace itself isn't held against the work in it")
+		}
 	})
 }
