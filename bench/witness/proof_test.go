@@ -190,6 +190,12 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 		{"sixteen writes in flight at a handoff", held + strings.Repeat("2-50 west/@1:a patch web:x\n", 16) + "9-10 ~a patch rec:west/ h=b e=2 rv=11", nil},
 		{"seventeen of them", held + strings.Repeat("2-50 west/@1:a patch web:x\n", 17) + "9-10 ~a patch rec:west/ h=b e=2 rv=11",
 			all(ManyInFlight)},
+		{"writes before a handoff, in flight with a request for something else that got no answer", held +
+			"2-3 ~b patch rec:west/ h=a e=1 code=504 rv=0\n" + strings.Repeat("4-5 west/@1:a patch web:x\n", 17) +
+			"9-10 ~a patch rec:west/ h=b e=2 rv=11", nil},
+		{"writes before a handoff is shown, in flight with an earlier request for it that got no answer", held +
+			"2-3 ~a patch rec:west/ h=b e=2 code=504 rv=0\n" + strings.Repeat("2-5 west/@1:a patch web:x\n", 17) +
+			"9-10 ~a patch rec:west/ h=b e=2 rv=11", all(ManyInFlight)},
 		{"a dead incarnation that writes to its record",
 			held + "0-1 ~a create lease:a\n5-6 ~b patch lease:a sealed=b\n9-10 ~a patch rec:west/ h=a e=1 n=1 rv=11", all(WriteAfterSeal)},
 		{"a write from before the log began", "10-11 ~a patch rec:west/ h=a e=7 rv=10\n2-3 west/@6:z patch web:x", nil},

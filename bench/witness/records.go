@@ -280,11 +280,12 @@ func (l *ledger) withUnanswered(ws []recordWrite) []recordWrite {
 }
 
 // earliest returns when the change that w is the first to show can have been committed at the earliest. A request that
-// was answered with a timeout may have made it; then w only carries it along.
+// was answered with a timeout may have made it; then w only carries it along. One that asks for another epoch hasn't.
 func (l *ledger) earliest(before, w recordWrite) int64 {
 	soonest := w.start
 	for _, u := range l.recordUnknown[w.name] {
-		if u.start > before.start {
+		other := u.state.Epoch != 0 && u.state.Epoch != w.state.Epoch
+		if u.start > before.start && !other {
 			soonest = min(soonest, u.start)
 		}
 	}
