@@ -202,6 +202,7 @@ func TestAlarmsReadTheClockEachMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTimed(t, *waits("far off", "10h"))
 		a, looked := r.e.alarms(r.kindSource), 0
+		synctest.Wait()
 		a.mu.Lock() // orders the change before what the timer does
 		of := a.store
 		a.store = func() *informer.Store { looked++; return of() }
