@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -201,16 +202,17 @@ func TestAlarmsThatAreNearSurviveOthersThatPileUp(t *testing.T) {
 func TestAlarmsReadTheClockEachMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTimed(t, *waits("far off", "10h"))
-		a, looked := r.e.alarms(r.kindSource), 0
+		a := r.e.alarms(r.kindSource)
+		var looked atomic.Int32
 		synctest.Wait()
 		a.mu.Lock() // orders the change before what the timer does
 		of := a.store
-		a.store = func() *informer.Store { looked++; return of() }
+		a.store = func() *informer.Store { looked.Add(1); return of() }
 		a.mu.Unlock()
 		time.Sleep(10*time.Minute + time.Second)
 		synctest.Wait()
-		if looked < 10 {
-			t.Errorf("in ten minutes it has looked %d times at what is due", looked)
+		if looked.Load() < 10 {
+			t.Errorf("in ten minutes it has looked %d times at what is due", looked.Load())
 		}
 		r.expect(t, 11*time.Hour, "far off@10h0m0s")
 	})
