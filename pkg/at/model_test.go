@@ -196,7 +196,11 @@ func TestI7NeverASecondPod(t *testing.T) {
 	}
 	const schedules = 8_000
 	restarts, made := 0, 0
+	seeds := []uint64{1795475479182271707} // those that failed once
 	for seed := first; seed < first+schedules; seed++ {
+		seeds = append(seeds, seed)
+	}
+	for _, seed := range seeds {
 		random := rand.New(rand.NewPCG(seed, 0))
 		c := newChaos(func(_ string, n int) int { return random.IntN(n) })
 		if err := c.run(10 + random.IntN(60)); err != nil {

@@ -103,9 +103,10 @@ func (r *Replica) claimEpoch(t *tenure) (_ Epoch, ok bool) {
 	if t.rec.Floor > r.lead.Floor {
 		return before + 1, true
 	}
-	// The record was made by hand, or by a coordinator that has a successor. It may replace one that was deleted before
-	// we looked. The old holder then needs time to see the deletion, and only the coordinator knows the old epochs.
-	if known := r.syncedAt.Add(r.cfg.BuryTime); t.rec.Floor == 0 && r.now.AtLeast(known) < 0 {
+	// The record was made by hand, or by a coordinator that has a successor. It may replace one that came and went while
+	// we didn't look: before the first listing, or between two lists. The old holder then needs time to see the deletion,
+	// and only the coordinator knows the old epochs.
+	if known := t.cameAt.Add(r.cfg.BuryTime); t.rec.Floor == 0 && r.now.AtLeast(known) < 0 {
 		t.freeAt = known
 		return 0, false
 	}

@@ -690,9 +690,13 @@ func TestI2ARecordMadeByHandIsClaimedHigherThanOneOfAFormerCoordinator(t *testin
 	b.live(b.r.cfg.BuryTime+lease/4, "")
 	b.v++
 	b.feed(LeadSeen{Lead{Holder: "b", Floor: 500, Version: b.v}})
+	lead := b.v
 	b.feed(ShardSeen{Shard{ID: west, Assignee: "a", Version: b.v}})
+	b.live(b.r.cfg.BuryTime-time.Millisecond, "")
+	none[FindLead](b)
+	b.live(time.Millisecond, "") // whoever held the one that it replaces, perhaps never seen here, has seen that by now
 	find[FindLead](b)
-	b.feed(LeadFound{Lead{Holder: "b", Floor: 500, Version: b.v}})
+	b.feed(LeadFound{Lead{Holder: "b", Floor: 500, Version: lead}})
 	if got := find[WriteShard](b); got.Shard.Epoch <= 500+epochBand+1 {
 		t.Errorf("it is claimed at epoch %d", got.Shard.Epoch)
 	}

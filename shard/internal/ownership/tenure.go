@@ -33,6 +33,7 @@ type tenure struct {
 	holder *peer   // the holder that rec names; nil for none and for this replica
 	floor  Epoch   // highest epoch seen in any version, deleted ones included; or the one before the record's first
 	seenAt Instant // when rec was seen
+	cameAt Instant // when the record was first seen; again after a deletion
 	found  bool    // the record was in the first listing, and has had no other holder since
 	seenIn uint64  // the step in which rec was seen
 	phase  phase
@@ -116,7 +117,7 @@ func (r *Replica) shardSeen(s Shard) {
 		t.moveAt = r.now
 	}
 	if !t.known {
-		t.reportedAt = r.now
+		t.cameAt, t.reportedAt = r.now, r.now
 	}
 	if t.known && t.replacedBy(s) {
 		r.bury(t) // it was deleted and made again, and the watch showed only the end

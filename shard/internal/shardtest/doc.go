@@ -43,7 +43,7 @@
 // who twice makes a record by hand while no coordinator lives; a restored
 // snapshot that leaves out what a process doesn't know of, if it also leaves out none of that process's renewals; a process
 // that starts within two leases after a snapshot came back of no fleet, of one that was stopped, or of records that nobody
-// had ever held; clocks that differ or are set where the store's history is replaced;
+// had ever held, or after all Leases went and all records of holders; clocks that differ or are set where the store's history is replaced;
 // one version of one record in two histories; where processes of the previous version run, records
 // that users make, those that they delete of a cluster whose layout is of a later generation, and layouts and clusters
 // that they replace before all slots have had a record of the first.

@@ -76,7 +76,16 @@ func (w *world) replaceHistory(f *Fault) {
 			s.deleteLayout(l.Cluster)
 		}
 	}
+	if len(s.leases) == 0 && !slices.ContainsFunc(s.shards, held) {
+		w.keepOut()
+	}
 	w.pumpAll()
+}
+
+// keepOut lets nobody start for a while, who couldn't know that what nobody holds by the store was held a moment ago.
+func (w *world) keepOut() {
+	w.noStartTill = w.now + 2*leaseDuration
+	w.last = max(w.last, w.noStartTill)
 }
 
 func (w *world) faultIndex(f *Fault) int32 {
@@ -120,9 +129,10 @@ func (n *node) sawAll() bool {
 	return true
 }
 
+func held(sh ownership.Shard) bool { return sh.Holder != "" }
+
 // stopped reports whether the snapshot shows records that nobody has ever held, or a fleet that had left in order.
 func (s snapshot) stopped() bool {
-	held := func(sh ownership.Shard) bool { return sh.Holder != "" }
 	never := func(sh ownership.Shard) bool { return sh.Epoch == 0 }
 	return s.lead.Version == 0 || slices.ContainsFunc(s.shards, never) || !slices.ContainsFunc(s.shards, held)
 }
@@ -142,9 +152,7 @@ func (w *world) restore(shot snapshot) {
 		w.lostBefore[i] = len(s.log[i])
 	}
 	if shot.stopped() {
-		// Who starts now can't know that what nobody holds by the snapshot was held since.
-		w.noStartTill = w.now + 2*leaseDuration
-		w.last = max(w.last, w.noStartTill)
+		w.keepOut()
 	}
 	before := *s
 	s.leases, s.shards, s.lead = slices.Clone(shot.leases), slices.Clone(shot.shards), shot.lead
