@@ -35,6 +35,7 @@ type newcomer struct {
 	folder   string // of the kubeconfigs home.yaml, west.yaml and east.yaml, and of config/
 	path     string // where tenure and kubectl are
 	replicas []*lab.Replica
+	started  int // how often replicas were
 }
 
 var hour = []string{lab.Home, "west", "east"}
@@ -87,6 +88,15 @@ func (n *newcomer) types(line string) {
 	}
 }
 
+// typesForEach types a line for the other workload cluster, too, if it is about one.
+func (n *newcomer) typesForEach(line string) {
+	n.t.Helper()
+	if strings.Contains(line, "west") {
+		n.types(strings.ReplaceAll(line, "west", "east"))
+	}
+	n.types(line)
+}
+
 // shell runs a line in a shell, and returns what it writes.
 func (n *newcomer) shell(line string) (string, error) {
 	ctx, cancel := context.WithTimeout(n.t.Context(), 3*time.Minute)
@@ -99,22 +109,23 @@ func (n *newcomer) shell(line string) (string, error) {
 	return string(out), err
 }
 
-// start does for the Deployment what nodes would.
-func (n *newcomer) start() {
+// start does for the Deployment what nodes would. The flags are those that its manifest has besides.
+func (n *newcomer) start(flags ...string) {
 	n.t.Helper()
+	n.started++
 	kubeconfig, err := n.planes.Cluster(lab.Home).ServiceAccountKubeconfig(n.t.Context(), lab.Namespace, lab.Account)
 	if err != nil {
 		n.t.Fatal(err)
 	}
 	for i := range 3 {
-		name := fmt.Sprintf("tenure-%d", i)
+		name := fmt.Sprintf("tenure-%d-%d", n.started, i)
 		r, err := lab.StartProgram(lab.Program{
 			Name: name, Binary: filepath.Join(n.path, "tenure"), LogPath: filepath.Join(n.planes.Dir(), name+".log"), Addresses: 1,
 			Args: func(addresses []string) []string {
-				return []string{
+				return append([]string{
 					"--home-kubeconfig", kubeconfig, "--replica", name, "--metrics-bind-address", addresses[0], "--health-probe-bind-address", "0",
 					"--cluster-removal-grace=1s", // the default would only make the test longer
-				}
+				}, flags...)
 			},
 		})
 		if err != nil {
@@ -125,21 +136,38 @@ func (n *newcomer) start() {
 	}
 }
 
-// ready says of the Deployment's Pods what nodes would, once the processes run.
-func (n *newcomer) ready() {
+// rolls has replicas take the place of those that run, as the Deployment's new Pods do.
+func (n *newcomer) rolls(flags ...string) {
 	n.t.Helper()
-	c, pods := labtest.Client(n.t, n.planes.Cluster(lab.Home)), &corev1.PodList{}
-	if err := c.List(n.t.Context(), pods, client.InNamespace(lab.Namespace)); err != nil || len(pods.Items) == 0 {
-		n.t.Fatalf("%d Pods of the Deployment (%v)", len(pods.Items), err)
-	}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		pod.Status.Phase = corev1.PodRunning
-		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue})
-		if err := c.Status().Update(n.t.Context(), pod); err != nil {
-			n.t.Fatal(err)
+	before := n.replicas
+	n.replicas = nil
+	n.start(flags...)
+	labtest.Leave(n.t, before...)
+}
+
+// rollsOut types a line that waits for a rollout, and says of the Deployment's Pods meanwhile what nodes would.
+func (n *newcomer) rollsOut(line string) {
+	n.t.Helper()
+	ctx, cancel := context.WithCancel(n.t.Context())
+	done, c := make(chan struct{}), labtest.Client(n.t, n.planes.Cluster(lab.Home))
+	go func() {
+		defer close(done)
+		for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
+			pods := &corev1.PodList{}
+			_ = c.List(ctx, pods, client.InNamespace(lab.Namespace)) // if it fails, the next one may not
+			for i := range pods.Items {
+				pod := &pods.Items[i]
+				if pod.Status.Phase == corev1.PodPending {
+					pod.Status.Phase = corev1.PodRunning
+					pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue})
+					_ = c.Status().Update(ctx, pod)
+				}
+			}
 		}
-	}
+	}()
+	n.types(line)
+	cancel()
+	<-done
 }
 
 // commands are those of the first block of a page that has a text in it, without their comments.
@@ -235,8 +263,8 @@ func (n *newcomer) settled(name string) (all map[string]bool) {
 	return all
 }
 
-// The README's first five commands lead from nothing to an At in a second cluster, those of the page about upgrading change
-// nothing for the worse, and the page about installing leaves nothing behind.
+// The README's first five commands lead from nothing to an At in a second cluster, the next pages to an upgrade, to a Deployment
+// that is copied, to a token that is rotated, and back to the version before. The page about installing leaves nothing behind.
 func TestAnHourFromNothingToAnAtInASecondClusterAndBack(t *testing.T) {
 	n := newNewcomer(t)
 	before := map[string]map[string]bool{}
@@ -263,21 +291,44 @@ func TestAnHourFromNothingToAnAtInASecondClusterAndBack(t *testing.T) {
 		t.Errorf("home has %d objects more: what was installed isn't seen (%v)", len(added(before[lab.Home], installed)), err)
 	}
 
-	for _, line := range commands(t, "docs/upgrade.md", "rollout status") {
-		if strings.Contains(line, "rollout") {
-			n.ready()
-		}
-		if strings.Contains(line, "tenure status") { // a machine that is busy may make a replica late
+	for _, line := range commands(t, "docs/upgrade.md", "tenure status") {
+		switch {
+		case strings.Contains(line, "rollout status"):
+			n.rollsOut(line)
+			continue
+		case strings.Contains(line, "tenure status"): // a machine that is busy may make a replica late
 			labtest.Eventually(t, line+" is content", func() error { _, err := n.shell(line); return err })
 		}
 		n.types(line)
 	}
 
-	for _, line := range commands(t, "docs/install.md", "cluster remove") {
-		if strings.Contains(line, "west") { // as for each workload cluster
-			n.types(strings.ReplaceAll(line, "west", "east"))
+	for _, line := range commands(t, "docs/replication.md", "config/replication/home") {
+		n.typesForEach(line)
+		if strings.Contains(line, "config/replication/home") {
+			n.rolls("--deployment-source=home")
+		}
+	}
+	if copied := labtest.Kubectl(t, n.planes.Cluster("east"), "get", "deployment", "everywhere", "-o", "name"); copied == "" {
+		t.Error("a Deployment is replicated, and there is no copy of it")
+	}
+	n.types("tenure cluster rotate west --kubeconfig west.yaml --home-kubeconfig home.yaml")
+	n.types("kubectl --kubeconfig home.yaml delete deployment everywhere")
+	if left := labtest.Kubectl(t, n.planes.Cluster("east"), "get", "deployments", "-n", "default", "-o", "name"); left != "" {
+		t.Errorf("the Deployment is deleted, and there is still %s", left)
+	}
+
+	for _, line := range commands(t, "docs/upgrade.md", "rollout undo") {
+		if strings.Contains(line, "rollout status") {
+			n.rollsOut(line)
+			continue
 		}
 		n.types(line)
+		n.rolls()
+	}
+
+	for _, line := range commands(t, "docs/install.md", "cluster remove") {
+		line = strings.ReplaceAll(line, "config/default", "config/replication/home") // as the page says
+		n.typesForEach(line)
 		if strings.Contains(line, "delete deployment") {
 			labtest.Leave(t, n.replicas...)
 		}
