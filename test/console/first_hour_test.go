@@ -77,9 +77,16 @@ func newNewcomer(t *testing.T) *newcomer {
 	return n
 }
 
+// namesOfTheHour are what stands for the names in lines of pages.
+var namesOfTheHour = strings.NewReplacer("at/NAME", "at/example-at", "deployment/NAME", "deployment/everywhere", "NAMESPACE", "default",
+	"--cluster CLUSTER", "--cluster east", "--cluster C", "--cluster east")
+
 // types types a line into a shell, and fails if that does.
 func (n *newcomer) types(line string) {
 	n.t.Helper()
+	if strings.HasPrefix(line, "tenure status") { // a machine that is busy may make a replica late
+		labtest.Eventually(n.t, line+" is content", func() error { _, err := n.shell(line); return err })
+	}
 	began := time.Now()
 	out, err := n.shell(line)
 	n.t.Logf("$ %s\n%s(%.1fs)", line, out, time.Since(began).Seconds())
@@ -104,7 +111,7 @@ func (n *newcomer) shell(line string) (string, error) {
 	shell := exec.CommandContext(ctx, "sh", "-c", line)
 	shell.Dir = n.folder
 	shell.Env = append(slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "KUBECONFIG=") }),
-		"PATH="+n.path+":"+os.Getenv("PATH"))
+		"PATH="+n.path+":"+os.Getenv("PATH"), "KUBECONFIG=home.yaml")
 	out, err := shell.CombinedOutput()
 	return string(out), err
 }
@@ -264,7 +271,7 @@ func (n *newcomer) settled(name string) (all map[string]bool) {
 }
 
 // The README's first five commands lead from nothing to an At in a second cluster, the next pages to an upgrade, to a Deployment
-// that is copied, to a token that is rotated, and back to the version before. The page about installing leaves nothing behind.
+// that is copied, to what is looked at and set on the way, to a token that is rotated, and back to the version before. The page about installing leaves nothing behind.
 func TestAnHourFromNothingToAnAtInASecondClusterAndBack(t *testing.T) {
 	n := newNewcomer(t)
 	before := map[string]map[string]bool{}
@@ -292,12 +299,9 @@ func TestAnHourFromNothingToAnAtInASecondClusterAndBack(t *testing.T) {
 	}
 
 	for _, line := range commands(t, "docs/upgrade.md", "tenure status") {
-		switch {
-		case strings.Contains(line, "rollout status"):
+		if strings.Contains(line, "rollout status") {
 			n.rollsOut(line)
 			continue
-		case strings.Contains(line, "tenure status"): // a machine that is busy may make a replica late
-			labtest.Eventually(t, line+" is content", func() error { _, err := n.shell(line); return err })
 		}
 		n.types(line)
 	}
@@ -311,7 +315,16 @@ func TestAnHourFromNothingToAnAtInASecondClusterAndBack(t *testing.T) {
 	if copied := labtest.Kubectl(t, n.planes.Cluster("east"), "get", "deployment", "everywhere", "-o", "name"); copied == "" {
 		t.Error("a Deployment is replicated, and there is no copy of it")
 	}
-	n.types("tenure cluster rotate west --kubeconfig west.yaml --home-kubeconfig home.yaml")
+	for page, has := range map[string]string{
+		"docs/operate.md": "tenure plan", "docs/troubleshoot.md": "tenure why", "docs/tune.md": "annotate", "docs/clusters.md": "cluster rotate",
+	} {
+		for _, line := range commands(t, page, has) {
+			if line != "tenure page" { // it needs the Pods, and has a test of its own
+				n.types(namesOfTheHour.Replace(line))
+			}
+		}
+	}
+	n.types(commands(t, "docs/clusters.md", "dry-run")[0])
 	n.types("kubectl --kubeconfig home.yaml delete deployment everywhere")
 	if left := labtest.Kubectl(t, n.planes.Cluster("east"), "get", "deployments", "-n", "default", "-o", "name"); left != "" {
 		t.Errorf("the Deployment is deleted, and there is still %s", left)
