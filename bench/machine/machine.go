@@ -1,4 +1,5 @@
-// Package machine reads how busy the machine is: a figure that depends on it should tell.
+// Package machine reads how much processor time was used on this machine, and how much the hypervisor gave to others.
+// A figure that other programs can spoil is reported together with it: bench/run and test/chaos call this package.
 package machine
 
 import (

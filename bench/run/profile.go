@@ -19,8 +19,10 @@ import (
 // profileFor is how long a profile is taken.
 const profileFor = 5 * time.Second
 
-// profile takes a CPU profile of each process, from the start of a round's load on. It costs the processes some
-// percent, so figures of such a run aren't published.
+// profile waits for the start of a round's load, begins a CPU profile of each process, and returns without waiting
+// for the profiles; f.sampling counts those that are being taken. Without the option Profile it does nothing. A
+// profile that fails is only reported. Profiling costs the processes some percent, so figures of such a run aren't
+// published.
 func (f *fleet) profile(ctx context.Context, namespace string, start time.Time) {
 	if f.options.Profile == "" || lab.Sleep(ctx, max(0, time.Until(start))) != nil {
 		return

@@ -51,7 +51,9 @@ func RestrictedPods() PodDefaults {
 	}
 }
 
-// Validate reports every default that an API server would refuse.
+// Validate refuses negative requests and limits, requests above their limit, and an ActiveDeadline that is negative
+// or no whole number of seconds. It joins one error per problem. It checks neither names of resources nor the
+// SecurityContext.
 func (d PodDefaults) Validate() error {
 	var wrong []error
 	for _, name := range slices.Sorted(maps.Keys(d.Requests)) {

@@ -1,13 +1,24 @@
-// Package clusterhealth tells an operator which workload clusters can't be used, and why.
+// Package clusterhealth tells an operator which workload clusters can't be used, and why. Each replica runs one
+// [Health]; packages console and onboard ask about single clusters by [Look].
 //
-// A cluster is a Secret with a kubeconfig in the home cluster; package kubeconfig refuses what must not be in one. [Health]
-// watches the Secrets and asks each cluster regularly whether it answers; what it finds becomes a metric, a log line and an
-// event on the Secret, once per change, and the event once for all replicas. It never stops anything: one cluster's trouble
-// is no other cluster's.
+// A cluster is a Secret with a kubeconfig in the home cluster; package kubeconfig refuses what must not be in one.
+// Health watches the Secrets and regularly asks each cluster whether it answers. It reports a change by a metric, a
+// log line and an event on the Secret. All replicas together send one event. Health never stops anything: one
+// cluster's trouble is no other cluster's.
 //
-// Where the connection in use is made of what the Secret holds, whoever owns it says whether the cluster can be used, so that
-// there is one verdict ([Use].Ask): package shard's, which its protocol goes by too. A cluster that works and that nothing of
-// this replica depends on is asked rarely, and no connection to it stays open.
+// # The connection in use
 //
-// It also has clusters go by the limits in their Secrets' annotations, and tells of those that can't be used.
+// The program may already have a connection to the cluster ([Config].InUse). If it was made of the kubeconfig that
+// the Secret holds now, Health opens no other one and takes the verdict of [Use].Ask. In command tenure that is
+// package shard's, so the operator is shown what the sharding protocol goes by. If the Secret holds another
+// kubeconfig by now and that one doesn't work or was refused, the cluster stays usable for as long as the connection
+// in use works, and Health reports the Secret as rejected.
+//
+// A cluster that works, and that nothing in this replica depends on, is asked rarely ([Config].Rarely). No connection
+// to it is kept open.
+//
+// # Limits
+//
+// The annotations of a Secret may limit how much a replica asks of the cluster. Health hands them to [Config].Limit,
+// and reports limits that are invalid by a log line and an event.
 package clusterhealth

@@ -170,6 +170,8 @@ func (p *parser) weights(wish *Wish) {
 	}
 }
 
+// overrides parses the annotation AnnotationOverrides into wish.Overrides, and adds what is wrong with it to p.bad.
+// It needs wish.Divide, so mode has to come first. Images may only be overridden of the containers named.
 func (p *parser) overrides(wish *Wish, containers []string) {
 	data, found := p.annotations[AnnotationOverrides]
 	if !found {

@@ -76,7 +76,9 @@ func (w *watch) see(cfg Config, records inspect.Records, m metrics, now time.Tim
 	return v
 }
 
-// seeLeases notes which Leases changed. Only a change that was seen counts; until then a Lease's own word is taken.
+// seeLeases returns when each Lease was last seen to change, on this replica's clock. A Lease that hasn't changed
+// since this watch first saw it isn't in the result: for it, package console falls back on the time in the Lease
+// itself.
 func (w *watch) seeLeases(records inspect.Records, now time.Time) map[string]time.Time {
 	seen, present := map[string]time.Time{}, map[string]bool{}
 	for i := range records.Leases {

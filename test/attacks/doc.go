@@ -1,9 +1,17 @@
-// Package attacks is a corpus of what somebody could write who means harm, and the tests that run all of it.
+// Package attacks is a corpus of malicious input (kubeconfigs, Ats, Deployments, records, replies of API servers),
+// and the tests that run all of it.
 //
-// The cases are data, in testdata, one file a family. For every one it holds that no file is opened that it names, no
-// program run, no server asked that isn't to be asked, nothing written outside of the allowed namespaces, that nothing
-// crashes or takes long, that no secret of it shows up in any output, and that the refusal says why. Each family also has
-// cases that have to be accepted, so that nothing passes by refusing everything.
+// The cases are data: one file in testdata for each family. The tests assert for each case that
 //
-// A new way in that somebody finds is a new case here first. SECURITY.md says who can write what, and what stops it.
+//   - no file that it names is opened, and no program that it names is run,
+//   - no request goes to a server that isn't meant to get one,
+//   - nothing is written outside of the allowed namespaces,
+//   - nothing crashes or takes long,
+//   - no secret in it appears in any output,
+//   - the refusal says why.
+//
+// Each family also has harmless cases, which have to be accepted. So code that refuses everything fails.
+//
+// Whoever finds a new attack adds it here as a case before mending it. SECURITY.md says who can write what, and what
+// stops it.
 package attacks

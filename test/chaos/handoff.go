@@ -119,7 +119,9 @@ func (r *run) addBallast(ctx context.Context) error {
 	return nil
 }
 
-// moveOne pins one shard to a replica that doesn't hold it, and waits until that one serves it.
+// moveOne pins the i-th shard, counted round and round, to a random replica that doesn't hold it. It waits until that
+// replica logs the shard's activation at a higher epoch, for 30 seconds at most, and fails if it doesn't. The pin
+// stays.
 func (r *run) moveOne(ctx context.Context, i int) error {
 	shards, err := r.fleet.Shards(ctx)
 	if err != nil || ctx.Err() != nil {

@@ -1,6 +1,7 @@
-// Package hooks is what laboratories ask of a replica and no user does: work that takes a stated time, a sample of every
-// reconcile, tracing in turns, and planted faults, which gates have to catch. Only a replica that is built with
-// `-tags lab` has it; cmd/tenure/hooks.go says what stands in its place otherwise.
+// Package hooks gives a replica the functions that only benchmarks and chaos tests use: reconciles that are made to
+// take a stated time, a file with one record for each reconcile, sampling of traces that changes in turns, and
+// planted faults, which the tests have to detect. Command tenure imports it only if it is built with `-tags lab`. In
+// any other build cmd/tenure/hooks.go has functions of the same names that do nothing.
 package hooks
 
 import (

@@ -1,10 +1,11 @@
-// Package lab runs Tenure on this machine, for the demo, the bench, chaos and the tests that need real processes: control
-// planes with what config/ ships installed on them, replicas as processes, fault proxies between the two, and what the
-// replicas log and count. Its subpackages are the parts: localplane starts control planes, localjaeger takes traces,
-// faultproxy hurts a conversation with an API server, virtual makes many clusters of one plane, labtest is for tests.
+// Package lab runs Tenure on this machine, for the demo, the bench, chaos and the tests that need real processes:
+// control planes with what config/ ships installed on them, replicas as processes, fault proxies between the two, and
+// what the replicas log and count. Its subpackages are the parts: localplane starts control planes, localjaeger takes
+// traces, faultproxy injects faults into requests to an API server, virtual makes many clusters of one plane, labtest
+// is for tests.
 //
-// What the replicas find in the clusters, and no more, they have in production too: each replica is a bin/tenure with the
-// service account and the rights of config/.
+// A replica gets the rights that it has in production, and no others: it is a process of bin/tenure with the service
+// account and the RBAC rules of config/.
 //
 //	f, err := lab.Start(ctx, lab.Options{Workloads: []string{"west", "east"}})
 //	defer f.Stop()

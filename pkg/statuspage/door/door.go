@@ -1,17 +1,20 @@
-// Package door opens the status page of a replica on the caller's own machine, with the caller's own credentials.
+// Package door opens the status page of a replica on the caller's own machine, with the caller's own credentials. The
+// command `tenure page` calls it.
 //
-// The way is a port-forward through the API server of the home cluster, so that the replicas need no address that can be
-// reached. The replica asks the API server whose the token is and whether its owner may look, as it does for Prometheus.
+// The connection is a port-forward through the API server of the home cluster, so replicas need no address that can
+// be reached from outside. The replica has the API server check the token and whether its user may see the page, as
+// it does for Prometheus.
 //
 // # Considerations
 //
-// The token reaches the replica. Who has taken over a replica's Pod could keep it; [Options].ServiceAccount looks with a
-// token of a service account that may do nothing else.
+// The replica receives the token, so an attacker who has taken over a replica's Pod could keep it. With
+// [Options].ServiceAccount the replica gets a token of that service account instead, which needs no right but to see
+// the page.
 //
-// What is open on the caller's machine adds the caller's token to requests, so it isn't open to all who reach the port: the
-// first request has to present a key that is in the printed address, and others the cookie that it then gets. Requests
-// under another name than the address' own are refused, so that no page elsewhere gets in by pointing its name here. Only
-// the page and its parts can be read.
+// The local port adds the token to every request that it forwards, so it must not serve everybody who can connect to
+// it. The first request has to present the key that is part of the printed address, and gets a cookie. All others
+// have to present the cookie. A request with another Host header than the port's own address is refused, against DNS
+// rebinding. Only the page and its parts can be read.
 package door
 
 import (

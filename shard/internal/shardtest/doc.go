@@ -38,13 +38,21 @@
 //
 // # What the schedules leave out
 //
-// These the protocol promises nothing about: clock rates off by more than the margin covers; a wall clock set back on a
-// machine while it sleeps; a user who deletes a shard's record while a request to create it is still on the wire; a user
-// who twice makes a record by hand while no coordinator lives; a restored
-// snapshot that leaves out what a process doesn't know of, if it also leaves out none of that process's renewals; a process
-// that starts within two leases after a snapshot came back of no fleet, of one that was stopped, or of records that nobody
-// had ever held, or after all Leases went and all records of holders; clocks that differ or are set where the store's history is replaced;
-// one version of one record in two histories; where processes of the previous version run, records
-// that users make, those that they delete of a cluster whose layout is of a later generation, and layouts and clusters
-// that they replace before all slots have had a record of the first.
+// No schedule has the following, since the protocol promises nothing about it. Most of the reasons are in
+// shard/DESIGN.md under "What is not guaranteed".
+//
+//   - Clocks: rates that differ by more than the margin covers; a wall clock that is set back while its machine
+//     sleeps.
+//   - Users: one who deletes a shard's record while a request to create it is in flight; one who makes a record by
+//     hand twice while no coordinator lives.
+//   - A restore of home from a snapshot that has all renewals of a process, but lacks writes that this process hadn't
+//     seen yet.
+//   - A process that starts less than two lease durations after home has lost the running fleet. That is so after a
+//     restore of a snapshot that shows no fleet, a stopped fleet, or only records that nobody had ever held. It is
+//     also so after the loss of all Leases together with all records that had a holder.
+//   - Clocks that differ, or are set, in a run in which the store's history is replaced.
+//   - A record that has the same resourceVersion in two histories, with different content.
+//   - While processes of the previous version run: records that users make; records that users delete in a cluster
+//     whose layout is of a later generation; a layout or cluster that users replace before each slot has had a record
+//     of the first generation.
 package shardtest

@@ -1,5 +1,5 @@
-// Package labtest gives tests a lab: what can't be started fails the test, what was started ends with it, and what was
-// waited for in vain is told with what was seen last.
+// Package labtest is package lab for tests, which alone import it. If something can't be started, the test fails.
+// What was started is stopped when the test ends. A wait that fails reports the last state that it saw.
 package labtest
 
 import (

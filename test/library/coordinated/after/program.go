@@ -1,4 +1,5 @@
-// Package after is the program of package before, whose replicas divide each cluster among them.
+// Package after is the program of package before without the coordinator: package shard divides the objects of each
+// cluster among all replicas.
 package after
 
 import (

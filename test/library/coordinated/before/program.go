@@ -1,4 +1,5 @@
-// Package before is a program of many clusters, whose replicas divide these among them whole.
+// Package before is the example of docs/library.md that works on many clusters with multicluster-runtime's sharded
+// coordinator: each cluster belongs to one replica as a whole. Package after is the same program with package shard.
 package before
 
 import (

@@ -1,4 +1,5 @@
-// Package after is the program of package before, all of whose replicas work.
+// Package after is the program of package before without leader election: package shard divides the cluster's objects
+// among all replicas.
 package after
 
 import (

@@ -1,4 +1,5 @@
-// Package before is a program of one cluster, one replica of which works at a time.
+// Package before is the example of docs/library.md that works on one cluster with leader election: only the leader
+// reconciles. Package after is the same program, sharded.
 package before
 
 import (
