@@ -6,8 +6,8 @@
 // worker that is free takes the next key in three steps:
 //
 //  1. Clusters take turns. One whose keys are with [Options.PerCluster] workers already is passed over: however slow it
-//     is, it holds no more than these. When workers run short, so that no more than a quarter of them is free, the rest
-//     is for clusters with less than an equal share; and the last sixteenth for those with less and less of one, so that
+//     is, it holds no more than these. Once only a quarter of the workers or less is free, a cluster gets another one
+//     only if it has less than an equal share. In the last sixteenth this bound falls with each worker taken, so that
 //     some are left for a cluster that has none, however many others keep theirs for long. One cluster alone gets all.
 //  2. Within a cluster, namespaces take turns.
 //  3. Within a namespace, the key with the highest priority is taken, and of equal ones the key that has been ready for

@@ -15,12 +15,12 @@
 //
 // multicluster-runtime's kubeconfig provider reads Secrets and parses what is in them. [Fence] stands between the two:
 // the provider sees the home cluster's manager with a client that hands out Secrets with the new kubeconfig inside. A
-// provider of our own would be a copy of what engages, replaces and removes clusters there, for the sake of one line of
-// it; the fence needs no more than that the provider reads through the manager's client, and a test on a real fleet
+// provider of our own would copy all code there that engages, replaces and removes clusters, to change one line of it.
+// The fence needs no more than that the provider reads through the manager's client, and a test on a real fleet
 // fails where it doesn't.
 //
-// A Secret that is refused reads like the last one of its name that wasn't, so that a mistake takes no cluster away that is
-// being served. Where there was none, or the replica started later, it reads as if it weren't there: what worked is
+// For a Secret that is refused the provider goes on reading what was accepted last under that name, so that a mistake takes
+// no cluster away that is being served. Where there was none, or the replica started later, it reads as if it weren't there: what worked is
 // kept in memory only, since a second place for credentials would have to be guarded like the first. To take a cluster
 // away, delete its Secret. What a changed Secret means is decided by package shard, not by the provider, which takes the
 // cluster away before it gives the new one.

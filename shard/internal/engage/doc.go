@@ -31,5 +31,6 @@
 // may be served while nothing else is. It is open while the cluster is silent, and while it refuses everything (429, 401,
 // 502 to 504). Keys are put off meanwhile instead of backing off one by one, for 5 s at most or as long as Retry-After says; then one
 // of them tries. So the backlog of a cluster that recovers begins at once, however long it was away. [Breaker.State] also tells
-// of clusters that refuse a part or answer late, whose keys go through: they hold workers of their own only.
+// of clusters that refuse some requests or answer late. Their keys aren't put off: such a cluster holds no more workers than its
+// share.
 package engage

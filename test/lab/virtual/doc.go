@@ -15,8 +15,8 @@
 // # Lists and watches of all namespaces
 //
 // They go through as they are, with selectors (shardSelector too), pages and bookmarks, and what is in the namespaces of
-// others is left out of the answer. A page may therefore be short, or empty and have a successor, which the API allows; it
-// doesn't tell how many objects remain. With hundreds of clusters that is too much work, since the API server sends what
+// others is left out of the answer. A page may therefore have fewer objects than asked for, or none although another
+// page follows, which the API allows; it doesn't tell how many objects remain. With hundreds of clusters that is too much work, since the API server sends what
 // happens in one of them to the watches of all: give such a cluster its only namespace by name, and lists and watches of
 // all namespaces become those of that one.
 //
