@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
@@ -177,6 +178,40 @@ func (n *newcomer) rollsOut(line string) {
 	<-done
 }
 
+// elsewhere installs what replicas in another cluster than home need, as the page about installing says, and takes it away.
+func (n *newcomer) elsewhere(name string) {
+	n.t.Helper()
+	c := labtest.Client(n.t, n.planes.Cluster(name))
+	labtest.Eventually(n.t, "the namespace that was removed is gone from "+name, func() error {
+		err := c.Get(n.t.Context(), client.ObjectKey{Name: lab.Namespace}, &corev1.Namespace{})
+		if err == nil {
+			return errors.New("it is still there")
+		}
+		return client.IgnoreNotFound(err)
+	})
+	page, err := os.ReadFile("../../docs/install.md")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	kubeconfig := regexp.MustCompile("(?s)```yaml\n(apiVersion: v1\nkind: Config.*?)```").FindSubmatch(page)
+	if kubeconfig == nil {
+		n.t.Fatal("docs/install.md has no kubeconfig for replicas elsewhere")
+	}
+	home := n.planes.Cluster(lab.Home).RESTConfig()
+	text := strings.NewReplacer("https://home.example.com:6443", home.Host,
+		"certificate-authority-data: ...", "certificate-authority-data: "+base64.StdEncoding.EncodeToString(home.CAData),
+		"/etc/tenure/home/token", "token").Replace(string(kubeconfig[1]))
+	if err := errors.Join(os.WriteFile(filepath.Join(n.folder, "kubeconfig"), []byte(text), 0o600),
+		os.Symlink(n.planes.Cluster(name).Kubeconfig(), filepath.Join(n.folder, "remote.yaml"))); err != nil {
+		n.t.Fatal(err)
+	}
+	for _, line := range commands(n.t, "docs/install.md", "apply -k config/remote") {
+		n.types(line)
+	}
+	n.types("kubectl --kubeconfig kubeconfig -n tenure-system get leases -o name") // as a replica there reads home
+	n.types("kubectl --kubeconfig remote.yaml delete -k config/remote")
+}
+
 // commands are those of the first block of a page that has a text in it, without their comments.
 func commands(t *testing.T, page, has string) (lines []string) {
 	t.Helper()
@@ -271,7 +306,7 @@ func (n *newcomer) settled(name string) (all map[string]bool) {
 }
 
 // The README's first five commands lead from nothing to an At in a second cluster, the next pages to an upgrade, to a Deployment
-// that is copied, to what is looked at and set on the way, to a token that is rotated, and back to the version before. The page about installing leaves nothing behind.
+// that is copied, to what is looked at and set on the way, to a token that is rotated, back to the version before, and to replicas elsewhere. The page about installing leaves nothing behind.
 func TestAnHourFromNothingToAnAtInASecondClusterAndBack(t *testing.T) {
 	n := newNewcomer(t)
 	before := map[string]map[string]bool{}
@@ -342,6 +377,9 @@ func TestAnHourFromNothingToAnAtInASecondClusterAndBack(t *testing.T) {
 	for _, line := range commands(t, "docs/install.md", "cluster remove") {
 		line = strings.ReplaceAll(line, "config/default", "config/replication/home") // as the page says
 		n.typesForEach(line)
+		if strings.Contains(line, "cluster remove") {
+			n.elsewhere("east")
+		}
 		if strings.Contains(line, "delete deployment") {
 			labtest.Leave(t, n.replicas...)
 		}
