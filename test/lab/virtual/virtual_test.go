@@ -241,14 +241,12 @@ func writes(t *testing.T, v one) {
 	}
 }
 
+// shards finds that each object is in one half. Were the selector ignored, each would be found twice.
 func shards(t *testing.T, v one, objects int) {
 	var all []string
 	for _, half := range []string{"'0x0000000000000000', '0x8000000000000000'", "'0x8000000000000000', '0x10000000000000000'"} {
 		some := v.names(t, &cnatv1alpha1.AtList{}, &client.ListOptions{Raw: &metav1.ListOptions{ShardSelector: "shardRange(object.metadata.uid, " + half + ")"}})
 		all = append(all, some...)
-		if len(some) == objects {
-			t.Errorf("%s is all of them", half)
-		}
 	}
 	slices.Sort(all)
 	if diff := cmp.Diff(v.made("default", 0, objects, 1), all); diff != "" {
