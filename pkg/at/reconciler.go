@@ -160,10 +160,13 @@ func (a *actor) reconcile(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result
 
 func (a *actor) view(at *cnatv1alpha1.At, pod *corev1.Pod, fresh bool) View {
 	now := a.clock.Now()
-	if fresh && pod != nil && a.notes.recall(at, now) == NoteUnused {
-		a.notes.unsure(at.UID, now) // a request from before our claim has made a Pod: if it goes, that may be after its end
+	note := a.notes.recall(at, now)
+	if fresh && pod != nil && note == NoteUnused {
+		// A request from before our claim has made a Pod. If it goes, that may be after its end.
+		a.notes.unsure(at.UID, now)
+		note = NoteNone
 	}
-	return View{At: at, Pod: pod, Fresh: fresh, Note: a.notes.recall(at, now), Now: now}
+	return View{At: at, Pod: pod, Fresh: fresh, Note: note, Now: now}
 }
 
 // look reads a fresh view. It returns nil if the At is gone.

@@ -19,10 +19,10 @@
 // The fence needs no more than that the provider reads through the manager's client, and a test on a real fleet
 // fails where it doesn't.
 //
-// For a Secret that is refused the provider goes on reading what was accepted last under that name, so that a mistake takes
-// no cluster away that is being served. Where there was none, or the replica started later, it reads as if it weren't there: what worked is
-// kept in memory only, since a second place for credentials would have to be guarded like the first. To take a cluster
-// away, delete its Secret. What a changed Secret means is decided by package shard, not by the provider, which takes the
+// For a Secret that is refused the provider goes on reading what was accepted last under that name, so that a mistake
+// takes no cluster away that is being served. Where nothing was accepted before, or the replica started later, the Secret
+// seems not to be there: what worked is kept in memory only, since a second place for credentials would have to be guarded
+// like the first. To take a cluster away, delete its Secret. What a changed Secret means is decided by package shard, not by the provider, which takes the
 // cluster away before it gives the new one.
 //
 // # Files

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -97,7 +98,8 @@ func (f *Folder) Start(ctx context.Context) error {
 func (f *Folder) NeedLeaderElection() bool { return false }
 
 // errEmptied is a folder that has lost all its files between two looks: more likely its volume isn't mounted any more.
-var errEmptied = errors.New("all files are gone at once, as if its volume weren't mounted; to remove clusters, remove one file after another")
+var errEmptied = errors.New("all files are gone at once, as if its volume weren't mounted; " +
+	"to remove clusters, remove one file after another")
 
 // look takes what two looks have found alike, so that a file that is being written isn't read in between. A folder that
 // can't be read, or has lost several files and is empty, changes nothing.
@@ -107,7 +109,9 @@ func (f *Folder) look() {
 		err = errEmptied
 	}
 	if err != nil {
-		f.say(map[string]string{f.path: err.Error() + "; the clusters stay as they are"})
+		wrong = maps.Clone(f.said) // nothing is known of its files now
+		wrong[f.path] = err.Error() + "; the clusters stay as they are"
+		f.say(wrong)
 		return
 	}
 	f.say(wrong)

@@ -157,19 +157,19 @@ func TestAMountedSecretIsAFolder(t *testing.T) {
 }
 
 func TestAFolderThatVanishesChangesNothingAndIsReported(t *testing.T) {
-	r := newFolderRig(t, map[string]string{"west": "1"})
+	r := newFolderRig(t, map[string]string{"west": "1", "Not a name": "1"})
 	r.looks(1, "add west=1")
 	r.must(os.Rename(r.path, r.path+".away"))
 	r.looks(5)
 	if n := r.logged(r.path, "the clusters stay as they are"); n != 1 {
 		t.Errorf("reported %d times, want once: %q", n, r.log)
 	}
-	if n := testutil.ToFloat64(folderProblems); n != 1 {
-		t.Errorf("%v problems in the metric, want 1", n)
+	if n := testutil.ToFloat64(folderProblems); n != 2 || r.logged("in order again") != 0 {
+		t.Errorf("%v problems in the metric, want those of the folder and of the file: %q", n, r.log)
 	}
 	r.must(os.Rename(r.path+".away", r.path))
 	r.looks(5)
-	if n := testutil.ToFloat64(folderProblems); n != 0 || r.logged("in order again") != 1 {
+	if n := testutil.ToFloat64(folderProblems); n != 1 || r.logged("in order again") != 1 {
 		t.Errorf("%v problems in the metric, log: %q", n, r.log)
 	}
 }

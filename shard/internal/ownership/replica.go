@@ -363,11 +363,11 @@ func (r *Replica) advance() {
 	r.leaveIfDone()
 }
 
-// planEvery is PlanEvery, or longer in a fleet of more than some thousand shards. A plan takes the longer the more there
-// are, and events must be handled meanwhile, renewals first of all.
+// planEvery is PlanEvery, or longer in a fleet of thousands of shards. A plan takes longer the more there are, and events
+// have to be handled between two plans, renewals first of all.
 func (r *Replica) planEvery() time.Duration {
-	const share = 5 * time.Microsecond // a plan takes about a third of that a shard
-	return max(r.cfg.PlanEvery, time.Duration(len(r.order))*share)
+	const perShard = 5 * time.Microsecond
+	return max(r.cfg.PlanEvery, time.Duration(len(r.order))*perShard)
 }
 
 // touchDue queues the shards whose next step depends on time alone.
