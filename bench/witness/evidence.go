@@ -3,6 +3,7 @@ package witness
 import (
 	"cmp"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -21,7 +22,6 @@ const (
 
 // clusterLog is what the log of one cluster shows about itself.
 type clusterLog struct {
-	heard    map[int64]bool    // buckets in which the log has anything
 	told     map[int][]version // versions that the log shows, by era
 	servers  map[string]string // by Lease, which API server process renews it
 	restarts []int64
@@ -54,10 +54,14 @@ type suspect struct {
 func (l *ledger) hear(e *Event) {
 	c := l.clusters[e.Cluster]
 	if c == nil {
-		c = &clusterLog{heard: map[int64]bool{}, told: map[int][]version{}, servers: map[string]string{}}
+		c = &clusterLog{told: map[int][]version{}, servers: map[string]string{}}
 		l.clusters[e.Cluster] = c
 	}
-	c.heard[e.Completed/bucket.Microseconds()] = true
+	folder := filepath.Dir(e.File)
+	if l.heard[folder] == nil {
+		l.heard[folder] = map[int64]bool{}
+	}
+	l.heard[folder][e.Completed/bucket.Microseconds()] = true
 	if e.IsLease() && e.Namespace == "kube-system" && strings.HasPrefix(e.Name, "apiserver-") && e.Body != nil {
 		if old := c.servers[e.Name]; old != "" && old != e.Body.Holder {
 			c.restarts = append(c.restarts, e.Received)
@@ -247,10 +251,12 @@ func (l *ledger) judgeLinks() {
 	}
 }
 
+// judgeSilence finds API servers whose logs have a hole. A virtual cluster may well be silent for longer.
 func (l *ledger) judgeSilence() {
-	for name, c := range l.clusters {
+	for folder, buckets := range l.heard {
+		name := filepath.Base(folder)
 		var heard []int64
-		for b := range c.heard {
+		for b := range buckets {
 			heard = append(heard, b*bucket.Microseconds())
 		}
 		slices.Sort(heard)

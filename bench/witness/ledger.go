@@ -58,6 +58,7 @@ type ledger struct {
 
 	links      []link
 	clusters   map[string]*clusterLog
+	heard      map[string]map[int64]bool // by folder of an API server's logs, buckets in which they have anything
 	suspects   map[string]*suspect
 	stats      WriteStats
 	fenced     Fenced
@@ -142,7 +143,7 @@ func newLedger(facts Facts, rules Rules) *ledger {
 		swept:   make(map[sweptKey][]span),
 		records: make(map[Shard][]recordWrite), recordUnknown: make(map[string][]recordWrite),
 		leases: make(map[string]*leaseLife), copyWrites: make(map[string][]int64),
-		clusters: make(map[string]*clusterLog), suspects: make(map[string]*suspect),
+		clusters: make(map[string]*clusterLog), heard: make(map[string]map[int64]bool), suspects: make(map[string]*suspect),
 		calls: make(map[string]int),
 	}
 }

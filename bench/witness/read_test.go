@@ -168,6 +168,45 @@ func TestOneLogOfSeveralClustersIsReadAsTheLogOfEach(t *testing.T) {
 	}
 }
 
+// TestAVirtualClusterMayBeSilent has one that nobody asks for two minutes while others on its API server are asked.
+func TestAVirtualClusterMayBeSilent(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		busy bool
+		want map[Kind]int
+	}{
+		{"while others are asked", true, map[Kind]int{}},
+		{"as all others are", false, map[Kind]int{MissingFile: 1}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			text, at := "", ""
+			for s := 0; s <= 120; s += 10 {
+				switch {
+				case s == 0 || s == 120:
+					at = "a-ns"
+				case tt.busy:
+					at = "b-ns"
+				default:
+					continue
+				}
+				e := parse(t, fmt.Sprintf("%d-%d - create map:x%d", 1000*s, 1000*s+1, s))[0]
+				e.Namespace = at
+				text += string(auditLine(e))
+			}
+			r, err := Read(logs(t, map[string]string{"host/audit.log": text}), Options{
+				Rules:   Rules{Unwitnessed: "nothing of ours is in it"},
+				Cluster: func(_, namespace string) string { return namespace[:1] },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, broken(r)); diff != "" {
+				t.Errorf("(-want +got):\n%s\n%v", diff, r.Err())
+			}
+		})
+	}
+}
+
 func TestReadNamesBadInput(t *testing.T) {
 	// Rotated at the time of the model, and an hour before.
 	const now, before = "audit-2026-09-21T14-13-20.000.log", "audit-2026-09-21T13-13-20.000.log"
