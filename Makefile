@@ -52,7 +52,6 @@ $(BIN)/promtool: config/monitoring/gen/go.mod config/monitoring/gen/go.sum
 	@mv $(BIN)/promtool.new $@
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
-GO_FILES = $(shell git ls-files -co --exclude-standard '*.go' | grep -v -e zz_generated)
 
 .PHONY: build
 build: ## build bin/tenure and bin/bench
@@ -86,8 +85,8 @@ generate: ## write anew what is generated: the deepcopy code and the CRDs from p
 	config/generate.sh
 
 .PHONY: lint
-lint: ## formatting, vet, and that generated files are up to date
-	@unformatted=$$(gofmt -l $(GO_FILES)); if [ -n "$$unformatted" ]; then echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; fi
+lint: ## formatting, lines of 120 characters at most, vet, and that generated files are up to date
+	@go run ./test/loc > /dev/null
 	go vet ./...
 	go vet -tags browser ./test/browser
 	cd test/apiserver && go vet ./...

@@ -76,7 +76,8 @@ func TestTheImageHasABinaryForEachPlatform(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if name := top.Manifests[0].Annotations["org.opencontainers.image.ref.name"]; name != "registry.example/tenure:v1.2.3" {
+	name := top.Manifests[0].Annotations["org.opencontainers.image.ref.name"]
+	if name != "registry.example/tenure:v1.2.3" {
 		t.Errorf("the image is named %q", name)
 	}
 	inner, err := index.ImageIndex(top.Manifests[0].Digest)

@@ -107,7 +107,7 @@
 //     deleted before it ended, and is made again.
 //   - startingDeadlineSeconds is judged at the claim. A Pod made again may start later.
 //   - A workload cluster that is restored from a backup has lost what came after the backup. An At whose claim or end
-//     isn't in the backup runs again, since nothing shows that it had run. An At that was made after the backup is gone.
+//     isn't in the backup runs again, since nothing shows that it had run. An At that was made later is gone.
 //     An At that is RUNNING in the backup may be brought to the end that a cache still shows, which it really had. If
 //     the same process starts an At for the second time, an event ([ReasonRestored]) says so.
 //   - The schedule is compared with the wall clock of the replica. A timer that is

@@ -4,7 +4,9 @@
 // It is a plain multicluster-runtime reconciler. It knows nothing of shards, tenures or epochs; what sharding needs (the
 // slot label on copies, the fence) is added by the clients it is given.
 //
-//	r, err := replication.NewReconciler(replication.Config{Clusters: manager, Targets: targets, Clock: clock.RealClock{}})
+//	r, err := replication.NewReconciler(replication.Config{
+//		Clusters: manager, Targets: targets, Clock: clock.RealClock{},
+//	})
 //	...
 //	err = replication.SetupUnsharded(manager, r, "home", changed, controller.TypedOptions[mcreconcile.Request]{
 //		RateLimiter: replication.NewRateLimiter(),

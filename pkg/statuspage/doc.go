@@ -3,7 +3,9 @@
 //
 // # Setup
 //
-//	page := statuspage.New(statuspage.Config{Replica: name, Namespace: ns, Records: mgr.Records, Metrics: metrics.Registry})
+//	page := statuspage.New(statuspage.Config{
+//		Replica: name, Namespace: ns, Records: mgr.Records, Metrics: metrics.Registry,
+//	})
 //	err := page.SetupWithManager(mgr.GetLocalManager())
 //
 // It is at [Path] of the metrics server, behind the same authentication and authorization. All of it is in the binary, and

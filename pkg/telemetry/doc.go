@@ -6,13 +6,15 @@
 //
 //	settings, err := telemetry.ReadSettings(os.Getenv) // OTEL_*; one clear error for all that is wrong
 //	exporter, err := telemetry.NewExporter(ctx, settings)
-//	tel, err := telemetry.New(telemetry.Config{Settings: settings, Exporter: exporter, Replica: name, Log: log, Registerer: metrics.Registry})
+//	tel, err := telemetry.New(telemetry.Config{
+//		Settings: settings, Exporter: exporter, Replica: name, Log: log, Registerer: metrics.Registry,
+//	})
 //	go tel.Run(ctx)                                    // sends; returns after a last flush
 //
 //	tel.Wrap(config)                                   // a span per API call, traceparent sent
 //	c := tel.Controller("at", "At")
 //	mcbuilder.ControllerManagedBy(mgr).Named("at").
-//		WithOptions(c.Options(options, perCluster)).   // a fair queue that knows how long each key waited; logs carry trace ids
+//		WithOptions(c.Options(options, perCluster)).   // a fair queue that times each key; logs carry trace ids
 //		Complete(mgr.Guard(c.Traced(reconciler)))
 //	at.Config{Clusters: tel.Clusters(mgr)}             // links each reconcile to the one that caused it
 //

@@ -21,8 +21,8 @@
 //     less than their grant. The number of moves is then the sum of the surpluses, and no plan that reaches the same
 //     balance has fewer. Which shards move, and where to, is chosen to spread each cluster's shards.
 //
-//  5. A replica gets no shard of a cluster that it can't serve (see [UnfitFor]), and the shards of such a cluster that it
-//     has go to a replica that can. If no replica can, the holder stays, and an orphan stays one. Shares are then
+//  5. A replica gets no shard of a cluster that it can't serve (see [UnfitFor]), and the shards of such a cluster that
+//     it has go to a replica that can. If no replica can, the holder stays, and an orphan stays one. Shares are then
 //     levelled among the replicas that can serve the same clusters, group by group: within one shard if all unfit
 //     replicas are unfit for the same clusters. If no replica is unfit, this is rule 3.
 //

@@ -1,6 +1,7 @@
 // Command chaos injects faults into a running fleet and judges from the API servers' audit logs whether any invariant broke.
 //
-//	go run ./test/chaos [--for 15m] [--faults 300] [--moves 1000] [--untidy 38] [--seed N] [--scenario calm,storm,moves,untidy,handoff]
+//	go run ./test/chaos [--for 15m] [--faults 300] [--moves 1000] [--untidy 38] [--seed N]
+//		[--scenario calm,storm,moves,untidy,handoff]
 //
 // It starts a home cluster and two workload clusters, whose kubelets it simulates itself, and replicas as processes
 // with the permissions that config/ ships (in the storm behind fault proxies). It applies an open-loop load of Ats.

@@ -94,7 +94,8 @@ func TestValuesDoWhatTheySayAndNothingElse(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(- want, + got):\n%s", diff)
 	}
-	before := was["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)["args"].([]any)
+	pod = was["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)
+	before := pod["containers"].([]any)[0].(map[string]any)["args"].([]any)
 	if len(args) != len(before)+2 {
 		t.Errorf("args are %q, were %q", args, before)
 	}

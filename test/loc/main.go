@@ -58,13 +58,15 @@ var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 // file is what there is to say about a file.
 type file struct {
 	lines int
-	// wide are the numbers of the lines that are too wide, comments among them.
+	// wide are the numbers of the lines that are too wide, comments among them. Raw strings and markers of generators,
+	// which begin with a plus, can't be broken.
 	wide      []int
 	formatted bool
 }
 
 func count(source []byte) file {
 	starts := map[int]bool{} // lines that hold code
+	raw := map[int]bool{}    // lines that hold a part of a raw string
 	set := token.NewFileSet()
 	var s scanner.Scanner
 	s.Init(set.AddFile("", -1, len(source)), source, nil, 0)
@@ -78,12 +80,13 @@ func count(source []byte) file {
 		}
 		for i := range strings.Count(text, "\n") + 1 {
 			starts[set.Position(at).Line+i] = true
+			raw[set.Position(at).Line+i] = raw[set.Position(at).Line+i] || t == token.STRING && text[0] == '`'
 		}
 	}
 	var f file
 	for i, line := range strings.Split(string(source), "\n") {
 		n := utf8.RuneCountInString(line)
-		if n > width {
+		if n > width && !raw[i+1] && !strings.HasPrefix(strings.TrimSpace(line), "// +") {
 			f.wide = append(f.wide, i+1)
 		}
 		if starts[i+1] && strings.TrimSpace(line) != "" {

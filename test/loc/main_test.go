@@ -17,6 +17,8 @@ func TestOnlyCodeCountsAndALongLineCountsAsTheLinesItFills(t *testing.T) {
 		"a raw string":        {"package p\n\nvar x = `a\n\n// b\n`\n", 4, 0, true},
 		"a wide line":         {"package p\n\n" + long, 4, 1, true},
 		"a wide comment":      {"package p\n\n// " + long, 1, 1, true},
+		"a wide raw string":   {"package p\n\nvar x = `\n" + long + "`\n", 6, 0, true},
+		"a wide marker":       {"package p\n\n// +kubebuilder:validation:" + long, 1, 0, true},
 		"not gofmt-ed":        {"package p\nvar  x=1\n", 2, 0, false},
 	} {
 		if f := count([]byte(c.source)); f.lines != c.lines || len(f.wide) != c.wide || f.formatted != c.unchanged {

@@ -258,8 +258,9 @@ tenure_unserved_seconds 60
 # TYPE tenure_watch_mode gauge
 tenure_watch_mode{cluster="west",mode="server"} 1
 `
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "tenure_clusters_engaged", "tenure_fenced_writes_total", "tenure_held_unserved_seconds",
-		"tenure_lapses_total", "tenure_shard_epoch", "tenure_shards_held", "tenure_unserved_seconds", "tenure_watch_mode"); err != nil {
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want),
+		"tenure_clusters_engaged", "tenure_fenced_writes_total", "tenure_held_unserved_seconds", "tenure_lapses_total",
+		"tenure_shard_epoch", "tenure_shards_held", "tenure_unserved_seconds", "tenure_watch_mode"); err != nil {
 		t.Error(err)
 	}
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {

@@ -218,7 +218,8 @@ func TestALeaseThatMakesNoSenseIsRefusedOrSaidToBeUnreadable(t *testing.T) {
 	odd := lease(tenurev1alpha1.RoleMember, map[string]string{
 		tenurev1alpha1.LeaseDurationAnnotation: "soon", tenurev1alpha1.WeightAnnotation: "much", tenurev1alpha1.RenewalAnnotation: "-1",
 	})
-	if got, err := Seen(odd); err != nil || got != (ownership.LeaseSeen{Lease: ownership.Lease{ID: "a-1", Unreadable: true, Version: 5}}) {
+	unreadable := ownership.LeaseSeen{Lease: ownership.Lease{ID: "a-1", Unreadable: true, Version: 5}}
+	if got, err := Seen(odd); err != nil || got != unreadable {
 		t.Errorf("it is read as %+v (%v)", got, err)
 	}
 	noVersion := lease(tenurev1alpha1.RoleMember, nil)
