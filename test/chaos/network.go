@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/tenure-dev/tenure/test/lab"
@@ -26,13 +29,15 @@ func (r *run) homeLine() (line, bool) {
 	return line{proxy: r.fleet.HomeProxy(v.Name), name: v.Name + " to home", role: "home"}, true
 }
 
-func (r *run) workloadLine() (line, bool) {
+// workloadLine picks one replica's line only if that serves something of the cluster: it writes nothing there else.
+func (r *run) workloadLine(ctx context.Context) (line, bool) {
 	v, cluster := r.victim(), r.workload()
 	if v == nil {
 		return line{}, false
 	}
 	l := line{proxy: r.fleet.Proxy(cluster), name: "all to " + cluster, role: "workload"}
-	if r.intN(2) == 0 {
+	serves := func(shard string) bool { return strings.HasPrefix(shard, cluster+"/") }
+	if r.intN(2) == 0 && slices.ContainsFunc(slices.Collect(maps.Keys(r.tenures(ctx, v.Name))), serves) {
 		l.agents, l.name = []string{lab.Agent(v.Name)}, v.Name+" to "+cluster
 	}
 	return l, true
@@ -72,18 +77,18 @@ func writes(role string) faultproxy.Match {
 }
 
 // side picks a line of one of the two kinds.
-func (r *run) side() (line, bool) {
+func (r *run) side(ctx context.Context) (line, bool) {
 	if r.intN(2) == 0 {
 		return r.homeLine()
 	}
-	return r.workloadLine()
+	return r.workloadLine(ctx)
 }
 
 // networkFaults returns the faults of a line.
 func (r *run) networkFaults() []func(context.Context) {
 	do := func(kind string, rule func(l line) faultproxy.Rule, low, high time.Duration) func(context.Context) {
 		return func(ctx context.Context) {
-			if l, ok := r.side(); ok {
+			if l, ok := r.side(ctx); ok {
 				r.hurt(ctx, l, kind, rule(l), r.between(low, high))
 			}
 		}
@@ -120,7 +125,7 @@ func (r *run) networkFaults() []func(context.Context) {
 
 // expire ends watches, and for a while answers those that resume that their version is too old.
 func (r *run) expire(ctx context.Context) {
-	l, ok := r.side()
+	l, ok := r.side(ctx)
 	if !ok {
 		return
 	}
