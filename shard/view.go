@@ -97,7 +97,13 @@ func (v *view) warm(ctx context.Context, o opening) bool {
 }
 
 func (v *view) tryWarm(ctx context.Context, o opening) error {
-	real, traffic := o.find()
+	_, traffic := o.find()
+	done, err := traffic.Fill(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	real, _ := o.find() // it may have changed meanwhile
 	v.mu.Lock()
 	opened, current := v.virtual, v.way == real.way
 	if opened != nil && !current && v.real == real.number { // the cluster has moved meanwhile

@@ -29,6 +29,7 @@ type Traffic struct {
 	// Breaker tells whether the cluster answers.
 	Breaker Breaker
 
+	fills turnstile
 	lists turnstile
 	limit limit
 }
