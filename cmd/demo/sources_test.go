@@ -80,7 +80,8 @@ func auditFile(t *testing.T, log string) string {
 }
 
 func TestAuditLogTellsOfPodsAndSelectors(t *testing.T) {
-	const filtered = "/apis/x/v1/ats?shardSelector=shardRange%28object.metadata.uid%2C+%270x00%27%2C+%270x10%27%29&watch=true"
+	const filtered = "/apis/x/v1/ats?watch=true&shardSelector=" +
+		"shardRange%28object.metadata.uid%2C+%270x00%27%2C+%270x10%27%29"
 	log := auditLine("us", "create", "", "pods", "job-1", "/p", 201) +
 		auditLine("us", "create", "", "pods", "refused", "/p", 409) +
 		auditLine("others", "create", "", "pods", "job-2", "/p", 201) +
