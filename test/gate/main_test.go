@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -117,6 +119,27 @@ func TestSuitesAreChosenByNameAndEssentialOnesAlways(t *testing.T) {
 	}
 	if _, err := choose(phases, "b,d"); err == nil || !strings.Contains(err.Error(), "-only d") {
 		t.Errorf("an unknown suite: %v", err)
+	}
+}
+
+// On a machine that has built nothing yet, go list downloads modules, and says so.
+func TestWhatGoSaysBesideIsNoPackage(t *testing.T) {
+	folder := t.TempDir()
+	t.Setenv("PATH", folder+string(os.PathListSeparator)+os.Getenv("PATH"))
+	for name, c := range map[string]struct {
+		script, want, fault string
+	}{
+		"modules are downloaded": {"echo 'go: downloading example.com/m v1.0.0' >&2; echo p/a; echo p/b", "[p/a p/b]", ""},
+		"nothing matches":        {"echo 'go: warning: \"./x\" matched no packages' >&2", "[]", "./x matches no package"},
+		"it fails":               {"echo 'no required module' >&2; exit 1", "[]", "no required module"},
+	} {
+		if err := os.WriteFile(filepath.Join(folder, "go"), []byte("#!/bin/sh\n"+c.script+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		got, err := packages(t.Context(), "./x")
+		if fmt.Sprint(got) != c.want || (err == nil) != (c.fault == "") || err != nil && !strings.Contains(err.Error(), c.fault) {
+			t.Errorf("%s: %v, %v; want %s, %q", name, got, err, c.want, c.fault)
+		}
 	}
 }
 

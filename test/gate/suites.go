@@ -97,12 +97,16 @@ func makes(targets ...string) step {
 func packages(ctx context.Context, patterns ...string) ([]string, error) {
 	var all []string
 	for _, pattern := range patterns {
-		out, err := exec.CommandContext(ctx, "go", "list", pattern).CombinedOutput()
+		// Where modules aren't there yet, go names on its standard error each that it downloads.
+		var said strings.Builder
+		list := exec.CommandContext(ctx, "go", "list", pattern)
+		list.Stderr = &said
+		out, err := list.Output()
 		if err != nil {
-			return nil, fmt.Errorf("go list %s: %w\n%s", pattern, err, out)
+			return nil, fmt.Errorf("go list %s: %w\n%s", pattern, err, said.String())
 		}
 		found := strings.Fields(string(out))
-		if len(found) == 0 || strings.Contains(string(out), "matched no packages") {
+		if len(found) == 0 {
 			return nil, fmt.Errorf("%s matches no package: the gate's list is out of date", pattern)
 		}
 		all = append(all, found...)
