@@ -68,12 +68,12 @@ BEFORE = 7f71f5cdad5b7e9ffd4a19c2446ca5fd98fe0dd4
 
 .PHONY: before
 before: ## build bin/tenure-before: a replica of the protocol's version before, for the test of upgrades
-	@mkdir -p $(BIN)
+	@mkdir -p "$(BIN)"
 	@if ! git cat-file -e $(BEFORE) 2>/dev/null; then \
 		echo "this clone lacks commit $(BEFORE), so upgrades aren't tested: git fetch --unshallow"; exit 0; fi; \
-		into=$$(realpath $(BIN)) && source=$$(mktemp -d) && trap 'rm -rf $$source' EXIT && \
-		git archive -o $$source/source.tar $(BEFORE) && cd $$source && tar -xf source.tar && \
-		CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=before" -o $$into/tenure-before ./cmd/tenure
+		into=$$(realpath "$(BIN)") && source=$$(mktemp -d) && trap 'rm -rf "$$source"' EXIT && \
+		git archive -o "$$source/source.tar" $(BEFORE) && cd "$$source" && tar -xf source.tar && \
+		CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=before" -o "$$into/tenure-before" ./cmd/tenure
 
 .PHONY: demo
 demo: controlplane jaeger build ## three replicas, three clusters, 600 Ats, a crash and a join, Deployments everywhere, all traced
