@@ -18,6 +18,7 @@ CONTROLPLANE_LDFLAGS := -s -w \
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-zA-Z0-9_.\/-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# What takes minutes is built under the number of the make that does it: two at a time don't get into each other's way.
 .PHONY: controlplane
 controlplane: $(BIN)/controlplane ## build bin/controlplane: etcd, the Kubernetes control plane, kubectl and kwok in one
 
@@ -25,8 +26,8 @@ $(BIN)/controlplane: $(wildcard test/controlplane/*.go) test/controlplane/go.mod
 	@echo "Building $@ from source (Kubernetes $(KUBE_VERSION)): 5 to 10 minutes the first time, seconds afterwards."
 	@mkdir -p $(BIN)
 	@cd test/controlplane && CGO_ENABLED=0 go build -v -trimpath -ldflags "$(CONTROLPLANE_LDFLAGS)" \
-		-o ../../$(BIN)/controlplane.new . 2>&1 | awk -f progress.awk
-	@mv $(BIN)/controlplane.new $@
+		-o ../../$(BIN)/controlplane.$$PPID . 2>&1 | awk -f progress.awk
+	@mv $(BIN)/controlplane.$$PPID $@
 
 # Jaeger's module can't be `go install`ed; test/jaeger wraps it. Its go.sum is a copy of Jaeger's own, because some of
 # those modules have no entry in the checksum database.
@@ -36,9 +37,9 @@ jaeger: $(BIN)/jaeger ## build bin/jaeger, which takes the traces
 $(BIN)/jaeger: test/jaeger/go.mod test/jaeger/go.sum
 	@echo "Building $@ from source: 3 to 6 minutes the first time, seconds afterwards."
 	@mkdir -p $(BIN)
-	@cd test/jaeger && CGO_ENABLED=0 go build -v -trimpath -ldflags "-s -w" -o ../../$(BIN)/jaeger.new \
+	@cd test/jaeger && CGO_ENABLED=0 go build -v -trimpath -ldflags "-s -w" -o ../../$(BIN)/jaeger.$$PPID \
 		github.com/jaegertracing/jaeger/cmd/jaeger 2>&1 | awk -f ../controlplane/progress.awk
-	@mv $(BIN)/jaeger.new $@
+	@mv $(BIN)/jaeger.$$PPID $@
 
 # Without the service discoveries, which testing rules needs none of.
 .PHONY: promtool
@@ -48,8 +49,8 @@ $(BIN)/promtool: config/monitoring/gen/go.mod config/monitoring/gen/go.sum
 	@echo "Building $@ from source: 1 to 3 minutes the first time, seconds afterwards."
 	@mkdir -p $(BIN)
 	@cd config/monitoring/gen && CGO_ENABLED=0 go build -trimpath -tags remove_all_sd -ldflags "-s -w" \
-		-o ../../../$(BIN)/promtool.new github.com/prometheus/prometheus/cmd/promtool
-	@mv $(BIN)/promtool.new $@
+		-o ../../../$(BIN)/promtool.$$PPID github.com/prometheus/prometheus/cmd/promtool
+	@mv $(BIN)/promtool.$$PPID $@
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 

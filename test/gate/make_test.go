@@ -4,12 +4,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 )
 
 // checkout is a folder with the Makefile and what its rules ask for, at a path with a space in it. go and git are
-// stand-ins: this one writes an archive of nothing, that one a file where -o says.
-func checkout(t *testing.T) (root string) {
+// stand-ins: git writes an archive of nothing, go a file where -o says, and waits until so many have.
+func checkout(t *testing.T, builds string) (root string) {
 	t.Helper()
 	root = filepath.Join(t.TempDir(), "a folder")
 	makefile, err := os.ReadFile("../../Makefile")
@@ -26,6 +27,8 @@ func checkout(t *testing.T) (root string) {
 		"path/go": `#!/bin/sh
 while [ "$1" != -o ]; do shift; done
 case "$2" in */) ;; *) echo built >"$2" ;; esac
+: >"$BUILDS/$$"
+until [ "$(ls "$BUILDS" | wc -l)" -ge ` + builds + ` ]; do sleep 0.01; done
 `,
 	} {
 		file := filepath.Join(root, name)
@@ -37,6 +40,7 @@ case "$2" in */) ;; *) echo built >"$2" ;; esac
 		}
 	}
 	t.Setenv("PATH", filepath.Join(root, "path")+string(os.PathListSeparator)+os.Getenv("PATH"))
+	t.Setenv("BUILDS", t.TempDir())
 	t.Setenv("MAKEFLAGS", "") // of the make that runs this test
 	return root
 }
@@ -51,11 +55,25 @@ func makeIn(t *testing.T, root string, targets ...string) {
 }
 
 func TestMakeBuildsInAFolderWithASpace(t *testing.T) {
-	root := checkout(t)
+	root := checkout(t, "0")
 	makeIn(t, root, "controlplane", "jaeger", "promtool", "build", "lab", "before")
 	for _, name := range []string{"controlplane", "jaeger", "promtool", "tenure-lab", "tenure-before"} {
 		if _, err := os.Stat(filepath.Join(root, "bin", name)); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+func TestTwoMakesBuildTheSameAtATime(t *testing.T) {
+	for _, name := range []string{"controlplane", "jaeger", "promtool"} {
+		root := checkout(t, "2")
+		var both sync.WaitGroup
+		for range 2 {
+			both.Go(func() { makeIn(t, root, name) })
+		}
+		both.Wait()
+		if found, err := filepath.Glob(filepath.Join(root, "bin", "*")); err != nil || len(found) != 1 || filepath.Base(found[0]) != name {
+			t.Errorf("%q is left, %v, want %s", found, err, name)
 		}
 	}
 }
