@@ -204,6 +204,7 @@ func shardAttempts() []attempt {
 		{"another holder", notYourShard, patchingStatus(held, `{"status":{"holder":"mallory","epoch":9}}`)},
 		{"other figures", notYourShard, patchingStatus(held, `{"status":{"objects":9}}`)},
 		{"the floor of a Shard", notYourShard, annotating(held, "tenure.dev/epoch-floor", "9999999")},
+		{"another fleet", notYourShard, labelling(held, tenurev1alpha1.FleetLabel, "blue")},
 		{"a finalizer that stays", notYourShard, patching(held, `{"metadata":{"finalizers":["mallory.example/stay"]}}`)},
 		{"an owner that is gone", notYourShard, patching(held,
 			`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"none","uid":"none"}]}}`)},
