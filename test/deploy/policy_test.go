@@ -164,8 +164,11 @@ func secretAttempts() []attempt {
 		{"another key", refusal, patching(added, `{"data":{"kubeconfig":"Yw==","x":"Yg=="}}`)},
 		{"another annotation", refusal, annotating(added, onboard.UIDAnnotation, "other")},
 		{"a new annotation", refusal, annotating(added, "x", "y")},
+		{"an empty annotation for another", refusal, patching(added,
+			fmt.Sprintf(`{"metadata":{"annotations":{%q:null,"x":""}}}`, onboard.UIDAnnotation))},
 		{"another label", refusal, labelling(added, "x", "y")},
 		{"a finalizer", refusal, patching(added, `{"metadata":{"finalizers":["x.example/stay"]}}`)},
+		{"that it stays as it is", refusal, patching(added, `{"immutable":true}`)},
 	}
 }
 
