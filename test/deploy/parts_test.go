@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
@@ -140,5 +141,44 @@ func TestTheServiceMonitorSelectsOurService(t *testing.T) {
 	port := spec["endpoints"].([]any)[0].(map[string]any)["port"]
 	if !slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == port }) {
 		t.Errorf("the ServiceMonitor scrapes port %v, the Service has %v", port, service.Spec.Ports)
+	}
+}
+
+// What config/policy has the fleet do that runs under another name changes the policies that name it, and no others.
+func TestAnotherNameIsAddedToEachPolicyThatNamesTheFleet(t *testing.T) {
+	const name = "'replica@elsewhere'"
+	comment, err := os.ReadFile("../../config/policy/kustomization.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for overlay, folder := range map[string]string{"identity-home": "replication/home", "identity-target": "replication/target"} {
+		overlaid, err := os.ReadFile("testdata/" + overlay + "/kustomization.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, patch, _ := strings.Cut(string(overlaid), "patches:\n")
+		for line := range strings.Lines(patch) {
+			if !strings.Contains(string(comment), line) {
+				t.Errorf("testdata/%s has %q, which config/policy doesn't say", overlay, line)
+			}
+		}
+		all, named := kustomize(t, "testdata/"+overlay), 0
+		for key, was := range kustomize(t, "../../config/"+folder) {
+			before, _, _ := unstructured.NestedSlice(was, "spec", "variables")
+			after, _, _ := unstructured.NestedSlice(all[key], "spec", "variables")
+			if len(before) > 0 && before[0].(map[string]any)["name"] == "fleet" {
+				named++
+				if expression := after[0].(map[string]any)["expression"].(string); !strings.Contains(expression, name) {
+					t.Errorf("%s: the fleet is %s", key, expression)
+				}
+				continue
+			}
+			if diff := cmp.Diff(was, all[key]); diff != "" {
+				t.Errorf("%s (- as it was, + with another name):\n%s", key, diff)
+			}
+		}
+		if named < 2 {
+			t.Errorf("config/%s has %d policies that name the fleet", folder, named)
+		}
 	}
 }
