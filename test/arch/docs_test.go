@@ -84,3 +84,30 @@ func TestWhatPagesPointToIsThere(t *testing.T) {
 		t.Errorf("%d links and %d commands were found: are the pages where they should be?", links, commands)
 	}
 }
+
+// CONTRIBUTING.md says where what is: the first cells of the table in its section about the house.
+func TestTheHouseHasTheRoomsThatItsPlanShows(t *testing.T) {
+	const root = "../.."
+	text, err := os.ReadFile(filepath.Join(root, "CONTRIBUTING.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, house, _ := strings.Cut(string(text), "\n## The house\n")
+	house, _, _ = strings.Cut(house, "\n## ")
+	rooms := 0
+	for line := range strings.Lines(house) {
+		if !strings.HasPrefix(line, "| ") {
+			continue
+		}
+		cell, _, _ := strings.Cut(line[2:], " |")
+		for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cell, -1) {
+			rooms++
+			if _, err := os.Stat(filepath.Join(root, m[1])); err != nil {
+				t.Errorf("CONTRIBUTING.md shows %s: %v", m[1], err)
+			}
+		}
+	}
+	if rooms < 20 {
+		t.Errorf("%d folders were found", rooms)
+	}
+}
