@@ -106,6 +106,50 @@ func TestTheImageHasABinaryForEachPlatform(t *testing.T) {
 	}
 }
 
+// crane push takes the archive's only entry, and with --index the list of its entries. What it takes has to name
+// platforms, by which each node finds its image.
+func TestTheWorkflowPublishesAnImageForEachPlatform(t *testing.T) {
+	t.Chdir("../..")
+	workflow, err := os.ReadFile(".github/workflows/release.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := regexp.MustCompile(`(?m)^\s+crane push .*$`).FindString(string(workflow))
+	if command == "" {
+		t.Fatal("the workflow pushes no image")
+	}
+	r := packed(t, time.Unix(1_700_000_000, 0).UTC())
+	folder := t.TempDir()
+	untar(t, filepath.Join(r.To, "tenure_v1.2.3_image.tar"), folder)
+	pushed, err := layout.ImageIndexFromPath(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := pushed.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(command, "--index") {
+		if len(list.Manifests) != 1 {
+			t.Fatalf("the archive has %d entries, and crane push wants one, or --index", len(list.Manifests))
+		}
+		if pushed, err = pushed.ImageIndex(list.Manifests[0].Digest); err != nil {
+			t.Fatal(err)
+		}
+		if list, err = pushed.IndexManifest(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, m := range list.Manifests {
+		if m.Platform == nil || !m.MediaType.IsImage() {
+			t.Errorf("%s publishes an entry of type %s for platform %v", strings.TrimSpace(command), m.MediaType, m.Platform)
+		}
+	}
+	if len(list.Manifests) != len(platforms) {
+		t.Errorf("%d entries are published, want %d", len(list.Manifests), len(platforms))
+	}
+}
+
 func TestAReleaseNeedsAVersionThatGoKnows(t *testing.T) {
 	for _, version := range []string{"", "1.2.3", "v1.2", "v1.2.3 ", "v1.2.3/x"} {
 		if err := (&release{Version: version}).make(t.Context()); err == nil || !strings.Contains(err.Error(), "v1.2.3") {

@@ -60,7 +60,7 @@ func suites(ctx context.Context) ([][]suite, error) {
 		{bench},
 		{
 			{name: "modules", budget: 2 * time.Minute, steps: []step{
-				goTest("test/apiserver", "./..."), goTest("cmd/release", "./..."), goTest("test/chart", "-count=1", "./..."),
+				goTest("test/apiserver", "./..."), goTest("cmd/release", "-count=1", "./..."), goTest("test/chart", "-count=1", "./..."),
 				goTest("config/monitoring/gen", "-count=1", "./..."),
 			}},
 			{name: "browser", budget: 2 * time.Minute, steps: []step{
