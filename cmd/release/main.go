@@ -3,8 +3,8 @@
 //
 //	make release VERSION=v1.2.3
 //
-// The same commit gives the same bytes: binaries are built with -trimpath, and every time in an archive or image is that
-// of the commit.
+// The same commit gives the same bytes with the same version of Go, which the bills of materials name: binaries are
+// built with -trimpath, and every time in an archive or image is that of the commit.
 package main
 
 import (
