@@ -13,6 +13,7 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -61,6 +62,20 @@ func TestAReplicaHasTimeToLeaveAndRoomToCollectGarbage(t *testing.T) {
 	hard := container.Resources.Limits.Memory().Value()
 	if share := float64(soft.Value()) / float64(hard); share < 0.85 || share > 0.95 {
 		t.Errorf("GOMEMLIMIT is %.2f of the limit, want nine tenths", share)
+	}
+}
+
+// All replicas are unready while home is away, those in other clusters, too: their nodes have to be drained all the same.
+func TestReplicasThatServeNothingHoldUpNoDrain(t *testing.T) {
+	for _, folder := range []string{"default", "remote"} {
+		all, d := deployment(t, "../../config/"+folder)
+		budget := typed[policyv1.PodDisruptionBudget](t, all, "PodDisruptionBudget tenure-system/tenure").Spec
+		if p := budget.UnhealthyPodEvictionPolicy; p == nil || *p != policyv1.AlwaysAllow {
+			t.Errorf("config/%s: a Pod that isn't ready is evicted: %v", folder, p)
+		}
+		if !labels.SelectorFromSet(budget.Selector.MatchLabels).Matches(labels.Set(d.Spec.Template.Labels)) {
+			t.Errorf("config/%s: the budget is for %v, replicas have %v", folder, budget.Selector.MatchLabels, d.Spec.Template.Labels)
+		}
 	}
 }
 
