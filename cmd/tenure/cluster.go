@@ -76,7 +76,7 @@ func onboarder(cmd *cobra.Command, name string, home *homeFlags, admin *adminFla
 		if err != nil {
 			return o, err
 		}
-		o.Home, o.Namespace = g.Home, g.Namespace
+		o.Home, o.Namespace, o.Fleet = g.Home, g.Namespace, g.Of
 		o.Home.QPS = -1
 	}
 	if admin != nil {

@@ -65,7 +65,7 @@ func (v *survey) findNobody() []Finding {
 		return nil
 	}
 	return []Finding{{Wrong, AlertUnheld, "no replica is alive: nothing is reconciled",
-		fmt.Sprintf("look at the replicas: kubectl -n %s get pods; and that --namespace is theirs", v.Namespace)}}
+		fmt.Sprintf("look at the replicas: kubectl -n %s get pods; and that --namespace and --fleet are theirs", v.Namespace)}}
 }
 
 // findRecords is about records that make no sense.

@@ -24,6 +24,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
 	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
 // lookTimeout bounds one question to a workload cluster with the replicas' credentials.
@@ -31,9 +32,10 @@ const lookTimeout = 5 * time.Second
 
 // Onboarder works on one cluster of a fleet, as the user who asks.
 type Onboarder struct {
-	// Home is the connection to the home cluster, Namespace that of the fleet there.
+	// Home is the connection to the home cluster, Namespace that of the fleet there, and Fleet its name.
 	Home      *rest.Config
 	Namespace string
+	Fleet     keyspace.Fleet
 	// Name of the cluster.
 	Name string
 	// Workload is an admin's connection to the cluster; nil where a command does without.
@@ -207,7 +209,7 @@ func inhabitants(ctx context.Context, config *rest.Config, namespace string) ([]
 
 // fleet reads how the fleet is; ask says whether the clusters are asked, too.
 func (o Onboarder) fleet(ctx context.Context, ask bool) (console.Fleet, error) {
-	s, err := console.Gatherer{Home: o.Home, Namespace: o.Namespace, Ask: ask}.Fleet(ctx)
+	s, err := console.Gatherer{Home: o.Home, Namespace: o.Namespace, Of: o.Fleet, Ask: ask}.Fleet(ctx)
 	if err != nil {
 		return console.Fleet{}, err
 	}

@@ -85,7 +85,7 @@ func Obstacle(f console.Fleet, name string, told []console.Answer) string {
 	}
 	switch {
 	case s.Live == 0:
-		return fmt.Sprintf("no replica is alive in namespace %s: kubectl -n %[1]s get pods, and see that --namespace is theirs", f.Namespace)
+		return fmt.Sprintf("no replica is alive in namespace %s: kubectl -n %[1]s get pods, and see that --namespace and --fleet are theirs", f.Namespace)
 	case s.Shards == 0 && !slices.ContainsFunc(f.Replicas, func(r console.Replica) bool { return r.Coordinator && r.Acts() }):
 		return "no replica coordinates, so the cluster isn't divided into shards: tenure status" + said
 	case s.Shards == 0:

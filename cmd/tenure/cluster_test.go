@@ -1,0 +1,32 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// kubeconfigOf writes a kubeconfig that leads to a server.
+func kubeconfigOf(t *testing.T, server string) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "kubeconfig")
+	text := "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{name: c, cluster: {server: \"" + server + "\"}}]\n" +
+		"contexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {token: t}}]\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestCommandsAboutClustersAskTheFleetThatIsNamed(t *testing.T) {
+	home := &homeFlags{homeKubeconfig: kubeconfigOf(t, "https://127.0.0.1:1"), homeNamespace: "ops", fleet: "night"}
+	o, err := onboarder(&cobra.Command{}, "west", home, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Namespace != "ops" || o.Fleet != "night" {
+		t.Errorf("namespace %q, fleet %q; want ops and night", o.Namespace, o.Fleet)
+	}
+}
