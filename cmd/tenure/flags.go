@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
@@ -159,8 +160,12 @@ func readEnvironment(fs *pflag.FlagSet) error {
 	return errors.Join(errs...)
 }
 
-// validate reports what shard.Config doesn't see.
+// validate reports what shard.Config doesn't see. A zero value means the default there; on a command line
+// it is a mistake.
 func (o *options) validate() error {
+	if problems := validation.IsDNS1123Label(o.namespace); len(problems) > 0 {
+		return fmt.Errorf("--namespace %q: %s", o.namespace, strings.Join(problems, "; "))
+	}
 	if o.shards < 1 || o.shards > 256 || bits.OnesCount(uint(o.shards)) != 1 {
 		return fmt.Errorf("--shards-per-cluster %d: must be a power of two from 1 to 256", o.shards)
 	}
@@ -172,6 +177,18 @@ func (o *options) validate() error {
 	}
 	if !o.sharding && o.limits != (kubeconfig.Limits{}) {
 		return errors.New("--cluster-qps, --cluster-burst and --cluster-concurrent-writes: only with --sharding=on")
+	}
+	if !o.sharding && o.fleet != "" {
+		return fmt.Errorf("--fleet %s: only with --sharding=on; a namespace has one elected leader", o.fleet)
+	}
+	if o.leaseDuration == 0 {
+		return errors.New("--lease-duration 0s: must be at least 1s")
+	}
+	if o.drainTimeout == 0 {
+		return errors.New("--drain-timeout 0s: must be above 0; a short one, such as 1ms, cancels what runs at once")
+	}
+	if o.weight == 0 {
+		return errors.New("--weight 0: must be at least 1; a replica that shall hold nothing needn't run")
 	}
 	if o.removalGrace <= 0 {
 		return fmt.Errorf("--cluster-removal-grace %v: must be above 0; a short one, such as 1ms, acts on removals at once", o.removalGrace)
@@ -194,15 +211,8 @@ func (o *options) validate() error {
 	if err := o.kubeconfigs.validate(); err != nil {
 		return err
 	}
-	for name, address := range map[string]string{
-		"metrics-bind-address": o.metricsAddress, "health-probe-bind-address": o.healthAddress, "pprof-bind-address": o.pprofAddress,
-	} {
-		if address == "0" || address == "" {
-			continue
-		}
-		if _, _, err := net.SplitHostPort(address); err != nil {
-			return fmt.Errorf("--%s %q: must be host:port, :port or 0: %w", name, address, err)
-		}
+	if err := o.validateAddresses(); err != nil {
+		return err
 	}
 	if o.homeKubeconfig != "" {
 		if _, err := os.Stat(o.homeKubeconfig); err != nil {
@@ -211,6 +221,33 @@ func (o *options) validate() error {
 	}
 	if o.sharding {
 		return flagNames(o.shardConfig().Validate())
+	}
+	return nil
+}
+
+// validateAddresses reports what can't be listened at, as far as that can be told by looking.
+func (o *options) validateAddresses() error {
+	taken := map[string]string{} // by address: the flag
+	for _, f := range []struct{ name, address string }{
+		{"metrics-bind-address", o.metricsAddress}, {"health-probe-bind-address", o.healthAddress},
+		{"pprof-bind-address", o.pprofAddress},
+	} {
+		if f.address == "0" || f.address == "" {
+			continue
+		}
+		_, port, err := net.SplitHostPort(f.address)
+		number := 0
+		if err == nil {
+			number, err = net.LookupPort("tcp", port)
+		}
+		if err != nil {
+			return fmt.Errorf("--%s %q: must be host:port, :port or 0: %w", f.name, f.address, err)
+		}
+		if other := taken[f.address]; other != "" && number != 0 {
+			return fmt.Errorf("--%s %q: is that of --%s, too: give each an address of its own, or turn one off by 0",
+				f.name, f.address, other)
+		}
+		taken[f.address] = f.name
 	}
 	return nil
 }

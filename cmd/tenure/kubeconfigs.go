@@ -28,8 +28,12 @@ func (k *kubeconfigFlags) declare(fs *pflag.FlagSet) {
 		"NAME.kubeconfig is the cluster NAME; watched, and the same for all replicas (default: none)")
 }
 
-// validate reports a folder that isn't there. Without it a replica would take all its clusters for removed.
+// validate reports a folder that isn't there, without which a replica would take all its clusters for removed, and a list
+// of servers that is given and empty: to allow all of them is hardly what was meant.
 func (k *kubeconfigFlags) validate() error {
+	if k.servers != nil && len(k.servers) == 0 {
+		return errors.New("--kubeconfig-servers: names no server: name some, or leave the flag out to allow all")
+	}
 	if k.folder == "" {
 		return nil
 	}

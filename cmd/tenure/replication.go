@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	mcbuilder "sigs.k8s.io/multicluster-runtime/pkg/builder"
@@ -57,6 +59,10 @@ func (f *replicationFlags) config(namespace string) replication.Config {
 
 // validate reports a flag that makes no sense.
 func (f *replicationFlags) validate() error {
+	if problems := validation.IsDNS1123Subdomain(f.source); len(problems) > 0 {
+		return fmt.Errorf("--deployment-source %q: must be home, none, or the name of a cluster: %s",
+			f.source, strings.Join(problems, "; "))
+	}
 	if err := replication.ValidateForbidden(f.forbidden); err != nil {
 		return fmt.Errorf("--replication-forbidden-namespaces: %w", err)
 	}
