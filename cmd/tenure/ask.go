@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -119,6 +121,9 @@ func newWhy(getenv func(string) string) *cobra.Command {
 		if err != nil {
 			return &console.UsageError{Text: err.Error()}
 		}
+		if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
+			return &console.UsageError{Text: fmt.Sprintf("--object-namespace %q: %s", namespace, strings.Join(problems, "; "))}
+		}
 		object.Namespace, object.Cluster = namespace, keyspace.ClusterName(cluster)
 		g, err := q.gatherer(true)
 		if err != nil {
@@ -170,8 +175,22 @@ func (q *question) snapshot(ctx context.Context, askClusters bool) (console.Snap
 	return g.Fleet(ctx)
 }
 
+// validate refuses names that there can't be. An empty namespace would mean all of them.
+func (q *homeFlags) validate() error {
+	if problems := validation.IsDNS1123Label(q.homeNamespace); len(problems) > 0 {
+		return &console.UsageError{Text: fmt.Sprintf("--namespace %q: %s", q.homeNamespace, strings.Join(problems, "; "))}
+	}
+	if problems := validation.IsDNS1123Label(q.fleet); q.fleet != "" && len(problems) > 0 {
+		return &console.UsageError{Text: fmt.Sprintf("--fleet %q: %s", q.fleet, strings.Join(problems, "; "))}
+	}
+	return nil
+}
+
 // gatherer connects to the home cluster as kubectl would.
 func (q *homeFlags) gatherer(askClusters bool) (console.Gatherer, error) {
+	if err := q.validate(); err != nil {
+		return console.Gatherer{}, err
+	}
 	config, err := connection(q.homeKubeconfig, q.context)
 	if err != nil {
 		text := fmt.Sprintf("configuration of the home cluster (--home-kubeconfig, --%s): %v", q.contextFlag, err)

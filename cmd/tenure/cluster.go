@@ -113,6 +113,9 @@ func (a *accessFlags) access() (onboard.Access, error) {
 	if err != nil {
 		return onboard.Access{}, usage(err)
 	}
+	if a.namespaces != nil && len(a.namespaces) == 0 { // such as that of a variable that isn't set
+		return onboard.Access{}, usage(errors.New("--namespaces: names none: leave the flag out if the fleet may write in all"))
+	}
 	for _, name := range a.namespaces {
 		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
 			return onboard.Access{}, &console.UsageError{Text: fmt.Sprintf("--namespaces %q: %s", name, strings.Join(problems, "; "))}
@@ -177,6 +180,9 @@ func newClusterAdd(getenv func(string) string) *cobra.Command {
 			return err
 		}
 		if output == "yaml" {
+			if err := home.validate(); err != nil {
+				return err
+			}
 			return printManifests(cmd, args[0], home.homeNamespace, &admin, o)
 		}
 		on, err := onboarder(cmd, args[0], &home, &admin)
@@ -349,6 +355,9 @@ func newClusterRemove(getenv func(string) string) *cobra.Command {
 	admin.declare(cmd, "(default: the cluster itself isn't touched)")
 	cmd.Flags().DurationVar(&wait, "wait", serveWithin, "how long to wait until the replicas have let go")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if wait < 0 { // before the Secret is gone
+			return &console.UsageError{Text: fmt.Sprintf("--wait %v: must not be negative", wait)}
+		}
 		clean := &admin
 		if admin == (adminFlags{}) {
 			clean = nil

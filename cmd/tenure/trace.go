@@ -38,6 +38,12 @@ func newTrace(getenv func(string) string) *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case o.limit < 1:
+				return &console.UsageError{Text: fmt.Sprintf("--limit %d: must be at least 1", o.limit)}
+			case o.last <= 0:
+				return &console.UsageError{Text: fmt.Sprintf("--since %v: must be above 0, such as 1h for the last hour", o.last)}
+			}
 			o.what = args[0]
 			return o.print(cmd.Context(), cmd.OutOrStdout())
 		},
