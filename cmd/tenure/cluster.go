@@ -24,6 +24,8 @@ const (
 	shortestToken, longestToken = 10 * time.Minute, 365 * 24 * time.Hour
 	// serveWithin is how long add waits: a fleet that runs takes seconds, one that is being started about a minute.
 	serveWithin = 2 * time.Minute
+	// answerWithin bounds one request. A server that takes connections and never answers must not hold a command for ever.
+	answerWithin = 30 * time.Second
 )
 
 // newCluster is the command whose subcommands add and remove workload clusters.
@@ -77,14 +79,14 @@ func onboarder(cmd *cobra.Command, name string, home *homeFlags, admin *adminFla
 			return o, err
 		}
 		o.Home, o.Namespace, o.Fleet = g.Home, g.Namespace, g.Of
-		o.Home.QPS = -1
+		o.Home.QPS, o.Home.Timeout = -1, answerWithin
 	}
 	if admin != nil {
 		config, err := connection(admin.kubeconfig, admin.context)
 		if err != nil {
 			return o, &console.UsageError{Text: fmt.Sprintf("configuration of the workload cluster (--kubeconfig, --context): %v", err)}
 		}
-		config.QPS = -1
+		config.QPS, config.Timeout = -1, answerWithin
 		o.Workload = config
 	}
 	return o, nil

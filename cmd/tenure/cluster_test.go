@@ -30,3 +30,14 @@ func TestCommandsAboutClustersAskTheFleetThatIsNamed(t *testing.T) {
 		t.Errorf("namespace %q, fleet %q; want ops and night", o.Namespace, o.Fleet)
 	}
 }
+
+func TestARequestOfACommandAboutClustersIsBounded(t *testing.T) {
+	home := &homeFlags{homeKubeconfig: kubeconfigOf(t, "https://127.0.0.1:1"), homeNamespace: "ops"}
+	o, err := onboarder(&cobra.Command{}, "west", home, &adminFlags{kubeconfig: kubeconfigOf(t, "https://127.0.0.1:2")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Home.Timeout != answerWithin || o.Workload.Timeout != answerWithin {
+		t.Errorf("home %v, workload %v; want %v", o.Home.Timeout, o.Workload.Timeout, answerWithin)
+	}
+}

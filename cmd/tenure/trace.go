@@ -13,6 +13,9 @@ import (
 	"github.com/tenure-dev/tenure/pkg/telemetry/jaeger"
 )
 
+// traceTimeout bounds a question to Jaeger, which may have to send more than a thousand traces.
+const traceTimeout = time.Minute
+
 // traceOptions is the command line of tenure trace.
 type traceOptions struct {
 	url       string
@@ -61,7 +64,9 @@ func newTrace(getenv func(string) string) *cobra.Command {
 }
 
 func (o *traceOptions) print(ctx context.Context, out io.Writer) error {
-	traces, err := o.find(ctx, &jaeger.Client{URL: o.url})
+	asking, cancel := context.WithTimeout(ctx, traceTimeout)
+	defer cancel()
+	traces, err := o.find(asking, &jaeger.Client{URL: o.url})
 	if err != nil {
 		return err
 	}

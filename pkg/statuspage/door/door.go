@@ -45,6 +45,9 @@ import (
 	"github.com/tenure-dev/tenure/pkg/statuspage"
 )
 
+// patience is how long one answer of the API server or of the replica may take. A test shortens it.
+var patience = 20 * time.Second
+
 // Options say whose page is opened, how and where.
 type Options struct {
 	// Namespace of the replicas; Selector are the labels of their Pods, Pod one of them by name ("" means any that is ready).
@@ -62,6 +65,11 @@ type Options struct {
 // Open opens the page, calls ready with its address, and keeps it open until the context ends or the way to the replica
 // breaks.
 func Open(ctx context.Context, home *rest.Config, o Options, ready func(pod, address string)) error {
+	listener, err := o.listen()
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
 	clients, err := kubernetes.NewForConfig(home)
 	if err != nil {
 		return fmt.Errorf("connecting to the home cluster: %w", err)
@@ -87,10 +95,6 @@ func Open(ctx context.Context, home *rest.Config, o Options, ready func(pod, add
 	if err := o.try(ctx, caller, replica); err != nil {
 		return err
 	}
-	listener, err := o.listen()
-	if err != nil {
-		return err
-	}
 	key := rand.Text()
 	server := &http.Server{Handler: guard(listener.Addr().String(), key, proxy(replica, caller)), ReadHeaderTimeout: 10 * time.Second}
 	go func() { cancel(server.Serve(listener)) }()
@@ -108,6 +112,8 @@ func (o Options) pod(ctx context.Context, clients kubernetes.Interface) (string,
 	if o.Pod != "" {
 		return o.Pod, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	pods, err := clients.CoreV1().Pods(o.Namespace).List(ctx, metav1.ListOptions{LabelSelector: o.Selector})
 	if err != nil {
 		return "", fmt.Errorf("looking for the replicas' Pods (--pod names one): %w", err)
@@ -145,6 +151,8 @@ func (o Options) forward(ctx context.Context, home *rest.Config, clients kuberne
 	case <-opened:
 	case err := <-failed:
 		return 0, fmt.Errorf("forwarding a port to Pod %s/%s: %w", o.Namespace, pod, err)
+	case <-time.After(patience):
+		return 0, fmt.Errorf("forwarding a port to Pod %s/%s: no answer from %s within %v", o.Namespace, pod, home.Host, patience)
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}
@@ -163,6 +171,8 @@ func (o Options) caller(ctx context.Context, home *rest.Config, clients kubernet
 		return base, nil
 	}
 	if o.ServiceAccount != "" {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
 		answer, err := clients.CoreV1().ServiceAccounts(o.Namespace).CreateToken(ctx, o.ServiceAccount, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 		if err != nil {
 			return nil, fmt.Errorf("asking for a token of service account %s/%s: %w", o.Namespace, o.ServiceAccount, err)
@@ -180,7 +190,7 @@ func (o Options) caller(ctx context.Context, home *rest.Config, clients kubernet
 
 // try says in plain words why the page can't be had.
 func (o Options) try(ctx context.Context, caller http.RoundTripper, replica *url.URL) error {
-	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, replica.String()+statuspage.Path, nil)
 	if err != nil {
@@ -211,7 +221,11 @@ func (o Options) listen() (net.Listener, error) {
 	if !address.IP.IsLoopback() {
 		return nil, fmt.Errorf("--listen %s: must be a loopback address: who reaches it looks with your credentials", o.Listen)
 	}
-	return net.ListenTCP("tcp", address)
+	listener, err := net.ListenTCP("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("--listen %s: %w; name another port, or 0 for any", o.Listen, err)
+	}
+	return listener, nil
 }
 
 // proxy passes requests on to the replica, as the caller.

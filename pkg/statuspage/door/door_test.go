@@ -2,12 +2,14 @@ package door
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 )
@@ -110,5 +112,33 @@ func TestWhyThePageCannotBeHadIsSaid(t *testing.T) {
 	}
 	if _, err := (Options{Listen: "0.0.0.0:0"}).listen(); err == nil || !strings.Contains(err.Error(), "must be a loopback address") {
 		t.Errorf("an address for everybody: %v", err)
+	}
+}
+
+func TestAnAddressThatCannotBeOpenedIsRefusedBeforeAnybodyIsAsked(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for _, address := range []string{"0.0.0.0:0", "127.0.0.1", taken.Addr().String()} {
+		err := Open(t.Context(), &rest.Config{Host: "https://127.0.0.1:1"}, Options{Listen: address}, nil)
+		if err == nil || !strings.HasPrefix(err.Error(), "--listen "+address) {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
+func TestAHomeClusterThatDoesNotAnswerIsNotWaitedForWithoutEnd(t *testing.T) {
+	defer func(was time.Duration) { patience = was }(patience)
+	patience = 100 * time.Millisecond
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	defer silent.Close()
+	defer silent.CloseClientConnections()
+	for pod, want := range map[string]string{"": "looking for the replicas' Pods", "r1": "no answer from " + silent.URL} {
+		err := Open(t.Context(), &rest.Config{Host: silent.URL}, Options{Namespace: "ns", Pod: pod, Port: 1, Listen: "127.0.0.1:0"}, nil)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("pod %q: %v, want %q", pod, err, want)
+		}
 	}
 }
