@@ -11,7 +11,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
@@ -392,4 +395,39 @@ func processorTime(t *testing.T) time.Duration {
 		t.Fatal(err)
 	}
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
+// Events are kept for an hour. A trouble that stays is told again long before that.
+func TestATroubleThatIsNotToldAgainIsOver(t *testing.T) {
+	kind := func(o client.Object) []string { return []string{o.(*corev1.Event).InvolvedObject.Kind} }
+	builder := fake.NewClientBuilder().WithIndex(&corev1.Event{}, "involvedObject.kind", kind)
+	for i, e := range []struct {
+		cluster, reason string
+		ago             time.Duration
+	}{
+		{"removed", clusterhealth.ReasonUsable, 55 * time.Minute}, {"removed", clusterhealth.ReasonUnreachable, 50 * time.Minute},
+		{"away", clusterhealth.ReasonUnreachable, 10 * time.Minute}, {"back", clusterhealth.ReasonUsable, 50 * time.Minute},
+		{"limited", clusterhealth.ReasonBadLimits, time.Minute},
+		{"both", clusterhealth.ReasonRefused, 2 * time.Minute}, {"both", clusterhealth.ReasonBadLimits, time.Minute},
+	} {
+		builder.WithObjects(&corev1.Event{
+			ObjectMeta:          metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint(i)},
+			InvolvedObject:      corev1.ObjectReference{Kind: "Secret", Namespace: "ns", Name: e.cluster},
+			ReportingController: clusterhealth.EventReporter, Reason: e.reason, EventTime: metav1.NewMicroTime(time.Now().Add(-e.ago)),
+		})
+	}
+	all, err := Told(t.Context(), builder.Build(), "ns")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[keyspace.ClusterName]string{}
+	for _, a := range all {
+		got[a.Cluster] = a.Reason
+	}
+	want := map[keyspace.ClusterName]string{
+		"away": clusterhealth.ReasonUnreachable, "back": clusterhealth.ReasonUsable, "both": clusterhealth.ReasonRefused,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
 }

@@ -107,9 +107,14 @@ func (g Gatherer) fleet(ctx context.Context, home client.Client) (Snapshot, erro
 }
 
 // Told is what the replicas said last of each cluster, by their events of the last hour. A cluster that never had any
-// trouble isn't among them.
+// trouble isn't among them, nor is one whose trouble wasn't told again when it should have been: it is over, or the cluster
+// was removed.
 func Told(ctx context.Context, home client.Client, namespace string) ([]Answer, error) {
-	return told(ctx, home, namespace, func(corev1.Event) bool { return true })
+	now := time.Now()
+	all, err := told(ctx, home, namespace, func(corev1.Event) bool { return true })
+	return slices.DeleteFunc(all, func(a Answer) bool {
+		return a.Reason != clusterhealth.ReasonUsable && now.Sub(a.Since) >= clusterhealth.StillSo
+	}), err
 }
 
 // fileTroubles is what is wrong with clusters of replicas' folders, which can't be read or asked from here. One that has a
@@ -136,7 +141,8 @@ func told(ctx context.Context, home client.Client, namespace string, of func(cor
 	slices.SortFunc(list.Items, func(a, b corev1.Event) int { return a.EventTime.Compare(b.EventTime.Time) })
 	last := map[string]Answer{}
 	for _, e := range list.Items {
-		if e.ReportingController == clusterhealth.EventReporter && of(e) {
+		// Limits that can't be used say nothing of the cluster, and nothing says when they are mended.
+		if e.ReportingController == clusterhealth.EventReporter && e.Reason != clusterhealth.ReasonBadLimits && of(e) {
 			name := e.InvolvedObject.Name
 			note := fmt.Sprintf("%s (said at %s)", strings.TrimPrefix(e.Message, "cluster "+name+": "), e.EventTime.Format(time.TimeOnly))
 			last[name] = Answer{Cluster: keyspace.ClusterName(name), Since: e.EventTime.Time, Reason: e.Reason, Note: note}
