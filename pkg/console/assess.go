@@ -48,7 +48,11 @@ type survey struct {
 // Assess judges the fleet. It is pure.
 func Assess(s Snapshot) Fleet {
 	v := look(s)
-	f := Fleet{Home: s.Home, Namespace: s.Namespace, Taken: s.Now, Unread: slices.Concat(s.Unread, v.members.unread)}
+	f := Fleet{
+		Home: s.Home, Namespace: s.Namespace, Taken: s.Now, Unread: slices.Concat(s.Unread, v.members.unread),
+		// In JSON, none is an empty list, not null, which most readers can't go through.
+		Replicas: []Replica{}, Clusters: []Cluster{}, Shards: []Shard{}, Moves: []Move{}, Recent: []Change{},
+	}
 	for _, r := range v.replicas {
 		f.Replicas = append(f.Replicas, *r)
 		if r.State == Live {
@@ -77,7 +81,7 @@ func Assess(s Snapshot) Fleet {
 	slices.SortStableFunc(f.Recent, func(a, b Change) int { return b.At.Compare(a.At) })
 	f.Recent = f.Recent[:min(len(f.Recent), recentChanges)]
 	slices.SortStableFunc(f.Moves, func(a, b Move) int { return cmp.Compare(b.AskedAgo, a.AskedAgo) })
-	f.Findings = v.findings()
+	f.Findings = append([]Finding{}, v.findings()...)
 	f.Healthy = !slices.ContainsFunc(f.Findings, func(x Finding) bool { return x.Severity == Wrong })
 	return f
 }

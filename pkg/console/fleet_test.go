@@ -397,6 +397,20 @@ func processorTime(t *testing.T) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
+func TestInJSONNoneIsAnEmptyList(t *testing.T) {
+	empty, err := Foresee(Snapshot{Now: now}, Wish{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := healthy()
+	s.Clusters, s.Records.Shards = nil, nil
+	for _, answer := range []any{Assess(Snapshot{Now: now}), Assess(s), empty} {
+		if text, err := json.Marshal(answer); err != nil || strings.Contains(string(text), "null") {
+			t.Errorf("%v: %s", err, text)
+		}
+	}
+}
+
 // Events are kept for an hour. A trouble that stays is told again long before that.
 func TestATroubleThatIsNotToldAgainIsOver(t *testing.T) {
 	kind := func(o client.Object) []string { return []string{o.(*corev1.Event).InvolvedObject.Kind} }

@@ -62,7 +62,7 @@ func Foresee(s Snapshot, wish Wish) (Plan, error) {
 	for _, e := range v.entries {
 		objects[e.ID] = e.Objects
 	}
-	p := Plan{Assumed: assumed}
+	p := Plan{Moves: []PlanMove{}, Assumed: assumed}
 	for _, m := range settle(shards, v.planReplicas(changes)) {
 		p.Moves = append(p.Moves, PlanMove{Shard: m.Shard, From: m.From, To: m.To, Reason: m.Reason, Objects: objects[m.Shard]})
 	}
