@@ -282,11 +282,15 @@ func (g Gatherer) workload(ctx context.Context, home client.Client, name keyspac
 // theCluster finds the cluster that is meant.
 func theCluster(s Snapshot, wanted keyspace.ClusterName) (keyspace.ClusterName, error) {
 	var names []string
+	known := false
 	for _, c := range Assess(s).Clusters {
-		names = append(names, string(c.Name))
+		known = known || c.Name == wanted
+		if !c.Removed { // records of a cluster that was removed stay
+			names = append(names, string(c.Name))
+		}
 	}
 	switch {
-	case wanted != "" && slices.Contains(names, string(wanted)):
+	case known:
 		return wanted, nil
 	case wanted != "":
 		return "", &UsageError{fmt.Sprintf("--cluster %s: no such cluster; there are: %s", wanted, strings.Join(names, ", "))}

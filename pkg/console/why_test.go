@@ -241,7 +241,17 @@ func TestTheClusterMayBeLeftOutOnlyWhereThereIsOne(t *testing.T) {
 	if _, err := theCluster(s, "north"); err == nil || !strings.Contains(err.Error(), "east, west") {
 		t.Errorf("an unknown cluster: %v", err)
 	}
-	s.Clusters, s.Records.Shards = s.Clusters[:1], s.Records.Shards[:4]
+	for i := range s.Records.Shards[4:] { // west's; they stay when it is removed
+		s.Records.Shards[4+i].Spec.Assignee, s.Records.Shards[4+i].Status.Holder = "", ""
+	}
+	s.Clusters = s.Clusters[:1]
+	if got, err := theCluster(s, ""); err != nil || got != "east" {
+		t.Errorf("one cluster, and one that was removed: %v, %v", got, err)
+	}
+	if got, err := theCluster(s, "west"); err != nil || got != "west" {
+		t.Errorf("the one that was removed: %v, %v", got, err)
+	}
+	s.Records.Shards = s.Records.Shards[:4]
 	if got, err := theCluster(s, ""); err != nil || got != "east" {
 		t.Errorf("one cluster: %v, %v", got, err)
 	}
