@@ -24,6 +24,9 @@ import (
 // askTimeout bounds a question to the home cluster.
 const askTimeout = 20 * time.Second
 
+// mostReplicas is how many replicas a plan can be asked for: each is made up, planned for and shown.
+const mostReplicas = 1000
+
 // homeFlags say where the home cluster is, and which fleet there is meant.
 type homeFlags struct {
 	homeKubeconfig, context, homeNamespace, fleet string
@@ -152,8 +155,11 @@ func newPlan(getenv func(string) string) *cobra.Command {
 	cmd.Flags().IntVar(&wish.Replicas, "replicas", 0, "how many `replicas` there shall be (default: as many as there are)")
 	cmd.Flags().StringArrayVar(&wish.Drain, "drain", nil, "`replica` that shall hold nothing; can be given several times")
 	return newQuestion(cmd, getenv, func(ctx context.Context, q *question, _ []string) error {
-		if wish.Replicas < 0 {
+		switch {
+		case wish.Replicas < 0:
 			return &console.UsageError{Text: fmt.Sprintf("--replicas %d: must not be negative", wish.Replicas)}
+		case wish.Replicas > mostReplicas:
+			return &console.UsageError{Text: fmt.Sprintf("--replicas %d: must be at most %d", wish.Replicas, mostReplicas)}
 		}
 		s, err := q.snapshot(ctx, false)
 		if err != nil {

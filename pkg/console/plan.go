@@ -86,8 +86,10 @@ func (v *survey) imagine(wish Wish) (changes map[protocol.Incarnation]string, as
 				changes[r.Incarnation], found = "drained", true
 			}
 		}
-		if !found {
-			return nil, nil, fmt.Errorf("--drain %s: no live replica has that name; there are %s", name, list(v.liveNames(), ""))
+		if live := v.liveNames(); !found && len(live) == 0 {
+			return nil, nil, fmt.Errorf("--drain %s: no replica is alive", name)
+		} else if !found {
+			return nil, nil, fmt.Errorf("--drain %s: no live replica has that name; there are %s", name, list(live, ""))
 		}
 	}
 	if wish.Replicas == 0 {

@@ -88,6 +88,9 @@ func TestDrainingNobodyIsAMistake(t *testing.T) {
 	if _, err := Foresee(healthy(), Wish{Drain: []string{"r7"}}); err == nil || !strings.Contains(err.Error(), "r0, r1") {
 		t.Errorf("got %v, want one that names the replicas", err)
 	}
+	if _, err := Foresee(Snapshot{}, Wish{Drain: []string{"r7"}}); err == nil || !strings.Contains(err.Error(), "no replica is alive") {
+		t.Errorf("got %v, want one that says that there is none", err)
+	}
 }
 
 func TestRoutesSumMovesUp(t *testing.T) {
