@@ -31,10 +31,10 @@ const (
 	pollFirst, pollMost = 100 * time.Millisecond, 2 * time.Second
 )
 
-// carryOut does what was decided, and stops at the first failure: the next run goes on from there.
-func carryOut(ctx context.Context, c client.Client, steps []Step) error {
-	for _, s := range steps {
-		var err error
+// carryOut does what was decided, and stops at the first failure: the next run goes on from there. It returns the steps
+// that it has made.
+func carryOut(ctx context.Context, c client.Client, steps []Step) (made []Step, err error) {
+	for i, s := range steps {
 		switch s.Action {
 		case Create, Update:
 			err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(s.Object), client.FieldOwner(fieldManager), client.ForceOwnership)
@@ -42,10 +42,10 @@ func carryOut(ctx context.Context, c client.Client, steps []Step) error {
 			err = client.IgnoreNotFound(c.Delete(ctx, s.Object, client.Preconditions{UID: ptr.To(s.Object.GetUID())}))
 		}
 		if err != nil {
-			return fmt.Errorf("%s: it couldn't be %s: %w", idOf(s.Object), s.Action, err)
+			return steps[:i], fmt.Errorf("%s: it couldn't be %s: %w", idOf(s.Object), s.Action, err)
 		}
 	}
-	return nil
+	return steps, nil
 }
 
 // awaitAPI waits until the API server serves Ats.

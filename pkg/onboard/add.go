@@ -112,8 +112,8 @@ func (o Onboarder) Add(ctx context.Context, a AddOptions) (r Report, err error) 
 		r.Changed = false
 		return r, nil
 	}
-	if err := carryOut(ctx, there, p.steps); err != nil {
-		return r, fmt.Errorf("cluster %s: %w", o.Name, err)
+	if made, err := carryOut(ctx, there, p.steps); err != nil {
+		return summarize(o.Name, made), fmt.Errorf("cluster %s: %w", o.Name, err)
 	}
 	if err := awaitAPI(ctx, o.Workload); err != nil {
 		return r, fmt.Errorf("cluster %s: %w", o.Name, err)

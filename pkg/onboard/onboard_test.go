@@ -1,6 +1,7 @@
 package onboard
 
 import (
+	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -11,7 +12,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -419,6 +424,31 @@ func TestAnExaminationNamesWhatIsWrongAndTheWayOut(t *testing.T) {
 		if e.OK != (c.want == "") || e.OK != (wrong == nil) || len(wrong) > 1 && name != "refused" || !strings.HasPrefix(strings.Join(wrong, ""), c.want) {
 			t.Errorf("%s: %v, %q, want %q", name, e.OK, wrong, c.want)
 		}
+	}
+}
+
+func TestWhatFailedIsNotReportedAsDone(t *testing.T) {
+	steps, err := Decide(nil, objectsOf(t, everywhere))
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := 0
+	c := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+			if calls++; calls > 2 {
+				return errors.New("forbidden")
+			}
+			return nil
+		},
+	})
+	made, err := carryOut(t.Context(), c, steps)
+	if err == nil || len(made) != 2 {
+		t.Fatalf("%d steps, %v; want 2 and an error", len(made), err)
+	}
+	r := summarize("west", made)
+	want := []Line{{"west", "namespace tenure-system", "1 created"}, {"west", "API of Ats", "1 created"}}
+	if diff := cmp.Diff(want, r.Lines); diff != "" || !r.Changed {
+		t.Errorf("changed %v (-want +got):\n%s", r.Changed, diff)
 	}
 }
 

@@ -106,12 +106,12 @@ func (o Onboarder) clean(ctx context.Context, home, there client.Client, r Repor
 	if err != nil {
 		return r, fmt.Errorf("cluster %s: %w", o.Name, err)
 	}
-	steps := DecideRemoval(found, keep)
-	if err := carryOut(ctx, there, steps); err != nil {
+	made, err := carryOut(ctx, there, DecideRemoval(found, keep))
+	done := summarize(o.Name, made)
+	r.Lines, r.Notes, r.Changed = append(r.Lines, done.Lines...), append(r.Notes, done.Notes...), r.Changed || done.Changed
+	if err != nil {
 		return r, fmt.Errorf("cluster %s: %w", o.Name, err)
 	}
-	done := summarize(o.Name, steps)
-	r.Lines, r.Notes, r.Changed = append(r.Lines, done.Lines...), append(r.Notes, done.Notes...), r.Changed || done.Changed
 	if n := countAts(ctx, there); n > 0 {
 		r.Notes = append(r.Notes, fmt.Sprintf("%d Ats are left, and their Pods", n))
 	}
