@@ -74,7 +74,7 @@ func (o Onboarder) Check(ctx context.Context, access *Access) (Examination, erro
 	if known.Own == nil {
 		return Examination{}, o.unknown(known)
 	}
-	p.Held, p.Reason, p.Note = Hold(known.Own), known.Reason, known.Note
+	p.Held, p.Reason, p.Note = asReplicasRead(known.Own), known.Reason, known.Note
 	p.Limits, p.BadLimits = limits(known.Own)
 	if added, ok := AccessOf(known.Own); access == nil && ok {
 		access = &added
@@ -99,6 +99,16 @@ func (o Onboarder) Check(ctx context.Context, access *Access) (Examination, erro
 	}
 	p.Now = time.Now()
 	return Examine(p), nil
+}
+
+// asReplicasRead is what a Secret says to replicas, which read none without the label.
+func asReplicasRead(s *corev1.Secret) Held {
+	h := Hold(s)
+	if value := s.Labels[kubeconfig.Label]; value != "true" && h.Refused == nil {
+		h.Refused = fmt.Errorf("label %s is %q, so replicas don't read the Secret: kubectl -n %s label --overwrite secret %s %[1]s=true",
+			kubeconfig.Label, value, s.Namespace, s.Name)
+	}
+	return h
 }
 
 // limits are those of a Secret alone.

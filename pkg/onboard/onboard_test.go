@@ -427,6 +427,17 @@ func TestAnExaminationNamesWhatIsWrongAndTheWayOut(t *testing.T) {
 	}
 }
 
+func TestASecretWithoutTheLabelIsReadByNobody(t *testing.T) {
+	s := secretOf(t, "west", west, now.Add(500*time.Hour), nil)
+	if h := asReplicasRead(s); h.Refused != nil || h.Server != west.Server {
+		t.Errorf("with the label: %v, server %s", h.Refused, h.Server)
+	}
+	delete(s.Labels, kubeconfig.Label)
+	if err := asReplicasRead(s).Refused; err == nil || !strings.Contains(err.Error(), "secret west "+kubeconfig.Label+"=true") {
+		t.Errorf("without the label: %v", err)
+	}
+}
+
 func TestWhatFailedIsNotReportedAsDone(t *testing.T) {
 	steps, err := Decide(nil, objectsOf(t, everywhere))
 	if err != nil {
