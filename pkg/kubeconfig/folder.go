@@ -59,6 +59,9 @@ type Folder struct {
 	watchers []toolscache.ResourceEventHandler
 }
 
+// homeName is what the home cluster is called where it is one of those that are worked on.
+const homeName = "home"
+
 // file is what a look found for a cluster.
 type file struct {
 	path    string
@@ -155,7 +158,11 @@ func (f *Folder) scan() (found map[string]file, wrong map[string]string, err err
 		for _, suffix := range suffixes {
 			name = strings.TrimSuffix(name, suffix)
 		}
-		// The same rule as that of tenure cluster add. It has no dots, so that west.bak is no second name of west.
+		// The rule of tenure cluster add, but without dots, so that west.bak is no second name of west.
+		if name == homeName {
+			wrong[path] = fmt.Sprintf("%q is what replicas call the home cluster: rename the file", name)
+			continue
+		}
 		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
 			wrong[path] = fmt.Sprintf("%q can't be a cluster's name: %s: rename the file, or hide it by a dot in front",
 				text.Line(name, 80), strings.Join(problems, "; "))
