@@ -7,8 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/inspect"
+	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
@@ -156,6 +159,25 @@ func TestANarrowScreenNeedsNoScrollingSideways(t *testing.T) {
 		t.Errorf("the page is %s px wide", c.eval(`document.documentElement.scrollWidth`))
 	}
 	c.screenshot("narrow")
+}
+
+func TestAClusterThatWasMadeAnewIsDrawnAsAnyOther(t *testing.T) {
+	f := newFleet(t)
+	f.usable.WithLabelValues("north", "Usable").Set(1)
+	for _, prefix := range keyspace.Partition(keyspace.MaxBits) {
+		id := keyspace.ShardID{Cluster: "north", Prefix: prefix, Generation: 2}
+		f.records.Shards = append(f.records.Shards, tenurev1alpha1.Shard{
+			ObjectMeta: metav1.ObjectMeta{Name: id.RecordName("")},
+			Spec:       tenurev1alpha1.ShardSpec{Cluster: "north", Prefix: prefix.String(), Generation: 2, Assignee: "r0-abc234"},
+			Status:     tenurev1alpha1.ShardStatus{Holder: "r0-abc234", Epoch: 1, Phase: tenurev1alpha1.ShardHeld},
+		})
+	}
+	c, _ := open(t, f, 1200, 1000)
+	const widths = `[...document.querySelectorAll('[data-cluster="north"] .strip li')].map((e) => e.getBoundingClientRect().width)`
+	if got := c.eval(widths + `.filter((w) => w > 1).length`); got != "256" {
+		t.Errorf("%s of 256 blocks can be seen: %s", got, c.eval(widths))
+	}
+	c.quiet(t)
 }
 
 func TestNamesAreTextAndNeverMarkup(t *testing.T) {

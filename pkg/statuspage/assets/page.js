@@ -127,7 +127,8 @@ function showCluster(row, cluster, shards) {
       block.type = "button";
       block.tabIndex = -1;
       item.append(block);
-      item.style.setProperty("--size", String(256 >> shard.id.slice(shard.id.lastIndexOf("/") + 1).length));
+      const prefix = shard.id.slice(shard.id.lastIndexOf("/") + 1).split("@")[0]; // what follows @ is the generation
+      item.style.setProperty("--size", String(256 >> prefix.length));
       blocks.set(shard.id, item);
     }
     showBlock(item.firstChild, shard);
