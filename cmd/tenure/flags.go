@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -65,7 +66,12 @@ func newManager(getenv func(string) string, manage func(context.Context, *option
 			if err := o.validate(); err != nil {
 				return &console.UsageError{Text: err.Error()}
 			}
-			return manage(cmd.Context(), o, cmd.ErrOrStderr())
+			err := manage(cmd.Context(), o, cmd.ErrOrStderr())
+			if errors.Is(err, syscall.EADDRINUSE) {
+				err = fmt.Errorf("%w: another process listens there; choose by --metrics-bind-address, --health-probe-bind-address or "+
+					"--pprof-bind-address, or turn one off by 0", err)
+			}
+			return err
 		},
 	}
 	o.declare(cmd.Flags())

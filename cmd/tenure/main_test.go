@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -116,6 +118,23 @@ func TestNothingIsReplicatedUnlessAskedForAndOurOwnNamespacesNever(t *testing.T)
 	config := o.copying.config(o.namespace)
 	if got := strings.Join(config.ForbiddenNamespaces, " "); got != "ops tenure-system infra-* vault" || !config.CreateNamespaces {
 		t.Errorf("forbidden %q, makes namespaces %v", got, config.CreateNamespaces)
+	}
+}
+
+func TestAnAddressThatIsTakenIsNamedWithTheFlags(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	root := newRoot(noEnv, func(context.Context, *options, io.Writer) error {
+		_, err := net.Listen("tcp", taken.Addr().String())
+		return fmt.Errorf("running: %w", err)
+	})
+	root.SetArgs([]string{"--replica=r1"})
+	err = root.ExecuteContext(t.Context())
+	if err == nil || !strings.Contains(err.Error(), taken.Addr().String()) || !strings.Contains(err.Error(), "--metrics-bind-address") {
+		t.Errorf("got %v, want an error with the address and the flags", err)
 	}
 }
 
