@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -18,6 +19,7 @@ import (
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
@@ -443,5 +445,30 @@ func TestATroubleThatIsNotToldAgainIsOver(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestAClusterThatThereWasNoTimeToAskIsNotCalledAway(t *testing.T) {
+	const text = `{current-context: c, clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}], ` +
+		`contexts: [{name: c, context: {cluster: c, user: u}}], users: [{name: u, user: {token: t}}]}`
+	secrets := make([]corev1.Secret, 3*asksAtOnce)
+	for i := range secrets {
+		secrets[i].Name, secrets[i].Data = fmt.Sprint("c", i), map[string][]byte{kubeconfig.Key: []byte(text)}
+	}
+	secrets[1].Data = nil
+	over, end := context.WithCancel(t.Context())
+	end()
+	for _, c := range []struct {
+		ctx     context.Context
+		ask     bool
+		unasked int
+		reason  string
+	}{
+		{over, true, len(secrets) - 1, ""}, {t.Context(), true, 0, clusterhealth.ReasonUnreachable}, {over, false, 0, ""},
+	} {
+		all, unasked := Gatherer{Ask: c.ask}.answers(c.ctx, secrets)
+		if unasked != c.unasked || all[0].Reason != c.reason || c.ask && all[1].Reason != clusterhealth.ReasonBadConfig {
+			t.Errorf("%d weren't asked, want %d; %+v, %+v", unasked, c.unasked, all[0], all[1])
+		}
 	}
 }

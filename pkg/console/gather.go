@@ -26,9 +26,11 @@ import (
 )
 
 const (
-	// askTimeout bounds the wait for one workload cluster, and asksAtOnce how many are asked at a time.
+	// askTimeout bounds the wait for one workload cluster, asksAtOnce is how many are asked at a time, and asksWithin bounds
+	// all of that, so that hundreds that are away leave time for the rest of the question.
 	askTimeout = 3 * time.Second
 	asksAtOnce = 32
+	asksWithin = 10 * time.Second
 )
 
 // Gatherer reads what judgements are made of, as the user who asks.
@@ -96,7 +98,11 @@ func (g Gatherer) fleet(ctx context.Context, home client.Client) (Snapshot, erro
 		return s, nil
 	}
 	s.Registered = true
-	s.Clusters = g.answers(ctx, secrets.Items)
+	var unasked int
+	if s.Clusters, unasked = g.answers(ctx, secrets.Items); unasked > 0 {
+		s.Unread = append(s.Unread, fmt.Sprintf("whether %s can be used: so many others didn't answer that there was no time to ask",
+			count(unasked, "cluster")))
+	}
 	ofFiles, err := fileTroubles(ctx, home, g.Namespace, secrets.Items, s.Now)
 	if err != nil {
 		s.Unread = append(s.Unread, fmt.Sprintf("events about clusters (%s): whether those of --kubeconfig-folder can be used "+
@@ -151,9 +157,12 @@ func told(ctx context.Context, home client.Client, namespace string, of func(cor
 	return slices.Collect(maps.Values(last)), nil
 }
 
-// answers asks all clusters, some at a time.
-func (g Gatherer) answers(ctx context.Context, secrets []corev1.Secret) []Answer {
-	all := make([]Answer, len(secrets))
+// answers asks all clusters, some at a time, and counts those for which there was no time. Nothing is said of these: a
+// cluster isn't away because others are.
+func (g Gatherer) answers(ctx context.Context, secrets []corev1.Secret) (all []Answer, unasked int) {
+	ctx, cancel := context.WithTimeout(ctx, asksWithin)
+	defer cancel()
+	all = make([]Answer, len(secrets))
 	turns := make(chan struct{}, asksAtOnce)
 	var wg sync.WaitGroup
 	for i := range secrets {
@@ -164,11 +173,19 @@ func (g Gatherer) answers(ctx context.Context, secrets []corev1.Secret) []Answer
 		wg.Go(func() {
 			turns <- struct{}{}
 			defer func() { <-turns }()
-			all[i].Reason, all[i].Note = clusterhealth.Look(ctx, &secrets[i], kubeconfig.Policy{}, askTimeout)
+			reason, note := clusterhealth.Look(ctx, &secrets[i], kubeconfig.Policy{}, askTimeout)
+			if ctx.Err() == nil || reason != clusterhealth.ReasonUnreachable {
+				all[i].Reason, all[i].Note = reason, note
+			}
 		})
 	}
 	wg.Wait()
-	return all
+	for _, a := range all {
+		if g.Ask && a.Reason == "" {
+			unasked++
+		}
+	}
+	return all, unasked
 }
 
 // Object is what is asked about.
