@@ -126,7 +126,13 @@ func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
 	f.start("r0", "--cluster-removal-grace=1s")
 	f.await("a fleet that shares the work serves again", f.settled(1))
 
-	run(0, append([]string{"remove", "west"}, admin...), "shards let go of", "8 Shard records left, held by nobody", "API of Ats 1 left", "5 Ats are left")
+	// A fleet with a name takes its place, of which the commands about the other one know nothing.
+	f.leave("r0")
+	f.start("n0", "--fleet=night", "--cluster-removal-grace=1s")
+	run(0, append([]string{"add", "west", "--fleet=night"}, admin...), "8 of 8 held by 1 of 1 replicas")
+	run(0, []string{"list", "--fleet=night"}, "8/8", "served")
+	run(1, []string{"list"}, "not served")
+	run(0, append([]string{"remove", "west", "--fleet=night"}, admin...), "shards let go of", "8 Shard records left, held by nobody", "API of Ats 1 left", "5 Ats are left")
 	run(0, []string{"list"}, "no clusters")
 	f.leftovers()
 }
