@@ -45,6 +45,8 @@ func TestABadCommandLineIsOneClearLineAndExitCodeTwo(t *testing.T) {
 		"kubeconfig missing":      {args: []string{"--home-kubeconfig=/no/such/file"}, want: "/no/such/file"},
 		"folder missing":          {args: []string{"--kubeconfig-folder=/no/such/folder"}, want: `--kubeconfig-folder "/no/such/folder"`},
 		"no quantity":             {args: []string{"--at-requests=cpu"}, want: `"cpu"`},
+		"no such resource":        {args: []string{"--at-limits=cpu=1,memroy=1Gi"}, want: `"memroy=1Gi": memroy must be cpu, memory`},
+		"a resource twice":        {args: []string{"--at-limits=cpu=1,cpu=2"}, want: `"cpu=2": cpu is there twice`},
 		"request above its limit": {args: []string{"--at-requests=cpu=2"}, want: "--at-requests: cpu=2 is above its limit of 1"},
 		"a restricted root":       {args: []string{"--at-run-as-user=0"}, want: "--at-run-as-user 0"},
 		"half a second":           {args: []string{"--at-active-deadline=500ms"}, want: "--at-active-deadline: 500ms"},
@@ -103,6 +105,10 @@ func TestFlagsSetTheDefaultsOfPods(t *testing.T) {
 	limits := quantities(d.Limits)
 	if len(d.Requests) != 0 || limits.String() != "memory=1Gi" || *d.SecurityContext.RunAsUser != 1000 || d.ActiveDeadline != time.Minute {
 		t.Errorf("got %+v", d)
+	}
+	gpu := optionsOf(t, nil, "--replica=r1", "--at-requests=example.com/gpu=1,hugepages-2Mi=4Mi,ephemeral-storage=1Gi", "--at-limits=none")
+	if len(gpu.pods.requests) != 3 {
+		t.Errorf("got %v", gpu.pods.requests)
 	}
 	if d, err = optionsOf(t, nil, "--replica=r1", "--at-security=none").pods.defaults(); err != nil || d.SecurityContext.RunAsUser != nil {
 		t.Errorf("without restriction: %+v, %v", d.SecurityContext, err)

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/api/validation"
+	names "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
 	"github.com/tenure-dev/tenure/pkg/at"
@@ -96,7 +97,24 @@ func (q *quantities) Set(text string) error {
 		if !found || name == "" || err != nil {
 			return fmt.Errorf("%q: must be like cpu=10m,memory=16Mi, or none", part)
 		}
+		if _, twice := (*q)[corev1.ResourceName(name)]; twice {
+			return fmt.Errorf("%q: %s is there twice", part, name)
+		}
+		if !isResource(name) { // or the API server would refuse the Pod of each At
+			return fmt.Errorf("%q: %s must be cpu, memory, ephemeral-storage, hugepages-SIZE, or one such as example.com/gpu",
+				part, name)
+		}
 		(*q)[corev1.ResourceName(name)] = quantity
 	}
 	return nil
+}
+
+// isResource reports whether a container can ask for a resource of that name.
+func isResource(name string) bool {
+	switch corev1.ResourceName(name) {
+	case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage:
+		return true
+	}
+	further := strings.HasPrefix(name, corev1.ResourceHugePagesPrefix) || strings.Contains(name, "/")
+	return further && len(names.IsQualifiedName(name)) == 0
 }
