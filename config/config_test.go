@@ -1,9 +1,13 @@
 package config
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 func TestWhatIsNotUnderstoodIsRefusedAndNamed(t *testing.T) {
@@ -35,5 +39,48 @@ func TestWhatIsNotUnderstoodIsRefusedAndNamed(t *testing.T) {
 	}
 	if all, err := render(from, "f"); err != nil || len(all) != 1 || all[0].GetKind() != "Secret" {
 		t.Errorf("%v, %v", all, err)
+	}
+}
+
+// An At that no client can read would keep all Ats of its cluster from everybody, and one that takes for ever to be read
+// all clusters'.
+func TestTheQuantitiesOfAnAtCanBeRead(t *testing.T) {
+	objects, err := Render(Workload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patterns := map[string]string{}
+	for _, o := range objects {
+		if o.GetName() != "ats.cnat.programming-kubernetes.info" {
+			continue
+		}
+		versions, _, _ := unstructured.NestedSlice(o.Object, "spec", "versions")
+		for _, kind := range []string{"requests", "limits"} {
+			patterns[kind], _, _ = unstructured.NestedString(versions[0].(map[string]any), "schema", "openAPIV3Schema", "properties",
+				"spec", "properties", "resources", "properties", kind, "additionalProperties", "pattern")
+		}
+	}
+	if len(patterns) != 2 {
+		t.Fatal("the CRD of Ats isn't there")
+	}
+	for kind, pattern := range patterns {
+		accepts := regexp.MustCompile(pattern)
+		for _, text := range []string{"1", "100m", "0.5", ".5", "5.", "+1.5Gi", "-1", "1E", "2Ei",
+			"1e3", "1E3", "1e-3", "1e+3", "1e99", "1e-99"} {
+			if !accepts.MatchString(text) {
+				t.Errorf("%s: %s is refused", kind, text)
+			}
+			quantity, err := resource.ParseQuantity(text)
+			if err != nil {
+				t.Errorf("%s: %v", text, err)
+			}
+			quantity.Cmp(resource.MustParse("10m")) // takes a moment
+		}
+		for _, text := range []string{"1e1.5", "1e.5", "1E1.", "1e999999999", "1e-999999999", "1e+2147483647",
+			"1e99999999999999999999", "much", ""} {
+			if accepts.MatchString(text) {
+				t.Errorf("%s: %q is accepted", kind, text)
+			}
+		}
 	}
 }

@@ -10,8 +10,18 @@ cd "$(dirname "$0")/.."
 generate() {
 	go tool -modfile=test/tools/go.mod controller-gen object crd paths=./pkg/apis/... "$@"
 }
+# Bounds the exponents of quantities in the CRDs of a folder. By the pattern that controller-gen writes they may have a
+# fraction, which no client can read, or so many digits that reading them takes for ever: one such object would keep a
+# cluster's objects from everybody, and the processors of all replicas busy.
+bound() {
+	for crd in "$1"/*_*.yaml; do
+		sed 's/(\[eE\](\\+|-)?((\[0-9\]+(\\\.\[0-9\]\*)?)|(\\\.\[0-9\]+)))/([eE](\\+|-)?[0-9]{1,2})/' "$crd" > "$crd.new"
+		mv "$crd.new" "$crd"
+	done
+}
 if [ "${1:-}" != --check ]; then
 	generate output:crd:dir=config/crd
+	bound config/crd
 	page=$(go run ./docs/gen)
 	printf '%s\n' "$page" > docs/reference.md
 	exit
@@ -21,6 +31,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 go run ./docs/gen > "$work/reference.md"
 generate output:crd:dir="$work" output:object:stdout > "$work/deepcopy.go"
+bound "$work"
 stale=0
 cat pkg/apis/*/*/zz_generated.deepcopy.go | diff -u - "$work/deepcopy.go" || stale=1
 for file in "$work"/*.yaml; do

@@ -86,6 +86,17 @@ func refusals(t *testing.T, c client.Client) {
 			t.Errorf("case %d: %v, want a refusal that names %s", i, err, r.field)
 		}
 	}
+	for i, cpu := range []string{"1e1.5", "1e999999999", "1e-999999999"} {
+		at := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+			"schedule": "2019-04-12T10:12:00Z", "command": "ls", "resources": map[string]any{"requests": map[string]any{"cpu": cpu}},
+		}}}
+		at.SetGroupVersionKind(cnatv1alpha1.GroupVersion.WithKind("At"))
+		at.SetNamespace("default")
+		at.SetName(fmt.Sprintf("refused-quantity-%d", i))
+		if err := c.Create(t.Context(), at); err == nil || !strings.Contains(err.Error(), "spec.resources.requests.cpu") {
+			t.Errorf("a quantity of %s, which can't be read: %v, want a refusal that names the field", cpu, err)
+		}
+	}
 	for i, r := range []struct{ schedule, command, field string }{
 		{"tomorrow", "ls", "spec.schedule"},
 		{"", "ls", "spec.schedule"},
