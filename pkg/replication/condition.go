@@ -54,7 +54,7 @@ const (
 	NotTarget
 	// NotAllowed: its Pods need more than the namespace there allows to copies.
 	NotAllowed
-	// Refused: the API server there refused it.
+	// Refused: the API server there refused it, or failed to carry it out.
 	Refused
 	// Contested: somebody changes it back after each repair.
 	Contested

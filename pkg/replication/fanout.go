@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -81,12 +82,13 @@ func (c *copyActor) run(ctx context.Context) (Outcome, error) {
 	case !ok:
 		return c.away(fmt.Sprintf("away since %s UTC", since.UTC().Format(time.DateTime)), unknownAgain), nil
 	}
-	wait := c.recall().SilentUntil.Sub(c.r.now())
-	if wait <= 0 {
-		wait, c.trial = c.r.config.Targets.PutOff(c.target, c.key.Namespace)
-	}
+	note := c.recall()
+	wait := note.SilentUntil.Sub(c.r.now())
 	if wait > 0 {
-		return c.away("doesn't answer", wait), nil
+		return c.silent(note.said, wait), nil
+	}
+	if wait, c.trial = c.r.config.Targets.PutOff(c.target, c.key.Namespace); wait > 0 {
+		return c.silent("", wait), nil
 	}
 	bounded, cancel := context.WithTimeout(ctx, c.r.config.TargetTimeout)
 	defer cancel()
@@ -106,8 +108,12 @@ func (c *copyActor) run(ctx context.Context) (Outcome, error) {
 	case errors.Is(err, kubeconfig.ErrLimited): // before it is taken for silence
 		return Outcome{State: Progressing, Text: "waits for its turn: " + kubeconfig.ErrLimited.Error(), After: limitedAgain}, nil
 	case noAnswer(err):
-		c.note(func(n *Note) { wait = n.silent(c.r.now()) })
-		return c.away("doesn't answer", wait), nil
+		said := ""
+		if statusCode(err) == http.StatusInternalServerError {
+			said = text.Line(err.Error(), maxText)
+		}
+		c.note(func(n *Note) { wait = n.silent(said, c.r.now()) })
+		return c.silent(said, wait), nil
 	case isRefusal(err):
 		return c.refused(err), nil
 	}
@@ -123,6 +129,14 @@ const unknownAgain = time.Minute
 
 func (c *copyActor) away(why string, after time.Duration) Outcome {
 	return Outcome{State: Away, Text: why, After: after}
+}
+
+// silent returns the outcome for a cluster that doesn't answer, or only says an error: its own, or that of a webhook.
+func (c *copyActor) silent(said string, wait time.Duration) Outcome {
+	if said == "" {
+		return c.away("doesn't answer", wait)
+	}
+	return Outcome{State: Refused, Text: said, After: wait}
 }
 
 // unconnected returns the outcome for a cluster that isn't connected (yet), which may not be its own fault.

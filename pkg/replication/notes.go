@@ -41,7 +41,8 @@ type Note struct {
 	HoldKey, HoldText string
 	HoldUntil         time.Time
 	Holds             int
-	// Silences counts consecutive tries that got no answer. The next one waits until SilentUntil.
+	// Silences counts consecutive tries that got no answer, or none but an error of the server's own. The next one waits
+	// until SilentUntil.
 	Silences    int
 	SilentUntil time.Time
 	// Repairs counts consecutive repairs of the same fields.
@@ -49,6 +50,8 @@ type Note struct {
 	RepairedPaths string
 	RepairedAt    time.Time
 
+	// said is the error that was the answer to the last of these; "" if there was no answer.
+	said    string
 	touched time.Time
 }
 
@@ -86,10 +89,11 @@ func (n *Note) hold(key, text string, now time.Time) time.Duration {
 // longestSilence bounds how long it goes unnoticed that a target answers again.
 const longestSilence = 15 * time.Second
 
-// silent delays the next try after one that got no answer.
-func (n *Note) silent(now time.Time) time.Duration {
+// silent delays the next try after one that got no answer, or that an error was said to.
+func (n *Note) silent(said string, now time.Time) time.Duration {
 	wait := min(delay(n.Silences), longestSilence)
 	n.Silences++
+	n.said = said
 	n.SilentUntil = now.Add(wait)
 	return wait
 }

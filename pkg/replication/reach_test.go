@@ -127,6 +127,31 @@ func TestOneCopyOnTrialFindsOutForAll(t *testing.T) {
 	}
 }
 
+func TestWhatATargetFailsWithIsShownUntilItIsTriedAgain(t *testing.T) {
+	b := newBench(t, aSource())
+	b.live()
+	b.clusters["west"].refuses = apierrors.NewInternalError(errors.New(`failed calling webhook "gate.example.com"`))
+	b.edit("home", "kubectl", image("web:2"))
+	for range 3 { // the last of these don't ask
+		if _, err := b.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+		if got, message := b.condition(), findCondition(b.get("home")).Message; got != "False "+ReasonRefused || !strings.Contains(message, "failed calling webhook") {
+			t.Errorf("%s: %s", got, message)
+		}
+	}
+	b.clusters["west"].refuses = fmt.Errorf("giving up: %w", context.DeadlineExceeded)
+	b.clock.Step(longestSilence)
+	if _, err := b.reconcile(); err != nil || b.condition() != "False "+ReasonAway {
+		t.Errorf("silent: condition %q, %v", b.condition(), err)
+	}
+	b.clusters["west"].refuses = nil
+	b.live()
+	if got := b.condition(); got != "True "+ReasonReplicated {
+		t.Errorf("it serves again: condition %q", got)
+	}
+}
+
 // TestATargetThatWaitsForOurOwnLimitIsNotAway has the client of a target say so, in the middle of an edit and of a removal.
 func TestATargetThatWaitsForOurOwnLimitIsNotAway(t *testing.T) {
 	b := newBench(t, aSource())
