@@ -238,6 +238,27 @@ func TestBadAnnotationsWriteNothingButTheCondition(t *testing.T) {
 	}
 }
 
+func TestTheConditionGoesWithTheLabelWhereNothingWasCopied(t *testing.T) {
+	for name, spoil := range map[string]func(b *bench){
+		ReasonInvalidAnnotation: func(b *bench) { b.edit("home", "kubectl", annotated(AnnotationReplicas, "share")) },
+		ReasonForbidden:         func(b *bench) { b.forbidden = []string{key.Namespace}; b.restart() },
+	} {
+		b := newBench(t, aSource())
+		spoil(b)
+		b.live()
+		if got := b.condition(); got != "False "+name {
+			t.Fatalf("condition %q, want %s", got, name)
+		}
+		b.edit("home", "kubectl", unlabelled)
+		b.written = nil
+		b.live()
+		if diff := cmp.Diff([]string{"status home"}, b.written); diff != "" || b.condition() != "" {
+			t.Errorf("%s: without the label: condition %q, writes (-want +got):\n%s", name, b.condition(), diff)
+		}
+		b.wantQuiet()
+	}
+}
+
 func TestAClusterThatIsAwayIsCleanedUpWhenItComesBack(t *testing.T) {
 	for name, end := range map[string]func(b *bench){
 		"source deleted": func(b *bench) { b.delete("home") },

@@ -145,7 +145,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req mcreconcile.Request) (ct
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("reading Deployment %s: %w", req.NamespacedName, err)
 	case !isSource(a.source.Labels, a.source.Finalizers):
-		return a.sweepLate(ctx)
+		return a.released(ctx)
 	case r.notes.behind(a.source, r.now()):
 		// The cache doesn't show our last write yet. Its event will come.
 		return ctrl.Result{RequeueAfter: cacheGrace}, nil

@@ -131,6 +131,21 @@ func (a *actor) conclude(ctx context.Context, record Record, outcomes []Outcome,
 	return ctrl.Result{}, a.remember(ctx, record)
 }
 
+// released takes the condition off a Deployment that isn't a source any more. Where copies had to be deleted, that is done
+// by now; not so where none was ever made, because the annotations were invalid or the namespace forbidden.
+func (a *actor) released(ctx context.Context) (ctrl.Result, error) {
+	if a.source.DeletionTimestamp == nil && findCondition(a.source) != nil {
+		err := a.writeConditions(ctx, nil)
+		switch {
+		case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
+			return ctrl.Result{RequeueAfter: cacheGrace}, nil
+		case err != nil:
+			return ctrl.Result{}, err
+		}
+	}
+	return a.sweepLate(ctx)
+}
+
 // remember writes the record on the source, if it isn't there yet and the source is unchanged since it was read.
 func (a *actor) remember(ctx context.Context, record Record) error {
 	if recordOf(a.source).equal(record) {
