@@ -11,9 +11,10 @@ import (
 // ParseSchedule parses spec.schedule and returns it in UTC.
 //
 // It accepts what the CRD's date-time format accepts. That includes RFC 3339 in lower case, which [time.Parse] refuses.
+// Times that are before the year 0 in UTC are refused: status.scheduledTime couldn't show them, and the claim would fail.
 func ParseSchedule(text string) (time.Time, error) {
 	due, err := time.Parse(time.RFC3339Nano, strings.ToUpper(text))
-	if err != nil {
+	if err != nil || due.UTC().Year() < 0 {
 		return time.Time{}, fmt.Errorf("spec.schedule %q is not an RFC 3339 time such as 2019-04-12T10:12:00Z", text)
 	}
 	return due.UTC(), nil

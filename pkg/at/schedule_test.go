@@ -24,7 +24,8 @@ func TestParseSchedule(t *testing.T) {
 			t.Errorf("ParseSchedule(%q) = %v, %v, want %v", c.text, got, err, c.want)
 		}
 	}
-	for _, text := range []string{"", "tomorrow", "2019-04-12", "2019-04-12 10:12:00Z", "2019-02-30T10:12:00Z", "2019-04-12T10:12:60Z", "2019-04-12T10:12:00"} {
+	for _, text := range []string{"", "tomorrow", "2019-04-12", "2019-04-12 10:12:00Z", "2019-02-30T10:12:00Z", "2019-04-12T10:12:60Z", "2019-04-12T10:12:00",
+		"0000-01-01T00:00:00+01:00"} {
 		if got, err := ParseSchedule(text); err == nil {
 			t.Errorf("ParseSchedule(%q) = %v, want an error", text, got)
 		}
