@@ -84,7 +84,7 @@ func decidePending(view View) Decision {
 		return e.blocked(ReasonInvalidSchedule, "Parse", err.Error())
 	}
 	if view.At.Spec.Suspend {
-		return Decision{}
+		return e.suspended()
 	}
 	if wait := due.Sub(view.Now); wait > 0 {
 		e.unblock()
@@ -157,7 +157,7 @@ func decideRunning(view View) Decision {
 // makePod makes the Pod of a RUNNING At that certainly has none.
 func (e *edit) makePod(view View) Decision {
 	if view.At.Spec.Suspend {
-		return Decision{}
+		return e.suspended()
 	}
 	if view.Note == NoteUnused {
 		return Decision{MakePod: true}
@@ -165,6 +165,12 @@ func (e *edit) makePod(view View) Decision {
 	e.claimAgain()
 	message := fmt.Sprintf("Pod %s isn't there and hasn't been seen to finish: making it again", PodName(view.At))
 	return Decision{Status: e.changed(), MakePod: true, Events: []Event{{ReasonPodGone, "MakePod", message}}}
+}
+
+// suspended waits for an event. What else kept the At from its next step isn't looked at meanwhile, so it isn't shown either.
+func (e *edit) suspended() Decision {
+	e.unblock()
+	return Decision{Status: e.changed()}
 }
 
 func (e *edit) foreign(view View) Decision {
