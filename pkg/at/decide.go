@@ -112,9 +112,12 @@ func missed(view View, due time.Time) (time.Duration, bool) {
 	if view.At.Spec.StartingDeadlineSeconds == nil {
 		return 0, false
 	}
+	// In seconds, since a Duration holds no more than 292 years.
+	seconds := *view.At.Spec.StartingDeadlineSeconds
+	late := view.Now.Unix() - due.Unix()
 	const longest = int64(math.MaxInt64 / time.Second)
-	deadline := time.Duration(min(*view.At.Spec.StartingDeadlineSeconds, longest)) * time.Second
-	return deadline, view.Now.Sub(due) > deadline
+	deadline := time.Duration(min(seconds, longest)) * time.Second
+	return deadline, late > seconds || late == seconds && view.Now.Nanosecond() > due.Nanosecond()
 }
 
 func decideRunning(view View) Decision {
