@@ -2,6 +2,7 @@ package console
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -68,7 +69,7 @@ func Explain(q Question) Why {
 		}
 		if q.At != nil {
 			w.epoch(q.At, e)
-			w.progress(q.At)
+			w.progress(q.At, q.Pod)
 			w.pod(q.Pod)
 			w.trace(q.At)
 		} else {
@@ -227,7 +228,7 @@ func (w *why) epoch(obj *cnatv1alpha1.At, e *entry) {
 }
 
 // progress says what the object is at.
-func (w *why) progress(obj *cnatv1alpha1.At) {
+func (w *why) progress(obj *cnatv1alpha1.At, pod *corev1.Pod) {
 	st := obj.Status
 	l := w.link("phase", "%s", orPending(st.Phase))
 	if st.Restarts > 0 {
@@ -243,7 +244,16 @@ func (w *why) progress(obj *cnatv1alpha1.At) {
 	case err != nil:
 		w.link("due", "never").wrong(err.Error(), "correct spec.schedule")
 	case st.Phase == cnatv1alpha1.AtRunning:
-		w.waits = "its Pod runs"
+		switch {
+		case pod != nil && pod.Status.Phase == corev1.PodRunning:
+			w.waits = "its Pod runs"
+		case pod != nil:
+			w.waits = "its Pod is there"
+		case obj.Spec.Suspend:
+			w.waits = "it has begun and is suspended; no Pod of it is to be seen"
+		default:
+			w.waits = "it has begun; no Pod of it is to be seen"
+		}
 		if st.StartTime != nil {
 			w.link("started", "%s ago, %s after it was due", age(sinceTime(w.now, st.StartTime.Time)), age(sinceTime(st.StartTime.Time, due)))
 		}
@@ -267,7 +277,15 @@ func (w *why) pod(pod *corev1.Pod) {
 	if c := scheduled(pod); c != nil && c.Status == corev1.ConditionFalse {
 		l.wrong("it isn't scheduled: "+c.Message, "that is between its cluster's scheduler and nodes")
 	}
+	for i := range pod.Status.ContainerStatuses {
+		if s := pod.Status.ContainerStatuses[i].State.Waiting; s != nil && !slices.Contains(onTheWay, s.Reason) {
+			l.wrong("its container doesn't start: "+s.Reason+": "+s.Message, "an At that has begun can't be changed: make it anew with what is missing")
+		}
+	}
 }
+
+// onTheWay are the reasons for which a container waits that is about to start.
+var onTheWay = []string{"", "ContainerCreating", "PodInitializing"}
 
 // trace names the trace to look at.
 func (w *why) trace(obj *cnatv1alpha1.At) {

@@ -123,6 +123,35 @@ func TestWhyFollowsTheChainAndNamesTheBrokenLink(t *testing.T) {
 			},
 			verdict: "r1 has it; pod: it isn't scheduled: no node", broken: []string{"pod: it isn't scheduled: no node"},
 		},
+		"its image isn't there": {
+			change: func(q *Question) {
+				q.At.Status.Phase = cnatv1alpha1.AtRunning
+				q.Pod = &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{
+					{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "not found"}}},
+				}}}
+			},
+			verdict: "r1 has it; pod: its container doesn't start: ErrImagePull: not found",
+			broken:  []string{"pod: its container doesn't start: ErrImagePull: not found"},
+		},
+		"its Pod is on its way": {
+			change: func(q *Question) {
+				q.At.Status.Phase = cnatv1alpha1.AtRunning
+				q.Pod = &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{
+					{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}},
+				}}}
+			},
+			verdict: "r1 has it; its Pod is there",
+		},
+		"its Pod runs": {
+			change: func(q *Question) {
+				q.At.Status.Phase, q.Pod = cnatv1alpha1.AtRunning, &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+			},
+			verdict: "r1 has it; its Pod runs",
+		},
+		"its Pod is gone while it is suspended": {
+			change:  func(q *Question) { q.At.Status.Phase, q.At.Spec.Suspend = cnatv1alpha1.AtRunning, true },
+			verdict: "r1 has it; it has begun and is suspended; no Pod of it is to be seen",
+		},
 		"it is done": {
 			change:  func(q *Question) { q.At.Status.Phase, q.At.Status.Result = cnatv1alpha1.AtDone, cnatv1alpha1.AtFailed },
 			verdict: "r1 has it; it is done",
