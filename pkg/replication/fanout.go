@@ -31,7 +31,9 @@ func (a *actor) fanOut(ctx context.Context, wish Wish, known, targets []multiclu
 	for i, name := range clusters {
 		if !slices.Contains(known, name) && a.unheardOf(name) {
 			outcomes[i] = a.unknown(name)
-			outcomes[i].Wanted = slices.Contains(targets, name)
+			if outcomes[i].Wanted = slices.Contains(targets, name); !outcomes[i].Wanted {
+				outcomes[i].Text = "isn't known: if it is gone for good, take it off the annotation " + AnnotationCopies
+			}
 			continue
 		}
 		c := &copyActor{actor: a, target: name}

@@ -295,6 +295,26 @@ func TestAClusterThatIsAwayIsCleanedUpWhenItComesBack(t *testing.T) {
 	}
 }
 
+func TestAClusterThatIsGoneForGoodIsTakenOffTheListByHand(t *testing.T) {
+	b := newBench(t, aSource(annotated(AnnotationCopies, "gone")))
+	b.clock.Step(connectGrace)
+	b.live()
+	b.delete("home")
+	b.live()
+	source := b.get("home")
+	if source == nil || b.get("west") != nil || b.get("east") != nil {
+		t.Fatalf("source %v, west %v, east %v", source != nil, b.get("west") != nil, b.get("east") != nil)
+	}
+	if message := findCondition(source).Message; !strings.Contains(message, "gone (to be removed): isn't known") || !strings.Contains(message, AnnotationCopies) {
+		t.Errorf("%q doesn't say what to do", message)
+	}
+	b.edit("home", "kubectl", annotated(AnnotationCopies, ""))
+	b.live()
+	if b.get("home") != nil {
+		t.Error("the source is still there")
+	}
+}
+
 func TestDivideMovesAShareAfterTheGraceAndBack(t *testing.T) {
 	b := newBench(t, aSource(annotated(AnnotationReplicas, "divide"), annotated(AnnotationTotal, "10"), annotated(AnnotationWeights, "west=3")))
 	b.live()
