@@ -13,10 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	mcbuilder "sigs.k8s.io/multicluster-runtime/pkg/builder"
 	mccontroller "sigs.k8s.io/multicluster-runtime/pkg/controller"
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 	mckubeconfig "sigs.k8s.io/multicluster-runtime/providers/kubeconfig"
 
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
@@ -142,16 +145,38 @@ func (o *options) addStockReplication(mgr mcmanager.Manager, provider *mckubecon
 		}
 		return breakers.PutOff(cl.GetConfig(), namespace)
 	}
-	r, err := o.replicationReconciler(see.Clusters(mgr), targets{provider.ListClusters, putOff, health, o})
+	source := multicluster.ClusterName(o.copying.source)
+	var clusters replication.Clusters = see.Clusters(mgr)
+	if source == homeName {
+		source, clusters = mcmanager.LocalCluster, homeByName{clusters}
+	}
+	r, err := o.replicationReconciler(clusters, targets{provider.ListClusters, putOff, health, o})
 	if err != nil {
 		return err
 	}
-	source := multicluster.ClusterName(o.copying.source)
-	if source == homeName {
-		source = mcmanager.LocalCluster
-	}
 	seen := see.Controller("replication", "Deployment")
-	return replication.SetupUnsharded(mgr, seen.Traced(r), source, health.Changed(), seen.Options(o.replicationOptions(), o.workers))
+	return replication.SetupUnsharded(mgr, seen.Traced(fromHome(r)), source, health.Changed(), seen.Options(o.replicationOptions(), o.workers))
+}
+
+// homeByName finds the home cluster by its name. A plain manager's own cluster has none, but copies name the cluster of
+// their source: those made without sharding would be nobody's with it, and the other way round.
+type homeByName struct{ replication.Clusters }
+
+func (c homeByName) GetCluster(ctx context.Context, name multicluster.ClusterName) (cluster.Cluster, error) {
+	if name == homeName {
+		name = mcmanager.LocalCluster
+	}
+	return c.Clusters.GetCluster(ctx, name)
+}
+
+// fromHome names the home cluster in requests that come from it.
+func fromHome(r mcreconcile.Reconciler) reconcile.TypedReconciler[mcreconcile.Request] {
+	return reconcile.TypedFunc[mcreconcile.Request](func(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
+		if req.ClusterName == mcmanager.LocalCluster {
+			req.ClusterName = homeName
+		}
+		return r.Reconcile(ctx, req)
+	})
 }
 
 // sourceOf maps a copy to the key of its source.

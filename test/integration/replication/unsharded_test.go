@@ -65,6 +65,9 @@ func TestOneBadTargetOfTenIsPutOffWithoutShardingToo(t *testing.T) {
 				if d.Spec.Template.Spec.Containers[0].Image == image {
 					n++
 				}
+				if source := d.Annotations[replication.AnnotationSource]; source != "home/default/"+d.Name {
+					return fmt.Errorf("%s: %s is the copy of %s, which is another with sharding", virtual(i), d.Name, source)
+				}
 			}
 			if n != sources {
 				return fmt.Errorf("%s has %s in %d copies of %d", virtual(i), image, n, sources)
