@@ -124,11 +124,17 @@ func (a *actor) makePod(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, 
 		return ctrl.Result{RequeueAfter: after}, false, nil
 	case apierrors.IsAlreadyExists(err):
 		return ctrl.Result{}, true, nil
-	case !isRefusal(err):
-		return ctrl.Result{}, false, fmt.Errorf("making Pod of At %s: %w", client.ObjectKeyFromObject(at), err)
 	}
-	a.notes.claims(at.UID, claim, NoteUnused, a.clock.Now())
-	if showErr := a.showRefusal(ctx, at, pod, err); showErr != nil {
+	var showErr error
+	switch {
+	case isRefusal(err):
+		a.notes.claims(at.UID, claim, NoteUnused, a.clock.Now())
+		showErr = a.showRefusal(ctx, at, fmt.Sprintf("Pod %s was refused", pod.Name), err)
+	case codeOf(err) == http.StatusInternalServerError && at.Status.Restarts > 0:
+		// The server's own error, or that of a webhook. It may pass, and the Pod may be there, so it isn't shown the first time.
+		showErr = a.showRefusal(ctx, at, fmt.Sprintf("making Pod %s failed", pod.Name), err)
+	}
+	if showErr != nil {
 		return ctrl.Result{}, false, showErr
 	}
 	return ctrl.Result{}, false, fmt.Errorf("making Pod of At %s: %w", client.ObjectKeyFromObject(at), err)
@@ -137,22 +143,27 @@ func (a *actor) makePod(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, 
 // isRefusal reports whether an error is the API server's answer that it didn't carry out the request. All other errors
 // leave that open.
 func isRefusal(err error) bool {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return false
-	}
-	code := status.Status().Code
+	code := codeOf(err)
 	return code >= 400 && code < 500 && code != http.StatusRequestTimeout
 }
 
-// showRefusal shows in the At's status that the API server refused its Pod (a quota, a policy).
-func (a *actor) showRefusal(ctx context.Context, at *cnatv1alpha1.At, pod *corev1.Pod, cause error) error {
+// codeOf returns the code of an API server's answer, 0 if there was none.
+func codeOf(err error) int32 {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return 0
+	}
+	return status.Status().Code
+}
+
+// showRefusal shows in the At's status that the API server doesn't take its Pod (a quota, a policy, a webhook that fails).
+func (a *actor) showRefusal(ctx context.Context, at *cnatv1alpha1.At, what string, cause error) error {
 	if apierrors.IsTooManyRequests(cause) || apierrors.IsConflict(cause) {
 		return nil // Passes by itself.
 	}
 	a.refusals.Take(at.Namespace, a.clock.Now())
 	e := editStatus(View{At: at, Now: a.clock.Now()})
-	decision := e.blocked(ReasonPodRefused, "MakePod", fmt.Sprintf("Pod %s was refused: %v", pod.Name, cause))
+	decision := e.blocked(ReasonPodRefused, "MakePod", fmt.Sprintf("%s: %v", what, cause))
 	if decision.Status == nil {
 		return nil
 	}

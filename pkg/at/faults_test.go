@@ -259,6 +259,37 @@ func TestARefusedPodIsShownOnceAndRetriedWithoutFurtherStatusWrites(t *testing.T
 	}
 }
 
+func TestAnErrorOfTheServersOwnIsShownOnceItRepeats(t *testing.T) {
+	b := newBench(t, anAt())
+	b.fault = func(_ int, kind string, commit func() error) error {
+		if kind == "create" {
+			return apierrors.NewInternalError(errors.New(`failed calling webhook "gate.example.com"`))
+		}
+		return commit()
+	}
+	for try := range 5 {
+		if _, err := b.reconcile(); err == nil {
+			t.Fatal("a Pod that isn't made is no error")
+		}
+		status := b.at(t).Status
+		if got := conditionOf(t, status, cnatv1alpha1.ConditionBlocked); (got == ReasonPodRefused) != (try > 0) {
+			t.Errorf("try %d: blocked by %q", try, got)
+		}
+		if try > 0 && !strings.Contains(status.Conditions[0].Message, "failed calling webhook") {
+			t.Errorf("try %d: %q doesn't quote the server", try, status.Conditions[0].Message)
+		}
+		b.clock.Step(cacheGrace)
+	}
+	if b.committed != 6 {
+		t.Errorf("%d writes, want five claims and one that shows it", b.committed)
+	}
+	b.fault = nil
+	b.live(t)
+	if status := b.at(t).Status; status.Phase != cnatv1alpha1.AtDone || conditionOf(t, status, cnatv1alpha1.ConditionBlocked) != "" {
+		t.Errorf("in the end %+v, want DONE and unblocked", status)
+	}
+}
+
 func TestAnAtThatABackupBringsBackRunsAgainAndItsOwnerIsTold(t *testing.T) {
 	b := newBench(t, anAt())
 	b.live(t)

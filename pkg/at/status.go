@@ -92,7 +92,10 @@ func (e *edit) claim(due time.Time) {
 // claimAgain renews the claim of an At whose Pod is missing. "Making a Pod again" in the package comment says why this
 // needs a write.
 func (e *edit) claimAgain() {
-	e.unblock()
+	old := meta.FindStatusCondition(e.next.Conditions, cnatv1alpha1.ConditionBlocked)
+	if old == nil || old.Reason != ReasonPodRefused { // which may happen again, and goes when the Pod is there
+		e.unblock()
+	}
 	e.next.PodName = PodName(e.at)
 	e.next.StartTime = micro(e.now)
 	e.next.Restarts++
