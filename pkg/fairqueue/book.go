@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"container/heap"
 	"container/ring"
-	"math"
 	"slices"
 	"time"
 )
@@ -340,7 +339,7 @@ func (b *book[T]) done(key T, now time.Duration) (took time.Duration, ok bool) {
 // nextRipe is when the next key is ready of those that wait for their time; very late if none does.
 func (b *book[T]) nextRipe() time.Duration {
 	if len(b.waiting) == 0 {
-		return math.MaxInt64
+		return never
 	}
 	return b.waiting[0].readyAt
 }

@@ -1,6 +1,7 @@
 package fairqueue
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -134,7 +135,7 @@ func (q *Queue[T]) add(key T, after time.Duration, priority int, why Trigger) {
 	first := q.book.nextRipe()
 	i := q.book.item(key, cluster, namespace)
 	was := i.state
-	q.book.add(i, now, now+max(after, 0), priority, why)
+	q.book.add(i, now, now+min(max(after, 0), never-now), priority, why)
 	switch {
 	case i.state == waiting:
 		if q.book.nextRipe() < first {
@@ -144,6 +145,9 @@ func (q *Queue[T]) add(key T, after time.Duration, priority int, why Trigger) {
 		q.becameReady()
 	}
 }
+
+// never is the last time there is: "not before the year 2500" mustn't wrap around and be at once.
+const never = time.Duration(math.MaxInt64)
 
 // becameReady counts a key and wakes a worker for it.
 func (q *Queue[T]) becameReady() {

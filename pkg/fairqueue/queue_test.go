@@ -2,6 +2,7 @@ package fairqueue
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -173,6 +174,23 @@ func TestAKeyIsReadyAtTheEarliestOfItsAdditions(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, all); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+// time.Until says 292 years of whatever is later than that.
+func TestTheLongestWaitIsNotAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, 0, 0)
+		time.Sleep(time.Second) // the sum of the queue's age and the wait is too much
+		q.AddAfter("c/n/1", math.MaxInt64)
+		time.Sleep(time.Hour)
+		if got := take(q); got != nil {
+			t.Errorf("got %v within an hour, want nothing for 292 years", got)
+		}
+		q.Add("c/n/1")
+		if got := take(q); len(got) != 1 {
+			t.Errorf("got %v, want the key that changed meanwhile", got)
 		}
 	})
 }
