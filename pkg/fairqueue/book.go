@@ -176,10 +176,13 @@ func (b *book[T]) add(i *item[T], now, at time.Duration, priority int, why Trigg
 		heap.Remove(&b.waiting, i.place)
 		b.makeReady(i)
 	case ready, parked:
-		if at > now || priority <= i.priority {
+		if priority <= i.priority {
 			return
 		}
-		i.priority, i.order, i.trigger = priority, b.next(), why
+		i.priority, i.order = priority, b.next()
+		if at <= now {
+			i.trigger = why
+		}
 		if i.state == ready {
 			heap.Fix(&i.of.ready, i.place)
 		}

@@ -178,6 +178,37 @@ func TestAKeyIsReadyAtTheEarliestOfItsAdditions(t *testing.T) {
 	})
 }
 
+// What is added for later says, too, how much the key matters: a reconcile that ends with a time may find the key back in
+// the queue already, as backfill.
+func TestAKeyHasTheHighestPriorityOfItsAdditions(t *testing.T) {
+	later := priorityqueue.AddOpts{After: time.Hour}
+	for name, running := range map[string]bool{"ready": false, "with a worker": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newQueue(t, 0, 0)
+				if running {
+					q.Add("c/n/1")
+					take(q)
+				}
+				q.AddWithOpts(priorityqueue.AddOpts{Priority: &low}, "c/n/1", "c/n/2")
+				q.AddWithOpts(later, "c/n/1")
+				if running {
+					q.Done("c/n/1")
+				}
+				key, priority, _ := q.GetWithPriority()
+				if key != "c/n/1" || priority != 0 || q.Taken(key).Trigger != ByBackfill {
+					t.Errorf("got %s at priority %d by %s first, want c/n/1 at 0 by backfill", key, priority, q.Taken(key).Trigger)
+				}
+				q.AddWithOpts(priorityqueue.AddOpts{Priority: &low}, "c/n/3")
+				q.AddWithOpts(later, "c/n/3")
+				if key, _, _ := q.GetWithPriority(); key != "c/n/3" {
+					t.Errorf("then got %s, want c/n/3", key)
+				}
+			})
+		})
+	}
+}
+
 // time.Until says 292 years of whatever is later than that.
 func TestTheLongestWaitIsNotAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
