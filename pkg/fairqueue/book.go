@@ -249,7 +249,7 @@ func seat(first, one *ring.Ring) *ring.Ring {
 
 // unseat takes one out of a ring.
 func unseat(first, one *ring.Ring) *ring.Ring {
-	if one.Len() == 1 {
+	if one.Next() == one { // alone: Len would count all
 		return nil
 	}
 	if first == one {
