@@ -20,9 +20,10 @@ type Options[T comparable] struct {
 	Limiter workqueue.TypedRateLimiter[T]
 	// Tenant tells whose work a key is. Required. Keys for which it returns the same cluster share that cluster's workers.
 	Tenant func(T) (cluster, namespace string)
-	// Workers are how many take keys: the controller's MaxConcurrentReconciles. Zero means that they never run short.
+	// Workers are how many take keys: the controller's MaxConcurrentReconciles. Zero or less means that they never run
+	// short.
 	Workers int
-	// PerCluster is how many of them may have keys of one cluster at a time; zero means all.
+	// PerCluster is how many of them may have keys of one cluster at a time; zero or less means all.
 	PerCluster int
 	// Taken, if it isn't nil, is called by the worker that takes a key, before it gets it. It may set Note.
 	Taken func(T, *Taken)
@@ -87,8 +88,15 @@ type Queue[T comparable] struct {
 
 var _ priorityqueue.PriorityQueue[int] = (*Queue[int])(nil)
 
-// New returns a queue, which runs until [Queue.ShutDown].
+// New returns a queue, which runs until [Queue.ShutDown]. It panics where an option is missing that is required.
 func New[T comparable](o Options[T]) *Queue[T] {
+	switch { // here, and not in whoever adds the first key
+	case o.Limiter == nil:
+		panic("fairqueue.Options.Limiter is nil: give it the limiter that NewQueue was given")
+	case o.Tenant == nil:
+		panic("fairqueue.Options.Tenant is nil: say to which cluster and namespace a key belongs")
+	}
+	o.Workers = max(o.Workers, 0)
 	if o.PerCluster <= 0 {
 		o.PerCluster = o.Workers
 	}

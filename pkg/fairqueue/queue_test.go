@@ -139,6 +139,31 @@ func TestOneClusterAloneGetsAllWorkers(t *testing.T) {
 	}
 }
 
+// As a controller's MaxConcurrentReconciles: what isn't above zero asks for a default.
+func TestFewerWorkersThanNoneAreAsMayBe(t *testing.T) {
+	q := newQueue(t, -1, -1)
+	q.Add("c/n/1")
+	if got := take(q); len(got) != 1 {
+		t.Errorf("got %v, want the key", got)
+	}
+}
+
+func TestWhatIsRequiredIsAskedForAtOnce(t *testing.T) {
+	limiter := workqueue.DefaultTypedControllerRateLimiter[string]()
+	for field, o := range map[string]Options[string]{
+		"Options.Limiter": {Tenant: tenant}, "Options.Tenant": {Limiter: limiter},
+	} {
+		func() {
+			defer func() {
+				if said := fmt.Sprint(recover()); !strings.Contains(said, field) {
+					t.Errorf("without %s: %s", field, said)
+				}
+			}()
+			New(o).ShutDown()
+		}()
+	}
+}
+
 func TestAKeyIsReadyAtTheEarliestOfItsAdditions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, 0, 0)
