@@ -2,7 +2,6 @@ package telemetry
 
 import (
 	"context"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -63,7 +62,7 @@ func (c *Controller) fairQueue(name string, limiter workqueue.TypedRateLimiter[m
 	options := fairqueue.Options[mcreconcile.Request]{
 		Name: name, Limiter: limiter, Workers: workers, PerCluster: perCluster,
 		Tenant: func(req mcreconcile.Request) (cluster, namespace string) {
-			cluster, _, _ = strings.Cut(string(req.ClusterName), "/") // all shards of a cluster count as one
+			cluster, _ = clusterOf(req.ClusterName) // all shards of a cluster count as one
 			return cluster, req.Namespace
 		},
 	}

@@ -2,7 +2,6 @@ package telemetry
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"time"
 
@@ -138,7 +137,7 @@ func (f *flight) spans() []Span {
 }
 
 func (f *flight) attributes() []attribute.KeyValue {
-	cluster, prefix, sharded := strings.Cut(string(f.req.ClusterName), "/")
+	cluster, sharded := clusterOf(f.req.ClusterName)
 	as := make([]attribute.KeyValue, 0, 16)
 	as = append(as,
 		attribute.String("k8s.cluster.name", cluster),
@@ -151,7 +150,7 @@ func (f *flight) attributes() []attribute.KeyValue {
 		attribute.String("tenure.result", f.result),
 	)
 	if sharded {
-		as = append(as, attribute.String("tenure.shard", cluster+"/"+prefix), attribute.Int64("tenure.epoch", f.epoch))
+		as = append(as, attribute.String("tenure.shard", string(f.req.ClusterName)), attribute.Int64("tenure.epoch", f.epoch))
 	}
 	if f.requeue > 0 {
 		as = append(as, attribute.Float64("tenure.requeue_after", f.requeue.Seconds()))
