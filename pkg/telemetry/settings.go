@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,13 +33,32 @@ type Settings struct {
 	Ratio float64
 	// Propagate says that API calls send a traceparent.
 	Propagate bool
-	// Service is service.name. Attributes are further attributes of the resource.
+	// Service is service.name. Attributes are further attributes of the resource. The zero value of Service, and of all
+	// below, means the default of its variable.
 	Service    string
 	Attributes map[string]string
 	// Queue bounds the waiting spans, Batch those that are sent at a time.
 	Queue, Batch int
 	// Delay is how long a batch may wait for more spans. ExportTimeout bounds sending one.
 	Delay, ExportTimeout time.Duration
+}
+
+// withDefaults fills in what an exporter can't do without: a program may make its settings itself.
+func (s Settings) withDefaults() Settings {
+	s.Service = cmp.Or(s.Service, DefaultService)
+	if s.Queue <= 0 {
+		s.Queue = defaultQueue
+	}
+	if s.Batch <= 0 {
+		s.Batch = min(defaultBatch, s.Queue)
+	}
+	if s.Delay <= 0 {
+		s.Delay = defaultDelay
+	}
+	if s.ExportTimeout <= 0 {
+		s.ExportTimeout = defaultExportTimeout
+	}
+	return s
 }
 
 // ReadSettings reads the environment. Tracing is on if an OTLP endpoint is set or OTEL_TRACES_EXPORTER is "otlp". The

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 func environment(pairs ...string) func(string) string {
@@ -56,6 +57,22 @@ func TestSettingsFollowTheEnvironment(t *testing.T) {
 		Delay: 50 * time.Millisecond, ExportTimeout: 70 * time.Millisecond}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// A program may make its settings itself, and leave out what it has no opinion about.
+func TestAnExporterAloneIsEnough(t *testing.T) {
+	r := newRig(t, Config{Exporter: &stubborn{}, Settings: Settings{Enabled: true, Ratio: 1}})
+	r.queue.Add(testKey)
+	r.reconcile(t, fine)
+	r.sent(t)
+	if n := value(t, r.pipeline.sent); n == 0 {
+		t.Error("nothing was sent")
+	}
+	read, err := ReadSettings(environment(somewhere))
+	read.Propagate = false
+	if diff := cmp.Diff(read, r.cfg.Settings, cmpopts.EquateEmpty()); err != nil || diff != "" {
+		t.Errorf("%v; -by the environment +by the program:\n%s", err, diff)
 	}
 }
 

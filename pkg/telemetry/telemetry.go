@@ -72,6 +72,7 @@ type sampling struct {
 
 // New returns a Telemetry. It sends nothing before Run.
 func New(cfg Config) *Telemetry {
+	cfg.Settings = cfg.Settings.withDefaults()
 	t := &Telemetry{cfg: cfg, metrics: newReconcileMetrics()}
 	t.SetSampling(cfg.Settings.Ratio, cfg.Slow)
 	if cfg.Exporter != nil {
