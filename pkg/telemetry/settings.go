@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/url"
 	"os"
 	"slices"
@@ -221,12 +222,15 @@ func (r *reader) number(name string, otherwise int) int {
 		return otherwise
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		r.bad(name, "%q must be a whole number above 0", text)
+	if err != nil || n < 1 || n > mostOfAnything {
+		r.bad(name, "%q must be a whole number above 0, at most %d", text, mostOfAnything)
 		return otherwise
 	}
 	return n
 }
+
+// mostOfAnything bounds numbers. So many milliseconds are 24 days; far more of them don't fit into a duration.
+const mostOfAnything = math.MaxInt32
 
 func (r *reader) milliseconds(name string, otherwise time.Duration) time.Duration {
 	return time.Duration(r.number(name, int(otherwise.Milliseconds()))) * time.Millisecond

@@ -94,6 +94,7 @@ func TestWhatMakesNoSenseIsNamedInOneLineWithoutItsSecrets(t *testing.T) {
 		"OTEL_BSP_MAX_QUEUE_SIZE=0":                                 "above 0",
 		"OTEL_BSP_MAX_EXPORT_BATCH_SIZE=99999":                      "must not be greater",
 		"OTEL_BSP_SCHEDULE_DELAY=-1":                                "above 0",
+		"OTEL_BSP_EXPORT_TIMEOUT=9999999999999":                     "at most",
 	} {
 		name, _, _ := strings.Cut(variable, "=")
 		t.Run(name, func(t *testing.T) {
