@@ -193,6 +193,26 @@ func TestShardsThatComeAndGoLeaveNothingBehind(t *testing.T) {
 	}
 }
 
+// Nobody tells of a move that was called off before the shard came here.
+func TestMovesThatAreCalledOffLeaveNothingBehind(t *testing.T) {
+	s := &story{t: t, id: shardID(t, "west/01")}
+	w := s.watcher()
+	for i := range 1000 { // one a minute, of clusters that nobody has heard of before
+		s.id.Cluster = keyspace.ClusterName(fmt.Sprint("cluster-", i))
+		s.step(w, shard.StepWarm, 0, "")
+		s.clock += time.Minute
+		w.Renewed(time.Second)
+	}
+	if n := len(w.steps); n == 0 || n > 61 || w.open.Load() != int64(n) {
+		t.Errorf("%d shards are remembered, %d counted; want those of the last %v", n, w.open.Load(), calledOff)
+	}
+	s.clock += 2 * calledOff
+	w.Renewed(time.Second)
+	if w.open.Load() != 0 {
+		t.Error("reconciles still have to ask")
+	}
+}
+
 func TestIDsDifferByShardEpochAndFleet(t *testing.T) {
 	a, root := IDs("record", shardID(t, "west/01"), 5)
 	if again, rootAgain := IDs("record", shardID(t, "west/01"), 5); a != again || root != rootAgain {

@@ -19,6 +19,10 @@ import (
 // patience is how long a move's root span waits for a first reconcile. A shard in which nothing is to be done has none.
 const patience = 10 * time.Second
 
+// calledOff is when a shard that was warmed or drained isn't waited for any more: nobody tells of a move that was called
+// off.
+const calledOff = time.Hour
+
 // Watcher is a [shard.Observer] that makes traces and metrics of what it is told. It is safe for concurrent use.
 type Watcher struct {
 	shard.NopObserver
@@ -84,6 +88,16 @@ func (w *Watcher) Tell(tell func(...telemetry.Span)) {
 type pending struct {
 	warm, activate, claim, drain *shard.Step
 	early                        *telemetry.Reconciled // ended before the activation was told
+}
+
+// last is when the last of the steps ended.
+func (p *pending) last() (end time.Time) {
+	for _, s := range []*shard.Step{p.warm, p.activate, p.claim, p.drain} {
+		if s != nil && s.End.After(end) {
+			end = s.End
+		}
+	}
+	return end
 }
 
 // of returns what is pending for a shard; w.mu is held.
@@ -253,6 +267,11 @@ func (w *Watcher) flush(before time.Time) {
 	for name, a := range w.arrivals {
 		if !a.activate.End.After(before) {
 			w.close(name, a, nil)
+		}
+	}
+	for name, p := range w.steps {
+		if p.claim == nil && w.now().Sub(p.last()) > calledOff {
+			w.drop(name)
 		}
 	}
 	maps.DeleteFunc(w.served, func(_ string, s tenure) bool { return !s.closed.IsZero() && s.closed.Before(before) })
