@@ -89,7 +89,7 @@ func (m *Manager) WatchesCopies(obj client.Object, keys func(client.Object) []ty
 }
 
 // Sweep returns a source that enqueues all objects of a primary kind that this replica holds, as backfill, whenever a
-// value arrives: for what every object depends on and no object tells of.
+// value arrives, until the channel is closed: for what every object depends on and no object tells of.
 func (m *Manager) Sweep(obj client.Object, when <-chan struct{}) source.TypedSource[mcreconcile.Request] {
 	return source.TypedFunc[mcreconcile.Request](func(ctx context.Context, q queue) error {
 		s := &kindSource{roster: m.node.roster, log: m.node.log, obj: obj, queue: q, keys: ownKey, filter: predicate.And[client.Object]()}
@@ -99,7 +99,10 @@ func (m *Manager) Sweep(obj client.Object, when <-chan struct{}) source.TypedSou
 		go func() {
 			for {
 				select {
-				case <-when:
+				case _, more := <-when:
+					if !more { // else it would be swept without end
+						return
+					}
 					for _, e := range m.node.roster.all() {
 						if e.gate.IsOpen() {
 							e.backfill([]*kindSource{s})

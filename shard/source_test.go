@@ -1,0 +1,47 @@
+package shard
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	"github.com/tenure-dev/tenure/shard/internal/engage"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+// sharing is a manager of these kinds that nobody has started.
+func sharing(kinds ...Kind) *Manager {
+	return &Manager{node: &Node{roster: newRoster(Config{Kinds: kinds}), log: logr.Discard()}}
+}
+
+func testQueue(t *testing.T) queue {
+	q := priorityqueue.New[mcreconcile.Request]("")
+	t.Cleanup(q.ShutDown)
+	return q
+}
+
+// A closed channel always has something to give.
+func TestASweepEndsWithItsChannel(t *testing.T) {
+	m := sharing(Primary(&corev1.ConfigMap{}))
+	id := keyspace.ShardID{Cluster: "west"}
+	var asked atomic.Int64 // by each sweep, whether the shard is held; it isn't
+	gate := engage.NewGate(t.Context(), id, "test", "me", func() bool { asked.Add(1); return false })
+	gate.Open(1)
+	m.node.roster.put(clusterName(id), &engagement{id: id, gate: gate})
+	when := make(chan struct{})
+	if err := m.Sweep(&corev1.ConfigMap{}, when).Start(t.Context(), testQueue(t)); err != nil {
+		t.Fatal(err)
+	}
+	when <- struct{}{}
+	when <- struct{}{}
+	close(when)
+	time.Sleep(20 * time.Millisecond)
+	if n := asked.Load(); n != 2 {
+		t.Errorf("%d sweeps, want 2", n)
+	}
+}
