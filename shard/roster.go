@@ -68,10 +68,15 @@ func (r *roster) remove(name multicluster.ClusterName) {
 	delete(r.engaged, name)
 }
 
-// addSource adds a source until the context ends. Shards that are engaged from now on are attached to it.
-func (r *roster) addSource(ctx context.Context, s *kindSource) {
+// addSource adds a source until the context ends, to feed a queue, and reports whether it wasn't there yet. Shards that
+// are engaged from now on are attached to it.
+func (r *roster) addSource(ctx context.Context, s *kindSource, q queue) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if slices.Contains(r.sources, s) {
+		return false
+	}
+	s.queue = q
 	r.sources = append(r.sources, s)
 	context.AfterFunc(ctx, func() {
 		r.mu.Lock()
@@ -79,6 +84,7 @@ func (r *roster) addSource(ctx context.Context, s *kindSource) {
 		// Readers hold the old slice.
 		r.sources = slices.DeleteFunc(slices.Clone(r.sources), func(other *kindSource) bool { return other == s })
 	})
+	return true
 }
 
 func (r *roster) allSources() []*kindSource {

@@ -40,7 +40,7 @@ type kindSource struct {
 	filter predicate.Predicate           // events that are acted on
 	remote bool                          // the kind is declared by Copies
 	err    error                         // why it can't be started
-	queue  queue                         // set by Start
+	queue  queue                         // set when the source is added to the roster
 }
 
 // For returns the source of a controller's own kind.
@@ -123,8 +123,9 @@ func (s *kindSource) Start(ctx context.Context, q queue) error {
 	if err := s.declared(); err != nil {
 		return err
 	}
-	s.queue = q
-	s.roster.addSource(ctx, s)
+	if !s.roster.addSource(ctx, s, q) {
+		return fmt.Errorf("source of %T: it feeds a controller's queue already: make one for each controller", s.obj)
+	}
 	for _, e := range s.roster.all() {
 		e.attach([]*kindSource{s}, s.log)
 	}

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -23,6 +24,21 @@ func testQueue(t *testing.T) queue {
 	q := priorityqueue.New[mcreconcile.Request]("")
 	t.Cleanup(q.ShutDown)
 	return q
+}
+
+// Each shard is attached to a source once, so a second queue would take the events away from the first.
+func TestASourceFeedsOneQueue(t *testing.T) {
+	m := sharing(Primary(&corev1.ConfigMap{}))
+	s := m.For(&corev1.ConfigMap{}, nil)
+	if err := s.Start(t.Context(), testQueue(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(t.Context(), testQueue(t)); err == nil || !strings.Contains(err.Error(), "make one for each controller") {
+		t.Errorf("the second controller is told: %v", err)
+	}
+	if err := m.For(&corev1.ConfigMap{}, nil).Start(t.Context(), testQueue(t)); err != nil {
+		t.Errorf("another source of the kind: %v", err)
+	}
 }
 
 // A closed channel always has something to give.
