@@ -136,10 +136,25 @@ func (c Config) Validate() error {
 	if msgs := validation.IsDNS1123Label(string(c.Fleet)); c.Fleet != "" && len(msgs) > 0 {
 		errs = append(errs, fmt.Errorf("Fleet %q: %s", c.Fleet, strings.Join(msgs, "; ")))
 	}
-	if len(c.Kinds) == 0 {
+	switch primary := func(k Kind) bool { return !k.Owned }; {
+	case len(c.Kinds) == 0:
 		errs = append(errs, errors.New("Kinds is empty: name at least the kind that your controller is For"))
+	case !slices.ContainsFunc(c.Kinds, primary):
+		errs = append(errs, errors.New("Kinds: none is primary, and only clusters that have such a kind are divided: "+
+			"declare the kind that your controller is For with Primary"))
 	}
-	for _, k := range c.Kinds {
+	for i, k := range c.Kinds {
+		same := func(other Kind) bool {
+			return other.Object != nil && other.Remote == k.Remote && sameKind(other.Object, k.Object)
+		}
+		switch {
+		case k.Object == nil:
+			errs = append(errs, fmt.Errorf("Kinds[%d]: Object is nil: give Primary, Owned or Copies an empty object of the kind", i))
+			continue
+		case slices.ContainsFunc(c.Kinds[:i], same):
+			errs = append(errs, fmt.Errorf("Kinds[%d]: %T is declared before: a shard has one cache of a kind, for primary or for owned objects",
+				i, k.Object))
+		}
 		if _, err := fields.ParseSelector(k.Fields); err != nil {
 			errs = append(errs, fmt.Errorf("Kinds: Fields %q of %T: %w", k.Fields, k.Object, err))
 		}

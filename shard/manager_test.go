@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -82,5 +83,32 @@ func TestAClusterThatNoShardFencesIsToBeAskedForByName(t *testing.T) {
 				t.Errorf("%v: that doesn't say what to do", err)
 			}
 		})
+	}
+}
+
+// With these nothing would be reconciled, or not what the program means, and nothing would say so.
+func TestKindsThatCannotBeMeantAreRefused(t *testing.T) {
+	pods, maps := Owned(&corev1.Pod{}), Primary(&corev1.ConfigMap{})
+	metadata := func(kind string) *metav1.PartialObjectMetadata {
+		return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: kind}}
+	}
+	for name, c := range map[string]struct {
+		kinds []Kind
+		says  string
+	}{
+		"primary and owned":        {[]Kind{maps, pods}, ""},
+		"the same here and there":  {[]Kind{maps, Copies(&corev1.ConfigMap{})}, ""},
+		"metadata beside objects":  {[]Kind{maps, Primary(metadata("ConfigMap")), Primary(metadata("Secret"))}, ""},
+		"no primary kind":          {[]Kind{pods, Copies(&corev1.ConfigMap{})}, "none is primary"},
+		"primary, and owned, too":  {[]Kind{maps, Owned(&corev1.ConfigMap{})}, "Kinds[1]: *v1.ConfigMap is declared before"},
+		"the same kind twice":      {[]Kind{maps, pods, pods}, "Kinds[2]: *v1.Pod is declared before"},
+		"the same metadata twice":  {[]Kind{Primary(metadata("Secret")), Primary(metadata("Secret"))}, "Kinds[1]: "},
+		"no object":                {[]Kind{maps, Owned(nil), Owned(nil)}, "Kinds[1]: Object is nil"},
+		"a selector that is wrong": {[]Kind{{Object: &corev1.Pod{}, Fields: "a"}}, "Fields"},
+	} {
+		err := Config{Replica: "a", Kinds: c.kinds}.Validate()
+		if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
+			t.Errorf("%s: got %v, want %q", name, err, c.says)
+		}
 	}
 }
