@@ -128,9 +128,28 @@ func (r *roster) options(cluster keyspace.ClusterName, remote bool) engage.Optio
 		}
 	}
 	if !remote {
-		opts.Indexes = slices.Clip(r.indexes)
+		for _, i := range r.indexes {
+			if !r.elsewhere(i.Object, cluster) {
+				opts.Indexes = append(opts.Indexes, i)
+			}
+		}
 	}
 	return opts
+}
+
+// elsewhere reports whether a kind is declared, and only for shards of other clusters. An index of it would make a cache
+// of it here, which nobody asked for, or keep the shard from being opened where the cluster doesn't serve the kind.
+func (r *roster) elsewhere(obj client.Object, cluster keyspace.ClusterName) bool {
+	declared := false
+	for _, k := range r.kinds {
+		if !k.Remote && sameKind(k.Object, obj) {
+			if k.in(cluster) {
+				return false
+			}
+			declared = true
+		}
+	}
+	return declared
 }
 
 // primary are the kinds of a cluster that are divided into shards.

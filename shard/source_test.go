@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
@@ -38,6 +40,31 @@ func TestASourceFeedsOneQueue(t *testing.T) {
 	}
 	if err := m.For(&corev1.ConfigMap{}, nil).Start(t.Context(), testQueue(t)); err != nil {
 		t.Errorf("another source of the kind: %v", err)
+	}
+}
+
+// A cluster that isn't to have a kind may not even serve it.
+func TestAnIndexIsForShardsThatHaveTheKind(t *testing.T) {
+	maps, pods := Primary(&corev1.ConfigMap{}), Owned(&corev1.Pod{})
+	pods.In = func(name keyspace.ClusterName) bool { return name == "west" }
+	m := sharing(maps, pods)
+	p := &provider{node: m.node}
+	for _, obj := range []client.Object{&corev1.ConfigMap{}, &corev1.Pod{}, &corev1.Secret{}} {
+		if err := p.IndexField(t.Context(), obj, "data", func(client.Object) []string { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for cluster, want := range map[keyspace.ClusterName]string{
+		"west": "[*v1.ConfigMap *v1.Pod *v1.Secret]", // Secrets are nobody's, so their cache is made when it is asked for
+		"east": "[*v1.ConfigMap *v1.Secret]",
+	} {
+		var got []string
+		for _, i := range m.node.roster.options(cluster, false).Indexes {
+			got = append(got, fmt.Sprintf("%T", i.Object))
+		}
+		if fmt.Sprint(got) != want {
+			t.Errorf("shards of %s index %v, want %s", cluster, got, want)
+		}
 	}
 }
 
