@@ -183,6 +183,16 @@ func (f *fleet) get(name keyspace.ClusterName) (connection, *engage.Traffic) {
 	return connection{}, traffic
 }
 
+// known is get for names from anywhere, which aren't to be remembered: a cluster that isn't there has no traffic either.
+func (f *fleet) known(name keyspace.ClusterName) (connection, *engage.Traffic) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if s := f.clusters[name]; s != nil {
+		return s.connection, f.trafficOf(name)
+	}
+	return connection{}, nil
+}
+
 // inUse returns how a cluster is reached, and why what was offered last isn't taken.
 func (f *fleet) inUse(name keyspace.ClusterName) (_ connection, refused string) {
 	f.mu.Lock()

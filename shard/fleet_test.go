@@ -2,11 +2,13 @@ package shard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/keyspace"
@@ -43,6 +45,25 @@ func TestClustersThatComeAndGoLeaveLittleBehind(t *testing.T) {
 	}
 	if got := f.status()["west"]; got.Kept != 7 || !got.Engaged {
 		t.Errorf("the cluster that stayed: %+v", got)
+	}
+}
+
+// Names may come from objects, and so be any and many.
+func TestNamesThatAreAskedForAreNotRemembered(t *testing.T) {
+	f := newFleet(logr.Discard(), 0, kubeconfig.Limits{})
+	m := &Manager{node: &Node{clusters: f}}
+	m.node.judge.Store(newJudge(f, newRoster(Config{}), DefaultLeaseDuration, logr.Discard(), nil, nil))
+	for i := range 1000 {
+		name := multicluster.ClusterName(fmt.Sprint("cluster-", i))
+		if wait, trial := m.PutOff(name, "default"); wait != 0 || trial {
+			t.Fatalf("a cluster that isn't there is put off for %v (on trial: %v)", wait, trial)
+		}
+		if err := m.Ask(t.Context(), name); !errors.Is(err, multicluster.ErrClusterNotFound) {
+			t.Fatalf("a cluster that isn't there can be used? %v", err)
+		}
+	}
+	if n := len(f.status()); n != 0 {
+		t.Errorf("%d clusters are told of, and there is none", n)
 	}
 }
 

@@ -195,7 +195,7 @@ func (j *clusterJudge) trouble(name keyspace.ClusterName) (why error, since time
 // usable says why a cluster can't be used from here, nil if it can: by what is known where it is looked at anyway or something
 // is held, and by a question elsewhere.
 func (j *clusterJudge) usable(ctx context.Context, name keyspace.ClusterName) error {
-	c, traffic := j.clusters.get(name)
+	c, traffic := j.clusters.known(name)
 	if c.Cluster == nil {
 		return fmt.Errorf("cluster %s: %w", name, multicluster.ErrClusterNotFound)
 	}

@@ -150,11 +150,14 @@ func (m *Manager) Ask(ctx context.Context, name multicluster.ClusterName) error 
 }
 
 // PutOff returns for how long work of a namespace in a cluster is better put off, by what that answered to the requests of
-// this replica's shards; 0 if it needn't be. When a pause is over one caller for all is let through, on trial: it should
-// send a request. Guard asks for each key's own cluster; ask for those that a reconcile works in beside it. It is safe for
-// concurrent use.
+// this replica's shards; 0 if it needn't be, and for names that no cluster has. When a pause is over one caller for all is
+// let through, on trial: it should send a request. Guard asks for each key's own cluster; ask for those that a reconcile
+// works in beside it. It is safe for concurrent use.
 func (m *Manager) PutOff(name multicluster.ClusterName, namespace string) (wait time.Duration, trial bool) {
-	_, traffic := m.node.clusters.get(keyspace.ClusterName(name))
+	_, traffic := m.node.clusters.known(keyspace.ClusterName(name))
+	if traffic == nil {
+		return 0, false
+	}
 	return traffic.Breaker.PutOff(namespace)
 }
 
