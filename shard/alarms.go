@@ -74,18 +74,24 @@ func (a *alarms) set(more ...alarm) {
 	a.wind()
 }
 
-// anew returns the alarms of all objects that there are: those of the old ones that are near, since what they are for isn't in the
-// queue yet, and one for each object whose time is far.
+// anew returns what the old alarms are still good for: those that are near, since what they are for isn't in the queue
+// yet, and one for each object that has any and whose time is far. An object without an alarm is to have none, whatever
+// its time: the source's predicate refused it.
 func (a *alarms) anew(store *informer.Store, old []alarm) (all []alarm) {
 	until := time.Now().Add(2 * lead)
+	seen := make(map[types.NamespacedName]struct{}, store.Len())
 	for _, o := range old {
 		if o.at <= until.UnixNano() {
 			all = append(all, o)
 		}
-	}
-	for o := range store.All() {
-		if due := a.due(o); due.After(until) {
-			all = append(all, alarm{nanos(due), client.ObjectKeyFromObject(o)})
+		if _, again := seen[o.key]; again {
+			continue
+		}
+		seen[o.key] = struct{}{}
+		if object := store.Peek(o.key); object != nil {
+			if due := a.due(object); due.After(until) {
+				all = append(all, alarm{nanos(due), o.key})
+			}
 		}
 	}
 	return all

@@ -55,7 +55,8 @@ func newTimed(t *testing.T, there ...corev1.ConfigMap) *timed {
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &timed{events: watch.NewRaceFreeFake(), q: priorityqueue.New[mcreconcile.Request]("test"), began: time.Now()}
 	r.store = informer.New(informer.Config{Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Namespaced: true})
-	r.kindSource = &kindSource{keys: ownKey, filter: predicate.And[client.Object](), queue: r.q, due: func(o client.Object) time.Time {
+	wanted := predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetAnnotations()["refused"] == "" })
+	r.kindSource = &kindSource{keys: ownKey, filter: wanted, queue: r.q, due: func(o client.Object) time.Time {
 		if after, err := time.ParseDuration(o.GetAnnotations()[dueIn]); err == nil {
 			return r.began.Add(after)
 		}
@@ -180,6 +181,19 @@ func TestAlarmsDoNotPileUp(t *testing.T) {
 			t.Errorf("%d alarms for 2 objects", most)
 		}
 		r.expect(t, 5*time.Hour, "still@2h0m0s restless@4h9m59s")
+	})
+}
+
+func TestAnObjectThatIsRefusedGetsNoAlarmWhereOthersPileUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refused := waits("refused", "1h")
+		refused.Annotations["refused"] = "yes"
+		r := newTimed(t, *refused, *waits("restless", "2h"), *waits("moved", "90m"))
+		r.events.Modify(waits("moved", "150m"))
+		for i := range 100 {
+			r.events.Modify(waits("restless", fmt.Sprintf("%ds", 8000+i)))
+		}
+		r.expect(t, 4*time.Hour, "restless@2h14m59s moved@2h30m0s")
 	})
 }
 
