@@ -205,8 +205,10 @@ func (q *Queue[T]) next() *item[T] {
 		if q.ended {
 			return nil
 		}
-		if i := q.book.take(q.now()); i != nil {
-			i.hand.Ready = q.origin.Add(i.readyAt)
+		now := time.Now()
+		if i := q.book.take(now.Sub(q.origin)); i != nil {
+			// From now on back: the wall clock may have been set since the origin.
+			i.hand.Ready = now.Add(i.readyAt - i.takenAt)
 			q.meters.depth.Dec()
 			q.meters.wait.Observe((i.takenAt - i.readyAt).Seconds())
 			if q.book.turn != nil { // that a key was taken may have left others more of a share

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -249,6 +250,26 @@ func TestTheLongestWaitIsNotAtOnce(t *testing.T) {
 			t.Errorf("got %v, want the key that changed meanwhile", got)
 		}
 	})
+}
+
+// Spans go out with times of the wall clock, and it may be set at any time after the queue was made.
+func TestWhenAKeyWasReadyIsByTheClockAsItIsNow(t *testing.T) {
+	q := newQueue(t, 0, 0)
+	origin := (*struct { // a time.Time with a monotonic reading has its seconds of the wall clock in the first word
+		wall uint64
+		ext  int64
+		loc  *time.Location
+	})(unsafe.Pointer(&q.origin))
+	origin.wall -= 3600 << 30
+	if age := time.Now().Round(0).Sub(q.origin.Round(0)); age < time.Hour || time.Since(q.origin) > time.Hour/2 {
+		t.Fatalf("the queue is %v old by the wall clock, %v by the other: want an hour more", age, time.Since(q.origin))
+	}
+	q.Add("c/n/1")
+	time.Sleep(10 * time.Millisecond)
+	key, _ := q.Get()
+	if wait := time.Now().Round(0).Sub(q.Taken(key).Ready.Round(0)); wait < 10*time.Millisecond || wait > time.Minute {
+		t.Errorf("by the wall clock, which was put an hour forward, it waited %v, want some 10ms", wait)
+	}
 }
 
 func TestAKeyIsWithOneWorkerAtATime(t *testing.T) {
