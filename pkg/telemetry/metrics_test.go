@@ -47,6 +47,22 @@ func TestLatenciesAreNativeHistogramsWithTheTraceAsExemplar(t *testing.T) {
 	}
 }
 
+func TestExemplarsGoOnWhenTheClockIsPutBack(t *testing.T) {
+	c := newRig(t, Config{}).controller
+	now := time.Now()
+	for i, step := range []struct {
+		at    time.Duration
+		wants bool
+	}{
+		{0, true}, {exampleEvery / 2, false}, {exampleEvery, true},
+		{-time.Hour, true}, {exampleEvery/2 - time.Hour, false}, {exampleEvery - time.Hour, true},
+	} {
+		if c.wantsExample(now.Add(step.at)) != step.wants {
+			t.Errorf("step %d, at %v: want %v", i, step.at, step.wants)
+		}
+	}
+}
+
 func TestWhatWaitsIsToldByCluster(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	r := newRig(t, Config{Registerer: registry})
