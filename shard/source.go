@@ -31,16 +31,17 @@ type queue = workqueue.TypedRateLimitingInterface[mcreconcile.Request]
 // kindSource feeds one controller's queue with the events of one kind, from every shard that is active. It is started
 // once and attaches to shards as they come and go, so an engagement costs the controller nothing that stays behind.
 type kindSource struct {
-	roster *roster
-	log    logr.Logger
-	obj    client.Object
-	kind   Kind // as declared in the configuration; set by Start
-	keys   func(client.Object) []types.NamespacedName
-	due    func(client.Object) time.Time // as For says; may be nil
-	filter predicate.Predicate           // events that are acted on
-	remote bool                          // the kind is declared by Copies
-	err    error                         // why it can't be started
-	queue  queue                         // set when the source is added to the roster
+	roster  *roster
+	log     logr.Logger
+	obj     client.Object
+	kind    Kind // as declared in the configuration; set by Start
+	keys    func(client.Object) []types.NamespacedName
+	due     func(client.Object) time.Time // as For says; may be nil
+	filter  predicate.Predicate           // events that are acted on
+	remote  bool                          // the kind is declared by Copies
+	follows bool                          // its objects must be in the shards of those that own them
+	err     error                         // why it can't be started
+	queue   queue                         // set when the source is added to the roster
 }
 
 // For returns the source of a controller's own kind.
@@ -60,10 +61,12 @@ func ownKey(o client.Object) []types.NamespacedName {
 }
 
 // Owns returns the source of a kind whose objects the controller creates: an event enqueues the object's controller
-// owner if that is of the owner's kind, unless a predicate refuses it.
+// owner if that is of the owner's kind, unless a predicate refuses it. The kind is to be declared with [Owned].
 func (m *Manager) Owns(obj, owner client.Object, only ...predicate.Predicate) source.TypedSource[mcreconcile.Request] {
 	kind, err := apiutil.GVKForObject(owner, m.GetLocalManager().GetScheme())
-	s := &kindSource{roster: m.node.roster, log: m.node.log, obj: obj, err: err, filter: predicate.And(only...)}
+	s := &kindSource{
+		roster: m.node.roster, log: m.node.log, obj: obj, err: err, filter: predicate.And(only...), follows: m.node.cfg.ShardBits > 0,
+	}
 	s.keys = func(o client.Object) []types.NamespacedName {
 		ref := metav1.GetControllerOf(o)
 		if ref == nil || ref.Kind != kind.Kind {
@@ -144,6 +147,10 @@ func (s *kindSource) declared() error {
 		return fmt.Errorf("source of %T: declare the kind in shard.Config.Kinds", s.obj)
 	}
 	s.kind = s.roster.kinds[i]
+	if s.follows && !s.kind.Owned {
+		return fmt.Errorf("source of %T: the kind is declared with Primary, so that an object may be in another shard than its owner, "+
+			"which wouldn't hear of it: declare it with Owned", s.obj)
+	}
 	return nil
 }
 

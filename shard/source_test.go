@@ -9,8 +9,13 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/multicluster-runtime/pkg/clusters"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/tenure-dev/tenure/shard/internal/engage"
@@ -40,6 +45,31 @@ func TestASourceFeedsOneQueue(t *testing.T) {
 	}
 	if err := m.For(&corev1.ConfigMap{}, nil).Start(t.Context(), testQueue(t)); err != nil {
 		t.Errorf("another source of the kind: %v", err)
+	}
+}
+
+// An owner is enqueued in the shard in which its object is seen.
+func TestWhatIsOwnedIsDeclaredAsThat(t *testing.T) {
+	for name, c := range map[string]struct {
+		pods  Kind
+		whole bool
+		says  string
+	}{
+		"owned":                      {Owned(&corev1.Pod{}), false, ""},
+		"primary":                    {Primary(&corev1.Pod{}), false, "declare it with Owned"},
+		"primary, of whole clusters": {Primary(&corev1.Pod{}), true, ""},
+	} {
+		provider := clusters.New[cluster.Cluster]()
+		m, err := NewManager(&rest.Config{Host: "127.0.0.1:1"}, &provider,
+			manager.Options{Metrics: metricsserver.Options{BindAddress: "0"}},
+			Config{Replica: "a", Kinds: []Kind{Primary(&corev1.ConfigMap{}), c.pods}, WholeClusters: c.whole})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = m.Owns(&corev1.Pod{}, &corev1.ConfigMap{}).Start(t.Context(), testQueue(t))
+		if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
+			t.Errorf("%s: got %v, want %q", name, err, c.says)
+		}
 	}
 }
 
