@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
@@ -57,6 +59,17 @@ func clusterName(id keyspace.ShardID) multicluster.ClusterName {
 
 // cluster returns the shard's cluster, nil before it is open.
 func (e *engagement) cluster() *engage.Cluster { return e.home.cluster() }
+
+// isClusterScoped reports whether objects of a kind have no namespaces. It asks the cluster, once, for a kind of which there
+// is no cache.
+func (e *engagement) isClusterScoped(kind schema.GroupVersionKind) bool {
+	c := e.cluster()
+	if c == nil {
+		return false
+	}
+	mapping, err := c.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+	return err == nil && mapping.Scope.Name() == meta.RESTScopeNameRoot
+}
 
 func (e *engagement) epoch() protocol.Epoch { return e.gate.Epoch() }
 

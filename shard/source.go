@@ -39,6 +39,7 @@ type kindSource struct {
 	due     func(client.Object) time.Time // as For says; may be nil
 	filter  predicate.Predicate           // events that are acted on
 	remote  bool                          // the kind is declared by Copies
+	owner   schema.GroupVersionKind       // of what is enqueued for what it owns; empty with other sources
 	follows bool                          // its objects must be in the shards of those that own them
 	err     error                         // why it can't be started
 	queue   queue                         // set when the source is added to the roster
@@ -65,7 +66,8 @@ func ownKey(o client.Object) []types.NamespacedName {
 func (m *Manager) Owns(obj, owner client.Object, only ...predicate.Predicate) source.TypedSource[mcreconcile.Request] {
 	kind, err := apiutil.GVKForObject(owner, m.GetLocalManager().GetScheme())
 	s := &kindSource{
-		roster: m.node.roster, log: m.node.log, obj: obj, err: err, filter: predicate.And(only...), follows: m.node.cfg.ShardBits > 0,
+		roster: m.node.roster, log: m.node.log, obj: obj, err: err, filter: predicate.And(only...),
+		owner: kind, follows: m.node.cfg.ShardBits > 0,
 	}
 	s.keys = func(o client.Object) []types.NamespacedName {
 		ref := metav1.GetControllerOf(o)
@@ -279,6 +281,9 @@ var (
 
 func (s *kindSource) enqueue(e *engagement, o client.Object, how priorityqueue.AddOpts) {
 	for _, key := range s.keys(o) {
+		if !s.owner.Empty() && e.isClusterScoped(s.owner) {
+			key.Namespace = "" // with that of what it owns, one object would have two keys, for two workers at a time
+		}
 		req := mcreconcile.Request{ClusterName: e.name(), Request: reconcile.Request{NamespacedName: key}}
 		switch pq, ok := s.queue.(priorityqueue.PriorityQueue[mcreconcile.Request]); {
 		case ok:

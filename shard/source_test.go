@@ -2,6 +2,8 @@ package shard
 
 import (
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -9,9 +11,11 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -59,18 +63,68 @@ func TestWhatIsOwnedIsDeclaredAsThat(t *testing.T) {
 		"primary":                    {Primary(&corev1.Pod{}), false, "declare it with Owned"},
 		"primary, of whole clusters": {Primary(&corev1.Pod{}), true, ""},
 	} {
-		provider := clusters.New[cluster.Cluster]()
-		m, err := NewManager(&rest.Config{Host: "127.0.0.1:1"}, &provider,
-			manager.Options{Metrics: metricsserver.Options{BindAddress: "0"}},
-			Config{Replica: "a", Kinds: []Kind{Primary(&corev1.ConfigMap{}), c.pods}, WholeClusters: c.whole})
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = m.Owns(&corev1.Pod{}, &corev1.ConfigMap{}).Start(t.Context(), testQueue(t))
+		m := aManager(t, Config{Replica: "a", Kinds: []Kind{Primary(&corev1.ConfigMap{}), c.pods}, WholeClusters: c.whole})
+		err := m.Owns(&corev1.Pod{}, &corev1.ConfigMap{}).Start(t.Context(), testQueue(t))
 		if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
 			t.Errorf("%s: got %v, want %q", name, err, c.says)
 		}
 	}
+}
+
+// resources is an API server that says which it has, and nothing else.
+type resources string
+
+func (r resources) RoundTrip(*http.Request) (*http.Response, error) {
+	header := http.Header{"Content-Type": {"application/json"}}
+	return &http.Response{StatusCode: http.StatusOK, Header: header, Body: io.NopCloser(strings.NewReader(string(r)))}, nil
+}
+
+// One object has one key, whoever enqueues it: the namespace of what it owns isn't its own where it has none.
+func TestAnOwnerWithoutANamespaceHasOneKey(t *testing.T) {
+	const core = `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[{"name":"namespaces","kind":"Namespace"},
+		{"name":"pods","kind":"Pod","namespaced":true},{"name":"configmaps","kind":"ConfigMap","namespaced":true}]}`
+	m := aManager(t, Config{Replica: "a", Kinds: []Kind{Primary(&corev1.Namespace{}), Owned(&corev1.ConfigMap{})}})
+	west, err := cluster.New(&rest.Config{Host: "127.0.0.1:1", Transport: resources(core)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	connection, err := engage.Connect(west)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := keyspace.ShardID{Cluster: "west"}
+	e := &engagement{id: id, gate: engage.NewGate(t.Context(), id, "test", "me", func() bool { return true })}
+	e.home.virtual, err = engage.Open(connection, e.gate, &engage.Traffic{}, m.node.roster.options("west", false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for owner, want := range map[client.Object]string{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}:           "/team",
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "team"}}: "n/team", // which isn't declared
+	} {
+		owned := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "owned"}}
+		if err := controllerutil.SetControllerReference(owner, owned, m.GetLocalManager().GetScheme()); err != nil {
+			t.Fatal(err)
+		}
+		s := m.Owns(&corev1.ConfigMap{}, owner).(*kindSource)
+		s.queue = testQueue(t)
+		s.enqueue(e, owned, live)
+		if req, _ := s.queue.Get(); req.ClusterName != "west/" || req.NamespacedName.String() != want {
+			t.Errorf("a %T is enqueued as %s in %s, want %s", owner, req.NamespacedName, req.ClusterName, want)
+		}
+	}
+}
+
+// aManager is one that is never started.
+func aManager(t *testing.T, cfg Config) *Manager {
+	t.Helper()
+	provider := clusters.New[cluster.Cluster]()
+	m, err := NewManager(&rest.Config{Host: "127.0.0.1:1"}, &provider,
+		manager.Options{Metrics: metricsserver.Options{BindAddress: "0"}}, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
 }
 
 // A cluster that isn't to have a kind may not even serve it.
