@@ -142,11 +142,18 @@ func (s *kindSource) declared() error {
 	if s.err != nil {
 		return fmt.Errorf("source of %T: %w", s.obj, s.err)
 	}
+	if s.keys == nil {
+		return fmt.Errorf("source of %T: keys is nil: say which keys an object's event enqueues", s.obj)
+	}
 	i := slices.IndexFunc(s.roster.kinds, func(k Kind) bool {
 		return k.Remote == s.remote && sameKind(k.Object, s.obj)
 	})
 	if i < 0 {
-		return fmt.Errorf("source of %T: declare the kind in shard.Config.Kinds", s.obj)
+		how := "Primary or Owned"
+		if s.remote {
+			how = "Copies"
+		}
+		return fmt.Errorf("source of %T: declare the kind in shard.Config.Kinds, with %s", s.obj, how)
 	}
 	s.kind = s.roster.kinds[i]
 	if s.follows && !s.kind.Owned {

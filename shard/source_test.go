@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 	"sigs.k8s.io/multicluster-runtime/pkg/clusters"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
@@ -67,6 +68,20 @@ func TestWhatIsOwnedIsDeclaredAsThat(t *testing.T) {
 		err := m.Owns(&corev1.Pod{}, &corev1.ConfigMap{}).Start(t.Context(), testQueue(t))
 		if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
 			t.Errorf("%s: got %v, want %q", name, err, c.says)
+		}
+	}
+}
+
+func TestASourceThatCannotWorkSaysWhy(t *testing.T) {
+	maps, pods := &corev1.ConfigMap{}, &corev1.Pod{}
+	m := sharing(Primary(maps), Copies(pods))
+	for says, s := range map[string]source.TypedSource[mcreconcile.Request]{
+		"keys is nil": m.Watches(maps, nil),
+		"declare the kind in shard.Config.Kinds, with Primary or Owned": m.For(pods, nil),
+		"declare the kind in shard.Config.Kinds, with Copies":           m.WatchesCopies(maps, ownKey),
+	} {
+		if err := s.Start(t.Context(), testQueue(t)); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("got %v, want %q", err, says)
 		}
 	}
 }
