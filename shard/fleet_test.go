@@ -84,4 +84,13 @@ func TestAClustersOwnLimitsReplaceThoseOfAll(t *testing.T) {
 	if limits("west") != own || limits("east") != all {
 		t.Errorf("after a change: %v and %v", limits("west"), limits("east"))
 	}
+	m := &Manager{node: &Node{clusters: f, log: logr.Discard()}}
+	for _, senseless := range []kubeconfig.Limits{{QPS: -1}, {Writes: -1}, {QPS: 1, Burst: -1}} {
+		if m.SetLimits("west", &senseless); limits("west") != own {
+			t.Errorf("%v was taken", senseless)
+		}
+	}
+	if m.SetLimits("west", nil); limits("west") != all {
+		t.Errorf("at last: %v", limits("west"))
+	}
 }

@@ -132,10 +132,17 @@ func (m *Manager) Connection(name multicluster.ClusterName) (_ Connection, ok bo
 	return Connection{Config: c.via.Config(), Given: c.GetConfig(), Refused: refused, Engaged: m.node.roster.engages(cluster)}, true
 }
 
-// SetLimits has one cluster go by limits of its own from now on, in place of [Config].Limits; nil takes them away. They hold for
-// all shards of the cluster together, those that it has and those that come, and no connection is made anew. The cluster
-// needn't be known yet. It is safe for concurrent use.
+// SetLimits has one cluster go by limits of its own from now on, in place of [Config].Limits; nil takes them away. They hold
+// for all shards of the cluster together, those that it has and those that come, and no connection is made anew. The cluster
+// needn't be known yet. Limits that make no sense, by their Validate, are logged, and change nothing. It is safe for
+// concurrent use.
 func (m *Manager) SetLimits(name multicluster.ClusterName, own *kubeconfig.Limits) {
+	if own != nil {
+		if err := own.Validate(); err != nil { // hardly anything would be sent
+			m.node.log.Error(err, "limits make no sense; the cluster keeps those that it has", "cluster", string(name))
+			return
+		}
+	}
 	m.node.clusters.setLimits(keyspace.ClusterName(name), own)
 }
 
