@@ -15,6 +15,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/fairqueue"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/plan"
 )
 
 // Defaults of [Config].
@@ -55,7 +56,7 @@ type Config struct {
 	// RemovalGrace is how long a cluster that the provider takes away is served on: one that comes back within it has
 	// changed, and wasn't removed. Default 10 s.
 	RemovalGrace time.Duration
-	// Weight is this replica's share of the work relative to the others'. Default 1.
+	// Weight is this replica's share of the work relative to the others', at most 1000. Default 1.
 	Weight int
 	// Version of the program: it is recorded for rollouts and opens the User-Agent.
 	Version string
@@ -183,8 +184,9 @@ func (c Config) Validate() error {
 	if err := c.Limits.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("Limits: %w", err))
 	}
-	if c.Weight < 0 {
-		errs = append(errs, fmt.Errorf("Weight %d: must not be negative", c.Weight))
+	if c.Weight < 0 || c.Weight > plan.MaxWeight { // more would count as that, and be equal to it
+		errs = append(errs, fmt.Errorf("Weight %d: must be 1 to %d, or 0 for 1; divide the weights of all replicas by the same number",
+			c.Weight, plan.MaxWeight))
 	}
 	return errors.Join(errs...)
 }

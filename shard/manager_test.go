@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -17,6 +18,7 @@ import (
 
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/plan"
 )
 
 func TestAClusterThatNoShardFencesIsToBeAskedForByName(t *testing.T) {
@@ -109,6 +111,16 @@ func TestKindsThatCannotBeMeantAreRefused(t *testing.T) {
 		err := Config{Replica: "a", Kinds: c.kinds}.Validate()
 		if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
 			t.Errorf("%s: got %v, want %q", name, err, c.says)
+		}
+	}
+}
+
+// A share that counted as another would be given without a word.
+func TestAWeightThatThePlannerDoesNotKnowIsRefused(t *testing.T) {
+	for weight, ok := range map[int]bool{-1: false, 0: true, 1: true, plan.MaxWeight: true, plan.MaxWeight + 1: false} {
+		err := Config{Replica: "a", Weight: weight, Kinds: []Kind{Primary(&corev1.ConfigMap{})}}.Validate()
+		if (err == nil) != ok || err != nil && !strings.Contains(err.Error(), fmt.Sprintf("Weight %d: must be 1 to 1000", weight)) {
+			t.Errorf("weight %d: %v", weight, err)
 		}
 	}
 }
