@@ -81,8 +81,8 @@ type ClusterStatus struct {
 	Refused string
 	// CredentialsExpire is when those in use do, as far as they say; zero where they don't.
 	CredentialsExpire time.Time
-	// WatchMode is "server" while the API server filters watches, "client" where objects that weren't asked for
-	// arrived.
+	// WatchMode is "server" while the API server filters watches, "client" once objects that weren't asked for have
+	// arrived: until the process ends, as nothing shows that a server has learned it since.
 	WatchMode string
 }
 

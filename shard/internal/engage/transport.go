@@ -44,8 +44,8 @@ func (t *Traffic) Writes() (inFlight, waiting int, limits kubeconfig.Limits) {
 	return inFlight, waiting, t.limit.get()
 }
 
-// ServerSide reports whether the API server filters: whether nothing that was not asked for has arrived since the
-// last list or watch began. It is meaningless before anything has arrived.
+// ServerSide reports whether the API server filters: whether nothing that was not asked for has arrived, ever. It is
+// meaningless before anything has arrived.
 func (t *Traffic) ServerSide() bool { return t.Discarded.Load() == 0 }
 
 // fence is the transport of one shard: it refuses writes while the gate is shut and signs every request.
