@@ -57,7 +57,8 @@ func render(from fs.FS, folder string) ([]*unstructured.Unstructured, error) {
 		return nil, fmt.Errorf("%s: only resources, and patches that delete an object, are understood: %w", file, err)
 	}
 	if k.APIVersion != "kustomize.config.k8s.io/v1beta1" || k.Kind != "Kustomization" {
-		return nil, fmt.Errorf("%s: is %s %s, only Kustomizations of kustomize.config.k8s.io/v1beta1 are understood", file, k.APIVersion, k.Kind)
+		return nil, fmt.Errorf("%s: is %s %s, only Kustomizations of kustomize.config.k8s.io/v1beta1 are understood", file,
+			k.APIVersion, k.Kind)
 	}
 	var all []*unstructured.Unstructured
 	for _, name := range k.Resources {
@@ -118,10 +119,12 @@ func without(all []*unstructured.Unstructured, patch string) ([]*unstructured.Un
 		return nil, fmt.Errorf("only patches that delete an object are understood, not $patch: %q", p.Patch)
 	}
 	rest := slices.DeleteFunc(slices.Clone(all), func(o *unstructured.Unstructured) bool {
-		return o.GetAPIVersion() == p.APIVersion && o.GetKind() == p.Kind && o.GetName() == p.Metadata.Name && o.GetNamespace() == p.Metadata.Namespace
+		return o.GetAPIVersion() == p.APIVersion && o.GetKind() == p.Kind && o.GetName() == p.Metadata.Name &&
+			o.GetNamespace() == p.Metadata.Namespace
 	})
 	if len(rest) != len(all)-1 {
-		return nil, fmt.Errorf("the patch deletes %s %s: %d objects are that, want 1", p.Kind, p.Metadata.Name, len(all)-len(rest))
+		return nil, fmt.Errorf("the patch deletes %s %s: %d objects are that, want 1", p.Kind, p.Metadata.Name,
+			len(all)-len(rest))
 	}
 	return rest, nil
 }

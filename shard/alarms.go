@@ -13,16 +13,16 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/informer"
 )
 
-// lead is how long before its time a key is handed to the queue, which lets it wait for the rest: so keys become ready in
-// the order of their times, to the moment, however many there are.
+// lead is how long before its time a key is handed to the queue, which lets it wait for the rest: so keys become ready
+// in the order of their times, to the moment, however many there are.
 const lead = time.Second
 
 // longestWait bounds how late a key is after the clock was put forward, or the machine slept: timers don't notice.
 const longestWait = time.Minute
 
-// alarms are the times that a shard's objects of one kind wait for. An object that waits costs an entry here, and not a key in
-// the queue. Entries are hints: what an object waits for when its time comes is asked then. So nothing is done about those
-// of objects that have changed or gone, until they are more than the others. It is safe for concurrent use.
+// alarms are the times that a shard's objects of one kind wait for. An object that waits costs an entry here, and not a
+// key in the queue. Entries are hints: what an object waits for when its time comes is asked then. So nothing is done
+// about those of objects that have changed or gone, until they are more than the others. It is safe for concurrent use.
 type alarms struct {
 	ctx   context.Context                // nothing is set when it has ended
 	store func() *informer.Store         // of the objects; nil while there is none

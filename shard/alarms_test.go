@@ -42,7 +42,8 @@ type timed struct {
 const dueIn = "due"
 
 func waits(name, due string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "n", Annotations: map[string]string{dueIn: due}}}
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "n",
+		Annotations: map[string]string{dueIn: due}}}
 }
 
 // listed has its lists taken for what they are.
@@ -63,7 +64,8 @@ func newTimed(t *testing.T, there ...corev1.ConfigMap) *timed {
 		return time.Time{}
 	}}
 	id := keyspace.ShardID{Cluster: "west"}
-	r.e = &engagement{id: id, ctx: ctx, cancel: cancel, gate: engage.NewGate(ctx, id, "test", "me", func() bool { return true })}
+	r.e = &engagement{id: id, ctx: ctx, cancel: cancel,
+		gate: engage.NewGate(ctx, id, "test", "me", func() bool { return true })}
 	r.e.alarms(r.kindSource).store = func() *informer.Store { return r.store }
 	go r.store.Run(ctx, listed{&toolscache.ListWatch{
 		ListWithContextFunc: func(context.Context, metav1.ListOptions) (apiruntime.Object, error) {
@@ -118,11 +120,12 @@ func (r *timed) expect(t *testing.T, end time.Duration, want string) {
 	}
 }
 
-// What a shard's caches hold is enqueued at the time that it is due, the longest overdue first, and otherwise behind what
-// is live.
+// What a shard's caches hold is enqueued at the time that it is due, the longest overdue first, and otherwise behind
+// what is live.
 func TestBackfillKeepsToWhatIsDueWhen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTimed(t, *waits("untimed", ""), *waits("later", "1m"), *waits("soon", "1s"), *waits("overdue", "-1s"), *waits("long overdue", "-1h"))
+		r := newTimed(t, *waits("untimed", ""), *waits("later", "1m"), *waits("soon", "1s"), *waits("overdue", "-1s"),
+			*waits("long overdue", "-1h"))
 		event := waits("event", "")
 		r.enqueue(r.e, event, live)
 		synctest.Wait()
@@ -135,7 +138,8 @@ func TestBackfillKeepsToWhatIsDueWhen(t *testing.T) {
 
 func TestWhatWaitsIsEnqueuedWhenItsTimeComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newTimed(t, *waits("moved", "1h"), *waits("earlier", "3h"), *waits("deleted", "1h"), *waits("freed", "1h"), *waits("stays", "1h"))
+		r := newTimed(t, *waits("moved", "1h"), *waits("earlier", "3h"), *waits("deleted", "1h"), *waits("freed", "1h"),
+			*waits("stays", "1h"))
 		r.events.Add(waits("new", "2h"))
 		r.events.Modify(waits("moved", "2h"))
 		r.events.Modify(waits("moved", "4h"))
@@ -212,7 +216,8 @@ func TestAlarmsThatAreNearSurviveOthersThatPileUp(t *testing.T) {
 	}
 }
 
-// Timers don't notice that the clock was put forward. So the clock is read now and then, however far off the first time is.
+// Timers don't notice that the clock was put forward. So the clock is read now and then, however far off the first time
+// is.
 func TestAlarmsReadTheClockEachMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTimed(t, *waits("far off", "10h"))
@@ -233,7 +238,8 @@ func TestAlarmsReadTheClockEachMinute(t *testing.T) {
 }
 
 func TestATimeVeryFarOffIsNoneInThePast(t *testing.T) {
-	for _, due := range []time.Time{time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)} {
+	for _, due := range []time.Time{time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC),
+		time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)} {
 		if !far(due) || nanos(due) < time.Now().UnixNano() {
 			t.Errorf("%v is at %d", due, nanos(due))
 		}
@@ -277,7 +283,8 @@ func TestAnAtThatWaitsTakesLittleMemory(t *testing.T) {
 	if err := store.AwaitSync(ctx); err != nil {
 		t.Fatal(err)
 	}
-	s := &kindSource{keys: ownKey, filter: predicate.And[client.Object](), due: func(o client.Object) time.Time { return at.Due(o.(*cnatv1alpha1.At)) }}
+	s := &kindSource{keys: ownKey, filter: predicate.And[client.Object](),
+		due: func(o client.Object) time.Time { return at.Due(o.(*cnatv1alpha1.At)) }}
 	e := &engagement{ctx: ctx}
 	e.alarms(s).store = func() *informer.Store { return store }
 	s.backfill(e, store.All())
@@ -285,7 +292,8 @@ func TestAnAtThatWaitsTakesLittleMemory(t *testing.T) {
 	each := int(heapInUse()-before) / many
 	t.Logf("%d bytes each", each)
 	if each > most || store.Len() != many || e.alarms(s).left() != many {
-		t.Errorf("%d Ats and %d alarms, %d bytes each; want %d, at most %d each", store.Len(), e.alarms(s).left(), each, many, most)
+		t.Errorf("%d Ats and %d alarms, %d bytes each; want %d, at most %d each", store.Len(),
+			e.alarms(s).left(), each, many, most)
 	}
 }
 

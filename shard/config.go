@@ -44,9 +44,9 @@ type Config struct {
 	ShardBits int
 	// WholeClusters makes each cluster one shard, as ShardBits 0 can't say.
 	WholeClusters bool
-	// ObjectsPerShard gives a new workload cluster fewer shards where it is small: a power of two of them, so that none has
-	// more than so many objects on average. What counts is what the cluster has of the primary kinds when it is first seen;
-	// one that can't be asked gets all shards. Default 0: all get 2^ShardBits, however small they are.
+	// ObjectsPerShard gives a new workload cluster fewer shards where it is small: a power of two of them, so that none
+	// has more than so many objects on average. What counts is what the cluster has of the primary kinds when it is first
+	// seen; one that can't be asked gets all shards. Default 0: all get 2^ShardBits, however small they are.
 	ObjectsPerShard int64
 	// LeaseDuration is how long a silent replica keeps its shards, the same in all of the fleet. It bounds the time that
 	// a crash leaves keys unserved, and a quarter of it is the time between two writes of each replica. Default 10 s.
@@ -68,10 +68,11 @@ type Config struct {
 	// [Manager.SetLimits] for one cluster. Requests to the home cluster for Leases and records are never held up by them.
 	// Default: no limits.
 	Limits kubeconfig.Limits
-	// Pod is the Pod that the process runs in, and where those of its peers are. Its zero value says that nothing of that is
-	// known: then a replica that dies is found by its lease alone.
+	// Pod is the Pod that the process runs in, and where those of its peers are. Its zero value says that nothing of that
+	// is known: then a replica that dies is found by its lease alone.
 	Pod Pod
-	// Backlogs returns the keys that wait at the program's queues, for the replica's Lease to say where it is long. Default: none.
+	// Backlogs returns the keys that wait at the program's queues, for the replica's Lease to say where it is long.
+	// Default: none.
 	Backlogs func() []fairqueue.Backlog
 	// Observer is told what happens, for metrics and traces. Default: nobody.
 	Observer Observer
@@ -79,14 +80,15 @@ type Config struct {
 
 // Pod is what lets peers know from a Pod's status that a replica has died, without waiting for its lease.
 type Pod struct {
-	// Container is the one that the process runs in, as NAMESPACE/POD/UID/CONTAINER, by the downward API. Set it only where
-	// the process ends with that container: not in Pods that share the process namespace of their containers or their node.
+	// Container is the one that the process runs in, as NAMESPACE/POD/UID/CONTAINER, by the downward API. Set it only
+	// where the process ends with that container: not in Pods that share the process namespace of their containers or
+	// their node.
 	Container string
 	// TerminationLog is the file that the container's kubelet reads its termination message from
 	// (terminationMessagePath). It must exist. Its content is replaced.
 	TerminationLog string
-	// Peers selects the Pods of the replicas by their labels, in Namespace. Nothing is watched without it. A replica that may
-	// not read Pods does without.
+	// Peers selects the Pods of the replicas by their labels, in Namespace. Nothing is watched without it. A replica that
+	// may not read Pods does without.
 	Peers string
 }
 
@@ -129,7 +131,8 @@ func (c Config) Validate() error {
 	if msgs := validation.IsDNS1123Subdomain(c.Replica); len(msgs) > 0 {
 		errs = append(errs, fmt.Errorf("Replica %q: %s", c.Replica, strings.Join(msgs, "; ")))
 	} else if len(c.Replica) > validation.LabelValueMaxLength {
-		errs = append(errs, fmt.Errorf("Replica %q: must be at most %d characters, since it is a label's value", c.Replica, validation.LabelValueMaxLength))
+		errs = append(errs, fmt.Errorf("Replica %q: must be at most %d characters, since it is a label's value", c.Replica,
+			validation.LabelValueMaxLength))
 	}
 	if msgs := validation.IsDNS1123Label(c.Namespace); len(msgs) > 0 {
 		errs = append(errs, fmt.Errorf("Namespace %q: %s", c.Namespace, strings.Join(msgs, "; ")))
@@ -150,10 +153,12 @@ func (c Config) Validate() error {
 		}
 		switch {
 		case k.Object == nil:
-			errs = append(errs, fmt.Errorf("Kinds[%d]: Object is nil: give Primary, Owned or Copies an empty object of the kind", i))
+			errs = append(errs, fmt.Errorf("Kinds[%d]: Object is nil: give Primary, Owned or Copies an empty object of the kind",
+				i))
 			continue
 		case slices.ContainsFunc(c.Kinds[:i], same):
-			errs = append(errs, fmt.Errorf("Kinds[%d]: %T is declared before: a shard has one cache of a kind, for primary or for owned objects",
+			errs = append(errs, fmt.Errorf("Kinds[%d]: %T is declared before: a shard has one cache of a kind, for primary or "+
+				"for owned objects",
 				i, k.Object))
 		}
 		if _, err := fields.ParseSelector(k.Fields); err != nil {
@@ -164,10 +169,12 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("ShardBits %d: must be 0 to %d", c.ShardBits, keyspace.MaxBits))
 	}
 	if c.ObjectsPerShard < 0 {
-		errs = append(errs, fmt.Errorf("ObjectsPerShard %d: must not be negative; 0 gives each new cluster all its shards", c.ObjectsPerShard))
+		errs = append(errs, fmt.Errorf("ObjectsPerShard %d: must not be negative; 0 gives each new cluster all its shards",
+			c.ObjectsPerShard))
 	}
 	if c.LeaseDuration < time.Second {
-		errs = append(errs, fmt.Errorf("LeaseDuration %v: must be at least 1s, or renewals alone would load the home cluster", c.LeaseDuration))
+		errs = append(errs, fmt.Errorf("LeaseDuration %v: must be at least 1s, or renewals alone would load the home cluster",
+			c.LeaseDuration))
 	}
 	if c.DrainTimeout < 0 {
 		errs = append(errs, fmt.Errorf("DrainTimeout %v: must not be negative", c.DrainTimeout))
@@ -185,7 +192,8 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("Limits: %w", err))
 	}
 	if c.Weight < 0 || c.Weight > plan.MaxWeight { // more would count as that, and be equal to it
-		errs = append(errs, fmt.Errorf("Weight %d: must be 1 to %d, or 0 for 1; divide the weights of all replicas by the same number",
+		errs = append(errs, fmt.Errorf("Weight %d: must be 1 to %d, or 0 for 1; divide the weights of all replicas by the "+
+			"same number",
 			c.Weight, plan.MaxWeight))
 	}
 	return errors.Join(errs...)

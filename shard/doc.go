@@ -22,18 +22,19 @@
 //
 //   - No other replica reconciles the key meanwhile (I1). When that can't be kept up any longer, its context ends and
 //     its writes fail with [ErrFenced].
-//   - Its writes carry preconditions, so a write that was on the wire when its tenure ended does no harm. A cache may be
-//     older than the last write of the previous holder: what must not happen twice has to be guarded by a precondition
-//     or a live read, as in any controller that was restarted.
-//   - GetCluster gives clients that a shard fences: by the name of a shard that is here, or, inside a guarded reconcile,
-//     by the name of a cluster that [Copies] reach. Outside of one, a cluster's name fails: [Manager.Unfenced] gives that
-//     cluster unfenced. mcmanager.LocalCluster and GetLocalManager give the manager's own, unfenced too.
+//   - Its writes carry preconditions, so a write that was on the wire when its tenure ended does no harm. A cache may
+//     be older than the last write of the previous holder: what must not happen twice has to be guarded by a
+//     precondition or a live read, as in any controller that was restarted.
+//   - GetCluster gives clients that a shard fences: by the name of a shard that is here, or, inside a guarded
+//     reconcile, by the name of a cluster that [Copies] reach. Outside of one, a cluster's name fails:
+//     [Manager.Unfenced] gives that cluster unfenced. mcmanager.LocalCluster and GetLocalManager give the manager's
+//     own, unfenced too.
 //   - Every key of a shard is enqueued when the shard becomes active, behind live events (I4).
 //
 // # Considerations
 //
-// One replica costs one write every quarter of [Config].LeaseDuration, whatever it holds. A shard costs one watch per kind
-// at its holder. A move costs at most four writes, whatever the shard holds (I5).
+// One replica costs one write every quarter of [Config].LeaseDuration, whatever it holds. A shard costs one watch per
+// kind at its holder. A move costs at most four writes, whatever the shard holds (I5).
 //
 // A program that is moved over with its mcbuilder For and Owns unchanged works too, with [Manager.Guard]: it then pays
 // multicluster-runtime's own way of engaging, which doesn't tell backfill from live events and leaves a goroutine

@@ -60,8 +60,8 @@ func clusterName(id keyspace.ShardID) multicluster.ClusterName {
 // cluster returns the shard's cluster, nil before it is open.
 func (e *engagement) cluster() *engage.Cluster { return e.home.cluster() }
 
-// isClusterScoped reports whether objects of a kind have no namespaces. It asks the cluster, once, for a kind of which there
-// is no cache.
+// isClusterScoped reports whether objects of a kind have no namespaces. It asks the cluster, once, for a kind of which
+// there is no cache.
 func (e *engagement) isClusterScoped(kind schema.GroupVersionKind) bool {
 	c := e.cluster()
 	if c == nil {
@@ -79,7 +79,8 @@ func (e *engagement) remote(name keyspace.ClusterName) (cluster.Cluster, error) 
 	v := e.remotes[name]
 	e.mu.Unlock()
 	if v == nil {
-		return nil, fmt.Errorf("cluster %s as seen by shard %s: not there or not synced: %w", name, e.id, multicluster.ErrClusterNotFound)
+		return nil, fmt.Errorf("cluster %s as seen by shard %s: not there or not synced: %w", name, e.id,
+			multicluster.ErrClusterNotFound)
 	}
 	return v.cluster(), nil
 }

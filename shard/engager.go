@@ -146,7 +146,8 @@ func (g *engager) open(o driver.Open) {
 	if a.Gap > 0 {
 		log = log.WithValues("gapMs", float64(a.Gap.Microseconds())/1000)
 	}
-	log.Info("shard active", "shard", o.ID.String(), "epoch", int64(o.Epoch), "kind", a.Kind, "from", string(a.From), "objects", a.Objects)
+	log.Info("shard active", "shard", o.ID.String(), "epoch", int64(o.Epoch), "kind", a.Kind, "from", string(a.From),
+		"objects", a.Objects)
 	g.cfg.Observer.Activated(a)
 }
 

@@ -19,7 +19,8 @@ import (
 	"github.com/tenure-dev/tenure/shard"
 )
 
-// A controller of ConfigMaps, each of which owns a Secret, in all clusters whose kubeconfigs are Secrets of the home cluster.
+// A controller of ConfigMaps, each of which owns a Secret, in all clusters whose kubeconfigs are Secrets of the home
+// cluster.
 func Example() {
 	ctx := ctrl.SetupSignalHandler()
 	provider := kubeconfig.New(kubeconfig.Options{Namespace: shard.DefaultNamespace})

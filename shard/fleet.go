@@ -126,8 +126,9 @@ func (f *fleet) remove(name keyspace.ClusterName, way uint64) {
 	}
 }
 
-// maxGone is of how many clusters that went the traffic is kept. A cluster that comes back soon, as with a new kubeconfig,
-// finds its counters as they were. Names that come once and never again don't fill the memory and the metrics.
+// maxGone is of how many clusters that went the traffic is kept. A cluster that comes back soon, as with a new
+// kubeconfig, finds its counters as they were. Names that come once and never again don't fill the memory and the
+// metrics.
 const maxGone = 100
 
 // forget drops traffic of clusters that went, but for that of name, while it is too much. Call it with the lock held.
@@ -183,7 +184,8 @@ func (f *fleet) get(name keyspace.ClusterName) (connection, *engage.Traffic) {
 	return connection{}, traffic
 }
 
-// known is get for names from anywhere, which aren't to be remembered: a cluster that isn't there has no traffic either.
+// known is get for names from anywhere, which aren't to be remembered: a cluster that isn't there has no traffic
+// either.
 func (f *fleet) known(name keyspace.ClusterName) (connection, *engage.Traffic) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -251,7 +253,8 @@ func (f *fleet) status() map[keyspace.ClusterName]ClusterStatus {
 		c := ClusterStatus{
 			FencedWrites:     traffic.FencedWrites.Load(),
 			UnansweredWrites: traffic.UnansweredWrites.Load(), Abandoned: traffic.Abandoned.Load(),
-			ListWatchBytes: traffic.ListWatchBytes.Load(), Kept: traffic.Kept.Load(), Discarded: traffic.Discarded.Load(), WatchMode: "server",
+			ListWatchBytes: traffic.ListWatchBytes.Load(), Kept: traffic.Kept.Load(), Discarded: traffic.Discarded.Load(),
+			WatchMode: "server",
 		}
 		if s := f.clusters[name]; s != nil {
 			c.Engaged, c.UID, c.Refused, c.CredentialsExpire = true, s.uid, s.refused, s.expires

@@ -32,8 +32,8 @@ import (
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
-// newRecordCache watches the Leases and Shard records of the home cluster, once it is started. Whenever a watch begins that
-// isn't the first of its kind, reconnected is called.
+// newRecordCache watches the Leases and Shard records of the home cluster, once it is started. Whenever a watch begins
+// that isn't the first of its kind, reconnected is called.
 func newRecordCache(cfg Config, rc *rest.Config, scheme *runtime.Scheme, log logr.Logger, t *trouble,
 	reconnected func()) (cache.Cache, error) {
 	tenures, err := labels.Parse(member.Selector(cfg.Fleet))
@@ -48,7 +48,8 @@ func newRecordCache(cfg Config, rc *rest.Config, scheme *runtime.Scheme, log log
 	namespaces := map[string]cache.Config{cfg.Namespace: {}}
 	c, err := cache.New(rc, cache.Options{
 		Scheme: scheme, Mapper: recordMapper(),
-		NewInformer: func(lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+		NewInformer: func(lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration,
+			indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 			return toolscache.NewSharedIndexInformer(engage.Live(lw, cfg.LeaseDuration/10), obj, resync, indexers)
 		},
 		DefaultWatchErrorHandler: func(_ context.Context, _ *toolscache.Reflector, err error) { // it is tried again
@@ -56,7 +57,8 @@ func newRecordCache(cfg Config, rc *rest.Config, scheme *runtime.Scheme, log log
 				log.Error(err, "the home cluster doesn't know the kind Shard: install config/crd there")
 				return
 			}
-			if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, io.EOF) ||
+				errors.Is(err, io.ErrUnexpectedEOF) {
 				return // a watch that has come to its end, as they all do
 			}
 			t.tell("Watch", err)
@@ -84,7 +86,8 @@ type watching struct {
 
 func (w *watching) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := w.next.RoundTrip(req)
-	if err == nil && resp.StatusCode == http.StatusOK && req.URL.Query().Get("watch") == "true" && w.isAgain(req.URL.Path) {
+	if err == nil && resp.StatusCode == http.StatusOK && req.URL.Query().Get("watch") == "true" &&
+		w.isAgain(req.URL.Path) {
 		w.again()
 	}
 	return resp, err
@@ -166,7 +169,9 @@ func (f *follower) follow(ctx context.Context, spawn func(func())) (unfollow fun
 		return nil, err
 	}
 	if f.pods != nil {
-		if err := f.pods.Follow(ctx, func(in ownership.ContainerSeen) { f.put(driver.Seen{What: in, By: f.by}) }); err != nil {
+		if err := f.pods.Follow(ctx, func(in ownership.ContainerSeen) {
+			f.put(driver.Seen{What: in, By: f.by})
+		}); err != nil {
 			cancel()
 			return nil, err
 		}

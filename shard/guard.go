@@ -17,7 +17,8 @@ import (
 // Guard wraps a reconciler so that it runs only for keys of shards that this replica holds, and so that a move can wait
 // for it. Keys of other shards are dropped without a trace: their holder has them. The reconciler's context ends with
 // the tenure.
-func (m *Manager) Guard(r reconcile.TypedReconciler[mcreconcile.Request]) reconcile.TypedReconciler[mcreconcile.Request] {
+func (m *Manager) Guard(
+	r reconcile.TypedReconciler[mcreconcile.Request]) reconcile.TypedReconciler[mcreconcile.Request] {
 	return &guard{roster: m.node.roster, log: m.node.log, inner: r}
 }
 
@@ -66,8 +67,10 @@ func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconci
 	}
 	e.busy.Add(int64(time.Since(start)))
 	if ran == engage.Abandoned {
-		g.log.Error(nil, "a reconcile doesn't return although its context has ended; going on without it, its writes are refused",
-			"shard", e.id.String(), "key", req.NamespacedName.String(), "began", start.Format(time.RFC3339), "running", e.traffic.Abandoned.Load())
+		g.log.Error(nil, "a reconcile doesn't return although its context has ended; going on without it, its writes are "+
+			"refused",
+			"shard", e.id.String(), "key", req.NamespacedName.String(), "began", start.Format(time.RFC3339), "running",
+			e.traffic.Abandoned.Load())
 		return reconcile.Result{}, nil
 	}
 	result, err := ended.result, ended.err
@@ -78,7 +81,8 @@ func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconci
 	}
 	if wait, open := e.traffic.Breaker.Left(req.Namespace); err != nil && open {
 		// The cluster is away, or refuses everything. That is no fault of the key: it must not back off further each time.
-		g.log.V(1).Info("cluster serves nothing; key is put off", "shard", e.id.String(), "key", req.NamespacedName.String(), "error", err.Error())
+		g.log.V(1).Info("cluster serves nothing; key is put off", "shard", e.id.String(), "key", req.NamespacedName.String(),
+			"error", err.Error())
 		return reconcile.Result{RequeueAfter: spread(max(wait, engage.FirstPause))}, nil
 	}
 	if result.RequeueAfter > 0 && result.Priority == nil {

@@ -20,7 +20,8 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// refuser is a cluster whose answers have a status, and a reconciler that makes one write there, in the namespace of its key.
+// refuser is a cluster whose answers have a status, and a reconciler that makes one write there, in the namespace of
+// its key.
 type refuser struct {
 	breaker *engage.Breaker
 	mu      sync.Mutex           // guards all below
@@ -62,7 +63,8 @@ func control(t *testing.T, r *refuser) workqueue.TypedRateLimitingInterface[mcre
 	all := newRoster(Config{})
 	all.put(clusterName(id), &engagement{id: id, gate: gate, traffic: traffic})
 	g := &guard{roster: all, log: logr.Discard(), inner: r}
-	q := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[mcreconcile.Request](time.Second, 5*time.Minute))
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[mcreconcile.Request](
+		time.Second, 5*time.Minute))
 	go func() {
 		for {
 			key, end := q.Get()
@@ -87,11 +89,12 @@ func control(t *testing.T, r *refuser) workqueue.TypedRateLimitingInterface[mcre
 
 func keyOf(namespace string, i int) mcreconcile.Request {
 	name := types.NamespacedName{Namespace: namespace, Name: fmt.Sprint(i)}
-	return mcreconcile.Request{ClusterName: clusterName(keyspace.ShardID{Cluster: "west"}), Request: reconcile.Request{NamespacedName: name}}
+	return mcreconcile.Request{ClusterName: clusterName(keyspace.ShardID{Cluster: "west"}),
+		Request: reconcile.Request{NamespacedName: name}}
 }
 
-// TestAClusterThatRefusedEverythingIsServedSoonAfterItRecovers has a cluster refuse all for so long that keys which back off
-// by themselves come back minutes later.
+// TestAClusterThatRefusedEverythingIsServedSoonAfterItRecovers has a cluster refuse all for so long that keys which
+// back off by themselves come back minutes later.
 func TestAClusterThatRefusedEverythingIsServedSoonAfterItRecovers(t *testing.T) {
 	for _, status := range []int{401, 429, 503} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
@@ -121,7 +124,8 @@ func TestAClusterThatRefusedEverythingIsServedSoonAfterItRecovers(t *testing.T) 
 					first, last = min(first, at.Sub(recovered)), max(last, at.Sub(recovered))
 				}
 				if len(r.served) != keys || first > 5*time.Second {
-					t.Errorf("%d of %d keys were served within 15s of the recovery, the first after %v, want all, and 5s", len(r.served), keys, first)
+					t.Errorf("%d of %d keys were served within 15s of the recovery, the first after %v, want all, and 5s",
+						len(r.served), keys, first)
 				}
 				t.Logf("%d requests in vain; then all were served after %v to %v", asked, first, last)
 			})

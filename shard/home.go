@@ -53,7 +53,8 @@ func newHome(ctx context.Context, id protocol.Incarnation, cfg Config, rc *rest.
 	}
 	h := &home{
 		id: id, fleet: cfg.Fleet, log: log, trouble: t, observer: cfg.Observer, put: put, spawn: spawn,
-		client: c, members: member.NewStore(c, cfg.Namespace, cfg.Fleet), records: record.NewStore(c, cfg.Namespace, cfg.Fleet),
+		client: c, members: member.NewStore(c, cfg.Namespace, cfg.Fleet),
+		records: record.NewStore(c, cfg.Namespace, cfg.Fleet),
 	}
 	h.members.Say = say
 	h.restart(ctx)
@@ -86,7 +87,8 @@ func (h *home) write(w driver.Write) {
 		cause := cas.Cause(err)
 		switch {
 		case err == nil:
-		case bound.Err() != nil || cause == ownership.Conflict: // it isn't wanted any more, or somebody else was faster, which is normal
+		case bound.Err() != nil || cause == ownership.Conflict:
+			// it isn't wanted any more, or somebody else was faster, which is normal
 			h.log.V(1).Info("record not written", "what", what, "outcome", outcome.String(), "error", err.Error())
 		default:
 			h.trouble.tell(what, err)

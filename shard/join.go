@@ -31,9 +31,9 @@ const (
 	lookEvery    = 2 * time.Second
 )
 
-// entrance is where a process waits before its first incarnation, while it must not take part: the home cluster's CRD is
-// older than the program, or the fleet has members that it can't work with. It doesn't end the process: the way out may be
-// that somebody else ends.
+// entrance is where a process waits before its first incarnation, while it must not take part: the home cluster's CRD
+// is older than the program, or the fleet has members that it can't work with. It doesn't end the process: the way out
+// may be that somebody else ends.
 type entrance struct {
 	members *member.Store
 	records *record.Store
@@ -43,7 +43,8 @@ type entrance struct {
 	told    []string
 }
 
-func newEntrance(cfg Config, kinds string, home *rest.Config, scheme *runtime.Scheme, log logr.Logger, spawn func(func())) (*entrance, error) {
+func newEntrance(cfg Config, kinds string, home *rest.Config, scheme *runtime.Scheme, log logr.Logger,
+	spawn func(func())) (*entrance, error) {
 	rc := rest.CopyConfig(home)
 	rc.UserAgent = cfg.agent() + " (coordination)"
 	c, err := client.New(rc, client.Options{Scheme: scheme, Mapper: recordMapper()})
@@ -51,7 +52,8 @@ func newEntrance(cfg Config, kinds string, home *rest.Config, scheme *runtime.Sc
 		return nil, fmt.Errorf("building the client of the home cluster: %w", err)
 	}
 	return &entrance{
-		members: member.NewStore(c, cfg.Namespace, cfg.Fleet), records: record.NewStore(c, cfg.Namespace, cfg.Fleet), kinds: kinds, log: log,
+		members: member.NewStore(c, cfg.Namespace, cfg.Fleet), records: record.NewStore(c, cfg.Namespace, cfg.Fleet),
+		kinds: kinds, log: log,
 		teller: newTeller(c, cfg, log, spawn),
 	}, nil
 }
@@ -101,7 +103,8 @@ func (e *entrance) tell(ctx context.Context, misfits []member.Misfit, err error)
 }
 
 func about(m member.Misfit) corev1.ObjectReference {
-	return corev1.ObjectReference{APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease", Name: m.Lease, UID: m.UID}
+	return corev1.ObjectReference{APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease",
+		Name: m.Lease, UID: m.UID}
 }
 
 // kindsOf names the kinds that a program shards, as its Leases tell them.

@@ -29,8 +29,10 @@ func TestAProcessWaitsOutsideAFleetThatItCannotWorkWithAndSaysSoOnce(t *testing.
 	}
 	synctest.Test(t, func(t *testing.T) {
 		later := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-			Namespace: DefaultNamespace, Name: "b-1", UID: "u", Labels: map[string]string{tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleMember},
-			Annotations: map[string]string{tenurev1alpha1.LeaseDurationAnnotation: "10s", tenurev1alpha1.ProtocolAnnotation: "99"},
+			Namespace: DefaultNamespace, Name: "b-1", UID: "u",
+			Labels: map[string]string{tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleMember},
+			Annotations: map[string]string{tenurev1alpha1.LeaseDurationAnnotation: "10s",
+				tenurev1alpha1.ProtocolAnnotation: "99"},
 		}}
 		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(later).Build()
 		cfg := Config{Replica: "a"}.withDefaults()
@@ -51,8 +53,10 @@ func TestAProcessWaitsOutsideAFleetThatItCannotWorkWithAndSaysSoOnce(t *testing.
 			t.Fatalf("%d events tell of it (%v), want one", len(events.Items), err)
 		}
 		told := events.Items[0]
-		want := corev1.ObjectReference{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: DefaultNamespace, Name: "b-1", UID: "u"}
-		if told.Regarding != want || told.Reason != joinRefused || told.Type != corev1.EventTypeWarning || !strings.Contains(told.Note, "version 99") {
+		want := corev1.ObjectReference{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: DefaultNamespace,
+			Name: "b-1", UID: "u"}
+		if told.Regarding != want || told.Reason != joinRefused || told.Type != corev1.EventTypeWarning ||
+			!strings.Contains(told.Note, "version 99") {
 			t.Errorf("the event is %+v", told)
 		}
 		if err := c.Delete(t.Context(), later); err != nil {

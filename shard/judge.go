@@ -33,10 +33,10 @@ const (
 	looksPerSecond = 50
 )
 
-// clusterJudge says which workload clusters can be used from this process: one judgement per cluster, by what the shards'
-// requests show (the cluster's breaker) and, where they show nothing, by looks of its own. It looks at the clusters of
-// which something is held or warmed here and at those that can't be used, and at others only when asked; to those it keeps
-// no connection open. It is safe for concurrent use.
+// clusterJudge says which workload clusters can be used from this process: one judgement per cluster, by what the
+// shards' requests show (the cluster's breaker) and, where they show nothing, by looks of its own. It looks at the
+// clusters of which something is held or warmed here and at those that can't be used, and at others only when asked; to
+// those it keeps no connection open. It is safe for concurrent use.
 type clusterJudge struct {
 	clusters *fleet
 	roster   *roster
@@ -61,7 +61,8 @@ type clusterVerdict struct {
 	since   time.Time
 }
 
-func newJudge(clusters *fleet, roster *roster, lease time.Duration, log logr.Logger, put func(driver.Event), spawn func(func())) *clusterJudge {
+func newJudge(clusters *fleet, roster *roster, lease time.Duration, log logr.Logger, put func(driver.Event),
+	spawn func(func())) *clusterJudge {
 	return &clusterJudge{
 		clusters: clusters, roster: roster, log: log, put: put, spawn: spawn,
 		every: min(max(lease/4, time.Second), 5*time.Second), verdicts: map[keyspace.ClusterName]*clusterVerdict{},
@@ -117,8 +118,8 @@ func (j *clusterJudge) due(now time.Time) (names []keyspace.ClusterName) {
 	return names
 }
 
-// unexplained reports whether requests to a cluster fail in a way that a look may explain. One that refuses the credentials does
-// so time and again: then it must be time for a look anyway.
+// unexplained reports whether requests to a cluster fail in a way that a look may explain. One that refuses the
+// credentials does so time and again: then it must be time for a look anyway.
 func unexplained(b *engage.Breaker, due bool) bool {
 	open, cause := b.Open()
 	return open && (cause == engage.Silence || cause == engage.Unauthorized && due)
@@ -175,7 +176,8 @@ func (j *clusterJudge) conclude(name keyspace.ClusterName, way uint64, trouble e
 	j.mu.Unlock()
 	switch {
 	case trouble != nil && changed:
-		j.log.Info("cluster can't be used from here; its shards go to replicas that can use it", "cluster", string(name), "error", trouble.Error())
+		j.log.Info("cluster can't be used from here; its shards go to replicas that can use it", "cluster", string(name),
+			"error", trouble.Error())
 	case trouble == nil && was != nil:
 		j.log.Info("cluster can be used from here again", "cluster", string(name))
 	}
@@ -192,8 +194,8 @@ func (j *clusterJudge) trouble(name keyspace.ClusterName) (why error, since time
 	return nil, time.Time{}
 }
 
-// usable says why a cluster can't be used from here, nil if it can: by what is known where it is looked at anyway or something
-// is held, and by a question elsewhere.
+// usable says why a cluster can't be used from here, nil if it can: by what is known where it is looked at anyway or
+// something is held, and by a question elsewhere.
 func (j *clusterJudge) usable(ctx context.Context, name keyspace.ClusterName) error {
 	c, traffic := j.clusters.known(name)
 	if c.Cluster == nil {
@@ -208,8 +210,8 @@ func (j *clusterJudge) usable(ctx context.Context, name keyspace.ClusterName) er
 	return ask(ctx, c, &traffic.Breaker)
 }
 
-// verdictOn adds to a cluster's status what looks found. What can't be used counts as open, whether or not requests of shards
-// have shown it: there may be none.
+// verdictOn adds to a cluster's status what looks found. What can't be used counts as open, whether or not requests of
+// shards have shown it: there may be none.
 func (j *clusterJudge) verdictOn(name keyspace.ClusterName, c *ClusterStatus) {
 	why, since := j.trouble(name)
 	if why == nil {

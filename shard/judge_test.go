@@ -78,7 +78,8 @@ func TestWhoeverWantsToKnowGetsOneVerdict(t *testing.T) {
 		t.Fatal(err)
 	}
 	told := map[bool]int{}
-	j := newJudge(clusters, roster, 20*time.Second, logr.Discard(), func(e driver.Event) { told[e.(driver.Health).Usable]++ }, func(do func()) { do() })
+	j := newJudge(clusters, roster, 20*time.Second, logr.Discard(),
+		func(e driver.Event) { told[e.(driver.Health).Usable]++ }, func(do func()) { do() })
 	_, traffic := clusters.get("west")
 	answer := func(status int) {
 		traffic.Breaker.Judge(&http.Request{URL: &url.URL{}}, &http.Response{StatusCode: status}, time.Millisecond)
@@ -122,7 +123,9 @@ func TestWhoeverWantsToKnowGetsOneVerdict(t *testing.T) {
 
 func TestCredentialsThatAreRefusedToRequestsAreLookedInto(t *testing.T) {
 	clusters, roster := newFleet(logr.Discard(), 0, kubeconfig.Limits{}), newRoster(Config{})
-	if err := clusters.add(t.Context(), "west", fakeCluster{config: &rest.Config{Host: "http://127.0.0.1:1"}}); err != nil {
+	if err := clusters.add(t.Context(), "west", fakeCluster{
+		config: &rest.Config{Host: "http://127.0.0.1:1"},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	roster.put("west/", &engagement{id: keyspace.ShardID{Cluster: "west"}})

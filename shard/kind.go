@@ -21,17 +21,18 @@ type Kind struct {
 	Remote bool
 	// In tells the clusters whose shards have the kind; nil means all.
 	In func(keyspace.ClusterName) bool
-	// Fields is a field selector that leaves out what is finished for good, so that it costs nothing at a takeover. Objects
-	// of primary kinds that it doesn't select are neither listed nor watched, and one that it selects no longer looks as if it
-	// had been deleted. Owned kinds are watched in any case, so that their last change is seen, and listed by it. Where an API
-	// server doesn't know the fields (see selectableFields of a CRD), all objects are listed and watched.
+	// Fields is a field selector that leaves out what is finished for good, so that it costs nothing at a takeover.
+	// Objects of primary kinds that it doesn't select are neither listed nor watched, and one that it selects no longer
+	// looks as if it had been deleted. Owned kinds are watched in any case, so that their last change is seen, and listed
+	// by it. Where an API server doesn't know the fields (see selectableFields of a CRD), all objects are listed and
+	// watched.
 	Fields string
-	// Transform is what the kind's objects go through before they are cached; nil strips their managed fields, but for those of
-	// remote kinds. What it drops isn't in memory either while a cache is filled.
+	// Transform is what the kind's objects go through before they are cached; nil strips their managed fields, but for
+	// those of remote kinds. What it drops isn't in memory either while a cache is filled.
 	Transform toolscache.TransformFunc
-	// Pack makes something smaller of an object in a cache, for kinds that have many and look at few: it is unpacked each time
-	// that it is read. It is given transformed objects, must not change them, and returns nil for those that are to stay
-	// as they are. Nil packs none.
+	// Pack makes something smaller of an object in a cache, for kinds that have many and look at few: it is unpacked each
+	// time that it is read. It is given transformed objects, must not change them, and returns nil for those that are to
+	// stay as they are. Nil packs none.
 	Pack func(client.Object) Packed
 }
 

@@ -86,8 +86,8 @@ type loop struct {
 	done    bool
 }
 
-// run takes part until the process has left in order (nil), or must be given up for good. When the context ends it stops
-// everything at once, and seals its Lease.
+// run takes part until the process has left in order (nil), or must be given up for good. When the context ends it
+// stops everything at once, and seals its Lease.
 func (l *loop) run(ctx context.Context, leaving <-chan struct{}) error {
 	quit := ctx.Done()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -210,7 +210,8 @@ func (l *loop) count(c driver.Count) {
 		}
 		if err != nil {
 			objects = -1
-			l.log.Info("cluster's objects can't be counted; it is divided as a large one", "cluster", string(c.Cluster), "error", err.Error())
+			l.log.Info("cluster's objects can't be counted; it is divided as a large one", "cluster", string(c.Cluster),
+				"error", err.Error())
 		}
 		l.mail.put(driver.Counted{Cluster: c.Cluster, UID: c.UID, Objects: objects})
 	})
@@ -235,7 +236,8 @@ func (l *loop) begin(b driver.Begin) {
 		l.writer.cancel()
 	}
 	var err error
-	if l.writer, err = newHome(l.ctx, b.ID, l.cfg, l.home, l.scheme, log, l.trouble, l.mail.put, l.beside.Go, l.say); err != nil {
+	if l.writer, err = newHome(l.ctx, b.ID, l.cfg, l.home, l.scheme, log, l.trouble, l.mail.put, l.beside.Go,
+		l.say); err != nil {
 		l.fail(err)
 		return
 	}
@@ -279,7 +281,8 @@ func (l *loop) end() {
 // records say isn't among them before that is known.
 func (l *loop) knownClusters() driver.Clusters {
 	known := driver.Clusters{
-		Bits: map[keyspace.ClusterName]int{}, Connections: map[keyspace.ClusterName]uint64{}, UIDs: map[keyspace.ClusterName]string{},
+		Bits: map[keyspace.ClusterName]int{}, Connections: map[keyspace.ClusterName]uint64{},
+		UIDs: map[keyspace.ClusterName]string{},
 	}
 	for name, c := range l.clusters.all() {
 		if c.identified && l.roster.sharded(name) {

@@ -98,9 +98,10 @@ func (m *Manager) Clusters() []multicluster.ClusterName {
 	return names
 }
 
-// Unfenced returns a cluster of [Manager.Clusters] as the provider gave it: no gate stops what is written through its client,
-// whoever holds the object's shard. Ask anew each time, since the provider replaces it with the credentials. It is for what no shard is about. Inside a guarded reconcile, GetCluster gives what to write
-// through. It fails with multicluster.ErrClusterNotFound, and is safe for concurrent use.
+// Unfenced returns a cluster of [Manager.Clusters] as the provider gave it: no gate stops what is written through its
+// client, whoever holds the object's shard. Ask anew each time, since the provider replaces it with the credentials. It
+// is for what no shard is about. Inside a guarded reconcile, GetCluster gives what to write through. It fails with
+// multicluster.ErrClusterNotFound, and is safe for concurrent use.
 func (m *Manager) Unfenced(name multicluster.ClusterName) (cluster.Cluster, error) {
 	if cl := m.node.clusters.all()[keyspace.ClusterName(name)].Cluster; cl != nil {
 		return cl, nil
@@ -129,13 +130,14 @@ func (m *Manager) Connection(name multicluster.ClusterName) (_ Connection, ok bo
 	if c.via == nil {
 		return Connection{}, false
 	}
-	return Connection{Config: c.via.Config(), Given: c.GetConfig(), Refused: refused, Engaged: m.node.roster.engages(cluster)}, true
+	return Connection{Config: c.via.Config(), Given: c.GetConfig(), Refused: refused,
+		Engaged: m.node.roster.engages(cluster)}, true
 }
 
-// SetLimits has one cluster go by limits of its own from now on, in place of [Config].Limits; nil takes them away. They hold
-// for all shards of the cluster together, those that it has and those that come, and no connection is made anew. The cluster
-// needn't be known yet. Limits that make no sense, by their Validate, are logged, and change nothing. It is safe for
-// concurrent use.
+// SetLimits has one cluster go by limits of its own from now on, in place of [Config].Limits; nil takes them away. They
+// hold for all shards of the cluster together, those that it has and those that come, and no connection is made anew.
+// The cluster needn't be known yet. Limits that make no sense, by their Validate, are logged, and change nothing. It is
+// safe for concurrent use.
 func (m *Manager) SetLimits(name multicluster.ClusterName, own *kubeconfig.Limits) {
 	if own != nil {
 		if err := own.Validate(); err != nil { // hardly anything would be sent
@@ -146,8 +148,8 @@ func (m *Manager) SetLimits(name multicluster.ClusterName, own *kubeconfig.Limit
 	m.node.clusters.setLimits(keyspace.ClusterName(name), own)
 }
 
-// Ask says why a cluster of [Manager.Clusters] can't be used from this replica, nil if it can. Where the replica works in the
-// cluster it knows, and otherwise it asks, over the connection in use. It is safe for concurrent use.
+// Ask says why a cluster of [Manager.Clusters] can't be used from this replica, nil if it can. Where the replica works
+// in the cluster it knows, and otherwise it asks, over the connection in use. It is safe for concurrent use.
 func (m *Manager) Ask(ctx context.Context, name multicluster.ClusterName) error {
 	judge := m.node.judge.Load()
 	if judge == nil {
@@ -156,10 +158,10 @@ func (m *Manager) Ask(ctx context.Context, name multicluster.ClusterName) error 
 	return judge.usable(ctx, keyspace.ClusterName(name))
 }
 
-// PutOff returns for how long work of a namespace in a cluster is better put off, by what that answered to the requests of
-// this replica's shards; 0 if it needn't be, and for names that no cluster has. When a pause is over one caller for all is
-// let through, on trial: it should send a request. Guard asks for each key's own cluster; ask for those that a reconcile
-// works in beside it. It is safe for concurrent use.
+// PutOff returns for how long work of a namespace in a cluster is better put off, by what that answered to the requests
+// of this replica's shards; 0 if it needn't be, and for names that no cluster has. When a pause is over one caller for
+// all is let through, on trial: it should send a request. Guard asks for each key's own cluster; ask for those that a
+// reconcile works in beside it. It is safe for concurrent use.
 func (m *Manager) PutOff(name multicluster.ClusterName, namespace string) (wait time.Duration, trial bool) {
 	_, traffic := m.node.clusters.known(keyspace.ClusterName(name))
 	if traffic == nil {
@@ -191,7 +193,8 @@ func (m *Manager) Records(ctx context.Context) (inspect.Records, error) {
 // Ready is a readiness check: the replica is a member of the fleet, so it can be given shards.
 func (m *Manager) Ready(*http.Request) error {
 	if st := m.Status(); !st.Member {
-		return fmt.Errorf("replica %s isn't a member of the fleet: no valid lease in namespace %s of the home cluster", st.Replica, m.node.cfg.Namespace)
+		return fmt.Errorf("replica %s isn't a member of the fleet: no valid lease in namespace %s of the home cluster",
+			st.Replica, m.node.cfg.Namespace)
 	}
 	return nil
 }

@@ -119,7 +119,8 @@ func TestKindsThatCannotBeMeantAreRefused(t *testing.T) {
 func TestAWeightThatThePlannerDoesNotKnowIsRefused(t *testing.T) {
 	for weight, ok := range map[int]bool{-1: false, 0: true, 1: true, plan.MaxWeight: true, plan.MaxWeight + 1: false} {
 		err := Config{Replica: "a", Weight: weight, Kinds: []Kind{Primary(&corev1.ConfigMap{})}}.Validate()
-		if (err == nil) != ok || err != nil && !strings.Contains(err.Error(), fmt.Sprintf("Weight %d: must be 1 to 1000", weight)) {
+		if (err == nil) != ok || err != nil && !strings.Contains(err.Error(),
+			fmt.Sprintf("Weight %d: must be 1 to 1000", weight)) {
 			t.Errorf("weight %d: %v", weight, err)
 		}
 	}

@@ -55,7 +55,8 @@ var (
 
 func newNode(cfg Config, kinds string, home *rest.Config, log logr.Logger) *Node {
 	n := &Node{
-		cfg: cfg, kinds: kinds, home: home, log: log, clusters: newFleet(log, cfg.RemovalGrace, cfg.Limits), roster: newRoster(cfg), clock: clock{time.Now()},
+		cfg: cfg, kinds: kinds, home: home, log: log, clusters: newFleet(log, cfg.RemovalGrace, cfg.Limits),
+		roster: newRoster(cfg), clock: clock{time.Now()},
 		leaving: make(chan struct{}), finished: make(chan struct{}),
 	}
 	n.status.Store(&Status{Replica: cfg.Replica})
@@ -132,7 +133,8 @@ func (n *Node) Start(ctx context.Context) error {
 	l := &loop{
 		cfg: n.cfg, home: n.home, scheme: scheme, log: n.log, trouble: t, clock: n.clock, driver: driver.New(cfg),
 		mail: mail, list: list, pods: peers, clusters: n.clusters, roster: n.roster,
-		report: &report{replica: n.cfg.Replica, kinds: n.kinds, status: &n.status}, turned: &n.turned, lease: &lease{clock: n.clock},
+		report: &report{replica: n.cfg.Replica, kinds: n.kinds, status: &n.status}, turned: &n.turned,
+		lease: &lease{clock: n.clock},
 	}
 	if l.entrance, err = newEntrance(n.cfg, n.kinds, n.home, scheme, n.log, l.beside.Go); err != nil {
 		return err

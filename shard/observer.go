@@ -9,8 +9,8 @@ import (
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
-// Observer is told what happens to a replica's shards. Its methods are called from the loop that drives the protocol and
-// from the writes beside it, several at a time: they must return at once and not call back.
+// Observer is told what happens to a replica's shards. Its methods are called from the loop that drives the protocol
+// and from the writes beside it, several at a time: they must return at once and not call back.
 type Observer interface {
 	// Activated: the replica serves a shard from now on.
 	Activated(Activation)

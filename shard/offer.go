@@ -47,7 +47,8 @@ func judge(e evidence) verdict {
 		return beside
 	case e.err == nil:
 		return another
-	case apierrors.IsForbidden(e.err), apierrors.IsNotFound(e.err): // they are good for something, but it doesn't say who it is
+	case apierrors.IsForbidden(e.err), apierrors.IsNotFound(e.err):
+		// they are good for something, but it doesn't say who it is
 		switch {
 		case e.inUse != "" && !e.lost:
 			return refuse

@@ -137,8 +137,9 @@ func (r *roster) options(cluster keyspace.ClusterName, remote bool) engage.Optio
 	return opts
 }
 
-// elsewhere reports whether a kind is declared, and only for shards of other clusters. An index of it would make a cache
-// of it here, which nobody asked for, or keep the shard from being opened where the cluster doesn't serve the kind.
+// elsewhere reports whether a kind is declared, and only for shards of other clusters. An index of it would make a
+// cache of it here, which nobody asked for, or keep the shard from being opened where the cluster doesn't serve the
+// kind.
 func (r *roster) elsewhere(obj client.Object, cluster keyspace.ClusterName) bool {
 	declared := false
 	for _, k := range r.kinds {

@@ -32,13 +32,15 @@ func (n *Node) say() string {
 }
 
 // viewsOf joins how clusters answer and what waits for them. There is a backlog for each queue and cluster.
-func viewsOf(clusters map[keyspace.ClusterName]ClusterStatus, backlogs []fairqueue.Backlog) (all []inspect.ClusterView) {
+func viewsOf(clusters map[keyspace.ClusterName]ClusterStatus,
+	backlogs []fairqueue.Backlog) (all []inspect.ClusterView) {
 	at := map[keyspace.ClusterName]int{}
 	for name, c := range clusters {
 		if !c.Engaged {
 			continue
 		}
-		v := inspect.ClusterView{Cluster: name, State: c.State, Cause: c.Cause, Writes: c.Writes, WaitingWrites: c.WaitingWrites}
+		v := inspect.ClusterView{Cluster: name, State: c.State, Cause: c.Cause, Writes: c.Writes,
+			WaitingWrites: c.WaitingWrites}
 		if c.Limits != (kubeconfig.Limits{}) {
 			v.Limits = c.Limits.String()
 		}
@@ -55,7 +57,8 @@ func viewsOf(clusters map[keyspace.ClusterName]ClusterStatus, backlogs []fairque
 		v.Ready += b.Ready
 		v.WaitSeconds = max(v.WaitSeconds, b.Wait.Seconds())
 		for _, w := range b.Longest {
-			v.Namespaces = inspect.AddWaiting(v.Namespaces, inspect.Waiting{Namespace: w.Namespace, Keys: w.Ready, WaitSeconds: w.Wait.Seconds()})
+			v.Namespaces = inspect.AddWaiting(v.Namespaces,
+				inspect.Waiting{Namespace: w.Namespace, Keys: w.Ready, WaitSeconds: w.Wait.Seconds()})
 		}
 	}
 	slices.SortFunc(all, func(a, b inspect.ClusterView) int { return cmp.Compare(a.Cluster, b.Cluster) })

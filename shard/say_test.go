@@ -14,18 +14,23 @@ import (
 
 func TestViewsJoinAnswersAndBacklogs(t *testing.T) {
 	got := viewsOf(map[keyspace.ClusterName]ClusterStatus{
-		"west": {Engaged: true, State: "open", Cause: "throttling", Writes: 2, WaitingWrites: 3, Limits: kubeconfig.Limits{Writes: 2}},
+		"west": {Engaged: true, State: "open", Cause: "throttling", Writes: 2, WaitingWrites: 3,
+			Limits: kubeconfig.Limits{Writes: 2}},
 		"east": {Engaged: true, State: "closed"},
 		"gone": {State: "open"},
 	}, []fairqueue.Backlog{
-		{Cluster: "west", Ready: 5, Running: 2, Wait: time.Second, Longest: []fairqueue.Waiting{{Namespace: "shop", Ready: 5, Wait: time.Second}}},
-		{Cluster: "west", Ready: 1, Running: 1, Wait: 2 * time.Second, Longest: []fairqueue.Waiting{{Namespace: "bank", Ready: 1, Wait: 2 * time.Second}}},
+		{Cluster: "west", Ready: 5, Running: 2, Wait: time.Second,
+			Longest: []fairqueue.Waiting{{Namespace: "shop", Ready: 5, Wait: time.Second}}},
+		{Cluster: "west", Ready: 1, Running: 1, Wait: 2 * time.Second,
+			Longest: []fairqueue.Waiting{{Namespace: "bank", Ready: 1, Wait: 2 * time.Second}}},
 		{Cluster: "gone", Ready: 7}, {Cluster: "local", Ready: 1},
 	})
 	want := []inspect.ClusterView{
 		{Cluster: "east", State: "closed"},
-		{Cluster: "west", State: "open", Cause: "throttling", Running: 3, Ready: 6, Writes: 2, WaitingWrites: 3, Limits: "2 writes at a time", WaitSeconds: 2,
-			Namespaces: []inspect.Waiting{{Namespace: "bank", Keys: 1, WaitSeconds: 2}, {Namespace: "shop", Keys: 5, WaitSeconds: 1}}},
+		{Cluster: "west", State: "open", Cause: "throttling", Running: 3, Ready: 6, Writes: 2, WaitingWrites: 3,
+			Limits: "2 writes at a time", WaitSeconds: 2,
+			Namespaces: []inspect.Waiting{{Namespace: "bank", Keys: 1, WaitSeconds: 2},
+				{Namespace: "shop", Keys: 5, WaitSeconds: 1}}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

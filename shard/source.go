@@ -48,13 +48,16 @@ type kindSource struct {
 // For returns the source of a controller's own kind.
 //
 // What a shard that becomes active already holds is enqueued behind everything that is live, and under a lasting load
-// that can be long. due, which may be nil, spares objects that: those whose time it tells are enqueued for that time like
-// live ones, the longest overdue first, and aren't looked at before it, whether they were there or have just come or changed.
-// Until then they are no keys in the queue. It returns zero for those that wait for no time, or have something else to be seen
-// to: these are enqueued at once when they come or change. It is to depend on nothing but the object and may be called from
-// several goroutines. Events that a predicate refuses are dropped, as with controller-runtime's own sources.
-func (m *Manager) For(obj client.Object, due func(client.Object) time.Time, only ...predicate.Predicate) source.TypedSource[mcreconcile.Request] {
-	return &kindSource{roster: m.node.roster, log: m.node.log, obj: obj, due: due, keys: ownKey, filter: predicate.And(only...)}
+// that can be long. due, which may be nil, spares objects that: those whose time it tells are enqueued for that time
+// like live ones, the longest overdue first, and aren't looked at before it, whether they were there or have just come
+// or changed. Until then they are no keys in the queue. It returns zero for those that wait for no time, or have
+// something else to be seen to: these are enqueued at once when they come or change. It is to depend on nothing but the
+// object and may be called from several goroutines. Events that a predicate refuses are dropped, as with
+// controller-runtime's own sources.
+func (m *Manager) For(obj client.Object, due func(client.Object) time.Time,
+	only ...predicate.Predicate) source.TypedSource[mcreconcile.Request] {
+	return &kindSource{roster: m.node.roster, log: m.node.log, obj: obj, due: due, keys: ownKey,
+		filter: predicate.And(only...)}
 }
 
 func ownKey(o client.Object) []types.NamespacedName {
@@ -84,20 +87,25 @@ func (m *Manager) Owns(obj, owner client.Object, only ...predicate.Predicate) so
 
 // Watches returns a source that enqueues what keys says for every object that comes, changes or goes. The kind must be
 // one of [Config].Kinds. keys may be called from several goroutines.
-func (m *Manager) Watches(obj client.Object, keys func(client.Object) []types.NamespacedName) source.TypedSource[mcreconcile.Request] {
-	return &kindSource{roster: m.node.roster, log: m.node.log, obj: obj, keys: keys, filter: predicate.And[client.Object]()}
+func (m *Manager) Watches(obj client.Object, keys func(
+	client.Object) []types.NamespacedName) source.TypedSource[mcreconcile.Request] {
+	return &kindSource{roster: m.node.roster, log: m.node.log, obj: obj, keys: keys,
+		filter: predicate.And[client.Object]()}
 }
 
 // WatchesCopies is [Manager.Watches] for a kind that was declared with [Copies].
-func (m *Manager) WatchesCopies(obj client.Object, keys func(client.Object) []types.NamespacedName) source.TypedSource[mcreconcile.Request] {
-	return &kindSource{roster: m.node.roster, log: m.node.log, obj: obj, keys: keys, filter: predicate.And[client.Object](), remote: true}
+func (m *Manager) WatchesCopies(obj client.Object,
+	keys func(client.Object) []types.NamespacedName) source.TypedSource[mcreconcile.Request] {
+	return &kindSource{roster: m.node.roster, log: m.node.log, obj: obj, keys: keys,
+		filter: predicate.And[client.Object](), remote: true}
 }
 
 // Sweep returns a source that enqueues all objects of a primary kind that this replica holds, as backfill, whenever a
 // value arrives, until the channel is closed: for what every object depends on and no object tells of.
 func (m *Manager) Sweep(obj client.Object, when <-chan struct{}) source.TypedSource[mcreconcile.Request] {
 	return source.TypedFunc[mcreconcile.Request](func(ctx context.Context, q queue) error {
-		s := &kindSource{roster: m.node.roster, log: m.node.log, obj: obj, queue: q, keys: ownKey, filter: predicate.And[client.Object]()}
+		s := &kindSource{roster: m.node.roster, log: m.node.log, obj: obj, queue: q, keys: ownKey,
+			filter: predicate.And[client.Object]()}
 		if err := s.declared(); err != nil {
 			return err
 		}
@@ -157,7 +165,8 @@ func (s *kindSource) declared() error {
 	}
 	s.kind = s.roster.kinds[i]
 	if s.follows && !s.kind.Owned {
-		return fmt.Errorf("source of %T: the kind is declared with Primary, so that an object may be in another shard than its owner, "+
+		return fmt.Errorf("source of %T: the kind is declared with Primary, so that an object may be in another shard than "+
+			"its owner, "+
 			"which wouldn't hear of it: declare it with Owned", s.obj)
 	}
 	return nil
@@ -165,7 +174,8 @@ func (s *kindSource) declared() error {
 
 // sameKind compares the Go types, and what metadata-only objects say of themselves.
 func sameKind(a, b client.Object) bool {
-	return reflect.TypeOf(a) == reflect.TypeOf(b) && a.GetObjectKind().GroupVersionKind() == b.GetObjectKind().GroupVersionKind()
+	return reflect.TypeOf(a) == reflect.TypeOf(b) &&
+		a.GetObjectKind().GroupVersionKind() == b.GetObjectKind().GroupVersionKind()
 }
 
 // attach connects the queue to a cache of the shard: to what is in it now, and whatever comes, changes or goes, while

@@ -45,7 +45,8 @@ func TestASourceFeedsOneQueue(t *testing.T) {
 	if err := s.Start(t.Context(), testQueue(t)); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Start(t.Context(), testQueue(t)); err == nil || !strings.Contains(err.Error(), "make one for each controller") {
+	if err := s.Start(t.Context(), testQueue(t)); err == nil ||
+		!strings.Contains(err.Error(), "make one for each controller") {
 		t.Errorf("the second controller is told: %v", err)
 	}
 	if err := m.For(&corev1.ConfigMap{}, nil).Start(t.Context(), testQueue(t)); err != nil {

@@ -66,8 +66,8 @@ type ClusterStatus struct {
 	Writes, WaitingWrites int
 	Limits                kubeconfig.Limits
 	// State is how the cluster stands by its answers to this replica's requests of the last seconds: closed, limited, open
-	// or half-open. One that is Unusable is open. Cause is why it isn't closed: silent, unavailable, throttling, unauthorized,
-	// failing, forbidding or late.
+	// or half-open. One that is Unusable is open. Cause is why it isn't closed: silent, unavailable, throttling,
+	// unauthorized, failing, forbidding or late.
 	State, Cause string
 	// Unusable is why the cluster can't be used from this replica, and UnusableSince since when; "" where it can, or where
 	// nobody looked because the replica has nothing to do there.
@@ -139,8 +139,8 @@ func (r *report) wait(now time.Time) time.Duration {
 	return least - now.Sub(r.published)
 }
 
-// survey looks over all records: for shards that nobody serves, for moves that haven't come about, for what is odd. It is
-// for people and alerts: the protocol doesn't depend on it.
+// survey looks over all records: for shards that nobody serves, for moves that haven't come about, for what is odd. It
+// is for people and alerts: the protocol doesn't depend on it.
 func (r *report) survey(ctx context.Context, records client.Reader, cfg Config, d *driver.Driver) {
 	// They are only read, so there is no need to copy them.
 	all, err := inspect.Read(ctx, records, cfg.Namespace, cfg.Fleet, client.UnsafeDisableDeepCopy)
@@ -159,7 +159,8 @@ func (r *report) survey(ctx context.Context, records client.Reader, cfg Config, 
 	for name, served := range d.Aliases() {
 		odd = append(odd, inspect.Odd{
 			Record: keyspace.LayoutName(cfg.Fleet, served), Reason: "ClusterHasTwoNames",
-			Note: fmt.Sprintf("cluster %s is cluster %s under another name, and is served under that: remove the Secret %s", name, served, name),
+			Note: fmt.Sprintf("cluster %s is cluster %s under another name, and is served under that: remove the Secret %s",
+				name, served, name),
 		})
 	}
 	for _, o := range append(odd, gone...) {

@@ -46,7 +46,8 @@ func stepOf(w driver.Write, by protocol.Incarnation) (step Step, ok bool) {
 }
 
 // timed makes a write that reports each try of it as the step.
-func (step Step) timed(o Observer, do func(context.Context) (ownership.Version, error)) func(context.Context) (ownership.Version, error) {
+func (step Step) timed(o Observer, do func(context.Context) (ownership.Version, error)) func(
+	context.Context) (ownership.Version, error) {
 	return func(ctx context.Context) (ownership.Version, error) {
 		step.Start = time.Now()
 		version, err := do(ctx)

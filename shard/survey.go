@@ -40,7 +40,8 @@ func lost(before map[string]types.UID, records inspect.Records) (odd []inspect.O
 		if now[name] != uid {
 			odd = append(odd, inspect.Odd{
 				Record: name, UID: uid, Reason: "RecordDeleted",
-				Note: fmt.Sprintf("record %s was deleted; replicas never do that. It is made anew when its holder must have seen that", name),
+				Note: fmt.Sprintf("record %s was deleted; replicas never do that. It is made anew when its holder must have seen "+
+					"that", name),
 			})
 		}
 	}
@@ -74,7 +75,9 @@ func tooOld(records inspect.Records) (misfits []member.Misfit) {
 
 // look returns which shards are unserved and which are to move, each with the time since when; the maps of the last
 // look are left as they are, since readers may hold them.
-func look(shards []*tenurev1alpha1.Shard, alive map[protocol.Incarnation]bool, unservedBefore, movingBefore map[keyspace.ShardID]time.Time, now time.Time) (unserved, moving map[keyspace.ShardID]time.Time) {
+func look(shards []*tenurev1alpha1.Shard, alive map[protocol.Incarnation]bool,
+	unservedBefore, movingBefore map[keyspace.ShardID]time.Time,
+	now time.Time) (unserved, moving map[keyspace.ShardID]time.Time) {
 	unserved, moving = map[keyspace.ShardID]time.Time{}, map[keyspace.ShardID]time.Time{}
 	for _, s := range shards {
 		status := &s.Status

@@ -54,7 +54,8 @@ func TestALookTellsWhatIsUnservedAndWhatMovesAndSinceWhen(t *testing.T) {
 
 func TestReplicasThatKnowNoLayoutsAreToldOfWhereTheyCannotServeACluster(t *testing.T) {
 	layout := func(generation int64) inspect.Records {
-		s := tenurev1alpha1.Shard{Spec: tenurev1alpha1.ShardSpec{Cluster: "west", Layout: &tenurev1alpha1.ShardLayout{Generation: generation}}}
+		s := tenurev1alpha1.Shard{Spec: tenurev1alpha1.ShardSpec{Cluster: "west",
+			Layout: &tenurev1alpha1.ShardLayout{Generation: generation}}}
 		return inspect.Records{Layouts: []tenurev1alpha1.Shard{s}}
 	}
 	for _, c := range []struct {
@@ -70,9 +71,10 @@ func TestReplicasThatKnowNoLayoutsAreToldOfWhereTheyCannotServeACluster(t *testi
 		{"version 1 that is dead", layout(2), map[string]string{tenurev1alpha1.SealedAnnotation: "b"}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			lease := coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "a-1", ResourceVersion: "5", Annotations: map[string]string{
-				tenurev1alpha1.LeaseDurationAnnotation: "10s",
-			}}}
+			lease := coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "a-1", ResourceVersion: "5",
+				Annotations: map[string]string{
+					tenurev1alpha1.LeaseDurationAnnotation: "10s",
+				}}}
 			for name, value := range c.says {
 				lease.Annotations[name] = value
 			}

@@ -31,7 +31,8 @@ type teller struct {
 }
 
 func newTeller(c client.Client, cfg Config, log logr.Logger, spawn func(func())) *teller {
-	return &teller{client: c, namespace: cfg.Namespace, replica: cfg.Replica, log: log, spawn: spawn, told: map[string]time.Time{}}
+	return &teller{client: c, namespace: cfg.Namespace, replica: cfg.Replica, log: log, spawn: spawn,
+		told: map[string]time.Time{}}
 }
 
 // tell makes an event about a record, unless it was made lately.
@@ -41,8 +42,8 @@ func (t *teller) tell(ctx context.Context, o inspect.Odd, now time.Time) {
 	}, o.Reason, o.Note, now)
 }
 
-// tellOf makes an event about an object in the namespace of the records, unless it was made lately. All replicas find the
-// same, so the event's name is made of its cause: who comes second finds it there.
+// tellOf makes an event about an object in the namespace of the records, unless it was made lately. All replicas find
+// the same, so the event's name is made of its cause: who comes second finds it there.
 func (t *teller) tellOf(ctx context.Context, about corev1.ObjectReference, reason, note string, now time.Time) {
 	cause := fnv.New64a()
 	fmt.Fprintf(cause, "%s %s %s %d", about.Name, about.UID, reason, now.Unix()/int64(tellEvery.Seconds()))

@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/cas"
 )
 
-// trouble tells of what goes wrong at the home cluster: one line a minute for each cause, which says how many more there
-// were like it. All of it is tried again. It is safe for concurrent use.
+// trouble tells of what goes wrong at the home cluster: one line a minute for each cause, which says how many more
+// there were like it. All of it is tried again. It is safe for concurrent use.
 type trouble struct {
 	log    logr.Logger
 	budget *budget.Budget
@@ -34,14 +34,15 @@ func (t *trouble) tell(what string, err error) {
 	if left > 0 {
 		log = log.WithValues("moreLikeIt", left)
 	}
-	log.Info("request to the home cluster failed; trying again", "cause", cause.String(), "what", what, "error", err.Error())
+	log.Info("request to the home cluster failed; trying again", "cause", cause.String(), "what", what,
+		"error", err.Error())
 }
 
 // askedToWait is where a request's context holds how long the API server asked to wait.
 type askedToWait struct{}
 
-// obedient hands the API server's Retry-After to whoever sent the request. Without, the client would wait and try again by
-// itself, behind the back of what decides when a write may be repeated.
+// obedient hands the API server's Retry-After to whoever sent the request. Without, the client would wait and try again
+// by itself, behind the back of what decides when a write may be repeated.
 type obedient struct{ next http.RoundTripper }
 
 func (o obedient) RoundTrip(req *http.Request) (*http.Response, error) {

@@ -64,7 +64,8 @@ func TestHowLongTheAPIServerAsksToWaitIsToldAndTheClientNotMadeToWait(t *testing
 		}
 		res, err := obedient{server}.RoundTrip(request)
 		if err != nil || res.Header.Get("Retry-After") != "" && c.header != "" || *wait != c.want {
-			t.Errorf("Retry-After %q: %v is waited for (%v), and the client sees %q", c.header, *wait, err, res.Header.Get("Retry-After"))
+			t.Errorf("Retry-After %q: %v is waited for (%v), and the client sees %q", c.header, *wait, err,
+				res.Header.Get("Retry-After"))
 		}
 		if _, err := (obedient{server}).RoundTrip(request.WithContext(t.Context())); err != nil { // nobody wants to know
 			t.Error(err)

@@ -12,14 +12,14 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 )
 
-// Breakers judge clusters by what they answer where nothing is sharded, as [Manager.PutOff] does where something is. The zero
-// value is ready. They are safe for concurrent use.
+// Breakers judge clusters by what they answer where nothing is sharded, as [Manager.PutOff] does where something is.
+// The zero value is ready. They are safe for concurrent use.
 type Breakers struct {
 	of sync.Map // *engage.Breaker by weak.Pointer[rest.Config]
 }
 
-// Watch judges a cluster by what comes of all requests of the clients that are made with a configuration from now on. It never
-// fails.
+// Watch judges a cluster by what comes of all requests of the clients that are made with a configuration from now on.
+// It never fails.
 func (b *Breakers) Watch(c *rest.Config) error {
 	key, breaker := weak.Make(c), &engage.Breaker{}
 	b.of.Store(key, breaker)
@@ -28,7 +28,8 @@ func (b *Breakers) Watch(c *rest.Config) error {
 	return nil
 }
 
-// PutOff is [Manager.PutOff] for the cluster of a configuration that is watched, which is that of cluster.Cluster's GetConfig.
+// PutOff is [Manager.PutOff] for the cluster of a configuration that is watched, which is that of cluster.Cluster's
+// GetConfig.
 func (b *Breakers) PutOff(c *rest.Config, namespace string) (wait time.Duration, trial bool) {
 	if breaker, ok := b.of.Load(weak.Make(c)); ok {
 		return breaker.(*engage.Breaker).PutOff(namespace)

@@ -86,7 +86,8 @@ func (v *view) warm(ctx context.Context, o opening) bool {
 			return true
 		}
 		if ctx.Err() == nil {
-			o.log.Info("shard can't be warmed yet; will try again", "shard", o.gate.Shard().String(), "error", err.Error(), "in", pause.String())
+			o.log.Info("shard can't be warmed yet; will try again", "shard", o.gate.Shard().String(), "error", err.Error(),
+				"in", pause.String())
 		}
 		select {
 		case <-ctx.Done():
@@ -139,7 +140,8 @@ func (v *view) tryWarm(ctx context.Context, o opening) error {
 var errMoved = errors.New("the cluster is reached by another server now")
 
 // begin opens a shard's cluster over a connection and starts its caches, until the context ends or end is called.
-func begin(ctx context.Context, real connection, traffic *engage.Traffic, o opening) (_ *engage.Cluster, end context.CancelFunc, _ error) {
+func begin(ctx context.Context, real connection, traffic *engage.Traffic,
+	o opening) (_ *engage.Cluster, end context.CancelFunc, _ error) {
 	opened, err := engage.Open(real.via, o.gate, traffic, o.opts)
 	if err != nil {
 		return nil, nil, err
@@ -150,8 +152,8 @@ func begin(ctx context.Context, real connection, traffic *engage.Traffic, o open
 }
 
 // follow takes a warm view over to the way by which its cluster is reached now, if that is another. The caches are used
-// until others beside them are full. Whoever reconciles meanwhile has the one or the other, of the same cluster. One that
-// isn't warm yet is opened anew by warm.
+// until others beside them are full. Whoever reconciles meanwhile has the one or the other, of the same cluster. One
+// that isn't warm yet is opened anew by warm.
 func (v *view) follow(ctx context.Context, o opening) {
 	real, _ := o.find()
 	v.mu.Lock()
@@ -196,7 +198,8 @@ func (v *view) change(ctx context.Context, o opening) (done bool) {
 			end()
 		}
 		if ctx.Err() == nil {
-			o.log.Info("shard can't be taken over to the other server yet; will try again", "shard", o.gate.Shard().String(), "error", err.Error())
+			o.log.Info("shard can't be taken over to the other server yet; will try again", "shard", o.gate.Shard().String(),
+				"error", err.Error())
 		}
 		return false
 	}

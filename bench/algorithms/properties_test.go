@@ -80,7 +80,8 @@ func TestALeaveMovesOnlyTheLeaversKeys(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				config := Config{
-					Replicas: []int{rapid.IntRange(2, 20).Draw(t, "replicas")}, Clusters: []int{rapid.IntRange(1, 50).Draw(t, "clusters")},
+					Replicas:   []int{rapid.IntRange(2, 20).Draw(t, "replicas")},
+					Clusters:   []int{rapid.IntRange(1, 50).Draw(t, "clusters")},
 					PrefixBits: 3, Names: Random, Seed: rapid.Uint64().Draw(t, "names"), Runs: 1,
 				}
 				row := config.compare(named(t, name), newKeys(config.Clusters[0], 3), config.replicaNames(config.Replicas[0]+1))

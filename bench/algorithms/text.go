@@ -20,7 +20,8 @@ func (t Table) WriteText(w io.Writer) error {
 			}
 			fmt.Fprintf(w, "%d clusters, %d shards over %d replicas (%s names); max/mean is at best %.3f\n",
 				row.Clusters, row.Shards, row.Replicas, t.Config.Names, row.BestMaxOverMean)
-			fmt.Fprintln(columns, "algorithm\tmax/mean\tidle\tjoin moves\tof least\tmax/mean\tleave moves\tof least\tmax/mean\tplace ms\tjoin ms\tleave ms\t")
+			fmt.Fprintln(columns, "algorithm\tmax/mean\tidle\tjoin moves\tof least\tmax/mean\tleave moves\tof "+
+				"least\tmax/mean\tplace ms\tjoin ms\tleave ms\t")
 		}
 		fmt.Fprintf(columns, "%s\t%.3f\t%d\t%s\t", row.Algorithm, row.MaxOverMean, row.Idle, row.Join.text())
 		if row.Leave == nil {

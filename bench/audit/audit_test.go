@@ -17,14 +17,17 @@ const text = `{"kind":"Event","level":"RequestResponse","stage":"ResponseComplet
 	`"requestObject":{"metadata":{"resourceVersion":"7"},"spec":null},` +
 	`"requestReceivedTimestamp":"2026-01-01T00:00:00.000001Z","stageTimestamp":"2026-01-01T00:00:00Z"}`
 
-// FuzzDecode: whatever a line holds, it is refused or read as an event that has a time, and a body only where one counts.
+// FuzzDecode: whatever a line holds, it is refused or read as an event that has a time, and a body only where one
+// counts.
 func FuzzDecode(f *testing.F) {
-	for _, old := range []string{"", "dryRun=", `{"username":"u","groups":["system:masters"]}`, `"code":200`, `"requestObject"`} {
+	for _, old := range []string{"", "dryRun=", `{"username":"u","groups":["system:masters"]}`, `"code":200`,
+		`"requestObject"`} {
 		f.Add([]byte(strings.Replace(text, old, "null", 1)))
 	}
 	f.Fuzz(func(t *testing.T, line []byte) {
 		e, err := decode(line)
-		if err == nil && (e.Verb == "" || e.Received == 0 || e.Body != nil && (!e.Ended() || !e.Mutating() || e.Outcome() == Rejected)) {
+		if err == nil && (e.Verb == "" || e.Received == 0 ||
+			e.Body != nil && (!e.Ended() || !e.Mutating() || e.Outcome() == Rejected)) {
 			t.Errorf("%s\nread as %+v", line, e)
 		}
 	})

@@ -22,7 +22,8 @@ import (
 var ErrNoLogs = errors.New("no audit logs found")
 
 // ErrTruncated says that the last line of a log is incomplete and didn't become complete while we waited.
-var ErrTruncated = errors.New("the last line is cut short: its API server was killed while it wrote, or the copy was made meanwhile; copy the log again")
+var ErrTruncated = errors.New("the last line is cut short: its API server was killed while it wrote, or the copy was " +
+	"made meanwhile; copy the log again")
 
 // Log is one file of an API server's audit log.
 type Log struct {

@@ -22,7 +22,8 @@ func measured() *report.Report {
 		Scenario: "x", Config: scenario.Scenario{Size: "small"},
 		Results: &report.Results{Lost: 2, Converge: &stats.Quantiles{P50: 12, P99: 40}},
 		Ratios: map[string]stats.Ratio{
-			"throughput_per_s/floor": within(0.8, 0.7, 0.9), "lateness_ms.p99/floor": within(1.2, 1.1, 1.3), "x/stock": {Value: 1},
+			"throughput_per_s/floor": within(0.8, 0.7, 0.9), "lateness_ms.p99/floor": within(1.2, 1.1, 1.3),
+			"x/stock": {Value: 1},
 		},
 		Intervals: map[string]stats.Ratio{"results.converge_ms.p50": within(11, 9, 14)},
 	}
@@ -33,23 +34,30 @@ func TestAThresholdHoldsOnlyOfAFigureThatIsThereAndWithinItsBoundsWithAllOfItsIn
 		threshold scenario.Threshold
 		want      string // ok, fail, left out
 	}{
-		"within max":                  {scenario.Threshold{Figure: "results.converge_ms.p99", Max: bound(40)}, "ok"},
-		"above max":                   {scenario.Threshold{Figure: "results.lost", Max: bound(0)}, "fail"},
-		"the interval is above a min": {scenario.Threshold{Figure: "ratios.throughput_per_s/floor.value", Min: bound(0.7)}, "ok"},
-		"only its value is above it":  {scenario.Threshold{Figure: "ratios.throughput_per_s/floor.value", Min: bound(0.75)}, "fail"},
+		"within max": {scenario.Threshold{Figure: "results.converge_ms.p99", Max: bound(40)}, "ok"},
+		"above max":  {scenario.Threshold{Figure: "results.lost", Max: bound(0)}, "fail"},
+		"the interval is above a min": {scenario.Threshold{Figure: "ratios.throughput_per_s/floor.value", Min: bound(0.7)},
+			"ok"},
+		"only its value is above it": {scenario.Threshold{Figure: "ratios.throughput_per_s/floor.value", Min: bound(0.75)},
+			"fail"},
 		"the interval is below a max": {scenario.Threshold{Figure: "results.converge_ms.p50", Max: bound(14)}, "ok"},
 		"only its value is below it":  {scenario.Threshold{Figure: "results.converge_ms.p50", Max: bound(12)}, "fail"},
-		"a figure's name has a dot":   {scenario.Threshold{Figure: "ratios.lateness_ms.p99/floor.value", Max: bound(1.3)}, "ok"},
-		"an interval's own bound":     {scenario.Threshold{Figure: "ratios.throughput_per_s/floor.low", Min: bound(0.7)}, "ok"},
-		"within both":                 {scenario.Threshold{Figure: "results.lost", Min: bound(1), Max: bound(3)}, "ok"},
-		"zero is a value":             {scenario.Threshold{Figure: "results.early", Max: bound(0)}, "ok"},
-		"not measured":                {scenario.Threshold{Figure: "results.handoff_gap_ms.p99", Max: bound(1e9)}, "fail"},
-		"no such figure":              {scenario.Threshold{Figure: "results.speed", Min: bound(-1)}, "fail"},
-		"not a number":                {scenario.Threshold{Figure: "results.converge_ms", Min: bound(-1)}, "fail"},
-		"no such ratio":               {scenario.Threshold{Figure: "ratios.throughput_per_s/stock.value", Min: bound(-1)}, "fail"},
-		"no interval":                 {scenario.Threshold{Figure: "ratios.x/stock.low", Max: bound(2)}, "fail"},
-		"for another size":            {scenario.Threshold{Figure: "results.lost", Max: bound(0), Sizes: []string{"full"}}, "left out"},
-		"for this size, too":          {scenario.Threshold{Figure: "results.early", Max: bound(0), Sizes: []string{"full", "small"}}, "ok"},
+		"a figure's name has a dot": {scenario.Threshold{Figure: "ratios.lateness_ms.p99/floor.value", Max: bound(1.3)},
+			"ok"},
+		"an interval's own bound": {scenario.Threshold{Figure: "ratios.throughput_per_s/floor.low", Min: bound(0.7)},
+			"ok"},
+		"within both":     {scenario.Threshold{Figure: "results.lost", Min: bound(1), Max: bound(3)}, "ok"},
+		"zero is a value": {scenario.Threshold{Figure: "results.early", Max: bound(0)}, "ok"},
+		"not measured":    {scenario.Threshold{Figure: "results.handoff_gap_ms.p99", Max: bound(1e9)}, "fail"},
+		"no such figure":  {scenario.Threshold{Figure: "results.speed", Min: bound(-1)}, "fail"},
+		"not a number":    {scenario.Threshold{Figure: "results.converge_ms", Min: bound(-1)}, "fail"},
+		"no such ratio": {scenario.Threshold{Figure: "ratios.throughput_per_s/stock.value", Min: bound(-1)},
+			"fail"},
+		"no interval": {scenario.Threshold{Figure: "ratios.x/stock.low", Max: bound(2)}, "fail"},
+		"for another size": {scenario.Threshold{Figure: "results.lost", Max: bound(0), Sizes: []string{"full"}},
+			"left out"},
+		"for this size, too": {scenario.Threshold{Figure: "results.early", Max: bound(0),
+			Sizes: []string{"full", "small"}}, "ok"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -78,7 +86,8 @@ func TestAThresholdHoldsOnlyOfAFigureThatIsThereAndWithinItsBoundsWithAllOfItsIn
 }
 
 func TestTheListOfKnownMissesIsExact(t *testing.T) {
-	threshold := scenario.Threshold{Figure: "ratios.throughput_per_s/floor.value", Min: bound(0.9)} // measured 0.8 [0.7, 0.9]
+	// measured 0.8 [0.7, 0.9]
+	threshold := scenario.Threshold{Figure: "ratios.throughput_per_s/floor.value", Min: bound(0.9)}
 	listed := func(figure, size string, value float64) []Miss {
 		return []Miss{{Scenario: "x", Size: size, Figure: figure, Value: value, Since: "da0d644", Why: "the server's CPU"}}
 	}
@@ -88,16 +97,20 @@ func TestTheListOfKnownMissesIsExact(t *testing.T) {
 		word      string
 		note      string
 	}{
-		"a listed miss":              {threshold, listed(threshold.Figure, "small", 0.65), "known miss", "the server's CPU"},
-		"a miss that isn't listed":   {threshold, nil, "FAIL", ""},
-		"listed for another size":    {threshold, listed(threshold.Figure, "full", 0.65), "FAIL", ""},
-		"listed for another figure":  {threshold, listed("results.lost", "small", 0.65), "FAIL", ""},
-		"worse than listed":          {threshold, listed(threshold.Figure, "small", 0.75), "FAIL", "worse than 0.75"},
-		"listed and holding":         {scenario.Threshold{Figure: threshold.Figure, Min: bound(0.7)}, listed(threshold.Figure, "small", 0.65), "FAIL", "take it out"},
-		"holding and not listed":     {scenario.Threshold{Figure: threshold.Figure, Min: bound(0.7)}, nil, "ok", ""},
-		"listed and not measured":    {scenario.Threshold{Figure: "results.speed", Min: bound(9)}, listed("results.speed", "small", 1), "FAIL", ""},
-		"a listed miss of a maximum": {scenario.Threshold{Figure: "results.lost", Max: bound(0)}, listed("results.lost", "small", 2), "known miss", ""},
-		"a maximum worse than that":  {scenario.Threshold{Figure: "results.lost", Max: bound(0)}, listed("results.lost", "small", 1), "FAIL", "worse"},
+		"a listed miss":             {threshold, listed(threshold.Figure, "small", 0.65), "known miss", "the server's CPU"},
+		"a miss that isn't listed":  {threshold, nil, "FAIL", ""},
+		"listed for another size":   {threshold, listed(threshold.Figure, "full", 0.65), "FAIL", ""},
+		"listed for another figure": {threshold, listed("results.lost", "small", 0.65), "FAIL", ""},
+		"worse than listed":         {threshold, listed(threshold.Figure, "small", 0.75), "FAIL", "worse than 0.75"},
+		"listed and holding": {scenario.Threshold{Figure: threshold.Figure, Min: bound(0.7)},
+			listed(threshold.Figure, "small", 0.65), "FAIL", "take it out"},
+		"holding and not listed": {scenario.Threshold{Figure: threshold.Figure, Min: bound(0.7)}, nil, "ok", ""},
+		"listed and not measured": {scenario.Threshold{Figure: "results.speed", Min: bound(9)},
+			listed("results.speed", "small", 1), "FAIL", ""},
+		"a listed miss of a maximum": {scenario.Threshold{Figure: "results.lost", Max: bound(0)},
+			listed("results.lost", "small", 2), "known miss", ""},
+		"a maximum worse than that": {scenario.Threshold{Figure: "results.lost", Max: bound(0)},
+			listed("results.lost", "small", 1), "FAIL", "worse"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			verdicts, err := Check(measured(), []scenario.Threshold{c.threshold}, c.known)
@@ -116,7 +129,8 @@ func TestTheListOfKnownMissesIsReadStrictly(t *testing.T) {
 	if _, err := Misses(); err != nil {
 		t.Errorf("ours: %v", err)
 	}
-	const good = "- {scenario: at-burst, size: full, figure: ratios.throughput_per_s/floor.value, value: 0.5, since: da0d644, why: x}\n"
+	const good = "- {scenario: at-burst, size: full, figure: ratios.throughput_per_s/floor.value, value: 0.5, since: " +
+		"da0d644, why: x}\n"
 	if list, err := parseMisses([]byte(good)); err != nil || len(list) != 1 {
 		t.Errorf("got %v, %v", list, err)
 	}
@@ -129,7 +143,8 @@ func TestTheListOfKnownMissesIsReadStrictly(t *testing.T) {
 		"no miss at all":    {"0.5", "0.95", "is no miss"},
 		"an unknown field":  {"why:", "because:", "because"},
 	} {
-		if _, err := parseMisses([]byte(strings.Replace(good, c.change, c.to, 1))); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := parseMisses([]byte(strings.Replace(good, c.change, c.to, 1))); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", name, err, c.want)
 		}
 	}

@@ -73,7 +73,8 @@ func (m Miss) judge(v *report.Verdict) {
 	case v.Measured == nil: // a known miss is one that is measured
 	case v.OK:
 		v.OK = false
-		v.Note = fmt.Sprintf("it is listed as a miss since %.7s and misses no longer: take it out of bench/check/misses.yaml", m.Since)
+		v.Note = fmt.Sprintf("it is listed as a miss since %.7s and misses no longer: take it out of bench/check/misses.yaml",
+			m.Since)
 	case v.Min != nil && holds(*v.Measured, &m.Value, v.Max), v.Max != nil && holds(*v.Measured, v.Min, &m.Value):
 		v.OK, v.Known = true, true
 		v.Note = fmt.Sprintf("known since %.7s: %s", m.Since, m.Why)

@@ -35,10 +35,12 @@ func Publishable(reports []*report.Report) error {
 		refuse(r.Config.Unwitnessed != "", "was not witnessed: %s", r.Config.Unwitnessed)
 		refuse(r.Results == nil || r.Results.Violations == nil, "no witness judged it")
 		refuse(e.Others == nil, "how busy the machine was is not known")
-		refuse(e.Others != nil && *e.Others > report.MaxOthers, "other programs took %.0f %% of the machine, %.0f %% are allowed: "+
-			"run it again on a quiet one", 100*deref(e.Others), 100*report.MaxOthers)
+		refuse(e.Others != nil && *e.Others > report.MaxOthers,
+			"other programs took %.0f %% of the machine, %.0f %% are allowed: "+
+				"run it again on a quiet one", 100*deref(e.Others), 100*report.MaxOthers)
 		refuse(r.Profiled, "profiles were taken meanwhile: run it again without --profile")
-		refuse(!commit.MatchString(e.Tenure), "its revision %q is no commit: commit, `make build`, and run it again", e.Tenure)
+		refuse(!commit.MatchString(e.Tenure), "its revision %q is no commit: commit, `make build`, and run it again",
+			e.Tenure)
 		refuse(e.Tenure != reports[0].Environment.Tenure, "is of another commit than the first")
 	}
 	return errors.Join(errs...)
@@ -83,7 +85,8 @@ func sectionOf(p *report.Report) (string, error) {
 		if v.Measured == nil {
 			errs = append(errs, fmt.Errorf("%s was not measured", v.Figure))
 		} else if v.Measured.Low == nil && !isCounted(v.Figure) {
-			errs = append(errs, fmt.Errorf("%s has no interval: it takes four rounds, or four runs (bench publish A B C D)", v.Figure))
+			errs = append(errs, fmt.Errorf("%s has no interval: it takes four rounds, or four runs (bench publish A B C D)",
+				v.Figure))
 		}
 		fmt.Fprintf(&rows, "| `%s` | %s | %s | %s |\n", v.Figure, v.Value(), wanted, word)
 	}
@@ -105,7 +108,8 @@ func sectionOf(p *report.Report) (string, error) {
 	if p.Runs > 1 {
 		runs = fmt.Sprintf(", %d runs with other seeds", p.Runs)
 	}
-	return fmt.Sprintf("%s\n\n%s, commit %.10s, %d × %s, %d MB, kernel %s; other programs took %.0f %% of the machine.\n`%s`%s\n\n"+
+	return fmt.Sprintf("%s\n\n%s, commit %.10s, %d × %s, %d MB, kernel %s; other programs took %.0f %% of the "+
+		"machine.\n`%s`%s\n\n"+
 		"| figure | measured, with its 95 %% interval | wanted | |\n|---|---|---|---|\n%s",
 		heading(p), p.Started.Format("2006-01-02"), e.Tenure, e.CPUs, e.CPU, e.MemoryMB, e.Kernel, 100*deref(e.Others),
 		p.Command, runs, rows.String()), errors.Join(errs...)

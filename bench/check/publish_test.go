@@ -13,11 +13,13 @@ import (
 // publishable is a run of a scenario of its own, with nothing against it.
 func publishable() *report.Report {
 	r := measured()
-	r.Valid, r.Scenario, r.Command, r.Started = true, "own", "bench run own.yaml --set size=small", time.Unix(1.8e9, 0).UTC()
+	r.Valid, r.Scenario, r.Command, r.Started = true, "own", "bench run own.yaml --set size=small",
+		time.Unix(1.8e9, 0).UTC()
 	r.Results.Lost, r.Results.Violations = 0, new(int)
 	r.Environment = report.Environment{Tenure: "0123456789abcdef", CPUs: 2, CPU: "a processor", Others: bound(0.04)}
 	r.Config.Thresholds = []scenario.Threshold{
-		{Figure: "results.lost", Max: bound(0), Why: "I4"}, {Figure: "ratios.throughput_per_s/floor.value", Min: bound(0.5), Why: "x"},
+		{Figure: "results.lost", Max: bound(0), Why: "I4"},
+		{Figure: "ratios.throughput_per_s/floor.value", Min: bound(0.5), Why: "x"},
 	}
 	r.Config.Publish = []string{"results.converge_ms.p50"}
 	return r
@@ -45,20 +47,24 @@ func TestFiguresArePublishedOfAWitnessedRunOnAQuietMachineWithTheirIntervals(t *
 		reports []*report.Report
 		want    string // in the refusal; "" is published
 	}{
-		"one run":               {one(func(*report.Report) {}), ""},
-		"as busy as allowed":    {one(func(r *report.Report) { r.Environment.Others = bound(0.1) }), ""},
-		"a busy machine":        {one(func(r *report.Report) { r.Environment.Others = bound(0.11) }), "other programs took 11 %"},
+		"one run":            {one(func(*report.Report) {}), ""},
+		"as busy as allowed": {one(func(r *report.Report) { r.Environment.Others = bound(0.1) }), ""},
+		"a busy machine": {one(func(r *report.Report) { r.Environment.Others = bound(0.11) }),
+			"other programs took 11 %"},
 		"nobody knows how busy": {one(func(r *report.Report) { r.Environment.Others = nil }), "not known"},
-		"an invalid run":        {one(func(r *report.Report) { r.Valid, r.Reasons = false, []string{"late"} }), "not valid: late"},
-		"declared unwitnessed":  {one(func(r *report.Report) { r.Config.Unwitnessed = "nothing arrives" }), "nothing arrives"},
-		"without a witness":     {one(func(r *report.Report) { r.Results.Violations = nil }), "no witness"},
-		"profiled":              {one(func(r *report.Report) { r.Profiled = true }), "--profile"},
-		"uncommitted changes":   {one(func(r *report.Report) { r.Environment.Tenure += " with changes" }), "no commit"},
-		"an unknown revision":   {one(func(r *report.Report) { r.Environment.Tenure = "unknown" }), "no commit"},
+		"an invalid run": {one(func(r *report.Report) { r.Valid, r.Reasons = false, []string{"late"} }),
+			"not valid: late"},
+		"declared unwitnessed": {one(func(r *report.Report) { r.Config.Unwitnessed = "nothing arrives" }),
+			"nothing arrives"},
+		"without a witness":   {one(func(r *report.Report) { r.Results.Violations = nil }), "no witness"},
+		"profiled":            {one(func(r *report.Report) { r.Profiled = true }), "--profile"},
+		"uncommitted changes": {one(func(r *report.Report) { r.Environment.Tenure += " with changes" }), "no commit"},
+		"an unknown revision": {one(func(r *report.Report) { r.Environment.Tenure = "unknown" }), "no commit"},
 		"a ratio without an interval": {one(func(r *report.Report) {
 			r.Ratios = map[string]stats.Ratio{"throughput_per_s/floor": {Value: 0.8, Rounds: 3}}
 		}), "floor.value has no interval"},
-		"a figure without an interval": {one(func(r *report.Report) { r.Intervals = nil }), "converge_ms.p50 has no interval"},
+		"a figure without an interval": {one(func(r *report.Report) { r.Intervals = nil }),
+			"converge_ms.p50 has no interval"},
 		"a figure that is missing": {one(func(r *report.Report) {
 			r.Config.Publish = append(r.Config.Publish, "results.lateness_ms.p99")
 		}), "lateness_ms.p99 was not measured"},
@@ -74,8 +80,9 @@ func TestFiguresArePublishedOfAWitnessedRunOnAQuietMachineWithTheirIntervals(t *
 				r.Environment.Others = bound(0.5)
 			}
 		}), "report 3 of own: other programs"},
-		"four runs, one with other settings": {four(func(i int, r *report.Report) { r.Config.Load.Count = i }), "different settings"},
-		"three runs are too few":             {four(func(int, *report.Report) {})[:3], "no interval"},
+		"four runs, one with other settings": {four(func(i int, r *report.Report) { r.Config.Load.Count = i }),
+			"different settings"},
+		"three runs are too few": {four(func(int, *report.Report) {})[:3], "no interval"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, r := range c.reports { // figures that a run has once, and rounds for the ratio of a pool
@@ -98,8 +105,10 @@ func TestFiguresArePublishedOfAWitnessedRunOnAQuietMachineWithTheirIntervals(t *
 				t.Fatal(err)
 			}
 			for _, want := range []string{
-				"intro", "old\n", "kept", "commit 0123456789,", "2 × a processor", "2027-01-15", "`bench run own.yaml --set size=small`",
-				"| `results.lost` | 0 | at most 0 | ok |", "| `ratios.throughput_per_s/floor.value` | 0.8", "| `results.converge_ms.p50` | 1",
+				"intro", "old\n", "kept", "commit 0123456789,", "2 × a processor", "2027-01-15",
+				"`bench run own.yaml --set size=small`",
+				"| `results.lost` | 0 | at most 0 | ok |", "| `ratios.throughput_per_s/floor.value` | 0.8",
+				"| `results.converge_ms.p50` | 1",
 			} {
 				if !strings.Contains(text, want) {
 					t.Errorf("%q is missing from:\n%s", want, text)

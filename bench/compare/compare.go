@@ -55,10 +55,12 @@ func Compare(a, b *report.Report) (*Comparison, error) {
 			c.Notices = append(c.Notices, name+" is not valid: "+fmt.Sprint(r.Reasons))
 		}
 	}
-	if a.Config.Size != b.Config.Size || !reflect.DeepEqual(a.Config.Fleet, b.Config.Fleet) || !reflect.DeepEqual(a.Config.Load, b.Config.Load) {
+	if a.Config.Size != b.Config.Size || !reflect.DeepEqual(a.Config.Fleet, b.Config.Fleet) ||
+		!reflect.DeepEqual(a.Config.Load, b.Config.Load) {
 		c.Notices = append(c.Notices, "their fleets or loads differ")
 	}
-	if a.Environment.CPU != b.Environment.CPU || a.Environment.CPUs != b.Environment.CPUs || a.Environment.Kernel != b.Environment.Kernel {
+	if a.Environment.CPU != b.Environment.CPU || a.Environment.CPUs != b.Environment.CPUs ||
+		a.Environment.Kernel != b.Environment.Kernel {
 		c.Notices = append(c.Notices, "they were taken on different machines")
 	}
 	c.Notices = append(c.Notices, "they were not taken in turns: what the machine did meanwhile is in the ratios")

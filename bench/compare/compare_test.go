@@ -96,11 +96,13 @@ func TestSeveralRunsAreOnePool(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := pooled.Ratios["reconciles_per_s/traced"]
-	if len(pooled.Ratios) != 1 || got.Rounds != 16 || got.Runs != 4 || got.Value < 1.249 || got.Value > 1.251 || got.Low == nil {
+	if len(pooled.Ratios) != 1 || got.Rounds != 16 || got.Runs != 4 || got.Value < 1.249 ||
+		got.Value > 1.251 || got.Low == nil {
 		t.Errorf("ratios %+v", pooled.Ratios)
 	}
 	for figure, want := range map[string]float64{
-		"results.lost": 3, "results.throughput_per_s": 120.25, "results.crash_gap_ms.p50": 120.25, "results.crash_gap_ms.max": 200,
+		"results.lost": 3, "results.throughput_per_s": 120.25, "results.crash_gap_ms.p50": 120.25,
+		"results.crash_gap_ms.max": 200,
 	} {
 		if figure := pooled.Intervals[figure]; figure.Value != want || figure.Runs != 4 {
 			t.Errorf("%+v, want %v", figure, want)
@@ -118,7 +120,8 @@ func TestSeveralRunsAreOnePool(t *testing.T) {
 		t.Errorf("one run alone has a queue, and the pool says %+v", figure)
 	}
 	var b strings.Builder
-	if err := PoolText(&b, pooled); err != nil || !strings.Contains(b.String(), "4 runs") || !strings.Contains(b.String(), "1.250") {
+	if err := PoolText(&b, pooled); err != nil || !strings.Contains(b.String(), "4 runs") ||
+		!strings.Contains(b.String(), "1.250") {
 		t.Errorf("text %q, %v", b.String(), err)
 	}
 	if three, err := Pool(runs[:3]); err != nil || three.Ratios["reconciles_per_s/traced"].Low != nil {
@@ -146,7 +149,8 @@ func TestRunsThatDifferAreNoPool(t *testing.T) {
 	if _, err := Pool(nil); err == nil {
 		t.Error("nothing was pooled")
 	}
-	if _, err := Pool([]*report.Report{turned(100, 0), changed(func(r *report.Report) { r.Config.Load.Seed = 9 })}); err != nil {
+	if _, err := Pool([]*report.Report{turned(100, 0),
+		changed(func(r *report.Report) { r.Config.Load.Seed = 9 })}); err != nil {
 		t.Errorf("another seed: %v", err)
 	}
 }

@@ -47,7 +47,8 @@ func (c *Cluster) IsVirtual() bool { return c.only != "" }
 // virtualSuffix ends what the API server calls the namespace "default" of a virtual cluster.
 const virtualSuffix = "-default"
 
-// ClusterOf is the cluster that a namespace of an API server belongs to: a virtual one, or that of the API server itself.
+// ClusterOf is the cluster that a namespace of an API server belongs to: a virtual one, or that of the API server
+// itself.
 func ClusterOf(server, namespace string) string {
 	if name, ok := strings.CutSuffix(namespace, virtualSuffix); ok {
 		return name

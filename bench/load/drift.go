@@ -35,7 +35,8 @@ func (c *Cluster) createDeployment(ctx context.Context, namespace, name string) 
 
 // Drift changes a copy in each of the clusters for each of the Deployments, one every so long, as somebody would who
 // doesn't know whose they are. Expect is told of each change before it is made, with the time at which it should be.
-func Drift(ctx context.Context, sources []Ref, clusters []*Cluster, every time.Duration, expect func(source Ref, cluster string, at time.Time)) error {
+func Drift(ctx context.Context, sources []Ref, clusters []*Cluster, every time.Duration,
+	expect func(source Ref, cluster string, at time.Time)) error {
 	at := time.Now()
 	for _, source := range sources {
 		for _, c := range clusters {

@@ -92,7 +92,8 @@ func (f *Floor) own() map[feed.Kind][2]string {
 		return fmt.Sprintf("0x%016x", at)
 	}
 	return map[feed.Kind][2]string{
-		feed.Ats:  {"shardSelector", fmt.Sprintf("shardRange(object.metadata.uid, '%s', '%s')", bound(f.Part), bound(f.Part+1))},
+		feed.Ats: {"shardSelector", fmt.Sprintf("shardRange(object.metadata.uid, '%s', '%s')",
+			bound(f.Part), bound(f.Part+1))},
 		feed.Pods: {"labelSelector", "tenure.dev/slot=" + f.slot()},
 	}
 }

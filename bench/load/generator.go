@@ -115,23 +115,26 @@ func (g *Generator) together(ctx context.Context, due time.Time, n int) (*Outcom
 	return o, err
 }
 
-// Preload creates Ats that are not due, and suspends those that are to be changed: a change of one that only waits for its
-// time asks for no look at it. With over they are as if they had been served, so that no fleet is sent their changes.
+// Preload creates Ats that are not due, and suspends those that are to be changed: a change of one that only waits for
+// its time asks for no look at it. With over they are as if they had been served, so that no fleet is sent their
+// changes.
 func (g *Generator) Preload(ctx context.Context, over bool) error {
 	due := stamp(time.Now().Add(Far))
-	return g.each(ctx, g.steps(time.Now(), make([]time.Duration, g.Load.Preload)), nil, func(ctx context.Context, s step) error {
-		err := s.cluster.createAt(ctx, g.Namespace, s.name, due)
-		if err == nil && g.Load.Changes > 0 {
-			err = s.cluster.patchAt(ctx, g.Namespace, s.name, object{"spec": object{"suspend": true}})
-		}
-		if err == nil && over {
-			err = s.cluster.patchAt(ctx, g.Namespace, s.name+"/status", object{"status": object{"phase": "DONE", "over": true}})
-		}
-		return err
-	})
+	return g.each(ctx, g.steps(time.Now(), make([]time.Duration, g.Load.Preload)), nil,
+		func(ctx context.Context, s step) error {
+			err := s.cluster.createAt(ctx, g.Namespace, s.name, due)
+			if err == nil && g.Load.Changes > 0 {
+				err = s.cluster.patchAt(ctx, g.Namespace, s.name, object{"spec": object{"suspend": true}})
+			}
+			if err == nil && over {
+				err = s.cluster.patchAt(ctx, g.Namespace, s.name+"/status", object{"status": object{"phase": "DONE", "over": true}})
+			}
+			return err
+		})
 }
 
-// Change changes what was preloaded, one At after the other at equal distances from start on, for as long as the load lasts.
+// Change changes what was preloaded, one At after the other at equal distances from start on, for as long as the load
+// lasts.
 func (g *Generator) Change(ctx context.Context, start time.Time) (*Outcome, error) {
 	offsets := Offsets(scenario.Load{Arrivals: scenario.Constant, Rate: g.Load.Changes, Duration: g.Load.Duration}, nil)
 	o := &Outcome{Start: start, Arrivals: len(offsets)}
@@ -140,7 +143,8 @@ func (g *Generator) Change(ctx context.Context, start time.Time) (*Outcome, erro
 		steps[i].cluster, steps[i].name = steps[i%g.Load.Preload].cluster, steps[i%g.Load.Preload].name
 	}
 	err := g.each(ctx, steps, o, func(ctx context.Context, s step) error {
-		return s.cluster.patchAt(ctx, g.Namespace, s.name, object{"metadata": object{"annotations": object{"bench.tenure.dev/changed": stamp(s.at)}}})
+		return s.cluster.patchAt(ctx, g.Namespace, s.name,
+			object{"metadata": object{"annotations": object{"bench.tenure.dev/changed": stamp(s.at)}}})
 	})
 	o.End = time.Now()
 	return o, err

@@ -34,11 +34,13 @@ func TestArrivalsComeInOrderAndAtTheirRate(t *testing.T) {
 		count     int
 		tolerance float64
 	}{
-		"burst":    {scenario.Load{Arrivals: scenario.Burst, Count: 7}, 7, 0},
-		"closed":   {scenario.Load{Arrivals: scenario.Closed, Count: 7}, 7, 0},
-		"constant": {scenario.Load{Arrivals: scenario.Constant, Rate: 40, Duration: scenario.Duration(10 * time.Second)}, 400, 0},
-		"poisson":  {scenario.Load{Arrivals: scenario.Poisson, Rate: 40, Duration: scenario.Duration(100 * time.Second)}, 4000, 200},
-		"nothing":  {scenario.Load{Arrivals: scenario.Nothing, Duration: scenario.Duration(time.Second)}, 0, 0},
+		"burst":  {scenario.Load{Arrivals: scenario.Burst, Count: 7}, 7, 0},
+		"closed": {scenario.Load{Arrivals: scenario.Closed, Count: 7}, 7, 0},
+		"constant": {scenario.Load{Arrivals: scenario.Constant, Rate: 40, Duration: scenario.Duration(10 * time.Second)}, 400,
+			0},
+		"poisson": {scenario.Load{Arrivals: scenario.Poisson, Rate: 40, Duration: scenario.Duration(100 * time.Second)},
+			4000, 200},
+		"nothing": {scenario.Load{Arrivals: scenario.Nothing, Duration: scenario.Duration(time.Second)}, 0, 0},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -57,7 +59,8 @@ func TestArrivalsComeInOrderAndAtTheirRate(t *testing.T) {
 }
 
 func TestDistancesOfPoissonArrivalsAreExponential(t *testing.T) {
-	offsets := Offsets(scenario.Load{Arrivals: scenario.Poisson, Rate: 10, Duration: scenario.Duration(1000 * time.Second)}, rng())
+	offsets := Offsets(scenario.Load{Arrivals: scenario.Poisson, Rate: 10,
+		Duration: scenario.Duration(1000 * time.Second)}, rng())
 	short := 0
 	for i := 1; i < len(offsets); i++ {
 		if offsets[i]-offsets[i-1] < 100*time.Millisecond {
@@ -167,7 +170,8 @@ func TestAStallingServerMakesTheGeneratorLateAndDoesNotMoveTheIntendedTimes(t *t
 	s := newServer(t)
 	s.delay = 100 * time.Millisecond
 	var n notes
-	l := scenario.Load{Arrivals: scenario.Constant, Rate: 100, Duration: scenario.Duration(200 * time.Millisecond), Due: scenario.DueNow, Clients: 2}
+	l := scenario.Load{Arrivals: scenario.Constant, Rate: 100, Duration: scenario.Duration(200 * time.Millisecond),
+		Due: scenario.DueNow, Clients: 2}
 	g := n.generator(l, s.cluster(t, "west"))
 	start := g.Begin(20)
 	o, err := g.Run(t.Context(), start, Offsets(l, rng()))
@@ -182,7 +186,8 @@ func TestAStallingServerMakesTheGeneratorLateAndDoesNotMoveTheIntendedTimes(t *t
 		t.Errorf("late by %v, want most of a second", o.Late)
 	}
 	for _, a := range n.sent {
-		if offset := a.Intended.Sub(start); offset < 0 || offset > 200*time.Millisecond || a.Sent.Before(a.Intended) || a.Answered.Before(a.Sent) {
+		if offset := a.Intended.Sub(start); offset < 0 || offset > 200*time.Millisecond || a.Sent.Before(a.Intended) ||
+			a.Answered.Before(a.Sent) {
 			t.Errorf("arrival %+v is intended %v after the start", a, offset)
 		}
 	}
@@ -261,10 +266,12 @@ func TestWhatWasPreloadedIsChangedInTurnsAtItsRate(t *testing.T) {
 	if took := o.End.Sub(start); o.Arrivals != 10 || took < 180*time.Millisecond {
 		t.Errorf("%d changes in %v, want 10 in 180 ms or more", o.Arrivals, took)
 	}
-	if diff := cmp.Diff([]string{change + "0", change + "2", change + "0", change + "2", change + "0", change + "2", change + "0"}, west.asked()[6:]); diff != "" {
+	if diff := cmp.Diff([]string{change + "0", change + "2", change + "0", change + "2", change + "0", change + "2",
+		change + "0"}, west.asked()[6:]); diff != "" {
 		t.Errorf("changed in west (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(slices.Concat(end("1"), []string{change + "1", change + "1", change + "1"}), east.asked()); diff != "" {
+	if diff := cmp.Diff(slices.Concat(end("1"), []string{change + "1", change + "1", change + "1"}),
+		east.asked()); diff != "" {
 		t.Errorf("in east (-want +got):\n%s", diff)
 	}
 	if west.bodies[6] == west.bodies[8] || !strings.Contains(west.bodies[6], "annotations") {
@@ -346,7 +353,8 @@ func TestAFeedTakesABrokenWatchUpWhereItWas(t *testing.T) {
 		since = append(since, version)
 		switch version {
 		case "5":
-			fmt.Fprintln(w, `{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"6"},"status":{"phase":"DONE"}}}`)
+			fmt.Fprintln(w,
+				`{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"6"},"status":{"phase":"DONE"}}}`)
 		case "6":
 			fmt.Fprintln(w, `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9"}}}`)
 		default:
@@ -359,7 +367,9 @@ func TestAFeedTakesABrokenWatchUpWhereItWas(t *testing.T) {
 		t.Fatal(err)
 	}
 	var names []string
-	err = c.Follow(t.Context(), feed.Ats, "5", func(e feed.Event) { names = append(names, e.Object.Metadata.Name+" "+e.Object.Status.Phase) })
+	err = c.Follow(t.Context(), feed.Ats, "5", func(e feed.Event) {
+		names = append(names, e.Object.Metadata.Name+" "+e.Object.Status.Phase)
+	})
 	if err == nil || !strings.Contains(err.Error(), "9") {
 		t.Errorf("got %v; a watch that has missed changes is an error", err)
 	}
@@ -416,7 +426,8 @@ func TestTheFloorsPodHasTheReconcilersDefaults(t *testing.T) {
 	}
 	defaults, got := at.RestrictedPods(), pod.Spec.Containers[0]
 	want := corev1.ResourceRequirements{Requests: defaults.Requests, Limits: defaults.Limits}
-	if !equality.Semantic.DeepEqual(got.Resources, want) || !equality.Semantic.DeepEqual(*got.SecurityContext, defaults.SecurityContext) {
+	if !equality.Semantic.DeepEqual(got.Resources, want) ||
+		!equality.Semantic.DeepEqual(*got.SecurityContext, defaults.SecurityContext) {
 		t.Errorf("the container is %s", data)
 	}
 }

@@ -9,7 +9,8 @@ import (
 )
 
 func TestTheMachinesTimeIsReadWithoutItsIdleOne(t *testing.T) {
-	got := timesOf(procfs.CPUStat{User: 1, Nice: .5, System: .25, Idle: 4, Iowait: .5, IRQ: .125, SoftIRQ: .125, Steal: 1, Guest: 9})
+	got := timesOf(procfs.CPUStat{User: 1, Nice: .5, System: .25, Idle: 4, Iowait: .5, IRQ: .125, SoftIRQ: .125,
+		Steal: 1, Guest: 9})
 	if diff := cmp.Diff(Times{Busy: 3 * time.Second, Stolen: time.Second, All: 7500 * time.Millisecond}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

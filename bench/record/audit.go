@@ -27,7 +27,8 @@ func CallsIn(path, user string) (Calls, error) {
 }
 
 func (c *Calls) count(e *audit.Event, user string) {
-	ours, copies, ok := e.Resource == "ats" || e.Resource == "pods", e.Resource == "deployments", e.Outcome() == audit.Committed
+	ours, copies, ok := e.Resource == "ats" || e.Resource == "pods", e.Resource == "deployments",
+		e.Outcome() == audit.Committed
 	if ok && e.What() == "create ats" {
 		c.Created++
 	}

@@ -59,7 +59,10 @@ func (l *Ledger) Complete(namespace string) []load.Ref {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	refs := slices.SortedFunc(maps.Keys(l.ats), func(a, b load.Ref) int { return strings.Compare(a.Name, b.Name) })
-	return slices.DeleteFunc(refs, func(ref load.Ref) bool { return ref.Namespace != namespace || l.ats[ref].done.IsZero() })
+	return slices.DeleteFunc(refs, func(ref load.Ref) bool {
+		return ref.Namespace != namespace ||
+			l.ats[ref].done.IsZero()
+	})
 }
 
 // addCopies sums up a Deployment's copies. A change that was never undone counts as a loss.

@@ -19,7 +19,8 @@ var t0 = time.Unix(1000, 0)
 func at(seconds float64) time.Time { return t0.Add(time.Duration(seconds * float64(time.Second))) }
 
 func arrival(name string, due float64) load.Arrival {
-	return load.Arrival{Ref: load.Ref{Cluster: "west", Namespace: "ns", Name: name}, Intended: at(due), Due: at(due), Sent: at(due)}
+	return load.Arrival{Ref: load.Ref{Cluster: "west", Namespace: "ns", Name: name}, Intended: at(due),
+		Due: at(due), Sent: at(due)}
 }
 
 func atEvent(name, phase string, seconds float64) feed.Event {
@@ -147,7 +148,8 @@ func TestAProcessIsReadWhileItWorks(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := processorTime(t)
-	if spent := after.CPU - before.CPU; spent < time.Millisecond || after.CPU > all+time.Second || after.CPU < all-time.Second {
+	if spent := after.CPU - before.CPU; spent < time.Millisecond || after.CPU > all+time.Second ||
+		after.CPU < all-time.Second {
 		t.Errorf("spent %v of %v, by getrusage %v in all", spent, after.CPU, all)
 	}
 	if after.RSS < 1<<20 || after.Peak < after.RSS {
@@ -170,10 +172,13 @@ func processorTime(t *testing.T) time.Duration {
 
 func TestCallsAreCountedByUserAndOutcome(t *testing.T) {
 	line := func(user, verb, resource, sub string, code int) string {
-		return fmt.Sprintf(`{"stage":"ResponseComplete","verb":%q,"requestReceivedTimestamp":"2030-01-02T03:04:05Z","stageTimestamp":"2030-01-02T03:04:05Z","user":{"username":%q},"objectRef":{"resource":%q,"subresource":%q},"responseStatus":{"code":%d}}`+"\n", verb, user, resource, sub, code)
+		return fmt.Sprintf(
+			`{"stage":"ResponseComplete","verb":%q,"requestReceivedTimestamp":"2030-01-02T03:04:05Z","stageTimestamp":"2030-01-02T03:04:05Z","user":{"username":%q},"objectRef":{"resource":%q,"subresource":%q},"responseStatus":{"code":%d}}`+"\n", verb, user, resource, sub, code)
 	}
-	log := line("bench", "create", "ats", "", 201) + line("us", "update", "ats", "status", 200) + line("us", "create", "pods", "", 201) +
-		line("us", "update", "ats", "status", 409) + line("us", "create", "pods", "", 500) + line("us", "update", "leases", "", 200) +
+	log := line("bench", "create", "ats", "", 201) + line("us", "update", "ats", "status", 200) +
+		line("us", "create", "pods", "", 201) +
+		line("us", "update", "ats", "status", 409) + line("us", "create", "pods", "", 500) +
+		line("us", "update", "leases", "", 200) +
 		line("bench", "patch", "pods", "status", 200) + line("us", "watch", "ats", "", 200)
 	file := filepath.Join(t.TempDir(), "audit.log")
 	if err := os.WriteFile(file, []byte(log), 0o600); err != nil {
@@ -224,7 +229,9 @@ func TestADeploymentHasConvergedWithItsLastCopyAndADriftEndsWhenItIsUndone(t *te
 	if s.Objects != 1 || s.Copies != 2 || s.Drifts != 2 || s.Lost != 1 {
 		t.Errorf("%d objects, %d copies, %d drifts, %d lost; want 1, 2, 2, 1", s.Objects, s.Copies, s.Drifts, s.Lost)
 	}
-	if converge, repair := s.Converge.Quantiles(), s.Repair.Quantiles(); converge.Max < 29.9 || converge.Max > 30.2 || repair.N != 1 || repair.Max < 24.9 || repair.Max > 25.2 {
+	if converge, repair := s.Converge.Quantiles(),
+		s.Repair.Quantiles(); converge.Max < 29.9 || converge.Max > 30.2 || repair.N != 1 || repair.Max < 24.9 ||
+		repair.Max > 25.2 {
 		t.Errorf("converged in %v ms, repaired in %v ms; want 30 and 25", converge, repair)
 	}
 }

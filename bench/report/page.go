@@ -93,7 +93,8 @@ func HTML(w io.Writer, r *Report) error {
 		return fmt.Errorf("writing the page: %w", err)
 	}
 	c := content{
-		Report: r, Tiles: tiles(r), Latencies: Latencies(r.Results), Figures: Figures(r.Results), Bars: replicaBars(r.Results),
+		Report: r, Tiles: tiles(r), Latencies: Latencies(r.Results), Figures: Figures(r.Results),
+		Bars:      replicaBars(r.Results),
 		ConfigRaw: string(config),
 	}
 	c.Ratios, c.One = ratioRows(r.Ratios)
@@ -134,8 +135,10 @@ func plots(r *Report, c content) []*plot {
 		add(percentilePlot("Intended to converged, by fleet", list))
 	}
 	// Three or four curves can be told apart; the others are in the table.
-	wanted := []string{"intended to converged", "lateness", "queue", "event to reconcile", "handoff gap", "drift to repaired"}
-	add(percentilePlot("Latencies", slices.DeleteFunc(slices.Clone(c.Latencies), func(l Latency) bool { return !slices.Contains(wanted, l.Name) })))
+	wanted := []string{"intended to converged", "lateness", "queue", "event to reconcile", "handoff gap",
+		"drift to repaired"}
+	add(percentilePlot("Latencies", slices.DeleteFunc(slices.Clone(c.Latencies),
+		func(l Latency) bool { return !slices.Contains(wanted, l.Name) })))
 	add(timePlot("Keys in the queues", "keys", r.Results.QueueDepth, r.Results.Steps))
 	return out
 }
@@ -190,7 +193,8 @@ func tiles(r *Report) []tile {
 	p99("crash gap p99", res.CrashGap)
 	p99("live clusters p99", res.LiveConverge)
 	for _, name := range slices.Sorted(maps.Keys(r.Neighbours)) {
-		add("others, "+name, "p99 in ms beyond 1.5 of that where the same noise is served apart", "%+.0f", r.Neighbours[name].Excess)
+		add("others, "+name, "p99 in ms beyond 1.5 of that where the same noise is served apart", "%+.0f",
+			r.Neighbours[name].Excess)
 	}
 	p99("drift to repaired p99", res.DriftRepair)
 	if res.WritesPerCopy != nil {
@@ -207,7 +211,8 @@ func tiles(r *Report) []tile {
 	}
 	switch {
 	case res.Copies > 0:
-		add("lost", fmt.Sprintf("of %d copies of %s, and of all repairs", res.Copies, Count(res.Objects, "Deployment")), "%d", res.Lost)
+		add("lost", fmt.Sprintf("of %d copies of %s, and of all repairs", res.Copies, Count(res.Objects, "Deployment")), "%d",
+			res.Lost)
 	case res.Objects > 0:
 		add("lost, doubled, early", fmt.Sprintf("of %d Ats", res.Objects), "%d, %d, %d", res.Lost, res.Duplicates, res.Early)
 	}

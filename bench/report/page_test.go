@@ -14,8 +14,9 @@ import (
 // hardly is a report of a run that measured next to nothing.
 func hardly() *Report {
 	return &Report{
-		Schema: Schema, Scenario: "nothing", Reasons: []string{}, Warnings: []string{}, Results: &Results{}, References: map[string]*Results{},
-		Ratios: map[string]stats.Ratio{}, Intervals: map[string]stats.Ratio{}, Checks: []Verdict{},
+		Schema: Schema, Scenario: "nothing", Reasons: []string{}, Warnings: []string{}, Results: &Results{},
+		References: map[string]*Results{},
+		Ratios:     map[string]stats.Ratio{}, Intervals: map[string]stats.Ratio{}, Checks: []Verdict{},
 	}
 }
 
@@ -30,11 +31,13 @@ func quantiles(n int) *stats.Quantiles {
 // swept is a report of a sweep with hundreds of shards and moves.
 func swept() *Report {
 	r := hardly()
-	r.ScaleOut = &ScaleOut{Unit: "per second", Capacity: map[string]float64{}, Efficiency: map[string]float64{}, Makespan: map[string]float64{}}
+	r.ScaleOut = &ScaleOut{Unit: "per second", Capacity: map[string]float64{}, Efficiency: map[string]float64{},
+		Makespan: map[string]float64{}}
 	for _, n := range []int{1, 2, 8} {
 		res := &Results{Converge: quantiles(2000), Objects: 2000, Steps: []Mark{{1, "join"}}}
 		for i := range 300 {
-			res.Ownership = append(res.Ownership, record.Span{Shard: fmt.Sprintf("c1/%08b", i%256), Holder: fmt.Sprintf("r%d", i%9), Epoch: int64(i), From: -3, To: 9})
+			res.Ownership = append(res.Ownership, record.Span{Shard: fmt.Sprintf("c1/%08b", i%256),
+				Holder: fmt.Sprintf("r%d", i%9), Epoch: int64(i), From: -3, To: 9})
 		}
 		r.Sweep = append(r.Sweep, SweepPoint{n, res})
 		key := fmt.Sprint(n)
@@ -79,7 +82,8 @@ func TestAPageSaysWhatMattersFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := b.String()
-	invalid, reason, curves := strings.Index(page, "INVALID"), strings.Index(page, "fell &lt;behind&gt;"), strings.Index(page, "<h2>Curves")
+	invalid, reason, curves := strings.Index(page, "INVALID"), strings.Index(page, "fell &lt;behind&gt;"),
+		strings.Index(page, "<h2>Curves")
 	if invalid < 0 || reason < invalid || curves < reason {
 		t.Errorf("INVALID at %d, the reason at %d, the curves at %d", invalid, reason, curves)
 	}
@@ -139,7 +143,8 @@ func TestATourLeadsToItsPagesAndSaysWhatFailed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"How fast?", `href="at-burst.html"`, `href="scale-out.html"`, "✗ results.lost is missing", "✓ all that had to hold holds"} {
+	for _, want := range []string{"How fast?", `href="at-burst.html"`, `href="scale-out.html"`,
+		"✗ results.lost is missing", "✓ all that had to hold holds"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the page doesn't have %s", want)
 		}

@@ -51,7 +51,8 @@ type box struct {
 type scale func(float64) float64
 
 func newPlot(title, xLabel, yLabel string) *plot {
-	return &plot{Title: title, XLabel: xLabel, YLabel: yLabel, Width: 500, Height: 290, Left: 58, Right: 476, Top: 16, Bottom: 244}
+	return &plot{Title: title, XLabel: xLabel, YLabel: yLabel, Width: 500, Height: 290, Left: 58, Right: 476,
+		Top: 16, Bottom: 244}
 }
 
 // linear lays an axis from low to high out between two places.

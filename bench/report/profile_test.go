@@ -19,7 +19,8 @@ func stack(us int64, functions ...string) *profile.Sample {
 
 func TestAProfileSetsFleetsSideBySidePerAt(t *testing.T) {
 	ours := []*profile.Profile{ // of two replicas
-		{Sample: []*profile.Sample{stack(300, "decode", "read", "read"), stack(100, "read")}}, {Sample: []*profile.Sample{stack(600, "write")}},
+		{Sample: []*profile.Sample{stack(300, "decode", "read", "read"), stack(100, "read")}},
+		{Sample: []*profile.Sample{stack(600, "write")}},
 	}
 	theirs := []*profile.Profile{{Sample: []*profile.Sample{stack(50, "decode")}}}
 	got := NewProfile([]Profiled{{"tenure", ours, 100}, {"floor", theirs, 50}, {"idle", theirs, 0}, {"blind", nil, 9}})
@@ -34,7 +35,8 @@ func TestAProfileSetsFleetsSideBySidePerAt(t *testing.T) {
 	}
 	var b strings.Builder
 	got.text(&b)
-	if lines := strings.Split(b.String(), "\n"); len(lines) != 7 || !strings.Contains(lines[3], "3.0   3.0    1.0  1.0  decode") {
+	if lines := strings.Split(b.String(), "\n"); len(lines) != 7 ||
+		!strings.Contains(lines[3], "3.0   3.0    1.0  1.0  decode") {
 		t.Errorf("the table is:\n%s", b.String())
 	}
 	if NewProfile([]Profiled{{"blind", nil, 9}}) != nil {

@@ -53,9 +53,9 @@ func Ratios(a, b [][]Round, rng *rand.Rand) map[string]stats.Ratio {
 	return out
 }
 
-// AllRatios compares the sharded fleets of one or more runs with what each ran beside: with its references, in turns with
-// what it does otherwise, and beside each noise with the fleet that serves it apart. Ratios are by figure/reference, or by
-// figure/noise.
+// AllRatios compares the sharded fleets of one or more runs with what each ran beside: with its references, in turns
+// with what it does otherwise, and beside each noise with the fleet that serves it apart. Ratios are by
+// figure/reference, or by figure/noise.
 func AllRatios(runs []*Report, turns string, rng *rand.Rand) map[string]stats.Ratio {
 	out := map[string]stats.Ratio{}
 	compare := func(name string, ours, theirs func(*Report) []Round) {

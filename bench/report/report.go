@@ -164,13 +164,14 @@ type Noisy struct {
 	Rounds     []Round `json:"rounds,omitempty"`
 }
 
-// Neighbour sets what happened beside a noise that was in the same fleet beside what happened where it was in a fleet of
-// its own.
+// Neighbour sets what happened beside a noise that was in the same fleet beside what happened where it was in a fleet
+// of its own.
 type Neighbour struct {
 	// Excess is by how much the 99th percentile of the other clusters' Ats is beyond 1.5 times that of the control, in ms;
 	// below zero it is within.
 	Excess float64 `json:"excess_ms"`
-	// Own is how many of the noisy cluster's own Ats were DONE meanwhile, over those of the control; absent where it had none.
+	// Own is how many of the noisy cluster's own Ats were DONE meanwhile, over those of the control; absent where it had
+	// none.
 	Own *float64 `json:"own,omitempty"`
 }
 

@@ -113,7 +113,8 @@ func TestTheSchemaKnowsNothingThatReportsDoNotHave(t *testing.T) {
 // The names that other programs were promised.
 func TestTheNamesThatOthersReadAreThere(t *testing.T) {
 	doc := document(t, full(t)).(map[string]any)
-	for _, name := range []string{"schema", "scenario", "valid", "reasons", "config", "environment", "results", "references", "ratios"} {
+	for _, name := range []string{"schema", "scenario", "valid", "reasons", "config", "environment", "results",
+		"references", "ratios"} {
 		if _, ok := doc[name]; !ok {
 			t.Errorf("%s is missing", name)
 		}

@@ -21,7 +21,8 @@ func Text(w io.Writer, r *Report) {
 	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(columns, "ms\tn\tp50\tp90\tp99\tp99.9\tmax\t")
 	for _, row := range Latencies(r.Results) {
-		fmt.Fprintf(columns, "%s\t%d\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t\n", row.Name, row.Q.N, row.Q.P50, row.Q.P90, row.Q.P99, row.Q.P999, row.Q.Max)
+		fmt.Fprintf(columns, "%s\t%d\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t\n", row.Name, row.Q.N, row.Q.P50, row.Q.P90, row.Q.P99,
+			row.Q.P999, row.Q.Max)
 	}
 	columns.Flush()
 	fmt.Fprintln(w)
@@ -41,13 +42,15 @@ func Text(w io.Writer, r *Report) {
 	if s := r.ScaleOut; s != nil {
 		for _, n := range r.Sweep {
 			key := fmt.Sprint(n.Replicas)
-			fmt.Fprintf(w, "%3d replicas: %.1f %s, efficiency %.3f, of the whole burst %.3f\n", n.Replicas, s.Capacity[key], s.Unit, s.Efficiency[key], s.Makespan[key])
+			fmt.Fprintf(w, "%3d replicas: %.1f %s, efficiency %.3f, of the whole burst %.3f\n", n.Replicas, s.Capacity[key],
+				s.Unit, s.Efficiency[key], s.Makespan[key])
 		}
 	}
 	if c := r.WatchCost; c != nil {
 		for _, n := range r.Sweep {
 			key := fmt.Sprint(n.Replicas)
-			fmt.Fprintf(w, "%3d replicas: watch bytes of all %.3f of one's, the largest %.3f of its objects' share, %.3f of an equal one\n", n.Replicas, c.SumOverOne[key], c.MaxOverShare[key], c.MaxOverEqual[key])
+			fmt.Fprintf(w, "%3d replicas: watch bytes of all %.3f of one's, the largest %.3f of its objects' share, %.3f of an "+
+				"equal one\n", n.Replicas, c.SumOverOne[key], c.MaxOverShare[key], c.MaxOverEqual[key])
 		}
 	}
 	fmt.Fprintln(w)
@@ -63,14 +66,17 @@ func (r *Report) neighbours(w io.Writer) {
 		return
 	}
 	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(columns, "\nnoise\tothers' n\tp50\tp99\tapart p50\tp99\tover 1.5 of it, ms\town done\tapart\tand all, s\tapart\t")
+	fmt.Fprintln(columns, "\nnoise\tothers' n\tp50\tp99\tapart p50\tp99\tover 1.5 of it, ms\town done\tapart\tand all, "+
+		"s\tapart\t")
 	for _, name := range slices.Sorted(maps.Keys(r.Neighbours)) {
 		with, apart := r.Results.Noises[name], control.Noises[name]
 		if with.Others == nil || apart.Others == nil {
 			continue
 		}
-		fmt.Fprintf(columns, "%s\t%d\t%.1f\t%.1f\t%.1f\t%.1f\t%+.1f\t%d\t%d\t%.1f\t%.1f\t\n", name, with.Others.N, with.Others.P50, with.Others.P99,
-			apart.Others.P50, apart.Others.P99, r.Neighbours[name].Excess, with.OwnDone, apart.OwnDone, with.OwnSettled, apart.OwnSettled)
+		fmt.Fprintf(columns, "%s\t%d\t%.1f\t%.1f\t%.1f\t%.1f\t%+.1f\t%d\t%d\t%.1f\t%.1f\t\n", name, with.Others.N,
+			with.Others.P50, with.Others.P99,
+			apart.Others.P50, apart.Others.P99, r.Neighbours[name].Excess, with.OwnDone, apart.OwnDone,
+			with.OwnSettled, apart.OwnSettled)
 	}
 	columns.Flush()
 }
@@ -78,7 +84,8 @@ func (r *Report) neighbours(w io.Writer) {
 // text is the knee in one sentence.
 func (k *Knee) text() string {
 	if !k.Found {
-		return fmt.Sprintf("knee: above %s per second, the highest rate tried (lateness p99 within %s ms)", short(k.Rate), short(k.SLO))
+		return fmt.Sprintf("knee: above %s per second, the highest rate tried (lateness p99 within %s ms)",
+			short(k.Rate), short(k.SLO))
 	}
 	return fmt.Sprintf("knee: %s per second (lateness p99 within %s ms)", short(k.Rate), short(k.SLO))
 }
@@ -100,18 +107,21 @@ type Latency struct {
 // Latencies lists the distributions that were measured.
 func Latencies(r *Results) []Latency {
 	all := []Latency{
-		{"intended to converged", "from the time at which an At should have been asked for until a watch shows it DONE, or a Deployment until all its copies are there", r.Converge},
+		{"intended to converged", "from the time at which an At should have been asked for until a watch shows it DONE, or " +
+			"a Deployment until all its copies are there", r.Converge},
 		{"lateness", "from an At's due time until a watch shows that it has started", r.Lateness},
 		{"queue", "from the moment a key is ready until a worker takes it", r.QueueLatency},
 		{"queue, backfill", "the same for keys that were enqueued because a shard was taken over", r.QueueLatencyBackfill},
-		{"event to reconcile", "from sending the create until a worker takes the key: the create's own time included", r.EventToReconcile},
+		{"event to reconcile", "from sending the create until a worker takes the key: the create's own time included",
+			r.EventToReconcile},
 		{"work", "from worker start to worker done", r.Work},
 		{"handoff gap", "planned moves, by the logs: from the old holder's last work until the new one serves", r.HandoffGap},
 		{"handoff, unserved", "the same by the audit logs: for how long keys that were due waited", r.HandoffUnserved},
 		{"crash gap", "from the kill until another serves a shard of the victim's, by the logs", r.CrashGap},
 		{"crash, unserved", "by the audit logs: for how long keys that were due waited", r.CrashUnserved},
 		{"crash gap over lease", "the same less the lease duration", r.CrashGapOverLease},
-		{"drift to repaired", "from when a stranger should have changed a copy until a watch shows that this was undone", r.DriftRepair},
+		{"drift to repaired", "from when a stranger should have changed a copy until a watch shows that this was undone",
+			r.DriftRepair},
 		{"converged, live clusters", "intended to converged in the other clusters while one was paused", r.LiveConverge},
 	}
 	return slices.DeleteFunc(all, func(l Latency) bool { return l.Q == nil })
@@ -146,7 +156,8 @@ func Figures(r *Results) [][2]string {
 		add("violations of I1, I2, I5, I7", "%d, by the audit logs", *r.Violations)
 	}
 	if len(r.Moves) > 0 {
-		add("moves", "%d planned, %d at exit, %d after a crash", r.Moves[protocol.Planned], r.Moves[protocol.Exit], r.Moves[protocol.Crash])
+		add("moves", "%d planned, %d at exit, %d after a crash", r.Moves[protocol.Planned], r.Moves[protocol.Exit],
+			r.Moves[protocol.Crash])
 	}
 	float("writes per move", "%.2f", r.WritesPerMove)
 	float("seconds until all shards held", "%.2f", r.TimeToHeld)
@@ -166,7 +177,8 @@ func Figures(r *Results) [][2]string {
 		add("  "+name, "%.2f s CPU, %.0f MB", r.Servers[name].CPUSeconds, r.Servers[name].RSS)
 	}
 	if r.Generator != nil && r.Generator.Lateness != nil {
-		add("generator late, ms", "p50 %.2f, p99 %.2f, max %.2f", r.Generator.Lateness.P50, r.Generator.Lateness.P99, r.Generator.Lateness.Max)
+		add("generator late, ms", "p50 %.2f, p99 %.2f, max %.2f", r.Generator.Lateness.P50, r.Generator.Lateness.P99,
+			r.Generator.Lateness.Max)
 	}
 	if r.Generator != nil && r.Generator.Achieved > 0 {
 		add("arrivals per second", "%.1f sent", r.Generator.Achieved)

@@ -37,8 +37,8 @@ func (r *runner) judgeGenerator(name string, results *report.Results) {
 	}
 }
 
-// judgeChanges says so where changes weren't what a ratio to a fleet that isn't sent them takes them for: where they had
-// ours look at hardly anything, or had the other look at Ats. Several changes of one At may be looked at together.
+// judgeChanges says so where changes weren't what a ratio to a fleet that isn't sent them takes them for: where they
+// had ours look at hardly anything, or had the other look at Ats. Several changes of one At may be looked at together.
 func judgeChanges(as scenario.Reference, changes, reconciles int) string {
 	looked := fmt.Sprintf("%s of %s", report.Count(reconciles, "reconcile"), report.Count(changes, "change"))
 	switch {
@@ -53,7 +53,8 @@ func judgeChanges(as scenario.Reference, changes, reconciles int) string {
 // judgeWitness says so where a fleet broke an invariant: its figures are of something that doesn't work.
 func (r *runner) judgeWitness(name string, results *report.Results) {
 	if n := results.Violations; n != nil && *n > 0 {
-		r.invalid("%s: the witness found %s in the audit logs: %s", name, report.Count(*n, "violation"), results.FirstViolation)
+		r.invalid("%s: the witness found %s in the audit logs: %s", name, report.Count(*n, "violation"),
+			results.FirstViolation)
 	}
 }
 
@@ -104,7 +105,8 @@ func scaleOut(l scenario.Load, sweep []report.SweepPoint) *report.ScaleOut {
 		return nil
 	}
 	out := &report.ScaleOut{
-		Unit: "reconciles per second", Capacity: map[string]float64{}, Efficiency: map[string]float64{}, Makespan: map[string]float64{},
+		Unit: "reconciles per second", Capacity: map[string]float64{}, Efficiency: map[string]float64{},
+		Makespan: map[string]float64{},
 	}
 	base := sweep[0]
 	for _, p := range sweep {
@@ -134,7 +136,8 @@ func sweepIntervals(p *report.Report) map[string]stats.Ratio {
 			column := func(at report.SweepPoint) []float64 { return report.Column(at.Results.Rounds, figure) }
 			if r, ok := stats.CompareUnpaired(column(point), column(base)); ok && r.Low != nil {
 				low, high := *r.Low/over, *r.High/over
-				out[path+"."+strconv.Itoa(point.Replicas)] = stats.Ratio{Value: r.Value / over, Low: &low, High: &high, Rounds: r.Rounds}
+				out[path+"."+strconv.Itoa(point.Replicas)] = stats.Ratio{Value: r.Value / over, Low: &low,
+					High: &high, Rounds: r.Rounds}
 			}
 		}
 		if more := float64(point.Replicas) / float64(base.Replicas); p.ScaleOut != nil {
@@ -158,7 +161,8 @@ func watchCost(sweep []report.SweepPoint) *report.WatchCost {
 	if base == 0 {
 		return nil
 	}
-	out := &report.WatchCost{SumOverOne: map[string]float64{}, MaxOverShare: map[string]float64{}, MaxOverEqual: map[string]float64{}}
+	out := &report.WatchCost{SumOverOne: map[string]float64{}, MaxOverShare: map[string]float64{},
+		MaxOverEqual: map[string]float64{}}
 	for _, p := range sweep {
 		if len(p.Results.WatchBytes) == 0 || p.Results.Objects == 0 {
 			continue

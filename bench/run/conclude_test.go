@@ -48,9 +48,11 @@ func TestSaturationIsMeasuredInTheMiddle(t *testing.T) {
 
 func TestEfficiencyIsCapacityOverNTimesTheSmallestFleet(t *testing.T) {
 	point := func(n int, reconciles, throughput float64) report.SweepPoint {
-		return report.SweepPoint{Replicas: n, Results: &report.Results{Reconciles: value(reconciles), Throughput: value(throughput)}}
+		return report.SweepPoint{Replicas: n, Results: &report.Results{Reconciles: value(reconciles),
+			Throughput: value(throughput)}}
 	}
-	got := scaleOut(scenario.Load{Arrivals: scenario.Burst}, []report.SweepPoint{point(1, 50, 20), point(2, 99, 38), point(5, 245, 90)})
+	got := scaleOut(scenario.Load{Arrivals: scenario.Burst},
+		[]report.SweepPoint{point(1, 50, 20), point(2, 99, 38), point(5, 245, 90)})
 	want := &report.ScaleOut{
 		Unit:       "reconciles per second",
 		Capacity:   map[string]float64{"1": 50, "2": 99, "5": 245},
@@ -71,7 +73,8 @@ func TestWatchCostIsPerObjectAndAgainstTheShare(t *testing.T) {
 		for _, n := range own {
 			all += n
 		}
-		return report.SweepPoint{Replicas: len(bytes), Results: &report.Results{Objects: all, WatchBytes: bytes, ObjectsPerReplica: own}}
+		return report.SweepPoint{Replicas: len(bytes),
+			Results: &report.Results{Objects: all, WatchBytes: bytes, ObjectsPerReplica: own}}
 	}
 	// The second of two has 80 objects of 200 and received as much as for 90.
 	got := watchCost([]report.SweepPoint{point([]int{100}, 1000), point([]int{120, 80}, 1200, 900)})
@@ -110,12 +113,14 @@ func TestARunWhoseGeneratorFellBehindIsNotValid(t *testing.T) {
 		late *stats.Quantiles
 		want string // in the reason; "" is valid
 	}{
-		"on time":                  {steady, quantiles(10*time.Millisecond, 100), ""},
-		"late":                     {steady, quantiles(80*time.Millisecond, 100), "fell behind: 80 ms"},
-		"not known":                {steady, nil, "not known"},
-		"a burst has no schedule":  {scenario.Load{Arrivals: scenario.Burst, Due: scenario.DueNow}, quantiles(time.Second, 9), ""},
-		"a herd has to be in time": {scenario.Load{Arrivals: scenario.Burst, Due: scenario.DueTogether}, quantiles(time.Second, 1), "fell behind"},
-		"nothing was to arrive":    {scenario.Load{Arrivals: scenario.Nothing}, nil, ""},
+		"on time":   {steady, quantiles(10*time.Millisecond, 100), ""},
+		"late":      {steady, quantiles(80*time.Millisecond, 100), "fell behind: 80 ms"},
+		"not known": {steady, nil, "not known"},
+		"a burst has no schedule": {scenario.Load{Arrivals: scenario.Burst, Due: scenario.DueNow},
+			quantiles(time.Second, 9), ""},
+		"a herd has to be in time": {scenario.Load{Arrivals: scenario.Burst, Due: scenario.DueTogether},
+			quantiles(time.Second, 1), "fell behind"},
+		"nothing was to arrive": {scenario.Load{Arrivals: scenario.Nothing}, nil, ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -135,7 +140,8 @@ func TestAViolationMakesEveryScenarioInvalidAndNoneDoesNot(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for violations, want := range map[int]string{0: "", 2: "tenure: the witness found 2 violations in the audit logs: I2 falling-epoch"} {
+		for violations, want := range map[int]string{0: "",
+			2: "tenure: the witness found 2 violations in the audit logs: I2 falling-epoch"} {
 			r := &runner{scenario: s, report: &report.Report{}}
 			r.judgeWitness("tenure", &report.Results{Violations: &violations, FirstViolation: "I2 falling-epoch"})
 			if got := strings.Join(r.report.Reasons, "\n"); got != want {
@@ -153,7 +159,8 @@ func TestAnEfficiencyHasAnIntervalWhereThereAreRounds(t *testing.T) {
 		}
 		return report.SweepPoint{Replicas: n, Results: res}
 	}
-	p := &report.Report{ScaleOut: &report.ScaleOut{}, Sweep: []report.SweepPoint{point(1, 50, 51, 49, 50), point(4, 180, 182, 178, 181)}}
+	p := &report.Report{ScaleOut: &report.ScaleOut{},
+		Sweep: []report.SweepPoint{point(1, 50, 51, 49, 50), point(4, 180, 182, 178, 181)}}
 	got := sweepIntervals(p)["scale_out.efficiency.4"]
 	if math.Abs(got.Value-0.9) > 0.01 || got.Low == nil || *got.Low < 0.85 || *got.High > 0.95 {
 		t.Errorf("got %+v, want about 0.9 and its interval", got)
@@ -227,14 +234,17 @@ func TestNeighboursAreHeldAgainstThoseOfAFleetOfItsOwn(t *testing.T) {
 	}
 	r := &report.Report{
 		Results: &report.Results{Noises: map[string]report.Noisy{
-			"late": noisy(100*time.Millisecond, 9), "silent": noisy(time.Second, 0), "failing": {}, "resetting": noisy(time.Second, 1),
+			"late": noisy(100*time.Millisecond, 9), "silent": noisy(time.Second, 0), "failing": {},
+			"resetting": noisy(time.Second, 1),
 		}},
 		References: map[string]*report.Results{"apart": {Noises: map[string]report.Noisy{
-			"late": noisy(80*time.Millisecond, 10), "silent": noisy(80*time.Millisecond, 0), "failing": noisy(time.Second, 1), "resetting": {},
+			"late": noisy(80*time.Millisecond, 10), "silent": noisy(80*time.Millisecond, 0),
+			"failing": noisy(time.Second, 1), "resetting": {},
 		}}},
 	}
 	got := neighboursOf(r)
-	want := map[string]report.Neighbour{"late": {Excess: -20, Own: value(0.9)}, "silent": {Excess: 880}} // what wasn't measured is absent
+	// what wasn't measured is absent
+	want := map[string]report.Neighbour{"late": {Excess: -20, Own: value(0.9)}, "silent": {Excess: 880}}
 	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

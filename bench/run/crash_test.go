@@ -21,7 +21,8 @@ func TestACrashGapIsThatOfTheVictimsShardsAndOfNobodyElses(t *testing.T) {
 		return lab.Line{Time: after(seconds), Shard: shard, Kind: kind, From: from}
 	}
 	r2 := []lab.Line{
-		active(-3, "west/1", protocol.Join, ""), active(5, "west/1", protocol.Crash, "r2-x"), active(4, "east/1", protocol.Crash, "r2-x"),
+		active(-3, "west/1", protocol.Join, ""), active(5, "west/1", protocol.Crash, "r2-x"),
+		active(4, "east/1", protocol.Crash, "r2-x"),
 		active(9, "west/1", protocol.Planned, "r3-x"), // a move later on is none of the crash's
 	}
 	for name, c := range map[string]struct {
@@ -39,8 +40,9 @@ func TestACrashGapIsThatOfTheVictimsShardsAndOfNobodyElses(t *testing.T) {
 			[]kill{{"r2", start}}, append(r2, active(7, "west/0", protocol.Crash, "r1-x")),
 			[]time.Duration{5 * time.Second, 4 * time.Second}, "west/0 was taken from r1-x, which wasn't killed",
 		},
-		"a lapse without any kill":   {nil, r2[1:2], nil, "west/1 was taken from r2-x"},
-		"a shard stays unserved":     {[]kill{{"r2", start}}, r2[:2], []time.Duration{5 * time.Second}, "nobody took east/1 over"},
+		"a lapse without any kill": {nil, r2[1:2], nil, "west/1 was taken from r2-x"},
+		"a shard stays unserved": {[]kill{{"r2", start}}, r2[:2], []time.Duration{5 * time.Second},
+			"nobody took east/1 over"},
 		"the victim had nothing":     {[]kill{{"r9", start}}, nil, nil, "replica r9 held nothing"},
 		"nothing was killed or lost": {nil, r2[3:], nil, ""},
 	} {

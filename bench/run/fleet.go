@@ -73,7 +73,8 @@ func (f *fleet) controller() string {
 }
 
 // newFleet brings control planes up and begins to follow them.
-func newFleet(ctx context.Context, as scenario.Reference, s scenario.Scenario, dir string, o Options, failed func(error)) (*fleet, error) {
+func newFleet(ctx context.Context, as scenario.Reference, s scenario.Scenario, dir string, o Options,
+	failed func(error)) (*fleet, error) {
 	f := &fleet{
 		as: as, config: s.Fleet, load: s.Load, unwitnessed: s.Unwitnessed, options: o, dir: dir, failed: failed,
 		ledger: record.NewLedger(), timeline: record.NewTimeline(),
@@ -127,7 +128,8 @@ func (f *fleet) followers(ctx context.Context, c *load.Cluster) map[feed.Kind]fu
 	client := f.site.feeds[c.Name]
 	if f.load.Kind == scenario.Deployments {
 		return map[feed.Kind]func(string) error{feed.Deployments: func(since string) error {
-			return client.Follow(ctx, feed.Deployments, since, func(e feed.Event) { f.ledger.Copy(homeCluster, c.Name, len(f.site.clusters), e) })
+			return client.Follow(ctx, feed.Deployments, since,
+				func(e feed.Event) { f.ledger.Copy(homeCluster, c.Name, len(f.site.clusters), e) })
 		}}
 	}
 	kubelets := &load.Kubelets{Cluster: c, Feed: client, Workers: 16, Pod: f.ledger.Pod}
@@ -205,12 +207,13 @@ func (f *fleet) startFloor(name string, workers, part, of int) error {
 		args = append(args, "--kubeconfig", c.Name+"="+f.site.kubeconfigs[c.Name])
 	}
 	p := process{profiled: f.options.Profile != ""}
-	return f.launch(lab.Program{Name: name, Binary: f.options.Bench, Addresses: 2, Args: func(addresses []string) []string {
-		if p.profiled {
-			return append(args, "--pprof-bind-address", addresses[1])
-		}
-		return args
-	}}, p)
+	return f.launch(lab.Program{Name: name, Binary: f.options.Bench, Addresses: 2,
+		Args: func(addresses []string) []string {
+			if p.profiled {
+				return append(args, "--pprof-bind-address", addresses[1])
+			}
+			return args
+		}}, p)
 }
 
 // concurrency is how many reconciles may run at a time in all of the sharded fleet. References get as many.
@@ -224,7 +227,8 @@ func (f *fleet) startReplica(name string) error {
 	}
 	args := []string{
 		"--home-kubeconfig", f.site.kubeconfigs[homeCluster], "--namespace", namespace, "--replica", name,
-		"--lease-duration", f.config.LeaseDuration.String(), "--shards-per-cluster", strconv.Itoa(f.config.ShardsPerCluster), "--objects-per-shard", "0",
+		"--lease-duration", f.config.LeaseDuration.String(), "--shards-per-cluster", strconv.Itoa(f.config.ShardsPerCluster),
+		"--objects-per-shard", "0",
 		"--workers", strconv.Itoa(f.config.Workers),
 		"--health-probe-bind-address", "0",
 	}
@@ -346,8 +350,8 @@ func (f *fleet) ready(ctx context.Context) error {
 	return nil
 }
 
-// noteHeld notes when the last of all shards was first served, once that is so: whoever a record names may be filling its
-// caches.
+// noteHeld notes when the last of all shards was first served, once that is so: whoever a record names may be filling
+// its caches.
 func (f *fleet) noteHeld(shards int) error {
 	var replicas []*lab.Replica
 	for _, p := range f.all() {

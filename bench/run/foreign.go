@@ -39,11 +39,13 @@ func (o Options) uses(s scenario.Scenario) (scenario.Scenario, error) {
 			errs = append(errs, fmt.Errorf("--kubeconfig: "+format, args...))
 		}
 	}
-	refuse(o.Kubeconfigs[homeCluster] == "" || len(o.Kubeconfigs) < 2, "want %s=FILE and at least one workload cluster", homeCluster)
+	refuse(o.Kubeconfigs[homeCluster] == "" || len(o.Kubeconfigs) < 2,
+		"want %s=FILE and at least one workload cluster", homeCluster)
 	refuse(s.Unwitnessed == "", "nobody gives us the audit logs: say why that will do, --unwitnessed REASON")
 	refuse(len(s.Compare) > 0, "references need control planes of their own: --set compare=[]")
 	refuse(s.Load.Kind != scenario.Ats, "Ats only")
-	refuse(s.Fleet.Kubeconfigs >= len(o.Kubeconfigs) && s.Load.Arrivals != scenario.Nothing, "a cluster under two names shows the same Ats: leave out fleet.kubeconfigs")
+	refuse(s.Fleet.Kubeconfigs >= len(o.Kubeconfigs) && s.Load.Arrivals != scenario.Nothing,
+		"a cluster under two names shows the same Ats: leave out fleet.kubeconfigs")
 	refuse(len(s.Noises) > 0, "clusters of others aren't made bad neighbours")
 	for _, step := range s.Steps {
 		refuse(step.Do == scenario.PauseCluster, "clusters of others aren't paused")

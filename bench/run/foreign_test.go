@@ -17,7 +17,8 @@ func TestARunInClustersOfOthersLeavesNothingBehind(t *testing.T) {
 	o := options(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	f := labtest.Fleet(t, lab.Options{Workloads: []string{"west"}, Bare: true, Untold: true, Direct: true, Tenure: o.Tenure})
+	f := labtest.Fleet(t, lab.Options{Workloads: []string{"west"}, Bare: true, Untold: true,
+		Direct: true, Tenure: o.Tenure})
 	home, west := f.Planes.Cluster(homeCluster).Kubeconfig(), f.Planes.Cluster("west").Kubeconfig()
 	o.ControlPlane = ""
 	o.Kubeconfigs = map[string]string{homeCluster: home, "west": west}
@@ -30,7 +31,8 @@ func TestARunInClustersOfOthersLeavesNothingBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	if res := r.Results; !r.Valid || res.Objects != 20 || res.Lost != 0 || res.QueueLatency == nil {
-		t.Errorf("valid %v %v, %d objects, %d lost, queue latency %v; want all of 20", r.Valid, r.Reasons, res.Objects, res.Lost, res.QueueLatency)
+		t.Errorf("valid %v %v, %d objects, %d lost, queue latency %v; want all of 20", r.Valid, r.Reasons, res.Objects,
+			res.Lost, res.QueueLatency)
 	}
 	if r.Results.APIWrites != nil || r.Results.Violations != nil {
 		t.Error("figures of audit logs that nobody has")

@@ -117,11 +117,12 @@ func (s *site) last() *load.Cluster { return s.receivers[len(s.receivers)-1] }
 
 // disturbed reports whether a cluster is one of those that things are done to.
 func (s *site) disturbed(cluster string) bool {
-	return slices.ContainsFunc(s.receivers[len(s.receivers)-s.bad:], func(c *load.Cluster) bool { return c.Name == cluster })
+	return slices.ContainsFunc(s.receivers[len(s.receivers)-s.bad:],
+		func(c *load.Cluster) bool { return c.Name == cluster })
 }
 
-// tellAll makes the workload clusters known to the replicas; virtual ones on their API servers if there are to be more. With
-// apart, those that things are done to are told to the fleet that serves them alone.
+// tellAll makes the workload clusters known to the replicas; virtual ones on their API servers if there are to be more.
+// With apart, those that things are done to are told to the fleet that serves them alone.
 func (s *site) tellAll(ctx context.Context, of scenario.Scenario, apart bool) error {
 	s.told, s.bad, s.contents = max(of.Fleet.Kubeconfigs, len(s.clusters)), max(1, of.Noisy), map[string][]byte{}
 	for i := range s.told {
@@ -183,7 +184,8 @@ func (s *site) tell(ctx context.Context, namespace, name string) error {
 // kubeconfig is that of an API server, as one that needs no other file.
 func (s *site) kubeconfig(cluster string) (content []byte, err error) {
 	config, err := clientcmd.LoadFromFile(s.kubeconfigs[cluster])
-	for _, step := range []func(*clientcmdapi.Config) error{clientcmd.ResolveLocalPaths, clientcmdapi.MinifyConfig, clientcmdapi.FlattenConfig} {
+	for _, step := range []func(*clientcmdapi.Config) error{clientcmd.ResolveLocalPaths, clientcmdapi.MinifyConfig,
+		clientcmdapi.FlattenConfig} {
 		if err == nil {
 			err = step(config)
 		}

@@ -47,7 +47,8 @@ type replicaTally struct {
 }
 
 func newTally(f *fleet) *tally {
-	return &tally{fleet: f, perReplica: map[string]*replicaTally{}, servers: map[string]report.Process{}, noises: map[scenario.Noise]*neighbours{}}
+	return &tally{fleet: f, perReplica: map[string]*replicaTally{}, servers: map[string]report.Process{},
+		noises: map[scenario.Noise]*neighbours{}}
 }
 
 func (t *tally) replica(name string) *replicaTally {

@@ -74,7 +74,8 @@ func (f *fleet) pile(ctx context.Context, s scenario.Scenario, namespace string)
 		return time.Time{}, err
 	}
 	g := &load.Generator{
-		Load: s.Load, Clusters: []*load.Cluster{to}, Namespace: namespace + pileSuffix, Expect: f.ledger.Expect, Sent: f.ledger.Sent,
+		Load: s.Load, Clusters: []*load.Cluster{to}, Namespace: namespace + pileSuffix, Expect: f.ledger.Expect,
+		Sent: f.ledger.Sent,
 	}
 	return g.Pile(ctx, s.Backlog)
 }
@@ -101,7 +102,10 @@ func (f *fleet) takeLast(ctx context.Context) error {
 		if err := home.List(ctx, records, client.InNamespace(secret.Namespace)); err != nil {
 			return fmt.Errorf("waiting until cluster %s is given up: %w", name, err)
 		}
-		if !slices.ContainsFunc(records.Items, func(s tenurev1alpha1.Shard) bool { return s.Spec.Cluster == name && s.Status.Holder != "" }) {
+		if !slices.ContainsFunc(records.Items, func(s tenurev1alpha1.Shard) bool {
+			return s.Spec.Cluster == name &&
+				s.Status.Holder != ""
+		}) {
 			return nil
 		}
 		if err := lab.Sleep(ctx, 200*time.Millisecond); err != nil {
@@ -177,7 +181,8 @@ func (t *tally) noiseResults() map[string]report.Noisy {
 	}
 	out := map[string]report.Noisy{}
 	for name, n := range t.noises {
-		out[string(name)] = report.Noisy{Others: n.others.Quantiles(), OwnDone: n.own, OwnSettled: n.settled.Seconds(), Rounds: n.rounds}
+		out[string(name)] = report.Noisy{Others: n.others.Quantiles(), OwnDone: n.own,
+			OwnSettled: n.settled.Seconds(), Rounds: n.rounds}
 	}
 	return out
 }

@@ -47,6 +47,7 @@ func (r *runner) judgeMachine(before usage, known bool) {
 	r.report.Environment.Others = &share
 	if share > report.MaxOthers {
 		r.report.Warnings = append(r.report.Warnings, fmt.Sprintf(
-			"other programs took %.0f %% of the machine: the figures are not to be published, ratios have wide intervals", 100*share))
+			"other programs took %.0f %% of the machine: the figures are not to be published, ratios have wide intervals",
+			100*share))
 	}
 }

@@ -81,7 +81,10 @@ func (f *fleet) taken() report.Profiled {
 	defer f.mu.Unlock()
 	out := report.Profiled{Fleet: string(f.as), Profiles: f.profiles}
 	for _, done := range f.ledger.Sum("", nil, keyOf).Dones {
-		if slices.ContainsFunc(f.profiled, func(from time.Time) bool { return done.After(from) && done.Before(from.Add(profileFor)) }) {
+		if slices.ContainsFunc(f.profiled, func(from time.Time) bool {
+			return done.After(from) &&
+				done.Before(from.Add(profileFor))
+		}) {
 			out.Ats++
 		}
 	}

@@ -28,7 +28,8 @@ func newProgress(out io.Writer, s scenario.Scenario) *progress {
 	if out == nil {
 		out = io.Discard
 	}
-	p := &progress{out: out, started: time.Now(), total: s.Rounds * (1 + len(s.Compare)) * max(1, len(s.Sweep)) * max(1, len(s.Noises))}
+	p := &progress{out: out, started: time.Now(),
+		total: s.Rounds * (1 + len(s.Compare)) * max(1, len(s.Sweep)) * max(1, len(s.Noises))}
 	if file, ok := out.(*os.File); ok {
 		p.inPlace = term.IsTerminal(int(file.Fd()))
 	}

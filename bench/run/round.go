@@ -34,7 +34,8 @@ type round struct {
 }
 
 // give gives a load to the fleet and waits until it has converged, or the limit is over. show is told how far it is.
-func (f *fleet) give(ctx context.Context, s scenario.Scenario, namespace string, seed uint64, show func(done, of int)) (*round, error) {
+func (f *fleet) give(ctx context.Context, s scenario.Scenario, namespace string, seed uint64,
+	show func(done, of int)) (*round, error) {
 	if err := f.addNamespace(ctx, namespace); err != nil {
 		return nil, err
 	}
@@ -108,7 +109,8 @@ func (f *fleet) give(ctx context.Context, s scenario.Scenario, namespace string,
 }
 
 // play runs generator, steps and observation side by side.
-func (f *fleet) play(ctx context.Context, s scenario.Scenario, g *load.Generator, r *round, offsets []time.Duration, show func()) error {
+func (f *fleet) play(ctx context.Context, s scenario.Scenario, g *load.Generator, r *round, offsets []time.Duration,
+	show func()) error {
 	outer := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

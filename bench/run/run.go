@@ -90,7 +90,8 @@ type runner struct {
 }
 
 // stage runs our fleet and the references beside it.
-func (r *runner) stage(ctx context.Context, s scenario.Scenario, dir string) (_ map[scenario.Reference]*report.Results, err error) {
+func (r *runner) stage(ctx context.Context, s scenario.Scenario,
+	dir string) (_ map[scenario.Reference]*report.Results, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var fleets []*fleet
@@ -198,13 +199,15 @@ func (r *runner) prepare(ctx context.Context, f *fleet, s scenario.Scenario) err
 		return nil
 	}
 	warm := s
-	warm.Load = scenario.Load{Kind: s.Load.Kind, Arrivals: scenario.Burst, Count: warmUp, Due: scenario.DueNow, Clients: 16}
+	warm.Load = scenario.Load{Kind: s.Load.Kind, Arrivals: scenario.Burst, Count: warmUp,
+		Due: scenario.DueNow, Clients: 16}
 	warm.Steps, warm.Noises, warm.Limit = nil, nil, scenario.Duration(time.Minute)
 	if _, err := f.give(ctx, warm, warmUpRound, 0, func(int, int) {}); err != nil {
 		return fmt.Errorf("warming fleet %s up: %w", f.as, err)
 	}
 	if open := f.ledger.Open(); open > 0 {
-		return fmt.Errorf("fleet %s: %d of %d objects have not converged after a minute; its logs are in %s", f.as, open, warmUp, f.dir)
+		return fmt.Errorf("fleet %s: %d of %d objects have not converged after a minute; its logs are in %s", f.as,
+			open, warmUp, f.dir)
 	}
 	return f.ready(ctx)
 }

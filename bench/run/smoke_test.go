@@ -145,7 +145,8 @@ func TestARunInTurns(t *testing.T) {
 		t.Errorf("valid %v (%v), %d lost, turns %v", r.Valid, r.Reasons, r.Results.Lost, r.Results.Turns)
 	}
 	for _, name := range []string{"traced", "sampled"} {
-		for _, figure := range []string{"reconciles_per_s/", "cpu_seconds_per_reconcile/", "server_cpu_seconds_per_reconcile/"} {
+		for _, figure := range []string{"reconciles_per_s/", "cpu_seconds_per_reconcile/",
+			"server_cpu_seconds_per_reconcile/"} {
 			if ratio := r.Ratios[figure+name]; !(ratio.Value > 0) {
 				t.Errorf("%s%s: %v", figure, name, ratio)
 			}

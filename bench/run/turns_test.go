@@ -28,7 +28,8 @@ func TestOnlyLotsInWhichEachHadItsTurnAreCompared(t *testing.T) {
 		if i == contestants*lots/2 {
 			continue // one that was missed: its lot doesn't count
 		}
-		m.taken = append(m.taken, taken{Turn: turn, from: turn.From.Add(settle), to: turn.To, replicas: 70 * time.Millisecond, servers: 140 * time.Millisecond})
+		m.taken = append(m.taken, taken{Turn: turn, from: turn.From.Add(settle), to: turn.To, replicas: 70 * time.Millisecond,
+			servers: 140 * time.Millisecond})
 	}
 	got := m.rounds(ends)
 	for name, want := range rate {
@@ -42,7 +43,8 @@ func TestOnlyLotsInWhichEachHadItsTurnAreCompared(t *testing.T) {
 				t.Errorf("%s: %v reconciles per second, want %v", name, has, want)
 			}
 			n := round.Figures["reconciles_per_s"] * round.Seconds
-			replicas, servers := round.Figures["cpu_seconds_per_reconcile"]*n, round.Figures["server_cpu_seconds_per_reconcile"]*n
+			replicas, servers := round.Figures["cpu_seconds_per_reconcile"]*n,
+				round.Figures["server_cpu_seconds_per_reconcile"]*n
 			if replicas < .069 || replicas > .071 || servers < .139 || servers > .141 {
 				t.Errorf("%s: %v and %v seconds of CPU", name, replicas, servers)
 			}

@@ -13,8 +13,8 @@ type Turn struct {
 	From, To time.Time
 }
 
-// TurnAt tells whose turn it is at a time, among so many that take turns of a length each. The order within a lot is drawn
-// anew for each, so that what recurs favours nobody. Processes on one machine agree on all of it without a word.
+// TurnAt tells whose turn it is at a time, among so many that take turns of a length each. The order within a lot is
+// drawn anew for each, so that what recurs favours nobody. Processes on one machine agree on all of it without a word.
 func TurnAt(at time.Time, length time.Duration, among int) Turn {
 	n := at.UnixNano() / int64(length)
 	lot, place := n/int64(among), int(n%int64(among))

@@ -24,12 +24,13 @@ type Scenario struct {
 	Sweep []int  `json:"sweep,omitempty"`
 	Load  Load   `json:"load"`
 	Steps []Step `json:"steps,omitempty"`
-	// Noises are what the load is given beside, each in turn in every round: from a second after its first arrival until its
-	// last one, the last cluster is a bad neighbour.
+	// Noises are what the load is given beside, each in turn in every round: from a second after its first arrival until
+	// its last one, the last cluster is a bad neighbour.
 	Noises []Noise `json:"noises,omitempty"`
 	// Noisy is how many clusters are, the last ones. 0: one.
 	Noisy int `json:"noisy,omitempty"`
-	// Backlog is how many Ats come due at once in the last cluster with the noise of that name, or are there as it is added.
+	// Backlog is how many Ats come due at once in the last cluster with the noise of that name, or are there as it is
+	// added.
 	Backlog int `json:"backlog,omitempty"`
 	// Compare names what runs beside the sharded fleet, in turns with it.
 	Compare []Reference `json:"compare,omitempty"`
@@ -48,7 +49,8 @@ type Scenario struct {
 type Fleet struct {
 	// Clusters are workload clusters with an API server each.
 	Clusters int `json:"clusters"`
-	// Kubeconfigs is how many clusters the replicas are told of. More than Clusters are virtual ones on their API servers. 0: Clusters.
+	// Kubeconfigs is how many clusters the replicas are told of. More than Clusters are virtual ones on their API servers.
+	// 0: Clusters.
 	Kubeconfigs      int      `json:"kubeconfigs,omitempty"`
 	Replicas         int      `json:"replicas"`
 	Workers          int      `json:"workers"`
@@ -171,8 +173,10 @@ const (
 	Client    Reference = "client"    // sharded, watches filtered on arrival only
 	Identical Reference = "identical" // the same once more: what differs is noise
 	Slow      Reference = "slow"      // the same with injected work made longer by fleet.slowdown
-	Apart     Reference = "apart"     // the same, with as many replicas more that serve the last (or noisy) clusters, and those before serve the others
-	Unserved  Reference = "unserved"  // the same, with preloaded Ats that are over: load.changes cost the API server the same, and the fleet is sent none
+	// the same, with as many replicas more that serve the last (or noisy) clusters, and those before serve the others
+	Apart Reference = "apart"
+	// the same, with preloaded Ats that are over: load.changes cost the API server the same, and the fleet is sent none
+	Unserved Reference = "unserved"
 
 	Quiet          Noise = "none"            // nothing: what differs is noise of the machine
 	Late           Noise = "late"            // requests are answered 2.5 s late
@@ -185,12 +189,14 @@ const (
 	Dripping       Noise = "dripping"        // answers come byte by byte, 20 ms apart
 	Mixed          Noise = "mixed"           // of several clusters, each in the next of the ways above
 	Backlog        Noise = "backlog"         // a number of Ats are due at once
-	Added          Noise = "added"           // the cluster was taken from its fleet, and is added with a number of Ats that are due
+	// the cluster was taken from its fleet, and is added with a number of Ats that are due
+	Added Noise = "added"
 )
 
 // Noises are all that there are.
 func Noises() []Noise {
-	return []Noise{Quiet, Late, Silent, Failing, HalfThrottling, Throttling, Forbidding, Resetting, Dripping, Mixed, Backlog, Added}
+	return []Noise{Quiet, Late, Silent, Failing, HalfThrottling, Throttling, Forbidding, Resetting, Dripping,
+		Mixed, Backlog, Added}
 }
 
 // Duration is a time.Duration that is written as in "1.5s".

@@ -47,7 +47,8 @@ func (s Scenario) Validate() error {
 	}
 	s.Fleet.validate(&v)
 	s.Load.validate(&v)
-	v.check(len(s.Load.Rates) == 0 || s.Rounds == 1 && len(s.Compare) == 0 && s.Load.Kind == Ats, "load.rates", "give one fleet its rounds, with Ats: neither rounds nor compare")
+	v.check(len(s.Load.Rates) == 0 || s.Rounds == 1 && len(s.Compare) == 0 && s.Load.Kind == Ats, "load.rates",
+		"give one fleet its rounds, with Ats: neither rounds nor compare")
 	s.validateSteps(&v)
 	s.validateReferences(&v)
 	s.validateNoises(&v)
@@ -63,16 +64,20 @@ func (s Scenario) Validate() error {
 }
 
 func (f Fleet) validate(v *violations) {
-	v.check(f.Clusters >= 1 && f.Clusters <= maxClusters, "fleet.clusters", "%d is not between 1 and %d", f.Clusters, maxClusters)
-	v.check(f.Kubeconfigs == 0 || f.Kubeconfigs >= f.Clusters, "fleet.kubeconfigs", "%d is less than fleet.clusters %d", f.Kubeconfigs, f.Clusters)
-	v.check(f.Replicas >= 1 && f.Replicas <= maxReplicas, "fleet.replicas", "%d is not between 1 and %d", f.Replicas, maxReplicas)
+	v.check(f.Clusters >= 1 && f.Clusters <= maxClusters, "fleet.clusters", "%d is not between 1 and %d",
+		f.Clusters, maxClusters)
+	v.check(f.Kubeconfigs == 0 || f.Kubeconfigs >= f.Clusters, "fleet.kubeconfigs", "%d is less than fleet.clusters %d",
+		f.Kubeconfigs, f.Clusters)
+	v.check(f.Replicas >= 1 && f.Replicas <= maxReplicas, "fleet.replicas", "%d is not between 1 and %d",
+		f.Replicas, maxReplicas)
 	v.check(f.Workers >= 1 && f.Workers <= 1000, "fleet.workers", "%d is not between 1 and 1000", f.Workers)
 	v.check(f.ShardsPerCluster >= 1 && f.ShardsPerCluster <= 256 && bits.OnesCount(uint(f.ShardsPerCluster)) == 1,
 		"fleet.shardsPerCluster", "%d is not a power of two up to 256", f.ShardsPerCluster)
 	v.check(f.LeaseDuration.D() >= time.Second, "fleet.leaseDuration", "%s is less than 1s", f.LeaseDuration)
 	v.check(f.InjectedWork >= 0, "fleet.injectedWork", "%s is negative", f.InjectedWork)
 	v.check(f.Slowdown >= 0 && f.Slowdown <= 10, "fleet.slowdown", "%v is not between 0 and 10", f.Slowdown)
-	v.check(f.TracingTurns == 0 || f.TracingTurns.D() >= time.Second, "fleet.tracingTurns", "%s is less than 1s", f.TracingTurns)
+	v.check(f.TracingTurns == 0 || f.TracingTurns.D() >= time.Second, "fleet.tracingTurns",
+		"%s is less than 1s", f.TracingTurns)
 	v.check(f.TracingTurns == 0 || f.Samples, "fleet.tracingTurns", "needs fleet.samples")
 	oneOf(v, "fleet.storage", f.Storage, Memory, Disk)
 }
@@ -80,14 +85,17 @@ func (f Fleet) validate(v *violations) {
 func (l Load) validate(v *violations) {
 	oneOf(v, "load.kind", l.Kind, Ats, Deployments)
 	if l.Kind == Deployments {
-		v.check(l.Due == DueNow && l.Edit == 0 && !l.Delete && l.Preload == 0, "load.kind", "Deployments know no due, edit, delete and preload")
+		v.check(l.Due == DueNow && l.Edit == 0 && !l.Delete && l.Preload == 0, "load.kind",
+			"Deployments know no due, edit, delete and preload")
 	}
 	v.check(l.DriftEvery >= 0, "load.driftEvery", "%s is negative", l.DriftEvery)
 	oneOf(v, "load.arrivals", l.Arrivals, Burst, Constant, Poisson, Closed, Nothing)
 	oneOf(v, "load.due", l.Due, DueNow, DueTogether)
-	v.check(l.Preload >= 0 && l.Preload <= maxArrivals, "load.preload", "%d is not between 0 and %d", l.Preload, maxArrivals)
+	v.check(l.Preload >= 0 && l.Preload <= maxArrivals, "load.preload", "%d is not between 0 and %d",
+		l.Preload, maxArrivals)
 	v.check(l.Clients >= 1 && l.Clients <= 4096, "load.clients", "%d is not between 1 and 4096", l.Clients)
-	v.check(l.Changes >= 0 && l.Changes*l.Duration.D().Seconds() <= maxArrivals, "load.changes", "%v is negative, or makes more than %d changes", l.Changes, maxArrivals)
+	v.check(l.Changes >= 0 && l.Changes*l.Duration.D().Seconds() <= maxArrivals, "load.changes",
+		"%v is negative, or makes more than %d changes", l.Changes, maxArrivals)
 	v.check(l.Changes == 0 || l.Preload > 0 && l.Duration > 0, "load.changes", "needs load.preload and load.duration")
 	v.check(l.Edit >= 0, "load.edit", "%s is negative", l.Edit)
 	v.check(l.Edit == 0 || l.Due == DueNow, "load.edit", "goes with load.due now only")
@@ -97,7 +105,8 @@ func (l Load) validate(v *violations) {
 		v.check(l.Rate == 0, "load.rate", "follows from how fast the fleet is with arrivals %s", l.Arrivals)
 		v.check(l.Duration == 0, "load.duration", "follows from how fast the fleet is with arrivals %s", l.Arrivals)
 		v.check(l.Edit == 0, "load.edit", "goes with a rate only")
-		v.check(l.Arrivals == Burst || l.Kind == Ats && l.Due == DueNow && !l.Delete, "load.arrivals", "closed goes with Ats that are due at once and aren't deleted")
+		v.check(l.Arrivals == Burst || l.Kind == Ats && l.Due == DueNow && !l.Delete, "load.arrivals",
+			"closed goes with Ats that are due at once and aren't deleted")
 	case Constant, Poisson:
 		v.check(l.Rate > 0 != (len(l.Rates) > 0), "load.rate", "%v must be positive, or there are load.rates", l.Rate)
 		for i, rate := range l.Rates {
@@ -151,18 +160,22 @@ func (s Scenario) validateReferences(v *violations) {
 	for i, r := range s.Compare {
 		at := fmt.Sprintf("compare[%d]", i)
 		oneOf(v, at, r, Floor, Floors, Stock, Client, Identical, Slow, Apart, Unserved)
-		v.check(r != Apart || max(s.Fleet.Clusters, s.Fleet.Kubeconfigs) > max(1, s.Noisy) && s.Load.Kind == Ats, at, "apart needs other clusters beside those that are served apart, and Ats")
+		v.check(r != Apart || max(s.Fleet.Clusters, s.Fleet.Kubeconfigs) > max(1, s.Noisy) && s.Load.Kind == Ats, at,
+			"apart needs other clusters beside those that are served apart, and Ats")
 		v.check(r != Unserved || s.Load.Changes > 0, at, "unserved needs load.changes")
 		v.check(!slices.Contains(s.Compare[:i], r), at, "%q is listed twice", string(r))
-		v.check(r != Slow || (s.Fleet.Slowdown > 0 && s.Fleet.InjectedWork > 0), at, "slow needs fleet.injectedWork and fleet.slowdown")
+		v.check(r != Slow || (s.Fleet.Slowdown > 0 && s.Fleet.InjectedWork > 0), at,
+			"slow needs fleet.injectedWork and fleet.slowdown")
 		bare := r == Floor || r == Floors
 		v.check(!bare || s.Load.Edit == 0 && !s.Load.Delete, at, "%s knows no edits and deletions", r)
 		v.check(!bare || s.Load.Kind == Ats, at, "%s knows no Deployments", r)
 	}
 	virtual := s.Fleet.Kubeconfigs > s.Fleet.Clusters
-	v.check(!virtual || s.Load.Kind == Ats && s.Load.Preload == 0 && len(s.Steps) == 0 && !slices.ContainsFunc(s.Compare, func(r Reference) bool { return r != Apart }),
+	v.check(!virtual || s.Load.Kind == Ats && s.Load.Preload == 0 && len(s.Steps) == 0 &&
+		!slices.ContainsFunc(s.Compare, func(r Reference) bool { return r != Apart }),
 		"fleet.kubeconfigs", "virtual clusters are given Ats, none of them before, without steps and beside apart alone")
-	v.check(!virtual || s.Load.Arrivals == Nothing || !s.Fleet.Samples, "fleet.samples", "must be false with a load of virtual clusters: replicas call their Ats by other names")
+	v.check(!virtual || s.Load.Arrivals == Nothing || !s.Fleet.Samples, "fleet.samples",
+		"must be false with a load of virtual clusters: replicas call their Ats by other names")
 	v.check(s.Load.Changes == 0 || s.Fleet.Samples, "load.changes", "needs fleet.samples")
 	v.check(len(s.Compare) == 0 || s.Fleet.TracingTurns == 0, "compare", "has no place beside fleet.tracingTurns")
 	v.check(len(s.Compare) == 0 || len(s.Sweep) == 0, "compare", "has no place beside sweep")
@@ -176,14 +189,16 @@ func (s Scenario) validateNoises(v *violations) {
 		v.check(!slices.Contains(s.Noises[:i], n), at, "%q is listed twice", string(n))
 	}
 	steady := s.Load.Arrivals == Constant || s.Load.Arrivals == Poisson
-	v.check(len(s.Noises) == 0 || steady && s.Load.Kind == Ats && s.Load.Duration.D() > 2*time.Second && len(s.Load.Rates) == 0, "noises",
+	v.check(len(s.Noises) == 0 || steady && s.Load.Kind == Ats && s.Load.Duration.D() > 2*time.Second &&
+		len(s.Load.Rates) == 0, "noises",
 		"go with Ats that arrive at one rate, for more than 2s")
 	clusters := max(s.Fleet.Clusters, s.Fleet.Kubeconfigs)
 	v.check(len(s.Noises) == 0 || clusters >= 2, "noises", "need fleet.clusters of 2 or more")
 	v.check(s.Noisy == 0 || len(s.Noises) > 0 && s.Noisy > 0 && s.Noisy < clusters, "noisy",
 		"%d: goes with noises, and leaves some of %d clusters quiet", s.Noisy, clusters)
 	ofOne := slices.Contains(s.Noises, Backlog) || slices.Contains(s.Noises, Added)
-	v.check(!ofOne || s.Noisy <= 1 && s.Fleet.Kubeconfigs <= s.Fleet.Clusters, "noises", "backlog and added are about one cluster with an API server of its own")
+	v.check(!ofOne || s.Noisy <= 1 && s.Fleet.Kubeconfigs <= s.Fleet.Clusters, "noises",
+		"backlog and added are about one cluster with an API server of its own")
 	v.check(len(s.Noises) == 0 || len(s.Steps) == 0 && len(s.Sweep) == 0, "noises", "have no place beside steps and sweep")
 	v.check(s.Backlog > 0 || !slices.Contains(s.Noises, Backlog) && !slices.Contains(s.Noises, Added), "backlog",
 		"%d: must be positive for the noises backlog and added", s.Backlog)

@@ -14,7 +14,8 @@ func TestPercentilesAreThoseOfTheSamplesWithinThreeDigits(t *testing.T) {
 	}
 	q := l.Quantiles()
 	for name, c := range map[string]struct{ got, want float64 }{
-		"p50": {q.P50, 500}, "p90": {q.P90, 900}, "p99": {q.P99, 990}, "p99.9": {q.P999, 999}, "max": {q.Max, 1000}, "mean": {q.Mean, 500},
+		"p50": {q.P50, 500}, "p90": {q.P90, 900}, "p99": {q.P99, 990}, "p99.9": {q.P999, 999}, "max": {q.Max, 1000},
+		"mean": {q.Mean, 500},
 	} {
 		if math.Abs(c.got-c.want) > c.want/500 {
 			t.Errorf("%s is %v, want %v", name, c.got, c.want)
@@ -135,7 +136,8 @@ func TestTheIntervalOfPooledTurnsHoldsTheTruthWhereRunsDiffer(t *testing.T) {
 	if held < tries*92/100 || alone > tries/2 {
 		t.Errorf("drawn by run %d of %d intervals hold the truth, by turn %d; want 95 %%, and few", held, tries, alone)
 	}
-	if r, ok := ComparePooled([][]float64{{1, 2}, {1, 2}, {1, 2}}, [][]float64{{1, 1}, {1, 1}, {1, 1}}, rng); !ok || r.Low != nil {
+	if r, ok := ComparePooled([][]float64{{1, 2}, {1, 2}, {1, 2}}, [][]float64{{1, 1}, {1, 1}, {1, 1}}, rng); !ok ||
+		r.Low != nil {
 		t.Errorf("three runs gave %+v, %v; want a ratio without an interval", r, ok)
 	}
 }

@@ -13,7 +13,8 @@ func TestRankSumsAreThoseOfTheTables(t *testing.T) {
 		t.Errorf("two and two (-want +got):\n%s", diff)
 	}
 	// The statistic's critical values for a two-sided test at 5 %, plus one.
-	for _, c := range []struct{ n, m, want int }{{3, 3, 0}, {4, 4, 1}, {5, 5, 3}, {6, 6, 6}, {8, 8, 14}, {10, 10, 24}, {20, 20, 128}, {8, 12, 23}} {
+	for _, c := range []struct{ n, m, want int }{{3, 3, 0}, {4, 4, 1}, {5, 5, 3}, {6, 6, 6}, {8, 8, 14}, {10, 10, 24},
+		{20, 20, 128}, {8, 12, 23}} {
 		if got := rankCut(c.n, c.m); got != c.want {
 			t.Errorf("%d and %d: got %d, want %d", c.n, c.m, got, c.want)
 		}

@@ -1,21 +1,21 @@
-// Package witness judges the invariants I1, I2, I4, I5 and I7 from the API servers' audit logs alone. It uses nothing that
-// a replica says about itself, except what each write has to carry in its User-Agent: shard, epoch and incarnation.
-// Chaos, demo, bench and the integration tests call it. It imports package audit and no code of the subject's, except the
-// names of the kinds of moves.
+// Package witness judges the invariants I1, I2, I4, I5 and I7 from the API servers' audit logs alone. It uses nothing
+// that a replica says about itself, except what each write has to carry in its User-Agent: shard, epoch and
+// incarnation. Chaos, demo, bench and the integration tests call it. It imports package audit and no code of the
+// subject's, except the names of the kinds of moves.
 //
 // [Read] finds and reads logs; [Judge] is the pure judgement. A cluster has the name of the folder that holds its log.
 // Memory grows by a small record for each write, not with the size of the logs.
 //
 // # Missing evidence fails too
 //
-// A judgement on nothing proves nothing. So missing evidence is a violation, of the kinds whose invariant is [Evidence]:
-// no judged writes, Ats, records or Leases (each by itself); writes of ours, by User-Agent or authenticated user, that
-// don't say whose they are; Pods of no At; events without their body; files and lines that are missing or truncated. A
-// line is missing if a write replaces a version that no line shows. [Rules].Waived accepts a kind for a stated reason.
-// [Rules].Unwitnessed declares a run in which there is nothing to judge; its report can't be published.
+// A judgement on nothing proves nothing. So missing evidence is a violation, of the kinds whose invariant is
+// [Evidence]: no judged writes, Ats, records or Leases (each by itself); writes of ours, by User-Agent or authenticated
+// user, that don't say whose they are; Pods of no At; events without their body; files and lines that are missing or
+// truncated. A line is missing if a write replaces a version that no line shows. [Rules].Waived accepts a kind for a
+// stated reason. [Rules].Unwitnessed declares a run in which there is nothing to judge; its report can't be published.
 //
-// [Facts].Restores declares that a cluster's history was replaced by a backup. From then on its objects count as others,
-// and only what was granted after the restore must be above all earlier epochs.
+// [Facts].Restores declares that a cluster's history was replaced by a backup. From then on its objects count as
+// others, and only what was granted after the restore must be above all earlier epochs.
 //
 // # What counts
 //
@@ -33,29 +33,29 @@
 //   - All other pairs are counted as concurrent. The count shows how much the log leaves open; it is no alarm.
 //
 // Epochs are compared only within a slot, also between shards that share one after splits and merges. Two Pods ran at
-// the same time if both certainly existed at one moment: each was created before the first deletion of either arrived. A
-// write is also checked against its shard's record: it fails if it came after a later grant's answer, before its own
-// grant's arrival, from a replica that isn't the record's holder, or under an epoch that no version of the record grants.
-// It is checked against the Lease of its incarnation: it fails if it came after the answer to the seal. A claim must have
-// arrived after the seal that it rests on. Writes that were in flight while a record changed its holder can't be ordered
-// by the record: they are counted, and their number is bounded.
+// the same time if both certainly existed at one moment: each was created before the first deletion of either arrived.
+// A write is also checked against its shard's record: it fails if it came after a later grant's answer, before its own
+// grant's arrival, from a replica that isn't the record's holder, or under an epoch that no version of the record
+// grants. It is checked against the Lease of its incarnation: it fails if it came after the answer to the seal. A claim
+// must have arrived after the seal that it rests on. Writes that were in flight while a record changed its holder can't
+// be ordered by the record: they are counted, and their number is bounded.
 //
 // # What it can't see
 //
 //   - A write that waited on the wire, or in a proxy, looks like one that was sent late: it is reported. Package
 //     ownership says what isn't guaranteed there.
 //   - A write that was committed by an API server that was killed before it wrote the line.
-//   - At level Metadata: an At's due time and phase, resourceVersions, owners. Due times can be given as [Facts]; without
-//     them lost and early Ats are reported as unknown, never as zero. A Pod's owner is then taken from its name, which
-//     begins with the At's. Ats, Shards, Leases and Deployments need level RequestResponse.
+//   - At level Metadata: an At's due time and phase, resourceVersions, owners. Due times can be given as [Facts];
+//     without them lost and early Ats are reported as unknown, never as zero. A Pod's owner is then taken from its
+//     name, which begins with the At's. Ats, Shards, Leases and Deployments need level RequestResponse.
 //   - Which objects a deletecollection deleted: if in doubt every one in its namespace, so that no alarm rests on it.
-//   - Whether a Pod that was deleted gracefully has already gone: the first request to delete it counts as its end. Pods
-//     with the same name can't overlap, since the API server prevents that.
+//   - Whether a Pod that was deleted gracefully has already gone: the first request to delete it counts as its end.
+//     Pods with the same name can't overlap, since the API server prevents that.
 //   - Names that a server generates. A Pod of ours with such a name is reported as that.
 //   - Whether a Pod that was made again had finished before it was deleted.
 //   - Reconciles that wrote nothing.
-//   - Clock differences: times of different API servers are compared as they are, within [Rules].Skew. Several API servers
-//     of one cluster count as one clock.
+//   - Clock differences: times of different API servers are compared as they are, within [Rules].Skew. Several API
+//     servers of one cluster count as one clock.
 //
 // # Figures
 //

@@ -178,7 +178,8 @@ func (l *ledger) judgeEvidence(ats AtStats) {
 	absent(len(l.writes) == 0, NoWrites, "no write carries a shard and an epoch: I1 and I2 are judged on nothing")
 	absent(ats.Seen == 0, NoAts, "no At is in the logs or in a list: I4 and I7 are judged on nothing")
 	absent(len(l.records) == 0, NoRecords,
-		"no Shard record with its body (home cluster, level RequestResponse): nobody is known to hold anything, I5 is judged on nothing")
+		"no Shard record with its body (home cluster, level RequestResponse): nobody is known to hold anything, I5 is "+
+			"judged on nothing")
 	sealable := false
 	for _, life := range l.leases {
 		sealable = sealable || life.bodied
@@ -244,7 +245,8 @@ func (l *ledger) judgeLinks() {
 		if rv := last[object]; rv >= written && rv > 0 && !versions[rv] && !loose && !stopped {
 			l.found.add(Violation{
 				Kind: MissingLine, Object: object.String(), First: l.lineAt(k.place, k.start, ""),
-				Detail: fmt.Sprintf("it has version %d at the end, and no line tells who wrote that: a file is missing or was cut", rv),
+				Detail: fmt.Sprintf("it has version %d at the end, and no line tells who wrote that: a file is missing or was cut",
+					rv),
 			})
 		}
 		from = to

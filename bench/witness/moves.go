@@ -87,7 +87,8 @@ func (t *tally) add(shard Shard, step Step, was ShardState, w recordWrite) {
 		t.finish(shard, len(t.m.handoffs)-1)
 	case step == StepHandoff: // the log begins with this version
 		t.open = nil
-	case step == StepWithdraw, step == StepPlan && back: // the move is called off; a new plan, or new caches, is another move
+	case step == StepWithdraw, step == StepPlan && back:
+		// the move is called off; a new plan, or new caches, is another move
 		t.finish(shard, -1)
 	}
 }
@@ -203,7 +204,8 @@ func (m *moves) sum(tenures map[tenure]*tenureWrites, demands map[string]*[256][
 			st.MaxWrites = max(st.MaxWrites, h.Writes)
 		}
 	}
-	st.Planned, st.Exit, st.Crash, st.Join = st.Kinds[protocol.Planned].N, st.Kinds[protocol.Exit].N, st.Kinds[protocol.Crash].N,
+	st.Planned, st.Exit, st.Crash, st.Join = st.Kinds[protocol.Planned].N, st.Kinds[protocol.Exit].N,
+		st.Kinds[protocol.Crash].N,
 		st.Kinds[protocol.Join].N
 	if n := len(m.handoffs) - st.Join; n > 0 {
 		st.PerMove = float64(st.Writes) / float64(n)

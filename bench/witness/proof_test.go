@@ -184,11 +184,14 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 		{"a write under a grant", held + "2-3 west/@1:a patch web:x", nil},
 		{"a write under an epoch that was never granted", held + "2-3 west/@3:a patch web:x", all(WriteWithoutGrant)},
 		{"a write under a shard without a record", held + "2-3 west/0@1:a patch web:x", all(WriteWithoutGrant)},
-		{"a write after a handoff", held + "9-10 ~a patch rec:west/ h=b e=2 rv=11\n12-13 west/@1:a patch web:x", all(WriteAfterHandoff)},
+		{"a write after a handoff", held + "9-10 ~a patch rec:west/ h=b e=2 rv=11\n12-13 west/@1:a patch web:x",
+			all(WriteAfterHandoff)},
 		{"a record that gives an epoch twice", held + "9-10 ~b patch rec:west/ h=b e=1 rv=11", all(TwoHolders)},
 		{"a record whose epoch falls", held + "9-10 ~a patch rec:west/ h=a e=0 rv=11", all(RecordEpochFell)},
-		{"sixteen writes in flight at a handoff", held + strings.Repeat("2-50 west/@1:a patch web:x\n", 16) + "9-10 ~a patch rec:west/ h=b e=2 rv=11", nil},
-		{"seventeen of them", held + strings.Repeat("2-50 west/@1:a patch web:x\n", 17) + "9-10 ~a patch rec:west/ h=b e=2 rv=11",
+		{"sixteen writes in flight at a handoff", held + strings.Repeat("2-50 west/@1:a patch web:x\n", 16) +
+			"9-10 ~a patch rec:west/ h=b e=2 rv=11", nil},
+		{"seventeen of them", held + strings.Repeat("2-50 west/@1:a patch web:x\n", 17) +
+			"9-10 ~a patch rec:west/ h=b e=2 rv=11",
 			all(ManyInFlight)},
 		{"writes before a handoff, in flight with a request for something else that got no answer", held +
 			"2-3 ~b patch rec:west/ h=a e=1 code=504 rv=0\n" + strings.Repeat("4-5 west/@1:a patch web:x\n", 17) +
@@ -197,7 +200,8 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 			"2-3 ~a patch rec:west/ h=b e=2 code=504 rv=0\n" + strings.Repeat("2-5 west/@1:a patch web:x\n", 17) +
 			"9-10 ~a patch rec:west/ h=b e=2 rv=11", all(ManyInFlight)},
 		{"a dead incarnation that writes to its record",
-			held + "0-1 ~a create lease:a\n5-6 ~b patch lease:a sealed=b\n9-10 ~a patch rec:west/ h=a e=1 n=1 rv=11", all(WriteAfterSeal)},
+			held + "0-1 ~a create lease:a\n5-6 ~b patch lease:a sealed=b\n9-10 ~a patch rec:west/ h=a e=1 n=1 rv=11",
+			all(WriteAfterSeal)},
 		{"a write from before the log began", "10-11 ~a patch rec:west/ h=a e=7 rv=10\n2-3 west/@6:z patch web:x", nil},
 		{"a write under a claim whose answer was lost, seen in a later version",
 			held + "9-10 ~b patch rec:west/ h=b e=2 code=504 rv=0\n12-13 west/@2:b patch web:x\n" +
@@ -219,9 +223,11 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 			held + chain + "14-15 ~c patch lease:b sealed=c\n" + shown, nil},
 		{"two changes in a row that got no answer, the second a claim without a seal",
 			held + chain + shown, all(ClaimBeforeSeal)},
-		{"a record made anew gives nothing yet", held + "7-8 ~a create rec:west/ rv=12\n9-10 ~b patch rec:west/ h=b e=5 rv=13", nil},
+		{"a record made anew gives nothing yet", held +
+			"7-8 ~a create rec:west/ rv=12\n9-10 ~b patch rec:west/ h=b e=5 rv=13", nil},
 		{"a record made anew gives a lower epoch",
-			"0-1 ~a create rec:west/ h=a e=7 rv=10 move=Join\n7-8 ~a create rec:west/ rv=12\n9-10 ~b patch rec:west/ h=b e=5 rv=13", all(RecordEpochFell)},
+			"0-1 ~a create rec:west/ h=a e=7 rv=10 move=Join\n7-8 ~a create rec:west/ rv=12\n9-10 ~b patch rec:west/ h=b e=5 " +
+				"rv=13", all(RecordEpochFell)},
 		{"nor one whose answer was lost",
 			held + "0-1 ~a create lease:a\n9-10 ~a patch rec:west/ h=b e=2 move=Planned code=504 rv=0\n" +
 				"20-21 ~b patch rec:west/ h=b e=2 move=Planned n=1 rv=12", nil},
@@ -268,7 +274,8 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 		{"released to one that left at the same time, and planned for another", held + released +
 			"8-9 ~b delete lease:b\n10-11 ~c patch rec:west/ e=1 to=c rv=14\n12-13 ~c patch rec:west/ h=c e=2 to=c rv=15", nil},
 		{"… and claimed by another", held + released +
-			"8-9 ~b delete lease:b\n10-11 ~c patch rec:west/ h=c e=2 to=b rv=14\n12-13 ~c patch rec:west/ h=c e=2 to=c rv=15", nil},
+			"8-9 ~b delete lease:b\n10-11 ~c patch rec:west/ h=c e=2 to=b rv=14\n12-13 ~c patch rec:west/ h=c e=2 to=c rv=15",
+			nil},
 		{"released to one that stays, and claimed by another", held + released +
 			"10-11 ~c patch rec:west/ h=c e=2 to=b rv=14\n12-13 ~c patch rec:west/ h=c e=2 to=c rv=15", all(CostlyMove)},
 		{"released to one that stays, and planned for another", held + released +
@@ -373,7 +380,8 @@ func TestWhatTheLogShouldHoldAndDoesNotIsAViolation(t *testing.T) {
 			if diff := gocmp.Diff(tt.want, broken(r)); diff != "" {
 				t.Errorf("(-want +got):\n%s\n%v", diff, r.Err())
 			}
-			if (r.Err() == nil) != (len(tt.want) == 0) || (r.Publishable() == nil) != (r.Err() == nil && tt.rules.Unwitnessed == "") {
+			if (r.Err() == nil) != (len(tt.want) == 0) ||
+				(r.Publishable() == nil) != (r.Err() == nil && tt.rules.Unwitnessed == "") {
 				t.Errorf("Err %v, publishable %v", r.Err(), r.Publishable())
 			}
 		})
@@ -430,7 +438,8 @@ func TestARestoreIsAnotherHistory(t *testing.T) {
 		{"one that isn't declared", 70, "", nil, []Kind{UndeclaredRestore, RecordEpochFell, DuplicatePod, PodAfterDone}},
 		{"a wrong one, whose epochs begin anew", 2, "", restores, []Kind{WriteAfterHandoff}},
 		{"the holder of before goes on until others are given the shard", 70, "52-53 west/@5:a patch web:x", restores, nil},
-		{"the holder of before goes on for longer", 70, "62-63 west/@5:a patch web:x", restores, []Kind{WriteAfterHandoff, InterleavedShard}},
+		{"the holder of before goes on for longer", 70, "62-63 west/@5:a patch web:x", restores,
+			[]Kind{WriteAfterHandoff, InterleavedShard}},
 		{"the restored record's holder acts on it", 70, "52-53 west/@1:a patch web:x", restores, []Kind{WriteAfterHandoff}},
 		{"another is given the restored epoch", 70, "62-63 west/@70:c patch web:x", restores, []Kind{TwoHolders}},
 	}
@@ -521,7 +530,8 @@ func TestMovesAreNamedCountedAndTimed(t *testing.T) {
 	want := MoveStats{
 		Planned: 1, Crash: 1, Exit: 1, Join: 3, Writes: 7, PerMove: 7.0 / 3, MaxWrites: 3,
 		Steps: map[Step]int{StepPlan: 5, StepWarm: 5, StepHandoff: 6},
-		Kinds: map[protocol.MoveKind]MoveRow{protocol.Planned: {N: 1}, protocol.Crash: {N: 1}, protocol.Exit: {N: 1}, protocol.Join: {N: 3}},
+		Kinds: map[protocol.MoveKind]MoveRow{protocol.Planned: {N: 1}, protocol.Crash: {N: 1}, protocol.Exit: {N: 1},
+			protocol.Join: {N: 3}},
 	}
 	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("moves (-want +got):\n%s", diff)

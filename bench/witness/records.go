@@ -45,7 +45,8 @@ func (l *ledger) addRecord(e *Event, a agent) {
 	}
 	if e.Verb == "delete" || e.Verb == "deletecollection" || e.Body == nil || e.Body.Requested || e.Body.Shard == nil {
 		if e.Verb == "delete" {
-			l.recordUnknown[e.Name] = append(l.recordUnknown[e.Name], w) // whoever held it may have lost it from some time in this request's span on
+			// whoever held it may have lost it from some time in this request's span on
+			l.recordUnknown[e.Name] = append(l.recordUnknown[e.Name], w)
 		}
 		return
 	}
@@ -269,7 +270,8 @@ func (l *ledger) withUnanswered(ws []recordWrite) []recordWrite {
 	for _, w := range ws[1:] {
 		before := all[len(all)-1]
 		for _, u := range l.recordUnknown[w.name] {
-			if u.state.Epoch == before.state.Epoch+1 && u.state.Epoch < w.state.Epoch && u.start > before.start && u.start < w.start {
+			if u.state.Epoch == before.state.Epoch+1 && u.state.Epoch < w.state.Epoch && u.start > before.start &&
+				u.start < w.start {
 				u.state.Cluster, u.state.Prefix, u.state.Assignee = before.state.Cluster, before.state.Prefix, before.state.Assignee
 				all, before = append(all, u), u
 			}
@@ -296,7 +298,8 @@ func (l *ledger) earliest(before, w recordWrite) int64 {
 // and got no answer. In the latter case the log has no line of the commit, and w is only the first to carry it along.
 func (l *ledger) changedBy(w recordWrite) string {
 	for _, u := range l.recordUnknown[w.name] {
-		if u.start < w.start && u.state.Epoch == w.state.Epoch && u.state.Holder == w.state.Holder && u.state.Move == w.state.Move {
+		if u.start < w.start && u.state.Epoch == w.state.Epoch && u.state.Holder == w.state.Holder &&
+			u.state.Move == w.state.Move {
 			return u.writer
 		}
 	}

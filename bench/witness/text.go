@@ -101,7 +101,8 @@ func (r *Report) textFigures(b *bufio.Writer) {
 	row("lateness", "%s%s", a.Lateness, longest)
 	m := r.Moves
 	row("moves",
-		"%d planned, %d exit, %d crash, %d claims; %d writes, %.2f a move, at most %d; %d plans called off (%d writes); %d refused",
+		"%d planned, %d exit, %d crash, %d claims; %d writes, %.2f a move, at most %d; %d plans called off (%d writes); %d "+
+			"refused",
 		m.Planned, m.Exit, m.Crash, m.Join, m.Writes, m.PerMove, m.MaxWrites, m.CalledOff, m.CalledOffWrites, m.Rejected)
 	row("  in flight", "%d writes at a change of holder, at most %d at one, answered at most %.1f ms after it",
 		m.InFlight, m.MaxInFlight, m.InFlightMs)

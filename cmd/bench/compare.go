@@ -79,31 +79,34 @@ func newCompare() *cobra.Command {
 
 // newPool makes one report of several runs, and holds it against the scenario's thresholds.
 func newPool() *cobra.Command {
-	return onReports("pool FILE...", "put several runs of a scenario together", 1, 0, func(out io.Writer, reports []*report.Report) error {
-		pooled, err := compare.Pool(reports)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(compare.PoolText(out, pooled), check.Judge(pooled)); err != nil {
-			return err
-		}
-		return judge(out, pooled)
-	})
+	return onReports("pool FILE...", "put several runs of a scenario together", 1, 0,
+		func(out io.Writer, reports []*report.Report) error {
+			pooled, err := compare.Pool(reports)
+			if err != nil {
+				return err
+			}
+			if err := errors.Join(compare.PoolText(out, pooled), check.Judge(pooled)); err != nil {
+				return err
+			}
+			return judge(out, pooled)
+		})
 }
 
 func newCheck() *cobra.Command {
-	return onReports("check FILE", "hold a report against its scenario's thresholds", 1, 1, func(out io.Writer, r []*report.Report) error {
-		if err := check.Judge(r[0]); err != nil {
-			return err
-		}
-		return judge(out, r[0])
-	})
+	return onReports("check FILE", "hold a report against its scenario's thresholds", 1, 1,
+		func(out io.Writer, r []*report.Report) error {
+			if err := check.Judge(r[0]); err != nil {
+				return err
+			}
+			return judge(out, r[0])
+		})
 }
 
 // newPublish writes figures into the file of results, or says what stands against it.
 func newPublish() *cobra.Command {
 	var into string
-	cmd := onReports("publish FILE...", "write the figures of a run, or of several runs of a scenario, to the file of results", 1, 0,
+	cmd := onReports("publish FILE...", "write the figures of a run, or of several runs of a scenario, to the file of "+
+		"results", 1, 0,
 		func(out io.Writer, reports []*report.Report) error {
 			results, err := os.ReadFile(into)
 			if err != nil {

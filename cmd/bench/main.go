@@ -50,7 +50,8 @@ func newRoot() *cobra.Command {
 			return errors.Join(cmd.Help(), errors.New("want a command"))
 		},
 	}
-	root.AddCommand(newList(), newRun(), newTour(), newCompare(), newPool(), newCheck(), newPublish(), newAlgorithms(), newFloor(),
+	root.AddCommand(newList(), newRun(), newTour(), newCompare(), newPool(), newCheck(), newPublish(),
+		newAlgorithms(), newFloor(),
 		newWitness())
 	return root
 }

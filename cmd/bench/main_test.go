@@ -52,12 +52,17 @@ func TestBenchExitsAndSaysWhy(t *testing.T) {
 		{"a directory that is not there", []string{"witness", "/does/not/exist"}, exitUsage, "", "looking for audit logs"},
 		{"a directory without logs", []string{"witness", t.TempDir()}, exitUsage, "", "no audit logs found"},
 		{"an unreadable line", []string{"witness", garbage}, exitUsage, "", "west/audit.log:1: unreadable line"},
-		{"a list of Ats that is not there", []string{"witness", clean, "--ats", "west=/nope"}, exitUsage, "", "opening the list of Ats"},
-		{"a kubeconfig without a cluster", []string{"witness", clean, "--kubeconfig", "x"}, exitUsage, "", "want CLUSTER=FILE"},
+		{"a list of Ats that is not there", []string{"witness", clean, "--ats", "west=/nope"}, exitUsage, "",
+			"opening the list of Ats"},
+		{"a kubeconfig without a cluster", []string{"witness", clean, "--kubeconfig", "x"}, exitUsage, "",
+			"want CLUSTER=FILE"},
 		{"a negative skew", []string{"witness", "--skew", "-1s", clean}, exitUsage, "", "can't be negative"},
-		{"a log that lacks most of what is to be judged", []string{"witness", clean}, exitFindings, "evidence no-records", ""},
-		{"a clean log, and why it lacks that", append([]string{"witness", clean}, waived...), exitOK, "no violation found", ""},
-		{"an excuse for a broken invariant", []string{"witness", clean, "--waive", "lost-at=why not"}, exitUsage, "", "only missing evidence can be waived"},
+		{"a log that lacks most of what is to be judged", []string{"witness", clean}, exitFindings,
+			"evidence no-records", ""},
+		{"a clean log, and why it lacks that", append([]string{"witness", clean}, waived...), exitOK,
+			"no violation found", ""},
+		{"an excuse for a broken invariant", []string{"witness", clean, "--waive", "lost-at=why not"}, exitUsage, "",
+			"only missing evidence can be waived"},
 		{"a restore without its time", []string{"witness", clean, "--restored", "home"}, exitUsage, "", "want CLUSTER=TIME"},
 		{"a log with a violation", []string{"witness", fallen}, exitFindings, "falling-epoch", ""},
 	}
@@ -80,7 +85,8 @@ func TestBenchExitsAndSaysWhy(t *testing.T) {
 func TestTheJSONReportSaysWhatTheTextSays(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "report.json")
 	var stdout, stderr strings.Builder
-	if code := run([]string{"witness", logDir(t, line("2", "1")+line("1", "2")), "--json", file}, &stdout, &stderr); code != exitFindings {
+	if code := run([]string{"witness", logDir(t, line("2", "1")+line("1", "2")), "--json", file}, &stdout,
+		&stderr); code != exitFindings {
 		t.Fatalf("exit code %d: %s", code, stderr.String())
 	}
 	data, err := os.ReadFile(file)
@@ -99,7 +105,9 @@ func TestTheJSONReportSaysWhatTheTextSays(t *testing.T) {
 func TestAListOfAtsIsReadInBothForms(t *testing.T) {
 	tests := []struct{ name, text, cluster string }{
 		{"our own", `{"ats":[{"cluster":"west","namespace":"ns","name":"a","schedule":"2026-11-20T10:00:01Z"}]}`, ""},
-		{"kubectl's", `{"kind":"List","items":[{"metadata":{"namespace":"ns","name":"a"},"spec":{"schedule":"2026-11-20T10:00:01Z"}}]}`, "west="},
+		{"kubectl's",
+			`{"kind":"List","items":[{"metadata":{"namespace":"ns","name":"a"},"spec":{"schedule":"2026-11-20T10:00:01Z"}}]}`,
+			"west="},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -56,7 +56,8 @@ func newRun() *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
 		Use: "run SCENARIO|FILE", Short: "carry a scenario out and report",
-		Long: "Starts control planes and replicas on this machine, gives them the scenario's load, and reports. Settings are\n" +
+		Long: "Starts control planes and replicas on this machine, gives them the scenario's load, and reports. Settings " +
+			"are\n" +
 			"applied to the scenario by their dotted path: --set size=full, --set fleet.replicas=5, --set load.count=1000.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -87,10 +88,13 @@ func newRun() *cobra.Command {
 	fs.StringArrayVar(&f.set, "set", nil, "`path=value` of a field of the scenario; repeatable")
 	fs.StringVar(&f.jsonFile, "json", "", "write the report as JSON to this `file`")
 	fs.StringVar(&f.htmlFile, "html", "", "write the report as a page to this `file`")
-	fs.StringVar(&f.options.Dir, "dir", "", "keep logs, audit logs and samples in this `folder` (default: a temporary one)")
-	fs.StringArrayVar(&f.kubeconfigs, "kubeconfig", nil, "run in these clusters, `CLUSTER=FILE`, instead of on control planes "+
-		"of our own; repeatable, one is called home")
-	fs.StringVar(&f.unwitnessed, "unwitnessed", "", "with --kubeconfig, the `reason` why no witness judges the run's writes")
+	fs.StringVar(&f.options.Dir, "dir", "", "keep logs, audit logs and samples in this `folder` (default: a temporary "+
+		"one)")
+	fs.StringArrayVar(&f.kubeconfigs, "kubeconfig", nil,
+		"run in these clusters, `CLUSTER=FILE`, instead of on control planes "+
+			"of our own; repeatable, one is called home")
+	fs.StringVar(&f.unwitnessed, "unwitnessed", "",
+		"with --kubeconfig, the `reason` why no witness judges the run's writes")
 	fs.StringVar(&f.options.Profile, "profile", "",
 		"take CPU profiles of all processes in each round into this `folder`, and print one table of them")
 	return cmd

@@ -15,7 +15,8 @@ import (
 func writeReport(t *testing.T, lost int) string {
 	t.Helper()
 	writes := 3.0
-	r := report.Report{Schema: report.Schema, Scenario: "at-burst", Valid: true, Results: &report.Results{Objects: 9, Lost: lost, APIWrites: &writes}}
+	r := report.Report{Schema: report.Schema, Scenario: "at-burst", Valid: true,
+		Results: &report.Results{Objects: 9, Lost: lost, APIWrites: &writes}}
 	r.Config.Size = "small"
 	for _, rate := range []float64{100, 102, 99, 101} {
 		r.Results.Rounds = append(r.Results.Rounds, report.Round{Figures: map[string]float64{"throughput_per_s": rate}})
@@ -92,7 +93,8 @@ func TestAReportThatIsNotValidIsAFinding(t *testing.T) {
 			r.Reasons = []string{"tenure: the witness found 1 violation"}
 		}
 		var out, errs strings.Builder
-		if code := run([]string{"check", write(t, r)}, &out, &errs); code != want || strings.Contains(out.String(), "INVALID") == valid {
+		if code := run([]string{"check", write(t, r)}, &out, &errs); code != want ||
+			strings.Contains(out.String(), "INVALID") == valid {
 			t.Errorf("valid %v: exit code %d: %s%s", valid, code, out.String(), errs.String())
 		}
 	}
@@ -107,7 +109,8 @@ func TestWhatCanNotBePublishedIsAFindingAndLeavesTheResultsAlone(t *testing.T) {
 	if code := run([]string{"publish", writeReport(t, 0), "--into", results}, &out, &errs); code != exitFindings {
 		t.Errorf("exit code %d: %s", code, errs.String())
 	}
-	if text, err := os.ReadFile(results); err != nil || string(text) != "# Results\n" || !strings.Contains(out.String(), "no witness") {
+	if text, err := os.ReadFile(results); err != nil || string(text) != "# Results\n" ||
+		!strings.Contains(out.String(), "no witness") {
 		t.Errorf("%q, %v; said %q", text, err, out.String())
 	}
 }
@@ -124,7 +127,8 @@ func TestCompareShowsBothReports(t *testing.T) {
 
 func TestPoolHoldsTheTurnsOfAllRunsAgainstTheThresholds(t *testing.T) {
 	for cost, want := range map[float64]int{1.02: exitOK, 1.04: exitFindings} {
-		r := report.Report{Schema: report.Schema, Scenario: "tracing", Valid: true, Results: &report.Results{Turns: map[string][]report.Round{}}}
+		r := report.Report{Schema: report.Schema, Scenario: "tracing", Valid: true,
+			Results: &report.Results{Turns: map[string][]report.Round{}}}
 		r.Config.Size = "full"
 		for name, factor := range map[string]float64{"untraced": 1, "sampled": 1, "traced": 1 / cost} {
 			for _, rate := range []float64{100, 140, 120} {

@@ -26,7 +26,8 @@ func newWitness() *cobra.Command {
 	var f witnessFlags
 	cmd := &cobra.Command{
 		Use: "witness DIR", Short: "judge the invariants from API servers' audit logs",
-		Long: "Reads the audit logs below DIR (files audit*.log, rotated and .gz too, one folder per cluster) and reports every\n" +
+		Long: "Reads the audit logs below DIR (files audit*.log, rotated and .gz too, one folder per cluster) and reports " +
+			"every\n" +
 			"broken invariant with the log lines that prove it. What the logs should hold and don't is a violation too,\n" +
 			"unless a reason is given.",
 		Args: func(_ *cobra.Command, args []string) error {
@@ -38,7 +39,8 @@ func newWitness() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(args[0], cmd.OutOrStdout()) },
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&f.jsonFile, "json", "", "also write the report as JSON to this `file` (- is stdout, instead of the text)")
+	fs.StringVar(&f.jsonFile, "json", "", "also write the report as JSON to this `file` (- is stdout, instead of the "+
+		"text)")
 	fs.StringArrayVar(&f.ats, "ats", nil,
 		"list of Ats, `[CLUSTER=]FILE`: {\"ats\":[...]} or kubectl get ats -A -o json; repeatable")
 	fs.StringArrayVar(&f.kubeconfigs, "kubeconfig", nil, "read the Ats live, `CLUSTER=FILE`; repeatable")

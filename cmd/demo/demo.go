@@ -33,7 +33,8 @@ func run(ctx context.Context, s *settings) (err error) {
 	fmt.Println("Starting four control planes (home, west, east, north), and Jaeger, on this machine.")
 	f, err := lab.Start(ctx, lab.Options{
 		Workloads: workloadClusters, Planes: localplane.Config{Dir: s.dir, Binary: s.controlplane, Progress: os.Stdout},
-		Jaeger: &localjaeger.Config{Binary: s.jaeger, QueryPort: queryPort()}, Direct: true, Replication: true, UserAgent: "demo",
+		Jaeger: &localjaeger.Config{Binary: s.jaeger, QueryPort: queryPort()}, Direct: true,
+		Replication: true, UserAgent: "demo",
 		Tenure: s.tenure, LeaseDuration: s.leaseDuration, ShardsPerCluster: shardsPerCluster,
 		Flags: []string{"--deployment-source", homeCluster}, Environment: []string{"OTEL_TRACES_SAMPLER=always_on"},
 	})
@@ -79,7 +80,8 @@ func play(ctx context.Context, s *settings, f *lab.Fleet, b *board) error {
 	if err := addNamespaces(ctx, f); err != nil {
 		return err
 	}
-	fmt.Printf("Starting replicas r1, r2, r3 with the rights of config/ only; lease duration %s (default 10s).\n\n", s.leaseDuration)
+	fmt.Printf("Starting replicas r1, r2, r3 with the rights of config/ only; lease duration %s (default 10s).\n\n",
+		s.leaseDuration)
 	story := &story{settings: s, fleet: f, board: b}
 	if err := observed(ctx, f, b, s.terminal, story.tell); err != nil {
 		return err
@@ -173,13 +175,15 @@ func (st *story) tell(ctx context.Context) error {
 	}
 	b.say(fmt.Sprintf("%d Ats created; half way, %s will be killed", s.ats, victim))
 	loaded := time.Now()
-	if err := st.until(ctx, s.limit, "half of the Ats are DONE", func(now snapshot) bool { return 2*now.done() >= s.ats }); err != nil {
+	if err := st.until(ctx, s.limit, "half of the Ats are DONE",
+		func(now snapshot) bool { return 2*now.done() >= s.ats }); err != nil {
 		return err
 	}
 	if err := st.crash(ctx); err != nil {
 		return err
 	}
-	if err := st.until(ctx, s.limit-time.Since(loaded), "all Ats are DONE", func(now snapshot) bool { return now.done() == s.ats }); err != nil {
+	if err := st.until(ctx, s.limit-time.Since(loaded), "all Ats are DONE",
+		func(now snapshot) bool { return now.done() == s.ats }); err != nil {
 		return err
 	}
 	b.say("all Ats are DONE; waiting for the shards to come to rest")
@@ -206,7 +210,8 @@ func (st *story) crash(ctx context.Context) error {
 			r.Kill()
 		}
 	}
-	st.board.say(fmt.Sprintf("%s was killed with SIGKILL; its shards wait for its Lease to run out (%s)", victim, st.settings.leaseDuration))
+	st.board.say(fmt.Sprintf("%s was killed with SIGKILL; its shards wait for its Lease to run out (%s)", victim,
+		st.settings.leaseDuration))
 	held := func(now snapshot) bool { return now.held == now.shards }
 	if err := st.until(ctx, settleWithin, "the shards of the killed replica are held again", held); err != nil {
 		return err

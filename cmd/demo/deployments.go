@@ -45,7 +45,8 @@ func planDeployments(count int) []*appsv1.Deployment {
 // conditionOf is a source's condition Replicated, if it speaks of the source as it is now.
 func conditionOf(source *appsv1.Deployment) *appsv1.DeploymentCondition {
 	for i, c := range source.Status.Conditions {
-		if c.Type == replication.ConditionReplicated && strings.HasPrefix(c.Message, fmt.Sprintf("generation %d: ", source.Generation)) {
+		if c.Type == replication.ConditionReplicated &&
+			strings.HasPrefix(c.Message, fmt.Sprintf("generation %d: ", source.Generation)) {
 			return &source.Status.Conditions[i]
 		}
 	}
@@ -60,7 +61,8 @@ func isReplicated(source *appsv1.Deployment) bool {
 // showsAway says that a source's condition tells that a cluster, and no other, is away.
 func showsAway(source *appsv1.Deployment, cluster string) bool {
 	c := conditionOf(source)
-	if c == nil || c.Status == corev1.ConditionTrue || c.Reason != replication.ReasonAway || !strings.Contains(c.Message, cluster+": ") {
+	if c == nil || c.Status == corev1.ConditionTrue || c.Reason != replication.ReasonAway ||
+		!strings.Contains(c.Message, cluster+": ") {
 		return false
 	}
 	for _, name := range workloadClusters {
@@ -114,7 +116,8 @@ func (b *board) freeze(cluster string) {
 	b.frozen = cluster
 }
 
-// countCopies completes the clusters' views, and returns the number of Deployments that are replicated. The lock is held.
+// countCopies completes the clusters' views, and returns the number of Deployments that are replicated. The lock is
+// held.
 func (b *board) countCopies(clusters []clusterView) (replicated int) {
 	for i := range clusters {
 		clusters[i].frozen = clusters[i].name == b.frozen

@@ -26,10 +26,10 @@ type handoff struct {
 	time time.Time // when the record changed hands, on its writer's clock
 }
 
-// gap is how long the shard was served by nobody, in milliseconds; nil while that isn't known. began is the first tenure
-// from this handoff on that was served: usually the one it made, a later one if that holder lapsed before it got so far.
-// Where the old holder told when it stopped, the new one reckons from that. A dead one couldn't: end is when it lapsed or
-// was killed, nil if it did neither.
+// gap is how long the shard was served by nobody, in milliseconds; nil while that isn't known. began is the first
+// tenure from this handoff on that was served: usually the one it made, a later one if that holder lapsed before it got
+// so far. Where the old holder told when it stopped, the new one reckons from that. A dead one couldn't: end is when it
+// lapsed or was killed, nil if it did neither.
 func gap(h handoff, began *lab.Line, end *time.Time) *float64 {
 	if began == nil {
 		return nil

@@ -111,7 +111,8 @@ func judge(o *observation) []check {
 		{"Pods made for them", fmt.Sprint(t.pods), t.pods == o.expected && t.strayPods == 0},
 		{"second Pods of one At", fmt.Sprint(t.duplicatePods), t.duplicatePods == 0},
 		{"started before their time", fmt.Sprint(t.early), t.early == 0},
-		{"shards held by live replicas", fmt.Sprintf("%d of %d", t.shards-t.orphans, t.shards), t.shards > 0 && t.orphans == 0},
+		{"shards held by live replicas", fmt.Sprintf("%d of %d", t.shards-t.orphans, t.shards),
+			t.shards > 0 && t.orphans == 0},
 		{"shards per replica", shares(t.shares), even(t.shares)},
 	}
 	checks = append(checks, bounded("latest after its time", "%s", o.lease+latestAfterLease, t.maxLateness))
@@ -127,7 +128,9 @@ func judge(o *observation) []check {
 			most = o.lease + crashAfterLease
 		}
 		what := fmt.Sprintf("gaps, %s: %d", g.kind, g.shards)
-		checks = append(checks, bounded(what, milliseconds(g.median)+" median, %s longest", most, max(1, duration(g.longest)))) // one of an empty shard may take none
+		// one of an empty shard may take none
+		checks = append(checks, bounded(what, milliseconds(g.median)+" median, %s longest", most,
+			max(1, duration(g.longest))))
 	}
 	checks = append(checks, watchCheck(o))
 	checks = append(checks, o.second.checks()...)
@@ -189,7 +192,8 @@ func handoffCheck(o *observation) check {
 
 // mode says who filtered a cluster's watches: the API server, or the replicas on arrival.
 func (w watchFacts) mode() string {
-	if w.selectors > 0 && w.unfiltered == 0 && w.covered > 0 && w.strangers == 0 && (w.discarded == nil || *w.discarded == 0) {
+	if w.selectors > 0 && w.unfiltered == 0 && w.covered > 0 && w.strangers == 0 &&
+		(w.discarded == nil || *w.discarded == 0) {
 		return "server"
 	}
 	return "client"

@@ -31,7 +31,8 @@ func perfect() *observation {
 		second: secondFacts{
 			deployments: 12, within: 3 * time.Second, frozen: 6 * time.Second, shownAfter: 5 * time.Second, shownBy: 12,
 			updates: 24, slowest: 80 * time.Millisecond, caught: 2 * time.Second,
-			repairs: []repair{{"copy deleted in east", span(12 * time.Millisecond)}, {"copy scaled in west", span(9 * time.Millisecond)}},
+			repairs: []repair{{"copy deleted in east", span(12 * time.Millisecond)},
+				{"copy scaled in west", span(9 * time.Millisecond)}},
 		},
 		traces: []traceFacts{
 			{what: "an At's life", about: "job-6", traces: 4, spans: 21},
@@ -79,7 +80,8 @@ func TestJudgeFindsEachFaultAndNothingElse(t *testing.T) {
 		want  string // the verdict's words; empty: everything holds
 	}{
 		{"nothing wrong", func(*observation) {}, ""},
-		{"an At that isn't DONE", func(o *observation) { o.ats["west"][0].Status.Phase = cnatv1alpha1.AtRunning }, "Ats DONE: 5 of 6"},
+		{"an At that isn't DONE", func(o *observation) { o.ats["west"][0].Status.Phase = cnatv1alpha1.AtRunning },
+			"Ats DONE: 5 of 6"},
 		{"an At that is gone", func(o *observation) {
 			o.ats["west"], o.pods["west"] = o.ats["west"][1:], o.pods["west"][1:]
 		}, "Ats DONE: 5 of 6; Pods made for them: 5"},
@@ -94,28 +96,37 @@ func TestJudgeFindsEachFaultAndNothingElse(t *testing.T) {
 			o.pods["east"][0].CreationTimestamp.Time = due.Add(-time.Second)
 		}, "started before their time: 1"},
 		{"a Pod a moment early, as only the audit log tells", func(o *observation) {
-			o.creates["east"].podCreates[[2]string{"shop", "job-0-x"}] = request{due.Add(-2 * time.Millisecond), due.Add(-time.Millisecond)}
+			o.creates["east"].podCreates[[2]string{"shop", "job-0-x"}] = request{due.Add(-2 * time.Millisecond),
+				due.Add(-time.Millisecond)}
 		}, "started before their time: 1"},
 		{"a claim before its time", func(o *observation) {
 			o.ats["east"][0].Status.StartTime.Time = due.Add(-time.Microsecond)
 		}, "started before their time: 1"},
-		{"a shard of the dead", func(o *observation) { o.shards[1].Status.Holder = "r2-b" }, "shards held by live replicas: 5 of 6"},
-		{"a shard of nobody's", func(o *observation) { o.shards[1].Status.Holder = "" }, "shards held by live replicas: 5 of 6"},
+		{"a shard of the dead", func(o *observation) { o.shards[1].Status.Holder = "r2-b" },
+			"shards held by live replicas: 5 of 6"},
+		{"a shard of nobody's", func(o *observation) { o.shards[1].Status.Holder = "" },
+			"shards held by live replicas: 5 of 6"},
 		{"uneven shares", func(o *observation) { o.shards[1].Status.Holder = "r1-a" }, "shards per replica: r1 4, r3 2"},
-		{"a replica with nothing", func(o *observation) { o.replicas = append(o.replicas, "r4") }, "shards per replica: r1 3, r3 3, r4 0"},
+		{"a replica with nothing", func(o *observation) { o.replicas = append(o.replicas, "r4") },
+			"shards per replica: r1 3, r3 3, r4 0"},
 		{"a watch without selector", func(o *observation) {
 			o.watches["west"] = watchFacts{selectors: 2, unfiltered: 1, covered: 2}
 		}, "watches filtered by the: client in west; server in east, north"},
-		{"a handoff that the watch missed", func(o *observation) { o.handoffs = nil }, "handoffs: 0 watched, but 1 in the audit log"},
+		{"a handoff that the watch missed", func(o *observation) { o.handoffs = nil },
+			"handoffs: 0 watched, but 1 in the audit log"},
 		{"a handoff whose reply was lost", func(o *observation) { o.witness.Handoffs = o.witness.Handoffs[:1] }, ""},
-		{"a handoff without a gap", func(o *observation) { o.handoffs[0].GapMS = nil }, "handoff of west/1: the logs don't tell how long it took"},
-		{"a Deployment whose replication was not seen", func(o *observation) { o.second.within = 0 }, "Deployments replicated: 12 to 3 clusters in 0.0 ms"},
-		{"a copy that nobody repaired", func(o *observation) { o.second.repairs[0].took = nil }, "copy deleted in east: not repaired"},
+		{"a handoff without a gap", func(o *observation) { o.handoffs[0].GapMS = nil },
+			"handoff of west/1: the logs don't tell how long it took"},
+		{"a Deployment whose replication was not seen", func(o *observation) { o.second.within = 0 },
+			"Deployments replicated: 12 to 3 clusters in 0.0 ms"},
+		{"a copy that nobody repaired", func(o *observation) { o.second.repairs[0].took = nil },
+			"copy deleted in east: not repaired"},
 		{"a cluster whose trouble isn't shown", func(o *observation) { o.second.shownBy = 11 },
 			"shown while north was frozen: by 11 of 12 conditions within 5.00 s"},
 		{"a cluster that waited for the frozen one", func(o *observation) { o.second.updates = 23 },
 			"updated meanwhile elsewhere: 23 of 24 copies, each within 80.0 ms, at most 5s"},
-		{"a cluster that didn't catch up", func(o *observation) { o.second.caught = 0 }, "north after 6.00 s frozen: caught up in 0.0 ms, at most 30s"},
+		{"a cluster that didn't catch up", func(o *observation) { o.second.caught = 0 },
+			"north after 6.00 s frozen: caught up in 0.0 ms, at most 30s"},
 		{"an At that waited too long", func(o *observation) {
 			o.creates["west"].podCreates[[2]string{"shop", "job-1-x"}] = request{due, due.Add(20001 * time.Millisecond)}
 		},
@@ -123,7 +134,8 @@ func TestJudgeFindsEachFaultAndNothingElse(t *testing.T) {
 		{"an At that waited as long as it may", func(o *observation) {
 			o.creates["west"].podCreates[[2]string{"shop", "job-1-x"}] = request{due, due.Add(20 * time.Second)}
 		}, ""},
-		{"Pods that no audit log tells of", func(o *observation) { o.creates = nil }, "latest after its time: 0.0 ms, at most 20s"},
+		{"Pods that no audit log tells of", func(o *observation) { o.creates = nil },
+			"latest after its time: 0.0 ms, at most 20s"},
 		{"a crash with too long a gap", func(o *observation) { o.handoffs[0].GapMS = ms(7001) },
 			"gaps, Crash: 1: 7.00 s median, 7.00 s longest, at most 7s"},
 		{"a planned move with too long a gap", func(o *observation) {
@@ -138,7 +150,8 @@ func TestJudgeFindsEachFaultAndNothingElse(t *testing.T) {
 			"updated meanwhile elsewhere: 24 of 24 copies, each within 5.00 s, at most 5s"},
 		{"a cluster that caught up late", func(o *observation) { o.second.caught = 31 * time.Second },
 			"north after 6.00 s frozen: caught up in 31.00 s, at most 30s"},
-		{"a trace with a hole", func(o *observation) { o.traces[1].missing = `no span "drain"` }, `trace: a handoff: west/1 to r3: no span "drain"`},
+		{"a trace with a hole", func(o *observation) { o.traces[1].missing = `no span "drain"` },
+			`trace: a handoff: west/1 to r3: no span "drain"`},
 		{"a falling epoch", func(o *observation) {
 			o.witness.OK, o.witness.Counts = false, map[witness.Kind]int{witness.FallingEpoch: 2}
 			o.witness.Violations = make([]witness.Violation, 2)
@@ -238,7 +251,8 @@ Everything holds. 6 Ats in 40s, the latest 10.0 ms after its time.
 		t.Error("summary (-want +got):\n" + diff)
 	}
 	o.pods["east"] = append(o.pods["east"], podOf(o.ats["east"][0], "second"))
-	if got := summary(o, judge(o)); !strings.HasPrefix(got, "Something does NOT hold.") || !strings.Contains(got, "FAIL  second Pods") {
+	if got := summary(o, judge(o)); !strings.HasPrefix(got, "Something does NOT hold.") ||
+		!strings.Contains(got, "FAIL  second Pods") {
 		t.Errorf("a fault isn't told:\n%s", got)
 	}
 }

@@ -1,6 +1,6 @@
-// Command demo shows Tenure at work on this machine: three replicas share the Ats of three real clusters, one replica is
-// killed half way, a fourth one joins; then a dozen Deployments are kept in all clusters while copies are deleted and
-// scaled by hand and a cluster freezes. In the end the API servers are asked whether anything was lost, early, done
+// Command demo shows Tenure at work on this machine: three replicas share the Ats of three real clusters, one replica
+// is killed half way, a fourth one joins; then a dozen Deployments are kept in all clusters while copies are deleted
+// and scaled by hand and a cluster freezes. In the end the API servers are asked whether anything was lost, early, done
 // twice or left as it was, and Jaeger whether it has the whole story.
 //
 // `make demo` builds what it needs and runs it. With a terminal it draws a live table, and stays up until Ctrl-C so

@@ -90,7 +90,8 @@ func (st *story) gather(ctx context.Context) (*observation, error) {
 	if o.traces, err = st.findTraces(ctx, o.handoffs); err != nil {
 		return nil, err
 	}
-	o.witness, err = witness.Read(st.fleet.Planes.Dir(), witness.Options{Facts: o.facts(), Rules: witness.Rules{Users: []string{lab.AccountUser}}})
+	o.witness, err = witness.Read(st.fleet.Planes.Dir(),
+		witness.Options{Facts: o.facts(), Rules: witness.Rules{Users: []string{lab.AccountUser}}})
 	if err != nil {
 		return nil, fmt.Errorf("judging the audit logs: %w", err)
 	}

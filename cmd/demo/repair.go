@@ -91,7 +91,8 @@ func (f auditFacts) next(change deploymentWrite) *time.Duration {
 func (f secondFacts) checks() []check {
 	n, others := f.deployments, len(workloadClusters)-1
 	checks := []check{{
-		"Deployments replicated", fmt.Sprintf("%d to %d clusters in %s", n, len(workloadClusters), length(f.within)), f.within > 0,
+		"Deployments replicated", fmt.Sprintf("%d to %d clusters in %s", n, len(workloadClusters), length(f.within)),
+		f.within > 0,
 	}}
 	for _, r := range f.repairs {
 		c := check{r.what, "not repaired", false}

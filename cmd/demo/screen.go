@@ -11,7 +11,8 @@ import (
 func screen(s snapshot, columns, rows int) []string {
 	total := s.total()
 	lines := []string{
-		fmt.Sprintf("tenure demo  %s  %d of %d Ats DONE  %s", clock(s.elapsed), total.done, s.ats, bar(total.done, s.ats, 24)),
+		fmt.Sprintf("tenure demo  %s  %d of %d Ats DONE  %s", clock(s.elapsed), total.done, s.ats,
+			bar(total.done, s.ats, 24)),
 		"  " + s.headline,
 		"",
 		row("REPLICA", "STATE", "SHARDS", "QUEUE", "RECONCILED"),
@@ -23,7 +24,8 @@ func screen(s snapshot, columns, rows int) []string {
 	for _, c := range append(s.clusters, total) {
 		lines = append(lines, clusterRow(c))
 	}
-	lines = append(lines, "", fmt.Sprintf("LAST HANDOFFS  (%d so far, %d of %d shards held)", len(s.handoffs), s.held, s.shards))
+	lines = append(lines, "", fmt.Sprintf("LAST HANDOFFS  (%d so far, %d of %d shards held)",
+		len(s.handoffs), s.held, s.shards))
 	room := min(8, max(0, rows-1-len(lines)))
 	for _, h := range s.handoffs[max(0, len(s.handoffs)-room):] {
 		lines = append(lines, "  "+handoffLine(h))
@@ -84,7 +86,8 @@ func milliseconds(ms float64) string {
 // plainLine is a snapshot in one line, for logs.
 func plainLine(s snapshot) string {
 	all := s.total()
-	line := fmt.Sprintf("%s  Ats %d pending %d running %d done | shards", clock(s.elapsed), all.pending, all.running, all.done)
+	line := fmt.Sprintf("%s  Ats %d pending %d running %d done | shards", clock(s.elapsed), all.pending,
+		all.running, all.done)
 	for _, r := range s.replicas {
 		if r.state == killed {
 			line += fmt.Sprintf("  %s killed", r.name)

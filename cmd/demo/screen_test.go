@@ -15,14 +15,16 @@ func ms(v float64) *float64 { return &v }
 
 func midway() snapshot {
 	return snapshot{
-		elapsed: 73 * time.Second, headline: "r2 was killed", ats: 600, deployments: 12, replicated: 4, shards: 16, held: 11, claims: 16,
+		elapsed: 73 * time.Second, headline: "r2 was killed", ats: 600, deployments: 12, replicated: 4, shards: 16,
+		held: 11, claims: 16,
 		replicas: []replicaView{
 			{name: "r1", state: alive, shards: 6, figures: figures{queue: 12, reconciled: 1581}, asked: true},
 			{name: "r2", state: killed, shards: 5, figures: figures{queue: 3, reconciled: 978}, asked: true},
 			{name: "r4", state: starting},
 		},
 		clusters: []clusterView{
-			{name: "west", pending: 100, running: 20, done: 180, copies: 12}, {name: "east", pending: 90, running: 10, done: 200, frozen: true},
+			{name: "west", pending: 100, running: 20, done: 180, copies: 12},
+			{name: "east", pending: 90, running: 10, done: 200, frozen: true},
 		},
 		handoffs: []handoff{
 			{Shard: "west/010", Kind: protocol.Crash, From: "r2-qr2lzw", To: "r1-yrhuuz", Epoch: 2, GapMS: ms(4373.2)},
@@ -90,7 +92,8 @@ func TestScreenShowsTheLatestHandoffs(t *testing.T) {
 }
 
 func TestPlainLineTellsOrphansAndQueues(t *testing.T) {
-	want := "01:13  Ats 190 pending 30 running 380 done | shards  r1 6 (queue 12)  r2 killed (5 orphaned)  r4 0 | handoffs 3 | Deployments 4 of 12 replicated"
+	want := "01:13  Ats 190 pending 30 running 380 done | shards  r1 6 (queue 12)  r2 killed (5 orphaned)  r4 0 | " +
+		"handoffs 3 | Deployments 4 of 12 replicated"
 	if diff := cmp.Diff(want, plainLine(midway())); diff != "" {
 		t.Error("line (-want +got):\n" + diff)
 	}

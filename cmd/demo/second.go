@@ -61,7 +61,8 @@ func (st *story) replicate(ctx context.Context) error {
 // meddle deletes one copy and scales another, and waits until both are as they were.
 func (st *story) meddle(ctx context.Context, deleted, scaled string) error {
 	b := st.board
-	b.say(fmt.Sprintf("all are Replicated; %s in %s is deleted, %s in %s scaled by hand", deleted, deletedIn, scaled, scaledIn))
+	b.say(fmt.Sprintf("all are Replicated; %s in %s is deleted, %s in %s scaled by hand", deleted,
+		deletedIn, scaled, scaledIn))
 	st.second.deletedName, st.second.scaledName = deleted, scaled
 	was := b.deployment(deletedIn, deleted)
 	if err := st.fleet.Client(deletedIn).Delete(ctx, was.DeepCopy()); err != nil {
@@ -71,7 +72,8 @@ func (st *story) meddle(ctx context.Context, deleted, scaled string) error {
 	repaired := target.Generation + 2 // one for our change, one for that of the replicas
 	scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: scaledTo}}
 	scale.Namespace, scale.Name = target.Namespace, target.Name
-	if err := st.fleet.Client(scaledIn).SubResource("scale").Update(ctx, target, client.WithSubResourceBody(scale)); err != nil {
+	if err := st.fleet.Client(scaledIn).SubResource("scale").Update(ctx, target,
+		client.WithSubResourceBody(scale)); err != nil {
 		return fmt.Errorf("scaling copy %s in cluster %s: %w", scaled, scaledIn, err)
 	}
 	return st.until(ctx, replicateWithin, "both copies are repaired", func(snapshot) bool {
@@ -98,7 +100,8 @@ func (st *story) freeze(ctx context.Context, sources []*appsv1.Deployment) (err 
 	}()
 	patch := fmt.Appendf(nil, `[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":%q}]`, nextImage)
 	for _, d := range sources {
-		if err := st.fleet.Client(homeCluster).Patch(ctx, d, client.RawPatch("application/json-patch+json", patch)); err != nil {
+		if err := st.fleet.Client(homeCluster).Patch(ctx, d,
+			client.RawPatch("application/json-patch+json", patch)); err != nil {
 			return fmt.Errorf("changing the image of Deployment %s: %w", d.Name, err)
 		}
 	}
@@ -106,15 +109,16 @@ func (st *story) freeze(ctx context.Context, sources []*appsv1.Deployment) (err 
 	shows := func(source *appsv1.Deployment) bool {
 		return source.Spec.Template.Spec.Containers[0].Image == nextImage && showsAway(source, frozenIn)
 	}
-	err = st.until(ctx, replicateWithin, "the others are through, and the conditions show "+frozenIn, func(now snapshot) bool {
-		for _, c := range now.clusters {
-			if c.name != frozenIn && c.copies != len(sources) {
-				return false
+	err = st.until(ctx, replicateWithin, "the others are through, and the conditions show "+frozenIn,
+		func(now snapshot) bool {
+			for _, c := range now.clusters {
+				if c.name != frozenIn && c.copies != len(sources) {
+					return false
+				}
 			}
-		}
-		st.second.shownBy = b.countSources(shows)
-		return st.second.shownBy == len(sources)
-	})
+			st.second.shownBy = b.countSources(shows)
+			return st.second.shownBy == len(sources)
+		})
 	st.second.shown = time.Now()
 	if err == nil {
 		b.say(fmt.Sprintf("the other clusters are through, the conditions show %s; it goes on", frozenIn))

@@ -15,8 +15,11 @@ import (
 
 func TestRepairIsTheReplicasNextWriteOfTheSameCopy(t *testing.T) {
 	line := func(user, verb, sub, name, second string, code string) string {
-		return `{"stage":"ResponseComplete","verb":"` + verb + `","user":{"username":"` + user + `"},"objectRef":{"apiGroup":"apps","resource":"deployments","namespace":"web","name":"` + name +
-			`","subresource":"` + sub + `"},"responseStatus":{"code":` + code + `},"requestReceivedTimestamp":"2030-01-02T03:04:` + second + `Z","stageTimestamp":"2030-01-02T03:04:` + second + `Z"}` + "\n"
+		return `{"stage":"ResponseComplete","verb":"` + verb + `","user":{"username":"` + user +
+			`"},"objectRef":{"apiGroup":"apps","resource":"deployments","namespace":"web","name":"` + name +
+			`","subresource":"` + sub + `"},"responseStatus":{"code":` + code +
+			`},"requestReceivedTimestamp":"2030-01-02T03:04:` + second + `Z","stageTimestamp":"2030-01-02T03:04:` +
+			second + `Z"}` + "\n"
 	}
 	log := line("us", "patch", "", "app-01", "01.000", "201") + // when it was made
 		line(adminUser, "delete", "", "app-01", "02.000", "200") +
@@ -59,8 +62,10 @@ func TestAConditionCountsOnlyIfItSpeaksOfTheSourceAsItIs(t *testing.T) {
 		source           *appsv1.Deployment
 		replicated, away bool
 	}{
-		{"replicated", sourceWith(corev1.ConditionTrue, replication.ReasonReplicated, "generation 2: 3 of 3 clusters available"), true, false},
-		{"replicated as it was before", sourceWith(corev1.ConditionTrue, replication.ReasonReplicated, "generation 1: 3 of 3 clusters available"), false, false},
+		{"replicated", sourceWith(corev1.ConditionTrue, replication.ReasonReplicated,
+			"generation 2: 3 of 3 clusters available"), true, false},
+		{"replicated as it was before", sourceWith(corev1.ConditionTrue, replication.ReasonReplicated,
+			"generation 1: 3 of 3 clusters available"), false, false},
 		{"one away", sourceWith(corev1.ConditionFalse, replication.ReasonAway, away), false, true},
 		{"another one away", sourceWith(corev1.ConditionFalse, replication.ReasonAway,
 			"generation 2: 2 of 3 clusters available; east: doesn't answer, north 2/2, west 2/2"), false, false},
@@ -95,7 +100,8 @@ func TestACopyIsCurrentOnceItsPodsAre(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			copied := planDeployments(1)[0]
-			copied.Status = appsv1.DeploymentStatus{Replicas: copyReplicas, UpdatedReplicas: copyReplicas, AvailableReplicas: copyReplicas}
+			copied.Status = appsv1.DeploymentStatus{Replicas: copyReplicas, UpdatedReplicas: copyReplicas,
+				AvailableReplicas: copyReplicas}
 			c.spoil(copied)
 			if got := isCurrent(copied, source); got != c.want {
 				t.Errorf("current = %v, want %v", got, c.want)
@@ -114,7 +120,8 @@ func reconcileTrace(calls ...string) jaeger.Trace {
 	}}
 	for _, name := range calls {
 		t.Spans = append(t.Spans,
-			jaeger.Span{ID: name, Parent: "root", Name: name, Service: "tenure", Tags: map[string]string{"k8s.request.verb": "any"}},
+			jaeger.Span{ID: name, Parent: "root", Name: name, Service: "tenure",
+				Tags: map[string]string{"k8s.request.verb": "any"}},
 			jaeger.Span{ID: "server's " + name, Parent: name, Name: "POST", Service: "apiserver"})
 	}
 	return t
@@ -140,7 +147,8 @@ func TestTracesLackWhatIsMissing(t *testing.T) {
 		want string
 	}{
 		{"a life", lifeLacks([]jaeger.Trace{reconcileTrace(), reconcileTrace("create pods"), reconcileTrace()}), ""},
-		{"a life of two Pods", lifeLacks([]jaeger.Trace{reconcileTrace("create pods"), reconcileTrace("create pods")}), "2 Pods made, want 1"},
+		{"a life of two Pods", lifeLacks([]jaeger.Trace{reconcileTrace("create pods"), reconcileTrace("create pods")}),
+			"2 Pods made, want 1"},
 		{"a life with a hole", lifeLacks([]jaeger.Trace{reconcileTrace("create pods"), torn}), "not whole"},
 		{"a life without the API server", lifeLacks([]jaeger.Trace{deaf}), `no span of the API server below "create pods"`},
 		{"no life", lifeLacks(nil), "no trace"},

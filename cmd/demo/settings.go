@@ -52,7 +52,8 @@ type settings struct {
 func newDemo(getenv func(string) string, show func(*settings) error) *cobra.Command {
 	s := &settings{}
 	cmd := &cobra.Command{
-		Use: "demo", Short: "Shows Tenure at work on local control planes (make demo builds what it needs)", Args: cobra.NoArgs,
+		Use: "demo", Short: "Shows Tenure at work on local control planes (make demo builds what it needs)",
+		Args:          cobra.NoArgs,
 		SilenceErrors: true, SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for name, low := range map[string]time.Duration{"spread": 0, "lease-duration": time.Second, "limit": time.Second} {

@@ -64,8 +64,9 @@ func TestPlanSpreadsTheAtsOverClustersAndTime(t *testing.T) {
 }
 
 func auditLine(user, verb, group, resource, name, uri string, code int) string {
-	return fmt.Sprintf(`{"stage":"ResponseComplete","verb":%q,"requestURI":%q,"user":{"username":%q},"objectRef":{"apiGroup":%q,"resource":%q,"namespace":"shop","name":%q},`+
-		`"responseStatus":{"code":%d},"requestReceivedTimestamp":"2030-01-02T03:04:05.100000Z","stageTimestamp":"2030-01-02T03:04:05.200000Z"}`+"\n",
+	return fmt.Sprintf(
+		`{"stage":"ResponseComplete","verb":%q,"requestURI":%q,"user":{"username":%q},"objectRef":{"apiGroup":%q,"resource":%q,"namespace":"shop","name":%q},`+
+			`"responseStatus":{"code":%d},"requestReceivedTimestamp":"2030-01-02T03:04:05.100000Z","stageTimestamp":"2030-01-02T03:04:05.200000Z"}`+"\n",
 		verb, uri, user, group, resource, name, code)
 }
 
@@ -95,8 +96,9 @@ func TestAuditLogTellsOfPodsAndSelectors(t *testing.T) {
 	}
 	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	want := auditFacts{
-		podCreates: map[[2]string]request{{"shop", "job-1"}: {at.Add(100 * time.Millisecond), at.Add(200 * time.Millisecond)}},
-		selectors:  []string{"shardRange(object.metadata.uid, '0x00', '0x10')"}, unfiltered: 1,
+		podCreates: map[[2]string]request{{"shop", "job-1"}: {at.Add(100 * time.Millisecond),
+			at.Add(200 * time.Millisecond)}},
+		selectors: []string{"shardRange(object.metadata.uid, '0x00', '0x10')"}, unfiltered: 1,
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(auditFacts{}, request{})); diff != "" {
 		t.Error("facts (-want +got):\n" + diff)
@@ -131,7 +133,8 @@ func TestRangesAreHalfOpenAndReachTheEnd(t *testing.T) {
 func TestGapOfACrashCountsFromItsEnd(t *testing.T) {
 	end := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	a := lab.Line{Time: end.Add(4500 * time.Millisecond), Shard: "west/01", Epoch: 7, Kind: protocol.Crash, GapMS: 0.5}
-	crash, planned := handoff{Kind: protocol.Crash, From: "r2-x", Epoch: 7}, handoff{Kind: protocol.Planned, From: "r2-x", Epoch: 7}
+	crash, planned := handoff{Kind: protocol.Crash, From: "r2-x", Epoch: 7},
+		handoff{Kind: protocol.Planned, From: "r2-x", Epoch: 7}
 	skipped := handoff{Kind: protocol.Planned, From: "r2-x", Epoch: 6, time: end.Add(time.Second)}
 	for _, c := range []struct {
 		name  string

@@ -83,7 +83,8 @@ func look(s *settings, f *lab.Fleet, b *board) string {
 		return fmt.Sprintf("Look further:\n  D=%s\n%s", dir, logs)
 	}
 	kubectl := func(cluster, rest string) string {
-		return fmt.Sprintf("  %s kubectl --kubeconfig $D/%s %s\n", relative(s.controlplane), inside(f, f.Planes.Cluster(cluster).Kubeconfig()), rest)
+		return fmt.Sprintf("  %s kubectl --kubeconfig $D/%s %s\n", relative(s.controlplane),
+			inside(f, f.Planes.Cluster(cluster).Kubeconfig()), rest)
 	}
 	text := fmt.Sprintf("  D=%s    # look further, in another terminal:\n", dir) +
 		kubectl(homeCluster, "get shards -n "+namespace+" -o wide") +
@@ -116,7 +117,8 @@ func sights(s *settings, f *lab.Fleet, traces []traceFacts) string {
 		if t.path == "" {
 			continue
 		}
-		text += fmt.Sprintf("  %s (%s)\n    curl '%s%s'\n    %s\n", t.what, t.about, f.Jaeger.QueryURL(), t.path, command+strings.Join(t.arguments, " "))
+		text += fmt.Sprintf("  %s (%s)\n    curl '%s%s'\n    %s\n", t.what, t.about, f.Jaeger.QueryURL(), t.path,
+			command+strings.Join(t.arguments, " "))
 	}
 	return text
 }

@@ -106,7 +106,8 @@ func findTrace(ctx context.Context, find func(context.Context) (traceFacts, erro
 }
 
 func (st *story) query() jaeger.Query {
-	return jaeger.Query{Service: telemetry.DefaultService, Since: st.board.began, Limit: mostTraces, Tags: map[string]string{}}
+	return jaeger.Query{Service: telemetry.DefaultService, Since: st.board.began, Limit: mostTraces,
+		Tags: map[string]string{}}
 }
 
 // traceAt is the life of the At that came due last.

@@ -80,7 +80,8 @@ func watch(ctx context.Context, f *lab.Fleet, cluster string, of client.Object, 
 	}
 	informer, err := c.GetInformer(ctx, of, cache.BlockUntilSynced(false))
 	if err == nil {
-		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: on, UpdateFunc: func(_, o any) { on(o) }})
+		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: on,
+			UpdateFunc: func(_, o any) { on(o) }})
 	}
 	if err == nil {
 		err = c.Start(ctx)

@@ -32,7 +32,8 @@ func (r *release) archive(arch, binary string) error {
 		if err != nil {
 			return err
 		}
-		return errors.Join(writeTar(z, r.time, entry{"tenure", binary, 0o755}, entry{"LICENSE", "LICENSE", 0o644}, entry{"README.md", "README.md", 0o644}), z.Close())
+		return errors.Join(writeTar(z, r.time, entry{"tenure", binary, 0o755}, entry{"LICENSE", "LICENSE", 0o644},
+			entry{"README.md", "README.md", 0o644}), z.Close())
 	})
 }
 
@@ -52,7 +53,8 @@ func writeTar(to io.Writer, at time.Time, entries ...entry) error {
 		if err != nil {
 			return err
 		}
-		header := &tar.Header{Typeflag: tar.TypeReg, Name: e.name, Size: int64(len(text)), Mode: e.mode, ModTime: at, Format: tar.FormatPAX}
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: e.name, Size: int64(len(text)), Mode: e.mode, ModTime: at,
+			Format: tar.FormatPAX}
 		if err := w.WriteHeader(header); err != nil {
 			return fmt.Errorf("packing %s: %w", e.name, err)
 		}

@@ -43,7 +43,8 @@ func (r *release) bill(arch, binary string) error {
 	bom.Metadata = &cyclonedx.Metadata{Timestamp: r.time.Format(time.RFC3339), Component: &main}
 	bom.Components = &components
 	bom.Dependencies = &[]cyclonedx.Dependency{{Ref: main.BOMRef, Dependencies: &refs}}
-	return r.create(filepath.Join(r.To, fmt.Sprintf("tenure_%s_linux_%s.cdx.json", r.Version, arch)), func(to io.Writer) error {
-		return cyclonedx.NewBOMEncoder(to, cyclonedx.BOMFileFormatJSON).SetPretty(true).Encode(bom)
-	})
+	return r.create(filepath.Join(r.To, fmt.Sprintf("tenure_%s_linux_%s.cdx.json", r.Version, arch)),
+		func(to io.Writer) error {
+			return cyclonedx.NewBOMEncoder(to, cyclonedx.BOMFileFormatJSON).SetPretty(true).Encode(bom)
+		})
 }

@@ -125,7 +125,8 @@ func (r *release) build(ctx context.Context, arch string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	c := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=true", "-ldflags=-s -w -X main.version="+r.Version, "-o", path, "./cmd/tenure")
+	c := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=true",
+		"-ldflags=-s -w -X main.version="+r.Version, "-o", path, "./cmd/tenure")
 	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOFLAGS=", "GOAMD64=v1", "GOARM64=v8.0")
 	c.Stderr = os.Stderr
 	if err := c.Run(); err != nil {
@@ -163,7 +164,8 @@ func (r *release) manifests(ctx context.Context) error {
 // ours is where a manifest names an image of Tenure, in whichever registry and version.
 var ours = regexp.MustCompile(`(?m)^(\s*(?:- )?image: )(?:\S+/)?tenure(?::\S+)?$`)
 
-// withImage names the image of the release in a manifest. One with Pods and none of our images would install another version.
+// withImage names the image of the release in a manifest. One with Pods and none of our images would install another
+// version.
 func withImage(manifest, image string) (string, error) {
 	if strings.Contains(manifest, "kind: Deployment") && !ours.MatchString(manifest) {
 		return "", errors.New("its Deployment has no image of Tenure to replace")

@@ -168,8 +168,10 @@ func TestOnlyOurImageIsNamedAnew(t *testing.T) {
 		t.Fatal("config/manager names no image")
 	}
 	installed := named[1] + ":" + named[2] // what kubectl makes of it
-	manifest := "kind: Deployment\n    - image: tenure\n      image: " + installed + "\n      image: busybox\n      image: x/tenure-other:v1\n      name: tenure\n"
-	want := "kind: Deployment\n    - image: r/t:v1\n      image: r/t:v1\n      image: busybox\n      image: x/tenure-other:v1\n      name: tenure\n"
+	manifest := "kind: Deployment\n    - image: tenure\n      image: " + installed +
+		"\n      image: busybox\n      image: x/tenure-other:v1\n      name: tenure\n"
+	want := "kind: Deployment\n    - image: r/t:v1\n      image: r/t:v1\n      image: busybox\n      image: " +
+		"x/tenure-other:v1\n      name: tenure\n"
 	if got, err := withImage(manifest, "r/t:v1"); got != want || err != nil {
 		t.Errorf("got %s, %v", got, err)
 	}

@@ -50,7 +50,8 @@ func newQuestion(cmd *cobra.Command, getenv func(string) string,
 }
 
 // complete makes a command of a question whose home flags are declared.
-func (q *question) complete(cmd *cobra.Command, getenv func(string) string, ask func(context.Context, *question, []string) error) *cobra.Command {
+func (q *question) complete(cmd *cobra.Command, getenv func(string) string,
+	ask func(context.Context, *question, []string) error) *cobra.Command {
 	cmd.Flags().StringVarP(&q.output, "output", "o", "text", "output `format`: text or json")
 	complete(cmd, "output", "text", "json")
 	cmd.Long = cmd.Short + ".\n\nExit code: 0 all is well, 1 something is wrong, 2 the command line makes no sense."
@@ -76,7 +77,8 @@ func (q *homeFlags) declare(cmd *cobra.Command, contextFlag string, getenv func(
 	fs.StringVar(&q.homeNamespace, "namespace", shard.DefaultNamespace,
 		"`namespace` of the home cluster that holds Leases, Shards and kubeconfig Secrets")
 	fs.StringVar(&q.fleet, "fleet", "", "`name` of the fleet, if it isn't the default one")
-	for _, name := range []string{"home-kubeconfig", "namespace", "fleet"} { // a question is often asked in a replica's container
+	// a question is often asked in a replica's container
+	for _, name := range []string{"home-kubeconfig", "namespace", "fleet"} {
 		fromEnvironment(fs.Lookup(name), envName(name), getenv)
 	}
 }

@@ -66,10 +66,11 @@ func asked(t *testing.T, env map[string]string, args ...string) (q *question, ob
 	cmd := &cobra.Command{Use: "ask"}
 	cmd.Flags().StringVar(&cluster, "cluster", "", "")
 	root := newRoot(noEnv, nil)
-	root.AddCommand(newQuestion(cmd, func(k string) string { return env[k] }, func(_ context.Context, got *question, args []string) error {
-		q, object = got, args
-		return nil
-	}))
+	root.AddCommand(newQuestion(cmd, func(k string) string { return env[k] },
+		func(_ context.Context, got *question, args []string) error {
+			q, object = got, args
+			return nil
+		}))
 	root.SetArgs(append([]string{"ask"}, args...))
 	if err := root.ExecuteContext(t.Context()); err != nil {
 		t.Fatal(err)
@@ -78,7 +79,8 @@ func asked(t *testing.T, env map[string]string, args ...string) (q *question, ob
 }
 
 func TestFlagsAndArgumentsOfAQuestionComeInAnyOrder(t *testing.T) {
-	for _, args := range []string{"at/x -o json --cluster west", "-o json at/x --cluster west", "-o json --cluster west at/x"} {
+	for _, args := range []string{"at/x -o json --cluster west", "-o json at/x --cluster west",
+		"-o json --cluster west at/x"} {
 		q, object, cluster := asked(t, nil, strings.Fields(args)...)
 		if len(object) != 1 || object[0] != "at/x" || q.output != "json" || cluster != "west" {
 			t.Errorf("%s: %v, %s, %s", args, object, q.output, cluster)
@@ -97,9 +99,11 @@ func TestAQuestionTakesNamespaceAndKubeconfigFromTheEnvironmentOfAReplica(t *tes
 }
 
 func TestEachQuestionHasHelp(t *testing.T) {
-	for _, name := range []string{"status", "why", "plan", "cluster add", "cluster list", "cluster check", "cluster rotate", "cluster remove"} {
+	for _, name := range []string{"status", "why", "plan", "cluster add", "cluster list", "cluster check",
+		"cluster rotate", "cluster remove"} {
 		var out, errs strings.Builder
-		if code := run(t.Context(), append(strings.Fields(name), "--help"), noEnv, &out, &errs); code != 0 || !strings.Contains(out.String(), "-home-kubeconfig") {
+		if code := run(t.Context(), append(strings.Fields(name), "--help"), noEnv, &out, &errs); code != 0 ||
+			!strings.Contains(out.String(), "-home-kubeconfig") {
 			t.Errorf("tenure %s --help: exit code %d, %q", name, code, out.String())
 		}
 	}

@@ -40,7 +40,8 @@ func newCluster(getenv func(string) string) *cobra.Command {
 		},
 		RunE: func(*cobra.Command, []string) error { return nil },
 	}
-	cmd.AddCommand(newClusterAdd(getenv), newClusterList(getenv), newClusterCheck(getenv), newClusterRotate(getenv), newClusterRemove(getenv))
+	cmd.AddCommand(newClusterAdd(getenv), newClusterList(getenv), newClusterCheck(getenv), newClusterRotate(getenv),
+		newClusterRemove(getenv))
 	return cmd
 }
 
@@ -84,7 +85,8 @@ func onboarder(cmd *cobra.Command, name string, home *homeFlags, admin *adminFla
 	if admin != nil {
 		config, err := connection(admin.kubeconfig, admin.context)
 		if err != nil {
-			return o, &console.UsageError{Text: fmt.Sprintf("configuration of the workload cluster (--kubeconfig, --context): %v", err)}
+			return o, &console.UsageError{Text: fmt.Sprintf(
+				"configuration of the workload cluster (--kubeconfig, --context): %v", err)}
 		}
 		config.QPS, config.Timeout = -1, answerWithin
 		o.Workload = config
@@ -97,7 +99,8 @@ type accessFlags struct{ roles, namespaces []string }
 
 func (a *accessFlags) declare(cmd *cobra.Command, about string) {
 	fs := cmd.Flags()
-	fs.StringSliceVar(&a.roles, "role", []string{string(onboard.Ats)}, "what the cluster is for: "+words(onboard.Roles)+about)
+	fs.StringSliceVar(&a.roles, "role", []string{string(onboard.Ats)},
+		"what the cluster is for: "+words(onboard.Roles)+about)
 	fs.StringSliceVar(&a.namespaces, "namespaces", nil, "`namespaces` that the fleet may write in (default: all)"+about)
 	complete(cmd, "role", strings.Split(words(onboard.Roles), ", ")...)
 }
@@ -116,23 +119,28 @@ func (a *accessFlags) access() (onboard.Access, error) {
 		return onboard.Access{}, usage(err)
 	}
 	if a.namespaces != nil && len(a.namespaces) == 0 { // such as that of a variable that isn't set
-		return onboard.Access{}, usage(errors.New("--namespaces: names none: leave the flag out if the fleet may write in all"))
+		return onboard.Access{}, usage(errors.New("--namespaces: names none: leave the flag out if the fleet may write in " +
+			"all"))
 	}
 	for _, name := range a.namespaces {
 		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
-			return onboard.Access{}, &console.UsageError{Text: fmt.Sprintf("--namespaces %q: %s", name, strings.Join(problems, "; "))}
+			return onboard.Access{}, &console.UsageError{
+				Text: fmt.Sprintf("--namespaces %q: %s", name, strings.Join(problems, "; ")),
+			}
 		}
 	}
 	return onboard.Access{Roles: roles, Namespaces: onboard.Sorted(a.namespaces)}, nil
 }
 
 func declareLifetime(cmd *cobra.Command, lifetime *time.Duration) {
-	cmd.Flags().DurationVar(lifetime, "token-lifetime", tokenLifetime, "for how long to ask for a token; the API server may grant less")
+	cmd.Flags().DurationVar(lifetime, "token-lifetime", tokenLifetime,
+		"for how long to ask for a token; the API server may grant less")
 }
 
 func checkLifetime(d time.Duration) error {
 	if d < shortestToken || d > longestToken {
-		return &console.UsageError{Text: fmt.Sprintf("--token-lifetime %v: must be from %v to %v", d, shortestToken, longestToken)}
+		return &console.UsageError{Text: fmt.Sprintf("--token-lifetime %v: must be from %v to %v", d,
+			shortestToken, longestToken)}
 	}
 	return nil
 }
@@ -148,20 +156,25 @@ func newClusterAdd(getenv func(string) string) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use: "add NAME", Short: "make a cluster one of the fleet's, and wait until it is served", Args: clusterName,
-		Long: "Installs in the workload cluster what config/workload has: the API of Ats, a service account, the narrowest roles and\n" +
-			"policies. Then it asks for a token of that account, writes the kubeconfig Secret of the home cluster, and waits until\n" +
+		Long: "Installs in the workload cluster what config/workload has: the API of Ats, a service account, the narrowest " +
+			"roles and\n" +
+			"policies. Then it asks for a token of that account, writes the kubeconfig Secret of the home cluster, and waits " +
+			"until\n" +
 			"the replicas serve the cluster. A second run changes nothing.\n\n" +
-			"It takes an admin of the workload cluster; in home, the right to write Secrets and to read Shards, Leases and events.",
+			"It takes an admin of the workload cluster; in home, the right to write Secrets and to read Shards, Leases and " +
+			"events.",
 	}
 	home.declare(cmd, "home-context", getenv)
 	admin.declare(cmd, usualDefault)
 	access.declare(cmd, "")
 	declareLifetime(cmd, &o.Lifetime)
 	fs := cmd.Flags()
-	fs.StringVar(&o.Server, "server", "", "`URL` at which replicas reach the workload cluster (default: that of --kubeconfig)")
+	fs.StringVar(&o.Server, "server", "", "`URL` at which replicas reach the workload cluster (default: that of "+
+		"--kubeconfig)")
 	fs.DurationVar(&o.Wait, "wait", serveWithin, "how long to wait until the cluster is served; 0 doesn't wait")
 	fs.StringVar(&dry, "dry-run", "none", "none, or client: only say what would be done, or print it with -o yaml")
-	fs.StringVarP(&output, "output", "o", "", "with --dry-run=client: yaml prints the objects, asks no cluster, and leaves the token out")
+	fs.StringVarP(&output, "output", "o", "", "with --dry-run=client: yaml prints the objects, asks no cluster, and "+
+		"leaves the token out")
 	complete(cmd, "dry-run", "none", "client")
 	complete(cmd, "output", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
@@ -218,8 +231,8 @@ func showed(cmd *cobra.Command, getenv func(string) string, r onboard.Report) er
 	return r.Show(screen(cmd, getenv))
 }
 
-// printManifests prints what add would apply. The Secret belongs to another cluster, and a token into no repository, so it
-// is a comment.
+// printManifests prints what add would apply. The Secret belongs to another cluster, and a token into no repository, so
+// it is a comment.
 func printManifests(cmd *cobra.Command, name, namespace string, admin *adminFlags, o onboard.AddOptions) error {
 	on, err := onboarder(cmd, name, nil, admin)
 	if err != nil {
@@ -247,8 +260,10 @@ func printManifests(cmd *cobra.Command, name, namespace string, admin *adminFlag
 	if err != nil {
 		return fmt.Errorf("printing the Secret: %w", err)
 	}
-	fmt.Fprintf(&out, "# All of the above is for cluster %s. The home cluster gets the Secret below. It holds a token, so it belongs into\n"+
-		"# no repository: once the above is applied, tenure cluster add %[1]s writes it, and finds nothing else to do.\n#\n", name)
+	fmt.Fprintf(&out, "# All of the above is for cluster %s. The home cluster gets the Secret below. It holds a token, "+
+		"so it belongs into\n"+
+		"# no repository: once the above is applied, tenure cluster add %[1]s writes it, and finds nothing else to do.\n#\n",
+		name)
 	for line := range strings.Lines(string(text)) {
 		out.WriteString("# " + line)
 	}
@@ -258,7 +273,8 @@ func printManifests(cmd *cobra.Command, name, namespace string, admin *adminFlag
 
 func newClusterList(getenv func(string) string) *cobra.Command {
 	skip := false
-	cmd := &cobra.Command{Use: "list", Short: "the fleet's clusters: servers, credentials, who serves them", Args: noArguments("")}
+	cmd := &cobra.Command{Use: "list", Short: "the fleet's clusters: servers, credentials, who serves them",
+		Args: noArguments("")}
 	cmd.Flags().BoolVar(&skip, "skip-clusters", false, "don't ask the workload clusters whether they can be used")
 	q := &question{}
 	q.declare(cmd, "home-context", getenv)
@@ -282,7 +298,8 @@ func newClusterList(getenv func(string) string) *cobra.Command {
 func newClusterCheck(getenv func(string) string) *cobra.Command {
 	var access accessFlags
 	cmd := &cobra.Command{
-		Use: "check NAME", Short: "whether the fleet can do its work in a cluster: credentials, API, every right", Args: clusterName,
+		Use: "check NAME", Short: "whether the fleet can do its work in a cluster: credentials, API, every right",
+		Args: clusterName,
 	}
 	access.declare(cmd, "; default: what it was added with")
 	q := &question{}
@@ -316,7 +333,8 @@ func newClusterRotate(getenv func(string) string) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use: "rotate NAME", Short: "put a new token into a cluster's Secret", Args: clusterName,
-		Long: "Asks the workload cluster for a new token of the replicas' service account and puts it into the cluster's Secret.\n" +
+		Long: "Asks the workload cluster for a new token of the replicas' service account and puts it into the cluster's " +
+			"Secret.\n" +
 			"The fleet does that by itself before a token expires that add or rotate asked for; this is for when it can't.\n" +
 			"It takes the right to create tokens of that account (serviceaccounts/token) and to read namespace kube-system\n" +
 			"there; in home, to read and update Secrets.",
@@ -349,8 +367,10 @@ func newClusterRemove(getenv func(string) string) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use: "remove NAME", Short: "take a cluster from the fleet, and wait until it has let go", Args: clusterName,
-		Long: "Deletes the cluster's Secret and waits until no replica holds a part of the cluster. With --kubeconfig or --context it\n" +
-			"then deletes what add created in the workload cluster. It never deletes a CustomResourceDefinition, an At, or what\n" +
+		Long: "Deletes the cluster's Secret and waits until no replica holds a part of the cluster. With --kubeconfig or " +
+			"--context it\n" +
+			"then deletes what add created in the workload cluster. It never deletes a CustomResourceDefinition, an At, or " +
+			"what\n" +
 			"add didn't create. The Shard records stay in home, held by nobody: their epochs go on if the cluster comes back.",
 	}
 	home.declare(cmd, "home-context", getenv)

@@ -68,7 +68,8 @@ func newManager(getenv func(string) string, manage func(context.Context, *option
 			}
 			err := manage(cmd.Context(), o, cmd.ErrOrStderr())
 			if errors.Is(err, syscall.EADDRINUSE) {
-				err = fmt.Errorf("%w: another process listens there; choose by --metrics-bind-address, --health-probe-bind-address or "+
+				err = fmt.Errorf("%w: another process listens there; choose by --metrics-bind-address, "+
+					"--health-probe-bind-address or "+
 					"--pprof-bind-address, or turn one off by 0", err)
 			}
 			return err
@@ -98,7 +99,8 @@ func (o *options) declare(fs *pflag.FlagSet) {
 	fs.IntVar(&o.shards, "shards-per-cluster", 1<<shard.DefaultShardBits,
 		"into how many shards a new cluster is divided at most: a power of two up to 256")
 	fs.Int64Var(&o.perShard, "objects-per-shard", 1000,
-		"how many `objects` a new cluster has for each of its shards, finished ones too, as it is first seen; 0 gives each --shards-per-cluster")
+		"how many `objects` a new cluster has for each of its shards, finished ones too, as it is first seen; 0 gives each "+
+			"--shards-per-cluster")
 	fs.DurationVar(&o.leaseDuration, "lease-duration", shard.DefaultLeaseDuration,
 		"how long a silent replica keeps its shards; the same for all replicas")
 	fs.DurationVar(&o.drainTimeout, "drain-timeout", shard.DefaultDrainTimeout,
@@ -106,19 +108,24 @@ func (o *options) declare(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.removalGrace, "cluster-removal-grace", shard.DefaultRemovalGrace,
 		"how long a cluster whose Secret or file was deleted is served on; one that comes back meanwhile is a change")
 	fs.IntVar(&o.weight, "weight", 1, "this replica's share of the work, relative to the others'")
-	fs.IntVar(&o.workers, "workers", 16, "reconciles of each kind that run at a time for one cluster; for all together it is up to eight times as many")
-	fs.Float64Var(&o.limits.QPS, "cluster-qps", 0, "`requests` a second that this replica sends to one workload cluster at the mean; 0 is no limit; "+
-		"the annotation "+kubeconfig.QPSAnnotation+" of a cluster's Secret replaces it for that cluster")
-	fs.IntVar(&o.limits.Burst, "cluster-burst", 0, "how many `requests` it sends at once after a rest; 0 is as many as in a second; "+
-		"annotation "+kubeconfig.BurstAnnotation)
-	fs.IntVar(&o.limits.Writes, "cluster-concurrent-writes", 0, "`writes` to one workload cluster that this replica waits for at a time; 0 is no limit; "+
-		"annotation "+kubeconfig.WritesAnnotation)
+	fs.IntVar(&o.workers, "workers", 16, "reconciles of each kind that run at a time for one cluster; for all together "+
+		"it is up to eight times as many")
+	fs.Float64Var(&o.limits.QPS, "cluster-qps", 0,
+		"`requests` a second that this replica sends to one workload cluster at the mean; 0 is no limit; "+
+			"the annotation "+kubeconfig.QPSAnnotation+" of a cluster's Secret replaces it for that cluster")
+	fs.IntVar(&o.limits.Burst, "cluster-burst", 0,
+		"how many `requests` it sends at once after a rest; 0 is as many as in a second; "+
+			"annotation "+kubeconfig.BurstAnnotation)
+	fs.IntVar(&o.limits.Writes, "cluster-concurrent-writes", 0,
+		"`writes` to one workload cluster that this replica waits for at a time; 0 is no limit; "+
+			"annotation "+kubeconfig.WritesAnnotation)
 	fs.Var(&choice{&o.serverFilter, "server", "client"}, "watch-filtering",
 		"`server` (KEP-5866, where the API server knows it), or client")
 	o.copying.declare(fs)
 	fs.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "`address` of the metrics endpoint; 0 turns it off")
-	fs.BoolVar(&o.metricsSecure, "metrics-secure", true, "serve metrics and the status page over TLS, to who may get /metrics and "+
-		"/status in the home cluster; false serves them openly, to everybody who reaches the address")
+	fs.BoolVar(&o.metricsSecure, "metrics-secure", true,
+		"serve metrics and the status page over TLS, to who may get /metrics and "+
+			"/status in the home cluster; false serves them openly, to everybody who reaches the address")
 	fs.DurationVar(&o.traceSlow, "trace-slow", time.Second, "with tracing on (OTEL_EXPORTER_OTLP_ENDPOINT): keep the "+
 		"traces of reconciles that fail or take this long, whatever OTEL_TRACES_SAMPLER says; 0 to leave them to it")
 	fs.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081",
@@ -197,7 +204,8 @@ func (o *options) validate() error {
 		return errors.New("--weight 0: must be at least 1; a replica that shall hold nothing needn't run")
 	}
 	if o.removalGrace <= 0 {
-		return fmt.Errorf("--cluster-removal-grace %v: must be above 0; a short one, such as 1ms, acts on removals at once", o.removalGrace)
+		return fmt.Errorf("--cluster-removal-grace %v: must be above 0; a short one, such as 1ms, acts on removals at once",
+			o.removalGrace)
 	}
 	if o.traceSlow < 0 {
 		return fmt.Errorf("--trace-slow %v: must not be negative", o.traceSlow)
@@ -269,8 +277,9 @@ func flagNames(err error) error {
 	text := err.Error()
 	for field, name := range map[string]string{
 		"Fleet ": "--fleet ", "Replica ": "--replica ", "Namespace ": "--namespace ", "LeaseDuration ": "--lease-duration ",
-		"DrainTimeout ": "--drain-timeout ", "RemovalGrace ": "--cluster-removal-grace ", "Weight ": "--weight ", "ObjectsPerShard ": "--objects-per-shard ",
-		"Pod.Container ": "--pod ", "Pod.Peers ": "--pod-selector ",
+		"DrainTimeout ": "--drain-timeout ", "RemovalGrace ": "--cluster-removal-grace ", "Weight ": "--weight ",
+		"ObjectsPerShard ": "--objects-per-shard ",
+		"Pod.Container ":   "--pod ", "Pod.Peers ": "--pod-selector ",
 	} {
 		text = strings.ReplaceAll(text, field, name)
 	}

@@ -20,16 +20,19 @@ type kubeconfigFlags struct {
 }
 
 func (k *kubeconfigFlags) declare(fs *pflag.FlagSet) {
-	fs.StringSliceVar(&k.allow, "kubeconfig-allow", nil, "`what` kubeconfigs of clusters may do beyond reaching a server over "+
-		"TLS: "+strings.Join(kubeconfig.Words(), ", ")+"; exec and files give who may write such Secrets and files what this replica has")
+	fs.StringSliceVar(&k.allow, "kubeconfig-allow", nil,
+		"`what` kubeconfigs of clusters may do beyond reaching a server over "+
+			"TLS: "+strings.Join(kubeconfig.Words(), ", ")+
+			"; exec and files give who may write such Secrets and files what this replica has")
 	fs.StringSliceVar(&k.servers, "kubeconfig-servers", nil, "`servers` that kubeconfigs of clusters may name, such as "+
 		"*.example.com:6443 or 10.0.0.0/8 (default: all)")
-	fs.StringVar(&k.folder, "kubeconfig-folder", "", "`folder` whose files are clusters beside those of Secrets: NAME, NAME.yaml or "+
-		"NAME.kubeconfig is the cluster NAME; watched, and the same for all replicas (default: none)")
+	fs.StringVar(&k.folder, "kubeconfig-folder", "",
+		"`folder` whose files are clusters beside those of Secrets: NAME, NAME.yaml or "+
+			"NAME.kubeconfig is the cluster NAME; watched, and the same for all replicas (default: none)")
 }
 
-// validate reports a folder that isn't there, without which a replica would take all its clusters for removed, and a list
-// of servers that is given and empty: to allow all of them is hardly what was meant.
+// validate reports a folder that isn't there, without which a replica would take all its clusters for removed, and a
+// list of servers that is given and empty: to allow all of them is hardly what was meant.
 func (k *kubeconfigFlags) validate() error {
 	if k.servers != nil && len(k.servers) == 0 {
 		return errors.New("--kubeconfig-servers: names no server: name some, or leave the flag out to allow all")

@@ -21,8 +21,8 @@ func newLog(to io.Writer, level slog.Leveler) slog.Handler {
 	}}
 }
 
-// presentable makes texts from elsewhere fit for a log, and leaves out what multicluster-runtime's kubeconfig provider logs
-// of its options: functions, which have no text. A stack is our own, and long.
+// presentable makes texts from elsewhere fit for a log, and leaves out what multicluster-runtime's kubeconfig provider
+// logs of its options: functions, which have no text. A stack is our own, and long.
 func presentable(_ []string, a slog.Attr) slog.Attr {
 	switch err, failed := a.Value.Any().(error); {
 	case a.Key == "options":
@@ -82,8 +82,8 @@ func causeOf(r slog.Record) string {
 	}), " ")
 }
 
-// quietened logs at level Info what was cancelled. client-go calls it an error when a list that nobody wants any more is
-// cut short, as when a plan is called off while caches are being filled.
+// quietened logs at level Info what was cancelled. client-go calls it an error when a list that nobody wants any more
+// is cut short, as when a plan is called off while caches are being filled.
 type quietened struct{ slog.Handler }
 
 func (h quietened) Handle(ctx context.Context, r slog.Record) error {

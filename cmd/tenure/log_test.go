@@ -44,8 +44,10 @@ func logged(write func(logr.Logger)) []string {
 func TestTextsOfOthersAreFitForTheLog(t *testing.T) {
 	nasty := "no\x1b[2J\u009b31m\nfake line\u202egnp.exe\u200b\x00\xff" + strings.Repeat("long ", 10_000)
 	for name, write := range map[string]func(logr.Logger){
-		"an error":               func(log logr.Logger) { log.Error(errors.New(nasty), "Reconciler error") },
-		"an error with causes":   func(log logr.Logger) { log.Error(fmt.Errorf("a: %w", errors.New(nasty)), "Reconciler error") },
+		"an error": func(log logr.Logger) { log.Error(errors.New(nasty), "Reconciler error") },
+		"an error with causes": func(log logr.Logger) {
+			log.Error(fmt.Errorf("a: %w", errors.New(nasty)), "Reconciler error")
+		},
 		"a value":                func(log logr.Logger) { log.Info("cluster can't be used", "note", nasty) },
 		"a value from before":    func(log logr.Logger) { log.WithValues("name", nasty).Info("here") },
 		"a message":              func(log logr.Logger) { log.Info(nasty) },
@@ -74,10 +76,12 @@ func TestAStackIsLoggedWhole(t *testing.T) {
 func TestAFloodOfErrorsHidesNothingButItself(t *testing.T) {
 	lines := logged(func(log logr.Logger) {
 		for i := range 5000 {
-			err := fmt.Errorf(`making Pod of At team-%d/at-%d: pods "at-%d" is forbidden: exceeded quota: pods, used: pods=%d`, i, i, i, i)
+			err := fmt.Errorf(`making Pod of At team-%d/at-%d: pods "at-%d" is forbidden: exceeded quota: pods, used: pods=%d`,
+				i, i, i, i)
 			log.Error(err, "Reconciler error")
 		}
-		log.Error(errors.New(`making Pod of At a/b: pods "b" is forbidden: User "x" cannot create resource "pods"`), "Reconciler error")
+		log.Error(errors.New(`making Pod of At a/b: pods "b" is forbidden: User "x" cannot create resource "pods"`),
+			"Reconciler error")
 		log.Error(errors.New("no route to host"), "Reconciler error")
 		log.Info("shard active")
 	})

@@ -80,10 +80,11 @@ func newRoot(getenv func(string) string, manage func(context.Context, *options, 
 		}
 		return nil
 	}
-	root.AddCommand(newStatus(getenv), newWhy(getenv), newPlan(getenv), newPage(getenv), newTrace(getenv), newCluster(getenv), &cobra.Command{
-		Use: "version", Short: "print the version", Args: noArguments(""),
-		Run: func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), stamp(debug.ReadBuildInfo())) },
-	})
+	root.AddCommand(newStatus(getenv), newWhy(getenv), newPlan(getenv), newPage(getenv), newTrace(getenv),
+		newCluster(getenv), &cobra.Command{
+			Use: "version", Short: "print the version", Args: noArguments(""),
+			Run: func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), stamp(debug.ReadBuildInfo())) },
+		})
 	return root
 }
 

@@ -31,29 +31,35 @@ func TestABadCommandLineIsOneClearLineAndExitCodeTwo(t *testing.T) {
 		"namespace not a name":    {args: []string{"--namespace=A_B"}, want: `--namespace "A_B"`},
 		"no namespace":            {args: []string{"--namespace="}, want: `--namespace ""`},
 		"namespaceless leader":    {args: []string{"--namespace=", "--sharding=off"}, want: `--namespace ""`},
-		"a fleet, one leader":     {args: []string{"--fleet=night", "--sharding=off"}, want: "--fleet night: only with --sharding=on"},
-		"no lease":                {args: []string{"--lease-duration=0"}, want: "--lease-duration 0s"},
-		"no time to drain":        {args: []string{"--drain-timeout=0"}, want: "--drain-timeout 0s"},
-		"no weight":               {args: []string{"--weight=0"}, want: "--weight 0"},
-		"no such port":            {args: []string{"--metrics-bind-address=:99999"}, want: `--metrics-bind-address ":99999"`},
-		"one address for two":     {args: []string{"--metrics-bind-address=:8081"}, want: `--health-probe-bind-address ":8081": is that of --metrics-bind-address`},
-		"source not a name":       {args: []string{"--deployment-source=West"}, want: `--deployment-source "West"`},
-		"no source":               {args: []string{"--deployment-source="}, want: `--deployment-source ""`},
-		"no server":               {args: []string{"--kubeconfig-servers="}, want: "--kubeconfig-servers: names no server"},
-		"address without port":    {args: []string{"--metrics-bind-address=localhost"}, want: "--metrics-bind-address"},
-		"no such namespace":       {args: []string{"--replication-forbidden-namespaces=a,B*"}, want: `--replication-forbidden-namespaces: "B*"`},
-		"kubeconfig missing":      {args: []string{"--home-kubeconfig=/no/such/file"}, want: "/no/such/file"},
-		"folder missing":          {args: []string{"--kubeconfig-folder=/no/such/folder"}, want: `--kubeconfig-folder "/no/such/folder"`},
-		"no quantity":             {args: []string{"--at-requests=cpu"}, want: `"cpu"`},
-		"no such resource":        {args: []string{"--at-limits=cpu=1,memroy=1Gi"}, want: `"memroy=1Gi": memroy must be cpu, memory`},
-		"a resource twice":        {args: []string{"--at-limits=cpu=1,cpu=2"}, want: `"cpu=2": cpu is there twice`},
-		"request above its limit": {args: []string{"--at-requests=cpu=2"}, want: "--at-requests: cpu=2 is above its limit of 1"},
-		"a restricted root":       {args: []string{"--at-run-as-user=0"}, want: "--at-run-as-user 0"},
-		"half a second":           {args: []string{"--at-active-deadline=500ms"}, want: "--at-active-deadline: 500ms"},
-		"account not a name":      {args: []string{"--at-service-account=A_B"}, want: `--at-service-account "A_B"`},
-		"a benchmark's hook":      {args: []string{"--injected-work=1s"}, want: "injected-work"},
-		"a planted fault":         {args: []string{"--plant=exit"}, want: "plant"},
-		"bad environment":         {env: map[string]string{"TENURE_WORKERS": "many"}, want: "TENURE_WORKERS"},
+		"a fleet, one leader": {args: []string{"--fleet=night", "--sharding=off"},
+			want: "--fleet night: only with --sharding=on"},
+		"no lease":         {args: []string{"--lease-duration=0"}, want: "--lease-duration 0s"},
+		"no time to drain": {args: []string{"--drain-timeout=0"}, want: "--drain-timeout 0s"},
+		"no weight":        {args: []string{"--weight=0"}, want: "--weight 0"},
+		"no such port":     {args: []string{"--metrics-bind-address=:99999"}, want: `--metrics-bind-address ":99999"`},
+		"one address for two": {args: []string{"--metrics-bind-address=:8081"},
+			want: `--health-probe-bind-address ":8081": is that of --metrics-bind-address`},
+		"source not a name":    {args: []string{"--deployment-source=West"}, want: `--deployment-source "West"`},
+		"no source":            {args: []string{"--deployment-source="}, want: `--deployment-source ""`},
+		"no server":            {args: []string{"--kubeconfig-servers="}, want: "--kubeconfig-servers: names no server"},
+		"address without port": {args: []string{"--metrics-bind-address=localhost"}, want: "--metrics-bind-address"},
+		"no such namespace": {args: []string{"--replication-forbidden-namespaces=a,B*"},
+			want: `--replication-forbidden-namespaces: "B*"`},
+		"kubeconfig missing": {args: []string{"--home-kubeconfig=/no/such/file"}, want: "/no/such/file"},
+		"folder missing": {args: []string{"--kubeconfig-folder=/no/such/folder"},
+			want: `--kubeconfig-folder "/no/such/folder"`},
+		"no quantity": {args: []string{"--at-requests=cpu"}, want: `"cpu"`},
+		"no such resource": {args: []string{"--at-limits=cpu=1,memroy=1Gi"},
+			want: `"memroy=1Gi": memroy must be cpu, memory`},
+		"a resource twice": {args: []string{"--at-limits=cpu=1,cpu=2"}, want: `"cpu=2": cpu is there twice`},
+		"request above its limit": {args: []string{"--at-requests=cpu=2"},
+			want: "--at-requests: cpu=2 is above its limit of 1"},
+		"a restricted root":  {args: []string{"--at-run-as-user=0"}, want: "--at-run-as-user 0"},
+		"half a second":      {args: []string{"--at-active-deadline=500ms"}, want: "--at-active-deadline: 500ms"},
+		"account not a name": {args: []string{"--at-service-account=A_B"}, want: `--at-service-account "A_B"`},
+		"a benchmark's hook": {args: []string{"--injected-work=1s"}, want: "injected-work"},
+		"a planted fault":    {args: []string{"--plant=exit"}, want: "plant"},
+		"bad environment":    {env: map[string]string{"TENURE_WORKERS": "many"}, want: "TENURE_WORKERS"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -97,20 +103,24 @@ func TestAFlagIsTakenFromTheCommandLineElseFromTheEnvironment(t *testing.T) {
 }
 
 func TestFlagsSetTheDefaultsOfPods(t *testing.T) {
-	o := optionsOf(t, nil, "--replica=r1", "--at-requests=none", "--at-limits=memory=1Gi", "--at-run-as-user=1000", "--at-active-deadline=1m")
+	o := optionsOf(t, nil, "--replica=r1", "--at-requests=none", "--at-limits=memory=1Gi", "--at-run-as-user=1000",
+		"--at-active-deadline=1m")
 	d, err := o.pods.defaults()
 	if err != nil {
 		t.Fatal(err)
 	}
 	limits := quantities(d.Limits)
-	if len(d.Requests) != 0 || limits.String() != "memory=1Gi" || *d.SecurityContext.RunAsUser != 1000 || d.ActiveDeadline != time.Minute {
+	if len(d.Requests) != 0 || limits.String() != "memory=1Gi" || *d.SecurityContext.RunAsUser != 1000 ||
+		d.ActiveDeadline != time.Minute {
 		t.Errorf("got %+v", d)
 	}
-	gpu := optionsOf(t, nil, "--replica=r1", "--at-requests=example.com/gpu=1,hugepages-2Mi=4Mi,ephemeral-storage=1Gi", "--at-limits=none")
+	gpu := optionsOf(t, nil, "--replica=r1", "--at-requests=example.com/gpu=1,hugepages-2Mi=4Mi,ephemeral-storage=1Gi",
+		"--at-limits=none")
 	if len(gpu.pods.requests) != 3 {
 		t.Errorf("got %v", gpu.pods.requests)
 	}
-	if d, err = optionsOf(t, nil, "--replica=r1", "--at-security=none").pods.defaults(); err != nil || d.SecurityContext.RunAsUser != nil {
+	if d, err = optionsOf(t, nil, "--replica=r1", "--at-security=none").pods.defaults(); err != nil ||
+		d.SecurityContext.RunAsUser != nil {
 		t.Errorf("without restriction: %+v, %v", d.SecurityContext, err)
 	}
 }
@@ -118,11 +128,14 @@ func TestFlagsSetTheDefaultsOfPods(t *testing.T) {
 func TestNothingIsReplicatedUnlessAskedForAndOurOwnNamespacesNever(t *testing.T) {
 	o := optionsOf(t, nil, "--replica=r1")
 	if o.replicates() || o.copying.config(o.namespace).CreateNamespaces {
-		t.Errorf("replicates %v, makes namespaces %v, want neither", o.replicates(), o.copying.config(o.namespace).CreateNamespaces)
+		t.Errorf("replicates %v, makes namespaces %v, want neither", o.replicates(),
+			o.copying.config(o.namespace).CreateNamespaces)
 	}
-	o = optionsOf(t, map[string]string{"TENURE_REPLICATION_FORBIDDEN_NAMESPACES": "infra-*,vault"}, "--replica=r1", "--namespace=ops", "--create-namespaces")
+	o = optionsOf(t, map[string]string{"TENURE_REPLICATION_FORBIDDEN_NAMESPACES": "infra-*,vault"}, "--replica=r1",
+		"--namespace=ops", "--create-namespaces")
 	config := o.copying.config(o.namespace)
-	if got := strings.Join(config.ForbiddenNamespaces, " "); got != "ops tenure-system infra-* vault" || !config.CreateNamespaces {
+	if got := strings.Join(config.ForbiddenNamespaces, " "); got != "ops tenure-system infra-* vault" ||
+		!config.CreateNamespaces {
 		t.Errorf("forbidden %q, makes namespaces %v", got, config.CreateNamespaces)
 	}
 }
@@ -139,7 +152,8 @@ func TestAnAddressThatIsTakenIsNamedWithTheFlags(t *testing.T) {
 	})
 	root.SetArgs([]string{"--replica=r1"})
 	err = root.ExecuteContext(t.Context())
-	if err == nil || !strings.Contains(err.Error(), taken.Addr().String()) || !strings.Contains(err.Error(), "--metrics-bind-address") {
+	if err == nil || !strings.Contains(err.Error(), taken.Addr().String()) ||
+		!strings.Contains(err.Error(), "--metrics-bind-address") {
 		t.Errorf("got %v, want an error with the address and the flags", err)
 	}
 }
@@ -149,7 +163,8 @@ func TestHelpListsEveryFlagWithItsVariable(t *testing.T) {
 	if code := run(t.Context(), []string{"--help"}, noEnv, &out, &errs); code != 0 {
 		t.Fatalf("exit code %d", code)
 	}
-	for _, want := range []string{"-home-kubeconfig", "TENURE_HOME_KUBECONFIG", "-sharding", "-lease-duration", "TENURE_METRICS_BIND_ADDRESS"} {
+	for _, want := range []string{"-home-kubeconfig", "TENURE_HOME_KUBECONFIG", "-sharding", "-lease-duration",
+		"TENURE_METRICS_BIND_ADDRESS"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("help doesn't mention %s", want)
 		}
@@ -166,7 +181,8 @@ func TestShardsPerClusterBecomesPrefixBits(t *testing.T) {
 }
 
 func TestTheShellCompletesCommandsAndTheValuesOfFlags(t *testing.T) {
-	for args, want := range map[string]string{"s": "status", "--sharding=": "off", "status -o ": "json", "why ": "deployment/"} {
+	for args, want := range map[string]string{"s": "status", "--sharding=": "off", "status -o ": "json",
+		"why ": "deployment/"} {
 		var out, errs strings.Builder
 		words := append([]string{"__complete"}, strings.Split(args, " ")...)
 		if code := run(t.Context(), words, noEnv, &out, &errs); code != 0 || !strings.Contains(out.String(), want) {

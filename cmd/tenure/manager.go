@@ -59,7 +59,8 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 	go spareProcessors(ctx)
 	_ = see.wrap(home) // never fails
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), cnatv1alpha1.AddToScheme(scheme), tenurev1alpha1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), cnatv1alpha1.AddToScheme(scheme),
+		tenurev1alpha1.AddToScheme(scheme)); err != nil {
 		return fmt.Errorf("building the scheme: %w", err)
 	}
 	policy, err := o.kubeconfigs.policy()
@@ -216,7 +217,8 @@ func (o *options) atKinds() []shard.Kind {
 }
 
 // newSharded wires the reconcilers so that the replicas share the keys.
-func newSharded(home *rest.Config, provider *mckubeconfig.Provider, opts manager.Options, o *options, see *sight) (*shard.Manager, error) {
+func newSharded(home *rest.Config, provider *mckubeconfig.Provider, opts manager.Options, o *options,
+	see *sight) (*shard.Manager, error) {
 	cfg := o.shardConfig()
 	cfg.Observer, cfg.Backlogs = see.moves, see.Backlogs
 	mgr, err := shard.NewManager(home, provider, opts, cfg)
@@ -257,12 +259,15 @@ func atDue(obj client.Object) time.Time {
 }
 
 // newStock wires the same reconcilers as everybody has them: one leader works, the others wait.
-func newStock(home *rest.Config, provider *mckubeconfig.Provider, opts manager.Options, o *options, see *sight) (mcmanager.Manager, error) {
+func newStock(home *rest.Config, provider *mckubeconfig.Provider, opts manager.Options, o *options,
+	see *sight) (mcmanager.Manager, error) {
 	opts.LeaderElection = true
 	opts.LeaderElectionID = "tenure-leader"
 	opts.LeaderElectionNamespace = o.namespace
 	// Unlike a sharded replica, this one watches replicated Deployments through the manager's own cache.
-	opts.Cache.ByObject = map[client.Object]cache.ByObject{&appsv1.Deployment{}: {Namespaces: map[string]cache.Config{cache.AllNamespaces: {}}}}
+	opts.Cache.ByObject = map[client.Object]cache.ByObject{
+		&appsv1.Deployment{}: {Namespaces: map[string]cache.Config{cache.AllNamespaces: {}}},
+	}
 	mgr, err := mcmanager.New(home, provider, opts)
 	if err != nil {
 		return nil, fmt.Errorf("building the manager: %w", err)

@@ -15,7 +15,8 @@ func newPage(getenv func(string) string) *cobra.Command {
 	q := &homeFlags{}
 	cmd := &cobra.Command{
 		Use: "page", Short: "open the status page of a replica here, with your own credentials", Args: noArguments(""),
-		Long: "Opens the status page of a replica on this machine, through the API server of the home cluster and with your\n" +
+		Long: "Opens the status page of a replica on this machine, through the API server of the home cluster and with " +
+			"your\n" +
 			"own token, prints its address, and keeps it open until Ctrl-C. See config/rbac/viewer_role.yaml for the rights\n" +
 			"it takes.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -42,8 +43,9 @@ func newPage(getenv func(string) string) *cobra.Command {
 	fs.StringVar(&o.Selector, "selector", "app.kubernetes.io/name=tenure", "`labels` of the replicas' Pods")
 	fs.IntVar(&o.Port, "metrics-port", 8080, "`port` of the replicas' metrics and page")
 	fs.BoolVar(&o.Plain, "plain", false, "the replicas run with --metrics-secure=false")
-	fs.StringVar(&o.ServiceAccount, "service-account", "", "look as this service account of the replicas' namespace, by `name`, "+
-		"instead of as yourself; takes the right to create its tokens")
+	fs.StringVar(&o.ServiceAccount, "service-account", "",
+		"look as this service account of the replicas' namespace, by `name`, "+
+			"instead of as yourself; takes the right to create its tokens")
 	fs.StringVar(&o.Listen, "listen", "127.0.0.1:0", "loopback `address` to open it at")
 	return cmd
 }

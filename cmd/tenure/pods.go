@@ -34,9 +34,12 @@ func (p *podFlags) declare(fs *pflag.FlagSet) {
 	p.requests, p.limits, p.restricted = quantities(d.Requests), quantities(d.Limits), true
 	fs.StringVar(&p.serviceAccount, "at-service-account", "",
 		"service account, by `name`, of Ats that name none (default: the namespace's account \"default\")")
-	fs.Var(&p.requests, "at-requests", "`resources` that an At's Pod requests, for those the At doesn't name; none for no default")
-	fs.Var(&p.limits, "at-limits", "`resources` that an At's Pod is limited to, for those the At doesn't name; none for no default")
-	fs.DurationVar(&p.deadline, "at-active-deadline", 0, "how long an At's Pod may run where the At doesn't say; 0 for no limit")
+	fs.Var(&p.requests, "at-requests", "`resources` that an At's Pod requests, for those the At doesn't name; none for "+
+		"no default")
+	fs.Var(&p.limits, "at-limits", "`resources` that an At's Pod is limited to, for those the At doesn't name; none for "+
+		"no default")
+	fs.DurationVar(&p.deadline, "at-active-deadline", 0,
+		"how long an At's Pod may run where the At doesn't say; 0 for no limit")
 	fs.Var(&choice{&p.restricted, "restricted", "none"}, "at-security",
 		"security context of Ats that set none: `restricted`, which every Pod Security level accepts, or none")
 	fs.Int64Var(&p.user, "at-run-as-user", ptr.Deref(d.SecurityContext.RunAsUser, imageUser),
@@ -54,7 +57,8 @@ func (p *podFlags) defaults() (at.PodDefaults, error) {
 	case p.user == imageUser:
 		d.SecurityContext.RunAsUser, d.SecurityContext.RunAsGroup = nil, nil
 	case p.user < 1:
-		return d, fmt.Errorf("--at-run-as-user %d: must be above 0 (root needs --at-security=none), or -1 for the image's user", p.user)
+		return d, fmt.Errorf("--at-run-as-user %d: must be above 0 (root needs --at-security=none), or -1 for the image's "+
+			"user", p.user)
 	default:
 		d.SecurityContext.RunAsUser, d.SecurityContext.RunAsGroup = ptr.To(p.user), ptr.To(p.user)
 	}

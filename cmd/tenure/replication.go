@@ -45,10 +45,12 @@ type replicationFlags struct {
 func (f *replicationFlags) declare(fs *pflag.FlagSet) {
 	fs.StringVar(&f.source, "deployment-source", noSource, "`cluster` whose Deployments are replicated to the "+
 		"others: home (the home cluster), the name of a workload cluster, or none")
-	fs.StringSliceVar(&f.forbidden, "replication-forbidden-namespaces", nil, "`namespaces` from and to which no Deployment is "+
-		"replicated in any cluster, beside kube-* and those of tenure: names, or beginnings of names and a *")
-	fs.BoolVar(&f.createNamespaces, "create-namespaces", false, "make a namespace that a copy needs and that isn't there, "+
-		"with the Pod Security labels of the source's")
+	fs.StringSliceVar(&f.forbidden, "replication-forbidden-namespaces", nil,
+		"`namespaces` from and to which no Deployment is "+
+			"replicated in any cluster, beside kube-* and those of tenure: names, or beginnings of names and a *")
+	fs.BoolVar(&f.createNamespaces, "create-namespaces", false,
+		"make a namespace that a copy needs and that isn't there, "+
+			"with the Pod Security labels of the source's")
 }
 
 // config is that of the reconciler, where tenure's own records are in the given namespace of the home cluster.
@@ -155,7 +157,8 @@ func (o *options) addStockReplication(mgr mcmanager.Manager, provider *mckubecon
 		return err
 	}
 	seen := see.Controller("replication", "Deployment")
-	return replication.SetupUnsharded(mgr, seen.Traced(fromHome(r)), source, health.Changed(), seen.Options(o.replicationOptions(), o.workers))
+	return replication.SetupUnsharded(mgr, seen.Traced(fromHome(r)), source, health.Changed(),
+		seen.Options(o.replicationOptions(), o.workers))
 }
 
 // homeByName finds the home cluster by its name. A plain manager's own cluster has none, but copies name the cluster of
@@ -171,12 +174,13 @@ func (c homeByName) GetCluster(ctx context.Context, name multicluster.ClusterNam
 
 // fromHome names the home cluster in requests that come from it.
 func fromHome(r mcreconcile.Reconciler) reconcile.TypedReconciler[mcreconcile.Request] {
-	return reconcile.TypedFunc[mcreconcile.Request](func(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
-		if req.ClusterName == mcmanager.LocalCluster {
-			req.ClusterName = homeName
-		}
-		return r.Reconcile(ctx, req)
-	})
+	return reconcile.TypedFunc[mcreconcile.Request](
+		func(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
+			if req.ClusterName == mcmanager.LocalCluster {
+				req.ClusterName = homeName
+			}
+			return r.Reconcile(ctx, req)
+		})
 }
 
 // sourceOf maps a copy to the key of its source.
@@ -196,7 +200,9 @@ type targets struct {
 }
 
 func (t targets) Names() []multicluster.ClusterName {
-	return slices.DeleteFunc(t.names(), func(name multicluster.ClusterName) bool { return t.o.isSource(keyspace.ClusterName(name)) })
+	return slices.DeleteFunc(t.names(), func(name multicluster.ClusterName) bool {
+		return t.o.isSource(keyspace.ClusterName(name))
+	})
 }
 
 func (t targets) Usable(name multicluster.ClusterName) (bool, time.Time) {

@@ -24,11 +24,12 @@ func TestTheHomeClusterHasItsNameWithoutShardingToo(t *testing.T) {
 	var asked askedFor
 	var requests []multicluster.ClusterName
 	clusters := homeByName{&asked}
-	r := fromHome(reconcile.TypedFunc[mcreconcile.Request](func(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
-		requests = append(requests, req.ClusterName)
-		_, _ = clusters.GetCluster(ctx, req.ClusterName)
-		return reconcile.Result{}, nil
-	}))
+	r := fromHome(reconcile.TypedFunc[mcreconcile.Request](
+		func(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
+			requests = append(requests, req.ClusterName)
+			_, _ = clusters.GetCluster(ctx, req.ClusterName)
+			return reconcile.Result{}, nil
+		}))
 	for _, from := range []multicluster.ClusterName{"", "west"} {
 		if _, err := r.Reconcile(t.Context(), mcreconcile.Request{ClusterName: from}); err != nil {
 			t.Fatal(err)

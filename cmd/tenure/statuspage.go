@@ -9,6 +9,7 @@ import (
 
 // addStatusPage serves the fleet's state beside the metrics.
 func (o *options) addStatusPage(mgr *shard.Manager) error {
-	page := statuspage.New(statuspage.Config{Replica: o.replica, Namespace: o.namespace, Records: mgr.Records, Metrics: metrics.Registry})
+	page := statuspage.New(statuspage.Config{Replica: o.replica, Namespace: o.namespace, Records: mgr.Records,
+		Metrics: metrics.Registry})
 	return page.SetupWithManager(mgr.GetLocalManager())
 }

@@ -13,10 +13,12 @@ func TestTheVersionNamesCommitAndTime(t *testing.T) {
 		want string
 	}{
 		"a release": {
-			&debug.BuildInfo{Settings: []debug.BuildSetting{setting("vcs.revision", "abc"), setting("vcs.time", "2026-01-02T03:04:05Z")}},
+			&debug.BuildInfo{Settings: []debug.BuildSetting{setting("vcs.revision", "abc"),
+				setting("vcs.time", "2026-01-02T03:04:05Z")}},
 			"tenure devel (abc, 2026-01-02T03:04:05Z, go",
 		},
-		"with changes":     {&debug.BuildInfo{Settings: []debug.BuildSetting{setting("vcs.revision", "abc"), setting("vcs.modified", "true")}}, "(abc, changed, go"},
+		"with changes": {&debug.BuildInfo{Settings: []debug.BuildSetting{setting("vcs.revision", "abc"),
+			setting("vcs.modified", "true")}}, "(abc, changed, go"},
 		"outside of git":   {&debug.BuildInfo{}, "(unknown commit, go"},
 		"nothing is known": {nil, "(unknown commit, go"},
 	} {

@@ -14,14 +14,18 @@ var groups = []struct {
 	title string
 	flags []string
 }{
-	{"The fleet", []string{"home-kubeconfig", "namespace", "fleet", "replica", "sharding", "lease-duration", "drain-timeout", "weight",
+	{"The fleet", []string{"home-kubeconfig", "namespace", "fleet", "replica", "sharding", "lease-duration",
+		"drain-timeout", "weight",
 		"shards-per-cluster", "objects-per-shard"}},
 	{"Work", []string{"workers", "watch-filtering"}},
-	{"Clusters", []string{"cluster-qps", "cluster-burst", "cluster-concurrent-writes", "cluster-removal-grace", "kubeconfig-allow", "kubeconfig-servers", "kubeconfig-folder"}},
-	{"Ats", []string{"at-requests", "at-limits", "at-active-deadline", "at-security", "at-run-as-user", "at-service-account"}},
+	{"Clusters", []string{"cluster-qps", "cluster-burst", "cluster-concurrent-writes", "cluster-removal-grace",
+		"kubeconfig-allow", "kubeconfig-servers", "kubeconfig-folder"}},
+	{"Ats", []string{"at-requests", "at-limits", "at-active-deadline", "at-security", "at-run-as-user",
+		"at-service-account"}},
 	{"Deployments", []string{"deployment-source", "create-namespaces", "replication-forbidden-namespaces"}},
 	{"The replica's Pod", []string{"pod", "pod-selector", "termination-log"}},
-	{"To look into it", []string{"metrics-bind-address", "metrics-secure", "health-probe-bind-address", "pprof-bind-address", "log-level",
+	{"To look into it", []string{"metrics-bind-address", "metrics-secure", "health-probe-bind-address",
+		"pprof-bind-address", "log-level",
 		"trace-slow"}},
 }
 
@@ -103,7 +107,8 @@ func writeCommands(page io.Writer, host string, help func(command ...string) (st
 	if err != nil {
 		return fmt.Errorf("tenure: %w", err)
 	}
-	fmt.Fprint(page, "\n## The commands\n\n### tenure\n\nRuns a replica. Each flag can be given as an environment variable, too: `--lease-duration` is "+
+	fmt.Fprint(page, "\n## The commands\n\n### tenure\n\nRuns a replica. Each flag can be given as an environment "+
+		"variable, too: `--lease-duration` is "+
 		"`TENURE_LEASE_DURATION`.\nA flag that has no default is empty, or 0.\n")
 	for _, group := range groups {
 		fmt.Fprintf(page, "\n%s:\n\n", group.title)

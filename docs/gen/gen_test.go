@@ -38,7 +38,8 @@ func TestAHelpIsReadFlagByFlag(t *testing.T) {
 }
 
 func TestAFlagWithoutADescriptionIsRefused(t *testing.T) {
-	for _, line := range []string{"      --bare", "      --bare string   ", "      --bare name      [$TENURE_BARE]", `      --bare name      (default "x")`} {
+	for _, line := range []string{"      --bare", "      --bare string   ", "      --bare name      [$TENURE_BARE]",
+		`      --bare name      (default "x")`} {
 		_, err := parseFlags(help+line+"\n", "")
 		if err == nil || !strings.Contains(err.Error(), "--bare") {
 			t.Errorf("%q: %v", line, err)
@@ -62,7 +63,8 @@ func TestAFlagInNoGroupIsRefused(t *testing.T) {
 	if err := print(text + "      --odd   is new [$TENURE_ODD]\n"); err == nil || !strings.Contains(err.Error(), "--odd") {
 		t.Errorf("%v", err)
 	}
-	if err := print(strings.Replace(text, "--weight ", "--heft ", 1)); err == nil || !strings.Contains(err.Error(), "--weight") {
+	if err := print(strings.Replace(text, "--weight ", "--heft ", 1)); err == nil ||
+		!strings.Contains(err.Error(), "--weight") {
 		t.Errorf("%v", err)
 	}
 }
@@ -79,16 +81,19 @@ func TestAKindIsRefusedThatTablesCannotShow(t *testing.T) {
 		field map[string]any
 		want  string
 	}{
-		"what is known":        {map[string]any{"type": "integer", "description": "how big", "minimum": 1}, ""},
-		"no description":       {map[string]any{"type": "integer"}, "spec.size has no description"},
-		"an unknown keyword":   {map[string]any{"description": "how big", "multipleOf": 3}, "multipleOf"},
-		"a rule that is mute":  {map[string]any{"description": "how big", "x-kubernetes-validations": []any{map[string]any{"rule": "self > 1"}}}, "no message"},
-		"a rule of list items": {map[string]any{"description": "sizes", "items": map[string]any{"x-kubernetes-validations": []any{map[string]any{"rule": "self > 1"}}}}, "no message"},
+		"what is known":      {map[string]any{"type": "integer", "description": "how big", "minimum": 1}, ""},
+		"no description":     {map[string]any{"type": "integer"}, "spec.size has no description"},
+		"an unknown keyword": {map[string]any{"description": "how big", "multipleOf": 3}, "multipleOf"},
+		"a rule that is mute": {map[string]any{"description": "how big",
+			"x-kubernetes-validations": []any{map[string]any{"rule": "self > 1"}}}, "no message"},
+		"a rule of list items": {map[string]any{"description": "sizes",
+			"items": map[string]any{"x-kubernetes-validations": []any{map[string]any{"rule": "self > 1"}}}}, "no message"},
 	} {
 		var page strings.Builder
 		err := writeKind(&page, kind(c.field))
 		switch {
-		case c.want == "" && (err != nil || !strings.Contains(page.String(), "| `spec.size` | integer |  | at least 1 | how big |")):
+		case c.want == "" && (err != nil || !strings.Contains(page.String(),
+			"| `spec.size` | integer |  | at least 1 | how big |")):
 			t.Errorf("%s: %v\n%s", name, err, page.String())
 		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
 			t.Errorf("%s: %v, want %q", name, err, c.want)

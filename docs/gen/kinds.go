@@ -79,10 +79,13 @@ func writeKind(page io.Writer, object map[string]any) error {
 			return fmt.Errorf("version %s: %w", v.Name, err)
 		}
 		names := d.Spec.Names
-		fmt.Fprintf(page, "\n### %s\n\n%s\n\n`apiVersion: %s/%s`, `kind: %s`. %s; kubectl knows it as `%s`", names.Kind, all.Description,
-			d.Spec.Group, v.Name, names.Kind, d.Spec.Scope, strings.Join(append([]string{names.Plural}, names.ShortNames...), "`, `"))
+		fmt.Fprintf(page, "\n### %s\n\n%s\n\n`apiVersion: %s/%s`, `kind: %s`. %s; kubectl knows it as `%s`",
+			names.Kind, all.Description,
+			d.Spec.Group, v.Name, names.Kind, d.Spec.Scope,
+			strings.Join(append([]string{names.Plural}, names.ShortNames...), "`, `"))
 		for i, s := range v.Selectable {
-			fmt.Fprint(page, map[bool]string{true: ". Field selectors: ", false: ", "}[i == 0], "`", strings.TrimPrefix(s.Path, "."), "`")
+			fmt.Fprint(page, map[bool]string{true: ". Field selectors: ", false: ", "}[i == 0], "`",
+				strings.TrimPrefix(s.Path, "."), "`")
 		}
 		fmt.Fprint(page, ".\n\n| field | type | default | allowed | meaning |\n|---|---|---|---|---|\n")
 		for _, part := range []string{"spec", "status"} {

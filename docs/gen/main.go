@@ -1,8 +1,8 @@
-// Command gen prints docs/reference.md: the API types by their CustomResourceDefinitions, and the flags of tenure by its
-// own help. config/generate.sh runs it, and its --check fails when the page isn't what this prints.
+// Command gen prints docs/reference.md: the API types by their CustomResourceDefinitions, and the flags of tenure by
+// its own help. config/generate.sh runs it, and its --check fails when the page isn't what this prints.
 //
-// What it doesn't know, it refuses: a field or a flag without a description, a flag in no group, a keyword of a schema that
-// no table shows.
+// What it doesn't know, it refuses: a field or a flag without a description, a flag in no group, a keyword of a schema
+// that no table shows.
 package main
 
 import (
@@ -51,7 +51,8 @@ func write(page io.Writer) error {
 	}
 	defer os.RemoveAll(folder)
 	program := filepath.Join(folder, "tenure")
-	if out, err := exec.Command("go", "build", "-o", program, "github.com/tenure-dev/tenure/cmd/tenure").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", program,
+		"github.com/tenure-dev/tenure/cmd/tenure").CombinedOutput(); err != nil {
 		return fmt.Errorf("building tenure: %w\n%s", err, out)
 	}
 	host, err := os.Hostname()

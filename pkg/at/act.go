@@ -23,7 +23,8 @@ import (
 
 // act carries a decision out. again says that the API server showed the view to be out of date, so another look is
 // needed.
-func (a *actor) act(ctx context.Context, at *cnatv1alpha1.At, decision Decision) (result ctrl.Result, again bool, err error) {
+func (a *actor) act(ctx context.Context, at *cnatv1alpha1.At,
+	decision Decision) (result ctrl.Result, again bool, err error) {
 	if decision.Delete {
 		return a.delete(ctx, at)
 	}
@@ -66,7 +67,8 @@ const tidying = handler.LowPriority - 1
 // writeStatus writes the status if the At is unchanged since it was read, and reports whether it did. The write carries
 // that resourceVersion, so a stale view conflicts. The reply replaces the At, with all fields that a cache left out; of
 // what is sent, the API server takes the status alone.
-func (a *actor) writeStatus(ctx context.Context, at *cnatv1alpha1.At, status cnatv1alpha1.AtStatus, claims bool) (bool, error) {
+func (a *actor) writeStatus(ctx context.Context, at *cnatv1alpha1.At, status cnatv1alpha1.AtStatus,
+	claims bool) (bool, error) {
 	begins := claims && at.Status.Phase != cnatv1alpha1.AtRunning
 	at.Status = status
 	seen := at.ResourceVersion
@@ -80,7 +82,8 @@ func (a *actor) writeStatus(ctx context.Context, at *cnatv1alpha1.At, status cna
 	case err == nil:
 		a.notes.wrote(at.UID, seen, a.clock.Now())
 		if begins && a.notes.begins(at.UID, a.clock.Now()) {
-			a.tell(at, Event{ReasonRestored, "Run", "it had been started before, and was PENDING again: its cluster was restored " +
+			a.tell(at, Event{ReasonRestored, "Run", "it had been started before, and was PENDING again: its cluster was " +
+				"restored " +
 				"from a backup; the command runs again"})
 		}
 		return true, nil
@@ -131,7 +134,8 @@ func (a *actor) makePod(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, 
 		a.notes.claims(at.UID, claim, NoteUnused, a.clock.Now())
 		showErr = a.showRefusal(ctx, at, fmt.Sprintf("Pod %s was refused", pod.Name), err)
 	case codeOf(err) == http.StatusInternalServerError && at.Status.Restarts > 0:
-		// The server's own error, or that of a webhook. It may pass, and the Pod may be there, so it isn't shown the first time.
+		// The server's own error, or that of a webhook. It may pass, and the Pod may be there, so it isn't shown the first
+		// time.
 		showErr = a.showRefusal(ctx, at, fmt.Sprintf("making Pod %s failed", pod.Name), err)
 	}
 	if showErr != nil {
@@ -156,7 +160,8 @@ func codeOf(err error) int32 {
 	return status.Status().Code
 }
 
-// showRefusal shows in the At's status that the API server doesn't take its Pod (a quota, a policy, a webhook that fails).
+// showRefusal shows in the At's status that the API server doesn't take its Pod (a quota, a policy, a webhook that
+// fails).
 func (a *actor) showRefusal(ctx context.Context, at *cnatv1alpha1.At, what string, cause error) error {
 	if apierrors.IsTooManyRequests(cause) || apierrors.IsConflict(cause) {
 		return nil // Passes by itself.
@@ -200,7 +205,8 @@ func (a *actor) delete(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, b
 	case apierrors.IsConflict(err):
 		return retryLater, false, nil
 	default:
-		return ctrl.Result{}, false, fmt.Errorf("deleting At %s after its time to live: %w", client.ObjectKeyFromObject(at), err)
+		return ctrl.Result{}, false, fmt.Errorf("deleting At %s after its time to live: %w",
+			client.ObjectKeyFromObject(at), err)
 	}
 }
 
@@ -220,5 +226,6 @@ func (a *actor) tell(at *cnatv1alpha1.At, event Event) {
 		also = fmt.Sprintf(" (and %d more like this in the namespace: see the conditions of its Ats)", left)
 	}
 	message := text.Line(event.Message, text.Note-len(also)) + also
-	a.cluster.GetEventRecorder(controllerName).Eventf(at, nil, corev1.EventTypeWarning, event.Reason, event.Action, "%s", message)
+	a.cluster.GetEventRecorder(controllerName).Eventf(at, nil, corev1.EventTypeWarning, event.Reason,
+		event.Action, "%s", message)
 }

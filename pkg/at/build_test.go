@@ -24,8 +24,9 @@ const (
 func anAt(options ...func(*cnatv1alpha1.At)) *cnatv1alpha1.At {
 	at := &cnatv1alpha1.At{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "example-at", UID: testUID, Generation: 1},
-		Spec:       cnatv1alpha1.AtSpec{Schedule: due.Format(time.RFC3339Nano), Command: "echo hello world!", Image: "busybox"},
-		Status:     cnatv1alpha1.AtStatus{Phase: cnatv1alpha1.AtPending},
+		Spec: cnatv1alpha1.AtSpec{Schedule: due.Format(time.RFC3339Nano),
+			Command: "echo hello world!", Image: "busybox"},
+		Status: cnatv1alpha1.AtStatus{Phase: cnatv1alpha1.AtPending},
 	}
 	for _, option := range options {
 		option(at)

@@ -170,7 +170,8 @@ func (e *edit) makePod(view View) Decision {
 	return Decision{Status: e.changed(), MakePod: true, Events: []Event{{ReasonPodGone, "MakePod", message}}}
 }
 
-// suspended waits for an event. What else kept the At from its next step isn't looked at meanwhile, so it isn't shown either.
+// suspended waits for an event. What else kept the At from its next step isn't looked at meanwhile, so it isn't shown
+// either.
 func (e *edit) suspended() Decision {
 	e.unblock()
 	return Decision{Status: e.changed()}

@@ -96,14 +96,17 @@ func (d PodDefaults) activeDeadline(spec *cnatv1alpha1.AtSpec) *int64 {
 func (d PodDefaults) resources(spec *cnatv1alpha1.AtSpec) corev1.ResourceRequirements {
 	asked := ptr.Deref(spec.Resources, cnatv1alpha1.AtResources{})
 	merged := corev1.ResourceRequirements{Requests: maps.Clone(asked.Requests), Limits: maps.Clone(asked.Limits)}
-	fill(&merged.Requests, d.Requests, asked.Limits, func(request, limit resource.Quantity) bool { return request.Cmp(limit) <= 0 })
-	fill(&merged.Limits, d.Limits, asked.Requests, func(limit, request resource.Quantity) bool { return limit.Cmp(request) >= 0 })
+	fill(&merged.Requests, d.Requests, asked.Limits,
+		func(request, limit resource.Quantity) bool { return request.Cmp(limit) <= 0 })
+	fill(&merged.Limits, d.Limits, asked.Requests,
+		func(limit, request resource.Quantity) bool { return limit.Cmp(request) >= 0 })
 	return merged
 }
 
 // fill adds the missing defaults. A default that contradicts what the At says on the other side takes that value
 // instead.
-func fill(to *corev1.ResourceList, defaults, other corev1.ResourceList, fits func(value, other resource.Quantity) bool) {
+func fill(to *corev1.ResourceList, defaults, other corev1.ResourceList,
+	fits func(value, other resource.Quantity) bool) {
 	for name, value := range defaults {
 		if _, there := (*to)[name]; there {
 			continue
@@ -131,7 +134,8 @@ func (d PodDefaults) securityContext(spec *cnatv1alpha1.AtSpec) *corev1.Security
 	set(&merged.AllowPrivilegeEscalation, asked.AllowPrivilegeEscalation)
 	set(&merged.Privileged, asked.Privileged)
 	if asked.Capabilities != nil {
-		merged.Capabilities = &corev1.Capabilities{Add: capabilities(asked.Capabilities.Add), Drop: capabilities(asked.Capabilities.Drop)}
+		merged.Capabilities = &corev1.Capabilities{Add: capabilities(asked.Capabilities.Add),
+			Drop: capabilities(asked.Capabilities.Drop)}
 	}
 	if asked.SeccompProfile != nil {
 		merged.SeccompProfile = &corev1.SeccompProfile{Type: asked.SeccompProfile.Type}

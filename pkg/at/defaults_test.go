@@ -26,11 +26,13 @@ func TestDefaultResourcesNeverContradictTheAt(t *testing.T) {
 		"nothing is said": {want: cnatv1alpha1.AtResources{Requests: defaults.Requests, Limits: defaults.Limits}},
 		"a large request raises the limit": {
 			asked: cnatv1alpha1.AtResources{Requests: list("memory", "1Gi")},
-			want:  cnatv1alpha1.AtResources{Requests: list("cpu", "10m", "memory", "1Gi"), Limits: list("cpu", "1", "memory", "1Gi")},
+			want: cnatv1alpha1.AtResources{Requests: list("cpu", "10m", "memory", "1Gi"),
+				Limits: list("cpu", "1", "memory", "1Gi")},
 		},
 		"a small limit lowers the request": {
 			asked: cnatv1alpha1.AtResources{Limits: list("cpu", "5m")},
-			want:  cnatv1alpha1.AtResources{Requests: list("cpu", "5m", "memory", "16Mi"), Limits: list("cpu", "5m", "memory", "256Mi")},
+			want: cnatv1alpha1.AtResources{Requests: list("cpu", "5m", "memory", "16Mi"),
+				Limits: list("cpu", "5m", "memory", "256Mi")},
 		},
 		"another resource is added": {
 			asked: cnatv1alpha1.AtResources{Limits: list("nvidia.com/gpu", "1")},
@@ -55,15 +57,17 @@ func TestAnAtDecidesFieldByFieldOverItsPod(t *testing.T) {
 		at.Spec.ActiveDeadlineSeconds = ptr.To(int64(5))
 		at.Spec.SecurityContext = &cnatv1alpha1.AtSecurityContext{
 			RunAsUser: ptr.To(int64(0)), RunAsNonRoot: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),
-			Capabilities:   &cnatv1alpha1.AtCapabilities{Add: []string{"NET_BIND_SERVICE"}, Drop: []string{"ALL"}},
-			SeccompProfile: &cnatv1alpha1.AtSeccompProfile{Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: ptr.To("x.json")},
+			Capabilities: &cnatv1alpha1.AtCapabilities{Add: []string{"NET_BIND_SERVICE"}, Drop: []string{"ALL"}},
+			SeccompProfile: &cnatv1alpha1.AtSeccompProfile{Type: corev1.SeccompProfileTypeLocalhost,
+				LocalhostProfile: ptr.To("x.json")},
 		}
 	})
 	defaults := RestrictedPods()
 	defaults.ServiceAccountName, defaults.ActiveDeadline = "everyone", time.Minute
 	spec := newPod(at, defaults).Spec
 	if spec.ServiceAccountName != "backup" || !*spec.AutomountServiceAccountToken || *spec.ActiveDeadlineSeconds != 5 {
-		t.Errorf("account %q, token %v, deadline %v", spec.ServiceAccountName, *spec.AutomountServiceAccountToken, *spec.ActiveDeadlineSeconds)
+		t.Errorf("account %q, token %v, deadline %v", spec.ServiceAccountName, *spec.AutomountServiceAccountToken,
+			*spec.ActiveDeadlineSeconds)
 	}
 	want := &corev1.SecurityContext{
 		RunAsUser: ptr.To(int64(0)), RunAsGroup: ptr.To(int64(nobody)), RunAsNonRoot: ptr.To(false),

@@ -100,9 +100,9 @@
 //
 // # What is not guaranteed
 //
-//   - A W2 may be in flight when its sender stops, and reach the API server only after another process has made the Pod,
-//     the Pod has ended AND has been deleted. It then runs the command a second time, since a create has no precondition
-//     on another object. While the Pod exists, the same W2 is refused.
+//   - A W2 may be in flight when its sender stops, and reach the API server only after another process has made the
+//     Pod, the Pod has ended AND has been deleted. It then runs the command a second time, since a create has no
+//     precondition on another object. While the Pod exists, the same W2 is refused.
 //   - A Pod that ended and was deleted before anyone saw its end looks like one
 //     deleted before it ended, and is made again.
 //   - startingDeadlineSeconds is judged at the claim. A Pod made again may start later.

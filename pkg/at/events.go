@@ -16,8 +16,8 @@ const (
 	UnfinishedPods = "status.phase!=Succeeded,status.phase!=Failed"
 )
 
-// AtEvents passes the events of Ats that may need action. It suppresses two that this Reconciler causes itself: its claim,
-// after which it makes the Pod, and an end after which nothing is left to do.
+// AtEvents passes the events of Ats that may need action. It suppresses two that this Reconciler causes itself: its
+// claim, after which it makes the Pod, and an end after which nothing is left to do.
 //
 // A deletion passes, so that the timer of a waiting At leaves the queue. The deletion of a RUNNING At doesn't: in a
 // cache of unfinished Ats, an At that this process brought to its end looks deleted.
@@ -51,7 +51,8 @@ func (r *Reconciler) isOurClaim(before, after client.Object) bool {
 	old, ok := before.(*cnatv1alpha1.At)
 	at, alsoOK := after.(*cnatv1alpha1.At)
 	return ok && alsoOK &&
-		old.Status.Phase != cnatv1alpha1.AtRunning && old.Status.Phase != cnatv1alpha1.AtDone && // else the cluster was restored
+		// else the cluster was restored
+		old.Status.Phase != cnatv1alpha1.AtRunning && old.Status.Phase != cnatv1alpha1.AtDone &&
 		at.Status.Phase == cnatv1alpha1.AtRunning &&
 		old.Generation == at.Generation && at.DeletionTimestamp == nil &&
 		r.notes.claimed(at)

@@ -89,7 +89,8 @@ func TestNoEventIsKeptBackThatAReconcileWaitsFor(t *testing.T) {
 		i := &informed{replica: newReplica(w), choose: random.IntN}
 		i.live(t)
 		if w.at().Status.Phase != cnatv1alpha1.AtDone || w.writes != 3 || len(w.broken) > 0 {
-			t.Fatalf("seed %d, %d: %s after %d writes, broken %v; want DONE after 3", seed, n, w.at().Status.Phase, w.writes, w.broken)
+			t.Fatalf("seed %d, %d: %s after %d writes, broken %v; want DONE after 3", seed, n, w.at().Status.Phase,
+				w.writes, w.broken)
 		}
 		reconciled += i.reconciled
 	}
@@ -114,15 +115,20 @@ func TestWhichEventsOfAnAtAreActedOn(t *testing.T) {
 		old, at *cnatv1alpha1.At
 		want    bool
 	}{
-		"an edit":                       {pending, with(pending, func(at *cnatv1alpha1.At) { at.Generation++ }), true},
-		"our own claim":                 {pending, claimed, false},
-		"our own claim, in a backup":    {with(with(claimed, done), func(at *cnatv1alpha1.At) { at.Spec.TTLSecondsAfterFinished = ptr.To(int32(1)) }), claimed, true},
-		"a claim of another process":    {pending, with(claimed, func(at *cnatv1alpha1.At) { at.Status.StartTime = micro(due.Add(time.Hour)) }), true},
-		"our own claim with an edit":    {pending, with(claimed, func(at *cnatv1alpha1.At) { at.Generation++ }), true},
-		"our own claim with a deletion": {pending, with(claimed, func(at *cnatv1alpha1.At) { at.DeletionTimestamp = ptr.To(metav1.Now()) }), true},
-		"an edit after the claim":       {claimed, with(claimed, func(at *cnatv1alpha1.At) { at.Labels = map[string]string{"a": "b"} }), true},
-		"the end":                       {claimed, with(claimed, done), false},
-		"the end with a time to live":   {claimed, with(with(claimed, done), func(at *cnatv1alpha1.At) { at.Spec.TTLSecondsAfterFinished = ptr.To(int32(1)) }), true},
+		"an edit":       {pending, with(pending, func(at *cnatv1alpha1.At) { at.Generation++ }), true},
+		"our own claim": {pending, claimed, false},
+		"our own claim, in a backup": {with(with(claimed, done),
+			func(at *cnatv1alpha1.At) { at.Spec.TTLSecondsAfterFinished = ptr.To(int32(1)) }), claimed, true},
+		"a claim of another process": {pending, with(claimed,
+			func(at *cnatv1alpha1.At) { at.Status.StartTime = micro(due.Add(time.Hour)) }), true},
+		"our own claim with an edit": {pending, with(claimed, func(at *cnatv1alpha1.At) { at.Generation++ }), true},
+		"our own claim with a deletion": {pending, with(claimed,
+			func(at *cnatv1alpha1.At) { at.DeletionTimestamp = ptr.To(metav1.Now()) }), true},
+		"an edit after the claim": {claimed, with(claimed,
+			func(at *cnatv1alpha1.At) { at.Labels = map[string]string{"a": "b"} }), true},
+		"the end": {claimed, with(claimed, done), false},
+		"the end with a time to live": {claimed, with(with(claimed, done),
+			func(at *cnatv1alpha1.At) { at.Spec.TTLSecondsAfterFinished = ptr.To(int32(1)) }), true},
 	} {
 		if got := r.reconciler.AtEvents().Update(event.UpdateEvent{ObjectOld: c.old, ObjectNew: c.at}); got != c.want {
 			t.Errorf("%s: acted on is %v, want %v", name, got, c.want)
@@ -144,14 +150,16 @@ func TestWhichEventsOfAPodAreActedOn(t *testing.T) {
 		corev1.PodPending: false, corev1.PodRunning: false, corev1.PodSucceeded: true, corev1.PodFailed: true,
 	} {
 		pod := aPod(func(p *corev1.Pod) { p.Status.Phase = phase })
-		if PodEvents().Create(event.CreateEvent{Object: pod}) != want || PodEvents().Update(event.UpdateEvent{ObjectOld: pod, ObjectNew: pod}) != want {
+		if PodEvents().Create(event.CreateEvent{Object: pod}) != want ||
+			PodEvents().Update(event.UpdateEvent{ObjectOld: pod, ObjectNew: pod}) != want {
 			t.Errorf("%s: want %v", phase, want)
 		}
 		if PodEvents().Create(event.CreateEvent{Object: pod, IsInInitialList: true}) {
 			t.Errorf("%s: a Pod of the initial list is acted on, and its At too", phase)
 		}
 		pod.DeletionTimestamp = ptr.To(metav1.Now())
-		if !PodEvents().Update(event.UpdateEvent{ObjectOld: pod, ObjectNew: pod}) || !PodEvents().Delete(event.DeleteEvent{Object: pod}) {
+		if !PodEvents().Update(event.UpdateEvent{ObjectOld: pod, ObjectNew: pod}) ||
+			!PodEvents().Delete(event.DeleteEvent{Object: pod}) {
 			t.Errorf("%s: a deletion isn't acted on", phase)
 		}
 	}

@@ -56,7 +56,8 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 			Create: func(ctx context.Context, c client.WithWatch, obj client.Object, options ...client.CreateOption) error {
 				return b.write("create", func() error { return c.Create(ctx, obj, options...) })
 			},
-			SubResourceUpdate: func(ctx context.Context, c client.Client, name string, obj client.Object, options ...client.SubResourceUpdateOption) error {
+			SubResourceUpdate: func(ctx context.Context, c client.Client, name string, obj client.Object,
+				options ...client.SubResourceUpdateOption) error {
 				return b.write("status", func() error { return c.SubResource(name).Update(ctx, obj, options...) })
 			},
 			Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, options ...client.DeleteOption) error {
@@ -158,9 +159,11 @@ func TestEveryWriteMayFailAndTheEndIsTheSame(t *testing.T) {
 		"error before the write": func(func() error) error { return apierrors.NewInternalError(errTimeout) },
 		"reply lost":             func(commit func() error) error { _ = commit(); return errTimeout },
 		"conflict":               func(func() error) error { return conflict },
-		"refused":                func(func() error) error { return apierrors.NewForbidden(schema.GroupResource{}, "x", errTimeout) },
-		"killed before":          func(func() error) error { return errCrash },
-		"killed after":           func(commit func() error) error { _ = commit(); return errCrash },
+		"refused": func(func() error) error {
+			return apierrors.NewForbidden(schema.GroupResource{}, "x", errTimeout)
+		},
+		"killed before": func(func() error) error { return errCrash },
+		"killed after":  func(commit func() error) error { _ = commit(); return errCrash },
 	}
 	for name, fault := range faults {
 		for site := 1; site <= 3; site++ {
@@ -205,7 +208,8 @@ func TestAForeignPodIsNeitherAdoptedNorDeleted(t *testing.T) {
 		}
 	}
 	got := &corev1.Pod{}
-	if err := b.client.Get(context.Background(), client.ObjectKeyFromObject(pod), got); err != nil || len(got.OwnerReferences) > 0 {
+	if err := b.client.Get(context.Background(), client.ObjectKeyFromObject(pod), got); err != nil ||
+		len(got.OwnerReferences) > 0 {
 		t.Errorf("the Pod is now %v, %v", got.OwnerReferences, err)
 	}
 	if b.sent != 1 || conditionOf(t, b.at(t).Status, cnatv1alpha1.ConditionBlocked) != ReasonForeignPod {
@@ -218,7 +222,8 @@ func TestAForeignPodIsNeitherAdoptedNorDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.live(t)
-	if status := b.at(t).Status; status.Phase != cnatv1alpha1.AtDone || conditionOf(t, status, cnatv1alpha1.ConditionBlocked) != "" {
+	if status := b.at(t).Status; status.Phase != cnatv1alpha1.AtDone ||
+		conditionOf(t, status, cnatv1alpha1.ConditionBlocked) != "" {
 		t.Errorf("once it was gone: %+v, want DONE and unblocked", status)
 	}
 }
@@ -285,7 +290,8 @@ func TestAnErrorOfTheServersOwnIsShownOnceItRepeats(t *testing.T) {
 	}
 	b.fault = nil
 	b.live(t)
-	if status := b.at(t).Status; status.Phase != cnatv1alpha1.AtDone || conditionOf(t, status, cnatv1alpha1.ConditionBlocked) != "" {
+	if status := b.at(t).Status; status.Phase != cnatv1alpha1.AtDone ||
+		conditionOf(t, status, cnatv1alpha1.ConditionBlocked) != "" {
 		t.Errorf("in the end %+v, want DONE and unblocked", status)
 	}
 }
@@ -340,7 +346,8 @@ func TestTheTimeToLiveDeletesTheAt(t *testing.T) {
 	if _, err := b.reconcile(); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.client.Get(context.Background(), testRequest.NamespacedName, &cnatv1alpha1.At{}); !apierrors.IsNotFound(err) {
+	if err := b.client.Get(context.Background(), testRequest.NamespacedName,
+		&cnatv1alpha1.At{}); !apierrors.IsNotFound(err) {
 		t.Errorf("reading the At: %v, want not found", err)
 	}
 }

@@ -70,7 +70,8 @@ func (c *chaos) write(kind string, commit func() error) error {
 		defer func() { c.creating-- }()
 	}
 	c.meanwhile()
-	outcomes := []string{"ok", "ok", "ok", "ok", "ok", "ok", "dropped", "lost", "held", "refused", "crash before", "crash after"}
+	outcomes := []string{"ok", "ok", "ok", "ok", "ok", "ok", "dropped", "lost", "held", "refused",
+		"crash before", "crash after"}
 	switch outcomes[c.choose(kind, len(outcomes))] {
 	case "dropped":
 		return errTimeout
@@ -115,7 +116,8 @@ func (c *chaos) step() {
 	c.depth++
 	defer func() { c.depth-- }()
 	r := c.replicas[c.choose("replica", len(c.replicas))]
-	steps := []string{"reconcile", "reconcile", "reconcile", "reconcile", "catch up", "cache", "time", "finish", "fail", "delete", "delete", "land"}
+	steps := []string{"reconcile", "reconcile", "reconcile", "reconcile", "catch up", "cache", "time", "finish", "fail",
+		"delete", "delete", "land"}
 	switch steps[c.choose("step", len(steps))] {
 	case "reconcile":
 		c.reconcile(r)
@@ -211,7 +213,8 @@ func TestI7NeverASecondPod(t *testing.T) {
 	}
 	t.Logf("seeds from %d: %d Pods, %d renewed claims", first, made, restarts)
 	if made < schedules*5/4 || restarts < schedules/4 {
-		t.Errorf("only %d Pods and %d renewed claims in %d schedules: they don't try the hard cases any more", made, restarts, schedules)
+		t.Errorf("only %d Pods and %d renewed claims in %d schedules: they don't try the hard cases any more", made,
+			restarts, schedules)
 	}
 }
 

@@ -29,8 +29,8 @@ type Packed struct {
 	suspended        bool
 }
 
-// Pack makes something smaller of an At in a cache, after [Trim]. Almost all Ats there are wait for their time: these are
-// packed. It returns nil for others, and for objects of any other kind.
+// Pack makes something smaller of an At in a cache, after [Trim]. Almost all Ats there are wait for their time: these
+// are packed. It returns nil for others, and for objects of any other kind.
 func Pack(object client.Object) *Packed {
 	at, ok := object.(*cnatv1alpha1.At)
 	if !ok {

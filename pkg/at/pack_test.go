@@ -67,14 +67,16 @@ func TestAnAtThatWaitsIsPackedAndIsTheSameAgain(t *testing.T) {
 		"running":                {func(a *cnatv1alpha1.At) { a.Status.Phase = cnatv1alpha1.AtRunning }, false},
 		"done":                   {func(a *cnatv1alpha1.At) { a.Status.Phase = cnatv1alpha1.AtDone }, false},
 		"written in an epoch":    {func(a *cnatv1alpha1.At) { a.Status.Epoch = 3 }, false},
-		"blocked":                {func(a *cnatv1alpha1.At) { a.Status.Conditions = []metav1.Condition{{Type: "Blocked"}} }, false},
-		"on its way out":         {func(a *cnatv1alpha1.At) { a.DeletionTimestamp = ptr.To(metav1.NewTime(time.Unix(1, 0))) }, false},
-		"another kind of UID":    {func(a *cnatv1alpha1.At) { a.UID = "uid-1" }, false},
-		"a long UID":             {func(a *cnatv1alpha1.At) { a.UID += "0a0b" }, false},
-		"a UID in capitals":      {func(a *cnatv1alpha1.At) { a.UID = "AAAAAAAA-0000-0000-0000-000000000000" }, false},
-		"no UID":                 {func(a *cnatv1alpha1.At) { a.UID = "" }, false},
-		"another version":        {func(a *cnatv1alpha1.At) { a.ResourceVersion = "007" }, false},
-		"no creation":            {func(a *cnatv1alpha1.At) { a.CreationTimestamp = metav1.Time{} }, false},
+		"blocked": {func(a *cnatv1alpha1.At) { a.Status.Conditions = []metav1.Condition{{Type: "Blocked"}} },
+			false},
+		"on its way out": {func(a *cnatv1alpha1.At) { a.DeletionTimestamp = ptr.To(metav1.NewTime(time.Unix(1, 0))) },
+			false},
+		"another kind of UID": {func(a *cnatv1alpha1.At) { a.UID = "uid-1" }, false},
+		"a long UID":          {func(a *cnatv1alpha1.At) { a.UID += "0a0b" }, false},
+		"a UID in capitals":   {func(a *cnatv1alpha1.At) { a.UID = "AAAAAAAA-0000-0000-0000-000000000000" }, false},
+		"no UID":              {func(a *cnatv1alpha1.At) { a.UID = "" }, false},
+		"another version":     {func(a *cnatv1alpha1.At) { a.ResourceVersion = "007" }, false},
+		"no creation":         {func(a *cnatv1alpha1.At) { a.CreationTimestamp = metav1.Time{} }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			at := waitingAt(1)
@@ -90,7 +92,9 @@ func TestAnAtThatWaitsIsPackedAndIsTheSameAgain(t *testing.T) {
 			if diff := cmp.Diff(read, p.Unpack()); diff != "" {
 				t.Errorf("(-before +after)\n%s", diff)
 			}
-			if one, other := p.unpack(), p.unpack(); one == other || (one.Spec.TTLSecondsAfterFinished != nil && one.Spec.TTLSecondsAfterFinished == other.Spec.TTLSecondsAfterFinished) {
+			if one, other := p.unpack(), p.unpack(); one == other ||
+				(one.Spec.TTLSecondsAfterFinished != nil &&
+					one.Spec.TTLSecondsAfterFinished == other.Spec.TTLSecondsAfterFinished) {
 				t.Error("two that unpack it share something")
 			}
 		})
@@ -110,7 +114,8 @@ func FuzzAPackedAtIsTheSameAgain(f *testing.F) {
 	f.Add("soon", "", "0", "", int64(-5))
 	f.Fuzz(func(t *testing.T, schedule, phase, version, uid string, created int64) {
 		at := &cnatv1alpha1.At{}
-		at.Spec.Schedule, at.Status.Phase, at.ResourceVersion, at.UID = schedule, cnatv1alpha1.AtPhase(phase), version, types.UID(uid)
+		at.Spec.Schedule, at.Status.Phase, at.ResourceVersion, at.UID = schedule, cnatv1alpha1.AtPhase(phase),
+			version, types.UID(uid)
 		at.CreationTimestamp = metav1.NewTime(time.Unix(created%1e10, 0))
 		if p := Pack(at); p != nil {
 			if diff := cmp.Diff(at, p.unpack()); diff != "" {

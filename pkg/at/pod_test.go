@@ -33,7 +33,8 @@ func TestPodNamesStayThemselves(t *testing.T) {
 
 func TestPodNameIsADNSLabelForEveryAtName(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		name := rapid.StringMatching(`[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?){0,7}`).Draw(t, "name")
+		name := rapid.StringMatching(`[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?){0,7}`).Draw(t,
+			"name")
 		if len(validation.IsDNS1123Subdomain(name)) > 0 {
 			t.Fatalf("the generator made %q, which isn't an At's name", name)
 		}

@@ -84,12 +84,15 @@ func TestTheFiveMeaningsOfAResult(t *testing.T) {
 		{
 			name:    "an error is retried after 1 s, doubling up to 5 min",
 			results: []ctrl.Result{{}}, errs: []error{failed},
-			want: []time.Duration{0, 1 * time.Second, 3 * time.Second, 7 * time.Second, 15 * time.Second, 31 * time.Second, 63 * time.Second, 127 * time.Second, 255 * time.Second, 511 * time.Second, 811 * time.Second, 1111 * time.Second},
+			want: []time.Duration{0, 1 * time.Second, 3 * time.Second, 7 * time.Second, 15 * time.Second, 31 * time.Second,
+				63 * time.Second, 127 * time.Second, 255 * time.Second, 511 * time.Second, 811 * time.Second, 1111 * time.Second},
 		},
 		{
 			name:    "requeue after is asked again exactly then, not more slowly each time",
 			results: []ctrl.Result{wait}, errs: []error{nil},
-			want: []time.Duration{0, 90 * time.Second, 180 * time.Second, 270 * time.Second, 360 * time.Second, 450 * time.Second, 540 * time.Second, 630 * time.Second, 720 * time.Second, 810 * time.Second, 900 * time.Second, 990 * time.Second, 1080 * time.Second, 1170 * time.Second},
+			want: []time.Duration{0, 90 * time.Second, 180 * time.Second, 270 * time.Second, 360 * time.Second,
+				450 * time.Second, 540 * time.Second, 630 * time.Second, 720 * time.Second, 810 * time.Second, 900 * time.Second,
+				990 * time.Second, 1080 * time.Second, 1170 * time.Second},
 		},
 		{
 			name:    "requeue is retried as an error is",

@@ -102,7 +102,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req mcreconcile.Request) (ct
 	if err != nil || at == nil {
 		return ctrl.Result{}, err
 	}
-	a := &actor{cluster: cl, notes: &r.notes, events: r.events, refusals: r.refusals, clock: r.config.Clock, pods: *r.config.Pods}
+	a := &actor{cluster: cl, notes: &r.notes, events: r.events, refusals: r.refusals, clock: r.config.Clock,
+		pods: *r.config.Pods}
 	return a.reconcile(ctx, at)
 }
 

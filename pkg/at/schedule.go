@@ -11,7 +11,8 @@ import (
 // ParseSchedule parses spec.schedule and returns it in UTC.
 //
 // It accepts what the CRD's date-time format accepts. That includes RFC 3339 in lower case, which [time.Parse] refuses.
-// Times that are before the year 0 in UTC are refused: status.scheduledTime couldn't show them, and the claim would fail.
+// Times that are before the year 0 in UTC are refused: status.scheduledTime couldn't show them, and the claim would
+// fail.
 func ParseSchedule(text string) (time.Time, error) {
 	due, err := time.Parse(time.RFC3339Nano, strings.ToUpper(text))
 	if err != nil || due.UTC().Year() < 0 {
@@ -21,8 +22,8 @@ func ParseSchedule(text string) (time.Time, error) {
 }
 
 // Due returns when an At needs a reconcile even if no event comes. No event of its own makes it need one before. For a
-// waiting At that is its schedule, which may have passed. It is the At's creation, which means at once, if its Pod may have ended or if its status has a condition
-// that may be out of date. It is zero if the At waits for no time.
+// waiting At that is its schedule, which may have passed. It is the At's creation, which means at once, if its Pod may
+// have ended or if its status has a condition that may be out of date. It is zero if the At waits for no time.
 func Due(at *cnatv1alpha1.At) time.Time {
 	due, err := ParseSchedule(at.Spec.Schedule)
 	switch {

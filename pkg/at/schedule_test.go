@@ -24,7 +24,8 @@ func TestParseSchedule(t *testing.T) {
 			t.Errorf("ParseSchedule(%q) = %v, %v, want %v", c.text, got, err, c.want)
 		}
 	}
-	for _, text := range []string{"", "tomorrow", "2019-04-12", "2019-04-12 10:12:00Z", "2019-02-30T10:12:00Z", "2019-04-12T10:12:60Z", "2019-04-12T10:12:00",
+	for _, text := range []string{"", "tomorrow", "2019-04-12", "2019-04-12 10:12:00Z", "2019-02-30T10:12:00Z",
+		"2019-04-12T10:12:60Z", "2019-04-12T10:12:00",
 		"0000-01-01T00:00:00+01:00"} {
 		if got, err := ParseSchedule(text); err == nil {
 			t.Errorf("ParseSchedule(%q) = %v, want an error", text, got)
@@ -65,13 +66,16 @@ func TestDueTellsWhenAnAtIsToBeLookedAt(t *testing.T) {
 		at   *cnatv1alpha1.At
 		want time.Time
 	}{
-		"pending":                 {build(cnatv1alpha1.AtPending, nil), scheduled},
-		"not yet given a phase":   {build("", nil), scheduled},
-		"blocked":                 {build(cnatv1alpha1.AtPending, func(at *cnatv1alpha1.At) { at.Status.Conditions = []metav1.Condition{{}} }), created},
-		"suspended":               {build(cnatv1alpha1.AtPending, func(at *cnatv1alpha1.At) { at.Spec.Suspend = true }), time.Time{}},
-		"no schedule can be read": {build(cnatv1alpha1.AtPending, func(at *cnatv1alpha1.At) { at.Spec.Schedule = "tomorrow" }), time.Time{}},
-		"running":                 {build(cnatv1alpha1.AtRunning, nil), created},
-		"done":                    {build(cnatv1alpha1.AtDone, nil), time.Time{}},
+		"pending":               {build(cnatv1alpha1.AtPending, nil), scheduled},
+		"not yet given a phase": {build("", nil), scheduled},
+		"blocked": {build(cnatv1alpha1.AtPending,
+			func(at *cnatv1alpha1.At) { at.Status.Conditions = []metav1.Condition{{}} }), created},
+		"suspended": {build(cnatv1alpha1.AtPending, func(at *cnatv1alpha1.At) { at.Spec.Suspend = true }),
+			time.Time{}},
+		"no schedule can be read": {build(cnatv1alpha1.AtPending,
+			func(at *cnatv1alpha1.At) { at.Spec.Schedule = "tomorrow" }), time.Time{}},
+		"running": {build(cnatv1alpha1.AtRunning, nil), created},
+		"done":    {build(cnatv1alpha1.AtDone, nil), time.Time{}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

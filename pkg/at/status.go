@@ -123,7 +123,8 @@ func (e *edit) finish(pod *corev1.Pod, end ending) string {
 	e.next.PodName = pod.Name
 	e.next.ExitCode = end.exitCode
 	// The node's clock is more exact than ours, since we may have looked late. It is used if it is plausible.
-	if start := e.next.StartTime; !end.at.IsZero() && !end.at.After(e.now) && (start == nil || !end.at.Before(start.Time)) {
+	if start := e.next.StartTime; !end.at.IsZero() && !end.at.After(e.now) &&
+		(start == nil || !end.at.Before(start.Time)) {
 		e.next.FinishTime = micro(end.at)
 	}
 	message := fmt.Sprintf("Pod %s %s", pod.Name, end.result)

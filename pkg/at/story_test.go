@@ -22,7 +22,8 @@ func wantWorld(t *testing.T, w *world, phase cnatv1alpha1.AtPhase, made int, res
 	t.Helper()
 	status := w.at().Status
 	if status.Phase != phase || w.made != made || status.Restarts != restarts || len(w.broken) > 0 {
-		t.Fatalf("%s, %d Pods, %d renewed claims, broken %v; want %s, %d, %d", status.Phase, w.made, status.Restarts, w.broken, phase, made, restarts)
+		t.Fatalf("%s, %d Pods, %d renewed claims, broken %v; want %s, %d, %d", status.Phase, w.made, status.Restarts,
+			w.broken, phase, made, restarts)
 	}
 }
 

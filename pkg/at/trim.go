@@ -61,7 +61,8 @@ func endOf(state corev1.ContainerState) corev1.ContainerState {
 		return corev1.ContainerState{}
 	}
 	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-		ExitCode: state.Terminated.ExitCode, FinishedAt: state.Terminated.FinishedAt, Reason: text.Line(state.Terminated.Reason, text.Cell),
+		ExitCode: state.Terminated.ExitCode, FinishedAt: state.Terminated.FinishedAt,
+		Reason: text.Line(state.Terminated.Reason, text.Cell),
 	}}
 }
 

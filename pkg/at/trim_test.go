@@ -45,7 +45,8 @@ func TestACacheKeepsLittleOfAnAtAndOfItsPod(t *testing.T) {
 	at := anAt(huge, running)
 	pod := newPod(at, RestrictedPods())
 	pod.Annotations = at.Annotations
-	pod.Status = corev1.PodStatus{Phase: corev1.PodFailed, Message: strings.Repeat("m", 1<<20), Conditions: make([]corev1.PodCondition, 100)}
+	pod.Status = corev1.PodStatus{Phase: corev1.PodFailed, Message: strings.Repeat("m", 1<<20),
+		Conditions: make([]corev1.PodCondition, 100)}
 	view := trimmedView(View{At: at, Pod: pod})
 	for _, object := range []client.Object{view.At, view.Pod} {
 		if kept, err := json.Marshal(object); err != nil || len(kept) > 2<<10 {
@@ -79,7 +80,8 @@ func TestPredicatesSeeWhatIsTrimmedAsTheySeeTheWhole(t *testing.T) {
 			if _, ok := pair[0].(*corev1.Pod); ok {
 				only = PodEvents()
 			}
-			if whole, trimmed := only.Create(event.CreateEvent{Object: pair[0]}), only.Create(event.CreateEvent{Object: pair[1]}); whole != trimmed {
+			if whole, trimmed := only.Create(event.CreateEvent{Object: pair[0]}),
+				only.Create(event.CreateEvent{Object: pair[1]}); whole != trimmed {
 				t.Errorf("%s: %T passes: %v, of the whole: %v", name, pair[0], trimmed, whole)
 			}
 		}
@@ -104,12 +106,14 @@ func newTrimming(t *testing.T, objects ...client.Object) *trimming {
 	t.Helper()
 	b := &trimming{bench: newBench(t, objects...)}
 	b.cached = interceptor.NewClient(b.client, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object,
+			options ...client.GetOption) error {
 			err := c.Get(ctx, key, into, options...)
 			_, _ = Trim(into) // never fails
 			return err
 		},
-		SubResourceUpdate: func(ctx context.Context, c client.Client, name string, obj client.Object, options ...client.SubResourceUpdateOption) error {
+		SubResourceUpdate: func(ctx context.Context, c client.Client, name string, obj client.Object,
+			options ...client.SubResourceUpdateOption) error {
 			err := c.SubResource(name).Update(ctx, obj, options...)
 			switch {
 			case err != nil:
@@ -122,7 +126,8 @@ func newTrimming(t *testing.T, objects ...client.Object) *trimming {
 		},
 	})
 	b.live = interceptor.NewClient(b.client, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object,
+			options ...client.GetOption) error {
 			b.reads++
 			return c.Get(ctx, key, into, options...)
 		},
@@ -179,7 +184,8 @@ func TestAPodHasTheWholeCommandThoughCachesHaveNone(t *testing.T) {
 			if diff := cmp.Diff(want.Spec, pod.Spec); diff != "" {
 				t.Errorf("Pod (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff([]map[string]string{want.Labels, want.Annotations}, []map[string]string{pod.Labels, pod.Annotations}); diff != "" {
+			if diff := cmp.Diff([]map[string]string{want.Labels, want.Annotations},
+				[]map[string]string{pod.Labels, pod.Annotations}); diff != "" {
 				t.Errorf("labels and annotations (-want +got):\n%s", diff)
 			}
 			if b.reads != c.reads {
@@ -202,7 +208,8 @@ func TestAPodIsNeverMadeOfWhatACacheLeftOut(t *testing.T) {
 		}
 	}
 	pod := &corev1.Pod{}
-	if err := b.client.Get(t.Context(), client.ObjectKey{Namespace: anAt().Namespace, Name: PodName(anAt())}, pod); err != nil {
+	if err := b.client.Get(t.Context(), client.ObjectKey{Namespace: anAt().Namespace, Name: PodName(anAt())},
+		pod); err != nil {
 		t.Fatal(err)
 	}
 	if got := len(pod.Spec.Containers[0].Command[2]); got != 32<<10 {

@@ -128,7 +128,8 @@ type replica struct {
 }
 
 func newReplica(w *world) *replica {
-	r := &replica{world: w, before: func() {}, cached: func() {}, write: func(_ string, commit func() error) error { return commit() }}
+	r := &replica{world: w, before: func() {}, cached: func() {},
+		write: func(_ string, commit func() error) error { return commit() }}
 	r.restart()
 	return r
 }
@@ -166,7 +167,8 @@ type silent struct{}
 
 func (silent) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}
 
-func (silent) AnnotatedEventf(runtime.Object, runtime.Object, map[string]string, string, string, string, string, ...any) {
+func (silent) AnnotatedEventf(runtime.Object, runtime.Object, map[string]string, string, string,
+	string, string, ...any) {
 }
 
 type worldClient struct {

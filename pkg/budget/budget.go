@@ -1,10 +1,10 @@
-// Package budget bounds how often others can make this process do something in vain: write an event, log an error, ask for
-// what is refused each time. Whoever can create ten thousand objects that can't be served must not get ten thousand events
-// and log lines for it.
+// Package budget bounds how often others can make this process do something in vain: write an event, log an error, ask
+// for what is refused each time. Whoever can create ten thousand objects that can't be served must not get ten thousand
+// events and log lines for it.
 //
-// A cause is what one line stands for, such as the reason and the namespace of a refusal. Each has a budget of its own, so
-// that a flood hides nothing but itself, and all causes together have one as well, since a flood may invent causes. What
-// is left out is counted, and the next line of the cause says so.
+// A cause is what one line stands for, such as the reason and the namespace of a refusal. Each has a budget of its own,
+// so that a flood hides nothing but itself, and all causes together have one as well, since a flood may invent causes.
+// What is left out is counted, and the next line of the cause says so.
 package budget
 
 import (

@@ -39,22 +39,24 @@ type Event struct {
 	Normal bool
 }
 
-// object is the event. All replicas find the same trouble, so its name is made of what it is about: who comes second finds
-// it there. A recorder would make one event per replica.
+// object is the event. All replicas find the same trouble, so its name is made of what it is about: who comes second
+// finds it there. A recorder would make one event per replica.
 func (e Event) object(secret *corev1.Secret, now time.Time) *eventsv1.Event {
 	kind := corev1.EventTypeWarning
 	if e.Normal {
 		kind = corev1.EventTypeNormal
 	}
 	cause := fnv.New64a()
-	fmt.Fprintf(cause, "%s %s %s %s %d", secret.UID, secret.ResourceVersion, e.Reason, e.Cause, now.Unix()/int64(eventEvery.Seconds()))
+	fmt.Fprintf(cause, "%s %s %s %s %d", secret.UID, secret.ResourceVersion, e.Reason, e.Cause,
+		now.Unix()/int64(eventEvery.Seconds()))
 	name := secret.Name
 	about := "cluster " + name
 	if path, isFile := kubeconfig.FileOf(secret.UID); isFile && !strings.Contains(e.Note, path) {
 		about += " (file " + path + ")"
 	}
 	return &eventsv1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Namespace: secret.Namespace, Name: fmt.Sprintf("%.230s.%016x", name, cause.Sum64())},
+		ObjectMeta: metav1.ObjectMeta{Namespace: secret.Namespace,
+			Name: fmt.Sprintf("%.230s.%016x", name, cause.Sum64())},
 		EventTime:           metav1.NewMicroTime(now),
 		ReportingController: e.Reporter,
 		ReportingInstance:   text.Line(e.Replica, 128), // what the API server takes
@@ -62,14 +64,15 @@ func (e Event) object(secret *corev1.Secret, now time.Time) *eventsv1.Event {
 		Reason:              e.Reason,
 		Type:                kind,
 		Regarding: corev1.ObjectReference{
-			APIVersion: "v1", Kind: "Secret", Namespace: secret.Namespace, Name: name, UID: secret.UID, ResourceVersion: secret.ResourceVersion,
+			APIVersion: "v1", Kind: "Secret", Namespace: secret.Namespace, Name: name, UID: secret.UID,
+			ResourceVersion: secret.ResourceVersion,
 		},
 		Note: text.Line(about+": "+e.Note, text.Note),
 	}
 }
 
-// Tell makes the event, unless one of its cause was made a moment ago, whoever did. One that can't be made is only logged:
-// metrics and logs have it too.
+// Tell makes the event, unless one of its cause was made a moment ago, whoever did. One that can't be made is only
+// logged: metrics and logs have it too.
 func (e Event) Tell(ctx context.Context, home client.Client, log logr.Logger, secret *corev1.Secret, now time.Time) {
 	err := home.Create(ctx, e.object(secret, now))
 	if err != nil && !apierrors.IsAlreadyExists(err) {

@@ -33,11 +33,11 @@ type Config struct {
 	Timeout   time.Duration // for one answer; default 5 s
 	// Policy says what kubeconfigs may do.
 	Policy kubeconfig.Policy
-	// InUse returns how a cluster is reached that is in use; ok is false for others. A Secret that was broken doesn't take its
-	// cluster away. Default: there are none.
+	// InUse returns how a cluster is reached that is in use; ok is false for others. A Secret that was broken doesn't take
+	// its cluster away. Default: there are none.
 	InUse func(cluster string) (_ Use, ok bool)
-	// Limit has a cluster go by the limits that its Secret gives it, and says what is wrong with them. The Secret is nil once it
-	// is gone. Default: there are none.
+	// Limit has a cluster go by the limits that its Secret gives it, and says what is wrong with them. The Secret is nil
+	// once it is gone. Default: there are none.
 	Limit func(cluster string, secret *corev1.Secret) error
 }
 
@@ -54,12 +54,14 @@ type Use struct {
 
 var usable = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "tenure_cluster_usable",
-	Help: "Whether a workload cluster can be used: 1 while its kubeconfig is sound and its API server answers. The reason says what is wrong.",
+	Help: "Whether a workload cluster can be used: 1 while its kubeconfig is sound and its API server answers. The " +
+		"reason says what is wrong.",
 }, []string{"cluster", "reason"})
 
 var rejected = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "tenure_cluster_kubeconfig_rejected",
-	Help: "Always 1: the kubeconfig in a cluster's Secret doesn't work, and the connection from before it is used on. The reason says what is wrong.",
+	Help: "Always 1: the kubeconfig in a cluster's Secret doesn't work, and the connection from before it is used on. " +
+		"The reason says what is wrong.",
 }, []string{"cluster", "reason"})
 
 func init() { metrics.Registry.MustRegister(usable, rejected) }
@@ -89,8 +91,8 @@ type Health struct {
 type state struct {
 	reason string
 	usable bool // by the connection in use, whatever the Secret holds
-	// cause is what makes one trouble another than the last with the same reason. What is wrong with a kubeconfig is the same
-	// each time; how a connection fails isn't.
+	// cause is what makes one trouble another than the last with the same reason. What is wrong with a kubeconfig is the
+	// same each time; how a connection fails isn't.
 	cause string
 	since time.Time // it is usable, or isn't
 	// looked is when it was last looked at, and version the Secret's then.
@@ -113,7 +115,8 @@ func New(cfg Config) *Health {
 	if cfg.Replica == "" {
 		cfg.Replica = "tenure"
 	}
-	return &Health{cfg: cfg, changed: make(chan struct{}, 1), states: map[string]state{}, complaints: map[string]complaint{}}
+	return &Health{cfg: cfg, changed: make(chan struct{}, 1), states: map[string]state{},
+		complaints: map[string]complaint{}}
 }
 
 // SetupWithManager adds it to the home cluster's manager.
@@ -165,8 +168,8 @@ func (h *Health) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	return ctrl.Result{RequeueAfter: h.cfg.Every}, nil
 }
 
-// finding is what a look at a cluster and its Secret found: what is wrong with the Secret, and whether the cluster can be
-// used all the same.
+// finding is what a look at a cluster and its Secret found: what is wrong with the Secret, and whether the cluster can
+// be used all the same.
 type finding struct {
 	reason, note string
 	usable       bool
@@ -205,16 +208,18 @@ func (h *Health) inUse(ctx context.Context, use Use, f finding) finding {
 	return f
 }
 
-// Look asks the cluster of a kubeconfig Secret whether it can be used. The note says why not, in one line that carries no
-// secret and leaves room in an event.
-func Look(ctx context.Context, secret *corev1.Secret, policy kubeconfig.Policy, timeout time.Duration) (reason, note string) {
+// Look asks the cluster of a kubeconfig Secret whether it can be used. The note says why not, in one line that carries
+// no secret and leaves room in an event.
+func Look(ctx context.Context, secret *corev1.Secret, policy kubeconfig.Policy,
+	timeout time.Duration) (reason, note string) {
 	reason, note, _ = look(ctx, secret, policy, timeout, nil, false)
 	return reason, note
 }
 
-// look asks over the connection in use where that was made of the same credentials (shared), and else over another one, which
-// it closes if nobody else has a use for it.
-func look(ctx context.Context, secret *corev1.Secret, policy kubeconfig.Policy, timeout time.Duration, use *Use, closes bool) (reason, note string, shared bool) {
+// look asks over the connection in use where that was made of the same credentials (shared), and else over another one,
+// which it closes if nobody else has a use for it.
+func look(ctx context.Context, secret *corev1.Secret, policy kubeconfig.Policy, timeout time.Duration, use *Use,
+	closes bool) (reason, note string, shared bool) {
 	access, err := kubeconfig.OfSecret(secret, policy)
 	if err != nil {
 		return ReasonBadConfig, err.Error(), false
@@ -249,15 +254,16 @@ func ask(ctx context.Context, cfg *rest.Config, closes bool) error {
 	case status == http.StatusUnauthorized:
 		return apierrors.NewUnauthorized("the credentials are refused")
 	case status == http.StatusForbidden:
-		return apierrors.NewForbidden(corev1.Resource("version"), "", errors.New("the credentials may not ask for the version"))
+		return apierrors.NewForbidden(corev1.Resource("version"), "",
+			errors.New("the credentials may not ask for the version"))
 	case status != http.StatusOK:
 		return fmt.Errorf("GET /version: %d %s", status, http.StatusText(status))
 	}
 	return nil
 }
 
-// Usable reports whether a cluster could be used when it was last asked, and since when that is so. One that wasn't asked
-// yet, or isn't known, counts as not usable since the zero time.
+// Usable reports whether a cluster could be used when it was last asked, and since when that is so. One that wasn't
+// asked yet, or isn't known, counts as not usable since the zero time.
 func (h *Health) Usable(cluster string) (ok bool, since time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -280,7 +286,8 @@ func (h *Health) signal() {
 func (h *Health) tell(ctx context.Context, secret *corev1.Secret, f finding) {
 	reason, note := f.reason, f.note
 	name, now := secret.Name, state{
-		reason: reason, usable: f.usable, since: time.Now(), told: time.Now(), looked: time.Now(), version: secret.ResourceVersion,
+		reason: reason, usable: f.usable, since: time.Now(), told: time.Now(), looked: time.Now(),
+		version: secret.ResourceVersion,
 	}
 	if reason == ReasonBadConfig {
 		now.cause = note
@@ -314,7 +321,8 @@ func (h *Health) tell(ctx context.Context, secret *corev1.Secret, f finding) {
 	case f.usable:
 		usable.WithLabelValues(name, ReasonUsable).Set(1)
 		rejected.WithLabelValues(name, reason).Set(1)
-		h.log.Info("cluster's kubeconfig can't be used; the connection from before is used on", "cluster", name, "reason", reason, "note", note)
+		h.log.Info("cluster's kubeconfig can't be used; the connection from before is used on", "cluster", name, "reason",
+			reason, "note", note)
 	default:
 		usable.WithLabelValues(name, reason).Set(0)
 		h.log.Info("cluster can't be used; the others go on", "cluster", name, "reason", reason, "note", note)

@@ -28,7 +28,8 @@ import (
 // Each replica finds the same trouble. It is one event, told anew only after a while.
 func TestOneCauseIsOneEventWhoeverFindsIt(t *testing.T) {
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "west", UID: "u"}, Data: map[string][]byte{kubeconfig.Key: []byte("current-context: x")},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "west", UID: "u"},
+		Data:       map[string][]byte{kubeconfig.Key: []byte("current-context: x")},
 	}
 	home := fake.NewClientBuilder().WithObjects(secret).Build()
 	events := func() []eventsv1.Event {
@@ -96,7 +97,10 @@ func TestOneCauseIsOneEventWhoeverFindsIt(t *testing.T) {
 // server is an API server that answers /version with a code.
 func server(t *testing.T, code *atomic.Int64) *rest.Config {
 	t.Helper()
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(int(code.Load())) }))
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		w.WriteHeader(int(code.Load()))
+	}))
 	t.Cleanup(s.Close)
 	return &rest.Config{Host: s.URL}
 }
@@ -111,7 +115,8 @@ func TestABrokenSecretLeavesItsClusterUsable(t *testing.T) {
 	ok.Store(http.StatusOK)
 	working := server(t, ok)
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "kept", UID: "u"}, Data: map[string][]byte{kubeconfig.Key: []byte("current-context: x")},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "kept", UID: "u"},
+		Data:       map[string][]byte{kubeconfig.Key: []byte("current-context: x")},
 	}
 	home := fake.NewClientBuilder().WithObjects(secret).Build()
 	inUse, refused := working, ""
@@ -140,7 +145,8 @@ func TestABrokenSecretLeavesItsClusterUsable(t *testing.T) {
 		if wantUsable {
 			shown = ReasonUsable
 		}
-		if n := testutil.ToFloat64(usable.WithLabelValues("kept", shown)); (n == 1) != wantUsable || testutil.CollectAndCount(usable) != 1 {
+		if n := testutil.ToFloat64(usable.WithLabelValues("kept", shown)); (n == 1) != wantUsable ||
+			testutil.CollectAndCount(usable) != 1 {
 			t.Errorf("%s: usable is %v by %s, of %d series", what, n, shown, testutil.CollectAndCount(usable))
 		}
 		return since
@@ -152,8 +158,9 @@ func TestABrokenSecretLeavesItsClusterUsable(t *testing.T) {
 	ok.Store(http.StatusUnauthorized)
 	look("garbage, and what was in use has expired", false, ReasonBadConfig)
 	ok.Store(http.StatusOK)
-	secret.Data[kubeconfig.Key] = []byte(fmt.Sprintf("clusters: [{name: c, cluster: {server: %q}}]\nusers: [{name: u, user: {token: t}}]\n"+
-		"contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x", working.Host))
+	secret.Data[kubeconfig.Key] = []byte(fmt.Sprintf(
+		"clusters: [{name: c, cluster: {server: %q}}]\nusers: [{name: u, user: {token: t}}]\n"+
+			"contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x", working.Host))
 	h.cfg.Policy.Insecure = true
 	if err := home.Update(t.Context(), secret); err != nil {
 		t.Fatal(err)
@@ -188,19 +195,23 @@ func TestAClusterThatNothingHereDependsOnIsAskedRarely(t *testing.T) {
 	config := &rest.Config{Host: s.URL}
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "rare", UID: "u"},
-		Data: map[string][]byte{kubeconfig.Key: []byte(fmt.Sprintf("clusters: [{name: c, cluster: {server: %q}}]\nusers: [{name: u, user: {token: t}}]\n"+
-			"contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x", s.URL))},
+		Data: map[string][]byte{kubeconfig.Key: []byte(
+			fmt.Sprintf("clusters: [{name: c, cluster: {server: %q}}]\nusers: [{name: u, user: {token: t}}]\n"+
+				"contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x", s.URL))},
 	}
 	home := fake.NewClientBuilder().WithObjects(secret).Build()
 	use := Use{Ask: over(config), Given: config}
-	h := New(Config{Namespace: "n", Policy: kubeconfig.Policy{Insecure: true}, InUse: func(string) (Use, bool) { return use, true }})
+	h := New(Config{Namespace: "n", Policy: kubeconfig.Policy{Insecure: true},
+		InUse: func(string) (Use, bool) { return use, true }})
 	h.client, h.log = home, logr.Discard()
 	t.Cleanup(func() { h.forget("rare") })
 	asks := func(what string, want int64) {
 		t.Helper()
 		asked.Store(0)
 		for range 3 {
-			result, err := h.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "n", Name: "rare"}})
+			result, err := h.Reconcile(t.Context(), ctrl.Request{
+				NamespacedName: types.NamespacedName{Namespace: "n", Name: "rare"},
+			})
 			if err != nil || result.RequeueAfter != h.cfg.Every {
 				t.Fatalf("%s: %v, %v", what, result, err)
 			}
@@ -239,9 +250,10 @@ func TestTheConnectionInUseIsAskedWhereItIsTheSecrets(t *testing.T) {
 	}
 	s.Start()
 	t.Cleanup(s.Close)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "west"}, Data: map[string][]byte{kubeconfig.Key: []byte(
-		fmt.Sprintf("clusters: [{name: c, cluster: {server: %q}}]\nusers: [{name: u, user: {token: t}}]\n"+
-			"contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x", s.URL))}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "west"},
+		Data: map[string][]byte{kubeconfig.Key: []byte(
+			fmt.Sprintf("clusters: [{name: c, cluster: {server: %q}}]\nusers: [{name: u, user: {token: t}}]\n"+
+				"contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x", s.URL))}}
 	policy := kubeconfig.Policy{Insecure: true}
 	access, err := kubeconfig.OfSecret(secret, policy)
 	if err != nil {
@@ -290,7 +302,9 @@ func TestLimitsThatCannotBeUsedAreToldOnceAndAgainAfterAWhile(t *testing.T) {
 	h.client, h.log = home, logr.Discard()
 	look := func(want int) {
 		t.Helper()
-		if _, err := h.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "n", Name: "bounded"}}); err != nil {
+		if _, err := h.Reconcile(t.Context(), ctrl.Request{
+			NamespacedName: types.NamespacedName{Namespace: "n", Name: "bounded"},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		list := &eventsv1.EventList{}

@@ -16,8 +16,8 @@ type complaint struct {
 	told time.Time
 }
 
-// limit has a cluster go by the limits of its Secret, and says what is wrong with them: once, and again after a while, since
-// events are kept for an hour.
+// limit has a cluster go by the limits of its Secret, and says what is wrong with them: once, and again after a while,
+// since events are kept for an hour.
 func (h *Health) limit(ctx context.Context, secret *corev1.Secret) {
 	if h.cfg.Limit == nil {
 		return
@@ -38,6 +38,7 @@ func (h *Health) limit(ctx context.Context, secret *corev1.Secret) {
 	h.mu.Unlock()
 	h.log.Info("limits of a cluster can't be used", "cluster", secret.Name, "error", err.Error())
 	Event{
-		Reporter: EventReporter, Replica: h.cfg.Replica, Action: "Limit", Reason: ReasonBadLimits, Note: err.Error(), Cause: err.Error(),
+		Reporter: EventReporter, Replica: h.cfg.Replica, Action: "Limit", Reason: ReasonBadLimits, Note: err.Error(),
+		Cause: err.Error(),
 	}.Tell(ctx, h.client, h.log, secret, now)
 }

@@ -100,7 +100,8 @@ func (t *Totals) add(e *entry) {
 
 // look reads the records and links them.
 func look(s Snapshot) *survey {
-	v := &survey{Snapshot: s, members: readLeases(s), bySlot: map[keyspace.ClusterName]*[slots][]*entry{}, removed: map[keyspace.ClusterName]bool{}}
+	v := &survey{Snapshot: s, members: readLeases(s), bySlot: map[keyspace.ClusterName]*[slots][]*entry{},
+		removed: map[keyspace.ClusterName]bool{}}
 	var counting []*tenurev1alpha1.Shard
 	counting, v.odd = s.Records.Sort()
 	for _, raw := range counting {
@@ -178,7 +179,8 @@ func (v *survey) readClusters() {
 	}
 	for _, c := range byName {
 		if !v.Registered && !held[c.Name] && c.Reason == "" && v.living() > 0 {
-			c.Removed = true // who may not read Secrets can only conclude it: replicas live, claim nothing there, and don't complain
+			// who may not read Secrets can only conclude it: replicas live, claim nothing there, and don't complain
+			c.Removed = true
 		}
 		c.Map, v.removed[c.Name] = v.drawMap(c.Name), c.Removed
 		v.clusters = append(v.clusters, c)
@@ -232,7 +234,8 @@ func (v *survey) move(e *entry) Move {
 	// Of the writers of the spec, it's the fleet that writes the assignee; a person writes annotations under a name of
 	// their own.
 	for _, f := range e.raw.ManagedFields {
-		if f.Subresource == "" && f.Time != nil && f.FieldsV1 != nil && strings.Contains(string(f.FieldsV1.GetRawBytes()), `"f:assignee"`) {
+		if f.Subresource == "" && f.Time != nil && f.FieldsV1 != nil &&
+			strings.Contains(string(f.FieldsV1.GetRawBytes()), `"f:assignee"`) {
 			if ago := max(0, sinceTime(v.Now, f.Time.Time)); m.AskedAgo < 0 || ago < m.AskedAgo {
 				m.AskedAgo = ago
 			}

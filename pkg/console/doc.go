@@ -8,16 +8,17 @@
 // # What is judged by what
 //
 // A replica never judges another one by the timestamps in its Lease, but only by changes it saw on its own clock. A
-// command can't watch for a whole lease duration before it answers, so it shows when the Lease says that it was renewed,
-// "by its own clock", and calls a replica quiet when that is longer ago than the Lease lasts. Where the clocks of two
-// machines disagree that can be wrong, and nothing but what is shown depends on it. The status page does watch
+// command can't watch for a whole lease duration before it answers, so it shows when the Lease says that it was
+// renewed, "by its own clock", and calls a replica quiet when that is longer ago than the Lease lasts. Where the clocks
+// of two machines disagree that can be wrong, and nothing but what is shown depends on it. The status page does watch
 // ([Snapshot].Seen), and so has no such doubt.
 //
 // # What it needs to read
 //
-// Leases, Shards and events in the namespace of the records: config/rbac/viewer_role.yaml. Secrets aren't needed. Who may
-// read them has the clusters asked from where the command runs, with the replicas' credentials, and nothing of a Secret but
-// its name reaches an answer; others get what the replicas say. What couldn't be read is said ([Fleet].Unread).
+// Leases, Shards and events in the namespace of the records: config/rbac/viewer_role.yaml. Secrets aren't needed. Who
+// may read them has the clusters asked from where the command runs, with the replicas' credentials, and nothing of a
+// Secret but its name reaches an answer; others get what the replicas say. What couldn't be read is said
+// ([Fleet].Unread).
 //
 // Nothing here writes.
 package console

@@ -45,7 +45,8 @@ const (
 // findings says what is wrong, the worst first, and then what is good to know.
 func (v *survey) findings() []Finding {
 	all := slices.Concat(
-		v.findNobody(), v.findRecords(), v.findUnserved(), v.findHoles(), v.findUnfit(), v.findLimited(), v.findQuiet(), v.findCoordinator(), v.findClusters(), v.findMoves(), v.findCrashes(),
+		v.findNobody(), v.findRecords(), v.findUnserved(), v.findHoles(), v.findUnfit(), v.findLimited(), v.findQuiet(),
+		v.findCoordinator(), v.findClusters(), v.findMoves(), v.findCrashes(),
 	)
 	slices.SortStableFunc(all, func(a, b Finding) int { return cmp.Compare(b.Severity, a.Severity) }) // "wrong" > "note"
 	return all
@@ -65,7 +66,8 @@ func (v *survey) findNobody() []Finding {
 		return nil
 	}
 	return []Finding{{Wrong, AlertUnheld, "no replica is alive: nothing is reconciled",
-		fmt.Sprintf("look at the replicas: kubectl -n %s get pods; and that --namespace and --fleet are theirs", v.Namespace)}}
+		fmt.Sprintf("look at the replicas: kubectl -n %s get pods; and that --namespace and --fleet are theirs",
+			v.Namespace)}}
 }
 
 // findRecords is about records that make no sense.
@@ -103,8 +105,8 @@ func (v *survey) findUnserved() []Finding {
 	return found
 }
 
-// findUnfit is about replicas that can't serve a cluster, by their own word. What one of them holds waits until it can, or
-// until another says that it can.
+// findUnfit is about replicas that can't serve a cluster, by their own word. What one of them holds waits until it can,
+// or until another says that it can.
 func (v *survey) findUnfit() (found []Finding) {
 	for _, c := range v.clusters {
 		var cant, holding []string
@@ -128,7 +130,8 @@ func (v *survey) findUnfit() (found []Finding) {
 		switch {
 		case stuck > 0:
 			found = append(found, Finding{Wrong, AlertNotServed,
-				fmt.Sprintf("%s of cluster %s held by replicas that can't serve it: %s", count(stuck, "shard"), c.Name, list(holding, "")),
+				fmt.Sprintf("%s of cluster %s held by replicas that can't serve it: %s", count(stuck, "shard"), c.Name,
+					list(holding, "")),
 				"they move within seconds to a replica that can; if they stay, none can: see why the holder can't"})
 		case len(cant) > 0:
 			found = append(found, Finding{Note, AlertNotServed,
@@ -139,8 +142,8 @@ func (v *survey) findUnfit() (found []Finding) {
 	return found
 }
 
-// findLimited is about clusters that refuse requests or answer late, by what replicas say: one finding for each cause. Those
-// that don't answer at all are findClusters'.
+// findLimited is about clusters that refuse requests or answer late, by what replicas say: one finding for each cause.
+// Those that don't answer at all are findClusters'.
 func (v *survey) findLimited() (found []Finding) {
 	where := map[Finding][]string{}
 	for _, c := range v.clusters {
@@ -149,7 +152,8 @@ func (v *survey) findLimited() (found []Finding) {
 		}
 		f := Finding{Wrong, AlertLimited, "nothing is served (" + c.Cause + ")", "work there waits, and in no other cluster"}
 		if c.State == "limited" {
-			f = Finding{Note, AlertLimited, "requests are refused or delayed (" + c.Cause + ")", f.Do + ": see " + AlertLimited + " in the runbook"}
+			f = Finding{Note, AlertLimited, "requests are refused or delayed (" + c.Cause + ")",
+				f.Do + ": see " + AlertLimited + " in the runbook"}
 		}
 		at := v.saying(c)
 		if len(at) > 1 {
@@ -187,7 +191,8 @@ func (v *survey) findHoles() (found []Finding) {
 		case at == nil:
 			switch {
 			case v.isYoung(c.Name):
-				found = append(found, Finding{Note, "", fmt.Sprintf("cluster %s is new and not divided into shards yet", c.Name), ""})
+				found = append(found, Finding{Note, "", fmt.Sprintf("cluster %s is new and not divided into shards yet", c.Name),
+					""})
 			case c.Reason != clusterhealth.ReasonBadConfig: // else that is the finding
 				bare = append(bare, string(c.Name))
 			}
@@ -220,7 +225,10 @@ func (v *survey) findHoles() (found []Finding) {
 }
 
 func (v *survey) isYoung(name keyspace.ClusterName) bool {
-	return slices.ContainsFunc(v.Clusters, func(a Answer) bool { return a.Cluster == name && v.Now.Sub(a.Since) < youngFor })
+	return slices.ContainsFunc(v.Clusters, func(a Answer) bool {
+		return a.Cluster == name &&
+			v.Now.Sub(a.Since) < youngFor
+	})
 }
 
 // findQuiet is about replicas.
@@ -230,10 +238,12 @@ func (v *survey) findQuiet() (found []Finding) {
 		switch {
 		case r.State == Quiet:
 			found = append(found, Finding{Wrong, AlertLapses,
-				fmt.Sprintf("replica %s hasn't renewed its Lease for %s of %s%s", r.Incarnation, age(r.RenewedAgo), age(r.LeaseDuration), byWhom(*r)),
+				fmt.Sprintf("replica %s hasn't renewed its Lease for %s of %s%s", r.Incarnation, age(r.RenewedAgo),
+					age(r.LeaseDuration), byWhom(*r)),
 				"if it is dead its peers take over on their own; if it lives, it can't write to the home cluster"})
 		case r.State == Live && r.RenewedAgo < -r.LeaseDuration:
-			found = append(found, Finding{Note, "", fmt.Sprintf("the clock of replica %s is ahead of this one by %s", r.Name, age(-r.RenewedAgo)),
+			found = append(found, Finding{Note, "", fmt.Sprintf("the clock of replica %s is ahead of this one by %s", r.Name,
+				age(-r.RenewedAgo)),
 				"nothing depends on it but times that are shown; Ats start by the clock of their replica"})
 		}
 		if r.Acts() {
@@ -244,11 +254,13 @@ func (v *survey) findQuiet() (found []Finding) {
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		if byName[name] > 1 {
 			found = append(found, Finding{Note, "", fmt.Sprintf("%d live incarnations are called %s", byName[name], name),
-				"one may be the last life of a process that was restarted, for a lease duration; if both stay, give --replica names of their own"})
+				"one may be the last life of a process that was restarted, for a lease duration; if both stay, give --replica " +
+					"names of their own"})
 		}
 	}
 	if len(builds) > 1 {
-		found = append(found, Finding{Note, "", "a rollout is under way: builds " + list(slices.Sorted(maps.Keys(builds)), ""), ""})
+		found = append(found, Finding{Note, "", "a rollout is under way: builds " +
+			list(slices.Sorted(maps.Keys(builds)), ""), ""})
 	}
 	return found
 }
@@ -261,7 +273,8 @@ func byWhom(r Replica) string {
 }
 
 func (v *survey) findCoordinator() []Finding {
-	do := "holders go on, and crashes are healed without it; balance waits. A live replica takes the role by itself: look at its log"
+	do := "holders go on, and crashes are healed without it; balance waits. A live replica takes the role by itself: " +
+		"look at its log"
 	lead := v.members.byID[v.members.lead]
 	switch {
 	case v.living() == 0:
@@ -269,16 +282,18 @@ func (v *survey) findCoordinator() []Finding {
 	case !v.members.led || lead == nil:
 		return []Finding{{Wrong, AlertCoordinator, "there is no coordinator", do}}
 	case lead.State != Live && lead.State != Leaving:
-		return []Finding{{Wrong, AlertCoordinator, fmt.Sprintf("the coordinator, %s, is %s", lead.Incarnation, lead.State), do}}
+		return []Finding{{Wrong, AlertCoordinator, fmt.Sprintf("the coordinator, %s, is %s", lead.Incarnation, lead.State),
+			do}}
 	}
 	return nil
 }
 
 func (v *survey) findClusters() (found []Finding) {
 	do := map[string]string{
-		clusterhealth.ReasonBadConfig:   "correct the Secret or file; the others go on",
-		clusterhealth.ReasonRefused:     "renew the credentials in the Secret or file; the others go on",
-		clusterhealth.ReasonUnreachable: "see whether the API server is up and can be reached from here and from the replicas; the others go on",
+		clusterhealth.ReasonBadConfig: "correct the Secret or file; the others go on",
+		clusterhealth.ReasonRefused:   "renew the credentials in the Secret or file; the others go on",
+		clusterhealth.ReasonUnreachable: "see whether the API server is up and can be reached from here and from the " +
+			"replicas; the others go on",
 	}
 	var removed []string
 	byReason := map[string][]*Cluster{}
@@ -301,7 +316,8 @@ func (v *survey) findClusters() (found []Finding) {
 			continue
 		}
 		for _, c := range all {
-			found = append(found, Finding{Wrong, AlertUnreachable, strings.TrimSuffix(fmt.Sprintf("cluster %s: %s: %s", c.Name, reason, c.Note), ": "), do[reason]})
+			found = append(found, Finding{Wrong, AlertUnreachable,
+				strings.TrimSuffix(fmt.Sprintf("cluster %s: %s: %s", c.Name, reason, c.Note), ": "), do[reason]})
 		}
 	}
 	if len(removed) > 0 {
@@ -333,10 +349,12 @@ func (v *survey) findMoves() (found []Finding) {
 		ids := slices.Sorted(maps.Keys(to))
 		found = append(found, Finding{Wrong, AlertStuck,
 			fmt.Sprintf("on the way for more than %s: %s", age(seconds(stuckAfter)), list(stuck, "shard")),
-			fmt.Sprintf("until it is over the old holder serves it. Warming: look at the log of %s. Draining: at the holder's", ids[0])})
+			fmt.Sprintf("until it is over the old holder serves it. Warming: look at the log of %s. Draining: at the holder's",
+				ids[0])})
 	}
 	if waiting := len(settle(v.planShards(), v.planReplicas(nil))); waiting > 0 && moving == 0 && v.living() > 0 {
-		found = append(found, Finding{Note, AlertImbalance, fmt.Sprintf("the planner would move %s", count(waiting, "shard")), "tenure plan shows which"})
+		found = append(found, Finding{Note, AlertImbalance, fmt.Sprintf("the planner would move %s", count(waiting, "shard")),
+			"tenure plan shows which"})
 	}
 	return found
 }

@@ -87,8 +87,8 @@ type Cluster struct {
 	// Reason and Note are those of [Answer].
 	Reason string `json:"reason,omitempty"`
 	Note   string `json:"note,omitempty"`
-	// State and Cause are the worst that a live replica says of it: limited, open or half-open, and why; "" where none says
-	// anything.
+	// State and Cause are the worst that a live replica says of it: limited, open or half-open, and why; "" where none
+	// says anything.
 	State string `json:"state,omitempty"`
 	Cause string `json:"cause,omitempty"`
 	// Waits joins what replicas say of its keys and writes; nil where none says anything.

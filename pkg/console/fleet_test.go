@@ -32,7 +32,8 @@ func healthy() Snapshot {
 	s := Snapshot{Home: "https://home", Namespace: "tenure-system", Now: now, Registered: true}
 	s.Records.Leases = []coordinationv1.Lease{lease("r0", time.Second), lease("r1", 2*time.Second), lead("r0-aaaaaa")}
 	for _, cluster := range []string{"east", "west"} {
-		s.Clusters = append(s.Clusters, Answer{Cluster: keyspace.ClusterName(cluster), Since: now.Add(-time.Hour), Reason: clusterhealth.ReasonUsable})
+		s.Clusters = append(s.Clusters, Answer{Cluster: keyspace.ClusterName(cluster), Since: now.Add(-time.Hour),
+			Reason: clusterhealth.ReasonUsable})
 		for i, prefix := range keyspace.Partition(2) {
 			s.Records.Shards = append(s.Records.Shards, shardRecord(cluster, prefix.String(), fmt.Sprintf("r%d-aaaaaa", i%2)))
 		}
@@ -44,7 +45,8 @@ func lease(replica string, ago time.Duration) coordinationv1.Lease {
 	return coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: replica + "-aaaaaa", ResourceVersion: "5",
-			Labels:      map[string]string{tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleMember, tenurev1alpha1.ReplicaLabel: replica},
+			Labels: map[string]string{tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleMember,
+				tenurev1alpha1.ReplicaLabel: replica},
 			Annotations: map[string]string{"tenure.dev/lease-duration": "10s", "tenure.dev/build": "v1"},
 		},
 		Spec: coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: now.Add(-ago)}},
@@ -53,8 +55,9 @@ func lease(replica string, ago time.Duration) coordinationv1.Lease {
 
 func lead(holder string) coordinationv1.Lease {
 	return coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: tenurev1alpha1.CoordinatorName, ResourceVersion: "6", Labels: map[string]string{tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleCoordinator}},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder},
+		ObjectMeta: metav1.ObjectMeta{Name: tenurev1alpha1.CoordinatorName, ResourceVersion: "6",
+			Labels: map[string]string{tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleCoordinator}},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder},
 	}
 }
 
@@ -65,11 +68,14 @@ func shardRecord(cluster, prefix, holder string) tenurev1alpha1.Shard {
 	}
 	id := keyspace.ShardID{Cluster: keyspace.ClusterName(cluster), Prefix: p}
 	return tenurev1alpha1.Shard{
-		ObjectMeta: metav1.ObjectMeta{Name: id.RecordName(""), ResourceVersion: "7", CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))},
-		Spec:       tenurev1alpha1.ShardSpec{Cluster: cluster, Prefix: prefix, Assignee: holder},
+		ObjectMeta: metav1.ObjectMeta{Name: id.RecordName(""), ResourceVersion: "7",
+			CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))},
+		Spec: tenurev1alpha1.ShardSpec{Cluster: cluster, Prefix: prefix, Assignee: holder},
 		Status: tenurev1alpha1.ShardStatus{
-			Holder: holder, Epoch: 3, Phase: tenurev1alpha1.ShardHeld, Objects: 10, LoadMilli: 20, HeldSince: &metav1.MicroTime{Time: now.Add(-time.Hour)},
-			LastMove: &tenurev1alpha1.ShardMove{Kind: string(protocol.Join), To: holder, Time: metav1.NewMicroTime(now.Add(-time.Hour))},
+			Holder: holder, Epoch: 3, Phase: tenurev1alpha1.ShardHeld, Objects: 10, LoadMilli: 20,
+			HeldSince: &metav1.MicroTime{Time: now.Add(-time.Hour)},
+			LastMove: &tenurev1alpha1.ShardMove{Kind: string(protocol.Join), To: holder,
+				Time: metav1.NewMicroTime(now.Add(-time.Hour))},
 		},
 	}
 }
@@ -80,8 +86,10 @@ func assigned(s *tenurev1alpha1.Shard, to string, ago time.Duration) {
 	at := metav1.NewTime(now.Add(-ago))
 	s.ManagedFields = []metav1.ManagedFieldsEntry{
 		{Manager: "tenure", Time: &at, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:assignee":{}}}`)},
-		{Manager: "kubectl", Time: &metav1.Time{Time: now}, FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{}}}`)},
-		{Manager: "tenure", Subresource: "status", Time: &metav1.Time{Time: now}, FieldsV1: metav1.NewFieldsV1(`{"f:status":{}}`)},
+		{Manager: "kubectl", Time: &metav1.Time{Time: now},
+			FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{}}}`)},
+		{Manager: "tenure", Subresource: "status", Time: &metav1.Time{Time: now},
+			FieldsV1: metav1.NewFieldsV1(`{"f:status":{}}`)},
 	}
 }
 
@@ -192,13 +200,15 @@ func TestTheFleetIsJudgedByItsRecords(t *testing.T) {
 		},
 		"a new cluster is being divided": {
 			change: func(s *Snapshot) {
-				s.Clusters = append(s.Clusters, Answer{Cluster: "new", Since: now.Add(-time.Second), Reason: clusterhealth.ReasonUsable})
+				s.Clusters = append(s.Clusters, Answer{Cluster: "new", Since: now.Add(-time.Second),
+					Reason: clusterhealth.ReasonUsable})
 			},
 			want: []string{"note: cluster new is new and not divided into shards yet"},
 		},
 		"a cluster isn't divided": {
 			change: func(s *Snapshot) {
-				s.Clusters = append(s.Clusters, Answer{Cluster: "new", Since: now.Add(-time.Hour), Reason: clusterhealth.ReasonUsable})
+				s.Clusters = append(s.Clusters, Answer{Cluster: "new", Since: now.Add(-time.Hour),
+					Reason: clusterhealth.ReasonUsable})
 			},
 			want: []string{"wrong: registered, but not divided into shards yet: new"},
 		},
@@ -280,7 +290,8 @@ func TestTheViewCountsWhatTheRecordsSay(t *testing.T) {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff([]Move{{
-		Shard: keyspace.ShardID{Cluster: "east", Prefix: keyspace.Partition(2)[0]}, From: "r0-aaaaaa", To: "r1-aaaaaa", Stage: "warming", AskedAgo: 5,
+		Shard: keyspace.ShardID{Cluster: "east", Prefix: keyspace.Partition(2)[0]}, From: "r0-aaaaaa", To: "r1-aaaaaa",
+		Stage: "warming", AskedAgo: 5,
 	}}, f.Moves); diff != "" {
 		t.Error(diff)
 	}
@@ -333,11 +344,14 @@ func TestWithoutSecretsAClusterThatNobodyHoldsIsConcludedToBeGone(t *testing.T) 
 		healthy bool
 		want    string
 	}{
-		{"nobody complains", func(*Snapshot) {}, true, "held by nobody, and no replica complains, so probably not registered any more: west"},
+		{"nobody complains", func(*Snapshot) {}, true,
+			"held by nobody, and no replica complains, so probably not registered any more: west"},
 		{"a replica complains", func(s *Snapshot) {
-			s.Clusters = []Answer{{Cluster: "west", Since: now.Add(-time.Minute), Reason: clusterhealth.ReasonBadConfig, Note: "kubeconfig: x"}}
+			s.Clusters = []Answer{{Cluster: "west", Since: now.Add(-time.Minute), Reason: clusterhealth.ReasonBadConfig,
+				Note: "kubeconfig: x"}}
 		}, false, "cluster west: BadKubeconfig: kubeconfig: x"},
-		{"a part of it is held", func(s *Snapshot) { s.Records.Shards[7].Status.Holder = "r0-aaaaaa" }, false, "nobody holds 3 shards"},
+		{"a part of it is held", func(s *Snapshot) { s.Records.Shards[7].Status.Holder = "r0-aaaaaa" }, false,
+			"nobody holds 3 shards"},
 		{"no replica lives", func(s *Snapshot) { s.Records.Leases = nil }, false, "no replica is alive"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -368,7 +382,8 @@ func TestTheJSONOfAFleetIsReadBackAsItWas(t *testing.T) {
 }
 
 func TestAssessingTheLargestFleetTakesWellUnderASecond(t *testing.T) {
-	s := Snapshot{Namespace: "n", Now: now, Registered: true, Records: inspect.Records{Leases: []coordinationv1.Lease{lead("r0-aaaaaa")}}}
+	s := Snapshot{Namespace: "n", Now: now, Registered: true,
+		Records: inspect.Records{Leases: []coordinationv1.Lease{lead("r0-aaaaaa")}}}
 	for i := range 100 {
 		s.Records.Leases = append(s.Records.Leases, lease(fmt.Sprint("r", i), time.Second))
 	}
@@ -376,7 +391,8 @@ func TestAssessingTheLargestFleetTakesWellUnderASecond(t *testing.T) {
 		cluster := fmt.Sprint("c", c)
 		s.Clusters = append(s.Clusters, Answer{Cluster: keyspace.ClusterName(cluster), Reason: clusterhealth.ReasonUsable})
 		for i, prefix := range keyspace.Partition(6) {
-			s.Records.Shards = append(s.Records.Shards, shardRecord(cluster, prefix.String(), fmt.Sprintf("r%d-aaaaaa", (c*64+i)%100)))
+			s.Records.Shards = append(s.Records.Shards, shardRecord(cluster, prefix.String(),
+				fmt.Sprintf("r%d-aaaaaa", (c*64+i)%100)))
 		}
 	}
 	before := processorTime(t) // not the clock's: other programs don't count
@@ -421,7 +437,8 @@ func TestATroubleThatIsNotToldAgainIsOver(t *testing.T) {
 		cluster, reason string
 		ago             time.Duration
 	}{
-		{"removed", clusterhealth.ReasonUsable, 55 * time.Minute}, {"removed", clusterhealth.ReasonUnreachable, 50 * time.Minute},
+		{"removed", clusterhealth.ReasonUsable, 55 * time.Minute},
+		{"removed", clusterhealth.ReasonUnreachable, 50 * time.Minute},
 		{"away", clusterhealth.ReasonUnreachable, 10 * time.Minute}, {"back", clusterhealth.ReasonUsable, 50 * time.Minute},
 		{"limited", clusterhealth.ReasonBadLimits, time.Minute},
 		{"both", clusterhealth.ReasonRefused, 2 * time.Minute}, {"both", clusterhealth.ReasonBadLimits, time.Minute},
@@ -429,7 +446,8 @@ func TestATroubleThatIsNotToldAgainIsOver(t *testing.T) {
 		builder.WithObjects(&corev1.Event{
 			ObjectMeta:          metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint(i)},
 			InvolvedObject:      corev1.ObjectReference{Kind: "Secret", Namespace: "ns", Name: e.cluster},
-			ReportingController: clusterhealth.EventReporter, Reason: e.reason, EventTime: metav1.NewMicroTime(time.Now().Add(-e.ago)),
+			ReportingController: clusterhealth.EventReporter, Reason: e.reason,
+			EventTime: metav1.NewMicroTime(time.Now().Add(-e.ago)),
 		})
 	}
 	all, err := Told(t.Context(), builder.Build(), "ns")

@@ -26,8 +26,8 @@ import (
 )
 
 const (
-	// askTimeout bounds the wait for one workload cluster, asksAtOnce is how many are asked at a time, and asksWithin bounds
-	// all of that, so that hundreds that are away leave time for the rest of the question.
+	// askTimeout bounds the wait for one workload cluster, asksAtOnce is how many are asked at a time, and asksWithin
+	// bounds all of that, so that hundreds that are away leave time for the rest of the question.
 	askTimeout = 3 * time.Second
 	asksAtOnce = 32
 	asksWithin = 10 * time.Second
@@ -48,7 +48,8 @@ type Gatherer struct {
 // scheme knows all kinds that are read here.
 func scheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, tenurev1alpha1.AddToScheme, cnatv1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, tenurev1alpha1.AddToScheme,
+		cnatv1alpha1.AddToScheme} {
 		if err := add(s); err != nil {
 			return nil, fmt.Errorf("building the scheme: %w", err)
 		}
@@ -86,26 +87,31 @@ func (g Gatherer) fleet(ctx context.Context, home client.Client) (Snapshot, erro
 	}
 	s.Now = time.Now() // before the clusters are asked, which may take its time
 	if err := home.Get(ctx, client.ObjectKey{Name: g.Namespace}, &corev1.Namespace{}); apierrors.IsNotFound(err) {
-		return Snapshot{}, fmt.Errorf("there is no namespace %s at %s: --namespace names the one of the replicas", g.Namespace, g.Home.Host)
+		return Snapshot{}, fmt.Errorf("there is no namespace %s at %s: --namespace names the one of the replicas",
+			g.Namespace, g.Home.Host)
 	}
 	secrets := &corev1.SecretList{}
 	err = home.List(ctx, secrets, client.InNamespace(g.Namespace), client.MatchingLabels{kubeconfig.Label: "true"})
 	if err != nil {
-		s.Unread = append(s.Unread, fmt.Sprintf("the kubeconfig Secrets (%s): clusters are known by their shards and by what replicas say of them in events, and weren't asked from here", brief(err)))
+		s.Unread = append(s.Unread, fmt.Sprintf("the kubeconfig Secrets (%s): clusters are known by their shards and by "+
+			"what replicas say of them in events, and weren't asked from here", brief(err)))
 		if s.Clusters, err = Told(ctx, home, g.Namespace); err != nil {
-			s.Unread = append(s.Unread, fmt.Sprintf("events about clusters (%s): whether they can be used isn't known here", brief(err)))
+			s.Unread = append(s.Unread, fmt.Sprintf("events about clusters (%s): whether they can be used isn't known here",
+				brief(err)))
 		}
 		return s, nil
 	}
 	s.Registered = true
 	var unasked int
 	if s.Clusters, unasked = g.answers(ctx, secrets.Items); unasked > 0 {
-		s.Unread = append(s.Unread, fmt.Sprintf("whether %s can be used: so many others didn't answer that there was no time to ask",
+		s.Unread = append(s.Unread, fmt.Sprintf("whether %s can be used: so many others didn't answer that there was no "+
+			"time to ask",
 			count(unasked, "cluster")))
 	}
 	ofFiles, err := fileTroubles(ctx, home, g.Namespace, secrets.Items, s.Now)
 	if err != nil {
-		s.Unread = append(s.Unread, fmt.Sprintf("events about clusters (%s): whether those of --kubeconfig-folder can be used "+
+		s.Unread = append(s.Unread, fmt.Sprintf("events about clusters (%s): whether those of --kubeconfig-folder can be "+
+			"used "+
 			"isn't known here", brief(err)))
 	}
 	s.Clusters = append(s.Clusters, ofFiles...)
@@ -113,8 +119,8 @@ func (g Gatherer) fleet(ctx context.Context, home client.Client) (Snapshot, erro
 }
 
 // Told is what the replicas said last of each cluster, by their events of the last hour. A cluster that never had any
-// trouble isn't among them, nor is one whose trouble wasn't told again when it should have been: it is over, or the cluster
-// was removed.
+// trouble isn't among them, nor is one whose trouble wasn't told again when it should have been: it is over, or the
+// cluster was removed.
 func Told(ctx context.Context, home client.Client, namespace string) ([]Answer, error) {
 	now := time.Now()
 	all, err := told(ctx, home, namespace, func(corev1.Event) bool { return true })
@@ -123,8 +129,8 @@ func Told(ctx context.Context, home client.Client, namespace string) ([]Answer, 
 	}), err
 }
 
-// fileTroubles is what is wrong with clusters of replicas' folders, which can't be read or asked from here. One that has a
-// Secret, too, is served by that.
+// fileTroubles is what is wrong with clusters of replicas' folders, which can't be read or asked from here. One that
+// has a Secret, too, is served by that.
 func fileTroubles(
 	ctx context.Context, home client.Client, namespace string, secrets []corev1.Secret, now time.Time,
 ) ([]Answer, error) {
@@ -150,7 +156,8 @@ func told(ctx context.Context, home client.Client, namespace string, of func(cor
 		// Limits that can't be used say nothing of the cluster, and nothing says when they are mended.
 		if e.ReportingController == clusterhealth.EventReporter && e.Reason != clusterhealth.ReasonBadLimits && of(e) {
 			name := e.InvolvedObject.Name
-			note := fmt.Sprintf("%s (said at %s)", strings.TrimPrefix(e.Message, "cluster "+name+": "), e.EventTime.Format(time.TimeOnly))
+			note := fmt.Sprintf("%s (said at %s)", strings.TrimPrefix(e.Message, "cluster "+name+": "),
+				e.EventTime.Format(time.TimeOnly))
 			last[name] = Answer{Cluster: keyspace.ClusterName(name), Since: e.EventTime.Time, Reason: e.Reason, Note: note}
 		}
 	}
@@ -274,7 +281,8 @@ func (q *Question) read(ctx context.Context, c client.Client) error {
 	}
 	q.At = at
 	pod := &corev1.Pod{}
-	if at.Status.PodName != "" && c.Get(ctx, client.ObjectKey{Namespace: at.Namespace, Name: at.Status.PodName}, pod) == nil {
+	if at.Status.PodName != "" && c.Get(ctx, client.ObjectKey{Namespace: at.Namespace, Name: at.Status.PodName},
+		pod) == nil {
 		q.Pod = pod // a Pod that can't be read or isn't there is one thing less to say
 	}
 	return nil

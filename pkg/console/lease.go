@@ -93,7 +93,8 @@ func nameOf(id protocol.Incarnation) string {
 	return string(id)
 }
 
-// sorted lists the incarnations by name, with keys for those that live or hold. Sealed ones that hold nothing are history.
+// sorted lists the incarnations by name, with keys for those that live or hold. Sealed ones that hold nothing are
+// history.
 func (m *members) sorted() []*Replica {
 	all := slices.SortedFunc(maps.Values(m.byID), func(a, b *Replica) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(string(a.Incarnation), string(b.Incarnation)))

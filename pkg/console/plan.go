@@ -64,7 +64,8 @@ func Foresee(s Snapshot, wish Wish) (Plan, error) {
 	}
 	p := Plan{Moves: []PlanMove{}, Assumed: assumed}
 	for _, m := range settle(shards, v.planReplicas(changes)) {
-		p.Moves = append(p.Moves, PlanMove{Shard: m.Shard, From: m.From, To: m.To, Reason: m.Reason, Objects: objects[m.Shard]})
+		p.Moves = append(p.Moves, PlanMove{Shard: m.Shard, From: m.From, To: m.To, Reason: m.Reason,
+			Objects: objects[m.Shard]})
 	}
 	for _, sh := range shards {
 		// Where no replica is left to take them, the planner leaves shards with who goes.
@@ -105,7 +106,8 @@ func (v *survey) imagine(wish Wish) (changes map[protocol.Incarnation]string, as
 		changes[staying[i-1].Incarnation] = "removed"
 	}
 	if less := len(staying) - wish.Replicas; less > 0 {
-		assumed = append(assumed, fmt.Sprintf("%s would be removed: the last by name. Name others with --drain", count(less, "replica")))
+		assumed = append(assumed, fmt.Sprintf("%s would be removed: the last by name. Name others with --drain",
+			count(less, "replica")))
 	}
 	for i := len(staying); i < wish.Replicas; i++ {
 		changes[protocol.Incarnation(fmt.Sprintf("new-%d", i-len(staying)+1))] = "added"
@@ -182,10 +184,12 @@ func (v *survey) planReplicas(changes map[protocol.Incarnation]string) []plan.Re
 }
 
 // compare sets each replica's part before and after side by side.
-func (v *survey) compare(changes map[protocol.Incarnation]string, after []plan.Shard, objects map[keyspace.ShardID]int64) []Planned {
+func (v *survey) compare(changes map[protocol.Incarnation]string, after []plan.Shard,
+	objects map[keyspace.ShardID]int64) []Planned {
 	rows := map[protocol.Incarnation]*Planned{}
 	for _, r := range v.replicas {
-		rows[r.Incarnation] = &Planned{Name: r.Name, Incarnation: string(r.Incarnation), State: cmp.Or(changes[r.Incarnation], string(r.State))}
+		rows[r.Incarnation] = &Planned{Name: r.Name, Incarnation: string(r.Incarnation),
+			State: cmp.Or(changes[r.Incarnation], string(r.State))}
 	}
 	for id, what := range changes {
 		if rows[id] == nil {

@@ -22,8 +22,10 @@ func TestAPlanShowsWhatAChangeOfTheFleetWouldMove(t *testing.T) {
 			wish: Wish{Replicas: 4}, moves: map[string]int{"balance": 4},
 			after: map[string]int{"r0": 2, "r1": 2, "new-1": 2, "new-2": 2},
 		},
-		"one less":       {wish: Wish{Replicas: 1}, moves: map[string]int{"leaving": 4}, after: map[string]int{"r0": 8, "r1": 0}},
-		"one is drained": {wish: Wish{Drain: []string{"r0"}}, moves: map[string]int{"leaving": 4}, after: map[string]int{"r0": 0, "r1": 8}},
+		"one less": {wish: Wish{Replicas: 1}, moves: map[string]int{"leaving": 4},
+			after: map[string]int{"r0": 8, "r1": 0}},
+		"one is drained": {wish: Wish{Drain: []string{"r0"}}, moves: map[string]int{"leaving": 4},
+			after: map[string]int{"r0": 0, "r1": 8}},
 		"one is drained by its incarnation, one comes": {
 			wish: Wish{Drain: []string{"r0-aaaaaa"}, Replicas: 2}, moves: map[string]int{"leaving": 4},
 			after: map[string]int{"r0": 0, "r1": 4, "new-1": 4},
@@ -88,7 +90,8 @@ func TestDrainingNobodyIsAMistake(t *testing.T) {
 	if _, err := Foresee(healthy(), Wish{Drain: []string{"r7"}}); err == nil || !strings.Contains(err.Error(), "r0, r1") {
 		t.Errorf("got %v, want one that names the replicas", err)
 	}
-	if _, err := Foresee(Snapshot{}, Wish{Drain: []string{"r7"}}); err == nil || !strings.Contains(err.Error(), "no replica is alive") {
+	if _, err := Foresee(Snapshot{}, Wish{Drain: []string{"r7"}}); err == nil ||
+		!strings.Contains(err.Error(), "no replica is alive") {
 		t.Errorf("got %v, want one that says that there is none", err)
 	}
 }

@@ -39,10 +39,12 @@ func show(t *testing.T, colour bool, write func(*Screen) error) string {
 func troubled() Snapshot {
 	s := healthy()
 	s.Records.Shards[1].Status.Holder = ""
-	s.Clusters[1].Reason, s.Clusters[1].Note = "Unreachable", "Get \"https://10.0.0.1:6443/version\": dial tcp 10.0.0.1:6443: connect: connection refused"
+	s.Clusters[1].Reason, s.Clusters[1].Note = "Unreachable",
+		"Get \"https://10.0.0.1:6443/version\": dial tcp 10.0.0.1:6443: connect: connection refused"
 	assigned(&s.Records.Shards[0], "r1-aaaaaa", 5*time.Second)
 	s.Records.Shards[2].Status.LastMove = &tenurev1alpha1.ShardMove{
-		Kind: string(protocol.Crash), From: "r9-zzzzzz", To: "r0-aaaaaa", Time: metav1.NewMicroTime(now.Add(-30 * time.Second)),
+		Kind: string(protocol.Crash), From: "r9-zzzzzz", To: "r0-aaaaaa",
+		Time: metav1.NewMicroTime(now.Add(-30 * time.Second)),
 	}
 	s.Unread = []string{"something that isn't allowed"}
 	return s
@@ -54,11 +56,16 @@ func limited() Snapshot {
 	say := func(at int, views ...inspect.ClusterView) {
 		s.Records.Leases[at].Annotations[tenurev1alpha1.ClustersAnnotation] = inspect.SayViews(views)
 	}
-	waits := []inspect.Waiting{{Namespace: "shop", Keys: 1200, WaitSeconds: 42}, {Namespace: "bank", Keys: 3, WaitSeconds: 3.2}}
-	say(0, inspect.ClusterView{Cluster: "east", State: "limited", Cause: "throttling", Running: 16, Ready: 1203, WaitSeconds: 42, Namespaces: waits})
-	say(1, inspect.ClusterView{Cluster: "east", State: "open", Cause: "throttling", Running: 2, Ready: 1, WaitSeconds: 4, Namespaces: waits[1:]},
-		inspect.ClusterView{Cluster: "west", State: "closed", Running: 8, Writes: 4, WaitingWrites: 4, Ready: 70, WaitSeconds: 1.5,
-			Limits: "50 requests/s, 50 at once, 4 writes at a time", Namespaces: []inspect.Waiting{{Namespace: "shop", Keys: 70, WaitSeconds: 1.5}}})
+	waits := []inspect.Waiting{{Namespace: "shop", Keys: 1200, WaitSeconds: 42},
+		{Namespace: "bank", Keys: 3, WaitSeconds: 3.2}}
+	say(0, inspect.ClusterView{Cluster: "east", State: "limited", Cause: "throttling", Running: 16, Ready: 1203,
+		WaitSeconds: 42, Namespaces: waits})
+	say(1, inspect.ClusterView{Cluster: "east", State: "open", Cause: "throttling", Running: 2, Ready: 1, WaitSeconds: 4,
+		Namespaces: waits[1:]},
+		inspect.ClusterView{Cluster: "west", State: "closed", Running: 8, Writes: 4, WaitingWrites: 4,
+			Ready: 70, WaitSeconds: 1.5,
+			Limits:     "50 requests/s, 50 at once, 4 writes at a time",
+			Namespaces: []inspect.Waiting{{Namespace: "shop", Keys: 70, WaitSeconds: 1.5}}})
 	return s
 }
 
@@ -68,7 +75,8 @@ func heldUp() Question {
 	q.Fleet.Records.Leases = limited().Records.Leases
 	for i := range q.Fleet.Records.Leases {
 		if a := q.Fleet.Records.Leases[i].Annotations; a != nil {
-			a[tenurev1alpha1.ClustersAnnotation] = strings.ReplaceAll(a[tenurev1alpha1.ClustersAnnotation], `"state":"closed"`, `"state":"open","cause":"throttling"`)
+			a[tenurev1alpha1.ClustersAnnotation] = strings.ReplaceAll(a[tenurev1alpha1.ClustersAnnotation], `"state":"closed"`,
+				`"state":"open","cause":"throttling"`)
 		}
 	}
 	return q
@@ -124,17 +132,20 @@ func plainText(text string) string {
 }
 
 func TestNoScreenIsWiderThan80ColumnsOrLongerThanAScreen(t *testing.T) {
-	s := Snapshot{Namespace: strings.Repeat("n", 63), Home: "https://" + strings.Repeat("h", 100), Now: now, Registered: true}
+	s := Snapshot{Namespace: strings.Repeat("n", 63), Home: "https://" + strings.Repeat("h", 100),
+		Now: now, Registered: true}
 	for i := range 40 {
 		name := fmt.Sprintf("tenure-%s-%02d", strings.Repeat("x", 40), i)
 		s.Records.Leases = append(s.Records.Leases, lease(name, time.Second))
 		s.Records.Leases[i].Annotations[tenurev1alpha1.ClustersAnnotation] = inspect.SayViews([]inspect.ClusterView{{
-			Cluster: keyspace.ClusterName(fmt.Sprintf("cluster-%s-%02d", strings.Repeat("y", 60), i)), State: []string{"open", "limited"}[i%2], Cause: "unauthorized",
+			Cluster: keyspace.ClusterName(fmt.Sprintf("cluster-%s-%02d", strings.Repeat("y", 60), i)),
+			State:   []string{"open", "limited"}[i%2], Cause: "unauthorized",
 			Running: 1e9, Ready: 1e9, Writes: 1e9, WaitingWrites: 1e9, WaitSeconds: 1e9, Limits: strings.Repeat("l", 90),
 			Namespaces: slices.Repeat([]inspect.Waiting{{Namespace: strings.Repeat("n", 63), Keys: 1e9, WaitSeconds: 1e9}}, 5),
 		}})
 		cluster := fmt.Sprintf("cluster-%s-%02d", strings.Repeat("y", 60), i)
-		s.Clusters = append(s.Clusters, Answer{Cluster: keyspace.ClusterName(cluster), Reason: "Unreachable", Note: strings.Repeat("long ", 50)})
+		s.Clusters = append(s.Clusters, Answer{Cluster: keyspace.ClusterName(cluster), Reason: "Unreachable",
+			Note: strings.Repeat("long ", 50)})
 		r := shardRecord(cluster, "", name+"-aaaaaa")
 		assigned(&r, "somebody-else-with-a-long-name-aaaaaa", 5*time.Second)
 		s.Records.Shards = append(s.Records.Shards, r)
@@ -164,7 +175,8 @@ func TestTextFromElsewhereCannotSteerTheTerminal(t *testing.T) {
 	q := question()
 	q.Object.Name, q.Object.Namespace, q.Object.Cluster = nasty, nasty, nasty
 	q.At.Spec.Schedule, q.At.Status.PodName = nasty, nasty
-	q.At.Status.Conditions = []metav1.Condition{{Type: cnatv1alpha1.ConditionBlocked, Status: metav1.ConditionTrue, Reason: nasty, Message: nasty}}
+	q.At.Status.Conditions = []metav1.Condition{{Type: cnatv1alpha1.ConditionBlocked, Status: metav1.ConditionTrue,
+		Reason: nasty, Message: nasty}}
 	p, err := Foresee(s, Wish{Replicas: 3})
 	if err != nil {
 		t.Fatal(err)
@@ -204,8 +216,9 @@ func TestAWordOrNameIsCutInItsMiddle(t *testing.T) {
 
 func TestAgesAreSaidAsAPersonWould(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		1500 * time.Millisecond: "1.5s", 42 * time.Second: "42s", 3*time.Minute + 5*time.Second: "3m05s", 26*time.Hour + time.Minute: "26h01m",
-		72 * time.Hour: "3d", -2 * time.Second: "-2.0s",
+		1500 * time.Millisecond: "1.5s", 42 * time.Second: "42s", 3*time.Minute + 5*time.Second: "3m05s",
+		26*time.Hour + time.Minute: "26h01m",
+		72 * time.Hour:             "3d", -2 * time.Second: "-2.0s",
 	} {
 		if got := age(seconds(d)); got != want {
 			t.Errorf("%v: %s, want %s", d, got, want)

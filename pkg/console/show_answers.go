@@ -53,7 +53,8 @@ func (s *Screen) Plan(p Plan) error {
 		for _, m := range p.Moves {
 			objects += m.Objects
 		}
-		s.line(s.paint(bold, fmt.Sprintf("%s would move, with %s", count(len(p.Moves), "shard"), count(int(objects), "object"))))
+		s.line(s.paint(bold, fmt.Sprintf("%s would move, with %s", count(len(p.Moves), "shard"),
+			count(int(objects), "object"))))
 	}
 	for _, text := range p.Assumed {
 		s.wrap("", dim, text)
@@ -63,7 +64,8 @@ func (s *Screen) Plan(p Plan) error {
 	}
 	var rows [][]cell
 	for _, r := range p.Replicas {
-		style := map[string]string{"added": green, "removed": yellow, "drained": yellow, "quiet": red, "sealed": red, "missing": red}[r.State]
+		style := map[string]string{"added": green, "removed": yellow, "drained": yellow, "quiet": red, "sealed": red,
+			"missing": red}[r.State]
 		rows = append(rows, []cell{
 			left(r.Name), styled(style, r.State), num(r.ShardsBefore), num(r.ShardsAfter),
 			right(fmt.Sprintf("%.2f", r.LoadBefore)), right(fmt.Sprintf("%.2f", r.LoadAfter)), num(r.Objects),
@@ -81,7 +83,8 @@ func (s *Screen) Plan(p Plan) error {
 		if r.shards > 1 {
 			which += fmt.Sprintf(" and %d more", r.shards-1)
 		}
-		rows = append(rows, []cell{left(orNobody(string(r.from))), left(string(r.to)), left(string(r.reason)), num(r.shards), num(r.objects), left(which)})
+		rows = append(rows, []cell{left(orNobody(string(r.from))), left(string(r.to)), left(string(r.reason)), num(r.shards),
+			num(r.objects), left(which)})
 	}
 	s.line()
 	s.table([]string{"FROM", "TO", "WHY", "SHARDS", "OBJECTS", "WHICH"}, rows)

@@ -96,7 +96,8 @@ func (s *Screen) replicas(f Fleet) {
 		s.line("no replicas")
 		return
 	}
-	s.table([]string{"", "REPLICA", "STATE", "LEASE RENEWED", "SHARDS", "OBJECTS", "LOAD", "BUILD"}, rows[:min(len(rows), mostReplicas)])
+	s.table([]string{"", "REPLICA", "STATE", "LEASE RENEWED", "SHARDS", "OBJECTS", "LOAD", "BUILD"},
+		rows[:min(len(rows), mostReplicas)])
 	s.more(len(rows), mostReplicas, "replica")
 	clock := "renewed: by its own clock"
 	if watched {
@@ -152,7 +153,8 @@ func (s *Screen) waiting(f Fleet) {
 	for _, c := range busy[:min(len(busy), mostWaiting)] {
 		w := c.Waits
 		rows = append(rows, []cell{
-			left(string(c.Name)), num(w.Running), num(w.Ready), right(age(Seconds(w.WaitSeconds))), num(w.Writes), num(w.WaitingWrites),
+			left(string(c.Name)), num(w.Running), num(w.Ready), right(age(Seconds(w.WaitSeconds))), num(w.Writes),
+			num(w.WaitingWrites),
 		})
 	}
 	s.line()
@@ -169,7 +171,8 @@ func (s *Screen) waiting(f Fleet) {
 func waitsOf(w *inspect.ClusterView) string {
 	var parts []string
 	for _, n := range w.Namespaces {
-		parts = append(parts, fmt.Sprintf("%s %s (%s)", fit(text.Line(n.Namespace, 63), 30), age(Seconds(n.WaitSeconds)), count(n.Keys, "key")))
+		parts = append(parts, fmt.Sprintf("%s %s (%s)", fit(text.Line(n.Namespace, 63), 30), age(Seconds(n.WaitSeconds)),
+			count(n.Keys, "key")))
 	}
 	all := ""
 	if len(parts) > 0 {
@@ -200,7 +203,8 @@ func (s *Screen) moves(f Fleet) {
 			if m.AskedAgo >= 0 {
 				asked = age(m.AskedAgo) + " ago"
 			}
-			rows = append(rows, []cell{left(m.Shard.String()), left(string(m.From)), left(string(m.To)), left(m.Stage), right(asked)})
+			rows = append(rows, []cell{left(m.Shard.String()), left(string(m.From)), left(string(m.To)),
+				left(m.Stage), right(asked)})
 		}
 		s.line()
 		s.table([]string{"MOVING", "FROM", "TO", "STAGE", "ASKED FOR"}, rows)
@@ -213,7 +217,8 @@ func (s *Screen) moves(f Fleet) {
 	for _, c := range f.Recent[:min(len(f.Recent), mostRecent)] {
 		style := map[protocol.MoveKind]string{protocol.Crash: yellow}[c.Kind]
 		rows = append(rows, []cell{
-			left(c.Shard.String()), styled(style, string(c.Kind)), left(orNobody(string(c.From))), left(orNobody(string(c.To))), num(c.Epoch),
+			left(c.Shard.String()), styled(style, string(c.Kind)), left(orNobody(string(c.From))),
+			left(orNobody(string(c.To))), num(c.Epoch),
 			right(age(sinceTime(f.Taken, c.At)) + " ago"),
 		})
 	}

@@ -13,8 +13,8 @@ type Snapshot struct {
 	Home, Namespace string
 	Now             time.Time
 	Records         inspect.Records
-	// Clusters that are registered, that is, have a kubeconfig Secret. Where Secrets couldn't be read, Registered is false and
-	// these are the clusters that replicas told of in events.
+	// Clusters that are registered, that is, have a kubeconfig Secret. Where Secrets couldn't be read, Registered is false
+	// and these are the clusters that replicas told of in events.
 	Clusters   []Answer
 	Registered bool
 	// Unread is what couldn't be read, and why. Judgements that need it are left out.

@@ -56,10 +56,11 @@ type Link struct {
 	Do      string `json:"do,omitempty"`
 }
 
-// Explain follows the chain: object, hash, slot, shard, record, holder, Lease; and says what the object waits for. It is
-// pure.
+// Explain follows the chain: object, hash, slot, shard, record, holder, Lease; and says what the object waits for. It
+// is pure.
 func Explain(q Question) Why {
-	w := &why{Why: Why{Object: q.Object.String(), Namespace: q.Object.Namespace, Cluster: q.Object.Cluster}, now: q.Fleet.Now}
+	w := &why{Why: Why{Object: q.Object.String(), Namespace: q.Object.Namespace, Cluster: q.Object.Cluster},
+		now: q.Fleet.Now}
 	v := look(q.Fleet)
 	w.cluster(v)
 	if obj := w.object(q); obj != nil {
@@ -145,14 +146,16 @@ func (w *why) shard(v *survey, obj client.Object) *entry {
 	covers := v.bySlot[w.Cluster]
 	if covers == nil || len(covers[slot]) == 0 {
 		l := w.link("shard", "none")
-		l.wrong(fmt.Sprintf("no record covers slot %s of cluster %s", slot, w.Cluster), "the coordinator makes what is missing: see tenure status")
+		l.wrong(fmt.Sprintf("no record covers slot %s of cluster %s", slot, w.Cluster),
+			"the coordinator makes what is missing: see tenure status")
 		return nil
 	}
 	e := covers[slot][0]
 	first, last := e.ID.Prefix.Slots()
 	l := w.link("shard", "%s, slots %s to %s, %s", e.ID, first, last, count(int(e.Objects), "object"))
 	if len(covers[slot]) > 1 {
-		l.wrong("records overlap: "+covers[slot][1].ID.String()+" covers the slot too", "delete the one that was made by hand, at once")
+		l.wrong("records overlap: "+covers[slot][1].ID.String()+" covers the slot too",
+			"delete the one that was made by hand, at once")
 	}
 	l = w.link("record", "%s/%s: %s, epoch %d", v.Namespace, e.raw.Name, e.raw.Status.Phase, e.Epoch)
 	if e.moving() {
@@ -182,12 +185,15 @@ func (w *why) holder(v *survey, e *entry) {
 	r := e.holder
 	switch r.State {
 	case Missing:
-		w.link("lease", "none").wrong("the holder has no Lease: it is dead", "a live replica takes the shard within the lease duration: see tenure status")
+		w.link("lease", "none").wrong("the holder has no Lease: it is dead",
+			"a live replica takes the shard within the lease duration: see tenure status")
 	case Sealed:
-		w.link("lease", "sealed").wrong("the holder was declared dead", "a live replica takes the shard at once: see tenure status")
+		w.link("lease", "sealed").wrong("the holder was declared dead",
+			"a live replica takes the shard at once: see tenure status")
 	case Quiet:
 		l := w.link("lease", "not renewed for %s of %s%s", age(r.RenewedAgo), age(r.LeaseDuration), byWhom(*r))
-		l.wrong("the holder is dead, or can't write to the home cluster", "if it stays so, its peers take over; see tenure status")
+		l.wrong("the holder is dead, or can't write to the home cluster",
+			"if it stays so, its peers take over; see tenure status")
 	default:
 		w.link("lease", "%s, renewed %s ago of %s%s", r.State, age(r.RenewedAgo), age(r.LeaseDuration), byWhom(*r))
 		w.holds = r.Name
@@ -204,10 +210,12 @@ func (w *why) waiting(r *Replica) {
 		if inspect.Worse(said.State, "closed") < 0 {
 			l := w.link("answers", "%s at %s: %s", said.State, r.Name, said.Cause)
 			if said.State != "limited" {
-				l.wrong("the cluster serves nothing to the holder now, so keys are put off for seconds at a time", "see "+AlertLimited+" in the runbook")
+				l.wrong("the cluster serves nothing to the holder now, so keys are put off for seconds at a time",
+					"see "+AlertLimited+" in the runbook")
 			}
 		}
-		l := w.link("queue", "%d ready, %d with workers, longest %s", said.Ready, said.Running, age(Seconds(said.WaitSeconds)))
+		l := w.link("queue", "%d ready, %d with workers, longest %s", said.Ready, said.Running,
+			age(Seconds(said.WaitSeconds)))
 		if said.WaitingWrites > 0 {
 			l.Value += fmt.Sprintf("; %s of the holder wait for their turn", count(said.WaitingWrites, "write"))
 		}
@@ -240,7 +248,8 @@ func (w *why) progress(obj *cnatv1alpha1.At, pod *corev1.Pod) {
 	case st.Phase == cnatv1alpha1.AtDone:
 		w.done(obj)
 	case blocked != nil:
-		w.link("blocked", "%s for %s", blocked.Reason, age(sinceTime(w.now, blocked.LastTransitionTime.Time))).wrong(blocked.Message, "the Events of the At tell more")
+		w.link("blocked", "%s for %s", blocked.Reason,
+			age(sinceTime(w.now, blocked.LastTransitionTime.Time))).wrong(blocked.Message, "the Events of the At tell more")
 	case err != nil:
 		w.link("due", "never").wrong(err.Error(), "correct spec.schedule")
 	case st.Phase == cnatv1alpha1.AtRunning:
@@ -255,7 +264,8 @@ func (w *why) progress(obj *cnatv1alpha1.At, pod *corev1.Pod) {
 			w.waits = "it has begun; no Pod of it is to be seen"
 		}
 		if st.StartTime != nil {
-			w.link("started", "%s ago, %s after it was due", age(sinceTime(w.now, st.StartTime.Time)), age(sinceTime(st.StartTime.Time, due)))
+			w.link("started", "%s ago, %s after it was due", age(sinceTime(w.now, st.StartTime.Time)),
+				age(sinceTime(st.StartTime.Time, due)))
 		}
 	case obj.Spec.Suspend:
 		w.waits = "it is suspended"
@@ -279,7 +289,8 @@ func (w *why) pod(pod *corev1.Pod) {
 	}
 	for i := range pod.Status.ContainerStatuses {
 		if s := pod.Status.ContainerStatuses[i].State.Waiting; s != nil && !slices.Contains(onTheWay, s.Reason) {
-			l.wrong("its container doesn't start: "+s.Reason+": "+s.Message, "an At that has begun can't be changed: make it anew with what is missing")
+			l.wrong("its container doesn't start: "+s.Reason+": "+s.Message,
+				"an At that has begun can't be changed: make it anew with what is missing")
 		}
 	}
 }
@@ -314,7 +325,8 @@ func (w *why) pending(due time.Time) {
 	w.waits = "it is due now"
 	l := w.link("due", "%s, %s ago", due.Format(time.RFC3339), age(seconds(late)))
 	if late > overdueAfter {
-		l.wrong("it is overdue", "if the links above are whole, its key waits in the holder's queue: see "+AlertWaiting+" in the runbook")
+		l.wrong("it is overdue", "if the links above are whole, its key waits in the holder's queue: see "+
+			AlertWaiting+" in the runbook")
 	}
 }
 

@@ -18,7 +18,8 @@ func (w *why) replicated(source *appsv1.Deployment) {
 		w.link("copies", "not asked for any more")
 	default:
 		l := w.link("copies", "not asked for")
-		l.wrong("it has no label "+replication.LabelReplicate+": \"true\", so it isn't copied anywhere", "label it if it should be")
+		l.wrong("it has no label "+replication.LabelReplicate+": \"true\", so it isn't copied anywhere",
+			"label it if it should be")
 		return
 	}
 	i := slices.IndexFunc(source.Status.Conditions, func(c appsv1.DeploymentCondition) bool {

@@ -26,9 +26,10 @@ func question() Question {
 		Fleet:  healthy(),
 		Object: Object{Kind: "at", Namespace: "default", Name: "hello", Cluster: "west"},
 		At: &cnatv1alpha1.At{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "hello", UID: types.UID(uid), CreationTimestamp: metav1.NewTime(now.Add(-time.Minute))},
-			Spec:       cnatv1alpha1.AtSpec{Schedule: now.Add(time.Minute).Format(time.RFC3339), Command: "true"},
-			Status:     cnatv1alpha1.AtStatus{Phase: cnatv1alpha1.AtPending},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "hello", UID: types.UID(uid),
+				CreationTimestamp: metav1.NewTime(now.Add(-time.Minute))},
+			Spec:   cnatv1alpha1.AtSpec{Schedule: now.Add(time.Minute).Format(time.RFC3339), Command: "true"},
+			Status: cnatv1alpha1.AtStatus{Phase: cnatv1alpha1.AtPending},
 		},
 	}
 }
@@ -79,18 +80,21 @@ func TestWhyFollowsTheChainAndNamesTheBrokenLink(t *testing.T) {
 			change: func(q *Question) {
 				q.Fleet.Records.Leases = append(q.Fleet.Records.Leases[:1], q.Fleet.Records.Leases[2])
 			},
-			verdict: "lease: the holder has no Lease: it is dead", broken: []string{"lease: the holder has no Lease: it is dead"},
+			verdict: "lease: the holder has no Lease: it is dead",
+			broken:  []string{"lease: the holder has no Lease: it is dead"},
 		},
 		"no record covers it": {
 			change:  func(q *Question) { q.Fleet.Records.Shards = q.Fleet.Records.Shards[:5] },
-			verdict: "shard: no record covers slot 5b of cluster west", broken: []string{"shard: no record covers slot 5b of cluster west"},
+			verdict: "shard: no record covers slot 5b of cluster west",
+			broken:  []string{"shard: no record covers slot 5b of cluster west"},
 		},
 		"the cluster doesn't answer, and that isn't all": {
 			change: func(q *Question) {
 				q.Fleet.Clusters[1].Reason, q.Fleet.Clusters[1].Note = "Unreachable", "no route"
 				q.At, q.Unreadable = nil, "no route"
 			},
-			verdict: "object: it can't be read: no route", broken: []string{"cluster: Unreachable: no route", "object: it can't be read: no route"},
+			verdict: "object: it can't be read: no route",
+			broken:  []string{"cluster: Unreachable: no route", "object: it can't be read: no route"},
 		},
 		"there is no such object": {
 			change: func(q *Question) { q.At = nil }, verdict: "no such object", broken: []string{"object: no such object"},
@@ -110,7 +114,8 @@ func TestWhyFollowsTheChainAndNamesTheBrokenLink(t *testing.T) {
 		},
 		"it is blocked": {
 			change: func(q *Question) {
-				q.At.Status.Conditions = []metav1.Condition{{Type: cnatv1alpha1.ConditionBlocked, Reason: "ForeignPod", Message: "not ours", LastTransitionTime: metav1.NewTime(now)}}
+				q.At.Status.Conditions = []metav1.Condition{{Type: cnatv1alpha1.ConditionBlocked, Reason: "ForeignPod",
+					Message: "not ours", LastTransitionTime: metav1.NewTime(now)}}
 			},
 			verdict: "r1 has it; blocked: not ours", broken: []string{"blocked: not ours"},
 		},
@@ -127,7 +132,8 @@ func TestWhyFollowsTheChainAndNamesTheBrokenLink(t *testing.T) {
 			change: func(q *Question) {
 				q.At.Status.Phase = cnatv1alpha1.AtRunning
 				q.Pod = &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{
-					{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "not found"}}},
+					{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull",
+						Message: "not found"}}},
 				}}}
 			},
 			verdict: "r1 has it; pod: its container doesn't start: ErrImagePull: not found",
@@ -197,7 +203,8 @@ func TestWhyTellsHowTheCopiesOfADeploymentAre(t *testing.T) {
 		return func(d *appsv1.Deployment) {
 			d.Status.Conditions = []appsv1.DeploymentCondition{
 				{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionFalse},
-				{Type: replication.ConditionReplicated, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(now.Add(-time.Minute))},
+				{Type: replication.ConditionReplicated, Status: status, Reason: reason, Message: message,
+					LastTransitionTime: metav1.NewTime(now.Add(-time.Minute))},
 			}
 		}
 	}
@@ -253,7 +260,8 @@ func TestWhyTellsHowTheCopiesOfADeploymentAre(t *testing.T) {
 
 func TestAnObjectIsNamedByKindAndName(t *testing.T) {
 	for text, kind := range map[string]string{
-		"at/x": "at", "Ats/x": "at", "deployment/x": "deployment", "Deploy/x": "deployment", "at/": "", "at": "", "pod/x": "", "": "",
+		"at/x": "at", "Ats/x": "at", "deployment/x": "deployment", "Deploy/x": "deployment", "at/": "", "at": "",
+		"pod/x": "", "": "",
 	} {
 		o, err := ParseObject(text)
 		if (err == nil) != (kind != "") || err == nil && o != (Object{Kind: kind, Name: "x"}) {

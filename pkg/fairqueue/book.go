@@ -307,8 +307,8 @@ func (b *book[T]) nextCluster() *cluster[T] {
 const (
 	// reserve is the part of the workers, one in so many, that is for clusters with less than an equal share.
 	reserve = 4
-	// lastOnes is the part of which the share falls the fewer of it are free: else clusters that answer late keep as much as
-	// their shares, which together are all workers, and who comes next waits until they give one back.
+	// lastOnes is the part of which the share falls the fewer of it are free: else clusters that answer late keep as much
+	// as their shares, which together are all workers, and who comes next waits until they give one back.
 	lastOnes = 16
 )
 

@@ -38,7 +38,8 @@ func ExampleNew() {
 	const workers = 128
 	_ = controller.Options{
 		MaxConcurrentReconciles: workers,
-		NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+		NewQueue: func(name string,
+			limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
 			return fairqueue.New(fairqueue.Options[reconcile.Request]{
 				Name: name, Limiter: limiter, Workers: workers, PerCluster: 16,
 				Tenant: func(r reconcile.Request) (cluster, namespace string) { return r.Namespace, r.Namespace },

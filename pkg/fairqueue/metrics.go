@@ -8,7 +8,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 )
 
-// meters are the metrics workqueue_* of one queue, in controller-runtime's own families, where dashboards look for them.
+// meters are the metrics workqueue_* of one queue, in controller-runtime's own families, where dashboards look for
+// them.
 type meters struct {
 	depth         workqueue.GaugeMetric
 	adds, retries workqueue.CounterMetric
@@ -16,8 +17,8 @@ type meters struct {
 	busy, longest workqueue.SettableGaugeMetric
 }
 
-// provider makes series in controller-runtime's families, which it doesn't export: a queue of its own is given them, and
-// its options tell.
+// provider makes series in controller-runtime's families, which it doesn't export: a queue of its own is given them,
+// and its options tell.
 var provider = sync.OnceValue(func() workqueue.MetricsProvider {
 	var options *priorityqueue.Opts[int]
 	priorityqueue.New("", func(o *priorityqueue.Opts[int]) { options = o }).ShutDown()

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// crowd is clusters with work, of which some are bad: what they ask for takes long, and there is more of it than can be done.
+// crowd is clusters with work, of which some are bad: what they ask for takes long, and there is more of it than can be
+// done.
 type crowd struct {
 	clusters, bad int
 	every         time.Duration // between two keys of a good cluster, at the mean
@@ -22,8 +23,8 @@ type crowd struct {
 
 func (c crowd) isBad(cluster int) bool { return cluster < c.bad }
 
-// waits gives the clusters of one kind, good, bad or both, to queues, and returns for how long keys of good clusters waited,
-// sorted, and how many keys of bad ones were done. Time is virtual, and so nothing but the queue is measured.
+// waits gives the clusters of one kind, good, bad or both, to queues, and returns for how long keys of good clusters
+// waited, sorted, and how many keys of bad ones were done. Time is virtual, and so nothing but the queue is measured.
 func (c crowd) waits(t *testing.T, good, bad bool, seed uint64) (waits []time.Duration, done int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -84,8 +85,9 @@ func (c crowd) waits(t *testing.T, good, bad bool, seed uint64) (waits []time.Du
 	return waits, done
 }
 
-// TestTheRestOfManyClustersDoesNotSufferForBadOnes compares how long keys of good clusters take beside bad ones with how long
-// they take alone, as with a fleet of their own, and what the bad ones get done with what they get done by themselves.
+// TestTheRestOfManyClustersDoesNotSufferForBadOnes compares how long keys of good clusters take beside bad ones with
+// how long they take alone, as with a fleet of their own, and what the bad ones get done with what they get done by
+// themselves.
 func TestTheRestOfManyClustersDoesNotSufferForBadOnes(t *testing.T) {
 	const most = 20 * time.Millisecond
 	for _, one := range []struct {
@@ -102,7 +104,8 @@ func TestTheRestOfManyClustersDoesNotSufferForBadOnes(t *testing.T) {
 	} {
 		c := crowd{
 			clusters: one.clusters, bad: one.bad, from: one.from, every: 33 * time.Millisecond, takes: 20 * time.Millisecond,
-			badEvery: 17 * time.Millisecond, badTakes: []time.Duration{7500 * time.Millisecond, 3 * time.Second, 10 * time.Second},
+			badEvery: 17 * time.Millisecond, badTakes: []time.Duration{7500 * time.Millisecond,
+				3 * time.Second, 10 * time.Second},
 		}
 		beside, own := c.waits(t, true, true, 1)
 		alone, _ := c.waits(t, true, false, 1)
@@ -111,7 +114,8 @@ func TestTheRestOfManyClustersDoesNotSufferForBadOnes(t *testing.T) {
 		t.Logf("%d of %d bad: p99 %v, alone %v; of %d keys %d are taken; bad ones get %d done, by themselves %d",
 			c.bad, c.clusters, p99(beside), p99(alone), len(alone), len(beside), own, apart)
 		if limit := p99(alone)*3/2 + one.more; p99(beside) > limit || len(beside) < len(alone)*99/100 {
-			t.Errorf("the good of %d clusters suffer for %d bad ones: p99 %v, want at most %v", c.clusters, c.bad, p99(beside), limit)
+			t.Errorf("the good of %d clusters suffer for %d bad ones: p99 %v, want at most %v", c.clusters, c.bad,
+				p99(beside), limit)
 		}
 		if float64(own) < one.own*float64(apart) {
 			t.Errorf("%d bad clusters of %d are punished: %d keys done, by themselves %d", c.bad, c.clusters, own, apart)

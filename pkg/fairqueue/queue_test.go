@@ -195,7 +195,8 @@ func TestAKeyIsReadyAtTheEarliestOfItsAdditions(t *testing.T) {
 			q.Done(key)
 		}
 		want := []got{
-			{"c/n/now", 0, ByEvent, 0, 1}, {"c/n/failed", 10 * time.Millisecond, ByRetry, 0, 2}, {"c/n/low", time.Second, ByTimer, low, 1},
+			{"c/n/now", 0, ByEvent, 0, 1}, {"c/n/failed", 10 * time.Millisecond, ByRetry, 0, 2},
+			{"c/n/low", time.Second, ByTimer, low, 1},
 			{"c/n/sooner", time.Minute, ByTimer, 0, 1}, {"c/n/hour", time.Hour, ByTimer, 0, 1},
 		}
 		if diff := cmp.Diff(want, all); diff != "" {
@@ -204,8 +205,8 @@ func TestAKeyIsReadyAtTheEarliestOfItsAdditions(t *testing.T) {
 	})
 }
 
-// What is added for later says, too, how much the key matters: a reconcile that ends with a time may find the key back in
-// the queue already, as backfill.
+// What is added for later says, too, how much the key matters: a reconcile that ends with a time may find the key back
+// in the queue already, as backfill.
 func TestAKeyHasTheHighestPriorityOfItsAdditions(t *testing.T) {
 	later := priorityqueue.AddOpts{After: time.Hour}
 	for name, running := range map[string]bool{"ready": false, "with a worker": true} {
@@ -330,8 +331,10 @@ func TestNothingIsRememberedOfKeysThatAreDone(t *testing.T) {
 		q.Forget(got)
 	}
 	b := q.book
-	if len(b.items)+len(b.clusters)+len(b.waiting)+len(b.taken)+b.active+b.ready != 0 || b.turn != nil || len(b.spareItems) > maxSpare {
-		t.Errorf("%d keys, %d clusters, %d active and %d spare are left", len(b.items), len(b.clusters), b.active, len(b.spareItems))
+	if len(b.items)+len(b.clusters)+len(b.waiting)+len(b.taken)+b.active+b.ready != 0 || b.turn != nil ||
+		len(b.spareItems) > maxSpare {
+		t.Errorf("%d keys, %d clusters, %d active and %d spare are left", len(b.items), len(b.clusters),
+			b.active, len(b.spareItems))
 	}
 }
 
@@ -391,7 +394,8 @@ func TestItsMetricsAreControllerRuntimes(t *testing.T) {
 	q.AddAfter("c/n/3", time.Hour)
 	key, _ := q.Get()
 	q.Done(key)
-	for name, want := range map[string]float64{"workqueue_depth": 1, "workqueue_adds_total": 2, "workqueue_retries_total": 1} {
+	for name, want := range map[string]float64{"workqueue_depth": 1, "workqueue_adds_total": 2,
+		"workqueue_retries_total": 1} {
 		found, err := metrics.Registry.Gather()
 		if err != nil {
 			t.Fatal(err)
@@ -408,7 +412,8 @@ func TestItsMetricsAreControllerRuntimes(t *testing.T) {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}
 	}
-	if n, err := testutil.GatherAndCount(metrics.Registry, "workqueue_queue_duration_seconds", "workqueue_work_duration_seconds"); err != nil || n < 2 {
+	if n, err := testutil.GatherAndCount(metrics.Registry, "workqueue_queue_duration_seconds",
+		"workqueue_work_duration_seconds"); err != nil || n < 2 {
 		t.Errorf("%d histograms, %v", n, err)
 	}
 }

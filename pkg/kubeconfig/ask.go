@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Ask makes one small request that every API server answers to everybody, and returns the status of the answer. An error means
-// that there was none. once closes the connection afterwards, unless somebody else uses it.
+// Ask makes one small request that every API server answers to everybody, and returns the status of the answer. An
+// error means that there was none. once closes the connection afterwards, unless somebody else uses it.
 func Ask(ctx context.Context, cfg *rest.Config, once bool) (status int, err error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.UserAgent = "tenure (health)"

@@ -1,10 +1,10 @@
-// Package kubeconfig lets the kubeconfigs of clusters do no more than what they are for: reach one API server. They are in
-// Secrets, and perhaps in files.
+// Package kubeconfig lets the kubeconfigs of clusters do no more than what they are for: reach one API server. They are
+// in Secrets, and perhaps in files.
 //
-// A kubeconfig is a program in disguise. It can name a command to run, files to read, a proxy to go through and a user to
-// pretend to be, and the parsers that everybody uses open those files while they parse: one `tokenFile: /dev/zero` took a
-// replica to gigabytes within seconds. Who may write a Secret in the home cluster must not be able to do any of that in
-// the controller's own process.
+// A kubeconfig is a program in disguise. It can name a command to run, files to read, a proxy to go through and a user
+// to pretend to be, and the parsers that everybody uses open those files while they parse: one `tokenFile: /dev/zero`
+// took a replica to gigabytes within seconds. Who may write a Secret in the home cluster must not be able to do any of
+// that in the controller's own process.
 //
 // So [Inspect] reads the text as data, without a look at anything that it names. It refuses what the [Policy] doesn't
 // allow, and builds a new kubeconfig from what is left of the current context: one cluster, one user, fields that are
@@ -20,16 +20,17 @@
 // fails where it doesn't.
 //
 // For a Secret that is refused the provider goes on reading what was accepted last under that name, so that a mistake
-// takes no cluster away that is being served. Where nothing was accepted before, or the replica started later, the Secret
-// seems not to be there: what worked is kept in memory only, since a second place for credentials would have to be guarded
-// like the first. To take a cluster away, delete its Secret. What a changed Secret means is decided by package shard, not by the provider, which takes the
-// cluster away before it gives the new one.
+// takes no cluster away that is being served. Where nothing was accepted before, or the replica started later, the
+// Secret seems not to be there: what worked is kept in memory only, since a second place for credentials would have to
+// be guarded like the first. To take a cluster away, delete its Secret. What a changed Secret means is decided by
+// package shard, not by the provider, which takes the cluster away before it gives the new one.
 //
 // # Files
 //
-// A [Folder] is another source of clusters. Each of its files appears as a Secret to what reads Secrets of the home cluster
-// through the manager of [Folder.Join]: the provider, behind its fence, and package clusterhealth. All that holds for Secrets
-// so holds for files, without a second provider. Nothing is written to home, where a file's credentials have no business.
+// A [Folder] is another source of clusters. Each of its files appears as a Secret to what reads Secrets of the home
+// cluster through the manager of [Folder.Join]: the provider, behind its fence, and package clusterhealth. All that
+// holds for Secrets so holds for files, without a second provider. Nothing is written to home, where a file's
+// credentials have no business.
 //
 // # Limits
 //

@@ -18,12 +18,12 @@ users: [{name: robot, user: {%s}}]
 // A kubeconfig may hold credentials, and name no file or program that has them.
 func ExampleInspect() {
 	for _, user := range []string{"token: secret", "tokenFile: /etc/shadow"} {
-		access, err := kubeconfig.Inspect(fmt.Appendf(nil, text, user), kubeconfig.Policy{})
-		fmt.Println(access != nil, err)
+		_, err := kubeconfig.Inspect(fmt.Appendf(nil, text, user), kubeconfig.Policy{})
+		fmt.Println(err)
 	}
 	// Output:
-	// true <nil>
-	// false kubeconfig: users[].user.tokenFile isn't allowed: use token, or start the replicas with --kubeconfig-allow=files
+	// <nil>
+	// kubeconfig: users[].user.tokenFile isn't allowed: use token, or start the replicas with --kubeconfig-allow=files
 }
 
 // The fleet's servers are named, and others refused.

@@ -40,22 +40,34 @@ func TestWhenCredentialsExpire(t *testing.T) {
 		config rest.Config
 		want   time.Time
 	}{
-		"nothing":                         {},
-		"a certificate":                   {rest.Config{TLSClientConfig: rest.TLSClientConfig{CertData: first}}, soon},
-		"a certificate and its issuer":    {rest.Config{TLSClientConfig: rest.TLSClientConfig{CertData: slices.Concat(second, first)}}, late},
-		"a key before the certificate":    {rest.Config{TLSClientConfig: rest.TLSClientConfig{CertData: slices.Concat([]byte("-----BEGIN X-----\n-----END X-----\n"), first)}}, soon},
-		"no certificate":                  {rest.Config{TLSClientConfig: rest.TLSClientConfig{CertData: []byte("-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n")}}, time.Time{}},
-		"a token":                         {rest.Config{BearerToken: jwt(`{"exp":1900000000}`)}, soon},
-		"a token with a padded body":      {rest.Config{BearerToken: "e30." + base64.URLEncoding.EncodeToString([]byte(`{"exp": 1900000000 }`)) + ".x"}, soon},
+		"nothing":       {},
+		"a certificate": {rest.Config{TLSClientConfig: rest.TLSClientConfig{CertData: first}}, soon},
+		"a certificate and its issuer": {rest.Config{
+			TLSClientConfig: rest.TLSClientConfig{CertData: slices.Concat(second, first)},
+		}, late},
+		"a key before the certificate": {rest.Config{
+			TLSClientConfig: rest.TLSClientConfig{CertData: slices.Concat(
+				[]byte("-----BEGIN X-----\n-----END X-----\n"), first)},
+		}, soon},
+		"no certificate": {rest.Config{
+			TLSClientConfig: rest.TLSClientConfig{CertData: []byte(
+				"-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n")},
+		}, time.Time{}},
+		"a token": {rest.Config{BearerToken: jwt(`{"exp":1900000000}`)}, soon},
+		"a token with a padded body": {rest.Config{BearerToken: "e30." +
+			base64.URLEncoding.EncodeToString([]byte(`{"exp": 1900000000 }`)) + ".x"}, soon},
 		"a token with a part of a second": {rest.Config{BearerToken: jwt(`{"exp":1900000000.5}`)}, soon},
 		"a token without end":             {rest.Config{BearerToken: jwt(`{"sub":"x"}`)}, time.Time{}},
 		"a token whose end is no number":  {rest.Config{BearerToken: jwt(`{"exp":"soon"}`)}, time.Time{}},
 		"a token for ever and ever":       {rest.Config{BearerToken: jwt(`{"exp":1e300}`)}, time.Time{}},
 		"a token that is no JWT":          {rest.Config{BearerToken: "0123456789abcdef"}, time.Time{}},
 		"a token with dots":               {rest.Config{BearerToken: "a.b!.c"}, time.Time{}},
-		"both, the token first":           {rest.Config{BearerToken: jwt(`{"exp":1900000000}`), TLSClientConfig: rest.TLSClientConfig{CertData: second}}, soon},
-		"both, the certificate first":     {rest.Config{BearerToken: jwt(`{"exp":2000000000}`), TLSClientConfig: rest.TLSClientConfig{CertData: first}}, soon},
-		"a file that renews itself":       {rest.Config{BearerToken: jwt(`{"exp":1900000000}`), BearerTokenFile: "/token"}, time.Time{}},
+		"both, the token first": {rest.Config{BearerToken: jwt(`{"exp":1900000000}`),
+			TLSClientConfig: rest.TLSClientConfig{CertData: second}}, soon},
+		"both, the certificate first": {rest.Config{BearerToken: jwt(`{"exp":2000000000}`),
+			TLSClientConfig: rest.TLSClientConfig{CertData: first}}, soon},
+		"a file that renews itself": {rest.Config{BearerToken: jwt(`{"exp":1900000000}`), BearerTokenFile: "/token"},
+			time.Time{}},
 	} {
 		if got := Expiry(&c.config); !got.Equal(c.want) {
 			t.Errorf("%s: %v, want %v", what, got, c.want)

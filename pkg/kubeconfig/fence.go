@@ -11,8 +11,8 @@ import (
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 )
 
-// Fence returns the manager to set a kubeconfig provider up with, so that it sees nothing of a Secret but what [OfSecret]
-// makes of it. See the package comment for Secrets that are refused.
+// Fence returns the manager to set a kubeconfig provider up with, so that it sees nothing of a Secret but what
+// [OfSecret] makes of it. See the package comment for Secrets that are refused.
 func Fence(mgr mcmanager.Manager, policy Policy) mcmanager.Manager {
 	local := mgr.GetLocalManager()
 	return &fencedManager{Manager: mgr, local: &fencedLocal{Manager: local, secrets: &secrets{

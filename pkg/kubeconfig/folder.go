@@ -36,15 +36,16 @@ var suffixes = []string{".yaml", ".kubeconfig"}
 
 var folderProblems = prometheus.NewGauge(prometheus.GaugeOpts{
 	Name: "tenure_kubeconfig_folder_problems",
-	Help: "How many files of --kubeconfig-folder give no cluster, because of their name or kind; and one more while the folder " +
+	Help: "How many files of --kubeconfig-folder give no cluster, because of their name or kind; and one more while the " +
+		"folder " +
 		"itself can't be read. The log names them.",
 })
 
 func init() { metrics.Registry.MustRegister(folderProblems) }
 
-// Folder is a folder whose regular files are clusters: NAME, NAME.yaml or NAME.kubeconfig is the kubeconfig of the cluster
-// NAME. Hidden files and folders aren't looked at, symbolic links are followed, so that a mounted Secret or ConfigMap of
-// Kubernetes is such a folder. See [Folder.Join]. It is safe for concurrent use.
+// Folder is a folder whose regular files are clusters: NAME, NAME.yaml or NAME.kubeconfig is the kubeconfig of the
+// cluster NAME. Hidden files and folders aren't looked at, symbolic links are followed, so that a mounted Secret or
+// ConfigMap of Kubernetes is such a folder. See [Folder.Join]. It is safe for concurrent use.
 type Folder struct {
 	path, namespace string
 	log             logr.Logger
@@ -69,7 +70,8 @@ type file struct {
 	problem string // why it can't be read, "" if it can
 }
 
-// OpenFolder reads a folder for the first time. Its files appear as Secrets of the namespace. An error names the folder.
+// OpenFolder reads a folder for the first time. Its files appear as Secrets of the namespace. An error names the
+// folder.
 func OpenFolder(path, namespace string, log logr.Logger) (*Folder, error) {
 	f := &Folder{
 		path: filepath.Clean(path), namespace: namespace, log: log.WithValues("folder", path),
@@ -272,8 +274,8 @@ func (f *Folder) Secret(name string) *corev1.Secret {
 }
 
 const (
-	// fileUID is in front of the path in the UID of a Secret that stands for a file. API servers make UIDs themselves, so no
-	// real Secret has such a one.
+	// fileUID is in front of the path in the UID of a Secret that stands for a file. API servers make UIDs themselves, so
+	// no real Secret has such a one.
 	fileUID = "file:"
 	// problemAnnotation says why a file can't be read.
 	problemAnnotation = "tenure.dev/file-problem"
@@ -293,8 +295,8 @@ func (f *Folder) secret(name string, from file) *corev1.Secret {
 	return s
 }
 
-// FileOf returns the path of the file that a Secret with this UID stands for, see [Folder]; ok is false for a Secret of the
-// home cluster.
+// FileOf returns the path of the file that a Secret with this UID stands for, see [Folder]; ok is false for a Secret of
+// the home cluster.
 func FileOf(secret types.UID) (path string, ok bool) {
 	if path, ok = strings.CutPrefix(string(secret), fileUID); !ok {
 		return "", false

@@ -198,7 +198,8 @@ func TestAFolderThatIsNotThereIsNotOpened(t *testing.T) {
 }
 
 func TestFilesThatGiveNoClusterAreReportedWithTheRule(t *testing.T) {
-	r := newFolderRig(t, map[string]string{"West.yaml": "1", "west.bak": "2", "a.yaml": "3", "a.kubeconfig": "4", "home": "5"})
+	r := newFolderRig(t, map[string]string{"West.yaml": "1", "west.bak": "2", "a.yaml": "3",
+		"a.kubeconfig": "4", "home": "5"})
 	r.looks(3, "add a=4")
 	for path, rule := range map[string]string{
 		"West.yaml": "lower case", "west.bak": "dots", "a.yaml": "a.kubeconfig", "home": "rename the file",
@@ -212,7 +213,8 @@ func TestFilesThatGiveNoClusterAreReportedWithTheRule(t *testing.T) {
 	}
 }
 
-// What can't be read is a cluster with a broken kubeconfig: package clusterhealth reports it, and the fence keeps what worked.
+// What can't be read is a cluster with a broken kubeconfig: package clusterhealth reports it, and the fence keeps what
+// worked.
 func TestAFileThatCannotBeReadIsRefusedByItsName(t *testing.T) {
 	r := newFolderRig(t, map[string]string{"empty": "", "large": strings.Repeat("x", maxText+7), "broken": "clusters: ["})
 	r.must(syscall.Mkfifo(filepath.Join(r.path, "pipe"), 0o600))
@@ -221,12 +223,14 @@ func TestAFileThatCannotBeReadIsRefusedByItsName(t *testing.T) {
 	r.folder.look()
 	r.folder.look()
 	for name, want := range map[string]string{
-		"empty": "is empty", "large": "more than", "broken": "isn't YAML", "pipe": "isn't a regular file", "endless": "isn't a regular file",
+		"empty": "is empty", "large": "more than", "broken": "isn't YAML", "pipe": "isn't a regular file",
+		"endless":  "isn't a regular file",
 		"dangling": "no such file",
 	} {
 		_, err := OfSecret(r.folder.Secret(name), Policy{})
 		refused := (*Refused)(nil)
-		if !errors.As(err, &refused) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), filepath.Join(r.path, name)) {
+		if !errors.As(err, &refused) || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), filepath.Join(r.path, name)) {
 			t.Errorf("%s: %v, want an error that names the file and says %q", name, err, want)
 		}
 	}
@@ -237,7 +241,8 @@ func TestFilesAreInspectedLikeSecrets(t *testing.T) {
 	r := newFolderRig(t, map[string]string{"west": string(text)})
 	_, fromFile := OfSecret(r.folder.Secret("west"), Policy{})
 	_, fromSecret := OfSecret(&corev1.Secret{Data: map[string][]byte{Key: text}}, Policy{})
-	if fromSecret == nil || fromFile == nil || fromFile.Error() != "file "+filepath.Join(r.path, "west")+": "+fromSecret.Error() {
+	if fromSecret == nil || fromFile == nil || fromFile.Error() != "file "+filepath.Join(r.path, "west")+": "+
+		fromSecret.Error() {
 		t.Errorf("the file is refused with %v, the Secret with %v", fromFile, fromSecret)
 	}
 }
@@ -248,7 +253,8 @@ func TestASecretGoesBeforeAFileOfItsName(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "west", Labels: map[string]string{Label: "true"}},
 		Data:       map[string][]byte{Key: []byte("secret")},
 	}
-	unrelated := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other"}, Data: map[string][]byte{Key: []byte("secret")}}
+	unrelated := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other"},
+		Data: map[string][]byte{Key: []byte("secret")}}
 	c := &joinedClient{Client: fake.NewClientBuilder().WithObjects(cluster, unrelated).Build(), folder: r.folder}
 	expect := func(name, want string) {
 		t.Helper()

@@ -96,14 +96,16 @@ func Inspect(text []byte, policy Policy) (*Access, error) {
 	}
 	all, err := clientcmd.Load(text)
 	if err != nil { // not told: it can quote the text, tokens included
-		return nil, refused("it isn't one, or a field has the wrong type: check it with kubectl --kubeconfig FILE config view")
+		return nil, refused("it isn't one, or a field has the wrong type: check it with kubectl --kubeconfig FILE config " +
+			"view")
 	}
 	i := &inspection{policy: policy}
 	access := i.access(all)
 	if len(i.refused) > 0 {
 		return nil, refused(i.refused...)
 	}
-	if _, err := access.REST(); err != nil { // what is left to find: fields that contradict each other, files that can't be read
+	// what is left to find: fields that contradict each other, files that can't be read
+	if _, err := access.REST(); err != nil {
 		return nil, refused(err.Error())
 	}
 	return access, nil
@@ -124,7 +126,8 @@ func plain(text []byte) error {
 		return err
 	}
 	if err := documents.Decode(&second); !errors.Is(err, io.EOF) {
-		return errors.New("there is more than one document (---): leave one, and give each other cluster a Secret or file of its own")
+		return errors.New("there is more than one document (---): leave one, and give each other cluster a Secret or file " +
+			"of its own")
 	}
 	return nil
 }
@@ -158,7 +161,8 @@ func (i *inspection) refuse(is bool, format string, args ...any) {
 
 // only refuses a field that is set unless the policy allows what it asks for.
 func (i *inspection) only(allowed, set bool, field, instead, word string) {
-	i.refuse(set && !allowed, "%s isn't allowed: %s, or start the replicas with --kubeconfig-allow=%s", field, instead, word)
+	i.refuse(set && !allowed, "%s isn't allowed: %s, or start the replicas with --kubeconfig-allow=%s",
+		field, instead, word)
 }
 
 // bounded refuses a text that is too long.
@@ -171,7 +175,8 @@ func (i *inspection) access(all *clientcmdapi.Config) *Access {
 		field string
 		n     int
 	}{{"contexts", len(all.Contexts)}, {"clusters", len(all.Clusters)}, {"users", len(all.AuthInfos)}} {
-		i.refuse(list.n > maxEntries, "%s has %d entries, at most %d are read: leave out what the current context doesn't need",
+		i.refuse(list.n > maxEntries, "%s has %d entries, at most %d are read: leave out what the current context doesn't "+
+			"need",
 			list.field, list.n, maxEntries)
 	}
 	if len(i.refused) > 0 {
@@ -207,8 +212,10 @@ func (i *inspection) cluster(c *clientcmdapi.Cluster, a *Access) *clientcmdapi.C
 	if a.server != nil && a.server.Scheme == "http" {
 		i.only(i.policy.Insecure, true, "an http address in "+prefix+"server", "use https", AllowInsecure)
 	}
-	i.only(i.policy.Insecure, c.InsecureSkipTLSVerify, prefix+"insecure-skip-tls-verify", "use certificate-authority-data", AllowInsecure)
-	i.only(i.policy.Files, c.CertificateAuthority != "", prefix+"certificate-authority", "use certificate-authority-data", AllowFiles)
+	i.only(i.policy.Insecure, c.InsecureSkipTLSVerify, prefix+"insecure-skip-tls-verify",
+		"use certificate-authority-data", AllowInsecure)
+	i.only(i.policy.Files, c.CertificateAuthority != "", prefix+"certificate-authority",
+		"use certificate-authority-data", AllowFiles)
 	i.only(i.policy.Proxy, c.ProxyURL != "", prefix+"proxy-url", "leave it out", AllowProxy)
 	if c.ProxyURL != "" && i.policy.Proxy {
 		i.server(prefix+"proxy-url", c.ProxyURL, "https", "http", "socks5")
@@ -216,11 +223,13 @@ func (i *inspection) cluster(c *clientcmdapi.Cluster, a *Access) *clientcmdapi.C
 	if c.TLSServerName != "" {
 		i.refuse(!isHost(c.TLSServerName), "%stls-server-name isn't a host name or an address", prefix)
 		// Where many servers are behind one address, the name is what chooses among them.
-		i.refuse(!i.policy.reaches(c.TLSServerName, portOf(a.server)), "%stls-server-name isn't one of --kubeconfig-servers", prefix)
+		i.refuse(!i.policy.reaches(c.TLSServerName, portOf(a.server)),
+			"%stls-server-name isn't one of --kubeconfig-servers", prefix)
 	}
 	i.bounded(prefix+"certificate-authority", len(c.CertificateAuthority), maxField)
 	i.bounded(prefix+"certificate-authority-data", len(c.CertificateAuthorityData), maxPEM)
-	i.refuse(len(c.CertificateAuthorityData) > 0 && len(c.CertificateAuthorityData) <= maxPEM && !isAuthority(c.CertificateAuthorityData),
+	i.refuse(len(c.CertificateAuthorityData) > 0 && len(c.CertificateAuthorityData) <= maxPEM &&
+		!isAuthority(c.CertificateAuthorityData),
 		"%scertificate-authority-data holds no certificate (PEM, in base64)", prefix)
 	i.refuse(c.InsecureSkipTLSVerify && (len(c.CertificateAuthorityData) > 0 || c.CertificateAuthority != ""),
 		"%sinsecure-skip-tls-verify and a certificate authority contradict each other: leave one out", prefix)
@@ -254,16 +263,19 @@ func (i *inspection) user(u *clientcmdapi.AuthInfo) *clientcmdapi.AuthInfo {
 		{"as", u.Impersonate != ""}, {"as-uid", u.ImpersonateUID != ""}, {"as-groups", len(u.ImpersonateGroups) > 0},
 		{"as-user-extra", len(u.ImpersonateUserExtra) > 0},
 	} {
-		i.only(i.policy.Impersonation, f.set, prefix+f.field, "use the credentials of the user that is meant", AllowImpersonation)
+		i.only(i.policy.Impersonation, f.set, prefix+f.field, "use the credentials of the user that is meant",
+			AllowImpersonation)
 	}
 	for _, f := range []struct{ field, value string }{
 		{"username", u.Username}, {"password", u.Password}, {"as", u.Impersonate}, {"as-uid", u.ImpersonateUID},
 	} {
 		i.bounded(prefix+f.field, len(f.value), maxField)
 	}
-	i.refuse(u.Token != "" && u.Username+u.Password != "", "%stoken and username or password are two ways to log in: leave one out", prefix)
+	i.refuse(u.Token != "" && u.Username+u.Password != "",
+		"%stoken and username or password are two ways to log in: leave one out", prefix)
 	i.bounded(prefix+"token", len(u.Token), maxToken)
-	i.refuse(!isPrintable(u.Token), "%stoken has white space or characters that no token has: a line break at its end, perhaps", prefix)
+	i.refuse(!isPrintable(u.Token), "%stoken has white space or characters that no token has: a line break at its end, "+
+		"perhaps", prefix)
 	i.certificate(prefix, u)
 	i.lists(prefix, u)
 	fresh := clientcmdapi.NewAuthInfo()
@@ -290,7 +302,8 @@ func (i *inspection) certificate(prefix string, u *clientcmdapi.AuthInfo) {
 		return
 	}
 	_, err := tls.X509KeyPair(certificate, key)
-	i.refuse(err != nil, "%sclient-certificate-data and client-key-data must both be there and belong together (PEM, in base64)", prefix)
+	i.refuse(err != nil, "%sclient-certificate-data and client-key-data must both be there and belong together (PEM, in "+
+		"base64)", prefix)
 }
 
 // lists bounds what a user has lists and maps of.
@@ -352,13 +365,14 @@ func portOf(u *url.URL) string {
 }
 
 var (
-	hostName = regexp.MustCompile(`^([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.)*([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?)\.?$`)
+	hostName = regexp.MustCompile(
+		`^([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.)*([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?)\.?$`)
 	// numeric is the last part of what C libraries take for an address, too: 127.1, 2130706433, 0x7f.1.
 	numeric = regexp.MustCompile(`^(0[xX][0-9a-fA-F]*|[0-9]+)$`)
 )
 
-// isHost reports whether a host is a name in ASCII, or an address as it is usually written. A list of servers must not be
-// got around by another way to write one.
+// isHost reports whether a host is a name in ASCII, or an address as it is usually written. A list of servers must not
+// be got around by another way to write one.
 func isHost(host string) bool {
 	if address, err := netip.ParseAddr(host); err == nil {
 		return address.Zone() == ""
@@ -387,7 +401,8 @@ func (a *Access) Kubeconfig() ([]byte, error) {
 func (a *Access) REST() (*rest.Config, error) {
 	c, err := clientcmd.NewDefaultClientConfig(*a.config, &clientcmd.ConfigOverrides{}).ClientConfig()
 	if err != nil {
-		return nil, errors.New("its fields contradict each other, or a file can't be read: check it with kubectl --kubeconfig FILE version")
+		return nil, errors.New("its fields contradict each other, or a file can't be read: check it with kubectl " +
+			"--kubeconfig FILE version")
 	}
 	return c, Pin(c)
 }

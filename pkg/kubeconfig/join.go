@@ -13,8 +13,8 @@ import (
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 )
 
-// Join adds the folder to a manager, which looks into it while it runs, and returns the manager to set up with what is to
-// take clusters from files as it takes them from Secrets: to it, each file is a Secret of the home cluster. A Secret
+// Join adds the folder to a manager, which looks into it while it runs, and returns the manager to set up with what is
+// to take clusters from files as it takes them from Secrets: to it, each file is a Secret of the home cluster. A Secret
 // goes before a file of the same name, and the file takes its place when the Secret is deleted.
 func (f *Folder) Join(mgr mcmanager.Manager) (mcmanager.Manager, error) {
 	local := mgr.GetLocalManager()
@@ -37,14 +37,15 @@ type joinedLocal struct {
 func (m *joinedLocal) GetClient() client.Client { return m.client }
 func (m *joinedLocal) GetCache() cache.Cache    { return m.cache }
 
-// joinedClient reads the folder's files beside the Secrets of clusters. A Secret without [Label] is no cluster's, so that
-// it doesn't take the place of a file that has its name or had it.
+// joinedClient reads the folder's files beside the Secrets of clusters. A Secret without [Label] is no cluster's, so
+// that it doesn't take the place of a file that has its name or had it.
 type joinedClient struct {
 	client.Client
 	folder *Folder
 }
 
-func (c *joinedClient) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+func (c *joinedClient) Get(ctx context.Context, key client.ObjectKey, obj client.Object,
+	opts ...client.GetOption) error {
 	err := c.Client.Get(ctx, key, obj, opts...)
 	secret, ok := obj.(*corev1.Secret)
 	if !ok || key.Namespace != c.folder.namespace || err != nil && !apierrors.IsNotFound(err) {

@@ -39,7 +39,8 @@ func everything(t testing.TB) *clientcmdapi.Config {
 	}
 	c.AuthInfos["ours"] = &clientcmdapi.AuthInfo{
 		Token: "token", ClientCertificateData: certificate, ClientKeyData: key, Impersonate: "other",
-		ImpersonateUID: "uid", ImpersonateGroups: []string{"group"}, ImpersonateUserExtra: map[string][]string{"key": {"value"}},
+		ImpersonateUID: "uid", ImpersonateGroups: []string{"group"},
+		ImpersonateUserExtra: map[string][]string{"key": {"value"}},
 	}
 	c.Contexts["theirs"] = &clientcmdapi.Context{Cluster: "its", AuthInfo: "ours", Namespace: "lost"}
 	c.CurrentContext = "theirs"
@@ -53,7 +54,8 @@ func pair(t testing.TB) (certificate, key []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"}, NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"},
+		NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +64,8 @@ func pair(t testing.TB) (certificate, key []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret})
 }
 
 func write(t testing.TB, c *clientcmdapi.Config) []byte {
@@ -78,7 +81,8 @@ func TestWhatIsAllowedArrivesAndNothingElse(t *testing.T) {
 	source := everything(t)
 	source.Clusters["another"] = &clientcmdapi.Cluster{Server: "https://another.example.com"}
 	source.AuthInfos["another"] = &clientcmdapi.AuthInfo{Exec: &clientcmdapi.ExecConfig{
-		Command: "/bin/false", APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
+		Command: "/bin/false", APIVersion: "client.authentication.k8s.io/v1",
+		InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
 	}}
 	access, err := Inspect(write(t, source), Policy{Proxy: true, Impersonation: true, Insecure: true})
 	if err != nil {
@@ -104,17 +108,22 @@ func TestWhatIsAllowedArrivesAndNothingElse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Host != "https://west.example.com:6443/k8s" || c.BearerToken != "token" || c.Impersonate.UserName != "other" || c.Proxy == nil {
+	if c.Host != "https://west.example.com:6443/k8s" || c.BearerToken != "token" ||
+		c.Impersonate.UserName != "other" || c.Proxy == nil {
 		t.Errorf("the connection: %v", c)
 	}
 }
 
 func TestNothingIsAllowedUnlessItIsAskedFor(t *testing.T) {
 	_, err := Inspect(write(t, everything(t)), Policy{})
-	want := "kubeconfig: clusters[].cluster.insecure-skip-tls-verify isn't allowed: use certificate-authority-data, or start " +
-		"the replicas with --kubeconfig-allow=insecure; clusters[].cluster.proxy-url isn't allowed: leave it out, or start the " +
-		"replicas with --kubeconfig-allow=proxy; users[].user.as isn't allowed: use the credentials of the user that is meant, " +
-		"or start the replicas with --kubeconfig-allow=impersonation; users[].user.as-uid isn't allowed: use the credentials of " +
+	want := "kubeconfig: clusters[].cluster.insecure-skip-tls-verify isn't allowed: use certificate-authority-data, or " +
+		"start " +
+		"the replicas with --kubeconfig-allow=insecure; clusters[].cluster.proxy-url isn't allowed: leave it out, or start " +
+		"the " +
+		"replicas with --kubeconfig-allow=proxy; users[].user.as isn't allowed: use the credentials of the user that is " +
+		"meant, " +
+		"or start the replicas with --kubeconfig-allow=impersonation; users[].user.as-uid isn't allowed: use the " +
+		"credentials of " +
 		"the user that is meant, or start the replicas with --kubeconfig-allow=impersonation; and 2 more"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v\nwant %s", err, want)
@@ -132,10 +141,12 @@ func TestServersAreMatchedByNameAddressAndPort(t *testing.T) {
 			"https://example.com:6443": false,
 		},
 		"*.example.com:443": {"https://west.example.com": true},
-		"10.0.0.0/8":        {"https://10.1.2.3": true, "https://11.0.0.1": false, "https://[::ffff:10.1.2.3]:1": true, "https://ten.example.com": false},
-		"[fd00::1]:6443":    {"https://[fd00::1]:6443": true, "https://[fd00:0:0::1]:6443": true, "https://[fd00::2]:6443": false},
-		"fd00::/8":          {"https://[fd12::1]": true},
-		"*":                 {"https://localhost": true, "https://a.b": false, "https://127.0.0.1": false},
+		"10.0.0.0/8": {"https://10.1.2.3": true, "https://11.0.0.1": false, "https://[::ffff:10.1.2.3]:1": true,
+			"https://ten.example.com": false},
+		"[fd00::1]:6443": {"https://[fd00::1]:6443": true, "https://[fd00:0:0::1]:6443": true,
+			"https://[fd00::2]:6443": false},
+		"fd00::/8": {"https://[fd12::1]": true},
+		"*":        {"https://localhost": true, "https://a.b": false, "https://127.0.0.1": false},
 	} {
 		policy, err := ParsePolicy(nil, []string{pattern})
 		if err != nil {
@@ -143,19 +154,23 @@ func TestServersAreMatchedByNameAddressAndPort(t *testing.T) {
 		}
 		for host, want := range hosts {
 			c := clientcmdapi.NewConfig()
-			c.Clusters["c"], c.Contexts["c"] = &clientcmdapi.Cluster{Server: host}, &clientcmdapi.Context{Cluster: "c", AuthInfo: "c"}
+			c.Clusters["c"], c.Contexts["c"] = &clientcmdapi.Cluster{Server: host},
+				&clientcmdapi.Context{Cluster: "c", AuthInfo: "c"}
 			c.CurrentContext, c.AuthInfos["c"] = "c", &clientcmdapi.AuthInfo{Token: "token"}
 			if _, err := Inspect(write(t, c), policy); (err == nil) != want {
 				t.Errorf("%s, %s: %v, want %v", pattern, host, err, want)
 			}
 		}
 	}
-	for _, pattern := range []string{"", "https://a.example.com", "a b", "[", "west.example.com:", "10.0.0.0/99", "a/b", "user@host", "["} {
-		if _, err := ParsePolicy(nil, []string{pattern}); err == nil || !strings.Contains(err.Error(), "--kubeconfig-servers") {
+	for _, pattern := range []string{"", "https://a.example.com", "a b", "[", "west.example.com:", "10.0.0.0/99", "a/b",
+		"user@host", "["} {
+		if _, err := ParsePolicy(nil, []string{pattern}); err == nil ||
+			!strings.Contains(err.Error(), "--kubeconfig-servers") {
 			t.Errorf("pattern %q: %v", pattern, err)
 		}
 	}
-	if _, err := ParsePolicy([]string{"exec", "everything"}, nil); err == nil || !strings.Contains(err.Error(), `"everything"`) {
+	if _, err := ParsePolicy([]string{"exec", "everything"}, nil); err == nil ||
+		!strings.Contains(err.Error(), `"everything"`) {
 		t.Errorf("a word that there isn't: %v", err)
 	}
 }
@@ -186,7 +201,8 @@ func TestAConnectionStaysWithItsServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]int{"/away": http.StatusFound, "/odd": http.StatusTemporaryRedirect, "/moved": http.StatusOK} {
+	for path, want := range map[string]int{"/away": http.StatusFound, "/odd": http.StatusTemporaryRedirect,
+		"/moved": http.StatusOK} {
 		res, err := httpClient.Get(server.URL + path)
 		if err != nil {
 			t.Fatal(err)
@@ -205,7 +221,8 @@ func TestAConnectionStaysWithItsServer(t *testing.T) {
 func TestARefusedSecretReadsLikeTheLastGoodOneOrAsIfItWereNotThere(t *testing.T) {
 	good := func(host string) []byte {
 		c := clientcmdapi.NewConfig()
-		c.Clusters["c"], c.Contexts["c"] = &clientcmdapi.Cluster{Server: host}, &clientcmdapi.Context{Cluster: "c", AuthInfo: "c"}
+		c.Clusters["c"], c.Contexts["c"] = &clientcmdapi.Cluster{Server: host},
+			&clientcmdapi.Context{Cluster: "c", AuthInfo: "c"}
 		c.CurrentContext, c.AuthInfos["c"] = "c", &clientcmdapi.AuthInfo{Token: "token"}
 		return write(t, c)
 	}
@@ -228,7 +245,8 @@ func TestARefusedSecretReadsLikeTheLastGoodOneOrAsIfItWereNotThere(t *testing.T)
 		text []byte
 		want string // the server; "" for none
 	}{
-		{[]byte("what?"), ""}, {good("https://one"), "https://one"}, {good("https://two"), "https://two"}, {[]byte("what?"), "https://two"},
+		{[]byte("what?"), ""}, {good("https://one"), "https://one"}, {good("https://two"), "https://two"},
+		{[]byte("what?"), "https://two"},
 		{nil, ""}, {[]byte("what?"), ""}, {good("https://three"), "https://three"},
 	} {
 		put(c.text)
@@ -259,8 +277,10 @@ func TestARefusedSecretReadsLikeTheLastGoodOneOrAsIfItWereNotThere(t *testing.T)
 
 // What comes out of an inspection holds nothing that the policy forbids, whatever goes in.
 func FuzzInspect(f *testing.F) {
-	f.Add([]byte("apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n"+
-		"clusters: [{name: c, cluster: {server: 'https://a.example.com'}}]\nusers: [{name: u, user: {token: x, tokenFile: /dev/zero}}]\n"), false)
+	f.Add([]byte("apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: "+
+		"u}}]\n"+
+		"clusters: [{name: c, cluster: {server: 'https://a.example.com'}}]\nusers: [{name: u, user: {token: x, tokenFile: "+
+		"/dev/zero}}]\n"), false)
 	f.Add([]byte("a: &a [x]\nb: *a\n"), false)
 	f.Add([]byte(`{"users":[{"user":{"exec":{"command":"x"},"as":"y"}}]}`), true)
 	f.Add(write(f, everything(f)), true)
@@ -294,7 +314,8 @@ func FuzzInspect(f *testing.F) {
 		if !all && (c.Proxy != nil || c.Insecure || c.Impersonate.UserName != "" || !strings.HasPrefix(c.Host, "https://")) {
 			t.Errorf("more than is allowed: %v", c)
 		}
-		if host, _, err := rest.DefaultServerUrlFor(c); err != nil || !servers.matches(host.Hostname(), "") || host.User != nil {
+		if host, _, err := rest.DefaultServerUrlFor(c); err != nil ||
+			!servers.matches(host.Hostname(), "") || host.User != nil {
 			t.Errorf("server %v, %v", host, err)
 		}
 		again, err := access.Kubeconfig()

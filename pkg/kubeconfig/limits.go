@@ -29,9 +29,10 @@ type Limits struct {
 	Writes int
 }
 
-// ErrLimited says that a request wasn't answered in its caller's time since that went by while it waited for the [Limits] of
-// its cluster. It says nothing about the cluster.
-var ErrLimited = errors.New("the limits of what is asked of the cluster (--cluster-qps, --cluster-concurrent-writes) left no time for it; raise them")
+// ErrLimited says that a request wasn't answered in its caller's time since that went by while it waited for the
+// [Limits] of its cluster. It says nothing about the cluster.
+var ErrLimited = errors.New("the limits of what is asked of the cluster (--cluster-qps, --cluster-concurrent-writes) " +
+	"left no time for it; raise them")
 
 // Bucket is the size of the token bucket.
 func (l Limits) Bucket() int {
@@ -53,7 +54,8 @@ func sensible(qps float64) bool { return qps == 0 || qps >= leastQPS && qps <= m
 func (l Limits) Validate() error {
 	var wrong []error
 	if !sensible(l.QPS) {
-		wrong = append(wrong, fmt.Errorf("QPS %v: must be 0 (no limit), or from %v to %d requests a second", l.QPS, leastQPS, mostLimit))
+		wrong = append(wrong, fmt.Errorf("QPS %v: must be 0 (no limit), or from %v to %d requests a second", l.QPS,
+			leastQPS, mostLimit))
 	}
 	for name, n := range map[string]int{"Burst": l.Burst, "Writes": l.Writes} {
 		if n < 0 || n > mostLimit {
@@ -63,15 +65,16 @@ func (l Limits) Validate() error {
 	return errors.Join(wrong...)
 }
 
-// LimitsOf returns the limits of a Secret's cluster: what its annotations say, and else the flags' values. If one of the
-// annotations can't be used, these hold for all of them, and the error says which, and what to write instead.
+// LimitsOf returns the limits of a Secret's cluster: what its annotations say, and else the flags' values. If one of
+// the annotations can't be used, these hold for all of them, and the error says which, and what to write instead.
 func LimitsOf(secret *corev1.Secret, flags Limits) (Limits, error) {
 	limits := flags
 	var wrong []string
 	read := func(name, unit string, take func(string) error) {
 		value, found := secret.Annotations[name]
 		if found && take(strings.TrimSpace(value)) != nil {
-			wrong = append(wrong, fmt.Sprintf("annotation %s: %q must be 0 (no limit) or %s to %d", name, text.Line(value, 40), unit, mostLimit))
+			wrong = append(wrong, fmt.Sprintf("annotation %s: %q must be 0 (no limit) or %s to %d", name,
+				text.Line(value, 40), unit, mostLimit))
 		}
 	}
 	number := func(into *int) func(string) error {
@@ -91,7 +94,8 @@ func LimitsOf(secret *corev1.Secret, flags Limits) (Limits, error) {
 	read(BurstAnnotation, "a whole number from 1", number(&limits.Burst))
 	read(WritesAnnotation, "a whole number from 1", number(&limits.Writes))
 	if len(wrong) > 0 {
-		return flags, fmt.Errorf("Secret %s/%s: %s; until that is corrected or removed, the values of the replicas' flags hold",
+		return flags, fmt.Errorf("Secret %s/%s: %s; until that is corrected or removed, the values of the replicas' flags "+
+			"hold",
 			secret.Namespace, secret.Name, strings.Join(wrong, "; "))
 	}
 	return limits, nil

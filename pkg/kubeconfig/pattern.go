@@ -19,7 +19,8 @@ type Pattern struct {
 
 // ParsePattern reads HOST, HOST:PORT, ADDRESS, [ADDRESS]:PORT or NETWORK.
 func ParsePattern(text string) (Pattern, error) {
-	wrong := fmt.Errorf("%q: want a host such as *.example.com or west.example.com:6443, an address, or a network such as 10.0.0.0/8", text)
+	wrong := fmt.Errorf("%q: want a host such as *.example.com or west.example.com:6443, an address, or a network such "+
+		"as 10.0.0.0/8", text)
 	if network, err := netip.ParsePrefix(text); err == nil {
 		return Pattern{network: network.Masked()}, nil
 	}

@@ -9,9 +9,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Pin keeps a connection's requests at its server: a redirect to anywhere else isn't followed, and is an answer with status
-// 3xx like any other. Without that, whoever runs a workload cluster's API server could have the controller send requests
-// from inside the home cluster's network, with the credentials attached. An API server has no reason to redirect a client.
+// Pin keeps a connection's requests at its server: a redirect to anywhere else isn't followed, and is an answer with
+// status 3xx like any other. Without that, whoever runs a workload cluster's API server could have the controller send
+// requests from inside the home cluster's network, with the credentials attached. An API server has no reason to
+// redirect a client.
 func Pin(c *rest.Config) error {
 	server, _, err := rest.DefaultServerUrlFor(c)
 	if err != nil {

@@ -15,8 +15,8 @@ const (
 	AllowInsecure      = "insecure"
 )
 
-// Policy says what a kubeconfig from a Secret may do beyond reaching an API server over TLS with the credentials that are
-// in its text. The zero value allows nothing more, and every server.
+// Policy says what a kubeconfig from a Secret may do beyond reaching an API server over TLS with the credentials that
+// are in its text. The zero value allows nothing more, and every server.
 type Policy struct {
 	// Exec allows to run a program that makes credentials.
 	Exec bool
@@ -41,7 +41,8 @@ func ParsePolicy(allow, servers []string) (Policy, error) {
 			AllowInsecure: &p.Insecure,
 		}[word]
 		if field == nil {
-			return Policy{}, fmt.Errorf("--kubeconfig-allow %q: must be %s, separated by commas", word, strings.Join(Words(), ", "))
+			return Policy{}, fmt.Errorf("--kubeconfig-allow %q: must be %s, separated by commas", word,
+				strings.Join(Words(), ", "))
 		}
 		*field = true
 	}

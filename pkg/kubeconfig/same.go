@@ -6,8 +6,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Same reports whether two connections lead to the same address with the same credentials and the same trust. Those that go
-// through a proxy, or ask a program or a file for their credentials, are never the same: it can't be told.
+// Same reports whether two connections lead to the same address with the same credentials and the same trust. Those
+// that go through a proxy, or ask a program or a file for their credentials, are never the same: it can't be told.
 func Same(a, b *rest.Config) bool {
 	return plainly(a) && plainly(b) && a.Host == b.Host && a.Username == b.Username && a.Password == b.Password &&
 		a.BearerToken == b.BearerToken && reflect.DeepEqual(a.TLSClientConfig, b.TLSClientConfig) &&

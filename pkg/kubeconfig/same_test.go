@@ -11,7 +11,8 @@ import (
 
 func TestConnectionsAreTheSameOnlyIfNothingTellsThemApart(t *testing.T) {
 	one := func() *rest.Config {
-		return &rest.Config{Host: "https://h", BearerToken: "t", Username: "u", Password: "p", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("ca"), CertData: []byte("c")}}
+		return &rest.Config{Host: "https://h", BearerToken: "t", Username: "u", Password: "p",
+			TLSClientConfig: rest.TLSClientConfig{CAData: []byte("ca"), CertData: []byte("c")}}
 	}
 	if used := one(); true {
 		used.UserAgent, used.QPS, used.WrapTransport = "x", 5, func(rt http.RoundTripper) http.RoundTripper { return rt }

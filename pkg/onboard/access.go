@@ -59,8 +59,8 @@ const (
 	accountName      = "tenure"
 )
 
-// Bindings of the manifests that give the fleet rights: for which role, "" for all, and whether they can be had in single
-// namespaces. Those that can't are about lists and watches, which a replica makes for the whole cluster.
+// Bindings of the manifests that give the fleet rights: for which role, "" for all, and whether they can be had in
+// single namespaces. Those that can't are about lists and watches, which a replica makes for the whole cluster.
 var bindings = map[string]struct {
 	role   Role
 	narrow bool
@@ -98,7 +98,8 @@ func Objects(a Access) ([]*unstructured.Unstructured, error) {
 		about, known := bindings[o.GetName()]
 		switch {
 		case !known:
-			return nil, fmt.Errorf("config/ has a ClusterRoleBinding %s of which this program doesn't know what it is for", o.GetName())
+			return nil, fmt.Errorf("config/ has a ClusterRoleBinding %s of which this program doesn't know what it is for",
+				o.GetName())
 		case about.role != "" && !slices.Contains(a.Roles, about.role):
 		case !about.narrow || len(a.Namespaces) == 0:
 			all = append(all, o)

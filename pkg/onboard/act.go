@@ -37,7 +37,8 @@ func carryOut(ctx context.Context, c client.Client, steps []Step) (made []Step, 
 	for i, s := range steps {
 		switch s.Action {
 		case Create, Update:
-			err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(s.Object), client.FieldOwner(fieldManager), client.ForceOwnership)
+			err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(s.Object), client.FieldOwner(fieldManager),
+				client.ForceOwnership)
 		case Delete:
 			err = client.IgnoreNotFound(c.Delete(ctx, s.Object, client.Preconditions{UID: ptr.To(s.Object.GetUID())}))
 		}
@@ -64,8 +65,8 @@ func awaitAPI(ctx context.Context, config *rest.Config) error {
 	})
 }
 
-// poll asks until the answer is yes, with longer and longer pauses. When the time is over, the error is that of the last
-// answer.
+// poll asks until the answer is yes, with longer and longer pauses. When the time is over, the error is that of the
+// last answer.
 func poll(ctx context.Context, within time.Duration, ask func() (bool, error)) error {
 	over := time.NewTimer(within)
 	defer over.Stop()
@@ -85,7 +86,8 @@ func poll(ctx context.Context, within time.Duration, ask func() (bool, error)) e
 }
 
 // requestToken asks for a token of the replicas' service account.
-func requestToken(ctx context.Context, config *rest.Config, lifetime time.Duration) (token string, expires time.Time, err error) {
+func requestToken(ctx context.Context, config *rest.Config,
+	lifetime time.Duration) (token string, expires time.Time, err error) {
 	connection, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return "", time.Time{}, fmt.Errorf("connecting to %s: %w", config.Host, err)
@@ -102,18 +104,22 @@ func requestToken(ctx context.Context, config *rest.Config, lifetime time.Durati
 	request, err = c.ServiceAccounts(accountNamespace).CreateToken(ctx, accountName, request, metav1.CreateOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return "", time.Time{}, fmt.Errorf("there is no service account %s/%s: tenure cluster add makes it", accountNamespace, accountName)
+		return "", time.Time{}, fmt.Errorf("there is no service account %s/%s: tenure cluster add makes it",
+			accountNamespace, accountName)
 	case err != nil:
-		return "", time.Time{}, fmt.Errorf("requesting a token of service account %s/%s: %w", accountNamespace, accountName, err)
+		return "", time.Time{}, fmt.Errorf("requesting a token of service account %s/%s: %w",
+			accountNamespace, accountName, err)
 	}
 	return request.Status.Token, request.Status.ExpirationTimestamp.UTC(), nil
 }
 
-// granted says what the API server made of the wish for a lifetime; the note is for one that is another than was asked for.
+// granted says what the API server made of the wish for a lifetime; the note is for one that is another than was asked
+// for.
 func granted(asked time.Duration, expires, now time.Time) (text, note string) {
 	got := expires.Sub(now)
 	if off := asked - got; off > time.Minute || off < -time.Minute {
-		note = fmt.Sprintf("asked for a token for %s, the API server granted %s: it decides (--service-account-max-token-expiration there)",
+		note = fmt.Sprintf("asked for a token for %s, the API server granted %s: it decides "+
+			"(--service-account-max-token-expiration there)",
 			span(asked), span(got.Round(time.Minute)))
 	} else {
 		got = asked // but for the time that the request took
@@ -134,9 +140,11 @@ func span(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// writeSecret writes the cluster's Secret, unless somebody changed that meanwhile. Of a new kubeconfig it has the cluster
-// asked first whether it takes the credentials; what can't be reached from here is a note, since replicas may reach it.
-func (o Onboarder) writeSecret(ctx context.Context, home client.Client, secret *corev1.Secret, filled bool) (note string, err error) {
+// writeSecret writes the cluster's Secret, unless somebody changed that meanwhile. Of a new kubeconfig it has the
+// cluster asked first whether it takes the credentials; what can't be reached from here is a note, since replicas may
+// reach it.
+func (o Onboarder) writeSecret(ctx context.Context, home client.Client, secret *corev1.Secret,
+	filled bool) (note string, err error) {
 	if filled {
 		reason, said := clusterhealth.Look(ctx, secret, kubeconfig.Policy{}, lookTimeout)
 		switch reason {
@@ -200,7 +208,8 @@ func (o Onboarder) awaitRelease(ctx context.Context, within time.Duration) (Serv
 		return s.Taken == 0, nil
 	})
 	if err != nil {
-		err = fmt.Errorf("the Secret of cluster %s is deleted, but replicas still hold shards of it: %s: see their logs, and run this again (%w)", o.Name, s, err)
+		err = fmt.Errorf("the Secret of cluster %s is deleted, but replicas still hold shards of it: %s: see their logs, "+
+			"and run this again (%w)", o.Name, s, err)
 	}
 	return s, err
 }

@@ -71,7 +71,8 @@ func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a Add
 	}
 	atHome, err := uidOf(ctx, home)
 	if err == nil && atHome == p.target.UID && !a.AllowHome { // who may not read that says it by the flags
-		return p, fmt.Errorf("--context: the cluster at %s is the home cluster itself: name the context of cluster %s, or, if Ats of home are meant, "+
+		return p, fmt.Errorf("--context: the cluster at %s is the home cluster itself: name the context of cluster %s, or, "+
+			"if Ats of home are meant, "+
 			"give --context all the same", p.target.Server, o.Name)
 	}
 	if p.verdict, err = JudgeSecret(o.Namespace, o.Name, p.target, a.Access, p.known, time.Now()); err != nil {
@@ -138,7 +139,8 @@ func (o Onboarder) Add(ctx context.Context, a AddOptions) (r Report, err error) 
 }
 
 // addSecret does what was decided about the Secret, with a token if it needs one.
-func (o Onboarder) addSecret(ctx context.Context, home client.Client, a AddOptions, p intent, what string, r *Report) error {
+func (o Onboarder) addSecret(ctx context.Context, home client.Client, a AddOptions, p intent,
+	what string, r *Report) error {
 	if p.verdict.Action == Keep {
 		r.line("home", what, "%s, %s", Keep, ends(Hold(p.known.Own)))
 		return nil
@@ -253,7 +255,8 @@ func summarize(cluster string, steps []Step) (r Report) {
 	return r
 }
 
-// Manifests are the objects that Add applies to the workload cluster, and the Secret without its token. No cluster is asked.
+// Manifests are the objects that Add applies to the workload cluster, and the Secret without its token. No cluster is
+// asked.
 func (o Onboarder) Manifests(a AddOptions) ([]*unstructured.Unstructured, *corev1.Secret, error) {
 	objects, err := Objects(a.Access)
 	if err != nil {

@@ -34,8 +34,8 @@ type Probe struct {
 	// Limits are those that the Secret gives its cluster, in words, "" for none; BadLimits is why they can't be used.
 	Limits    string
 	BadLimits error
-	// Asked are the rights that the replicas need, Missing those of them that they haven't. Unasked is why that couldn't be
-	// found out.
+	// Asked are the rights that the replicas need, Missing those of them that they haven't. Unasked is why that couldn't
+	// be found out.
 	Asked, Missing []Right
 	Unasked        error
 	Fleet          console.Fleet
@@ -59,8 +59,8 @@ type Examination struct {
 	Missing []Right `json:"missing,omitempty"`
 }
 
-// Check asks the cluster with the credentials of its Secret for all that replicas need. access replaces what the Secret says
-// that the cluster was added with, if it isn't nil.
+// Check asks the cluster with the credentials of its Secret for all that replicas need. access replaces what the Secret
+// says that the cluster was added with, if it isn't nil.
 func (o Onboarder) Check(ctx context.Context, access *Access) (Examination, error) {
 	p := Probe{Name: o.Name}
 	home, err := o.home()
@@ -105,7 +105,8 @@ func (o Onboarder) Check(ctx context.Context, access *Access) (Examination, erro
 func asReplicasRead(s *corev1.Secret) Held {
 	h := Hold(s)
 	if value := s.Labels[kubeconfig.Label]; value != "true" && h.Refused == nil {
-		h.Refused = fmt.Errorf("label %s is %q, so replicas don't read the Secret: kubectl -n %s label --overwrite secret %s %[1]s=true",
+		h.Refused = fmt.Errorf("label %s is %q, so replicas don't read the Secret: kubectl -n %s label --overwrite secret "+
+			"%s %[1]s=true",
 			kubeconfig.Label, value, s.Namespace, s.Name)
 	}
 	return h
@@ -198,7 +199,8 @@ func schemaDiffers(raw []byte, objects []*unstructured.Unstructured) error {
 		kind, _, _ := unstructured.NestedString(o.Object, "spec", "names", "kind")
 		versions, _, err := unstructured.NestedSlice(o.Object, "spec", "versions")
 		if err != nil || len(versions) != 1 {
-			return fmt.Errorf("CustomResourceDefinition %s has %d versions, this program compares one", o.GetName(), len(versions))
+			return fmt.Errorf("CustomResourceDefinition %s has %d versions, this program compares one",
+				o.GetName(), len(versions))
 		}
 		want, _, err := unstructured.NestedMap(versions[0].(map[string]any), "schema", "openAPIV3Schema", "properties")
 		if err != nil {
@@ -300,8 +302,8 @@ func describe(a Access) string {
 	return text
 }
 
-// soon reports whether credentials are over or should be renewed: a fifth of their life is left, or three days if that is
-// less.
+// soon reports whether credentials are over or should be renewed: a fifth of their life is left, or three days if that
+// is less.
 func soon(h Held, now time.Time) bool {
 	if h.Expires.IsZero() {
 		return false
@@ -330,7 +332,8 @@ func expires(h Held, now time.Time, name string) string {
 	case !soon(h, now):
 		text += "; the fleet doesn't renew them: it didn't ask for them"
 	case h.Renewed && h.Expires.After(now):
-		text += ", and the fleet should have renewed them: see the events of the Secret; tenure cluster rotate " + name + " renews them by hand"
+		text += ", and the fleet should have renewed them: see the events of the Secret; tenure cluster rotate " + name +
+			" renews them by hand"
 	default:
 		text += ": tenure cluster rotate " + name
 	}

@@ -54,11 +54,11 @@ func holds(o *unstructured.Unstructured) bool {
 
 func ours(o *unstructured.Unstructured) bool { return o.GetLabels()[MadeByLabel] == MadeBy }
 
-// Decide says what has to be done in a workload cluster so that it has what is wanted: live is what is there of all that
-// could be wanted, and of what has our label.
+// Decide says what has to be done in a workload cluster so that it has what is wanted: live is what is there of all
+// that could be wanted, and of what has our label.
 //
-// What isn't wanted is of a role that the cluster doesn't have, or gives more than was asked for. Ours is deleted. A binding
-// that somebody else made is left, and reported.
+// What isn't wanted is of a role that the cluster doesn't have, or gives more than was asked for. Ours is deleted. A
+// binding that somebody else made is left, and reported.
 func Decide(live, want []*unstructured.Unstructured) ([]Step, error) {
 	there := map[id]*unstructured.Unstructured{}
 	for _, o := range live {
@@ -92,10 +92,12 @@ func decideOne(live, want *unstructured.Unstructured) (Step, error) {
 		return Step{want, Create, ""}, nil
 	}
 	if live.GetDeletionTimestamp() != nil {
-		return Step{}, fmt.Errorf("%s is being deleted: wait until it is gone, or see what its finalizers (metadata.finalizers) wait for", idOf(want))
+		return Step{}, fmt.Errorf("%s is being deleted: wait until it is gone, or see what its finalizers "+
+			"(metadata.finalizers) wait for", idOf(want))
 	}
 	if was, is := live.Object["roleRef"], want.Object["roleRef"]; is != nil && !equality.Semantic.DeepEqual(was, is) {
-		return Step{}, fmt.Errorf("%s: roleRef is %v, must be %v, and can't be changed: delete the binding", idOf(want), was, is)
+		return Step{}, fmt.Errorf("%s: roleRef is %v, must be %v, and can't be changed: delete the binding",
+			idOf(want), was, is)
 	}
 	if covers(live.Object, want.Object) {
 		return Step{live, Keep, ""}, nil
@@ -115,8 +117,8 @@ func mark(o *unstructured.Unstructured) {
 	o.SetLabels(labels)
 }
 
-// covers reports whether all that is wanted is there. What else is in a map there, such as defaults, makes no difference;
-// lists have to be equally long.
+// covers reports whether all that is wanted is there. What else is in a map there, such as defaults, makes no
+// difference; lists have to be equally long.
 func covers(live, want any) bool { return missing("", live, want) == "" }
 
 // missing is the path of the first thing that isn't as it is wanted, "" if everything is.
@@ -160,8 +162,8 @@ func sortedKeys(m map[string]any) []string {
 }
 
 // DecideRemoval says what of the live objects of a workload cluster goes with it, in the order in which it can go. The
-// service account goes first: without it no token is good for anything. keep names what is left although it is ours, and
-// why.
+// service account goes first: without it no token is good for anything. keep names what is left although it is ours,
+// and why.
 func DecideRemoval(live []*unstructured.Unstructured, keep func(*unstructured.Unstructured) string) []Step {
 	var steps []Step
 	for _, o := range live {

@@ -73,12 +73,15 @@ func (o Onboarder) tell(format string, args ...any) {
 // known reads the Secrets of the fleet's clusters, and asks the cluster whether it takes the credentials that it has.
 func (o Onboarder) known(ctx context.Context, home client.Client) (Known, error) {
 	if err := home.Get(ctx, client.ObjectKey{Name: o.Namespace}, &corev1.Namespace{}); apierrors.IsNotFound(err) {
-		return Known{}, fmt.Errorf("there is no namespace %s at %s: --namespace names the one of the replicas, --home-kubeconfig and --home-context the home cluster",
+		return Known{}, fmt.Errorf("there is no namespace %s at %s: --namespace names the one of the replicas, "+
+			"--home-kubeconfig and --home-context the home cluster",
 			o.Namespace, o.Home.Host)
 	}
 	all := &corev1.SecretList{}
-	if err := home.List(ctx, all, client.InNamespace(o.Namespace), client.MatchingLabels{kubeconfig.Label: "true"}); err != nil {
-		return Known{}, fmt.Errorf("listing the Secrets of clusters in namespace %s of the home cluster at %s (--home-kubeconfig and --home-context say where it is): %w",
+	if err := home.List(ctx, all, client.InNamespace(o.Namespace),
+		client.MatchingLabels{kubeconfig.Label: "true"}); err != nil {
+		return Known{}, fmt.Errorf("listing the Secrets of clusters in namespace %s of the home cluster at %s "+
+			"(--home-kubeconfig and --home-context say where it is): %w",
 			o.Namespace, o.Home.Host, err)
 	}
 	k := Known{Others: others(all.Items, o.Name)}
@@ -104,17 +107,21 @@ func uidOf(ctx context.Context, c client.Client) (string, error) {
 	return string(system.UID), nil
 }
 
-// identify is the UID of the workload cluster. It is the first that is asked of it, so its error says how it was reached.
+// identify is the UID of the workload cluster. It is the first that is asked of it, so its error says how it was
+// reached.
 func (o Onboarder) identify(ctx context.Context, there client.Client) (string, error) {
 	uid, err := uidOf(ctx, there)
 	if err != nil {
-		return "", fmt.Errorf("cluster %s at %s (--kubeconfig and --context say where it is): %w", o.Name, o.Workload.Host, err)
+		return "", fmt.Errorf("cluster %s at %s (--kubeconfig and --context say where it is): %w", o.Name,
+			o.Workload.Host, err)
 	}
 	return uid, nil
 }
 
-// live reads what a workload cluster has of all that any access could need, and of what was made there for another access.
-func live(ctx context.Context, c client.Client, want []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+// live reads what a workload cluster has of all that any access could need, and of what was made there for another
+// access.
+func live(ctx context.Context, c client.Client,
+	want []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	possible, err := Objects(Access{Roles: Roles})
 	if err != nil {
 		return nil, err
@@ -133,13 +140,15 @@ func live(ctx context.Context, c client.Client, want []*unstructured.Unstructure
 		case err == nil:
 			found = append(found, there)
 		case meta.IsNoMatchError(err):
-			return nil, fmt.Errorf("the cluster's API server has no %s of %s, which is needed: see which versions of Kubernetes are supported", o.GetKind(), o.GetAPIVersion())
+			return nil, fmt.Errorf("the cluster's API server has no %s of %s, which is needed: see which versions of "+
+				"Kubernetes are supported", o.GetKind(), o.GetAPIVersion())
 		case !apierrors.IsNotFound(err):
 			return nil, fmt.Errorf("reading %s: %w", idOf(o), err)
 		}
 	}
 	narrow := &unstructured.UnstructuredList{}
-	narrow.SetGroupVersionKind(schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: kindBinding + "List"})
+	narrow.SetGroupVersionKind(schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1",
+		Kind: kindBinding + "List"})
 	if err := c.List(ctx, narrow, client.MatchingLabels{MadeByLabel: MadeBy}); err != nil {
 		return nil, fmt.Errorf("listing the RoleBindings of all namespaces: %w", err)
 	}
@@ -164,8 +173,8 @@ func namespacesExist(ctx context.Context, c client.Client, names []string) error
 	return nil
 }
 
-// inhabitants names what is in a namespace beside what Kubernetes puts into each and what is to go with the cluster; at most a
-// few.
+// inhabitants names what is in a namespace beside what Kubernetes puts into each and what is to go with the cluster; at
+// most a few.
 func inhabitants(ctx context.Context, config *rest.Config, namespace string) ([]string, error) {
 	config = rest.CopyConfig(config)
 	config.WarningHandlerWithContext = rest.NoWarnings{} // of deprecated kinds, which are looked at, too
@@ -191,12 +200,14 @@ func inhabitants(ctx context.Context, config *rest.Config, namespace string) ([]
 			if strings.Contains(kind.Name, "/") || !slices.Contains(kind.Verbs, "list") || kind.Name == "events" {
 				continue
 			}
-			found, err := objects.Resource(version.WithResource(kind.Name)).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: 10})
+			found, err := objects.Resource(version.WithResource(kind.Name)).Namespace(namespace).List(ctx,
+				metav1.ListOptions{Limit: 10})
 			if err != nil {
 				return nil, fmt.Errorf("listing %s in namespace %s: %w", kind.Name, namespace, err)
 			}
 			for _, o := range found.Items {
-				own := o.Labels[MadeByLabel] == MadeBy || kind.Name == "serviceaccounts" && (o.Name == "default" || o.Name == accountName) ||
+				own := o.Labels[MadeByLabel] == MadeBy || kind.Name == "serviceaccounts" &&
+					(o.Name == "default" || o.Name == accountName) ||
 					kind.Name == "configmaps" && o.Name == "kube-root-ca.crt"
 				if !own && o.DeletionTimestamp == nil {
 					names = append(names, kind.Name+"/"+o.Name)

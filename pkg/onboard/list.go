@@ -37,8 +37,10 @@ func (o Onboarder) List(ctx context.Context, ask bool) ([]Entry, error) {
 		return nil, err
 	}
 	secrets := &corev1.SecretList{}
-	if err := home.List(ctx, secrets, client.InNamespace(o.Namespace), client.MatchingLabels{kubeconfig.Label: "true"}); err != nil {
-		return nil, fmt.Errorf("listing the Secrets of clusters in namespace %s of the home cluster at %s (tenure status does without): %w", o.Namespace, o.Home.Host, err)
+	if err := home.List(ctx, secrets, client.InNamespace(o.Namespace),
+		client.MatchingLabels{kubeconfig.Label: "true"}); err != nil {
+		return nil, fmt.Errorf("listing the Secrets of clusters in namespace %s of the home cluster at %s (tenure status "+
+			"does without): %w", o.Namespace, o.Home.Host, err)
 	}
 	fleet, err := o.fleet(ctx, ask)
 	if err != nil {

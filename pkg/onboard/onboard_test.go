@@ -68,8 +68,10 @@ func TestAClusterGetsTheRightsOfItsRolesAndNoOthers(t *testing.T) {
 		{everywhere, []string{run, watch, "get namespaces kube-system in "}, []string{copied, see, record}},
 		{Access{[]Role{Ats}, []string{"a", "b"}}, []string{run + "a", run + "b", watch}, []string{run, watch + "a", copied}},
 		{Access{[]Role{Deployments}, nil}, []string{watch, copied, see}, []string{run, record}},
-		{Access{[]Role{Deployments}, []string{"a"}}, []string{watch, copied + "a", "get namespaces in a", see}, []string{copied, run, "get namespaces in "}},
-		{Access{[]Role{Ats, DeploymentSource}, []string{"a"}}, []string{run + "a", record + "a", see}, []string{record, "create deployments.apps in a"}},
+		{Access{[]Role{Deployments}, []string{"a"}}, []string{watch, copied + "a", "get namespaces in a", see},
+			[]string{copied, run, "get namespaces in "}},
+		{Access{[]Role{Ats, DeploymentSource}, []string{"a"}}, []string{run + "a", record + "a", see},
+			[]string{record, "create deployments.apps in a"}},
 	} {
 		got := rightsOfAccess(t, c.access)
 		for _, want := range c.has {
@@ -114,7 +116,8 @@ func asServed(o *unstructured.Unstructured, made bool) *unstructured.Unstructure
 
 func TestWhatIsThereDecidesWhatIsDone(t *testing.T) {
 	want := objectsOf(t, Access{[]Role{Ats}, []string{"a"}})
-	served := func(made bool, objects []*unstructured.Unstructured, change func(o *unstructured.Unstructured)) (all []*unstructured.Unstructured) {
+	served := func(made bool, objects []*unstructured.Unstructured,
+		change func(o *unstructured.Unstructured)) (all []*unstructured.Unstructured) {
 		for _, o := range objects {
 			o = asServed(o, made)
 			if change != nil {
@@ -151,7 +154,8 @@ func TestWhatIsThereDecidesWhatIsDone(t *testing.T) {
 		got := map[Action]int{}
 		for _, s := range steps {
 			got[s.Action]++
-			if made := s.Object.GetLabels()[MadeByLabel] == MadeBy; made != (s.Action == Create || strings.HasSuffix(name, "this") || s.Action == Update) {
+			if made := s.Object.GetLabels()[MadeByLabel] == MadeBy; made != (s.Action == Create ||
+				strings.HasSuffix(name, "this") || s.Action == Update) {
 				t.Errorf("%s: %s %s: label says made by us: %v", name, s.Action, idOf(s.Object), made)
 			}
 			if s.Action == Delete && holds(s.Object) {
@@ -166,10 +170,13 @@ func TestWhatIsThereDecidesWhatIsDone(t *testing.T) {
 
 func TestABindingToAnotherRoleIsRefused(t *testing.T) {
 	want := objectsOf(t, everywhere)
-	live := asServed(want[slices.IndexFunc(want, func(o *unstructured.Unstructured) bool { return o.GetKind() == kindClusterBinding })], false)
+	live := asServed(want[slices.IndexFunc(want, func(o *unstructured.Unstructured) bool {
+		return o.GetKind() == kindClusterBinding
+	})], false)
 	live.Object["roleRef"].(map[string]any)["name"] = "cluster-admin"
 	_, err := Decide([]*unstructured.Unstructured{live}, want)
-	if err == nil || !strings.Contains(err.Error(), "ClusterRoleBinding tenure-ats-") || !strings.Contains(err.Error(), "roleRef is map[") ||
+	if err == nil || !strings.Contains(err.Error(), "ClusterRoleBinding tenure-ats-") ||
+		!strings.Contains(err.Error(), "roleRef is map[") ||
 		!strings.Contains(err.Error(), "delete the binding") {
 		t.Errorf("%v", err)
 	}
@@ -236,27 +243,33 @@ func TestASecretIsKeptRenewedOrRefused(t *testing.T) {
 		"none":         {want: Verdict{Action: Create, NewToken: true}},
 		"the same":     {own: secretOf(t, "west", west, later, nil), want: Verdict{Action: Keep}},
 		"made by hand": {own: secretOf(t, "west", west, later, byHand), want: Verdict{Action: Update}, why: "what it says"},
-		"another role": {own: secretOf(t, "west", west, later, nil), access: Access{Roles: []Role{Ats, Deployments}}, want: Verdict{Action: Update}},
-		"expired":      {own: secretOf(t, "west", west, now, nil), want: Verdict{Action: Update, NewToken: true}, why: "expired at 2026-11-23"},
+		"another role": {own: secretOf(t, "west", west, later, nil), access: Access{Roles: []Role{Ats, Deployments}},
+			want: Verdict{Action: Update}},
+		"expired": {own: secretOf(t, "west", west, now, nil), want: Verdict{Action: Update, NewToken: true},
+			why: "expired at 2026-11-23"},
 		"refused by its API server": {
-			own: secretOf(t, "west", west, later, nil), reason: clusterhealth.ReasonRefused, want: Verdict{Action: Update, NewToken: true}, why: "are refused",
+			own: secretOf(t, "west", west, later, nil), reason: clusterhealth.ReasonRefused,
+			want: Verdict{Action: Update, NewToken: true}, why: "are refused",
 		},
 		"broken, but ours": {
 			own:  secretOf(t, "west", west, later, func(s *corev1.Secret) { s.Data = nil }),
 			want: Verdict{Action: Update, NewToken: true}, why: "replicas don't use what it holds",
 		},
-		"another address": {own: secretOf(t, "west", west, later, nil), target: moved, want: Verdict{Action: Update}, why: "the way"},
+		"another address": {own: secretOf(t, "west", west, later, nil), target: moved,
+			want: Verdict{Action: Update}, why: "the way"},
 		"another cluster": {
-			own:     secretOf(t, "west", east, later, nil),
-			refusal: []string{"Secret ns/west: annotation tenure.dev/cluster-uid is uid-east", "has uid-west", "choose another NAME", "cluster remove west"},
+			own: secretOf(t, "west", east, later, nil),
+			refusal: []string{"Secret ns/west: annotation tenure.dev/cluster-uid is uid-east", "has uid-west",
+				"choose another NAME", "cluster remove west"},
 		},
 		"another cluster at the same address": {
 			own:     secretOf(t, "west", Target{Server: west.Server, UID: "uid-old"}, later, nil),
 			refusal: []string{"uid-old", "has uid-west"},
 		},
 		"another cluster, made by hand": {
-			own:     secretOf(t, "west", east, later, byHand),
-			refusal: []string{"clusters[].cluster.server is https://east.example.com, not https://west.example.com:6443", "choose another NAME"},
+			own: secretOf(t, "west", east, later, byHand),
+			refusal: []string{"clusters[].cluster.server is https://east.example.com, not https://west.example.com:6443",
+				"choose another NAME"},
 		},
 		"broken, made by hand": {
 			own:     secretOf(t, "west", west, later, func(s *corev1.Secret) { s.Annotations, s.Data = nil, nil }),
@@ -267,11 +280,13 @@ func TestASecretIsKeptRenewedOrRefused(t *testing.T) {
 			refusal: []string{"label " + kubeconfig.Label + ` is ""`, "delete it"},
 		},
 		"known under another name": {
-			other:   secretOf(t, "occident", west, later, nil),
-			refusal: []string{"Secret ns/occident: annotation tenure.dev/cluster-uid is uid-west", "worked on twice", "use the name occident"},
+			other: secretOf(t, "occident", west, later, nil),
+			refusal: []string{"Secret ns/occident: annotation tenure.dev/cluster-uid is uid-west", "worked on twice",
+				"use the name occident"},
 		},
 		"known under another name, made by hand": {
-			other: secretOf(t, "occident", west, later, byHand), refusal: []string{"Secret ns/occident: clusters[].cluster.server is https://west"},
+			other:   secretOf(t, "occident", west, later, byHand),
+			refusal: []string{"Secret ns/occident: clusters[].cluster.server is https://west"},
 		},
 		"beside another": {other: secretOf(t, "east", east, later, nil), want: Verdict{Action: Create, NewToken: true}},
 	} {
@@ -312,7 +327,8 @@ func TestReplicasRefuseATemplateAndNameTheField(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = kubeconfig.Inspect([]byte(s.StringData[kubeconfig.Key]), kubeconfig.Policy{})
-	if refused := (&kubeconfig.Refused{}); !errors.As(err, &refused) || !strings.Contains(err.Error(), "users[].user.token") {
+	if refused := (&kubeconfig.Refused{}); !errors.As(err, &refused) ||
+		!strings.Contains(err.Error(), "users[].user.token") {
 		t.Errorf("a template reads as %v", err)
 	}
 }
@@ -323,10 +339,12 @@ func TestAnAdminsConnectionThatReplicasCantUseIsRefusedBeforeAnythingIsTouched(t
 		server string
 		want   string
 	}{
-		"unverified":  {&rest.Config{Host: "https://a", TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, "", "insecure-skip-tls-verify"},
+		"unverified": {&rest.Config{Host: "https://a", TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, "",
+			"insecure-skip-tls-verify"},
 		"without TLS": {&rest.Config{Host: "http://a"}, "", "clusters[].cluster.server"},
 		"no address":  {&rest.Config{Host: "https://a"}, "west", "clusters[].cluster.server isn't an address"},
-		"no file":     {&rest.Config{Host: "https://a", TLSClientConfig: rest.TLSClientConfig{CAFile: "/no/such"}}, "", "/no/such"},
+		"no file": {&rest.Config{Host: "https://a", TLSClientConfig: rest.TLSClientConfig{CAFile: "/no/such"}}, "",
+			"/no/such"},
 	} {
 		if _, err := TargetOf(c.config, c.server); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
@@ -342,7 +360,8 @@ func TestAnAdminsConnectionThatReplicasCantUseIsRefusedBeforeAnythingIsTouched(t
 func fleetOf(t *testing.T, holders ...string) console.Fleet {
 	t.Helper()
 	f := console.Fleet{Namespace: "ns", Totals: console.Totals{Replicas: 2}, Replicas: []console.Replica{
-		{Incarnation: "r1", State: console.Live, Coordinator: true}, {Incarnation: "r2", State: console.Live}, {Incarnation: "r3", State: console.Quiet},
+		{Incarnation: "r1", State: console.Live, Coordinator: true}, {Incarnation: "r2", State: console.Live},
+		{Incarnation: "r3", State: console.Quiet},
 	}}
 	for i, holder := range holders {
 		prefix, err := keyspace.ParsePrefix(fmt.Sprintf("%02b", i))
@@ -350,7 +369,8 @@ func fleetOf(t *testing.T, holders ...string) console.Fleet {
 			t.Fatal(err)
 		}
 		f.Shards = append(f.Shards, console.Shard{
-			ID: keyspace.ShardID{Cluster: "west", Prefix: prefix}, Cluster: "west", Holder: protocol.Incarnation(holder), Served: holder == "r1" || holder == "r2",
+			ID: keyspace.ShardID{Cluster: "west", Prefix: prefix}, Cluster: "west", Holder: protocol.Incarnation(holder),
+			Served: holder == "r1" || holder == "r2",
 		})
 	}
 	return f
@@ -366,7 +386,8 @@ func TestAClusterIsServedWhenItsShardsCoverItAndLiveReplicasHoldThem(t *testing.
 	}{
 		{[]string{"r1", "r2", "r1", "r2"}, true, 4, "4 of 4 held by 2 of 2 replicas", ""},
 		{[]string{"r1", "r1", "r1"}, false, 3, "3 of 3 held by 1 of 2 replicas", ""}, // a quarter has no record
-		{[]string{"r1", "", "r3", "r2"}, false, 3, "2 of 4 held by 2 of 2 replicas", "not held: west/01, west/10: see whether replicas reach its server"},
+		{[]string{"r1", "", "r3", "r2"}, false, 3, "2 of 4 held by 2 of 2 replicas",
+			"not held: west/01, west/10: see whether replicas reach its server"},
 		{[]string{"", "", "", ""}, false, 0, "0 of 4 held by nobody", "a replica says Unreachable: no route"},
 		{nil, false, 0, "not divided into shards", "the coordinator hasn't divided the cluster"},
 	} {
@@ -375,18 +396,21 @@ func TestAClusterIsServedWhenItsShardsCoverItAndLiveReplicasHoldThem(t *testing.
 		if s.Complete != c.complete || s.Taken != c.taken || s.String() != c.says {
 			t.Errorf("%q: %+v, %s", c.holders, s, s)
 		}
-		told := []console.Answer{{Cluster: "west", Reason: clusterhealth.ReasonUnreachable, Note: "no route"}, {Cluster: "east", Reason: "x"}}
+		told := []console.Answer{{Cluster: "west", Reason: clusterhealth.ReasonUnreachable, Note: "no route"},
+			{Cluster: "east", Reason: "x"}}
 		if got := Obstacle(f, "west", told); !strings.Contains(got, c.obstacle) {
 			t.Errorf("%q: obstacle %q, want %q", c.holders, got, c.obstacle)
 		}
 	}
 	f := fleetOf(t, "r1", "r1", "r1", "r1")
 	f.Replicas[1].Unfit, f.Replicas[2].Unfit = "north,west", "west"
-	if got := Serving(f, "west"); !got.Complete || got.String() != "4 of 4 held by 1 of 2 replicas; can't serve it, by their own word: r2" {
+	if got := Serving(f, "west"); !got.Complete ||
+		got.String() != "4 of 4 held by 1 of 2 replicas; can't serve it, by their own word: r2" {
 		t.Errorf("%s", got)
 	}
 	nobody := console.Fleet{Namespace: "ns"}
-	if got := Obstacle(nobody, "west", nil); !strings.Contains(got, "no replica is alive in namespace ns: kubectl -n ns get pods") {
+	if got := Obstacle(nobody, "west", nil); !strings.Contains(got,
+		"no replica is alive in namespace ns: kubectl -n ns get pods") {
 		t.Error(got)
 	}
 }
@@ -400,16 +424,24 @@ func TestAnExaminationNamesWhatIsWrongAndTheWayOut(t *testing.T) {
 		change func(*Probe)
 		want   string // "" for nothing wrong
 	}{
-		"all well":     {func(*Probe) {}, ""},
-		"refused":      {func(p *Probe) { p.Held = Held{Refused: errors.New("users[].user.exec")}; p.Reason = "BadKubeconfig" }, "kubeconfig: users[].user.exec"},
-		"away":         {func(p *Probe) { p.Reason, p.Note = clusterhealth.ReasonUnreachable, "no route" }, "server: Unreachable: no route"},
-		"another API":  {func(p *Probe) { p.API = errors.New("differs at .spec") }, "API of Ats: differs at .spec"},
-		"fewer rights": {func(p *Probe) { p.Missing = make([]Right, 2) }, "rights: 2 of 10 are missing: tenure cluster add gives them"},
-		"unknown":      {func(p *Probe) { p.Unasked = errors.New("no") }, "rights: couldn't be asked for: no"},
-		"expired":      {func(p *Probe) { p.Now = now.Add(600 * time.Hour) }, "credentials: expired 2026-12-14 05:00 UTC: tenure cluster rotate west"},
-		"expires soon": {func(p *Probe) { p.Now = now.Add(430 * time.Hour) }, "credentials: expires 2026-12-14 05:00 UTC, in 70h, and the fleet should have renewed them"},
-		"unfit":        {func(p *Probe) { p.Fleet.Replicas[1].Unfit = "west" }, "shards: 4 of 4 held by 2 of 2 replicas; can't serve it"},
-		"not served":   {func(p *Probe) { p.Fleet = fleetOf(t, "r1", "", "", "") }, "shards: of its shards 1 of 4 held"},
+		"all well": {func(*Probe) {}, ""},
+		"refused": {func(p *Probe) {
+			p.Held = Held{Refused: errors.New("users[].user.exec")}
+			p.Reason = "BadKubeconfig"
+		}, "kubeconfig: users[].user.exec"},
+		"away": {func(p *Probe) { p.Reason, p.Note = clusterhealth.ReasonUnreachable, "no route" },
+			"server: Unreachable: no route"},
+		"another API": {func(p *Probe) { p.API = errors.New("differs at .spec") }, "API of Ats: differs at .spec"},
+		"fewer rights": {func(p *Probe) { p.Missing = make([]Right, 2) },
+			"rights: 2 of 10 are missing: tenure cluster add gives them"},
+		"unknown": {func(p *Probe) { p.Unasked = errors.New("no") }, "rights: couldn't be asked for: no"},
+		"expired": {func(p *Probe) { p.Now = now.Add(600 * time.Hour) },
+			"credentials: expired 2026-12-14 05:00 UTC: tenure cluster rotate west"},
+		"expires soon": {func(p *Probe) { p.Now = now.Add(430 * time.Hour) },
+			"credentials: expires 2026-12-14 05:00 UTC, in 70h, and the fleet should have renewed them"},
+		"unfit": {func(p *Probe) { p.Fleet.Replicas[1].Unfit = "west" },
+			"shards: 4 of 4 held by 2 of 2 replicas; can't serve it"},
+		"not served": {func(p *Probe) { p.Fleet = fleetOf(t, "r1", "", "", "") }, "shards: of its shards 1 of 4 held"},
 	} {
 		p := good
 		p.Fleet.Replicas = slices.Clone(p.Fleet.Replicas)
@@ -421,7 +453,8 @@ func TestAnExaminationNamesWhatIsWrongAndTheWayOut(t *testing.T) {
 				wrong = append(wrong, f.Check+": "+f.Says)
 			}
 		}
-		if e.OK != (c.want == "") || e.OK != (wrong == nil) || len(wrong) > 1 && name != "refused" || !strings.HasPrefix(strings.Join(wrong, ""), c.want) {
+		if e.OK != (c.want == "") || e.OK != (wrong == nil) || len(wrong) > 1 && name != "refused" ||
+			!strings.HasPrefix(strings.Join(wrong, ""), c.want) {
 			t.Errorf("%s: %v, %q, want %q", name, e.OK, wrong, c.want)
 		}
 	}
@@ -433,7 +466,8 @@ func TestASecretWithoutTheLabelIsReadByNobody(t *testing.T) {
 		t.Errorf("with the label: %v, server %s", h.Refused, h.Server)
 	}
 	delete(s.Labels, kubeconfig.Label)
-	if err := asReplicasRead(s).Refused; err == nil || !strings.Contains(err.Error(), "secret west "+kubeconfig.Label+"=true") {
+	if err := asReplicasRead(s).Refused; err == nil ||
+		!strings.Contains(err.Error(), "secret west "+kubeconfig.Label+"=true") {
 		t.Errorf("without the label: %v", err)
 	}
 }
@@ -472,7 +506,8 @@ func TestTheListNamesTheWorstOfEachCluster(t *testing.T) {
 		reason string
 		want   string
 	}{
-		{in(500 * time.Hour), "", "served"}, {in(500 * time.Hour), clusterhealth.ReasonUnreachable, clusterhealth.ReasonUnreachable},
+		{in(500 * time.Hour), "", "served"}, {in(500 * time.Hour), clusterhealth.ReasonUnreachable,
+			clusterhealth.ReasonUnreachable},
 		{in(-time.Minute), "", "expired"}, {in(10 * time.Minute), "", "expires soon"},
 		{secretOf(t, "north", west, now.Add(500*time.Hour), nil), "", "not served"},
 		{secretOf(t, "west", west, now, func(s *corev1.Secret) { s.Data = nil }), "", clusterhealth.ReasonBadConfig},
@@ -488,7 +523,8 @@ func TestTheListNamesTheWorstOfEachCluster(t *testing.T) {
 func TestThePublishedSchemaIsComparedWithTheManifests(t *testing.T) {
 	const schema = `{"components":{"schemas":{"info.programming-kubernetes.cnat.v1alpha1.At":{"properties":{"spec":%s,"status":%s}}}}}`
 	objects := objectsOf(t, everywhere)
-	if err := schemaDiffers(fmt.Appendf(nil, schema, "{}", "{}"), objects); err == nil || !strings.Contains(err.Error(), "the cluster's At differs from this program's at .spec.properties") {
+	if err := schemaDiffers(fmt.Appendf(nil, schema, "{}", "{}"), objects); err == nil ||
+		!strings.Contains(err.Error(), "the cluster's At differs from this program's at .spec.properties") {
 		t.Errorf("%v", err)
 	}
 	if err := schemaDiffers([]byte(`{`), objects); err == nil {
@@ -502,7 +538,8 @@ func TestTheLifeThatWasGrantedIsSaid(t *testing.T) {
 		text, note string
 	}{
 		{24 * time.Hour, 24*time.Hour - 2*time.Second, "expires 2026-11-24 08:59 UTC, in 24h", ""},
-		{720 * time.Hour, time.Hour, "expires 2026-11-23 10:00 UTC, in 1h", "asked for a token for 720h, the API server granted 1h"},
+		{720 * time.Hour, time.Hour, "expires 2026-11-23 10:00 UTC, in 1h",
+			"asked for a token for 720h, the API server granted 1h"},
 	} {
 		text, note := granted(c.asked, now.Add(c.got), now)
 		if text != c.text || !strings.HasPrefix(note, c.note) || (note == "") != (c.note == "") {

@@ -18,8 +18,8 @@ type RemoveOptions struct {
 	Wait time.Duration
 }
 
-// Remove takes the cluster from the fleet and waits until it has let go. With an admin's connection it then deletes what Add
-// created in the cluster, but no CustomResourceDefinition and nothing that others made.
+// Remove takes the cluster from the fleet and waits until it has let go. With an admin's connection it then deletes
+// what Add created in the cluster, but no CustomResourceDefinition and nothing that others made.
 func (o Onboarder) Remove(ctx context.Context, options RemoveOptions) (r Report, err error) {
 	home, err := o.home()
 	if err != nil {
@@ -48,7 +48,8 @@ func (o Onboarder) Remove(ctx context.Context, options RemoveOptions) (r Report,
 	secret := fmt.Sprintf("Secret %s/%s", o.Namespace, o.Name)
 	if known.Own != nil {
 		if value := known.Own.Labels[kubeconfig.Label]; value != "true" {
-			return r, fmt.Errorf("%s: label %s is %q, so it is no cluster's, and wasn't deleted", secret, kubeconfig.Label, value)
+			return r, fmt.Errorf("%s: label %s is %q, so it is no cluster's, and wasn't deleted", secret,
+				kubeconfig.Label, value)
 		}
 		this := client.Preconditions{UID: &known.Own.UID, ResourceVersion: &known.Own.ResourceVersion}
 		if err := client.IgnoreNotFound(home.Delete(ctx, known.Own, this)); err != nil {
@@ -70,7 +71,8 @@ func (o Onboarder) Remove(ctx context.Context, options RemoveOptions) (r Report,
 		r.Notes = append(r.Notes, "Shard records stay for their epochs, which go on if the cluster comes back")
 	}
 	if there == nil {
-		r.Notes = append(r.Notes, "nothing was touched in the cluster itself, and its tokens stay valid until they expire; --kubeconfig or --context of it cleans up there")
+		r.Notes = append(r.Notes, "nothing was touched in the cluster itself, and its tokens stay valid until they expire; "+
+			"--kubeconfig or --context of it cleans up there")
 		return r, nil
 	}
 	return o.clean(ctx, home, there, r)
@@ -85,7 +87,8 @@ func (o Onboarder) mayClean(ctx context.Context, there client.Client, known Know
 	}
 	for i := range known.Others {
 		if field, value := same(&known.Others[i], target); field != "" {
-			return fmt.Errorf("--kubeconfig: this is cluster %s (its Secret has %s %s), not %s", known.Others[i].Name, field, value, o.Name)
+			return fmt.Errorf("--kubeconfig: this is cluster %s (its Secret has %s %s), not %s", known.Others[i].Name,
+				field, value, o.Name)
 		}
 	}
 	if known.Own != nil {
@@ -119,7 +122,8 @@ func (o Onboarder) clean(ctx context.Context, home, there client.Client, r Repor
 }
 
 // kept says what stays although it is ours, and why: what the replicas run in, and a namespace that somebody else uses.
-func (o Onboarder) kept(ctx context.Context, home, there client.Client) (func(*unstructured.Unstructured) string, error) {
+func (o Onboarder) kept(ctx context.Context, home,
+	there client.Client) (func(*unstructured.Unstructured) string, error) {
 	uid, err := uidOf(ctx, there)
 	if err != nil {
 		return nil, err

@@ -29,8 +29,8 @@ const (
 	renewTimeout = 10 * time.Second
 	// lookAgain is between two looks at whether it is time, and at who renews. They cost no request.
 	lookAgain = 5 * time.Second
-	// renewalReporter is the reporting controller of the events. It isn't that of package clusterhealth: a token that isn't
-	// renewed is still good.
+	// renewalReporter is the reporting controller of the events. It isn't that of package clusterhealth: a token that
+	// isn't renewed is still good.
 	renewalReporter = "tenure-renewal"
 )
 
@@ -42,7 +42,8 @@ const (
 
 var renewed = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "tenure_cluster_token_renewed",
-	Help: "Whether the fleet renews the token of a cluster by itself: 1 while it does, 0 while it can't. Only at the replica that renews it, " +
+	Help: "Whether the fleet renews the token of a cluster by itself: 1 while it does, 0 while it can't. Only at the " +
+		"replica that renews it, " +
 		"and only for tokens that tenure cluster add or rotate requested.",
 }, []string{"cluster"})
 
@@ -64,8 +65,8 @@ type RenewerConfig struct {
 }
 
 // Renewer renews tokens of workload clusters before they expire: it asks the cluster for another token of the replicas'
-// service account, with the credentials that it has, and puts it into the cluster's Secret. Only a kubeconfig that a command
-// of this package or the Renewer itself wrote is touched; see [SumAnnotation].
+// service account, with the credentials that it has, and puts it into the cluster's Secret. Only a kubeconfig that a
+// command of this package or the Renewer itself wrote is touched; see [SumAnnotation].
 type Renewer struct {
 	cfg  RenewerConfig
 	home client.Client
@@ -162,7 +163,8 @@ func (r *Renewer) renew(ctx context.Context, secret *corev1.Secret, held Held, t
 		pause := retryAfter(t.failures, held.Expires.Sub(now), rand.Float64())
 		t.next = now.Add(pause)
 		note := text.Line(err.Error(), text.Note/2)
-		r.log.Info("token of a cluster not renewed; trying again", "cluster", secret.Name, "expires", held.Expires, "in", pause.String(),
+		r.log.Info("token of a cluster not renewed; trying again", "cluster", secret.Name, "expires", held.Expires,
+			"in", pause.String(),
 			"failures", t.failures, "error", note)
 		told.Reason = ReasonNotRenewed
 		told.Note = fmt.Sprintf("its token expires %s and couldn't be renewed, which is tried again: %s. "+
@@ -178,8 +180,8 @@ func (r *Renewer) renew(ctx context.Context, secret *corev1.Secret, held Held, t
 
 var errChanged = errors.New("the Secret was changed meanwhile")
 
-// replace asks for a token that lives as long as the one before, sees that the cluster takes it, and puts it into the Secret
-// unless that was changed meanwhile.
+// replace asks for a token that lives as long as the one before, sees that the cluster takes it, and puts it into the
+// Secret unless that was changed meanwhile.
 func (r *Renewer) replace(ctx context.Context, secret *corev1.Secret, held Held) (expires time.Time, err error) {
 	access, err := kubeconfig.OfSecret(secret, r.cfg.Policy)
 	if err != nil {

@@ -65,7 +65,8 @@ func TestTriesGetRarerAndNeverRarerThanTheTimeThatIsLeftAllows(t *testing.T) {
 		{9, 10 * time.Minute, 30 * time.Second, time.Minute},
 		{9, -time.Hour, 5 * time.Second, 10 * time.Second},
 	} {
-		if low, high := retryAfter(c.failures, c.left, 0), retryAfter(c.failures, c.left, 1); low != c.least || high != c.most {
+		if low, high := retryAfter(c.failures, c.left, 0),
+			retryAfter(c.failures, c.left, 1); low != c.least || high != c.most {
 			t.Errorf("after %d failures with %v left: %v to %v, want %v to %v", c.failures, c.left, low, high, c.least, c.most)
 		}
 	}
@@ -104,7 +105,8 @@ func newIssuer(t *testing.T, clock *atomic.Int64) *issuer {
 		if code := i.status.Load(); code != 0 {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(int(code))
-			_ = json.NewEncoder(w).Encode(metav1.Status{Status: "Failure", Code: code, Reason: metav1.StatusReasonForbidden, Message: "no"})
+			_ = json.NewEncoder(w).Encode(metav1.Status{Status: "Failure", Code: code,
+				Reason: metav1.StatusReasonForbidden, Message: "no"})
 			return
 		}
 		body, err := io.ReadAll(r.Body)
@@ -173,7 +175,9 @@ func (f *renewing) pass(d time.Duration) { f.clock.Add(int64(d / time.Second)) }
 
 func (f *renewing) look() time.Duration {
 	f.t.Helper()
-	result, err := f.r.Reconcile(f.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "west"}})
+	result, err := f.r.Reconcile(f.t.Context(), ctrl.Request{
+		NamespacedName: types.NamespacedName{Namespace: "ns", Name: "west"},
+	})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -219,24 +223,28 @@ func TestTheOwnerRenewsATokenThatWasRequestedHereWhenItIsTime(t *testing.T) {
 	f.pass(40 * time.Minute)
 	f.owner.Store(false)
 	if again := f.look(); f.at.asked.Load() != 0 || gauge() != -1 || again == 0 {
-		t.Fatalf("somebody else renews: asked %d times, metric %v, looked at again after %v", f.at.asked.Load(), gauge(), again)
+		t.Fatalf("somebody else renews: asked %d times, metric %v, looked at again after %v",
+			f.at.asked.Load(), gauge(), again)
 	}
 	f.owner.Store(true)
 	f.look()
 	after := f.secret()
 	held := Hold(after)
 	if want := f.now().Add(2 * time.Hour); !held.Expires.Equal(want) || !held.Renewed || f.at.wished.Load() != 7200 {
-		t.Fatalf("expires %v, want %v; renewed again: %v; asked for %d s", held.Expires, want, held.Renewed, f.at.wished.Load())
+		t.Fatalf("expires %v, want %v; renewed again: %v; asked for %d s", held.Expires, want, held.Renewed,
+			f.at.wished.Load())
 	}
 	if got, want := f.at.path.Load(), "/api/v1/namespaces/tenure-system/serviceaccounts/tenure/token"; got != want {
 		t.Errorf("asked at %v, want %v", got, want)
 	}
 	was := Hold(before)
-	if held.Server != was.Server || string(held.target.CA) != string(was.target.CA) || after.Annotations[UIDAnnotation] != "uid-west" {
+	if held.Server != was.Server || string(held.target.CA) != string(was.target.CA) ||
+		after.Annotations[UIDAnnotation] != "uid-west" {
 		t.Error("something else than the token has changed")
 	}
 	f.look()
-	if told := f.told(); f.at.asked.Load() != 1 || gauge() != 1 || len(told) != 1 || !strings.HasPrefix(told[0], "Normal TokenRenewed cluster west: its token was renewed") {
+	if told := f.told(); f.at.asked.Load() != 1 || gauge() != 1 || len(told) != 1 ||
+		!strings.HasPrefix(told[0], "Normal TokenRenewed cluster west: its token was renewed") {
 		t.Errorf("asked %d times, metric %v, told %q", f.at.asked.Load(), gauge(), told)
 	}
 }
@@ -279,10 +287,12 @@ func TestAClockThatIsFarAheadRenewsNotWithoutEnd(t *testing.T) {
 
 func TestAKubeconfigOfSomebodyElsesIsLeftAlone(t *testing.T) {
 	for name, change := range map[string]func(*corev1.Secret){
-		"made by hand":                    byHand,
-		"its sum taken away":              func(s *corev1.Secret) { delete(s.Annotations, SumAnnotation) },
-		"replaced since it was requested": func(s *corev1.Secret) { s.Data[kubeconfig.Key] = append(s.Data[kubeconfig.Key], '\n') },
-		"broken":                          func(s *corev1.Secret) { fill(s, []byte("["), true) },
+		"made by hand":       byHand,
+		"its sum taken away": func(s *corev1.Secret) { delete(s.Annotations, SumAnnotation) },
+		"replaced since it was requested": func(s *corev1.Secret) {
+			s.Data[kubeconfig.Key] = append(s.Data[kubeconfig.Key], '\n')
+		},
+		"broken": func(s *corev1.Secret) { fill(s, []byte("["), true) },
 	} {
 		f := newRenewing(t, change)
 		f.pass(59 * time.Minute)
@@ -312,7 +322,8 @@ func TestATokenThatCantBeRenewedIsKeptToldOfAndTriedAgain(t *testing.T) {
 			if n := f.at.asked.Load(); n > 1 {
 				t.Errorf("tried %d times without a pause", n)
 			}
-			if told := f.told(); len(told) != 1 || !strings.HasPrefix(told[0], "Warning TokenNotRenewed cluster west: its token expires") ||
+			if told := f.told(); len(told) != 1 || !strings.HasPrefix(told[0],
+				"Warning TokenNotRenewed cluster west: its token expires") ||
 				!strings.Contains(told[0], c.says) || !strings.Contains(told[0], "tenure cluster rotate west") {
 				t.Errorf("told %q, want it to say %q", told, c.says)
 			}

@@ -76,5 +76,6 @@ func (o Onboarder) unknown(k Known) error {
 	if len(names) == 0 {
 		return fmt.Errorf("NAME %s: no cluster is registered in namespace %s of %s", o.Name, o.Namespace, o.Home.Host)
 	}
-	return fmt.Errorf("NAME %s: no such cluster in namespace %s; there are: %s", o.Name, o.Namespace, strings.Join(names, ", "))
+	return fmt.Errorf("NAME %s: no such cluster in namespace %s; there are: %s", o.Name, o.Namespace,
+		strings.Join(names, ", "))
 }

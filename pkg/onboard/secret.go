@@ -30,7 +30,8 @@ const (
 	RolesAnnotation      = "tenure.dev/cluster-roles"
 	NamespacesAnnotation = "tenure.dev/cluster-namespaces"
 	// SumAnnotation is the SHA-256 of a kubeconfig that was written with a token which a command here, or the fleet, had
-	// requested. The fleet renews the token of such a kubeconfig. One that somebody else wrote has another sum: it is theirs.
+	// requested. The fleet renews the token of such a kubeconfig. One that somebody else wrote has another sum: it is
+	// theirs.
 	SumAnnotation = "tenure.dev/kubeconfig-sha256"
 )
 
@@ -60,7 +61,8 @@ type Target struct {
 func TargetOf(admin *rest.Config, server string) (Target, error) {
 	c := rest.CopyConfig(admin)
 	if c.Insecure {
-		return Target{}, errors.New("--kubeconfig: insecure-skip-tls-verify is set for this cluster, and replicas verify whom they give a token: " +
+		return Target{}, errors.New("--kubeconfig: insecure-skip-tls-verify is set for this cluster, and replicas verify " +
+			"whom they give a token: " +
 			"set certificate-authority-data instead")
 	}
 	if err := rest.LoadTLSFiles(c); err != nil {
@@ -90,7 +92,8 @@ func (t Target) kubeconfig(name, token string) ([]byte, error) {
 
 func (t Target) write(name, token string) ([]byte, error) {
 	c := clientcmdapi.NewConfig()
-	c.Clusters[name] = &clientcmdapi.Cluster{Server: t.Server, CertificateAuthorityData: t.CA, TLSServerName: t.TLSServerName}
+	c.Clusters[name] = &clientcmdapi.Cluster{Server: t.Server, CertificateAuthorityData: t.CA,
+		TLSServerName: t.TLSServerName}
 	c.AuthInfos[accountName] = &clientcmdapi.AuthInfo{Token: token}
 	c.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: accountName}
 	c.CurrentContext = name
@@ -193,7 +196,8 @@ func hold(s *corev1.Secret, policy kubeconfig.Policy) Held {
 	if err != nil {
 		return Held{Refused: err}
 	}
-	h := Held{Server: c.Host, token: c.BearerToken, target: Target{Server: c.Host, CA: c.CAData, TLSServerName: c.ServerName}}
+	h := Held{Server: c.Host, token: c.BearerToken,
+		target: Target{Server: c.Host, CA: c.CAData, TLSServerName: c.ServerName}}
 	h.Expires = kubeconfig.Expiry(c)
 	h.issued, _ = kubeconfig.TokenLife(c.BearerToken)
 	h.Renewed = requested(s) && !h.issued.IsZero() && h.Expires.After(h.issued)
@@ -217,13 +221,14 @@ type Known struct {
 	Reason, Note string
 }
 
-// JudgeSecret says what has to be done so that the Secret is that of the target. It refuses where that would take another
-// cluster away, or add one twice.
+// JudgeSecret says what has to be done so that the Secret is that of the target. It refuses where that would take
+// another cluster away, or add one twice.
 func JudgeSecret(namespace, name string, t Target, a Access, k Known, now time.Time) (Verdict, error) {
 	for i := range k.Others {
 		other := &k.Others[i]
 		if field, value := same(other, t); field != "" {
-			return Verdict{}, fmt.Errorf("Secret %s/%s: %s is %s: it is the same cluster, and its objects would be worked on twice: "+
+			return Verdict{}, fmt.Errorf("Secret %s/%s: %s is %s: it is the same cluster, and its objects would be worked on "+
+				"twice: "+
 				"use the name %[2]s, or first run tenure cluster remove %[2]s", namespace, other.Name, field, value)
 		}
 	}
@@ -231,7 +236,8 @@ func JudgeSecret(namespace, name string, t Target, a Access, k Known, now time.T
 		return Verdict{Action: Create, NewToken: true}, nil
 	}
 	if value := k.Own.Labels[kubeconfig.Label]; value != "true" {
-		return Verdict{}, fmt.Errorf("Secret %s/%s: label %s is %q, so it is no cluster's and not ours to overwrite: choose another NAME, or delete it",
+		return Verdict{}, fmt.Errorf("Secret %s/%s: label %s is %q, so it is no cluster's and not ours to overwrite: choose "+
+			"another NAME, or delete it",
 			namespace, name, kubeconfig.Label, value)
 	}
 	if !k.Own.DeletionTimestamp.IsZero() {
@@ -286,7 +292,8 @@ func whose(namespace, name string, s *corev1.Secret, held Held, t Target) error 
 	case held.Refused != nil:
 		return fmt.Errorf("Secret %s/%s doesn't say which cluster it is of: %w", namespace, name, held.Refused)
 	case !sameServer(held.Server, t.Server):
-		return fmt.Errorf("Secret %s/%s: clusters[].cluster.server is %s, not %s, and no annotation %s says that it is the same cluster",
+		return fmt.Errorf("Secret %s/%s: clusters[].cluster.server is %s, not %s, and no annotation %s says that it is the "+
+			"same cluster",
 			namespace, name, held.Server, t.Server, UIDAnnotation)
 	}
 	return nil
@@ -297,11 +304,12 @@ func sameServer(a, b string) bool {
 }
 
 func sameWay(a, b Target) bool {
-	return sameServer(a.Server, b.Server) && bytes.Equal(bytes.TrimSpace(a.CA), bytes.TrimSpace(b.CA)) && a.TLSServerName == b.TLSServerName
+	return sameServer(a.Server, b.Server) && bytes.Equal(bytes.TrimSpace(a.CA), bytes.TrimSpace(b.CA)) &&
+		a.TLSServerName == b.TLSServerName
 }
 
-// Template is the Secret without a token. What stands in the token's place has spaces, so that replicas refuse it by name
-// should it ever be applied, and go on with what they have.
+// Template is the Secret without a token. What stands in the token's place has spaces, so that replicas refuse it by
+// name should it ever be applied, and go on with what they have.
 func Template(namespace, name string, t Target, a Access) (*corev1.Secret, error) {
 	text, err := t.write(name, "(the token is left out: tenure cluster add writes it)")
 	if err != nil {

@@ -85,14 +85,17 @@ func Obstacle(f console.Fleet, name string, told []console.Answer) string {
 	}
 	switch {
 	case s.Live == 0:
-		return fmt.Sprintf("no replica is alive in namespace %s: kubectl -n %[1]s get pods, and see that --namespace and --fleet are theirs", f.Namespace)
-	case s.Shards == 0 && !slices.ContainsFunc(f.Replicas, func(r console.Replica) bool { return r.Coordinator && r.Acts() }):
+		return fmt.Sprintf("no replica is alive in namespace %s: kubectl -n %[1]s get pods, and see that --namespace and "+
+			"--fleet are theirs", f.Namespace)
+	case s.Shards == 0 && !slices.ContainsFunc(f.Replicas,
+		func(r console.Replica) bool { return r.Coordinator && r.Acts() }):
 		return "no replica coordinates, so the cluster isn't divided into shards: tenure status" + said
 	case s.Shards == 0:
 		if len(s.Unfit) > 0 {
 			said += "; these replicas say that they can't serve it: " + few(s.Unfit)
 		}
-		return "the coordinator hasn't divided the cluster into shards" + said + ": see whether replicas reach its server (--server), and the coordinator's log"
+		return "the coordinator hasn't divided the cluster into shards" + said +
+			": see whether replicas reach its server (--server), and the coordinator's log"
 	}
 	var open []string
 	for _, sh := range f.Shards {
@@ -100,7 +103,8 @@ func Obstacle(f console.Fleet, name string, told []console.Answer) string {
 			open = append(open, sh.ID.String())
 		}
 	}
-	return fmt.Sprintf("of its shards %s%s; not held: %s: see whether replicas reach its server (--server), tenure cluster check %s, and the replicas' logs",
+	return fmt.Sprintf("of its shards %s%s; not held: %s: see whether replicas reach its server (--server), tenure "+
+		"cluster check %s, and the replicas' logs",
 		s, said, few(open), name)
 }
 

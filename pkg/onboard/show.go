@@ -70,7 +70,8 @@ func ShowEntries(s *console.Screen, all []Entry, now time.Time) error {
 			server = "-"
 		}
 		rows = append(rows, []string{
-			e.Name, server, until, fmt.Sprintf("%d/%d", e.Service.Held, e.Service.Shards), fmt.Sprint(e.Service.Replicas), e.State,
+			e.Name, server, until, fmt.Sprintf("%d/%d", e.Service.Held, e.Service.Shards),
+			fmt.Sprint(e.Service.Replicas), e.State,
 		})
 	}
 	return s.Table([]string{"NAME", "SERVER", "EXPIRES", "HELD", "REPLICAS", "STATE"}, rows)

@@ -159,15 +159,18 @@ func newBench(t *testing.T, source *appsv1.Deployment) *bench {
 
 func (b *bench) newCluster(name multicluster.ClusterName) *fakeCluster {
 	c := &fakeCluster{bench: b, name: name}
-	c.client = fake.NewClientBuilder().WithScheme(fakeScheme).WithReturnManagedFields().WithTypeConverters(fakeConverter).WithStatusSubresource(&appsv1.Deployment{}).
+	c.client = fake.NewClientBuilder().WithScheme(fakeScheme).WithReturnManagedFields().WithTypeConverters(
+		fakeConverter).WithStatusSubresource(&appsv1.Deployment{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(ctx context.Context, inner client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 				return b.write(fmt.Sprintf("create %T %s", o, name), func() error { return inner.Create(ctx, o, opts...) })
 			},
-			Patch: func(ctx context.Context, inner client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			Patch: func(ctx context.Context, inner client.WithWatch, o client.Object, p client.Patch,
+				opts ...client.PatchOption) error {
 				return b.write("patch "+string(name), func() error { return inner.Patch(ctx, o, p, opts...) })
 			},
-			Apply: func(ctx context.Context, inner client.WithWatch, config runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			Apply: func(ctx context.Context, inner client.WithWatch, config runtime.ApplyConfiguration,
+				opts ...client.ApplyOption) error {
 				if c.frozen.Load() {
 					<-ctx.Done()
 					return ctx.Err()
@@ -177,7 +180,8 @@ func (b *bench) newCluster(name multicluster.ClusterName) *fakeCluster {
 				}
 				return b.write("apply "+string(name), func() error { return c.apply(ctx, inner, config, opts...) })
 			},
-			SubResourceApply: func(ctx context.Context, inner client.Client, sub string, config runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+			SubResourceApply: func(ctx context.Context, inner client.Client, sub string, config runtime.ApplyConfiguration,
+				opts ...client.SubResourceApplyOption) error {
 				return b.write(sub+" "+string(name), func() error { return inner.SubResource(sub).Apply(ctx, config, opts...) })
 			},
 			Delete: func(ctx context.Context, inner client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
@@ -188,7 +192,8 @@ func (b *bench) newCluster(name multicluster.ClusterName) *fakeCluster {
 }
 
 // apply does what the fake client leaves out: a Deployment needs its namespace, and each change of a spec a generation.
-func (c *fakeCluster) apply(ctx context.Context, inner client.WithWatch, config runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+func (c *fakeCluster) apply(ctx context.Context, inner client.WithWatch, config runtime.ApplyConfiguration,
+	opts ...client.ApplyOption) error {
 	if err := inner.Get(ctx, client.ObjectKey{Name: key.Namespace}, &corev1.Namespace{}); err != nil {
 		return err
 	}
@@ -314,7 +319,8 @@ func (b *bench) rollOut(name multicluster.ClusterName) bool {
 	if d.Status.ObservedGeneration == d.Generation && d.Status.AvailableReplicas == n && d.Status.Replicas == n {
 		return false
 	}
-	d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n, AvailableReplicas: n}
+	d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n,
+		AvailableReplicas: n}
 	if err := b.clusters[name].client.Status().Update(context.Background(), d); err != nil {
 		b.Fatal(err)
 	}
@@ -337,7 +343,9 @@ func (b *bench) get(name multicluster.ClusterName) *appsv1.Deployment {
 // namespace makes that of the source or its copies in a cluster, or gives it other labels.
 func (b *bench) namespace(cluster multicluster.ClusterName, labels map[string]string) {
 	b.Helper()
-	c, ns := b.clusters[cluster].client, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: key.Namespace, Labels: labels}}
+	c, ns := b.clusters[cluster].client, &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: key.Namespace, Labels: labels},
+	}
 	err := c.Create(context.Background(), ns)
 	if apierrors.IsAlreadyExists(err) {
 		err = c.Update(context.Background(), ns)

@@ -52,9 +52,10 @@ func differences(config *unstructured.Unstructured, copy *appsv1.Deployment) ([]
 func typedCopy(copy *appsv1.Deployment) (*typed.TypedValue, error) {
 	// Status and managed fields aren't compared, and converting them is expensive.
 	bare := &appsv1.Deployment{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: copy.Namespace, Name: copy.Name, Labels: copy.Labels, Annotations: copy.Annotations},
-		Spec:       copy.Spec,
+		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: copy.Namespace, Name: copy.Name, Labels: copy.Labels,
+			Annotations: copy.Annotations},
+		Spec: copy.Spec,
 	}
 	value, err := converter.ObjectToTyped(bare, typed.AllowDuplicates)
 	if err != nil {

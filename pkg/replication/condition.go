@@ -15,7 +15,8 @@ import (
 	"github.com/tenure-dev/tenure/pkg/text"
 )
 
-// ConditionReplicated is the condition of a source: True when every target has the source's current generation, available.
+// ConditionReplicated is the condition of a source: True when every target has the source's current generation,
+// available.
 const ConditionReplicated = appsv1.DeploymentConditionType("Replicated")
 
 // Reasons of the condition and of events.
@@ -123,7 +124,8 @@ func summarize(outcomes []Outcome, generation int64) appsv1.DeploymentCondition 
 			ready++
 		}
 	}
-	condition := appsv1.DeploymentCondition{Type: ConditionReplicated, Status: corev1.ConditionFalse, Reason: reasons[worst]}
+	condition := appsv1.DeploymentCondition{Type: ConditionReplicated, Status: corev1.ConditionFalse,
+		Reason: reasons[worst]}
 	switch {
 	case wanted == 0:
 		condition.Reason = ReasonNoTargets
@@ -178,7 +180,8 @@ func joinOutcomes(outcomes []Outcome) string {
 
 // invalid returns the condition of a source with invalid annotations.
 func invalid(err error) appsv1.DeploymentCondition {
-	return appsv1.DeploymentCondition{Type: ConditionReplicated, Status: corev1.ConditionFalse, Reason: ReasonInvalidAnnotation,
+	return appsv1.DeploymentCondition{Type: ConditionReplicated, Status: corev1.ConditionFalse,
+		Reason:  ReasonInvalidAnnotation,
 		Message: text.Line(strings.ReplaceAll(err.Error(), "\n", "; "), text.Note)}
 }
 

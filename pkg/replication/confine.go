@@ -67,11 +67,13 @@ type space struct {
 func (s space) refuses(namespace string, copy *appsv1.Deployment) (State, string) {
 	switch {
 	case s.Missing:
-		return NotTarget, fmt.Sprintf("there is no namespace %s: make it there, with the label %s=%s", namespace, LabelTarget, TargetConfined)
+		return NotTarget, fmt.Sprintf("there is no namespace %s: make it there, with the label %s=%s", namespace,
+			LabelTarget, TargetConfined)
 	case s.Label == TargetUnrestricted:
 		return Gone, ""
 	case s.Label == "":
-		return NotTarget, fmt.Sprintf("namespace %s isn't a target: label it there %s=%s", namespace, LabelTarget, TargetConfined)
+		return NotTarget, fmt.Sprintf("namespace %s isn't a target: label it there %s=%s", namespace,
+			LabelTarget, TargetConfined)
 	case s.Label != TargetConfined:
 		return NotTarget, fmt.Sprintf("namespace %s isn't a target: its label %s is %q, neither %s nor %s",
 			namespace, LabelTarget, s.Label, TargetConfined, TargetUnrestricted)

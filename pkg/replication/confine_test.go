@@ -48,16 +48,23 @@ func TestWhatATargetNamespaceLetsIn(t *testing.T) {
 		"an empty folder":    {volume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}), ""},
 		"privileged":         {security(corev1.SecurityContext{Privileged: ptr.To(true)}), "privileged"},
 		"not privileged":     {security(corev1.SecurityContext{Privileged: ptr.To(false)}), ""},
-		"a capability":       {security(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_ADMIN"}}}), "SYS_ADMIN"},
-		"a usual capability": {security(corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"CHOWN"}}}), ""},
-		"another /proc":      {security(corev1.SecurityContext{ProcMount: ptr.To(corev1.UnmaskedProcMount)}), "procMount"},
-		"no seccomp":         {security(corev1.SecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined}}), "seccompProfile"},
+		"a capability": {security(corev1.SecurityContext{
+			Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_ADMIN"}},
+		}), "SYS_ADMIN"},
+		"a usual capability": {security(corev1.SecurityContext{
+			Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"CHOWN"}},
+		}), ""},
+		"another /proc": {security(corev1.SecurityContext{ProcMount: ptr.To(corev1.UnmaskedProcMount)}), "procMount"},
+		"no seccomp": {security(corev1.SecurityContext{
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined},
+		}), "seccompProfile"},
 		"a sysctl": {pods(func(p *corev1.PodSpec) {
 			p.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "kernel.msgmax", Value: "1"}}}
 		}), "sysctls"},
 		"a port of the host": {container(func(c *corev1.Container) { c.Ports[0].HostPort = 80 }), "hostPort"},
 		"an init container's": {pods(func(p *corev1.PodSpec) {
-			p.InitContainers = []corev1.Container{{Name: "i", SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)}}}
+			p.InitContainers = []corev1.Container{{Name: "i",
+				SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)}}}
 		}), "privileged"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -83,10 +90,14 @@ func TestNothingIsWrittenWhereNobodyOpenedTheNamespace(t *testing.T) {
 		labels map[string]string // nil: there is no namespace
 		want   string
 	}{
-		"none is there":          {nil, "there is no namespace shop: make it there, with the label tenure.dev/replication-target=true"},
-		"it has no label":        {map[string]string{}, "namespace shop isn't a target: label it there tenure.dev/replication-target=true"},
-		"its label says no":      {open("false"), `namespace shop isn't a target: its label tenure.dev/replication-target is "false"`},
-		"its label is something": {open("TRUE"), `namespace shop isn't a target: its label tenure.dev/replication-target is "TRUE", neither true nor unrestricted`},
+		"none is there": {nil, "there is no namespace shop: make it there, with the label " +
+			"tenure.dev/replication-target=true"},
+		"it has no label": {map[string]string{},
+			"namespace shop isn't a target: label it there tenure.dev/replication-target=true"},
+		"its label says no": {open("false"),
+			`namespace shop isn't a target: its label tenure.dev/replication-target is "false"`},
+		"its label is something": {open("TRUE"),
+			`namespace shop isn't a target: its label tenure.dev/replication-target is "TRUE", neither true nor unrestricted`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, aSource())
@@ -98,7 +109,8 @@ func TestNothingIsWrittenWhereNobodyOpenedTheNamespace(t *testing.T) {
 			}
 			b.live()
 			message := findCondition(b.get("home")).Message
-			if b.get("west") != nil || b.get("east") == nil || b.condition() != "False "+ReasonNotTarget || !strings.Contains(message, "west: "+c.want) {
+			if b.get("west") != nil || b.get("east") == nil || b.condition() != "False "+ReasonNotTarget ||
+				!strings.Contains(message, "west: "+c.want) {
 				t.Errorf("west %v, east %v, condition %s: %s", b.get("west") != nil, b.get("east") != nil, b.condition(), message)
 			}
 			if text := b.events(); strings.Count(text, ReasonNotTarget) != 1 {
@@ -134,7 +146,8 @@ func TestANamespaceThatIsClosedAgainKeepsItsCopyAsItIs(t *testing.T) {
 	before := b.get("west")
 	b.edit("home", "kubectl", image("web:2"))
 	b.live()
-	if diff := cmp.Diff(before, b.get("west")); diff != "" || b.get("east").Spec.Template.Spec.Containers[0].Image != "web:2" {
+	if diff := cmp.Diff(before, b.get("west")); diff != "" ||
+		b.get("east").Spec.Template.Spec.Containers[0].Image != "web:2" {
 		t.Errorf("the copy has changed, or the other hasn't (-before +after):\n%s", diff)
 	}
 	if b.condition() != "False "+ReasonNotTarget {
@@ -236,8 +249,10 @@ func TestWhatWasSeenOfNamespacesIsForgotten(t *testing.T) {
 	if there, known := s.recall(spaceID{"west", "shop"}, epoch.Add(spaceLife-1)); !known || there.Label != TargetConfined {
 		t.Errorf("%v %v, want what was kept", there, known)
 	}
-	for after, want := range map[time.Duration]time.Duration{0: spaceLife, 20 * time.Second: 20 * time.Second, time.Hour: spaceAgain} {
-		if seen := s.keep(spaceID{"west", "shop"}, space{Label: TargetConfined}, epoch.Add(after)); seen.again(epoch.Add(after)) != want {
+	for after, want := range map[time.Duration]time.Duration{0: spaceLife, 20 * time.Second: 20 * time.Second,
+		time.Hour: spaceAgain} {
+		if seen := s.keep(spaceID{"west", "shop"}, space{Label: TargetConfined},
+			epoch.Add(after)); seen.again(epoch.Add(after)) != want {
 			t.Errorf("the same after %s: to be looked at again after %s, want %s", after, seen.again(epoch.Add(after)), want)
 		}
 	}

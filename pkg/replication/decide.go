@@ -180,7 +180,8 @@ func (v CopyView) keep() (Step, error) {
 // repair applies what somebody else has changed, unless too many repairs were undone.
 func (v CopyView) repair(want *unstructured.Unstructured, drift []string) Step {
 	if wait := v.Note.contested(drift, v.Now); wait > 0 {
-		return done(Outcome{State: Contested, After: wait, Text: "somebody changes " + list(drift) + " back each time it is repaired"})
+		return done(Outcome{State: Contested, After: wait,
+			Text: "somebody changes " + list(drift) + " back each time it is repaired"})
 	}
 	return Step{Act: ActApply, Config: want, Drift: drift}
 }
@@ -234,7 +235,8 @@ func (v CopyView) progress(after time.Duration) Outcome {
 		// The figures are older than the last change.
 		o.Ready = min(o.Ready, status.UpdatedReplicas)
 	}
-	if current && after == 0 && status.UpdatedReplicas == o.Desired && status.AvailableReplicas == o.Desired && status.Replicas == o.Desired {
+	if current && after == 0 && status.UpdatedReplicas == o.Desired && status.AvailableReplicas == o.Desired &&
+		status.Replicas == o.Desired {
 		o.State = Available
 	}
 	return o

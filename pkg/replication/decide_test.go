@@ -37,25 +37,30 @@ func TestDecideCopy(t *testing.T) {
 	deleted := func(d *appsv1.Deployment) { d.DeletionTimestamp = ptr.To(metav1.NewTime(epoch)) }
 	leaned := func(d *appsv1.Deployment) { d.Annotations[AnnotationApplied] = lean.Annotations[AnnotationApplied] }
 	managedStatus := func(d *appsv1.Deployment) {
-		d.ManagedFields = append(d.ManagedFields, metav1.ManagedFieldsEntry{Manager: "kube-controller-manager", Operation: update, Subresource: "status",
+		d.ManagedFields = append(d.ManagedFields, metav1.ManagedFieldsEntry{Manager: "kube-controller-manager",
+			Operation: update, Subresource: "status",
 			FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{"f:replicas":{}}}`)}})
 	}
 	judged := Note{JudgedUID: "uid-of-copy", JudgedGeneration: 2}
 	taken := Note{JudgedUID: "uid-of-copy", JudgedGeneration: 2, ReplicasTaken: true}
-	repaired := Note{JudgedUID: "uid-of-copy", JudgedGeneration: 2, Repairs: 5, RepairedPaths: "spec.replicas", RepairedAt: epoch.Add(-time.Second)}
+	repaired := Note{JudgedUID: "uid-of-copy", JudgedGeneration: 2, Repairs: 5, RepairedPaths: "spec.replicas",
+		RepairedAt: epoch.Add(-time.Second)}
 
 	for name, c := range map[string]struct {
 		view CopyView
 		want brief
 	}{
-		"none is there: one is created":         {CopyView{Want: want}, brief{Act: ActCreate, Form: "full"}},
-		"none is there live: one is created":    {CopyView{Want: want, Live: true}, brief{Act: ActCreate, Form: "full"}},
-		"one we have just made isn't made anew": {CopyView{Want: want, Note: Note{Written: epoch}}, brief{State: Progressing, After: cacheGrace}},
-		"it is as wanted":                       {CopyView{Want: want, Copy: copyOf()}, brief{State: Available}},
+		"none is there: one is created":      {CopyView{Want: want}, brief{Act: ActCreate, Form: "full"}},
+		"none is there live: one is created": {CopyView{Want: want, Live: true}, brief{Act: ActCreate, Form: "full"}},
+		"one we have just made isn't made anew": {CopyView{Want: want, Note: Note{Written: epoch}},
+			brief{State: Progressing, After: cacheGrace}},
+		"it is as wanted": {CopyView{Want: want, Copy: copyOf()}, brief{State: Available}},
 		"it isn't rolled out": {
-			CopyView{Want: want, Copy: copyOf(func(d *appsv1.Deployment) { d.Status.AvailableReplicas = 2 })}, brief{State: Progressing}},
+			CopyView{Want: want, Copy: copyOf(func(d *appsv1.Deployment) { d.Status.AvailableReplicas = 2 })},
+			brief{State: Progressing}},
 		"its rollout hasn't begun": {
-			CopyView{Want: want, Copy: copyOf(func(d *appsv1.Deployment) { d.Status.ObservedGeneration = 1 })}, brief{State: Progressing}},
+			CopyView{Want: want, Copy: copyOf(func(d *appsv1.Deployment) { d.Status.ObservedGeneration = 1 })},
+			brief{State: Progressing}},
 		"old Pods are left": {
 			CopyView{Want: want, Copy: copyOf(func(d *appsv1.Deployment) { d.Status.Replicas = 4 })}, brief{State: Progressing}},
 		"it has drifted: whose replicas are they": {CopyView{Want: want, Copy: copyOf(image("evil"))}, brief{Act: ActLook}},
@@ -78,39 +83,47 @@ func TestDecideCopy(t *testing.T) {
 			CopyView{Want: want, Live: true, Cached: "7", Copy: copyOf(scaled(9), replicasBy("kubectl", update))},
 			brief{Act: ActApply, Form: "full", Drift: []string{"spec.replicas"}}},
 		"an autoscaler has taken the replicas": {
-			CopyView{Want: want, Live: true, Cached: "7", Copy: copyOf(scaled(9), replicasBy("kube-controller-manager", update))},
+			CopyView{Want: want, Live: true, Cached: "7",
+				Copy: copyOf(scaled(9), replicasBy("kube-controller-manager", update))},
 			brief{Act: ActApply, Form: "lean"}},
 		"somebody has applied the replicas": {
 			CopyView{Want: want, Live: true, Cached: "7", Copy: copyOf(scaled(9), replicasBy("gitops", apply))},
 			brief{Act: ActApply, Form: "lean"}},
 		"an autoscaler was seen to scale it": {
-			CopyView{Want: want, Copy: copyOf(scaled(9), image("evil"), replicasBy("kube-controller-manager", update), managedStatus)},
+			CopyView{Want: want, Copy: copyOf(scaled(9), image("evil"),
+				replicasBy("kube-controller-manager", update), managedStatus)},
 			brief{Act: ActApply, Form: "lean"}},
-		"the replicas were left to somebody": {CopyView{Want: want, Copy: copyOf(scaled(9), leaned), Note: taken}, brief{State: Progressing}},
+		"the replicas were left to somebody": {CopyView{Want: want, Copy: copyOf(scaled(9), leaned), Note: taken},
+			brief{State: Progressing}},
 		"the replicas were left, and somebody else scaled by hand": {
 			CopyView{Want: want, Live: true, Cached: "7", Copy: copyOf(scaled(9), leaned, replicasBy("kubectl", update))},
 			brief{Act: ActApply, Form: "full"}},
 		"what is known is of an earlier generation": {
-			CopyView{Want: want, Copy: copyOf(scaled(9)), Note: Note{JudgedUID: "uid-of-copy", JudgedGeneration: 1}}, brief{Act: ActLook}},
+			CopyView{Want: want, Copy: copyOf(scaled(9)), Note: Note{JudgedUID: "uid-of-copy", JudgedGeneration: 1}},
+			brief{Act: ActLook}},
 		"repairs don't last": {
 			CopyView{Want: want, Copy: copyOf(scaled(9)), Note: repaired}, brief{State: Contested, After: 3 * time.Second}},
 		"other repairs lasted": {
 			CopyView{Want: want, Copy: copyOf(image("evil")), Note: repaired},
 			brief{Act: ActApply, Form: "full", Drift: []string{`spec.template.spec.containers[name="web"].image`}}},
 		"the source has changed while repairs don't last": {
-			CopyView{Want: mustWant(t, aSource(image("web:2")), nil), Copy: copyOf(scaled(9)), Note: repaired}, brief{Act: ActApply, Form: "full"}},
+			CopyView{Want: mustWant(t, aSource(image("web:2")), nil), Copy: copyOf(scaled(9)), Note: repaired},
+			brief{Act: ActApply, Form: "full"}},
 		"the cache shows what our write replaced": {
 			CopyView{Want: want, Copy: copyOf(image("web:0")), Note: Note{Replaced: "7", Written: epoch.Add(-time.Second)}},
 			brief{State: Progressing, After: cacheGrace}},
 		"and it has done so for too long": {
-			CopyView{Want: want, Copy: copyOf(image("web:0")), Note: Note{Replaced: "7", Written: epoch.Add(-cacheGrace)}}, brief{Act: ActLook}},
+			CopyView{Want: want, Copy: copyOf(image("web:0")), Note: Note{Replaced: "7", Written: epoch.Add(-cacheGrace)}},
+			brief{Act: ActLook}},
 		"it belongs to another source": {CopyView{Want: want, Copy: copyOf(ofOther)}, brief{Act: ActLook}},
 		"it certainly does":            {CopyView{Want: want, Copy: copyOf(ofOther), Live: true}, brief{State: Foreign}},
 		"it isn't looked at again and again": {
-			CopyView{Want: want, Copy: copyOf(ofOther), Cached: "7", Note: Note{HoldKey: "foreign 7", HoldUntil: epoch.Add(time.Minute)}},
+			CopyView{Want: want, Copy: copyOf(ofOther), Cached: "7",
+				Note: Note{HoldKey: "foreign 7", HoldUntil: epoch.Add(time.Minute)}},
 			brief{State: Foreign, After: time.Minute}},
 		"but when it has changed": {
-			CopyView{Want: want, Copy: copyOf(ofOther), Cached: "8", Note: Note{HoldKey: "foreign 7", HoldUntil: epoch.Add(time.Minute)}},
+			CopyView{Want: want, Copy: copyOf(ofOther), Cached: "8",
+				Note: Note{HoldKey: "foreign 7", HoldUntil: epoch.Add(time.Minute)}},
 			brief{Act: ActLook}},
 		"it has no mark": {CopyView{Want: want, Copy: copyOf(unmarked)}, brief{Act: ActLook}},
 		"it has no mark, and we didn't apply it": {
@@ -119,14 +132,18 @@ func TestDecideCopy(t *testing.T) {
 			CopyView{Want: want, Copy: copyOf(unmarked, replicasBy(FieldManager, apply)), Live: true, Cached: "7"},
 			brief{Act: ActApply, Form: "full", Drift: []string{"metadata.annotations.tenure.dev/source"}}},
 		"a source of that name was there before": {
-			CopyView{Want: want, Live: true, Cached: "7", Copy: copyOf(func(d *appsv1.Deployment) { d.Annotations[AnnotationOwnerUID] = "old" })},
+			CopyView{Want: want, Live: true, Cached: "7",
+				Copy: copyOf(func(d *appsv1.Deployment) { d.Annotations[AnnotationOwnerUID] = "old" })},
 			brief{Act: ActApply, Form: "full", Drift: []string{"metadata.annotations.tenure.dev/owner-uid"}}},
-		"it is being deleted":       {CopyView{Want: want, Copy: copyOf(deleted)}, brief{State: Leaving}},
-		"the cache doesn't show it": {CopyView{Want: want, Copy: copyOf(), Live: true}, brief{State: Available, After: cacheGrace}},
+		"it is being deleted": {CopyView{Want: want, Copy: copyOf(deleted)}, brief{State: Leaving}},
+		"the cache doesn't show it": {CopyView{Want: want, Copy: copyOf(), Live: true},
+			brief{State: Available, After: cacheGrace}},
 		"the cache doesn't show it for too long": {
-			CopyView{Want: want, Copy: copyOf(), Live: true, Note: Note{HiddenSince: epoch.Add(-cacheGrace)}}, brief{Act: ActApply, Form: "full"}},
+			CopyView{Want: want, Copy: copyOf(), Live: true, Note: Note{HiddenSince: epoch.Add(-cacheGrace)}},
+			brief{Act: ActApply, Form: "full"}},
 		"a refused request isn't sent again at once": {
-			CopyView{Want: want, Note: Note{HoldKey: "refused " + want.Full.GetAnnotations()[AnnotationApplied], HoldUntil: epoch.Add(9)}},
+			CopyView{Want: want, Note: Note{HoldKey: "refused " + want.Full.GetAnnotations()[AnnotationApplied],
+				HoldUntil: epoch.Add(9)}},
 			brief{State: Refused, After: 9}},
 
 		"none is wanted and none is seen":          {CopyView{}, brief{Act: ActLook}},
@@ -170,7 +187,8 @@ func TestDecideCopy(t *testing.T) {
 }
 
 func TestACopyIsTheSourceWithoutWhatBelongsToOthers(t *testing.T) {
-	source := aSource(annotated("kubectl.kubernetes.io/last-applied-configuration", "{}"), annotated("deployment.kubernetes.io/revision", "4"),
+	source := aSource(annotated("kubectl.kubernetes.io/last-applied-configuration", "{}"),
+		annotated("deployment.kubernetes.io/revision", "4"),
 		annotated(AnnotationCopies, "west"))
 	base, err := newTemplate(source, home)
 	if err != nil {
@@ -237,17 +255,22 @@ func TestRecordBefore(t *testing.T) {
 		want   Record
 		after  time.Duration
 	}{
-		"at first":                            {Record{}, Wish{}, ok, Record{true, true, names{"east", "west"}, nil}, 0},
-		"a cluster that is left stays listed": {Record{true, true, names{"north"}, nil}, Wish{}, ok, Record{true, true, names{"east", "north", "west"}, nil}, 0},
-		"duplicate gives nobody up":           {Record{}, Wish{}, awayFor(time.Hour), Record{true, true, names{"east", "west"}, nil}, 0},
-		"within the grace":                    {Record{}, divide, awayFor(time.Minute), Record{true, true, names{"east", "west"}, nil}, 4 * time.Minute},
-		"after the grace":                     {Record{}, divide, awayFor(grace), Record{true, true, names{"east", "west"}, names{"west"}}, 0},
+		"at first": {Record{}, Wish{}, ok, Record{true, true, names{"east", "west"}, nil}, 0},
+		"a cluster that is left stays listed": {Record{true, true, names{"north"}, nil}, Wish{}, ok,
+			Record{true, true, names{"east", "north", "west"}, nil}, 0},
+		"duplicate gives nobody up": {Record{}, Wish{}, awayFor(time.Hour),
+			Record{true, true, names{"east", "west"}, nil}, 0},
+		"within the grace": {Record{}, divide, awayFor(time.Minute),
+			Record{true, true, names{"east", "west"}, nil}, 4 * time.Minute},
+		"after the grace": {Record{}, divide, awayFor(grace),
+			Record{true, true, names{"east", "west"}, names{"west"}}, 0},
 		"given up by another process": {
 			Record{GivenUp: names{"west"}}, divide, awayFor(0), Record{true, true, names{"east", "west"}, names{"west"}}, 0},
 		"it is back": {Record{GivenUp: names{"west"}}, divide, ok, Record{true, true, names{"east", "west"}, nil}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, after := c.record.before(c.wish, names{"east", "west"}, names{"west", "east", "north"}, map[multicluster.ClusterName]Health{"east": ok, "west": c.west}, epoch, grace)
+			got, after := c.record.before(c.wish, names{"east", "west"}, names{"west", "east", "north"},
+				map[multicluster.ClusterName]Health{"east": ok, "west": c.west}, epoch, grace)
 			if diff := cmp.Diff(c.want, got, cmpopts.EquateEmpty()); diff != "" || after != c.after {
 				t.Errorf("after %s, want %s; (-want +got):\n%s", after, c.after, diff)
 			}
@@ -262,12 +285,15 @@ func TestRecordBefore(t *testing.T) {
 
 func TestWhatOtherToolsTrackByIsNotCopied(t *testing.T) {
 	source := aSource(func(d *appsv1.Deployment) {
-		for _, key := range []string{"app.kubernetes.io/managed-by", "app.kubernetes.io/instance", "argocd.argoproj.io/instance",
-			"kustomize.toolkit.fluxcd.io/name", "helm.toolkit.fluxcd.io/name", "fleet.cattle.io/bundle-id", "objectset.rio.cattle.io/hash",
+		for _, key := range []string{"app.kubernetes.io/managed-by", "app.kubernetes.io/instance",
+			"argocd.argoproj.io/instance",
+			"kustomize.toolkit.fluxcd.io/name", "helm.toolkit.fluxcd.io/name", "fleet.cattle.io/bundle-id",
+			"objectset.rio.cattle.io/hash",
 			"applyset.kubernetes.io/part-of", "kapp.k14s.io/app", "tenure.dev/anything"} {
 			d.Labels[key] = "x"
 		}
-		for _, key := range []string{"argocd.argoproj.io/tracking-id", "meta.helm.sh/release-name", "meta.helm.sh/release-namespace",
+		for _, key := range []string{"argocd.argoproj.io/tracking-id", "meta.helm.sh/release-name",
+			"meta.helm.sh/release-namespace",
 			"kustomize.toolkit.fluxcd.io/checksum", "objectset.rio.cattle.io/applied", "config.kubernetes.io/owning-inventory",
 			"kubectl.kubernetes.io/last-applied-configuration"} {
 			d.Annotations[key] = "x"
@@ -283,7 +309,8 @@ func TestWhatOtherToolsTrackByIsNotCopied(t *testing.T) {
 	}
 	annotations := got.GetAnnotations()
 	delete(annotations, AnnotationApplied)
-	want := map[string]string{"team": "shop", "helm.sh": "kept", "example.com/helm.sh": "kept", AnnotationOwnerUID: "uid-of-web", AnnotationSource: "home/shop/web"}
+	want := map[string]string{"team": "shop", "helm.sh": "kept", "example.com/helm.sh": "kept",
+		AnnotationOwnerUID: "uid-of-web", AnnotationSource: "home/shop/web"}
 	if diff := cmp.Diff(want, annotations); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
@@ -302,9 +329,11 @@ func TestSummarize(t *testing.T) {
 		"all are available": {[]Outcome{east}, "True Replicated generation 4: 1 of 1 clusters available; east 3/3"},
 		"one is on its way": {[]Outcome{{Cluster: "west", Wanted: true, State: Progressing, Ready: 1, Desired: 5}, east},
 			"False Progressing generation 4: 1 of 2 clusters available; east 3/3, west 1/5"},
-		"the worst is the reason": {[]Outcome{east, {Cluster: "a", Wanted: true, State: Progressing}, {Cluster: "b", Wanted: true, State: Foreign, Text: "taken"}, {Cluster: "c", Wanted: true, State: Away}},
+		"the worst is the reason": {[]Outcome{east, {Cluster: "a", Wanted: true, State: Progressing},
+			{Cluster: "b", Wanted: true, State: Foreign, Text: "taken"}, {Cluster: "c", Wanted: true, State: Away}},
 			"False ForeignDeployment generation 4: 1 of 4 clusters available; a 0/0, b: taken, c: away, east 3/3"},
-		"a target that is removed doesn't count": {[]Outcome{east, {Cluster: "old", State: Away, Text: "away since 1"}, {Cluster: "older", State: Gone}},
+		"a target that is removed doesn't count": {[]Outcome{east, {Cluster: "old", State: Away, Text: "away since 1"},
+			{Cluster: "older", State: Gone}},
 			"True Replicated generation 4: 1 of 1 clusters available; east 3/3, old (to be removed): away since 1"},
 		"there are none": {nil, "False NoTargets generation 4: 0 of 0 clusters available"},
 	} {
@@ -329,12 +358,14 @@ func TestUpdateWritesNewsAtOnceAndFiguresNotTooOften(t *testing.T) {
 		wait           time.Duration
 		transition     time.Time
 	}{
-		"there was none":          {nil, "False", "Progressing", "1/3", true, 0, now},
-		"nothing is new":          {&was, "False", "Progressing", "1/3", false, 0, was.LastTransitionTime.Time},
-		"a figure is new":         {&was, "False", "Progressing", "2/3", false, 700 * time.Millisecond, was.LastTransitionTime.Time},
-		"the reason is new":       {&was, "False", "ClusterAway", "1/3", true, 0, was.LastTransitionTime.Time},
-		"the status is new":       {&was, "True", "Replicated", "3/3", true, 0, now},
-		"a figure, after a while": {&appsv1.DeploymentCondition{Status: "False", Reason: "Progressing"}, "False", "Progressing", "2/3", true, 0, time.Time{}},
+		"there was none": {nil, "False", "Progressing", "1/3", true, 0, now},
+		"nothing is new": {&was, "False", "Progressing", "1/3", false, 0, was.LastTransitionTime.Time},
+		"a figure is new": {&was, "False", "Progressing", "2/3", false, 700 * time.Millisecond,
+			was.LastTransitionTime.Time},
+		"the reason is new": {&was, "False", "ClusterAway", "1/3", true, 0, was.LastTransitionTime.Time},
+		"the status is new": {&was, "True", "Replicated", "3/3", true, 0, now},
+		"a figure, after a while": {&appsv1.DeploymentCondition{Status: "False", Reason: "Progressing"}, "False",
+			"Progressing", "2/3", true, 0, time.Time{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			next := appsv1.DeploymentCondition{Status: corev1.ConditionStatus(c.status), Reason: c.reason, Message: c.message}

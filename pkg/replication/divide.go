@@ -37,7 +37,9 @@ func Divide(total int32, weights map[multicluster.ClusterName]int64) map[multicl
 		left -= shares[name]
 	}
 	// Stable, so that equals stay in the order of their names.
-	slices.SortStableFunc(names, func(a, b multicluster.ClusterName) int { return cmp.Compare(remainder[b], remainder[a]) })
+	slices.SortStableFunc(names, func(a, b multicluster.ClusterName) int {
+		return cmp.Compare(remainder[b], remainder[a])
+	})
 	for _, name := range names[:left] {
 		shares[name]++
 	}

@@ -1,8 +1,8 @@
 // Package replication keeps copies of Deployments in other clusters. Annotations of the source say where, and each copy
 // then lives there like any other Deployment.
 //
-// It is a plain multicluster-runtime reconciler. It knows nothing of shards, tenures or epochs; what sharding needs (the
-// slot label on copies, the fence) is added by the clients it is given.
+// It is a plain multicluster-runtime reconciler. It knows nothing of shards, tenures or epochs; what sharding needs
+// (the slot label on copies, the fence) is added by the clients it is given.
 //
 //	r, err := replication.NewReconciler(replication.Config{
 //		Clusters: manager, Targets: targets, Clock: clock.RealClock{},
@@ -62,7 +62,8 @@
 //
 // [ParseWish], [Divide], the record's steps and [DecideCopy] are pure. They decide what is asked for, how a total is
 // split, what must be remembered, and what one copy needs next. The [Reconciler] gathers and acts, on several targets
-// at a time, each bounded by a timeout. A target that serves nothing is left out for a while by all sources ([Targets].PutOff).
+// at a time, each bounded by a timeout. A target that serves nothing is left out for a while by all sources
+// ([Targets].PutOff).
 //
 // # Copies
 //
@@ -145,7 +146,8 @@
 //
 // # Considerations
 //
-//   - The source is a Deployment like any other: if a Deployment controller runs in its cluster, it has Pods there, too.
+//   - The source is a Deployment like any other: if a Deployment controller runs in its cluster, it has Pods there,
+//     too.
 //   - divide gives what is left over after rounding to the largest remainders. A change of total or weights may move a
 //     replica between clusters that weren't touched.
 //   - A copy of a source that vanished without its finalizer (after a restore from an old backup, say) is left alone.

@@ -18,7 +18,8 @@ import (
 
 // fanOut brings all copies further, each cluster independently of the others. trouble joins unforeseen errors of single
 // clusters; err concerns the whole source.
-func (a *actor) fanOut(ctx context.Context, wish Wish, known, targets []multicluster.ClusterName, record Record) (_ []Outcome, trouble, err error) {
+func (a *actor) fanOut(ctx context.Context, wish Wish, known, targets []multicluster.ClusterName,
+	record Record) (_ []Outcome, trouble, err error) {
 	base, err := newTemplate(a.source, a.name)
 	if err != nil {
 		return nil, nil, err
@@ -108,7 +109,8 @@ func (c *copyActor) run(ctx context.Context) (Outcome, error) {
 	case errors.Is(err, multicluster.ErrClusterNotFound), errors.As(err, &notStarted):
 		return c.unconnected("isn't connected yet"), nil
 	case errors.Is(err, kubeconfig.ErrLimited): // before it is taken for silence
-		return Outcome{State: Progressing, Text: "waits for its turn: " + kubeconfig.ErrLimited.Error(), After: limitedAgain}, nil
+		return Outcome{State: Progressing, Text: "waits for its turn: " + kubeconfig.ErrLimited.Error(), After: limitedAgain},
+			nil
 	case noAnswer(err):
 		said := ""
 		if statusCode(err) == http.StatusInternalServerError {

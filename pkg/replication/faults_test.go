@@ -141,8 +141,9 @@ func checkStory(t *testing.T, states []state) {
 	if states[4].Source == nil || states[6].Source != nil {
 		t.Fatalf("the source: %v without the label, %v after its deletion", states[4].Source, states[6].Source)
 	}
-	if diff := cmp.Diff(&side{Labels: map[string]string{"app": "web"}, Annotations: map[string]string{AnnotationClusters: "west", "team": "shop"},
-		Spec: states[4].Source.Spec}, states[4].Source); diff != "" {
+	if diff := cmp.Diff(&side{Labels: map[string]string{"app": "web"},
+		Annotations: map[string]string{AnnotationClusters: "west", "team": "shop"},
+		Spec:        states[4].Source.Spec}, states[4].Source); diff != "" {
 		t.Errorf("something is left on the source without the label (-want +got):\n%s", diff)
 	}
 }
@@ -170,7 +171,8 @@ func TestAnUndisturbedLifeHasTheFewestWrites(t *testing.T) {
 func TestAForeignDeploymentIsNeverTouched(t *testing.T) {
 	b := newBench(t, aSource())
 	stranger := aSource()
-	stranger.ObjectMeta = metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Labels: map[string]string{"app": "other"}}
+	stranger.ObjectMeta = metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name,
+		Labels: map[string]string{"app": "other"}}
 	stranger.Spec.Template.Spec.Containers[0].Image = "other:1"
 	if err := b.clusters["west"].client.Create(context.Background(), stranger); err != nil {
 		t.Fatal(err)
@@ -277,7 +279,8 @@ func TestAClusterThatIsAwayIsCleanedUpWhenItComesBack(t *testing.T) {
 			end(b)
 			b.live()
 			if b.get("east") != nil || b.get("west") == nil || !slices.Contains(b.get("home").Finalizers, Finalizer) {
-				t.Fatalf("east %v, west %v, want only west; finalizers %v", b.get("east") != nil, b.get("west") != nil, b.get("home").Finalizers)
+				t.Fatalf("east %v, west %v, want only west; finalizers %v", b.get("east") != nil, b.get("west") != nil,
+					b.get("home").Finalizers)
 			}
 			if message := findCondition(b.get("home")).Message; !strings.Contains(message, "west (to be removed): away since") {
 				t.Errorf("message %q", message)
@@ -288,7 +291,8 @@ func TestAClusterThatIsAwayIsCleanedUpWhenItComesBack(t *testing.T) {
 			if b.get("west") != nil {
 				t.Error("the copy is still there")
 			}
-			if source := b.get("home"); source != nil && (len(source.Finalizers) > 0 || source.Annotations[AnnotationCopies] != "") {
+			if source := b.get("home"); source != nil && (len(source.Finalizers) > 0 ||
+				source.Annotations[AnnotationCopies] != "") {
 				t.Errorf("still on the source: %v %v", source.Finalizers, source.Annotations)
 			}
 		})
@@ -305,7 +309,8 @@ func TestAClusterThatIsGoneForGoodIsTakenOffTheListByHand(t *testing.T) {
 	if source == nil || b.get("west") != nil || b.get("east") != nil {
 		t.Fatalf("source %v, west %v, east %v", source != nil, b.get("west") != nil, b.get("east") != nil)
 	}
-	if message := findCondition(source).Message; !strings.Contains(message, "gone (to be removed): isn't known") || !strings.Contains(message, AnnotationCopies) {
+	if message := findCondition(source).Message; !strings.Contains(message, "gone (to be removed): isn't known") ||
+		!strings.Contains(message, AnnotationCopies) {
 		t.Errorf("%q doesn't say what to do", message)
 	}
 	b.edit("home", "kubectl", annotated(AnnotationCopies, ""))
@@ -316,7 +321,8 @@ func TestAClusterThatIsGoneForGoodIsTakenOffTheListByHand(t *testing.T) {
 }
 
 func TestDivideMovesAShareAfterTheGraceAndBack(t *testing.T) {
-	b := newBench(t, aSource(annotated(AnnotationReplicas, "divide"), annotated(AnnotationTotal, "10"), annotated(AnnotationWeights, "west=3")))
+	b := newBench(t, aSource(annotated(AnnotationReplicas, "divide"), annotated(AnnotationTotal, "10"),
+		annotated(AnnotationWeights, "west=3")))
 	b.live()
 	wantShares := func(when string, west, east int32) {
 		t.Helper()

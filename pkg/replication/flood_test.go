@@ -36,7 +36,8 @@ func TestInventedClustersCostNothing(t *testing.T) {
 	condition := findCondition(b.get("home"))
 	if b.get("west") == nil || b.get("east") == nil || b.condition() != "False "+ReasonAway ||
 		!strings.HasPrefix(condition.Message, "generation 1: 2 of 500 clusters available; c000") ||
-		!strings.Contains(condition.Message, "isn't known") || !strings.Contains(condition.Message, "more") || len(condition.Message) > text.Note {
+		!strings.Contains(condition.Message, "isn't known") || !strings.Contains(condition.Message, "more") ||
+		len(condition.Message) > text.Note {
 		t.Errorf("%s, %d bytes: %s", b.condition(), len(condition.Message), condition.Message)
 	}
 	if told := b.told(); len(told) != 1 || !strings.Contains(told[0], ReasonAway) {
@@ -51,7 +52,8 @@ func TestInventedClustersCostNothing(t *testing.T) {
 	b.edit("home", "kubectl", annotated(AnnotationClusters, "west,"+invented(3, 8)))
 	b.live()
 	if b.get("east") != nil || b.get("home").Annotations[AnnotationCopies] != "west" {
-		t.Errorf("without east: its copy is left: %v, may have a copy: %s", b.get("east") != nil, b.get("home").Annotations[AnnotationCopies])
+		t.Errorf("without east: its copy is left: %v, may have a copy: %s", b.get("east") != nil,
+			b.get("home").Annotations[AnnotationCopies])
 	}
 }
 
@@ -81,17 +83,22 @@ func TestBadAnnotationsAreToldInBoundedWords(t *testing.T) {
 		"one that steers terminals": {AnnotationClusters: "west\x1b]0;owned\x07\u202e"},
 		"weights": {AnnotationClusters: "*", AnnotationReplicas: "divide", AnnotationTotal: "1",
 			AnnotationWeights: strings.ReplaceAll(invented(20_000, 6), ",", "=1,")},
-		"bad weights": {AnnotationClusters: "*", AnnotationReplicas: "divide", AnnotationTotal: "1", AnnotationWeights: invented(maxListed, 200)},
-		"overrides":   {AnnotationClusters: "*", AnnotationOverrides: `{"` + strings.ReplaceAll(invented(10_000, 6), ",", `":{},"`) + `":{}}`},
-		"bad overrides": {AnnotationClusters: "*", AnnotationOverrides: `{"` + strings.ReplaceAll(invented(400, 200), ",", `":{"replicas":-1},"`) +
+		"bad weights": {AnnotationClusters: "*", AnnotationReplicas: "divide", AnnotationTotal: "1",
+			AnnotationWeights: invented(maxListed, 200)},
+		"overrides": {AnnotationClusters: "*", AnnotationOverrides: `{"` +
+			strings.ReplaceAll(invented(10_000, 6), ",", `":{},"`) + `":{}}`},
+		"bad overrides": {AnnotationClusters: "*", AnnotationOverrides: `{"` +
+			strings.ReplaceAll(invented(400, 200), ",", `":{"replicas":-1},"`) +
 			`":{"replicas":-1}}`},
-		"an override's unknown field": {AnnotationClusters: "*", AnnotationOverrides: `{"west":{"` + strings.Repeat("x\\u001b", 10_000) + `":1}}`},
+		"an override's unknown field": {AnnotationClusters: "*",
+			AnnotationOverrides: `{"west":{"` + strings.Repeat("x\\u001b", 10_000) + `":1}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, aSource(func(d *appsv1.Deployment) { d.Annotations = annotations }))
 			b.live()
 			message, told := findCondition(b.get("home")).Message, b.told()
-			if b.condition() != "False "+ReasonInvalidAnnotation || len(message) > text.Note || text.Line(message, text.Note) != message ||
+			if b.condition() != "False "+ReasonInvalidAnnotation || len(message) > text.Note ||
+				text.Line(message, text.Note) != message ||
 				!strings.Contains(message, prefix) {
 				t.Errorf("%s, %d bytes: %q", b.condition(), len(message), message)
 			}
@@ -107,7 +114,8 @@ func TestOnlyTheFirstComplaintsAreKept(t *testing.T) {
 	for i := range images {
 		images[i] = fmt.Sprintf(`"c%d":""`, i)
 	}
-	_, err := ParseWish(aSource(annotated(AnnotationOverrides, `{"west":{"images":{`+strings.Join(images, ",")+`}}}`)), home)
+	_, err := ParseWish(aSource(annotated(AnnotationOverrides, `{"west":{"images":{`+strings.Join(images, ",")+`}}}`)),
+		home)
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok || len(joined.Unwrap()) != maxComplaints {
 		t.Errorf("%d bytes of complaints, want %d complaints", len(err.Error()), maxComplaints)
@@ -122,13 +130,15 @@ func TestWhatAServerSaysIsShownInBoundedWords(t *testing.T) {
 		if n != 2 && n != 3 { // the list of copies, and then the condition
 			return commit()
 		}
-		return apierrors.NewForbidden(schema.GroupResource{Resource: "deployments"}, "web", errors.New("\x1b[2Jno\n"+strings.Repeat("very long ", 100_000)))
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "deployments"}, "web",
+			errors.New("\x1b[2Jno\n"+strings.Repeat("very long ", 100_000)))
 	}
 	if _, err := b.reconcile(); err != nil {
 		t.Fatal(err)
 	}
 	message := findCondition(b.get("home")).Message
-	if b.condition() != "False "+ReasonRefused || len(message) > 2*maxText+200 || text.Line(message, text.Note) != message || !strings.Contains(message, "[2Jno very long") {
+	if b.condition() != "False "+ReasonRefused || len(message) > 2*maxText+200 ||
+		text.Line(message, text.Note) != message || !strings.Contains(message, "[2Jno very long") {
 		t.Errorf("%s, %d bytes: %q", b.condition(), len(message), message)
 	}
 }
@@ -148,7 +158,8 @@ func TestWhatIsMissingIsForgottenWhenNobodyAsks(t *testing.T) {
 func TestTheWorstIsNamedWhereNotAllCanBe(t *testing.T) {
 	var outcomes []Outcome
 	for i := range 30 {
-		o := Outcome{Cluster: multicluster.ClusterName(fmt.Sprintf("c%02d", i)), Wanted: true, State: Away, Text: strings.Repeat("x", maxText)}
+		o := Outcome{Cluster: multicluster.ClusterName(fmt.Sprintf("c%02d", i)), Wanted: true, State: Away,
+			Text: strings.Repeat("x", maxText)}
 		outcomes = append(outcomes, o)
 	}
 	outcomes[29].State, outcomes[29].Text = Foreign, "taken"

@@ -97,14 +97,15 @@ func TestNineTargetsConvergeBesideABadOneAsWithoutIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			gotReconciles, gotWrites := converge(t, spoil)
 			if gotReconciles != reconciles || gotWrites != writes {
-				t.Errorf("%d reconciles and %d writes, want %d and %d as without the bad one", gotReconciles, gotWrites, reconciles, writes)
+				t.Errorf("%d reconciles and %d writes, want %d and %d as without the bad one", gotReconciles, gotWrites,
+					reconciles, writes)
 			}
 		})
 	}
 }
 
-// TestOneCopyOnTrialFindsOutForAll has a target put off by what it answered. Its cache shows the copy as it should be, so only
-// a live read can show whether it serves again.
+// TestOneCopyOnTrialFindsOutForAll has a target put off by what it answered. Its cache shows the copy as it should be,
+// so only a live read can show whether it serves again.
 func TestOneCopyOnTrialFindsOutForAll(t *testing.T) {
 	b := newBench(t, aSource())
 	b.live()
@@ -136,7 +137,8 @@ func TestWhatATargetFailsWithIsShownUntilItIsTriedAgain(t *testing.T) {
 		if _, err := b.reconcile(); err != nil {
 			t.Fatal(err)
 		}
-		if got, message := b.condition(), findCondition(b.get("home")).Message; got != "False "+ReasonRefused || !strings.Contains(message, "failed calling webhook") {
+		if got, message := b.condition(), findCondition(b.get("home")).Message; got != "False "+ReasonRefused ||
+			!strings.Contains(message, "failed calling webhook") {
 			t.Errorf("%s: %s", got, message)
 		}
 	}
@@ -152,7 +154,8 @@ func TestWhatATargetFailsWithIsShownUntilItIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestATargetThatWaitsForOurOwnLimitIsNotAway has the client of a target say so, in the middle of an edit and of a removal.
+// TestATargetThatWaitsForOurOwnLimitIsNotAway has the client of a target say so, in the middle of an edit and of a
+// removal.
 func TestATargetThatWaitsForOurOwnLimitIsNotAway(t *testing.T) {
 	b := newBench(t, aSource())
 	b.live()
@@ -162,7 +165,8 @@ func TestATargetThatWaitsForOurOwnLimitIsNotAway(t *testing.T) {
 	if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > limitedAgain {
 		t.Errorf("%v, %v, want another try soon", result, err)
 	}
-	if got, message := b.condition(), findCondition(b.get("home")).Message; got != "False "+ReasonProgressing || !strings.Contains(message, "west: waits for its turn: the limits") {
+	if got, message := b.condition(), findCondition(b.get("home")).Message; got != "False "+ReasonProgressing ||
+		!strings.Contains(message, "west: waits for its turn: the limits") {
 		t.Errorf("%s: %s", got, message)
 	}
 	b.clusters["west"].refuses = nil

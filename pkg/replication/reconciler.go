@@ -29,8 +29,8 @@ type Targets interface {
 	// Usable reports whether a cluster answers, and if not, since when. The zero time means that it isn't known, or
 	// wasn't probed yet. Such a cluster counts as away from the start of this process, and isn't shown as away at once.
 	Usable(name multicluster.ClusterName) (ok bool, since time.Time)
-	// PutOff returns for how long work on the copies of a namespace in a cluster is put off, since the cluster serves nothing
-	// now; 0 if it isn't. On trial, the caller is the one that finds out whether it serves again.
+	// PutOff returns for how long work on the copies of a namespace in a cluster is put off, since the cluster serves
+	// nothing now; 0 if it isn't. On trial, the caller is the one that finds out whether it serves again.
 	PutOff(name multicluster.ClusterName, namespace string) (wait time.Duration, trial bool)
 }
 
@@ -137,7 +137,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req mcreconcile.Request) (ct
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("finding cluster %q: %w", req.ClusterName, err)
 	}
-	a := &actor{r: r, home: home, request: req.ClusterName, name: sourceCluster(req.ClusterName), key: req.NamespacedName, source: &appsv1.Deployment{}}
+	a := &actor{r: r, home: home, request: req.ClusterName, name: sourceCluster(req.ClusterName), key: req.NamespacedName,
+		source: &appsv1.Deployment{}}
 	err = home.GetClient().Get(ctx, req.NamespacedName, a.source)
 	switch {
 	case apierrors.IsNotFound(err):

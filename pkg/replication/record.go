@@ -106,7 +106,9 @@ func union(a, b []multicluster.ClusterName) []multicluster.ClusterName {
 }
 
 func both(a, b []multicluster.ClusterName) []multicluster.ClusterName {
-	return slices.DeleteFunc(slices.Clone(a), func(name multicluster.ClusterName) bool { return !slices.Contains(b, name) })
+	return slices.DeleteFunc(slices.Clone(a), func(name multicluster.ClusterName) bool {
+		return !slices.Contains(b, name)
+	})
 }
 
 func splitNames(text string) []multicluster.ClusterName {

@@ -107,7 +107,8 @@ func (a *actor) replicate(ctx context.Context, wanted bool) (ctrl.Result, error)
 }
 
 // conclude writes the record and the condition that follow from the outcomes.
-func (a *actor) conclude(ctx context.Context, record Record, outcomes []Outcome, wanted bool, after time.Duration) (ctrl.Result, error) {
+func (a *actor) conclude(ctx context.Context, record Record, outcomes []Outcome, wanted bool,
+	after time.Duration) (ctrl.Result, error) {
 	if record.Finalizer {
 		if err := a.remember(ctx, record); err != nil {
 			return ctrl.Result{}, err
@@ -131,8 +132,8 @@ func (a *actor) conclude(ctx context.Context, record Record, outcomes []Outcome,
 	return ctrl.Result{}, a.remember(ctx, record)
 }
 
-// released takes the condition off a Deployment that isn't a source any more. Where copies had to be deleted, that is done
-// by now; not so where none was ever made, because the annotations were invalid or the namespace forbidden.
+// released takes the condition off a Deployment that isn't a source any more. Where copies had to be deleted, that is
+// done by now; not so where none was ever made, because the annotations were invalid or the namespace forbidden.
 func (a *actor) released(ctx context.Context) (ctrl.Result, error) {
 	if a.source.DeletionTimestamp == nil && findCondition(a.source) != nil {
 		err := a.writeConditions(ctx, nil)
@@ -166,7 +167,8 @@ func (a *actor) remember(ctx context.Context, record Record) error {
 }
 
 // report writes the condition, if it has changed, and sends an event about it.
-func (a *actor) report(ctx context.Context, condition appsv1.DeploymentCondition, after time.Duration) (ctrl.Result, error) {
+func (a *actor) report(ctx context.Context, condition appsv1.DeploymentCondition,
+	after time.Duration) (ctrl.Result, error) {
 	old := findCondition(a.source)
 	write, wait := update(old, &condition, a.r.now())
 	if !write {
@@ -258,5 +260,6 @@ func (a *actor) tell(copy *appsv1.Deployment, kind, reason, message string) {
 	if copy != nil {
 		related = copy
 	}
-	a.home.GetEventRecorder(FieldManager).Eventf(a.source, related, kind, reason, "Replicate", "%s", text.Line(message, text.Note))
+	a.home.GetEventRecorder(FieldManager).Eventf(a.source, related, kind, reason, "Replicate", "%s",
+		text.Line(message, text.Note))
 }

@@ -94,7 +94,8 @@ func TestStoryACacheShowsAnOldCopyOrNone(t *testing.T) {
 }
 
 func TestStoryACreateOfAnEarlierHolderArrivesAfterTheEnd(t *testing.T) {
-	for name, uid := range map[string]types.UID{"of the source that was let go": "uid-of-web", "of one that nobody knows": "uid-of-another"} {
+	for name, uid := range map[string]types.UID{"of the source that was let go": "uid-of-web",
+		"of one that nobody knows": "uid-of-another"} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, aSource())
 			b.live()

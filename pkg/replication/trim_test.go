@@ -14,7 +14,9 @@ func TestTrimCopyHalvesACopy(t *testing.T) {
 	b := newBench(t, aSource())
 	b.live()
 	d := b.get("west")
-	d.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue, Message: "Deployment has minimum availability."}}
+	d.Status.Conditions = []appsv1.DeploymentCondition{
+		{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue, Message: "Deployment has minimum availability."},
+	}
 	size := func() int {
 		data, err := json.Marshal(d)
 		if err != nil {

@@ -24,7 +24,8 @@ import (
 // SetupUnsharded adds a Reconciler to a plain multicluster-runtime manager. Sources live in the named cluster ("" is
 // the manager's own), copies in all others. Each value from changed enqueues all sources: send one when a cluster
 // comes, goes, or becomes usable again. A nil channel never does.
-func SetupUnsharded(mgr mcmanager.Manager, r reconcile.TypedReconciler[mcreconcile.Request], home multicluster.ClusterName,
+func SetupUnsharded(mgr mcmanager.Manager, r reconcile.TypedReconciler[mcreconcile.Request],
+	home multicluster.ClusterName,
 	changed <-chan struct{}, options mccontroller.Options) error {
 	all := source.TypedFunc[mcreconcile.Request](func(ctx context.Context, q queue) error {
 		go enqueueAll(ctx, mgr, home, changed, q)
@@ -45,7 +46,8 @@ type queue = workqueue.TypedRateLimitingInterface[mcreconcile.Request]
 
 // eventsOf maps the events of all clusters to sources.
 func eventsOf(home multicluster.ClusterName) mchandler.TypedEventHandlerFunc[client.Object, mcreconcile.Request] {
-	return func(name multicluster.ClusterName, _ cluster.Cluster) handler.TypedEventHandler[client.Object, mcreconcile.Request] {
+	return func(name multicluster.ClusterName, _ cluster.Cluster) handler.TypedEventHandler[client.Object,
+		mcreconcile.Request] {
 		add := func(q queue, objects ...client.Object) {
 			for _, o := range objects {
 				if key, ok := concerned(o, name == home); ok {
@@ -78,7 +80,8 @@ func request(home multicluster.ClusterName, key types.NamespacedName) mcreconcil
 }
 
 // enqueueAll enqueues all sources on each value from changed, until the context ends.
-func enqueueAll(ctx context.Context, mgr mcmanager.Manager, home multicluster.ClusterName, changed <-chan struct{}, q queue) {
+func enqueueAll(ctx context.Context, mgr mcmanager.Manager, home multicluster.ClusterName,
+	changed <-chan struct{}, q queue) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -91,7 +94,8 @@ func enqueueAll(ctx context.Context, mgr mcmanager.Manager, home multicluster.Cl
 		}
 		list := &appsv1.DeploymentList{}
 		if err := cl.GetClient().List(ctx, list); err != nil {
-			mgr.GetLogger().Error(err, "sources can't be listed; they will be when clusters change again", "cluster", string(home))
+			mgr.GetLogger().Error(err, "sources can't be listed; they will be when clusters change again",
+				"cluster", string(home))
 			continue
 		}
 		for i := range list.Items {

@@ -82,7 +82,8 @@ var (
 	// toolDomains are the domains of such keys, including their subdomains.
 	toolDomains = []string{
 		"tenure.dev", "kubectl.kubernetes.io", "deployment.kubernetes.io", // ours, kubectl's, the Deployment controller's
-		"applyset.kubernetes.io", "config.kubernetes.io", "config.k8s.io", "cli-utils.sigs.k8s.io", // kubectl apply --prune, kpt
+		// kubectl apply --prune, kpt
+		"applyset.kubernetes.io", "config.kubernetes.io", "config.k8s.io", "cli-utils.sigs.k8s.io",
 		"argoproj.io", "fluxcd.io", "cattle.io", "helm.sh", "k14s.io", // Argo CD, Flux, Rancher and Fleet, Helm, kapp
 		"operators.coreos.com", "skaffold.dev",
 	}

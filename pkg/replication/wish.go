@@ -160,7 +160,8 @@ func (p *parser) weights(wish *Wish) {
 		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
 		weight, err := strconv.ParseInt(value, 10, 64)
 		if !isClusterName(name) || err != nil || weight < 0 || weight > maxWeight {
-			p.refuse(AnnotationWeights, "%q isn't CLUSTER=WEIGHT with a weight from 0 to %d", shorten(strings.TrimSpace(part)), maxWeight)
+			p.refuse(AnnotationWeights, "%q isn't CLUSTER=WEIGHT with a weight from 0 to %d",
+				shorten(strings.TrimSpace(part)), maxWeight)
 			continue
 		}
 		if _, twice := wish.Weights[multicluster.ClusterName(name)]; twice {
@@ -180,7 +181,8 @@ func (p *parser) overrides(wish *Wish, containers []string) {
 	decoder := json.NewDecoder(strings.NewReader(data))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&wish.Overrides); err != nil {
-		p.refuse(AnnotationOverrides, "isn't JSON such as {\"west\":{\"replicas\":5,\"images\":{\"container\":\"image\"}}}: %v", err)
+		p.refuse(AnnotationOverrides, "isn't JSON such as {\"west\":{\"replicas\":5,\"images\":{\"container\":\"image\"}}}: "+
+			"%v", err)
 		return
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {

@@ -23,45 +23,59 @@ func TestParseWish(t *testing.T) {
 			annotations: map[string]string{AnnotationClusters: "west, east,west"},
 			want:        Wish{Clusters: names{"east", "west"}},
 		},
-		"a star is all clusters":   {annotations: map[string]string{AnnotationClusters: "*"}, want: Wish{All: true}},
-		"no clusters are refused":  {bad: []string{AnnotationClusters}},
-		"an empty name is refused": {annotations: map[string]string{AnnotationClusters: "west,,east"}, bad: []string{AnnotationClusters}},
+		"a star is all clusters":  {annotations: map[string]string{AnnotationClusters: "*"}, want: Wish{All: true}},
+		"no clusters are refused": {bad: []string{AnnotationClusters}},
+		"an empty name is refused": {annotations: map[string]string{AnnotationClusters: "west,,east"},
+			bad: []string{AnnotationClusters}},
 		"the source's own is refused": {
 			annotations: map[string]string{AnnotationClusters: "west,home"}, bad: []string{AnnotationClusters}},
 		"divide takes a total and weights": {
-			annotations: map[string]string{AnnotationClusters: "*", AnnotationReplicas: "divide", AnnotationTotal: "10", AnnotationWeights: "west=3, east=1"},
-			want:        Wish{All: true, Divide: true, Total: 10, Weights: map[multicluster.ClusterName]int64{"west": 3, "east": 1}},
+			annotations: map[string]string{AnnotationClusters: "*", AnnotationReplicas: "divide", AnnotationTotal: "10",
+				AnnotationWeights: "west=3, east=1"},
+			want: Wish{All: true, Divide: true, Total: 10,
+				Weights: map[multicluster.ClusterName]int64{"west": 3, "east": 1}},
 		},
 		"divide without a total is refused": {
-			annotations: map[string]string{AnnotationClusters: "*", AnnotationReplicas: "divide"}, bad: []string{AnnotationTotal}},
+			annotations: map[string]string{AnnotationClusters: "*", AnnotationReplicas: "divide"},
+			bad:         []string{AnnotationTotal}},
 		"a negative total is refused": {
-			annotations: map[string]string{AnnotationClusters: "*", AnnotationReplicas: "divide", AnnotationTotal: "-1"}, bad: []string{AnnotationTotal}},
+			annotations: map[string]string{AnnotationClusters: "*", AnnotationReplicas: "divide", AnnotationTotal: "-1"},
+			bad:         []string{AnnotationTotal}},
 		"total and weights without divide are refused": {
 			annotations: map[string]string{AnnotationClusters: "*", AnnotationTotal: "3", AnnotationWeights: "west=1"},
 			bad:         []string{AnnotationTotal, AnnotationWeights}},
 		"another mode is refused": {
-			annotations: map[string]string{AnnotationClusters: "*", AnnotationReplicas: "share"}, bad: []string{AnnotationReplicas}},
+			annotations: map[string]string{AnnotationClusters: "*", AnnotationReplicas: "share"},
+			bad:         []string{AnnotationReplicas}},
 		"weights that aren't numbers are refused": {
-			annotations: map[string]string{AnnotationClusters: "*", AnnotationReplicas: "divide", AnnotationTotal: "1", AnnotationWeights: "west=x"},
-			bad:         []string{AnnotationWeights}},
+			annotations: map[string]string{AnnotationClusters: "*", AnnotationReplicas: "divide", AnnotationTotal: "1",
+				AnnotationWeights: "west=x"},
+			bad: []string{AnnotationWeights}},
 		"overrides are read": {
-			annotations: map[string]string{AnnotationClusters: "*", AnnotationOverrides: `{"west":{"replicas":5,"images":{"web":"web:2"}}}`},
+			annotations: map[string]string{AnnotationClusters: "*",
+				AnnotationOverrides: `{"west":{"replicas":5,"images":{"web":"web:2"}}}`},
 			want: Wish{All: true, Overrides: map[multicluster.ClusterName]Override{
 				"west": {Replicas: ptr.To(int32(5)), Images: map[string]string{"web": "web:2"}}}},
 		},
 		"overrides that aren't JSON are refused": {
-			annotations: map[string]string{AnnotationClusters: "*", AnnotationOverrides: `{"west"`}, bad: []string{AnnotationOverrides}},
-		"unknown fields in overrides are refused": {
-			annotations: map[string]string{AnnotationClusters: "*", AnnotationOverrides: `{"west":{"cpu":1}}`}, bad: []string{AnnotationOverrides}},
-		"something behind the overrides is refused": {
-			annotations: map[string]string{AnnotationClusters: "*", AnnotationOverrides: `{} {}`}, bad: []string{AnnotationOverrides}},
-		"an unknown container is refused": {
-			annotations: map[string]string{AnnotationClusters: "*", AnnotationOverrides: `{"west":{"images":{"db":"x"}}}`}, bad: []string{AnnotationOverrides}},
-		"replicas in overrides don't go with divide": {
-			annotations: map[string]string{AnnotationClusters: "*", AnnotationReplicas: "divide", AnnotationTotal: "1", AnnotationOverrides: `{"west":{"replicas":1}}`},
+			annotations: map[string]string{AnnotationClusters: "*", AnnotationOverrides: `{"west"`},
 			bad:         []string{AnnotationOverrides}},
+		"unknown fields in overrides are refused": {
+			annotations: map[string]string{AnnotationClusters: "*", AnnotationOverrides: `{"west":{"cpu":1}}`},
+			bad:         []string{AnnotationOverrides}},
+		"something behind the overrides is refused": {
+			annotations: map[string]string{AnnotationClusters: "*", AnnotationOverrides: `{} {}`},
+			bad:         []string{AnnotationOverrides}},
+		"an unknown container is refused": {
+			annotations: map[string]string{AnnotationClusters: "*", AnnotationOverrides: `{"west":{"images":{"db":"x"}}}`},
+			bad:         []string{AnnotationOverrides}},
+		"replicas in overrides don't go with divide": {
+			annotations: map[string]string{AnnotationClusters: "*", AnnotationReplicas: "divide", AnnotationTotal: "1",
+				AnnotationOverrides: `{"west":{"replicas":1}}`},
+			bad: []string{AnnotationOverrides}},
 		"all that is wrong is told": {
-			annotations: map[string]string{AnnotationReplicas: "x", AnnotationOverrides: "["}, bad: []string{AnnotationClusters, AnnotationReplicas, AnnotationOverrides}},
+			annotations: map[string]string{AnnotationReplicas: "x", AnnotationOverrides: "["},
+			bad:         []string{AnnotationClusters, AnnotationReplicas, AnnotationOverrides}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			source := aSource()

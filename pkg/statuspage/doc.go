@@ -8,14 +8,14 @@
 //	})
 //	err := page.SetupWithManager(mgr.GetLocalManager())
 //
-// It is at [Path] of the metrics server, behind the same authentication and authorization. All of it is in the binary, and
-// the page makes no request to anywhere else.
+// It is at [Path] of the metrics server, behind the same authentication and authorization. All of it is in the binary,
+// and the page makes no request to anywhere else.
 //
 // # Considerations
 //
-// Every replica shows the same fleet, judged by package console from the records that it watches anyway, so a page costs
-// the API servers nothing. Leases are judged by the changes that the page saw, on this replica's clock. What only the
-// replica itself can know, its queues and which clusters it can reach, is its own, and the page says so.
+// Every replica shows the same fleet, judged by package console from the records that it watches anyway, so a page
+// costs the API servers nothing. Leases are judged by the changes that the page saw, on this replica's clock. What only
+// the replica itself can know, its queues and which clusters it can reach, is its own, and the page says so.
 //
 // Nothing is computed while nobody looks. While somebody does, a view is made at most once a second for all of them,
 // and less often where making it takes long. A very large fleet is shown in part ([maxShards]).

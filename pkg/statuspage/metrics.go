@@ -62,7 +62,8 @@ func readMetrics(families []*dto.MetricFamily) metrics {
 			case metricDepth:
 				q.depth += int(x.GetGauge().GetValue())
 			case metricUsable:
-				m.clusters = append(m.clusters, console.Answer{Cluster: keyspace.ClusterName(labels["cluster"]), Reason: labels["reason"]})
+				m.clusters = append(m.clusters, console.Answer{Cluster: keyspace.ClusterName(labels["cluster"]),
+					Reason: labels["reason"]})
 				continue
 			default:
 				continue

@@ -112,7 +112,9 @@ func TestOnlyAChangeThatWasSeenCountsAsARenewal(t *testing.T) {
 	w, now := newWatch(), time.Unix(1000, 0)
 	lease := func(version string) inspect.Records {
 		return inspect.Records{Leases: []coordinationv1.Lease{{ObjectMeta: metav1.ObjectMeta{
-			Name: "r0-a", ResourceVersion: version, Labels: map[string]string{tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleMember},
+			Name: "r0-a", ResourceVersion: version, Labels: map[string]string{
+				tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleMember,
+			},
 		}}}}
 	}
 	if seen := w.seeLeases(lease("1"), now); len(seen) != 0 {
@@ -137,7 +139,8 @@ func TestQuantilesAreOfTheLastMinute(t *testing.T) {
 		return metrics{queues: map[string]queue{"at": {depth: 2, wait: h}}}
 	}
 	w.seeQueues(at(1000, 0), now)
-	if q := w.seeQueues(at(1000, 10), now.Add(30*time.Second))[0]; q.Reconciles != 10 || *q.P50 != 0.55 || q.Waiting != 2 || q.Over != 30 {
+	if q := w.seeQueues(at(1000, 10), now.Add(30*time.Second))[0]; q.Reconciles != 10 || *q.P50 != 0.55 ||
+		q.Waiting != 2 || q.Over != 30 {
 		t.Errorf("after half a minute: %+v, p50 %v", q, *q.P50)
 	}
 	q := w.seeQueues(at(1000, 10), now.Add(95*time.Second))[0]
@@ -166,7 +169,8 @@ func TestMetricsAreReadAsTheyAreGathered(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := readMetrics(families)
-	if diff := cmp.Diff([]console.Answer{{Cluster: "east", Reason: "Usable"}, {Cluster: "west", Reason: "Unreachable"}}, m.clusters); diff != "" {
+	if diff := cmp.Diff([]console.Answer{{Cluster: "east", Reason: "Usable"}, {Cluster: "west", Reason: "Unreachable"}},
+		m.clusters); diff != "" {
 		t.Error(diff)
 	}
 	q := m.queues["at"]

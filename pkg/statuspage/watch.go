@@ -42,7 +42,8 @@ type sample struct {
 }
 
 func newWatch() watch {
-	return watch{leases: map[string]leaseSeen{}, clusters: map[keyspace.ClusterName]time.Time{}, queues: map[string][]sample{}}
+	return watch{leases: map[string]leaseSeen{}, clusters: map[keyspace.ClusterName]time.Time{},
+		queues: map[string][]sample{}}
 }
 
 // see makes a view.
@@ -54,7 +55,8 @@ func (w *watch) see(cfg Config, records inspect.Records, m metrics, now time.Tim
 	}
 	w.last = now
 	s := console.Snapshot{
-		Namespace: cfg.Namespace, Now: now, Records: records, Registered: len(m.clusters) > 0, Seen: w.seeLeases(records, now),
+		Namespace: cfg.Namespace, Now: now, Records: records, Registered: len(m.clusters) > 0,
+		Seen: w.seeLeases(records, now),
 	}
 	maps.DeleteFunc(w.clusters, func(name keyspace.ClusterName, _ time.Time) bool {
 		return !slices.ContainsFunc(m.clusters, func(a console.Answer) bool { return a.Cluster == name })

@@ -48,7 +48,8 @@ type queue = fairqueue.Queue[mcreconcile.Request]
 // that adds trace IDs. If the options have a queue of their own, that isn't observed.
 func (c *Controller) Options(o mccontroller.Options, perCluster int) mccontroller.Options {
 	if o.NewQueue == nil {
-		o.NewQueue = func(name string, limiter workqueue.TypedRateLimiter[mcreconcile.Request]) workqueue.TypedRateLimitingInterface[mcreconcile.Request] {
+		o.NewQueue = func(name string,
+			limiter workqueue.TypedRateLimiter[mcreconcile.Request]) workqueue.TypedRateLimitingInterface[mcreconcile.Request] {
 			return c.fairQueue(name, limiter, o.MaxConcurrentReconciles, perCluster)
 		}
 	}
@@ -58,7 +59,8 @@ func (c *Controller) Options(o mccontroller.Options, perCluster int) mccontrolle
 	return o
 }
 
-func (c *Controller) fairQueue(name string, limiter workqueue.TypedRateLimiter[mcreconcile.Request], workers, perCluster int) *queue {
+func (c *Controller) fairQueue(name string, limiter workqueue.TypedRateLimiter[mcreconcile.Request],
+	workers, perCluster int) *queue {
 	options := fairqueue.Options[mcreconcile.Request]{
 		Name: name, Limiter: limiter, Workers: workers, PerCluster: perCluster,
 		Tenant: func(req mcreconcile.Request) (cluster, namespace string) {
@@ -118,7 +120,8 @@ func flightIn(t fairqueue.Taken) *flight {
 
 // Traced wraps a reconciler so that its reconciles are observed. It belongs inside of shard.Manager.Guard, so that keys
 // of shards that aren't held leave no trace.
-func (c *Controller) Traced(r reconcile.TypedReconciler[mcreconcile.Request]) reconcile.TypedReconciler[mcreconcile.Request] {
+func (c *Controller) Traced(
+	r reconcile.TypedReconciler[mcreconcile.Request]) reconcile.TypedReconciler[mcreconcile.Request] {
 	return &traced{Controller: c, inner: r}
 }
 
@@ -169,7 +172,8 @@ func (r *traced) record(
 // ended observes in the histograms how long a reconcile's key waited and how long the reconcile took, and calls
 // Config.Reconciled. kept is the reconcile's trace if that is kept, else the zero value; it is also the exemplar of
 // reconciles that failed, and of a few others. Workers call ended concurrently.
-func (r *traced) ended(req mcreconcile.Request, t *fairqueue.Taken, start time.Time, result string, kept trace.SpanContext) {
+func (r *traced) ended(req mcreconcile.Request, t *fairqueue.Taken, start time.Time, result string,
+	kept trace.SpanContext) {
 	end := time.Now()
 	example := kept
 	ready, unknown := t.Ready, t.Ready.IsZero()

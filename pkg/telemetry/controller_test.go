@@ -81,9 +81,10 @@ func (keeping) Shutdown(context.Context) error { return nil }
 func (r *rig) reconcile(t testing.TB, f func(context.Context) (reconcile.Result, error)) {
 	t.Helper()
 	key, _ := r.queue.Get()
-	traced := r.controller.Traced(reconcile.TypedFunc[mcreconcile.Request](func(ctx context.Context, _ mcreconcile.Request) (reconcile.Result, error) {
-		return f(ctx)
-	}))
+	traced := r.controller.Traced(reconcile.TypedFunc[mcreconcile.Request](
+		func(ctx context.Context, _ mcreconcile.Request) (reconcile.Result, error) {
+			return f(ctx)
+		}))
 	_, _ = traced.Reconcile(t.Context(), key) // what it returns is up to f
 	r.queue.Done(key)
 }
@@ -133,7 +134,8 @@ func TestAReconcileIsATraceWithItsWaitAndItsCalls(t *testing.T) {
 	r.queue.Add(testKey)
 	time.Sleep(20 * time.Millisecond)
 	r.reconcile(t, func(ctx context.Context) (reconcile.Result, error) {
-		req, _ := http.NewRequestWithContext(ctx, http.MethodPut, server.URL+"/apis/g/v1/namespaces/ns/ats/one/status?secret=x", nil)
+		req, _ := http.NewRequestWithContext(ctx, http.MethodPut,
+			server.URL+"/apis/g/v1/namespaces/ns/ats/one/status?secret=x", nil)
 		req.Header.Set("Authorization", "Bearer secret")
 		res, err := r.transport(t, &rest.Config{Host: server.URL}).RoundTrip(req)
 		if err != nil {
@@ -148,8 +150,10 @@ func TestAReconcileIsATraceWithItsWaitAndItsCalls(t *testing.T) {
 	spans := r.sent(t)
 	root, wait, call := find(t, spans, "reconcile At"), find(t, spans, "queue wait"), find(t, spans, "update ats/status")
 	want := map[string]string{
-		"k8s.cluster.name": "west", "k8s.namespace.name": "ns", "k8s.object.kind": "At", "k8s.object.name": "one", "tenure.shard": "west/01",
-		"tenure.epoch": "7", "tenure.replica": "r1", "tenure.trigger": "event", "tenure.attempt": "1", "tenure.result": "requeue_after",
+		"k8s.cluster.name": "west", "k8s.namespace.name": "ns", "k8s.object.kind": "At", "k8s.object.name": "one",
+		"tenure.shard": "west/01",
+		"tenure.epoch": "7", "tenure.replica": "r1", "tenure.trigger": "event", "tenure.attempt": "1",
+		"tenure.result":        "requeue_after",
 		"tenure.requeue_after": "3",
 	}
 	if diff := cmp.Diff(want, attributes(root)); diff != "" {
@@ -163,7 +167,8 @@ func TestAReconcileIsATraceWithItsWaitAndItsCalls(t *testing.T) {
 	if took := wait.EndTime.Sub(wait.StartTime); took < 20*time.Millisecond || !wait.StartTime.Equal(root.StartTime) {
 		t.Errorf("queue wait is %v", took)
 	}
-	if got := attributes(call); got["http.response.status_code"] != "409" || got["error.type"] != "Conflict" || got["k8s.request.name"] != "one" {
+	if got := attributes(call); got["http.response.status_code"] != "409" || got["error.type"] != "Conflict" ||
+		got["k8s.request.name"] != "one" {
 		t.Errorf("call: %v", got)
 	}
 	if header != traceparent(call.SpanContext.TraceID(), call.SpanContext.SpanID(), true) {
@@ -189,13 +194,17 @@ func TestTriggerAndAttemptSayWhyAKeyIsReconciled(t *testing.T) {
 		"a shard that came": {func(q priorityqueue.PriorityQueue[mcreconcile.Request]) {
 			q.AddWithOpts(priorityqueue.AddOpts{Priority: &low}, testKey)
 		}, "backfill", "1"},
-		"a due time": {func(q priorityqueue.PriorityQueue[mcreconcile.Request]) { q.AddAfter(testKey, time.Millisecond) }, "timer", "1"},
-		"a failure":  {func(q priorityqueue.PriorityQueue[mcreconcile.Request]) { q.AddRateLimited(testKey) }, "retry", "2"},
+		"a due time": {func(q priorityqueue.PriorityQueue[mcreconcile.Request]) { q.AddAfter(testKey, time.Millisecond) },
+			"timer", "1"},
+		"a failure": {func(q priorityqueue.PriorityQueue[mcreconcile.Request]) { q.AddRateLimited(testKey) }, "retry", "2"},
 		"an event before a timer": {func(q priorityqueue.PriorityQueue[mcreconcile.Request]) {
 			q.AddAfter(testKey, time.Hour)
 			q.Add(testKey)
 		}, "event", "1"},
-		"an event before a retry": {func(q priorityqueue.PriorityQueue[mcreconcile.Request]) { q.AddRateLimited(testKey); q.Add(testKey) }, "event", "2"},
+		"an event before a retry": {func(q priorityqueue.PriorityQueue[mcreconcile.Request]) {
+			q.AddRateLimited(testKey)
+			q.Add(testKey)
+		}, "event", "2"},
 		"a timer that comes later": {func(q priorityqueue.PriorityQueue[mcreconcile.Request]) {
 			q.Add(testKey)
 			q.AddAfter(testKey, time.Hour)
@@ -395,7 +404,8 @@ func TestACollectorThatHangsHoldsNoReconcileUp(t *testing.T) {
 func TestACollectorThatFailsIsToldOfOnceAndOnceWhenItWorksAgain(t *testing.T) {
 	var out lockedBuffer
 	collector := &stubborn{fails: true}
-	r := newRig(t, Config{Settings: always(), Exporter: collector, Log: logr.FromSlogHandler(slog.NewTextHandler(&out, nil))})
+	r := newRig(t, Config{Settings: always(), Exporter: collector,
+		Log: logr.FromSlogHandler(slog.NewTextHandler(&out, nil))})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = r.Run(ctx) }()
@@ -432,7 +442,8 @@ func TestSpansThatAReconcilerMakesItselfAreChildrenOfItsTrace(t *testing.T) {
 		return fine(ctx)
 	})
 	spans := r.sent(t)
-	if mine, root := find(t, spans, "my own"), find(t, spans, "reconcile At"); mine.Parent.SpanID() != root.SpanContext.SpanID() {
+	if mine, root := find(t, spans, "my own"), find(t, spans,
+		"reconcile At"); mine.Parent.SpanID() != root.SpanContext.SpanID() {
 		t.Error("the span isn't a child of the reconcile")
 	}
 }

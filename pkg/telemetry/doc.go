@@ -1,6 +1,6 @@
 // Package telemetry makes reconciles visible: an OpenTelemetry trace for each, and the Prometheus metrics that
-// controller-runtime lacks. Programs (cmd/tenure) call it; it doesn't import package shard. Package handoff, below, does the
-// same for moves of shards.
+// controller-runtime lacks. Programs (cmd/tenure) call it; it doesn't import package shard. Package handoff, below,
+// does the same for moves of shards.
 //
 // # Setup
 //

@@ -105,7 +105,8 @@ func (f *flight) link(to trace.SpanContext, why string) {
 			return
 		}
 	}
-	f.links = append(f.links, trace.Link{SpanContext: to, Attributes: []attribute.KeyValue{attribute.String("tenure.link", why)}})
+	f.links = append(f.links, trace.Link{SpanContext: to,
+		Attributes: []attribute.KeyValue{attribute.String("tenure.link", why)}})
 }
 
 // land ends the flight and reports whether its trace is kept.

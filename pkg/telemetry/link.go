@@ -44,7 +44,8 @@ type linkedClusters struct {
 func (c *linkedClusters) GetCluster(ctx context.Context, name multicluster.ClusterName) (cluster.Cluster, error) {
 	cl, err := c.inner.GetCluster(ctx, name)
 	if f := flightOf(ctx); err == nil && f != nil && f.sampled {
-		return &linkedCluster{Cluster: cl, client: linkedClient{Client: cl.GetClient(), flight: f, writes: &c.telemetry.writes}}, nil
+		return &linkedCluster{Cluster: cl, client: linkedClient{Client: cl.GetClient(), flight: f,
+			writes: &c.telemetry.writes}}, nil
 	}
 	return cl, err
 }
@@ -63,7 +64,8 @@ type linkedClient struct {
 	writes *writes
 }
 
-func (c *linkedClient) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+func (c *linkedClient) Get(ctx context.Context, key client.ObjectKey, obj client.Object,
+	opts ...client.GetOption) error {
 	err := c.Client.Get(ctx, key, obj, opts...)
 	if err != nil {
 		return err
@@ -94,7 +96,8 @@ func (c *linkedClient) Update(ctx context.Context, obj client.Object, opts ...cl
 	return c.wrote(obj, c.Client.Update(ctx, obj, opts...))
 }
 
-func (c *linkedClient) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+func (c *linkedClient) Patch(ctx context.Context, obj client.Object, patch client.Patch,
+	opts ...client.PatchOption) error {
 	return c.wrote(obj, c.Client.Patch(ctx, obj, patch, opts...))
 }
 
@@ -116,14 +119,16 @@ type linkedSubResource struct {
 	of *linkedClient
 }
 
-func (c *linkedSubResource) Update(ctx context.Context, obj client.Object, opts ...client.SubResourceUpdateOption) error {
+func (c *linkedSubResource) Update(ctx context.Context, obj client.Object,
+	opts ...client.SubResourceUpdateOption) error {
 	if s, ok := obj.(Stamped); ok {
 		s.StampTrace(c.of.flight.traceID.String())
 	}
 	return c.of.wrote(obj, c.SubResourceClient.Update(ctx, obj, opts...))
 }
 
-func (c *linkedSubResource) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+func (c *linkedSubResource) Patch(ctx context.Context, obj client.Object, patch client.Patch,
+	opts ...client.SubResourcePatchOption) error {
 	return c.of.wrote(obj, c.SubResourceClient.Patch(ctx, obj, patch, opts...))
 }
 

@@ -49,9 +49,11 @@ func newReconcileMetrics() *reconcileMetrics {
 		took: prometheus.NewHistogramVec(NewLatency("tenure_reconcile_seconds",
 			"Time that a reconcile took, by its result."), []string{"controller", "result"}),
 		keys: prometheus.NewDesc("tenure_cluster_keys",
-			"Keys of a cluster, by state: ready for a worker, or running with one.", []string{"controller", "cluster", "state"}, nil),
+			"Keys of a cluster, by state: ready for a worker, or running with one.",
+			[]string{"controller", "cluster", "state"}, nil),
 		old: prometheus.NewDesc("tenure_oldest_key_wait_seconds",
-			"For how long the cluster's key that is ready longest has been waiting for a worker.", []string{"controller", "cluster"}, nil),
+			"For how long the cluster's key that is ready longest has been waiting for a worker.",
+			[]string{"controller", "cluster"}, nil),
 		queues: map[string]*queue{},
 	}
 }

@@ -32,7 +32,8 @@ func TestLatenciesAreNativeHistogramsWithTheTraceAsExemplar(t *testing.T) {
 			}
 			seen++
 			if h.GetSchema() != 3 || len(h.PositiveSpan) == 0 || len(h.Bucket) != len(Buckets) {
-				t.Errorf("%s: schema %d, %d spans, %d classic buckets", f.GetName(), h.GetSchema(), len(h.PositiveSpan), len(h.Bucket))
+				t.Errorf("%s: schema %d, %d spans, %d classic buckets", f.GetName(), h.GetSchema(),
+					len(h.PositiveSpan), len(h.Bucket))
 			}
 			if len(h.Exemplars) != 1 || h.Exemplars[0].Label[0].GetValue() != id {
 				t.Errorf("%s: exemplars %v, want trace %s", f.GetName(), h.Exemplars, id)
@@ -100,7 +101,8 @@ func TestWhatWaitsIsToldByCluster(t *testing.T) {
 		t.Errorf("%v keys of the cluster are ready, want 1: its shards count together", n)
 	}
 	key, _ := r.queue.Get()
-	if age := value("tenure_oldest_key_wait_seconds"); key != testKey || age != 0 || value("tenure_cluster_keys", "west", "running") != 1 {
+	if age := value("tenure_oldest_key_wait_seconds"); key != testKey || age != 0 ||
+		value("tenure_cluster_keys", "west", "running") != 1 {
 		t.Errorf("with %v in hand the oldest waits for %v s", key, age)
 	}
 }

@@ -54,7 +54,8 @@ func newPipeline(settings Settings, exporter sdktrace.SpanExporter, log logr.Log
 		}),
 		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tenure_trace_spans_dropped_total",
-			Help: "Spans that were lost: queue_full when the collector is too slow, not_taken when it fails or can't be reached.",
+			Help: "Spans that were lost: queue_full when the collector is too slow, not_taken when it fails or can't be " +
+				"reached.",
 		}, []string{"reason"}),
 	}
 	p.overflow, p.refused = p.dropped.WithLabelValues("queue_full"), p.dropped.WithLabelValues("not_taken")
@@ -165,7 +166,8 @@ func (p *pipeline) is(trouble string, err error) {
 	case trouble == "":
 		p.log.Info("traces are delivered again")
 	case err != nil:
-		p.log.Info(trouble+"; reconciles go on, spans are dropped and counted until it works again", "error", text.Line(err.Error(), text.Note))
+		p.log.Info(trouble+"; reconciles go on, spans are dropped and counted until it works again", "error",
+			text.Line(err.Error(), text.Note))
 	default:
 		p.log.Info(trouble + "; reconciles go on, spans are dropped and counted until it keeps up")
 	}

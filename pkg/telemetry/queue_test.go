@@ -23,14 +23,22 @@ func TestAKeyIsReadyWhenItsEarliestAdditionIsDue(t *testing.T) {
 		delay    time.Duration // from add to ready
 		backfill bool
 	}{
-		"at once":                       {add: func(q queue) { q.Add(testKey) }},
-		"after a delay":                 {add: func(q queue) { q.AddAfter(testKey, 50*time.Millisecond) }, delay: 50 * time.Millisecond},
-		"a delay cut short":             {add: func(q queue) { q.AddAfter(testKey, time.Hour); q.Add(testKey) }},
-		"a delay after an addition":     {add: func(q queue) { q.Add(testKey); q.AddAfter(testKey, time.Hour) }},
-		"after a failure":               {add: func(q queue) { q.AddRateLimited(testKey) }, delay: time.Millisecond},
-		"after a failure, with options": {add: func(q queue) { q.AddWithOpts(priorityqueue.AddOpts{RateLimited: true}, testKey) }, delay: time.Millisecond},
-		"as backfill":                   {add: func(q queue) { q.AddWithOpts(priorityqueue.AddOpts{Priority: &low}, testKey) }, backfill: true},
-		"as backfill, then by an event": {add: func(q queue) { q.AddWithOpts(priorityqueue.AddOpts{Priority: &low}, testKey); q.Add(testKey) }},
+		"at once": {add: func(q queue) { q.Add(testKey) }},
+		"after a delay": {add: func(q queue) { q.AddAfter(testKey, 50*time.Millisecond) },
+			delay: 50 * time.Millisecond},
+		"a delay cut short":         {add: func(q queue) { q.AddAfter(testKey, time.Hour); q.Add(testKey) }},
+		"a delay after an addition": {add: func(q queue) { q.Add(testKey); q.AddAfter(testKey, time.Hour) }},
+		"after a failure":           {add: func(q queue) { q.AddRateLimited(testKey) }, delay: time.Millisecond},
+		"after a failure, with options": {add: func(q queue) {
+			q.AddWithOpts(priorityqueue.AddOpts{RateLimited: true}, testKey)
+		}, delay: time.Millisecond},
+		"as backfill": {add: func(q queue) {
+			q.AddWithOpts(priorityqueue.AddOpts{Priority: &low}, testKey)
+		}, backfill: true},
+		"as backfill, then by an event": {add: func(q queue) {
+			q.AddWithOpts(priorityqueue.AddOpts{Priority: &low}, testKey)
+			q.Add(testKey)
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, list := newToldRig(t)
@@ -45,7 +53,8 @@ func TestAKeyIsReadyWhenItsEarliestAdditionIsDue(t *testing.T) {
 				t.Errorf("told of %+v; want backfill %v", got, c.backfill)
 			}
 			if got.Ready.Before(before.Add(c.delay)) || got.Ready.After(got.Start) || got.Start.After(got.End) {
-				t.Errorf("ready %v after it was added and %v before it was taken; want at least %v after", got.Ready.Sub(before), got.Start.Sub(got.Ready), c.delay)
+				t.Errorf("ready %v after it was added and %v before it was taken; want at least %v after", got.Ready.Sub(before),
+					got.Start.Sub(got.Ready), c.delay)
 			}
 		})
 	}

@@ -47,10 +47,11 @@ func TestOnlyAnAPIServerThatContinuesOurTracesIsToldToRecordThem(t *testing.T) {
 		answer  string // "" for none
 		sampled bool
 	}{
-		"administrator":   {`{"status": {"userInfo": {"groups": ["system:authenticated", "system:masters"]}}}`, true},
-		"monitoring":      {`{"status": {"userInfo": {"groups": ["system:monitoring", "system:authenticated"]}}}`, true},
-		"service account": {`{"status": {"userInfo": {"groups": ["system:serviceaccounts", "system:authenticated"]}}}`, false},
-		"it can't tell":   {"", true},
+		"administrator": {`{"status": {"userInfo": {"groups": ["system:authenticated", "system:masters"]}}}`, true},
+		"monitoring":    {`{"status": {"userInfo": {"groups": ["system:monitoring", "system:authenticated"]}}}`, true},
+		"service account": {`{"status": {"userInfo": {"groups": ["system:serviceaccounts", "system:authenticated"]}}}`,
+			false},
+		"it can't tell": {"", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := &knowing{answer: c.answer}
@@ -132,8 +133,9 @@ func FuzzParseRequestTakesAnyPath(f *testing.F) {
 
 func TestTheKindOfAnErrorNeverQuotesIt(t *testing.T) {
 	for want, err := range map[string]error{
-		"":                    nil,
-		"Conflict":            fmt.Errorf("writing: %w", apierrors.NewConflict(schema.GroupResource{}, "secret", errors.New("secret"))),
+		"": nil,
+		"Conflict": fmt.Errorf("writing: %w",
+			apierrors.NewConflict(schema.GroupResource{}, "secret", errors.New("secret"))),
 		"Canceled":            fmt.Errorf("reading: %w", context.Canceled),
 		"DeadlineExceeded":    context.DeadlineExceeded,
 		"*errors.errorString": fmt.Errorf("a secret: %w", errors.New("secret")),

@@ -56,21 +56,24 @@ func (a answering) RoundTrip(*http.Request) (*http.Response, error) { return a.r
 // hotPath is what a reconcile with three API calls adds: everything between the queue and the next one.
 func hotPath(t testing.TB, cfg Config) func() {
 	r := newRig(t, cfg)
-	send := r.transport(t, &rest.Config{Host: "https://west", Transport: answering{&http.Response{StatusCode: http.StatusOK, Body: http.NoBody}}})
-	req, err := http.NewRequest(http.MethodPut, "https://west/apis/cnat.programming-kubernetes.info/v1alpha1/namespaces/ns/ats/one/status", nil)
+	send := r.transport(t, &rest.Config{Host: "https://west",
+		Transport: answering{&http.Response{StatusCode: http.StatusOK, Body: http.NoBody}}})
+	req, err := http.NewRequest(http.MethodPut,
+		"https://west/apis/cnat.programming-kubernetes.info/v1alpha1/namespaces/ns/ats/one/status", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	traced := r.controller.Traced(reconcile.TypedFunc[mcreconcile.Request](func(ctx context.Context, _ mcreconcile.Request) (reconcile.Result, error) {
-		call := req
-		if ctx != req.Context() {
-			call = req.WithContext(ctx)
-		}
-		for range 3 {
-			_, _ = send.RoundTrip(call) // always answers
-		}
-		return reconcile.Result{}, nil
-	}))
+	traced := r.controller.Traced(reconcile.TypedFunc[mcreconcile.Request](
+		func(ctx context.Context, _ mcreconcile.Request) (reconcile.Result, error) {
+			call := req
+			if ctx != req.Context() {
+				call = req.WithContext(ctx)
+			}
+			for range 3 {
+				_, _ = send.RoundTrip(call) // always answers
+			}
+			return reconcile.Result{}, nil
+		}))
 	q := r.controller.queue.Load()
 	if cfg.Settings.Enabled {
 		ctx, cancel := context.WithCancel(context.Background())

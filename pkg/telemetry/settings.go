@@ -92,7 +92,8 @@ func NewExporter(ctx context.Context, s Settings) (sdktrace.SpanExporter, error)
 	}
 	exporter, err := otlptracegrpc.New(ctx) // reads OTEL_EXPORTER_OTLP_* itself
 	if err != nil {
-		return nil, errors.New("setting up the sending of traces: check the variables OTEL_EXPORTER_OTLP_*") // the cause may quote headers
+		// the cause may quote headers
+		return nil, errors.New("setting up the sending of traces: check the variables OTEL_EXPORTER_OTLP_*")
 	}
 	return exporter, nil
 }

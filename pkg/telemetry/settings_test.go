@@ -27,9 +27,11 @@ func TestTracingIsOnOnlyWhenItIsAskedFor(t *testing.T) {
 		env []string
 		on  bool
 	}{
-		"an empty environment":                     {nil, false},
-		"an endpoint":                              {[]string{somewhere}, true},
-		"an endpoint for traces":                   {[]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=https://collector:4317"}, true},
+		"an empty environment": {nil, false},
+		"an endpoint":          {[]string{somewhere}, true},
+		"an endpoint for traces": {
+			[]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=https://collector:4317"}, true,
+		},
 		"the exporter without an endpoint":         {[]string{"OTEL_TRACES_EXPORTER=otlp"}, true},
 		"an endpoint, but no exporter":             {[]string{somewhere, "OTEL_TRACES_EXPORTER=none"}, false},
 		"an endpoint, but OpenTelemetry is off":    {[]string{somewhere, "OTEL_SDK_DISABLED=true"}, false},
@@ -47,13 +49,16 @@ func TestTracingIsOnOnlyWhenItIsAskedFor(t *testing.T) {
 }
 
 func TestSettingsFollowTheEnvironment(t *testing.T) {
-	got, err := ReadSettings(environment(somewhere, "OTEL_TRACES_SAMPLER=parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG=0.25",
+	got, err := ReadSettings(environment(somewhere, "OTEL_TRACES_SAMPLER=parentbased_traceidratio",
+		"OTEL_TRACES_SAMPLER_ARG=0.25",
 		"OTEL_SERVICE_NAME=mine", "OTEL_RESOURCE_ATTRIBUTES=team=a%20b,service.name=other", "OTEL_BSP_MAX_QUEUE_SIZE=100",
-		"OTEL_BSP_MAX_EXPORT_BATCH_SIZE=10", "OTEL_BSP_SCHEDULE_DELAY=50", "OTEL_BSP_EXPORT_TIMEOUT=70", "OTEL_PROPAGATORS=none"))
+		"OTEL_BSP_MAX_EXPORT_BATCH_SIZE=10", "OTEL_BSP_SCHEDULE_DELAY=50", "OTEL_BSP_EXPORT_TIMEOUT=70",
+		"OTEL_PROPAGATORS=none"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Settings{Enabled: true, Ratio: .25, Service: "mine", Attributes: map[string]string{"team": "a b"}, Queue: 100, Batch: 10,
+	want := Settings{Enabled: true, Ratio: .25, Service: "mine", Attributes: map[string]string{"team": "a b"},
+		Queue: 100, Batch: 10,
 		Delay: 50 * time.Millisecond, ExportTimeout: 70 * time.Millisecond}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -111,7 +116,8 @@ func TestWhatMakesNoSenseIsNamedInOneLineWithoutItsSecrets(t *testing.T) {
 			}
 		})
 	}
-	_, err := ReadSettings(environment(somewhere, "OTEL_TRACES_SAMPLER=traceidratio", "OTEL_TRACES_SAMPLER_ARG=2", "OTEL_PROPAGATORS=b3"))
+	_, err := ReadSettings(environment(somewhere, "OTEL_TRACES_SAMPLER=traceidratio", "OTEL_TRACES_SAMPLER_ARG=2",
+		"OTEL_PROPAGATORS=b3"))
 	if err == nil || strings.Count(err.Error(), "; ") != 1 {
 		t.Errorf("two mistakes give %v", err)
 	}

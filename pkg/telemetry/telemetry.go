@@ -130,7 +130,8 @@ func (t *Telemetry) Run(ctx context.Context) error {
 	var said atomic.Bool
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		if !said.Swap(true) { // details of what the pipeline reports anyway
-			t.cfg.Log.WithName("tracing").Info("the trace exporter reports an error; further ones are not logged", "error", text.Line(err.Error(), text.Note))
+			t.cfg.Log.WithName("tracing").Info("the trace exporter reports an error; further ones are not logged", "error",
+				text.Line(err.Error(), text.Note))
 		}
 	}))
 	t.pipeline.run(ctx)

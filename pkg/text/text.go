@@ -1,8 +1,8 @@
-// Package text makes texts from elsewhere fit to be shown: an API server's message, a name, an annotation, an error that
-// quotes one of these.
+// Package text makes texts from elsewhere fit to be shown: an API server's message, a name, an annotation, an error
+// that quotes one of these.
 //
-// Whoever can choose such a text must not be able to steer a terminal, to add a line to a log, to turn the order of what
-// is read around, or to fill a condition or an event. Text goes through [Line] once, where it leaves the process:
+// Whoever can choose such a text must not be able to steer a terminal, to add a line to a log, to turn the order of
+// what is read around, or to fill a condition or an event. Text goes through [Line] once, where it leaves the process:
 // conditions, events, log attributes, screens, spans. A page that sets textContent needs nothing else; one that builds
 // HTML has to escape as well.
 package text
@@ -24,15 +24,15 @@ const Cell = 253
 // mark ends a text that was cut.
 const mark = "…"
 
-// Line returns s as one line of printable characters: valid UTF-8, at most limit bytes long, "…" at its end if something
-// was left out. The limit must be at least 3.
+// Line returns s as one line of printable characters: valid UTF-8, at most limit bytes long, "…" at its end if
+// something was left out. The limit must be at least 3.
 //
-// Line breaks, tabs and other white space become spaces. Every other character that isn't printable becomes U+FFFD, so that
-// a reader sees that something was there: control characters, which begin the escape sequences of terminals, format
-// characters, which turn the direction of text or have no width, and bytes that are no UTF-8.
+// Line breaks, tabs and other white space become spaces. Every other character that isn't printable becomes U+FFFD, so
+// that a reader sees that something was there: control characters, which begin the escape sequences of terminals,
+// format characters, which turn the direction of text or have no width, and bytes that are no UTF-8.
 //
-// Line(Line(s, n), n) is Line(s, n). The time it takes is bounded by the limit, not by the length of s; a text that needs
-// no change costs no memory.
+// Line(Line(s, n), n) is Line(s, n). The time it takes is bounded by the limit, not by the length of s; a text that
+// needs no change costs no memory.
 func Line(s string, limit int) string {
 	if len(s) <= limit && !strings.ContainsFunc(s, unfit) {
 		return s
@@ -57,8 +57,8 @@ func Line(s string, limit int) string {
 	return out.String()
 }
 
-// JSON returns JSON that means the same and that a terminal can show: every character that isn't printable is escaped. What
-// encoding/json leaves as it is can still turn the direction of text, or begin an escape sequence (C1).
+// JSON returns JSON that means the same and that a terminal can show: every character that isn't printable is escaped.
+// What encoding/json leaves as it is can still turn the direction of text, or begin an escape sequence (C1).
 func JSON(encoded []byte) []byte {
 	var out []byte
 	for _, r := range string(encoded) {

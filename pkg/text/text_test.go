@@ -17,15 +17,20 @@ func TestATextFromElsewhereBecomesOnePrintableLine(t *testing.T) {
 		limit int
 		want  string
 	}{
-		"what is harmless stays":            {"pods \"a\" is forbidden: <b>quota</b> & ünïcode 名前 🙂", Note, "pods \"a\" is forbidden: <b>quota</b> & ünïcode 名前 🙂"},
-		"lines and tabs become spaces":      {"one\ntwo\r\n\tthree\u2028four\u00a0five\v\f", Note, "one two   three four five  "},
-		"a colour is no colour":             {"\x1b[31mred\x1b[0m", Note, "\ufffd[31mred\ufffd[0m"},
-		"a title isn't set (OSC)":           {"\x1b]0;owned\x07", Note, "\ufffd]0;owned\ufffd"},
-		"a link isn't made (OSC 8)":         {"\x1b]8;;https://evil\x1b\\ok\x1b]8;;\x1b\\", Note, "\ufffd]8;;https://evil\ufffd\\ok\ufffd]8;;\ufffd\\"},
-		"C1 controls begin sequences, too":  {"\u009b2J\u009d0;x\u009c", Note, "\ufffd2J\ufffd0;x\ufffd"},
-		"C1 controls as single bytes":       {"\x9b2J", Note, "\ufffd2J"},
-		"nothing is rubbed out":             {"refused\b\b\b\b\b\b\bgranted\x7f\x00", Note, "refused" + strings.Repeat("\ufffd", 7) + "granted\ufffd\ufffd"},
-		"the direction isn't turned":        {"user\u202eresu\u202c \u2066a\u2069 \u200fb", Note, "user\ufffdresu\ufffd \ufffda\ufffd \ufffdb"},
+		"what is harmless stays": {"pods \"a\" is forbidden: <b>quota</b> & ünïcode 名前 🙂", Note,
+			"pods \"a\" is forbidden: <b>quota</b> & ünïcode 名前 🙂"},
+		"lines and tabs become spaces": {"one\ntwo\r\n\tthree\u2028four\u00a0five\v\f", Note,
+			"one two   three four five  "},
+		"a colour is no colour":   {"\x1b[31mred\x1b[0m", Note, "\ufffd[31mred\ufffd[0m"},
+		"a title isn't set (OSC)": {"\x1b]0;owned\x07", Note, "\ufffd]0;owned\ufffd"},
+		"a link isn't made (OSC 8)": {"\x1b]8;;https://evil\x1b\\ok\x1b]8;;\x1b\\", Note,
+			"\ufffd]8;;https://evil\ufffd\\ok\ufffd]8;;\ufffd\\"},
+		"C1 controls begin sequences, too": {"\u009b2J\u009d0;x\u009c", Note, "\ufffd2J\ufffd0;x\ufffd"},
+		"C1 controls as single bytes":      {"\x9b2J", Note, "\ufffd2J"},
+		"nothing is rubbed out": {"refused\b\b\b\b\b\b\bgranted\x7f\x00", Note,
+			"refused" + strings.Repeat("\ufffd", 7) + "granted\ufffd\ufffd"},
+		"the direction isn't turned": {"user\u202eresu\u202c \u2066a\u2069 \u200fb", Note,
+			"user\ufffdresu\ufffd \ufffda\ufffd \ufffdb"},
 		"nothing is invisible":              {"ad\u200bmin\u2060\ufeff\U000e0041", Note, "ad\ufffdmin\ufffd\ufffd\ufffd"},
 		"what is no UTF-8 is shown as such": {"a\xff\xc3(\xed\xa0\x80", Note, "a\ufffd\ufffd(\ufffd\ufffd\ufffd"},
 		"private and unassigned characters": {"\ue000\U0010ffff\u0378", Note, "\ufffd\ufffd\ufffd"},
@@ -73,7 +78,8 @@ func FuzzJSON(f *testing.F) {
 			t.Fatal(err)
 		}
 		shown := JSON(plain)
-		if err := errors.Join(json.Unmarshal(plain, &want), json.Unmarshal(shown, &got)); err != nil || !reflect.DeepEqual(want, got) {
+		if err := errors.Join(json.Unmarshal(plain, &want), json.Unmarshal(shown, &got)); err != nil ||
+			!reflect.DeepEqual(want, got) {
 			t.Errorf("%q means something else than %q (%v)", shown, plain, err)
 		}
 		if strings.ContainsFunc(string(shown), func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) {

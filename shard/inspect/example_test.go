@@ -14,8 +14,8 @@ import (
 	"github.com/tenure-dev/tenure/shard/inspect"
 )
 
-// Who holds what, asked from outside of the fleet. The client here holds one record; give it a home cluster's rest.Config
-// instead.
+// Who holds what, asked from outside of the fleet. The client here holds one record; give it a home cluster's
+// rest.Config instead.
 func ExampleRead() {
 	scheme := runtime.NewScheme()
 	_, _ = clientgoscheme.AddToScheme(scheme), tenurev1alpha1.AddToScheme(scheme)

@@ -61,11 +61,14 @@ func (r Records) Sort() (counting []*tenurev1alpha1.Shard, odd []Odd) {
 		case !divided && retired, divided && max(1, id.Generation) < l.Generation && (retired || s.Status.Holder == ""):
 			// Left from an earlier layout.
 		case divided && !l.Lists(id):
-			note(s, Foreign, "record %s: the layout of cluster %s doesn't list it, so nobody serves it; delete it", s.Name, id.Cluster)
+			note(s, Foreign, "record %s: the layout of cluster %s doesn't list it, so nobody serves it; delete it",
+				s.Name, id.Cluster)
 		case divided && retired:
-			note(s, Spent, "record %s: was retired, and is listed by the layout of cluster %s; the coordinator makes another", s.Name, id.Cluster)
+			note(s, Spent, "record %s: was retired, and is listed by the layout of cluster %s; the coordinator makes another",
+				s.Name, id.Cluster)
 		case !divided && slices.ContainsFunc(unlisted[id.Cluster], id.Overlaps):
-			note(s, Overlapping, "record %s: overlaps another, so one of them isn't served; delete that which was made by hand", s.Name)
+			note(s, Overlapping, "record %s: overlaps another, so one of them isn't served; delete that which was made by hand",
+				s.Name)
 			counting = append(counting, s)
 		default:
 			if !divided {

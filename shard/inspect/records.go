@@ -28,7 +28,8 @@ type Records struct {
 }
 
 // Read reads the records of a fleet in a namespace of the home cluster.
-func Read(ctx context.Context, from client.Reader, namespace string, fleet keyspace.Fleet, opts ...client.ListOption) (Records, error) {
+func Read(ctx context.Context, from client.Reader, namespace string, fleet keyspace.Fleet,
+	opts ...client.ListOption) (Records, error) {
 	opts = append(opts, client.InNamespace(namespace))
 	shards, leases := &tenurev1alpha1.ShardList{}, &coordinationv1.LeaseList{}
 	if err := from.List(ctx, shards, opts...); err != nil {
@@ -123,6 +124,7 @@ func ReadShard(shard *tenurev1alpha1.Shard) (Shard, error) {
 	}
 	s := shardSeen.Shard
 	return Shard{
-		ID: s.ID, Holder: s.Holder, Assignee: s.Assignee, Warm: s.Warm, Epoch: s.Epoch, Objects: s.Objects, Load: s.Load, Retired: s.Retired, Pin: s.Pin,
+		ID: s.ID, Holder: s.Holder, Assignee: s.Assignee, Warm: s.Warm, Epoch: s.Epoch, Objects: s.Objects, Load: s.Load,
+		Retired: s.Retired, Pin: s.Pin,
 	}, nil
 }

@@ -51,8 +51,8 @@ func Worse(a, b string) int {
 	return cmp.Compare(rank[b], rank[a])
 }
 
-// SayViews is what a replica's Lease says of the clusters that don't answer as they should or whose keys wait, the worst first;
-// "" if all is well.
+// SayViews is what a replica's Lease says of the clusters that don't answer as they should or whose keys wait, the
+// worst first; "" if all is well.
 func SayViews(all []ClusterView) string {
 	all = slices.DeleteFunc(slices.Clone(all), func(v ClusterView) bool {
 		return Worse(v.State, "closed") == 0 && v.WaitSeconds < longWait.Seconds() && v.WaitingWrites == 0

@@ -71,12 +71,14 @@ func TestSelectorsKeepTheirGoldenText(t *testing.T) {
 		return "tenure.dev/slot in (" + strings.Join(values, ",") + ")"
 	}
 	want := map[string]selectors{
-		"":         {"shardRange(object.metadata.uid, '0x0000000000000000', '0x10000000000000000')", "tenure.dev/slot"},
-		"0":        {"shardRange(object.metadata.uid, '0x0000000000000000', '0x8000000000000000')", slots(0, 127)},
-		"1":        {"shardRange(object.metadata.uid, '0x8000000000000000', '0x10000000000000000')", slots(128, 255)},
-		"01":       {"shardRange(object.metadata.uid, '0x4000000000000000', '0x8000000000000000')", slots(64, 127)},
-		"111111":   {"shardRange(object.metadata.uid, '0xfc00000000000000', '0x10000000000000000')", "tenure.dev/slot in (fc,fd,fe,ff)"},
-		"11111111": {"shardRange(object.metadata.uid, '0xff00000000000000', '0x10000000000000000')", "tenure.dev/slot in (ff)"},
+		"":   {"shardRange(object.metadata.uid, '0x0000000000000000', '0x10000000000000000')", "tenure.dev/slot"},
+		"0":  {"shardRange(object.metadata.uid, '0x0000000000000000', '0x8000000000000000')", slots(0, 127)},
+		"1":  {"shardRange(object.metadata.uid, '0x8000000000000000', '0x10000000000000000')", slots(128, 255)},
+		"01": {"shardRange(object.metadata.uid, '0x4000000000000000', '0x8000000000000000')", slots(64, 127)},
+		"111111": {"shardRange(object.metadata.uid, '0xfc00000000000000', '0x10000000000000000')",
+			"tenure.dev/slot in (fc,fd,fe,ff)"},
+		"11111111": {"shardRange(object.metadata.uid, '0xff00000000000000', '0x10000000000000000')",
+			"tenure.dev/slot in (ff)"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("selectors (-want +got):\n%s", diff)

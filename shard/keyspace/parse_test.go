@@ -34,8 +34,9 @@ func TestParsersRefuseWhatIsNeverWrittenAndNameIt(t *testing.T) {
 	}
 	for kind, texts := range map[string][]string{
 		"prefix": {"2", "0x1", "010101010", "01 ", "٠"},
-		"shard":  {"", "west", "/01", "/", "west/2", "west/010101010", "west/01/x", "west/01@1", "west/01@02", "west/01@", "west/01@1000000000"},
-		"slot":   {"", "0", "000", "0A", "0x", "g0", "0g"},
+		"shard": {"", "west", "/01", "/", "west/2", "west/010101010", "west/01/x", "west/01@1", "west/01@02", "west/01@",
+			"west/01@1000000000"},
+		"slot": {"", "0", "000", "0A", "0x", "g0", "0g"},
 	} {
 		for _, text := range texts {
 			err := parsers[kind](text)
@@ -113,7 +114,8 @@ func TestDifferentRecordsHaveDifferentNames(t *testing.T) {
 		// is, whole or in part.
 		first := name(fleet, one, layout)
 		cut := rapid.IntRange(1, len(first)).Draw(t, "cut")
-		other, rival, otherLayout := drawShard(t, "other "), fleets.Draw(t, "other fleet"), rapid.Bool().Draw(t, "other layout")
+		other, rival, otherLayout := drawShard(t, "other "), fleets.Draw(t, "other fleet"),
+			rapid.Bool().Draw(t, "other layout")
 		other.Cluster = rapid.SampledFrom([]keyspace.ClusterName{
 			keyspace.ClusterName(first), keyspace.ClusterName(first[:cut]), one.Cluster, other.Cluster,
 		}).Draw(t, "rival")
@@ -136,7 +138,8 @@ func drawShard(t *rapid.T, which string) keyspace.ShardID {
 }
 
 func FuzzParseShardID(f *testing.F) {
-	for _, seed := range []string{"west/01", "west/", "a/b/0", "/", "", "west/2", "west/01@2", "west/@12", "west/@1", "west/@02"} {
+	for _, seed := range []string{"west/01", "west/", "a/b/0", "/", "", "west/2", "west/01@2", "west/@12",
+		"west/@1", "west/@02"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -84,7 +84,8 @@ func compareReplicas(x, y Replica) int {
 	if order := cmp.Compare(x.ID, y.ID); order != 0 {
 		return order
 	}
-	return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.Weight, y.Weight), compareBools(x.Leaving, y.Leaving), cmp.Compare(x.Unfit, y.Unfit))
+	return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.Weight, y.Weight), compareBools(x.Leaving, y.Leaving),
+		cmp.Compare(x.Unfit, y.Unfit))
 }
 
 func compareBools(x, y bool) int {

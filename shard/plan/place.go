@@ -10,8 +10,8 @@ import (
 // have less. Every shard that isn't taken stays where it is, so the number of moves is minimal.
 //
 // If some candidates can't serve some clusters, each group of clusters that the same candidates can serve is divided in
-// turn, those with the fewest candidates first. Each division levels its candidates' totals. The groups are divided again
-// while that changes anything, since one group may level what another left uneven.
+// turn, those with the fewest candidates first. Each division levels its candidates' totals. The groups are divided
+// again while that changes anything, since one group may level what another left uneven.
 func (b *board) balanceCounts() {
 	groups := b.groups()
 	for i := range b.shards {

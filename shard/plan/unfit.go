@@ -97,7 +97,8 @@ type exclusion struct {
 }
 
 func (e exclusions) of(replica int32) Fitness {
-	if i, found := slices.BinarySearchFunc(e, replica, func(x exclusion, r int32) int { return cmp.Compare(x.replica, r) }); found {
+	if i, found := slices.BinarySearchFunc(e, replica,
+		func(x exclusion, r int32) int { return cmp.Compare(x.replica, r) }); found {
 		return e[i].fitness
 	}
 	return Fit

@@ -25,7 +25,8 @@ func drawUnfit(t *rapid.T) fleet {
 		}
 		said := map[keyspace.ClusterName]plan.Fitness{}
 		for cluster := range 4 {
-			said[keyspace.ClusterName(fmt.Sprintf("c%d", cluster))] = rapid.SampledFrom([]plan.Fitness{plan.Fit, plan.Fit, plan.Keeps, plan.Unfit}).Draw(t, "fitness")
+			said[keyspace.ClusterName(fmt.Sprintf("c%d", cluster))] = rapid.SampledFrom(
+				[]plan.Fitness{plan.Fit, plan.Fit, plan.Keeps, plan.Unfit}).Draw(t, "fitness")
 		}
 		f.replicas[i].Unfit = plan.NewUnfitFor(said)
 	}
@@ -59,7 +60,8 @@ func TestWhatNobodyCanServeStaysAndAllElseFindsAPlace(t *testing.T) {
 			holder := f.replica(s.Holder)
 			keeps := holder != nil && !holder.Leaving && holder.Unfit.Of(s.ID.Cluster) != plan.Unfit
 			switch takers := f.takers(s.ID.Cluster); {
-			case len(takers) > 0 && !keeps && (!placed || f.replica(to).Unfit.Of(s.ID.Cluster) != plan.Fit || f.replica(to).Leaving):
+			case len(takers) > 0 && !keeps && (!placed || f.replica(to).Unfit.Of(s.ID.Cluster) != plan.Fit ||
+				f.replica(to).Leaving):
 				t.Errorf("%s stays with %q, though %d are fit for it", s.ID, to, len(takers))
 			case len(takers) == 0 && placed && to != s.Holder && to != s.Assignee:
 				t.Errorf("%s goes to %q, though nobody is fit for it", s.ID, to)
@@ -85,8 +87,8 @@ func TestAPlanOfUnfitReplicasIsMadeOnce(t *testing.T) {
 	})
 }
 
-// Where the same replicas are unfit for the same clusters, the fullest has at most one shard more than it must have. The
-// oracle tries all assignments.
+// Where the same replicas are unfit for the same clusters, the fullest has at most one shard more than it must have.
+// The oracle tries all assignments.
 func TestOneSetOfUnfitReplicasIsBalancedWithinOneShardOfTheBest(t *testing.T) {
 	most := func(counts map[plan.Incarnation]int) int {
 		return slices.Max(append(slices.Collect(maps.Values(counts)), 0))

@@ -52,7 +52,8 @@ func TestTheExportedAPIOfShardIsTheOneInTheGoldenFile(t *testing.T) {
 		"write the file anew: go test ./test/arch -run ExportedAPI -update", golden)
 }
 
-// exportedAPI returns one line for each exported object, field and method of the packages that others may import, sorted.
+// exportedAPI returns one line for each exported object, field and method of the packages that others may import,
+// sorted.
 func exportedAPI(t *testing.T, pattern string) (lines []string) {
 	t.Helper()
 	exports := map[string]string{}
@@ -60,7 +61,8 @@ func exportedAPI(t *testing.T, pattern string) (lines []string) {
 		path, file, _ := strings.Cut(line, " ")
 		exports[path] = file
 	}
-	from := importer.ForCompiler(token.NewFileSet(), "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+	from := importer.ForCompiler(token.NewFileSet(), "gc",
+		func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
 	for _, line := range goList(t, "-f", "{{.ImportPath}} {{.Dir}}", pattern) {
 		path, dir, _ := strings.Cut(line, " ")
 		if _, err := os.ReadDir(dir); err != nil { // so that go test keeps no result of before a change there
@@ -118,7 +120,8 @@ func typeLines(name *types.TypeName, in types.Qualifier) (lines []string) {
 		for field := range under.Fields() {
 			if field.Exported() {
 				embedded := map[bool]string{true: " (embedded)"}[field.Embedded()]
-				lines = append(lines, fmt.Sprintf("field %s.%s %s%s", name.Name(), field.Name(), types.TypeString(field.Type(), in), embedded))
+				lines = append(lines, fmt.Sprintf("field %s.%s %s%s", name.Name(), field.Name(),
+					types.TypeString(field.Type(), in), embedded))
 			}
 		}
 	case *types.Interface:

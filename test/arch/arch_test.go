@@ -42,7 +42,8 @@ func imports(t *testing.T) map[string][]string {
 
 func TestPurePackagesImportTheStandardLibraryAndPurePackagesOnly(t *testing.T) {
 	all := imports(t)
-	pure := []string{"shard/keyspace", "shard/protocol", "shard/plan", "shard/internal/ownership", "shard/internal/driver", "shard/internal/shardtest", "bench/algorithms"}
+	pure := []string{"shard/keyspace", "shard/protocol", "shard/plan", "shard/internal/ownership", "shard/internal/driver",
+		"shard/internal/shardtest", "bench/algorithms"}
 	for _, p := range pure {
 		list, ok := all[p]
 		if !ok {

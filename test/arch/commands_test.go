@@ -145,7 +145,8 @@ func noCommands(t *testing.T, tenure program) {
 		"tenure status": true, "tenure why at/x -n y": true, "tenure cluster add west --role ats,deployments --wait 2m": true,
 		"tenure --lease-duration 5s": true, "tenure plan --replicas N  # what would move": true,
 		"tenure statsu": false, "tenure status --no-such-flag": false, "tenure why": false, "tenure why at/x at/y": false,
-		"tenure cluster ad west": false, "tenure cluster add west --wait soon": false, "tenure cluster add west --replicas 5": false,
+		"tenure cluster ad west": false, "tenure cluster add west --wait soon": false,
+		"tenure cluster add west --replicas 5": false,
 	} {
 		if err := tenure.check(commandLine(line), true); (err == nil) != right {
 			t.Errorf("%s: %v", line, err)
@@ -153,7 +154,8 @@ func noCommands(t *testing.T, tenure program) {
 	}
 }
 
-// flagsOnPages looks whether what pages for users call a flag is one, and whether a replica takes what manifests pass to it.
+// flagsOnPages looks whether what pages for users call a flag is one, and whether a replica takes what manifests pass
+// to it.
 func flagsOnPages(t *testing.T, tenure program) {
 	reference, err := os.ReadFile("../../docs/reference.md") // which config/generate.sh compares with the program
 	if err != nil {
@@ -161,7 +163,8 @@ func flagsOnPages(t *testing.T, tenure program) {
 	}
 	found := 0
 	for page, text := range pages(t, "../..") {
-		if dir := filepath.Base(filepath.Dir(page)); dir != "docs" && filepath.Base(page) != "RUNBOOK.md" && filepath.Base(page) != "SECURITY.md" {
+		if dir := filepath.Base(filepath.Dir(page)); dir != "docs" && filepath.Base(page) != "RUNBOOK.md" &&
+			filepath.Base(page) != "SECURITY.md" {
 			continue
 		}
 		for _, m := range flagOf.FindAllStringSubmatch(text, -1) {

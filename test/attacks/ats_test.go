@@ -54,7 +54,8 @@ func TestAts(t *testing.T) {
 			}
 			bounded(t, func() {
 				for range 4 {
-					_, _ = r.Reconcile(t.Context(), mcreconcile.Request{ClusterName: "west", Request: reconcile.Request{NamespacedName: key}})
+					_, _ = r.Reconcile(t.Context(), mcreconcile.Request{ClusterName: "west",
+						Request: reconcile.Request{NamespacedName: key}})
 					clock.Step(5 * time.Second) // an error is tried again, as by a queue
 				}
 			})
@@ -70,7 +71,8 @@ func TestAts(t *testing.T) {
 				if owner := metav1.GetControllerOf(pod); pod.Namespace != key.Namespace || owner == nil || owner.UID != object.UID {
 					t.Errorf("the Pod is %s/%s of %v", pod.Namespace, pod.Name, owner)
 				}
-				if len(pod.Labels) > 1 || len(pod.Annotations) > 0 || len(pod.Spec.Volumes) > 0 || len(pod.Spec.Containers[0].Command) != 3 {
+				if len(pod.Labels) > 1 || len(pod.Annotations) > 0 || len(pod.Spec.Volumes) > 0 ||
+					len(pod.Spec.Containers[0].Command) != 3 {
 					t.Errorf("the Pod has more than it should: %v", pod)
 				}
 				level := api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}
@@ -143,7 +145,8 @@ func (c atCase) told(t *testing.T, west *side, key client.ObjectKey) {
 		if len(condition.Message) > 1024 {
 			t.Errorf("a message of %d bytes", len(condition.Message))
 		}
-		found = found || condition.Reason == c.Reason && condition.Message != "" && strings.Contains(condition.Message, c.Want)
+		found = found || condition.Reason == c.Reason && condition.Message != "" &&
+			strings.Contains(condition.Message, c.Want)
 	}
 	if !found {
 		t.Errorf("no condition has reason %s and %q: %v", c.Reason, c.Want, now.Status.Conditions)

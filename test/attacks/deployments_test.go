@@ -68,13 +68,15 @@ func newSide(objects ...client.Object) *side {
 		o := config.(metav1.Object)
 		note("deployment", o.GetNamespace(), o.GetName())
 	}
-	s.client = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&appsv1.Deployment{}).WithObjects(objects...).
+	s.client = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(
+		&appsv1.Deployment{}).WithObjects(objects...).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 				note(strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1."), o.GetNamespace(), o.GetName())
 				return c.Create(ctx, o, opts...)
 			},
-			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+				opts ...client.PatchOption) error {
 				note("deployment", o.GetNamespace(), o.GetName())
 				return c.Patch(ctx, o, p, opts...)
 			},
@@ -82,11 +84,13 @@ func newSide(objects ...client.Object) *side {
 				note("deployment", o.GetNamespace(), o.GetName())
 				return c.Delete(ctx, o, opts...)
 			},
-			Apply: func(ctx context.Context, c client.WithWatch, config runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			Apply: func(ctx context.Context, c client.WithWatch, config runtime.ApplyConfiguration,
+				opts ...client.ApplyOption) error {
 				applied(config)
 				return c.Apply(ctx, config, opts...)
 			},
-			SubResourceApply: func(ctx context.Context, c client.Client, sub string, config runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+			SubResourceApply: func(ctx context.Context, c client.Client, sub string, config runtime.ApplyConfiguration,
+				opts ...client.SubResourceApplyOption) error {
 				applied(config)
 				return c.SubResource(sub).Apply(ctx, config, opts...)
 			},
@@ -117,7 +121,8 @@ func (s sides) PutOff(multicluster.ClusterName, string) (time.Duration, bool) { 
 // source is the Deployment of a case: a harmless one with the case laid over it.
 func (c deploymentCase) source(t testing.TB) *appsv1.Deployment {
 	t.Helper()
-	container := map[string]any{"name": "web", "image": "web:1", "env": []any{map[string]any{"name": "PASSWORD", "value": canary}}}
+	container := map[string]any{"name": "web", "image": "web:1",
+		"env": []any{map[string]any{"name": "PASSWORD", "value": canary}}}
 	merge(container, c.Container)
 	pod := map[string]any{"containers": []any{container}}
 	merge(pod, c.Pod)
@@ -177,8 +182,9 @@ func (c deploymentCase) target() []client.Object {
 	if c.Target != nil {
 		labels = *c.Target
 	}
-	theirs := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "tenure-system", Name: "web", Annotations: map[string]string{
-		replication.AnnotationSource: "home/" + c.Namespace + "/web"}}}
+	theirs := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "tenure-system", Name: "web",
+		Annotations: map[string]string{
+			replication.AnnotationSource: "home/" + c.Namespace + "/web"}}}
 	return []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.Namespace, Labels: labels}}, theirs}
 }
 
@@ -190,7 +196,8 @@ func TestDeployments(t *testing.T) {
 		t.Run(c.Name, func(t *testing.T) {
 			source := c.source(t)
 			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.Namespace}}
-			all := sides{"home": newSide(source, namespace.DeepCopy()), "west": newSide(c.target()...), "shut": newSide(namespace)}
+			all := sides{"home": newSide(source, namespace.DeepCopy()), "west": newSide(c.target()...),
+				"shut": newSide(namespace)}
 			clock := clocktesting.NewFakeClock(time.Now())
 			r, err := replication.NewReconciler(replication.Config{Clusters: all, Targets: all, Clock: clock,
 				ForbiddenNamespaces: []string{"tenure-system", "vault-*"}, CreateNamespaces: c.Create})
@@ -217,7 +224,8 @@ func (c deploymentCase) judge(t *testing.T, all sides) {
 	own, made := "deployment "+c.Namespace+"/web", "Namespace /"+c.Namespace
 	for name, s := range all {
 		for _, written := range s.written {
-			allowed := written == own && (name == "home" || name == "west" && c.Accepted) || written == made && c.Create && c.Accepted && name == "west"
+			allowed := written == own && (name == "home" || name == "west" && c.Accepted) ||
+				written == made && c.Create && c.Accepted && name == "west"
 			if !allowed {
 				t.Errorf("%s: written: %s", name, written)
 			}
@@ -227,7 +235,8 @@ func (c deploymentCase) judge(t *testing.T, all sides) {
 		t.Errorf("west has it: %v", written)
 	}
 	source := &appsv1.Deployment{}
-	if err := all["home"].client.Get(t.Context(), client.ObjectKey{Namespace: c.Namespace, Name: "web"}, source); err != nil {
+	if err := all["home"].client.Get(t.Context(), client.ObjectKey{Namespace: c.Namespace, Name: "web"},
+		source); err != nil {
 		t.Fatal(err)
 	}
 	message, reason := "", ""

@@ -47,7 +47,8 @@ func (c kubeconfigCase) caseName() string { return c.Name }
 func server(t testing.TB, asked *atomic.Int64) *httptest.Server {
 	t.Helper()
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") == "" && len(r.TLS.PeerCertificates) == 0 || !strings.HasSuffix(r.URL.Path, "/version") || strings.Contains(r.URL.Path, "//") {
+		if r.Header.Get("Authorization") == "" && len(r.TLS.PeerCertificates) == 0 ||
+			!strings.HasSuffix(r.URL.Path, "/version") || strings.Contains(r.URL.Path, "//") {
 			w.WriteHeader(http.StatusUnauthorized)
 		}
 		_, _ = io.WriteString(w, `{"major":"1"}`)
@@ -105,12 +106,16 @@ func TestKubeconfigs(t *testing.T) {
 		`users: [{name: u, user: {token: ` + canary + `}}]}`
 	fill := strings.NewReplacer(
 		"${FILE}", set.file, "${PROGRAM}", set.program, "${ELSEWHERE}", elsewhere.URL, "${SERVER}", good.URL,
-		"${SERVERHOST}", good.Listener.Addr().String(), "${CANARY}", canary, "${CANARY64}", encode(canary), "${AUTHORITY}", authority,
+		"${SERVERHOST}", good.Listener.Addr().String(), "${CANARY}", canary, "${CANARY64}", encode(canary),
+		"${AUTHORITY}", authority,
 		"${CERTIFICATE}", certificate, "${KEY}", key, "${KEY2}", key2, "${BASE}", base+"\n",
 		"${BLOCK64}", encode("-----BEGIN "+canary+"-----\nAAAA\n-----END "+canary+"-----\n"),
-		"${LONG}", repeat("long", 8<<10/4), "${LONGER}", repeat("long", 32<<10/4), "${LONG64}", encode(repeat("long", 70<<10/4)),
-		"${HOST}", repeat("host.", 100)+"example", "${HUGE}", repeat("# "+canary+"\n", 1<<20/18), "${KEYS}", "users: "+canary+"\n"+keys.String(),
-		"${DEEP}", repeat("[", 100)+repeat("]", 100), "${DEEPEST}", repeat("[", 20000), "${ALIASES}", repeat("*a,", 20000)+"x",
+		"${LONG}", repeat("long", 8<<10/4), "${LONGER}", repeat("long", 32<<10/4), "${LONG64}",
+		encode(repeat("long", 70<<10/4)),
+		"${HOST}", repeat("host.", 100)+"example", "${HUGE}", repeat("# "+canary+"\n", 1<<20/18), "${KEYS}",
+		"users: "+canary+"\n"+keys.String(),
+		"${DEEP}", repeat("[", 100)+repeat("]", 100), "${DEEPEST}", repeat("[", 20000), "${ALIASES}",
+		repeat("*a,", 20000)+"x",
 	)
 	for _, c := range read[kubeconfigCase](t, "kubeconfigs") {
 		t.Run(c.Name, func(t *testing.T) {
@@ -124,7 +129,8 @@ func TestKubeconfigs(t *testing.T) {
 				t.Fatal(err)
 			}
 			text := c.text(t, base, fill)
-			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "west"}, Data: map[string][]byte{kubeconfig.Key: text}}
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "west"},
+				Data: map[string][]byte{kubeconfig.Key: text}}
 			reason, note := "", ""
 			bounded(t, func() { reason, note = clusterhealth.Look(t.Context(), secret, policy, 2*time.Second) })
 			file := inFile(t, text)

@@ -51,8 +51,8 @@ func sound(now time.Time) inspect.Records {
 	return r
 }
 
-// Forged records are told, and what isn't forged is judged as ever. That replicas don't act on them is for the protocol's
-// own tests.
+// Forged records are told, and what isn't forged is judged as ever. That replicas don't act on them is for the
+// protocol's own tests.
 func TestRecords(t *testing.T) {
 	now := time.Now().UTC()
 	fill := strings.NewReplacer("${LONG}", repeat("long", 1<<20/4), "${NOW}", now.Format(metav1.RFC3339Micro))
@@ -70,8 +70,10 @@ func TestRecords(t *testing.T) {
 			} else {
 				var l coordinationv1.Lease
 				forge(t, c.Lease, &l, fill)
-				if l.Labels[tenurev1alpha1.RoleLabel] == tenurev1alpha1.RoleMember && l.Annotations[tenurev1alpha1.LeaseDurationAnnotation] == "" {
-					metav1.SetMetaDataAnnotation(&l.ObjectMeta, tenurev1alpha1.LeaseDurationAnnotation, "10s") // without, no more is read of it
+				if l.Labels[tenurev1alpha1.RoleLabel] == tenurev1alpha1.RoleMember &&
+					l.Annotations[tenurev1alpha1.LeaseDurationAnnotation] == "" {
+					// without, no more is read of it
+					metav1.SetMetaDataAnnotation(&l.ObjectMeta, tenurev1alpha1.LeaseDurationAnnotation, "10s")
 				}
 				records.Leases = append(records.Leases, l)
 			}

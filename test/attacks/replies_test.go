@@ -49,14 +49,17 @@ func TestReplies(t *testing.T) {
 	bad.Config.ErrorLog = log.New(io.Discard, "", 0)
 	bad.StartTLS()
 	defer bad.Close()
-	authority := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: bad.Certificate().Raw}))
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "west"}, Data: map[string][]byte{kubeconfig.Key: []byte(
-		`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}], ` +
-			`clusters: [{name: c, cluster: {server: "` + bad.URL + `", certificate-authority-data: "` + authority + `"}}], ` +
-			`users: [{name: u, user: {token: ` + canary + `}}]}`,
-	)}}
+	authority := base64.StdEncoding.EncodeToString(
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: bad.Certificate().Raw}))
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "west"},
+		Data: map[string][]byte{kubeconfig.Key: []byte(
+			`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}], ` +
+				`clusters: [{name: c, cluster: {server: "` + bad.URL + `", certificate-authority-data: "` + authority + `"}}], ` +
+				`users: [{name: u, user: {token: ` + canary + `}}]}`,
+		)}}
 	fill = strings.NewReplacer(
-		"${ELSEWHERE}", elsewhere.URL, "${ELSEWHEREHOST}", elsewhere.Listener.Addr().String(), "${SERVERHOST}", bad.Listener.Addr().String(),
+		"${ELSEWHERE}", elsewhere.URL, "${ELSEWHEREHOST}", elsewhere.Listener.Addr().String(), "${SERVERHOST}",
+		bad.Listener.Addr().String(),
 		"${FILE}", set.file, "${CANARY}", canary, "${LONG}", repeat("long", 1<<20/4),
 	)
 	for _, c := range read[replyCase](t, "replies") {

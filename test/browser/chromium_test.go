@@ -99,8 +99,10 @@ func startBrowser(profile string) (*browser, error) {
 	if err != nil {
 		return nil, err
 	}
-	command := exec.Command(path, "--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-		"--no-first-run", "--disable-dev-shm-usage", "--disable-background-networking", "--disable-component-update", "--disable-sync",
+	command := exec.Command(path, "--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu",
+		"--hide-scrollbars",
+		"--no-first-run", "--disable-dev-shm-usage", "--disable-background-networking",
+		"--disable-component-update", "--disable-sync",
 		"--force-device-scale-factor=1", "--user-data-dir="+profile, "about:blank")
 	command.ExtraFiles = []*os.File{toBrowser, fromBrowser} // 3 and 4, by the protocol
 	if err := command.Start(); err != nil {
@@ -109,7 +111,8 @@ func startBrowser(profile string) (*browser, error) {
 	toBrowser.Close()
 	fromBrowser.Close()
 	b := &browser{
-		command: command, to: commands, from: answers, done: make(chan struct{}), waiting: map[int]chan reply{}, tabs: map[string]*chromium{},
+		command: command, to: commands, from: answers, done: make(chan struct{}), waiting: map[int]chan reply{},
+		tabs: map[string]*chromium{},
 	}
 	go func() {
 		defer close(b.done)
@@ -142,7 +145,8 @@ func newTab(t *testing.T, width, height int) *chromium {
 	for _, domain := range []string{"Page", "Runtime", "Log", "Network", "Accessibility"} {
 		c.call(domain+".enable", nil, nil)
 	}
-	c.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false}, nil)
+	c.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1,
+		"mobile": false}, nil)
 	t.Cleanup(func() { c.call("Page.close", nil, nil) })
 	return c
 }
@@ -200,7 +204,8 @@ func (b *browser) send(session, method string, params any) (chan reply, error) {
 		return nil, b.broken
 	}
 	b.next++
-	text, err := json.Marshal(map[string]any{"id": b.next, "method": method, "params": orEmpty(params), "sessionId": session})
+	text, err := json.Marshal(map[string]any{"id": b.next, "method": method, "params": orEmpty(params),
+		"sessionId": session})
 	if session == "" {
 		text, err = json.Marshal(map[string]any{"id": b.next, "method": method, "params": orEmpty(params)})
 	}
@@ -276,7 +281,8 @@ func (c *chromium) key(name string) {
 	c.t.Helper()
 	code := map[string]int{"Tab": 9, "End": 35, "Home": 36, "ArrowLeft": 37, "ArrowRight": 39}[name]
 	for _, kind := range []string{"rawKeyDown", "keyUp"} {
-		c.call("Input.dispatchKeyEvent", map[string]any{"type": kind, "key": name, "code": name, "windowsVirtualKeyCode": code}, nil)
+		c.call("Input.dispatchKeyEvent", map[string]any{"type": kind, "key": name, "code": name,
+			"windowsVirtualKeyCode": code}, nil)
 	}
 }
 

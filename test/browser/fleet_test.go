@@ -38,19 +38,22 @@ func newFleet(t *testing.T) *fleet {
 	t.Helper()
 	f := &fleet{registry: prometheus.NewRegistry(), version: 100}
 	f.usable = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "tenure_cluster_usable"}, []string{"cluster", "reason"})
-	wait := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "tenure_queue_wait_seconds", Buckets: []float64{.001, .01, .1, 1}}, []string{"controller"})
+	wait := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "tenure_queue_wait_seconds",
+		Buckets: []float64{.001, .01, .1, 1}}, []string{"controller"})
 	f.wait = wait.WithLabelValues("at")
 	f.registry.MustRegister(f.usable, wait)
 	for _, name := range []string{"r0", "r1", "r2"} {
 		f.records.Leases = append(f.records.Leases, coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-			Name: name + "-abc234", Labels: map[string]string{tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleMember, tenurev1alpha1.ReplicaLabel: name},
+			Name: name + "-abc234", Labels: map[string]string{tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleMember,
+				tenurev1alpha1.ReplicaLabel: name},
 			Annotations: map[string]string{"tenure.dev/lease-duration": "10s", "tenure.dev/build": "v1.0.0"},
 		}})
 	}
 	holder := "r0-abc234"
 	f.records.Leases = append(f.records.Leases, coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: tenurev1alpha1.CoordinatorName, Labels: map[string]string{tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleCoordinator}},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder},
+		ObjectMeta: metav1.ObjectMeta{Name: tenurev1alpha1.CoordinatorName,
+			Labels: map[string]string{tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleCoordinator}},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder},
 	})
 	for offset, cluster := range []string{"west", "east"} { // balanced over both
 		f.usable.WithLabelValues(cluster, "Usable").Set(1)
@@ -61,7 +64,8 @@ func newFleet(t *testing.T) *fleet {
 			f.records.Shards = append(f.records.Shards, tenurev1alpha1.Shard{
 				ObjectMeta: metav1.ObjectMeta{Name: id.RecordName("")},
 				Spec:       tenurev1alpha1.ShardSpec{Cluster: cluster, Prefix: prefix.String(), Assignee: who},
-				Status:     tenurev1alpha1.ShardStatus{Holder: who, Epoch: 3, Phase: tenurev1alpha1.ShardHeld, Objects: 25, LoadMilli: 40, HeldSince: &since},
+				Status: tenurev1alpha1.ShardStatus{Holder: who, Epoch: 3, Phase: tenurev1alpha1.ShardHeld, Objects: 25,
+					LoadMilli: 40, HeldSince: &since},
 			})
 		}
 	}
@@ -100,7 +104,8 @@ func (f *fleet) read(context.Context) (inspect.Records, error) {
 func (f *fleet) say(replica int, view inspect.ClusterView) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.records.Leases[replica].Annotations[tenurev1alpha1.ClustersAnnotation] = inspect.SayViews([]inspect.ClusterView{view})
+	f.records.Leases[replica].Annotations[tenurev1alpha1.ClustersAnnotation] = inspect.SayViews(
+		[]inspect.ClusterView{view})
 }
 
 // change changes one shard.
@@ -117,7 +122,8 @@ func (f *fleet) change(name string, do func(*tenurev1alpha1.Shard)) {
 // move is a change of holder that has happened.
 func move(to string, kind protocol.MoveKind) func(*tenurev1alpha1.Shard) {
 	return func(s *tenurev1alpha1.Shard) {
-		s.Status.LastMove = &tenurev1alpha1.ShardMove{Kind: string(kind), From: s.Status.Holder, To: to, Time: metav1.NowMicro()}
+		s.Status.LastMove = &tenurev1alpha1.ShardMove{Kind: string(kind), From: s.Status.Holder, To: to,
+			Time: metav1.NowMicro()}
 		s.Spec.Assignee, s.Status.Holder, s.Status.Warm = to, to, ""
 		s.Status.Epoch++
 	}
@@ -126,7 +132,8 @@ func move(to string, kind protocol.MoveKind) func(*tenurev1alpha1.Shard) {
 // serve serves the fleet's page and returns the address of the server.
 func (f *fleet) serve(t *testing.T) (address string, stop func()) {
 	t.Helper()
-	page := statuspage.New(statuspage.Config{Replica: "r1", Namespace: "tenure-system", Records: f.read, Metrics: f.registry, Every: 200 * time.Millisecond})
+	page := statuspage.New(statuspage.Config{Replica: "r1", Namespace: "tenure-system", Records: f.read,
+		Metrics: f.registry, Every: 200 * time.Millisecond})
 	server := httptest.NewServer(page)
 	ctx, cancel := context.WithCancel(context.Background())
 	var once sync.Once

@@ -44,29 +44,35 @@ func TestThePageShowsHandoffsAsTheyHappenAndWhatIsWrong(t *testing.T) {
 	for range 100 {
 		f.wait.Observe(0.004)
 	}
-	c.until("the queue's latency is there", `/at.*100.*5\.5 ms.*9\.9 ms/.test(document.getElementById("queues").innerText.replace(/\s+/g, " "))`)
+	c.until("the queue's latency is there",
+		`/at.*100.*5\.5 ms.*9\.9 ms/.test(document.getElementById("queues").innerText.replace(/\s+/g, " "))`)
 	c.screenshot("light")
 
 	f.change("west.p010", func(s *tenurev1alpha1.Shard) { s.Spec.Assignee = "r0-abc234" })
-	c.until("a move is under way", `document.getElementById("moves").textContent.includes("west/010: r2-abc234 → r0-abc234, warming")`)
+	c.until("a move is under way",
+		`document.getElementById("moves").textContent.includes("west/010: r2-abc234 → r0-abc234, warming")`)
 	c.until("its block shows that", blockOf("west/010")+`.classList.contains("moving")`)
 	f.change("west.p010", move("r0-abc234", protocol.Planned))
 	c.until("the block has a new holder", blockOf("west/010")+`.textContent === "a"`)
-	c.until("the handoff is listed", `document.getElementById("moves").firstChild.textContent.includes("west/010: r2-abc234 → r0-abc234, Planned, epoch 4")`)
-	c.until("it is read out", `document.getElementById("said").textContent === "1 shard changed hands; the latest, west/010, went to r0-abc234"`)
+	c.until("the handoff is listed",
+		`document.getElementById("moves").firstChild.textContent.includes("west/010: r2-abc234 → r0-abc234, Planned, epoch 4")`)
+	c.until("it is read out",
+		`document.getElementById("said").textContent === "1 shard changed hands; the latest, west/010, went to r0-abc234"`)
 
 	f.change("east.p111", func(s *tenurev1alpha1.Shard) { s.Status.Holder, s.Spec.Assignee = "", "" })
 	f.usable.DeleteLabelValues("east", "Usable")
 	f.usable.WithLabelValues("east", "Unreachable").Set(0)
 	c.until("the verdict changes", `document.getElementById("verdict").textContent === "Something is wrong"`)
-	c.until("findings say what", `document.getElementById("findings").textContent.includes("nobody holds 1 shard: east/111")`)
+	c.until("findings say what",
+		`document.getElementById("findings").textContent.includes("nobody holds 1 shard: east/111")`)
 	c.until("the cluster is listed", `document.getElementById("unusable").textContent.includes("east: Unreachable")`)
 	if got := c.eval(blockOf("east/111") + `.className`); got != "unserved" {
 		t.Errorf("the block of a shard without holder is %q", got)
 	}
 	f.say(0, inspect.ClusterView{Cluster: "west", State: "open", Cause: "throttling", Ready: 9, WaitSeconds: 3,
 		Namespaces: []inspect.Waiting{{Namespace: "shop", Keys: 9, WaitSeconds: 3}}})
-	c.until("a cluster that refuses is listed", `document.getElementById("unusable").textContent.includes("west: open (throttling), 9 keys ready, the oldest for 3 s, shop 3 s")`)
+	c.until("a cluster that refuses is listed",
+		`document.getElementById("unusable").textContent.includes("west: open (throttling), 9 keys ready, the oldest for 3 s, shop 3 s")`)
 	c.prefer("dark")
 	c.screenshot("dark-wrong")
 	c.quiet(t)
@@ -82,7 +88,8 @@ func TestTheMapIsUsedWithTheKeyboardAlone(t *testing.T) {
 	c.key("Tab")
 	for _, step := range []struct{ key, want string }{
 		{"", "shard east/000"}, {"ArrowRight", "shard east/001"}, {"End", "shard east/111"}, {"ArrowRight", "shard east/111"},
-		{"ArrowLeft", "shard east/110"}, {"Home", "shard east/000"}, {"Tab", "shard west/000"}, {"ArrowRight", "shard west/001"},
+		{"ArrowLeft", "shard east/110"}, {"Home", "shard east/000"}, {"Tab", "shard west/000"},
+		{"ArrowRight", "shard west/001"},
 	} {
 		if step.key != "" {
 			c.key(step.key)
@@ -92,11 +99,13 @@ func TestTheMapIsUsedWithTheKeyboardAlone(t *testing.T) {
 		}
 	}
 	f.change("west.p001", move("r0-abc234", protocol.Exit))
-	c.until("what has the focus is told anew", `document.getElementById("detail").textContent.includes("west/001, held by r0, epoch 4")`)
+	c.until("what has the focus is told anew",
+		`document.getElementById("detail").textContent.includes("west/001, held by r0, epoch 4")`)
 	if got := c.eval(focused); !strings.HasPrefix(got, "shard west/001, held by r0") {
 		t.Errorf("after a new view the focus is on %q", got)
 	}
-	outline := c.eval(`getComputedStyle(document.activeElement).outlineStyle + getComputedStyle(document.activeElement).outlineWidth`)
+	outline := c.eval(
+		`getComputedStyle(document.activeElement).outlineStyle + getComputedStyle(document.activeElement).outlineWidth`)
 	if outline != "solid3px" {
 		t.Errorf("the focus shows as %q", outline)
 	}
@@ -118,7 +127,8 @@ func TestAScreenReaderGetsAllThatIsSeen(t *testing.T) {
 	}
 }
 
-// contrast is the lowest ratio of the luminances of text and what is behind it, of all elements with a text of their own.
+// contrast is the lowest ratio of the luminances of text and what is behind it, of all elements with a text of their
+// own.
 const contrast = `(() => {
 	const parse = (c) => c.match(/[\d.]+/g).map(Number);
 	const light = ([r, g, b]) => [r, g, b].map((v) => v / 255).map((v) => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
@@ -168,8 +178,9 @@ func TestAClusterThatWasMadeAnewIsDrawnAsAnyOther(t *testing.T) {
 		id := keyspace.ShardID{Cluster: "north", Prefix: prefix, Generation: 2}
 		f.records.Shards = append(f.records.Shards, tenurev1alpha1.Shard{
 			ObjectMeta: metav1.ObjectMeta{Name: id.RecordName("")},
-			Spec:       tenurev1alpha1.ShardSpec{Cluster: "north", Prefix: prefix.String(), Generation: 2, Assignee: "r0-abc234"},
-			Status:     tenurev1alpha1.ShardStatus{Holder: "r0-abc234", Epoch: 1, Phase: tenurev1alpha1.ShardHeld},
+			Spec: tenurev1alpha1.ShardSpec{Cluster: "north", Prefix: prefix.String(), Generation: 2,
+				Assignee: "r0-abc234"},
+			Status: tenurev1alpha1.ShardStatus{Holder: "r0-abc234", Epoch: 1, Phase: tenurev1alpha1.ShardHeld},
 		})
 	}
 	c, _ := open(t, f, 1200, 1000)
@@ -191,7 +202,8 @@ func TestNamesAreTextAndNeverMarkup(t *testing.T) {
 		t.Errorf("markup from a name came alive: %s", got)
 	}
 	const whole = `(document.body.textContent + [...document.querySelectorAll("[aria-label]")].map((e) => e.ariaLabel))`
-	if got := c.eval(`/[\u202e\u200b\u2028]/.test(` + whole + `) + " " + ` + whole + `.includes("long".repeat(300))`); got != "false false" {
+	if got := c.eval(`/[\u202e\u200b\u2028]/.test(` + whole + `) + " " + ` + whole +
+		`.includes("long".repeat(300))`); got != "false false" {
 		t.Errorf("a name turns the direction of text or hides, or is too long: %s", got)
 	}
 	c.quiet(t)
@@ -203,7 +215,8 @@ func TestAPageThatLostItsReplicaSaysSo(t *testing.T) {
 	c.until("the page says that it is old", `document.getElementById("link").textContent.includes("what you see is old")`)
 }
 
-// quiet checks that the page asked nobody but its server for anything, and that the browser had nothing to complain about.
+// quiet checks that the page asked nobody but its server for anything, and that the browser had nothing to complain
+// about.
 func (c *chromium) quiet(t *testing.T) {
 	t.Helper()
 	host := c.eval(`location.origin`)

@@ -172,7 +172,9 @@ const (
 
 var excuses = []excuse{
 	{regexp.MustCompile(`fault proxy: `), answers, feltFor},
-	{regexp.MustCompile(`connection refused|connection reset|broken pipe|EOF|GOAWAY|stream error|connection lost|use of closed`),
+	{
+		regexp.MustCompile(
+			`connection refused|connection reset|broken pipe|EOF|GOAWAY|stream error|connection lost|use of closed`),
 		connection, restartFelt},
 	{regexp.MustCompile(`context deadline exceeded|context canceled|Client\.Timeout|TLS handshake timeout|i/o timeout`),
 		slowness, restartFelt},

@@ -21,7 +21,8 @@ func says(replica string, at float64, level, msg, err string) logged {
 }
 
 func served(name string, due, late float64) lateAt {
-	return lateAt{madeAt: madeAt{cluster: "west", name: name, due: after(due)}, late: time.Duration(late * float64(time.Second)), shard: "west/0"}
+	return lateAt{madeAt: madeAt{cluster: "west", name: name, due: after(due)},
+		late: time.Duration(late * float64(time.Second)), shard: "west/0"}
 }
 
 // sound is an account of a calm minute and a stormy one in which everything was as it must be.
@@ -32,8 +33,10 @@ func sound() *account {
 		calms:  []window{{day, after(60)}},
 		faults: []fault{
 			{Kind: paused, Victim: "r1", Start: after(10), End: after(25), Calm: true},
-			{Kind: "SIGKILL", Victim: "r2", Start: after(30), End: after(40), Calm: true, Tenures: map[string]int64{"west/0": 3}},
-			{Kind: "partition, home", Victim: "r3 to home", Start: after(70), End: after(75), Rule: "{Fault:blackhole}", Hits: 4},
+			{Kind: "SIGKILL", Victim: "r2", Start: after(30), End: after(40), Calm: true,
+				Tenures: map[string]int64{"west/0": 3}},
+			{Kind: "partition, home", Victim: "r3 to home", Start: after(70), End: after(75),
+				Rule: "{Fault:blackhole}", Hits: 4},
 			{Kind: "restart of the API server, home", Victim: "home", Start: after(80), End: after(82), Server: true},
 			{Kind: crowded, Victim: "all", Start: after(-9), End: after(-1)},
 			{Kind: "500, workload", Victim: "all to west", Start: after(150), End: after(151), Rule: "{Fault:answer}", Hits: 2},
@@ -44,9 +47,12 @@ func sound() *account {
 			says("r3", 76, "ERROR", "Reconciler error", "context deadline exceeded"),
 			says("r1", 90, "ERROR", "Reconciler error", "ats is forbidden: User"),
 			says("r2", 152, "ERROR", "Reconciler error", "fault proxy: 500 to create pods"),
-			{lab.Line{Time: after(35), Level: "INFO", Msg: "shard active", Shard: "west/0", Epoch: 4, Kind: protocol.Crash, GapMS: 5000}, "r1", "r1.log:9"},
-			{lab.Line{Time: after(50), Level: "INFO", Msg: "shard active", Shard: "west/0", Epoch: 5, Kind: protocol.Planned, GapMS: 12}, "r3", "r3.log:9"},
-			{lab.Line{Time: after(55), Level: "INFO", Msg: "shard active", Shard: "west/0", Epoch: 6, Kind: protocol.Exit, GapMS: 20}, "r1", "r1.log:10"},
+			{lab.Line{Time: after(35), Level: "INFO", Msg: "shard active", Shard: "west/0", Epoch: 4, Kind: protocol.Crash,
+				GapMS: 5000}, "r1", "r1.log:9"},
+			{lab.Line{Time: after(50), Level: "INFO", Msg: "shard active", Shard: "west/0", Epoch: 5, Kind: protocol.Planned,
+				GapMS: 12}, "r3", "r3.log:9"},
+			{lab.Line{Time: after(55), Level: "INFO", Msg: "shard active", Shard: "west/0", Epoch: 6, Kind: protocol.Exit,
+				GapMS: 20}, "r1", "r1.log:10"},
 		},
 		ats: []lateAt{served("at-1", 8, 0.1), served("at-2", 31, 5.2), served("at-3", 72, 40)},
 	}
@@ -58,19 +64,30 @@ func TestEachMissIsFoundAndASoundAccountHasNone(t *testing.T) {
 		plant func(*account)
 		want  string // "" : a control
 	}{
-		"nothing planted":                     {func(*account) {}, ""},
-		"quota of faults missed":              {func(a *account) { a.quotas[0].got = 2 }, "quota: 2 of 3 faults"},
-		"quota of moves missed":               {func(a *account) { a.quotas[1].got = 9 }, "quota: 9 of 10 planned moves"},
-		"a network fault hit nothing":         {func(a *account) { a.faults[2].Hits = 0 }, "idle fault: partition, home, r3 to home"},
-		"a fault of a process has no hits":    {func(a *account) { a.faults[0].Hits = 0 }, ""},
-		"lapse in calm":                       {func(a *account) { storm(a, says("r2", 15, "INFO", "incarnation lapsed", "")) }, "lapse in calm: r2"},
-		"lapse of who was paused, long after": {func(a *account) { storm(a, says("r1", 50, "INFO", "incarnation lapsed", "")) }, "lapse in calm: r1"},
-		"lapse in a storm":                    {func(a *account) { storm(a, says("r2", 72, "INFO", "incarnation lapsed", "")) }, ""},
-		"a key waits too long in calm":        {func(a *account) { a.ats[1].late = 8001 * time.Millisecond }, "wait: 1 keys"},
-		"… on a machine that may be busy":     {func(a *account) { a.lenient, a.ats[1].late = true, 8001*time.Millisecond }, ""},
-		"… and far too long, on such a one":   {func(a *account) { a.lenient, a.ats[1].late = true, 36*time.Second }, "wait: 1 keys"},
-		"a key waits too long in a storm":     {func(a *account) { a.ats[2].late = 151 * time.Second }, "which may take 2m30s"},
-		"a key is never served":               {func(a *account) { a.never = []madeAt{{cluster: "east", name: "at-9"}} }, "east/at-9, which was never served"},
+		"nothing planted":        {func(*account) {}, ""},
+		"quota of faults missed": {func(a *account) { a.quotas[0].got = 2 }, "quota: 2 of 3 faults"},
+		"quota of moves missed":  {func(a *account) { a.quotas[1].got = 9 }, "quota: 9 of 10 planned moves"},
+		"a network fault hit nothing": {func(a *account) { a.faults[2].Hits = 0 },
+			"idle fault: partition, home, r3 to home"},
+		"a fault of a process has no hits": {func(a *account) { a.faults[0].Hits = 0 }, ""},
+		"lapse in calm": {func(a *account) {
+			storm(a, says("r2", 15, "INFO", "incarnation lapsed", ""))
+		}, "lapse in calm: r2"},
+		"lapse of who was paused, long after": {func(a *account) {
+			storm(a, says("r1", 50, "INFO", "incarnation lapsed", ""))
+		}, "lapse in calm: r1"},
+		"lapse in a storm": {func(a *account) {
+			storm(a, says("r2", 72, "INFO", "incarnation lapsed", ""))
+		}, ""},
+		"a key waits too long in calm": {func(a *account) { a.ats[1].late = 8001 * time.Millisecond }, "wait: 1 keys"},
+		"… on a machine that may be busy": {func(a *account) { a.lenient, a.ats[1].late = true, 8001*time.Millisecond },
+			""},
+		"… and far too long, on such a one": {func(a *account) { a.lenient, a.ats[1].late = true, 36*time.Second },
+			"wait: 1 keys"},
+		"a key waits too long in a storm": {func(a *account) { a.ats[2].late = 151 * time.Second },
+			"which may take 2m30s"},
+		"a key is never served": {func(a *account) { a.never = []madeAt{{cluster: "east", name: "at-9"}} },
+			"east/at-9, which was never served"},
 		"an error that faults cause, in calm": {func(a *account) {
 			storm(a, says("r2", 32, "ERROR", "Reconciler error", "context deadline exceeded"))
 		}, "unexplained error"},
@@ -92,11 +109,17 @@ func TestEachMissIsFoundAndASoundAccountHasNone(t *testing.T) {
 		"that nothing explains": {func(a *account) {
 			storm(a, says("r3", 74, "ERROR", "Reconciler error", "index out of range"))
 		}, "index out of range"},
-		"slow, while all start":      {func(a *account) { storm(a, says("r1", -5, "ERROR", "x", "context deadline exceeded")) }, ""},
-		"refused, while all start":   {func(a *account) { storm(a, says("r1", -5, "ERROR", "x", "connection refused")) }, "unexplained error"},
-		"a panic":                    {func(a *account) { storm(a, says("r3", 74, "", "panic: connection refused", "")) }, "panic"},
-		"a shard is never served":    {func(a *account) { a.faults[1].Tenures["west/1"] = 2 }, "shards [west/1] were never served again"},
-		"all of a cluster's clients": {func(a *account) { storm(a, says("r1", 151.5, "ERROR", "x", "fault proxy: 500")) }, ""},
+		"slow, while all start": {func(a *account) {
+			storm(a, says("r1", -5, "ERROR", "x", "context deadline exceeded"))
+		}, ""},
+		"refused, while all start": {func(a *account) { storm(a, says("r1", -5, "ERROR", "x", "connection refused")) },
+			"unexplained error"},
+		"a panic": {func(a *account) { storm(a, says("r3", 74, "", "panic: connection refused", "")) },
+			"panic"},
+		"a shard is never served": {func(a *account) { a.faults[1].Tenures["west/1"] = 2 },
+			"shards [west/1] were never served again"},
+		"all of a cluster's clients": {func(a *account) { storm(a, says("r1", 151.5, "ERROR", "x", "fault proxy: 500")) },
+			""},
 	} {
 		a := sound()
 		c.plant(a)
@@ -135,18 +158,23 @@ func TestEachMissedTargetIsFoundAndASoundAccountMeetsAll(t *testing.T) {
 		report *witness.Report
 		want   string
 	}{
-		"nothing planted":          {func(*account) {}, rate(1.2), ""},
-		"slow planned handoff":     {func(a *account) { gapOf(a, protocol.Planned, 101) }, rate(1), "gap of a planned handoff, p99"},
-		"slow in the middle":       {func(a *account) { gapOf(a, protocol.Planned, 26) }, rate(1), "gap of a planned handoff, p50"},
-		"slow clean exit":          {func(a *account) { gapOf(a, protocol.Exit, 251) }, rate(1), "gap of a clean exit, p99"},
-		"slow takeover":            {func(a *account) { a.logs[5].Time = after(36.1) }, rate(1), "unserved after SIGKILL, max"},
-		"an At late after a crash": {func(a *account) { a.ats[1].late = 5800 * time.Millisecond }, rate(1), "an At that fell due after SIGKILL"},
+		"nothing planted": {func(*account) {}, rate(1.2), ""},
+		"slow planned handoff": {func(a *account) { gapOf(a, protocol.Planned, 101) }, rate(1),
+			"gap of a planned handoff, p99"},
+		"slow in the middle": {func(a *account) { gapOf(a, protocol.Planned, 26) }, rate(1),
+			"gap of a planned handoff, p50"},
+		"slow clean exit": {func(a *account) { gapOf(a, protocol.Exit, 251) }, rate(1), "gap of a clean exit, p99"},
+		"slow takeover": {func(a *account) { a.logs[5].Time = after(36.1) }, rate(1),
+			"unserved after SIGKILL, max"},
+		"an At late after a crash": {func(a *account) { a.ats[1].late = 5800 * time.Millisecond }, rate(1),
+			"an At that fell due after SIGKILL"},
 		"an At late after an exit": {func(a *account) {
 			a.faults[1].Kind, a.ats[1].late = "SIGTERM", 600*time.Millisecond
 		}, rate(1), "an At that fell due after SIGTERM"},
-		"a short gap in the log, a long one by the audit logs": {func(*account) {}, &witness.Report{Handoffs: []witness.Handoff{
-			{Kind: protocol.Planned, Time: after(50), UnservedMs: &long}, {Kind: protocol.Planned, Time: after(51)},
-		}}, "keys due at a planned handoff, by the audit logs"},
+		"a short gap in the log, a long one by the audit logs": {func(*account) {},
+			&witness.Report{Handoffs: []witness.Handoff{
+				{Kind: protocol.Planned, Time: after(50), UnservedMs: &long}, {Kind: protocol.Planned, Time: after(51)},
+			}}, "keys due at a planned handoff, by the audit logs"},
 		"such a gap in a storm": {func(*account) {}, &witness.Report{Handoffs: []witness.Handoff{
 			{Kind: protocol.Planned, Time: after(90), UnservedMs: &long},
 		}}, ""},

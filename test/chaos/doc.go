@@ -1,4 +1,5 @@
-// Command chaos injects faults into a running fleet and judges from the API servers' audit logs whether any invariant broke.
+// Command chaos injects faults into a running fleet and judges from the API servers' audit logs whether any invariant
+// broke.
 //
 //	go run ./test/chaos [--for 15m] [--faults 300] [--moves 1000] [--untidy 38] [--seed N]
 //		[--scenario calm,storm,moves,untidy,handoff]
@@ -7,14 +8,15 @@
 // with the permissions that config/ ships (in the storm behind fault proxies). It applies an open-loop load of Ats.
 // Then it kills, pauses, restarts and partitions, one scenario after the other:
 //
-//   - calm: one fault of a process at a time, and nothing else. A replica that ended is started again when everything is at
-//     rest. The gaps are measured here.
+//   - calm: one fault of a process at a time, and nothing else. A replica that ended is started again when everything
+//     is at rest. The gaps are measured here.
 //   - storm: faults of processes, API servers and the network, three at a time, chosen by the seed.
 //   - moves: shards are moved around by pins, until there were enough moves.
-//   - untidy: faults other than crashes. Home is restored from a snapshot, answers late or refuses writes, or one of its
-//     two API servers lags; a replica, or all of them, can't reach a cluster; Secrets change; people apply and delete
-//     records and Leases. One kind after another, each until everything is at rest. --kinds selects some.
-//   - handoff: shards of thousands of objects move, leave and crash under load. The figures of a handoff are measured here.
+//   - untidy: faults other than crashes. Home is restored from a snapshot, answers late or refuses writes, or one of
+//     its two API servers lags; a replica, or all of them, can't reach a cluster; Secrets change; people apply and
+//     delete records and Leases. One kind after another, each until everything is at rest. --kinds selects some.
+//   - handoff: shards of thousands of objects move, leave and crash under load. The figures of a handoff are measured
+//     here.
 //
 // At the end the fleet is left alone until it is at rest. Then the audit logs are judged (package witness), and so is
 // the account of the run. The exit code is 0 only if

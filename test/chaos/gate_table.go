@@ -49,7 +49,8 @@ var ofLogs = []struct {
 }{
 	{"evidence: file", "audit log removed", "no-|missing-", nil},
 	{"evidence: empty", "audit log emptied", "no-|missing-", func([]byte) []byte { return []byte{} }},
-	{"evidence: end of file", "last line cut short", "truncated-line", func(log []byte) []byte { return log[:len(log)-40] }},
+	{"evidence: end of file", "last line cut short", "truncated-line",
+		func(log []byte) []byte { return log[:len(log)-40] }},
 	{"evidence: line", "a write's line left out", "missing-line", func(log []byte) []byte {
 		lines := bytes.SplitAfter(log, []byte("\n"))
 		for i, l := range lines {
@@ -83,7 +84,8 @@ var ofPrograms = []struct {
 	{"demo: lateness", "late-at", "latest after its time: .*at most", demoCommand},
 	{"demo: gap", "slow-handoff", "gaps, Planned.* at most", demoCommand},
 	{"demo: repair", "late-repairs", "copy .* at most", demoCommand},
-	{"bench: violation", "double-pod", "INVALID: .*witness found", []string{"bench", "run", "smoke.yaml", "--tenure", "%s"}},
+	{"bench: violation", "double-pod", "INVALID: .*witness found",
+		[]string{"bench", "run", "smoke.yaml", "--tenure", "%s"}},
 }
 
 var demoCommand = []string{

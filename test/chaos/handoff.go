@@ -129,12 +129,15 @@ func (r *run) moveOne(ctx context.Context, i int) error {
 		return err
 	}
 	s := &shards[i%len(shards)]
-	others := slices.DeleteFunc(r.fleet.Alive(), func(p *lab.Replica) bool { return p.Name == lab.ReplicaOf(s.Status.Holder) })
+	others := slices.DeleteFunc(r.fleet.Alive(), func(p *lab.Replica) bool {
+		return p.Name == lab.ReplicaOf(s.Status.Holder)
+	})
 	if len(others) == 0 {
 		return fmt.Errorf("moving shard %s: its holder is the only replica that is alive", s.Name)
 	}
 	to := others[r.intN(len(others))]
-	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{"tenure.dev/pin":%q}}}`, to.Name))
+	patch := client.RawPatch("application/merge-patch+json",
+		fmt.Appendf(nil, `{"metadata":{"annotations":{"tenure.dev/pin":%q}}}`, to.Name))
 	if err := r.fleet.Client(lab.Home).Patch(ctx, s, patch); err != nil {
 		return fmt.Errorf("pinning shard %s: %w", s.Name, err)
 	}

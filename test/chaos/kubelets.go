@@ -57,9 +57,11 @@ func newKubelets(config *rest.Config) (manager.Manager, error) {
 	return mgr, builder.ControllerManagedBy(mgr).Named("kubelets").
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 16, SkipNameValidation: &skip,
-			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, 5*time.Second),
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
+				100*time.Millisecond, 5*time.Second),
 		}).
-		Watches(&corev1.Pod{}, handler.Funcs{CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		Watches(&corev1.Pod{}, handler.Funcs{CreateFunc: func(_ context.Context, e event.CreateEvent,
+			q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.Object)}, podRuns)
 		}}).
 		Complete(kubelets{mgr.GetClient()})

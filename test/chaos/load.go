@@ -99,7 +99,8 @@ func (l *load) create(ctx context.Context, cluster, name string, schedule time.T
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.pending--
-	l.made = append(l.made, madeAt{cluster: cluster, name: name, uid: string(at.UID), due: due, schedule: at.Spec.Schedule})
+	l.made = append(l.made, madeAt{cluster: cluster, name: name, uid: string(at.UID), due: due,
+		schedule: at.Spec.Schedule})
 }
 
 func (l *load) all() []madeAt {
@@ -112,7 +113,8 @@ func (l *load) all() []madeAt {
 func (l *load) facts() witness.Facts {
 	var facts witness.Facts
 	for _, m := range l.all() {
-		facts.Ats = append(facts.Ats, witness.At{Cluster: m.cluster, Namespace: atNamespace, Name: m.name, UID: m.uid, Schedule: m.schedule})
+		facts.Ats = append(facts.Ats, witness.At{Cluster: m.cluster, Namespace: atNamespace, Name: m.name, UID: m.uid,
+			Schedule: m.schedule})
 	}
 	return facts
 }
@@ -151,7 +153,8 @@ func (l *load) unfinished(ctx context.Context) (left int, err error) {
 		for _, at := range list.Items {
 			if at.Status.Phase != cnatv1alpha1.AtDone {
 				left++
-				example = fmt.Sprintf("%s/%s is %s (schedule %s, conditions %v)", cluster, at.Name, at.Status.Phase, at.Spec.Schedule, at.Status.Conditions)
+				example = fmt.Sprintf("%s/%s is %s (schedule %s, conditions %v)", cluster, at.Name, at.Status.Phase,
+					at.Spec.Schedule, at.Status.Conditions)
 			}
 		}
 	}

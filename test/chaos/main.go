@@ -53,7 +53,8 @@ func parse(args []string) (settings, error) {
 	fs := flag.NewFlagSet("chaos", flag.ContinueOnError)
 	fs.Uint64Var(&s.seed, "seed", uint64(time.Now().UnixNano())%1_000_000, "seed of the schedule")
 	fs.DurationVar(&s.bound, "for", 25*time.Minute, "how long faults are made at most; judging comes on top")
-	fs.IntVar(&s.calm, "calm", 20, "faults in the calm scenario, which keeps all Ats: the longer it gets, the more each list carries")
+	fs.IntVar(&s.calm, "calm", 20, "faults in the calm scenario, which keeps all Ats: the longer it gets, the more each "+
+		"list carries")
 	fs.IntVar(&s.faults, "faults", 300, "faults in all, reached in the storm")
 	fs.IntVar(&s.moves, "moves", 1000, "planned moves in all, reached in the moves scenario")
 	fs.IntVar(&s.untidy, "untidy", 38, "faults in the untidy scenario, kind after kind")
@@ -61,13 +62,18 @@ func parse(args []string) (settings, error) {
 	fs.Float64Var(&s.rate, "rate", 40, fmt.Sprintf("Ats per second; %d in the untidy scenario", untidyRate))
 	fs.DurationVar(&s.lease, "lease-duration", 5*time.Second, "of the replicas")
 	fs.IntVar(&s.replicas, "replicas", 4, "processes")
-	fs.IntVar(&s.shards, "shards-per-cluster", 0, fmt.Sprintf("of each of the two workload clusters; 0: %d in calm, %d in storm and moves, %d in handoff", calmShards, stormShards, handoffShards))
+	fs.IntVar(&s.shards, "shards-per-cluster", 0,
+		fmt.Sprintf("of each of the two workload clusters; 0: %d in calm, %d in storm and moves, %d in handoff", calmShards,
+			stormShards, handoffShards))
 	fs.IntVar(&s.ballast, "objects", 5000, "Ats in each shard in the handoff scenario")
-	fs.IntVar(&s.handoffs, "handoffs", 60, "planned moves in the handoff scenario; a tenth as many clean exits, an eighth as many crashes")
+	fs.IntVar(&s.handoffs, "handoffs", 60, "planned moves in the handoff scenario; a tenth as many clean exits, an "+
+		"eighth as many crashes")
 	fs.StringVar(&scenarios, "scenario", "calm,storm,moves,untidy,handoff", "what to play, in this order")
 	fs.StringVar(&s.tenure, "tenure", "", "binary of the replicas; default: built from the source")
-	fs.DurationVar(&s.quiet, "quiet", 15*time.Second, "how long nothing is done at the end, to see what a fleet at rest writes")
-	fs.BoolVar(&s.lenient, "lenient", false, "don't fail when a target is missed, or a key waits for some seconds in calm: on a machine that does other things too, that says little")
+	fs.DurationVar(&s.quiet, "quiet", 15*time.Second,
+		"how long nothing is done at the end, to see what a fleet at rest writes")
+	fs.BoolVar(&s.lenient, "lenient", false, "don't fail when a target is missed, or a key waits for some seconds in "+
+		"calm: on a machine that does other things too, that says little")
 	fs.BoolVar(&s.keep, "keep", false, "keep logs also when all is well")
 	if err := fs.Parse(args); err != nil {
 		return s, err
@@ -100,11 +106,13 @@ func play(ctx context.Context, s settings, out io.Writer) error {
 	parts := []struct {
 		names  []string
 		shards int
-	}{{[]string{"calm"}, calmShards}, {[]string{"storm", "moves"}, stormShards}, {[]string{untidy}, calmShards}, {[]string{"handoff"}, handoffShards}}
+	}{{[]string{"calm"}, calmShards}, {[]string{"storm", "moves"}, stormShards}, {[]string{untidy}, calmShards},
+		{[]string{"handoff"}, handoffShards}}
 	var errs []error
 	for _, part := range parts {
 		wanted := s
-		wanted.scenarios = slices.DeleteFunc(part.names, func(name string) bool { return !slices.Contains(s.scenarios, name) })
+		wanted.scenarios = slices.DeleteFunc(part.names,
+			func(name string) bool { return !slices.Contains(s.scenarios, name) })
 		if len(wanted.scenarios) == 0 || ctx.Err() != nil {
 			continue
 		}

@@ -64,9 +64,11 @@ func (r *run) hurt(ctx context.Context, l line, kind string, rule faultproxy.Rul
 }
 
 var (
-	homeWrites     = faultproxy.Match{Verbs: []string{"create", "update", "patch"}, Resources: []string{"leases", "shards", "shards/status"}}
-	workloadWrites = faultproxy.Match{Verbs: []string{"create", "update", "patch"}, Resources: []string{"pods", "ats/status"}}
-	watches        = faultproxy.Match{Verbs: []string{"list", "watch"}}
+	homeWrites = faultproxy.Match{Verbs: []string{"create", "update", "patch"},
+		Resources: []string{"leases", "shards", "shards/status"}}
+	workloadWrites = faultproxy.Match{Verbs: []string{"create", "update", "patch"},
+		Resources: []string{"pods", "ats/status"}}
+	watches = faultproxy.Match{Verbs: []string{"list", "watch"}}
 )
 
 func writes(role string) faultproxy.Match {
@@ -100,15 +102,18 @@ func (r *run) networkFaults() []func(context.Context) {
 		do("lost replies", func(l line) faultproxy.Rule {
 			return faultproxy.Rule{Match: writes(l.role), Fault: faultproxy.LoseReply}
 		}, 500*time.Millisecond, 2*time.Second),
-		do("frozen watches", func(line) faultproxy.Rule { return faultproxy.Rule{Fault: faultproxy.FreezeWatch} }, time.Second, r.lease),
+		do("frozen watches", func(line) faultproxy.Rule { return faultproxy.Rule{Fault: faultproxy.FreezeWatch} },
+			time.Second, r.lease),
 		do("late watches", func(line) faultproxy.Rule {
 			return faultproxy.Rule{Fault: faultproxy.DelayWatch, Delay: 700 * time.Millisecond}
 		}, time.Second, 4*time.Second),
 		do("cut watches", func(line) faultproxy.Rule {
 			return faultproxy.Rule{Fault: faultproxy.CutWatch, Probability: 0.5}
 		}, 500*time.Millisecond, 2*time.Second),
-		do("replies dropped", func(line) faultproxy.Rule { return faultproxy.Rule{Fault: faultproxy.DropReplies} }, time.Second, 2*r.lease),
-		do("partition", func(line) faultproxy.Rule { return faultproxy.Rule{Fault: faultproxy.Blackhole} }, time.Second, 2*r.lease),
+		do("replies dropped", func(line) faultproxy.Rule { return faultproxy.Rule{Fault: faultproxy.DropReplies} },
+			time.Second, 2*r.lease),
+		do("partition", func(line) faultproxy.Rule { return faultproxy.Rule{Fault: faultproxy.Blackhole} },
+			time.Second, 2*r.lease),
 		r.expire,
 	}
 	for _, status := range []int{409, 429, 500} {
@@ -139,5 +144,6 @@ func (r *run) expire(ctx context.Context) {
 			sleep(over, 2*time.Second)
 		}
 	}()
-	r.hurt(ctx, l, "410 to watches", faultproxy.Rule{Match: watches, Fault: faultproxy.Answer, Status: 410, Probability: 0.5}, r.between(2*time.Second, 4*time.Second))
+	r.hurt(ctx, l, "410 to watches", faultproxy.Rule{Match: watches, Fault: faultproxy.Answer, Status: 410,
+		Probability: 0.5}, r.between(2*time.Second, 4*time.Second))
 }

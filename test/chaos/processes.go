@@ -132,7 +132,8 @@ func (r *run) switchFiltering(ctx context.Context) {
 	}
 	for _, change := range [][2]string{{on, off}, {off, on}} {
 		f := fault{Kind: "filtering on the server: " + change[1], Victim: cluster, Server: true, Start: time.Now()}
-		if err := r.fleet.Planes.Cluster(cluster).RestartAPIServer(context.WithoutCancel(ctx), replace(change[0], change[1])); err != nil {
+		if err := r.fleet.Planes.Cluster(cluster).RestartAPIServer(context.WithoutCancel(ctx),
+			replace(change[0], change[1])); err != nil {
 			r.blame(fmt.Errorf("restarting the API server of %s: %w", cluster, err))
 		}
 		r.note(f)

@@ -105,7 +105,8 @@ func newRun(s settings, f *lab.Fleet, out io.Writer) *run {
 	}
 	r.machine, _ = machine.Now()
 	// Deleting Ats and their Pods is work for the API servers, too, so only the longest run does.
-	if slices.Contains(s.scenarios, "storm") || slices.Contains(s.scenarios, "moves") || slices.Contains(s.scenarios, untidy) {
+	if slices.Contains(s.scenarios, "storm") || slices.Contains(s.scenarios, "moves") ||
+		slices.Contains(s.scenarios, untidy) {
 		r.load.ttl = ptr.To[int32](keepFinished)
 	}
 	return r
@@ -214,8 +215,8 @@ func (r *run) tenures(ctx context.Context, replica string) map[string]int64 {
 	return held
 }
 
-// start starts a replica anew under its name, unless somebody else has: one that ended by itself just before it was to be
-// ended has two who would start it again.
+// start starts a replica anew under its name, unless somebody else has: one that ended by itself just before it was to
+// be ended has two who would start it again.
 func (r *run) start(name string) {
 	r.starting.Lock()
 	defer r.starting.Unlock()

@@ -61,11 +61,13 @@ func (r *run) ordeals() []ordeal {
 		return func(a *account) time.Duration { return spreadOf(latenessOf(a.normal())).Max + plus }
 	}
 	forgets := func(kind string, age time.Duration, bump uint64, lag time.Duration) ordeal {
-		return ordeal{kind, func(ctx context.Context, f *fault) { r.restore(ctx, f, age, bump, lag) }, lease(10 * time.Second), many, many, untidyWrites, age}
+		return ordeal{kind, func(ctx context.Context, f *fault) { r.restore(ctx, f, age, bump, lag) },
+			lease(10 * time.Second), many, many, untidyWrites, age}
 	}
 	// A minute each in a long run.
 	long := min(time.Minute, time.Duration(r.untidy)*2*time.Second)
-	network := func(kind string, lapses, moves int, wait func(*account) time.Duration, d time.Duration, rule faultproxy.Rule) ordeal {
+	network := func(kind string, lapses, moves int, wait func(*account) time.Duration, d time.Duration,
+		rule faultproxy.Rule) ordeal {
 		return ordeal{kind, func(ctx context.Context, f *fault) { r.hurtHome(ctx, f, rule, d) }, wait, lapses, moves, many, 0}
 	}
 	return []ordeal{
@@ -76,9 +78,12 @@ func (r *run) ordeals() []ordeal {
 		forgets("home restored, 60 s old, bumped", time.Minute, bumpRevision, 0),
 		forgets("home restored, 600 s old", 10*time.Minute, 0, 0),
 		forgets("home restored, 600 s old, bumped", 10*time.Minute, bumpRevision, 0),
-		{"one replica cut off a cluster", func(ctx context.Context, f *fault) { r.cutOff(ctx, f, 1) }, lease(5 * time.Second), 0, 1, many, 0},
-		{"all replicas cut off a cluster", func(ctx context.Context, f *fault) { r.cutOff(ctx, f, many) }, lease(5 * time.Second), 0, 0, many, 0},
-		network("home answers in a fifth of a lease", 0, many, lease(5*time.Second), long, faultproxy.Rule{Fault: faultproxy.Delay, Delay: r.lease / 5}),
+		{"one replica cut off a cluster", func(ctx context.Context, f *fault) { r.cutOff(ctx, f, 1) },
+			lease(5 * time.Second), 0, 1, many, 0},
+		{"all replicas cut off a cluster", func(ctx context.Context, f *fault) { r.cutOff(ctx, f, many) },
+			lease(5 * time.Second), 0, 0, many, 0},
+		network("home answers in a fifth of a lease", 0, many, lease(5*time.Second), long,
+			faultproxy.Rule{Fault: faultproxy.Delay, Delay: r.lease / 5}),
 		network("home refuses half of all writes", 0, many, lease(5*time.Second), long, faultproxy.Rule{
 			Match: homeWrites, Fault: faultproxy.Answer, Status: 429, RetryAfter: 1, Probability: 0.5}),
 		{"an API server of home lags", r.lag, lease(5 * time.Second), 0, many, many, 0},
@@ -87,7 +92,8 @@ func (r *run) ordeals() []ordeal {
 		{"Secret broken", r.breakSecret, calm(100 * time.Millisecond), 0, 0, many, 0},
 		{"Secret removed and added again", r.readd, calm(100 * time.Millisecond), 0, 0, many, 0},
 		{"foreign record applied", r.foreign, calm(time.Second), 0, 0, many, 0},
-		{"record deleted", r.deleteRecord, func(a *account) time.Duration { return 7*a.lease/2 + 2*time.Second }, 0, 1, many, 0},
+		{"record deleted", r.deleteRecord, func(a *account) time.Duration { return 7*a.lease/2 + 2*time.Second }, 0, 1, many,
+			0},
 		{"Lease deleted", r.deleteLease, lease(3 * time.Second), 1, many, many, 0},
 	}
 }
@@ -368,7 +374,8 @@ func (a *account) untidyTargets() (all []target) {
 			if got.wait.late > worst.wait.late {
 				worst.wait = got.wait
 			}
-			worst.lapses, worst.moves, worst.refused = max(worst.lapses, got.lapses), max(worst.moves, got.moves), max(worst.refused, got.refused)
+			worst.lapses, worst.moves, worst.refused = max(worst.lapses, got.lapses), max(worst.moves, got.moves),
+				max(worst.refused, got.refused)
 		}
 		if n == 0 {
 			continue
@@ -383,7 +390,8 @@ func (a *account) untidyTargets() (all []target) {
 			all = append(all, target{name + "moves of a shard until it ended", worst.moves, o.moves, worst.moves <= o.moves})
 		}
 		if o.refused < many {
-			all = append(all, target{name + "refused writes a second and replica", fmt.Sprintf("%.2f", worst.refused), fmt.Sprintf("%.2f", o.refused), worst.refused <= o.refused})
+			all = append(all, target{name + "refused writes a second and replica", fmt.Sprintf("%.2f", worst.refused),
+				fmt.Sprintf("%.2f", o.refused), worst.refused <= o.refused})
 		}
 	}
 	return all

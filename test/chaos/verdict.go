@@ -102,7 +102,8 @@ func (r *run) conclude(ctx context.Context) {
 // account collects what was done and seen.
 func (r *run) account() (*account, error) {
 	r.mu.Lock()
-	a := &account{lease: r.lease, taken: time.Now(), slack: r.slack, lenient: r.lenient, scenarios: r.scenarios, quotas: r.quotas, calms: r.calms}
+	a := &account{lease: r.lease, taken: time.Now(), slack: r.slack, lenient: r.lenient, scenarios: r.scenarios,
+		quotas: r.quotas, calms: r.calms}
 	a.faults = append(slices.Clone(r.faults), r.crowds...)
 	r.mu.Unlock()
 	var errs []error

@@ -24,7 +24,8 @@ func render(t *testing.T, values map[string]any) (map[string]map[string]any, err
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := chartutil.ToRenderValues(chart, values, chartutil.ReleaseOptions{Name: "tenure", Namespace: "default"}, nil)
+	all, err := chartutil.ToRenderValues(chart, values,
+		chartutil.ReleaseOptions{Name: "tenure", Namespace: "default"}, nil)
 	if err != nil {
 		return nil, err // the schema refuses the values
 	}
@@ -75,7 +76,8 @@ func TestValuesDoWhatTheySayAndNothingElse(t *testing.T) {
 	}
 	changed, err := render(t, map[string]any{
 		"image": "r/t:v1", "replicas": 5, "args": []any{"--lease-duration=5s", "--log-level=debug"},
-		"requests": map[string]any{"cpu": "1"}, "memory": map[string]any{"limit": "2Gi", "go": "1843MiB"}, "priorityClassName": "tenure",
+		"requests": map[string]any{"cpu": "1"}, "memory": map[string]any{"limit": "2Gi", "go": "1843MiB"},
+		"priorityClassName": "tenure",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +88,8 @@ func TestValuesDoWhatTheySayAndNothingElse(t *testing.T) {
 	pod := spec["template"].(map[string]any)["spec"].(map[string]any)
 	container := pod["containers"].([]any)[0].(map[string]any)
 	args := container["args"].([]any)
-	got := []any{spec["replicas"], pod["priorityClassName"], container["image"], args[len(args)-2:], container["resources"]}
+	got := []any{spec["replicas"], pod["priorityClassName"], container["image"], args[len(args)-2:],
+		container["resources"]}
 	want := []any{
 		int64(5), "tenure", "r/t:v1", []any{"--lease-duration=5s", "--log-level=debug"},
 		map[string]any{"limits": map[string]any{"memory": "2Gi"}, "requests": map[string]any{"cpu": "1", "memory": "128Mi"}},

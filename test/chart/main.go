@@ -1,5 +1,5 @@
-// Command chart writes the templates of the Helm chart in config/chart from what kustomize makes of config/default, so that both
-// install the same. It has a module of its own because its test renders the chart with Helm's own engine.
+// Command chart writes the templates of the Helm chart in config/chart from what kustomize makes of config/default, so
+// that both install the same. It has a module of its own because its test renders the chart with Helm's own engine.
 //
 //	make chart
 package main
@@ -26,7 +26,8 @@ func main() {
 
 // kustomized is what kubectl makes of config/default.
 func kustomized(root string) (string, error) {
-	kubectl := exec.Command(filepath.Join(root, "bin", "controlplane"), "kubectl", "kustomize", filepath.Join(root, "config", "default"))
+	kubectl := exec.Command(filepath.Join(root, "bin", "controlplane"), "kubectl", "kustomize",
+		filepath.Join(root, "config", "default"))
 	kubectl.Stderr = os.Stderr
 	out, err := kubectl.Output()
 	if err != nil {
@@ -78,7 +79,8 @@ func templates(rendered string) (map[string]string, error) {
 				return nil, err
 			}
 		}
-		files[strings.ToLower(k[1])+"-"+n[1]+".yaml"] = "# Made by make chart from config/default.\n" + strings.TrimSuffix(object, "\n") + "\n"
+		files[strings.ToLower(k[1])+"-"+n[1]+".yaml"] = "# Made by make chart from config/default.\n" +
+			strings.TrimSuffix(object, "\n") + "\n"
 	}
 	return files, nil
 }
@@ -87,11 +89,14 @@ func templates(rendered string) (map[string]string, error) {
 var places = []struct{ is, becomes string }{
 	{`(?m)^  replicas: \d+$`, `  replicas: {{ .Values.replicas }}`},
 	{`(?m)^        image: \S+$`, `        image: {{ .Values.image | quote }}`},
-	{`(?m)^(      - args:\n(?:        - --.*\n)+)`, "$1        {{- with .Values.args }}\n        {{- toYaml . | nindent 8 }}\n        {{- end }}\n"},
+	{`(?m)^(      - args:\n(?:        - --.*\n)+)`,
+		"$1        {{- with .Values.args }}\n        {{- toYaml . | nindent 8 }}\n        {{- end }}\n"},
 	{`(?m)^(        - name: GOMEMLIMIT\n          value: )\S+$`, `$1{{ .Values.memory.go | quote }}`},
 	{`(?m)^          limits:\n            memory: \S+\n          requests:\n(?:            \w+: \S+\n)+`,
-		"          limits:\n            memory: {{ .Values.memory.limit | quote }}\n          requests:\n            {{- toYaml .Values.requests | nindent 12 }}\n"},
-	{`(?m)^(      serviceAccountName: .*\n)`, "      {{- with .Values.priorityClassName }}\n      priorityClassName: {{ . | quote }}\n      {{- end }}\n$1"},
+		"          limits:\n            memory: {{ .Values.memory.limit | quote }}\n          requests:\n            {{- " +
+			"toYaml .Values.requests | nindent 12 }}\n"},
+	{`(?m)^(      serviceAccountName: .*\n)`, "      {{- with .Values.priorityClassName }}\n      priorityClassName: {{ " +
+		". | quote }}\n      {{- end }}\n$1"},
 }
 
 func parameters(deployment string) (string, error) {

@@ -41,7 +41,8 @@ func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Fleet = labtest.Fleet(t, lab.Options{
-		Workloads: []string{"west"}, Untold: true, Empty: true, Bare: true, Direct: true, Tenure: f.tenure, LeaseDuration: 4 * time.Second,
+		Workloads: []string{"west"}, Untold: true, Empty: true, Bare: true, Direct: true, Tenure: f.tenure,
+		LeaseDuration: 4 * time.Second,
 	})
 	f.home, f.west = f.Client(lab.Home), f.Client("west")
 	admin := []string{"--kubeconfig", f.Planes.Cluster("west").Kubeconfig()}
@@ -65,7 +66,8 @@ func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
 	add := append([]string{"add", "west", "--namespaces", "default", "--token-lifetime", "24h"}, admin...)
 
 	out := run(0, append(add, "--dry-run=client", "-o", "yaml"))
-	if _, err := f.Planes.Cluster("west").Kubectl(t.Context(), firstOf(out, "Namespace"), "apply", "--validate=strict", "--dry-run=server", "-f", "-"); err != nil {
+	if _, err := f.Planes.Cluster("west").Kubectl(t.Context(), firstOf(out, "Namespace"), "apply", "--validate=strict",
+		"--dry-run=server", "-f", "-"); err != nil {
 		t.Errorf("what is printed can't be applied: %v", err)
 	}
 	run(0, append(add, "--dry-run=client"), "nothing was done", "token requested, for 24h")
@@ -80,24 +82,28 @@ func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
 	run(0, []string{"list"}, "west https://127.0.0.1:", "8/8", "served")
 	f.do("first")
 	run(0, []string{"check", "west"}, "ok rights all", "for ats in default", "expires")
-	run(1, append([]string{"add", "east"}, admin...), "Secret tenure-system/west: annotation tenure.dev/cluster-uid is", "the same cluster")
+	run(1, append([]string{"add", "east"}, admin...), "Secret tenure-system/west: annotation tenure.dev/cluster-uid is",
+		"the same cluster")
 	run(1, []string{"add", "north"}, "is the home cluster itself")
 
 	// Who installed with kubectl gets the Secret, and nothing else is touched.
 	labtest.Kubectl(t, f.Planes.Cluster(lab.Home), "apply", "-k", "../../config/replication/target")
 	itself := []string{"add", "itself", "--context", "home", "--role", "ats,deployments", "--dry-run=client"}
-	if out := run(0, itself, "Secret tenure-system/itself created"); strings.Count(out, " unchanged\n") != 5 || strings.Count(out, " created\n") != 1 {
+	if out := run(0, itself, "Secret tenure-system/itself created"); strings.Count(out, " unchanged\n") != 5 ||
+		strings.Count(out, " created\n") != 1 {
 		t.Errorf("what kubectl installed is not what this would install:\n%s", out)
 	}
 
 	// A right that replicas need only where an At asks to be deleted.
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "tenure-ats-run"}}
-	if err := f.west.Patch(t.Context(), role, client.RawPatch("application/json-patch+json", []byte(`[{"op":"remove","path":"/rules/1"}]`))); err != nil {
+	if err := f.west.Patch(t.Context(), role, client.RawPatch("application/json-patch+json",
+		[]byte(`[{"op":"remove","path":"/rules/1"}]`))); err != nil {
 		t.Fatal(err)
 	}
 	f.await("the missing right is found", func() bool {
 		out, code := f.ask("cluster", "check", "west")
-		return code == 1 && strings.Contains(out, "delete ats.cnat.programming-kubernetes.info") && strings.Contains(out, "are missing")
+		return code == 1 && strings.Contains(out, "delete ats.cnat.programming-kubernetes.info") &&
+			strings.Contains(out, "are missing")
 	})
 	wider := append([]string{"add", "west"}, admin...)
 	run(0, wider, "roles and bindings 1 created, 1 updated", "1 deleted", "RoleBinding default/tenure-ats-run")
@@ -105,7 +111,8 @@ func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
 	f.await("the right is back", func() bool { _, code := f.ask("cluster", "check", "west"); return code == 0 })
 
 	before := f.secret()
-	run(0, append([]string{"rotate", "west", "--token-lifetime", "12h"}, admin...), "in 12h", "the token before stays valid until")
+	run(0, append([]string{"rotate", "west", "--token-lifetime", "12h"}, admin...), "in 12h",
+		"the token before stays valid until")
 	if after := f.secret(); string(after.Data["kubeconfig"]) == string(before.Data["kubeconfig"]) {
 		t.Error("the Secret holds the same token as before")
 	}
@@ -132,13 +139,14 @@ func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
 	run(0, append([]string{"add", "west", "--fleet=night"}, admin...), "8 of 8 held by 1 of 1 replicas")
 	run(0, []string{"list", "--fleet=night"}, "8/8", "served")
 	run(1, []string{"list"}, "not served")
-	run(0, append([]string{"remove", "west", "--fleet=night"}, admin...), "shards let go of", "8 Shard records left, held by nobody", "API of Ats 1 left", "5 Ats are left")
+	run(0, append([]string{"remove", "west", "--fleet=night"}, admin...), "shards let go of",
+		"8 Shard records left, held by nobody", "API of Ats 1 left", "5 Ats are left")
 	run(0, []string{"list"}, "no clusters")
 	f.leftovers()
 }
 
-// renewed checks that the fleet renews a token whose life is nearly over, that it keeps serving meanwhile, and that it leaves
-// alone what somebody else has put there.
+// renewed checks that the fleet renews a token whose life is nearly over, that it keeps serving meanwhile, and that it
+// leaves alone what somebody else has put there.
 func (f *fleet) renewed() {
 	f.t.Helper()
 	held := map[string]string{}
@@ -191,8 +199,8 @@ func (f *fleet) awaitRenewed() {
 	})
 }
 
-// renewedByALeader checks that one of two replicas without sharding renews the token as well, and that Ats are served in time
-// and once while it goes over to the new one.
+// renewedByALeader checks that one of two replicas without sharding renews the token as well, and that Ats are served
+// in time and once while it goes over to the new one.
 func (f *fleet) renewedByALeader() {
 	f.t.Helper()
 	const ats, every, late = 100, 100 * time.Millisecond, 10 * time.Second
@@ -217,7 +225,8 @@ func (f *fleet) renewedByALeader() {
 			f.t.Fatal(err)
 		}
 		for line := range strings.Lines(string(log)) {
-			if strings.Contains(line, renewed) && strings.Contains(line, `"verb":"create"`) && strings.Contains(line, `"resource":"pods"`) {
+			if strings.Contains(line, renewed) && strings.Contains(line, `"verb":"create"`) &&
+				strings.Contains(line, `"resource":"pods"`) {
 				return true
 			}
 		}
@@ -251,7 +260,8 @@ func (f *fleet) renewedByALeader() {
 	f.t.Logf("%d Ats, the latest %v after its time", ats, latest)
 	f.leave("leader-0")
 	f.leave("leader-1")
-	if err := f.west.DeleteAllOf(f.t.Context(), &cnatv1alpha1.At{}, client.InNamespace("default"), client.MatchingLabels(led)); err != nil {
+	if err := f.west.DeleteAllOf(f.t.Context(), &cnatv1alpha1.At{}, client.InNamespace("default"),
+		client.MatchingLabels(led)); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -290,8 +300,8 @@ func (f *fleet) credential() string {
 	return fmt.Sprint("JTI=", claims["jti"])
 }
 
-// aged is the kubeconfig in the Secret of west, with a token of the given life, some of which is over. No API server gives
-// one for less than ten minutes, so this one is signed with the API server's own key.
+// aged is the kubeconfig in the Secret of west, with a token of the given life, some of which is over. No API server
+// gives one for less than ten minutes, so this one is signed with the API server's own key.
 func (f *fleet) aged(life, over time.Duration) []byte {
 	f.t.Helper()
 	fail := func(err error) {
@@ -314,7 +324,8 @@ func (f *fleet) aged(life, over time.Duration) []byte {
 	digest := sha256.Sum256([]byte(signed))
 	r, s, err := ecdsa.Sign(rand.Reader, key.(*ecdsa.PrivateKey), digest[:])
 	fail(err)
-	user.Token = signed + "." + base64.RawURLEncoding.EncodeToString(append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...))
+	user.Token = signed + "." + base64.RawURLEncoding.EncodeToString(
+		append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...))
 	kubeconfig, err := clientcmd.Write(*config)
 	fail(err)
 	return kubeconfig
@@ -392,8 +403,9 @@ func (f *fleet) do(name string) {
 // leftovers checks that nothing is left in the cluster but the API and its objects; its namespace is on its way out.
 func (f *fleet) leftovers() {
 	f.t.Helper()
-	out := labtest.Kubectl(f.t, f.Planes.Cluster("west"), "get", "clusterroles,clusterrolebindings,validatingadmissionpolicies,"+
-		"validatingadmissionpolicybindings,customresourcedefinitions", "-o", "name")
+	out := labtest.Kubectl(f.t, f.Planes.Cluster("west"), "get",
+		"clusterroles,clusterrolebindings,validatingadmissionpolicies,"+
+			"validatingadmissionpolicybindings,customresourcedefinitions", "-o", "name")
 	out += labtest.Kubectl(f.t, f.Planes.Cluster("west"), "get", "rolebindings,serviceaccounts", "-A", "-o", "name")
 	var left []string
 	for line := range strings.Lines(out) {
@@ -401,11 +413,13 @@ func (f *fleet) leftovers() {
 			left = append(left, strings.TrimSpace(line))
 		}
 	}
-	if want := "[customresourcedefinition.apiextensions.k8s.io/ats.cnat.programming-kubernetes.info]"; fmt.Sprint(left) != want {
+	if want := "[customresourcedefinition.apiextensions.k8s.io/ats.cnat.programming-kubernetes.info]"; fmt.Sprint(
+		left) != want {
 		f.t.Errorf("left in the cluster: %v", left)
 	}
 	there := &corev1.Namespace{}
-	if err := f.west.Get(f.t.Context(), client.ObjectKey{Name: namespace}, there); err == nil && there.DeletionTimestamp == nil {
+	if err := f.west.Get(f.t.Context(), client.ObjectKey{Name: namespace}, there); err == nil &&
+		there.DeletionTimestamp == nil {
 		f.t.Error("the namespace is left")
 	}
 }

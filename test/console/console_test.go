@@ -30,8 +30,8 @@ import (
 	"github.com/tenure-dev/tenure/pkg/statuspage"
 )
 
-// One fleet goes through what a person on call sees in a night. The steps build on one another, since what a fleet needs
-// most of the time is to start.
+// One fleet goes through what a person on call sees in a night. The steps build on one another, since what a fleet
+// needs most of the time is to start.
 func TestThePersonOnCallSeesWhatHappens(t *testing.T) {
 	ctrl.SetLogger(logr.FromSlogHandler(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})))
 	f := newFleet(t)
@@ -45,7 +45,8 @@ func TestThePersonOnCallSeesWhatHappens(t *testing.T) {
 		err := f.west.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "soon-7"}, at)
 		return err == nil && at.Status.Phase == cnatv1alpha1.AtDone
 	})
-	f.await("holders have reported what they hold, which finished Ats are no part of", func() bool { state, _ := f.status(); return state.Totals.Objects == 8 })
+	f.await("holders have reported what they hold, which finished Ats are no part of",
+		func() bool { state, _ := f.status(); return state.Totals.Objects == 8 })
 	t.Run("questions", f.askWhenAllIsWell)
 	t.Run("page", f.openPage)
 	t.Run("authorization", f.openSecurePage)
@@ -153,7 +154,8 @@ func (f *fleet) openPage(t *testing.T) {
 		}
 		return response, string(body)
 	}
-	if response, body := get("/status"); response.StatusCode != http.StatusOK || !strings.Contains(body, "<h1>Tenure</h1>") {
+	if response, body := get("/status"); response.StatusCode != http.StatusOK ||
+		!strings.Contains(body, "<h1>Tenure</h1>") {
 		t.Errorf("the page: %s\n%s", response.Status, body)
 	}
 	_, body := get("/status/data")
@@ -209,13 +211,15 @@ func (f *fleet) openSecurePage(t *testing.T) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "tenure-metrics-reader"},
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: "reader"}},
 	})
-	https := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // its certificate is self-signed
+	// its certificate is self-signed
+	https := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	for _, path := range []string{"/metrics", "/status", "/status/data", "/status/page.js"} {
 		for bearer, want := range map[string]int{
 			"": http.StatusUnauthorized, stranger: http.StatusForbidden, reader: http.StatusOK,
 			"made up": http.StatusInternalServerError, // how controller-runtime says no to it
 		} {
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+f.replicas["r1"].Address(0)+path, nil)
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+				"https://"+f.replicas["r1"].Address(0)+path, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -249,7 +253,8 @@ func (f *fleet) checkMetrics(t *testing.T) {
 	for line := range strings.Lines(string(body)) {
 		name := line[:strings.IndexAny(line+" ", "{ ")]
 		there[name] = true
-		if fields := strings.Fields(line); strings.HasPrefix(name, "tenure_") || len(fields) > 2 && fields[0] == "#" && strings.HasPrefix(fields[2], "tenure_") {
+		if fields := strings.Fields(line); strings.HasPrefix(name, "tenure_") ||
+			len(fields) > 2 && fields[0] == "#" && strings.HasPrefix(fields[2], "tenure_") {
 			ours += line
 			if fields[0] == "#" {
 				there[fields[2]] = true // a histogram's own name stands only here
@@ -261,10 +266,11 @@ func (f *fleet) checkMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	names := strings.Fields(string(content))
-	// These are there only while there is something to tell: keys in a queue, a shard that isn't served, a Secret that is refused,
-	// a token that the fleet renews.
+	// These are there only while there is something to tell: keys in a queue, a shard that isn't served, a Secret that is
+	// refused, a token that the fleet renews.
 	passing := []string{
-		"tenure_cluster_keys", "tenure_oldest_key_wait_seconds", "tenure_held_unserved_seconds", "tenure_cluster_kubeconfig_rejected",
+		"tenure_cluster_keys", "tenure_oldest_key_wait_seconds", "tenure_held_unserved_seconds",
+		"tenure_cluster_kubeconfig_rejected",
 		"tenure_cluster_token_renewed",
 	}
 	for _, name := range names {
@@ -284,7 +290,8 @@ func (f *fleet) checkMetrics(t *testing.T) {
 
 func (f *fleet) askAfterCrash(t *testing.T) {
 	out, code := f.ask("status")
-	if code != 1 || !strings.Contains(out, "! WRONG no replica is alive: nothing is reconciled") || !strings.Contains(out, "quiet") {
+	if code != 1 || !strings.Contains(out, "! WRONG no replica is alive: nothing is reconciled") ||
+		!strings.Contains(out, "quiet") {
 		t.Errorf("status: exit code %d\n%s", code, out)
 	}
 	out, code = f.ask("why", "at/later-0")
@@ -304,7 +311,8 @@ func (f *fleet) restore(t *testing.T) {
 	if err := f.west.Status().Update(t.Context(), at); err != nil {
 		t.Fatal(err)
 	}
-	if out, code := f.ask("why", "at/later-0"); code != 1 || !strings.Contains(out, "the record is older than the object") {
+	if out, code := f.ask("why", "at/later-0"); code != 1 ||
+		!strings.Contains(out, "the record is older than the object") {
 		t.Errorf("why doesn't find the old record: exit code %d\n%s", code, out)
 	}
 	members := client.MatchingLabels{"tenure.dev/role": "member"}

@@ -79,7 +79,8 @@ func newNewcomer(t *testing.T) *newcomer {
 }
 
 // namesOfTheHour are what stands for the names in lines of pages.
-var namesOfTheHour = strings.NewReplacer("at/NAME", "at/example-at", "deployment/NAME", "deployment/everywhere", "NAMESPACE", "default",
+var namesOfTheHour = strings.NewReplacer("at/NAME", "at/example-at", "deployment/NAME", "deployment/everywhere",
+	"NAMESPACE", "default",
 	"--cluster CLUSTER", "--cluster east", "--cluster C", "--cluster east")
 
 // types types a line into a shell, and fails if that does.
@@ -128,10 +129,12 @@ func (n *newcomer) start(flags ...string) {
 	for i := range 3 {
 		name := fmt.Sprintf("tenure-%d-%d", n.started, i)
 		r, err := lab.StartProgram(lab.Program{
-			Name: name, Binary: filepath.Join(n.path, "tenure"), LogPath: filepath.Join(n.planes.Dir(), name+".log"), Addresses: 1,
+			Name: name, Binary: filepath.Join(n.path, "tenure"),
+			LogPath: filepath.Join(n.planes.Dir(), name+".log"), Addresses: 1,
 			Args: func(addresses []string) []string {
 				return append([]string{
-					"--home-kubeconfig", kubeconfig, "--replica", name, "--metrics-bind-address", addresses[0], "--health-probe-bind-address", "0",
+					"--home-kubeconfig", kubeconfig, "--replica", name, "--metrics-bind-address", addresses[0],
+					"--health-probe-bind-address", "0",
 					"--cluster-removal-grace=1s", // the default would only make the test longer
 				}, flags...)
 			},
@@ -167,7 +170,8 @@ func (n *newcomer) rollsOut(line string) {
 				pod := &pods.Items[i]
 				if pod.Status.Phase == corev1.PodPending {
 					pod.Status.Phase = corev1.PodRunning
-					pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue})
+					pod.Status.Conditions = append(pod.Status.Conditions,
+						corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue})
 					_ = c.Status().Update(ctx, pod)
 				}
 			}
@@ -178,7 +182,8 @@ func (n *newcomer) rollsOut(line string) {
 	<-done
 }
 
-// elsewhere installs what replicas in another cluster than home need, as the page about installing says, and takes it away.
+// elsewhere installs what replicas in another cluster than home need, as the page about installing says, and takes it
+// away.
 func (n *newcomer) elsewhere(name string) {
 	n.t.Helper()
 	c := labtest.Client(n.t, n.planes.Cluster(name))
@@ -236,8 +241,8 @@ func commands(t *testing.T, page, has string) (lines []string) {
 // comeLate are what Kubernetes makes in its own namespaces when it first needs them.
 var comeLate = []string{"serviceaccounts", "configmaps", "leases"}
 
-// everything is every object of a cluster, with its finalizers, but for events, which Kubernetes keeps for an hour, and for
-// what may come late.
+// everything is every object of a cluster, with its finalizers, but for events, which Kubernetes keeps for an hour, and
+// for what may come late.
 func everything(ctx context.Context, config *rest.Config) (map[string]bool, error) {
 	config.WarningHandlerWithContext = rest.NoWarnings{}
 	kinds, err := discovery.NewDiscoveryClientForConfig(config)
@@ -288,7 +293,8 @@ func (n *newcomer) settled(name string) (all map[string]bool) {
 			return err
 		}
 		for _, ns := range namespaces.Items {
-			if err := c.Get(n.t.Context(), client.ObjectKey{Namespace: ns.Name, Name: "default"}, &corev1.ServiceAccount{}); err != nil {
+			if err := c.Get(n.t.Context(), client.ObjectKey{Namespace: ns.Name, Name: "default"},
+				&corev1.ServiceAccount{}); err != nil {
 				return err
 			}
 		}
@@ -305,8 +311,9 @@ func (n *newcomer) settled(name string) (all map[string]bool) {
 	return all
 }
 
-// The README's first five commands lead from nothing to an At in a second cluster, the next pages to an upgrade, to a Deployment
-// that is copied, to what is looked at and set on the way, to a token that is rotated, back to the version before, and to replicas elsewhere. The page about installing leaves nothing behind.
+// The README's first five commands lead from nothing to an At in a second cluster, the next pages to an upgrade, to a
+// Deployment that is copied, to what is looked at and set on the way, to a token that is rotated, back to the version
+// before, and to replicas elsewhere. The page about installing leaves nothing behind.
 func TestAnHourFromNothingToAnAtInASecondClusterAndBack(t *testing.T) {
 	n := newNewcomer(t)
 	before := map[string]map[string]bool{}
@@ -329,7 +336,8 @@ func TestAnHourFromNothingToAnAtInASecondClusterAndBack(t *testing.T) {
 	if labtest.Kubectl(t, n.planes.Cluster("east"), "get", "pods", "-A", "-o", "name") == "" {
 		t.Error("an At is done, and there is no Pod of it")
 	}
-	if installed, err := everything(t.Context(), n.planes.Cluster(lab.Home).RESTConfig()); err != nil || len(added(before[lab.Home], installed)) < 30 {
+	if installed, err := everything(t.Context(), n.planes.Cluster(lab.Home).RESTConfig()); err != nil ||
+		len(added(before[lab.Home], installed)) < 30 {
 		t.Errorf("home has %d objects more: what was installed isn't seen (%v)", len(added(before[lab.Home], installed)), err)
 	}
 
@@ -347,11 +355,13 @@ func TestAnHourFromNothingToAnAtInASecondClusterAndBack(t *testing.T) {
 			n.rolls("--deployment-source=home")
 		}
 	}
-	if copied := labtest.Kubectl(t, n.planes.Cluster("east"), "get", "deployment", "everywhere", "-o", "name"); copied == "" {
+	if copied := labtest.Kubectl(t, n.planes.Cluster("east"), "get", "deployment", "everywhere", "-o",
+		"name"); copied == "" {
 		t.Error("a Deployment is replicated, and there is no copy of it")
 	}
 	for page, has := range map[string]string{
-		"docs/operate.md": "tenure plan", "docs/troubleshoot.md": "tenure why", "docs/tune.md": "annotate", "docs/clusters.md": "cluster rotate",
+		"docs/operate.md": "tenure plan", "docs/troubleshoot.md": "tenure why", "docs/tune.md": "annotate",
+		"docs/clusters.md": "cluster rotate",
 	} {
 		for _, line := range commands(t, page, has) {
 			if line != "tenure page" { // it needs the Pods, and has a test of its own
@@ -361,7 +371,8 @@ func TestAnHourFromNothingToAnAtInASecondClusterAndBack(t *testing.T) {
 	}
 	n.types(commands(t, "docs/clusters.md", "dry-run")[0])
 	n.types("kubectl --kubeconfig home.yaml delete deployment everywhere")
-	if left := labtest.Kubectl(t, n.planes.Cluster("east"), "get", "deployments", "-n", "default", "-o", "name"); left != "" {
+	if left := labtest.Kubectl(t, n.planes.Cluster("east"), "get", "deployments", "-n", "default", "-o",
+		"name"); left != "" {
 		t.Errorf("the Deployment is deleted, and there is still %s", left)
 	}
 

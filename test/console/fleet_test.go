@@ -139,7 +139,8 @@ func (f *fleet) await(what string, holds func() bool) {
 func (f *fleet) settled(replicas int) func() bool {
 	return func() bool {
 		state, code := f.status()
-		return code == 0 && state.Totals.Replicas == replicas && state.Totals.Held == 8 && state.Totals.Moving == 0 && len(state.Moves) == 0
+		return code == 0 && state.Totals.Replicas == replicas && state.Totals.Held == 8 && state.Totals.Moving == 0 &&
+			len(state.Moves) == 0
 	}
 }
 
@@ -149,7 +150,8 @@ func (f *fleet) addAts(prefix string, n int, in time.Duration) {
 	due := time.Now().Add(in).UTC().Format(time.RFC3339)
 	for i := range n {
 		f.create(f.west, &cnatv1alpha1.At{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint(prefix, i)}, Spec: cnatv1alpha1.AtSpec{Schedule: due, Command: "true"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint(prefix, i)},
+			Spec:       cnatv1alpha1.AtSpec{Schedule: due, Command: "true"},
 		})
 	}
 }

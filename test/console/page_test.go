@@ -42,7 +42,8 @@ func (f *fleet) knock(t *testing.T) {
 		t.Errorf("with a client certificate: exit code %d\n%s", code, out)
 	}
 	// A replica remembers for a while who may not look: another account is let in below.
-	if out, code := f.askAs(f.account("knocker", "tenure-page"), args...); code != 1 || !strings.Contains(out, "tenure-metrics-reader") {
+	if out, code := f.askAs(f.account("knocker", "tenure-page"), args...); code != 1 ||
+		!strings.Contains(out, "tenure-metrics-reader") {
 		t.Errorf("without the right to see the page: exit code %d\n%s", code, out)
 	}
 	kubeconfig := f.account("looker", "tenure-page")
@@ -156,7 +157,8 @@ func (f *fleet) pretendPod(name string) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: corev1.PodSpec{
 			NodeName: node.Name, ServiceAccountName: lab.Account, AutomountServiceAccountToken: ptr.To(false),
-			SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: ptr.To(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
+			SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: ptr.To(true),
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
 			Containers: []corev1.Container{{Name: "manager", Image: "tenure", SecurityContext: &corev1.SecurityContext{
 				AllowPrivilegeEscalation: ptr.To(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 			}}},

@@ -17,7 +17,8 @@ func TestConfigIsTakenByARealAPIServer(t *testing.T) {
 		folder string
 		dry    []bool
 	}{
-		{"crd", []bool{false, true}}, {"default", []bool{false, true}}, {"workload", []bool{false, true}}, {"samples", []bool{true}},
+		{"crd", []bool{false, true}}, {"default", []bool{false, true}}, {"workload", []bool{false, true}},
+		{"samples", []bool{true}},
 		{"development", []bool{true}}, {"remote", []bool{true}}, {"../test/deploy/testdata/components", []bool{true}},
 		{"replication/home", []bool{false, true}}, {"replication/target", []bool{false, true}},
 	} {

@@ -55,7 +55,8 @@ func TestAReplicaHasTimeToLeaveAndRoomToCollectGarbage(t *testing.T) {
 	if i < 0 {
 		t.Fatal("GOMEMLIMIT isn't set")
 	}
-	soft, err := resource.ParseQuantity(container.Env[i].Value[:len(container.Env[i].Value)-1]) // Go writes MiB, Kubernetes Mi
+	// Go writes MiB, Kubernetes Mi
+	soft, err := resource.ParseQuantity(container.Env[i].Value[:len(container.Env[i].Value)-1])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,8 @@ func TestAReplicaHasTimeToLeaveAndRoomToCollectGarbage(t *testing.T) {
 	}
 }
 
-// All replicas are unready while home is away, those in other clusters, too: their nodes have to be drained all the same.
+// All replicas are unready while home is away, those in other clusters, too: their nodes have to be drained all the
+// same.
 func TestReplicasThatServeNothingHoldUpNoDrain(t *testing.T) {
 	for _, folder := range []string{"default", "remote"} {
 		all, d := deployment(t, "../../config/"+folder)
@@ -74,13 +76,14 @@ func TestReplicasThatServeNothingHoldUpNoDrain(t *testing.T) {
 			t.Errorf("config/%s: a Pod that isn't ready is evicted: %v", folder, p)
 		}
 		if !labels.SelectorFromSet(budget.Selector.MatchLabels).Matches(labels.Set(d.Spec.Template.Labels)) {
-			t.Errorf("config/%s: the budget is for %v, replicas have %v", folder, budget.Selector.MatchLabels, d.Spec.Template.Labels)
+			t.Errorf("config/%s: the budget is for %v, replicas have %v", folder, budget.Selector.MatchLabels,
+				d.Spec.Template.Labels)
 		}
 	}
 }
 
-// A replica elsewhere finds home by the Secret that docs/install.md has made, and names no Pod, which peers would look for in
-// home.
+// A replica elsewhere finds home by the Secret that docs/install.md has made, and names no Pod, which peers would look
+// for in home.
 func TestARemoteReplicaHasHomeFromASecretAndNamesNoPod(t *testing.T) {
 	all, d := deployment(t, "../../config/remote")
 	pod := d.Spec.Template.Spec
@@ -96,7 +99,8 @@ func TestARemoteReplicaHasHomeFromASecretAndNamesNoPod(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"generic tenure-home --from-file=token --from-file=kubeconfig\n", "tokenFile: " + path + "/token}"} {
+	for _, want := range []string{"generic tenure-home --from-file=token --from-file=kubeconfig\n",
+		"tokenFile: " + path + "/token}"} {
 		if path == "" || !strings.Contains(string(page), want) {
 			t.Errorf("the Secret is mounted at %q, and docs/install.md doesn't say %q", path, want)
 		}
@@ -132,7 +136,8 @@ func TestOptionalPartsNameWhatIsInstalled(t *testing.T) {
 	if got := d.Spec.Template.Spec.PriorityClassName; got != class.Name {
 		t.Errorf("replicas have the priority class %q, want %q", got, class.Name)
 	}
-	target := typed[autoscalingv2.HorizontalPodAutoscaler](t, all, "HorizontalPodAutoscaler tenure-system/tenure").Spec.ScaleTargetRef
+	target := typed[autoscalingv2.HorizontalPodAutoscaler](t, all,
+		"HorizontalPodAutoscaler tenure-system/tenure").Spec.ScaleTargetRef
 	if target.Kind != "Deployment" || target.Name != d.Name || target.APIVersion != d.APIVersion {
 		t.Errorf("the autoscaler scales %v", target)
 	}
@@ -166,7 +171,8 @@ func TestAnotherNameIsAddedToEachPolicyThatNamesTheFleet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for overlay, folder := range map[string]string{"identity-home": "replication/home", "identity-target": "replication/target"} {
+	for overlay, folder := range map[string]string{"identity-home": "replication/home",
+		"identity-target": "replication/target"} {
 		overlaid, err := os.ReadFile("testdata/" + overlay + "/kustomization.yaml")
 		if err != nil {
 			t.Fatal(err)

@@ -175,8 +175,9 @@ func secretAttempts() []attempt {
 // clusterSecret is that of a cluster. With a sum it is like one that tenure cluster add wrote.
 func clusterSecret(name, sum string) *corev1.Secret {
 	s := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: lab.Namespace, Name: name, Labels: map[string]string{lab.ClusterLabel: "true"}},
-		Data:       map[string][]byte{"kubeconfig": []byte("a")},
+		ObjectMeta: metav1.ObjectMeta{Namespace: lab.Namespace, Name: name,
+			Labels: map[string]string{lab.ClusterLabel: "true"}},
+		Data: map[string][]byte{"kubeconfig": []byte("a")},
 	}
 	if sum != "" {
 		s.Annotations = map[string]string{onboard.SumAnnotation: sum, onboard.UIDAnnotation: "u"}
@@ -346,7 +347,8 @@ func layoutNamed(name string) *tenurev1alpha1.Shard {
 // schemas has a replica write what the schema of the records refuses even to replicas.
 func schemas(t *testing.T, fleet client.Client) {
 	t.Helper()
-	for _, prefixes := range [][]string{{}, {"0"}, {"0", "00", "1"}, {"0", "1", "1"}, {"0", "10", "10"}, {"2"}, {"000000000"}} {
+	for _, prefixes := range [][]string{{}, {"0"}, {"0", "00", "1"}, {"0", "1", "1"}, {"0", "10", "10"},
+		{"2"}, {"000000000"}} {
 		layout := layoutNamed("bad.layout")
 		layout.Spec.Layout.Prefixes = prefixes
 		if err := fleet.Create(t.Context(), layout); err == nil || !strings.Contains(err.Error(), "spec.layout.prefixes") &&
@@ -371,7 +373,8 @@ func schemas(t *testing.T, fleet client.Client) {
 		{"a new layout", "", patching(layout, `{"spec":{"layout":{"generation":2,"prefixes":[""],"clusterUID":"u2"}}}`)},
 		{"the old one", "a layout is immutable", patching(layout, `{"spec":{"layout":{"generation":1}}}`)},
 		{"no layout", "a shard can't become a layout", patching(layout, `{"spec":{"layout":null}}`)},
-		{"a shard as a layout", "a shard can't become a layout", patching(shard, `{"spec":{"layout":{"generation":1,"prefixes":[""]}}}`)},
+		{"a shard as a layout", "a shard can't become a layout",
+			patching(shard, `{"spec":{"layout":{"generation":1,"prefixes":[""]}}}`)},
 		{"another generation of a shard", "generation is immutable", patching(shard, `{"spec":{"generation":2}}`)},
 		{"a holder", "", patchingStatus(shard, `{"status":{"holder":"a","phase":"Held","epoch":1}}`)},
 		{"retiring", "", patchingStatus(shard, `{"status":{"holder":"","phase":"Retired"}}`)},

@@ -16,8 +16,8 @@ import (
 	"github.com/tenure-dev/tenure/test/lab/labtest"
 )
 
-// A cluster that is home and workload at a time gets both folders. Its controllers aggregate roles, and make the Pods of
-// our Deployment, in a namespace that enforces the Pod Security level restricted.
+// A cluster that is home and workload at a time gets both folders. Its controllers aggregate roles, and make the Pods
+// of our Deployment, in a namespace that enforces the Pod Security level restricted.
 func TestUsersGetTheirRightsThroughKubernetesOwnRoles(t *testing.T) {
 	plane := labtest.Workload(t, "both")
 	labtest.Kubectl(t, plane, "apply", "--validate=strict", "-k", "../../config/default")
@@ -69,7 +69,9 @@ func may(t *testing.T, c client.Client, user, verb, resource string) (bool, erro
 	full, sub, _ := strings.Cut(resource, "/")
 	attributes.Resource, attributes.Group, _ = strings.Cut(full, ".")
 	attributes.Subresource = sub
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: attributes}}
+	review := &authorizationv1.SubjectAccessReview{
+		Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: attributes},
+	}
 	if err := c.Create(t.Context(), review); err != nil {
 		return false, err
 	}

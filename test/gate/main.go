@@ -1,7 +1,7 @@
 // Command gate decides whether the sources are good: it builds, lints and tests everything, and prints what each suite
-// took beside what it may take. It fails when a test fails, when a package with tests runs none, when a package that
-// it should run isn't there, and when a suite takes longer than its budget. With all suites, it fails too when a right that config/
-// grants was used by none of them, or a request of a replica refused.
+// took beside what it may take. It fails when a test fails, when a package with tests runs none, when a package that it
+// should run isn't there, and when a suite takes longer than its budget. With all suites, it fails too when a right
+// that config/ grants was used by none of them, or a request of a replica refused.
 //
 //	go run ./test/gate                  everything
 //	go run ./test/gate -only NAME,...   these suites alone
@@ -201,12 +201,13 @@ func (p *printer) line(suite, format string, args ...any) {
 	fmt.Fprintf(p.to, "%-12s %s\n", suite, fmt.Sprintf(format, args...))
 }
 
-// failure prints what something that failed has said, and keeps the last of it: at the end of a long run it stands beside
-// the verdicts, where it is looked for. The logs of programs that were tested aren't kept: they would leave no room for
-// the test's own words.
+// failure prints what something that failed has said, and keeps the last of it: at the end of a long run it stands
+// beside the verdicts, where it is looked for. The logs of programs that were tested aren't kept: they would leave no
+// room for the test's own words.
 func (p *printer) failure(suite, what string, said []byte) {
 	p.line(suite, "%s\n%s", what, said)
-	lines := slices.DeleteFunc(slices.Collect(bytes.Lines(said)), func(l []byte) bool { return bytes.Contains(l, []byte(`{"time":"`)) })
+	lines := slices.DeleteFunc(slices.Collect(bytes.Lines(said)),
+		func(l []byte) bool { return bytes.Contains(l, []byte(`{"time":"`)) })
 	said = bytes.Join(lines, nil)
 	p.mu.Lock()
 	defer p.mu.Unlock()

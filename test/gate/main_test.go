@@ -137,7 +137,8 @@ func TestWhatGoSaysBesideIsNoPackage(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := packages(t.Context(), "./x")
-		if fmt.Sprint(got) != c.want || (err == nil) != (c.fault == "") || err != nil && !strings.Contains(err.Error(), c.fault) {
+		if fmt.Sprint(got) != c.want || (err == nil) != (c.fault == "") ||
+			err != nil && !strings.Contains(err.Error(), c.fault) {
 			t.Errorf("%s: %v, %v; want %s, %q", name, got, err, c.want, c.fault)
 		}
 	}
@@ -145,7 +146,8 @@ func TestWhatGoSaysBesideIsNoPackage(t *testing.T) {
 
 func TestWhatATestSaysIsKeptAndTheLogsOfProgramsAreNot(t *testing.T) {
 	p := &printer{to: io.Discard}
-	p.failure("s", "TestA", []byte("    a_test.go:1: 2, want 1\n    b.go:2: {\"time\":\"2026\",\"msg\":\"m\"}\n--- FAIL: TestA\n"))
+	p.failure("s", "TestA", []byte("    a_test.go:1: 2, want 1\n    b.go:2: {\"time\":\"2026\",\"msg\":\"m\"}\n--- FAIL: "+
+		"TestA\n"))
 	want := "--- s: TestA\n    a_test.go:1: 2, want 1\n--- FAIL: TestA\n\n"
 	if len(p.failures) != 1 || p.failures[0] != want {
 		t.Errorf("%q, want %q", p.failures, want)

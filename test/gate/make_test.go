@@ -72,7 +72,8 @@ func TestTwoMakesBuildTheSameAtATime(t *testing.T) {
 			both.Go(func() { makeIn(t, root, name) })
 		}
 		both.Wait()
-		if found, err := filepath.Glob(filepath.Join(root, "bin", "*")); err != nil || len(found) != 1 || filepath.Base(found[0]) != name {
+		if found, err := filepath.Glob(filepath.Join(root, "bin", "*")); err != nil || len(found) != 1 ||
+			filepath.Base(found[0]) != name {
 			t.Errorf("%q is left, %v, want %s", found, err, name)
 		}
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
-// suites are all that there is to do: phases one after the other, and what a phase holds side by side, as many as may be
-// at a time; the longest come first. What measures has the machine for itself; the others mostly wait: for Leases to run
-// out, for servers to start.
+// suites are all that there is to do: phases one after the other, and what a phase holds side by side, as many as may
+// be at a time; the longest come first. What measures has the machine for itself; the others mostly wait: for Leases to
+// run out, for servers to start.
 func suites(ctx context.Context) ([][]suite, error) {
 	everything, err := packages(ctx, "./...")
 	if err != nil {
@@ -51,7 +51,9 @@ func suites(ctx context.Context) ([][]suite, error) {
 	return [][]suite{
 		{build},
 		{
-			{name: "pure", budget: 12 * time.Minute, steps: []step{goTest("", slices.Concat(raced, []string{"-short"}, pure)...)}},
+			{name: "pure", budget: 12 * time.Minute, steps: []step{
+				goTest("", slices.Concat(raced, []string{"-short"}, pure)...),
+			}},
 			cases,
 			{name: "lint", budget: 4 * time.Minute, steps: []step{makes("lint")}},
 		},
@@ -60,7 +62,8 @@ func suites(ctx context.Context) ([][]suite, error) {
 		{bench},
 		{
 			{name: "modules", budget: 2 * time.Minute, steps: []step{
-				goTest("test/apiserver", "./..."), goTest("cmd/release", "-count=1", "./..."), goTest("test/chart", "-count=1", "./..."),
+				goTest("test/apiserver", "./..."), goTest("cmd/release", "-count=1", "./..."),
+				goTest("test/chart", "-count=1", "./..."),
 				goTest("config/monitoring/gen", "-count=1", "./..."),
 			}},
 			{name: "browser", budget: 2 * time.Minute, steps: []step{

@@ -40,7 +40,8 @@ func (h *Hooks) Declare(fs flagSet) {
 	fs.DurationVar(&h.work, "injected-work", 0, "time that each reconcile of an At is made to take, for benchmarks")
 	fs.StringVar(&h.samples, "bench-samples", "", "new `file` that gets one record for each reconcile, for benchmarks")
 	fs.DurationVar(&h.turns, "bench-tracing-turns", 0,
-		"with tracing on: trace nothing, one in a hundred and all reconciles in turns of this length, for benchmarks; 0 for no turns")
+		"with tracing on: trace nothing, one in a hundred and all reconciles in turns of this length, for benchmarks; 0 for "+
+			"no turns")
 	fs.StringVar(&h.plant.name, "plant", "", "`fault` that this replica commits: "+strings.Join(names(), ", "))
 }
 

@@ -348,8 +348,8 @@ func writeAfterHandoff(p *plant, next http.RoundTripper, req *http.Request) (*ht
 	return res, err
 }
 
-// writeAnew writes the status of an At as it is: that changes nothing, and is a write. It takes no other right than that of
-// the request that it is like.
+// writeAnew writes the status of an At as it is: that changes nothing, and is a write. It takes no other right than
+// that of the request that it is like.
 func writeAnew(next http.RoundTripper, like *http.Request) {
 	read := again(like, nil)
 	read.Method, read.URL.Path = http.MethodGet, strings.TrimSuffix(like.URL.Path, "/status")
@@ -394,8 +394,8 @@ func sealLate(_ *plant, next http.RoundTripper, req *http.Request) (*http.Respon
 	return next.RoundTrip(req)
 }
 
-// writeMore makes a handoff cost four writes more, which tell of a changing size. The first of them has the replica try the
-// handoff again, which waits until all are sent: they are to count as the handoff's own.
+// writeMore makes a handoff cost four writes more, which tell of a changing size. The first of them has the replica try
+// the handoff again, which waits until all are sent: they are to count as the handoff's own.
 func writeMore(p *plant, next http.RoundTripper, req *http.Request) (*http.Response, error) {
 	if handsOff(req) {
 		p.sendMore(next, req)
@@ -435,7 +435,8 @@ var podName = regexp.MustCompile(`[a-z]+-[0-9]+-[0-9a-f]{10}`)
 // stopRenewing lets the incarnation's Lease run out once.
 func stopRenewing(p *plant, next http.RoundTripper, req *http.Request) (*http.Response, error) {
 	since := time.Since(p.began)
-	renews := req.Method == http.MethodPatch && strings.Contains(req.URL.Path, "/leases/") && bytes.Contains(body(req), []byte("renewTime"))
+	renews := req.Method == http.MethodPatch && strings.Contains(req.URL.Path, "/leases/") &&
+		bytes.Contains(body(req), []byte("renewTime"))
 	if renews && since > After && since < 2*After {
 		return nil, errors.New("planted: the request is lost")
 	}

@@ -76,7 +76,9 @@ func refusals(t *testing.T, c client.Client) {
 			}}
 		}, "localhostProfile goes with"},
 		{func(s *cnatv1alpha1.AtSpec) {
-			s.SecurityContext = &cnatv1alpha1.AtSecurityContext{Capabilities: &cnatv1alpha1.AtCapabilities{Add: make([]string, 65)}}
+			s.SecurityContext = &cnatv1alpha1.AtSecurityContext{
+				Capabilities: &cnatv1alpha1.AtCapabilities{Add: make([]string, 65)},
+			}
 		}, "spec.securityContext.capabilities.add"},
 	} {
 		at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("refused-pod-%d", i)}}
@@ -88,7 +90,8 @@ func refusals(t *testing.T, c client.Client) {
 	}
 	for i, cpu := range []string{"1e1.5", "1e999999999", "1e-999999999"} {
 		at := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
-			"schedule": "2019-04-12T10:12:00Z", "command": "ls", "resources": map[string]any{"requests": map[string]any{"cpu": cpu}},
+			"schedule": "2019-04-12T10:12:00Z", "command": "ls",
+			"resources": map[string]any{"requests": map[string]any{"cpu": cpu}},
 		}}}
 		at.SetGroupVersionKind(cnatv1alpha1.GroupVersion.WithKind("At"))
 		at.SetNamespace("default")
@@ -141,12 +144,14 @@ func transitions(t *testing.T, c client.Client) {
 		{name: "the epoch doesn't fall", status: true, patch: `{"status":{"epoch":4}}`, refused: "epoch never falls"},
 		{name: "the epoch can't be removed", status: true, patch: `{"status":{"epoch":null}}`, refused: "epoch never falls"},
 		{name: "the status can't be removed", status: true, patch: `{"status":null}`, refused: "epoch never falls"},
-		{name: "RUNNING doesn't go back", status: true, patch: `{"status":{"phase":"PENDING"}}`, refused: "phase only goes forward"},
+		{name: "RUNNING doesn't go back", status: true, patch: `{"status":{"phase":"PENDING"}}`,
+			refused: "phase only goes forward"},
 		{name: "an unknown phase", status: true, patch: `{"status":{"phase":"LATE"}}`, refused: "Unsupported value"},
 		{name: "the epoch may stay", status: true, patch: `{"status":{"epoch":5,"podName":"x"}}`},
 		{name: "the epoch may rise", status: true, patch: `{"status":{"epoch":6}}`},
 		{name: "RUNNING to DONE", status: true, patch: `{"status":{"phase":"DONE"}}`},
-		{name: "DONE doesn't go back", status: true, patch: `{"status":{"phase":"RUNNING"}}`, refused: "phase only goes forward"},
+		{name: "DONE doesn't go back", status: true, patch: `{"status":{"phase":"RUNNING"}}`,
+			refused: "phase only goes forward"},
 	} {
 		patch := client.RawPatch(types.MergePatchType, []byte(step.patch))
 		var err error
@@ -179,7 +184,8 @@ func storedBefore(t *testing.T, c client.Client) {
 	}
 	loose := crd.DeepCopy()
 	versions, _, _ := unstructured.NestedSlice(loose.Object, "spec", "versions")
-	unstructured.RemoveNestedField(versions[0].(map[string]any), "schema", "openAPIV3Schema", "properties", "spec", "properties", "schedule", "format")
+	unstructured.RemoveNestedField(versions[0].(map[string]any), "schema", "openAPIV3Schema", "properties", "spec",
+		"properties", "schedule", "format")
 	if err := unstructured.SetNestedSlice(loose.Object, versions, "spec", "versions"); err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +208,8 @@ func storedBefore(t *testing.T, c client.Client) {
 		return c.Create(t.Context(), probe) != nil
 	})
 
-	meta.SetStatusCondition(&at.Status.Conditions, metav1.Condition{Type: cnatv1alpha1.ConditionBlocked, Status: metav1.ConditionTrue, Reason: "InvalidSchedule"})
+	meta.SetStatusCondition(&at.Status.Conditions,
+		metav1.Condition{Type: cnatv1alpha1.ConditionBlocked, Status: metav1.ConditionTrue, Reason: "InvalidSchedule"})
 	if err := c.Status().Update(t.Context(), at); err != nil {
 		t.Errorf("writing the condition: %v", err)
 	}

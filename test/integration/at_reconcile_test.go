@@ -47,7 +47,9 @@ func TestAtReconciler(t *testing.T) {
 		wantResult(t, c, created, cnatv1alpha1.AtSucceeded)
 	})
 	t.Run("a Pod that fails ends its At with the exit code", func(t *testing.T) {
-		created := newAt(t, c, "fails", func(a *cnatv1alpha1.At) { a.Labels = map[string]string{at.CopiedPrefix + "fail": "true"} })
+		created := newAt(t, c, "fails", func(a *cnatv1alpha1.At) {
+			a.Labels = map[string]string{at.CopiedPrefix + "fail": "true"}
+		})
 		status := wantResult(t, c, created, cnatv1alpha1.AtFailed)
 		if status.ExitCode == nil || *status.ExitCode != 1 {
 			t.Errorf("exit code = %v, want 1", status.ExitCode)
@@ -71,7 +73,9 @@ func TestAtReconciler(t *testing.T) {
 		ttl := int32(0)
 		created := newAt(t, c, "short-lived", func(a *cnatv1alpha1.At) { a.Spec.TTLSecondsAfterFinished = &ttl })
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: at.PodName(created)}}
-		labtest.Until(t, "the Pod was there", func() bool { return c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod) == nil })
+		labtest.Until(t, "the Pod was there", func() bool {
+			return c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod) == nil
+		})
 		for _, obj := range []client.Object{created, pod} {
 			labtest.Until(t, fmt.Sprintf("%T is gone", obj), func() bool {
 				return client.IgnoreNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj)) == nil &&
@@ -88,12 +92,13 @@ func guardedNamespace(t *testing.T, c client.Client) {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
 		"pod-security.kubernetes.io/enforce": "restricted",
 	}}}
-	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "all"}, Spec: corev1.ResourceQuotaSpec{
-		Hard: corev1.ResourceList{
-			corev1.ResourceRequestsCPU: resource.MustParse("1"), corev1.ResourceRequestsMemory: resource.MustParse("1Gi"),
-			corev1.ResourceLimitsCPU: resource.MustParse("10"), corev1.ResourceLimitsMemory: resource.MustParse("10Gi"),
-		},
-	}}
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "all"},
+		Spec: corev1.ResourceQuotaSpec{
+			Hard: corev1.ResourceList{
+				corev1.ResourceRequestsCPU: resource.MustParse("1"), corev1.ResourceRequestsMemory: resource.MustParse("1Gi"),
+				corev1.ResourceLimitsCPU: resource.MustParse("10"), corev1.ResourceLimitsMemory: resource.MustParse("10Gi"),
+			},
+		}}
 	for _, obj := range []client.Object{ns, quota} {
 		if err := c.Create(t.Context(), obj); err != nil {
 			t.Fatal(err)
@@ -104,7 +109,9 @@ func guardedNamespace(t *testing.T, c client.Client) {
 		return err == nil && len(quota.Status.Hard) > 0 &&
 			c.Get(t.Context(), client.ObjectKey{Namespace: name, Name: "default"}, &corev1.ServiceAccount{}) == nil
 	})
-	if err := c.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "chosen"}}); err != nil {
+	if err := c.Create(t.Context(), &corev1.ServiceAccount{
+		ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "chosen"},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	inside := func(change func(*cnatv1alpha1.AtSpec)) func(*cnatv1alpha1.At) {
@@ -113,7 +120,9 @@ func guardedNamespace(t *testing.T, c client.Client) {
 	plain := newAt(t, c, "plain", inside(func(*cnatv1alpha1.AtSpec) {}))
 	chosen := newAt(t, c, "chosen", inside(func(s *cnatv1alpha1.AtSpec) {
 		s.ServiceAccountName, s.AutomountServiceAccountToken, s.ActiveDeadlineSeconds = "chosen", true, ptr.To(int64(60))
-		s.Resources = &cnatv1alpha1.AtResources{Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")}}
+		s.Resources = &cnatv1alpha1.AtResources{Requests: corev1.ResourceList{
+			corev1.ResourceMemory: resource.MustParse("512Mi"),
+		}}
 		s.SecurityContext = &cnatv1alpha1.AtSecurityContext{RunAsUser: ptr.To(int64(1000))}
 	}))
 	refused := newAt(t, c, "refused", inside(func(s *cnatv1alpha1.AtSpec) {
@@ -126,7 +135,8 @@ func guardedNamespace(t *testing.T, c client.Client) {
 		t.Fatal(err)
 	}
 	container := pod.Spec.Containers[0]
-	if memory := container.Resources.Limits[corev1.ResourceMemory]; pod.Spec.ServiceAccountName != "chosen" || len(container.VolumeMounts) != 1 ||
+	if memory := container.Resources.Limits[corev1.ResourceMemory]; pod.Spec.ServiceAccountName != "chosen" ||
+		len(container.VolumeMounts) != 1 ||
 		*pod.Spec.ActiveDeadlineSeconds != 60 || *container.SecurityContext.RunAsUser != 1000 || memory.String() != "512Mi" {
 		t.Errorf("the At's own wishes weren't heard: %+v", pod.Spec)
 	}
@@ -135,7 +145,8 @@ func guardedNamespace(t *testing.T, c client.Client) {
 			return false
 		}
 		blocked := meta.FindStatusCondition(refused.Status.Conditions, cnatv1alpha1.ConditionBlocked)
-		return blocked != nil && blocked.Reason == at.ReasonPodRefused && strings.Contains(blocked.Message, "violates PodSecurity")
+		return blocked != nil && blocked.Reason == at.ReasonPodRefused &&
+			strings.Contains(blocked.Message, "violates PodSecurity")
 	})
 }
 
@@ -166,7 +177,8 @@ func boundNamespaces(t *testing.T, c client.Client) {
 	for i := range 5 {
 		wantResult(t, c, newAt(t, c, fmt.Sprintf("bound-%d", i), nil), cnatv1alpha1.AtSucceeded)
 	}
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(refused), refused); err != nil || refused.Status.Phase != cnatv1alpha1.AtPending {
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(refused), refused); err != nil ||
+		refused.Status.Phase != cnatv1alpha1.AtPending {
 		t.Errorf("where the role isn't bound: %s, %v", refused.Status.Phase, err)
 	}
 	pods := &corev1.PodList{}
@@ -187,7 +199,8 @@ func runAtController(t *testing.T, plane *localplane.Plane) {
 		t.Fatal(err)
 	}
 	config.QPS = -1 // The API server's own fairness is limit enough.
-	manager, err := mcmanager.New(config, nil, mcmanager.Options{Scheme: lab.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}})
+	manager, err := mcmanager.New(config, nil, mcmanager.Options{Scheme: lab.Scheme(),
+		Metrics: metricsserver.Options{BindAddress: "0"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +212,8 @@ func runAtController(t *testing.T, plane *localplane.Plane) {
 	err = mcbuilder.ControllerManagedBy(manager).
 		For(&cnatv1alpha1.At{}, mcbuilder.WithPredicates(reconciler.AtEvents())).
 		Owns(&corev1.Pod{}, mcbuilder.WithPredicates(at.PodEvents())).
-		WithOptions(controller.TypedOptions[mcreconcile.Request]{RateLimiter: at.NewRateLimiter(), MaxConcurrentReconciles: 4, SkipNameValidation: &skipName}).
+		WithOptions(controller.TypedOptions[mcreconcile.Request]{RateLimiter: at.NewRateLimiter(), MaxConcurrentReconciles: 4,
+			SkipNameValidation: &skipName}).
 		Complete(reconciler)
 	if err != nil {
 		t.Fatal(err)
@@ -228,7 +242,8 @@ func newAt(t *testing.T, c client.Client, name string, change func(*cnatv1alpha1
 	return created
 }
 
-func wantResult(t *testing.T, c client.Client, created *cnatv1alpha1.At, want cnatv1alpha1.AtResult) cnatv1alpha1.AtStatus {
+func wantResult(t *testing.T, c client.Client, created *cnatv1alpha1.At,
+	want cnatv1alpha1.AtResult) cnatv1alpha1.AtStatus {
 	t.Helper()
 	now := &cnatv1alpha1.At{}
 	labtest.Until(t, created.Name+" is DONE", func() bool {
@@ -252,7 +267,8 @@ func normalLife(t *testing.T, plane *localplane.Plane, c client.Client) {
 	for _, created := range all {
 		status := wantResult(t, c, created, cnatv1alpha1.AtSucceeded)
 		if status.StartTime.Time.Before(status.ScheduledTime.Time) || status.Restarts != 0 {
-			t.Errorf("%s started at %v for %v, %d restarts", created.Name, status.StartTime, status.ScheduledTime, status.Restarts)
+			t.Errorf("%s started at %v for %v, %d restarts", created.Name, status.StartTime,
+				status.ScheduledTime, status.Restarts)
 		}
 	}
 	// Long enough for a write that has no place here to be made.

@@ -21,9 +21,11 @@ import (
 	"github.com/tenure-dev/tenure/test/lab/labtest"
 )
 
-var idleClusters = flag.Int("idle-clusters", 5, "how many idle clusters a fleet gets, twice: what the second ones cost is measured")
+var idleClusters = flag.Int("idle-clusters", 5,
+	"how many idle clusters a fleet gets, twice: what the second ones cost is measured")
 
-var idleProfiles = flag.String("idle-profiles", "", "the `folder` that gets the heap and goroutine profiles of the replicas")
+var idleProfiles = flag.String("idle-profiles", "",
+	"the `folder` that gets the heap and goroutine profiles of the replicas")
 
 // cost is what replicas have in use, all together.
 type cost struct {
@@ -36,15 +38,16 @@ func (c cost) minus(o cost) cost {
 	return cost{c.heap - o.heap, c.goroutines - o.goroutines, c.connections - o.connections}
 }
 
-// A fleet has hundreds of clusters in which nothing happens. What each of them costs all replicas together, by default, is
-// the difference that more of them make.
+// A fleet has hundreds of clusters in which nothing happens. What each of them costs all replicas together, by default,
+// is the difference that more of them make.
 func TestAnIdleClusterCostsLittle(t *testing.T) {
 	n := *idleClusters
 	tenure, err := lab.Build(t.Context(), t.TempDir(), "tenure", false) // with the race detector it takes a multiple
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := labtest.Fleet(t, lab.Options{Workloads: []string{"host"}, Untold: true, Bare: true, Direct: true, Tenure: tenure, Lean: true})
+	f := labtest.Fleet(t, lab.Options{Workloads: []string{"host"}, Untold: true, Bare: true, Direct: true,
+		Tenure: tenure, Lean: true})
 	ports := map[uint64]bool{}
 	add := func(from int) {
 		t.Helper()
@@ -72,12 +75,14 @@ func TestAnIdleClusterCostsLittle(t *testing.T) {
 	t.Logf("%d clusters: %+v; %d: %+v", n, before, 2*n, after)
 	t.Logf("one more idle cluster costs three replicas %d KiB of live heap, %.1f goroutines, %.1f connections",
 		each.heap/int64(n)>>10, float64(each.goroutines)/float64(n), float64(each.connections)/float64(n))
-	if most := (cost{heap: 320 << 10, goroutines: 16}); each.heap > most.heap*int64(n) || each.goroutines > most.goroutines*n {
+	if most := (cost{heap: 320 << 10, goroutines: 16}); each.heap > most.heap*int64(n) ||
+		each.goroutines > most.goroutines*n {
 		t.Errorf("that is more than %+v", most)
 	}
 }
 
-// forgotten is how long it takes until a closed connection is out of memory: a timer of HTTP/2's that is set to 30 s holds it.
+// forgotten is how long it takes until a closed connection is out of memory: a timer of HTTP/2's that is set to 30 s
+// holds it.
 const forgotten = 35 * time.Second
 
 // atRest waits until nothing changes any more, and what was closed before is out of memory.
@@ -125,7 +130,8 @@ func costOf(ctx context.Context, f *lab.Fleet, ports map[uint64]bool) (sum cost,
 		if err != nil {
 			return cost{}, err
 		}
-		sum.heap, sum.goroutines, sum.connections = sum.heap+int64(heap), sum.goroutines+goroutines, sum.connections+connections
+		sum.heap, sum.goroutines, sum.connections = sum.heap+int64(heap), sum.goroutines+goroutines,
+			sum.connections+connections
 	}
 	return sum, nil
 }
@@ -159,8 +165,8 @@ func profileOf(ctx context.Context, r *lab.Replica, profile string) ([]byte, err
 // established is the state of a TCP connection in /proc.
 const established = 1
 
-// keepProfiles keeps, if that is asked for, what `go tool pprof -base BEFORE AFTER` shows the cost's causes from. Replicas have
-// finer ones with GODEBUG=memprofilerate=2048.
+// keepProfiles keeps, if that is asked for, what `go tool pprof -base BEFORE AFTER` shows the cost's causes from.
+// Replicas have finer ones with GODEBUG=memprofilerate=2048.
 func keepProfiles(t *testing.T, f *lab.Fleet, when string) {
 	t.Helper()
 	if *idleProfiles == "" {

@@ -22,7 +22,8 @@ func TestAReplicaWithoutShardingLeads(t *testing.T) {
 		t.Errorf("epoch %d without a tenure", status.Epoch)
 	}
 	lease := &coordinationv1.Lease{}
-	if err := f.Client(lab.Home).Get(t.Context(), client.ObjectKey{Namespace: lab.Namespace, Name: "tenure-leader"}, lease); err != nil {
+	if err := f.Client(lab.Home).Get(t.Context(), client.ObjectKey{Namespace: lab.Namespace, Name: "tenure-leader"},
+		lease); err != nil {
 		t.Error(err)
 	}
 	labtest.Eventually(t, "an event names the leader", func() error {

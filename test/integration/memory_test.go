@@ -24,8 +24,8 @@ var (
 	memory  = flag.Int("memory", 200, "`MiB` that it may take: 512 with 30,000 Ats")
 )
 
-// A user's Ats hold what he likes: as many as he may create, of 32 KiB and more. A replica must get by with the memory that
-// it was given, while it fills its caches, takes another's shards over, and sees all of them change.
+// A user's Ats hold what he likes: as many as he may create, of 32 KiB and more. A replica must get by with the memory
+// that it was given, while it fills its caches, takes another's shards over, and sees all of them change.
 func TestAReplicaBearsManyLargeAts(t *testing.T) {
 	const bits, due = 32 << 10, 20
 	tenure, err := lab.Build(t.Context(), t.TempDir(), "tenure", false) // with the race detector it takes a multiple
@@ -36,13 +36,17 @@ func TestAReplicaBearsManyLargeAts(t *testing.T) {
 		Workloads: []string{"west"}, Bare: true, Direct: true, Tenure: tenure, ShardsPerCluster: 16,
 		Environment: []string{fmt.Sprintf("GOMEMLIMIT=%dMiB", *memory*9/10)},
 		// Bodies in audit logs would be gigabytes, and nobody reads them here.
-		Planes: localplane.Config{Prepare: func(string) ([]string, error) { return []string{"--audit-log-path=/dev/null"}, nil }},
+		Planes: localplane.Config{Prepare: func(string) ([]string, error) {
+			return []string{"--audit-log-path=/dev/null"}, nil
+		}},
 	})
 	west := f.Client("west")
 	command := "true #" + strings.Repeat("x", bits-6)
 	create := func(n int, name string, schedule time.Time) {
 		inParallel(t, n, func(i int) error {
-			at := &cnatv1alpha1.At{Spec: cnatv1alpha1.AtSpec{Schedule: schedule.UTC().Format(time.RFC3339Nano), Command: command}}
+			at := &cnatv1alpha1.At{Spec: cnatv1alpha1.AtSpec{
+				Schedule: schedule.UTC().Format(time.RFC3339Nano), Command: command,
+			}}
 			at.Namespace, at.Name = metav1.NamespaceDefault, fmt.Sprintf("%s-%05d", name, i)
 			at.Annotations = map[string]string{"example.com/note": command[:1<<10]}
 			return west.Create(t.Context(), at)
@@ -78,7 +82,8 @@ func TestAReplicaBearsManyLargeAts(t *testing.T) {
 	create(due, "now", time.Now()) // each Pod has the whole command, though no cache has
 	labtest.Eventually(t, "Ats that are due have their Pods", func() error {
 		pods := &corev1.PodList{}
-		if err := west.List(t.Context(), pods, client.InNamespace(metav1.NamespaceDefault)); err != nil || len(pods.Items) < due {
+		if err := west.List(t.Context(), pods, client.InNamespace(metav1.NamespaceDefault)); err != nil ||
+			len(pods.Items) < due {
 			return fmt.Errorf("%d of %d Pods (%v)", len(pods.Items), due, err)
 		}
 		for _, pod := range pods.Items {
@@ -89,8 +94,10 @@ func TestAReplicaBearsManyLargeAts(t *testing.T) {
 		return nil
 	})
 	inParallel(t, *manyAts/10, func(i int) error { // each change is an event with the whole At
-		at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprintf("later-%05d", i)}}
-		return west.Patch(t.Context(), at, client.RawPatch(client.Merge.Type(), []byte(`{"metadata":{"labels":{"changed":"true"}}}`)))
+		at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault,
+			Name: fmt.Sprintf("later-%05d", i)}}
+		return west.Patch(t.Context(), at, client.RawPatch(client.Merge.Type(),
+			[]byte(`{"metadata":{"labels":{"changed":"true"}}}`)))
 	})
 	ats := &cnatv1alpha1.AtList{}
 	if err := west.List(t.Context(), ats, client.MatchingLabels{"changed": "true"}, client.Limit(10)); err != nil {
@@ -131,7 +138,8 @@ func tell(t *testing.T, r *lab.Replica, when string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%s, %d Ats of 32 KiB: %s took %d MiB at most, has %d MiB", when, *manyAts, r.Name, status.VmHWM>>20, status.VmRSS>>20)
+	t.Logf("%s, %d Ats of 32 KiB: %s took %d MiB at most, has %d MiB", when, *manyAts, r.Name,
+		status.VmHWM>>20, status.VmRSS>>20)
 	if most := status.VmHWM >> 20; most > uint64(*memory) {
 		t.Errorf("%s took %d MiB when it %s, more than %d", r.Name, most, when, *memory)
 	}

@@ -67,7 +67,9 @@ func mutatingPolicy(t *testing.T, r *rig, namespace string) {
 	if !r.eventSeen(t, source, replication.ReasonContested) {
 		t.Error("no event tells of it")
 	}
-	r.edit(t, "home", "kubectl", source, func(d *appsv1.Deployment) { d.Spec.ProgressDeadlineSeconds = ptr.To(int32(333)) })
+	r.edit(t, "home", "kubectl", source, func(d *appsv1.Deployment) {
+		d.Spec.ProgressDeadlineSeconds = ptr.To(int32(333))
+	})
 	r.replicated(t, "home", source)
 	if got := r.get(t, "west", source).Annotations["injected"]; got != "yes" {
 		t.Errorf("the policy's annotation is %q", got)
@@ -92,7 +94,9 @@ func frozen(t *testing.T, r *rig, namespace string) {
 	defer resume()
 	began := time.Now()
 	r.edit(t, "home", "kubectl", source, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "web:2" })
-	labtest.Until(t, "east has the new image", func() bool { return r.get(t, "east", source).Spec.Template.Spec.Containers[0].Image == "web:2" })
+	labtest.Until(t, "east has the new image", func() bool {
+		return r.get(t, "east", source).Spec.Template.Spec.Containers[0].Image == "web:2"
+	})
 	if took := time.Since(began); took >= targetTimeout {
 		t.Errorf("east waited %s for west", took)
 	}
@@ -115,7 +119,8 @@ func frozen(t *testing.T, r *rig, namespace string) {
 }
 
 func divided(t *testing.T, r *rig, namespace string) {
-	source := deployment(namespace, "web", with(replication.AnnotationReplicas, "divide"), with(replication.AnnotationTotal, "8"),
+	source := deployment(namespace, "web", with(replication.AnnotationReplicas, "divide"),
+		with(replication.AnnotationTotal, "8"),
 		with(replication.AnnotationWeights, "west=3,east=1"))
 	r.create(t, "home", source)
 	r.replicated(t, "home", source)

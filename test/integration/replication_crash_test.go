@@ -201,7 +201,8 @@ func replicatedTo(image string, clusters ...string) func(ending) bool {
 		if s.Source == nil {
 			return false
 		}
-		available := fmt.Sprintf("True Replicated: generation %d: %d of %d clusters", s.Source.Generation, len(clusters), len(clusters))
+		available := fmt.Sprintf("True Replicated: generation %d: %d of %d clusters", s.Source.Generation,
+			len(clusters), len(clusters))
 		return slices.Equal(slices.Sorted(maps.Keys(s.Copies)), clusters) && strings.HasPrefix(s.Condition, available) &&
 			len(s.Source.Finalizers) == 1 && s.Source.Annotations[replication.AnnotationCopies] == strings.Join(clusters, ",")
 	}
@@ -219,7 +220,9 @@ func (l *life) change(ctx context.Context, cluster string, how func(*appsv1.Depl
 
 // live plays all acts and returns how each ended. want, where there is one, is what they are to end as.
 func (l *life) live(ctx context.Context, want []ending) (endings []ending, err error) {
-	if err := l.client["home"].Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: l.namespace}}); err != nil {
+	if err := l.client["home"].Create(ctx, &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: l.namespace},
+	}); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -255,7 +258,8 @@ func (l *life) live(ctx context.Context, want []ending) (endings []ending, err e
 func (l *life) processes(ctx context.Context) error {
 	for ctx.Err() == nil {
 		killed, ready := l.crash.begin()
-		stop, err := l.start(process{source: "home", grace: time.Minute, namespace: l.namespace, creates: true, through: l.crash.through, oneByOne: true, ready: ready})
+		stop, err := l.start(process{source: "home", grace: time.Minute, namespace: l.namespace, creates: true,
+			through: l.crash.through, oneByOne: true, ready: ready})
 		if err != nil {
 			return err
 		}

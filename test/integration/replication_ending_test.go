@@ -107,7 +107,8 @@ func crashes(t *testing.T, r *rig) {
 			}
 		}
 	}
-	for _, what := range []string{"PATCH deployment in home", "PATCH status in home", "POST namespace in west", "POST namespace in east",
+	for _, what := range []string{"PATCH deployment in home", "PATCH status in home", "POST namespace in west",
+		"POST namespace in east",
 		"PATCH deployment in west", "PATCH deployment in east", "DELETE deployment in west", "DELETE deployment in east"} {
 		for _, way := range []way{crashBefore, crashAfter, replyLost} {
 			n := hurt[fmt.Sprintf("%s: %s", what, way)]

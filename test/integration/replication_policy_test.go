@@ -64,7 +64,8 @@ func TestOnlyWhoMayReplicateSteersCopies(t *testing.T) {
 	must(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenure-system"}})
 	must(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
 	labtest.Kubectl(t, plane, "apply", "--validate=strict", "-k", filepath.Join(root, "config/replication/source"))
-	for user, roles := range map[string][]string{editor: {edits}, replicator: {edits, "tenure-replicator"}, scaler: {edits}} {
+	for user, roles := range map[string][]string{editor: {edits},
+		replicator: {edits, "tenure-replicator"}, scaler: {edits}} {
 		for _, role := range roles {
 			must(bound("shop", user, role))
 		}
@@ -92,7 +93,8 @@ func TestOnlyWhoMayReplicateSteersCopies(t *testing.T) {
 	create := func(t *testing.T, c client.Client, d *appsv1.Deployment) error { return c.Create(t.Context(), d) }
 	remove := func(t *testing.T, c client.Client, d *appsv1.Deployment) error { return c.Delete(t.Context(), d) }
 	all := func(t *testing.T, c client.Client, d *appsv1.Deployment) error {
-		return c.DeleteAllOf(t.Context(), &appsv1.Deployment{}, client.InNamespace("shop"), client.MatchingFields{"metadata.name": d.Name})
+		return c.DeleteAllOf(t.Context(), &appsv1.Deployment{}, client.InNamespace("shop"),
+			client.MatchingFields{"metadata.name": d.Name})
 	}
 	rollOut := func(t *testing.T, c client.Client, d *appsv1.Deployment) error {
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
@@ -110,36 +112,67 @@ func TestOnlyWhoMayReplicateSteersCopies(t *testing.T) {
 		mayNot []string
 		late   bool // the policy's parameter takes a moment to come
 	}{
-		"create a plain one":                  {nil, plain, create, []string{editor, replicator}, nil, false},
-		"create one with the label":           {nil, func(*appsv1.Deployment) {}, create, []string{replicator}, []string{editor}, false},
-		"create one with annotations only":    {nil, steered, create, []string{replicator}, []string{editor}, false},
-		"create one with the finalizer":       {nil, finalized, create, []string{replicator}, []string{editor}, false},
-		"put on the label":                    {plain, nil, merge(`{"metadata":{"labels":{"tenure.dev/replicate":"true"}}}`), []string{replicator}, []string{editor, own}, false},
-		"put on the label, saying no":         {plain, nil, merge(`{"metadata":{"labels":{"tenure.dev/replicate":"false"}}}`), []string{replicator}, []string{editor}, false},
-		"put on an annotation":                {plain, nil, merge(`{"metadata":{"annotations":{"tenure.dev/overrides":"{}"}}}`), []string{replicator}, []string{editor}, false},
-		"put on the finalizer":                {plain, nil, merge(`{"metadata":{"finalizers":["tenure.dev/replication"]}}`), []string{replicator, own}, []string{editor}, false},
-		"change the image of a plain one":     {plain, nil, merge(`{"spec":{"paused":true},"metadata":{"labels":{"a":"b"}}}`), []string{editor, replicator}, nil, false},
-		"change one that isn't copied yet":    {steered, nil, merge(`{"spec":{"paused":true},"metadata":{"labels":{"a":"b"}}}`), []string{editor, replicator}, nil, false},
-		"change how, before it is copied":     {steered, nil, merge(`{"metadata":{"annotations":{"tenure.dev/clusters":"west"}}}`), []string{replicator}, []string{editor, own}, false},
-		"change the spec of a copied one":     {copied, nil, merge(`{"spec":{"paused":true}}`), []string{replicator}, []string{editor, own, scaler}, false},
-		"change a label of a copied one":      {copied, nil, merge(`{"metadata":{"labels":{"a":"b"}}}`), []string{replicator}, []string{editor, own}, false},
-		"change an annotation of a copied":    {copied, nil, merge(`{"metadata":{"annotations":{"a":"b"}}}`), []string{replicator}, []string{editor, own}, false},
-		"give a copied one an owner":          {copied, nil, merge(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"gone","uid":"x"}]}}`), []string{replicator}, []string{editor, own}, false},
-		"take the label off":                  {copied, nil, merge(`{"metadata":{"labels":{"tenure.dev/replicate":null}}}`), []string{replicator}, []string{editor, own}, false},
-		"change the list of copies":           {copied, nil, merge(`{"metadata":{"annotations":{"tenure.dev/copies":"east"}}}`), []string{replicator, own}, []string{editor}, false},
-		"remove list and finalizer":           {copied, nil, merge(`{"metadata":{"finalizers":null,"annotations":{"tenure.dev/copies":null}}}`), []string{replicator, own}, []string{editor}, false},
-		"with the list, change the spec":      {copied, nil, merge(`{"metadata":{"annotations":{"tenure.dev/copies":null}},"spec":{"paused":true}}`), []string{replicator}, []string{editor, own}, false},
-		"with the finalizer, take another":    {func(d *appsv1.Deployment) { copied(d); d.Finalizers = append(d.Finalizers, "example.com/x") }, nil, merge(`{"metadata":{"finalizers":["tenure.dev/replication"]}}`), []string{replicator}, []string{editor, own}, false},
-		"change nothing":                      {copied, nil, merge(`{"metadata":{"labels":{"tenure.dev/replicate":"true"}}}`), []string{editor, replicator, own}, nil, false},
-		"delete a copied one":                 {copied, nil, remove, []string{replicator}, []string{editor}, false},
-		"delete all":                          {copied, nil, all, []string{replicator}, []string{editor}, false},
-		"delete a plain one":                  {plain, nil, remove, []string{editor, replicator}, nil, false},
-		"scale a copied one":                  {copied, nil, merge(`{"spec":{"replicas":5}}`, "scale"), []string{replicator}, []string{editor, scaler}, true},
-		"scale a copied one to what it is":    {copied, nil, merge(`{"spec":{"replicas":2}}`, "scale"), []string{replicator, editor}, nil, false},
-		"scale a plain one":                   {plain, nil, merge(`{"spec":{"replicas":5}}`, "scale"), []string{replicator, editor, scaler}, nil, false},
-		"write the condition":                 {copied, nil, merge(`{"status":{"conditions":[{"type":"Replicated","status":"True"}]}}`, "status"), []string{own}, nil, false},
-		"write an annotation with the status": {copied, nil, merge(`{"metadata":{"annotations":{"tenure.dev/clusters":"evil"}}}`, "status"), nil, []string{own}, false},
-		"roll out":                            {copied, nil, rollOut, []string{deployer}, nil, false},
+		"create a plain one": {nil, plain, create, []string{editor, replicator}, nil, false},
+		"create one with the label": {nil, func(*appsv1.Deployment) {}, create, []string{replicator},
+			[]string{editor}, false},
+		"create one with annotations only": {nil, steered, create, []string{replicator}, []string{editor}, false},
+		"create one with the finalizer":    {nil, finalized, create, []string{replicator}, []string{editor}, false},
+		"put on the label": {plain, nil, merge(`{"metadata":{"labels":{"tenure.dev/replicate":"true"}}}`),
+			[]string{replicator}, []string{editor, own}, false},
+		"put on the label, saying no": {plain, nil, merge(`{"metadata":{"labels":{"tenure.dev/replicate":"false"}}}`),
+			[]string{replicator}, []string{editor}, false},
+		"put on an annotation": {plain, nil,
+			merge(`{"metadata":{"annotations":{"tenure.dev/overrides":"{}"}}}`), []string{replicator}, []string{editor}, false},
+		"put on the finalizer": {plain, nil, merge(`{"metadata":{"finalizers":["tenure.dev/replication"]}}`),
+			[]string{replicator, own}, []string{editor}, false},
+		"change the image of a plain one": {plain, nil, merge(`{"spec":{"paused":true},"metadata":{"labels":{"a":"b"}}}`),
+			[]string{editor, replicator}, nil, false},
+		"change one that isn't copied yet": {steered, nil,
+			merge(`{"spec":{"paused":true},"metadata":{"labels":{"a":"b"}}}`), []string{editor, replicator}, nil, false},
+		"change how, before it is copied": {steered, nil,
+			merge(`{"metadata":{"annotations":{"tenure.dev/clusters":"west"}}}`), []string{replicator},
+			[]string{editor, own}, false},
+		"change the spec of a copied one": {copied, nil, merge(`{"spec":{"paused":true}}`), []string{replicator},
+			[]string{editor, own, scaler}, false},
+		"change a label of a copied one": {copied, nil, merge(`{"metadata":{"labels":{"a":"b"}}}`), []string{replicator},
+			[]string{editor, own}, false},
+		"change an annotation of a copied": {copied, nil, merge(`{"metadata":{"annotations":{"a":"b"}}}`),
+			[]string{replicator}, []string{editor, own}, false},
+		"give a copied one an owner": {copied, nil,
+			merge(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"gone","uid":"x"}]}}`),
+			[]string{replicator}, []string{editor, own}, false},
+		"take the label off": {copied, nil, merge(`{"metadata":{"labels":{"tenure.dev/replicate":null}}}`),
+			[]string{replicator}, []string{editor, own}, false},
+		"change the list of copies": {copied, nil,
+			merge(`{"metadata":{"annotations":{"tenure.dev/copies":"east"}}}`), []string{replicator, own},
+			[]string{editor}, false},
+		"remove list and finalizer": {copied, nil,
+			merge(`{"metadata":{"finalizers":null,"annotations":{"tenure.dev/copies":null}}}`), []string{replicator, own},
+			[]string{editor}, false},
+		"with the list, change the spec": {copied, nil,
+			merge(`{"metadata":{"annotations":{"tenure.dev/copies":null}},"spec":{"paused":true}}`), []string{replicator},
+			[]string{editor, own}, false},
+		"with the finalizer, take another": {func(d *appsv1.Deployment) {
+			copied(d)
+			d.Finalizers = append(d.Finalizers, "example.com/x")
+		}, nil, merge(`{"metadata":{"finalizers":["tenure.dev/replication"]}}`), []string{replicator},
+			[]string{editor, own}, false},
+		"change nothing": {copied, nil, merge(`{"metadata":{"labels":{"tenure.dev/replicate":"true"}}}`),
+			[]string{editor, replicator, own}, nil, false},
+		"delete a copied one": {copied, nil, remove, []string{replicator}, []string{editor}, false},
+		"delete all":          {copied, nil, all, []string{replicator}, []string{editor}, false},
+		"delete a plain one":  {plain, nil, remove, []string{editor, replicator}, nil, false},
+		"scale a copied one": {copied, nil, merge(`{"spec":{"replicas":5}}`, "scale"), []string{replicator},
+			[]string{editor, scaler}, true},
+		"scale a copied one to what it is": {copied, nil, merge(`{"spec":{"replicas":2}}`, "scale"),
+			[]string{replicator, editor}, nil, false},
+		"scale a plain one": {plain, nil, merge(`{"spec":{"replicas":5}}`, "scale"),
+			[]string{replicator, editor, scaler}, nil, false},
+		"write the condition": {copied, nil,
+			merge(`{"status":{"conditions":[{"type":"Replicated","status":"True"}]}}`, "status"), []string{own}, nil, false},
+		"write an annotation with the status": {copied, nil,
+			merge(`{"metadata":{"annotations":{"tenure.dev/clusters":"evil"}}}`, "status"), nil, []string{own}, false},
+		"roll out": {copied, nil, rollOut, []string{deployer}, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			try := func(user string) error {
@@ -204,29 +237,40 @@ func strangers(t *testing.T, r *rig, namespace string) {
 	r.create(t, "home", theirs)
 	r.replicated(t, "home", source)
 	c := clientAs(t, r.planes.Cluster("home"), editor)
-	labtest.Until(t, "the editor may edit", func() bool { return merge(`{"spec":{"paused":true}}`)(t, c, theirs.DeepCopy()) == nil })
+	labtest.Until(t, "the editor may edit", func() bool {
+		return merge(`{"spec":{"paused":true}}`)(t, c, theirs.DeepCopy()) == nil
+	})
 	before := r.get(t, "home", source)
 	elsewhere := map[string]int{}
 	for _, name := range []string{"west", "east"} {
 		elsewhere[name] = len(r.writes(t, name, ""))
 	}
 	tries := map[string]error{
-		"create":       c.Create(t.Context(), deployment(namespace, "new")),
-		"delete":       c.Delete(t.Context(), source.DeepCopy()),
-		"delete all":   c.DeleteAllOf(t.Context(), &appsv1.Deployment{}, client.InNamespace(namespace), client.MatchingFields{"metadata.name": "web"}),
-		"scale":        merge(`{"spec":{"replicas":9}}`, "scale")(t, c, source.DeepCopy()),
-		"apply":        merge(`{"spec":{"template":{"spec":{"hostPID":true,"serviceAccountName":"admin"}}}}`)(t, c, source.DeepCopy()),
+		"create": c.Create(t.Context(), deployment(namespace, "new")),
+		"delete": c.Delete(t.Context(), source.DeepCopy()),
+		"delete all": c.DeleteAllOf(t.Context(), &appsv1.Deployment{}, client.InNamespace(namespace),
+			client.MatchingFields{"metadata.name": "web"}),
+		"scale": merge(`{"spec":{"replicas":9}}`, "scale")(t, c, source.DeepCopy()),
+		"apply": merge(`{"spec":{"template":{"spec":{"hostPID":true,"serviceAccountName":"admin"}}}}`)(t, c,
+			source.DeepCopy()),
 		"add clusters": merge(`{"metadata":{"annotations":{"tenure.dev/clusters":"west"}}}`)(t, c, source.DeepCopy()),
-		"override":     merge(`{"metadata":{"annotations":{"tenure.dev/overrides":"{\"west\":{\"images\":{\"web\":\"evil\"}}}"}}}`)(t, c, source.DeepCopy()),
-		"divide":       merge(`{"metadata":{"annotations":{"tenure.dev/replicas":"divide","tenure.dev/total":"99"}}}`)(t, c, source.DeepCopy()),
-		"give up":      merge(`{"metadata":{"annotations":{"tenure.dev/given-up":"west"}}}`)(t, c, source.DeepCopy()),
-		"unlist":       merge(`{"metadata":{"annotations":{"tenure.dev/copies":null}}}`)(t, c, source.DeepCopy()),
-		"unlabel":      merge(`{"metadata":{"labels":{"tenure.dev/replicate":null}}}`)(t, c, source.DeepCopy()),
-		"unfinalize":   merge(`{"metadata":{"finalizers":null}}`)(t, c, source.DeepCopy()),
-		"be collected": merge(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"gone","uid":"x"}]}}`)(t, c, source.DeepCopy()),
-		"label":        merge(`{"metadata":{"labels":{"tenure.dev/replicate":"true"},"annotations":{"tenure.dev/clusters":"*"}}}`)(t, c, theirs.DeepCopy()),
-		"finalize":     merge(`{"metadata":{"finalizers":["tenure.dev/replication"]}}`)(t, c, theirs.DeepCopy()),
-		"a forged list": merge(`{"metadata":{"annotations":{"tenure.dev/copies":"west,east"},"finalizers":["tenure.dev/replication"]}}`)(t, c,
+		"override": merge(
+			`{"metadata":{"annotations":{"tenure.dev/overrides":"{\"west\":{\"images\":{\"web\":\"evil\"}}}"}}}`)(t, c,
+			source.DeepCopy()),
+		"divide": merge(`{"metadata":{"annotations":{"tenure.dev/replicas":"divide","tenure.dev/total":"99"}}}`)(t, c,
+			source.DeepCopy()),
+		"give up":    merge(`{"metadata":{"annotations":{"tenure.dev/given-up":"west"}}}`)(t, c, source.DeepCopy()),
+		"unlist":     merge(`{"metadata":{"annotations":{"tenure.dev/copies":null}}}`)(t, c, source.DeepCopy()),
+		"unlabel":    merge(`{"metadata":{"labels":{"tenure.dev/replicate":null}}}`)(t, c, source.DeepCopy()),
+		"unfinalize": merge(`{"metadata":{"finalizers":null}}`)(t, c, source.DeepCopy()),
+		"be collected": merge(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"gone","uid":"x"}]}}`)(
+			t, c, source.DeepCopy()),
+		"label": merge(
+			`{"metadata":{"labels":{"tenure.dev/replicate":"true"},"annotations":{"tenure.dev/clusters":"*"}}}`)(t, c,
+			theirs.DeepCopy()),
+		"finalize": merge(`{"metadata":{"finalizers":["tenure.dev/replication"]}}`)(t, c, theirs.DeepCopy()),
+		"a forged list": merge(
+			`{"metadata":{"annotations":{"tenure.dev/copies":"west,east"},"finalizers":["tenure.dev/replication"]}}`)(t, c,
 			theirs.DeepCopy()),
 	}
 	for what, err := range tries {
@@ -252,7 +296,8 @@ func strangers(t *testing.T, r *rig, namespace string) {
 func byNamespace(t *testing.T, r *rig) {
 	const namespace = "by-namespace"
 	r.namespaced(t, "home", namespace, "west", "east")
-	for cluster, role := range map[string]string{"home": "tenure-replication-source", "west": "tenure-copies", "east": "tenure-copies"} {
+	for cluster, role := range map[string]string{"home": "tenure-replication-source", "west": "tenure-copies",
+		"east": "tenure-copies"} {
 		r.create(t, cluster, bound(namespace, replicationUser, role))
 		for _, role := range []string{"tenure-replication-source", "tenure-copies"} { // the rig has both in each cluster
 			everywhere := &rbacv1.ClusterRoleBinding{}
@@ -282,7 +327,9 @@ func byNamespace(t *testing.T, r *rig) {
 	r.create(t, "home", source)
 	r.replicated(t, "home", source)
 	r.edit(t, "home", "kubectl", source, imageTo("web:2"))
-	labtest.Until(t, "the new image arrives", func() bool { return r.get(t, "west", source).Spec.Template.Spec.Containers[0].Image == "web:2" })
+	labtest.Until(t, "the new image arrives", func() bool {
+		return r.get(t, "west", source).Spec.Template.Spec.Containers[0].Image == "web:2"
+	})
 	if err := r.client["home"].Delete(t.Context(), source); err != nil {
 		t.Fatal(err)
 	}
@@ -295,8 +342,9 @@ func byNamespace(t *testing.T, r *rig) {
 func (r *rig) mayPatch(t *testing.T, cluster, namespace string) bool {
 	t.Helper()
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User:               replicationUser,
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "patch", Group: "apps", Resource: "deployments", Namespace: namespace},
+		User: replicationUser,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "patch", Group: "apps", Resource: "deployments",
+			Namespace: namespace},
 	}}
 	r.create(t, cluster, review)
 	return review.Status.Allowed

@@ -59,14 +59,16 @@ const replicationUser = "system:serviceaccount:tenure-system:tenure"
 func startRig(t *testing.T) *rig {
 	t.Helper()
 	ctrl.SetLogger(logr.Discard())
-	planes := labtest.Planes(t, localplane.ClusterConfig{Name: "home"}, localplane.ClusterConfig{Name: "west", Workload: true},
+	planes := labtest.Planes(t, localplane.ClusterConfig{Name: "home"},
+		localplane.ClusterConfig{Name: "west", Workload: true},
 		localplane.ClusterConfig{Name: "east", Workload: true})
 	root, err := lab.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{planes: planes, client: map[string]client.Client{}, configs: map[string]*rest.Config{}, mappers: map[string]meta.RESTMapper{},
-		down: map[string]time.Time{}, changed: make(chan struct{}, 1)}
+	r := &rig{planes: planes, client: map[string]client.Client{}, configs: map[string]*rest.Config{},
+		mappers: map[string]meta.RESTMapper{},
+		down:    map[string]time.Time{}, changed: make(chan struct{}, 1)}
 	for _, plane := range planes.Clusters() {
 		r.client[plane.Name()] = labtest.Client(t, plane)
 		for _, args := range [][]string{{"-k", "target"}, {"-k", "source"}, {"-f", "create_namespaces.yaml"}} {
@@ -112,13 +114,16 @@ type process struct {
 
 func (r *rig) start(p process) (stop func() error, err error) {
 	provider := clusters.New()
-	manager, err := mcmanager.New(rest.CopyConfig(r.configs[p.source]), provider, mcmanager.Options{Metrics: metricsserver.Options{BindAddress: "0"}})
+	manager, err := mcmanager.New(rest.CopyConfig(r.configs[p.source]), provider,
+		mcmanager.Options{Metrics: metricsserver.Options{BindAddress: "0"}})
 	if err != nil {
 		return nil, err
 	}
-	config := replication.Config{Clusters: manager, Targets: r, Clock: clock.RealClock{}, Grace: p.grace, TargetTimeout: targetTimeout,
+	config := replication.Config{Clusters: manager, Targets: r, Clock: clock.RealClock{}, Grace: p.grace,
+		TargetTimeout:    targetTimeout,
 		CreateNamespaces: p.creates}
-	options := mccontroller.Options{MaxConcurrentReconciles: 8, SkipNameValidation: ptr.To(true), RateLimiter: replication.NewRateLimiter()}
+	options := mccontroller.Options{MaxConcurrentReconciles: 8, SkipNameValidation: ptr.To(true),
+		RateLimiter: replication.NewRateLimiter()}
 	if p.oneByOne {
 		config.FanOut, options.MaxConcurrentReconciles = 1, 1
 	}
@@ -126,7 +131,8 @@ func (r *rig) start(p process) (stop func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := replication.SetupUnsharded(manager, reconciler, multicluster.ClusterName(p.source), p.changed, options); err != nil {
+	if err := replication.SetupUnsharded(manager, reconciler, multicluster.ClusterName(p.source), p.changed,
+		options); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -64,7 +64,8 @@ func converge(t *testing.T, r *rig, namespace string) {
 		sources = append(sources, deployment(namespace, fmt.Sprintf("web-%d", i)))
 		r.create(t, "home", sources[i])
 	}
-	if out, err := r.planes.Cluster("home").Kubectl(t.Context(), "", "-n", namespace, "wait", "--for=condition=Replicated", "deployment", "--all", "--timeout=60s"); err != nil {
+	if out, err := r.planes.Cluster("home").Kubectl(t.Context(), "", "-n", namespace, "wait", "--for=condition=Replicated",
+		"deployment", "--all", "--timeout=60s"); err != nil {
 		t.Fatalf("kubectl wait: %v\n%s", err, out)
 	}
 	for _, name := range []string{"west", "east"} {
@@ -115,7 +116,9 @@ func drift(t *testing.T, r *rig, namespace string) {
 	r.create(t, "home", source)
 	r.replicated(t, "home", source)
 	began := time.Now()
-	r.edit(t, "west", "kubectl-edit", source, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "evil" })
+	r.edit(t, "west", "kubectl-edit", source, func(d *appsv1.Deployment) {
+		d.Spec.Template.Spec.Containers[0].Image = "evil"
+	})
 	labtest.Until(t, "the image is repaired", func() bool {
 		return r.get(t, "west", source).Spec.Template.Spec.Containers[0].Image == "web:1"
 	})
@@ -123,9 +126,12 @@ func drift(t *testing.T, r *rig, namespace string) {
 	if err := r.scale(t.Context(), "west", "kubectl", source, 7); err != nil {
 		t.Fatal(err)
 	}
-	labtest.Until(t, "the copy that was scaled by hand is scaled back", func() bool { return *r.get(t, "west", source).Spec.Replicas == 2 })
+	labtest.Until(t, "the copy that was scaled by hand is scaled back",
+		func() bool { return *r.get(t, "west", source).Spec.Replicas == 2 })
 	r.edit(t, "west", "kubectl-edit", source, func(d *appsv1.Deployment) { d.Annotations = nil })
-	labtest.Until(t, "the marks are back", func() bool { return r.get(t, "west", source).Annotations[replication.AnnotationOwnerUID] != "" })
+	labtest.Until(t, "the marks are back", func() bool {
+		return r.get(t, "west", source).Annotations[replication.AnnotationOwnerUID] != ""
+	})
 	first := r.get(t, "east", source).UID
 	if err := r.client["east"].Delete(t.Context(), r.get(t, "east", source)); err != nil {
 		t.Fatal(err)
@@ -138,10 +144,15 @@ func drift(t *testing.T, r *rig, namespace string) {
 	r.edit(t, "home", "kubectl", source, func(d *appsv1.Deployment) {
 		d.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A", Value: "1"}}
 	})
-	labtest.Until(t, "a new field arrives", func() bool { return len(r.get(t, "east", source).Spec.Template.Spec.Containers[0].Env) == 1 })
+	labtest.Until(t, "a new field arrives", func() bool {
+		return len(r.get(t, "east", source).Spec.Template.Spec.Containers[0].Env) == 1
+	})
 	r.edit(t, "home", "kubectl", source, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Env = nil })
-	labtest.Until(t, "a removed field goes", func() bool { return len(r.get(t, "east", source).Spec.Template.Spec.Containers[0].Env) == 0 })
-	labtest.Until(t, "events tell of the repairs", func() bool { return r.eventSeen(t, source, replication.ReasonRepaired) })
+	labtest.Until(t, "a removed field goes", func() bool {
+		return len(r.get(t, "east", source).Spec.Template.Spec.Containers[0].Env) == 0
+	})
+	labtest.Until(t, "events tell of the repairs",
+		func() bool { return r.eventSeen(t, source, replication.ReasonRepaired) })
 }
 
 // newProcess starts the reconciler anew over all that the other stories have left behind.
@@ -162,14 +173,16 @@ func newProcess(t *testing.T, r *rig) {
 	if probe == nil {
 		t.Fatal("the source that was to be edited is gone")
 	}
-	r.edit(t, "west", "kubectl-edit", probe, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "evil" })
+	r.edit(t, "west", "kubectl-edit", probe, func(d *appsv1.Deployment) {
+		d.Spec.Template.Spec.Containers[0].Image = "evil"
+	})
 	labtest.Until(t, "the new process works", func() bool {
 		return r.get(t, "west", probe).Spec.Template.Spec.Containers[0].Image == "web:1"
 	})
 }
 
-// reconciled returns what waits until so many more sources have been reconciled and none is waiting or in work. Then what
-// wasn't written isn't going to be.
+// reconciled returns what waits until so many more sources have been reconciled and none is waiting or in work. Then
+// what wasn't written isn't going to be.
 func reconciled(t *testing.T, n int) (wait func()) {
 	t.Helper()
 	controller := map[string]string{"controller": "replication"}
@@ -189,7 +202,8 @@ func reconciled(t *testing.T, n int) (wait func()) {
 	return func() {
 		t.Helper()
 		labtest.Until(t, fmt.Sprintf("%d more reconciles, and nothing to do", n), func() bool {
-			return count("controller_runtime_reconcile_total") >= want && count("workqueue_depth")+count("controller_runtime_active_workers") == 0
+			return count("controller_runtime_reconcile_total") >= want &&
+				count("workqueue_depth")+count("controller_runtime_active_workers") == 0
 		})
 	}
 }
@@ -220,11 +234,13 @@ func additions(t *testing.T, r *rig, namespace string) {
 	r.replicated(t, "home", source)
 	r.edit(t, "west", "injector", source, func(d *appsv1.Deployment) {
 		d.Annotations["injected"] = "yes"
-		d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers, corev1.Container{Name: "sidecar", Image: "sidecar:1"})
+		d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers,
+			corev1.Container{Name: "sidecar", Image: "sidecar:1"})
 	})
 	r.edit(t, "home", "kubectl", source, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "web:2" })
 	labtest.Until(t, "the new image arrives", func() bool {
-		return slices.ContainsFunc(r.get(t, "west", source).Spec.Template.Spec.Containers, func(c corev1.Container) bool { return c.Image == "web:2" })
+		return slices.ContainsFunc(r.get(t, "west", source).Spec.Template.Spec.Containers,
+			func(c corev1.Container) bool { return c.Image == "web:2" })
 	})
 	r.replicated(t, "home", source)
 	copy := r.get(t, "west", source)
@@ -250,7 +266,8 @@ func autoscaler(t *testing.T, r *rig, namespace string) {
 	})
 	labtest.Until(t, "image and replicas arrive in east, the image alone in west", func() bool {
 		w, e := r.get(t, "west", source).Spec, r.get(t, "east", source).Spec
-		return w.Template.Spec.Containers[0].Image == "web:2" && e.Template.Spec.Containers[0].Image == "web:2" && *e.Replicas == 3
+		return w.Template.Spec.Containers[0].Image == "web:2" &&
+			e.Template.Spec.Containers[0].Image == "web:2" && *e.Replicas == 3
 	})
 	r.replicated(t, "home", source)
 	before, looked := len(r.writes(t, "west", namespace)), reconciled(t, 1)
@@ -297,7 +314,8 @@ func fight(t *testing.T, r *rig, namespace string) {
 	}
 	cancel()
 	<-ended
-	labtest.Until(t, "the copy is repaired once it is left in peace", func() bool { return *r.get(t, "west", source).Spec.Replicas == 2 })
+	labtest.Until(t, "the copy is repaired once it is left in peace",
+		func() bool { return *r.get(t, "west", source).Spec.Replicas == 2 })
 }
 
 func foreign(t *testing.T, r *rig, namespace string) {
@@ -309,11 +327,14 @@ func foreign(t *testing.T, r *rig, namespace string) {
 	source := deployment(namespace, "web")
 	r.create(t, "home", source)
 	labtest.Until(t, "the source shows it", func() bool {
-		return conditionOf(r.get(t, "home", source), replication.ConditionReplicated).Reason == replication.ReasonForeign && r.get(t, "east", source) != nil
+		return conditionOf(r.get(t, "home", source), replication.ConditionReplicated).Reason == replication.ReasonForeign &&
+			r.get(t, "east", source) != nil
 	})
 	got := r.get(t, "west", source)
 	if got.Spec.Template.Spec.Containers[0].Image != "other:1" || len(r.writes(t, "west", namespace)) > 0 ||
-		slices.ContainsFunc(got.ManagedFields, func(e metav1.ManagedFieldsEntry) bool { return e.Manager == replication.FieldManager }) {
+		slices.ContainsFunc(got.ManagedFields, func(e metav1.ManagedFieldsEntry) bool {
+			return e.Manager == replication.FieldManager
+		}) {
 		t.Errorf("touched: %v", got)
 	}
 	labtest.Until(t, "an event tells of it", func() bool { return r.eventSeen(t, source, replication.ReasonForeign) })
@@ -344,10 +365,14 @@ func closed(t *testing.T, r *rig, namespace string) {
 	r.namespaced(t, "home", missing.Namespace, "east")
 	r.create(t, "home", source)
 	r.create(t, "home", missing)
-	r.shows(t, source, replication.ReasonNotTarget, "west: namespace "+namespace+" isn't a target: label it there tenure.dev/replication-target=true")
+	r.shows(t, source, replication.ReasonNotTarget,
+		"west: namespace "+namespace+" isn't a target: label it there tenure.dev/replication-target=true")
 	r.shows(t, missing, replication.ReasonNotTarget, "west: there is no namespace "+missing.Namespace)
 	labtest.Until(t, "an event tells of it", func() bool { return r.eventSeen(t, source, replication.ReasonNotTarget) })
-	labtest.Until(t, "east has both", func() bool { return r.get(t, "east", source) != nil && r.get(t, "east", missing) != nil })
+	labtest.Until(t, "east has both", func() bool {
+		return r.get(t, "east", source) != nil &&
+			r.get(t, "east", missing) != nil
+	})
 	for _, d := range []*appsv1.Deployment{source, missing} {
 		if writes := r.writes(t, "west", d.Namespace); len(writes) > 0 {
 			t.Errorf("written in west, namespace %s: %v", d.Namespace, writes)
@@ -365,8 +390,11 @@ func closed(t *testing.T, r *rig, namespace string) {
 	r.edit(t, "home", "kubectl", source, imageTo("web:2"))
 	r.edit(t, "west", "kubectl", source, func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(1)) })
 	r.shows(t, source, replication.ReasonNotTarget, "west: namespace "+namespace)
-	labtest.Until(t, "east has the new image", func() bool { return r.get(t, "east", source).Spec.Template.Spec.Containers[0].Image == "web:2" })
-	if copied := r.get(t, "west", source); copied == nil || copied.Spec.Template.Spec.Containers[0].Image != "web:1" || *copied.Spec.Replicas != 1 {
+	labtest.Until(t, "east has the new image", func() bool {
+		return r.get(t, "east", source).Spec.Template.Spec.Containers[0].Image == "web:2"
+	})
+	if copied := r.get(t, "west", source); copied == nil || copied.Spec.Template.Spec.Containers[0].Image != "web:1" ||
+		*copied.Spec.Replicas != 1 {
 		t.Errorf("the copy in west is %v, want it left alone", copied)
 	}
 	if writes := r.writes(t, "west", namespace); len(writes) != before {
@@ -384,7 +412,8 @@ func confined(t *testing.T, r *rig, namespace string) {
 	source := deployment(namespace, "web", func(d *appsv1.Deployment) {
 		pods := &d.Spec.Template.Spec
 		pods.ServiceAccountName, pods.HostPID = "admin", true
-		pods.Volumes = []corev1.Volume{{Name: "root", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}}
+		pods.Volumes = []corev1.Volume{{Name: "root",
+			VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}}
 		pods.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: ptr.To(true)}
 	})
 	r.create(t, "home", source)
@@ -412,7 +441,8 @@ func badAnnotations(t *testing.T, r *rig, namespace string) {
 		{replication.AnnotationWeights, "west=heavy", "divide"},
 		{replication.AnnotationOverrides, `{"west":{"replicas":"two"}}`, ""},
 	} {
-		source := deployment(namespace, fmt.Sprintf("web-%d", i), with(replication.AnnotationTotal, "4"), with(replication.AnnotationReplicas, bad.more),
+		source := deployment(namespace, fmt.Sprintf("web-%d", i), with(replication.AnnotationTotal, "4"),
+			with(replication.AnnotationReplicas, bad.more),
 			func(d *appsv1.Deployment) {
 				if bad.more == "" {
 					delete(d.Annotations, replication.AnnotationReplicas)
@@ -427,10 +457,14 @@ func badAnnotations(t *testing.T, r *rig, namespace string) {
 		defer func() { t.Log(last.Message) }()
 		labtest.Until(t, "the source shows "+bad.annotation+" and its value", func() bool {
 			last = conditionOf(r.get(t, "home", source), replication.ConditionReplicated)
-			return last.Reason == replication.ReasonInvalidAnnotation && last.Status == corev1.ConditionFalse && named(last.Message)
+			return last.Reason == replication.ReasonInvalidAnnotation && last.Status == corev1.ConditionFalse &&
+				named(last.Message)
 		})
-		labtest.Until(t, "an event does, too", func() bool { return named(r.eventNote(t, source, replication.ReasonInvalidAnnotation)) })
-		if writes := writesTo(r.writes(t, "home", namespace), source.Name); len(writes) != 1 || writes[0].Subresource != "status" {
+		labtest.Until(t, "an event does, too", func() bool {
+			return named(r.eventNote(t, source, replication.ReasonInvalidAnnotation))
+		})
+		if writes := writesTo(r.writes(t, "home", namespace), source.Name); len(writes) != 1 ||
+			writes[0].Subresource != "status" {
 			t.Errorf("%s: written at home: %v", bad.annotation, writes)
 		}
 	}
@@ -449,7 +483,9 @@ func labelRemoved(t *testing.T, r *rig, namespace string) {
 	source := deployment(namespace, "web")
 	r.create(t, "home", source)
 	r.replicated(t, "home", source)
-	r.edit(t, "home", "kubectl", source, func(d *appsv1.Deployment) { d.Annotations[replication.AnnotationClusters] = "west" })
+	r.edit(t, "home", "kubectl", source, func(d *appsv1.Deployment) {
+		d.Annotations[replication.AnnotationClusters] = "west"
+	})
 	labtest.Until(t, "the copy in the removed target is gone", func() bool { return r.get(t, "east", source) == nil })
 	if r.get(t, "west", source) == nil {
 		t.Error("the other copy is gone, too")
@@ -457,7 +493,8 @@ func labelRemoved(t *testing.T, r *rig, namespace string) {
 	r.edit(t, "home", "kubectl", source, func(d *appsv1.Deployment) { delete(d.Labels, replication.LabelReplicate) })
 	labtest.Until(t, "all is cleaned up", func() bool {
 		d := r.get(t, "home", source)
-		return r.get(t, "west", source) == nil && len(d.Finalizers) == 0 && d.Annotations[replication.AnnotationCopies] == "" &&
+		return r.get(t, "west", source) == nil && len(d.Finalizers) == 0 &&
+			d.Annotations[replication.AnnotationCopies] == "" &&
 			conditionOf(d, replication.ConditionReplicated).Type == ""
 	})
 }

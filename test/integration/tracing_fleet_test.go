@@ -22,12 +22,13 @@ const (
 	canaryCA      = "canary-ca-9e6612"
 )
 
-// startTracedFleet is a fleet with a Jaeger that gets everybody's traces. Beside west its replicas know a cluster that can't
-// be reached and one whose kubeconfig can't be read, each with a canary in it.
+// startTracedFleet is a fleet with a Jaeger that gets everybody's traces. Beside west its replicas know a cluster that
+// can't be reached and one whose kubeconfig can't be read, each with a canary in it.
 func startTracedFleet(t *testing.T) *lab.Fleet {
 	t.Helper()
 	f := labtest.Fleet(t, lab.Options{
-		Workloads: []string{"west"}, ShardsPerCluster: 4, Direct: true, Jaeger: &localjaeger.Config{}, Flags: []string{"--log-level=debug"},
+		Workloads: []string{"west"}, ShardsPerCluster: 4, Direct: true, Jaeger: &localjaeger.Config{},
+		Flags:       []string{"--log-level=debug"},
 		Environment: []string{"OTEL_EXPORTER_OTLP_HEADERS=authorization=" + canaryHeader},
 	})
 	broken := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"x",
@@ -55,7 +56,8 @@ func leave(t *testing.T, r *lab.Replica) {
 func createAts(t *testing.T, c client.Client, namespace, name string, n int, spec cnatv1alpha1.AtSpec) {
 	t.Helper()
 	for i := range n {
-		at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s-%03d", name, i)}, Spec: spec}
+		at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s-%03d", name, i)},
+			Spec: spec}
 		if err := c.Create(t.Context(), at); err != nil {
 			t.Fatal(err)
 		}

@@ -36,14 +36,17 @@ func TestEveryReconcileIsAWholeTraceAndNoSecretComesOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := labtest.Replica(t, f, "first")
-	spec := cnatv1alpha1.AtSpec{Schedule: time.Now().UTC().Add(4 * time.Second).Format(time.RFC3339), Command: "echo " + canaryCommand}
+	spec := cnatv1alpha1.AtSpec{Schedule: time.Now().UTC().Add(4 * time.Second).Format(time.RFC3339),
+		Command: "echo " + canaryCommand}
 	createAts(t, west, tracedNamespace, "at", tracedAts, spec)
 	// Every new holder looks at these. The others may be over when their shard moves, and then it has no first reconcile.
 	spec.Suspend = true
 	createAts(t, west, tracedNamespace, "suspended", 20, spec)
-	labtest.Until(t, "the first replica serves all shards", func() bool { return sum(scrape(t, first), "tenure_shards_held") == 4 })
+	labtest.Until(t, "the first replica serves all shards",
+		func() bool { return sum(scrape(t, first), "tenure_shards_held") == 4 })
 	second := labtest.Replica(t, f, "second")
-	labtest.Until(t, "the second replica serves its half", func() bool { return sum(scrape(t, second), "tenure_shards_held") == 2 })
+	labtest.Until(t, "the second replica serves its half",
+		func() bool { return sum(scrape(t, second), "tenure_shards_held") == 2 })
 	awaitDone(t, west, tracedNamespace, tracedAts)
 
 	// A moment of quiet: what the replicas have counted by then must all be in Jaeger in the end.
@@ -51,12 +54,14 @@ func TestEveryReconcileIsAWholeTraceAndNoSecretComesOut(t *testing.T) {
 	labtest.Until(t, "nothing is reconciled any more", func() bool {
 		pages = map[string]string{"first": scrape(t, first), "second": scrape(t, second)}
 		time.Sleep(time.Second)
-		return reconciles(pages["first"]) == reconciles(scrape(t, first)) && reconciles(pages["second"]) == reconciles(scrape(t, second))
+		return reconciles(pages["first"]) == reconciles(scrape(t, first)) &&
+			reconciles(pages["second"]) == reconciles(scrape(t, second))
 	})
 	quiet := time.Now()
 	leave(t, first)
 	// What is handed to a replica that leaves before it has begun stays a handoff without end, and a trace without root.
-	labtest.Until(t, "the second replica serves all shards", func() bool { return sum(scrape(t, second), "tenure_shards_held") == 4 })
+	labtest.Until(t, "the second replica serves all shards",
+		func() bool { return sum(scrape(t, second), "tenure_shards_held") == 4 })
 	leave(t, second)
 	var traces []jaeger.Trace
 	var raw string
@@ -140,7 +145,8 @@ func checkReconciles(t *testing.T, traces []jaeger.Trace, pages map[string]strin
 			t.Errorf("%s dropped %v spans", name, dropped)
 		}
 	}
-	attributes := []string{"k8s.cluster.name", "k8s.namespace.name", "k8s.object.name", "k8s.object.kind", "tenure.shard", "tenure.epoch",
+	attributes := []string{"k8s.cluster.name", "k8s.namespace.name", "k8s.object.name", "k8s.object.kind",
+		"tenure.shard", "tenure.epoch",
 		"tenure.replica", "tenure.attempt", "tenure.trigger", "tenure.result"}
 	for _, trace := range traces {
 		for i := range trace.Spans {
@@ -252,7 +258,9 @@ func checkHandoffs(t *testing.T, traces []jaeger.Trace) {
 	t.Helper()
 	whole := 0
 	for _, trace := range traces {
-		i := slices.IndexFunc(trace.Spans, func(s jaeger.Span) bool { return s.Tags["tenure.move"] == string(protocol.Planned) })
+		i := slices.IndexFunc(trace.Spans, func(s jaeger.Span) bool {
+			return s.Tags["tenure.move"] == string(protocol.Planned)
+		})
 		if i < 0 {
 			continue
 		}
@@ -265,7 +273,8 @@ func checkHandoffs(t *testing.T, traces []jaeger.Trace) {
 				where[s.Name] = lab.ReplicaOf(incarnation)
 			}
 		}
-		want := map[string]string{"plan": "first", "warm": "second", "announce warm": "second", "drain": "first", "hand off": "first",
+		want := map[string]string{"plan": "first", "warm": "second", "announce warm": "second", "drain": "first",
+			"hand off": "first",
 			"activate": "second", "first reconcile": "second"}
 		if where["plan"] == "second" { // either may be the coordinator
 			want["plan"] = "second"
@@ -306,7 +315,8 @@ func checkLinks(t *testing.T, traces []jaeger.Trace) {
 		}
 	}
 	if linked < tracedAts {
-		t.Errorf("%d links for %d Ats: the reconcile that follows the end of a Pod leads to the one that made it", linked, tracedAts)
+		t.Errorf("%d links for %d Ats: the reconcile that follows the end of a Pod leads to the one that made it", linked,
+			tracedAts)
 	}
 }
 
@@ -338,7 +348,8 @@ func checkCanaries(t *testing.T, f *lab.Fleet, pages map[string]string, traces s
 	}
 	out["shards"] = shards
 	// The search must be able to find: these are known to be there.
-	for where, what := range map[string]string{"Jaeger": "at-000", "metrics of first": `cluster="away"`, "log of first": "away", "events in home": "away"} {
+	for where, what := range map[string]string{"Jaeger": "at-000", "metrics of first": `cluster="away"`,
+		"log of first": "away", "events in home": "away"} {
 		if !strings.Contains(out[where], what) {
 			t.Errorf("%s doesn't hold %q: it isn't what was to be searched", where, what)
 		}
@@ -357,7 +368,8 @@ func checkMetrics(t *testing.T, pages map[string]string) {
 	for name, page := range pages {
 		ours := strings.Builder{}
 		for line := range strings.Lines(page) {
-			if strings.HasPrefix(line, "tenure_") || strings.HasPrefix(line, "# HELP tenure_") || strings.HasPrefix(line, "# TYPE tenure_") {
+			if strings.HasPrefix(line, "tenure_") || strings.HasPrefix(line, "# HELP tenure_") ||
+				strings.HasPrefix(line, "# TYPE tenure_") {
 				ours.WriteString(line)
 			}
 		}
@@ -365,9 +377,12 @@ func checkMetrics(t *testing.T, pages map[string]string) {
 		if err != nil || len(problems) > 0 {
 			t.Errorf("%s: %v %v", name, problems, err)
 		}
-		for _, metric := range []string{"tenure_coordinator", "tenure_member", "tenure_shards_held", "tenure_shard_epoch", "tenure_shard_phase",
-			"tenure_shard_objects", "tenure_shard_load_seconds", "tenure_shards_unserved", "tenure_unserved_seconds", "tenure_shard_moves_total",
-			"tenure_lapses_total", "tenure_lease_margin_seconds", "tenure_record_writes_total", "tenure_clusters_engaged", "tenure_watch_mode",
+		for _, metric := range []string{"tenure_coordinator", "tenure_member", "tenure_shards_held", "tenure_shard_epoch",
+			"tenure_shard_phase",
+			"tenure_shard_objects", "tenure_shard_load_seconds", "tenure_shards_unserved", "tenure_unserved_seconds",
+			"tenure_shard_moves_total",
+			"tenure_lapses_total", "tenure_lease_margin_seconds", "tenure_record_writes_total", "tenure_clusters_engaged",
+			"tenure_watch_mode",
 			"tenure_watch_bytes_total", "tenure_watch_kept_total", "tenure_watch_discarded_total", "tenure_fenced_writes_total",
 			"tenure_queue_wait_seconds_bucket", "tenure_reconcile_seconds_bucket", "tenure_trace_spans_sent_total"} {
 			if !strings.Contains(page, "\n"+metric) {

@@ -15,11 +15,12 @@ const BinariesVariable = "LAB_BINARIES"
 // Hooked is cmd/tenure, built with the hooks of benchmarks and the faults of gates.
 const Hooked = "tenure-lab"
 
-// Before is cmd/tenure of the newest commit that speaks the protocol's version before this one, never with the race detector.
+// Before is cmd/tenure of the newest commit that speaks the protocol's version before this one, never with the race
+// detector.
 const Before = "tenure-before"
 
-// Build returns the path of a program below cmd, of Hooked or of Before, with the race detector or without. Where BinariesVariable is set it
-// is taken from there; else it is built into dir.
+// Build returns the path of a program below cmd, of Hooked or of Before, with the race detector or without. Where
+// BinariesVariable is set it is taken from there; else it is built into dir.
 func Build(ctx context.Context, dir, program string, race bool) (string, error) {
 	name, args := program, []string{"build"}
 	if race && program != Before {

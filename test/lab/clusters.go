@@ -22,14 +22,16 @@ import (
 // Kubeconfig is the file with which replicas reach a plane itself: that of their service account.
 func (f *Fleet) Kubeconfig(ctx context.Context, plane string) (string, error) {
 	if f.Jaeger != nil {
-		return f.Planes.Cluster(plane).UserKubeconfig(AccountUser, "system:serviceaccounts", "system:serviceaccounts:"+Namespace, "system:monitoring")
+		return f.Planes.Cluster(plane).UserKubeconfig(AccountUser, "system:serviceaccounts",
+			"system:serviceaccounts:"+Namespace, "system:monitoring")
 	}
 	return f.Planes.Cluster(plane).ServiceAccountKubeconfig(ctx, Namespace, Account)
 }
 
-// through is the replicas' kubeconfig of a plane, through a proxy that it starts if there is none yet. With Options.Direct
-// there is none.
-func (f *Fleet) through(ctx context.Context, plane string, proxies map[string]*faultproxy.Proxy, whose string, second *localplane.Second) ([]byte, error) {
+// through is the replicas' kubeconfig of a plane, through a proxy that it starts if there is none yet. With
+// Options.Direct there is none.
+func (f *Fleet) through(ctx context.Context, plane string, proxies map[string]*faultproxy.Proxy, whose string,
+	second *localplane.Second) ([]byte, error) {
 	path, err := f.Kubeconfig(ctx, plane)
 	if err != nil {
 		return nil, err
@@ -130,8 +132,8 @@ func (f *Fleet) AddCluster(ctx context.Context, name, plane string) error {
 	return f.AddKubeconfig(ctx, name, kubeconfig)
 }
 
-// MakeVirtual makes a virtual cluster on a workload plane, with the namespace "default" alone. The replicas' kubeconfig of it
-// is of [virtual.Cluster.Kubeconfig].
+// MakeVirtual makes a virtual cluster on a workload plane, with the namespace "default" alone. The replicas' kubeconfig
+// of it is of [virtual.Cluster.Kubeconfig].
 func (f *Fleet) MakeVirtual(ctx context.Context, plane, name string) (*virtual.Cluster, error) {
 	f.mu.Lock()
 	host := f.hosts[plane]
@@ -174,13 +176,14 @@ func (f *Fleet) AddVirtual(ctx context.Context, plane, name string) (*virtual.Cl
 	return v, nil
 }
 
-// allowIdentity lets replicas read the kube-system of a virtual cluster, as their role lets them in others: its name on the
-// API server is another.
+// allowIdentity lets replicas read the kube-system of a virtual cluster, as their role lets them in others: its name on
+// the API server is another.
 func (f *Fleet) allowIdentity(ctx context.Context, plane, name string) error {
 	meta := metav1.ObjectMeta{Name: "virtual-" + name}
 	for _, obj := range []client.Object{
 		&rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{name + "-" + metav1.NamespaceSystem}, Verbs: []string{"get"},
+			APIGroups: []string{""}, Resources: []string{"namespaces"},
+			ResourceNames: []string{name + "-" + metav1.NamespaceSystem}, Verbs: []string{"get"},
 		}}},
 		&rbacv1.ClusterRoleBinding{
 			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},

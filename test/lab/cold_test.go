@@ -11,13 +11,15 @@ import (
 )
 
 var (
-	coldClusters = flag.Int("cold-clusters", 2, "how many virtual `clusters` a fleet starts with that has served them before")
-	coldShards   = flag.Int("cold-shards", 16, "`shards` of each: a power of two, 256 at most")
-	coldWithin   = flag.Duration("cold-within", 2*labtest.Patience, "how long three replicas may take until they serve all: 20s for 1,000 records, 120s for 8,000")
+	coldClusters = flag.Int("cold-clusters", 2, "how many virtual `clusters` a fleet starts with that has served them "+
+		"before")
+	coldShards = flag.Int("cold-shards", 16, "`shards` of each: a power of two, 256 at most")
+	coldWithin = flag.Duration("cold-within", 2*labtest.Patience,
+		"how long three replicas may take until they serve all: 20s for 1,000 records, 120s for 8,000")
 )
 
-// TestThreeReplicasThatStartTogetherServeAllRecords starts three replicas where there are no records, and, when they have
-// left, three others where there are.
+// TestThreeReplicasThatStartTogetherServeAllRecords starts three replicas where there are no records, and, when they
+// have left, three others where there are.
 func TestThreeReplicasThatStartTogetherServeAllRecords(t *testing.T) {
 	tenure, err := lab.Build(t.Context(), t.TempDir(), "tenure", false) // with the race detector it takes a multiple
 	if err != nil {
@@ -42,7 +44,8 @@ func TestThreeReplicasThatStartTogetherServeAllRecords(t *testing.T) {
 			err := f.Inactive(t.Context())
 			took := time.Since(began)
 			if err == nil {
-				t.Logf("%s: %d records are served %v after three replicas were started", when, *coldClusters**coldShards, took.Round(100*time.Millisecond))
+				t.Logf("%s: %d records are served %v after three replicas were started", when, *coldClusters**coldShards,
+					took.Round(100*time.Millisecond))
 			}
 			if took > *coldWithin {
 				t.Fatalf("%s: not served within %v: %v", when, *coldWithin, err)

@@ -88,7 +88,8 @@ type Fleet struct {
 // Scheme knows the kinds of the lab: Kubernetes' own, Ats and Shards.
 func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, cnatv1alpha1.AddToScheme, tenurev1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, cnatv1alpha1.AddToScheme,
+		tenurev1alpha1.AddToScheme} {
 		utilruntime.Must(add(scheme)) // fails if two kinds have one name: a mistake in this program
 	}
 	return scheme
@@ -107,10 +108,12 @@ func Start(ctx context.Context, o Options) (_ *Fleet, err error) {
 		o.UserAgent = "lab"
 	}
 	if o.Jaeger != nil && !o.Direct {
-		return nil, errors.New("lab: a fleet with Jaeger must be Direct: a proxy can't pass on the certificate that puts replicas into system:monitoring")
+		return nil, errors.New("lab: a fleet with Jaeger must be Direct: a proxy can't pass on the certificate that puts " +
+			"replicas into system:monitoring")
 	}
 	if o.SecondHome && o.Direct {
-		return nil, errors.New("lab: a fleet whose replicas talk to two API servers of home can't be Direct: the proxy takes turns")
+		return nil, errors.New("lab: a fleet whose replicas talk to two API servers of home can't be Direct: the proxy " +
+			"takes turns")
 	}
 	f := &Fleet{
 		options: o, clients: map[string]client.Client{},
@@ -262,8 +265,8 @@ func (f *Fleet) Alive() []*Replica {
 	return slices.DeleteFunc(f.Replicas(), func(r *Replica) bool { return r.Ended() || r.Asked() })
 }
 
-// Stop ends everything: replicas, proxies, planes, Jaeger. API servers that can't deliver their last spans wait for long, so
-// that goes last.
+// Stop ends everything: replicas, proxies, planes, Jaeger. API servers that can't deliver their last spans wait for
+// long, so that goes last.
 func (f *Fleet) Stop() error {
 	for _, r := range f.Replicas() {
 		r.Kill()
@@ -288,8 +291,8 @@ func (f *Fleet) Stop() error {
 	return errors.Join(errs...)
 }
 
-// Keep copies all logs, audit logs too, to a new folder that nobody removes, and returns it: what is needed to look into a
-// failure once the planes are gone.
+// Keep copies all logs, audit logs too, to a new folder that nobody removes, and returns it: what is needed to look
+// into a failure once the planes are gone.
 func (f *Fleet) Keep(name string) (string, error) {
 	to, err := os.MkdirTemp("", "tenure-"+name+"-")
 	if err != nil {

@@ -30,7 +30,8 @@ func allowed(t *testing.T, f *lab.Fleet, cluster, verb, group, resource, namespa
 		t.Fatal(err)
 	}
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: group, Resource: resource, Namespace: namespace},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: group, Resource: resource,
+			Namespace: namespace},
 	}}
 	answer, err := c.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
 	if err != nil {
@@ -70,7 +71,8 @@ func TestReplicasFindWhatConfigShipsAndNoMore(t *testing.T) {
 		}
 		clusters := func() int {
 			list := &corev1.SecretList{}
-			err := f.Client(lab.Home).List(t.Context(), list, client.InNamespace(lab.Namespace), client.MatchingLabels{lab.ClusterLabel: "true"})
+			err := f.Client(lab.Home).List(t.Context(), list, client.InNamespace(lab.Namespace),
+				client.MatchingLabels{lab.ClusterLabel: "true"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -91,7 +93,8 @@ func TestReplicasFindWhatConfigShipsAndNoMore(t *testing.T) {
 			t.Fatal(err)
 		}
 		account := &corev1.ServiceAccount{}
-		if err := f.Client("west").Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "default"}, account); err != nil {
+		if err := f.Client("west").Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "default"},
+			account); err != nil {
 			t.Error(err)
 		}
 	})

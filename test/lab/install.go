@@ -68,8 +68,8 @@ func (f *Fleet) install(ctx context.Context) error {
 	return errors.Join(failures...)
 }
 
-// AddHome makes one more namespace for the records of a fleet in a home cluster, with the rights that config/ gives replicas
-// in [Namespace]: two fleets share a home, and each knows the clusters of its own namespace alone.
+// AddHome makes one more namespace for the records of a fleet in a home cluster, with the rights that config/ gives
+// replicas in [Namespace]: two fleets share a home, and each knows the clusters of its own namespace alone.
 func AddHome(ctx context.Context, home client.Client, namespace string) error {
 	if err := AddNamespace(ctx, home, namespace); err != nil {
 		return err
@@ -133,7 +133,8 @@ func Root() (string, error) {
 		return "", fmt.Errorf("looking for the repository: %w", err)
 	}
 	for {
-		if info, err := os.Stat(filepath.Join(folder, "config", "crd", "kustomization.yaml")); err == nil && info.Mode().IsRegular() {
+		if info, err := os.Stat(filepath.Join(folder, "config", "crd", "kustomization.yaml")); err == nil &&
+			info.Mode().IsRegular() {
 			return folder, nil
 		}
 		if folder == filepath.Dir(folder) {
@@ -143,7 +144,8 @@ func Root() (string, error) {
 	}
 }
 
-// FindTenure is the replica binary that is named; if none is that beside this program, or else bin/tenure of the repository.
+// FindTenure is the replica binary that is named; if none is that beside this program, or else bin/tenure of the
+// repository.
 func FindTenure(named string) (string, error) {
 	return localplane.FindProgram("tenure", named, "--tenure", "make build")
 }

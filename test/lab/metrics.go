@@ -23,7 +23,8 @@ func scrape(ctx context.Context, address string) (Metrics, error) {
 	if err != nil {
 		return nil, err
 	}
-	request.Header.Set("Accept-Encoding", "identity") // compressing it would cost the replica more than the rest of the page
+	// compressing it would cost the replica more than the rest of the page
+	request.Header.Set("Accept-Encoding", "identity")
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return nil, fmt.Errorf("reading metrics: %w", err)
@@ -42,8 +43,8 @@ func ParseMetrics(page io.Reader) (Metrics, error) {
 	return families, nil
 }
 
-// Sum adds up the counters, gauges, and numbers of observations of a name with the given labels. A name that isn't there is
-// an error; one that is there, without such labels, is zero.
+// Sum adds up the counters, gauges, and numbers of observations of a name with the given labels. A name that isn't
+// there is an error; one that is there, without such labels, is zero.
 func (m Metrics) Sum(name string, labels map[string]string) (float64, error) {
 	if m[name] == nil {
 		return 0, fmt.Errorf("metric %s is missing", name)
@@ -76,7 +77,8 @@ func (m Metrics) By(name, label string) map[string]float64 {
 }
 
 func value(m *dto.Metric) float64 {
-	return m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetUntyped().GetValue() + float64(m.GetHistogram().GetSampleCount())
+	return m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetUntyped().GetValue() +
+		float64(m.GetHistogram().GetSampleCount())
 }
 
 func labelsOf(m *dto.Metric) map[string]string {

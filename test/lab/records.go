@@ -42,7 +42,8 @@ func (f *Fleet) Shards(ctx context.Context) ([]tenurev1alpha1.Shard, error) {
 	}
 	served := f.clusters()
 	return slices.DeleteFunc(list.Items, func(s tenurev1alpha1.Shard) bool {
-		return s.Spec.Layout != nil || s.Status.Phase == tenurev1alpha1.ShardRetired || !slices.Contains(served, s.Spec.Cluster)
+		return s.Spec.Layout != nil || s.Status.Phase == tenurev1alpha1.ShardRetired ||
+			!slices.Contains(served, s.Spec.Cluster)
 	}), nil
 }
 
@@ -55,7 +56,8 @@ func (f *Fleet) clusters() []string {
 // Coordinator is the replica that coordinates now; "" if there is none.
 func (f *Fleet) Coordinator(ctx context.Context) (string, error) {
 	lease := &coordinationv1.Lease{}
-	if err := f.clients[Home].Get(ctx, client.ObjectKey{Namespace: Namespace, Name: "tenure-coordinator"}, lease); err != nil {
+	if err := f.clients[Home].Get(ctx, client.ObjectKey{Namespace: Namespace, Name: "tenure-coordinator"},
+		lease); err != nil {
 		return "", fmt.Errorf("reading the coordinator's Lease: %w", err)
 	}
 	if lease.Spec.HolderIdentity == nil {
@@ -67,7 +69,8 @@ func (f *Fleet) Coordinator(ctx context.Context) (string, error) {
 // Members are the incarnations with a Lease that isn't sealed.
 func (f *Fleet) Members(ctx context.Context) (map[string]bool, error) {
 	list := &coordinationv1.LeaseList{}
-	if err := f.clients[Home].List(ctx, list, client.InNamespace(Namespace), client.MatchingLabels{"tenure.dev/role": "member"}); err != nil {
+	if err := f.clients[Home].List(ctx, list, client.InNamespace(Namespace),
+		client.MatchingLabels{"tenure.dev/role": "member"}); err != nil {
 		return nil, fmt.Errorf("listing the Leases: %w", err)
 	}
 	members := map[string]bool{}
@@ -85,7 +88,9 @@ func (f *Fleet) Pin(ctx context.Context, names string, to func(i int) string) er
 	if err != nil {
 		return err
 	}
-	shards = slices.DeleteFunc(shards, func(s tenurev1alpha1.Shard) bool { return !strings.HasPrefix(ShardName(&s), names) })
+	shards = slices.DeleteFunc(shards, func(s tenurev1alpha1.Shard) bool {
+		return !strings.HasPrefix(ShardName(&s), names)
+	})
 	for i := range shards {
 		value := "null"
 		if name := to(i); name != "" {
@@ -144,7 +149,8 @@ func (f *Fleet) shares(ctx context.Context) (map[string]int, error) {
 			return nil, fmt.Errorf("shard %s is held by %q, who isn't alive", ShardName(s), s.Status.Holder)
 		}
 		if s.Status.Phase != tenurev1alpha1.ShardHeld || (s.Spec.Assignee != s.Status.Holder && members[s.Spec.Assignee]) {
-			return nil, fmt.Errorf("shard %s is %s, on its way from %s to %s", ShardName(s), s.Status.Phase, s.Status.Holder, s.Spec.Assignee)
+			return nil, fmt.Errorf("shard %s is %s, on its way from %s to %s", ShardName(s), s.Status.Phase,
+				s.Status.Holder, s.Spec.Assignee)
 		}
 		if !active[fmt.Sprint(s.Status.Holder, ShardName(s), s.Status.Epoch)] {
 			return nil, fmt.Errorf("shard %s isn't active at %s in epoch %d", ShardName(s), s.Status.Holder, s.Status.Epoch)

@@ -27,8 +27,8 @@ type Program struct {
 	Environment []string
 }
 
-// Replica is one process of tenure, or of a program that stands in for one. A replica that is started again is another one
-// with the same name. It ends when this process does, however that ends. It is safe for concurrent use.
+// Replica is one process of tenure, or of a program that stands in for one. A replica that is started again is another
+// one with the same name. It ends when this process does, however that ends. It is safe for concurrent use.
 type Replica struct {
 	Name    string
 	LogPath string
@@ -56,7 +56,8 @@ var ErrStillRuns = errors.New("still runs")
 // another one.
 func StartProgram(p Program) (*Replica, error) {
 	r := &Replica{
-		Name: p.Name, LogPath: p.LogPath, Log: &Log{path: p.LogPath}, Started: time.Now(), program: p, done: make(chan struct{}),
+		Name: p.Name, LogPath: p.LogPath, Log: &Log{path: p.LogPath}, Started: time.Now(), program: p,
+		done: make(chan struct{}),
 	}
 	if err := r.launch(); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", p.Name, err)
@@ -116,7 +117,8 @@ func (r *Replica) lostItsPort() bool {
 // ownEnvironment is an environment without the variables that would set a replica's flags, its clusters or its tracing.
 func ownEnvironment(environment []string) []string {
 	return slices.DeleteFunc(slices.Clone(environment), func(entry string) bool {
-		return slices.ContainsFunc([]string{"TENURE_", "OTEL_", "KUBECONFIG="}, func(p string) bool { return strings.HasPrefix(entry, p) })
+		return slices.ContainsFunc([]string{"TENURE_", "OTEL_", "KUBECONFIG="},
+			func(p string) bool { return strings.HasPrefix(entry, p) })
 	})
 }
 
@@ -176,7 +178,8 @@ func (r *Replica) Terminate() time.Time {
 	return now
 }
 
-// Leave asks the process to end, and kills it if it hasn't after a while or when the context ends: then that is the error.
+// Leave asks the process to end, and kills it if it hasn't after a while or when the context ends: then that is the
+// error.
 func (r *Replica) Leave(ctx context.Context, within time.Duration) error {
 	r.Terminate()
 	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("%s did not end within %v of SIGTERM", r.Name, within))

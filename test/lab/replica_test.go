@@ -86,7 +86,8 @@ func TestHowAReplicaEndedIsTold(t *testing.T) {
 }
 
 func TestReplicasDoNotInheritTheirFlags(t *testing.T) {
-	got := ownEnvironment([]string{"PATH=/bin", "TENURE_SHARDING=off", "OTEL_TRACES_SAMPLER=always_off", "KUBECONFIG=/home", "HOME=/"})
+	got := ownEnvironment([]string{"PATH=/bin", "TENURE_SHARDING=off", "OTEL_TRACES_SAMPLER=always_off",
+		"KUBECONFIG=/home", "HOME=/"})
 	if diff := cmp.Diff([]string{"PATH=/bin", "HOME=/"}, got); diff != "" {
 		t.Error("environment (-want +got):\n" + diff)
 	}
@@ -122,7 +123,9 @@ func TestLinesOfALog(t *testing.T) {
 		text                       string
 		activation, lapse, crashed bool
 	}{
-		{`{"time":"2030-01-02T03:04:09.5Z","level":"INFO","msg":"shard active","shard":"west/01","epoch":7,"kind":"Crash","gapMs":0.5}`, true, false, false},
+		{
+			`{"time":"2030-01-02T03:04:09.5Z","level":"INFO","msg":"shard active","shard":"west/01","epoch":7,"kind":"Crash","gapMs":0.5}`, true, false, false,
+		},
 		{`{"msg":"shard closed","shard":"west/01","epoch":7}`, false, false, false},
 		{`{"msg":"incarnation lapsed: stopping everything it held","incarnation":"r2-x"}`, false, true, false},
 		{`{"msg":"Observed a panic"}`, false, false, true},
@@ -135,8 +138,10 @@ func TestLinesOfALog(t *testing.T) {
 			t.Errorf("%s: read as %+v", c.text, l)
 		}
 	}
-	l := ParseLine(`{"time":"2030-01-02T03:04:09.5Z","msg":"shard active","shard":"west/01","epoch":7,"kind":"Crash","from":"r1-x","gapMs":0.5}`)
-	want := Line{Time: time.Date(2030, 1, 2, 3, 4, 9, 5e8, time.UTC), Msg: "shard active", Shard: "west/01", Epoch: 7, Kind: protocol.Crash, From: "r1-x", GapMS: 0.5, Text: l.Text}
+	l := ParseLine(
+		`{"time":"2030-01-02T03:04:09.5Z","msg":"shard active","shard":"west/01","epoch":7,"kind":"Crash","from":"r1-x","gapMs":0.5}`)
+	want := Line{Time: time.Date(2030, 1, 2, 3, 4, 9, 5e8, time.UTC), Msg: "shard active", Shard: "west/01", Epoch: 7,
+		Kind: protocol.Crash, From: "r1-x", GapMS: 0.5, Text: l.Text}
 	if diff := cmp.Diff(want, l); diff != "" || l.Gap() != 500*time.Microsecond {
 		t.Errorf("gap %v, line (-want +got):\n%s", l.Gap(), diff)
 	}
@@ -173,7 +178,8 @@ h_count 9
 	if _, err := m.Sum("missing", nil); err == nil {
 		t.Error("a metric that isn't there was summed up")
 	}
-	if diff := cmp.Diff(map[string]float64{"west": 3, `a "}" name`: 4}, m.By("tenure_watch_discarded_total", "cluster")); diff != "" {
+	if diff := cmp.Diff(map[string]float64{"west": 3, `a "}" name`: 4},
+		m.By("tenure_watch_discarded_total", "cluster")); diff != "" {
 		t.Error("by cluster (-want +got):\n" + diff)
 	}
 	if m.By("missing", "cluster") != nil {
@@ -199,12 +205,14 @@ func TestAReplicaThatDoesNotAnswerHasNoMetrics(t *testing.T) {
 
 func TestWhatIsWaitedForInVainIsToldWithWhatWasSeenLast(t *testing.T) {
 	err := Eventually(t.Context(), 60*time.Millisecond, func() error { return os.ErrPermission })
-	if err == nil || !strings.Contains(err.Error(), "not within 60ms") || !strings.Contains(err.Error(), os.ErrPermission.Error()) {
+	if err == nil || !strings.Contains(err.Error(), "not within 60ms") ||
+		!strings.Contains(err.Error(), os.ErrPermission.Error()) {
 		t.Errorf("got %v", err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(os.ErrDeadlineExceeded)
-	if err := Eventually(ctx, time.Minute, func() error { return os.ErrPermission }); err == nil || !strings.Contains(err.Error(), os.ErrDeadlineExceeded.Error()) {
+	if err := Eventually(ctx, time.Minute, func() error { return os.ErrPermission }); err == nil ||
+		!strings.Contains(err.Error(), os.ErrDeadlineExceeded.Error()) {
 		t.Errorf("got %v", err)
 	}
 }

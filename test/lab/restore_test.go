@@ -20,8 +20,10 @@ import (
 )
 
 var (
-	restoredAge = flag.Int("restored-age", 0, "how old snapshots of home are, in `seconds` of a life in which a shard moves and three records change in each; they are lived faster")
-	allRestores = flag.Bool("all-restores", false, "restore home in all ways, with a second API server, and hold what is measured against the targets")
+	restoredAge = flag.Int("restored-age", 0, "how old snapshots of home are, in `seconds` of a life in which a shard "+
+		"moves and three records change in each; they are lived faster")
+	allRestores = flag.Bool("all-restores", false,
+		"restore home in all ways, with a second API server, and hold what is measured against the targets")
 )
 
 // oneRestore is a way to restore home.
@@ -38,8 +40,10 @@ func TestHomeThatIsRestoredUnderLiveReplicasIsServedAgain(t *testing.T) {
 	const lease = 4 * time.Second
 	ways := []oneRestore{{name: "as it was"}, {name: "with its revision bumped", bump: manyRevisions}}
 	if *allRestores {
-		ways = append(ways, oneRestore{name: "one API server lags", lags: true}, oneRestore{name: "bumped, and one lags", bump: manyRevisions, lags: true},
-			oneRestore{name: "the layout goes back", layout: true}, oneRestore{name: "bumped, and the layout goes back", bump: manyRevisions, layout: true})
+		ways = append(ways, oneRestore{name: "one API server lags", lags: true},
+			oneRestore{name: "bumped, and one lags", bump: manyRevisions, lags: true},
+			oneRestore{name: "the layout goes back", layout: true},
+			oneRestore{name: "bumped, and the layout goes back", bump: manyRevisions, layout: true})
 	}
 	f := labtest.Fleet(t, lab.Options{Workloads: []string{"west"}, LeaseDuration: lease, SecondHome: *allRestores})
 	settled := func() {
@@ -67,12 +71,14 @@ func TestHomeThatIsRestoredUnderLiveReplicasIsServedAgain(t *testing.T) {
 			settled()
 		}
 		for i := range 20 {
-			at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("at-%d-%d", round, i)}, Spec: cnatv1alpha1.AtSpec{
-				Schedule: time.Now().Add(time.Duration(i) * time.Second / 4).UTC().Format(time.RFC3339Nano), Command: "true"}}
+			at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("at-%d-%d", round, i)},
+				Spec: cnatv1alpha1.AtSpec{
+					Schedule: time.Now().Add(time.Duration(i) * time.Second / 4).UTC().Format(time.RFC3339Nano), Command: "true"}}
 			if err := f.Client("west").Create(t.Context(), at); err != nil {
 				t.Fatal(err)
 			}
-			facts.Ats = append(facts.Ats, witness.At{Cluster: "west", Namespace: "default", Name: at.Name, UID: string(at.UID), Schedule: at.Spec.Schedule})
+			facts.Ats = append(facts.Ats, witness.At{Cluster: "west", Namespace: "default", Name: at.Name, UID: string(at.UID),
+				Schedule: at.Spec.Schedule})
 		}
 		if err := home.Restore(t.Context(), snapshot, way.bump); err != nil {
 			t.Fatal(err)
@@ -85,7 +91,8 @@ func TestHomeThatIsRestoredUnderLiveReplicasIsServedAgain(t *testing.T) {
 		settled()
 		took := time.Since(began)
 		most := refusedSince(t, f, began, lease+10*time.Second)
-		t.Logf("%s, %d moves and %d changes later: settled %v after home was back, %.2f refused writes a second for one replica at most",
+		t.Logf("%s, %d moves and %d changes later: settled %v after home was back, %.2f refused writes a second for one "+
+			"replica at most",
 			way.name, moves, changes, took.Round(100*time.Millisecond), most)
 		if *allRestores && took > lease+10*time.Second {
 			t.Errorf("%s: settled after %v, want %v at most", way.name, took, lease+10*time.Second)
@@ -106,7 +113,8 @@ func TestHomeThatIsRestoredUnderLiveReplicasIsServedAgain(t *testing.T) {
 	for _, at := range home.Restored() {
 		facts.Restores = append(facts.Restores, witness.Restore{Cluster: lab.Home, Time: at})
 	}
-	report, err := witness.Read(f.Planes.Dir(), witness.Options{Facts: facts, Rules: witness.Rules{Settle: time.Second, Users: []string{lab.AccountUser}}})
+	report, err := witness.Read(f.Planes.Dir(), witness.Options{Facts: facts,
+		Rules: witness.Rules{Settle: time.Second, Users: []string{lab.AccountUser}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +150,8 @@ func age(t *testing.T, f *lab.Fleet, seconds int) (moves, changes int) {
 		moves += len(shards)
 	}
 	for ; changes < 3*seconds; changes++ {
-		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"aged":"%d"}}}`, changes))
+		patch := client.RawPatch(types.MergePatchType,
+			fmt.Appendf(nil, `{"metadata":{"annotations":{"aged":"%d"}}}`, changes))
 		if err := f.Client(lab.Home).Patch(t.Context(), &shards[changes%len(shards)], patch); err != nil {
 			t.Fatal(err)
 		}
@@ -192,7 +201,8 @@ func refusedSince(t *testing.T, f *lab.Fleet, began time.Time, within time.Durat
 			if err != nil {
 				t.Fatal(err)
 			}
-			if e.Ours() && e.Ended() && e.Mutating() && e.Outcome() == audit.Rejected && e.Arrived().After(began) && e.Arrived().Before(began.Add(within)) {
+			if e.Ours() && e.Ended() && e.Mutating() && e.Outcome() == audit.Rejected && e.Arrived().After(began) &&
+				e.Arrived().Before(began.Add(within)) {
 				refused[audit.ParseAgent(e.UserAgent).Incarnation]++
 			}
 		}

@@ -50,12 +50,15 @@ func TestAReplicaBehindAnAPIServerThatLagsIsStillRight(t *testing.T) {
 	var facts witness.Facts
 	const ats = 40
 	for i := range ats {
-		at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("at-", i)}, Spec: cnatv1alpha1.AtSpec{
-			Schedule: time.Now().Add(time.Duration(i) * 500 * time.Millisecond).UTC().Format(time.RFC3339Nano), Command: "true"}}
+		at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("at-", i)},
+			Spec: cnatv1alpha1.AtSpec{
+				Schedule: time.Now().Add(time.Duration(i) * 500 * time.Millisecond).UTC().Format(time.RFC3339Nano),
+				Command:  "true"}}
 		if err := f.Client("west").Create(t.Context(), at); err != nil {
 			t.Fatal(err)
 		}
-		facts.Ats = append(facts.Ats, witness.At{Cluster: "west", Namespace: "default", Name: at.Name, UID: string(at.UID), Schedule: at.Spec.Schedule})
+		facts.Ats = append(facts.Ats, witness.At{Cluster: "west", Namespace: "default", Name: at.Name, UID: string(at.UID),
+			Schedule: at.Spec.Schedule})
 	}
 	// All that was first's goes to the one that lags, by a crash, and half of it back.
 	f.Replicas()[0].Kill()
@@ -64,7 +67,8 @@ func TestAReplicaBehindAnAPIServerThatLagsIsStillRight(t *testing.T) {
 	settled()
 	done(t, f)
 	labtest.Leave(t, f.Replicas()...)
-	report, err := witness.Read(f.Planes.Dir(), witness.Options{Facts: facts, Rules: witness.Rules{Settle: time.Second, Users: []string{lab.AccountUser}}})
+	report, err := witness.Read(f.Planes.Dir(), witness.Options{Facts: facts,
+		Rules: witness.Rules{Settle: time.Second, Users: []string{lab.AccountUser}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +102,8 @@ func late(t *testing.T, f *lab.Fleet, server *localplane.Second) {
 	ctx, cancel := context.WithTimeout(t.Context(), labtest.Patience)
 	defer cancel()
 	clients, streams := map[string]client.WithWatch{}, map[string]watch.Interface{}
-	for name, config := range map[string]*rest.Config{"first": f.Planes.Cluster(lab.Home).RESTConfig(), "second": server.RESTConfig()} {
+	for name, config := range map[string]*rest.Config{"first": f.Planes.Cluster(lab.Home).RESTConfig(),
+		"second": server.RESTConfig()} {
 		var err error
 		if clients[name], err = client.NewWithWatch(config, client.Options{Scheme: lab.Scheme()}); err != nil {
 			t.Fatal(err)
@@ -138,7 +143,8 @@ func late(t *testing.T, f *lab.Fleet, server *localplane.Second) {
 		}
 		if c.lag > 0 { // its cache doesn't have it yet, but whoever asks for what is current gets it
 			cached := &corev1.ConfigMapList{}
-			err := clients["second"].List(ctx, cached, client.InNamespace("default"), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}})
+			err := clients["second"].List(ctx, cached, client.InNamespace("default"),
+				&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}})
 			stale := true
 			for _, m := range cached.Items {
 				stale = stale && m.Name != c.name

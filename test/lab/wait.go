@@ -9,8 +9,8 @@ import (
 // pollEvery is short: what is waited for is mostly there at once, and tests pay for every wait.
 const pollEvery = 50 * time.Millisecond
 
-// Eventually repeats what fails until it doesn't. When time is up or the context ends, the error says so and what was seen
-// last.
+// Eventually repeats what fails until it doesn't. When time is up or the context ends, the error says so and what was
+// seen last.
 func Eventually(ctx context.Context, within time.Duration, try func() error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("not within %v", within))
 	defer cancel()

@@ -119,9 +119,10 @@ func (s *signers) enter(replica, key string) (leave func()) {
 // replica runs one manager until its stop is called, which waits for it.
 func startReplica(t *testing.T, planes *localplane.Planes, name string, wire wiring, s *signers) (stop func()) {
 	t.Helper()
-	stop, _ = startWith(t, planes, name, planes.Cluster("west").RESTConfig(), wire, func(mgr *shard.Manager) reconcile.TypedReconciler[mcreconcile.Request] {
-		return s.sign(name, mgr)
-	})
+	stop, _ = startWith(t, planes, name, planes.Cluster("west").RESTConfig(), wire,
+		func(mgr *shard.Manager) reconcile.TypedReconciler[mcreconcile.Request] {
+			return s.sign(name, mgr)
+		})
 	return stop
 }
 
@@ -222,7 +223,9 @@ func fill(t *testing.T, plane *localplane.Plane) client.Client {
 	t.Helper()
 	c := labtest.Client(t, plane)
 	for i := range objects {
-		if err := c.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("cm-", i)}}); err != nil {
+		if err := c.Create(t.Context(), &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("cm-", i)},
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}

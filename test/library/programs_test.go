@@ -36,8 +36,8 @@ const fewLines = 20
 
 var diffs = regexp.MustCompile("(?s)<!-- ([a-z]+) -->\n```diff\n(.*?)```")
 
-// docs/library.md shows how two programs are sharded. Both are here, before and after, and the page has all that differs
-// but the imports.
+// docs/library.md shows how two programs are sharded. Both are here, before and after, and the page has all that
+// differs but the imports.
 func TestThePageShowsAllThatIsChangedInAProgram(t *testing.T) {
 	page, err := os.ReadFile("../../docs/library.md")
 	if err != nil {
@@ -78,7 +78,8 @@ func program(t *testing.T, file string) []string {
 	return strings.Split(string(text)[strings.Index(string(text), "\nfunc Run"):], "\n")
 }
 
-// compare says what is wrong with a diff of two texts: lines that aren't theirs, too many of them, and what it leaves out.
+// compare says what is wrong with a diff of two texts: lines that aren't theirs, too many of them, and what it leaves
+// out.
 func compare(before, after []string, diff string) (complaints []string) {
 	changed := 0
 	from, to := slices.Clone(before), slices.Clone(after)

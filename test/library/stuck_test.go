@@ -40,8 +40,8 @@ func (h hanging) RoundTrip(req *http.Request) (*http.Response, error) {
 	return h.RoundTripper.RoundTrip(req)
 }
 
-// TestWhatNeverReturnsCostsItsShardOnly has a reconcile in each shard that never returns, as many as there are workers but
-// one, and beside them a write that is never answered. Then a replica joins that one of the shards has to move to.
+// TestWhatNeverReturnsCostsItsShardOnly has a reconcile in each shard that never returns, as many as there are workers
+// but one, and beside them a write that is never answered. Then a replica joins that one of the shards has to move to.
 func TestWhatNeverReturnsCostsItsShardOnly(t *testing.T) {
 	ctrl.SetLogger(logr.FromSlogHandler(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})))
 	planes, west := startPlanes(t)
@@ -51,32 +51,33 @@ func TestWhatNeverReturnsCostsItsShardOnly(t *testing.T) {
 	posted := &atomic.Int64{}
 	connection := rest.CopyConfig(planes.Cluster("west").RESTConfig())
 	connection.Wrap(func(inner http.RoundTripper) http.RoundTripper { return hanging{inner, posted} })
-	stop, a := startWith(t, planes, "a", connection, withWorkers(len(stuck)+1), func(mgr *shard.Manager) reconcile.TypedReconciler[mcreconcile.Request] {
-		inner := s.sign("a", mgr)
-		return mcreconcile.Func(func(ctx context.Context, req mcreconcile.Request) (ctrl.Result, error) {
-			if stuck[req.Name] == "" || req.Namespace != "default" {
-				return inner.Reconcile(ctx, req)
-			}
-			cl, err := mgr.GetCluster(ctx, req.ClusterName)
-			if err != nil {
-				return ctrl.Result{}, err
-			}
-			go func() { // as a recorder does
-				secret := &corev1.Secret{}
-				secret.Namespace, secret.Name = "default", "never-"+req.Name
-				_ = cl.GetClient().Create(context.Background(), secret)
-			}()
-			<-release
-			cm := &corev1.ConfigMap{}
-			if err := cl.GetAPIReader().Get(context.WithoutCancel(ctx), req.NamespacedName, cm); err != nil {
-				late <- err
+	stop, a := startWith(t, planes, "a", connection, withWorkers(len(stuck)+1),
+		func(mgr *shard.Manager) reconcile.TypedReconciler[mcreconcile.Request] {
+			inner := s.sign("a", mgr)
+			return mcreconcile.Func(func(ctx context.Context, req mcreconcile.Request) (ctrl.Result, error) {
+				if stuck[req.Name] == "" || req.Namespace != "default" {
+					return inner.Reconcile(ctx, req)
+				}
+				cl, err := mgr.GetCluster(ctx, req.ClusterName)
+				if err != nil {
+					return ctrl.Result{}, err
+				}
+				go func() { // as a recorder does
+					secret := &corev1.Secret{}
+					secret.Namespace, secret.Name = "default", "never-"+req.Name
+					_ = cl.GetClient().Create(context.Background(), secret)
+				}()
+				<-release
+				cm := &corev1.ConfigMap{}
+				if err := cl.GetAPIReader().Get(context.WithoutCancel(ctx), req.NamespacedName, cm); err != nil {
+					late <- err
+					return ctrl.Result{}, nil
+				}
+				cm.Data = map[string]string{"signed-by": "the past"}
+				late <- cl.GetClient().Update(context.WithoutCancel(ctx), cm)
 				return ctrl.Result{}, nil
-			}
-			cm.Data = map[string]string{"signed-by": "the past"}
-			late <- cl.GetClient().Update(context.WithoutCancel(ctx), cm)
-			return ctrl.Result{}, nil
+			})
 		})
-	})
 	defer stop()
 	labtest.Until(t, "a has signed all but those that are stuck", func() bool {
 		return signatures(t, west)["a"] == objects-len(stuck) && posted.Load() == int64(len(stuck))
@@ -95,7 +96,8 @@ func TestWhatNeverReturnsCostsItsShardOnly(t *testing.T) {
 		t.Errorf("a was %s and is %s, member: %t", before.Incarnation, after.Incarnation, after.Member)
 	}
 	if w := after.Clusters["west"]; w.Abandoned != 1 || w.UnansweredWrites == 0 {
-		t.Errorf("a counts %d abandoned reconciles and %d unanswered writes, want 1 and some", w.Abandoned, w.UnansweredWrites)
+		t.Errorf("a counts %d abandoned reconciles and %d unanswered writes, want 1 and some", w.Abandoned,
+			w.UnansweredWrites)
 	}
 	if slowest >= drainTimeout { // it waited for the one that drains
 		t.Errorf("a's other shard was served only after %v", slowest)
@@ -125,7 +127,8 @@ func signsAgain(t *testing.T, west client.Client, by *shard.Manager, stuck map[s
 		t.Fatal(err)
 	}
 	active := func(uid string) bool {
-		return slices.ContainsFunc(by.Status().Shards, func(s shard.ShardStatus) bool { return s.Phase == "active" && s.ID.Contains(uid) })
+		return slices.ContainsFunc(by.Status().Shards,
+			func(s shard.ShardStatus) bool { return s.Phase == "active" && s.ID.Contains(uid) })
 	}
 	for _, cm := range list.Items {
 		if stuck[cm.Name] != "" || !strings.HasPrefix(cm.Name, "cm-") || !active(string(cm.UID)) {

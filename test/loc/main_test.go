@@ -22,7 +22,8 @@ func TestOnlyCodeCountsAndALongLineCountsAsTheLinesItFills(t *testing.T) {
 		"not gofmt-ed":        {"package p\nvar  x=1\n", 2, 0, false},
 	} {
 		if f := count([]byte(c.source)); f.lines != c.lines || len(f.wide) != c.wide || f.formatted != c.unchanged {
-			t.Errorf("%s: %d lines, wide %v, gofmt-ed %v; want %d, %d, %v", name, f.lines, f.wide, f.formatted, c.lines, c.wide, c.unchanged)
+			t.Errorf("%s: %d lines, wide %v, gofmt-ed %v; want %d, %d, %v", name, f.lines, f.wide, f.formatted, c.lines,
+				c.wide, c.unchanged)
 		}
 	}
 }

@@ -1,6 +1,6 @@
-// Command gen writes config/monitoring/dashboard.json, the Grafana dashboard, and metrics.txt, the names of all metrics that
-// dashboard and alerts use. It has a module of its own because of what it needs to check its work: Grafana's schema and
-// Prometheus' parser.
+// Command gen writes config/monitoring/dashboard.json, the Grafana dashboard, and metrics.txt, the names of all metrics
+// that dashboard and alerts use. It has a module of its own because of what it needs to check its work: Grafana's
+// schema and Prometheus' parser.
 package main
 
 import (

@@ -50,7 +50,8 @@ var patience = 20 * time.Second
 
 // Options say whose page is opened, how and where.
 type Options struct {
-	// Namespace of the replicas; Selector are the labels of their Pods, Pod one of them by name ("" means any that is ready).
+	// Namespace of the replicas; Selector are the labels of their Pods, Pod one of them by name ("" means any that is
+	// ready).
 	Namespace, Selector, Pod string
 	// Port of metrics and page.
 	Port int
@@ -96,7 +97,8 @@ func Open(ctx context.Context, home *rest.Config, o Options, ready func(pod, add
 		return err
 	}
 	key := rand.Text()
-	server := &http.Server{Handler: guard(listener.Addr().String(), key, proxy(replica, caller)), ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: guard(listener.Addr().String(), key, proxy(replica, caller)),
+		ReadHeaderTimeout: 10 * time.Second}
 	go func() { cancel(server.Serve(listener)) }()
 	defer server.Close()
 	ready(pod, "http://"+listener.Addr().String()+statuspage.Path+"?key="+key)
@@ -125,19 +127,23 @@ func (o Options) pod(ctx context.Context, clients kubernetes.Interface) (string,
 			return p.Name, nil
 		}
 	}
-	return "", fmt.Errorf("none of the %d Pods with %s in namespace %s is ready: --pod names one all the same", len(pods.Items), o.Selector, o.Namespace)
+	return "", fmt.Errorf("none of the %d Pods with %s in namespace %s is ready: --pod names one all the same",
+		len(pods.Items), o.Selector, o.Namespace)
 }
 
 // forward makes a port of this machine one of the Pod's, for as long as the context lasts.
-func (o Options) forward(ctx context.Context, home *rest.Config, clients kubernetes.Interface, pod string, broken context.CancelCauseFunc) (uint16, error) {
+func (o Options) forward(ctx context.Context, home *rest.Config, clients kubernetes.Interface, pod string,
+	broken context.CancelCauseFunc) (uint16, error) {
 	way, upgrader, err := spdy.RoundTripperFor(home)
 	if err != nil {
 		return 0, fmt.Errorf("connecting to the home cluster: %w", err)
 	}
-	to := clients.CoreV1().RESTClient().Post().Resource("pods").Namespace(o.Namespace).Name(pod).SubResource("portforward").URL()
+	to := clients.CoreV1().RESTClient().Post().Resource("pods").Namespace(o.Namespace).Name(pod).SubResource(
+		"portforward").URL()
 	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: way}, http.MethodPost, to)
 	opened := make(chan struct{})
-	forwarder, err := portforward.NewOnAddressesWithContext(ctx, dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", o.Port)}, opened, io.Discard, io.Discard)
+	forwarder, err := portforward.NewOnAddressesWithContext(ctx, dialer, []string{"127.0.0.1"},
+		[]string{fmt.Sprintf("0:%d", o.Port)}, opened, io.Discard, io.Discard)
 	if err != nil {
 		return 0, fmt.Errorf("forwarding a port to Pod %s: %w", pod, err)
 	}
@@ -152,7 +158,8 @@ func (o Options) forward(ctx context.Context, home *rest.Config, clients kuberne
 	case err := <-failed:
 		return 0, fmt.Errorf("forwarding a port to Pod %s/%s: %w", o.Namespace, pod, err)
 	case <-time.After(patience):
-		return 0, fmt.Errorf("forwarding a port to Pod %s/%s: no answer from %s within %v", o.Namespace, pod, home.Host, patience)
+		return 0, fmt.Errorf("forwarding a port to Pod %s/%s: no answer from %s within %v", o.Namespace, pod,
+			home.Host, patience)
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}
@@ -164,7 +171,8 @@ func (o Options) forward(ctx context.Context, home *rest.Config, clients kuberne
 }
 
 // caller is a transport that presents the caller's token, or the service account's.
-func (o Options) caller(ctx context.Context, home *rest.Config, clients kubernetes.Interface) (http.RoundTripper, error) {
+func (o Options) caller(ctx context.Context, home *rest.Config,
+	clients kubernetes.Interface) (http.RoundTripper, error) {
 	// The replica's certificate is its own. Who it is, the API server vouches for: the connection is a stream to the Pod.
 	base := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	if o.Plain {
@@ -173,14 +181,16 @@ func (o Options) caller(ctx context.Context, home *rest.Config, clients kubernet
 	if o.ServiceAccount != "" {
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
-		answer, err := clients.CoreV1().ServiceAccounts(o.Namespace).CreateToken(ctx, o.ServiceAccount, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		answer, err := clients.CoreV1().ServiceAccounts(o.Namespace).CreateToken(ctx, o.ServiceAccount,
+			&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 		if err != nil {
 			return nil, fmt.Errorf("asking for a token of service account %s/%s: %w", o.Namespace, o.ServiceAccount, err)
 		}
 		return transport.NewBearerAuthRoundTripper(answer.Status.Token, base), nil
 	}
 	own := rest.AnonymousClientConfig(home)
-	own.BearerToken, own.BearerTokenFile, own.ExecProvider, own.AuthProvider = home.BearerToken, home.BearerTokenFile, home.ExecProvider, home.AuthProvider
+	own.BearerToken, own.BearerTokenFile, own.ExecProvider, own.AuthProvider = home.BearerToken, home.BearerTokenFile,
+		home.ExecProvider, home.AuthProvider
 	config, err := own.TransportConfig()
 	if err != nil {
 		return nil, fmt.Errorf("reading your credentials: %w", err)
@@ -204,8 +214,10 @@ func (o Options) try(ctx context.Context, caller http.RoundTripper, replica *url
 	switch res.StatusCode {
 	case http.StatusOK:
 		return nil
-	case http.StatusUnauthorized, http.StatusInternalServerError: // the latter is controller-runtime's answer to a bad token
-		return errors.New("the replica takes no token of yours: a client certificate is none. --service-account NAME looks with a service account's")
+	case http.StatusUnauthorized, http.StatusInternalServerError:
+		// the latter is controller-runtime's answer to a bad token
+		return errors.New("the replica takes no token of yours: a client certificate is none. --service-account NAME looks " +
+			"with a service account's")
 	case http.StatusForbidden:
 		return errors.New("you may not look at the page: it takes the cluster role tenure-metrics-reader")
 	}
@@ -219,7 +231,8 @@ func (o Options) listen() (net.Listener, error) {
 		return nil, fmt.Errorf("--listen %s: %w", o.Listen, err)
 	}
 	if !address.IP.IsLoopback() {
-		return nil, fmt.Errorf("--listen %s: must be a loopback address: who reaches it looks with your credentials", o.Listen)
+		return nil, fmt.Errorf("--listen %s: must be a loopback address: who reaches it looks with your credentials",
+			o.Listen)
 	}
 	listener, err := net.ListenTCP("tcp", address)
 	if err != nil {
@@ -251,10 +264,12 @@ func guard(address, key string, next http.Handler) http.Handler {
 		case r.Host != address:
 			http.Error(w, "this is "+address, http.StatusMisdirectedRequest)
 		case r.Method != http.MethodGet && r.Method != http.MethodHead,
-			r.URL.Path != statuspage.Path && !strings.HasPrefix(r.URL.Path, statuspage.Path+"/") || strings.Contains(r.URL.Path, ".."):
+			r.URL.Path != statuspage.Path && !strings.HasPrefix(r.URL.Path, statuspage.Path+"/") ||
+				strings.Contains(r.URL.Path, ".."):
 			http.Error(w, "only the status page is here", http.StatusNotFound)
 		case knows(r.URL.Query().Get("key")):
-			http.SetCookie(w, &http.Cookie{Name: cookie, Value: key, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+			http.SetCookie(w, &http.Cookie{Name: cookie, Value: key, Path: "/", HttpOnly: true,
+				SameSite: http.SameSiteStrictMode})
 			http.Redirect(w, r, statuspage.Path, http.StatusFound) // the key leaves the address
 		default:
 			if c, err := r.Cookie(cookie); err != nil || !knows(c.Value) {

@@ -36,7 +36,8 @@ func replica(t *testing.T, code int) (*url.URL, *[]http.Header) {
 
 func TestOnlyWhoKnowsTheKeyGetsInAndSeesThePageAsTheCaller(t *testing.T) {
 	to, seen := replica(t, http.StatusOK)
-	caller, err := Options{}.caller(t.Context(), &rest.Config{Host: "https://home", BearerToken: "token", Impersonate: rest.ImpersonationConfig{UserName: "x"}}, nil)
+	caller, err := Options{}.caller(t.Context(), &rest.Config{Host: "https://home", BearerToken: "token",
+		Impersonate: rest.ImpersonationConfig{UserName: "x"}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +111,8 @@ func TestWhyThePageCannotBeHadIsSaid(t *testing.T) {
 			t.Errorf("with token %q: %v, want %q", token, err, c.want)
 		}
 	}
-	if _, err := (Options{Listen: "0.0.0.0:0"}).listen(); err == nil || !strings.Contains(err.Error(), "must be a loopback address") {
+	if _, err := (Options{Listen: "0.0.0.0:0"}).listen(); err == nil ||
+		!strings.Contains(err.Error(), "must be a loopback address") {
 		t.Errorf("an address for everybody: %v", err)
 	}
 }
@@ -136,7 +138,8 @@ func TestAHomeClusterThatDoesNotAnswerIsNotWaitedForWithoutEnd(t *testing.T) {
 	defer silent.Close()
 	defer silent.CloseClientConnections()
 	for pod, want := range map[string]string{"": "looking for the replicas' Pods", "r1": "no answer from " + silent.URL} {
-		err := Open(t.Context(), &rest.Config{Host: silent.URL}, Options{Namespace: "ns", Pod: pod, Port: 1, Listen: "127.0.0.1:0"}, nil)
+		err := Open(t.Context(), &rest.Config{Host: silent.URL},
+			Options{Namespace: "ns", Pod: pod, Port: 1, Listen: "127.0.0.1:0"}, nil)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("pod %q: %v, want %q", pod, err, want)
 		}

@@ -32,27 +32,43 @@ func NewCollector(status func() shard.Status) *Collector {
 		{"tenure_shards_held", "Shards that this replica serves.", nil},
 		{"tenure_shards_warming", "Shards that this replica prepares to take over, or holds and doesn't serve yet.", nil},
 		{"tenure_shard_epoch", "Epoch of a shard that this replica holds or warms.", []string{"shard"}},
-		{"tenure_shard_phase", "Phase of a shard at this replica: always 1, with the phase as a label.", []string{"shard", "phase"}},
+		{"tenure_shard_phase", "Phase of a shard at this replica: always 1, with the phase as a label.",
+			[]string{"shard", "phase"}},
 		{"tenure_shard_objects", "Objects of primary kinds in a shard that this replica holds.", []string{"shard"}},
 		{"tenure_shard_load_seconds", "Seconds spent in reconciles of a shard, per second.", []string{"shard"}},
 		{"tenure_shards_unserved", "Shards that nobody serves, by the records that this replica sees.", nil},
-		{"tenure_unserved_seconds", "For how long the shard that is without a live holder longest has been, as this replica sees it.", nil},
-		{"tenure_held_unserved_seconds", "For how long this replica has held a shard of the cluster and couldn't serve it: its caches aren't filled, or the cluster can't be used from here.", []string{"cluster"}},
-		{"tenure_foreign_records", "Records that something is wrong with, by what that is, as this replica sees it.", []string{"reason"}},
+		{"tenure_unserved_seconds",
+			"For how long the shard that is without a live holder longest has been, as this replica " +
+				"sees it.", nil},
+		{"tenure_held_unserved_seconds", "For how long this replica has held a shard of the cluster and couldn't serve it: " +
+			"its caches aren't filled, or the cluster can't be used from here.", []string{"cluster"}},
+		{"tenure_foreign_records", "Records that something is wrong with, by what that is, as this replica sees it.",
+			[]string{"reason"}},
 		{"tenure_deleted_records_total", "Records that this replica saw to be deleted, which replicas never do.", nil},
 		{"tenure_clusters_aliased", "Clusters that are served under another name.", nil},
 		{"tenure_shards_moving", "Shards that are to go to another holder and haven't yet.", nil},
 		{"tenure_moving_seconds", "For how long the move under way that began first has been, as this replica sees it.", nil},
 		{"tenure_clusters_engaged", "Workload clusters that the provider knows.", nil},
-		{"tenure_watch_mode", "Who filters the watches of a cluster, server or client: always 1, with the mode as a label.", []string{"cluster", "mode"}},
+		{"tenure_watch_mode", "Who filters the watches of a cluster, server or client: always 1, with the mode as a label.",
+			[]string{"cluster", "mode"}},
 		{"tenure_watch_bytes_total", "Bytes of answers to reads and watches from a cluster.", []string{"cluster"}},
-		{"tenure_watch_kept_total", "Objects and events of a cluster that belonged to the shard that asked.", []string{"cluster"}},
-		{"tenure_watch_discarded_total", "Objects and events of a cluster that arrived and belonged to another shard.", []string{"cluster"}},
-		{"tenure_fenced_writes_total", "Writes that were refused before they were sent, because their shard wasn't held any more.", []string{"cluster"}},
-		{"tenure_unanswered_writes_total", "Writes that were sent to a cluster and got no answer that says what became of them.", []string{"cluster"}},
-		{"tenure_cluster_credentials_expiry_timestamp_seconds", "When the credentials in use for a cluster expire, in seconds since 1970: the end of the client certificate or of the token, where they have one.", []string{"cluster"}},
-		{"tenure_cluster_state", "How a cluster answers this replica's requests: always 1, with the state (closed, limited, open, half-open) and what it is for as labels.", []string{"cluster", "state", "cause"}},
-		{"tenure_abandoned_reconciles", "Reconciles that run on although their context has ended; their writes are refused.", []string{"cluster"}},
+		{"tenure_watch_kept_total", "Objects and events of a cluster that belonged to the shard that asked.",
+			[]string{"cluster"}},
+		{"tenure_watch_discarded_total", "Objects and events of a cluster that arrived and belonged to another shard.",
+			[]string{"cluster"}},
+		{"tenure_fenced_writes_total",
+			"Writes that were refused before they were sent, because their shard wasn't held any " +
+				"more.", []string{"cluster"}},
+		{"tenure_unanswered_writes_total", "Writes that were sent to a cluster and got no answer that says what became of " +
+			"them.", []string{"cluster"}},
+		{"tenure_cluster_credentials_expiry_timestamp_seconds",
+			"When the credentials in use for a cluster expire, in seconds since 1970: the end of the client certificate or of " +
+				"the token, where they have one.", []string{"cluster"}},
+		{"tenure_cluster_state",
+			"How a cluster answers this replica's requests: always 1, with the state (closed, limited, " +
+				"open, half-open) and what it is for as labels.", []string{"cluster", "state", "cause"}},
+		{"tenure_abandoned_reconciles", "Reconciles that run on although their context has ended; their writes are refused.",
+			[]string{"cluster"}},
 	} {
 		c.descs[m.name] = prometheus.NewDesc(m.name, m.help, m.labels, nil)
 	}
@@ -122,17 +138,20 @@ func (c *Collector) clusters(ch chan<- prometheus.Metric, st shard.Status) {
 		if cl.Engaged {
 			engaged++
 			if end := cl.CredentialsExpire; !end.IsZero() {
-				ch <- prometheus.MustNewConstMetric(c.descs["tenure_cluster_credentials_expiry_timestamp_seconds"], prometheus.GaugeValue, float64(end.Unix()), cluster)
+				ch <- prometheus.MustNewConstMetric(c.descs["tenure_cluster_credentials_expiry_timestamp_seconds"],
+					prometheus.GaugeValue, float64(end.Unix()), cluster)
 			}
 			ch <- prometheus.MustNewConstMetric(c.descs["tenure_watch_mode"], prometheus.GaugeValue, 1, cluster, cl.WatchMode)
-			ch <- prometheus.MustNewConstMetric(c.descs["tenure_cluster_state"], prometheus.GaugeValue, 1, cluster, cl.State, cl.Cause)
+			ch <- prometheus.MustNewConstMetric(c.descs["tenure_cluster_state"], prometheus.GaugeValue, 1, cluster,
+				cl.State, cl.Cause)
 		}
 		count("tenure_watch_bytes_total", cl.ListWatchBytes, cluster)
 		count("tenure_watch_kept_total", cl.Kept, cluster)
 		count("tenure_watch_discarded_total", cl.Discarded, cluster)
 		count("tenure_fenced_writes_total", cl.FencedWrites, cluster)
 		count("tenure_unanswered_writes_total", cl.UnansweredWrites, cluster)
-		ch <- prometheus.MustNewConstMetric(c.descs["tenure_abandoned_reconciles"], prometheus.GaugeValue, float64(cl.Abandoned), cluster)
+		ch <- prometheus.MustNewConstMetric(c.descs["tenure_abandoned_reconciles"], prometheus.GaugeValue,
+			float64(cl.Abandoned), cluster)
 	}
 	ch <- prometheus.MustNewConstMetric(c.descs["tenure_clusters_engaged"], prometheus.GaugeValue, float64(engaged))
 }

@@ -25,8 +25,8 @@
 //	└─ first reconcile     new holder, linked to that reconcile's own trace
 //
 // After a crash "claim" takes the place of the old holder's part. These traces are always kept, whatever the sampler
-// says. A new holder that never gets to serve the shard sends a failed root when it gives it away. If it dies between taking
-// over and its first reconcile, the root is missing.
+// says. A new holder that never gets to serve the shard sends a failed root when it gives it away. If it dies between
+// taking over and its first reconcile, the root is missing.
 //
 // # Considerations
 //

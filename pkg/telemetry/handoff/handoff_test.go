@@ -48,12 +48,14 @@ func (s *story) watcher() *Watcher {
 func (s *story) step(w *Watcher, name shard.StepName, epoch protocol.Epoch, peer protocol.Incarnation) {
 	start := began.Add(s.clock)
 	s.clock += time.Millisecond
-	w.Stepped(shard.Step{Name: name, Shard: s.id, Epoch: epoch, Record: "record", Peer: peer, Start: start, End: began.Add(s.clock)})
+	w.Stepped(shard.Step{Name: name, Shard: s.id, Epoch: epoch, Record: "record", Peer: peer, Start: start,
+		End: began.Add(s.clock)})
 }
 
 func (s *story) activated(w *Watcher, epoch protocol.Epoch, objects int64) {
 	s.step(w, shard.StepActivate, epoch, "")
-	w.Activated(shard.Activation{Shard: s.id, Epoch: epoch, Kind: protocol.Planned, Record: "record", Objects: objects, Gap: 5 * time.Millisecond})
+	w.Activated(shard.Activation{Shard: s.id, Epoch: epoch, Kind: protocol.Planned, Record: "record", Objects: objects,
+		Gap: 5 * time.Millisecond})
 }
 
 func (s *story) reconciled(w *Watcher) {
@@ -116,8 +118,12 @@ func TestAMoveIsOneTraceOfAllWhoTakePart(t *testing.T) {
 
 func TestTheRootComesThoughNothingIsReconciled(t *testing.T) {
 	for name, end := range map[string]func(*story, *Watcher){
-		"an empty shard":          func(s *story, w *Watcher) { s.activated(w, 5, 0) },
-		"nothing for ten s":       func(s *story, w *Watcher) { s.activated(w, 5, 3); s.clock += time.Minute; w.Renewed(time.Second) },
+		"an empty shard": func(s *story, w *Watcher) { s.activated(w, 5, 0) },
+		"nothing for ten s": func(s *story, w *Watcher) {
+			s.activated(w, 5, 3)
+			s.clock += time.Minute
+			w.Renewed(time.Second)
+		},
 		"the shard goes again":    func(s *story, w *Watcher) { s.activated(w, 5, 3); w.Closed(s.id, 5) },
 		"the process ends":        func(s *story, w *Watcher) { s.activated(w, 5, 3); w.Flush() },
 		"it came before the news": func(s *story, w *Watcher) { s.reconciled(w); s.activated(w, 5, 3) },
@@ -232,17 +238,20 @@ func TestMetricsSayWhatTheStatusSays(t *testing.T) {
 	w := NewWatcher()
 	w.Lapsed("me", "because")
 	w.Renewed(2 * time.Second)
-	w.Activated(shard.Activation{Shard: shardID(t, "west/01"), Epoch: 5, Kind: protocol.Planned, Gap: 8 * time.Millisecond})
+	w.Activated(shard.Activation{Shard: shardID(t, "west/01"), Epoch: 5, Kind: protocol.Planned,
+		Gap: 8 * time.Millisecond})
 	c := NewCollector(func() shard.Status {
 		return shard.Status{
 			Coordinator: true, Member: true,
-			Shards: []shard.ShardStatus{{ID: shardID(t, "west/01"), Epoch: 5, Phase: "active", Objects: 7, Load: .5}, {ID: shardID(t, "west/10"), Phase: "warming"}},
+			Shards: []shard.ShardStatus{{ID: shardID(t, "west/01"), Epoch: 5, Phase: "active", Objects: 7, Load: .5},
+				{ID: shardID(t, "west/10"), Phase: "warming"}},
 			Clusters: map[keyspace.ClusterName]shard.ClusterStatus{
 				"west": {Engaged: true, WatchMode: "server", Kept: 3, FencedWrites: 1}, "gone": {Discarded: 2},
 			},
 			Unserved: map[keyspace.ShardID]time.Time{shardID(t, "east/"): began},
 			Stuck: map[keyspace.ShardID]time.Time{
-				shardID(t, "east/1"): began.Add(time.Second), shardID(t, "east/0"): began, shardID(t, "west/1"): began.Add(30 * time.Second),
+				shardID(t, "east/1"): began.Add(time.Second), shardID(t, "east/0"): began,
+				shardID(t, "west/1"): began.Add(30 * time.Second),
 			},
 		}
 	})
@@ -291,7 +300,9 @@ tenure_watch_mode{cluster="west",mode="server"} 1
 func TestAReplicaNamesABoundedNumberOfShards(t *testing.T) {
 	shards := make([]shard.ShardStatus, 0, 2*MaxShards)
 	for i := range 2 * MaxShards {
-		shards = append(shards, shard.ShardStatus{ID: keyspace.ShardID{Cluster: keyspace.ClusterName(strings.Repeat("x", i+1))}, Phase: "active"})
+		shards = append(shards, shard.ShardStatus{ID: keyspace.ShardID{
+			Cluster: keyspace.ClusterName(strings.Repeat("x", i+1)),
+		}, Phase: "active"})
 	}
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(NewCollector(func() shard.Status { return shard.Status{Shards: shards} }))

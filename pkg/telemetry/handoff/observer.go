@@ -19,8 +19,8 @@ import (
 // patience is how long a move's root span waits for a first reconcile. A shard in which nothing is to be done has none.
 const patience = 10 * time.Second
 
-// calledOff is when a shard that was warmed or drained isn't waited for any more: nobody tells of a move that was called
-// off.
+// calledOff is when a shard that was warmed or drained isn't waited for any more: nobody tells of a move that was
+// called off.
 const calledOff = time.Hour
 
 // Watcher is a [shard.Observer] that makes traces and metrics of what it is told. It is safe for concurrent use.
@@ -57,21 +57,26 @@ func NewWatcher() *Watcher {
 		served: map[string]tenure{}, steps: map[string]*pending{}, arrivals: map[string]*arrival{},
 		moves: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tenure_shard_moves_total",
-			Help: "Shards that came here, by kind (join, planned, exit, crash), and writes of steps that failed (the step as kind, result rejected or unknown).",
+			Help: "Shards that came here, by kind (join, planned, exit, crash), and writes of steps that failed (the step as " +
+				"kind, result rejected or unknown).",
 		}, []string{"kind", "result"}),
 		gap: prometheus.NewHistogramVec(telemetry.NewLatency("tenure_handoff_gap_seconds",
 			"Time in which nobody worked on a shard while it moved here, by the clocks of both machines."), []string{"kind"}),
 		lapses: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "tenure_lapses_total", Help: "Incarnations of this replica that ended because their lease wasn't renewed in time, or was sealed.",
+			Name: "tenure_lapses_total", Help: "Incarnations of this replica that ended because their lease wasn't renewed in " +
+				"time, or was sealed.",
 		}),
 		margin: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "tenure_lease_margin_seconds", Help: "Time that was left before this replica would have had to stop, at the last renewal of its lease.",
+			Name: "tenure_lease_margin_seconds", Help: "Time that was left before this replica would have had to stop, at the " +
+				"last renewal of its lease.",
 		}),
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tenure_record_writes_total", Help: "Writes of coordination records by this replica, by what they were for and what became of them.",
+			Name: "tenure_record_writes_total", Help: "Writes of coordination records by this replica, by what they were for " +
+				"and what became of them.",
 		}, []string{"write", "outcome"}),
 	}
-	for _, kind := range []protocol.MoveKind{protocol.Join, protocol.Planned, protocol.Exit, protocol.Crash} { // rates need a zero to start from
+	// rates need a zero to start from
+	for _, kind := range []protocol.MoveKind{protocol.Join, protocol.Planned, protocol.Exit, protocol.Crash} {
 		w.moves.WithLabelValues(string(kind), "done")
 	}
 	return w
@@ -178,7 +183,8 @@ func (w *Watcher) Activated(a shard.Activation) {
 	came := &arrival{Activation: a, warm: p.warm, claim: p.claim, activate: p.activate}
 	if came.activate == nil {
 		now := w.now()
-		came.activate = &shard.Step{Name: shard.StepActivate, Shard: a.Shard, Incarnation: a.Incarnation, Start: now, End: now}
+		came.activate = &shard.Step{Name: shard.StepActivate, Shard: a.Shard, Incarnation: a.Incarnation,
+			Start: now, End: now}
 	}
 	early := p.early
 	w.drop(name)

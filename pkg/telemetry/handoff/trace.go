@@ -73,7 +73,8 @@ func (a *arrival) spans(first *telemetry.Reconciled) []telemetry.Span {
 		steps = append(steps, firstSpan(a, *first, traceID, rootID))
 	}
 	root := telemetry.Span{
-		TraceID: traceID, SpanID: rootID, Name: "handoff " + a.Shard.String(), Kind: trace.SpanKindInternal, Start: start, End: end,
+		TraceID: traceID, SpanID: rootID, Name: "handoff " + a.Shard.String(), Kind: trace.SpanKindInternal,
+		Start: start, End: end,
 		Attributes: append(about(a.Shard, a.Epoch),
 			attribute.String("tenure.incarnation", string(a.Incarnation)),
 			attribute.String("tenure.peer", string(a.From)),
@@ -97,7 +98,8 @@ func stepIn(s shard.Step, epoch protocol.Epoch, record types.UID) telemetry.Span
 func (p *pending) unserved(last shard.Step, epoch protocol.Epoch) []telemetry.Span {
 	traceID, rootID := IDs(string(last.Record), last.Shard, epoch)
 	root := telemetry.Span{
-		TraceID: traceID, SpanID: rootID, Name: "handoff " + last.Shard.String(), Kind: trace.SpanKindInternal, Start: last.Start, End: last.End,
+		TraceID: traceID, SpanID: rootID, Name: "handoff " + last.Shard.String(), Kind: trace.SpanKindInternal,
+		Start: last.Start, End: last.End,
 		Attributes: append(about(last.Shard, epoch), attribute.String("tenure.incarnation", string(last.Incarnation))),
 		Failed:     "never served",
 	}
@@ -110,12 +112,14 @@ func (p *pending) unserved(last shard.Step, epoch protocol.Epoch) []telemetry.Sp
 
 func firstSpan(a *arrival, first telemetry.Reconciled, traceID trace.TraceID, parent trace.SpanID) telemetry.Span {
 	span := telemetry.Span{
-		TraceID: traceID, SpanID: telemetry.NewSpanID(), Parent: parent, Name: "first reconcile", Kind: trace.SpanKindInternal,
+		TraceID: traceID, SpanID: telemetry.NewSpanID(), Parent: parent, Name: "first reconcile",
+		Kind:  trace.SpanKindInternal,
 		Start: first.Start, End: first.End,
 		Attributes: append(about(a.Shard, a.Epoch), attribute.String("tenure.incarnation", string(a.Incarnation))),
 	}
 	if first.Trace.IsValid() {
-		span.Links = []trace.Link{{SpanContext: first.Trace, Attributes: []attribute.KeyValue{attribute.String("tenure.link", "is")}}}
+		span.Links = []trace.Link{{SpanContext: first.Trace,
+			Attributes: []attribute.KeyValue{attribute.String("tenure.link", "is")}}}
 	}
 	return span
 }

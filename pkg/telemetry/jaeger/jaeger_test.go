@@ -72,7 +72,8 @@ lost                                          +7.00 ms    0.00 ms
 func TestATraceCannotSteerTheTerminal(t *testing.T) {
 	const nasty = "\x1b[2J\u009b31m\nfake line\u202e\xff"
 	trace := Trace{ID: nasty, Spans: []Span{
-		{ID: "a", Name: nasty, Service: nasty, Tags: map[string]string{"k8s.object.name": nasty + strings.Repeat("x", 10_000)}},
+		{ID: "a", Name: nasty, Service: nasty, Tags: map[string]string{"k8s.object.name": nasty +
+			strings.Repeat("x", 10_000)}},
 		{ID: "b", Parent: "a", Name: nasty, Service: "other" + nasty, Links: []Link{{TraceID: nasty}}},
 	}}
 	var out strings.Builder
@@ -91,7 +92,8 @@ func TestATraceCannotSteerTheTerminal(t *testing.T) {
 }
 
 func TestSpansThatNameEachOtherAsParentsArePrintedAndEnd(t *testing.T) {
-	trace := Trace{ID: "t", Spans: []Span{{ID: "a", Parent: "b", Name: "one"}, {ID: "b", Parent: "a", Name: "two"}, {ID: "b", Parent: "b", Name: "three"}}}
+	trace := Trace{ID: "t", Spans: []Span{{ID: "a", Parent: "b", Name: "one"}, {ID: "b", Parent: "a", Name: "two"},
+		{ID: "b", Parent: "b", Name: "three"}}}
 	var out strings.Builder
 	if err := WriteTree(&out, trace, false); err != nil {
 		t.Fatal(err)
@@ -111,7 +113,8 @@ func TestWhatIsMissingOrBrokenIsSaid(t *testing.T) {
 	if _, err := c.Trace(t.Context(), "broken"); err == nil || errors.Is(err, ErrNotFound) {
 		t.Errorf("a broken answer: %v", err)
 	}
-	if found, err := c.Find(t.Context(), Query{Service: "tenure", Limit: 1, Since: time.Now(), AtLeast: time.Second}); err != nil || len(found) != 0 {
+	if found, err := c.Find(t.Context(), Query{Service: "tenure", Limit: 1, Since: time.Now(),
+		AtLeast: time.Second}); err != nil || len(found) != 0 {
 		t.Errorf("nothing to find: %v %v", found, err)
 	}
 	gone := &Client{URL: "http://127.0.0.1:9"}
@@ -128,7 +131,8 @@ func TestTheSlowestReconcileIsWithoutItsWait(t *testing.T) {
 		}}
 	}
 	handoff := Trace{ID: "handoff", Spans: []Span{{ID: "root", Duration: time.Hour}}}
-	got := Slowest([]Trace{reconcile("waits", 9*time.Second, 8*time.Second), handoff, reconcile("works", 3*time.Second, time.Second)})
+	got := Slowest([]Trace{reconcile("waits", 9*time.Second, 8*time.Second), handoff,
+		reconcile("works", 3*time.Second, time.Second)})
 	if len(got) != 1 || got[0].ID != "works" || got[0].Work() != 2*time.Second {
 		t.Errorf("slowest: %+v, want the one that worked for 2 s", got)
 	}

@@ -12,9 +12,11 @@ import (
 
 // shownTags are worth a place in the tree, in this order; the name is what it is shown as.
 var shownTags = []struct{ tag, name string }{
-	{"tenure.shard", ""}, {"tenure.epoch", "epoch"}, {"tenure.move", ""}, {"tenure.peer", "with"}, {"tenure.replica", "at"}, {"tenure.incarnation", "at"},
+	{"tenure.shard", ""}, {"tenure.epoch", "epoch"}, {"tenure.move", ""}, {"tenure.peer", "with"},
+	{"tenure.replica", "at"}, {"tenure.incarnation", "at"},
 	{"k8s.namespace.name", "ns"}, {"k8s.object.name", "name"}, {"k8s.request.name", "name"}, {"tenure.trigger", "by"},
-	{"tenure.attempt", "attempt"}, {"tenure.result", "result"}, {"tenure.requeue_after", "again-in-s"}, {"tenure.gap_ms", "gap-ms"},
+	{"tenure.attempt", "attempt"}, {"tenure.result", "result"}, {"tenure.requeue_after", "again-in-s"},
+	{"tenure.gap_ms", "gap-ms"},
 	{"tenure.objects", "objects"}, {"http.response.status_code", ""}, {"error.type", "error"},
 }
 
@@ -52,7 +54,8 @@ func WriteTree(to io.Writer, t Trace, links bool) error {
 		}
 	}
 	var out strings.Builder
-	fmt.Fprintf(&out, "trace %s, %s, %d spans\n", text.Line(t.ID, text.Cell), t.start().UTC().Format("15:04:05.000"), len(t.Spans))
+	fmt.Fprintf(&out, "trace %s, %s, %d spans\n", text.Line(t.ID, text.Cell),
+		t.start().UTC().Format("15:04:05.000"), len(t.Spans))
 	for _, r := range p.rows {
 		if r.facts == "" {
 			fmt.Fprintln(&out, r.name)
@@ -85,7 +88,8 @@ func (p *printer) span(i int, first, rest string, depth int) {
 	if s.Service != "" && depth > 0 && s.Service != p.trace.Spans[0].Service {
 		name = first + s.Service + ": " + s.Name
 	}
-	p.rows = append(p.rows, row{name, fmt.Sprintf("%9s %10s  %s", "+"+length(s.Start.Sub(p.trace.start())), length(s.Duration), facts(s))})
+	p.rows = append(p.rows, row{name, fmt.Sprintf("%9s %10s  %s", "+"+length(s.Start.Sub(p.trace.start())),
+		length(s.Duration), facts(s))})
 	if p.links {
 		for _, l := range s.Links {
 			p.rows = append(p.rows, row{name: rest + "→ linked to trace " + l.TraceID})

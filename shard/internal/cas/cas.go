@@ -29,7 +29,8 @@ func Outcome(err error) protocol.Outcome {
 func Version(resourceVersion string) (ownership.Version, error) {
 	v, err := strconv.ParseUint(resourceVersion, 10, 64)
 	if err != nil || v == 0 {
-		return 0, fmt.Errorf("resourceVersion %q: the home cluster's API server must number versions in order (KEP-5504)", resourceVersion)
+		return 0, fmt.Errorf("resourceVersion %q: the home cluster's API server must number versions in order (KEP-5504)",
+			resourceVersion)
 	}
 	return ownership.Version(v), nil
 }

@@ -180,7 +180,8 @@ func (d *Driver) perform(effect ownership.Effect) {
 	switch e := effect.(type) {
 	case ownership.WriteLease:
 		d.write(pending{why: written, effect: effect, seq: e.Seq}, d.leasePatience())
-	case ownership.SealLease, ownership.WriteLead, ownership.WriteLayout, ownership.CreateShard, ownership.WriteAssignee, ownership.WriteShard:
+	case ownership.SealLease, ownership.WriteLead, ownership.WriteLayout, ownership.CreateShard, ownership.WriteAssignee,
+		ownership.WriteShard:
 		d.queue(effect)
 	case ownership.FindLease:
 		d.read(pending{why: found}, Subject{Lease: e.ID})
@@ -215,7 +216,8 @@ func (d *Driver) perform(effect ownership.Effect) {
 
 // advance does what is due apart from the machine's effects.
 func (d *Driver) advance() {
-	for d.stale && d.machine != nil { // feeding may close the last shard over an old connection, which makes it stale again
+	// feeding may close the last shard over an old connection, which makes it stale again
+	for d.stale && d.machine != nil {
 		d.feedClusters()
 	}
 	if d.machine != nil {

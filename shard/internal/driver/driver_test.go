@@ -32,7 +32,8 @@ type bench struct {
 // connected is what a process knows that has a connection to the cluster west.
 func connected(number uint64) Clusters {
 	const west = keyspace.ClusterName("west")
-	return Clusters{Bits: map[keyspace.ClusterName]int{west: 0}, Connections: map[keyspace.ClusterName]uint64{west: number}}
+	return Clusters{Bits: map[keyspace.ClusterName]int{west: 0},
+		Connections: map[keyspace.ClusterName]uint64{west: number}}
 }
 
 // newBench returns a process that has just started as a-1 and knows the cluster west.
@@ -613,7 +614,8 @@ func TestAnIncarnationIsSealedOnlyIfItIsQuietAndItsLeaseLives(t *testing.T) {
 	}{
 		{"something of it may still write", true, false, nil, 0},
 		{"its lease was asked for, and isn't there", false, true, ownership.LeaseGone{ID: "a-1"}, 1},
-		{"a peer sealed it", true, true, ownership.LeaseSeen{Lease: ownership.Lease{ID: "a-1", Version: 900, Sealed: true}}, 1},
+		{"a peer sealed it", true, true, ownership.LeaseSeen{Lease: ownership.Lease{ID: "a-1", Version: 900, Sealed: true}},
+			1},
 		{"its lease is gone", true, true, ownership.LeaseGone{ID: "a-1"}, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -681,7 +683,8 @@ func TestTheNextIncarnationHasAllTheRoomForItsWrites(t *testing.T) {
 	b.pass(firstPause)
 	b.join()
 	if next := claims("a-2"); first != room[ownership.Takeovers] || next != room[ownership.Takeovers] {
-		t.Errorf("%d claims are on their way at once, and %d of the next incarnation, want %d", first, next, room[ownership.Takeovers])
+		t.Errorf("%d claims are on their way at once, and %d of the next incarnation, want %d", first, next,
+			room[ownership.Takeovers])
 	}
 }
 
@@ -895,10 +898,12 @@ func TestALayoutThatSeemsToGoBackIsReadLive(t *testing.T) {
 		{"an older version", shows(layout(2, 800)), of, nil, layout(2, 800), true, 0},
 		{"an older version, by an API server that lags", shows(layout(2, 800)), of, nil, layout(2, 900), false, 900},
 		{"an earlier generation", shows(layout(1, 950)), Subject{Lease: "a-1"}, nil, ownership.Layout{}, false, 950},
-		{"an older version in a live list", Found{What: ownership.Listing{Layouts: []ownership.Layout{layout(2, 800)}}}, of, nil, layout(2, 800), true, 0},
+		{"an older version in a live list", Found{What: ownership.Listing{Layouts: []ownership.Layout{layout(2, 800)}}}, of,
+			nil, layout(2, 800), true, 0},
 		{"it has gone", gone, of, nil, ownership.Layout{}, false, 902},
 		{"it has gone, by an API server that lags", gone, of, nil, layout(2, 900), false, 900},
-		{"it has gone, and was made anew meanwhile", gone, of, []Event{shows(layout(3, 950))}, ownership.Layout{}, false, 950},
+		{"it has gone, and was made anew meanwhile", gone, of, []Event{shows(layout(3, 950))},
+			ownership.Layout{}, false, 950},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := joined(t)

@@ -64,7 +64,8 @@ func TestAWriteThatWaitsForRoomAndIsSettledMeanwhileIsNotSent(t *testing.T) {
 	b := joined(t)
 	prefixes := keyspace.Partition(7)
 	for _, p := range prefixes {
-		b.feed(Seen{What: b.record(ownership.Shard{ID: keyspace.ShardID{Cluster: "west", Prefix: p}, Assignee: "a-1", Epoch: 4})})
+		b.feed(Seen{What: b.record(ownership.Shard{ID: keyspace.ShardID{Cluster: "west", Prefix: p},
+			Assignee: "a-1", Epoch: 4})})
 	}
 	sent := all[Write](b)
 	last := keyspace.ShardID{Cluster: "west", Prefix: prefixes[len(prefixes)-1]}
@@ -144,7 +145,8 @@ func TestAfterAnOverloadNothingIsReadAndTheWriteWaits(t *testing.T) {
 	writing[ownership.WriteShard](b)
 }
 
-// A write of its own that comes back through the watch shows that the watch goes on. The process lapses where nothing does.
+// A write of its own that comes back through the watch shows that the watch goes on. The process lapses where nothing
+// does.
 func TestI1WhatShowsThatTheWatchesGoOn(t *testing.T) {
 	lease := func(b *bench) {
 		b.feed(Seen{What: ownership.LeaseSeen{Lease: ownership.Lease{ID: "a-1", Duration: lease, Version: b.v}}})
@@ -180,7 +182,8 @@ func TestI1WhatShowsThatTheWatchesGoOn(t *testing.T) {
 		}},
 		{"the write changed nothing", true, func(b *bench, report Write) {
 			lease(b)
-			b.feed(Written{Number: report.Number, Outcome: ownership.Committed, Version: report.Effect.(ownership.WriteShard).Shard.Version})
+			b.feed(Written{Number: report.Number, Outcome: ownership.Committed,
+				Version: report.Effect.(ownership.WriteShard).Shard.Version})
 		}},
 		{"a live list", false, func(b *bench, report Write) {
 			for _, r := range all[Read](b) {
@@ -197,7 +200,10 @@ func TestI1WhatShowsThatTheWatchesGoOn(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := newBenchWith(t, func(cfg *ownership.Config) { cfg.ViewTimeout, cfg.ReportEvery = cfg.LeaseDuration, time.Second })
+			b := newBenchWith(t, func(cfg *ownership.Config) {
+				cfg.ViewTimeout,
+					cfg.ReportEvery = cfg.LeaseDuration, time.Second
+			})
 			b.join()
 			b.served()
 			for size := range int64(16) {
@@ -257,7 +263,8 @@ func TestAProcessWhoseWritesAreAllRefusedSendsFew(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			known := Clusters{Bits: map[keyspace.ClusterName]int{"west": 7}, Connections: map[keyspace.ClusterName]uint64{"west": 1}}
+			known := Clusters{Bits: map[keyspace.ClusterName]int{"west": 7},
+				Connections: map[keyspace.ClusterName]uint64{"west": 1}}
 			b.feed(known)
 			refused, made := 0, map[ownership.Incarnation]bool{}
 			const minutes = 5

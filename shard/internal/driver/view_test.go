@@ -6,10 +6,11 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 )
 
-// A write that comes back through the watch shows that the watch goes on. One that was answered with the version that the
-// watch had shown before shows nothing.
+// A write that comes back through the watch shows that the watch goes on. One that was answered with the version that
+// the watch had shown before shows nothing.
 func TestOnlyAWriteThatMadeAVersionShowsThatTheWatchGoesOn(t *testing.T) {
-	for name, changes := range map[string]bool{"a write that changed the record": true, "a write that changed nothing": false} {
+	for name, changes := range map[string]bool{"a write that changed the record": true,
+		"a write that changed nothing": false} {
 		t.Run(name, func(t *testing.T) {
 			b := newBenchWith(t, func(cfg *ownership.Config) { cfg.ViewTimeout = 4 * lease / 3 })
 			b.join()
@@ -26,7 +27,8 @@ func TestOnlyAWriteThatMadeAVersionShowsThatTheWatchGoesOn(t *testing.T) {
 			if changes {
 				shown++
 				b.v++
-				b.feed(Seen{What: ownership.ShardSeen{Shard: ownership.Shard{ID: west, Assignee: "a-1", Holder: "a-1", Epoch: 5, UID: "u", Version: shown, Floor: 1}}})
+				b.feed(Seen{What: ownership.ShardSeen{Shard: ownership.Shard{ID: west, Assignee: "a-1", Holder: "a-1", Epoch: 5,
+					UID: "u", Version: shown, Floor: 1}}})
 			}
 			b.feed(Written{Number: claim.Number, Outcome: ownership.Committed, Version: shown})
 			renews(2) // five quarters of a lease after it joined, a half after the write

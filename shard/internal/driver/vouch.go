@@ -12,9 +12,9 @@ import (
 // that the home cluster was restored could claim what it saw unheld and what another replica claimed in the lost
 // history. So a write that takes something, makes a record, or can't be undone (a layout, a retirement) is sent only
 // right after the home cluster has shown this incarnation's last renewal: by a live read of its Lease, or by committing
-// the next renewal. So is the repeat of a write that gives a shard away: perhaps the first was committed, and only
-// the history with it was lost. A new incarnation first needs a Lease of its own. Then the home cluster must show the Leases of the
-// process's earlier incarnations, in the versions that they knew.
+// the next renewal. So is the repeat of a write that gives a shard away: perhaps the first was committed, and only the
+// history with it was lost. A new incarnation first needs a Lease of its own. Then the home cluster must show the
+// Leases of the process's earlier incarnations, in the versions that they knew.
 
 // vouchFor is how long such a proof counts, from the answer on. A home cluster that answers hasn't been stopped since
 // it looked, and it can't be stopped, restored and started again within this time.
@@ -34,7 +34,8 @@ type past struct {
 	version ownership.Version
 }
 
-// needsProof reports whether a write needs such a proof (rule R5); again says that it was sent before, without a result.
+// needsProof reports whether a write needs such a proof (rule R5); again says that it was sent before, without a
+// result.
 func needsProof(e ownership.Effect, again bool) bool {
 	switch e := e.(type) {
 	case ownership.SealLease, ownership.CreateShard, ownership.WriteLayout:
@@ -93,7 +94,8 @@ func (d *Driver) vouchAnswered(p pending, what ownership.Input) {
 		if !found {
 			d.blank = !slices.ContainsFunc(d.Holdings(), func(h ownership.Holding) bool { return h.Held })
 			d.pause = 0 // the doubt began with this incarnation, and peers may wait for the next
-			d.step(ownership.WentBack{What: fmt.Sprintf("lease %s of an earlier incarnation of this process is missing", p.of.Lease)})
+			d.step(ownership.WentBack{What: fmt.Sprintf("lease %s of an earlier incarnation of this process is missing",
+				p.of.Lease)})
 		}
 	}
 }

@@ -158,7 +158,8 @@ func TestR5TheNextIncarnationTakesNothingBeforeTheHomeClusterHasShownTheLastOnes
 // What the watch showed of another history is no sign that it shows what is written now.
 func TestALowerVersionThanBeforeForgetsWhatTheWatchHasShown(t *testing.T) {
 	b := joined(t)
-	b.feed(Seen{What: ownership.ShardSeen{Shard: ownership.Shard{ID: west, Assignee: "b", Holder: "b", Epoch: 4, Version: 900}}})
+	b.feed(Seen{What: ownership.ShardSeen{Shard: ownership.Shard{ID: west, Assignee: "b", Holder: "b",
+		Epoch: 4, Version: 900}}})
 	if b.d.echoes.shown != 900 {
 		t.Fatalf("the watch has shown version %d", b.d.echoes.shown)
 	}
@@ -175,7 +176,8 @@ func TestR5WhichWritesNeedTheProof(t *testing.T) {
 	}{
 		{ownership.SealLease{}, true, true}, {ownership.CreateShard{}, true, true},
 		{ownership.WriteLayout{}, true, true}, {ownership.WriteShard{Kind: ownership.Retire}, true, true},
-		{ownership.WriteShard{Kind: ownership.ClaimFree}, true, true}, {ownership.WriteShard{Kind: ownership.ClaimDead}, true, true},
+		{ownership.WriteShard{Kind: ownership.ClaimFree}, true, true},
+		{ownership.WriteShard{Kind: ownership.ClaimDead}, true, true},
 		{given(ownership.HandOff, "b-1"), false, true}, {given(ownership.HandOffOnExit, "b-1"), false, true},
 		{given(ownership.Release, ""), false, true}, {given(ownership.Report, "a-1"), false, false},
 		{given(ownership.AnnounceWarm, "a-1"), false, false},

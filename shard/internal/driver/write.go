@@ -109,7 +109,8 @@ func (d *Driver) written(e Written) {
 			}
 		}
 		p.answer = e
-		if e.Outcome == ownership.Committed || e.Cause == ownership.Overloaded || (renewal && e.Outcome == ownership.Unknown) {
+		if e.Outcome == ownership.Committed || e.Cause == ownership.Overloaded ||
+			(renewal && e.Outcome == ownership.Unknown) {
 			d.answer(p)
 			return
 		}

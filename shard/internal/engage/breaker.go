@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// ErrStalled is the cause with which requests to a cluster are given up that accepts them and never answers. It is a timeout
-// to whoever asks.
+// ErrStalled is the cause with which requests to a cluster are given up that accepts them and never answers. It is a
+// timeout to whoever asks.
 var ErrStalled error = stalled{}
 
 type stalled struct{}
@@ -29,17 +29,17 @@ const (
 	lastPause  = 5 * time.Second
 )
 
-// Breaker is what is known of a cluster by the requests of its shards, and keeps the workers of a controller from being held
-// by one that can't use them. One serves all shards of a real cluster. While it is open, the cluster's keys are put off, and
-// every pause one of them is let through to see: it probes with real work. It is safe for concurrent use; the zero value is
-// closed.
+// Breaker is what is known of a cluster by the requests of its shards, and keeps the workers of a controller from being
+// held by one that can't use them. One serves all shards of a real cluster. While it is open, the cluster's keys are
+// put off, and every pause one of them is let through to see: it probes with real work. It is safe for concurrent use;
+// the zero value is closed.
 type Breaker struct {
 	mu   sync.Mutex // guards seen
 	seen judgement
 }
 
-// PutOff returns how long the keys of a namespace should wait, 0 if they needn't. When a pause is over the caller is the one
-// that is let through, on trial, and the others wait on.
+// PutOff returns how long the keys of a namespace should wait, 0 if they needn't. When a pause is over the caller is
+// the one that is let through, on trial, and the others wait on.
 func (b *Breaker) PutOff(namespace string) (wait time.Duration, trial bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -67,8 +67,8 @@ type informing struct {
 	cancel  context.CancelFunc // stops it; nil before it runs
 }
 
-// caches are those of a shard: of its declared kinds, and of others for which an informer is asked. It is safe for concurrent
-// use.
+// caches are those of a shard: of its declared kinds, and of others for which an informer is asked. It is safe for
+// concurrent use.
 type caches struct {
 	scheme *runtime.Scheme
 	make   func(form) (*informing, error)
@@ -141,7 +141,8 @@ func (c *caches) Start(ctx context.Context) error {
 	return nil
 }
 
-func (c *caches) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
+func (c *caches) GetInformer(ctx context.Context, obj client.Object,
+	opts ...cache.InformerGetOption) (cache.Informer, error) {
 	f, err := formOf(obj, c.scheme)
 	if err != nil {
 		return nil, err
@@ -149,7 +150,8 @@ func (c *caches) GetInformer(ctx context.Context, obj client.Object, opts ...cac
 	return c.informer(ctx, f, opts)
 }
 
-func (c *caches) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionKind, opts ...cache.InformerGetOption) (cache.Informer, error) {
+func (c *caches) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionKind,
+	opts ...cache.InformerGetOption) (cache.Informer, error) {
 	return c.informer(ctx, form{GroupVersionKind: gvk}, opts)
 }
 

@@ -22,8 +22,8 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// serveTwo is an API server with ConfigMaps and Secrets: of each, "listed" is there, and "watched" comes. It answers in the
-// form that it is asked for.
+// serveTwo is an API server with ConfigMaps and Secrets: of each, "listed" is there, and "watched" comes. It answers in
+// the form that it is asked for.
 func serveTwo(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	if r.URL.Path == "/api/v1" {
@@ -41,11 +41,13 @@ func serveTwo(w http.ResponseWriter, r *http.Request) {
 		version, kind, list = "meta.k8s.io/v1", "PartialObjectMetadata", "PartialObjectMetadataList"
 	}
 	object := func(name, version, kind string) string {
-		return fmt.Sprintf(`{"kind":%q,"apiVersion":%q,"metadata":{"name":%q,"namespace":"n","uid":"u-%s","resourceVersion":"7","managedFields":[{"manager":"m"}]}}`,
+		return fmt.Sprintf(
+			`{"kind":%q,"apiVersion":%q,"metadata":{"name":%q,"namespace":"n","uid":"u-%s","resourceVersion":"7","managedFields":[{"manager":"m"}]}}`,
 			kind, version, name, name)
 	}
 	if r.URL.Query().Get("watch") == "" {
-		fmt.Fprintf(w, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"7"},"items":[%s]}`, list, version, object("listed", version, kind))
+		fmt.Fprintf(w, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"7"},"items":[%s]}`, list, version,
+			object("listed", version, kind))
 		return
 	}
 	fmt.Fprintf(w, `{"type":"ADDED","object":%s}`, object("watched", version, kind))
@@ -95,7 +97,9 @@ func openTwo(t *testing.T) *Cluster {
 func shown(t *testing.T, from cache.Informer) []client.Object {
 	t.Helper()
 	came := make(chan client.Object, 10)
-	if _, err := from.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(obj any) { came <- obj.(client.Object) }}); err != nil {
+	if _, err := from.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) { came <- obj.(client.Object) },
+	}); err != nil {
 		t.Fatal(err)
 	}
 	var all []client.Object
@@ -117,7 +121,8 @@ func TestKindsAreCachedInTheFormThatIsAskedFor(t *testing.T) {
 	untyped.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
 	secret := &metav1.PartialObjectMetadata{}
 	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-	for name, example := range map[string]client.Object{"declared": &corev1.ConfigMap{}, "metadata": secret, "not declared": untyped} {
+	for name, example := range map[string]client.Object{"declared": &corev1.ConfigMap{}, "metadata": secret,
+		"not declared": untyped} {
 		t.Run(name, func(t *testing.T) {
 			i, err := c.GetCache().GetInformer(t.Context(), example)
 			if err != nil {
@@ -128,12 +133,14 @@ func TestKindsAreCachedInTheFormThatIsAskedFor(t *testing.T) {
 				if o.GetName() != want || fmt.Sprintf("%T", o) != fmt.Sprintf("%T", example) || o.GetManagedFields() != nil {
 					t.Errorf("a %T %s came, want the %T %s without managed fields", o, o.GetName(), example, want)
 				}
-				if kind := o.GetObjectKind().GroupVersionKind(); name != "declared" && kind != example.GetObjectKind().GroupVersionKind() {
+				if kind := o.GetObjectKind().GroupVersionKind(); name != "declared" &&
+					kind != example.GetObjectKind().GroupVersionKind() {
 					t.Errorf("%s is said to be %s", o.GetName(), kind)
 				}
 			}
 			read := example.DeepCopyObject().(client.Object)
-			if err := c.GetCache().Get(t.Context(), client.ObjectKey{Namespace: "n", Name: "watched"}, read); err != nil || read.GetUID() != "u-watched" {
+			if err := c.GetCache().Get(t.Context(), client.ObjectKey{Namespace: "n", Name: "watched"}, read); err != nil ||
+				read.GetUID() != "u-watched" {
 				t.Errorf("read %q: %v", read.GetUID(), err)
 			}
 		})

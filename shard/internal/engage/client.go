@@ -38,7 +38,8 @@ type fencedClient struct {
 
 func (c *fencedClient) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
 	if obj.GetName() == "" {
-		return fmt.Errorf("creating a %T: %w: generateName makes a new object on every try; derive metadata.name from the owner", obj, ErrUnfenceable)
+		return fmt.Errorf("creating a %T: %w: generateName makes a new object on every try; derive metadata.name from the "+
+			"owner", obj, ErrUnfenceable)
 	}
 	stampSlot(obj)
 	return c.Client.Create(ctx, obj, opts...)
@@ -72,7 +73,8 @@ func (c *fencedClient) Update(ctx context.Context, obj client.Object, opts ...cl
 	return c.Client.Update(ctx, obj, opts...)
 }
 
-func (c *fencedClient) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+func (c *fencedClient) Patch(ctx context.Context, obj client.Object, patch client.Patch,
+	opts ...client.PatchOption) error {
 	if patch.Type() == types.ApplyPatchType {
 		stampSlot(obj)
 	}
@@ -106,7 +108,8 @@ type fencedSubResource struct {
 	status bool
 }
 
-func (c *fencedSubResource) Update(ctx context.Context, obj client.Object, opts ...client.SubResourceUpdateOption) error {
+func (c *fencedSubResource) Update(ctx context.Context, obj client.Object,
+	opts ...client.SubResourceUpdateOption) error {
 	if err := needVersion("updating", obj); err != nil {
 		return err
 	}
@@ -116,7 +119,8 @@ func (c *fencedSubResource) Update(ctx context.Context, obj client.Object, opts 
 	return c.SubResourceClient.Update(ctx, obj, opts...)
 }
 
-func (c *fencedSubResource) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+func (c *fencedSubResource) Patch(ctx context.Context, obj client.Object, patch client.Patch,
+	opts ...client.SubResourcePatchOption) error {
 	if err := c.stampEpoch(obj); err != nil {
 		return err
 	}
@@ -127,8 +131,8 @@ func (c *fencedSubResource) Patch(ctx context.Context, obj client.Object, patch 
 	return c.SubResourceClient.Patch(ctx, obj, patch, opts...)
 }
 
-// stampEpoch has a status tell the tenure that writes it. One that a later tenure has written already isn't ours to write:
-// a tenure that is over may have read it from a cache that is fresh.
+// stampEpoch has a status tell the tenure that writes it. One that a later tenure has written already isn't ours to
+// write: a tenure that is over may have read it from a cache that is fresh.
 func (c *fencedSubResource) stampEpoch(obj client.Object) error {
 	s, ok := obj.(EpochStamper)
 	if !ok || !c.status {
@@ -164,7 +168,8 @@ func stampSlot(obj client.Object) {
 
 func needVersion(act string, obj client.Object) error {
 	if obj.GetResourceVersion() == "" {
-		return fmt.Errorf("%s %T %s: %w: it has no resourceVersion; read it first", act, obj, client.ObjectKeyFromObject(obj), ErrUnfenceable)
+		return fmt.Errorf("%s %T %s: %w: it has no resourceVersion; read it first", act, obj,
+			client.ObjectKeyFromObject(obj), ErrUnfenceable)
 	}
 	return nil
 }
@@ -178,7 +183,8 @@ func versioned(obj client.Object, patch client.Patch) (client.Patch, error) {
 	case types.ApplyPatchType:
 		return patch, nil
 	}
-	return nil, fmt.Errorf("patching %T %s with %s: %w: use a merge patch or server-side apply", obj, client.ObjectKeyFromObject(obj), patch.Type(), ErrUnfenceable)
+	return nil, fmt.Errorf("patching %T %s with %s: %w: use a merge patch or server-side apply", obj,
+		client.ObjectKeyFromObject(obj), patch.Type(), ErrUnfenceable)
 }
 
 // versionedPatch adds the object's resourceVersion to a merge patch. An empty patch stays empty.
@@ -202,14 +208,15 @@ func (p versionedPatch) Data(obj client.Object) ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// cachedClient reads declared kinds, in the form (typed, metadata-only) that they were declared in, from the shard's caches, and
-// all others live.
+// cachedClient reads declared kinds, in the form (typed, metadata-only) that they were declared in, from the shard's
+// caches, and all others live.
 type cachedClient struct {
 	client.Client
 	caches *caches
 }
 
-func (c *cachedClient) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+func (c *cachedClient) Get(ctx context.Context, key client.ObjectKey, obj client.Object,
+	opts ...client.GetOption) error {
 	return c.of(obj).Get(ctx, key, obj, opts...)
 }
 

@@ -40,12 +40,14 @@ func newTestClient(t *testing.T) (client.Client, *sent, *Gate) {
 			s.created = obj.(*corev1.Pod)
 			return nil
 		},
-		Patch: func(_ context.Context, _ client.WithWatch, obj client.Object, patch client.Patch, _ ...client.PatchOption) error {
+		Patch: func(_ context.Context, _ client.WithWatch, obj client.Object, patch client.Patch,
+			_ ...client.PatchOption) error {
 			data, err := patch.Data(obj)
 			s.patch = string(data)
 			return err
 		},
-		SubResourcePatch: func(_ context.Context, _ client.Client, _ string, obj client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(_ context.Context, _ client.Client, _ string, obj client.Object, patch client.Patch,
+			_ ...client.SubResourcePatchOption) error {
 			data, err := patch.Data(obj)
 			s.status = string(data)
 			return err
@@ -71,7 +73,8 @@ func TestWhatIsCreatedForAnOwnerGetsTheOwnersSlot(t *testing.T) {
 	if got, want := s.created.Labels[keyspace.SlotLabel], keyspace.SlotOf(string(uid)).String(); got != want {
 		t.Errorf("slot label: got %q, want %q", got, want)
 	}
-	copied := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", Annotations: map[string]string{OwnerUIDAnnotation: string(uid)}}}
+	copied := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p",
+		Annotations: map[string]string{OwnerUIDAnnotation: string(uid)}}}
 	if err := c.Create(t.Context(), copied); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +87,8 @@ func TestWritesThatNoPreconditionCanProtectAreRefused(t *testing.T) {
 	c, s, _ := newTestClient(t)
 	unread := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p"}}
 	cases := map[string]error{
-		"create by generateName":      c.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", GenerateName: "p-"}}),
+		"create by generateName": c.Create(t.Context(),
+			&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", GenerateName: "p-"}}),
 		"update without version":      c.Update(t.Context(), unread),
 		"merge patch without version": c.Patch(t.Context(), unread, client.MergeFrom(unread.DeepCopy())),
 		"json patch":                  c.Patch(t.Context(), unread, client.RawPatch(types.JSONPatchType, []byte("[]"))),

@@ -68,9 +68,9 @@ type Cluster struct {
 var _ cluster.Cluster = (*Cluster)(nil)
 
 // Open builds the cluster of a shard over a real one: the one that the shard is a part of, or another one for what the
-// shard's objects own there (then all kinds must be owned ones). It asks which resources the kinds are, and fails if the
-// cluster doesn't serve one. Nothing is started: see [Cluster.Warm]. The connection is shared by all shards of the real
-// cluster; caches and client are the shard's own and go through its gate.
+// shard's objects own there (then all kinds must be owned ones). It asks which resources the kinds are, and fails if
+// the cluster doesn't serve one. Nothing is started: see [Cluster.Warm]. The connection is shared by all shards of the
+// real cluster; caches and client are the shard's own and go through its gate.
 func Open(real *Connection, gate *Gate, traffic *Traffic, opts Options) (*Cluster, error) {
 	config := real.Config()
 	config.Wrap(func(base http.RoundTripper) http.RoundTripper {
@@ -150,7 +150,8 @@ func (c *Cluster) informing(f form) (*informing, error) {
 	}
 	filter := c.filters.of(f)
 	store := informer.New(informer.Config{
-		Kind: f.GroupVersionKind, Namespaced: mapping.Scope.Name() == meta.RESTScopeNameNamespace, Take: filter.take, Pack: c.declared[f.GroupVersionKind].Pack,
+		Kind: f.GroupVersionKind, Namespaced: mapping.Scope.Name() == meta.RESTScopeNameNamespace, Take: filter.take,
+		Pack: c.declared[f.GroupVersionKind].Pack,
 	})
 	return &informing{Store: store, from: filter.wrap(from), example: example}, nil
 }
@@ -161,8 +162,8 @@ func (c *Cluster) Start(ctx context.Context) error {
 	return c.caches.Start(ctx)
 }
 
-// Warm waits until the caches of all declared kinds are synced. Start must be running. It fails only with the context; what
-// the cluster answers meanwhile is in the log, and known to the breaker.
+// Warm waits until the caches of all declared kinds are synced. Start must be running. It fails only with the context;
+// what the cluster answers meanwhile is in the log, and known to the breaker.
 func (c *Cluster) Warm(ctx context.Context) error {
 	for _, s := range c.stores { // all of them sync side by side
 		if err := s.AwaitSync(ctx); err != nil {

@@ -23,9 +23,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 )
 
-// Connection is how all shards of a real cluster reach its API server. Its credentials and TLS can be replaced while it is
-// in use: requests that are sent afterwards use the new ones. Those that are under way, watches among them, go on until
-// they end, and a watch is asked for again from its last resourceVersion. It is safe for concurrent use.
+// Connection is how all shards of a real cluster reach its API server. Its credentials and TLS can be replaced while it
+// is in use: requests that are sent afterwards use the new ones. Those that are under way, watches among them, go on
+// until they end, and a watch is asked for again from its last resourceVersion. It is safe for concurrent use.
 type Connection struct {
 	server *url.URL
 	name   string       // that TLS asks the server for, where it isn't the host's
@@ -70,7 +70,8 @@ func Connect(real cluster.Cluster) (*Connection, error) {
 	return c, nil
 }
 
-// Replace has all requests from now on use the credentials and the TLS settings of another connection to the same server.
+// Replace has all requests from now on use the credentials and the TLS settings of another connection to the same
+// server.
 func (c *Connection) Replace(by *Connection) {
 	last := c.way.Swap(by.way.Load())
 	utilnet.CloseIdleConnectionsFor(*last)
@@ -84,8 +85,8 @@ func (c *Connection) SameServer(other *Connection) bool {
 	return *c.server == *other.server && c.name == other.name
 }
 
-// Config returns a configuration for clients that use the connection, and follow when its credentials are replaced. No gate
-// stops what they write.
+// Config returns a configuration for clients that use the connection, and follow when its credentials are replaced. No
+// gate stops what they write.
 func (c *Connection) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
 // identifyTimeout bounds the question which cluster it is.

@@ -27,8 +27,8 @@ type configured struct {
 func (c configured) GetConfig() *rest.Config    { return c.config }
 func (c configured) GetScheme() *runtime.Scheme { return runtime.NewScheme() }
 
-// tlsServer is an API server that knows its namespace kube-system, and notes which token came over which connection, and
-// how many of these are open.
+// tlsServer is an API server that knows its namespace kube-system, and notes which token came over which connection,
+// and how many of these are open.
 func tlsServer(t *testing.T) (connect func(token string) *Connection, came func() []string, open *atomic.Int64) {
 	t.Helper()
 	var mu sync.Mutex
@@ -169,7 +169,8 @@ func TestTheObjectsOfAllKindsAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	list := func(meta, items string) string {
-		return `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{` + meta + `},"items":[` + items + `]}`
+		return `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{` + meta +
+			`},"items":[` + items + `]}`
 	}
 	const one = `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"o"}}`
 	for what, of := range map[string]struct {
@@ -177,10 +178,12 @@ func TestTheObjectsOfAllKindsAreCounted(t *testing.T) {
 		want                int64
 		fails               bool
 	}{
-		"none":              {configMaps: list("", ""), secrets: list("", "")},
-		"one of each":       {configMaps: list("", one), secrets: list("", one), want: 2},
-		"many":              {configMaps: list(`"continue":"c","remainingItemCount":41`, one), secrets: list("", one), want: 43},
-		"many of both":      {configMaps: list(`"continue":"c","remainingItemCount":41`, one), secrets: list(`"continue":"c","remainingItemCount":7`, one), want: 50},
+		"none":        {configMaps: list("", ""), secrets: list("", "")},
+		"one of each": {configMaps: list("", one), secrets: list("", one), want: 2},
+		"many": {configMaps: list(`"continue":"c","remainingItemCount":41`, one),
+			secrets: list("", one), want: 43},
+		"many of both": {configMaps: list(`"continue":"c","remainingItemCount":41`, one),
+			secrets: list(`"continue":"c","remainingItemCount":7`, one), want: 50},
 		"it doesn't say it": {configMaps: list(`"continue":"c"`, one), secrets: list("", ""), fails: true},
 	} {
 		lists["configmaps"], lists["secrets"] = of.configMaps, of.secrets

@@ -21,16 +21,16 @@
 //
 // Primary kinds are filtered by the hash of their own UID, by the API server where it knows KEP-5866 (shardSelector).
 // Owned kinds are filtered by the slot label that the client stamped on them. Either way each object is checked again
-// on arrival: a server that ignores the selector costs bandwidth, never correctness; [Traffic] tells which it is.
-// Kinds that were not declared are read live. An informer may be asked for of any kind; one that wasn't declared is taken for a
-// primary kind.
+// on arrival: a server that ignores the selector costs bandwidth, never correctness; [Traffic] tells which it is. Kinds
+// that were not declared are read live. An informer may be asked for of any kind; one that wasn't declared is taken for
+// a primary kind.
 //
 // # How a cluster answers
 //
-// A real cluster has one [Breaker], which all requests of its shards pass, but for lists and watches: those hold no worker, and
-// may be served while nothing else is. It is open while the cluster is silent, and while it refuses everything (429, 401,
-// 502 to 504). Keys are put off meanwhile instead of backing off one by one, for 5 s at most or as long as Retry-After says; then one
-// of them tries. So the backlog of a cluster that recovers begins at once, however long it was away. [Breaker.State] also tells
-// of clusters that refuse some requests or answer late. Their keys aren't put off: such a cluster holds no more workers than its
-// share.
+// A real cluster has one [Breaker], which all requests of its shards pass, but for lists and watches: those hold no
+// worker, and may be served while nothing else is. It is open while the cluster is silent, and while it refuses
+// everything (429, 401, 502 to 504). Keys are put off meanwhile instead of backing off one by one, for 5 s at most or
+// as long as Retry-After says; then one of them tries. So the backlog of a cluster that recovers begins at once,
+// however long it was away. [Breaker.State] also tells of clusters that refuse some requests or answer late. Their keys
+// aren't put off: such a cluster holds no more workers than its share.
 package engage

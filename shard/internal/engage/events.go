@@ -55,7 +55,8 @@ func (r *recorders) GetEventRecorder(name string) recorder.EventRecorder {
 			_ = r.current.StartRecordingToSinkWithContext(ctx) // fails only on a broadcaster that was shut down
 		}
 	}
-	// client-go declares the recorder without AnnotatedEventf, but always makes one that has it; so controller-runtime does this too.
+	// client-go declares the recorder without AnnotatedEventf, but always makes one that has it; so controller-runtime
+	// does this too.
 	return r.current.NewRecorder(r.scheme, name).(recorder.EventRecorder)
 }
 

@@ -30,7 +30,8 @@ func (s *filters) of(of form) *filter {
 		k.Transform = cache.TransformStripManagedFields()
 	}
 	prefix := s.shard.Prefix
-	f := &filter{traffic: s.traffic, transform: of.named(k.Transform), fields: &fieldSelector{text: k.Fields, listsOnly: k.Owned}}
+	f := &filter{traffic: s.traffic, transform: of.named(k.Transform),
+		fields: &fieldSelector{text: k.Fields, listsOnly: k.Owned}}
 	if k.Owned {
 		f.labels = prefix.SlotSelector()
 		f.keep = func(o metav1.Object) bool {

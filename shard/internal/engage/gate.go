@@ -67,7 +67,8 @@ func (g *Gate) Open(epoch ownership.Epoch) {
 	g.userAgent = fmt.Sprintf("%s (shard=%s; epoch=%d; incarnation=%s)", g.agent, g.shard, epoch, g.replica)
 }
 
-// Shut stops everything at once: nothing passes any more, and what runs is cancelled. It doesn't wait; see [Gate.Quiet].
+// Shut stops everything at once: nothing passes any more, and what runs is cancelled. It doesn't wait; see
+// [Gate.Quiet].
 func (g *Gate) Shut() {
 	g.mu.Lock()
 	g.state = gateShut
@@ -118,7 +119,8 @@ func (g *Gate) refuse() {
 
 // beginWrite lets a mutating request pass. Its context ends with ctx or with the tenure; done is to be called when it
 // was answered, or given up; release when nothing of the answer is needed any more.
-func (g *Gate) beginWrite(ctx context.Context) (_ context.Context, done func(answered bool), release func(), err error) {
+func (g *Gate) beginWrite(ctx context.Context) (_ context.Context, done func(answered bool),
+	release func(), err error) {
 	g.mu.Lock()
 	if g.state == gateShut || !g.valid() || outlived(ctx) {
 		g.fenced++
@@ -161,10 +163,10 @@ const (
 	writeGrace = time.Second
 )
 
-// Drain ends the tenure in order: no key starts any more, and running reconciles end by themselves within patience, else
-// are cancelled and get grace to return. Then the fence closes for good: a reconcile that still hasn't returned can't
-// write any more. Writes in flight end likewise, and one without an answer gets the time that it may be on its way. Drain
-// fails only with the context's error.
+// Drain ends the tenure in order: no key starts any more, and running reconciles end by themselves within patience,
+// else are cancelled and get grace to return. Then the fence closes for good: a reconcile that still hasn't returned
+// can't write any more. Writes in flight end likewise, and one without an answer gets the time that it may be on its
+// way. Drain fails only with the context's error.
 func (g *Gate) Drain(ctx context.Context, patience, grace time.Duration) error {
 	g.mu.Lock()
 	if g.state == gateOpen {
@@ -189,8 +191,8 @@ func (g *Gate) Drain(ctx context.Context, patience, grace time.Duration) error {
 	return g.settle(ctx)
 }
 
-// Quiet waits, with the gate shut, until no write is in flight or on its way. It reports whether that is so: a write that
-// doesn't return although it was cancelled, or the end of the context, leaves it open.
+// Quiet waits, with the gate shut, until no write is in flight or on its way. It reports whether that is so: a write
+// that doesn't return although it was cancelled, or the end of the context, leaves it open.
 func (g *Gate) Quiet(ctx context.Context) bool {
 	return g.await(ctx, writeGrace, g.noneWrites) && g.settle(ctx) == nil
 }
@@ -260,8 +262,8 @@ func (g *Gate) Fenced() uint64 {
 	return g.fenced
 }
 
-// Ended returns when a drained gate's tenure ended: with its last reconcile or write, or when the drain began if nothing
-// ran then. It is zero if the gate was never drained.
+// Ended returns when a drained gate's tenure ended: with its last reconcile or write, or when the drain began if
+// nothing ran then. It is zero if the gate was never drained.
 func (g *Gate) Ended() time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()

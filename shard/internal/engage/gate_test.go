@@ -153,7 +153,8 @@ func TestDrainWaitsForAWriteOutsideOfAnyReconcile(t *testing.T) {
 	}
 }
 
-// A request that was cancelled may be on its way still: whoever is next must not begin before it has arrived, or is lost.
+// A request that was cancelled may be on its way still: whoever is next must not begin before it has arrived, or is
+// lost.
 func TestDrainWaitsForAWriteThatNobodyAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, _ := newTestGate(t)

@@ -48,7 +48,8 @@ func causeOf(status int) Cause {
 }
 
 // ofObjects reports whether a cluster may refuse for that cause some objects and serve others: by a quota, an admission
-// policy, a webhook. Keys aren't put off for it. There may be a thousand that are refused, and one beside them that isn't.
+// policy, a webhook. Keys aren't put off for it. There may be a thousand that are refused, and one beside them that
+// isn't.
 func (c Cause) ofObjects() bool { return c == Failing || c == Forbidding }
 
 const (
@@ -68,9 +69,9 @@ const (
 
 // judgement is what is known of a cluster. It has no lock and no clock.
 //
-// A refusal can be about one namespace, such as by the API server's priority and fairness. So keys are put off
-// only where nothing was served meanwhile, for a second, and only those of namespaces that were refused something: a namespace
-// that nothing is known of tries for itself, and closes the breaker for all if it is served.
+// A refusal can be about one namespace, such as by the API server's priority and fairness. So keys are put off only
+// where nothing was served meanwhile, for a second, and only those of namespaces that were refused something: a
+// namespace that nothing is known of tries for itself, and closes the breaker for all if it is served.
 type judgement struct {
 	lastAnswer time.Time // or a part of one
 	lastServed time.Time
@@ -149,8 +150,8 @@ func (j *judgement) refused(now time.Time, namespace string, cause Cause, took, 
 	}
 }
 
-// unanswered notes that a request got no answer. One lost connection is no outage: nothing comes of it where the cluster has
-// answered something just now.
+// unanswered notes that a request got no answer. One lost connection is no outage: nothing comes of it where the
+// cluster has answered something just now.
 func (j *judgement) unanswered(now time.Time) {
 	if now.Sub(j.lastAnswer) >= FirstPause {
 		j.open(now, Silence, 0)

@@ -13,7 +13,8 @@ func at(d time.Duration) time.Time { return time.Unix(1000, 0).Add(d) }
 
 func TestACauseIsWhatTheServerAnswers(t *testing.T) {
 	for status, want := range map[int]Cause{
-		200: "", 201: "", 404: "", 409: "", 410: "", 422: "", 401: Unauthorized, 403: Forbidding, 429: Throttling, 500: Failing, 503: Unavailable, 504: Unavailable,
+		200: "", 201: "", 404: "", 409: "", 410: "", 422: "", 401: Unauthorized, 403: Forbidding, 429: Throttling,
+		500: Failing, 503: Unavailable, 504: Unavailable,
 	} {
 		if got := causeOf(status); got != want {
 			t.Errorf("%d: got %q, want %q", status, got, want)

@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 )
 
-// limit bounds what all shards of a cluster together ask of it, beside what its API server allows. The zero value bounds
-// nothing. It is safe for concurrent use, and may be changed while it is in use.
+// limit bounds what all shards of a cluster together ask of it, beside what its API server allows. The zero value
+// bounds nothing. It is safe for concurrent use, and may be changed while it is in use.
 type limit struct {
 	most   atomic.Pointer[kubeconfig.Limits] // nil: none
 	rate   atomic.Pointer[rate.Limiter]      // nil: none
@@ -42,8 +42,8 @@ func (l *limit) get() kubeconfig.Limits {
 	return kubeconfig.Limits{}
 }
 
-// pace waits until one more request may be sent. Whoever has no time for that gets [kubeconfig.ErrLimited], and who gave up what
-// its context says.
+// pace waits until one more request may be sent. Whoever has no time for that gets [kubeconfig.ErrLimited], and who
+// gave up what its context says.
 func (l *limit) pace(ctx context.Context) error {
 	limiter := l.rate.Load()
 	if limiter == nil {
@@ -53,7 +53,8 @@ func (l *limit) pace(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return limited(ctx)
 		}
-		return fmt.Errorf("waiting for one of %v requests a second: %w: %w", float64(limiter.Limit()), kubeconfig.ErrLimited, context.DeadlineExceeded)
+		return fmt.Errorf("waiting for one of %v requests a second: %w: %w", float64(limiter.Limit()), kubeconfig.ErrLimited,
+			context.DeadlineExceeded)
 	}
 	return nil
 }

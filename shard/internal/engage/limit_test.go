@@ -42,7 +42,8 @@ func crowd(t *testing.T, c *http.Client, n int, method string) time.Duration {
 	var all sync.WaitGroup
 	for range n {
 		all.Go(func() {
-			req, _ := http.NewRequestWithContext(t.Context(), method, "https://west/api/v1/namespaces/shop/pods", strings.NewReader("{}"))
+			req, _ := http.NewRequestWithContext(t.Context(), method, "https://west/api/v1/namespaces/shop/pods",
+				strings.NewReader("{}"))
 			res, err := c.Do(req)
 			if err != nil {
 				t.Error(err)
@@ -62,12 +63,13 @@ func TestShardsOfAClusterShareItsLimits(t *testing.T) {
 		most   int // at a time; 0 if that is left to chance
 		took   time.Duration
 	}{
-		"none":                       {kubeconfig.Limits{}, http.MethodPost, 20, time.Second},
-		"writes":                     {kubeconfig.Limits{Writes: 4}, http.MethodPost, 4, 5 * time.Second},
-		"writes aren't reads":        {kubeconfig.Limits{Writes: 4}, http.MethodGet, 20, time.Second},
-		"requests a second":          {kubeconfig.Limits{QPS: 2, Burst: 10}, http.MethodGet, 0, 6 * time.Second},
-		"no burst is a second's":     {kubeconfig.Limits{QPS: 2}, http.MethodPost, 0, 10 * time.Second},
-		"both":                       {kubeconfig.Limits{QPS: 100, Burst: 100, Writes: 2}, http.MethodPut, 2, 10 * time.Second},
+		"none":                   {kubeconfig.Limits{}, http.MethodPost, 20, time.Second},
+		"writes":                 {kubeconfig.Limits{Writes: 4}, http.MethodPost, 4, 5 * time.Second},
+		"writes aren't reads":    {kubeconfig.Limits{Writes: 4}, http.MethodGet, 20, time.Second},
+		"requests a second":      {kubeconfig.Limits{QPS: 2, Burst: 10}, http.MethodGet, 0, 6 * time.Second},
+		"no burst is a second's": {kubeconfig.Limits{QPS: 2}, http.MethodPost, 0, 10 * time.Second},
+		"both": {kubeconfig.Limits{QPS: 100, Burst: 100, Writes: 2}, http.MethodPut,
+			2, 10 * time.Second},
 		"less than one a second":     {kubeconfig.Limits{QPS: 0.5, Burst: 19}, http.MethodGet, 0, 3 * time.Second},
 		"more than anybody can send": {kubeconfig.Limits{QPS: 1e6, Burst: 1e6}, http.MethodGet, 20, time.Second},
 	} {
@@ -131,7 +133,8 @@ func TestAWriteThatWaitedForItsTurnMeetsTheGateOfThen(t *testing.T) {
 		traffic.SetLimits(kubeconfig.Limits{QPS: 0.1, Burst: 1})
 		f := &fence{gate: g, base: server, traffic: traffic}
 		send := func(ctx context.Context) error {
-			req, _ := http.NewRequestWithContext(ctx, http.MethodPost, "https://west/api/v1/namespaces/shop/pods", strings.NewReader("{}"))
+			req, _ := http.NewRequestWithContext(ctx, http.MethodPost, "https://west/api/v1/namespaces/shop/pods",
+				strings.NewReader("{}"))
 			res, err := f.RoundTrip(req)
 			if err == nil {
 				_, _ = io.Copy(io.Discard, res.Body)
@@ -168,8 +171,8 @@ func TestAWriteThatWaitedForItsTurnMeetsTheGateOfThen(t *testing.T) {
 	})
 }
 
-// TestWaitingForOurOwnLimitIsNotTheClustersSilence asks in vain in each way that a limit can take a caller's time. In a cluster
-// that is silent it is the cluster that takes it.
+// TestWaitingForOurOwnLimitIsNotTheClustersSilence asks in vain in each way that a limit can take a caller's time. In a
+// cluster that is silent it is the cluster that takes it.
 func TestWaitingForOurOwnLimitIsNotTheClustersSilence(t *testing.T) {
 	for name, c := range map[string]struct {
 		limits  kubeconfig.Limits
@@ -178,16 +181,21 @@ func TestWaitingForOurOwnLimitIsNotTheClustersSilence(t *testing.T) {
 		before  int           // requests that are under way already
 		limited bool
 	}{
-		"no turn in time":               {kubeconfig.Limits{QPS: 0.1, Burst: 1}, http.MethodGet, 5 * time.Second, 1, true},
-		"no turn in time for a write":   {kubeconfig.Limits{QPS: 0.1, Burst: 1}, http.MethodPatch, 5 * time.Second, 1, true},
-		"behind other writes":           {kubeconfig.Limits{Writes: 1}, http.MethodPost, 500 * time.Millisecond, 1, true},
-		"sent with little time":         {kubeconfig.Limits{QPS: 0.25, Burst: 1}, http.MethodGet, 4500 * time.Millisecond, 1, true},
-		"a write with little time":      {kubeconfig.Limits{QPS: 0.25, Burst: 1}, http.MethodPost, 4500 * time.Millisecond, 1, true},
-		"behind others, little time":    {kubeconfig.Limits{Writes: 1}, http.MethodPost, 1500 * time.Millisecond, 1, true},
-		"no limit":                      {kubeconfig.Limits{}, http.MethodGet, 500 * time.Millisecond, 1, false},
-		"a limit that isn't reached":    {kubeconfig.Limits{QPS: 10, Writes: 4}, http.MethodPost, 500 * time.Millisecond, 1, false},
-		"a wait that is no excuse":      {kubeconfig.Limits{QPS: 10, Burst: 1}, http.MethodGet, 500 * time.Millisecond, 1, false},
-		"a write without any before it": {kubeconfig.Limits{QPS: 0.1, Burst: 1, Writes: 1}, http.MethodPost, 500 * time.Millisecond, 0, false},
+		"no turn in time":             {kubeconfig.Limits{QPS: 0.1, Burst: 1}, http.MethodGet, 5 * time.Second, 1, true},
+		"no turn in time for a write": {kubeconfig.Limits{QPS: 0.1, Burst: 1}, http.MethodPatch, 5 * time.Second, 1, true},
+		"behind other writes":         {kubeconfig.Limits{Writes: 1}, http.MethodPost, 500 * time.Millisecond, 1, true},
+		"sent with little time": {kubeconfig.Limits{QPS: 0.25, Burst: 1}, http.MethodGet,
+			4500 * time.Millisecond, 1, true},
+		"a write with little time": {kubeconfig.Limits{QPS: 0.25, Burst: 1}, http.MethodPost,
+			4500 * time.Millisecond, 1, true},
+		"behind others, little time": {kubeconfig.Limits{Writes: 1}, http.MethodPost, 1500 * time.Millisecond, 1, true},
+		"no limit":                   {kubeconfig.Limits{}, http.MethodGet, 500 * time.Millisecond, 1, false},
+		"a limit that isn't reached": {kubeconfig.Limits{QPS: 10, Writes: 4}, http.MethodPost,
+			500 * time.Millisecond, 1, false},
+		"a wait that is no excuse": {kubeconfig.Limits{QPS: 10, Burst: 1}, http.MethodGet,
+			500 * time.Millisecond, 1, false},
+		"a write without any before it": {kubeconfig.Limits{QPS: 0.1, Burst: 1, Writes: 1}, http.MethodPost,
+			500 * time.Millisecond, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -201,7 +209,8 @@ func TestWaitingForOurOwnLimitIsNotTheClustersSilence(t *testing.T) {
 				synctest.Wait()
 				ctx, cancel := context.WithTimeout(t.Context(), c.patient)
 				defer cancel()
-				req, _ := http.NewRequestWithContext(ctx, c.method, "https://west/api/v1/namespaces/shop/pods", strings.NewReader("{}"))
+				req, _ := http.NewRequestWithContext(ctx, c.method, "https://west/api/v1/namespaces/shop/pods",
+					strings.NewReader("{}"))
 				res, err := client.Do(req)
 				if err == nil {
 					_ = res.Body.Close()

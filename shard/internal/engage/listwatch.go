@@ -14,15 +14,15 @@ import (
 )
 
 // listed is a list-watch that an informer fills its cache from with one list, as it did before WatchList. That sends
-// each object as a watch event of its own, which takes longer, the more so on a busy machine, and warming a shard is what
-// a new holder waits for. What a shard lists is a part of the kind, taken in pages ([filter.list]).
+// each object as a watch event of its own, which takes longer, the more so on a busy machine, and warming a shard is
+// what a new holder waits for. What a shard lists is a part of the kind, taken in pages ([filter.list]).
 type listed struct{ *toolscache.ListWatch }
 
 // IsWatchListSemanticsUnSupported is what client-go's reflectors ask.
 func (listed) IsWatchListSemanticsUnSupported() bool { return true }
 
-// wrap narrows a list-watch to the filter: all that a list has belongs, and is transformed. What a watch sends is still to be
-// taken, one by one.
+// wrap narrows a list-watch to the filter: all that a list has belongs, and is transformed. What a watch sends is still
+// to be taken, one by one.
 func (f *filter) wrap(inner toolscache.ListerWatcher) toolscache.ListerWatcher {
 	lw := toolscache.ToListerWatcherWithContext(inner)
 	return listed{&toolscache.ListWatch{
@@ -41,8 +41,8 @@ func (f *filter) wrap(inner toolscache.ListerWatcher) toolscache.ListerWatcher {
 }
 
 // Live is a list-watch of a few objects, whose lists show what there is now, and which pauses for no longer than that
-// between two tries to reach a server. An informer that has it isn't held up where the cluster was restored from a backup,
-// or didn't answer for long: it would else insist on the version that it had, and pause for half a minute.
+// between two tries to reach a server. An informer that has it isn't held up where the cluster was restored from a
+// backup, or didn't answer for long: it would else insist on the version that it had, and pause for half a minute.
 func Live(inner toolscache.ListerWatcher, pause time.Duration) toolscache.ListerWatcher {
 	lw := toolscache.ToListerWatcherWithContext(inner)
 	return listed{&toolscache.ListWatch{
@@ -57,7 +57,8 @@ func Live(inner toolscache.ListerWatcher, pause time.Duration) toolscache.Lister
 }
 
 // watchServer begins a watch. Where the server takes no connections, it waits for that and returns errAway.
-func watchServer(ctx context.Context, lw toolscache.WatcherWithContext, opts metav1.ListOptions, most time.Duration) (watch.Interface, error) {
+func watchServer(ctx context.Context, lw toolscache.WatcherWithContext, opts metav1.ListOptions,
+	most time.Duration) (watch.Interface, error) {
 	w, err := lw.WatchWithContext(ctx, opts)
 	if utilnet.IsConnectionRefused(err) {
 		err = awaitServer(ctx, lw, opts, most)
@@ -71,11 +72,12 @@ func watchServer(ctx context.Context, lw toolscache.WatcherWithContext, opts met
 // errAway has a reflector list anew.
 var errAway = apierrors.NewResourceExpired("the API server was away: what it holds now may be what a backup held")
 
-// awaitServer waits until a server that takes no connections does again, and returns errAway then. A reflector would go on
-// where its watch had ended. If the cluster was restored from a backup meanwhile, it has gone back to earlier versions:
-// what is older than the watch's isn't sent, and the cache would show for good what is no more. (A watch that fails
-// otherwise is followed by a list anyway.)
-func awaitServer(ctx context.Context, lw toolscache.WatcherWithContext, opts metav1.ListOptions, most time.Duration) error {
+// awaitServer waits until a server that takes no connections does again, and returns errAway then. A reflector would go
+// on where its watch had ended. If the cluster was restored from a backup meanwhile, it has gone back to earlier
+// versions: what is older than the watch's isn't sent, and the cache would show for good what is no more. (A watch that
+// fails otherwise is followed by a list anyway.)
+func awaitServer(ctx context.Context, lw toolscache.WatcherWithContext, opts metav1.ListOptions,
+	most time.Duration) error {
 	pause := wait.Backoff{Duration: min(FirstPause/2, most), Factor: 2, Jitter: 1, Steps: 20, Cap: most}
 	for {
 		select {

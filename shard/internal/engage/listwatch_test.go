@@ -47,7 +47,8 @@ func TestObjectsOutsideTheShardAreDroppedOnArrival(t *testing.T) {
 		},
 	}
 	traffic := &Traffic{}
-	f := &filter{shardSelector: quarter.Prefix.Selector(), traffic: traffic, keep: func(o metav1.Object) bool { return quarter.Contains(string(o.GetUID())) }}
+	f := &filter{shardSelector: quarter.Prefix.Selector(), traffic: traffic,
+		keep: func(o metav1.Object) bool { return quarter.Contains(string(o.GetUID())) }}
 	lw := toolscache.ToListerWatcherWithContext(f.wrap(inner))
 
 	list, err := lw.ListWithContext(t.Context(), metav1.ListOptions{Limit: 500})
@@ -75,7 +76,8 @@ func TestObjectsOutsideTheShardAreDroppedOnArrival(t *testing.T) {
 		}
 	}
 	if traffic.Kept.Load() != 2 || traffic.Discarded.Load() != 4 || traffic.ServerSide() {
-		t.Errorf("kept %d, discarded %d, server side %v; want 2, 4, false", traffic.Kept.Load(), traffic.Discarded.Load(), traffic.ServerSide())
+		t.Errorf("kept %d, discarded %d, server side %v; want 2, 4, false", traffic.Kept.Load(), traffic.Discarded.Load(),
+			traffic.ServerSide())
 	}
 }
 
@@ -92,7 +94,8 @@ func TestAServerThatWasAwayIsListedAnewSinceItsClusterMayHaveBeenRestored(t *tes
 
 func isListedAnew(t *testing.T, wrap func(toolscache.ListerWatcher) toolscache.ListerWatcher) {
 	pod := func(name, version string) corev1.Pod {
-		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "n", UID: types.UID(name), ResourceVersion: version}}
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "n", UID: types.UID(name),
+			ResourceVersion: version}}
 	}
 	held := &corev1.PodList{Items: []corev1.Pod{pod("kept", "9"), pod("lost", "8")}}
 	held.ResourceVersion = "9"
@@ -179,7 +182,8 @@ func TestCachesAreFilledByAListAndNotByAWatch(t *testing.T) {
 func TestAClusterIsAskedForAFewListsAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var now, most atomic.Int32
-		inner := &toolscache.ListWatch{ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+		inner := &toolscache.ListWatch{ListWithContextFunc: func(context.Context,
+			metav1.ListOptions) (runtime.Object, error) {
 			most.Store(max(most.Load(), now.Add(1)))
 			time.Sleep(time.Second)
 			now.Add(-1)
@@ -216,9 +220,12 @@ func TestFieldSelectorsLeaveOutWhatIsFinished(t *testing.T) {
 		knows  bool
 		want   []string // asked for by two lists and a watch
 	}{
-		"a primary kind":         {&fieldSelector{text: "status.over!=true"}, true, []string{"status.over!=true", "status.over!=true", "status.over!=true"}},
-		"an owned kind":          {&fieldSelector{text: "status.over!=true", listsOnly: true}, true, []string{"status.over!=true", "status.over!=true", ""}},
-		"an old API server":      {&fieldSelector{text: "status.over!=true"}, false, []string{"status.over!=true", "", "", ""}},
+		"a primary kind": {&fieldSelector{text: "status.over!=true"}, true,
+			[]string{"status.over!=true", "status.over!=true", "status.over!=true"}},
+		"an owned kind": {&fieldSelector{text: "status.over!=true", listsOnly: true}, true,
+			[]string{"status.over!=true", "status.over!=true", ""}},
+		"an old API server": {&fieldSelector{text: "status.over!=true"}, false,
+			[]string{"status.over!=true", "", "", ""}},
 		"nothing is left out":    {&fieldSelector{}, true, []string{"", "", ""}},
 		"another kind than ours": {nil, true, []string{"", "", ""}},
 	} {

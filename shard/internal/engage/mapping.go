@@ -18,8 +18,9 @@ import (
 // mappingTimeout bounds a question for resources: those who ask for a mapping can't give up by themselves.
 const mappingTimeout = 30 * time.Second
 
-// mapping is the REST mapping of one API server. Clients and caches ask for a kind in one version. Then it asks for that version's
-// resources and keeps the one: all that a usual API server has would take 190 KiB in memory. It is safe for concurrent use.
+// mapping is the REST mapping of one API server. Clients and caches ask for a kind in one version. Then it asks for
+// that version's resources and keeps the one: all that a usual API server has would take 190 KiB in memory. It is safe
+// for concurrent use.
 type mapping struct {
 	meta.RESTMapper // answers all other questions, and asks for everything when the first comes
 	resources       discovery.ServerResourcesInterface
@@ -79,7 +80,8 @@ func (m *mapping) find(gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
 			if r.Namespaced {
 				scope = meta.RESTScopeNamespace
 			}
-			return &meta.RESTMapping{Resource: version.WithResource(strings.Clone(r.Name)), GroupVersionKind: gvk, Scope: scope}, nil
+			return &meta.RESTMapping{Resource: version.WithResource(strings.Clone(r.Name)), GroupVersionKind: gvk, Scope: scope},
+				nil
 		}
 	}
 	return nil, &meta.NoKindMatchError{GroupKind: gvk.GroupKind(), SearchedVersions: []string{gvk.Version}}

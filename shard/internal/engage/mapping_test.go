@@ -53,7 +53,8 @@ func TestAKindsMappingAsksForItsVersionOnce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got.Resource != want.GroupVersion().WithResource(want.resource) || got.Scope.Name() != want.scope || got.GroupVersionKind != want.GroupVersionKind {
+			if got.Resource != want.GroupVersion().WithResource(want.resource) || got.Scope.Name() != want.scope ||
+				got.GroupVersionKind != want.GroupVersionKind {
 				t.Errorf("%v is %+v", want, got)
 			}
 		}

@@ -13,9 +13,9 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// A list is taken in pages, so that what is in memory at a time depends on the size of a page and not on that of the kind:
-// thirty thousand objects of 32 KiB are 1 GiB, and whoever may create objects decides about both figures. Each page goes
-// through the kind's transform before the next one is asked for.
+// A list is taken in pages, so that what is in memory at a time depends on the size of a page and not on that of the
+// kind: thirty thousand objects of 32 KiB are 1 GiB, and whoever may create objects decides about both figures. Each
+// page goes through the kind's transform before the next one is asked for.
 const (
 	// firstPage is how many objects the first page has. The next ones have as many as make pageBytes, by the size of the
 	// last, but not more than mostObjects and not more than pageGrowth times as many as the last.
@@ -28,8 +28,8 @@ const (
 	largestPage = 8 << 20
 )
 
-// page is one page on its way here, or another answer whose size is bounded. The context of a page's request carries it to
-// the transport.
+// page is one page on its way here, or another answer whose size is bounded. The context of a page's request carries it
+// to the transport.
 type page struct {
 	most int64 // in bytes; 0 for no bound
 	read atomic.Int64
@@ -58,7 +58,8 @@ func (p *page) got(n int) error {
 func (p *page) isLarge() bool { return p.most > 0 && p.read.Load() > p.most }
 
 // list fills a cache: page by page, as one list.
-func (f *filter) list(ctx context.Context, lw toolscache.ListerWithContext, opts metav1.ListOptions) (runtime.Object, error) {
+func (f *filter) list(ctx context.Context, lw toolscache.ListerWithContext,
+	opts metav1.ListOptions) (runtime.Object, error) {
 	opts.ShardSelector, opts.LabelSelector, opts.FieldSelector = f.shardSelector, f.labels, f.fields.ofList()
 	opts.Limit, opts.Continue = firstPage, ""
 	switch {

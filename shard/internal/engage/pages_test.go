@@ -50,7 +50,8 @@ func (p *paged) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if to < p.objects {
 		next = strconv.Itoa(to)
 	}
-	fmt.Fprintf(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"7","continue":%q,"remainingItemCount":%d},"items":[`,
+	fmt.Fprintf(w,
+		`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"7","continue":%q,"remainingItemCount":%d},"items":[`,
 		next, p.objects-to)
 	for i := from; i < to; i++ {
 		if i > from {
@@ -72,7 +73,8 @@ func listFrom(t *testing.T, server http.Handler, f *filter, opts metav1.ListOpti
 	}
 	gate := NewGate(t.Context(), quarter, "test", "me", func() bool { return true })
 	config := &rest.Config{Host: s.URL, APIPath: "/api", ContentConfig: rest.ContentConfig{
-		GroupVersion: &corev1.SchemeGroupVersion, NegotiatedSerializer: serializer.NewCodecFactory(scheme).WithoutConversion(),
+		GroupVersion: &corev1.SchemeGroupVersion, NegotiatedSerializer: serializer.NewCodecFactory(
+			scheme).WithoutConversion(),
 	}}
 	config.Wrap(func(base http.RoundTripper) http.RoundTripper {
 		return &fence{gate: gate, base: base, traffic: f.traffic}
@@ -81,7 +83,8 @@ func listFrom(t *testing.T, server http.Handler, f *filter, opts metav1.ListOpti
 	if err != nil {
 		t.Fatal(err)
 	}
-	lw := toolscache.ToListerWatcherWithContext(f.wrap(toolscache.NewListWatchFromClient(client, "configmaps", "", fields.Everything())))
+	lw := toolscache.ToListerWatcherWithContext(f.wrap(
+		toolscache.NewListWatchFromClient(client, "configmaps", "", fields.Everything())))
 	list, err := lw.ListWithContext(t.Context(), opts)
 	if err != nil {
 		return nil, err
@@ -99,12 +102,13 @@ func TestAListIsTakenInPagesOfABoundedSize(t *testing.T) {
 		server paged
 		pages  []int // limits asked for
 	}{
-		"nothing":            {paged{objects: 0, size: same(0)}, []int{128}},
-		"a page":             {paged{objects: 128, size: same(100)}, []int{128}},
-		"many small ones":    {paged{objects: 8000, size: same(100)}, []int{128, 1024, 4096, 4096}},
-		"large ones":         {paged{objects: 300, size: same(32 << 10)}, []int{128, 63, 63, 63}},
-		"very large ones":    {paged{objects: 5, size: same(3 << 20)}, []int{128, 16, 2, 1, 1, 1}},
-		"large ones hide":    {paged{objects: 400, size: func(i int) int { return i / 128 * (32 << 10) }}, []int{128, 1024, 128, 63, 31, 31, 31}},
+		"nothing":         {paged{objects: 0, size: same(0)}, []int{128}},
+		"a page":          {paged{objects: 128, size: same(100)}, []int{128}},
+		"many small ones": {paged{objects: 8000, size: same(100)}, []int{128, 1024, 4096, 4096}},
+		"large ones":      {paged{objects: 300, size: same(32 << 10)}, []int{128, 63, 63, 63}},
+		"very large ones": {paged{objects: 5, size: same(3 << 20)}, []int{128, 16, 2, 1, 1, 1}},
+		"large ones hide": {paged{objects: 400, size: func(i int) int { return i / 128 * (32 << 10) }},
+			[]int{128, 1024, 128, 63, 31, 31, 31}},
 		"no limit is heeded": {paged{objects: 300, size: same(32 << 10), deaf: true}, []int{128, 16, 2, 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -143,7 +147,8 @@ func TestAPagedListIsAsFreshAsWasAskedFor(t *testing.T) {
 		"anew":                  {metav1.ListOptions{ResourceVersion: "12"}, ""},
 		"the newest":            {metav1.ListOptions{}, ""},
 		"the reflector's pages": {metav1.ListOptions{Limit: 500, Continue: "7"}, ""},
-		"as it says":            {metav1.ListOptions{ResourceVersion: "12", ResourceVersionMatch: metav1.ResourceVersionMatchExact}, "12Exact"},
+		"as it says": {metav1.ListOptions{ResourceVersion: "12",
+			ResourceVersionMatch: metav1.ResourceVersionMatchExact}, "12Exact"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := &paged{objects: 200, size: func(int) int { return 1 }}

@@ -25,8 +25,8 @@ const (
 )
 
 // Run lets a reconcile through the gate, with a context that ends with ctx or with the tenure. It runs in another
-// goroutine, since Go can't stop one that doesn't return: Run returns after ReturnGrace without it. traffic counts those
-// that were abandoned, for as long as they run.
+// goroutine, since Go can't stop one that doesn't return: Run returns after ReturnGrace without it. traffic counts
+// those that were abandoned, for as long as they run.
 func (g *Gate) Run(ctx context.Context, traffic *Traffic, reconcile func(context.Context)) Result {
 	ctx, end, ok := g.Begin(ctx)
 	if !ok {

@@ -34,8 +34,8 @@ type Traffic struct {
 	limit limit
 }
 
-// SetLimits bounds what all shards of the cluster together ask of it from now on. What waits already goes by the new limits
-// of writes at a time, and by the old ones a second.
+// SetLimits bounds what all shards of the cluster together ask of it from now on. What waits already goes by the new
+// limits of writes at a time, and by the old ones a second.
 func (t *Traffic) SetLimits(to kubeconfig.Limits) { t.limit.set(to) }
 
 // Writes is how many writes were sent and not answered yet, how many wait for their turn, and the limits.
@@ -118,9 +118,10 @@ func (f *fence) send(ctx context.Context, req *http.Request) (_ *http.Response, 
 	return f.traffic.Breaker.send(ctx, req, f.base, f.gate.agentNow(), pageOf(ctx) != nil)
 }
 
-// send sends a request as an agent, or as the one that it names if that is empty, and judges the cluster by what comes of it.
-// release is to be called when the answer was read.
-func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTripper, agent string, list bool) (_ *http.Response, release func(), _ error) {
+// send sends a request as an agent, or as the one that it names if that is empty, and judges the cluster by what comes
+// of it. release is to be called when the answer was read.
+func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTripper, agent string,
+	list bool) (_ *http.Response, release func(), _ error) {
 	caller := ctx
 	release = func() {}
 	judged := false
@@ -155,7 +156,8 @@ func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTr
 	return nil, nil, err
 }
 
-// Unfenced is a transport of requests to one cluster that no shard sends. It judges the cluster as that of a shard does.
+// Unfenced is a transport of requests to one cluster that no shard sends. It judges the cluster as that of a shard
+// does.
 func Unfenced(base http.RoundTripper, breaker *Breaker) http.RoundTripper {
 	return &unfenced{base, breaker}
 }
@@ -179,8 +181,8 @@ func (u *unfenced) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// largestObject bounds an answer that is one object, in bytes: several times what an API server takes. A server that isn't
-// what it claims to be can't fill the memory with one. (client-go bounds the events of watches likewise.)
+// largestObject bounds an answer that is one object, in bytes: several times what an API server takes. A server that
+// isn't what it claims to be can't fill the memory with one. (client-go bounds the events of watches likewise.)
 const largestObject = 16 << 20
 
 // namesOne reports whether an API server's path is that of one object.
@@ -192,7 +194,8 @@ func namesOne(path string) bool {
 	return len(parts) == 2 // a subresource may be a log
 }
 
-// namespaceOf is the namespace of what an API server's path is about, or the Namespace that it is about itself; "" for none.
+// namespaceOf is the namespace of what an API server's path is about, or the Namespace that it is about itself; "" for
+// none.
 func namespaceOf(path string) string {
 	if parts := partsOf(path); len(parts) > 1 && parts[0] == "namespaces" {
 		return parts[1]

@@ -21,7 +21,8 @@ func fencedServer(t *testing.T, g *Gate) (*http.Client, *Traffic, *[]string, str
 	}))
 	t.Cleanup(server.Close)
 	traffic := &Traffic{}
-	return &http.Client{Transport: &fence{gate: g, base: http.DefaultTransport, traffic: traffic}}, traffic, agents, server.URL
+	return &http.Client{Transport: &fence{gate: g, base: http.DefaultTransport, traffic: traffic}},
+		traffic, agents, server.URL
 }
 
 func TestAWriteOfAShardThatIsNotHeldIsNeverSent(t *testing.T) {

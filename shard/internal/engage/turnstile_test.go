@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A cluster's shards fill their caches a few at a time, in turn. One that is never filled holds the others up for a while,
-// and not for good; one that isn't wanted any more gives its place up.
+// A cluster's shards fill their caches a few at a time, in turn. One that is never filled holds the others up for a
+// while, and not for good; one that isn't wanted any more gives its place up.
 func TestShardsFillTheirCachesInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var traffic Traffic

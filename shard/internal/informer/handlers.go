@@ -31,8 +31,10 @@ func (r *registration) HasSyncedChecker() toolscache.DoneChecker {
 	return closed{"handler of " + r.of.cfg.Kind.Kind, r.of.shown}
 }
 
-// AddEventHandler shows a handler what there is, and then whatever happens. All there is has been shown when it returns.
-func (s *Store) AddEventHandler(handler toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+// AddEventHandler shows a handler what there is, and then whatever happens. All there is has been shown when it
+// returns.
+func (s *Store) AddEventHandler(handler toolscache.ResourceEventHandler) (
+	toolscache.ResourceEventHandlerRegistration, error) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
 	if s.IsStopped() {
@@ -49,12 +51,14 @@ func (s *Store) AddEventHandler(handler toolscache.ResourceEventHandler) (toolsc
 }
 
 // AddEventHandlerWithResyncPeriod is AddEventHandler: there are no resyncs.
-func (s *Store) AddEventHandlerWithResyncPeriod(handler toolscache.ResourceEventHandler, _ time.Duration) (toolscache.ResourceEventHandlerRegistration, error) {
+func (s *Store) AddEventHandlerWithResyncPeriod(handler toolscache.ResourceEventHandler,
+	_ time.Duration) (toolscache.ResourceEventHandlerRegistration, error) {
 	return s.AddEventHandler(handler)
 }
 
 // AddEventHandlerWithOptions is AddEventHandler: there are no resyncs.
-func (s *Store) AddEventHandlerWithOptions(handler toolscache.ResourceEventHandler, _ toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
+func (s *Store) AddEventHandlerWithOptions(handler toolscache.ResourceEventHandler,
+	_ toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
 	return s.AddEventHandler(handler)
 }
 

@@ -32,7 +32,8 @@ var configMaps = Config{Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), N
 
 // steps are all that may happen. Those that happen most come several times.
 var steps = []string{
-	"set", "set", "set", "delete", "delete", "set unseen", "delete unseen", "delete what isn't there", "stale", "bookmark", "close",
+	"set", "set", "set", "delete", "delete", "set unseen", "delete unseen", "delete what isn't there", "stale",
+	"bookmark", "close",
 	"expire", "fail", "handler",
 }
 
@@ -74,8 +75,8 @@ func (r *rig) attach(t *testing.T, n int) {
 	}
 }
 
-// shown returns what each handler was shown since the last call. Deletions that a list shows, and what there is when a handler
-// is added, have no order.
+// shown returns what each handler was shown since the last call. Deletions that a list shows, and what there is when a
+// handler is added, have no order.
 func (r *rig) shown() (all []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -292,12 +293,13 @@ func TestReadersGetCopiesOfWhatTheyAskFor(t *testing.T) {
 		opts []client.ListOption
 		want string
 	}{
-		"all":             {nil, "[o0 o1 o2 o3 o4 o5]"},
-		"a namespace":     {[]client.ListOption{client.InNamespace("n1")}, "[o1 o3 o5]"},
-		"by label":        {[]client.ListOption{client.MatchingLabels{"l": "0"}}, "[o0 o3]"},
-		"by field":        {[]client.ListOption{client.MatchingFields{"l": "2"}}, "[o2 o5]"},
-		"by all of these": {[]client.ListOption{client.MatchingFields{"l": "2"}, client.InNamespace("n1"), client.MatchingLabels{"l": "2"}}, "[o5]"},
-		"none":            {[]client.ListOption{client.MatchingLabelsSelector{Selector: labels.Nothing()}}, "[]"},
+		"all":         {nil, "[o0 o1 o2 o3 o4 o5]"},
+		"a namespace": {[]client.ListOption{client.InNamespace("n1")}, "[o1 o3 o5]"},
+		"by label":    {[]client.ListOption{client.MatchingLabels{"l": "0"}}, "[o0 o3]"},
+		"by field":    {[]client.ListOption{client.MatchingFields{"l": "2"}}, "[o2 o5]"},
+		"by all of these": {[]client.ListOption{client.MatchingFields{"l": "2"}, client.InNamespace("n1"),
+			client.MatchingLabels{"l": "2"}}, "[o5]"},
+		"none": {[]client.ListOption{client.MatchingLabelsSelector{Selector: labels.Nothing()}}, "[]"},
 	} {
 		list := &corev1.ConfigMapList{}
 		err := s.List(t.Context(), list, c.opts...)
@@ -336,7 +338,8 @@ func TestReadersGetCopiesOfWhatTheyAskFor(t *testing.T) {
 	if itself.Data["k"] = "changed"; all[0].(*corev1.ConfigMap).Data["k"] != "changed" {
 		t.Error("the object itself was asked for")
 	}
-	if err := s.Get(t.Context(), client.ObjectKey{Namespace: "n0", Name: "o1"}, &copied); client.IgnoreNotFound(err) != nil || err == nil {
+	if err := s.Get(t.Context(), client.ObjectKey{Namespace: "n0", Name: "o1"},
+		&copied); client.IgnoreNotFound(err) != nil || err == nil {
 		t.Errorf("an object that isn't there: %v", err)
 	}
 	if err := s.Get(t.Context(), key, &corev1.Secret{}); err == nil {
@@ -389,7 +392,8 @@ func TestAnIndexMayBeAddedLate(t *testing.T) {
 func TestAHandlerThatWasRemovedIsShownNothing(t *testing.T) {
 	s := New(configMaps)
 	seen := 0
-	handle, err := s.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(any) { seen++ }, DeleteFunc: func(any) { seen++ }})
+	handle, err := s.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(any) { seen++ },
+		DeleteFunc: func(any) { seen++ }})
 	if err != nil {
 		t.Fatal(err)
 	}

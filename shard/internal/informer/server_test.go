@@ -89,7 +89,8 @@ func (s *server) do(step string, which int) {
 		_, there := s.objects[name]
 		s.version++
 		o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-			Namespace: name[:2], Name: name[3:], ResourceVersion: strconv.Itoa(s.version), Labels: map[string]string{"l": strconv.Itoa(s.version % 3)},
+			Namespace: name[:2], Name: name[3:], ResourceVersion: strconv.Itoa(s.version),
+			Labels: map[string]string{"l": strconv.Itoa(s.version % 3)},
 		}}
 		s.objects[name] = o
 		s.tell(map[bool]watch.EventType{true: watch.Modified, false: watch.Added}[there], o, step == "set")
@@ -105,7 +106,8 @@ func (s *server) do(step string, which int) {
 		s.tell(watch.Deleted, o, step == "delete")
 	case "delete what isn't there":
 		s.version++
-		o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "n9", Name: "unknown", ResourceVersion: strconv.Itoa(s.version)}}
+		o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "n9", Name: "unknown",
+			ResourceVersion: strconv.Itoa(s.version)}}
 		s.tell(watch.Deleted, o, true)
 	case "stale":
 		for _, w := range s.open() {

@@ -20,8 +20,8 @@ type Config struct {
 	Kind schema.GroupVersionKind
 	// Namespaced says that the kind's objects have namespaces.
 	Namespaced bool
-	// Take is asked about the object of each watch event: what of it is to be kept, and whether it belongs here at all. Nil
-	// takes all as they are. What is listed is taken as it comes.
+	// Take is asked about the object of each watch event: what of it is to be kept, and whether it belongs here at all.
+	// Nil takes all as they are. What is listed is taken as it comes.
 	Take func(client.Object) (_ client.Object, belongs bool, _ error)
 	// Pack makes something smaller of an object, or returns nil if it is to be kept as it is. Nil packs none.
 	Pack func(client.Object) Packed
@@ -74,15 +74,17 @@ type Store struct {
 // New returns an empty Store.
 func New(cfg Config) *Store {
 	return &Store{
-		cfg: cfg, synced: make(chan struct{}), shown: make(chan struct{}), done: make(chan struct{}), spaces: map[string]*space{},
+		cfg: cfg, synced: make(chan struct{}), shown: make(chan struct{}), done: make(chan struct{}),
+		spaces: map[string]*space{},
 	}
 }
 
-// Run fills the Store, once, until the context ends. The example is an object of the kind: others that the server may send
-// are refused.
+// Run fills the Store, once, until the context ends. The example is an object of the kind: others that the server may
+// send are refused.
 func (s *Store) Run(ctx context.Context, from toolscache.ListerWatcher, example runtime.Object) {
 	defer close(s.done)
-	r := toolscache.NewReflectorWithOptions(from, example, filler{s}, toolscache.ReflectorOptions{Name: s.cfg.Kind.String()})
+	r := toolscache.NewReflectorWithOptions(from, example, filler{s},
+		toolscache.ReflectorOptions{Name: s.cfg.Kind.String()})
 	r.RunWithContext(ctx)
 }
 

@@ -30,7 +30,8 @@ func (s *Store) Misfits(ctx context.Context, kinds string) ([]Misfit, error) {
 		return nil, fmt.Errorf("fleet %q: %w", s.fleet, err)
 	}
 	list := &coordinationv1.LeaseList{}
-	if err := s.client.List(ctx, list, client.InNamespace(s.namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+	if err := s.client.List(ctx, list, client.InNamespace(s.namespace),
+		client.MatchingLabelsSelector{Selector: selector}); err != nil {
 		return nil, fmt.Errorf("listing leases: %w", err)
 	}
 	return MisfitsAmong(list.Items, kinds), nil
@@ -60,13 +61,16 @@ func misfit(raw *coordinationv1.Lease, kinds string) string {
 		return ""
 	case l.Unreadable:
 		return fmt.Sprintf("can't be read: its lease duration (%s: %q) or its protocol version (%s: %q) is invalid. "+
-			"If no replica owns it, delete it", tenurev1alpha1.LeaseDurationAnnotation, raw.Annotations[tenurev1alpha1.LeaseDurationAnnotation],
+			"If no replica owns it, delete it", tenurev1alpha1.LeaseDurationAnnotation,
+			raw.Annotations[tenurev1alpha1.LeaseDurationAnnotation],
 			tenurev1alpha1.ProtocolAnnotation, raw.Annotations[tenurev1alpha1.ProtocolAnnotation])
 	case l.Protocol > protocol.Version:
-		return fmt.Sprintf("replica %s speaks version %d of the protocol, and this program version %d at most. Run the newer program, or stop "+
+		return fmt.Sprintf("replica %s speaks version %d of the protocol, and this program version %d at most. Run the "+
+			"newer program, or stop "+
 			"all its replicas first", l.Replica, l.Protocol, protocol.Version)
 	case !fits(l.Kinds, kinds):
-		return fmt.Sprintf("replica %s shards other kinds (%s) than this program (%s), so it is another program: give one of them a "+
+		return fmt.Sprintf("replica %s shards other kinds (%s) than this program (%s), so it is another program: give one "+
+			"of them a "+
 			"fleet of its own (--fleet) or another namespace", l.Replica, l.Kinds, kinds)
 	}
 	return ""

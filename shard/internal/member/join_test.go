@@ -45,7 +45,8 @@ func TestAReplicaRefusesToJoinWhomItCannotWorkWith(t *testing.T) {
 			if err != nil || len(misfits) > 1 || (len(misfits) == 1) != (c.wayOut != "") {
 				t.Fatalf("it is refused by %+v (%v), want that: %v", misfits, err, c.wayOut != "")
 			}
-			if c.wayOut != "" && (misfits[0].Lease != "b-1" || !strings.Contains(misfits[0].Why, "b-1") || !strings.Contains(misfits[0].Why, c.wayOut)) {
+			if c.wayOut != "" && (misfits[0].Lease != "b-1" || !strings.Contains(misfits[0].Why, "b-1") ||
+				!strings.Contains(misfits[0].Why, c.wayOut)) {
 				t.Errorf("it is refused with %+v, which should name b-1 and say %q", misfits[0], c.wayOut)
 			}
 		})
@@ -54,7 +55,8 @@ func TestAReplicaRefusesToJoinWhomItCannotWorkWith(t *testing.T) {
 
 func put(t *testing.T, c client.Client, name string, labels, annotations map[string]string) {
 	t.Helper()
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels, Annotations: annotations}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels,
+		Annotations: annotations}}
 	if err := c.Create(t.Context(), lease); err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,8 @@ func Selector(fleet keyspace.Fleet) string {
 
 // Write creates the incarnation's own Lease (base 0) or renews it by compare-and-swap, and returns the new version. A
 // Lease that was deleted isn't renewed; see put.
-func (s *Store) Write(ctx context.Context, base ownership.Version, l ownership.Lease, now time.Time) (ownership.Version, error) {
+func (s *Store) Write(ctx context.Context, base ownership.Version, l ownership.Lease,
+	now time.Time) (ownership.Version, error) {
 	lease := s.object(string(l.ID), tenurev1alpha1.RoleMember)
 	lease.Labels[tenurev1alpha1.ReplicaLabel] = l.Replica
 	lease.Annotations[tenurev1alpha1.LeaseDurationAnnotation] = l.Duration.String()
@@ -89,7 +90,8 @@ func (s *Store) Write(ctx context.Context, base ownership.Version, l ownership.L
 }
 
 // WriteLead creates (base 0) or replaces the coordinator's Lease by compare-and-swap.
-func (s *Store) WriteLead(ctx context.Context, base ownership.Version, l ownership.Lead, now time.Time) (ownership.Version, error) {
+func (s *Store) WriteLead(ctx context.Context, base ownership.Version, l ownership.Lead,
+	now time.Time) (ownership.Version, error) {
 	lease := s.object(tenurev1alpha1.CoordinatorLease(string(s.fleet)), tenurev1alpha1.RoleCoordinator)
 	lease.Annotations[tenurev1alpha1.FloorAnnotation] = strconv.FormatInt(int64(l.Floor), 10)
 	holder := string(l.Holder)
@@ -99,7 +101,8 @@ func (s *Store) WriteLead(ctx context.Context, base ownership.Version, l ownersh
 
 // Seal declares an incarnation dead for ever: by compare-and-swap on the version that stood still or, if the Lease is
 // missing (base 0), by creating a sealed one.
-func (s *Store) Seal(ctx context.Context, base ownership.Version, id, by ownership.Incarnation) (ownership.Version, error) {
+func (s *Store) Seal(ctx context.Context, base ownership.Version,
+	id, by ownership.Incarnation) (ownership.Version, error) {
 	lease := s.object(string(id), tenurev1alpha1.RoleMember)
 	lease.Annotations[tenurev1alpha1.SealedAnnotation] = string(by)
 	if base == 0 {
@@ -129,7 +132,8 @@ func (s *Store) Read(ctx context.Context, name string) (ownership.Input, error) 
 		return nil, fmt.Errorf("reading lease %s: %w", name, err)
 	}
 	if other := lease.Labels[tenurev1alpha1.FleetLabel]; other != string(s.fleet) {
-		return nil, fmt.Errorf("lease %s: belongs to fleet %q, but a record of fleet %q names it: its owner can't be judged alive or dead; correct the record",
+		return nil, fmt.Errorf("lease %s: belongs to fleet %q, but a record of fleet %q names it: its owner can't be judged "+
+			"alive or dead; correct the record",
 			name, other, s.fleet)
 	}
 	return Seen(lease)
@@ -150,7 +154,8 @@ func (s *Store) List(ctx context.Context) (leases []ownership.Lease, lead owners
 		return nil, lead, fmt.Errorf("fleet %q: %w", s.fleet, err)
 	}
 	list := &coordinationv1.LeaseList{}
-	if err := s.client.List(ctx, list, client.InNamespace(s.namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+	if err := s.client.List(ctx, list, client.InNamespace(s.namespace),
+		client.MatchingLabelsSelector{Selector: selector}); err != nil {
 		return nil, lead, fmt.Errorf("listing leases: %w", err)
 	}
 	for i := range list.Items {
@@ -184,9 +189,11 @@ func Seen(lease *coordinationv1.Lease) (ownership.Input, error) {
 		return ownership.LeadSeen{Lead: lead}, nil
 	}
 	l := ownership.Lease{
-		ID: ownership.Incarnation(lease.Name), Replica: lease.Labels[tenurev1alpha1.ReplicaLabel], Build: a[tenurev1alpha1.BuildAnnotation],
+		ID: ownership.Incarnation(lease.Name), Replica: lease.Labels[tenurev1alpha1.ReplicaLabel],
+		Build:     a[tenurev1alpha1.BuildAnnotation],
 		Container: a[tenurev1alpha1.PodAnnotation],
-		Leaving:   a[tenurev1alpha1.LeavingAnnotation] == "true", Sealed: a[tenurev1alpha1.SealedAnnotation] != "", Version: version,
+		Leaving:   a[tenurev1alpha1.LeavingAnnotation] == "true",
+		Sealed:    a[tenurev1alpha1.SealedAnnotation] != "", Version: version,
 	}
 	// An invalid weight means the default. An invalid renewal number isn't one of ours.
 	l.Weight, _ = strconv.Atoi(a[tenurev1alpha1.WeightAnnotation])
@@ -220,14 +227,16 @@ func (s *Store) object(name, role string) *coordinationv1.Lease {
 
 // changing are the annotations that a later write of a Lease may remove.
 var changing = []string{
-	tenurev1alpha1.WeightAnnotation, tenurev1alpha1.BuildAnnotation, tenurev1alpha1.ProtocolAnnotation, tenurev1alpha1.KindsAnnotation,
+	tenurev1alpha1.WeightAnnotation, tenurev1alpha1.BuildAnnotation, tenurev1alpha1.ProtocolAnnotation,
+	tenurev1alpha1.KindsAnnotation,
 	tenurev1alpha1.PodAnnotation, tenurev1alpha1.UnfitAnnotation, tenurev1alpha1.FreshAnnotation,
 	tenurev1alpha1.LeavingAnnotation, tenurev1alpha1.ClustersAnnotation,
 }
 
 // put creates a Lease (base 0), or patches that version of it. It doesn't use an update, because API servers create a
 // missing Lease on update: a renewal would bring back a deleted one.
-func (s *Store) put(ctx context.Context, base ownership.Version, lease *coordinationv1.Lease) (ownership.Version, error) {
+func (s *Store) put(ctx context.Context, base ownership.Version,
+	lease *coordinationv1.Lease) (ownership.Version, error) {
 	if base == 0 {
 		if err := s.client.Create(ctx, lease); err != nil {
 			return 0, fmt.Errorf("creating lease %s: %w", lease.Name, err)
@@ -247,7 +256,8 @@ func (s *Store) put(ctx context.Context, base ownership.Version, lease *coordina
 }
 
 // patch merges fields into one version of an existing Lease.
-func (s *Store) patch(ctx context.Context, base ownership.Version, lease *coordinationv1.Lease, fields map[string]any) (ownership.Version, error) {
+func (s *Store) patch(ctx context.Context, base ownership.Version, lease *coordinationv1.Lease,
+	fields map[string]any) (ownership.Version, error) {
 	fields["metadata"].(map[string]any)["resourceVersion"] = cas.ResourceVersion(base)
 	patch, err := json.Marshal(fields)
 	if err == nil {

@@ -53,7 +53,8 @@ func read(t *testing.T, s *Store, name string) ownership.Input {
 
 var full = ownership.Lease{
 	ID: "a-1", Replica: "a", Duration: 1500 * time.Millisecond, Weight: 3, Build: "v7", Protocol: 3,
-	Kinds: "At.cnat.example,Pod", Container: "tenure-system/a/8d1f/manager", Unfit: "east,west+", Renewal: 9, Leaving: true,
+	Kinds: "At.cnat.example,Pod", Container: "tenure-system/a/8d1f/manager", Unfit: "east,west+",
+	Renewal: 9, Leaving: true,
 }
 
 func TestALeaseIsReadAsItWasWritten(t *testing.T) {
@@ -216,7 +217,8 @@ func TestALeaseThatMakesNoSenseIsRefusedOrSaidToBeUnreadable(t *testing.T) {
 		return l
 	}
 	odd := lease(tenurev1alpha1.RoleMember, map[string]string{
-		tenurev1alpha1.LeaseDurationAnnotation: "soon", tenurev1alpha1.WeightAnnotation: "much", tenurev1alpha1.RenewalAnnotation: "-1",
+		tenurev1alpha1.LeaseDurationAnnotation: "soon", tenurev1alpha1.WeightAnnotation: "much",
+		tenurev1alpha1.RenewalAnnotation: "-1",
 	})
 	unreadable := ownership.LeaseSeen{Lease: ownership.Lease{ID: "a-1", Unreadable: true, Version: 5}}
 	if got, err := Seen(odd); err != nil || got != unreadable {
@@ -228,10 +230,12 @@ func TestALeaseThatMakesNoSenseIsRefusedOrSaidToBeUnreadable(t *testing.T) {
 	if got, err := Seen(noVersion); err == nil {
 		t.Errorf("%+v is read as %+v", noVersion.ObjectMeta, got)
 	}
-	if got, err := Seen(noFloor); err != nil || got != (ownership.LeadSeen{Lead: ownership.Lead{Version: 5}}) { // it is written anew
+	// it is written anew
+	if got, err := Seen(noFloor); err != nil || got != (ownership.LeadSeen{Lead: ownership.Lead{Version: 5}}) {
 		t.Errorf("a lead record with a floor that is no number is read as %+v (%v)", got, err)
 	}
-	if got, err := Seen(lease(tenurev1alpha1.RoleCoordinator, nil)); err != nil || got != (ownership.LeadSeen{Lead: ownership.Lead{Version: 5}}) {
+	if got, err := Seen(lease(tenurev1alpha1.RoleCoordinator, nil)); err != nil ||
+		got != (ownership.LeadSeen{Lead: ownership.Lead{Version: 5}}) {
 		t.Errorf("a lead record without holder and floor is read as %+v (%v)", got, err)
 	}
 }
@@ -289,7 +293,8 @@ func TestWhatIsSaidOfClustersGoesWithTheLeaseAndIsTakenBack(t *testing.T) {
 		if version, err = s.Write(t.Context(), version, full, now); err != nil {
 			t.Fatal(err)
 		}
-		if got, there := object(t, c, "a-1").Annotations[tenurev1alpha1.ClustersAnnotation]; got != want || there != (want != "") {
+		if got, there := object(t, c, "a-1").Annotations[tenurev1alpha1.ClustersAnnotation]; got != want ||
+			there != (want != "") {
 			t.Errorf("the Lease says %q, want %q", got, want)
 		}
 	}

@@ -173,7 +173,8 @@ func (r *Replica) Current(seq uint64) (_ Effect, again, ok bool) {
 		if r.withdraws(w) {
 			return nil, false, false
 		}
-		if e, ok := w.effect.(WriteShard); ok && e.Kind == AnnounceWarm && e.Shard.Warm == r.cfg.ID && w.about.shard.phase != warm {
+		if e, ok := w.effect.(WriteShard); ok && e.Kind == AnnounceWarm && e.Shard.Warm == r.cfg.ID &&
+			w.about.shard.phase != warm {
 			e.Shard.Warm = ""
 			w.effect = e
 		}

@@ -21,7 +21,8 @@ func TestEachRepeatWaitsTwiceAsLongWithinBoundsThatTheCauseSets(t *testing.T) {
 		want   []time.Duration
 	}{
 		{"no answer", Lost, 0, 0, []time.Duration{250 * ms, 500 * ms, 1000 * ms, 2000 * ms, 2000 * ms}},
-		{"refused for good", Refused, 0, 0, []time.Duration{250 * ms, 500 * ms, 1000 * ms, 2000 * ms, 4000 * ms, 5000 * ms, 5000 * ms}},
+		{"refused for good", Refused, 0, 0, []time.Duration{250 * ms, 500 * ms, 1000 * ms, 2000 * ms, 4000 * ms,
+			5000 * ms, 5000 * ms}},
 		{"spread", Failed, 0, 0.5, []time.Duration{187500 * time.Microsecond, 375 * ms, 750 * ms, 1500 * ms}},
 		{"what the API server asks for", Overloaded, 3 * time.Second, 0, []time.Duration{3000 * ms, 3000 * ms}},
 		{"that, spread", Overloaded, 3 * time.Second, 0.5, []time.Duration{3750 * ms}},
@@ -45,7 +46,8 @@ func TestEachRepeatWaitsTwiceAsLongWithinBoundsThatTheCauseSets(t *testing.T) {
 
 func TestAHomeClusterThatRefusesHalfOfAllWritesLeavesEachRenewalTwentyTries(t *testing.T) {
 	for _, in := range []Written{
-		{Outcome: Unknown, Cause: Overloaded, After: time.Second}, {Outcome: Unknown, Cause: Failed}, {Outcome: Rejected, Cause: Refused},
+		{Outcome: Unknown, Cause: Overloaded, After: time.Second}, {Outcome: Unknown, Cause: Failed},
+		{Outcome: Rejected, Cause: Refused},
 	} {
 		b := newBench(t)
 		b.pass(lease / 4)
@@ -85,8 +87,8 @@ func TestARenewalThatIsCommittedBeginsItsBackoffAnew(t *testing.T) {
 	}
 }
 
-// refusing returns a machine that has asked to claim so many shards, and lets nothing but renewals through for a while. It
-// counts the writes that were refused in the last half of that.
+// refusing returns a machine that has asked to claim so many shards, and lets nothing but renewals through for a while.
+// It counts the writes that were refused in the last half of that.
 func refusing(t *testing.T, shards int, d time.Duration) (b *bench, refused int) {
 	t.Helper()
 	b = newBench(t)

@@ -60,7 +60,8 @@ func (f *largeFleet) step(in Input) {
 
 func (f *largeFleet) renewed(id Incarnation, sealed bool) {
 	f.v++
-	f.step(LeaseSeen{Lease{ID: id, Replica: string(id), Duration: lease, Protocol: withLayouts, Sealed: sealed, Version: f.v}})
+	f.step(LeaseSeen{Lease{ID: id, Replica: string(id), Duration: lease, Protocol: withLayouts,
+		Sealed: sealed, Version: f.v}})
 }
 
 func (f *largeFleet) changed(i int) {

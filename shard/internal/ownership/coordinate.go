@@ -127,8 +127,8 @@ func (r *Replica) plan() {
 // unserved reports whether a record that the planner should know of has no holder who may be alive.
 func (t *tenure) unserved() bool { return t.plannable() && t.orphan() }
 
-// claimants returns who is to claim each orphan. A fresh replica would have to wait, even with an orphan that is assigned to
-// it already, so somebody else claims where there is one.
+// claimants returns who is to claim each orphan. A fresh replica would have to wait, even with an orphan that is
+// assigned to it already, so somebody else claims where there is one.
 func (r *Replica) claimants(moves []plan.Move, replicas []plan.Replica) map[keyspace.ShardID]Incarnation {
 	to := make(map[keyspace.ShardID]Incarnation, len(moves))
 	for _, m := range moves {

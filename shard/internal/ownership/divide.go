@@ -119,7 +119,8 @@ func (r *Replica) derive(c keyspace.ClusterName, bits int) Layout {
 
 // fill appends prefixes that cover p: the taken ones, and elsewhere the largest that have at least bits bits and whose
 // records aren't retired.
-func (r *Replica) fill(prefixes []keyspace.Prefix, l Layout, p keyspace.Prefix, taken []keyspace.Prefix, bits int) []keyspace.Prefix {
+func (r *Replica) fill(prefixes []keyspace.Prefix, l Layout, p keyspace.Prefix, taken []keyspace.Prefix,
+	bits int) []keyspace.Prefix {
 	if slices.Contains(taken, p) {
 		return append(prefixes, p)
 	}
@@ -308,6 +309,7 @@ func (r *Replica) servedElsewhere(t *tenure) bool {
 	names := r.aliases[r.given.UIDs[t.id.Cluster]]
 	return slices.ContainsFunc(names, func(c keyspace.ClusterName) bool {
 		alias := keyspace.ShardID{Cluster: c, Prefix: t.id.Prefix}
-		return c != t.id.Cluster && slices.ContainsFunc(r.of(c), func(o *tenure) bool { return o.served() && o.id.Overlaps(alias) })
+		return c != t.id.Cluster && slices.ContainsFunc(r.of(c),
+			func(o *tenure) bool { return o.served() && o.id.Overlaps(alias) })
 	})
 }

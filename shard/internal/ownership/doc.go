@@ -4,8 +4,8 @@
 // a shard's caches are warm, time passed) and answers with effects (renew the lease, write this record, open that
 // gate). It has no goroutine, no clock, no socket and no lock, and imports nothing but the pure packages keyspace, plan
 // and protocol. Its one caller is package driver, which turns effects into requests and their answers into inputs.
-// Package shard runs a driver against a real API server; package shardtest runs many of them against a store that loses,
-// delays and repeats replies. Both run this very code.
+// Package shard runs a driver against a real API server; package shardtest runs many of them against a store that
+// loses, delays and repeats replies. Both run this very code.
 //
 // # Records
 //
@@ -43,14 +43,15 @@
 // timestamp of another machine is ever read.
 //
 // I2 (rising epochs): a record's epoch grows with each change of holder and with nothing else: by one with a handoff,
-// by one at least with a claim. A record that is made again after a deletion starts above the floor that the coordinator
-// gives it, and is neither made nor claimed until BuryTime after the deletion. By then the old record's holder has
-// stopped even if it didn't see the deletion, since it renews its lease only while its view of the records is recent
-// (ViewTimeout).
+// by one at least with a claim. A record that is made again after a deletion starts above the floor that the
+// coordinator gives it, and is neither made nor claimed until BuryTime after the deletion. By then the old record's
+// holder has stopped even if it didn't see the deletion, since it renews its lease only while its view of the records
+// is recent (ViewTimeout).
 //
 // I3 (no orphan): a shard whose holder is sealed or missing is claimed by the replica that the pure planner names, and
 // every replica runs the same planner on what it sees; there is no election to wait for. I5: a planned move takes three
-// writes: assignee, warm, handoff. Size and load aren't reported meanwhile. A move that is called off takes four at most.
+// writes: assignee, warm, handoff. Size and load aren't reported meanwhile. A move that is called off takes four at
+// most.
 //
 // The states of a shard at one replica, and what changes them:
 //

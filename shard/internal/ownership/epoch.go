@@ -12,10 +12,10 @@ import (
 // come from another history starts above the floor: one made again after a deletion, one made by hand, and one found
 // when the incarnation began.
 
-// epochBand is how far above the floor the first epoch of a former coordinator's record lies, and of one made by hand half a
-// band more. It is twice how far epochs may rise above the floor before the coordinator raises it. A new coordinator raises
-// the floor by two bands, and a record that is made again starts two bands above everything known: perhaps no live replica
-// has seen the last epochs of the old one, and clocks may have been set.
+// epochBand is how far above the floor the first epoch of a former coordinator's record lies, and of one made by hand
+// half a band more. It is twice how far epochs may rise above the floor before the coordinator raises it. A new
+// coordinator raises the floor by two bands, and a record that is made again starts two bands above everything known:
+// perhaps no live replica has seen the last epochs of the old one, and clocks may have been set.
 const epochBand = 64
 
 // era returns this replica's wall clock as an epoch.
@@ -39,8 +39,8 @@ func (r *Replica) foundRecords() {
 	r.lifted = r.lead.Floor >= r.eraFound
 }
 
-// foundLate reports whether a record that is seen for the first time was held before the first listing: the home cluster may
-// have been set back since then, while this incarnation had no Lease yet by which to find that out.
+// foundLate reports whether a record that is seen for the first time was held before the first listing: the home
+// cluster may have been set back since then, while this incarnation had no Lease yet by which to find that out.
 func (r *Replica) foundLate(t *tenure, s Shard) bool {
 	return r.synced && !t.known && s.Epoch > 0 && s.Epoch < r.eraFound
 }
@@ -49,7 +49,8 @@ func (r *Replica) foundLate(t *tenure, s Shard) bool {
 // to this home cluster as this one.
 func (r *Replica) foundEmpty() bool {
 	divided := func(l *layout) bool { return l.known }
-	return !r.another && r.foundLeft() && r.lead.Version == 0 && r.highest == 0 && !slices.ContainsFunc(r.layoutOrder, divided)
+	return !r.another && r.foundLeft() && r.lead.Version == 0 && r.highest == 0 &&
+		!slices.ContainsFunc(r.layoutOrder, divided)
 }
 
 // leadLive reports whether the lead record was read live in this very step. If not, it requests that read, and the

@@ -26,7 +26,8 @@ func (r *Replica) waitsForMoves(t *tenure) bool {
 	if !t.successorWarm() {
 		return false
 	}
-	return r.handoffFails() || (r.filling > 0 || r.handing >= handoffsAtOnce) && r.now.AtLeast(t.warmAt) < r.cfg.GatherTimeout
+	return r.handoffFails() || (r.filling > 0 || r.handing >= handoffsAtOnce) &&
+		r.now.AtLeast(t.warmAt) < r.cfg.GatherTimeout
 }
 
 // handoffFails reports whether a handoff has failed more than once. A drained shard isn't served, so no other shard is

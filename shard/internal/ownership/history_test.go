@@ -105,13 +105,17 @@ func TestAFirstIncarnationClaimsNothingThatWasThereForALeaseDurationUnlessAllHav
 	}{
 		{"all have left in order", []Input{ShardSeen{free}}, false},
 		{"another begins, too", []Input{ShardSeen{free}, LeaseSeen{Lease{ID: "c", Version: 40, Fresh: true}}}, false},
-		{"another has begun and holds something", []Input{ShardSeen{free}, ShardSeen{others}, LeaseSeen{Lease{ID: "b", Version: 40, Fresh: true}}}, true},
-		{"somebody lives who can't serve it", []Input{ShardSeen{free}, LeaseSeen{Lease{ID: "b", Version: 40, Unfit: "west"}}}, true},
+		{"another has begun and holds something", []Input{ShardSeen{free}, ShardSeen{others},
+			LeaseSeen{Lease{ID: "b", Version: 40, Fresh: true}}}, true},
+		{"somebody lives who can't serve it", []Input{ShardSeen{free}, LeaseSeen{Lease{ID: "b", Version: 40, Unfit: "west"}}},
+			true},
 		{"somebody was sealed", []Input{ShardSeen{free}, LeaseSeen{Lease{ID: "b", Version: 40, Sealed: true}}}, true},
-		{"somebody who was sealed holds it", []Input{ShardSeen{held}, LeaseSeen{Lease{ID: "b", Version: 40, Sealed: true}}}, true},
+		{"somebody who was sealed holds it", []Input{ShardSeen{held}, LeaseSeen{Lease{ID: "b", Version: 40, Sealed: true}}},
+			true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := &bench{t: t, r: New(DefaultConfig("a", "a", lease), nil), now: Instant{Mono: time.Hour, Wall: time.Hour}, v: 100}
+			b := &bench{t: t, r: New(DefaultConfig("a", "a", lease), nil),
+				now: Instant{Mono: time.Hour, Wall: time.Hour}, v: 100}
 			b.feed(LeadSeen{Lead{Holder: "a", Floor: 1 << 40, Version: 2}})
 			for _, in := range c.found {
 				b.feed(in)
@@ -166,7 +170,8 @@ func TestARecordThatAppearsWithAnEpochFromBeforeIsClaimedAboveARaisedFloor(t *te
 		{"claimed meanwhile, or by a clock that is ahead", 1 << 40, 1 << 40},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			b := &bench{t: t, r: New(DefaultConfig("a", "a", lease), nil), now: Instant{Mono: time.Hour, Wall: time.Hour}, v: 100}
+			b := &bench{t: t, r: New(DefaultConfig("a", "a", lease), nil),
+				now: Instant{Mono: time.Hour, Wall: time.Hour}, v: 100}
 			b.feed(LeadSeen{Lead{Holder: "a", Floor: 400, Version: 2}})
 			b.laid(Layout{Cluster: "west", Generation: 1, Prefixes: keyspace.Partition(0), Version: 3})
 			b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0}})
@@ -215,7 +220,8 @@ func TestAProcessThatHasFollowedAnotherHistoryWaitsForAllThatItFinds(t *testing.
 		"nobody has held it": {ID: west, Assignee: "a", Floor: 1, Version: 50},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := &bench{t: t, r: New(DefaultConfig("a", "a", lease), &Memory{another: true}), now: Instant{Mono: time.Hour, Wall: time.Hour}, v: 100}
+			b := &bench{t: t, r: New(DefaultConfig("a", "a", lease), &Memory{another: true}),
+				now: Instant{Mono: time.Hour, Wall: time.Hour}, v: 100}
 			if found.Epoch == 0 {
 				b.feed(LeaseSeen{Lease{ID: "b", Version: 40}})
 			}
@@ -230,7 +236,8 @@ func TestAProcessThatHasFollowedAnotherHistoryWaitsForAllThatItFinds(t *testing.
 			}
 		})
 	}
-	b := &bench{t: t, r: New(DefaultConfig("a", "a", lease), &Memory{another: true}), now: Instant{Mono: time.Hour, Wall: time.Hour}, v: 100}
+	b := &bench{t: t, r: New(DefaultConfig("a", "a", lease), &Memory{another: true}),
+		now: Instant{Mono: time.Hour, Wall: time.Hour}, v: 100}
 	if b.feed(Synced{}); b.r.empty {
 		t.Error("it founds a fleet where nothing is")
 	}

@@ -7,17 +7,18 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// A cluster's layout says which records count. It grants nothing, so replicas that know different layouts must still not
-// be able to give a slot two holders. Three rules ensure that:
+// A cluster's layout says which records count. It grants nothing, so replicas that know different layouts must still
+// not be able to give a slot two holders. Three rules ensure that:
 //
 //   - A record is made only when all that overlap it are retired, or were deleted at least BuryTime ago. Retiring is a
 //     compare-and-swap on the record, so it collides with every claim of it, and it is final.
-//   - A record that was never held is claimed only if a live read shows a layout that lists it, sent after the record was
-//     seen, and if all known records that overlap it are retired.
-//   - A layout takes effect when the watch, or a live list of all records, shows it: all records older than it are known
-//     by then. What the answer to a write or a live read of one layout shows doesn't change what is excluded.
+//   - A record that was never held is claimed only if a live read shows a layout that lists it, sent after the record
+//     was seen, and if all known records that overlap it are retired.
+//   - A layout takes effect when the watch, or a live list of all records, shows it: all records older than it are
+//     known by then. What the answer to a write or a live read of one layout shows doesn't change what is excluded.
 //
-// So if two records overlap, whoever claims the second of them for the first time knew of the other, and saw it retired.
+// So if two records overlap, whoever claims the second of them for the first time knew of the other, and saw it
+// retired.
 
 // layout is what this replica knows of a cluster's layout.
 type layout struct {
@@ -84,7 +85,8 @@ func (r *Replica) layout(c keyspace.ClusterName) *layout {
 	}
 	l := &layout{cluster: c}
 	r.layouts[c] = l
-	at, _ := slices.BinarySearchFunc(r.layoutOrder, c, func(l *layout, c keyspace.ClusterName) int { return cmp.Compare(l.cluster, c) })
+	at, _ := slices.BinarySearchFunc(r.layoutOrder, c,
+		func(l *layout, c keyspace.ClusterName) int { return cmp.Compare(l.cluster, c) })
 	r.layoutOrder = slices.Insert(r.layoutOrder, at, l)
 	return l
 }

@@ -52,7 +52,8 @@ func TestARecordThatWasNeverHeldIsClaimedOnlyAfterALiveReadThatListsIt(t *testin
 	}{
 		{"the layout lists it", 0, Layout{Cluster: "west", Generation: 1, Prefixes: keyspace.Partition(0), Version: 3}, true},
 		{"another does not", 0, divided(1, 9), false},
-		{"another generation does", 0, Layout{Cluster: "west", Generation: 2, Prefixes: keyspace.Partition(0), Version: 9}, false},
+		{"another generation does", 0, Layout{Cluster: "west", Generation: 2, Prefixes: keyspace.Partition(0), Version: 9},
+			false},
 		{"there is none", 0, Layout{}, false},
 		{"there is none, but it was held", 5, Layout{}, true},
 	} {
@@ -274,7 +275,8 @@ func TestTheCoordinatorDividesClusters(t *testing.T) {
 
 func TestAClusterIsServedUnderOneOfItsNames(t *testing.T) {
 	two := Clusters{
-		Bits: map[keyspace.ClusterName]int{"east": 0, "west": 0}, UIDs: map[keyspace.ClusterName]string{"east": "u1", "west": "u1"},
+		Bits: map[keyspace.ClusterName]int{"east": 0, "west": 0},
+		UIDs: map[keyspace.ClusterName]string{"east": "u1", "west": "u1"},
 	}
 	layout := func(c keyspace.ClusterName, v Version) LayoutSeen {
 		return LayoutSeen{Layout{Cluster: c, Generation: 1, Prefixes: keyspace.Partition(0), UID: "u1", Version: v}}
@@ -293,7 +295,8 @@ func TestAClusterIsServedUnderOneOfItsNames(t *testing.T) {
 		}, Clusters{Bits: map[keyspace.ClusterName]int{"east": 0}, UIDs: map[keyspace.ClusterName]string{"east": "u1"}}, ""},
 		{"not one that nobody serves", []Input{
 			layout("west", 50), ShardSeen{Shard{ID: west, Epoch: 3, Floor: 1, Version: 60}},
-		}, Clusters{Bits: map[keyspace.ClusterName]int{"east": 0}, UIDs: map[keyspace.ClusterName]string{"east": "u1"}}, "east"},
+		}, Clusters{Bits: map[keyspace.ClusterName]int{"east": 0}, UIDs: map[keyspace.ClusterName]string{"east": "u1"}},
+			"east"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t)

@@ -112,7 +112,8 @@ func (r *Replica) renewed(v Version) {
 		r.touchAll()
 	}
 	if r.own.leaving && !told {
-		r.replan, r.planAfter = true, r.now.Add(r.cfg.PlanEvery) // other replicas told to leave at the same time have said so by then
+		// other replicas told to leave at the same time have said so by then
+		r.replan, r.planAfter = true, r.now.Add(r.cfg.PlanEvery)
 	}
 }
 

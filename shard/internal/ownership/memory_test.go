@@ -127,7 +127,8 @@ func TestWhatIsSeenBetweenTwoIncarnationsCountsFromThen(t *testing.T) {
 		{"an older one", before, LeaseSeen{Lease{ID: "b", Version: 4}}, before},
 		{"that it is gone", before, LeaseGone{"b"}, sighting{0, now.Add(1), false}},
 		{"that it is still gone", sighting{at: now}, LeaseGone{"b"}, sighting{at: now}},
-		{"a late renewal of our own that is over", sighting{5, now, true}, LeaseSeen{Lease{ID: "b", Version: 6}}, sighting{5, now, true}},
+		{"a late renewal of our own that is over", sighting{5, now, true}, LeaseSeen{Lease{ID: "b", Version: 6}},
+			sighting{5, now, true}},
 		{"what is no lease", before, Synced{}, before},
 	} {
 		m := &Memory{leases: map[Incarnation]sighting{"b": c.old}}

@@ -67,7 +67,8 @@ func (r *Replica) leaseSeen(l Lease) {
 		l = was
 		l.Version = version
 	}
-	news := p.expired || was.Version == 0 || l.Sealed || was.Leaving != l.Leaving || was.Fresh != l.Fresh || was.Weight != l.Weight
+	news := p.expired || was.Version == 0 || l.Sealed || was.Leaving != l.Leaving || was.Fresh != l.Fresh ||
+		was.Weight != l.Weight
 	p.lease = l
 	if was.Unfit != l.Unfit {
 		r.wordChanged(was.Unfit, l.Unfit, true)
@@ -241,7 +242,8 @@ func (r *Replica) takes(id Incarnation) bool {
 		return !r.leaving
 	}
 	p := r.peers[id]
-	return p != nil && p.lease.Version != 0 && !p.lease.Sealed && !p.lease.Unreadable && !p.expired && !p.ended() && !p.lease.Leaving
+	return p != nil && p.lease.Version != 0 && !p.lease.Sealed && !p.lease.Unreadable && !p.expired &&
+		!p.ended() && !p.lease.Leaving
 }
 
 // candidates lists, sorted, the incarnations that can be given shards.

@@ -55,10 +55,11 @@ type Config struct {
 	// FillTimeout is how long a warm-up may take. After that the replica takes no more shards of the cluster for a
 	// while, and gives this one back if another replica can serve it. It doubles with each warm-up that takes longer.
 	FillTimeout time.Duration
-	// ObjectsPerShard is how many objects a new cluster must have, when it is divided, for each of its shards but the first.
-	// 0: it gets all shards that [Clusters] says.
+	// ObjectsPerShard is how many objects a new cluster must have, when it is divided, for each of its shards but the
+	// first. 0: it gets all shards that [Clusters] says.
 	ObjectsPerShard int64
-	// PlanEvery is the least time between two runs of the planner. With more than 2,000 shards it is proportionally longer.
+	// PlanEvery is the least time between two runs of the planner. With more than 2,000 shards it is proportionally
+	// longer.
 	PlanEvery time.Duration
 	// ReportEvery is the time between two reports of a shard's size and load. There is one such write at a time for all
 	// shards held.
@@ -111,7 +112,8 @@ func (c Config) Validate() error {
 	missed := c.ViewTimeout + c.LeaseDuration - c.Margin
 	require(c.BuryTime > missed,
 		"BuryTime %v: must be longer than %v, for which a holder that missed the deletion may act", c.BuryTime, missed)
-	require(c.ViewTimeout >= c.LeaseDuration/2, "ViewTimeout %v: must be at least half of LeaseDuration %v, or a slow list ends leases",
+	require(c.ViewTimeout >= c.LeaseDuration/2, "ViewTimeout %v: must be at least half of LeaseDuration %v, or a slow "+
+		"list ends leases",
 		c.ViewTimeout, c.LeaseDuration)
 	require(c.GatherTimeout >= 0, "GatherTimeout %v: must not be negative", c.GatherTimeout)
 	require(c.FitGrace >= 0, "FitGrace %v: must not be negative", c.FitGrace)
@@ -136,11 +138,12 @@ type Replica struct {
 	syncedAt Instant
 	watched  bool    // some incarnation of this process has watched this home cluster for a lease duration
 	settleAt Instant // when watched becomes true
-	another  bool    // the process has followed another history of the home cluster, or may have: unheld shards may have been held since
-	afresh   bool    // the incarnation is over, and caches of the home cluster may be wrong
-	wentBack bool    // the incarnation is over because the home cluster went back
-	leaving  bool    // told to stop
-	over     bool    // lapsed or left: no effect will ever follow
+	// the process has followed another history of the home cluster, or may have: unheld shards may have been held since
+	another  bool
+	afresh   bool // the incarnation is over, and caches of the home cluster may be wrong
+	wentBack bool // the incarnation is over because the home cluster went back
+	leaving  bool // told to stop
+	over     bool // lapsed or left: no effect will ever follow
 
 	own       ownLease
 	views     [views]Instant // the instant as of which each view is known to be complete
@@ -363,8 +366,8 @@ func (r *Replica) advance() {
 	r.leaveIfDone()
 }
 
-// planEvery is PlanEvery, or longer in a fleet of thousands of shards. A plan takes longer the more there are, and events
-// have to be handled between two plans, renewals first of all.
+// planEvery is PlanEvery, or longer in a fleet of thousands of shards. A plan takes longer the more there are, and
+// events have to be handled between two plans, renewals first of all.
 func (r *Replica) planEvery() time.Duration {
 	const perShard = 5 * time.Microsecond
 	return max(r.cfg.PlanEvery, time.Duration(len(r.order))*perShard)
@@ -382,7 +385,8 @@ func (r *Replica) touchDue() {
 		if free {
 			t.freeAt = Instant{}
 		}
-		if free || (t.overdue && t.phase == warming) || (r.holds(t) && (r.leaving || (t.phase == active && t.successorWarm()))) {
+		if free || (t.overdue && t.phase == warming) ||
+			(r.holds(t) && (r.leaving || (t.phase == active && t.successorWarm()))) {
 			r.touch(t)
 		}
 	}

@@ -34,10 +34,12 @@ type bench struct {
 	unread bool
 }
 
-// newBench returns a machine that has joined as a, sees the peer b alive, and knows the cluster west, which is one shard.
+// newBench returns a machine that has joined as a, sees the peer b alive, and knows the cluster west, which is one
+// shard.
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	return newBenchAt(t, time.Millisecond) // so that the epochs of records, which are small, are no older than the incarnation
+	// so that the epochs of records, which are small, are no older than the incarnation
+	return newBenchAt(t, time.Millisecond)
 }
 
 func newBenchAt(t *testing.T, wall time.Duration) *bench {
@@ -52,7 +54,8 @@ func newBenchAt(t *testing.T, wall time.Duration) *bench {
 	return b
 }
 
-// feed lets the machine take a step. Live reads of layouts are answered. What it probes answers, unless the test says that it is away.
+// feed lets the machine take a step. Live reads of layouts are answered. What it probes answers, unless the test says
+// that it is away.
 func (b *bench) feed(in Input) {
 	if !b.deaf {
 		b.r.viewed(Leases, b.now)
@@ -406,7 +409,8 @@ func TestR4AHandoffOfUnknownOutcomeIsRepeatedAsItWasAndNothingIsServedMeanwhile(
 			first := find[WriteShard](b)
 			b.feed(Written{Seq: first.Seq, Outcome: outcome})
 			b.v++
-			b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 3, Leaving: true, Version: b.v}}) // no successor now
+			// no successor now
+			b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 3, Leaving: true, Version: b.v}})
 			none[Activate](b)
 			b.pass(b.r.cfg.RetryEvery)
 			if diff := cmp.Diff(first, find[WriteShard](b)); diff != "" {
@@ -442,7 +446,8 @@ func TestALeavingReplicaDoesNotCoordinate(t *testing.T) {
 	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: lease, Protocol: 3, Version: b.v}})
 	b.feed(Leave{})
 	b.v++
-	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 3, Sealed: true, Version: b.v}}) // it coordinated
+	// it coordinated
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 3, Sealed: true, Version: b.v}})
 	b.pass(b.r.cfg.PlanEvery)
 	none[WriteLead](b)
 }
@@ -684,7 +689,8 @@ func TestI2ARecordMadeBelowTheFloorIsClaimedAboveIt(t *testing.T) {
 	}
 }
 
-// The record that it replaces may have been one of a former coordinator, and have been claimed at the epoch that the floor gives that.
+// The record that it replaces may have been one of a former coordinator, and have been claimed at the epoch that the
+// floor gives that.
 func TestI2ARecordMadeByHandIsClaimedHigherThanOneOfAFormerCoordinator(t *testing.T) {
 	b := newBench(t)
 	b.live(b.r.cfg.BuryTime+lease/4, "")

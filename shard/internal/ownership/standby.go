@@ -14,8 +14,9 @@ import (
 // lateAfter returns how long a lease may stand still before its renewal, due after a quarter of the duration, is late.
 func lateAfter(duration time.Duration) time.Duration { return duration * 2 / 5 }
 
-// noteLeaseEvent records that a Lease event arrived, for this replica's lease or a peer's. If none arrives for a while, the watch
-// itself may be stalled, so silence says nothing about peers. Their lateness counts from the first event after it.
+// noteLeaseEvent records that a Lease event arrived, for this replica's lease or a peer's. If none arrives for a while,
+// the watch itself may be stalled, so silence says nothing about peers. Their lateness counts from the first event
+// after it.
 func (r *Replica) noteLeaseEvent() {
 	if r.now.AtLeast(r.heardAt) >= lateAfter(r.cfg.LeaseDuration) {
 		r.hearingSince = r.now

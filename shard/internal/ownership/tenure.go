@@ -44,8 +44,10 @@ type tenure struct {
 	// standby: the holder is late, and this replica would get the shard if that holder were dead.
 	standby bool
 
-	w        *write  // the write under way, at most one
-	freeAt   Instant // after a deletion: until then the record isn't made again or claimed, since its old holder may not have seen the deletion
+	w *write // the write under way, at most one
+	// after a deletion: until then the record isn't made again or claimed, since its old holder may not have seen the
+	// deletion
+	freeAt   Instant
 	orphanAt Instant // when the shard was first seen without a living holder; zero while it has one
 	moveAt   Instant // when the assignee last changed
 	warmAt   Instant // when the successor was first seen to be warm
@@ -73,7 +75,8 @@ func (r *Replica) Holdings() []Holding {
 	var hs []Holding
 	for _, t := range r.order {
 		if r.holds(t) || t.phase != idle {
-			hs = append(hs, Holding{ID: t.id, Epoch: t.rec.Epoch, Phase: t.phase.String(), Held: r.holds(t), Active: t.phase == active})
+			hs = append(hs, Holding{ID: t.id, Epoch: t.rec.Epoch, Phase: t.phase.String(), Held: r.holds(t),
+				Active: t.phase == active})
 		}
 	}
 	return hs
@@ -103,8 +106,8 @@ func (r *Replica) shardSeen(s Shard) {
 		t.rec.UID = cmp.Or(t.rec.UID, s.UID) // a record that this replica made is known before its UID is
 		return
 	}
-	// No history has this version after the one before, or its epoch after one that was seen. A record that a user made again
-	// is another, and may name anybody but this replica.
+	// No history has this version after the one before, or its epoch after one that was seen. A record that a user made
+	// again is another, and may name anybody but this replica.
 	switch same := s.UID != "" && s.UID == t.rec.UID; {
 	case same && !t.known:
 		r.goneBack("the record of %s exists, but was deleted", s.ID)
@@ -263,7 +266,8 @@ func (r *Replica) hold(t *tenure, wanted bool) {
 		case goes && (next == "" || !r.waitsForMoves(t)):
 			r.enter(t, draining)
 			r.emit(Drain{ID: t.id})
-		case t.rec.Assignee == r.cfg.ID && t.rec.Warm != "" && !r.takes(t.rec.Warm): // the successor left before it could withdraw that
+		case t.rec.Assignee == r.cfg.ID && t.rec.Warm != "" && !r.takes(t.rec.Warm):
+			// the successor left before it could withdraw that
 			s := t.rec
 			s.Warm = ""
 			r.writeShard(t, Report, s)

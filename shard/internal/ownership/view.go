@@ -50,8 +50,8 @@ func (r *Replica) look() {
 	}
 }
 
-// lookAfter is how old a view may be until it is looked for another: a little older than the time between two reports, so
-// that a replica that works needs no lists.
+// lookAfter is how old a view may be until it is looked for another: a little older than the time between two reports,
+// so that a replica that works needs no lists.
 func (r *Replica) lookAfter() time.Duration { return r.cfg.ViewTimeout * 7 / 8 }
 
 // wakeToLook is when look is to be called next.
@@ -59,8 +59,8 @@ func (r *Replica) wakeToLook() time.Duration {
 	return max(r.viewAt().Mono+r.lookAfter(), r.looked.Mono+r.cfg.ViewTimeout/8)
 }
 
-// listed takes a live list of all records for the view as of when it was asked for. A lease that it doesn't show is left to
-// the watch and to the reads that look for it.
+// listed takes a live list of all records for the view as of when it was asked for. A lease that it doesn't show is
+// left to the watch and to the reads that look for it.
 func (r *Replica) listed(l Listing) {
 	for _, lease := range l.Leases {
 		if r.leaseSeen(lease); r.over {

@@ -71,22 +71,26 @@ func TestOnlyAContainerThatRanAndEndedNamesAnIncarnation(t *testing.T) {
 	end := func(message string) corev1.ContainerState {
 		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ContainerID: "cri://1", Message: message}}
 	}
-	lost := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: full, Reason: "ContainerStatusUnknown"}}
+	lost := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: full,
+		Reason: "ContainerStatusUnknown"}}
 	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 	for name, c := range map[string]struct {
 		now, last corev1.ContainerState
 		want      []protocol.Incarnation
 	}{
-		"ended":                                 {now: end(full), want: []protocol.Incarnation{"a-1"}},
-		"restarted":                             {now: running, last: end(full), want: []protocol.Incarnation{"a-1"}},
-		"ended again":                           {now: end(left(t, "a-2")), last: end(full), want: []protocol.Incarnation{"a-2", "a-1"}},
-		"runs":                                  {now: running},
-		"waits":                                 {now: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Message: full}}},
-		"a container that the kubelet has lost": {now: lost},
-		"no message":                            {now: end("")},
-		"part of a message":                     {now: end(full[:len(full)-1])},
-		"the kubelet can't read it":             {now: end("Error on reading termination log /x: permission denied")},
-		"more than a message":                   {now: end(full + full)},
+		"ended":     {now: end(full), want: []protocol.Incarnation{"a-1"}},
+		"restarted": {now: running, last: end(full), want: []protocol.Incarnation{"a-1"}},
+		"ended again": {now: end(left(t, "a-2")), last: end(full),
+			want: []protocol.Incarnation{"a-2", "a-1"}},
+		"runs": {now: running},
+		"waits": {now: corev1.ContainerState{
+			Waiting: &corev1.ContainerStateWaiting{Message: full},
+		}},
+		"a container that the kubelet has lost":     {now: lost},
+		"no message":                                {now: end("")},
+		"part of a message":                         {now: end(full[:len(full)-1])},
+		"the kubelet can't read it":                 {now: end("Error on reading termination log /x: permission denied")},
+		"more than a message":                       {now: end(full + full)},
 		"the last lines of a log, which has a name": {now: end("panic: a-1\n" + full)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +110,8 @@ func TestOnlyAContainerThatRanAndEndedNamesAnIncarnation(t *testing.T) {
 }
 
 func TestWhoMayNotReadPodsSaysSoOnceAndAsksAgain(t *testing.T) {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "a", UID: "8d1f", Labels: map[string]string{"of": "us"}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "a", UID: "8d1f",
+		Labels: map[string]string{"of": "us"}}}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "manager", State: corev1.ContainerState{
 		Terminated: &corev1.ContainerStateTerminated{ContainerID: "cri://1", Message: left(t, "a-1")},
 	}}}

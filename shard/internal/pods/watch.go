@@ -35,7 +35,8 @@ func NewWatch(rc *rest.Config, namespace, selector string, log logr.Logger) (*Wa
 	return newWatch(c, namespace, selector, lookAgain, log)
 }
 
-func newWatch(c kubernetes.Interface, namespace, selector string, again time.Duration, log logr.Logger) (*Watch, error) {
+func newWatch(c kubernetes.Interface, namespace, selector string, again time.Duration,
+	log logr.Logger) (*Watch, error) {
 	pods, told := c.CoreV1().Pods(namespace), false
 	informer := toolscache.NewSharedIndexInformer(listed{&toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
@@ -48,7 +49,8 @@ func newWatch(c kubernetes.Interface, namespace, selector string, again time.Dur
 				}
 				if !told {
 					told = true
-					log.Info("Pods can't be read: a dead replica is noticed only when its lease runs out", "namespace", namespace, "error", err.Error())
+					log.Info("Pods can't be read: a dead replica is noticed only when its lease runs out", "namespace", namespace,
+						"error", err.Error())
 				}
 				select {
 				case <-time.After(again):
@@ -66,12 +68,14 @@ func newWatch(c kubernetes.Interface, namespace, selector string, again time.Dur
 		if pod, ok := obj.(*corev1.Pod); ok { // only these fields are used
 			return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 				Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
-			}, Status: corev1.PodStatus{InitContainerStatuses: pod.Status.InitContainerStatuses, ContainerStatuses: pod.Status.ContainerStatuses}}, nil
+			}, Status: corev1.PodStatus{InitContainerStatuses: pod.Status.InitContainerStatuses,
+				ContainerStatuses: pod.Status.ContainerStatuses}}, nil
 		}
 		return obj, nil
 	})
 	if err == nil {
-		err = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *toolscache.Reflector, err error) { // the reflector retries by itself
+		// the reflector retries by itself
+		err = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *toolscache.Reflector, err error) {
 			log.V(1).Info("watching the Pods failed, trying again", "error", err.Error())
 		})
 	}

@@ -53,7 +53,8 @@ func (s *Store) CheckSchema(ctx context.Context) error {
 	}
 	err := s.client.Create(ctx, object, client.DryRunAll, client.FieldValidation("Strict"))
 	switch {
-	case err == nil, apierrors.IsAlreadyExists(err), apierrors.IsForbidden(err): // without the right to create layouts, no schema is needed
+	case err == nil, apierrors.IsAlreadyExists(err), apierrors.IsForbidden(err):
+		// without the right to create layouts, no schema is needed
 		return nil
 	case apierrors.IsBadRequest(err), apierrors.IsInvalid(err), apierrors.IsNotFound(err):
 		return fmt.Errorf("the home cluster's CRD of Shards is older than this program, or missing: apply config/crd first "+
@@ -83,7 +84,8 @@ func (s *Store) ReadLayout(ctx context.Context, cluster keyspace.ClusterName) (o
 func Layout(fleet keyspace.Fleet, shard *tenurev1alpha1.Shard) (ownership.Layout, error) {
 	l := ownership.Layout{Cluster: keyspace.ClusterName(shard.Spec.Cluster)}
 	if want := keyspace.LayoutName(fleet, l.Cluster); shard.Spec.Layout == nil || shard.Name != want {
-		return l, fmt.Errorf("record %s: has a layout of cluster %s, whose layout is %s; delete it", shard.Name, l.Cluster, want)
+		return l, fmt.Errorf("record %s: has a layout of cluster %s, whose layout is %s; delete it",
+			shard.Name, l.Cluster, want)
 	}
 	version, err := cas.Version(shard.ResourceVersion)
 	if err != nil {
@@ -91,7 +93,8 @@ func Layout(fleet keyspace.Fleet, shard *tenurev1alpha1.Shard) (ownership.Layout
 	}
 	spec := shard.Spec.Layout
 	if spec.Generation < 1 || spec.Generation > keyspace.MaxGeneration {
-		return l, fmt.Errorf("layout %s: generation %d: must be 1 to %d; delete it", shard.Name, spec.Generation, keyspace.MaxGeneration)
+		return l, fmt.Errorf("layout %s: generation %d: must be 1 to %d; delete it", shard.Name, spec.Generation,
+			keyspace.MaxGeneration)
 	}
 	l.Generation, l.UID, l.Version = uint32(spec.Generation), spec.ClusterUID, version
 	for _, text := range spec.Prefixes {

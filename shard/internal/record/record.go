@@ -137,7 +137,8 @@ func Seen(fleet keyspace.Fleet, shard *tenurev1alpha1.Shard) (ownership.Input, e
 	var floor int64
 	if text := shard.Annotations[tenurev1alpha1.FloorAnnotation]; text != "" {
 		if floor, err = strconv.ParseInt(text, 10, 64); err != nil {
-			return nil, fmt.Errorf("record %s: annotation %s: %q isn't a number", shard.Name, tenurev1alpha1.FloorAnnotation, text)
+			return nil, fmt.Errorf("record %s: annotation %s: %q isn't a number", shard.Name,
+				tenurev1alpha1.FloorAnnotation, text)
 		}
 	}
 	return ownership.ShardSeen{Shard: ownership.Shard{
@@ -162,7 +163,8 @@ func moved(m *tenurev1alpha1.ShardMove) *ownership.Move {
 		return nil
 	}
 	return &ownership.Move{
-		Kind: protocol.MoveKind(m.Kind), From: ownership.Incarnation(m.From), To: ownership.Incarnation(m.To), At: m.Time.Time,
+		Kind: protocol.MoveKind(m.Kind), From: ownership.Incarnation(m.From),
+		To: ownership.Incarnation(m.To), At: m.Time.Time,
 	}
 }
 
@@ -175,16 +177,19 @@ func ID(fleet keyspace.Fleet, shard *tenurev1alpha1.Shard) (keyspace.ShardID, er
 	}
 	id := keyspace.ShardID{Cluster: keyspace.ClusterName(shard.Spec.Cluster), Prefix: prefix}
 	if g := shard.Spec.Generation; g < 0 || g > keyspace.MaxGeneration {
-		return keyspace.ShardID{}, fmt.Errorf("record %s: spec.generation %d: must be 1 to %d; delete it", shard.Name, g, keyspace.MaxGeneration)
+		return keyspace.ShardID{}, fmt.Errorf("record %s: spec.generation %d: must be 1 to %d; delete it", shard.Name, g,
+			keyspace.MaxGeneration)
 	} else if g > 1 {
 		id.Generation = uint32(g)
 	}
 	if want := id.RecordName(fleet); shard.Name != want {
 		if shard.Spec.Generation == 0 { // an API server that knows the field fills it in
-			return keyspace.ShardID{}, fmt.Errorf("record %s: can't be read under the home cluster's CRD of Shards, which is older than "+
+			return keyspace.ShardID{}, fmt.Errorf("record %s: can't be read under the home cluster's CRD of Shards, which is "+
+				"older than "+
 				"this program: apply config/crd", shard.Name)
 		}
-		return keyspace.ShardID{}, fmt.Errorf("record %s: is about shard %s, whose record is %s; delete it", shard.Name, id, want)
+		return keyspace.ShardID{}, fmt.Errorf("record %s: is about shard %s, whose record is %s; delete it",
+			shard.Name, id, want)
 	}
 	return id, nil
 }
@@ -216,7 +221,8 @@ func (s *Store) named(name string) *tenurev1alpha1.Shard {
 }
 
 // patch merges fields into one version of a record or of its subresource.
-func (s *Store) patch(ctx context.Context, id keyspace.ShardID, base ownership.Version, subresource string, fields map[string]any) (ownership.Version, error) {
+func (s *Store) patch(ctx context.Context, id keyspace.ShardID, base ownership.Version, subresource string,
+	fields map[string]any) (ownership.Version, error) {
 	fields["metadata"] = map[string]any{"resourceVersion": cas.ResourceVersion(base)}
 	data, err := json.Marshal(fields)
 	if err != nil {

@@ -96,7 +96,8 @@ func TestAStatusIsReadAsItWasWrittenAndAPlanLeavesItAsItIs(t *testing.T) {
 	if diff := cmp.Diff(shard, read(t, s), ids); diff != "" {
 		t.Errorf("(-written +read):\n%s", diff)
 	}
-	if shard.Version, err = s.WriteAssignee(t.Context(), ownership.WriteAssignee{ID: west, Base: version, Assignee: "b-1"}); err != nil {
+	if shard.Version, err = s.WriteAssignee(t.Context(),
+		ownership.WriteAssignee{ID: west, Base: version, Assignee: "b-1"}); err != nil {
 		t.Fatal(err)
 	}
 	shard.Assignee = "b-1"
@@ -141,7 +142,8 @@ func TestAMoveIsRecordedWithItsKindAndWhenTheOldTenureEnded(t *testing.T) {
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if held := object(t, o).Status.HeldSince; (held != nil) != (c.want != nil) || (held != nil && held.Time.Before(before)) {
+			if held := object(t, o).Status.HeldSince; (held != nil) != (c.want != nil) ||
+				(held != nil && held.Time.Before(before)) {
 				t.Errorf("held since %v", held)
 			}
 		})
@@ -202,13 +204,15 @@ func TestARecordThatIsGoneIsTold(t *testing.T) {
 func TestARecordThatMakesNoSenseIsRefused(t *testing.T) {
 	good := func() *tenurev1alpha1.Shard {
 		return &tenurev1alpha1.Shard{
-			ObjectMeta: metav1.ObjectMeta{Name: west.RecordName(""), ResourceVersion: "5", UID: "u", Annotations: map[string]string{
-				tenurev1alpha1.PinAnnotation: "a", tenurev1alpha1.FloorAnnotation: "3"}},
+			ObjectMeta: metav1.ObjectMeta{Name: west.RecordName(""), ResourceVersion: "5", UID: "u",
+				Annotations: map[string]string{
+					tenurev1alpha1.PinAnnotation: "a", tenurev1alpha1.FloorAnnotation: "3"}},
 			Spec: tenurev1alpha1.ShardSpec{Cluster: "west", Prefix: west.Prefix.String()},
 		}
 	}
 	want := ownership.Shard{ID: west, Pin: "a", Floor: 3, UID: "u", Version: 5}
-	if in, err := Seen("", good()); err != nil || cmp.Diff(ownership.Input(ownership.ShardSeen{Shard: want}), in, ids) != "" {
+	if in, err := Seen("", good()); err != nil ||
+		cmp.Diff(ownership.Input(ownership.ShardSeen{Shard: want}), in, ids) != "" {
 		t.Fatalf("a record by hand is read as %+v (%v)", in, err)
 	}
 	for name, spoil := range map[string]func(*tenurev1alpha1.Shard){

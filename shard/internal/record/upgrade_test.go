@@ -18,8 +18,8 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// asVersion1 returns the shard that a replica of version 1 or 2 takes a record for, "" for one that it leaves alone. They
-// know neither fleets nor layouts nor generations.
+// asVersion1 returns the shard that a replica of version 1 or 2 takes a record for, "" for one that it leaves alone.
+// They know neither fleets nor layouts nor generations.
 func asVersion1(s *tenurev1alpha1.Shard) string {
 	if s.Name != s.Spec.Cluster+".p"+s.Spec.Prefix { // as for clusters whose names aren't too long
 		return ""
@@ -59,7 +59,8 @@ func TestRecordsAreReadAlikeByAllVersionsOrNotAtAll(t *testing.T) {
 		this   string // what this version takes it for; "other" for another fleet's, else part of the error
 		before string // the same under the CRD of before
 	}{
-		{"made by version 1", shard("west.p0", "0", 1), "west/0", "west/0", "west/0"}, // the API server fills the generation in
+		// the API server fills the generation in
+		{"made by version 1", shard("west.p0", "0", 1), "west/0", "west/0", "west/0"},
 		{"of all of a cluster", shard("west.p", "", 1), "west/", "west/", "west/"},
 		{"of the second generation", shard("west.p0-g2", "0", 2), "", "west/0@2", older},
 		{"of all, of the second generation", shard("west.p-g2", "", 2), "", "west/@2", older},
@@ -116,7 +117,8 @@ func TestACRDThatIsTooOldIsToldWithTheWayOut(t *testing.T) {
 		{"it knows layouts", nil, true, ""},
 		{"there is such a cluster", apierrors.NewAlreadyExists(kind, "x"), true, ""},
 		{"who asks may not make layouts", apierrors.NewForbidden(kind, "x", errors.New("no")), true, ""},
-		{"it knows none", apierrors.NewBadRequest(`strict decoding error: unknown field "spec.layout"`), false, "apply config/crd"},
+		{"it knows none", apierrors.NewBadRequest(`strict decoding error: unknown field "spec.layout"`), false,
+			"apply config/crd"},
 		{"there is none", apierrors.NewNotFound(kind, ""), false, "apply config/crd"},
 		{"nobody answers", errors.New("connection refused"), false, "checking whether"},
 	} {

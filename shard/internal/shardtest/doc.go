@@ -1,26 +1,26 @@
-// Package shardtest holds packages ownership and driver to their invariants in a simulated world: many processes against
-// a store that loses, delays and repeats messages, on clocks that drift, jump and stand still. Not a line of the protocol
-// is simulated: driver, machine and planner are the ones that run in production.
+// Package shardtest holds packages ownership and driver to their invariants in a simulated world: many processes
+// against a store that loses, delays and repeats messages, on clocks that drift, jump and stand still. Not a line of
+// the protocol is simulated: driver, machine and planner are the ones that run in production.
 //
 // # What is simulated
 //
-// A [Schedule] is drawn from a seed: a few replicas and clusters, clock rates, and more than two dozen kinds of [Fault], all
-// of them data. A [Simulator] runs it event by event. The store has one growing version for all records, as etcd has,
-// and a watch per kind of record, between which no order is promised. A process is a [driver.Driver]: what it asks for
-// becomes messages, timers and gates, as package shard makes calls of it. In some
-// worlds kubelets report how processes ended; in some, processes begin as the previous version, which knows no layouts,
-// and are upgraded and rolled back at any time. While a gate is open and [driver.Driver.Valid]
-// says so, reconciles write; a write's check and its sending are one instant, as in the fenced transport, and what is on
-// the wire already isn't followed any further.
+// A [Schedule] is drawn from a seed: a few replicas and clusters, clock rates, and more than two dozen kinds of
+// [Fault], all of them data. A [Simulator] runs it event by event. The store has one growing version for all records,
+// as etcd has, and a watch per kind of record, between which no order is promised. A process is a [driver.Driver]: what
+// it asks for becomes messages, timers and gates, as package shard makes calls of it. In some worlds kubelets report
+// how processes ended; in some, processes begin as the previous version, which knows no layouts, and are upgraded and
+// rolled back at any time. While a gate is open and [driver.Driver.Valid] says so, reconciles write; a write's check
+// and its sending are one instant, as in the fenced transport, and what is on the wire already isn't followed any
+// further.
 //
 // # What is checked
 //
 // After every event: at most one process may act for a slot (I1); the epochs of what is sent never fall, and those in
 // the records grow by one with each change of holder (I2); nobody is sealed who may act, nothing sealed is written
 // (R3); nobody is replaced as holder but by itself or after being sealed (R2); a planned move costs at most three
-// writes and a report (I5); nobody calls cold caches warm, announces a move as another than it was, or spins. After the last fault: every shard is served again
-// within a lease duration and a second (I3); in some runs, then, the shards are spread evenly, and then nothing is
-// written but renewals.
+// writes and a report (I5); nobody calls cold caches warm, announces a move as another than it was, or spins. After the
+// last fault: every shard is served again within a lease duration and a second (I3); in some runs, then, the shards are
+// spread evenly, and then nothing is written but renewals.
 //
 // Not here: I4 (the keys of a shard are package engage's), I7 (the reconcilers'), and writes to workload clusters.
 //

@@ -26,8 +26,8 @@ func (k FaultKind) replaces() bool {
 	return k == Restore || k == Rebuild || k == LoseLeases || k == LoseRecords
 }
 
-// replaced reports whether the store's history is ever replaced. Clocks are right then: where nobody remembers epochs who can
-// join, they rise by clocks alone.
+// replaced reports whether the store's history is ever replaced. Clocks are right then: where nobody remembers epochs
+// who can join, they rise by clocks alone.
 func (s *Schedule) replaced() bool {
 	return slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Kind.replaces() })
 }
@@ -140,8 +140,8 @@ func (s snapshot) stopped() bool {
 // leastOutage is how long a store is away at least that is set back.
 const leastOutage = time.Second
 
-// restore sets the store back, and nobody reaches it meanwhile. What is on its way to it is lost. Watches are broken, and
-// then show what there is: what they had still to show is never shown.
+// restore sets the store back, and nobody reaches it meanwhile. What is on its way to it is lost. Watches are broken,
+// and then show what there is: what they had still to show is never shown.
 func (w *world) restore(shot snapshot) {
 	s := &w.store
 	w.Restores++

@@ -7,8 +7,9 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 )
 
-// A process runs in a container of a Pod. What its termination log said when it ended is reported by its node's kubelet,
-// which may take a while, and can't while the node is cut off. A process that is paused or asleep hasn't ended.
+// A process runs in a container of a Pod. What its termination log said when it ended is reported by its node's
+// kubelet, which may take a while, and can't while the node is cut off. A process that is paused or asleep hasn't
+// ended.
 
 // container names the one that the process runs in, for all its lives.
 func (n *node) container() string { return "pod-" + n.name }

@@ -60,8 +60,9 @@ func (w *world) poll() {
 
 // deadline is the lease duration, on the slowest clock of the fleet, and a second. Where users deleted records, and for
 // shards that nobody has held yet, it is three and a half: a new coordinator looks for two and a half (BuryTime) before
-// it makes records that it doesn't know, and a record made by hand is left alone for as long. Where the store's history is
-// replaced, or may have been by all that a process can find out, what was found is watched for a lease duration first.
+// it makes records that it doesn't know, and a record made by hand is left alone for as long. Where the store's history
+// is replaced, or may have been by all that a process can find out, what was found is watched for a lease duration
+// first.
 func (w *world) deadline(shard int) time.Duration {
 	slowest := 1.0
 	for _, r := range w.schedule.Rates {
@@ -171,7 +172,8 @@ func (w *world) checkRest() {
 	for i := range w.store.shards {
 		s := &w.store.shards[i]
 		_, wanted := w.clusters[s.ID.Cluster]
-		if wanted && s.Warm != "" && w.servable(s.ID.Cluster) && !w.waits(s.ID.Cluster) { // what nobody can serve stays as it is
+		// what nobody can serve stays as it is
+		if wanted && s.Warm != "" && w.servable(s.ID.Cluster) && !w.waits(s.ID.Cluster) {
 			w.fail(nil, "rest: the record of %s calls %s warm, %v after the last fault", s.ID, s.Warm, w.now-w.since)
 		}
 	}

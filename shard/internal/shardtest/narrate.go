@@ -63,7 +63,8 @@ func (n *node) narrateWrite(e ownership.Effect) {
 	case ownership.WriteLead:
 		w.say(n, "asks to coordinate, epoch floor %d (version %d)", e.Lead.Floor, e.Base)
 	case ownership.WriteLayout:
-		w.say(n, "asks to divide %s into %v, generation %d (version %d)", e.Layout.Cluster, e.Layout.Prefixes, e.Layout.Generation, e.Base)
+		w.say(n, "asks to divide %s into %v, generation %d (version %d)", e.Layout.Cluster, e.Layout.Prefixes,
+			e.Layout.Generation, e.Base)
 	case ownership.CreateShard:
 		w.say(n, "asks to create %s for %s", e.ID, e.Assignee)
 	case ownership.WriteAssignee:

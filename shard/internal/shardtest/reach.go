@@ -12,8 +12,8 @@ import (
 const (
 	// never ends what lasts for ever.
 	never = time.Duration(1 << 61)
-	// probeTimeout is how long an API server that can't be reached is asked, and lookEvery how often a process looks at one
-	// that it holds shards of.
+	// probeTimeout is how long an API server that can't be reached is asked, and lookEvery how often a process looks at
+	// one that it holds shards of.
 	probeTimeout = 3 * time.Second
 	lookEvery    = leaseDuration / 4
 )

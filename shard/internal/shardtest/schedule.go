@@ -36,21 +36,26 @@ const (
 	ReportLoad                     // shard N turns out to cost its holder For
 	CrashLeader                    // the coordinator's process dies, as with Crash
 	Misreport                      // a Pod's status says what proves nothing of the process: see [misreport]
-	Unreach                        // the process can't reach the API server of cluster N for a while, or ever again where For is 0
-	HangWarm                       // caches of cluster N that the process begins to build, or is building, aren't filled for a while
-	SlowHome                       // the store takes N twentieths of a lease longer for everything
-	Refusing                       // the store refuses writes; N: 0 half of them for now, 1 all for good, 2 half fail
-	Deaf                           // no watch of the process shows anything, or, where N is 0, of any; its live lists fail where N is 2
-	Restore                        // the store is set back to what it was For ago; N odd: its versions go on above all that were used
-	Rebuild                        // the store is set up anew, empty; N odd: its versions go on
-	LoseLeases                     // all leases are deleted; N odd: the lead record, too
-	LoseRecords                    // all shards' records are deleted
-	ForeignShard                   // a user makes a record beside that of shard N: what is above it, or what is below
-	DeleteLayout                   // a user deletes the layout of cluster N
-	EditLayout                     // a user makes another layout of cluster N, of the next generation
-	ReplaceLayout                  // a user deletes the layout of cluster N and makes another of the same generation
-	RemakeCluster                  // cluster N is made anew under its old name
-	Upgrade                        // the process comes back after For as this version or, N odd, the previous one; N 2 or 3: it crashed
+	// the process can't reach the API server of cluster N for a while, or ever again where For is 0
+	Unreach
+	// caches of cluster N that the process begins to build, or is building, aren't filled for a while
+	HangWarm
+	SlowHome // the store takes N twentieths of a lease longer for everything
+	Refusing // the store refuses writes; N: 0 half of them for now, 1 all for good, 2 half fail
+	// no watch of the process shows anything, or, where N is 0, of any; its live lists fail where N is 2
+	Deaf
+	// the store is set back to what it was For ago; N odd: its versions go on above all that were used
+	Restore
+	Rebuild       // the store is set up anew, empty; N odd: its versions go on
+	LoseLeases    // all leases are deleted; N odd: the lead record, too
+	LoseRecords   // all shards' records are deleted
+	ForeignShard  // a user makes a record beside that of shard N: what is above it, or what is below
+	DeleteLayout  // a user deletes the layout of cluster N
+	EditLayout    // a user makes another layout of cluster N, of the next generation
+	ReplaceLayout // a user deletes the layout of cluster N and makes another of the same generation
+	RemakeCluster // cluster N is made anew under its old name
+	// the process comes back after For as this version or, N odd, the previous one; N 2 or 3: it crashed
+	Upgrade
 	faultKinds
 )
 
@@ -79,7 +84,8 @@ func (k *FaultKind) UnmarshalText(name []byte) error {
 	return fmt.Errorf("%q is no kind of fault", name)
 }
 
-// drawnKinds are those that drawFaults chooses from. Those after them are drawn apart, so that a seed keeps its schedule.
+// drawnKinds are those that drawFaults chooses from. Those after them are drawn apart, so that a seed keeps its
+// schedule.
 const drawnKinds = RemakeCluster + 1
 
 // Fault is one entry of a schedule.

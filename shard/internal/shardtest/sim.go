@@ -141,7 +141,8 @@ func Recorded(known []Regression, workers int) Total {
 // piece is how many schedules a goroutine takes at a time.
 const piece = 256
 
-func each(count uint64, workers, limit int, with []FaultKind, at func(uint64) Schedule, replay func(uint64) string) Total {
+func each(count uint64, workers, limit int, with []FaultKind, at func(uint64) Schedule,
+	replay func(uint64) string) Total {
 	total := Total{Kinds: map[string]*Failures{}}
 	var next atomic.Uint64
 	var failed atomic.Int64

@@ -24,7 +24,8 @@ var (
 	fresh = flag.Uint64("fresh", sized(20_000), "how many schedules TestSim runs from a seed that it draws")
 )
 
-// sized is a twentieth with -race, which is some ten times slower: what it looks for is in the simulator's few goroutines.
+// sized is a twentieth with -race, which is some ten times slower: what it looks for is in the simulator's few
+// goroutines.
 func sized(n uint64) uint64 {
 	race := debug.BuildSetting{Key: "-race", Value: "true"}
 	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, race) {

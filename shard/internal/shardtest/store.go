@@ -32,7 +32,8 @@ type store struct {
 	lead    ownership.Lead
 	log     [streams][]driver.Event // what a watch shows
 	uids    uint64                  // how many records were ever created
-	used    map[used]bool           // where the history is replaced: by which versions two histories could be taken for one
+	// where the history is replaced: by which versions two histories could be taken for one
+	used map[used]bool
 }
 
 // used is a version that a record had in any history.
@@ -340,7 +341,8 @@ func (w *world) snapshot(of driver.Subject) ownership.Input {
 	s := &w.store
 	switch {
 	case of.All:
-		return ownership.Listing{Leases: slices.Clone(s.leases), Lead: s.lead, Shards: slices.Clone(s.shards), Layouts: slices.Clone(s.layouts)}
+		return ownership.Listing{Leases: slices.Clone(s.leases), Lead: s.lead, Shards: slices.Clone(s.shards),
+			Layouts: slices.Clone(s.layouts)}
 	case of.Lease != "":
 		if l := s.lease(of.Lease); l != nil {
 			return ownership.LeaseSeen{Lease: *l}

@@ -10,17 +10,17 @@ import (
 )
 
 // A process of the previous version runs the same driver and machine, and is kept from what its version doesn't know:
-// layouts, records of later generations, that a record is retired, the UIDs of clusters. Its Lease names its version. It
-// makes and claims records as the machine does beside such a process, so it is shown one more Lease, of an owner that does
-// nothing: else the machine would make layouts as soon as it knows of no other process of that version. What it has all the
-// same, and that version lacked, isn't missed here: it makes and claims nothing beside records that overlap, and knows when
-// the store goes back.
+// layouts, records of later generations, that a record is retired, the UIDs of clusters. Its Lease names its version.
+// It makes and claims records as the machine does beside such a process, so it is shown one more Lease, of an owner
+// that does nothing: else the machine would make layouts as soon as it knows of no other process of that version. What
+// it has all the same, and that version lacked, isn't missed here: it makes and claims nothing beside records that
+// overlap, and knows when the store goes back.
 
 // previousVersion is the last version of the protocol that knows no layouts.
 const previousVersion = protocol.Version - 1
 
-// bystander is the Lease that a process of the previous version is shown. Its owner is never given anything or taken for
-// dead, and, as it is fresh, says nothing about how long the fleet has existed.
+// bystander is the Lease that a process of the previous version is shown. Its owner is never given anything or taken
+// for dead, and, as it is fresh, says nothing about how long the fleet has existed.
 var bystander = ownership.Lease{
 	ID: "bystander", Duration: leaseDuration, Protocol: 1, Unreadable: true, Fresh: true, Version: 1,
 }
@@ -101,8 +101,8 @@ func (w *world) previousRuns() bool {
 	return slices.ContainsFunc(w.nodes, func(n node) bool { return n.up && n.previous })
 }
 
-// waits reports whether some of a cluster may wait for the end of the processes of the previous version: it was made anew,
-// or its layout is of a later generation, or some of its records aren't listed.
+// waits reports whether some of a cluster may wait for the end of the processes of the previous version: it was made
+// anew, or its layout is of a later generation, or some of its records aren't listed.
 func (w *world) waits(c keyspace.ClusterName) bool {
 	if !w.previousRuns() {
 		return false

@@ -200,7 +200,8 @@ func (n *node) answered(req *request, late bool) {
 	default:
 		answer := req.answer
 		answer.Number = req.number
-		if _, renewal := req.effect.(ownership.WriteLease); renewal && answer.Outcome == ownership.Committed && req.id == n.id {
+		if _, renewal := req.effect.(ownership.WriteLease); renewal &&
+			answer.Outcome == ownership.Committed && req.id == n.id {
 			n.renewed = answer.Version
 		}
 		n.handle(answer)

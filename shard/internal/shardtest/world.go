@@ -28,11 +28,13 @@ type world struct {
 	// slowTill is until when the store takes slowBy longer, and refusesTill until when it refuses.
 	slowTill, slowBy, refusesTill time.Duration
 	refuses                       refusal
-	requests                      []*[256]request                               // an arena: addresses stay good
-	used                          int32                                         // requests in it
-	script                        bool                                          // a story runs: no chance, nothing stops by itself
-	alias                         map[keyspace.ClusterName]keyspace.ClusterName // names of clusters that have another already
-	made                          map[keyspace.ClusterName]int                  // how often each was made
+	requests                      []*[256]request // an arena: addresses stay good
+	used                          int32           // requests in it
+	// a story runs: no chance, nothing stops by itself
+	script bool
+	// names of clusters that have another already
+	alias map[keyspace.ClusterName]keyspace.ClusterName
+	made  map[keyspace.ClusterName]int // how often each was made
 
 	snapshots   map[int32]snapshot // by the fault that restores it
 	restoredAt  time.Duration      // when the store was last set back

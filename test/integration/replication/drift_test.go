@@ -103,7 +103,8 @@ func suffer(t *testing.T, c client.Client, seen *copies, name string, d drift) (
 	if d.patch == "" {
 		err = c.Delete(ctx, copied)
 	} else {
-		err = c.Patch(ctx, copied, client.RawPatch(types.StrategicMergePatchType, []byte(d.patch)), client.FieldOwner("kubectl-edit"))
+		err = c.Patch(ctx, copied, client.RawPatch(types.StrategicMergePatchType, []byte(d.patch)),
+			client.FieldOwner("kubectl-edit"))
 		committed = copied.ResourceVersion
 	}
 	if err != nil {
@@ -128,7 +129,8 @@ type copies struct{ watch.Interface }
 
 func watchCopies(t *testing.T, f *lab.Fleet, cluster string) *copies {
 	t.Helper()
-	c, err := client.NewWithWatch(f.Planes.Cluster(cluster).RESTConfig(), client.Options{Scheme: f.Client(cluster).Scheme()})
+	c, err := client.NewWithWatch(f.Planes.Cluster(cluster).RESTConfig(),
+		client.Options{Scheme: f.Client(cluster).Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +138,8 @@ func watchCopies(t *testing.T, f *lab.Fleet, cluster string) *copies {
 	if err := c.List(t.Context(), list); err != nil {
 		t.Fatal(err)
 	}
-	w, err := c.Watch(t.Context(), list, &client.ListOptions{Namespace: "default", Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}})
+	w, err := c.Watch(t.Context(), list, &client.ListOptions{Namespace: "default",
+		Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}})
 	if err != nil {
 		t.Fatal(err)
 	}

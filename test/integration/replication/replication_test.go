@@ -1,4 +1,5 @@
-// Package replication tests the replication of Deployments by sharded replicas, as processes with the rights of config/.
+// Package replication tests the replication of Deployments by sharded replicas, as processes with the rights of
+// config/.
 package replication
 
 import (
@@ -72,7 +73,8 @@ func TestShardedReplicasKeepDeploymentsInAllClusters(t *testing.T) {
 			onceEach(t, f, target, 2*sources)
 		}
 	})
-	t.Run("what is removed while a cluster is away is cleaned up when it is back", func(t *testing.T) { removedWhileAway(t, f) })
+	t.Run("what is removed while a cluster is away is cleaned up when it is back",
+		func(t *testing.T) { removedWhileAway(t, f) })
 	t.Run("deleting the source cleans up every copy", func(t *testing.T) {
 		if err := home.DeleteAllOf(ctx, &appsv1.Deployment{}, client.InNamespace("default")); err != nil {
 			t.Fatal(err)
@@ -183,7 +185,8 @@ func converged(ctx context.Context, f *lab.Fleet, n int) error {
 				return err
 			}
 			if *d.Spec.Replicas != 1 || d.Status.AvailableReplicas != 1 {
-				return fmt.Errorf("%s in %s wants %d replicas and has %d available", name(i), target, *d.Spec.Replicas, d.Status.AvailableReplicas)
+				return fmt.Errorf("%s in %s wants %d replicas and has %d available", name(i), target, *d.Spec.Replicas,
+					d.Status.AvailableReplicas)
 			}
 		}
 	}
@@ -211,7 +214,8 @@ func onceEach(t *testing.T, f *lab.Fleet, target string, n int) {
 	for i := range n {
 		got, want := creates[name(i)], 1+deletes[name(i)]
 		if got > want || got+unknown[name(i)] < want {
-			t.Errorf("%s: %d committed creates of the copy of %s and %d of unknown outcome, want %d", target, got, name(i), unknown[name(i)], want)
+			t.Errorf("%s: %d committed creates of the copy of %s and %d of unknown outcome, want %d", target, got, name(i),
+				unknown[name(i)], want)
 		}
 	}
 	if len(creates) > n {

@@ -21,7 +21,8 @@ import (
 // The size at which the project promises what is tested here is 2000:
 //
 //	go test ./test/integration/replication -run OneCreatePerCopy -v -sources 2000
-var scale = flag.Int("sources", 60, "Deployments that TestOneCreatePerCopyAndNoWriteWhenNothingChanged replicates to three clusters")
+var scale = flag.Int("sources", 60, "Deployments that TestOneCreatePerCopyAndNoWriteWhenNothingChanged replicates to "+
+	"three clusters")
 
 // TestOneCreatePerCopyAndNoWriteWhenNothingChanged counts writes in the API servers' audit logs. The clusters are API
 // servers only: without a Deployment controller nothing rolls out, and every write to a copy is ours.
@@ -47,8 +48,10 @@ func TestOneCreatePerCopyAndNoWriteWhenNothingChanged(t *testing.T) {
 			t.Errorf("%s: %d writes for %d copies, want one each", cluster, writes[cluster], *scale)
 		}
 	}
-	t.Logf("%d Deployments in %d clusters: sources made in %.1f s, all copies there after %.1f s; writes per copy: 1 in its cluster, %.2f to the source",
-		*scale, len(clusters), created.Seconds(), converged.Seconds(), float64(writes[lab.Home])/float64(*scale*len(clusters)))
+	t.Logf("%d Deployments in %d clusters: sources made in %.1f s, all copies there after %.1f s; writes per copy: 1 in "+
+		"its cluster, %.2f to the source",
+		*scale, len(clusters), created.Seconds(), converged.Seconds(),
+		float64(writes[lab.Home])/float64(*scale*len(clusters)))
 
 	// Other processes, with nothing in memory, look at everything.
 	for _, r := range f.Alive() {
@@ -138,7 +141,8 @@ func allReconciled(ctx context.Context, f *lab.Fleet, n int) error {
 			return err
 		}
 		for name, to := range map[string]*float64{
-			"controller_runtime_reconcile_total": &done, "workqueue_depth": &waiting, "controller_runtime_active_workers": &waiting,
+			"controller_runtime_reconcile_total": &done, "workqueue_depth": &waiting,
+			"controller_runtime_active_workers": &waiting,
 		} {
 			value, err := m.Sum(name, map[string]string{"controller": "replication"})
 			if err != nil {

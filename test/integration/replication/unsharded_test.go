@@ -16,7 +16,8 @@ import (
 	"github.com/tenure-dev/tenure/test/lab/labtest"
 )
 
-// TestOneBadTargetOfTenIsPutOffWithoutShardingToo has a leader copy to ten virtual clusters, of which the first serves nothing.
+// TestOneBadTargetOfTenIsPutOffWithoutShardingToo has a leader copy to ten virtual clusters, of which the first serves
+// nothing.
 func TestOneBadTargetOfTenIsPutOffWithoutShardingToo(t *testing.T) {
 	f := startFleet(t, lab.Options{Workloads: []string{"host"}, Untold: true, Bare: true})
 	ctx, home, host := t.Context(), f.Client(lab.Home), f.Client("host")
@@ -78,11 +79,13 @@ func TestOneBadTargetOfTenIsPutOffWithoutShardingToo(t *testing.T) {
 	labtest.Within(t, 90*time.Second, "convergence", func() error { return copied(ctx, 0, "web:1") })
 
 	fault := bad.Inject(faultproxy.Rule{
-		Match:  faultproxy.Match{Verbs: []string{"get", "list", "create", "patch", "delete"}, Resources: []string{"deployments", "namespaces"}},
+		Match: faultproxy.Match{Verbs: []string{"get", "list", "create", "patch", "delete"},
+			Resources: []string{"deployments", "namespaces"}},
 		Status: http.StatusServiceUnavailable,
 	})
 	time.Sleep(2 * time.Second) // after what was served last, for a breaker to be sure
-	edit := client.RawPatch("application/json-patch+json", []byte(`[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"web:2"}]`))
+	edit := client.RawPatch("application/json-patch+json",
+		[]byte(`[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"web:2"}]`))
 	for i := range sources {
 		d := newSource(i)
 		if err := home.Patch(ctx, d, edit); err != nil {

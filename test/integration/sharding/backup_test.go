@@ -98,8 +98,8 @@ func TestAWorkloadClusterThatIsRestoredFromABackupIsServedAsItIsThen(t *testing.
 			t.Fatal(err)
 		}
 	}
-	// An At that was begun in the backup, and whose Pod wasn't there yet, may be brought to its end by a cache that still shows
-	// that Pod's: it had ended.
+	// An At that was begun in the backup, and whose Pod wasn't there yet, may be brought to its end by a cache that still
+	// shows that Pod's: it had ended.
 	begun := held[cnatv1alpha1.AtRunning] + held[cnatv1alpha1.AtPending]
 	if done := phases()[cnatv1alpha1.AtDone]; len(pods.Items) > done || len(pods.Items) < done-begun {
 		t.Errorf("%d Pods for %d Ats, of which %d had begun at most", len(pods.Items), done, begun)
@@ -121,8 +121,8 @@ func TestAWorkloadClusterThatIsRestoredFromABackupIsServedAsItIsThen(t *testing.
 	}
 }
 
-// nudge changes Pods that don't end though they should have: kwok, which plays the kubelet, gives one up for good when its
-// write is refused, and looks at it again when it changes.
+// nudge changes Pods that don't end though they should have: kwok, which plays the kubelet, gives one up for good when
+// its write is refused, and looks at it again when it changes.
 func nudge(t *testing.T, c client.Client, namespace string) {
 	t.Helper()
 	pods := &corev1.PodList{}

@@ -17,7 +17,8 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
-// housed is a replica with a Pod, made of the Deployment that config/ ships. No kubelet runs it: the test is its kubelet.
+// housed is a replica with a Pod, made of the Deployment that config/ ships. No kubelet runs it: the test is its
+// kubelet.
 type housed struct {
 	*lab.Replica
 	pod *corev1.Pod
@@ -31,7 +32,8 @@ func (r *rig) startInPod(name string, flags ...string) housed {
 		r.t.Fatal(err)
 	}
 	template := deployment.Spec.Template
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: lab.Namespace, Name: name, Labels: template.Labels}, Spec: template.Spec}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: lab.Namespace, Name: name, Labels: template.Labels},
+		Spec: template.Spec}
 	if err := home.Create(r.t.Context(), pod); err != nil {
 		r.t.Fatal(err)
 	}
@@ -40,7 +42,8 @@ func (r *rig) startInPod(name string, flags ...string) housed {
 	if err := os.WriteFile(log, nil, 0o600); err != nil {
 		r.t.Fatal(err)
 	}
-	return housed{r.start(name, append(flags, "--pod="+environment(pod)["TENURE_POD"], "--termination-log="+log)...), pod, log}
+	return housed{r.start(name, append(flags, "--pod="+environment(pod)["TENURE_POD"], "--termination-log="+log)...), pod,
+		log}
 }
 
 // environment is that of a Pod's first container, as its kubelet makes it.
@@ -123,7 +126,8 @@ func TestADeathThatAPodProvesDoesNotWaitForTheLease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, err := metrics.Sum("tenure_record_writes_total", map[string]string{"write": "SealEnded", "outcome": "committed"}); err != nil || n != 1 {
+	if n, err := metrics.Sum("tenure_record_writes_total",
+		map[string]string{"write": "SealEnded", "outcome": "committed"}); err != nil || n != 1 {
 		t.Errorf("%v Leases were sealed for a container's end (%v), want 1", n, err)
 	}
 }

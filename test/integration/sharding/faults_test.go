@@ -16,8 +16,8 @@ import (
 	"github.com/tenure-dev/tenure/test/lab/faultproxy"
 )
 
-// TestANewHolderWithStaleCachesMakesNoSecondPod lets a new holder take over with caches that end before the old holder's
-// work began: it sees Ats that are PENDING and due, while they are DONE, and the Pods of some are gone.
+// TestANewHolderWithStaleCachesMakesNoSecondPod lets a new holder take over with caches that end before the old
+// holder's work began: it sees Ats that are PENDING and due, while they are DONE, and the Pods of some are gone.
 func TestANewHolderWithStaleCachesMakesNoSecondPod(t *testing.T) {
 	r := newRig(t)
 	// The one that will be the new holder is there first, so that it coordinates and sees its own warmth.
@@ -44,7 +44,8 @@ func TestANewHolderWithStaleCachesMakesNoSecondPod(t *testing.T) {
 		ats = r.createAts(40, ahead, "west")
 		made += len(ats)
 		time.Sleep(time.Second) // c2's caches get them; by those that they don't, it isn't misled
-		stale = r.Proxy("west").Inject(faultproxy.Rule{Match: faultproxy.Match{Agents: []string{lab.Agent("c2")}}, Fault: faultproxy.FreezeWatch})
+		stale = r.Proxy("west").Inject(faultproxy.Rule{Match: faultproxy.Match{Agents: []string{lab.Agent("c2")}},
+			Fault: faultproxy.FreezeWatch})
 		return ats, stale, time.Since(began) < ahead
 	}
 	ats, stale, inTime := frozen(5 * time.Second)
@@ -93,11 +94,13 @@ func TestRepliesThatGetLostAfterTheCommit(t *testing.T) {
 		once  bool // it is done once in a round, so its reply is lost for sure
 	}{
 		{"making Pods", faultproxy.Match{Verbs: []string{"create"}, Resources: []string{"pods"}}, false, false},
-		{"writing the status of Ats", faultproxy.Match{Verbs: []string{"update", "patch"}, Resources: []string{"ats/status"}}, false, false},
+		{"writing the status of Ats", faultproxy.Match{Verbs: []string{"update", "patch"}, Resources: []string{"ats/status"}},
+			false, false},
 		{"renewing Leases", faultproxy.Match{Verbs: []string{"patch"}, Resources: []string{"leases"}}, true, false},
 		{"creating Leases", faultproxy.Match{Verbs: []string{"create"}, Resources: []string{"leases"}}, true, true},
 		{"planning", faultproxy.Match{Verbs: []string{"patch"}, Resources: []string{"shards"}}, true, false},
-		{"announcing, handing off and claiming", faultproxy.Match{Verbs: []string{"patch"}, Resources: []string{"shards/status"}}, true, false},
+		{"announcing, handing off and claiming", faultproxy.Match{Verbs: []string{"patch"},
+			Resources: []string{"shards/status"}}, true, false},
 	}
 	for i, tt := range tests {
 		rule := faultproxy.Rule{Match: tt.match, Fault: faultproxy.LoseReply, Probability: 0.6}
@@ -216,7 +219,8 @@ func TestWhileTheHomeClusterIsAwayForLongNobodyActsAndThenAllGoOn(t *testing.T) 
 	time.Sleep(lease)
 	for _, cluster := range r.Workloads() {
 		for _, e := range r.audited(cluster) {
-			if e.Namespace == r.namespace && e.Resource == "pods" && e.Verb == "create" && e.Answered().After(stopped) && e.Subresource == "" {
+			if e.Namespace == r.namespace && e.Resource == "pods" && e.Verb == "create" && e.Answered().After(stopped) &&
+				e.Subresource == "" {
 				t.Errorf("a Pod was made %v after home had gone: %+v", e.Answered().Sub(began), e)
 			}
 		}

@@ -77,7 +77,8 @@ func TestClustersOfAFolderComeAreRotatedBreakAndGo(t *testing.T) {
 		}
 		return nil
 	}
-	replicas := []*lab.Replica{r.start("f1", "--kubeconfig-folder="+files.path), r.start("f2", "--kubeconfig-folder="+files.path)}
+	replicas := []*lab.Replica{r.start("f1", "--kubeconfig-folder="+files.path),
+		r.start("f2", "--kubeconfig-folder="+files.path)}
 	r.settle()
 	must(r.RemoveCluster(t.Context(), "west"))
 	defer func() { // other tests expect the Secret
@@ -97,7 +98,8 @@ func TestClustersOfAFolderComeAreRotatedBreakAndGo(t *testing.T) {
 	r.eventually("the credentials are replaced by those of the new file", func() error {
 		return r.logged(replicas, "cluster's credentials replaced", len(replicas))
 	})
-	must(files.put(map[string][]byte{"west.yaml": []byte("current-context: " + canary), "north": []byte("clusters: [" + canary)}))
+	must(files.put(map[string][]byte{"west.yaml": []byte("current-context: " + canary),
+		"north": []byte("clusters: [" + canary)}))
 	r.eventually("the mistake in the file is told", func() error { return r.hasEvent("west", "BadKubeconfig") })
 	r.eventually("the file is rejected by each replica, by name", func() error {
 		for _, replica := range replicas {
@@ -121,7 +123,8 @@ func TestClustersOfAFolderComeAreRotatedBreakAndGo(t *testing.T) {
 		t.Errorf("no event names the file: %v", r.events())
 	}
 	r.eventually("tenure status says what is wrong with files", func() error {
-		snapshot, err := console.Gatherer{Home: r.Planes.Cluster(lab.Home).RESTConfig(), Namespace: lab.Namespace}.Fleet(t.Context())
+		snapshot, err := console.Gatherer{Home: r.Planes.Cluster(lab.Home).RESTConfig(),
+			Namespace: lab.Namespace}.Fleet(t.Context())
 		said := map[keyspace.ClusterName]string{}
 		for _, c := range snapshot.Clusters {
 			said[c.Cluster] = c.Reason

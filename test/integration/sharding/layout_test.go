@@ -29,7 +29,8 @@ func TestARecordThatTheLayoutDoesNotListIsNeverServedAndTold(t *testing.T) {
 	}
 	r.eventually("it is retired, unheld", func() error {
 		err := home.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign)
-		if err == nil && (foreign.Status.Phase != tenurev1alpha1.ShardRetired || foreign.Status.Holder != "" || foreign.Status.Epoch != 0) {
+		if err == nil && (foreign.Status.Phase != tenurev1alpha1.ShardRetired || foreign.Status.Holder != "" ||
+			foreign.Status.Epoch != 0) {
 			err = fmt.Errorf("it is %+v", foreign.Status)
 		}
 		return err

@@ -54,8 +54,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// judge has the witness read all audit logs of a fleet, once: for the shared one they tell of all tests, and reading them takes
-// seconds.
+// judge has the witness read all audit logs of a fleet, once: for the shared one they tell of all tests, and reading
+// them takes seconds.
 func judge(f *lab.Fleet, ats []witness.At) (*witness.Report, error) {
 	report, err := witness.Read(f.Planes.Dir(), witness.Options{
 		Facts: witness.Facts{Ats: ats}, Rules: witness.Rules{Settle: time.Second, Users: []string{lab.AccountUser}},
@@ -116,7 +116,8 @@ func newRigOn(t *testing.T, f *lab.Fleet, made *[]witness.At) *rig {
 			t.Fatal(err)
 		}
 		r.eventually("the namespace has its service account", func() error {
-			return r.Client(cluster).Get(t.Context(), client.ObjectKey{Namespace: ns.Name, Name: "default"}, &corev1.ServiceAccount{})
+			return r.Client(cluster).Get(t.Context(), client.ObjectKey{Namespace: ns.Name, Name: "default"},
+				&corev1.ServiceAccount{})
 		})
 	}
 	return r
@@ -127,7 +128,8 @@ func (r *rig) close() {
 	labtest.Leave(r.t, r.Replicas()[r.before:]...)
 	labtest.KeepIfFailed(r.t, r.Fleet)
 	const clock = "15:04:05.000"
-	facts.tests = append(facts.tests, fmt.Sprintf("%s to %s %s %s", r.began.UTC().Format(clock), time.Now().UTC().Format(clock), r.namespace, r.t.Name()))
+	facts.tests = append(facts.tests, fmt.Sprintf("%s to %s %s %s", r.began.UTC().Format(clock),
+		time.Now().UTC().Format(clock), r.namespace, r.t.Name()))
 }
 
 func (r *rig) start(name string, flags ...string) *lab.Replica {
@@ -165,12 +167,15 @@ func (r *rig) createAts(n int, after time.Duration, clusters ...string) []*cnatv
 }
 
 func (r *rig) createAt(cluster string, after time.Duration) (*cnatv1alpha1.At, error) {
-	at := &cnatv1alpha1.At{Spec: cnatv1alpha1.AtSpec{Schedule: time.Now().Add(after).UTC().Format(time.RFC3339Nano), Command: "true"}}
+	at := &cnatv1alpha1.At{Spec: cnatv1alpha1.AtSpec{
+		Schedule: time.Now().Add(after).UTC().Format(time.RFC3339Nano), Command: "true",
+	}}
 	at.Namespace, at.Name = r.namespace, fmt.Sprintf("%s-%d", cluster, time.Now().UnixNano())
 	if err := r.Client(cluster).Create(r.t.Context(), at); err != nil {
 		return nil, err
 	}
-	*r.made = append(*r.made, witness.At{Cluster: cluster, Namespace: at.Namespace, Name: at.Name, UID: string(at.UID), Schedule: at.Spec.Schedule})
+	*r.made = append(*r.made, witness.At{Cluster: cluster, Namespace: at.Namespace, Name: at.Name, UID: string(at.UID),
+		Schedule: at.Spec.Schedule})
 	return at, nil
 }
 

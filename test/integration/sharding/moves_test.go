@@ -109,7 +109,8 @@ func TestTheNextFleetClaimsWhatNobodyHolds(t *testing.T) {
 		}
 	}
 	lease := &coordinationv1.Lease{}
-	if err := r.Client(lab.Home).Get(t.Context(), client.ObjectKey{Namespace: lab.Namespace, Name: "tenure-coordinator"}, lease); err != nil {
+	if err := r.Client(lab.Home).Get(t.Context(), client.ObjectKey{Namespace: lab.Namespace, Name: "tenure-coordinator"},
+		lease); err != nil {
 		t.Fatal(err)
 	}
 	if got := lab.ReplicaOf(fmt.Sprint(*lease.Spec.HolderIdentity)); got != "i2" {

@@ -10,7 +10,8 @@ import (
 )
 
 // TestASlowClusterHoldsUpNoOther gives one cluster more work than can be done, because it answers everything late, and
-// looks at when another's Ats begin. With one queue for all they wait for seconds, since each worker has a slow one's key.
+// looks at when another's Ats begin. With one queue for all they wait for seconds, since each worker has a slow one's
+// key.
 func TestASlowClusterHoldsUpNoOther(t *testing.T) {
 	r := newRig(t)
 	const rounds, inWest, inEast, delay = 10, 4, 5, 2500 * time.Millisecond
@@ -44,7 +45,8 @@ func TestASlowClusterHoldsUpNoOther(t *testing.T) {
 		t.Fatalf("%d Ats of the healthy cluster have begun, want %d", len(begun), rounds*inEast)
 	}
 	median, worst := begun[len(begun)/2], begun[len(begun)-1]
-	t.Logf("beside a cluster that answers late, %d requests of which were delayed, Ats began after %v at the median, %v at most", late.Hits(), median, worst)
+	t.Logf("beside a cluster that answers late, %d requests of which were delayed, Ats began after %v at the median, %v "+
+		"at most", late.Hits(), median, worst)
 	// Who waits for a worker with a slow one's key waits for several of its requests, whatever else the machine does.
 	if late.Hits() < inWest || median > delay {
 		t.Errorf("the healthy cluster suffered, want %v at the median at most", delay)

@@ -18,8 +18,8 @@ import (
 	"github.com/tenure-dev/tenure/test/lab/faultproxy"
 )
 
-// TestWhoCannotReachAClusterGivesItsShardsToThoseWhoCan cuts first all replicas off one of two clusters, where nothing is
-// to move, and then one of them, whose shards of it are to be served elsewhere.
+// TestWhoCannotReachAClusterGivesItsShardsToThoseWhoCan cuts first all replicas off one of two clusters, where nothing
+// is to move, and then one of them, whose shards of it are to be served elsewhere.
 func TestWhoCannotReachAClusterGivesItsShardsToThoseWhoCan(t *testing.T) {
 	r := newRig(t)
 	var pids []int
@@ -30,7 +30,8 @@ func TestWhoCannotReachAClusterGivesItsShardsToThoseWhoCan(t *testing.T) {
 	before := r.holders()
 
 	// The API server is away for all, and each finds that out in its own time.
-	away := r.Proxy("west").Inject(faultproxy.Rule{Match: faultproxy.Match{Processes: pids}, Fault: faultproxy.Answer, Status: http.StatusServiceUnavailable})
+	away := r.Proxy("west").Inject(faultproxy.Rule{Match: faultproxy.Match{Processes: pids}, Fault: faultproxy.Answer,
+		Status: http.StatusServiceUnavailable})
 	r.eventually("all say that they can't serve west", func() error { return r.unfit("west", 3) })
 	time.Sleep(4500 * time.Millisecond) // what they say must stand still for 3.4 s before anything moves
 	away.End()
@@ -40,7 +41,8 @@ func TestWhoCannotReachAClusterGivesItsShardsToThoseWhoCan(t *testing.T) {
 	}
 
 	// One alone is cut off, without a word.
-	cut := r.Proxy("west").Inject(faultproxy.Rule{Match: faultproxy.Match{Processes: pids[:1]}, Fault: faultproxy.Blackhole})
+	cut := r.Proxy("west").Inject(faultproxy.Rule{Match: faultproxy.Match{Processes: pids[:1]},
+		Fault: faultproxy.Blackhole})
 	defer cut.End()
 	began := time.Now()
 	r.eventually("west is served by the others", func() error {
@@ -53,7 +55,8 @@ func TestWhoCannotReachAClusterGivesItsShardsToThoseWhoCan(t *testing.T) {
 	})
 	took := time.Since(began)
 	t.Logf("served elsewhere after %v", took)
-	if most := 2 * (lease + 5*time.Second); took > most { // chaos holds it to once that, on a machine that does nothing else
+	// chaos holds it to once that, on a machine that does nothing else
+	if most := 2 * (lease + 5*time.Second); took > most {
 		t.Errorf("west is served elsewhere after %v, want at most %v", took, most)
 	}
 	r.serves()

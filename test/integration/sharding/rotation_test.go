@@ -15,13 +15,15 @@ import (
 
 var (
 	rotationObjects = flag.Int("rotation-objects", 500, "how many Ats wait in the cluster whose credentials are rotated")
-	rotationPhase   = flag.Duration("rotation-phase", 1500*time.Millisecond, "time between two changes of its Secret; calm before them is four times that")
-	rotationAllowed = flag.Duration("rotation-allowed", 500*time.Millisecond, "how much later than in calm an At may be; 100ms on a machine that does nothing else")
+	rotationPhase   = flag.Duration("rotation-phase", 1500*time.Millisecond,
+		"time between two changes of its Secret; calm before them is four times that")
+	rotationAllowed = flag.Duration("rotation-allowed", 500*time.Millisecond,
+		"how much later than in calm an At may be; 100ms on a machine that does nothing else")
 )
 
-// TestRotatedBrokenAndMovedCredentialsAreNotNoticed changes west's Secret in every way that leaves it the same cluster, under
-// 20 Ats a second, and holds the worst lateness against that of the calm before. The time that west's API server takes for
-// an At's requests isn't counted: on a busy machine it's longer than what the test is about.
+// TestRotatedBrokenAndMovedCredentialsAreNotNoticed changes west's Secret in every way that leaves it the same cluster,
+// under 20 Ats a second, and holds the worst lateness against that of the calm before. The time that west's API server
+// takes for an At's requests isn't counted: on a busy machine it's longer than what the test is about.
 func TestRotatedBrokenAndMovedCredentialsAreNotNoticed(t *testing.T) {
 	const every, ahead = 50 * time.Millisecond, time.Second
 	r := newRig(t)
@@ -39,7 +41,8 @@ func TestRotatedBrokenAndMovedCredentialsAreNotNoticed(t *testing.T) {
 		}
 	}
 	fresh := func() ([]byte, error) { return r.ClusterKubeconfig(t.Context(), "west") } // with another token each time
-	direct := func() ([]byte, error) {                                                  // past the proxy: another server of the same cluster
+	// past the proxy: another server of the same cluster
+	direct := func() ([]byte, error) {
 		path, err := r.Kubeconfig(t.Context(), "west")
 		if err != nil {
 			return nil, err
@@ -171,7 +174,8 @@ func TestRotatedBrokenAndMovedCredentialsAreNotNoticed(t *testing.T) {
 				return fmt.Errorf("%s rejects west's kubeconfig", replica.Name)
 			}
 			ends := map[string]string{"cluster": "west"}
-			if n, at := m.Count("tenure_cluster_credentials_expiry_timestamp_seconds", ends); n != 1 || at < float64(time.Now().Unix()) {
+			if n, at := m.Count("tenure_cluster_credentials_expiry_timestamp_seconds", ends); n != 1 ||
+				at < float64(time.Now().Unix()) {
 				return fmt.Errorf("%s: %d series, west's credentials end at %v", replica.Name, n, at)
 			}
 		}

@@ -15,7 +15,8 @@ import (
 // A cluster is divided when it is first seen, into as few shards as its objects need, and stays as it is.
 func TestANewClusterGetsAsManyShardsAsItsObjectsNeed(t *testing.T) {
 	f := labtest.Fleet(t, lab.Options{
-		Workloads: []string{"large", "empty"}, Bare: true, Direct: true, Lean: true, Flags: []string{"--objects-per-shard=10"},
+		Workloads: []string{"large", "empty"}, Bare: true, Direct: true, Lean: true,
+		Flags: []string{"--objects-per-shard=10"},
 	})
 	const objects = 25
 	fill(t, f.Client("large"), "before", objects)
@@ -48,7 +49,8 @@ func TestANewClusterGetsAsManyShardsAsItsObjectsNeed(t *testing.T) {
 func fill(t *testing.T, c client.Client, name string, n int) {
 	t.Helper()
 	for i := range n {
-		at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprint(name, "-", i)},
+		at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault,
+			Name: fmt.Sprint(name, "-", i)},
 			Spec: cnatv1alpha1.AtSpec{Schedule: "2099-01-02T03:04:05Z", Command: "true"}}
 		if err := c.Create(t.Context(), at); err != nil {
 			t.Fatal(err)

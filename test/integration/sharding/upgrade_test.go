@@ -31,14 +31,17 @@ func TestARetiredRecordIsRefusedToReplicasThatKnowNoLayouts(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = home.Delete(t.Context(), r.record("retired.p0")) })
-	claim := client.RawPatch(types.MergePatchType, []byte(`{"status": {"holder": "old-1", "epoch": 7, "warm": "", "phase": "Held"}}`))
+	claim := client.RawPatch(types.MergePatchType,
+		[]byte(`{"status": {"holder": "old-1", "epoch": 7, "warm": "", "phase": "Held"}}`))
 	patch := func(p client.Patch) error { return home.Status().Patch(t.Context(), record, p) }
-	if err := patch(client.RawPatch(types.MergePatchType, []byte(`{"status": {"holder": "", "epoch": 6, "phase": "Retired"}}`))); err != nil {
+	if err := patch(client.RawPatch(types.MergePatchType,
+		[]byte(`{"status": {"holder": "", "epoch": 6, "phase": "Retired"}}`))); err != nil {
 		t.Fatal(err)
 	}
 	for name, p := range map[string]client.Patch{
-		"claim":   claim,
-		"warm":    client.RawPatch(types.MergePatchType, []byte(`{"status": {"holder": "", "epoch": 6, "warm": "old-1", "phase": "Pending"}}`)),
+		"claim": claim,
+		"warm": client.RawPatch(types.MergePatchType,
+			[]byte(`{"status": {"holder": "", "epoch": 6, "warm": "old-1", "phase": "Pending"}}`)),
 		"silence": client.RawPatch(types.MergePatchType, []byte(`{"status": {"holder": "old-1", "phase": null}}`)),
 	} {
 		if err := patch(p); !apierrors.IsInvalid(err) {
@@ -47,15 +50,16 @@ func TestARetiredRecordIsRefusedToReplicasThatKnowNoLayouts(t *testing.T) {
 	}
 }
 
-// Under the CRD of the version before, a layout would lose what makes it one, and records of later generations couldn't be
-// told from the first. A new replica waits outside, and the old ones go on.
+// Under the CRD of the version before, a layout would lose what makes it one, and records of later generations couldn't
+// be told from the first. A new replica waits outside, and the old ones go on.
 func TestAReplicaWaitsForTheCRDThatItNeeds(t *testing.T) {
 	r := newRig(t)
 	home := r.Client(lab.Home)
 	crd := func() *unstructured.Unstructured {
 		t.Helper()
 		u := &unstructured.Unstructured{}
-		u.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+		u.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1",
+			Kind: "CustomResourceDefinition"})
 		if err := home.Get(t.Context(), client.ObjectKey{Name: "shards.tenure.dev"}, u); err != nil {
 			t.Fatal(err)
 		}
@@ -90,8 +94,10 @@ func TestAReplicaWaitsForTheCRDThatItNeeds(t *testing.T) {
 	replace([]any{version})
 	r.eventually("the API server knows no layouts", func() error {
 		probe := r.record("probe.layout")
-		probe.Spec = tenurev1alpha1.ShardSpec{Cluster: "probe", Layout: &tenurev1alpha1.ShardLayout{Generation: 1, Prefixes: []string{""}}}
-		if err := home.Create(t.Context(), probe, client.DryRunAll, client.FieldValidation("Strict")); !apierrors.IsBadRequest(err) {
+		probe.Spec = tenurev1alpha1.ShardSpec{Cluster: "probe",
+			Layout: &tenurev1alpha1.ShardLayout{Generation: 1, Prefixes: []string{""}}}
+		if err := home.Create(t.Context(), probe, client.DryRunAll,
+			client.FieldValidation("Strict")); !apierrors.IsBadRequest(err) {
 			return fmt.Errorf("it says %v", err)
 		}
 		return nil
@@ -114,9 +120,9 @@ func TestAReplicaWaitsForTheCRDThatItNeeds(t *testing.T) {
 	r.serves()
 }
 
-// TestAFleetIsUpgradedAndRolledBackUnderLoad replaces replicas of the protocol's version before by those of this one, one at a
-// time and as a Deployment does, a new one first, and then goes back. The planes are its own: here the cluster's first records
-// are made by the older version.
+// TestAFleetIsUpgradedAndRolledBackUnderLoad replaces replicas of the protocol's version before by those of this one,
+// one at a time and as a Deployment does, a new one first, and then goes back. The planes are its own: here the
+// cluster's first records are made by the older version.
 func TestAFleetIsUpgradedAndRolledBackUnderLoad(t *testing.T) {
 	const every, ahead = 50 * time.Millisecond, time.Second
 	before, err := lab.Build(t.Context(), t.TempDir(), lab.Before, false)
@@ -176,7 +182,8 @@ func TestAFleetIsUpgradedAndRolledBackUnderLoad(t *testing.T) {
 	replace(newer, "this", "3")
 	r.eventually("the clusters have layouts", func() error {
 		for _, cluster := range f.Workloads() {
-			if err := f.Client(lab.Home).Get(t.Context(), client.ObjectKeyFromObject(r.record(cluster+".layout")), r.record("")); err != nil {
+			if err := f.Client(lab.Home).Get(t.Context(), client.ObjectKeyFromObject(r.record(cluster+".layout")),
+				r.record("")); err != nil {
 				return err
 			}
 		}
@@ -237,7 +244,8 @@ func (r *rig) speaks(protocol string) {
 			continue
 		}
 		if members++; l.Annotations[tenurev1alpha1.ProtocolAnnotation] != protocol {
-			r.t.Errorf("%s speaks version %s of the protocol, want %s", l.Name, l.Annotations[tenurev1alpha1.ProtocolAnnotation], protocol)
+			r.t.Errorf("%s speaks version %s of the protocol, want %s", l.Name,
+				l.Annotations[tenurev1alpha1.ProtocolAnnotation], protocol)
 		}
 	}
 	if members != 3 {

@@ -1,5 +1,5 @@
-// Package faultproxy stands between a Kubernetes client and an API server, and does to their conversation what networks,
-// load balancers and overloaded servers do.
+// Package faultproxy stands between a Kubernetes client and an API server, and does to their conversation what
+// networks, load balancers and overloaded servers do.
 //
 // It understands requests: a [Rule] picks them by verb, resource, name and User-Agent, and says what happens to them
 // with which probability and for how long. Requests that no rule picks pass as if the proxy weren't there.

@@ -66,7 +66,8 @@ func Start(config Config) (*Proxy, error) {
 	}
 	p := &Proxy{
 		upstreams: upstreams, actAs: config.ActAs, rules: newRules(config.Seed),
-		transport: &http.Transport{TLSClientConfig: upstreamTLS, ForceAttemptHTTP2: true, DisableCompression: true, MaxIdleConnsPerHost: 64},
+		transport: &http.Transport{TLSClientConfig: upstreamTLS, ForceAttemptHTTP2: true, DisableCompression: true,
+			MaxIdleConnsPerHost: 64},
 	}
 	p.server = httptest.NewUnstartedServer(p)
 	p.server.EnableHTTP2 = true
@@ -100,8 +101,8 @@ func (p *Proxy) Kubeconfig(kubeconfig []byte) ([]byte, error) {
 	return Kubeconfig(kubeconfig, p.URL(), p.CA())
 }
 
-// Kubeconfig rewrites a kubeconfig so that all its clusters are at a URL whose certificate a CA has signed. Credentials stay;
-// without a CA, the one that they have does too.
+// Kubeconfig rewrites a kubeconfig so that all its clusters are at a URL whose certificate a CA has signed. Credentials
+// stay; without a CA, the one that they have does too.
 func Kubeconfig(kubeconfig []byte, url string, ca []byte) ([]byte, error) {
 	config, err := clientcmd.Load(kubeconfig)
 	if err != nil {

@@ -65,7 +65,8 @@ func newServer(t *testing.T) *server {
 func startProxy(t *testing.T, s *server) *Proxy {
 	t.Helper()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
-	p, err := Start(Config{Upstream: &rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}, Seed: 1})
+	p, err := Start(Config{Upstream: &rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}},
+		Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,9 +98,11 @@ func TestVerbsAndResourcesAreReadAsAnAPIServerDoes(t *testing.T) {
 		{"GET", "/api/v1/pods?watch=true", request{verb: "watch", resource: "pods"}},
 		{"GET", "/api/v1/namespaces/a/pods/p", request{verb: "get", resource: "pods", name: "p"}},
 		{"POST", "/api/v1/namespaces/a/pods", request{verb: "create", resource: "pods"}},
-		{"PUT", "/apis/cnat.programming-kubernetes.info/v1alpha1/namespaces/a/ats/x/status", request{verb: "update", resource: "ats/status", name: "x"}},
+		{"PUT", "/apis/cnat.programming-kubernetes.info/v1alpha1/namespaces/a/ats/x/status",
+			request{verb: "update", resource: "ats/status", name: "x"}},
 		{"PATCH", "/apis/tenure.dev/v1alpha1/namespaces/a/shards/s", request{verb: "patch", resource: "shards", name: "s"}},
-		{"DELETE", "/apis/coordination.k8s.io/v1/namespaces/a/leases/l", request{verb: "delete", resource: "leases", name: "l"}},
+		{"DELETE", "/apis/coordination.k8s.io/v1/namespaces/a/leases/l",
+			request{verb: "delete", resource: "leases", name: "l"}},
 		{"DELETE", "/api/v1/namespaces/a/pods", request{verb: "deletecollection", resource: "pods"}},
 		{"GET", "/api/v1/namespaces/a", request{verb: "get", resource: "namespaces", name: "a"}},
 		{"GET", "/readyz", request{verb: "get"}},

@@ -37,7 +37,8 @@ const (
 )
 
 func (f Fault) String() string {
-	return [...]string{"answer", "lose-reply", "drop-replies", "blackhole", "delay", "delay-watch", "freeze-watch", "cut-watch", "reset", "drip"}[f]
+	return [...]string{"answer", "lose-reply", "drop-replies", "blackhole", "delay", "delay-watch", "freeze-watch",
+		"cut-watch", "reset", "drip"}[f]
 }
 
 // holds reports whether the fault stalls the open answers of requests that it picks.

@@ -137,9 +137,11 @@ func (p *Proxy) deliver(w http.ResponseWriter, r *http.Request, about request, q
 		next, ok, over := q.first()
 		var due <-chan time.Time
 		switch {
-		case rule == nil && cutAfter, rule != nil && rule.Rule.Fault == CutWatch && ok, rule != nil && rule.Rule.Fault == Reset:
+		case rule == nil && cutAfter, rule != nil && rule.Rule.Fault == CutWatch && ok,
+			rule != nil && rule.Rule.Fault == Reset:
 			cut()
-		case rule == nil && ok, rule != nil && rule.Rule.Fault == DelayWatch && ok && time.Since(next.came) >= rule.Rule.Delay:
+		case rule == nil && ok, rule != nil && rule.Rule.Fault == DelayWatch && ok &&
+			time.Since(next.came) >= rule.Rule.Delay:
 			until := time.Now()
 			if rule != nil {
 				until = until.Add(-rule.Rule.Delay)

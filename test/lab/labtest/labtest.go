@@ -88,8 +88,8 @@ func Kubectl(t testing.TB, plane *localplane.Plane, args ...string) string {
 	return out
 }
 
-// Fleet starts a fleet for a test, with etcd's data in memory so that it isn't the machine's disk that is measured. At the
-// end its replicas leave, and nothing may have crashed.
+// Fleet starts a fleet for a test, with etcd's data in memory so that it isn't the machine's disk that is measured. At
+// the end its replicas leave, and nothing may have crashed.
 func Fleet(t testing.TB, o lab.Options) *lab.Fleet {
 	t.Helper()
 	o.Planes.TmpfsData = true
@@ -130,7 +130,8 @@ func Replica(t testing.TB, f *lab.Fleet, name string, flags ...string) *lab.Repl
 // tailLines of a replica's log are told where a test failed.
 const tailLines = 30
 
-// Leave has replicas leave in order. Those that weren't killed must end well, and no log may tell of a crash or a data race.
+// Leave has replicas leave in order. Those that weren't killed must end well, and no log may tell of a crash or a data
+// race.
 func Leave(t testing.TB, replicas ...*lab.Replica) {
 	t.Helper()
 	for _, r := range replicas {

@@ -125,11 +125,13 @@ func (j *Jaeger) write(config Config, grpcPort, otlpPort int) error {
 		return fmt.Errorf("writing the configuration: %w", err)
 	}
 	defer file.Close()
-	values := map[string]int{"Traces": config.Traces, "QueryPort": config.QueryPort, "QueryGRPCPort": grpcPort, "OTLPPort": otlpPort}
+	values := map[string]int{"Traces": config.Traces, "QueryPort": config.QueryPort, "QueryGRPCPort": grpcPort,
+		"OTLPPort": otlpPort}
 	if err := template.Must(template.New("").Parse(configuration)).Execute(file, values); err != nil {
 		return fmt.Errorf("writing the configuration: %w", err)
 	}
-	tracing := fmt.Sprintf("apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\nendpoint: %s\nsamplingRatePerMillion: %d\n",
+	tracing := fmt.Sprintf("apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\nendpoint: "+
+		"%s\nsamplingRatePerMillion: %d\n",
 		j.otlp, config.APIServerSampling)
 	if err := os.WriteFile(j.tracingFile(), []byte(tracing), 0o600); err != nil {
 		return fmt.Errorf("writing the configuration of the API servers' tracing: %w", err)

@@ -81,7 +81,8 @@ func TestAStartThatFailsShowsTheLogAndLeavesNoFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Start(t.Context(), Config{Binary: binary})
-	if err == nil || !strings.Contains(err.Error(), "cannot work today") || !strings.Contains(err.Error(), "exit status 3") {
+	if err == nil || !strings.Contains(err.Error(), "cannot work today") ||
+		!strings.Contains(err.Error(), "exit status 3") {
 		t.Errorf("error is %v", err)
 	}
 	if left, err := filepath.Glob(filepath.Join(os.TempDir(), "tenure-jaeger-*")); err != nil || len(left) > 0 {

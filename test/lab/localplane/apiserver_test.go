@@ -51,7 +51,8 @@ func TestTheAuditLogSaysWhoWroteWhat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	created, err := client.CoreV1().ConfigMaps(ns).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"}}, metav1.CreateOptions{})
+	created, err := client.CoreV1().ConfigMaps(ns).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"}},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +91,8 @@ func TestTheAuditLogHasTheBodiesOfShards(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"}
 	definition := &unstructured.Unstructured{}
 	if err := json.Unmarshal([]byte(shardDefinition), definition); err != nil {
 		t.Fatal(err)
@@ -98,7 +100,8 @@ func TestTheAuditLogHasTheBodiesOfShards(t *testing.T) {
 	if _, err := client.Resource(definitions).Create(ctx, definition, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	shards := client.Resource(schema.GroupVersionResource{Group: "tenure.dev", Version: "v1alpha1", Resource: "shards"}).Namespace(ns)
+	shards := client.Resource(schema.GroupVersionResource{Group: "tenure.dev", Version: "v1alpha1",
+		Resource: "shards"}).Namespace(ns)
 	shard := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "tenure.dev/v1alpha1", "kind": "Shard", "metadata": map[string]any{"name": "s"},
 	}}
@@ -217,12 +220,14 @@ func TestAServiceAccountMayDoOnlyWhatItsRoleAllows(t *testing.T) {
 	plane := shared.Cluster("home")
 	ctx, admin, ns := testContext(t), clientOf(t, plane), namespace(t, plane)
 	meta := metav1.ObjectMeta{Name: "reader"}
-	_, err := admin.CoreV1().ServiceAccounts(ns).Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
+	_, err := admin.CoreV1().ServiceAccounts(ns).Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta},
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	rules := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}}}
-	if _, err = admin.RbacV1().Roles(ns).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{}); err != nil {
+	if _, err = admin.RbacV1().Roles(ns).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: rules},
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	binding := &rbacv1.RoleBinding{
@@ -237,7 +242,8 @@ func TestAServiceAccountMayDoOnlyWhatItsRoleAllows(t *testing.T) {
 		kubeconfig func() (string, error)
 		group      string
 	}{
-		"by token": {func() (string, error) { return plane.ServiceAccountKubeconfig(ctx, ns, "reader") }, "system:serviceaccounts:" + ns},
+		"by token": {func() (string, error) { return plane.ServiceAccountKubeconfig(ctx, ns, "reader") },
+			"system:serviceaccounts:" + ns},
 		"by certificate": {func() (string, error) {
 			return plane.UserKubeconfig("system:serviceaccount:"+ns+":reader", "system:monitoring")
 		}, "system:monitoring"},
@@ -259,13 +265,15 @@ func TestAServiceAccountMayDoOnlyWhatItsRoleAllows(t *testing.T) {
 				_, err := reader.CoreV1().ConfigMaps(ns).List(ctx, metav1.ListOptions{})
 				return err
 			})
-			if _, err := reader.CoreV1().ConfigMaps(ns).Create(ctx, &corev1.ConfigMap{ObjectMeta: meta}, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+			if _, err := reader.CoreV1().ConfigMaps(ns).Create(ctx, &corev1.ConfigMap{ObjectMeta: meta},
+				metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
 				t.Errorf("creating what the role does not allow: %v, want forbidden", err)
 			}
 			if _, err := reader.CoreV1().Secrets(ns).List(ctx, metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 				t.Errorf("listing what the role does not allow: %v, want forbidden", err)
 			}
-			self, err := reader.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+			self, err := reader.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{},
+				metav1.CreateOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -46,13 +46,15 @@ func FindProgram(name, named, by, command string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("%w: %s: tried %q; run `%s` (the first time may take minutes), or name one with %s", ErrNoBinary, name, tried, command, by)
+	return "", fmt.Errorf("%w: %s: tried %q; run `%s` (the first time may take minutes), or name one with %s", ErrNoBinary,
+		name, tried, command, by)
 }
 
 // checkBinary makes a path absolute that somebody named.
 func checkBinary(path, origin, command string) (string, error) {
 	if !executable(path) {
-		return "", fmt.Errorf("%w: %s, %s, is missing or not executable; run `%s` or name another one", ErrNoBinary, path, origin, command)
+		return "", fmt.Errorf("%w: %s, %s, is missing or not executable; run `%s` or name another one", ErrNoBinary,
+			path, origin, command)
 	}
 	return filepath.Abs(path)
 }

@@ -18,8 +18,8 @@ func StartChild(command *exec.Cmd) error {
 	return err
 }
 
-// Kubectl runs the kubectl that is built into the control-plane binary as the cluster's admin, and returns what it says. It
-// ends with us, and with the context.
+// Kubectl runs the kubectl that is built into the control-plane binary as the cluster's admin, and returns what it
+// says. It ends with us, and with the context.
 func (p *Plane) Kubectl(ctx context.Context, stdin string, args ...string) (string, error) {
 	flags := []string{"kubectl", "--kubeconfig", p.Kubeconfig(), "--cache-dir", filepath.Join(p.dir, "kubectl-cache")}
 	command := exec.CommandContext(ctx, p.binary, append(flags, args...)...)
@@ -30,7 +30,8 @@ func (p *Plane) Kubectl(ctx context.Context, stdin string, args ...string) (stri
 		err = command.Wait()
 	}
 	if err != nil {
-		return output.String(), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(output.String()))
+		return output.String(), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err,
+			strings.TrimSpace(output.String()))
 	}
 	return output.String(), nil
 }

@@ -37,7 +37,8 @@ const etcdPeer = "unix://peer.sock:0"
 
 // etcdMember is what a cluster's only etcd is told of itself, and what a snapshot is restored for.
 func etcdMember(cluster string) []string {
-	return []string{"--name=" + cluster, "--initial-advertise-peer-urls=" + etcdPeer, "--initial-cluster=" + cluster + "=" + etcdPeer}
+	return []string{"--name=" + cluster, "--initial-advertise-peer-urls=" + etcdPeer,
+		"--initial-cluster=" + cluster + "=" + etcdPeer}
 }
 
 func etcdArgs(cluster, dataDir string, unsafeNoFsync bool) []string {

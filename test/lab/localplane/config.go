@@ -53,8 +53,8 @@ type ClusterConfig struct {
 	// Deployments roll out and deleted owners take their dependents along. Without it the cluster is etcd and
 	// an API server: enough for coordination records.
 	Workload bool
-	// Nodes is the number of fake nodes of a workload cluster; 0 means DefaultNodes. With NoNodes there is no scheduler and
-	// no KWOK either: Pods stay Pending until somebody else ends them.
+	// Nodes is the number of fake nodes of a workload cluster; 0 means DefaultNodes. With NoNodes there is no scheduler
+	// and no KWOK either: Pods stay Pending until somebody else ends them.
 	Nodes int
 	// FeatureGates are set on the API server. ShardedListAndWatch is on unless switched off here.
 	FeatureGates map[string]bool

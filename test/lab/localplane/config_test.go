@@ -30,13 +30,15 @@ func TestValidateReportsEveryViolation(t *testing.T) {
 			config: Config{Clusters: []ClusterConfig{{Name: "a/b"}, {Name: "x"}, {Name: "x"}}},
 			want:   []string{`clusters[0] ("a/b"): name: a lowercase`, `clusters[2] ("x"): name: used twice`}},
 		{name: "nodes need a workload cluster and a sane number",
-			config: Config{Clusters: []ClusterConfig{{Name: "a", Nodes: 1}, {Name: "b", Workload: true, Nodes: -2}, {Name: "c", Workload: true, Nodes: 1e6}}},
+			config: Config{Clusters: []ClusterConfig{{Name: "a", Nodes: 1}, {Name: "b", Workload: true, Nodes: -2},
+				{Name: "c", Workload: true, Nodes: 1e6}}},
 			want: []string{`clusters[0] ("a"): nodes: only a workload cluster`,
 				`clusters[1] ("b"): nodes: -2 is not between`, `clusters[2] ("c"): nodes: 1000000 is not between`}},
 		{name: "a feature gate has a name",
 			config: Config{Clusters: []ClusterConfig{{Name: "a", FeatureGates: map[string]bool{"": true}}}},
 			want:   []string{`clusters[0] ("a"): featureGates: empty name`}},
-		{name: "the folder must not be a file", config: Config{Dir: file, Clusters: oneBareCluster}, want: []string{"dir: " + file}},
+		{name: "the folder must not be a file", config: Config{Dir: file, Clusters: oneBareCluster},
+			want: []string{"dir: " + file}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			err := test.config.Validate()
@@ -58,7 +60,8 @@ func TestValidateReportsEveryViolation(t *testing.T) {
 
 func TestTheBinaryIsFoundWhereItSaysOrBelowAModule(t *testing.T) {
 	root := t.TempDir()
-	for _, file := range []string{"module/bin/controlplane", "module/inner/deep/x", "module/go.mod", "elsewhere/mine", "elsewhere/bin/controlplane"} {
+	for _, file := range []string{"module/bin/controlplane", "module/inner/deep/x", "module/go.mod", "elsewhere/mine",
+		"elsewhere/bin/controlplane"} {
 		path := filepath.Join(root, file)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, nil, 0o700)); err != nil {
 			t.Fatal(err)
@@ -71,7 +74,8 @@ func TestTheBinaryIsFoundWhereItSaysOrBelowAModule(t *testing.T) {
 		{name: "the variable wins", variable: "elsewhere/mine", workingDir: "module", want: "elsewhere/mine"},
 		{name: "a variable that names nothing is an error, not a fallback", variable: "nowhere", workingDir: "module",
 			wantError: "named by TENURE_CONTROLPLANE, is missing or not executable; run `make controlplane`"},
-		{name: "a module's bin folder is found from within", workingDir: "module/inner/deep", want: "module/bin/controlplane"},
+		{name: "a module's bin folder is found from within", workingDir: "module/inner/deep",
+			want: "module/bin/controlplane"},
 		{name: "a bin folder outside of modules is not taken", workingDir: "elsewhere", wantError: "run `make controlplane`"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -106,7 +110,8 @@ func TestAStartWithoutABinarySaysHowToGetOne(t *testing.T) {
 
 func TestFeatureGatesAndExtraArgumentsWinOverOurs(t *testing.T) {
 	args := apiServerArgs(ClusterConfig{
-		Name: "a", FeatureGates: map[string]bool{"ShardedListAndWatch": false, "B": true}, ExtraAPIServerArgs: []string{"--v=4"},
+		Name: "a", FeatureGates: map[string]bool{"ShardedListAndWatch": false, "B": true},
+		ExtraAPIServerArgs: []string{"--v=4"},
 	}, 1234)
 	if got := args[len(args)-1]; got != "--v=4" {
 		t.Errorf("the last argument is %q, want the extra one", got)
@@ -124,7 +129,8 @@ func TestFeatureGatesAndExtraArgumentsWinOverOurs(t *testing.T) {
 
 func TestAFullDiskIsNamedWithTheWayOut(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "etcd.log")
-	content := "write wal: no space left on device\npanic: failed to create WAL\n\ngoroutine 1 [running]:\n" + strings.Repeat("main.main()\n", 1000)
+	content := "write wal: no space left on device\npanic: failed to create WAL\n\ngoroutine 1 [running]:\n" +
+		strings.Repeat("main.main()\n", 1000)
 	if err := os.WriteFile(log, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}

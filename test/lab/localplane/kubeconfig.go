@@ -74,15 +74,16 @@ func (p *Plane) ServiceAccountKubeconfig(ctx context.Context, namespace, name st
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
 	answer, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
 	if err != nil {
-		return "", fmt.Errorf("requesting a token for service account %s/%s in cluster %s: %w", namespace, name, p.config.Name, err)
+		return "", fmt.Errorf("requesting a token for service account %s/%s in cluster %s: %w", namespace, name,
+			p.config.Name, err)
 	}
 	credentials := clientcmdapi.AuthInfo{Token: answer.Status.Token}
 	return p.writeKubeconfig("sa-"+namespace+"-"+name+".kubeconfig", name, credentials)
 }
 
 // UserKubeconfig writes a kubeconfig for a user in some groups, who proves that with a client certificate, and returns
-// its path. That makes groups possible that no token of a service account is in: API servers hang their spans only below
-// requests of system:monitoring (KEP-647).
+// its path. That makes groups possible that no token of a service account is in: API servers hang their spans only
+// below requests of system:monitoring (KEP-647).
 func (p *Plane) UserKubeconfig(user string, groups ...string) (string, error) {
 	who, err := p.pki.client(user, groups)
 	if err != nil {

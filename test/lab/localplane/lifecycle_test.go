@@ -157,7 +157,8 @@ func TestANamedFolderIsKeptAndTakenUpAgain(t *testing.T) {
 	ctx := testContext(t)
 	first := startPlanes(t, config)
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"}}
-	if _, err := clientOf(t, first.Cluster("west")).CoreV1().ConfigMaps("default").Create(ctx, object, metav1.CreateOptions{}); err != nil {
+	if _, err := clientOf(t, first.Cluster("west")).CoreV1().ConfigMaps("default").Create(ctx, object,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Start(ctx, config); err == nil || !strings.Contains(err.Error(), "another process") {
@@ -260,8 +261,10 @@ func TestAFailedStartShowsTheLogAndLeavesNothing(t *testing.T) {
 	prepared := func(dir string) ([]string, error) {
 		return []string{"--no-such-flag"}, os.WriteFile(filepath.Join(dir, "prepared"), nil, 0o600)
 	}
-	_, err := Start(testContext(t), Config{Progress: &progress, Prepare: prepared, Clusters: []ClusterConfig{{Name: "home"}}})
-	for _, want := range []string{"cluster home: kube-apiserver ended while starting: exit status 1", "unknown flag: --no-such-flag", "kube-apiserver.log"} {
+	_, err := Start(testContext(t), Config{Progress: &progress, Prepare: prepared,
+		Clusters: []ClusterConfig{{Name: "home"}}})
+	for _, want := range []string{"cluster home: kube-apiserver ended while starting: exit status 1",
+		"unknown flag: --no-such-flag", "kube-apiserver.log"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not say %q: %v", want, err)
 		}
@@ -282,7 +285,8 @@ func TestAFailedPreparationEndsTheStart(t *testing.T) {
 	temporary := t.TempDir()
 	t.Setenv("TMPDIR", temporary)
 	full := errors.New("the disk is full")
-	_, err := Start(testContext(t), Config{Clusters: oneBareCluster, Prepare: func(string) ([]string, error) { return nil, full }})
+	_, err := Start(testContext(t), Config{Clusters: oneBareCluster,
+		Prepare: func(string) ([]string, error) { return nil, full }})
 	if !errors.Is(err, full) {
 		t.Errorf("got %v, want %v", err, full)
 	}

@@ -118,7 +118,8 @@ func (p *pki) client(user string, groups []string) (identity, error) {
 	}
 	signer, ok := pair.PrivateKey.(crypto.Signer)
 	if !ok {
-		return identity{}, fmt.Errorf("the key of the cluster's certificate authority is a %T, which can't sign", pair.PrivateKey)
+		return identity{}, fmt.Errorf("the key of the cluster's certificate authority is a %T, which can't sign",
+			pair.PrivateKey)
 	}
 	ca := &authority{identity: p.ca, signer: signer, issuer: pair.Leaf}
 	return ca.certify(clientCertificate(pkix.Name{CommonName: user, Organization: groups}))

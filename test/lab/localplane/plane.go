@@ -115,7 +115,8 @@ func (p *Plane) prepare() error {
 			return fmt.Errorf("making the folder of cluster %s: %w", p.config.Name, withHint(err))
 		}
 	}
-	for file, content := range map[string][]byte{"audit-policy.yaml": rights.AuditPolicy(auditPolicy), "kwok.yaml": kwokConfig} {
+	for file, content := range map[string][]byte{"audit-policy.yaml": rights.AuditPolicy(auditPolicy),
+		"kwok.yaml": kwokConfig} {
 		if err := os.WriteFile(filepath.Join(p.dir, file), content, 0o600); err != nil {
 			return fmt.Errorf("writing the configuration of cluster %s: %w", p.config.Name, withHint(err))
 		}
@@ -214,8 +215,8 @@ func (p *Plane) await(ctx context.Context, ready func(context.Context) error, co
 	return nil
 }
 
-// Await polls until ready returns nil, one of the processes has ended, or it takes too long; the error has the end of a log
-// then. Causes come before effects among the processes; the last is the one waited for.
+// Await polls until ready returns nil, one of the processes has ended, or it takes too long; the error has the end of a
+// log then. Causes come before effects among the processes; the last is the one waited for.
 func Await(ctx context.Context, ready func(context.Context) error, processes ...*Process) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()

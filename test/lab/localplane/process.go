@@ -38,7 +38,8 @@ type Process struct {
 	state string
 }
 
-// startProcess runs "binary component args..." in the plane's folder, with its output appended to logs/component.log there.
+// startProcess runs "binary component args..." in the plane's folder, with its output appended to logs/component.log
+// there.
 func (p *Plane) startProcess(component string, args []string) (*Process, error) {
 	return p.startProcessAs(component, component, args)
 }
@@ -85,7 +86,8 @@ func (p *Process) supervise(onDeath func(error)) {
 
 // childEnvironment is deliberately small: ETCD_*, KUBECONFIG or a ~/.kwok of the user must not reach the components.
 func childEnvironment(folder string, garbageFrom int64) []string {
-	environment := []string{"HOME=" + folder, "KWOK_WORKDIR=" + folder, "PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir()}
+	environment := []string{"HOME=" + folder, "KWOK_WORKDIR=" + folder, "PATH=" + os.Getenv("PATH"),
+		"TMPDIR=" + os.TempDir()}
 	set := map[string]string{"GOGC": strconv.Itoa(garbagePercent)}
 	for _, name := range []string{"GOMAXPROCS", "GOMEMLIMIT", "GOGC", "GODEBUG", "TZ"} {
 		if value, ok := os.LookupEnv(name); ok {
@@ -110,8 +112,8 @@ func (p *Process) signal(signal syscall.Signal) error {
 	return nil
 }
 
-// Stop ends the process and waits until it is gone: SIGTERM, and after a grace SIGKILL. A paused process is woken first,
-// or it would never see the SIGTERM. Further calls are harmless.
+// Stop ends the process and waits until it is gone: SIGTERM, and after a grace SIGKILL. A paused process is woken
+// first, or it would never see the SIGTERM. Further calls are harmless.
 func (p *Process) Stop() error {
 	p.wanted.Store(false)
 	if err := errors.Join(p.signal(syscall.SIGTERM), p.signal(syscall.SIGCONT)); err != nil {

@@ -53,7 +53,8 @@ func (p *Plane) Restore(ctx context.Context, snapshot string, bump uint64) error
 	if err := os.RemoveAll(p.dataDir); err != nil {
 		return fmt.Errorf("restoring cluster %s: %w", p.config.Name, err)
 	}
-	args := append([]string{"etcdutl", "snapshot", "restore", snapshot, "--data-dir=" + p.dataDir}, etcdMember(p.config.Name)...)
+	args := append([]string{"etcdutl", "snapshot", "restore", snapshot, "--data-dir=" + p.dataDir},
+		etcdMember(p.config.Name)...)
 	if bump > 0 {
 		args = append(args, "--bump-revision="+strconv.FormatUint(bump, 10), "--mark-compacted")
 	}

@@ -44,7 +44,8 @@ func TestARestoredPlaneForgetsWhatCameAfterTheSnapshot(t *testing.T) {
 	}
 	makeMap := func(name string) int {
 		t.Helper()
-		m, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		m, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}},
+			metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,9 +20,9 @@ import (
 )
 
 // Second is another API server of a plane, on the same etcd, as where several stand behind a load balancer. It can lag:
-// then whatever etcd tells it arrives late, so its watch cache is behind, and with it its watches and the lists that are
-// served from the cache. Writes and reads that must be current take longer and are right. Its audit log is beside the first
-// one's. It ends with the plane.
+// then whatever etcd tells it arrives late, so its watch cache is behind, and with it its watches and the lists that
+// are served from the cache. Writes and reads that must be current take longer and are right. Its audit log is beside
+// the first one's. It ends with the plane.
 type Second struct {
 	plane  *Plane
 	port   int

@@ -81,7 +81,8 @@ func (p *Plane) createNodes(ctx context.Context, client kubernetes.Interface) er
 // workloadMissing says what is still missing before a Pod in the default namespace would be admitted and scheduled,
 // nil when nothing is: its service account exists and the nodes are ready and free of taints.
 func (p *Plane) workloadMissing(ctx context.Context, client kubernetes.Interface) error {
-	if _, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{}); err != nil {
+	if _, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default",
+		metav1.GetOptions{}); err != nil {
 		return fmt.Errorf("the default service account: %w", err)
 	}
 	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})

@@ -125,6 +125,7 @@ func Judge(to io.Writer, granted []Grant, use Use) error {
 	if len(granted) == 0 {
 		wrong = append(wrong, errors.New("no role grants anything: is config/ where it should be?"))
 	}
-	_, err := fmt.Fprintf(to, "rights: %d of %d granted are used, %d kinds of requests were refused\n", count, len(granted), len(use.Refused))
+	_, err := fmt.Fprintf(to, "rights: %d of %d granted are used, %d kinds of requests were refused\n", count,
+		len(granted), len(use.Refused))
 	return errors.Join(append(wrong, err)...)
 }

@@ -14,12 +14,14 @@ import (
 func inALog(user, verb, group, resource, decided, why string) string {
 	resource, sub, _ := strings.Cut(resource, "/")
 	return `{"stage":"ResponseComplete","verb":"` + verb + `","requestURI":"/u","user":{"username":"` + user + `"},` +
-		`"objectRef":{"resource":"` + resource + `","subresource":"` + sub + `","apiGroup":"` + group + `","namespace":"n"},` +
+		`"objectRef":{"resource":"` + resource + `","subresource":"` + sub + `","apiGroup":"` + group +
+		`","namespace":"n"},` +
 		`"annotations":{"` + decision + `":"` + decided + `","` + reason + `":"` + why + `"}}` + "\n"
 }
 
 func byRole(role string) string {
-	return `RBAC: allowed by RoleBinding \"any/n\" of ClusterRole \"` + role + `\" to ServiceAccount \"tenure/tenure-system\"`
+	return `RBAC: allowed by RoleBinding \"any/n\" of ClusterRole \"` + role +
+		`\" to ServiceAccount \"tenure/tenure-system\"`
 }
 
 const manifests = `apiVersion: rbac.authorization.k8s.io/v1
@@ -77,26 +79,34 @@ func TestWhatIsGrantedAndNotUsedOrNeededAndNotGrantedIsFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]Grant{
-		{"tenure-run", Right{"x.io", "ats/status", "update"}}, {"tenure-run", Right{"", "pods", "create"}}, {"tenure-run", Right{"", "pods", "get"}},
+		{"tenure-run", Right{"x.io", "ats/status", "update"}}, {"tenure-run", Right{"", "pods", "create"}},
+		{"tenure-run", Right{"", "pods", "get"}},
 		{"tenure-run", Right{"", "secrets", "list"}}, {"tenure-run", Right{"", "secrets", "watch"}},
 	}, granted); diff != "" {
 		t.Errorf("granted (-want +got):\n%s", diff)
 	}
-	all := inALog(User, "create", "", "pods", "allow", byRole("tenure-run")) + inALog(User, "get", "", "pods", "allow", byRole("tenure-run")) +
+	all := inALog(User, "create", "", "pods", "allow", byRole("tenure-run")) +
+		inALog(User, "get", "", "pods", "allow", byRole("tenure-run")) +
 		inALog(User, "update", "x.io", "ats/status", "allow", byRole("tenure-run")) +
 		inALog(User, "watch", "", "secrets", "allow", byRole("tenure-run")) // which began with a list of its own
 	for name, c := range map[string]struct{ log, want string }{
-		"all is used":         {log: all},
-		"a cut line":          {log: all + inALog(User, "list", "", "pods", "forbid", "")[:90]},
-		"a default role":      {log: all + inALog(User, "create", "a.io", "selfsubjectreviews", "allow", byRole("system:basic-user"))},
-		"somebody's refusal":  {log: all + inALog("mallory", "list", "", "pods", "forbid", "")},
-		"a provoked refusal":  {log: all + strings.Replace(inALog(User, "list", "", "pods", "forbid", ""), `"namespace":"n"`, `"namespace":"unbound"`, 1)},
-		"one is unused":       {log: strings.Replace(all, `"get"`, `"create"`, 1), want: "tenure-run grants get pods, which nothing used"},
-		"others used it":      {log: strings.ReplaceAll(all, User, "mallory"), want: "grants update ats/status.x.io, which nothing used"},
+		"all is used": {log: all},
+		"a cut line":  {log: all + inALog(User, "list", "", "pods", "forbid", "")[:90]},
+		"a default role": {log: all + inALog(User, "create", "a.io", "selfsubjectreviews", "allow",
+			byRole("system:basic-user"))},
+		"somebody's refusal": {log: all + inALog("mallory", "list", "", "pods", "forbid", "")},
+		"a provoked refusal": {log: all + strings.Replace(inALog(User, "list", "", "pods", "forbid", ""), `"namespace":"n"`,
+			`"namespace":"unbound"`, 1)},
+		"one is unused": {log: strings.Replace(all, `"get"`, `"create"`, 1),
+			want: "tenure-run grants get pods, which nothing used"},
+		"others used it": {log: strings.ReplaceAll(all, User, "mallory"),
+			want: "grants update ats/status.x.io, which nothing used"},
 		"another role has it": {log: strings.ReplaceAll(all, "tenure-run", "edit"), want: "grants create pods"},
 		"a server began":      {log: inALog(User, "get", "", "pods", "forbid", "") + all},
-		"elsewhere it may":    {log: all + strings.Replace(inALog(User, "get", "", "pods", "forbid", ""), `"namespace":"n"`, `"namespace":"m"`, 1), want: `get pods was refused in namespace "m"`},
-		"one was refused":     {log: all + inALog(User, "list", "", "configmaps", "forbid", ""), want: `list configmaps was refused in namespace "n"`},
+		"elsewhere it may": {log: all + strings.Replace(inALog(User, "get", "", "pods", "forbid", ""), `"namespace":"n"`,
+			`"namespace":"m"`, 1), want: `get pods was refused in namespace "m"`},
+		"one was refused": {log: all + inALog(User, "list", "", "configmaps", "forbid", ""),
+			want: `list configmaps was refused in namespace "n"`},
 	} {
 		err := Judge(io.Discard, granted, left(t, c.log))
 		switch {
@@ -134,7 +144,8 @@ func TestReadsAreLoggedOnlyWhereUseIsLeft(t *testing.T) {
 		t.Errorf("without a folder: %s", got)
 	}
 	t.Setenv(Variable, t.TempDir())
-	if got := string(AuditPolicy(policy)); !strings.Contains(got, "verbs: [get]") || !strings.HasSuffix(got, "- level: None\n") {
+	if got := string(AuditPolicy(policy)); !strings.Contains(got, "verbs: [get]") ||
+		!strings.HasSuffix(got, "- level: None\n") {
 		t.Errorf("with a folder: %s", got)
 	}
 }

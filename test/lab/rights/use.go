@@ -70,7 +70,8 @@ const (
 	reason   = "authorization.k8s.io/reason"
 )
 
-// roleIn finds the role in the reason that RBAC gives. Roles that Kubernetes itself gives to all users are none of ours.
+// roleIn finds the role in the reason that RBAC gives. Roles that Kubernetes itself gives to all users are none of
+// ours.
 var roleIn = regexp.MustCompile(`of (?:Cluster)?Role "(tenure-[^"]+)"`)
 
 // Read reads one audit log.
@@ -86,7 +87,8 @@ func Read(path string) (Use, error) {
 		text, err := in.ReadBytes('\n')
 		if bytes.Contains(text, []byte(User)) {
 			var e event
-			if json.Unmarshal(text, &e) == nil && e.User.Username == User { // a line that is cut short is the last of a killed server
+			// a line that is cut short is the last of a killed server
+			if json.Unmarshal(text, &e) == nil && e.User.Username == User {
 				seen.count(&e)
 			}
 		}
@@ -146,7 +148,8 @@ func AuditPolicy(policy []byte) []byte {
 	return slices.Concat(bytes.TrimSuffix(policy, rest), []byte(reads), rest)
 }
 
-// Leave reads the audit logs below a folder, and leaves what they show where Variable says. Without it, it does nothing.
+// Leave reads the audit logs below a folder, and leaves what they show where Variable says. Without it, it does
+// nothing.
 func Leave(below string) error {
 	to := os.Getenv(Variable)
 	if to == "" {
@@ -209,6 +212,7 @@ func Left(folder string) (Use, error) {
 }
 
 func compare(a, b Grant) int {
-	return cmp.Or(strings.Compare(a.Role, b.Role), strings.Compare(a.Resource, b.Resource), strings.Compare(a.Verb, b.Verb),
+	return cmp.Or(strings.Compare(a.Role, b.Role), strings.Compare(a.Resource, b.Resource),
+		strings.Compare(a.Verb, b.Verb),
 		strings.Compare(a.Group, b.Group))
 }

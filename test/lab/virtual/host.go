@@ -67,8 +67,8 @@ type Cluster struct {
 	server *httptest.Server
 }
 
-// Add makes a virtual cluster. Its namespaces are those whose names begin with its name and a dash. Where only isn't empty
-// it has a namespace of that name, and none can be added; where it is, it has "default".
+// Add makes a virtual cluster. Its namespaces are those whose names begin with its name and a dash. Where only isn't
+// empty it has a namespace of that name, and none can be added; where it is, it has "default".
 func (h *Host) Add(ctx context.Context, name, only string) (*Cluster, error) {
 	if wrong := validation.IsDNS1123Label(name + "-kube-system"); len(wrong) > 0 {
 		return nil, fmt.Errorf("virtual cluster %q: name: %s", name, wrong[0])
@@ -100,7 +100,8 @@ func (h *Host) Add(ctx context.Context, name, only string) (*Cluster, error) {
 // namespace makes one that is ready for Pods, if it isn't there yet.
 func (h *Host) namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
 	core := h.client.CoreV1()
-	made, err := core.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	made, err := core.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		made, err = core.Namespaces().Get(ctx, name, metav1.GetOptions{})
 	}
@@ -108,7 +109,8 @@ func (h *Host) namespace(ctx context.Context, name string) (*corev1.Namespace, e
 		return nil, err
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
-	if _, err := core.ServiceAccounts(name).Create(ctx, account, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := core.ServiceAccounts(name).Create(ctx, account, metav1.CreateOptions{}); err != nil &&
+		!apierrors.IsAlreadyExists(err) {
 		return nil, err
 	}
 	return made, nil
@@ -142,7 +144,8 @@ func (c *Cluster) ca() []byte {
 
 // RESTConfig is the admin's client configuration, the caller's to change.
 func (c *Cluster) RESTConfig() *rest.Config {
-	return &rest.Config{Host: c.server.URL, BearerToken: c.token, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: c.ca()}}
+	return &rest.Config{Host: c.server.URL, BearerToken: c.token, QPS: -1,
+		TLSClientConfig: rest.TLSClientConfig{CAData: c.ca()}}
 }
 
 // Kubeconfig rewrites a kubeconfig of the API server into one of the virtual cluster. It must show a token: a client

@@ -71,7 +71,8 @@ func (c *Cluster) translate(method, path string) (target, error) {
 	to := func(rest ...string) string {
 		return "/" + strings.Join(append(append([]string{}, version...), rest...), "/")
 	}
-	if about[0] == "namespaces" && version[0] == "api" && len(about) < 4 && (len(about) < 3 || about[2] == "status" || about[2] == "finalize") {
+	if about[0] == "namespaces" && version[0] == "api" && len(about) < 4 &&
+		(len(about) < 3 || about[2] == "status" || about[2] == "finalize") {
 		t := target{path: path, namespaces: true}
 		if len(about) > 1 {
 			t.path = to(append([]string{"namespaces", c.real(about[1])}, about[2:]...)...)
@@ -103,7 +104,8 @@ func (c *Cluster) translate(method, path string) (target, error) {
 }
 
 // namespaceFields are the field selectors that name a namespace.
-var namespaceFields = map[string]bool{"metadata.namespace": true, "involvedObject.namespace": true, "regarding.namespace": true}
+var namespaceFields = map[string]bool{"metadata.namespace": true, "involvedObject.namespace": true,
+	"regarding.namespace": true}
 
 // selected translates what a query selects by fields.
 func (c *Cluster) selected(query url.Values, t target) error {

@@ -6,7 +6,8 @@ import (
 )
 
 func TestPathsAndSelectorsAreTranslated(t *testing.T) {
-	host := &Host{kinds: &kinds{namespaced: map[string]bool{"v1/pods": true, "v1/nodes": false, "example.com/v1/things": true}}}
+	host := &Host{kinds: &kinds{namespaced: map[string]bool{"v1/pods": true, "v1/nodes": false,
+		"example.com/v1/things": true}}}
 	many, single := &Cluster{name: "a", host: host}, &Cluster{name: "a", only: "default", host: host}
 	for _, c := range []struct {
 		method, path, many, single string // what becomes of the path; "!" is refused
@@ -17,12 +18,15 @@ func TestPathsAndSelectorsAreTranslated(t *testing.T) {
 		{"GET", "/api/v1/nodes/n1", "/api/v1/nodes/n1", "/api/v1/nodes/n1"},
 		{"GET", "/api/v1/pods", "/api/v1/pods", "/api/v1/namespaces/a-default/pods"},
 		{"DELETE", "/api/v1/pods", "!", "/api/v1/namespaces/a-default/pods"},
-		{"GET", "/apis/example.com/v1/things", "/apis/example.com/v1/things", "/apis/example.com/v1/namespaces/a-default/things"},
-		{"GET", "/api/v1/namespaces/shop/pods/p/log", "/api/v1/namespaces/a-shop/pods/p/log", "/api/v1/namespaces/a-shop/pods/p/log"},
+		{"GET", "/apis/example.com/v1/things", "/apis/example.com/v1/things",
+			"/apis/example.com/v1/namespaces/a-default/things"},
+		{"GET", "/api/v1/namespaces/shop/pods/p/log", "/api/v1/namespaces/a-shop/pods/p/log",
+			"/api/v1/namespaces/a-shop/pods/p/log"},
 		{"GET", "/api/v1/namespaces", "/api/v1/namespaces", "/api/v1/namespaces"},
 		{"POST", "/api/v1/namespaces", "/api/v1/namespaces", "!"},
 		{"GET", "/api/v1/namespaces/kube-system", "/api/v1/namespaces/a-kube-system", "/api/v1/namespaces/a-kube-system"},
-		{"PUT", "/api/v1/namespaces/shop/finalize", "/api/v1/namespaces/a-shop/finalize", "/api/v1/namespaces/a-shop/finalize"},
+		{"PUT", "/api/v1/namespaces/shop/finalize", "/api/v1/namespaces/a-shop/finalize",
+			"/api/v1/namespaces/a-shop/finalize"},
 	} {
 		for cluster, want := range map[*Cluster]string{many: c.many, single: c.single} {
 			got, err := cluster.translate(c.method, c.path)
@@ -35,7 +39,8 @@ func TestPathsAndSelectorsAreTranslated(t *testing.T) {
 		}
 	}
 	query := url.Values{"fieldSelector": {"metadata.name=x,metadata.namespace!=shop"}, "shardSelector": {"kept"}}
-	if err := many.selected(query, target{}); err != nil || query.Get("fieldSelector") != "metadata.name=x,metadata.namespace!=a-shop" || query.Get("shardSelector") != "kept" {
+	if err := many.selected(query, target{}); err != nil ||
+		query.Get("fieldSelector") != "metadata.name=x,metadata.namespace!=a-shop" || query.Get("shardSelector") != "kept" {
 		t.Errorf("%v (%v)", query, err)
 	}
 	if err := many.selected(url.Values{"fieldSelector": {"nonsense"}}, target{}); err == nil {

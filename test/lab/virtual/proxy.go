@@ -36,7 +36,8 @@ func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	through := c.host.others
-	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && subtle.ConstantTimeCompare([]byte(token), []byte(c.token)) == 1 {
+	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok &&
+		subtle.ConstantTimeCompare([]byte(token), []byte(c.token)) == 1 {
 		out.Header.Del("Authorization")
 		through = c.host.admin
 	}

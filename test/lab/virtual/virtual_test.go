@@ -48,11 +48,13 @@ func add(t *testing.T, host *virtual.Host, name, only string) one {
 func (c one) fill(t *testing.T, namespace string, n int) {
 	t.Helper()
 	for i := range n {
-		at := metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s-%d", c.Name(), i), Labels: map[string]string{"odd": fmt.Sprint(i%2 == 1)}}
+		at := metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s-%d", c.Name(), i),
+			Labels: map[string]string{"odd": fmt.Sprint(i%2 == 1)}}
 		pod := &corev1.Pod{ObjectMeta: at, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "x", Image: "x"}}}}
 		for _, o := range []client.Object{
 			&cnatv1alpha1.At{ObjectMeta: at, Spec: cnatv1alpha1.AtSpec{Schedule: "2030-01-02T03:04:05Z", Command: "true"}}, pod,
-			&corev1.Event{ObjectMeta: at, Reason: "Test", InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: namespace, Name: pod.Name}},
+			&corev1.Event{ObjectMeta: at, Reason: "Test",
+				InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: namespace, Name: pod.Name}},
 		} {
 			if err := c.Create(t.Context(), o); err != nil {
 				t.Fatalf("%T in %s: %v", o, c.Name(), err)
@@ -102,7 +104,8 @@ func (c one) made(namespace string, from, to, step int) (names []string) {
 }
 
 func TestVirtualClustersOfOneAPIServerDoNotSeeEachOther(t *testing.T) {
-	plane := labtest.Planes(t, localplane.ClusterConfig{Name: "host"}).Cluster("host") // no scheduler, which makes Events of its own
+	// no scheduler, which makes Events of its own
+	plane := labtest.Planes(t, localplane.ClusterConfig{Name: "host"}).Cluster("host")
 	if err := lab.InstallWorkload(t.Context(), plane); err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +163,8 @@ func alone(t *testing.T, v one, objects int) {
 		t.Errorf("an event is about namespace %q (%v)", events.Items[0].InvolvedObject.Namespace, err)
 	}
 	system := &corev1.Namespace{}
-	if err := v.Get(t.Context(), client.ObjectKey{Name: metav1.NamespaceSystem}, system); err != nil || string(system.UID) != v.UID() {
+	if err := v.Get(t.Context(), client.ObjectKey{Name: metav1.NamespaceSystem}, system); err != nil ||
+		string(system.UID) != v.UID() {
 		t.Errorf("kube-system is %s with UID %s (%v), want %s", system.Name, system.UID, err, v.UID())
 	}
 	if diff := cmp.Diff([]string{"/default", "/kube-system"}, v.names(t, &corev1.NamespaceList{})); diff != "" {
@@ -186,7 +190,8 @@ func selectors(t *testing.T, v one, objects int) {
 	if diff := cmp.Diff(v.made("default", 3, 4, 1), v.names(t, &corev1.EventList{}, about)); diff != "" {
 		t.Errorf("events about an object (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"/default"}, v.names(t, &corev1.NamespaceList{}, client.MatchingFields{"metadata.name": "default"})); diff != "" {
+	if diff := cmp.Diff([]string{"/default"}, v.names(t, &corev1.NamespaceList{},
+		client.MatchingFields{"metadata.name": "default"})); diff != "" {
 		t.Errorf("a namespace by its name (-want +got):\n%s", diff)
 	}
 }
@@ -206,11 +211,14 @@ func pages(t *testing.T, v one, objects int) {
 
 func writes(t *testing.T, v one) {
 	ctx := t.Context()
-	applied := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, Data: map[string]string{"a": "1"}}
+	applied := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		Data: map[string]string{"a": "1"}}
 	applied.Namespace, applied.Name = "default", "applied"
 	for range 2 {
 		applied.ManagedFields, applied.ResourceVersion, applied.UID = nil, "", ""
-		if err := v.Patch(ctx, applied, client.Apply, client.FieldOwner("test")); err != nil || applied.Namespace != "default" { //nolint:staticcheck
+		//nolint:staticcheck
+		if err := v.Patch(ctx, applied, client.Apply, client.FieldOwner("test")); err != nil ||
+			applied.Namespace != "default" {
 			t.Fatalf("applying: %v, in namespace %s", err, applied.Namespace)
 		}
 	}
@@ -228,7 +236,8 @@ func writes(t *testing.T, v one) {
 		t.Fatal(err)
 	}
 	got := &corev1.ConfigMap{}
-	if err := v.Get(ctx, client.ObjectKeyFromObject(applied), got); err != nil || len(got.Data) != 4 || got.Labels["merge"] != "1" {
+	if err := v.Get(ctx, client.ObjectKeyFromObject(applied), got); err != nil || len(got.Data) != 4 ||
+		got.Labels["merge"] != "1" {
 		t.Errorf("%v with labels %v, %v", got.Data, got.Labels, err)
 	}
 	precondition := client.Preconditions{UID: &got.UID}
@@ -244,8 +253,11 @@ func writes(t *testing.T, v one) {
 // shards finds that each object is in one half. Were the selector ignored, each would be found twice.
 func shards(t *testing.T, v one, objects int) {
 	var all []string
-	for _, half := range []string{"'0x0000000000000000', '0x8000000000000000'", "'0x8000000000000000', '0x10000000000000000'"} {
-		some := v.names(t, &cnatv1alpha1.AtList{}, &client.ListOptions{Raw: &metav1.ListOptions{ShardSelector: "shardRange(object.metadata.uid, " + half + ")"}})
+	for _, half := range []string{"'0x0000000000000000', '0x8000000000000000'",
+		"'0x8000000000000000', '0x10000000000000000'"} {
+		some := v.names(t, &cnatv1alpha1.AtList{}, &client.ListOptions{
+			Raw: &metav1.ListOptions{ShardSelector: "shardRange(object.metadata.uid, " + half + ")"},
+		})
 		all = append(all, some...)
 	}
 	slices.Sort(all)
@@ -271,7 +283,8 @@ func watches(t *testing.T, all []one) {
 		streams[v.Name()] = w
 	}
 	for _, v := range all {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "last"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "x", Image: "x"}}}}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "last"},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "x", Image: "x"}}}}
 		if err := v.Create(ctx, pod); err != nil {
 			t.Fatal(err)
 		}
@@ -313,7 +326,8 @@ func namespaces(t *testing.T, a, b, c one) {
 	if got := b.names(t, &cnatv1alpha1.AtList{}, client.InNamespace("shop")); len(got) > 0 {
 		t.Errorf("in b's shop: %v", got)
 	}
-	if err := lab.AddNamespace(t.Context(), c, "shop"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "has one namespace, default") {
+	if err := lab.AddNamespace(t.Context(), c, "shop"); !apierrors.IsForbidden(err) ||
+		!strings.Contains(err.Error(), "has one namespace, default") {
 		t.Errorf("c: %v", err)
 	}
 }

@@ -37,7 +37,9 @@ func TestEngagingAndDisengagingAShardLeavesNothingBehind(t *testing.T) {
 	t.Cleanup(func() { _ = planes.Stop() })
 	config := planes.Cluster("west").RESTConfig()
 	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{
-		Paths: []string{filepath.Join("..", "..", "..", "..", "config", "crd", "cnat.programming-kubernetes.info_ats.yaml")}, ErrorIfPathMissing: true,
+		Paths: []string{filepath.Join("..", "..", "..", "..", "config", "crd",
+			"cnat.programming-kubernetes.info_ats.yaml")},
+		ErrorIfPathMissing: true,
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +58,9 @@ func TestEngagingAndDisengagingAShardLeavesNothingBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 20 {
-		at := &cnatv1alpha1.At{Spec: cnatv1alpha1.AtSpec{Schedule: time.Now().Add(time.Hour).UTC().Format(time.RFC3339), Command: "true"}}
+		at := &cnatv1alpha1.At{Spec: cnatv1alpha1.AtSpec{
+			Schedule: time.Now().Add(time.Hour).UTC().Format(time.RFC3339), Command: "true",
+		}}
 		at.Namespace, at.Name = "default", fmt.Sprint("at-", i)
 		if err := real.GetClient().Create(t.Context(), at); err != nil {
 			t.Fatal(err)
@@ -122,7 +126,8 @@ func cycle(ctx context.Context, real *engage.Connection) error {
 	if err != nil {
 		return err
 	}
-	gate := engage.NewGate(ctx, keyspace.ShardID{Cluster: "west", Prefix: prefix}, "tenure/test", "cycle-1", func() bool { return true })
+	gate := engage.NewGate(ctx, keyspace.ShardID{Cluster: "west", Prefix: prefix}, "tenure/test", "cycle-1",
+		func() bool { return true })
 	c, err := engage.Open(real, gate, &engage.Traffic{}, engage.Options{
 		Kinds: []engage.Kind{{Object: &cnatv1alpha1.At{}}, {Object: &corev1.Pod{}, Owned: true}},
 	})

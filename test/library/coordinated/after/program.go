@@ -18,7 +18,8 @@ import (
 	"github.com/tenure-dev/tenure/shard"
 )
 
-func Run(ctx context.Context, home *rest.Config, provider multicluster.Provider, opts manager.Options, pod string) error {
+func Run(ctx context.Context, home *rest.Config, provider multicluster.Provider, opts manager.Options,
+	pod string) error {
 	mgr, err := shard.NewManager(home, provider, opts, shard.Config{
 		Replica: pod,
 		Kinds:   []shard.Kind{shard.Primary(&corev1.ConfigMap{})},

@@ -17,7 +17,8 @@ import (
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 )
 
-func Run(ctx context.Context, home *rest.Config, provider multicluster.Provider, opts manager.Options, pod string) error {
+func Run(ctx context.Context, home *rest.Config, provider multicluster.Provider, opts manager.Options,
+	pod string) error {
 	leases, err := client.New(home, client.Options{})
 	if err != nil {
 		return err

@@ -1,5 +1,5 @@
-// Mutants builds the protocol and the queue with one seeded bug after another and expects their tests to fail. It prints which test
-// caught which, and fails if one got away. Run it from the module's root.
+// Mutants builds the protocol and the queue with one seeded bug after another and expects their tests to fail. It
+// prints which test caught which, and fails if one got away. Run it from the module's root.
 package main
 
 import (
@@ -66,7 +66,8 @@ func run(ctx context.Context, only string, by judge, parallel int) error {
 	for _, folder := range folders(all) {
 		clause := "\npackage " + path.Base(folder) + "\n"
 		sound := mutants.Mutant{Name: "none", File: folder + "/doc.go", Old: clause, New: clause}
-		if caught, err := (judge{seeds: 1000}).verdict(ctx, sound, filepath.Join(dir, path.Base(folder))); err != nil || caught != "" {
+		if caught, err := (judge{seeds: 1000}).verdict(ctx, sound, filepath.Join(dir, path.Base(folder))); err != nil ||
+			caught != "" {
 			return fmt.Errorf("the tests fail without any seeded bug: %s %w", caught, err)
 		}
 	}
