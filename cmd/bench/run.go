@@ -56,9 +56,9 @@ func newRun() *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
 		Use: "run SCENARIO|FILE", Short: "carry a scenario out and report",
-		Long: "Starts control planes and replicas on this machine, gives them the scenario's load, and reports. Settings " +
-			"are\n" +
-			"applied to the scenario by their dotted path: --set size=full, --set fleet.replicas=5, --set load.count=1000.",
+		Long: "Starts control planes and replicas on this machine, gives them the scenario's load, and reports. Settings\n" +
+			"are applied to the scenario by their dotted path: --set size=full, --set fleet.replicas=5, --set\n" +
+			"load.count=1000.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return fmt.Errorf("want a scenario (bench list) or a file, one, got %q", args)

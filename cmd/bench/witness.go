@@ -26,10 +26,9 @@ func newWitness() *cobra.Command {
 	var f witnessFlags
 	cmd := &cobra.Command{
 		Use: "witness DIR", Short: "judge the invariants from API servers' audit logs",
-		Long: "Reads the audit logs below DIR (files audit*.log, rotated and .gz too, one folder per cluster) and reports " +
-			"every\n" +
-			"broken invariant with the log lines that prove it. What the logs should hold and don't is a violation too,\n" +
-			"unless a reason is given.",
+		Long: "Reads the audit logs below DIR (files audit*.log, rotated and .gz too, one folder per cluster) and reports\n" +
+			"every broken invariant with the log lines that prove it. What the logs should hold and don't is a violation\n" +
+			"too, unless a reason is given.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return fmt.Errorf("want a directory of audit logs, one, got %q", args)

@@ -156,13 +156,11 @@ func newClusterAdd(getenv func(string) string) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use: "add NAME", Short: "make a cluster one of the fleet's, and wait until it is served", Args: clusterName,
-		Long: "Installs in the workload cluster what config/workload has: the API of Ats, a service account, the narrowest " +
-			"roles and\n" +
-			"policies. Then it asks for a token of that account, writes the kubeconfig Secret of the home cluster, and waits " +
-			"until\n" +
-			"the replicas serve the cluster. A second run changes nothing.\n\n" +
-			"It takes an admin of the workload cluster; in home, the right to write Secrets and to read Shards, Leases and " +
-			"events.",
+		Long: "Installs in the workload cluster what config/workload has: the API of Ats, a service account, the narrowest\n" +
+			"roles and policies. Then it asks for a token of that account, writes the kubeconfig Secret of the home\n" +
+			"cluster, and waits until the replicas serve the cluster. A second run changes nothing.\n\n" +
+			"It takes an admin of the workload cluster; in home, the right to write Secrets and to read Shards, Leases\n" +
+			"and events.",
 	}
 	home.declare(cmd, "home-context", getenv)
 	admin.declare(cmd, usualDefault)
@@ -333,11 +331,10 @@ func newClusterRotate(getenv func(string) string) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use: "rotate NAME", Short: "put a new token into a cluster's Secret", Args: clusterName,
-		Long: "Asks the workload cluster for a new token of the replicas' service account and puts it into the cluster's " +
-			"Secret.\n" +
-			"The fleet does that by itself before a token expires that add or rotate asked for; this is for when it can't.\n" +
-			"It takes the right to create tokens of that account (serviceaccounts/token) and to read namespace kube-system\n" +
-			"there; in home, to read and update Secrets.",
+		Long: "Asks the workload cluster for a new token of the replicas' service account and puts it into the cluster's\n" +
+			"Secret. The fleet does that by itself before a token expires that add or rotate asked for; this is for when\n" +
+			"it can't. It takes the right to create tokens of that account (serviceaccounts/token) and to read namespace\n" +
+			"kube-system there; in home, to read and update Secrets.",
 	}
 	home.declare(cmd, "home-context", getenv)
 	admin.declare(cmd, usualDefault)
@@ -367,11 +364,10 @@ func newClusterRemove(getenv func(string) string) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use: "remove NAME", Short: "take a cluster from the fleet, and wait until it has let go", Args: clusterName,
-		Long: "Deletes the cluster's Secret and waits until no replica holds a part of the cluster. With --kubeconfig or " +
-			"--context it\n" +
-			"then deletes what add created in the workload cluster. It never deletes a CustomResourceDefinition, an At, or " +
-			"what\n" +
-			"add didn't create. The Shard records stay in home, held by nobody: their epochs go on if the cluster comes back.",
+		Long: "Deletes the cluster's Secret and waits until no replica holds a part of the cluster. With --kubeconfig or\n" +
+			"--context it then deletes what add created in the workload cluster. It never deletes a\n" +
+			"CustomResourceDefinition, an At, or what add didn't create. The Shard records stay in home, held by nobody:\n" +
+			"their epochs go on if the cluster comes back.",
 	}
 	home.declare(cmd, "home-context", getenv)
 	admin.declare(cmd, "(default: the cluster itself isn't touched)")
