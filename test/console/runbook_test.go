@@ -35,7 +35,6 @@ func TestTheRunbookLeadsOutOfTrouble(t *testing.T) {
 	}{
 		{"TenureForeignRecords", night.foreignRecord},
 		{"Rotating the credentials of a cluster", night.rotate},
-		{"TenureClusterLimited", night.limited},
 		{"TenureClusterUnreachable", night.unreachable},
 		{"Restoring the home cluster from a backup", night.restore},
 	} {
@@ -115,40 +114,6 @@ func (n night) rotate(entry string) {
 		})
 	}
 	n.healthy()
-}
-
-// refuseAll has an API server refuse all requests of the fleet's account with 429.
-const refuseAll = `
-apiVersion: flowcontrol.apiserver.k8s.io/v1
-kind: PriorityLevelConfiguration
-metadata: {name: nothing}
-spec:
-  type: Limited
-  limited: {nominalConcurrencyShares: 0, borrowingLimitPercent: 0, limitResponse: {type: Reject}}
----
-apiVersion: flowcontrol.apiserver.k8s.io/v1
-kind: FlowSchema
-metadata: {name: nothing}
-spec:
-  matchingPrecedence: 100
-  priorityLevelConfiguration: {name: nothing}
-  rules:
-  - subjects: [{kind: ServiceAccount, serviceAccount: {namespace: tenure-system, name: tenure}}]
-    resourceRules: [{verbs: ["*"], apiGroups: ["*"], resources: ["*"], clusterScope: true, namespaces: ["*"]}]
-    nonResourceRules: [{verbs: ["*"], nonResourceURLs: ["*"]}]
-`
-
-// limited is a cluster whose API server has no room for the fleet, until its account has a priority level that has.
-func (n night) limited(entry string) {
-	status := n.entry(entry, "tenure status")[0]
-	n.types(fmt.Sprintf("kubectl --kubeconfig west.yaml apply -f - <<'END'%sEND", refuseAll))
-	n.types("kubectl --kubeconfig west.yaml apply -f config/samples/at_book.yaml")
-	n.says(status, true, "nothing is served (throttling): west", entry)
-	n.says(n.entry(entry, "tenure why")[0]+" at/example-at --cluster west", true, "throttling", entry)
-	n.types("kubectl --kubeconfig west.yaml delete flowschema nothing")
-	n.types("kubectl --kubeconfig west.yaml wait at example-at --for=jsonpath='{.status.phase}'=DONE --timeout=60s")
-	n.healthy()
-	n.types("kubectl --kubeconfig west.yaml delete at example-at")
 }
 
 // unreachable is a cluster whose server stops, and one whose credentials are taken away.
