@@ -51,10 +51,8 @@ type bench struct {
 	clusters map[multicluster.ClusterName]*fakeCluster
 	down     map[multicluster.ClusterName]time.Time // since when
 	recorder *events.FakeRecorder
-	// related are the versions of the copies that events are about, "" for none.
-	related []string
-	clock   *clocktesting.FakeClock
-	subject *Reconciler
+	clock    *clocktesting.FakeClock
+	subject  *Reconciler
 	// sent counts writes sent by the subject, and written names those that were committed.
 	sent    int
 	written []string
@@ -86,26 +84,9 @@ type fakeCluster struct {
 	refuses error
 }
 
-func (c *fakeCluster) GetClient() client.Client    { return cached{c.client, c} }
-func (c *fakeCluster) GetAPIReader() client.Reader { return live{c.client, c} }
-func (c *fakeCluster) GetEventRecorder(string) recorder.EventRecorder {
-	return telling{c.bench.recorder, c.bench}
-}
-
-// telling notes what an event is about, beside the source.
-type telling struct {
-	*events.FakeRecorder
-	bench *bench
-}
-
-func (r telling) Eventf(regarding, related runtime.Object, kind, reason, action, note string, args ...any) {
-	version := ""
-	if copy, ok := related.(*appsv1.Deployment); ok {
-		version = string(copy.UID) + " " + copy.ResourceVersion
-	}
-	r.bench.related = append(r.bench.related, version)
-	r.FakeRecorder.Eventf(regarding, related, kind, reason, action, note, args...)
-}
+func (c *fakeCluster) GetClient() client.Client                       { return cached{c.client, c} }
+func (c *fakeCluster) GetAPIReader() client.Reader                    { return live{c.client, c} }
+func (c *fakeCluster) GetEventRecorder(string) recorder.EventRecorder { return c.bench.recorder }
 
 // live is a reader of what the API server has.
 type live struct {

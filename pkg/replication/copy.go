@@ -198,8 +198,7 @@ func (c *copyActor) applied(view *CopyView, step Step, result *appsv1.Deployment
 		}
 	})
 	if len(step.Drift) > 0 && len(left) == 0 {
-		c.tell(result, corev1.EventTypeNormal, ReasonRepaired,
-			fmt.Sprintf("cluster %s: repaired %s", c.target, list(step.Drift)))
+		c.tell(corev1.EventTypeNormal, ReasonRepaired, fmt.Sprintf("cluster %s: repaired %s", c.target, list(step.Drift)))
 	}
 	view.Copy, view.Live = result, true
 	return nil

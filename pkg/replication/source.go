@@ -247,19 +247,13 @@ func (a *actor) tellCondition(condition appsv1.DeploymentCondition) {
 	case ReasonProgressing, ReasonCleaningUp:
 		return // the condition suffices; an event is an API write too
 	case ReasonReplicated:
-		a.tell(nil, corev1.EventTypeNormal, condition.Reason, condition.Message)
+		a.tell(corev1.EventTypeNormal, condition.Reason, condition.Message)
 	default:
-		a.tell(nil, corev1.EventTypeWarning, condition.Reason, condition.Message)
+		a.tell(corev1.EventTypeWarning, condition.Reason, condition.Message)
 	}
 }
 
-// tell sends an event about the source, and about a copy (nil for none). An event about the same versions of the same
-// objects, for the same reason, would only be counted as one more of the earlier ones, with their message.
-func (a *actor) tell(copy *appsv1.Deployment, kind, reason, message string) {
-	var related runtime.Object // nil, and not a copy that is nil
-	if copy != nil {
-		related = copy
-	}
-	a.home.GetEventRecorder(FieldManager).Eventf(a.source, related, kind, reason, "Replicate", "%s",
+func (a *actor) tell(kind, reason, message string) {
+	a.home.GetEventRecorder(FieldManager).Eventf(a.source, nil, kind, reason, "Replicate", "%s",
 		text.Line(message, text.Note))
 }
