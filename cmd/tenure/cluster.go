@@ -156,11 +156,11 @@ func newClusterAdd(getenv func(string) string) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use: "add NAME", Short: "make a cluster one of the fleet's, and wait until it is served", Args: clusterName,
-		Long: "Installs in the workload cluster what config/workload has: the API of Ats, a service account, the narrowest\n" +
-			"roles and policies. Then it asks for a token of that account, writes the kubeconfig Secret of the home\n" +
-			"cluster, and waits until the replicas serve the cluster. A second run changes nothing.\n\n" +
-			"It takes an admin of the workload cluster; in home, the right to write Secrets and to read Shards, Leases\n" +
-			"and events.",
+		Long: "Installs in the workload cluster what config/workload has: the API of Ats, a service account, the\n" +
+			"narrowest roles and policies. Then it asks for a token of that account, writes the kubeconfig Secret of\n" +
+			"the home cluster, and waits until the replicas serve the cluster. A second run changes nothing.\n\n" +
+			"It takes an admin of the workload cluster; in home, the right to write Secrets and to read Shards,\n" +
+			"Leases and events.",
 	}
 	home.declare(cmd, "home-context", getenv)
 	admin.declare(cmd, usualDefault)

@@ -15,9 +15,9 @@ func newPage(getenv func(string) string) *cobra.Command {
 	q := &homeFlags{}
 	cmd := &cobra.Command{
 		Use: "page", Short: "open the status page of a replica here, with your own credentials", Args: noArguments(""),
-		Long: "Opens the status page of a replica on this machine, through the API server of the home cluster and with your\n" +
-			"own token, prints its address, and keeps it open until Ctrl-C. See config/rbac/viewer_role.yaml for the\n" +
-			"rights it takes.",
+		Long: "Opens the status page of a replica on this machine, through the API server of the home cluster and with\n" +
+			"your own token, prints its address, and keeps it open until Ctrl-C. See config/rbac/viewer_role.yaml for\n" +
+			"the rights it takes.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case o.Port < 1 || o.Port > 65535:

@@ -32,8 +32,8 @@ func newTrace(getenv func(string) string) *cobra.Command {
 	o := &traceOptions{}
 	cmd := &cobra.Command{
 		Use: "trace ID|at/NAME|SHARD|slowest", Short: "traces of an object, a shard or the slowest reconcile, from Jaeger",
-		Long: "Prints traces from Jaeger as trees: one by its ID, the reconciles of an At, the handoffs of a shard such as\n" +
-			"west/01, or the slowest reconcile.",
+		Long: "Prints traces from Jaeger as trees: one by its ID, the reconciles of an At, the handoffs of a shard such\n" +
+			"as west/01, or the slowest reconcile.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return &console.UsageError{Text: fmt.Sprintf("name one trace, at/NAME, shard, or slowest, not %q", args)}
