@@ -79,7 +79,7 @@ func (f *File) Add(s Sample) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err == nil {
-		_, f.err = f.out.Write(record[:])
+		f.err = appendTo(f.out, record[:])
 	}
 }
 

@@ -52,7 +52,7 @@ func Connect(real cluster.Cluster) (*Connection, error) {
 	// A dialer of its own keeps client-go from sharing connections with other credentials for the same server. API servers
 	// close those on which a request was refused for its credentials, and with it all else that is under way there.
 	if config.Dial == nil && config.Transport == nil {
-		config.Dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+		config.Dial = dial(&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second})
 	}
 	transport, err := rest.TransportFor(config)
 	if err != nil {
