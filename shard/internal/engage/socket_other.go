@@ -8,4 +8,6 @@ import (
 )
 
 // dial opens connections as its dialer does.
-func dial(with *net.Dialer) func(context.Context, string, string) (net.Conn, error) { return with.DialContext }
+func dial(with *net.Dialer) func(context.Context, string, string) (net.Conn, error) {
+	return with.DialContext
+}

@@ -1,0 +1,210 @@
+package engage
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+)
+
+// streamed decodes the watch events of one typed kind as client-go does, with less work where they are JSON, as those
+// of custom resources are. client-go's serializers read each event nine times: to find its end, to find its kind and to
+// check its syntax before they decode it, the same again for the object in it. What doesn't look as API servers write
+// it is left to them.
+type streamed struct {
+	runtime.NegotiatedSerializer
+	kind    schema.GroupVersionKind
+	example func() (runtime.Object, error) // returns a new object of the kind
+}
+
+func (s streamed) SupportedMediaTypes() []runtime.SerializerInfo {
+	all := slices.Clone(s.NegotiatedSerializer.SupportedMediaTypes())
+	for i, info := range all {
+		if info.MediaType == runtime.ContentTypeJSON && info.StreamSerializer != nil {
+			stream := *info.StreamSerializer
+			stream.Serializer, stream.Framer = envelopes{stream.Serializer}, frames{stream.Framer}
+			all[i].StreamSerializer = &stream
+		}
+	}
+	return all
+}
+
+func (s streamed) DecoderToVersion(decoder runtime.Decoder, to runtime.GroupVersioner) runtime.Decoder {
+	version, kind := s.kind.GroupVersion(), s.kind.Kind
+	return &objects{Decoder: s.NegotiatedSerializer.DecoderToVersion(decoder, to), streamed: s, starts: [2][]byte{
+		fmt.Appendf(nil, `{"apiVersion":%q,"kind":%q,`, version, kind), // custom resources
+		fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,`, kind, version),
+	}}
+}
+
+// objects decodes the objects of events. What says at once that it is of the kind needn't be asked for it first.
+type objects struct {
+	runtime.Decoder
+	streamed
+	starts [2][]byte
+}
+
+func (o *objects) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object,
+	*schema.GroupVersionKind, error) {
+	if into != nil || !bytes.HasPrefix(data, o.starts[0]) && !bytes.HasPrefix(data, o.starts[1]) {
+		return o.Decoder.Decode(data, defaults, into)
+	}
+	object, err := o.example()
+	if err == nil {
+		err = utiljson.Unmarshal(data, object)
+	}
+	if err != nil {
+		return nil, &o.kind, err
+	}
+	object.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{}) // as typed objects have it
+	return object, &o.kind, nil
+}
+
+// envelopes takes events apart.
+type envelopes struct{ runtime.Serializer }
+
+var eventKind = schema.GroupVersionKind{Version: "v1", Kind: "WatchEvent"}
+
+// Decode leaves the object of an event where it is, in what was read. It is decoded before more is read.
+func (e envelopes) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object,
+	*schema.GroupVersionKind, error) {
+	event, ok := into.(*metav1.WatchEvent)
+	if !ok {
+		return e.Serializer.Decode(data, defaults, into)
+	}
+	kind, object, ok := parts(data)
+	if !ok {
+		return e.Serializer.Decode(data, defaults, into)
+	}
+	event.Type, event.Object.Raw = string(kind), object
+	return event, &eventKind, nil
+}
+
+// parts returns the parts of {"type":"KIND","object":{...}}; ok is false for everything else.
+func parts(data []byte) (kind, object []byte, ok bool) {
+	rest, ok := bytes.CutPrefix(data, []byte(`{"type":"`))
+	if !ok {
+		return nil, nil, false
+	}
+	kind, rest, ok = bytes.Cut(rest, []byte(`","object":`))
+	if !ok || bytes.ContainsAny(kind, `"\`) {
+		return nil, nil, false
+	}
+	var end extent
+	n := end.of(rest)
+	if n == 0 || string(bytes.TrimSpace(rest[n:])) != "}" {
+		return nil, nil, false
+	}
+	return kind, rest[:n], true
+}
+
+// frames cuts a stream of JSON objects.
+type frames struct{ runtime.Framer }
+
+func (frames) NewFrameReader(r io.ReadCloser) io.ReadCloser { return &frameReader{from: r} }
+
+// frameReader returns one object after the other. As client-go's streaming decoder expects it, a read whose buffer is
+// too small returns [io.ErrShortBuffer], and the next one goes on.
+type frameReader struct {
+	from   io.ReadCloser
+	buffer []byte
+	read   []byte // the part of the buffer that has arrived and wasn't returned
+	left   int    // how much of read belongs to the object that is being returned
+}
+
+// A watch begins with a small buffer, and drops a large one once it is empty.
+const smallBuffer, largeBuffer = 2 << 10, 64 << 10
+
+// largestEvent bounds an event, in bytes. client-go drops what is larger than its object may be.
+const largestEvent = 2 * largestObject
+
+var errLargeEvent = errors.New("a watch event is larger than it may be")
+
+func (f *frameReader) Read(into []byte) (int, error) {
+	if f.left == 0 {
+		if err := f.await(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(into, f.read[:f.left])
+	f.read, f.left = f.read[n:], f.left-n
+	if f.left > 0 {
+		return n, io.ErrShortBuffer
+	}
+	return n, nil
+}
+
+// await reads until a whole object is there.
+func (f *frameReader) await() error {
+	var end extent
+	for seen := 0; ; {
+		if n := end.of(f.read[seen:]); n > 0 {
+			f.left = seen + n
+			return nil
+		}
+		if seen = len(f.read); seen > largestEvent {
+			return errLargeEvent
+		}
+		if err := f.more(); err != nil {
+			return err
+		}
+	}
+}
+
+// more reads what has arrived behind what is there already.
+func (f *frameReader) more() error {
+	if len(f.read) == 0 && len(f.buffer) > largeBuffer {
+		f.buffer = nil
+	}
+	if len(f.read) == 0 || len(f.read) == cap(f.read) { // nothing is left, or the buffer's end is reached
+		if 2*len(f.read) >= len(f.buffer) {
+			f.buffer = make([]byte, max(smallBuffer, 2*len(f.buffer)))
+		}
+		f.read = f.buffer[:copy(f.buffer, f.read)]
+	}
+	n, err := f.from.Read(f.read[len(f.read):cap(f.read)])
+	f.read = f.read[:len(f.read)+n]
+	switch {
+	case n > 0:
+		return nil // an error comes again
+	case err == io.EOF && len(bytes.TrimSpace(f.read)) > 0:
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+func (f *frameReader) Close() error { return f.from.Close() }
+
+// extent finds the end of a JSON object or list, in pieces. It tells strings from what is between them, and leaves the
+// syntax to whoever decodes.
+type extent struct {
+	depth             int
+	inString, escaped bool
+}
+
+// of returns how much of the next piece belongs to the object, 0 if it doesn't end there.
+func (e *extent) of(piece []byte) int {
+	for i, b := range piece {
+		switch {
+		case e.escaped:
+			e.escaped = false
+		case e.inString:
+			e.escaped, e.inString = b == '\\', b != '"'
+		case b == '"':
+			e.inString = true
+		case b == '{', b == '[':
+			e.depth++
+		case b == '}', b == ']':
+			if e.depth--; e.depth <= 0 {
+				return i + 1
+			}
+		}
+	}
+	return 0
+}

@@ -1,0 +1,187 @@
+package engage
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	restwatch "k8s.io/client-go/rest/watch"
+)
+
+// ofClientGo and ofPods decode watch events of Pods in JSON: as client-go does, and as we do.
+var (
+	ofClientGo = serializer.NewCodecFactory(clientgoscheme.Scheme).WithoutConversion()
+	ofPods     = streamed{NegotiatedSerializer: ofClientGo, kind: corev1.SchemeGroupVersion.WithKind("Pod"),
+		example: func() (runtime.Object, error) { return &corev1.Pod{}, nil }}
+)
+
+// streamOf returns the decoder that client-go's watches use.
+func streamOf(t testing.TB, by runtime.NegotiatedSerializer, from io.Reader) *restwatch.Decoder {
+	t.Helper()
+	object, event, framer, err := runtime.NewClientNegotiator(by, corev1.SchemeGroupVersion).StreamDecoder(
+		runtime.ContentTypeJSON, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return restwatch.NewDecoder(streaming.NewDecoder(framer.NewFrameReader(io.NopCloser(from)), event), object)
+}
+
+// decoded are all events of a stream, and whether it ended in order.
+func decoded(t testing.TB, by runtime.NegotiatedSerializer, from io.Reader) (events []any, whole bool) {
+	t.Helper()
+	stream := streamOf(t, by, from)
+	for {
+		kind, object, err := stream.Decode()
+		if err != nil {
+			return events, err == io.EOF
+		}
+		events = append(events, kind, object)
+	}
+}
+
+// event is a watch event as API servers write it.
+func event(t testing.TB, kind string, object any) string {
+	t.Helper()
+	data, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf(`{"type":%q,"object":%s}`+"\n", kind, data)
+}
+
+func podNamed(name string) *corev1.Pod {
+	return &corev1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: "7",
+			Annotations: map[string]string{"odd": `}{"]\` + "\n" + `\"`}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Command: []string{`echo "}"`}}}},
+	}
+}
+
+func TestWatchEventsAreDecodedAsClientGoDoes(t *testing.T) {
+	sorted, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "x"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := event(t, "ADDED", podNamed("a"))
+	for _, c := range []struct {
+		name, stream string
+		events       int // that there must be
+	}{
+		{"what an API server writes of built-in kinds", pod + event(t, "MODIFIED", podNamed("b")), 2},
+		{"what it writes of custom resources", event(t, "ADDED", json.RawMessage(sorted)) + pod, 2},
+		{"a bookmark", event(t, "BOOKMARK", json.RawMessage(`{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"9"}}`)), 1},
+		{"an error", event(t, "ERROR", &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+			Status: "Failure", Reason: metav1.StatusReasonExpired, Code: 410}), 1},
+		{"another kind", event(t, "ADDED", &corev1.Node{TypeMeta: metav1.TypeMeta{Kind: "Node", APIVersion: "v1"}}), 1},
+		{"an event without a line's end, and one right behind it", strings.ReplaceAll(pod+pod, "\n", ""), 2},
+		{"an event in several lines", strings.NewReplacer(`{"type"`, "{\n \"type\"", `,"object"`, " ,\n \"object\"").Replace(pod), 1},
+		{"the object first", `{"object":{"kind":"Pod","apiVersion":"v1"},"type":"DELETED"}`, 1},
+		{"another field behind the object", `{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1"},"more":{}}` + pod, 2},
+		{"a field twice", `{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","kind":"Pod"}}`, 1},
+		{"a field in other letters", `{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","Metadata":{"name":"no"}}}`, 1},
+		{"no kind", `{"type":"ADDED","object":{"metadata":{"name":"x"}}}`, 0},
+		{"a kind nobody knows", `{"type":"ADDED","object":{"kind":"Pod","apiVersion":"other/v1"}}`, 0},
+		{"an unknown type of event", pod + `{"type":"RENAMED","object":{"kind":"Pod","apiVersion":"v1"}}`, 1},
+		{"a field of the wrong type", pod + `{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":7}}`, 1},
+		{"bad syntax in an object", pod + `{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1",}}` + pod, 1},
+		{"bad syntax of an event", pod + `{"type":"ADDED","object":}` + pod, 1},
+		{"brackets that don't match", pod + `{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","spec":]}}`, 1},
+		{"the end in the middle of an event", pod + pod[:len(pod)/2], 1},
+		{"nothing", "", 0},
+		{"an object as large as an API server takes", event(t, "ADDED", func() *corev1.Pod {
+			p := podNamed("large")
+			p.Annotations["much"] = strings.Repeat(`\"{`, 500_000)
+			return p
+		}()) + pod, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			want, wholeThere := decoded(t, ofClientGo, strings.NewReader(c.stream))
+			if len(want) != 2*c.events {
+				t.Fatalf("client-go decodes %d events, not %d: the case isn't what it says", len(want)/2, c.events)
+			}
+			for how, from := range map[string]io.Reader{
+				"at once": strings.NewReader(c.stream), "in halves": iotest.HalfReader(strings.NewReader(c.stream)),
+				"byte by byte":       iotest.OneByteReader(strings.NewReader(c.stream)),
+				"with its end":       iotest.DataErrReader(strings.NewReader(c.stream)),
+				"as a line at least": io.MultiReader(strings.NewReader(c.stream), strings.NewReader("\n")),
+			} {
+				got, whole := decoded(t, ofPods, from)
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("%s (-client-go +ours):\n%.2000s", how, diff)
+				}
+				if whole != wholeThere {
+					t.Errorf("%s: ended in order: %t, with client-go %t", how, whole, wholeThere)
+				}
+			}
+		})
+	}
+}
+
+func FuzzWatchEventsAreDecodedAsClientGoDoes(f *testing.F) {
+	f.Add(event(f, "ADDED", podNamed("a")) + event(f, "MODIFIED", podNamed("b")))
+	f.Add(`{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1"}}{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1"}}`)
+	f.Fuzz(func(t *testing.T, stream string) {
+		want, _ := decoded(t, ofClientGo, strings.NewReader(stream))
+		got, _ := decoded(t, ofPods, strings.NewReader(stream))
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%q (-client-go +ours):\n%s", stream, diff)
+		}
+	})
+}
+
+// openEnded sends an object that never ends.
+type openEnded struct{ sent int }
+
+func (e *openEnded) Read(into []byte) (int, error) {
+	n := copy(into, bytes.Repeat([]byte("["), len(into)))
+	e.sent += n
+	return n, nil
+}
+
+func TestAnEventWithoutEndIsGivenUp(t *testing.T) {
+	from := &openEnded{}
+	if _, _, err := streamOf(t, ofPods, from).Decode(); err == nil || from.sent > 4*largestEvent {
+		t.Errorf("%d bytes were read, error %v", from.sent, err)
+	}
+}
+
+func BenchmarkWatchEvent(b *testing.B) {
+	pod := podNamed("a")
+	pod.Annotations["much"] = strings.Repeat("x", 500)
+	stream := event(b, "MODIFIED", pod)
+	for name, by := range map[string]runtime.NegotiatedSerializer{"client-go": ofClientGo, "ours": ofPods} {
+		b.Run(name, func(b *testing.B) {
+			events := streamOf(b, by, &repeated{text: stream})
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, _, err := events.Decode(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// repeated sends a text again and again.
+type repeated struct {
+	text string
+	at   int
+}
+
+func (r *repeated) Read(into []byte) (int, error) {
+	n := copy(into, r.text[r.at:])
+	r.at = (r.at + n) % len(r.text)
+	return n, nil
+}
