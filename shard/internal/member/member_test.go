@@ -3,13 +3,17 @@ package member
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -296,6 +300,40 @@ func TestWhatIsSaidOfClustersGoesWithTheLeaseAndIsTakenBack(t *testing.T) {
 		if got, there := object(t, c, "a-1").Annotations[tenurev1alpha1.ClustersAnnotation]; got != want ||
 			there != (want != "") {
 			t.Errorf("the Lease says %q, want %q", got, want)
+		}
+	}
+}
+
+// A load balancer that reloads answers 404 to everything. That isn't the API server's word.
+func TestA404ThatTheAPIServerDidNotGiveSaysNothingOfALease(t *testing.T) {
+	answers := map[string]string{ // by content type
+		"text/plain": "default backend - 404",
+		"application/json": `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,` +
+			`"message":"leases.coordination.k8s.io \"a-1\" not found"}`,
+	}
+	for kind, body := range answers {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", kind)
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = w.Write([]byte(body))
+		}))
+		defer server.Close()
+		scheme, mapper := runtime.NewScheme(), meta.NewDefaultRESTMapper(nil)
+		if err := coordinationv1.AddToScheme(scheme); err != nil {
+			t.Fatal(err)
+		}
+		mapper.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)
+		c, err := client.New(&rest.Config{Host: server.URL}, client.Options{Scheme: scheme, Mapper: mapper})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := NewStore(c, namespace, "")
+		its := kind == "application/json"
+		if in, err := s.Read(t.Context(), "a-1"); (err == nil) != its || (in == ownership.LeaseGone{ID: "a-1"}) != its {
+			t.Errorf("by %q the lease is read as %+v (%v)", body, in, err)
+		}
+		if err := s.Drop(t.Context(), "a-1"); (err == nil) != its {
+			t.Errorf("by %q the lease is dropped: %v", body, err)
 		}
 	}
 }

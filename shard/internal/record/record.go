@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -88,7 +87,7 @@ func phase(s ownership.Shard) tenurev1alpha1.ShardPhase {
 func (s *Store) Read(ctx context.Context, id keyspace.ShardID) (ownership.Input, error) {
 	shard := s.object(id)
 	err := s.client.Get(ctx, client.ObjectKeyFromObject(shard), shard)
-	if apierrors.IsNotFound(err) {
+	if cas.NotFound(err) {
 		return ownership.ShardGone{ID: id}, nil
 	}
 	if err != nil {
