@@ -140,12 +140,12 @@ func (r *report) wait(now time.Time) time.Duration {
 }
 
 // survey looks over all records: for shards that nobody serves, for moves that haven't come about, for what is odd. It
-// is for people and alerts: the protocol doesn't depend on it.
+// is for people and alerts: the protocol doesn't depend on it. The caches must be filled, or this waits for them.
 func (r *report) survey(ctx context.Context, records client.Reader, cfg Config, d *driver.Driver) {
 	// They are only read, so there is no need to copy them.
 	all, err := inspect.Read(ctx, records, cfg.Namespace, cfg.Fleet, client.UnsafeDisableDeepCopy)
 	if err != nil {
-		return // before the first sync: nothing is known yet
+		return // what the last survey found stays
 	}
 	now := time.Now()
 	counting, odd := all.Sort()
