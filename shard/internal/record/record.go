@@ -96,27 +96,35 @@ func (s *Store) Read(ctx context.Context, id keyspace.ShardID) (ownership.Input,
 	return Seen(s.fleet, shard)
 }
 
-// List reads all records and layouts live. Like a watch, it leaves out those that can't be parsed.
-func (s *Store) List(ctx context.Context) ([]ownership.Shard, []ownership.Layout, error) {
+// List reads all records and layouts live. Of those that can't be parsed it says that they are there.
+func (s *Store) List(ctx context.Context) (ownership.Listing, error) {
 	list := &tenurev1alpha1.ShardList{}
 	if err := s.client.List(ctx, list, client.InNamespace(s.namespace)); err != nil {
-		return nil, nil, fmt.Errorf("listing the records of shards: %w", err)
+		return ownership.Listing{}, fmt.Errorf("listing the records of shards: %w", err)
 	}
-	shards := make([]ownership.Shard, 0, len(list.Items))
-	var layouts []ownership.Layout
+	l := ownership.Listing{
+		Shards:     make([]ownership.Shard, 0, len(list.Items)),
+		Unreadable: map[string]bool{}, UnreadableLayouts: map[keyspace.ClusterName]bool{},
+	}
 	for i := range list.Items {
-		in, err := Seen(s.fleet, &list.Items[i])
+		shard := &list.Items[i]
+		in, err := Seen(s.fleet, shard)
 		if err != nil {
+			l.Unreadable[string(shard.UID)] = true
+			cluster := keyspace.ClusterName(shard.Spec.Cluster)
+			if shard.Name == keyspace.LayoutName(s.fleet, cluster) { // also one that an older CRD has emptied
+				l.UnreadableLayouts[cluster] = true
+			}
 			continue
 		}
 		switch seen := in.(type) {
 		case ownership.ShardSeen:
-			shards = append(shards, seen.Shard)
+			l.Shards = append(l.Shards, seen.Shard)
 		case ownership.LayoutSeen:
-			layouts = append(layouts, seen.Layout)
+			l.Layouts = append(l.Layouts, seen.Layout)
 		}
 	}
-	return shards, layouts, nil
+	return l, nil
 }
 
 // Seen returns the protocol's input for a fleet's record or layout that was read or watched.
