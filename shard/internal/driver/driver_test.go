@@ -520,6 +520,21 @@ func TestAConnectionThatWasReplacedWhileCachesWereBuiltIsNoticed(t *testing.T) {
 	find[Warm](b)
 }
 
+// Thousands of shards may be taken over at once.
+func TestCachesThatAreBuiltOverThePresentConnectionMakeNoWorkForAllOtherShards(t *testing.T) {
+	b := joined(t)
+	b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-1", Holder: "b", Epoch: 5})})
+	warm := find[Warm](b)
+	b.d.opened(Opened{warm.Number, west, 1})
+	if b.d.stale {
+		t.Error("the machine is told of all clusters anew")
+	}
+	b.d.opened(Opened{warm.Number, west, 2}) // the news of that connection is on its way
+	if !b.d.stale {
+		t.Error("the machine isn't told that the connection is another")
+	}
+}
+
 func TestAnIncarnationThatLapsedStopsIsSealedAndTheNextBegins(t *testing.T) {
 	b := joined(t)
 	b.served()
