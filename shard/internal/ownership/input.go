@@ -88,7 +88,7 @@ type (
 	Warmed struct{ ID keyspace.ShardID }
 	// Drained: no reconcile and no write of the shard is running, and none can start, as the last [Drain] effect asked.
 	Drained struct{ ID keyspace.ShardID }
-	// Measured: the shard's size and load, for the record.
+	// Measured: the shard's size and load, for the record, which holds the load in thousandths.
 	Measured struct {
 		ID      keyspace.ShardID
 		Objects int64

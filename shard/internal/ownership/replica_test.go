@@ -489,6 +489,31 @@ func TestI5AShardThatIsToGoIsNotReportedOnUntilItsPlanIsCalledOff(t *testing.T) 
 	}
 }
 
+func TestALoadThatTheRecordWouldNotShowIsNotReported(t *testing.T) {
+	b := newBench(t)
+	b.served()
+	measured := func(load float64) []WriteShard {
+		b.feed(Measured{ID: west, Load: load})
+		for range 4 {
+			b.renewed(b.r.cfg.ReportEvery / 2)
+		}
+		return all[WriteShard](b)
+	}
+	if got := measured(0.0004); len(got) > 0 {
+		t.Fatalf("the load of a shard that rests is reported: %+v", got)
+	}
+	got := measured(0.0127)
+	if len(got) != 1 || got[0].Kind != Report || got[0].Shard.Load != 0.013 {
+		t.Fatalf("the holder writes %+v, want a report of 0.013", got)
+	}
+	b.commit(got[0].Seq)
+	for _, load := range []float64{0.0127, 0.0133, 0.0125} {
+		if got := measured(load); len(got) > 0 {
+			t.Errorf("a load of %v is reported: %+v", load, got)
+		}
+	}
+}
+
 func TestAPlanThatMovesOnMakesAReplicaTakeBackThatItIsWarm(t *testing.T) {
 	b := newBench(t)
 	b.seen(Shard{Assignee: "a", Holder: "b", Epoch: 1})
