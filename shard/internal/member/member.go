@@ -183,8 +183,9 @@ func Seen(lease *coordinationv1.Lease) (ownership.Input, error) {
 			lead.Holder = ownership.Incarnation(*lease.Spec.HolderIdentity)
 		}
 		// An invalid floor counts as none: the coordinator raises it to its clock, and above all epochs that it knows.
-		if floor, err := strconv.ParseInt(a[tenurev1alpha1.FloorAnnotation], 10, 64); err == nil {
-			lead.Floor = ownership.Epoch(floor)
+		floor, err := strconv.ParseInt(a[tenurev1alpha1.FloorAnnotation], 10, 64)
+		if epoch := ownership.Epoch(floor); err == nil && epoch >= 0 && epoch <= ownership.MaxFloor {
+			lead.Floor = epoch
 		}
 		return ownership.LeadSeen{Lead: lead}, nil
 	}

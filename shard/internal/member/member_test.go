@@ -230,13 +230,15 @@ func TestALeaseThatMakesNoSenseIsRefusedOrSaidToBeUnreadable(t *testing.T) {
 	}
 	noVersion := lease(tenurev1alpha1.RoleMember, nil)
 	noVersion.ResourceVersion = "v5"
-	noFloor := lease(tenurev1alpha1.RoleCoordinator, map[string]string{tenurev1alpha1.FloorAnnotation: "high"})
 	if got, err := Seen(noVersion); err == nil {
 		t.Errorf("%+v is read as %+v", noVersion.ObjectMeta, got)
 	}
 	// it is written anew
-	if got, err := Seen(noFloor); err != nil || got != (ownership.LeadSeen{Lead: ownership.Lead{Version: 5}}) {
-		t.Errorf("a lead record with a floor that is no number is read as %+v (%v)", got, err)
+	for _, floor := range []string{"high", "9223372036854775807", "-1"} {
+		noFloor := lease(tenurev1alpha1.RoleCoordinator, map[string]string{tenurev1alpha1.FloorAnnotation: floor})
+		if got, err := Seen(noFloor); err != nil || got != (ownership.LeadSeen{Lead: ownership.Lead{Version: 5}}) {
+			t.Errorf("a lead record with the floor %q is read as %+v (%v)", floor, got, err)
+		}
 	}
 	if got, err := Seen(lease(tenurev1alpha1.RoleCoordinator, nil)); err != nil ||
 		got != (ownership.LeadSeen{Lead: ownership.Lead{Version: 5}}) {

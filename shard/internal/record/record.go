@@ -143,9 +143,10 @@ func Seen(fleet keyspace.Fleet, shard *tenurev1alpha1.Shard) (ownership.Input, e
 	}
 	var floor int64
 	if text := shard.Annotations[tenurev1alpha1.FloorAnnotation]; text != "" {
-		if floor, err = strconv.ParseInt(text, 10, 64); err != nil {
-			return nil, fmt.Errorf("record %s: annotation %s: %q isn't a number", shard.Name,
-				tenurev1alpha1.FloorAnnotation, text)
+		floor, err = strconv.ParseInt(text, 10, 64)
+		if err != nil || floor < 0 || ownership.Epoch(floor) > ownership.MaxFloor {
+			return nil, fmt.Errorf("record %s: annotation %s: %q isn't a number from 0 to %d; correct it", shard.Name,
+				tenurev1alpha1.FloorAnnotation, text, ownership.MaxFloor)
 		}
 	}
 	return ownership.ShardSeen{Shard: ownership.Shard{

@@ -220,7 +220,13 @@ func TestARecordThatMakesNoSenseIsRefused(t *testing.T) {
 		"another shard's name":      func(s *tenurev1alpha1.Shard) { s.Name = "west.p00" },
 		"a prefix of other figures": func(s *tenurev1alpha1.Shard) { s.Spec.Prefix = "012" },
 		"a version of other kind":   func(s *tenurev1alpha1.Shard) { s.ResourceVersion = "v5" },
-		"a floor of other kind":     func(s *tenurev1alpha1.Shard) { s.Annotations[tenurev1alpha1.FloorAnnotation] = "high" },
+		"a floor that epochs would overflow above": func(s *tenurev1alpha1.Shard) {
+			s.Annotations[tenurev1alpha1.FloorAnnotation] = "9223372036854775807"
+		},
+		"a floor below which there is nothing": func(s *tenurev1alpha1.Shard) {
+			s.Annotations[tenurev1alpha1.FloorAnnotation] = "-9223372036854775808"
+		},
+		"a floor of other kind": func(s *tenurev1alpha1.Shard) { s.Annotations[tenurev1alpha1.FloorAnnotation] = "high" },
 	} {
 		shard := good()
 		spoil(shard)
