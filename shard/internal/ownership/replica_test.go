@@ -786,6 +786,36 @@ func TestASealedLeaseStaysForALeaseDurationForThoseWhoStillNameIt(t *testing.T) 
 	}
 }
 
+func TestASealedLeaseThatIsStillThereIsRemovedAgainLessAndLessOften(t *testing.T) {
+	b := newBench(t)
+	b.feed(LeadSeen{Lead{Holder: "a", Version: b.v}})
+	b.seen(Shard{Assignee: "a", Holder: "c", Epoch: 1})
+	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: lease, Protocol: 3, Sealed: true, Version: 1000}})
+	asked := func(d time.Duration) (count int) {
+		for ; d > 0; d -= lease / 4 {
+			b.renewed(lease / 4)
+			count += len(all[ForgetLease](b))
+		}
+		return count
+	}
+	b.feed(LeaseGone{"c"}) // somebody removes it
+	b.seen(Shard{Assignee: "a", Holder: "a", Epoch: 2})
+	if got := asked(3 * lease); got != 0 {
+		t.Fatalf("a lease that isn't there is removed %d times", got)
+	}
+	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: lease, Protocol: 3, Sealed: true, Version: 2000}})
+	if got := asked(4 * lease); got != 3 { // at once, after one lease, and after two more
+		t.Errorf("in four leases it is removed %d times, want 3", got)
+	}
+	if got := asked(40 * lease); got > 5 {
+		t.Errorf("in forty leases it is removed %d times more", got)
+	}
+	b.feed(LeaseGone{"c"})
+	if got := asked(20 * lease); got != 0 || b.r.peers["c"] != nil {
+		t.Errorf("once it has gone it is removed %d times more", got)
+	}
+}
+
 func TestI3AWordThatCachesAreWarmThatArrivesWhileTheyAreFilledAnewIsTakenBack(t *testing.T) {
 	b := newBench(t)
 	for _, warm := range []Incarnation{"a", "", "a"} {
