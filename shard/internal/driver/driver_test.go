@@ -967,3 +967,21 @@ func TestWhatAWatchShowsInAnOlderVersionIsReadThoughMuchElseIs(t *testing.T) {
 		t.Errorf("of %d records in older versions, %d are to be read, want %d", 2*mostDoubts, more, mostDoubts)
 	}
 }
+
+// A watch begins anew every few minutes, at a replica that may hold ten thousand shards.
+func TestWhatIsDoubtedIsQueuedOnceHoweverMuchItIs(t *testing.T) {
+	const held = 100_000
+	var d doubts
+	began := time.Now()
+	for range 2 {
+		for i := range held {
+			d.add(Subject{Lease: ownership.Incarnation(fmt.Sprint("held-", i))})
+		}
+	}
+	if len(d.of) != held || d.of[7] != (Subject{Lease: "held-7"}) {
+		t.Errorf("%d are queued, want %d, in order", len(d.of), held)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("that takes %v", took)
+	}
+}
