@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -163,9 +164,7 @@ func (r *report) survey(ctx context.Context, records client.Reader, cfg Config, 
 				name, served, name),
 		})
 	}
-	for _, o := range append(odd, gone...) {
-		r.teller.tell(ctx, o, now)
-	}
+	r.teller.tellAll(ctx, slices.Concat(odd, gone), now)
 	// These joined all the same: at the same moment, or since they don't look.
 	for _, m := range append(member.MisfitsAmong(all.Leases, r.kinds), tooOld(all)...) {
 		r.teller.tellOf(ctx, about(m), misfitReplica, m.Why, now)
