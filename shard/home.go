@@ -179,14 +179,15 @@ func (h *home) reading(ctx context.Context, of driver.Subject) (ownership.Input,
 
 // list reads all records live.
 func (h *home) list(ctx context.Context) (ownership.Input, error) {
-	var l ownership.Listing
+	var all, members ownership.Listing
 	var leases, shards error
 	var both sync.WaitGroup
-	both.Go(func() { l.Leases, l.Lead, leases = h.members.List(ctx) })
-	both.Go(func() { l.Shards, l.Layouts, shards = h.records.List(ctx) })
+	both.Go(func() { members.Leases, members.Lead, leases = h.members.List(ctx) })
+	both.Go(func() { all, shards = h.records.List(ctx) })
 	both.Wait()
 	if err := errors.Join(leases, shards); err != nil {
 		return nil, err
 	}
-	return l, nil
+	all.Leases, all.Lead = members.Leases, members.Lead
+	return all, nil
 }

@@ -38,9 +38,17 @@ type entrance struct {
 	members *member.Store
 	records *record.Store
 	kinds   string
+	lease   time.Duration // how long this process's own Lease may stand still
 	log     logr.Logger
 	teller  *teller
 	told    []string
+	still   map[string]sighting // Leases in the way, since when they have stood still
+}
+
+// sighting is when a version of a Lease was first seen.
+type sighting struct {
+	version string
+	at      time.Time
 }
 
 func newEntrance(cfg Config, kinds string, home *rest.Config, scheme *runtime.Scheme, log logr.Logger,
@@ -53,7 +61,7 @@ func newEntrance(cfg Config, kinds string, home *rest.Config, scheme *runtime.Sc
 	}
 	return &entrance{
 		members: member.NewStore(c, cfg.Namespace, cfg.Fleet), records: record.NewStore(c, cfg.Namespace, cfg.Fleet),
-		kinds: kinds, log: log,
+		kinds: kinds, lease: cfg.LeaseDuration, log: log,
 		teller: newTeller(c, cfg, log, spawn),
 	}, nil
 }
@@ -76,12 +84,34 @@ func (e *entrance) wait(ctx context.Context) {
 
 // look returns what keeps the process from taking part.
 func (e *entrance) look(ctx context.Context) ([]member.Misfit, error) {
+	asked := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, lookPatience)
 	defer cancel()
-	if err := e.records.CheckSchema(ctx); err != nil {
-		return nil, err
+	err := e.records.CheckSchema(ctx)
+	var misfits []member.Misfit
+	if err == nil {
+		misfits, err = e.members.Misfits(ctx, e.kinds)
 	}
-	return e.members.Misfits(ctx, e.kinds)
+	return e.acting(misfits, asked), err
+}
+
+// acting leaves out the misfits whose Leases have stood still for as long as their owners may act without a renewal
+// (R1). If all of a fleet died, nobody is left who would seal them. After a look that failed, which found none, their
+// time begins anew: if the home cluster was away, their owners couldn't renew, and come back with it.
+func (e *entrance) acting(misfits []member.Misfit, asked time.Time) (acting []member.Misfit) {
+	still := map[string]sighting{}
+	for _, m := range misfits {
+		seen, ok := e.still[m.Lease]
+		if !ok || seen.version != m.Version {
+			seen = sighting{m.Version, time.Now()}
+		}
+		still[m.Lease] = seen
+		if m.Duration == 0 || asked.Sub(seen.at) < max(m.Duration, e.lease) {
+			acting = append(acting, m)
+		}
+	}
+	e.still = still
+	return acting
 }
 
 // tell logs what is new in the way, and makes events of it.

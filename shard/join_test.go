@@ -1,6 +1,8 @@
 package shard
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,7 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/internal/member"
@@ -21,12 +25,7 @@ import (
 )
 
 func TestAProcessWaitsOutsideAFleetThatItCannotWorkWithAndSaysSoOnce(t *testing.T) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, tenurev1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
+	scheme := recordScheme(t)
 	synctest.Test(t, func(t *testing.T) {
 		later := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
 			Namespace: DefaultNamespace, Name: "b-1", UID: "u",
@@ -42,7 +41,12 @@ func TestAProcessWaitsOutsideAFleetThatItCannotWorkWithAndSaysSoOnce(t *testing.
 		}
 		joined := make(chan struct{})
 		go func() { e.wait(t.Context()); close(joined) }()
-		time.Sleep(10 * lookEvery)
+		for range 10 { // it renews
+			time.Sleep(lookEvery)
+			if err := c.Update(t.Context(), later); err != nil {
+				t.Fatal(err)
+			}
+		}
 		select {
 		case <-joined:
 			t.Fatal("it takes part")
@@ -70,6 +74,72 @@ func TestAProcessWaitsOutsideAFleetThatItCannotWorkWithAndSaysSoOnce(t *testing.
 			t.Error("it doesn't take part once it may")
 		}
 	})
+}
+
+// All of a fleet died, and nobody is left to seal its Leases.
+func TestAProcessTakesPartOnceWhoIsInItsWayHasStoodStillForItsLease(t *testing.T) {
+	const patience = 30 * time.Second // more than this process's own lease
+	for _, c := range []struct {
+		name     string
+		duration string
+		renewed  time.Duration // when; 0 for never
+		away     time.Duration // when a look failed; 0 for never
+		joins    time.Duration // after that; 0 for never
+	}{
+		{"it never renews", patience.String(), 0, 0, patience},
+		{"its lease is shorter than our own", "1s", 0, 0, DefaultLeaseDuration},
+		{"it renews once", patience.String(), 19 * time.Second, 0, 20*time.Second + patience},
+		{"home is away in between", patience.String(), 0, 19 * time.Second, 22*time.Second + patience},
+		{"nobody can read how long it may stand still", "soon", 0, 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				other := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+					Namespace: DefaultNamespace, Name: "b-1", UID: "u",
+					Labels: map[string]string{tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleMember},
+					Annotations: map[string]string{tenurev1alpha1.LeaseDurationAnnotation: c.duration,
+						tenurev1alpha1.KindsAnnotation: "Job.batch"},
+				}}
+				home := interceptor.NewClient(fake.NewClientBuilder().WithScheme(recordScheme(t)).WithObjects(other).Build(),
+					interceptor.Funcs{List: func(ctx context.Context, home client.WithWatch, list client.ObjectList,
+						opts ...client.ListOption) error {
+						if since := time.Since(began); c.away != 0 && since > c.away && since <= c.away+lookEvery {
+							return errors.New("away")
+						}
+						return home.List(ctx, list, opts...)
+					}})
+				cfg := Config{Replica: "a"}.withDefaults()
+				e := &entrance{
+					members: member.NewStore(home, cfg.Namespace, ""), records: record.NewStore(home, cfg.Namespace, ""),
+					kinds: "Pod", lease: cfg.LeaseDuration, log: logr.Discard(),
+					teller: newTeller(home, cfg, logr.Discard(), func(f func()) { f() }),
+				}
+				if c.renewed != 0 {
+					time.AfterFunc(c.renewed, func() { _ = home.Update(t.Context(), other) })
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+				defer cancel()
+				e.wait(ctx)
+				if waited := time.Since(began); c.joins != 0 && waited != c.joins {
+					t.Errorf("it takes part after %v, want %v", waited, c.joins)
+				} else if c.joins == 0 && ctx.Err() == nil {
+					t.Errorf("it takes part after %v, want never", waited)
+				}
+			})
+		})
+	}
+}
+
+func recordScheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, tenurev1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return scheme
 }
 
 func TestLeasesNameTheKindsOfAProgramInOneOrder(t *testing.T) {

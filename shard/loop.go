@@ -67,6 +67,7 @@ type loop struct {
 	beside   sync.WaitGroup
 	list     func() (cache.Cache, error) // begins to watch the records anew
 	records  cache.Cache
+	listed   bool        // the records' caches are filled: reading them doesn't wait
 	pods     *pods.Watch // nil where they aren't watched
 	clusters *fleet
 	roster   *roster
@@ -145,6 +146,9 @@ func (l *loop) handle(e driver.Event) {
 	}
 	requests := l.driver.Handle(l.clock.now(), e)
 	l.lease.set(l.driver.ValidUntil())
+	if listed, ok := e.(driver.Listed); ok {
+		l.listed = l.listed || listed.By == l.driver.ID()
+	}
 	for _, r := range requests {
 		if !l.done { // it may not have been able to begin
 			l.do(r)
@@ -188,7 +192,9 @@ func (l *loop) do(r driver.Request) {
 		l.shards.stop(r)
 	case driver.Measure:
 		l.shards.measure()
-		l.report.survey(l.ctx, l.records, l.cfg, l.driver)
+		if l.listed { // the loop must never wait for a list: it may not come for long
+			l.report.survey(l.ctx, l.records, l.cfg, l.driver)
+		}
 	case driver.Renewed:
 		l.cfg.Observer.Renewed(r.Left)
 	case driver.End:
@@ -247,6 +253,7 @@ func (l *loop) begin(b driver.Begin) {
 		}
 	}
 	if b.Afresh || l.records == nil {
+		l.listed = false
 		if l.records, err = l.list(); err != nil {
 			l.fail(err)
 			return

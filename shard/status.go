@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -140,12 +141,12 @@ func (r *report) wait(now time.Time) time.Duration {
 }
 
 // survey looks over all records: for shards that nobody serves, for moves that haven't come about, for what is odd. It
-// is for people and alerts: the protocol doesn't depend on it.
+// is for people and alerts: the protocol doesn't depend on it. The caches must be filled, or this waits for them.
 func (r *report) survey(ctx context.Context, records client.Reader, cfg Config, d *driver.Driver) {
 	// They are only read, so there is no need to copy them.
 	all, err := inspect.Read(ctx, records, cfg.Namespace, cfg.Fleet, client.UnsafeDisableDeepCopy)
 	if err != nil {
-		return // before the first sync: nothing is known yet
+		return // what the last survey found stays
 	}
 	now := time.Now()
 	counting, odd := all.Sort()
@@ -163,9 +164,7 @@ func (r *report) survey(ctx context.Context, records client.Reader, cfg Config, 
 				name, served, name),
 		})
 	}
-	for _, o := range append(odd, gone...) {
-		r.teller.tell(ctx, o, now)
-	}
+	r.teller.tellAll(ctx, slices.Concat(odd, gone), now)
 	// These joined all the same: at the same moment, or since they don't look.
 	for _, m := range append(member.MisfitsAmong(all.Leases, r.kinds), tooOld(all)...) {
 		r.teller.tellOf(ctx, about(m), misfitReplica, m.Why, now)

@@ -1,12 +1,18 @@
 package shard
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/inspect"
@@ -83,5 +89,30 @@ func TestReplicasThatKnowNoLayoutsAreToldOfWhereTheyCannotServeACluster(t *testi
 				t.Errorf("of a-1 it is told: %+v", got)
 			}
 		})
+	}
+}
+
+func TestRecordsThatAreOddAlikeAreToldOfByAFewEvents(t *testing.T) {
+	c := fake.NewClientBuilder().WithScheme(recordScheme(t)).Build()
+	tell := newTeller(c, Config{Replica: "a"}.withDefaults(), logr.Discard(), func(f func()) { f() })
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	odd := []inspect.Odd{{Record: "east.layout", Reason: inspect.Unreadable, Note: "it can't be read"}}
+	for i := range 10_000 {
+		odd = append(odd, inspect.Odd{Record: fmt.Sprintf("west.p%04d", i), Reason: "RecordDeleted", Note: "it was deleted"})
+	}
+	for range 3 { // surveys, which find them in any order
+		rand.Shuffle(len(odd), func(i, j int) { odd[i], odd[j] = odd[j], odd[i] })
+		tell.tellAll(t.Context(), slices.Clone(odd), now)
+		now = now.Add(5 * time.Second)
+	}
+	events := &eventsv1.EventList{}
+	if err := c.List(t.Context(), events); err != nil || len(events.Items) != tellAtOnce+1 {
+		t.Fatalf("%d events tell of it (%v), want %d", len(events.Items), err, tellAtOnce+1)
+	}
+	rest := slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool {
+		return e.Note == "it was deleted; 9980 more records are like it"
+	})
+	if !rest {
+		t.Error("none tells how many more there are")
 	}
 }

@@ -1,9 +1,11 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -33,6 +35,30 @@ type teller struct {
 func newTeller(c client.Client, cfg Config, log logr.Logger, spawn func(func())) *teller {
 	return &teller{client: c, namespace: cfg.Namespace, replica: cfg.Replica, log: log, spawn: spawn,
 		told: map[string]time.Time{}}
+}
+
+// tellAtOnce is how many records are told of for one reason in one survey. All of them may have been deleted, in a home
+// cluster that has just come up and where the coordinator is to make them anew.
+const tellAtOnce = 20
+
+// tellAll makes events about records. Where there are too many with one reason, the last event tells how many more.
+func (t *teller) tellAll(ctx context.Context, all []inspect.Odd, now time.Time) {
+	slices.SortFunc(all, func(a, b inspect.Odd) int { // the same are told of each time
+		return cmp.Or(cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Record, b.Record))
+	})
+	for len(all) > 0 {
+		alike := slices.IndexFunc(all, func(o inspect.Odd) bool { return o.Reason != all[0].Reason })
+		if alike < 0 {
+			alike = len(all)
+		}
+		for i, o := range all[:min(alike, tellAtOnce)] {
+			if more := alike - tellAtOnce; i == tellAtOnce-1 && more > 0 {
+				o.Note = fmt.Sprintf("%.900s; %d more records are like it", o.Note, more)
+			}
+			t.tell(ctx, o, now)
+		}
+		all = all[alike:]
+	}
 }
 
 // tell makes an event about a record, unless it was made lately.

@@ -71,7 +71,7 @@ type opening struct {
 	log   logr.Logger
 	spawn func(func())
 	told  func(connection uint64) // is told over which connection the view was opened
-	// turn is held while caches are filled beside others.
+	// turn is held while caches are filled beside those in use, for a while at most.
 	turn chan struct{}
 	// changed is called when the view has other caches, which have no handlers yet, and the last ones are about to end.
 	changed func()
@@ -183,12 +183,11 @@ func (v *view) change(ctx context.Context, o opening) (done bool) {
 		return true
 	}
 	v.mu.Unlock()
-	select { // one at a time: what is served meanwhile needs the machine, too
-	case o.turn <- struct{}{}:
-		defer func() { <-o.turn }()
-	case <-ctx.Done():
+	give, ok := o.takeTurn(ctx)
+	if !ok {
 		return true
 	}
+	defer give()
 	opened, end, err := begin(ctx, real, traffic, o)
 	if err == nil {
 		err = warmOver(ctx, opened, o, real.way)
@@ -211,6 +210,30 @@ func (v *view) change(ctx context.Context, o opening) (done bool) {
 	last()
 	o.log.Info("shard goes by the other server", "shard", o.gate.Shard().String())
 	return false // it may have moved again
+}
+
+// changeTurn is for how long a shard that changes over to another server keeps others waiting.
+const changeTurn = 5 * time.Second
+
+// takeTurn waits until the shard may fill caches beside those in use: one at a time, since what is served meanwhile
+// needs the machine, too. The turn ends when give is called, or by itself after a while: the lists of one cluster may
+// never come. ok is false if the context has ended.
+func (o opening) takeTurn(ctx context.Context) (give func(), ok bool) {
+	select {
+	case o.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, false
+	}
+	leave := sync.OnceFunc(func() { <-o.turn })
+	over := time.AfterFunc(changeTurn, func() {
+		o.log.Info("shard's caches over the other server aren't filled yet; others go ahead", "shard",
+			o.gate.Shard().String(), "after", changeTurn.String())
+		leave()
+	})
+	return func() {
+		over.Stop()
+		leave()
+	}, true
 }
 
 // stillAsked is how often it is looked at whether caches that are being filled are still wanted.

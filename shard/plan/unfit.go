@@ -25,12 +25,16 @@ const (
 // replica is unfit for all clusters except the listed ones ("!east,west+"). "" means fit for all.
 type UnfitFor string
 
-// MaxUnfitFor is the maximum length of the text in bytes.
-const MaxUnfitFor = 1024
+// MaxUnfitFor is the maximum length of the text in bytes: a thousand long names. An API server takes four times as much
+// in annotations.
+const MaxUnfitFor = 64 << 10
+
+// longUnfitFor is the length from which on the text lists the clusters that the replica is fit for, if they are fewer.
+const longUnfitFor = 1 << 10
 
 // NewUnfitFor states what a replica is fit for, among all clusters that it has met or found in records. It lists the
-// clusters that it is unfit for or, if that text would be too long, the others. If both are too long it lists only the
-// first names; a plan for one of the rest then fails and is called off.
+// clusters that it is unfit for or, if that text would be long, the others where they are fewer. If that is too long,
+// too, it lists only the first names: what the replica has of the rest stays there, unserved.
 func NewUnfitFor(clusters map[keyspace.ClusterName]Fitness) UnfitFor {
 	var not, but []string
 	for name, fitness := range clusters {
@@ -49,7 +53,7 @@ func NewUnfitFor(clusters map[keyspace.ClusterName]Fitness) UnfitFor {
 	slices.Sort(not)
 	slices.Sort(but)
 	list, rest := strings.Join(not, ","), "!"+strings.Join(but, ",")
-	if len(list) > MaxUnfitFor && len(rest) <= MaxUnfitFor {
+	if len(list) > longUnfitFor && len(rest) < len(list) && len(rest) <= MaxUnfitFor {
 		return UnfitFor(rest)
 	}
 	return UnfitFor(cut(list))
@@ -75,17 +79,31 @@ func (u UnfitFor) split() (names []string, others bool) {
 
 // Of returns what the text says about a cluster.
 func (u UnfitFor) Of(cluster keyspace.ClusterName) Fitness {
-	if u == "" {
-		return Fit
-	}
-	names, others := u.split()
-	if slices.Contains(names, string(cluster)+"+") {
+	names, others := strings.CutPrefix(string(u), "!")
+	switch {
+	case lists(names, string(cluster)+"+"):
 		return Keeps
-	}
-	if slices.Contains(names, string(cluster)) != others {
+	case lists(names, string(cluster)) != others:
 		return Unfit
 	}
 	return Fit
+}
+
+// lists reports whether a sorted list has a name. It halves the text: a list may be long, and is asked for each shard.
+func lists(list, name string) bool {
+	for list != "" {
+		first := strings.LastIndexByte(list[:len(list)/2], ',') + 1
+		middle, _, _ := strings.Cut(list[first:], ",")
+		switch {
+		case middle == name:
+			return true
+		case middle < name:
+			list = list[min(first+len(middle)+1, len(list)):]
+		default:
+			list = list[:max(first-1, 0)]
+		}
+	}
+	return false
 }
 
 // exclusions are the candidates that aren't fit for a cluster, ordered by index.

@@ -145,16 +145,16 @@ func TestTheWordOnWhatAReplicaIsUnfitForIsReadAsItWasMeant(t *testing.T) {
 func TestTheWordOnWhatAReplicaIsUnfitForIsShort(t *testing.T) {
 	most := map[keyspace.ClusterName]plan.Fitness{"good": plan.Fit, "slow": plan.Keeps}
 	half := map[keyspace.ClusterName]plan.Fitness{}
-	for i := range 2000 {
+	for i := range 20_000 {
 		most[keyspace.ClusterName(fmt.Sprintf("c%d", i))] = plan.Unfit
-		half[keyspace.ClusterName(fmt.Sprintf("c%d", i))] = []plan.Fitness{plan.Fit, plan.Unfit}[i%2]
+		half[keyspace.ClusterName(fmt.Sprintf("cluster-%d", i))] = []plan.Fitness{plan.Fit, plan.Unfit}[i%2]
 	}
 	if got := plan.NewUnfitFor(most); got != "!good,slow+" {
 		t.Errorf("unfit for nearly all: %q", got)
 	}
 	got := plan.NewUnfitFor(half)
-	if len(got) > plan.MaxUnfitFor || len(got) < plan.MaxUnfitFor-10 || strings.HasSuffix(string(got), ",") {
-		t.Errorf("unfit for half of 2,000 clusters: %d bytes, %q", len(got), got)
+	if len(got) > plan.MaxUnfitFor || len(got) < plan.MaxUnfitFor-20 || strings.HasSuffix(string(got), ",") {
+		t.Errorf("unfit for half of 20,000 clusters: %d bytes, %q", len(got), got)
 	}
 	for name := range half {
 		if got.Of(name) == plan.Unfit && half[name] == plan.Fit {
@@ -166,6 +166,31 @@ func TestTheWordOnWhatAReplicaIsUnfitForIsShort(t *testing.T) {
 	}
 	if got := plan.NewUnfitFor(map[keyspace.ClusterName]plan.Fitness{"a,b": plan.Unfit}); got != "" {
 		t.Errorf("a name that can't be read back: %q", got)
+	}
+}
+
+// What has no room in the text is taken for fit: its shards would stay where they can't be served.
+func TestAReplicaSaysOfAThousandClustersWithLongNamesWhatItIsUnfitFor(t *testing.T) {
+	name := func(i int) keyspace.ClusterName {
+		return keyspace.ClusterName(fmt.Sprintf("prod-eu-west-%04d-a-cluster-with-a-name-of-sixty-characters", i))
+	}
+	for _, of := range []int{2, 3} { // half of them, and most of them
+		meant := map[keyspace.ClusterName]plan.Fitness{}
+		for i := range 1000 {
+			meant[name(i)] = plan.Unfit
+			switch {
+			case i%of == 0:
+				meant[name(i)] = plan.Fit
+			case i%11 == 0:
+				meant[name(i)] = plan.Keeps
+			}
+		}
+		said := plan.NewUnfitFor(meant)
+		for cluster, fitness := range meant {
+			if got := said.Of(cluster); got != fitness {
+				t.Fatalf("it says %d of %s, want %d", got, cluster, fitness)
+			}
+		}
 	}
 }
 

@@ -12,11 +12,12 @@ import (
 
 // Outcome classifies the error of a write that carries a resourceVersion (or creates a named object). Only answers that
 // the API server gives before it commits anything count as rejected. A timeout, a lost connection or a server error may
-// hide a commit.
+// hide a commit, and what a proxy answers says nothing.
 func Outcome(err error) protocol.Outcome {
 	switch {
 	case err == nil:
 		return protocol.Committed
+	case byProxy(err):
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err), apierrors.IsInvalid(err),
 		apierrors.IsBadRequest(err), apierrors.IsForbidden(err), apierrors.IsMethodNotSupported(err):
 		return protocol.Rejected

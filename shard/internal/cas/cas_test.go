@@ -33,6 +33,11 @@ func TestOnlyAnAnswerThatRulesACommitOutIsARejection(t *testing.T) {
 		{"a rejection in another error", fmt.Errorf("writing: %w", apierrors.NewConflict(shards, "s", nil)),
 			protocol.Rejected, ownership.Conflict},
 		{"429", apierrors.NewTooManyRequests("later", 1), protocol.Unknown, ownership.Overloaded},
+		{"404 of a proxy", plain(404), protocol.Unknown, ownership.Lost},
+		{"403 of a proxy", plain(403), protocol.Unknown, ownership.Lost},
+		{"429 without a Status", plain(429), protocol.Unknown, ownership.Overloaded},
+		{"502 of a proxy", plain(502), protocol.Unknown, ownership.Failed},
+		{"a proxy's answer in another error", fmt.Errorf("writing: %w", plain(404)), protocol.Unknown, ownership.Lost},
 		{"500", apierrors.NewInternalError(errors.New("etcd")), protocol.Unknown, ownership.Failed},
 		{"503", apierrors.NewServiceUnavailable("away"), protocol.Unknown, ownership.Failed},
 		{"504", apierrors.NewTimeoutError("etcd is slow", 1), protocol.Unknown, ownership.Failed},
@@ -50,6 +55,28 @@ func TestOnlyAnAnswerThatRulesACommitOutIsARejection(t *testing.T) {
 	}
 	if got := Outcome(nil); got != protocol.Committed {
 		t.Errorf("no error: %v", got)
+	}
+}
+
+// plain is the error of an answer that isn't a Status: of a proxy, most of the time.
+func plain(code int) error {
+	return apierrors.NewGenericServerResponse(code, "patch", schema.GroupResource{Resource: "shards"}, "s",
+		"default backend", 0, true)
+}
+
+func TestOnlyTheAPIServerCanSayThatAnObjectIsGone(t *testing.T) {
+	gone := apierrors.NewNotFound(schema.GroupResource{Resource: "shards"}, "s")
+	for err, want := range map[error]bool{
+		gone: true, fmt.Errorf("reading: %w", gone): true,
+		plain(404): false, fmt.Errorf("reading: %w", plain(404)): false,
+		apierrors.NewServiceUnavailable("away"): false, io.ErrUnexpectedEOF: false,
+	} {
+		if got := NotFound(err); got != want {
+			t.Errorf("%v says that it is gone: %v", err, got)
+		}
+	}
+	if NotFound(nil) {
+		t.Error("no error says that it is gone")
 	}
 }
 

@@ -2,7 +2,6 @@ package driver
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/keyspace"
@@ -13,11 +12,25 @@ import (
 // before it was sent. None of these is evidence, since one API server may lag behind another. The live read gives
 // evidence.
 type doubts struct {
-	of     []Subject // records to read, in order
-	odd    int       // how many were added because a watch showed older versions, since the list was last empty
-	asked  bool      // the read of the first is in flight
+	of     []Subject        // records to read, in order
+	queued map[Subject]bool // the same
+	odd    int              // how many were added because a watch showed older versions, since the list was last empty
+	asked  bool             // the read of the first is in flight
 	at     ownership.Instant
 	newest ownership.Version // the highest version seen of any record
+}
+
+// add queues a record, unless it is queued already.
+func (d *doubts) add(of Subject) (added bool) {
+	if d.queued[of] {
+		return false
+	}
+	if d.queued == nil {
+		d.queued = map[Subject]bool{}
+	}
+	d.queued[of] = true
+	d.of = append(d.of, of)
+	return true
 }
 
 // newest returns the newest version of a record that was seen.
@@ -66,9 +79,8 @@ func (d *Driver) look(what ownership.Input) {
 	if !ok || d.machine == nil {
 		return
 	}
-	if v < d.newest(of) && d.doubts.odd < mostDoubts && !slices.Contains(d.doubts.of, of) {
+	if v < d.newest(of) && d.doubts.odd < mostDoubts && d.doubts.add(of) {
 		d.doubts.odd++
-		d.doubts.of = append(d.doubts.of, of)
 	}
 	if seen, ok := what.(ownership.LayoutSeen); ok && d.machine.Regresses(seen.Layout) {
 		d.doubtAll()
@@ -111,15 +123,10 @@ func (d *Driver) doubtAll() {
 	if d.machine == nil {
 		return
 	}
-	for _, of := range []Subject{{Lease: d.id}, {}} {
-		if !slices.Contains(d.doubts.of, of) {
-			d.doubts.of = append(d.doubts.of, of)
-		}
-	}
+	d.doubts.add(Subject{Lease: d.id})
+	d.doubts.add(Subject{})
 	for _, h := range d.machine.Holdings() {
-		if of := (Subject{Shard: h.ID}); !slices.Contains(d.doubts.of, of) {
-			d.doubts.of = append(d.doubts.of, of)
-		}
+		d.doubts.add(Subject{Shard: h.ID})
 	}
 }
 
@@ -140,7 +147,8 @@ func (d *Driver) doubtSettled(p pending, found bool) {
 		return
 	}
 	if len(d.doubts.of) > 0 && d.doubts.of[0] == p.of { // otherwise the list has begun again
-		d.doubts.of = d.doubts.of[:copy(d.doubts.of, d.doubts.of[1:])]
+		delete(d.doubts.queued, p.of)
+		d.doubts.of = d.doubts.of[1:] // not copied: thousands may wait
 	}
 	if len(d.doubts.of) == 0 {
 		d.doubts.odd = 0

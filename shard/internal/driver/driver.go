@@ -192,7 +192,7 @@ func (d *Driver) perform(effect ownership.Effect) {
 	case ownership.FindLayout:
 		d.read(pending{why: found, seq: e.Ask}, Subject{Layout: e.Cluster})
 	case ownership.ForgetLease:
-		d.emit(Write{Effect: effect, Patience: d.patience()}) // no answer needed: the next coordinator tries again
+		d.emit(Write{Effect: effect, Patience: d.patience()}) // no answer needed: see its comment
 	case ownership.DropLease:
 		d.write(pending{why: left, effect: effect}, d.patience())
 	case ownership.Probe:

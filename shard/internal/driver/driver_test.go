@@ -520,6 +520,21 @@ func TestAConnectionThatWasReplacedWhileCachesWereBuiltIsNoticed(t *testing.T) {
 	find[Warm](b)
 }
 
+// Thousands of shards may be taken over at once.
+func TestCachesThatAreBuiltOverThePresentConnectionMakeNoWorkForAllOtherShards(t *testing.T) {
+	b := joined(t)
+	b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-1", Holder: "b", Epoch: 5})})
+	warm := find[Warm](b)
+	b.d.opened(Opened{warm.Number, west, 1})
+	if b.d.stale {
+		t.Error("the machine is told of all clusters anew")
+	}
+	b.d.opened(Opened{warm.Number, west, 2}) // the news of that connection is on its way
+	if !b.d.stale {
+		t.Error("the machine isn't told that the connection is another")
+	}
+}
+
 func TestAnIncarnationThatLapsedStopsIsSealedAndTheNextBegins(t *testing.T) {
 	b := joined(t)
 	b.served()
@@ -950,5 +965,23 @@ func TestWhatAWatchShowsInAnOlderVersionIsReadThoughMuchElseIs(t *testing.T) {
 	}
 	if more := len(b.d.doubts.of) - 2*mostDoubts; more != mostDoubts {
 		t.Errorf("of %d records in older versions, %d are to be read, want %d", 2*mostDoubts, more, mostDoubts)
+	}
+}
+
+// A watch begins anew every few minutes, at a replica that may hold ten thousand shards.
+func TestWhatIsDoubtedIsQueuedOnceHoweverMuchItIs(t *testing.T) {
+	const held = 100_000
+	var d doubts
+	began := time.Now()
+	for range 2 {
+		for i := range held {
+			d.add(Subject{Lease: ownership.Incarnation(fmt.Sprint("held-", i))})
+		}
+	}
+	if len(d.of) != held || d.of[7] != (Subject{Lease: "held-7"}) {
+		t.Errorf("%d are queued, want %d, in order", len(d.of), held)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("that takes %v", took)
 	}
 }

@@ -44,8 +44,10 @@ func (d *Driver) warm(id keyspace.ShardID) {
 
 func (d *Driver) opened(e Opened) {
 	if s := d.shards[e.ID]; s != nil && s.warming == e.Number {
+		before := d.replaced(e.ID, s)
 		s.connection = e.Connection
-		d.stale = true // the connection may have been replaced since
+		// The connection may have been replaced since. If not, the machine isn't told: each time it decides on all shards.
+		d.stale = d.stale || before || d.replaced(e.ID, s)
 	}
 }
 
@@ -120,10 +122,9 @@ func (d *Driver) replaced(id keyspace.ShardID, s *engaged) bool {
 // last shard over the old connection is closed.
 func (d *Driver) feedClusters() {
 	d.stale = false
-	bits := d.known.Bits
+	bits := maps.Clone(d.known.Bits)
 	for id, s := range d.shards {
 		if d.replaced(id, s) {
-			bits = maps.Clone(bits)
 			delete(bits, id.Cluster)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -21,6 +22,10 @@ type Misfit struct {
 	Lease string
 	UID   types.UID
 	Why   string // including the way out
+	// Version of the Lease.
+	Version string
+	// Duration is how long it may stand still while its owner acts; 0 if it doesn't say.
+	Duration time.Duration
 }
 
 // Misfits reads the fleet's Leases live and returns the misfits among them, for a replica that shards these kinds.
@@ -42,38 +47,39 @@ func (s *Store) Misfits(ctx context.Context, kinds string) ([]Misfit, error) {
 func MisfitsAmong(leases []coordinationv1.Lease, kinds string) (misfits []Misfit) {
 	for i := range leases {
 		l := &leases[i]
-		if why := misfit(l, kinds); why != "" {
-			misfits = append(misfits, Misfit{Lease: l.Name, UID: l.UID, Why: "lease " + l.Name + ": " + why})
+		if why, duration := misfit(l, kinds); why != "" {
+			misfits = append(misfits, Misfit{Lease: l.Name, UID: l.UID, Why: "lease " + l.Name + ": " + why,
+				Version: l.ResourceVersion, Duration: duration})
 		}
 	}
 	return misfits
 }
 
-func misfit(raw *coordinationv1.Lease, kinds string) string {
+func misfit(raw *coordinationv1.Lease, kinds string) (why string, duration time.Duration) {
 	seen, err := Seen(raw)
 	if err != nil {
-		return err.Error()
+		return err.Error(), 0
 	}
 	in, member := seen.(ownership.LeaseSeen)
 	l := in.Lease
 	switch {
 	case !member || l.Sealed:
-		return ""
+		return "", 0
 	case l.Unreadable:
 		return fmt.Sprintf("can't be read: its lease duration (%s: %q) or its protocol version (%s: %q) is invalid. "+
 			"If no replica owns it, delete it", tenurev1alpha1.LeaseDurationAnnotation,
 			raw.Annotations[tenurev1alpha1.LeaseDurationAnnotation],
-			tenurev1alpha1.ProtocolAnnotation, raw.Annotations[tenurev1alpha1.ProtocolAnnotation])
+			tenurev1alpha1.ProtocolAnnotation, raw.Annotations[tenurev1alpha1.ProtocolAnnotation]), 0
 	case l.Protocol > protocol.Version:
 		return fmt.Sprintf("replica %s speaks version %d of the protocol, and this program version %d at most. Run the "+
 			"newer program, or stop "+
-			"all its replicas first", l.Replica, l.Protocol, protocol.Version)
+			"all its replicas first", l.Replica, l.Protocol, protocol.Version), l.Duration
 	case !fits(l.Kinds, kinds):
 		return fmt.Sprintf("replica %s shards other kinds (%s) than this program (%s), so it is another program: give one "+
 			"of them a "+
-			"fleet of its own (--fleet) or another namespace", l.Replica, l.Kinds, kinds)
+			"fleet of its own (--fleet) or another namespace", l.Replica, l.Kinds, kinds), l.Duration
 	}
-	return ""
+	return "", 0
 }
 
 // fits reports whether programs that shard these kinds may form one fleet: one of them must shard all kinds of the

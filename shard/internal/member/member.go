@@ -8,7 +8,6 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -115,7 +114,8 @@ func (s *Store) Seal(ctx context.Context, base ownership.Version,
 
 // Drop deletes a Lease. A Lease that is gone already is no error.
 func (s *Store) Drop(ctx context.Context, id ownership.Incarnation) error {
-	if err := s.client.Delete(ctx, s.object(string(id), tenurev1alpha1.RoleMember)); client.IgnoreNotFound(err) != nil {
+	err := s.client.Delete(ctx, s.object(string(id), tenurev1alpha1.RoleMember))
+	if err != nil && !cas.NotFound(err) {
 		return fmt.Errorf("deleting lease %s: %w", id, err)
 	}
 	return nil
@@ -125,7 +125,7 @@ func (s *Store) Drop(ctx context.Context, id ownership.Incarnation) error {
 func (s *Store) Read(ctx context.Context, name string) (ownership.Input, error) {
 	lease := &coordinationv1.Lease{}
 	err := s.client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, lease)
-	if apierrors.IsNotFound(err) {
+	if cas.NotFound(err) {
 		return Gone(s.fleet, name), nil
 	}
 	if err != nil {
@@ -183,8 +183,9 @@ func Seen(lease *coordinationv1.Lease) (ownership.Input, error) {
 			lead.Holder = ownership.Incarnation(*lease.Spec.HolderIdentity)
 		}
 		// An invalid floor counts as none: the coordinator raises it to its clock, and above all epochs that it knows.
-		if floor, err := strconv.ParseInt(a[tenurev1alpha1.FloorAnnotation], 10, 64); err == nil {
-			lead.Floor = ownership.Epoch(floor)
+		floor, err := strconv.ParseInt(a[tenurev1alpha1.FloorAnnotation], 10, 64)
+		if epoch := ownership.Epoch(floor); err == nil && epoch >= 0 && epoch <= ownership.MaxFloor {
+			lead.Floor = epoch
 		}
 		return ownership.LeadSeen{Lead: lead}, nil
 	}

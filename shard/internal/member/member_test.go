@@ -3,13 +3,17 @@ package member
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -226,13 +230,15 @@ func TestALeaseThatMakesNoSenseIsRefusedOrSaidToBeUnreadable(t *testing.T) {
 	}
 	noVersion := lease(tenurev1alpha1.RoleMember, nil)
 	noVersion.ResourceVersion = "v5"
-	noFloor := lease(tenurev1alpha1.RoleCoordinator, map[string]string{tenurev1alpha1.FloorAnnotation: "high"})
 	if got, err := Seen(noVersion); err == nil {
 		t.Errorf("%+v is read as %+v", noVersion.ObjectMeta, got)
 	}
 	// it is written anew
-	if got, err := Seen(noFloor); err != nil || got != (ownership.LeadSeen{Lead: ownership.Lead{Version: 5}}) {
-		t.Errorf("a lead record with a floor that is no number is read as %+v (%v)", got, err)
+	for _, floor := range []string{"high", "9223372036854775807", "-1"} {
+		noFloor := lease(tenurev1alpha1.RoleCoordinator, map[string]string{tenurev1alpha1.FloorAnnotation: floor})
+		if got, err := Seen(noFloor); err != nil || got != (ownership.LeadSeen{Lead: ownership.Lead{Version: 5}}) {
+			t.Errorf("a lead record with the floor %q is read as %+v (%v)", floor, got, err)
+		}
 	}
 	if got, err := Seen(lease(tenurev1alpha1.RoleCoordinator, nil)); err != nil ||
 		got != (ownership.LeadSeen{Lead: ownership.Lead{Version: 5}}) {
@@ -296,6 +302,40 @@ func TestWhatIsSaidOfClustersGoesWithTheLeaseAndIsTakenBack(t *testing.T) {
 		if got, there := object(t, c, "a-1").Annotations[tenurev1alpha1.ClustersAnnotation]; got != want ||
 			there != (want != "") {
 			t.Errorf("the Lease says %q, want %q", got, want)
+		}
+	}
+}
+
+// A load balancer that reloads answers 404 to everything. That isn't the API server's word.
+func TestA404ThatTheAPIServerDidNotGiveSaysNothingOfALease(t *testing.T) {
+	answers := map[string]string{ // by content type
+		"text/plain": "default backend - 404",
+		"application/json": `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,` +
+			`"message":"leases.coordination.k8s.io \"a-1\" not found"}`,
+	}
+	for kind, body := range answers {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", kind)
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = w.Write([]byte(body))
+		}))
+		defer server.Close()
+		scheme, mapper := runtime.NewScheme(), meta.NewDefaultRESTMapper(nil)
+		if err := coordinationv1.AddToScheme(scheme); err != nil {
+			t.Fatal(err)
+		}
+		mapper.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)
+		c, err := client.New(&rest.Config{Host: server.URL}, client.Options{Scheme: scheme, Mapper: mapper})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := NewStore(c, namespace, "")
+		its := kind == "application/json"
+		if in, err := s.Read(t.Context(), "a-1"); (err == nil) != its || (in == ownership.LeaseGone{ID: "a-1"}) != its {
+			t.Errorf("by %q the lease is read as %+v (%v)", body, in, err)
+		}
+		if err := s.Drop(t.Context(), "a-1"); (err == nil) != its {
+			t.Errorf("by %q the lease is dropped: %v", body, err)
 		}
 	}
 }

@@ -68,7 +68,8 @@ type (
 		ID    Incarnation
 		Ended bool // its container's end proves its death, whether or not its lease has run out
 	}
-	// ForgetLease deletes a sealed lease that no record names. Best effort; it gets no answer.
+	// ForgetLease deletes a sealed lease that no record names. It gets no answer, and is emitted again while the lease is
+	// there.
 	ForgetLease struct{ ID Incarnation }
 	// FindLease reads a peer's lease live, not from a cache. [LeaseSeen] or [LeaseGone] answers it; a failed read needs
 	// no answer.

@@ -18,6 +18,10 @@ import (
 // perhaps no live replica has seen the last epochs of the old one, and clocks may have been set.
 const epochBand = 64
 
+// MaxFloor is the highest floor that counts. No clock reaches it, so one above it was mistyped: the epochs that follow
+// it would overflow, and every replica would remember it for good.
+const MaxFloor Epoch = 1 << 62
+
 // era returns this replica's wall clock as an epoch.
 func (r *Replica) era() Epoch { return Epoch(r.now.Wall / time.Millisecond) }
 

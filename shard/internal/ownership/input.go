@@ -57,7 +57,11 @@ type (
 		Lead    Lead // Version 0: there is none
 		Shards  []Shard
 		Layouts []Layout // of the same version as the shards
-		Asked   Instant
+		// Unreadable are records that are there and can't be parsed, by UID: what was seen of them counts.
+		// UnreadableLayouts are the clusters whose layouts are.
+		Unreadable        map[string]bool
+		UnreadableLayouts map[keyspace.ClusterName]bool
+		Asked             Instant
 	}
 	// WentBack: a live read doesn't show what was seen before it was sent, or an earlier incarnation's Lease is
 	// missing.
@@ -84,7 +88,7 @@ type (
 	Warmed struct{ ID keyspace.ShardID }
 	// Drained: no reconcile and no write of the shard is running, and none can start, as the last [Drain] effect asked.
 	Drained struct{ ID keyspace.ShardID }
-	// Measured: the shard's size and load, for the record.
+	// Measured: the shard's size and load, for the record, which holds the load in thousandths.
 	Measured struct {
 		ID      keyspace.ShardID
 		Objects int64

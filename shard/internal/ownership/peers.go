@@ -20,11 +20,11 @@ type peer struct {
 	expired bool    // it stood still for its whole duration, as far as this replica saw, or is proven to have ended
 	endedAt Instant // when its container was first seen to have ended; zero if it wasn't
 
-	absent   bool    // a read didn't find its lease, or the lease was deleted
-	seekAt   Instant // when to read its lease next, while it was never seen
-	sealedAt Instant // when its seal was first seen
+	absent bool    // a read didn't find its lease, or the lease was deleted
+	seekAt Instant // when to read its lease next, while it was never seen
 
-	forgotten bool // the removal of its sealed lease was requested
+	forgetAt Instant // when to request the removal of its sealed lease
+	forgets  int     // how often that was requested
 }
 
 // peer returns the state of an incarnation. An unknown one is added, as if its lease had changed now.
@@ -55,11 +55,15 @@ func (r *Replica) leaseSeen(l Lease) {
 		return
 	}
 	p := r.peer(l.ID)
-	if l.Version <= p.lease.Version || p.lease.Sealed {
+	if l.Version <= p.lease.Version {
+		return
+	}
+	if p.lease.Sealed {
+		p.absent = false // else nothing changes any more
 		return
 	}
 	if l.Sealed {
-		p.sealedAt = r.now
+		p.forgetAt = r.now.Add(r.cfg.LeaseDuration)
 	}
 	was := p.lease
 	if l.Unreadable && was.Version != 0 { // somebody else wrote it: what its owner said counts
@@ -99,6 +103,7 @@ func (r *Replica) leaseGone(id Incarnation) {
 		return
 	}
 	if r.forgetPeer(p) || p.lease.Sealed {
+		p.absent = true
 		r.touchAll()
 		return // a clean exit, or a cleanup
 	}
@@ -199,10 +204,11 @@ func (r *Replica) seek(p *peer) {
 
 // forgetSealed removes, as coordinator, a sealed lease that no record names. It waits for a lease duration. Until then
 // a holder that hasn't seen the seal may repeat a handoff to that incarnation. A replica that then sees the name must
-// find the seal beside it.
+// find the seal beside it. A lease that is still there after that is removed again later.
 func (r *Replica) forgetSealed(p *peer) {
-	if r.Leads() && !p.forgotten && r.now.AtLeast(p.sealedAt) >= r.cfg.LeaseDuration && !r.isNamed(p.id) {
-		p.forgotten = true
+	if r.Leads() && !p.absent && r.now.AtLeast(p.forgetAt) >= 0 && !r.isNamed(p.id) {
+		p.forgetAt = r.now.Add(doubled(r.cfg.LeaseDuration, p.forgets))
+		p.forgets++
 		r.emit(ForgetLease{ID: p.id})
 	}
 }
@@ -225,7 +231,7 @@ func (r *Replica) sealWritten(p *peer, v Version) {
 	p.lease.ID = p.id
 	p.lease.Sealed = true
 	p.lease.Version = v
-	p.sealedAt, p.absent = r.now, false
+	p.forgetAt, p.absent = r.now.Add(r.cfg.LeaseDuration), false
 	r.touchAll()
 }
 
@@ -290,7 +296,7 @@ func comparePeer(p *peer, id Incarnation) int { return strings.Compare(string(p.
 func (p *peer) wake(r *Replica) time.Duration {
 	switch {
 	case p.lease.Sealed:
-		if at := p.sealedAt.Mono + r.cfg.LeaseDuration; r.Leads() && at > r.now.Mono {
+		if at := p.forgetAt.Mono; r.Leads() && at > r.now.Mono {
 			return at
 		}
 		return r.now.Mono + time.Hour

@@ -318,7 +318,7 @@ func (r *Replica) take(in Input) {
 		}
 	case Measured:
 		if t := r.shards[in.ID]; t != nil {
-			t.objects, t.load = in.Objects, in.Load
+			t.objects, t.load = in.Objects, asRecorded(in.Load)
 		}
 	case Health:
 		r.healthSeen(in)

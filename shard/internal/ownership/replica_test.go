@@ -489,6 +489,31 @@ func TestI5AShardThatIsToGoIsNotReportedOnUntilItsPlanIsCalledOff(t *testing.T) 
 	}
 }
 
+func TestALoadThatTheRecordWouldNotShowIsNotReported(t *testing.T) {
+	b := newBench(t)
+	b.served()
+	measured := func(load float64) []WriteShard {
+		b.feed(Measured{ID: west, Load: load})
+		for range 4 {
+			b.renewed(b.r.cfg.ReportEvery / 2)
+		}
+		return all[WriteShard](b)
+	}
+	if got := measured(0.0004); len(got) > 0 {
+		t.Fatalf("the load of a shard that rests is reported: %+v", got)
+	}
+	got := measured(0.0127)
+	if len(got) != 1 || got[0].Kind != Report || got[0].Shard.Load != 0.013 {
+		t.Fatalf("the holder writes %+v, want a report of 0.013", got)
+	}
+	b.commit(got[0].Seq)
+	for _, load := range []float64{0.0127, 0.0133, 0.0125} {
+		if got := measured(load); len(got) > 0 {
+			t.Errorf("a load of %v is reported: %+v", load, got)
+		}
+	}
+}
+
 func TestAPlanThatMovesOnMakesAReplicaTakeBackThatItIsWarm(t *testing.T) {
 	b := newBench(t)
 	b.seen(Shard{Assignee: "a", Holder: "b", Epoch: 1})
@@ -758,6 +783,36 @@ func TestASealedLeaseStaysForALeaseDurationForThoseWhoStillNameIt(t *testing.T) 
 	b.pass(2 * time.Second)
 	if got := find[ForgetLease](b); got.ID != "c" {
 		t.Errorf("it removes the lease of %s, want c's", got.ID)
+	}
+}
+
+func TestASealedLeaseThatIsStillThereIsRemovedAgainLessAndLessOften(t *testing.T) {
+	b := newBench(t)
+	b.feed(LeadSeen{Lead{Holder: "a", Version: b.v}})
+	b.seen(Shard{Assignee: "a", Holder: "c", Epoch: 1})
+	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: lease, Protocol: 3, Sealed: true, Version: 1000}})
+	asked := func(d time.Duration) (count int) {
+		for ; d > 0; d -= lease / 4 {
+			b.renewed(lease / 4)
+			count += len(all[ForgetLease](b))
+		}
+		return count
+	}
+	b.feed(LeaseGone{"c"}) // somebody removes it
+	b.seen(Shard{Assignee: "a", Holder: "a", Epoch: 2})
+	if got := asked(3 * lease); got != 0 {
+		t.Fatalf("a lease that isn't there is removed %d times", got)
+	}
+	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: lease, Protocol: 3, Sealed: true, Version: 2000}})
+	if got := asked(4 * lease); got != 3 { // at once, after one lease, and after two more
+		t.Errorf("in four leases it is removed %d times, want 3", got)
+	}
+	if got := asked(40 * lease); got > 5 {
+		t.Errorf("in forty leases it is removed %d times more", got)
+	}
+	b.feed(LeaseGone{"c"})
+	if got := asked(20 * lease); got != 0 || b.r.peers["c"] != nil {
+		t.Errorf("once it has gone it is removed %d times more", got)
 	}
 }
 

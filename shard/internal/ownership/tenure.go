@@ -2,6 +2,7 @@ package ownership
 
 import (
 	"cmp"
+	"math"
 	"time"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
@@ -399,6 +400,10 @@ func (r *Replica) report() {
 		r.writeShard(oldest, Report, oldest.rec)
 	}
 }
+
+// asRecorded rounds a load to thousandths, which is what a record holds. The load of a shard that rests falls for hours
+// and never quite to nothing, and a report that changes nothing takes the turn of one that does.
+func asRecorded(load float64) float64 { return math.Round(load*1000) / 1000 }
 
 // wake returns when the shard needs a decision even if no input arrives.
 func (t *tenure) wake(r *Replica) time.Duration {

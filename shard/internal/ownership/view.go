@@ -60,7 +60,8 @@ func (r *Replica) wakeToLook() time.Duration {
 }
 
 // listed takes a live list of all records for the view as of when it was asked for. A lease that it doesn't show is
-// left to the watch and to the reads that look for it.
+// left to the watch and to the reads that look for it. A record that somebody made unreadable isn't deleted: nobody
+// else can hold it meanwhile, and it must not look as if it came back once that is corrected.
 func (r *Replica) listed(l Listing) {
 	for _, lease := range l.Leases {
 		if r.leaseSeen(lease); r.over {
@@ -76,7 +77,7 @@ func (r *Replica) listed(l Listing) {
 		shown[r.shards[s.ID]] = true
 	}
 	for _, t := range r.order {
-		if t.known && !shown[t] {
+		if t.known && !shown[t] && !l.Unreadable[t.rec.UID] {
 			r.shardGone(ShardGone{ID: t.id, Asked: l.Asked})
 		}
 	}
@@ -86,7 +87,7 @@ func (r *Replica) listed(l Listing) {
 		listed[n.Cluster] = true
 	}
 	for _, o := range r.layoutOrder {
-		if o.known && !listed[o.cluster] && l.Asked.AtLeast(o.seenAt) > 0 {
+		if o.known && !listed[o.cluster] && !l.UnreadableLayouts[o.cluster] && l.Asked.AtLeast(o.seenAt) > 0 {
 			r.layoutGone(LayoutGone{Cluster: o.cluster})
 		}
 	}

@@ -3,6 +3,8 @@ package ownership
 import (
 	"testing"
 	"time"
+
+	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
 // deafBench returns a machine that holds the shard. Nothing shows that its view goes on from now on.
@@ -101,6 +103,31 @@ func TestALiveListIsTakenForTheView(t *testing.T) {
 	b = deafBench(t)
 	b.feed(Listing{Leases: []Lease{{ID: "a", Version: 900, Sealed: true}}, Asked: b.now})
 	find[Lapse](b)
+}
+
+// Somebody mistypes an annotation of a record, and corrects it.
+func TestARecordThatALiveListCannotReadIsNotDeleted(t *testing.T) {
+	b := newBench(t)
+	b.seen(Shard{Assignee: "a", Holder: "a", Epoch: 1, UID: "u"})
+	b.feed(Warmed{west})
+	find[Activate](b)
+	b.deaf = true
+	b.now = b.now.Add(time.Second)
+	b.feed(Listing{Unreadable: map[string]bool{"u": true}, UnreadableLayouts: map[keyspace.ClusterName]bool{"west": true},
+		Asked: b.now})
+	none[Close](b)
+	if !b.r.layout("west").known {
+		t.Error("the layout of west counts as deleted")
+	}
+	if b.r.viewAt() != b.now {
+		t.Error("the list doesn't count as a view")
+	}
+	b.seen(Shard{Assignee: "a", Holder: "a", Epoch: 1, UID: "u"})
+	none[Lapse](b)
+
+	b.now = b.now.Add(time.Second)
+	b.feed(Listing{Unreadable: map[string]bool{"another's": true}, Asked: b.now}) // it was made again under its name
+	find[Close](b)
 }
 
 func TestALiveListIsTakenForTheViewOfLayoutsToo(t *testing.T) {

@@ -67,7 +67,7 @@ func (s *Store) CheckSchema(ctx context.Context) error {
 func (s *Store) ReadLayout(ctx context.Context, cluster keyspace.ClusterName) (ownership.Input, error) {
 	object := s.named(keyspace.LayoutName(s.fleet, cluster))
 	err := s.client.Get(ctx, client.ObjectKeyFromObject(object), object)
-	if apierrors.IsNotFound(err) {
+	if cas.NotFound(err) {
 		return ownership.LayoutRead{Cluster: cluster}, nil
 	}
 	if err != nil {

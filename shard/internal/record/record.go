@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -88,7 +87,7 @@ func phase(s ownership.Shard) tenurev1alpha1.ShardPhase {
 func (s *Store) Read(ctx context.Context, id keyspace.ShardID) (ownership.Input, error) {
 	shard := s.object(id)
 	err := s.client.Get(ctx, client.ObjectKeyFromObject(shard), shard)
-	if apierrors.IsNotFound(err) {
+	if cas.NotFound(err) {
 		return ownership.ShardGone{ID: id}, nil
 	}
 	if err != nil {
@@ -97,27 +96,35 @@ func (s *Store) Read(ctx context.Context, id keyspace.ShardID) (ownership.Input,
 	return Seen(s.fleet, shard)
 }
 
-// List reads all records and layouts live. Like a watch, it leaves out those that can't be parsed.
-func (s *Store) List(ctx context.Context) ([]ownership.Shard, []ownership.Layout, error) {
+// List reads all records and layouts live. Of those that can't be parsed it says that they are there.
+func (s *Store) List(ctx context.Context) (ownership.Listing, error) {
 	list := &tenurev1alpha1.ShardList{}
 	if err := s.client.List(ctx, list, client.InNamespace(s.namespace)); err != nil {
-		return nil, nil, fmt.Errorf("listing the records of shards: %w", err)
+		return ownership.Listing{}, fmt.Errorf("listing the records of shards: %w", err)
 	}
-	shards := make([]ownership.Shard, 0, len(list.Items))
-	var layouts []ownership.Layout
+	l := ownership.Listing{
+		Shards:     make([]ownership.Shard, 0, len(list.Items)),
+		Unreadable: map[string]bool{}, UnreadableLayouts: map[keyspace.ClusterName]bool{},
+	}
 	for i := range list.Items {
-		in, err := Seen(s.fleet, &list.Items[i])
+		shard := &list.Items[i]
+		in, err := Seen(s.fleet, shard)
 		if err != nil {
+			l.Unreadable[string(shard.UID)] = true
+			cluster := keyspace.ClusterName(shard.Spec.Cluster)
+			if shard.Name == keyspace.LayoutName(s.fleet, cluster) { // also one that an older CRD has emptied
+				l.UnreadableLayouts[cluster] = true
+			}
 			continue
 		}
 		switch seen := in.(type) {
 		case ownership.ShardSeen:
-			shards = append(shards, seen.Shard)
+			l.Shards = append(l.Shards, seen.Shard)
 		case ownership.LayoutSeen:
-			layouts = append(layouts, seen.Layout)
+			l.Layouts = append(l.Layouts, seen.Layout)
 		}
 	}
-	return shards, layouts, nil
+	return l, nil
 }
 
 // Seen returns the protocol's input for a fleet's record or layout that was read or watched.
@@ -136,9 +143,10 @@ func Seen(fleet keyspace.Fleet, shard *tenurev1alpha1.Shard) (ownership.Input, e
 	}
 	var floor int64
 	if text := shard.Annotations[tenurev1alpha1.FloorAnnotation]; text != "" {
-		if floor, err = strconv.ParseInt(text, 10, 64); err != nil {
-			return nil, fmt.Errorf("record %s: annotation %s: %q isn't a number", shard.Name,
-				tenurev1alpha1.FloorAnnotation, text)
+		floor, err = strconv.ParseInt(text, 10, 64)
+		if err != nil || floor < 0 || ownership.Epoch(floor) > ownership.MaxFloor {
+			return nil, fmt.Errorf("record %s: annotation %s: %q isn't a number from 0 to %d; correct it", shard.Name,
+				tenurev1alpha1.FloorAnnotation, text, ownership.MaxFloor)
 		}
 	}
 	return ownership.ShardSeen{Shard: ownership.Shard{

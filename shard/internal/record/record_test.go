@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -219,12 +220,53 @@ func TestARecordThatMakesNoSenseIsRefused(t *testing.T) {
 		"another shard's name":      func(s *tenurev1alpha1.Shard) { s.Name = "west.p00" },
 		"a prefix of other figures": func(s *tenurev1alpha1.Shard) { s.Spec.Prefix = "012" },
 		"a version of other kind":   func(s *tenurev1alpha1.Shard) { s.ResourceVersion = "v5" },
-		"a floor of other kind":     func(s *tenurev1alpha1.Shard) { s.Annotations[tenurev1alpha1.FloorAnnotation] = "high" },
+		"a floor that epochs would overflow above": func(s *tenurev1alpha1.Shard) {
+			s.Annotations[tenurev1alpha1.FloorAnnotation] = "9223372036854775807"
+		},
+		"a floor below which there is nothing": func(s *tenurev1alpha1.Shard) {
+			s.Annotations[tenurev1alpha1.FloorAnnotation] = "-9223372036854775808"
+		},
+		"a floor of other kind": func(s *tenurev1alpha1.Shard) { s.Annotations[tenurev1alpha1.FloorAnnotation] = "high" },
 	} {
 		shard := good()
 		spoil(shard)
 		if in, err := Seen("", shard); err == nil {
 			t.Errorf("%s: it is read as %+v", name, in)
 		}
+	}
+}
+
+// A list tells what isn't there from what can't be read: the one was deleted.
+func TestAListSaysWhichRecordsAreThereAndCannotBeRead(t *testing.T) {
+	shard := func(name, uid string, spec tenurev1alpha1.ShardSpec) *tenurev1alpha1.Shard {
+		return &tenurev1alpha1.Shard{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(uid)}, Spec: spec,
+		}
+	}
+	layout := func(cluster string, prefixes ...string) tenurev1alpha1.ShardSpec {
+		return tenurev1alpha1.ShardSpec{
+			Cluster: cluster, Generation: 1, Layout: &tenurev1alpha1.ShardLayout{Generation: 1, Prefixes: prefixes},
+		}
+	}
+	spoilt := shard("west.p0", "u1", tenurev1alpha1.ShardSpec{Cluster: "west", Prefix: "0"})
+	spoilt.Annotations = map[string]string{tenurev1alpha1.FloorAnnotation: "4_811"}
+	c := fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(spoilt,
+		shard(west.RecordName(""), "u2", tenurev1alpha1.ShardSpec{Cluster: "west", Prefix: west.Prefix.String()}),
+		shard("east.layout", "u3", layout("east", "0")), // which leaves half of the slots out
+		shard("west.layout", "u4", layout("west", "0", "1")),
+		pruned(shard("south.layout", "u5", layout("south", ""))),
+	).Build()
+	l, err := NewStore(c, namespace, "").List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(l.Shards) != 1 || l.Shards[0].ID != west || len(l.Layouts) != 1 || l.Layouts[0].Cluster != "west" {
+		t.Errorf("it shows %+v and %+v, want the record of %v and the layout of west", l.Shards, l.Layouts, west)
+	}
+	if diff := cmp.Diff(map[string]bool{"u1": true, "u3": true, "u5": true}, l.Unreadable); diff != "" {
+		t.Errorf("can't be read (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[keyspace.ClusterName]bool{"east": true, "south": true}, l.UnreadableLayouts); diff != "" {
+		t.Errorf("layouts that can't be read (-want +got):\n%s", diff)
 	}
 }

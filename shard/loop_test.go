@@ -1,0 +1,92 @@
+package shard
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/shard/internal/driver"
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
+)
+
+// A home cluster that was set up anew, without its CRD, answers no list of Shards. The protocol must go on: else it
+// notices no lapse, and doesn't leave.
+func TestTheLoopDoesNotWaitForTheFirstListOfRecords(t *testing.T) {
+	release := make(chan struct{})
+	home := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		kind := map[string]string{
+			"shards": `"ShardList","apiVersion":"tenure.dev/v1alpha1"`,
+			"leases": `"LeaseList","apiVersion":"coordination.k8s.io/v1"`,
+		}[path.Base(r.URL.Path)]
+		if r.URL.Query().Get("watch") == "true" {
+			<-r.Context().Done()
+			return
+		}
+		select {
+		case <-release:
+		case <-r.Context().Done():
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"kind":%s,"metadata":{"resourceVersion":"1"},"items":[]}`, kind)
+	}))
+	t.Cleanup(home.Close)
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{coordinationv1.AddToScheme, tenurev1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg := Config{Replica: "a"}.withDefaults()
+	records, err := newRecordCache(cfg, &rest.Config{Host: home.URL}, scheme, logr.Discard(),
+		newTrouble(logr.Discard()), func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	t.Cleanup(func() { <-ended }) // after the test's context has ended
+	go func() { _ = records.Start(t.Context()); close(ended) }()
+
+	protocol := driver.Config{Protocol: ownership.DefaultConfig("", "a", cfg.LeaseDuration)}
+	l := &loop{
+		cfg: cfg, ctx: t.Context(), records: records, driver: driver.New(protocol), lease: &lease{},
+		report: &report{status: &atomic.Pointer[Status]{}}, shards: &engager{roster: newRoster(cfg)},
+	}
+	f := &follower{cache: records, log: logr.Discard(), put: func(driver.Event) {}}
+	if _, err := f.follow(t.Context(), func(func()) {}); err != nil {
+		t.Fatal(err)
+	}
+	measured := make(chan struct{})
+	go func() { l.do(driver.Measure{}); close(measured) }()
+	select {
+	case <-measured:
+	case <-time.After(5 * time.Second):
+		t.Fatal("it waits for a list that doesn't come")
+	}
+	if l.report.there != nil {
+		t.Error("it has looked at records that it can't have seen")
+	}
+	close(release)
+	if !records.WaitForCacheSync(t.Context()) {
+		t.Fatal("the caches aren't filled")
+	}
+	l.handle(driver.Listed{By: "an earlier incarnation"})
+	if l.listed {
+		t.Error("other caches count as filled because of earlier ones")
+	}
+	l.handle(driver.Listed{By: l.driver.ID()})
+	l.do(driver.Measure{})
+	if l.report.there == nil {
+		t.Error("once it could look at the records it doesn't")
+	}
+}
