@@ -206,17 +206,26 @@ func namespaceOf(path string) string {
 // partsOf returns what an API server's path has behind the version, below any prefix that a proxy put before it:
 // RESOURCE[/NAME] or namespaces/NAMESPACE/RESOURCE[/NAME]. Nil if it is none.
 func partsOf(path string) []string {
-	_, below, found := strings.Cut(path, "/api/")
-	version := 1
-	if !found {
-		_, below, found = strings.Cut(path, "/apis/")
-		version = 2
-	}
+	_, below, version := cutAPI(path)
 	parts := strings.Split(strings.Trim(below, "/"), "/")
-	if !found || len(parts) <= version {
+	if version == 0 || len(parts) <= version {
 		return nil
 	}
 	return parts[version:]
+}
+
+// cutAPI cuts an API server's path at "/api/" or "/apis/": the first, since there may be a namespace of that name.
+// version is how many parts of what is below make a version; 0 if the path is none of those.
+func cutAPI(path string) (prefix, below string, version int) {
+	for i := range len(path) {
+		if below, found := strings.CutPrefix(path[i:], "/api/"); found {
+			return path[:i], below, 1
+		}
+		if below, found := strings.CutPrefix(path[i:], "/apis/"); found {
+			return path[:i], below, 2
+		}
+	}
+	return path, "", 0
 }
 
 // retryAfter is for how long an API server asks to be left alone, 0 if it doesn't.
