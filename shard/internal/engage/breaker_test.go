@@ -11,8 +11,9 @@ import (
 func TestARequestToASilentClusterIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &Breaker{}
-		ctx, end := b.watchOver(t.Context(), stallAfter)
-		defer end()
+		w := b.watchOver(t.Context(), stallAfter, inquiry{})
+		defer w.end()
+		ctx := w.ctx
 		began := time.Now()
 		<-ctx.Done()
 		if !errors.Is(context.Cause(ctx), ErrStalled) {
@@ -30,8 +31,9 @@ func TestARequestToASilentClusterIsGivenUp(t *testing.T) {
 func TestASlowRequestIsWaitedForWhileTheClusterAnswersOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &Breaker{}
-		ctx, end := b.watchOver(t.Context(), stallAfter)
-		defer end()
+		w := b.watchOver(t.Context(), stallAfter, inquiry{})
+		defer w.end()
+		ctx := w.ctx
 		for range 20 {
 			time.Sleep(time.Second)
 			b.answered()

@@ -1,6 +1,7 @@
 package engage
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -128,9 +129,15 @@ func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTr
 	switch {
 	case watches(req): // silent by nature
 	case list:
-		ctx, release = b.watchOver(ctx, listStallAfter)
+		w := b.watchOver(ctx, listStallAfter, inquiry{})
+		ctx, release = w.ctx, w.end
 	default:
-		ctx, release = b.watchOver(ctx, stallAfter)
+		var asks inquiry
+		if mutates(req.Method) {
+			asks = inquiry{base: base, to: req.URL, agent: cmp.Or(agent, req.UserAgent())}
+		}
+		w := b.watchOver(ctx, stallAfter, asks)
+		ctx, release = w.ctx, w.end
 		judged = true
 	}
 	req = req.Clone(ctx) // a RoundTripper must not change the caller's request
