@@ -125,9 +125,9 @@ func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTr
 	list bool) (_ *http.Response, release func(), _ error) {
 	caller := ctx
 	release = func() {}
-	judged := false
+	begins, judged := watches(req), false
 	switch {
-	case watches(req): // silent by nature
+	case begins: // silent by nature
 	case list:
 		w := b.watchOver(ctx, listStallAfter, inquiry{})
 		ctx, release = w.ctx, w.end
@@ -146,6 +146,9 @@ func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTr
 	}
 	sent := time.Now()
 	res, err := base.RoundTrip(req)
+	if begins && caller.Err() == nil {
+		noteAttempt(caller, res, err)
+	}
 	switch {
 	case err == nil && judged:
 		b.Judge(req, res, time.Since(sent))
