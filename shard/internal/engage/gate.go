@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
@@ -80,30 +81,40 @@ func (g *Gate) Shut() {
 // Begin lets a reconcile start. It returns a context that ends with ctx or with the tenure, and a function to call when
 // the reconcile has returned; ok is false when the shard isn't open.
 func (g *Gate) Begin(ctx context.Context) (_ context.Context, end func(), ok bool) {
+	return g.begin(ctx, &passage{})
+}
+
+func (g *Gate) begin(ctx context.Context, p *passage) (_ context.Context, end func(), ok bool) {
 	g.mu.Lock()
 	if g.state != gateOpen || !g.valid() {
 		g.mu.Unlock()
 		return nil, nil, false
 	}
 	g.running++
-	tenure := g.ctx
+	p.tenure = g.ctx
 	g.mu.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(tenure, cancel)
-	return context.WithValue(ctx, tenureKey{}, tenure), func() {
+	stop := context.AfterFunc(p.tenure, cancel)
+	return context.WithValue(ctx, passageKey{}, p), func() {
 		stop()
 		cancel()
 		g.leave(&g.running)
 	}, true
 }
 
-// tenureKey carries the context of the tenure that a reconcile began in.
-type tenureKey struct{}
+// passage is a reconcile's way through a gate. Its context carries it to the transport.
+type passage struct {
+	tenure    context.Context // that it began in
+	abandoned atomic.Bool     // nobody waits for it any more
+}
 
-// outlived reports whether the context is that of a reconcile whose tenure has ended.
+// passageKey is that of a passage in a context.
+type passageKey struct{}
+
+// outlived reports whether the context is that of a reconcile whose tenure has ended, or that was abandoned.
 func outlived(ctx context.Context) bool {
-	tenure, ok := ctx.Value(tenureKey{}).(context.Context)
-	return ok && tenure.Err() != nil
+	p, ok := ctx.Value(passageKey{}).(*passage)
+	return ok && (p.tenure.Err() != nil || p.abandoned.Load())
 }
 
 // onTheWire is for how long a write that was given up without an answer may still reach its API server. It can't be

@@ -265,6 +265,42 @@ func TestAReconcileThatNeverReturnsCostsItsGateOnly(t *testing.T) {
 	})
 }
 
+// A reconcile may have a timeout of its own, of which its tenure knows nothing.
+func TestAReconcileThatOutlivesItsTimeoutCannotWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, _ := newTestGate(t)
+		g.Open(1)
+		traffic, release := &Traffic{}, make(chan struct{})
+		defer close(release)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var stuck context.Context
+		ran := g.Run(ctx, traffic, func(ctx context.Context) {
+			stuck = context.WithoutCancel(ctx)
+			<-release
+		})
+		if ran != Abandoned {
+			t.Fatalf("got %v, want Abandoned", ran)
+		}
+		synctest.Wait() // orders what it wrote before what is read
+		if _, _, _, err := g.beginWrite(stuck); !errors.Is(err, ErrFenced) {
+			t.Errorf("a write of the reconcile that outlived its timeout: %v, want ErrFenced", err)
+		}
+		again := g.Run(t.Context(), traffic, func(ctx context.Context) {
+			_, done, end, err := g.beginWrite(context.WithoutCancel(ctx))
+			if err != nil {
+				t.Errorf("a write of the next one: %v", err)
+				return
+			}
+			done(true)
+			end()
+		})
+		if again != Returned {
+			t.Errorf("the next one: %v", again)
+		}
+	})
+}
+
 func TestAReconcileThatReturnsLateIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, _ := newTestGate(t)
