@@ -2,7 +2,6 @@ package engage
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -10,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/json" // which keeps large integers as they are
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"

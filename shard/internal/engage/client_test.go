@@ -2,12 +2,15 @@ package engage
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,6 +25,7 @@ import (
 type sent struct {
 	created *corev1.Pod
 	patch   string
+	applied string
 	status  string
 	delete  client.DeleteOptions
 }
@@ -44,6 +48,11 @@ func newTestClient(t *testing.T) (client.Client, *sent, *Gate) {
 			_ ...client.PatchOption) error {
 			data, err := patch.Data(obj)
 			s.patch = string(data)
+			return err
+		},
+		Apply: func(_ context.Context, _ client.WithWatch, obj runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
+			data, err := json.Marshal(obj)
+			s.applied = string(data)
 			return err
 		},
 		SubResourcePatch: func(_ context.Context, _ client.Client, _ string, obj client.Object, patch client.Patch,
@@ -127,6 +136,31 @@ func TestPatchesAndDeletesAreConditionalOnTheVersionThatWasRead(t *testing.T) {
 	}
 	if p := s.delete.Preconditions; p == nil || *p.UID != "u" || *p.ResourceVersion != "41" {
 		t.Errorf("preconditions of the delete: got %v, want UID u and version 41", p)
+	}
+}
+
+// A float64 has 53 bits for it.
+func TestLargeIntegersAreSentAsTheyAre(t *testing.T) {
+	c, s, _ := newTestClient(t)
+	const large = 1<<53 + 1
+	read := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", ResourceVersion: "41"}}
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"n":9007199254740993}}`))
+	if err := c.Patch(t.Context(), read, patch); err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"metadata":{"resourceVersion":"41"},"spec":{"n":9007199254740993}}`; s.patch != want {
+		t.Errorf("patch: got %s, want %s", s.patch, want)
+	}
+	applied := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Account",
+		"metadata": map[string]any{"namespace": "n", "name": "a"}, "spec": map[string]any{"n": int64(large)}}}
+	if err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(applied)); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(s.applied, `"spec":{"n":9007199254740993}`) {
+		t.Errorf("applied: %s", s.applied)
+	}
+	if n, _, err := unstructured.NestedInt64(applied.Object, "spec", "n"); err != nil || n != large {
+		t.Errorf("the caller gets back %d, %v; want %d", n, err, large)
 	}
 }
 
