@@ -137,6 +137,27 @@ func TestBackfillKeepsToWhatIsDueWhen(t *testing.T) {
 	})
 }
 
+// After an API server's restart a real change must not wait behind all that is as it was.
+func TestWhatIsListedAnewUnchangedIsEnqueuedBehindWhatIsLive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTimed(t)
+		at := func(name, due, version string) *corev1.ConfigMap {
+			o := waits(name, due)
+			o.ResourceVersion = version
+			return o
+		}
+		for _, name := range []string{"a", "b", "c"} {
+			r.updated(r.e, at(name, "", "7"), at(name, "", "7"))
+		}
+		r.updated(r.e, at("overdue", "-1s", "7"), at("overdue", "-1s", "7"))
+		r.updated(r.e, at("later", "1m", "7"), at("later", "1m", "7"))
+		r.updated(r.e, at("new", "", "7"), at("new", "", "8"))
+		r.updated(r.e, at("c", "", "7"), at("c", "", "9"))
+		r.updated(r.e, at("unversioned", "", ""), at("unversioned", "", ""))
+		r.expect(t, time.Second, "overdue@0s new@0s c@0s unversioned@0s a@0s b@0s")
+	})
+}
+
 func TestWhatWaitsIsEnqueuedWhenItsTimeComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTimed(t, *waits("moved", "1h"), *waits("earlier", "3h"), *waits("deleted", "1h"), *waits("freed", "1h"),

@@ -251,7 +251,7 @@ func (s *kindSource) added(e *engagement, obj any, initial bool) {
 		return
 	}
 	if ok && s.filter.Create(event.CreateEvent{Object: o}) {
-		s.changed(e, o)
+		s.changed(e, o, live)
 	}
 }
 
@@ -261,7 +261,11 @@ func (s *kindSource) updated(e *engagement, old, obj any) {
 	switch {
 	case !ok || !alsoOK:
 	case s.filter.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: o}):
-		s.changed(e, o)
+		how := live
+		if version := o.GetResourceVersion(); version != "" && version == before.GetResourceVersion() {
+			how = behind // it was listed anew, and everything with it
+		}
+		s.changed(e, o, how)
 	case s.due != nil:
 		s.moved(e, before, o)
 	}
@@ -275,15 +279,15 @@ func (s *kindSource) moved(e *engagement, before, o client.Object) {
 		return
 	}
 	if s.filter.Create(event.CreateEvent{Object: o, IsInInitialList: true}) { // else it has no time either
-		s.changed(e, o)
+		s.changed(e, o, live)
 	}
 }
 
-// changed enqueues an object at once, or for the time that is all it waits for.
-func (s *kindSource) changed(e *engagement, o client.Object) {
+// changed enqueues an object as it says, or for the time that is all it waits for.
+func (s *kindSource) changed(e *engagement, o client.Object, how priorityqueue.AddOpts) {
 	switch due := s.dueTime(o); {
 	case due.IsZero():
-		s.enqueue(e, o, live)
+		s.enqueue(e, o, how)
 	case far(due):
 		e.alarms(s).set(alarm{nanos(due), client.ObjectKeyFromObject(o)})
 	default:
