@@ -49,6 +49,43 @@ func TestNothingPassesAnOpenGateOnceTheLeaseHasRunOut(t *testing.T) {
 	}
 }
 
+// A gate that stays open has nobody who looks at everything anew.
+func TestAGateTellsOnceThatItHasLetNothingPassThoughItIsOpen(t *testing.T) {
+	g, valid := newTestGate(t)
+	g.IsOpen()
+	g.Open(3)
+	g.IsOpen()
+	if g.Missed() {
+		t.Error("it counts as missed what came before the gate was open")
+	}
+	for name, ask := range map[string]func() bool{
+		"an event": g.IsOpen,
+		"a reconcile": func() bool {
+			_, _, ok := g.Begin(t.Context())
+			return ok
+		},
+	} {
+		valid.Store(false)
+		if ask() || g.Missed() {
+			t.Errorf("%s: something passes under a lease that has run out", name)
+		}
+		valid.Store(true)
+		if !g.Missed() || g.Missed() {
+			t.Errorf("%s: it isn't told of, or twice", name)
+		}
+	}
+	valid.Store(false)
+	g.IsOpen()
+	valid.Store(true)
+	g.Shut()
+	if g.Missed() {
+		t.Error("a gate that is shut tells of it")
+	}
+	if g.Open(4); g.Missed() {
+		t.Error("whoever has opened the gate looks at everything anyway")
+	}
+}
+
 func TestShutCancelsWhatRuns(t *testing.T) {
 	g, _ := newTestGate(t)
 	g.Open(1)
