@@ -139,8 +139,8 @@ type watching struct {
 	patience time.Duration
 	asks     inquiry
 
-	mu    sync.Mutex // guards timer against its own first firing
-	timer *time.Timer
+	mu    sync.Mutex  // guards all below, from the timer's own first firing, too
+	timer *time.Timer // stopped for good when the watching ends
 }
 
 // look gives the request up, or sees to it that it is looked at again. It runs in the timer's goroutine.
@@ -152,16 +152,18 @@ func (w *watching) look() {
 		quiet = w.quiet()
 	}
 	left := w.patience - quiet
-	if left <= 0 {
-		w.cancel(ErrStalled)
-		return
-	}
 	if asks && quiet < half {
 		left = half - quiet
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.timer.Reset(left)
+	switch {
+	case w.ctx.Err() != nil: // the watching has ended meanwhile: a timer would outlive it, and hold the request
+	case left <= 0:
+		w.cancel(ErrStalled)
+	default:
+		w.timer.Reset(left)
+	}
 }
 
 // quiet is for how long nothing has come from the cluster since the request was sent.
@@ -174,6 +176,8 @@ func (w *watching) quiet() time.Duration {
 
 // end ends the watching.
 func (w *watching) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.timer.Stop()
 	w.cancel(nil)
 }

@@ -49,6 +49,25 @@ func TestASlowRequestIsWaitedForWhileTheClusterAnswersOthers(t *testing.T) {
 	})
 }
 
+// The timer may go off while the answer arrives. If it was set anew it would go on for as long as the cluster answers
+// anything.
+func TestARequestIsNotWatchedOverOnceItHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &Breaker{}
+		w := b.watchOver(t.Context(), stallAfter, inquiry{})
+		time.Sleep(stallAfter - time.Second)
+		b.answered()
+		w.end()
+		w.look()
+		if w.timer.Stop() {
+			t.Error("its timer is running")
+		}
+		if cause := context.Cause(w.ctx); !errors.Is(cause, context.Canceled) {
+			t.Errorf("it ended by %v", cause)
+		}
+	})
+}
+
 func TestOneLostConnectionIsNoOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &Breaker{}
