@@ -102,7 +102,10 @@ func TestWritesThatNoPreconditionCanProtectAreRefused(t *testing.T) {
 		"merge patch without version": c.Patch(t.Context(), unread, client.MergeFrom(unread.DeepCopy())),
 		"json patch":                  c.Patch(t.Context(), unread, client.RawPatch(types.JSONPatchType, []byte("[]"))),
 		"status without version":      c.Status().Update(t.Context(), unread),
-		"delete all":                  c.DeleteAllOf(t.Context(), unread),
+		"delete by name":              c.Delete(t.Context(), unread),
+		"delete by name, gently": c.Delete(t.Context(), unread,
+			client.PropagationPolicy(metav1.DeletePropagationForeground), client.Preconditions{}),
+		"delete all": c.DeleteAllOf(t.Context(), unread),
 	}
 	for name, err := range cases {
 		if !errors.Is(err, ErrUnfenceable) {
@@ -136,6 +139,25 @@ func TestPatchesAndDeletesAreConditionalOnTheVersionThatWasRead(t *testing.T) {
 	}
 	if p := s.delete.Preconditions; p == nil || *p.UID != "u" || *p.ResourceVersion != "41" {
 		t.Errorf("preconditions of the delete: got %v, want UID u and version 41", p)
+	}
+	*s = sent{}
+	read.ResourceVersion = ""
+	if err := c.Delete(t.Context(), read, client.GracePeriodSeconds(1)); err != nil {
+		t.Fatal(err)
+	}
+	if p := s.delete.Preconditions; p == nil || *p.UID != "u" || p.ResourceVersion != nil {
+		t.Errorf("preconditions of the delete without a version: got %v, want UID u", p)
+	}
+	if s.delete.GracePeriodSeconds == nil {
+		t.Error("the caller's own options are lost")
+	}
+	read.UID = ""
+	version := "40" // the caller's own precondition stays as it is
+	if err := c.Delete(t.Context(), read, client.Preconditions{ResourceVersion: &version}); err != nil {
+		t.Fatal(err)
+	}
+	if p := s.delete.Preconditions; p == nil || p.UID != nil || *p.ResourceVersion != "40" {
+		t.Errorf("preconditions of a delete with the caller's own: got %v, want version 40", p)
 	}
 }
 
