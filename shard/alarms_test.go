@@ -19,6 +19,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
@@ -136,6 +137,27 @@ func TestBackfillKeepsToWhatIsDueWhen(t *testing.T) {
 	})
 }
 
+// After an API server's restart a real change must not wait behind all that is as it was.
+func TestWhatIsListedAnewUnchangedIsEnqueuedBehindWhatIsLive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTimed(t)
+		at := func(name, due, version string) *corev1.ConfigMap {
+			o := waits(name, due)
+			o.ResourceVersion = version
+			return o
+		}
+		for _, name := range []string{"a", "b", "c"} {
+			r.updated(r.e, at(name, "", "7"), at(name, "", "7"))
+		}
+		r.updated(r.e, at("overdue", "-1s", "7"), at("overdue", "-1s", "7"))
+		r.updated(r.e, at("later", "1m", "7"), at("later", "1m", "7"))
+		r.updated(r.e, at("new", "", "7"), at("new", "", "8"))
+		r.updated(r.e, at("c", "", "7"), at("c", "", "9"))
+		r.updated(r.e, at("unversioned", "", ""), at("unversioned", "", ""))
+		r.expect(t, time.Second, "overdue@0s new@0s c@0s unversioned@0s a@0s b@0s")
+	})
+}
+
 func TestWhatWaitsIsEnqueuedWhenItsTimeComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTimed(t, *waits("moved", "1h"), *waits("earlier", "3h"), *waits("deleted", "1h"), *waits("freed", "1h"),
@@ -149,6 +171,24 @@ func TestWhatWaitsIsEnqueuedWhenItsTimeComes(t *testing.T) {
 		r.events.Modify(waits("freed", ""))
 		r.expect(t, time.Minute, "deleted@0s freed@0s") // their reconcilers may have something to clean up
 		r.expect(t, 10*time.Hour, "earlier@30m0s stays@1h0m0s new@2h0m0s moved@4h0m0s")
+	})
+}
+
+// A time may be in what a predicate leaves out of account, such as in a status.
+func TestATimeIsKeptToThatAChangeWhichIsRefusedHasMoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refused := waits("refused", "1h")
+		refused.Annotations["refused"] = "yes"
+		r := newTimed(t, *waits("later", "1h"), *waits("earlier", "1h"), *waits("over", "1h"), *waits("freed", "1h"),
+			*waits("stays", "1h"), *refused)
+		r.filter = predicate.And(r.filter, predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }})
+		refused = refused.DeepCopy()
+		refused.Annotations[dueIn] = "3h"
+		for _, o := range []*corev1.ConfigMap{waits("later", "2h"), waits("earlier", "30m"), waits("over", "-1s"),
+			waits("freed", ""), waits("stays", "1h"), refused} {
+			r.events.Modify(o)
+		}
+		r.expect(t, 10*time.Hour, "over@0s earlier@30m0s stays@1h0m0s later@2h0m0s")
 	})
 }
 

@@ -237,6 +237,9 @@ func (g *engager) measure() {
 		if v == nil || !e.gate.IsOpen() {
 			continue
 		}
+		if e.gate.Missed() {
+			g.spawn(func() { e.backfill(g.roster.allSources()) })
+		}
 		busy, sample := e.busy.Load(), &e.sample
 		since := float64(busy-sample.busy) / float64(now.Sub(sample.at))
 		sample.load = (sample.load + since) / 2 // a half-life of one measurement smooths bursts

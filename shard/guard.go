@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -40,6 +41,9 @@ func TenureOf(ctx context.Context) (id keyspace.ShardID, epoch protocol.Epoch, o
 	return e.id, e.epoch(), true
 }
 
+// errAbandoned has a key looked at again, after a while.
+var errAbandoned = errors.New("the reconcile didn't return in time: the key is tried again beside it")
+
 type guard struct {
 	roster *roster
 	log    logr.Logger
@@ -71,6 +75,9 @@ func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconci
 			"refused",
 			"shard", e.id.String(), "key", req.NamespacedName.String(), "began", start.Format(time.RFC3339), "running",
 			e.traffic.Abandoned.Load())
+		if e.gate.IsOpen() { // its own timeout ended it, and nobody else looks at its key
+			return reconcile.Result{}, errAbandoned
+		}
 		return reconcile.Result{}, nil
 	}
 	result, err := ended.result, ended.err

@@ -56,13 +56,9 @@ func (r *refuser) Reconcile(_ context.Context, req mcreconcile.Request) (reconci
 func control(t *testing.T, r *refuser) workqueue.TypedRateLimitingInterface[mcreconcile.Request] {
 	t.Helper()
 	id := keyspace.ShardID{Cluster: "west"}
-	traffic := &engage.Traffic{}
-	r.breaker, r.served = &traffic.Breaker, map[string]time.Time{}
-	gate := engage.NewGate(t.Context(), id, "tenure/test", "r1-1", func() bool { return true })
+	g, gate, traffic := guarding(t, id, r)
 	gate.Open(1)
-	all := newRoster(Config{})
-	all.put(clusterName(id), &engagement{id: id, gate: gate, traffic: traffic})
-	g := &guard{roster: all, log: logr.Discard(), inner: r}
+	r.breaker, r.served = &traffic.Breaker, map[string]time.Time{}
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[mcreconcile.Request](
 		time.Second, 5*time.Minute))
 	go func() {
@@ -85,6 +81,16 @@ func control(t *testing.T, r *refuser) workqueue.TypedRateLimitingInterface[mcre
 		}
 	}()
 	return q
+}
+
+// guarding guards a reconciler of one shard.
+func guarding(t *testing.T, id keyspace.ShardID,
+	r reconcile.TypedReconciler[mcreconcile.Request]) (*guard, *engage.Gate, *engage.Traffic) {
+	traffic := &engage.Traffic{}
+	gate := engage.NewGate(t.Context(), id, "tenure/test", "r1-1", func() bool { return true })
+	all := newRoster(Config{})
+	all.put(clusterName(id), &engagement{id: id, gate: gate, traffic: traffic})
+	return &guard{roster: all, log: logr.Discard(), inner: r}, gate, traffic
 }
 
 func keyOf(namespace string, i int) mcreconcile.Request {
@@ -155,4 +161,28 @@ func TestANamespaceThatIsRefusedHoldsUpNoOther(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 	})
+}
+
+// The next holder looks at every key. Where there is none, a key that is dropped is looked at by nobody.
+func TestAKeyWhoseReconcileIsAbandonedIsTriedAgainUnlessItsTenureIsOver(t *testing.T) {
+	for _, over := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			release := make(chan struct{})
+			defer close(release)
+			g, gate, _ := guarding(t, keyspace.ShardID{Cluster: "west"}, reconcile.TypedFunc[mcreconcile.Request](
+				func(context.Context, mcreconcile.Request) (reconcile.Result, error) {
+					<-release
+					return reconcile.Result{}, nil
+				}))
+			gate.Open(1)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // as ReconciliationTimeout sets it
+			defer cancel()
+			if over {
+				time.AfterFunc(time.Second, gate.Shut)
+			}
+			if result, err := g.Reconcile(ctx, keyOf("shop", 1)); !result.IsZero() || (err == nil) != over {
+				t.Errorf("tenure over: %v: got %v, %v", over, result, err)
+			}
+		})
+	}
 }

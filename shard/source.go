@@ -53,7 +53,8 @@ type kindSource struct {
 // or changed. Until then they are no keys in the queue. It returns zero for those that wait for no time, or have
 // something else to be seen to: these are enqueued at once when they come or change. It is to depend on nothing but the
 // object and may be called from several goroutines. Events that a predicate refuses are dropped, as with
-// controller-runtime's own sources.
+// controller-runtime's own sources. If the predicate would let the object in as new, a time that such a change moves is
+// kept to all the same.
 func (m *Manager) For(obj client.Object, due func(client.Object) time.Time,
 	only ...predicate.Predicate) source.TypedSource[mcreconcile.Request] {
 	return &kindSource{roster: m.node.roster, log: m.node.log, obj: obj, due: due, keys: ownKey,
@@ -250,23 +251,43 @@ func (s *kindSource) added(e *engagement, obj any, initial bool) {
 		return
 	}
 	if ok && s.filter.Create(event.CreateEvent{Object: o}) {
-		s.changed(e, o)
+		s.changed(e, o, live)
 	}
 }
 
 func (s *kindSource) updated(e *engagement, old, obj any) {
 	before, ok := old.(client.Object)
 	o, alsoOK := obj.(client.Object)
-	if ok && alsoOK && s.filter.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: o}) {
-		s.changed(e, o)
+	switch {
+	case !ok || !alsoOK:
+	case s.filter.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: o}):
+		how := live
+		if version := o.GetResourceVersion(); version != "" && version == before.GetResourceVersion() {
+			how = behind // it was listed anew, and everything with it
+		}
+		s.changed(e, o, how)
+	case s.due != nil:
+		s.moved(e, before, o)
 	}
 }
 
-// changed enqueues an object at once, or for the time that is all it waits for.
-func (s *kindSource) changed(e *engagement, o client.Object) {
+// moved has an object whose change was refused wait for the time that it tells now: that of before isn't meant any
+// more, and a predicate that refuses changes, such as of the status, doesn't say that the object is never due.
+func (s *kindSource) moved(e *engagement, before, o client.Object) {
+	due := s.due(o)
+	if due.IsZero() || due.Equal(s.due(before)) {
+		return
+	}
+	if s.filter.Create(event.CreateEvent{Object: o, IsInInitialList: true}) { // else it has no time either
+		s.changed(e, o, live)
+	}
+}
+
+// changed enqueues an object as it says, or for the time that is all it waits for.
+func (s *kindSource) changed(e *engagement, o client.Object, how priorityqueue.AddOpts) {
 	switch due := s.dueTime(o); {
 	case due.IsZero():
-		s.enqueue(e, o, live)
+		s.enqueue(e, o, how)
 	case far(due):
 		e.alarms(s).set(alarm{nanos(due), client.ObjectKeyFromObject(o)})
 	default:

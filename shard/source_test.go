@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,7 +13,11 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -23,6 +28,7 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/clusters"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
+	"github.com/tenure-dev/tenure/shard/internal/driver"
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
@@ -95,11 +101,11 @@ func (r resources) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: header, Body: io.NopCloser(strings.NewReader(string(r)))}, nil
 }
 
-// One object has one key, whoever enqueues it: the namespace of what it owns isn't its own where it has none.
-func TestAnOwnerWithoutANamespaceHasOneKey(t *testing.T) {
+// opened is an engagement of cluster west, whose API server says which resources it has. Its caches aren't filled.
+func opened(t *testing.T, m *Manager, valid func() bool) *engagement {
+	t.Helper()
 	const core = `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[{"name":"namespaces","kind":"Namespace"},
 		{"name":"pods","kind":"Pod","namespaced":true},{"name":"configmaps","kind":"ConfigMap","namespaced":true}]}`
-	m := aManager(t, Config{Replica: "a", Kinds: []Kind{Primary(&corev1.Namespace{}), Owned(&corev1.ConfigMap{})}})
 	west, err := cluster.New(&rest.Config{Host: "127.0.0.1:1", Transport: resources(core)})
 	if err != nil {
 		t.Fatal(err)
@@ -109,11 +115,62 @@ func TestAnOwnerWithoutANamespaceHasOneKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := keyspace.ShardID{Cluster: "west"}
-	e := &engagement{id: id, gate: engage.NewGate(t.Context(), id, "test", "me", func() bool { return true })}
+	e := &engagement{id: id, ctx: t.Context(), gate: engage.NewGate(t.Context(), id, "test", "me", valid)}
 	e.home.virtual, err = engage.Open(connection, e.gate, &engage.Traffic{}, m.node.roster.options("west", false))
 	if err != nil {
 		t.Fatal(err)
 	}
+	return e
+}
+
+// Whoever opens a gate enqueues all there is. A gate that stays open is opened by nobody.
+func TestWhatIsDroppedWhileALeaseSeemsToHaveRunOutIsMadeUpFor(t *testing.T) {
+	m := aManager(t, Config{Replica: "a", Kinds: []Kind{Primary(&corev1.ConfigMap{})}})
+	var over, asked atomic.Bool
+	e := opened(t, m, func() bool { asked.Store(over.Load()); return !over.Load() })
+	m.node.roster.put(e.name(), e)
+	store, err := e.cluster().Informer(&corev1.ConfigMap{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := watch.NewRaceFreeFake()
+	go store.Run(t.Context(), listed{&toolscache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, nil
+		},
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return events, nil },
+	}}, &corev1.ConfigMap{})
+	if err := store.AwaitSync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[mcreconcile.Request]())
+	defer q.ShutDown()
+	if err := m.For(&corev1.ConfigMap{}, nil).Start(t.Context(), q); err != nil {
+		t.Fatal(err)
+	}
+	e.gate.Open(1)
+	g := &engager{roster: m.node.roster, put: func(driver.Event) {}, spawn: func(f func()) { f() }}
+
+	over.Store(true)
+	events.Add(waits("one", ""))
+	for !asked.Load() {
+		time.Sleep(time.Millisecond)
+	}
+	g.measure()
+	if n := q.Len(); n != 0 {
+		t.Errorf("%d keys are enqueued by a replica whose lease has run out", n)
+	}
+	over.Store(false)
+	g.measure()
+	if n := q.Len(); n != 1 {
+		t.Errorf("%d keys are enqueued once the lease turns out to be valid, want the one", n)
+	}
+}
+
+// One object has one key, whoever enqueues it: the namespace of what it owns isn't its own where it has none.
+func TestAnOwnerWithoutANamespaceHasOneKey(t *testing.T) {
+	m := aManager(t, Config{Replica: "a", Kinds: []Kind{Primary(&corev1.Namespace{}), Owned(&corev1.ConfigMap{})}})
+	e := opened(t, m, func() bool { return true })
 	for owner, want := range map[client.Object]string{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}:           "/team",
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "team"}}: "n/team", // which isn't declared

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,8 +19,11 @@ func (stalled) Is(target error) bool { return target == context.DeadlineExceeded
 
 const (
 	// stallAfter is how long a cluster may leave all requests unanswered before they are given up. A slow cluster that
-	// answers something is waited for: its own priority and fairness may be queueing the request.
+	// answers something is waited for: its own priority and fairness may be queueing the request, or a webhook may take
+	// long to admit a write. For the sake of a write an inquiry is made at half of that time.
 	stallAfter = 3 * time.Second
+	// longestAnswer is for how long inquiries are made for one write. API servers give requests up after it.
+	longestAnswer = time.Minute
 	// listStallAfter is the same for lists. They hold no worker, and one that is asked for again is the same work again
 	// for a server that has too much of it.
 	listStallAfter = 15 * time.Second
@@ -36,6 +40,8 @@ const (
 type Breaker struct {
 	mu   sync.Mutex // guards seen
 	seen judgement
+
+	asking atomic.Bool // an inquiry is on its way
 }
 
 // PutOff returns how long the keys of a namespace should wait, 0 if they needn't. When a pause is over the caller is
@@ -110,28 +116,82 @@ func (b *Breaker) failed() {
 }
 
 // watchOver bounds one request: its context ends with ErrStalled once nothing at all has come from the cluster for so
-// long. The returned function ends the watching.
-func (b *Breaker) watchOver(ctx context.Context, patience time.Duration) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	sent := time.Now()
-	var timer *time.Timer
-	var mu sync.Mutex // guards timer against its own first firing
-	mu.Lock()
-	defer mu.Unlock()
-	timer = time.AfterFunc(patience, func() {
-		b.mu.Lock()
-		heard := b.seen.lastAnswer
-		b.mu.Unlock()
-		if heard.Before(sent) {
-			heard = sent
-		}
-		if left := patience - time.Since(heard); left > 0 {
-			mu.Lock()
-			defer mu.Unlock()
-			timer.Reset(left)
-			return
-		}
-		cancel(ErrStalled)
-	})
-	return ctx, func() { timer.Stop(); cancel(nil) }
+// long. Where asks isn't empty, that is asked at half of the time.
+func (b *Breaker) watchOver(ctx context.Context, patience time.Duration, asks inquiry) *watching {
+	w := &watching{of: b, sent: time.Now(), patience: patience, asks: asks}
+	w.ctx, w.cancel = context.WithCancelCause(ctx)
+	first := patience
+	if asks.base != nil {
+		first /= 2
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.timer = time.AfterFunc(first, w.look)
+	return w
+}
+
+// watching is how one request is watched over.
+type watching struct {
+	of       *Breaker
+	ctx      context.Context // the request's
+	cancel   context.CancelCauseFunc
+	sent     time.Time
+	patience time.Duration
+	asks     inquiry
+
+	mu    sync.Mutex  // guards all below, from the timer's own first firing, too
+	timer *time.Timer // stopped for good when the watching ends
+}
+
+// look gives the request up, or sees to it that it is looked at again. It runs in the timer's goroutine.
+func (w *watching) look() {
+	half, quiet := w.patience/2, w.quiet()
+	asks := w.asks.base != nil && time.Since(w.sent) < longestAnswer
+	if asks && quiet >= half && quiet < w.patience {
+		w.of.ask(w.ctx, w.asks, w.patience-quiet)
+		quiet = w.quiet()
+	}
+	left := w.patience - quiet
+	if asks && quiet < half {
+		left = half - quiet
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.ctx.Err() != nil: // the watching has ended meanwhile: a timer would outlive it, and hold the request
+	case left <= 0:
+		w.cancel(ErrStalled)
+	default:
+		w.timer.Reset(left)
+	}
+}
+
+// quiet is for how long nothing has come from the cluster since the request was sent.
+func (w *watching) quiet() time.Duration {
+	if heard := w.of.LastAnswer(); heard.After(w.sent) {
+		return time.Since(heard)
+	}
+	return time.Since(w.sent)
+}
+
+// end ends the watching.
+func (w *watching) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.timer.Stop()
+	w.cancel(nil)
+}
+
+// ask makes an inquiry, unless another is being made, and notes an answer. It outlives the request that it is made for,
+// since others may rely on it.
+func (b *Breaker) ask(ctx context.Context, i inquiry, within time.Duration) {
+	if !b.asking.CompareAndSwap(false, true) {
+		return
+	}
+	defer b.asking.Store(false)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
+	defer cancel()
+	if i.isAnswered(ctx) {
+		b.answered()
+	}
 }

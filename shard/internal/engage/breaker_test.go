@@ -11,8 +11,9 @@ import (
 func TestARequestToASilentClusterIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &Breaker{}
-		ctx, end := b.watchOver(t.Context(), stallAfter)
-		defer end()
+		w := b.watchOver(t.Context(), stallAfter, inquiry{})
+		defer w.end()
+		ctx := w.ctx
 		began := time.Now()
 		<-ctx.Done()
 		if !errors.Is(context.Cause(ctx), ErrStalled) {
@@ -30,8 +31,9 @@ func TestARequestToASilentClusterIsGivenUp(t *testing.T) {
 func TestASlowRequestIsWaitedForWhileTheClusterAnswersOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &Breaker{}
-		ctx, end := b.watchOver(t.Context(), stallAfter)
-		defer end()
+		w := b.watchOver(t.Context(), stallAfter, inquiry{})
+		defer w.end()
+		ctx := w.ctx
 		for range 20 {
 			time.Sleep(time.Second)
 			b.answered()
@@ -43,6 +45,25 @@ func TestASlowRequestIsWaitedForWhileTheClusterAnswersOthers(t *testing.T) {
 		synctest.Wait()
 		if ctx.Err() == nil {
 			t.Error("not given up after the cluster fell silent")
+		}
+	})
+}
+
+// The timer may go off while the answer arrives. If it was set anew it would go on for as long as the cluster answers
+// anything.
+func TestARequestIsNotWatchedOverOnceItHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &Breaker{}
+		w := b.watchOver(t.Context(), stallAfter, inquiry{})
+		time.Sleep(stallAfter - time.Second)
+		b.answered()
+		w.end()
+		w.look()
+		if w.timer.Stop() {
+			t.Error("its timer is running")
+		}
+		if cause := context.Cause(w.ctx); !errors.Is(cause, context.Canceled) {
+			t.Errorf("it ended by %v", cause)
 		}
 	})
 }

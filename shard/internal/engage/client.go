@@ -2,7 +2,6 @@ package engage
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -10,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/json" // which keeps large integers as they are
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
@@ -85,11 +85,30 @@ func (c *fencedClient) Patch(ctx context.Context, obj client.Object, patch clien
 	return c.Client.Patch(ctx, obj, patch, opts...)
 }
 
+// Delete needs the UID of what it deletes: by then, another object may have the name.
 func (c *fencedClient) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
-	if uid, version := obj.GetUID(), obj.GetResourceVersion(); uid != "" && version != "" {
-		opts = append([]client.DeleteOption{client.Preconditions{UID: &uid, ResourceVersion: &version}}, opts...)
+	if conditional(opts) {
+		return c.Client.Delete(ctx, obj, opts...)
 	}
-	return c.Client.Delete(ctx, obj, opts...)
+	uid, version := obj.GetUID(), obj.GetResourceVersion()
+	if uid == "" {
+		return fmt.Errorf("deleting %T %s: %w: it has no UID; read it first, or pass client.Preconditions", obj,
+			client.ObjectKeyFromObject(obj), ErrUnfenceable)
+	}
+	is := client.Preconditions{UID: &uid}
+	if version != "" {
+		is.ResourceVersion = &version
+	}
+	return c.Client.Delete(ctx, obj, append([]client.DeleteOption{is}, opts...)...)
+}
+
+// conditional reports whether the caller has said which object is to be deleted.
+func conditional(opts []client.DeleteOption) bool {
+	if len(opts) == 0 {
+		return false
+	}
+	p := (&client.DeleteOptions{}).ApplyOptions(opts).Preconditions
+	return p != nil && (p.UID != nil || p.ResourceVersion != nil)
 }
 
 func (c *fencedClient) DeleteAllOf(_ context.Context, obj client.Object, _ ...client.DeleteAllOfOption) error {

@@ -2,12 +2,15 @@ package engage
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,6 +25,7 @@ import (
 type sent struct {
 	created *corev1.Pod
 	patch   string
+	applied string
 	status  string
 	delete  client.DeleteOptions
 }
@@ -44,6 +48,11 @@ func newTestClient(t *testing.T) (client.Client, *sent, *Gate) {
 			_ ...client.PatchOption) error {
 			data, err := patch.Data(obj)
 			s.patch = string(data)
+			return err
+		},
+		Apply: func(_ context.Context, _ client.WithWatch, obj runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
+			data, err := json.Marshal(obj)
+			s.applied = string(data)
 			return err
 		},
 		SubResourcePatch: func(_ context.Context, _ client.Client, _ string, obj client.Object, patch client.Patch,
@@ -93,7 +102,10 @@ func TestWritesThatNoPreconditionCanProtectAreRefused(t *testing.T) {
 		"merge patch without version": c.Patch(t.Context(), unread, client.MergeFrom(unread.DeepCopy())),
 		"json patch":                  c.Patch(t.Context(), unread, client.RawPatch(types.JSONPatchType, []byte("[]"))),
 		"status without version":      c.Status().Update(t.Context(), unread),
-		"delete all":                  c.DeleteAllOf(t.Context(), unread),
+		"delete by name":              c.Delete(t.Context(), unread),
+		"delete by name, gently": c.Delete(t.Context(), unread,
+			client.PropagationPolicy(metav1.DeletePropagationForeground), client.Preconditions{}),
+		"delete all": c.DeleteAllOf(t.Context(), unread),
 	}
 	for name, err := range cases {
 		if !errors.Is(err, ErrUnfenceable) {
@@ -127,6 +139,50 @@ func TestPatchesAndDeletesAreConditionalOnTheVersionThatWasRead(t *testing.T) {
 	}
 	if p := s.delete.Preconditions; p == nil || *p.UID != "u" || *p.ResourceVersion != "41" {
 		t.Errorf("preconditions of the delete: got %v, want UID u and version 41", p)
+	}
+	*s = sent{}
+	read.ResourceVersion = ""
+	if err := c.Delete(t.Context(), read, client.GracePeriodSeconds(1)); err != nil {
+		t.Fatal(err)
+	}
+	if p := s.delete.Preconditions; p == nil || *p.UID != "u" || p.ResourceVersion != nil {
+		t.Errorf("preconditions of the delete without a version: got %v, want UID u", p)
+	}
+	if s.delete.GracePeriodSeconds == nil {
+		t.Error("the caller's own options are lost")
+	}
+	read.UID = ""
+	version := "40" // the caller's own precondition stays as it is
+	if err := c.Delete(t.Context(), read, client.Preconditions{ResourceVersion: &version}); err != nil {
+		t.Fatal(err)
+	}
+	if p := s.delete.Preconditions; p == nil || p.UID != nil || *p.ResourceVersion != "40" {
+		t.Errorf("preconditions of a delete with the caller's own: got %v, want version 40", p)
+	}
+}
+
+// A float64 has 53 bits for it.
+func TestLargeIntegersAreSentAsTheyAre(t *testing.T) {
+	c, s, _ := newTestClient(t)
+	const large = 1<<53 + 1
+	read := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", ResourceVersion: "41"}}
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"n":9007199254740993}}`))
+	if err := c.Patch(t.Context(), read, patch); err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"metadata":{"resourceVersion":"41"},"spec":{"n":9007199254740993}}`; s.patch != want {
+		t.Errorf("patch: got %s, want %s", s.patch, want)
+	}
+	applied := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Account",
+		"metadata": map[string]any{"namespace": "n", "name": "a"}, "spec": map[string]any{"n": int64(large)}}}
+	if err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(applied)); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(s.applied, `"spec":{"n":9007199254740993}`) {
+		t.Errorf("applied: %s", s.applied)
+	}
+	if n, _, err := unstructured.NestedInt64(applied.Object, "spec", "n"); err != nil || n != large {
+		t.Errorf("the caller gets back %d, %v; want %d", n, err, large)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
@@ -37,6 +38,7 @@ type Gate struct {
 	closing   time.Time     // when draining began
 	lastEnd   time.Time     // when a reconcile or a write last ended
 	astray    time.Time     // when a write was last given up without an answer
+	missed    bool          // it was open, and let nothing pass because the lease seemed to have run out
 }
 
 type gateState uint8
@@ -63,7 +65,7 @@ func (g *Gate) Open(epoch ownership.Epoch) {
 	if g.ctx.Err() != nil { // an earlier drain had to cancel what ran
 		g.ctx, g.cancel = context.WithCancel(g.parent)
 	}
-	g.state, g.epoch = gateOpen, epoch
+	g.state, g.epoch, g.missed = gateOpen, epoch, false
 	g.userAgent = fmt.Sprintf("%s (shard=%s; epoch=%d; incarnation=%s)", g.agent, g.shard, epoch, g.replica)
 }
 
@@ -80,30 +82,40 @@ func (g *Gate) Shut() {
 // Begin lets a reconcile start. It returns a context that ends with ctx or with the tenure, and a function to call when
 // the reconcile has returned; ok is false when the shard isn't open.
 func (g *Gate) Begin(ctx context.Context) (_ context.Context, end func(), ok bool) {
+	return g.begin(ctx, &passage{})
+}
+
+func (g *Gate) begin(ctx context.Context, p *passage) (_ context.Context, end func(), ok bool) {
 	g.mu.Lock()
-	if g.state != gateOpen || !g.valid() {
+	if !g.passes() {
 		g.mu.Unlock()
 		return nil, nil, false
 	}
 	g.running++
-	tenure := g.ctx
+	p.tenure = g.ctx
 	g.mu.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(tenure, cancel)
-	return context.WithValue(ctx, tenureKey{}, tenure), func() {
+	stop := context.AfterFunc(p.tenure, cancel)
+	return context.WithValue(ctx, passageKey{}, p), func() {
 		stop()
 		cancel()
 		g.leave(&g.running)
 	}, true
 }
 
-// tenureKey carries the context of the tenure that a reconcile began in.
-type tenureKey struct{}
+// passage is a reconcile's way through a gate. Its context carries it to the transport.
+type passage struct {
+	tenure    context.Context // that it began in
+	abandoned atomic.Bool     // nobody waits for it any more
+}
 
-// outlived reports whether the context is that of a reconcile whose tenure has ended.
+// passageKey is that of a passage in a context.
+type passageKey struct{}
+
+// outlived reports whether the context is that of a reconcile whose tenure has ended, or that was abandoned.
 func outlived(ctx context.Context) bool {
-	tenure, ok := ctx.Value(tenureKey{}).(context.Context)
-	return ok && tenure.Err() != nil
+	p, ok := ctx.Value(passageKey{}).(*passage)
+	return ok && (p.tenure.Err() != nil || p.abandoned.Load())
 }
 
 // onTheWire is for how long a write that was given up without an answer may still reach its API server. It can't be
@@ -252,7 +264,30 @@ func (g *Gate) Shard() keyspace.ShardID { return g.shard }
 func (g *Gate) IsOpen() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.state == gateOpen && g.valid()
+	return g.passes()
+}
+
+// passes reports whether reconciles may begin now. Call it with the lock held.
+func (g *Gate) passes() bool {
+	if g.state != gateOpen {
+		return false
+	}
+	valid := g.valid()
+	g.missed = g.missed || !valid
+	return valid
+}
+
+// Missed reports whether anybody was told, since it was last asked and answered yes, that the gate isn't open though it
+// is: the lease seemed to have run out, by a clock that was set or before a renewal was entered that had come in time.
+// Nobody opens such a gate, so whoever asks makes up for what was dropped.
+func (g *Gate) Missed() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.missed || !g.passes() {
+		return false
+	}
+	g.missed = false
+	return true
 }
 
 // Fenced returns how many writes were refused.

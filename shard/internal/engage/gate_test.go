@@ -49,6 +49,43 @@ func TestNothingPassesAnOpenGateOnceTheLeaseHasRunOut(t *testing.T) {
 	}
 }
 
+// A gate that stays open has nobody who looks at everything anew.
+func TestAGateTellsOnceThatItHasLetNothingPassThoughItIsOpen(t *testing.T) {
+	g, valid := newTestGate(t)
+	g.IsOpen()
+	g.Open(3)
+	g.IsOpen()
+	if g.Missed() {
+		t.Error("it counts as missed what came before the gate was open")
+	}
+	for name, ask := range map[string]func() bool{
+		"an event": g.IsOpen,
+		"a reconcile": func() bool {
+			_, _, ok := g.Begin(t.Context())
+			return ok
+		},
+	} {
+		valid.Store(false)
+		if ask() || g.Missed() {
+			t.Errorf("%s: something passes under a lease that has run out", name)
+		}
+		valid.Store(true)
+		if !g.Missed() || g.Missed() {
+			t.Errorf("%s: it isn't told of, or twice", name)
+		}
+	}
+	valid.Store(false)
+	g.IsOpen()
+	valid.Store(true)
+	g.Shut()
+	if g.Missed() {
+		t.Error("a gate that is shut tells of it")
+	}
+	if g.Open(4); g.Missed() {
+		t.Error("whoever has opened the gate looks at everything anyway")
+	}
+}
+
 func TestShutCancelsWhatRuns(t *testing.T) {
 	g, _ := newTestGate(t)
 	g.Open(1)
@@ -261,6 +298,42 @@ func TestAReconcileThatNeverReturnsCostsItsGateOnly(t *testing.T) {
 		synctest.Wait()
 		if n := traffic.Abandoned.Load(); n != 0 {
 			t.Errorf("%d counted as abandoned after all have returned", n)
+		}
+	})
+}
+
+// A reconcile may have a timeout of its own, of which its tenure knows nothing.
+func TestAReconcileThatOutlivesItsTimeoutCannotWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, _ := newTestGate(t)
+		g.Open(1)
+		traffic, release := &Traffic{}, make(chan struct{})
+		defer close(release)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var stuck context.Context
+		ran := g.Run(ctx, traffic, func(ctx context.Context) {
+			stuck = context.WithoutCancel(ctx)
+			<-release
+		})
+		if ran != Abandoned {
+			t.Fatalf("got %v, want Abandoned", ran)
+		}
+		synctest.Wait() // orders what it wrote before what is read
+		if _, _, _, err := g.beginWrite(stuck); !errors.Is(err, ErrFenced) {
+			t.Errorf("a write of the reconcile that outlived its timeout: %v, want ErrFenced", err)
+		}
+		again := g.Run(t.Context(), traffic, func(ctx context.Context) {
+			_, done, end, err := g.beginWrite(context.WithoutCancel(ctx))
+			if err != nil {
+				t.Errorf("a write of the next one: %v", err)
+				return
+			}
+			done(true)
+			end()
+		})
+		if again != Returned {
+			t.Errorf("the next one: %v", again)
 		}
 	})
 }

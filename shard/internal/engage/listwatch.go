@@ -2,6 +2,7 @@ package engage
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -42,7 +43,8 @@ func (f *filter) wrap(inner toolscache.ListerWatcher) toolscache.ListerWatcher {
 
 // Live is a list-watch of a few objects, whose lists show what there is now, and which pauses for no longer than that
 // between two tries to reach a server. An informer that has it isn't held up where the cluster was restored from a
-// backup, or didn't answer for long: it would else insist on the version that it had, and pause for half a minute.
+// backup, or didn't answer for long: it would else insist on the version that it had, and pause for half a minute. A
+// watch whose connection was lost may go on all the same: whoever has to know asks when one begins anew.
 func Live(inner toolscache.ListerWatcher, pause time.Duration) toolscache.ListerWatcher {
 	lw := toolscache.ToListerWatcherWithContext(inner)
 	return listed{&toolscache.ListWatch{
@@ -56,26 +58,29 @@ func Live(inner toolscache.ListerWatcher, pause time.Duration) toolscache.Lister
 	}}
 }
 
-// watchServer begins a watch. Where the server takes no connections, it waits for that and returns errAway.
+// watchServer begins a watch. Where the server didn't answer an attempt, it waits until it does, and returns errAway.
 func watchServer(ctx context.Context, lw toolscache.WatcherWithContext, opts metav1.ListOptions,
 	most time.Duration) (watch.Interface, error) {
-	w, err := lw.WatchWithContext(ctx, opts)
-	if utilnet.IsConnectionRefused(err) {
-		err = awaitServer(ctx, lw, opts, most)
+	w, made, err := attempt(ctx, lw, opts)
+	if !made.lost {
+		return w, err
 	}
-	if err != nil {
-		return nil, err
+	if w != nil {
+		w.Stop()
 	}
-	return w, nil
+	if made.away {
+		return nil, awaitServer(ctx, lw, opts, most)
+	}
+	return nil, errAway
 }
 
 // errAway has a reflector list anew.
 var errAway = apierrors.NewResourceExpired("the API server was away: what it holds now may be what a backup held")
 
-// awaitServer waits until a server that takes no connections does again, and returns errAway then. A reflector would go
-// on where its watch had ended. If the cluster was restored from a backup meanwhile, it has gone back to earlier
-// versions: what is older than the watch's isn't sent, and the cache would show for good what is no more. (A watch that
-// fails otherwise is followed by a list anyway.)
+// awaitServer waits until a server that answers nothing does again, whatever it is, and returns errAway then. A
+// reflector would go on where its watch had ended. If the cluster was restored from a backup meanwhile, it has gone
+// back to earlier versions: what is older than the watch's isn't sent, and the cache would show for good what is no
+// more.
 func awaitServer(ctx context.Context, lw toolscache.WatcherWithContext, opts metav1.ListOptions,
 	most time.Duration) error {
 	pause := wait.Backoff{Duration: min(FirstPause/2, most), Factor: 2, Jitter: 1, Steps: 20, Cap: most}
@@ -85,13 +90,45 @@ func awaitServer(ctx context.Context, lw toolscache.WatcherWithContext, opts met
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		w, err := lw.WatchWithContext(ctx, opts)
-		if err == nil {
+		w, made, _ := attempt(ctx, lw, opts)
+		if w != nil {
 			w.Stop()
+		}
+		if !made.away {
 			return errAway
 		}
-		if !utilnet.IsConnectionRefused(err) {
-			return err
-		}
 	}
+}
+
+// attempts are those that client-go makes, by itself, to begin one watch. If they fail in certain ways it makes a few
+// more, and goes on as if nothing had been, or gives up with a watch that is empty and no error. So the transport notes
+// what becomes of each.
+type attempts struct {
+	lost bool // one wasn't answered, or by what stands before the server
+	away bool // the last wasn't answered
+}
+
+// attemptsKey is that of attempts in the context of their requests.
+type attemptsKey struct{}
+
+// noteAttempt notes what became of a request to watch.
+func noteAttempt(ctx context.Context, res *http.Response, err error) {
+	if a, _ := ctx.Value(attemptsKey{}).(*attempts); a != nil {
+		a.away = err != nil
+		a.lost = a.lost || a.away || res.StatusCode >= http.StatusInternalServerError
+	}
+}
+
+// attempt tries to begin a watch.
+func attempt(ctx context.Context, lw toolscache.WatcherWithContext, opts metav1.ListOptions) (watch.Interface, attempts,
+	error) {
+	made := &attempts{}
+	w, err := lw.WatchWithContext(context.WithValue(ctx, attemptsKey{}, made), opts)
+	if utilnet.IsConnectionRefused(err) { // where the transport is another's
+		made.lost, made.away = true, true
+	}
+	if err != nil {
+		return nil, *made, err
+	}
+	return w, *made, nil
 }

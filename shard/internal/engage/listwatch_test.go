@@ -1,10 +1,17 @@
 package engage
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -15,10 +22,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -152,6 +162,128 @@ func isListedAnew(t *testing.T, wrap func(toolscache.ListerWatcher) toolscache.L
 	if diff := cmp.Diff([]string{"kept@4", "new@5"}, got); diff != "" {
 		t.Errorf("the cache (-want +got):\n%s", diff)
 	}
+}
+
+// balanced is an API server that is restored while no connection is refused, since a load balancer takes them all.
+type balanced struct {
+	mu    sync.Mutex // guards all below
+	held  corev1.PodList
+	ends  []any // what the next attempts to watch end with: an error, or a status
+	lists int
+	now   *io.PipeWriter // the present watch's
+}
+
+func (b *balanced) RoundTrip(req *http.Request) (*http.Response, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	res := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}}
+	if !watches(req) {
+		b.lists++
+		body, err := json.Marshal(&b.held)
+		res.Body = io.NopCloser(bytes.NewReader(body))
+		return res, err
+	}
+	if len(b.ends) > 0 {
+		end := b.ends[0]
+		b.ends = b.ends[1:]
+		if err, ok := end.(error); ok {
+			return nil, err
+		}
+		res.StatusCode, res.Body = end.(int), http.NoBody
+		if res.StatusCode == http.StatusServiceUnavailable {
+			res.Header.Set("Retry-After", "1")
+		}
+		return res, nil
+	}
+	res.Body, b.now = io.Pipe()
+	return res, nil
+}
+
+// restore ends the watch. The next ones fail so, and then the server holds less than before.
+func (b *balanced) restore(ends []any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.held, b.ends, b.lists = podList("5", "kept@4", "new@5"), ends, 0
+	_ = b.now.Close()
+}
+
+func podList(version string, pods ...string) (list corev1.PodList) {
+	list.APIVersion, list.Kind, list.ResourceVersion = "v1", "PodList", version
+	for _, p := range pods {
+		name, version, _ := strings.Cut(p, "@")
+		list.Items = append(list.Items, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "n",
+			UID: types.UID(name), ResourceVersion: version}})
+	}
+	return list
+}
+
+// client-go repeats attempts to watch that fail in certain ways by itself, and then watches as if nothing had been.
+func TestAServerThatWasAwayBehindALoadBalancerIsListedAnew(t *testing.T) {
+	reset := &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}
+	for name, c := range map[string]struct {
+		ends []any
+		anew bool
+	}{
+		"it wasn't away":          {nil, false},
+		"a lost connection":       {[]any{reset}, true},
+		"as many as are repeated": {slices.Repeat([]any{io.EOF}, 11), true},
+		"more than are repeated":  {slices.Repeat([]any{io.EOF}, 13), true},
+		"timeouts":                {[]any{os.ErrDeadlineExceeded, os.ErrDeadlineExceeded}, true},
+		"what is no timeout":      {[]any{errors.New("the certificate is another's")}, true},
+		"nothing behind it":       {[]any{http.StatusServiceUnavailable, http.StatusServiceUnavailable}, true},
+		"it is busy, then":        {[]any{syscall.ECONNREFUSED, http.StatusTooManyRequests}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := &balanced{held: podList("9", "kept@9", "lost@8")}
+				store := watched(t, server)
+				time.Sleep(time.Second)
+				server.restore(c.ends)
+				time.Sleep(2 * time.Minute)
+				want, lists := []string{"kept@9", "lost@8"}, 0
+				if c.anew {
+					want, lists = []string{"kept@4", "new@5"}, 1
+				}
+				var got []string
+				for _, obj := range store.List() {
+					got = append(got, obj.(*corev1.Pod).Name+"@"+obj.(*corev1.Pod).ResourceVersion)
+				}
+				slices.Sort(got)
+				server.mu.Lock()
+				defer server.mu.Unlock()
+				if diff := cmp.Diff(want, got); diff != "" || server.lists != lists {
+					t.Errorf("listed %d times, want %d; the cache (-want +got):\n%s", server.lists, lists, diff)
+				}
+			})
+		})
+	}
+}
+
+// watched is a shard's cache of Pods, filled through its fence until the test's end.
+func watched(t *testing.T, server http.RoundTripper) toolscache.Store {
+	g, _ := newTestGate(t)
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	traffic := &Traffic{}
+	c := &Cluster{
+		recorders: &recorders{scheme: scheme}, codecs: serializer.NewCodecFactory(scheme),
+		config: &rest.Config{Host: "http://west", QPS: -1},
+		http:   &http.Client{Transport: &fence{gate: g, base: server, traffic: traffic}},
+	}
+	from, err := c.source(form{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Pod")},
+		&meta.RESTMapping{Resource: corev1.SchemeGroupVersion.WithResource("pods")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &filter{traffic: traffic, keep: func(metav1.Object) bool { return true }}
+	informer := toolscache.NewSharedIndexInformer(f.wrap(from), &corev1.Pod{}, 0, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	t.Cleanup(func() { cancel(); <-ended })
+	go func() { informer.RunWithContext(ctx); close(ended) }()
+	return informer.GetStore()
 }
 
 // A cache that is filled by a list is warm sooner than one that gets each object as a watch event.

@@ -74,6 +74,7 @@ func (f *filter) list(ctx context.Context, lw toolscache.ListerWithContext,
 	}
 	var first runtime.Object
 	var kept []runtime.Object
+	expired := false // the last token was, so this one is another
 	for {
 		p := &page{most: largestPage}
 		if opts.Limit == 1 {
@@ -89,9 +90,14 @@ func (f *filter) list(ctx context.Context, lw toolscache.ListerWithContext,
 			opts.FieldSelector = ""
 			continue
 		}
+		if next := continued(err); next != "" && opts.Continue != "" && !expired {
+			opts.Continue, expired = next, true
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
+		expired = false
 		items, err := f.sift(list)
 		if err != nil {
 			return nil, err
@@ -111,6 +117,17 @@ func (f *filter) list(ctx context.Context, lw toolscache.ListerWithContext,
 		opts.Limit = nextPage(opts.Limit, items.arrived, p.read.Load())
 	}
 	return first, joined(first, kept)
+}
+
+// continued is the token with which a list goes on whose own has expired; "" for none. An API server forgets a version
+// after five to ten minutes. What follows is of a later one. The list has the version of its first page, so a watch from
+// there brings all of it up to date. A list that begins anew would take as long again, and expire again.
+func continued(err error) string {
+	var answer apierrors.APIStatus
+	if !apierrors.IsResourceExpired(err) || !errors.As(err, &answer) {
+		return ""
+	}
+	return answer.Status().Continue
 }
 
 // joined makes a list that has all items of its first page.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
@@ -33,14 +34,34 @@ type paged struct {
 	versions []string
 	// deaf says that limits are ignored.
 	deaf bool
+	// forgets are the objects behind which a token has expired when it is used; always, if it never learns.
+	forgets []int
+	never   bool
+}
+
+// expired answers that a token has expired, and which one to go on with.
+func (p *paged) expired(w http.ResponseWriter, from int) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusGone)
+	fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","metadata":{"continue":"%d!"},"status":"Failure",`+
+		`"reason":"Expired","message":"The provided continue parameter is too old","code":410}`, from)
 }
 
 func (p *paged) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	limit, _ := strconv.Atoi(q.Get("limit")) // 0 for none
-	from, _ := strconv.Atoi(q.Get("continue"))
+	token, later := strings.CutSuffix(q.Get("continue"), "!")
+	from, _ := strconv.Atoi(token)
 	p.asked = append(p.asked, limit)
 	p.versions = append(p.versions, q.Get("resourceVersion")+q.Get("resourceVersionMatch"))
+	if slices.Contains(p.forgets, from) && (!later || p.never) {
+		p.expired(w, from)
+		return
+	}
+	version := "7"
+	if later {
+		version = "9"
+	}
 	to := min(from+limit, p.objects)
 	if p.deaf || limit == 0 {
 		to = p.objects
@@ -51,8 +72,8 @@ func (p *paged) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		next = strconv.Itoa(to)
 	}
 	fmt.Fprintf(w,
-		`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"7","continue":%q,"remainingItemCount":%d},"items":[`,
-		next, p.objects-to)
+		`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":%q,"continue":%q,"remainingItemCount":%d},"items":[`,
+		version, next, p.objects-to)
 	for i := from; i < to; i++ {
 		if i > from {
 			fmt.Fprint(w, ",")
@@ -94,6 +115,35 @@ func listFrom(t *testing.T, server http.Handler, f *filter, opts metav1.ListOpti
 
 func everything() *filter {
 	return &filter{traffic: &Traffic{}, keep: func(metav1.Object) bool { return true }}
+}
+
+// A list that takes longer than an API server keeps its version would else begin anew without end.
+func TestAListGoesOnThoughItsTokensExpire(t *testing.T) {
+	small := func(int) int { return 100 }
+	server := &paged{objects: 8000, size: small, forgets: []int{128, 5248}}
+	list, err := listFrom(t, server, everything(), metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, o := range list.Items {
+		names[o.Name] = true
+	}
+	if len(list.Items) != 8000 || len(names) != 8000 || list.ResourceVersion != "7" || list.Continue != "" {
+		t.Errorf("%d items, %d of them different, at version %s, continued at %q; want 8000, and 7 of the first page",
+			len(list.Items), len(names), list.ResourceVersion, list.Continue)
+	}
+	if diff := cmp.Diff([]int{128, 1024, 1024, 4096, 4096, 4096}, server.asked); diff != "" {
+		t.Errorf("limits (-want +asked):\n%s", diff)
+	}
+	for name, server := range map[string]*paged{
+		"of a server that says so of each token": {objects: 8000, size: small, forgets: []int{128}, never: true},
+		"of which not even the first page comes": {objects: 8000, size: small, forgets: []int{0}},
+	} {
+		if _, err := listFrom(t, server, everything(), metav1.ListOptions{}); !apierrors.IsResourceExpired(err) {
+			t.Errorf("a list %s: %v", name, err)
+		}
+	}
 }
 
 func TestAListIsTakenInPagesOfABoundedSize(t *testing.T) {

@@ -19,8 +19,8 @@ const (
 	Refused Result = iota
 	// Returned: the reconcile began and returned.
 	Returned
-	// Abandoned: its context ended and it didn't return. It may run for ever, but its writes are refused from now on, also
-	// when the gate is opened again.
+	// Abandoned: its context ended and it didn't return. It may run for ever, but its writes are refused from now on,
+	// whether or not the gate is open.
 	Abandoned
 )
 
@@ -28,12 +28,13 @@ const (
 // goroutine, since Go can't stop one that doesn't return: Run returns after ReturnGrace without it. traffic counts
 // those that were abandoned, for as long as they run.
 func (g *Gate) Run(ctx context.Context, traffic *Traffic, reconcile func(context.Context)) Result {
-	ctx, end, ok := g.Begin(ctx)
+	run := &running{reconcile: reconcile}
+	ctx, end, ok := g.begin(ctx, &run.passage)
 	if !ok {
 		return Refused
 	}
 	defer end()
-	run := &running{ctx: ctx, reconcile: reconcile, done: make(chan struct{})}
+	run.ctx, run.done = ctx, make(chan struct{})
 	select {
 	case g.idle <- run:
 	default:
@@ -43,6 +44,7 @@ func (g *Gate) Run(ctx context.Context, traffic *Traffic, reconcile func(context
 	case <-run.done:
 	case <-ctx.Done():
 		if !run.returns(ReturnGrace) {
+			run.abandoned.Store(true) // from here on, since its tenure may go on
 			traffic.Abandoned.Add(1)
 			go func() {
 				<-run.done
@@ -80,6 +82,7 @@ func (g *Gate) serve(run *running) {
 
 // running is one reconcile in a goroutine of the gate's.
 type running struct {
+	passage
 	ctx       context.Context
 	reconcile func(context.Context)
 	done      chan struct{} // closed when it has returned

@@ -1,6 +1,7 @@
 package engage
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -124,13 +125,19 @@ func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTr
 	list bool) (_ *http.Response, release func(), _ error) {
 	caller := ctx
 	release = func() {}
-	judged := false
+	begins, judged := watches(req), false
 	switch {
-	case watches(req): // silent by nature
+	case begins: // silent by nature
 	case list:
-		ctx, release = b.watchOver(ctx, listStallAfter)
+		w := b.watchOver(ctx, listStallAfter, inquiry{})
+		ctx, release = w.ctx, w.end
 	default:
-		ctx, release = b.watchOver(ctx, stallAfter)
+		var asks inquiry
+		if mutates(req.Method) {
+			asks = inquiry{base: base, to: req.URL, agent: cmp.Or(agent, req.UserAgent())}
+		}
+		w := b.watchOver(ctx, stallAfter, asks)
+		ctx, release = w.ctx, w.end
 		judged = true
 	}
 	req = req.Clone(ctx) // a RoundTripper must not change the caller's request
@@ -139,6 +146,9 @@ func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTr
 	}
 	sent := time.Now()
 	res, err := base.RoundTrip(req)
+	if begins && caller.Err() == nil {
+		noteAttempt(caller, res, err)
+	}
 	switch {
 	case err == nil && judged:
 		b.Judge(req, res, time.Since(sent))
@@ -206,17 +216,26 @@ func namespaceOf(path string) string {
 // partsOf returns what an API server's path has behind the version, below any prefix that a proxy put before it:
 // RESOURCE[/NAME] or namespaces/NAMESPACE/RESOURCE[/NAME]. Nil if it is none.
 func partsOf(path string) []string {
-	_, below, found := strings.Cut(path, "/api/")
-	version := 1
-	if !found {
-		_, below, found = strings.Cut(path, "/apis/")
-		version = 2
-	}
+	_, below, version := cutAPI(path)
 	parts := strings.Split(strings.Trim(below, "/"), "/")
-	if !found || len(parts) <= version {
+	if version == 0 || len(parts) <= version {
 		return nil
 	}
 	return parts[version:]
+}
+
+// cutAPI cuts an API server's path at "/api/" or "/apis/": the first, since there may be a namespace of that name.
+// version is how many parts of what is below make a version; 0 if the path is none of those.
+func cutAPI(path string) (prefix, below string, version int) {
+	for i := range len(path) {
+		if below, found := strings.CutPrefix(path[i:], "/api/"); found {
+			return path[:i], below, 1
+		}
+		if below, found := strings.CutPrefix(path[i:], "/apis/"); found {
+			return path[:i], below, 2
+		}
+	}
+	return path, "", 0
 }
 
 // retryAfter is for how long an API server asks to be left alone, 0 if it doesn't.

@@ -196,6 +196,28 @@ func TestAListIsWaitedForAsLongAsAnythingOfItArrives(t *testing.T) {
 	}
 }
 
+func TestAPathSaysWhatARequestIsAbout(t *testing.T) {
+	for path, want := range map[string]struct {
+		namespace string
+		one       bool
+	}{
+		"/api/v1/namespaces/shop/pods":                     {"shop", false},
+		"/api/v1/namespaces/shop/pods/a":                   {"shop", true},
+		"/api/v1/namespaces/shop/pods/a/log":               {"shop", false},
+		"/api/v1/namespaces/shop":                          {"shop", true},
+		"/api/v1/pods":                                     {"", false},
+		"/proxy/west/apis/apps/v1/namespaces/api/replicas": {"api", false},
+		"/apis/apps/v1/namespaces/api/deployments/a":       {"api", true},
+		"/api/v1/namespaces/apis/pods/a":                   {"apis", true},
+		"/version":                                         {"", false},
+		"/apis/apps/v1":                                    {"", false},
+	} {
+		if namespace, one := namespaceOf(path), namesOne(path); namespace != want.namespace || one != want.one {
+			t.Errorf("%s: namespace %q, one object: %v; want %q, %v", path, namespace, one, want.namespace, want.one)
+		}
+	}
+}
+
 // refusing answers with a status, and asks to be left alone.
 type refusing struct{ status int }
 

@@ -1,0 +1,100 @@
+package engage
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// admitting is an API server that takes long for writes, and otherwise answers inquiries only.
+type admitting struct {
+	writes    time.Duration // 0: no write is answered
+	inquiries time.Duration // 0: none is answered
+	status    int           // of an inquiry
+	mu        sync.Mutex    // guards all below
+	asked     map[string]int
+}
+
+func (a *admitting) RoundTrip(req *http.Request) (*http.Response, error) {
+	a.mu.Lock()
+	if a.asked == nil {
+		a.asked = map[string]int{}
+	}
+	a.asked[req.Method+" "+req.URL.String()+" by "+req.UserAgent()]++
+	a.mu.Unlock()
+	takes, status := a.writes, http.StatusCreated
+	if req.Method == http.MethodGet {
+		takes, status = a.inquiries, a.status
+	}
+	if takes == 0 {
+		takes = time.Hour
+	}
+	select {
+	case <-time.After(takes):
+		return &http.Response{StatusCode: status, Body: http.NoBody}, nil
+	case <-req.Context().Done():
+		return nil, context.Cause(req.Context())
+	}
+}
+
+// A webhook may take half a minute to admit a write. If it was given up before, and sent again, it would never be done.
+func TestAWriteIsWaitedForWhileTheClusterAnswersInquiries(t *testing.T) {
+	const inquired = "GET https://west/proxy/api/v1/namespaces/kube-system by " +
+		"tenure/test (shard=west/01; epoch=1; incarnation=a-1)"
+	for name, c := range map[string]struct {
+		server    *admitting
+		done      bool
+		after     time.Duration
+		inquiries int
+	}{
+		"a slow webhook": {&admitting{writes: 10 * time.Second, inquiries: 1, status: http.StatusOK}, true,
+			10 * time.Second, 6},
+		"a user that may read nothing": {&admitting{writes: 10 * time.Second, inquiries: 1, status: http.StatusForbidden},
+			true, 10 * time.Second, 6},
+		"a fast one":      {&admitting{writes: stallAfter/2 - 1}, true, stallAfter/2 - 1, 0},
+		"a silent server": {&admitting{}, false, stallAfter, 1},
+		"storage that is away": {&admitting{inquiries: 1, status: http.StatusInternalServerError}, false,
+			stallAfter, 1},
+		"a write that is lost": {&admitting{inquiries: time.Second, status: http.StatusOK}, false,
+			longestAnswer + stallAfter, 24},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, _ := newTestGate(t)
+				g.Open(1)
+				traffic := &Traffic{}
+				f := &fence{gate: g, base: c.server, traffic: traffic}
+				began := time.Now()
+				var both sync.WaitGroup // two writes side by side make no more inquiries than one
+				for range 2 {
+					both.Go(func() {
+						const ats = "https://west/proxy/apis/tenure.dev/v1/namespaces/n/ats?dryRun="
+						req, _ := http.NewRequest(http.MethodPost, ats, http.NoBody)
+						res, err := f.RoundTrip(req)
+						if err == nil {
+							_ = res.Body.Close()
+						}
+						if (err == nil) != c.done || err != nil && !errors.Is(err, ErrStalled) {
+							t.Errorf("got %v; want it done: %v, else ErrStalled", err, c.done)
+						}
+						if took := time.Since(began).Round(time.Second / 2); took != c.after.Round(time.Second/2) {
+							t.Errorf("after %v, want %v", took, c.after)
+						}
+					})
+				}
+				both.Wait()
+				synctest.Wait()
+				if n := c.server.asked[inquired]; n != c.inquiries {
+					t.Errorf("%d inquiries, want %d; of all requests:\n%v", n, c.inquiries, c.server.asked)
+				}
+				if open, cause := traffic.Breaker.Open(); open == c.done || open && cause != Silence {
+					t.Errorf("keys are put off: %v %s", open, cause)
+				}
+			})
+		})
+	}
+}
