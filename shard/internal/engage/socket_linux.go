@@ -23,18 +23,21 @@ func dial(with *net.Dialer) func(context.Context, string, string) (net.Conn, err
 		if err != nil {
 			return nil, err
 		}
-		tcp, ok := conn.(*net.TCPConn)
-		if !ok {
-			return conn, nil
+		if tcp, ok := conn.(*net.TCPConn); ok && !raceDetector {
+			return newSocket(tcp)
 		}
-		raw, err := tcp.SyscallConn()
-		if err != nil {
-			return nil, err
-		}
-		s := &socket{TCPConn: tcp, raw: raw}
-		s.in.call, s.out.call = s.in.read, s.out.write
-		return s, nil
+		return conn, nil
 	}
+}
+
+func newSocket(tcp *net.TCPConn) (*socket, error) {
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	s := &socket{TCPConn: tcp, raw: raw}
+	s.in.call, s.out.call = s.in.read, s.out.write
+	return s, nil
 }
 
 // socket is a TCP connection. See [dial]. Like all connections it is safe for concurrent use.

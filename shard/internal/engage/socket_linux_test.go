@@ -21,6 +21,9 @@ func dialed(t testing.TB) (*socket, *net.TCPConn) {
 	}
 	defer listener.Close()
 	conn, err := dial(&net.Dialer{})(context.Background(), "tcp", listener.Addr().String())
+	if tcp, ok := conn.(*net.TCPConn); ok && raceDetector {
+		conn, err = newSocket(tcp)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,9 +124,10 @@ func BenchmarkIdleRead(b *testing.B) {
 	}{
 		{"socket", func() (net.Conn, net.Conn) {
 			near, far := dialed(b)
-			raw, _ := far.SyscallConn()
-			echo := &socket{TCPConn: far, raw: raw}
-			echo.in.call, echo.out.call = echo.in.read, echo.out.write
+			echo, err := newSocket(far)
+			if err != nil {
+				b.Fatal(err)
+			}
 			return near, echo
 		}},
 		{"net", func() (net.Conn, net.Conn) {
