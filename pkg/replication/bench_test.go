@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -50,6 +51,8 @@ type bench struct {
 	*testing.T
 	clusters map[multicluster.ClusterName]*fakeCluster
 	down     map[multicluster.ClusterName]time.Time // since when
+	// hidden is a cluster that isn't listed, though it can be found and used; "" is none.
+	hidden   multicluster.ClusterName
 	recorder *events.FakeRecorder
 	clock    *clocktesting.FakeClock
 	subject  *Reconciler
@@ -238,7 +241,7 @@ func (b *bench) GetCluster(_ context.Context, name multicluster.ClusterName) (cl
 }
 
 func (b *bench) Names() []multicluster.ClusterName {
-	return []multicluster.ClusterName{"home", "west", "east"}
+	return slices.DeleteFunc(sortedKeys(b.clusters), func(name multicluster.ClusterName) bool { return name == b.hidden })
 }
 
 func (b *bench) Usable(name multicluster.ClusterName) (bool, time.Time) {
