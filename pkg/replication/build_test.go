@@ -98,3 +98,10 @@ func replicasBy(manager string, operation metav1.ManagedFieldsOperationType) fun
 			FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:replicas":{}}}`)}})
 	}
 }
+
+// conditionByUs makes it look like a source, whose condition we have applied.
+func conditionByUs(d *appsv1.Deployment) {
+	d.ManagedFields = append(d.ManagedFields, metav1.ManagedFieldsEntry{Manager: FieldManager,
+		Operation: metav1.ManagedFieldsOperationApply, Subresource: "status", FieldsType: "FieldsV1",
+		FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{"f:conditions":{}}}`)}})
+}

@@ -87,9 +87,11 @@ func replicasTaken(fields []metav1.ManagedFieldsEntry, scalers []string) (string
 	return "", false
 }
 
-// appliedByUs reports whether our field manager has applied anything to a copy.
+// appliedByUs reports whether our field manager has applied a Deployment as a copy. The status that it applies to a
+// source says nothing of the kind.
 func appliedByUs(fields []metav1.ManagedFieldsEntry) bool {
 	return slices.ContainsFunc(fields, func(entry metav1.ManagedFieldsEntry) bool {
-		return entry.Manager == FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply
+		return entry.Manager == FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply &&
+			entry.Subresource == ""
 	})
 }

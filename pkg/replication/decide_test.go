@@ -128,6 +128,8 @@ func TestDecideCopy(t *testing.T) {
 		"it has no mark": {CopyView{Want: want, Copy: copyOf(unmarked)}, brief{Act: ActLook}},
 		"it has no mark, and we didn't apply it": {
 			CopyView{Want: want, Copy: copyOf(unmarked, replicasBy(FieldManager, update)), Live: true}, brief{State: Foreign}},
+		"it has no mark, and was a source itself": {
+			CopyView{Want: want, Copy: copyOf(unmarked, conditionByUs), Live: true, Cached: "7"}, brief{State: Foreign}},
 		"it has no mark, and we did": {
 			CopyView{Want: want, Copy: copyOf(unmarked, replicasBy(FieldManager, apply)), Live: true, Cached: "7"},
 			brief{Act: ActApply, Form: "full", Drift: []string{"metadata.annotations.tenure.dev/source"}}},
@@ -155,6 +157,8 @@ func TestDecideCopy(t *testing.T) {
 		"none is wanted, the mark is gone: a look": {CopyView{Copy: copyOf(unmarked)}, brief{Act: ActLook}},
 		"none is wanted, the mark is gone: ours": {
 			CopyView{Copy: copyOf(unmarked, replicasBy(FieldManager, apply)), Live: true}, brief{Act: ActDelete}},
+		"none is wanted, and one that was a source itself is there": {
+			CopyView{Copy: copyOf(unmarked, conditionByUs), Live: true, Cached: "7"}, brief{State: Gone}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := c.view
