@@ -190,6 +190,7 @@ func (c *copyActor) applied(view *CopyView, step Step, result *appsv1.Deployment
 	now := c.r.now()
 	c.note(func(n *Note) {
 		n.wrote(replaced, result, c.r.config.Scalers, now)
+		n.Applied = step.Config.GetAnnotations()[AnnotationApplied]
 		switch {
 		case len(left) > 0:
 			n.repaired(left, true, now)

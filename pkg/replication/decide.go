@@ -171,7 +171,9 @@ func (v CopyView) keep() (Step, error) {
 	if v.held(v.refusedKey()) {
 		return v.onHold(Refused), nil
 	}
-	if v.Copy.Annotations[AnnotationApplied] == want.GetAnnotations()[AnnotationApplied] {
+	digest := want.GetAnnotations()[AnnotationApplied]
+	if v.Copy.Annotations[AnnotationApplied] == digest || v.Note.Applied == digest {
+		// The source hasn't changed since, whatever the copy's annotation says: somebody else may change that, too.
 		return v.repair(want, missing), nil
 	}
 	return Step{Act: ActApply, Config: want}, nil

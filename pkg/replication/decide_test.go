@@ -45,6 +45,16 @@ func TestDecideCopy(t *testing.T) {
 	taken := Note{JudgedUID: "uid-of-copy", JudgedGeneration: 2, ReplicasTaken: true}
 	repaired := Note{JudgedUID: "uid-of-copy", JudgedGeneration: 2, Repairs: 5, RepairedPaths: "spec.replicas",
 		RepairedAt: epoch.Add(-time.Second)}
+	setBack := func(d *appsv1.Deployment) {
+		d.Annotations[AnnotationApplied] = "of web:0"
+		image("web:0")(d)
+	}
+	digestAndImage := []string{"metadata.annotations.tenure.dev/applied",
+		`spec.template.spec.containers[name="web"].image`}
+	applied := Note{JudgedUID: "uid-of-copy", JudgedGeneration: 2, Applied: want.Full.GetAnnotations()[AnnotationApplied]}
+	appliedAgain := applied
+	appliedAgain.Repairs, appliedAgain.RepairedPaths = 5, strings.Join(digestAndImage, ",")
+	appliedAgain.RepairedAt = epoch.Add(-time.Second)
 
 	for name, c := range map[string]struct {
 		view CopyView
@@ -109,6 +119,12 @@ func TestDecideCopy(t *testing.T) {
 		"the source has changed while repairs don't last": {
 			CopyView{Want: mustWant(t, aSource(image("web:2")), nil), Copy: copyOf(scaled(9)), Note: repaired},
 			brief{Act: ActApply, Form: "full"}},
+		"it has an older digest": {CopyView{Want: want, Copy: copyOf(setBack), Note: judged},
+			brief{Act: ActApply, Form: "full"}},
+		"it was set back with its digest": {CopyView{Want: want, Copy: copyOf(setBack), Note: applied},
+			brief{Act: ActApply, Form: "full", Drift: digestAndImage}},
+		"it is set back with its digest each time": {CopyView{Want: want, Copy: copyOf(setBack), Note: appliedAgain},
+			brief{State: Contested, After: 3 * time.Second}},
 		"the cache shows what our write replaced": {
 			CopyView{Want: want, Copy: copyOf(image("web:0")), Note: Note{Replaced: "7", Written: epoch.Add(-time.Second)}},
 			brief{State: Progressing, After: cacheGrace}},
