@@ -67,8 +67,8 @@ func typedCopy(copy *appsv1.Deployment) (*typed.TypedValue, error) {
 const replicasPath = "spec.replicas"
 
 // DefaultScalers are the field managers whose spec.replicas is left alone. A HorizontalPodAutoscaler writes as the
-// controller manager that it runs in.
-var DefaultScalers = []string{"kube-controller-manager"}
+// program that it runs in: the controller manager, or all of k3s or MicroK8s.
+var DefaultScalers = []string{"kube-controller-manager", "k3s", "kubelite"}
 
 // replicasTaken reports whether spec.replicas of a copy belongs to somebody else, and to whom: a scaler, or anybody who
 // set it by server-side apply. A plain write by anybody else (kubectl scale, kubectl edit) is drift.

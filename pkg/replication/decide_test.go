@@ -96,6 +96,12 @@ func TestDecideCopy(t *testing.T) {
 			CopyView{Want: want, Live: true, Cached: "7",
 				Copy: copyOf(scaled(9), replicasBy("kube-controller-manager", update))},
 			brief{Act: ActApply, Form: "lean"}},
+		"an autoscaler of k3s has taken the replicas": {
+			CopyView{Want: want, Live: true, Cached: "7", Copy: copyOf(scaled(9), leaned, replicasBy("k3s", update))},
+			brief{State: Progressing}},
+		"an autoscaler of MicroK8s has taken the replicas": {
+			CopyView{Want: want, Live: true, Cached: "7", Copy: copyOf(scaled(9), leaned, replicasBy("kubelite", update))},
+			brief{State: Progressing}},
 		"somebody has applied the replicas": {
 			CopyView{Want: want, Live: true, Cached: "7", Copy: copyOf(scaled(9), replicasBy("gitops", apply))},
 			brief{Act: ActApply, Form: "lean"}},

@@ -86,10 +86,10 @@
 //
 // # Replicas that an autoscaler sets
 //
-// If spec.replicas of a copy was written by one of [Config].Scalers (the controller manager, as which a
-// HorizontalPodAutoscaler writes), or was set by server-side apply by anybody else, it belongs to them and is no longer
-// applied. If it was written in any other way (kubectl scale, kubectl edit) it is drift and is repaired. To take it
-// back from an autoscaler that is gone, kubectl scale the copy.
+// If spec.replicas of a copy was written by one of [Config].Scalers (by default the controller manager, as which a
+// HorizontalPodAutoscaler writes, by its names in Kubernetes, k3s and MicroK8s), or was set by server-side apply by
+// anybody else, it belongs to them and is no longer applied. If it was written in any other way (kubectl scale, kubectl
+// edit) it is drift and is repaired. To take it back from an autoscaler that is gone, kubectl scale the copy.
 //
 // # Contested fields
 //
