@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/applyconfigurations"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -133,6 +134,7 @@ func newBench(t *testing.T, source *appsv1.Deployment) *bench {
 	}
 	b.restart()
 	b.namespace("home", map[string]string{podSecurityPrefix + "enforce": "baseline", "team": "shop"})
+	b.identify(homeUID)
 	source = source.DeepCopy()
 	source.ManagedFields = nil
 	if err := b.clusters["home"].client.Create(t.Context(), source); err != nil {
@@ -335,6 +337,17 @@ func (b *bench) namespace(cluster multicluster.ClusterName, labels map[string]st
 		err = c.Update(context.Background(), ns)
 	}
 	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// identify makes home the cluster of that UID.
+func (b *bench) identify(uid types.UID) {
+	b.Helper()
+	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}
+	err := client.IgnoreNotFound(b.clusters["home"].client.Delete(context.Background(), system))
+	system.UID = uid
+	if err = errors.Join(err, b.clusters["home"].client.Create(context.Background(), system)); err != nil {
 		b.Fatal(err)
 	}
 }

@@ -39,7 +39,7 @@ func (c *copyActor) work(ctx context.Context) (Outcome, error) {
 	if c.cluster, err = c.r.config.Clusters.GetCluster(ctx, c.target); err != nil {
 		return Outcome{}, fmt.Errorf("finding cluster %s: %w", c.target, err)
 	}
-	view := CopyView{Source: sourceKey(c.name, c.key), Want: c.want, Scalers: c.r.config.Scalers}
+	view := CopyView{Source: sourceKey(c.name, c.key), SourceCluster: c.uid, Want: c.want, Scalers: c.r.config.Scalers}
 	if view.Copy, err = c.read(ctx, c.cluster.GetClient()); err != nil {
 		return Outcome{}, err
 	}

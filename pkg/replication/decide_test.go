@@ -34,6 +34,11 @@ func TestDecideCopy(t *testing.T) {
 	copyOf := func(options ...func(*appsv1.Deployment)) *appsv1.Deployment { return aCopy(t, options...) }
 	unmarked := func(d *appsv1.Deployment) { delete(d.Annotations, AnnotationSource) }
 	ofOther := func(d *appsv1.Deployment) { d.Annotations[AnnotationSource] = "home/shop/other" }
+	ofOtherHome := func(d *appsv1.Deployment) { d.Annotations[AnnotationSourceCluster] = "uid-of-another" }
+	ofNoHome := func(d *appsv1.Deployment) {
+		delete(d.Annotations, AnnotationSourceCluster)
+		d.Annotations[AnnotationApplied] = "of an earlier version"
+	}
 	deleted := func(d *appsv1.Deployment) { d.DeletionTimestamp = ptr.To(metav1.NewTime(epoch)) }
 	leaned := func(d *appsv1.Deployment) { d.Annotations[AnnotationApplied] = lean.Annotations[AnnotationApplied] }
 	managedStatus := func(d *appsv1.Deployment) {
@@ -139,6 +144,15 @@ func TestDecideCopy(t *testing.T) {
 			brief{Act: ActLook}},
 		"it belongs to another source": {CopyView{Want: want, Copy: copyOf(ofOther)}, brief{Act: ActLook}},
 		"it certainly does":            {CopyView{Want: want, Copy: copyOf(ofOther), Live: true}, brief{State: Foreign}},
+
+		"it is from another cluster of that name": {CopyView{Want: want, Copy: copyOf(ofOtherHome)}, brief{Act: ActLook}},
+		"it certainly is": {
+			CopyView{Want: want, Copy: copyOf(ofOtherHome), Live: true}, brief{State: Foreign}},
+		"it is, and has no other mark": {
+			CopyView{Want: want, Copy: copyOf(ofOtherHome, unmarked, replicasBy(FieldManager, apply)), Live: true},
+			brief{State: Foreign}},
+		"it says nothing about the cluster": {CopyView{Want: want, Copy: copyOf(ofNoHome), Note: judged},
+			brief{Act: ActApply, Form: "full"}},
 		"it isn't looked at again and again": {
 			CopyView{Want: want, Copy: copyOf(ofOther), Cached: "7",
 				Note: Note{HoldKey: "foreign 7", HoldUntil: epoch.Add(time.Minute)}},
@@ -170,12 +184,14 @@ func TestDecideCopy(t *testing.T) {
 				HoldUntil: epoch.Add(9)}},
 			brief{State: Refused, After: 9}},
 
-		"none is wanted and none is seen":          {CopyView{}, brief{Act: ActLook}},
-		"none is wanted and there is none":         {CopyView{Live: true}, brief{State: Gone}},
-		"none is wanted and there is one":          {CopyView{Copy: copyOf()}, brief{Act: ActDelete}},
-		"none is wanted and it is being deleted":   {CopyView{Copy: copyOf(deleted)}, brief{State: Leaving}},
-		"none is wanted and another's is seen":     {CopyView{Copy: copyOf(ofOther)}, brief{Act: ActLook}},
-		"none is wanted and another's is there":    {CopyView{Copy: copyOf(ofOther), Live: true}, brief{State: Gone}},
+		"none is wanted and none is seen":        {CopyView{}, brief{Act: ActLook}},
+		"none is wanted and there is none":       {CopyView{Live: true}, brief{State: Gone}},
+		"none is wanted and there is one":        {CopyView{Copy: copyOf()}, brief{Act: ActDelete}},
+		"none is wanted and it is being deleted": {CopyView{Copy: copyOf(deleted)}, brief{State: Leaving}},
+		"none is wanted and another's is seen":   {CopyView{Copy: copyOf(ofOther)}, brief{Act: ActLook}},
+		"none is wanted and another's is there":  {CopyView{Copy: copyOf(ofOther), Live: true}, brief{State: Gone}},
+		"none is wanted and another cluster's is there": {CopyView{Copy: copyOf(ofOtherHome), Live: true},
+			brief{State: Gone}},
 		"none is wanted, the mark is gone: a look": {CopyView{Copy: copyOf(unmarked)}, brief{Act: ActLook}},
 		"none is wanted, the mark is gone: ours": {
 			CopyView{Copy: copyOf(unmarked, replicasBy(FieldManager, apply)), Live: true}, brief{Act: ActDelete}},
@@ -184,7 +200,7 @@ func TestDecideCopy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := c.view
-			v.Source, v.Now, v.Scalers = "home/shop/web", epoch, DefaultScalers
+			v.Source, v.SourceCluster, v.Now, v.Scalers = "home/shop/web", homeUID, epoch, DefaultScalers
 			step, err := DecideCopy(v)
 			if err != nil {
 				t.Fatal(err)
@@ -216,7 +232,7 @@ func TestACopyIsTheSourceWithoutWhatBelongsToOthers(t *testing.T) {
 	source := aSource(annotated("kubectl.kubernetes.io/last-applied-configuration", "{}"),
 		annotated("deployment.kubernetes.io/revision", "4"),
 		annotated(AnnotationCopies, "west"))
-	base, err := newTemplate(source, home)
+	base, err := newTemplate(source, home, homeUID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +247,8 @@ func TestACopyIsTheSourceWithoutWhatBelongsToOthers(t *testing.T) {
 	expected := map[string]any{
 		"apiVersion": "apps/v1", "kind": "Deployment",
 		"metadata": map[string]any{"namespace": "shop", "name": "web", "labels": map[string]any{"app": "web"},
-			"annotations": map[string]any{"team": "shop", AnnotationOwnerUID: "uid-of-web", AnnotationSource: "home/shop/web"}},
+			"annotations": map[string]any{"team": "shop", AnnotationOwnerUID: "uid-of-web", AnnotationSource: "home/shop/web",
+				AnnotationSourceCluster: "uid-of-home"}},
 		"spec": map[string]any{
 			"selector": map[string]any{"matchLabels": map[string]any{"app": "web"}},
 			"template": map[string]any{
@@ -336,7 +353,7 @@ func TestWhatOtherToolsTrackByIsNotCopied(t *testing.T) {
 	annotations := got.GetAnnotations()
 	delete(annotations, AnnotationApplied)
 	want := map[string]string{"team": "shop", "helm.sh": "kept", "example.com/helm.sh": "kept",
-		AnnotationOwnerUID: "uid-of-web", AnnotationSource: "home/shop/web"}
+		AnnotationOwnerUID: "uid-of-web", AnnotationSource: "home/shop/web", AnnotationSourceCluster: "uid-of-home"}
 	if diff := cmp.Diff(want, annotations); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
@@ -415,7 +432,7 @@ func TestACopyWhoseSlotLabelIsTakenOffIsRepairedAtOnce(t *testing.T) {
 		"nobody stamps":             {func(*appsv1.Deployment) {}, func(*appsv1.Deployment) {}, ActNone},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := CopyView{Want: mustWant(t, aSource(), nil), Source: "home/shop/web", Now: epoch}
+			v := CopyView{Want: mustWant(t, aSource(), nil), Source: "home/shop/web", SourceCluster: homeUID, Now: epoch}
 			v.Note.seen(aCopy(t, c.cached))
 			v.Note.seen(nil)
 			v.Copy, v.Live, v.Cached = aCopy(t, c.live), true, ""

@@ -84,6 +84,14 @@
 // shows it, by a compare-and-swap on it or by one live read: the cache of a new holder may be older than the last write
 // of the previous one.
 //
+// # Two fleets and one target
+//
+// Two fleets may call the clusters of their sources by one name, have Deployments of one name there, and copy to the
+// same target. So [AnnotationSourceCluster] says which cluster a copy is from. A copy from another cluster is foreign:
+// it is neither changed nor deleted, and the condition says so. A copy without the annotation is taken by the first
+// fleet that comes. If the cluster of the sources is rebuilt from nothing, it is another one; somebody hands it the
+// copies by removing the annotation from them.
+//
 // # Replicas that an autoscaler sets
 //
 // If spec.replicas of a copy was written by one of [Config].Scalers (by default the controller manager, as which a

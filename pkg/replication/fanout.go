@@ -20,7 +20,10 @@ import (
 // clusters; err concerns the whole source.
 func (a *actor) fanOut(ctx context.Context, wish Wish, known, targets []multicluster.ClusterName,
 	record Record) (_ []Outcome, trouble, err error) {
-	base, err := newTemplate(a.source, a.name)
+	if a.uid, err = a.identify(ctx); err != nil {
+		return nil, nil, err
+	}
+	base, err := newTemplate(a.source, a.name, a.uid)
 	if err != nil {
 		return nil, nil, err
 	}
