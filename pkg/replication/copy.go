@@ -93,7 +93,8 @@ func (c *copyActor) settle(view CopyView, o Outcome) Outcome {
 	if o.State == Available && view.Note.HoldKey != "" {
 		c.note(func(n *Note) { n.HoldKey, n.Holds = "", 0 })
 	}
-	if c.want != nil && o.State <= Progressing && view.Live && view.Cached == "" && view.Note.HiddenSince.IsZero() {
+	asWanted := o.State == Available || o.State == Progressing || o.State == Stalled
+	if c.want != nil && asWanted && view.Live && view.Cached == "" && view.Note.HiddenSince.IsZero() {
 		c.note(func(n *Note) { n.HiddenSince = view.Now })
 	}
 	return o

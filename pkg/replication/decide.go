@@ -257,8 +257,21 @@ func (v CopyView) progress(after time.Duration) Outcome {
 	if current && after == 0 && status.UpdatedReplicas == o.Desired && status.AvailableReplicas == o.Desired &&
 		status.Replicas == o.Desired {
 		o.State = Available
+	} else if current && after == 0 && stalled(status) {
+		o.State = Stalled
+		o.Text = fmt.Sprintf("%d/%d, its rollout doesn't get on: %s", o.Ready, o.Desired, reasonStalled)
 	}
 	return o
+}
+
+// reasonStalled is the Deployment controller's for a rollout that has got on no further within its
+// progressDeadlineSeconds.
+const reasonStalled = "ProgressDeadlineExceeded"
+
+func stalled(status appsv1.DeploymentStatus) bool {
+	return slices.ContainsFunc(status.Conditions, func(c appsv1.DeploymentCondition) bool {
+		return c.Type == appsv1.DeploymentProgressing && c.Reason == reasonStalled
+	})
 }
 
 // behind reports whether the cache certainly shows the state before our last write. After cacheGrace it returns false:

@@ -41,6 +41,14 @@ func TestDecideCopy(t *testing.T) {
 	}
 	deleted := func(d *appsv1.Deployment) { d.DeletionTimestamp = ptr.To(metav1.NewTime(epoch)) }
 	leaned := func(d *appsv1.Deployment) { d.Annotations[AnnotationApplied] = lean.Annotations[AnnotationApplied] }
+	stuck := func(d *appsv1.Deployment) {
+		d.Status.AvailableReplicas = 1
+		d.Status.Conditions = []appsv1.DeploymentCondition{
+			{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionFalse, Reason: "MinimumReplicasUnavailable"},
+			{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded",
+				Message: `ReplicaSet "web-1" has timed out progressing.`},
+		}
+	}
 	managedStatus := func(d *appsv1.Deployment) {
 		d.ManagedFields = append(d.ManagedFields, metav1.ManagedFieldsEntry{Manager: "kube-controller-manager",
 			Operation: update, Subresource: "status",
@@ -75,6 +83,10 @@ func TestDecideCopy(t *testing.T) {
 			brief{State: Progressing}},
 		"its rollout hasn't begun": {
 			CopyView{Want: want, Copy: copyOf(func(d *appsv1.Deployment) { d.Status.ObservedGeneration = 1 })},
+			brief{State: Progressing}},
+		"its rollout doesn't get on": {CopyView{Want: want, Copy: copyOf(stuck)}, brief{State: Stalled}},
+		"another rollout hasn't begun": {
+			CopyView{Want: want, Copy: copyOf(stuck, func(d *appsv1.Deployment) { d.Generation++ })},
 			brief{State: Progressing}},
 		"old Pods are left": {
 			CopyView{Want: want, Copy: copyOf(func(d *appsv1.Deployment) { d.Status.Replicas = 4 })}, brief{State: Progressing}},
@@ -375,6 +387,10 @@ func TestSummarize(t *testing.T) {
 		"the worst is the reason": {[]Outcome{east, {Cluster: "a", Wanted: true, State: Progressing},
 			{Cluster: "b", Wanted: true, State: Foreign, Text: "taken"}, {Cluster: "c", Wanted: true, State: Away}},
 			"False ForeignDeployment generation 4: 1 of 4 clusters available; a 0/0, b: taken, c: away, east 3/3"},
+		"one gets no further": {[]Outcome{{Cluster: "west", Wanted: true, State: Stalled, Text: "0/5, stuck"},
+			{Cluster: "old", State: Leaving}, east},
+			"False RolloutStalled generation 4: 1 of 2 clusters available; east 3/3, old (to be removed): being deleted, " +
+				"west: 0/5, stuck"},
 		"a target that is removed doesn't count": {[]Outcome{east, {Cluster: "old", State: Away, Text: "away since 1"},
 			{Cluster: "older", State: Gone}},
 			"True Replicated generation 4: 1 of 1 clusters available; east 3/3, old (to be removed): away since 1"},
