@@ -132,8 +132,11 @@ func TestNothingIsReplicatedUnlessAskedForAndOurOwnNamespacesNever(t *testing.T)
 			o.copying.config(o.namespace).CreateNamespaces)
 	}
 	o = optionsOf(t, map[string]string{"TENURE_REPLICATION_FORBIDDEN_NAMESPACES": "infra-*,vault"}, "--replica=r1",
-		"--namespace=ops", "--create-namespaces")
+		"--namespace=ops", "--create-namespaces", "--replication-scalers=keda,robusta")
 	config := o.copying.config(o.namespace)
+	if got := strings.Join(config.Scalers, " "); got != "kube-controller-manager k3s kubelite keda robusta" {
+		t.Errorf("scalers %q", got)
+	}
 	if got := strings.Join(config.ForbiddenNamespaces, " "); got != "ops tenure-system infra-* vault" ||
 		!config.CreateNamespaces {
 		t.Errorf("forbidden %q, makes namespaces %v", got, config.CreateNamespaces)

@@ -40,6 +40,8 @@ type replicationFlags struct {
 	source           string
 	forbidden        []string
 	createNamespaces bool
+	// scalers are field managers whose spec.replicas is left alone, beside the default ones.
+	scalers []string
 }
 
 func (f *replicationFlags) declare(fs *pflag.FlagSet) {
@@ -51,6 +53,9 @@ func (f *replicationFlags) declare(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.createNamespaces, "create-namespaces", false,
 		"make a namespace that a copy needs and that isn't there, "+
 			"with the Pod Security labels of the source's")
+	fs.StringSliceVar(&f.scalers, "replication-scalers", nil,
+		"field `managers`, as kubectl get --show-managed-fields names them, that may set spec.replicas of a copy, beside "+
+			strings.Join(replication.DefaultScalers, ", ")+" and who sets it by server-side apply")
 }
 
 // config is that of the reconciler, where tenure's own records are in the given namespace of the home cluster.
@@ -59,6 +64,7 @@ func (f *replicationFlags) config(namespace string) replication.Config {
 	own := []string{namespace, shard.DefaultNamespace}
 	return replication.Config{
 		Clock: clock.RealClock{}, CreateNamespaces: f.createNamespaces, ForbiddenNamespaces: slices.Concat(own, f.forbidden),
+		Scalers: slices.Concat(replication.DefaultScalers, f.scalers),
 	}
 }
 

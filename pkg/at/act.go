@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -167,11 +169,11 @@ func (a *actor) showRefusal(ctx context.Context, at *cnatv1alpha1.At, what strin
 		return nil // Passes by itself.
 	}
 	a.refusals.Take(at.Namespace, a.clock.Now())
-	e := editStatus(View{At: at, Now: a.clock.Now()})
-	decision := e.blocked(ReasonPodRefused, "MakePod", fmt.Sprintf("%s: %v", what, cause))
-	if decision.Status == nil {
+	message := text.Line(fmt.Sprintf("%s: %v", what, cause), text.Note)
+	if shown := shownBlock(at, ReasonPodRefused); shown != nil && !a.isNews(at, shown.Message, message) {
 		return nil
 	}
+	decision := editStatus(View{At: at, Now: a.clock.Now()}).block(ReasonPodRefused, "MakePod", message)
 	if done, err := a.writeStatus(ctx, at, *decision.Status, false); err != nil || !done {
 		return err
 	}
@@ -180,6 +182,26 @@ func (a *actor) showRefusal(ctx context.Context, at *cnatv1alpha1.At, what strin
 	}
 	return nil
 }
+
+// isNews reports whether a refusal is for another cause than the one that is shown, and is to be shown instead.
+func (a *actor) isNews(at *cnatv1alpha1.At, shown, message string) bool {
+	if causeOf(shown) == causeOf(message) {
+		return false
+	}
+	_, ok := a.causes.Take(string(at.UID), a.clock.Now())
+	return ok
+}
+
+// causeOf is what a message says without the words that are names or figures, which may vary from try to try.
+func causeOf(message string) string {
+	return strings.Join(slices.DeleteFunc(strings.Fields(message), func(word string) bool {
+		return strings.ContainsAny(word, `"/0123456789`)
+	}), " ")
+}
+
+// causeBudget bounds how often an At shows that its Pod is refused for another cause. Each time costs a write, and the
+// event of that write brings the next try: two webhooks that refuse it in turn would keep both going.
+var causeBudget = budget.Config{Burst: 3, Every: 5 * time.Minute, PerSecond: 20}
 
 // refusalBudget bounds how often refused Pods of one namespace are tried again. Only refusals use it up: once Pods are
 // accepted, nothing is held back.
@@ -190,8 +212,7 @@ const refusedPause = 10 * time.Second
 
 // isRefused reports whether the API server refused an At's Pod at the last attempt.
 func isRefused(at *cnatv1alpha1.At) bool {
-	blocked := meta.FindStatusCondition(at.Status.Conditions, cnatv1alpha1.ConditionBlocked)
-	return blocked != nil && blocked.Reason == ReasonPodRefused && blocked.ObservedGeneration == at.Generation
+	return shownBlock(at, ReasonPodRefused) != nil
 }
 
 // delete deletes an At whose time to live is over, unless it was changed or made again since it was read.

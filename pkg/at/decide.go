@@ -185,10 +185,16 @@ func (e *edit) foreign(view View) Decision {
 	return decision
 }
 
+// blocked shows what keeps the At from its next step, if that isn't shown yet.
 func (e *edit) blocked(reason, action, message string) Decision {
-	if !e.block(reason, message) {
+	if shownBlock(e.at, reason) != nil {
 		return Decision{}
 	}
+	return e.block(reason, action, message)
+}
+
+func (e *edit) block(reason, action, message string) Decision {
+	e.condition(cnatv1alpha1.ConditionBlocked, reason, message)
 	return Decision{Status: e.changed(), Events: []Event{{reason, action, message}}}
 }
 

@@ -23,7 +23,8 @@ type PodDefaults struct {
 	Requests, Limits corev1.ResourceList
 	// ActiveDeadline is how long a Pod may run, in whole seconds; 0: no limit.
 	ActiveDeadline time.Duration
-	// SecurityContext is the container's, and applies to each field by itself.
+	// SecurityContext is the container's, and applies to each field by itself, unless it contradicts the At: runAsNonRoot
+	// isn't applied to an At that chooses user 0, nor allowPrivilegeEscalation to one that is privileged.
 	SecurityContext corev1.SecurityContext
 }
 
@@ -127,15 +128,22 @@ func (d PodDefaults) securityContext(spec *cnatv1alpha1.AtSpec) *corev1.Security
 	if asked == nil {
 		return merged
 	}
+	if ptr.Deref(asked.RunAsUser, nobody) == 0 {
+		merged.RunAsNonRoot = nil // a node would refuse to start it, and it would wait for ever
+	}
+	if ptr.Deref(asked.Privileged, false) {
+		merged.AllowPrivilegeEscalation = nil // the API server refuses both together
+	}
 	set(&merged.RunAsUser, asked.RunAsUser)
 	set(&merged.RunAsGroup, asked.RunAsGroup)
 	set(&merged.RunAsNonRoot, asked.RunAsNonRoot)
 	set(&merged.ReadOnlyRootFilesystem, asked.ReadOnlyRootFilesystem)
 	set(&merged.AllowPrivilegeEscalation, asked.AllowPrivilegeEscalation)
 	set(&merged.Privileged, asked.Privileged)
-	if asked.Capabilities != nil {
-		merged.Capabilities = &corev1.Capabilities{Add: capabilities(asked.Capabilities.Add),
-			Drop: capabilities(asked.Capabilities.Drop)}
+	if c := asked.Capabilities; c != nil {
+		merged.Capabilities = ptr.To(ptr.Deref(merged.Capabilities, corev1.Capabilities{}))
+		setList(&merged.Capabilities.Add, c.Add)
+		setList(&merged.Capabilities.Drop, c.Drop)
 	}
 	if asked.SeccompProfile != nil {
 		merged.SeccompProfile = &corev1.SeccompProfile{Type: asked.SeccompProfile.Type}
@@ -151,9 +159,13 @@ func set[T any](to **T, from *T) {
 	}
 }
 
-func capabilities(names []string) (list []corev1.Capability) {
-	for _, name := range names {
-		list = append(list, corev1.Capability(name))
+// setList copies names, if there are any.
+func setList(to *[]corev1.Capability, names []string) {
+	if len(names) == 0 {
+		return
 	}
-	return list
+	*to = nil
+	for _, name := range names {
+		*to = append(*to, corev1.Capability(name))
+	}
 }

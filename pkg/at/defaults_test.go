@@ -51,6 +51,50 @@ func TestDefaultResourcesNeverContradictTheAt(t *testing.T) {
 	}
 }
 
+func TestADefaultSecurityContextNeverContradictsTheAt(t *testing.T) {
+	root, nonRoot, yes := ptr.To(int64(0)), ptr.To(int64(7)), ptr.To(true)
+	for name, c := range map[string]struct {
+		asked cnatv1alpha1.AtSecurityContext
+		want  func(*corev1.SecurityContext) // what differs from the defaults
+	}{
+		"root isn't to be anybody else": {cnatv1alpha1.AtSecurityContext{RunAsUser: root},
+			func(s *corev1.SecurityContext) { s.RunAsUser, s.RunAsNonRoot = root, nil }},
+		"root and not root: its own words": {cnatv1alpha1.AtSecurityContext{RunAsUser: root, RunAsNonRoot: yes},
+			func(s *corev1.SecurityContext) { s.RunAsUser = root }},
+		"another user": {cnatv1alpha1.AtSecurityContext{RunAsUser: nonRoot},
+			func(s *corev1.SecurityContext) { s.RunAsUser = nonRoot }},
+		"who is privileged may gain privileges": {cnatv1alpha1.AtSecurityContext{Privileged: yes},
+			func(s *corev1.SecurityContext) { s.Privileged, s.AllowPrivilegeEscalation = yes, nil }},
+		"not privileged": {cnatv1alpha1.AtSecurityContext{Privileged: ptr.To(false)},
+			func(s *corev1.SecurityContext) { s.Privileged = ptr.To(false) }},
+		"one capability, all others still dropped": {
+			cnatv1alpha1.AtSecurityContext{Capabilities: &cnatv1alpha1.AtCapabilities{Add: []string{"NET_BIND_SERVICE"}}},
+			func(s *corev1.SecurityContext) { s.Capabilities.Add = []corev1.Capability{"NET_BIND_SERVICE"} }},
+		"others are dropped": {
+			cnatv1alpha1.AtSecurityContext{Capabilities: &cnatv1alpha1.AtCapabilities{Drop: []string{"MKNOD"}}},
+			func(s *corev1.SecurityContext) { s.Capabilities.Drop = []corev1.Capability{"MKNOD"} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defaults := RestrictedPods()
+			want := RestrictedPods().SecurityContext
+			c.want(&want)
+			got := defaults.securityContext(&cnatv1alpha1.AtSpec{SecurityContext: &c.asked})
+			if diff := cmp.Diff(&want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(RestrictedPods(), defaults); diff != "" {
+				t.Errorf("the defaults have changed:\n%s", diff)
+			}
+		})
+	}
+	got := PodDefaults{}.securityContext(&cnatv1alpha1.AtSpec{SecurityContext: &cnatv1alpha1.AtSecurityContext{
+		Capabilities: &cnatv1alpha1.AtCapabilities{Add: []string{"CHOWN"}}}})
+	if diff := cmp.Diff(&corev1.SecurityContext{
+		Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"CHOWN"}}}, got); diff != "" {
+		t.Errorf("without defaults (-want +got):\n%s", diff)
+	}
+}
+
 func TestAnAtDecidesFieldByFieldOverItsPod(t *testing.T) {
 	at := anAt(func(at *cnatv1alpha1.At) {
 		at.Spec.ServiceAccountName, at.Spec.AutomountServiceAccountToken = "backup", true

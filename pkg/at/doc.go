@@ -122,6 +122,7 @@
 // # Floods
 //
 // Thousands of Ats that can't be served cost two writes each, the claim and the condition that says why, and little
-// else. Of the events of one reason in a namespace only a few are sent, and the next one says how many were left out.
-// Pods that are refused are tried again a bounded number of times a second in each namespace.
+// else. If a Pod is then refused for another cause, one more write shows that, a few times in a row and every five
+// minutes. Of the events of one reason in a namespace only a few are sent, and the next one says how many were left
+// out. Pods that are refused are tried again a bounded number of times a second in each namespace.
 package at

@@ -264,6 +264,39 @@ func TestARefusedPodIsShownOnceAndRetriedWithoutFurtherStatusWrites(t *testing.T
 	}
 }
 
+func TestARefusalForAnotherCauseIsShownInItsTurn(t *testing.T) {
+	b := newBench(t, anAt())
+	causes := []string{"exceeded quota: cpu", "violates PodSecurity"}
+	statuses, tries := 0, 0
+	b.fault = func(_ int, kind string, commit func() error) error {
+		if kind == "create" {
+			tries++
+			cause := causes[(tries-1)%len(causes)]
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "x", errors.New(cause))
+		}
+		statuses++
+		return commit()
+	}
+	for try := range 20 {
+		if _, err := b.reconcile(); err == nil {
+			t.Fatal("a refused Pod is no error")
+		}
+		if got := b.at(t).Status.Conditions[0].Message; try < 2 && !strings.Contains(got, causes[try]) {
+			t.Errorf("try %d: %q, want it to quote %q", try, got, causes[try])
+		}
+		b.clock.Step(cacheGrace)
+	}
+	if want := 2 + causeBudget.Burst; statuses != want || len(b.recorder.Events) != want-1 {
+		t.Errorf("%d status writes and %d events for two causes in turn, want %d and %d", statuses, len(b.recorder.Events),
+			want, want-1)
+	}
+	b.clock.Step(causeBudget.Every)
+	causes = []string{"the last cause"}
+	if _, err := b.reconcile(); err == nil || !strings.Contains(b.at(t).Status.Conditions[0].Message, causes[0]) {
+		t.Errorf("later: %v, shown %q", err, b.at(t).Status.Conditions[0].Message)
+	}
+}
+
 func TestAnErrorOfTheServersOwnIsShownOnceItRepeats(t *testing.T) {
 	b := newBench(t, anAt())
 	b.fault = func(_ int, kind string, commit func() error) error {

@@ -64,6 +64,7 @@ type Reconciler struct {
 	notes    notes
 	events   *budget.Budget
 	refusals *budget.Budget
+	causes   *budget.Budget
 }
 
 // NewReconciler makes a Reconciler.
@@ -74,7 +75,8 @@ func NewReconciler(config Config) (*Reconciler, error) {
 	if config.Pods == nil {
 		config.Pods = ptr.To(RestrictedPods())
 	}
-	return &Reconciler{config: config, events: budget.New(eventBudget), refusals: budget.New(refusalBudget)}, nil
+	return &Reconciler{config: config, events: budget.New(eventBudget), refusals: budget.New(refusalBudget),
+		causes: budget.New(causeBudget)}, nil
 }
 
 // NewRateLimiter returns the backoff that the controller of a Reconciler should use: 1 s after the first failure,
@@ -102,8 +104,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req mcreconcile.Request) (ct
 	if err != nil || at == nil {
 		return ctrl.Result{}, err
 	}
-	a := &actor{cluster: cl, notes: &r.notes, events: r.events, refusals: r.refusals, clock: r.config.Clock,
-		pods: *r.config.Pods}
+	a := &actor{cluster: cl, notes: &r.notes, events: r.events, refusals: r.refusals, causes: r.causes,
+		clock: r.config.Clock, pods: *r.config.Pods}
 	return a.reconcile(ctx, at)
 }
 
@@ -113,6 +115,7 @@ type actor struct {
 	notes    *notes
 	events   *budget.Budget
 	refusals *budget.Budget
+	causes   *budget.Budget
 	clock    clock.PassiveClock
 	pods     PodDefaults
 }

@@ -61,15 +61,14 @@ func (e *edit) condition(kind, reason, message string) {
 	})
 }
 
-// block shows what keeps the At from its next step, and reports whether that is news. A new message alone isn't news,
-// so that a message that varies from try to try doesn't cause a write each time.
-func (e *edit) block(reason, message string) bool {
-	old := meta.FindStatusCondition(e.next.Conditions, cnatv1alpha1.ConditionBlocked)
-	if old != nil && old.Reason == reason && old.ObservedGeneration == e.at.Generation {
-		return false
+// shownBlock returns the condition that shows what keeps the At from its next step, if it has that reason and is about
+// this generation; otherwise nil.
+func shownBlock(at *cnatv1alpha1.At, reason string) *metav1.Condition {
+	shown := meta.FindStatusCondition(at.Status.Conditions, cnatv1alpha1.ConditionBlocked)
+	if shown == nil || shown.Reason != reason || shown.ObservedGeneration != at.Generation {
+		return nil
 	}
-	e.condition(cnatv1alpha1.ConditionBlocked, reason, message)
-	return true
+	return shown
 }
 
 func (e *edit) unblock() {

@@ -36,6 +36,8 @@ func (w *why) replicated(source *appsv1.Deployment) {
 		w.waits = "all its copies are as they should be"
 	case c.Reason == replication.ReasonProgressing || c.Reason == replication.ReasonCleaningUp:
 		w.waits = "its copies are under way"
+	case c.Reason == replication.ReasonStalled:
+		l.wrong(c.Reason, "the Events of its Pods, in the clusters that the condition names, tell more")
 	default:
 		l.wrong(c.Reason, "the Events of the Deployment tell more")
 	}

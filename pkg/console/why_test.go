@@ -222,6 +222,10 @@ func TestWhyTellsHowTheCopiesOfADeploymentAre(t *testing.T) {
 			condition(corev1.ConditionFalse, replication.ReasonProgressing, "east 0/2, west 2/2"),
 			"r1 has it; its copies are under way", nil,
 		},
+		"a rollout gets no further": {
+			condition(corev1.ConditionFalse, replication.ReasonStalled, "east: 0/2, its rollout doesn't get on, west 2/2"),
+			"r1 has it; condition: RolloutStalled", []string{"condition: RolloutStalled"},
+		},
 		"a cluster is away": {
 			condition(corev1.ConditionFalse, replication.ReasonAway, "east: away, west 2/2"),
 			"r1 has it; condition: ClusterAway", []string{"condition: ClusterAway"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/applyconfigurations"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -50,6 +52,8 @@ type bench struct {
 	*testing.T
 	clusters map[multicluster.ClusterName]*fakeCluster
 	down     map[multicluster.ClusterName]time.Time // since when
+	// hidden is a cluster that isn't listed, though it can be found and used; "" is none.
+	hidden   multicluster.ClusterName
 	recorder *events.FakeRecorder
 	clock    *clocktesting.FakeClock
 	subject  *Reconciler
@@ -130,6 +134,7 @@ func newBench(t *testing.T, source *appsv1.Deployment) *bench {
 	}
 	b.restart()
 	b.namespace("home", map[string]string{podSecurityPrefix + "enforce": "baseline", "team": "shop"})
+	b.identify(homeUID)
 	source = source.DeepCopy()
 	source.ManagedFields = nil
 	if err := b.clusters["home"].client.Create(t.Context(), source); err != nil {
@@ -238,7 +243,7 @@ func (b *bench) GetCluster(_ context.Context, name multicluster.ClusterName) (cl
 }
 
 func (b *bench) Names() []multicluster.ClusterName {
-	return []multicluster.ClusterName{"home", "west", "east"}
+	return slices.DeleteFunc(sortedKeys(b.clusters), func(name multicluster.ClusterName) bool { return name == b.hidden })
 }
 
 func (b *bench) Usable(name multicluster.ClusterName) (bool, time.Time) {
@@ -332,6 +337,17 @@ func (b *bench) namespace(cluster multicluster.ClusterName, labels map[string]st
 		err = c.Update(context.Background(), ns)
 	}
 	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// identify makes home the cluster of that UID.
+func (b *bench) identify(uid types.UID) {
+	b.Helper()
+	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}
+	err := client.IgnoreNotFound(b.clusters["home"].client.Delete(context.Background(), system))
+	system.UID = uid
+	if err = errors.Join(err, b.clusters["home"].client.Create(context.Background(), system)); err != nil {
 		b.Fatal(err)
 	}
 }

@@ -14,7 +14,10 @@ import (
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 )
 
-const home = multicluster.ClusterName("home")
+const (
+	home    = multicluster.ClusterName("home")
+	homeUID = types.UID("uid-of-home")
+)
 
 var (
 	epoch       = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -55,7 +58,7 @@ func annotated(name, value string) func(*appsv1.Deployment) {
 
 func mustWant(t *testing.T, source *appsv1.Deployment, replicas *int32) *Want {
 	t.Helper()
-	base, err := newTemplate(source, home)
+	base, err := newTemplate(source, home, homeUID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,4 +100,11 @@ func replicasBy(manager string, operation metav1.ManagedFieldsOperationType) fun
 		d.ManagedFields = append(d.ManagedFields, metav1.ManagedFieldsEntry{Manager: manager, Operation: operation,
 			FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:replicas":{}}}`)}})
 	}
+}
+
+// conditionByUs makes it look like a source, whose condition we have applied.
+func conditionByUs(d *appsv1.Deployment) {
+	d.ManagedFields = append(d.ManagedFields, metav1.ManagedFieldsEntry{Manager: FieldManager,
+		Operation: metav1.ManagedFieldsOperationApply, Subresource: "status", FieldsType: "FieldsV1",
+		FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{"f:conditions":{}}}`)}})
 }

@@ -67,8 +67,8 @@ func typedCopy(copy *appsv1.Deployment) (*typed.TypedValue, error) {
 const replicasPath = "spec.replicas"
 
 // DefaultScalers are the field managers whose spec.replicas is left alone. A HorizontalPodAutoscaler writes as the
-// controller manager that it runs in.
-var DefaultScalers = []string{"kube-controller-manager"}
+// program that it runs in: the controller manager, or all of k3s or MicroK8s.
+var DefaultScalers = []string{"kube-controller-manager", "k3s", "kubelite"}
 
 // replicasTaken reports whether spec.replicas of a copy belongs to somebody else, and to whom: a scaler, or anybody who
 // set it by server-side apply. A plain write by anybody else (kubectl scale, kubectl edit) is drift.
@@ -87,9 +87,11 @@ func replicasTaken(fields []metav1.ManagedFieldsEntry, scalers []string) (string
 	return "", false
 }
 
-// appliedByUs reports whether our field manager has applied anything to a copy.
+// appliedByUs reports whether our field manager has applied a Deployment as a copy. The status that it applies to a
+// source says nothing of the kind.
 func appliedByUs(fields []metav1.ManagedFieldsEntry) bool {
 	return slices.ContainsFunc(fields, func(entry metav1.ManagedFieldsEntry) bool {
-		return entry.Manager == FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply
+		return entry.Manager == FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply &&
+			entry.Subresource == ""
 	})
 }

@@ -32,6 +32,7 @@ const (
 	ReasonNotAllowed        = "PodsNotAllowed"
 	ReasonForbidden         = "NamespaceForbidden"
 	ReasonAway              = "ClusterAway"
+	ReasonStalled           = "RolloutStalled"
 	ReasonCleaningUp        = "CleaningUp"
 	ReasonRepaired          = "DriftRepaired"
 )
@@ -49,6 +50,8 @@ const (
 	Progressing
 	// Leaving: being deleted.
 	Leaving
+	// Stalled: as wanted, and its rollout hasn't got on within its progressDeadlineSeconds.
+	Stalled
 	// Away: the cluster doesn't answer, or isn't known (yet).
 	Away
 	// NotTarget: the namespace is missing there, or isn't open to copies.
@@ -65,8 +68,8 @@ const (
 
 var reasons = map[State]string{
 	Gone: ReasonCleaningUp, Available: ReasonReplicated, Progressing: ReasonProgressing, Leaving: ReasonProgressing,
-	Away: ReasonAway, NotTarget: ReasonNotTarget, NotAllowed: ReasonNotAllowed, Refused: ReasonRefused,
-	Contested: ReasonContested, Foreign: ReasonForeign,
+	Stalled: ReasonStalled, Away: ReasonAway, NotTarget: ReasonNotTarget, NotAllowed: ReasonNotAllowed,
+	Refused: ReasonRefused, Contested: ReasonContested, Foreign: ReasonForeign,
 }
 
 // Outcome is the state of one copy at the end of a reconcile.

@@ -39,7 +39,7 @@ func (c *copyActor) work(ctx context.Context) (Outcome, error) {
 	if c.cluster, err = c.r.config.Clusters.GetCluster(ctx, c.target); err != nil {
 		return Outcome{}, fmt.Errorf("finding cluster %s: %w", c.target, err)
 	}
-	view := CopyView{Source: sourceKey(c.name, c.key), Want: c.want, Scalers: c.r.config.Scalers}
+	view := CopyView{Source: sourceKey(c.name, c.key), SourceCluster: c.uid, Want: c.want, Scalers: c.r.config.Scalers}
 	if view.Copy, err = c.read(ctx, c.cluster.GetClient()); err != nil {
 		return Outcome{}, err
 	}
@@ -93,7 +93,8 @@ func (c *copyActor) settle(view CopyView, o Outcome) Outcome {
 	if o.State == Available && view.Note.HoldKey != "" {
 		c.note(func(n *Note) { n.HoldKey, n.Holds = "", 0 })
 	}
-	if c.want != nil && o.State <= Progressing && view.Live && view.Cached == "" && view.Note.HiddenSince.IsZero() {
+	asWanted := o.State == Available || o.State == Progressing || o.State == Stalled
+	if c.want != nil && asWanted && view.Live && view.Cached == "" && view.Note.HiddenSince.IsZero() {
 		c.note(func(n *Note) { n.HiddenSince = view.Now })
 	}
 	return o
@@ -190,6 +191,7 @@ func (c *copyActor) applied(view *CopyView, step Step, result *appsv1.Deployment
 	now := c.r.now()
 	c.note(func(n *Note) {
 		n.wrote(replaced, result, c.r.config.Scalers, now)
+		n.Applied = step.Config.GetAnnotations()[AnnotationApplied]
 		switch {
 		case len(left) > 0:
 			n.repaired(left, true, now)

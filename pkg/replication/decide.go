@@ -1,13 +1,18 @@
 package replication
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"github.com/tenure-dev/tenure/pkg/text"
 )
 
 // cacheGrace is how long the cache may take to show what we wrote.
@@ -15,8 +20,10 @@ const cacheGrace = 2 * time.Second
 
 // CopyView is everything that the decision about one copy depends on.
 type CopyView struct {
-	// Source is the value of AnnotationSource on copies of this source.
-	Source string
+	// Source is the value of AnnotationSource on copies of this source, and SourceCluster that of
+	// AnnotationSourceCluster.
+	Source        string
+	SourceCluster types.UID
 	// Want is the wanted configuration of the copy; nil: there should be no copy.
 	Want *Want
 	// Copy is the Deployment of the source's name in the target, whether or not it is ours; nil if there is none.
@@ -89,9 +96,9 @@ func (v CopyView) ours() (ours, sure bool) {
 	}
 	owner, marked := v.Copy.Annotations[AnnotationSource]
 	switch {
-	case owner == v.Source:
+	case owner == v.Source && !v.fromElsewhere():
 		return true, true
-	case marked:
+	case marked, v.fromElsewhere():
 		return false, v.Live || v.held(v.foreignKey())
 	case v.Live:
 		// Somebody removed the annotation. The managed fields still show it.
@@ -99,6 +106,12 @@ func (v CopyView) ours() (ours, sure bool) {
 	default:
 		return false, v.held(v.foreignKey())
 	}
+}
+
+// fromElsewhere reports whether the Deployment is a copy from another cluster than the source's, whatever its name.
+func (v CopyView) fromElsewhere() bool {
+	from := v.Copy.Annotations[AnnotationSourceCluster]
+	return from != "" && from != string(v.SourceCluster)
 }
 
 func (v CopyView) remove(ours bool) Step {
@@ -136,12 +149,16 @@ func (v CopyView) foreign() Step {
 	if !v.Live && v.held(v.foreignKey()) {
 		return v.onHold(Foreign)
 	}
-	owner := v.Copy.Annotations[AnnotationSource]
-	text := "a Deployment of that name is there and isn't ours: it is left alone"
-	if owner != "" {
-		text = "the Deployment of that name is the copy of " + owner + ": it is left alone"
+	owner, from := v.Copy.Annotations[AnnotationSource], v.Copy.Annotations[AnnotationSourceCluster]
+	why := "a Deployment of that name is there and isn't ours: it is left alone"
+	switch {
+	case v.fromElsewhere():
+		why = fmt.Sprintf("the Deployment of that name is the copy of %s in the cluster whose UID is %s: it is left alone, "+
+			"until its annotation %s is removed", cmp.Or(owner, v.Source), from, AnnotationSourceCluster)
+	case owner != "":
+		why = "the Deployment of that name is the copy of " + owner + ": it is left alone"
 	}
-	return done(Outcome{State: Foreign, Text: text})
+	return done(Outcome{State: Foreign, Text: text.Line(why, maxText)})
 }
 
 // keep compares the copy with what is wanted.
@@ -171,7 +188,9 @@ func (v CopyView) keep() (Step, error) {
 	if v.held(v.refusedKey()) {
 		return v.onHold(Refused), nil
 	}
-	if v.Copy.Annotations[AnnotationApplied] == want.GetAnnotations()[AnnotationApplied] {
+	digest := want.GetAnnotations()[AnnotationApplied]
+	if v.Copy.Annotations[AnnotationApplied] == digest || v.Note.Applied == digest {
+		// The source hasn't changed since, whatever the copy's annotation says: somebody else may change that, too.
 		return v.repair(want, missing), nil
 	}
 	return Step{Act: ActApply, Config: want}, nil
@@ -238,8 +257,21 @@ func (v CopyView) progress(after time.Duration) Outcome {
 	if current && after == 0 && status.UpdatedReplicas == o.Desired && status.AvailableReplicas == o.Desired &&
 		status.Replicas == o.Desired {
 		o.State = Available
+	} else if current && after == 0 && stalled(status) {
+		o.State = Stalled
+		o.Text = fmt.Sprintf("%d/%d, its rollout doesn't get on: %s", o.Ready, o.Desired, reasonStalled)
 	}
 	return o
+}
+
+// reasonStalled is the Deployment controller's for a rollout that has got on no further within its
+// progressDeadlineSeconds.
+const reasonStalled = "ProgressDeadlineExceeded"
+
+func stalled(status appsv1.DeploymentStatus) bool {
+	return slices.ContainsFunc(status.Conditions, func(c appsv1.DeploymentCondition) bool {
+		return c.Type == appsv1.DeploymentProgressing && c.Reason == reasonStalled
+	})
 }
 
 // behind reports whether the cache certainly shows the state before our last write. After cacheGrace it returns false:

@@ -34,8 +34,21 @@ func TestDecideCopy(t *testing.T) {
 	copyOf := func(options ...func(*appsv1.Deployment)) *appsv1.Deployment { return aCopy(t, options...) }
 	unmarked := func(d *appsv1.Deployment) { delete(d.Annotations, AnnotationSource) }
 	ofOther := func(d *appsv1.Deployment) { d.Annotations[AnnotationSource] = "home/shop/other" }
+	ofOtherHome := func(d *appsv1.Deployment) { d.Annotations[AnnotationSourceCluster] = "uid-of-another" }
+	ofNoHome := func(d *appsv1.Deployment) {
+		delete(d.Annotations, AnnotationSourceCluster)
+		d.Annotations[AnnotationApplied] = "of an earlier version"
+	}
 	deleted := func(d *appsv1.Deployment) { d.DeletionTimestamp = ptr.To(metav1.NewTime(epoch)) }
 	leaned := func(d *appsv1.Deployment) { d.Annotations[AnnotationApplied] = lean.Annotations[AnnotationApplied] }
+	stuck := func(d *appsv1.Deployment) {
+		d.Status.AvailableReplicas = 1
+		d.Status.Conditions = []appsv1.DeploymentCondition{
+			{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionFalse, Reason: "MinimumReplicasUnavailable"},
+			{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded",
+				Message: `ReplicaSet "web-1" has timed out progressing.`},
+		}
+	}
 	managedStatus := func(d *appsv1.Deployment) {
 		d.ManagedFields = append(d.ManagedFields, metav1.ManagedFieldsEntry{Manager: "kube-controller-manager",
 			Operation: update, Subresource: "status",
@@ -45,6 +58,16 @@ func TestDecideCopy(t *testing.T) {
 	taken := Note{JudgedUID: "uid-of-copy", JudgedGeneration: 2, ReplicasTaken: true}
 	repaired := Note{JudgedUID: "uid-of-copy", JudgedGeneration: 2, Repairs: 5, RepairedPaths: "spec.replicas",
 		RepairedAt: epoch.Add(-time.Second)}
+	setBack := func(d *appsv1.Deployment) {
+		d.Annotations[AnnotationApplied] = "of web:0"
+		image("web:0")(d)
+	}
+	digestAndImage := []string{"metadata.annotations.tenure.dev/applied",
+		`spec.template.spec.containers[name="web"].image`}
+	applied := Note{JudgedUID: "uid-of-copy", JudgedGeneration: 2, Applied: want.Full.GetAnnotations()[AnnotationApplied]}
+	appliedAgain := applied
+	appliedAgain.Repairs, appliedAgain.RepairedPaths = 5, strings.Join(digestAndImage, ",")
+	appliedAgain.RepairedAt = epoch.Add(-time.Second)
 
 	for name, c := range map[string]struct {
 		view CopyView
@@ -60,6 +83,10 @@ func TestDecideCopy(t *testing.T) {
 			brief{State: Progressing}},
 		"its rollout hasn't begun": {
 			CopyView{Want: want, Copy: copyOf(func(d *appsv1.Deployment) { d.Status.ObservedGeneration = 1 })},
+			brief{State: Progressing}},
+		"its rollout doesn't get on": {CopyView{Want: want, Copy: copyOf(stuck)}, brief{State: Stalled}},
+		"another rollout hasn't begun": {
+			CopyView{Want: want, Copy: copyOf(stuck, func(d *appsv1.Deployment) { d.Generation++ })},
 			brief{State: Progressing}},
 		"old Pods are left": {
 			CopyView{Want: want, Copy: copyOf(func(d *appsv1.Deployment) { d.Status.Replicas = 4 })}, brief{State: Progressing}},
@@ -86,6 +113,12 @@ func TestDecideCopy(t *testing.T) {
 			CopyView{Want: want, Live: true, Cached: "7",
 				Copy: copyOf(scaled(9), replicasBy("kube-controller-manager", update))},
 			brief{Act: ActApply, Form: "lean"}},
+		"an autoscaler of k3s has taken the replicas": {
+			CopyView{Want: want, Live: true, Cached: "7", Copy: copyOf(scaled(9), leaned, replicasBy("k3s", update))},
+			brief{State: Progressing}},
+		"an autoscaler of MicroK8s has taken the replicas": {
+			CopyView{Want: want, Live: true, Cached: "7", Copy: copyOf(scaled(9), leaned, replicasBy("kubelite", update))},
+			brief{State: Progressing}},
 		"somebody has applied the replicas": {
 			CopyView{Want: want, Live: true, Cached: "7", Copy: copyOf(scaled(9), replicasBy("gitops", apply))},
 			brief{Act: ActApply, Form: "lean"}},
@@ -109,6 +142,12 @@ func TestDecideCopy(t *testing.T) {
 		"the source has changed while repairs don't last": {
 			CopyView{Want: mustWant(t, aSource(image("web:2")), nil), Copy: copyOf(scaled(9)), Note: repaired},
 			brief{Act: ActApply, Form: "full"}},
+		"it has an older digest": {CopyView{Want: want, Copy: copyOf(setBack), Note: judged},
+			brief{Act: ActApply, Form: "full"}},
+		"it was set back with its digest": {CopyView{Want: want, Copy: copyOf(setBack), Note: applied},
+			brief{Act: ActApply, Form: "full", Drift: digestAndImage}},
+		"it is set back with its digest each time": {CopyView{Want: want, Copy: copyOf(setBack), Note: appliedAgain},
+			brief{State: Contested, After: 3 * time.Second}},
 		"the cache shows what our write replaced": {
 			CopyView{Want: want, Copy: copyOf(image("web:0")), Note: Note{Replaced: "7", Written: epoch.Add(-time.Second)}},
 			brief{State: Progressing, After: cacheGrace}},
@@ -117,6 +156,15 @@ func TestDecideCopy(t *testing.T) {
 			brief{Act: ActLook}},
 		"it belongs to another source": {CopyView{Want: want, Copy: copyOf(ofOther)}, brief{Act: ActLook}},
 		"it certainly does":            {CopyView{Want: want, Copy: copyOf(ofOther), Live: true}, brief{State: Foreign}},
+
+		"it is from another cluster of that name": {CopyView{Want: want, Copy: copyOf(ofOtherHome)}, brief{Act: ActLook}},
+		"it certainly is": {
+			CopyView{Want: want, Copy: copyOf(ofOtherHome), Live: true}, brief{State: Foreign}},
+		"it is, and has no other mark": {
+			CopyView{Want: want, Copy: copyOf(ofOtherHome, unmarked, replicasBy(FieldManager, apply)), Live: true},
+			brief{State: Foreign}},
+		"it says nothing about the cluster": {CopyView{Want: want, Copy: copyOf(ofNoHome), Note: judged},
+			brief{Act: ActApply, Form: "full"}},
 		"it isn't looked at again and again": {
 			CopyView{Want: want, Copy: copyOf(ofOther), Cached: "7",
 				Note: Note{HoldKey: "foreign 7", HoldUntil: epoch.Add(time.Minute)}},
@@ -128,6 +176,8 @@ func TestDecideCopy(t *testing.T) {
 		"it has no mark": {CopyView{Want: want, Copy: copyOf(unmarked)}, brief{Act: ActLook}},
 		"it has no mark, and we didn't apply it": {
 			CopyView{Want: want, Copy: copyOf(unmarked, replicasBy(FieldManager, update)), Live: true}, brief{State: Foreign}},
+		"it has no mark, and was a source itself": {
+			CopyView{Want: want, Copy: copyOf(unmarked, conditionByUs), Live: true, Cached: "7"}, brief{State: Foreign}},
 		"it has no mark, and we did": {
 			CopyView{Want: want, Copy: copyOf(unmarked, replicasBy(FieldManager, apply)), Live: true, Cached: "7"},
 			brief{Act: ActApply, Form: "full", Drift: []string{"metadata.annotations.tenure.dev/source"}}},
@@ -146,19 +196,23 @@ func TestDecideCopy(t *testing.T) {
 				HoldUntil: epoch.Add(9)}},
 			brief{State: Refused, After: 9}},
 
-		"none is wanted and none is seen":          {CopyView{}, brief{Act: ActLook}},
-		"none is wanted and there is none":         {CopyView{Live: true}, brief{State: Gone}},
-		"none is wanted and there is one":          {CopyView{Copy: copyOf()}, brief{Act: ActDelete}},
-		"none is wanted and it is being deleted":   {CopyView{Copy: copyOf(deleted)}, brief{State: Leaving}},
-		"none is wanted and another's is seen":     {CopyView{Copy: copyOf(ofOther)}, brief{Act: ActLook}},
-		"none is wanted and another's is there":    {CopyView{Copy: copyOf(ofOther), Live: true}, brief{State: Gone}},
+		"none is wanted and none is seen":        {CopyView{}, brief{Act: ActLook}},
+		"none is wanted and there is none":       {CopyView{Live: true}, brief{State: Gone}},
+		"none is wanted and there is one":        {CopyView{Copy: copyOf()}, brief{Act: ActDelete}},
+		"none is wanted and it is being deleted": {CopyView{Copy: copyOf(deleted)}, brief{State: Leaving}},
+		"none is wanted and another's is seen":   {CopyView{Copy: copyOf(ofOther)}, brief{Act: ActLook}},
+		"none is wanted and another's is there":  {CopyView{Copy: copyOf(ofOther), Live: true}, brief{State: Gone}},
+		"none is wanted and another cluster's is there": {CopyView{Copy: copyOf(ofOtherHome), Live: true},
+			brief{State: Gone}},
 		"none is wanted, the mark is gone: a look": {CopyView{Copy: copyOf(unmarked)}, brief{Act: ActLook}},
 		"none is wanted, the mark is gone: ours": {
 			CopyView{Copy: copyOf(unmarked, replicasBy(FieldManager, apply)), Live: true}, brief{Act: ActDelete}},
+		"none is wanted, and one that was a source itself is there": {
+			CopyView{Copy: copyOf(unmarked, conditionByUs), Live: true, Cached: "7"}, brief{State: Gone}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := c.view
-			v.Source, v.Now, v.Scalers = "home/shop/web", epoch, DefaultScalers
+			v.Source, v.SourceCluster, v.Now, v.Scalers = "home/shop/web", homeUID, epoch, DefaultScalers
 			step, err := DecideCopy(v)
 			if err != nil {
 				t.Fatal(err)
@@ -190,7 +244,7 @@ func TestACopyIsTheSourceWithoutWhatBelongsToOthers(t *testing.T) {
 	source := aSource(annotated("kubectl.kubernetes.io/last-applied-configuration", "{}"),
 		annotated("deployment.kubernetes.io/revision", "4"),
 		annotated(AnnotationCopies, "west"))
-	base, err := newTemplate(source, home)
+	base, err := newTemplate(source, home, homeUID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +259,8 @@ func TestACopyIsTheSourceWithoutWhatBelongsToOthers(t *testing.T) {
 	expected := map[string]any{
 		"apiVersion": "apps/v1", "kind": "Deployment",
 		"metadata": map[string]any{"namespace": "shop", "name": "web", "labels": map[string]any{"app": "web"},
-			"annotations": map[string]any{"team": "shop", AnnotationOwnerUID: "uid-of-web", AnnotationSource: "home/shop/web"}},
+			"annotations": map[string]any{"team": "shop", AnnotationOwnerUID: "uid-of-web", AnnotationSource: "home/shop/web",
+				AnnotationSourceCluster: "uid-of-home"}},
 		"spec": map[string]any{
 			"selector": map[string]any{"matchLabels": map[string]any{"app": "web"}},
 			"template": map[string]any{
@@ -310,7 +365,7 @@ func TestWhatOtherToolsTrackByIsNotCopied(t *testing.T) {
 	annotations := got.GetAnnotations()
 	delete(annotations, AnnotationApplied)
 	want := map[string]string{"team": "shop", "helm.sh": "kept", "example.com/helm.sh": "kept",
-		AnnotationOwnerUID: "uid-of-web", AnnotationSource: "home/shop/web"}
+		AnnotationOwnerUID: "uid-of-web", AnnotationSource: "home/shop/web", AnnotationSourceCluster: "uid-of-home"}
 	if diff := cmp.Diff(want, annotations); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
@@ -332,6 +387,10 @@ func TestSummarize(t *testing.T) {
 		"the worst is the reason": {[]Outcome{east, {Cluster: "a", Wanted: true, State: Progressing},
 			{Cluster: "b", Wanted: true, State: Foreign, Text: "taken"}, {Cluster: "c", Wanted: true, State: Away}},
 			"False ForeignDeployment generation 4: 1 of 4 clusters available; a 0/0, b: taken, c: away, east 3/3"},
+		"one gets no further": {[]Outcome{{Cluster: "west", Wanted: true, State: Stalled, Text: "0/5, stuck"},
+			{Cluster: "old", State: Leaving}, east},
+			"False RolloutStalled generation 4: 1 of 2 clusters available; east 3/3, old (to be removed): being deleted, " +
+				"west: 0/5, stuck"},
 		"a target that is removed doesn't count": {[]Outcome{east, {Cluster: "old", State: Away, Text: "away since 1"},
 			{Cluster: "older", State: Gone}},
 			"True Replicated generation 4: 1 of 1 clusters available; east 3/3, old (to be removed): away since 1"},
@@ -389,7 +448,7 @@ func TestACopyWhoseSlotLabelIsTakenOffIsRepairedAtOnce(t *testing.T) {
 		"nobody stamps":             {func(*appsv1.Deployment) {}, func(*appsv1.Deployment) {}, ActNone},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := CopyView{Want: mustWant(t, aSource(), nil), Source: "home/shop/web", Now: epoch}
+			v := CopyView{Want: mustWant(t, aSource(), nil), Source: "home/shop/web", SourceCluster: homeUID, Now: epoch}
 			v.Note.seen(aCopy(t, c.cached))
 			v.Note.seen(nil)
 			v.Copy, v.Live, v.Cached = aCopy(t, c.live), true, ""

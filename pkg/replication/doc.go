@@ -84,12 +84,20 @@
 // shows it, by a compare-and-swap on it or by one live read: the cache of a new holder may be older than the last write
 // of the previous one.
 //
+// # Two fleets and one target
+//
+// Two fleets may call the clusters of their sources by one name, have Deployments of one name there, and copy to the
+// same target. So [AnnotationSourceCluster] says which cluster a copy is from. A copy from another cluster is foreign:
+// it is neither changed nor deleted, and the condition says so. A copy without the annotation is taken by the first
+// fleet that comes. If the cluster of the sources is rebuilt from nothing, it is another one; somebody hands it the
+// copies by removing the annotation from them.
+//
 // # Replicas that an autoscaler sets
 //
-// If spec.replicas of a copy was written by one of [Config].Scalers (the controller manager, as which a
-// HorizontalPodAutoscaler writes), or was set by server-side apply by anybody else, it belongs to them and is no longer
-// applied. If it was written in any other way (kubectl scale, kubectl edit) it is drift and is repaired. To take it
-// back from an autoscaler that is gone, kubectl scale the copy.
+// If spec.replicas of a copy was written by one of [Config].Scalers (by default the controller manager, as which a
+// HorizontalPodAutoscaler writes, by its names in Kubernetes, k3s and MicroK8s), or was set by server-side apply by
+// anybody else, it belongs to them and is no longer applied. If it was written in any other way (kubectl scale, kubectl
+// edit) it is drift and is repaired. To take it back from an autoscaler that is gone, kubectl scale the copy.
 //
 // # Contested fields
 //
@@ -122,7 +130,8 @@
 // # The condition
 //
 // Replicated is True when every target has the wanted configuration rolled out and available. The message has the
-// figures of all clusters; the reason is that of the worst. The condition is applied by our field manager, so
+// figures of all clusters; the reason is that of the worst. A rollout that the Deployment controller there finds to get
+// on no further (ProgressDeadlineExceeded) is [ReasonStalled]. The condition is applied by our field manager, so
 // conditions of the Deployment controller stay. A Deployment's condition has no generation, so the message names the
 // generation that it is about: kubectl wait right after an edit may still see the previous condition.
 //

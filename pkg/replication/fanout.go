@@ -20,7 +20,10 @@ import (
 // clusters; err concerns the whole source.
 func (a *actor) fanOut(ctx context.Context, wish Wish, known, targets []multicluster.ClusterName,
 	record Record) (_ []Outcome, trouble, err error) {
-	base, err := newTemplate(a.source, a.name)
+	if a.uid, err = a.identify(ctx); err != nil {
+		return nil, nil, err
+	}
+	base, err := newTemplate(a.source, a.name, a.uid)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -30,15 +33,13 @@ func (a *actor) fanOut(ctx context.Context, wish Wish, known, targets []multiclu
 	slots := make(chan struct{}, a.r.config.FanOut)
 	var group sync.WaitGroup
 	for i, name := range clusters {
-		if !slices.Contains(known, name) && a.unheardOf(name) {
-			outcomes[i] = a.unknown(name)
-			if outcomes[i].Wanted = slices.Contains(targets, name); !outcomes[i].Wanted {
-				outcomes[i].Text = "isn't known: if it is gone for good, take it off the annotation " + AnnotationCopies
-			}
+		c, wanted := &copyActor{actor: a, target: name}, slices.Contains(targets, name)
+		if !slices.Contains(known, name) {
+			outcomes[i] = c.absent(wanted)
+			outcomes[i].Cluster, outcomes[i].Wanted = name, wanted
 			continue
 		}
-		c := &copyActor{actor: a, target: name}
-		if slices.Contains(targets, name) {
+		if wanted {
 			if c.want, err = base.want(shares[name], wish.Overrides[name]); err != nil {
 				group.Wait()
 				return nil, nil, err
@@ -48,7 +49,7 @@ func (a *actor) fanOut(ctx context.Context, wish Wish, known, targets []multiclu
 		group.Go(func() {
 			defer func() { <-slots }()
 			outcomes[i], failures[i] = c.run(ctx)
-			outcomes[i].Cluster, outcomes[i].Wanted = name, c.want != nil
+			outcomes[i].Cluster, outcomes[i].Wanted = name, wanted
 		})
 	}
 	group.Wait()
@@ -59,18 +60,23 @@ func (a *actor) fanOut(ctx context.Context, wish Wish, known, targets []multiclu
 	return outcomes, trouble, nil
 }
 
-// unheardOf reports whether nothing is known about a cluster that isn't among the targets. There may be thousands of
-// such names, so they cost no work and no memory.
-func (a *actor) unheardOf(name multicluster.ClusterName) bool {
-	ok, since := a.r.config.Targets.Usable(name)
-	return !ok && since.IsZero()
-}
-
-// unknown returns the outcome for such a cluster. A process that has just started may not know all clusters yet.
-func (a *actor) unknown(name multicluster.ClusterName) Outcome {
-	o := Outcome{Cluster: name, State: Away, Text: "isn't known", After: unknownAgain}
-	if left := a.r.began.Add(connectGrace).Sub(a.r.now()); left > 0 {
-		o.Pending, o.After = true, left
+// absent returns the outcome for a cluster that wasn't listed when this reconcile began. Nothing is done there, even if
+// the cluster is back by now: what * stands for, and which clusters may get a copy, was decided without it. There may
+// be thousands of names that nothing is known about, so they cost no memory.
+func (c *copyActor) absent(wanted bool) Outcome {
+	ok, since := c.r.config.Targets.Usable(c.target)
+	switch {
+	case ok:
+		return c.unconnected("isn't connected yet")
+	case !since.IsZero():
+		return c.awaySince(since)
+	}
+	o := c.away("isn't known", unknownAgain)
+	if !wanted {
+		o.Text = "isn't known: if it is gone for good, take it off the annotation " + AnnotationCopies
+	}
+	if left := c.r.began.Add(connectGrace).Sub(c.r.now()); left > 0 {
+		o.Pending, o.After = true, left // a process that has just started may not know all clusters yet
 	}
 	return o
 }
@@ -83,7 +89,7 @@ func (c *copyActor) run(ctx context.Context) (Outcome, error) {
 	case !ok && since.IsZero():
 		return c.unconnected("isn't known to answer"), nil
 	case !ok:
-		return c.away(fmt.Sprintf("away since %s UTC", since.UTC().Format(time.DateTime)), unknownAgain), nil
+		return c.awaySince(since), nil
 	}
 	note := c.recall()
 	wait := note.SilentUntil.Sub(c.r.now())
@@ -133,6 +139,10 @@ const unknownAgain = time.Minute
 
 func (c *copyActor) away(why string, after time.Duration) Outcome {
 	return Outcome{State: Away, Text: why, After: after}
+}
+
+func (c *copyActor) awaySince(since time.Time) Outcome {
+	return c.away(fmt.Sprintf("away since %s UTC", since.UTC().Format(time.DateTime)), unknownAgain)
 }
 
 // silent returns the outcome for a cluster that doesn't answer, or only says an error: its own, or that of a webhook.

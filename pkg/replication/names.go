@@ -45,6 +45,9 @@ const (
 	AnnotationOwnerUID = "tenure.dev/owner-uid"
 	// AnnotationSource is the source as cluster/namespace/name.
 	AnnotationSource = "tenure.dev/source"
+	// AnnotationSourceCluster is the UID of the source's cluster, that of its namespace kube-system: other fleets may have
+	// a cluster of the same name. A copy without it is anyone's whose source has the right name.
+	AnnotationSourceCluster = "tenure.dev/source-cluster-uid"
 	// AnnotationApplied is a digest of what was applied, so that a field that the source no longer has is noticed.
 	AnnotationApplied = "tenure.dev/applied"
 )

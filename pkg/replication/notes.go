@@ -27,6 +27,8 @@ type Note struct {
 	// Replaced is the resourceVersion that our last write replaced, "" for a create. A cache that still shows it lags.
 	Replaced string
 	Written  time.Time
+	// Applied is the digest of what we applied last. A copy that lacks it was changed by somebody else since.
+	Applied string
 	// ReplicasTaken is what the managed fields showed for this generation of the copy.
 	JudgedUID        types.UID
 	JudgedGeneration int64

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -30,6 +32,45 @@ func TestACopyThatIsDeletedSoonAfterItWasMadeIsMadeAgainAtOnce(t *testing.T) {
 			t.Fatal("it waits for a cache that has shown all there is")
 		}
 	}
+}
+
+// A provider that replaces a cluster takes it off its list for a moment. A lookup right afterwards finds it.
+func TestNothingIsDoneInAClusterThatIsListedOnlyAfterAReconcileHasBegun(t *testing.T) {
+	t.Run("its copy stays though * doesn't stand for it", func(t *testing.T) {
+		b := newBench(t, aSource(annotated(AnnotationClusters, "*")))
+		b.live()
+		before := b.get("west")
+		b.hidden, b.written = "west", nil
+		result, err := b.reconcile()
+		if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > connectGrace {
+			t.Errorf("%v, %v, want another look soon", result, err)
+		}
+		if diff := cmp.Diff(before, b.get("west")); diff != "" || slices.Contains(b.written, "delete west") {
+			t.Errorf("written %v; the copy (-before +after):\n%s", b.written, diff)
+		}
+		b.hidden = ""
+		b.live()
+		if got := b.condition(); got != "True "+ReasonReplicated {
+			t.Errorf("listed again: condition %q", got)
+		}
+	})
+	t.Run("no copy is made that isn't recorded", func(t *testing.T) {
+		b := newBench(t, aSource(annotated(AnnotationClusters, "west")))
+		b.hidden = "west"
+		for range 3 {
+			if _, err := b.reconcile(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if recorded := b.get("home").Annotations[AnnotationCopies]; b.get("west") != nil || recorded != "" {
+			t.Errorf("a copy %v, recorded %q, want neither", b.get("west") != nil, recorded)
+		}
+		b.hidden = ""
+		b.live()
+		if recorded := b.get("home").Annotations[AnnotationCopies]; b.get("west") == nil || recorded != "west" {
+			t.Errorf("listed: a copy %v, recorded %q", b.get("west") != nil, recorded)
+		}
+	})
 }
 
 // ten are the targets of a source, the first of which is bad.

@@ -39,9 +39,10 @@ type Config struct {
 	// Clusters finds clusters. Required.
 	//
 	// Of the cluster of a request, the client (reads of Deployments from its cache, writes of metadata and status), the
-	// API reader and the event recorder are used. Of a target, the client (reads of Deployments from its cache,
-	// server-side apply and deletes of Deployments) and the API reader (Deployments and Namespaces) are used. With
-	// CreateNamespaces, the API reader of home reads Namespaces too, and the client of a target creates them.
+	// API reader (Deployments and the namespace kube-system) and the event recorder are used. Of a target, the client
+	// (reads of Deployments from its cache, server-side apply and deletes of Deployments) and the API reader (Deployments
+	// and Namespaces) are used. With CreateNamespaces, the API reader of home reads other Namespaces too, and the client
+	// of a target creates them.
 	Clusters Clusters
 	// Targets says which clusters there are and which can be used. Required.
 	Targets Targets
@@ -114,6 +115,7 @@ type Reconciler struct {
 	notes       notes
 	connections connections
 	spaces      spaces
+	identities  identities
 	began       time.Time
 }
 

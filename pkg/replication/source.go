@@ -36,8 +36,10 @@ type actor struct {
 	home cluster.Cluster
 	// request is the cluster or shard that the request names; name is the source's real cluster.
 	request, name multicluster.ClusterName
-	key           types.NamespacedName
-	source        *appsv1.Deployment
+	// uid tells the source's cluster from others of its name.
+	uid    types.UID
+	key    types.NamespacedName
+	source *appsv1.Deployment
 
 	// confirm returns errStale if the source isn't as the cache shows it. It reads the source from the API server once
 	// in a reconcile that writes to a target, unless a compare-and-swap on the source has just proved it: a new

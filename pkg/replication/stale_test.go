@@ -159,8 +159,19 @@ func TestOneFrozenClusterHoldsUpNeitherTheOthersNorTheNextReconcile(t *testing.T
 }
 
 func TestAWebhookThatChangesWhatWeApplyCostsEverFewerWrites(t *testing.T) {
+	for name, mutate := range map[string]func(*appsv1.Deployment){
+		"an image":             image("mirror/web:1"),
+		"the digest of it":     func(d *appsv1.Deployment) { d.Annotations[AnnotationApplied] = "0" },
+		"what it doesn't know": func(d *appsv1.Deployment) { delete(d.Annotations, AnnotationApplied) },
+	} {
+		t.Run(name, func(t *testing.T) { contest(t, mutate) })
+	}
+}
+
+// contest has a webhook in west change what is applied there, for a while.
+func contest(t *testing.T, mutate func(*appsv1.Deployment)) {
 	b := newBench(t, aSource())
-	b.clusters["west"].mutate = image("mirror/web:1")
+	b.clusters["west"].mutate = mutate
 	for range 400 { // 20 min
 		if _, err := b.reconcile(); err != nil {
 			t.Fatal(err)

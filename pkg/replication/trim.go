@@ -11,13 +11,18 @@ import (
 
 // TrimCopy is a cache transform for copies. It drops what no decision from a cache depends on, which is about half of a
 // Deployment's memory. Metadata and status alone wouldn't do: drift is found by comparing the spec. Of the managed
-// fields, a cache is only asked who owns spec.replicas.
+// fields, a cache is only asked who owns spec.replicas; of the conditions, whether a rollout doesn't get on.
 func TrimCopy(object any) (any, error) {
 	d, ok := object.(*appsv1.Deployment)
 	if !ok {
 		return object, nil // a tombstone, say
 	}
-	d.Status.Conditions = nil
+	d.Status.Conditions = slices.DeleteFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
+		return c.Type != appsv1.DeploymentProgressing
+	})
+	for i, c := range d.Status.Conditions {
+		d.Status.Conditions[i] = appsv1.DeploymentCondition{Type: c.Type, Status: c.Status, Reason: c.Reason}
+	}
 	d.ManagedFields = slices.DeleteFunc(d.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
 		// Our own entry stays, emptied: it shows that managed fields were present.
 		return entry.Manager != FieldManager && !holdsReplicas(entry)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -24,6 +25,8 @@ func TestTrimCopyHalvesACopy(t *testing.T) {
 		}
 		return len(data)
 	}
+	d.Status.Conditions = append(d.Status.Conditions, appsv1.DeploymentCondition{Type: appsv1.DeploymentProgressing,
+		Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded", Message: "it has timed out progressing"})
 	before := size()
 	if _, err := TrimCopy(d); err != nil {
 		t.Fatal(err)
@@ -31,6 +34,10 @@ func TestTrimCopyHalvesACopy(t *testing.T) {
 	t.Logf("%d bytes of JSON became %d", before, size())
 	if size() > before*2/3 {
 		t.Errorf("%d bytes of JSON became %d", before, size())
+	}
+	if diff := cmp.Diff([]appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse,
+		Reason: "ProgressDeadlineExceeded"}}, d.Status.Conditions); diff != "" {
+		t.Errorf("conditions (-want +got):\n%s", diff)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 )
@@ -28,7 +29,7 @@ type template struct {
 
 // newTemplate reduces a source to what is applied: its spec, and its labels and annotations except those that other
 // tools reserve for themselves.
-func newTemplate(source *appsv1.Deployment, home multicluster.ClusterName) (*template, error) {
+func newTemplate(source *appsv1.Deployment, home multicluster.ClusterName, homeUID types.UID) (*template, error) {
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&appsv1.Deployment{Spec: source.Spec})
 	if err != nil {
 		return nil, fmt.Errorf("converting Deployment %s: %w", client.ObjectKeyFromObject(source), err)
@@ -41,6 +42,9 @@ func newTemplate(source *appsv1.Deployment, home multicluster.ClusterName) (*tem
 	annotations := copied(source.Annotations)
 	annotations[AnnotationOwnerUID] = string(source.UID)
 	annotations[AnnotationSource] = sourceKey(home, client.ObjectKeyFromObject(source))
+	if homeUID != "" {
+		annotations[AnnotationSourceCluster] = string(homeUID)
+	}
 	metadata := map[string]any{"namespace": source.Namespace, "name": source.Name, "annotations": annotations}
 	if labels := copied(source.Labels); len(labels) > 0 {
 		metadata["labels"] = labels

@@ -101,9 +101,9 @@ type AtSpec struct {
 	Resources *AtResources `json:"resources,omitempty"`
 
 	// securityContext says as whom and with which rights the command runs. A field
-	// that isn't set has the fleet's default, which passes the Pod Security level
-	// "restricted" unless the fleet was told otherwise. The namespace's own Pod
-	// Security decides what is accepted.
+	// that isn't set has the fleet's default, unless that contradicts one that is
+	// set. The defaults pass the Pod Security level "restricted" unless the fleet
+	// was told otherwise. The namespace's own Pod Security decides what is accepted.
 	// +optional
 	SecurityContext *AtSecurityContext `json:"securityContext,omitempty"`
 

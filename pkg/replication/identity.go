@@ -1,0 +1,71 @@
+package replication
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+)
+
+// identityLife is how long it may take until it is noticed that a source's cluster was rebuilt under its name.
+const identityLife = time.Minute
+
+// identities caches which clusters those of sources are.
+type identities struct {
+	mu    sync.Mutex // guards all below
+	known map[multicluster.ClusterName]identity
+}
+
+// identity is the UID of a cluster's namespace kube-system, and when that was asked for last.
+type identity struct {
+	uid   types.UID
+	asked time.Time
+}
+
+func (i *identities) recall(name multicluster.ClusterName) (identity, bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	id, found := i.known[name]
+	return id, found
+}
+
+func (i *identities) keep(name multicluster.ClusterName, id identity) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.known == nil {
+		i.known = map[multicluster.ClusterName]identity{}
+	}
+	i.known[name] = id
+}
+
+// identify returns which cluster the source's is, since its name alone doesn't tell: the UID of its namespace
+// kube-system, "" if it has none.
+func (a *actor) identify(ctx context.Context) (types.UID, error) {
+	now := a.r.now()
+	known, found := a.r.identities.recall(a.name)
+	if found && now.Sub(known.asked) < identityLife {
+		return known.uid, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.r.config.TargetTimeout)
+	defer cancel()
+	system := &corev1.Namespace{}
+	err := a.home.GetAPIReader().Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, system)
+	switch {
+	case err == nil, apierrors.IsNotFound(err):
+		known.uid = system.UID
+	case !found:
+		return "", fmt.Errorf("%w: reading namespace %s of cluster %s, by whose UID its copies are known: %w", errHome,
+			metav1.NamespaceSystem, a.name, err)
+	}
+	// A cluster that doesn't answer is hardly another one, and isn't asked each time.
+	known.asked = now
+	a.r.identities.keep(a.name, known)
+	return known.uid, nil
+}

@@ -1,0 +1,123 @@
+package replication
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+)
+
+// beside is another fleet, whose home has the same name, a Deployment of the same name, and the same targets.
+func (b *bench) beside() *bench {
+	other := newBench(b.T, aSource(image("staging:1"), func(d *appsv1.Deployment) { d.UID = "uid-of-its-web" }))
+	other.identify("uid-of-its-home")
+	for _, name := range []multicluster.ClusterName{"west", "east"} {
+		other.clusters[name] = b.clusters[name]
+	}
+	return other
+}
+
+func unidentified(d *appsv1.Deployment) { delete(d.Annotations, AnnotationSourceCluster) }
+
+func TestTwoHomesOfOneNameLeaveEachOthersCopiesAlone(t *testing.T) {
+	b := newBench(t, aSource())
+	b.live()
+	before := b.get("west")
+	other := b.beside()
+	other.live()
+	message := findCondition(other.get("home")).Message
+	if other.condition() != "False "+ReasonForeign || !strings.Contains(message, "copy of home/shop/web") ||
+		!strings.Contains(message, string(homeUID)) || !strings.Contains(message, AnnotationSourceCluster) {
+		t.Errorf("condition %s: %s, want it to name the copy, its cluster and the way out", other.condition(), message)
+	}
+	if text := other.events(); strings.Count(text, ReasonForeign) != 1 {
+		t.Errorf("events %q, want one %s", text, ReasonForeign)
+	}
+	other.delete("home")
+	other.live()
+	if other.get("home") != nil {
+		t.Error("the other source isn't let go")
+	}
+	if diff := cmp.Diff(before, b.get("west")); diff != "" {
+		t.Errorf("the other fleet has changed the copy:\n%s", diff)
+	}
+	sent := b.sent
+	b.live()
+	if got := b.condition(); got != "True "+ReasonReplicated || b.sent != sent {
+		t.Errorf("condition %q, %d writes, want all as before", got, b.sent-sent)
+	}
+}
+
+func TestACopyIsHandedOverByRemovingTheAnnotationOfItsCluster(t *testing.T) {
+	b := newBench(t, aSource())
+	b.live()
+	other := b.beside()
+	other.live()
+	for _, name := range []multicluster.ClusterName{"west", "east"} {
+		b.edit(name, "kubectl", unidentified)
+	}
+	other.live()
+	if got := other.condition(); got != "True "+ReasonReplicated {
+		t.Errorf("taken over: condition %q", got)
+	}
+	b.live()
+	if got := b.condition(); got != "False "+ReasonForeign {
+		t.Errorf("given away: condition %q", got)
+	}
+}
+
+// Earlier versions made copies that don't say of which cluster.
+func TestACopyOfAnEarlierVersionGetsItsClusterInOneWrite(t *testing.T) {
+	b := newBench(t, aSource())
+	b.live()
+	before := b.get("west")
+	for _, name := range []multicluster.ClusterName{"west", "east"} {
+		b.edit(name, FieldManager, func(d *appsv1.Deployment) {
+			unidentified(d)
+			d.Annotations[AnnotationApplied] = "of an earlier version"
+		})
+	}
+	b.events()
+	b.written = nil
+	b.restart()
+	b.live()
+	applies := strings.Count(strings.Join(b.written, "\n"), "apply ")
+	if diff := cmp.Diff(sideOf(before), sideOf(b.get("west"))); diff != "" || applies != 2 {
+		t.Errorf("%d applies, want one each; the copy (-want +got):\n%s", applies, diff)
+	}
+	if text := b.events(); strings.Contains(text, ReasonRepaired) {
+		t.Errorf("events %q: nobody has changed a copy", text)
+	}
+}
+
+func TestAClusterOfSourcesThatIsRebuiltIsAnotherOne(t *testing.T) {
+	b := newBench(t, aSource())
+	b.live()
+	b.identify("uid-of-the-new-one")
+	b.clock.Step(identityLife)
+	b.live()
+	if got := b.condition(); got != "False "+ReasonForeign {
+		t.Errorf("condition %q", got)
+	}
+}
+
+func TestWhichClusterItIsMustBeKnownOnceAndIsRememberedThen(t *testing.T) {
+	b := newBench(t, aSource())
+	b.clusters["home"].refuses = errors.New("no route")
+	if _, err := b.reconcile(); err == nil || !strings.Contains(err.Error(), "kube-system") {
+		t.Errorf("error %v, want it to name what can't be read", err)
+	}
+	if b.get("west") != nil {
+		t.Error("a copy was made that doesn't say of which cluster")
+	}
+	b.clusters["home"].refuses = nil
+	b.live()
+	b.clusters["home"].refuses = errors.New("no route")
+	b.clock.Step(identityLife)
+	if _, err := b.reconcile(); err != nil || b.condition() != "True "+ReasonReplicated {
+		t.Errorf("%v, condition %q: nothing is left to do, and nothing has to be asked", err, b.condition())
+	}
+}
