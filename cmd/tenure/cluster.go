@@ -371,7 +371,7 @@ func newClusterRemove(getenv func(string) string) *cobra.Command {
 	}
 	home.declare(cmd, "home-context", getenv)
 	admin.declare(cmd, "(default: the cluster itself isn't touched)")
-	cmd.Flags().DurationVar(&wait, "wait", serveWithin, "how long to wait until the replicas have let go")
+	cmd.Flags().DurationVar(&wait, "wait", serveWithin, "how long to wait until the replicas have let go; 0 doesn't wait")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if wait < 0 { // before the Secret is gone
 			return &console.UsageError{Text: fmt.Sprintf("--wait %v: must not be negative", wait)}

@@ -497,6 +497,15 @@ func TestWhatFailedIsNotReportedAsDone(t *testing.T) {
 	}
 }
 
+// An account that is deleted while replicas still work with it leaves them without rights in the middle of that.
+func TestNoClusterIsCleanedUpThatReplicasMayStillWorkIn(t *testing.T) {
+	home := &rest.Config{Host: "https://127.0.0.1:1"} // nobody is there to be asked anything
+	_, err := Onboarder{Home: home, Namespace: "ns", Name: "west", Workload: home}.Remove(t.Context(), RemoveOptions{})
+	if usage := (&console.UsageError{}); !errors.As(err, &usage) || !strings.Contains(err.Error(), "--wait 0") {
+		t.Errorf("%v, want a UsageError about --wait", err)
+	}
+}
+
 func TestTheListNamesTheWorstOfEachCluster(t *testing.T) {
 	f := fleetOf(t, "r1", "r1", "r2", "r2")
 	f.Taken = now

@@ -9,18 +9,23 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 )
 
 // RemoveOptions say how a cluster is removed.
 type RemoveOptions struct {
-	// Wait bounds the wait until replicas have let go.
+	// Wait bounds the wait until replicas have let go; 0 doesn't wait.
 	Wait time.Duration
 }
 
 // Remove takes the cluster from the fleet and waits until it has let go. With an admin's connection it then deletes
 // what Add created in the cluster, but no CustomResourceDefinition and nothing that others made.
 func (o Onboarder) Remove(ctx context.Context, options RemoveOptions) (r Report, err error) {
+	if options.Wait <= 0 && o.Workload != nil { // replicas would lose their rights while they work there
+		return r, &console.UsageError{Text: "--wait 0: not with --kubeconfig or --context: the cluster is cleaned up once " +
+			"the replicas have let go of it, so leave one of them out"}
+	}
 	home, err := o.home()
 	if err != nil {
 		return r, err
@@ -65,8 +70,12 @@ func (o Onboarder) Remove(ctx context.Context, options RemoveOptions) (r Report,
 	if err != nil {
 		return r, err
 	}
-	r.line("home", "shards", "let go of, after %.1fs", time.Since(began).Seconds())
-	if s.Shards > 0 {
+	if s.Taken > 0 {
+		r.line("home", "shards", "%s, not waited for", s)
+	} else {
+		r.line("home", "shards", "let go of, after %.1fs", time.Since(began).Seconds())
+	}
+	if s.Shards > 0 && s.Taken == 0 {
 		r.line("home", fmt.Sprintf("%d Shard records", s.Shards), "left, held by nobody")
 		r.Notes = append(r.Notes, "Shard records stay for their epochs, which go on if the cluster comes back")
 	}
