@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -119,46 +118,6 @@ func limits(secret *corev1.Secret) (words string, err error) {
 		return "", err
 	}
 	return "a replica sends " + own.String(), nil
-}
-
-// ask asks the cluster itself.
-func (p *Probe) ask(ctx context.Context, opened *kubeconfig.Access) error {
-	config, err := opened.REST()
-	if err != nil {
-		return err
-	}
-	config.Timeout, config.QPS = lookTimeout, -1
-	objects, err := Objects(p.Access)
-	if err != nil {
-		return err
-	}
-	p.API = apiDiffers(ctx, config, objects)
-	if p.Asked, err = Rights(objects); err != nil {
-		return err
-	}
-	p.Missing, p.Unasked = denied(ctx, config, p.Asked)
-	return nil
-}
-
-// denied asks the API server which of some rights the caller hasn't.
-func denied(ctx context.Context, config *rest.Config, rights []Right) (missing []Right, err error) {
-	c, err := connect(config, "the cluster")
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range rights {
-		review := &authorizationv1.SelfSubjectAccessReview{}
-		review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
-			Verb: r.Verb, Group: r.Group, Resource: r.Resource, Subresource: r.Subresource, Name: r.Name, Namespace: r.Namespace,
-		}
-		if err := c.Create(ctx, review); err != nil {
-			return nil, fmt.Errorf("asking for the right to %s: %w", r, err)
-		}
-		if !review.Status.Allowed {
-			missing = append(missing, r)
-		}
-	}
-	return missing, nil
 }
 
 // apiDiffers says why the API of Ats that the cluster serves isn't the one of the manifests. It reads what every
