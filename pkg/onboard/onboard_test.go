@@ -20,6 +20,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
 	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
@@ -494,6 +495,29 @@ func TestWhatFailedIsNotReportedAsDone(t *testing.T) {
 	want := []Line{{"west", "namespace tenure-system", "1 created"}, {"west", "API of Ats", "1 created"}}
 	if diff := cmp.Diff(want, r.Lines); diff != "" || !r.Changed {
 		t.Errorf("changed %v (-want +got):\n%s", r.Changed, diff)
+	}
+}
+
+func TestAClusterWithoutSecretIsTheFleetsIfItsLayoutSaysSo(t *testing.T) {
+	layout := func(name, uid string) tenurev1alpha1.Shard {
+		return tenurev1alpha1.Shard{Spec: tenurev1alpha1.ShardSpec{Cluster: name,
+			Layout: &tenurev1alpha1.ShardLayout{ClusterUID: uid}}}
+	}
+	for name, c := range map[string]struct {
+		layouts []tenurev1alpha1.Shard
+		uid     string
+		want    bool
+	}{
+		"removed before":          {[]tenurev1alpha1.Shard{layout("east", "e"), layout("west", "w")}, "w", true},
+		"never heard of":          {[]tenurev1alpha1.Shard{layout("east", "e")}, "w", false},
+		"served by another name":  {[]tenurev1alpha1.Shard{layout("east", "w")}, "w", false},
+		"another of that name":    {[]tenurev1alpha1.Shard{layout("west", "old")}, "w", false},
+		"which one isn't known":   {[]tenurev1alpha1.Shard{layout("west", "")}, "", false},
+		"a fleet without records": {nil, "w", false},
+	} {
+		if got := served(c.layouts, "west", c.uid); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
 	}
 }
 

@@ -125,6 +125,12 @@ func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
 		t.Errorf("the list: %+v", all)
 	}
 
+	// Of another fleet's cluster, or under a mistyped name, nothing is deleted.
+	run(1, append([]string{"remove", "wset"}, admin...), "this is cluster west (its Secret has annotation")
+	run(1, append([]string{"remove", "west", "--namespace", "default"}, admin...), "no cluster is registered in namespace "+
+		"default", "no record says that this fleet served the cluster at https://127.0.0.1:")
+	run(0, []string{"check", "west"})
+
 	f.renewed()
 	run(0, []string{"check", "west"}, "the fleet renews them before")
 	f.leave("r0")
