@@ -40,6 +40,8 @@ func TestABadQuestionIsOneClearLineAndExitCodeTwo(t *testing.T) {
 		"cluster add west --role pods":           "--role pods: must be of [ats deployments deployment-source]",
 		"cluster add west --role=":               "--role: must name at least one",
 		"cluster add west --namespaces a,B":      `--namespaces "B"`,
+		"cluster add west --namespaces a,*":      `--namespaces "*": means all`,
+		"cluster check west --role=":             "--role: must name at least one",
 		"cluster add west --token-lifetime 1m":   "--token-lifetime 1m0s: must be from 10m0s",
 		"cluster add west --wait -1s":            "--wait -1s: must not be negative",
 		"cluster add west -o yaml":               "needs --dry-run=client",

@@ -14,7 +14,7 @@ import (
 
 // AddOptions say how a cluster is added.
 type AddOptions struct {
-	Access
+	Wish
 	// Server is the address at which replicas reach the cluster; "" means that of the admin's connection.
 	Server string
 	// Lifetime that is asked for the token.
@@ -49,6 +49,7 @@ func (r *Report) line(where, what, format string, args ...any) {
 
 // intent is all that adding a cluster comes to.
 type intent struct {
+	access  Access
 	steps   []Step
 	verdict Verdict
 	target  Target
@@ -56,10 +57,6 @@ type intent struct {
 }
 
 func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a AddOptions) (p intent, err error) {
-	want, err := Objects(a.Access)
-	if err != nil {
-		return p, err
-	}
 	if p.target, err = TargetOf(o.Workload, a.Server); err != nil {
 		return p, err
 	}
@@ -69,16 +66,23 @@ func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a Add
 	if p.known, err = o.known(ctx, home); err != nil {
 		return p, err
 	}
+	if p.access, err = a.Wish.of(p.known.Own); err != nil {
+		return p, err
+	}
+	want, err := Objects(p.access)
+	if err != nil {
+		return p, err
+	}
 	atHome, err := uidOf(ctx, home)
 	if err == nil && atHome == p.target.UID && !a.AllowHome { // who may not read that says it by the flags
 		return p, fmt.Errorf("--context: the cluster at %s is the home cluster itself: name the context of cluster %s, or, "+
 			"if Ats of home are meant, "+
 			"give --context all the same", p.target.Server, o.Name)
 	}
-	if p.verdict, err = JudgeSecret(o.Namespace, o.Name, p.target, a.Access, p.known, time.Now()); err != nil {
+	if p.verdict, err = JudgeSecret(o.Namespace, o.Name, p.target, p.access, p.known, time.Now()); err != nil {
 		return p, err
 	}
-	if err = namespacesExist(ctx, there, a.Namespaces); err != nil {
+	if err = namespacesExist(ctx, there, p.access.Namespaces); err != nil {
 		return p, err
 	}
 	found, err := live(ctx, there, want)
@@ -104,6 +108,9 @@ func (o Onboarder) Add(ctx context.Context, a AddOptions) (r Report, err error) 
 		return r, err
 	}
 	r = summarize(o.Name, p.steps)
+	if kept := a.kept(p.access); kept != "" && p.known.Own != nil {
+		r.Notes = append(r.Notes, kept)
+	}
 	secret := fmt.Sprintf("Secret %s/%s", o.Namespace, o.Name)
 	if a.Dry {
 		if p.verdict.NewToken {
@@ -145,11 +152,11 @@ func (o Onboarder) addSecret(ctx context.Context, home client.Client, a AddOptio
 		r.line("home", what, "%s, %s", Keep, ends(Hold(p.known.Own)))
 		return nil
 	}
-	secret := newSecret(o.Namespace, o.Name, p.target.UID, a.Access)
+	secret := newSecret(o.Namespace, o.Name, p.target.UID, p.access)
 	held := Held{}
 	if p.known.Own != nil {
 		secret, held = p.known.Own.DeepCopy(), Hold(p.known.Own)
-		annotate(secret, p.target.UID, a.Access)
+		annotate(secret, p.target.UID, p.access)
 	}
 	token := held.token
 	if p.verdict.NewToken {
@@ -258,7 +265,11 @@ func summarize(cluster string, steps []Step) (r Report) {
 // Manifests are the objects that Add applies to the workload cluster, and the Secret without its token. No cluster is
 // asked.
 func (o Onboarder) Manifests(a AddOptions) ([]*unstructured.Unstructured, *corev1.Secret, error) {
-	objects, err := Objects(a.Access)
+	access, err := a.Wish.of(nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	objects, err := Objects(access)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -266,6 +277,6 @@ func (o Onboarder) Manifests(a AddOptions) ([]*unstructured.Unstructured, *corev
 	if err != nil {
 		return nil, nil, err
 	}
-	secret, err := Template(o.Namespace, o.Name, target, a.Access)
+	secret, err := Template(o.Namespace, o.Name, target, access)
 	return objects, secret, err
 }

@@ -58,9 +58,8 @@ type Examination struct {
 	Missing []Right `json:"missing,omitempty"`
 }
 
-// Check asks the cluster with the credentials of its Secret for all that replicas need. access replaces what the Secret
-// says that the cluster was added with, if it isn't nil.
-func (o Onboarder) Check(ctx context.Context, access *Access) (Examination, error) {
+// Check asks the cluster with the credentials of its Secret for all that replicas need.
+func (o Onboarder) Check(ctx context.Context, wish Wish) (Examination, error) {
 	p := Probe{Name: o.Name}
 	home, err := o.home()
 	if err != nil {
@@ -75,12 +74,9 @@ func (o Onboarder) Check(ctx context.Context, access *Access) (Examination, erro
 	}
 	p.Held, p.Reason, p.Note = asReplicasRead(known.Own), known.Reason, known.Note
 	p.Limits, p.BadLimits = limits(known.Own)
-	if added, ok := AccessOf(known.Own); access == nil && ok {
-		access = &added
-	} else if access == nil {
-		access = &Access{Roles: []Role{Ats}}
+	if p.Access, err = wish.of(known.Own); err != nil {
+		return Examination{}, err
 	}
-	p.Access = *access
 	if p.Reason == clusterhealth.ReasonUsable {
 		opened, err := kubeconfig.OfSecret(known.Own, kubeconfig.Policy{})
 		if err != nil {

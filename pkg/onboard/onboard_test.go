@@ -101,6 +101,44 @@ func TestEachBindingOfTheManifestsHasAPurpose(t *testing.T) {
 	}
 }
 
+func TestWhatIsNotAskedForStaysAsTheClusterWasAdded(t *testing.T) {
+	narrow := Access{[]Role{Ats, Deployments}, []string{"jobs", "reports"}}
+	added := newSecret("ns", "west", "uid", narrow)
+	strange := newSecret("ns", "west", "uid", narrow)
+	strange.Annotations[RolesAnnotation] = "ats,jobs"
+	for name, c := range map[string]struct {
+		wish  Wish
+		own   *corev1.Secret
+		want  Access
+		fails string
+	}{
+		"a new cluster":       {want: everywhere},
+		"made by hand":        {own: &corev1.Secret{}, want: everywhere},
+		"nothing is said":     {own: added, want: narrow},
+		"other namespaces":    {Wish{Namespaces: []string{"a"}}, added, Access{narrow.Roles, []string{"a"}}, ""},
+		"all namespaces":      {Wish{Namespaces: []string{AllNamespaces}}, added, Access{narrow.Roles, nil}, ""},
+		"another role":        {Wish{Roles: []Role{Ats}}, added, Access{[]Role{Ats}, narrow.Namespaces}, ""},
+		"both":                {Wish{[]Role{Ats}, []string{AllNamespaces}}, added, everywhere, ""},
+		"a role of the later": {own: strange, fails: `annotation tenure.dev/cluster-roles is "ats,jobs"`},
+		"another for that":    {Wish{Roles: []Role{Ats}}, strange, Access{[]Role{Ats}, narrow.Namespaces}, ""},
+	} {
+		got, err := c.wish.of(c.own)
+		if c.fails != "" {
+			if err == nil || !strings.Contains(err.Error(), c.fails) {
+				t.Errorf("%s: %v, want %s", name, err, c.fails)
+			}
+			continue
+		}
+		if diff := cmp.Diff(c.want, got); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
+		}
+		if said := c.wish.kept(got); (said != "") != (name == "nothing is said" || name == "other namespaces" ||
+			name == "all namespaces" || name == "another role" || name == "another for that") {
+			t.Errorf("%s: the report says %q", name, said)
+		}
+	}
+}
+
 // asServed is an object as an API server shows it, with defaults and fields of its own.
 func asServed(o *unstructured.Unstructured, made bool) *unstructured.Unstructured {
 	o = o.DeepCopy()

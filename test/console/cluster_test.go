@@ -105,8 +105,11 @@ func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
 		return code == 1 && strings.Contains(out, "delete ats.cnat.programming-kubernetes.info") &&
 			strings.Contains(out, "are missing")
 	})
-	wider := append([]string{"add", "west"}, admin...)
-	run(0, wider, "roles and bindings 1 created, 1 updated", "1 deleted", "RoleBinding default/tenure-ats-run")
+	run(0, append([]string{"add", "west"}, admin...), "roles and bindings 1 updated",
+		"the cluster is for ats in default, as before")
+	f.await("the right is back", func() bool { _, code := f.ask("cluster", "check", "west"); return code == 0 })
+	wider := append([]string{"add", "west", "--namespaces=*"}, admin...)
+	run(0, wider, "roles and bindings 1 created,", "1 deleted", "RoleBinding default/tenure-ats-run")
 	run(0, wider, "nothing had to be changed")
 	f.await("the right is back", func() bool { _, code := f.ask("cluster", "check", "west"); return code == 0 })
 
