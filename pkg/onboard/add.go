@@ -150,6 +150,9 @@ func (o Onboarder) addSecret(ctx context.Context, home client.Client, a AddOptio
 	what string, r *Report) error {
 	if p.verdict.Action == Keep {
 		r.line("home", what, "%s, %s", Keep, ends(Hold(p.known.Own)))
+		if p.verdict.Why != "" {
+			r.Notes = append(r.Notes, p.verdict.Why)
+		}
 		return nil
 	}
 	secret := newSecret(o.Namespace, o.Name, p.target.UID, p.access)
@@ -169,7 +172,7 @@ func (o Onboarder) addSecret(ctx context.Context, home client.Client, a AddOptio
 		r.token(o.Name, a.Lifetime, expires, asked)
 	}
 	var text []byte // of a Secret that only has to say more of the cluster it stays
-	if p.verdict.NewToken || !sameWay(held.target, p.target) {
+	if p.verdict.NewToken || held.Refused == nil && !sameWay(held.target, p.target) {
 		var err error
 		if text, err = p.target.kubeconfig(o.Name, token); err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -99,7 +100,7 @@ func (o Onboarder) Check(ctx context.Context, wish Wish) (Examination, error) {
 // asReplicasRead is what a Secret says to replicas, which read none without the label.
 func asReplicasRead(s *corev1.Secret) Held {
 	h := Hold(s)
-	if value := s.Labels[kubeconfig.Label]; value != "true" && h.Refused == nil {
+	if value := s.Labels[kubeconfig.Label]; value != "true" && !h.broken() {
 		h.Refused = fmt.Errorf("label %s is %q, so replicas don't read the Secret: kubectl -n %s label --overwrite secret "+
 			"%s %[1]s=true",
 			kubeconfig.Label, value, s.Namespace, s.Name)
@@ -208,9 +209,17 @@ func Examine(p Probe) Examination {
 		e.Findings = append(e.Findings, Finding{check, ok, fmt.Sprintf(format, args...)})
 	}
 	usable := p.Reason == clusterhealth.ReasonUsable
-	if p.Held.Refused != nil {
+	said := slices.IndexFunc(p.Told, func(a console.Answer) bool {
+		return string(a.Cluster) == p.Name && a.Reason != clusterhealth.ReasonUsable
+	})
+	switch {
+	case p.Held.broken():
 		add("kubeconfig", false, "%v", p.Held.Refused)
-	} else {
+	case p.Held.Refused != nil && said >= 0:
+		add("kubeconfig", false, "a replica says %s: %s", p.Told[said].Reason, p.Told[said].Note)
+	case p.Held.Refused != nil:
+		add("kubeconfig", true, "no replica complains of it, and it isn't used from here: %v", p.Held.Refused)
+	default:
 		add("kubeconfig", true, "replicas accept it")
 		add("server", usable, "%s", map[bool]string{true: "answers", false: p.Reason + ": " + p.Note}[usable])
 		add("credentials", !soon(p.Held, p.Now), "%s", expires(p.Held, p.Now, p.Name))

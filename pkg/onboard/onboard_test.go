@@ -1,6 +1,7 @@
 package onboard
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -266,6 +267,12 @@ func secretOf(t *testing.T, name string, target Target, expires time.Time, chang
 
 func byHand(s *corev1.Secret) { s.Annotations = nil }
 
+// throughProxy puts in a kubeconfig that replicas use with --kubeconfig-allow=proxy.
+func throughProxy(s *corev1.Secret) {
+	s.Data[kubeconfig.Key] = bytes.Replace(s.Data[kubeconfig.Key], []byte("    server:"),
+		[]byte("    proxy-url: http://proxy:3128\n    server:"), 1)
+}
+
 func TestASecretIsKeptRenewedOrRefused(t *testing.T) {
 	later := now.Add(24 * time.Hour)
 	moved := Target{Server: "https://new.example.com", UID: west.UID}
@@ -294,6 +301,10 @@ func TestASecretIsKeptRenewedOrRefused(t *testing.T) {
 			own:  secretOf(t, "west", west, later, func(s *corev1.Secret) { s.Data = nil }),
 			want: Verdict{Action: Update, NewToken: true}, why: "replicas don't use what it holds",
 		},
+		"with what only replicas may do": {own: secretOf(t, "west", west, later, throughProxy),
+			want: Verdict{Action: Keep}, why: "proxy-url isn't allowed"},
+		"with what only replicas may do, and another role": {own: secretOf(t, "west", west, later, throughProxy),
+			access: Access{Roles: []Role{Ats, Deployments}}, want: Verdict{Action: Update}, why: "the kubeconfig in it stays"},
 		"another address": {own: secretOf(t, "west", west, later, nil), target: moved,
 			want: Verdict{Action: Update}, why: "the way"},
 		"another cluster": {
@@ -468,6 +479,13 @@ func TestAnExaminationNamesWhatIsWrongAndTheWayOut(t *testing.T) {
 			p.Held = Held{Refused: errors.New("users[].user.exec")}
 			p.Reason = "BadKubeconfig"
 		}, "kubeconfig: users[].user.exec"},
+		"only for replicas": {func(p *Probe) {
+			p.Held, p.Reason = Hold(secretOf(t, "west", west, now.Add(500*time.Hour), throughProxy)), "BadKubeconfig"
+		}, ""},
+		"only for replicas, which refuse it": {func(p *Probe) {
+			p.Held, p.Reason = Hold(secretOf(t, "west", west, now.Add(500*time.Hour), throughProxy)), "BadKubeconfig"
+			p.Told = []console.Answer{{Cluster: "west", Reason: clusterhealth.ReasonBadConfig, Note: "not here (said at 9:00)"}}
+		}, "kubeconfig: a replica says BadKubeconfig: not here (said at 9:00)"},
 		"away": {func(p *Probe) { p.Reason, p.Note = clusterhealth.ReasonUnreachable, "no route" },
 			"server: Unreachable: no route"},
 		"another API": {func(p *Probe) { p.API = errors.New("differs at .spec") }, "API of Ats: differs at .spec"},
@@ -579,6 +597,7 @@ func TestTheListNamesTheWorstOfEachCluster(t *testing.T) {
 	}{
 		{in(500 * time.Hour), "", "served"}, {in(500 * time.Hour), clusterhealth.ReasonUnreachable,
 			clusterhealth.ReasonUnreachable},
+		{secretOf(t, "west", west, now.Add(500*time.Hour), throughProxy), "", "served"},
 		{in(-time.Minute), "", "expired"}, {in(10 * time.Minute), "", "expires soon"},
 		{secretOf(t, "north", west, now.Add(500*time.Hour), nil), "", "not served"},
 		{secretOf(t, "west", west, now, func(s *corev1.Secret) { s.Data = nil }), "", clusterhealth.ReasonBadConfig},

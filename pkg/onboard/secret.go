@@ -180,9 +180,12 @@ type Held struct {
 	// token and target are those of the kubeconfig.
 	token  string
 	target Target
-	// Refused is why replicas don't use the Secret.
+	// Refused is why the kubeconfig isn't used from here.
 	Refused error
 }
+
+// broken reports whether replicas don't use the Secret either, whatever their --kubeconfig-allow says.
+func (h Held) broken() bool { return h.Refused != nil && !kubeconfig.Allowable(h.Refused) }
 
 // Hold reads a Secret.
 func Hold(s *corev1.Secret) Held { return hold(s, kubeconfig.Policy{}) }
@@ -254,8 +257,11 @@ func JudgeSecret(namespace, name string, t Target, a Access, k Known, now time.T
 		v = Verdict{Action: Update, Why: "what it says of the cluster"}
 	}
 	switch {
-	case held.Refused != nil:
+	case held.broken():
 		v = Verdict{Update, true, "replicas don't use what it holds: " + held.Refused.Error()}
+	case held.Refused != nil: // so somebody has put it there, for replicas that may do more
+		v.Why = strings.TrimPrefix(v.Why+"; the kubeconfig in it stays, which replicas use if they may: "+
+			held.Refused.Error(), "; ")
 	case !held.Expires.IsZero() && !held.Expires.After(now):
 		v = Verdict{Update, true, "its credentials expired at " + stamp(held.Expires)}
 	case k.Reason == clusterhealth.ReasonRefused:
