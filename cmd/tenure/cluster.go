@@ -177,8 +177,8 @@ func newClusterAdd(getenv func(string) string) *cobra.Command {
 	access.declare(cmd)
 	declareLifetime(cmd, &o.Lifetime)
 	fs := cmd.Flags()
-	fs.StringVar(&o.Server, "server", "", "`URL` at which replicas reach the workload cluster (default: that of "+
-		"--kubeconfig)")
+	fs.StringVar(&o.Server, "server", "", "`URL` at which replicas reach the workload cluster (default: the one "+
+		"before, of a new cluster that of --kubeconfig)")
 	fs.DurationVar(&o.Wait, "wait", serveWithin, "how long to wait until the cluster is served; 0 doesn't wait")
 	fs.StringVar(&dry, "dry-run", "none", "none, or client: only say what would be done, or print it with -o yaml")
 	fs.StringVarP(&output, "output", "o", "", "with --dry-run=client: yaml prints the objects, asks no cluster, and "+

@@ -15,7 +15,8 @@ import (
 // AddOptions say how a cluster is added.
 type AddOptions struct {
 	Wish
-	// Server is the address at which replicas reach the cluster; "" means that of the admin's connection.
+	// Server is the address at which replicas reach the cluster; "" means the one before, of a new cluster that of the
+	// admin's connection.
 	Server string
 	// Lifetime that is asked for the token.
 	Lifetime time.Duration
@@ -56,6 +57,18 @@ type intent struct {
 	known   Known
 }
 
+// kept says what stays as it was before, where flags would change it. admin is the address that was come by.
+func (p intent) kept(a AddOptions, admin string) (notes []string) {
+	if note := a.kept(p.access); note != "" {
+		notes = append(notes, note)
+	}
+	if a.Server == "" && !sameServer(p.target.Server, admin) {
+		notes = append(notes, fmt.Sprintf("replicas go on reaching the cluster at %s: --server says another address",
+			p.target.Server))
+	}
+	return notes
+}
+
 func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a AddOptions) (p intent, err error) {
 	if p.target, err = TargetOf(o.Workload, a.Server); err != nil {
 		return p, err
@@ -78,6 +91,9 @@ func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a Add
 		return p, fmt.Errorf("--context: the cluster at %s is the home cluster itself: name the context of cluster %s, or, "+
 			"if Ats of home are meant, "+
 			"give --context all the same", p.target.Server, o.Name)
+	}
+	if a.Server == "" {
+		p.target = p.target.asBefore(p.known.Own)
 	}
 	if p.verdict, err = JudgeSecret(o.Namespace, o.Name, p.target, p.access, p.known, time.Now()); err != nil {
 		return p, err
@@ -108,8 +124,8 @@ func (o Onboarder) Add(ctx context.Context, a AddOptions) (r Report, err error) 
 		return r, err
 	}
 	r = summarize(o.Name, p.steps)
-	if kept := a.kept(p.access); kept != "" && p.known.Own != nil {
-		r.Notes = append(r.Notes, kept)
+	if p.known.Own != nil {
+		r.Notes = append(r.Notes, p.kept(a, o.Workload.Host)...)
 	}
 	secret := fmt.Sprintf("Secret %s/%s", o.Namespace, o.Name)
 	if a.Dry {

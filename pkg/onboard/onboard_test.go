@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
@@ -263,6 +264,27 @@ func secretOf(t *testing.T, name string, target Target, expires time.Time, chang
 		change(s)
 	}
 	return s
+}
+
+// An admin may come through a tunnel, and the Secret hold what --server said when the cluster was added.
+func TestReplicasGoOnReachingAClusterAsBefore(t *testing.T) {
+	later := now.Add(time.Hour)
+	tunnel := Target{Server: "https://127.0.0.1:6443", UID: west.UID}
+	for name, c := range map[string]struct {
+		own  *corev1.Secret
+		want Target
+	}{
+		"a new cluster":         {nil, tunnel},
+		"another way":           {secretOf(t, "west", west, later, nil), west},
+		"the same way":          {secretOf(t, "west", tunnel, later, nil), tunnel},
+		"which one isn't known": {secretOf(t, "west", west, later, byHand), tunnel},
+		"another cluster":       {secretOf(t, "west", Target{Server: west.Server, UID: "u"}, later, nil), tunnel},
+		"nothing can be read":   {secretOf(t, "west", west, later, func(s *corev1.Secret) { s.Data = nil }), tunnel},
+	} {
+		if diff := cmp.Diff(c.want, tunnel.asBefore(c.own), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
 }
 
 func byHand(s *corev1.Secret) { s.Annotations = nil }

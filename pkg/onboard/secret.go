@@ -78,6 +78,19 @@ func TargetOf(admin *rest.Config, server string) (Target, error) {
 	return t, nil
 }
 
+// asBefore is the target as its own Secret says that replicas reach it. An admin's way often is another one.
+func (t Target) asBefore(own *corev1.Secret) Target {
+	if own == nil || t.UID == "" || own.Annotations[UIDAnnotation] != t.UID {
+		return t
+	}
+	held := Hold(own)
+	if held.Refused != nil || sameServer(held.Server, t.Server) { // at the same address, certificates may be new
+		return t
+	}
+	held.target.UID = t.UID
+	return held.target
+}
+
 // kubeconfig is the text for the Secret. It is one that replicas accept, or an error.
 func (t Target) kubeconfig(name, token string) ([]byte, error) {
 	text, err := t.write(name, token)
