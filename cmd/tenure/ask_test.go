@@ -28,6 +28,7 @@ func TestABadQuestionIsOneClearLineAndExitCodeTwo(t *testing.T) {
 		"why":                                    "name one object",
 		"why at/a at/b":                          "name one object",
 		"why pod/a":                              "want at/NAME or deployment/NAME",
+		"why at/default/a":                       `NAME "default/a"`,
 		"plan --replicas -1":                     "--replicas -1: must not be negative",
 		"plan --replicas 1000000000":             "--replicas 1000000000: must be at most 1000",
 		"plan --replicas many":                   "replicas",

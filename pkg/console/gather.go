@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -268,6 +269,9 @@ func ParseObject(text string) (Object, error) {
 	kind, name, ok := strings.Cut(text, "/")
 	if !ok || name == "" {
 		return Object{}, fmt.Errorf("%q: want at/NAME or deployment/NAME", text)
+	}
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return Object{}, fmt.Errorf("%q: NAME %q: %s", text, name, strings.Join(problems, "; "))
 	}
 	switch strings.ToLower(kind) {
 	case "at", "ats", "cnat":
