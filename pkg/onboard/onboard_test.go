@@ -632,6 +632,22 @@ func TestTheListNamesTheWorstOfEachCluster(t *testing.T) {
 	}
 }
 
+func TestTheListSaysHowLongCredentialsAreGood(t *testing.T) {
+	for left, want := range map[time.Duration]string{
+		100 * time.Hour: "in 4d", 90*time.Minute + time.Second: "in 1h30m", 61 * time.Second: "in 1m",
+		30 * time.Second: "in 30s", 0: "expired",
+	} {
+		expires := now.Add(left)
+		var out strings.Builder
+		if err := ShowEntries(&console.Screen{To: &out}, []Entry{{Name: "west", Expires: &expires}}, now); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), " "+want+" ") {
+			t.Errorf("%v left: want %q\n%s", left, want, out.String())
+		}
+	}
+}
+
 func TestThePublishedSchemaIsComparedWithTheManifests(t *testing.T) {
 	const schema = `{"components":{"schemas":{"info.programming-kubernetes.cnat.v1alpha1.At":{"properties":{"spec":%s,"status":%s}}}}}`
 	objects := objectsOf(t, everywhere)
