@@ -34,6 +34,7 @@ func TestABadQuestionIsOneClearLineAndExitCodeTwo(t *testing.T) {
 		"why pod/a":                              "want at/NAME or deployment/NAME",
 		"why at/default/a":                       `NAME "default/a"`,
 		"plan --replicas -1":                     "--replicas -1: must not be negative",
+		"plan --replicas 0":                      "--replicas 0: must be at least 1",
 		"plan --replicas 1000000000":             "--replicas 1000000000: must be at most 1000",
 		"plan --replicas many":                   "replicas",
 		"status --home-kubeconfig /no/such/file": "/no/such/file",
