@@ -158,6 +158,9 @@ func newPlan(getenv func(string) string) *cobra.Command {
 	cmd.Flags().StringArrayVar(&wish.Drain, "drain", nil, "`replica` that shall hold nothing; can be given several times")
 	return newQuestion(cmd, getenv, func(ctx context.Context, q *question, _ []string) error {
 		switch {
+		case wish.Replicas == 0 && cmd.Flags().Changed("replicas"):
+			return &console.UsageError{Text: "--replicas 0: must be at least 1: without replicas nothing is served, and " +
+				"nothing moves"}
 		case wish.Replicas < 0:
 			return &console.UsageError{Text: fmt.Sprintf("--replicas %d: must not be negative", wish.Replicas)}
 		case wish.Replicas > mostReplicas:

@@ -97,11 +97,12 @@ func onboarder(cmd *cobra.Command, name string, home *homeFlags, admin *adminFla
 // accessFlags say what the fleet may do in a cluster.
 type accessFlags struct{ roles, namespaces []string }
 
-func (a *accessFlags) declare(cmd *cobra.Command, about string) {
+func (a *accessFlags) declare(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.StringSliceVar(&a.roles, "role", []string{string(onboard.Ats)},
-		"what the cluster is for: "+words(onboard.Roles)+about)
-	fs.StringSliceVar(&a.namespaces, "namespaces", nil, "`namespaces` that the fleet may write in (default: all)"+about)
+	fs.StringSliceVar(&a.roles, "role", nil,
+		"what the cluster is for: "+words(onboard.Roles)+" (default: what it was added with, else ats)")
+	fs.StringSliceVar(&a.namespaces, "namespaces", nil, "`namespaces` that the fleet may write in, "+
+		onboard.AllNamespaces+" for all (default: those that it was added with, else all)")
 	complete(cmd, "role", strings.Split(words(onboard.Roles), ", ")...)
 }
 
@@ -113,23 +114,32 @@ func words[T ~string](all []T) string {
 	return strings.Join(text, ", ")
 }
 
-func (a *accessFlags) access() (onboard.Access, error) {
-	roles, err := onboard.ParseRoles(a.roles)
-	if err != nil {
-		return onboard.Access{}, usage(err)
-	}
-	if a.namespaces != nil && len(a.namespaces) == 0 { // such as that of a variable that isn't set
-		return onboard.Access{}, usage(errors.New("--namespaces: names none: leave the flag out if the fleet may write in " +
-			"all"))
-	}
-	for _, name := range a.namespaces {
-		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
-			return onboard.Access{}, &console.UsageError{
-				Text: fmt.Sprintf("--namespaces %q: %s", name, strings.Join(problems, "; ")),
-			}
+// wish is what the flags say, and nil what they don't.
+func (a *accessFlags) wish() (w onboard.Wish, err error) {
+	if a.roles != nil {
+		if w.Roles, err = onboard.ParseRoles(a.roles); err != nil {
+			return w, usage(err)
 		}
 	}
-	return onboard.Access{Roles: roles, Namespaces: onboard.Sorted(a.namespaces)}, nil
+	if a.namespaces == nil {
+		return w, nil
+	}
+	if w.Namespaces = onboard.Sorted(a.namespaces); len(w.Namespaces) == 0 { // such as that of a variable that isn't set
+		return w, usage(fmt.Errorf("--namespaces: names none: name some, or %s if the fleet may write in all",
+			onboard.AllNamespaces))
+	}
+	for _, name := range w.Namespaces {
+		problems := validation.IsDNS1123Label(name)
+		if all := name == onboard.AllNamespaces; all && len(w.Namespaces) > 1 {
+			problems = []string{"means all, so it goes alone"}
+		} else if all {
+			problems = nil
+		}
+		if len(problems) > 0 {
+			return w, usage(fmt.Errorf("--namespaces %q: %s", name, strings.Join(problems, "; ")))
+		}
+	}
+	return w, nil
 }
 
 func declareLifetime(cmd *cobra.Command, lifetime *time.Duration) {
@@ -164,11 +174,11 @@ func newClusterAdd(getenv func(string) string) *cobra.Command {
 	}
 	home.declare(cmd, "home-context", getenv)
 	admin.declare(cmd, usualDefault)
-	access.declare(cmd, "")
+	access.declare(cmd)
 	declareLifetime(cmd, &o.Lifetime)
 	fs := cmd.Flags()
-	fs.StringVar(&o.Server, "server", "", "`URL` at which replicas reach the workload cluster (default: that of "+
-		"--kubeconfig)")
+	fs.StringVar(&o.Server, "server", "", "`URL` at which replicas reach the workload cluster (default: the one "+
+		"before, of a new cluster that of --kubeconfig)")
 	fs.DurationVar(&o.Wait, "wait", serveWithin, "how long to wait until the cluster is served; 0 doesn't wait")
 	fs.StringVar(&dry, "dry-run", "none", "none, or client: only say what would be done, or print it with -o yaml")
 	fs.StringVarP(&output, "output", "o", "", "with --dry-run=client: yaml prints the objects, asks no cluster, and "+
@@ -189,7 +199,7 @@ func newClusterAdd(getenv func(string) string) *cobra.Command {
 		if err := checkLifetime(o.Lifetime); err != nil {
 			return err
 		}
-		if o.Access, err = access.access(); err != nil {
+		if o.Wish, err = access.wish(); err != nil {
 			return err
 		}
 		if output == "yaml" {
@@ -299,23 +309,19 @@ func newClusterCheck(getenv func(string) string) *cobra.Command {
 		Use: "check NAME", Short: "whether the fleet can do its work in a cluster: credentials, API, every right",
 		Args: clusterName,
 	}
-	access.declare(cmd, "; default: what it was added with")
+	access.declare(cmd)
 	q := &question{}
 	q.declare(cmd, "home-context", getenv)
 	return q.complete(cmd, getenv, func(ctx context.Context, q *question, args []string) error {
+		wish, err := access.wish()
+		if err != nil {
+			return err
+		}
 		o, err := onboarder(cmd, args[0], &q.homeFlags, nil)
 		if err != nil {
 			return err
 		}
-		var given *onboard.Access
-		if cmd.Flags().Changed("role") || cmd.Flags().Changed("namespaces") {
-			a, err := access.access()
-			if err != nil {
-				return err
-			}
-			given = &a
-		}
-		e, err := o.Check(ctx, given)
+		e, err := o.Check(ctx, wish)
 		if err != nil {
 			return err
 		}
@@ -371,7 +377,7 @@ func newClusterRemove(getenv func(string) string) *cobra.Command {
 	}
 	home.declare(cmd, "home-context", getenv)
 	admin.declare(cmd, "(default: the cluster itself isn't touched)")
-	cmd.Flags().DurationVar(&wait, "wait", serveWithin, "how long to wait until the replicas have let go")
+	cmd.Flags().DurationVar(&wait, "wait", serveWithin, "how long to wait until the replicas have let go; 0 doesn't wait")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if wait < 0 { // before the Secret is gone
 			return &console.UsageError{Text: fmt.Sprintf("--wait %v: must not be negative", wait)}

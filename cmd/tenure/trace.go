@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,6 +13,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/pkg/telemetry"
 	"github.com/tenure-dev/tenure/pkg/telemetry/jaeger"
+	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
 // traceTimeout bounds a question to Jaeger, which may have to send more than a thousand traces.
@@ -31,12 +34,14 @@ type traceOptions struct {
 func newTrace(getenv func(string) string) *cobra.Command {
 	o := &traceOptions{}
 	cmd := &cobra.Command{
-		Use: "trace ID|at/NAME|SHARD|slowest", Short: "traces of an object, a shard or the slowest reconcile, from Jaeger",
-		Long: "Prints traces from Jaeger as trees: one by its ID, the reconciles of an At, the handoffs of a shard such\n" +
-			"as west/01, or the slowest reconcile.",
+		Use:   "trace ID|at/NAME|deployment/NAME|SHARD|slowest",
+		Short: "traces of an object, a shard or the slowest reconcile, from Jaeger",
+		Long: "Prints traces from Jaeger as trees: one by its ID, the reconciles of an At or a Deployment, the handoffs\n" +
+			"of a shard such as west/01, or the slowest reconcile.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return &console.UsageError{Text: fmt.Sprintf("name one trace, at/NAME, shard, or slowest, not %q", args)}
+				return &console.UsageError{Text: fmt.Sprintf("name one trace, at/NAME, deployment/NAME, shard, or slowest, "+
+					"not %q", args)}
 			}
 			return nil
 		},
@@ -48,14 +53,18 @@ func newTrace(getenv func(string) string) *cobra.Command {
 				return &console.UsageError{Text: fmt.Sprintf("--since %v: must be above 0, such as 1h for the last hour", o.last)}
 			}
 			o.what = args[0]
-			return o.print(cmd.Context(), cmd.OutOrStdout())
+			q, err := o.query()
+			if err != nil {
+				return usage(err)
+			}
+			return o.print(cmd.Context(), cmd.OutOrStdout(), q)
 		},
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&o.url, "jaeger", "http://127.0.0.1:16686", "`URL` of Jaeger's query service")
 	fs.StringVar(&o.service, "service", telemetry.DefaultService, "service `name` of the replicas")
-	fs.StringVarP(&o.namespace, "object-namespace", "n", "", "`namespace` of the At (default: any)")
-	fs.StringVar(&o.cluster, "cluster", "", "`cluster` of the At (default: any)")
+	fs.StringVarP(&o.namespace, "object-namespace", "n", "", "`namespace` of the object (default: any)")
+	fs.StringVar(&o.cluster, "cluster", "", "`cluster` of the object (default: any)")
 	fs.DurationVar(&o.last, "since", time.Hour, "how far to look back")
 	fs.IntVar(&o.limit, "limit", 20, "print at most so many traces, the newest")
 	fs.BoolVar(&o.links, "links", false, "show which traces each span is linked to")
@@ -63,10 +72,48 @@ func newTrace(getenv func(string) string) *cobra.Command {
 	return cmd
 }
 
-func (o *traceOptions) print(ctx context.Context, out io.Writer) error {
+// query is what Jaeger is asked for. It refuses what names nothing that could have a trace.
+func (o *traceOptions) query() (q jaeger.Query, err error) {
+	if to, err := url.Parse(o.url); err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https" {
+		return q, fmt.Errorf("--jaeger %q: must be a URL such as http://127.0.0.1:16686", o.url)
+	}
+	if o.service == "" {
+		return q, errors.New("--service: must not be empty")
+	}
+	q = jaeger.Query{Service: o.service, Since: time.Now().Add(-o.last), Limit: o.limit, Tags: map[string]string{}}
+	object, notObject := console.ParseObject(o.what)
+	shard, notShard := keyspace.ParseShardID(o.what)
+	switch {
+	case isTraceID(o.what):
+	case o.what == "slowest":
+		q.Limit = 1500 // Jaeger can't sort by duration: look at many
+	case notObject == nil && object.Kind == "at":
+		q.Operation = "reconcile At"
+	case notObject == nil:
+		q.Operation = "reconcile Deployment"
+	case notShard == nil:
+		q.Operation = "handoff " + shard.String()
+	default:
+		return q, fmt.Errorf("%q: want the ID of a trace (32 hexadecimal digits), at/NAME, deployment/NAME, a shard such as "+
+			"west/01, or slowest", o.what)
+	}
+	if notObject != nil {
+		return q, nil
+	}
+	for tag, value := range map[string]string{
+		"k8s.object.name": object.Name, "k8s.namespace.name": o.namespace, "k8s.cluster.name": o.cluster,
+	} {
+		if value != "" {
+			q.Tags[tag] = value
+		}
+	}
+	return q, nil
+}
+
+func (o *traceOptions) print(ctx context.Context, out io.Writer, q jaeger.Query) error {
 	asking, cancel := context.WithTimeout(ctx, traceTimeout)
 	defer cancel()
-	traces, err := o.find(asking, &jaeger.Client{URL: o.url})
+	traces, err := o.find(asking, &jaeger.Client{URL: o.url}, q)
 	if err != nil {
 		return err
 	}
@@ -81,25 +128,10 @@ func (o *traceOptions) print(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-func (o *traceOptions) find(ctx context.Context, client *jaeger.Client) ([]jaeger.Trace, error) {
-	q := jaeger.Query{Service: o.service, Since: time.Now().Add(-o.last), Limit: o.limit, Tags: map[string]string{}}
-	switch {
-	case isTraceID(o.what):
+func (o *traceOptions) find(ctx context.Context, client *jaeger.Client, q jaeger.Query) ([]jaeger.Trace, error) {
+	if isTraceID(o.what) {
 		t, err := client.Trace(ctx, o.what)
 		return []jaeger.Trace{t}, err
-	case o.what == "slowest":
-		q.Limit = 1500 // Jaeger can't sort by duration: look at many
-	case len(o.what) > 3 && o.what[:3] == "at/":
-		q.Operation = "reconcile At"
-		q.Tags["k8s.object.name"] = o.what[3:]
-		if o.namespace != "" {
-			q.Tags["k8s.namespace.name"] = o.namespace
-		}
-		if o.cluster != "" {
-			q.Tags["k8s.cluster.name"] = o.cluster
-		}
-	default:
-		q.Operation = "handoff " + o.what
 	}
 	traces, err := client.Find(ctx, q)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -484,9 +485,49 @@ func TestAClusterThatThereWasNoTimeToAskIsNotCalledAway(t *testing.T) {
 	}{
 		{over, true, len(secrets) - 1, ""}, {t.Context(), true, 0, clusterhealth.ReasonUnreachable}, {over, false, 0, ""},
 	} {
-		all, unasked := Gatherer{Ask: c.ask}.answers(c.ctx, secrets)
+		all, unasked := Gatherer{Ask: c.ask}.answers(c.ctx, secrets, nil)
 		if unasked != c.unasked || all[0].Reason != c.reason || c.ask && all[1].Reason != clusterhealth.ReasonBadConfig {
 			t.Errorf("%d weren't asked, want %d; %+v, %+v", unasked, c.unasked, all[0], all[1])
 		}
+	}
+}
+
+// A kubeconfig with a proxy is refused here, and used by replicas with --kubeconfig-allow=proxy.
+func TestAClusterThatOnlyReplicasMayUseIsJudgedByWhatTheySay(t *testing.T) {
+	const text = `{current-context: c, clusters: [{name: c, cluster: {server: "https://h", proxy-url: "http://p:1"}}],` +
+		` contexts: [{name: c, context: {cluster: c, user: u}}], users: [{name: u, user: {token: t}}]}`
+	secret := corev1.Secret{Data: map[string][]byte{kubeconfig.Key: []byte(text)}}
+	secret.Name, secret.UID = "west", "new"
+	for name, c := range map[string]struct {
+		uid    types.UID
+		reason string
+		ago    time.Duration
+		want   string
+	}{
+		"nobody complains":        {},
+		"a replica refuses it":    {"new", clusterhealth.ReasonBadConfig, time.Minute, clusterhealth.ReasonBadConfig},
+		"it is over":              {"new", clusterhealth.ReasonUsable, time.Minute, ""},
+		"it wasn't told again":    {"new", clusterhealth.ReasonBadConfig, 50 * time.Minute, ""},
+		"that was another Secret": {"old", clusterhealth.ReasonBadConfig, time.Minute, ""},
+		"that was a file's":       {"file:/clusters/west", clusterhealth.ReasonUnreachable, time.Minute, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kind := func(o client.Object) []string { return []string{o.(*corev1.Event).InvolvedObject.Kind} }
+			home := fake.NewClientBuilder().WithIndex(&corev1.Event{}, "involvedObject.kind", kind).WithObjects(&corev1.Event{
+				ObjectMeta:          metav1.ObjectMeta{Namespace: "ns", Name: "e"},
+				InvolvedObject:      corev1.ObjectReference{Kind: "Secret", Namespace: "ns", Name: "west", UID: c.uid},
+				ReportingController: clusterhealth.EventReporter, Reason: c.reason,
+				EventTime: metav1.NewMicroTime(now.Add(-c.ago)),
+			}).Build()
+			s := healthy()
+			s.Clusters = nil
+			Gatherer{Namespace: "ns", Ask: true}.judge(t.Context(), home, []corev1.Secret{secret}, &s)
+			if len(s.Clusters) != 1 || s.Clusters[0].Reason != c.want || (len(s.Unread) == 1) != (c.want == "") {
+				t.Errorf("%+v, not read: %q; want reason %q", s.Clusters, s.Unread, c.want)
+			}
+			if f := Assess(s); f.Healthy != (c.want == "") {
+				t.Errorf("healthy %v: %q", f.Healthy, said(f))
+			}
+		})
 	}
 }

@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -102,20 +104,67 @@ func (g Gatherer) fleet(ctx context.Context, home client.Client) (Snapshot, erro
 		return s, nil
 	}
 	s.Registered = true
+	g.judge(ctx, home, secrets.Items, &s)
+	return s, nil
+}
+
+// judge says of each registered cluster whether it can be used: by asking it, or by what replicas say where it can't
+// be asked from here.
+func (g Gatherer) judge(ctx context.Context, home client.Client, secrets []corev1.Secret, s *Snapshot) {
+	only := replicasOnly(secrets)
 	var unasked int
-	if s.Clusters, unasked = g.answers(ctx, secrets.Items); unasked > 0 {
+	if s.Clusters, unasked = g.answers(ctx, secrets, only); unasked > 0 {
 		s.Unread = append(s.Unread, fmt.Sprintf("whether %s can be used: so many others didn't answer that there was no "+
 			"time to ask",
 			count(unasked, "cluster")))
 	}
-	ofFiles, err := fileTroubles(ctx, home, g.Namespace, secrets.Items, s.Now)
+	said, err := complaints(ctx, home, g.Namespace, secrets, only, s.Now)
 	if err != nil {
-		s.Unread = append(s.Unread, fmt.Sprintf("events about clusters (%s): whether those of --kubeconfig-folder can be "+
-			"used "+
-			"isn't known here", brief(err)))
+		s.Unread = append(s.Unread, fmt.Sprintf("events about clusters (%s): whether those of --kubeconfig-folder, or that "+
+			"need --kubeconfig-allow, can be used isn't known here", brief(err)))
 	}
-	s.Clusters = append(s.Clusters, ofFiles...)
-	return s, nil
+	for _, a := range said {
+		i := slices.IndexFunc(s.Clusters, func(c Answer) bool { return c.Cluster == a.Cluster })
+		if i < 0 {
+			s.Clusters = append(s.Clusters, a)
+		} else {
+			s.Clusters[i].Reason, s.Clusters[i].Note = a.Reason, a.Note
+		}
+	}
+	var silent []string
+	for _, a := range s.Clusters {
+		if _, ok := only[string(a.Cluster)]; ok && a.Reason == "" {
+			silent = append(silent, string(a.Cluster))
+		}
+	}
+	if g.Ask && len(silent) > 0 && err == nil {
+		s.Unread = append(s.Unread, fmt.Sprintf("whether %s can be used: that takes --kubeconfig-allow, which only replicas "+
+			"have. None complains", list(silent, "")))
+	}
+}
+
+// replicasOnly are the UIDs of Secrets, by cluster, whose kubeconfigs do what only --kubeconfig-allow of the replicas
+// can allow. Nobody's own machine does that to answer a question, so only replicas can tell whether they can be used.
+func replicasOnly(secrets []corev1.Secret) map[string]types.UID {
+	only := map[string]types.UID{}
+	for i := range secrets {
+		if _, err := kubeconfig.OfSecret(&secrets[i], kubeconfig.Policy{}); kubeconfig.Allowable(err) {
+			only[secrets[i].Name] = secrets[i].UID
+		}
+	}
+	return only
+}
+
+// hear adds what replicas say of clusters that can't be asked from here.
+func (s *Snapshot) hear(said []Answer) {
+	for _, a := range said {
+		i := slices.IndexFunc(s.Clusters, func(c Answer) bool { return c.Cluster == a.Cluster })
+		if i < 0 {
+			s.Clusters = append(s.Clusters, a)
+		} else {
+			s.Clusters[i].Reason, s.Clusters[i].Note = a.Reason, a.Note
+		}
+	}
 }
 
 // Told is what the replicas said last of each cluster, by their events of the last hour. A cluster that never had any
@@ -129,19 +178,20 @@ func Told(ctx context.Context, home client.Client, namespace string) ([]Answer, 
 	}), err
 }
 
-// fileTroubles is what is wrong with clusters of replicas' folders, which can't be read or asked from here. One that
-// has a Secret, too, is served by that.
-func fileTroubles(
-	ctx context.Context, home client.Client, namespace string, secrets []corev1.Secret, now time.Time,
-) ([]Answer, error) {
+// complaints are what replicas say is wrong with clusters that can't be asked from here: those of their folders, and
+// those whose kubeconfigs only they may use. A cluster that has a Secret and a file is served by the Secret.
+func complaints(ctx context.Context, home client.Client, namespace string, secrets []corev1.Secret,
+	only map[string]types.UID, now time.Time) ([]Answer, error) {
 	all, err := told(ctx, home, namespace, func(e corev1.Event) bool {
-		_, isFile := kubeconfig.FileOf(e.InvolvedObject.UID)
-		return isFile && now.Sub(e.EventTime.Time) < clusterhealth.StillSo
+		about := e.InvolvedObject
+		_, here := kubeconfig.FileOf(about.UID)
+		if slices.ContainsFunc(secrets, func(s corev1.Secret) bool { return s.Name == about.Name }) {
+			uid, ok := only[about.Name]
+			here = ok && uid == about.UID
+		}
+		return here && now.Sub(e.EventTime.Time) < clusterhealth.StillSo
 	})
-	return slices.DeleteFunc(all, func(a Answer) bool {
-		return a.Reason == clusterhealth.ReasonUsable ||
-			slices.ContainsFunc(secrets, func(s corev1.Secret) bool { return s.Name == string(a.Cluster) })
-	}), err
+	return slices.DeleteFunc(all, func(a Answer) bool { return a.Reason == clusterhealth.ReasonUsable }), err
 }
 
 func told(ctx context.Context, home client.Client, namespace string, of func(corev1.Event) bool) ([]Answer, error) {
@@ -164,9 +214,10 @@ func told(ctx context.Context, home client.Client, namespace string, of func(cor
 	return slices.Collect(maps.Values(last)), nil
 }
 
-// answers asks all clusters, some at a time, and counts those for which there was no time. Nothing is said of these: a
-// cluster isn't away because others are.
-func (g Gatherer) answers(ctx context.Context, secrets []corev1.Secret) (all []Answer, unasked int) {
+// answers asks all clusters but some, a few at a time, and counts those for which there was no time. Nothing is said of
+// these: a cluster isn't away because others are.
+func (g Gatherer) answers(ctx context.Context, secrets []corev1.Secret,
+	but map[string]types.UID) (all []Answer, unasked int) {
 	ctx, cancel := context.WithTimeout(ctx, asksWithin)
 	defer cancel()
 	all = make([]Answer, len(secrets))
@@ -174,9 +225,10 @@ func (g Gatherer) answers(ctx context.Context, secrets []corev1.Secret) (all []A
 	var wg sync.WaitGroup
 	for i := range secrets {
 		all[i] = Answer{Cluster: keyspace.ClusterName(secrets[i].Name), Since: secrets[i].CreationTimestamp.Time}
-		if !g.Ask {
+		if _, ok := but[secrets[i].Name]; ok || !g.Ask {
 			continue
 		}
+		unasked++
 		wg.Go(func() {
 			turns <- struct{}{}
 			defer func() { <-turns }()
@@ -188,8 +240,8 @@ func (g Gatherer) answers(ctx context.Context, secrets []corev1.Secret) (all []A
 	}
 	wg.Wait()
 	for _, a := range all {
-		if g.Ask && a.Reason == "" {
-			unasked++
+		if a.Reason != "" {
+			unasked--
 		}
 	}
 	return all, unasked
@@ -217,6 +269,9 @@ func ParseObject(text string) (Object, error) {
 	kind, name, ok := strings.Cut(text, "/")
 	if !ok || name == "" {
 		return Object{}, fmt.Errorf("%q: want at/NAME or deployment/NAME", text)
+	}
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return Object{}, fmt.Errorf("%q: NAME %q: %s", text, name, strings.Join(problems, "; "))
 	}
 	switch strings.ToLower(kind) {
 	case "at", "ats", "cnat":
@@ -299,7 +354,7 @@ func (g Gatherer) workload(ctx context.Context, home client.Client, name keyspac
 	}
 	access, err := kubeconfig.OfSecret(secret, kubeconfig.Policy{})
 	if err != nil {
-		return nil, fmt.Errorf("Secret of cluster %s (or give --kubeconfig): %w", name, err)
+		return nil, fmt.Errorf("Secret of cluster %s can't be used from here (so give --kubeconfig): %w", name, err)
 	}
 	return access.REST()
 }

@@ -53,6 +53,15 @@ type Refused struct {
 	Reasons []string
 	// File is the path of the file that the kubeconfig is from, "" for a Secret.
 	File string
+	// allowable says that nothing is wrong with it but what another policy allows.
+	allowable bool
+}
+
+// Allowable reports whether all that an error refuses is what a [Policy] can allow. A process with another policy may
+// use that kubeconfig.
+func Allowable(err error) bool {
+	r := (*Refused)(nil)
+	return errors.As(err, &r) && r.allowable
 }
 
 func (r *Refused) Error() string {
@@ -102,7 +111,7 @@ func Inspect(text []byte, policy Policy) (*Access, error) {
 	i := &inspection{policy: policy}
 	access := i.access(all)
 	if len(i.refused) > 0 {
-		return nil, refused(i.refused...)
+		return nil, &Refused{Reasons: i.refused, allowable: len(i.refused) == i.allowable}
 	}
 	// what is left to find: fields that contradict each other, files that can't be read
 	if _, err := access.REST(); err != nil {
@@ -149,8 +158,9 @@ func simple(node *yaml.Node, depth int) error {
 
 // inspection collects what is refused.
 type inspection struct {
-	policy  Policy
-	refused []string
+	policy    Policy
+	refused   []string
+	allowable int // of those that are refused
 }
 
 func (i *inspection) refuse(is bool, format string, args ...any) {
@@ -161,8 +171,10 @@ func (i *inspection) refuse(is bool, format string, args ...any) {
 
 // only refuses a field that is set unless the policy allows what it asks for.
 func (i *inspection) only(allowed, set bool, field, instead, word string) {
-	i.refuse(set && !allowed, "%s isn't allowed: %s, or start the replicas with --kubeconfig-allow=%s",
-		field, instead, word)
+	if set && !allowed {
+		i.allowable++
+		i.refuse(true, "%s isn't allowed: %s, or start the replicas with --kubeconfig-allow=%s", field, instead, word)
+	}
 }
 
 // bounded refuses a text that is too long.

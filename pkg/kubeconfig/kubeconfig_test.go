@@ -128,6 +128,14 @@ func TestNothingIsAllowedUnlessItIsAskedFor(t *testing.T) {
 	if err == nil || err.Error() != want {
 		t.Errorf("%v\nwant %s", err, want)
 	}
+	if !Allowable(err) {
+		t.Error("it isn't known that a policy can allow all of that")
+	}
+	broken := everything(t)
+	broken.AuthInfos["ours"].Token = "with a space"
+	if _, err := Inspect(write(t, broken), Policy{}); err == nil || Allowable(err) {
+		t.Errorf("a policy could allow a token that is none: %v", err)
+	}
 }
 
 func TestServersAreMatchedByNameAddressAndPort(t *testing.T) {

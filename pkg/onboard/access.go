@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -33,6 +34,49 @@ type Access struct {
 	Roles []Role
 	// Namespaces that the fleet may write in; none means all.
 	Namespaces []string
+}
+
+// AllNamespaces in the place of names asks for all of them.
+const AllNamespaces = "*"
+
+// Wish is the part of an [Access] that is asked for. What is nil stays as the cluster was added, so that whoever leaves
+// a flag out neither widens what the fleet may do nor takes from it.
+type Wish struct {
+	Roles      []Role
+	Namespaces []string
+}
+
+// of completes the wish by what the cluster's Secret, if there is one, says that it was added with.
+func (w Wish) of(own *corev1.Secret) (Access, error) {
+	a := Access{Roles: []Role{Ats}}
+	if own != nil {
+		added, ok := AccessOf(own)
+		if text := own.Annotations[RolesAnnotation]; !ok && text != "" && w.Roles == nil {
+			return a, fmt.Errorf("Secret %s/%s: annotation %s is %q, must be of %v: say by --role what the cluster is for",
+				own.Namespace, own.Name, RolesAnnotation, text, Roles)
+		}
+		if a.Namespaces = added.Namespaces; ok {
+			a.Roles = added.Roles
+		}
+	}
+	if w.Roles != nil {
+		a.Roles = w.Roles
+	}
+	if w.Namespaces != nil {
+		a.Namespaces = w.Namespaces
+	}
+	if slices.Contains(a.Namespaces, AllNamespaces) {
+		a.Namespaces = nil
+	}
+	return a, nil
+}
+
+// kept says what was completed, where that isn't what a new cluster gets; "" for nothing.
+func (w Wish) kept(a Access) string {
+	if w.Roles != nil && w.Namespaces != nil || describe(a) == describe(Access{Roles: []Role{Ats}}) {
+		return ""
+	}
+	return fmt.Sprintf("the cluster is for %s, as before where --role and --namespaces say nothing else", describe(a))
 }
 
 // ParseRoles reads the names of roles.

@@ -14,8 +14,9 @@ import (
 
 // AddOptions say how a cluster is added.
 type AddOptions struct {
-	Access
-	// Server is the address at which replicas reach the cluster; "" means that of the admin's connection.
+	Wish
+	// Server is the address at which replicas reach the cluster; "" means the one before, of a new cluster that of the
+	// admin's connection.
 	Server string
 	// Lifetime that is asked for the token.
 	Lifetime time.Duration
@@ -49,17 +50,26 @@ func (r *Report) line(where, what, format string, args ...any) {
 
 // intent is all that adding a cluster comes to.
 type intent struct {
+	access  Access
 	steps   []Step
 	verdict Verdict
 	target  Target
 	known   Known
 }
 
-func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a AddOptions) (p intent, err error) {
-	want, err := Objects(a.Access)
-	if err != nil {
-		return p, err
+// kept says what stays as it was before, where flags would change it. admin is the address that was come by.
+func (p intent) kept(a AddOptions, admin string) (notes []string) {
+	if note := a.kept(p.access); note != "" {
+		notes = append(notes, note)
 	}
+	if a.Server == "" && !sameServer(p.target.Server, admin) {
+		notes = append(notes, fmt.Sprintf("replicas go on reaching the cluster at %s: --server says another address",
+			p.target.Server))
+	}
+	return notes
+}
+
+func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a AddOptions) (p intent, err error) {
 	if p.target, err = TargetOf(o.Workload, a.Server); err != nil {
 		return p, err
 	}
@@ -69,16 +79,26 @@ func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a Add
 	if p.known, err = o.known(ctx, home); err != nil {
 		return p, err
 	}
+	if p.access, err = a.Wish.of(p.known.Own); err != nil {
+		return p, err
+	}
+	want, err := Objects(p.access)
+	if err != nil {
+		return p, err
+	}
 	atHome, err := uidOf(ctx, home)
 	if err == nil && atHome == p.target.UID && !a.AllowHome { // who may not read that says it by the flags
 		return p, fmt.Errorf("--context: the cluster at %s is the home cluster itself: name the context of cluster %s, or, "+
 			"if Ats of home are meant, "+
 			"give --context all the same", p.target.Server, o.Name)
 	}
-	if p.verdict, err = JudgeSecret(o.Namespace, o.Name, p.target, a.Access, p.known, time.Now()); err != nil {
+	if a.Server == "" {
+		p.target = p.target.asBefore(p.known.Own)
+	}
+	if p.verdict, err = JudgeSecret(o.Namespace, o.Name, p.target, p.access, p.known, time.Now()); err != nil {
 		return p, err
 	}
-	if err = namespacesExist(ctx, there, a.Namespaces); err != nil {
+	if err = namespacesExist(ctx, there, p.access.Namespaces); err != nil {
 		return p, err
 	}
 	found, err := live(ctx, there, want)
@@ -104,6 +124,9 @@ func (o Onboarder) Add(ctx context.Context, a AddOptions) (r Report, err error) 
 		return r, err
 	}
 	r = summarize(o.Name, p.steps)
+	if p.known.Own != nil {
+		r.Notes = append(r.Notes, p.kept(a, o.Workload.Host)...)
+	}
 	secret := fmt.Sprintf("Secret %s/%s", o.Namespace, o.Name)
 	if a.Dry {
 		if p.verdict.NewToken {
@@ -143,13 +166,16 @@ func (o Onboarder) addSecret(ctx context.Context, home client.Client, a AddOptio
 	what string, r *Report) error {
 	if p.verdict.Action == Keep {
 		r.line("home", what, "%s, %s", Keep, ends(Hold(p.known.Own)))
+		if p.verdict.Why != "" {
+			r.Notes = append(r.Notes, p.verdict.Why)
+		}
 		return nil
 	}
-	secret := newSecret(o.Namespace, o.Name, p.target.UID, a.Access)
+	secret := newSecret(o.Namespace, o.Name, p.target.UID, p.access)
 	held := Held{}
 	if p.known.Own != nil {
 		secret, held = p.known.Own.DeepCopy(), Hold(p.known.Own)
-		annotate(secret, p.target.UID, a.Access)
+		annotate(secret, p.target.UID, p.access)
 	}
 	token := held.token
 	if p.verdict.NewToken {
@@ -162,7 +188,7 @@ func (o Onboarder) addSecret(ctx context.Context, home client.Client, a AddOptio
 		r.token(o.Name, a.Lifetime, expires, asked)
 	}
 	var text []byte // of a Secret that only has to say more of the cluster it stays
-	if p.verdict.NewToken || !sameWay(held.target, p.target) {
+	if p.verdict.NewToken || held.Refused == nil && !sameWay(held.target, p.target) {
 		var err error
 		if text, err = p.target.kubeconfig(o.Name, token); err != nil {
 			return err
@@ -258,7 +284,11 @@ func summarize(cluster string, steps []Step) (r Report) {
 // Manifests are the objects that Add applies to the workload cluster, and the Secret without its token. No cluster is
 // asked.
 func (o Onboarder) Manifests(a AddOptions) ([]*unstructured.Unstructured, *corev1.Secret, error) {
-	objects, err := Objects(a.Access)
+	access, err := a.Wish.of(nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	objects, err := Objects(access)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -266,6 +296,6 @@ func (o Onboarder) Manifests(a AddOptions) ([]*unstructured.Unstructured, *corev
 	if err != nil {
 		return nil, nil, err
 	}
-	secret, err := Template(o.Namespace, o.Name, target, a.Access)
+	secret, err := Template(o.Namespace, o.Name, target, access)
 	return objects, secret, err
 }

@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -59,9 +59,8 @@ type Examination struct {
 	Missing []Right `json:"missing,omitempty"`
 }
 
-// Check asks the cluster with the credentials of its Secret for all that replicas need. access replaces what the Secret
-// says that the cluster was added with, if it isn't nil.
-func (o Onboarder) Check(ctx context.Context, access *Access) (Examination, error) {
+// Check asks the cluster with the credentials of its Secret for all that replicas need.
+func (o Onboarder) Check(ctx context.Context, wish Wish) (Examination, error) {
 	p := Probe{Name: o.Name}
 	home, err := o.home()
 	if err != nil {
@@ -76,12 +75,9 @@ func (o Onboarder) Check(ctx context.Context, access *Access) (Examination, erro
 	}
 	p.Held, p.Reason, p.Note = asReplicasRead(known.Own), known.Reason, known.Note
 	p.Limits, p.BadLimits = limits(known.Own)
-	if added, ok := AccessOf(known.Own); access == nil && ok {
-		access = &added
-	} else if access == nil {
-		access = &Access{Roles: []Role{Ats}}
+	if p.Access, err = wish.of(known.Own); err != nil {
+		return Examination{}, err
 	}
-	p.Access = *access
 	if p.Reason == clusterhealth.ReasonUsable {
 		opened, err := kubeconfig.OfSecret(known.Own, kubeconfig.Policy{})
 		if err != nil {
@@ -104,7 +100,7 @@ func (o Onboarder) Check(ctx context.Context, access *Access) (Examination, erro
 // asReplicasRead is what a Secret says to replicas, which read none without the label.
 func asReplicasRead(s *corev1.Secret) Held {
 	h := Hold(s)
-	if value := s.Labels[kubeconfig.Label]; value != "true" && h.Refused == nil {
+	if value := s.Labels[kubeconfig.Label]; value != "true" && !h.broken() {
 		h.Refused = fmt.Errorf("label %s is %q, so replicas don't read the Secret: kubectl -n %s label --overwrite secret "+
 			"%s %[1]s=true",
 			kubeconfig.Label, value, s.Namespace, s.Name)
@@ -119,46 +115,6 @@ func limits(secret *corev1.Secret) (words string, err error) {
 		return "", err
 	}
 	return "a replica sends " + own.String(), nil
-}
-
-// ask asks the cluster itself.
-func (p *Probe) ask(ctx context.Context, opened *kubeconfig.Access) error {
-	config, err := opened.REST()
-	if err != nil {
-		return err
-	}
-	config.Timeout, config.QPS = lookTimeout, -1
-	objects, err := Objects(p.Access)
-	if err != nil {
-		return err
-	}
-	p.API = apiDiffers(ctx, config, objects)
-	if p.Asked, err = Rights(objects); err != nil {
-		return err
-	}
-	p.Missing, p.Unasked = denied(ctx, config, p.Asked)
-	return nil
-}
-
-// denied asks the API server which of some rights the caller hasn't.
-func denied(ctx context.Context, config *rest.Config, rights []Right) (missing []Right, err error) {
-	c, err := connect(config, "the cluster")
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range rights {
-		review := &authorizationv1.SelfSubjectAccessReview{}
-		review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
-			Verb: r.Verb, Group: r.Group, Resource: r.Resource, Subresource: r.Subresource, Name: r.Name, Namespace: r.Namespace,
-		}
-		if err := c.Create(ctx, review); err != nil {
-			return nil, fmt.Errorf("asking for the right to %s: %w", r, err)
-		}
-		if !review.Status.Allowed {
-			missing = append(missing, r)
-		}
-	}
-	return missing, nil
 }
 
 // apiDiffers says why the API of Ats that the cluster serves isn't the one of the manifests. It reads what every
@@ -253,9 +209,17 @@ func Examine(p Probe) Examination {
 		e.Findings = append(e.Findings, Finding{check, ok, fmt.Sprintf(format, args...)})
 	}
 	usable := p.Reason == clusterhealth.ReasonUsable
-	if p.Held.Refused != nil {
+	said := slices.IndexFunc(p.Told, func(a console.Answer) bool {
+		return string(a.Cluster) == p.Name && a.Reason != clusterhealth.ReasonUsable
+	})
+	switch {
+	case p.Held.broken():
 		add("kubeconfig", false, "%v", p.Held.Refused)
-	} else {
+	case p.Held.Refused != nil && said >= 0:
+		add("kubeconfig", false, "a replica says %s: %s", p.Told[said].Reason, p.Told[said].Note)
+	case p.Held.Refused != nil:
+		add("kubeconfig", true, "no replica complains of it, and it isn't used from here: %v", p.Held.Refused)
+	default:
 		add("kubeconfig", true, "replicas accept it")
 		add("server", usable, "%s", map[bool]string{true: "answers", false: p.Reason + ": " + p.Note}[usable])
 		add("credentials", !soon(p.Held, p.Now), "%s", expires(p.Held, p.Now, p.Name))

@@ -220,9 +220,13 @@ func inhabitants(ctx context.Context, config *rest.Config, namespace string) ([]
 
 // fleet reads how the fleet is; ask says whether the clusters are asked, too.
 func (o Onboarder) fleet(ctx context.Context, ask bool) (console.Fleet, error) {
-	s, err := console.Gatherer{Home: o.Home, Namespace: o.Namespace, Of: o.Fleet, Ask: ask}.Fleet(ctx)
+	s, err := o.snapshot(ctx, ask)
 	if err != nil {
 		return console.Fleet{}, err
 	}
 	return console.Assess(s), nil
+}
+
+func (o Onboarder) snapshot(ctx context.Context, ask bool) (console.Snapshot, error) {
+	return console.Gatherer{Home: o.Home, Namespace: o.Namespace, Of: o.Fleet, Ask: ask}.Fleet(ctx)
 }

@@ -68,7 +68,7 @@ func Entries(f console.Fleet, secrets []corev1.Secret) []Entry {
 			}
 		}
 		switch {
-		case held.Refused != nil:
+		case held.broken():
 			e.State = clusterhealth.ReasonBadConfig
 		case e.Expires != nil && !e.Expires.After(f.Taken):
 			e.State = "expired"

@@ -1,6 +1,7 @@
 package onboard
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -19,7 +20,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
 	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
@@ -97,6 +100,44 @@ func TestEachBindingOfTheManifestsHasAPurpose(t *testing.T) {
 	}
 	if seen != len(bindings) {
 		t.Errorf("%d bindings are rendered for all roles, and %d have a purpose", seen, len(bindings))
+	}
+}
+
+func TestWhatIsNotAskedForStaysAsTheClusterWasAdded(t *testing.T) {
+	narrow := Access{[]Role{Ats, Deployments}, []string{"jobs", "reports"}}
+	added := newSecret("ns", "west", "uid", narrow)
+	strange := newSecret("ns", "west", "uid", narrow)
+	strange.Annotations[RolesAnnotation] = "ats,jobs"
+	for name, c := range map[string]struct {
+		wish  Wish
+		own   *corev1.Secret
+		want  Access
+		fails string
+	}{
+		"a new cluster":       {want: everywhere},
+		"made by hand":        {own: &corev1.Secret{}, want: everywhere},
+		"nothing is said":     {own: added, want: narrow},
+		"other namespaces":    {Wish{Namespaces: []string{"a"}}, added, Access{narrow.Roles, []string{"a"}}, ""},
+		"all namespaces":      {Wish{Namespaces: []string{AllNamespaces}}, added, Access{narrow.Roles, nil}, ""},
+		"another role":        {Wish{Roles: []Role{Ats}}, added, Access{[]Role{Ats}, narrow.Namespaces}, ""},
+		"both":                {Wish{[]Role{Ats}, []string{AllNamespaces}}, added, everywhere, ""},
+		"a role of the later": {own: strange, fails: `annotation tenure.dev/cluster-roles is "ats,jobs"`},
+		"another for that":    {Wish{Roles: []Role{Ats}}, strange, Access{[]Role{Ats}, narrow.Namespaces}, ""},
+	} {
+		got, err := c.wish.of(c.own)
+		if c.fails != "" {
+			if err == nil || !strings.Contains(err.Error(), c.fails) {
+				t.Errorf("%s: %v, want %s", name, err, c.fails)
+			}
+			continue
+		}
+		if diff := cmp.Diff(c.want, got); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
+		}
+		if said := c.wish.kept(got); (said != "") != (name == "nothing is said" || name == "other namespaces" ||
+			name == "all namespaces" || name == "another role" || name == "another for that") {
+			t.Errorf("%s: the report says %q", name, said)
+		}
 	}
 }
 
@@ -225,7 +266,34 @@ func secretOf(t *testing.T, name string, target Target, expires time.Time, chang
 	return s
 }
 
+// An admin may come through a tunnel, and the Secret hold what --server said when the cluster was added.
+func TestReplicasGoOnReachingAClusterAsBefore(t *testing.T) {
+	later := now.Add(time.Hour)
+	tunnel := Target{Server: "https://127.0.0.1:6443", UID: west.UID}
+	for name, c := range map[string]struct {
+		own  *corev1.Secret
+		want Target
+	}{
+		"a new cluster":         {nil, tunnel},
+		"another way":           {secretOf(t, "west", west, later, nil), west},
+		"the same way":          {secretOf(t, "west", tunnel, later, nil), tunnel},
+		"which one isn't known": {secretOf(t, "west", west, later, byHand), tunnel},
+		"another cluster":       {secretOf(t, "west", Target{Server: west.Server, UID: "u"}, later, nil), tunnel},
+		"nothing can be read":   {secretOf(t, "west", west, later, func(s *corev1.Secret) { s.Data = nil }), tunnel},
+	} {
+		if diff := cmp.Diff(c.want, tunnel.asBefore(c.own), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 func byHand(s *corev1.Secret) { s.Annotations = nil }
+
+// throughProxy puts in a kubeconfig that replicas use with --kubeconfig-allow=proxy.
+func throughProxy(s *corev1.Secret) {
+	s.Data[kubeconfig.Key] = bytes.Replace(s.Data[kubeconfig.Key], []byte("    server:"),
+		[]byte("    proxy-url: http://proxy:3128\n    server:"), 1)
+}
 
 func TestASecretIsKeptRenewedOrRefused(t *testing.T) {
 	later := now.Add(24 * time.Hour)
@@ -255,6 +323,10 @@ func TestASecretIsKeptRenewedOrRefused(t *testing.T) {
 			own:  secretOf(t, "west", west, later, func(s *corev1.Secret) { s.Data = nil }),
 			want: Verdict{Action: Update, NewToken: true}, why: "replicas don't use what it holds",
 		},
+		"with what only replicas may do": {own: secretOf(t, "west", west, later, throughProxy),
+			want: Verdict{Action: Keep}, why: "proxy-url isn't allowed"},
+		"with what only replicas may do, and another role": {own: secretOf(t, "west", west, later, throughProxy),
+			access: Access{Roles: []Role{Ats, Deployments}}, want: Verdict{Action: Update}, why: "the kubeconfig in it stays"},
 		"another address": {own: secretOf(t, "west", west, later, nil), target: moved,
 			want: Verdict{Action: Update}, why: "the way"},
 		"another cluster": {
@@ -429,6 +501,13 @@ func TestAnExaminationNamesWhatIsWrongAndTheWayOut(t *testing.T) {
 			p.Held = Held{Refused: errors.New("users[].user.exec")}
 			p.Reason = "BadKubeconfig"
 		}, "kubeconfig: users[].user.exec"},
+		"only for replicas": {func(p *Probe) {
+			p.Held, p.Reason = Hold(secretOf(t, "west", west, now.Add(500*time.Hour), throughProxy)), "BadKubeconfig"
+		}, ""},
+		"only for replicas, which refuse it": {func(p *Probe) {
+			p.Held, p.Reason = Hold(secretOf(t, "west", west, now.Add(500*time.Hour), throughProxy)), "BadKubeconfig"
+			p.Told = []console.Answer{{Cluster: "west", Reason: clusterhealth.ReasonBadConfig, Note: "not here (said at 9:00)"}}
+		}, "kubeconfig: a replica says BadKubeconfig: not here (said at 9:00)"},
 		"away": {func(p *Probe) { p.Reason, p.Note = clusterhealth.ReasonUnreachable, "no route" },
 			"server: Unreachable: no route"},
 		"another API": {func(p *Probe) { p.API = errors.New("differs at .spec") }, "API of Ats: differs at .spec"},
@@ -497,6 +576,38 @@ func TestWhatFailedIsNotReportedAsDone(t *testing.T) {
 	}
 }
 
+func TestAClusterWithoutSecretIsTheFleetsIfItsLayoutSaysSo(t *testing.T) {
+	layout := func(name, uid string) tenurev1alpha1.Shard {
+		return tenurev1alpha1.Shard{Spec: tenurev1alpha1.ShardSpec{Cluster: name,
+			Layout: &tenurev1alpha1.ShardLayout{ClusterUID: uid}}}
+	}
+	for name, c := range map[string]struct {
+		layouts []tenurev1alpha1.Shard
+		uid     string
+		want    bool
+	}{
+		"removed before":          {[]tenurev1alpha1.Shard{layout("east", "e"), layout("west", "w")}, "w", true},
+		"never heard of":          {[]tenurev1alpha1.Shard{layout("east", "e")}, "w", false},
+		"served by another name":  {[]tenurev1alpha1.Shard{layout("east", "w")}, "w", false},
+		"another of that name":    {[]tenurev1alpha1.Shard{layout("west", "old")}, "w", false},
+		"which one isn't known":   {[]tenurev1alpha1.Shard{layout("west", "")}, "", false},
+		"a fleet without records": {nil, "w", false},
+	} {
+		if got := served(c.layouts, "west", c.uid); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// An account that is deleted while replicas still work with it leaves them without rights in the middle of that.
+func TestNoClusterIsCleanedUpThatReplicasMayStillWorkIn(t *testing.T) {
+	home := &rest.Config{Host: "https://127.0.0.1:1"} // nobody is there to be asked anything
+	_, err := Onboarder{Home: home, Namespace: "ns", Name: "west", Workload: home}.Remove(t.Context(), RemoveOptions{})
+	if usage := (&console.UsageError{}); !errors.As(err, &usage) || !strings.Contains(err.Error(), "--wait 0") {
+		t.Errorf("%v, want a UsageError about --wait", err)
+	}
+}
+
 func TestTheListNamesTheWorstOfEachCluster(t *testing.T) {
 	f := fleetOf(t, "r1", "r1", "r2", "r2")
 	f.Taken = now
@@ -508,6 +619,7 @@ func TestTheListNamesTheWorstOfEachCluster(t *testing.T) {
 	}{
 		{in(500 * time.Hour), "", "served"}, {in(500 * time.Hour), clusterhealth.ReasonUnreachable,
 			clusterhealth.ReasonUnreachable},
+		{secretOf(t, "west", west, now.Add(500*time.Hour), throughProxy), "", "served"},
 		{in(-time.Minute), "", "expired"}, {in(10 * time.Minute), "", "expires soon"},
 		{secretOf(t, "north", west, now.Add(500*time.Hour), nil), "", "not served"},
 		{secretOf(t, "west", west, now, func(s *corev1.Secret) { s.Data = nil }), "", clusterhealth.ReasonBadConfig},
@@ -516,6 +628,22 @@ func TestTheListNamesTheWorstOfEachCluster(t *testing.T) {
 		got := Entries(f, []corev1.Secret{*c.secret})
 		if len(got) != 1 || got[0].State != c.want || got[0].OK != (c.want == "served") {
 			t.Errorf("%+v, want %s", got, c.want)
+		}
+	}
+}
+
+func TestTheListSaysHowLongCredentialsAreGood(t *testing.T) {
+	for left, want := range map[time.Duration]string{
+		100 * time.Hour: "in 4d", 90*time.Minute + time.Second: "in 1h30m", 61 * time.Second: "in 1m",
+		30 * time.Second: "in 30s", 0: "expired",
+	} {
+		expires := now.Add(left)
+		var out strings.Builder
+		if err := ShowEntries(&console.Screen{To: &out}, []Entry{{Name: "west", Expires: &expires}}, now); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), " "+want+" ") {
+			t.Errorf("%v left: want %q\n%s", left, want, out.String())
 		}
 	}
 }

@@ -4,23 +4,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 )
 
 // RemoveOptions say how a cluster is removed.
 type RemoveOptions struct {
-	// Wait bounds the wait until replicas have let go.
+	// Wait bounds the wait until replicas have let go; 0 doesn't wait.
 	Wait time.Duration
 }
 
 // Remove takes the cluster from the fleet and waits until it has let go. With an admin's connection it then deletes
 // what Add created in the cluster, but no CustomResourceDefinition and nothing that others made.
 func (o Onboarder) Remove(ctx context.Context, options RemoveOptions) (r Report, err error) {
+	if options.Wait <= 0 && o.Workload != nil { // replicas would lose their rights while they work there
+		return r, &console.UsageError{Text: "--wait 0: not with --kubeconfig or --context: the cluster is cleaned up once " +
+			"the replicas have let go of it, so leave one of them out"}
+	}
 	home, err := o.home()
 	if err != nil {
 		return r, err
@@ -29,20 +36,20 @@ func (o Onboarder) Remove(ctx context.Context, options RemoveOptions) (r Report,
 	if err != nil {
 		return r, err
 	}
+	snapshot, err := o.snapshot(ctx, false)
+	if err != nil {
+		return r, err
+	}
 	var there client.Client
 	if o.Workload != nil {
 		if there, err = o.workload(); err != nil {
 			return r, err
 		}
-		if err := o.mayClean(ctx, there, known); err != nil {
+		if err := o.mayClean(ctx, there, known, snapshot.Records.Layouts); err != nil {
 			return r, err
 		}
 	}
-	fleet, err := o.fleet(ctx, false)
-	if err != nil {
-		return r, err
-	}
-	if known.Own == nil && there == nil && Serving(fleet, o.Name).Taken == 0 {
+	if known.Own == nil && there == nil && Serving(console.Assess(snapshot), o.Name).Taken == 0 {
 		return r, o.unknown(known)
 	}
 	secret := fmt.Sprintf("Secret %s/%s", o.Namespace, o.Name)
@@ -65,8 +72,12 @@ func (o Onboarder) Remove(ctx context.Context, options RemoveOptions) (r Report,
 	if err != nil {
 		return r, err
 	}
-	r.line("home", "shards", "let go of, after %.1fs", time.Since(began).Seconds())
-	if s.Shards > 0 {
+	if s.Taken > 0 {
+		r.line("home", "shards", "%s, not waited for", s)
+	} else {
+		r.line("home", "shards", "let go of, after %.1fs", time.Since(began).Seconds())
+	}
+	if s.Shards > 0 && s.Taken == 0 {
 		r.line("home", fmt.Sprintf("%d Shard records", s.Shards), "left, held by nobody")
 		r.Notes = append(r.Notes, "Shard records stay for their epochs, which go on if the cluster comes back")
 	}
@@ -79,7 +90,9 @@ func (o Onboarder) Remove(ctx context.Context, options RemoveOptions) (r Report,
 }
 
 // mayClean refuses to clean up in a cluster that isn't the one that is removed, or that is served under another name.
-func (o Onboarder) mayClean(ctx context.Context, there client.Client, known Known) error {
+// Without a Secret it is that of the fleet's layout, or who mistypes a name takes another fleet's account away.
+func (o Onboarder) mayClean(ctx context.Context, there client.Client, known Known,
+	layouts []tenurev1alpha1.Shard) error {
 	target := Target{Server: o.Workload.Host}
 	var err error
 	if target.UID, err = o.identify(ctx, there); err != nil {
@@ -95,8 +108,21 @@ func (o Onboarder) mayClean(ctx context.Context, there client.Client, known Know
 		if err := whose(o.Namespace, o.Name, known.Own, Hold(known.Own), target); err != nil {
 			return fmt.Errorf("--kubeconfig isn't of this cluster, so nothing was done: %w", err)
 		}
+		return nil
+	}
+	if !served(layouts, o.Name, target.UID) {
+		return fmt.Errorf("%w; and no record says that this fleet served the cluster at %s under that name, so nothing was "+
+			"done there. If --namespace, --fleet and the home cluster are right, delete by hand what has the label %s=%s",
+			o.unknown(known), target.Server, MadeByLabel, MadeBy)
 	}
 	return nil
+}
+
+// served reports whether a fleet's layouts name the cluster of that UID. They outlast its Secret.
+func served(layouts []tenurev1alpha1.Shard, name, uid string) bool {
+	return slices.ContainsFunc(layouts, func(l tenurev1alpha1.Shard) bool {
+		return l.Spec.Cluster == name && uid != "" && l.Spec.Layout.ClusterUID == uid
+	})
 }
 
 // clean deletes what Add created in the cluster.

@@ -35,6 +35,11 @@ func (o Onboarder) Rotate(ctx context.Context, lifetime time.Duration) (r Report
 	if err := whose(o.Namespace, o.Name, known.Own, held, target); err != nil {
 		return r, fmt.Errorf("--kubeconfig isn't of this cluster, so nothing was done: %w", err)
 	}
+	if held.Refused != nil && !held.broken() {
+		return r, fmt.Errorf("Secret %s/%s holds a kubeconfig that was put there by hand, and isn't replaced by one that "+
+			"does less: put the new credentials there by hand, too, or remove the cluster and add it: %w", o.Namespace, o.Name,
+			held.Refused)
+	}
 	if held.Refused == nil { // replicas may reach it in another way than who asks
 		uid := target.UID
 		target = held.target

@@ -78,6 +78,19 @@ func TargetOf(admin *rest.Config, server string) (Target, error) {
 	return t, nil
 }
 
+// asBefore is the target as its own Secret says that replicas reach it. An admin's way often is another one.
+func (t Target) asBefore(own *corev1.Secret) Target {
+	if own == nil || t.UID == "" || own.Annotations[UIDAnnotation] != t.UID {
+		return t
+	}
+	held := Hold(own)
+	if held.Refused != nil || sameServer(held.Server, t.Server) { // at the same address, certificates may be new
+		return t
+	}
+	held.target.UID = t.UID
+	return held.target
+}
+
 // kubeconfig is the text for the Secret. It is one that replicas accept, or an error.
 func (t Target) kubeconfig(name, token string) ([]byte, error) {
 	text, err := t.write(name, token)
@@ -180,9 +193,12 @@ type Held struct {
 	// token and target are those of the kubeconfig.
 	token  string
 	target Target
-	// Refused is why replicas don't use the Secret.
+	// Refused is why the kubeconfig isn't used from here.
 	Refused error
 }
+
+// broken reports whether replicas don't use the Secret either, whatever their --kubeconfig-allow says.
+func (h Held) broken() bool { return h.Refused != nil && !kubeconfig.Allowable(h.Refused) }
 
 // Hold reads a Secret.
 func Hold(s *corev1.Secret) Held { return hold(s, kubeconfig.Policy{}) }
@@ -254,8 +270,11 @@ func JudgeSecret(namespace, name string, t Target, a Access, k Known, now time.T
 		v = Verdict{Action: Update, Why: "what it says of the cluster"}
 	}
 	switch {
-	case held.Refused != nil:
+	case held.broken():
 		v = Verdict{Update, true, "replicas don't use what it holds: " + held.Refused.Error()}
+	case held.Refused != nil: // so somebody has put it there, for replicas that may do more
+		v.Why = strings.TrimPrefix(v.Why+"; the kubeconfig in it stays, which replicas use if they may: "+
+			held.Refused.Error(), "; ")
 	case !held.Expires.IsZero() && !held.Expires.After(now):
 		v = Verdict{Update, true, "its credentials expired at " + stamp(held.Expires)}
 	case k.Reason == clusterhealth.ReasonRefused:

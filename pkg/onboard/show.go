@@ -61,8 +61,10 @@ func ShowEntries(s *console.Screen, all []Entry, now time.Time) error {
 			until = "expired"
 			if left := e.Expires.Sub(now); left > 48*time.Hour {
 				until = fmt.Sprintf("in %dd", int(left.Hours()/24))
-			} else if left > 0 {
+			} else if left >= time.Minute {
 				until = "in " + span(left.Truncate(time.Minute))
+			} else if left > 0 {
+				until = "in " + left.Round(time.Second).String()
 			}
 		}
 		server := e.Server

@@ -105,8 +105,11 @@ func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
 		return code == 1 && strings.Contains(out, "delete ats.cnat.programming-kubernetes.info") &&
 			strings.Contains(out, "are missing")
 	})
-	wider := append([]string{"add", "west"}, admin...)
-	run(0, wider, "roles and bindings 1 created, 1 updated", "1 deleted", "RoleBinding default/tenure-ats-run")
+	run(0, append([]string{"add", "west"}, admin...), "roles and bindings 1 updated",
+		"the cluster is for ats in default, as before")
+	f.await("the right is back", func() bool { _, code := f.ask("cluster", "check", "west"); return code == 0 })
+	wider := append([]string{"add", "west", "--namespaces=*"}, admin...)
+	run(0, wider, "roles and bindings 1 created,", "1 deleted", "RoleBinding default/tenure-ats-run")
 	run(0, wider, "nothing had to be changed")
 	f.await("the right is back", func() bool { _, code := f.ask("cluster", "check", "west"); return code == 0 })
 
@@ -125,6 +128,12 @@ func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
 		t.Errorf("the list: %+v", all)
 	}
 
+	// Of another fleet's cluster, or under a mistyped name, nothing is deleted.
+	run(1, append([]string{"remove", "wset"}, admin...), "this is cluster west (its Secret has annotation")
+	run(1, append([]string{"remove", "west", "--namespace", "default"}, admin...), "no cluster is registered in namespace "+
+		"default", "no record says that this fleet served the cluster at https://127.0.0.1:")
+	run(0, []string{"check", "west"})
+
 	f.renewed()
 	run(0, []string{"check", "west"}, "the fleet renews them before")
 	f.leave("r0")
@@ -139,7 +148,9 @@ func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
 	run(0, append([]string{"add", "west", "--fleet=night"}, admin...), "8 of 8 held by 1 of 1 replicas")
 	run(0, []string{"list", "--fleet=night"}, "8/8", "served")
 	run(1, []string{"list"}, "not served")
-	run(0, append([]string{"remove", "west", "--fleet=night"}, admin...), "shards let go of",
+	run(0, []string{"remove", "west", "--fleet=night", "--wait=0"}, "Secret tenure-system/west deleted",
+		"8 of 8 held by 1 of 1 replicas, not waited for")
+	run(0, append([]string{"remove", "west", "--fleet=night"}, admin...), "west not there", "shards let go of",
 		"8 Shard records left, held by nobody", "API of Ats 1 left", "5 Ats are left")
 	run(0, []string{"list"}, "no clusters")
 	f.leftovers()

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestTracesAreAskedForByWhatTheyAreAbout(t *testing.T) {
+	var operation string
+	tags := map[string]string{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		operation = r.URL.Query().Get("operation")
+		clear(tags)
+		if text := r.URL.Query().Get("tags"); text != "" {
+			if err := json.Unmarshal([]byte(text), &tags); err != nil {
+				t.Error(err)
+			}
+		}
+		_, _ = w.Write([]byte(`{"data":[]}`))
+	}))
+	defer server.Close()
+	for args, want := range map[string]struct {
+		operation string
+		tags      map[string]string
+	}{
+		"at/x": {"reconcile At", map[string]string{"k8s.object.name": "x"}},
+		"deployment/x -n y --cluster west": {"reconcile Deployment", map[string]string{
+			"k8s.object.name": "x", "k8s.namespace.name": "y", "k8s.cluster.name": "west",
+		}},
+		"west/01": {"handoff west/01", map[string]string{}},
+		"west/":   {"handoff west/", map[string]string{}},
+		"slowest": {"", map[string]string{}},
+	} {
+		operation = "(none)"
+		var out, errs strings.Builder
+		line := append([]string{"trace", "--jaeger", server.URL}, strings.Fields(args)...)
+		if code := run(t.Context(), line, noEnv, &out, &errs); code != exitFailed || operation != want.operation ||
+			!strings.Contains(errs.String(), "no such trace") {
+			t.Errorf("%s: exit code %d, asked for %q, %s", args, code, operation, errs.String())
+		}
+		if diff := cmp.Diff(want.tags, tags); diff != "" {
+			t.Errorf("%s: tags (-want +got):\n%s", args, diff)
+		}
+	}
+}

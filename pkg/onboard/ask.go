@@ -1,0 +1,84 @@
+package onboard
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+)
+
+// asksAtOnce is how many rights are asked for at a time.
+const asksAtOnce = 32
+
+// asksWithin bounds all that is asked of the cluster, so that one that is slow leaves time for what the fleet says of
+// it. A test shortens it.
+var asksWithin = 10 * time.Second
+
+// ask asks the cluster itself.
+func (p *Probe) ask(ctx context.Context, opened *kubeconfig.Access) error {
+	config, err := opened.REST()
+	if err != nil {
+		return err
+	}
+	config.Timeout, config.QPS = lookTimeout, -1
+	ctx, cancel := context.WithTimeout(ctx, asksWithin)
+	defer cancel()
+	objects, err := Objects(p.Access)
+	if err != nil {
+		return err
+	}
+	p.API = apiDiffers(ctx, config, objects)
+	if p.Asked, err = Rights(objects); err != nil {
+		return err
+	}
+	p.Missing, p.Unasked = denied(ctx, config, p.Asked)
+	return nil
+}
+
+// denied asks the API server which of some rights the caller hasn't. Each namespace that a cluster is confined to has
+// some of its own, so there can be hundreds.
+func denied(ctx context.Context, config *rest.Config, rights []Right) (missing []Right, err error) {
+	c, err := authorizationv1client.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the cluster at %s: %w", config.Host, err)
+	}
+	allowed, errs := make([]bool, len(rights)), make([]error, len(rights))
+	turns := make(chan struct{}, asksAtOnce)
+	var wg sync.WaitGroup
+	for i, r := range rights {
+		wg.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			allowed[i], errs[i] = may(ctx, c, r)
+		})
+	}
+	wg.Wait()
+	for i, r := range rights {
+		if errs[i] != nil {
+			return nil, fmt.Errorf("asking for the right to %s: %w", r, errs[i])
+		}
+		if !allowed[i] {
+			missing = append(missing, r)
+		}
+	}
+	return missing, nil
+}
+
+func may(ctx context.Context, c authorizationv1client.AuthorizationV1Interface, r Right) (bool, error) {
+	review := &authorizationv1.SelfSubjectAccessReview{}
+	review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
+		Verb: r.Verb, Group: r.Group, Resource: r.Resource, Subresource: r.Subresource, Name: r.Name, Namespace: r.Namespace,
+	}
+	review, err := c.SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+	if err != nil {
+		return false, err
+	}
+	return review.Status.Allowed, nil
+}

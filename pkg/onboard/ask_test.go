@@ -1,0 +1,119 @@
+package onboard
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+)
+
+// A far cluster answers each question late. Asked one by one, hundreds of rights would take longer than a command may.
+func TestRightsAreAskedForManyAtATimeAndReportedInOrder(t *testing.T) {
+	var inFlight, most atomic.Int32
+	full, once := make(chan struct{}), sync.Once{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		decoded, _, decoding := clientgoscheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+		review, ok := decoded.(*authorizationv1.SelfSubjectAccessReview)
+		if err != nil || decoding != nil || !ok {
+			t.Errorf("a request that is none for a right: %v, %v", err, decoding)
+			return
+		}
+		n := inFlight.Add(1)
+		defer inFlight.Add(-1)
+		for {
+			seen := most.Load()
+			if n <= seen || most.CompareAndSwap(seen, n) {
+				break
+			}
+		}
+		if n == asksAtOnce {
+			once.Do(func() { close(full) })
+		}
+		select { // nothing is answered before as many are asked as may be
+		case <-full:
+		case <-r.Context().Done():
+			return
+		}
+		review.Status.Allowed = review.Spec.ResourceAttributes.Verb != "delete"
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusCreated)
+		_ = json.NewEncoder(w).Encode(review)
+	}))
+	defer server.Close()
+	rights, err := Rights(objectsOf(t, Access{Roles: []Role{Ats}, Namespaces: manyNames(100)}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	missing, err := denied(ctx, &rest.Config{Host: server.URL, QPS: -1}, rights)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []Right
+	for _, r := range rights {
+		if r.Verb == "delete" {
+			want = append(want, r)
+		}
+	}
+	if diff := cmp.Diff(want, missing); diff != "" || len(want) == 0 {
+		t.Errorf("of %d rights (-want +got):\n%s", len(rights), diff)
+	}
+	if most.Load() > asksAtOnce {
+		t.Errorf("%d rights were asked for at a time, at most %d may be", most.Load(), asksAtOnce)
+	}
+}
+
+func manyNames(n int) (names []string) {
+	for i := range n {
+		names = append(names, "team-"+string(rune('a'+i/26))+string(rune('a'+i%26)))
+	}
+	return names
+}
+
+// What the fleet says of a cluster is worth most where the cluster itself says nothing.
+func TestAClusterThatDoesNotAnswerLeavesTimeForTheFleet(t *testing.T) {
+	defer func(was time.Duration) { asksWithin = was }(asksWithin)
+	asksWithin = 300 * time.Millisecond
+	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // or the server doesn't see that the client has gone
+		<-r.Context().Done()
+	}))
+	defer server.Close()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	text, err := Target{Server: server.URL, CA: ca}.kubeconfig("west", "token")
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened, err := kubeconfig.Inspect(text, kubeconfig.Policy{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := Probe{Access: everywhere}
+	question, cancel := context.WithTimeout(t.Context(), lookTimeout) // of one request: there are many
+	defer cancel()
+	if err := p.ask(question, opened); err != nil {
+		t.Fatal(err)
+	}
+	if question.Err() != nil {
+		t.Error("no time is left for the fleet")
+	}
+	if !errors.Is(p.Unasked, context.DeadlineExceeded) || len(p.Asked) == 0 || len(p.Missing) > 0 {
+		t.Errorf("%d rights asked for, %d missing, %v", len(p.Asked), len(p.Missing), p.Unasked)
+	}
+}
