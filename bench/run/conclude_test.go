@@ -13,6 +13,8 @@ import (
 	"github.com/tenure-dev/tenure/bench/report"
 	"github.com/tenure-dev/tenure/bench/scenario"
 	"github.com/tenure-dev/tenure/bench/stats"
+	"github.com/tenure-dev/tenure/bench/witness"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 func value(v float64) *float64 { return &v }
@@ -186,6 +188,28 @@ func TestProgressTellsWhatRunsAndHowLongItTakes(t *testing.T) {
 	}
 	if strings.Contains(text, "of 10") {
 		t.Errorf("a line for every change: %q", text)
+	}
+}
+
+func TestHandoffsWithoutDueKeysMeasureNothing(t *testing.T) {
+	start := time.Unix(1000, 0)
+	at := func(second int, kind protocol.MoveKind, unserved *float64) witness.Handoff {
+		return witness.Handoff{Kind: kind, Time: start.Add(time.Duration(second) * time.Second), GapMs: value(9),
+			UnservedMs: unserved}
+	}
+	idle := []witness.Handoff{at(1, protocol.Planned, nil), at(2, protocol.Exit, nil), at(3, protocol.Crash, nil)}
+	handoffs, crashes := unserved(idle, start, start.Add(time.Minute))
+	if handoffs.Quantiles() != nil || crashes.Quantiles() != nil {
+		t.Error("no key was due at any handoff, and yet there is a figure, which would meet its threshold")
+	}
+	due := append(idle, at(4, protocol.Planned, value(100)), at(5, protocol.Exit, value(300)),
+		at(6, protocol.Crash, value(5000)), at(7, protocol.Join, value(70)), at(90, protocol.Planned, value(800)))
+	handoffs, crashes = unserved(due, start, start.Add(time.Minute))
+	if got := handoffs.Quantiles(); got.N != 2 || math.Abs(got.P50-100) > 1 || math.Abs(got.Max-300) > 1 {
+		t.Errorf("handoffs: got %+v; want 100 and 300 ms, not diluted by those without due keys", got)
+	}
+	if got := crashes.Quantiles(); got.N != 1 || math.Abs(got.Max-5000) > 5 {
+		t.Errorf("crashes: got %+v; want 5000 ms alone", got)
 	}
 }
 
