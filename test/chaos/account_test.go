@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -152,6 +153,9 @@ func TestEachMissedTargetIsFoundAndASoundAccountMeetsAll(t *testing.T) {
 			}
 		}
 	}
+	drop := func(a *account, kind protocol.MoveKind) {
+		a.logs = slices.DeleteFunc(a.logs, func(l logged) bool { return l.Kind == kind })
+	}
 	long := 900.0
 	for name, c := range map[string]struct {
 		plant  func(*account)
@@ -179,6 +183,29 @@ func TestEachMissedTargetIsFoundAndASoundAccountMeetsAll(t *testing.T) {
 			{Kind: protocol.Planned, Time: after(90), UnservedMs: &long},
 		}}, ""},
 		"many writes at rest": {func(*account) {}, rate(1.3), "coordination writes"},
+		// What was done and not measured.
+		"no planned handoff in a log": {func(a *account) { drop(a, protocol.Planned) }, rate(1),
+			"gap of a planned handoff, p50: no sample"},
+		"no handoff after an exit": {func(a *account) {
+			a.faults[0].Kind = "SIGTERM"
+			drop(a, protocol.Exit)
+		}, rate(1), "gap of a clean exit, p99: no sample"},
+		"no tenure of who was killed": {func(a *account) { a.faults[1].Tenures = nil }, rate(1),
+			"unserved after SIGKILL, max: no sample"},
+		"no At after a crash": {func(a *account) { a.ats = a.ats[:1] }, rate(1),
+			"an At that fell due after SIGKILL, the latest: no sample"},
+		"no At beside all faults": {func(a *account) { a.ats = a.ats[1:] }, rate(1),
+			"an At that fell due after SIGKILL, the latest: no sample"},
+		"no key due at ten planned handoffs": {func(a *account) {
+			for range 9 {
+				a.logs = append(a.logs, a.logs[6])
+			}
+		}, rate(1), "keys due at a planned handoff, by the audit logs, p99: no sample"},
+		"no key due at nine": {func(a *account) {
+			for range 8 {
+				a.logs = append(a.logs, a.logs[6])
+			}
+		}, rate(1), ""},
 	} {
 		a := sound()
 		c.plant(a)
