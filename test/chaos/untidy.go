@@ -98,15 +98,26 @@ func (r *run) ordeals() []ordeal {
 	}
 }
 
+// owed reports whether a kind of fault has still to be made in a run that has made so many of each: until there are as
+// many faults in all as wanted, and in a run with room for every kind until each of them was made.
+func owed(kind string, made map[string]int, wanted, kinds int) bool {
+	all := 0
+	for _, n := range made {
+		all += n
+	}
+	return all < wanted || wanted >= kinds && made[kind] == 0
+}
+
 // runUntidy does one thing after another, and waits after each until all is at rest.
 func (r *run) runUntidy(ctx context.Context) {
 	r.calmly(func() { sleep(ctx, time.Duration(min(calmWindows, r.untidy))*3*time.Second) })
 	ordeals := slices.DeleteFunc(r.ordeals(), func(o ordeal) bool { return !r.kinds.MatchString(o.kind) })
-	began, made := time.Now(), 0
-	for next := 0; made < r.untidy && !r.over(ctx) && !r.isBroken(); next++ {
+	began, made := time.Now(), map[string]int{}
+	wanted := func(o ordeal) bool { return owed(o.kind, made, r.untidy, len(ordeals)) }
+	for next := 0; slices.ContainsFunc(ordeals, wanted) && !r.over(ctx) && !r.isBroken(); next++ {
 		r.save(ctx)
 		o := ordeals[next%len(ordeals)]
-		if time.Since(began) < o.after { // there is no snapshot as old; it comes again
+		if !wanted(o) || time.Since(began) < o.after { // there is no snapshot as old; it comes again
 			sleep(ctx, 100*time.Millisecond)
 			continue
 		}
@@ -118,9 +129,16 @@ func (r *run) runUntidy(ctx context.Context) {
 		f.Lifted = time.Now()
 		r.note(f)
 		r.atRest(ctx)
-		made++
+		made[o.kind]++
 	}
-	r.reach("faults in the untidy scenario", r.untidy, made)
+	all := 0
+	for _, o := range ordeals {
+		all += made[o.kind]
+		if r.untidy >= len(ordeals) {
+			r.reach("faults of the kind: "+o.kind, 1, made[o.kind])
+		}
+	}
+	r.reach("faults in the untidy scenario", r.untidy, all)
 }
 
 // snapshotEvery is the least time between two snapshots of home.
