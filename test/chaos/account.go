@@ -80,12 +80,16 @@ func (a *account) unmet() error {
 	return errors.Join(errs...)
 }
 
-// idle reports network faults that hit no request.
+// idle reports faults that hit no request, or did nothing that could be seen: nothing was tested by them.
 func (a *account) idle() error {
 	var errs []error
 	for _, f := range a.faults {
-		if f.Rule != "" && f.Hits == 0 {
+		switch {
+		case f.Hits > 0:
+		case f.Rule != "":
 			errs = append(errs, fmt.Errorf("idle fault: %s hit no request (rule: %s)", f, f.Rule))
+		case f.Sign != "":
+			errs = append(errs, fmt.Errorf("idle fault: %s had no effect (%s: none)", f, f.Sign))
 		}
 	}
 	return errors.Join(errs...)

@@ -70,6 +70,9 @@ func TestEachMissIsFoundAndASoundAccountHasNone(t *testing.T) {
 		"quota of moves missed":  {func(a *account) { a.quotas[1].got = 9 }, "quota: 9 of 10 planned moves"},
 		"a network fault hit nothing": {func(a *account) { a.faults[2].Hits = 0 },
 			"idle fault: partition, home, r3 to home"},
+		"a fault left no sign": {func(a *account) { a.faults[3].Sign = "Leases deleted" },
+			"idle fault: restart of the API server, home"},
+		"a fault left one":                 {func(a *account) { a.faults[3].Sign, a.faults[3].Hits = "Leases deleted", 1 }, ""},
 		"a fault of a process has no hits": {func(a *account) { a.faults[0].Hits = 0 }, ""},
 		"lapse in calm": {func(a *account) {
 			storm(a, says("r2", 15, "INFO", "incarnation lapsed", ""))
@@ -156,6 +159,10 @@ func TestEachMissedTargetIsFoundAndASoundAccountMeetsAll(t *testing.T) {
 	drop := func(a *account, kind protocol.MoveKind) {
 		a.logs = slices.DeleteFunc(a.logs, func(l logged) bool { return l.Kind == kind })
 	}
+	odd := func(a *account) {
+		a.ordeals = []ordeal{{kind: "odd", wait: func(*account) time.Duration { return time.Second }}}
+		a.faults = append(a.faults, fault{Kind: "odd", Start: after(70), Since: after(70), End: after(75)})
+	}
 	long := 900.0
 	for name, c := range map[string]struct {
 		plant  func(*account)
@@ -201,6 +208,9 @@ func TestEachMissedTargetIsFoundAndASoundAccountMeetsAll(t *testing.T) {
 				a.logs = append(a.logs, a.logs[6])
 			}
 		}, rate(1), "keys due at a planned handoff, by the audit logs, p99: no sample"},
+		"no At that an untidy fault could delay": {func(a *account) { odd(a); a.ats = a.ats[:2] }, rate(1),
+			"odd (1): longest wait of an At: no sample"},
+		"one that it did delay": {odd, rate(1), "odd (1): longest wait of an At: 40s"},
 		"no key due at nine": {func(a *account) {
 			for range 8 {
 				a.logs = append(a.logs, a.logs[6])
