@@ -70,6 +70,12 @@ func TestEachMissIsFoundAndASoundAccountHasNone(t *testing.T) {
 		"quota of moves missed":  {func(a *account) { a.quotas[1].got = 9 }, "quota: 9 of 10 planned moves"},
 		"a network fault hit nothing": {func(a *account) { a.faults[2].Hits = 0 },
 			"idle fault: partition, home, r3 to home"},
+		"a replica was killed that held nothing": {func(a *account) { a.faults[1].Tenures = nil }, "its victim held no shard"},
+		"one that held nothing left": {func(a *account) { a.faults[1].Kind, a.faults[1].Tenures = "SIGTERM", nil },
+			"its victim held no shard"},
+		"one was killed in a storm, with home away": {func(a *account) {
+			a.faults[1].Calm, a.faults[1].Tenures = false, nil
+		}, ""},
 		"a fault left no sign": {func(a *account) { a.faults[3].Sign = "Leases deleted" },
 			"idle fault: restart of the API server, home"},
 		"a fault left one":                 {func(a *account) { a.faults[3].Sign, a.faults[3].Hits = "Leases deleted", 1 }, ""},
