@@ -116,6 +116,7 @@ func (r *run) account() (*account, error) {
 	}
 	var err, homeErr error
 	a.ats, a.never, err = r.lateness()
+	a.quotas = append(slices.Clip(a.quotas), quota{"Ats served", r.load.least(), len(a.ats)})
 	if slices.Contains(r.scenarios, untidy) {
 		a.ordeals = r.ordeals()
 		a.refused, homeErr = r.refusals()
