@@ -70,7 +70,8 @@ func TestEachMissIsFoundAndASoundAccountHasNone(t *testing.T) {
 		"quota of moves missed":  {func(a *account) { a.quotas[1].got = 9 }, "quota: 9 of 10 planned moves"},
 		"a network fault hit nothing": {func(a *account) { a.faults[2].Hits = 0 },
 			"idle fault: partition, home, r3 to home"},
-		"a replica was killed that held nothing": {func(a *account) { a.faults[1].Tenures = nil }, "its victim held no shard"},
+		"a replica was killed that held nothing": {func(a *account) { a.faults[1].Tenures = nil },
+			"its victim held no shard"},
 		"one that held nothing left": {func(a *account) { a.faults[1].Kind, a.faults[1].Tenures = "SIGTERM", nil },
 			"its victim held no shard"},
 		"one was killed in a storm, with home away": {func(a *account) {
@@ -78,7 +79,8 @@ func TestEachMissIsFoundAndASoundAccountHasNone(t *testing.T) {
 		}, ""},
 		"a fault left no sign": {func(a *account) { a.faults[3].Sign = "Leases deleted" },
 			"idle fault: restart of the API server, home"},
-		"a fault left one":                 {func(a *account) { a.faults[3].Sign, a.faults[3].Hits = "Leases deleted", 1 }, ""},
+		"a fault left one": {func(a *account) { a.faults[3].Sign, a.faults[3].Hits = "Leases deleted", 1 },
+			""},
 		"a fault of a process has no hits": {func(a *account) { a.faults[0].Hits = 0 }, ""},
 		"lapse in calm": {func(a *account) {
 			storm(a, says("r2", 15, "INFO", "incarnation lapsed", ""))

@@ -35,6 +35,17 @@ func TestNoInvariantBreaksInAShortUntidyRun(t *testing.T) {
 	}
 }
 
+func TestArgumentsThatNothingChangedInAreCountedAsNone(t *testing.T) {
+	args := []string{"--v=2", "--feature-gates=A=true,B=true"}
+	got, n := replaceIn(args, "B=true", "B=false")
+	if diff := cmp.Diff([]string{"--v=2", "--feature-gates=A=true,B=false"}, got); diff != "" || n != 1 {
+		t.Errorf("%d changed, (-want +got):\n%s", n, diff)
+	}
+	if got, n = replaceIn(args, "C=true", "C=false"); n != 0 || cmp.Diff(args, got) != "" {
+		t.Errorf("got %q, %d changed; want none", got, n)
+	}
+}
+
 func TestALongUntidyRunOwesEachKindOfFault(t *testing.T) {
 	for name, c := range map[string]struct {
 		made   map[string]int
