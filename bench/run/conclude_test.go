@@ -252,6 +252,31 @@ func TestChangesReachTheFleetTheyAreMeantFor(t *testing.T) {
 	}
 }
 
+func TestANoiseThatNobodyFeltIsNotMeasured(t *testing.T) {
+	type hits = map[scenario.Noise]int
+	cases := map[string]struct {
+		noise scenario.Noise
+		hits  hits
+		done  int
+		want  string // "" is felt
+	}{
+		"a fault hit requests":          {scenario.Late, hits{scenario.Late: 3}, 0, ""},
+		"it hit none":                   {scenario.Late, hits{scenario.Late: 0}, 9, "late hit no request"},
+		"it was injected nowhere":       {scenario.Late, nil, 9, "no fault was injected"},
+		"one of several hit none":       {scenario.Mixed, hits{scenario.Late: 3, scenario.Silent: 0}, 9, "silent hit no"},
+		"several were injected nowhere": {scenario.Mixed, nil, 9, "no fault was injected"},
+		"a backlog was worked at":       {scenario.Backlog, nil, 1, ""},
+		"a backlog wasn't":              {scenario.Backlog, nil, 0, "due at once none became DONE"},
+		"a cluster that came wasn't":    {scenario.Added, nil, 0, "due at once none became DONE"},
+		"calm has nothing to be felt":   {scenario.Quiet, nil, 0, ""},
+	}
+	for name, c := range cases {
+		if got := judgeNoise(c.noise, c.hits, c.done); c.want == "" && got != "" || !strings.Contains(got, c.want) {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
+
 func TestNeighboursAreHeldAgainstThoseOfAFleetOfItsOwn(t *testing.T) {
 	noisy := func(each time.Duration, own int) report.Noisy {
 		return report.Noisy{Others: quantiles(each, 100), OwnDone: own}
