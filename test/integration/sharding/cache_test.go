@@ -79,7 +79,8 @@ func (r *rig) cachesRight(replicas []*lab.Replica) error {
 			cached[name] += int(value)
 			cluster, _, _ := strings.Cut(name, "/")
 			if value, counted := discarded[cluster]; !counted || value != 0 {
-				return fmt.Errorf("%s was sent %v objects of other shards of %s, counted: %t", replica.Name, value, cluster, counted)
+				return fmt.Errorf("%s was sent %v objects of other shards of %s (counted: %t)", replica.Name, value, cluster,
+					counted)
 			}
 		}
 	}
