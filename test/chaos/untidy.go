@@ -145,22 +145,11 @@ type refusal struct {
 
 // refusals returns the replicas' writes that home's API servers refused, by their audit logs.
 func (r *run) refusals() (all []refusal, err error) {
-	logs, err := audit.Logs(filepath.Join(r.evidence.dir, lab.Home))
-	if err != nil {
-		return nil, err
+	refused, err := audit.Refused(filepath.Join(r.evidence.dir, lab.Home))
+	for _, e := range refused {
+		all = append(all, refusal{lab.ReplicaOf(audit.ParseAgent(e.UserAgent).Incarnation), e.Answered()})
 	}
-	var in audit.Reader
-	for _, log := range logs {
-		for e, err := range in.Read(log) {
-			if err != nil {
-				return nil, err
-			}
-			if e.Ours() && e.Ended() && e.Mutating() && e.Outcome() == audit.Rejected {
-				all = append(all, refusal{lab.ReplicaOf(audit.ParseAgent(e.UserAgent).Incarnation), e.Answered()})
-			}
-		}
-	}
-	return all, nil
+	return all, err
 }
 
 // outcome is the result of one fault.

@@ -242,13 +242,10 @@ func checkAPICalls(t *testing.T, traces []jaeger.Trace, west *localplane.Plane) 
 func audited(t *testing.T, west *localplane.Plane) map[string]int {
 	t.Helper()
 	counts := map[string]int{}
-	for e, err := range audit.Events(west.AuditLog()) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if e.Ended() && e.Ours() && e.Namespace == tracedNamespace && e.Mutating() {
-			counts[e.What()]++
-		}
+	for _, e := range labtest.Audited(t, west, func(e *audit.Event) bool {
+		return e.Ended() && e.Ours() && e.Namespace == tracedNamespace && e.Mutating()
+	}) {
+		counts[e.What()]++
 	}
 	return counts
 }

@@ -182,17 +182,9 @@ func requests(t *testing.T, f *lab.Fleet, since time.Time, name string) string {
 }
 
 // auditLog is what an API server logged about Deployments.
-func auditLog(t *testing.T, f *lab.Fleet, cluster string) (events []audit.Event) {
+func auditLog(t *testing.T, f *lab.Fleet, cluster string) []audit.Event {
 	t.Helper()
-	for e, err := range audit.Events(f.Planes.Cluster(cluster).AuditLog()) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if e.IsDeployment() {
-			events = append(events, e)
-		}
-	}
-	return events
+	return labtest.Audited(t, f.Planes.Cluster(cluster), (*audit.Event).IsDeployment)
 }
 
 // percentile sorts what it is asked about.

@@ -14,6 +14,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/audit"
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/labtest"
 )
 
 // prefixOf is the binary prefix of an object's hash. It reckons by itself, with nothing of the replicas' code.
@@ -126,15 +127,8 @@ func (r *rig) eachWatchAsksForItsShard() {
 }
 
 // audited is what an API server logged since this test began: its log has what the tests before this one did, too.
-func (r *rig) audited(cluster string) (events []audit.Event) {
+func (r *rig) audited(cluster string) []audit.Event {
 	r.t.Helper()
-	for e, err := range audit.Events(r.Planes.Cluster(cluster).AuditLog()) {
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		if e.Answered().After(r.began) {
-			events = append(events, e)
-		}
-	}
-	return events
+	since := func(e *audit.Event) bool { return e.Answered().After(r.began) }
+	return labtest.Audited(r.t, r.Planes.Cluster(cluster), since)
 }
