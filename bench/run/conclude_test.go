@@ -225,6 +225,10 @@ func TestTheKneeIsTheHighestRateThatWasServedInTime(t *testing.T) {
 	if got = knee(l, []report.Round{round(40, 9)}); got.Rate != 40 || got.Found {
 		t.Errorf("got %+v; want none found, and 40 served", got)
 	}
+	unmeasured := report.Round{Figures: map[string]float64{rateFigure: 60}}
+	if got = knee(l, []report.Round{round(40, 9), unmeasured}); got.Rate != 40 || !got.Found || len(got.Points) != 1 {
+		t.Errorf("got %+v; want 40, since nothing is known of 60", got)
+	}
 	if knee(scenario.Load{}, []report.Round{round(40, 9)}) != nil {
 		t.Error("a knee that nobody looked for")
 	}
@@ -274,6 +278,14 @@ func TestANoiseThatNobodyFeltIsNotMeasured(t *testing.T) {
 		if got := judgeNoise(c.noise, c.hits, c.done); c.want == "" && got != "" || !strings.Contains(got, c.want) {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}
+	}
+}
+
+func TestReplicasThatWereNeverAskedHaveNotReceivedNothing(t *testing.T) {
+	f := &fleet{as: ours, processes: []*process{{scraped: true}}}
+	r := &round{namespace: "round-1", watch: newWatcher(f, time.Now())}
+	if err := newTally(f).addMetrics(r, 1, map[string]float64{}); err == nil {
+		t.Error("no metrics were read, and no event is said to have been received for others")
 	}
 }
 

@@ -169,6 +169,9 @@ func (t *tally) addMetrics(r *round, objects int, figures map[string]float64) er
 	if err != nil {
 		return err
 	}
+	if len(reads) == 0 {
+		return fmt.Errorf("%s: no replica's metrics were read", r.namespace)
+	}
 	t.reads += sum(reads)
 	if !t.fleet.sharded() {
 		return nil // plain leader election has no such metrics
