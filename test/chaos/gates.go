@@ -257,9 +257,7 @@ func (r *run) playGate(ctx context.Context, one gate) error {
 func (g *gates) damaged() {
 	whole := filepath.Join(g.dir, "control-false")
 	judge := func(dir string) error {
-		report, err := witness.Read(dir, witness.Options{
-			Facts: g.facts, Rules: witness.Rules{Settle: time.Second, Users: []string{lab.AccountUser}},
-		})
+		report, err := lab.Judge(dir, g.facts)
 		if err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/bench/audit"
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
@@ -47,7 +48,7 @@ func TestEveryReconcileIsAWholeTraceAndNoSecretComesOut(t *testing.T) {
 	second := labtest.Replica(t, f, "second")
 	labtest.Until(t, "the second replica serves its half",
 		func() bool { return sum(scrape(t, second), "tenure_shards_held") == 2 })
-	awaitDone(t, west, tracedNamespace, tracedAts)
+	labtest.Done(t, west, tracedAts, time.Minute, client.InNamespace(tracedNamespace))
 
 	// A moment of quiet: what the replicas have counted by then must all be in Jaeger in the end.
 	var pages map[string]string

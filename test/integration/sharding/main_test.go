@@ -58,9 +58,7 @@ func TestMain(m *testing.M) {
 // judge has the witness read all audit logs of a fleet, once: for the shared one they tell of all tests, and reading
 // them takes seconds.
 func judge(f *lab.Fleet, ats []witness.At) (*witness.Report, error) {
-	report, err := witness.Read(f.Planes.Dir(), witness.Options{
-		Facts: witness.Facts{Ats: ats}, Rules: witness.Rules{Settle: time.Second, Users: []string{lab.AccountUser}},
-	})
+	report, err := lab.Judge(f.Planes.Dir(), witness.Facts{Ats: ats})
 	if err == nil {
 		err = report.Err()
 	}
