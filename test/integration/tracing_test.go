@@ -1,10 +1,10 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -95,12 +95,7 @@ func tracesOf(t *testing.T, f *lab.Fleet) ([]jaeger.Trace, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := http.Get(f.Jaeger.QueryURL() + "/api/traces?service=tenure&limit=10000&lookback=1h")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	raw, err := io.ReadAll(res.Body)
+	raw, err := lab.Get(t.Context(), f.Jaeger.QueryURL()+"/api/traces?service=tenure&limit=10000&lookback=1h")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,12 +105,10 @@ func tracesOf(t *testing.T, f *lab.Fleet) ([]jaeger.Trace, string) {
 // scrape returns a replica's page as it is: it is searched for secrets.
 func scrape(t *testing.T, r *lab.Replica) string {
 	t.Helper()
-	res, err := http.Get("http://" + r.Address(0) + "/metrics")
-	if err != nil {
+	page, err := lab.Get(t.Context(), "http://"+r.Address(0)+"/metrics")
+	if away := new(url.Error); errors.As(err, &away) {
 		return "" // not up yet
 	}
-	defer res.Body.Close()
-	page, err := io.ReadAll(res.Body)
 	if err != nil {
 		t.Fatal(err)
 	}

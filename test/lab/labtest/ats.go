@@ -14,8 +14,9 @@ import (
 
 // CreateAts makes Ats in the namespace default of a workload cluster, the i-th due at due(i), and returns what the
 // witness has to know of them.
-func CreateAts(t testing.TB, c client.Client, cluster, name string, n int, due func(i int) time.Time) (made []witness.At) {
+func CreateAts(t testing.TB, c client.Client, cluster, name string, n int, due func(i int) time.Time) []witness.At {
 	t.Helper()
+	var made []witness.At
 	for i := range n {
 		at := &cnatv1alpha1.At{
 			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprint(name, "-", i)},
