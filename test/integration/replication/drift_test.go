@@ -16,6 +16,7 @@ import (
 
 	"github.com/tenure-dev/tenure/bench/audit"
 	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/labtest"
 )
 
 // drift is something that somebody does to a copy, and how one sees that it was undone.
