@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -53,6 +54,33 @@ func TestALogThatIsWrittenToIsReadToTheEndOfItsLine(t *testing.T) {
 				t.Errorf("after %v: %d lines, %v", late, n, last)
 			}
 		})
+	}
+}
+
+func TestALogWithoutEventsIsNotOneInWhichNothingHappened(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "audit.log")
+	refused := strings.NewReplacer(`"code":200`, `"code":409`, "dryRun=", "", `"userAgent":"`, `"userAgent":"`+agentPrefix)
+	for name, c := range map[string]struct {
+		log           string
+		kept, refused int
+		fails         bool
+	}{
+		"empty":                   {"", 0, 0, true},
+		"one, not ours":           {text + "\n", 1, 0, false},
+		"one of ours was refused": {text + "\n" + refused.Replace(text) + "\n", 2, 1, false},
+	} {
+		if err := os.WriteFile(path, []byte(c.log), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		kept, err := All(path, func(*Event) bool { return true })
+		writes, refusedErr := Refused(dir)
+		if len(kept) != c.kept || len(writes) != c.refused || (err != nil) != c.fails || (refusedErr != nil) != c.fails {
+			t.Errorf("%s: %d kept, %v; %d refused, %v", name, len(kept), err, len(writes), refusedErr)
+		}
+	}
+	if _, err := Refused(t.TempDir()); !errors.Is(err, ErrNoLogs) {
+		t.Errorf("without logs: %v", err)
 	}
 }
 

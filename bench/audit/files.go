@@ -134,6 +134,37 @@ func Events(path string) iter.Seq2[Event, error] {
 	}
 }
 
+// All reads one log, as [Events] does, and returns the events to be kept, without their raw objects. A log without any
+// event is an error: whatever is looked for in it would seem not to have happened.
+func All(path string, keep func(*Event) bool) (kept []Event, err error) {
+	empty := true
+	for e, err := range Events(path) {
+		if err != nil {
+			return nil, err
+		}
+		if empty = false; keep(&e) {
+			e.Request, e.Response = nil, nil
+			kept = append(kept, e)
+		}
+	}
+	if empty {
+		return nil, fmt.Errorf("%s: no event at all", path)
+	}
+	return kept, nil
+}
+
+// Refused returns the writes of our program that API servers refused, by their logs below dir.
+func Refused(dir string) (all []Event, err error) {
+	logs, err := Logs(dir)
+	for _, log := range logs {
+		of, logErr := All(log.Path, func(e *Event) bool {
+			return e.Ours() && e.Ended() && e.Mutating() && e.Outcome() == Rejected
+		})
+		all, err = append(all, of...), errors.Join(err, logErr)
+	}
+	return all, err
+}
+
 // Reader reads logs one after another. Its zero value is ready for use, by one goroutine.
 type Reader struct {
 	// Input counts what was read so far.

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/client-go/util/workqueue"
+
 	"github.com/tenure-dev/tenure/bench/load/feed"
 )
 
@@ -17,51 +19,35 @@ type Kubelets struct {
 	Workers int
 	// Pod is told of each change of a Pod.
 	Pod func(cluster string, e feed.Event)
-
-	// queue is unbounded, so that the watch is never held up: a Pod that waits here is a slow kubelet, a watch that
-	// waits would be cut off.
-	mu    sync.Mutex // guards queue
-	wake  *sync.Cond
-	queue []Ref
-	ended bool
 }
 
 // Run plays the kubelets from a resourceVersion on, until the context ends.
 func (k *Kubelets) Run(ctx context.Context, since string) error {
-	k.wake = sync.NewCond(&k.mu)
-	stop := context.AfterFunc(ctx, func() {
-		k.mu.Lock()
-		k.ended = true
-		k.mu.Unlock()
-		k.wake.Broadcast()
-	})
-	defer stop()
+	// It is unbounded, so that the watch is never held up: a Pod that waits here is a slow kubelet, a watch that waits
+	// would be cut off.
+	queue := workqueue.NewTyped[Ref]()
+	defer context.AfterFunc(ctx, queue.ShutDown)()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for range k.Workers {
 		wg.Go(func() {
-			for ref, ok := k.next(); ok; ref, ok = k.next() {
+			for ref, over := queue.Get(); !over; ref, over = queue.Get() {
 				if err := k.end(ctx, ref); err != nil && ctx.Err() == nil {
 					cancel(fmt.Errorf("ending Pod %s/%s in cluster %s: %w", ref.Namespace, ref.Name, ref.Cluster, err))
 				}
+				queue.Done(ref)
 			}
 		})
 	}
 	err := k.Feed.Follow(ctx, feed.Pods, since, func(e feed.Event) {
 		k.Pod(k.Cluster.Name, e)
 		if e.Type == "ADDED" && e.Object.Status.Phase == "Pending" {
-			k.mu.Lock()
-			k.queue = append(k.queue, Ref{k.Cluster.Name, e.Object.Metadata.Namespace, e.Object.Metadata.Name})
-			k.mu.Unlock()
-			k.wake.Signal()
+			queue.Add(Ref{k.Cluster.Name, e.Object.Metadata.Namespace, e.Object.Metadata.Name})
 		}
 	})
-	k.mu.Lock()
-	k.ended = true
-	k.mu.Unlock()
-	k.wake.Broadcast()
+	queue.ShutDown()
 	if cause := context.Cause(ctx); err == nil && cause != nil && cause != context.Canceled {
 		err = cause
 	}
@@ -84,21 +70,6 @@ func (k *Kubelets) end(ctx context.Context, ref Ref) error {
 			return err
 		}
 	}
-}
-
-// next waits for a Pod.
-func (k *Kubelets) next() (Ref, bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for len(k.queue) == 0 && !k.ended {
-		k.wake.Wait()
-	}
-	if len(k.queue) == 0 {
-		return Ref{}, false
-	}
-	ref := k.queue[0]
-	k.queue = k.queue[1:]
-	return ref, true
 }
 
 func isNotFound(err error) bool {

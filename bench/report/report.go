@@ -94,8 +94,8 @@ type Results struct {
 	CrashGap             *stats.Quantiles `json:"crash_gap_ms,omitempty"`
 	CrashGapOverLease    *stats.Quantiles `json:"crash_gap_over_lease_ms,omitempty"`
 	// HandoffUnserved and CrashUnserved are by the audit logs: for how long keys waited that were due between the last
-	// write of the old holder and the first of the new one, 0 where none was. The gaps above are by the replicas' own
-	// logs.
+	// write of the old holder and the first of the new one. Moves at which none was due aren't among them: N beside the
+	// count of Moves says how many were. The gaps above are by the replicas' own logs.
 	HandoffUnserved *stats.Quantiles `json:"handoff_unserved_ms,omitempty"`
 	CrashUnserved   *stats.Quantiles `json:"crash_unserved_ms,omitempty"`
 	// LiveConverge is that of the clusters that weren't paused, while one was.

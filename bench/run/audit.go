@@ -55,22 +55,7 @@ func (f *fleet) addAudit(out *report.Results, from, to time.Time) error {
 	if err != nil {
 		return fmt.Errorf("judging the audit logs: %w", err)
 	}
-	var handoffs, crashes stats.Latencies
-	for _, h := range judged.Handoffs {
-		if h.GapMs == nil || h.Time.Before(from) || h.Time.After(to) {
-			continue
-		}
-		ms := 0.0 // nothing was due
-		if h.UnservedMs != nil {
-			ms = *h.UnservedMs
-		}
-		switch waited := time.Duration(ms * float64(time.Millisecond)); h.Kind {
-		case protocol.Planned, protocol.Exit:
-			handoffs.Add(waited)
-		case protocol.Crash:
-			crashes.Add(waited)
-		}
-	}
+	handoffs, crashes := unserved(judged.Handoffs, from, to)
 	out.HandoffUnserved, out.CrashUnserved = handoffs.Quantiles(), crashes.Quantiles()
 	violations := judged.Count()
 	if err := judged.Err(); err != nil {
@@ -88,6 +73,24 @@ func (f *fleet) addAudit(out *report.Results, from, to time.Time) error {
 		out.WritesPerMove = &judged.Moves.PerMove
 	}
 	return nil
+}
+
+// unserved collects for how long keys that were due waited at the handoffs of a time. A handoff at which no key was due
+// measures nothing. As a zero it would make the others look better, and a run in which none was ever due would keep
+// every bound.
+func unserved(all []witness.Handoff, from, to time.Time) (handoffs, crashes stats.Latencies) {
+	for _, h := range all {
+		if h.UnservedMs == nil || h.Time.Before(from) || h.Time.After(to) {
+			continue
+		}
+		switch waited := time.Duration(*h.UnservedMs * float64(time.Millisecond)); h.Kind {
+		case protocol.Planned, protocol.Exit:
+			handoffs.Add(waited)
+		case protocol.Crash:
+			crashes.Add(waited)
+		}
+	}
+	return handoffs, crashes
 }
 
 // rules say what the logs of this scenario owe the witness.

@@ -88,11 +88,14 @@ func knee(l scenario.Load, rounds []report.Round) *report.Knee {
 	}
 	out := &report.Knee{SLO: float64(l.SLO.D()) / float64(time.Millisecond)}
 	for _, r := range rounds {
-		rate, late := r.Figures[rateFigure], r.Figures[lateFigure]
-		out.Points = append(out.Points, stats.Point{X: rate, Y: late})
-		if late <= out.SLO {
+		rate := r.Figures[rateFigure]
+		late, measured := r.Figures[lateFigure]
+		if measured {
+			out.Points = append(out.Points, stats.Point{X: rate, Y: late})
+		}
+		if measured && late <= out.SLO {
 			out.Rate = rate
-		} else {
+		} else { // a rate at which no At has started is too much
 			out.Found = true
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"github.com/tenure-dev/tenure/bench/report"
 	"github.com/tenure-dev/tenure/bench/scenario"
 	"github.com/tenure-dev/tenure/bench/stats"
+	"github.com/tenure-dev/tenure/bench/witness"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 func value(v float64) *float64 { return &v }
@@ -189,6 +191,28 @@ func TestProgressTellsWhatRunsAndHowLongItTakes(t *testing.T) {
 	}
 }
 
+func TestHandoffsWithoutDueKeysMeasureNothing(t *testing.T) {
+	start := time.Unix(1000, 0)
+	at := func(second int, kind protocol.MoveKind, unserved *float64) witness.Handoff {
+		return witness.Handoff{Kind: kind, Time: start.Add(time.Duration(second) * time.Second), GapMs: value(9),
+			UnservedMs: unserved}
+	}
+	idle := []witness.Handoff{at(1, protocol.Planned, nil), at(2, protocol.Exit, nil), at(3, protocol.Crash, nil)}
+	handoffs, crashes := unserved(idle, start, start.Add(time.Minute))
+	if handoffs.Quantiles() != nil || crashes.Quantiles() != nil {
+		t.Error("no key was due at any handoff, and yet there is a figure, which would meet its threshold")
+	}
+	due := append(idle, at(4, protocol.Planned, value(100)), at(5, protocol.Exit, value(300)),
+		at(6, protocol.Crash, value(5000)), at(7, protocol.Join, value(70)), at(90, protocol.Planned, value(800)))
+	handoffs, crashes = unserved(due, start, start.Add(time.Minute))
+	if got := handoffs.Quantiles(); got.N != 2 || math.Abs(got.P50-100) > 1 || math.Abs(got.Max-300) > 1 {
+		t.Errorf("handoffs: got %+v; want 100 and 300 ms, not diluted by those without due keys", got)
+	}
+	if got := crashes.Quantiles(); got.N != 1 || math.Abs(got.Max-5000) > 5 {
+		t.Errorf("crashes: got %+v; want 5000 ms alone", got)
+	}
+}
+
 func TestTheKneeIsTheHighestRateThatWasServedInTime(t *testing.T) {
 	round := func(rate, late float64) report.Round {
 		return report.Round{Figures: map[string]float64{rateFigure: rate, lateFigure: late}}
@@ -200,6 +224,10 @@ func TestTheKneeIsTheHighestRateThatWasServedInTime(t *testing.T) {
 	}
 	if got = knee(l, []report.Round{round(40, 9)}); got.Rate != 40 || got.Found {
 		t.Errorf("got %+v; want none found, and 40 served", got)
+	}
+	unmeasured := report.Round{Figures: map[string]float64{rateFigure: 60}}
+	if got = knee(l, []report.Round{round(40, 9), unmeasured}); got.Rate != 40 || !got.Found || len(got.Points) != 1 {
+		t.Errorf("got %+v; want 40, since nothing is known of 60", got)
 	}
 	if knee(scenario.Load{}, []report.Round{round(40, 9)}) != nil {
 		t.Error("a knee that nobody looked for")
@@ -225,6 +253,39 @@ func TestChangesReachTheFleetTheyAreMeantFor(t *testing.T) {
 				t.Errorf("%d reconciles of 100 changes: %q", c.reconciles, got)
 			}
 		})
+	}
+}
+
+func TestANoiseThatNobodyFeltIsNotMeasured(t *testing.T) {
+	type hits = map[scenario.Noise]int
+	cases := map[string]struct {
+		noise scenario.Noise
+		hits  hits
+		done  int
+		want  string // "" is felt
+	}{
+		"a fault hit requests":          {scenario.Late, hits{scenario.Late: 3}, 0, ""},
+		"it hit none":                   {scenario.Late, hits{scenario.Late: 0}, 9, "late hit no request"},
+		"it was injected nowhere":       {scenario.Late, nil, 9, "no fault was injected"},
+		"one of several hit none":       {scenario.Mixed, hits{scenario.Late: 3, scenario.Silent: 0}, 9, "silent hit no"},
+		"several were injected nowhere": {scenario.Mixed, nil, 9, "no fault was injected"},
+		"a backlog was worked at":       {scenario.Backlog, nil, 1, ""},
+		"a backlog wasn't":              {scenario.Backlog, nil, 0, "due at once none became DONE"},
+		"a cluster that came wasn't":    {scenario.Added, nil, 0, "due at once none became DONE"},
+		"calm has nothing to be felt":   {scenario.Quiet, nil, 0, ""},
+	}
+	for name, c := range cases {
+		if got := judgeNoise(c.noise, c.hits, c.done); c.want == "" && got != "" || !strings.Contains(got, c.want) {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestReplicasThatWereNeverAskedHaveNotReceivedNothing(t *testing.T) {
+	f := &fleet{as: ours, processes: []*process{{scraped: true}}}
+	r := &round{namespace: "round-1", watch: newWatcher(f, time.Now())}
+	if err := newTally(f).addMetrics(r, 1, map[string]float64{}); err == nil {
+		t.Error("no metrics were read, and no event is said to have been received for others")
 	}
 }
 

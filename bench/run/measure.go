@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,7 +17,7 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
 func keyOf(ref load.Ref) uint64 { return samples.KeyOf(ref.Cluster, ref.Namespace, ref.Name) }
 
@@ -167,6 +168,9 @@ func (t *tally) addMetrics(r *round, objects int, figures map[string]float64) er
 	reads, err := r.watch.delta(asked, "rest_client_requests_total", map[string]string{"method": "GET"})
 	if err != nil {
 		return err
+	}
+	if len(reads) == 0 {
+		return fmt.Errorf("%s: no replica's metrics were read", r.namespace)
 	}
 	t.reads += sum(reads)
 	if !t.fleet.sharded() {

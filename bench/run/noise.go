@@ -125,6 +125,7 @@ func (f *fleet) disturb(ctx context.Context, r *round, length time.Duration) err
 			return err
 		}
 	}
+	injected := map[scenario.Noise][]*faultproxy.Injection{}
 	for i, proxy := range f.site.noisy {
 		noise := r.noise
 		if noise == scenario.Mixed {
@@ -133,11 +134,36 @@ func (f *fleet) disturb(ctx context.Context, r *round, length time.Duration) err
 		if rule, ok := faultOf(noise); ok {
 			fault := proxy.Inject(rule)
 			defer fault.End()
+			injected[noise] = append(injected[noise], fault)
 		}
 	}
 	err := lab.Sleep(ctx, time.Until(r.start.Add(length)))
 	r.pausedTo = time.Now()
+	r.hits = map[scenario.Noise]int{}
+	for noise, faults := range injected {
+		for _, fault := range faults {
+			r.hits[noise] += fault.Hits()
+		}
+	}
 	return err
+}
+
+// judgeNoise says so where a noise can't have been felt, since beside it the neighbours were calm: where its faults hit
+// no request, or none of the Ats that are to come at once became DONE since it began.
+func judgeNoise(noise scenario.Noise, hits map[scenario.Noise]int, piled int) string {
+	_, faulty := faultOf(noise)
+	if (faulty || noise == scenario.Mixed) && len(hits) == 0 {
+		return fmt.Sprintf("no fault was injected for the noise %s", noise)
+	}
+	for _, way := range sortedKeys(hits) {
+		if hits[way] == 0 {
+			return fmt.Sprintf("the noise %s hit no request", way)
+		}
+	}
+	if (noise == scenario.Backlog || noise == scenario.Added) && piled == 0 {
+		return fmt.Sprintf("of the Ats that were due at once none became DONE since the noise %s began", noise)
+	}
+	return ""
 }
 
 // neighbours is what one noise did to the others, and what was done of its own.
@@ -160,14 +186,21 @@ func (t *tally) addNoise(r *round, others *stats.Latencies) {
 		t.noises[r.noise] = n
 	}
 	n.others.Merge(others)
+	piled := 0 // of what came due at once, how many were DONE since
 	for _, namespace := range []string{r.namespace, r.namespace + pileSuffix} {
 		own := t.fleet.ledger.Sum(namespace, func(a load.Arrival) bool { return t.fleet.site.disturbed(a.Cluster) }, keyOf)
 		for _, done := range own.Dones {
+			if done.After(r.pausedFrom) && namespace != r.namespace {
+				piled++
+			}
 			if done.After(r.pausedFrom) && done.Before(r.pausedTo) {
 				n.own++
 			}
 		}
 		n.settled = max(n.settled, own.Last.Sub(r.pausedTo))
+	}
+	if complaint := judgeNoise(r.noise, r.hits, piled); complaint != "" {
+		t.missing = append(t.missing, fmt.Sprintf("%s: %s", r.namespace, complaint))
 	}
 	figures := map[string]float64{}
 	quantilesOf(figures, "neighbour_ms", others)

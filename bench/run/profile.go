@@ -3,8 +3,6 @@ package run
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,19 +48,7 @@ func (p *process) profile(ctx context.Context, path string) (*profile.Profile, e
 	ctx, cancel := context.WithTimeout(ctx, 4*profileFor)
 	defer cancel()
 	url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%.0f", p.Address(1), profileFor.Seconds())
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("answer %s", response.Status)
-	}
-	content, err := io.ReadAll(response.Body)
+	content, err := lab.Get(ctx, url)
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(path), 0o755)
 	}

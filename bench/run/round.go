@@ -31,6 +31,7 @@ type round struct {
 	noise         scenario.Noise
 	pausedFrom    time.Time // the last cluster, or when it became noisy
 	pausedTo      time.Time
+	hits          map[scenario.Noise]int // requests that suffered the noise, or each of several at once
 }
 
 // give gives a load to the fleet and waits until it has converged, or the limit is over. show is told how far it is.

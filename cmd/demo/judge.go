@@ -122,6 +122,11 @@ func judge(o *observation) []check {
 		}
 	}
 	checks = append(checks, handoffCheck(o))
+	for _, kind := range []protocol.MoveKind{protocol.Crash, protocol.Planned} { // that the story has
+		if !slices.ContainsFunc(o.handoffs, func(h handoff) bool { return h.Kind == kind }) {
+			checks = append(checks, check{fmt.Sprintf("gaps, %s", kind), "there were none", false})
+		}
+	}
 	for _, g := range gapsByKind(o.handoffs) {
 		most := longestGap
 		if g.kind == protocol.Crash {

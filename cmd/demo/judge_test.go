@@ -27,7 +27,8 @@ func perfect() *observation {
 		ats: map[string][]cnatv1alpha1.At{}, pods: map[string][]corev1.Pod{}, creates: map[string]auditFacts{},
 		sent: map[atID]time.Time{}, watches: map[string]watchFacts{},
 		live: map[string]string{"r1-a": "r1", "r3-c": "r3"}, replicas: []string{"r1", "r3"},
-		handoffs: []handoff{{Shard: "west/1", Kind: protocol.Crash, From: "r2-b", To: "r3-c", Epoch: 2, GapMS: ms(4500)}},
+		handoffs: []handoff{{Shard: "west/1", Kind: protocol.Crash, From: "r2-b", To: "r3-c", Epoch: 2, GapMS: ms(4500)},
+			{Shard: "east/1", Kind: protocol.Planned, From: "r1-a", To: "r3-c", Epoch: 3, GapMS: ms(12)}},
 		second: secondFacts{
 			deployments: 12, within: 3 * time.Second, frozen: 6 * time.Second, shownAfter: 5 * time.Second, shownBy: 12,
 			updates: 24, slowest: 80 * time.Millisecond, caught: 2 * time.Second,
@@ -38,7 +39,8 @@ func perfect() *observation {
 			{what: "an At's life", about: "job-6", traces: 4, spans: 21},
 			{what: "a handoff", about: "west/1 to r3", traces: 1, spans: 8},
 		},
-		witness: &witness.Report{OK: true, Handoffs: []witness.Handoff{{From: "", To: "r2-b"}, {From: "r2-b", To: "r3-c"}}},
+		witness: &witness.Report{OK: true, Handoffs: []witness.Handoff{{From: "", To: "r2-b"}, {From: "r2-b", To: "r3-c"},
+			{From: "r1-a", To: "r3-c"}}},
 	}
 	for _, cluster := range workloadClusters {
 		facts := auditFacts{podCreates: map[[2]string]request{}}
@@ -113,7 +115,12 @@ func TestJudgeFindsEachFaultAndNothingElse(t *testing.T) {
 			o.watches["west"] = watchFacts{selectors: 2, unfiltered: 1, covered: 2}
 		}, "watches filtered by the: client in west; server in east, north"},
 		{"a handoff that the watch missed", func(o *observation) { o.handoffs = nil },
-			"handoffs: 0 watched, but 1 in the audit log"},
+			"handoffs: 0 watched, but 2 in the audit log; gaps, Crash: there were none; gaps, Planned: there were none"},
+		{"a crash whose handoffs the record calls otherwise", func(o *observation) {
+			o.handoffs[0].Kind, o.handoffs[0].GapMS = protocol.Planned, ms(20)
+		}, "gaps, Crash: there were none"},
+		{"a join that moved nothing as planned", func(o *observation) { o.handoffs[1].Kind = protocol.Crash },
+			"gaps, Planned: there were none"},
 		{"a handoff whose reply was lost", func(o *observation) { o.witness.Handoffs = o.witness.Handoffs[:1] }, ""},
 		{"a handoff without a gap", func(o *observation) { o.handoffs[0].GapMS = nil },
 			"handoff of west/1: the logs don't tell how long it took"},
@@ -139,10 +146,10 @@ func TestJudgeFindsEachFaultAndNothingElse(t *testing.T) {
 		{"a crash with too long a gap", func(o *observation) { o.handoffs[0].GapMS = ms(7001) },
 			"gaps, Crash: 1: 7.00 s median, 7.00 s longest, at most 7s"},
 		{"a planned move with too long a gap", func(o *observation) {
-			o.handoffs = append(o.handoffs, handoff{Shard: "west/0", Kind: protocol.Planned, GapMS: ms(501)})
+			o.handoffs[1].GapMS = ms(501)
 		}, "gaps, Planned: 1: 501.0 ms median, 501.0 ms longest, at most 500ms"},
 		{"a move without any gap", func(o *observation) {
-			o.handoffs = append(o.handoffs, handoff{Shard: "west/0", Kind: protocol.Planned, GapMS: ms(0)})
+			o.handoffs[1].GapMS = ms(0)
 		}, ""},
 		{"a copy that was repaired late", func(o *observation) { o.second.repairs[1].took = span(5001 * time.Millisecond) },
 			"copy scaled in west: repaired after 5.00 s, at most 5s"},
@@ -212,7 +219,8 @@ func TestResultHasTheNamesThatOthersReadItBy(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"ok":true,"ats":6,"done":6,"pods":6,"duplicate_pods":0,"early":0,"max_lateness_ms":10,"replicas":2,"shards":6,` +
-		`"handoffs":[{"shard":"west/1","kind":"Crash","from":"r2-b","to":"r3-c","epoch":2,"gapMs":4500}],` +
+		`"handoffs":[{"shard":"west/1","kind":"Crash","from":"r2-b","to":"r3-c","epoch":2,"gapMs":4500},` +
+		`{"shard":"east/1","kind":"Planned","from":"r1-a","to":"r3-c","epoch":3,"gapMs":12}],` +
 		`"watch_mode":{"east":"server","north":"server","west":"server"}}`
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Error("result (-want +got):\n" + diff)
@@ -234,8 +242,9 @@ Everything holds. 6 Ats in 40s, the latest 10.0 ms after its time.
   ok    shards held by live replicas     6 of 6
   ok    shards per replica               r1 3, r3 3
   ok    latest after its time            10.0 ms, at most 20s
-  ok    handoffs                         1
+  ok    handoffs                         2
   ok    gaps, Crash: 1                   4.50 s median, 4.50 s longest, at most 7s
+  ok    gaps, Planned: 1                 12.0 ms median, 12.0 ms longest, at most 500ms
   ok    watches filtered by the          server in west, east, north
   ok    Deployments replicated           12 to 3 clusters in 3.00 s
   ok    copy deleted in east             repaired after 12.0 ms, at most 5s

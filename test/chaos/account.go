@@ -59,7 +59,7 @@ func (a *account) calm(t time.Time) bool {
 // complaints returns everything that fails the run, except missed targets.
 func (a *account) complaints() error {
 	_, unexplained := a.errors()
-	errs := []error{a.unmet(), a.idle(), a.lapsed(), a.waited(), unexplained}
+	errs := []error{a.unmet(), a.idle(), a.untold(), a.lapsed(), a.waited(), unexplained}
 	for _, kind := range []string{"SIGKILL", "SIGTERM"} {
 		for _, calm := range []bool{true, false} {
 			_, never := a.unserved(kind, calm)
@@ -80,12 +80,29 @@ func (a *account) unmet() error {
 	return errors.Join(errs...)
 }
 
-// idle reports network faults that hit no request.
+// idle reports faults that hit no request, or did nothing that could be seen: nothing was tested by them.
 func (a *account) idle() error {
 	var errs []error
 	for _, f := range a.faults {
-		if f.Rule != "" && f.Hits == 0 {
+		switch {
+		case f.Hits > 0:
+		case f.Rule != "":
 			errs = append(errs, fmt.Errorf("idle fault: %s hit no request (rule: %s)", f, f.Rule))
+		case f.Sign != "":
+			errs = append(errs, fmt.Errorf("idle fault: %s had no effect (%s: none)", f, f.Sign))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// untold reports calm crashes and exits of which it isn't known what the victim held: they measured nothing. At rest
+// every replica holds a shard, and in a storm the API server may be away.
+func (a *account) untold() error {
+	var errs []error
+	for _, f := range a.faults {
+		ended := strings.HasPrefix(f.Kind, "SIGKILL") || strings.HasPrefix(f.Kind, "SIGTERM")
+		if f.Calm && ended && len(f.Tenures) == 0 {
+			errs = append(errs, fmt.Errorf("idle fault: %s: its victim held no shard, or the records couldn't be read", f))
 		}
 	}
 	return errors.Join(errs...)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -69,6 +70,17 @@ func TestEachMissIsFoundAndASoundAccountHasNone(t *testing.T) {
 		"quota of moves missed":  {func(a *account) { a.quotas[1].got = 9 }, "quota: 9 of 10 planned moves"},
 		"a network fault hit nothing": {func(a *account) { a.faults[2].Hits = 0 },
 			"idle fault: partition, home, r3 to home"},
+		"a replica was killed that held nothing": {func(a *account) { a.faults[1].Tenures = nil },
+			"its victim held no shard"},
+		"one that held nothing left": {func(a *account) { a.faults[1].Kind, a.faults[1].Tenures = "SIGTERM", nil },
+			"its victim held no shard"},
+		"one was killed in a storm, with home away": {func(a *account) {
+			a.faults[1].Calm, a.faults[1].Tenures = false, nil
+		}, ""},
+		"a fault left no sign": {func(a *account) { a.faults[3].Sign = "Leases deleted" },
+			"idle fault: restart of the API server, home"},
+		"a fault left one": {func(a *account) { a.faults[3].Sign, a.faults[3].Hits = "Leases deleted", 1 },
+			""},
 		"a fault of a process has no hits": {func(a *account) { a.faults[0].Hits = 0 }, ""},
 		"lapse in calm": {func(a *account) {
 			storm(a, says("r2", 15, "INFO", "incarnation lapsed", ""))
@@ -152,6 +164,13 @@ func TestEachMissedTargetIsFoundAndASoundAccountMeetsAll(t *testing.T) {
 			}
 		}
 	}
+	drop := func(a *account, kind protocol.MoveKind) {
+		a.logs = slices.DeleteFunc(a.logs, func(l logged) bool { return l.Kind == kind })
+	}
+	odd := func(a *account) {
+		a.ordeals = []ordeal{{kind: "odd", wait: func(*account) time.Duration { return time.Second }}}
+		a.faults = append(a.faults, fault{Kind: "odd", Start: after(70), Since: after(70), End: after(75)})
+	}
 	long := 900.0
 	for name, c := range map[string]struct {
 		plant  func(*account)
@@ -179,6 +198,32 @@ func TestEachMissedTargetIsFoundAndASoundAccountMeetsAll(t *testing.T) {
 			{Kind: protocol.Planned, Time: after(90), UnservedMs: &long},
 		}}, ""},
 		"many writes at rest": {func(*account) {}, rate(1.3), "coordination writes"},
+		// What was done and not measured.
+		"no planned handoff in a log": {func(a *account) { drop(a, protocol.Planned) }, rate(1),
+			"gap of a planned handoff, p50: no sample"},
+		"no handoff after an exit": {func(a *account) {
+			a.faults[0].Kind = "SIGTERM"
+			drop(a, protocol.Exit)
+		}, rate(1), "gap of a clean exit, p99: no sample"},
+		"no tenure of who was killed": {func(a *account) { a.faults[1].Tenures = nil }, rate(1),
+			"unserved after SIGKILL, max: no sample"},
+		"no At after a crash": {func(a *account) { a.ats = a.ats[:1] }, rate(1),
+			"an At that fell due after SIGKILL, the latest: no sample"},
+		"no At beside all faults": {func(a *account) { a.ats = a.ats[1:] }, rate(1),
+			"an At that fell due after SIGKILL, the latest: no sample"},
+		"no key due at ten planned handoffs": {func(a *account) {
+			for range 9 {
+				a.logs = append(a.logs, a.logs[6])
+			}
+		}, rate(1), "keys due at a planned handoff, by the audit logs, p99: no sample"},
+		"no At that an untidy fault could delay": {func(a *account) { odd(a); a.ats = a.ats[:2] }, rate(1),
+			"odd (1): longest wait of an At: no sample"},
+		"one that it did delay": {odd, rate(1), "odd (1): longest wait of an At: 40s"},
+		"no key due at nine": {func(a *account) {
+			for range 8 {
+				a.logs = append(a.logs, a.logs[6])
+			}
+		}, rate(1), ""},
 	} {
 		a := sound()
 		c.plant(a)

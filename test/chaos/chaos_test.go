@@ -35,6 +35,35 @@ func TestNoInvariantBreaksInAShortUntidyRun(t *testing.T) {
 	}
 }
 
+func TestArgumentsThatNothingChangedInAreCountedAsNone(t *testing.T) {
+	args := []string{"--v=2", "--feature-gates=A=true,B=true"}
+	got, n := replaceIn(args, "B=true", "B=false")
+	if diff := cmp.Diff([]string{"--v=2", "--feature-gates=A=true,B=false"}, got); diff != "" || n != 1 {
+		t.Errorf("%d changed, (-want +got):\n%s", n, diff)
+	}
+	if got, n = replaceIn(args, "C=true", "C=false"); n != 0 || cmp.Diff(args, got) != "" {
+		t.Errorf("got %q, %d changed; want none", got, n)
+	}
+}
+
+func TestALongUntidyRunOwesEachKindOfFault(t *testing.T) {
+	for name, c := range map[string]struct {
+		made   map[string]int
+		wanted int
+		owes   bool // the kind "old", of two
+	}{
+		"nothing was made":                        {nil, 4, true},
+		"some are missing":                        {map[string]int{"old": 1, "new": 2}, 4, true},
+		"as many as wanted, of both":              {map[string]int{"old": 1, "new": 3}, 4, false},
+		"as many as wanted, of the other":         {map[string]int{"new": 4}, 4, true},
+		"one, in a run that has no room for both": {map[string]int{"new": 1}, 1, false},
+	} {
+		if got := owed("old", c.made, c.wanted, 2); got != c.owes {
+			t.Errorf("%s: got %v", name, got)
+		}
+	}
+}
+
 func TestAShardIsUnservedUntilALaterEpochIsActive(t *testing.T) {
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	active := func(shard string, epoch int64, after time.Duration) lab.Line {

@@ -22,9 +22,9 @@
 // the account of the run. The exit code is 0 only if
 //
 //   - no invariant broke, no At was lost or run twice, every shard was held and the counts were balanced,
-//   - the quotas of faults and moves were reached, and every fault of the network hit a request,
+//   - the quotas of faults, moves and Ats were reached, and every fault hit a request or had another effect,
 //   - no key waited longer than its bound: a lease duration and 3 s in calm, 150 s in a storm,
-//   - in calm, no replica lapsed or ended, and the targets were met (except with --lenient),
+//   - in calm, no replica lapsed or ended, and the targets were measured and met (except with --lenient),
 //   - a fault explains every error line in the logs, by its victim and its time; in calm there are none.
 //
 // On a failure it keeps the folder with all logs, and prints its name.

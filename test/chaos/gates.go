@@ -176,6 +176,9 @@ func (g *gates) short(ctx context.Context, f *lab.Fleet, s settings, one gate) e
 	if one.plant != "" && !one.idle && !one.without {
 		s.flags = []string{"--plant", one.plant}
 	}
+	if one.restore {
+		s.scenarios = nil // nothing is calm then, and no figure is promised
+	}
 	var told bytes.Buffer
 	r := newRun(s, f, &told)
 	dir := filepath.Join(g.dir, strings.ReplaceAll(one.name, " ", "-"))
@@ -254,9 +257,7 @@ func (r *run) playGate(ctx context.Context, one gate) error {
 func (g *gates) damaged() {
 	whole := filepath.Join(g.dir, "control-false")
 	judge := func(dir string) error {
-		report, err := witness.Read(dir, witness.Options{
-			Facts: g.facts, Rules: witness.Rules{Settle: time.Second, Users: []string{lab.AccountUser}},
-		})
+		report, err := lab.Judge(dir, g.facts)
 		if err != nil {
 			return err
 		}
@@ -319,8 +320,12 @@ func (g *gates) programs(ctx context.Context) error {
 					plants = append(plants, other.plant)
 				}
 			}
-			of.found = g.program(ctx, program, p.command[1:], strings.Join(plants, ","))
-			of.control = g.program(ctx, program, p.command[1:], "")
+			if of.found, err = g.program(ctx, program, p.command[1:], strings.Join(plants, ",")); err != nil {
+				return err
+			}
+			if of.control, err = g.program(ctx, program, p.command[1:], ""); err != nil {
+				return err
+			}
 			outcomes[program] = of
 			fmt.Fprintf(g.out, "control of %s: %v\n", p.command[0], of.control)
 		}
@@ -329,12 +334,13 @@ func (g *gates) programs(ctx context.Context) error {
 	return nil
 }
 
-// program runs one program with replicas that have a fault, and returns its output as an error if it failed.
-func (g *gates) program(ctx context.Context, program string, command []string, plant string) error {
+// program runs one program with replicas that have a fault, and returns its output as found if it failed. err says that
+// it couldn't be run, which judges nothing.
+func (g *gates) program(ctx context.Context, program string, command []string, plant string) (found, err error) {
 	tenure := filepath.Join(g.dir, "tenure-"+cmp.Or(plant, "sound"))
 	script := fmt.Sprintf("#!/bin/sh\nexec %s --plant '%s' \"$@\"\n", g.tenure, plant)
 	if err := os.WriteFile(tenure, []byte(script), 0o700); err != nil {
-		return nil
+		return nil, err
 	}
 	args := make([]string, len(command))
 	for i, a := range command {
@@ -346,12 +352,11 @@ func (g *gates) program(ctx context.Context, program string, command []string, p
 	c := exec.CommandContext(ctx, program, args...)
 	var output bytes.Buffer
 	c.Stdout, c.Stderr = &output, &output
-	err := localplane.StartChild(c)
-	if err == nil {
-		err = c.Wait()
+	if err := localplane.StartChild(c); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		return fmt.Errorf("%w\n%s", err, output.String())
+	if err := c.Wait(); err != nil {
+		return fmt.Errorf("%w\n%s", err, output.String()), nil
 	}
-	return nil
+	return nil, nil
 }

@@ -57,21 +57,19 @@ func (r *run) runHandoff(ctx context.Context) error {
 		r.blame(r.fleet.Pin(ctx, "", func(int) string { return "" }))
 		r.settle(ctx, settleWithin)
 		r.say("%d planned moves", moved)
-		for range max(1, r.handoffs/10) {
-			r.oneThing(ctx, r.exit)
+		exits, left := max(1, r.handoffs/10), 0
+		for left < exits && !r.over(ctx) {
+			left += r.oneThing(ctx, r.exit)
 		}
+		r.reach("clean exits", exits, left)
 	})
 	// The Ats that are DONE stay: a new holder lists only what is left to do.
 	r.blame(r.catchUp(ctx))
 	r.settle(ctx, settleWithin)
 	loaded(func() {
 		crashed := 0
-		for ; crashed < crashes && !r.over(ctx); crashed++ {
-			if crashed%2 == 0 {
-				r.oneThing(ctx, r.kill)
-			} else {
-				r.oneThing(ctx, r.killCoordinator)
-			}
+		for kills := []ending{r.kill, r.killCoordinator}; crashed < crashes && !r.over(ctx); {
+			crashed += r.oneThing(ctx, kills[crashed%2])
 		}
 		r.reach("crashes", crashes, crashed)
 	})

@@ -46,6 +46,8 @@ type load struct {
 	next int
 	// pending are the Ats that no API server has accepted yet.
 	pending int
+	// ran is for how long Ats have been created.
+	ran time.Duration
 }
 
 // run creates Ats until the context ends, and returns when every creation has been answered.
@@ -56,6 +58,9 @@ func (l *load) run(ctx context.Context) {
 		select {
 		case <-time.After(time.Until(intended)):
 		case <-ctx.Done():
+			l.mu.Lock()
+			l.ran += time.Since(began)
+			l.mu.Unlock()
 			l.wg.Wait()
 			return
 		}
@@ -101,6 +106,14 @@ func (l *load) create(ctx context.Context, cluster, name string, schedule time.T
 	l.pending--
 	l.made = append(l.made, madeAt{cluster: cluster, name: name, uid: string(at.UID), due: due,
 		schedule: at.Spec.Schedule})
+}
+
+// least is how many Ats must have been served: half of what the rate makes in the time. What judges Ats finds nothing
+// wrong with none.
+func (l *load) least() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return int(l.rate * l.ran.Seconds() / 2)
 }
 
 func (l *load) all() []madeAt {

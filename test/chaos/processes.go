@@ -119,26 +119,30 @@ func (r *run) workload() string {
 func (r *run) switchFiltering(ctx context.Context) {
 	cluster := r.workload()
 	const on, off = "ShardedListAndWatch=true", "ShardedListAndWatch=false"
-	replace := func(from, to string) func([]string) []string {
-		return func(args []string) []string {
-			return slices.Collect(func(yield func(string) bool) {
-				for _, a := range args {
-					if !yield(strings.ReplaceAll(a, from, to)) {
-						return
-					}
-				}
-			})
-		}
-	}
 	for _, change := range [][2]string{{on, off}, {off, on}} {
 		f := fault{Kind: "filtering on the server: " + change[1], Victim: cluster, Server: true, Start: time.Now()}
+		f.Sign = "arguments changed"
 		if err := r.fleet.Planes.Cluster(cluster).RestartAPIServer(context.WithoutCancel(ctx),
-			replace(change[0], change[1])); err != nil {
+			func(args []string) []string {
+				args, f.Hits = replaceIn(args, change[0], change[1])
+				return args
+			}); err != nil {
 			r.blame(fmt.Errorf("restarting the API server of %s: %w", cluster, err))
 		}
 		r.note(f)
 		sleep(ctx, 2*time.Second)
 	}
+}
+
+// replaceIn replaces a text in arguments, and counts those that it changed.
+func replaceIn(args []string, from, to string) (replaced []string, n int) {
+	replaced = slices.Clone(args)
+	for i, a := range args {
+		if replaced[i] = strings.ReplaceAll(a, from, to); replaced[i] != a {
+			n++
+		}
+	}
+	return replaced, n
 }
 
 // hog uses all CPUs for a while.

@@ -51,9 +51,10 @@ type fault struct {
 	Victim string
 	Start  time.Time
 	End    time.Time
-	// Rule is what was injected into the network, and Hits the number of requests that it hit.
-	Rule string
-	Hits int
+	// Rule is what was injected into the network. Sign is what else shows that the fault had an effect. Hits is the number
+	// of requests that the rule hit, or of such signs.
+	Rule, Sign string
+	Hits       int
 	// Server says that an API server was restarted, which affects all replicas.
 	Server bool
 	// Tenures of the victim of a crash or clean exit, as shard -> epoch.

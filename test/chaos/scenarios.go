@@ -49,25 +49,29 @@ const (
 func (r *run) runCalm(ctx context.Context) {
 	endings := []ending{r.kill, r.exit, r.pause, r.killCoordinator, r.exit}
 	made := 0
-	for ; made < r.settings.calm && !r.over(ctx); made++ {
-		r.oneThing(ctx, endings[made%len(endings)])
+	for made < r.settings.calm && !r.over(ctx) {
+		made += r.oneThing(ctx, endings[made%len(endings)])
 	}
 	r.reach("faults in calm", r.settings.calm, made)
 }
 
 // oneThing does something to a process and waits until everything is at rest, with one replica less if it ended.
 // Starting it again is another thing, as in a cluster: the cost of a start (on one machine mostly CPU, which the API
-// servers lack then) mustn't be mistaken for that of the ending.
-func (r *run) oneThing(ctx context.Context, end ending) {
+// servers lack then) mustn't be mistaken for that of the ending. It returns how many things it did: 0 if there was no
+// process to do it to.
+func (r *run) oneThing(ctx context.Context, end ending) (done int) {
+	before := r.done()
 	down := end(ctx)
+	done = r.done() - before
 	r.atRest(ctx)
 	if down == "" || ctx.Err() != nil {
-		return
+		return done
 	}
 	f := fault{Kind: started, Victim: down, Start: time.Now()}
 	r.start(down)
 	r.note(f)
 	r.atRest(ctx)
+	return done
 }
 
 // atRest waits until everything is at rest, which ends the last thing. Nothing happens for a while after that.

@@ -24,7 +24,7 @@ func (r *run) print(a *account, report *witness.Report, targets []target) {
 		}
 		fmt.Fprintln(w)
 	}
-	row("\nFAULTS", "count", "requests hit", "lateness of Ats that fell due meanwhile")
+	row("\nFAULTS", "count", "hits", "lateness of Ats that fell due meanwhile")
 	byKind := map[string][]fault{}
 	for _, f := range r.faults {
 		kind := f.Kind

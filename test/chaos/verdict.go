@@ -80,9 +80,7 @@ func (r *run) conclude(ctx context.Context) {
 	r.blame(a.complaints())
 	facts, err := r.facts(ctx)
 	r.blame(err)
-	report, err := witness.Read(r.evidence.dir, witness.Options{
-		Facts: facts, Rules: witness.Rules{Settle: time.Second, Users: []string{lab.AccountUser}},
-	})
+	report, err := lab.Judge(r.evidence.dir, facts)
 	if err != nil {
 		r.blame(err)
 		return
@@ -116,6 +114,7 @@ func (r *run) account() (*account, error) {
 	}
 	var err, homeErr error
 	a.ats, a.never, err = r.lateness()
+	a.quotas = append(slices.Clip(a.quotas), quota{"Ats served", r.load.least(), len(a.ats)})
 	if slices.Contains(r.scenarios, untidy) {
 		a.ordeals = r.ordeals()
 		a.refused, homeErr = r.refusals()

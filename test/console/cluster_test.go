@@ -8,8 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -198,12 +196,9 @@ func (f *fleet) awaitRenewed() {
 	f.await("one replica says that it renews the token", func() bool {
 		owners := 0
 		for _, r := range f.replicas {
-			if response, err := http.Get("http://" + r.Address(0) + "/metrics"); err == nil {
-				body, err := io.ReadAll(response.Body)
-				response.Body.Close()
-				if err == nil && strings.Contains(string(body), "\ntenure_cluster_token_renewed{cluster=\"west\"} 1\n") {
-					owners++
-				}
+			page, err := lab.Get(f.t.Context(), "http://"+r.Address(0)+"/metrics")
+			if err == nil && strings.Contains(string(page), "\ntenure_cluster_token_renewed{cluster=\"west\"} 1\n") {
+				owners++
 			}
 		}
 		return owners == 1

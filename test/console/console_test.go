@@ -28,6 +28,7 @@ import (
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/statuspage"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 // One fleet goes through what a person on call sees in a night. The steps build on one another, since what a fleet
@@ -240,12 +241,7 @@ func (f *fleet) openSecurePage(t *testing.T) {
 
 // checkMetrics holds what dashboard and alerts ask for against what a replica tells.
 func (f *fleet) checkMetrics(t *testing.T) {
-	response, err := http.Get("http://" + f.replicas["r2"].Address(0) + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
+	body, err := lab.Get(t.Context(), "http://"+f.replicas["r2"].Address(0)+"/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,11 +1,12 @@
 // Command gate decides whether the sources are good: it builds, lints and tests everything, and prints what each suite
-// took beside what it may take. It fails when a test fails, when a package with tests runs none, when a package that it
-// should run isn't there, and when a suite takes longer than its budget. With all suites, it fails too when a right
-// that config/ grants was used by none of them, or a request of a replica refused.
+// took beside what it may take. It fails when a test fails or is skipped, when a package with tests runs none, when a
+// package that it should run isn't there, and when a suite takes longer than its budget. With all suites, it fails too
+// when a right that config/ grants was used by none of them, or a request of a replica refused.
 //
 //	go run ./test/gate                  everything
 //	go run ./test/gate -only NAME,...   these suites alone
 //	go run ./test/gate -list            their names
+//	go run ./test/gate -allow-skips     in a shallow clone, which can't test upgrades
 //
 // What each suite printed is in out/gate.
 package main
@@ -45,16 +46,17 @@ const (
 func main() {
 	only := flag.String("only", "", "run these `suites` alone, and what they need built; separated by commas")
 	list := flag.Bool("list", false, "list the suites")
+	allowSkips := flag.Bool("allow-skips", false, "pass though tests were skipped; they are named all the same")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *only, *list, os.Stdout); err != nil {
+	if err := run(ctx, *only, *list, *allowSkips, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "gate:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, only string, list bool, to io.Writer) error {
+func run(ctx context.Context, only string, list, allowSkips bool, to io.Writer) error {
 	root, err := lab.Root()
 	if err != nil {
 		return err
@@ -97,7 +99,7 @@ func run(ctx context.Context, only string, list bool, to io.Writer) error {
 			break // nothing else can pass
 		}
 	}
-	err = table(to, all)
+	err = table(to, all, allowSkips)
 	fmt.Fprint(to, "\n", strings.Join(out.failures, "\n"))
 	if n := len(slices.Concat(phases...)); err == nil && len(all) < n {
 		err = fmt.Errorf("%d suites weren't run", n-len(all))
@@ -139,7 +141,7 @@ func choose(phases [][]suite, only string) ([][]suite, error) {
 }
 
 // table prints what became of the suites. Its error says which failed.
-func table(to io.Writer, all []*result) error {
+func table(to io.Writer, all []*result, allowSkips bool) error {
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\nsuite\ttests\ttime\tprocessor\tbudget\t")
 	var sum counts
@@ -162,13 +164,16 @@ func table(to io.Writer, all []*result) error {
 		return err
 	}
 	for _, name := range sum.skipped {
-		fmt.Fprintln(to, "skipped:", name)
+		fmt.Fprintln(to, "NOT TESTED:", name)
 	}
 	took := ended.Sub(later(built, all[0].began))
 	fmt.Fprintf(to, "\n%d passed, %d failed, %d skipped in %v of %v, builds in %v\n", sum.passed, sum.failed,
 		len(sum.skipped), seconds(took), budget, seconds(ended.Sub(all[0].began)-took))
 	if took > budget {
 		failed = append(failed, "over the budget of all suites")
+	}
+	if len(sum.skipped) > 0 && !allowSkips {
+		failed = append(failed, "a test was skipped; in a shallow clone git fetch --unshallow or -allow-skips")
 	}
 	if sum.passed == 0 {
 		failed = append(failed, "no test ran")

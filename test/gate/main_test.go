@@ -84,7 +84,8 @@ func TestASuiteFailsOverItsBudgetAndWhenACommandFails(t *testing.T) {
 }
 
 func TestTheTableFailsIfASuiteDidOrIfNoTestRan(t *testing.T) {
-	good := &result{suite: suite{name: "good"}, counts: counts{passed: 2, skipped: []string{"p A"}}}
+	good := &result{suite: suite{name: "good"}, counts: counts{passed: 2}}
+	skips := &result{suite: suite{name: "skips"}, counts: counts{passed: 2, skipped: []string{"p A"}}}
 	bad := &result{suite: suite{name: "bad"}, counts: counts{failed: 1}, faults: []string{"B"}}
 	now := time.Now()
 	builds := &result{suite: suite{name: "build", essential: true}, counts: counts{passed: 1}}
@@ -93,10 +94,12 @@ func TestTheTableFailsIfASuiteDidOrIfNoTestRan(t *testing.T) {
 	for fault, results := range map[string][]*result{
 		"failed: over the budget of all suites (output in out/gate)": {builds, long},
 		"": {good, builds}, "failed: bad (output in out/gate)": {good, bad}, "failed: no test ran (output in out/gate)": {{}},
+		"failed: a test was skipped; in a shallow clone git fetch --unshallow or -allow-skips (output in out/gate)": {
+			good, skips},
 	} {
 		var out strings.Builder
 		got := ""
-		if err := table(&out, results); err != nil {
+		if err := table(&out, results, false); err != nil {
 			got = err.Error()
 		}
 		if got != fault {
@@ -104,8 +107,11 @@ func TestTheTableFailsIfASuiteDidOrIfNoTestRan(t *testing.T) {
 		}
 	}
 	var out strings.Builder
-	_ = table(&out, []*result{good, bad}) // what it prints counts here
-	want := fmt.Sprintf("skipped: p A\n\n2 passed, 1 failed, 1 skipped in 0s of %v, builds in 0s\n", budget)
+	if err := table(&out, []*result{skips}, true); err != nil {
+		t.Errorf("skips were allowed: %v", err)
+	}
+	_ = table(&out, []*result{skips, bad}, true) // what it prints counts here
+	want := fmt.Sprintf("NOT TESTED: p A\n\n2 passed, 1 failed, 1 skipped in 0s of %v, builds in 0s\n", budget)
 	if !strings.HasSuffix(out.String(), want) {
 		t.Errorf("%s\nwant the end %q", out.String(), want)
 	}

@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -83,7 +84,7 @@ func TestAtReconciler(t *testing.T) {
 			})
 		}
 	})
-	t.Run("Ats run in namespaces where the role is bound", func(t *testing.T) { boundNamespaces(t, c) })
+	t.Run("Ats run in namespaces where the role is bound", func(t *testing.T) { boundNamespaces(t, plane, c) })
 }
 
 // guardedNamespace enforces restricted Pod Security, and a quota that refuses Pods without requests and limits.
@@ -151,7 +152,7 @@ func guardedNamespace(t *testing.T, c client.Client) {
 }
 
 // boundNamespaces takes the right to run Ats away from the service account, and gives it back in one namespace.
-func boundNamespaces(t *testing.T, c client.Client) {
+func boundNamespaces(t *testing.T, plane *localplane.Plane, c client.Client) {
 	all := &rbacv1.ClusterRoleBinding{}
 	if err := c.Get(t.Context(), client.ObjectKey{Name: "tenure-ats-run"}, all); err != nil {
 		t.Fatal(err)
@@ -174,6 +175,11 @@ func boundNamespaces(t *testing.T, c client.Client) {
 		return c.Create(t.Context(), review) == nil && !review.Status.Allowed
 	})
 	refused := newAt(t, c, "refused", func(a *cnatv1alpha1.At) { a.Namespace = rights.Unbound })
+	labtest.Until(t, "it has been tried where the role isn't bound", func() bool {
+		return len(labtest.Audited(t, plane, func(e *audit.Event) bool {
+			return e.User == rights.User && e.Namespace == rights.Unbound && e.Mutating() && e.Code == http.StatusForbidden
+		})) > 0
+	})
 	for i := range 5 {
 		wantResult(t, c, newAt(t, c, fmt.Sprintf("bound-%d", i), nil), cnatv1alpha1.AtSucceeded)
 	}
@@ -284,13 +290,10 @@ func normalLife(t *testing.T, plane *localplane.Plane, c client.Client) {
 func auditedWrites(t *testing.T, plane *localplane.Plane, user string) map[string]int {
 	t.Helper()
 	writes := map[string]int{}
-	for event, err := range audit.Events(plane.AuditLog()) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if event.User == user && event.Ended() && event.Mutating() {
-			writes[event.What()]++
-		}
+	for _, e := range labtest.Audited(t, plane, func(e *audit.Event) bool {
+		return e.User == user && e.Ended() && e.Mutating()
+	}) {
+		writes[e.What()]++
 	}
 	return writes
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -150,16 +148,7 @@ func profiled(ctx context.Context, r *lab.Replica, profile, figure string) (int,
 }
 
 func profileOf(ctx context.Context, r *lab.Replica, profile string) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.Address(1)+"/debug/pprof/"+profile, nil)
-	if err != nil {
-		return nil, err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	return io.ReadAll(response.Body)
+	return lab.Get(ctx, "http://"+r.Address(1)+"/debug/pprof/"+profile)
 }
 
 // established is the state of a TCP connection in /proc.

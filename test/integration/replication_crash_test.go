@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/pkg/replication"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 // way is how a process ends, or what it doesn't learn, at a write.
@@ -48,20 +49,15 @@ var errDead = errors.New("the process has ended")
 
 // act begins an act, once there is a process that can play it: the count starts anew.
 func (c *crash) act(ctx context.Context) error {
-	for {
+	return lab.Eventually(ctx, time.Minute, func() error {
 		c.mu.Lock()
-		if c.ready != nil && !c.dead && isClosed(c.ready) {
-			c.sent = 0
-			c.mu.Unlock()
-			return nil
+		defer c.mu.Unlock()
+		if c.ready == nil || c.dead || !isClosed(c.ready) {
+			return errors.New("no process is ready")
 		}
-		c.mu.Unlock()
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+		c.sent = 0
+		return nil
+	})
 }
 
 func isClosed(c <-chan struct{}) bool {
@@ -275,16 +271,11 @@ func (l *life) processes(ctx context.Context) error {
 }
 
 func (l *life) await(ctx context.Context, ends func(ending) bool) (last ending, err error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	for {
-		if last, err = l.ending(ctx); err == nil && ends(last) {
-			return last, nil
+	err = lab.Eventually(ctx, time.Minute, func() (err error) {
+		if last, err = l.ending(ctx); err == nil && !ends(last) {
+			err = errors.New("it doesn't end as it should")
 		}
-		select {
-		case <-ctx.Done():
-			return last, errors.Join(ctx.Err(), err)
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
+		return err
+	})
+	return last, err
 }

@@ -340,13 +340,11 @@ type copyWrite struct {
 func (r *rig) writes(t *testing.T, cluster, namespace string) []copyWrite {
 	t.Helper()
 	var all []copyWrite
-	for e, err := range audit.Events(r.planes.Cluster(cluster).AuditLog()) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if e.User == replicationUser && (namespace == "" || e.Namespace == namespace) && e.Wrote() && e.Resource != "events" {
-			all = append(all, copyWrite{e.Verb, e.Resource, e.Subresource, e.Name, int32(e.Code)})
-		}
+	for _, e := range labtest.Audited(t, r.planes.Cluster(cluster), func(e *audit.Event) bool {
+		return e.User == replicationUser && (namespace == "" || e.Namespace == namespace) && e.Wrote() &&
+			e.Resource != "events"
+	}) {
+		all = append(all, copyWrite{e.Verb, e.Resource, e.Subresource, e.Name, int32(e.Code)})
 	}
 	return all
 }

@@ -63,21 +63,3 @@ func createAts(t *testing.T, c client.Client, namespace, name string, n int, spe
 		}
 	}
 }
-
-// awaitDone waits until all Ats of a namespace are DONE.
-func awaitDone(t *testing.T, c client.Client, namespace string, n int) {
-	t.Helper()
-	labtest.Until(t, fmt.Sprintf("%d Ats are DONE", n), func() bool {
-		var list cnatv1alpha1.AtList
-		if err := c.List(t.Context(), &list, client.InNamespace(namespace)); err != nil {
-			t.Fatal(err)
-		}
-		done := 0
-		for i := range list.Items {
-			if list.Items[i].Status.Phase == cnatv1alpha1.AtDone {
-				done++
-			}
-		}
-		return done == n
-	})
-}

@@ -1,10 +1,10 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/bench/audit"
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
@@ -47,7 +48,7 @@ func TestEveryReconcileIsAWholeTraceAndNoSecretComesOut(t *testing.T) {
 	second := labtest.Replica(t, f, "second")
 	labtest.Until(t, "the second replica serves its half",
 		func() bool { return sum(scrape(t, second), "tenure_shards_held") == 2 })
-	awaitDone(t, west, tracedNamespace, tracedAts)
+	labtest.Done(t, west, tracedAts, time.Minute, client.InNamespace(tracedNamespace))
 
 	// A moment of quiet: what the replicas have counted by then must all be in Jaeger in the end.
 	var pages map[string]string
@@ -94,12 +95,7 @@ func tracesOf(t *testing.T, f *lab.Fleet) ([]jaeger.Trace, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := http.Get(f.Jaeger.QueryURL() + "/api/traces?service=tenure&limit=10000&lookback=1h")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	raw, err := io.ReadAll(res.Body)
+	raw, err := lab.Get(t.Context(), f.Jaeger.QueryURL()+"/api/traces?service=tenure&limit=10000&lookback=1h")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,12 +105,10 @@ func tracesOf(t *testing.T, f *lab.Fleet) ([]jaeger.Trace, string) {
 // scrape returns a replica's page as it is: it is searched for secrets.
 func scrape(t *testing.T, r *lab.Replica) string {
 	t.Helper()
-	res, err := http.Get("http://" + r.Address(0) + "/metrics")
-	if err != nil {
+	page, err := lab.Get(t.Context(), "http://"+r.Address(0)+"/metrics")
+	if away := new(url.Error); errors.As(err, &away) {
 		return "" // not up yet
 	}
-	defer res.Body.Close()
-	page, err := io.ReadAll(res.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,13 +236,10 @@ func checkAPICalls(t *testing.T, traces []jaeger.Trace, west *localplane.Plane) 
 func audited(t *testing.T, west *localplane.Plane) map[string]int {
 	t.Helper()
 	counts := map[string]int{}
-	for e, err := range audit.Events(west.AuditLog()) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if e.Ended() && e.Ours() && e.Namespace == tracedNamespace && e.Mutating() {
-			counts[e.What()]++
-		}
+	for _, e := range labtest.Audited(t, west, func(e *audit.Event) bool {
+		return e.Ended() && e.Ours() && e.Namespace == tracedNamespace && e.Mutating()
+	}) {
+		counts[e.What()]++
 	}
 	return counts
 }

@@ -33,6 +33,23 @@ func scrape(ctx context.Context, address string) (Metrics, error) {
 	return ParseMetrics(response.Body)
 }
 
+// Get reads what is at a URL. An answer that isn't 200 is an error: what is looked for in it would seem not to be there.
+func Get(ctx context.Context, url string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s answers %s", url, response.Status)
+	}
+	return io.ReadAll(response.Body)
+}
+
 // ParseMetrics reads a page in Prometheus' text format.
 func ParseMetrics(page io.Reader) (Metrics, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)

@@ -13,8 +13,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-dev/tenure/bench/witness"
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 )
+
+// Judge has the witness judge the audit logs below a folder, those of planes whose only user of note is the replicas'.
+func Judge(dir string, facts witness.Facts) (*witness.Report, error) {
+	return witness.Read(dir, witness.Options{
+		Facts: facts, Rules: witness.Rules{Settle: time.Second, Users: []string{AccountUser}},
+	})
+}
 
 // ReplicaOf is the replica whose incarnation that is: the name without its random suffix, if it has one.
 func ReplicaOf(incarnation string) string {

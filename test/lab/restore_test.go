@@ -13,7 +13,6 @@ import (
 
 	"github.com/tenure-dev/tenure/bench/audit"
 	"github.com/tenure-dev/tenure/bench/witness"
-	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
@@ -70,16 +69,8 @@ func TestHomeThatIsRestoredUnderLiveReplicasIsServedAgain(t *testing.T) {
 			divide(t, f, round)
 			settled()
 		}
-		for i := range 20 {
-			at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("at-%d-%d", round, i)},
-				Spec: cnatv1alpha1.AtSpec{
-					Schedule: time.Now().Add(time.Duration(i) * time.Second / 4).UTC().Format(time.RFC3339Nano), Command: "true"}}
-			if err := f.Client("west").Create(t.Context(), at); err != nil {
-				t.Fatal(err)
-			}
-			facts.Ats = append(facts.Ats, witness.At{Cluster: "west", Namespace: "default", Name: at.Name, UID: string(at.UID),
-				Schedule: at.Spec.Schedule})
-		}
+		facts.Ats = append(facts.Ats, labtest.CreateAts(t, f.Client("west"), "west", fmt.Sprint("at-", round), 20,
+			func(i int) time.Time { return time.Now().Add(time.Duration(i) * time.Second / 4) })...)
 		if err := home.Restore(t.Context(), snapshot, way.bump); err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +91,7 @@ func TestHomeThatIsRestoredUnderLiveReplicasIsServedAgain(t *testing.T) {
 		if most > 2 {
 			t.Errorf("%s: %.2f refused writes a second for one replica, want 2 at most", way.name, most)
 		}
-		done(t, f)
+		labtest.Done(t, f.Client("west"), len(facts.Ats), 2*labtest.Patience)
 		if way.lags {
 			f.Second.Lag(0)
 		}
@@ -113,8 +104,7 @@ func TestHomeThatIsRestoredUnderLiveReplicasIsServedAgain(t *testing.T) {
 	for _, at := range home.Restored() {
 		facts.Restores = append(facts.Restores, witness.Restore{Cluster: lab.Home, Time: at})
 	}
-	report, err := witness.Read(f.Planes.Dir(), witness.Options{Facts: facts,
-		Rules: witness.Rules{Settle: time.Second, Users: []string{lab.AccountUser}}})
+	report, err := lab.Judge(f.Planes.Dir(), facts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,21 +180,14 @@ func divide(t *testing.T, f *lab.Fleet, round int) {
 // refusedSince is how many writes a second home refused to the replica that it refused most.
 func refusedSince(t *testing.T, f *lab.Fleet, began time.Time, within time.Duration) float64 {
 	t.Helper()
-	logs, err := audit.Logs(filepath.Join(f.Planes.Dir(), lab.Home))
+	all, err := audit.Refused(filepath.Join(f.Planes.Dir(), lab.Home))
 	if err != nil {
 		t.Fatal(err)
 	}
 	refused := map[string]int{}
-	var in audit.Reader
-	for _, log := range logs {
-		for e, err := range in.Read(log) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			if e.Ours() && e.Ended() && e.Mutating() && e.Outcome() == audit.Rejected && e.Arrived().After(began) &&
-				e.Arrived().Before(began.Add(within)) {
-				refused[audit.ParseAgent(e.UserAgent).Incarnation]++
-			}
+	for _, e := range all {
+		if e.Arrived().After(began) && e.Arrived().Before(began.Add(within)) {
+			refused[audit.ParseAgent(e.UserAgent).Incarnation]++
 		}
 	}
 	most := 0

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/bench/witness"
-	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
@@ -49,26 +48,17 @@ func TestAReplicaBehindAnAPIServerThatLagsIsStillRight(t *testing.T) {
 	settled()
 	var facts witness.Facts
 	const ats = 40
-	for i := range ats {
-		at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("at-", i)},
-			Spec: cnatv1alpha1.AtSpec{
-				Schedule: time.Now().Add(time.Duration(i) * 500 * time.Millisecond).UTC().Format(time.RFC3339Nano),
-				Command:  "true"}}
-		if err := f.Client("west").Create(t.Context(), at); err != nil {
-			t.Fatal(err)
-		}
-		facts.Ats = append(facts.Ats, witness.At{Cluster: "west", Namespace: "default", Name: at.Name, UID: string(at.UID),
-			Schedule: at.Spec.Schedule})
-	}
+	facts.Ats = labtest.CreateAts(t, f.Client("west"), "west", "at", ats, func(i int) time.Time {
+		return time.Now().Add(time.Duration(i) * 500 * time.Millisecond)
+	})
 	// All that was first's goes to the one that lags, by a crash, and half of it back.
 	f.Replicas()[0].Kill()
 	settled()
 	labtest.Replica(t, f, "third")
 	settled()
-	done(t, f)
+	labtest.Done(t, f.Client("west"), ats, 2*labtest.Patience)
 	labtest.Leave(t, f.Replicas()...)
-	report, err := witness.Read(f.Planes.Dir(), witness.Options{Facts: facts,
-		Rules: witness.Rules{Settle: time.Second, Users: []string{lab.AccountUser}}})
+	report, err := lab.Judge(f.Planes.Dir(), facts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,23 +68,6 @@ func TestAReplicaBehindAnAPIServerThatLagsIsStillRight(t *testing.T) {
 	if report.Moves.Crash == 0 {
 		t.Error("nothing moved by a crash")
 	}
-}
-
-// done waits until all Ats are.
-func done(t *testing.T, f *lab.Fleet) {
-	t.Helper()
-	labtest.Within(t, 2*labtest.Patience, "all Ats are DONE", func() error {
-		list := &cnatv1alpha1.AtList{}
-		if err := f.Client("west").List(t.Context(), list); err != nil {
-			return err
-		}
-		for _, at := range list.Items {
-			if at.Status.Phase != cnatv1alpha1.AtDone {
-				return fmt.Errorf("%s is %s", at.Name, at.Status.Phase)
-			}
-		}
-		return nil
-	})
 }
 
 // late watches ConfigMaps through both API servers while one is made.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tenure-dev/tenure/bench/audit"
 	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/labtest"
 )
 
 // drift is something that somebody does to a copy, and how one sees that it was undone.
@@ -182,17 +183,9 @@ func requests(t *testing.T, f *lab.Fleet, since time.Time, name string) string {
 }
 
 // auditLog is what an API server logged about Deployments.
-func auditLog(t *testing.T, f *lab.Fleet, cluster string) (events []audit.Event) {
+func auditLog(t *testing.T, f *lab.Fleet, cluster string) []audit.Event {
 	t.Helper()
-	for e, err := range audit.Events(f.Planes.Cluster(cluster).AuditLog()) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if e.IsDeployment() {
-			events = append(events, e)
-		}
-	}
-	return events
+	return labtest.Audited(t, f.Planes.Cluster(cluster), (*audit.Event).IsDeployment)
 }
 
 // percentile sorts what it is asked about.

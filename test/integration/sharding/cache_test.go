@@ -1,7 +1,6 @@
 package sharding
 
 import (
-	"context"
 	"fmt"
 	"hash/fnv"
 	"net/url"
@@ -15,6 +14,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/audit"
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/labtest"
 )
 
 // prefixOf is the binary prefix of an object's hash. It reckons by itself, with nothing of the replicas' code.
@@ -68,15 +68,20 @@ func (r *rig) cachesRight(replicas []*lab.Replica) error {
 	}
 	cached := map[string]int{}
 	for _, replica := range replicas {
-		for name, value := range metric(replica, "tenure_shard_objects", "shard") {
+		m, err := replica.Metrics(r.t.Context())
+		if err != nil {
+			return err
+		}
+		discarded := m.By("tenure_watch_discarded_total", "cluster")
+		for name, value := range m.By("tenure_shard_objects", "shard") {
 			if holder := r.holders()[name].replica; holder != replica.Name {
 				return fmt.Errorf("%s caches shard %s, which is %s's", replica.Name, name, holder)
 			}
 			cached[name] += int(value)
-		}
-		for cluster, value := range metric(replica, "tenure_watch_discarded_total", "cluster") {
-			if value != 0 {
-				return fmt.Errorf("%s was sent %v objects of other shards of %s", replica.Name, value, cluster)
+			cluster, _, _ := strings.Cut(name, "/")
+			if value, counted := discarded[cluster]; !counted || value != 0 {
+				return fmt.Errorf("%s was sent %v objects of other shards of %s (counted: %t)", replica.Name, value, cluster,
+					counted)
 			}
 		}
 	}
@@ -86,15 +91,6 @@ func (r *rig) cachesRight(replicas []*lab.Replica) error {
 		}
 	}
 	return nil
-}
-
-// metric reads one metric of a replica, summed up by a label; nil if it doesn't answer, and then the caller asks again.
-func metric(r *lab.Replica, name, by string) map[string]float64 {
-	m, err := r.Metrics(context.Background())
-	if err != nil {
-		return nil
-	}
-	return m.By(name, by)
 }
 
 var bounds = regexp.MustCompile(`shardRange\(object\.metadata\.uid, '0x([0-9a-f]+)', '0x([0-9a-f]+)'\)`)
@@ -131,15 +127,8 @@ func (r *rig) eachWatchAsksForItsShard() {
 }
 
 // audited is what an API server logged since this test began: its log has what the tests before this one did, too.
-func (r *rig) audited(cluster string) (events []audit.Event) {
+func (r *rig) audited(cluster string) []audit.Event {
 	r.t.Helper()
-	for e, err := range audit.Events(r.Planes.Cluster(cluster).AuditLog()) {
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		if e.Answered().After(r.began) {
-			events = append(events, e)
-		}
-	}
-	return events
+	since := func(e *audit.Event) bool { return e.Answered().After(r.began) }
+	return labtest.Audited(r.t, r.Planes.Cluster(cluster), since)
 }

@@ -240,7 +240,7 @@ func (r *rig) hasEvent(secret, reason string) error {
 	return fmt.Errorf("none of %d events is about Secret %s with reason %s", len(all), secret, reason)
 }
 
-func TestClustersComeAndGoAndTheirCredentialsAreRotatedWhileReplicasRun(t *testing.T) {
+func TestClustersComeAndGoWhileReplicasRun(t *testing.T) {
 	r := newRig(t)
 	r.start("k1")
 	r.start("k2")
@@ -273,25 +273,5 @@ func TestClustersComeAndGoAndTheirCredentialsAreRotatedWhileReplicasRun(t *testi
 		if strings.HasPrefix(name, "east/") && now.epoch < east[name].epoch {
 			t.Errorf("%s fell from epoch %d to %d", name, east[name].epoch, now.epoch)
 		}
-	}
-	fresh, err := r.ClusterKubeconfig(t.Context(), "west") // another token
-	if err == nil {
-		err = r.AddKubeconfig(t.Context(), "west", fresh)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.createAts(10, 0)
-	r.eventually("the Ats are DONE after the rotation", func() error { return r.unfinished() })
-	r.settle()
-	if err := r.AddKubeconfig(t.Context(), "west", []byte("current-context: "+canary)); err != nil {
-		t.Fatal(err)
-	}
-	r.eventually("the mistake in it is told", func() error { return r.hasEvent("west", "BadKubeconfig") })
-	r.createAts(10, 0)
-	r.eventually("the cluster is served on as before", func() error { return r.unfinished() })
-	r.settle()
-	if err := r.AddKubeconfig(t.Context(), "west", fresh); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -57,9 +58,7 @@ func TestMain(m *testing.M) {
 // judge has the witness read all audit logs of a fleet, once: for the shared one they tell of all tests, and reading
 // them takes seconds.
 func judge(f *lab.Fleet, ats []witness.At) (*witness.Report, error) {
-	report, err := witness.Read(f.Planes.Dir(), witness.Options{
-		Facts: witness.Facts{Ats: ats}, Rules: witness.Rules{Settle: time.Second, Users: []string{lab.AccountUser}},
-	})
+	report, err := lab.Judge(f.Planes.Dir(), witness.Facts{Ats: ats})
 	if err == nil {
 		err = report.Err()
 	}
@@ -186,10 +185,16 @@ func (r *rig) serves() {
 	r.eventually("Ats that are due are done", func() error { return r.unfinished() })
 }
 
-// unfinished says which Ats of the test aren't DONE in some clusters.
+// unfinished says which Ats of the test aren't DONE in some clusters. All that were made there must be there.
 func (r *rig) unfinished(clusters ...string) error {
 	if len(clusters) == 0 {
 		clusters = r.Workloads()
+	}
+	made, found := 0, 0
+	for _, at := range *r.made {
+		if at.Namespace == r.namespace && slices.Contains(clusters, at.Cluster) {
+			made++
+		}
 	}
 	for _, cluster := range clusters {
 		list := &cnatv1alpha1.AtList{}
@@ -201,6 +206,10 @@ func (r *rig) unfinished(clusters ...string) error {
 				return fmt.Errorf("%s/%s is %s", cluster, at.Name, at.Status.Phase)
 			}
 		}
+		found += len(list.Items)
+	}
+	if made == 0 || found != made {
+		return fmt.Errorf("%d Ats of %d that were made are in %v", found, made, clusters)
 	}
 	return nil
 }

@@ -65,12 +65,11 @@ func TestAJoinMovesWhatBalanceNeedsAndACrashWhatTheDeadHeld(t *testing.T) {
 	}
 }
 
-func TestACleanExitOfAllReplicasLeavesNothingHeld(t *testing.T) {
+func TestACleanExitOfAllLeavesNothingHeldAndTheNextFleetClaimsIt(t *testing.T) {
 	r := newRig(t)
 	replicas := []*lab.Replica{r.start("h1"), r.start("h2"), r.start("h3")}
 	r.settle()
-	r.createAts(10, 0)
-	r.eventually("the Ats are DONE", func() error { return r.unfinished() })
+	r.serves()
 	for _, replica := range replicas {
 		replica.Terminate()
 	}
@@ -79,7 +78,8 @@ func TestACleanExitOfAllReplicasLeavesNothingHeld(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for name, now := range r.holders() {
+	free := r.holders()
+	for name, now := range free {
 		if now.replica != "" {
 			t.Errorf("all have left, and %s holds %s", now.replica, name)
 		}
@@ -88,18 +88,6 @@ func TestACleanExitOfAllReplicasLeavesNothingHeld(t *testing.T) {
 	if err != nil || len(members) != 0 {
 		t.Errorf("all have left, and there are Leases of %v (%v)", members, err)
 	}
-}
-
-func TestTheNextFleetClaimsWhatNobodyHolds(t *testing.T) {
-	r := newRig(t)
-	first := r.start("i1")
-	r.settle()
-	r.serves()
-	first.Terminate()
-	if err := first.Wait(patience); err != nil {
-		t.Fatal(err)
-	}
-	free := r.holders()
 	r.start("i2")
 	r.settle()
 	r.serves()

@@ -36,6 +36,7 @@ type Config struct {
 // Proxy is one running proxy. It is safe for concurrent use.
 type Proxy struct {
 	upstreams []*url.URL
+	passedOn  [2]atomic.Int64 // requests, by upstream
 	turn      atomic.Uint32
 	transport *http.Transport
 	actAs     bool
@@ -87,6 +88,9 @@ func (p *Proxy) Close() {
 
 // Inject puts a rule into force. Of several that pick a request the oldest acts.
 func (p *Proxy) Inject(rule Rule) *Injection { return p.rules.inject(rule) }
+
+// PassedOn is how many requests went on to an API server: 0 is the Upstream, 1 the Second.
+func (p *Proxy) PassedOn(to int) int { return int(p.passedOn[to].Load()) }
 
 // URL is where clients connect to.
 func (p *Proxy) URL() string { return p.server.URL }
@@ -175,7 +179,9 @@ func cut() { panic(http.ErrAbortHandler) }
 func (p *Proxy) forward(r *http.Request) (*http.Response, error) {
 	out := r.Clone(r.Context())
 	out.RequestURI = ""
-	upstream := p.upstreams[int(p.turn.Add(1))%len(p.upstreams)]
+	to := int(p.turn.Add(1)) % len(p.upstreams)
+	upstream := p.upstreams[to]
+	p.passedOn[to].Add(1)
 	out.URL.Scheme, out.URL.Host, out.Host = upstream.Scheme, upstream.Host, upstream.Host
 	out.Header.Del("Connection")
 	if p.actAs {

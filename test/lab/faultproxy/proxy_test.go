@@ -417,4 +417,13 @@ func TestRequestsTakeTurnsBetweenTwoServers(t *testing.T) {
 	if first.served.Load() != 5 || second.served.Load() != 5 {
 		t.Errorf("%d and %d requests, want 5 each", first.served.Load(), second.served.Load())
 	}
+	p.Inject(Rule{Fault: Answer, Status: 503}) // goes on to no server
+	res, err := c.Get(p.URL() + pods)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if p.PassedOn(0) != 5 || p.PassedOn(1) != 5 {
+		t.Errorf("%d and %d requests are said to have gone on, want 5 each", p.PassedOn(0), p.PassedOn(1))
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/tenure-dev/tenure/bench/audit"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
@@ -76,6 +77,16 @@ func Client(t testing.TB, plane *localplane.Plane) client.Client {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// Audited returns the events to be kept of what a cluster's API server has logged, which must be something.
+func Audited(t testing.TB, plane *localplane.Plane, keep func(*audit.Event) bool) []audit.Event {
+	t.Helper()
+	events, err := audit.All(plane.AuditLog(), keep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return events
 }
 
 // Kubectl runs kubectl as the admin of a cluster, which must succeed.

@@ -29,15 +29,11 @@ import (
 )
 
 // audited returns the plane's audit events that match.
-func audited(t *testing.T, plane *Plane, match func(audit.Event) bool) (events []audit.Event) {
+func audited(t *testing.T, plane *Plane, match func(*audit.Event) bool) []audit.Event {
 	t.Helper()
-	for e, err := range audit.Events(plane.AuditLog()) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if match(e) {
-			events = append(events, e)
-		}
+	events, err := audit.All(plane.AuditLog(), match)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return events
 }
@@ -67,7 +63,7 @@ func TestTheAuditLogSaysWhoWroteWhat(t *testing.T) {
 	}
 	// No waiting: an event is in the log before the client has its answer.
 	var got []string
-	for _, event := range audited(t, plane, func(e audit.Event) bool {
+	for _, event := range audited(t, plane, func(e *audit.Event) bool {
 		return e.UserAgent == config.UserAgent && e.Namespace == ns
 	}) {
 		got = append(got, fmt.Sprintf("%s %s/%s %d %t %s", event.Verb, event.Resource, event.Name,
@@ -117,7 +113,7 @@ func TestTheAuditLogHasTheBodiesOfShards(t *testing.T) {
 		t.Fatal(err)
 	}
 	var holders []string
-	audited(t, plane, func(e audit.Event) bool {
+	audited(t, plane, func(e *audit.Event) bool {
 		for _, text := range [][]byte{e.Request, e.Response} { // valid until the next event is read
 			if e.Namespace == ns && e.Subresource == "status" {
 				body := map[string]any{}
@@ -177,7 +173,7 @@ func TestAShardSelectorFiltersListsAndWatchesAndIsAudited(t *testing.T) {
 			t.Errorf("%s is in %d halves", name, times)
 		}
 	}
-	watches := audited(t, plane, func(e audit.Event) bool {
+	watches := audited(t, plane, func(e *audit.Event) bool {
 		uri, err := url.Parse(e.URI)
 		return err == nil && e.Verb == "watch" && e.Stage == "ResponseStarted" &&
 			e.Namespace == ns && uri.Query().Get("shardSelector") != ""

@@ -2,7 +2,6 @@ package virtual_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -352,30 +351,10 @@ func TestReplicasServeVirtualClusters(t *testing.T) {
 	}
 	const ats = 10
 	for name, c := range clusters {
-		for i := range ats {
-			at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("at-", i)},
-				Spec: cnatv1alpha1.AtSpec{Schedule: time.Now().UTC().Format(time.RFC3339), Command: "echo " + name}}
-			if err := c.Create(t.Context(), at); err != nil {
-				t.Fatal(err)
-			}
-		}
+		labtest.CreateAts(t, c, name, "at", ats, func(int) time.Time { return time.Now() })
 	}
 	for name, c := range clusters {
-		labtest.Eventually(t, "the Ats of "+name+" are DONE", func() error {
-			list := &cnatv1alpha1.AtList{}
-			if err := c.List(t.Context(), list); err != nil {
-				return err
-			}
-			for _, at := range list.Items {
-				if at.Status.Phase != cnatv1alpha1.AtDone {
-					return fmt.Errorf("%s is %s", at.Name, at.Status.Phase)
-				}
-			}
-			if len(list.Items) != ats {
-				return errors.New("some are missing")
-			}
-			return nil
-		})
+		labtest.Done(t, c, ats, labtest.Patience)
 		pods := &corev1.PodList{}
 		if err := c.List(t.Context(), pods); err != nil || len(pods.Items) != ats {
 			t.Errorf("%s: %d Pods for %d Ats (%v)", name, len(pods.Items), ats, err)

@@ -5,6 +5,7 @@ package mutants
 
 import (
 	_ "embed"
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -30,14 +31,17 @@ type Mutant struct {
 //	LINES
 //	--- new
 //	LINES
-func All() ([]Mutant, error) {
+func All() ([]Mutant, error) { return read(data) }
+
+func read(data string) ([]Mutant, error) {
 	var all []Mutant
 	for i, text := range strings.Split(data, "\n== ")[1:] {
 		head, body, ok1 := strings.Cut(text, "\n--- old\n")
 		old, replacement, ok2 := strings.Cut(body, "\n--- new\n")
 		lines := strings.Split(head, "\n")
-		if !ok1 || !ok2 || len(lines) != 3 {
-			return nil, fmt.Errorf("reading mutant %d (%s): want a name, breaks, file, old and new", i+1, lines[0])
+		another := strings.Contains(body, "\n--- old\n") || strings.Contains(replacement, "\n--- new\n")
+		if !ok1 || !ok2 || another || len(lines) != 3 {
+			return nil, fmt.Errorf("reading mutant %d (%s): want a name, breaks, file, old and new, each once", i+1, lines[0])
 		}
 		all = append(all, Mutant{
 			Name:   lines[0],
@@ -46,6 +50,9 @@ func All() ([]Mutant, error) {
 			Old:    old,
 			New:    strings.TrimRight(replacement, "\n"),
 		})
+	}
+	if len(all) == 0 {
+		return nil, errors.New("reading the mutants: there are none")
 	}
 	return all, nil
 }

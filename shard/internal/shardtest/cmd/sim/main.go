@@ -88,8 +88,13 @@ func (s settings) run() error {
 	start, busy := time.Now(), processorTime()
 	total := shardtest.Recorded(known, s.workers)
 	total.Add(shardtest.Seeds(1, s.old, s.workers, 0))
-	total.Add(shardtest.Seeds(s.from, s.seeds, s.workers, 0, with...))
+	fresh := shardtest.Seeds(s.from, s.seeds, s.workers, 0, with...)
+	total.Add(fresh)
 	total.Print(os.Stdout, time.Since(start), processorTime()-busy)
+	if s.seeds > 0 && fresh.Schedules == 0 {
+		return fmt.Errorf("none of %d fresh schedules has all of --with %s: draw more of them with --seeds", s.seeds,
+			strings.Join(s.with, ","))
+	}
 	return s.judge(total)
 }
 

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/pkg/clusterhealth"
+	"github.com/tenure-dev/tenure/shard/inspect"
+	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/faultproxy"
+)
+
+// snapshotEvery is the least time between two snapshots of home.
+const snapshotEvery = 5 * time.Second
+
+// snapshot is one of home, in a file.
+type snapshot struct {
+	at   time.Time
+	path string
+}
+
+// save saves a snapshot of home, unless that was done just before.
+func (r *run) save(ctx context.Context) {
+	if n := len(r.snapshots); n > 0 && time.Since(r.snapshots[n-1].at) < snapshotEvery {
+		return
+	}
+	s := snapshot{time.Now(), filepath.Join(r.fleet.Planes.Dir(), fmt.Sprintf("home-%d.db", time.Now().UnixNano()))}
+	if err := r.fleet.Planes.Cluster(lab.Home).Snapshot(ctx, s.path); err != nil {
+		r.blame(err)
+		return
+	}
+	r.snapshots = append(r.snapshots, s)
+}
+
+// restore sets home back to an earlier state. Shards have moved since then.
+func (r *run) restore(ctx context.Context, f *fault, age time.Duration, bump uint64, lag time.Duration) {
+	f.Victim = lab.Home
+	r.save(ctx)
+	r.blame(r.fleet.Pin(ctx, "", func(int) string {
+		if v := r.victim(); v != nil {
+			return v.Name
+		}
+		return ""
+	}))
+	_ = lab.Eventually(ctx, roundWithin, func() error { return r.fleet.Inactive(ctx) })
+	sleep(ctx, age-time.Since(r.snapshots[0].at))
+	at := len(r.snapshots) - 1
+	for at > 0 && time.Since(r.snapshots[at].at) < age {
+		at--
+	}
+	f.Start = time.Now()
+	r.blame(r.fleet.Planes.Cluster(lab.Home).Restore(context.WithoutCancel(ctx), r.snapshots[at].path, bump))
+	f.Since = time.Now()
+	if lag > 0 { // not before: a server that starts asks etcd for thousands of things, one after another
+		r.lagFor(ctx, f, lag, 2*r.lease)
+	}
+	// Until then the restored records may look as if all were at rest.
+	sleep(ctx, r.lease)
+	_ = lab.Eventually(ctx, settleWithin, func() error { return r.fleet.Inactive(ctx) }) // atRest complains
+	r.blame(r.fleet.Pin(ctx, "", func(int) string { return "" }))
+}
+
+// cutOff cuts replicas off from a workload cluster, and from nothing else.
+func (r *run) cutOff(ctx context.Context, f *fault, most int) {
+	cluster := r.workload()
+	rule := faultproxy.Rule{Fault: faultproxy.Blackhole}
+	f.Victim, f.Rule = "all to "+cluster, fmt.Sprintf("%+v", rule)
+	if most == 1 {
+		v := r.victim()
+		if v == nil {
+			return
+		}
+		rule.Match.Processes, f.Victim = []int{v.PID()}, v.Name+" to "+cluster
+		f.Rule = fmt.Sprintf("%+v", rule)
+	}
+	injected := r.fleet.Proxy(cluster).Inject(rule)
+	hold := 3 * r.lease
+	sleep(ctx, hold)
+	injected.End()
+	f.Hits = injected.Hits()
+	if most != 1 { // no replica could serve it before
+		f.Since = time.Now()
+	}
+}
+
+// hurtHome disturbs every replica's connection to home in the same way.
+func (r *run) hurtHome(ctx context.Context, f *fault, rule faultproxy.Rule, d time.Duration) {
+	f.Victim, f.Rule = "all to home", fmt.Sprintf("%+v", rule)
+	var all []*faultproxy.Injection
+	for _, v := range r.fleet.Alive() {
+		all = append(all, r.fleet.HomeProxy(v.Name).Inject(rule))
+	}
+	sleep(ctx, d)
+	for _, injected := range all {
+		injected.End()
+		f.Hits += injected.Hits()
+	}
+}
+
+// passedOn counts the replicas' requests so far to one of home's API servers: 0 is the first one, 1 the second.
+func (r *run) passedOn(server int) (n int) {
+	for _, v := range r.fleet.Alive() {
+		n += r.fleet.HomeProxy(v.Name).PassedOn(server)
+	}
+	return n
+}
+
+// lag lets one of home's two API servers lag behind.
+func (r *run) lag(ctx context.Context, f *fault) {
+	f.Victim = lab.Home
+	r.lagFor(ctx, f, r.lagBy(), 4*r.lease)
+}
+
+func (r *run) lagFor(ctx context.Context, f *fault, by, d time.Duration) {
+	f.Sign = "requests to the server that lags"
+	before := r.passedOn(1)
+	r.fleet.Second.Lag(by)
+	sleep(ctx, d)
+	r.fleet.Second.Lag(0)
+	f.Hits = r.passedOn(1) - before
+}
+
+// stand freezes one of home's two API servers: it doesn't answer requests.
+func (r *run) stand(ctx context.Context, f *fault) {
+	f.Victim, f.Sign = lab.Home, "requests to the server that stands still"
+	home := r.fleet.Planes.Cluster(lab.Home)
+	before := r.passedOn(0)
+	r.blame(home.Pause())
+	sleep(ctx, 2*r.lease)
+	r.blame(home.Resume())
+	f.Hits = r.passedOn(0) - before
+}
+
+// logging counts the lines about a cluster that living replicas have logged since a moment.
+func (r *run) logging(cluster string, since time.Time, is func(lab.Line) bool) (n int) {
+	for _, v := range r.fleet.Alive() {
+		lines, err := v.Log.Lines()
+		r.blame(err)
+		for _, l := range lines {
+			if l.Cluster == cluster && l.Time.After(since) && is(l) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// replaced is what replicas log when they go over to the credentials of another Secret.
+func replaced(l lab.Line) bool { return l.Msg == "cluster's credentials replaced" }
+
+// rotate replaces the token in a cluster's Secret.
+func (r *run) rotate(ctx context.Context, f *fault) {
+	f.Victim, f.Sign = r.workload(), "log lines about new credentials"
+	r.blame(r.fleet.AddCluster(ctx, f.Victim, f.Victim))
+	sleep(ctx, 2*r.lease)
+	f.Hits = r.logging(f.Victim, f.Start, replaced)
+}
+
+// breakSecret replaces a cluster's Secret by garbage, and repairs it.
+func (r *run) breakSecret(ctx context.Context, f *fault) {
+	f.Victim, f.Sign = r.workload(), "log lines about a kubeconfig that can't be used"
+	r.blame(r.fleet.AddKubeconfig(ctx, f.Victim, []byte("no kubeconfig")))
+	sleep(ctx, 2*r.lease)
+	f.Hits = r.logging(f.Victim, f.Start, func(l lab.Line) bool { return l.Reason == clusterhealth.ReasonBadConfig })
+	r.blame(r.fleet.AddCluster(ctx, f.Victim, f.Victim))
+}
+
+// readd deletes a cluster's Secret and creates it again a moment later.
+func (r *run) readd(ctx context.Context, f *fault) {
+	f.Victim, f.Sign = r.workload(), "log lines about new credentials"
+	r.blame(r.fleet.RemoveCluster(ctx, f.Victim))
+	r.blame(r.fleet.AddCluster(ctx, f.Victim, f.Victim))
+	sleep(ctx, 2*r.lease)
+	f.Hits = r.logging(f.Victim, f.Start, replaced)
+}
+
+// foreign applies a record that no replica made, for slots that others cover, and deletes it again.
+func (r *run) foreign(ctx context.Context, f *fault) {
+	cluster := r.workload()
+	foreign := &tenurev1alpha1.Shard{Spec: tenurev1alpha1.ShardSpec{Cluster: cluster, Prefix: "0"}}
+	foreign.Namespace, foreign.Name, f.Victim = lab.Namespace, cluster+".p0", cluster+".p0"
+	f.Sign = "replicas that count a foreign record"
+	r.blame(r.fleet.Client(lab.Home).Create(ctx, foreign))
+	sleep(ctx, 3*r.lease)
+	for _, v := range r.fleet.Alive() {
+		if page, err := v.Metrics(ctx); err == nil && page.By("tenure_foreign_records", "reason")[inspect.Foreign] > 0 {
+			f.Hits++
+		}
+	}
+	r.blame(client.IgnoreNotFound(r.fleet.Client(lab.Home).Delete(ctx, foreign)))
+}
+
+// deleteRecord deletes a held shard's record.
+func (r *run) deleteRecord(ctx context.Context, f *fault) {
+	f.Sign = "records deleted"
+	shards, err := r.fleet.Shards(ctx)
+	if r.blame(err); err != nil || len(shards) == 0 {
+		return
+	}
+	s := shards[r.intN(len(shards))]
+	f.Victim = s.Name
+	if err := r.fleet.Client(lab.Home).Delete(ctx, &s); err != nil {
+		r.blame(err)
+		return
+	}
+	f.Hits++
+	sleep(ctx, time.Second)
+}
+
+// deleteLease deletes a live replica's Lease.
+func (r *run) deleteLease(ctx context.Context, f *fault) {
+	f.Sign = "Leases deleted"
+	v := r.victim()
+	members, err := r.fleet.Members(ctx)
+	if r.blame(err); err != nil || v == nil {
+		return
+	}
+	f.Victim = v.Name
+	for name := range members {
+		if lab.ReplicaOf(name) == v.Name {
+			lease := &coordinationv1.Lease{}
+			lease.Namespace, lease.Name = lab.Namespace, name
+			err := r.fleet.Client(lab.Home).Delete(ctx, lease)
+			if err == nil {
+				f.Hits++
+			}
+			r.blame(client.IgnoreNotFound(err))
+		}
+	}
+	sleep(ctx, time.Second)
+}
