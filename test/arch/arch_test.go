@@ -86,7 +86,8 @@ func isOf(p string, tops ...string) bool {
 	return slices.ContainsFunc(tops, func(top string) bool { return p == top || strings.HasPrefix(p, top+"/") })
 }
 
-// mayNotImport fails for each of some packages, and for those below, that imports one of others. All of them must exist.
+// mayNotImport fails for each of some packages, and for those below, that imports one of others. All of them must
+// exist.
 func mayNotImport(t *testing.T, some []string, others ...string) {
 	t.Helper()
 	seen := map[string]bool{}

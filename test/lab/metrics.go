@@ -33,7 +33,8 @@ func scrape(ctx context.Context, address string) (Metrics, error) {
 	return ParseMetrics(response.Body)
 }
 
-// Get reads what is at a URL. An answer that isn't 200 is an error: what is looked for in it would seem not to be there.
+// Get reads what is at a URL. An answer that isn't 200 is an error: what is looked for in it would seem not to be
+// there.
 func Get(ctx context.Context, url string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

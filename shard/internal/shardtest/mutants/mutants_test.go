@@ -13,7 +13,8 @@ import (
 const least = 340
 
 func TestAMutantThatSwallowedAnotherIsRefused(t *testing.T) {
-	const sound = "\n== a\nbreaks: x\nfile: f\n--- old\n1\n--- new\n2\n\n== b\nbreaks: y\nfile: f\n--- old\n3\n--- new\n4\n"
+	const sound = "\n== a\nbreaks: x\nfile: f\n--- old\n1\n--- new\n2\n" +
+		"\n== b\nbreaks: y\nfile: f\n--- old\n3\n--- new\n4\n"
 	if all, err := read(sound); err != nil || len(all) != 2 || all[1].New != "4" {
 		t.Errorf("got %v, %v; want two", all, err)
 	}
