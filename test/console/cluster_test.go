@@ -128,8 +128,9 @@ func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
 
 	// Of another fleet's cluster, or under a mistyped name, nothing is deleted.
 	run(1, append([]string{"remove", "wset"}, admin...), "this is cluster west (its Secret has annotation")
-	run(1, append([]string{"remove", "west", "--namespace", "default"}, admin...), "no cluster is registered in namespace "+
-		"default", "no record says that this fleet served the cluster at https://127.0.0.1:")
+	run(1, append([]string{"remove", "west", "--namespace", "default"}, admin...),
+		"no cluster is registered in namespace default",
+		"no record says that this fleet served the cluster at https://127.0.0.1:")
 	run(0, []string{"check", "west"})
 
 	f.renewed()

@@ -32,6 +32,6 @@
 // everything (429, 401, 502 to 504). Keys are put off meanwhile instead of backing off one by one, for 5 s at most or
 // as long as Retry-After says; then one of them tries. So the backlog of a cluster that recovers begins at once,
 // however long it was away. [Breaker.State] also tells of clusters that refuse some requests or answer late. Their keys
-// aren't put off: such a cluster holds no more workers than its share. A webhook may take half a minute to admit a write:
-// before one is given up, the cluster is asked whether it answers anything else.
+// aren't put off: such a cluster holds no more workers than its share. A webhook may take half a minute to admit a
+// write: before one is given up, the cluster is asked whether it answers anything else.
 package engage

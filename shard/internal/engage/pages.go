@@ -120,8 +120,8 @@ func (f *filter) list(ctx context.Context, lw toolscache.ListerWithContext,
 }
 
 // continued is the token with which a list goes on whose own has expired; "" for none. An API server forgets a version
-// after five to ten minutes. What follows is of a later one. The list has the version of its first page, so a watch from
-// there brings all of it up to date. A list that begins anew would take as long again, and expire again.
+// after five to ten minutes. What follows is of a later one. The list has the version of its first page, so a watch
+// from there brings all of it up to date. A list that begins anew would take as long again, and expire again.
 func continued(err error) string {
 	var answer apierrors.APIStatus
 	if !apierrors.IsResourceExpired(err) || !errors.As(err, &answer) {

@@ -16,7 +16,7 @@
 // # What is checked
 //
 // After every event: at most one process may act for a slot (I1); the epochs of what is sent never fall, and those in
-// the records grow by one with each change of holder (I2); nobody is sealed who may act, nothing sealed is written
+// the records grow with each new holder (I2); nobody is sealed who may act, nothing sealed is written
 // (R3); nobody is replaced as holder but by itself or after being sealed (R2); a planned move costs at most three
 // writes and a report (I5); nobody calls cold caches warm, announces a move as another than it was, or spins. After the
 // last fault: every shard is served again within a lease duration and a second (I3); in some runs, then, the shards are

@@ -155,7 +155,7 @@ type ShardStatus struct {
 	// +kubebuilder:validation:MaxLength=253
 	Holder string `json:"holder,omitempty"`
 
-	// epoch grows by one at every change of holder, and never falls.
+	// epoch grows with every new holder, and never falls.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
