@@ -51,7 +51,7 @@ func suites(ctx context.Context) ([][]suite, error) {
 	return [][]suite{
 		{build},
 		{
-			{name: "pure", budget: 12 * time.Minute, steps: []step{
+			{name: "pure", budget: 15 * time.Minute, steps: []step{
 				goTest("", slices.Concat(raced, []string{"-short"}, pure)...),
 			}},
 			cases,
