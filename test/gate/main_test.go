@@ -94,12 +94,12 @@ func TestTheTableFailsIfASuiteDidOrIfNoTestRan(t *testing.T) {
 	for fault, results := range map[string][]*result{
 		"failed: over the budget of all suites (output in out/gate)": {builds, long},
 		"": {good, builds}, "failed: bad (output in out/gate)": {good, bad}, "failed: no test ran (output in out/gate)": {{}},
-		"failed: a test was skipped; in a shallow clone git fetch --unshallow or -allow-skips (output in out/gate)": {
+		"failed: a test was skipped: -allow-skips accepts that (output in out/gate)": {
 			good, skips},
 	} {
 		var out strings.Builder
 		got := ""
-		if err := table(&out, results, false); err != nil {
+		if err := table(&out, results, budget, false); err != nil {
 			got = err.Error()
 		}
 		if got != fault {
@@ -107,10 +107,10 @@ func TestTheTableFailsIfASuiteDidOrIfNoTestRan(t *testing.T) {
 		}
 	}
 	var out strings.Builder
-	if err := table(&out, []*result{skips}, true); err != nil {
+	if err := table(&out, []*result{skips}, budget, true); err != nil {
 		t.Errorf("skips were allowed: %v", err)
 	}
-	_ = table(&out, []*result{skips, bad}, true) // what it prints counts here
+	_ = table(&out, []*result{skips, bad}, budget, true) // what it prints counts here
 	want := fmt.Sprintf("NOT TESTED: p A\n\n2 passed, 1 failed, 1 skipped in 0s of %v, builds in 0s\n", budget)
 	if !strings.HasSuffix(out.String(), want) {
 		t.Errorf("%s\nwant the end %q", out.String(), want)
@@ -157,5 +157,28 @@ func TestWhatATestSaysIsKeptAndTheLogsOfProgramsAreNot(t *testing.T) {
 	want := "--- s: TestA\n    a_test.go:1: 2, want 1\n--- FAIL: TestA\n\n"
 	if len(p.failures) != 1 || p.failures[0] != want {
 		t.Errorf("%q, want %q", p.failures, want)
+	}
+}
+
+func TestASlowMachineIsGivenTime(t *testing.T) {
+	began := time.Now()
+	took := func(name string, d time.Duration) *result {
+		return &result{suite: suite{name: name, budget: 10 * time.Minute}, began: began, ended: began.Add(d)}
+	}
+	for _, c := range []struct {
+		name    string
+		results []*result
+		want    pace
+	}{
+		{"as usual", []*result{took("cases", 9*time.Minute), took("pure", 5*time.Minute)}, usual},
+		{"slow", []*result{took("cases", time.Minute), took("pure", 5*time.Minute+1)}, slow},
+		{"nothing known", nil, usual},
+	} {
+		if got := usual.after(c.results); got != c.want {
+			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
+		}
+	}
+	if got := slow.after([]*result{took("chaos", time.Second)}); got != slow {
+		t.Errorf("a machine that was slow is so: %+v", got)
 	}
 }
