@@ -8,8 +8,8 @@
 //	go run ./test/gate -list            their names
 //	go run ./test/gate -allow-skips     tests may be skipped
 //
-// In a shallow clone, which can't test upgrades, they may be skipped anyway. On a machine that turns out to be slow, the
-// suites run one at a time and have twice their budgets. The output says both.
+// In a shallow clone, which can't test upgrades, they may be skipped anyway. On a machine that turns out to be slow,
+// the suites run one at a time and have twice their budgets. The output says both.
 //
 // What each suite printed is in out/gate.
 package main
