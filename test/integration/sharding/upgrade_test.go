@@ -124,7 +124,7 @@ func TestAReplicaWaitsForTheCRDThatItNeeds(t *testing.T) {
 // one at a time and as a Deployment does, a new one first, and then goes back. The planes are its own: here the
 // cluster's first records are made by the older version.
 func TestAFleetIsUpgradedAndRolledBackUnderLoad(t *testing.T) {
-	const every, ahead = 50 * time.Millisecond, time.Second
+	const every, ahead = 100 * time.Millisecond, time.Second // which a slow machine serves, too
 	before, err := lab.Build(t.Context(), t.TempDir(), lab.Before, false)
 	if err != nil {
 		t.Fatal(err)
