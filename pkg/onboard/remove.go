@@ -73,7 +73,8 @@ func (o Onboarder) Remove(ctx context.Context, options RemoveOptions) (r Report,
 		return r, err
 	}
 	if s.Taken > 0 {
-		r.line("home", "shards", "%s, not waited for", s)
+		r.line("home", "shards", "%s", s)
+		r.Notes = append(r.Notes, "replicas weren't waited for: they let go of these shards by themselves")
 	} else {
 		r.line("home", "shards", "let go of, after %.1fs", time.Since(began).Seconds())
 	}

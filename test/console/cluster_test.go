@@ -148,7 +148,7 @@ func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
 	run(0, []string{"list", "--fleet=night"}, "8/8", "served")
 	run(1, []string{"list"}, "not served")
 	run(0, []string{"remove", "west", "--fleet=night", "--wait=0"}, "Secret tenure-system/west deleted",
-		"8 of 8 held by 1 of 1 replicas, not waited for")
+		"8 of 8 held by 1 of 1 replicas", "replicas weren't waited for")
 	run(0, append([]string{"remove", "west", "--fleet=night"}, admin...), "west not there", "shards let go of",
 		"8 Shard records left, held by nobody", "API of Ats 1 left", "5 Ats are left")
 	run(0, []string{"list"}, "no clusters")
