@@ -130,7 +130,7 @@ func TestAFleetIsUpgradedAndRolledBackUnderLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(before); err != nil {
-		t.Skip("this clone lacks the commit that make before builds: git fetch --unshallow") // which fails the gate
+		t.Skip("this shallow clone lacks the commit that make before builds: git fetch --unshallow")
 	}
 	f := labtest.Fleet(t, lab.Options{
 		Workloads: []string{"west", "east"}, LeaseDuration: lease, Lean: true, ShardsPerCluster: shardsOfCluster,
