@@ -8,7 +8,7 @@ import (
 )
 
 // appendTo writes to the page cache, and doesn't tell Go's scheduler of the system call: telling it wakes the runtime's
-// monitor thread in a process that was idle, which took 4 % of the processor time that is to be measured.
+// monitor thread in a process that was idle, which would be measured as the replica's own processor time.
 func appendTo(file *os.File, record []byte) error {
 	raw, err := file.SyscallConn()
 	if err != nil {

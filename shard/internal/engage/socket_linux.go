@@ -53,7 +53,7 @@ type transfer struct {
 	left []byte     // what is to be filled, or to be written
 	done int
 	err  syscall.Errno
-	call func(fd uintptr) (over bool) // read or write; kept, since making it for each call would allocate
+	call func(fd uintptr) (over bool) // the method read or write; kept, since a new method value allocates each time
 }
 
 func (s *socket) Read(into []byte) (int, error) {
