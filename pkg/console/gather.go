@@ -123,14 +123,7 @@ func (g Gatherer) judge(ctx context.Context, home client.Client, secrets []corev
 		s.Unread = append(s.Unread, fmt.Sprintf("events about clusters (%s): whether those of --kubeconfig-folder, or that "+
 			"need --kubeconfig-allow, can be used isn't known here", brief(err)))
 	}
-	for _, a := range said {
-		i := slices.IndexFunc(s.Clusters, func(c Answer) bool { return c.Cluster == a.Cluster })
-		if i < 0 {
-			s.Clusters = append(s.Clusters, a)
-		} else {
-			s.Clusters[i].Reason, s.Clusters[i].Note = a.Reason, a.Note
-		}
-	}
+	s.hear(said)
 	var silent []string
 	for _, a := range s.Clusters {
 		if _, ok := only[string(a.Cluster)]; ok && a.Reason == "" {
