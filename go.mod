@@ -4,6 +4,7 @@ go 1.26.3
 
 require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0 // percentiles of the bench
+	github.com/KimMachineGun/automemlimit v1.0.1 // the memory limit of the container
 	github.com/go-logr/logr v1.4.4 // the logging interface of controller-runtime
 	github.com/google/go-cmp v0.7.0 // differences in tests
 	github.com/google/pprof v0.0.0-20250403155104-27863c87afa6 // reading CPU profiles in the bench
@@ -76,6 +77,7 @@ require (
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
 	github.com/modern-go/reflect2 v1.0.3-0.20250322232337-35a7c28c31ee // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
+	github.com/pbnjay/memory v0.0.0-20210728143218-7b4eea64cf58 // indirect
 	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2 // indirect
 	github.com/x448/float16 v0.8.4 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenure-dev/tenure/shard/internal/driver"
 	"github.com/tenure-dev/tenure/shard/internal/engage"
+	"github.com/tenure-dev/tenure/shard/internal/memory"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
@@ -32,6 +33,7 @@ type engager struct {
 	lease    *lease
 	put      func(driver.Event)
 	spawn    func(func())
+	room     *memory.Room
 	turn     chan struct{} // of whoever fills caches beside those in use
 }
 
@@ -63,7 +65,7 @@ func (g *engager) warm(w driver.Warm) {
 func (g *engager) opening(e *engagement, cluster keyspace.ClusterName, remote bool) opening {
 	return opening{
 		gate: e.gate, opts: g.roster.options(e.id.Cluster, remote), log: g.log, spawn: g.spawn, told: func(uint64) {},
-		changed: func() { g.changed(e, remote) }, turn: g.turn,
+		changed: func() { g.changed(e, remote) }, room: g.room, turn: g.turn,
 		find: func() (connection, *engage.Traffic) { return g.clusters.get(cluster) },
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/internal/engage"
+	"github.com/tenure-dev/tenure/shard/internal/memory"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
@@ -173,7 +174,7 @@ func (m *Manager) PutOff(name multicluster.ClusterName, namespace string) (wait 
 // Status returns what the replica holds and does now. It is safe for concurrent use.
 func (m *Manager) Status() Status {
 	st := *m.node.status.Load()
-	st.Clusters = m.node.clusterStatus()
+	st.Clusters, st.MemoryNeeded = m.node.clusterStatus(), memory.Now().Share()
 	return st
 }
 

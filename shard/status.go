@@ -26,6 +26,9 @@ type Status struct {
 	Member      bool
 	Coordinator bool
 	Leaving     bool
+	// MemoryNeeded is what the process needs of its memory limit (GOMEMLIMIT), 1 for all of it; 0 if there is no limit.
+	// From 0.8 on it fills the caches of one shard at a time.
+	MemoryNeeded float64
 	// Shards that the replica holds or warms, sorted.
 	Shards []ShardStatus
 	// Unserved are the shards that nobody serves by the records, with when this replica noticed; Moving those that

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/tenure-dev/tenure/shard/internal/engage"
+	"github.com/tenure-dev/tenure/shard/internal/memory"
 )
 
 // view is one shard's cluster over one real cluster, from the first attempt to open it on.
@@ -71,6 +72,7 @@ type opening struct {
 	log   logr.Logger
 	spawn func(func())
 	told  func(connection uint64) // is told over which connection the view was opened
+	room  *memory.Room            // in which caches are filled
 	// turn is held while caches are filled beside those in use, for a while at most.
 	turn chan struct{}
 	// changed is called when the view has other caches, which have no handlers yet, and the last ones are about to end.
@@ -104,6 +106,11 @@ func (v *view) tryWarm(ctx context.Context, o opening) error {
 		return err
 	}
 	defer done()
+	leave, err := o.room.Enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	real, _ := o.find() // it may have changed meanwhile
 	v.mu.Lock()
 	opened, current := v.virtual, v.way == real.way

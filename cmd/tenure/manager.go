@@ -57,6 +57,7 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 	defer see.start(ctx)()
 	go o.hooks.Run(ctx, see.SetSampling, o.traceSlow)
 	go spareProcessors(ctx)
+	limitMemory(ctx, log)
 	_ = see.wrap(home) // never fails
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), cnatv1alpha1.AddToScheme(scheme),

@@ -76,7 +76,7 @@ func TestValuesDoWhatTheySayAndNothingElse(t *testing.T) {
 	}
 	changed, err := render(t, map[string]any{
 		"image": "r/t:v1", "replicas": 5, "args": []any{"--lease-duration=5s", "--log-level=debug"},
-		"requests": map[string]any{"cpu": "1"}, "memory": map[string]any{"limit": "2Gi", "go": "1843MiB"},
+		"requests": map[string]any{"cpu": "1"}, "memory": map[string]any{"limit": "2Gi"},
 		"priorityClassName": "tenure",
 	})
 	if err != nil {
@@ -116,7 +116,7 @@ func TestTheSchemaRefusesWhatIsNoValue(t *testing.T) {
 		"a number of replicas":     {"replicas": "three"},
 		"an argument that is none": {"args": []any{"lease-duration=5s"}},
 		"a limit of CPU":           {"memory": map[string]any{"cpu": "1"}},
-		"Kubernetes' units for Go": {"memory": map[string]any{"go": "920Mi"}},
+		"a limit of Go's":          {"memory": map[string]any{"go": "920MiB"}},
 		"no quantity":              {"requests": map[string]any{"memory": "much"}},
 	} {
 		if _, err := render(t, values); err == nil || !strings.Contains(err.Error(), "schema") {

@@ -3,6 +3,8 @@ package integration
 import (
 	"flag"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -122,6 +124,35 @@ func TestAReplicaBearsManyLargeAts(t *testing.T) {
 		return nil
 	})
 	tell(t, second, "takes all of them over")
+
+	// One that has hardly more memory than it takes to run at all says so, and serves its part all the same.
+	poor := filepath.Join(t.TempDir(), "tenure")
+	script := fmt.Sprintf("#!/bin/sh\nGOMEMLIMIT=24MiB exec %s \"$@\"\n", tenure)
+	if err := os.WriteFile(poor, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	third, err := f.StartReplicaOf(poor, "m3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.AwaitSettled(t.Context(), labtest.Patience); err != nil {
+		t.Fatal(err)
+	}
+	for r, short := range map[*lab.Replica]bool{second: false, third: true} {
+		m, err := r.Metrics(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, needed := m.Count("tenure_memory_needed_ratio", nil)
+		_, held := m.Count("tenure_shards_held", nil)
+		t.Logf("%s needs %.2f of its memory and serves %v shards", r.Name, needed, held)
+		if held == 0 || needed <= 0 || needed > 0.8 != short {
+			t.Errorf("short of memory should be: %v", short)
+		}
+	}
+	if log, err := os.ReadFile(third.LogPath); err != nil || !strings.Contains(string(log), "memory is short") {
+		t.Errorf("it doesn't say that it has too little memory (%v)", err)
+	}
 }
 
 // tell logs what a replica's process took at most, by the kernel's own account, and checks it.

@@ -173,6 +173,8 @@ func leases(b *dashboard.DashboardBuilder) {
 	b.WithRow(dashboard.NewRowBuilder("Leases and records"))
 	b.WithPanel(lines("Margin of leases", "Time that was left at the last renewal. A replica stops at 0.", "s",
 		q("min_over_time(tenure_lease_margin_seconds{}[$__rate_interval])", replica)))
+	b.WithPanel(lines("Memory needed", "Part of the memory limit that no garbage collection gives back. From 0.8 on, "+
+		"caches are filled one shard at a time.", "percentunit", q("tenure_memory_needed_ratio{}", replica)).AxisSoftMax(1))
 	b.WithPanel(lines("Lapses", "Incarnations that ended without leaving, in a quarter of an hour.", "none",
 		q("round(increase(tenure_lapses_total{}[15m])) > 0", replica)).NoValue("None").Decimals(0).AxisSoftMax(1))
 	b.WithPanel(lines("Writes of records", "Per second, by what they were for and what became of them.", "ops",

@@ -29,6 +29,9 @@ func NewCollector(status func() shard.Status) *Collector {
 	}{
 		{"tenure_coordinator", "1 while this replica is the coordinator.", nil},
 		{"tenure_member", "1 while this replica's lease is valid.", nil},
+		{"tenure_memory_needed_ratio",
+			"What this replica needs of its memory, over its limit (GOMEMLIMIT): live objects and what isn't heap. 0 where " +
+				"there is no limit.", nil},
 		{"tenure_shards_held", "Shards that this replica serves.", nil},
 		{"tenure_shards_warming", "Shards that this replica prepares to take over, or holds and doesn't serve yet.", nil},
 		{"tenure_shard_epoch", "Epoch of a shard that this replica holds or warms.", []string{"shard"}},
@@ -90,6 +93,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge("tenure_coordinator", one(st.Coordinator))
 	gauge("tenure_member", one(st.Member))
+	gauge("tenure_memory_needed_ratio", st.MemoryNeeded)
 	served := 0
 	for _, s := range st.Shards {
 		if s.Phase == "active" || s.Phase == "draining" {

@@ -1,0 +1,113 @@
+// Package memory has what fills a process's memory wait its turn while the process is short of it.
+//
+// A replica's memory is mostly its caches. It can't choose how large they are, only how many it fills at a time: a list
+// is held several times over while it is taken in, and garbage is left behind. So while memory is short, one shard's
+// caches are filled at a time. Nobody is kept out for good: a shard that nobody serves is worse than a garbage
+// collector that works hard, and a warm-up that takes too long is given back by the protocol's own deadline. Reconciles
+// go on as ever: what they need is bounded by the number of workers.
+package memory
+
+import (
+	"context"
+	"math"
+	"runtime/metrics"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+)
+
+const (
+	// shortFrom is the part of the limit from which on memory is short. What is left is garbage between two collections:
+	// with a fifth of the limit, collecting takes about five times as much processor time as with an equal part.
+	shortFrom = 0.8
+	// lookEvery is how often those who wait look whether memory is still short.
+	lookEvery = 500 * time.Millisecond
+	// turn is for how long one keeps others waiting: its caches may never be filled.
+	turn = 5 * time.Second
+	// tellEvery bounds how often it is said that somebody has to wait.
+	tellEvery = time.Minute
+)
+
+// Use is what the process needs of its memory.
+type Use struct {
+	// Bytes that no collection gives back: live objects, as the last one found them, and what isn't the heap's.
+	Bytes uint64
+	// Limit is GOMEMLIMIT, in bytes; 0 if there is none.
+	Limit uint64
+}
+
+// Now returns the present use. It is safe for concurrent use, and takes some microseconds.
+func Now() Use {
+	samples := []metrics.Sample{
+		{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/objects:bytes"},
+		{Name: "/memory/classes/heap/unused:bytes"}, {Name: "/memory/classes/heap/free:bytes"},
+		{Name: "/memory/classes/heap/released:bytes"}, {Name: "/gc/gomemlimit:bytes"},
+	}
+	metrics.Read(samples)
+	of := func(i int) uint64 { return samples[i].Value.Uint64() }
+	u := Use{Bytes: of(0) + of(1) - of(2) - of(3) - of(4) - of(5), Limit: of(6)}
+	if u.Limit == math.MaxInt64 {
+		u.Limit = 0
+	}
+	return u
+}
+
+// Share is the part of the limit that is needed; 0 if there is no limit.
+func (u Use) Share() float64 {
+	if u.Limit == 0 {
+		return 0
+	}
+	return float64(u.Bytes) / float64(u.Limit)
+}
+
+// Room is where caches are filled: many at a time while there is memory, and one while it is short. It is safe for
+// concurrent use.
+type Room struct {
+	log logr.Logger
+	use func() Use
+	one chan struct{} // holds a token while somebody fills caches although memory is short
+
+	mu   sync.Mutex // guards all below
+	told time.Time
+}
+
+// NewRoom returns the room of a process that needs what use returns.
+func NewRoom(use func() Use, log logr.Logger) *Room {
+	return &Room{log: log, use: use, one: make(chan struct{}, 1)}
+}
+
+// Enter waits until there is memory, or, while there isn't, for a turn. The turn ends when leave is called, or by itself
+// after a while. It fails only with the context.
+func (r *Room) Enter(ctx context.Context) (leave func(), err error) {
+	for {
+		u := r.use()
+		if u.Share() < shortFrom {
+			return func() {}, nil
+		}
+		r.tell(u)
+		select {
+		case r.one <- struct{}{}:
+			leave := sync.OnceFunc(func() { <-r.one })
+			over := time.AfterFunc(turn, leave)
+			return func() {
+				over.Stop()
+				leave()
+			}, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(lookEvery):
+		}
+	}
+}
+
+// tell says that memory is short, now and then.
+func (r *Room) tell(u Use) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now := time.Now(); now.Sub(r.told) >= tellEvery {
+		r.told = now
+		r.log.Info("memory is short: caches are filled one shard at a time", "neededMiB", u.Bytes>>20,
+			"limitMiB", u.Limit>>20)
+	}
+}
