@@ -159,6 +159,8 @@ type Noisy struct {
 	Others *stats.Quantiles `json:"neighbour_ms,omitempty"`
 	// OwnDone counts the noisy cluster's own Ats that were DONE meanwhile.
 	OwnDone int `json:"own_done"`
+	// OwnBegun is the longest time, in seconds, from the end of the noise until the first of them that was left was DONE.
+	OwnBegun float64 `json:"own_begun_s"`
 	// OwnSettled is the longest time, in seconds, from the end of the noise until the last of them was DONE.
 	OwnSettled float64 `json:"own_settled_s"`
 	Rounds     []Round `json:"rounds,omitempty"`

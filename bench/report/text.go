@@ -66,17 +66,17 @@ func (r *Report) neighbours(w io.Writer) {
 		return
 	}
 	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(columns, "\nnoise\tothers' n\tp50\tp99\tapart p50\tp99\tover 1.5 of it, ms\town done\tapart\tand all, "+
-		"s\tapart\t")
+	fmt.Fprintln(columns, "\nnoise\tothers' n\tp50\tp99\tapart p50\tp99\tover 1.5 of it, ms\town done\tapart\tgo on, s\tand "+
+		"all, s\tapart\t")
 	for _, name := range slices.Sorted(maps.Keys(r.Neighbours)) {
 		with, apart := r.Results.Noises[name], control.Noises[name]
 		if with.Others == nil || apart.Others == nil {
 			continue
 		}
-		fmt.Fprintf(columns, "%s\t%d\t%.1f\t%.1f\t%.1f\t%.1f\t%+.1f\t%d\t%d\t%.1f\t%.1f\t\n", name, with.Others.N,
+		fmt.Fprintf(columns, "%s\t%d\t%.1f\t%.1f\t%.1f\t%.1f\t%+.1f\t%d\t%d\t%.1f\t%.1f\t%.1f\t\n", name, with.Others.N,
 			with.Others.P50, with.Others.P99,
 			apart.Others.P50, apart.Others.P99, r.Neighbours[name].Excess, with.OwnDone, apart.OwnDone,
-			with.OwnSettled, apart.OwnSettled)
+			with.OwnBegun, with.OwnSettled, apart.OwnSettled)
 	}
 	columns.Flush()
 }

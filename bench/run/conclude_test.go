@@ -314,3 +314,12 @@ func TestNeighboursAreHeldAgainstThoseOfAFleetOfItsOwn(t *testing.T) {
 		t.Errorf("got %v without a control", got)
 	}
 }
+
+func TestWhatIsDoneBesideANoiseIsToldFromWhatIsDoneAfterIt(t *testing.T) {
+	from := time.Unix(100, 0)
+	to := from.Add(time.Minute)
+	during, after := beside([]time.Time{from.Add(-1), from, to.Add(-1), to.Add(2 * time.Second), to}, from, to)
+	if diff := cmp.Diff([]time.Duration{2 * time.Second, 0}, after); diff != "" || during != 2 {
+		t.Errorf("%d during it, want 2; after it (- want, + got):\n%s", during, diff)
+	}
+}

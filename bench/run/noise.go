@@ -168,10 +168,10 @@ func judgeNoise(noise scenario.Noise, hits map[scenario.Noise]int, piled int) st
 
 // neighbours is what one noise did to the others, and what was done of its own.
 type neighbours struct {
-	others  stats.Latencies
-	own     int
-	settled time.Duration
-	rounds  []report.Round
+	others         stats.Latencies
+	own            int
+	begun, settled time.Duration
+	rounds         []report.Round
 }
 
 // addNoise takes in what a round with a noise showed: of the other clusters' Ats, and how many of the noisy one's were
@@ -187,17 +187,19 @@ func (t *tally) addNoise(r *round, others *stats.Latencies) {
 	}
 	n.others.Merge(others)
 	piled := 0 // of what came due at once, how many were DONE since
+	var dones []time.Time
 	for _, namespace := range []string{r.namespace, r.namespace + pileSuffix} {
 		own := t.fleet.ledger.Sum(namespace, func(a load.Arrival) bool { return t.fleet.site.disturbed(a.Cluster) }, keyOf)
-		for _, done := range own.Dones {
-			if done.After(r.pausedFrom) && namespace != r.namespace {
-				piled++
-			}
-			if done.After(r.pausedFrom) && done.Before(r.pausedTo) {
-				n.own++
-			}
-		}
+		dones = append(dones, own.Dones...)
 		n.settled = max(n.settled, own.Last.Sub(r.pausedTo))
+		if namespace != r.namespace {
+			during, after := beside(own.Dones, r.pausedFrom, r.pausedTo)
+			piled = during + len(after)
+		}
+	}
+	during, after := beside(dones, r.pausedFrom, r.pausedTo)
+	if n.own += during; len(after) > 0 {
+		n.begun = max(n.begun, slices.Min(after))
 	}
 	if complaint := judgeNoise(r.noise, r.hits, piled); complaint != "" {
 		t.missing = append(t.missing, fmt.Sprintf("%s: %s", r.namespace, complaint))
@@ -205,6 +207,19 @@ func (t *tally) addNoise(r *round, others *stats.Latencies) {
 	figures := map[string]float64{}
 	quantilesOf(figures, "neighbour_ms", others)
 	n.rounds = append(n.rounds, report.Round{Seconds: r.pausedTo.Sub(r.pausedFrom).Seconds(), Figures: figures})
+}
+
+// beside sorts when Ats were DONE by the times of a noise: how many were during it, and how long after it the others.
+func beside(dones []time.Time, from, to time.Time) (during int, after []time.Duration) {
+	for _, done := range dones {
+		switch {
+		case !done.Before(to):
+			after = append(after, done.Sub(to))
+		case !done.Before(from):
+			during++
+		}
+	}
+	return during, after
 }
 
 // noiseResults closes them.
@@ -215,7 +230,7 @@ func (t *tally) noiseResults() map[string]report.Noisy {
 	out := map[string]report.Noisy{}
 	for name, n := range t.noises {
 		out[string(name)] = report.Noisy{Others: n.others.Quantiles(), OwnDone: n.own,
-			OwnSettled: n.settled.Seconds(), Rounds: n.rounds}
+			OwnBegun: n.begun.Seconds(), OwnSettled: n.settled.Seconds(), Rounds: n.rounds}
 	}
 	return out
 }
