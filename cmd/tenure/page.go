@@ -5,7 +5,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/pkg/statuspage/door"
 )
 
@@ -19,11 +18,8 @@ func newPage(getenv func(string) string) *cobra.Command {
 			"your own token, prints its address, and keeps it open until Ctrl-C. See config/rbac/viewer_role.yaml for\n" +
 			"the rights it takes.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			switch {
-			case o.Port < 1 || o.Port > 65535:
-				return &console.UsageError{Text: fmt.Sprintf("--metrics-port %d: must be from 1 to 65535", o.Port)}
-			case o.Plain && o.ServiceAccount != "":
-				return &console.UsageError{Text: "--service-account: not with --plain, which presents no token to anybody"}
+			if err := o.Check(); err != nil {
+				return usage(err)
 			}
 			g, err := q.gatherer(false)
 			if err != nil {

@@ -36,6 +36,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
@@ -61,6 +62,34 @@ type Options struct {
 	ServiceAccount string
 	// Listen is the loopback address to open the page at.
 	Listen string
+}
+
+// Check returns what makes no sense in the options, by the name of its flag.
+func (o Options) Check() error {
+	if _, err := labels.Parse(o.Selector); err != nil {
+		return fmt.Errorf("--selector %q: %w", o.Selector, err)
+	}
+	switch {
+	case o.Port < 1 || o.Port > 65535:
+		return fmt.Errorf("--metrics-port %d: must be from 1 to 65535", o.Port)
+	case o.Plain && o.ServiceAccount != "":
+		return errors.New("--service-account: not with --plain, which presents no token to anybody")
+	}
+	_, err := o.address()
+	return err
+}
+
+// address is that of a port that only this machine reaches.
+func (o Options) address() (*net.TCPAddr, error) {
+	address, err := net.ResolveTCPAddr("tcp", o.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("--listen %s: %w", o.Listen, err)
+	}
+	if !address.IP.IsLoopback() {
+		return nil, fmt.Errorf("--listen %s: must be a loopback address: who reaches it looks with your credentials",
+			o.Listen)
+	}
+	return address, nil
 }
 
 // Open opens the page, calls ready with its address, and keeps it open until the context ends or the way to the replica
@@ -224,15 +253,10 @@ func (o Options) try(ctx context.Context, caller http.RoundTripper, replica *url
 	return fmt.Errorf("the replica answers %s", res.Status)
 }
 
-// listen opens a port that only this machine reaches.
 func (o Options) listen() (net.Listener, error) {
-	address, err := net.ResolveTCPAddr("tcp", o.Listen)
+	address, err := o.address()
 	if err != nil {
-		return nil, fmt.Errorf("--listen %s: %w", o.Listen, err)
-	}
-	if !address.IP.IsLoopback() {
-		return nil, fmt.Errorf("--listen %s: must be a loopback address: who reaches it looks with your credentials",
-			o.Listen)
+		return nil, err
 	}
 	listener, err := net.ListenTCP("tcp", address)
 	if err != nil {
