@@ -11,6 +11,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/internal/memory"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/shard/internal/turnstile"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
@@ -34,7 +35,7 @@ type engager struct {
 	put      func(driver.Event)
 	spawn    func(func())
 	room     *memory.Room
-	turn     chan struct{} // of whoever fills caches beside those in use
+	turns    *turnstile.Turnstile // of those that fill caches beside those in use
 }
 
 // of returns the engagement of a shard, nil if there is none.
@@ -65,7 +66,7 @@ func (g *engager) warm(w driver.Warm) {
 func (g *engager) opening(e *engagement, cluster keyspace.ClusterName, remote bool) opening {
 	return opening{
 		gate: e.gate, opts: g.roster.options(e.id.Cluster, remote), log: g.log, spawn: g.spawn, told: func(uint64) {},
-		changed: func() { g.changed(e, remote) }, room: g.room, turn: g.turn,
+		changed: func() { g.changed(e, remote) }, room: g.room, turns: g.turns,
 		find: func() (connection, *engage.Traffic) { return g.clusters.get(cluster) },
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/memory"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/internal/pods"
+	"github.com/tenure-dev/tenure/shard/internal/turnstile"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
@@ -237,7 +238,7 @@ func (l *loop) begin(b driver.Begin) {
 	l.lease = &lease{clock: l.clock}
 	l.shards = &engager{
 		cfg: l.cfg, id: b.ID, log: log, ctx: l.ctx, clusters: l.clusters, roster: l.roster, judge: l.judge, lease: l.lease,
-		put: l.mail.put, spawn: l.beside.Go, room: memory.NewRoom(memory.Now, log), turn: make(chan struct{}, 1),
+		put: l.mail.put, spawn: l.beside.Go, room: memory.NewRoom(memory.Now, log), turns: &turnstile.Turnstile{},
 	}
 	if l.writer != nil {
 		l.writer.cancel()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/internal/memory"
+	"github.com/tenure-dev/tenure/shard/internal/turnstile"
 )
 
 // view is one shard's cluster over one real cluster, from the first attempt to open it on.
@@ -73,8 +74,8 @@ type opening struct {
 	spawn func(func())
 	told  func(connection uint64) // is told over which connection the view was opened
 	room  *memory.Room            // in which caches are filled
-	// turn is held while caches are filled beside those in use, for a while at most.
-	turn chan struct{}
+	// turns are taken by those that fill caches beside those in use.
+	turns *turnstile.Turnstile
 	// changed is called when the view has other caches, which have no handlers yet, and the last ones are about to end.
 	changed func()
 }
@@ -106,11 +107,6 @@ func (v *view) tryWarm(ctx context.Context, o opening) error {
 		return err
 	}
 	defer done()
-	leave, err := o.room.Enter(ctx)
-	if err != nil {
-		return err
-	}
-	defer leave()
 	real, _ := o.find() // it may have changed meanwhile
 	v.mu.Lock()
 	opened, current := v.virtual, v.way == real.way
@@ -123,11 +119,11 @@ func (v *view) tryWarm(ctx context.Context, o opening) error {
 		if real.Cluster == nil {
 			return multicluster.ErrClusterNotFound
 		}
-		var end context.CancelFunc
-		var err error
-		if opened, end, err = begin(ctx, real, traffic, o); err != nil {
+		var end, leave func()
+		if opened, end, leave, err = begin(ctx, real, traffic, o); err != nil {
 			return err
 		}
+		defer leave()
 		v.mu.Lock()
 		v.real, v.way, v.virtual, v.end = real.number, real.way, opened, end
 		v.mu.Unlock()
@@ -146,16 +142,20 @@ func (v *view) tryWarm(ctx context.Context, o opening) error {
 // errMoved says that a cluster is reached by another server than when its caches began to be filled.
 var errMoved = errors.New("the cluster is reached by another server now")
 
-// begin opens a shard's cluster over a connection and starts its caches, until the context ends or end is called.
+// begin opens a shard's cluster over a connection and starts its caches, until the context ends or end is called. Once
+// they are filled, leave is to be called.
 func begin(ctx context.Context, real connection, traffic *engage.Traffic,
-	o opening) (_ *engage.Cluster, end context.CancelFunc, _ error) {
+	o opening) (_ *engage.Cluster, end, leave func(), _ error) {
 	opened, err := engage.Open(real.via, o.gate, traffic, o.opts)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
+	}
+	if leave, err = o.room.Enter(ctx); err != nil { // not before: a cluster that is silent needs no memory
+		return nil, nil, nil, err
 	}
 	ctx, end = context.WithCancel(ctx)
 	o.spawn(func() { _ = opened.Start(ctx) }) // it returns when the context ends, without an error worth telling
-	return opened, end, nil
+	return opened, end, leave, nil
 }
 
 // follow takes a warm view over to the way by which its cluster is reached now, if that is another. The caches are used
@@ -190,19 +190,19 @@ func (v *view) change(ctx context.Context, o opening) (done bool) {
 		return true
 	}
 	v.mu.Unlock()
-	give, ok := o.takeTurn(ctx)
-	if !ok {
+	give, err := o.takeTurn(ctx)
+	if err != nil {
 		return true
 	}
 	defer give()
-	opened, end, err := begin(ctx, real, traffic, o)
+	opened, end, leave, err := begin(ctx, real, traffic, o)
 	if err == nil {
-		err = warmOver(ctx, opened, o, real.way)
-	}
-	if err != nil {
-		if end != nil {
+		defer leave()
+		if err = warmOver(ctx, opened, o, real.way); err != nil {
 			end()
 		}
+	}
+	if err != nil {
 		if ctx.Err() == nil {
 			o.log.Info("shard can't be taken over to the other server yet; will try again", "shard", o.gate.Shard().String(),
 				"error", err.Error())
@@ -224,23 +224,12 @@ const changeTurn = 5 * time.Second
 
 // takeTurn waits until the shard may fill caches beside those in use: one at a time, since what is served meanwhile
 // needs the machine, too. The turn ends when give is called, or by itself after a while: the lists of one cluster may
-// never come. ok is false if the context has ended.
-func (o opening) takeTurn(ctx context.Context) (give func(), ok bool) {
-	select {
-	case o.turn <- struct{}{}:
-	case <-ctx.Done():
-		return nil, false
-	}
-	leave := sync.OnceFunc(func() { <-o.turn })
-	over := time.AfterFunc(changeTurn, func() {
+// never come. It fails only with the context.
+func (o opening) takeTurn(ctx context.Context) (give func(), err error) {
+	return o.turns.Turn(ctx, 1, changeTurn, func() {
 		o.log.Info("shard's caches over the other server aren't filled yet; others go ahead", "shard",
 			o.gate.Shard().String(), "after", changeTurn.String())
-		leave()
 	})
-	return func() {
-		over.Stop()
-		leave()
-	}, true
 }
 
 // stillAsked is how often it is looked at whether caches that are being filled are still wanted.

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+	"github.com/tenure-dev/tenure/shard/internal/turnstile"
 )
 
 // limit bounds what all shards of a cluster together ask of it, beside what its API server allows. The zero value
@@ -17,13 +18,13 @@ import (
 type limit struct {
 	most   atomic.Pointer[kubeconfig.Limits] // nil: none
 	rate   atomic.Pointer[rate.Limiter]      // nil: none
-	writes turnstile
+	writes turnstile.Turnstile
 }
 
 // set changes the limits for what is sent from now on.
 func (l *limit) set(to kubeconfig.Limits) {
 	l.most.Store(&to)
-	l.writes.resize(to.Writes)
+	l.writes.Resize(to.Writes)
 	switch now := l.rate.Load(); {
 	case to.QPS == 0:
 		l.rate.Store(nil)
@@ -77,11 +78,11 @@ func ofWaiting(caller context.Context, began, sent time.Time, err error) error {
 
 // beginWrite waits until one more write may be sent. writes.leave gives its place back.
 func (l *limit) beginWrite(ctx context.Context) error {
-	if l.writes.enter(ctx, l.get().Writes) != nil {
+	if l.writes.Enter(ctx, l.get().Writes) != nil {
 		return limited(ctx)
 	}
 	if err := l.pace(ctx); err != nil {
-		l.writes.leave()
+		l.writes.Leave()
 		return err
 	}
 	return nil

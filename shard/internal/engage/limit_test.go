@@ -227,35 +227,11 @@ func TestWaitingForOurOwnLimitIsNotTheClustersSilence(t *testing.T) {
 	}
 }
 
-func TestPlacesAreGivenBackByThoseWhoGiveUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		turn := &turnstile{}
-		if err := turn.enter(t.Context(), 1); err != nil {
-			t.Fatal(err)
-		}
-		for range 50 {
-			ctx, cancel := context.WithCancel(t.Context())
-			go cancel()
-			go turn.leave()
-			if turn.enter(ctx, 1) != nil { // whichever came first
-				if err := turn.enter(t.Context(), 1); err != nil {
-					t.Fatal(err)
-				}
-			}
-			cancel()
-			synctest.Wait()
-			if inside, waiting := turn.count(); inside != 1 || waiting != 0 {
-				t.Fatalf("%d inside, %d wait", inside, waiting)
-			}
-		}
-	})
-}
-
 func TestNoLimitCostsNothing(t *testing.T) {
 	l, ctx := &limit{}, t.Context()
 	if n := testing.AllocsPerRun(1000, func() {
 		if l.beginWrite(ctx) == nil {
-			l.writes.leave()
+			l.writes.Leave()
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
@@ -267,7 +243,7 @@ func BenchmarkNoLimit(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if l.beginWrite(ctx) == nil {
-			l.writes.leave()
+			l.writes.Leave()
 		}
 	}
 }

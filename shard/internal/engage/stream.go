@@ -144,6 +144,9 @@ func (f *frameReader) Read(into []byte) (int, error) {
 func (f *frameReader) await() error {
 	var end extent
 	for seen := 0; ; {
+		if seen == 0 { // the end of the line before belongs to no event
+			f.read = bytes.TrimLeft(f.read, " \t\r\n")
+		}
 		if n := end.of(f.read[seen:]); n > 0 {
 			f.left = seen + n
 			return nil

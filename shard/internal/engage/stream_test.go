@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -127,6 +128,46 @@ func TestWatchEventsAreDecodedAsClientGoDoes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// counted counts what is left to client-go's decoder of events.
+type counted struct {
+	runtime.Serializer
+	n *int
+}
+
+func (c counted) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object,
+	*schema.GroupVersionKind, error) {
+	*c.n++
+	return c.Serializer.Decode(data, defaults, into)
+}
+
+// API servers end each event with a line's end, which must not make the next one look like something else.
+func TestWhatAPIServersWriteIsNotLeftToClientGo(t *testing.T) {
+	for _, stream := range ofPods.SupportedMediaTypes() {
+		if stream.MediaType != runtime.ContentTypeJSON {
+			continue
+		}
+		left, large := 0, podNamed("large")
+		large.Annotations["much"] = strings.Repeat("x", 4*largeBuffer)
+		events := envelopes{counted{stream.StreamSerializer.Serializer.(envelopes).Serializer, &left}}
+		reader := &frameReader{from: io.NopCloser(strings.NewReader(
+			event(t, "ADDED", large) + strings.Repeat(event(t, "ADDED", podNamed("a")), 3)))}
+		decoder := streaming.NewDecoder(reader, events)
+		for i := range 4 {
+			if _, _, err := decoder.Decode(nil, &metav1.WatchEvent{}); err != nil {
+				t.Fatalf("event %d: %v", i, err)
+			}
+		}
+		if _, _, err := decoder.Decode(nil, &metav1.WatchEvent{}); err != io.EOF {
+			t.Errorf("behind the last event: %v", err)
+		}
+		if left != 0 || len(reader.buffer) > largeBuffer {
+			t.Errorf("%d events are left to client-go; %d bytes of buffer are kept", left, len(reader.buffer))
+		}
+		return
+	}
+	t.Fatal("there is no JSON")
 }
 
 func FuzzWatchEventsAreDecodedAsClientGoDoes(f *testing.F) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+	"github.com/tenure-dev/tenure/shard/internal/turnstile"
 )
 
 // Traffic counts what one workload cluster sent this replica. It is safe for concurrent use.
@@ -30,8 +31,8 @@ type Traffic struct {
 	// Breaker tells whether the cluster answers.
 	Breaker Breaker
 
-	fills turnstile
-	lists turnstile
+	fills turnstile.Turnstile
+	lists turnstile.Turnstile
 	limit limit
 }
 
@@ -41,7 +42,7 @@ func (t *Traffic) SetLimits(to kubeconfig.Limits) { t.limit.set(to) }
 
 // Writes is how many writes were sent and not answered yet, how many wait for their turn, and the limits.
 func (t *Traffic) Writes() (inFlight, waiting int, limits kubeconfig.Limits) {
-	inFlight, waiting = t.limit.writes.count()
+	inFlight, waiting = t.limit.writes.Count()
 	return inFlight, waiting, t.limit.get()
 }
 
@@ -84,7 +85,7 @@ func (f *fence) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	ctx, done, end, err := f.gate.beginWrite(req.Context())
 	if err != nil {
-		f.traffic.limit.writes.leave()
+		f.traffic.limit.writes.Leave()
 		f.traffic.FencedWrites.Add(1)
 		closeBody(req)
 		return nil, err
@@ -97,7 +98,7 @@ func (f *fence) RoundTrip(req *http.Request) (*http.Response, error) {
 		f.traffic.UnansweredWrites.Add(1)
 	}
 	done(answered)
-	f.traffic.limit.writes.leave()
+	f.traffic.limit.writes.Leave()
 	if err != nil {
 		end()
 		return nil, ofWaiting(req.Context(), began, sent, err)

@@ -15,16 +15,21 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+
+	"github.com/tenure-dev/tenure/shard/internal/turnstile"
 )
 
 const (
 	// shortFrom is the part of the limit from which on memory is short. What is left is garbage between two collections:
 	// with a fifth of the limit, collecting takes about five times as much processor time as with an equal part.
 	shortFrom = 0.8
-	// lookEvery is how often those who wait look whether memory is still short.
-	lookEvery = 500 * time.Millisecond
+	// afterwards is how many of those who had to wait are let in at a time once memory isn't short any more: the next
+	// collection has to find what they took before others go in.
+	afterwards = 4
 	// turn is for how long one keeps others waiting: its caches may never be filled.
 	turn = 5 * time.Second
+	// lookEvery is how often it is looked, while somebody waits, whether memory is still short.
+	lookEvery = 500 * time.Millisecond
 	// tellEvery bounds how often it is said that somebody has to wait.
 	tellEvery = time.Minute
 )
@@ -61,48 +66,45 @@ func (u Use) Share() float64 {
 	return float64(u.Bytes) / float64(u.Limit)
 }
 
-// Room is where caches are filled: many at a time while there is memory, and one while it is short. It is safe for
-// concurrent use.
+// Room is where caches are filled: by anybody while there is memory, and by one at a time while it is short. It is safe
+// for concurrent use.
 type Room struct {
-	log logr.Logger
-	use func() Use
-	one chan struct{} // holds a token while somebody fills caches although memory is short
+	log  logr.Logger
+	use  func() Use
+	door turnstile.Turnstile
 
-	mu   sync.Mutex // guards all below
-	told time.Time
+	mu      sync.Mutex // guards all below
+	looking bool       // somebody has to take turns, so it is looked again and again
+	told    time.Time
 }
 
 // NewRoom returns the room of a process that needs what use returns.
 func NewRoom(use func() Use, log logr.Logger) *Room {
-	return &Room{log: log, use: use, one: make(chan struct{}, 1)}
+	return &Room{log: log, use: use}
 }
 
 // Enter waits until there is memory, or, while there isn't, for a turn. The turn ends when leave is called, or by itself
 // after a while. It fails only with the context.
 func (r *Room) Enter(ctx context.Context) (leave func(), err error) {
-	for {
-		u := r.use()
-		if u.Share() < shortFrom {
-			return func() {}, nil
-		}
-		r.tell(u)
-		select {
-		case r.one <- struct{}{}:
-			leave := sync.OnceFunc(func() { <-r.one })
-			over := time.AfterFunc(turn, leave)
-			return func() {
-				over.Stop()
-				leave()
-			}, nil
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(lookEvery):
-		}
+	most := r.most()
+	if _, waiting := r.door.Count(); most > 1 && waiting == 0 {
+		return func() {}, nil
 	}
+	r.mu.Lock()
+	if !r.looking {
+		r.looking = true
+		time.AfterFunc(lookEvery, r.look)
+	}
+	r.mu.Unlock()
+	return r.door.Turn(ctx, most, turn, nil)
 }
 
-// tell says that memory is short, now and then.
-func (r *Room) tell(u Use) {
+// most is how many may be let in at a time of those who have to wait.
+func (r *Room) most() int {
+	u := r.use()
+	if u.Share() < shortFrom {
+		return afterwards
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if now := time.Now(); now.Sub(r.told) >= tellEvery {
@@ -110,4 +112,17 @@ func (r *Room) tell(u Use) {
 		r.log.Info("memory is short: caches are filled one shard at a time", "neededMiB", u.Bytes>>20,
 			"limitMiB", u.Limit>>20)
 	}
+	return 1
+}
+
+// look lets more in when memory isn't short any more, for as long as somebody takes turns.
+func (r *Room) look() {
+	r.door.Resize(r.most())
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if inside, waiting := r.door.Count(); inside+waiting == 0 {
+		r.looking = false
+		return
+	}
+	time.AfterFunc(lookEvery, r.look)
 }

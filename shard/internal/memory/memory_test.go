@@ -44,8 +44,8 @@ func TestUseIsWhatNoCollectionGivesBack(t *testing.T) {
 	}
 }
 
-// Everybody is let in while there is memory, one at a time while there is little; one whose caches are never filled
-// holds the others up for a while only; and once there is memory again, all that wait are let in.
+// Everybody is let in while there is memory, and one at a time while it is short, in turn. One whose caches are never
+// filled holds the others up for a while only. Once there is memory again, those who waited are let in a few at a time.
 func TestOneAtATimeWhileMemoryIsShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var share atomic.Uint64 // percent
@@ -85,13 +85,31 @@ func TestOneAtATimeWhileMemoryIsShort(t *testing.T) {
 			t.Errorf("its turn comes after %v, want it when the one before has had its time", took)
 		}
 		first() // for the second time, which takes nobody else's turn
-		time.AfterFunc(time.Second, func() { share.Store(50) })
+		var inside atomic.Int32
+		for range 3 * afterwards {
+			go func() { enter(); inside.Add(1) }()
+		}
+		synctest.Wait()
+		if n := inside.Load(); n != 0 {
+			t.Errorf("%d more are let in while memory is short", n)
+		}
+		share.Store(50)
+		time.Sleep(lookEvery)
+		synctest.Wait()
+		if n := inside.Load(); n != afterwards-1 { // beside the one whose turn it is
+			t.Errorf("%d are let in once there is memory, want %d", n, afterwards-1)
+		}
+		time.Sleep(4 * turn)
+		synctest.Wait()
+		if n := inside.Load(); n != 3*afterwards {
+			t.Errorf("%d have been let in at last, want all %d", n, 3*afterwards)
+		}
 		began = time.Now()
 		for range 100 {
 			enter()
 		}
-		if took := time.Since(began); took < time.Second || took > time.Second+lookEvery {
-			t.Errorf("all are let in after %v, want it as soon as there is memory", took)
+		if took := time.Since(began); took != 0 {
+			t.Errorf("once nobody waits, others wait %v", took)
 		}
 		if len(said) != 1 || !strings.Contains(said[0], "memory is short") {
 			t.Errorf("it said %q", said)

@@ -44,7 +44,7 @@ func TestShardsFillTheirCachesInTurn(t *testing.T) {
 			done()
 		}
 		synctest.Wait()
-		if inside, waiting := traffic.fills.count(); inside != 2 || waiting != 0 {
+		if inside, waiting := traffic.fills.Count(); inside != 2 || waiting != 0 {
 			t.Errorf("%d have a turn, %d wait; want the last 2, and none", inside, waiting)
 		}
 	})
