@@ -155,13 +155,8 @@ func (f *follower) follow(ctx context.Context, spawn func(func())) (unfollow fun
 		}
 		return record.Seen(f.fleet, shard)
 	}, func(obj client.Object) {
-		switch seen, err := record.Seen(f.fleet, obj.(*tenurev1alpha1.Shard)); in := seen.(type) {
-		case ownership.LayoutSeen:
-			if err == nil { // else it was never a record of ours
-				f.put(driver.Seen{What: ownership.LayoutGone{Cluster: in.Layout.Cluster}, By: f.by})
-			}
-		case ownership.ShardSeen:
-			f.put(driver.Deleted{ID: in.Shard.ID, By: f.by})
+		if e := f.deleted(obj.(*tenurev1alpha1.Shard)); e != nil {
+			f.put(e)
 		}
 	})
 	if err != nil {
@@ -187,6 +182,23 @@ func (f *follower) follow(ctx context.Context, spawn func(func())) (unfollow fun
 		f.put(driver.Listed{By: f.by})
 	})
 	return cancel, nil
+}
+
+// deleted is what a record's deletion means; nil if it was none of the fleet's. What else the record said doesn't matter:
+// it may have been unreadable since somebody changed it.
+func (f *follower) deleted(shard *tenurev1alpha1.Shard) driver.Event {
+	if shard.Spec.Layout != nil {
+		cluster := keyspace.ClusterName(shard.Spec.Cluster)
+		if shard.Name != keyspace.LayoutName(f.fleet, cluster) {
+			return nil
+		}
+		return driver.Seen{What: ownership.LayoutGone{Cluster: cluster}, By: f.by}
+	}
+	id, err := record.ID(f.fleet, shard)
+	if err != nil {
+		return nil
+	}
+	return driver.Deleted{ID: id, By: f.by}
 }
 
 // watch puts what is seen of one kind until the context ends.

@@ -55,6 +55,9 @@ func (r Records) Sort() (counting []*tenurev1alpha1.Shard, odd []Odd) {
 			note(s, Unreadable, "%v", err)
 			continue
 		}
+		if _, err := record.Floor(s); err != nil { // what it said before goes on
+			note(s, Unreadable, "%v", err)
+		}
 		retired := s.Status.Phase == tenurev1alpha1.ShardRetired
 		l, divided := layouts[id.Cluster]
 		switch {

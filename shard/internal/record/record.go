@@ -141,13 +141,9 @@ func Seen(fleet keyspace.Fleet, shard *tenurev1alpha1.Shard) (ownership.Input, e
 	if err != nil {
 		return nil, fmt.Errorf("record %s: %w", shard.Name, err)
 	}
-	var floor int64
-	if text := shard.Annotations[tenurev1alpha1.FloorAnnotation]; text != "" {
-		floor, err = strconv.ParseInt(text, 10, 64)
-		if err != nil || floor < 0 || ownership.Epoch(floor) > ownership.MaxFloor {
-			return nil, fmt.Errorf("record %s: annotation %s: %q isn't a number from 0 to %d; correct it", shard.Name,
-				tenurev1alpha1.FloorAnnotation, text, ownership.MaxFloor)
-		}
+	floor, err := Floor(shard)
+	if err != nil {
+		return nil, err
 	}
 	return ownership.ShardSeen{Shard: ownership.Shard{
 		ID:       id,
@@ -157,13 +153,27 @@ func Seen(fleet keyspace.Fleet, shard *tenurev1alpha1.Shard) (ownership.Input, e
 		Warm:     ownership.Incarnation(shard.Status.Warm),
 		Load:     float64(shard.Status.LoadMilli) / 1000,
 		Objects:  shard.Status.Objects,
-		Floor:    ownership.Epoch(floor),
+		Floor:    floor,
 		Pin:      shard.Annotations[tenurev1alpha1.PinAnnotation],
 		Retired:  shard.Status.Phase == tenurev1alpha1.ShardRetired,
 		UID:      string(shard.UID),
 		Moved:    moved(shard.Status.LastMove),
 		Version:  version,
 	}}, nil
+}
+
+// Floor is the epoch that a record's annotation asks for at least, 0 without one.
+func Floor(shard *tenurev1alpha1.Shard) (ownership.Epoch, error) {
+	text := shard.Annotations[tenurev1alpha1.FloorAnnotation]
+	if text == "" {
+		return 0, nil
+	}
+	floor, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || floor < 0 || ownership.Epoch(floor) > ownership.MaxFloor {
+		return 0, fmt.Errorf("record %s: annotation %s: %q isn't a number from 0 to %d; correct it", shard.Name,
+			tenurev1alpha1.FloorAnnotation, text, ownership.MaxFloor)
+	}
+	return ownership.Epoch(floor), nil
 }
 
 func moved(m *tenurev1alpha1.ShardMove) *ownership.Move {
