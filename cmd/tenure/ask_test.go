@@ -45,6 +45,8 @@ func TestABadQuestionIsOneClearLineAndExitCodeTwo(t *testing.T) {
 		"cluster ad":                             `unexpected argument "ad": did you mean add`,
 		"cluster add":                            "name one cluster",
 		"cluster add West":                       `NAME "West"`,
+		"cluster add west --server west:6443":    `--server "west:6443": must be https://HOST:PORT`,
+		"cluster add west --server http://west":  `--server "http://west": must be https://HOST:PORT`,
 		"cluster add home":                       "choose another name",
 		"cluster add west --role pods":           "--role pods: must be of [ats deployments deployment-source]",
 		"cluster add west --role=":               "--role: must name at least one",

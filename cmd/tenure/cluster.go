@@ -202,6 +202,11 @@ func newClusterAdd(getenv func(string) string) *cobra.Command {
 		if o.Wish, err = access.wish(); err != nil {
 			return err
 		}
+		if o.Server != "" {
+			if err := onboard.CheckServer(o.Server); err != nil {
+				return usage(err)
+			}
+		}
 		if output == "yaml" {
 			if err := home.validate(); err != nil {
 				return err

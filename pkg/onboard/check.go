@@ -100,12 +100,20 @@ func (o Onboarder) Check(ctx context.Context, wish Wish) (Examination, error) {
 // asReplicasRead is what a Secret says to replicas, which read none without the label.
 func asReplicasRead(s *corev1.Secret) Held {
 	h := Hold(s)
-	if value := s.Labels[kubeconfig.Label]; value != "true" && !h.broken() {
-		h.Refused = fmt.Errorf("label %s is %q, so replicas don't read the Secret: kubectl -n %s label --overwrite secret "+
+	if err := unlabelled(s); err != nil && !h.broken() {
+		h.Refused = err
+	}
+	return h
+}
+
+// unlabelled is an error where replicas don't read a Secret.
+func unlabelled(s *corev1.Secret) error {
+	if value := s.Labels[kubeconfig.Label]; value != "true" {
+		return fmt.Errorf("label %s is %q, so replicas don't read the Secret: kubectl -n %s label --overwrite secret "+
 			"%s %[1]s=true",
 			kubeconfig.Label, value, s.Namespace, s.Name)
 	}
-	return h
+	return nil
 }
 
 // limits are those of a Secret alone.

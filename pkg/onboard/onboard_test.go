@@ -6,14 +6,18 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -605,6 +609,52 @@ func TestNoClusterIsCleanedUpThatReplicasMayStillWorkIn(t *testing.T) {
 	_, err := Onboarder{Home: home, Namespace: "ns", Name: "west", Workload: home}.Remove(t.Context(), RemoveOptions{})
 	if usage := (&console.UsageError{}); !errors.As(err, &usage) || !strings.Contains(err.Error(), "--wait 0") {
 		t.Errorf("%v, want a UsageError about --wait", err)
+	}
+}
+
+// An aggregated API that is away keeps nobody from taking the fleet's rights away; only the namespace stays.
+func TestWhereItIsNotKnownWhatTheNamespaceHoldsTheAccountGoesAllTheSame(t *testing.T) {
+	cluster := func(uid types.UID) client.Client {
+		return fake.NewClientBuilder().WithObjects(&corev1.Namespace{
+			ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: uid}}).Build()
+	}
+	away := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	defer away.Close()
+	keep, err := Onboarder{Name: "west", Workload: &rest.Config{Host: away.URL}}.kept(t.Context(), cluster("home"),
+		cluster("west"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, want := range map[string]string{kindNamespace: "what else it holds isn't known: ", kindAccount: ""} {
+		object := &unstructured.Unstructured{}
+		object.SetKind(kind)
+		if why := keep(object); !strings.HasPrefix(why, want) || want == "" && why != "" {
+			t.Errorf("%s is kept since %q, want %q", kind, why, want)
+		}
+	}
+}
+
+// Fleets of one namespace read the same Secrets, so all must have let go before the account of the replicas is deleted.
+func TestRemovalWaitsForEachFleetThatHoldsShardsOfTheCluster(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := tenurev1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	var records []client.Object
+	for i, r := range []struct{ fleet, cluster, holder string }{
+		{"", "west", "a-1"}, {"blue", "west", "b-1"}, {"blue", "west", "b-2"}, {"green", "east", "c-1"}, {"red", "west", ""},
+	} {
+		s := &tenurev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint(i),
+			Labels: map[string]string{tenurev1alpha1.FleetLabel: r.fleet}}}
+		s.Spec.Cluster, s.Status.Holder = r.cluster, r.holder
+		records = append(records, s)
+	}
+	home := fake.NewClientBuilder().WithScheme(scheme).WithObjects(records...).Build()
+	got, err := Onboarder{Namespace: "ns", Name: "west"}.fleets(t.Context(), home)
+	if diff := cmp.Diff([]keyspace.Fleet{"", "blue"}, got); diff != "" || err != nil {
+		t.Errorf("%v (- want, + got):\n%s", err, diff)
 	}
 }
 

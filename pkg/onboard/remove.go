@@ -13,6 +13,7 @@ import (
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
 // RemoveOptions say how a cluster is removed.
@@ -67,20 +68,34 @@ func (o Onboarder) Remove(ctx context.Context, options RemoveOptions) (r Report,
 	} else {
 		r.line("home", secret, "not there")
 	}
-	began := time.Now()
-	s, err := o.awaitRelease(ctx, options.Wait)
+	fleets, err := o.fleets(ctx, home)
 	if err != nil {
 		return r, err
 	}
-	if s.Taken > 0 {
-		r.line("home", "shards", "%s", s)
-		r.Notes = append(r.Notes, "replicas weren't waited for: they let go of these shards by themselves")
-	} else {
-		r.line("home", "shards", "let go of, after %.1fs", time.Since(began).Seconds())
-	}
-	if s.Shards > 0 && s.Taken == 0 {
-		r.line("home", fmt.Sprintf("%d Shard records", s.Shards), "left, held by nobody")
-		r.Notes = append(r.Notes, "Shard records stay for their epochs, which go on if the cluster comes back")
+	began := time.Now()
+	for _, fleet := range fleets {
+		of, what := o, "shards"
+		if of.Fleet = fleet; fleet != o.Fleet {
+			what = fmt.Sprintf("shards of fleet %q", fleet)
+		}
+		within := options.Wait
+		if within > 0 {
+			within = max(within-time.Since(began), time.Millisecond) // 0 would be not to wait
+		}
+		s, err := of.awaitRelease(ctx, within)
+		if err != nil {
+			return r, err
+		}
+		if s.Taken > 0 {
+			r.line("home", what, "%s", s)
+			r.Notes = append(r.Notes, "replicas weren't waited for: they let go of these shards by themselves")
+		} else {
+			r.line("home", what, "let go of, after %.1fs", time.Since(began).Seconds())
+		}
+		if s.Shards > 0 && s.Taken == 0 {
+			r.line("home", fmt.Sprintf("%d Shard records", s.Shards), "left, held by nobody")
+			r.Notes = append(r.Notes, "Shard records stay for their epochs, which go on if the cluster comes back")
+		}
 	}
 	if there == nil {
 		r.Notes = append(r.Notes, "nothing was touched in the cluster itself, and its tokens stay valid until they expire; "+
@@ -88,6 +103,23 @@ func (o Onboarder) Remove(ctx context.Context, options RemoveOptions) (r Report,
 		return r, nil
 	}
 	return o.clean(ctx, home, there, r)
+}
+
+// fleets are those whose replicas may work in the cluster: the one that was named, and any other of the namespace that
+// holds shards of it, since they all read the same Secrets.
+func (o Onboarder) fleets(ctx context.Context, home client.Client) ([]keyspace.Fleet, error) {
+	records := &tenurev1alpha1.ShardList{}
+	if err := home.List(ctx, records, client.InNamespace(o.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing the Shard records in namespace %s of the home cluster: %w", o.Namespace, err)
+	}
+	all := []keyspace.Fleet{o.Fleet}
+	for _, s := range records.Items {
+		fleet := keyspace.Fleet(s.Labels[tenurev1alpha1.FleetLabel])
+		if s.Spec.Cluster == o.Name && s.Status.Holder != "" && !slices.Contains(all, fleet) {
+			all = append(all, fleet)
+		}
+	}
+	return all, nil
 }
 
 // mayClean refuses to clean up in a cluster that isn't the one that is removed, or that is served under another name.
@@ -159,15 +191,14 @@ func (o Onboarder) kept(ctx context.Context, home,
 	if unread != nil {
 		return nil, errors.Join(errors.New("whether this is the home cluster itself isn't known"), unread)
 	}
-	others, err := inhabitants(ctx, o.Workload, accountNamespace)
-	if err != nil {
-		return nil, err
-	}
+	others, unknown := inhabitants(ctx, o.Workload, accountNamespace) // an aggregated API may be away for long
 	return func(object *unstructured.Unstructured) string {
 		shared := object.GetKind() == kindNamespace || object.GetKind() == kindAccount
 		switch {
 		case shared && uid == atHome:
 			return "the replicas run with it: this is the home cluster"
+		case object.GetKind() == kindNamespace && unknown != nil:
+			return "what else it holds isn't known: " + unknown.Error()
 		case object.GetKind() == kindNamespace && len(others) > 0:
 			return "it holds " + few(others)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -80,6 +81,9 @@ type Renewer struct {
 type try struct {
 	failures int
 	next     time.Time // no try before that
+	// about are the sums of the kubeconfigs that this is about: the one that was to be replaced, and the one in its place.
+	// The cache may show either for a while. A third one is somebody else's, and is tried as if it were the first.
+	about []string
 }
 
 // NewRenewer returns a Renewer; see SetupWithManager.
@@ -121,6 +125,9 @@ func (r *Renewer) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	}
 	now := r.cfg.Now()
 	t := r.try(req.Name)
+	if len(t.about) > 0 && !slices.Contains(t.about, secret.Annotations[SumAnnotation]) {
+		*t = try{}
+	}
 	if now.Before(renewAt(secret, held.issued, held.Expires)) {
 		t.failures = 0 // somebody else has renewed it
 	} else if !now.Before(t.next) {
@@ -149,7 +156,8 @@ func (r *Renewer) forget(cluster string) {
 
 // renew tries it once, and makes known what came of it.
 func (r *Renewer) renew(ctx context.Context, secret *corev1.Secret, held Held, t *try) {
-	expires, err := r.replace(ctx, secret, held)
+	t.about = []string{secret.Annotations[SumAnnotation]}
+	made, err := r.replace(ctx, secret, held)
 	now := r.cfg.Now()
 	told := clusterhealth.Event{Reporter: renewalReporter, Replica: r.cfg.Replica, Action: "Renew"}
 	switch {
@@ -170,54 +178,62 @@ func (r *Renewer) renew(ctx context.Context, secret *corev1.Secret, held Held, t
 		told.Note = fmt.Sprintf("its token expires %s and couldn't be renewed, which is tried again: %s. "+
 			"By hand: tenure cluster rotate %s", stamp(held.Expires), note, secret.Name)
 	default:
-		t.failures, t.next = 0, now.Add(settledFor(held.Expires.Sub(held.issued)))
-		r.log.Info("token of a cluster renewed", "cluster", secret.Name, "expires", expires)
+		// The API server may have granted less than was asked for. Both times are of its clock, which may not be ours.
+		t.failures, t.next, t.about = 0, now.Add(settledFor(made.expires.Sub(made.issued))), append(t.about, made.sum)
+		r.log.Info("token of a cluster renewed", "cluster", secret.Name, "expires", made.expires)
 		told.Reason, told.Normal = ReasonRenewed, true
-		told.Note = fmt.Sprintf("its token was renewed, and expires %s", stamp(expires))
+		told.Note = fmt.Sprintf("its token was renewed, and expires %s", stamp(made.expires))
 	}
 	told.Tell(ctx, r.home, r.log, secret, now)
+}
+
+// replacement is a token in the place of another, and the sum of the kubeconfig that holds it.
+type replacement struct {
+	issued, expires time.Time
+	sum             string
 }
 
 var errChanged = errors.New("the Secret was changed meanwhile")
 
 // replace asks for a token that lives as long as the one before, sees that the cluster takes it, and puts it into the
 // Secret unless that was changed meanwhile.
-func (r *Renewer) replace(ctx context.Context, secret *corev1.Secret, held Held) (expires time.Time, err error) {
+func (r *Renewer) replace(ctx context.Context, secret *corev1.Secret, held Held) (made replacement, err error) {
 	access, err := kubeconfig.OfSecret(secret, r.cfg.Policy)
 	if err != nil {
-		return expires, err
+		return made, err
 	}
 	config, err := access.REST()
 	if err != nil {
-		return expires, err
+		return made, err
 	}
 	config.Timeout, config.QPS, config.UserAgent = renewTimeout, -1, "tenure (renewal)"
 	token, _, err := requestToken(ctx, config, max(held.Expires.Sub(held.issued), shortestLife))
 	switch {
 	case apierrors.IsForbidden(err):
-		return expires, fmt.Errorf("%w: tenure cluster add gives the right (config/workload/token_role.yaml)", err)
+		return made, fmt.Errorf("%w: tenure cluster add gives the right (config/workload/token_role.yaml)", err)
 	case err != nil:
-		return expires, err
+		return made, err
 	}
-	if _, expires = kubeconfig.TokenLife(token); !expires.After(held.Expires) {
-		return expires, fmt.Errorf("the API server granted a token that expires %s, not later than the one before: "+
-			"see --service-account-max-token-expiration there", stamp(expires))
+	if made.issued, made.expires = kubeconfig.TokenLife(token); !made.expires.After(held.Expires) {
+		return made, fmt.Errorf("the API server granted a token that expires %s, not later than the one before: "+
+			"see --service-account-max-token-expiration there", stamp(made.expires))
 	}
 	body, err := held.target.kubeconfig(secret.Name, token)
 	if err != nil {
-		return expires, fmt.Errorf("with the new token: %w", err)
+		return made, fmt.Errorf("with the new token: %w", err)
 	}
 	next := secret.DeepCopy()
 	fill(next, body, true)
+	made.sum = next.Annotations[SumAnnotation]
 	if reason, note := clusterhealth.Look(ctx, next, r.cfg.Policy, renewTimeout); reason != clusterhealth.ReasonUsable {
-		return expires, fmt.Errorf("the new token can't be used, so the one before is kept: %s: %s", reason, note)
+		return made, fmt.Errorf("the new token can't be used, so the one before is kept: %s: %s", reason, note)
 	}
 	err = r.home.Patch(ctx, next, client.MergeFromWithOptions(secret, client.MergeFromWithOptimisticLock{}))
 	switch {
 	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
-		return expires, errChanged
+		return made, errChanged
 	case err != nil:
-		return expires, fmt.Errorf("writing Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+		return made, fmt.Errorf("writing Secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
-	return expires, nil
+	return made, nil
 }

@@ -285,6 +285,40 @@ func TestAClockThatIsFarAheadRenewsNotWithoutEnd(t *testing.T) {
 	}
 }
 
+// The pause after a renewal is a part of the new token's life, not of the old one's, which may be much longer.
+func TestATokenIsRenewedInTimeAlthoughItIsShorterThanTheOneBefore(t *testing.T) {
+	f := newRenewing(t, nil) // two hours
+	f.pass(55 * time.Minute)
+	f.at.grants.Store(600)
+	f.look()
+	f.pass(9 * time.Minute)
+	f.look()
+	if n := f.at.asked.Load(); n != 2 {
+		t.Errorf("asked %d times while the second token of ten minutes ended, want 2", n)
+	}
+}
+
+// After a renewal somebody puts a token in its place that lives for a short time only.
+func TestATokenOfARotationIsRenewedInTimeAlthoughOneWasRenewedJustBefore(t *testing.T) {
+	f := newRenewing(t, nil)
+	f.pass(55 * time.Minute)
+	f.look()
+	s := f.secret()
+	text, err := Hold(s).target.kubeconfig("west", tokenFrom(f.now(), f.now().Add(10*time.Minute)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(s, text, true)
+	if err := f.home.Update(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	f.pass(9 * time.Minute)
+	f.look()
+	if n := f.at.asked.Load(); n != 2 {
+		t.Errorf("asked %d times while the token of the rotation ended, want 2", n)
+	}
+}
+
 func TestAKubeconfigOfSomebodyElsesIsLeftAlone(t *testing.T) {
 	for name, change := range map[string]func(*corev1.Secret){
 		"made by hand":       byHand,

@@ -31,6 +31,9 @@ func (o Onboarder) Rotate(ctx context.Context, lifetime time.Duration) (r Report
 	if known.Own == nil {
 		return r, o.unknown(known)
 	}
+	if err := unlabelled(known.Own); err != nil {
+		return r, err
+	}
 	held := Hold(known.Own)
 	if err := whose(o.Namespace, o.Name, known.Own, held, target); err != nil {
 		return r, fmt.Errorf("--kubeconfig isn't of this cluster, so nothing was done: %w", err)

@@ -78,6 +78,14 @@ func TargetOf(admin *rest.Config, server string) (Target, error) {
 	return t, nil
 }
 
+// CheckServer refuses an address at which no replica could reach a cluster.
+func CheckServer(server string) error {
+	if _, err := (Target{Server: strings.TrimRight(server, "/")}).kubeconfig("cluster", "token"); err != nil {
+		return fmt.Errorf("--server %q: must be https://HOST:PORT", server)
+	}
+	return nil
+}
+
 // asBefore is the target as its own Secret says that replicas reach it. An admin's way often is another one.
 func (t Target) asBefore(own *corev1.Secret) Target {
 	if own == nil || t.UID == "" || own.Annotations[UIDAnnotation] != t.UID {
