@@ -11,7 +11,8 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Profile is where the processors' time went, by function, in µs per At.
+// Profile is where the processors' time went, by function, in µs per At: a function's share of what was sampled, of what
+// the processes used by their own clocks. Profiles cover a part of each round, in which few Ats may be done.
 type Profile struct {
 	// Fleets are the columns, ours first.
 	Fleets []string     `json:"fleets"`
@@ -26,11 +27,22 @@ type ProfileRow struct {
 	Cum  []float64 `json:"cum_us_per_at"`
 }
 
-// Profiled are the CPU profiles of one fleet's processes, and how many Ats were done while they were taken.
+// Profiled are the CPU profiles of one fleet's processes, and the seconds of a processor that they used per At; nil if
+// that isn't known.
 type Profiled struct {
 	Fleet    string
 	Profiles []*profile.Profile
-	Ats      int
+	PerAt    *float64
+}
+
+// total is what was sampled, in ns.
+func (f Profiled) total() (ns int64) {
+	for _, p := range f.Profiles {
+		for _, s := range p.Sample {
+			ns += s.Value[len(s.Value)-1] // the last value is the time
+		}
+	}
+	return ns
 }
 
 // everything is the row that sums a profile up.
@@ -40,9 +52,9 @@ const everything = "(everything)"
 const profileRows = 40
 
 // NewProfile sets the profiles of fleets side by side: the functions in which any of them spends the most itself, below
-// a row of everything. A fleet without Ats or profiles is left out.
+// a row of everything. A fleet of which nothing was sampled is left out.
 func NewProfile(fleets []Profiled) *Profile {
-	fleets = slices.DeleteFunc(slices.Clone(fleets), func(f Profiled) bool { return f.Ats == 0 || len(f.Profiles) == 0 })
+	fleets = slices.DeleteFunc(slices.Clone(fleets), func(f Profiled) bool { return f.PerAt == nil || f.total() == 0 })
 	if len(fleets) == 0 {
 		return nil
 	}
@@ -60,9 +72,10 @@ func NewProfile(fleets []Profiled) *Profile {
 				r.Flat[i] += us
 			}
 		}
+		perNS := *f.PerAt * 1e6 / float64(f.total())
 		for _, p := range f.Profiles {
 			for _, s := range p.Sample {
-				us := float64(s.Value[len(s.Value)-1]) / 1e3 / float64(f.Ats) // the last value is the time
+				us := float64(s.Value[len(s.Value)-1]) * perNS
 				add(everything, true, us)
 				seen := map[string]bool{}
 				for depth, location := range s.Location {

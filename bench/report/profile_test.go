@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/google/pprof/profile"
 )
 
@@ -23,14 +24,17 @@ func TestAProfileSetsFleetsSideBySidePerAt(t *testing.T) {
 		{Sample: []*profile.Sample{stack(600, "write")}},
 	}
 	theirs := []*profile.Profile{{Sample: []*profile.Sample{stack(50, "decode")}}}
-	got := NewProfile([]Profiled{{"tenure", ours, 100}, {"floor", theirs, 50}, {"idle", theirs, 0}, {"blind", nil, 9}})
+	us := func(n float64) *float64 { n /= 1e6; return &n }
+	got := NewProfile([]Profiled{
+		{"tenure", ours, us(10)}, {"floor", theirs, us(1)}, {"unknown", theirs, nil}, {"blind", nil, us(9)},
+	})
 	want := &Profile{Fleets: []string{"tenure", "floor"}, Rows: []ProfileRow{
 		{everything, []float64{10, 1}, []float64{10, 1}},
 		{"write", []float64{6, 0}, []float64{6, 0}},
 		{"decode", []float64{3, 1}, []float64{3, 1}},
 		{"read", []float64{1, 0}, []float64{4, 0}},
 	}}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(1e-9, 0)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	var b strings.Builder
@@ -39,7 +43,7 @@ func TestAProfileSetsFleetsSideBySidePerAt(t *testing.T) {
 		!strings.Contains(lines[3], "3.0   3.0    1.0  1.0  decode") {
 		t.Errorf("the table is:\n%s", b.String())
 	}
-	if NewProfile([]Profiled{{"blind", nil, 9}}) != nil {
+	if NewProfile([]Profiled{{"blind", nil, us(9)}}) != nil {
 		t.Error("a table of nothing")
 	}
 }

@@ -53,7 +53,6 @@ type fleet struct {
 	processes []*process
 	kills     []kill
 	profiles  []*profile.Profile
-	profiled  []time.Time // since when they were taken
 
 	preloaded *load.Generator // of Ats that are there and not due; nil if there are none
 	say       func(format string, args ...any)

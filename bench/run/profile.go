@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/google/pprof/profile"
@@ -26,7 +25,6 @@ func (f *fleet) profile(ctx context.Context, namespace string, start time.Time) 
 		return
 	}
 	f.sampling.Wait() // a process takes one at a time, and the round before may have been short
-	f.profiled = append(f.profiled, time.Now())
 	for _, p := range f.live() {
 		f.sampling.Go(func() {
 			path := filepath.Join(f.options.Profile, fmt.Sprintf("%s-%s-%s.pprof", f.as, p.Name, namespace))
@@ -61,18 +59,9 @@ func (p *process) profile(ctx context.Context, path string) (*profile.Profile, e
 	return profile.ParseData(content)
 }
 
-// taken are the fleet's profiles, with the Ats that were done meanwhile.
-func (f *fleet) taken() report.Profiled {
+// taken are the fleet's profiles, with what its processes used per At.
+func (f *fleet) taken(perAt *float64) report.Profiled {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	out := report.Profiled{Fleet: string(f.as), Profiles: f.profiles}
-	for _, done := range f.ledger.Sum("", nil, keyOf).Dones {
-		if slices.ContainsFunc(f.profiled, func(from time.Time) bool {
-			return done.After(from) &&
-				done.Before(from.Add(profileFor))
-		}) {
-			out.Ats++
-		}
-	}
-	return out
+	return report.Profiled{Fleet: string(f.as), Profiles: f.profiles, PerAt: perAt}
 }

@@ -155,7 +155,7 @@ func (r *runner) stage(ctx context.Context, s scenario.Scenario,
 			return nil, err
 		}
 		r.judgeWitness(string(f.as), results)
-		profiles = append(profiles, f.taken())
+		profiles = append(profiles, f.taken(results.CPUPerObject))
 		out[f.as] = results
 	}
 	r.report.Profile = report.NewProfile(profiles)
