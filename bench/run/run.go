@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/report"
 	"github.com/tenure-dev/tenure/bench/samples"
 	"github.com/tenure-dev/tenure/bench/scenario"
+	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
 // warmUp is how many Ats each fleet serves before anything is measured: connections, caches, and the API servers'
@@ -40,11 +40,12 @@ func Run(ctx context.Context, s scenario.Scenario, o Options) (*report.Report, e
 	}
 	dir := o.Dir
 	if dir == "" {
-		var err error
-		if dir, err = os.MkdirTemp("", "tenure-bench-"); err != nil {
-			return nil, fmt.Errorf("making a folder for the run: %w", err)
+		made, remove, err := localplane.TempDir()
+		if err != nil {
+			return nil, err
 		}
-		defer os.RemoveAll(dir)
+		dir = made
+		defer func() { _ = remove() }()
 	}
 	r := &runner{scenario: s, options: o, progress: newProgress(o.Progress, s)}
 	r.report = &report.Report{

@@ -123,6 +123,11 @@ func (f *runFlags) run(cmd *cobra.Command, name string) (*report.Report, error) 
 	if err != nil {
 		return nil, err
 	}
+	for flag, path := range map[string]string{"--json": f.jsonFile, "--html": f.htmlFile} {
+		if there, err := os.Stat(path); err == nil && there.IsDir() { // better now than after the run
+			return nil, fmt.Errorf("%s %s: is a folder: name a file", flag, path)
+		}
+	}
 	if f.unwitnessed != "" {
 		s.Unwitnessed = f.unwitnessed
 	}
@@ -136,11 +141,12 @@ func (f *runFlags) run(cmd *cobra.Command, name string) (*report.Report, error) 
 	if err := check.Judge(r); err != nil {
 		return nil, err
 	}
+	report.Text(cmd.OutOrStdout(), r) // first: it is all there is of the run if a file can't be written
+	verdict := judge(cmd.OutOrStdout(), r)
 	if err := errors.Join(writeJSON(f.jsonFile, "the report", r), f.writePage(r)); err != nil {
 		return nil, err
 	}
-	report.Text(cmd.OutOrStdout(), r)
-	return r, judge(cmd.OutOrStdout(), r)
+	return r, verdict
 }
 
 // judge prints the verdicts; an invalid run and a missed threshold are findings.

@@ -67,7 +67,9 @@ func Assess(s Snapshot) Fleet {
 	}
 	for _, e := range v.entries {
 		f.Shards = append(f.Shards, v.shard(e))
-		f.Totals.add(e)
+		if !v.removed[e.ID.Cluster] {
+			f.Totals.add(e)
+		}
 		if e.moving() {
 			f.Moves = append(f.Moves, v.move(e))
 		}

@@ -104,6 +104,17 @@ type Cluster struct {
 	Map string `json:"map"`
 }
 
+// Trouble orders clusters: 2 is one that doesn't answer, 1 one that isn't served in full or answers badly, 0 is all well.
+func (c Cluster) Trouble() int {
+	switch {
+	case c.Reason != "" && c.Reason != "Usable":
+		return 2
+	case c.Held < c.Shards && !c.Removed, c.State != "":
+		return 1
+	}
+	return 0
+}
+
 // Shard is one record.
 type Shard struct {
 	ID       keyspace.ShardID     `json:"id"`

@@ -531,3 +531,16 @@ func TestAClusterThatOnlyReplicasMayUseIsJudgedByWhatTheySay(t *testing.T) {
 		})
 	}
 }
+
+// Records of a cluster that was removed stay for their epochs, held by nobody, and nothing is missing.
+func TestARemovedClusterIsNoPartOfTheTotals(t *testing.T) {
+	s := healthy()
+	s.Clusters = s.Clusters[:1]
+	for i := 4; i < 8; i++ {
+		s.Records.Shards[i].Status.Holder = ""
+	}
+	f := Assess(s)
+	if f.Totals.Clusters != 1 || f.Totals.Shards != 4 || f.Totals.Held != 4 || len(f.Shards) != 8 {
+		t.Errorf("%+v of %d records, want one cluster whose 4 shards are all held", f.Totals, len(f.Shards))
+	}
+}

@@ -114,7 +114,7 @@ func (s *Screen) clusters(f Fleet) {
 	}
 	order := slices.Clone(f.Clusters)
 	if len(order) > mostClusters { // those with trouble first
-		slices.SortStableFunc(order, func(a, b Cluster) int { return troubleOf(b) - troubleOf(a) })
+		slices.SortStableFunc(order, func(a, b Cluster) int { return b.Trouble() - a.Trouble() })
 	}
 	var rows [][]cell
 	for _, c := range order[:min(len(order), mostClusters)] {
@@ -124,7 +124,7 @@ func (s *Screen) clusters(f Fleet) {
 			answer = styled(dim, "removed")
 		case c.Reason == "":
 			answer = styled(dim, "not asked")
-		case troubleOf(c) > 1:
+		case c.Trouble() > 1:
 			answer = styled(red, c.Reason)
 		case c.State != "":
 			answer = styled(yellow, c.State)
@@ -182,17 +182,6 @@ func waitsOf(w *inspect.ClusterView) string {
 		all = strings.TrimPrefix(all+"; limits of a replica: "+w.Limits, "; ")
 	}
 	return all
-}
-
-// troubleOf orders clusters: those that don't answer, those that aren't served in full or answer badly, the rest.
-func troubleOf(c Cluster) int {
-	switch {
-	case c.Reason != "" && c.Reason != "Usable":
-		return 2
-	case c.Held < c.Shards && !c.Removed, c.State != "":
-		return 1
-	}
-	return 0
 }
 
 func (s *Screen) moves(f Fleet) {

@@ -225,4 +225,6 @@ type View struct {
 	Queues []Queue `json:"queues"`
 	// Left is how many shards aren't in the view because there are too many.
 	Left int `json:"left,omitempty"`
+	// LeftClusters is how many clusters aren't, with their shards.
+	LeftClusters int `json:"leftClusters,omitempty"`
 }

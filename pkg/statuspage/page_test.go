@@ -3,6 +3,7 @@ package statuspage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/shard/inspect"
+	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
 // newPage has records that read counts the reads of.
@@ -179,5 +181,22 @@ func TestMetricsAreReadAsTheyAreGathered(t *testing.T) {
 	}
 	if got := *q.wait.quantile(0.99); got != 1 {
 		t.Errorf("a quantile beyond the last bound is %v, want that bound", got)
+	}
+}
+
+func TestOfTooManyClustersThoseWithTroubleAreShown(t *testing.T) {
+	v := View{}
+	for i := range maxRows + 1 {
+		name := keyspace.ClusterName(fmt.Sprintf("c%03d", i))
+		v.Fleet.Clusters = append(v.Fleet.Clusters, console.Cluster{Name: name, Reason: "Usable"})
+		v.Fleet.Shards = append(v.Fleet.Shards, console.Shard{Cluster: name})
+	}
+	v.Fleet.Clusters[maxRows].Reason = "Unreachable"
+	v.cut()
+	last := len(v.Fleet.Clusters) - 1
+	if v.LeftClusters != 1 || v.Left != 1 || last != maxRows-1 || v.Fleet.Clusters[last].Reason != "Unreachable" ||
+		v.Fleet.Clusters[0].Name != "c000" {
+		t.Errorf("left out: %d clusters, %d shards; of %d that are shown the last is %+v", v.LeftClusters, v.Left, last+1,
+			v.Fleet.Clusters[last])
 	}
 }

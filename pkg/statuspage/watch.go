@@ -1,6 +1,7 @@
 package statuspage
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -69,13 +70,33 @@ func (w *watch) see(cfg Config, records inspect.Records, m metrics, now time.Tim
 		s.Clusters = append(s.Clusters, a)
 	}
 	v := View{By: cfg.Replica, Fleet: console.Assess(s), Queues: w.seeQueues(m, now)}
-	f := &v.Fleet
-	v.Left = max(0, len(f.Shards)-maxShards)
-	f.Shards = f.Shards[:len(f.Shards)-v.Left]
-	f.Replicas = f.Replicas[:min(len(f.Replicas), maxRows)]
-	f.Clusters = f.Clusters[:min(len(f.Clusters), maxRows)]
-	f.Moves = f.Moves[:min(len(f.Moves), maxRows)]
+	v.cut()
 	return v
+}
+
+// cut leaves out what is too much for a page: of clusters, first those that are all right.
+func (v *View) cut() {
+	f := &v.Fleet
+	if v.LeftClusters = max(0, len(f.Clusters)-maxRows); v.LeftClusters > 0 {
+		slices.SortStableFunc(f.Clusters, func(a, b console.Cluster) int {
+			return cmp.Compare(b.Trouble(), a.Trouble())
+		})
+		f.Clusters = f.Clusters[:maxRows]
+		slices.SortStableFunc(f.Clusters, func(a, b console.Cluster) int { return cmp.Compare(a.Name, b.Name) })
+		shown := map[keyspace.ClusterName]bool{}
+		for _, c := range f.Clusters {
+			shown[c.Name] = true
+		}
+		all := len(f.Shards)
+		f.Shards = slices.DeleteFunc(f.Shards, func(s console.Shard) bool { return !shown[s.Cluster] })
+		v.Left = all - len(f.Shards)
+	}
+	if more := len(f.Shards) - maxShards; more > 0 {
+		v.Left += more
+		f.Shards = f.Shards[:maxShards]
+	}
+	f.Replicas = f.Replicas[:min(len(f.Replicas), maxRows)]
+	f.Moves = f.Moves[:min(len(f.Moves), maxRows)]
 }
 
 // seeLeases returns when each Lease was last seen to change, on this replica's clock. A Lease that hasn't changed

@@ -42,9 +42,14 @@ func runGates(ctx context.Context, args []string, out io.Writer) int {
 	if err := fs.Parse(args); err != nil {
 		return 2
 	}
-	g := &gates{out: out, only: regexp.MustCompile(*only)}
+	expression, err := regexp.Compile(*only)
+	if err != nil {
+		fmt.Fprintf(out, "gates: --only %q: %v\n", *only, err)
+		return 2
+	}
+	g := &gates{out: out, only: expression}
 	began := time.Now()
-	err := g.all(ctx)
+	err = g.all(ctx)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "\nGATE\tPLANTED\tCAUGHT BY\tCONTROL")
 	for _, row := range g.table {
@@ -61,10 +66,12 @@ func runGates(ctx context.Context, args []string, out io.Writer) int {
 }
 
 func (g *gates) all(ctx context.Context) (err error) {
-	if g.dir, err = os.MkdirTemp("", "tenure-gates-"); err != nil {
+	dir, remove, err := localplane.TempDir()
+	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(g.dir)) }()
+	g.dir = dir
+	defer func() { err = errors.Join(err, remove()) }()
 	if g.tenure, err = lab.Build(ctx, g.dir, lab.Hooked, false); err != nil {
 		return err
 	}

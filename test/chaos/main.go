@@ -26,8 +26,9 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
+	context.AfterFunc(ctx, stop)   // a second signal ends the process at once, and its children with it
 	klog.SetLogger(logr.Discard()) // our own clients log errors about servers that we stopped
 	ctrllog.SetLogger(logr.Discard())
 	if len(os.Args) > 1 && os.Args[1] == "gates" {

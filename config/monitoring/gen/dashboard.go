@@ -122,7 +122,7 @@ func overview(b *dashboard.DashboardBuilder) {
 	b.WithPanel(lines("Load by replica", "Seconds of reconciling per second.", "none",
 		q("sum by (namespace, job, pod, instance) (tenure_shard_load_seconds{})", replica)))
 	b.WithPanel(lines("Objects by cluster", "Of the primary kinds.", "none",
-		q(`sum by (cluster) (label_replace(tenure_shard_objects{}, "cluster", "$1", "shard", "(.*)/[01]*"))`,
+		q(`sum by (cluster) (label_replace(tenure_shard_objects{}, "cluster", "$1", "shard", "(.*)/[01]*(@[0-9]+)?"))`,
 			"{{cluster}}")).Span(24))
 }
 

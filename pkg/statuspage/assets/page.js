@@ -119,7 +119,7 @@ function showCluster(row, cluster, shards) {
     (troubled ? ", " + cluster.reason : cluster.state ? ", " + answersOf(cluster) : ""));
   small.className = troubled ? "bad" : "";
   const strip = row.querySelector(".strip");
-  const wanted = shards.map((shard) => {
+  const wanted = (cluster.removed ? [] : shards).map((shard) => { // what is removed is held by nobody, as it should be
     let item = blocks.get(shard.id);
     if (!item) {
       item = make("li");
@@ -158,7 +158,8 @@ function showMap(view) {
     if (!item.isConnected) blocks.delete(id);
   }
   if (wanted.length === 0) map.textContent = "No workload clusters.";
-  if (view.left) map.append(make("p", "quiet", plural(view.left, "shard") + " more; tenure status -o json has all."));
+  const left = [view.leftClusters && plural(view.leftClusters, "cluster"), view.left && plural(view.left, "shard")].filter(Boolean);
+  if (left.length) map.append(make("p", "quiet", left.join(" and ") + " more; tenure status -o json has all."));
   const focused = document.activeElement;
   if (focused && focused.dataset.text) setText(byId("detail"), focused.dataset.text);
 }
@@ -229,11 +230,11 @@ function waitsOf(cluster) {
   return parts.join(", ");
 }
 
-function showUnusable(clusters) {
+function showUnusable(clusters, left) {
   const bad = (clusters || []).filter((c) => c.reason && c.reason !== "Usable");
   const slow = (clusters || []).filter((c) => !bad.includes(c) && (c.state || c.waits));
   const rows = bad.map((c) => make("li", "bad", fit(c.name) + ": " + c.reason)).concat(slow.map((c) => make("li", "", fit(c.name) + ": " + waitsOf(c))));
-  byId("unusable").replaceChildren(...(rows.length ? rows : [make("li", "quiet", "None, as this replica sees it.")]));
+  byId("unusable").replaceChildren(...(rows.length ? rows : [make("li", "quiet", left ? "None of those shown." : "None, as this replica sees it.")]));
 }
 
 function show(view) {
@@ -245,7 +246,7 @@ function show(view) {
   showReplicas(view.fleet);
   showMoves(view.fleet);
   showQueues(view.queues);
-  showUnusable(view.fleet.clusters);
+  showUnusable(view.fleet.clusters, view.leftClusters);
 }
 
 // Arrow keys, Home and End go along a line of blocks.
@@ -267,18 +268,24 @@ for (const kind of ["focusin", "pointerover", "click"]) {
 }
 
 const link = byId("link");
-const stream = new EventSource("status/events");
-stream.addEventListener("view", (event) => {
-  const view = JSON.parse(event.data);
-  show(view);
-  link.className = "link";
-  setText(link, "Live, as " + view.by + " sees it");
-});
-stream.addEventListener("trouble", (event) => {
-  link.className = "link bad";
-  setText(link, "This replica can't tell: " + event.data);
-});
-stream.addEventListener("error", () => {
-  link.className = "link bad";
-  setText(link, "Connection lost, trying again; what you see is old");
-});
+
+function follow() {
+  const stream = new EventSource("status/events");
+  stream.addEventListener("view", (event) => {
+    const view = JSON.parse(event.data);
+    show(view);
+    link.className = "link";
+    setText(link, "Live, as " + view.by + " sees it");
+  });
+  stream.addEventListener("trouble", (event) => {
+    link.className = "link bad";
+    setText(link, "This replica can't tell: " + event.data);
+  });
+  stream.addEventListener("error", () => {
+    link.className = "link bad";
+    setText(link, "Connection lost, trying again; what you see is old");
+    // Browsers try again by themselves after a broken connection, but not after an answer that is an error.
+    if (stream.readyState === EventSource.CLOSED) setTimeout(follow, 3000);
+  });
+}
+follow();

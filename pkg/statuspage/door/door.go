@@ -13,7 +13,8 @@
 //
 // The local port adds the token to every request that it forwards, so it must not serve everybody who can connect to
 // it. The first request has to present the key that is part of the printed address, and gets a cookie. All others
-// have to present the cookie. A request with another Host header than the port's own address is refused, against DNS
+// have to present the cookie. (A browser gives the cookie to any server on the same address that is asked for
+// /status, at other ports, too: don't use it to visit servers of other users of the machine meanwhile.) A request with another Host header than the port's own address is refused, against DNS
 // rebinding. Only the page and its parts can be read.
 package door
 
@@ -33,6 +34,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/oauth2"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -208,14 +210,11 @@ func (o Options) caller(ctx context.Context, home *rest.Config,
 		return base, nil
 	}
 	if o.ServiceAccount != "" {
-		ctx, cancel := context.WithTimeout(ctx, patience)
-		defer cancel()
-		answer, err := clients.CoreV1().ServiceAccounts(o.Namespace).CreateToken(ctx, o.ServiceAccount,
-			&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-		if err != nil {
-			return nil, fmt.Errorf("asking for a token of service account %s/%s: %w", o.Namespace, o.ServiceAccount, err)
+		tokens := transport.NewCachedTokenSource(&accountTokens{ctx, clients, o.Namespace, o.ServiceAccount})
+		if _, err := tokens.Token(); err != nil {
+			return nil, err
 		}
-		return transport.NewBearerAuthRoundTripper(answer.Status.Token, base), nil
+		return transport.ResettableTokenSourceWrapTransport(tokens)(base), nil
 	}
 	own := rest.AnonymousClientConfig(home)
 	own.BearerToken, own.BearerTokenFile, own.ExecProvider, own.AuthProvider = home.BearerToken, home.BearerTokenFile,
@@ -278,11 +277,31 @@ func proxy(replica *url.URL, caller http.RoundTripper) http.Handler {
 	}
 }
 
-const cookie = "tenure-page"
+// accountTokens are tokens of a service account, each requested when four fifths of the life of the one before are over.
+type accountTokens struct {
+	ctx             context.Context
+	clients         kubernetes.Interface
+	namespace, name string
+}
+
+func (a *accountTokens) Token() (*oauth2.Token, error) {
+	ctx, cancel := context.WithTimeout(a.ctx, patience)
+	defer cancel()
+	asked := time.Now()
+	answer, err := a.clients.CoreV1().ServiceAccounts(a.namespace).CreateToken(ctx, a.name,
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("asking for a token of service account %s/%s: %w", a.namespace, a.name, err)
+	}
+	life := answer.Status.ExpirationTimestamp.Sub(asked)
+	return &oauth2.Token{AccessToken: answer.Status.Token, Expiry: asked.Add(life * 4 / 5)}, nil
+}
 
 // guard lets in who knows the key, under the address' own name, to the page alone.
 func guard(address, key string, next http.Handler) http.Handler {
 	knows := func(text string) bool { return subtle.ConstantTimeCompare([]byte(text), []byte(key)) == 1 }
+	// Cookies aren't kept apart by port: another page that is open at the same time needs a cookie of another name.
+	cookie := "tenure-page-" + address[strings.LastIndexByte(address, ':')+1:]
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.Host != address:
@@ -292,7 +311,7 @@ func guard(address, key string, next http.Handler) http.Handler {
 				strings.Contains(r.URL.Path, ".."):
 			http.Error(w, "only the status page is here", http.StatusNotFound)
 		case knows(r.URL.Query().Get("key")):
-			http.SetCookie(w, &http.Cookie{Name: cookie, Value: key, Path: "/", HttpOnly: true,
+			http.SetCookie(w, &http.Cookie{Name: cookie, Value: key, Path: statuspage.Path, HttpOnly: true,
 				SameSite: http.SameSiteStrictMode})
 			http.Redirect(w, r, statuspage.Path, http.StatusFound) // the key leaves the address
 		default:

@@ -11,7 +11,12 @@ import (
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
 )
 
 // replica is one whose page wants a token.
@@ -143,5 +148,67 @@ func TestAHomeClusterThatDoesNotAnswerIsNotWaitedForWithoutEnd(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("pod %q: %v, want %q", pod, err, want)
 		}
+	}
+}
+
+func TestTwoPagesAtOnceKeepTheirOwnKeys(t *testing.T) {
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	browser := &http.Client{Jar: jar}
+	to, _ := replica(t, http.StatusOK)
+	caller, err := Options{}.caller(t.Context(), &rest.Config{Host: "https://home", BearerToken: "token"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func(key string) string {
+		here := httptest.NewUnstartedServer(nil)
+		here.Config.Handler = guard(here.Listener.Addr().String(), key, proxy(to, caller))
+		here.Start()
+		t.Cleanup(here.Close)
+		return here.URL + "/status"
+	}
+	first, second := open("a"), open("b")
+	for _, address := range []string{first + "?key=a", second + "?key=b", first, second} {
+		res, err := browser.Get(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			t.Errorf("%s: %s", address, res.Status)
+		}
+	}
+}
+
+// A page may stay open for longer than a token lives.
+func TestAServiceAccountsTokenIsRenewedInTime(t *testing.T) {
+	clients, asked := fake.NewClientset(), 0
+	clients.PrependReactor("create", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
+		asked++
+		return true, &authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{
+			Token: "token", ExpirationTimestamp: metav1.NewTime(time.Now().Add(time.Second)),
+		}}, nil
+	})
+	to, _ := replica(t, http.StatusOK)
+	caller, err := Options{Namespace: "ns", ServiceAccount: "viewer"}.caller(t.Context(), &rest.Config{}, clients)
+	if err != nil {
+		t.Fatal(err)
+	}
+	look := func() {
+		t.Helper()
+		if err := (Options{}).try(t.Context(), caller, to); err != nil {
+			t.Error(err)
+		}
+	}
+	look()
+	if asked != 1 {
+		t.Errorf("%d tokens were requested for a first look", asked)
+	}
+	time.Sleep(900 * time.Millisecond)
+	look()
+	if asked != 2 {
+		t.Errorf("%d tokens were requested in nine tenths of the life of the first, want 2", asked)
 	}
 }

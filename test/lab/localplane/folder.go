@@ -48,6 +48,16 @@ func openFolder(named, parent string, keep bool) (*folder, error) {
 	return f, nil
 }
 
+// TempDir makes a temporary folder, which remove takes away again. If this process is killed first, the next start of
+// control planes does.
+func TempDir() (path string, remove func() error, err error) {
+	f, err := openFolder("", "", false)
+	if err != nil {
+		return "", nil, err
+	}
+	return f.path, f.close, nil
+}
+
 // lockFolder locks path/lock. A new lock file appears under its name only once it is locked: whoever finds one
 // unlocked knows that its owner is dead, and not merely about to lock it.
 func lockFolder(path string) (*os.File, error) {
