@@ -184,8 +184,8 @@ func (f *follower) follow(ctx context.Context, spawn func(func())) (unfollow fun
 	return cancel, nil
 }
 
-// deleted is what a record's deletion means; nil if it was none of the fleet's. What else the record said doesn't matter:
-// it may have been unreadable since somebody changed it.
+// deleted is what a record's deletion means; nil if it was none of the fleet's. What else the record said doesn't
+// matter: it may have been unreadable since somebody changed it.
 func (f *follower) deleted(shard *tenurev1alpha1.Shard) driver.Event {
 	if shard.Spec.Layout != nil {
 		cluster := keyspace.ClusterName(shard.Spec.Cluster)

@@ -11,8 +11,8 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-// Profile is where the processors' time went, by function, in µs per At: a function's share of what was sampled, of what
-// the processes used by their own clocks. Profiles cover a part of each round, in which few Ats may be done.
+// Profile is where the processors' time went, by function, in µs per At: a function's share of what was sampled, of
+// what the processes used by their own clocks. Profiles cover a part of each round, in which few Ats may be done.
 type Profile struct {
 	// Fleets are the columns, ours first.
 	Fleets []string     `json:"fleets"`

@@ -66,8 +66,8 @@ func (r *Report) neighbours(w io.Writer) {
 		return
 	}
 	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(columns, "\nnoise\tothers' n\tp50\tp99\tapart p50\tp99\tover 1.5 of it, ms\town done\tapart\tgo on, s\tand "+
-		"all, s\tapart\t")
+	fmt.Fprintln(columns, "\nnoise\tothers' n\tp50\tp99\tapart p50\tp99\tover 1.5 of it, ms\town done\tapart\tgo on, s\t"+
+		"and all, s\tapart\t")
 	for _, name := range slices.Sorted(maps.Keys(r.Neighbours)) {
 		with, apart := r.Results.Noises[name], control.Noises[name]
 		if with.Others == nil || apart.Others == nil {

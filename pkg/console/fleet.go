@@ -104,7 +104,8 @@ type Cluster struct {
 	Map string `json:"map"`
 }
 
-// Trouble orders clusters: 2 is one that doesn't answer, 1 one that isn't served in full or answers badly, 0 is all well.
+// Trouble orders clusters: 2 is one that doesn't answer, 1 one that isn't served in full or answers badly, 0 means that
+// all is well.
 func (c Cluster) Trouble() int {
 	switch {
 	case c.Reason != "" && c.Reason != "Usable":

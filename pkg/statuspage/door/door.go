@@ -13,9 +13,10 @@
 //
 // The local port adds the token to every request that it forwards, so it must not serve everybody who can connect to
 // it. The first request has to present the key that is part of the printed address, and gets a cookie. All others
-// have to present the cookie. (A browser gives the cookie to any server on the same address that is asked for
-// /status, at other ports, too: don't use it to visit servers of other users of the machine meanwhile.) A request with another Host header than the port's own address is refused, against DNS
-// rebinding. Only the page and its parts can be read.
+// have to present the cookie. (A browser gives the cookie to any server at the same address that is asked for
+// /status, at other ports, too: don't use it to visit servers of other users of the machine meanwhile.) A request with
+// another Host header than the port's own address is refused, against DNS rebinding. Only the page and its parts can be
+// read.
 package door
 
 import (
@@ -277,7 +278,8 @@ func proxy(replica *url.URL, caller http.RoundTripper) http.Handler {
 	}
 }
 
-// accountTokens are tokens of a service account, each requested when four fifths of the life of the one before are over.
+// accountTokens are tokens of a service account, each requested when four fifths of the life of the one before are
+// over.
 type accountTokens struct {
 	ctx             context.Context
 	clients         kubernetes.Interface

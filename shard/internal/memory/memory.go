@@ -83,8 +83,8 @@ func NewRoom(use func() Use, log logr.Logger) *Room {
 	return &Room{log: log, use: use}
 }
 
-// Enter waits until there is memory, or, while there isn't, for a turn. The turn ends when leave is called, or by itself
-// after a while. It fails only with the context.
+// Enter waits until there is memory, or, while there isn't, for a turn. The turn ends when leave is called, or by
+// itself after a while. It fails only with the context.
 func (r *Room) Enter(ctx context.Context) (leave func(), err error) {
 	most := r.most()
 	if _, waiting := r.door.Count(); most > 1 && waiting == 0 {

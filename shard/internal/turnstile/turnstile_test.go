@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 func TestPlacesAreGivenBackByThoseWhoGiveUp(t *testing.T) {
@@ -26,6 +27,30 @@ func TestPlacesAreGivenBackByThoseWhoGiveUp(t *testing.T) {
 			if inside, waiting := turn.Count(); inside != 1 || waiting != 0 {
 				t.Fatalf("%d inside, %d wait", inside, waiting)
 			}
+		}
+	})
+}
+
+func TestATurnEndsByItselfAndOnlyOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		turn, late := &Turnstile{}, false
+		first, err := turn.Turn(t.Context(), 1, time.Second, func() { late = true })
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		second, err := turn.Turn(t.Context(), 1, time.Hour, nil)
+		if took := time.Since(began); err != nil || took != time.Second || !late {
+			t.Errorf("the next turn comes after %v (%v), want %v; it was said that the one before is late: %v", took, err,
+				time.Second, late)
+		}
+		first()
+		if inside, _ := turn.Count(); inside != 1 {
+			t.Errorf("%d inside after the first one's turn was given back again, want 1", inside)
+		}
+		second()
+		if inside, _ := turn.Count(); inside != 0 {
+			t.Errorf("%d inside at the end", inside)
 		}
 	})
 }
