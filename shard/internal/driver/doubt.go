@@ -139,16 +139,25 @@ func (d *Driver) settleDoubts() {
 	d.read(pending{why: doubted}, d.doubts.of[0])
 }
 
-// doubtSettled goes on to the next record, or later to the same one if it couldn't be read.
+// doubtSettled goes on to the next record. One that couldn't be read comes last from now on: perhaps nobody can read it.
 func (d *Driver) doubtSettled(p pending, found bool) {
 	d.doubts.asked = false
+	first := len(d.doubts.of) > 0 && d.doubts.of[0] == p.of // otherwise the list has begun again
+	if first {
+		d.doubts.of = d.doubts.of[1:] // not copied: thousands may wait
+	}
 	if !found {
 		d.doubts.at = d.now.Add(d.patience() / 2)
+		if first {
+			d.doubts.of = append(d.doubts.of, p.of)
+		}
+		if len(d.doubts.of) == 1 {
+			d.doubts.odd = 0 // all others have been read
+		}
 		return
 	}
-	if len(d.doubts.of) > 0 && d.doubts.of[0] == p.of { // otherwise the list has begun again
+	if first {
 		delete(d.doubts.queued, p.of)
-		d.doubts.of = d.doubts.of[1:] // not copied: thousands may wait
 	}
 	if len(d.doubts.of) == 0 {
 		d.doubts.odd = 0

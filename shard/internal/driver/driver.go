@@ -2,6 +2,7 @@ package driver
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
@@ -128,6 +129,10 @@ func (d *Driver) Handle(now ownership.Instant, e Event) []Request {
 		}
 	case Clusters:
 		d.known, d.stale = e, true
+		maps.DeleteFunc(d.unusable, func(c keyspace.ClusterName, _ bool) bool { // nobody looks at what is gone
+			_, there := e.Bits[c]
+			return !there
+		})
 	case Deleted:
 		if e.By == "" || e.By == d.id {
 			d.confirm(Subject{Shard: e.ID})

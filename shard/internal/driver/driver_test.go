@@ -853,6 +853,43 @@ func TestAReadThatFailsSettlesNoDoubt(t *testing.T) {
 	find[Read](b)
 }
 
+func TestTheNextIncarnationIsNotToldWhatAClusterWasLikeThatIsGone(t *testing.T) {
+	b := joined(t)
+	b.feed(Health{Cluster: "west"})
+	if !b.d.unusable["west"] {
+		t.Fatal("it isn't kept for the next incarnation that a cluster can't be used")
+	}
+	b.feed(Clusters{})
+	b.feed(connected(2))
+	if b.d.unusable["west"] {
+		t.Error("it is kept although the cluster was gone meanwhile, and nobody looks at it")
+	}
+}
+
+// A record may have become one that nobody can read.
+func TestARecordThatCannotBeReadKeepsNoOtherFromBeingRead(t *testing.T) {
+	b := joined(t)
+	unreadable := Subject{Lease: "b"}
+	b.d.doubts.add(unreadable)
+	b.feed(Reconnected{})
+	read := map[Subject]int{}
+	for range 20 {
+		for _, r := range all[Read](b) {
+			answer := Found{Number: r.Number}
+			if read[r.Of]++; r.Of == (Subject{Lease: b.d.id}) {
+				answer = b.ownLease(r)
+			} else if r.Of != unreadable {
+				answer.What = ownership.LeadSeen{Lead: ownership.Lead{Holder: "b", Version: b.d.newest(r.Of)}}
+			}
+			b.feed(answer)
+		}
+		b.pass(lease / 40)
+	}
+	if read[unreadable] < 2 || read[Subject{Lease: b.d.id}] == 0 || read[Subject{}] == 0 {
+		t.Errorf("reads: %v, want some of each", read)
+	}
+}
+
 func TestWhatAnEarlierIncarnationWasShownCountsNoMore(t *testing.T) {
 	b := joined(t)
 	b.feed(Seen{By: "a-0", What: ownership.LeaseGone{ID: "a-1"}})

@@ -92,7 +92,7 @@ func (r *Replica) renewBackoff(in Written) time.Duration {
 
 // wait schedules a repeat of the write.
 func (r *Replica) wait(w *write, in Written) {
-	w.waits = true
+	w.waits, w.cause = true, in.Cause
 	w.retryAt = r.now.Add(r.cfg.Backoff(w.tries, in.Cause, in.After))
 	w.tries++
 	r.waiting = append(r.waiting, w)

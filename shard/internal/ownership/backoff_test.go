@@ -184,6 +184,31 @@ func TestALaneIsChosenByWhatWaitsForTheWrite(t *testing.T) {
 }
 
 // What is drained isn't served until its handoff is committed.
+// One record that changed and can't be read says nothing about the home cluster.
+func TestAHandoffThatConflictsHoldsUpNoOther(t *testing.T) {
+	b := newBench(t)
+	east := keyspace.ShardID{Cluster: "east"}
+	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"east": 0, "west": 0}})
+	b.served()
+	other := Shard{ID: east, Assignee: "a", Holder: "a", Epoch: 1, Floor: 1, Version: 500}
+	b.feed(ShardSeen{other})
+	b.feed(Warmed{east})
+	b.seen(Shard{Assignee: "b", Holder: "a", Epoch: 1, Warm: "b"})
+	find[Drain](b)
+	b.feed(Drained{west})
+	handoff := find[WriteShard](b)
+	for range 3 {
+		b.feed(Written{Seq: handoff.Seq, Outcome: Rejected, Cause: Conflict})
+		b.pass(time.Second)
+	}
+	other.Assignee, other.Warm, other.Version = "b", "b", 501
+	b.feed(ShardSeen{other})
+	b.renewed(lease * 3 / 5)
+	if drain := find[Drain](b); drain.ID != east {
+		t.Errorf("it drains %s", drain.ID)
+	}
+}
+
 func TestWhileHandoffsAreRefusedNothingElseIsDrained(t *testing.T) {
 	b := newBench(t)
 	east := keyspace.ShardID{Cluster: "east"}

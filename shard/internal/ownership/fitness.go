@@ -95,8 +95,14 @@ func (r *Replica) site(c keyspace.ClusterName) *site {
 	return s
 }
 
-// clustersKnown records the clusters that this process knows now.
+// clustersKnown records the clusters that this process knows now. What was found out about one that is gone is
+// forgotten: nobody looks at it any more, so nothing would say that it can be used once it is back.
 func (r *Replica) clustersKnown() {
+	for c, s := range r.fit.sites { // order doesn't matter
+		if _, given := r.given.Bits[c]; !given {
+			s.health, s.asked = unlooked, Instant{}
+		}
+	}
 	for c := range r.clusters {
 		s := r.site(c)
 		s.met, s.unmet = true, Instant{}

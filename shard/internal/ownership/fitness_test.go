@@ -193,3 +193,47 @@ func TestACoordinatorThatHasNotMetAClusterMovesNothingForBalance(t *testing.T) {
 		t.Errorf("of four and two that others hold of clusters it doesn't know, it moves %v", moves)
 	}
 }
+
+// Nobody looks at a cluster that is gone, so nobody would say that it is well when it comes back.
+func TestAClusterThatWasRemovedWhileItCouldNotBeUsedIsLookedAtAnewWhenItComesBack(t *testing.T) {
+	b := newBench(t)
+	b.feed(Health{Cluster: "west"})
+	b.seen(Shard{Assignee: "a", Epoch: 1})
+	b.live(lease, "")
+	none[WriteShard](b)
+	b.feed(Clusters{})
+	b.live(3*lease, "")
+	probed := b.probed
+	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0}})
+	b.live(3*lease, "")
+	if b.probed == probed {
+		t.Fatal("it isn't looked at")
+	}
+	if w := find[WriteShard](b); w.Kind != ClaimFree || w.Shard.Holder != "a" {
+		t.Errorf("%+v", w)
+	}
+}
+
+// A record may name a holder whose Lease can't be judged: one of another fleet, or a name that no Lease can have.
+func TestAHolderWhoseLeaseNobodyFindsHoldsUpNoOtherMoves(t *testing.T) {
+	b := newBench(t)
+	b.leads()
+	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0, "east": 2}})
+	b.held("west/", "x", "x")
+	for _, shard := range []string{"east/00", "east/01", "east/10", "east/11"} {
+		b.held(shard, "a", "a")
+	}
+	for range 2 {
+		b.says("b", "")
+		b.live(lease/2, "")
+	}
+	none[SealLease](b)
+	b.live(2*lease, "")
+	none[SealLease](b)
+	for _, w := range all[WriteAssignee](b) {
+		if w.Assignee == "b" && w.ID.Cluster == "east" {
+			return
+		}
+	}
+	t.Error("b gets nothing of what a has")
+}

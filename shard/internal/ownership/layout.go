@@ -173,7 +173,7 @@ const withLayouts = 3
 // are made and claimed without one.
 func (r *Replica) mixed() bool {
 	return slices.ContainsFunc(r.peerOrder, func(p *peer) bool {
-		return p.lease.Version != 0 && !p.lease.Sealed && p.lease.Protocol < withLayouts
+		return p.lease.Version != 0 && !p.lease.Sealed && (p.lease.Protocol < withLayouts || p.lease.Unreadable)
 	})
 }
 

@@ -20,8 +20,9 @@ type peer struct {
 	expired bool    // it stood still for its whole duration, as far as this replica saw, or is proven to have ended
 	endedAt Instant // when its container was first seen to have ended; zero if it wasn't
 
-	absent bool    // a read didn't find its lease, or the lease was deleted
-	seekAt Instant // when to read its lease next, while it was never seen
+	absent  bool    // a read didn't find its lease, or the lease was deleted
+	seekAt  Instant // when to read its lease next, while it was never seen
+	unknown bool    // no read has found out for its whole duration whether there is one
 
 	forgetAt Instant // when to request the removal of its sealed lease
 	forgets  int     // how often that was requested
@@ -79,7 +80,7 @@ func (r *Replica) leaseSeen(l Lease) {
 		news = true
 	}
 	p.changed = r.since(l)
-	p.expired, p.absent = false, false
+	p.expired, p.absent, p.unknown = false, false, false
 	r.prove(p)
 	if p.seal.settled(l.Version) {
 		r.forget(p.seal)
@@ -110,9 +111,9 @@ func (r *Replica) leaseGone(id Incarnation) {
 	if p.absent {
 		return // known, and its time runs
 	}
-	p.lease = Lease{}
+	p.lease = Lease{Duration: p.lease.Duration} // for which it may still act
 	p.changed = r.since(Lease{ID: id})
-	p.expired, p.absent = false, true
+	p.expired, p.absent, p.unknown = false, true, false
 	r.forget(p.seal)
 	p.seal = nil
 	r.touchAll()
@@ -177,6 +178,9 @@ func (r *Replica) watchPeers() {
 				continue
 			}
 			if !p.absent {
+				if !p.unknown { // whoever it is gets nothing, and holds up nobody's moves any longer
+					p.unknown, r.replan = true, true
+				}
 				continue
 			}
 		}
@@ -281,7 +285,7 @@ func (r *Replica) replicas(gone func(*peer) bool) (all []plan.Replica, suspects 
 			continue
 		}
 		suspect := p.expired || p.ended() || l.Version == 0
-		suspects = suspects || suspect
+		suspects = suspects || suspect && (p.expired || !p.unknown)
 		all = append(all, plan.Replica{
 			ID: p.id, Name: l.Replica, Weight: l.Weight, Leaving: l.Leaving || l.Unreadable || suspect,
 			Unfit: l.Unfit,

@@ -397,6 +397,23 @@ func TestR3ALeaseThatWasNeverSeenRunsOutOnlySinceAReadShowedThatItIsMissing(t *t
 	}
 }
 
+func TestR3ADeletedLeaseRunsOutAfterItsOwnDuration(t *testing.T) {
+	b := newBench(t)
+	b.v++
+	b.feed(LeaseSeen{Lease{ID: "c", Duration: 3 * lease, Version: b.v}})
+	b.seen(Shard{Assignee: "c", Holder: "c", Epoch: 7})
+	b.feed(LeaseGone{"c"})
+	for range 7 {
+		b.renewed(4 * time.Second)
+		none[SealLease](b)
+	}
+	b.pass(2 * time.Second)
+	b.pass(lease / 50)
+	if got := find[SealLease](b); got.ID != "c" || got.Base != 0 {
+		t.Errorf("it seals %+v, want c, where there is no lease", got)
+	}
+}
+
 func TestR4AHandoffOfUnknownOutcomeIsRepeatedAsItWasAndNothingIsServedMeanwhile(t *testing.T) {
 	for _, outcome := range []Outcome{Unknown, Rejected} {
 		t.Run(outcome.String(), func(t *testing.T) {

@@ -12,6 +12,7 @@ type write struct {
 	waits   bool    // it had no result, and will be sent again at retryAt
 	retryAt Instant // meaningful while waits
 	tries   int     // attempts that had no result
+	cause   Cause   // of the last of them
 }
 
 // send emits a write and remembers what it is about.

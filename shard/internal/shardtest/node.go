@@ -70,6 +70,7 @@ type node struct {
 	warmTime     time.Duration
 	pcg          rand.PCG // of random
 	random       *rand.Rand
+	knows        driver.Clusters
 	reaches      []reach       // by cluster
 	armed        []strike      // a story's faults on requests
 	reconnect    [streams]bool // it was broken since it was read
@@ -125,7 +126,7 @@ func (n *node) start() {
 		}
 	}
 	life := n.life
-	n.handle(w.knownClusters())
+	n.know(w.knownClusters())
 	n.handle(driver.Start{})
 	for s := range streams {
 		if n.life == life {
@@ -258,7 +259,7 @@ func (n *node) happen(e event) {
 	case evStopped:
 		n.handle(driver.Stopped{Number: e.number, Quiet: n.slowDrain == 0})
 	case evCluster:
-		n.handle(w.knownClusters())
+		n.know(w.knownClusters())
 	}
 }
 

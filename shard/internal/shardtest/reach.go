@@ -81,9 +81,23 @@ func (n *node) probe(p driver.Probe) {
 	}
 }
 
-// looked tells the driver what it found. A process goes on looking at what it can't reach.
+// know tells the driver which clusters there are. What it found out about one that is gone, the driver has to forget.
+func (n *node) know(all driver.Clusters) {
+	n.knows = all
+	for at, name := range n.w.names {
+		if _, there := all.Bits[name]; !there {
+			n.reaches[at].unusable = false
+		}
+	}
+	n.handle(all)
+}
+
+// looked tells the driver what it found. A process goes on looking at what it can't reach, as long as it is there.
 func (n *node) looked(at int) {
 	r := &n.reaches[at]
+	if _, there := n.knows.Bits[n.w.names[at]]; !there {
+		return
+	}
 	unusable := n.w.now < r.awayTill
 	if unusable && r.awayTill < never {
 		n.look(at, r.awayTill-n.w.now+n.w.upTo(lookEvery))
