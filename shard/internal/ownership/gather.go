@@ -31,8 +31,8 @@ func (r *Replica) waitsForMoves(t *tenure) bool {
 }
 
 // handoffFails reports whether a handoff has failed more than once. A drained shard isn't served, so no other shard is
-// drained until the home cluster accepts that handoff. Conflicts don't count: they say that one record has changed, in a
-// way that can't be read.
+// drained until the home cluster accepts that handoff. Conflicts don't count: they say that one record has changed, in
+// a way that can't be read.
 func (r *Replica) handoffFails() bool {
 	return slices.ContainsFunc(r.waiting, func(w *write) bool {
 		return w.waits && w.tries > 1 && w.cause != Conflict && w.about.shard != nil && w.about.shard.phase == drained
