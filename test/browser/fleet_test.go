@@ -5,9 +5,12 @@ package browser
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,6 +30,7 @@ type fleet struct {
 	registry *prometheus.Registry
 	usable   *prometheus.GaugeVec
 	wait     prometheus.Observer
+	refuses  atomic.Int32 // so many streams of events, from now on
 
 	mu      sync.Mutex // guards all below
 	version int
@@ -134,7 +138,13 @@ func (f *fleet) serve(t *testing.T) (address string, stop func()) {
 	t.Helper()
 	page := statuspage.New(statuspage.Config{Replica: "r1", Namespace: "tenure-system", Records: f.read,
 		Metrics: f.registry, Every: 200 * time.Millisecond})
-	server := httptest.NewServer(page)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/events") && f.refuses.Add(-1) >= 0 {
+			http.Error(w, "the token isn't good any more", http.StatusInternalServerError)
+			return
+		}
+		page.ServeHTTP(w, r)
+	}))
 	ctx, cancel := context.WithCancel(context.Background())
 	var once sync.Once
 	stop = func() {

@@ -234,3 +234,13 @@ func (c *chromium) quiet(t *testing.T) {
 		t.Errorf("the browser complains: %s", text)
 	}
 }
+
+// A browser doesn't try again by itself after an answer that is an error.
+func TestAPageThatWasRefusedOnceTriesAgain(t *testing.T) {
+	f := newFleet(t)
+	f.refuses.Store(1)
+	open(t, f, 1000, 800) // waits until the page is live
+	if f.refuses.Load() > -1 {
+		t.Error("it wasn't refused")
+	}
+}
