@@ -64,7 +64,7 @@ var (
 // after returns the pace for what follows. The pure packages, which only compute, take a third of their budget usually.
 func (p pace) after(results []*result) pace {
 	for _, r := range results {
-		if r.suite.name == "pure" && r.took() > r.suite.budget/2 {
+		if r.suite.name == "pure" && r.took() > r.suite.budget*2/5 {
 			return slow
 		}
 	}

@@ -127,7 +127,7 @@ func TestAReplicaBearsManyLargeAts(t *testing.T) {
 
 	// One that has hardly more memory than it takes to run at all says so, and serves its part all the same.
 	poor := filepath.Join(t.TempDir(), "tenure")
-	script := fmt.Sprintf("#!/bin/sh\nGOMEMLIMIT=24MiB exec %s \"$@\"\n", tenure)
+	script := fmt.Sprintf("#!/bin/sh\nGOMEMLIMIT=12MiB exec %s \"$@\"\n", tenure)
 	if err := os.WriteFile(poor, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}

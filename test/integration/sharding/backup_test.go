@@ -39,11 +39,11 @@ func TestAWorkloadClusterThatIsRestoredFromABackupIsServedAsItIsThen(t *testing.
 		t.Fatal(err)
 	}
 	made := 0
-	create := func(n int) {
+	create := func(n int, after time.Duration) {
 		t.Helper()
 		for range n {
 			a := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprint("at-", made)}}
-			due := time.Now().Add(3 * time.Second)
+			due := time.Now().Add(after)
 			a.Spec = cnatv1alpha1.AtSpec{Schedule: due.UTC().Format(time.RFC3339Nano), Command: "true"}
 			if err := west.Create(t.Context(), a); err != nil {
 				t.Fatal(err)
@@ -54,7 +54,7 @@ func TestAWorkloadClusterThatIsRestoredFromABackupIsServedAsItIsThen(t *testing.
 	load := func(d time.Duration) {
 		t.Helper()
 		for began := time.Now(); time.Since(began) < d; time.Sleep(100 * time.Millisecond) {
-			create(2)
+			create(2, 3*time.Second)
 		}
 	}
 	phases := func() map[cnatv1alpha1.AtPhase]int {
@@ -70,6 +70,8 @@ func TestAWorkloadClusterThatIsRestoredFromABackupIsServedAsItIsThen(t *testing.
 		return n
 	}
 	load(5 * time.Second)
+	const later = 8 * time.Second
+	create(10, later) // not begun before the snapshot, which takes seconds on a slow machine, and begun before the restore
 	snapshot := filepath.Join(t.TempDir(), "snapshot.db")
 	plane := f.Planes.Cluster("west")
 	if err := plane.Snapshot(t.Context(), snapshot); err != nil {
@@ -80,7 +82,7 @@ func TestAWorkloadClusterThatIsRestoredFromABackupIsServedAsItIsThen(t *testing.
 	if held[cnatv1alpha1.AtPending] == 0 {
 		t.Fatalf("the backup has no At that runs again: the test would test nothing (%v)", held)
 	}
-	load(6 * time.Second)
+	load(later)
 	lost := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprint("at-", made-1)}}
 	if err := plane.Restore(t.Context(), snapshot, 0); err != nil {
 		t.Fatal(err)
@@ -91,7 +93,7 @@ func TestAWorkloadClusterThatIsRestoredFromABackupIsServedAsItIsThen(t *testing.
 	back := time.Now()
 	t.Logf("of %d Ats the backup has about %v", made, held)
 	made = 1000 // names that were lost may be used again; these are others
-	create(20)
+	create(20, 3*time.Second)
 	labtest.Eventually(t, "all that there is now is DONE", func() error {
 		if time.Since(back) > 10*time.Second {
 			nudge(t, west, namespace)

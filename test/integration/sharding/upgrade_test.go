@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tenure-dev/tenure/bench/audit"
 	"github.com/tenure-dev/tenure/bench/witness"
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/test/lab"
@@ -207,23 +206,26 @@ func TestAFleetIsUpgradedAndRolledBackUnderLoad(t *testing.T) {
 	}
 }
 
-// serving waits until the shards have come to rest, and each of the replicas has written to an At after that.
+// serving waits until the shards have come to rest, and each of the replicas has reconciled an At after that.
 func (r *rig) serving(replicas ...*lab.Replica) {
 	r.t.Helper()
 	r.settle()
-	since := time.Now()
-	r.eventually("each replica writes to an At", func() error {
-		wrote := map[string]bool{}
-		for _, cluster := range r.Workloads() {
-			for _, e := range r.audited(cluster) {
-				if e.IsAt() && e.Ours() && e.Wrote() && e.Arrived().After(since) {
-					wrote[lab.ReplicaOf(audit.ParseAgent(e.UserAgent).Incarnation)] = true
-				}
-			}
+	reconciled := func(replica *lab.Replica) float64 {
+		m, err := replica.Metrics(r.t.Context())
+		if err != nil {
+			r.t.Fatal(err)
 		}
+		_, n := m.Count("controller_runtime_reconcile_total", map[string]string{"controller": "at"})
+		return n
+	}
+	before := map[*lab.Replica]float64{}
+	for _, replica := range replicas {
+		before[replica] = reconciled(replica)
+	}
+	r.eventually("each replica reconciles an At", func() error {
 		for _, replica := range replicas {
-			if !wrote[replica.Name] {
-				return fmt.Errorf("%s hasn't since %v; others have: %v", replica.Name, since, wrote)
+			if n := reconciled(replica); n == before[replica] {
+				return fmt.Errorf("%s hasn't since it had reconciled %v times", replica.Name, n)
 			}
 		}
 		return nil
