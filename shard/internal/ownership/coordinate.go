@@ -264,9 +264,15 @@ func (r *Replica) adopt(t *tenure, to Incarnation) {
 	}
 }
 
+// callOffs is how many times per lease duration a leaving assignee calls the same move off.
+const callOffs = 4
+
 func (r *Replica) assign(t *tenure, to Incarnation) {
 	if t.rec.Assignee == to {
 		return
+	}
+	if r.leaving && !r.holds(t) {
+		t.calledOff = r.now
 	}
 	t.w = r.send(t.rec.Version, target{shard: t}, func(seq uint64) Effect {
 		return WriteAssignee{Seq: seq, Base: t.rec.Version, ID: t.id, Assignee: to}
@@ -281,7 +287,7 @@ func (r *Replica) replans(t *tenure, suspects bool) bool {
 	case r.leavesItself(t.rec.Holder):
 		return false
 	case r.leaving:
-		return r.own.leaving && (r.holds(t) || r.awaited(t))
+		return r.own.leaving && (r.holds(t) || r.awaited(t) && t.calledOff == (Instant{}))
 	}
 	return r.Leads() && !suspects
 }

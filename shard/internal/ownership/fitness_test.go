@@ -237,3 +237,26 @@ func TestAHolderWhoseLeaseNobodyFindsHoldsUpNoOtherMoves(t *testing.T) {
 	}
 	t.Error("b gets nothing of what a has")
 }
+
+// A coordinator whose watch of the Leases stands still plans the same move to it again and again.
+func TestALeavingReplicaCallsTheSameMoveOffAFewTimesPerLease(t *testing.T) {
+	b := newBench(t)
+	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"east": 0, "west": 0}})
+	b.served() // so that it isn't gone at once
+	b.feed(Leave{})
+	b.commit(find[WriteLease](b).Seq)
+	off := 0
+	for range 100 {
+		b.held("east/", "b", "a")
+		b.pass(b.r.cfg.PlanEvery)
+		for _, w := range all[WriteAssignee](b) {
+			if w.ID.Cluster == "east" {
+				off++
+			}
+			b.commit(w.Seq)
+		}
+	}
+	if took := 100 * b.r.cfg.PlanEvery; off != 1+int(took/(lease/callOffs)) {
+		t.Errorf("called off %d times in %v", off, took)
+	}
+}

@@ -381,6 +381,9 @@ func (r *Replica) touchDue() {
 	}
 	for _, t := range r.order {
 		r.awaitFilling(t)
+		if t.calledOff != (Instant{}) && r.now.AtLeast(t.calledOff) >= r.cfg.LeaseDuration/callOffs {
+			t.calledOff, r.replan = Instant{}, true
+		}
 		free := t.freeAt != (Instant{}) && r.now.AtLeast(t.freeAt) >= 0
 		if free {
 			t.freeAt = Instant{}

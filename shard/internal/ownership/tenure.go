@@ -52,6 +52,9 @@ type tenure struct {
 	orphanAt Instant // when the shard was first seen without a living holder; zero while it has one
 	moveAt   Instant // when the assignee last changed
 	warmAt   Instant // when the successor was first seen to be warm
+	// calledOff is when this replica, leaving, called a move to itself off. A coordinator that doesn't see that it leaves
+	// plans the same again at once, so it isn't called off again for a while. Zero if that is over.
+	calledOff Instant
 
 	warmingAt Instant // when the warm-up began, or last missed its deadline
 	overdue   bool    // the warm-up has missed a deadline
@@ -410,6 +413,9 @@ func (t *tenure) wake(r *Replica) time.Duration {
 	wake := r.now.Mono + time.Hour
 	if t.freeAt != (Instant{}) {
 		wake = min(wake, t.freeAt.Mono)
+	}
+	if t.calledOff != (Instant{}) {
+		wake = min(wake, t.calledOff.Mono+r.cfg.LeaseDuration/callOffs)
 	}
 	if r.fills(t) {
 		wake = min(wake, t.warmingAt.Mono+r.fillTimeout(t.id.Cluster))

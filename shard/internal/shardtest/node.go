@@ -126,7 +126,8 @@ func (n *node) start() {
 		}
 	}
 	life := n.life
-	n.know(w.knownClusters())
+	n.knows = w.knownClusters()
+	n.handle(n.knows)
 	n.handle(driver.Start{})
 	for s := range streams {
 		if n.life == life {

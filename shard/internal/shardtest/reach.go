@@ -82,13 +82,18 @@ func (n *node) probe(p driver.Probe) {
 }
 
 // know tells the driver which clusters there are. What it found out about one that is gone, the driver has to forget.
+// One that is back and can't be reached is found out about when something of it is tried.
 func (n *node) know(all driver.Clusters) {
-	n.knows = all
 	for at, name := range n.w.names {
-		if _, there := all.Bits[name]; !there {
+		_, before := n.knows.Bits[name]
+		switch _, there := all.Bits[name]; {
+		case !there:
 			n.reaches[at].unusable = false
+		case !before && n.reaches[at].awayTill > n.w.now:
+			n.look(at, n.w.upTo(lookEvery)+probeTimeout)
 		}
 	}
+	n.knows = all
 	n.handle(all)
 }
 
