@@ -197,10 +197,10 @@ func TestAHandoffThatConflictsHoldsUpNoOther(t *testing.T) {
 	find[Drain](b)
 	b.feed(Drained{west})
 	handoff := find[WriteShard](b)
-	for range 3 {
-		b.feed(Written{Seq: handoff.Seq, Outcome: Rejected, Cause: Conflict})
-		b.pass(time.Second)
-	}
+	conflict := func() { b.feed(Written{Seq: handoff.Seq, Outcome: Rejected, Cause: Conflict}) }
+	conflict()
+	b.pass(time.Second)
+	conflict()
 	other.Assignee, other.Warm, other.Version = "b", "b", 501
 	b.feed(ShardSeen{other})
 	b.renewed(lease * 3 / 5)
