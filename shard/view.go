@@ -150,8 +150,15 @@ func begin(ctx context.Context, real connection, traffic *engage.Traffic,
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if leave, err = o.room.Enter(ctx); err != nil { // not before: a cluster that is silent needs no memory
-		return nil, nil, nil, err
+	leave = func() {}
+	if silent, _ := traffic.Breaker.Open(); !silent { // what a silent cluster sends needs no memory
+		if leave, err = o.room.Enter(ctx); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	if now, _ := o.find(); now.way != real.way { // it may have changed meanwhile
+		leave()
+		return nil, nil, nil, errMoved
 	}
 	ctx, end = context.WithCancel(ctx)
 	o.spawn(func() { _ = opened.Start(ctx) }) // it returns when the context ends, without an error worth telling

@@ -109,7 +109,9 @@ func look(s Snapshot) *survey {
 	for _, raw := range counting {
 		said, err := inspect.ReadShard(raw)
 		if err != nil {
-			v.odd = append(v.odd, inspect.Odd{Record: raw.Name, Reason: inspect.Unreadable, Note: err.Error()})
+			if !slices.ContainsFunc(v.odd, func(o inspect.Odd) bool { return o.Record == raw.Name }) {
+				v.odd = append(v.odd, inspect.Odd{Record: raw.Name, Reason: inspect.Unreadable, Note: err.Error()})
+			}
 			continue
 		}
 		v.entries = append(v.entries, &entry{raw: raw, Shard: said})

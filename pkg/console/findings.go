@@ -76,7 +76,11 @@ func (v *survey) findRecords() (found []Finding) {
 		if o.Reason == inspect.Overlapping {
 			continue // that is found by slots
 		}
-		found = append(found, Finding{Wrong, AlertForeign, o.Note, "the record was written by hand; no replica serves it"})
+		do := "the record was written by hand; no replica serves it"
+		if o.Reason == inspect.Unreadable {
+			do = "somebody wrote it by hand; replicas go on with the last of it that they could read, if there was any"
+		}
+		found = append(found, Finding{Wrong, AlertForeign, o.Note, do})
 	}
 	return found
 }

@@ -211,8 +211,8 @@ func (o Onboarder) awaitRelease(ctx context.Context, within time.Duration) (Serv
 		return false, nil
 	})
 	if err != nil {
-		err = fmt.Errorf("the Secret of cluster %s is deleted, but replicas still hold shards of it: %s: see their logs, "+
-			"and run this again (%w)", o.Name, s, err)
+		err = fmt.Errorf("the Secret of cluster %s is deleted, but replicas of fleet %q still hold shards of it: %s: see "+
+			"their logs, and run this again (%w)", o.Name, o.Fleet, s, err)
 	}
 	return s, err
 }

@@ -50,7 +50,11 @@ func (o Onboarder) Remove(ctx context.Context, options RemoveOptions) (r Report,
 			return r, err
 		}
 	}
-	if known.Own == nil && there == nil && Serving(console.Assess(snapshot), o.Name).Taken == 0 {
+	fleets, err := o.fleets(ctx, home)
+	if err != nil {
+		return r, err
+	}
+	if known.Own == nil && there == nil && Serving(console.Assess(snapshot), o.Name).Taken == 0 && len(fleets) == 1 {
 		return r, o.unknown(known)
 	}
 	secret := fmt.Sprintf("Secret %s/%s", o.Namespace, o.Name)
@@ -68,15 +72,21 @@ func (o Onboarder) Remove(ctx context.Context, options RemoveOptions) (r Report,
 	} else {
 		r.line("home", secret, "not there")
 	}
-	fleets, err := o.fleets(ctx, home)
-	if err != nil {
-		return r, err
-	}
 	began := time.Now()
 	for _, fleet := range fleets {
 		of, what := o, "shards"
 		if of.Fleet = fleet; fleet != o.Fleet {
 			what = fmt.Sprintf("shards of fleet %q", fleet)
+		}
+		if of.Fleet != o.Fleet {
+			alive, err := of.alive(ctx)
+			if err != nil {
+				return r, err
+			}
+			if !alive {
+				r.Notes = append(r.Notes, fmt.Sprintf("%s weren't waited for: no replica of it renews its Lease", what))
+				continue
+			}
 		}
 		within := options.Wait
 		if within > 0 {
@@ -120,6 +130,12 @@ func (o Onboarder) fleets(ctx context.Context, home client.Client) ([]keyspace.F
 		}
 	}
 	return all, nil
+}
+
+// alive reports whether any replica of the fleet may still work.
+func (o Onboarder) alive(ctx context.Context) (bool, error) {
+	f, err := o.fleet(ctx, false)
+	return err == nil && slices.ContainsFunc(f.Replicas, console.Replica.Acts), err
 }
 
 // mayClean refuses to clean up in a cluster that isn't the one that is removed, or that is served under another name.

@@ -860,6 +860,7 @@ func TestTheNextIncarnationIsNotToldWhatAClusterWasLikeThatIsGone(t *testing.T) 
 		t.Fatal("it isn't kept for the next incarnation that a cluster can't be used")
 	}
 	b.feed(Clusters{})
+	b.feed(Health{Cluster: "west"}) // of a look that was under way
 	b.feed(connected(2))
 	if b.d.unusable["west"] {
 		t.Error("it is kept although the cluster was gone meanwhile, and nobody looks at it")

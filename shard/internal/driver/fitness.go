@@ -36,8 +36,12 @@ func (Counted) event() {}
 func (Probe) request() {}
 func (Count) request() {}
 
-// health records what is known of a cluster. It is kept for the next incarnation, since only changes are sent.
+// health records what is known of a cluster. It is kept for the next incarnation, since only changes are sent. A look
+// that was under way when its cluster went says nothing: nobody would look again.
 func (d *Driver) health(e Health) {
+	if _, there := d.known.Bits[e.Cluster]; !there {
+		return
+	}
 	if d.unusable == nil {
 		d.unusable = map[keyspace.ClusterName]bool{}
 	}

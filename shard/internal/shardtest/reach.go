@@ -100,7 +100,8 @@ func (n *node) know(all driver.Clusters) {
 // looked tells the driver what it found. A process goes on looking at what it can't reach, as long as it is there.
 func (n *node) looked(at int) {
 	r := &n.reaches[at]
-	if _, there := n.knows.Bits[n.w.names[at]]; !there {
+	if _, there := n.knows.Bits[n.w.names[at]]; !there { // this look was under way, and there is no next one
+		n.handle(driver.Health{Cluster: n.w.names[at], Usable: n.w.now >= r.awayTill})
 		return
 	}
 	unusable := n.w.now < r.awayTill
