@@ -184,19 +184,24 @@ func TestALaneIsChosenByWhatWaitsForTheWrite(t *testing.T) {
 }
 
 // What is drained isn't served until its handoff is committed.
-// One record that changed and can't be read says nothing about the home cluster.
-func TestAHandoffThatConflictsHoldsUpNoOther(t *testing.T) {
-	b := newBench(t)
-	east := keyspace.ShardID{Cluster: "east"}
+// handingOff has the machine hand west off to b, and hold another shard.
+func handingOff(t *testing.T) (b *bench, handoff WriteShard, other Shard) {
+	t.Helper()
+	b = newBench(t)
 	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"east": 0, "west": 0}})
 	b.served()
-	other := Shard{ID: east, Assignee: "a", Holder: "a", Epoch: 1, Floor: 1, Version: 500}
+	other = Shard{ID: keyspace.ShardID{Cluster: "east"}, Assignee: "a", Holder: "a", Epoch: 1, Floor: 1, Version: 500}
 	b.feed(ShardSeen{other})
-	b.feed(Warmed{east})
+	b.feed(Warmed{other.ID})
 	b.seen(Shard{Assignee: "b", Holder: "a", Epoch: 1, Warm: "b"})
 	find[Drain](b)
 	b.feed(Drained{west})
-	handoff := find[WriteShard](b)
+	return b, find[WriteShard](b), other
+}
+
+// One record that changed and can't be read says nothing about the home cluster.
+func TestAHandoffThatConflictsHoldsUpNoOther(t *testing.T) {
+	b, handoff, other := handingOff(t)
 	conflict := func() { b.feed(Written{Seq: handoff.Seq, Outcome: Rejected, Cause: Conflict}) }
 	conflict()
 	b.pass(time.Second)
@@ -204,23 +209,13 @@ func TestAHandoffThatConflictsHoldsUpNoOther(t *testing.T) {
 	other.Assignee, other.Warm, other.Version = "b", "b", 501
 	b.feed(ShardSeen{other})
 	b.renewed(lease * 3 / 5)
-	if drain := find[Drain](b); drain.ID != east {
+	if drain := find[Drain](b); drain.ID != other.ID {
 		t.Errorf("it drains %s", drain.ID)
 	}
 }
 
 func TestWhileHandoffsAreRefusedNothingElseIsDrained(t *testing.T) {
-	b := newBench(t)
-	east := keyspace.ShardID{Cluster: "east"}
-	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"east": 0, "west": 0}})
-	b.served()
-	other := Shard{ID: east, Assignee: "a", Holder: "a", Epoch: 1, Floor: 1, Version: 500}
-	b.feed(ShardSeen{other})
-	b.feed(Warmed{east})
-	b.seen(Shard{Assignee: "b", Holder: "a", Epoch: 1, Warm: "b"})
-	find[Drain](b)
-	b.feed(Drained{west})
-	handoff := find[WriteShard](b)
+	b, handoff, other := handingOff(t)
 	refuse := func() { b.feed(Written{Seq: handoff.Seq, Outcome: Rejected, Cause: Refused}) }
 	refuse()
 	b.pass(time.Second)
@@ -231,7 +226,7 @@ func TestWhileHandoffsAreRefusedNothingElseIsDrained(t *testing.T) {
 	none[Drain](b)
 	b.pass(time.Second)
 	b.commit(find[WriteShard](b).Seq)
-	if drain := find[Drain](b); drain.ID != east {
+	if drain := find[Drain](b); drain.ID != other.ID {
 		t.Errorf("it drains %s", drain.ID)
 	}
 }

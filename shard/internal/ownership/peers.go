@@ -22,7 +22,7 @@ type peer struct {
 
 	absent  bool    // a read didn't find its lease, or the lease was deleted
 	seekAt  Instant // when to read its lease next, while it was never seen
-	unknown bool    // no read has found out for its whole duration whether there is one
+	unknown bool    // a whole duration has passed, and no read has told whether it has a lease
 
 	forgetAt Instant // when to request the removal of its sealed lease
 	forgets  int     // how often that was requested
