@@ -81,9 +81,12 @@ demo: controlplane jaeger build ## three replicas, three clusters, 600 Ats, a cr
 	@CGO_ENABLED=0 go build -trimpath -o $(BIN)/demo ./cmd/demo
 	@$(BIN)/demo
 
+# One command, so that nobody has to know what a change makes out of date.
 .PHONY: generate
-generate: ## write anew what is generated: the deepcopy code and the CRDs from pkg/apis, docs/reference.md from those and from tenure's help
+generate: chart monitoring ## write anew all that is generated: code, CRDs, the reference, chart, dashboard, exported API, stories
 	config/generate.sh
+	go test -count=1 ./test/arch -run ExportedAPI -update > /dev/null
+	go test -count=1 ./shard/internal/shardtest -run TestStories -update > /dev/null
 
 .PHONY: lint
 lint: ## formatting, lines of 120 characters at most, vet, and that generated files are up to date
