@@ -114,8 +114,13 @@ func (o *options) replicationReconciler(clusters replication.Clusters, to target
 	return replication.NewReconciler(config)
 }
 
+// allWorkers are for the source cluster alone, which all Deployments are of. A target that answers late holds a worker
+// for each of them.
+const allWorkers = 0
+
 func (o *options) replicationOptions() mccontroller.Options {
-	return mccontroller.Options{MaxConcurrentReconciles: o.workers, RateLimiter: replication.NewRateLimiter()}
+	return mccontroller.Options{MaxConcurrentReconciles: manyClusters * o.workers,
+		RateLimiter: replication.NewRateLimiter()}
 }
 
 // addReplication adds the replication of Deployments to a sharded manager.
@@ -129,7 +134,7 @@ func (o *options) addReplication(mgr *shard.Manager, health *clusterhealth.Healt
 	}
 	seen := see.Controller("replication", "Deployment")
 	err = mcbuilder.ControllerManagedBy(mgr).Named("replication").
-		WithOptions(seen.Options(o.replicationOptions(), o.workers)).
+		WithOptions(seen.Options(o.replicationOptions(), allWorkers)).
 		WatchesRawSource(mgr.For(&appsv1.Deployment{}, nil)).
 		WatchesRawSource(mgr.WatchesCopies(&appsv1.Deployment{}, sourceOf)).
 		WatchesRawSource(mgr.Sweep(&appsv1.Deployment{}, health.Changed())).
@@ -164,7 +169,7 @@ func (o *options) addStockReplication(mgr mcmanager.Manager, provider *mckubecon
 	}
 	seen := see.Controller("replication", "Deployment")
 	return replication.SetupUnsharded(mgr, seen.Traced(fromHome(r)), source, health.Changed(),
-		seen.Options(o.replicationOptions(), o.workers))
+		seen.Options(o.replicationOptions(), allWorkers))
 }
 
 // homeByName finds the home cluster by its name. A plain manager's own cluster has none, but copies name the cluster of

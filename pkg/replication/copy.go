@@ -24,6 +24,7 @@ type copyActor struct {
 	*actor
 	target  multicluster.ClusterName
 	want    *Want // nil: there should be no copy
+	givenUp bool  // its share was divided among the others
 	cluster cluster.Cluster
 	// trial says that this reconcile must find out whether the target serves again. A cache can't show that.
 	trial bool
@@ -222,13 +223,13 @@ func noAnswer(err error) bool {
 		return true
 	}
 	code := statusCode(err)
-	return code == http.StatusTooManyRequests || code == http.StatusRequestTimeout || code >= 500
+	return code == http.StatusRequestTimeout || code >= 500
 }
 
 // isRefusal reports whether an error is the API server's answer that it didn't carry out the request.
 func isRefusal(err error) bool {
 	code := statusCode(err)
-	return code >= 400 && code < 500 && !noAnswer(err)
+	return code >= 400 && code < 500 && code != http.StatusTooManyRequests && !noAnswer(err)
 }
 
 func statusCode(err error) int32 {

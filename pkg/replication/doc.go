@@ -101,9 +101,9 @@
 //
 // # Contested fields
 //
-// The first three repairs of the same fields are made at once. If they don't last, further ones wait a second, two,
-// four, up to five minutes, and condition and event say which fields are contested. If an admission policy changes what
-// is applied, the reply shows that, and it costs one write.
+// The first three repairs of the same fields, and twelve of any, are made at once. If they don't last, further ones
+// wait a second, two, four, up to five minutes, and condition and event say which fields are contested. If an admission
+// policy changes what is applied, the reply shows that, and it costs one write.
 //
 // # What is remembered where
 //
@@ -115,7 +115,7 @@
 // A cluster leaves the list when its API server has said that it has no copy. A cluster that can't be read stays on it,
 // and keeps the finalizer, whether the source was deleted, lost its label, or lost just this target. If a cluster is
 // gone for good, take its name off the list: kubectl annotate --overwrite deployment/x tenure.dev/copies=west. If the
-// list is removed altogether, every known cluster is asked.
+// list is removed altogether, as by kubectl replace, every known cluster is asked.
 //
 // # The writes in the life of a source
 //
@@ -162,5 +162,6 @@
 //   - A copy of a source that vanished without its finalizer (after a restore from an old backup, say) is left alone.
 //     Only a copy that came into being after this very process released its source, by a request that was in flight, is
 //     deleted.
-//   - A target whose Secret was removed is away at once. Its share moves when this process has run for the grace.
+//   - A target whose Secret was removed is away at once. Its share moves when this process has run for the grace, or,
+//     if the targets are all clusters, when it has been unknown for the grace.
 package replication

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
@@ -27,19 +28,23 @@ func (a *actor) fanOut(ctx context.Context, wish Wish, known, targets []multiclu
 	if err != nil {
 		return nil, nil, err
 	}
-	shares := wish.shares(targets, record.GivenUp)
+	shares := wish.shares(wish.weighed(targets, record.Copies, a.name), record.GivenUp)
 	clusters := union(targets, record.Copies)
 	outcomes, failures := make([]Outcome, len(clusters)), make([]error, len(clusters))
 	slots := make(chan struct{}, a.r.config.FanOut)
 	var group sync.WaitGroup
 	for i, name := range clusters {
 		c, wanted := &copyActor{actor: a, target: name}, slices.Contains(targets, name)
-		if !slices.Contains(known, name) {
-			outcomes[i] = c.absent(wanted)
-			outcomes[i].Cluster, outcomes[i].Wanted = name, wanted
+		c.givenUp = wanted && slices.Contains(record.GivenUp, name)
+		outcomes[i].Cluster, outcomes[i].Wanted = name, wanted
+		switch {
+		case !slices.Contains(known, name):
+			outcomes[i].become(c.absent(wanted))
 			continue
-		}
-		if wanted {
+		case wanted && base.unfit != "":
+			outcomes[i].become(Outcome{State: Refused, Text: base.unfit})
+			continue
+		case wanted:
 			if c.want, err = base.want(shares[name], wish.Overrides[name]); err != nil {
 				group.Wait()
 				return nil, nil, err
@@ -48,8 +53,9 @@ func (a *actor) fanOut(ctx context.Context, wish Wish, known, targets []multiclu
 		slots <- struct{}{}
 		group.Go(func() {
 			defer func() { <-slots }()
-			outcomes[i], failures[i] = c.run(ctx)
-			outcomes[i].Cluster, outcomes[i].Wanted = name, wanted
+			var outcome Outcome
+			outcome, failures[i] = c.run(ctx)
+			outcomes[i].become(outcome)
 		})
 	}
 	group.Wait()
@@ -58,6 +64,12 @@ func (a *actor) fanOut(ctx context.Context, wish Wish, known, targets []multiclu
 		return nil, nil, errors.Join(ctx.Err(), trouble)
 	}
 	return outcomes, trouble, nil
+}
+
+// become takes what became of the copy.
+func (o *Outcome) become(of Outcome) {
+	of.Cluster, of.Wanted = o.Cluster, o.Wanted
+	*o = of
 }
 
 // absent returns the outcome for a cluster that wasn't listed when this reconcile began. Nothing is done there, even if
@@ -90,6 +102,8 @@ func (c *copyActor) run(ctx context.Context) (Outcome, error) {
 		return c.unconnected("isn't known to answer"), nil
 	case !ok:
 		return c.awaySince(since), nil
+	case c.givenUp: // it is back, and others were given its replicas: it isn't to be emptied for that
+		return Outcome{State: Progressing, After: firstDelay}, nil
 	}
 	note := c.recall()
 	wait := note.SilentUntil.Sub(c.r.now())
@@ -113,10 +127,17 @@ func (c *copyActor) run(ctx context.Context) (Outcome, error) {
 	case errors.Is(err, errStale), errors.Is(err, errHome), ctx.Err() != nil:
 		return Outcome{State: Progressing}, err
 	case errors.Is(err, multicluster.ErrClusterNotFound), errors.As(err, &notStarted):
-		return c.unconnected("isn't connected yet"), nil
+		o := c.unconnected("isn't connected yet")
+		if !o.Pending {
+			o.Text += ": may its Deployments be listed and watched?"
+		}
+		return o, nil
 	case errors.Is(err, kubeconfig.ErrLimited): // before it is taken for silence
 		return Outcome{State: Progressing, Text: "waits for its turn: " + kubeconfig.ErrLimited.Error(), After: limitedAgain},
 			nil
+	case apierrors.IsTooManyRequests(err): // it does answer
+		c.note(func(n *Note) { wait = n.silent("", c.r.now()) })
+		return Outcome{State: Progressing, Text: "has too many requests", After: wait}, nil
 	case noAnswer(err):
 		said := ""
 		if statusCode(err) == http.StatusInternalServerError {

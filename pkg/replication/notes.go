@@ -16,6 +16,8 @@ const (
 	noteLife = 20 * time.Minute
 	// freeRepairs of the same fields are made at once. If all are undone, no person at a keyboard undid them.
 	freeRepairs = 3
+	// freeRepairsOfAny are made at once if it is other fields each time.
+	freeRepairsOfAny = 12
 	// quiet is how long a copy must stay unchanged for its repairs to be forgotten.
 	quiet = 10 * time.Minute
 	// The delay after failures doubles from firstDelay to longestDelay.
@@ -47,8 +49,9 @@ type Note struct {
 	// until SilentUntil.
 	Silences    int
 	SilentUntil time.Time
-	// Repairs counts consecutive repairs of the same fields.
+	// Repairs counts consecutive repairs of the same fields, AllRepairs those of any.
 	Repairs       int
+	AllRepairs    int
 	RepairedPaths string
 	RepairedAt    time.Time
 
@@ -59,20 +62,32 @@ type Note struct {
 
 // contested returns how long a repair of these fields has to wait because earlier ones were undone.
 func (n Note) contested(paths []string, now time.Time) time.Duration {
-	if n.Repairs < freeRepairs || n.RepairedPaths != strings.Join(paths, ",") || now.Sub(n.RepairedAt) > quiet {
+	pause := time.Duration(0)
+	if n.Repairs >= freeRepairs && n.RepairedPaths == strings.Join(paths, ",") {
+		pause = delay(n.Repairs - freeRepairs)
+	}
+	if n.AllRepairs >= freeRepairsOfAny {
+		pause = max(pause, delay(n.AllRepairs-freeRepairsOfAny))
+	}
+	if pause == 0 || now.Sub(n.RepairedAt) > quiet {
 		return 0
 	}
-	return n.RepairedAt.Add(delay(n.Repairs - freeRepairs)).Sub(now)
+	return n.RepairedAt.Add(pause).Sub(now)
 }
 
 // repaired counts a repair. A repair that the API server undid at once uses up all free ones.
 func (n *Note) repaired(paths []string, undone bool, now time.Time) {
-	if key := strings.Join(paths, ","); key != n.RepairedPaths || now.Sub(n.RepairedAt) > quiet {
+	if now.Sub(n.RepairedAt) > quiet {
+		n.Repairs, n.AllRepairs = 0, 0
+	}
+	if key := strings.Join(paths, ","); key != n.RepairedPaths {
 		n.Repairs, n.RepairedPaths = 0, key
 	}
 	n.Repairs++
-	if undone {
+	if undone { // a policy at the API server, which isn't a matter of who else changes the copy
 		n.Repairs = max(n.Repairs, freeRepairs)
+	} else {
+		n.AllRepairs++
 	}
 	n.RepairedAt = now
 }

@@ -26,6 +26,11 @@ type absence struct{ since, asked time.Time }
 
 // missing returns how much of the grace is left.
 func (m *connections) missing(c connection, now time.Time) time.Duration {
+	return max(0, m.since(c, now).Add(connectGrace).Sub(now))
+}
+
+// since is since when a target has been missing, which it is now.
+func (m *connections) since(c connection, now time.Time) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.missed == nil {
@@ -41,7 +46,7 @@ func (m *connections) missing(c connection, now time.Time) time.Duration {
 		m.swept = now
 		maps.DeleteFunc(m.missed, func(_ connection, a absence) bool { return now.Sub(a.asked) >= noteLife })
 	}
-	return max(0, a.since.Add(connectGrace).Sub(now))
+	return a.since
 }
 
 func (m *connections) made(c connection) {

@@ -66,6 +66,12 @@ func (a *actor) replicate(ctx context.Context, wanted bool) (ctrl.Result, error)
 	var wish Wish
 	var targets []multicluster.ClusterName
 	var after time.Duration
+	if !record.Known && (record.Finalizer || mayHaveCopies(a.source)) { // somebody removed the list
+		record = Record{Finalizer: true, Known: true, Copies: Wish{All: true}.targets(known, a.name)}
+		if err := a.remember(ctx, record); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
 	if wanted {
 		if forbids(a.r.config.ForbiddenNamespaces, a.key.Namespace) {
 			// Copies from before the namespace was forbidden stay as they are, until they aren't wanted any more.
@@ -76,19 +82,19 @@ func (a *actor) replicate(ctx context.Context, wanted bool) (ctrl.Result, error)
 			return a.report(ctx, invalid(err), 0)
 		}
 		targets = wish.targets(known, a.name)
+		weighed := wish.weighed(targets, record.Copies, a.name)
 		health := map[multicluster.ClusterName]Health{}
-		for _, name := range targets {
-			health[name] = a.r.health(name)
+		for _, name := range weighed {
+			if health[name] = a.r.health(name); !slices.Contains(targets, name) { // it was one, and isn't known now
+				health[name] = Health{Since: a.r.connections.since(connection{a.request, name}, a.r.now())}
+			}
 		}
-		next, look := record.before(wish, targets, known, health, a.r.now(), a.r.config.Grace)
+		next, look := record.before(wish, weighed, known, health, a.r.now(), a.r.config.Grace)
 		after = look
 		if err := a.remember(ctx, next); err != nil {
 			return ctrl.Result{}, err
 		}
 		record = next
-	} else if !record.Known {
-		// Somebody removed the list, so any cluster may have a copy.
-		record.Known, record.Copies = true, Wish{All: true}.targets(known, a.name)
 	}
 	outcomes, trouble, err := a.fanOut(ctx, wish, known, targets, record)
 	if err != nil {
@@ -134,11 +140,25 @@ func (a *actor) conclude(ctx context.Context, record Record, outcomes []Outcome,
 	return ctrl.Result{}, a.remember(ctx, record)
 }
 
+// mayHaveCopies reports whether a source that has no list of copies once had one. A replaced object keeps its status,
+// and loses the annotations and finalizers that its file doesn't have.
+func mayHaveCopies(source *appsv1.Deployment) bool {
+	c := findCondition(source)
+	return c != nil && c.Reason != ReasonInvalidAnnotation && c.Reason != ReasonForbidden
+}
+
 // released takes the condition off a Deployment that isn't a source any more. Where copies had to be deleted, that is
-// done by now; not so where none was ever made, because the annotations were invalid or the namespace forbidden.
+// done by now; not so where none was ever made, because the annotations were invalid or the namespace forbidden. If the
+// record was lost, the source gets it again, and copies are looked for everywhere.
 func (a *actor) released(ctx context.Context) (ctrl.Result, error) {
 	if a.source.DeletionTimestamp == nil && findCondition(a.source) != nil {
-		err := a.writeConditions(ctx, nil)
+		var err error
+		if mayHaveCopies(a.source) && !a.r.notes.finished(string(a.source.UID)) {
+			all := Wish{All: true}.targets(a.r.config.Targets.Names(), a.name)
+			err = a.remember(ctx, Record{Finalizer: true, Known: true, Copies: all})
+		} else {
+			err = a.writeConditions(ctx, nil)
+		}
 		switch {
 		case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
 			return ctrl.Result{RequeueAfter: cacheGrace}, nil

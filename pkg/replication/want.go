@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/tenure-dev/tenure/pkg/text"
 )
 
 // Want is the wanted configuration of a copy, in two forms.
@@ -25,6 +27,9 @@ type Want struct {
 // template is what all copies of a source have in common.
 type template struct {
 	object map[string]any
+	// unfit says why it can't be applied, "" if it can: such as that a list has two entries of one key, which a create
+	// allows.
+	unfit string
 }
 
 // newTemplate reduces a source to what is applied: its spec, and its labels and annotations except those that other
@@ -49,9 +54,13 @@ func newTemplate(source *appsv1.Deployment, home multicluster.ClusterName, homeU
 	if labels := copied(source.Labels); len(labels) > 0 {
 		metadata["labels"] = labels
 	}
-	return &template{object: map[string]any{
+	t := &template{object: map[string]any{
 		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec,
-	}}, nil
+	}}
+	if _, err := converter.ObjectToTyped(&unstructured.Unstructured{Object: t.object}); err != nil {
+		t.unfit = text.Line(fmt.Sprintf("the source can't be applied anywhere: %v", err), maxText)
+	}
+	return t, nil
 }
 
 // dropUnset removes empty fields that the Go types write though they aren't set. Applying them would make us their

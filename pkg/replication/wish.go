@@ -80,6 +80,16 @@ func (w Wish) targets(known []multicluster.ClusterName, home multicluster.Cluste
 	return slices.Compact(list)
 }
 
+// weighed returns the clusters among which the total is divided: the targets, and where these are all that there are,
+// those with a copy that aren't known now. They are away like others: their shares move when the grace is over.
+func (w Wish) weighed(targets, copies []multicluster.ClusterName,
+	home multicluster.ClusterName) []multicluster.ClusterName {
+	if !w.All || !w.Divide {
+		return targets
+	}
+	return union(targets, Wish{Clusters: copies}.targets(nil, home))
+}
+
 type parser struct {
 	annotations map[string]string
 	bad         []error

@@ -1,0 +1,128 @@
+package replication
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// divided has ten replicas, for all clusters together.
+func divided(options ...func(*appsv1.Deployment)) *appsv1.Deployment {
+	return aSource(append([]func(*appsv1.Deployment){annotated(AnnotationReplicas, "divide"),
+		annotated(AnnotationTotal, "10")}, options...)...)
+}
+
+// Its Pods ran on all the time. What was decided without it is that others have its share.
+func TestATargetThatComesBackDuringAReconcileIsNotEmptied(t *testing.T) {
+	b := newBench(t, divided())
+	b.live()
+	b.down["west"] = b.clock.Now()
+	b.clock.Step(6 * time.Minute)
+	b.fault = func(_ int, commit func() error) error {
+		delete(b.down, "west") // after it was looked at, and before anything is done
+		return commit()
+	}
+	if _, err := b.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	if n := *b.get("west").Spec.Replicas; n != 5 {
+		t.Errorf("it has %d replicas", n)
+	}
+	b.fault = nil
+	b.live()
+	if west, east := *b.get("west").Spec.Replicas, *b.get("east").Spec.Replicas; west != 5 || east != 5 {
+		t.Errorf("at last %d and %d", west, east)
+	}
+}
+
+// A process that starts doesn't know all clusters yet, and one whose Secret changes is gone for a moment.
+func TestAClusterThatIsNotKnownKeepsItsShareForTheGrace(t *testing.T) {
+	b := newBench(t, divided(annotated(AnnotationClusters, "*")))
+	b.live()
+	b.restart()
+	b.hidden = "west"
+	step := func(what string, after time.Duration, want int32) {
+		t.Helper()
+		b.clock.Step(after)
+		b.live()
+		if n := *b.get("east").Spec.Replicas; n != want {
+			t.Errorf("%s: east has %d, want %d", what, n, want)
+		}
+	}
+	step("not known", time.Second, 5)
+	step("after the grace", 6*time.Minute, 10)
+	b.hidden = ""
+	step("back", time.Second, 5)
+}
+
+// kubectl replace keeps the status, and takes away the annotations and finalizers that the file doesn't have.
+func TestCopiesOfASourceWhoseRecordWasLostAreFound(t *testing.T) {
+	forgotten := func(d *appsv1.Deployment) {
+		delete(d.Annotations, AnnotationCopies)
+		d.Finalizers = nil
+	}
+	for name, c := range map[string]struct {
+		change func(*appsv1.Deployment)
+		west   bool
+	}{
+		"one target less": {func(d *appsv1.Deployment) { d.Annotations[AnnotationClusters] = "west" }, true},
+		"no label":        {func(d *appsv1.Deployment) { delete(d.Labels, LabelReplicate) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, aSource())
+			b.live()
+			b.edit("home", "kubectl", func(d *appsv1.Deployment) { forgotten(d); c.change(d) })
+			b.live()
+			if west, east := b.get("west") != nil, b.get("east") != nil; west != c.west || east {
+				t.Errorf("copies: west %v, east %v", west, east)
+			}
+			source := b.get("home")
+			if held := len(source.Finalizers) > 0; held != c.west || source.Annotations[AnnotationCopies] != "west" && c.west {
+				t.Errorf("finalizers %v, annotations %v", source.Finalizers, source.Annotations)
+			}
+		})
+	}
+}
+
+// Two that change other fields each, in turn, are as endless as one.
+func TestRepairsOfEverOtherFieldsAreHeldBackToo(t *testing.T) {
+	b := newBench(t, aSource())
+	b.live()
+	b.written = nil
+	for range 30 {
+		for _, change := range []func(*appsv1.Deployment){scaled(9), image("evil")} {
+			b.edit("west", fmt.Sprintf("bot-%p", change), change)
+			if _, err := b.reconcile(); err != nil {
+				t.Fatal(err)
+			}
+			b.clock.Step(time.Second)
+		}
+	}
+	applied := strings.Count(strings.Join(b.written, "\n"), "apply west")
+	if applied < freeRepairsOfAny || applied > 20 || !strings.Contains(b.condition(), ReasonContested) {
+		t.Errorf("%d repairs of 60 changes in a minute; condition %q", applied, b.condition())
+	}
+}
+
+// API servers take two entries of one key in a create, and in no apply.
+func TestASourceThatCannotBeAppliedSaysSoAndIsNotSent(t *testing.T) {
+	twice := func(d *appsv1.Deployment) {
+		d.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "A", Value: "2"}}
+	}
+	base, err := newTemplate(aSource(twice), "home", homeUID)
+	if err != nil || !strings.Contains(base.unfit, "duplicate") || !strings.Contains(base.unfit, "env") {
+		t.Errorf("%q doesn't say what is wrong (%v)", base.unfit, err)
+	}
+	if base, err = newTemplate(aSource(), "home", homeUID); err != nil || base.unfit != "" {
+		t.Errorf("a sound source: %s (%v)", base.unfit, err)
+	}
+	b := newBench(t, aSource(twice))
+	_, _ = b.reconcile() // the fake home, unlike a real one, takes no status of such an object
+	if sent := strings.Join(b.written, ", "); strings.Contains(sent, "west") || b.get("west") != nil {
+		t.Errorf("it was sent: %s", sent)
+	}
+}
