@@ -130,6 +130,17 @@ func TestAFloodOfRefusedPodsCostsTwoWritesAnAtAndFewEvents(t *testing.T) {
 	if asked+held != tries*ats {
 		t.Errorf("%d reconciles neither asked nor waited", tries*ats-asked-held)
 	}
+	for _, req := range requests { // until the budget is spent
+		if result, err := b.subject.Reconcile(context.Background(), req); err == nil && result.RequeueAfter < refusedPause {
+			t.Fatal("a refusal isn't retried")
+		}
+	}
+	elsewhere := requests[ats-1]
+	elsewhere.ClusterName = "another"
+	if result, err := b.subject.Reconcile(context.Background(), elsewhere); err == nil {
+		t.Errorf("an At of the same namespace in another cluster is held back for %v", result.RequeueAfter)
+	}
+	b.clock.Step(time.Minute)
 	b.fault = nil
 	for _, req := range requests { // nothing holds them back any more, but that the budget has to recover first
 		if _, err := b.subject.Reconcile(context.Background(), req); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -104,7 +105,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req mcreconcile.Request) (ct
 	if err != nil || at == nil {
 		return ctrl.Result{}, err
 	}
-	a := &actor{cluster: cl, notes: &r.notes, events: r.events, refusals: r.refusals, causes: r.causes,
+	// Shards are of one cluster, and have its budgets.
+	name, _, _ := strings.Cut(string(req.ClusterName), "/")
+	a := &actor{cluster: cl, name: name, notes: &r.notes, events: r.events, refusals: r.refusals, causes: r.causes,
 		clock: r.config.Clock, pods: *r.config.Pods}
 	return a.reconcile(ctx, at)
 }
@@ -112,6 +115,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req mcreconcile.Request) (ct
 // actor is one reconcile of one At.
 type actor struct {
 	cluster  cluster.Cluster
+	name     string // of the cluster
 	notes    *notes
 	events   *budget.Budget
 	refusals *budget.Budget
@@ -139,7 +143,7 @@ func (a *actor) reconcile(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result
 	if at.Status.Phase == cnatv1alpha1.AtDone {
 		a.notes.forget(at.UID)
 	}
-	if pod == nil && isRefused(at) && a.refusals.Spent(at.Namespace, a.clock.Now()) {
+	if pod == nil && isRefused(at) && a.refusals.Spent(a.name+"/"+at.Namespace, a.clock.Now()) {
 		return ctrl.Result{RequeueAfter: wait.Jitter(refusedPause, 1)}, nil
 	}
 	view := a.view(at, pod, false)

@@ -22,14 +22,17 @@ func ParseSchedule(text string) (time.Time, error) {
 }
 
 // Due returns when an At needs a reconcile even if no event comes. No event of its own makes it need one before. For a
-// waiting At that is its schedule, which may have passed. It is the At's creation, which means at once, if its Pod may
-// have ended or if its status has a condition that may be out of date. It is zero if the At waits for no time.
+// waiting At that is its schedule, which may have passed. So it is for one whose Pod may have ended, as the schedule
+// was when it began: that it begins moves no time. It is the At's creation, which means at once, if the status of a
+// waiting At has a condition that may be out of date. It is zero if the At waits for no time.
 func Due(at *cnatv1alpha1.At) time.Time {
 	due, err := ParseSchedule(at.Spec.Schedule)
 	switch {
 	case at.Status.Phase == cnatv1alpha1.AtDone:
 		return time.Time{}
-	case at.Status.Phase == cnatv1alpha1.AtRunning:
+	case at.Status.Phase == cnatv1alpha1.AtRunning && at.Status.ScheduledTime != nil:
+		return at.Status.ScheduledTime.Time
+	case at.Status.Phase == cnatv1alpha1.AtRunning: // the status is somebody else's
 		return at.CreationTimestamp.Time
 	case err != nil || at.Spec.Suspend:
 		return time.Time{}

@@ -74,8 +74,11 @@ func TestDueTellsWhenAnAtIsToBeLookedAt(t *testing.T) {
 			time.Time{}},
 		"no schedule can be read": {build(cnatv1alpha1.AtPending,
 			func(at *cnatv1alpha1.At) { at.Spec.Schedule = "tomorrow" }), time.Time{}},
-		"running": {build(cnatv1alpha1.AtRunning, nil), created},
-		"done":    {build(cnatv1alpha1.AtDone, nil), time.Time{}},
+		"running": {build(cnatv1alpha1.AtRunning, func(at *cnatv1alpha1.At) {
+			at.Status.ScheduledTime, at.Spec.Schedule = micro(scheduled), "2031-01-01T00:00:00Z"
+		}), scheduled},
+		"running, by somebody else's word": {build(cnatv1alpha1.AtRunning, nil), created},
+		"done":                             {build(cnatv1alpha1.AtDone, nil), time.Time{}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
