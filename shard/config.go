@@ -48,7 +48,7 @@ type Config struct {
 	// has more than so many objects on average. What counts is what the cluster has of the primary kinds when it is first
 	// seen; one that can't be asked gets all shards. Default 0: all get 2^ShardBits, however small they are.
 	ObjectsPerShard int64
-	// LeaseDuration is how long a silent replica keeps its shards, the same in all of the fleet. It bounds the time that
+	// LeaseDuration is how long a silent replica keeps its shards, the same in all of the fleet. It is about the time that
 	// a crash leaves keys unserved, and a quarter of it is the time between two writes of each replica. Default 10 s.
 	LeaseDuration time.Duration
 	// DrainTimeout bounds how long running reconciles may delay a move before they are cancelled. Default 20 s.

@@ -31,6 +31,7 @@ type engagement struct {
 	busy   atomic.Int64 // nanoseconds spent in reconciles, for the load
 	// traffic is that of the cluster that the shard is a part of.
 	traffic *engage.Traffic
+	putOff  putOff
 	home    view // over the cluster that the shard is a part of
 
 	// Only the loop touches it.

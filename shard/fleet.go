@@ -83,7 +83,7 @@ func (f *fleet) add(ctx context.Context, name keyspace.ClusterName, cl cluster.C
 		s.offer, s.given, s.refused = &offer{c, ctx}, way, ""
 	} else {
 		f.clusters[name] = &site{connection: c, given: way}
-		f.trafficOf(name)
+		f.trafficOf(name).Breaker.Reset()
 	}
 	f.mu.Unlock()
 	context.AfterFunc(ctx, func() { f.takeBack(name, way) })

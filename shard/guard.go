@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
@@ -55,7 +56,10 @@ func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconci
 	if e == nil {
 		return reconcile.Result{}, nil
 	}
-	if wait, _ := e.traffic.Breaker.PutOff(req.Namespace); wait > 0 {
+	key := putOffKey{g, req.NamespacedName}
+	wait, trial := e.traffic.Breaker.PutOff(req.Namespace, e.putOff.has(key))
+	if wait > 0 && e.gate.IsOpen() {
+		e.putOff.note(key)
 		return reconcile.Result{RequeueAfter: spread(wait)}, nil
 	}
 	start := time.Now()
@@ -63,10 +67,15 @@ func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconci
 		result reconcile.Result
 		err    error
 	}
+	ctx, asked := engage.Obeying(ctx)
 	ran := e.gate.Run(ctx, e.traffic, func(ctx context.Context) {
 		ended.result, ended.err = g.inner.Reconcile(context.WithValue(ctx, engagementKey{}, e), req)
 	})
+	if trial && (ran == engage.Refused || ran == engage.Returned && ended.err == nil) {
+		e.traffic.Breaker.Untried() // unless it asked the cluster for something
+	}
 	if ran == engage.Refused {
+		e.putOff.forget(key)
 		return reconcile.Result{}, nil
 	}
 	e.busy.Add(int64(time.Since(start)))
@@ -84,14 +93,22 @@ func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconci
 	if !e.gate.IsOpen() {
 		// The tenure ended meanwhile. Whatever is left to do, or failed because of that, is the next holder's, who
 		// looks at every key of the shard anew.
+		e.putOff.forget(key)
 		return reconcile.Result{}, nil
 	}
-	if wait, open := e.traffic.Breaker.Left(req.Namespace); err != nil && open {
+	switch wait, open := e.traffic.Breaker.Left(req.Namespace); {
+	case err != nil && open:
 		// The cluster is away, or refuses everything. That is no fault of the key: it must not back off further each time.
 		g.log.V(1).Info("cluster serves nothing; key is put off", "shard", e.id.String(), "key", req.NamespacedName.String(),
 			"error", err.Error())
+		e.putOff.note(key)
 		return reconcile.Result{RequeueAfter: spread(max(wait, engage.FirstPause))}, nil
+	case apierrors.IsTooManyRequests(err):
+		// The same, where the cluster serves others. The longer it lasts the less it is asked.
+		waited := min(e.putOff.note(key), engage.LongestAsked/10)
+		return reconcile.Result{RequeueAfter: spread(max(asked.Wait(), waited, engage.FirstPause))}, nil
 	}
+	e.putOff.forget(key)
 	if result.RequeueAfter > 0 && result.Priority == nil {
 		normal := 0 // a due time isn't backfill, even where its key was enqueued as such
 		result.Priority = &normal
@@ -99,5 +116,6 @@ func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconci
 	return result, err
 }
 
-// spread makes a wait up to a quarter longer, so that keys which were put off together don't come back all at once.
-func spread(wait time.Duration) time.Duration { return wait + rand.N(wait/4+1) }
+// spread makes a wait up to a quarter longer, and a second at most, so that keys which were put off together don't come
+// back all at once.
+func spread(wait time.Duration) time.Duration { return wait + rand.N(min(wait/4, time.Second)+1) }

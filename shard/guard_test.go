@@ -11,11 +11,13 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
+	"github.com/tenure-dev/tenure/pkg/fairqueue"
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
@@ -24,13 +26,18 @@ import (
 // its key.
 type refuser struct {
 	breaker *engage.Breaker
-	mu      sync.Mutex           // guards all below
-	status  map[string]int       // by namespace; 201 for others
-	asked   int                  // requests
-	served  map[string]time.Time // by key, when it was first
+	engaged *engagement
+	rests   func(mcreconcile.Request) bool // nothing is to be done about such a key; may be nil
+	mu      sync.Mutex                     // guards all below
+	status  map[string]int                 // by namespace; 201 for others
+	asked   int                            // requests
+	served  map[string]time.Time           // by key, when it was first
 }
 
 func (r *refuser) Reconcile(_ context.Context, req mcreconcile.Request) (reconcile.Result, error) {
+	if r.rests != nil && r.rests(req) {
+		return reconcile.Result{}, nil
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.asked++
@@ -59,6 +66,7 @@ func control(t *testing.T, r *refuser) workqueue.TypedRateLimitingInterface[mcre
 	g, gate, traffic := guarding(t, id, r)
 	gate.Open(1)
 	r.breaker, r.served = &traffic.Breaker, map[string]time.Time{}
+	r.engaged = g.roster.get(clusterName(id))
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[mcreconcile.Request](
 		time.Second, 5*time.Minute))
 	go func() {
@@ -102,7 +110,7 @@ func keyOf(namespace string, i int) mcreconcile.Request {
 // TestAClusterThatRefusedEverythingIsServedSoonAfterItRecovers has a cluster refuse all for so long that keys which
 // back off by themselves come back minutes later.
 func TestAClusterThatRefusedEverythingIsServedSoonAfterItRecovers(t *testing.T) {
-	for _, status := range []int{401, 429, 503} {
+	for _, status := range []int{401, 403, 429, 500, 503} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const keys, outage = 50, 4 * time.Minute
@@ -161,6 +169,89 @@ func TestANamespaceThatIsRefusedHoldsUpNoOther(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 	})
+}
+
+// Most keys of a cluster that is back are looked at for nothing: a watch that begins anew brings them all.
+func TestKeysThatAskTheClusterNothingDoNotUseUpItsTrials(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &refuser{status: map[string]int{"shop": http.StatusServiceUnavailable},
+			rests: func(req mcreconcile.Request) bool { return len(req.Name) > 1 }}
+		q := control(t, r)
+		defer q.ShutDown()
+		const busy = 5
+		for i := range busy {
+			q.Add(keyOf("shop", i))
+		}
+		time.Sleep(time.Minute)
+		for i := range 1000 {
+			q.Add(keyOf("shop", 10+i))
+		}
+		r.mu.Lock()
+		delete(r.status, "shop")
+		r.mu.Unlock()
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if len(r.served) != busy {
+			t.Errorf("%d of %d keys were served within 5s of the recovery", len(r.served), busy)
+		}
+	})
+}
+
+func TestKeysThatArePutOffAreSeenToWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &refuser{status: map[string]int{"shop": http.StatusServiceUnavailable}}
+		q := control(t, r)
+		defer q.ShutDown()
+		const keys = 10
+		for i := range keys {
+			q.Add(keyOf("shop", i))
+		}
+		time.Sleep(time.Minute)
+		waits := func() fairqueue.Backlog { return r.engaged.putOff.backlog("west") }
+		got := waits()
+		if got.Cluster != "west" || got.Ready != keys || got.Wait < 55*time.Second || len(got.Longest) != 1 ||
+			got.Longest[0] != (fairqueue.Waiting{Namespace: "shop", Ready: keys, Wait: got.Wait}) {
+			t.Errorf("after a minute: %+v", got)
+		}
+		r.mu.Lock()
+		delete(r.status, "shop")
+		r.mu.Unlock()
+		time.Sleep(15 * time.Second)
+		synctest.Wait()
+		if got := waits(); got.Ready != 0 || got.Wait != 0 || len(got.Longest) != 0 {
+			t.Errorf("after the recovery: %+v", got)
+		}
+	})
+}
+
+// Its API server has too many requests of one kind, or of one namespace, and serves all else.
+func TestAKeyThatIsToldToWaitDoesSoWithoutBackingOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for asked, want := range map[string]time.Duration{"": engage.FirstPause, "30": 30 * time.Second} {
+			g, gate, _ := guarding(t, keyspace.ShardID{Cluster: "west"}, reconcile.TypedFunc[mcreconcile.Request](
+				func(ctx context.Context, _ mcreconcile.Request) (reconcile.Result, error) {
+					request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://west", nil)
+					if err == nil {
+						_, err = engage.Obedient(throttling(asked)).RoundTrip(request)
+					}
+					return reconcile.Result{}, errors.Join(err, apierrors.NewTooManyRequests("later", 0))
+				}))
+			gate.Open(1)
+			result, err := g.Reconcile(t.Context(), keyOf("shop", 1))
+			if after := result.RequeueAfter; err != nil || after < want || after > want*5/4 {
+				t.Errorf("told %q: comes back after %v (%v)", asked, after, err)
+			}
+		}
+	})
+}
+
+// throttling answers 429 with that Retry-After.
+type throttling string
+
+func (th throttling) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {string(th)}}}, nil
 }
 
 // The next holder looks at every key. Where there is none, a key that is dropped is looked at by nobody.

@@ -16,6 +16,7 @@ import (
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/internal/cas"
 	"github.com/tenure-dev/tenure/shard/internal/driver"
+	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/internal/member"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/internal/record"
@@ -45,7 +46,7 @@ func newHome(ctx context.Context, id protocol.Incarnation, cfg Config, rc *rest.
 	log logr.Logger, t *trouble, put func(driver.Event), spawn func(func()), say func() string) (*home, error) {
 	rc = rest.CopyConfig(rc)
 	rc.QPS = -1 // no client-side limit: renewals must never wait for one, and the driver bounds what is on its way
-	rc.Wrap(func(next http.RoundTripper) http.RoundTripper { return obedient{next} })
+	rc.Wrap(func(next http.RoundTripper) http.RoundTripper { return engage.Obedient(next) })
 	rc.UserAgent = fmt.Sprintf("%s (coordination; incarnation=%s)", cfg.agent(), id)
 	c, err := client.New(rc, client.Options{Scheme: scheme, Mapper: recordMapper()})
 	if err != nil {
@@ -80,7 +81,7 @@ func (h *home) write(w driver.Write) {
 	h.spawn(func() {
 		ctx, cancel := context.WithTimeout(bound, w.Patience)
 		defer cancel()
-		ctx, wait := obeying(ctx)
+		ctx, asked := engage.Obeying(ctx)
 		version, err := do(ctx)
 		what, outcome := driver.What(w.Effect), cas.Outcome(err)
 		h.observer.Wrote(what, outcome)
@@ -94,7 +95,7 @@ func (h *home) write(w driver.Write) {
 			h.trouble.tell(what, err)
 		}
 		if w.Number != 0 {
-			h.put(driver.Written{Number: w.Number, Outcome: outcome, Version: version, Cause: cause, After: *wait})
+			h.put(driver.Written{Number: w.Number, Outcome: outcome, Version: version, Cause: cause, After: asked.Wait()})
 		}
 	})
 }

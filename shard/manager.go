@@ -168,7 +168,7 @@ func (m *Manager) PutOff(name multicluster.ClusterName, namespace string) (wait 
 	if traffic == nil {
 		return 0, false
 	}
-	return traffic.Breaker.PutOff(namespace)
+	return traffic.Breaker.PutOff(namespace, false)
 }
 
 // Status returns what the replica holds and does now. It is safe for concurrent use.

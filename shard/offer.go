@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenure-dev/tenure/pkg/text"
+	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
@@ -169,6 +170,10 @@ func (f *fleet) decide(name keyspace.ClusterName, offered *offer, inUse uint64, 
 	case another:
 	}
 	s.connection, s.offer, s.refused = c, nil, ""
+	breaker := &f.trafficOf(name).Breaker
+	if _, why := breaker.Open(); v != replace || why == engage.Unauthorized {
+		breaker.Reset() // what the server before refused, or these credentials did
+	}
 	f.mu.Unlock()
 	switch v {
 	case replace:

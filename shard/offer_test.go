@@ -201,8 +201,24 @@ func TestWhatIsBrokenChangesNothingAndIsReported(t *testing.T) {
 func TestAnotherServerOfTheSameClusterIsAnotherWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := offered(t)
+		leftAlone := func() bool {
+			_, traffic := o.get("west")
+			open, _ := traffic.Breaker.Open()
+			return open
+		}
+		request, _ := http.NewRequest(http.MethodGet, "https://a/api/v1/namespaces/shop/pods/a", nil)
+		_, traffic := o.get("west")
+		for range 3 {
+			traffic.Breaker.Judge(request, &http.Response{StatusCode: http.StatusServiceUnavailable}, 0)
+		}
+		if !leftAlone() {
+			t.Fatal("a cluster that refuses everything isn't left alone")
+		}
 		o.give("b", &fakeServer{name: "2", uid: "w"})
 		o.expect("moved", true, false, "2")
+		if leftAlone() {
+			t.Error("the new server is left alone, because the old one refused everything")
+		}
 		if by := o.by(o.first); by != "1" {
 			t.Errorf("the caches in use are at %s, want where they are", by)
 		}
@@ -235,8 +251,16 @@ func TestARemovalIsActedOnAfterTheGrace(t *testing.T) {
 		if o.status()["west"].Engaged {
 			t.Error("it counts as one of the fleet's")
 		}
+		_, traffic := o.get("west")
+		request, _ := http.NewRequest(http.MethodGet, "https://a/api/v1/namespaces/shop/pods/a", nil)
+		for range 3 {
+			traffic.Breaker.Judge(request, &http.Response{StatusCode: http.StatusServiceUnavailable}, 0)
+		}
 		o.give("a", &fakeServer{name: "3", uid: "w"})
 		o.expect("it comes after that", false, false, "3")
+		if open, _ := traffic.Breaker.Open(); open {
+			t.Error("it is left alone, because the one before refused everything")
+		}
 	})
 }
 

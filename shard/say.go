@@ -28,10 +28,16 @@ func (n *Node) say() string {
 	if n.cfg.Backlogs != nil {
 		backlogs = n.cfg.Backlogs()
 	}
+	for _, e := range n.roster.all() {
+		if b := e.putOff.backlog(string(e.id.Cluster)); b.Ready > 0 {
+			backlogs = append(backlogs, b)
+		}
+	}
 	return inspect.SayViews(viewsOf(n.clusterStatus(), backlogs))
 }
 
-// viewsOf joins how clusters answer and what waits for them. There is a backlog for each queue and cluster.
+// viewsOf joins how clusters answer and what waits for them. There is a backlog for each queue and cluster, and for
+// each shard whose keys are put off.
 func viewsOf(clusters map[keyspace.ClusterName]ClusterStatus,
 	backlogs []fairqueue.Backlog) (all []inspect.ClusterView) {
 	at := map[keyspace.ClusterName]int{}

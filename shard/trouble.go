@@ -1,9 +1,6 @@
 package shard
 
 import (
-	"context"
-	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -36,32 +33,4 @@ func (t *trouble) tell(what string, err error) {
 	}
 	log.Info("request to the home cluster failed; trying again", "cause", cause.String(), "what", what,
 		"error", err.Error())
-}
-
-// askedToWait is where a request's context holds how long the API server asked to wait.
-type askedToWait struct{}
-
-// obedient hands the API server's Retry-After to whoever sent the request. Without, the client would wait and try again
-// by itself, behind the back of what decides when a write may be repeated.
-type obedient struct{ next http.RoundTripper }
-
-func (o obedient) RoundTrip(req *http.Request) (*http.Response, error) {
-	res, err := o.next.RoundTrip(req)
-	if err != nil {
-		return res, err
-	}
-	if text := res.Header.Get("Retry-After"); text != "" {
-		res.Header.Del("Retry-After")
-		wait, mine := req.Context().Value(askedToWait{}).(*time.Duration)
-		if seconds, err := strconv.Atoi(text); err == nil && seconds > 0 && mine {
-			*wait = time.Duration(min(seconds, 3600)) * time.Second
-		}
-	}
-	return res, nil
-}
-
-// obeying returns a context for one request, and where it will be said how long the API server asked to wait.
-func obeying(ctx context.Context) (context.Context, *time.Duration) {
-	wait := new(time.Duration)
-	return context.WithValue(ctx, askedToWait{}, wait), wait
 }

@@ -2,7 +2,6 @@ package shard
 
 import (
 	"errors"
-	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -43,36 +42,4 @@ func TestTroubleOfACauseIsToldOfOnceAMinuteAndTheRestCounted(t *testing.T) {
 			}
 		}
 	})
-}
-
-type answers func(*http.Request) (*http.Response, error)
-
-func (a answers) RoundTrip(r *http.Request) (*http.Response, error) { return a(r) }
-
-func TestHowLongTheAPIServerAsksToWaitIsToldAndTheClientNotMadeToWait(t *testing.T) {
-	for _, c := range []struct {
-		header string
-		want   time.Duration
-	}{{"", 0}, {"1", time.Second}, {"90", 90 * time.Second}, {"999999999", time.Hour}, {"soon", 0}, {"-1", 0}} {
-		server := answers(func(*http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {c.header}}}, nil
-		})
-		ctx, wait := obeying(t.Context())
-		request, err := http.NewRequestWithContext(ctx, http.MethodPatch, "https://home", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		res, err := obedient{server}.RoundTrip(request)
-		if err != nil || res.Header.Get("Retry-After") != "" && c.header != "" || *wait != c.want {
-			t.Errorf("Retry-After %q: %v is waited for (%v), and the client sees %q", c.header, *wait, err,
-				res.Header.Get("Retry-After"))
-		}
-		if _, err := (obedient{server}).RoundTrip(request.WithContext(t.Context())); err != nil { // nobody wants to know
-			t.Error(err)
-		}
-	}
-	failing := answers(func(*http.Request) (*http.Response, error) { return nil, errors.New("cut") })
-	if _, err := (obedient{failing}).RoundTrip(&http.Request{}); err == nil {
-		t.Error("a request that failed is told to have succeeded")
-	}
 }

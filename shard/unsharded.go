@@ -32,7 +32,7 @@ func (b *Breakers) Watch(c *rest.Config) error {
 // GetConfig.
 func (b *Breakers) PutOff(c *rest.Config, namespace string) (wait time.Duration, trial bool) {
 	if breaker, ok := b.of.Load(weak.Make(c)); ok {
-		return breaker.(*engage.Breaker).PutOff(namespace)
+		return breaker.(*engage.Breaker).PutOff(namespace, false)
 	}
 	return 0, false
 }

@@ -151,7 +151,8 @@ func begin(ctx context.Context, real connection, traffic *engage.Traffic,
 		return nil, nil, nil, err
 	}
 	leave = func() {}
-	if silent, _ := traffic.Breaker.Open(); !silent { // what a silent cluster sends needs no memory
+	// What a silent cluster sends needs no memory.
+	if open, why := traffic.Breaker.Open(); !open || why != engage.Silence {
 		if leave, err = o.room.Enter(ctx); err != nil {
 			return nil, nil, nil, err
 		}

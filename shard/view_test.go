@@ -2,6 +2,8 @@ package shard
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +11,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/tenure-dev/tenure/shard/internal/engage"
+	"github.com/tenure-dev/tenure/shard/internal/memory"
 	"github.com/tenure-dev/tenure/shard/internal/turnstile"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
@@ -39,5 +42,68 @@ func TestAShardWhoseCachesAreNeverFilledDoesNotKeepOthersFromChangingOver(t *tes
 			t.Error("a turn that was given back is kept")
 		}
 		last()
+	})
+}
+
+// throng is a shard of west whose replica is short of memory, and whose turn to fill caches somebody else has.
+func throng(t *testing.T) (o opening, west *offering, leave func()) {
+	west = offered(t)
+	gate := engage.NewGate(t.Context(), keyspace.ShardID{Cluster: "west"}, "agent", "a-1", func() bool { return true })
+	short := memory.NewRoom(func() memory.Use { return memory.Use{Bytes: 95, Limit: 100} }, logr.Discard())
+	leave, err := short.Enter(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return opening{gate: gate, log: logr.Discard(), room: short, spawn: func(f func()) { go f() },
+		find: func() (connection, *engage.Traffic) { return west.get("west") }}, west, leave
+}
+
+func TestOnlyASilentClustersCachesNeedNoMemory(t *testing.T) {
+	request, _ := http.NewRequest(http.MethodGet, "https://a/api/v1/namespaces/shop/pods/a", nil)
+	for what, c := range map[string]struct {
+		bad   func(*engage.Breaker)
+		waits bool
+	}{
+		"answers": {func(*engage.Breaker) {}, true},
+		"refuses": {func(b *engage.Breaker) {
+			for range 3 {
+				b.Judge(request, &http.Response{StatusCode: http.StatusTooManyRequests}, 0)
+			}
+		}, true},
+		"is silent": {func(b *engage.Breaker) {
+			time.Sleep(engage.FirstPause)
+			_, _ = engage.Unfenced(&fakeServer{code: -1}, b).RoundTrip(request)
+		}, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			o, _, leave := throng(t)
+			defer leave()
+			real, traffic := o.find()
+			c.bad(&traffic.Breaker)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, end, left, err := begin(ctx, real, traffic, o)
+			if waits := err != nil; waits != c.waits {
+				t.Errorf("a cluster that %s waits for its turn: %v (%v), want %v", what, waits, err, c.waits)
+			}
+			if err == nil {
+				left()
+				end()
+			}
+		})
+	}
+}
+
+func TestAShardThatWaitedForMemoryIsNotOpenedOverAConnectionOfBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, west, leave := throng(t)
+		real, traffic := o.find()
+		time.AfterFunc(time.Second, func() {
+			west.give("b", &fakeServer{name: "2", uid: "w"})
+			leave()
+		})
+		if _, _, _, err := begin(t.Context(), real, traffic, o); !errors.Is(err, errMoved) {
+			t.Errorf("it is opened over the way of before: %v", err)
+		}
 	})
 }

@@ -375,8 +375,8 @@ func (b *book[T]) backlogs(now time.Duration) (all []Backlog) {
 			for _, i := range n.ready {
 				w.Wait = max(w.Wait, now-i.readyAt)
 			}
-			if one.Wait = max(one.Wait, w.Wait); w.Ready > 0 {
-				one.longest(w)
+			if w.Ready > 0 {
+				one.Enter(w)
 			}
 		}
 		all = append(all, one)
@@ -384,8 +384,9 @@ func (b *book[T]) backlogs(now time.Duration) (all []Backlog) {
 	return all
 }
 
-// longest enters a namespace among those that wait longest, if it is one.
-func (b *Backlog) longest(w Waiting) {
+// Enter enters how long a namespace waits, among those that wait longest if it is one.
+func (b *Backlog) Enter(w Waiting) {
+	b.Wait = max(b.Wait, w.Wait)
 	at, _ := slices.BinarySearchFunc(b.Longest, w, func(x, y Waiting) int {
 		return cmp.Or(cmp.Compare(y.Wait, x.Wait), cmp.Compare(x.Namespace, y.Namespace))
 	})

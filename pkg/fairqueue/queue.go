@@ -55,9 +55,9 @@ type Taken struct {
 // Backlog is how one cluster stands.
 type Backlog struct {
 	Cluster string
-	Ready   int           // keys that could be taken
+	Ready   int           // keys that wait
 	Running int           // keys that workers have
-	Wait    time.Duration // for how long the oldest of those that are ready has been
+	Wait    time.Duration // for how long the oldest key that waits has
 	// Longest are the namespaces whose keys have waited longest, at most [MostNamespaces], that one first.
 	Longest []Waiting
 }

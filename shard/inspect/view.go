@@ -16,14 +16,14 @@ type ClusterView struct {
 	// State and Cause are those of shard.ClusterStatus: closed, limited, open or half-open, and why.
 	State string `json:"state"`
 	Cause string `json:"cause,omitempty"`
-	// Keys that workers have, and that are ready for one.
+	// Keys that workers have, and that wait for one, or for the cluster to serve them.
 	Running int `json:"running,omitempty"`
 	Ready   int `json:"ready,omitempty"`
 	// Writes were sent and aren't answered, WaitingWrites wait for their turn by Limits, which are in words.
 	Writes        int    `json:"writes,omitempty"`
 	WaitingWrites int    `json:"waitingWrites,omitempty"`
 	Limits        string `json:"limits,omitempty"`
-	// WaitSeconds is for how long the key that is ready longest has been.
+	// WaitSeconds is for how long the key that waits longest has.
 	WaitSeconds float64 `json:"waitSeconds,omitempty"`
 	// Namespaces are the few that wait longest, that one first.
 	Namespaces []Waiting `json:"namespaces,omitempty"`

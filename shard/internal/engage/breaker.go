@@ -28,9 +28,9 @@ const (
 	// for a server that has too much of it.
 	listStallAfter = 15 * time.Second
 	// FirstPause and lastPause bound how long a cluster that failed is left alone; it doubles in between. A cluster that
-	// is back has its backlog begun within lastPause.
+	// is back has its backlog begun a second after lastPause at most: its keys don't come back all at once.
 	FirstPause = time.Second
-	lastPause  = 5 * time.Second
+	lastPause  = 4 * time.Second
 )
 
 // Breaker is what is known of a cluster by the requests of its shards, and keeps the workers of a controller from being
@@ -44,29 +44,48 @@ type Breaker struct {
 	asking atomic.Bool // an inquiry is on its way
 }
 
-// PutOff returns how long the keys of a namespace should wait, 0 if they needn't. When a pause is over the caller is
-// the one that is let through, on trial, and the others wait on.
-func (b *Breaker) PutOff(namespace string) (wait time.Duration, trial bool) {
+// PutOff returns how long a key of a namespace should wait, 0 if it needn't; again says that it was put off before.
+// When a pause is over the caller is the one that is let through, on trial, and the others wait on.
+func (b *Breaker) PutOff(namespace string, again bool) (wait time.Duration, trial bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.seen.putOff(time.Now(), namespace)
+	return b.seen.putOff(time.Now(), namespace, again)
 }
 
-// Left is how long the keys of a namespace are put off from now on, and whether they are at all. It lets none through.
+// Untried says that who was let through on trial asked the cluster nothing: the next one is let through at once.
+func (b *Breaker) Untried() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.seen.untried(time.Now())
+}
+
+// Reset forgets why keys are put off: the cluster is reached in another way from now on.
+func (b *Breaker) Reset() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.seen = judgement{lastAnswer: b.seen.lastAnswer}
+}
+
+// Answers says that the cluster answers, as somebody found out who asked beside the shards.
+func (b *Breaker) Answers() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.seen.speaks(time.Now())
+}
+
+// Left is for how long a key of a namespace that has just failed is put off, and whether it is. It lets none through.
 func (b *Breaker) Left(namespace string) (wait time.Duration, open bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.seen.holds(namespace) {
-		return 0, false
-	}
-	return max(0, time.Until(b.seen.openUntil)), true
+	return b.seen.left(time.Now(), namespace)
 }
 
 // Open reports whether keys are put off, and why.
 func (b *Breaker) Open() (open bool, why Cause) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return !b.seen.openUntil.IsZero(), b.seen.cause
+	b.seen.all.expire(time.Now())
+	return !b.seen.all.until.IsZero(), b.seen.all.cause
 }
 
 // State is how the cluster stands, and why, by what was heard of it lately.
@@ -83,22 +102,36 @@ func (b *Breaker) LastAnswer() time.Time {
 	return b.seen.lastAnswer
 }
 
-// answered notes any answer that isn't judged, such as that to a list or a watch: the cluster isn't silent.
-func (b *Breaker) answered() {
+// answered notes an answer that isn't judged, to a list or a watch: the cluster isn't silent. If it refuses them, that
+// is no reason to put keys off, but worth telling.
+func (b *Breaker) answered(res *http.Response) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.seen.speaks(time.Now())
+	now := time.Now()
+	b.seen.speaks(now)
+	b.seen.count(now, causeOf(res.StatusCode))
 }
 
 // Judge notes the answer to a request, after so long.
 func (b *Breaker) Judge(req *http.Request, res *http.Response, took time.Duration) {
+	b.judge(req, res, took, retryAfter(res))
+}
+
+func (b *Breaker) judge(req *http.Request, res *http.Response, took, retryAfter time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if cause := causeOf(res.StatusCode); cause != "" {
-		b.seen.refused(time.Now(), namespaceOf(req.URL.Path), cause, took, retryAfter(res))
+		b.seen.refuse(time.Now(), namespaceOf(req.URL.Path), cause, took, retryAfter)
 		return
 	}
-	b.seen.served(time.Now(), took)
+	b.seen.serve(time.Now(), took)
+}
+
+// took notes for how long an answer was read that had begun.
+func (b *Breaker) took(d time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.seen.now.took += d
 }
 
 // heard notes that a part of an answer has arrived.
@@ -192,6 +225,6 @@ func (b *Breaker) ask(ctx context.Context, i inquiry, within time.Duration) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
 	if i.isAnswered(ctx) {
-		b.answered()
+		b.Answers()
 	}
 }

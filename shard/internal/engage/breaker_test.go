@@ -36,7 +36,7 @@ func TestASlowRequestIsWaitedForWhileTheClusterAnswersOthers(t *testing.T) {
 		ctx := w.ctx
 		for range 20 {
 			time.Sleep(time.Second)
-			b.answered()
+			b.Answers()
 		}
 		if ctx.Err() != nil {
 			t.Fatalf("given up though the cluster answers: %v", context.Cause(ctx))
@@ -56,7 +56,7 @@ func TestARequestIsNotWatchedOverOnceItHasEnded(t *testing.T) {
 		b := &Breaker{}
 		w := b.watchOver(t.Context(), stallAfter, inquiry{})
 		time.Sleep(stallAfter - time.Second)
-		b.answered()
+		b.Answers()
 		w.end()
 		w.look()
 		if w.timer.Stop() {
@@ -71,7 +71,7 @@ func TestARequestIsNotWatchedOverOnceItHasEnded(t *testing.T) {
 func TestOneLostConnectionIsNoOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &Breaker{}
-		b.answered()
+		b.Answers()
 		b.failed()
 		if b.wait("shop") != 0 {
 			t.Error("put off though the cluster answered just now")
@@ -85,7 +85,7 @@ func TestAFailedClusterIsLeftAloneForPausesThatDouble(t *testing.T) {
 		if b.wait("shop") != 0 {
 			t.Fatal("a cluster that never failed is put off")
 		}
-		for _, want := range []time.Duration{1, 2, 4, 5, 5} {
+		for _, want := range []time.Duration{1, 2, 4, 4, 4} {
 			b.failed()
 			b.failed() // fails together with the first, and counts once
 			if got := b.wait("shop"); got != want*time.Second {
@@ -100,7 +100,7 @@ func TestAFailedClusterIsLeftAloneForPausesThatDouble(t *testing.T) {
 			}
 			time.Sleep(want * time.Second)
 		}
-		b.answered()
+		b.Answers()
 		if b.wait("shop") != 0 {
 			t.Error("still put off after an answer")
 		}
@@ -109,6 +109,6 @@ func TestAFailedClusterIsLeftAloneForPausesThatDouble(t *testing.T) {
 
 // wait is for how long a key is put off.
 func (b *Breaker) wait(namespace string) time.Duration {
-	wait, _ := b.PutOff(namespace)
+	wait, _ := b.PutOff(namespace, false)
 	return wait
 }

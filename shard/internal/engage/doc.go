@@ -30,8 +30,10 @@
 // A real cluster has one [Breaker], which all requests of its shards pass, but for lists and watches: those hold no
 // worker, and may be served while nothing else is. It is open while the cluster is silent, and while it refuses
 // everything (429, 401, 502 to 504). Keys are put off meanwhile instead of backing off one by one, for 5 s at most or
-// as long as Retry-After says; then one of them tries. So the backlog of a cluster that recovers begins at once,
-// however long it was away. [Breaker.State] also tells of clusters that refuse some requests or answer late. Their keys
-// aren't put off: such a cluster holds no more workers than its share. A webhook may take half a minute to admit a
-// write: before one is given up, the cluster is asked whether it answers anything else.
+// as long as Retry-After says; then one of them tries, and the next one if that asked the cluster nothing. So the
+// backlog of a cluster that recovers begins at once, however long it was away. While a cluster serves nothing because
+// it answers 403 or 500, which may be for the sake of some objects, the keys that were refused are put off likewise,
+// and others aren't. [Breaker.State] also tells of clusters that refuse some requests or answer late. Their keys aren't
+// put off: such a cluster holds no more workers than its share. A webhook may take half a minute to admit a write:
+// before one is given up, the cluster is asked whether it answers anything else.
 package engage

@@ -48,15 +48,21 @@ func causeOf(status int) Cause {
 }
 
 // ofObjects reports whether a cluster may refuse for that cause some objects and serve others: by a quota, an admission
-// policy, a webhook. Keys aren't put off for it. There may be a thousand that are refused, and one beside them that
-// isn't.
+// policy, a webhook. Other keys aren't put off for it. There may be a thousand that are refused, and one beside them
+// that isn't.
 func (c Cause) ofObjects() bool { return c == Failing || c == Forbidding }
 
 const (
 	// enoughRefusals is how many requests must have been refused, and none served, before keys are put off.
 	enoughRefusals = 3
-	// mostRetryAfter bounds for how long a cluster is left alone that asks for it.
-	mostRetryAfter = 5 * time.Minute
+	// LongestAsked bounds for how long a cluster is left alone that asks for it.
+	LongestAsked = 5 * time.Minute
+	// nothingServed is for how long a cluster must have served nothing before those are put off that it refused for
+	// themselves: where some objects are refused, others are served now and then.
+	nothingServed = 5 * time.Second
+	// untriedFor is after how long a cluster counts as closed that nobody tries: whoever is put off comes back sooner, so
+	// nobody waits any more, and nobody would ever find out.
+	untriedFor = 20 * time.Second
 	// mostNamespaces is how many namespaces are told apart. A cluster that refuses so many refuses all.
 	mostNamespaces = 64
 	// lookBack is how long answers count for [StateLimited], up to twice that.
@@ -72,15 +78,14 @@ const (
 // A refusal can be about one namespace, such as by the API server's priority and fairness. So keys are put off only
 // where nothing was served meanwhile, for a second, and only those of namespaces that were refused something: a
 // namespace that nothing is known of tries for itself, and closes the breaker for all if it is served.
+//
+// A refusal can be about one object. If nothing at all was served for some seconds, the keys that were refused so are
+// put off, and no others: these don't back off for minutes then, and are served soon after the cluster serves anything.
 type judgement struct {
 	lastAnswer time.Time // or a part of one
 	lastServed time.Time
-	openUntil  time.Time // zero while closed
-	pause      time.Duration
-	probing    bool // one was let through, of whom nothing was heard yet
-	cause      Cause
-	refusals   int             // since something was last served
-	namespaces map[string]bool // that these were about
+	all        pauses // of all keys
+	refused    pauses // of those that were refused for themselves
 	now, past  answers
 }
 
@@ -88,92 +93,85 @@ type judgement struct {
 type answers struct {
 	since          time.Time
 	count, refused int
+	judged         int // of these, how many were judged, and took so long
 	took           time.Duration
 	cause          Cause // of the last that was refused
 }
 
-// holds reports whether the keys of a namespace are put off.
-func (j *judgement) holds(namespace string) bool {
-	if j.openUntil.IsZero() {
-		return false
+// putOff is for how long a key of a namespace is put off, and whether it is let through to see; again says that it was
+// refused before.
+func (j *judgement) putOff(now time.Time, namespace string, again bool) (wait time.Duration, trial bool) {
+	if wait, trial = j.all.putOff(now, namespace); again && wait == 0 && !trial {
+		wait, trial = j.refused.putOff(now, namespace)
 	}
-	return j.cause == Silence || j.namespaces[namespace] || len(j.namespaces) >= mostNamespaces
+	return wait, trial
 }
 
-func (j *judgement) putOff(now time.Time, namespace string) (wait time.Duration, trial bool) {
-	if !j.holds(namespace) {
-		return 0, false
+// left is for how long a key of a namespace is put off that has just failed, if it is.
+func (j *judgement) left(now time.Time, namespace string) (wait time.Duration, open bool) {
+	if wait, open = j.all.left(now, namespace); !open {
+		wait, open = j.refused.left(now, namespace)
 	}
-	if wait := j.openUntil.Sub(now); wait > 0 {
-		return wait, false
-	}
-	j.openUntil, j.probing = now.Add(j.pause), true
-	return 0, true
+	return wait, open
+}
+
+func (j *judgement) untried(now time.Time) {
+	j.all.untried(now)
+	j.refused.untried(now)
 }
 
 // speaks notes any sign of life. One that was silent isn't any more.
 func (j *judgement) speaks(now time.Time) {
 	j.lastAnswer = now
-	if j.cause == Silence {
-		j.close()
+	if j.all.cause == Silence {
+		j.all.close()
 	}
 }
 
-func (j *judgement) close() {
-	j.openUntil, j.pause, j.probing, j.cause, j.refusals, j.namespaces = time.Time{}, 0, false, "", 0, nil
-}
-
-// served notes that a request was carried out, or couldn't be for reasons of its own.
-func (j *judgement) served(now time.Time, took time.Duration) {
+// serve notes that a request was carried out, or couldn't be for reasons of its own.
+func (j *judgement) serve(now time.Time, took time.Duration) {
 	j.lastAnswer, j.lastServed = now, now
-	j.close()
-	j.count(now, took, "")
+	j.all.close()
+	j.refused.close()
+	j.judge(now, took, "")
 }
 
-// refused notes that a request was refused. The cluster is left alone for as long as it asks for.
-func (j *judgement) refused(now time.Time, namespace string, cause Cause, took, retryAfter time.Duration) {
+// refuse notes that a request was refused. The cluster is left alone for as long as it asks for.
+func (j *judgement) refuse(now time.Time, namespace string, cause Cause, took, retryAfter time.Duration) {
 	j.speaks(now)
-	j.count(now, took, cause)
+	j.judge(now, took, cause)
+	whose, after := &j.all, FirstPause
 	if cause.ofObjects() {
-		j.close() // it serves again, if not this object
-		return
+		j.all.close() // it serves again, if not this object
+		whose, after = &j.refused, nothingServed
 	}
-	j.refusals++
-	if j.namespaces == nil {
-		j.namespaces = map[string]bool{}
-	}
-	if len(j.namespaces) < mostNamespaces {
-		j.namespaces[namespace] = true
-	}
-	if j.refusals >= enoughRefusals && now.Sub(j.lastServed) >= FirstPause {
-		j.open(now, cause, retryAfter)
+	if whose.note(namespace); whose.refusals >= enoughRefusals && now.Sub(j.lastServed) >= after {
+		whose.open(now, cause, retryAfter)
 	}
 }
 
 // unanswered notes that a request got no answer. One lost connection is no outage: nothing comes of it where the
 // cluster has answered something just now.
 func (j *judgement) unanswered(now time.Time) {
+	j.count(now, Silence)
 	if now.Sub(j.lastAnswer) >= FirstPause {
-		j.open(now, Silence, 0)
+		j.all.open(now, Silence, 0)
 	}
 }
 
-// open begins a pause, unless there is one: requests that were under way together fail together and count once.
-func (j *judgement) open(now time.Time, cause Cause, retryAfter time.Duration) {
-	if now.Before(j.openUntil) && !j.probing {
-		return
-	}
-	j.pause = min(max(2*j.pause, FirstPause), lastPause)
-	j.openUntil, j.probing, j.cause = now.Add(max(j.pause, min(retryAfter, mostRetryAfter))), false, cause
+// judge enters an answer that took so long.
+func (j *judgement) judge(now time.Time, took time.Duration, cause Cause) {
+	j.count(now, cause)
+	j.now.judged++
+	j.now.took += took
 }
 
-// count enters an answer.
-func (j *judgement) count(now time.Time, took time.Duration, cause Cause) {
+// count enters any answer, or that there was none.
+func (j *judgement) count(now time.Time, cause Cause) {
 	if now.Sub(j.now.since) >= lookBack {
 		j.past, j.now = j.now, answers{since: now}
 	}
 	j.now.count++
-	j.now.took += took
 	if cause != "" {
 		j.now.refused++
 		j.now.cause = cause
@@ -181,16 +179,17 @@ func (j *judgement) count(now time.Time, took time.Duration, cause Cause) {
 }
 
 func (j *judgement) state(now time.Time) (State, Cause) {
-	switch {
-	case !j.openUntil.IsZero() && j.probing:
-		return StateHalfOpen, j.cause
-	case !j.openUntil.IsZero():
-		return StateOpen, j.cause
+	switch j.all.expire(now); {
+	case !j.all.until.IsZero() && j.all.probing:
+		return StateHalfOpen, j.all.cause
+	case !j.all.until.IsZero():
+		return StateOpen, j.all.cause
 	}
 	var all answers
 	for _, a := range []answers{j.past, j.now} {
 		if now.Sub(a.since) < 2*lookBack {
-			all.count, all.refused, all.took = all.count+a.count, all.refused+a.refused, all.took+a.took
+			all.count, all.refused = all.count+a.count, all.refused+a.refused
+			all.judged, all.took = all.judged+a.judged, all.took+a.took
 			if a.cause != "" {
 				all.cause = a.cause
 			}
@@ -201,7 +200,7 @@ func (j *judgement) state(now time.Time) (State, Cause) {
 		return StateClosed, ""
 	case 10*all.refused > all.count:
 		return StateLimited, all.cause
-	case all.took > time.Duration(all.count)*tooLate:
+	case all.took > time.Duration(all.judged)*tooLate:
 		return StateLimited, Late
 	}
 	return StateClosed, ""

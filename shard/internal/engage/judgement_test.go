@@ -24,17 +24,17 @@ func TestACauseIsWhatTheServerAnswers(t *testing.T) {
 
 func TestAClusterThatRefusesAllIsLeftAloneAndTriedWithRealWork(t *testing.T) {
 	j := &judgement{}
-	j.served(at(0), 0)
+	j.serve(at(0), 0)
 	for i := range 10 { // within the first second: a hiccup
-		j.refused(at(time.Duration(i)*50*time.Millisecond), "shop", Unavailable, 0, 0)
+		j.refuse(at(time.Duration(i)*50*time.Millisecond), "shop", Unavailable, 0, 0)
 	}
 	if got := j.wait(at(600*time.Millisecond), "shop"); got != 0 {
 		t.Errorf("put off for %v though it served something just now", got)
 	}
 	now := time.Second
-	for _, pause := range []time.Duration{1, 2, 4, 5, 5} {
-		j.refused(at(now), "shop", Unavailable, 0, 0)
-		j.refused(at(now), "shop", Unavailable, 0, 0) // was under way, too
+	for _, pause := range []time.Duration{1, 2, 4, 4, 4} {
+		j.refuse(at(now), "shop", Unavailable, 0, 0)
+		j.refuse(at(now), "shop", Unavailable, 0, 0) // was under way, too
 		if got := j.wait(at(now), "shop"); got != pause*time.Second {
 			t.Fatalf("put off for %v, want %v", got, pause*time.Second)
 		}
@@ -50,7 +50,7 @@ func TestAClusterThatRefusesAllIsLeftAloneAndTriedWithRealWork(t *testing.T) {
 		}
 		now += 10 * time.Millisecond
 	}
-	j.served(at(now), 0)
+	j.serve(at(now), 0)
 	if j.wait(at(now), "shop") != 0 {
 		t.Error("put off though the one that was let through was served")
 	}
@@ -62,14 +62,52 @@ func TestObjectsThatAreRefusedAreNoTroubleOfTheirCluster(t *testing.T) {
 		for i := range 20 {
 			now := at(time.Duration(i) * 2 * time.Second)
 			for range each {
-				j.refused(now, "shop", cause, 0, 0)
+				j.refuse(now, "shop", cause, 0, 0)
 			}
 			if got := j.wait(now, "shop"); got != 0 {
 				t.Fatalf("%s: put off for %v after %d refusals", cause, got, each)
 			}
 			if cause == Throttling {
-				j.served(now, 0)
+				j.serve(now, 0)
 			}
+		}
+	}
+}
+
+// A cluster that answers 500 to everything is no quota, but nobody knows until something is served.
+func TestWhoIsRefusedWaitsOnlyWhereNothingIsServed(t *testing.T) {
+	for _, cause := range []Cause{Forbidding, Failing} {
+		j := &judgement{}
+		j.serve(at(0), 0)
+		var now time.Time
+		for i := range 10 {
+			now = at(time.Duration(i) * time.Second)
+			j.refuse(now, "shop", cause, 0, 0)
+			if _, open := j.left(now, "shop"); open != (now.Sub(at(0)) >= nothingServed) {
+				t.Errorf("%s: put off after %v: %v", cause, now.Sub(at(0)), open)
+			}
+		}
+		if wait, _ := j.putOff(now, "shop", false); wait != 0 {
+			t.Errorf("%s: a key that wasn't refused is put off for %v", cause, wait)
+		}
+		if wait, _ := j.putOff(now, "bank", true); wait != 0 {
+			t.Errorf("%s: another namespace is put off for %v", cause, wait)
+		}
+		if s, c := j.state(now); s != StateLimited || c != cause {
+			t.Errorf("state %s %s, want limited: other keys go through", s, c)
+		}
+		now = now.Add(lastPause)
+		if wait, trial := j.putOff(now, "shop", true); wait != 0 || !trial {
+			t.Errorf("%s: nobody is let through after the pause", cause)
+		}
+		if wait, _ := j.putOff(now, "shop", true); wait == 0 {
+			t.Errorf("%s: two are let through", cause)
+		}
+		if j.serve(now, 0); j.wait(now, "shop") != 0 {
+			t.Errorf("%s: put off though something was served", cause)
+		}
+		if wait, _ := j.putOff(now, "shop", true); wait != 0 {
+			t.Errorf("%s: who was refused is put off for %v though something was served", cause, wait)
 		}
 	}
 }
@@ -78,12 +116,12 @@ func TestAProbeOfAnObjectThatIsRefusedFreesTheOthers(t *testing.T) {
 	for _, cause := range []Cause{Forbidding, Failing} {
 		j := &judgement{}
 		for range enoughRefusals {
-			j.refused(at(0), "shop", Throttling, 0, 0)
+			j.refuse(at(0), "shop", Throttling, 0, 0)
 		}
 		if now := at(FirstPause); j.wait(now, "shop") != 0 || j.wait(now, "shop") == 0 {
 			t.Fatal("want one to be let through")
 		}
-		if j.refused(at(FirstPause), "shop", cause, 0, 0); j.wait(at(FirstPause), "shop") != 0 {
+		if j.refuse(at(FirstPause), "shop", cause, 0, 0); j.wait(at(FirstPause), "shop") != 0 {
 			t.Errorf("%s: still put off though the cluster has judged one object", cause)
 		}
 	}
@@ -92,57 +130,113 @@ func TestAProbeOfAnObjectThatIsRefusedFreesTheOthers(t *testing.T) {
 func TestRetryAfterIsObeyed(t *testing.T) {
 	j := &judgement{}
 	for range enoughRefusals {
-		j.refused(at(0), "shop", Throttling, 0, 30*time.Second)
+		j.refuse(at(0), "shop", Throttling, 0, 30*time.Second)
 	}
 	if got := j.wait(at(0), "shop"); got != 30*time.Second {
 		t.Errorf("put off for %v, want the 30s that the server asks for", got)
 	}
 	j = &judgement{}
 	for range enoughRefusals {
-		j.refused(at(0), "shop", Throttling, 0, 1000*time.Hour)
+		j.refuse(at(0), "shop", Throttling, 0, 1000*time.Hour)
 	}
-	if got := j.wait(at(0), "shop"); got != mostRetryAfter {
-		t.Errorf("put off for %v, want %v", got, mostRetryAfter)
+	if got := j.wait(at(0), "shop"); got != LongestAsked {
+		t.Errorf("put off for %v, want %v", got, LongestAsked)
+	}
+	j.refuse(at(0), "shop", Throttling, 0, time.Second)
+	if got := j.wait(at(0), "shop"); got != LongestAsked {
+		t.Errorf("put off for %v, want %v: somebody else was told to wait for less", got, LongestAsked)
+	}
+	j = &judgement{}
+	for range enoughRefusals {
+		j.refuse(at(0), "shop", Throttling, 0, 0)
+	}
+	j.refuse(at(0), "shop", Throttling, 0, time.Minute)
+	if got := j.wait(at(0), "shop"); got != time.Minute {
+		t.Errorf("put off for %v, want the minute that a later answer asks for", got)
+	}
+}
+
+// Keys are only reconciled, and so only try, where there is something to do.
+func TestAClusterThatNobodyTriesIsTakenForServingAgain(t *testing.T) {
+	j := &judgement{}
+	for range enoughRefusals {
+		j.refuse(at(0), "shop", Unavailable, 0, 0)
+	}
+	if s, _ := j.state(at(FirstPause + untriedFor)); s != StateOpen {
+		t.Errorf("state %s while somebody may still come back", s)
+	}
+	if s, c := j.state(at(FirstPause + untriedFor + 1)); s == StateOpen || j.wait(at(time.Minute), "shop") != 0 {
+		t.Errorf("state %s %s though nobody waits any more", s, c)
+	}
+}
+
+func TestATrialThatAsksNothingIsAnothersTurn(t *testing.T) {
+	j := &judgement{}
+	for range enoughRefusals {
+		j.refuse(at(0), "shop", Unavailable, 0, 0)
+	}
+	now := at(FirstPause)
+	for range 10 {
+		if wait, trial := j.putOff(now, "shop", false); wait != 0 || !trial {
+			t.Fatalf("the next one is put off for %v", wait)
+		}
+		j.untried(now)
+	}
+	if j.wait(now, "shop"); j.wait(now, "shop") == 0 {
+		t.Error("two are let through at once")
+	}
+	j.refuse(now, "shop", Unavailable, 0, 0)
+	if j.untried(now); j.wait(now, "shop") == 0 {
+		t.Error("one that was refused counts as if it had asked nothing")
+	}
+	j.serve(now, 0)
+	if j.untried(now); j.wait(now, "shop") != 0 {
+		t.Error("put off though something was served")
 	}
 }
 
 func TestANamespaceDoesNotSufferForAnother(t *testing.T) {
 	j := &judgement{}
 	for range 5 {
-		j.refused(at(0), "bank", Unauthorized, 0, 0)
+		j.refuse(at(0), "bank", Unauthorized, 0, 0)
 	}
 	if j.wait(at(0), "bank") == 0 || j.wait(at(0), "shop") != 0 {
 		t.Error("want the namespace to be put off that was refused, and no other")
 	}
-	j.refused(at(0), "shop", Unauthorized, 0, 0)
+	j.refuse(at(0), "shop", Unauthorized, 0, 0)
 	if j.wait(at(0), "shop") == 0 {
 		t.Error("the other was refused as well, and isn't put off")
 	}
 	for i := range 2 * mostNamespaces {
-		j.refused(at(0), fmt.Sprint(i), Unauthorized, 0, 0)
+		j.refuse(at(0), fmt.Sprint(i), Unauthorized, 0, 0)
 	}
-	if len(j.namespaces) > mostNamespaces || j.wait(at(0), "new") == 0 {
-		t.Errorf("%d namespaces are told apart; a cluster that refuses so many refuses all", len(j.namespaces))
+	if len(j.all.namespaces) > mostNamespaces || j.wait(at(0), "new") == 0 {
+		t.Errorf("%d namespaces are told apart; a cluster that refuses so many refuses all", len(j.all.namespaces))
 	}
 }
 
 func TestAClusterThatRefusesAPartOrIsLateIsLimited(t *testing.T) {
-	half, late := &judgement{}, &judgement{}
+	half, late, lossy := &judgement{}, &judgement{}, &judgement{}
 	for i := range 20 {
 		now := at(time.Duration(i) * 300 * time.Millisecond)
-		late.served(now, 2500*time.Millisecond)
-		half.served(now, time.Millisecond)
-		half.refused(now, "shop", Throttling, time.Millisecond, time.Second)
+		late.serve(now, 2500*time.Millisecond)
+		half.serve(now, time.Millisecond)
+		half.refuse(now, "shop", Throttling, time.Millisecond, time.Second)
+		lossy.serve(now, time.Millisecond)
+		lossy.unanswered(now)
 	}
 	now := at(6 * time.Second)
 	if s, c := half.state(now); s != StateLimited || c != Throttling || half.wait(now, "shop") != 0 {
 		t.Errorf("one that refuses half is %s %s", s, c)
 	}
+	if s, c := lossy.state(now); s != StateLimited || c != Silence || lossy.wait(now, "shop") != 0 {
+		t.Errorf("one that loses half of all requests is %s %s", s, c)
+	}
 	if s, c := late.state(now); s != StateLimited || c != Late || late.wait(now, "shop") != 0 {
 		t.Errorf("one that answers late is %s %s", s, c)
 	}
 	for i := range 200 {
-		half.served(now.Add(time.Duration(i)*200*time.Millisecond), time.Millisecond)
+		half.serve(now.Add(time.Duration(i)*200*time.Millisecond), time.Millisecond)
 	}
 	if s, _ := half.state(now.Add(40 * time.Second)); s != StateClosed {
 		t.Errorf("%s long after the last refusal", s)
@@ -167,7 +261,7 @@ func TestRandomAnswersAgainstAnOracle(t *testing.T) {
 		for step := range 400 {
 			now = now.Add(time.Duration(r.IntN(400)) * time.Millisecond)
 			namespace := fmt.Sprint(r.IntN(3))
-			before := j.pause
+			before := j.all.pause
 			wait := j.wait(now, namespace)
 			refusals, last, about := 0, time.Time{}, map[string]bool{}
 			for _, a := range all { // since something was last served
@@ -207,14 +301,14 @@ func TestRandomAnswersAgainstAnOracle(t *testing.T) {
 
 func (j *judgement) judgeFor(now time.Time, namespace string, status int) {
 	if cause := causeOf(status); cause != "" {
-		j.refused(now, namespace, cause, 0, 0)
+		j.refuse(now, namespace, cause, 0, 0)
 		return
 	}
-	j.served(now, 0)
+	j.serve(now, 0)
 }
 
 // wait is for how long a key is put off.
 func (j *judgement) wait(now time.Time, namespace string) time.Duration {
-	wait, _ := j.putOff(now, namespace)
+	wait, _ := j.putOff(now, namespace, false)
 	return wait
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -152,10 +151,12 @@ func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTr
 	}
 	switch {
 	case err == nil && judged:
-		b.Judge(req, res, time.Since(sent))
-		return res, release, nil
+		b.judge(req, res, time.Since(sent), tellRetryAfter(caller, res))
+		headed, end := time.Now(), release
+		return res, func() { end(); b.took(time.Since(headed)) }, nil
 	case err == nil:
-		b.answered()
+		b.answered(res)
+		tellRetryAfter(caller, res)
 		return res, release, nil
 	case caller.Err() == nil: // not given up by the caller
 		b.failed()
@@ -237,15 +238,6 @@ func cutAPI(path string) (prefix, below string, version int) {
 		}
 	}
 	return path, "", 0
-}
-
-// retryAfter is for how long an API server asks to be left alone, 0 if it doesn't.
-func retryAfter(res *http.Response) time.Duration {
-	seconds, err := strconv.Atoi(res.Header.Get("Retry-After"))
-	if err != nil || seconds < 0 {
-		return 0
-	}
-	return time.Duration(min(seconds, 3600)) * time.Second
 }
 
 func watches(req *http.Request) bool {

@@ -7,10 +7,12 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -79,12 +81,18 @@ func New(cfg Config) *Store {
 	}
 }
 
+// Lists that fail are tried again after pauses that double, up to a quarter longer than these. A reflector's own, of up
+// to a minute, would be for how long a cluster that is back isn't served. How many lists there are at a time is bounded
+// elsewhere.
+const firstPause, lastPause = 500 * time.Millisecond, 4 * time.Second
+
 // Run fills the Store, once, until the context ends. The example is an object of the kind: others that the server may
 // send are refused.
 func (s *Store) Run(ctx context.Context, from toolscache.ListerWatcher, example runtime.Object) {
 	defer close(s.done)
 	r := toolscache.NewReflectorWithOptions(from, example, filler{s},
-		toolscache.ReflectorOptions{Name: s.cfg.Kind.String()})
+		toolscache.ReflectorOptions{Name: s.cfg.Kind.String(), Backoff: &wait.Backoff{Duration: firstPause, Cap: lastPause,
+			Steps: 20, Factor: 2, Jitter: 0.25}})
 	r.RunWithContext(ctx)
 }
 

@@ -1,0 +1,84 @@
+package engage
+
+import "time"
+
+// pauses are when keys are put off, and for how long.
+type pauses struct {
+	until      time.Time // zero while closed
+	pause      time.Duration
+	probing    bool // one was let through, of whom nothing was heard yet
+	cause      Cause
+	refusals   int             // since something was last served
+	namespaces map[string]bool // that these were about
+}
+
+// holds reports whether the keys of a namespace are put off.
+func (p *pauses) holds(namespace string) bool {
+	if p.until.IsZero() {
+		return false
+	}
+	return p.cause == Silence || p.namespaces[namespace] || len(p.namespaces) >= mostNamespaces
+}
+
+func (p *pauses) putOff(now time.Time, namespace string) (wait time.Duration, trial bool) {
+	if p.expire(now); !p.holds(namespace) {
+		return 0, false
+	}
+	if wait := p.until.Sub(now); wait > 0 {
+		return wait, false
+	}
+	p.until, p.probing = now.Add(p.pause), true
+	return 0, true
+}
+
+// left is how long the keys of a namespace are put off, if they are.
+func (p *pauses) left(now time.Time, namespace string) (wait time.Duration, open bool) {
+	if p.expire(now); !p.holds(namespace) {
+		return 0, false
+	}
+	return max(0, p.until.Sub(now)), true
+}
+
+// untried lets the next one through at once, since nothing was heard of the one that was.
+func (p *pauses) untried(now time.Time) {
+	if p.probing {
+		p.until, p.probing = now, false
+	}
+}
+
+// expire closes what nobody has tried for long. Silence ends with an answer, of which there are others than to keys.
+func (p *pauses) expire(now time.Time) {
+	if !p.until.IsZero() && p.cause != Silence && now.Sub(p.until) > untriedFor {
+		p.close()
+	}
+}
+
+func (p *pauses) close() { *p = pauses{} }
+
+// note notes that something was refused in a namespace.
+func (p *pauses) note(namespace string) {
+	p.refusals++
+	if p.namespaces == nil {
+		p.namespaces = map[string]bool{}
+	}
+	if len(p.namespaces) < mostNamespaces {
+		p.namespaces[namespace] = true
+	}
+}
+
+// open begins a pause, unless there is one: requests that were under way together fail together and count once, but
+// for the longest time that one of them was told to wait.
+func (p *pauses) open(now time.Time, cause Cause, retryAfter time.Duration) {
+	asked := now.Add(min(retryAfter, LongestAsked))
+	if now.Before(p.until) && !p.probing {
+		if cause == p.cause && asked.After(p.until) {
+			p.until = asked
+		}
+		return
+	}
+	p.pause = min(max(2*p.pause, FirstPause), lastPause)
+	p.until, p.probing, p.cause = now.Add(p.pause), false, cause
+	if asked.After(p.until) {
+		p.until = asked
+	}
+}

@@ -1,0 +1,106 @@
+package engage
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// servers answers requests.
+type servers func(*http.Request) (*http.Response, error)
+
+func (s servers) RoundTrip(r *http.Request) (*http.Response, error) { return s(r) }
+
+func TestHowLongTheAPIServerAsksToWaitIsToldAndTheClientNotMadeToWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := func(d time.Duration) string { return time.Now().Add(d).UTC().Format(http.TimeFormat) }
+		for header, want := range map[string]time.Duration{
+			"": 0, "1": time.Second, "90": 90 * time.Second, "999999999": time.Hour, "soon": 0, "-1": 0,
+			in(time.Minute): time.Minute, in(-time.Minute): 0, in(48 * time.Hour): time.Hour,
+		} {
+			server := servers(func(*http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {header}}}, nil
+			})
+			ctx, asked := Obeying(t.Context())
+			request, err := http.NewRequestWithContext(ctx, http.MethodPatch, "https://home", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			res, err := Obedient(server).RoundTrip(request)
+			if err != nil || res.Header.Get("Retry-After") != "" || asked.Wait() != want {
+				t.Errorf("Retry-After %q: %v is waited for (%v), and the client sees %q", header, asked.Wait(), err,
+					res.Header.Get("Retry-After"))
+			}
+			if _, err := Obedient(server).RoundTrip(request.WithContext(context.Background())); err != nil {
+				t.Error(err) // nobody wants to know
+			}
+		}
+	})
+	failing := servers(func(*http.Request) (*http.Response, error) { return nil, errors.New("cut") })
+	if _, err := Obedient(failing).RoundTrip(&http.Request{}); err == nil {
+		t.Error("a request that failed is told to have succeeded")
+	}
+}
+
+func podMapper() meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper(nil)
+	m.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
+	return m
+}
+
+// throttled is a client of a cluster that answers everything with a status, and asks to be left alone for ten minutes.
+func throttled(t *testing.T, status int) (client.Client, *Traffic) {
+	t.Helper()
+	g, _ := newTestGate(t)
+	g.Open(1)
+	base := servers(func(r *http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: status, Header: http.Header{"Retry-After": {"600"}}, Request: r,
+			Body: io.NopCloser(strings.NewReader("too many requests"))}, nil
+	})
+	traffic := &Traffic{}
+	c, err := client.New(&rest.Config{Host: "https://west"}, client.Options{Mapper: podMapper(),
+		HTTPClient: &http.Client{Transport: &fence{gate: g, base: base, traffic: traffic}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, traffic
+}
+
+// client-go would wait for as long as it is told to, ten times, and hold a worker meanwhile.
+func TestAWorkerIsNotHeldForAsLongAsAClusterAsksToBeLeftAlone(t *testing.T) {
+	for _, status := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
+		synctest.Test(t, func(t *testing.T) {
+			c, traffic := throttled(t, status)
+			ctx, asked := Obeying(t.Context())
+			began, pod := time.Now(), &corev1.Pod{}
+			pod.Namespace, pod.Name = "shop", "a"
+			err := c.Get(ctx, client.ObjectKeyFromObject(pod), pod)
+			if took := time.Since(began); err == nil || took > time.Second {
+				t.Errorf("%d: a read took %v (%v)", status, took, err)
+			}
+			if status == http.StatusTooManyRequests && !apierrors.IsTooManyRequests(err) {
+				t.Errorf("the error doesn't say what it is: %v", err)
+			}
+			for range enoughRefusals {
+				_ = c.Create(ctx, pod.DeepCopy())
+			}
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("%d: writes took %v", status, took)
+			}
+			if wait, open := traffic.Breaker.Left("shop"); !open || wait != LongestAsked || asked.Wait() != 10*time.Minute {
+				t.Errorf("%d: put off for %v, and told to wait for %v", status, wait, asked.Wait())
+			}
+		})
+	}
+}
