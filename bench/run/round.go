@@ -55,7 +55,7 @@ func (f *fleet) give(ctx context.Context, s scenario.Scenario, namespace string,
 	if err != nil {
 		return nil, err
 	}
-	r := &round{namespace: namespace}
+	r, all := &round{namespace: namespace}, len(offsets)
 	if len(s.Noises) > 0 {
 		r.noise = s.Noises[0]
 	}
@@ -72,6 +72,7 @@ func (f *fleet) give(ctx context.Context, s scenario.Scenario, namespace string,
 		if err := lab.Sleep(ctx, time.Until(due.Add(-quietFor))); err != nil {
 			return nil, err
 		}
+		all += s.Backlog
 	}
 	r.start = g.Begin(len(offsets))
 	r.watch = newWatcher(f, r.start)
@@ -88,7 +89,7 @@ func (f *fleet) give(ctx context.Context, s scenario.Scenario, namespace string,
 		return nil, err
 	}
 	base := f.ledger.Done()
-	if err := f.play(ctx, s, g, r, offsets, func() { show(f.ledger.Done()-base, len(offsets)) }); err != nil {
+	if err := f.play(ctx, s, g, r, offsets, func() { show(f.ledger.Done()-base, all) }); err != nil {
 		return nil, err
 	}
 	r.end = time.Now()

@@ -73,7 +73,7 @@ func (q *homeFlags) declare(cmd *cobra.Command, contextFlag string, getenv func(
 	fs := cmd.Flags()
 	fs.StringVar(&q.homeKubeconfig, "home-kubeconfig", "",
 		"kubeconfig `file` of the home cluster (default: $KUBECONFIG, ~/.kube/config, or in-cluster)")
-	fs.StringVar(&q.context, contextFlag, "", "`context` of that kubeconfig")
+	fs.StringVar(&q.context, contextFlag, "", "`context` of --home-kubeconfig")
 	fs.StringVar(&q.homeNamespace, "namespace", shard.DefaultNamespace,
 		"`namespace` of the home cluster that holds Leases, Shards and kubeconfig Secrets")
 	fs.StringVar(&q.fleet, "fleet", "", "`name` of the fleet, if it isn't the default one")

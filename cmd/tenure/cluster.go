@@ -66,7 +66,7 @@ type adminFlags struct{ kubeconfig, context string }
 func (a *adminFlags) declare(cmd *cobra.Command, about string) {
 	fs := cmd.Flags()
 	fs.StringVar(&a.kubeconfig, "kubeconfig", "", "kubeconfig `file` of an admin of the workload cluster "+about)
-	fs.StringVar(&a.context, "context", "", "`context` of that kubeconfig")
+	fs.StringVar(&a.context, "context", "", "`context` of --kubeconfig")
 }
 
 const usualDefault = "(default: $KUBECONFIG or ~/.kube/config)"
@@ -168,7 +168,8 @@ func newClusterAdd(getenv func(string) string) *cobra.Command {
 		Use: "add NAME", Short: "make a cluster one of the fleet's, and wait until it is served", Args: clusterName,
 		Long: "Installs in the workload cluster what config/workload has: the API of Ats, a service account, the\n" +
 			"narrowest roles and policies. Then it asks for a token of that account, writes the kubeconfig Secret of\n" +
-			"the home cluster, and waits until the replicas serve the cluster. A second run changes nothing.\n\n" +
+			"the home cluster, and waits until the replicas serve the cluster. A second run leaves what is up to date\n" +
+			"and updates the rest.\n\n" +
 			"It takes an admin of the workload cluster; in home, the right to write Secrets and to read Shards,\n" +
 			"Leases and events.",
 	}

@@ -59,7 +59,7 @@ func newManager(getenv func(string) string, manage func(context.Context, *option
 		Use:   "tenure",
 		Short: "Shares the work of one controller on many clusters among its replicas",
 		Long: "Runs one replica, which shares the work of one controller on many clusters with the others. The commands\n" +
-			"below answer the questions of the person on call.\n\n" +
+			"below add and remove clusters, and answer the questions of the person on call.\n\n" +
 			"Each flag can be given as an environment variable too: --lease-duration is TENURE_LEASE_DURATION.",
 		Args: noArguments("the manager takes flags only"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -95,7 +95,7 @@ func (o *options) declare(fs *pflag.FlagSet) {
 	fs.StringVar(&o.fleet, "fleet", "",
 		"`name` of the fleet among those that share the namespace: each has its own Leases and records")
 	fs.StringVar(&o.replica, "replica", strings.ToLower(host), "stable `name` of this replica, unique in the fleet")
-	fs.Var(&choice{&o.sharding, "on", "off"}, "sharding", "`on`, or off: the same reconcilers under plain leader election")
+	fs.Var(&choice{&o.sharding, "on", "off"}, "sharding", "on, or off: the same reconcilers under plain leader election")
 	fs.IntVar(&o.shards, "shards-per-cluster", 1<<shard.DefaultShardBits,
 		"into how many shards a new cluster is divided at most: a power of two up to 256")
 	fs.Int64Var(&o.perShard, "objects-per-shard", 1000,
@@ -108,8 +108,8 @@ func (o *options) declare(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.removalGrace, "cluster-removal-grace", shard.DefaultRemovalGrace,
 		"how long a cluster whose Secret or file was deleted is served on; one that comes back meanwhile is a change")
 	fs.IntVar(&o.weight, "weight", 1, "this replica's share of the work, relative to the others'")
-	fs.IntVar(&o.workers, "workers", 16, "reconciles of each kind that run at a time for one cluster; for all together "+
-		"it is up to eight times as many")
+	fs.IntVar(&o.workers, "workers", 16, "reconciles of each kind that run at a time for one cluster; for all together, "+
+		"and for the cluster of the Deployments that are copied, it is up to eight times as many")
 	fs.Float64Var(&o.limits.QPS, "cluster-qps", 0,
 		"`requests` a second that this replica sends to one workload cluster at the mean; 0 is no limit; "+
 			"the annotation "+kubeconfig.QPSAnnotation+" of a cluster's Secret replaces it for that cluster")
@@ -120,7 +120,7 @@ func (o *options) declare(fs *pflag.FlagSet) {
 		"`writes` to one workload cluster that this replica waits for at a time; 0 is no limit; "+
 			"annotation "+kubeconfig.WritesAnnotation)
 	fs.Var(&choice{&o.serverFilter, "server", "client"}, "watch-filtering",
-		"`server` (KEP-5866, where the API server knows it), or client")
+		"server (KEP-5866, where the API server knows it), or client")
 	o.copying.declare(fs)
 	fs.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "`address` of the metrics endpoint; 0 turns it off")
 	fs.BoolVar(&o.metricsSecure, "metrics-secure", true,

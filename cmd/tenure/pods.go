@@ -41,7 +41,7 @@ func (p *podFlags) declare(fs *pflag.FlagSet) {
 	fs.DurationVar(&p.deadline, "at-active-deadline", 0,
 		"how long an At's Pod may run where the At doesn't say; 0 for no limit")
 	fs.Var(&choice{&p.restricted, "restricted", "none"}, "at-security",
-		"security context of Ats that set none: `restricted`, which every Pod Security level accepts, or none")
+		"security context of Ats that set none: restricted, which every Pod Security level accepts, or none")
 	fs.Int64Var(&p.user, "at-run-as-user", ptr.Deref(d.SecurityContext.RunAsUser, imageUser),
 		"numeric `user` and group of restricted Pods; -1 for the image's own, which mustn't be root")
 }

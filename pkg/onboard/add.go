@@ -109,7 +109,8 @@ func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a Add
 	return p, err
 }
 
-// Add makes the cluster one of the fleet's, and waits until it is served. A second run changes nothing.
+// Add makes the cluster one of the fleet's, and waits until it is served. A second run leaves what is up to date and
+// updates the rest.
 func (o Onboarder) Add(ctx context.Context, a AddOptions) (r Report, err error) {
 	home, err := o.home()
 	if err != nil {

@@ -176,7 +176,7 @@ func (r *Renewer) renew(ctx context.Context, secret *corev1.Secret, held Held, t
 			"failures", t.failures, "error", note)
 		told.Reason = ReasonNotRenewed
 		told.Note = fmt.Sprintf("its token expires %s and couldn't be renewed, which is tried again: %s. "+
-			"By hand: tenure cluster rotate %s", stamp(held.Expires), note, secret.Name)
+			"By hand: tenure cluster rotate %s --kubeconfig FILE", stamp(held.Expires), note, secret.Name)
 	default:
 		// The API server may have granted less than was asked for. Both times are of its clock, which may not be ours.
 		t.failures, t.next, t.about = 0, now.Add(settledFor(made.expires.Sub(made.issued))), append(t.about, made.sum)

@@ -136,7 +136,8 @@ func (n night) unreachable(entry string) {
 	n.types("kubectl --kubeconfig west.yaml -n tenure-system delete serviceaccount tenure")
 	n.says(events, false, "AccessRefused")
 	n.says("tenure status", true, "cluster west: AccessRefused")
-	again := strings.Replace(n.entry(entry, "tenure cluster add")[0], "CLUSTER", "west --kubeconfig west.yaml", 1)
+	again := strings.Replace(n.entry(entry, "tenure cluster add")[0], "CLUSTER --kubeconfig FILE",
+		"west --kubeconfig west.yaml", 1)
 	n.types(onCall + again)
 	n.healthy()
 	n.says(check, false, "ok server")
