@@ -293,19 +293,25 @@ func TestNeighboursAreHeldAgainstThoseOfAFleetOfItsOwn(t *testing.T) {
 	noisy := func(each time.Duration, own int) report.Noisy {
 		return report.Noisy{Others: quantiles(each, 100), OwnDone: own}
 	}
+	piled := func(settled float64) report.Noisy {
+		n := noisy(time.Second, 1)
+		n.OwnSettled, n.Rounds = settled, []report.Round{{Seconds: 20}, {Seconds: 19}}
+		return n
+	}
 	r := &report.Report{
 		Results: &report.Results{Noises: map[string]report.Noisy{
 			"late": noisy(100*time.Millisecond, 9), "silent": noisy(time.Second, 0), "failing": {},
-			"resetting": noisy(time.Second, 1),
+			"resetting": noisy(time.Second, 1), "backlog": piled(80),
 		}},
 		References: map[string]*report.Results{"apart": {Noises: map[string]report.Noisy{
 			"late": noisy(80*time.Millisecond, 10), "silent": noisy(80*time.Millisecond, 0),
-			"failing": noisy(time.Second, 1), "resetting": {},
+			"failing": noisy(time.Second, 1), "resetting": {}, "backlog": piled(130),
 		}}},
 	}
 	got := neighboursOf(r)
 	// what wasn't measured is absent
-	want := map[string]report.Neighbour{"late": {Excess: -20, Own: value(0.9)}, "silent": {Excess: 880}}
+	want := map[string]report.Neighbour{"late": {Excess: -20, Own: value(0.9)}, "silent": {Excess: 880},
+		"backlog": {Excess: -500, Own: value(1.5)}}
 	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

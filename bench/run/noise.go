@@ -251,8 +251,13 @@ func neighboursOf(p *report.Report) map[string]report.Neighbour {
 			continue // nothing was measured, so nothing has held
 		}
 		one := report.Neighbour{Excess: with.Others.P99 - patience*apart.Others.P99}
-		if apart.OwnDone > 0 {
-			own := float64(with.OwnDone) / float64(apart.OwnDone)
+		var own float64
+		switch ends := name == string(scenario.Backlog) || name == string(scenario.Added); {
+		case ends && with.Took() > 0:
+			own = apart.Took() / with.Took()
+			one.Own = &own
+		case !ends && apart.OwnDone > 0:
+			own = float64(with.OwnDone) / float64(apart.OwnDone)
 			one.Own = &own
 		}
 		out[name] = one
