@@ -30,6 +30,8 @@
 //     [Manager.Unfenced] gives that cluster unfenced. mcmanager.LocalCluster and GetLocalManager give the manager's
 //     own, unfenced too.
 //   - Every key of a shard is enqueued when the shard becomes active, behind live events (I4).
+//   - A request that the API server has too many of (429) fails at once, where client-go would wait in the worker as
+//     Retry-After says. Return the error: the key comes back when it may.
 //
 // # Considerations
 //
