@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
+	"github.com/tenure-dev/tenure/pkg/budget"
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
@@ -21,7 +22,7 @@ import (
 // the tenure.
 func (m *Manager) Guard(
 	r reconcile.TypedReconciler[mcreconcile.Request]) reconcile.TypedReconciler[mcreconcile.Request] {
-	return &guard{roster: m.node.roster, log: m.node.log, inner: r}
+	return newGuard(m.node.roster, m.node.log, r)
 }
 
 // engagementKey carries the engagement of the key that is being reconciled.
@@ -45,9 +46,15 @@ func TenureOf(ctx context.Context) (id keyspace.ShardID, epoch protocol.Epoch, o
 // errAbandoned has a key looked at again, after a while.
 var errAbandoned = errors.New("the reconcile didn't return in time: the key is tried again beside it")
 
+func newGuard(roster *roster, log logr.Logger, inner reconcile.TypedReconciler[mcreconcile.Request]) *guard {
+	told := budget.New(budget.Config{Burst: 1, Every: time.Minute, PerSecond: 1})
+	return &guard{roster: roster, log: log, told: told, inner: inner}
+}
+
 type guard struct {
 	roster *roster
 	log    logr.Logger
+	told   *budget.Budget // of keys that are put off
 	inner  reconcile.TypedReconciler[mcreconcile.Request]
 }
 
@@ -57,7 +64,7 @@ func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconci
 		return reconcile.Result{}, nil
 	}
 	key := putOffKey{g, req.NamespacedName}
-	wait, trial := e.traffic.Breaker.PutOff(req.Namespace, e.putOff.has(key))
+	wait, trial := e.traffic.Breaker.PutOff(req.Namespace, e.putOff.wasRefused(key))
 	if wait > 0 && e.gate.IsOpen() {
 		e.putOff.note(key)
 		return reconcile.Result{RequeueAfter: spread(wait)}, nil
@@ -71,7 +78,7 @@ func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconci
 	ran := e.gate.Run(ctx, e.traffic, func(ctx context.Context) {
 		ended.result, ended.err = g.inner.Reconcile(context.WithValue(ctx, engagementKey{}, e), req)
 	})
-	if trial && (ran == engage.Refused || ran == engage.Returned && ended.err == nil) {
+	if trial && ran != engage.Abandoned {
 		e.traffic.Breaker.Untried() // unless it asked the cluster for something
 	}
 	if ran == engage.Refused {
@@ -96,24 +103,42 @@ func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconci
 		e.putOff.forget(key)
 		return reconcile.Result{}, nil
 	}
-	switch wait, open := e.traffic.Breaker.Left(req.Namespace); {
-	case err != nil && open:
-		// The cluster is away, or refuses everything. That is no fault of the key: it must not back off further each time.
-		g.log.V(1).Info("cluster serves nothing; key is put off", "shard", e.id.String(), "key", req.NamespacedName.String(),
-			"error", err.Error())
-		e.putOff.note(key)
-		return reconcile.Result{RequeueAfter: spread(max(wait, engage.FirstPause))}, nil
-	case apierrors.IsTooManyRequests(err):
-		// The same, where the cluster serves others. The longer it lasts the less it is asked.
-		waited := min(e.putOff.note(key), engage.LongestAsked/10)
-		return reconcile.Result{RequeueAfter: spread(max(asked.Wait(), waited, engage.FirstPause))}, nil
+	if err == nil || errors.Is(err, reconcile.TerminalError(nil)) {
+		e.putOff.forget(key)
+	} else if after := g.failed(e, key, err, asked.Wait()); after > 0 {
+		return reconcile.Result{RequeueAfter: spread(after)}, nil
 	}
-	e.putOff.forget(key)
 	if result.RequeueAfter > 0 && result.Priority == nil {
 		normal := 0 // a due time isn't backfill, even where its key was enqueued as such
 		result.Priority = &normal
 	}
 	return result, err
+}
+
+// failed says for how long a key whose reconcile failed is put off, 0 if it is to back off as the controller's others
+// do: its cluster is away, or refuses everything, or has too much to do. That is no fault of the key, which must not
+// back off further each time. One that is put off for it is told of once a minute and cluster.
+func (g *guard) failed(e *engagement, key putOffKey, err error, asked time.Duration) (after time.Duration) {
+	wait, open := e.traffic.Breaker.Left(key.Namespace)
+	itself := apierrors.IsForbidden(err) || apierrors.IsInternalError(err)
+	switch {
+	case itself && (open || e.putOff.wasRefused(key)):
+		after = max(wait, e.putOff.refuse(key, !open))
+	case open:
+		e.putOff.note(key)
+		after = max(wait, engage.FirstPause)
+	case apierrors.IsTooManyRequests(err): // the longer it lasts, the less it is asked
+		waited := min(e.putOff.note(key), engage.LongestAsked/10)
+		after = min(max(asked, waited, engage.FirstPause), engage.LongestAsked)
+	default:
+		e.putOff.forget(key)
+		return 0
+	}
+	if more, ok := g.told.Take(string(e.id.Cluster), time.Now()); ok {
+		g.log.Info("cluster serves less than it is asked for; key is put off", "shard", e.id.String(), "key",
+			key.String(), "error", err.Error(), "in", after.String(), "moreLikeIt", more)
+	}
+	return after
 }
 
 // spread makes a wait up to a quarter longer, and a second at most, so that keys which were put off together don't come

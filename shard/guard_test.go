@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -51,7 +52,8 @@ func (r *refuser) Reconcile(_ context.Context, req mcreconcile.Request) (reconci
 	}
 	r.breaker.Judge(request, &http.Response{StatusCode: status}, time.Millisecond)
 	if status >= http.StatusBadRequest {
-		return reconcile.Result{}, errors.New("refused")
+		return reconcile.Result{}, apierrors.NewGenericServerResponse(status, "post", corev1.Resource("pods"), req.Name,
+			"refused", 0, true)
 	}
 	if r.served[req.String()].IsZero() {
 		r.served[req.String()] = time.Now()
@@ -98,7 +100,7 @@ func guarding(t *testing.T, id keyspace.ShardID,
 	gate := engage.NewGate(t.Context(), id, "tenure/test", "r1-1", func() bool { return true })
 	all := newRoster(Config{})
 	all.put(clusterName(id), &engagement{id: id, gate: gate, traffic: traffic})
-	return &guard{roster: all, log: logr.Discard(), inner: r}, gate, traffic
+	return newGuard(all, logr.Discard(), r), gate, traffic
 }
 
 func keyOf(namespace string, i int) mcreconcile.Request {
@@ -171,6 +173,38 @@ func TestANamespaceThatIsRefusedHoldsUpNoOther(t *testing.T) {
 	})
 }
 
+// A quota refuses many, and something else is served now and then. Nobody can tell what the next request will show.
+func TestManyThatAreRefusedForThemselvesAreNoFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &refuser{status: map[string]int{"shop": http.StatusForbidden}}
+		q := control(t, r)
+		defer q.ShutDown()
+		const keys, every = 300, 8 * time.Second
+		for i := range keys {
+			q.Add(keyOf("shop", i))
+		}
+		rounds := 0
+		for began := time.Now(); time.Since(began) < 20*time.Minute; rounds++ {
+			time.Sleep(every)
+			q.Add(keyOf("bank", rounds))
+			if rounds == 75 { // ten minutes, in which they have learnt
+				r.mu.Lock()
+				r.asked = 0
+				r.mu.Unlock()
+			}
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if most := 6*keys + rounds; r.asked > most || len(r.served) != rounds {
+			t.Errorf("%d requests in ten minutes, want at most %d; %d others of %d were served", r.asked, most,
+				len(r.served), rounds)
+		}
+		t.Logf("%d requests", r.asked)
+	})
+}
+
 // Most keys of a cluster that is back are looked at for nothing: a watch that begins anew brings them all.
 func TestKeysThatAskTheClusterNothingDoNotUseUpItsTrials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -229,7 +263,8 @@ func TestKeysThatArePutOffAreSeenToWait(t *testing.T) {
 // Its API server has too many requests of one kind, or of one namespace, and serves all else.
 func TestAKeyThatIsToldToWaitDoesSoWithoutBackingOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for asked, want := range map[string]time.Duration{"": engage.FirstPause, "30": 30 * time.Second} {
+		for asked, want := range map[string]time.Duration{"": engage.FirstPause, "30": 30 * time.Second,
+			"3600": engage.LongestAsked} {
 			g, gate, _ := guarding(t, keyspace.ShardID{Cluster: "west"}, reconcile.TypedFunc[mcreconcile.Request](
 				func(ctx context.Context, _ mcreconcile.Request) (reconcile.Result, error) {
 					request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://west", nil)

@@ -154,9 +154,6 @@ func (j *clusterJudge) look(ctx context.Context, name keyspace.ClusterName) {
 	}
 	j.spawn(func() {
 		trouble := ask(ctx, c, &traffic.Breaker)
-		if trouble == nil {
-			traffic.Breaker.Answers()
-		}
 		if ctx.Err() == nil {
 			j.conclude(name, c.way, trouble)
 		}

@@ -7,14 +7,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenure-dev/tenure/pkg/fairqueue"
+	"github.com/tenure-dev/tenure/shard/internal/engage"
 )
 
-// putOff is which keys of a shard wait for their cluster, which serves nothing now, and since when. Such a key is in no
-// worker's way, and a queue can't tell it from one whose time hasn't come. The zero value is empty. It is safe for
-// concurrent use.
+// putOff is which keys of a shard wait for their cluster, which has too much to do, refused them, or serves nothing
+// now, and since when. Such a key is in no worker's way, and a queue can't tell it from one whose time hasn't come. The
+// zero value is empty. It is safe for concurrent use.
 type putOff struct {
-	mu    sync.Mutex
-	since map[putOffKey]time.Time
+	mu      sync.Mutex
+	keys    map[putOffKey]putOffSince
+	refused int // how many of them the cluster refused for themselves
 }
 
 // putOffKey is a key of one of the controllers.
@@ -23,33 +25,72 @@ type putOffKey struct {
 	types.NamespacedName
 }
 
+type putOffSince struct {
+	since    time.Time
+	refusals int // for itself, by 403 or 500
+}
+
 // note enters a key that is put off, for the first time or again, and returns for how long it has been.
 func (p *putOff) note(key putOffKey) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.since == nil {
-		p.since = map[putOffKey]time.Time{}
-	}
-	if _, known := p.since[key]; !known {
-		p.since[key] = time.Now()
-	}
-	return time.Since(p.since[key])
+	return time.Since(p.enter(key).since)
 }
 
-// has reports whether a key was put off when it was last seen.
-func (p *putOff) has(key putOffKey) bool {
+// enter finds or makes a key's entry. Call it with the lock held.
+func (p *putOff) enter(key putOffKey) putOffSince {
+	if p.keys == nil {
+		p.keys = map[putOffKey]putOffSince{}
+	}
+	s, known := p.keys[key]
+	if !known {
+		s.since = time.Now()
+		p.keys[key] = s
+	}
+	return s
+}
+
+const (
+	// soon is how soon a key that was refused while nothing was served is tried again, if there are few of them.
+	soon = 4 * time.Second
+	// refusedEach is for how much longer it waits for each of them, so that they are no flood when something is served.
+	refusedEach = 50 * time.Millisecond
+)
+
+// refuse enters a key that its cluster has refused, which may be for its own sake, and returns for how long it is to
+// wait: ever longer, but not for long if the cluster serves nothing else either.
+func (p *putOff) refuse(key putOffKey, othersServed bool) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_, known := p.since[key]
-	return known
+	s := p.enter(key)
+	if s.refusals == 0 {
+		p.refused++
+	}
+	pause := min(engage.FirstPause<<min(s.refusals, 9), engage.LongestAsked)
+	s.refusals++
+	p.keys[key] = s
+	if !othersServed {
+		pause = min(pause, max(soon, time.Duration(p.refused)*refusedEach))
+	}
+	return pause
+}
+
+// wasRefused reports whether a key was refused for itself when it was last tried.
+func (p *putOff) wasRefused(key putOffKey) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.keys[key].refusals > 0
 }
 
 // forget takes out a key that isn't put off any more.
 func (p *putOff) forget(key putOffKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if delete(p.since, key); len(p.since) == 0 {
-		p.since = nil // a map keeps the room that it once needed
+	if p.keys[key].refusals > 0 {
+		p.refused--
+	}
+	if delete(p.keys, key); len(p.keys) == 0 {
+		p.keys = nil // a map keeps the room that it once needed
 	}
 }
 
@@ -57,11 +98,11 @@ func (p *putOff) forget(key putOffKey) {
 func (p *putOff) backlog(cluster string) fairqueue.Backlog {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all := fairqueue.Backlog{Cluster: cluster, Ready: len(p.since)}
+	all := fairqueue.Backlog{Cluster: cluster, Ready: len(p.keys)}
 	spaces := map[string]fairqueue.Waiting{}
-	for key, since := range p.since {
+	for key, s := range p.keys {
 		w := spaces[key.Namespace]
-		w.Namespace, w.Ready, w.Wait = key.Namespace, w.Ready+1, max(w.Wait, time.Since(since))
+		w.Namespace, w.Ready, w.Wait = key.Namespace, w.Ready+1, max(w.Wait, time.Since(s.since))
 		spaces[key.Namespace] = w
 	}
 	for _, w := range spaces {

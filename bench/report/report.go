@@ -173,7 +173,7 @@ func (n Noisy) Took() float64 {
 	for _, r := range n.Rounds {
 		longest = max(longest, r.Seconds)
 	}
-	if longest == 0 {
+	if n.OwnSettled == 0 {
 		return 0
 	}
 	return longest + n.OwnSettled

@@ -253,7 +253,7 @@ func neighboursOf(p *report.Report) map[string]report.Neighbour {
 		one := report.Neighbour{Excess: with.Others.P99 - patience*apart.Others.P99}
 		var own float64
 		switch ends := name == string(scenario.Backlog) || name == string(scenario.Added); {
-		case ends && with.Took() > 0:
+		case ends && with.Took() > 0 && apart.Took() > 0:
 			own = apart.Took() / with.Took()
 			one.Own = &own
 		case !ends && apart.OwnDone > 0:

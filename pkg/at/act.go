@@ -168,7 +168,7 @@ func (a *actor) showRefusal(ctx context.Context, at *cnatv1alpha1.At, what strin
 	if apierrors.IsTooManyRequests(cause) || apierrors.IsConflict(cause) {
 		return nil // Passes by itself.
 	}
-	a.refusals.Take(a.name+"/"+at.Namespace, a.clock.Now())
+	a.refusals.Take(at.Namespace, a.clock.Now())
 	message := text.Line(fmt.Sprintf("%s: %v", what, cause), text.Note)
 	if shown := shownBlock(at, ReasonPodRefused); shown != nil && !a.isNews(at, shown.Message, message) {
 		return nil
@@ -238,7 +238,7 @@ const controllerName = "tenure-at"
 var eventBudget = budget.Config{Burst: 10, Every: time.Minute, PerSecond: 5}
 
 func (a *actor) tell(at *cnatv1alpha1.At, event Event) {
-	left, ok := a.events.Take(a.name+"/"+at.Namespace+" "+event.Reason, a.clock.Now())
+	left, ok := a.events.Take(at.Namespace+" "+event.Reason, a.clock.Now())
 	if !ok {
 		return
 	}

@@ -154,7 +154,7 @@ func TestAFloodOfRefusedPodsCostsTwoWritesAnAtAndFewEvents(t *testing.T) {
 
 func TestAnEventStandsForThoseThatWereLeftOut(t *testing.T) {
 	b := newBench(t, anAt())
-	a := &actor{cluster: b, events: b.subject.events, clock: b.clock}
+	a := &actor{cluster: b, budgets: b.subject.budgetsOf("west"), clock: b.clock}
 	for range 500 {
 		a.tell(anAt(), Event{Reason: ReasonPodRefused, Action: "MakePod", Message: nasty})
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -61,11 +62,25 @@ func (c Config) Validate() error {
 // Reconciler brings Ats from PENDING through RUNNING to DONE. It is safe for
 // concurrent use.
 type Reconciler struct {
-	config   Config
-	notes    notes
-	events   *budget.Budget
-	refusals *budget.Budget
-	causes   *budget.Budget
+	config Config
+	notes  notes
+
+	mu      sync.Mutex // guards budgets
+	budgets map[string]*budgets
+}
+
+// budgets are those of one cluster.
+type budgets struct{ events, refusals, causes *budget.Budget }
+
+// budgetsOf returns those of a cluster. They stay when it goes: they are small, and it may come back.
+func (r *Reconciler) budgetsOf(cluster string) *budgets {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.budgets[cluster] == nil {
+		r.budgets[cluster] = &budgets{events: budget.New(eventBudget), refusals: budget.New(refusalBudget),
+			causes: budget.New(causeBudget)}
+	}
+	return r.budgets[cluster]
 }
 
 // NewReconciler makes a Reconciler.
@@ -76,8 +91,7 @@ func NewReconciler(config Config) (*Reconciler, error) {
 	if config.Pods == nil {
 		config.Pods = ptr.To(RestrictedPods())
 	}
-	return &Reconciler{config: config, events: budget.New(eventBudget), refusals: budget.New(refusalBudget),
-		causes: budget.New(causeBudget)}, nil
+	return &Reconciler{config: config, budgets: map[string]*budgets{}}, nil
 }
 
 // NewRateLimiter returns the backoff that the controller of a Reconciler should use: 1 s after the first failure,
@@ -105,23 +119,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, req mcreconcile.Request) (ct
 	if err != nil || at == nil {
 		return ctrl.Result{}, err
 	}
-	// Shards are of one cluster, and have its budgets.
-	name, _, _ := strings.Cut(string(req.ClusterName), "/")
-	a := &actor{cluster: cl, name: name, notes: &r.notes, events: r.events, refusals: r.refusals, causes: r.causes,
-		clock: r.config.Clock, pods: *r.config.Pods}
+	name, _, _ := strings.Cut(string(req.ClusterName), "/") // of the cluster that the shard is a part of
+	a := &actor{cluster: cl, notes: &r.notes, budgets: r.budgetsOf(name), clock: r.config.Clock, pods: *r.config.Pods}
 	return a.reconcile(ctx, at)
 }
 
 // actor is one reconcile of one At.
 type actor struct {
-	cluster  cluster.Cluster
-	name     string // of the cluster
-	notes    *notes
-	events   *budget.Budget
-	refusals *budget.Budget
-	causes   *budget.Budget
-	clock    clock.PassiveClock
-	pods     PodDefaults
+	cluster cluster.Cluster
+	notes   *notes
+	*budgets
+	clock clock.PassiveClock
+	pods  PodDefaults
 }
 
 func (a *actor) reconcile(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, error) {
@@ -143,7 +152,7 @@ func (a *actor) reconcile(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result
 	if at.Status.Phase == cnatv1alpha1.AtDone {
 		a.notes.forget(at.UID)
 	}
-	if pod == nil && isRefused(at) && a.refusals.Spent(a.name+"/"+at.Namespace, a.clock.Now()) {
+	if pod == nil && isRefused(at) && a.refusals.Spent(at.Namespace, a.clock.Now()) {
 		return ctrl.Result{RequeueAfter: wait.Jitter(refusedPause, 1)}, nil
 	}
 	view := a.view(at, pod, false)

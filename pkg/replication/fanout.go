@@ -87,8 +87,8 @@ func (c *copyActor) absent(wanted bool) Outcome {
 	if !wanted {
 		o.Text = "isn't known: if it is gone for good, take it off the annotation " + AnnotationCopies
 	}
-	if left := c.r.began.Add(connectGrace).Sub(c.r.now()); left > 0 {
-		o.Pending, o.After = true, left // a process that has just started may not know all clusters yet
+	if left := c.r.connecting(); left > 0 {
+		o.Pending, o.After = true, left
 	}
 	return o
 }
@@ -111,7 +111,10 @@ func (c *copyActor) run(ctx context.Context) (Outcome, error) {
 		return c.silent(note.said, wait), nil
 	}
 	if wait, c.trial = c.r.config.Targets.PutOff(c.target, c.key.Namespace); wait > 0 {
-		return c.silent("", wait), nil
+		if note.Silences == 0 {
+			note.said = ""
+		}
+		return c.silent(note.said, wait), nil
 	}
 	bounded, cancel := context.WithTimeout(ctx, c.r.config.TargetTimeout)
 	defer cancel()
@@ -136,8 +139,8 @@ func (c *copyActor) run(ctx context.Context) (Outcome, error) {
 		return Outcome{State: Progressing, Text: "waits for its turn: " + kubeconfig.ErrLimited.Error(), After: limitedAgain},
 			nil
 	case apierrors.IsTooManyRequests(err): // it does answer
-		c.note(func(n *Note) { wait = n.silent("", c.r.now()) })
-		return Outcome{State: Progressing, Text: "has too many requests", After: wait}, nil
+		c.note(func(n *Note) { wait = n.silent(tooMany, c.r.now()) })
+		return c.silent(tooMany, wait), nil
 	case noAnswer(err):
 		said := ""
 		if statusCode(err) == http.StatusInternalServerError {
@@ -166,10 +169,16 @@ func (c *copyActor) awaySince(since time.Time) Outcome {
 	return c.away(fmt.Sprintf("away since %s UTC", since.UTC().Format(time.DateTime)), unknownAgain)
 }
 
+// tooMany is what a cluster said that answered 429.
+const tooMany = "has too many requests"
+
 // silent returns the outcome for a cluster that doesn't answer, or only says an error: its own, or that of a webhook.
 func (c *copyActor) silent(said string, wait time.Duration) Outcome {
-	if said == "" {
+	switch said {
+	case "":
 		return c.away("doesn't answer", wait)
+	case tooMany:
+		return Outcome{State: Progressing, Text: tooMany, After: wait}
 	}
 	return Outcome{State: Refused, Text: said, After: wait}
 }

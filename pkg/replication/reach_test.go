@@ -188,6 +188,18 @@ func TestWhatATargetFailsWithIsShownUntilItIsTriedAgain(t *testing.T) {
 	if _, err := b.reconcile(); err != nil || b.condition() != "False "+ReasonAway {
 		t.Errorf("silent: condition %q, %v", b.condition(), err)
 	}
+	b.clusters["west"].refuses = apierrors.NewTooManyRequests("later", 1)
+	b.clock.Step(longestSilence)
+	for i := range 3 {
+		before := b.sent
+		if _, err := b.reconcile(); err != nil || b.condition() != "False "+ReasonProgressing {
+			t.Errorf("it answers, if not what it is asked: condition %q, %v", b.condition(), err)
+		}
+		if b.sent != before && i > 0 {
+			t.Error("each reconcile writes another condition")
+		}
+	}
+	b.clock.Step(longestSilence)
 	b.clusters["west"].refuses = nil
 	b.live()
 	if got := b.condition(); got != "True "+ReasonReplicated {

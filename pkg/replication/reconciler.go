@@ -158,6 +158,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req mcreconcile.Request) (ct
 
 func (r *Reconciler) now() time.Time { return r.config.Clock.Now() }
 
+// connecting is for how long this process, which has just started, may not know all clusters yet.
+func (r *Reconciler) connecting() time.Duration {
+	return max(0, r.began.Add(connectGrace).Sub(r.now()))
+}
+
 // health is what is known about a target.
 func (r *Reconciler) health(name multicluster.ClusterName) Health {
 	ok, since := r.config.Targets.Usable(name)

@@ -67,7 +67,10 @@ func (a *actor) replicate(ctx context.Context, wanted bool) (ctrl.Result, error)
 	var targets []multicluster.ClusterName
 	var after time.Duration
 	if !record.Known && (record.Finalizer || mayHaveCopies(a.source)) { // somebody removed the list
-		record = Record{Finalizer: true, Known: true, Copies: Wish{All: true}.targets(known, a.name)}
+		if left := a.r.connecting(); left > 0 {
+			return ctrl.Result{RequeueAfter: left}, nil
+		}
+		record.Finalizer, record.Known, record.Copies = true, true, Wish{All: true}.targets(known, a.name)
 		if err := a.remember(ctx, record); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -154,8 +157,13 @@ func (a *actor) released(ctx context.Context) (ctrl.Result, error) {
 	if a.source.DeletionTimestamp == nil && findCondition(a.source) != nil {
 		var err error
 		if mayHaveCopies(a.source) && !a.r.notes.finished(string(a.source.UID)) {
-			all := Wish{All: true}.targets(a.r.config.Targets.Names(), a.name)
-			err = a.remember(ctx, Record{Finalizer: true, Known: true, Copies: all})
+			if left := a.r.connecting(); left > 0 {
+				return ctrl.Result{RequeueAfter: left}, nil
+			}
+			record := recordOf(a.source)
+			record.Finalizer, record.Known = true, true
+			record.Copies = union(record.Copies, Wish{All: true}.targets(a.r.config.Targets.Names(), a.name))
+			err = a.remember(ctx, record)
 		} else {
 			err = a.writeConditions(ctx, nil)
 		}

@@ -70,7 +70,8 @@ func eventsOf(home multicluster.ClusterName) mchandler.TypedEventHandlerFunc[cli
 // concerned returns the source that an event is about, if any.
 func concerned(o client.Object, atHome bool) (types.NamespacedName, bool) {
 	if atHome {
-		return client.ObjectKeyFromObject(o), isSource(o.GetLabels(), o.GetFinalizers())
+		d, _ := o.(*appsv1.Deployment)
+		return client.ObjectKeyFromObject(o), isSource(o.GetLabels(), o.GetFinalizers()) || d != nil && mayHaveCopies(d)
 	}
 	return SourceOf(o)
 }

@@ -66,8 +66,8 @@ func (b *Breaker) Reset() {
 	b.seen = judgement{lastAnswer: b.seen.lastAnswer}
 }
 
-// Answers says that the cluster answers, as somebody found out who asked beside the shards.
-func (b *Breaker) Answers() {
+// alive notes the answer to an inquiry.
+func (b *Breaker) alive() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.seen.speaks(time.Now())
@@ -225,6 +225,6 @@ func (b *Breaker) ask(ctx context.Context, i inquiry, within time.Duration) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
 	if i.isAnswered(ctx) {
-		b.Answers()
+		b.alive()
 	}
 }

@@ -200,7 +200,7 @@ func (j *judgement) state(now time.Time) (State, Cause) {
 		return StateClosed, ""
 	case 10*all.refused > all.count:
 		return StateLimited, all.cause
-	case all.took > time.Duration(all.judged)*tooLate:
+	case all.judged > 0 && all.took > time.Duration(all.judged)*tooLate:
 		return StateLimited, Late
 	}
 	return StateClosed, ""

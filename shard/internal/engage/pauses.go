@@ -46,9 +46,9 @@ func (p *pauses) untried(now time.Time) {
 	}
 }
 
-// expire closes what nobody has tried for long. Silence ends with an answer, of which there are others than to keys.
+// expire closes what nobody has tried for long.
 func (p *pauses) expire(now time.Time) {
-	if !p.until.IsZero() && p.cause != Silence && now.Sub(p.until) > untriedFor {
+	if !p.until.IsZero() && now.Sub(p.until) > untriedFor {
 		p.close()
 	}
 }

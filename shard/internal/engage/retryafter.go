@@ -55,7 +55,9 @@ func tellRetryAfter(ctx context.Context, res *http.Response) time.Duration {
 			last = asked.longest.Load()
 		}
 	case wait > longestSleep:
-		res.Header.Set("Retry-After", strconv.Itoa(int(longestSleep.Seconds())))
+		if _, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil { // the client takes no notice of a date
+			res.Header.Set("Retry-After", strconv.Itoa(int(longestSleep.Seconds())))
+		}
 	}
 	return wait
 }
