@@ -109,7 +109,7 @@ func (j *clusterJudge) due(now time.Time) (names []keyspace.ClusterName) {
 			continue
 		}
 		_, traffic := j.clusters.get(name)
-		heard := traffic.Breaker.LastAnswer()
+		heard := traffic.Breaker.LastUsable()
 		fails := v.trouble == nil && unexplained(&traffic.Breaker, now.After(v.next))
 		if fails || (now.After(v.next) && now.Sub(heard) >= j.every) || (v.trouble != nil && heard.After(v.looked)) {
 			names = append(names, name)
@@ -204,7 +204,7 @@ func (j *clusterJudge) usable(ctx context.Context, name keyspace.ClusterName) er
 	if why, _ := j.trouble(name); why != nil {
 		return why
 	}
-	if open, _ := traffic.Breaker.Open(); !open && time.Since(traffic.Breaker.LastAnswer()) < 2*j.every {
+	if open, _ := traffic.Breaker.Open(); !open && time.Since(traffic.Breaker.LastUsable()) < 2*j.every {
 		return nil
 	}
 	return ask(ctx, c, &traffic.Breaker)
@@ -239,7 +239,7 @@ func ask(ctx context.Context, c connection, breaker *engage.Breaker) (trouble er
 		switch {
 		case err == nil:
 			return nil
-		case breaker.LastAnswer().After(sent) && !apierrors.IsUnauthorized(err): // others were answered meanwhile
+		case breaker.LastUsable().After(sent) && !apierrors.IsUnauthorized(err): // others were answered meanwhile
 			return nil
 		case try > 0 || time.Since(sent) > time.Second || apierrors.IsUnauthorized(err):
 			return err

@@ -2,10 +2,12 @@ package shard
 
 import (
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -119,6 +121,38 @@ func TestWhoeverWantsToKnowGetsOneVerdict(t *testing.T) {
 	if err := j.usable(t.Context(), "nowhere"); !errors.Is(err, multicluster.ErrClusterNotFound) {
 		t.Errorf("of another one: %v", err)
 	}
+}
+
+// A cluster that can't serve anything says so to the lists of caches, too, which are asked for again and again.
+func TestRefusalsOfEverythingDoNotShowThatAClusterCanBeUsed(t *testing.T) {
+	for status, usable := range map[int]bool{200: true, 404: true, 429: true, 500: true, 401: false, 503: false} {
+		clusters := newFleet(logr.Discard(), 0, kubeconfig.Limits{})
+		var traffic *engage.Traffic
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			list, _ := http.NewRequest(http.MethodGet, "/api/v1/pods", nil) // while somebody looks
+			res, err := engage.Unfenced(answers(status), &traffic.Breaker).RoundTrip(list)
+			if err == nil {
+				_, _ = io.Copy(io.Discard, res.Body)
+			}
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}))
+		t.Cleanup(server.Close)
+		if err := clusters.add(t.Context(), "west", fakeCluster{config: &rest.Config{Host: server.URL}}); err != nil {
+			t.Fatal(err)
+		}
+		var c connection
+		c, traffic = clusters.get("west")
+		if err := ask(t.Context(), c, &traffic.Breaker); (err == nil) != usable {
+			t.Errorf("%d to lists, and 503 to a look: %v", status, err)
+		}
+	}
+}
+
+// answers are all of that status.
+type answers int
+
+func (a answers) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: int(a), Body: io.NopCloser(strings.NewReader("text"))}, nil
 }
 
 func TestCredentialsThatAreRefusedToRequestsAreLookedInto(t *testing.T) {

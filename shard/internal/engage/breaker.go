@@ -63,14 +63,14 @@ func (b *Breaker) Untried() {
 func (b *Breaker) Reset() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.seen = judgement{lastAnswer: b.seen.lastAnswer}
+	b.seen = judgement{lastAnswer: b.seen.lastAnswer, lastUsable: b.seen.lastUsable}
 }
 
 // alive notes the answer to an inquiry.
 func (b *Breaker) alive() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.seen.speaks(time.Now())
+	b.seen.speaks(time.Now(), "")
 }
 
 // Left is for how long a key of a namespace that has just failed is put off, and whether it is. It lets none through.
@@ -95,8 +95,16 @@ func (b *Breaker) State() (State, Cause) {
 	return b.seen.state(time.Now())
 }
 
-// LastAnswer is when the cluster last answered anything, or a part of it.
-func (b *Breaker) LastAnswer() time.Time {
+// LastUsable is when the cluster last answered anything, or a part of it, but that it can't be used from here: by 401
+// or 502 to 504, be it to the lists of caches, which are asked for again and again.
+func (b *Breaker) LastUsable() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.seen.lastUsable
+}
+
+// lastAnswer is when the cluster last answered anything, or a part of it.
+func (b *Breaker) lastAnswer() time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.seen.lastAnswer
@@ -108,8 +116,9 @@ func (b *Breaker) answered(res *http.Response) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
-	b.seen.speaks(now)
-	b.seen.count(now, causeOf(res.StatusCode))
+	cause := causeOf(res.StatusCode)
+	b.seen.speaks(now, cause)
+	b.seen.count(now, cause)
 }
 
 // Judge notes the answer to a request, after so long.
@@ -139,6 +148,7 @@ func (b *Breaker) heard() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.seen.lastAnswer = time.Now()
+	b.seen.lastUsable = b.seen.lastAnswer
 }
 
 // failed notes that a request got no answer.
@@ -201,7 +211,7 @@ func (w *watching) look() {
 
 // quiet is for how long nothing has come from the cluster since the request was sent.
 func (w *watching) quiet() time.Duration {
-	if heard := w.of.LastAnswer(); heard.After(w.sent) {
+	if heard := w.of.lastAnswer(); heard.After(w.sent) {
 		return time.Since(heard)
 	}
 	return time.Since(w.sent)

@@ -52,6 +52,9 @@ func causeOf(status int) Cause {
 // that isn't.
 func (c Cause) ofObjects() bool { return c == Failing || c == Forbidding }
 
+// unusable reports whether a cluster that answers so can't be used for anything from here.
+func (c Cause) unusable() bool { return c == Unavailable || c == Unauthorized }
+
 const (
 	// enoughRefusals is how many requests must have been refused, and none served, before keys are put off.
 	enoughRefusals = 3
@@ -83,6 +86,7 @@ const (
 // put off, and no others: these don't back off for minutes then, and are served soon after the cluster serves anything.
 type judgement struct {
 	lastAnswer time.Time // or a part of one
+	lastUsable time.Time // the last that doesn't say that the cluster can't be used
 	lastServed time.Time
 	all        pauses // of all keys
 	refused    pauses // of those that were refused for themselves
@@ -121,8 +125,10 @@ func (j *judgement) untried(now time.Time) {
 }
 
 // speaks notes any sign of life. One that was silent isn't any more.
-func (j *judgement) speaks(now time.Time) {
-	j.lastAnswer = now
+func (j *judgement) speaks(now time.Time, says Cause) {
+	if j.lastAnswer = now; !says.unusable() {
+		j.lastUsable = now
+	}
 	if j.all.cause == Silence {
 		j.all.close()
 	}
@@ -130,7 +136,7 @@ func (j *judgement) speaks(now time.Time) {
 
 // serve notes that a request was carried out, or couldn't be for reasons of its own.
 func (j *judgement) serve(now time.Time, took time.Duration) {
-	j.lastAnswer, j.lastServed = now, now
+	j.lastAnswer, j.lastUsable, j.lastServed = now, now, now
 	j.all.close()
 	j.refused.close()
 	j.judge(now, took, "")
@@ -138,7 +144,7 @@ func (j *judgement) serve(now time.Time, took time.Duration) {
 
 // refuse notes that a request was refused. The cluster is left alone for as long as it asks for.
 func (j *judgement) refuse(now time.Time, namespace string, cause Cause, took, retryAfter time.Duration) {
-	j.speaks(now)
+	j.speaks(now, cause)
 	j.judge(now, took, cause)
 	whose, after := &j.all, FirstPause
 	if cause.ofObjects() {

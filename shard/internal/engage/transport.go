@@ -71,7 +71,7 @@ func (f *fence) RoundTrip(req *http.Request) (*http.Response, error) {
 		if counted.page == nil && namesOne(req.URL.Path) {
 			counted.page = &page{most: largestObject}
 		}
-		if !watches(req) {
+		if !watches(req) && !causeOf(res.StatusCode).unusable() {
 			counted.heard = f.traffic.Breaker.heard
 		}
 		res.Body = &releasingBody{ReadCloser: counted, release: release}
@@ -186,7 +186,7 @@ func (u *unfenced) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	counted := &countedBody{ReadCloser: res.Body, bytes: new(atomic.Uint64)}
-	if !watches(req) {
+	if !watches(req) && !causeOf(res.StatusCode).unusable() {
 		counted.heard = u.breaker.heard
 	}
 	res.Body = &releasingBody{ReadCloser: counted, release: release}
