@@ -30,6 +30,11 @@
 //     [Manager.Unfenced] gives that cluster unfenced. mcmanager.LocalCluster and GetLocalManager give the manager's
 //     own, unfenced too.
 //   - Every key of a shard is enqueued when the shard becomes active, behind live events (I4).
+//   - Reads of a declared kind show the shard's own part: a check or a count over all objects needs the cluster's
+//     GetAPIReader. What an owned kind's objects belong to is told by a label that Create and Apply give them, for
+//     their controller reference. Objects without it, such as those from before the program was sharded, aren't seen.
+//   - What no precondition can protect fails with [ErrUnfenceable]: generateName, DeleteAllOf, JSON patches, a delete
+//     without a UID, an update or merge patch without a resourceVersion.
 //   - A request that the API server has too many of (429) fails at once, where client-go would wait in the worker as
 //     Retry-After says. Return the error: the key comes back when it may.
 //

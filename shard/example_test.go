@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	mcbuilder "sigs.k8s.io/multicluster-runtime/pkg/builder"
@@ -24,7 +25,10 @@ import (
 func Example() {
 	ctx := ctrl.SetupSignalHandler()
 	provider := kubeconfig.New(kubeconfig.Options{Namespace: shard.DefaultNamespace})
-	mgr, err := shard.NewManager(ctrl.GetConfigOrDie(), provider, manager.Options{Scheme: scheme.Scheme}, shard.Config{
+	opts := manager.Options{Scheme: scheme.Scheme, Cache: cache.Options{ // of home: more may not be read there
+		DefaultNamespaces: map[string]cache.Config{shard.DefaultNamespace: {}},
+	}}
+	mgr, err := shard.NewManager(ctrl.GetConfigOrDie(), provider, opts, shard.Config{
 		Replica: os.Getenv("POD_NAME"),
 		Kinds:   []shard.Kind{shard.Primary(&corev1.ConfigMap{}), shard.Owned(&corev1.Secret{})},
 	})

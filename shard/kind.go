@@ -12,6 +12,10 @@ import (
 // ErrFenced is what a write fails with whose shard isn't held any more. It was not sent.
 var ErrFenced = engage.ErrFenced
 
+// ErrUnfenceable is what a write fails with that no precondition can protect. It was not sent; the error says how to
+// write instead.
+var ErrUnfenceable = engage.ErrUnfenceable
+
 // Kind is one kind of object that shards hold in their caches. [Primary], [Owned] and [Copies] declare one.
 type Kind struct {
 	Object client.Object

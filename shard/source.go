@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -87,11 +88,12 @@ func (m *Manager) Owns(obj, owner client.Object, only ...predicate.Predicate) so
 }
 
 // Watches returns a source that enqueues what keys says for every object that comes, changes or goes. The kind must be
-// one of [Config].Kinds. keys may be called from several goroutines.
+// one of [Config].Kinds, and, where clusters are divided, an owned one: what a primary object tells of may be in
+// another shard. keys may be called from several goroutines.
 func (m *Manager) Watches(obj client.Object, keys func(
 	client.Object) []types.NamespacedName) source.TypedSource[mcreconcile.Request] {
 	return &kindSource{roster: m.node.roster, log: m.node.log, obj: obj, keys: keys,
-		filter: predicate.And[client.Object]()}
+		filter: predicate.And[client.Object](), follows: m.node.cfg.ShardBits > 0}
 }
 
 // WatchesCopies is [Manager.Watches] for a kind that was declared with [Copies].
@@ -167,16 +169,21 @@ func (s *kindSource) declared() error {
 	s.kind = s.roster.kinds[i]
 	if s.follows && !s.kind.Owned {
 		return fmt.Errorf("source of %T: the kind is declared with Primary, so that an object may be in another shard than "+
-			"its owner, "+
-			"which wouldn't hear of it: declare it with Owned", s.obj)
+			"what it enqueues, which wouldn't hear of it: declare it with Owned", s.obj)
 	}
 	return nil
 }
 
-// sameKind compares the Go types, and what metadata-only objects say of themselves.
+// sameKind compares the Go types, and what objects say of themselves whose type is that of many kinds.
 func sameKind(a, b client.Object) bool {
-	return reflect.TypeOf(a) == reflect.TypeOf(b) &&
-		a.GetObjectKind().GroupVersionKind() == b.GetObjectKind().GroupVersionKind()
+	if reflect.TypeOf(a) != reflect.TypeOf(b) {
+		return false
+	}
+	switch a.(type) {
+	case runtime.Unstructured, *metav1.PartialObjectMetadata:
+		return a.GetObjectKind().GroupVersionKind() == b.GetObjectKind().GroupVersionKind()
+	}
+	return true
 }
 
 // attach connects the queue to a cache of the shard: to what is in it now, and whatever comes, changes or goes, while

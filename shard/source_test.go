@@ -60,7 +60,7 @@ func TestASourceFeedsOneQueue(t *testing.T) {
 	}
 }
 
-// An owner is enqueued in the shard in which its object is seen.
+// What an object is about is enqueued in the shard in which the object is seen.
 func TestWhatIsOwnedIsDeclaredAsThat(t *testing.T) {
 	for name, c := range map[string]struct {
 		pods  Kind
@@ -72,9 +72,12 @@ func TestWhatIsOwnedIsDeclaredAsThat(t *testing.T) {
 		"primary, of whole clusters": {Primary(&corev1.Pod{}), true, ""},
 	} {
 		m := aManager(t, Config{Replica: "a", Kinds: []Kind{Primary(&corev1.ConfigMap{}), c.pods}, WholeClusters: c.whole})
-		err := m.Owns(&corev1.Pod{}, &corev1.ConfigMap{}).Start(t.Context(), testQueue(t))
-		if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
-			t.Errorf("%s: got %v, want %q", name, err, c.says)
+		for _, s := range []source.TypedSource[mcreconcile.Request]{
+			m.Owns(&corev1.Pod{}, &corev1.ConfigMap{}), m.Watches(&corev1.Pod{}, ownKey)} {
+			err := s.Start(t.Context(), testQueue(t))
+			if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
+				t.Errorf("%s: got %v, want %q", name, err, c.says)
+			}
 		}
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	mcbuilder "sigs.k8s.io/multicluster-runtime/pkg/builder"
 	mccontroller "sigs.k8s.io/multicluster-runtime/pkg/controller"
@@ -173,6 +174,8 @@ func managerOptions(o *options, scheme *runtime.Scheme) manager.Options {
 		HealthProbeBindAddress: o.healthAddress,
 		PprofBindAddress:       o.pprofAddress,
 		Cache:                  cache.Options{DefaultNamespaces: map[string]cache.Config{o.namespace: {}}},
+		// Home may be away for long: a replica that starts meanwhile waits, as one that runs does.
+		Controller: config.Controller{CacheSyncTimeout: 365 * 24 * time.Hour},
 	}
 }
 

@@ -34,10 +34,12 @@ type EpochStamper interface {
 type fencedClient struct {
 	client.Client
 	gate *Gate
+	// owned tells the kinds whose objects the shard sees by their slot label alone; nil for none.
+	owned func(runtime.Object) bool
 }
 
 func (c *fencedClient) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
-	if obj.GetName() == "" {
+	if obj.GetName() == "" && obj.GetGenerateName() != "" { // a review has no name, and isn't stored
 		return fmt.Errorf("creating a %T: %w: generateName makes a new object on every try; derive metadata.name from the "+
 			"owner", obj, ErrUnfenceable)
 	}
@@ -70,7 +72,15 @@ func (c *fencedClient) Update(ctx context.Context, obj client.Object, opts ...cl
 	if err := needVersion("updating", obj); err != nil {
 		return err
 	}
+	c.keepSlot(obj)
 	return c.Client.Update(ctx, obj, opts...)
+}
+
+// keepSlot labels an owned object again whose labels the caller has replaced: without, it would vanish from the shard.
+func (c *fencedClient) keepSlot(obj client.Object) {
+	if c.owned != nil && c.owned(obj) {
+		stampSlot(obj)
+	}
 }
 
 func (c *fencedClient) Patch(ctx context.Context, obj client.Object, patch client.Patch,
@@ -78,6 +88,7 @@ func (c *fencedClient) Patch(ctx context.Context, obj client.Object, patch clien
 	if patch.Type() == types.ApplyPatchType {
 		stampSlot(obj)
 	}
+	c.keepSlot(obj) // before the patch is made of it
 	patch, err := versioned(obj, patch)
 	if err != nil {
 		return err

@@ -24,6 +24,7 @@ import (
 // sent records what a fenced client hands on.
 type sent struct {
 	created *corev1.Pod
+	updated client.Object
 	patch   string
 	applied string
 	status  string
@@ -42,6 +43,10 @@ func newTestClient(t *testing.T) (client.Client, *sent, *Gate) {
 	inner := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.CreateOption) error {
 			s.created = obj.(*corev1.Pod)
+			return nil
+		},
+		Update: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.UpdateOption) error {
+			s.updated = obj
 			return nil
 		},
 		Patch: func(_ context.Context, _ client.WithWatch, obj client.Object, patch client.Patch,
@@ -66,7 +71,43 @@ func newTestClient(t *testing.T) (client.Client, *sent, *Gate) {
 			return nil
 		},
 	}).Build()
-	return &fencedClient{Client: inner, gate: g}, s, g
+	owned := func(obj runtime.Object) bool { _, pod := obj.(*corev1.Pod); return pod }
+	return &fencedClient{Client: inner, gate: g, owned: owned}, s, g
+}
+
+// As controllerutil.CreateOrUpdate does, whose callers often write the labels anew.
+func TestAnOwnedObjectKeepsItsSlotWhenItsLabelsAreReplaced(t *testing.T) {
+	c, s, _ := newTestClient(t)
+	uid, controller := types.UID("2b0bb7d4-4a5a-4f3a-9c56-0a2a3e0c8f11"), true
+	slot := keyspace.SlotOf(string(uid)).String()
+	read := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u", ResourceVersion: "41",
+		Labels: map[string]string{keyspace.SlotLabel: slot}, OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "v1", Kind: "At", Name: "a", UID: uid, Controller: &controller}}}}
+	changed := read.DeepCopy()
+	changed.Labels = map[string]string{"app": "web"}
+	if err := c.Patch(t.Context(), changed, client.MergeFrom(read)); err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"metadata":{"labels":{"app":"web"},"resourceVersion":"41"}}`; s.patch != want {
+		t.Errorf("patch: got %s, want %s", s.patch, want)
+	}
+	changed.Labels = map[string]string{"app": "web"}
+	if err := c.Update(t.Context(), changed); err != nil || s.updated.GetLabels()[keyspace.SlotLabel] != slot {
+		t.Errorf("update: labels %v (%v)", s.updated.GetLabels(), err)
+	}
+	other := &corev1.ConfigMap{ObjectMeta: read.ObjectMeta}
+	other.Labels = nil
+	if err := c.Update(t.Context(), other); err != nil || len(s.updated.GetLabels()) > 0 {
+		t.Errorf("a kind that isn't owned is labelled: %v (%v)", s.updated.GetLabels(), err)
+	}
+}
+
+// The API server refuses a name of theirs, and keeps none of them.
+func TestAReviewNeedsNoName(t *testing.T) {
+	c, s, _ := newTestClient(t)
+	if err := c.Create(t.Context(), &corev1.Pod{}); err != nil || s.created == nil {
+		t.Errorf("what has neither a name nor generateName isn't left to the API server: %v", err)
+	}
 }
 
 func TestWhatIsCreatedForAnOwnerGetsTheOwnersSlot(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/tenure-dev/tenure/shard/internal/informer"
@@ -94,7 +95,11 @@ func Open(real *Connection, gate *Gate, traffic *Traffic, opts Options) (*Cluste
 	if err != nil {
 		return nil, fmt.Errorf("opening shard %s: %w", gate.shard, err)
 	}
-	c.client = &fencedClient{Client: &cachedClient{Client: c.live, caches: c.caches}, gate: gate}
+	owned := func(obj runtime.Object) bool {
+		kind, err := apiutil.GVKForObject(obj, real.scheme)
+		return err == nil && c.declared[kind].Owned
+	}
+	c.client = &fencedClient{Client: &cachedClient{Client: c.live, caches: c.caches}, gate: gate, owned: owned}
 	return c, nil
 }
 
