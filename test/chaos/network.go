@@ -19,6 +19,8 @@ type line struct {
 	agents []string
 	name   string
 	role   string // home or workload
+	// serves reports whether the one replica that the line is of serves something of the cluster; nil for other lines.
+	serves func(context.Context) bool
 }
 
 func (r *run) homeLine() (line, bool) {
@@ -36,9 +38,13 @@ func (r *run) workloadLine(ctx context.Context) (line, bool) {
 		return line{}, false
 	}
 	l := line{proxy: r.fleet.Proxy(cluster), name: "all to " + cluster, role: "workload"}
-	serves := func(shard string) bool { return strings.HasPrefix(shard, cluster+"/") }
-	if r.intN(2) == 0 && slices.ContainsFunc(slices.Collect(maps.Keys(r.tenures(ctx, v.Name))), serves) {
-		l.agents, l.name = []string{lab.Agent(v.Name)}, v.Name+" to "+cluster
+	serves := func(ctx context.Context) bool {
+		return slices.ContainsFunc(slices.Collect(maps.Keys(r.tenures(ctx, v.Name))), func(shard string) bool {
+			return strings.HasPrefix(shard, cluster+"/")
+		})
+	}
+	if r.intN(2) == 0 && serves(ctx) {
+		l.agents, l.name, l.serves = []string{lab.Agent(v.Name)}, v.Name+" to "+cluster, serves
 	}
 	return l, true
 }
@@ -59,6 +65,9 @@ func (r *run) hurt(ctx context.Context, l line, kind string, rule faultproxy.Rul
 	injected.End()
 	if f.Hits = injected.Hits(); f.Hits == 0 && ctx.Err() != nil {
 		return // the run ended before it could hit a request
+	}
+	if f.Hits == 0 && l.serves != nil && !l.serves(ctx) {
+		return // meanwhile others have what the victim held, so there was nothing to hit
 	}
 	r.note(f)
 }
