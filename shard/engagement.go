@@ -31,8 +31,8 @@ type engagement struct {
 	busy   atomic.Int64 // nanoseconds spent in reconciles, for the load
 	// traffic is that of the cluster that the shard is a part of.
 	traffic *engage.Traffic
-	putOff  putOff
-	home    view // over the cluster that the shard is a part of
+	putOff  putOff // its keys that wait for that cluster
+	home    view   // over the cluster that the shard is a part of
 
 	// Only the loop touches it.
 	sample loadSample

@@ -25,6 +25,7 @@ type putOffKey struct {
 	types.NamespacedName
 }
 
+// putOffSince is since when a key has been put off.
 type putOffSince struct {
 	since    time.Time
 	refusals int // for itself, by 403 or 500
@@ -50,12 +51,9 @@ func (p *putOff) enter(key putOffKey) putOffSince {
 	return s
 }
 
-const (
-	// soon is how soon a key that was refused while nothing was served is tried again, if there are few of them.
-	soon = 4 * time.Second
-	// refusedEach is for how much longer it waits for each of them, so that they are no flood when something is served.
-	refusedEach = 50 * time.Millisecond
-)
+// refusedEach is what each key that was refused adds to how long they wait while nothing is served, so that many of
+// them are no flood when something is.
+const refusedEach = 50 * time.Millisecond
 
 // refuse enters a key that its cluster has refused, which may be for its own sake, and returns for how long it is to
 // wait: ever longer, but not for long if the cluster serves nothing else either.
@@ -70,7 +68,7 @@ func (p *putOff) refuse(key putOffKey, othersServed bool) time.Duration {
 	s.refusals++
 	p.keys[key] = s
 	if !othersServed {
-		pause = min(pause, max(soon, time.Duration(p.refused)*refusedEach))
+		pause = min(pause, max(engage.LastPause, time.Duration(p.refused)*refusedEach))
 	}
 	return pause
 }

@@ -27,10 +27,10 @@ const (
 	// listStallAfter is the same for lists. They hold no worker, and one that is asked for again is the same work again
 	// for a server that has too much of it.
 	listStallAfter = 15 * time.Second
-	// FirstPause and lastPause bound how long a cluster that failed is left alone; it doubles in between. A cluster that
-	// is back has its backlog begun a second after lastPause at most: its keys don't come back all at once.
+	// FirstPause and LastPause bound how long a cluster that failed is left alone; it doubles in between. A cluster that
+	// is back has its backlog begun a second after LastPause at most: its keys don't come back all at once.
 	FirstPause = time.Second
-	lastPause  = 4 * time.Second
+	LastPause  = 4 * time.Second
 )
 
 // Breaker is what is known of a cluster by the requests of its shards, and keeps the workers of a controller from being
@@ -44,7 +44,8 @@ type Breaker struct {
 	asking atomic.Bool // an inquiry is on its way
 }
 
-// PutOff returns how long a key of a namespace should wait, 0 if it needn't; again says that it was put off before.
+// PutOff returns how long a key of a namespace should wait, 0 if it needn't; again says that it was refused before,
+// by 403 or 500.
 // When a pause is over the caller is the one that is let through, on trial, and the others wait on.
 func (b *Breaker) PutOff(namespace string, again bool) (wait time.Duration, trial bool) {
 	b.mu.Lock()

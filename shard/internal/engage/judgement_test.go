@@ -96,7 +96,7 @@ func TestWhoIsRefusedWaitsOnlyWhereNothingIsServed(t *testing.T) {
 		if s, c := j.state(now); s != StateLimited || c != cause {
 			t.Errorf("state %s %s, want limited: other keys go through", s, c)
 		}
-		now = now.Add(lastPause)
+		now = now.Add(LastPause)
 		if wait, trial := j.putOff(now, "shop", true); wait != 0 || !trial {
 			t.Errorf("%s: nobody is let through after the pause", cause)
 		}
@@ -273,7 +273,7 @@ func TestRandomAnswersAgainstAnOracle(t *testing.T) {
 			}
 			when := fmt.Sprintf("seed %d, step %d", seed, step)
 			switch {
-			case wait > lastPause:
+			case wait > LastPause:
 				t.Fatalf("%s: put off for %v", when, wait)
 			case wait > 0 && (refusals < enoughRefusals || !about[namespace] || now.Sub(last) < FirstPause):
 				t.Fatalf("%s: put off after %d refusals, %v after the cluster served something", when, refusals, now.Sub(last))

@@ -36,7 +36,7 @@ func (f *filter) wrap(inner toolscache.ListerWatcher) toolscache.ListerWatcher {
 		},
 		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 			opts.ShardSelector, opts.LabelSelector, opts.FieldSelector = f.shardSelector, f.labels, f.fields.ofWatch()
-			return watchServer(ctx, lw, opts, lastPause)
+			return watchServer(ctx, lw, opts, LastPause)
 		},
 	}}
 }

@@ -76,7 +76,7 @@ func (p *pauses) open(now time.Time, cause Cause, retryAfter time.Duration) {
 		}
 		return
 	}
-	p.pause = min(max(2*p.pause, FirstPause), lastPause)
+	p.pause = min(max(2*p.pause, FirstPause), LastPause)
 	p.until, p.probing, p.cause = now.Add(p.pause), false, cause
 	if asked.After(p.until) {
 		p.until = asked
