@@ -79,6 +79,7 @@ func Pool(reports []*report.Report) (*report.Report, error) {
 			pooled.Intervals[path] = figure
 		}
 	}
+	maps.Copy(pooled.Intervals, report.Excesses(reports, rng))
 	return &pooled, nil
 }
 

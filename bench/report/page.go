@@ -192,9 +192,10 @@ func tiles(r *Report) []tile {
 	p99("handoff gap p99", res.HandoffGap)
 	p99("crash gap p99", res.CrashGap)
 	p99("live clusters p99", res.LiveConverge)
-	for _, name := range slices.Sorted(maps.Keys(r.Neighbours)) {
-		add("others, "+name, "p99 in ms beyond 1.5 of that where the same noise is served apart", "%+.0f",
-			r.Neighbours[name].Excess)
+	for _, name := range slices.Sorted(maps.Keys(res.Noises)) {
+		if excess, ok := r.Intervals[ExcessOf(name)]; ok {
+			add("others, "+name, "p99 in ms beyond 1.5 of that where the same noise is served apart", "%+.0f", excess.Value)
+		}
 	}
 	p99("drift to repaired p99", res.DriftRepair)
 	if res.WritesPerCopy != nil {

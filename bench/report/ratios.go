@@ -92,6 +92,51 @@ func AllRatios(runs []*Report, turns string, rng *rand.Rand) map[string]stats.Ra
 	return out
 }
 
+// Patience is how many times the control's 99th percentile the others may take beside a noise before what is beyond
+// counts.
+const Patience = 1.5
+
+// Excesses say, for each noise that was also served by a fleet of its own (apart), by how much the 99th percentile of
+// the other clusters' Ats is beyond Patience times that of the control, in ms: a mean over rounds in turns, or over
+// runs. Below zero they are within. A noise that wasn't measured in all rounds of both fleets is absent.
+func Excesses(runs []*Report, rng *rand.Rand) map[string]stats.Ratio {
+	out := map[string]stats.Ratio{}
+	for _, name := range slices.Sorted(maps.Keys(runs[0].Results.Noises)) {
+		var means []float64
+		var last stats.Ratio
+		for _, r := range runs {
+			control := r.References[string(scenario.Apart)]
+			if control == nil {
+				return out
+			}
+			ours := Column(r.Results.Noises[name].Rounds, "neighbour_ms.p99")
+			theirs := Column(control.Noises[name].Rounds, "neighbour_ms.p99")
+			if len(ours) == 0 || len(ours) != len(theirs) {
+				break
+			}
+			beyond := make([]float64, len(ours))
+			for i := range ours {
+				beyond[i] = ours[i] - Patience*theirs[i]
+			}
+			last, _ = stats.Mean(beyond, rng)
+			means = append(means, last.Value)
+		}
+		switch {
+		case len(means) < len(runs): // what a run lacks the pool lacks
+		case len(runs) == 1:
+			out[ExcessOf(name)] = last
+		default:
+			last, _ = stats.Mean(means, rng)
+			last.Runs = len(runs)
+			out[ExcessOf(name)] = last
+		}
+	}
+	return out
+}
+
+// ExcessOf is the path of a noise's excess among the intervals.
+func ExcessOf(noise string) string { return "neighbours." + noise + ".excess_ms" }
+
 // Intervals are those of the fleet's own figures, over its rounds.
 func Intervals(r *Report, rng *rand.Rand) map[string]stats.Ratio {
 	out := map[string]stats.Ratio{}

@@ -51,8 +51,6 @@ type Report struct {
 	ScaleOut  *ScaleOut  `json:"scale_out,omitempty"`
 	WatchCost *WatchCost `json:"watch_cost,omitempty"`
 
-	// Neighbours is what a noisy cluster costs the others, by the noise, where the same noise was served apart, too.
-	Neighbours map[string]Neighbour `json:"neighbours,omitempty"`
 	// Knee is what a search over rates found.
 	Knee *Knee `json:"knee,omitempty"`
 
@@ -164,30 +162,6 @@ type Noisy struct {
 	// OwnSettled is the longest time, in seconds, from the end of the noise until the last of them was DONE.
 	OwnSettled float64 `json:"own_settled_s"`
 	Rounds     []Round `json:"rounds,omitempty"`
-}
-
-// Took is the time, in seconds, from the beginning of the longest noise until the last of its own Ats was DONE; 0 if
-// there was none.
-func (n Noisy) Took() float64 {
-	longest := 0.0
-	for _, r := range n.Rounds {
-		longest = max(longest, r.Seconds)
-	}
-	if n.OwnSettled == 0 {
-		return 0
-	}
-	return longest + n.OwnSettled
-}
-
-// Neighbour sets what happened beside a noise that was in the same fleet beside what happened where it was in a fleet
-// of its own.
-type Neighbour struct {
-	// Excess is by how much the 99th percentile of the other clusters' Ats is beyond 1.5 times that of the control, in ms;
-	// below zero it is within.
-	Excess float64 `json:"excess_ms"`
-	// Own is how many of the noisy cluster's own Ats were DONE meanwhile, over those of the control. Where the noise is a
-	// number of Ats, it is the time until all were DONE, the control's over ours. It is absent where there were none.
-	Own *float64 `json:"own,omitempty"`
 }
 
 // Process is what one component of the control planes used.

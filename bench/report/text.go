@@ -62,20 +62,21 @@ func Text(w io.Writer, r *Report) {
 // neighbours tells what each noise did to the others, in the same fleet and from another.
 func (r *Report) neighbours(w io.Writer) {
 	control := r.References[string(scenario.Apart)]
-	if len(r.Neighbours) == 0 || control == nil {
+	if len(r.Results.Noises) == 0 || control == nil {
 		return
 	}
 	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(columns, "\nnoise\tothers' n\tp50\tp99\tapart p50\tp99\tover 1.5 of it, ms\town done\tapart\tgo on, s\t"+
 		"and all, s\tapart\t")
-	for _, name := range slices.Sorted(maps.Keys(r.Neighbours)) {
+	for _, name := range slices.Sorted(maps.Keys(r.Results.Noises)) {
 		with, apart := r.Results.Noises[name], control.Noises[name]
-		if with.Others == nil || apart.Others == nil {
+		excess, ok := r.Intervals[ExcessOf(name)]
+		if !ok {
 			continue
 		}
 		fmt.Fprintf(columns, "%s\t%d\t%.1f\t%.1f\t%.1f\t%.1f\t%+.1f\t%d\t%d\t%.1f\t%.1f\t%.1f\t\n", name, with.Others.N,
 			with.Others.P50, with.Others.P99,
-			apart.Others.P50, apart.Others.P99, r.Neighbours[name].Excess, with.OwnDone, apart.OwnDone,
+			apart.Others.P50, apart.Others.P99, excess.Value, with.OwnDone, apart.OwnDone,
 			with.OwnBegun, with.OwnSettled, apart.OwnSettled)
 	}
 	columns.Flush()

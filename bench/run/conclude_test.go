@@ -289,35 +289,18 @@ func TestReplicasThatWereNeverAskedHaveNotReceivedNothing(t *testing.T) {
 	}
 }
 
-func TestNeighboursAreHeldAgainstThoseOfAFleetOfItsOwn(t *testing.T) {
-	noisy := func(each time.Duration, own int) report.Noisy {
-		return report.Noisy{Others: quantiles(each, 100), OwnDone: own}
+func TestAPileIsPacedUntilAllOfItIsDone(t *testing.T) {
+	from := time.Unix(100, 0)
+	to := from.Add(10 * time.Second)
+	dones := []time.Time{from.Add(-1), from.Add(time.Second), from.Add(2 * time.Second), to.Add(10 * time.Second)}
+	if got := pace(dones, from, to, false); got != 0.2 {
+		t.Errorf("%v a second while it was noisy, want 0.2", got)
 	}
-	piled := func(settled float64) report.Noisy {
-		n := noisy(time.Second, 1)
-		n.OwnSettled, n.Rounds = settled, []report.Round{{Seconds: 20}, {Seconds: 19}}
-		return n
+	if got := pace(dones, from, to, true); math.Abs(got-0.15) > 1e-6 {
+		t.Errorf("%v a second until all were done, want 0.15", got)
 	}
-	r := &report.Report{
-		Results: &report.Results{Noises: map[string]report.Noisy{
-			"late": noisy(100*time.Millisecond, 9), "silent": noisy(time.Second, 0), "failing": {},
-			"resetting": noisy(time.Second, 1), "backlog": piled(80),
-		}},
-		References: map[string]*report.Results{"apart": {Noises: map[string]report.Noisy{
-			"late": noisy(80*time.Millisecond, 10), "silent": noisy(80*time.Millisecond, 0),
-			"failing": noisy(time.Second, 1), "resetting": {}, "backlog": piled(130),
-		}}},
-	}
-	got := neighboursOf(r)
-	// what wasn't measured is absent
-	want := map[string]report.Neighbour{"late": {Excess: -20, Own: value(0.9)}, "silent": {Excess: 880},
-		"backlog": {Excess: -500, Own: value(1.5)}}
-	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	delete(r.References, "apart")
-	if got := neighboursOf(r); got != nil {
-		t.Errorf("got %v without a control", got)
+	if got := pace(nil, from, to, false); got != 0 {
+		t.Errorf("%v a second of nothing", got)
 	}
 }
 

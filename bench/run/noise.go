@@ -204,9 +204,21 @@ func (t *tally) addNoise(r *round, others *stats.Latencies) {
 	if complaint := judgeNoise(r.noise, r.hits, piled); complaint != "" {
 		t.missing = append(t.missing, fmt.Sprintf("%s: %s", r.namespace, complaint))
 	}
-	figures := map[string]float64{}
+	figures := map[string]float64{"own_per_s": pace(dones, r.pausedFrom, r.pausedTo, piled > 0)}
 	quantilesOf(figures, "neighbour_ms", others)
 	n.rounds = append(n.rounds, report.Round{Seconds: r.pausedTo.Sub(r.pausedFrom).Seconds(), Figures: figures})
+}
+
+// pace is how many of a noisy cluster's own Ats were DONE per second: while it was noisy, or, where the noise is a
+// number of Ats that come at once, until all were.
+func pace(dones []time.Time, from, to time.Time, all bool) float64 {
+	if all {
+		if last := slices.MaxFunc(dones, time.Time.Compare); last.After(to) {
+			to = last.Add(1)
+		}
+	}
+	during, _ := beside(dones, from, to)
+	return float64(during) / to.Sub(from).Seconds()
 }
 
 // beside sorts when Ats were DONE by the times of a noise: how many were during it, and how long after it the others.
@@ -231,36 +243,6 @@ func (t *tally) noiseResults() map[string]report.Noisy {
 	for name, n := range t.noises {
 		out[string(name)] = report.Noisy{Others: n.others.Quantiles(), OwnDone: n.own,
 			OwnBegun: n.begun.Seconds(), OwnSettled: n.settled.Seconds(), Rounds: n.rounds}
-	}
-	return out
-}
-
-// patience is how many times the control's 99th percentile the others may take before what is beyond counts.
-const patience = 1.5
-
-// neighboursOf sets what noises do to the others in one fleet beside what they do from another.
-func neighboursOf(p *report.Report) map[string]report.Neighbour {
-	control := p.References[string(scenario.Apart)]
-	if control == nil || len(p.Results.Noises) == 0 {
-		return nil
-	}
-	out := map[string]report.Neighbour{}
-	for name, with := range p.Results.Noises {
-		apart := control.Noises[name]
-		if with.Others == nil || apart.Others == nil {
-			continue // nothing was measured, so nothing has held
-		}
-		one := report.Neighbour{Excess: with.Others.P99 - patience*apart.Others.P99}
-		var own float64
-		switch ends := name == string(scenario.Backlog) || name == string(scenario.Added); {
-		case ends && with.Took() > 0 && apart.Took() > 0:
-			own = apart.Took() / with.Took()
-			one.Own = &own
-		case !ends && apart.OwnDone > 0:
-			own = float64(with.OwnDone) / float64(apart.OwnDone)
-			one.Own = &own
-		}
-		out[name] = one
 	}
 	return out
 }

@@ -268,10 +268,10 @@ func (r *runner) finish() {
 	p.Seconds = time.Since(p.Started).Seconds()
 	rng := rand.New(rand.NewPCG(r.scenario.Load.Seed, 42))
 	p.Ratios, p.Intervals = report.AllRatios([]*report.Report{p}, samples.Untraced, rng), report.Intervals(p, rng)
-	p.Neighbours = neighboursOf(p)
 	p.Knee = knee(r.scenario.Load, p.Results.Rounds)
 	p.ScaleOut, p.WatchCost = scaleOut(r.scenario.Load, p.Sweep), watchCost(p.Sweep)
 	maps.Copy(p.Intervals, sweepIntervals(p))
+	maps.Copy(p.Intervals, report.Excesses([]*report.Report{p}, rng))
 	for name, results := range everyResult(p) {
 		r.judgeGenerator(name, results)
 	}
