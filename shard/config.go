@@ -37,7 +37,8 @@ type Config struct {
 	// Replica is the stable name of this process, unique in the fleet; a Pod's name is right. It must be a DNS label or
 	// subdomain, since the names of its Leases begin with it.
 	Replica string
-	// Kinds are the kinds that shards hold in their caches. All others are read live. See [Primary] and [Owned].
+	// Kinds are the kinds that shards hold in their caches. All others are read live, and have neither informers nor
+	// indexes where clusters are divided. See [Primary] and [Owned].
 	Kinds []Kind
 	// ShardBits divides each new workload cluster into 2^ShardBits shards, 0 to 8; see ObjectsPerShard. A cluster that is
 	// recorded already keeps its shards. Default 3; WholeClusters for 0.

@@ -33,6 +33,8 @@
 //   - Reads of a declared kind show the shard's own part: a check or a count over all objects needs the cluster's
 //     GetAPIReader. What an owned kind's objects belong to is told by a label that Create and Apply give them, for
 //     their controller reference. Objects without it, such as those from before the program was sharded, aren't seen.
+//   - Other kinds are read live. Where clusters are divided, their informers and indexes are refused: they would show
+//     an arbitrary part of the objects.
 //   - What no precondition can protect fails with [ErrUnfenceable]: generateName, DeleteAllOf, JSON patches, a delete
 //     without a UID, an update or merge patch without a resourceVersion.
 //   - A request that the API server has too many of (429) fails at once, where client-go would wait in the worker as
@@ -43,9 +45,9 @@
 // One replica costs one write every quarter of [Config].LeaseDuration, whatever it holds. A shard costs one watch per
 // kind at its holder. A move costs at most four writes, whatever the shard holds (I5).
 //
-// A program that is moved over with its mcbuilder For and Owns unchanged works too, with [Manager.Guard]: it then pays
-// multicluster-runtime's own way of engaging, which doesn't tell backfill from live events and leaves a goroutine
-// behind each time.
+// A program that is moved over with its mcbuilder For and Owns unchanged works too, with [Manager.Guard], if the kinds
+// are declared: it then pays multicluster-runtime's own way of engaging, which doesn't tell backfill from live events
+// and leaves a goroutine behind each time.
 //
 // The protocol is in shard/internal/ownership and shard/internal/driver; DESIGN.md in this folder has the reasons.
 package shard

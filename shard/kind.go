@@ -1,8 +1,10 @@
 package shard
 
 import (
+	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/internal/informer"
@@ -57,6 +59,24 @@ func Copies(obj client.Object) Kind { return Kind{Object: obj, Owned: true, Remo
 
 // in reports whether shards of the cluster have the kind.
 func (k Kind) in(cluster keyspace.ClusterName) bool { return k.In == nil || k.In(cluster) }
+
+// ofKind returns those of the kinds that are an object's, in whichever form: typed, untyped or metadata only.
+func ofKind(kinds []Kind, obj client.Object, scheme *runtime.Scheme) (same []Kind, _ error) {
+	want, err := apiutil.GVKForObject(obj, scheme)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range kinds {
+		gvk, err := apiutil.GVKForObject(k.Object, scheme)
+		if err != nil {
+			return nil, err
+		}
+		if gvk == want {
+			same = append(same, k)
+		}
+	}
+	return same, nil
+}
 
 // engaged is the kind as a shard's cluster takes it.
 func (k Kind) engaged() engage.Kind {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -56,7 +57,8 @@ func NewManager(home *rest.Config, provider multicluster.Provider, opts manager.
 		}
 	}
 	m := &Manager{node: node}
-	m.Manager, err = mcmanager.WithMultiCluster(local, wrapProvider(provider, node), mcmanager.WithCoordinator(node))
+	wrapped := wrapProvider(provider, node, local.GetScheme())
+	m.Manager, err = mcmanager.WithMultiCluster(local, wrapped, mcmanager.WithCoordinator(node))
 	if err != nil {
 		return nil, fmt.Errorf("building the multicluster manager: %w", err)
 	}
@@ -212,7 +214,8 @@ func (m *Manager) Alive(*http.Request) error {
 // provider resolves the names of shards beside those of real clusters.
 type provider struct {
 	multicluster.Provider
-	node *Node
+	node   *Node
+	scheme *runtime.Scheme
 }
 
 // runnableProvider is a provider that multicluster-runtime is to start.
@@ -221,8 +224,8 @@ type runnableProvider struct {
 	multicluster.ProviderRunnable
 }
 
-func wrapProvider(inner multicluster.Provider, node *Node) multicluster.Provider {
-	p := &provider{Provider: inner, node: node}
+func wrapProvider(inner multicluster.Provider, node *Node, scheme *runtime.Scheme) multicluster.Provider {
+	p := &provider{Provider: inner, node: node, scheme: scheme}
 	if r, ok := inner.(multicluster.ProviderRunnable); ok {
 		return &runnableProvider{provider: p, ProviderRunnable: r}
 	}
@@ -249,8 +252,20 @@ func (p *provider) Get(ctx context.Context, name multicluster.ClusterName) (clus
 	return nil, fmt.Errorf("shard or cluster %s: not here: %w", name, multicluster.ErrClusterNotFound)
 }
 
-// IndexField indexes a field in the caches of all shards engaged from now on.
+// IndexField indexes a field in the caches of all shards engaged from now on. Where clusters are divided it fails for a
+// kind that isn't declared, of which a shard has no cache.
 func (p *provider) IndexField(_ context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
+	if p.node.cfg.ShardBits > 0 {
+		same, err := ofKind(p.node.cfg.Kinds, obj, p.scheme)
+		if err != nil {
+			return fmt.Errorf("index of %s of %T: %w", field, obj, err)
+		}
+		if !slices.ContainsFunc(same, func(k Kind) bool { return !k.Remote }) {
+			return fmt.Errorf("index of %s of %T: the kind isn't declared, so it would hold an arbitrary part of the objects "+
+				"where clusters are divided: declare it in shard.Config.Kinds, with Owned or Primary",
+				field, obj)
+		}
+	}
 	p.node.roster.addIndex(engage.Index{Object: obj, Field: field, Extract: extract})
 	return nil
 }

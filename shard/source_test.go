@@ -228,6 +228,29 @@ func TestAnIndexIsForShardsThatHaveTheKind(t *testing.T) {
 	}
 }
 
+// A cache of it would hold an arbitrary part of the objects, and nothing would say so.
+func TestAnIndexOfAKindThatIsNotDeclaredIsRefusedWhereClustersAreDivided(t *testing.T) {
+	metadata := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}}
+	for what, c := range map[string]struct {
+		obj   client.Object
+		whole bool
+		says  string
+	}{
+		"declared":                        {&corev1.ConfigMap{}, false, ""},
+		"declared in another form":        {metadata, false, ""},
+		"declared for copies only":        {&corev1.Pod{}, false, "index of data of *v1.Pod: the kind isn't declared"},
+		"not declared":                    {&corev1.Secret{}, false, "index of data of *v1.Secret: the kind isn't declared"},
+		"not declared, of whole clusters": {&corev1.Secret{}, true, ""},
+	} {
+		m := aManager(t, Config{Replica: "a", WholeClusters: c.whole,
+			Kinds: []Kind{Primary(&corev1.ConfigMap{}), Copies(&corev1.Pod{})}})
+		err := m.GetFieldIndexer().IndexField(t.Context(), c.obj, "data", func(client.Object) []string { return nil })
+		if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
+			t.Errorf("%s: got %v, want %q", what, err, c.says)
+		}
+	}
+}
+
 // A closed channel always has something to give.
 func TestASweepEndsWithItsChannel(t *testing.T) {
 	m := sharing(Primary(&corev1.ConfigMap{}))

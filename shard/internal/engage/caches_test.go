@@ -55,10 +55,14 @@ func serveTwo(w http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 }
 
-// openTwo opens a shard of ConfigMaps, and of Secrets' metadata.
-func openTwo(t *testing.T) *Cluster {
+// openPart opens a shard of cluster west. Nothing is started.
+func openPart(t *testing.T, prefix keyspace.Prefix, kinds ...Kind) *Cluster {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(serveTwo))
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+	})
 	real, err := cluster.New(&rest.Config{Host: s.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
 	if err != nil {
 		t.Fatal(err)
@@ -67,13 +71,26 @@ func openTwo(t *testing.T) *Cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	secrets := &metav1.PartialObjectMetadata{}
-	secrets.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-	gate := NewGate(t.Context(), keyspace.ShardID{Cluster: "west"}, "test", "me", func() bool { return true })
-	c, err := Open(connection, gate, &Traffic{}, Options{Kinds: []Kind{{Object: &corev1.ConfigMap{}}, {Object: secrets}}})
+	id := keyspace.ShardID{Cluster: "west", Prefix: prefix}
+	gate := NewGate(t.Context(), id, "test", "me", func() bool { return true })
+	c, err := Open(connection, gate, &Traffic{}, Options{Kinds: kinds})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return c
+}
+
+// metadataOf is an empty object of a core kind, by its metadata only.
+func metadataOf(kind string) *metav1.PartialObjectMetadata {
+	o := &metav1.PartialObjectMetadata{}
+	o.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
+	return o
+}
+
+// openTwo runs a shard of ConfigMaps, and of Secrets' metadata, which is the whole cluster.
+func openTwo(t *testing.T) *Cluster {
+	t.Helper()
+	c := openPart(t, keyspace.Prefix{}, Kind{Object: &corev1.ConfigMap{}}, Kind{Object: metadataOf("Secret")})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Start(ctx) }()
@@ -82,8 +99,6 @@ func openTwo(t *testing.T) *Cluster {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		s.CloseClientConnections()
-		s.Close()
 	})
 	warm, over := context.WithTimeout(ctx, time.Minute)
 	defer over()
@@ -119,10 +134,8 @@ func TestKindsAreCachedInTheFormThatIsAskedFor(t *testing.T) {
 	c := openTwo(t)
 	untyped := &unstructured.Unstructured{}
 	untyped.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
-	secret := &metav1.PartialObjectMetadata{}
-	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-	for name, example := range map[string]client.Object{"declared": &corev1.ConfigMap{}, "metadata": secret,
-		"not declared": untyped} {
+	for name, example := range map[string]client.Object{"declared": &corev1.ConfigMap{},
+		"metadata": metadataOf("Secret"), "not declared": untyped} {
 		t.Run(name, func(t *testing.T) {
 			i, err := c.GetCache().GetInformer(t.Context(), example)
 			if err != nil {
@@ -171,5 +184,40 @@ func TestAnInformerThatWasRemovedStops(t *testing.T) {
 	}
 	if _, err := c.GetCache().GetInformer(t.Context(), &corev1.Pod{}, cache.BlockUntilSynced(false)); err == nil {
 		t.Error("there is an informer of a kind that the cluster doesn't serve")
+	}
+}
+
+// It would hold an arbitrary part of them, and nothing would say so.
+func TestAPartOfAClusterHasNoCacheOfAKindThatIsNotDeclared(t *testing.T) {
+	half := keyspace.Partition(1)[0]
+	for what, c := range map[string]struct {
+		of      keyspace.Prefix
+		kind    client.Object
+		refused bool
+	}{
+		"a part, declared in another form": {half, metadataOf("ConfigMap"), false},
+		"a part, not declared":             {half, &corev1.Secret{}, true},
+		"the whole, not declared":          {keyspace.Prefix{}, &corev1.Secret{}, false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			part := openPart(t, c.of, Kind{Object: &corev1.ConfigMap{}})
+			_, informs := part.GetCache().GetInformer(t.Context(), c.kind, cache.BlockUntilSynced(false))
+			none := func(client.Object) []string { return nil }
+			for how, err := range map[string]error{
+				"an informer": informs,
+				"an index":    part.GetFieldIndexer().IndexField(t.Context(), c.kind, "data", none),
+			} {
+				if (err != nil) != c.refused || err != nil && !strings.Contains(err.Error(), "Secret in shard west/0: ") {
+					t.Errorf("%s: %v; is it to be refused? %t", how, err, c.refused)
+				}
+			}
+			if !c.refused {
+				return
+			}
+			list := &corev1.SecretList{}
+			if err := part.GetClient().List(t.Context(), list); err != nil || len(list.Items) != 1 {
+				t.Errorf("the client shows %d objects (%v), want the one that the cluster has", len(list.Items), err)
+			}
+		})
 	}
 }

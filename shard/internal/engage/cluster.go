@@ -139,8 +139,15 @@ func (c *Cluster) newCaches(opts Options) error {
 	return nil
 }
 
-// informing makes the informer of a kind. It isn't running.
+// informing makes the informer of a kind. It isn't running. Where the shard is a part of its cluster the kind must be
+// declared: nothing else tells which of its objects belong to that part.
 func (c *Cluster) informing(f form) (*informing, error) {
+	if _, declared := c.declared[f.GroupVersionKind]; !declared && c.shard.Prefix.Bits() > 0 {
+		return nil, fmt.Errorf("an informer of %s in shard %s: the kind isn't declared, so it would show an arbitrary part "+
+			"of the objects: declare it in shard.Config.Kinds, with Owned or Primary, or read it through GetClient, which "+
+			"reads it live",
+			f.GroupKind(), c.shard)
+	}
 	mapping, err := c.mapper.RESTMapping(f.GroupKind(), f.Version)
 	if err != nil {
 		return nil, err

@@ -22,8 +22,8 @@
 // Primary kinds are filtered by the hash of their own UID, by the API server where it knows KEP-5866 (shardSelector).
 // Owned kinds are filtered by the slot label that the client stamped on them. Either way each object is checked again
 // on arrival: a server that ignores the selector costs bandwidth, never correctness; [Traffic] tells which it is. Kinds
-// that were not declared are read live. An informer may be asked for of any kind; one that wasn't declared is taken for
-// a primary kind.
+// that were not declared are read live. A shard that is a whole cluster has informers of them, too. Where clusters are
+// divided, nothing tells which of their objects belong to a shard, so their informers and indexes are refused.
 //
 // # How a cluster answers
 //

@@ -23,7 +23,8 @@ type filters struct {
 	declared   map[schema.GroupVersionKind]Kind
 }
 
-// of returns the filter of a kind. One that isn't declared is taken for a primary one.
+// of returns the filter of a kind. One that isn't declared is taken for a primary one, all of which is in the shard: a
+// shard that is only a part of its cluster has no cache of it.
 func (s *filters) of(of form) *filter {
 	k := s.declared[of.GroupVersionKind]
 	if k.Transform == nil {
