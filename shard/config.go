@@ -61,7 +61,8 @@ type Config struct {
 	Weight int
 	// Version of the program: it is recorded for rollouts and opens the User-Agent.
 	Version string
-	// HomeCluster is the home cluster's name among the workload clusters, if it is to be one of them. Default: it isn't.
+	// HomeCluster is the home cluster's name among the workload clusters, if it is to be one of them. Its shards don't go
+	// by manager.Options.Cache, see [NewManager]. Default: it isn't.
 	HomeCluster multicluster.ClusterName
 	// ClientFiltering turns the server-side filtering of watches (KEP-5866) off.
 	ClientFiltering bool

@@ -31,7 +31,9 @@ type Manager struct {
 
 // NewManager returns the manager of one replica. It takes the place of mcmanager.New: home is the cluster of the
 // coordination records, provider finds the workload clusters, and controllers built on the manager see one cluster per
-// held shard, named "cluster/prefix". Leader election must be off: every replica works.
+// held shard, named "cluster/prefix". Leader election must be off: every replica works. The manager's options are for
+// the home cluster. Where that is worked on ([Config].HomeCluster), its shards don't go by the options of the cache:
+// those that would bound or change what is seen are refused.
 func NewManager(home *rest.Config, provider multicluster.Provider, opts manager.Options, cfg Config) (*Manager, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("shard.Config: %w", err)
@@ -48,6 +50,9 @@ func NewManager(home *rest.Config, provider multicluster.Provider, opts manager.
 	}
 	kinds, err := kindsOf(cfg.Kinds, local.GetScheme())
 	if err != nil {
+		return nil, err
+	}
+	if err := checkHomeCache(cfg, opts.Cache, local.GetScheme()); err != nil {
 		return nil, err
 	}
 	node := newNode(cfg.withDefaults(), kinds, home, local.GetLogger().WithName("shard"))

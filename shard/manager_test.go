@@ -6,15 +6,22 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/multicluster-runtime/pkg/clusters"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+	nop "sigs.k8s.io/multicluster-runtime/providers/nop"
 
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/keyspace"
@@ -85,6 +92,48 @@ func TestAClusterThatNoShardFencesIsToBeAskedForByName(t *testing.T) {
 				t.Errorf("%v: that doesn't say what to do", err)
 			}
 		})
+	}
+}
+
+// A program of one namespace would work in all of them.
+func TestWhatShardsOfTheHomeClusterDoNotGoByIsRefused(t *testing.T) {
+	maps, secrets := Primary(&corev1.ConfigMap{}), Owned(&corev1.Secret{})
+	for name, c := range map[string]struct {
+		opts cache.Options
+		says string // "" where it is let through
+	}{
+		"nothing": {cache.Options{ReaderFailOnMissingInformer: true}, ""},
+		"all": {cache.Options{DefaultLabelSelector: labels.Everything(), DefaultFieldSelector: fields.Everything()},
+			""},
+		"namespaces": {cache.Options{DefaultNamespaces: map[string]cache.Config{"b": {}, "a": {}}},
+			`DefaultNamespaces ["a" "b"]`},
+		"labels": {cache.Options{DefaultLabelSelector: labels.Set{"app": "web"}.AsSelector()},
+			`DefaultLabelSelector "app=web"`},
+		"fields": {cache.Options{DefaultFieldSelector: fields.OneTermEqualSelector("a", "b")},
+			`DefaultFieldSelector "a=b"`},
+		"transform": {cache.Options{DefaultTransform: cache.TransformStripManagedFields()}, "DefaultTransform"},
+		"resyncs":   {cache.Options{SyncPeriod: new(time.Minute)}, "SyncPeriod 1m0s"},
+		"a declared kind": {cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.Secret{}: {}}},
+			"ByObject of *v1.Secret"},
+		"another kind": {cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: {}}}, ""},
+	} {
+		cfg := Config{Replica: "a", HomeCluster: "home", Kinds: []Kind{maps, secrets}}
+		err := checkHomeCache(cfg, c.opts, scheme.Scheme)
+		if c.says == "" && err != nil || c.says != "" && (err == nil ||
+			!strings.Contains(err.Error(), "manager.Options.Cache: "+c.says+": with Config.HomeCluster")) {
+			t.Errorf("%s: got %v, want %q", name, err, c.says)
+		}
+		cfg.HomeCluster = ""
+		if err := checkHomeCache(cfg, c.opts, scheme.Scheme); err != nil {
+			t.Errorf("%s, where home isn't worked on: %v", name, err)
+		}
+	}
+	_, err := NewManager(&rest.Config{Host: "127.0.0.1:1"}, nop.New(), manager.Options{
+		Metrics: metricsserver.Options{BindAddress: "0"},
+		Cache:   cache.Options{DefaultNamespaces: map[string]cache.Config{"a": {}}},
+	}, Config{Replica: "a", HomeCluster: "home", Kinds: []Kind{maps}})
+	if err == nil || !strings.Contains(err.Error(), "manager.Options.NewCache") {
+		t.Errorf("a manager is made: %v", err)
 	}
 }
 

@@ -173,9 +173,18 @@ func managerOptions(o *options, scheme *runtime.Scheme) manager.Options {
 		Metrics:                o.metricsOptions(),
 		HealthProbeBindAddress: o.healthAddress,
 		PprofBindAddress:       o.pprofAddress,
-		Cache:                  cache.Options{DefaultNamespaces: map[string]cache.Config{o.namespace: {}}},
+		NewCache:               cacheOf(o.namespace),
 		// Home may be away for long: a replica that starts meanwhile waits, as one that runs does.
 		Controller: config.Controller{CacheSyncTimeout: 365 * 24 * time.Hour},
+	}
+}
+
+// cacheOf makes the manager's own cache, of one namespace. manager.Options.Cache would say so of all of home, which may
+// be the source of copies: its shards hold Deployments of all namespaces.
+func cacheOf(namespace string) cache.NewCacheFunc {
+	return func(home *rest.Config, opts cache.Options) (cache.Cache, error) {
+		opts.DefaultNamespaces = map[string]cache.Config{namespace: {}}
+		return cache.New(home, opts)
 	}
 }
 

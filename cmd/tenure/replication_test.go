@@ -2,13 +2,22 @@ package main
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+	nop "sigs.k8s.io/multicluster-runtime/providers/nop"
+
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/shard"
 )
 
 // askedFor are the clusters that a manager was asked for.
@@ -37,5 +46,19 @@ func TestTheHomeClusterHasItsNameWithoutShardingToo(t *testing.T) {
 	}
 	if !slices.Equal(requests, []multicluster.ClusterName{"home", "west"}) || !slices.Equal(asked, askedFor{"", "west"}) {
 		t.Errorf("requests name %q, the manager is asked for %q", requests, asked)
+	}
+}
+
+// The manager's own cache is bounded to Tenure's namespace, and the shards of home hold Deployments of all.
+func TestHomeMayBeTheSourceThoughOnlyOneNamespaceOfItIsCached(t *testing.T) {
+	o := optionsOf(t, nil, "--replica=r1", "--deployment-source=home")
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), cnatv1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	opts := managerOptions(o, scheme)
+	opts.Metrics, opts.HealthProbeBindAddress, opts.PprofBindAddress = metricsserver.Options{BindAddress: "0"}, "0", "0"
+	if _, err := shard.NewManager(&rest.Config{Host: "127.0.0.1:1"}, nop.New(), opts, o.shardConfig()); err != nil {
+		t.Fatal(err)
 	}
 }
