@@ -104,13 +104,18 @@ func (m *Manager) WatchesCopies(obj client.Object,
 }
 
 // Sweep returns a source that enqueues all objects of a primary kind that this replica holds, as backfill, whenever a
-// value arrives, until the channel is closed: for what every object depends on and no object tells of.
+// value arrives, until the channel is closed: for what every object depends on and no object tells of. For an owned
+// kind, whose objects have no keys of their own, it can't be started.
 func (m *Manager) Sweep(obj client.Object, when <-chan struct{}) source.TypedSource[mcreconcile.Request] {
 	return source.TypedFunc[mcreconcile.Request](func(ctx context.Context, q queue) error {
 		s := &kindSource{roster: m.node.roster, log: m.node.log, obj: obj, queue: q, keys: ownKey,
 			filter: predicate.And[client.Object]()}
 		if err := s.declared(); err != nil {
 			return err
+		}
+		if s.kind.Owned {
+			return fmt.Errorf("sweep of %T: the kind is declared with Owned, so the names of its objects are no keys to "+
+				"reconcile: sweep the primary kind that they belong to", obj)
 		}
 		go func() {
 			for {

@@ -84,11 +84,12 @@ func TestWhatIsOwnedIsDeclaredAsThat(t *testing.T) {
 
 func TestASourceThatCannotWorkSaysWhy(t *testing.T) {
 	maps, pods := &corev1.ConfigMap{}, &corev1.Pod{}
-	m := sharing(Primary(maps), Copies(pods))
+	m := sharing(Primary(maps), Copies(pods), Owned(&corev1.Secret{}))
 	for says, s := range map[string]source.TypedSource[mcreconcile.Request]{
 		"keys is nil": m.Watches(maps, nil),
 		"declare the kind in shard.Config.Kinds, with Primary or Owned": m.For(pods, nil),
 		"declare the kind in shard.Config.Kinds, with Copies":           m.WatchesCopies(maps, ownKey),
+		"sweep the primary kind that they belong to":                    m.Sweep(&corev1.Secret{}, nil),
 	} {
 		if err := s.Start(t.Context(), testQueue(t)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, want %q", err, says)
