@@ -36,7 +36,7 @@
 //   - Other kinds are read live. Where clusters are divided, their informers and indexes are refused: they would show
 //     an arbitrary part of the objects.
 //   - What no precondition can protect fails with [ErrUnfenceable]: generateName, DeleteAllOf, JSON patches, a delete
-//     without a UID, an update or merge patch without a resourceVersion.
+//     or an eviction without a UID, an update or merge patch without a resourceVersion.
 //   - A request that the API server has too many of (429) fails at once, where client-go would wait in the worker as
 //     Retry-After says. Return the error: the key comes back when it may.
 //

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -49,23 +50,32 @@ func (c *fencedClient) Create(ctx context.Context, obj client.Object, opts ...cl
 
 // Apply stamps the slot label as Create does: an apply may be the one that creates.
 func (c *fencedClient) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-	data, err := json.Marshal(obj)
+	stamped, err := plain(obj)
 	if err != nil {
-		return fmt.Errorf("reading apply configuration %T: %w", obj, err)
-	}
-	stamped := &unstructured.Unstructured{}
-	if err := json.Unmarshal(data, &stamped.Object); err != nil {
-		return fmt.Errorf("reading apply configuration %T: %w", obj, err)
+		return err
 	}
 	stampSlot(stamped)
 	if err := c.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(stamped), opts...); err != nil {
 		return err
 	}
-	data, err = json.Marshal(stamped.Object) // what the server answered goes back to the caller
+	data, err := json.Marshal(stamped.Object) // what the server answered goes back to the caller
 	if err != nil {
 		return fmt.Errorf("reading the answer to an apply of %T: %w", obj, err)
 	}
 	return json.Unmarshal(data, obj)
+}
+
+// plain is an apply configuration without its Go type.
+func plain(obj runtime.ApplyConfiguration) (*unstructured.Unstructured, error) {
+	data, err := json.Marshal(obj)
+	if err != nil {
+		return nil, fmt.Errorf("reading apply configuration %T: %w", obj, err)
+	}
+	same := &unstructured.Unstructured{}
+	if err := json.Unmarshal(data, &same.Object); err != nil {
+		return nil, fmt.Errorf("reading apply configuration %T: %w", obj, err)
+	}
+	return same, nil
 }
 
 func (c *fencedClient) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
@@ -101,16 +111,25 @@ func (c *fencedClient) Delete(ctx context.Context, obj client.Object, opts ...cl
 	if conditional(opts) {
 		return c.Client.Delete(ctx, obj, opts...)
 	}
+	is, err := identity("deleting", obj)
+	if err != nil {
+		return err
+	}
+	return c.Client.Delete(ctx, obj, append([]client.DeleteOption{client.Preconditions(is)}, opts...)...)
+}
+
+// identity says which object is meant by what deletes it.
+func identity(act string, obj client.Object) (metav1.Preconditions, error) {
 	uid, version := obj.GetUID(), obj.GetResourceVersion()
 	if uid == "" {
-		return fmt.Errorf("deleting %T %s: %w: it has no UID; read it first, or pass client.Preconditions", obj,
-			client.ObjectKeyFromObject(obj), ErrUnfenceable)
+		return metav1.Preconditions{}, fmt.Errorf("%s %T %s: %w: it has no UID; read it first, or give preconditions", act,
+			obj, client.ObjectKeyFromObject(obj), ErrUnfenceable)
 	}
-	is := client.Preconditions{UID: &uid}
+	is := metav1.Preconditions{UID: &uid}
 	if version != "" {
 		is.ResourceVersion = &version
 	}
-	return c.Client.Delete(ctx, obj, append([]client.DeleteOption{is}, opts...)...)
+	return is, nil
 }
 
 // conditional reports whether the caller has said which object is to be deleted.
@@ -118,7 +137,11 @@ func conditional(opts []client.DeleteOption) bool {
 	if len(opts) == 0 {
 		return false
 	}
-	p := (&client.DeleteOptions{}).ApplyOptions(opts).Preconditions
+	return tells((&client.DeleteOptions{}).ApplyOptions(opts).Preconditions)
+}
+
+// tells reports whether preconditions say which object is meant.
+func tells(p *metav1.Preconditions) bool {
 	return p != nil && (p.UID != nil || p.ResourceVersion != nil)
 }
 
@@ -129,21 +152,63 @@ func (c *fencedClient) DeleteAllOf(_ context.Context, obj client.Object, _ ...cl
 func (c *fencedClient) Status() client.SubResourceWriter { return c.SubResource("status") }
 
 func (c *fencedClient) SubResource(name string) client.SubResourceClient {
-	return &fencedSubResource{SubResourceClient: c.Client.SubResource(name), gate: c.gate, status: name == "status"}
+	return &fencedSubResource{SubResourceClient: c.Client.SubResource(name), gate: c.gate, scheme: c.Scheme(), name: name}
 }
 
 type fencedSubResource struct {
 	client.SubResourceClient
 	gate   *Gate
-	status bool
+	scheme *runtime.Scheme
+	name   string
+}
+
+// Create has an eviction, which deletes, say what it deletes. What Kubernetes has else is created as it is: a Pod is
+// bound once, and a token isn't stored.
+func (c *fencedSubResource) Create(ctx context.Context, obj, body client.Object,
+	opts ...client.SubResourceCreateOption) error {
+	if c.name == "eviction" {
+		eviction, ok := body.(*policyv1.Eviction)
+		if !ok {
+			return fmt.Errorf("evicting %T %s by a %T: %w: give it a *policyv1.Eviction", obj,
+				client.ObjectKeyFromObject(obj), body, ErrUnfenceable)
+		}
+		identified, err := identify(obj, eviction)
+		if err != nil {
+			return err
+		}
+		body = identified
+	}
+	return c.SubResourceClient.Create(ctx, obj, body, opts...)
+}
+
+// identify returns an eviction that says which object is meant, as the caller's own or by the object's identity.
+func identify(obj client.Object, eviction *policyv1.Eviction) (*policyv1.Eviction, error) {
+	if eviction.DeleteOptions != nil && tells(eviction.DeleteOptions.Preconditions) {
+		return eviction, nil
+	}
+	is, err := identity("evicting", obj)
+	if err != nil {
+		return nil, err
+	}
+	eviction = eviction.DeepCopy() // the caller may use it for another one
+	if eviction.DeleteOptions == nil {
+		eviction.DeleteOptions = &metav1.DeleteOptions{}
+	}
+	eviction.DeleteOptions.Preconditions = &is
+	return eviction, nil
 }
 
 func (c *fencedSubResource) Update(ctx context.Context, obj client.Object,
 	opts ...client.SubResourceUpdateOption) error {
-	if err := needVersion("updating", obj); err != nil {
+	body := obj // is what is sent
+	if given := (&client.SubResourceUpdateOptions{}).ApplyOptions(opts).SubResourceBody; given != nil {
+		body = given
+		inheritVersion(body, obj)
+	}
+	if err := needVersion("updating", body); err != nil {
 		return err
 	}
-	if err := c.stampEpoch(obj); err != nil {
+	if err := c.stampEpoch(body); err != nil {
 		return err
 	}
 	return c.SubResourceClient.Update(ctx, obj, opts...)
@@ -151,22 +216,70 @@ func (c *fencedSubResource) Update(ctx context.Context, obj client.Object,
 
 func (c *fencedSubResource) Patch(ctx context.Context, obj client.Object, patch client.Patch,
 	opts ...client.SubResourcePatchOption) error {
-	if err := c.stampEpoch(obj); err != nil {
+	body := obj // is what the patch is made of
+	if given := (&client.SubResourcePatchOptions{}).ApplyOptions(opts).SubResourceBody; given != nil {
+		body = given
+		if patch.Type() != types.ApplyPatchType {
+			inheritVersion(body, obj)
+		}
+	}
+	if err := c.stampEpoch(body); err != nil {
 		return err
 	}
-	patch, err := versioned(obj, patch)
+	patch, err := versioned(body, patch)
 	if err != nil {
 		return err
 	}
 	return c.SubResourceClient.Patch(ctx, obj, patch, opts...)
 }
 
+// inheritVersion gives a body that wasn't read, such as a Scale, the version of the object that it is a part of: that
+// is what API servers compare it with.
+func inheritVersion(body, obj client.Object) {
+	if body.GetResourceVersion() == "" {
+		body.SetResourceVersion(obj.GetResourceVersion())
+	}
+}
+
+// Apply leaves what it sends as it is, as that of whole objects does: field ownership is the precondition. So it can't
+// be used for a status that is to tell the epoch.
+func (c *fencedSubResource) Apply(ctx context.Context, obj runtime.ApplyConfiguration,
+	opts ...client.SubResourceApplyOption) error {
+	if c.name == "status" {
+		same, err := plain(obj)
+		if err != nil {
+			return err
+		}
+		if err := c.needType(same); err != nil {
+			return err
+		}
+	}
+	return c.SubResourceClient.Apply(ctx, obj, opts...)
+}
+
+// needType refuses to write a status that is to tell the epoch if it isn't of its kind's Go type: where the epoch is
+// told is known to that alone.
+func (c *fencedSubResource) needType(obj client.Object) error {
+	typed, err := c.scheme.New(obj.GetObjectKind().GroupVersionKind())
+	if err != nil {
+		return nil // it isn't known to the program
+	}
+	if _, stamps := typed.(EpochStamper); !stamps {
+		return nil
+	}
+	return fmt.Errorf("writing the status of %s %s by a %T: %w: it is to tell the epoch; update or patch it by a %T",
+		obj.GetObjectKind().GroupVersionKind().Kind, client.ObjectKeyFromObject(obj), obj, ErrUnfenceable, typed)
+}
+
 // stampEpoch has a status tell the tenure that writes it. One that a later tenure has written already isn't ours to
 // write: a tenure that is over may have read it from a cache that is fresh.
 func (c *fencedSubResource) stampEpoch(obj client.Object) error {
-	s, ok := obj.(EpochStamper)
-	if !ok || !c.status {
+	if c.name != "status" {
 		return nil
+	}
+	s, ok := obj.(EpochStamper)
+	if !ok {
+		return c.needType(obj)
 	}
 	epoch := int64(c.gate.Epoch())
 	if before := s.StampEpoch(epoch); before > epoch {

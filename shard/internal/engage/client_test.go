@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -29,6 +31,9 @@ type sent struct {
 	applied string
 	status  string
 	delete  client.DeleteOptions
+	evicted *policyv1.Eviction
+	bound   bool
+	part    client.Object // what the update of a subresource sends
 }
 
 func newTestClient(t *testing.T) (client.Client, *sent, *Gate) {
@@ -61,10 +66,32 @@ func newTestClient(t *testing.T) (client.Client, *sent, *Gate) {
 			return err
 		},
 		SubResourcePatch: func(_ context.Context, _ client.Client, _ string, obj client.Object, patch client.Patch,
-			_ ...client.SubResourcePatchOption) error {
+			opts ...client.SubResourcePatchOption) error {
+			if body := (&client.SubResourcePatchOptions{}).ApplyOptions(opts).SubResourceBody; body != nil {
+				obj = body
+			}
 			data, err := patch.Data(obj)
 			s.status = string(data)
 			return err
+		},
+		SubResourceUpdate: func(_ context.Context, _ client.Client, _ string, obj client.Object,
+			opts ...client.SubResourceUpdateOption) error {
+			if s.part = (&client.SubResourceUpdateOptions{}).ApplyOptions(opts).SubResourceBody; s.part == nil {
+				s.part = obj
+			}
+			return nil
+		},
+		SubResourceApply: func(_ context.Context, _ client.Client, _ string, obj runtime.ApplyConfiguration,
+			_ ...client.SubResourceApplyOption) error {
+			data, err := json.Marshal(obj)
+			s.status = string(data)
+			return err
+		},
+		SubResourceCreate: func(_ context.Context, _ client.Client, _ string, _ client.Object, body client.Object,
+			_ ...client.SubResourceCreateOption) error {
+			s.evicted, _ = body.(*policyv1.Eviction)
+			s.bound = s.evicted == nil
+			return nil
 		},
 		Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, opts ...client.DeleteOption) error {
 			s.delete.ApplyOptions(opts)
@@ -136,6 +163,11 @@ func TestWhatIsCreatedForAnOwnerGetsTheOwnersSlot(t *testing.T) {
 func TestWritesThatNoPreconditionCanProtectAreRefused(t *testing.T) {
 	c, s, _ := newTestClient(t)
 	unread := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p"}}
+	read := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u", ResourceVersion: "41"}}
+	untyped := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"phase": "RUNNING"},
+		"metadata": map[string]any{"namespace": "n", "name": "a", "resourceVersion": "41"}}}
+	untyped.SetGroupVersionKind(cnatv1alpha1.GroupVersion.WithKind("At"))
+	scale := client.WithSubResourceBody(&autoscalingv1.Scale{})
 	cases := map[string]error{
 		"create by generateName": c.Create(t.Context(),
 			&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", GenerateName: "p-"}}),
@@ -146,7 +178,16 @@ func TestWritesThatNoPreconditionCanProtectAreRefused(t *testing.T) {
 		"delete by name":              c.Delete(t.Context(), unread),
 		"delete by name, gently": c.Delete(t.Context(), unread,
 			client.PropagationPolicy(metav1.DeletePropagationForeground), client.Preconditions{}),
-		"delete all": c.DeleteAllOf(t.Context(), unread),
+		"delete all":                  c.DeleteAllOf(t.Context(), unread),
+		"scale without version":       c.SubResource("scale").Update(t.Context(), unread, scale),
+		"scale patch without version": c.SubResource("scale").Patch(t.Context(), unread, client.MergeFrom(unread), scale),
+		"eviction by name":            c.SubResource("eviction").Create(t.Context(), unread, &policyv1.Eviction{}),
+		"eviction by name, gently": c.SubResource("eviction").Create(t.Context(), unread, &policyv1.Eviction{
+			DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{}}}),
+		"eviction without its type": c.SubResource("eviction").Create(t.Context(), read, &unstructured.Unstructured{}),
+		"applied status that is to tell the epoch": c.Status().Apply(t.Context(),
+			client.ApplyConfigurationFromUnstructured(untyped)),
+		"untyped status that is to tell the epoch": c.Status().Update(t.Context(), untyped),
 	}
 	for name, err := range cases {
 		if !errors.Is(err, ErrUnfenceable) {
@@ -202,6 +243,63 @@ func TestPatchesAndDeletesAreConditionalOnTheVersionThatWasRead(t *testing.T) {
 	}
 }
 
+// What a subresource is sent may be another object than the one that was read.
+func TestWritesOfSubresourcesAreConditionalOnTheVersionThatWasRead(t *testing.T) {
+	c, s, _ := newTestClient(t)
+	read := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u", ResourceVersion: "41"}}
+	for own, want := range map[string]string{"": "41", "40": "40"} {
+		scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{ResourceVersion: own}}
+		if err := c.SubResource("scale").Update(t.Context(), read, client.WithSubResourceBody(scale)); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.part.GetResourceVersion(); s.part != client.Object(scale) || got != want {
+			t.Errorf("update with version %q: sent a %T of version %q, want the scale of %s", own, s.part, got, want)
+		}
+		before := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{ResourceVersion: own}}
+		scale = before.DeepCopy()
+		scale.Spec.Replicas = 2
+		if err := c.SubResource("scale").Patch(t.Context(), read, client.MergeFrom(before),
+			client.WithSubResourceBody(scale)); err != nil {
+			t.Fatal(err)
+		}
+		if want := `{"metadata":{"resourceVersion":"` + want + `"},"spec":{"replicas":2}}`; s.status != want {
+			t.Errorf("patch with version %q: got %s, want %s", own, s.status, want)
+		}
+	}
+	if err := c.SubResource("binding").Create(t.Context(), read, &corev1.Binding{}); err != nil || !s.bound {
+		t.Errorf("a Pod can't be bound: %v", err)
+	}
+	status := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod"}}
+	if err := c.Status().Apply(t.Context(), client.ApplyConfigurationFromUnstructured(status)); err != nil ||
+		!strings.Contains(s.status, `"kind":"Pod"`) {
+		t.Errorf("a status that tells no epoch can't be applied: %v", err)
+	}
+}
+
+// By then, another object may have the name.
+func TestAnEvictionIsOfThePodThatWasRead(t *testing.T) {
+	c, s, _ := newTestClient(t)
+	read := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u", ResourceVersion: "41"}}
+	seconds, other := int64(1), types.UID("other")
+	eviction := &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{GracePeriodSeconds: &seconds}}
+	if err := c.SubResource("eviction").Create(t.Context(), read, eviction); err != nil {
+		t.Fatal(err)
+	}
+	if p := s.evicted.DeleteOptions.Preconditions; p == nil || *p.UID != "u" || *p.ResourceVersion != "41" {
+		t.Errorf("preconditions: got %v, want UID u and version 41", p)
+	}
+	if s.evicted.DeleteOptions.GracePeriodSeconds == nil || eviction.DeleteOptions.Preconditions != nil {
+		t.Error("the caller's own options are lost, or changed")
+	}
+	eviction.DeleteOptions.Preconditions = &metav1.Preconditions{UID: &other} // stays as it is
+	if err := c.SubResource("eviction").Create(t.Context(), read, eviction); err != nil {
+		t.Fatal(err)
+	}
+	if p := s.evicted.DeleteOptions.Preconditions; *p.UID != other || p.ResourceVersion != nil {
+		t.Errorf("preconditions with the caller's own: got %v, want UID other", p)
+	}
+}
+
 // A float64 has 53 bits for it.
 func TestLargeIntegersAreSentAsTheyAre(t *testing.T) {
 	c, s, _ := newTestClient(t)
@@ -237,6 +335,13 @@ func TestStatusWritesAreStampedWithTheEpoch(t *testing.T) {
 	}
 	if want := `{"metadata":{"resourceVersion":"41"},"status":{"epoch":9,"phase":"RUNNING"}}`; s.status != want {
 		t.Errorf("status patch: got %s, want %s", s.status, want)
+	}
+	body := &cnatv1alpha1.At{}
+	if err := c.Status().Update(t.Context(), read, client.WithSubResourceBody(body)); err != nil {
+		t.Fatal(err)
+	}
+	if body.Status.Epoch != 9 || read.Status.Epoch != 0 {
+		t.Errorf("epoch %d is sent, and %d is in the object that isn't", body.Status.Epoch, read.Status.Epoch)
 	}
 }
 

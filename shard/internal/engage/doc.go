@@ -13,9 +13,9 @@
 //  2. the transport: a mutating request of a shard that isn't open is refused before it is sent ([ErrFenced]); all
 //     requests carry shard, epoch and incarnation in their User-Agent, so that the API server's audit log can tell
 //     tenures apart.
-//  3. the client: updates and patches carry a resourceVersion, deletes carry UID and resourceVersion, created objects
-//     have names and the owner's slot label, and kinds that offer a status epoch get it stamped. A write that was on
-//     the wire when its tenure ended conflicts at the server.
+//  3. the client: updates and patches carry a resourceVersion, deletes and evictions carry UID and resourceVersion,
+//     created objects have names and the owner's slot label, and kinds that offer a status epoch get it stamped. A
+//     write that was on the wire when its tenure ended conflicts at the server.
 //
 // # What a shard's cache holds
 //
