@@ -29,11 +29,18 @@ type Manager struct {
 	node *Node
 }
 
+// cacheSyncTimeout is how long a controller waits for its caches, such as a provider's for that of the home cluster.
+// One that waits in vain ends the process, by controller-runtime's default after two minutes. But home may be away for
+// longer, and a replica that starts meanwhile waits for it, as one that runs does. What keeps caches from being filled
+// is in the log.
+const cacheSyncTimeout = 365 * 24 * time.Hour
+
 // NewManager returns the manager of one replica. It takes the place of mcmanager.New: home is the cluster of the
 // coordination records, provider finds the workload clusters, and controllers built on the manager see one cluster per
 // held shard, named "cluster/prefix". Leader election must be off: every replica works. The manager's options are for
 // the home cluster. Where that is worked on ([Config].HomeCluster), its shards don't go by the options of the cache:
-// those that would bound or change what is seen are refused.
+// those that would bound or change what is seen are refused. Controllers wait a year for their caches, unless
+// Controller.CacheSyncTimeout says otherwise.
 func NewManager(home *rest.Config, provider multicluster.Provider, opts manager.Options, cfg Config) (*Manager, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("shard.Config: %w", err)
@@ -43,6 +50,9 @@ func NewManager(home *rest.Config, provider multicluster.Provider, opts manager.
 	}
 	if provider == nil {
 		return nil, errors.New("a provider is needed: it finds the workload clusters")
+	}
+	if opts.Controller.CacheSyncTimeout == 0 {
+		opts.Controller.CacheSyncTimeout = cacheSyncTimeout
 	}
 	local, err := manager.New(home, opts)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/multicluster-runtime/pkg/clusters"
@@ -134,6 +135,23 @@ func TestWhatShardsOfTheHomeClusterDoNotGoByIsRefused(t *testing.T) {
 	}, Config{Replica: "a", HomeCluster: "home", Kinds: []Kind{maps}})
 	if err == nil || !strings.Contains(err.Error(), "manager.Options.NewCache") {
 		t.Errorf("a manager is made: %v", err)
+	}
+}
+
+// After controller-runtime's own two minutes it would end, and start again.
+func TestAReplicaWaitsForAHomeClusterThatIsAwayForLong(t *testing.T) {
+	for given, least := range map[time.Duration]time.Duration{0: 24 * time.Hour, time.Minute: time.Minute} {
+		m, err := NewManager(&rest.Config{Host: "127.0.0.1:1"}, nop.New(), manager.Options{
+			Metrics:    metricsserver.Options{BindAddress: "0"},
+			Controller: config.Controller{CacheSyncTimeout: given},
+		}, Config{Replica: "a", Kinds: []Kind{Primary(&corev1.ConfigMap{})}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := m.GetControllerOptions().CacheSyncTimeout
+		if got < least || given != 0 && got != given {
+			t.Errorf("controllers wait %v for their caches, want at least %v; the program said %v", got, least, given)
+		}
 	}
 }
 

@@ -22,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
-	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	mcbuilder "sigs.k8s.io/multicluster-runtime/pkg/builder"
 	mccontroller "sigs.k8s.io/multicluster-runtime/pkg/controller"
@@ -174,8 +173,6 @@ func managerOptions(o *options, scheme *runtime.Scheme) manager.Options {
 		HealthProbeBindAddress: o.healthAddress,
 		PprofBindAddress:       o.pprofAddress,
 		NewCache:               cacheOf(o.namespace),
-		// Home may be away for long: a replica that starts meanwhile waits, as one that runs does.
-		Controller: config.Controller{CacheSyncTimeout: 365 * 24 * time.Hour},
 	}
 }
 
@@ -277,6 +274,7 @@ func newStock(home *rest.Config, provider *mckubeconfig.Provider, opts manager.O
 	opts.LeaderElection = true
 	opts.LeaderElectionID = "tenure-leader"
 	opts.LeaderElectionNamespace = o.namespace
+	opts.Controller.CacheSyncTimeout = 365 * 24 * time.Hour // as sharded replicas wait for home
 	// Unlike a sharded replica, this one watches replicated Deployments through the manager's own cache.
 	opts.Cache.ByObject = map[client.Object]cache.ByObject{
 		&appsv1.Deployment{}: {Namespaces: map[string]cache.Config{cache.AllNamespaces: {}}},
