@@ -32,7 +32,8 @@
 //   - Every key of a shard is enqueued when the shard becomes active, behind live events (I4).
 //   - Reads of a declared kind show the shard's own part: a check or a count over all objects needs the cluster's
 //     GetAPIReader. What an owned kind's objects belong to is told by a label that Create and Apply give them, for
-//     their controller reference. Objects without it, such as those from before the program was sharded, aren't seen.
+//     their controller reference. Objects without it, such as those from before the program was sharded, aren't seen. A
+//     Create that fails since such an object is there, with the same controller, gives it the label.
 //   - Other kinds are read live. Where clusters are divided, their informers and indexes are refused: they would show
 //     an arbitrary part of the objects.
 //   - What no precondition can protect fails with [ErrUnfenceable]: generateName, DeleteAllOf, JSON patches, a delete

@@ -50,7 +50,8 @@ type Packed = informer.Packed
 func Primary(obj client.Object) Kind { return Kind{Object: obj} }
 
 // Owned declares a kind whose objects follow the object that owns them. The client that reconcilers get labels what it
-// creates for an owner; objects without that label are not seen.
+// creates for an owner; objects without that label are not seen. One whose creation fails because it is there already,
+// with the same controller, is given the label then.
 func Owned(obj client.Object) Kind { return Kind{Object: obj, Owned: true} }
 
 // Copies declares a kind whose objects are owned, like [Owned], but live in all the other clusters. Inside a reconcile,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -34,18 +35,54 @@ type EpochStamper interface {
 // depends on a controller's author remembering it.
 type fencedClient struct {
 	client.Client
+	live client.Reader
 	gate *Gate
 	// owned tells the kinds whose objects the shard sees by their slot label alone; nil for none.
 	owned func(runtime.Object) bool
 }
 
+// Create labels what it makes with its slot. An object that is there already gets the label if it is the one that was
+// to be made: the caller is told that it exists, and finds it the next time.
 func (c *fencedClient) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
 	if obj.GetName() == "" && obj.GetGenerateName() != "" { // a review has no name, and isn't stored
 		return fmt.Errorf("creating a %T: %w: generateName makes a new object on every try; derive metadata.name from the "+
 			"owner", obj, ErrUnfenceable)
 	}
 	stampSlot(obj)
-	return c.Client.Create(ctx, obj, opts...)
+	err := c.Client.Create(ctx, obj, opts...)
+	if !apierrors.IsAlreadyExists(err) || c.owned == nil || !c.owned(obj) ||
+		len((&client.CreateOptions{}).ApplyOptions(opts).DryRun) > 0 {
+		return err
+	}
+	if failed := c.adopt(ctx, obj); failed != nil {
+		return fmt.Errorf("%w; giving it the label by which its shard sees it: %w", err, failed)
+	}
+	return err
+}
+
+// adopt labels the object that is there in place of one that was to be made, if it has the same controller and no slot.
+// It is from before the program was sharded, so the shard's cache would never show it.
+func (c *fencedClient) adopt(ctx context.Context, obj client.Object) error {
+	owner := metav1.GetControllerOf(obj)
+	if owner == nil {
+		return nil
+	}
+	kind, err := c.GroupVersionKindFor(obj)
+	if err != nil {
+		return err
+	}
+	there := &metav1.PartialObjectMetadata{}
+	there.SetGroupVersionKind(kind)
+	if err := c.live.Get(ctx, client.ObjectKeyFromObject(obj), there); err != nil {
+		return client.IgnoreNotFound(err) // it has gone meanwhile
+	}
+	has := metav1.GetControllerOf(there)
+	if _, labelled := there.Labels[keyspace.SlotLabel]; labelled || has == nil || has.UID != owner.UID {
+		return nil
+	}
+	before := there.DeepCopy()
+	stampSlot(there)
+	return c.Patch(ctx, there, client.MergeFrom(before))
 }
 
 // Apply stamps the slot label as Create does: an apply may be the one that creates.

@@ -11,6 +11,7 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -158,6 +159,99 @@ func TestWhatIsCreatedForAnOwnerGetsTheOwnersSlot(t *testing.T) {
 	if got, want := s.created.Labels[keyspace.SlotLabel], keyspace.SlotOf(string(uid)).String(); got != want {
 		t.Errorf("slot label by annotation: got %q, want %q", got, want)
 	}
+}
+
+// An owned object from before the program was sharded has no slot, so no shard sees it, and every reconcile of its
+// owner would try to create it.
+func TestWhatIsThereAlreadyForTheSameOwnerGetsItsSlot(t *testing.T) {
+	uid, controller := types.UID("2b0bb7d4-4a5a-4f3a-9c56-0a2a3e0c8f11"), true
+	slot := keyspace.SlotOf(string(uid)).String()
+	of := func(uid types.UID) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: "n", Name: "p", OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "v1", Kind: "At", Name: "a", UID: uid, Controller: &controller}}}
+	}
+	labelled := of(uid)
+	labelled.Labels = map[string]string{keyspace.SlotLabel: "another"}
+	dry := []client.CreateOption{client.DryRunAll}
+	for name, c := range map[string]struct {
+		there client.Object // nil: it has gone by then
+		made  client.Object
+		opts  []client.CreateOption
+		want  string // its slot afterwards
+	}{
+		"the same owner":          {&corev1.Pod{ObjectMeta: of(uid)}, &corev1.Pod{ObjectMeta: of(uid)}, nil, slot},
+		"another owner":           {&corev1.Pod{ObjectMeta: of("other")}, &corev1.Pod{ObjectMeta: of(uid)}, nil, ""},
+		"a slot":                  {&corev1.Pod{ObjectMeta: labelled}, &corev1.Pod{ObjectMeta: of(uid)}, nil, "another"},
+		"a kind that isn't owned": {&corev1.ConfigMap{ObjectMeta: of(uid)}, &corev1.ConfigMap{ObjectMeta: of(uid)}, nil, ""},
+		"made without an owner": {&corev1.Pod{ObjectMeta: of(uid)},
+			&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p"}}, nil, ""},
+		"a dry run":        {&corev1.Pod{ObjectMeta: of(uid)}, &corev1.Pod{ObjectMeta: of(uid)}, dry, ""},
+		"nothing any more": {nil, &corev1.Pod{ObjectMeta: of(uid)}, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fenced, inner, patch := crowded(t, c.there)
+			if err := fenced.Create(t.Context(), c.made, c.opts...); !apierrors.IsAlreadyExists(err) {
+				t.Errorf("got %v, want that it exists", err)
+			}
+			want := ""
+			if c.want == slot { // by the version that was read
+				want = `{"metadata":{"labels":{"` + keyspace.SlotLabel + `":"` + slot + `"},"resourceVersion":"999"}}`
+			}
+			if *patch != want {
+				t.Errorf("patch: got %s, want %s", *patch, want)
+			}
+			if c.there == nil {
+				return
+			}
+			if err := inner.Get(t.Context(), client.ObjectKeyFromObject(c.there), c.there); err != nil {
+				t.Fatal(err)
+			}
+			if got := c.there.GetLabels()[keyspace.SlotLabel]; got != c.want {
+				t.Errorf("slot label: got %q, want %q", got, c.want)
+			}
+		})
+	}
+	fenced, inner, _ := crowded(t, nil)
+	fenced.live = interceptor.NewClient(inner, interceptor.Funcs{Get: func(context.Context, client.WithWatch,
+		client.ObjectKey, client.Object, ...client.GetOption) error {
+		return errors.New("it is away")
+	}})
+	if err := fenced.Create(t.Context(), &corev1.Pod{ObjectMeta: of(uid)}); !apierrors.IsAlreadyExists(err) ||
+		!strings.Contains(err.Error(), "it is away") {
+		t.Errorf("got %v, want that it exists, and why it has no slot", err)
+	}
+}
+
+// crowded is a client of a cluster in which every name is taken: at first, by an object that is there. patch is what
+// the client patches an object with.
+func crowded(t *testing.T, there client.Object) (_ *fencedClient, inner client.WithWatch, patch *string) {
+	t.Helper()
+	g, _ := newTestGate(t)
+	patch = new(string)
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	with := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+		Create: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.CreateOption) error {
+			return apierrors.NewAlreadyExists(corev1.Resource("pods"), obj.GetName())
+		},
+		Patch: func(ctx context.Context, inner client.WithWatch, obj client.Object, p client.Patch,
+			opts ...client.PatchOption) error {
+			data, err := p.Data(obj)
+			if err != nil {
+				return err
+			}
+			*patch = string(data)
+			return inner.Patch(ctx, obj, p, opts...)
+		},
+	})
+	if there != nil {
+		with = with.WithObjects(there)
+	}
+	inner = with.Build()
+	owned := func(obj runtime.Object) bool { _, pod := obj.(*corev1.Pod); return pod }
+	return &fencedClient{Client: inner, live: inner, gate: g, owned: owned}, inner, patch
 }
 
 func TestWritesThatNoPreconditionCanProtectAreRefused(t *testing.T) {

@@ -99,7 +99,8 @@ func Open(real *Connection, gate *Gate, traffic *Traffic, opts Options) (*Cluste
 		kind, err := apiutil.GVKForObject(obj, real.scheme)
 		return err == nil && c.declared[kind].Owned
 	}
-	c.client = &fencedClient{Client: &cachedClient{Client: c.live, caches: c.caches}, gate: gate, owned: owned}
+	cached := &cachedClient{Client: c.live, caches: c.caches}
+	c.client = &fencedClient{Client: cached, live: c.live, gate: gate, owned: owned}
 	return c, nil
 }
 
