@@ -20,9 +20,9 @@ func checkHomeCache(cfg Config, opts cache.Options, scheme *runtime.Scheme) erro
 	if err != nil || len(unheeded) == 0 {
 		return err
 	}
-	return fmt.Errorf("manager.Options.Cache: %s: with Config.HomeCluster %q shards of the home cluster hold what is worked "+
-		"on there, and they don't go by that: bound it by the predicates of For, change it by Kind.Transform, come back by "+
-		"RequeueAfter; if it is meant for the manager's own cache alone, set it in manager.Options.NewCache",
+	return fmt.Errorf("manager.Options.Cache: %s: with Config.HomeCluster %q shards of the home cluster hold what is "+
+		"worked on there, and they don't go by that: bound it by the predicates of For, change it by Kind.Transform, come "+
+		"back by RequeueAfter; if it is meant for the manager's own cache alone, set it in manager.Options.NewCache",
 		strings.Join(unheeded, ", "), cfg.HomeCluster)
 }
 
