@@ -1,5 +1,5 @@
 # syntax=docker/dockerfile:1
-# docker build -t tenure .
+# docker build --build-arg VERSION=$(git describe --tags --always) -t tenure .
 # Both images can be replaced by ones from your own registry.
 ARG BUILD_IMAGE=golang:1.26
 ARG BASE_IMAGE=gcr.io/distroless/static-debian12:nonroot
@@ -14,8 +14,10 @@ COPY cmd/ cmd/
 COPY config/ config/
 COPY pkg/ pkg/
 COPY shard/ shard/
+# What tenure version and tenure status say: the build has no history to read it from.
+ARG VERSION=devel
 RUN CGO_ENABLED=0 GOOS=${TARGETOS:-linux} GOARCH=${TARGETARCH} \
-    go build -trimpath -ldflags "-s -w" -o /tenure ./cmd/tenure
+    go build -trimpath -ldflags "-s -w -X main.version=${VERSION}" -o /tenure ./cmd/tenure
 
 FROM ${BASE_IMAGE}
 COPY --from=build /tenure /tenure

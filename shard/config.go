@@ -59,7 +59,7 @@ type Config struct {
 	RemovalGrace time.Duration
 	// Weight is this replica's share of the work relative to the others', at most 1000. Default 1.
 	Weight int
-	// Version of the program: it is recorded for rollouts and opens the User-Agent.
+	// Version of the program: tenure status shows it, and it opens the User-Agent.
 	Version string
 	// HomeCluster is the home cluster's name among the workload clusters, if it is to be one of them. Its shards don't go
 	// by manager.Options.Cache, see [NewManager]. Default: it isn't.

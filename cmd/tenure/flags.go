@@ -86,10 +86,15 @@ func newManager(getenv func(string) string, manage func(context.Context, *option
 	return cmd
 }
 
+// limitFlags names flags where limits of any origin name their fields.
+var limitFlags = strings.NewReplacer("QPS ", "--cluster-qps ", "Burst ", "--cluster-burst ", "Writes ",
+	"--cluster-concurrent-writes ", "\n", "; ")
+
 func (o *options) declare(fs *pflag.FlagSet) {
 	host, _ := os.Hostname()
 	fs.StringVar(&o.homeKubeconfig, "home-kubeconfig", "",
-		"kubeconfig `file` of the home cluster (default: in-cluster configuration, or $KUBECONFIG)")
+		"kubeconfig `file` of the home cluster (default: $KUBECONFIG, or else the in-cluster configuration, or else "+
+			"~/.kube/config)")
 	fs.StringVar(&o.namespace, "namespace", shard.DefaultNamespace,
 		"`namespace` of the home cluster that holds Leases, Shards and kubeconfig Secrets")
 	fs.StringVar(&o.fleet, "fleet", "",
@@ -186,7 +191,7 @@ func (o *options) validate() error {
 		return fmt.Errorf("--workers %d: must be at least 1", o.workers)
 	}
 	if err := o.limits.Validate(); err != nil {
-		return fmt.Errorf("--cluster-qps, --cluster-burst, --cluster-concurrent-writes: %w", err)
+		return errors.New(limitFlags.Replace(err.Error()))
 	}
 	if !o.sharding && o.limits != (kubeconfig.Limits{}) {
 		return errors.New("--cluster-qps, --cluster-burst and --cluster-concurrent-writes: only with --sharding=on")

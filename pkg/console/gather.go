@@ -370,7 +370,8 @@ func theCluster(s Snapshot, wanted keyspace.ClusterName) (keyspace.ClusterName, 
 	case len(names) == 1:
 		return keyspace.ClusterName(names[0]), nil
 	case len(names) == 0:
-		return "", fmt.Errorf("no cluster is registered in namespace %s", s.Namespace)
+		return "", fmt.Errorf("no cluster is registered in namespace %s: tenure cluster add NAME registers one; "+
+			"--namespace and --fleet say whose clusters are meant", s.Namespace)
 	}
 	return "", &UsageError{"--cluster is needed; there are: " + strings.Join(names, ", ")}
 }

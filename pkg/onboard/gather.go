@@ -140,8 +140,8 @@ func live(ctx context.Context, c client.Client,
 		case err == nil:
 			found = append(found, there)
 		case meta.IsNoMatchError(err):
-			return nil, fmt.Errorf("the cluster's API server has no %s of %s, which is needed: see which versions of "+
-				"Kubernetes are supported", o.GetKind(), o.GetAPIVersion())
+			return nil, fmt.Errorf("the cluster's API server has no %s of %s, which is needed: Tenure takes "+
+				"Kubernetes 1.32 or later (docs/upgrade.md)", o.GetKind(), o.GetAPIVersion())
 		case !apierrors.IsNotFound(err):
 			return nil, fmt.Errorf("reading %s: %w", idOf(o), err)
 		}

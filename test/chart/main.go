@@ -91,6 +91,8 @@ var places = []struct{ is, becomes string }{
 	{`(?m)^        image: \S+$`, `        image: {{ .Values.image | quote }}`},
 	{`(?m)^(      - args:\n(?:        - --.*\n)+)`,
 		"$1        {{- with .Values.args }}\n        {{- toYaml . | nindent 8 }}\n        {{- end }}\n"},
+	{`(?m)^(        - name: TENURE_POD\n          value: \S+\n)`,
+		"$1        {{- with .Values.env }}\n        {{- toYaml . | nindent 8 }}\n        {{- end }}\n"},
 	{`(?m)^          limits:\n            memory: \S+\n          requests:\n(?:            \w+: \S+\n)+`,
 		"          limits:\n            memory: {{ .Values.memory.limit | quote }}\n          requests:\n            {{- " +
 			"toYaml .Values.requests | nindent 12 }}\n"},

@@ -119,7 +119,7 @@ func (c *Client) get(ctx context.Context, path string) ([]Trace, error) {
 	}
 	res, err := client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("is Jaeger there? %w", err)
+		return nil, fmt.Errorf("asking Jaeger at %s (--jaeger or TENURE_JAEGER_URL says where it is): %w", c.URL, err)
 	}
 	defer res.Body.Close()
 	switch {

@@ -118,7 +118,7 @@ func TestWhatIsMissingOrBrokenIsSaid(t *testing.T) {
 		t.Errorf("nothing to find: %v %v", found, err)
 	}
 	gone := &Client{URL: "http://127.0.0.1:9"}
-	if _, err := gone.Find(t.Context(), Query{}); err == nil || !strings.Contains(err.Error(), "is Jaeger there?") {
+	if _, err := gone.Find(t.Context(), Query{}); err == nil || !strings.Contains(err.Error(), "TENURE_JAEGER_URL") {
 		t.Errorf("no Jaeger: %v", err)
 	}
 }

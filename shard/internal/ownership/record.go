@@ -31,7 +31,7 @@ type Lease struct {
 	Replica  string        // the process's configured name, stable over restarts
 	Duration time.Duration // how long it may stand still before others seal it
 	Weight   int           // share of the work, relative to the others'; 0 means 1
-	Build    string        // version of the program, for rollouts
+	Build    string        // version of the program, shown by tenure status
 	Protocol int           // version of the protocol that it speaks; 0 means 1
 	Kinds    string        // the kinds of objects it shards, sorted and separated by commas; "" if not stated
 	Unfit    plan.UnfitFor // the clusters that it can't serve
