@@ -77,7 +77,7 @@ func TestValuesDoWhatTheySayAndNothingElse(t *testing.T) {
 	changed, err := render(t, map[string]any{
 		"image": "r/t:v1", "replicas": 5, "args": []any{"--lease-duration=5s", "--log-level=debug"},
 		"requests": map[string]any{"cpu": "1"}, "memory": map[string]any{"limit": "2Gi"},
-		"priorityClassName": "tenure",
+		"priorityClassName": "tenure", "env": []any{map[string]any{"name": "A", "value": "b"}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -102,6 +102,14 @@ func TestValuesDoWhatTheySayAndNothingElse(t *testing.T) {
 	if len(args) != len(before)+2 {
 		t.Errorf("args are %q, were %q", args, before)
 	}
+	env := container["env"].([]any)
+	env, added := env[:len(env)-1], env[len(env)-1]
+	if diff := cmp.Diff(map[string]any{"name": "A", "value": "b"}, added); diff != "" {
+		t.Errorf("variable (- want, + got):\n%s", diff)
+	}
+	if diff := cmp.Diff(pod["containers"].([]any)[0].(map[string]any)["env"], any(env)); diff != "" {
+		t.Errorf("other variables (- want, + got):\n%s", diff)
+	}
 	delete(changed, name)
 	delete(plain, name)
 	if diff := cmp.Diff(plain, changed); diff != "" {
@@ -111,13 +119,14 @@ func TestValuesDoWhatTheySayAndNothingElse(t *testing.T) {
 
 func TestTheSchemaRefusesWhatIsNoValue(t *testing.T) {
 	for what, values := range map[string]map[string]any{
-		"an unknown value":         {"replica": 3},
-		"no replicas":              {"replicas": 0},
-		"a number of replicas":     {"replicas": "three"},
-		"an argument that is none": {"args": []any{"lease-duration=5s"}},
-		"a limit of CPU":           {"memory": map[string]any{"cpu": "1"}},
-		"a limit of Go's":          {"memory": map[string]any{"go": "920MiB"}},
-		"no quantity":              {"requests": map[string]any{"memory": "much"}},
+		"an unknown value":          {"replica": 3},
+		"no replicas":               {"replicas": 0},
+		"a number of replicas":      {"replicas": "three"},
+		"an argument that is none":  {"args": []any{"lease-duration=5s"}},
+		"a variable without a name": {"env": []any{map[string]any{"value": "b"}}},
+		"a limit of CPU":            {"memory": map[string]any{"cpu": "1"}},
+		"a limit of Go's":           {"memory": map[string]any{"go": "920MiB"}},
+		"no quantity":               {"requests": map[string]any{"memory": "much"}},
 	} {
 		if _, err := render(t, values); err == nil || !strings.Contains(err.Error(), "schema") {
 			t.Errorf("%s: %v, want it refused by the schema", what, err)
