@@ -114,8 +114,13 @@ func Inspect(text []byte, policy Policy) (*Access, error) {
 		return nil, &Refused{Reasons: i.refused, allowable: len(i.refused) == i.allowable}
 	}
 	// what is left to find: fields that contradict each other, files that can't be read
-	if _, err := access.REST(); err != nil {
+	config, err := access.REST()
+	if err != nil {
 		return nil, refused(err.Error())
+	}
+	if _, err := rest.TLSConfigFor(config); err != nil { // not told either
+		return nil, refused("its credentials can't be used: check exec.apiVersion, and that certificate and key belong " +
+			"together")
 	}
 	return access, nil
 }

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"io"
 	"math/big"
 	"net/http"
@@ -135,6 +136,25 @@ func TestNothingIsAllowedUnlessItIsAskedFor(t *testing.T) {
 	broken.AuthInfos["ours"].Token = "with a space"
 	if _, err := Inspect(write(t, broken), Policy{}); err == nil || Allowable(err) {
 		t.Errorf("a policy could allow a token that is none: %v", err)
+	}
+}
+
+// What the connection would trip over takes the place of nothing that works.
+func TestAPluginWhoseAPIIsTooOldIsRefused(t *testing.T) {
+	c := clientcmdapi.NewConfig()
+	exec := &clientcmdapi.ExecConfig{APIVersion: "client.authentication.k8s.io/v1beta1", Command: "true",
+		InteractiveMode: clientcmdapi.NeverExecInteractiveMode}
+	c.AuthInfos["u"] = &clientcmdapi.AuthInfo{Exec: exec}
+	c.Clusters["c"] = &clientcmdapi.Cluster{Server: "https://west.example.com"}
+	c.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
+	c.CurrentContext = "x"
+	if _, err := Inspect(write(t, c), Policy{Exec: true}); err != nil {
+		t.Errorf("a plugin of today: %v", err)
+	}
+	exec.APIVersion = "client.authentication.k8s.io/v1alpha1"
+	_, err := Inspect(write(t, c), Policy{Exec: true})
+	if refused := (*Refused)(nil); !errors.As(err, &refused) || !strings.Contains(err.Error(), "exec.apiVersion") {
+		t.Errorf("an old one: %v, want it refused", err)
 	}
 }
 

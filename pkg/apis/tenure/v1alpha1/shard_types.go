@@ -143,6 +143,8 @@ type ShardMove struct {
 
 	// time is when the record changed hands, on the writer's clock.
 	// +required
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[^.]*\.[0-9]{6}(Z|[+-][0-9]{2}:[0-9]{2})$`
 	Time metav1.MicroTime `json:"time"`
 }
 
@@ -185,6 +187,8 @@ type ShardStatus struct {
 
 	// heldSince is when the present holder took over.
 	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[^.]*\.[0-9]{6}(Z|[+-][0-9]{2}:[0-9]{2})$`
 	HeldSince *metav1.MicroTime `json:"heldSince,omitempty"`
 
 	// lastMove is the latest change of holder.
