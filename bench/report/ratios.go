@@ -92,44 +92,50 @@ func AllRatios(runs []*Report, turns string, rng *rand.Rand) map[string]stats.Ra
 	return out
 }
 
-// Patience is how many times the control's 99th percentile the others may take beside a noise before what is beyond
+// patience is how many times the control's 99th percentile the others may take beside a noise before what is beyond
 // counts.
-const Patience = 1.5
+const patience = 1.5
 
 // Excesses say, for each noise that was also served by a fleet of its own (apart), by how much the 99th percentile of
-// the other clusters' Ats is beyond Patience times that of the control, in ms: a mean over rounds in turns, or over
-// runs. Below zero they are within. A noise that wasn't measured in all rounds of both fleets is absent.
+// the other clusters' Ats is beyond 1.5 times that of the control, in ms: a mean over rounds in turns, or over runs.
+// Below zero they are within. A noise that wasn't measured in all rounds of both fleets is absent.
 func Excesses(runs []*Report, rng *rand.Rand) map[string]stats.Ratio {
 	out := map[string]stats.Ratio{}
 	for _, name := range slices.Sorted(maps.Keys(runs[0].Results.Noises)) {
+		if len(runs) == 1 {
+			if mean, ok := stats.Mean(runs[0].beyond(name), rng); ok {
+				out[ExcessOf(name)] = mean
+			}
+			continue
+		}
 		var means []float64
-		var last stats.Ratio
 		for _, r := range runs {
-			control := r.References[string(scenario.Apart)]
-			if control == nil {
-				return out
+			if mean, ok := stats.Mean(r.beyond(name), rng); ok {
+				means = append(means, mean.Value)
 			}
-			ours := Column(r.Results.Noises[name].Rounds, "neighbour_ms.p99")
-			theirs := Column(control.Noises[name].Rounds, "neighbour_ms.p99")
-			if len(ours) == 0 || len(ours) != len(theirs) {
-				break
-			}
-			beyond := make([]float64, len(ours))
-			for i := range ours {
-				beyond[i] = ours[i] - Patience*theirs[i]
-			}
-			last, _ = stats.Mean(beyond, rng)
-			means = append(means, last.Value)
 		}
-		switch {
-		case len(means) < len(runs): // what a run lacks the pool lacks
-		case len(runs) == 1:
-			out[ExcessOf(name)] = last
-		default:
-			last, _ = stats.Mean(means, rng)
-			last.Runs = len(runs)
-			out[ExcessOf(name)] = last
+		if len(means) == len(runs) { // what a run lacks the pool lacks
+			mean, _ := stats.Mean(means, rng)
+			mean.Runs = len(runs)
+			out[ExcessOf(name)] = mean
 		}
+	}
+	return out
+}
+
+// beyond is the excess beside a noise in each round, nil if it wasn't measured in all rounds of both fleets.
+func (r *Report) beyond(noise string) []float64 {
+	control := r.References[string(scenario.Apart)]
+	if control == nil {
+		return nil
+	}
+	out := Column(r.Results.Noises[noise].Rounds, "neighbour_ms.p99")
+	theirs := Column(control.Noises[noise].Rounds, "neighbour_ms.p99")
+	if len(out) != len(theirs) {
+		return nil
+	}
+	for i := range out {
+		out[i] -= patience * theirs[i]
 	}
 	return out
 }

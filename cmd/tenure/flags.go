@@ -86,10 +86,6 @@ func newManager(getenv func(string) string, manage func(context.Context, *option
 	return cmd
 }
 
-// limitFlags names flags where limits of any origin name their fields.
-var limitFlags = strings.NewReplacer("QPS ", "--cluster-qps ", "Burst ", "--cluster-burst ", "Writes ",
-	"--cluster-concurrent-writes ", "\n", "; ")
-
 func (o *options) declare(fs *pflag.FlagSet) {
 	host, _ := os.Hostname()
 	fs.StringVar(&o.homeKubeconfig, "home-kubeconfig", "",
@@ -191,7 +187,7 @@ func (o *options) validate() error {
 		return fmt.Errorf("--workers %d: must be at least 1", o.workers)
 	}
 	if err := o.limits.Validate(); err != nil {
-		return errors.New(limitFlags.Replace(err.Error()))
+		return err
 	}
 	if !o.sharding && o.limits != (kubeconfig.Limits{}) {
 		return errors.New("--cluster-qps, --cluster-burst and --cluster-concurrent-writes: only with --sharding=on")

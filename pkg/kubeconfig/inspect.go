@@ -118,7 +118,7 @@ func Inspect(text []byte, policy Policy) (*Access, error) {
 	if err != nil {
 		return nil, refused(err.Error())
 	}
-	if _, err := rest.TLSConfigFor(config); err != nil { // not told either
+	if _, err := rest.TLSConfigFor(config); err != nil { // not told: it can quote the text, too
 		return nil, refused("its credentials can't be used: check exec.apiVersion, and that certificate and key belong " +
 			"together")
 	}

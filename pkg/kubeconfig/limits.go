@@ -50,18 +50,20 @@ const leastQPS = 0.1
 
 func sensible(qps float64) bool { return qps == 0 || qps >= leastQPS && qps <= mostLimit }
 
-// Validate says which limits make no sense.
+// Validate says which limits make no sense, by the flags that set them.
 func (l Limits) Validate() error {
 	var wrong []error
 	if !sensible(l.QPS) {
-		wrong = append(wrong, fmt.Errorf("QPS %v: must be 0 (no limit), or from %v to %d requests a second", l.QPS,
+		wrong = append(wrong, fmt.Errorf("--cluster-qps %v: must be 0 (no limit), or from %v to %d requests a second", l.QPS,
 			leastQPS, mostLimit))
 	}
-	for name, n := range map[string]int{"Burst": l.Burst, "Writes": l.Writes} {
+	count := func(flag string, n int) {
 		if n < 0 || n > mostLimit {
-			wrong = append(wrong, fmt.Errorf("%s %d: must be from 0 to %d", name, n, mostLimit))
+			wrong = append(wrong, fmt.Errorf("%s %d: must be from 0 to %d", flag, n, mostLimit))
 		}
 	}
+	count("--cluster-burst", l.Burst)
+	count("--cluster-concurrent-writes", l.Writes)
 	return errors.Join(wrong...)
 }
 
