@@ -211,7 +211,7 @@ func TestAPartOfAClusterHasNoCacheOfAKindThatIsNotDeclared(t *testing.T) {
 					t.Errorf("%s: %v; is it to be refused? %t", how, err, c.refused)
 				}
 			}
-			if !c.refused {
+			if !c.refused || t.Failed() { // a cache that was made isn't running, and a list would wait for it
 				return
 			}
 			list := &corev1.SecretList{}
