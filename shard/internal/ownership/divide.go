@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/plan"
 )
 
 // divide ensures, as coordinator, that each cluster has a layout that can be served.
@@ -32,8 +33,8 @@ func (r *Replica) divide() {
 		case !l.known:
 			continue
 		case l.rec.UID != "" && uid != "" && l.rec.UID != uid:
-			// The cluster was made again under its name. Shards of the old one are given back first.
-			if slices.ContainsFunc(r.of(c), (*tenure).served) {
+			// The cluster was made again under its name. Whoever can serve shards of the old one gives them back first.
+			if slices.ContainsFunc(r.of(c), r.servedWell) {
 				continue
 			}
 			bits, ok := r.newBits(l)
@@ -65,6 +66,12 @@ func (r *Replica) divide() {
 			return WriteLayout{Seq: seq, Base: base, Layout: next}
 		})
 	}
+}
+
+// servedWell reports whether a shard has a holder that may be alive and doesn't say that it can't serve the cluster. Of
+// one that reaches neither the old cluster nor the new one, only a new layout can take its shards.
+func (r *Replica) servedWell(t *tenure) bool {
+	return t.served() && (t.holder == nil || t.holder.lease.Unfit.Of(t.id.Cluster) != plan.Unfit)
 }
 
 // nextGeneration returns a generation that no record of the cluster has used.
@@ -225,7 +232,7 @@ func (r *Replica) sortClusters() {
 	r.aliases = map[string][]keyspace.ClusterName{}
 	for _, c := range r.givenNames {
 		r.layout(c).stir()
-		if uid := r.given.UIDs[c]; uid != "" {
+		if uid := r.uidOf(c); uid != "" {
 			r.aliases[uid] = append(r.aliases[uid], c)
 		}
 	}
@@ -259,6 +266,18 @@ func (r *Replica) misplaced(l *layout) bool {
 		len(r.aliases[l.rec.UID]) == 1 && r.aliases[l.rec.UID][0] != l.cluster
 }
 
+// uidOf returns the UID of the cluster under that name, or that of its layout while the cluster doesn't tell its own; ""
+// if neither is known.
+func (r *Replica) uidOf(c keyspace.ClusterName) string {
+	if uid := r.given.UIDs[c]; uid != "" {
+		return uid
+	}
+	if l := r.layouts[c]; l != nil && l.known {
+		return l.rec.UID
+	}
+	return ""
+}
+
 // remade reports whether the cluster under that name is another than the one its layout was made for.
 func (r *Replica) remade(c keyspace.ClusterName) bool {
 	uid, l := r.given.UIDs[c], r.layouts[c]
@@ -268,7 +287,7 @@ func (r *Replica) remade(c keyspace.ClusterName) bool {
 // servedAs returns the name under which a cluster is served: the alphabetically first of those of its names that have a
 // layout, or of all if none has. A name that this replica doesn't know counts only while a replica serves it.
 func (r *Replica) servedAs(c keyspace.ClusterName) keyspace.ClusterName {
-	uid := r.given.UIDs[c]
+	uid := r.uidOf(c)
 	best, laid := c, r.laid(c, uid)
 	for _, other := range r.aliases[uid] {
 		if _, given := r.given.Bits[other]; !given && !slices.ContainsFunc(r.of(other), (*tenure).served) {
@@ -306,7 +325,7 @@ func (r *Replica) servedElsewhere(t *tenure) bool {
 	if !r.aliased {
 		return false
 	}
-	names := r.aliases[r.given.UIDs[t.id.Cluster]]
+	names := r.aliases[r.uidOf(t.id.Cluster)]
 	return slices.ContainsFunc(names, func(c keyspace.ClusterName) bool {
 		alias := keyspace.ShardID{Cluster: c, Prefix: t.id.Prefix}
 		return c != t.id.Cluster && slices.ContainsFunc(r.of(c),

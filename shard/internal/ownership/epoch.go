@@ -81,20 +81,6 @@ func (r *Replica) leadFound(l Lead) {
 	}
 }
 
-// leadGone handles the deletion of the lead record. Its floor isn't lost: the first replica in line makes the record
-// again, above everything that it knows.
-func (r *Replica) leadGone() {
-	if r.lead.Version != 0 {
-		r.leadLeast = r.lead.Version + 2 // nothing older follows the deletion
-	}
-	r.lead, r.coordinator = Lead{}, nil
-	if r.leadWrite != nil && r.leadWrite.base != 0 {
-		r.forget(r.leadWrite)
-		r.leadWrite = nil
-	}
-	r.replan = true
-}
-
 // claimEpoch returns the epoch at which a shard may be claimed now; ok is false if the claim must wait.
 func (r *Replica) claimEpoch(t *tenure) (_ Epoch, ok bool) {
 	if t.found && !r.lifted {

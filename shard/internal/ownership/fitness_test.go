@@ -23,7 +23,7 @@ func (b *bench) live(d time.Duration, peer plan.UnfitFor) {
 // says feeds a renewal.
 func (b *bench) says(id Incarnation, word plan.UnfitFor) {
 	b.v++
-	b.feed(LeaseSeen{Lease{ID: id, Replica: string(id), Duration: lease, Unfit: word, Version: b.v}})
+	b.feed(LeaseSeen{Lease{ID: id, Replica: string(id), Duration: lease, Protocol: 3, Unfit: word, Version: b.v}})
 }
 
 // leads makes the machine the coordinator.
@@ -258,5 +258,21 @@ func TestALeavingReplicaCallsTheSameMoveOffAFewTimesPerLease(t *testing.T) {
 	}
 	if took := 100 * b.r.cfg.PlanEvery; off != 1+int(took/(lease/callOffs)) {
 		t.Errorf("called off %d times in %v", off, took)
+	}
+}
+
+func TestAReplicaSaysThatItDoesNotKnowAClusterEachTimeItsRecordsComeBack(t *testing.T) {
+	b := newBench(t)
+	for range 2 {
+		b.held("east/", "b", "b")
+		b.live(lease/2, "")
+		if b.r.fit.word != "east" {
+			t.Errorf("says that it is unfit for %q, want east", b.r.fit.word)
+		}
+		b.v++
+		b.feed(ShardGone{ID: id(t, "east/"), Version: b.v})
+		if b.r.fit.word != "" {
+			t.Errorf("says %q of a cluster that no record names", b.r.fit.word)
+		}
 	}
 }

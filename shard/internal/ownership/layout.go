@@ -38,14 +38,18 @@ type layout struct {
 
 	// These flags save looking at each cluster in each step. A change of the layout, or of any record of its cluster,
 	// clears them.
-	settled bool      // the coordinator has nothing to write
-	whole   bool      // each shard that it lists has a record
-	clean   bool      // no record needs retiring
-	barred  []*tenure // claims that were barred; they are decided again after any change here
+	settled  bool      // the coordinator has nothing to write
+	whole    bool      // each shard that it lists has a record
+	clean    bool      // no record needs retiring
+	complete bool      // it is this cluster's, and each shard that it lists has a record that isn't retired
+	barred   []*tenure // claims that were barred; they are decided again after any change here
+
+	lacksSince Instant // since when the cluster can't be served for want of a coordinator that knows it; zero for never
+	tried      bool    // this replica was coordinator meanwhile
 }
 
 // stir clears what is known to need no work.
-func (l *layout) stir() { l.settled, l.whole, l.clean = false, false, false }
+func (l *layout) stir() { l.settled, l.whole, l.clean, l.complete = false, false, false, false }
 
 // ID returns the shard of the layout with that prefix.
 func (l Layout) ID(p keyspace.Prefix) keyspace.ShardID {

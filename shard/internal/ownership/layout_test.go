@@ -239,6 +239,13 @@ func TestTheCoordinatorDividesClusters(t *testing.T) {
 			b.laid(l)
 			b.shows(t, "west/0", Shard{Holder: "b", Epoch: 3})
 		}, nil},
+		{"that was made anew, at once if the old one's holder can't serve it", func(b *bench) {
+			l := divided(1, 50)
+			l.UID = "u0"
+			b.laid(l)
+			b.shows(t, "west/0", Shard{Holder: "b", Epoch: 3})
+			b.says("b", "west")
+		}, &Layout{Generation: 2, Prefixes: keyspace.Partition(1), UID: "u1"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t)
@@ -297,6 +304,10 @@ func TestAClusterIsServedUnderOneOfItsNames(t *testing.T) {
 			layout("west", 50), ShardSeen{Shard{ID: west, Epoch: 3, Floor: 1, Version: 60}},
 		}, Clusters{Bits: map[keyspace.ClusterName]int{"east": 0}, UIDs: map[keyspace.ClusterName]string{"east": "u1"}},
 			"east"},
+		{"one that doesn't tell its UID, while its layout does", []Input{layout("east", 50), layout("west", 51)}, Clusters{
+			Bits: map[keyspace.ClusterName]int{"east": 0, "west": 0},
+			UIDs: map[keyspace.ClusterName]string{"east": "u1", "west": ""},
+		}, "east"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t)

@@ -172,8 +172,10 @@ type Replica struct {
 	lead        Lead
 	coordinator *peer // the lead record's holder; nil for none and for this replica
 	leadWrite   *write
-	founded     bool  // this incarnation created the lead record of an empty home cluster
-	highest     Epoch // the highest epoch seen in any record
+	leadAt      Instant // when the holder was first seen to be the holder
+	succeeds    bool    // this replica should take the role from the holder, which is alive
+	founded     bool    // this incarnation created the lead record of an empty home cluster
+	highest     Epoch   // the highest epoch seen in any record
 	// eraFound is the wall clock, as an epoch, when the first listing was complete. lifted: the floor was raised since
 	// then.
 	eraFound   Epoch
@@ -373,8 +375,9 @@ func (r *Replica) planEvery() time.Duration {
 	return max(r.cfg.PlanEvery, time.Duration(len(r.order))*perShard)
 }
 
-// touchDue queues the shards whose next step depends on time alone.
+// touchDue does what depends on time alone, and queues the shards whose next step does.
 func (r *Replica) touchDue() {
+	r.awaitServing()
 	if r.lookAt != (Instant{}) && r.now.AtLeast(r.lookAt) >= 0 {
 		r.lookAt = Instant{}
 		r.replan = true
@@ -433,7 +436,6 @@ func (r *Replica) shard(id keyspace.ShardID) *tenure {
 	t := &tenure{id: id, layout: r.layout(id.Cluster), excluded: r.excludes(id)}
 	r.shards[id] = t
 	r.order, t.layout.shards = insert(r.order, t), insert(t.layout.shards, t)
-	r.fit.stale = true
 	return t
 }
 

@@ -125,6 +125,7 @@ func (r *Replica) shardSeen(s Shard) {
 	}
 	if !t.known {
 		t.cameAt, t.reportedAt = r.now, r.now
+		r.fit.stale = true // it may be of a cluster that this replica doesn't know
 	}
 	if t.known && t.replacedBy(s) {
 		r.bury(t) // it was deleted and made again, and the watch showed only the end
@@ -156,7 +157,7 @@ func (r *Replica) shardGone(in ShardGone) {
 		return // the record was seen after this read was sent; the watch or the next read will show if it is gone
 	}
 	cold, warm := t.successorCold(), t.successorWarm()
-	t.known = false
+	t.known, r.fit.stale = false, true
 	r.recount(t, cold, warm)
 	t.rec.Version = max(t.rec.Version+1, in.Version) + 1 // nothing older follows the deletion
 	r.bury(t)

@@ -38,7 +38,7 @@ func (w *world) poll() {
 			w.fail(nil, "I3: shard %s isn't served %v after the last fault", w.ids[missing], w.now-w.last)
 		}
 	case 1:
-		if due := w.last + 4*leaseDuration; w.now < due {
+		if due := w.last + w.settling(); w.now < due {
 			again = due - w.now // a clean exit was over only after the shards had been served
 			break
 		}
@@ -62,23 +62,36 @@ func (w *world) poll() {
 // shards that nobody has held yet, it is three and a half: a new coordinator looks for two and a half (BuryTime) before
 // it makes records that it doesn't know, and a record made by hand is left alone for as long. Where the store's history
 // is replaced, or may have been by all that a process can find out, what was found is watched for a lease duration
-// first.
+// first. Where records are missing, and the coordinator doesn't know the cluster, it is replaced after three and a half.
 func (w *world) deadline(shard int) time.Duration {
 	slowest := 1.0
 	for _, r := range w.schedule.Rates {
 		slowest = min(slowest, r)
 	}
 	lease := time.Duration(float64(leaseDuration) / slowest)
+	missing := w.fresh[shard] || w.lost || w.schedule.meddled() || w.schedule.divided()
 	if w.schedule.unfair() || w.Restores > 1 { // who finds out late that it was set back again waits again
+		if missing {
+			lease += lease * 7 / 9
+		}
 		return lease*9/2 + time.Second
 	}
-	if w.fresh[shard] || w.lost || w.schedule.meddled() || w.schedule.divided() {
+	if missing {
 		return lease*7/2 + time.Second
 	}
 	if w.schedule.replaced() || w.schedule.deletes() {
 		return 2 * lease
 	}
 	return lease + time.Second
+}
+
+// settling is how long the fleet needs, once all shards are served, until nothing changes any more. Where some process
+// can't reach some cluster, another may take the coordinator's role for that, and moves shards after it.
+func (w *world) settling() time.Duration {
+	if w.schedule.unfair() {
+		return 12 * leaseDuration
+	}
+	return 4 * leaseDuration
 }
 
 // mend ends all faults that could last, and makes sure that somebody lives.

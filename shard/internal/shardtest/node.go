@@ -126,7 +126,8 @@ func (n *node) start() {
 		}
 	}
 	life := n.life
-	n.knows = w.knownClusters()
+	n.knows = driver.Clusters{}
+	n.knows = n.identified(w.knownClusters())
 	n.handle(n.knows)
 	n.handle(driver.Start{})
 	for s := range streams {

@@ -84,6 +84,7 @@ func (n *node) probe(p driver.Probe) {
 // know tells the driver which clusters there are. What it found out about one that is gone, the driver has to forget.
 // One that is back and can't be reached is found out about when something of it is tried.
 func (n *node) know(all driver.Clusters) {
+	all = n.identified(all)
 	for at, name := range n.w.names {
 		_, before := n.knows.Bits[name]
 		switch _, there := all.Bits[name]; {
@@ -95,6 +96,30 @@ func (n *node) know(all driver.Clusters) {
 	}
 	n.knows = all
 	n.handle(all)
+}
+
+// identified is what a process can know of the clusters that there are. Of one that it can't reach it knows what it knew
+// before, if anything: it can't tell a new cluster from the one that had the name. It asks until it is answered. Fleets of
+// two versions are spared this: a coordinator that doesn't know a cluster is replaced only after the rollout.
+func (n *node) identified(all driver.Clusters) driver.Clusters {
+	if len(n.w.schedule.Previous) > 0 {
+		return all
+	}
+	for at, name := range n.w.names {
+		_, there := all.Bits[name]
+		if _, was := n.knows.Bits[name]; !there || n.w.now >= n.reaches[at].awayTill ||
+			was && n.knows.UIDs[name] == all.UIDs[name] {
+			continue
+		}
+		delete(all.Bits, name)
+		if bits, was := n.knows.Bits[name]; was {
+			all.Bits[name], all.UIDs[name] = bits, n.knows.UIDs[name]
+		}
+		if till := n.reaches[at].awayTill; till < never {
+			n.w.push(event{at: till + n.w.upTo(lookEvery), kind: evCluster, node: int8(n.index), life: n.life})
+		}
+	}
+	return all
 }
 
 // looked tells the driver what it found. A process goes on looking at what it can't reach, as long as it is there.

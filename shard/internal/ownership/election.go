@@ -1,0 +1,136 @@
+package ownership
+
+import (
+	"slices"
+
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+// leadSeen records a version of the lead record.
+func (r *Replica) leadSeen(l Lead) {
+	if l.Version <= r.lead.Version || l.Version < r.leadLeast {
+		return
+	}
+	if r.synced && !r.lifted && (r.lead.Version != 0 && l.Floor > r.lead.Floor || l.Floor >= r.eraFound) {
+		r.lifted = true
+		r.touchAll()
+	}
+	if l.Holder != r.lead.Holder {
+		r.leadAt, r.succeeds = r.now, false
+	}
+	r.lead = l
+	r.noteEpoch(l.Floor)
+	r.coordinator = r.name(l.Holder)
+	if r.leadWrite.settled(l.Version) {
+		r.founded = r.founded || (r.leadWrite.base == 0 && l.Holder == r.cfg.ID && r.empty)
+		r.forget(r.leadWrite)
+		r.leadWrite = nil
+	}
+	r.replan = true
+}
+
+// leadWritten handles a committed write of the lead record.
+func (r *Replica) leadWritten(v Version) {
+	next := r.leadWrite.effect.(WriteLead).Lead
+	next.Version = v
+	r.leadSeen(next)
+}
+
+// Leads reports whether this replica is the coordinator by the newest record it saw.
+func (r *Replica) Leads() bool { return r.lead.Holder == r.cfg.ID && !r.leaving }
+
+// elect takes the coordinator's role if its holder is sealed or leaves and this replica is first in line, or if the
+// holder can't do what this replica could (see [Replica.awaitServing]). The lead record has no heartbeat of its own:
+// its holder's lease serves as one. I1 doesn't depend on it, so two coordinators would only waste writes.
+func (r *Replica) elect() {
+	if !r.synced {
+		return
+	}
+	if r.leadWrite != nil {
+		return
+	}
+	next, base := r.lead, r.lead.Version
+	switch {
+	case r.leadFree() && r.firstInLine(), r.succeeds && !r.leaving:
+		next.Holder = r.cfg.ID
+		if r.highest > 0 {
+			next.Floor = r.highest + 2*epochBand // records that were deleted before we looked may have used that many
+		}
+	case r.Leads() && r.highest > r.lead.Floor+epochBand/2, r.raisesFloor():
+	default:
+		return
+	}
+	next.Floor = max(next.Floor, r.highest, r.era(), r.eraFound) // the clock may have been set back
+	r.leadWrite = r.send(base, target{lead: true}, func(seq uint64) Effect {
+		return WriteLead{Seq: seq, Base: base, Lead: next}
+	})
+}
+
+func (r *Replica) leadFree() bool {
+	if r.lead.Holder == r.cfg.ID {
+		return false
+	}
+	p := r.coordinator
+	return p == nil || p.dead() || p.lease.Leaving || p.lease.Version == 0
+}
+
+func (r *Replica) firstInLine() bool {
+	c := r.candidates()
+	return len(c) > 0 && c[0] == r.cfg.ID
+}
+
+// leadGone handles the deletion of the lead record. Its floor isn't lost: the first replica in line makes the record
+// again, above everything that it knows.
+func (r *Replica) leadGone() {
+	if r.lead.Version != 0 {
+		r.leadLeast = r.lead.Version + 2 // nothing older follows the deletion
+	}
+	r.lead, r.coordinator = Lead{}, nil
+	if r.leadWrite != nil && r.leadWrite.base != 0 {
+		r.forget(r.leadWrite)
+		r.leadWrite = nil
+	}
+	r.replan = true
+}
+
+// awaitServing decides whether this replica should take the role from a living coordinator. A coordinator divides only
+// clusters that it knows, and one that has never reached a cluster doesn't know it. So a replica that knows a cluster
+// which stays without layout or records takes the role, once the coordinator has had the time for which a new one waits
+// (BuryTime) and a lease duration more. A replica that has had the role, and couldn't help the cluster either, doesn't
+// take it for that cluster again.
+func (r *Replica) awaitServing() {
+	if !r.synced || r.leaving || r.mixed() {
+		return
+	}
+	patience := r.cfg.BuryTime + r.cfg.LeaseDuration
+	for _, l := range r.layoutOrder {
+		switch {
+		case l.complete:
+		case !r.lacks(l):
+			l.lacksSince, l.tried = Instant{}, false
+		case l.lacksSince == (Instant{}):
+			l.lacksSince = r.now
+		case r.Leads():
+			l.tried = true
+		case !l.tried && r.now.AtLeast(l.lacksSince) >= patience && r.now.AtLeast(r.leadAt) >= patience:
+			r.succeeds = true
+		}
+	}
+}
+
+// lacks reports whether a cluster that this replica knows has no layout, has that of another cluster which had its
+// name, or has a shard without a record that can be claimed.
+func (r *Replica) lacks(l *layout) bool {
+	c := l.cluster
+	if _, given := r.given.Bits[c]; !given || r.servedAs(c) != c {
+		return false
+	}
+	if !l.known || r.remade(c) {
+		return true
+	}
+	l.complete = !slices.ContainsFunc(l.rec.Prefixes, func(p keyspace.Prefix) bool {
+		t := r.shards[l.rec.ID(p)]
+		return t == nil || !t.known || t.rec.Retired
+	})
+	return !l.complete
+}

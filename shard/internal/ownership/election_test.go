@@ -1,0 +1,97 @@
+package ownership
+
+import (
+	"testing"
+
+	"github.com/tenure-dev/tenure/shard/keyspace"
+)
+
+// east is a cluster that the machine under test knows, and its coordinator b need not.
+const east = keyspace.ClusterName("east")
+
+// knows feeds the clusters that there are. Of west there is all that it needs.
+func (b *bench) knows(clusters ...keyspace.ClusterName) {
+	b.t.Helper()
+	bits := map[keyspace.ClusterName]int{}
+	for _, c := range clusters {
+		bits[c] = 0
+	}
+	b.feed(Clusters{Bits: bits})
+	b.held("west/", "b", "b")
+}
+
+func TestWhoKnowsAClusterThatStaysUndividedTakesTheCoordinatorsRole(t *testing.T) {
+	b := newBench(t)
+	b.knows("west", east)
+	patience := b.r.cfg.BuryTime + b.r.cfg.LeaseDuration
+	b.live(patience-lease/4, "")
+	none[WriteLead](b)
+	b.live(lease/2, "")
+	w := find[WriteLead](b)
+	if w.Lead.Holder != "a" {
+		t.Fatalf("%+v", w)
+	}
+	b.commit(w.Seq)
+	b.pass(b.r.cfg.PlanEvery)
+	if l := find[WriteLayout](b); l.Layout.Cluster != east {
+		t.Errorf("divides %s, want east", l.Layout.Cluster)
+	}
+}
+
+func TestTheCoordinatorsRoleIsNotTakenFromTheLiving(t *testing.T) {
+	whole := Layout{Cluster: east, Generation: 1, Prefixes: keyspace.Partition(0), Version: 50}
+	for _, c := range []struct {
+		name  string
+		setUp func(*bench)
+	}{
+		{"the cluster is whole", func(b *bench) {
+			b.feed(LayoutSeen{whole})
+			b.held("east/", "b", "b")
+		}},
+		{"the cluster is gone again", func(b *bench) { b.knows("west") }},
+		{"this replica leaves", func(b *bench) { b.feed(Leave{}) }},
+		{"a replica that knows no layouts is alive", func(b *bench) {
+			b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: 100 * lease, Protocol: 2, Version: 60}})
+		}},
+		{"the coordinator is a new one each time", func(b *bench) {
+			for _, holder := range []Incarnation{"c", "b", "c"} {
+				b.live(3*lease, "")
+				b.v++
+				b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: 100 * lease, Protocol: 3, Version: b.v}})
+				b.feed(LeadSeen{Lead{Holder: holder, Version: b.v}})
+			}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t)
+			b.knows("west", east)
+			c.setUp(b)
+			b.live(3*lease, "")
+			none[WriteLead](b)
+		})
+	}
+}
+
+func TestAClusterThatLacksARecordIsReasonToTakeTheRole(t *testing.T) {
+	b := newBench(t)
+	b.knows("west", east)
+	b.feed(LayoutSeen{Layout{Cluster: east, Generation: 1, Prefixes: keyspace.Partition(1), Version: 50}})
+	b.held("east/0", "b", "b")
+	b.live(4*lease, "")
+	if w := find[WriteLead](b); w.Lead.Holder != "a" {
+		t.Errorf("%+v", w)
+	}
+}
+
+func TestWhoHadTheRoleAndCouldNotHelpDoesNotTakeItAgain(t *testing.T) {
+	b := newBench(t)
+	b.knows("west", east)
+	b.live(4*lease, "")
+	b.commit(find[WriteLead](b).Seq)
+	b.live(lease, "") // its layout is refused, say
+	b.out = nil
+	b.v++
+	b.feed(LeadSeen{Lead{Holder: "b", Version: b.v}})
+	b.live(8*lease, "")
+	none[WriteLead](b)
+}
