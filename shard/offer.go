@@ -67,6 +67,8 @@ func judge(e evidence) verdict {
 const (
 	firstAskPause = 250 * time.Millisecond
 	lastAskPause  = 10 * time.Second
+	// refusedAskPause is for one that is served though it doesn't say: the right to ask may come late.
+	refusedAskPause = time.Minute
 )
 
 // ask finds out which cluster a connection leads to, beside the caller, and does what follows from it.
@@ -78,7 +80,12 @@ func (f *fleet) ask(name keyspace.ClusterName, way uint64) {
 		return // start asks
 	}
 	f.spawn(func() {
-		for pause := firstAskPause; !f.askOnce(ctx, name, way); pause = min(2*pause, lastAskPause) {
+		for pause := firstAskPause; ; pause *= 2 {
+			longest := f.askOnce(ctx, name, way)
+			if longest == 0 {
+				return
+			}
+			pause = min(pause, longest)
 			select {
 			case <-ctx.Done():
 				return
@@ -88,13 +95,13 @@ func (f *fleet) ask(name keyspace.ClusterName, way uint64) {
 	})
 }
 
-// askOnce reports whether there is nothing left to ask.
-func (f *fleet) askOnce(ctx context.Context, name keyspace.ClusterName, way uint64) (done bool) {
+// askOnce returns the longest pause before the next question; 0 if there is nothing left to ask.
+func (f *fleet) askOnce(ctx context.Context, name keyspace.ClusterName, way uint64) (longest time.Duration) {
 	f.mu.Lock()
 	s := f.clusters[name]
 	if s == nil || s.given != way { // it went, or another was given since
 		f.mu.Unlock()
-		return true
+		return 0
 	}
 	inUse, offered := s.connection, s.offer
 	f.mu.Unlock()
@@ -103,7 +110,7 @@ func (f *fleet) askOnce(ctx context.Context, name keyspace.ClusterName, way uint
 		return f.identified(name, way, uid, err)
 	}
 	if offered.ctx.Err() != nil { // the grace decides
-		return true
+		return 0
 	}
 	e := evidence{sameServer: inUse.via.SameServer(offered.via), inUse: inUse.uid}
 	if e.inUse == "" && !e.sameServer {
@@ -114,25 +121,33 @@ func (f *fleet) askOnce(ctx context.Context, name keyspace.ClusterName, way uint
 		_, err := inUse.via.Identify(ctx)
 		e.lost = apierrors.IsUnauthorized(err)
 	}
-	return f.decide(name, offered, inUse.way, e)
+	if f.decide(name, offered, inUse.way, e) {
+		return 0
+	}
+	return lastAskPause
 }
 
-// identified notes which cluster the connection in use leads to.
-func (f *fleet) identified(name keyspace.ClusterName, way uint64, uid types.UID, err error) (done bool) {
-	if err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) { // else it isn't to be known
-		return false
+// identified notes which cluster the connection in use leads to, and returns the longest pause before the next question.
+// A cluster that refuses to say is served without being known.
+func (f *fleet) identified(name keyspace.ClusterName, way uint64, uid types.UID, err error) (longest time.Duration) {
+	switch {
+	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
+		longest = refusedAskPause
+	case err != nil:
+		return lastAskPause
 	}
 	f.mu.Lock()
 	s := f.clusters[name]
 	current := s != nil && s.given == way && s.offer == nil
-	if current {
+	news := current && (!s.identified || s.uid != uid)
+	if news {
 		s.uid, s.identified = uid, true
 	}
 	f.mu.Unlock()
-	if current {
+	if news {
 		f.tell()
 	}
-	return true
+	return longest
 }
 
 // decide acts on what was found out about an offer, if that and the connection in use are still the same.

@@ -275,3 +275,28 @@ func TestARemovalCountsWhateverIsInUse(t *testing.T) {
 		o.expect("removed", false, false, "none")
 	})
 }
+
+func TestAClusterThatRefusesToSayWhoItIsIsServedAndAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := offered(t)
+		late := &fakeServer{name: "2", uid: "e", code: http.StatusForbidden}
+		if err := o.add(t.Context(), "east", fakeCluster{config: &rest.Config{Host: "https://e", Transport: late}}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if c, _ := o.get("east"); !c.identified || c.uid != "" {
+			t.Fatalf("east is %q, identified: %v", c.uid, c.identified)
+		}
+		told := o.told.Load()
+		time.Sleep(10 * time.Minute)
+		if o.told.Load() != told {
+			t.Error("it tells of an answer that says nothing new")
+		}
+		late.mended.Store(true)
+		time.Sleep(refusedAskPause)
+		synctest.Wait()
+		if c, _ := o.get("east"); c.uid != "e" || o.told.Load() != told+1 {
+			t.Errorf("east is %q, told %d times", c.uid, o.told.Load()-told)
+		}
+	})
+}
