@@ -65,7 +65,7 @@ type Decision struct {
 // Decide says what an At needs now. It is pure.
 func Decide(view View) Decision {
 	switch {
-	case view.At.DeletionTimestamp != nil:
+	case view.At.DeletionTimestamp != nil && view.At.Status.Phase != cnatv1alpha1.AtRunning:
 		return Decision{}
 	case view.At.Status.Phase == cnatv1alpha1.AtDone:
 		return decideDone(view)
@@ -122,14 +122,18 @@ func missed(view View, due time.Time) (time.Duration, bool) {
 
 func decideRunning(view View) Decision {
 	e := editStatus(view)
+	ours := view.Pod != nil && isOurs(view.Pod, view.At)
 	switch {
+	case !ours && view.Fresh && view.At.DeletionTimestamp != nil:
+		// Finalizers of others hold it. It gets the end of its Pod, but no other Pod.
+		return Decision{}
 	case view.Pod == nil && view.Fresh:
 		return e.makePod(view)
 	case view.Pod == nil && view.Note == NoteMade:
 		return Decision{After: cacheGrace}
 	case view.Pod == nil:
 		return Decision{Look: true}
-	case !isOurs(view.Pod, view.At):
+	case !ours:
 		if !view.Fresh {
 			return Decision{Look: true}
 		}

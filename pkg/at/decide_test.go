@@ -183,6 +183,14 @@ func TestDecideRunning(t *testing.T) {
 		{name: "a deleted Pod that succeeded has ended", at: anAt(running),
 			pod: aPod(podDeleted(soon), ended(corev1.PodSucceeded, 0, soon)), want: succeeded},
 		{name: "an At that is being deleted gets no Pod again", at: anAt(running, deleting), fresh: true, want: summary{}},
+		{name: "an At that is being deleted gets no Pod under an unused claim either", at: anAt(running, deleting),
+			fresh: true, note: NoteUnused, want: summary{}},
+		{name: "an At that is being deleted gets the end of its Pod", at: anAt(running, deleting),
+			pod: aPod(ended(corev1.PodSucceeded, 0, soon)), want: succeeded},
+		{name: "the Pod of an At that is being deleted may have ended before it was cached", at: anAt(running, deleting),
+			want: summary{Look: true}},
+		{name: "an At that is being deleted isn't blocked by a stranger's Pod", at: anAt(running, deleting),
+			pod: aPod(foreign), fresh: true, want: summary{}},
 	})
 }
 

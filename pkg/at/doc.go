@@ -93,7 +93,8 @@
 //     second conflicts. After DONE no W1' succeeds, hence no W2 is sent.
 //  10. The At is deleted at any point. W1, W1' and W3 conflict or find nothing. A W2
 //     that comes after makes a Pod whose owner is gone, and the garbage collector
-//     deletes it. An At created anew has another UID, hence another Pod name.
+//     deletes it. An At created anew has another UID, hence another Pod name. While
+//     a finalizer of others holds the At, only its status is written.
 //
 // No Pod is made early: W1 is only decided on when this process's clock has
 // reached the schedule, and W2 comes after W1.
