@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 )
@@ -241,6 +242,30 @@ func TestStatusOfANormalLife(t *testing.T) {
 	}
 	if reason := conditionOf(t, *finished, cnatv1alpha1.ConditionFailed); reason != ReasonPodFailed {
 		t.Errorf("condition Failed has reason %q, want %q", reason, ReasonPodFailed)
+	}
+}
+
+// kubectl wait ignores conditions that are about an earlier generation, and the time to live of a DONE At may change.
+func TestOnlyAConditionAboutTheSpecHasItsGeneration(t *testing.T) {
+	end := due.Add(time.Second)
+	for name, c := range map[string]struct {
+		view View
+		kind string
+		want int64
+	}{
+		"Complete": {View{At: anAt(running), Pod: aPod(ended(corev1.PodSucceeded, 0, end)), Now: end},
+			cnatv1alpha1.ConditionComplete, 0},
+		"Failed": {View{At: anAt(running), Pod: aPod(ended(corev1.PodFailed, 1, end)), Now: end},
+			cnatv1alpha1.ConditionFailed, 0},
+		"Failed by its deadline": {View{At: anAt(deadline(1)), Now: due.Add(time.Minute)}, cnatv1alpha1.ConditionFailed, 0},
+		"Blocked":                {View{At: anAt(schedule("tomorrow")), Now: due}, cnatv1alpha1.ConditionBlocked, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := meta.FindStatusCondition(Decide(c.view).Status.Conditions, c.kind)
+			if got == nil || got.ObservedGeneration != c.want {
+				t.Errorf("%+v, want %s with generation %d", got, c.kind, c.want)
+			}
+		})
 	}
 }
 

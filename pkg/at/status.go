@@ -50,15 +50,21 @@ func (e *edit) changed() *cnatv1alpha1.AtStatus {
 }
 
 // condition sets a condition. Its message may quote an API server, a webhook or a kubelet.
+//
+// Only Blocked is about one generation of the spec. An end stays true whatever is edited after it, and kubectl wait
+// ignores a condition whose generation isn't the last one.
 func (e *edit) condition(kind, reason, message string) {
-	meta.SetStatusCondition(&e.next.Conditions, metav1.Condition{
+	condition := metav1.Condition{
 		Type:               kind,
 		Status:             metav1.ConditionTrue,
 		Reason:             reason,
 		Message:            text.Line(message, text.Note),
-		ObservedGeneration: e.at.Generation,
 		LastTransitionTime: metav1.NewTime(e.now),
-	})
+	}
+	if kind == cnatv1alpha1.ConditionBlocked {
+		condition.ObservedGeneration = e.at.Generation
+	}
+	meta.SetStatusCondition(&e.next.Conditions, condition)
 }
 
 // shownBlock returns the condition that shows what keeps the At from its next step, if it has that reason and is about
