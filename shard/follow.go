@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"sync"
-	"time"
 
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -48,10 +47,7 @@ func newRecordCache(cfg Config, rc *rest.Config, scheme *runtime.Scheme, log log
 	namespaces := map[string]cache.Config{cfg.Namespace: {}}
 	c, err := cache.New(rc, cache.Options{
 		Scheme: scheme, Mapper: recordMapper(),
-		NewInformer: func(lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration,
-			indexers toolscache.Indexers) toolscache.SharedIndexInformer {
-			return toolscache.NewSharedIndexInformer(engage.Live(lw, cfg.LeaseDuration/10), obj, resync, indexers)
-		},
+		NewInformer: engage.LiveInformer(cfg.LeaseDuration / 10),
 		DefaultWatchErrorHandler: func(_ context.Context, _ *toolscache.Reflector, err error) { // it is tried again
 			if apierrors.IsNotFound(err) {
 				log.Error(err, "the home cluster doesn't know the kind Shard: install config/crd there")
@@ -109,7 +105,7 @@ func newPodWatch(cfg Config, rc *rest.Config, log logr.Logger) (*pods.Watch, err
 	}
 	rc = rest.CopyConfig(rc)
 	rc.QPS, rc.UserAgent = -1, cfg.agent()+" (coordination)"
-	return pods.NewWatch(rc, cfg.Namespace, cfg.Pod.Peers, log)
+	return pods.NewWatch(rc, cfg.Namespace, cfg.Pod.Peers, cfg.LeaseDuration/10, log)
 }
 
 // recordMapper knows the kinds of the records by itself: taking part needs no discovery, so a replica that is started

@@ -1,14 +1,40 @@
 package shard
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/tenure-dev/tenure/shard/internal/engage"
 )
+
+// liveCache has the informers of the manager's own cache list anew after home was away, unless the cache's options say
+// what informers to make. A home cluster that is restored from a backup may have gone back to earlier versions: a watch
+// that goes on from where it ended would be silent until those are passed, and a cluster whose Secret is made meanwhile
+// wouldn't be known.
+func liveCache(inner cache.NewCacheFunc) cache.NewCacheFunc {
+	if inner == nil {
+		inner = cache.New
+	}
+	return func(rc *rest.Config, opts cache.Options) (cache.Cache, error) {
+		if opts.NewInformer == nil {
+			opts.NewInformer = engage.LiveInformer(engage.LastPause)
+			if opts.HTTPClient != nil { // a manager always gives one
+				noting := *opts.HTTPClient
+				noting.Transport = engage.Noting(cmp.Or(noting.Transport, http.DefaultTransport))
+				opts.HTTPClient = &noting
+			}
+		}
+		return inner(rc, opts)
+	}
+}
 
 // checkHomeCache refuses what manager.Options.Cache says of a home cluster that is worked on. Its shards have caches of
 // their own, which don't go by that: a program that was bounded to one namespace would work in all of them.

@@ -54,6 +54,7 @@ func NewManager(home *rest.Config, provider multicluster.Provider, opts manager.
 	if opts.Controller.CacheSyncTimeout == 0 {
 		opts.Controller.CacheSyncTimeout = cacheSyncTimeout
 	}
+	opts.NewCache = liveCache(opts.NewCache)
 	local, err := manager.New(home, opts)
 	if err != nil {
 		return nil, fmt.Errorf("building the manager of the home cluster: %w", err)

@@ -58,6 +58,32 @@ func Live(inner toolscache.ListerWatcher, pause time.Duration) toolscache.Lister
 	}}
 }
 
+// LiveInformer is an informer with a [Live] list-watch, in the form of cache.Options.NewInformer.
+func LiveInformer(pause time.Duration) func(toolscache.ListerWatcher, runtime.Object, time.Duration,
+	toolscache.Indexers) toolscache.SharedIndexInformer {
+	return func(lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration,
+		indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+		return toolscache.NewSharedIndexInformer(Live(lw, pause), obj, resync, indexers)
+	}
+}
+
+// Noting is a transport that tells a [Live] list-watch of all attempts that weren't answered. Without it, one that
+// client-go repeats by itself is not noticed: behind a load balancer none is refused.
+func Noting(base http.RoundTripper) http.RoundTripper { return &noting{base} }
+
+type noting struct{ base http.RoundTripper }
+
+func (n *noting) RoundTrip(req *http.Request) (*http.Response, error) {
+	res, err := n.base.RoundTrip(req)
+	if watches(req) && req.Context().Err() == nil {
+		noteAttempt(req.Context(), res, err)
+	}
+	return res, err
+}
+
+// WrappedRoundTripper is the one below.
+func (n *noting) WrappedRoundTripper() http.RoundTripper { return n.base }
+
 // watchServer begins a watch. Where the server didn't answer an attempt, it waits until it does, and returns errAway.
 func watchServer(ctx context.Context, lw toolscache.WatcherWithContext, opts metav1.ListOptions,
 	most time.Duration) (watch.Interface, error) {

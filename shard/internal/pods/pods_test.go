@@ -3,19 +3,23 @@ package pods
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -127,7 +131,7 @@ func TestWhoMayNotReadPodsSaysSoOnceAndAsksAgain(t *testing.T) {
 		return false, nil, nil
 	})
 	log := funcr.New(func(_, _ string) { lines.Add(1) }, funcr.Options{})
-	w, err := newWatch(c, "n", "of=us", 10*time.Millisecond, log)
+	w, err := newWatch(c, "n", "of=us", time.Second, 10*time.Millisecond, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,4 +172,47 @@ func TestWhoMayNotReadPodsSaysSoOnceAndAsksAgain(t *testing.T) {
 	}
 	cancel()
 	<-done
+}
+
+// A watch that goes on where it ended is silent until a restored home cluster has passed that version.
+func TestPodsAreListedAnewAfterHomeWasAway(t *testing.T) {
+	c := fake.NewSimpleClientset()
+	events := make(chan string, 9)
+	c.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		events <- "list"
+		return true, &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "9"}}, nil
+	})
+	first, watches := watch.NewFake(), 0
+	c.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
+		events <- "watch"
+		switch watches++; watches {
+		case 1:
+			return true, first, nil
+		case 2:
+			return true, nil, fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
+		}
+		return true, watch.NewFake(), nil
+	})
+	w, err := newWatch(c, "n", "of=us", 10*time.Millisecond, time.Second, logr.Discard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); w.Run(ctx) }()
+	defer func() { cancel(); <-done }()
+	for i, want := range []string{"list", "watch", "watch", "watch", "list", "watch"} {
+		select {
+		case got := <-events:
+			if got != want {
+				t.Fatalf("request %d is a %s, want a %s", i, got, want)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("request %d doesn't come, want a %s", i, want)
+		}
+		if i == 1 {
+			time.Sleep(1100 * time.Millisecond) // client-go takes a shorter watch for a failed one
+			first.Stop()
+		}
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 
+	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 )
 
@@ -26,19 +27,23 @@ type Watch struct {
 	informer toolscache.SharedIndexInformer
 }
 
-// NewWatch returns a watch of the Pods. It sends no request until Run.
-func NewWatch(rc *rest.Config, namespace, selector string, log logr.Logger) (*Watch, error) {
+// NewWatch returns a watch of the Pods. It sends no request until Run. Where the API server is away, it pauses for no
+// longer than that between two tries, and then lists anew ([engage.Live]).
+func NewWatch(rc *rest.Config, namespace, selector string, pause time.Duration, log logr.Logger) (*Watch, error) {
+	rc = rest.CopyConfig(rc)
+	rc.Wrap(engage.Noting)
 	c, err := kubernetes.NewForConfig(rc)
 	if err != nil {
 		return nil, fmt.Errorf("building the client of the Pods: %w", err)
 	}
-	return newWatch(c, namespace, selector, lookAgain, log)
+	return newWatch(c, namespace, selector, pause, lookAgain, log)
 }
 
-func newWatch(c kubernetes.Interface, namespace, selector string, again time.Duration,
+func newWatch(c kubernetes.Interface, namespace, selector string, pause, again time.Duration,
 	log logr.Logger) (*Watch, error) {
 	pods, told := c.CoreV1().Pods(namespace), false
-	informer := toolscache.NewSharedIndexInformer(listed{&toolscache.ListWatch{
+	// Every watch begins with a list, where missing rights are noticed and retried rarely.
+	informer := toolscache.NewSharedIndexInformer(engage.Live(&toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 			opts.LabelSelector = selector
 			for {
@@ -63,7 +68,7 @@ func newWatch(c kubernetes.Interface, namespace, selector string, again time.Dur
 			opts.LabelSelector = selector
 			return pods.Watch(ctx, opts)
 		},
-	}}, &corev1.Pod{}, 0, nil)
+	}, pause), &corev1.Pod{}, 0, nil)
 	err := informer.SetTransform(func(obj any) (any, error) {
 		if pod, ok := obj.(*corev1.Pod); ok { // only these fields are used
 			return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
@@ -84,13 +89,6 @@ func newWatch(c kubernetes.Interface, namespace, selector string, again time.Dur
 	}
 	return &Watch{informer: informer}, nil
 }
-
-// listed turns off streaming lists, so that every watch begins with a list, where missing rights are noticed and
-// retried rarely.
-type listed struct{ *toolscache.ListWatch }
-
-// IsWatchListSemanticsUnSupported is the method that client-go's reflectors call.
-func (listed) IsWatchListSemanticsUnSupported() bool { return true }
 
 // Run watches until the context ends.
 func (w *Watch) Run(ctx context.Context) { w.informer.RunWithContext(ctx) }
