@@ -97,8 +97,7 @@ func decidePending(view View) Decision {
 	}
 	ours := view.Pod != nil && isOurs(view.Pod, view.At)
 	if deadline, late := missed(view, due); late && !ours {
-		message := e.miss(due, deadline)
-		return Decision{Status: e.changed(), Events: []Event{{ReasonMissed, "Miss", message}}}
+		return e.missed(due, deadline)
 	}
 	if view.Pod != nil && !ours {
 		return e.foreign(view)
@@ -167,6 +166,12 @@ func (e *edit) makePod(view View) Decision {
 		return e.suspended()
 	}
 	if view.Note == NoteUnused {
+		due, err := ParseSchedule(view.At.Spec.Schedule)
+		deadline, late := missed(view, due)
+		if late && err == nil && view.At.Status.Restarts == 0 {
+			// No Pod was ever there, nor will one come: it was refused, or never asked for.
+			return e.missed(due, deadline)
+		}
 		return Decision{MakePod: true}
 	}
 	e.claimAgain()

@@ -44,9 +44,10 @@
 //	W2  create the Pod
 //	W3  status: RUNNING -> DONE, with result, exitCode, finishTime
 //
-// A missed deadline is one write (PENDING -> DONE) and no Pod. Making a Pod again costs a renewed claim (W1': status,
-// restarts + 1) and W2. Deletion after ttlSecondsAfterFinished is one more. A normal life has no events; events are for
-// what the owner should know. A reconcile with nothing to do writes nothing.
+// A missed deadline is one write (PENDING -> DONE, or RUNNING -> DONE if the Pod was refused until then) and no Pod.
+// Making a Pod again costs a renewed claim (W1': status, restarts + 1) and W2. Deletion after ttlSecondsAfterFinished
+// is one more. A normal life has no events; events are for what the owner should know. A reconcile with nothing to do
+// writes nothing.
 //
 // W1, W1' and W3 carry the resourceVersion of the At that the decision was made
 // on. The deletion carries UID and resourceVersion. W2 has the name derived from
@@ -106,7 +107,8 @@
 //     precondition on another object. While the Pod exists, the same W2 is refused.
 //   - A Pod that ended and was deleted before anyone saw its end looks like one
 //     deleted before it ended, and is made again.
-//   - startingDeadlineSeconds is judged at the claim. A Pod made again may start later.
+//   - startingDeadlineSeconds is judged at the claim, and before each try after a refused Pod, by the process that made
+//     the claim: it knows that there never was a Pod. A Pod made again may start later.
 //   - A workload cluster that is restored from a backup has lost what came after the backup. An At whose claim or end
 //     isn't in the backup runs again, since nothing shows that it had run. An At that was made later is gone.
 //     An At that is RUNNING in the backup may be brought to the end that a cache still shows, which it really had. If

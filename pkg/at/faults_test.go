@@ -264,6 +264,33 @@ func TestARefusedPodIsShownOnceAndRetriedWithoutFurtherStatusWrites(t *testing.T
 	}
 }
 
+func TestARefusedPodIsMissedAfterItsDeadline(t *testing.T) {
+	b := newBench(t, anAt(deadline(60)))
+	refused := 0
+	b.fault = func(_ int, kind string, commit func() error) error {
+		if kind == "create" {
+			refused++
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "x", errors.New("exceeded quota"))
+		}
+		return commit()
+	}
+	if _, err := b.reconcile(); err == nil {
+		t.Fatal("a refused Pod is no error")
+	}
+	b.clock.Step(time.Minute + 1)
+	if _, err := b.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	status := b.at(t).Status
+	if status.Result != cnatv1alpha1.AtMissed || status.PodName != "" || refused != 1 {
+		t.Fatalf("after %d tries %+v, want Missed after one, and no Pod", refused, status)
+	}
+	failed := status.Conditions[0]
+	if failed.Reason != ReasonMissed || !strings.Contains(failed.Message, "exceeded quota") {
+		t.Errorf("%+v doesn't say why", failed)
+	}
+}
+
 func TestARefusalForAnotherCauseIsShownInItsTurn(t *testing.T) {
 	b := newBench(t, anAt())
 	causes := []string{"exceeded quota: cpu", "violates PodSecurity"}

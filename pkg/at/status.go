@@ -115,12 +115,16 @@ func (e *edit) done(result cnatv1alpha1.AtResult) {
 	e.next.Over = e.at.Spec.TTLSecondsAfterFinished == nil
 }
 
-func (e *edit) miss(due time.Time, deadline time.Duration) string {
+// missed ends an At that never had a Pod.
+func (e *edit) missed(due time.Time, deadline time.Duration) Decision {
 	message := fmt.Sprintf("not started within %s of %s", deadline, due.Format(time.RFC3339Nano))
+	if refused := shownBlock(e.at, ReasonPodRefused); refused != nil {
+		message += ": " + refused.Message
+	}
 	e.done(cnatv1alpha1.AtMissed)
-	e.next.ScheduledTime = micro(due)
+	e.next.PodName, e.next.ScheduledTime = "", micro(due)
 	e.condition(cnatv1alpha1.ConditionFailed, ReasonMissed, message)
-	return message
+	return Decision{Status: e.changed(), Events: []Event{{ReasonMissed, "Miss", message}}}
 }
 
 func (e *edit) finish(pod *corev1.Pod, end ending) string {
