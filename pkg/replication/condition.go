@@ -35,6 +35,7 @@ const (
 	ReasonStalled           = "RolloutStalled"
 	ReasonCleaningUp        = "CleaningUp"
 	ReasonRepaired          = "DriftRepaired"
+	ReasonRecordRefused     = "RecordRefused"
 )
 
 // State is the state of a copy.

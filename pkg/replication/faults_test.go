@@ -240,6 +240,23 @@ func TestBadAnnotationsWriteNothingButTheCondition(t *testing.T) {
 	}
 }
 
+func TestASourceWhoseRecordIsRefusedIsTold(t *testing.T) {
+	b := newBench(t, aSource())
+	b.fault = func(int, func() error) error {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "deployments"}, "web", errors.New("frozen by policy"))
+	}
+	if _, err := b.reconcile(); err == nil {
+		t.Fatal("a record that isn't written is no error")
+	}
+	if text := b.events(); !strings.Contains(text, ReasonRecordRefused) || !strings.Contains(text, "frozen by policy") {
+		t.Errorf("events %q don't say why nothing is copied", text)
+	}
+	b.fault = func(int, func() error) error { return errTimeout }
+	if _, err := b.reconcile(); err == nil || strings.Contains(b.events(), ReasonRecordRefused) {
+		t.Errorf("%v: no answer isn't a refusal", err)
+	}
+}
+
 func TestTheConditionGoesWithTheLabelWhereNothingWasCopied(t *testing.T) {
 	for name, spoil := range map[string]func(b *bench){
 		ReasonInvalidAnnotation: func(b *bench) { b.edit("home", "kubectl", annotated(AnnotationReplicas, "share")) },

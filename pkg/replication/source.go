@@ -188,6 +188,10 @@ func (a *actor) remember(ctx context.Context, record Record) error {
 	patch := client.MergeFromWithOptions(a.source.DeepCopy(), client.MergeFromWithOptimisticLock{})
 	err := a.home.GetClient().Patch(ctx, next, patch, client.FieldOwner(FieldManager))
 	if err != nil {
+		if isRefusal(err) && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			a.tell(corev1.EventTypeWarning, ReasonRecordRefused, fmt.Sprintf("nothing is copied or deleted, since its "+
+				"cluster doesn't let its list of copies be written: %v", err))
+		}
 		return fmt.Errorf("writing the list of copies of Deployment %s: %w", a.key, err)
 	}
 	a.r.notes.replacedSource(a.source.UID, seen, !record.Finalizer, a.r.now())
