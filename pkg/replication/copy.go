@@ -134,6 +134,7 @@ func (c *copyActor) do(ctx context.Context, view *CopyView, step Step) error {
 	case ActDelete:
 		err = deleteCopy(ctx, c.cluster, view.Copy)
 		if err == nil || apierrors.IsNotFound(err) {
+			c.note(func(n *Note) { n.Applied = "" }) // if it is wanted again, nobody else had deleted it
 			return c.look(ctx, view)
 		}
 	default:

@@ -142,8 +142,18 @@ func (v CopyView) create() Step {
 	case !v.Live && v.behind():
 		return done(Outcome{State: Progressing, Desired: v.Want.replicas(), After: cacheGrace})
 	}
-	return Step{Act: ActCreate, Config: v.Want.Full}
+	step := Step{Act: ActCreate, Config: v.Want.Full}
+	if v.Note.Applied == v.Want.Full.GetAnnotations()[AnnotationApplied] { // somebody deleted it
+		step.Drift = []string{wholeCopy}
+		if wait := v.Note.contested(step.Drift, v.Now); wait > 0 {
+			return done(Outcome{State: Contested, After: wait, Text: "somebody deletes it each time it is made"})
+		}
+	}
+	return step
 }
+
+// wholeCopy stands among the fields that drift for a copy that was deleted.
+const wholeCopy = "the whole Deployment"
 
 func (v CopyView) foreign() Step {
 	if !v.Live && v.held(v.foreignKey()) {

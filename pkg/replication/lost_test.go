@@ -108,6 +108,44 @@ func TestRepairsOfEverOtherFieldsAreHeldBackToo(t *testing.T) {
 	}
 }
 
+// Somebody's cleaner deletes what it doesn't know, as soon as it sees it.
+func TestACopyThatIsDeletedEachTimeIsMadeEverMoreSeldom(t *testing.T) {
+	b := newBench(t, aSource())
+	b.live()
+	b.written = nil
+	for range 60 {
+		if b.get("west") != nil {
+			b.delete("west")
+		}
+		b.clock.Step(time.Second)
+		if _, err := b.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	applied := strings.Count(strings.Join(b.written, "\n"), "apply west")
+	if applied < freeRepairs || applied > 10 || !strings.Contains(b.condition(), ReasonContested) {
+		t.Errorf("made %d times in a minute; condition %q", applied, b.condition())
+	}
+	b.clock.Step(longestDelay)
+	b.live()
+	if got := b.condition(); got != "True "+ReasonReplicated {
+		t.Errorf("left in peace: condition %q", got)
+	}
+}
+
+// A copy that goes and comes back as its owner asks wasn't deleted by a stranger.
+func TestACopyThatItsOwnerTakesAwayAndWantsAgainIsNoDrift(t *testing.T) {
+	b := newBench(t, aSource())
+	b.live()
+	b.edit("home", "kubectl", annotated(AnnotationClusters, "east"))
+	b.live()
+	b.edit("home", "kubectl", annotated(AnnotationClusters, "east,west"))
+	b.live()
+	if text := b.events(); b.get("west") == nil || strings.Contains(text, ReasonRepaired) {
+		t.Errorf("copy %v, events %q", b.get("west") != nil, text)
+	}
+}
+
 // API servers take two entries of one key in a create, and in no apply.
 func TestASourceThatCannotBeAppliedSaysSoAndIsNotSent(t *testing.T) {
 	twice := func(d *appsv1.Deployment) {
