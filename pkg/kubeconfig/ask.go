@@ -15,16 +15,17 @@ import (
 func Ask(ctx context.Context, cfg *rest.Config, once bool) (status int, err error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.UserAgent = "tenure (health)"
-	httpClient, err := rest.HTTPClientFor(cfg)
+	transport, err := TransportFor(cfg)
 	if err != nil {
 		return 0, fmt.Errorf("asking for the version: %w", err)
 	}
+	httpClient := &http.Client{Transport: transport, Timeout: cfg.Timeout}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(cfg.Host, "/")+"/version", nil)
 	if err != nil {
 		return 0, fmt.Errorf("asking for the version: %w", err)
 	}
 	if once || cfg.Proxy != nil { // client-go shares no connections that go through a proxy: those would stay
-		defer utilnet.CloseIdleConnectionsFor(httpClient.Transport)
+		defer utilnet.CloseIdleConnectionsFor(transport)
 	}
 	res, err := httpClient.Do(req)
 	if err != nil {

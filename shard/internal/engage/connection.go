@@ -21,6 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 )
 
 // Connection is how all shards of a real cluster reach its API server. Its credentials and TLS can be replaced while it
@@ -54,7 +56,7 @@ func Connect(real cluster.Cluster) (*Connection, error) {
 	if config.Dial == nil && config.Transport == nil {
 		config.Dial = dial(&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second})
 	}
-	transport, err := rest.TransportFor(config)
+	transport, err := kubeconfig.TransportFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("building the transport of %s: %w", server.Host, err)
 	}
