@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/at"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
@@ -130,6 +131,56 @@ func TestAWorkloadClusterThatIsRestoredFromABackupIsServedAsItIsThen(t *testing.
 			t.Errorf("%s lapsed %d times", r.Name, n)
 		}
 	}
+}
+
+// TestAClusterThatIsAddedAfterHomeWentBackIsServedAtOnce restores home, without raising its revision, from before what
+// the replicas have seen of its Secrets.
+func TestAClusterThatIsAddedAfterHomeWentBackIsServedAtOnce(t *testing.T) {
+	f := labtest.Fleet(t, lab.Options{
+		Workloads: []string{"west", "east"}, Untold: true, Bare: true, LeaseDuration: lease, ShardsPerCluster: 2,
+		Direct: true, Planes: localplane.Config{TmpfsData: true},
+	})
+	if err := f.AddCluster(t.Context(), "west", "west"); err != nil {
+		t.Fatal(err)
+	}
+	labtest.Replica(t, f, "v1")
+	served := func(cluster string, within time.Duration) {
+		t.Helper()
+		labtest.Within(t, within, "cluster "+cluster+" is served", func() error {
+			shards := &tenurev1alpha1.ShardList{}
+			if err := f.Client(lab.Home).List(t.Context(), shards, client.InNamespace(lab.Namespace)); err != nil {
+				return err
+			}
+			for i := range shards.Items {
+				if s := &shards.Items[i]; s.Spec.Cluster == cluster && s.Status.Holder != "" {
+					return nil
+				}
+			}
+			return fmt.Errorf("none of %d records is a held one of it", len(shards.Items))
+		})
+	}
+	served("west", patience)
+	snapshot := filepath.Join(t.TempDir(), "home.db")
+	home := f.Planes.Cluster(lab.Home)
+	if err := home.Snapshot(t.Context(), snapshot); err != nil {
+		t.Fatal(err)
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: lab.Namespace, Name: "west"}}
+	for i := range 1000 { // more than is written to home before the test is over
+		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"aged":"%d"}}}`, i))
+		if err := f.Client(lab.Home).Patch(t.Context(), secret, patch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := home.Restore(t.Context(), snapshot, 0); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if err := f.AddCluster(t.Context(), "east", "east"); err != nil {
+		t.Fatal(err)
+	}
+	served("east", 45*time.Second)
+	t.Logf("served %v after home was back", time.Since(began).Round(100*time.Millisecond))
 }
 
 // nudge changes Pods that don't end though they should have: kwok, which plays the kubelet, gives one up for good when
