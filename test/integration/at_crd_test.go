@@ -75,6 +75,20 @@ func refusals(t *testing.T, c client.Client) {
 				Type: corev1.SeccompProfileTypeRuntimeDefault, LocalhostProfile: ptr.To("x"),
 			}}
 		}, "localhostProfile goes with"},
+		{func(s *cnatv1alpha1.AtSpec) { s.Image = "busybox 1" }, "spec.image"},
+		{func(s *cnatv1alpha1.AtSpec) {
+			s.Resources = &cnatv1alpha1.AtResources{Requests: corev1.ResourceList{"cpu": resource.MustParse("-1")}}
+		}, "no quantity is negative"},
+		{func(s *cnatv1alpha1.AtSpec) {
+			s.SecurityContext = &cnatv1alpha1.AtSecurityContext{RunAsUser: ptr.To(int64(1 << 31))}
+		}, "spec.securityContext.runAsUser"},
+		{func(s *cnatv1alpha1.AtSpec) {
+			s.SecurityContext = &cnatv1alpha1.AtSecurityContext{RunAsGroup: ptr.To(int64(1 << 31))}
+		}, "spec.securityContext.runAsGroup"},
+		{func(s *cnatv1alpha1.AtSpec) {
+			s.SecurityContext = &cnatv1alpha1.AtSecurityContext{Privileged: ptr.To(true),
+				AllowPrivilegeEscalation: ptr.To(false)}
+		}, "allowPrivilegeEscalation must not be false"},
 		{func(s *cnatv1alpha1.AtSpec) {
 			s.SecurityContext = &cnatv1alpha1.AtSecurityContext{
 				Capabilities: &cnatv1alpha1.AtCapabilities{Add: make([]string, 65)},
@@ -138,6 +152,7 @@ func transitions(t *testing.T, c client.Client) {
 		{name: "the account is frozen", patch: `{"spec":{"serviceAccountName":"x"}}`, refused: "immutable"},
 		{name: "the end is frozen", patch: `{"spec":{"activeDeadlineSeconds":3}}`, refused: "immutable"},
 		{name: "the token is frozen", patch: `{"spec":{"automountServiceAccountToken":true}}`, refused: "immutable"},
+		{name: "the token that it hasn't may be spelled out", patch: `{"spec":{"automountServiceAccountToken":false}}`},
 		{name: "the resources are frozen", patch: `{"spec":{"resources":{"limits":{"cpu":2}}}}`, refused: "immutable"},
 		{name: "the rights are frozen", patch: `{"spec":{"securityContext":{"privileged":true}}}`, refused: "immutable"},
 		{name: "suspend and time to live may change", patch: `{"spec":{"suspend":true,"ttlSecondsAfterFinished":4}}`},

@@ -25,7 +25,7 @@ import (
 // +kubebuilder:selectablefield:JSONPath=`.status.phase`
 // +kubebuilder:selectablefield:JSONPath=`.status.over`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="oldSelf.status.phase == 'PENDING' || (self.spec.schedule == oldSelf.spec.schedule && self.spec.command == oldSelf.spec.command && self.spec.image == oldSelf.spec.image && self.spec.?startingDeadlineSeconds == oldSelf.spec.?startingDeadlineSeconds && self.spec.?activeDeadlineSeconds == oldSelf.spec.?activeDeadlineSeconds && self.spec.?automountServiceAccountToken == oldSelf.spec.?automountServiceAccountToken && has(self.spec.serviceAccountName) == has(oldSelf.spec.serviceAccountName) && (!has(self.spec.serviceAccountName) || self.spec.serviceAccountName == oldSelf.spec.serviceAccountName) && has(self.spec.resources) == has(oldSelf.spec.resources) && (!has(self.spec.resources) || self.spec.resources == oldSelf.spec.resources) && has(self.spec.securityContext) == has(oldSelf.spec.securityContext) && (!has(self.spec.securityContext) || self.spec.securityContext == oldSelf.spec.securityContext))",message="spec is immutable once the At is RUNNING or DONE (only suspend and ttlSecondsAfterFinished may change)"
+// +kubebuilder:validation:XValidation:rule="oldSelf.status.phase == 'PENDING' || (self.spec.schedule == oldSelf.spec.schedule && self.spec.command == oldSelf.spec.command && self.spec.image == oldSelf.spec.image && self.spec.?startingDeadlineSeconds == oldSelf.spec.?startingDeadlineSeconds && self.spec.?activeDeadlineSeconds == oldSelf.spec.?activeDeadlineSeconds && self.spec.?automountServiceAccountToken.orValue(false) == oldSelf.spec.?automountServiceAccountToken.orValue(false) && has(self.spec.serviceAccountName) == has(oldSelf.spec.serviceAccountName) && (!has(self.spec.serviceAccountName) || self.spec.serviceAccountName == oldSelf.spec.serviceAccountName) && has(self.spec.resources) == has(oldSelf.spec.resources) && (!has(self.spec.resources) || self.spec.resources == oldSelf.spec.resources) && has(self.spec.securityContext) == has(oldSelf.spec.securityContext) && (!has(self.spec.securityContext) || self.spec.securityContext == oldSelf.spec.securityContext))",message="spec is immutable once the At is RUNNING or DONE (only suspend and ttlSecondsAfterFinished may change)"
 // +kubebuilder:validation:XValidation:rule="!oldSelf.status.?over.orValue(false) || self.spec.?ttlSecondsAfterFinished == oldSelf.spec.?ttlSecondsAfterFinished",message="an At that has ended without a time to live gets none any more: delete it"
 type At struct {
 	metav1.TypeMeta `json:",inline"`
@@ -64,6 +64,7 @@ type AtSpec struct {
 	// +kubebuilder:default=busybox
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:Pattern=`^\S+$`
 	Image string `json:"image,omitempty"`
 
 	// startingDeadlineSeconds is how late the command may still start. When that
@@ -125,26 +126,32 @@ type AtResources struct {
 	// +optional
 	// +kubebuilder:validation:MaxProperties=16
 	// +kubebuilder:validation:XValidation:rule="self.all(name, size(name) <= 253 && size(string(self[name])) <= 64)",message="a resource's name has at most 253 characters, a quantity 64"
+	// +kubebuilder:validation:XValidation:rule="self.all(name, !string(self[name]).startsWith('-'))",message="no quantity is negative"
 	Requests map[corev1.ResourceName]resource.Quantity `json:"requests,omitempty"`
 
 	// limits are what the container may use at most.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=16
 	// +kubebuilder:validation:XValidation:rule="self.all(name, size(name) <= 253 && size(string(self[name])) <= 64)",message="a resource's name has at most 253 characters, a quantity 64"
+	// +kubebuilder:validation:XValidation:rule="self.all(name, !string(self[name]).startsWith('-'))",message="no quantity is negative"
 	Limits map[corev1.ResourceName]resource.Quantity `json:"limits,omitempty"`
 }
 
 // AtSecurityContext is the part of a container's security context that an At can
 // choose. It has the names and the meaning of the fields of Pods.
+//
+// +kubebuilder:validation:XValidation:rule="!self.?privileged.orValue(false) || self.?allowPrivilegeEscalation.orValue(true)",message="a privileged command can't be kept from gaining rights: allowPrivilegeEscalation must not be false"
 type AtSecurityContext struct {
 	// runAsUser is the numeric user of the command.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2147483647
 	RunAsUser *int64 `json:"runAsUser,omitempty"`
 
 	// runAsGroup is the numeric group of the command.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2147483647
 	RunAsGroup *int64 `json:"runAsGroup,omitempty"`
 
 	// runAsNonRoot has the node refuse to run the command as root.
