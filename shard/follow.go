@@ -105,7 +105,11 @@ func newPodWatch(cfg Config, rc *rest.Config, log logr.Logger) (*pods.Watch, err
 	}
 	rc = rest.CopyConfig(rc)
 	rc.QPS, rc.UserAgent = -1, cfg.agent()+" (coordination)"
-	return pods.NewWatch(rc, cfg.Namespace, cfg.Pod.Peers, cfg.LeaseDuration/10, log)
+	rc.Wrap(engage.Noting)
+	live := func(lw toolscache.ListerWatcher) toolscache.ListerWatcher {
+		return engage.Live(lw, cfg.LeaseDuration/10)
+	}
+	return pods.NewWatch(rc, cfg.Namespace, cfg.Pod.Peers, live, log)
 }
 
 // recordMapper knows the kinds of the records by itself: taking part needs no discovery, so a replica that is started

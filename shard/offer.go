@@ -127,7 +127,7 @@ func (f *fleet) askOnce(ctx context.Context, name keyspace.ClusterName, way uint
 	return lastAskPause
 }
 
-// identified notes which cluster the connection in use leads to, and returns the longest pause before the next question.
+// identified notes which cluster the connection in use leads to. It returns the longest pause before the next question.
 // A cluster that refuses to say is served without being known.
 func (f *fleet) identified(name keyspace.ClusterName, way uint64, uid types.UID, err error) (longest time.Duration) {
 	switch {

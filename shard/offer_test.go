@@ -280,7 +280,8 @@ func TestAClusterThatRefusesToSayWhoItIsIsServedAndAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := offered(t)
 		late := &fakeServer{name: "2", uid: "e", code: http.StatusForbidden}
-		if err := o.add(t.Context(), "east", fakeCluster{config: &rest.Config{Host: "https://e", Transport: late}}); err != nil {
+		east := fakeCluster{config: &rest.Config{Host: "https://e", Transport: late}}
+		if err := o.add(t.Context(), "east", east); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

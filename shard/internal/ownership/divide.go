@@ -266,7 +266,7 @@ func (r *Replica) misplaced(l *layout) bool {
 		len(r.aliases[l.rec.UID]) == 1 && r.aliases[l.rec.UID][0] != l.cluster
 }
 
-// uidOf returns the UID of the cluster under that name, or that of its layout while the cluster doesn't tell its own; ""
+// uidOf returns the UID of the cluster under that name. While the cluster doesn't tell it, it is that of the layout; ""
 // if neither is known.
 func (r *Replica) uidOf(c keyspace.ClusterName) string {
 	if uid := r.given.UIDs[c]; uid != "" {

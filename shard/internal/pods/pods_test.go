@@ -22,7 +22,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	toolscache "k8s.io/client-go/tools/cache"
 
+	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
@@ -131,7 +133,7 @@ func TestWhoMayNotReadPodsSaysSoOnceAndAsksAgain(t *testing.T) {
 		return false, nil, nil
 	})
 	log := funcr.New(func(_, _ string) { lines.Add(1) }, funcr.Options{})
-	w, err := newWatch(c, "n", "of=us", time.Second, 10*time.Millisecond, log)
+	w, err := newWatch(c, "n", "of=us", live, 10*time.Millisecond, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,6 +176,10 @@ func TestWhoMayNotReadPodsSaysSoOnceAndAsksAgain(t *testing.T) {
 	<-done
 }
 
+func live(lw toolscache.ListerWatcher) toolscache.ListerWatcher {
+	return engage.Live(lw, 10*time.Millisecond)
+}
+
 // A watch that goes on where it ended is silent until a restored home cluster has passed that version.
 func TestPodsAreListedAnewAfterHomeWasAway(t *testing.T) {
 	c := fake.NewSimpleClientset()
@@ -193,7 +199,7 @@ func TestPodsAreListedAnewAfterHomeWasAway(t *testing.T) {
 		}
 		return true, watch.NewFake(), nil
 	})
-	w, err := newWatch(c, "n", "of=us", 10*time.Millisecond, time.Second, logr.Discard())
+	w, err := newWatch(c, "n", "of=us", live, time.Second, logr.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 
-	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 )
 
@@ -27,23 +26,23 @@ type Watch struct {
 	informer toolscache.SharedIndexInformer
 }
 
-// NewWatch returns a watch of the Pods. It sends no request until Run. Where the API server is away, it pauses for no
-// longer than that between two tries, and then lists anew ([engage.Live]).
-func NewWatch(rc *rest.Config, namespace, selector string, pause time.Duration, log logr.Logger) (*Watch, error) {
-	rc = rest.CopyConfig(rc)
-	rc.Wrap(engage.Noting)
+// lively makes a list-watch list anew after the API server was away.
+type lively func(toolscache.ListerWatcher) toolscache.ListerWatcher
+
+// NewWatch returns a watch of the Pods. It sends no request until Run.
+func NewWatch(rc *rest.Config, namespace, selector string, live lively, log logr.Logger) (*Watch, error) {
 	c, err := kubernetes.NewForConfig(rc)
 	if err != nil {
 		return nil, fmt.Errorf("building the client of the Pods: %w", err)
 	}
-	return newWatch(c, namespace, selector, pause, lookAgain, log)
+	return newWatch(c, namespace, selector, live, lookAgain, log)
 }
 
-func newWatch(c kubernetes.Interface, namespace, selector string, pause, again time.Duration,
+func newWatch(c kubernetes.Interface, namespace, selector string, live lively, again time.Duration,
 	log logr.Logger) (*Watch, error) {
 	pods, told := c.CoreV1().Pods(namespace), false
 	// Every watch begins with a list, where missing rights are noticed and retried rarely.
-	informer := toolscache.NewSharedIndexInformer(engage.Live(&toolscache.ListWatch{
+	informer := toolscache.NewSharedIndexInformer(live(&toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 			opts.LabelSelector = selector
 			for {
@@ -68,7 +67,7 @@ func newWatch(c kubernetes.Interface, namespace, selector string, pause, again t
 			opts.LabelSelector = selector
 			return pods.Watch(ctx, opts)
 		},
-	}, pause), &corev1.Pod{}, 0, nil)
+	}), &corev1.Pod{}, 0, nil)
 	err := informer.SetTransform(func(obj any) (any, error) {
 		if pod, ok := obj.(*corev1.Pod); ok { // only these fields are used
 			return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{

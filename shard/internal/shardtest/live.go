@@ -62,7 +62,8 @@ func (w *world) poll() {
 // shards that nobody has held yet, it is three and a half: a new coordinator looks for two and a half (BuryTime) before
 // it makes records that it doesn't know, and a record made by hand is left alone for as long. Where the store's history
 // is replaced, or may have been by all that a process can find out, what was found is watched for a lease duration
-// first. Where records are missing, and the coordinator doesn't know the cluster, it is replaced after three and a half.
+// first. Where records are missing and the coordinator doesn't know the cluster, another takes the role after three and
+// a half.
 func (w *world) deadline(shard int) time.Duration {
 	slowest := 1.0
 	for _, r := range w.schedule.Rates {

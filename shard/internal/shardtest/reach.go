@@ -98,9 +98,9 @@ func (n *node) know(all driver.Clusters) {
 	n.handle(all)
 }
 
-// identified is what a process can know of the clusters that there are. Of one that it can't reach it knows what it knew
-// before, if anything: it can't tell a new cluster from the one that had the name. It asks until it is answered. Fleets of
-// two versions are spared this: a coordinator that doesn't know a cluster is replaced only after the rollout.
+// identified is what a process can know of the clusters that there are. Of one that it can't reach it knows what it
+// knew before, if anything: it can't tell a new cluster from the one that had the name. It asks until it is answered.
+// Fleets of two versions are spared this: a coordinator that doesn't know a cluster is replaced only after the rollout.
 func (n *node) identified(all driver.Clusters) driver.Clusters {
 	if len(n.w.schedule.Previous) > 0 {
 		return all
