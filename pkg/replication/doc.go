@@ -103,8 +103,8 @@
 //
 // The first three repairs of the same fields, and twelve of any, are made at once. If they don't last, further ones
 // wait a second, two, four, up to five minutes, and condition and event say which fields are contested. So it is with a
-// copy that somebody deletes. If an admission
-// policy changes what is applied, the reply shows that, and it costs one write.
+// copy that somebody deletes. If an admission policy changes what is applied, the reply shows that, and it costs one
+// write.
 //
 // # What is remembered where
 //
