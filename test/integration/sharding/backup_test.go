@@ -144,22 +144,7 @@ func TestAClusterThatIsAddedAfterHomeWentBackIsServedAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	labtest.Replica(t, f, "v1")
-	served := func(cluster string, within time.Duration) {
-		t.Helper()
-		labtest.Within(t, within, "cluster "+cluster+" is served", func() error {
-			shards := &tenurev1alpha1.ShardList{}
-			if err := f.Client(lab.Home).List(t.Context(), shards, client.InNamespace(lab.Namespace)); err != nil {
-				return err
-			}
-			for i := range shards.Items {
-				if s := &shards.Items[i]; s.Spec.Cluster == cluster && s.Status.Holder != "" {
-					return nil
-				}
-			}
-			return fmt.Errorf("none of %d records is a held one of it", len(shards.Items))
-		})
-	}
-	served("west", patience)
+	serves(t, f, "west", patience)
 	snapshot := filepath.Join(t.TempDir(), "home.db")
 	home := f.Planes.Cluster(lab.Home)
 	if err := home.Snapshot(t.Context(), snapshot); err != nil {
@@ -179,8 +164,25 @@ func TestAClusterThatIsAddedAfterHomeWentBackIsServedAtOnce(t *testing.T) {
 	if err := f.AddCluster(t.Context(), "east", "east"); err != nil {
 		t.Fatal(err)
 	}
-	served("east", 45*time.Second)
+	serves(t, f, "east", 45*time.Second)
 	t.Logf("served %v after home was back", time.Since(began).Round(100*time.Millisecond))
+}
+
+// serves waits until some shard of a cluster has a holder.
+func serves(t *testing.T, f *lab.Fleet, cluster string, within time.Duration) {
+	t.Helper()
+	labtest.Within(t, within, "cluster "+cluster+" is served", func() error {
+		shards := &tenurev1alpha1.ShardList{}
+		if err := f.Client(lab.Home).List(t.Context(), shards, client.InNamespace(lab.Namespace)); err != nil {
+			return err
+		}
+		for i := range shards.Items {
+			if s := &shards.Items[i]; s.Spec.Cluster == cluster && s.Status.Holder != "" {
+				return nil
+			}
+		}
+		return fmt.Errorf("none of %d records is a held one of it", len(shards.Items))
+	})
 }
 
 // nudge changes Pods that don't end though they should have: kwok, which plays the kubelet, gives one up for good when

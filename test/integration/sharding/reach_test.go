@@ -17,6 +17,8 @@ import (
 	"github.com/tenure-dev/tenure/shard/plan"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/faultproxy"
+	"github.com/tenure-dev/tenure/test/lab/labtest"
+	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
 // TestWhoCannotReachAClusterGivesItsShardsToThoseWhoCan cuts first all replicas off one of two clusters, where nothing
@@ -80,6 +82,43 @@ func TestWhoCannotReachAClusterGivesItsShardsToThoseWhoCan(t *testing.T) {
 	if moved < held[victim] {
 		t.Errorf("%d shards of west moved, want at least the %d that %s held", moved, held[victim], victim)
 	}
+}
+
+// TestAClusterThatTheCoordinatorNeverReachedIsServedByWhoReachesIt adds a cluster that the coordinator can't reach. It
+// can't divide what it doesn't know, so the role goes to the other replica.
+func TestAClusterThatTheCoordinatorNeverReachedIsServedByWhoReachesIt(t *testing.T) {
+	f := labtest.Fleet(t, lab.Options{
+		Workloads: []string{"west", "east"}, Untold: true, Bare: true, LeaseDuration: lease, ShardsPerCluster: 2,
+		Planes: localplane.Config{TmpfsData: true},
+	})
+	if err := f.AddCluster(t.Context(), "west", "west"); err != nil {
+		t.Fatal(err)
+	}
+	coordinator := labtest.Replica(t, f, "v1")
+	serves(t, f, "west", patience)
+	other := labtest.Replica(t, f, "v2")
+	leads := func(want string) {
+		t.Helper()
+		if got, err := f.Coordinator(t.Context()); err != nil || got != want {
+			t.Errorf("the coordinator is %q, want %s: %v", got, want, err)
+		}
+	}
+	leads("v1")
+	if _, err := f.ClusterKubeconfig(t.Context(), "east"); err != nil { // which starts the proxy
+		t.Fatal(err)
+	}
+	cut := f.Proxy("east").Inject(faultproxy.Rule{Fault: faultproxy.Blackhole,
+		Match: faultproxy.Match{Processes: []int{coordinator.PID()}}})
+	defer cut.End()
+	if err := f.AddCluster(t.Context(), "east", "east"); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	serves(t, f, "east", 10*lease)
+	t.Logf("served after %v", time.Since(began).Round(100*time.Millisecond))
+	leads("v2")
+	cut.End()
+	labtest.Leave(t, other, coordinator)
 }
 
 // unfit fails unless that many replicas say that they can't serve a cluster.
