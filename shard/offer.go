@@ -121,10 +121,13 @@ func (f *fleet) askOnce(ctx context.Context, name keyspace.ClusterName, way uint
 		_, err := inUse.via.Identify(ctx)
 		e.lost = apierrors.IsUnauthorized(err)
 	}
-	if f.decide(name, offered, inUse.way, e) {
-		return 0
+	switch done := f.decide(name, offered, inUse.way, e); {
+	case !done:
+		return lastAskPause
+	case e.err != nil: // in use from now on, and it didn't say
+		return refusedAskPause
 	}
-	return lastAskPause
+	return 0
 }
 
 // identified notes which cluster the connection in use leads to. It returns the longest pause before the next question.
@@ -139,7 +142,7 @@ func (f *fleet) identified(name keyspace.ClusterName, way uint64, uid types.UID,
 	f.mu.Lock()
 	s := f.clusters[name]
 	current := s != nil && s.given == way && s.offer == nil
-	news := current && (!s.identified || s.uid != uid)
+	news := current && (!s.identified || err == nil && s.uid != uid)
 	if news {
 		s.uid, s.identified = uid, true
 	}

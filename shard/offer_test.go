@@ -301,3 +301,24 @@ func TestAClusterThatRefusesToSayWhoItIsIsServedAndAskedAgain(t *testing.T) {
 		}
 	})
 }
+
+func TestNewCredentialsThatMayNotSayWhoTheClusterIsLeaveItKnownAndAreAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := offering{fleet: newFleet(logr.Discard(), testGrace, kubeconfig.Limits{}), t: t, take: func() {}}
+		o.give("a", &fakeServer{name: "1", uid: "w", code: http.StatusForbidden})
+		o.start(t.Context(), func(f func()) { go f() }, func() { o.told.Add(1) })
+		synctest.Wait()
+		late := &fakeServer{name: "2", uid: "w", code: http.StatusForbidden}
+		o.give("a", late)
+		time.Sleep(time.Minute)
+		if c, _ := o.get("west"); o.by(c) != "2" || c.uid != "" {
+			t.Fatalf("credentials %s are in use, of cluster %q", o.by(c), c.uid)
+		}
+		late.mended.Store(true)
+		time.Sleep(refusedAskPause)
+		synctest.Wait()
+		if c, _ := o.get("west"); c.uid != "w" {
+			t.Errorf("west is %q", c.uid)
+		}
+	})
+}

@@ -70,17 +70,15 @@ func (w *world) deadline(shard int) time.Duration {
 		slowest = min(slowest, r)
 	}
 	lease := time.Duration(float64(leaseDuration) / slowest)
-	missing := w.fresh[shard] || w.lost || w.schedule.meddled() || w.schedule.divided()
-	if w.schedule.unfair() || w.Restores > 1 { // who finds out late that it was set back again waits again
-		if missing {
-			lease += lease * 7 / 9
-		}
+	recordsMayMiss := w.fresh[shard] || w.lost || w.schedule.meddled() || w.schedule.divided()
+	switch {
+	case w.schedule.unfair() && recordsMayMiss:
+		return 8*lease + time.Second
+	case w.schedule.unfair(), w.Restores > 1: // who finds out late that it was set back again waits again
 		return lease*9/2 + time.Second
-	}
-	if missing {
+	case recordsMayMiss:
 		return lease*7/2 + time.Second
-	}
-	if w.schedule.replaced() || w.schedule.deletes() {
+	case w.schedule.replaced(), w.schedule.deletes():
 		return 2 * lease
 	}
 	return lease + time.Second

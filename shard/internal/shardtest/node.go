@@ -126,7 +126,7 @@ func (n *node) start() {
 		}
 	}
 	life := n.life
-	n.knows = driver.Clusters{}
+	n.knows = driver.Clusters{} // what the process before knew is lost
 	n.knows = n.identified(w.knownClusters())
 	n.handle(n.knows)
 	n.handle(driver.Start{})

@@ -144,7 +144,7 @@ func TestAClusterThatIsAddedAfterHomeWentBackIsServedAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	labtest.Replica(t, f, "v1")
-	serves(t, f, "west", patience)
+	awaitServed(t, f, "west", patience)
 	snapshot := filepath.Join(t.TempDir(), "home.db")
 	home := f.Planes.Cluster(lab.Home)
 	if err := home.Snapshot(t.Context(), snapshot); err != nil {
@@ -164,12 +164,12 @@ func TestAClusterThatIsAddedAfterHomeWentBackIsServedAtOnce(t *testing.T) {
 	if err := f.AddCluster(t.Context(), "east", "east"); err != nil {
 		t.Fatal(err)
 	}
-	serves(t, f, "east", 45*time.Second)
+	awaitServed(t, f, "east", 45*time.Second)
 	t.Logf("served %v after home was back", time.Since(began).Round(100*time.Millisecond))
 }
 
-// serves waits until some shard of a cluster has a holder.
-func serves(t *testing.T, f *lab.Fleet, cluster string, within time.Duration) {
+// awaitServed waits until some shard of a cluster has a holder.
+func awaitServed(t *testing.T, f *lab.Fleet, cluster string, within time.Duration) {
 	t.Helper()
 	labtest.Within(t, within, "cluster "+cluster+" is served", func() error {
 		shards := &tenurev1alpha1.ShardList{}

@@ -95,7 +95,7 @@ func TestAClusterThatTheCoordinatorNeverReachedIsServedByWhoReachesIt(t *testing
 		t.Fatal(err)
 	}
 	coordinator := labtest.Replica(t, f, "v1")
-	serves(t, f, "west", patience)
+	awaitServed(t, f, "west", patience)
 	other := labtest.Replica(t, f, "v2")
 	leads := func(want string) {
 		t.Helper()
@@ -114,7 +114,7 @@ func TestAClusterThatTheCoordinatorNeverReachedIsServedByWhoReachesIt(t *testing
 		t.Fatal(err)
 	}
 	began := time.Now()
-	serves(t, f, "east", 10*lease)
+	awaitServed(t, f, "east", 10*lease)
 	t.Logf("served after %v", time.Since(began).Round(100*time.Millisecond))
 	leads("v2")
 	cut.End()
