@@ -13,21 +13,23 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/informer"
 )
 
-// lead is how long before its time a key is handed to the queue, which lets it wait for the rest: so keys become ready
-// in the order of their times, to the moment, however many there are.
+// lead is how long before its due time, at the latest, a key is handed to the workqueue, which holds it for the rest.
+// So keys become ready exactly on time and in order, however many there are.
 const lead = time.Second
 
-// longestWait bounds how late a key is after the clock was put forward, or the machine slept: timers don't notice.
+// longestWait bounds how long one timer runs. It thereby bounds how late a key is after the wall clock was set
+// forward or the machine slept, which timers don't notice.
 const longestWait = time.Minute
 
-// alarms are the times that a shard's objects of one kind wait for. An object that waits costs an entry here, and not a
-// key in the queue. Entries are hints: what an object waits for when its time comes is asked then. So nothing is done
-// about those of objects that have changed or gone, until they are more than the others. It is safe for concurrent use.
+// alarms holds the due times of a shard's waiting objects of one kind. A waiting object costs an entry here instead
+// of a key in the workqueue. Entries are hints: when an entry is due, the object is asked again for its due time. So
+// entries of objects that have changed or gone may stay, until they outnumber the others. It is safe for concurrent
+// use.
 type alarms struct {
-	ctx   context.Context                // nothing is set when it has ended
-	store func() *informer.Store         // of the objects; nil while there is none
-	due   func(client.Object) time.Time  // zero for what waits for no time
-	ring  func(client.Object, time.Time) // is told of an object when its time is near
+	ctx   context.Context                // once it has ended, no alarm is set
+	store func() *informer.Store         // returns the objects; nil while there are no caches
+	due   func(client.Object) time.Time  // an object's due time; zero if it waits for none
+	ring  func(client.Object, time.Time) // called for an object when its due time is near
 
 	mu    sync.Mutex // guards all below
 	times alarmHeap
@@ -43,7 +45,7 @@ type alarm struct {
 // far reports whether a time is too far off for the queue.
 func far(due time.Time) bool { return time.Until(due) > 2*lead }
 
-// nanos is a time as an alarm has it. What is after the year 2262 is then.
+// nanos converts a due time for an alarm. Times after the year 2261 become the largest value.
 func nanos(due time.Time) int64 {
 	if due.Year() > 2261 {
 		return math.MaxInt64
@@ -51,7 +53,7 @@ func nanos(due time.Time) int64 {
 	return due.UnixNano()
 }
 
-// set has all these ring at their times.
+// set adds alarms.
 func (a *alarms) set(more ...alarm) {
 	if len(more) == 0 {
 		return
@@ -74,9 +76,9 @@ func (a *alarms) set(more ...alarm) {
 	a.wind()
 }
 
-// anew returns what the old alarms are still good for: those that are near, since what they are for isn't in the queue
-// yet, and one for each object that has any and whose time is far. An object without an alarm is to have none, whatever
-// its time: the source's predicate refused it.
+// anew rebuilds the alarms without the outdated ones. It keeps all that are near, since their keys aren't in the
+// workqueue yet, and one alarm for each object whose due time is far. An object without an alarm gets none, whatever
+// its due time: the source's predicate refused it.
 func (a *alarms) anew(store *informer.Store, old []alarm) (all []alarm) {
 	until := time.Now().Add(2 * lead)
 	seen := make(map[types.NamespacedName]struct{}, store.Len())
@@ -120,7 +122,7 @@ func (a *alarms) wind() {
 	}
 }
 
-// rung tells of all whose times are near.
+// rung handles the timer: it calls ring for all objects whose due time is near.
 func (a *alarms) rung() {
 	a.mu.Lock()
 	var near []alarm
@@ -138,7 +140,7 @@ func (a *alarms) rung() {
 		if o == nil {
 			continue
 		}
-		if due := a.due(o); nanos(due) == r.at { // else it has another alarm, or waits for no time
+		if due := a.due(o); nanos(due) == r.at { // otherwise it has another alarm, or waits for no time
 			a.ring(o, due)
 		}
 	}

@@ -29,75 +29,76 @@ const (
 
 // Config says how one replica takes part. The zero value of every field but Replica and Kinds means its default.
 type Config struct {
-	// Namespace of the home cluster holds the Leases and Shard records. Default "tenure-system".
+	// Namespace is the home cluster's namespace that holds the Leases and Shard records. Default "tenure-system".
 	Namespace string
-	// Fleet tells fleets that share a namespace from each other: each has its own Leases, records and coordinator. It is a
-	// DNS label; default "", which is a fleet like others.
+	// Fleet distinguishes fleets that share a namespace: each has its own Leases, records and coordinator. It is a
+	// DNS label. The default, "", is a fleet like others.
 	Fleet keyspace.Fleet
-	// Replica is the stable name of this process, unique in the fleet; a Pod's name is right. It must be a DNS label or
-	// subdomain, since the names of its Leases begin with it.
+	// Replica is the stable name of this process, unique in the fleet; in Kubernetes, use the Pod's name. It must be
+	// a DNS label or subdomain, since the names of its Leases begin with it.
 	Replica string
 	// Kinds are the kinds that shards hold in their caches. All others are read live, and have neither informers nor
 	// indexes where clusters are divided. See [Primary] and [Owned].
 	Kinds []Kind
-	// ShardBits divides each new workload cluster into 2^ShardBits shards, 0 to 8; see ObjectsPerShard. A cluster that is
-	// recorded already keeps its shards. Default 3; WholeClusters for 0.
+	// ShardBits divides each new workload cluster into 2^ShardBits shards, 0 to 8; see ObjectsPerShard. A cluster
+	// that has a layout already keeps its shards. Default 3. For one shard per cluster, set WholeClusters.
 	ShardBits int
-	// WholeClusters makes each cluster one shard, as ShardBits 0 can't say.
+	// WholeClusters makes each cluster one shard. (ShardBits 0 means its default.)
 	WholeClusters bool
-	// ObjectsPerShard gives a new workload cluster fewer shards where it is small: a power of two of them, so that none
-	// has more than so many objects on average. What counts is what the cluster has of the primary kinds when it is first
-	// seen; one that can't be asked gets all shards. Default 0: all get 2^ShardBits, however small they are.
+	// ObjectsPerShard gives a small new workload cluster fewer shards: a power of two of them, so that none has more
+	// than this many objects on average. The objects of the primary kinds are counted when the cluster is first seen;
+	// a cluster that can't be counted gets all shards. Default 0: every cluster gets 2^ShardBits shards.
 	ObjectsPerShard int64
-	// LeaseDuration is how long a silent replica keeps its shards, the same in all of the fleet. It is about the time that
-	// a crash leaves keys unserved, and a quarter of it is the time between two writes of each replica. Default 10 s.
+	// LeaseDuration is how long a silent replica keeps its shards. Use the same value in the whole fleet. A crash
+	// leaves keys unserved for about this long, and each replica writes once every quarter of it. Default 10 s.
 	LeaseDuration time.Duration
 	// DrainTimeout bounds how long running reconciles may delay a move before they are cancelled. Default 20 s.
 	DrainTimeout time.Duration
-	// RemovalGrace is how long a cluster that the provider takes away is served on: one that comes back within it has
-	// changed, and wasn't removed. Default 10 s.
+	// RemovalGrace is how long a cluster that the provider takes away is still served. A cluster that comes back
+	// within this time has changed, and wasn't removed. Default 10 s.
 	RemovalGrace time.Duration
 	// Weight is this replica's share of the work relative to the others', at most 1000. Default 1.
 	Weight int
-	// Version of the program: tenure status shows it, and it opens the User-Agent.
+	// Version of the program. tenure status shows it, and the User-Agent begins with it.
 	Version string
-	// HomeCluster is the home cluster's name among the workload clusters, if it is to be one of them. Its shards don't go
-	// by manager.Options.Cache, see [NewManager]. Default: it isn't.
+	// HomeCluster makes the home cluster a workload cluster, under this name. Its shards ignore
+	// manager.Options.Cache; see [NewManager]. Default: it isn't one.
 	HomeCluster multicluster.ClusterName
 	// ClientFiltering turns the server-side filtering of watches (KEP-5866) off.
 	ClientFiltering bool
-	// Limits bound what this replica asks of each workload cluster, beside what the cluster's API server allows; see
-	// [Manager.SetLimits] for one cluster. Requests to the home cluster for Leases and records are never held up by them.
-	// Default: no limits.
+	// Limits bound this replica's requests to each workload cluster, in addition to what the cluster's API server
+	// allows; see [Manager.SetLimits] for one cluster. Requests to the home cluster for Leases and records never wait
+	// for them. Default: no limits.
 	Limits kubeconfig.Limits
-	// Pod is the Pod that the process runs in, and where those of its peers are. Its zero value says that nothing of that
-	// is known: then a replica that dies is found by its lease alone.
+	// Pod describes the process's own Pod, and selects those of its peers. With the zero value, a dead replica is
+	// found by its lease alone.
 	Pod Pod
-	// Backlogs returns the keys that wait at the program's queues, for the replica's Lease to say where it is long.
-	// Default: none.
+	// Backlogs returns the keys that wait in the program's workqueues. The replica's Lease reports where they are
+	// many. Default: none.
 	Backlogs func() []fairqueue.Backlog
-	// Observer is told what happens, for metrics and traces. Default: nobody.
+	// Observer receives events, for metrics and traces. Default: [NopObserver].
 	Observer Observer
 }
 
-// Pod is what lets peers know from a Pod's status that a replica has died, without waiting for its lease.
+// Pod lets peers learn from a Pod's status that a replica has died, without waiting for its lease.
 type Pod struct {
-	// Container is the one that the process runs in, as NAMESPACE/POD/UID/CONTAINER, by the downward API. Set it only
-	// where the process ends with that container: not in Pods that share the process namespace of their containers or
-	// their node.
+	// Container is the container that the process runs in, as NAMESPACE/POD/UID/CONTAINER, from the downward API. Set
+	// it only if the process ends with that container: not in Pods that share the process namespace of their
+	// containers or their node.
 	Container string
 	// TerminationLog is the file that the container's kubelet reads its termination message from
-	// (terminationMessagePath). It must exist. Its content is replaced.
+	// (terminationMessagePath). It must exist. Its content is replaced. Without it, Container has no effect: the message
+	// is what proves which incarnation has ended.
 	TerminationLog string
-	// Peers selects the Pods of the replicas by their labels, in Namespace. Nothing is watched without it. A replica that
-	// may not read Pods does without.
+	// Peers is a label selector for the replicas' Pods, in Namespace. Without it, no Pods are watched. A replica that
+	// may not read Pods finds dead peers by their leases alone.
 	Peers string
 }
 
 // agent is how the program calls itself in User-Agents.
 func (c Config) agent() string { return "tenure/" + c.Version }
 
-// withDefaults fills what was left out.
+// withDefaults sets the fields that have their zero value.
 func (c Config) withDefaults() Config {
 	if c.Namespace == "" {
 		c.Namespace = DefaultNamespace
@@ -158,6 +159,8 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("Kinds[%d]: Object is nil: give Primary, Owned or Copies an empty object of the kind",
 				i))
 			continue
+		case k.Remote && !k.Owned:
+			errs = append(errs, fmt.Errorf("Kinds[%d]: %T is Remote and not Owned: declare it with Copies", i, k.Object))
 		case slices.ContainsFunc(c.Kinds[:i], same):
 			errs = append(errs, fmt.Errorf("Kinds[%d]: %T is declared before: a shard has one cache of a kind, for primary or "+
 				"for owned objects",
@@ -193,7 +196,7 @@ func (c Config) Validate() error {
 	if err := c.Limits.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("Limits: %w", err))
 	}
-	if c.Weight < 0 || c.Weight > plan.MaxWeight { // more would count as that, and be equal to it
+	if c.Weight < 0 || c.Weight > plan.MaxWeight { // a larger weight would count as MaxWeight, and be equal to it
 		errs = append(errs, fmt.Errorf("Weight %d: must be 1 to %d, or 0 for 1; divide the weights of all replicas by the "+
 			"same number",
 			c.Weight, plan.MaxWeight))

@@ -20,35 +20,35 @@
 //
 // # What a reconciler may rely on
 //
-//   - No other replica reconciles the key meanwhile (I1). When that can't be kept up any longer, its context ends and
-//     its writes fail with [ErrFenced].
+//   - No other replica reconciles the key meanwhile (I1). When this can't be kept up any longer, the reconcile's
+//     context ends and its writes fail with [ErrFenced].
 //   - Its writes carry preconditions, so a write that was on the wire when its tenure ended does no harm. A cache may
-//     be older than the last write of the previous holder: what must not happen twice has to be guarded by a
+//     be older than the last write of the previous holder. So what must not happen twice has to be guarded by a
 //     precondition or a live read, as in any controller that was restarted.
-//   - GetCluster gives clients that a shard fences: by the name of a shard that is here, or, inside a guarded
-//     reconcile, by the name of a cluster that [Copies] reach. Outside of one, a cluster's name fails:
-//     [Manager.Unfenced] gives that cluster unfenced. mcmanager.LocalCluster and GetLocalManager give the manager's
-//     own, unfenced too.
+//   - GetCluster returns clusters whose clients a shard fences. It takes the name of a shard that is warm or held
+//     here or, inside a guarded reconcile, the name of a cluster that [Copies] reach. Outside of one, a cluster's
+//     name fails; [Manager.Unfenced] returns that cluster without a fence. mcmanager.LocalCluster and GetLocalManager
+//     return the manager's own cluster, without a fence, too.
 //   - Every key of a shard is enqueued when the shard becomes active, behind live events (I4).
 //   - Reads of a declared kind show the shard's own part: a check or a count over all objects needs the cluster's
-//     GetAPIReader. What an owned kind's objects belong to is told by a label that Create and Apply give them, for
-//     their controller reference. Objects without it, such as those from before the program was sharded, aren't seen. A
-//     Create that fails since such an object is there, with the same controller, gives it the label.
+//     GetAPIReader. A label says to which shard an object of an owned kind belongs. Create and Apply set it, by the
+//     object's controller reference. Objects without it, such as those from before the program was sharded, aren't
+//     seen. If a Create fails since such an object is there, with the same controller, that object gets the label.
 //   - Other kinds are read live. Where clusters are divided, their informers and indexes are refused: they would show
 //     an arbitrary part of the objects.
-//   - What no precondition can protect fails with [ErrUnfenceable]: generateName, DeleteAllOf, JSON patches, a delete
-//     or an eviction without a UID, an update or merge patch without a resourceVersion.
-//   - A request that the API server has too many of (429) fails at once, where client-go would wait in the worker as
-//     Retry-After says. Return the error: the key comes back when it may.
+//   - A write that no precondition can protect fails with [ErrUnfenceable]: generateName, DeleteAllOf, JSON patches,
+//     a delete or an eviction without a UID, an update or merge patch without a resourceVersion.
+//   - A request that the API server answers with 429 (too many requests) fails at once; client-go would wait in the
+//     worker for Retry-After. Return the error: the key comes back when the API server allows it.
 //
 // # Considerations
 //
 // One replica costs one write every quarter of [Config].LeaseDuration, whatever it holds. A shard costs one watch per
 // kind at its holder. A move costs at most four writes, whatever the shard holds (I5).
 //
-// A program that is moved over with its mcbuilder For and Owns unchanged works too, with [Manager.Guard], if the kinds
-// are declared: it then pays multicluster-runtime's own way of engaging, which doesn't tell backfill from live events
-// and leaves a goroutine behind each time.
+// A program that keeps mcbuilder's For and Owns works too, with [Manager.Guard], if its kinds are declared. It then
+// pays for multicluster-runtime's own way of engaging, which doesn't tell backfill from live events and leaves
+// goroutines behind each time.
 //
 // The protocol is in shard/internal/ownership and shard/internal/driver; DESIGN.md in this folder has the reasons.
 package shard

@@ -29,10 +29,10 @@ type engagement struct {
 	ctx    context.Context // ends with the engagement
 	cancel context.CancelFunc
 	busy   atomic.Int64 // nanoseconds spent in reconciles, for the load
-	// traffic is that of the cluster that the shard is a part of.
+	// traffic is that of the shard's own cluster.
 	traffic *engage.Traffic
-	putOff  putOff // its keys that wait for that cluster
-	home    view   // over the cluster that the shard is a part of
+	putOff  putOff // its keys that wait for its cluster
+	home    view   // over the shard's own cluster
 
 	// Only the loop touches it.
 	sample loadSample
@@ -40,14 +40,14 @@ type engagement struct {
 	mu       sync.Mutex // guards all below
 	awareEnd context.CancelFunc
 	reaching map[keyspace.ClusterName]*outpost
-	remotes  map[keyspace.ClusterName]*view // the synced ones of what is being reached
+	remotes  map[keyspace.ClusterName]*view // the views in reaching that are synced
 	waiting  map[*kindSource]*alarms
 }
 
-// outpost is the engagement's view over another cluster, where what its objects own lives.
+// outpost is the engagement's view over another cluster, which holds objects that the shard's objects own.
 type outpost struct {
 	view   view
-	ctx    context.Context // ends when the cluster isn't reached for any more
+	ctx    context.Context // ends when the cluster is given up
 	cancel context.CancelFunc
 }
 
@@ -61,8 +61,8 @@ func clusterName(id keyspace.ShardID) multicluster.ClusterName {
 // cluster returns the shard's cluster, nil before it is open.
 func (e *engagement) cluster() *engage.Cluster { return e.home.cluster() }
 
-// isClusterScoped reports whether objects of a kind have no namespaces. It asks the cluster, once, for a kind of which
-// there is no cache.
+// isClusterScoped reports whether objects of a kind have no namespaces. For a kind without a cache, it asks the
+// cluster once.
 func (e *engagement) isClusterScoped(kind schema.GroupVersionKind) bool {
 	c := e.cluster()
 	if c == nil {
@@ -86,7 +86,7 @@ func (e *engagement) remote(name keyspace.ClusterName) (cluster.Cluster, error) 
 	return v.cluster(), nil
 }
 
-// unreach drops the views over clusters that are gone, or that have another connection now.
+// unreach drops the views over clusters that are gone, or that were replaced by another cluster of the same name.
 func (e *engagement) unreach(all map[keyspace.ClusterName]connection) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -101,7 +101,7 @@ func (e *engagement) unreach(all map[keyspace.ClusterName]connection) {
 	}
 }
 
-// reach begins to reach a cluster, unless that has begun already.
+// reach adds an outpost for a cluster, or returns the existing one (begun is true).
 func (e *engagement) reach(name keyspace.ClusterName) (_ context.Context, _ *outpost, begun bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -117,7 +117,7 @@ func (e *engagement) reach(name keyspace.ClusterName) (_ context.Context, _ *out
 	return ctx, o, false
 }
 
-// reached puts a synced outpost to use, if it is wanted still.
+// reached puts a synced outpost to use. It returns false if the outpost was dropped meanwhile.
 func (e *engagement) reached(name keyspace.ClusterName, o *outpost) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -128,7 +128,8 @@ func (e *engagement) reached(name keyspace.ClusterName, o *outpost) bool {
 	return true
 }
 
-// views are where the shard's objects of a kind are found: in its own cluster, or in the synced ones of all others.
+// views returns the views that hold the shard's objects of a kind: that of its own cluster or, for a remote kind, the
+// synced ones of all other clusters.
 func (e *engagement) views(k Kind) []*view {
 	if !k.in(e.id.Cluster) {
 		return nil
@@ -141,8 +142,8 @@ func (e *engagement) views(k Kind) []*view {
 	return slices.Collect(maps.Values(e.remotes))
 }
 
-// attach connects the sources' queues to the shard's caches, each once. That is done while the shard is warmed, since
-// it takes the longer the more objects there are: nothing comes of an event before the gate is open.
+// attach connects the sources' workqueues to the shard's caches, each once. It is done during warm-up, since it takes
+// longer the more objects there are. Events are dropped until the gate is open.
 func (e *engagement) attach(sources []*kindSource, log logr.Logger) {
 	for _, s := range sources {
 		for _, v := range e.views(s.kind) {
@@ -153,8 +154,8 @@ func (e *engagement) attach(sources []*kindSource, log logr.Logger) {
 	}
 }
 
-// backfill enqueues all that the caches hold for the sources, behind what is live. What changed before the gate was
-// opened is in the caches by then, and what changes afterwards comes as an event.
+// backfill enqueues everything that the caches hold for the sources, behind live events. Changes from before the gate
+// was opened are in the caches by then. Later changes come as events.
 func (e *engagement) backfill(sources []*kindSource) {
 	for _, s := range sources {
 		for _, v := range e.views(s.kind) {
@@ -187,7 +188,7 @@ func (e *engagement) endAwares() bool {
 	return true
 }
 
-// alarms are the times that the shard's objects wait for, by what the source says.
+// alarms returns the alarms of the shard's objects for one source, and makes them at the first call.
 func (e *engagement) alarms(s *kindSource) *alarms {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -198,7 +199,7 @@ func (e *engagement) alarms(s *kindSource) *alarms {
 	a = &alarms{ctx: e.ctx, due: s.dueTime}
 	a.store = func() *informer.Store {
 		if c := e.cluster(); c != nil {
-			store, _ := c.Informer(s.obj) // which is declared: sources look that up
+			store, _ := c.Informer(s.obj) // no error: the kind is declared, which every source checks
 			return store
 		}
 		return nil
@@ -215,7 +216,7 @@ func (e *engagement) alarms(s *kindSource) *alarms {
 	return a
 }
 
-// forgetAlarms clears all alarms. Whoever opens the gate sets them anew.
+// forgetAlarms clears all alarms. The backfill after the gate opens sets them again.
 func (e *engagement) forgetAlarms() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -224,7 +225,7 @@ func (e *engagement) forgetAlarms() {
 	}
 }
 
-// shut ends the engagement at once: nothing passes its gate any more, its caches stop.
+// shut ends the engagement at once: nothing passes its gate any more, and its caches stop.
 func (e *engagement) shut() {
 	e.gate.Shut()
 	e.endAwares()

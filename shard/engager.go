@@ -7,6 +7,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tenure-dev/tenure/pkg/budget"
 	"github.com/tenure-dev/tenure/shard/internal/driver"
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/internal/memory"
@@ -17,12 +18,17 @@ import (
 )
 
 const (
-	// stopGrace is how long writes of an incarnation that is over may take to end, until peers have to wait for its Lease.
+	// stopGrace is how long the writes of an ended incarnation may take to end. If some still run after it, the Lease
+	// isn't sealed, and peers wait for it to run out.
 	stopGrace = 2 * time.Second
+	// awarePause is the time between the first two tries to engage an unmodified controller with a shard, and
+	// awarePauseMost the longest such time. A try fails, for instance, until the CRD of a kind that it watches is there.
+	awarePause     = 100 * time.Millisecond
+	awarePauseMost = 5 * time.Second
 )
 
-// engager carries out what the driver asks for at the workload clusters, for one incarnation. Gates change before its
-// methods return; all else runs beside the loop, and what comes of it is put as an event. Only the loop calls it.
+// engager carries out the driver's requests at the workload clusters, for one incarnation. Its methods change gates
+// before they return. Everything else runs concurrently, and its result is put as an event. Only the loop calls it.
 type engager struct {
 	cfg      Config
 	id       protocol.Incarnation
@@ -35,7 +41,8 @@ type engager struct {
 	put      func(driver.Event)
 	spawn    func(func())
 	room     *memory.Room
-	turns    *turnstile.Turnstile // of those that fill caches beside those in use
+	turns    *turnstile.Turnstile // of shards that fill caches over another server
+	cold     *budget.Budget       // limits the log lines about shards that can't be warmed yet
 }
 
 // of returns the engagement of a shard, nil if there is none.
@@ -65,7 +72,8 @@ func (g *engager) warm(w driver.Warm) {
 
 func (g *engager) opening(e *engagement, cluster keyspace.ClusterName, remote bool) opening {
 	return opening{
-		gate: e.gate, opts: g.roster.options(e.id.Cluster, remote), log: g.log, spawn: g.spawn, told: func(uint64) {},
+		gate: e.gate, cluster: cluster, cold: g.cold, opts: g.roster.options(e.id.Cluster, remote), log: g.log,
+		spawn: g.spawn, told: func(uint64) {},
 		changed: func() { g.changed(e, remote) }, room: g.room, turns: g.turns,
 		find: func() (connection, *engage.Traffic) { return g.clusters.get(cluster) },
 	}
@@ -75,11 +83,11 @@ func (g *engager) step(name StepName, id keyspace.ShardID, record string) Step {
 	return Step{Name: name, Shard: id, Record: types.UID(record), Incarnation: g.id, Start: time.Now()}
 }
 
-// reach keeps one outpost per other cluster, for a shard whose kinds have remote ones. An outpost that isn't synced
-// yet, or never will be, delays nothing else. When it is, its coming may matter to any key of the shard, so all are
-// enqueued again.
+// reach keeps one outpost per other cluster, for a shard that has remote kinds. An outpost that isn't synced yet, or
+// never will be, delays nothing else. Once it is synced, all keys of the shard are enqueued again, since any of them
+// may have objects there.
 func (g *engager) reach(e *engagement) {
-	if !g.roster.reaches() { // most fleets: a thousand clusters need not be looked over for each shard
+	if !g.roster.reaches() { // true in most fleets: don't look through a thousand clusters for each shard
 		return
 	}
 	all := g.clusters.all()
@@ -107,7 +115,8 @@ func (g *engager) reach(e *engagement) {
 	}
 }
 
-// clustersChanged has every shard reach for the clusters that there are now, by the way that there is now.
+// clustersChanged makes every shard follow its cluster to another server, and reach the other clusters that exist
+// now.
 func (g *engager) clustersChanged() {
 	for _, e := range g.roster.all() {
 		e.home.follow(e.ctx, g.opening(e, e.id.Cluster, false))
@@ -115,7 +124,8 @@ func (g *engager) clustersChanged() {
 	}
 }
 
-// changed puts other caches of the same cluster to use. What they hold may be newer than what the last ones told of.
+// changed is called when a shard has new caches of the same cluster. It attaches the sources to them and enqueues
+// everything again, since they may be newer than the last event of the old caches.
 func (g *engager) changed(e *engagement, remote bool) {
 	sources := g.roster.allSources()
 	e.attach(sources, g.log)
@@ -127,20 +137,20 @@ func (g *engager) changed(e *engagement, remote bool) {
 	}
 }
 
-// open opens a warm shard's gate, enqueues what its caches hold, and tells of the new tenure.
+// open opens a warm shard's gate, enqueues what its caches hold, and reports the new tenure.
 func (g *engager) open(o driver.Open) {
 	e := g.of(o.ID)
 	step := g.step(StepActivate, o.ID, o.Record)
 	step.Epoch = o.Epoch
-	e.forgetAlarms() // a shard may be kept that was about to go
+	e.forgetAlarms() // if the shard began to drain and was kept, it has old ones
 	e.gate.Open(o.Epoch)
-	e.sample.at = time.Now()
+	e.sample = loadSample{at: time.Now(), busy: e.busy.Load(), objects: e.cluster().Objects(), load: e.sample.load}
 	g.spawn(func() { e.backfill(g.roster.allSources()) })
 	g.engageAwares(e)
 	step.done(g.cfg.Observer)
 	a := Activation{
 		Shard: o.ID, Epoch: o.Epoch, Incarnation: g.id, Kind: o.Kind, From: o.From,
-		Record: types.UID(o.Record), Objects: e.cluster().Objects(),
+		Record: types.UID(o.Record), Objects: e.sample.objects,
 	}
 	if !o.Since.IsZero() {
 		a.Gap = step.End.Sub(o.Since)
@@ -154,20 +164,33 @@ func (g *engager) open(o driver.Open) {
 	g.cfg.Observer.Activated(a)
 }
 
-// engageAwares engages unmodified multicluster-runtime controllers, beside the loop since they wait for caches by
-// polling.
+// engageAwares engages unmodified multicluster-runtime controllers. It doesn't block the loop, since they wait for
+// caches by polling.
 func (g *engager) engageAwares(e *engagement) {
 	ctx := e.beginAwares()
 	for _, a := range g.roster.allAwares() {
 		g.spawn(func() {
-			if err := a.Engage(ctx, e.name(), e.cluster()); err != nil && ctx.Err() == nil {
-				g.log.Error(err, "controller can't be engaged with shard", "shard", e.id.String())
+			told := ""
+			for pause := awarePause; ; pause = min(2*pause, awarePauseMost) {
+				err := a.Engage(ctx, e.name(), e.cluster())
+				if err == nil || ctx.Err() != nil {
+					return
+				}
+				if err.Error() != told { // once, not at each try
+					told = err.Error()
+					g.log.Error(err, "controller can't be engaged with shard; trying again", "shard", e.id.String())
+				}
+				select {
+				case <-ctx.Done():
+					return
+				case <-time.After(pause):
+				}
 			}
 		})
 	}
 }
 
-// drain ends a tenure in order, beside the loop.
+// drain ends a tenure in order, concurrently.
 func (g *engager) drain(d driver.Drain) {
 	e := g.of(d.ID)
 	step := g.step(StepDrain, d.ID, d.Record)
@@ -175,7 +198,7 @@ func (g *engager) drain(d driver.Drain) {
 	e.endAwares()
 	patience := g.cfg.DrainTimeout
 	if why, _ := g.judge.trouble(d.ID.Cluster); why != nil {
-		patience = 0 // what runs can't get on
+		patience = 0 // running reconciles can't finish
 	}
 	g.spawn(func() {
 		if e.gate.Drain(e.ctx, patience, engage.ReturnGrace) != nil {
@@ -197,8 +220,8 @@ func (g *engager) close(id keyspace.ShardID) {
 	}
 }
 
-// shutAll shuts every gate and drops all caches. The returned function waits, within bounds, until nothing of them
-// writes any more, and reports whether that is so.
+// shutAll shuts every gate and drops all caches. The returned function waits, for stopGrace at most, until none of
+// their writes is in flight. It reports whether that is so.
 func (g *engager) shutAll() (quiet func() bool) {
 	all := g.roster.all()
 	for _, e := range all {
@@ -232,7 +255,8 @@ type loadSample struct {
 	load    float64
 }
 
-// measure samples size and load of the active shards.
+// measure samples size and load of the active shards. It also enqueues again what a gate dropped because the lease
+// seemed to have run out; see [engage.Gate.Missed].
 func (g *engager) measure() {
 	now := time.Now()
 	for _, e := range g.roster.all() {
@@ -242,9 +266,16 @@ func (g *engager) measure() {
 		}
 		if e.gate.Missed() {
 			g.spawn(func() { e.backfill(g.roster.allSources()) })
+			if e.endAwares() { // an unmodified controller enqueues everything when it is engaged
+				g.engageAwares(e)
+			}
 		}
 		busy, sample := e.busy.Load(), &e.sample
-		since := float64(busy-sample.busy) / float64(now.Sub(sample.at))
+		elapsed := now.Sub(sample.at)
+		if elapsed <= 0 {
+			continue // a coarse clock
+		}
+		since := float64(busy-sample.busy) / float64(elapsed)
 		sample.load = (sample.load + since) / 2 // a half-life of one measurement smooths bursts
 		sample.at, sample.busy, sample.objects = now, busy, v.Objects()
 		g.put(driver.Measured{ID: e.id, Objects: sample.objects, Load: sample.load})

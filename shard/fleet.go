@@ -14,9 +14,9 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// fleet is the real workload clusters, and decides which connection each of them has. The provider only offers: what it
-// offers for a cluster that has a connection takes its place when it is known to work and to lead to the same cluster,
-// and what it takes away is gone after a grace. See [judge]. It is safe for concurrent use.
+// fleet holds the real workload clusters, and decides which connection is used for each. The provider only offers
+// connections. If a cluster has a connection, an offer replaces it once the offer is known to work; see [judge]. A
+// cluster that the provider takes away is gone after a grace. It is safe for concurrent use.
 type fleet struct {
 	log   logr.Logger
 	grace time.Duration
@@ -24,11 +24,11 @@ type fleet struct {
 	mu       sync.Mutex // guards all below
 	clusters map[keyspace.ClusterName]*site
 	last     uint64                                   // number of the last connection
-	traffic  map[keyspace.ClusterName]*engage.Traffic // of a few clusters that went, too: see maxGone
+	traffic  map[keyspace.ClusterName]*engage.Traffic // also of a few removed clusters: see maxGone
 	limits   kubeconfig.Limits                        // of clusters that have none of their own
 	own      map[keyspace.ClusterName]kubeconfig.Limits
-	changed  func()          // told after every change, without the lock
-	ctx      context.Context // bounds the questions to clusters; nil: none are asked
+	changed  func()          // called after every change, without the lock
+	ctx      context.Context // bounds the requests to clusters; nil: none are sent
 	spawn    func(func())
 }
 
@@ -36,10 +36,10 @@ type fleet struct {
 type connection struct {
 	cluster.Cluster // as the provider gave it
 	via             *engage.Connection
-	number          uint64    // tells the cluster from earlier and later ones, of whatever name
-	way             uint64    // tells ways to the same cluster apart
+	number          uint64    // distinguishes the cluster from earlier and later ones, of whatever name
+	way             uint64    // distinguishes ways to the same cluster
 	uid             types.UID // of the cluster, "" while it isn't known
-	identified      bool      // uid is known, or can't be
+	identified      bool      // uid is known, or the cluster refuses to give it
 	expires         time.Time // when the credentials do, zero where that isn't known
 }
 
@@ -47,8 +47,8 @@ type connection struct {
 type site struct {
 	connection        // in use
 	offer      *offer // what the provider gave last, nil if that is in use
-	given      uint64 // the way that the provider gave last, be it in use or not
-	refused    string // why the offer isn't taken, "" while it isn't known to be bad
+	given      uint64 // the way that the provider gave last, in use or not
+	refused    string // why the offer is refused, "" while it isn't
 }
 
 // offer is a connection that the provider gave and that isn't in use yet.
@@ -66,8 +66,8 @@ func newFleet(log logr.Logger, grace time.Duration, limits kubeconfig.Limits) *f
 	}
 }
 
-// add takes a cluster from the provider, until the context ends. One that is new is used at once; for the others, see
-// [fleet].
+// add takes a cluster from the provider, until the context ends. A new cluster's connection is used at once. For a
+// known cluster it is an offer; see [fleet].
 func (f *fleet) add(ctx context.Context, name keyspace.ClusterName, cl cluster.Cluster) error {
 	via, err := engage.Connect(cl)
 	if err != nil {
@@ -94,8 +94,8 @@ func (f *fleet) add(ctx context.Context, name keyspace.ClusterName, cl cluster.C
 	return nil
 }
 
-// takeBack notes that the provider doesn't give a connection any more. If it gives no other within the grace, the
-// cluster is gone.
+// takeBack is called when the provider takes a connection back. If it gives no other one within the grace, the
+// cluster is removed.
 func (f *fleet) takeBack(name keyspace.ClusterName, way uint64) {
 	f.mu.Lock()
 	s := f.clusters[name]
@@ -126,12 +126,12 @@ func (f *fleet) remove(name keyspace.ClusterName, way uint64) {
 	}
 }
 
-// maxGone is of how many clusters that went the traffic is kept. A cluster that comes back soon, as with a new
-// kubeconfig, finds its counters as they were. Names that come once and never again don't fill the memory and the
-// metrics.
+// maxGone is how many removed clusters keep their traffic counters. A cluster that comes back soon, as with a new
+// kubeconfig, finds its counters as they were. Names that never come back don't fill the memory and the metrics.
 const maxGone = 100
 
-// forget drops traffic of clusters that went, but for that of name, while it is too much. Call it with the lock held.
+// forget drops the traffic of removed clusters, but not that of name, while there are more than maxGone. Call it with
+// the lock held.
 func (f *fleet) forget(name keyspace.ClusterName) {
 	left := len(f.traffic) - len(f.clusters) - maxGone
 	for other := range f.traffic {
@@ -152,7 +152,7 @@ func (f *fleet) tell() {
 	changed()
 }
 
-// start has changes told, and clusters asked who they are, until the context ends.
+// start makes the fleet call changed after every change, and identify its clusters, until the context ends.
 func (f *fleet) start(ctx context.Context, spawn func(func()), changed func()) {
 	f.mu.Lock()
 	f.ctx, f.spawn, f.changed = ctx, spawn, changed
@@ -166,14 +166,15 @@ func (f *fleet) start(ctx context.Context, spawn func(func()), changed func()) {
 	}
 }
 
-// stop ends what start began, but for what was spawned.
+// stop undoes start. Spawned goroutines end with start's context.
 func (f *fleet) stop() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.ctx, f.spawn, f.changed = nil, nil, func() {}
 }
 
-// get returns a cluster, which is nil if it isn't there, and its traffic counters.
+// get returns a cluster's connection in use, whose Cluster is nil if the cluster isn't there, and its traffic
+// counters.
 func (f *fleet) get(name keyspace.ClusterName) (connection, *engage.Traffic) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -184,8 +185,7 @@ func (f *fleet) get(name keyspace.ClusterName) (connection, *engage.Traffic) {
 	return connection{}, traffic
 }
 
-// known is get for names from anywhere, which aren't to be remembered: a cluster that isn't there has no traffic
-// either.
+// known is get for names from anywhere. Unlike get it makes no traffic counters for a cluster that isn't there.
 func (f *fleet) known(name keyspace.ClusterName) (connection, *engage.Traffic) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -195,7 +195,7 @@ func (f *fleet) known(name keyspace.ClusterName) (connection, *engage.Traffic) {
 	return connection{}, nil
 }
 
-// inUse returns how a cluster is reached, and why what was offered last isn't taken.
+// inUse returns a cluster's connection in use, and why the provider's last offer is refused, "" if it isn't.
 func (f *fleet) inUse(name keyspace.ClusterName) (_ connection, refused string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -205,7 +205,7 @@ func (f *fleet) inUse(name keyspace.ClusterName) (_ connection, refused string) 
 	return connection{}, ""
 }
 
-// trafficOf returns the counters of a cluster, new ones if it was never seen. Call it with the lock held.
+// trafficOf returns the counters of a cluster, and makes them at the first call. Call it with the lock held.
 func (f *fleet) trafficOf(name keyspace.ClusterName) *engage.Traffic {
 	if f.traffic[name] == nil {
 		f.traffic[name] = &engage.Traffic{}
@@ -244,7 +244,7 @@ func (f *fleet) all() map[keyspace.ClusterName]connection {
 	return all
 }
 
-// status is what each cluster has sent up to now, a few that went included.
+// status returns the traffic of each cluster up to now, and that of a few removed ones.
 func (f *fleet) status() map[keyspace.ClusterName]ClusterStatus {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -31,8 +31,8 @@ import (
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
-// newRecordCache watches the Leases and Shard records of the home cluster, once it is started. Whenever a watch begins
-// that isn't the first of its kind, reconnected is called.
+// newRecordCache returns a cache that watches the Leases and Shard records of the home cluster once it is started. It
+// calls reconnected whenever the watch of a kind begins again.
 func newRecordCache(cfg Config, rc *rest.Config, scheme *runtime.Scheme, log logr.Logger, t *trouble,
 	reconnected func()) (cache.Cache, error) {
 	tenures, err := labels.Parse(member.Selector(cfg.Fleet))
@@ -42,20 +42,20 @@ func newRecordCache(cfg Config, rc *rest.Config, scheme *runtime.Scheme, log log
 	rc = rest.CopyConfig(rc)
 	rc.UserAgent = cfg.agent() + " (coordination)"
 	rc.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return &watching{next: next, again: reconnected, begun: map[string]bool{}}
+		return engage.Noting(&watching{next: next, again: reconnected, begun: map[string]bool{}})
 	})
 	namespaces := map[string]cache.Config{cfg.Namespace: {}}
 	c, err := cache.New(rc, cache.Options{
 		Scheme: scheme, Mapper: recordMapper(),
-		NewInformer: engage.LiveInformer(cfg.LeaseDuration / 10),
-		DefaultWatchErrorHandler: func(_ context.Context, _ *toolscache.Reflector, err error) { // it is tried again
+		NewInformer: engage.LiveInformer(cfg.LeaseDuration/10, func(err error) { t.tell("List", err) }),
+		DefaultWatchErrorHandler: func(_ context.Context, _ *toolscache.Reflector, err error) { // the reflector retries
 			if apierrors.IsNotFound(err) {
 				log.Error(err, "the home cluster doesn't know the kind Shard: install config/crd there")
 				return
 			}
 			if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, io.EOF) ||
 				errors.Is(err, io.ErrUnexpectedEOF) {
-				return // a watch that has come to its end, as they all do
+				return // a watch that has ended, as every watch does
 			}
 			t.tell("Watch", err)
 		},
@@ -70,8 +70,8 @@ func newRecordCache(cfg Config, rc *rest.Config, scheme *runtime.Scheme, log log
 	return c, nil
 }
 
-// watching tells when a watch begins anew. One that asks for a version that isn't there yet is silent until that is
-// reached, and doesn't tell that the home cluster went back.
+// watching calls again when the watch of a path begins again. Events alone don't show that the home cluster went
+// back: a watch from a version that isn't reached yet is silent until then.
 type watching struct {
 	next  http.RoundTripper
 	again func()
@@ -97,8 +97,8 @@ func (w *watching) isAgain(path string) bool {
 	return before
 }
 
-// newPodWatch watches the Pods of the replicas in the home cluster, once it is run. It is nil where none are to be
-// watched.
+// newPodWatch returns a watch of the replicas' Pods in the home cluster, to be run by the caller. It is nil if
+// Config.Pod has no Peers.
 func newPodWatch(cfg Config, rc *rest.Config, log logr.Logger) (*pods.Watch, error) {
 	if cfg.Pod.Peers == "" {
 		return nil, nil
@@ -107,16 +107,18 @@ func newPodWatch(cfg Config, rc *rest.Config, log logr.Logger) (*pods.Watch, err
 	rc.QPS, rc.UserAgent = -1, cfg.agent()+" (coordination)"
 	rc.Wrap(engage.Noting)
 	live := func(lw toolscache.ListerWatcher) toolscache.ListerWatcher {
-		return engage.Live(lw, cfg.LeaseDuration/10)
+		return engage.Live(lw, cfg.LeaseDuration/10, func(err error) {
+			log.V(1).Info("listing the Pods failed, trying again", "error", err.Error())
+		})
 	}
 	return pods.NewWatch(rc, cfg.Namespace, cfg.Pod.Peers, live, log)
 }
 
-// recordMapper knows the kinds of the records by itself: taking part needs no discovery, so a replica that is started
-// while the home cluster is away waits for it.
+// recordMapper maps the kinds of the records without discovery. So a replica that starts while the home cluster is
+// away waits for it instead of failing.
 func recordMapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
-	for _, kind := range []string{"Lease", "LeaseList"} { // a cache of namespaces looks lists up, too
+	for _, kind := range []string{"Lease", "LeaseList"} { // a cache of some namespaces also looks up the list kinds
 		m.Add(coordinationv1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
 	m.Add(eventsv1.SchemeGroupVersion.WithKind("Event"), meta.RESTScopeNamespace)
@@ -126,7 +128,7 @@ func recordMapper() meta.RESTMapper {
 	return m
 }
 
-// follower shows an incarnation every version of the records, from what there is when it begins.
+// follower feeds an incarnation every version of the records, beginning with what exists.
 type follower struct {
 	by    protocol.Incarnation
 	fleet keyspace.Fleet
@@ -136,7 +138,8 @@ type follower struct {
 	put   func(driver.Event)
 }
 
-// follow begins to put what is seen; that ends when the returned function is called.
+// follow begins to put events about the records, and Listed once the first lists are in. The returned function ends
+// that.
 func (f *follower) follow(ctx context.Context, spawn func(func())) (unfollow func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	leases, err := f.watch(ctx, &coordinationv1.Lease{}, func(obj client.Object) (ownership.Input, error) {
@@ -184,8 +187,8 @@ func (f *follower) follow(ctx context.Context, spawn func(func())) (unfollow fun
 	return cancel, nil
 }
 
-// deleted is what a record's deletion means; nil if it was none of the fleet's. What else the record said doesn't
-// matter: it may have been unreadable since somebody changed it.
+// deleted returns the event for a record's deletion, nil if the record wasn't the fleet's. It uses only what
+// identifies the record: the rest may have become unreadable.
 func (f *follower) deleted(shard *tenurev1alpha1.Shard) driver.Event {
 	if shard.Spec.Layout != nil {
 		cluster := keyspace.ClusterName(shard.Spec.Cluster)
@@ -201,7 +204,7 @@ func (f *follower) deleted(shard *tenurev1alpha1.Shard) driver.Event {
 	return driver.Deleted{ID: id, By: f.by}
 }
 
-// watch puts what is seen of one kind until the context ends.
+// watch puts the events of one kind until the context ends.
 func (f *follower) watch(ctx context.Context, obj client.Object, seen func(client.Object) (ownership.Input, error),
 	gone func(client.Object)) (toolscache.ResourceEventHandlerRegistration, error) {
 	informer, err := f.cache.GetInformer(ctx, obj, cache.BlockUntilSynced(false))

@@ -17,9 +17,9 @@ import (
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
-// Guard wraps a reconciler so that it runs only for keys of shards that this replica holds, and so that a move can wait
-// for it. Keys of other shards are dropped without a trace: their holder has them. The reconciler's context ends with
-// the tenure.
+// Guard wraps a reconciler so that it runs only for keys of shards that this replica holds, and so that a move can
+// wait for it. Keys of other shards are dropped silently, since their holder serves them. The reconciler's context
+// ends with the tenure.
 func (m *Manager) Guard(
 	r reconcile.TypedReconciler[mcreconcile.Request]) reconcile.TypedReconciler[mcreconcile.Request] {
 	return newGuard(m.node.roster, m.node.log, r)
@@ -34,7 +34,8 @@ func reconciling(ctx context.Context) *engagement {
 	return e
 }
 
-// TenureOf returns under which tenure a reconcile runs, by its context; ok is false outside of a guarded reconcile.
+// TenureOf returns the tenure of the reconcile that the context belongs to; ok is false outside of a guarded
+// reconcile.
 func TenureOf(ctx context.Context) (id keyspace.ShardID, epoch protocol.Epoch, ok bool) {
 	e := reconciling(ctx)
 	if e == nil {
@@ -43,7 +44,7 @@ func TenureOf(ctx context.Context) (id keyspace.ShardID, epoch protocol.Epoch, o
 	return e.id, e.epoch(), true
 }
 
-// errAbandoned has a key looked at again, after a while.
+// errAbandoned makes the controller retry the key, with backoff.
 var errAbandoned = errors.New("the reconcile didn't return in time: the key is tried again beside it")
 
 func newGuard(roster *roster, log logr.Logger, inner reconcile.TypedReconciler[mcreconcile.Request]) *guard {
@@ -54,7 +55,7 @@ func newGuard(roster *roster, log logr.Logger, inner reconcile.TypedReconciler[m
 type guard struct {
 	roster *roster
 	log    logr.Logger
-	told   *budget.Budget // of keys that are put off
+	told   *budget.Budget // limits the log lines about keys that are put off
 	inner  reconcile.TypedReconciler[mcreconcile.Request]
 }
 
@@ -70,7 +71,7 @@ func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconci
 		return reconcile.Result{RequeueAfter: spread(wait)}, nil
 	}
 	start := time.Now()
-	var ended struct { // only read once the reconcile has returned
+	var ended struct { // read only once the reconcile has returned
 		result reconcile.Result
 		err    error
 	}
@@ -79,7 +80,7 @@ func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconci
 		ended.result, ended.err = g.inner.Reconcile(context.WithValue(ctx, engagementKey{}, e), req)
 	})
 	if trial && ran != engage.Abandoned {
-		e.traffic.Breaker.Untried() // unless it asked the cluster for something
+		e.traffic.Breaker.Untried() // no effect if the cluster's answers have ended the trial
 	}
 	if ran == engage.Refused {
 		e.putOff.forget(key)
@@ -91,14 +92,14 @@ func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconci
 			"refused",
 			"shard", e.id.String(), "key", req.NamespacedName.String(), "began", start.Format(time.RFC3339), "running",
 			e.traffic.Abandoned.Load())
-		if e.gate.IsOpen() { // its own timeout ended it, and nobody else looks at its key
+		if e.gate.IsOpen() { // its own timeout ended it, and no other replica will serve its key
 			return reconcile.Result{}, errAbandoned
 		}
 		return reconcile.Result{}, nil
 	}
 	result, err := ended.result, ended.err
 	if !e.gate.IsOpen() {
-		// The tenure ended meanwhile. Whatever is left to do, or failed because of that, is the next holder's, who
+		// The tenure ended meanwhile. What is left to do, or failed because of that, is up to the next holder, which
 		// looks at every key of the shard anew.
 		e.putOff.forget(key)
 		return reconcile.Result{}, nil
@@ -109,15 +110,15 @@ func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconci
 		return reconcile.Result{RequeueAfter: spread(after)}, nil
 	}
 	if result.RequeueAfter > 0 && result.Priority == nil {
-		normal := 0 // a due time isn't backfill, even where its key was enqueued as such
+		normal := 0 // a due time isn't backfill, even if its key was enqueued as backfill
 		result.Priority = &normal
 	}
 	return result, err
 }
 
-// failed says for how long a key whose reconcile failed is put off, 0 if it is to back off as the controller's others
-// do: its cluster is away, or refuses everything, or has too much to do. That is no fault of the key, which must not
-// back off further each time. One that is put off for it is told of once a minute and cluster.
+// failed returns for how long to put off a key whose reconcile failed; 0 means the controller's own backoff. It puts
+// the key off if its cluster is away, refuses everything or is overloaded. That isn't the key's fault, so its backoff
+// must not grow. It logs one such key a minute and cluster.
 func (g *guard) failed(e *engagement, key putOffKey, err error, asked time.Duration) (after time.Duration) {
 	wait, open := e.traffic.Breaker.Left(key.Namespace)
 	itself := apierrors.IsForbidden(err) || apierrors.IsInternalError(err)
@@ -127,7 +128,7 @@ func (g *guard) failed(e *engagement, key putOffKey, err error, asked time.Durat
 	case open:
 		e.putOff.note(key)
 		after = max(wait, engage.FirstPause)
-	case apierrors.IsTooManyRequests(err): // the longer it lasts, the less it is asked
+	case apierrors.IsTooManyRequests(err): // the longer it lasts, the fewer requests are sent
 		waited := min(e.putOff.note(key), engage.LongestAsked/10)
 		after = min(max(asked, waited, engage.FirstPause), engage.LongestAsked)
 	default:
@@ -141,6 +142,6 @@ func (g *guard) failed(e *engagement, key putOffKey, err error, asked time.Durat
 	return after
 }
 
-// spread makes a wait up to a quarter longer, and a second at most, so that keys which were put off together don't come
-// back all at once.
+// spread makes a wait up to a quarter longer, and a second at most, so that keys that were put off together don't
+// come back all at once.
 func spread(wait time.Duration) time.Duration { return wait + rand.N(min(wait/4, time.Second)+1) }

@@ -37,18 +37,24 @@ type home struct {
 	records  *record.Store
 	put      func(driver.Event)
 	spawn    func(func())
-	ctx      context.Context // bounds what is on its way
+	ctx      context.Context // bounds the requests in flight
 	cancel   context.CancelFunc
 }
 
-// newHome returns the home cluster as an incarnation writes to it. Nothing is sent.
+// newHome returns an incarnation's client of the home cluster. It sends nothing.
 func newHome(ctx context.Context, id protocol.Incarnation, cfg Config, rc *rest.Config, scheme *runtime.Scheme,
 	log logr.Logger, t *trouble, put func(driver.Event), spawn func(func()), say func() string) (*home, error) {
 	rc = rest.CopyConfig(rc)
-	rc.QPS = -1 // no client-side limit: renewals must never wait for one, and the driver bounds what is on its way
+	rc.QPS = -1 // no client-side limit: renewals must never wait for one, and the driver bounds the requests in flight
 	rc.Wrap(func(next http.RoundTripper) http.RoundTripper { return engage.Obedient(next) })
 	rc.UserAgent = fmt.Sprintf("%s (coordination; incarnation=%s)", cfg.agent(), id)
-	c, err := client.New(rc, client.Options{Scheme: scheme, Mapper: recordMapper()})
+	// A renewal mustn't wait for a dead server. Nor must a new incarnation wait for the server that its predecessor
+	// waited for.
+	over, err := engage.Redialing(rc)
+	if err != nil {
+		return nil, fmt.Errorf("building the client of the home cluster: %w", err)
+	}
+	c, err := client.New(rc, client.Options{Scheme: scheme, Mapper: recordMapper(), HTTPClient: over})
 	if err != nil {
 		return nil, fmt.Errorf("building the client of the home cluster: %w", err)
 	}
@@ -62,7 +68,7 @@ func newHome(ctx context.Context, id protocol.Incarnation, cfg Config, rc *rest.
 	return h, nil
 }
 
-// restart gives up all that is on its way. What is asked for from now on isn't touched by that.
+// restart cancels all requests in flight. Later requests aren't affected.
 func (h *home) restart(ctx context.Context) {
 	if h.cancel != nil {
 		h.cancel()
@@ -70,7 +76,7 @@ func (h *home) restart(ctx context.Context) {
 	h.ctx, h.cancel = context.WithCancel(ctx)
 }
 
-// write makes one write, within its time, and tells what became of it.
+// write makes one write, within its timeout, and puts its result.
 func (h *home) write(w driver.Write) {
 	h.tell(w)
 	do := h.writing(w)
@@ -89,7 +95,7 @@ func (h *home) write(w driver.Write) {
 		switch {
 		case err == nil:
 		case bound.Err() != nil || cause == ownership.Conflict:
-			// it isn't wanted any more, or somebody else was faster, which is normal
+			// cancelled, or another replica was faster: both are normal
 			h.log.V(1).Info("record not written", "what", what, "outcome", outcome.String(), "error", err.Error())
 		default:
 			h.trouble.tell(what, err)
@@ -100,7 +106,7 @@ func (h *home) write(w driver.Write) {
 	})
 }
 
-// tell logs what is worth it before it is known how it goes.
+// tell logs important writes before their outcome is known.
 func (h *home) tell(w driver.Write) {
 	switch e := w.Effect.(type) {
 	case ownership.SealLease:
@@ -119,7 +125,7 @@ func (h *home) tell(w driver.Write) {
 	}
 }
 
-// writing returns what makes a write.
+// writing returns the function that makes a write.
 func (h *home) writing(w driver.Write) func(context.Context) (ownership.Version, error) {
 	return func(ctx context.Context) (ownership.Version, error) {
 		switch e := w.Effect.(type) {
@@ -150,7 +156,7 @@ func (h *home) writing(w driver.Write) func(context.Context) (ownership.Version,
 	}
 }
 
-// read reads one record live, within its time.
+// read reads one record live, within its timeout.
 func (h *home) read(r driver.Read) {
 	bound := h.ctx
 	h.spawn(func() {

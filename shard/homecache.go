@@ -10,23 +10,25 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 )
 
-// liveCache has the informers of the manager's own cache list anew after home was away, unless the cache's options say
-// what informers to make. A home cluster that is restored from a backup may have gone back to earlier versions: a watch
-// that goes on from where it ended would be silent until those are passed, and a cluster whose Secret is made meanwhile
-// wouldn't be known.
-func liveCache(inner cache.NewCacheFunc) cache.NewCacheFunc {
+// liveCache makes the informers of the manager's own cache list again after home was away, unless the cache's options
+// have a NewInformer. A home cluster that was restored from a backup may have gone back to earlier versions. A watch
+// that resumes would then be silent until it reaches its old version, and a cluster whose Secret is made meanwhile
+// would stay unknown. It calls tell with the error of each failed list.
+func liveCache(inner cache.NewCacheFunc, tell func(error)) cache.NewCacheFunc {
 	if inner == nil {
 		inner = cache.New
 	}
 	return func(rc *rest.Config, opts cache.Options) (cache.Cache, error) {
 		if opts.NewInformer == nil {
-			opts.NewInformer = engage.LiveInformer(engage.LastPause)
-			if opts.HTTPClient != nil { // a manager always gives one
+			opts.NewInformer = engage.LiveInformer(engage.LastPause, tell)
+			if opts.HTTPClient != nil { // a manager always sets it
 				noting := *opts.HTTPClient
 				noting.Transport = engage.Noting(cmp.Or(noting.Transport, http.DefaultTransport))
 				opts.HTTPClient = &noting
@@ -36,8 +38,9 @@ func liveCache(inner cache.NewCacheFunc) cache.NewCacheFunc {
 	}
 }
 
-// checkHomeCache refuses what manager.Options.Cache says of a home cluster that is worked on. Its shards have caches of
-// their own, which don't go by that: a program that was bounded to one namespace would work in all of them.
+// checkHomeCache refuses options in manager.Options.Cache that shape what is seen of a home cluster that is a
+// workload cluster. Its shards have caches of their own, which ignore these options: a program that was limited to
+// one namespace would work in all of them.
 func checkHomeCache(cfg Config, opts cache.Options, scheme *runtime.Scheme) error {
 	if cfg.HomeCluster == "" {
 		return nil
@@ -52,7 +55,31 @@ func checkHomeCache(cfg Config, opts cache.Options, scheme *runtime.Scheme) erro
 		strings.Join(unheeded, ", "), cfg.HomeCluster)
 }
 
-// shaping names the options by which a cache shows less of the kinds than there is, or other than it is, or again.
+// checkHomeClient refuses options in manager.Options.Client that change what is written. The shards of a home cluster
+// that is a workload cluster have clients of their own, which ignore them: a dry run would write.
+func checkHomeClient(cfg Config, opts client.Options) error {
+	if cfg.HomeCluster == "" {
+		return nil
+	}
+	var set []string
+	if ptr.Deref(opts.DryRun, false) {
+		set = append(set, "DryRun")
+	}
+	if opts.FieldOwner != "" {
+		set = append(set, "FieldOwner")
+	}
+	if opts.FieldValidation != "" {
+		set = append(set, "FieldValidation")
+	}
+	if len(set) == 0 {
+		return nil
+	}
+	return fmt.Errorf("manager.Options.Client: %s: with Config.HomeCluster %q shards of the home cluster have clients of "+
+		"their own, which don't go by that: give it with each write", strings.Join(set, ", "), cfg.HomeCluster)
+}
+
+// shaping names the options that make a cache show only a part of the kinds' objects, changed objects, or unchanged
+// objects again.
 func shaping(opts cache.Options, kinds []Kind, scheme *runtime.Scheme) (set []string, _ error) {
 	if len(opts.DefaultNamespaces) > 0 {
 		set = append(set, fmt.Sprintf("DefaultNamespaces %q", slices.Sorted(maps.Keys(opts.DefaultNamespaces))))

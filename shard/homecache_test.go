@@ -16,10 +16,12 @@ import (
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/multicluster-runtime/pkg/clusters"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 )
 
 // restored is a home cluster with one Secret, which is away once and then holds an earlier version.
@@ -141,6 +143,27 @@ func TestTheManagersCacheListsAnewAfterHomeWasAway(t *testing.T) {
 }
 
 // await waits until so many requests were sent.
+func TestWhatWouldChangeHowHomesShardsWriteIsRefused(t *testing.T) {
+	yes, no := true, false
+	for name, c := range map[string]struct {
+		opts client.Options
+		home string
+		says string
+	}{
+		"nothing":              {client.Options{}, "home", ""},
+		"no dry run":           {client.Options{DryRun: &no}, "home", ""},
+		"a dry run":            {client.Options{DryRun: &yes}, "home", "DryRun"},
+		"an owner of fields":   {client.Options{FieldOwner: "x"}, "home", "FieldOwner"},
+		"validation":           {client.Options{FieldValidation: "Strict"}, "home", "FieldValidation"},
+		"home isn't worked on": {client.Options{DryRun: &yes, FieldOwner: "x"}, "", ""},
+	} {
+		err := checkHomeClient(Config{HomeCluster: multicluster.ClusterName(c.home)}, c.opts)
+		if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
+			t.Errorf("%s: %v, want %q", name, err, c.says)
+		}
+	}
+}
+
 func await(t *testing.T, home *restored, n int) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); len(home.requests()) < n; time.Sleep(10 * time.Millisecond) {

@@ -19,21 +19,21 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/record"
 )
 
-// joinRefused is the reason of the events that tell why a replica doesn't take part.
+// joinRefused is the reason of events that say why a replica doesn't take part.
 const joinRefused = "JoinRefused"
 
-// misfitReplica is the reason of the events that tell of a member of the fleet that should have stayed outside.
+// misfitReplica is the reason of events about a member of the fleet that should have stayed outside.
 const misfitReplica = "MisfitReplica"
 
-// How long a replica waits for the answers by which it finds out whether it may take part, and before it asks again.
+// lookPatience is the timeout of one check whether a replica may take part, lookEvery the time until the next check.
 const (
 	lookPatience = 20 * time.Second
 	lookEvery    = 2 * time.Second
 )
 
-// entrance is where a process waits before its first incarnation, while it must not take part: the home cluster's CRD
-// is older than the program, or the fleet has members that it can't work with. It doesn't end the process: the way out
-// may be that somebody else ends.
+// entrance is where a process waits before its first incarnation while it must not take part: the home cluster's CRD
+// is older than the program, or the fleet has members that it can't work with. The process keeps running, since the
+// obstacle may go away, for example when another replica ends.
 type entrance struct {
 	members *member.Store
 	records *record.Store
@@ -42,7 +42,7 @@ type entrance struct {
 	log     logr.Logger
 	teller  *teller
 	told    []string
-	still   map[string]sighting // Leases in the way, since when they have stood still
+	still   map[string]sighting // Leases of misfits, and since when they have stood still
 }
 
 // sighting is when a version of a Lease was first seen.
@@ -95,9 +95,10 @@ func (e *entrance) look(ctx context.Context) ([]member.Misfit, error) {
 	return e.acting(misfits, asked), err
 }
 
-// acting leaves out the misfits whose Leases have stood still for as long as their owners may act without a renewal
-// (R1). If all of a fleet died, nobody is left who would seal them. After a look that failed, which found none, their
-// time begins anew: if the home cluster was away, their owners couldn't renew, and come back with it.
+// acting returns the misfits that may still act. It leaves out those whose Leases have stood still for as long as
+// their owners may act without a renewal (R1): if a whole fleet died, no replica is left to seal them. A look that
+// failed finds no misfits, so their time begins anew after it. If the home cluster was away, their owners couldn't
+// renew, and come back with it.
 func (e *entrance) acting(misfits []member.Misfit, asked time.Time) (acting []member.Misfit) {
 	still := map[string]sighting{}
 	for _, m := range misfits {
@@ -114,7 +115,7 @@ func (e *entrance) acting(misfits []member.Misfit, asked time.Time) (acting []me
 	return acting
 }
 
-// tell logs what is new in the way, and makes events of it.
+// tell logs what keeps the process from taking part, if that has changed, and makes events about the misfits.
 func (e *entrance) tell(ctx context.Context, misfits []member.Misfit, err error) {
 	var now []string
 	if err != nil {
@@ -137,13 +138,22 @@ func about(m member.Misfit) corev1.ObjectReference {
 		Name: m.Lease, UID: m.UID}
 }
 
-// kindsOf names the kinds that a program shards, as its Leases tell them.
+// kindsOf names the kinds that a program shards, in the form that Leases have them. It refuses a kind that is declared
+// both as primary and as owned, once by its type and once as metadata.
 func kindsOf(kinds []Kind, scheme *runtime.Scheme) (string, error) {
 	var names []string
-	for _, k := range kinds {
+	for i, k := range kinds {
 		gvk, err := apiutil.GVKForObject(k.Object, scheme)
 		if err != nil {
 			return "", fmt.Errorf("shard.Config.Kinds: %T: %w", k.Object, err)
+		}
+		before, err := ofKind(kinds[:i], k.Object, scheme)
+		if err != nil {
+			return "", err
+		}
+		if slices.ContainsFunc(before, func(b Kind) bool { return b.Remote == k.Remote && b.Owned != k.Owned }) {
+			return "", fmt.Errorf("shard.Config.Kinds[%d]: %s is declared before in another form: once as primary and once as "+
+				"owned", i, gvk.Kind)
 		}
 		names = append(names, gvk.GroupKind().String())
 	}

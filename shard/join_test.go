@@ -154,4 +154,11 @@ func TestLeasesNameTheKindsOfAProgramInOneOrder(t *testing.T) {
 	if _, err := kindsOf([]Kind{Primary(&tenurev1alpha1.Shard{})}, scheme); err == nil {
 		t.Error("a kind that nobody knows has a name")
 	}
+	metadata := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
+	if got, err := kindsOf([]Kind{Owned(&corev1.Pod{}), Owned(metadata)}, scheme); got != "Pod" || err != nil {
+		t.Errorf("owned Pods and their metadata are %q (%v)", got, err)
+	}
+	if _, err := kindsOf([]Kind{Owned(&corev1.Pod{}), Primary(metadata)}, scheme); err == nil {
+		t.Error("Pods are both primary and owned")
+	}
 }

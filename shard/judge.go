@@ -25,23 +25,23 @@ const (
 	lookTimeout = 3 * time.Second
 	// againAfter is when a look that failed at once is repeated, before anything is concluded.
 	againAfter = 500 * time.Millisecond
-	// restsAfter is for how long a connection to a cluster of which nothing is held may be idle, in times that are between
-	// two signs of life of one of which something is.
+	// restsAfter is how many intervals (clusterJudge.every) pass until connections that are idle are closed, for a
+	// cluster without shards here.
 	restsAfter = 4
 	// looksPerSecond bounds how often this process looks at all clusters together. With more clusters than that allows,
 	// each is looked at less often.
 	looksPerSecond = 50
 )
 
-// clusterJudge says which workload clusters can be used from this process: one judgement per cluster, by what the
-// shards' requests show (the cluster's breaker) and, where they show nothing, by looks of its own. It looks at the
-// clusters of which something is held or warmed here and at those that can't be used, and at others only when asked; to
-// those it keeps no connection open. It is safe for concurrent use.
+// clusterJudge decides which workload clusters can be used from this process. There is one judgement per cluster. It
+// is made from what the shards' requests show (the cluster's breaker) and, where they show nothing, from requests of
+// its own, called looks. It looks at clusters that have shards here and at clusters that can't be used. It looks at
+// others only when asked, and keeps no connection open to them. It is safe for concurrent use.
 type clusterJudge struct {
 	clusters *fleet
 	roster   *roster
 	log      logr.Logger
-	every    time.Duration // between two signs of life of a cluster, at the least
+	every    time.Duration // within which a cluster that is in use must answer something
 	put      func(driver.Event)
 	spawn    func(func())
 
@@ -51,10 +51,10 @@ type clusterJudge struct {
 
 // clusterVerdict is what is known of one cluster.
 type clusterVerdict struct {
-	way     uint64 // that it is about
+	way     uint64 // of the connection that it is about
 	looking bool
 	looked  time.Time // when it was last looked at
-	next    time.Time // when it is looked at next, unless it is heard of
+	next    time.Time // when it is looked at next, unless it answers something before
 	rested  time.Time // when connections that aren't in use were last closed
 	known   bool
 	trouble error // why it can't be used, nil if it can
@@ -85,7 +85,7 @@ func (j *clusterJudge) run(ctx context.Context) {
 	}
 }
 
-// due returns the clusters that it is time to look at.
+// due returns the clusters to look at now.
 func (j *clusterJudge) due(now time.Time) (names []keyspace.ClusterName) {
 	here := map[keyspace.ClusterName]bool{}
 	for _, e := range j.roster.all() {
@@ -103,7 +103,7 @@ func (j *clusterJudge) due(now time.Time) (names []keyspace.ClusterName) {
 		v := j.verdict(name, c.way)
 		if !here[name] && now.Sub(v.rested) >= restsAfter*j.every {
 			v.rested = now
-			c.via.Rest() // looks, and whoever else asks now and then, leave a connection open
+			c.via.Rest() // looks, and other occasional requests, leave a connection open
 		}
 		if v.looking || (!here[name] && v.trouble == nil) {
 			continue
@@ -118,14 +118,15 @@ func (j *clusterJudge) due(now time.Time) (names []keyspace.ClusterName) {
 	return names
 }
 
-// unexplained reports whether requests to a cluster fail in a way that a look may explain. One that refuses the
-// credentials does so time and again: then it must be time for a look anyway.
+// unexplained reports whether requests to a cluster fail in a way that a look can explain. A cluster that refuses the
+// credentials keeps doing so, which causes no look before one is due anyway.
 func unexplained(b *engage.Breaker, due bool) bool {
 	open, cause := b.Open()
 	return open && (cause == engage.Silence || cause == engage.Unauthorized && due)
 }
 
-// verdict returns what is known of a cluster. Another way to it is looked at soon. Call it with the lock held.
+// verdict returns what is known of a cluster. If the cluster is reached another way now, a look is due at once. Call
+// it with the lock held.
 func (j *clusterJudge) verdict(name keyspace.ClusterName, way uint64) *clusterVerdict {
 	v := j.verdicts[name]
 	if v == nil {
@@ -138,11 +139,11 @@ func (j *clusterJudge) verdict(name keyspace.ClusterName, way uint64) *clusterVe
 	return v
 }
 
-// look asks a cluster beside its caller, and tells the driver what comes of it.
+// look asks a cluster concurrently, unless a look is under way, and reports the result to the driver.
 func (j *clusterJudge) look(ctx context.Context, name keyspace.ClusterName) {
 	c, traffic := j.clusters.get(name)
 	if c.Cluster == nil {
-		return // the driver knows
+		return // the driver knows that it is gone
 	}
 	j.mu.Lock()
 	v := j.verdict(name, c.way)
@@ -154,17 +155,25 @@ func (j *clusterJudge) look(ctx context.Context, name keyspace.ClusterName) {
 	}
 	j.spawn(func() {
 		trouble := ask(ctx, c, &traffic.Breaker)
-		if ctx.Err() == nil {
-			j.conclude(name, c.way, trouble)
+		if ctx.Err() == nil && !j.conclude(name, c.way, trouble) {
+			j.look(ctx, name)
 		}
 	})
 }
 
-// conclude takes a look's result.
-func (j *clusterJudge) conclude(name keyspace.ClusterName, way uint64, trouble error) {
+// conclude records a look's result and puts it. It does neither if the cluster is reached another way by now, or is
+// gone: current is false then.
+func (j *clusterJudge) conclude(name keyspace.ClusterName, way uint64, trouble error) (current bool) {
 	now := time.Now()
 	j.mu.Lock()
-	v := j.verdict(name, way)
+	v := j.verdicts[name]
+	if v == nil || v.way != way {
+		if v != nil {
+			v.looking = false
+		}
+		j.mu.Unlock()
+		return false
+	}
 	changed := !v.known || (v.trouble == nil) != (trouble == nil)
 	if changed {
 		v.since = now
@@ -182,6 +191,7 @@ func (j *clusterJudge) conclude(name keyspace.ClusterName, way uint64, trouble e
 		j.log.Info("cluster can be used from here again", "cluster", string(name))
 	}
 	j.put(driver.Health{Cluster: name, Usable: trouble == nil})
+	return true
 }
 
 // trouble returns why a cluster can't be used from here, and since when; nil where it can, or nothing is known.
@@ -194,8 +204,8 @@ func (j *clusterJudge) trouble(name keyspace.ClusterName) (why error, since time
 	return nil, time.Time{}
 }
 
-// usable says why a cluster can't be used from here, nil if it can: by what is known where it is looked at anyway or
-// something is held, and by a question elsewhere.
+// usable returns why a cluster can't be used from here, nil if it can. If a look has failed, or shards' requests were
+// answered lately, it sends no request.
 func (j *clusterJudge) usable(ctx context.Context, name keyspace.ClusterName) error {
 	c, traffic := j.clusters.known(name)
 	if c.Cluster == nil {
@@ -210,8 +220,8 @@ func (j *clusterJudge) usable(ctx context.Context, name keyspace.ClusterName) er
 	return ask(ctx, c, &traffic.Breaker)
 }
 
-// verdictOn adds to a cluster's status what looks found. What can't be used counts as open, whether or not requests of
-// shards have shown it: there may be none.
+// verdictOn adds to a cluster's status what looks found. A cluster that can't be used counts as open even if no
+// request of a shard has shown it: there may be none.
 func (j *clusterJudge) verdictOn(name keyspace.ClusterName, c *ClusterStatus) {
 	why, since := j.trouble(name)
 	if why == nil {
@@ -230,8 +240,8 @@ func (j *clusterJudge) verdictOn(name keyspace.ClusterName, c *ClusterStatus) {
 	}
 }
 
-// ask finds out whether a cluster can be used: it must give some answer in time. One that fails at once is asked again,
-// since one lost connection is no outage. It returns why not.
+// ask checks whether a cluster can be used: it must give some answer in time. A request that fails at once is
+// repeated, since one lost connection is no outage. It returns why the cluster can't be used, nil if it can.
 func ask(ctx context.Context, c connection, breaker *engage.Breaker) (trouble error) {
 	for try := 0; ; try++ {
 		sent := time.Now()
@@ -239,7 +249,7 @@ func ask(ctx context.Context, c connection, breaker *engage.Breaker) (trouble er
 		switch {
 		case err == nil:
 			return nil
-		case breaker.LastUsable().After(sent) && !apierrors.IsUnauthorized(err): // others were answered meanwhile
+		case breaker.LastUsable().After(sent) && !apierrors.IsUnauthorized(err): // another request was answered
 			return nil
 		case try > 0 || time.Since(sent) > time.Second || apierrors.IsUnauthorized(err):
 			return err
@@ -252,7 +262,7 @@ func ask(ctx context.Context, c connection, breaker *engage.Breaker) (trouble er
 	}
 }
 
-// errUnavailable says that an API server, or what is before it, can't serve anything now.
+// errUnavailable says that an API server, or a proxy before it, can't serve anything now.
 var errUnavailable = errors.New("it can't serve anything now")
 
 func askOnce(ctx context.Context, c connection) error {

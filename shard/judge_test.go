@@ -38,9 +38,11 @@ func TestOnlyAClusterOfWhichSomethingIsHeldKeepsAConnection(t *testing.T) {
 				out.Add(1)
 			}
 		}
-		server.Start()
+		server.EnableHTTP2 = true // with HTTP/1.1, net/http doesn't use a connection again whose writer was 50 ms late
+		server.StartTLS()
 		t.Cleanup(server.Close)
-		if err := clusters.add(t.Context(), name, fakeCluster{config: &rest.Config{Host: server.URL}}); err != nil {
+		config := &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
+		if err := clusters.add(t.Context(), name, fakeCluster{config: config}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -178,5 +180,11 @@ func TestCredentialsThatAreRefusedToRequestsAreLookedInto(t *testing.T) {
 	j.conclude("west", c.way, nil)
 	if len(j.due(time.Now())) > 0 {
 		t.Error("looked at again at once, though that explained nothing")
+	}
+	if j.conclude("west", c.way+1, errors.New("refused")) {
+		t.Error("a look over another way was taken for one over this way")
+	}
+	if why, _ := j.trouble("west"); why != nil {
+		t.Errorf("west is in trouble by a look over another way: %v", why)
 	}
 }

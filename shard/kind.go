@@ -11,47 +11,49 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// ErrFenced is what a write fails with whose shard isn't held any more. It was not sent.
+// ErrFenced is the error of a write whose shard this replica doesn't hold any more, or whose object has the epoch of
+// a later tenure. The write was not sent.
 var ErrFenced = engage.ErrFenced
 
-// ErrUnfenceable is what a write fails with that no precondition can protect. It was not sent; the error says how to
-// write instead.
+// ErrUnfenceable is the error of a write that no precondition can protect. The write was not sent; the error says how
+// to write instead.
 var ErrUnfenceable = engage.ErrUnfenceable
 
 // Kind is one kind of object that shards hold in their caches. [Primary], [Owned] and [Copies] declare one.
 type Kind struct {
 	Object client.Object
-	// Owned kinds are filtered by the slot label of what they belong to, primary kinds by their own UID.
+	// Owned kinds are filtered by the slot label, which has the slot of an object's owner; primary kinds by their own
+	// UID.
 	Owned bool
 	// Remote kinds are owned kinds that live in all the other clusters.
 	Remote bool
-	// In tells the clusters whose shards have the kind; nil means all.
+	// In reports whether shards of a cluster have the kind; nil means all.
 	In func(keyspace.ClusterName) bool
-	// Fields is a field selector that leaves out what is finished for good, so that it costs nothing at a takeover.
-	// Objects of primary kinds that it doesn't select are neither listed nor watched, and one that it selects no longer
-	// looks as if it had been deleted. Owned kinds are watched in any case, so that their last change is seen, and listed
-	// by it. Where an API server doesn't know the fields (see selectableFields of a CRD), all objects are listed and
-	// watched.
+	// Fields is a field selector that leaves out objects that are finished for good, so that they cost nothing at a
+	// takeover. Objects of primary kinds that it doesn't select are neither listed nor watched; one that it no longer
+	// selects looks as if it had been deleted. Objects of owned kinds are listed by it and watched without it, so
+	// that their last change is seen. If an API server doesn't know the fields (see selectableFields of a CRD), all
+	// objects are listed and watched.
 	Fields string
-	// Transform is what the kind's objects go through before they are cached; nil strips their managed fields, but for
-	// those of remote kinds. What it drops isn't in memory either while a cache is filled.
+	// Transform is applied to the kind's objects before they are cached; nil strips their managed fields, except for
+	// remote kinds. Fields that it drops take no memory while a cache is filled, either.
 	Transform toolscache.TransformFunc
-	// Pack makes something smaller of an object in a cache, for kinds that have many and look at few: it is unpacked each
-	// time that it is read. It is given transformed objects, must not change them, and returns nil for those that are to
-	// stay as they are. Nil packs none.
+	// Pack returns a smaller form of a cached object, for kinds that have many objects and read few: an object is
+	// unpacked each time that it is read. Pack is given transformed objects, must not change them, and returns nil
+	// for those that stay as they are. Nil packs none.
 	Pack func(client.Object) Packed
 }
 
-// Packed is a cached object that takes little memory. Unpack makes the object that it was packed from, a new one each
-// time, and is called from several goroutines; TypeMeta may be left out.
+// Packed is a cached object that takes little memory. Unpack returns a new copy of the object that was packed, which
+// may lack its TypeMeta. It is called from several goroutines.
 type Packed = informer.Packed
 
 // Primary declares a kind whose objects are sharded by their own UID: what a controller is For.
 func Primary(obj client.Object) Kind { return Kind{Object: obj} }
 
-// Owned declares a kind whose objects follow the object that owns them. The client that reconcilers get labels what it
-// creates for an owner; objects without that label are not seen. One whose creation fails because it is there already,
-// with the same controller, is given the label then.
+// Owned declares a kind whose objects follow the object that owns them. The client that reconcilers get labels what
+// it creates for an owner; objects without that label are not seen. If a creation fails because the object is there
+// already, with the same controller, that object gets the label.
 func Owned(obj client.Object) Kind { return Kind{Object: obj, Owned: true} }
 
 // Copies declares a kind whose objects are owned, like [Owned], but live in all the other clusters. Inside a reconcile,
@@ -79,9 +81,9 @@ func ofKind(kinds []Kind, obj client.Object, scheme *runtime.Scheme) (same []Kin
 	return same, nil
 }
 
-// engaged is the kind as a shard's cluster takes it.
+// engaged converts the kind for package engage.
 func (k Kind) engaged() engage.Kind {
-	if k.Remote && k.Transform == nil { // who else manages a field of a copy matters
+	if k.Remote && k.Transform == nil { // it matters who else manages a field of a copy
 		k.Transform = func(obj any) (any, error) { return obj, nil }
 	}
 	return engage.Kind{Object: k.Object, Owned: k.Owned, Fields: k.Fields, Transform: k.Transform, Pack: k.Pack}

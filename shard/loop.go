@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
+	"github.com/tenure-dev/tenure/pkg/budget"
 	"github.com/tenure-dev/tenure/shard/internal/driver"
 	"github.com/tenure-dev/tenure/shard/internal/memory"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
@@ -28,8 +29,8 @@ func (c clock) now() ownership.Instant {
 	return ownership.Instant{Mono: now.Sub(c.start), Wall: time.Duration(now.UnixNano())}
 }
 
-// lease is until when one incarnation may act. The loop sets it, and gates ask at every passage. It is safe for
-// concurrent use.
+// lease holds the instant until which one incarnation may act. The loop sets it, and gates check it at every passage.
+// It is safe for concurrent use.
 type lease struct {
 	clock clock
 	until atomic.Pointer[ownership.Instant] // nil while not a member
@@ -53,8 +54,8 @@ func (l *lease) set(until ownership.Instant) {
 	l.until.Store(&until)
 }
 
-// loop feeds the driver what happened and hands out what it asks for: to the home cluster, to the shards, to the log.
-// What runs beside it only puts events.
+// loop feeds events to the driver and carries out its requests, at the home cluster and at the shards. Everything
+// that runs concurrently only puts events.
 type loop struct {
 	cfg      Config
 	home     *rest.Config
@@ -64,10 +65,10 @@ type loop struct {
 	clock    clock
 	driver   *driver.Driver
 	mail     *mailbox[driver.Event]
-	say      func() string   // what the Lease says of clusters
+	say      func() string   // returns what the Lease reports about clusters
 	ctx      context.Context // bounds all that runs beside the loop
 	beside   sync.WaitGroup
-	list     func() (cache.Cache, error) // begins to watch the records anew
+	list     func() (cache.Cache, error) // begins a new watch of the records
 	records  cache.Cache
 	listed   bool        // the records' caches are filled: reading them doesn't wait
 	pods     *pods.Watch // nil where they aren't watched
@@ -76,7 +77,7 @@ type loop struct {
 	judge    *clusterJudge
 	report   *report
 	entrance *entrance
-	moved    bool          // clusters came, went or are reached by another way, and shards haven't been told
+	moved    bool          // clusters came, went or are reached another way, and the shards haven't followed yet
 	turned   *atomic.Int64 // when the loop last turned, on the monotonic clock
 
 	// The present incarnation, or the last.
@@ -89,8 +90,8 @@ type loop struct {
 	done    bool
 }
 
-// run takes part until the process has left in order (nil), or must be given up for good. When the context ends it
-// stops everything at once, and seals its Lease.
+// run takes part until the process has left in order (nil) or can't go on (an error). When the context ends, it stops
+// everything at once and seals its Lease.
 func (l *loop) run(ctx context.Context, leaving <-chan struct{}) error {
 	quit := ctx.Done()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -129,7 +130,7 @@ func (l *loop) run(ctx context.Context, leaving <-chan struct{}) error {
 			l.handle(driver.Leave{})
 		case <-quit:
 			quit = nil
-			l.handle(driver.Quit{}) // bounded: see its Stop and the sealing that follows
+			l.handle(driver.Quit{}) // bounded: by stopGrace, and by the sealing of the Lease
 		}
 		l.follow()
 		l.report.publish(l.driver, l.lease, l.shards)
@@ -137,14 +138,14 @@ func (l *loop) run(ctx context.Context, leaving <-chan struct{}) error {
 	return l.failure
 }
 
-// handle lets one thing happen. What is asked for once the process is done isn't done.
+// handle feeds the driver one event and carries out its requests. Once the process is done, requests are dropped.
 func (l *loop) handle(e driver.Event) {
 	if l.done {
 		return
 	}
 	_, changed := e.(driver.Clusters)
 	if changed {
-		e = l.knownClusters() // as they are by now: two changes may be told in the wrong order
+		e = l.knownClusters() // in their present state: two changes may be put in the wrong order
 	}
 	requests := l.driver.Handle(l.clock.now(), e)
 	l.lease.set(l.driver.ValidUntil())
@@ -152,14 +153,14 @@ func (l *loop) handle(e driver.Event) {
 		l.listed = l.listed || listed.By == l.driver.ID()
 	}
 	for _, r := range requests {
-		if !l.done { // it may not have been able to begin
+		if !l.done { // a request before it may have failed
 			l.do(r)
 		}
 	}
 	l.moved = l.moved || changed
 }
 
-// follow has the shards follow changes of clusters, once for all events that came together.
+// follow makes the shards follow changes of clusters, once for all events that came together.
 func (l *loop) follow() {
 	if l.moved && l.shards != nil && !l.done {
 		l.shards.clustersChanged()
@@ -194,8 +195,8 @@ func (l *loop) do(r driver.Request) {
 		l.shards.stop(r)
 	case driver.Measure:
 		l.shards.measure()
-		if l.listed { // the loop must never wait for a list: it may not come for long
-			l.report.survey(l.ctx, l.records, l.cfg, l.driver)
+		if l.listed { // the loop must never wait for a list
+			l.report.survey(l.ctx, l.records, l.cfg, l.driver, l.clusters.all())
 		}
 	case driver.Renewed:
 		l.cfg.Observer.Renewed(r.Left)
@@ -209,7 +210,7 @@ func (l *loop) do(r driver.Request) {
 	}
 }
 
-// count finds out, beside the loop, how many objects a cluster has. One that can't be asked gets all its shards.
+// count counts a cluster's objects, concurrently. A cluster that can't be counted gets all its shards.
 func (l *loop) count(c driver.Count) {
 	l.beside.Go(func() {
 		objects, err := int64(-1), errMoved
@@ -232,13 +233,14 @@ func (l *loop) fail(err error) {
 	}
 }
 
-// begin goes on as another incarnation.
+// begin starts another incarnation.
 func (l *loop) begin(b driver.Begin) {
 	log := l.log.WithValues("incarnation", string(b.ID))
 	l.lease = &lease{clock: l.clock}
 	l.shards = &engager{
 		cfg: l.cfg, id: b.ID, log: log, ctx: l.ctx, clusters: l.clusters, roster: l.roster, judge: l.judge, lease: l.lease,
 		put: l.mail.put, spawn: l.beside.Go, room: memory.NewRoom(memory.Now, log), turns: &turnstile.Turnstile{},
+		cold: budget.New(budget.Config{Burst: 1, Every: time.Minute, PerSecond: 1}),
 	}
 	if l.writer != nil {
 		l.writer.cancel()
@@ -250,7 +252,7 @@ func (l *loop) begin(b driver.Begin) {
 		return
 	}
 	if path := l.cfg.Pod.TerminationLog; path != "" {
-		if err := pods.Log(path, b.ID); err != nil { // if we die, our lease tells
+		if err := pods.Log(path, b.ID); err != nil { // peers then wait for our lease to run out
 			log.Error(err, "peers won't know from the Pod when this incarnation dies")
 		}
 	}
@@ -265,7 +267,7 @@ func (l *loop) begin(b driver.Begin) {
 		l.report.teller = newTeller(l.writer.client, l.cfg, l.log, l.beside.Go)
 	}
 	f := &follower{by: b.ID, fleet: l.cfg.Fleet, cache: l.records, pods: l.pods, log: log, put: l.mail.put}
-	last := l.unfollow // what the watch shows between two incarnations counts, too
+	last := l.unfollow // ended last: what the watch shows between two incarnations counts, too
 	if l.unfollow, err = f.follow(l.ctx, l.beside.Go); err != nil {
 		l.fail(err)
 		return
@@ -276,7 +278,7 @@ func (l *loop) begin(b driver.Begin) {
 	log.Info("taking part", "namespace", l.cfg.Namespace, "leaseDuration", l.cfg.LeaseDuration.String())
 }
 
-// end shuts whatever is still engaged, and makes sure that nothing of it writes any more.
+// end shuts all gates that are left, and waits, for stopGrace at most, until nothing behind them writes any more.
 func (l *loop) end() {
 	if l.shards != nil {
 		l.shards.shutAll()()
@@ -286,8 +288,8 @@ func (l *loop) end() {
 	l.report.publish(l.driver, l.lease, l.shards)
 }
 
-// knownClusters is what the driver is to know of the clusters that there are now. One that may be another than its
-// records say isn't among them before that is known.
+// knownClusters returns the clusters that the driver should know now. A cluster that isn't identified yet is left
+// out, since it may not be the one that its records are about.
 func (l *loop) knownClusters() driver.Clusters {
 	known := driver.Clusters{
 		Bits: map[keyspace.ClusterName]int{}, Connections: map[keyspace.ClusterName]uint64{},

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/internal/driver"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 )
@@ -61,6 +62,7 @@ func TestTheLoopDoesNotWaitForTheFirstListOfRecords(t *testing.T) {
 	l := &loop{
 		cfg: cfg, ctx: t.Context(), records: records, driver: driver.New(protocol), lease: &lease{},
 		report: &report{status: &atomic.Pointer[Status]{}}, shards: &engager{roster: newRoster(cfg)},
+		clusters: newFleet(logr.Discard(), 0, kubeconfig.Limits{}),
 	}
 	f := &follower{cache: records, log: logr.Discard(), put: func(driver.Event) {}}
 	if _, err := f.follow(t.Context(), func(func()) {}); err != nil {

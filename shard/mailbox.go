@@ -2,8 +2,8 @@ package shard
 
 import "sync"
 
-// mailbox hands messages of any number of senders to one loop, in order. Sending never blocks: informers and writers
-// must not wait for the loop, and the number of messages is bounded by the number of records and writes.
+// mailbox hands messages from any number of senders to one loop, in order. Sending never blocks: informers and
+// writers must not wait for the loop. The number of messages is bounded by the number of records and writes.
 type mailbox[T any] struct {
 	ready chan struct{} // holds a token while there may be messages
 

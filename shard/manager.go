@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
@@ -29,18 +30,18 @@ type Manager struct {
 	node *Node
 }
 
-// cacheSyncTimeout is how long a controller waits for its caches, such as a provider's for that of the home cluster.
-// One that waits in vain ends the process, by controller-runtime's default after two minutes. But home may be away for
-// longer, and a replica that starts meanwhile waits for it, as one that runs does. What keeps caches from being filled
-// is in the log.
+// cacheSyncTimeout is how long a controller waits for its caches, for example a provider's for that of the home
+// cluster. A controller that gives up ends the process, by controller-runtime's default after two minutes. But home
+// may be away for longer. A replica that starts meanwhile should wait for it, as a running one does. The log shows
+// what keeps caches from being filled.
 const cacheSyncTimeout = 365 * 24 * time.Hour
 
 // NewManager returns the manager of one replica. It takes the place of mcmanager.New: home is the cluster of the
-// coordination records, provider finds the workload clusters, and controllers built on the manager see one cluster per
-// held shard, named "cluster/prefix". Leader election must be off: every replica works. The manager's options are for
-// the home cluster. Where that is worked on ([Config].HomeCluster), its shards don't go by the options of the cache:
-// those that would bound or change what is seen are refused. Controllers wait a year for their caches, unless
-// Controller.CacheSyncTimeout says otherwise.
+// coordination records, provider finds the workload clusters, and controllers built on the manager see one cluster
+// per held shard, named "cluster/prefix". Leader election must be off: every replica works. The manager's options are
+// for the home cluster. If home is a workload cluster, too ([Config].HomeCluster), its shards ignore the options of
+// the cache and the client: options that would bound or change what is seen or written are refused. Controllers wait a
+// year for their caches, unless Controller.CacheSyncTimeout is set.
 func NewManager(home *rest.Config, provider multicluster.Provider, opts manager.Options, cfg Config) (*Manager, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("shard.Config: %w", err)
@@ -54,7 +55,11 @@ func NewManager(home *rest.Config, provider multicluster.Provider, opts manager.
 	if opts.Controller.CacheSyncTimeout == 0 {
 		opts.Controller.CacheSyncTimeout = cacheSyncTimeout
 	}
-	opts.NewCache = liveCache(opts.NewCache)
+	if opts.Logger.GetSink() == nil {
+		opts.Logger = log.Log
+	}
+	trouble := newTrouble(opts.Logger.WithName("shard"))
+	opts.NewCache = liveCache(opts.NewCache, func(err error) { trouble.tell("List", err) })
 	local, err := manager.New(home, opts)
 	if err != nil {
 		return nil, fmt.Errorf("building the manager of the home cluster: %w", err)
@@ -64,6 +69,9 @@ func NewManager(home *rest.Config, provider multicluster.Provider, opts manager.
 		return nil, err
 	}
 	if err := checkHomeCache(cfg, opts.Cache, local.GetScheme()); err != nil {
+		return nil, err
+	}
+	if err := checkHomeClient(cfg, opts.Client); err != nil {
 		return nil, err
 	}
 	node := newNode(cfg.withDefaults(), kinds, home, local.GetLogger().WithName("shard"))
@@ -81,9 +89,8 @@ func NewManager(home *rest.Config, provider multicluster.Provider, opts manager.
 	return m, nil
 }
 
-// Start runs until the context ends; then the replica leaves in order: its shards are handed off to warm successors
-// while its controllers still work, and only then everything stops. It fails when something can't go on, and then the
-// process must end.
+// Start runs until the context ends. Then the replica leaves in order: its shards are handed off to warm successors
+// while its controllers still work, and only then everything stops. If Start fails, the process must end.
 func (m *Manager) Start(ctx context.Context) error {
 	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -94,7 +101,7 @@ func (m *Manager) Start(ctx context.Context) error {
 			return
 		}
 		m.node.tellLeave()
-		// The driver bounds leaving itself; this bound is for one that never began.
+		// The driver bounds leaving itself; this bound is for a driver that never began.
 		bound := time.NewTimer(m.node.cfg.DrainTimeout + 2*m.node.cfg.LeaseDuration)
 		defer bound.Stop()
 		select {
@@ -107,7 +114,8 @@ func (m *Manager) Start(ctx context.Context) error {
 	return m.Manager.Start(inner)
 }
 
-// Clusters returns the names of all clusters that the provider knows now, and the home cluster's if it is one of them.
+// Clusters returns the names of all clusters that the provider knows now, and the home cluster's if it is a workload
+// cluster. It is safe for concurrent use.
 func (m *Manager) Clusters() []multicluster.ClusterName {
 	var names []multicluster.ClusterName
 	for name := range m.node.clusters.all() {
@@ -117,10 +125,10 @@ func (m *Manager) Clusters() []multicluster.ClusterName {
 	return names
 }
 
-// Unfenced returns a cluster of [Manager.Clusters] as the provider gave it: no gate stops what is written through its
-// client, whoever holds the object's shard. Ask anew each time, since the provider replaces it with the credentials. It
-// is for what no shard is about. Inside a guarded reconcile, GetCluster gives what to write through. It fails with
-// multicluster.ErrClusterNotFound, and is safe for concurrent use.
+// Unfenced returns a cluster of [Manager.Clusters] as the provider gave it. No gate stops writes through its client,
+// whoever holds the object's shard. So use it only for objects that belong to no shard; inside a guarded reconcile,
+// write through GetCluster. Call it anew each time, since the provider replaces the cluster with its credentials. It
+// fails with multicluster.ErrClusterNotFound, and is safe for concurrent use.
 func (m *Manager) Unfenced(name multicluster.ClusterName) (cluster.Cluster, error) {
 	if cl := m.node.clusters.all()[keyspace.ClusterName(name)].Cluster; cl != nil {
 		return cl, nil
@@ -130,12 +138,12 @@ func (m *Manager) Unfenced(name multicluster.ClusterName) (cluster.Cluster, erro
 
 // Connection is how a cluster is reached.
 type Connection struct {
-	// Config is for clients that share the connection, and follow when its credentials are replaced. Like those of
-	// [Manager.Unfenced] they have no fence.
+	// Config is for clients that share the connection, and that follow when its credentials are replaced. Like those
+	// of [Manager.Unfenced] they have no fence.
 	Config *rest.Config
-	// Given is what the provider made of the credentials that are in use.
+	// Given is the provider's configuration for the credentials that are in use.
 	Given *rest.Config
-	// Refused says why those that the provider gave last aren't in use; "" if they are, or may yet be.
+	// Refused says why the credentials that the provider gave last aren't in use; "" if they are, or may yet be.
 	Refused string
 	// Engaged is whether this replica holds or warms a shard of the cluster.
 	Engaged bool
@@ -153,13 +161,12 @@ func (m *Manager) Connection(name multicluster.ClusterName) (_ Connection, ok bo
 		Engaged: m.node.roster.engages(cluster)}, true
 }
 
-// SetLimits has one cluster go by limits of its own from now on, in place of [Config].Limits; nil takes them away. They
-// hold for all shards of the cluster together, those that it has and those that come, and no connection is made anew.
-// The cluster needn't be known yet. Limits that make no sense, by their Validate, are logged, and change nothing. It is
-// safe for concurrent use.
+// SetLimits gives one cluster limits of its own from now on, in place of [Config].Limits; nil takes them away. They
+// hold for all present and future shards of the cluster together, and need no new connection. The cluster needn't be
+// known yet. Invalid limits are logged, and change nothing. It is safe for concurrent use.
 func (m *Manager) SetLimits(name multicluster.ClusterName, own *kubeconfig.Limits) {
 	if own != nil {
-		if err := own.Validate(); err != nil { // hardly anything would be sent
+		if err := own.Validate(); err != nil { // with such limits hardly any request would be sent
 			m.node.log.Error(err, "limits make no sense; the cluster keeps those that it has", "cluster", string(name))
 			return
 		}
@@ -167,8 +174,9 @@ func (m *Manager) SetLimits(name multicluster.ClusterName, own *kubeconfig.Limit
 	m.node.clusters.setLimits(keyspace.ClusterName(name), own)
 }
 
-// Ask says why a cluster of [Manager.Clusters] can't be used from this replica, nil if it can. Where the replica works
-// in the cluster it knows, and otherwise it asks, over the connection in use. It is safe for concurrent use.
+// Ask returns why a cluster of [Manager.Clusters] can't be used from this replica, nil if it can, [ErrNotStarted]
+// before the start. It sends a request over the connection in use, unless the cluster's recent answers show enough.
+// It is safe for concurrent use.
 func (m *Manager) Ask(ctx context.Context, name multicluster.ClusterName) error {
 	judge := m.node.judge.Load()
 	if judge == nil {
@@ -177,10 +185,10 @@ func (m *Manager) Ask(ctx context.Context, name multicluster.ClusterName) error 
 	return judge.usable(ctx, keyspace.ClusterName(name))
 }
 
-// PutOff returns for how long work of a namespace in a cluster is better put off, by what that answered to the requests
-// of this replica's shards; 0 if it needn't be, and for names that no cluster has. When a pause is over one caller for
-// all is let through, on trial: it should send a request. Guard asks for each key's own cluster; ask for those that a
-// reconcile works in beside it. It is safe for concurrent use.
+// PutOff returns for how long work for a namespace of a cluster should be put off, judged by the cluster's answers to
+// this replica's shards. It returns 0 if it shouldn't be, and for names that no cluster has. When a pause is over,
+// one caller is let through on trial: it should send a request. Guard does this for each key's own cluster; call
+// PutOff for the other clusters that a reconcile works in. It is safe for concurrent use.
 func (m *Manager) PutOff(name multicluster.ClusterName, namespace string) (wait time.Duration, trial bool) {
 	_, traffic := m.node.clusters.known(keyspace.ClusterName(name))
 	if traffic == nil {
@@ -196,11 +204,12 @@ func (m *Manager) Status() Status {
 	return st
 }
 
-// ErrNotStarted says that the manager doesn't watch the records yet, or not any more.
+// ErrNotStarted says that the manager doesn't watch the records yet.
 var ErrNotStarted = errors.New("the records of the home cluster aren't watched yet")
 
-// Records returns what this replica's cache shows of the fleet, at the cost of no request. A cache may be behind; where
-// the home cluster is away it shows the last that was seen. It waits for the cache to be filled, within the context.
+// Records returns the fleet's records as this replica's cache shows them, without a request. The cache may be behind;
+// while the home cluster is away, it shows the last state that was seen. Records waits until the cache is filled or
+// the context ends. It fails with [ErrNotStarted] before the start.
 func (m *Manager) Records(ctx context.Context) (inspect.Records, error) {
 	records := m.node.records.Load()
 	if records == nil {
@@ -218,7 +227,8 @@ func (m *Manager) Ready(*http.Request) error {
 	return nil
 }
 
-// Alive is a liveness check: the loop that drives the protocol turns. While the home cluster is away it still does.
+// Alive is a liveness check: it fails if the loop that drives the protocol has stood still for two lease durations.
+// The loop goes on while the home cluster is away.
 func (m *Manager) Alive(*http.Request) error {
 	turned := time.Duration(m.node.turned.Load())
 	if still := m.node.clock.now().Mono - turned; turned != 0 && still > 2*m.node.cfg.LeaseDuration {
@@ -234,7 +244,7 @@ type provider struct {
 	scheme *runtime.Scheme
 }
 
-// runnableProvider is a provider that multicluster-runtime is to start.
+// runnableProvider is a provider that multicluster-runtime has to start.
 type runnableProvider struct {
 	*provider
 	multicluster.ProviderRunnable
@@ -248,9 +258,9 @@ func wrapProvider(inner multicluster.Provider, node *Node, scheme *runtime.Schem
 	return p
 }
 
-// Get returns the cluster of a shard that this replica holds or warms, by the shard's name. By a real cluster's name it
-// returns that cluster as the shard sees it whose key is reconciled, behind the shard's gate; outside of a guarded
-// reconcile it fails.
+// Get returns the cluster of a shard that this replica holds or warms, by the shard's name. By a real cluster's name
+// it returns that cluster as the reconciled key's shard sees it, behind the shard's gate. Outside of a guarded
+// reconcile, a real cluster's name fails.
 func (p *provider) Get(ctx context.Context, name multicluster.ClusterName) (cluster.Cluster, error) {
 	if e := p.node.roster.get(name); e != nil {
 		if v := e.cluster(); v != nil {
@@ -268,8 +278,8 @@ func (p *provider) Get(ctx context.Context, name multicluster.ClusterName) (clus
 	return nil, fmt.Errorf("shard or cluster %s: not here: %w", name, multicluster.ErrClusterNotFound)
 }
 
-// IndexField indexes a field in the caches of all shards engaged from now on. Where clusters are divided it fails for a
-// kind that isn't declared, of which a shard has no cache.
+// IndexField indexes a field in the caches of all shards engaged from now on. Where clusters are divided, it fails
+// for a kind that isn't declared, since shards have no cache of it.
 func (p *provider) IndexField(_ context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
 	if p.node.cfg.ShardBits > 0 {
 		same, err := ofKind(p.node.cfg.Kinds, obj, p.scheme)

@@ -32,14 +32,14 @@ import (
 // controller is engaged with.
 type Node struct {
 	cfg      Config
-	kinds    string // that are sharded, as Leases tell them
+	kinds    string // the kinds that are sharded, as Leases have them
 	home     *rest.Config
 	log      logr.Logger
 	clusters *fleet
 	roster   *roster
 	clock    clock
 
-	leaving  chan struct{} // closed when the process is to leave
+	leaving  chan struct{} // closed to make the process leave
 	leave    sync.Once
 	finished chan struct{} // closed when Start has returned
 	status   atomic.Pointer[Status]
@@ -63,7 +63,7 @@ func newNode(cfg Config, kinds string, home *rest.Config, log logr.Logger) *Node
 	return n
 }
 
-// AddAware registers an unmodified multicluster-runtime controller: it is engaged with every shard while that is
+// AddAware registers an unmodified multicluster-runtime controller. It is engaged with every shard while the shard is
 // active. Sources of [Manager] do the same faster.
 func (n *Node) AddAware(a multicluster.Aware) { n.roster.addAware(a) }
 
@@ -84,8 +84,8 @@ func (n *Node) Runnable() manager.Runnable { return n }
 // NeedLeaderElection says that every replica takes part.
 func (n *Node) NeedLeaderElection() bool { return false }
 
-// Start takes part in the fleet until it was told to leave and has, or the context ends. It fails when the incarnation
-// had to be given up for good: the process should end then, so that a supervisor starts it anew.
+// Start takes part in the fleet until the process has left, when asked to, or the context ends. If it fails, the
+// process should end, so that a supervisor starts it anew.
 func (n *Node) Start(ctx context.Context) error {
 	defer close(n.finished)
 	scheme := runtime.NewScheme()

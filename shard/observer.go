@@ -9,8 +9,8 @@ import (
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
-// Observer is told what happens to a replica's shards. Its methods are called from the loop that drives the protocol
-// and from the writes beside it, several at a time: they must return at once and not call back.
+// Observer receives what happens to a replica's shards. Its methods are called from the loop that drives the protocol
+// and from concurrent writes, several at a time. They must return at once and not call back.
 type Observer interface {
 	// Activated: the replica serves a shard from now on.
 	Activated(Activation)
@@ -20,7 +20,7 @@ type Observer interface {
 	Renewed(margin time.Duration)
 	// Lapsed: the incarnation is over.
 	Lapsed(incarnation protocol.Incarnation, reason string)
-	// Wrote: a coordination record was written, or not.
+	// Wrote: a write of a coordination record, named by what, ended with this outcome.
 	Wrote(what string, outcome protocol.Outcome)
 	// Stepped: one step on a shard's way to a new tenure is over at this replica.
 	Stepped(Step)
@@ -31,11 +31,11 @@ type Observer interface {
 type Step struct {
 	Name  StepName
 	Shard keyspace.ShardID
-	// Epoch is that of the tenure that the step leads to; 0 where it isn't known yet, while warming.
+	// Epoch is that of the tenure that the step leads to; 0 while warming, when it isn't known yet.
 	Epoch protocol.Epoch
-	// Record is the UID of the shard's record: it tells this fleet's shard from another's of the same name.
+	// Record is the UID of the shard's record: it distinguishes this fleet's shard from another's of the same name.
 	Record types.UID
-	// Incarnation took the step; Peer is whom the shard comes from or goes to, "" where there is nobody.
+	// Incarnation took the step. Peer is the incarnation that the shard comes from or goes to, "" if there is none.
 	Incarnation, Peer protocol.Incarnation
 	Start, End        time.Time
 	// Outcome of the step's write; steps without one are committed.
@@ -51,8 +51,8 @@ const (
 	StepWarm     StepName = "warm"          // assignee: its caches are built and synced
 	StepAnnounce StepName = "announce warm" // assignee: the record says so
 	StepDrain    StepName = "drain"         // holder: what ran has ended, its fence is closed
-	StepHandOff  StepName = "hand off"      // holder: the record names the successor, or nobody
-	StepClaim    StepName = "claim"         // a shard that nobody served is taken
+	StepHandOff  StepName = "hand off"      // holder: the record names the successor, or no holder
+	StepClaim    StepName = "claim"         // a shard without a live holder is taken
 	StepActivate StepName = "activate"      // new holder: its gate is open, its keys are enqueued
 )
 
@@ -61,16 +61,16 @@ type Activation struct {
 	Shard       keyspace.ShardID
 	Epoch       protocol.Epoch
 	Incarnation protocol.Incarnation
-	// Kind is the last move by the record, "" if it isn't known; Resumed when the replica had begun to drain and kept the
-	// shard, in the same epoch.
+	// Kind is the kind of the move that led to the tenure, "" if it isn't known. It is Resumed if the replica had
+	// begun to drain and kept the shard, in the same epoch.
 	Kind protocol.MoveKind
 	From protocol.Incarnation
 	// Record is the UID of the shard's record, "" if the record couldn't be read.
 	Record types.UID
-	// Gap is the time since the old holder's last work ended, by the record and so by two machines' wall clocks. It is
-	// meaningful for planned and exit.
+	// Gap is the time since the old holder's last work ended. For Planned and Exit it compares two machines' wall
+	// clocks. For Resumed the old holder is this replica. For other kinds it is 0.
 	Gap time.Duration
-	// Objects that the warm cache held.
+	// Objects is how many objects of primary kinds the warm caches held.
 	Objects int64
 }
 

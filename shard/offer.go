@@ -12,30 +12,32 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// verdict is what becomes of a connection that the provider offers for a cluster that has one.
+// verdict says what to do with a connection that the provider offers for a cluster that has one.
 type verdict uint8
 
 const (
-	// later: it can't be told yet, since the cluster doesn't answer. The connection in use stays, and it is asked again.
+	// later: undecided, since the offered connection's cluster doesn't answer. The connection in use stays, and the
+	// offer is asked again.
 	later verdict = iota
-	// refuse: it doesn't work, or can do less than the one in use, which stays. It is asked again, since rights come late.
+	// refuse: the offer doesn't work, or can do less than the connection in use, which stays. The offer is asked
+	// again, since rights may be granted later.
 	refuse
-	// replace: the same cluster behind the same server. The credentials and TLS of the connection in use are replaced, and
-	// nothing else notices.
+	// replace: the same cluster behind the same server. The credentials and TLS of the connection in use are
+	// replaced; nothing else changes.
 	replace
-	// beside: the same cluster behind another server. Each shard fills caches over the new connection beside those that it
-	// has, and goes over when they are full. No record is written.
+	// beside: the same cluster behind another server. Each shard fills caches over the new connection beside those
+	// that it has, and changes over when they are full. No record is written.
 	beside
 	// another: another cluster under the same name. The shards of the one in use are given up first.
 	another
 )
 
-// evidence is what a verdict on an offer is made of.
+// evidence is what a verdict on an offer is based on.
 type evidence struct {
 	sameServer bool
 	inUse      types.UID // of the cluster in use, "" if it isn't known
 	offered    types.UID // of the one that is offered
-	err        error     // why that isn't known
+	err        error     // why offered isn't known
 	lost       bool      // the credentials in use are refused by now
 }
 
@@ -49,7 +51,7 @@ func judge(e evidence) verdict {
 	case e.err == nil:
 		return another
 	case apierrors.IsForbidden(e.err), apierrors.IsNotFound(e.err):
-		// they are good for something, but it doesn't say who it is
+		// the credentials are accepted, but the cluster doesn't say which one it is
 		switch {
 		case e.inUse != "" && !e.lost:
 			return refuse
@@ -63,21 +65,22 @@ func judge(e evidence) verdict {
 	return later
 }
 
-// The time between two questions to a cluster that didn't say who it is.
+// Pauses between two attempts to identify a cluster.
 const (
 	firstAskPause = 250 * time.Millisecond
 	lastAskPause  = 10 * time.Second
-	// refusedAskPause is for one that is served though it doesn't say: the right to ask may come late.
+	// refusedAskPause is for a cluster that is served although it refuses to identify itself: the right to ask may be
+	// granted later.
 	refusedAskPause = time.Minute
 )
 
-// ask finds out which cluster a connection leads to, beside the caller, and does what follows from it.
+// ask identifies the cluster that a connection leads to, concurrently, and acts on the result.
 func (f *fleet) ask(name keyspace.ClusterName, way uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	ctx := f.ctx
 	if ctx == nil {
-		return // start asks
+		return // start will ask
 	}
 	f.spawn(func() {
 		for pause := firstAskPause; ; pause *= 2 {
@@ -109,7 +112,7 @@ func (f *fleet) askOnce(ctx context.Context, name keyspace.ClusterName, way uint
 		uid, err := inUse.via.Identify(ctx)
 		return f.identified(name, way, uid, err)
 	}
-	if offered.ctx.Err() != nil { // the grace decides
+	if offered.ctx.Err() != nil { // takeBack decides, after the grace
 		return 0
 	}
 	e := evidence{sameServer: inUse.via.SameServer(offered.via), inUse: inUse.uid}
@@ -124,14 +127,14 @@ func (f *fleet) askOnce(ctx context.Context, name keyspace.ClusterName, way uint
 	switch done := f.decide(name, offered, inUse.way, e); {
 	case !done:
 		return lastAskPause
-	case e.err != nil: // in use from now on, and it didn't say
+	case e.err != nil: // the offer is in use from now on, but its cluster isn't identified
 		return refusedAskPause
 	}
 	return 0
 }
 
-// identified notes which cluster the connection in use leads to. It returns the longest pause before the next question.
-// A cluster that refuses to say is served without being known.
+// identified records which cluster the connection in use leads to. It returns the longest pause before the next
+// attempt. A cluster that refuses to identify itself is served without being known.
 func (f *fleet) identified(name keyspace.ClusterName, way uint64, uid types.UID, err error) (longest time.Duration) {
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
@@ -153,15 +156,16 @@ func (f *fleet) identified(name keyspace.ClusterName, way uint64, uid types.UID,
 	return longest
 }
 
-// decide acts on what was found out about an offer, if that and the connection in use are still the same.
+// decide acts on the evidence about an offer, unless the offer or the connection in use has changed meanwhile. done
+// is false if the offer must be asked again.
 func (f *fleet) decide(name keyspace.ClusterName, offered *offer, inUse uint64, e evidence) (done bool) {
 	v := judge(e)
 	log := f.log.WithValues("cluster", string(name), "server", offered.via.Config().Host)
 	f.mu.Lock()
 	s := f.clusters[name]
-	if s == nil || s.offer != offered || s.way != inUse {
+	if over := s == nil || s.offer != offered; over || s.way != inUse {
 		f.mu.Unlock()
-		return s == nil || s.offer != offered
+		return over
 	}
 	c := offered.connection
 	c.uid, c.identified = e.offered, true
@@ -190,7 +194,7 @@ func (f *fleet) decide(name keyspace.ClusterName, offered *offer, inUse uint64, 
 	s.connection, s.offer, s.refused = c, nil, ""
 	breaker := &f.trafficOf(name).Breaker
 	if _, why := breaker.Open(); v != replace || why == engage.Unauthorized {
-		breaker.Reset() // what the server before refused, or these credentials did
+		breaker.Reset() // what it holds against the old server, or the old credentials, is void
 	}
 	f.mu.Unlock()
 	switch v {

@@ -10,13 +10,13 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 )
 
-// putOff is which keys of a shard wait for their cluster, which has too much to do, refused them, or serves nothing
-// now, and since when. Such a key is in no worker's way, and a queue can't tell it from one whose time hasn't come. The
-// zero value is empty. It is safe for concurrent use.
+// putOff records which keys of a shard wait for their cluster, because it is overloaded, refused them or serves
+// nothing now, and since when. Such a key holds no worker, and a workqueue can't tell it from a key whose time hasn't
+// come. The zero value is empty. It is safe for concurrent use.
 type putOff struct {
 	mu      sync.Mutex
 	keys    map[putOffKey]putOffSince
-	refused int // how many of them the cluster refused for themselves
+	refused int // how many of them were refused by 403 or 500
 }
 
 // putOffKey is a key of one of the controllers.
@@ -28,10 +28,10 @@ type putOffKey struct {
 // putOffSince is since when a key has been put off.
 type putOffSince struct {
 	since    time.Time
-	refusals int // for itself, by 403 or 500
+	refusals int // by 403 or 500, which may be about the key itself
 }
 
-// note enters a key that is put off, for the first time or again, and returns for how long it has been.
+// note records that a key is put off, for the first time or again, and returns for how long it has been.
 func (p *putOff) note(key putOffKey) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -51,12 +51,12 @@ func (p *putOff) enter(key putOffKey) putOffSince {
 	return s
 }
 
-// refusedEach is what each key that was refused adds to how long they wait while nothing is served, so that many of
-// them are no flood when something is.
+// refusedEach is what each refused key adds to the pause of all refused keys while the cluster serves nothing, so
+// that they don't flood it when it serves again.
 const refusedEach = 50 * time.Millisecond
 
-// refuse enters a key that its cluster has refused, which may be for its own sake, and returns for how long it is to
-// wait: ever longer, but not for long if the cluster serves nothing else either.
+// refuse records that the cluster refused a key by 403 or 500, and returns how long the key should wait. The wait
+// doubles each time, but stays short if the cluster serves nothing else either.
 func (p *putOff) refuse(key putOffKey, othersServed bool) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,14 +73,14 @@ func (p *putOff) refuse(key putOffKey, othersServed bool) time.Duration {
 	return pause
 }
 
-// wasRefused reports whether a key was refused for itself when it was last tried.
+// wasRefused reports whether the cluster refused a key by 403 or 500 since it was put off.
 func (p *putOff) wasRefused(key putOffKey) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.keys[key].refusals > 0
 }
 
-// forget takes out a key that isn't put off any more.
+// forget removes a key that isn't put off any more.
 func (p *putOff) forget(key putOffKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -92,7 +92,7 @@ func (p *putOff) forget(key putOffKey) {
 	}
 }
 
-// backlog is what waits for the cluster.
+// backlog returns the keys that wait for the cluster.
 func (p *putOff) backlog(cluster string) fairqueue.Backlog {
 	p.mu.Lock()
 	defer p.mu.Unlock()

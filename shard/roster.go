@@ -13,7 +13,8 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// roster is what controllers have asked for, and the shards that are engaged for them. It is safe for concurrent use.
+// roster holds what controllers have registered, and the shards that are engaged for them. It is safe for concurrent
+// use.
 type roster struct {
 	kinds           []Kind
 	clientFiltering bool
@@ -68,8 +69,8 @@ func (r *roster) remove(name multicluster.ClusterName) {
 	delete(r.engaged, name)
 }
 
-// addSource adds a source until the context ends, to feed a queue, and reports whether it wasn't there yet. Shards that
-// are engaged from now on are attached to it.
+// addSource registers a source that feeds a queue, until the context ends. It returns false if the source is
+// registered already. Shards that are engaged from now on feed it.
 func (r *roster) addSource(ctx context.Context, s *kindSource, q queue) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,12 +113,12 @@ func (r *roster) addIndex(i engage.Index) {
 	r.indexes = append(r.indexes, i)
 }
 
-// reaches reports whether any kind is looked for in clusters other than its shard's.
+// reaches reports whether shards look for any kind in clusters other than their own.
 func (r *roster) reaches() bool {
 	return slices.ContainsFunc(r.kinds, func(k Kind) bool { return k.Remote })
 }
 
-// options are those of a cluster's shards: for their own cluster, or for all the others (remote).
+// options returns those of a cluster's shards: over their own cluster, or over all others (remote).
 func (r *roster) options(cluster keyspace.ClusterName, remote bool) engage.Options {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -137,9 +138,8 @@ func (r *roster) options(cluster keyspace.ClusterName, remote bool) engage.Optio
 	return opts
 }
 
-// elsewhere reports whether a kind is declared, and only for shards of other clusters. An index of it would make a
-// cache of it here, which nobody asked for, or keep the shard from being opened where the cluster doesn't serve the
-// kind.
+// elsewhere reports whether a kind is declared, but only for shards of other clusters. An index of it would make a
+// cache of it here, which is useless. If the cluster doesn't serve the kind, the shard couldn't even be opened.
 func (r *roster) elsewhere(obj client.Object, cluster keyspace.ClusterName) bool {
 	declared := false
 	for _, k := range r.kinds {
@@ -153,7 +153,7 @@ func (r *roster) elsewhere(obj client.Object, cluster keyspace.ClusterName) bool
 	return declared
 }
 
-// primary are the kinds of a cluster that are divided into shards.
+// primary returns the kinds of a cluster that are divided into shards.
 func (r *roster) primary(cluster keyspace.ClusterName) (kinds []client.Object) {
 	for _, k := range r.kinds {
 		if !k.Owned && k.in(cluster) {
@@ -163,7 +163,7 @@ func (r *roster) primary(cluster keyspace.ClusterName) (kinds []client.Object) {
 	return kinds
 }
 
-// sharded reports whether the cluster has anything that is to be divided into shards.
+// sharded reports whether the cluster has any kind to divide into shards.
 func (r *roster) sharded(cluster keyspace.ClusterName) bool {
 	return len(r.primary(cluster)) > 0
 }

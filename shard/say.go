@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// clusterStatus is how each cluster stands, by its requests and by looks.
+// clusterStatus returns the status of each cluster, from its requests and from looks.
 func (n *Node) clusterStatus() map[keyspace.ClusterName]ClusterStatus {
 	all := n.clusters.status()
 	if judge := n.judge.Load(); judge != nil {
@@ -22,7 +22,7 @@ func (n *Node) clusterStatus() map[keyspace.ClusterName]ClusterStatus {
 	return all
 }
 
-// say is what the replica's Lease says of clusters, with each renewal.
+// say returns the report about clusters that each renewal writes into the replica's Lease.
 func (n *Node) say() string {
 	var backlogs []fairqueue.Backlog
 	if n.cfg.Backlogs != nil {
@@ -36,8 +36,8 @@ func (n *Node) say() string {
 	return inspect.SayViews(viewsOf(n.clusterStatus(), backlogs))
 }
 
-// viewsOf joins how clusters answer and what waits for them. There is a backlog for each queue and cluster, and for
-// each shard whose keys are put off.
+// viewsOf combines how clusters answer with the keys that wait for them. There is a backlog for each queue and
+// cluster, and for each shard whose keys are put off.
 func viewsOf(clusters map[keyspace.ClusterName]ClusterStatus,
 	backlogs []fairqueue.Backlog) (all []inspect.ClusterView) {
 	at := map[keyspace.ClusterName]int{}

@@ -30,32 +30,33 @@ import (
 type queue = workqueue.TypedRateLimitingInterface[mcreconcile.Request]
 
 // kindSource feeds one controller's queue with the events of one kind, from every shard that is active. It is started
-// once and attaches to shards as they come and go, so an engagement costs the controller nothing that stays behind.
+// once and attaches to shards as they come and go, so an engagement leaves nothing behind in the controller.
 type kindSource struct {
 	roster  *roster
 	log     logr.Logger
 	obj     client.Object
 	kind    Kind // as declared in the configuration; set by Start
 	keys    func(client.Object) []types.NamespacedName
-	due     func(client.Object) time.Time // as For says; may be nil
+	due     func(client.Object) time.Time // see For; may be nil
 	filter  predicate.Predicate           // events that are acted on
 	remote  bool                          // the kind is declared by Copies
-	owner   schema.GroupVersionKind       // of what is enqueued for what it owns; empty with other sources
-	follows bool                          // its objects must be in the shards of those that own them
+	owner   schema.GroupVersionKind       // the kind of the owners that Owns enqueues; empty with other sources
+	follows bool                          // the kind must be owned, so that its objects are in their owners' shards
 	err     error                         // why it can't be started
 	queue   queue                         // set when the source is added to the roster
 }
 
 // For returns the source of a controller's own kind.
 //
-// What a shard that becomes active already holds is enqueued behind everything that is live, and under a lasting load
-// that can be long. due, which may be nil, spares objects that: those whose time it tells are enqueued for that time
-// like live ones, the longest overdue first, and aren't looked at before it, whether they were there or have just come
-// or changed. Until then they are no keys in the queue. It returns zero for those that wait for no time, or have
-// something else to be seen to: these are enqueued at once when they come or change. It is to depend on nothing but the
-// object and may be called from several goroutines. Events that a predicate refuses are dropped, as with
-// controller-runtime's own sources. If the predicate would let the object in as new, a time that such a change moves is
-// kept to all the same.
+// When a shard becomes active, the objects that it holds already are enqueued behind all live events. Under a lasting
+// load that can take long. due, which may be nil, avoids this for objects with a due time: they are enqueued for that
+// time like live ones, the longest overdue first, and not before it. That holds for objects that were there and for
+// those that have just come or changed. Until then they aren't keys in the queue. due returns zero for an object that
+// waits for no time, or has something else to be done: it is enqueued at once when it comes or changes. due must
+// depend on nothing but the object, and may be called from several goroutines.
+//
+// Events that a predicate refuses are dropped, as with controller-runtime's own sources. One thing remains of them:
+// if the predicate would let the object in as new, and the change moved its due time, the new time counts.
 func (m *Manager) For(obj client.Object, due func(client.Object) time.Time,
 	only ...predicate.Predicate) source.TypedSource[mcreconcile.Request] {
 	return &kindSource{roster: m.node.roster, log: m.node.log, obj: obj, due: due, keys: ownKey,
@@ -67,7 +68,7 @@ func ownKey(o client.Object) []types.NamespacedName {
 }
 
 // Owns returns the source of a kind whose objects the controller creates: an event enqueues the object's controller
-// owner if that is of the owner's kind, unless a predicate refuses it. The kind is to be declared with [Owned].
+// owner if that is of the owner's kind, unless a predicate refuses the event. Declare the kind with [Owned].
 func (m *Manager) Owns(obj, owner client.Object, only ...predicate.Predicate) source.TypedSource[mcreconcile.Request] {
 	kind, err := apiutil.GVKForObject(owner, m.GetLocalManager().GetScheme())
 	s := &kindSource{
@@ -87,9 +88,9 @@ func (m *Manager) Owns(obj, owner client.Object, only ...predicate.Predicate) so
 	return s
 }
 
-// Watches returns a source that enqueues what keys says for every object that comes, changes or goes. The kind must be
-// one of [Config].Kinds, and, where clusters are divided, an owned one: what a primary object tells of may be in
-// another shard. keys may be called from several goroutines.
+// Watches returns a source that enqueues the keys that keys returns for every object that comes, changes or goes. The
+// kind must be one of [Config].Kinds and, where clusters are divided, an owned one: a primary object may be in
+// another shard than the keys. keys may be called from several goroutines.
 func (m *Manager) Watches(obj client.Object, keys func(
 	client.Object) []types.NamespacedName) source.TypedSource[mcreconcile.Request] {
 	return &kindSource{roster: m.node.roster, log: m.node.log, obj: obj, keys: keys,
@@ -104,8 +105,8 @@ func (m *Manager) WatchesCopies(obj client.Object,
 }
 
 // Sweep returns a source that enqueues all objects of a primary kind that this replica holds, as backfill, whenever a
-// value arrives, until the channel is closed: for what every object depends on and no object tells of. For an owned
-// kind, whose objects have no keys of their own, it can't be started.
+// value arrives, until the channel is closed. It is for changes that concern every object and cause no event of any.
+// It fails to start for an owned kind, whose objects have no keys of their own.
 func (m *Manager) Sweep(obj client.Object, when <-chan struct{}) source.TypedSource[mcreconcile.Request] {
 	return source.TypedFunc[mcreconcile.Request](func(ctx context.Context, q queue) error {
 		s := &kindSource{roster: m.node.roster, log: m.node.log, obj: obj, queue: q, keys: ownKey,
@@ -121,7 +122,7 @@ func (m *Manager) Sweep(obj client.Object, when <-chan struct{}) source.TypedSou
 			for {
 				select {
 				case _, more := <-when:
-					if !more { // else it would be swept without end
+					if !more { // a closed channel would sweep without end
 						return
 					}
 					for _, e := range m.node.roster.all() {
@@ -138,8 +139,8 @@ func (m *Manager) Sweep(obj client.Object, when <-chan struct{}) source.TypedSou
 	})
 }
 
-// Start implements source.TypedSource: the queue is fed until the context ends, from the shards that are warm or held
-// already, too.
+// Start implements source.TypedSource: it feeds the queue until the context ends, also from shards that are warm or
+// held already.
 func (s *kindSource) Start(ctx context.Context, q queue) error {
 	if err := s.declared(); err != nil {
 		return err
@@ -153,7 +154,7 @@ func (s *kindSource) Start(ctx context.Context, q queue) error {
 	return nil
 }
 
-// declared looks the kind up in the configuration, or says why it isn't to be had.
+// declared looks the kind up in the configuration, and returns an error if the source can't be used.
 func (s *kindSource) declared() error {
 	if s.err != nil {
 		return fmt.Errorf("source of %T: %w", s.obj, s.err)
@@ -179,7 +180,7 @@ func (s *kindSource) declared() error {
 	return nil
 }
 
-// sameKind compares the Go types, and what objects say of themselves whose type is that of many kinds.
+// sameKind compares the Go types and, for types that stand for many kinds, the kinds that the objects state.
 func sameKind(a, b client.Object) bool {
 	if reflect.TypeOf(a) != reflect.TypeOf(b) {
 		return false
@@ -191,8 +192,8 @@ func sameKind(a, b client.Object) bool {
 	return true
 }
 
-// attach connects the queue to a cache of the shard: to what is in it now, and whatever comes, changes or goes, while
-// the gate is open.
+// attach connects the queue to a cache of the shard: to the objects in it and to all later events. What comes while
+// the gate isn't open is dropped.
 func (s *kindSource) attach(e *engagement, informer cache.Informer) error {
 	_, err := informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
@@ -214,7 +215,7 @@ func (s *kindSource) attach(e *engagement, informer cache.Informer) error {
 	return err
 }
 
-// backfill enqueues objects of the shard: those with a time for that time, the others behind everything that is live.
+// backfill enqueues objects of the shard: those with a due time for that time, the others behind all live events.
 func (s *kindSource) backfill(e *engagement, objects iter.Seq[client.Object]) {
 	type timed struct {
 		object client.Object
@@ -275,7 +276,7 @@ func (s *kindSource) updated(e *engagement, old, obj any) {
 	case s.filter.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: o}):
 		how := live
 		if version := o.GetResourceVersion(); version != "" && version == before.GetResourceVersion() {
-			how = behind // it was listed anew, and everything with it
+			how = behind // it was listed anew, as the whole kind was
 		}
 		s.changed(e, o, how)
 	case s.due != nil:
@@ -283,19 +284,19 @@ func (s *kindSource) updated(e *engagement, old, obj any) {
 	}
 }
 
-// moved has an object whose change was refused wait for the time that it tells now: that of before isn't meant any
-// more, and a predicate that refuses changes, such as of the status, doesn't say that the object is never due.
+// moved handles a change that the predicate refused: if it moved the object's due time, the object waits for the new
+// one. A predicate that refuses changes, for example of the status, doesn't mean that the object is never due.
 func (s *kindSource) moved(e *engagement, before, o client.Object) {
 	due := s.due(o)
 	if due.IsZero() || due.Equal(s.due(before)) {
 		return
 	}
-	if s.filter.Create(event.CreateEvent{Object: o, IsInInitialList: true}) { // else it has no time either
+	if s.filter.Create(event.CreateEvent{Object: o, IsInInitialList: true}) { // otherwise it has no alarm, either
 		s.changed(e, o, live)
 	}
 }
 
-// changed enqueues an object as it says, or for the time that is all it waits for.
+// changed enqueues an object: for its due time if it has one, otherwise at once, in the given way.
 func (s *kindSource) changed(e *engagement, o client.Object, how priorityqueue.AddOpts) {
 	switch due := s.dueTime(o); {
 	case due.IsZero():
@@ -332,7 +333,7 @@ var (
 func (s *kindSource) enqueue(e *engagement, o client.Object, how priorityqueue.AddOpts) {
 	for _, key := range s.keys(o) {
 		if !s.owner.Empty() && e.isClusterScoped(s.owner) {
-			key.Namespace = "" // with that of what it owns, one object would have two keys, for two workers at a time
+			key.Namespace = "" // with a namespace, one owner would have two keys, for two workers at a time
 		}
 		req := mcreconcile.Request{ClusterName: e.name(), Request: reconcile.Request{NamespacedName: key}}
 		switch pq, ok := s.queue.(priorityqueue.PriorityQueue[mcreconcile.Request]); {

@@ -2,10 +2,13 @@ package shard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -26,10 +29,12 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	"sigs.k8s.io/multicluster-runtime/pkg/clusters"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/tenure-dev/tenure/shard/internal/driver"
 	"github.com/tenure-dev/tenure/shard/internal/engage"
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
@@ -154,6 +159,9 @@ func TestWhatIsDroppedWhileALeaseSeemsToHaveRunOutIsMadeUpFor(t *testing.T) {
 	}
 	e.gate.Open(1)
 	g := &engager{roster: m.node.roster, put: func(driver.Event) {}, spawn: func(f func()) { f() }}
+	engaged := 0
+	m.node.roster.addAware(unmodified(func() error { engaged++; return nil }))
+	g.engageAwares(e)
 
 	over.Store(true)
 	events.Add(waits("one", ""))
@@ -165,9 +173,94 @@ func TestWhatIsDroppedWhileALeaseSeemsToHaveRunOutIsMadeUpFor(t *testing.T) {
 		t.Errorf("%d keys are enqueued by a replica whose lease has run out", n)
 	}
 	over.Store(false)
+	if engaged != 1 {
+		t.Errorf("an unmodified controller is engaged %d times, want once", engaged)
+	}
 	g.measure()
 	if n := q.Len(); n != 1 {
 		t.Errorf("%d keys are enqueued once the lease turns out to be valid, want the one", n)
+	}
+	if engaged != 2 {
+		t.Errorf("an unmodified controller, which enqueues all when it is engaged, is engaged %d times, want twice", engaged)
+	}
+}
+
+// unmodified is a multicluster-runtime controller that nothing was changed in.
+type unmodified func() error
+
+func (u unmodified) Engage(context.Context, multicluster.ClusterName, cluster.Cluster) error {
+	return u()
+}
+
+func TestAControllerThatCannotBeEngagedIsTriedAgainUntilItCanOrTheTenureEnds(t *testing.T) {
+	for name, fails := range map[string]int{"it can": 2, "the tenure ends": math.MaxInt} {
+		t.Run(name, func(t *testing.T) {
+			m := aManager(t, Config{Replica: "a", Kinds: []Kind{Primary(&corev1.ConfigMap{})}})
+			e := opened(t, m, func() bool { return true })
+			tried := make(chan int, 100)
+			tries := 0
+			m.node.roster.addAware(unmodified(func() error {
+				if tries++; tries <= 3 {
+					tried <- tries
+				}
+				if tries > fails {
+					return nil
+				}
+				return errors.New("no such CRD yet")
+			}))
+			var running sync.WaitGroup
+			g := &engager{roster: m.node.roster, log: logr.Discard(), spawn: func(f func()) { running.Go(f) }}
+			g.engageAwares(e)
+			for n := 0; n < 3; {
+				select {
+				case n = <-tried:
+				case <-time.After(20 * time.Second):
+					t.Fatalf("no more than %d tries", n)
+				}
+			}
+			if fails > 3 {
+				e.endAwares()
+			}
+			running.Wait() // else the test's own time limit
+			if fails < 3 && tries != 3 {
+				t.Errorf("%d tries, want 3", tries)
+			}
+		})
+	}
+}
+
+func TestTheSizeOfAShardIsKnownAndItsLoadIsThatOfTheTenureOnceItIsOpen(t *testing.T) {
+	m := aManager(t, Config{Replica: "a", Kinds: []Kind{Primary(&corev1.ConfigMap{})}})
+	e := opened(t, m, func() bool { return true })
+	m.node.roster.put(e.name(), e)
+	var measured driver.Measured
+	g := &engager{cfg: Config{Observer: NopObserver{}}, roster: m.node.roster, log: logr.Discard(),
+		put: func(event driver.Event) { measured = event.(driver.Measured) }, spawn: func(func()) {}}
+	store, err := e.cluster().Informer(&corev1.ConfigMap{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go store.Run(t.Context(), listed{&toolscache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "1"},
+				Items: []corev1.ConfigMap{*waits("one", "")}}, nil
+		},
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+			return watch.NewRaceFreeFake(), nil
+		},
+	}}, &corev1.ConfigMap{})
+	if err := store.AwaitSync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	e.busy.Add(int64(400 * time.Second)) // of reconciles that ended while it began to drain, before it was kept
+	g.open(driver.Open{ID: e.id, Epoch: 1})
+	if n := g.status(ownership.Holding{ID: e.id}).Objects; n != 1 {
+		t.Errorf("%d objects, want 1", n)
+	}
+	time.Sleep(10 * time.Millisecond)
+	g.measure()
+	if measured.Load > 1 {
+		t.Errorf("a load of %v, and nothing was done", measured.Load)
 	}
 }
 
@@ -267,7 +360,10 @@ func TestASweepEndsWithItsChannel(t *testing.T) {
 	when <- struct{}{}
 	when <- struct{}{}
 	close(when)
-	time.Sleep(20 * time.Millisecond)
+	for end := time.Now().Add(10 * time.Second); asked.Load() < 2 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(20 * time.Millisecond) // for sweeps without an end
 	if n := asked.Load(); n != 2 {
 		t.Errorf("%d sweeps, want 2", n)
 	}

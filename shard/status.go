@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -26,24 +27,24 @@ type Status struct {
 	Member      bool
 	Coordinator bool
 	Leaving     bool
-	// MemoryNeeded is what the process needs of its memory limit (GOMEMLIMIT), 1 for all of it; 0 if there is no limit.
-	// From 0.8 on it fills the caches of one shard at a time.
+	// MemoryNeeded is the part of the memory limit (GOMEMLIMIT) that the process needs, 1 for all of it; 0 if there
+	// is no limit. From 0.8 on, it fills the caches of one shard at a time.
 	MemoryNeeded float64
 	// Shards that the replica holds or warms, sorted.
 	Shards []ShardStatus
-	// Unserved are the shards that nobody serves by the records, with when this replica noticed; Moving those that
-	// are to go to another holder and haven't yet. Both are looked at about twice per lease.
+	// Unserved are the shards that have no live holder by the records, with the time when this replica noticed.
+	// Moving are those whose assignee isn't their holder yet. Both are updated about twice per lease duration.
 	Unserved, Moving map[keyspace.ShardID]time.Time
-	// Stuck are the shards that the replica holds and can't serve, since its caches of them aren't filled or their cluster
-	// can't be used from here, with since when.
+	// Stuck are the shards that the replica holds and can't serve, since its caches of them aren't filled or their
+	// cluster can't be used from here, with the time since when.
 	Stuck map[keyspace.ShardID]time.Time
-	// Odd are the records that something is wrong with.
+	// Odd are the records with which something is wrong.
 	Odd []inspect.Odd
 	// Lost counts the records that were seen to be deleted since the process began.
 	Lost int
-	// Aliases are the clusters that are served under another name, by the names that they aren't served under.
+	// Aliases has, for each name under which a cluster isn't served, the name under which it is.
 	Aliases map[keyspace.ClusterName]keyspace.ClusterName
-	// Clusters that the provider knows, and the last that it knew, with what they sent.
+	// Clusters that the provider knows, and a few that it removed, with their traffic.
 	Clusters map[keyspace.ClusterName]ClusterStatus
 }
 
@@ -62,42 +63,42 @@ type ClusterStatus struct {
 	Kept, Discarded uint64
 	// FencedWrites were refused before they were sent, because their shard wasn't held any more.
 	FencedWrites uint64
-	// UnansweredWrites were sent, and nobody knows whether they were carried out.
+	// UnansweredWrites were sent, and it is unknown whether they were carried out.
 	UnansweredWrites uint64
 	// Abandoned are the reconciles that run on although their context has ended long ago; their writes are refused.
 	Abandoned int64
-	// Writes were sent and not answered yet, WaitingWrites wait for their turn by the limits.
+	// Writes were sent and not answered yet; WaitingWrites wait for their turn by the limits.
 	Writes, WaitingWrites int
 	Limits                kubeconfig.Limits
-	// State is how the cluster stands by its answers to this replica's requests of the last seconds: closed, limited, open
-	// or half-open. One that is Unusable is open. Cause is why it isn't closed: silent, unavailable, throttling,
-	// unauthorized, failing, forbidding or late.
+	// State is the cluster's state, judged by its answers to this replica's requests of the last seconds: closed,
+	// limited, open or half-open. An Unusable cluster is open or half-open. Cause is why it isn't closed: silent,
+	// unavailable, throttling, unauthorized, failing, forbidding or late.
 	State, Cause string
-	// Unusable is why the cluster can't be used from this replica, and UnusableSince since when; "" where it can, or where
-	// nobody looked because the replica has nothing to do there.
+	// Unusable is why the cluster can't be used from this replica, and UnusableSince since when. Unusable is "" if
+	// the cluster can be used, or if the replica didn't look because it has nothing to do there.
 	Unusable      string
 	UnusableSince time.Time
-	// Engaged is whether the cluster is one of the fleet's: the provider knows it, or did until just now.
+	// Engaged is whether the provider knows the cluster, or did within the removal grace.
 	Engaged bool
 	// UID of the cluster, that of its namespace kube-system; "" while it isn't known.
 	UID types.UID
 	// Refused says why the connection that the provider gave last isn't used; "" if it is, or may yet be.
 	Refused string
-	// CredentialsExpire is when those in use do, as far as they say; zero where they don't.
+	// CredentialsExpire is when the credentials in use expire; zero if they don't say.
 	CredentialsExpire time.Time
-	// WatchMode is "server" while the API server filters watches, "client" once objects that weren't asked for have
-	// arrived: until the process ends, as nothing shows that a server has learned it since.
+	// WatchMode is "server" while the API server filters watches. It is "client" from the first object that wasn't
+	// asked for until the process ends, since nothing shows that a server has learned to filter.
 	WatchMode string
 }
 
-// report is what the loop makes readable from elsewhere.
+// report is the state that the loop publishes for other goroutines.
 type report struct {
 	replica   string
 	kinds     string // that this program shards
 	status    *atomic.Pointer[Status]
-	stale     bool // something was done since it was last published
+	stale     bool // requests were carried out since the last publication
 	published time.Time
-	took      time.Duration // to publish it
+	took      time.Duration // the last publication
 	// What the last survey found; the maps are never changed, only replaced.
 	unserved, moving, stuck map[keyspace.ShardID]time.Time
 	odd                     []inspect.Odd
@@ -109,8 +110,8 @@ type report struct {
 // publishShare is how much of the loop's time may go into publishing: with thousands of shards it takes milliseconds.
 const publishShare = 20
 
-// publish makes the present state readable, when something was done, and now and then for what is counted. The
-// traffic can be read at any time.
+// publish publishes the present state after requests were carried out, and once a second for what changes otherwise.
+// Traffic can be read at any time.
 func (r *report) publish(d *driver.Driver, l *lease, g *engager) {
 	began := time.Now()
 	if r.wait(began) > 0 {
@@ -134,7 +135,7 @@ func (r *report) publish(d *driver.Driver, l *lease, g *engager) {
 	r.took = r.published.Sub(began)
 }
 
-// wait is for how long what is published may stay as it is.
+// wait returns how long the published state may stay as it is.
 func (r *report) wait(now time.Time) time.Duration {
 	least := time.Second
 	if r.stale {
@@ -143,17 +144,27 @@ func (r *report) wait(now time.Time) time.Duration {
 	return least - now.Sub(r.published)
 }
 
-// survey looks over all records: for shards that nobody serves, for moves that haven't come about, for what is odd. It
-// is for people and alerts: the protocol doesn't depend on it. The caches must be filled, or this waits for them.
-func (r *report) survey(ctx context.Context, records client.Reader, cfg Config, d *driver.Driver) {
+// survey looks through all records for shards without a live holder, unfinished moves and odd records. It is for
+// people and alerts; the protocol doesn't depend on it. The caches must be filled, otherwise survey waits for them.
+func (r *report) survey(ctx context.Context, records client.Reader, cfg Config, d *driver.Driver,
+	clusters map[keyspace.ClusterName]connection) {
 	// They are only read, so there is no need to copy them.
 	all, err := inspect.Read(ctx, records, cfg.Namespace, cfg.Fleet, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return // what the last survey found stays
 	}
 	now := time.Now()
-	counting, odd := all.Sort()
-	r.unserved, r.moving = look(counting, alive(all.Leases), r.unserved, r.moving, now)
+	counting, odd, missing := all.Sort()
+	unserved, moving := look(counting, alive(all.Leases), r.unserved, r.moving, now)
+	for _, id := range missing {
+		unserved[id] = since(r.unserved, id, now)
+	}
+	// The records of a cluster that was removed stay for their epochs, and nobody is to hold them.
+	maps.DeleteFunc(unserved, func(id keyspace.ShardID, _ time.Time) bool {
+		_, known := clusters[id.Cluster]
+		return !known
+	})
+	r.unserved, r.moving = unserved, moving
 	r.odd = odd
 	gone, there := lost(r.there, all)
 	r.lost, r.there = r.lost+len(gone), there
@@ -168,7 +179,7 @@ func (r *report) survey(ctx context.Context, records client.Reader, cfg Config, 
 		})
 	}
 	r.teller.tellAll(ctx, slices.Concat(odd, gone), now)
-	// These joined all the same: at the same moment, or since they don't look.
+	// These members joined although they don't fit: at the same moment, or because their version doesn't check.
 	for _, m := range append(member.MisfitsAmong(all.Leases, r.kinds), tooOld(all)...) {
 		r.teller.tellOf(ctx, about(m), misfitReplica, m.Why, now)
 	}

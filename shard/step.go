@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
-// stepOf says which step a write is, if it is one. By the record as it is known, it leads to the epoch after the
-// present one.
+// stepOf returns the step that a write is; ok is false if it is none. The step's epoch is that of the tenure that it
+// leads to, by the record as it is known.
 func stepOf(w driver.Write, by protocol.Incarnation) (step Step, ok bool) {
 	if e, plan := w.Effect.(ownership.WriteAssignee); plan {
 		step = Step{Name: StepPlan, Shard: e.ID, Incarnation: by, Peer: e.Assignee}
@@ -31,11 +31,11 @@ func stepOf(w driver.Write, by protocol.Incarnation) (step Step, ok bool) {
 	case ownership.AnnounceWarm:
 		step.Name = StepAnnounce
 		step.Epoch++
-		return step, e.Shard.Warm != "" // else it is taken back
+		return step, e.Shard.Warm != "" // otherwise the announcement is withdrawn
 	case ownership.HandOff, ownership.HandOffOnExit, ownership.Release:
 		step.Name, step.Peer = StepHandOff, e.Shard.Holder
 		if step.Peer == "" {
-			step.Epoch++ // whoever claims it counts it up
+			step.Epoch++ // the claim will raise it
 		}
 	case ownership.ClaimFree, ownership.ClaimDead:
 		step.Name = StepClaim
@@ -45,7 +45,7 @@ func stepOf(w driver.Write, by protocol.Incarnation) (step Step, ok bool) {
 	return step, true
 }
 
-// timed makes a write that reports each try of it as the step.
+// timed wraps a write so that each try of it is reported as the step.
 func (step Step) timed(o Observer, do func(context.Context) (ownership.Version, error)) func(
 	context.Context) (ownership.Version, error) {
 	return func(ctx context.Context) (ownership.Version, error) {

@@ -28,7 +28,7 @@ func alive(leases []coordinationv1.Lease) map[protocol.Incarnation]bool {
 	return all
 }
 
-// lost returns which of the records of the last look aren't there any more.
+// lost returns the records of the last survey that aren't there any more, and the records that are.
 func lost(before map[string]types.UID, records inspect.Records) (odd []inspect.Odd, now map[string]types.UID) {
 	now = make(map[string]types.UID, len(before))
 	for _, all := range [][]tenurev1alpha1.Shard{records.Layouts, records.Shards} {
@@ -48,7 +48,7 @@ func lost(before map[string]types.UID, records inspect.Records) (odd []inspect.O
 	return odd, now
 }
 
-// tooOld returns the Leases of replicas that know no layouts, where there are layouts whose shards they can't serve.
+// tooOld returns the Leases of replicas whose version can't serve some cluster, because its layout isn't its first.
 func tooOld(records inspect.Records) (misfits []member.Misfit) {
 	var clusters []string
 	for i := range records.Layouts {
@@ -73,8 +73,8 @@ func tooOld(records inspect.Records) (misfits []member.Misfit) {
 	return misfits
 }
 
-// look returns which shards are unserved and which are to move, each with the time since when; the maps of the last
-// look are left as they are, since readers may hold them.
+// look returns which shards are unserved and which have an unfinished move, each with the time since when. It leaves
+// the maps of the last survey as they are, since readers may hold them.
 func look(shards []*tenurev1alpha1.Shard, alive map[protocol.Incarnation]bool,
 	unservedBefore, movingBefore map[keyspace.ShardID]time.Time,
 	now time.Time) (unserved, moving map[keyspace.ShardID]time.Time) {

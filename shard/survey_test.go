@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,10 +13,13 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/inspect"
+	"github.com/tenure-dev/tenure/shard/internal/driver"
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
@@ -55,6 +59,38 @@ func TestALookTellsWhatIsUnservedAndWhatMovesAndSinceWhen(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[keyspace.ShardID]time.Time{id("west/01"): now}, moving); diff != "" {
 		t.Errorf("moving (-want +got):\n%s", diff)
+	}
+}
+
+func TestWhatIsUnservedHasNoRecordOrNoHolderInAClusterThatIsKnown(t *testing.T) {
+	var objects []client.Object
+	for _, id := range []string{"west/0", "gone/0"} {
+		id, err := keyspace.ParseShardID(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := tenurev1alpha1.ShardSpec{Cluster: string(id.Cluster), Generation: 1, Prefix: id.Prefix.String()}
+		layout := tenurev1alpha1.ShardSpec{Cluster: string(id.Cluster), Generation: 1,
+			Layout: &tenurev1alpha1.ShardLayout{Generation: 1, Prefixes: []string{"0", "1"}}}
+		for name, spec := range map[string]tenurev1alpha1.ShardSpec{
+			id.RecordName(""): spec, keyspace.LayoutName("", id.Cluster): layout,
+		} {
+			meta := metav1.ObjectMeta{Namespace: DefaultNamespace, Name: name}
+			objects = append(objects, &tenurev1alpha1.Shard{ObjectMeta: meta, Spec: spec})
+		}
+	}
+	cfg := Config{Replica: "a"}.withDefaults()
+	records := fake.NewClientBuilder().WithScheme(recordScheme(t)).WithObjects(objects...).Build()
+	r := &report{status: &atomic.Pointer[Status]{}}
+	protocol := driver.Config{Protocol: ownership.DefaultConfig("", "a", cfg.LeaseDuration)}
+	r.survey(t.Context(), records, cfg, driver.New(protocol), map[keyspace.ClusterName]connection{"west": {}})
+	var unserved []string
+	for id := range r.unserved {
+		unserved = append(unserved, id.String())
+	}
+	slices.Sort(unserved)
+	if diff := cmp.Diff([]string{"west/0", "west/1"}, unserved); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

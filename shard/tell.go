@@ -19,10 +19,11 @@ import (
 	"github.com/tenure-dev/tenure/shard/inspect"
 )
 
-// tellEvery is how often one cause is told again: events are kept for an hour.
+// tellEvery is how often one cause is reported again: events are kept for an hour.
 const tellEvery = 20 * time.Minute
 
-// teller makes events of what is wrong with records, and logs it, once per cause and while. The loop alone uses it.
+// teller reports what is wrong with records, as events and in the log, about once per cause and tellEvery. It is not
+// safe for concurrent use.
 type teller struct {
 	client    client.Client // of the home cluster
 	namespace string
@@ -37,13 +38,14 @@ func newTeller(c client.Client, cfg Config, log logr.Logger, spawn func(func()))
 		told: map[string]time.Time{}}
 }
 
-// tellAtOnce is how many records are told of for one reason in one survey. All of them may have been deleted, in a home
-// cluster that has just come up and where the coordinator is to make them anew.
+// tellAtOnce is how many records are reported for one reason in one survey. All records may be gone, for example in a
+// new home cluster in which the coordinator hasn't made them yet.
 const tellAtOnce = 20
 
-// tellAll makes events about records. Where there are too many with one reason, the last event tells how many more.
+// tellAll makes events about records. If there are too many with one reason, the last event says how many more there
+// are.
 func (t *teller) tellAll(ctx context.Context, all []inspect.Odd, now time.Time) {
-	slices.SortFunc(all, func(a, b inspect.Odd) int { // the same are told of each time
+	slices.SortFunc(all, func(a, b inspect.Odd) int { // so that the same records are reported each time
 		return cmp.Or(cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Record, b.Record))
 	})
 	for len(all) > 0 {
@@ -69,7 +71,7 @@ func (t *teller) tell(ctx context.Context, o inspect.Odd, now time.Time) {
 }
 
 // tellOf makes an event about an object in the namespace of the records, unless it was made lately. All replicas find
-// the same, so the event's name is made of its cause: who comes second finds it there.
+// the same problems, so the event's name is made of its cause: the second replica finds the event there.
 func (t *teller) tellOf(ctx context.Context, about corev1.ObjectReference, reason, note string, now time.Time) {
 	cause := fnv.New64a()
 	fmt.Fprintf(cause, "%s %s %s %d", about.Name, about.UID, reason, now.Unix()/int64(tellEvery.Seconds()))

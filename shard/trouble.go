@@ -9,8 +9,8 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/cas"
 )
 
-// trouble tells of what goes wrong at the home cluster: one line a minute for each cause, which says how many more
-// there were like it. All of it is tried again. It is safe for concurrent use.
+// trouble logs failed requests to the home cluster: one line a minute for each cause, with the number of failures
+// like it that were left out. All of these requests are tried again. It is safe for concurrent use.
 type trouble struct {
 	log    logr.Logger
 	budget *budget.Budget

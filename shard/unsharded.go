@@ -12,14 +12,13 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 )
 
-// Breakers judge clusters by what they answer where nothing is sharded, as [Manager.PutOff] does where something is.
-// The zero value is ready. They are safe for concurrent use.
+// Breakers judges clusters by their answers in a program that doesn't shard. In one that does, [Manager.PutOff] takes
+// its place. The zero value is ready. It is safe for concurrent use.
 type Breakers struct {
 	of sync.Map // *engage.Breaker by weak.Pointer[rest.Config]
 }
 
-// Watch judges a cluster by what comes of all requests of the clients that are made with a configuration from now on.
-// It never fails.
+// Watch judges a cluster by the answers to all clients that are made with c from now on. It never fails.
 func (b *Breakers) Watch(c *rest.Config) error {
 	key, breaker := weak.Make(c), &engage.Breaker{}
 	b.of.Store(key, breaker)
@@ -28,8 +27,8 @@ func (b *Breakers) Watch(c *rest.Config) error {
 	return nil
 }
 
-// PutOff is [Manager.PutOff] for the cluster of a configuration that is watched, which is that of cluster.Cluster's
-// GetConfig.
+// PutOff is [Manager.PutOff] for the cluster whose configuration was given to Watch. c must be the same pointer:
+// cluster.Cluster's GetConfig returns it.
 func (b *Breakers) PutOff(c *rest.Config, namespace string) (wait time.Duration, trial bool) {
 	if breaker, ok := b.of.Load(weak.Make(c)); ok {
 		return breaker.(*engage.Breaker).PutOff(namespace, false)

@@ -9,20 +9,22 @@ import (
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
+	"github.com/tenure-dev/tenure/pkg/budget"
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/internal/memory"
 	"github.com/tenure-dev/tenure/shard/internal/turnstile"
+	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
 // view is one shard's cluster over one real cluster, from the first attempt to open it on.
 type view struct {
 	mu       sync.Mutex // guards all below
 	real     uint64     // number of the connection that it was opened over, 0 before
-	way      uint64     // by which the cluster is reached
+	way      uint64     // the way to the cluster over which it was opened
 	virtual  *engage.Cluster
 	end      context.CancelFunc // stops the caches
 	warmed   bool               // its caches were synced
-	changing bool               // caches over another way are being filled
+	changing bool               // caches over another server are being filled
 	attached map[*kindSource]bool
 }
 
@@ -40,8 +42,8 @@ func (v *view) over() uint64 {
 	return v.real
 }
 
-// attach connects a source to the view's caches. It does nothing for one that is connected already, and nothing
-// before the view is open: whoever warms it connects what there is then.
+// attach connects a source to the view's caches. It does nothing if the source is connected already, or if the view
+// isn't open yet: the caller that warms it attaches all sources then.
 func (v *view) attach(e *engagement, s *kindSource) error {
 	v.mu.Lock()
 	opened, attached := v.virtual, v.attached[s]
@@ -56,27 +58,36 @@ func (v *view) attach(e *engagement, s *kindSource) error {
 		return nil
 	}
 	informer, err := opened.Informer(s.obj)
-	if err != nil {
-		return err
+	if err == nil {
+		err = s.attach(e, informer)
 	}
-	return s.attach(e, informer)
+	if err != nil {
+		v.mu.Lock()
+		delete(v.attached, s)
+		v.mu.Unlock()
+	}
+	return err
 }
 
-// finder returns a real cluster as it is now, which is nil if it isn't there.
+// finder returns a real cluster's present connection, whose Cluster is nil if the cluster isn't there, and its
+// traffic.
 type finder func() (connection, *engage.Traffic)
 
 // opening is what a view needs to be opened.
 type opening struct {
-	gate  *engage.Gate
-	find  finder
-	opts  engage.Options
-	log   logr.Logger
-	spawn func(func())
-	told  func(connection uint64) // is told over which connection the view was opened
-	room  *memory.Room            // in which caches are filled
-	// turns are taken by those that fill caches beside those in use.
+	gate    *engage.Gate
+	cluster keyspace.ClusterName
+	cold    *budget.Budget // limits the log lines about failed attempts, by cluster
+	find    finder
+	opts    engage.Options
+	log     logr.Logger
+	spawn   func(func())
+	told    func(connection uint64) // called with the number of the connection
+	room    *memory.Room            // where caches wait while memory is short
+	// turns bounds how many shards fill caches over another server at a time.
 	turns *turnstile.Turnstile
-	// changed is called when the view has other caches, which have no handlers yet, and the last ones are about to end.
+	// changed is called when the view has new caches, which have no handlers yet. The old caches end after it
+	// returns.
 	changed func()
 }
 
@@ -89,8 +100,10 @@ func (v *view) warm(ctx context.Context, o opening) bool {
 			return true
 		}
 		if ctx.Err() == nil {
-			o.log.Info("shard can't be warmed yet; will try again", "shard", o.gate.Shard().String(), "error", err.Error(),
-				"in", pause.String())
+			if more, ok := o.cold.Take(string(o.cluster), time.Now()); ok {
+				o.log.Info("shard can't be warmed yet; will try again", "shard", o.gate.Shard().String(), "cluster",
+					string(o.cluster), "error", err.Error(), "in", pause.String(), "moreLikeIt", more)
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -110,7 +123,7 @@ func (v *view) tryWarm(ctx context.Context, o opening) error {
 	real, _ := o.find() // it may have changed meanwhile
 	v.mu.Lock()
 	opened, current := v.virtual, v.way == real.way
-	if opened != nil && !current && v.real == real.number { // the cluster has moved meanwhile
+	if opened != nil && !current && v.real == real.number { // the cluster is reached another way now
 		v.end()
 		v.virtual, v.attached, opened = nil, nil, nil
 	}
@@ -142,16 +155,16 @@ func (v *view) tryWarm(ctx context.Context, o opening) error {
 // errMoved says that a cluster is reached by another server than when its caches began to be filled.
 var errMoved = errors.New("the cluster is reached by another server now")
 
-// begin opens a shard's cluster over a connection and starts its caches, until the context ends or end is called. Once
-// they are filled, leave is to be called.
+// begin opens a shard's cluster over a connection and starts its caches, until the context ends or end is called.
+// Call leave once they are filled.
 func begin(ctx context.Context, real connection, traffic *engage.Traffic,
 	o opening) (_ *engage.Cluster, end, leave func(), _ error) {
-	opened, err := engage.Open(real.via, o.gate, traffic, o.opts)
+	opened, err := open(ctx, real, traffic, o)
 	if err != nil {
 		return nil, nil, nil, err
 	}
 	leave = func() {}
-	// What a silent cluster sends needs no memory.
+	// A silent cluster sends nothing, so its caches need no memory.
 	if open, why := traffic.Breaker.Open(); !open || why != engage.Silence {
 		if leave, err = o.room.Enter(ctx); err != nil {
 			return nil, nil, nil, err
@@ -162,13 +175,33 @@ func begin(ctx context.Context, real connection, traffic *engage.Traffic,
 		return nil, nil, nil, errMoved
 	}
 	ctx, end = context.WithCancel(ctx)
-	o.spawn(func() { _ = opened.Start(ctx) }) // it returns when the context ends, without an error worth telling
+	o.spawn(func() { _ = opened.Start(ctx) }) // it returns when the context ends, without an error
 	return opened, end, leave, nil
 }
 
-// follow takes a warm view over to the way by which its cluster is reached now, if that is another. The caches are used
-// until others beside them are full. Whoever reconciles meanwhile has the one or the other, of the same cluster. One
-// that isn't warm yet is opened anew by warm.
+// open makes a shard's cluster. This may ask the server which resources it serves, and that request takes no context.
+// If the context ends first, the request is left to end by itself.
+func open(ctx context.Context, real connection, traffic *engage.Traffic, o opening) (*engage.Cluster, error) {
+	type result struct {
+		cluster *engage.Cluster
+		err     error
+	}
+	made := make(chan result, 1)
+	go func() {
+		c, err := engage.Open(real.via, o.gate, traffic, o.opts)
+		made <- result{c, err}
+	}()
+	select {
+	case r := <-made:
+		return r.cluster, r.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// follow moves a warm view to another server if the cluster is reached by another one now. The old caches are used
+// until the new ones are full. A reconcile meanwhile has either, of the same cluster. A view that isn't warm yet is
+// opened anew by warm.
 func (v *view) follow(ctx context.Context, o opening) {
 	real, _ := o.find()
 	v.mu.Lock()
@@ -188,7 +221,7 @@ func (v *view) follow(ctx context.Context, o opening) {
 	})
 }
 
-// change fills caches over the present way and puts them to use. It reports whether there is nothing left to do.
+// change fills caches over the present connection and puts them to use. done is false if it must be called again.
 func (v *view) change(ctx context.Context, o opening) (done bool) {
 	real, traffic := o.find()
 	v.mu.Lock()
@@ -227,12 +260,12 @@ func (v *view) change(ctx context.Context, o opening) (done bool) {
 	return false // it may have moved again
 }
 
-// changeTurn is for how long a shard that changes over to another server keeps others waiting.
+// changeTurn is how long a shard that changes over to another server keeps others waiting.
 const changeTurn = 5 * time.Second
 
-// takeTurn waits until the shard may fill caches beside those in use: one at a time, since what is served meanwhile
-// needs the machine, too. The turn ends when give is called, or by itself after a while: the lists of one cluster may
-// never come. It fails only with the context.
+// takeTurn waits until the shard may fill caches over another server: one shard at a time, since serving goes on
+// meanwhile and needs the machine, too. The turn ends when give is called, or after changeTurn, since the lists of
+// one cluster may never come. It fails only with the context's error.
 func (o opening) takeTurn(ctx context.Context) (give func(), err error) {
 	return o.turns.Turn(ctx, 1, changeTurn, func() {
 		o.log.Info("shard's caches over the other server aren't filled yet; others go ahead", "shard",
@@ -240,10 +273,10 @@ func (o opening) takeTurn(ctx context.Context) (give func(), err error) {
 	})
 }
 
-// stillAsked is how often it is looked at whether caches that are being filled are still wanted.
+// stillAsked is how often a warm-up checks that its connection is still the present one.
 const stillAsked = time.Second
 
-// warmOver syncs the caches, for as long as the cluster is reached that way.
+// warmOver syncs the caches. It fails with errMoved if the cluster is reached another way meanwhile.
 func warmOver(ctx context.Context, opened *engage.Cluster, o opening, way uint64) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -20,7 +20,7 @@ import (
 func TestAShardWhoseCachesAreNeverFilledDoesNotKeepOthersFromChangingOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := engage.NewGate(t.Context(), keyspace.ShardID{Cluster: "west"}, "agent", "a-1", func() bool { return true })
-		o := opening{gate: gate, log: logr.Discard(), turns: &turnstile.Turnstile{}}
+		o := opening{gate: gate, log: logr.Discard(), cold: newTrouble(logr.Discard()).budget, turns: &turnstile.Turnstile{}}
 		stuck, err := o.takeTurn(t.Context())
 		if err != nil {
 			t.Fatal("the first gets no turn")
@@ -54,8 +54,9 @@ func throng(t *testing.T) (o opening, west *offering, leave func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return opening{gate: gate, log: logr.Discard(), room: short, spawn: func(f func()) { go f() },
-		find: func() (connection, *engage.Traffic) { return west.get("west") }}, west, leave
+	return opening{gate: gate, log: logr.Discard(), cold: newTrouble(logr.Discard()).budget, room: short,
+		spawn: func(f func()) { go f() },
+		find:  func() (connection, *engage.Traffic) { return west.get("west") }}, west, leave
 }
 
 func TestOnlyASilentClustersCachesNeedNoMemory(t *testing.T) {

@@ -18,8 +18,7 @@ const nowhere = int32(-1)
 // Algorithm assigns every key to one of the replicas.
 type Algorithm struct {
 	Name string
-	// prepare puts the inputs into the form that the algorithm takes them in, which
-	// isn't timed, and returns the decision, which is.
+	// prepare converts the inputs for the algorithm and returns the decision. Only the decision is timed.
 	prepare func(keys []Key, replicas []string, before []int32) decision
 }
 
@@ -30,9 +29,8 @@ type decision struct {
 	places func() []int32
 }
 
-// Place returns, for each key, the index of its replica. before says in the same
-// way where the keys are now, -1 for nowhere; only the planner looks at it. There
-// is at least one replica.
+// Place returns, for each key, the index of its replica. before gives the present replicas in the same form, -1 for
+// none. Only the planner uses it. There must be at least one replica.
 func (a Algorithm) Place(keys []Key, replicas []string, before []int32) []int32 {
 	d := a.prepare(keys, replicas, before)
 	d.decide()

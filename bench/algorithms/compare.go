@@ -93,7 +93,7 @@ type Row struct {
 	Idle        int     `json:"idle"`
 	PlaceMillis float64 `json:"place_ms"`
 	Join        Change  `json:"join"`
-	// Leave is nil for one replica: nobody would be left.
+	// Leave is nil for a fleet of one replica, since none would remain.
 	Leave *Change `json:"leave,omitempty"`
 }
 

@@ -14,15 +14,15 @@
 //   - rendezvous-fnv: highest random weight (Thaler and Ravishankar, "Using
 //     Name-Based Mappings to Increase Hit Rates", 1998), weighed by FNV-1a-64 of
 //     "key|replica", as multicluster-runtime's sharded coordinator does.
-//   - rendezvous-mixed: the same with a hash that avalanches, to tell what is the
-//     algorithm's doing and what the hash's.
+//   - rendezvous-mixed: the same with a hash that avalanches. It shows which effects come from
+//     the algorithm and which from the hash.
 //   - modulo: the hash modulo the number of replicas, as Argo CD's legacy sharding.
 //   - jump: Lamping and Veach, "A Fast, Minimal Memory, Consistent Hash Algorithm", 2014.
 //   - bounded-1.25: consistent hashing with bounded loads (Mirrokni, Thorup and
 //     Zadimoghaddam, "Consistent Hashing with Bounded Loads", 2016), over the same
 //     ring, no replica above 1.25 times the mean; Argo CD offers a variant.
 //
-// All but the planner are written anew from these texts. They get what suits them:
+// All but the planner are written anew from these texts. Their inputs suit them:
 // replicas keep their places in the list and a joiner comes last, which modulo and
 // jump need. The planner alone is given the present assignment; the others have
 // no use for it, and that is what is being compared.

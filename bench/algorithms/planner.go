@@ -28,7 +28,7 @@ func preparePlanner(keys []Key, replicas []string, before []int32) decision {
 	}
 }
 
-// apply is where the keys are after the moves.
+// apply returns where the keys are after the moves.
 func apply(moves []plan.Move, keys []Key, live []plan.Replica, before []int32) []int32 {
 	index := make(map[plan.Incarnation]int32, len(live))
 	for i := range live {

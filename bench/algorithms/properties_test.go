@@ -73,8 +73,8 @@ func TestAJoinMovesKeysOnlyToTheJoiner(t *testing.T) {
 	}
 }
 
-// On a leave, they move only the leaver's keys. Jump hash promises it for the last
-// bucket alone, so it is not among these.
+// On a leave, consistent algorithms move only the leaver's keys. Jump hash promises that only if the last bucket
+// leaves, so it isn't tested here.
 func TestALeaveMovesOnlyTheLeaversKeys(t *testing.T) {
 	for _, name := range []string{"planner", "ring-100", "rendezvous-fnv", "rendezvous-mixed"} {
 		t.Run(name, func(t *testing.T) {

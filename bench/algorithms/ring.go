@@ -17,8 +17,8 @@ type token struct {
 	replica int32
 }
 
-// newRing lays out the tokens, in the order of the ring. A token's place depends on
-// its replica's name only, so nobody else's moves when one joins or leaves.
+// newRing lays out the tokens, in the order of the ring. A token's place depends on its replica's name only, so no
+// other token moves when a replica joins or leaves.
 func newRing(replicas []string) []token {
 	points := make([]token, 0, len(replicas)*tokens)
 	for i, name := range replicas {
@@ -47,9 +47,8 @@ func placeOnRing(keys []Key, replicas []string) []int32 {
 // slack is how far above the mean a replica may be filled: epsilon in the paper.
 const slack = 0.25
 
-// placeBounded gives a key to the owner of the next token that isn't full. Who comes
-// first where a place is short depends only on the keys' hashes, so the result
-// doesn't depend on history.
+// placeBounded gives a key to the owner of the next token that isn't full. Where room is short, the keys' hashes
+// alone decide which key comes first, so the result doesn't depend on history.
 func placeBounded(keys []Key, replicas []string) []int32 {
 	points := newRing(replicas)
 	hashes := make([]uint64, len(keys))

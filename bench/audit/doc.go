@@ -1,4 +1,5 @@
-// Package audit reads the audit logs of API servers. Nothing else in this repository reads them.
+// Package audit reads the audit logs of API servers. Only package test/lab/rights has a reader of its own, for the
+// decisions of RBAC.
 //
 //	for e, err := range audit.Events(plane.AuditLog()) {
 //		...

@@ -174,7 +174,7 @@ type Agent struct {
 	Fenced bool
 	Shard  Shard
 	Epoch  uint64
-	// Replica is the incarnation.
+	// Incarnation is the sending process: the name of a replica with a random suffix.
 	Incarnation string
 }
 

@@ -2,8 +2,8 @@
 // figures to the file of results. A figure that isn't there fails, whatever the threshold: what wasn't measured hasn't
 // been reached. Where a figure has an interval, its worse bound is held against the threshold.
 //
-// misses.yaml lists the misses that are known, and that list is exact: a miss that isn't in it fails, one that is worse
-// than the list says fails, and so does one that no longer misses, until it is taken out.
+// misses.yaml lists the misses that are known, and that list is exact. A miss that isn't listed fails, and so does one
+// that is worse than listed. A listed figure that no longer misses also fails, until its entry is deleted.
 package check
 
 import (
@@ -17,8 +17,9 @@ import (
 	"github.com/tenure-dev/tenure/bench/stats"
 )
 
-// Judge sets the report's checks: by the thresholds that its scenario has now, or by the report's own for a scenario
-// that isn't one of ours. Known misses are those of the scenario as it comes; with other settings every miss fails.
+// Judge sets the report's checks. It takes the thresholds that the scenario has now, or the report's own if the
+// scenario isn't one of ours. Known misses apply only to runs with the scenario's own settings; with other settings
+// every miss fails.
 func Judge(r *report.Report) error {
 	thresholds, known := r.Config.Thresholds, []Miss(nil)
 	if s, err := scenario.Read(r.Scenario, []string{"size=" + r.Config.Size}); err == nil {
@@ -103,7 +104,7 @@ func figuresOf(r *report.Report) (func(path string) (stats.Ratio, bool), error) 
 			}
 			return ratio, ok && field == "value"
 		}
-		if r.Runs > 0 { // the rest is of the first run
+		if r.Runs > 0 { // what follows would be of the first run only
 			return stats.Ratio{}, false
 		}
 		at := tree

@@ -67,10 +67,10 @@ func parseMisses(content []byte) ([]Miss, error) {
 	return list, errors.Join(errs...)
 }
 
-// judge says what the list has to say to a verdict on its figure.
+// judge applies a listed miss to the verdict on its figure.
 func (m Miss) judge(v *report.Verdict) {
 	switch {
-	case v.Measured == nil: // a known miss is one that is measured
+	case v.Measured == nil: // a figure that is missing is never a known miss
 	case v.OK:
 		v.OK = false
 		v.Note = fmt.Sprintf("it is listed as a miss since %.7s and misses no longer: take it out of bench/check/misses.yaml",

@@ -11,18 +11,15 @@ import (
 	"github.com/tenure-dev/tenure/bench/scenario"
 )
 
-// counted are figures that aren't sampled, beside those that are added up: the audit logs have all writes, and there is
-// one largest, or longest. They have no interval.
-var counted = []string{
-	"max", "api_writes_per_object", "writes_per_copy", "writes_per_source", "watch_discarded_events",
-	"own_begun_s", "own_settled_s",
-}
+// counted lists figures that are exact, not sampled, beside those that are added up and the largest of a run: the
+// audit logs have all writes. They have no interval.
+var counted = []string{"api_writes_per_object", "writes_per_copy", "writes_per_source", "watch_discarded_events"}
 
 func isCounted(figure string) bool {
-	return compare.Added(figure) || slices.Contains(counted, figure[strings.LastIndexByte(figure, '.')+1:])
+	return compare.Added(figure) || compare.Longest(figure) || slices.Contains(counted, figure[strings.LastIndexByte(figure, '.')+1:])
 }
 
-// Publishable says all that stands against publishing figures of these runs, nil if nothing does.
+// Publishable returns every reason against publishing figures of these runs, or nil.
 func Publishable(reports []*report.Report) error {
 	var errs []error
 	for i, r := range reports {
@@ -40,9 +37,12 @@ func Publishable(reports []*report.Report) error {
 			"other programs took %.0f %% of the machine, %.0f %% are allowed: "+
 				"run it again on a quiet one", 100*deref(e.Others), 100*report.MaxOthers)
 		refuse(r.Profiled, "profiles were taken meanwhile: run it again without --profile")
-		refuse(!commit.MatchString(e.Tenure), "its revision %q is no commit: commit, `make build`, and run it again",
+		refuse(!commit.MatchString(e.Tenure), "its revision %q is no commit: commit, `make build lab`, and run it again",
 			e.Tenure)
 		refuse(e.Tenure != reports[0].Environment.Tenure, "is of another commit than the first")
+		refuse(slices.ContainsFunc(reports[:i], func(o *report.Report) bool {
+			return o.Config.Load.Seed == r.Config.Load.Seed
+		}), "has the seed %d of another one: is it the same run?", r.Config.Load.Seed)
 	}
 	return errors.Join(errs...)
 }
@@ -54,8 +54,8 @@ func deref(v *float64) float64 {
 	return *v
 }
 
-// Publish writes the figures of one run, or of several of one scenario, into the text of the results file, in the place
-// of those that this scenario with these settings has there.
+// Publish writes the figures of one run, or of several of one scenario, into the text of the results file. They
+// replace the section of the same scenario and settings.
 func Publish(results string, reports []*report.Report) (string, error) {
 	if err := Publishable(reports); err != nil {
 		return "", err

@@ -82,10 +82,11 @@ func TestFiguresArePublishedOfAWitnessedRunOnAQuietMachineWithTheirIntervals(t *
 		}), "report 3 of own: other programs"},
 		"four runs, one with other settings": {four(func(i int, r *report.Report) { r.Config.Load.Count = i }),
 			"different settings"},
+		"four times one run":     {four(func(_ int, r *report.Report) { r.Config.Load.Seed = 0 }), "the same run"},
 		"three runs are too few": {four(func(int, *report.Report) {})[:3], "no interval"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, r := range c.reports { // figures that a run has once, and rounds for the ratio of a pool
+			for _, r := range c.reports { // rounds, from which a pool computes its ratios
 				for _, rate := range []float64{80, 81, 79, 80} {
 					r.Results.Rounds = append(r.Results.Rounds, report.Round{Figures: map[string]float64{"throughput_per_s": rate}})
 				}

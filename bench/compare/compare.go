@@ -16,7 +16,7 @@ import (
 // Comparison is B over A.
 type Comparison struct {
 	Scenario string
-	// Notices say what stands against comparing the two.
+	// Notices say what makes the comparison doubtful.
 	Notices []string
 	Rows    []Row
 }
@@ -28,7 +28,7 @@ type Row struct {
 	Ratio  stats.Ratio
 }
 
-// Verdict says what the interval allows to say.
+// Verdict says whether B's figure is larger or smaller than A's, as far as the interval shows it.
 func (r Row) Verdict() string {
 	switch {
 	case r.Ratio.Low == nil:

@@ -91,6 +91,9 @@ func turned(speed float64, lost int) *report.Report {
 func TestSeveralRunsAreOnePool(t *testing.T) {
 	runs := []*report.Report{turned(100, 0), turned(51, 1), turned(200, 0), turned(130, 2)}
 	runs[1].Results.QueueLatency = &stats.Quantiles{P50: 3}
+	for i, settled := range []float64{5, 24, 6, 7} {
+		runs[i].Results.Noises = map[string]report.Noisy{"silent": {OwnSettled: &settled}}
+	}
 	pooled, err := Pool(runs)
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +105,7 @@ func TestSeveralRunsAreOnePool(t *testing.T) {
 	}
 	for figure, want := range map[string]float64{
 		"results.lost": 3, "results.throughput_per_s": 120.25, "results.crash_gap_ms.p50": 120.25,
-		"results.crash_gap_ms.max": 200,
+		"results.crash_gap_ms.max": 200, "results.noises.silent.own_settled_s": 24,
 	} {
 		if figure := pooled.Intervals[figure]; figure.Value != want || figure.Runs != 4 {
 			t.Errorf("%+v, want %v", figure, want)
@@ -111,7 +114,7 @@ func TestSeveralRunsAreOnePool(t *testing.T) {
 	if mean := pooled.Intervals["results.throughput_per_s"]; *mean.Low > 80 || *mean.High < 160 {
 		t.Errorf("throughput has the interval [%v, %v]", *mean.Low, *mean.High)
 	}
-	for _, figure := range []string{"results.lost", "results.crash_gap_ms.max"} {
+	for _, figure := range []string{"results.lost", "results.crash_gap_ms.max", "results.noises.silent.own_settled_s"} {
 		if pooled.Intervals[figure].Low != nil {
 			t.Errorf("%s is no sample, and has an interval", figure)
 		}

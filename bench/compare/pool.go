@@ -17,9 +17,9 @@ import (
 	"github.com/tenure-dev/tenure/bench/stats"
 )
 
-// Pool makes one report of several runs of one scenario, which may differ in their seed. Rounds and turns are compared
-// within their own run, and runs are resampled whole. A figure that a run has once is a mean over the runs; what is
-// counted is added up, and of the largest of a run the largest remains.
+// Pool makes one report of several runs of one scenario, which may differ in their seed. Rounds and turns are
+// compared within their own run, and runs are resampled whole. A figure that each run has once becomes the mean
+// over the runs. Counts are added up, and of maxima the largest is kept.
 func Pool(reports []*report.Report) (*report.Report, error) {
 	if len(reports) == 0 {
 		return nil, errors.New("no reports")
@@ -65,13 +65,13 @@ func Pool(reports []*report.Report) (*report.Report, error) {
 			}
 		}
 		if len(values) < len(runs) {
-			continue // what a run lacks the pool lacks
+			continue // the pool leaves out a figure that one run lacks
 		}
 		figure, ok := stats.Mean(values, rng)
 		switch {
 		case Added(path):
 			figure = stats.Ratio{Value: figure.Value * float64(len(values))}
-		case strings.HasSuffix(path, ".max"):
+		case Longest(path):
 			figure = stats.Ratio{Value: slices.Max(values)}
 		}
 		if ok {
@@ -79,7 +79,6 @@ func Pool(reports []*report.Report) (*report.Report, error) {
 			pooled.Intervals[path] = figure
 		}
 	}
-	maps.Copy(pooled.Intervals, report.Excesses(reports, rng))
 	return &pooled, nil
 }
 
@@ -94,10 +93,16 @@ func sameButSeed(a, b *report.Report) bool {
 // added are the figures of a fleet that are counts of what happened.
 var added = []string{"objects", "copies", "lost", "duplicates", "early", "violations", "conflicts"}
 
+// longest are the figures that are the largest or longest of their kind in a run.
+var longest = []string{"max", "own_begun_s", "own_settled_s"}
+
 // Added says whether a figure, by its path, is a count: those of several runs are added up.
-func Added(path string) bool {
-	return slices.Contains(added, path[strings.LastIndexByte(path, '.')+1:])
-}
+func Added(path string) bool { return slices.Contains(added, last(path)) }
+
+// Longest says whether a figure, by its path, is the largest of its kind: of several runs the largest is kept.
+func Longest(path string) bool { return slices.Contains(longest, last(path)) }
+
+func last(path string) string { return path[strings.LastIndexByte(path, '.')+1:] }
 
 // numbers are the figures of a report by their paths.
 func numbers(r *report.Report) (map[string]float64, error) {

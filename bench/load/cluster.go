@@ -17,7 +17,7 @@ import (
 // Cluster sends requests to one API server.
 type Cluster struct {
 	Name string
-	// Nodes says that it has some, which run Pods.
+	// Nodes says that the cluster has nodes, which run its Pods.
 	Nodes bool
 	http  *http.Client
 	host  string
@@ -33,15 +33,15 @@ func NewCluster(name string, config *rest.Config) (*Cluster, error) {
 	return &Cluster{Name: name, http: client, host: config.Host}, nil
 }
 
-// Virtual is a virtual cluster (package virtual) on this one, whose only namespace is "default". It gets the Ats of all
-// namespaces there, with names that say which.
+// Virtual returns a client of a virtual cluster (package virtual) on this one. Its only namespace is "default". It
+// takes the Ats of all namespaces of the load; their names begin with the namespace that they are for.
 func (c *Cluster) Virtual(name string) *Cluster {
 	v := *c
 	v.Name, v.only = name, name+virtualSuffix
 	return &v
 }
 
-// IsVirtual reports whether it has one namespace alone, which is there from the start.
+// IsVirtual reports whether this is a virtual cluster. Its only namespace exists from the start.
 func (c *Cluster) IsVirtual() bool { return c.only != "" }
 
 // virtualSuffix ends what the API server calls the namespace "default" of a virtual cluster.
@@ -56,7 +56,7 @@ func ClusterOf(server, namespace string) string {
 	return server
 }
 
-// RefOf names an At, or the At that an object belongs to, by what the API server of a cluster calls it.
+// RefOf returns the reference of an At, from the namespace and name that it has on an API server.
 func RefOf(server, namespace, name string) Ref {
 	ref := Ref{ClusterOf(server, namespace), namespace, name}
 	if ref.Cluster != server {
@@ -65,7 +65,7 @@ func RefOf(server, namespace, name string) Ref {
 	return ref
 }
 
-// path is where the API server has the Ats of a namespace, and what it calls one of them.
+// path returns the path of the Ats of a namespace, and the name that the API server has for one of them.
 func (c *Cluster) path(namespace, name string) (path, called string) {
 	if c.only == "" {
 		return feed.Ats.Path(namespace), name

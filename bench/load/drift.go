@@ -9,13 +9,14 @@ import (
 	"github.com/tenure-dev/tenure/bench/load/feed"
 )
 
-// Replicas is what a Deployment of the load asks for, and driftedTo what a stranger makes of a copy. Nobody runs them.
+// Replicas is the number of replicas that a Deployment of the load asks for. driftedTo is the number that a
+// stranger sets on a copy. Nothing runs their Pods.
 const (
 	Replicas  = 2
 	driftedTo = 7
 )
 
-// createDeployment creates one that is to be copied to all other clusters.
+// createDeployment creates a Deployment that asks for copies in all other clusters.
 func (c *Cluster) createDeployment(ctx context.Context, namespace, name string) error {
 	labels := object{"app": name}
 	return c.send(ctx, http.MethodPost, feed.Deployments.Path(namespace), plainJSON, object{
@@ -33,8 +34,8 @@ func (c *Cluster) createDeployment(ctx context.Context, namespace, name string) 
 	}, nil)
 }
 
-// Drift changes a copy in each of the clusters for each of the Deployments, one every so long, as somebody would who
-// doesn't know whose they are. Expect is told of each change before it is made, with the time at which it should be.
+// Drift changes each of the Deployments' copies in each of the clusters, one at every interval, as a client would
+// that doesn't know who manages them. expect is called before each change, with the time for which it is scheduled.
 func Drift(ctx context.Context, sources []Ref, clusters []*Cluster, every time.Duration,
 	expect func(source Ref, cluster string, at time.Time)) error {
 	at := time.Now()

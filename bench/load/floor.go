@@ -26,8 +26,8 @@ type Floor struct {
 	Feeds    map[string]*feed.Client
 	// Workers is how many Ats are worked on at a time.
 	Workers int
-	// Part of Of processes is this one, from 0. Each is sent its part of the Ats and of the Pods alone. Of 0 is one
-	// process.
+	// This process is number Part, from 0, of Of processes. Each is sent only its part of the Ats and of the Pods.
+	// If Of is 0 there is only one process.
 	Part, Of int
 
 	work chan func(context.Context) error
@@ -81,8 +81,8 @@ func (f *Floor) Run(ctx context.Context, ready func()) error {
 	return nil
 }
 
-// own is what is followed of Ats, a range of their UIDs' hashes, and of Pods, which carry the part as if it were a
-// slot.
+// own returns the selectors of this process's part: for Ats a range of the hashes of their UIDs, for Pods the slot
+// label, whose value is the number of the part here.
 func (f *Floor) own() map[feed.Kind][2]string {
 	bound := func(part int) string {
 		if part == f.Of {
@@ -107,7 +107,7 @@ func (f *Floor) at(c *Cluster, e feed.Event) {
 	}
 	due, err := time.Parse(time.RFC3339, e.Object.Spec.Schedule)
 	if err != nil {
-		return // the API server doesn't let it in
+		return // the API server refuses such a schedule
 	}
 	start := func() {
 		f.work <- func(ctx context.Context) error { return f.start(ctx, c, &e.Object) }
@@ -196,7 +196,7 @@ func encoded(value any) json.RawMessage {
 	return data
 }
 
-// podOf is as large as the reconciler's.
+// podOf makes a Pod as large as the reconciler's.
 func podOf(at, uid, name, slot string) object {
 	command := object{"name": "command", "image": "busybox", "command": []string{"/bin/sh", "-c", "echo " + at}}
 	maps.Copy(command, container)

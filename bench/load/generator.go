@@ -25,7 +25,7 @@ type Arrival struct {
 	Sent, Answered time.Time
 }
 
-// Far is how long Ats that aren't to be due wait.
+// Far is how far in the future the schedule lies of Ats that must not become due.
 const Far = 24 * time.Hour
 
 // Generator gives a load to clusters.
@@ -35,12 +35,14 @@ type Generator struct {
 	Clusters []*Cluster
 	// Namespace of the Ats; it must exist. Names are sequential within it.
 	Namespace string
-	// Window holds a token for each At that is under way, where the load is closed: a request waits for room. Who sees an
-	// At's end takes a token out. Nil otherwise.
+	// Window limits a closed load; it is nil for any other. It holds a token for each At that is under way, so a
+	// request waits while it is full. The caller takes a token out when it sees that an At has ended.
 	Window chan struct{}
-	// Expect is told of each At before it is asked for.
+	// Patience is how long a request of a closed load waits for its token at most; 0 is for ever.
+	Patience time.Duration
+	// Expect is called for each At before it is created or edited.
 	Expect func(Arrival)
-	// Sent is told of each At once the API server has it.
+	// Sent is called for each At once the API server has accepted it.
 	Sent func(Arrival)
 }
 
@@ -49,8 +51,6 @@ type Outcome struct {
 	Start, End time.Time
 	Arrivals   int
 	Lateness   stats.Latencies
-	// Late is the largest lateness.
-	Late time.Duration
 }
 
 // Begin returns the time at which a load that is given now would start to count.
@@ -63,8 +63,8 @@ func (g *Generator) Begin(arrivals int) time.Time {
 	return start.Add(g.Load.Edit.D())
 }
 
-// Run sends the load, with arrivals so long after start, which is of Begin. It returns once all of it was sent and
-// answered; an error of the API server ends it.
+// Run sends the load. start is a time that Begin returned, and offsets are the times of the arrivals after it. It
+// returns once everything was sent and answered. An error of the API server ends it.
 func (g *Generator) Run(ctx context.Context, start time.Time, offsets []time.Duration) (*Outcome, error) {
 	if g.Load.Due == scenario.DueTogether {
 		return g.together(ctx, start, len(offsets))
@@ -108,16 +108,16 @@ func (g *Generator) together(ctx context.Context, due time.Time, n int) (*Outcom
 		return g.arrive(s, due, func() error { return s.cluster.createAt(ctx, g.Namespace, s.name, stamp(due)) })
 	})
 	o := &Outcome{Start: due, End: due, Arrivals: n}
-	o.note(max(0, time.Since(due)))
+	o.Lateness.Add(max(0, time.Since(due)))
 	if err == nil {
 		err = sleepUntil(ctx, due)
 	}
 	return o, err
 }
 
-// Preload creates Ats that are not due, and suspends those that are to be changed: a change of one that only waits for
-// its time asks for no look at it. With over they are as if they had been served, so that no fleet is sent their
-// changes.
+// Preload creates Ats that are not due. If the load changes them it suspends them, because a change of an At that
+// only waits for its time causes no reconcile. With over they look as if they had been served, so that no fleet is
+// sent their changes.
 func (g *Generator) Preload(ctx context.Context, over bool) error {
 	due := stamp(time.Now().Add(Far))
 	return g.each(ctx, g.steps(time.Now(), make([]time.Duration, g.Load.Preload)), nil,
@@ -133,7 +133,7 @@ func (g *Generator) Preload(ctx context.Context, over bool) error {
 		})
 }
 
-// Change changes what was preloaded, one At after the other at equal distances from start on, for as long as the load
+// Change changes the preloaded Ats, one after the other, at equal distances from start on for as long as the load
 // lasts.
 func (g *Generator) Change(ctx context.Context, start time.Time) (*Outcome, error) {
 	offsets := Offsets(scenario.Load{Arrivals: scenario.Constant, Rate: g.Load.Changes, Duration: g.Load.Duration}, nil)
@@ -150,7 +150,7 @@ func (g *Generator) Change(ctx context.Context, start time.Time) (*Outcome, erro
 	return o, err
 }
 
-// Pile creates so many Ats that are due together, and returns when that is: a moment after the last was created.
+// Pile creates n Ats that are all due at one time, a moment after the last was created, and returns that time.
 func (g *Generator) Pile(ctx context.Context, n int) (due time.Time, err error) {
 	due = time.Now().Add(3*time.Second + time.Duration(n)*3*time.Millisecond).Truncate(time.Second)
 	err = g.each(ctx, g.steps(time.Now(), make([]time.Duration, n)), nil, func(ctx context.Context, s step) error {
@@ -174,7 +174,7 @@ func (g *Generator) steps(start time.Time, offsets []time.Duration) []step {
 	return out
 }
 
-// arrive makes the request that an At counts from, and tells of it.
+// arrive makes the request of an At's arrival, and calls Expect before it and Sent after it.
 func (g *Generator) arrive(s step, due time.Time, request func() error) error {
 	a := Arrival{Ref: Ref{s.cluster.Name, g.Namespace, s.name}, Intended: due, Due: due.Truncate(time.Microsecond)}
 	a.Sent = time.Now()
@@ -198,9 +198,8 @@ func (g *Generator) each(ctx context.Context, steps []step, o *Outcome, do func(
 		wg.Go(func() {
 			for s := range work {
 				if g.Window != nil {
-					select {
-					case g.Window <- struct{}{}:
-					case <-ctx.Done():
+					if err := g.enter(ctx); err != nil {
+						cancel(err)
 						return
 					}
 					s.at = time.Now()
@@ -208,7 +207,7 @@ func (g *Generator) each(ctx context.Context, steps []step, o *Outcome, do func(
 				if o != nil {
 					late := time.Since(s.at)
 					mu.Lock()
-					o.note(late)
+					o.Lateness.Add(late)
 					mu.Unlock()
 				}
 				if err := do(ctx, s); err != nil && ctx.Err() == nil {
@@ -231,9 +230,20 @@ func (g *Generator) each(ctx context.Context, steps []step, o *Outcome, do func(
 	return context.Cause(ctx)
 }
 
-func (o *Outcome) note(late time.Duration) {
-	o.Lateness.Add(late)
-	o.Late = max(o.Late, late)
+// enter puts a token into the window of a closed load.
+func (g *Generator) enter(ctx context.Context) error {
+	var over <-chan time.Time
+	if g.Patience > 0 {
+		over = time.After(g.Patience)
+	}
+	select {
+	case g.Window <- struct{}{}:
+		return nil
+	case <-over:
+		return fmt.Errorf("none of the %d Ats under way became DONE for %v", cap(g.Window), g.Patience)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // stamp writes a time as an At's schedule.

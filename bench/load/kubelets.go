@@ -17,7 +17,7 @@ type Kubelets struct {
 	Feed    *feed.Client
 	// Workers is how many Pods may be ended at a time.
 	Workers int
-	// Pod is told of each change of a Pod.
+	// Pod is called for each change of a Pod.
 	Pod func(cluster string, e feed.Event)
 }
 
@@ -43,7 +43,7 @@ func (k *Kubelets) Run(ctx context.Context, since string) error {
 	}
 	err := k.Feed.Follow(ctx, feed.Pods, since, func(e feed.Event) {
 		k.Pod(k.Cluster.Name, e)
-		if e.Type == "ADDED" && e.Object.Status.Phase == "Pending" {
+		if e.Type == "ADDED" && e.Object.Status.Phase == "Pending" && e.Object.OwnedBy("At") { // others' Pods stay
 			queue.Add(Ref{k.Cluster.Name, e.Object.Metadata.Namespace, e.Object.Metadata.Name})
 		}
 	})
@@ -54,7 +54,8 @@ func (k *Kubelets) Run(ctx context.Context, since string) error {
 	return err
 }
 
-// endAttempts is how often a Pod's end is tried to be written: as a kubelet, we don't give up at the first timeout.
+// endAttempts is how many times the write that ends a Pod is tried. Like a kubelet, it doesn't give up at the first
+// timeout.
 const endAttempts = 5
 
 func (k *Kubelets) end(ctx context.Context, ref Ref) error {

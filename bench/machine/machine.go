@@ -16,7 +16,7 @@ type Times struct {
 	All    time.Duration
 }
 
-// Now reads the times. ok is false where the system doesn't tell, as outside Linux.
+// Now reads the times. ok is false where the system has no such figures, as outside Linux.
 func Now() (t Times, ok bool) {
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {
@@ -37,7 +37,7 @@ func (t Times) Since(before Times) Times {
 	return Times{Busy: t.Busy - before.Busy, Stolen: t.Stolen - before.Stolen, All: t.All - before.All}
 }
 
-// String tells the shares.
+// String returns the shares as text.
 func (t Times) String() string {
 	share := func(d time.Duration) float64 { return 100 * float64(d) / float64(max(t.All, 1)) }
 	return fmt.Sprintf("%.0f %% busy, of which the hypervisor gave %.0f %% to others", share(t.Busy), share(t.Stolen))

@@ -27,6 +27,9 @@ func CallsIn(path, user string) (Calls, error) {
 }
 
 func (c *Calls) count(e *audit.Event, user string) {
+	if !e.Ended() { // a watch has a line when it begins, too
+		return
+	}
 	ours, copies, ok := e.Resource == "ats" || e.Resource == "pods", e.Resource == "deployments",
 		e.Outcome() == audit.Committed
 	if ok && e.What() == "create ats" {
@@ -51,7 +54,7 @@ func (c *Calls) count(e *audit.Event, user string) {
 	}
 }
 
-// Add takes the counts of another API server in.
+// Add adds the counts of another API server.
 func (c *Calls) Add(other Calls) {
 	if c.ByVerb == nil {
 		c.ByVerb = map[string]int{}

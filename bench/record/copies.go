@@ -13,12 +13,12 @@ import (
 // copied is one copy of a Deployment as it was seen.
 type copied struct {
 	drift   time.Time // when a stranger should have changed it; zero if none did
-	changed bool      // and whether that was seen
+	changed bool      // whether that change was seen
 	repair  time.Duration
 }
 
-// Copy takes a change of a Deployment in a workload cluster; the one that it is a copy of was expected in the given
-// home. It is complete once each of so many clusters has a copy.
+// Copy enters a change of a Deployment in a workload cluster. Its source must have been expected in the cluster
+// home. A source is complete once it has a copy in as many clusters as given.
 func (l *Ledger) Copy(home, cluster string, clusters int, e feed.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -44,7 +44,7 @@ func (l *Ledger) Copy(home, cluster string, clusters int, e feed.Event) {
 	}
 }
 
-// Drift enters that a stranger is about to change a copy that is there.
+// Drift enters that a stranger is about to change an existing copy.
 func (l *Ledger) Drift(source load.Ref, cluster string, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -51,7 +51,7 @@ func (l *Ledger) Sent(a load.Arrival) {
 	}
 }
 
-// At takes a change of an At, and says whether it made the At DONE.
+// At enters a change of an At, and reports whether it made the At DONE.
 func (l *Ledger) At(cluster string, e feed.Event) (done bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,7 +72,7 @@ func (l *Ledger) At(cluster string, e feed.Event) (done bool) {
 	return false
 }
 
-// close counts one thing less that is waited for. The lock is held.
+// close notes that one thing that was waited for has happened. The lock must be held.
 func (l *Ledger) close() {
 	l.open--
 	select {
@@ -81,7 +81,7 @@ func (l *Ledger) close() {
 	}
 }
 
-// Pod takes a change of a Pod.
+// Pod enters a change of a Pod.
 func (l *Ledger) Pod(cluster string, e feed.Event) {
 	if e.Type != "ADDED" {
 		return
@@ -96,21 +96,24 @@ func (l *Ledger) Pod(cluster string, e feed.Event) {
 	at.early = at.early || e.At.Before(at.Due)
 }
 
-// Open is how many Ats are expected and not DONE.
+// Open is how much is still waited for: Ats that must become DONE, Deployments that must have all their copies, and
+// changes of copies that must be undone.
 func (l *Ledger) Open() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.open
 }
 
-// Done is how many Ats are DONE.
+// Done is how many objects are complete (Ats that are DONE, Deployments with all their copies), less the changes of
+// copies that are still to be undone.
 func (l *Ledger) Done() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return max(0, len(l.ats)-l.open)
 }
 
-// Changed gets a message whenever an At has become DONE.
+// Changed gets a message when an At becomes DONE, a Deployment has all its copies or a change is undone. Messages
+// that nobody has read yet are merged into one.
 func (l *Ledger) Changed() <-chan struct{} { return l.changed }
 
 // Lives is what a round looks like from outside.

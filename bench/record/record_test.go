@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -35,7 +36,6 @@ func podEvent(owner, uid string, seconds float64) feed.Event {
 	e.Object.Metadata.OwnerReferences = append(e.Object.Metadata.OwnerReferences, struct {
 		Kind string `json:"kind"`
 		Name string `json:"name"`
-		UID  string `json:"uid"`
 	}{Name: owner})
 	return e
 }
@@ -179,7 +179,8 @@ func TestCallsAreCountedByUserAndOutcome(t *testing.T) {
 		line("us", "create", "pods", "", 201) +
 		line("us", "update", "ats", "status", 409) + line("us", "create", "pods", "", 500) +
 		line("us", "update", "leases", "", 200) +
-		line("bench", "patch", "pods", "status", 200) + line("us", "watch", "ats", "", 200)
+		line("bench", "patch", "pods", "status", 200) + line("us", "watch", "ats", "", 200) +
+		strings.Replace(line("us", "watch", "ats", "", 200), "ResponseComplete", "ResponseStarted", 1)
 	file := filepath.Join(t.TempDir(), "audit.log")
 	if err := os.WriteFile(file, []byte(log), 0o600); err != nil {
 		t.Fatal(err)

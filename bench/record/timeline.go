@@ -59,7 +59,8 @@ func (t *Timeline) Record(e feed.Event) {
 	t.shards[name] = append(list, tenure{status.Holder, status.Epoch, e.At})
 }
 
-// Settled says whether there are so many shards, all held by whom the coordinator wants.
+// Settled reports whether there are at least so many shards, and each has a holder, which is its assignee if it has
+// one.
 func (t *Timeline) Settled(shards int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -85,7 +86,7 @@ func (t *Timeline) Held() map[string]int {
 	return held
 }
 
-// HeldAnew says whether an incarnation of a replica that isn't among those before holds a shard.
+// HeldAnew reports whether an incarnation of the replica that isn't in before holds a shard.
 func (t *Timeline) HeldAnew(replica string, before map[string]int) bool {
 	for incarnation := range t.Held() {
 		if _, old := before[incarnation]; !old && lab.ReplicaOf(incarnation) == replica {
@@ -95,7 +96,8 @@ func (t *Timeline) HeldAnew(replica string, before map[string]int) bool {
 	return false
 }
 
-// HeldAt lists the shards that a replica held at a time. What the watch shows within an instant counts as before.
+// HeldAt lists the shards that a replica held at a time. A change that the watch shows within 100 ms after that
+// time counts as made before it.
 func (t *Timeline) HeldAt(replica string, at time.Time) []string {
 	const instant = 100 * time.Millisecond
 	t.mu.Lock()

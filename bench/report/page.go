@@ -115,7 +115,7 @@ func HTML(w io.Writer, r *Report) error {
 	return nil
 }
 
-// plots are the pictures that there is something for.
+// plots returns the pictures for which there is data.
 func plots(r *Report, c content) []*plot {
 	var out []*plot
 	add := func(p *plot) {
@@ -193,8 +193,8 @@ func tiles(r *Report) []tile {
 	p99("crash gap p99", res.CrashGap)
 	p99("live clusters p99", res.LiveConverge)
 	for _, name := range slices.Sorted(maps.Keys(res.Noises)) {
-		if excess, ok := r.Intervals[ExcessOf(name)]; ok {
-			add("others, "+name, "p99 in ms beyond 1.5 of that where the same noise is served apart", "%+.0f", excess.Value)
+		if of, ok := r.Ratios[Allowed+"/"+name]; ok {
+			add("others, "+name, "p99 over what it may be beside that where the same noise is served apart", "%.2f", of.Value)
 		}
 	}
 	p99("drift to repaired p99", res.DriftRepair)
@@ -257,7 +257,8 @@ func ratioRows(ratios map[string]stats.Ratio) ([]ratioRow, float64) {
 			low, high = min(low, *r.Low), max(high, *r.High)
 		}
 	}
-	// Ratios are as far from 1 as their inverses; what is beyond is drawn at the edge.
+	// The scale is logarithmic: a ratio is as far from 1 as its inverse. Values beyond the scale are drawn at its
+	// edge.
 	x := logarithmic(max(low, 0.1), min(high, 10), 2, 98)
 	inside := func(v float64) float64 { return min(98, max(2, x(v))) }
 	var rows []ratioRow

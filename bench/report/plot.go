@@ -89,7 +89,7 @@ func ticks(values []float64, at scale) (out []tick) {
 	return out
 }
 
-// round numbers for the ticks of a linear axis.
+// niceTicks returns round numbers for the ticks of a linear axis.
 func niceTicks(low, high float64) []float64 {
 	if high <= low {
 		high = low + 1

@@ -9,7 +9,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/stats"
 )
 
-// Column is a figure of all rounds, nil if one of them lacks it.
+// Column returns a figure of all rounds, nil if a round lacks it.
 func Column(rounds []Round, figure string) []float64 {
 	var values []float64
 	for _, r := range rounds {
@@ -22,7 +22,7 @@ func Column(rounds []Round, figure string) []float64 {
 	return values
 }
 
-// Figured are the names of the figures that the first round has, sorted.
+// Figured returns the names of the figures that the first round has, sorted.
 func Figured(rounds []Round) []string {
 	if len(rounds) == 0 {
 		return nil
@@ -30,7 +30,7 @@ func Figured(rounds []Round) []string {
 	return slices.Sorted(maps.Keys(rounds[0].Figures))
 }
 
-// Ratios compares rounds in turns by every figure that both have in all of them, the first over the second. There is a
+// Ratios compares rounds that were run in turns, a over b, by every figure that all rounds of both have. There is a
 // list of rounds for each run; several runs are resampled whole.
 func Ratios(a, b [][]Round, rng *rand.Rand) map[string]stats.Ratio {
 	out := map[string]stats.Ratio{}
@@ -53,9 +53,9 @@ func Ratios(a, b [][]Round, rng *rand.Rand) map[string]stats.Ratio {
 	return out
 }
 
-// AllRatios compares the sharded fleets of one or more runs with what each ran beside: with its references, in turns
-// with what it does otherwise, and beside each noise with the fleet that serves it apart. Ratios are by
-// figure/reference, or by figure/noise.
+// AllRatios compares the sharded fleets of one or more runs with what ran beside them: with the references; the
+// turns of the given name with the other turns; and beside each noise with the fleet that serves the noisy cluster
+// apart. The names of the ratios are figure/reference, figure/turn or figure/noise.
 func AllRatios(runs []*Report, turns string, rng *rand.Rand) map[string]stats.Ratio {
 	out := map[string]stats.Ratio{}
 	compare := func(name string, ours, theirs func(*Report) []Round) {
@@ -76,9 +76,11 @@ func AllRatios(runs []*Report, turns string, rng *rand.Rand) map[string]stats.Ra
 		})
 	}
 	for _, name := range slices.Sorted(maps.Keys(runs[0].Results.Noises)) {
-		compare(name, func(r *Report) []Round { return r.Results.Noises[name].Rounds }, func(r *Report) []Round {
+		compare(name, func(r *Report) []Round {
+			return ofAllowed(r.Results.Noises[name].Rounds, func(p99 float64) float64 { return p99 })
+		}, func(r *Report) []Round {
 			if control := r.References[string(scenario.Apart)]; control != nil {
-				return control.Noises[name].Rounds
+				return ofAllowed(control.Noises[name].Rounds, func(p99 float64) float64 { return patience*p99 + r.grace() })
 			}
 			return nil
 		})
@@ -92,58 +94,35 @@ func AllRatios(runs []*Report, turns string, rng *rand.Rand) map[string]stats.Ra
 	return out
 }
 
-// patience is how many times the control's 99th percentile the others may take beside a noise before what is beyond
-// counts.
+// patience is the factor by which the 99th percentile of the others' Ats beside a noise may exceed the control's.
 const patience = 1.5
 
-// Excesses say, for each noise that was also served by a fleet of its own (apart), by how much the 99th percentile of
-// the other clusters' Ats is beyond 1.5 times that of the control, in ms: a mean over rounds in turns, or over runs.
-// Below zero they are within. A noise that wasn't measured in all rounds of both fleets is absent.
-func Excesses(runs []*Report, rng *rand.Rand) map[string]stats.Ratio {
-	out := map[string]stats.Ratio{}
-	for _, name := range slices.Sorted(maps.Keys(runs[0].Results.Noises)) {
-		if len(runs) == 1 {
-			if mean, ok := stats.Mean(runs[0].beyond(name), rng); ok {
-				out[ExcessOf(name)] = mean
-			}
-			continue
-		}
-		var means []float64
-		for _, r := range runs {
-			if mean, ok := stats.Mean(r.beyond(name), rng); ok {
-				means = append(means, mean.Value)
-			}
-		}
-		if len(means) == len(runs) { // what a run lacks the pool lacks
-			mean, _ := stats.Mean(means, rng)
-			mean.Runs = len(runs)
-			out[ExcessOf(name)] = mean
-		}
+// grace is how many ms it may be above that. The default size has one short round, which only shows what costs
+// seconds.
+func (r *Report) grace() float64 {
+	if r.Config.Size == scenario.DefaultSize {
+		return 500
 	}
-	return out
+	return 20
 }
 
-// beyond is the excess beside a noise in each round, nil if it wasn't measured in all rounds of both fleets.
-func (r *Report) beyond(noise string) []float64 {
-	control := r.References[string(scenario.Apart)]
-	if control == nil {
-		return nil
-	}
-	out := Column(r.Results.Noises[noise].Rounds, "neighbour_ms.p99")
-	theirs := Column(control.Noises[noise].Rounds, "neighbour_ms.p99")
-	if len(out) != len(theirs) {
-		return nil
-	}
+// Allowed is a figure of rounds beside a noise: for our fleet the 99th percentile of the others' Ats, for the
+// control the bound that it sets for ours. So the ratio of the two is at most 1 if the bound is kept.
+const Allowed = "neighbour_ms.p99_of_allowed"
+
+// ofAllowed adds the figure Allowed to rounds beside a noise, computed from the 99th percentile of the others' Ats.
+func ofAllowed(rounds []Round, of func(p99 float64) float64) []Round {
+	out := slices.Clone(rounds)
 	for i := range out {
-		out[i] -= patience * theirs[i]
+		if p99, ok := out[i].Figures["neighbour_ms.p99"]; ok {
+			out[i].Figures = maps.Clone(out[i].Figures)
+			out[i].Figures[Allowed] = of(p99)
+		}
 	}
 	return out
 }
 
-// ExcessOf is the path of a noise's excess among the intervals.
-func ExcessOf(noise string) string { return "neighbours." + noise + ".excess_ms" }
-
-// Intervals are those of the fleet's own figures, over its rounds.
+// Intervals returns the intervals of the fleet's own figures, over its rounds.
 func Intervals(r *Report, rng *rand.Rand) map[string]stats.Ratio {
 	out := map[string]stats.Ratio{}
 	if len(r.Config.Load.Rates) > 0 {

@@ -25,20 +25,26 @@ func beside(noise string, ours, theirs []float64) *Report {
 
 func TestTheOthersAreHeldAgainstThoseOfAFleetOfItsOwn(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	ours, theirs := []float64{100, 120, 90, 110}, []float64{80, 100, 60, 80} // beyond by -20, -30, 0, -10
-	got := Excesses([]*Report{beside("late", ours, theirs)}, rng)["neighbours.late.excess_ms"]
-	if math.Abs(got.Value+15) > 1e-9 || got.Low == nil || *got.Low > -20 || *got.High < -10 || *got.High > 30 {
-		t.Errorf("got %+v, want a mean of -15 with an interval", got)
+	ours, theirs := []float64{140, 85, 110, 70}, []float64{80, 100, 60, 80} // of 140, 170, 110 and 140
+	want := math.Sqrt(0.5)                                                  // 1, 1/2, 1 and 1/2
+	got := AllRatios([]*Report{beside("late", ours, theirs)}, "", rng)[Allowed+"/late"]
+	if math.Abs(got.Value-want) > 1e-9 || got.Low == nil || *got.Low > 0.6 || *got.High < 0.8 {
+		t.Errorf("got %+v, want a geometric mean of %.3f with an interval", got, want)
 	}
-	worse := beside("late", []float64{200, 220, 190, 210}, theirs)
-	pooled := Excesses([]*Report{beside("late", ours, theirs), worse}, rng)["neighbours.late.excess_ms"]
-	if math.Abs(pooled.Value-35) > 1e-9 || pooled.Low != nil || pooled.Runs != 2 {
-		t.Errorf("got %+v of two runs, want a mean of 35 of two runs without an interval", pooled)
+	short := beside("late", []float64{310, 310}, []float64{80, 80}) // of 620
+	short.Config.Size = "small"
+	if of := AllRatios([]*Report{short}, "", rng)[Allowed+"/late"]; math.Abs(of.Value-0.5) > 1e-9 {
+		t.Errorf("got %+v in short rounds, want half of 1.5 times 80 ms, and 500 ms", of)
+	}
+	worse := beside("late", []float64{560, 340, 440, 280}, theirs)
+	pooled := AllRatios([]*Report{beside("late", ours, theirs), worse}, "", rng)[Allowed+"/late"]
+	if math.Abs(pooled.Value-2*want) > 1e-9 || pooled.Low != nil || pooled.Runs != 2 {
+		t.Errorf("got %+v of two runs, want a mean of %.3f of two runs without an interval", pooled, 2*want)
 	}
 }
 
-// What wasn't measured hasn't held: no value stands in for it.
-func TestANoiseThatWasNotMeasuredHasNoExcess(t *testing.T) {
+// A missing figure must not be replaced by any value: it would look as if the bound had been kept.
+func TestANoiseThatWasNotMeasuredIsNotCompared(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	whole := beside("late", []float64{100}, []float64{80})
 	without := beside("late", []float64{100}, nil)
@@ -51,7 +57,7 @@ func TestANoiseThatWasNotMeasuredHasNoExcess(t *testing.T) {
 		"one of two runs without that noise":  {whole, beside("silent", []float64{100}, []float64{80})},
 		"one of two runs without the control": {whole, without},
 	} {
-		if got := Excesses(runs, rng); len(got) != 0 {
+		if got := AllRatios(runs, "", rng); len(got) != 0 {
 			t.Errorf("%s: got %v", name, got)
 		}
 	}

@@ -32,14 +32,14 @@ type Report struct {
 	// Results are those of the sharded fleet; in a sweep, of the largest one.
 	Results    *Results            `json:"results"`
 	References map[string]*Results `json:"references"`
-	// Ratios are ours over a reference's: "throughput_per_s/floor". Of turns they are those without tracing over the
-	// others.
+	// Ratios are ours over a reference's: "throughput_per_s/floor". For turns they are those without tracing over
+	// the others.
 	Ratios map[string]stats.Ratio `json:"ratios"`
-	// Intervals are of figures by their dotted path, over rounds or, in a pool, over runs. Figures that are counted, as
-	// lost Ats are, and not sampled have none.
+	// Intervals has figures by their dotted path, over rounds or, in a pool, over runs. Figures that are counted
+	// and not sampled, as lost Ats are, have none.
 	Intervals map[string]stats.Ratio `json:"intervals"`
-	// Runs is how many runs were pooled in this report: figures are those of Ratios and Intervals alone then. 0 for one
-	// run.
+	// Runs is how many runs were pooled in this report, 0 for a single run. A pool has figures only in Ratios and
+	// Intervals.
 	Runs int `json:"runs,omitempty"`
 	// Profiled says that CPU profiles were taken meanwhile, which costs the fleets some percent. Profile sets them side by
 	// side, those of the first round.
@@ -91,14 +91,14 @@ type Results struct {
 	HandoffGap           *stats.Quantiles `json:"handoff_gap_ms,omitempty"`
 	CrashGap             *stats.Quantiles `json:"crash_gap_ms,omitempty"`
 	CrashGapOverLease    *stats.Quantiles `json:"crash_gap_over_lease_ms,omitempty"`
-	// HandoffUnserved and CrashUnserved are by the audit logs: for how long keys waited that were due between the last
-	// write of the old holder and the first of the new one. Moves at which none was due aren't among them: N beside the
-	// count of Moves says how many were. The gaps above are by the replicas' own logs.
+	// HandoffUnserved and CrashUnserved are by the audit logs: for how long due keys waited between the last write
+	// of the old holder and the first of the new one. Moves at which no key was due aren't included: compare N with
+	// the count in Moves. The gaps above are by the replicas' own logs.
 	HandoffUnserved *stats.Quantiles `json:"handoff_unserved_ms,omitempty"`
 	CrashUnserved   *stats.Quantiles `json:"crash_unserved_ms,omitempty"`
-	// LiveConverge is that of the clusters that weren't paused, while one was.
+	// LiveConverge is Converge for the clusters that weren't paused, while one was.
 	LiveConverge *stats.Quantiles `json:"live_converge_ms,omitempty"`
-	// Noises are what happened while the last cluster, or several, were bad neighbours, by the noise.
+	// Noises has, by noise, what happened while the last cluster, or several, were bad neighbours.
 	Noises map[string]Noisy `json:"noises,omitempty"`
 	// DriftRepair is from when a stranger should have changed a copy until a watch shows that this was undone.
 	DriftRepair *stats.Quantiles `json:"drift_repair_ms,omitempty"`
@@ -158,10 +158,12 @@ type Noisy struct {
 	// OwnDone counts the noisy cluster's own Ats that were DONE meanwhile.
 	OwnDone int `json:"own_done"`
 	// OwnBegun is the longest time, in seconds, from the end of the noise until the first of them that was left was DONE.
-	OwnBegun float64 `json:"own_begun_s"`
-	// OwnSettled is the longest time, in seconds, from the end of the noise until the last of them was DONE.
-	OwnSettled float64 `json:"own_settled_s"`
-	Rounds     []Round `json:"rounds,omitempty"`
+	// It is absent if none was ever left.
+	OwnBegun *float64 `json:"own_begun_s,omitempty"`
+	// OwnSettled is the longest time, in seconds, from the end of the noise until the last of them was DONE; absent
+	// likewise.
+	OwnSettled *float64 `json:"own_settled_s,omitempty"`
+	Rounds     []Round  `json:"rounds,omitempty"`
 }
 
 // Process is what one component of the control planes used.
@@ -225,8 +227,8 @@ type Knee struct {
 type WatchCost struct {
 	// SumOverOne is of all replicas together.
 	SumOverOne map[string]float64 `json:"sum_over_one"`
-	// MaxOverShare is of the replica that received the most for the objects that it had, MaxOverEqual of the one that
-	// received the most at all, over an equal part: this one also shows how unevenly UIDs fall.
+	// MaxOverShare is for the replica that received the most per object of its own. MaxOverEqual is for the replica
+	// that received the most in total, over an equal share of the objects; it also shows how unevenly UIDs fall.
 	MaxOverShare map[string]float64 `json:"max_over_share"`
 	MaxOverEqual map[string]float64 `json:"max_over_equal"`
 }

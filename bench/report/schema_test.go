@@ -110,7 +110,7 @@ func TestTheSchemaKnowsNothingThatReportsDoNotHave(t *testing.T) {
 	}
 }
 
-// The names that other programs were promised.
+// Other programs rely on these names.
 func TestTheNamesThatOthersReadAreThere(t *testing.T) {
 	doc := document(t, full(t)).(map[string]any)
 	for _, name := range []string{"schema", "scenario", "valid", "reasons", "config", "environment", "results",

@@ -59,27 +59,36 @@ func Text(w io.Writer, r *Report) {
 	}
 }
 
-// neighbours tells what each noise did to the others, in the same fleet and from another.
+// neighbours prints what each noise did to the other clusters: in a fleet that also serves the noisy one, and in
+// one that does not.
 func (r *Report) neighbours(w io.Writer) {
 	control := r.References[string(scenario.Apart)]
 	if len(r.Results.Noises) == 0 || control == nil {
 		return
 	}
 	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(columns, "\nnoise\tothers' n\tp50\tp99\tapart p50\tp99\tover 1.5 of it, ms\town done\tapart\tgo on, s\t"+
+	fmt.Fprintln(columns, "\nnoise\tothers' n\tp50\tp99\tapart p50\tp99\tof what it may be\town done\tapart\tgo on, s\t"+
 		"and all, s\tapart\t")
 	for _, name := range slices.Sorted(maps.Keys(r.Results.Noises)) {
 		with, apart := r.Results.Noises[name], control.Noises[name]
-		excess, ok := r.Intervals[ExcessOf(name)]
+		of, ok := r.Ratios[Allowed+"/"+name]
 		if !ok {
 			continue
 		}
-		fmt.Fprintf(columns, "%s\t%d\t%.1f\t%.1f\t%.1f\t%.1f\t%+.1f\t%d\t%d\t%.1f\t%.1f\t%.1f\t\n", name, with.Others.N,
+		fmt.Fprintf(columns, "%s\t%d\t%.1f\t%.1f\t%.1f\t%.1f\t%.2f\t%d\t%d\t%s\t%s\t%s\t\n", name, with.Others.N,
 			with.Others.P50, with.Others.P99,
-			apart.Others.P50, apart.Others.P99, excess.Value, with.OwnDone, apart.OwnDone,
-			with.OwnBegun, with.OwnSettled, apart.OwnSettled)
+			apart.Others.P50, apart.Others.P99, of.Value, with.OwnDone, apart.OwnDone,
+			tenths(with.OwnBegun), tenths(with.OwnSettled), tenths(apart.OwnSettled))
 	}
 	columns.Flush()
+}
+
+// tenths is a figure for a table, "-" if there is none.
+func tenths(v *float64) string {
+	if v == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f", *v)
 }
 
 // text is the knee in one sentence.

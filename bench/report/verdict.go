@@ -18,7 +18,7 @@ type Verdict struct {
 	OK bool `json:"ok"`
 	// Known says that this is a miss, and that it is listed.
 	Known bool `json:"known,omitempty"`
-	// Note is what the list of known misses has to say.
+	// Note is a remark of the list of known misses.
 	Note string `json:"note,omitempty"`
 }
 

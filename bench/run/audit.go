@@ -18,7 +18,7 @@ import (
 // for how long keys that were due waited at the moves of a time.
 func (f *fleet) addAudit(out *report.Results, from, to time.Time) error {
 	if f.site.foreign != nil {
-		return nil // nobody gives us theirs
+		return nil // we have no access to their audit logs
 	}
 	var calls record.Calls
 	var copying, home int
@@ -93,7 +93,7 @@ func unserved(all []witness.Handoff, from, to time.Time) (handoffs, crashes stat
 	return handoffs, crashes
 }
 
-// rules say what the logs of this scenario owe the witness.
+// rules returns the rules by which the witness judges the logs of this scenario.
 func (f *fleet) rules() witness.Rules {
 	r := witness.Rules{Users: []string{accountUser}, Unwitnessed: f.unwitnessed}
 	if f.load.Kind == scenario.Deployments {

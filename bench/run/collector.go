@@ -31,15 +31,17 @@ func startCollector() (*collector, error) {
 
 func (c *collector) stop() { c.server.Stop() }
 
-// environment is what makes replicas trace to this collector; none does if there is none.
+// environment returns the variables that make replicas trace to this collector. Without a collector it returns
+// none.
 func (c *collector) environment() []string {
 	if c == nil {
 		return nil
 	}
 	return []string{
 		"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + c.address,
-		// Spans are sent in the turn that they are of; what is left at its end, while the next one settles. The default
-		// of 5 s waits too long, but a reconcile mustn't pay for far more sending than it does in production either.
+		// With this delay spans are sent within their own turn, and the rest while the next turn settles. The
+		// default of 5 s is too long for that. A much shorter delay would make reconciles pay for more sending than
+		// in production.
 		"OTEL_BSP_SCHEDULE_DELAY=500",
 	}
 }
@@ -54,7 +56,8 @@ func (c *collector) take(_ any, stream grpc.ServerStream) error {
 	return stream.SendMsg(&size)
 }
 
-// unread is a codec that looks at no message: of one that comes it tells the size, and all that it sends are empty.
+// unread is a codec that decodes nothing: of a received message it returns the size, and all messages that it sends
+// are empty.
 type unread struct{}
 
 func (unread) Name() string { return "proto" }

@@ -16,7 +16,8 @@ import (
 // is beyond would be the generator's and not the fleet's.
 const maxLateness = 50 * time.Millisecond
 
-// judgeGenerator says so where the generator didn't keep its schedule. Bursts and closed loads have none.
+// judgeGenerator marks the run as not valid if the generator didn't keep its schedule. Bursts and closed loads have
+// no schedule.
 func (r *runner) judgeGenerator(name string, results *report.Results) {
 	l := r.scenario.Load
 	g := results.Generator
@@ -37,8 +38,9 @@ func (r *runner) judgeGenerator(name string, results *report.Results) {
 	}
 }
 
-// judgeChanges says so where changes weren't what a ratio to a fleet that isn't sent them takes them for: where they
-// had ours look at hardly anything, or had the other look at Ats. Several changes of one At may be looked at together.
+// judgeChanges returns a complaint if the changes can't support a ratio of a fleet that is sent them to one that
+// isn't: if they caused hardly any reconciles in the first, or some in the second. One reconcile may cover several
+// changes of an At.
 func judgeChanges(as scenario.Reference, changes, reconciles int) string {
 	looked := fmt.Sprintf("%s of %s", report.Count(reconciles, "reconcile"), report.Count(changes, "change"))
 	switch {
@@ -50,7 +52,8 @@ func judgeChanges(as scenario.Reference, changes, reconciles int) string {
 	return ""
 }
 
-// judgeWitness says so where a fleet broke an invariant: its figures are of something that doesn't work.
+// judgeWitness marks the run as not valid if a fleet broke an invariant: its figures would describe something that
+// doesn't work.
 func (r *runner) judgeWitness(name string, results *report.Results) {
 	if n := results.Violations; n != nil && *n > 0 {
 		r.invalid("%s: the witness found %s in the audit logs: %s", name, report.Count(*n, "violation"),
@@ -80,8 +83,8 @@ func everyResult(p *report.Report) iter.Seq2[string, *report.Results] {
 // Figures of the rounds of a search for the knee.
 const rateFigure, lateFigure = "rate_per_s", "lateness_ms.p99"
 
-// knee finds the highest rate that was served in time, nil if none was looked for. A search that ends within its rates
-// has found a knee; one that doesn't has only found that it is not below the last.
+// knee returns the highest rate that was served in time, nil if none was looked for. If some rate was too high, the
+// knee was found; otherwise it is only known not to be below the last rate.
 func knee(l scenario.Load, rounds []report.Round) *report.Knee {
 	if l.SLO == 0 {
 		return nil
@@ -174,7 +177,7 @@ func watchCost(sweep []report.SweepPoint) *report.WatchCost {
 		out.SumOverOne[n] = sum(p.Results.WatchBytes) / objects / base
 		out.MaxOverEqual[n] = slices.Max(p.Results.WatchBytes) / (base * objects / float64(p.Replicas))
 		if len(p.Results.ObjectsPerReplica) != len(p.Results.WatchBytes) {
-			continue // without samples nobody knows what was whose
+			continue // without samples it isn't known which objects a replica had
 		}
 		for i, bytes := range p.Results.WatchBytes {
 			if own := p.Results.ObjectsPerReplica[i]; own > 0 {

@@ -14,9 +14,10 @@ type kill struct {
 	at      time.Time
 }
 
-// crashGaps pairs each kill with its victim's shards: a gap is from the kill until somebody else serves one of them.
-// held says what a replica held at a time. Complaints are about shards of a victim that nobody took over, and about
-// shards that were taken from somebody who wasn't killed: either way the gaps aren't those of the kills alone.
+// crashGaps pairs each kill with its victim's shards. A gap lasts from the kill until a tenure of the shard begins.
+// held returns what a replica held at a time. Complaints name victims that held nothing, shards of a victim that
+// weren't taken over, and shards that were taken from a replica that wasn't killed. In all these cases the gaps
+// aren't those of the kills alone.
 func crashGaps(
 	kills []kill, held func(replica string, at time.Time) []string, began []lab.Line,
 ) (gaps []time.Duration, complaints []string) {

@@ -2,6 +2,6 @@
 // the load, records, and makes the report.
 //
 // What is compared runs side by side, each fleet on control planes of its own, and gets its load in turns: in the
-// order A B B A, so that a machine that becomes slower over time is unfair to nobody. While one has its turn the
+// order A B B A, so that no fleet suffers more when the machine becomes slower over time. While one has its turn the
 // others are idle. The fleets of a sweep run one after the other.
 package run

@@ -1,6 +1,8 @@
 package run
 
 import (
+	"debug/buildinfo"
+	"fmt"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -37,18 +39,31 @@ func environment(s scenario.Scenario, o Options) report.Environment {
 			e.LoadBefore = load.Load1
 		}
 	}
-	e.Tenure = "unknown"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, setting := range info.Settings {
-			if setting.Key == "vcs.revision" {
-				e.Tenure = setting.Value
-			}
-			if setting.Key == "vcs.modified" && setting.Value == "true" {
-				e.Tenure += " with changes"
-			}
+	info, _ := debug.ReadBuildInfo()
+	e.Tenure = revisionOf(info)
+	for _, path := range []string{o.Tenure, o.Hooked} {
+		if info, err := buildinfo.ReadFile(path); err == nil && revisionOf(info) != e.Tenure {
+			e.Tenure += fmt.Sprintf(", and %s of %s", path, revisionOf(info))
 		}
 	}
 	return e
+}
+
+// revisionOf says what a program was built from.
+func revisionOf(info *debug.BuildInfo) string {
+	revision := "unknown"
+	if info == nil {
+		return revision
+	}
+	for _, setting := range info.Settings {
+		if setting.Key == "vcs.revision" {
+			revision = setting.Value
+		}
+		if setting.Key == "vcs.modified" && setting.Value == "true" {
+			revision += " with changes"
+		}
+	}
+	return revision
 }
 
 // memory is what the machine has and what of it is free, in bytes; 0 where the system doesn't tell.

@@ -33,7 +33,7 @@ type fleet struct {
 	as     scenario.Reference
 	config scenario.Fleet
 	load   scenario.Load
-	// unwitnessed is why nothing is to be judged, empty where all is.
+	// unwitnessed is the reason why nothing is judged; empty if everything is.
 	unwitnessed string
 
 	options  Options
@@ -89,6 +89,13 @@ func newFleet(ctx context.Context, as scenario.Reference, s scenario.Scenario, d
 		context.AfterFunc(ctx, f.traces.stop)
 	}
 	f.site, err = newSite(ctx, filepath.Join(dir, "planes"), o, s, as == scenario.Apart)
+	if err == nil && f.site.planes != nil {
+		f.wait.Go(func() { // a component that dies by itself ends the run, and says why
+			if err := f.site.planes.Wait(ctx); err != nil {
+				failed(err)
+			}
+		})
+	}
 	return f, err
 }
 
@@ -274,7 +281,7 @@ func (f *fleet) startReplica(name string) error {
 	}, p)
 }
 
-// launch starts a process and keeps it in mind.
+// launch starts a process and adds it to the processes of the fleet.
 func (f *fleet) launch(program lab.Program, p process) (err error) {
 	program.LogPath = f.path(program.Name, "log")
 	if p.Replica, err = lab.StartProgram(program); err != nil {
@@ -311,7 +318,7 @@ func (f *fleet) live() []*process {
 // readyWithin bounds the wait for all shards: thousands take minutes on a busy machine.
 const readyWithin = 5 * time.Minute
 
-// ready waits until every shard is held by whom it is meant for.
+// ready waits until every shard is held by its assignee.
 func (f *fleet) ready(ctx context.Context) error {
 	switch f.as {
 	case scenario.Floor, scenario.Floors:
@@ -321,7 +328,7 @@ func (f *fleet) ready(ctx context.Context) error {
 	}
 	shards := f.site.told * f.config.ShardsPerCluster
 	if f.load.Kind == scenario.Deployments {
-		shards += f.config.ShardsPerCluster // those of home, which is a source then
+		shards += f.config.ShardsPerCluster // home has shards too, since it has the sources
 	}
 	deadline := time.Now().Add(readyWithin)
 	for calm := 0; calm < 5; {
@@ -349,8 +356,8 @@ func (f *fleet) ready(ctx context.Context) error {
 	return nil
 }
 
-// noteHeld notes when the last of all shards was first served, once that is so: whoever a record names may be filling
-// its caches.
+// noteHeld notes when the last of all shards was first served, once all are. The replicas' logs show that; a holder
+// that a record names may still be filling its caches.
 func (f *fleet) noteHeld(shards int) error {
 	var replicas []*lab.Replica
 	for _, p := range f.all() {
@@ -373,7 +380,7 @@ func (f *fleet) noteHeld(shards int) error {
 	return nil
 }
 
-// floorReady waits until the floor follows everything: it sees nothing of what was before.
+// floorReady waits until the floor follows everything: it sees nothing that was created before.
 func (f *fleet) floorReady(ctx context.Context) error {
 	return eventually(ctx, func() error {
 		for _, p := range f.all() {
@@ -389,7 +396,7 @@ func (f *fleet) floorReady(ctx context.Context) error {
 	})
 }
 
-// complaint is the first process that ended by itself.
+// complaint returns an error if a process ended by itself, for the first one.
 func (f *fleet) complaint() error {
 	for _, p := range f.all() {
 		if err := p.DiedByItself(); err != nil {

@@ -25,7 +25,7 @@ type foreign struct {
 	made map[string][]string // namespaces, by cluster
 }
 
-// Uses makes the scenario one for the clusters of the kubeconfigs, or says what can't be measured there.
+// uses adapts the scenario to the clusters of the kubeconfigs, or returns what can't be measured there.
 func (o Options) uses(s scenario.Scenario) (scenario.Scenario, error) {
 	if len(o.Kubeconfigs) == 0 {
 		if s.Unwitnessed != "" && s.Load.Arrivals != scenario.Nothing {

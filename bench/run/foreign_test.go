@@ -2,11 +2,16 @@ package run
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/tenure-dev/tenure/bench/scenario"
 	"github.com/tenure-dev/tenure/test/lab"
@@ -48,6 +53,46 @@ func TestARunInClustersOfOthersLeavesNothingBehind(t *testing.T) {
 				t.Errorf("namespace %s is left in cluster %s", n.Name, cluster)
 			}
 		}
+	}
+}
+
+func TestANamespaceThatWasThereStaysThere(t *testing.T) {
+	theirs := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "preload"}}
+	west := fake.NewClientBuilder().WithScheme(lab.Scheme()).WithObjects(theirs).Build()
+	s := &site{foreign: &foreign{made: map[string][]string{}}, admins: map[string]client.Client{"west": west}}
+	if err := s.addNamespace(t.Context(), "west", "preload"); err == nil {
+		t.Error("a namespace that is there counts as made")
+	}
+	if err := s.addNamespace(t.Context(), "west", "round-001"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.clean(); err != nil {
+		t.Fatal(err)
+	}
+	left := &corev1.NamespaceList{}
+	if err := west.List(t.Context(), left); err != nil || len(left.Items) != 1 || left.Items[0].Name != "preload" {
+		t.Errorf("%v are left, %v", left.Items, err)
+	}
+}
+
+func TestAFolderThatHoldsSomethingIsNoFolderForARun(t *testing.T) {
+	s, err := scenario.Read("at-burst", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "r1.log"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Run(t.Context(), s, Options{Dir: dir}); err == nil || !strings.Contains(err.Error(), "not empty") {
+		t.Error(err)
+	}
+}
+
+func TestAStepInClustersOfOthersNeedsNoPlanes(t *testing.T) {
+	f := &fleet{site: &site{}}
+	if err := f.do(t.Context(), scenario.Kill); err == nil || err.Error() != "no replica is left" {
+		t.Error(err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -30,7 +31,7 @@ const (
 
 // site is the clusters of one fleet, with everything installed that replicas need.
 type site struct {
-	// lab is control planes that we run, planes are they; nil where the clusters are foreign ones.
+	// lab and planes are the control planes that we run; nil if the clusters are foreign.
 	lab       *lab.Fleet
 	planes    *localplane.Planes
 	foreign   *foreign
@@ -42,11 +43,11 @@ type site struct {
 	feeds     map[string]*feed.Client
 	// kubeconfigs of the replicas' account.
 	kubeconfigs map[string]string
-	told        int                 // clusters that the replicas are told of
-	receivers   []*load.Cluster     // those of them that a load comes to
-	contents    map[string][]byte   // the kubeconfigs that the replicas are told, by cluster
-	noisy       []*faultproxy.Proxy // what makes each of the last clusters a bad neighbour; none where none is wanted
-	bad         int                 // how many of the last clusters are one, or are served apart
+	told        int                 // number of clusters that the replicas know
+	receivers   []*load.Cluster     // the clusters that get a load of Ats
+	contents    map[string][]byte   // the replicas' kubeconfigs, by cluster
+	noisy       []*faultproxy.Proxy // each makes one of the last clusters a bad neighbour; empty without noises
+	bad         int                 // how many of the last clusters are bad neighbours, or served apart
 }
 
 // apartNamespace has the records and the kubeconfig of a fleet that serves the last cluster alone.
@@ -112,17 +113,17 @@ func newSite(ctx context.Context, dir string, o Options, of scenario.Scenario, a
 	return s, s.tellAll(ctx, of, apart)
 }
 
-// last is the cluster that things are done to where they are done to one.
+// last returns the cluster that is disturbed if only one is.
 func (s *site) last() *load.Cluster { return s.receivers[len(s.receivers)-1] }
 
-// disturbed reports whether a cluster is one of those that things are done to.
+// disturbed reports whether a cluster is one of those that a noise or a pause disturbs.
 func (s *site) disturbed(cluster string) bool {
 	return slices.ContainsFunc(s.receivers[len(s.receivers)-s.bad:],
 		func(c *load.Cluster) bool { return c.Name == cluster })
 }
 
-// tellAll makes the workload clusters known to the replicas; virtual ones on their API servers if there are to be more.
-// With apart, those that things are done to are told to the fleet that serves them alone.
+// tellAll makes the workload clusters known to the replicas. If there must be more clusters than API servers, they
+// are virtual ones. With apart, the disturbed clusters are made known only to the fleet that serves them alone.
 func (s *site) tellAll(ctx context.Context, of scenario.Scenario, apart bool) error {
 	s.told, s.bad, s.contents = max(of.Fleet.Kubeconfigs, len(s.clusters)), max(1, of.Noisy), map[string][]byte{}
 	for i := range s.told {
@@ -181,7 +182,7 @@ func (s *site) tell(ctx context.Context, namespace, name string) error {
 	return lab.AddKubeconfig(ctx, s.admins[homeCluster], namespace, name, s.contents[name])
 }
 
-// kubeconfig is that of an API server, as one that needs no other file.
+// kubeconfig returns the kubeconfig of an API server, with all files that it refers to included.
 func (s *site) kubeconfig(cluster string) (content []byte, err error) {
 	config, err := clientcmd.LoadFromFile(s.kubeconfigs[cluster])
 	for _, step := range []func(*clientcmdapi.Config) error{clientcmd.ResolveLocalPaths, clientcmdapi.MinifyConfig,
@@ -199,7 +200,8 @@ func (s *site) kubeconfig(cluster string) (content []byte, err error) {
 	return content, nil
 }
 
-// addNamespace makes a namespace for a load, where the load comes and, open to copies, where these go.
+// addNamespace makes a namespace for a load in the clusters that get it. For Deployments it also makes the
+// namespace in the clusters that get the copies, and opens it to them.
 func (f *fleet) addNamespace(ctx context.Context, name string) error {
 	for _, c := range f.receivers() {
 		if c.IsVirtual() {
@@ -224,10 +226,11 @@ func (f *fleet) addNamespace(ctx context.Context, name string) error {
 }
 
 func (s *site) addNamespace(ctx context.Context, cluster, name string) error {
-	if s.foreign != nil {
+	err := lab.AddNamespace(ctx, s.admins[cluster], name)
+	if s.foreign != nil && !apierrors.IsAlreadyExists(err) { // one that was there is somebody else's, and stays
 		s.foreign.made[cluster] = append(s.foreign.made[cluster], name)
 	}
-	if err := lab.AddNamespace(ctx, s.admins[cluster], name); err != nil {
+	if err != nil {
 		return fmt.Errorf("cluster %s: %w", cluster, err)
 	}
 	return nil
@@ -244,7 +247,7 @@ func (s *site) stop() error {
 	return s.lab.Stop()
 }
 
-// receivers are the clusters in which a load's objects are created.
+// receivers returns the clusters in which the objects of a load are created.
 func (f *fleet) receivers() []*load.Cluster {
 	if f.load.Kind == scenario.Deployments {
 		return []*load.Cluster{f.site.sources}

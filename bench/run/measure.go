@@ -59,7 +59,7 @@ func (t *tally) replica(name string) *replicaTally {
 	return t.perReplica[name]
 }
 
-// add takes one round in.
+// add adds one round.
 func (t *tally) add(r *round) error {
 	lives := t.fleet.ledger.Sum(r.namespace, nil, keyOf)
 	last := r.end
@@ -76,7 +76,7 @@ func (t *tally) add(r *round) error {
 		quantilesOf(figures, "lateness_ms", &lives.Lateness)
 		figures[rateFigure] = r.rate
 	}
-	if r.over { // what it shows is only that it was too much
+	if r.over { // it only shows that its rate was too high
 		t.out.Rounds = append(t.out.Rounds, report.Round{Seconds: seconds, Figures: figures})
 		return nil
 	}
@@ -100,7 +100,7 @@ func (t *tally) add(r *round) error {
 		t.arrivals += r.generator.Arrivals
 		t.sent += r.generator.End.Sub(r.generator.Start)
 	}
-	if r.changes != nil { // which are to come as evenly as the load
+	if r.changes != nil { // changes must be as punctual as the load
 		t.generator.Merge(&r.changes.Lateness)
 	}
 	t.addUse(r, lives.Objects, figures)
@@ -133,7 +133,7 @@ func quantilesOf(figures map[string]float64, name string, l *stats.Latencies) {
 	}
 }
 
-// addUse takes CPU time and memory in.
+// addUse adds CPU time and memory.
 func (t *tally) addUse(r *round, objects int, figures map[string]float64) {
 	var total float64
 	for p, after := range r.after {
@@ -154,7 +154,7 @@ func (t *tally) addUse(r *round, objects int, figures map[string]float64) {
 	}
 }
 
-// addMetrics takes in what the replicas count themselves.
+// addMetrics adds what the replicas count themselves.
 func (t *tally) addMetrics(r *round, objects int, figures map[string]float64) error {
 	var asked []*process
 	for _, p := range t.fleet.all() {
@@ -207,12 +207,12 @@ func sum(values []float64) (total float64) {
 	return total
 }
 
-// addSamples takes the replicas' samples of a round's keys in.
+// addSamples adds the replicas' samples of a round's keys.
 func (t *tally) addSamples(r *round, lives record.Lives, figures map[string]float64) error {
 	first := map[uint64]time.Time{}
 	var ends []time.Time
 	var queue stats.Latencies
-	others := 0 // reconciles of what isn't of the round
+	others := 0 // reconciles of other objects than the round's
 	for _, p := range t.fleet.all() {
 		if p.samples == "" {
 			continue
@@ -234,7 +234,7 @@ func (t *tally) addSamples(r *round, lives record.Lives, figures map[string]floa
 			one.objects[s.Key] = true
 			ends = append(ends, s.End)
 			t.work.Add(s.End.Sub(s.Start))
-			// What came before was about the At as it was before its edit.
+			// Earlier reconciles were about the At as it was before its edit.
 			if known, ok := first[s.Key]; s.Start.After(arrival.Sent) && (!ok || s.Start.Before(known)) {
 				first[s.Key] = s.Start
 			}
@@ -263,7 +263,7 @@ func (t *tally) addSamples(r *round, lives record.Lives, figures map[string]floa
 	return t.addTurns(r, ends)
 }
 
-// addTurns takes in what a round showed of turns.
+// addTurns adds what a round showed of turns.
 func (t *tally) addTurns(r *round, ends []time.Time) error {
 	if r.turns == nil {
 		return nil
@@ -278,8 +278,8 @@ func (t *tally) addTurns(r *round, ends []time.Time) error {
 	return r.turns.err
 }
 
-// saturated is the rate of reconciles between the 20th and the 60th percent of those that ended after the start: while
-// nobody has run out of work yet, where there was a burst.
+// saturated returns the rate of reconciles between the 20th and the 60th percent of those that ended after the
+// start. In a burst every replica still has work in that time.
 func saturated(ends []time.Time, start time.Time) (float64, bool) {
 	ends = slices.DeleteFunc(ends, func(t time.Time) bool { return t.Before(start) })
 	if len(ends) < 50 {

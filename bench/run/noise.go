@@ -23,7 +23,7 @@ import (
 const (
 	// quietFor is how long a load goes on before the last cluster becomes a bad neighbour.
 	quietFor = time.Second
-	// lateBy is how much later than else the last cluster answers with the noise "late".
+	// lateBy is how much later than otherwise the last cluster answers with the noise "late".
 	lateBy = 2500 * time.Millisecond
 	// dripEvery is the distance of the bytes of an answer with the noise "dripping".
 	dripEvery = 20 * time.Millisecond
@@ -33,7 +33,7 @@ const (
 	pileSuffix = "-pile"
 )
 
-// unwatched are all verbs but watch: what fails at an API server that has too much to do.
+// unwatched are all verbs but watch: the requests that fail at an overloaded API server.
 var unwatched = []string{"get", "list", "create", "update", "patch", "delete", "deletecollection"}
 
 // faultOf is what makes a cluster a bad neighbour; ok is false where the noise isn't of its making.
@@ -67,7 +67,7 @@ func ways() []scenario.Noise {
 	return slices.DeleteFunc(scenario.Noises(), func(n scenario.Noise) bool { _, ok := faultOf(n); return !ok })
 }
 
-// pile makes what comes due at once in the last cluster, and returns when that is.
+// pile creates the Ats that fall due at once in the last cluster, and returns their due time.
 func (f *fleet) pile(ctx context.Context, s scenario.Scenario, namespace string) (due time.Time, err error) {
 	to := f.site.last()
 	if err := f.site.addNamespace(ctx, to.Name, namespace+pileSuffix); err != nil {
@@ -114,7 +114,7 @@ func (f *fleet) takeLast(ctx context.Context) error {
 	}
 }
 
-// disturb has the last clusters be bad neighbours until the last arrival.
+// disturb makes the last clusters bad neighbours until the last arrival.
 func (f *fleet) disturb(ctx context.Context, r *round, length time.Duration) error {
 	if err := lab.Sleep(ctx, time.Until(r.start.Add(quietFor))); err != nil {
 		return err
@@ -148,8 +148,8 @@ func (f *fleet) disturb(ctx context.Context, r *round, length time.Duration) err
 	return err
 }
 
-// judgeNoise says so where a noise can't have been felt, since beside it the neighbours were calm: where its faults hit
-// no request, or none of the Ats that are to come at once became DONE since it began.
+// judgeNoise returns a complaint if the noise can't have been felt: if one of its faults hit no request, or if none
+// of the Ats that fall due at once became DONE after it began. Then it is no merit that the neighbours were calm.
 func judgeNoise(noise scenario.Noise, hits map[scenario.Noise]int, piled int) string {
 	_, faulty := faultOf(noise)
 	if (faulty || noise == scenario.Mixed) && len(hits) == 0 {
@@ -166,15 +166,15 @@ func judgeNoise(noise scenario.Noise, hits map[scenario.Noise]int, piled int) st
 	return ""
 }
 
-// neighbours is what one noise did to the others, and what was done of its own.
+// neighbours is what one noise did to the other clusters, and how many of the noisy one's own Ats were done.
 type neighbours struct {
 	others         stats.Latencies
 	own            int
-	begun, settled time.Duration
+	begun, settled *float64 // nil while none was left when a noise ended
 	rounds         []report.Round
 }
 
-// addNoise takes in what a round with a noise showed: of the other clusters' Ats, and how many of the noisy one's were
+// addNoise adds what a round with a noise showed: of the other clusters' Ats, and how many of the noisy one's were
 // DONE while it was noisy.
 func (t *tally) addNoise(r *round, others *stats.Latencies) {
 	if r.noise == "" {
@@ -188,10 +188,13 @@ func (t *tally) addNoise(r *round, others *stats.Latencies) {
 	n.others.Merge(others)
 	piled := 0 // of what came due at once, how many were DONE since
 	var dones []time.Time
+	var last time.Time
 	for _, namespace := range []string{r.namespace, r.namespace + pileSuffix} {
 		own := t.fleet.ledger.Sum(namespace, func(a load.Arrival) bool { return t.fleet.site.disturbed(a.Cluster) }, keyOf)
 		dones = append(dones, own.Dones...)
-		n.settled = max(n.settled, own.Last.Sub(r.pausedTo))
+		if own.Last.After(last) {
+			last = own.Last
+		}
 		if namespace != r.namespace {
 			during, after := beside(own.Dones, r.pausedFrom, r.pausedTo)
 			piled = during + len(after)
@@ -199,7 +202,8 @@ func (t *tally) addNoise(r *round, others *stats.Latencies) {
 	}
 	during, after := beside(dones, r.pausedFrom, r.pausedTo)
 	if n.own += during; len(after) > 0 {
-		n.begun = max(n.begun, slices.Min(after))
+		n.begun = longer(n.begun, slices.Min(after))
+		n.settled = longer(n.settled, last.Sub(r.pausedTo))
 	}
 	if complaint := judgeNoise(r.noise, r.hits, piled); complaint != "" {
 		t.missing = append(t.missing, fmt.Sprintf("%s: %s", r.namespace, complaint))
@@ -209,8 +213,17 @@ func (t *tally) addNoise(r *round, others *stats.Latencies) {
 	n.rounds = append(n.rounds, report.Round{Seconds: r.pausedTo.Sub(r.pausedFrom).Seconds(), Figures: figures})
 }
 
-// pace is how many of a noisy cluster's own Ats were DONE per second: while it was noisy, or, where the noise is a
-// number of Ats that come at once, until all were.
+// longer is the longer of two times in seconds, the first of which may be missing.
+func longer(a *float64, b time.Duration) *float64 {
+	seconds := b.Seconds()
+	if a != nil {
+		seconds = max(seconds, *a)
+	}
+	return &seconds
+}
+
+// pace returns how many of a noisy cluster's own Ats were DONE per second: while it was noisy, or, if the noise
+// consists of Ats that fall due at once, until all of them were.
 func pace(dones []time.Time, from, to time.Time, all bool) float64 {
 	if all {
 		if last := slices.MaxFunc(dones, time.Time.Compare); last.After(to) {
@@ -221,7 +234,8 @@ func pace(dones []time.Time, from, to time.Time, all bool) float64 {
 	return float64(during) / to.Sub(from).Seconds()
 }
 
-// beside sorts when Ats were DONE by the times of a noise: how many were during it, and how long after it the others.
+// beside divides Ats by when they were DONE: it counts those of the time of a noise, and returns how long after it
+// the later ones were DONE.
 func beside(dones []time.Time, from, to time.Time) (during int, after []time.Duration) {
 	for _, done := range dones {
 		switch {
@@ -234,7 +248,7 @@ func beside(dones []time.Time, from, to time.Time) (during int, after []time.Dur
 	return during, after
 }
 
-// noiseResults closes them.
+// noiseResults returns what was added, by noise.
 func (t *tally) noiseResults() map[string]report.Noisy {
 	if len(t.noises) == 0 {
 		return nil
@@ -242,7 +256,7 @@ func (t *tally) noiseResults() map[string]report.Noisy {
 	out := map[string]report.Noisy{}
 	for name, n := range t.noises {
 		out[string(name)] = report.Noisy{Others: n.others.Quantiles(), OwnDone: n.own,
-			OwnBegun: n.begun.Seconds(), OwnSettled: n.settled.Seconds(), Rounds: n.rounds}
+			OwnBegun: n.begun, OwnSettled: n.settled, Rounds: n.rounds}
 	}
 	return out
 }

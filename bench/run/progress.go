@@ -12,7 +12,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/scenario"
 )
 
-// progress tells a person how far a run is.
+// progress shows a person how far a run is.
 type progress struct {
 	out      io.Writer
 	inPlace  bool // a terminal: the line is written over

@@ -26,15 +26,16 @@ type round struct {
 	before, after map[*process]record.Use
 	servers       [2]map[string]record.Use // before and after
 	marks         []report.Mark
-	rate          float64 // of those that are searched; 0 otherwise
-	over          bool    // it was too much
+	rate          float64 // that was tried, in a search for the knee; 0 otherwise
+	over          bool    // the rate was too high
 	noise         scenario.Noise
-	pausedFrom    time.Time // the last cluster, or when it became noisy
+	pausedFrom    time.Time // when the last cluster was paused, or became noisy
 	pausedTo      time.Time
 	hits          map[scenario.Noise]int // requests that suffered the noise, or each of several at once
 }
 
-// give gives a load to the fleet and waits until it has converged, or the limit is over. show is told how far it is.
+// give gives a load to the fleet and waits until it has converged, or the limit is over. show is called with the
+// progress.
 func (f *fleet) give(ctx context.Context, s scenario.Scenario, namespace string, seed uint64,
 	show func(done, of int)) (*round, error) {
 	if err := f.addNamespace(ctx, namespace); err != nil {
@@ -48,8 +49,8 @@ func (f *fleet) give(ctx context.Context, s scenario.Scenario, namespace string,
 		f.whenDone(f.deleter(ctx, g))
 	}
 	if s.Load.Arrivals == scenario.Closed {
-		g.Window = make(chan struct{}, s.Load.Clients)
-		f.whenDone(func(load.Ref) { <-g.Window }) // there is one in it: it was put there before the At was asked for
+		g.Window, g.Patience = make(chan struct{}, s.Load.Clients), s.Limit.D()
+		f.whenDone(func(load.Ref) { <-g.Window }) // never waits: the token was put in before the request for the At
 	}
 	components, err := f.components()
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -34,6 +35,9 @@ func Run(ctx context.Context, s scenario.Scenario, o Options) (*report.Report, e
 	s, err := o.uses(s)
 	if err != nil {
 		return nil, err
+	}
+	if entries, _ := os.ReadDir(o.Dir); o.Dir != "" && len(entries) > 0 {
+		return nil, fmt.Errorf("folder %s is not empty: what is in it would count as this run's; name another one", o.Dir)
 	}
 	if err := o.Locate(); err != nil {
 		return nil, err
@@ -271,7 +275,6 @@ func (r *runner) finish() {
 	p.Knee = knee(r.scenario.Load, p.Results.Rounds)
 	p.ScaleOut, p.WatchCost = scaleOut(r.scenario.Load, p.Sweep), watchCost(p.Sweep)
 	maps.Copy(p.Intervals, sweepIntervals(p))
-	maps.Copy(p.Intervals, report.Excesses([]*report.Report{p}, rng))
 	for name, results := range everyResult(p) {
 		r.judgeGenerator(name, results)
 	}

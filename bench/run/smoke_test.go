@@ -44,7 +44,7 @@ const smoke = `
 schema: tenure.dev/bench/scenario/v1
 name: smoke
 summary: everything that a run has, as small as can be
-fleet: {clusters: 1, replicas: 2, workers: 4, shardsPerCluster: 4, leaseDuration: 3s}
+fleet: {clusters: 1, replicas: 2, workers: 4, shardsPerCluster: 4, leaseDuration: 10s}
 load: {arrivals: burst, count: 20}
 compare: [floor]
 limit: 60s

@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
-// perform does the steps of a scenario, each so long after start, and tells of each when it has begun.
+// perform does the steps of a scenario, each at its time after start. It calls tell as each begins.
 func (f *fleet) perform(ctx context.Context, steps []scenario.Step, start time.Time, tell func(what string)) error {
 	for _, s := range steps {
 		if err := lab.Sleep(ctx, time.Until(start.Add(s.After.D()))); err != nil {
@@ -27,16 +27,15 @@ func (f *fleet) perform(ctx context.Context, steps []scenario.Step, start time.T
 
 func (f *fleet) do(ctx context.Context, what scenario.Action) error {
 	live := f.live()
-	last := f.site.planes.Cluster(f.site.last().Name)
 	switch what {
 	case scenario.Start:
 		return f.start()
 	case scenario.Join:
 		return f.startReplica(fmt.Sprintf("r%d", len(f.all())+1))
 	case scenario.PauseCluster:
-		return last.Pause()
+		return f.site.planes.Cluster(f.site.last().Name).Pause()
 	case scenario.Resume:
-		return last.Resume()
+		return f.site.planes.Cluster(f.site.last().Name).Resume()
 	case scenario.Restart:
 		return f.restart(ctx, live)
 	case scenario.Drift:

@@ -15,8 +15,9 @@ import (
 // settle is how much of the beginning of a turn isn't measured: until then what the turn before has left is sent.
 const settle = 300 * time.Millisecond
 
-// serversShare is the part of the processor time that the servers take. Where only replicas have more to do, its ratio
-// says how much more everything takes, and doesn't depend on how fast the machine is in this second or that.
+// serversShare is the part of the processor time that the servers take. If only the replicas have more to do in one
+// kind of turn, the ratio of the shares shows how much more processor time is used in all. It doesn't depend on the
+// machine's speed at that moment.
 const serversShare = "servers_cpu_share"
 
 // turns measures one fleet that traces nothing, some and all in turns of seconds. Fleets beside each other have API

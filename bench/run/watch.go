@@ -54,7 +54,7 @@ func (w *watcher) read(ctx context.Context) {
 		if !p.scraped {
 			continue
 		}
-		page, err := p.Metrics(ctx)
+		page, err := w.ask(ctx, p)
 		w.mu.Lock()
 		switch {
 		case err == nil:
@@ -63,10 +63,17 @@ func (w *watcher) read(ctx context.Context) {
 				w.depth[p.Name] = append(w.depth[p.Name], stats.Point{X: time.Since(w.start).Seconds(), Y: depth})
 			}
 		case time.Since(p.Started) > 5*time.Second && !p.Ended() && !p.Asked() && ctx.Err() == nil:
-			w.err = err // not one that is just starting or ending
+			w.err = err // a replica that is just starting or ending need not answer
 		}
 		w.mu.Unlock()
 	}
+}
+
+// ask reads a replica's metrics. One that takes longer than that doesn't answer.
+func (w *watcher) ask(ctx context.Context, p *process) (lab.Metrics, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	return p.Metrics(ctx)
 }
 
 // delta is by how much a metric grew at each replica, in the order of the given processes.

@@ -1,5 +1,5 @@
 // Package samples keeps, in a file, when each key became ready, when a worker took it and when the worker was done with
-// it: one record per reconcile, for benchmarks. Who measures them is package telemetry.
+// it: one record per reconcile, for benchmarks. Package telemetry measures them.
 //
 //	file, err := samples.Create(path)
 //	telemetry.Config{..., Reconciled: func(r telemetry.Reconciled) { file.Add(...) }}

@@ -83,7 +83,7 @@ func (f *File) Add(s Sample) {
 	}
 }
 
-// Err tells whether any sample was lost. There is nothing to close: each sample is in the file once it was added.
+// Err reports whether any sample was lost. There is nothing to close: each sample is in the file once it was added.
 func (f *File) Err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -13,8 +13,9 @@ type Turn struct {
 	From, To time.Time
 }
 
-// TurnAt tells whose turn it is at a time, among so many that take turns of a length each. The order within a lot is
-// drawn anew for each, so that what recurs favours nobody. Processes on one machine agree on all of it without a word.
+// TurnAt returns the turn at a time. Several things take turns, as many as among says, each for a length of time.
+// The order within a lot is random, so that events that recur favour none of them. Processes on one machine compute
+// the same turns without communicating.
 func TurnAt(at time.Time, length time.Duration, among int) Turn {
 	n := at.UnixNano() / int64(length)
 	lot, place := n/int64(among), int(n%int64(among))

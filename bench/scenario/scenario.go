@@ -24,19 +24,20 @@ type Scenario struct {
 	Sweep []int  `json:"sweep,omitempty"`
 	Load  Load   `json:"load"`
 	Steps []Step `json:"steps,omitempty"`
-	// Noises are what the load is given beside, each in turn in every round: from a second after its first arrival until
-	// its last one, the last cluster is a bad neighbour.
+	// Noises are disturbances during the load, one in each round, in turn. A noise lasts from a second after the
+	// first arrival until the last one, and makes the last cluster a bad neighbour.
 	Noises []Noise `json:"noises,omitempty"`
-	// Noisy is how many clusters are, the last ones. 0: one.
+	// Noisy is how many of the last clusters are bad neighbours. 0: one.
 	Noisy int `json:"noisy,omitempty"`
-	// Backlog is how many Ats come due at once in the last cluster with the noise of that name, or are there as it is
-	// added.
+	// Backlog is a number of Ats in the last cluster. With the noise "backlog" they fall due at once, with the
+	// noise "added" they are due when the cluster is added.
 	Backlog int `json:"backlog,omitempty"`
 	// Compare names what runs beside the sharded fleet, in turns with it.
 	Compare []Reference `json:"compare,omitempty"`
 	// Rounds is how often the load is given to each.
 	Rounds int `json:"rounds"`
-	// Limit bounds the time from the end of the arrivals until everything has converged. What has not by then is lost.
+	// Limit bounds the time from the end of the arrivals until everything has converged. What hasn't converged by
+	// then counts as lost.
 	Limit      Duration    `json:"limit"`
 	Thresholds []Threshold `json:"thresholds,omitempty"`
 	// Publish are figures that are published beside those that have thresholds, as dotted paths.
@@ -49,8 +50,8 @@ type Scenario struct {
 type Fleet struct {
 	// Clusters are workload clusters with an API server each.
 	Clusters int `json:"clusters"`
-	// Kubeconfigs is how many clusters the replicas are told of. More than Clusters are virtual ones on their API servers.
-	// 0: Clusters.
+	// Kubeconfigs is how many clusters the replicas know. If it is more than Clusters, they are virtual ones on the
+	// API servers of those. 0: Clusters.
 	Kubeconfigs      int      `json:"kubeconfigs,omitempty"`
 	Replicas         int      `json:"replicas"`
 	Workers          int      `json:"workers"`
@@ -58,10 +59,10 @@ type Fleet struct {
 	LeaseDuration    Duration `json:"leaseDuration"`
 	// InjectedWork is the time that each reconcile is made to take.
 	InjectedWork Duration `json:"injectedWork,omitempty"`
-	// Slowdown is by how much of it the reference "slow" takes longer.
+	// Slowdown is the share of InjectedWork by which reconciles of the reference "slow" take longer.
 	Slowdown float64 `json:"slowdown,omitempty"`
-	// TracingTurns has the replicas trace nothing, one in a hundred and all reconciles in turns of this length. The
-	// servers collect no garbage meanwhile before they fill half of the memory.
+	// TracingTurns is the length of the turns in which the replicas trace no reconcile, one in a hundred, and all
+	// of them. Meanwhile the servers collect no garbage before they fill half of the memory. 0: no turns.
 	TracingTurns Duration `json:"tracingTurns,omitempty"`
 	// Storage of etcd: memory (no fsync) or disk.
 	Storage Storage `json:"storage"`
@@ -76,25 +77,26 @@ type Load struct {
 	Kind Kind `json:"kind"`
 	// Preload is how many Ats are there before the replicas start. They are not due during the run.
 	Preload int `json:"preload,omitempty"`
-	// Changes is how many changes a second the preloaded Ats get during the load. They are in a namespace of their own and
-	// suspended, so that each change has an At looked at and nothing done.
+	// Changes is how many changes a second the preloaded Ats get during the load. They are in a namespace of their
+	// own and suspended, so each change causes a reconcile that does nothing.
 	Changes  float64  `json:"changes,omitempty"`
 	Arrivals Arrivals `json:"arrivals"`
 	// Count is the number of arrivals of a burst or a closed load, Rate and Duration describe the other kinds.
 	Count    int      `json:"count,omitempty"`
 	Rate     float64  `json:"rate,omitempty"`
 	Duration Duration `json:"duration,omitempty"`
-	// Rates gives the load once at each of these, rising, in rounds of its own, until the Ats' lateness at its 99th
-	// percentile is beyond SLO: the knee is the last that wasn't.
+	// Rates are rising rates at which the load is given, one after the other, in a round each, until the Ats'
+	// lateness at its 99th percentile exceeds SLO. The knee is the last rate at which it doesn't.
 	Rates []float64 `json:"rates,omitempty"`
 	SLO   Duration  `json:"slo,omitempty"`
 	// Due says when an At is due: at its arrival, or all together after the last was created.
 	Due Due `json:"due"`
-	// Edit has each At created with a due time far away, and moved to now after so long: the arrival is the edit.
+	// Edit makes each At be created this long before its arrival, with a due time far away. The arrival is the edit
+	// that makes it due.
 	Edit Duration `json:"edit,omitempty"`
 	// Delete removes each At once it is DONE.
 	Delete bool `json:"delete,omitempty"`
-	// DriftEvery is the distance at which the step drift changes one copy after the other.
+	// DriftEvery is the time between two changes of copies in the step drift.
 	DriftEvery Duration `json:"driftEvery,omitempty"`
 	// Clients is how many requests of the generator may be in flight, and how many Ats of a closed load.
 	Clients int    `json:"clients"`
@@ -119,7 +121,7 @@ type Threshold struct {
 	Why string `json:"why"`
 }
 
-// For says whether it holds for a size.
+// For reports whether the threshold is one for this size.
 func (t Threshold) For(size string) bool { return len(t.Sizes) == 0 || slices.Contains(t.Sizes, size) }
 
 type (
@@ -173,7 +175,8 @@ const (
 	Client    Reference = "client"    // sharded, watches filtered on arrival only
 	Identical Reference = "identical" // the same once more: what differs is noise
 	Slow      Reference = "slow"      // the same with injected work made longer by fleet.slowdown
-	// the same, with as many replicas more that serve the last (or noisy) clusters, and those before serve the others
+	// the same, with a second set of as many replicas: that set serves the last (or noisy) clusters, the first set
+	// the others
 	Apart Reference = "apart"
 	// the same, with preloaded Ats that are over: load.changes cost the API server the same, and the fleet is sent none
 	Unserved Reference = "unserved"
@@ -193,7 +196,7 @@ const (
 	Added Noise = "added"
 )
 
-// Noises are all that there are.
+// Noises lists all noises.
 func Noises() []Noise {
 	return []Noise{Quiet, Late, Silent, Failing, HalfThrottling, Throttling, Forbidding, Resetting, Dripping,
 		Mixed, Backlog, Added}

@@ -43,12 +43,14 @@ func (s Scenario) Validate() error {
 	v.check(s.Rounds >= 1 && s.Rounds <= 1000, "rounds", "%d is not between 1 and 1000", s.Rounds)
 	v.check(s.Limit > 0, "limit", "%s must be positive", s.Limit)
 	for i, n := range s.Sweep {
-		v.check(n >= 1 && n <= maxReplicas, fmt.Sprintf("sweep[%d]", i), "%d is not between 1 and %d", n, maxReplicas)
+		at := fmt.Sprintf("sweep[%d]", i)
+		v.check(n >= 1 && n <= maxReplicas, at, "%d is not between 1 and %d", n, maxReplicas)
+		v.check(i == 0 || n > s.Sweep[i-1], at, "%d doesn't rise", n)
 	}
 	s.Fleet.validate(&v)
 	s.Load.validate(&v)
-	v.check(len(s.Load.Rates) == 0 || s.Rounds == 1 && len(s.Compare) == 0 && s.Load.Kind == Ats, "load.rates",
-		"give one fleet its rounds, with Ats: neither rounds nor compare")
+	v.check(len(s.Load.Rates) == 0 || s.Rounds == 1 && len(s.Compare) == 0 && len(s.Steps) == 0 && s.Load.Kind == Ats,
+		"load.rates", "give one fleet its rounds, with Ats: neither rounds nor compare nor steps")
 	s.validateSteps(&v)
 	s.validateReferences(&v)
 	s.validateNoises(&v)
@@ -59,6 +61,10 @@ func (s Scenario) Validate() error {
 		v.check(t.Figure != "", at+"figure", "is missing")
 		v.check(t.Max != nil || t.Min != nil, at+"max", "or min is needed")
 		v.check(t.Why != "", at+"why", "is missing: say where the number comes from")
+		for _, size := range t.Sizes {
+			_, there := s.Sizes[size]
+			v.check(there || size == DefaultSize, at+"sizes", "%q is none of the scenario's: this would never be checked", size)
+		}
 	}
 	return errors.Join(v...)
 }

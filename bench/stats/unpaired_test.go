@@ -32,7 +32,7 @@ func TestTheUnpairedIntervalHoldsTheTruth(t *testing.T) {
 		for i := range out {
 			out[i] = scale * math.Exp(0.02*rng.NormFloat64())
 			if rng.IntN(10) == 0 {
-				out[i] *= 0.7 // somebody else was at work
+				out[i] *= 0.7 // another program disturbed it
 			}
 		}
 		return out

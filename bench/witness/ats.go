@@ -2,6 +2,7 @@ package witness
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 
@@ -221,8 +222,27 @@ func (a *atLife) dueAt() (us int64, ok bool) {
 	return a.latest, true
 }
 
+// judgePodSeen looks for an At that is DONE by a Pod that the log doesn't show: I7 can't be judged on it.
+func (l *ledger) judgePodSeen(life *atLife) {
+	if len(life.pods) > 0 || life.maybePod || !life.created || life.done == nil || life.done.pod == "" {
+		return
+	}
+	o := l.objects.list[life.object]
+	if slices.ContainsFunc(l.clusters[o.cluster].restarts, func(t int64) bool {
+		return t >= life.begin.start && t <= life.done.end
+	}) {
+		l.stats.Lost++
+		return
+	}
+	l.found.add(Violation{
+		Kind: NoPods, Object: o.String(), First: l.lineAt(life.done.place, life.done.start, "DONE"),
+		Detail: fmt.Sprintf("DONE by Pod %s, and no line tells who made that", life.done.pod),
+	})
+}
+
 // judgeServed looks for Ats that should have been served and weren't.
 func (l *ledger) judgeServed(life *atLife, st *AtStats) {
+	l.judgePodSeen(life)
 	if len(life.pods) > 0 || life.done != nil || life.doneBefore || life.invalid {
 		return
 	}

@@ -4,16 +4,12 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/tenure-dev/tenure/bench/audit"
 )
 
 func instant(us int64) time.Time { return time.UnixMicro(us).UTC() }
 
 // stamp formats a time as the logs do.
 func stamp(us int64) string { return instant(us).Format("2006-01-02T15:04:05.000000Z07:00") }
-
-func slotOf(uid string) int { return audit.SlotOf(uid) }
 
 // judge makes the report from what was collected.
 func (l *ledger) judge() *Report {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/tenure-dev/tenure/bench/audit"
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
@@ -68,7 +69,7 @@ func (t *tally) add(shard Shard, step Step, was ShardState, w recordWrite) {
 	if t.open != nil {
 		released := t.open.steps[StepRelease] > 0
 		another := step == StepPlan && !back || released && step == StepHandoff && w.state.Holder != was.Assignee
-		if another && (!released || t.m.l.ended(was.Assignee, w)) { // whom it was released to has left, too
+		if another && (!released || t.m.l.ended(was.Assignee, w)) { // its new holder has left, too
 			t.finish(shard, -1)
 		}
 	}
@@ -159,14 +160,14 @@ func (l *ledger) demands(lives []*atLife, served map[int32][]int64) map[string]*
 	for _, life := range lives {
 		due, ok := life.dueAt()
 		if ok && life.uid != "" && due <= min(l.to, life.deleted) {
-			add(l.objects.list[life.object].cluster, slotOf(life.uid), due, served[life.object])
+			add(l.objects.list[life.object].cluster, audit.SlotOf(life.uid), due, served[life.object])
 		}
 	}
 	for _, ends := range l.copyWrites {
 		slices.Sort(ends)
 	}
 	for _, c := range l.changes {
-		add(c.cluster, slotOf(c.uid), c.at, l.copyWrites[c.uid])
+		add(c.cluster, audit.SlotOf(c.uid), c.at, l.copyWrites[c.uid])
 	}
 	for _, slots := range all {
 		for _, ds := range slots {
@@ -181,10 +182,14 @@ func (m *moves) sum(tenures map[tenure]*tenureWrites, demands map[string]*[256][
 	st := m.stats
 	gaps, unserved := make(map[protocol.MoveKind][]int64), make(map[protocol.MoveKind][]int64)
 	before := make(map[Shard]uint64) // the previous epoch
+	served := make(map[Shard]uint64) // the last epoch with any write: keys left since then wait
 	for _, g := range m.grants {
 		h := &m.handoffs[g.handoff]
-		m.gap(g, h, before[g.shard], tenures, demands)
+		m.gap(g, h, before[g.shard], served[g.shard], tenures, demands)
 		before[g.shard] = h.Epoch
+		if tenures[tenure{m.l.shards.ids[g.shard], h.Epoch}] != nil {
+			served[g.shard] = h.Epoch
+		}
 		row := st.Kinds[h.Kind]
 		row.N++
 		row.Due += h.Due
@@ -213,20 +218,23 @@ func (m *moves) sum(tenures map[tenure]*tenureWrites, demands map[string]*[256][
 	return st
 }
 
-// gap is from the old tenure's last write to the new one's first. It also counts the keys that waited at its end.
-func (m *moves) gap(g grant, h *Handoff, before uint64, tenures map[tenure]*tenureWrites,
+// gap fills in the time from the old tenure's last write to the new one's first. It also counts the keys that
+// waited at its end. They may have waited since an earlier tenure, if the old one wrote nothing.
+func (m *moves) gap(g grant, h *Handoff, before, served uint64, tenures map[tenure]*tenureWrites,
 	demands map[string]*[256][]demand) {
 	id := m.l.shards.ids[g.shard]
-	old, now := tenures[tenure{id, before}], tenures[tenure{id, h.Epoch}]
+	old, now := tenures[tenure{id, served}], tenures[tenure{id, h.Epoch}]
 	if now == nil {
 		return
 	}
 	to := m.l.writes[now.first].start
 	from := g.start // if the old tenure wrote nothing, all that is known is that it was over then
-	if before != 0 && old != nil {
+	if served != 0 && old != nil {
 		from = m.l.writes[old.last].end
-		ms := float64(to-from) / 1000
-		h.GapMs = &ms
+		if before == served {
+			ms := float64(to-from) / 1000
+			h.GapMs = &ms
+		}
 	}
 	since := to
 	if slots := demands[g.shard.Cluster]; slots != nil {
@@ -241,7 +249,7 @@ func (m *moves) gap(g grant, h *Handoff, before uint64, tenures map[tenure]*tenu
 			}
 		}
 	}
-	if h.Due > 0 && h.GapMs != nil {
+	if h.Due > 0 && served != 0 {
 		ms := float64(to-max(from, since)) / 1000
 		h.UnservedMs = &ms
 	}

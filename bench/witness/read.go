@@ -15,8 +15,8 @@ type Options struct {
 	Facts Facts
 	// Rules are the judgement's tolerances; see Rules.
 	Rules Rules
-	// Cluster is the cluster that a namespace of an API server belongs to, where some are virtual; nil: the API server's
-	// own.
+	// Cluster returns the cluster that a namespace of an API server belongs to. It is needed only if some clusters
+	// are virtual; nil means the API server's own cluster.
 	Cluster func(server, namespace string) string
 }
 

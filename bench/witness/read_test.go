@@ -168,7 +168,8 @@ func TestOneLogOfSeveralClustersIsReadAsTheLogOfEach(t *testing.T) {
 	}
 }
 
-// TestAVirtualClusterMayBeSilent has one that nobody asks for two minutes while others on its API server are asked.
+// TestAVirtualClusterMayBeSilent has a virtual cluster that gets no request for two minutes, while others on its
+// API server get some.
 func TestAVirtualClusterMayBeSilent(t *testing.T) {
 	for _, tt := range []struct {
 		name string

@@ -45,7 +45,7 @@ func (l *ledger) addRecord(e *Event, a agent) {
 	}
 	if e.Verb == "delete" || e.Verb == "deletecollection" || e.Body == nil || e.Body.Requested || e.Body.Shard == nil {
 		if e.Verb == "delete" {
-			// whoever held it may have lost it from some time in this request's span on
+			// from some moment within this request's span on, the holder may have lost the shard
 			l.recordUnknown[e.Name] = append(l.recordUnknown[e.Name], w)
 		}
 		return
@@ -281,8 +281,9 @@ func (l *ledger) withUnanswered(ws []recordWrite) []recordWrite {
 	return all
 }
 
-// earliest returns when the change that w is the first to show can have been committed at the earliest. A request that
-// was answered with a timeout may have made it; then w only carries it along. One that asks for another epoch hasn't.
+// earliest returns the earliest time at which the change that w is the first to show can have been committed. An
+// earlier request that was answered with a timeout may have made the change, and w then only repeats it. A request
+// for another epoch can't have made it.
 func (l *ledger) earliest(before, w recordWrite) int64 {
 	soonest := w.start
 	for _, u := range l.recordUnknown[w.name] {
@@ -294,8 +295,9 @@ func (l *ledger) earliest(before, w recordWrite) int64 {
 	return soonest
 }
 
-// changedBy returns who gave the shard to the holder in w: w's writer, or whoever requested that very change earlier
-// and got no answer. In the latter case the log has no line of the commit, and w is only the first to carry it along.
+// changedBy returns which writer gave the shard to the holder in w. It is w's writer, unless another one requested
+// that very change earlier and got no answer. In that case the log has no line of the commit, and w only repeats
+// the change.
 func (l *ledger) changedBy(w recordWrite) string {
 	for _, u := range l.recordUnknown[w.name] {
 		if u.start < w.start && u.state.Epoch == w.state.Epoch && u.state.Holder == w.state.Holder &&

@@ -62,6 +62,8 @@ const (
 	// EarlyPod (I7): a Pod was created before its At was due.
 	EarlyPod Kind = "early-pod"
 
+	// NoPods: an At is DONE and names its Pod, and no line shows that Pod.
+	NoPods Kind = "no-pods"
 	// NoWrites, NoAts, NoRecords, NoLeases: the logs have none to judge.
 	NoWrites  Kind = "no-writes"
 	NoAts     Kind = "no-ats"
@@ -94,7 +96,8 @@ var kinds = []struct {
 	{WriteBeforeTenure, "I1"}, {WriteWithoutGrant, "I1"}, {WriteAfterSeal, "I1"}, {ClaimBeforeSeal, "I1"},
 	{ManyInFlight, "I1"}, {TwoHolders, "I1"}, {OverlappingRecords, "I1"}, {WrongShard, "I1"}, {RecordEpochFell, "I2"},
 	{DuplicatePod, "I7"}, {PodAfterDone, "I7"}, {EarlyPod, "I7"}, {UnnamedPod, "I7"}, {LostAt, "I4"}, {CostlyMove, "I5"},
-	{NoWrites, Evidence}, {NoAts, Evidence}, {NoRecords, Evidence}, {NoLeases, Evidence}, {Unattributed, Evidence},
+	{NoWrites, Evidence}, {NoAts, Evidence}, {NoRecords, Evidence}, {NoLeases, Evidence}, {NoPods, Evidence},
+	{Unattributed, Evidence},
 	{PodWithoutAt, Evidence}, {Bodiless, Evidence}, {UnknownAt, Evidence}, {MissingFile, Evidence},
 	{MissingLine, Evidence}, {TruncatedLine, Evidence}, {UndeclaredRestore, Evidence},
 }
@@ -169,14 +172,6 @@ func (r *Report) Err() error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// Publishable returns nil if the report can back a published figure.
-func (r *Report) Publishable() error {
-	if r.Unwitnessed != "" {
-		return fmt.Errorf("unwitnessed: %s", r.Unwitnessed)
-	}
-	return r.Err()
 }
 
 // Violation is one broken invariant, with the log lines that prove it.

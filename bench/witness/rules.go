@@ -15,8 +15,8 @@ type Facts struct {
 	// Restores are the restores of clusters. After a restore a cluster continues from its backup, not from its earlier
 	// log.
 	Restores []Restore
-	// Versions are objects' versions at the end, when nothing is written any more. They show lines that are missing at
-	// the end of a log, where no later line does. Those of Ats and Shard records are used.
+	// Versions are the versions that objects have at the end, when nothing is written any more. They reveal lines
+	// that are missing at the end of a log, which no later line reveals. Those of Ats and Shard records are used.
 	Versions []Version
 }
 

@@ -76,7 +76,7 @@ type sweep struct {
 	peaks    []peak
 	touched  []int32
 	set      []bool
-	// told are writes that a finer pass has listed. Coarser passes count them, and list others.
+	// told are writes that a finer pass has listed. Coarser passes only count them, and list others.
 	told map[int32]bool
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/report"
 )
 
-// readReport reads a report and makes sure that it is one.
+// readReport reads a report and checks that it is one.
 func readReport(path string) (*report.Report, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -47,7 +47,7 @@ func readReports(paths []string) ([]*report.Report, error) {
 	return reports, nil
 }
 
-// onReports is a command that takes so many reports, without a limit if most is 0.
+// onReports returns a command that takes at least and at most so many reports; most 0 means no limit.
 func onReports(use, short string, least, most int, run func(io.Writer, []*report.Report) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short,
@@ -102,7 +102,7 @@ func newCheck() *cobra.Command {
 		})
 }
 
-// newPublish writes figures into the file of results, or says what stands against it.
+// newPublish writes the figures of reports into the file of results, or prints why it can't.
 func newPublish() *cobra.Command {
 	var into string
 	cmd := onReports("publish FILE...", "write the figures of a run, or of several runs of a scenario, to the file of "+

@@ -23,7 +23,7 @@ const (
 	exitUsage    = 2
 )
 
-// errFindings says that the command worked and found something: the report has been printed. Other errors are bad
+// errFindings means that the command worked and found something, which its report shows. Any other error is bad
 // input.
 var errFindings = errors.New("findings")
 

@@ -56,6 +56,7 @@ func TestBenchExitsAndSaysWhy(t *testing.T) {
 			"opening the list of Ats"},
 		{"a kubeconfig without a cluster", []string{"witness", clean, "--kubeconfig", "x"}, exitUsage, "",
 			"want CLUSTER=FILE"},
+		{"no write in flight", []string{"witness", "--in-flight", "0", clean}, exitUsage, "", "--in-flight"},
 		{"a negative skew", []string{"witness", "--skew", "-1s", clean}, exitUsage, "", "can't be negative"},
 		{"a log that lacks most of what is to be judged", []string{"witness", clean}, exitFindings,
 			"evidence no-records", ""},

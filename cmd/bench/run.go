@@ -100,7 +100,7 @@ func newRun() *cobra.Command {
 	return cmd
 }
 
-// command is how to repeat a run. What only says where its files go is left out.
+// command returns the command line that repeats a run, without flags that only say where files go.
 func (f *runFlags) command(cmd *cobra.Command, name string) string {
 	parts := []string{cmd.CommandPath(), name}
 	for _, s := range f.set {
@@ -141,7 +141,7 @@ func (f *runFlags) run(cmd *cobra.Command, name string) (*report.Report, error) 
 	if err := check.Judge(r); err != nil {
 		return nil, err
 	}
-	report.Text(cmd.OutOrStdout(), r) // first: it is all there is of the run if a file can't be written
+	report.Text(cmd.OutOrStdout(), r) // first, since it is all that is left of the run if a file can't be written
 	verdict := judge(cmd.OutOrStdout(), r)
 	if err := errors.Join(writeJSON(f.jsonFile, "the report", r), f.writePage(r)); err != nil {
 		return nil, err

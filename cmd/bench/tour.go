@@ -19,7 +19,7 @@ var tour = []struct{ scenario, question string }{
 	{"crash", "What does a failure cost?"},
 }
 
-// newTour runs the scenarios of the tour and writes a page that leads to theirs.
+// newTour runs the scenarios of the tour, and writes an index page that leads to their pages.
 func newTour() *cobra.Command {
 	var out string
 	var f runFlags

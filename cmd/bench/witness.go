@@ -58,8 +58,8 @@ func newWitness() *cobra.Command {
 }
 
 func (f *witnessFlags) run(dir string, stdout io.Writer) error {
-	if f.rules.Skew < 0 || f.rules.Settle < 0 || f.rules.MaxListed < 1 {
-		return errors.New("--skew and --settle can't be negative, --max must be at least 1")
+	if f.rules.Skew < 0 || f.rules.Settle < 0 || f.rules.MaxListed < 1 || f.rules.InFlight < 1 {
+		return errors.New("--skew and --settle can't be negative, --max and --in-flight must be at least 1")
 	}
 	facts, err := f.facts()
 	if err != nil {

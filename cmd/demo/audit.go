@@ -24,7 +24,8 @@ type auditFacts struct {
 	// selectors are the different shardSelectors of lists and watches of Ats; unfiltered counts those without.
 	selectors  []string
 	unfiltered int
-	// copyWrites are the replicas' writes of Deployments, meddling those of the admin, who is us.
+	// copyWrites are the replicas' writes of Deployments, meddling those of the admin: the demo itself writes as
+	// the admin.
 	copyWrites, meddling []deploymentWrite
 }
 
@@ -74,7 +75,8 @@ func selectorOf(uri string) string {
 
 var bound = regexp.MustCompile(`'0x([0-9a-fA-F]+)'`)
 
-// inRange says whether a shardSelector covers an object. It reckons by itself, with nothing of the replicas' code.
+// inRange reports whether a shardSelector covers an object. It computes the hash itself and uses none of the
+// replicas' code.
 func inRange(selector, uid string) (bool, error) {
 	found := bound.FindAllStringSubmatch(selector, -1)
 	if len(found) != 2 {

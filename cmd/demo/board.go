@@ -46,7 +46,7 @@ type snapshot struct {
 	elapsed  time.Duration
 	headline string
 	ats      int
-	// deployments are to be replicated, replicated are so.
+	// deployments is how many Deployments ask for copies, replicated how many have them.
 	deployments, replicated int
 	replicas                []replicaView
 	clusters                []clusterView
@@ -83,7 +83,7 @@ func (s snapshot) settled() bool {
 	return high-low <= 1
 }
 
-// board collects what the watches, the logs and the metrics tell. All its methods may be called at any time.
+// board collects what the watches, the logs and the metrics show. All its methods may be called at any time.
 type board struct {
 	began            time.Time
 	ats, deployments int
@@ -163,7 +163,7 @@ func (b *board) setShard(s *tenurev1alpha1.Shard) {
 		return
 	}
 	if protocol.MoveKind(move.Kind) == protocol.Join && move.From == "" {
-		b.claims++ // nobody had it before: nothing was handed off
+		b.claims++ // the shard had no holder before, so nothing was handed off
 		return
 	}
 	b.handoffs = append(b.handoffs, handoff{

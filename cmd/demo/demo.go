@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,7 +40,7 @@ func run(ctx context.Context, s *settings) (err error) {
 		Flags: []string{"--deployment-source", homeCluster}, Environment: []string{"OTEL_TRACES_SAMPLER=always_on"},
 	})
 	if err != nil {
-		return first(context.Cause(ctx), err)
+		return cmp.Or(context.Cause(ctx), err)
 	}
 	b := newBoard(s.ats, s.deployments)
 	defer func() {
@@ -62,17 +63,7 @@ func run(ctx context.Context, s *settings) (err error) {
 	if err == nil || errors.Is(err, errDoesNotHold) {
 		return err
 	}
-	return first(context.Cause(ctx), err)
-}
-
-// first is the first error: what ended the context explains what failed because of it.
-func first(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(context.Cause(ctx), err)
 }
 
 // play is the demo on running control planes.
@@ -107,7 +98,8 @@ func play(ctx context.Context, s *settings, f *lab.Fleet, b *board) error {
 	return verdict(checks)
 }
 
-// addNamespaces makes those of the Ats, and that of the Deployments at home and, open to copies, where these are to go.
+// addNamespaces makes the namespaces of the Ats, and that of the Deployments: at home, and in the workload
+// clusters, where it is open to copies.
 func addNamespaces(ctx context.Context, f *lab.Fleet) error {
 	if err := lab.AddNamespace(ctx, f.Client(homeCluster), sourceNamespace); err != nil {
 		return err
@@ -126,7 +118,7 @@ func addNamespaces(ctx context.Context, f *lab.Fleet) error {
 	return nil
 }
 
-// observed runs a part of the demo with the board being fed and shown.
+// observed runs a part of the demo while the board is fed and shown.
 func observed(ctx context.Context, f *lab.Fleet, b *board, terminal bool, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var group sync.WaitGroup

@@ -42,7 +42,7 @@ func planDeployments(count int) []*appsv1.Deployment {
 	return list
 }
 
-// conditionOf is a source's condition Replicated, if it speaks of the source as it is now.
+// conditionOf returns a source's condition Replicated, nil unless the condition is about the present generation.
 func conditionOf(source *appsv1.Deployment) *appsv1.DeploymentCondition {
 	for i, c := range source.Status.Conditions {
 		if c.Type == replication.ConditionReplicated &&
@@ -58,7 +58,7 @@ func isReplicated(source *appsv1.Deployment) bool {
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// showsAway says that a source's condition tells that a cluster, and no other, is away.
+// showsAway reports whether a source's condition says that this cluster, and no other, is away.
 func showsAway(source *appsv1.Deployment, cluster string) bool {
 	c := conditionOf(source)
 	if c == nil || c.Status == corev1.ConditionTrue || c.Reason != replication.ReasonAway ||
@@ -97,7 +97,7 @@ func (b *board) deployment(cluster, name string) *appsv1.Deployment {
 	return b.kept[deploymentID{cluster, name}]
 }
 
-// countSources counts the sources that are so.
+// countSources counts the sources for which so is true.
 func (b *board) countSources(so func(*appsv1.Deployment) bool) (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

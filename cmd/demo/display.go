@@ -36,7 +36,7 @@ func show(ctx context.Context, b *board, terminal bool) {
 				return
 			}
 			if b.snapshot().headline != told {
-				break // news don't wait
+				break // show news at once
 			}
 		}
 	}

@@ -13,7 +13,7 @@ type tenureID struct {
 	epoch int64
 }
 
-// handoff is one change of a shard's holder, as its record told.
+// handoff is one change of a shard's holder, as its record showed it.
 type handoff struct {
 	Shard string `json:"shard"`
 	// Kind is Crash where the old holder had no part in it.
@@ -26,10 +26,11 @@ type handoff struct {
 	time time.Time // when the record changed hands, on its writer's clock
 }
 
-// gap is how long the shard was served by nobody, in milliseconds; nil while that isn't known. began is the first
-// tenure from this handoff on that was served: usually the one it made, a later one if that holder lapsed before it got
-// so far. Where the old holder told when it stopped, the new one reckons from that. A dead one couldn't: end is when it
-// lapsed or was killed, nil if it did neither.
+// gap returns how long no replica served the shard, in milliseconds; nil while that isn't known. began is the first
+// tenure from this handoff on that was served: usually the one that the handoff made, a later one if that holder
+// lapsed before it served. If the old holder said when it stopped, the new holder's log has the gap since then. A
+// dead holder couldn't say it, so the gap of a crash counts from end, when the old holder lapsed or was killed; nil
+// if it did neither.
 func gap(h handoff, began *lab.Line, end *time.Time) *float64 {
 	if began == nil {
 		return nil
@@ -50,7 +51,7 @@ func duration(ms float64) time.Duration { return time.Duration(ms * float64(time
 
 func milli(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// servedFrom is the first tenure of the shard, from this epoch on, that was served.
+// servedFrom returns the first tenure of the shard, from this epoch on, that was served; nil if there is none.
 func servedFrom(activations map[tenureID]lab.Line, shard string, epoch int64) *lab.Line {
 	var first *lab.Line
 	for id, a := range activations {

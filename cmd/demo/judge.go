@@ -122,7 +122,7 @@ func judge(o *observation) []check {
 		}
 	}
 	checks = append(checks, handoffCheck(o))
-	for _, kind := range []protocol.MoveKind{protocol.Crash, protocol.Planned} { // that the story has
+	for _, kind := range []protocol.MoveKind{protocol.Crash, protocol.Planned} { // the kinds that the demo causes
 		if !slices.ContainsFunc(o.handoffs, func(h handoff) bool { return h.Kind == kind }) {
 			checks = append(checks, check{fmt.Sprintf("gaps, %s", kind), "there were none", false})
 		}
@@ -133,7 +133,7 @@ func judge(o *observation) []check {
 			most = o.lease + crashAfterLease
 		}
 		what := fmt.Sprintf("gaps, %s: %d", g.kind, g.shards)
-		// one of an empty shard may take none
+		// a handoff of an empty shard may take no time
 		checks = append(checks, bounded(what, milliseconds(g.median)+" median, %s longest", most,
 			max(1, duration(g.longest))))
 	}
@@ -159,7 +159,7 @@ const (
 	caughtUpWithin = 30 * time.Second
 )
 
-// bounded is a check of a duration that was measured, which stands in the text for %s.
+// bounded checks a measured duration against its bound. In the text, %s stands for the duration.
 func bounded(what, text string, most, took time.Duration) check {
 	return check{what, fmt.Sprintf(text, length(took)) + ", at most " + most.String(), took > 0 && took <= most}
 }
@@ -177,7 +177,7 @@ func even(of map[string]int) bool {
 	return len(counts) > 0 && slices.Max(counts)-slices.Min(counts) <= 1
 }
 
-// handoffCheck holds the handoffs that the watch told of against those in the API server's log.
+// handoffCheck compares the handoffs that the watch showed with those in the API server's log.
 func handoffCheck(o *observation) check {
 	logged := 0
 	for _, h := range o.witness.Handoffs {
@@ -195,7 +195,8 @@ func handoffCheck(o *observation) check {
 	return c
 }
 
-// mode says who filtered a cluster's watches: the API server, or the replicas on arrival.
+// mode returns where a cluster's watches were filtered: by the API server (server), or by the replicas on arrival
+// (client).
 func (w watchFacts) mode() string {
 	if w.selectors > 0 && w.unfiltered == 0 && w.covered > 0 && w.strangers == 0 &&
 		(w.discarded == nil || *w.discarded == 0) {
@@ -210,7 +211,8 @@ func watchCheck(o *observation) check {
 	for _, name := range workloadClusters {
 		w := o.watches[name]
 		in[w.mode()] = append(in[w.mode()], name)
-		// What arrives in vain is dropped on arrival: it costs bandwidth, never correctness. But all must ask.
+		// Replicas drop objects of other shards on arrival: these cost bandwidth, never correctness. But all
+		// requests must have a selector.
 		c.ok = c.ok && w.selectors > 0 && w.unfiltered == 0
 	}
 	var parts []string

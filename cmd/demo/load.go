@@ -30,9 +30,9 @@ type order struct {
 	at      *cnatv1alpha1.At
 }
 
-// planAts says which Ats to create: spread over the clusters, half due at start, the others one after the other over
-// the spread. Due times are whole seconds, so that Pods' creation times, which have no fractions, can be held against
-// them.
+// planAts returns the Ats to create. They are spread over the clusters. Half are due at start, the others one after
+// the other over the spread. Due times are whole seconds, so that they can be compared with the creation times of
+// Pods, which have no fractions.
 func planAts(count int, start time.Time, spread time.Duration) []order {
 	orders := make([]order, count)
 	late := count - count/2

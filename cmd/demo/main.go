@@ -58,8 +58,8 @@ func realMain() int {
 	return exitFailed
 }
 
-// interruptible is a context that the first signal ends. A second one ends the process at once, and with it its
-// children; a terminal that is closed meanwhile is none.
+// interruptible returns a context that the first signal ends. A second signal ends the process at once, and with it
+// its children. But if the second signal is SIGHUP, from a terminal that is closed, it is ignored.
 func interruptible() (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)

@@ -29,12 +29,12 @@ type watchFacts struct {
 	selectors, unfiltered int
 	// covered and strangers count what the API server answers to these selectors: objects in their range, and others.
 	covered, strangers int
-	// discarded is what the replicas say they had to throw away; nil if they don't tell.
+	// discarded is how many objects the replicas count as thrown away; nil if they have no such metric.
 	discarded *int
 }
 
 // observation is everything that the judgement is about, as the API servers, their audit logs and the replicas'
-// metrics tell it at the end.
+// metrics show it at the end.
 type observation struct {
 	expected int
 	lease    time.Duration
@@ -45,7 +45,7 @@ type observation struct {
 	shards   []tenurev1alpha1.Shard       // all of them
 	live     map[string]string            // incarnation -> replica, of processes that run
 	replicas []string                     // that run
-	handoffs []handoff                    // as the watch told
+	handoffs []handoff                    // as the watch showed them
 	watches  map[string]watchFacts        // by cluster
 	second   secondFacts
 	traces   []traceFacts
@@ -150,7 +150,7 @@ func (o *observation) readWorkload(ctx context.Context, f *lab.Fleet, name strin
 	return nil
 }
 
-// replay asks the API server what a replica asked, and counts what it should and what it shouldn't have sent.
+// replay repeats a replica's list with its selector, and counts the objects in the selector's range and all others.
 func replay(ctx context.Context, c client.Client, selector string) (covered, strangers int, err error) {
 	ats := &cnatv1alpha1.AtList{}
 	if err := c.List(ctx, ats, &client.ListOptions{Raw: &metav1.ListOptions{ShardSelector: selector}}); err != nil {
@@ -170,7 +170,8 @@ func replay(ctx context.Context, c client.Client, selector string) (covered, str
 	return covered, strangers, nil
 }
 
-// discarded asks the live replicas how many objects they were sent for nothing, by cluster; nil if they don't tell.
+// discarded asks the live replicas how many objects they were sent for nothing, by cluster; nil if they have no
+// such metric.
 func (st *story) discarded(ctx context.Context) (map[string]int, error) {
 	var sum map[string]int
 	for _, r := range st.board.allReplicas() {
@@ -195,7 +196,7 @@ func (st *story) discarded(ctx context.Context) (map[string]int, error) {
 	return sum, nil
 }
 
-// facts tell the witness what the audit logs don't.
+// facts returns what the witness must know and the audit logs don't show.
 func (o *observation) facts() witness.Facts {
 	var facts witness.Facts
 	for cluster, ats := range o.ats {

@@ -7,27 +7,29 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
-// secondFacts are what the API servers and the conditions tell of the second act.
+// secondFacts is what the API servers and the conditions show of the second act.
 type secondFacts struct {
 	deployments int
 	within      time.Duration // until all were Replicated
 	repairs     []repair
-	// frozen is how long one cluster was; shownBy of the conditions told of it, the last after shownAfter.
+	// frozen is how long one cluster was frozen. shownBy is how many conditions showed that, the last of them after
+	// shownAfter.
 	frozen, shownAfter time.Duration
 	shownBy            int
-	// updates are the copies in the other clusters that got their new image meanwhile, the last slowest after its source.
+	// updates counts the copies in the other clusters that got their new image meanwhile. slowest is the longest
+	// time that one took after its source.
 	updates int
 	slowest time.Duration
 	caught  time.Duration // until all was as wanted, from when the cluster went on
 }
 
-// repair is what became of a copy that somebody meddled with.
+// repair is one change that the demo made to a copy, and how long it took until it was undone.
 type repair struct {
 	what string
 	took *time.Duration // nil: no write of ours followed
 }
 
-// readSecond asks the audit logs.
+// readSecond reads the second act from the audit logs.
 func (st *story) readSecond(logs map[string]auditFacts) (secondFacts, error) {
 	act, n := st.second, st.settings.deployments
 	home, err := readAudit(st.fleet.Planes.Cluster(homeCluster).AuditLog(), lab.AccountUser)
@@ -69,8 +71,9 @@ func (f auditFacts) repaired(verb, name string) *time.Duration {
 	return nil
 }
 
-// next is how long after a change was committed the replicas' next write of that copy was; nil if there is none. An
-// answer may be slower than what others make of the commit: then it counts from when the change arrived.
+// next returns how long after a change was committed the replicas' next write of that copy was committed; nil if
+// there is none. The replicas may react to a commit before the API server has answered it. In that case the time
+// counts from when the change arrived.
 func (f auditFacts) next(change deploymentWrite) *time.Duration {
 	var first *deploymentWrite
 	for i, w := range f.copyWrites {

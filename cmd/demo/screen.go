@@ -75,7 +75,7 @@ func gapText(ms *float64) string {
 	return "gap " + milliseconds(*ms)
 }
 
-// milliseconds is a duration as short as its reader needs it.
+// milliseconds formats a duration: in seconds from one second on, else in milliseconds.
 func milliseconds(ms float64) string {
 	if ms >= 1000 {
 		return fmt.Sprintf("%.2f s", ms/1000)

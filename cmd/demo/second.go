@@ -21,10 +21,10 @@ const (
 
 // secondAct is what happened to the Deployments, as far as we did it or saw it on the watches.
 type secondAct struct {
-	created, replicated                   time.Time
-	deletedName, scaledName               string
-	frozen, updated, shown, woken, caught time.Time
-	shownBy                               int // sources whose condition told of the frozen cluster
+	created, replicated          time.Time
+	deletedName, scaledName      string
+	frozen, shown, woken, caught time.Time
+	shownBy                      int // sources whose condition showed the frozen cluster
 }
 
 // replicate is the second act: Deployments in all clusters, two copies that somebody meddles with, and a cluster that
@@ -105,7 +105,6 @@ func (st *story) freeze(ctx context.Context, sources []*appsv1.Deployment) (err 
 			return fmt.Errorf("changing the image of Deployment %s: %w", d.Name, err)
 		}
 	}
-	st.second.updated = time.Now()
 	shows := func(source *appsv1.Deployment) bool {
 		return source.Spec.Template.Spec.Containers[0].Image == nextImage && showsAway(source, frozenIn)
 	}

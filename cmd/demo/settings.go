@@ -14,7 +14,7 @@ import (
 	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
-// The cast. The numbers that somebody may want to change are flags.
+// The cast: clusters and replicas. Numbers that a user may want to change are flags.
 const (
 	homeCluster = lab.Home
 	namespace   = lab.Namespace
@@ -48,7 +48,7 @@ type settings struct {
 	stay     bool // stay up until Ctrl-C
 }
 
-// newDemo is the command line; show does what it asks for.
+// newDemo returns the command line; show runs the demo with its settings.
 func newDemo(getenv func(string) string, show func(*settings) error) *cobra.Command {
 	s := &settings{}
 	cmd := &cobra.Command{
@@ -85,7 +85,7 @@ func newDemo(getenv func(string) string, show func(*settings) error) *cobra.Comm
 	return cmd
 }
 
-// locate finds the programs and manifests, and says how to make what is missing.
+// locate finds the programs and manifests. Its error says how to make what is missing.
 func (s *settings) locate() error {
 	var err error
 	if s.controlplane, err = localplane.FindBinary(); err != nil {

@@ -72,7 +72,7 @@ func gapsByKind(handoffs []handoff) []gapStats {
 	return all
 }
 
-// look tells how to go on from here.
+// look returns how to go on from here.
 func look(s *settings, f *lab.Fleet, b *board) string {
 	dir := f.Planes.Dir()
 	logs := "  ls $D/replicas/*.log $D/*/logs/*.log $D/*/audit.log\n"

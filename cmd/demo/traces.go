@@ -20,14 +20,15 @@ import (
 const (
 	// tracesWithin bounds the wait for the last spans of a trace: replicas send them every second.
 	tracesWithin = 10 * time.Second
-	// usualPort is where tenure trace looks for Jaeger if it isn't told.
+	// usualPort is the port at which tenure trace looks for Jaeger by default.
 	usualPort = 16686
 	// slowEnough narrows the search for the slowest reconcile; mostTraces bounds what is read of Jaeger at a time.
 	slowEnough = 50 * time.Millisecond
 	mostTraces = 5000
 )
 
-// traceFacts is one sight: one trace, or for the life of an At one for each reconcile.
+// traceFacts describes something worth seeing in Jaeger: one trace, or for the life of an At one trace for each
+// reconcile.
 type traceFacts struct {
 	what, about string
 	path        string   // below Jaeger's URL
@@ -55,7 +56,7 @@ func plural(n int, of string) string {
 	return fmt.Sprintf("%d %ss", n, of)
 }
 
-// queryPort is Jaeger's usual port if nobody has it, else 0 for any.
+// queryPort returns Jaeger's usual port if it is free, else 0 for any port.
 func queryPort() int {
 	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", usualPort))
 	if err != nil {
@@ -67,7 +68,8 @@ func queryPort() int {
 	return usualPort
 }
 
-// findTraces asks Jaeger for the three sights, again until all that belongs to them has arrived.
+// findTraces looks in Jaeger for the three things worth seeing. It repeats that until their traces are complete, or
+// time is up.
 func (st *story) findTraces(ctx context.Context, handoffs []handoff) ([]traceFacts, error) {
 	client := &jaeger.Client{URL: st.fleet.Jaeger.QueryURL()}
 	var found []traceFacts
@@ -110,7 +112,7 @@ func (st *story) query() jaeger.Query {
 		Tags: map[string]string{}}
 }
 
-// traceAt is the life of the At that came due last.
+// traceAt finds the life of the At that came due last.
 func (st *story) traceAt(ctx context.Context, client *jaeger.Client) (traceFacts, error) {
 	orders := planAts(st.settings.ats, time.Time{}, st.settings.spread)
 	name, q := orders[len(orders)-1].at.Name, st.query()
@@ -126,7 +128,7 @@ func (st *story) traceAt(ctx context.Context, client *jaeger.Client) (traceFacts
 	return facts, err
 }
 
-// traceHandoff is the planned move with the longest gap among the shards that had Ats to go on with.
+// traceHandoff finds the planned move with the longest gap among the shards of workload clusters.
 func (st *story) traceHandoff(ctx context.Context, client *jaeger.Client, handoffs []handoff) (traceFacts, error) {
 	facts := traceFacts{what: "a handoff", about: "a planned move", missing: "there was none"}
 	moved := longestPlanned(handoffs)
@@ -149,7 +151,7 @@ func (st *story) traceHandoff(ctx context.Context, client *jaeger.Client, handof
 func longestPlanned(handoffs []handoff) *handoff {
 	var longest *handoff
 	for i, h := range handoffs {
-		atHome := strings.HasPrefix(h.Shard, homeCluster+"/") // where nothing was when it moved
+		atHome := strings.HasPrefix(h.Shard, homeCluster+"/") // home had no objects when its shards moved
 		if h.Kind == protocol.Planned && !atHome && h.GapMS != nil && (longest == nil || *h.GapMS > *longest.GapMS) {
 			longest = &handoffs[i]
 		}
@@ -157,7 +159,7 @@ func longestPlanned(handoffs []handoff) *handoff {
 	return longest
 }
 
-// traceSlowest is the slowest reconcile of all.
+// traceSlowest finds the slowest reconcile of all.
 func (st *story) traceSlowest(ctx context.Context, client *jaeger.Client) (traceFacts, error) {
 	facts := traceFacts{what: "the slowest reconcile", about: "a reconcile"}
 	q := st.query()

@@ -70,7 +70,7 @@ func observe(ctx context.Context, f *lab.Fleet, b *board) error {
 // errDone is the cause of a context that is over because its work is.
 var errDone = errors.New("done")
 
-// watch tells of every version of the objects until the context ends.
+// watch calls on with every version of the objects until the context ends.
 func watch(ctx context.Context, f *lab.Fleet, cluster string, of client.Object, on func(any)) error {
 	config := f.Planes.Cluster(cluster).RESTConfig()
 	config.UserAgent = "demo"
@@ -92,11 +92,12 @@ func watch(ctx context.Context, f *lab.Fleet, cluster string, of client.Object, 
 	return nil
 }
 
-// poll reads what is new in a replica's log, of which so many lines have been read, and its metrics.
+// poll reads the lines of a replica's log after the first read ones, and its metrics. It returns how many lines
+// have been read by now.
 func poll(ctx context.Context, b *board, r *lab.Replica, read int) int {
 	lines, err := r.Log.Lines()
 	if err != nil {
-		return read // the next time
+		return read // try again the next time
 	}
 	for _, l := range lines[read:] {
 		if l.Activation() {

@@ -2,7 +2,9 @@ package main
 
 import (
 	"archive/tar"
+	"bytes"
 	"compress/gzip"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -16,12 +18,14 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// entry is a file in an archive.
+// entry is a file in an archive. Its content is text, or what is in the file at path.
 type entry struct {
 	name, path string
 	mode       int64
+	text       []byte
 }
 
 // archive packs the binary for a platform with what belongs to it.
@@ -32,8 +36,9 @@ func (r *release) archive(arch, binary string) error {
 		if err != nil {
 			return err
 		}
-		return errors.Join(writeTar(z, r.time, entry{"tenure", binary, 0o755}, entry{"LICENSE", "LICENSE", 0o644},
-			entry{"README.md", "README.md", 0o644}), z.Close())
+		return errors.Join(writeTar(z, r.time, entry{name: "tenure", path: binary, mode: 0o755},
+			entry{name: "LICENSE", path: "LICENSE", mode: 0o644},
+			entry{name: "README.md", path: "README.md", mode: 0o644}), z.Close())
 	})
 }
 
@@ -49,9 +54,12 @@ func (r *release) create(path string, write func(io.Writer) error) error {
 func writeTar(to io.Writer, at time.Time, entries ...entry) error {
 	w := tar.NewWriter(to)
 	for _, e := range entries {
-		text, err := os.ReadFile(e.path)
-		if err != nil {
-			return err
+		text := e.text
+		if text == nil {
+			var err error
+			if text, err = os.ReadFile(e.path); err != nil {
+				return err
+			}
 		}
 		header := &tar.Header{Typeflag: tar.TypeReg, Name: e.name, Size: int64(len(text)), Mode: e.mode, ModTime: at,
 			Format: tar.FormatPAX}
@@ -65,11 +73,11 @@ func writeTar(to io.Writer, at time.Time, entries ...entry) error {
 	return w.Close()
 }
 
-// user is who the image runs as: a number, so that a kubelet can check runAsNonRoot.
+// user is the user and group that the image runs as: numbers, so that a kubelet can check runAsNonRoot.
 const user = "65532:65532"
 
 // image makes one archive, in the layout of the Open Container Initiative, with an image for each platform: the static
-// binary and nothing else.
+// binary, and the authorities that it trusts where a kubeconfig names none.
 func (r *release) image(binaries map[string]string) error {
 	index := mutate.IndexMediaType(v1.ImageIndex(empty.Index), types.OCIImageIndex)
 	for _, arch := range platforms {
@@ -106,7 +114,10 @@ func (r *release) image(binaries map[string]string) error {
 func (r *release) imageFor(arch, binary string) (v1.Image, error) {
 	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
 		from, to := io.Pipe()
-		go func() { to.CloseWithError(writeTar(to, r.time, entry{"tenure", binary, 0o755})) }()
+		go func() {
+			to.CloseWithError(writeTar(to, r.time, entry{name: "tenure", path: binary, mode: 0o755},
+				entry{name: "etc/ssl/certs/ca-certificates.crt", text: authorities(), mode: 0o644}))
+		}()
 		return from, nil
 	}, tarball.WithCompressionLevel(gzip.BestCompression), tarball.WithMediaType(types.OCILayer))
 	if err != nil {
@@ -133,6 +144,18 @@ func (r *release) imageFor(arch, binary string) (v1.Image, error) {
 	return mutate.ConfigFile(image, config)
 }
 
+// authorities returns Mozilla's certificate authorities as a file of PEM. It leaves out those that are trusted under
+// conditions, since such a file can't say these.
+func authorities() []byte {
+	var file bytes.Buffer
+	for root := range bundle.Roots() {
+		if root.Constraint == nil {
+			_ = pem.Encode(&file, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // a buffer takes everything
+		}
+	}
+	return file.Bytes()
+}
+
 // filesBelow lists the files of a folder in order.
 func filesBelow(folder string) ([]entry, error) {
 	var all []entry
@@ -141,7 +164,7 @@ func filesBelow(folder string) ([]entry, error) {
 			return err
 		}
 		name, err := filepath.Rel(folder, path)
-		all = append(all, entry{filepath.ToSlash(name), path, 0o644})
+		all = append(all, entry{name: filepath.ToSlash(name), path: path, mode: 0o644})
 		return err
 	})
 	return all, err

@@ -3,8 +3,9 @@ module github.com/tenure-dev/tenure/cmd/release
 go 1.26.3
 
 require (
-	github.com/CycloneDX/cyclonedx-go v0.12.0
-	github.com/google/go-containerregistry v0.22.1
+	github.com/CycloneDX/cyclonedx-go v0.12.0 // bills of materials
+	github.com/google/go-containerregistry v0.22.1 // images
+	golang.org/x/crypto/x509roots/fallback v0.0.0-20261030153154-30a33513ff6d // certificate authorities of the image
 )
 
 require (

@@ -99,7 +99,7 @@ func (r *release) make(ctx context.Context) error {
 
 func step(format string, args ...any) { fmt.Printf("release: "+format+"\n", args...) }
 
-// readCommit reads what is released. Local changes aren't part of any commit, so there may be none.
+// readCommit reads what is released. It refuses local changes, since they are part of no commit.
 func (r *release) readCommit(ctx context.Context) error {
 	if changed, err := output(ctx, "git", "status", "--porcelain"); err != nil {
 		return err
@@ -161,11 +161,11 @@ func (r *release) manifests(ctx context.Context) error {
 	return nil
 }
 
-// ours is where a manifest names an image of Tenure, in whichever registry and version.
+// ours matches where a manifest names an image of Tenure, in any registry and version.
 var ours = regexp.MustCompile(`(?m)^(\s*(?:- )?image: )(?:\S+/)?tenure(?::\S+)?$`)
 
-// withImage names the image of the release in a manifest. One with Pods and none of our images would install another
-// version.
+// withImage puts the image of the release into a manifest. It refuses a manifest that has a Deployment and none of
+// our images, since that would install another version.
 func withImage(manifest, image string) (string, error) {
 	if strings.Contains(manifest, "kind: Deployment") && !ours.MatchString(manifest) {
 		return "", errors.New("its Deployment has no image of Tenure to replace")

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"crypto/x509"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -102,6 +104,27 @@ func TestTheImageHasABinaryForEachPlatform(t *testing.T) {
 		}
 		if config.Config.User != user || config.Config.Entrypoint[0] != "/tenure" || config.Architecture != platforms[i] {
 			t.Errorf("the image for %s: %+v", platforms[i], config)
+		}
+		layers, err := image.Layers()
+		if err != nil {
+			t.Fatal(err)
+		}
+		files, err := layers[0].Uncompressed()
+		if err != nil {
+			t.Fatal(err)
+		}
+		path, within := filepath.Join(t.TempDir(), "layer.tar"), t.TempDir()
+		text, err := io.ReadAll(files)
+		if err == nil {
+			err = os.WriteFile(path, text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		untar(t, path, within)
+		authorities, err := os.ReadFile(filepath.Join(within, "etc/ssl/certs/ca-certificates.crt")) // where Go looks for them
+		if err != nil || !x509.NewCertPool().AppendCertsFromPEM(authorities) {
+			t.Errorf("the image for %s knows no certificate authorities: %v", platforms[i], err)
 		}
 	}
 }

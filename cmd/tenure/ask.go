@@ -24,7 +24,7 @@ import (
 // askTimeout bounds a question to the home cluster.
 const askTimeout = 20 * time.Second
 
-// mostReplicas is how many replicas a plan can be asked for: each is made up, planned for and shown.
+// mostReplicas bounds the replicas of a plan: each is made up, planned for and shown.
 const mostReplicas = 1000
 
 // homeFlags say where the home cluster is, and which fleet there is meant.
@@ -33,8 +33,8 @@ type homeFlags struct {
 	contextFlag                                   string // the name of the flag of context
 }
 
-// question is what the commands that ask and change nothing have in common. They end with errUnhealthy if something is
-// wrong with the fleet.
+// question is what the commands that only ask have in common. They end with errUnhealthy if something is wrong with
+// the fleet.
 type question struct {
 	homeFlags
 	output string
@@ -49,7 +49,7 @@ func newQuestion(cmd *cobra.Command, getenv func(string) string,
 	return q.complete(cmd, getenv, ask)
 }
 
-// complete makes a command of a question whose home flags are declared.
+// complete finishes the command of a question whose home flags are declared.
 func (q *question) complete(cmd *cobra.Command, getenv func(string) string,
 	ask func(context.Context, *question, []string) error) *cobra.Command {
 	cmd.Flags().StringVarP(&q.output, "output", "o", "text", "output `format`: text or json")
@@ -67,7 +67,7 @@ func (q *question) complete(cmd *cobra.Command, getenv func(string) string,
 	return cmd
 }
 
-// declare adds the flags that say where the home cluster is; contextFlag is the name of that of its context.
+// declare adds the flags that say where the home cluster is. contextFlag is the name of the flag for its context.
 func (q *homeFlags) declare(cmd *cobra.Command, contextFlag string, getenv func(string) string) {
 	q.contextFlag = contextFlag
 	fs := cmd.Flags()
@@ -77,7 +77,7 @@ func (q *homeFlags) declare(cmd *cobra.Command, contextFlag string, getenv func(
 	fs.StringVar(&q.homeNamespace, "namespace", shard.DefaultNamespace,
 		"`namespace` of the home cluster that holds Leases, Shards and kubeconfig Secrets")
 	fs.StringVar(&q.fleet, "fleet", "", "`name` of the fleet, if it isn't the default one")
-	// a question is often asked in a replica's container
+	// These commands are often run in a replica's container, which may have these variables.
 	for _, name := range []string{"home-kubeconfig", "namespace", "fleet"} {
 		fromEnvironment(fs.Lookup(name), envName(name), getenv)
 	}
@@ -186,7 +186,7 @@ func (q *question) snapshot(ctx context.Context, askClusters bool) (console.Snap
 	return g.Fleet(ctx)
 }
 
-// validate refuses names that there can't be. An empty namespace would mean all of them.
+// validate refuses names that can't exist. An empty namespace would mean all namespaces.
 func (q *homeFlags) validate() error {
 	if problems := validation.IsDNS1123Label(q.homeNamespace); len(problems) > 0 {
 		return &console.UsageError{Text: fmt.Sprintf("--namespace %q: %s", q.homeNamespace, strings.Join(problems, "; "))}
@@ -210,7 +210,16 @@ func (q *homeFlags) gatherer(askClusters bool) (console.Gatherer, error) {
 	return console.Gatherer{Home: config, Namespace: q.homeNamespace, Of: keyspace.Fleet(q.fleet), Ask: askClusters}, nil
 }
 
-// connection is the one that kubectl would make.
+// gatherer connects as homeFlags does. It bounds each request, too, since the discovery of kinds heeds no context.
+func (q *question) gatherer(askClusters bool) (console.Gatherer, error) {
+	g, err := q.homeFlags.gatherer(askClusters)
+	if err == nil {
+		g.Home.Timeout = askTimeout
+	}
+	return g, err
+}
+
+// connection returns the connection that kubectl would make.
 func connection(kubeconfig, context string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
@@ -222,7 +231,7 @@ func connection(kubeconfig, context string) (*rest.Config, error) {
 	return config, err
 }
 
-// screen is what a person sees a command's answer on.
+// screen returns the screen for a command's answer.
 func screen(cmd *cobra.Command, getenv func(string) string) *console.Screen {
 	to := cmd.OutOrStdout()
 	return &console.Screen{To: to, Colour: isTerminal(to) && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"}

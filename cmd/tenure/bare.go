@@ -9,9 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 )
 
-// bare has a provider make clusters without cache and client. Shards have their own, over the same credentials, and
-// this program never asks for those of the cluster itself ([shard.Manager.Unfenced]), which would take some 15 KiB in
-// three replicas.
+// bare makes a provider create clusters without cache and client. Shards have their own, over the same credentials.
+// This program never asks for those of the cluster itself ([shard.Manager.Unfenced]), which would only cost memory.
 func bare(o *cluster.Options) {
 	o.NewCache = func(*rest.Config, cache.Options) (cache.Cache, error) { return noCache{}, nil }
 	o.NewClient = func(*rest.Config, client.Options) (client.Client, error) { return nil, nil }

@@ -18,9 +18,10 @@ import (
 )
 
 const (
-	// tokenLifetime outlasts a fleet that stands still over a holiday, and is over before a lost token is forgotten.
+	// tokenLifetime is longer than a fleet may stand still over a holiday, and short enough to bound the use of a
+	// lost token.
 	tokenLifetime = 30 * 24 * time.Hour
-	// The API server gives no token for less than ten minutes, and a year is no short life.
+	// The API server gives no token for less than ten minutes. More than a year would hardly be a limit.
 	shortestToken, longestToken = 10 * time.Minute, 365 * 24 * time.Hour
 	// serveWithin is how long add waits: a fleet that runs takes seconds, one that is being started about a minute.
 	serveWithin = 2 * time.Minute
@@ -114,7 +115,7 @@ func words[T ~string](all []T) string {
 	return strings.Join(text, ", ")
 }
 
-// wish is what the flags say, and nil what they don't.
+// wish returns what the flags say. A field is nil if its flag isn't given.
 func (a *accessFlags) wish() (w onboard.Wish, err error) {
 	if a.roles != nil {
 		if w.Roles, err = onboard.ParseRoles(a.roles); err != nil {
@@ -124,7 +125,7 @@ func (a *accessFlags) wish() (w onboard.Wish, err error) {
 	if a.namespaces == nil {
 		return w, nil
 	}
-	if w.Namespaces = onboard.Sorted(a.namespaces); len(w.Namespaces) == 0 { // such as that of a variable that isn't set
+	if w.Namespaces = onboard.Sorted(a.namespaces); len(w.Namespaces) == 0 { // as with a variable that isn't set
 		return w, usage(fmt.Errorf("--namespaces: names none: name some, or %s if the fleet may write in all",
 			onboard.AllNamespaces))
 	}
@@ -237,7 +238,7 @@ func newClusterAdd(getenv func(string) string) *cobra.Command {
 	return cmd
 }
 
-// showed shows what was done before something failed.
+// showed shows what was done before a failure.
 func showed(cmd *cobra.Command, getenv func(string) string, r onboard.Report) error {
 	if len(r.Lines) == 0 {
 		return nil
@@ -245,8 +246,8 @@ func showed(cmd *cobra.Command, getenv func(string) string, r onboard.Report) er
 	return r.Show(screen(cmd, getenv))
 }
 
-// printManifests prints what add would apply. The Secret belongs to another cluster, and a token into no repository, so
-// it is a comment.
+// printManifests prints what add would apply. The Secret is printed as a comment: it belongs in the home cluster, and
+// a token belongs in no repository.
 func printManifests(cmd *cobra.Command, name, namespace string, admin *adminFlags, o onboard.AddOptions) error {
 	on, err := onboarder(cmd, name, nil, admin)
 	if err != nil {
@@ -385,7 +386,7 @@ func newClusterRemove(getenv func(string) string) *cobra.Command {
 	admin.declare(cmd, "(default: the cluster itself isn't touched)")
 	cmd.Flags().DurationVar(&wait, "wait", serveWithin, "how long to wait until the replicas have let go; 0 doesn't wait")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if wait < 0 { // before the Secret is gone
+		if wait < 0 { // checked before the Secret is deleted
 			return &console.UsageError{Text: fmt.Sprintf("--wait %v: must not be negative", wait)}
 		}
 		clean := &admin

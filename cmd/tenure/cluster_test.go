@@ -32,6 +32,17 @@ func TestCommandsAboutClustersAskTheFleetThatIsNamed(t *testing.T) {
 	}
 }
 
+func TestEachRequestOfAQuestionIsBounded(t *testing.T) {
+	q := &question{homeFlags: homeFlags{homeKubeconfig: kubeconfigOf(t, "https://127.0.0.1:1"), homeNamespace: "ops"}}
+	g, err := q.gatherer(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g.Home.Timeout != askTimeout {
+		t.Errorf("%v, want %v", g.Home.Timeout, askTimeout)
+	}
+}
+
 func TestARequestOfACommandAboutClustersIsBounded(t *testing.T) {
 	home := &homeFlags{homeKubeconfig: kubeconfigOf(t, "https://127.0.0.1:1"), homeNamespace: "ops"}
 	o, err := onboarder(&cobra.Command{}, "west", home, &adminFlags{kubeconfig: kubeconfigOf(t, "https://127.0.0.1:2")})

@@ -52,7 +52,7 @@ type options struct {
 	hooks          labHooks
 }
 
-// newManager is the command that runs a replica: its flags, each with an environment variable, and what it does.
+// newManager returns the command that runs a replica. Each of its flags has an environment variable.
 func newManager(getenv func(string) string, manage func(context.Context, *options, io.Writer) error) *cobra.Command {
 	o := &options{sharding: true, serverFilter: true}
 	cmd := &cobra.Command{
@@ -150,10 +150,10 @@ func envName(name string) string {
 	return "TENURE_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
 
-// environment is the annotation of a flag with the name and the value of its environment variable.
+// environment is the annotation of a flag that holds the name and the value of its environment variable.
 const environment = "environment"
 
-// fromEnvironment has a flag that isn't given taken from an environment variable.
+// fromEnvironment lets an environment variable set a flag that isn't given.
 func fromEnvironment(f *pflag.Flag, variable string, getenv func(string) string) {
 	f.Usage += " [$" + variable + "]"
 	f.Annotations = map[string][]string{environment: {variable, getenv(variable)}}
@@ -174,8 +174,8 @@ func readEnvironment(fs *pflag.FlagSet) error {
 	return errors.Join(errs...)
 }
 
-// validate reports what shard.Config doesn't see. A zero value means the default there; on a command line
-// it is a mistake.
+// validate reports what shard.Config can't see. There a zero value means the default; on a command line it is a
+// mistake.
 func (o *options) validate() error {
 	if problems := validation.IsDNS1123Label(o.namespace); len(problems) > 0 {
 		return fmt.Errorf("--namespace %q: %s", o.namespace, strings.Join(problems, "; "))
@@ -240,14 +240,14 @@ func (o *options) validate() error {
 	return nil
 }
 
-// validateAddresses reports what can't be listened at, as far as that can be told by looking.
+// validateAddresses reports addresses at which this process can't listen, as far as that can be seen beforehand.
 func (o *options) validateAddresses() error {
 	taken := map[string]string{} // by address: the flag
 	for _, f := range []struct{ name, address string }{
 		{"metrics-bind-address", o.metricsAddress}, {"health-probe-bind-address", o.healthAddress},
 		{"pprof-bind-address", o.pprofAddress},
 	} {
-		if f.address == "0" || f.address == "" {
+		if f.address == "0" {
 			continue
 		}
 		_, port, err := net.SplitHostPort(f.address)
@@ -270,7 +270,7 @@ func (o *options) validateAddresses() error {
 // shardBits is the number of prefix bits of a new cluster.
 func (o *options) shardBits() int { return bits.TrailingZeros(uint(o.shards)) }
 
-// flagNames says which flag a complaint about shard.Config is about.
+// flagNames replaces fields of shard.Config in an error by the flags that set them.
 func flagNames(err error) error {
 	if err == nil {
 		return nil

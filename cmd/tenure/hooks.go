@@ -14,7 +14,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/telemetry"
 )
 
-// labHooks stand where benchmarks and gates meddle in a binary that is built with -tags lab. Here they do nothing.
+// labHooks are the hooks by which benchmarks and gates change a binary built with -tags lab. Here they do nothing.
 type labHooks struct{}
 
 func (labHooks) Declare(any)                                                      {}

@@ -4,5 +4,5 @@ package main
 
 import "github.com/tenure-dev/tenure/test/hooks"
 
-// labHooks of this binary are real: it was built for a laboratory.
+// labHooks are the real hooks, since this binary was built with -tags lab.
 type labHooks = hooks.Hooks

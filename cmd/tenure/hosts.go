@@ -10,8 +10,8 @@ import (
 // maxHosts is how many API servers have series of their own in rest_client_requests_total.
 const maxHosts = 1000
 
-// fewHosts counts the requests to further API servers as those of one named "other". Who may write kubeconfigs can name
-// another host each time, and a series is never forgotten.
+// fewHosts counts the requests to all further API servers under the name "other". Otherwise a user who may write
+// kubeconfigs could name a new host each time, and a series is never forgotten.
 type fewHosts struct {
 	clientmetrics.ResultMetric
 

@@ -13,7 +13,8 @@ import (
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 )
 
-// kubeconfigFlags are what the kubeconfigs of clusters may do and reach, and where they are beside Secrets.
+// kubeconfigFlags say what the kubeconfigs of clusters may do and reach, and where there are more of them than in
+// Secrets.
 type kubeconfigFlags struct {
 	allow, servers []string
 	folder         string
@@ -31,8 +32,8 @@ func (k *kubeconfigFlags) declare(fs *pflag.FlagSet) {
 			"NAME.kubeconfig is the cluster NAME; watched, and the same for all replicas (default: none)")
 }
 
-// validate reports a folder that isn't there, without which a replica would take all its clusters for removed, and a
-// list of servers that is given and empty: to allow all of them is hardly what was meant.
+// validate refuses a folder that isn't there, since the replica would take all its clusters for removed. It also
+// refuses an empty list of servers, since that is hardly meant to allow all.
 func (k *kubeconfigFlags) validate() error {
 	if k.servers != nil && len(k.servers) == 0 {
 		return errors.New("--kubeconfig-servers: names no server: name some, or leave the flag out to allow all")
@@ -51,7 +52,7 @@ func (k *kubeconfigFlags) validate() error {
 	return nil
 }
 
-// join returns the manager to set up with what takes clusters from Secrets, so that it takes them from the folder, too.
+// join returns the manager for readers of cluster Secrets. To them, the files of the folder are clusters, too.
 func (k *kubeconfigFlags) join(mgr mcmanager.Manager, namespace string, log logr.Logger) (mcmanager.Manager, error) {
 	if k.folder == "" {
 		return mgr, nil

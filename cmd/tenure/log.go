@@ -13,7 +13,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/text"
 )
 
-// newLog returns what this process logs with.
+// newLog returns the handler of this process's log.
 func newLog(to io.Writer, level slog.Leveler) slog.Handler {
 	return quietened{thrifty{
 		Handler: slog.NewJSONHandler(to, &slog.HandlerOptions{Level: level, ReplaceAttr: presentable}),
@@ -21,8 +21,8 @@ func newLog(to io.Writer, level slog.Leveler) slog.Handler {
 	}}
 }
 
-// presentable makes texts from elsewhere fit for a log, and leaves out what multicluster-runtime's kubeconfig provider
-// logs of its options: functions, which have no text. A stack is our own, and long.
+// presentable makes texts from elsewhere fit for a log. It leaves out the options that multicluster-runtime's
+// kubeconfig provider logs: they are functions, which have no text. A stack trace is our own, and may be long.
 func presentable(_ []string, a slog.Attr) slog.Attr {
 	switch err, failed := a.Value.Any().(error); {
 	case a.Key == "options":
@@ -36,8 +36,8 @@ func presentable(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// errorBudget bounds the errors of one cause that are logged. Reconciles that fail are tried again, all of them, for as
-// long as the cause lasts; the metrics count each.
+// errorBudget bounds the errors of one cause that are logged. Failing reconciles are retried for as long as the
+// cause lasts. The metrics count each error.
 var errorBudget = budget.Config{Burst: 10, Every: time.Minute, PerSecond: 5}
 
 // thrifty logs a few of the errors of each cause.
@@ -68,7 +68,8 @@ func (h thrifty) WithGroup(name string) slog.Handler {
 	return thrifty{h.Handler.WithGroup(name), h.budget}
 }
 
-// causeOf is what a line says, without the words that are names or figures: these differ from object to object.
+// causeOf returns the text of a line without the words that are names or figures, which differ from object to
+// object.
 func causeOf(r slog.Record) string {
 	words := []string{r.Message}
 	r.Attrs(func(a slog.Attr) bool {
@@ -82,8 +83,8 @@ func causeOf(r slog.Record) string {
 	}), " ")
 }
 
-// quietened logs at level Info what was cancelled. client-go calls it an error when a list that nobody wants any more
-// is cut short, as when a plan is called off while caches are being filled.
+// quietened lowers errors about something that was cancelled to level Info. client-go logs an error when a list is
+// cut short that isn't needed any more, for instance when a plan is called off while caches are being filled.
 type quietened struct{ slog.Handler }
 
 func (h quietened) Handle(ctx context.Context, r slog.Record) error {

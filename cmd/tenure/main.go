@@ -17,7 +17,9 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/pkg/text"
@@ -43,7 +45,7 @@ func main() {
 // longestError is how much of an error is printed, in bytes: it may list every flag that is wrong.
 const longestError = 8 * text.Note
 
-// errUnhealthy says that a question was answered, and that something is wrong with the fleet.
+// errUnhealthy means that a question was answered, and that something is wrong with the fleet.
 var errUnhealthy = errors.New("something is wrong")
 
 // run is main without the process: it returns the exit code.
@@ -75,6 +77,9 @@ func newRoot(getenv func(string) string, manage func(context.Context, *options, 
 	root.SilenceErrors, root.SilenceUsage, root.SuggestionsMinimumDistance = true, true, 2
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &console.UsageError{Text: err.Error()} })
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if cmd.HasParent() { // the manager has a log; without one, controller-runtime prints a stack after 30 s
+			ctrl.SetLogger(logr.Discard())
+		}
 		if err := readEnvironment(cmd.Flags()); err != nil {
 			return &console.UsageError{Text: err.Error()}
 		}
@@ -106,7 +111,7 @@ func stamp(info *debug.BuildInfo, ok bool) string {
 	return fmt.Sprintf("tenure %s (%s, %s, %s/%s)", version, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// noArguments refuses arguments, and suggests the commands that were perhaps meant.
+// noArguments refuses arguments, and suggests commands with a similar name.
 func noArguments(why string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -119,8 +124,8 @@ func noArguments(why string) cobra.PositionalArgs {
 	}
 }
 
-// complete has the shell offer the values of a flag.
+// complete makes the shell offer the values of a flag.
 func complete(cmd *cobra.Command, flag string, values ...string) {
 	offer := cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
-	_ = cmd.RegisterFlagCompletionFunc(flag, offer) // fails if there is one
+	_ = cmd.RegisterFlagCompletionFunc(flag, offer) // fails only if the flag has a completion already
 }

@@ -8,9 +8,22 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/go-logr/logr/funcr"
+	ctrl "sigs.k8s.io/controller-runtime"
 )
 
 func noEnv(string) string { return "" }
+
+func TestACommandGivesLibrariesALog(t *testing.T) {
+	var out, errs strings.Builder
+	run(t.Context(), []string{"version"}, noEnv, &out, &errs)
+	said := 0
+	ctrl.SetLogger(funcr.New(func(_, _ string) { said++ }, funcr.Options{})) // has no effect if one is set
+	if ctrl.Log.Info("x"); said != 0 {
+		t.Error("none was set")
+	}
+}
 
 func TestABadCommandLineIsOneClearLineAndExitCodeTwo(t *testing.T) {
 	cases := map[string]struct {
@@ -37,6 +50,7 @@ func TestABadCommandLineIsOneClearLineAndExitCodeTwo(t *testing.T) {
 		"no time to drain": {args: []string{"--drain-timeout=0"}, want: "--drain-timeout 0s"},
 		"no weight":        {args: []string{"--weight=0"}, want: "--weight 0"},
 		"no such port":     {args: []string{"--metrics-bind-address=:99999"}, want: `--metrics-bind-address ":99999"`},
+		"no address":       {args: []string{"--metrics-bind-address="}, want: `--metrics-bind-address ""`},
 		"one address for two": {args: []string{"--metrics-bind-address=:8081"},
 			want: `--health-probe-bind-address ":8081": is that of --metrics-bind-address`},
 		"source not a name":    {args: []string{"--deployment-source=West"}, want: `--deployment-source "West"`},
@@ -52,6 +66,8 @@ func TestABadCommandLineIsOneClearLineAndExitCodeTwo(t *testing.T) {
 		"no such resource": {args: []string{"--at-limits=cpu=1,memroy=1Gi"},
 			want: `"memroy=1Gi": memroy must be cpu, memory`},
 		"a resource twice": {args: []string{"--at-limits=cpu=1,cpu=2"}, want: `"cpu=2": cpu is there twice`},
+		"a device without limit": {args: []string{"--at-requests=example.com/gpu=1"},
+			want: "--at-requests: example.com/gpu=1 can't be shared"},
 		"request above its limit": {args: []string{"--at-requests=cpu=2"},
 			want: "--at-requests: cpu=2 is above its limit of 1"},
 		"a restricted root":  {args: []string{"--at-run-as-user=0"}, want: "--at-run-as-user 0"},
@@ -115,7 +131,7 @@ func TestFlagsSetTheDefaultsOfPods(t *testing.T) {
 		t.Errorf("got %+v", d)
 	}
 	gpu := optionsOf(t, nil, "--replica=r1", "--at-requests=example.com/gpu=1,hugepages-2Mi=4Mi,ephemeral-storage=1Gi",
-		"--at-limits=none")
+		"--at-limits=example.com/gpu=1,hugepages-2Mi=4Mi")
 	if len(gpu.pods.requests) != 3 {
 		t.Errorf("got %v", gpu.pods.requests)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -76,7 +77,7 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 	if o.sharding {
 		watched.InUse = func(name string) (clusterhealth.Use, bool) {
 			c, ok := sharded.Connection(multicluster.ClusterName(name))
-			// Whoever replicates asks of all clusters whether they can be used.
+			// With replication, every cluster may be a target, so its state is needed.
 			ask := func(ctx context.Context) error { return sharded.Ask(ctx, multicluster.ClusterName(name)) }
 			return clusterhealth.Use{Ask: ask, Given: c.Given, Refused: c.Refused, Needed: c.Engaged || o.replicates()}, ok
 		}
@@ -159,7 +160,7 @@ func homeConfig(o *options) (*rest.Config, error) {
 	return home, tune(home)
 }
 
-// tune sets what every connection of ours has in common.
+// tune sets what all our connections have in common.
 func tune(c *rest.Config) error {
 	c.UserAgent = "tenure/" + version
 	c.QPS = -1 // the API servers' own priority and fairness decides
@@ -176,16 +177,18 @@ func managerOptions(o *options, scheme *runtime.Scheme) manager.Options {
 	}
 }
 
-// cacheOf makes the manager's own cache, of one namespace. manager.Options.Cache would say so of all of home, which may
-// be the source of copies: its shards hold Deployments of all namespaces.
+// cacheOf returns the constructor of the manager's own cache. It holds the Secrets of clusters, in one namespace;
+// for its watchers, one that loses the label is deleted. manager.Options.Cache can't say this, since it would hold
+// for all caches of home. Home may be the source of copies, and then its shards hold Deployments of all namespaces.
 func cacheOf(namespace string) cache.NewCacheFunc {
 	return func(home *rest.Config, opts cache.Options) (cache.Cache, error) {
-		opts.DefaultNamespaces = map[string]cache.Config{namespace: {}}
+		clusters := labels.SelectorFromSet(labels.Set{kubeconfig.Label: "true"})
+		opts.DefaultNamespaces = map[string]cache.Config{namespace: {LabelSelector: clusters}}
 		return cache.New(home, opts)
 	}
 }
 
-// shardConfig is this replica's part in the fleet.
+// shardConfig returns the configuration of this replica in the fleet.
 func (o *options) shardConfig() shard.Config {
 	return shard.Config{
 		Namespace:       o.namespace,
@@ -207,7 +210,8 @@ func (o *options) shardConfig() shard.Config {
 	}
 }
 
-// seenPod is what peers may know of our Pod, and we of theirs. Outside of a container there is no termination log.
+// seenPod returns what peers may see of our Pod, and we of theirs. Outside of a container there is no termination
+// log.
 func (o *options) seenPod() shard.Pod {
 	pod := o.pod
 	if _, err := os.Stat(pod.TerminationLog); err != nil {
@@ -251,15 +255,15 @@ func newSharded(home *rest.Config, provider *mckubeconfig.Provider, opts manager
 	return mgr, err
 }
 
-// atPacked makes something smaller of an At that waits.
+// atPacked returns a smaller form of an At that waits, see [at.Pack].
 func atPacked(obj client.Object) shard.Packed {
 	if p := at.Pack(obj); p != nil {
 		return p
 	}
-	return nil // and not a nil of another type
+	return nil // not a nil *at.Packed, which wouldn't be nil as an interface
 }
 
-// atDue is when an At is to be looked at.
+// atDue returns when an At is due, see [at.Due].
 func atDue(obj client.Object) time.Time {
 	a, ok := obj.(*cnatv1alpha1.At)
 	if !ok {
@@ -268,7 +272,7 @@ func atDue(obj client.Object) time.Time {
 	return at.Due(a)
 }
 
-// newStock wires the same reconcilers as everybody has them: one leader works, the others wait.
+// newStock wires the same reconcilers without sharding: an elected leader works, the others wait.
 func newStock(home *rest.Config, provider *mckubeconfig.Provider, opts manager.Options, o *options,
 	see *sight) (mcmanager.Manager, error) {
 	opts.LeaderElection = true

@@ -46,7 +46,7 @@ func (p *podFlags) declare(fs *pflag.FlagSet) {
 		"numeric `user` and group of restricted Pods; -1 for the image's own, which mustn't be root")
 }
 
-// defaults are what the reconciler works with; the error names the flag.
+// defaults returns the defaults that the reconciler works with. The error names the flag.
 func (p *podFlags) defaults() (at.PodDefaults, error) {
 	d := at.RestrictedPods()
 	d.ServiceAccountName, d.ActiveDeadline = p.serviceAccount, p.deadline

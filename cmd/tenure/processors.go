@@ -10,24 +10,25 @@ import (
 	"time"
 )
 
-// Bounds of what a process uses of one processor's time.
+// Bounds of a process's CPU time, as a part of one processor's time.
 const (
-	// quietBelow is how little a process must use, and calmFor for how many intervals in a row, to be left with one.
+	// A process that uses less than quietBelow in each of calmFor intervals in a row gets one processor.
 	quietBelow = 0.2
 	calmFor    = 10
-	// busyFrom is from what use on it gets all. On a machine that others keep busy it may get no more than this of one.
+	// A process that uses busyFrom or more gets all processors. On a busy machine it may get no more CPU time than
+	// this.
 	busyFrom = 0.4
 	// useEvery is the interval.
 	useEvery = time.Second / 2
 )
 
-// frugality is whether a process that may use several processors is to use one at a time.
+// frugality decides whether a process should use one processor at a time.
 type frugality struct {
 	one  bool
 	calm int // quiet intervals in a row
 }
 
-// next notes what part of one processor was used in an interval, and reports whether to use one from now on.
+// next takes the part of one processor that was used in an interval. It reports whether to use one from now on.
 func (f *frugality) next(used float64) (one bool) {
 	if f.calm++; used >= quietBelow {
 		f.calm = 0
@@ -41,9 +42,9 @@ func (f *frugality) next(used float64) (one bool) {
 	return f.one
 }
 
-// spareProcessors has Go use one processor at a time while the process has little to do, until the context ends. With
-// more of them, each event that reaches an idle process wakes several threads: one to handle it and others to look for
-// work that there isn't. It does nothing where the environment says how many to use.
+// spareProcessors makes Go use one processor at a time while the process has little to do, until the context ends.
+// With more of them, each event that reaches an idle process wakes several threads: one to handle it, and others
+// that look for work in vain. It does nothing if GOMAXPROCS is set.
 func spareProcessors(ctx context.Context) {
 	if os.Getenv("GOMAXPROCS") != "" || runtime.GOMAXPROCS(0) == 1 {
 		return
@@ -63,13 +64,13 @@ func spareProcessors(ctx context.Context) {
 		case one && !before:
 			runtime.GOMAXPROCS(1)
 		case before && !one:
-			runtime.SetDefaultGOMAXPROCS() // as many as Go takes by itself
+			runtime.SetDefaultGOMAXPROCS() // Go's own default
 		}
 		last, since = used, now
 	}
 }
 
-// processorTime is what the process has used so far; 0 if that can't be known.
+// processorTime returns the CPU time that the process has used so far; 0 if it isn't known.
 func processorTime() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // never fails with these arguments

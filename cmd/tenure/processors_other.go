@@ -4,5 +4,5 @@ package main
 
 import "context"
 
-// spareProcessors does nothing: what the process uses isn't known here.
+// spareProcessors does nothing, since the CPU time of the process isn't known here.
 func spareProcessors(context.Context) {}

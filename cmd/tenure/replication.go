@@ -58,9 +58,9 @@ func (f *replicationFlags) declare(fs *pflag.FlagSet) {
 			strings.Join(replication.DefaultScalers, ", ")+" and who sets it by server-side apply")
 }
 
-// config is that of the reconciler, where tenure's own records are in the given namespace of the home cluster.
+// config returns the reconciler's configuration. namespace is that of Tenure's records in the home cluster.
 func (f *replicationFlags) config(namespace string) replication.Config {
-	// config/workload has the default's name in every cluster, whatever that of the records is.
+	// config/workload uses the default namespace in every cluster, whatever the namespace of the records is.
 	own := []string{namespace, shard.DefaultNamespace}
 	return replication.Config{
 		Clock: clock.RealClock{}, CreateNamespaces: f.createNamespaces, ForbiddenNamespaces: slices.Concat(own, f.forbidden),
@@ -83,12 +83,12 @@ func (f *replicationFlags) validate() error {
 // replicates reports whether Deployments are replicated.
 func (o *options) replicates() bool { return o.copying.source != noSource }
 
-// isSource tells the cluster whose Deployments are replicated.
+// isSource reports whether a cluster is the one whose Deployments are replicated.
 func (o *options) isSource(cluster keyspace.ClusterName) bool {
 	return o.replicates() && string(cluster) == o.copying.source
 }
 
-// homeCluster is the home cluster's name among the workload clusters, "" if it isn't one.
+// homeCluster returns the home cluster's name among the workload clusters, "" if it isn't one.
 func (o *options) homeCluster() multicluster.ClusterName {
 	if o.copying.source == homeName {
 		return homeName
@@ -114,8 +114,8 @@ func (o *options) replicationReconciler(clusters replication.Clusters, to target
 	return replication.NewReconciler(config)
 }
 
-// allWorkers are for the source cluster alone, which all Deployments are of. A target that answers late holds a worker
-// for each of them.
+// allWorkers gives the source cluster all workers, since all Deployments belong to it. A target that answers late
+// holds a worker for each of them.
 const allWorkers = 0
 
 func (o *options) replicationOptions() mccontroller.Options {
@@ -145,7 +145,7 @@ func (o *options) addReplication(mgr *shard.Manager, health *clusterhealth.Healt
 	return nil
 }
 
-// addStockReplication adds it to a leader-elected manager. breakers judge the provider's clusters.
+// addStockReplication adds the replication to a leader-elected manager. breakers judge the provider's clusters.
 func (o *options) addStockReplication(mgr mcmanager.Manager, provider *mckubeconfig.Provider, breakers *shard.Breakers,
 	health *clusterhealth.Health, see *sight) error {
 	if !o.replicates() {
@@ -154,7 +154,7 @@ func (o *options) addStockReplication(mgr mcmanager.Manager, provider *mckubecon
 	putOff := func(name multicluster.ClusterName, namespace string) (time.Duration, bool) {
 		cl, err := provider.Get(context.Background(), name) // it only looks it up
 		if err != nil {
-			return 0, false // whoever wants to work there finds out
+			return 0, false // the reconciler finds out when it works there
 		}
 		return breakers.PutOff(cl.GetConfig(), namespace)
 	}
@@ -172,8 +172,9 @@ func (o *options) addStockReplication(mgr mcmanager.Manager, provider *mckubecon
 		seen.Options(o.replicationOptions(), allWorkers))
 }
 
-// homeByName finds the home cluster by its name. A plain manager's own cluster has none, but copies name the cluster of
-// their source: those made without sharding would be nobody's with it, and the other way round.
+// homeByName finds the home cluster by its name. A plain manager's own cluster has no name, but copies name the
+// cluster of their source. Without the name, copies made without sharding wouldn't be known with sharding, and the
+// other way round.
 type homeByName struct{ replication.Clusters }
 
 func (c homeByName) GetCluster(ctx context.Context, name multicluster.ClusterName) (cluster.Cluster, error) {
@@ -183,7 +184,7 @@ func (c homeByName) GetCluster(ctx context.Context, name multicluster.ClusterNam
 	return c.Clusters.GetCluster(ctx, name)
 }
 
-// fromHome names the home cluster in requests that come from it.
+// fromHome gives the home cluster its name in requests that come from it.
 func fromHome(r mcreconcile.Reconciler) reconcile.TypedReconciler[mcreconcile.Request] {
 	return reconcile.TypedFunc[mcreconcile.Request](
 		func(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {

@@ -26,7 +26,7 @@ type sight struct {
 	log   logr.Logger
 }
 
-// newSight reads the environment's wishes; OTEL_* that make no sense end the start, in one line.
+// newSight reads the variables OTEL_*. If one makes no sense, the error is one line.
 func newSight(ctx context.Context, o *options, log logr.Logger) (*sight, error) {
 	settings, err := telemetry.ReadSettings(os.Getenv)
 	if err != nil {
@@ -61,8 +61,8 @@ func epochOf(ctx context.Context) int64 {
 	return int64(epoch)
 }
 
-// start sends traces in the background. The returned function sends what is left and stops; it is to be called when
-// everything else has ended, because handing shards off leaves traces too.
+// start sends traces in the background. The returned function sends what is left, and stops. Call it when
+// everything else has ended, since handing shards off leaves traces, too.
 func (s *sight) start(ctx context.Context) func() {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
@@ -96,8 +96,8 @@ func (s *sight) observe(mgr *shard.Manager) error {
 	return nil
 }
 
-// metricsOptions is how metrics are served. Secure means over TLS, to who presents a token of the home cluster and may
-// GET /metrics there.
+// metricsOptions returns how metrics are served. Secure means over TLS, and only to clients with a token of the
+// home cluster whose user may GET /metrics there.
 func (o *options) metricsOptions() metricsserver.Options {
 	m := metricsserver.Options{BindAddress: o.metricsAddress}
 	if o.metricsSecure {

@@ -72,7 +72,7 @@ func newTrace(getenv func(string) string) *cobra.Command {
 	return cmd
 }
 
-// query is what Jaeger is asked for. It refuses what names nothing that could have a trace.
+// query returns the query for Jaeger, or an error if the arguments name nothing that could have a trace.
 func (o *traceOptions) query() (q jaeger.Query, err error) {
 	if to, err := url.Parse(o.url); err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https" {
 		return q, fmt.Errorf("--jaeger %q: must be a URL such as http://127.0.0.1:16686", o.url)

@@ -110,7 +110,7 @@ func writeCommands(page io.Writer, host string, help func(command ...string) (st
 	}
 	fmt.Fprint(page, "\n## The commands\n\n### tenure\n\nRuns a replica. Each flag can be given as an environment "+
 		"variable, too: `--lease-duration` is "+
-		"`TENURE_LEASE_DURATION`.\nA flag that has no default is empty, or 0.\n")
+		"`TENURE_LEASE_DURATION`.\nAn empty one counts as not given. A flag that has no default is empty, or 0.\n")
 	for _, group := range groups {
 		fmt.Fprintf(page, "\n%s:\n\n", group.title)
 		var its []option

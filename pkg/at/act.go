@@ -23,8 +23,8 @@ import (
 	"github.com/tenure-dev/tenure/pkg/text"
 )
 
-// act carries a decision out. again says that the API server showed the view to be out of date, so another look is
-// needed.
+// act carries a decision out. again reports whether the API server showed the view to be out of date, so another
+// look is needed.
 func (a *actor) act(ctx context.Context, at *cnatv1alpha1.At,
 	decision Decision) (result ctrl.Result, again bool, err error) {
 	if decision.Delete {
@@ -183,7 +183,7 @@ func (a *actor) showRefusal(ctx context.Context, at *cnatv1alpha1.At, what strin
 	return nil
 }
 
-// isNews reports whether a refusal is for another cause than the one that is shown, and is to be shown instead.
+// isNews reports whether a refusal has another cause than the one that is shown, and may be shown instead.
 func (a *actor) isNews(at *cnatv1alpha1.At, shown, message string) bool {
 	if causeOf(shown) == causeOf(message) {
 		return false
@@ -192,7 +192,7 @@ func (a *actor) isNews(at *cnatv1alpha1.At, shown, message string) bool {
 	return ok
 }
 
-// causeOf is what a message says without the words that are names or figures, which may vary from try to try.
+// causeOf returns a message without the words that are names or figures, which may vary from try to try.
 func causeOf(message string) string {
 	return strings.Join(slices.DeleteFunc(strings.Fields(message), func(word string) bool {
 		return strings.ContainsAny(word, `"/0123456789`)

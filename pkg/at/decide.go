@@ -36,8 +36,8 @@ type View struct {
 	At *cnatv1alpha1.At
 	// Pod is the Pod with the At's Pod name, whether or not it belongs to the At; nil if there is none.
 	Pod *corev1.Pod
-	// Fresh says that At and Pod were read from the API server, in that order. Otherwise they come from caches, which
-	// may lag behind by different amounts.
+	// Fresh reports whether At and Pod were read from the API server, in that order. Otherwise they come from caches,
+	// which may lag behind by different amounts.
 	Fresh bool
 	Note  Note
 	Now   time.Time
@@ -49,12 +49,12 @@ type Decision struct {
 	Look bool
 	// Delete deletes the At, if it is unchanged since the view.
 	Delete bool
-	// Status is to be written if the At is unchanged since the view; nil for no write. The fields below apply only
-	// after this write has succeeded.
+	// Status is the status to write if the At is unchanged since the view; nil for no write. The fields below apply
+	// only after this write has succeeded.
 	Status *cnatv1alpha1.AtStatus
 	// MakePod makes the Pod.
 	MakePod bool
-	// Events are to be sent.
+	// Events are the events to send.
 	Events []Event
 	// After is when to decide again if no event comes first; 0: not needed.
 	After time.Duration

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,9 +53,9 @@ func RestrictedPods() PodDefaults {
 	}
 }
 
-// Validate refuses negative requests and limits, requests above their limit, and an ActiveDeadline that is negative
-// or no whole number of seconds. It joins one error per problem. It checks neither names of resources nor the
-// SecurityContext.
+// Validate refuses negative requests and limits, requests above their limit, requests of what can't be shared that
+// aren't their limit, and an ActiveDeadline that is negative or no whole number of seconds. It joins one error per
+// problem. It checks neither names of resources nor the SecurityContext.
 func (d PodDefaults) Validate() error {
 	var wrong []error
 	for _, name := range slices.Sorted(maps.Keys(d.Requests)) {
@@ -62,7 +63,11 @@ func (d PodDefaults) Validate() error {
 		if request.Sign() < 0 {
 			wrong = append(wrong, fmt.Errorf("requests: %s=%s is negative", name, request.String()))
 		}
-		if limit, ok := d.Limits[name]; ok && request.Cmp(limit) > 0 {
+		limit, limited := d.Limits[name]
+		if !shared(name) && (!limited || request.Cmp(limit) != 0) {
+			wrong = append(wrong, fmt.Errorf("requests: %s=%s can't be shared, so it needs a limit of the same size", name,
+				request.String()))
+		} else if limited && request.Cmp(limit) > 0 {
 			wrong = append(wrong, fmt.Errorf("requests: %s=%s is above its limit of %s", name, request.String(), limit.String()))
 		}
 	}
@@ -75,6 +80,12 @@ func (d PodDefaults) Validate() error {
 		wrong = append(wrong, fmt.Errorf("active-deadline: %v isn't a number of whole seconds, or 0", d.ActiveDeadline))
 	}
 	return errors.Join(wrong...)
+}
+
+// shared reports whether a node may have less of a resource than its Pods are limited to. The API server refuses a Pod
+// that requests another amount than its limit of any that it may not.
+func shared(name corev1.ResourceName) bool {
+	return !strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) && !strings.Contains(string(name), "/")
 }
 
 func (d PodDefaults) serviceAccount(spec *cnatv1alpha1.AtSpec) string {
@@ -104,8 +115,8 @@ func (d PodDefaults) resources(spec *cnatv1alpha1.AtSpec) corev1.ResourceRequire
 	return merged
 }
 
-// fill adds the missing defaults. A default that contradicts what the At says on the other side takes that value
-// instead.
+// fill adds the missing defaults. A default that contradicts the At's value on the other side (limit or request)
+// takes that value instead.
 func fill(to *corev1.ResourceList, defaults, other corev1.ResourceList,
 	fits func(value, other resource.Quantity) bool) {
 	for name, value := range defaults {

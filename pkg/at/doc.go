@@ -31,10 +31,10 @@
 //
 // # The Pod
 //
-// Whoever may create an At in a namespace may create a Pod there, with an image, a service account and a security
-// context of their choice; an At can't be used to give fewer rights than that. [PodDefaults] fill in what an At leaves
-// open. Unless configured otherwise they pass the Pod Security level "restricted" and quotas on cpu and memory. If a
-// namespace refuses a Pod all the same, the condition Blocked shows it.
+// A user who may create an At in a namespace can thereby run a Pod there, with an image, a service account and a
+// security context of their choice; an At can't be used to give fewer rights than that. [PodDefaults] fill in what
+// an At leaves open. Unless configured otherwise they pass the Pod Security level "restricted" and quotas on cpu
+// and memory. If a namespace refuses a Pod all the same, the condition Blocked shows it.
 //
 // # The writes in the life of an At
 //

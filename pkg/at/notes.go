@@ -46,7 +46,7 @@ type note struct {
 	claim claimID
 	// replaced is the resourceVersion that our last write replaced. A cache that still shows it lags behind that write.
 	replaced string
-	// awaited says that a reconcile met such a cache and waits for the event.
+	// awaited reports whether a reconcile met such a cache and waits for the event.
 	awaited bool
 	since   time.Time
 }

@@ -17,7 +17,7 @@ import (
 // Packed is an At that waits for its time, as [Pack] makes it: 128 bytes and its name, where the At has 800.
 type Packed struct {
 	namespace, name  string
-	schedule         string // "" where due says it all
+	schedule         string // "" if it follows from due
 	due              int64  // in seconds since 1970
 	uid              [16]byte
 	version          uint64
@@ -29,8 +29,8 @@ type Packed struct {
 	suspended        bool
 }
 
-// Pack makes something smaller of an At in a cache, after [Trim]. Almost all Ats there are wait for their time: these
-// are packed. It returns nil for others, and for objects of any other kind.
+// Pack returns a smaller form of an At in a cache, after [Trim]. It does so for Ats that wait for their time, which
+// are almost all of those in a cache. It returns nil for other Ats, and for objects of any other kind.
 func Pack(object client.Object) *Packed {
 	at, ok := object.(*cnatv1alpha1.At)
 	if !ok {
@@ -41,7 +41,7 @@ func Pack(object client.Object) *Packed {
 		startingDeadline: at.Spec.StartingDeadlineSeconds, timeToLive: at.Spec.TTLSecondsAfterFinished,
 		phase: at.Status.Phase, suspended: at.Spec.Suspend,
 	}
-	switch p.phase { // so that the letters are shared
+	switch p.phase { // so that all share one string
 	case "":
 	case cnatv1alpha1.AtPending:
 		p.phase = cnatv1alpha1.AtPending
@@ -62,7 +62,7 @@ func Pack(object client.Object) *Packed {
 	} else if _, err := hex.Decode(p.uid[:], []byte(digits)); err != nil {
 		return nil
 	}
-	// What has no place above was forgotten: then it can't be packed.
+	// If unpacking loses something, the At has more than Packed can hold.
 	same := *at
 	same.TypeMeta = metav1.TypeMeta{}
 	if !reflect.DeepEqual(p.unpack(), &same) {
@@ -94,7 +94,7 @@ func (p *Packed) unpack() *cnatv1alpha1.At {
 	return at
 }
 
-// written is how most schedules are written.
+// written returns a schedule in the form that most of them have.
 func written(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(time.RFC3339) }
 
 // uidOf writes a UID as API servers do.

@@ -69,10 +69,11 @@ type Reconciler struct {
 	budgets map[string]*budgets
 }
 
-// budgets are those of one cluster.
+// budgets are those of one cluster's Ats.
 type budgets struct{ events, refusals, causes *budget.Budget }
 
-// budgetsOf returns those of a cluster. They stay when it goes: they are small, and it may come back.
+// budgetsOf returns the budgets of a cluster. They stay when the cluster goes: they are small, and it may come
+// back.
 func (r *Reconciler) budgetsOf(cluster string) *budgets {
 	r.mu.Lock()
 	defer r.mu.Unlock()

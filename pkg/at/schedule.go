@@ -21,10 +21,13 @@ func ParseSchedule(text string) (time.Time, error) {
 	return due.UTC(), nil
 }
 
-// Due returns when an At needs a reconcile even if no event comes. No event of its own makes it need one before. For a
-// waiting At that is its schedule, which may have passed. So it is for one whose Pod may have ended, as the schedule
-// was when it began: that it begins moves no time. It is the At's creation, which means at once, if the status of a
-// waiting At has a condition that may be out of date. It is zero if the At waits for no time.
+// Due returns when an At needs a reconcile even if no event comes. Until then, no event of the At itself needs one.
+//
+//   - A waiting At is due at its schedule, which may have passed. If it has conditions, which may be out of date,
+//     it is due at its creation, which means at once.
+//   - A RUNNING At, whose Pod may have ended, is due at the schedule by which it was claimed. So the claim changes
+//     no due time. If its status has no schedule, somebody else wrote it, and the At is due at its creation.
+//   - For any other At the time is zero: it waits for no time.
 func Due(at *cnatv1alpha1.At) time.Time {
 	due, err := ParseSchedule(at.Spec.Schedule)
 	switch {

@@ -1,10 +1,10 @@
-// Package budget bounds how often others can make this process do something in vain: write an event, log an error, ask
-// for what is refused each time. Whoever can create ten thousand objects that can't be served must not get ten thousand
-// events and log lines for it.
+// Package budget limits actions that others can trigger in vain: writing an event, logging an error, repeating a
+// request that is refused each time. A user who creates ten thousand objects that can't be served must not cause
+// ten thousand events and log lines.
 //
-// A cause is what one line stands for, such as the reason and the namespace of a refusal. Each has a budget of its own,
-// so that a flood hides nothing but itself, and all causes together have one as well, since a flood may invent causes.
-// What is left out is counted, and the next line of the cause says so.
+// A cause is what one line stands for, such as the reason and the namespace of a refusal. Each cause has its own
+// budget, so a flood of one cause doesn't hide the others. All causes together have a budget, too, since a flood
+// may consist of ever new causes. What is suppressed is counted, and the next line of the cause reports the count.
 package budget
 
 import (
@@ -17,17 +17,18 @@ import (
 
 // Config of a [Budget]. All fields are required.
 type Config struct {
-	// Burst is how often in a row one cause may be told of, and Every how long it then takes until it may be again.
+	// Burst is how many times in a row one cause is allowed. After that it is allowed once per Every.
 	Burst int
 	Every time.Duration
-	// PerSecond bounds all causes together; for ten seconds they may take ten times as much at once.
+	// PerSecond is the rate for all causes together. Ten times as many are allowed at once after a pause.
 	PerSecond int
 }
 
-// causes is how many causes are remembered, those of the latest use: about 200 KiB. One that was forgotten starts anew.
+// causes is how many causes are remembered: about 200 KiB. The one that wasn't used for longest is forgotten first,
+// and starts again with a full budget.
 const causes = 1024
 
-// Budget says what may be told, or tried. It is safe for concurrent use.
+// Budget decides whether a cause may be reported, or an action tried, now. It is safe for concurrent use.
 type Budget struct {
 	config Config
 
@@ -38,7 +39,7 @@ type Budget struct {
 
 type cause struct {
 	limit *rate.Limiter
-	left  int // what was left out since the cause was last told of
+	left  int // times that the cause was refused since it was last allowed
 }
 
 // New returns a budget that is full.
@@ -49,15 +50,18 @@ func New(config Config) *Budget {
 	}
 }
 
-// Take reports whether a cause may be told of now, and if so how many times it wasn't since the last time it was.
+// Take reports whether a cause is allowed now, and uses up its budget. If it is, left is how many times it was
+// refused since it was last allowed.
 func (b *Budget) Take(name string, now time.Time) (left int, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c := b.of(name)
-	if !c.limit.AllowN(now, 1) || !b.all.AllowN(now, 1) {
+	if c.limit.TokensAt(now) < 1 || b.all.TokensAt(now) < 1 { // what is refused uses nothing up
 		c.left++
 		return 0, false
 	}
+	c.limit.AllowN(now, 1)
+	b.all.AllowN(now, 1)
 	left, c.left = c.left, 0
 	return left, true
 }
@@ -69,7 +73,7 @@ func (b *Budget) Spent(name string, now time.Time) bool {
 	return b.of(name).limit.TokensAt(now) < 1 || b.all.TokensAt(now) < 1
 }
 
-// of returns what is known of a cause. The caller holds mu.
+// of returns what is known about a cause. The caller holds mu.
 func (b *Budget) of(name string) *cause {
 	if known, ok := b.causes.Get(name); ok {
 		return known.(*cause)

@@ -55,6 +55,21 @@ func TestAFloodHidesNothingButItself(t *testing.T) {
 	}
 }
 
+func TestACauseThatAFloodOfOthersHidesKeepsItsOwnBudget(t *testing.T) {
+	b := New(Config{Burst: 3, Every: time.Hour, PerSecond: 1})
+	for i := range 100 {
+		b.Take(fmt.Sprint("flood-", i), start)
+	}
+	for range 10 {
+		if _, ok := b.Take("rare", start); ok {
+			t.Fatal("the flood left something")
+		}
+	}
+	if left, ok := b.Take("rare", start.Add(time.Minute)); !ok || left != 10 {
+		t.Errorf("after the flood: %v, %d left out; want it told of, with 10", ok, left)
+	}
+}
+
 func TestInventedCausesShareOneBudgetAndAreForgotten(t *testing.T) {
 	b := New(Config{Burst: 3, Every: time.Minute, PerSecond: 10})
 	var before, after runtime.MemStats

@@ -3,16 +3,16 @@
 //
 // A cluster is a Secret with a kubeconfig in the home cluster; package kubeconfig refuses what must not be in one.
 // Health watches the Secrets and regularly asks each cluster whether it answers. It reports a change by a metric, a
-// log line and an event on the Secret. All replicas together send one event. Health never stops anything: one
-// cluster's trouble is no other cluster's.
+// log line and an event on the Secret. All replicas together send one event. Health never stops anything: trouble
+// in one cluster doesn't affect the others.
 //
 // # The connection in use
 //
 // The program may already have a connection to the cluster ([Config].InUse). If it was made of the kubeconfig that
-// the Secret holds now, Health opens no other one and takes the verdict of [Use].Ask. In command tenure that is
-// package shard's, so the operator is shown what the sharding protocol goes by. If the Secret holds another
-// kubeconfig by now and that one doesn't work or was refused, the cluster stays usable for as long as the connection
-// in use works, and Health reports the Secret as rejected.
+// the Secret holds now, Health opens no other connection and takes the verdict of [Use].Ask. In command tenure this
+// verdict comes from package shard, so the operator sees what the sharding protocol acts on. If the Secret holds
+// another kubeconfig by now, and that one doesn't work or was refused, the cluster stays usable for as long as the
+// connection in use works. Health then reports the Secret as rejected.
 //
 // A cluster that works, and that nothing in this replica depends on, is asked rarely ([Config].Rarely). No connection
 // to it is kept open.

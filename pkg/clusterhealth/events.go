@@ -19,28 +19,28 @@ import (
 )
 
 const (
-	// eventEvery is how often one cause is told: a cluster that comes and goes all the time makes no flood. Trouble that
-	// stays is told again after it, since events are kept for an hour.
+	// eventEvery is the time between two events of one cause, so that a cluster that comes and goes all the time
+	// causes no flood. Trouble that lasts is reported again after it, since API servers keep events for an hour only.
 	eventEvery = 20 * time.Minute
-	// StillSo is how old the last event about a trouble that stays can be.
+	// StillSo is the maximum age of the latest event about trouble that still lasts.
 	StillSo = eventEvery + time.Minute
 	// EventReporter is the reporting controller of the events.
 	EventReporter = "tenure"
 )
 
-// Event is something to tell of a Secret's cluster. It regards the Secret even where that stands for a file, so that
-// one question gets the events of any cluster; its note names the file.
+// Event is an event about the cluster of a Secret. It regards the Secret even if that stands for a file, so that
+// one query finds the events of any cluster. The note then names the file.
 type Event struct {
-	// Reporter is the reporting controller, Replica the instance, Action what was done when it was found.
+	// Reporter is the reporting controller, and Replica its instance. Action is what was being done.
 	Reporter, Replica, Action string
 	Reason, Note              string
-	// Cause is what makes it another event than one with the same reason.
+	// Cause distinguishes events that have the same reason.
 	Cause  string
 	Normal bool
 }
 
-// object is the event. All replicas find the same trouble, so its name is made of what it is about: who comes second
-// finds it there. A recorder would make one event per replica.
+// object returns the event. All replicas find the same trouble, so the name is derived from what the event is
+// about: the second replica to create it finds that it exists. A recorder would create one event per replica.
 func (e Event) object(secret *corev1.Secret, now time.Time) *eventsv1.Event {
 	kind := corev1.EventTypeWarning
 	if e.Normal {
@@ -59,7 +59,7 @@ func (e Event) object(secret *corev1.Secret, now time.Time) *eventsv1.Event {
 			Name: fmt.Sprintf("%.230s.%016x", name, cause.Sum64())},
 		EventTime:           metav1.NewMicroTime(now),
 		ReportingController: e.Reporter,
-		ReportingInstance:   text.Line(e.Replica, 128), // what the API server takes
+		ReportingInstance:   text.Line(e.Replica, 128), // the API server's limit
 		Action:              e.Action,
 		Reason:              e.Reason,
 		Type:                kind,
@@ -71,8 +71,8 @@ func (e Event) object(secret *corev1.Secret, now time.Time) *eventsv1.Event {
 	}
 }
 
-// Tell makes the event, unless one of its cause was made a moment ago, whoever did. One that can't be made is only
-// logged: metrics and logs have it too.
+// Tell creates the event, unless any replica has created one for the same cause in the present period of
+// eventEvery. A failure is only logged, since metrics and the log report the trouble, too.
 func (e Event) Tell(ctx context.Context, home client.Client, log logr.Logger, secret *corev1.Secret, now time.Time) {
 	err := home.Create(ctx, e.object(secret, now))
 	if err != nil && !apierrors.IsAlreadyExists(err) {

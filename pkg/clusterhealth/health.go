@@ -27,28 +27,28 @@ import (
 // Config of [Health]; zero values mean the defaults.
 type Config struct {
 	Namespace string        // of the kubeconfig Secrets
-	Replica   string        // who reports; default "tenure"
-	Every     time.Duration // between two questions to a cluster; default 10 s
-	Rarely    time.Duration // the same where nothing depends on the answer, as long as that is good; default 5 min
+	Replica   string        // named in events; default "tenure"
+	Every     time.Duration // between two requests to a cluster; default 10 s
+	Rarely    time.Duration // the same for a usable cluster that nothing here depends on; default 5 min
 	Timeout   time.Duration // for one answer; default 5 s
 	// Policy says what kubeconfigs may do.
 	Policy kubeconfig.Policy
-	// InUse returns how a cluster is reached that is in use; ok is false for others. A Secret that was broken doesn't take
-	// its cluster away. Default: there are none.
+	// InUse returns the connection that the program already has to a cluster; ok is false if it has none. A cluster
+	// stays in use when its Secret breaks. Default: there are none.
 	InUse func(cluster string) (_ Use, ok bool)
-	// Limit has a cluster go by the limits that its Secret gives it, and says what is wrong with them. The Secret is nil
-	// once it is gone. Default: there are none.
+	// Limit applies the limits in a cluster's Secret, and returns what is wrong with them. The Secret is nil once it
+	// is gone. Default: no limits.
 	Limit func(cluster string, secret *corev1.Secret) error
 }
 
-// Use is how a cluster is reached that is in use.
+// Use is the connection that the program already has to a cluster.
 type Use struct {
-	// Ask says why the cluster can't be used over the connection, nil if it can. It may know without a request.
+	// Ask returns why the cluster can't be used over this connection; nil if it can. It may answer without a request.
 	Ask   func(context.Context) error
-	Given *rest.Config // what the connection was made of
-	// Refused is why that isn't what the Secret holds, "" if it is or may be.
+	Given *rest.Config // the configuration that the connection was made of
+	// Refused is why the connection doesn't use what the Secret holds now; "" if it does, or may.
 	Refused string
-	// Needed is whether something here depends on the cluster.
+	// Needed reports whether something in this replica depends on the cluster.
 	Needed bool
 }
 
@@ -80,7 +80,7 @@ type Health struct {
 	client client.Client
 	log    logr.Logger
 
-	changed chan struct{} // holds a token after a change that nobody took notice of yet
+	changed chan struct{} // holds a token after a change, until it is received
 
 	mu         sync.Mutex // guards all below
 	states     map[string]state
@@ -91,14 +91,14 @@ type Health struct {
 type state struct {
 	reason string
 	usable bool // by the connection in use, whatever the Secret holds
-	// cause is what makes one trouble another than the last with the same reason. What is wrong with a kubeconfig is the
-	// same each time; how a connection fails isn't.
+	// cause distinguishes troubles with the same reason. It is set for a bad kubeconfig, whose error is the same each
+	// time. It is empty for a failed connection, whose error varies.
 	cause string
-	since time.Time // it is usable, or isn't
-	// looked is when it was last looked at, and version the Secret's then.
+	since time.Time // when usable last changed
+	// looked is when the cluster was last looked at, and version the Secret's resourceVersion then.
 	looked  time.Time
 	version string
-	told    time.Time // by an event
+	told    time.Time // when it was last reported by an event
 }
 
 // New returns a Health; see SetupWithManager.
@@ -119,11 +119,11 @@ func New(cfg Config) *Health {
 		complaints: map[string]complaint{}}
 }
 
-// SetupWithManager adds it to the home cluster's manager.
+// SetupWithManager adds Health to the home cluster's manager. It runs in every replica.
 func (h *Health) SetupWithManager(mgr mcmanager.Manager) error {
 	local := mgr.GetLocalManager()
 	h.client, h.log = local.GetClient(), local.GetLogger().WithName("clusterhealth")
-	everywhere := false // every replica tells of its own view
+	everywhere := false // every replica reports its own view
 	return ctrl.NewControllerManagedBy(local).Named("clusterhealth").
 		For(&corev1.Secret{}, builder.WithPredicates(kubeconfig.Secrets(h.cfg.Namespace))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 16, NeedLeaderElection: &everywhere}).
@@ -133,18 +133,16 @@ func (h *Health) SetupWithManager(mgr mcmanager.Manager) error {
 // Reconcile looks at one cluster, and asks for the next look.
 func (h *Health) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	secret := &corev1.Secret{}
-	if err := h.client.Get(ctx, req.NamespacedName, secret); err != nil {
-		switch {
-		case apierrors.IsNotFound(err) && h.stillUsed(req.Name):
-			return ctrl.Result{RequeueAfter: time.Second}, nil
-		case apierrors.IsNotFound(err):
-			h.forget(req.Name)
-			return ctrl.Result{}, nil
-		}
-		return ctrl.Result{}, fmt.Errorf("reading Secret %s: %w", req.NamespacedName, err)
-	}
-	if !secret.DeletionTimestamp.IsZero() {
+	err := h.client.Get(ctx, req.NamespacedName, secret)
+	gone := apierrors.IsNotFound(err) || !secret.DeletionTimestamp.IsZero() // a finalizer may hold it for long
+	switch {
+	case gone && h.stillUsed(req.Name):
+		return ctrl.Result{RequeueAfter: time.Second}, nil
+	case gone:
+		h.forget(req.Name)
 		return ctrl.Result{}, nil
+	case err != nil:
+		return ctrl.Result{}, fmt.Errorf("reading Secret %s: %w", req.NamespacedName, err)
 	}
 	h.limit(ctx, secret)
 	var use *Use
@@ -162,7 +160,7 @@ func (h *Health) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 		found = h.inUse(ctx, *use, found)
 	}
 	h.tell(ctx, secret, found)
-	if reason == ReasonBadConfig && !found.usable { // until the Secret changes, but for telling it again
+	if reason == ReasonBadConfig && use == nil { // nothing changes before the Secret does; only its event is repeated
 		return ctrl.Result{RequeueAfter: eventEvery}, nil
 	}
 	return ctrl.Result{RequeueAfter: h.cfg.Every}, nil
@@ -175,7 +173,8 @@ type finding struct {
 	usable       bool
 }
 
-// stillUsed reports whether a cluster is used although its Secret is gone: one that comes back soon has only changed.
+// stillUsed reports whether a cluster is in use although its Secret is gone. A Secret that soon comes back was only
+// replaced.
 func (h *Health) stillUsed(cluster string) bool {
 	if h.cfg.InUse == nil {
 		return false
@@ -184,7 +183,8 @@ func (h *Health) stillUsed(cluster string) bool {
 	return used
 }
 
-// fresh reports whether what is known of a cluster is good, and new enough where nothing depends on it.
+// fresh reports whether the last look at this version of the Secret found the cluster usable, less than
+// [Config].Rarely ago.
 func (h *Health) fresh(secret *corev1.Secret) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -192,7 +192,7 @@ func (h *Health) fresh(secret *corev1.Secret) bool {
 	return known && s.reason == ReasonUsable && s.version == secret.ResourceVersion && time.Since(s.looked) < h.cfg.Rarely
 }
 
-// inUse adds what the connection in use says.
+// inUse completes a finding about the Secret with the state of the connection in use.
 func (h *Health) inUse(ctx context.Context, use Use, f finding) finding {
 	switch {
 	case f.usable && use.Refused == "":
@@ -216,8 +216,8 @@ func Look(ctx context.Context, secret *corev1.Secret, policy kubeconfig.Policy,
 	return reason, note
 }
 
-// look asks over the connection in use where that was made of the same credentials (shared), and else over another one,
-// which it closes if nobody else has a use for it.
+// look asks over the connection in use if that was made of the same credentials (shared). Otherwise it opens
+// another connection, and, with closes, closes it afterwards unless something else uses it.
 func look(ctx context.Context, secret *corev1.Secret, policy kubeconfig.Policy, timeout time.Duration, use *Use,
 	closes bool) (reason, note string, shared bool) {
 	access, err := kubeconfig.OfSecret(secret, policy)
@@ -245,7 +245,7 @@ func look(ctx context.Context, secret *corev1.Secret, policy kubeconfig.Policy, 
 	return ReasonUsable, "the API server answers", shared
 }
 
-// ask says why a cluster can't be used by these credentials.
+// ask returns why a cluster can't be used with these credentials; nil if it can.
 func ask(ctx context.Context, cfg *rest.Config, closes bool) error {
 	status, err := kubeconfig.Ask(ctx, cfg, closes)
 	switch {
@@ -262,8 +262,8 @@ func ask(ctx context.Context, cfg *rest.Config, closes bool) error {
 	return nil
 }
 
-// Usable reports whether a cluster could be used when it was last asked, and since when that is so. One that wasn't
-// asked yet, or isn't known, counts as not usable since the zero time.
+// Usable reports whether a cluster could be used when it was last asked, and since when that has been so. A cluster
+// that is unknown, or wasn't asked yet, has been unusable since the zero time.
 func (h *Health) Usable(cluster string) (ok bool, since time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -282,7 +282,7 @@ func (h *Health) signal() {
 	}
 }
 
-// tell makes a change of state known.
+// tell records a finding. It reports a change by metrics, log and event, and repeats the event of lasting trouble.
 func (h *Health) tell(ctx context.Context, secret *corev1.Secret, f finding) {
 	reason, note := f.reason, f.note
 	name, now := secret.Name, state{

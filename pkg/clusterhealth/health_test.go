@@ -115,7 +115,8 @@ func TestABrokenSecretLeavesItsClusterUsable(t *testing.T) {
 	ok.Store(http.StatusOK)
 	working := server(t, ok)
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "kept", UID: "u"},
+		// It can't go at once, and is gone for us all the same.
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "kept", UID: "u", Finalizers: []string{"example.com/slow"}},
 		Data:       map[string][]byte{kubeconfig.Key: []byte("current-context: x")},
 	}
 	home := fake.NewClientBuilder().WithObjects(secret).Build()
@@ -127,8 +128,8 @@ func TestABrokenSecretLeavesItsClusterUsable(t *testing.T) {
 	request := ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "n", Name: "kept"}}
 	look := func(what string, wantUsable bool, wantReason string) time.Time {
 		t.Helper()
-		if _, err := h.Reconcile(t.Context(), request); err != nil {
-			t.Fatal(err)
+		if result, err := h.Reconcile(t.Context(), request); err != nil || result.RequeueAfter > h.cfg.Every {
+			t.Fatalf("%s: %v, and the next look after %v", what, err, result.RequeueAfter)
 		}
 		got, since := h.Usable("kept")
 		if got != wantUsable {
@@ -158,6 +159,7 @@ func TestABrokenSecretLeavesItsClusterUsable(t *testing.T) {
 	ok.Store(http.StatusUnauthorized)
 	look("garbage, and what was in use has expired", false, ReasonBadConfig)
 	ok.Store(http.StatusOK)
+	look("garbage, and what was in use serves again", true, ReasonBadConfig)
 	secret.Data[kubeconfig.Key] = []byte(fmt.Sprintf(
 		"clusters: [{name: c, cluster: {server: %q}}]\nusers: [{name: u, user: {token: t}}]\n"+
 			"contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x", working.Host))
@@ -271,7 +273,7 @@ func TestTheConnectionInUseIsAskedWhereItIsTheSecrets(t *testing.T) {
 			t.Fatal(reason, note)
 		}
 	}
-	if n := opened.Swap(0); n != 1 {
+	if n := opened.Swap(0); n < 1 || n > 2 { // net/http doesn't use a connection again whose writer was 50 ms late
 		t.Errorf("%d connections for three questions over the one in use", n)
 	}
 	use.Given = &rest.Config{Host: s.URL, BearerToken: "before it was rotated"}

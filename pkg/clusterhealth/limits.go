@@ -10,14 +10,14 @@ import (
 // ReasonBadLimits is the reason of the event about annotations that can't be used.
 const ReasonBadLimits = "BadLimits"
 
-// complaint is what was last said of a Secret's limits.
+// complaint is what was last reported about a Secret's limits.
 type complaint struct {
 	text string
 	told time.Time
 }
 
-// limit has a cluster go by the limits of its Secret, and says what is wrong with them: once, and again after a while,
-// since events are kept for an hour.
+// limit applies the limits of a Secret to its cluster. It reports invalid limits once, and again every eventEvery,
+// since API servers keep events for an hour only.
 func (h *Health) limit(ctx context.Context, secret *corev1.Secret) {
 	if h.cfg.Limit == nil {
 		return

@@ -23,17 +23,17 @@ const (
 type entry struct {
 	raw *tenurev1alpha1.Shard
 	inspect.Shard
-	holder *Replica // nil if nobody
+	holder *Replica // nil if there is none
 }
 
-// moving reports whether the shard is on its way from a live holder to somebody else.
+// moving reports whether a live replica holds the shard and another one is its assignee.
 func (e *entry) moving() bool {
 	return e.holder != nil && e.holder.Acts() && e.Assignee != "" && e.Assignee != e.Holder
 }
 
 func (e *entry) served() bool { return e.holder != nil && e.holder.Acts() }
 
-// survey is the material of a judgement.
+// survey is the input of a judgement, parsed and linked.
 type survey struct {
 	Snapshot
 	members  *members
@@ -50,7 +50,7 @@ func Assess(s Snapshot) Fleet {
 	v := look(s)
 	f := Fleet{
 		Home: s.Home, Namespace: s.Namespace, Taken: s.Now, Unread: slices.Concat(s.Unread, v.members.unread),
-		// In JSON, none is an empty list, not null, which most readers can't go through.
+		// In JSON, an empty list is [], not null, which most readers can't iterate.
 		Replicas: []Replica{}, Clusters: []Cluster{}, Shards: []Shard{}, Moves: []Move{}, Recent: []Change{},
 	}
 	for _, r := range v.replicas {
@@ -105,7 +105,7 @@ func look(s Snapshot) *survey {
 	v := &survey{Snapshot: s, members: readLeases(s), bySlot: map[keyspace.ClusterName]*[slots][]*entry{},
 		removed: map[keyspace.ClusterName]bool{}}
 	var counting []*tenurev1alpha1.Shard
-	counting, v.odd = s.Records.Sort()
+	counting, v.odd, _ = s.Records.Sort()
 	for _, raw := range counting {
 		said, err := inspect.ReadShard(raw)
 		if err != nil {
@@ -134,7 +134,7 @@ func look(s Snapshot) *survey {
 	return v
 }
 
-// cover notes which slots a record is about.
+// cover enters a record at the slots that it covers.
 func (v *survey) cover(e *entry) {
 	at := v.bySlot[e.ID.Cluster]
 	if at == nil {
@@ -147,7 +147,7 @@ func (v *survey) cover(e *entry) {
 	}
 }
 
-// readClusters sums the records up by cluster, in order of names.
+// readClusters sums up the records of each cluster, in order of names.
 func (v *survey) readClusters() {
 	byName := map[keyspace.ClusterName]*Cluster{}
 	get := func(name keyspace.ClusterName) *Cluster {
@@ -168,7 +168,9 @@ func (v *survey) readClusters() {
 		held[c.Name] = held[c.Name] || e.holder != nil
 		if e.served() {
 			c.Held++
-			c.Removed = false // the home cluster needs no Secret to be a workload cluster too
+		}
+		if e.served() || e.holder != nil && e.holder.State == Quiet {
+			c.Removed = false // home and the clusters of files have no Secret, and a quiet holder may be at work
 		}
 		if e.moving() {
 			c.Moving++
@@ -183,7 +185,8 @@ func (v *survey) readClusters() {
 	}
 	for _, c := range byName {
 		if !v.Registered && !held[c.Name] && c.Reason == "" && v.living() > 0 {
-			// who may not read Secrets can only conclude it: replicas live, claim nothing there, and don't complain
+			// Without the right to read Secrets, this is only a conclusion: no record has a holder, and no replica
+			// complains.
 			c.Removed = true
 		}
 		c.Map, v.removed[c.Name] = v.drawMap(c.Name), c.Removed
@@ -192,7 +195,7 @@ func (v *survey) readClusters() {
 	slices.SortFunc(v.clusters, func(a, b *Cluster) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// drawMap shows a cluster's hash space, see [Cluster].
+// drawMap returns the [Cluster].Map of a cluster.
 func (v *survey) drawMap(name keyspace.ClusterName) string {
 	var text strings.Builder
 	at := v.bySlot[name]
@@ -235,8 +238,8 @@ func (v *survey) move(e *entry) Move {
 	if e.Warm == e.Assignee {
 		m.Stage = "draining"
 	}
-	// Of the writers of the spec, it's the fleet that writes the assignee; a person writes annotations under a name of
-	// their own.
+	// Managed fields show when the assignee was last written. Only the fleet writes it; a person's annotations have
+	// another field manager.
 	for _, f := range e.raw.ManagedFields {
 		if f.Subresource == "" && f.Time != nil && f.FieldsV1 != nil &&
 			strings.Contains(string(f.FieldsV1.GetRawBytes()), `"f:assignee"`) {

@@ -1,6 +1,6 @@
-// Package console answers the questions of the person on call: what does the fleet do, who holds this object and why
-// does nothing happen, and what would move if. `tenure status`, `tenure why` and `tenure plan` are its front, and the
-// status page shows the same [Fleet].
+// Package console answers the questions of the person on call: what the fleet does, who holds an object and why
+// nothing happens to it, and what would move after a change. `tenure status`, `tenure why` and `tenure plan` are
+// its front, and the status page shows the same [Fleet].
 //
 // Every answer is made in three parts: gather (the only I/O: [Gatherer]), a pure core that judges what was gathered
 // ([Assess], [Explain], [Foresee]), and rendering. JSON is the judged view as it is.
@@ -15,10 +15,10 @@
 //
 // # What it needs to read
 //
-// Leases, Shards and events in the namespace of the records: config/rbac/viewer_role.yaml. Secrets aren't needed. Who
-// may read them has the clusters asked from where the command runs, with the replicas' credentials, and nothing of a
-// Secret but its name reaches an answer; others get what the replicas say. What couldn't be read is said
-// ([Fleet].Unread).
+// Leases, Shards and events in the namespace of the records: config/rbac/viewer_role.yaml. Secrets aren't needed.
+// If the caller may read them, the clusters are asked from where the command runs, with the replicas' credentials.
+// Otherwise the answer relies on what replicas report. Of a Secret, only its name reaches an answer. [Fleet].Unread
+// lists what couldn't be read.
 //
 // Nothing here writes.
 package console

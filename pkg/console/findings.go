@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	// youngFor is how long something may be new before its being incomplete is worth a word.
+	// youngFor is for how long a new cluster may be without shards before that is trouble.
 	youngFor = 30 * time.Second
-	// stuckAfter is when a move that isn't over is called stuck: a drain may take 20 s, and building caches some more.
+	// stuckAfter is after how long a move counts as stuck: a drain may take 20 s, and filling caches some more.
 	stuckAfter = time.Minute
-	// crashesFor is for how long a crash that was healed is worth a word.
+	// crashesFor is for how long a healed crash is reported.
 	crashesFor = 10 * time.Minute
 	// examples is how many names a finding lists.
 	examples = 3
@@ -36,13 +36,14 @@ const (
 	AlertImbalance   = "TenureImbalance"
 	AlertWaiting     = "TenureKeyWaitingTooLong"
 	AlertLapses      = "TenureLapses"
-	// EntryLaterEpoch isn't an alert: it is what to do about objects that show higher epochs than their shards' records.
+	// EntryLaterEpoch isn't an alert. It says what to do about objects that show higher epochs than their shards'
+	// records.
 	EntryLaterEpoch = "Objects from a later epoch"
 	AlertForeign    = "TenureForeignRecords"
 	AlertLimited    = "TenureClusterLimited"
 )
 
-// findings says what is wrong, the worst first, and then what is good to know.
+// findings returns what is wrong, and then what is good to know.
 func (v *survey) findings() []Finding {
 	all := slices.Concat(
 		v.findNobody(), v.findRecords(), v.findUnserved(), v.findHoles(), v.findUnfit(), v.findLimited(), v.findQuiet(),
@@ -66,11 +67,12 @@ func (v *survey) findNobody() []Finding {
 		return nil
 	}
 	return []Finding{{Wrong, AlertUnheld, "no replica is alive: nothing is reconciled",
-		fmt.Sprintf("look at the replicas: kubectl -n %s get pods; and that --namespace and --fleet are theirs",
+		fmt.Sprintf("look at the replicas: kubectl -n %s get pods; and that --namespace and --fleet are theirs; with "+
+			"--sharding=off there are no shards, and Lease tenure-leader says who works",
 			v.Namespace)}}
 }
 
-// findRecords is about records that make no sense.
+// findRecords reports records that make no sense.
 func (v *survey) findRecords() (found []Finding) {
 	for _, o := range v.odd {
 		if o.Reason == inspect.Overlapping {
@@ -85,7 +87,7 @@ func (v *survey) findRecords() (found []Finding) {
 	return found
 }
 
-// findUnserved groups the shards that nobody serves by why that is so.
+// findUnserved reports the shards without a live holder, grouped by the reason.
 func (v *survey) findUnserved() []Finding {
 	why := map[string][]string{}
 	for _, e := range v.entries {
@@ -109,8 +111,8 @@ func (v *survey) findUnserved() []Finding {
 	return found
 }
 
-// findUnfit is about replicas that can't serve a cluster, by their own word. What one of them holds waits until it can,
-// or until another says that it can.
+// findUnfit reports replicas that say they can't serve a cluster. A shard that such a replica holds waits until it
+// can, or until another replica says that it can.
 func (v *survey) findUnfit() (found []Finding) {
 	for _, c := range v.clusters {
 		var cant, holding []string
@@ -138,16 +140,20 @@ func (v *survey) findUnfit() (found []Finding) {
 					list(holding, "")),
 				"they move within seconds to a replica that can; if they stay, none can: see why the holder can't"})
 		case len(cant) > 0:
+			who := "others serve it"
+			if c.Held == 0 {
+				who = "nobody serves it"
+			}
 			found = append(found, Finding{Note, AlertNotServed,
-				fmt.Sprintf("cluster %s can't be served by %s; others serve it", c.Name, list(cant, "")),
+				fmt.Sprintf("cluster %s can't be served by %s; %s", c.Name, list(cant, ""), who),
 				"see whether the way from there to the cluster's API server is open"})
 		}
 	}
 	return found
 }
 
-// findLimited is about clusters that refuse requests or answer late, by what replicas say: one finding for each cause.
-// Those that don't answer at all are findClusters'.
+// findLimited reports clusters that refuse requests or answer late, by what replicas say: one finding for each
+// cause. findClusters reports those that don't answer at all.
 func (v *survey) findLimited() (found []Finding) {
 	where := map[Finding][]string{}
 	for _, c := range v.clusters {
@@ -173,7 +179,7 @@ func (v *survey) findLimited() (found []Finding) {
 	return found
 }
 
-// saying lists the replicas that say the worst of how a cluster answers.
+// saying lists the replicas that report the worst state of a cluster.
 func (v *survey) saying(c *Cluster) (names []string) {
 	for _, r := range v.replicas {
 		if r.Acts() && slices.ContainsFunc(r.Clusters, func(said inspect.ClusterView) bool {
@@ -185,7 +191,7 @@ func (v *survey) saying(c *Cluster) (names []string) {
 	return names
 }
 
-// findHoles is about parts of the hash space that no record covers, and about records that overlap.
+// findHoles reports parts of the hash space that no record covers, and records that overlap.
 func (v *survey) findHoles() (found []Finding) {
 	var bare, partly, twice []string
 	for _, c := range v.clusters {
@@ -197,7 +203,7 @@ func (v *survey) findHoles() (found []Finding) {
 			case v.isYoung(c.Name):
 				found = append(found, Finding{Note, "", fmt.Sprintf("cluster %s is new and not divided into shards yet", c.Name),
 					""})
-			case c.Reason != clusterhealth.ReasonBadConfig: // else that is the finding
+			case c.Reason != clusterhealth.ReasonBadConfig: // findClusters reports that one
 				bare = append(bare, string(c.Name))
 			}
 		default:
@@ -222,7 +228,8 @@ func (v *survey) findHoles() (found []Finding) {
 		}
 	}
 	const coordinator = "the coordinator makes what is missing; look at its log"
-	add(bare, "registered, but not divided into shards yet: %s", coordinator)
+	add(bare, "registered, but not divided into shards yet: %s",
+		coordinator+", and for events ClusterHasTwoNames: a second name of a cluster stays so")
 	add(partly, "no record covers a part of: %s", coordinator+" (a deleted record comes back after a lease duration)")
 	add(twice, "records overlap, and no layout says which of them count: %s", "delete the records that were made by hand")
 	return found
@@ -235,7 +242,7 @@ func (v *survey) isYoung(name keyspace.ClusterName) bool {
 	})
 }
 
-// findQuiet is about replicas.
+// findQuiet reports late Leases, clocks that are ahead, double names and different builds.
 func (v *survey) findQuiet() (found []Finding) {
 	byName, builds := map[string]int{}, map[string]int{}
 	for _, r := range v.replicas {
@@ -334,7 +341,7 @@ func (v *survey) findClusters() (found []Finding) {
 	return found
 }
 
-// findMoves is about moves that take too long, and about balance.
+// findMoves reports moves that take too long, and imbalance.
 func (v *survey) findMoves() (found []Finding) {
 	var stuck []string
 	to := map[protocol.Incarnation]bool{}
@@ -363,7 +370,7 @@ func (v *survey) findMoves() (found []Finding) {
 	return found
 }
 
-// findCrashes tells of those that were healed, by who died.
+// findCrashes reports the crashes that were healed, by the replica that died.
 func (v *survey) findCrashes() (found []Finding) {
 	shards, last := map[string][]string{}, map[string]time.Time{}
 	for _, e := range v.entries {

@@ -28,7 +28,7 @@ type Fleet struct {
 	Unread []string `json:"unread,omitempty"`
 }
 
-// Totals over the fleet. Replicas counts those that live and stay.
+// Totals over the fleet. Replicas counts live ones that aren't leaving.
 type Totals struct {
 	Replicas int     `json:"replicas"`
 	Clusters int     `json:"clusters"`
@@ -57,7 +57,7 @@ const (
 
 // Replica is one incarnation.
 type Replica struct {
-	// Key is the letter that stands for it in maps; "" for one that holds nothing and can't.
+	// Key is the letter that stands for it in maps, "#" if there are too many replicas.
 	Key         string               `json:"key,omitempty"`
 	Name        string               `json:"name"`
 	Incarnation protocol.Incarnation `json:"incarnation"`
@@ -65,35 +65,35 @@ type Replica struct {
 	Coordinator bool                 `json:"coordinator"`
 	Build       string               `json:"build,omitempty"`
 	Weight      int                  `json:"weight"`
-	// RenewedAgo is by the replica's own clock, or by that of the watcher where Watched says so.
+	// RenewedAgo is measured on the replica's own clock, or on the watcher's if Watched is set.
 	RenewedAgo    Seconds `json:"renewedAgoSeconds"`
 	Watched       bool    `json:"watched"`
 	LeaseDuration Seconds `json:"leaseDurationSeconds"`
 	Shards        int     `json:"shards"`
 	Objects       int64   `json:"objects"`
 	Load          float64 `json:"load"`
-	// Unfit is what it says of the clusters that it can't serve.
+	// Unfit lists the clusters that it says it can't serve.
 	Unfit plan.UnfitFor `json:"unfit,omitempty"`
-	// Clusters is what it says of clusters that don't answer as they should, or whose keys wait.
+	// Clusters is what it reports about clusters that don't answer as they should, or whose keys wait.
 	Clusters []inspect.ClusterView `json:"clusters,omitempty"`
 }
 
-// Acts is whether the replica can be holding and doing its work.
+// Acts reports whether the replica may be holding shards and working.
 func (r Replica) Acts() bool { return r.State == Live || r.State == Leaving }
 
 // Cluster is one workload cluster.
 type Cluster struct {
 	Name keyspace.ClusterName `json:"name"`
-	// Reason and Note are those of [Answer].
+	// Reason and Note are those of the cluster's [Answer].
 	Reason string `json:"reason,omitempty"`
 	Note   string `json:"note,omitempty"`
-	// State and Cause are the worst that a live replica says of it: limited, open or half-open, and why; "" where none
-	// says anything.
+	// State and Cause are the worst that a live replica reports: limited, open or half-open, and why; "" if none
+	// reports anything.
 	State string `json:"state,omitempty"`
 	Cause string `json:"cause,omitempty"`
-	// Waits joins what replicas say of its keys and writes; nil where none says anything.
+	// Waits sums up what replicas report about its keys and writes; nil if none reports anything.
 	Waits *inspect.ClusterView `json:"waits,omitempty"`
-	// Removed says that it isn't registered any more: its records are kept, unheld, for their epochs.
+	// Removed reports whether it isn't registered any more. Its records stay, without a holder, to keep their epochs.
 	Removed bool  `json:"removed,omitempty"`
 	Shards  int   `json:"shards"`
 	Held    int   `json:"held"`
@@ -139,9 +139,9 @@ type Move struct {
 	Shard keyspace.ShardID     `json:"shard"`
 	From  protocol.Incarnation `json:"from"`
 	To    protocol.Incarnation `json:"to"`
-	// Stage is "warming" until the assignee has its caches, then "draining" until the holder hands off.
+	// Stage is "warming" until the assignee has filled its caches, then "draining" until the holder hands off.
 	Stage string `json:"stage"`
-	// AskedAgo is the time since the record was last given an assignee; negative where it doesn't tell.
+	// AskedAgo is the time since the record was last given an assignee; negative if the record doesn't show it.
 	AskedAgo Seconds `json:"askedAgoSeconds"`
 }
 
@@ -159,7 +159,7 @@ type Change struct {
 type Severity string
 
 const (
-	// Wrong needs somebody.
+	// Wrong needs action.
 	Wrong Severity = "wrong"
 	// Note is good to know.
 	Note Severity = "note"

@@ -130,6 +130,32 @@ func TestTheFleetIsJudgedByItsRecords(t *testing.T) {
 			},
 			want: []string{"note: cluster west can't be served by r1-aaaaaa; others serve it"},
 		},
+		"no replica can serve a cluster, and nobody holds it": {
+			change: func(s *Snapshot) {
+				s.Records.Leases[0].Annotations["tenure.dev/unfit"] = "west"
+				s.Records.Leases[1].Annotations["tenure.dev/unfit"] = "west"
+				for i := 4; i < 8; i++ {
+					s.Records.Shards[i].Status.Holder, s.Records.Shards[i].Spec.Assignee = "", ""
+				}
+			},
+			want: []string{
+				"wrong: nobody holds 4 shards: west/00, west/01, west/10 and 1 more",
+				"note: cluster west can't be served by r0-aaaaaa, r1-aaaaaa; nobody serves it",
+			},
+		},
+		"all holders are quiet, of a cluster without a Secret too": {
+			change: func(s *Snapshot) {
+				s.Clusters = s.Clusters[:1]
+				s.Records.Leases[0], s.Records.Leases[1] = lease("r0", time.Minute), lease("r1", time.Minute)
+			},
+			want: []string{
+				"wrong: no replica is alive: nothing is reconciled",
+				"wrong: r0-aaaaaa, which is quiet, holds 4 shards: east/00, east/10, west/00 and 1 more",
+				"wrong: r1-aaaaaa, which is quiet, holds 4 shards: east/01, east/11, west/01 and 1 more",
+				"wrong: replica r0-aaaaaa hasn't renewed its Lease for 60s of 10s (by its own clock)",
+				"wrong: replica r1-aaaaaa hasn't renewed its Lease for 60s of 10s (by its own clock)",
+			},
+		},
 		"a holder was sealed": {
 			change: func(s *Snapshot) { s.Records.Leases[1].Annotations["tenure.dev/sealed-by"] = "r0-aaaaaa" },
 			want: []string{

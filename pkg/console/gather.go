@@ -28,22 +28,22 @@ import (
 )
 
 const (
-	// askTimeout bounds the wait for one workload cluster, asksAtOnce is how many are asked at a time, and asksWithin
-	// bounds all of that, so that hundreds that are away leave time for the rest of the question.
+	// askTimeout bounds the wait for one workload cluster. asksAtOnce is how many are asked at a time. asksWithin
+	// bounds all of that, so that hundreds of clusters that don't answer leave time for the rest.
 	askTimeout = 3 * time.Second
 	asksAtOnce = 32
 	asksWithin = 10 * time.Second
 )
 
-// Gatherer reads what judgements are made of, as the user who asks.
+// Gatherer reads the input of judgements, with the rights of the caller.
 type Gatherer struct {
 	// Home is the connection to the home cluster.
 	Home *rest.Config
 	// Namespace of the records.
 	Namespace string
-	// Of is the fleet whose records they are.
+	// Of is the fleet that the records belong to.
 	Of keyspace.Fleet
-	// Ask is whether the workload clusters are asked if they can be used.
+	// Ask reports whether the workload clusters are asked if they can be used.
 	Ask bool
 }
 
@@ -87,7 +87,7 @@ func (g Gatherer) fleet(ctx context.Context, home client.Client) (Snapshot, erro
 	if s.Records, err = inspect.Read(ctx, home, g.Namespace, g.Of); err != nil {
 		return Snapshot{}, err
 	}
-	s.Now = time.Now() // before the clusters are asked, which may take its time
+	s.Now = time.Now() // before the clusters are asked, which may take long
 	if err := home.Get(ctx, client.ObjectKey{Name: g.Namespace}, &corev1.Namespace{}); apierrors.IsNotFound(err) {
 		return Snapshot{}, fmt.Errorf("there is no namespace %s at %s: --namespace names the one of the replicas",
 			g.Namespace, g.Home.Host)
@@ -108,7 +108,7 @@ func (g Gatherer) fleet(ctx context.Context, home client.Client) (Snapshot, erro
 	return s, nil
 }
 
-// judge says of each registered cluster whether it can be used: by asking it, or by what replicas say where it can't
+// judge finds out whether each registered cluster can be used: by asking it, or by what replicas report if it can't
 // be asked from here.
 func (g Gatherer) judge(ctx context.Context, home client.Client, secrets []corev1.Secret, s *Snapshot) {
 	only := replicasOnly(secrets)
@@ -136,8 +136,9 @@ func (g Gatherer) judge(ctx context.Context, home client.Client, secrets []corev
 	}
 }
 
-// replicasOnly are the UIDs of Secrets, by cluster, whose kubeconfigs do what only --kubeconfig-allow of the replicas
-// can allow. Nobody's own machine does that to answer a question, so only replicas can tell whether they can be used.
+// replicasOnly returns the UIDs of Secrets, by cluster, whose kubeconfigs need what only --kubeconfig-allow of the
+// replicas can allow. A person's own machine doesn't do that to answer a question, so only replicas know whether
+// they can be used.
 func replicasOnly(secrets []corev1.Secret) map[string]types.UID {
 	only := map[string]types.UID{}
 	for i := range secrets {
@@ -148,7 +149,7 @@ func replicasOnly(secrets []corev1.Secret) map[string]types.UID {
 	return only
 }
 
-// hear adds what replicas say of clusters that can't be asked from here.
+// hear adds what replicas report about clusters that can't be asked from here.
 func (s *Snapshot) hear(said []Answer) {
 	for _, a := range said {
 		i := slices.IndexFunc(s.Clusters, func(c Answer) bool { return c.Cluster == a.Cluster })
@@ -160,9 +161,9 @@ func (s *Snapshot) hear(said []Answer) {
 	}
 }
 
-// Told is what the replicas said last of each cluster, by their events of the last hour. A cluster that never had any
-// trouble isn't among them, nor is one whose trouble wasn't told again when it should have been: it is over, or the
-// cluster was removed.
+// Told returns what the replicas reported last about each cluster, by their events of the last hour. It leaves out
+// a cluster that never had trouble. It also leaves out trouble that wasn't reported again when it should have been:
+// it is over, or the cluster was removed.
 func Told(ctx context.Context, home client.Client, namespace string) ([]Answer, error) {
 	now := time.Now()
 	all, err := told(ctx, home, namespace, func(corev1.Event) bool { return true })
@@ -171,8 +172,9 @@ func Told(ctx context.Context, home client.Client, namespace string) ([]Answer, 
 	}), err
 }
 
-// complaints are what replicas say is wrong with clusters that can't be asked from here: those of their folders, and
-// those whose kubeconfigs only they may use. A cluster that has a Secret and a file is served by the Secret.
+// complaints returns what replicas report to be wrong with clusters that can't be asked from here: those of their
+// folders, and those whose kubeconfigs only replicas may use. A cluster that has a Secret and a file is served by
+// the Secret.
 func complaints(ctx context.Context, home client.Client, namespace string, secrets []corev1.Secret,
 	only map[string]types.UID, now time.Time) ([]Answer, error) {
 	all, err := told(ctx, home, namespace, func(e corev1.Event) bool {
@@ -196,7 +198,7 @@ func told(ctx context.Context, home client.Client, namespace string, of func(cor
 	slices.SortFunc(list.Items, func(a, b corev1.Event) int { return a.EventTime.Compare(b.EventTime.Time) })
 	last := map[string]Answer{}
 	for _, e := range list.Items {
-		// Limits that can't be used say nothing of the cluster, and nothing says when they are mended.
+		// Invalid limits say nothing about the cluster, and no event reports that they were corrected.
 		if e.ReportingController == clusterhealth.EventReporter && e.Reason != clusterhealth.ReasonBadLimits && of(e) {
 			name := e.InvolvedObject.Name
 			note := fmt.Sprintf("%s (said at %s)", strings.TrimPrefix(e.Message, "cluster "+name+": "),
@@ -207,8 +209,8 @@ func told(ctx context.Context, home client.Client, namespace string, of func(cor
 	return slices.Collect(maps.Values(last)), nil
 }
 
-// answers asks all clusters but some, a few at a time, and counts those for which there was no time. Nothing is said of
-// these: a cluster isn't away because others are.
+// answers asks all clusters except those in but, a few at a time. unasked counts those for which there was no time.
+// Their answers stay empty: a cluster isn't away because others are.
 func (g Gatherer) answers(ctx context.Context, secrets []corev1.Secret,
 	but map[string]types.UID) (all []Answer, unasked int) {
 	ctx, cancel := context.WithTimeout(ctx, asksWithin)
@@ -243,18 +245,18 @@ func (g Gatherer) answers(ctx context.Context, secrets []corev1.Secret,
 // Object is what is asked about.
 type Object struct {
 	Kind, Namespace, Name string
-	// Cluster is the one that it is in. "" is for an At the only one there is, and for a Deployment the home cluster.
+	// Cluster is where it is. "" means the only cluster there is for an At, and the home cluster for a Deployment.
 	Cluster keyspace.ClusterName
 }
 
 const (
 	kindAt         = "at"
 	kindDeployment = "deployment"
-	// homeCluster is what the home cluster is called where it is one of those that are sharded.
+	// homeCluster is the home cluster's name where that is one of the sharded clusters.
 	homeCluster = keyspace.ClusterName("home")
 )
 
-// String is the object as it is written on the command line.
+// String returns the object as it is written on the command line.
 func (o Object) String() string { return o.Kind + "/" + o.Name }
 
 // ParseObject reads KIND/NAME.
@@ -300,6 +302,8 @@ func (g Gatherer) Why(ctx context.Context, object Object, workload *rest.Config)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*askTimeout) // discovery and one read
 	defer cancel()
+	workload = rest.CopyConfig(workload)
+	workload.Timeout = askTimeout // discovery heeds no context
 	c, err := connect(workload)
 	if err != nil {
 		q.Unreadable = brief(err)
@@ -331,12 +335,12 @@ func (q *Question) read(ctx context.Context, c client.Client) error {
 	pod := &corev1.Pod{}
 	if at.Status.PodName != "" && c.Get(ctx, client.ObjectKey{Namespace: at.Namespace, Name: at.Status.PodName},
 		pod) == nil {
-		q.Pod = pod // a Pod that can't be read or isn't there is one thing less to say
+		q.Pod = pod // without a Pod, the answer says less
 	}
 	return nil
 }
 
-// workload is the connection that the replicas use.
+// workload returns the connection that the replicas use.
 func (g Gatherer) workload(ctx context.Context, home client.Client, name keyspace.ClusterName) (*rest.Config, error) {
 	if name == homeCluster {
 		return g.Home, nil
@@ -352,7 +356,7 @@ func (g Gatherer) workload(ctx context.Context, home client.Client, name keyspac
 	return access.REST()
 }
 
-// theCluster finds the cluster that is meant.
+// theCluster returns the cluster that is meant.
 func theCluster(s Snapshot, wanted keyspace.ClusterName) (keyspace.ClusterName, error) {
 	var names []string
 	known := false
@@ -376,10 +380,10 @@ func theCluster(s Snapshot, wanted keyspace.ClusterName) (keyspace.ClusterName, 
 	return "", &UsageError{"--cluster is needed; there are: " + strings.Join(names, ", ")}
 }
 
-// UsageError says that the question makes no sense, as opposed to that it couldn't be answered.
+// UsageError is the error of a question that makes no sense, as opposed to one that couldn't be answered.
 type UsageError struct{ Text string }
 
 func (e *UsageError) Error() string { return e.Text }
 
-// brief is an error on one line.
+// brief returns an error on one line.
 func brief(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

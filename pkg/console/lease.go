@@ -17,7 +17,8 @@ import (
 // members are the incarnations that Leases or records know of.
 type members struct {
 	byID map[protocol.Incarnation]*Replica
-	// lead is who coordinates by the record, "" if there is none; led says whether there is a record at all.
+	// lead is the coordinator that the lead record names, "" if there is none; led reports whether there is a lead
+	// record.
 	lead protocol.Incarnation
 	led  bool
 	// unread are Leases that make no sense.
@@ -75,7 +76,7 @@ func replicaOf(l inspect.Lease, raw *coordinationv1.Lease, s Snapshot) *Replica 
 	return r
 }
 
-// named returns an incarnation that a record names, known to have no Lease if it isn't known.
+// named returns the incarnation that a record names. If there is no Lease of it, its state is Missing.
 func (m *members) named(id protocol.Incarnation) *Replica {
 	r := m.byID[id]
 	if r == nil {
@@ -93,8 +94,8 @@ func nameOf(id protocol.Incarnation) string {
 	return string(id)
 }
 
-// sorted lists the incarnations by name, with keys for those that live or hold. Sealed ones that hold nothing are
-// history.
+// sorted lists the incarnations by name, with a key for each. It leaves out those that are sealed or missing, hold
+// nothing and don't coordinate: they are history.
 func (m *members) sorted() []*Replica {
 	all := slices.SortedFunc(maps.Values(m.byID), func(a, b *Replica) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(string(a.Incarnation), string(b.Incarnation)))
@@ -110,7 +111,8 @@ func (m *members) sorted() []*Replica {
 
 const keys = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-// keyOf is the letter of the i-th replica; there are more replicas than letters only in fleets that no screen shows.
+// keyOf returns the letter of the i-th replica; "#" if there are no more letters, as in fleets too large for a
+// screen.
 func keyOf(i int) string {
 	if i < len(keys) {
 		return keys[i : i+1]

@@ -13,9 +13,9 @@ import (
 
 // Wish is a change to the fleet that is only imagined.
 type Wish struct {
-	// Replicas is how many there shall be; 0 is as many as there are.
+	// Replicas is how many there should be; 0 means as many as there are.
 	Replicas int
-	// Drain are the names of replicas that shall hold nothing.
+	// Drain names the replicas that should hold nothing.
 	Drain []string
 }
 
@@ -63,13 +63,22 @@ func Foresee(s Snapshot, wish Wish) (Plan, error) {
 		objects[e.ID] = e.Objects
 	}
 	p := Plan{Moves: []PlanMove{}, Assumed: assumed}
-	for _, m := range settle(shards, v.planReplicas(changes)) {
+	replicas := v.planReplicas(changes)
+	staying := map[protocol.Incarnation]plan.Replica{}
+	for _, r := range replicas {
+		if !r.Leaving {
+			staying[r.ID] = r
+		}
+	}
+	for _, m := range settle(shards, replicas) {
 		p.Moves = append(p.Moves, PlanMove{Shard: m.Shard, From: m.From, To: m.To, Reason: m.Reason,
 			Objects: objects[m.Shard]})
 	}
 	for _, sh := range shards {
-		// Where no replica is left to take them, the planner leaves shards with who goes.
-		if gone := changes[sh.Holder]; sh.Holder == "" || gone == "drained" || gone == "removed" {
+		// The planner leaves a shard where it is if it is on its way, or if no replica is left to take it.
+		_, stays := staying[sh.Holder]
+		to, comes := staying[sh.Assignee]
+		if !stays && (!comes || to.Unfit.Of(sh.ID.Cluster) != plan.Fit) {
 			p.Unplaced = append(p.Unplaced, sh.ID)
 		}
 	}
@@ -77,7 +86,8 @@ func Foresee(s Snapshot, wish Wish) (Plan, error) {
 	return p, nil
 }
 
-// imagine changes the list of replicas as wished. It returns what it made of whom, by incarnation.
+// imagine applies a wish to the list of replicas. changes is what becomes of a replica, by incarnation. assumed
+// says what the wish left open.
 func (v *survey) imagine(wish Wish) (changes map[protocol.Incarnation]string, assumed []string, err error) {
 	changes = map[protocol.Incarnation]string{}
 	for _, name := range wish.Drain {
@@ -127,13 +137,13 @@ func (v *survey) liveNames() (names []string) {
 	return names
 }
 
-// settle plans and makes the moves until nothing moves. It returns them in order, and leaves the shards where they end.
+// settle plans and makes moves until nothing moves. It returns them in order, and changes the shards accordingly.
 func settle(shards []plan.Shard, replicas []plan.Replica) (all []plan.Move) {
 	at := map[keyspace.ShardID]int{}
 	for i := range shards {
 		at[shards[i].ID] = i
 	}
-	for range 1000 { // the planner promises that this ends; the bound is for the case that it is wrong
+	for range 1000 { // the planner guarantees an end; the bound is for the case that it has a bug
 		moves := plan.Plan(shards, replicas)
 		if len(moves) == 0 {
 			break
@@ -147,7 +157,7 @@ func settle(shards []plan.Shard, replicas []plan.Replica) (all []plan.Move) {
 	return all
 }
 
-// planShards are the records as the coordinator gives them to its planner.
+// planShards returns the records as the coordinator gives them to its planner.
 func (v *survey) planShards() []plan.Shard {
 	shards := make([]plan.Shard, 0, len(v.entries))
 	for _, e := range v.entries {
@@ -163,7 +173,7 @@ func (v *survey) planShards() []plan.Shard {
 	return shards
 }
 
-// planReplicas are the living, with what is wished.
+// planReplicas returns the replicas that may be alive, with the wish applied.
 func (v *survey) planReplicas(changes map[protocol.Incarnation]string) []plan.Replica {
 	var all []plan.Replica
 	for _, r := range v.replicas {
@@ -183,7 +193,7 @@ func (v *survey) planReplicas(changes map[protocol.Incarnation]string) []plan.Re
 	return all
 }
 
-// compare sets each replica's part before and after side by side.
+// compare sets each replica's shards before and after side by side.
 func (v *survey) compare(changes map[protocol.Incarnation]string, after []plan.Shard,
 	objects map[keyspace.ShardID]int64) []Planned {
 	rows := map[protocol.Incarnation]*Planned{}

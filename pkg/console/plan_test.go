@@ -3,12 +3,39 @@ package console
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/tenure-dev/tenure/shard/plan"
 )
+
+func TestOnlyWhatNobodyTakesIsUnplaced(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Snapshot)
+		wish   Wish
+		want   int
+	}{
+		"on its way to a replica that stays": {
+			change: func(s *Snapshot) { assigned(&s.Records.Shards[1], "r0-aaaaaa", time.Second) },
+			wish:   Wish{Drain: []string{"r1"}},
+		},
+		"about to be claimed": {change: func(s *Snapshot) { s.Records.Shards[1].Status.Holder = "" }},
+		"all replicas are quiet": {
+			change: func(s *Snapshot) {
+				s.Records.Leases[0], s.Records.Leases[1] = lease("r0", time.Minute), lease("r1", time.Minute)
+			},
+			want: 8,
+		},
+	} {
+		s := healthy()
+		c.change(&s)
+		if p, err := Foresee(s, c.wish); err != nil || len(p.Unplaced) != c.want {
+			t.Errorf("%s: unplaced %v, %v; want %d", name, p.Unplaced, err, c.want)
+		}
+	}
+}
 
 func TestAPlanShowsWhatAChangeOfTheFleetWouldMove(t *testing.T) {
 	cases := map[string]struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/text"
 )
 
-// width is what a terminal surely has.
+// width is how many columns any terminal has.
 const width = 80
 
 // Screen writes answers for a person.
@@ -50,7 +50,7 @@ func (s *Screen) line(parts ...string) {
 // longest is how much of one text is shown, in bytes.
 const longest = 2 * text.Note
 
-// wrap writes a text in lines that fit, each after an indent, the first after a mark.
+// wrap writes a text in lines that fit. The mark begins the first line, and its width indents the others.
 func (s *Screen) wrap(mark, style, what string) {
 	indent := strings.Repeat(" ", utf8.RuneCountInString(mark))
 	line := ""
@@ -84,7 +84,7 @@ func right(text string) cell                { return cell{text: text, right: tru
 func styled(style string, text string) cell { return cell{text: text, style: style} }
 func flag(is bool, yes string, c cell) cell { c.text += map[bool]string{true: yes}[is]; return c }
 
-// narrowest is how far a column of names is cut.
+// narrowest is the width at which a column of names isn't cut any further.
 const narrowest = 8
 
 // table writes rows in aligned columns. Where they don't fit, the widest columns of names are cut.
@@ -99,7 +99,7 @@ func (s *Screen) table(titles []string, rows [][]cell) {
 		}
 		total += widths[i]
 	}
-	for ; total > width; total-- {
+	for ; total > width && len(rows) > 0; total-- {
 		widest := -1
 		for i, w := range widths {
 			if !rows[0][i].right && w > narrowest && (widest < 0 || w > widths[widest]) {

@@ -13,20 +13,20 @@ type Snapshot struct {
 	Home, Namespace string
 	Now             time.Time
 	Records         inspect.Records
-	// Clusters that are registered, that is, have a kubeconfig Secret. Where Secrets couldn't be read, Registered is false
-	// and these are the clusters that replicas told of in events.
+	// Clusters are the registered ones, as far as they are known. If Secrets couldn't be read, Registered is false,
+	// and Clusters are those that replicas' events are about.
 	Clusters   []Answer
 	Registered bool
 	// Unread is what couldn't be read, and why. Judgements that need it are left out.
 	Unread []string
-	// Seen is when each Lease was last seen to change, on the clock of Now; nil for who doesn't watch.
+	// Seen is when each Lease was last seen to change, on the clock of Now. It is nil without a watch.
 	Seen map[string]time.Time
 }
 
 // Answer is what a workload cluster's API server said.
 type Answer struct {
 	Cluster keyspace.ClusterName
-	// Since is when the cluster was registered.
+	// Since is when the cluster was registered, or, for an answer from a replica's event, the time of that event.
 	Since time.Time
 	// Reason is that of package clusterhealth: "Usable", or what is wrong. "" means that it wasn't asked.
 	Reason, Note string
@@ -37,5 +37,5 @@ type Seconds float64
 
 func seconds(d time.Duration) Seconds { return Seconds(d.Seconds()) }
 
-// Duration is the way back.
+// Duration converts it back.
 func (s Seconds) Duration() time.Duration { return time.Duration(float64(s) * float64(time.Second)) }

@@ -2,7 +2,7 @@ package console
 
 import "github.com/tenure-dev/tenure/shard/inspect"
 
-// hear adds what one replica says of the cluster.
+// hear adds what one replica reports about the cluster.
 func (c *Cluster) hear(said inspect.ClusterView) {
 	if inspect.Worse(said.State, "closed") < 0 && (c.State == "" || inspect.Worse(said.State, c.State) < 0) {
 		c.State, c.Cause = said.State, said.Cause

@@ -32,7 +32,7 @@ type Question struct {
 	Pod *corev1.Pod
 }
 
-// Why is the chain from an object to whoever works on it. It is the answer of `tenure why`.
+// Why is the chain from an object to the replica that works on it. It is the answer of `tenure why`.
 type Why struct {
 	Object    string               `json:"object"`
 	Namespace string               `json:"namespace"`
@@ -86,7 +86,7 @@ type why struct {
 	Why
 	now    time.Time
 	holds  string // the replica, for the verdict
-	waits  string // what the object is at, for the verdict
+	waits  string // what the object waits for, for the verdict
 	absent bool
 }
 
@@ -116,7 +116,7 @@ func (w *why) cluster(v *survey) {
 	}
 }
 
-// object says what was asked about; nil if there is nothing to follow.
+// object adds a link about the object, and returns the object; nil if there is nothing to follow.
 func (w *why) object(q Question) client.Object {
 	var obj client.Object
 	switch {
@@ -138,7 +138,7 @@ func (w *why) object(q Question) client.Object {
 	return obj
 }
 
-// shard finds the record that the object belongs to.
+// shard finds the record of the object's shard.
 func (w *why) shard(v *survey, obj client.Object) *entry {
 	hash := keyspace.Hash(string(obj.GetUID()))
 	slot := keyspace.SlotOf(string(obj.GetUID()))
@@ -168,7 +168,7 @@ func (w *why) shard(v *survey, obj client.Object) *entry {
 	return e
 }
 
-// holder says who has the shard, and whether it can do anything.
+// holder adds links about the shard's holder and its Lease.
 func (w *why) holder(v *survey, e *entry) {
 	if e.holder == nil {
 		l := w.link("holder", "nobody")
@@ -201,7 +201,7 @@ func (w *why) holder(v *survey, e *entry) {
 	}
 }
 
-// waiting says how the cluster answers the holder, and what waits for it there.
+// waiting adds links about how the cluster answers the holder, and about what waits for it there.
 func (w *why) waiting(r *Replica) {
 	for _, said := range r.Clusters {
 		if said.Cluster != w.Cluster {
@@ -225,7 +225,7 @@ func (w *why) waiting(r *Replica) {
 	}
 }
 
-// epoch finds a record that is older than what it is about.
+// epoch adds a link if the object shows a later epoch than the record.
 func (w *why) epoch(obj *cnatv1alpha1.At, e *entry) {
 	if e == nil || obj.Status.Epoch <= int64(e.Epoch) {
 		return
@@ -235,7 +235,7 @@ func (w *why) epoch(obj *cnatv1alpha1.At, e *entry) {
 		`was a clock set, and home restored? See "`+EntryLaterEpoch+`" in the runbook`)
 }
 
-// progress says what the object is at.
+// progress says how far the object is.
 func (w *why) progress(obj *cnatv1alpha1.At, pod *corev1.Pod) {
 	st := obj.Status
 	l := w.link("phase", "%s", orPending(st.Phase))
@@ -275,7 +275,7 @@ func (w *why) progress(obj *cnatv1alpha1.At, pod *corev1.Pod) {
 	}
 }
 
-// pod says how the Pod is.
+// pod describes the Pod.
 func (w *why) pod(pod *corev1.Pod) {
 	if pod == nil {
 		return
@@ -295,7 +295,7 @@ func (w *why) pod(pod *corev1.Pod) {
 	}
 }
 
-// onTheWay are the reasons for which a container waits that is about to start.
+// onTheWay are the reasons for waiting of a container that is about to start.
 var onTheWay = []string{"", "ContainerCreating", "PodInitializing"}
 
 // trace names the trace to look at.

@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// book knows all keys and decides which is next. It has no lock, clock or goroutine: times are given to it, as
+// book holds all keys and decides which is next. It has no lock, clock or goroutine. Times are arguments, as
 // durations since some origin.
 type book[T comparable] struct {
-	workers    int // 0 means that they never run short
-	perCluster int // 0 means all of them
+	workers    int // 0: no limit
+	perCluster int // 0: no limit
 
 	items    map[T]*item[T]
 	clusters map[string]*cluster[T]
 	waiting  timeHeap[T]
-	turn     *ring.Ring // of the clusters from which a key may be taken; the next one is first
-	ready    int        // keys, those that have to wait for their worker included
-	taken    []*item[T] // that workers have
+	turn     *ring.Ring // clusters from which a key may be taken; the next one is first
+	ready    int        // keys that are ready or parked
+	taken    []*item[T] // keys that workers have
 	active   int        // clusters with keys that are ready or running
-	count    uint64     // of keys that became ready
+	count    uint64     // of keys that became ready; it orders them
 
-	// What comes and goes with keys is used again.
+	// Free lists, since these come and go with keys.
 	spareItems      spare[item[T]]
 	spareNamespaces spare[namespace[T]]
 	spareClusters   spare[cluster[T]]
@@ -35,22 +35,22 @@ type state uint8
 
 const (
 	nowhere state = iota // new, or with a worker only
-	waiting              // for its time
+	waiting              // until its time comes
 	ready                // in its namespace's heap
-	parked               // ready, but a worker has it: ready when that is done
+	parked               // became ready while a worker has it; moves to ready when the worker is done
 )
 
-// item is a key. There is one for as long as the queue knows the key.
+// item is the entry of one key, for as long as the queue knows the key.
 type item[T comparable] struct {
 	key      T
 	of       *namespace[T]
-	hand     *Taken // of the worker that has it, nil if none has
+	hand     *Taken // what the worker that has it was given; nil if no worker has it
 	readyAt  time.Duration
-	takenAt  time.Duration // of the worker's turn
+	takenAt  time.Duration // when the worker took it
 	order    uint64        // among keys of equal priority
 	priority int
-	place    int // in the heap that it is in
-	slot     int // among those that workers have
+	place    int // index in its heap
+	slot     int // index in book.taken
 	state    state
 	trigger  Trigger
 }
@@ -61,9 +61,9 @@ func (i *item[T]) running() bool { return i.hand != nil }
 type namespace[T comparable] struct {
 	cluster *cluster[T]
 	name    string
-	keys    int // known at all
+	keys    int // that the queue knows, in any state
 	ready   readyHeap[T]
-	seat    *ring.Ring // in its cluster's ring while something is ready
+	seat    *ring.Ring // in its cluster's turn while a key of it is ready
 	seated  bool
 }
 
@@ -71,11 +71,11 @@ type namespace[T comparable] struct {
 type cluster[T comparable] struct {
 	name       string
 	namespaces map[string]*namespace[T]
-	turn       *ring.Ring // of the namespaces in which something is ready; the next one is first
+	turn       *ring.Ring // namespaces with a ready key; the next one is first
 	ready      int        // keys in namespaces' heaps
 	parked     int
 	running    int
-	seat       *ring.Ring // in the book's ring while a key may be taken
+	seat       *ring.Ring // in the book's turn while a key of it may be taken
 	seated     bool
 }
 
@@ -113,10 +113,10 @@ func (b *book[T]) item(key T, clusterName, namespaceName string) *item[T] {
 	return i
 }
 
-// spare is what nobody uses at the moment.
+// spare is a free list.
 type spare[E any] []*E
 
-// maxSpare bounds what is kept.
+// maxSpare bounds a free list.
 const maxSpare = 1024
 
 func (s *spare[E]) get() *E {
@@ -135,7 +135,8 @@ func (s *spare[E]) put(e *E) {
 	}
 }
 
-// forget drops a key that nobody waits for and no worker has, and its namespace and cluster with their last key.
+// forget drops a key that is in no heap and that no worker has. With its last key, it drops a namespace and a
+// cluster.
 func (b *book[T]) forget(i *item[T]) {
 	n, c := i.of, i.of.cluster
 	delete(b.items, i.key)
@@ -152,7 +153,7 @@ func (b *book[T]) forget(i *item[T]) {
 	b.spareItems.put(i)
 }
 
-// add notes one more addition of a key: it is ready at the earliest and at the highest priority of all.
+// add records one more addition of a key. The key is ready at the earliest time and at the highest priority of all.
 func (b *book[T]) add(i *item[T], now, at time.Duration, priority int, why Trigger) {
 	switch i.state {
 	case nowhere:
@@ -194,7 +195,7 @@ func (b *book[T]) next() uint64 {
 	return b.count
 }
 
-// makeReady puts a key into no heap yet into its namespace's, or parks it if a worker has it.
+// makeReady moves a key that is in no heap to its namespace's heap. If a worker has the key, it parks it instead.
 func (b *book[T]) makeReady(i *item[T]) {
 	i.order = b.next()
 	b.ready++
@@ -208,7 +209,7 @@ func (b *book[T]) makeReady(i *item[T]) {
 	b.line(i)
 }
 
-// line puts a key in line in its namespace.
+// line puts a key into its namespace's heap, and the namespace in turn.
 func (b *book[T]) line(i *item[T]) {
 	n := i.of
 	i.state = ready
@@ -219,10 +220,11 @@ func (b *book[T]) line(i *item[T]) {
 	}
 }
 
-// busy says whether a cluster has work.
+// busy reports whether a cluster has keys that are ready, parked or running.
 func (c *cluster[T]) busy() bool { return c.ready+c.parked+c.running > 0 }
 
-// settle gives a cluster its place among those that take turns, or takes it away, after something of it has changed.
+// settle updates the count of active clusters, and whether this one is in turn, after its keys have changed.
+// wasBusy is what busy returned before the change.
 func (b *book[T]) settle(c *cluster[T], wasBusy bool) {
 	switch busy := c.busy(); {
 	case busy && !wasBusy:
@@ -238,7 +240,7 @@ func (b *book[T]) settle(c *cluster[T], wasBusy bool) {
 	}
 }
 
-// seat puts one at the end of a ring.
+// seat adds one at the end of the ring that begins with first, and returns the ring.
 func seat(first, one *ring.Ring) *ring.Ring {
 	if first == nil {
 		return one
@@ -247,9 +249,9 @@ func seat(first, one *ring.Ring) *ring.Ring {
 	return first
 }
 
-// unseat takes one out of a ring.
+// unseat removes one from the ring that begins with first, and returns the rest.
 func unseat(first, one *ring.Ring) *ring.Ring {
-	if one.Next() == one { // alone: Len would count all
+	if one.Next() == one { // the only one; Len would walk the whole ring
 		return nil
 	}
 	if first == one {
@@ -259,7 +261,7 @@ func unseat(first, one *ring.Ring) *ring.Ring {
 	return first
 }
 
-// take hands out the next key, nil if there is none that may be taken.
+// take hands out the next key; nil if none may be taken now.
 func (b *book[T]) take(now time.Duration) *item[T] {
 	c := b.nextCluster()
 	if c == nil {
@@ -283,7 +285,7 @@ func (b *book[T]) take(now time.Duration) *item[T] {
 	return i
 }
 
-// nextCluster is the first in turn that may have one more worker.
+// nextCluster returns the next cluster in turn that may have one more worker; nil if there is none.
 func (b *book[T]) nextCluster() *cluster[T] {
 	if b.turn == nil {
 		return nil
@@ -305,14 +307,16 @@ func (b *book[T]) nextCluster() *cluster[T] {
 }
 
 const (
-	// reserve is the part of the workers, one in so many, that is for clusters with less than an equal share.
+	// The last 1/reserve of the workers is for clusters with less than an equal share.
 	reserve = 4
-	// lastOnes is the part of which the share falls the fewer of it are free: else clusters that answer late keep as much
-	// as their shares, which together are all workers, and who comes next waits until they give one back.
+	// Once less than 1/lastOnes of the workers is free, the share shrinks with each worker taken. Otherwise slow
+	// clusters would keep their full shares, which together are all workers. A new cluster would wait until one of
+	// them gives a worker back.
 	lastOnes = 16
 )
 
-// done notes that a worker is done with a key, and returns for how long it had it; ok is false if none had.
+// done records that a worker is done with a key, and returns how long it had the key. ok is false if no worker had
+// it.
 func (b *book[T]) done(key T, now time.Duration) (took time.Duration, ok bool) {
 	i := b.items[key]
 	if i == nil || !i.running() {
@@ -339,7 +343,7 @@ func (b *book[T]) done(key T, now time.Duration) (took time.Duration, ok bool) {
 	return took, true
 }
 
-// nextRipe is when the next key is ready of those that wait for their time; very late if none does.
+// nextRipe returns when the first waiting key becomes ready; never if no key waits.
 func (b *book[T]) nextRipe() time.Duration {
 	if len(b.waiting) == 0 {
 		return never
@@ -347,7 +351,7 @@ func (b *book[T]) nextRipe() time.Duration {
 	return b.waiting[0].readyAt
 }
 
-// ripen makes one key ready whose time has come, and says whether there was one.
+// ripen makes one key ready if its time has come, and reports whether there was one.
 func (b *book[T]) ripen(now time.Duration) bool {
 	if b.nextRipe() > now {
 		return false
@@ -356,7 +360,7 @@ func (b *book[T]) ripen(now time.Duration) bool {
 	return true
 }
 
-// unfinished is for how long workers have had their keys: altogether, and the longest.
+// unfinished returns for how long workers have had their keys: the sum, and the longest.
 func (b *book[T]) unfinished(now time.Duration) (total, longest time.Duration) {
 	for _, i := range b.taken {
 		total, longest = total+now-i.takenAt, max(longest, now-i.takenAt)
@@ -384,7 +388,7 @@ func (b *book[T]) backlogs(now time.Duration) (all []Backlog) {
 	return all
 }
 
-// Enter enters how long a namespace waits, among those that wait longest if it is one.
+// Enter adds how long a namespace waits to Wait, and to Longest if it is one of those that wait longest.
 func (b *Backlog) Enter(w Waiting) {
 	b.Wait = max(b.Wait, w.Wait)
 	at, _ := slices.BinarySearchFunc(b.Longest, w, func(x, y Waiting) int {
@@ -413,7 +417,7 @@ func (h readyHeap[T]) Swap(x, y int) {
 func (h *readyHeap[T]) Push(i any) { push((*[]*item[T])(h), i.(*item[T])) }
 func (h *readyHeap[T]) Pop() any   { return pop((*[]*item[T])(h)) }
 
-// timeHeap orders keys by when they are to be ready.
+// timeHeap orders keys by when they become ready.
 type timeHeap[T comparable] []*item[T]
 
 func (h timeHeap[T]) Len() int           { return len(h) }

@@ -1,29 +1,32 @@
-// Package fairqueue is a workqueue for controllers of many clusters, in which no cluster suffers for a neighbour, and
-// no namespace for how much another one has to do. Any controller of controller-runtime or multicluster-runtime can be
-// given one by its option NewQueue.
+// Package fairqueue is a workqueue for controllers of many clusters. A slow cluster doesn't delay the other
+// clusters, and a namespace with many keys doesn't delay the other namespaces. Any controller of controller-runtime
+// or multicluster-runtime can use it through its option NewQueue.
 //
-// A controller's workers are shared by all its clusters. In a queue with one order for all keys, a cluster that answers
-// late comes to hold every worker, and a namespace with ten thousand keys makes all others wait behind them. Here each
-// worker that is free takes the next key in three steps:
+// A controller's workers are shared by all its clusters. In a queue with one order for all keys, a cluster that
+// answers late comes to hold every worker, and a namespace with ten thousand keys makes all others wait behind
+// them. Here each free worker takes the next key in three steps:
 //
-//  1. Clusters take turns. One whose keys are with [Options.PerCluster] workers already is passed over: however slow it
-//     is, it holds no more than these. Once only a quarter of the workers or less is free, a cluster gets another one
-//     only if it has less than an equal share. In the last sixteenth this bound falls with each worker taken, so that
-//     some are left for a cluster that has none, however many others keep theirs for long, as long as there are more
-//     workers than such clusters. One cluster alone gets all.
-//  2. Within a cluster, namespaces take turns. One whose keys take long, such as by a webhook of its own, can hold all
-//     workers of its cluster.
-//  3. Within a namespace, the key with the highest priority is taken, and of equal ones the key that has been ready for
-//     longest. Keys that are due and keys that changed are equal, so that a flood of changes can't hold up what is due;
-//     what controller-runtime adds at low priority, such as the objects that a new watch begins with, comes last.
+//  1. Clusters take turns. A cluster whose keys have [Options.PerCluster] workers already is passed over, so a slow
+//     cluster never holds more. Once only a quarter of the workers or less is free, a cluster gets another one only
+//     if it has less than an equal share; a cluster that is alone is exempt. In the last sixteenth the share
+//     shrinks with each worker taken. So some workers are left for a cluster that has none, even if many other
+//     clusters keep theirs for long, as long as there are more workers than such clusters.
+//  2. Within a cluster, namespaces take turns. A namespace whose keys take long, for instance because of a webhook
+//     of its own, can hold all workers of its cluster.
+//  3. Within a namespace, the key with the highest priority is taken; among equals, the one that has been ready for
+//     longest. Keys that are due and keys that changed have equal priority, so a flood of changes can't hold up
+//     keys that are due. Keys that controller-runtime adds at low priority, such as the objects that a new watch
+//     begins with, come last.
 //
-// Turns need no deficits, as packets of unequal length do: what a slow key costs is a worker, and these are counted. A
-// limit that adapts to latency isn't needed for the same reason, and would take from a slow cluster what nobody else
-// wants; [Options.Workers] should be several times PerCluster, because a worker that waits costs a few KiB only.
+// Deficit round-robin is for packets of unequal length. Turns here need no deficits: a slow key costs a worker, and
+// workers are counted. For the same reason no limit has to adapt to latency. Such a limit would take workers from a
+// slow cluster that no other cluster wants. [Options.Workers] should be several times PerCluster, since a waiting
+// worker costs only a few KiB.
 //
-// Otherwise a queue does what [priorityqueue.PriorityQueue] does: a key is in it once and with one worker at a time, is
-// ready at the earliest and at the highest priority of all its additions, and counts in the metrics workqueue_*.
+// Otherwise a queue does what [priorityqueue.PriorityQueue] does: a key is in it once and with one worker at a
+// time, is ready at the earliest and at the highest priority of all its additions, and counts in the metrics
+// workqueue_*.
 //
-// See "Efficient Fair Queuing Using Deficit Round-Robin" by Shreedhar and Varghese (1995) for turns, and KEP-1040 (API
-// priority and fairness) for the same idea in API servers.
+// See "Efficient Fair Queuing Using Deficit Round-Robin" by Shreedhar and Varghese (1995) for turns, and KEP-1040
+// (API priority and fairness) for the same idea in API servers.
 package fairqueue

@@ -17,8 +17,8 @@ type meters struct {
 	busy, longest workqueue.SettableGaugeMetric
 }
 
-// provider makes series in controller-runtime's families, which it doesn't export: a queue of its own is given them,
-// and its options tell.
+// provider makes series in controller-runtime's families. It isn't exported, but each queue of controller-runtime
+// gets it in its options, from where it is taken.
 var provider = sync.OnceValue(func() workqueue.MetricsProvider {
 	var options *priorityqueue.Opts[int]
 	priorityqueue.New("", func(o *priorityqueue.Opts[int]) { options = o }).ShutDown()
@@ -37,13 +37,13 @@ func newMeters(name string) *meters {
 	}
 }
 
-// unfinished tells for how long workers have had their keys: altogether, and the longest.
+// unfinished sets for how long workers have had their keys: the sum, and the longest.
 func (m *meters) unfinished(total, longest time.Duration) {
 	m.busy.Set(total.Seconds())
 	m.longest.Set(longest.Seconds())
 }
 
-// nothing is a metric that nobody reads.
+// nothing is a metric that drops all values.
 type nothing struct{}
 
 func (nothing) Inc()            {}

@@ -16,16 +16,15 @@ import (
 type Options[T comparable] struct {
 	// Name is the label of its metrics workqueue_*, "" for none.
 	Name string
-	// Limiter delays what is added rate-limited. Required.
+	// Limiter gives the delay of rate-limited additions. Required.
 	Limiter workqueue.TypedRateLimiter[T]
-	// Tenant tells whose work a key is. Required. Keys for which it returns the same cluster share that cluster's workers.
+	// Tenant returns the cluster and the namespace of a key. Required. All keys of one cluster share its workers.
 	Tenant func(T) (cluster, namespace string)
-	// Workers are how many take keys: the controller's MaxConcurrentReconciles. Zero or less means that they never run
-	// short.
+	// Workers is how many workers take keys: the controller's MaxConcurrentReconciles. Zero or less means no limit.
 	Workers int
-	// PerCluster is how many of them may have keys of one cluster at a time; zero or less means all.
+	// PerCluster is how many workers may have keys of one cluster at a time. Zero or less means all of them.
 	PerCluster int
-	// Taken, if it isn't nil, is called by the worker that takes a key, before it gets it. It may set Note.
+	// Taken, if it isn't nil, is called by the worker that takes a key, before Get returns. It may set Note.
 	Taken func(T, *Taken)
 }
 
@@ -35,34 +34,34 @@ type Trigger uint8
 // Triggers.
 const (
 	ByEvent    Trigger = iota // something changed
-	ByBackfill                // it was there before, or is looked at anew: low priority
-	ByTimer                   // somebody had asked for this time
+	ByBackfill                // added at low priority, such as by an initial list or a resync
+	ByTimer                   // a time came that was asked for
 	ByRetry                   // the last reconcile failed, or asked for another try
 )
 
 // String returns the trigger in one word, in small letters.
 func (t Trigger) String() string { return [...]string{"event", "backfill", "timer", "retry"}[t] }
 
-// Taken is what is known of a key that a worker has.
+// Taken describes a key that a worker has.
 type Taken struct {
-	Ready    time.Time // since when it could have been taken
+	Ready    time.Time // from when on it could have been taken
 	Priority int
 	Trigger  Trigger
 	Attempt  int // 1 if the last reconcile of the key didn't fail
 	Note     any // the caller's own; see [Options.Taken]
 }
 
-// Backlog is how one cluster stands.
+// Backlog describes the keys of one cluster.
 type Backlog struct {
 	Cluster string
-	Ready   int           // keys that wait
+	Ready   int           // keys that wait to be taken, for the first time or again
 	Running int           // keys that workers have
-	Wait    time.Duration // for how long the oldest key that waits has
-	// Longest are the namespaces whose keys have waited longest, at most [MostNamespaces], that one first.
+	Wait    time.Duration // of the key that has waited longest
+	// Longest lists the namespaces that wait longest, in this order, at most [MostNamespaces].
 	Longest []Waiting
 }
 
-// Waiting is how one namespace's keys wait.
+// Waiting describes how long the keys of one namespace wait.
 type Waiting struct {
 	Namespace string
 	Ready     int
@@ -77,7 +76,7 @@ type Queue[T comparable] struct {
 	options Options[T]
 	origin  time.Time // of the monotonic times of items
 	meters  *meters
-	sooner  chan struct{} // holds a token when the first that is waiting has changed
+	sooner  chan struct{} // holds a token when keepTime must look earlier than planned
 	done    chan struct{} // closed at shutdown
 
 	mu    sync.Mutex // guards all below
@@ -88,9 +87,9 @@ type Queue[T comparable] struct {
 
 var _ priorityqueue.PriorityQueue[int] = (*Queue[int])(nil)
 
-// New returns a queue, which runs until [Queue.ShutDown]. It panics where an option is missing that is required.
+// New starts a queue, which runs until [Queue.ShutDown]. It panics if a required option is missing.
 func New[T comparable](o Options[T]) *Queue[T] {
-	switch { // here, and not in whoever adds the first key
+	switch { // at once, not when the first key is added
 	case o.Limiter == nil:
 		panic("fairqueue.Options.Limiter is nil: give it the limiter that NewQueue was given")
 	case o.Tenant == nil:
@@ -154,7 +153,7 @@ func (q *Queue[T]) add(key T, after time.Duration, priority int, why Trigger) {
 	}
 }
 
-// never is the last time there is: "not before the year 2500" mustn't wrap around and be at once.
+// never is the latest time there is. Later times are cut to it, since their sum would overflow and be in the past.
 const never = time.Duration(math.MaxInt64)
 
 // becameReady counts a key and wakes a worker for it.
@@ -183,13 +182,13 @@ func (q *Queue[T]) Get() (key T, shutdown bool) {
 	return key, shutdown
 }
 
-// GetWithPriority implements [priorityqueue.PriorityQueue]. What is ready at shutdown isn't handed out any more.
+// GetWithPriority implements [priorityqueue.PriorityQueue]. Keys that are ready at shutdown aren't handed out.
 func (q *Queue[T]) GetWithPriority() (key T, priority int, shutdown bool) {
 	i := q.next()
 	if i == nil {
 		return key, 0, true
 	}
-	// The worker owns the item's hand until Done.
+	// Until Done, only this worker uses the item's hand.
 	i.hand.Attempt = q.options.Limiter.NumRequeues(i.key) + 1
 	if q.options.Taken != nil {
 		q.options.Taken(i.key, i.hand)
@@ -207,11 +206,11 @@ func (q *Queue[T]) next() *item[T] {
 		}
 		now := time.Now()
 		if i := q.book.take(now.Sub(q.origin)); i != nil {
-			// From now on back: the wall clock may have been set since the origin.
+			// Counted back from now, since the wall clock may have been set since the origin.
 			i.hand.Ready = now.Add(i.readyAt - i.takenAt)
 			q.meters.depth.Dec()
 			q.meters.wait.Observe((i.takenAt - i.readyAt).Seconds())
-			if q.book.turn != nil { // that a key was taken may have left others more of a share
+			if q.book.turn != nil { // another key may be free to be taken, too
 				q.some.Signal()
 			}
 			return i
@@ -266,7 +265,7 @@ func (q *Queue[T]) ShutDown() {
 // controllers wait for their workers themselves.
 func (q *Queue[T]) ShutDownWithDrain() { q.ShutDown() }
 
-// Taken returns what is known of a key that a worker has, the zero value for any other. Only that worker may ask.
+// Taken describes a key that a worker has; it is zero for any other key. Only that worker may call it.
 func (q *Queue[T]) Taken(key T) Taken {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -276,7 +275,7 @@ func (q *Queue[T]) Taken(key T) Taken {
 	return Taken{}
 }
 
-// Backlogs returns how each cluster stands that has keys in the queue, ready or with a worker, ordered by name.
+// Backlogs returns the backlog of each cluster that has keys ready or with workers, ordered by name.
 func (q *Queue[T]) Backlogs() []Backlog {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -288,7 +287,7 @@ func (q *Queue[T]) Backlogs() []Backlog {
 // now is the time since the queue's origin.
 func (q *Queue[T]) now() time.Duration { return time.Since(q.origin) }
 
-// hurry tells the keeper of time that something is to be ready sooner than it knows.
+// hurry wakes keepTime, since a key becomes ready before its timer ends.
 func (q *Queue[T]) hurry() {
 	select {
 	case q.sooner <- struct{}{}:
@@ -296,7 +295,7 @@ func (q *Queue[T]) hurry() {
 	}
 }
 
-// measured is how often what workers are at is measured.
+// measured is the time between two updates of the metrics of unfinished work.
 const measured = 500 * time.Millisecond
 
 // keepTime makes keys ready when their time has come.
@@ -314,7 +313,7 @@ func (q *Queue[T]) keepTime() {
 	}
 }
 
-// ripen makes those keys ready whose time has come, and returns when to do so again.
+// ripen makes the keys ready whose time has come, and returns after which delay to call it again.
 func (q *Queue[T]) ripen() time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Ask makes one small request that every API server answers to everybody, and returns the status of the answer. An
-// error means that there was none. once closes the connection afterwards, unless somebody else uses it.
+// Ask makes one small request that every API server answers to every client, and returns the HTTP status. An error
+// means that there was no answer. With once, it closes the connection afterwards, unless something else uses it.
 func Ask(ctx context.Context, cfg *rest.Config, once bool) (status int, err error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.UserAgent = "tenure (health)"
@@ -24,7 +24,7 @@ func Ask(ctx context.Context, cfg *rest.Config, once bool) (status int, err erro
 	if err != nil {
 		return 0, fmt.Errorf("asking for the version: %w", err)
 	}
-	if once || cfg.Proxy != nil { // client-go shares no connections that go through a proxy: those would stay
+	if once || cfg.Proxy != nil { // client-go shares no connections through a proxy: they would stay open
 		defer utilnet.CloseIdleConnectionsFor(transport)
 	}
 	res, err := httpClient.Do(req)

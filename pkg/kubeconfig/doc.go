@@ -1,15 +1,15 @@
 // Package kubeconfig lets the kubeconfigs of clusters do no more than what they are for: reach one API server. They are
 // in Secrets, and perhaps in files.
 //
-// A kubeconfig is a program in disguise. It can name a command to run, files to read, a proxy to go through and a user
-// to pretend to be, and the parsers that everybody uses open those files while they parse: one `tokenFile: /dev/zero`
-// took a replica to gigabytes within seconds. Who may write a Secret in the home cluster must not be able to do any of
-// that in the controller's own process.
+// A kubeconfig is a program in disguise. It can name a command to run, files to read, a proxy to go through and a
+// user to pretend to be. The usual parsers open those files while they parse: one `tokenFile: /dev/zero` took a
+// replica to gigabytes within seconds. A user who may write a Secret in the home cluster must not be able to do any
+// of that in the controller's own process.
 //
-// So [Inspect] reads the text as data, without a look at anything that it names. It refuses what the [Policy] doesn't
-// allow, and builds a new kubeconfig from what is left of the current context: one cluster, one user, fields that are
-// known here. Nobody gets to see the text itself. [Access.REST] is the connection; it stays with its server, whatever
-// that server's redirects say.
+// So [Inspect] reads the text as data, without a look at anything that it names. It refuses what the [Policy]
+// doesn't allow, and builds a new kubeconfig from what is left of the current context: one cluster, one user, and
+// only fields that are known here. No other code gets the original text. [Access.REST] is the connection; it stays
+// with its server, whatever that server's redirects say.
 //
 // # The provider
 //
@@ -19,11 +19,11 @@
 // The fence needs no more than that the provider reads through the manager's client, and a test on a real fleet
 // fails where it doesn't.
 //
-// For a Secret that is refused the provider goes on reading what was accepted last under that name, so that a mistake
-// takes no cluster away that is being served. Where nothing was accepted before, or the replica started later, the
-// Secret seems not to be there: what worked is kept in memory only, since a second place for credentials would have to
-// be guarded like the first. To take a cluster away, delete its Secret. What a changed Secret means is decided by
-// package shard, not by the provider, which takes the cluster away before it gives the new one.
+// If a Secret is refused, the provider keeps reading what was last accepted under that name. So a mistake doesn't
+// remove a cluster that is being served. If nothing was accepted since the replica started, the Secret seems not to
+// exist: accepted kubeconfigs are kept in memory only, since a second store of credentials would need the same
+// protection as the first. To remove a cluster, delete its Secret. If a Secret changes, the provider removes the
+// cluster before it adds the new one; package shard decides what the change means.
 //
 // # Files
 //

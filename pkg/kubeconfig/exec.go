@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TransportFor is rest.TransportFor, but a request that waits for a program that makes credentials ends with its
-// context, too. client-go waits for the program however long that runs, and so the cluster would never be judged.
+// TransportFor is rest.TransportFor, except that a request ends with its context even while it waits for a program
+// that makes credentials. client-go waits however long the program runs, so the cluster would never be judged.
 func TransportFor(cfg *rest.Config) (http.RoundTripper, error) {
 	base, err := rest.TransportFor(cfg)
 	if err != nil || cfg.ExecProvider == nil {
@@ -26,21 +26,21 @@ func TransportFor(cfg *rest.Config) (http.RoundTripper, error) {
 	return &impatient{base: base, left: left.(*atomic.Int64)}, nil
 }
 
-// leftBehind counts the requests that go on after their context has ended, by server and program: *atomic.Int64 by
-// string. What is here stays, as client-go keeps what it knows of each program.
+// leftBehind counts the requests that still run after their context has ended, by server and program: *atomic.Int64
+// by string. Entries are never removed, just as client-go keeps its entry for each program.
 var leftBehind sync.Map
 
-// mostLeftBehind bounds how many requests wait for one program although nobody waits for them.
+// mostLeftBehind bounds the requests that wait for one program after their context has ended.
 const mostLeftBehind = 16
 
-// impatient has requests end with their context. The one below may go on until the program has ended. client-go runs
-// it once at a time, and the others wait for that.
+// impatient is a transport whose requests end with their context. The request below may go on until the program has
+// ended. client-go runs a program once at a time, and other requests wait for that run.
 type impatient struct {
 	base http.RoundTripper
 	left *atomic.Int64
 }
 
-// answer is what a request came to.
+// answer is the result of a request.
 type answer struct {
 	res *http.Response
 	err error
@@ -54,7 +54,7 @@ func (i *impatient) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("the program that makes credentials doesn't end: %d requests wait for it", n)
 	}
 	ctx := req.Context()
-	sent := req.Clone(ctx) // the caller may use its own again
+	sent := req.Clone(ctx) // the caller may reuse its request
 	came := make(chan answer)
 	go func() {
 		res, err := i.base.RoundTrip(sent)
@@ -77,5 +77,5 @@ func (i *impatient) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// WrappedRoundTripper is the one below.
+// WrappedRoundTripper returns the transport below.
 func (i *impatient) WrappedRoundTripper() http.RoundTripper { return i.base }

@@ -71,7 +71,7 @@ func TestAProgramThatHangsHoldsNoRequest(t *testing.T) {
 	}
 	before := tokens.Load()
 	release()
-	for deadline := time.Now().Add(20 * time.Second); ask(time.Second) != nil; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); ask(20*time.Second) != nil; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("nothing is asked though the program has ended")
 		}

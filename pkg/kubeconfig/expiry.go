@@ -11,9 +11,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Expiry is when the credentials of a connection expire: the earliest end of its client certificate and of its token,
-// if that is a JWT. It is zero where there is no end, or where it isn't in the configuration: other tokens, and files
-// and programs that renew what they give. Nothing is verified; the API server does that.
+// Expiry returns when the credentials of a connection expire: the earlier end of its client certificate and of its
+// token, if that is a JWT. It is zero if they never expire, or if the configuration doesn't show it: with other
+// tokens, and with files and programs that renew what they give. Nothing is verified; the API server does that.
 func Expiry(c *rest.Config) time.Time {
 	token := c.BearerToken
 	if c.BearerTokenFile != "" { // the token is what was in the file when it was first read
@@ -46,8 +46,8 @@ func certificateEnd(text []byte) time.Time {
 // latest is the last second of the year 9999. What claims to be good for longer has no end.
 const latest = 253402300799
 
-// TokenLife is when a JWT was issued and when it expires, by the clock of who issued it: its claims iat and exp. A time
-// that isn't there, or makes no sense, is zero. Nothing is verified.
+// TokenLife returns when a JWT was issued and when it expires: its claims iat and exp, by the issuer's clock. A
+// time that is missing or makes no sense is zero. Nothing is verified.
 func TokenLife(token string) (issued, expires time.Time) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 || len(token) > maxToken {

@@ -11,7 +11,7 @@ import (
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 )
 
-// Fence returns the manager to set a kubeconfig provider up with, so that it sees nothing of a Secret but what
+// Fence returns the manager to set up a kubeconfig provider with. Of a Secret, the provider sees only what
 // [OfSecret] makes of it. See the package comment for Secrets that are refused.
 func Fence(mgr mcmanager.Manager, policy Policy) mcmanager.Manager {
 	local := mgr.GetLocalManager()
@@ -60,7 +60,7 @@ func (s *secrets) Get(ctx context.Context, key client.ObjectKey, obj client.Obje
 			return err
 		}
 	}
-	// Why a Secret is refused is for package clusterhealth to tell: an error here would be tried again and again.
+	// Package clusterhealth reports why a Secret is refused. An error here would be retried again and again.
 	if s.last[key] == nil {
 		delete(s.last, key)
 		return apierrors.NewNotFound(corev1.Resource("secrets"), key.Name)

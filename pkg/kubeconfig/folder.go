@@ -27,11 +27,12 @@ import (
 	"github.com/tenure-dev/tenure/pkg/text"
 )
 
-// lookEvery is the time between two looks into a folder. Looking is plainer than to be notified: it is the same on each
-// volume, those of a network included, and for each way to write a file. A look at a thousand files takes milliseconds.
+// lookEvery is the time between two looks into a folder. Looking is simpler than file notifications: it works the
+// same on every volume, network volumes included, and for every way to write a file. A look at a thousand files
+// takes milliseconds.
 const lookEvery = 2 * time.Second
 
-// suffixes of file names that are no part of the cluster's name.
+// suffixes are the suffixes of file names that aren't part of the cluster's name.
 var suffixes = []string{".yaml", ".kubeconfig"}
 
 var folderProblems = prometheus.NewGauge(prometheus.GaugeOpts{
@@ -44,23 +45,23 @@ var folderProblems = prometheus.NewGauge(prometheus.GaugeOpts{
 func init() { metrics.Registry.MustRegister(folderProblems) }
 
 // Folder is a folder whose regular files are clusters: NAME, NAME.yaml or NAME.kubeconfig is the kubeconfig of the
-// cluster NAME. Hidden files and folders aren't looked at, symbolic links are followed, so that a mounted Secret or
-// ConfigMap of Kubernetes is such a folder. See [Folder.Join]. It is safe for concurrent use.
+// cluster NAME. Hidden files and subfolders are ignored. Symbolic links are followed, so a mounted Secret or
+// ConfigMap of Kubernetes can be such a folder. See [Folder.Join]. It is safe for concurrent use.
 type Folder struct {
 	path, namespace string
 	log             logr.Logger
 
-	// Only look touches them.
+	// Once OpenFolder has returned, only look uses these.
 	seen map[string]file   // by cluster, at the last look
-	said map[string]string // by path: what is wrong, as it was logged
+	said map[string]string // by path: the problem that was logged
 
-	// mu guards all below. It is held while watchers are told: they only enqueue.
+	// mu guards all below. It is held while watchers are called: they only enqueue.
 	mu       sync.Mutex
-	taken    map[string]file // by cluster: what replicas go by
+	taken    map[string]file // by cluster: what readers see
 	watchers []toolscache.ResourceEventHandler
 }
 
-// homeName is what the home cluster is called where it is one of those that are worked on.
+// homeName is the home cluster's name where that is one of the workload clusters.
 const homeName = "home"
 
 // file is what a look found for a cluster.
@@ -99,15 +100,15 @@ func (f *Folder) Start(ctx context.Context) error {
 	}
 }
 
-// NeedLeaderElection says that every replica looks.
+// NeedLeaderElection returns false, since every replica looks.
 func (f *Folder) NeedLeaderElection() bool { return false }
 
 // errEmptied is a folder that has lost all its files between two looks: more likely its volume isn't mounted any more.
 var errEmptied = errors.New("all files are gone at once, as if its volume weren't mounted; " +
 	"to remove clusters, remove one file after another")
 
-// look takes what two looks have found alike, so that a file that is being written isn't read in between. A folder that
-// can't be read, or has lost several files and is empty, changes nothing.
+// look takes over what two looks in a row have found alike, so that a file isn't read while it is being written. It
+// changes nothing if the folder can't be read, or is empty after it held several files.
 func (f *Folder) look() {
 	found, wrong, err := f.scan()
 	if err == nil && len(found)+len(wrong) == 0 && len(f.seen) > 1 {
@@ -160,7 +161,7 @@ func (f *Folder) scan() (found map[string]file, wrong map[string]string, err err
 		for _, suffix := range suffixes {
 			name = strings.TrimSuffix(name, suffix)
 		}
-		// The rule of tenure cluster add, but without dots, so that west.bak is no second name of west.
+		// The rule of tenure cluster add, but without dots: west.bak must not become another cluster.
 		if name == homeName {
 			wrong[path] = fmt.Sprintf("%q is what replicas call the home cluster: rename the file", name)
 			continue
@@ -206,7 +207,7 @@ func read(path string) ([]byte, error) {
 	return content, cause(err)
 }
 
-// cause is an error without the path, which whoever tells of it knows.
+// cause returns an error without its path, which the caller reports itself.
 func cause(err error) error {
 	if p := (*fs.PathError)(nil); errors.As(err, &p) {
 		return p.Err
@@ -214,7 +215,7 @@ func cause(err error) error {
 	return err
 }
 
-// say logs what is wrong, once.
+// say logs each problem once.
 func (f *Folder) say(wrong map[string]string) {
 	for path, what := range wrong {
 		if f.said[path] != what {
@@ -230,7 +231,7 @@ func (f *Folder) say(wrong map[string]string) {
 	folderProblems.Set(float64(len(wrong)))
 }
 
-// take has replicas go by these files, and tells watchers of what changed.
+// take makes these files what readers see, and tells watchers what changed.
 func (f *Folder) take(files map[string]file) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -253,7 +254,7 @@ func (f *Folder) take(files map[string]file) {
 	}
 }
 
-// watch tells a watcher of all files, and of what changes from now on.
+// watch adds a watcher. It is called for all present files, and for changes from now on.
 func (f *Folder) watch(w toolscache.ResourceEventHandler) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -263,7 +264,7 @@ func (f *Folder) watch(w toolscache.ResourceEventHandler) {
 	}
 }
 
-// Secret returns the file of a cluster in the form of a Secret, which is its copy; nil if there is none.
+// Secret returns the file of a cluster in the form of a new Secret; nil if there is none.
 func (f *Folder) Secret(name string) *corev1.Secret {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -274,8 +275,8 @@ func (f *Folder) Secret(name string) *corev1.Secret {
 }
 
 const (
-	// fileUID is in front of the path in the UID of a Secret that stands for a file. API servers make UIDs themselves, so
-	// no real Secret has such a one.
+	// fileUID precedes the path in the UID of a Secret that stands for a file. API servers generate UIDs themselves,
+	// so no real Secret has such a UID.
 	fileUID = "file:"
 	// problemAnnotation says why a file can't be read.
 	problemAnnotation = "tenure.dev/file-problem"

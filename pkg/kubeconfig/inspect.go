@@ -31,11 +31,11 @@ const (
 	maxPEM     = 64 << 10 // of certificates
 	maxKey     = 16 << 10
 	maxValues  = 64 // entries of a list or map in a user: groups, arguments
-	// maxRefusals is how many of them an error tells: it has to fit into an event.
+	// maxRefusals is how many refusals an error lists: it has to fit into an event.
 	maxRefusals = 4
 )
 
-// Label marks the Secrets of clusters, Key is the one that holds the kubeconfig.
+// Label marks the Secrets of clusters. Key is the key of their data that holds the kubeconfig.
 const (
 	Label = provider.DefaultKubeconfigSecretLabel
 	Key   = provider.DefaultKubeconfigSecretKey
@@ -53,7 +53,7 @@ type Refused struct {
 	Reasons []string
 	// File is the path of the file that the kubeconfig is from, "" for a Secret.
 	File string
-	// allowable says that nothing is wrong with it but what another policy allows.
+	// allowable reports whether another policy would allow everything that is refused.
 	allowable bool
 }
 
@@ -104,7 +104,7 @@ func Inspect(text []byte, policy Policy) (*Access, error) {
 		return nil, refused(err.Error())
 	}
 	all, err := clientcmd.Load(text)
-	if err != nil { // not told: it can quote the text, tokens included
+	if err != nil { // not wrapped: it can quote the text, tokens included
 		return nil, refused("it isn't one, or a field has the wrong type: check it with kubectl --kubeconfig FILE config " +
 			"view")
 	}
@@ -113,20 +113,20 @@ func Inspect(text []byte, policy Policy) (*Access, error) {
 	if len(i.refused) > 0 {
 		return nil, &Refused{Reasons: i.refused, allowable: len(i.refused) == i.allowable}
 	}
-	// what is left to find: fields that contradict each other, files that can't be read
+	// This finds what is left: fields that contradict each other, and files that can't be read.
 	config, err := access.REST()
 	if err != nil {
 		return nil, refused(err.Error())
 	}
-	if _, err := rest.TLSConfigFor(config); err != nil { // not told: it can quote the text, too
+	if _, err := rest.TLSConfigFor(config); err != nil { // not wrapped: it can quote the text, too
 		return nil, refused("its credentials can't be used: check exec.apiVersion, and that certificate and key belong " +
 			"together")
 	}
 	return access, nil
 }
 
-// plain refuses what would cost more to parse than its size promises: an alias stands for another part of the text, so
-// that a few KiB can mean gigabytes.
+// plain refuses a text that costs more to parse than its size promises. A YAML alias stands for another part of the
+// text, so a few KiB could expand to gigabytes.
 func plain(text []byte) error {
 	if len(text) > maxText {
 		return fmt.Errorf("it has more than %d bytes: leave out what the current context doesn't need", maxText)
@@ -165,7 +165,7 @@ func simple(node *yaml.Node, depth int) error {
 type inspection struct {
 	policy    Policy
 	refused   []string
-	allowable int // of those that are refused
+	allowable int // how many of them another policy would allow
 }
 
 func (i *inspection) refuse(is bool, format string, args ...any) {
@@ -211,13 +211,13 @@ func (i *inspection) access(all *clientcmdapi.Config) *Access {
 		return nil
 	}
 	a := &Access{config: clientcmdapi.NewConfig()}
-	const name = "cluster" // of everything: their own may be anything
+	const name = "cluster" // of all entries: the original names may be anything
 	a.config.Clusters[name] = i.cluster(cluster, a)
 	a.config.AuthInfos[name] = i.user(user)
 	a.config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	a.config.CurrentContext = name
 	if user.Exec != nil && i.policy.Exec {
-		a.config.Clusters[name].Extensions = cluster.Extensions // an exec plugin's own settings are there
+		a.config.Clusters[name].Extensions = cluster.Extensions // an exec plugin may have settings there
 	}
 	return a
 }
@@ -239,7 +239,7 @@ func (i *inspection) cluster(c *clientcmdapi.Cluster, a *Access) *clientcmdapi.C
 	}
 	if c.TLSServerName != "" {
 		i.refuse(!isHost(c.TLSServerName), "%stls-server-name isn't a host name or an address", prefix)
-		// Where many servers are behind one address, the name is what chooses among them.
+		// If many servers share one address, this name chooses among them.
 		i.refuse(!i.policy.reaches(c.TLSServerName, portOf(a.server)),
 			"%stls-server-name isn't one of --kubeconfig-servers", prefix)
 	}
@@ -260,7 +260,7 @@ func (i *inspection) cluster(c *clientcmdapi.Cluster, a *Access) *clientcmdapi.C
 	return fresh
 }
 
-// user inspects who the controller is there.
+// user inspects the credentials.
 func (i *inspection) user(u *clientcmdapi.AuthInfo) *clientcmdapi.AuthInfo {
 	const prefix = "users[].user."
 	i.only(i.policy.Exec, u.Exec != nil, prefix+"exec", "use token or client-certificate-data", AllowExec)
@@ -303,7 +303,7 @@ func (i *inspection) user(u *clientcmdapi.AuthInfo) *clientcmdapi.AuthInfo {
 	fresh.ImpersonateGroups, fresh.ImpersonateUserExtra = u.ImpersonateGroups, u.ImpersonateUserExtra
 	if u.Exec != nil {
 		fresh.Exec = u.Exec.DeepCopy()
-		fresh.Exec.InteractiveMode = clientcmdapi.NeverExecInteractiveMode // nobody is there to answer
+		fresh.Exec.InteractiveMode = clientcmdapi.NeverExecInteractiveMode // no person can answer
 		fresh.Exec.InstallHint = ""
 	}
 	return fresh
@@ -323,7 +323,7 @@ func (i *inspection) certificate(prefix string, u *clientcmdapi.AuthInfo) {
 		"base64)", prefix)
 }
 
-// lists bounds what a user has lists and maps of.
+// lists bounds the lists and maps of a user.
 func (i *inspection) lists(prefix string, u *clientcmdapi.AuthInfo) {
 	extra := len(u.ImpersonateUserExtra)
 	for _, values := range u.ImpersonateUserExtra {
@@ -341,7 +341,7 @@ func (i *inspection) lists(prefix string, u *clientcmdapi.AuthInfo) {
 	}
 }
 
-// server reads the address of a server, and nil if it is none that may be reached.
+// server parses the address of a server; nil if the server may not be reached.
 func (i *inspection) server(field, text string, schemes ...string) *url.URL {
 	i.bounded(field, len(text), maxField)
 	if len(text) > maxField {
@@ -366,7 +366,7 @@ func (i *inspection) server(field, text string, schemes ...string) *url.URL {
 	return nil
 }
 
-// portOf is the port that an address means.
+// portOf returns the port of an address, or else the default port of its scheme.
 func portOf(u *url.URL) string {
 	switch {
 	case u == nil:
@@ -384,12 +384,12 @@ func portOf(u *url.URL) string {
 var (
 	hostName = regexp.MustCompile(
 		`^([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.)*([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?)\.?$`)
-	// numeric is the last part of what C libraries take for an address, too: 127.1, 2130706433, 0x7f.1.
+	// numeric matches the last part of what C libraries take for an address, too: 127.1, 2130706433, 0x7f.1.
 	numeric = regexp.MustCompile(`^(0[xX][0-9a-fA-F]*|[0-9]+)$`)
 )
 
-// isHost reports whether a host is a name in ASCII, or an address as it is usually written. A list of servers must not
-// be got around by another way to write one.
+// isHost reports whether a host is a name in ASCII, or an address in its usual form. Another way to write an
+// address must not get around a list of servers.
 func isHost(host string) bool {
 	if address, err := netip.ParseAddr(host); err == nil {
 		return address.Zone() == ""
@@ -405,7 +405,7 @@ func isPrintable(text string) bool {
 
 func isAuthority(pem []byte) bool { return x509.NewCertPool().AppendCertsFromPEM(pem) }
 
-// Kubeconfig is the kubeconfig that was built, as a text.
+// Kubeconfig returns the kubeconfig that was built, as text.
 func (a *Access) Kubeconfig() ([]byte, error) {
 	text, err := clientcmd.Write(*a.config)
 	if err != nil {
@@ -414,7 +414,7 @@ func (a *Access) Kubeconfig() ([]byte, error) {
 	return text, nil
 }
 
-// REST is the connection. It stays with its server. Its error repeats nothing of the kubeconfig.
+// REST returns the connection, which stays with its server ([Pin]). The error repeats nothing of the kubeconfig.
 func (a *Access) REST() (*rest.Config, error) {
 	c, err := clientcmd.NewDefaultClientConfig(*a.config, &clientcmd.ConfigOverrides{}).ClientConfig()
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 )
 
-// Join adds the folder to a manager, which looks into it while it runs, and returns the manager to set up with what is
-// to take clusters from files as it takes them from Secrets: to it, each file is a Secret of the home cluster. A Secret
-// goes before a file of the same name, and the file takes its place when the Secret is deleted.
+// Join adds the folder to a manager, which looks into it while it runs. It returns a manager for readers of cluster
+// Secrets: to them, each file is a Secret of the home cluster. A Secret takes precedence over a file of the same
+// name. When the Secret is deleted, the file takes its place.
 func (f *Folder) Join(mgr mcmanager.Manager) (mcmanager.Manager, error) {
 	local := mgr.GetLocalManager()
 	if err := local.Add(f); err != nil {
@@ -37,8 +37,8 @@ type joinedLocal struct {
 func (m *joinedLocal) GetClient() client.Client { return m.client }
 func (m *joinedLocal) GetCache() cache.Cache    { return m.cache }
 
-// joinedClient reads the folder's files beside the Secrets of clusters. A Secret without [Label] is no cluster's, so
-// that it doesn't take the place of a file that has its name or had it.
+// joinedClient reads the folder's files beside the Secrets of clusters. A Secret without [Label] isn't a cluster's,
+// so it doesn't hide a file of the same name.
 type joinedClient struct {
 	client.Client
 	folder *Folder
@@ -61,7 +61,7 @@ func (c *joinedClient) Get(ctx context.Context, key client.ObjectKey, obj client
 	return apierrors.NewNotFound(corev1.Resource("secrets"), key.Name)
 }
 
-// joinedCache tells those who watch Secrets of the folder's files, too.
+// joinedCache also calls watchers of Secrets for the folder's files.
 type joinedCache struct {
 	cache.Cache
 	folder *Folder

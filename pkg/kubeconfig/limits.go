@@ -29,12 +29,12 @@ type Limits struct {
 	Writes int
 }
 
-// ErrLimited says that a request wasn't answered in its caller's time since that went by while it waited for the
-// [Limits] of its cluster. It says nothing about the cluster.
+// ErrLimited is the error of a request whose time ran out while it waited for the [Limits] of its cluster. It says
+// nothing about the cluster.
 var ErrLimited = errors.New("the limits of what is asked of the cluster (--cluster-qps, --cluster-concurrent-writes) " +
 	"left no time for it; raise them")
 
-// Bucket is the size of the token bucket.
+// Bucket returns the size of the token bucket, in requests.
 func (l Limits) Bucket() int {
 	if l.Burst > 0 {
 		return l.Burst
@@ -42,15 +42,15 @@ func (l Limits) Bucket() int {
 	return max(1, int(math.Ceil(min(l.QPS, mostLimit))))
 }
 
-// mostLimit bounds what may be asked for: more is no limit any more.
+// mostLimit is the largest value of a limit. More would be no limit any more.
 const mostLimit = 1_000_000
 
-// leastQPS is what a replica needs to get anything done.
+// leastQPS is the lowest rate, in requests a second, at which a replica can still work.
 const leastQPS = 0.1
 
 func sensible(qps float64) bool { return qps == 0 || qps >= leastQPS && qps <= mostLimit }
 
-// Validate says which limits make no sense, by the flags that set them.
+// Validate returns what is wrong with the limits, by the flags that set them.
 func (l Limits) Validate() error {
 	var wrong []error
 	if !sensible(l.QPS) {
@@ -67,8 +67,9 @@ func (l Limits) Validate() error {
 	return errors.Join(wrong...)
 }
 
-// LimitsOf returns the limits of a Secret's cluster: what its annotations say, and else the flags' values. If one of
-// the annotations can't be used, these hold for all of them, and the error says which, and what to write instead.
+// LimitsOf returns the limits of a Secret's cluster: from its annotations, or from the flags where there is none.
+// If any annotation can't be used, the flags hold for all limits. The error then says which one it is, and what to
+// write instead.
 func LimitsOf(secret *corev1.Secret, flags Limits) (Limits, error) {
 	limits := flags
 	var wrong []string
@@ -103,7 +104,7 @@ func LimitsOf(secret *corev1.Secret, flags Limits) (Limits, error) {
 	return limits, nil
 }
 
-// String is the limits in words.
+// String returns the limits in words.
 func (l Limits) String() string {
 	var all []string
 	if l.QPS > 0 {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Pattern says which servers are meant: a host name in which * stands for a part of one label, an address, or a network
+// Pattern matches servers by a host name in which * stands for a part of one label, by an address, or by a network
 // such as 10.0.0.0/8; with a port, or for all ports.
 type Pattern struct {
 	labels  string       // the name, its dots replaced by slashes, so that * doesn't match them
@@ -56,7 +56,7 @@ func (p Pattern) matches(host, port string) bool {
 	return ok && err == nil
 }
 
-// labelsOf is a host name in the one way to write it, with slashes for dots.
+// labelsOf returns a host name in canonical form, with slashes for dots.
 func labelsOf(host string) string {
 	return strings.ReplaceAll(strings.ToLower(strings.TrimSuffix(host, ".")), ".", "/")
 }

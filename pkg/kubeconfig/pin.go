@@ -9,10 +9,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Pin keeps a connection's requests at its server: a redirect to anywhere else isn't followed, and is an answer with
-// status 3xx like any other. Without that, whoever runs a workload cluster's API server could have the controller send
-// requests from inside the home cluster's network, with the credentials attached. An API server has no reason to
-// redirect a client.
+// Pin keeps a connection's requests at its server: a redirect to anywhere else isn't followed, and is an answer
+// with status 3xx like any other. Otherwise the owner of a workload cluster's API server could make the controller
+// send requests from inside the home cluster's network, with the credentials attached. An API server has no reason
+// to redirect a client.
 func Pin(c *rest.Config) error {
 	server, _, err := rest.DefaultServerUrlFor(c)
 	if err != nil {
@@ -33,7 +33,7 @@ func (p *pinned) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if to := res.Header.Get("Location"); to != "" && !p.stays(req, to) {
-		res.Header.Del("Location") // who follows redirects takes an answer without it as it is
+		res.Header.Del("Location") // without it, clients return this answer as it is
 	}
 	return res, nil
 }
@@ -43,5 +43,5 @@ func (p *pinned) stays(req *http.Request, to string) bool {
 	return err == nil && u.Scheme == p.server.Scheme && strings.EqualFold(u.Host, p.server.Host)
 }
 
-// WrappedRoundTripper is the one below.
+// WrappedRoundTripper returns the transport below.
 func (p *pinned) WrappedRoundTripper() http.RoundTripper { return p.base }

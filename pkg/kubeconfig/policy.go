@@ -56,12 +56,12 @@ func ParsePolicy(allow, servers []string) (Policy, error) {
 	return p, nil
 }
 
-// Words are all that --kubeconfig-allow takes.
+// Words returns all that --kubeconfig-allow takes.
 func Words() []string {
 	return []string{AllowExec, AllowFiles, AllowProxy, AllowImpersonation, AllowInsecure}
 }
 
-// reaches reports whether a server may be reached. An empty port is that of any service.
+// reaches reports whether a server may be reached. An empty port matches only patterns without a port.
 func (p Policy) reaches(host, port string) bool {
 	return p.Servers == nil || slices.ContainsFunc(p.Servers, func(s Pattern) bool { return s.matches(host, port) })
 }

@@ -36,17 +36,17 @@ type Access struct {
 	Namespaces []string
 }
 
-// AllNamespaces in the place of names asks for all of them.
+// AllNamespaces, in the place of names, asks for all of them.
 const AllNamespaces = "*"
 
-// Wish is the part of an [Access] that is asked for. What is nil stays as the cluster was added, so that whoever leaves
-// a flag out neither widens what the fleet may do nor takes from it.
+// Wish is the part of an [Access] that is asked for. A nil field keeps what the cluster was added with. So a flag
+// that is left out neither widens nor narrows what the fleet may do.
 type Wish struct {
 	Roles      []Role
 	Namespaces []string
 }
 
-// of completes the wish by what the cluster's Secret, if there is one, says that it was added with.
+// of completes the wish with what the cluster was added with, by its Secret. own is nil if there is none.
 func (w Wish) of(own *corev1.Secret) (Access, error) {
 	a := Access{Roles: []Role{Ats}}
 	if own != nil {
@@ -71,7 +71,7 @@ func (w Wish) of(own *corev1.Secret) (Access, error) {
 	return a, nil
 }
 
-// kept says what was completed, where that isn't what a new cluster gets; "" for nothing.
+// kept says what was taken over from before, if that differs from what a new cluster gets; "" for nothing.
 func (w Wish) kept(a Access) string {
 	if w.Roles != nil && w.Namespaces != nil || describe(a) == describe(Access{Roles: []Role{Ats}}) {
 		return ""
@@ -94,7 +94,7 @@ func ParseRoles(names []string) ([]Role, error) {
 	return Sorted(roles), nil
 }
 
-// Sorted are the words in order, each once.
+// Sorted returns the words in order, each once.
 func Sorted[T ~string](words []T) []T { return slices.Compact(slices.Sorted(slices.Values(words))) }
 
 // The service account of the replicas in every workload cluster, as the manifests have it.
@@ -103,8 +103,9 @@ const (
 	accountName      = "tenure"
 )
 
-// Bindings of the manifests that give the fleet rights: for which role, "" for all, and whether they can be had in
-// single namespaces. Those that can't are about lists and watches, which a replica makes for the whole cluster.
+// bindings are those of the manifests that give the fleet rights. role is what they are for, "" for all roles.
+// narrow reports whether single namespaces can be enough. For lists and watches they can't: a replica makes these
+// for the whole cluster.
 var bindings = map[string]struct {
 	role   Role
 	narrow bool
@@ -127,7 +128,7 @@ const (
 	kindBinding        = "RoleBinding"
 )
 
-// Objects are those that a workload cluster needs, in the order in which they can be created.
+// Objects returns the objects that a workload cluster needs, in the order in which they can be created.
 func Objects(a Access) ([]*unstructured.Unstructured, error) {
 	rendered, err := render(a.Roles)
 	if err != nil {
@@ -157,7 +158,7 @@ func Objects(a Access) ([]*unstructured.Unstructured, error) {
 	return all, nil
 }
 
-// render is what the folders of some roles hold, each object once.
+// render returns what the folders of some roles hold, each object once.
 func render(roles []Role) ([]*unstructured.Unstructured, error) {
 	folders := []string{config.Workload}
 	if slices.Contains(roles, Deployments) {
@@ -177,7 +178,7 @@ func render(roles []Role) ([]*unstructured.Unstructured, error) {
 	return all, nil
 }
 
-// narrowed gives in one namespace what a ClusterRoleBinding gives everywhere.
+// narrowed returns a binding that gives in one namespace what a ClusterRoleBinding gives everywhere.
 func narrowed(binding *unstructured.Unstructured, namespace string) *unstructured.Unstructured {
 	o := binding.DeepCopy()
 	o.SetKind(kindBinding)
@@ -208,7 +209,7 @@ type Right struct {
 	Role string `json:"role"`
 }
 
-// String is the right as kubectl auth can-i takes it.
+// String returns the right as kubectl auth can-i takes it.
 func (r Right) String() string {
 	text := r.Verb + " " + r.Resource
 	if r.Group != "" {
@@ -223,7 +224,7 @@ func (r Right) String() string {
 	return text
 }
 
-// Rights are those that the objects give to the replicas' service account, in order.
+// Rights returns what the objects allow the replicas' service account, in order.
 func Rights(objects []*unstructured.Unstructured) ([]Right, error) {
 	rules := map[string][]rbacv1.PolicyRule{} // by kind and name
 	for _, o := range objects {

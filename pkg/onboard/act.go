@@ -27,11 +27,11 @@ const (
 	fieldManager = "tenure-cluster-add"
 	// servedWithin bounds the wait for an API server to serve a new kind.
 	servedWithin = 30 * time.Second
-	// pollFirst and pollMost are between two looks at what is waited for.
+	// pollFirst and pollMost bound the pause between two polls.
 	pollFirst, pollMost = 100 * time.Millisecond, 2 * time.Second
 )
 
-// carryOut does what was decided, and stops at the first failure: the next run goes on from there. It returns the steps
+// carryOut makes the steps, and stops at the first failure: the next run continues from there. It returns the steps
 // that it has made.
 func carryOut(ctx context.Context, c client.Client, steps []Step) (made []Step, err error) {
 	for i, s := range steps {
@@ -65,8 +65,8 @@ func awaitAPI(ctx context.Context, config *rest.Config) error {
 	})
 }
 
-// poll asks until the answer is yes, with longer and longer pauses. When the time is over, the error is that of the
-// last answer.
+// poll asks until the answer is yes, with growing pauses. When the time is over, it returns the error of the last
+// answer, too.
 func poll(ctx context.Context, within time.Duration, ask func() (bool, error)) error {
 	over := time.NewTimer(within)
 	defer over.Stop()
@@ -92,7 +92,7 @@ func requestToken(ctx context.Context, config *rest.Config,
 	if err != nil {
 		return "", time.Time{}, fmt.Errorf("connecting to %s: %w", config.Host, err)
 	}
-	if config.Proxy != nil { // client-go shares no connections that go through a proxy: those would stay
+	if config.Proxy != nil { // client-go shares no connections through a proxy: they would stay open
 		defer connection.CloseIdleConnections()
 	}
 	c, err := corev1client.NewForConfigAndClient(config, connection)
@@ -113,8 +113,7 @@ func requestToken(ctx context.Context, config *rest.Config,
 	return request.Status.Token, request.Status.ExpirationTimestamp.UTC(), nil
 }
 
-// granted says what the API server made of the wish for a lifetime; the note is for one that is another than was asked
-// for.
+// granted describes when a token expires. The note is for a lifetime other than the one that was asked for.
 func granted(asked time.Duration, expires, now time.Time) (text, note string) {
 	got := expires.Sub(now)
 	if off := asked - got; off > time.Minute || off < -time.Minute {
@@ -122,12 +121,12 @@ func granted(asked time.Duration, expires, now time.Time) (text, note string) {
 			"(--service-account-max-token-expiration there)",
 			span(asked), span(got.Round(time.Minute)))
 	} else {
-		got = asked // but for the time that the request took
+		got = asked // the rest is the time that the request took
 	}
 	return fmt.Sprintf("expires %s, in %s", stamp(expires), span(got.Round(time.Second))), note
 }
 
-// span is a duration without what is zero: 720h, not 720h0m0s.
+// span formats a duration without its zeros: 720h, not 720h0m0s.
 func span(d time.Duration) string {
 	switch {
 	case d%time.Hour == 0:
@@ -140,9 +139,9 @@ func span(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// writeSecret writes the cluster's Secret, unless somebody changed that meanwhile. Of a new kubeconfig it has the
-// cluster asked first whether it takes the credentials; what can't be reached from here is a note, since replicas may
-// reach it.
+// writeSecret writes the cluster's Secret, unless it was changed meanwhile. If it holds a new kubeconfig (filled),
+// it first asks the cluster whether it takes the credentials. A cluster that can't be reached from here is only
+// noted, since replicas may reach it.
 func (o Onboarder) writeSecret(ctx context.Context, home client.Client, secret *corev1.Secret,
 	filled bool) (note string, err error) {
 	if filled {
@@ -168,13 +167,14 @@ func (o Onboarder) writeSecret(ctx context.Context, home client.Client, secret *
 
 // awaitService waits until the fleet serves the cluster.
 func (o Onboarder) awaitService(ctx context.Context, home client.Client, within time.Duration) (Service, error) {
-	var fleet console.Fleet
-	told := false
+	var fleet console.Fleet // as it was last read
+	read, told := false, false
 	err := poll(ctx, within, func() (bool, error) {
-		var err error
-		if fleet, err = o.fleet(ctx, false); err != nil {
+		now, err := o.fleet(ctx, false)
+		if err != nil {
 			return false, err
 		}
+		fleet, read = now, true
 		s := Serving(fleet, o.Name)
 		if !s.Complete && !told {
 			told = true
@@ -182,17 +182,21 @@ func (o Onboarder) awaitService(ctx context.Context, home client.Client, within 
 		}
 		return s.Complete, nil
 	})
+	if err != nil && !read {
+		return Service{}, fmt.Errorf("cluster %s is registered; whether it is served isn't known, since the fleet can't be "+
+			"read: %w", o.Name, err)
+	}
 	if err != nil {
 		said, unread := console.Told(context.WithoutCancel(ctx), home, o.Namespace)
 		if unread != nil {
-			said = nil // one thing less to say
+			said = nil // the error then says less
 		}
 		err = fmt.Errorf("cluster %s is registered, but not served: %s (%w)", o.Name, Obstacle(fleet, o.Name, said), err)
 	}
 	return Serving(fleet, o.Name), err
 }
 
-// awaitRelease waits until no live replica holds a shard of the cluster; within 0 it only looks.
+// awaitRelease waits until no replica that may be alive holds a shard of the cluster. With within 0 it looks once.
 func (o Onboarder) awaitRelease(ctx context.Context, within time.Duration) (Service, error) {
 	var s Service
 	told := false
@@ -211,8 +215,9 @@ func (o Onboarder) awaitRelease(ctx context.Context, within time.Duration) (Serv
 		return false, nil
 	})
 	if err != nil {
-		err = fmt.Errorf("the Secret of cluster %s is deleted, but replicas of fleet %q still hold shards of it: %s: see "+
-			"their logs, and run this again (%w)", o.Name, o.Fleet, s, err)
+		err = fmt.Errorf("cluster %s has no Secret now, but as far as is known replicas of fleet %q still hold shards "+
+			"of it: %s: see whether a file of their --kubeconfig-folder has its name, and their logs, and run this again (%w)",
+			o.Name, o.Fleet, s, err)
 	}
 	return s, err
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -15,7 +16,7 @@ import (
 // AddOptions say how a cluster is added.
 type AddOptions struct {
 	Wish
-	// Server is the address at which replicas reach the cluster; "" means the one before, of a new cluster that of the
+	// Server is the address at which replicas reach the cluster. "" keeps the address; a new cluster gets that of the
 	// admin's connection.
 	Server string
 	// Lifetime that is asked for the token.
@@ -40,7 +41,7 @@ type Report struct {
 	Lines []Line `json:"lines"`
 	// Notes are what else is good to know.
 	Notes []string `json:"notes,omitempty"`
-	// Changed says that something was written.
+	// Changed reports whether something was written.
 	Changed bool `json:"changed"`
 }
 
@@ -48,7 +49,7 @@ func (r *Report) line(where, what, format string, args ...any) {
 	r.Lines = append(r.Lines, Line{where, what, fmt.Sprintf(format, args...)})
 }
 
-// intent is all that adding a cluster comes to.
+// intent is the plan for adding a cluster.
 type intent struct {
 	access  Access
 	steps   []Step
@@ -57,7 +58,7 @@ type intent struct {
 	known   Known
 }
 
-// kept says what stays as it was before, where flags would change it. admin is the address that was come by.
+// kept says what stays as it was, and which flag would change it. admin is the address of the admin's connection.
 func (p intent) kept(a AddOptions, admin string) (notes []string) {
 	if note := a.kept(p.access); note != "" {
 		notes = append(notes, note)
@@ -87,7 +88,11 @@ func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a Add
 		return p, err
 	}
 	atHome, err := uidOf(ctx, home)
-	if err == nil && atHome == p.target.UID && !a.AllowHome { // who may not read that says it by the flags
+	switch {
+	case apierrors.IsForbidden(err), apierrors.IsNotFound(err): // home can't be told from others then
+	case err != nil && !a.AllowHome:
+		return p, fmt.Errorf("home cluster: %w", err)
+	case err == nil && atHome == p.target.UID && !a.AllowHome:
 		return p, fmt.Errorf("--context: the cluster at %s is the home cluster itself: name the context of cluster %s, or, "+
 			"if Ats of home are meant, "+
 			"give --context all the same", p.target.Server, o.Name)
@@ -109,8 +114,8 @@ func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a Add
 	return p, err
 }
 
-// Add makes the cluster one of the fleet's, and waits until it is served. A second run leaves what is up to date and
-// updates the rest.
+// Add makes the cluster a part of the fleet, and waits until it is served. A second run leaves what is up to date
+// and updates the rest.
 func (o Onboarder) Add(ctx context.Context, a AddOptions) (r Report, err error) {
 	home, err := o.home()
 	if err != nil {
@@ -188,7 +193,7 @@ func (o Onboarder) addSecret(ctx context.Context, home client.Client, a AddOptio
 		token = got
 		r.token(o.Name, a.Lifetime, expires, asked)
 	}
-	var text []byte // of a Secret that only has to say more of the cluster it stays
+	var text []byte // stays nil if only annotations change
 	if p.verdict.NewToken || held.Refused == nil && !sameWay(held.target, p.target) {
 		var err error
 		if text, err = p.target.kubeconfig(o.Name, token); err != nil {
@@ -208,7 +213,7 @@ func (o Onboarder) addSecret(ctx context.Context, home client.Client, a AddOptio
 	return nil
 }
 
-// secret says what becomes of the Secret.
+// secret adds what becomes of the Secret.
 func (r *Report) secret(what string, v Verdict) {
 	r.line("home", what, "%s", v.Action)
 	if v.Why != "" {
@@ -216,7 +221,7 @@ func (r *Report) secret(what string, v Verdict) {
 	}
 }
 
-// token says for how long a new one is good.
+// token adds for how long a new token is valid.
 func (r *Report) token(cluster string, lifetime time.Duration, expires, asked time.Time) {
 	text, note := granted(lifetime, expires, asked)
 	r.line(cluster, "token", "%s", text)
@@ -282,8 +287,8 @@ func summarize(cluster string, steps []Step) (r Report) {
 	return r
 }
 
-// Manifests are the objects that Add applies to the workload cluster, and the Secret without its token. No cluster is
-// asked.
+// Manifests returns the objects that Add applies to the workload cluster, and the Secret without its token. It
+// makes no request.
 func (o Onboarder) Manifests(a AddOptions) ([]*unstructured.Unstructured, *corev1.Secret, error) {
 	access, err := a.Wish.of(nil)
 	if err != nil {

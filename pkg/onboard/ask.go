@@ -17,11 +17,11 @@ import (
 // asksAtOnce is how many rights are asked for at a time.
 const asksAtOnce = 32
 
-// asksWithin bounds all that is asked of the cluster, so that one that is slow leaves time for what the fleet says of
-// it. A test shortens it.
+// asksWithin bounds all requests to the cluster, so that a slow one leaves time for what the fleet says about it. A
+// test shortens it.
 var asksWithin = 10 * time.Second
 
-// ask asks the cluster itself.
+// ask asks the cluster itself about its API and the caller's rights.
 func (p *Probe) ask(ctx context.Context, opened *kubeconfig.Access) error {
 	config, err := opened.REST()
 	if err != nil {
@@ -42,8 +42,8 @@ func (p *Probe) ask(ctx context.Context, opened *kubeconfig.Access) error {
 	return nil
 }
 
-// denied asks the API server which of some rights the caller hasn't. Each namespace that a cluster is confined to has
-// some of its own, so there can be hundreds.
+// denied returns those of some rights that the API server says the caller lacks. Each namespace that a cluster is
+// limited to has rights of its own, so there can be hundreds.
 func denied(ctx context.Context, config *rest.Config, rights []Right) (missing []Right, err error) {
 	c, err := authorizationv1client.NewForConfig(config)
 	if err != nil {

@@ -34,8 +34,8 @@ type Probe struct {
 	// Limits are those that the Secret gives its cluster, in words, "" for none; BadLimits is why they can't be used.
 	Limits    string
 	BadLimits error
-	// Asked are the rights that the replicas need, Missing those of them that they haven't. Unasked is why that couldn't
-	// be found out.
+	// Asked are the rights that the replicas need, and Missing those of them that they lack. Unasked is why that
+	// couldn't be found out.
 	Asked, Missing []Right
 	Unasked        error
 	Fleet          console.Fleet
@@ -55,7 +55,7 @@ type Examination struct {
 	Server   string    `json:"server,omitempty"`
 	OK       bool      `json:"ok"`
 	Findings []Finding `json:"findings"`
-	// Missing are the rights that the replicas haven't.
+	// Missing are the rights that the replicas lack.
 	Missing []Right `json:"missing,omitempty"`
 }
 
@@ -91,13 +91,13 @@ func (o Onboarder) Check(ctx context.Context, wish Wish) (Examination, error) {
 		return Examination{}, err
 	}
 	if p.Told, err = console.Told(ctx, home, o.Namespace); err != nil {
-		p.Told = nil // who may not read events is told by the records alone
+		p.Told = nil // without the right to read events, only the records count
 	}
 	p.Now = time.Now()
 	return Examine(p), nil
 }
 
-// asReplicasRead is what a Secret says to replicas, which read none without the label.
+// asReplicasRead returns what replicas read in a Secret. They don't read one without the label.
 func asReplicasRead(s *corev1.Secret) Held {
 	h := Hold(s)
 	if err := unlabelled(s); err != nil && !h.broken() {
@@ -106,7 +106,7 @@ func asReplicasRead(s *corev1.Secret) Held {
 	return h
 }
 
-// unlabelled is an error where replicas don't read a Secret.
+// unlabelled returns an error if replicas don't read the Secret because of its label.
 func unlabelled(s *corev1.Secret) error {
 	if value := s.Labels[kubeconfig.Label]; value != "true" {
 		return fmt.Errorf("label %s is %q, so replicas don't read the Secret: kubectl -n %s label --overwrite secret "+
@@ -116,7 +116,7 @@ func unlabelled(s *corev1.Secret) error {
 	return nil
 }
 
-// limits are those of a Secret alone.
+// limits returns the limits that the Secret itself sets.
 func limits(secret *corev1.Secret) (words string, err error) {
 	own, err := kubeconfig.LimitsOf(secret, kubeconfig.Limits{})
 	if err != nil || own == (kubeconfig.Limits{}) {
@@ -125,8 +125,8 @@ func limits(secret *corev1.Secret) (words string, err error) {
 	return "a replica sends " + own.String(), nil
 }
 
-// apiDiffers says why the API of Ats that the cluster serves isn't the one of the manifests. It reads what every
-// authenticated user may: the published schema.
+// apiDiffers returns an error if the cluster serves another API of Ats than that of the manifests. It reads the
+// published schema, which every authenticated user may.
 func apiDiffers(ctx context.Context, config *rest.Config, objects []*unstructured.Unstructured) error {
 	kinds, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
@@ -186,7 +186,7 @@ func schemaDiffers(raw []byte, objects []*unstructured.Unstructured) error {
 	return nil
 }
 
-// comparable is a schema with all numbers of one type and without what only a reader needs.
+// comparable returns a schema with all numbers of one type and without descriptions.
 func comparable(schema any) any {
 	switch schema := schema.(type) {
 	case map[string]any:
@@ -274,8 +274,8 @@ func describe(a Access) string {
 	return text
 }
 
-// soon reports whether credentials are over or should be renewed: a fifth of their life is left, or three days if that
-// is less.
+// soon reports whether credentials have expired or should be renewed: less than a fifth of their life is left, or
+// less than three days if that is shorter.
 func soon(h Held, now time.Time) bool {
 	if h.Expires.IsZero() {
 		return false

@@ -3,6 +3,7 @@ package onboard
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -47,18 +48,19 @@ func (i id) String() string {
 	return i.kind + " " + i.namespace + "/" + i.name
 }
 
-// holds reports whether other objects go with this one.
+// holds reports whether deleting an object deletes others with it.
 func holds(o *unstructured.Unstructured) bool {
 	return o.GetKind() == kindCRD || o.GetKind() == kindNamespace
 }
 
 func ours(o *unstructured.Unstructured) bool { return o.GetLabels()[MadeByLabel] == MadeBy }
 
-// Decide says what has to be done in a workload cluster so that it has what is wanted: live is what is there of all
-// that could be wanted, and of what has our label.
+// Decide returns the steps by which a workload cluster gets what is wanted. live holds the present objects of all
+// that could be wanted, and those with our label.
 //
-// What isn't wanted is of a role that the cluster doesn't have, or gives more than was asked for. Ours is deleted. A
-// binding that somebody else made is left, and reported.
+// An object that isn't wanted belongs to a role that the cluster doesn't have, or gives more than was asked for.
+// Ours is deleted, unless that would delete others with it. A binding that somebody else made is left, and
+// reported.
 func Decide(live, want []*unstructured.Unstructured) ([]Step, error) {
 	there := map[id]*unstructured.Unstructured{}
 	for _, o := range live {
@@ -99,6 +101,7 @@ func decideOne(live, want *unstructured.Unstructured) (Step, error) {
 		return Step{}, fmt.Errorf("%s: roleRef is %v, must be %v, and can't be changed: delete the binding",
 			idOf(want), was, is)
 	}
+	keepUsers(want, live)
 	if covers(live.Object, want.Object) {
 		return Step{live, Keep, ""}, nil
 	}
@@ -106,6 +109,42 @@ func decideOne(live, want *unstructured.Unstructured) (Step, error) {
 		mark(want)
 	}
 	return Step{want, Update, ""}, nil
+}
+
+// keepUsers adds to what is wanted the users that somebody has added to ours: subjects of a binding, and names in
+// the variable "fleet" of a policy. config/policy describes how.
+func keepUsers(want, live *unstructured.Unstructured) {
+	ours, _, _ := unstructured.NestedSlice(want.Object, "subjects")
+	there, _, _ := unstructured.NestedSlice(live.Object, "subjects")
+	lacks := slices.ContainsFunc(ours, func(s any) bool {
+		return !slices.ContainsFunc(there, func(t any) bool { return covers(t, s) })
+	})
+	if len(ours) > 0 && !lacks {
+		want.Object["subjects"] = there
+	}
+	if at, there := fleetVariable(want), fleetVariable(live); at != nil && there != nil {
+		expression, _ := there["expression"].(string)
+		ours, _ := at["expression"].(string)
+		names := quoted.FindAllString(expression, -1)
+		if !slices.ContainsFunc(quoted.FindAllString(ours, -1), func(n string) bool { return !slices.Contains(names, n) }) {
+			at["expression"] = expression
+		}
+	}
+}
+
+// quoted is a name in a list of a CEL expression.
+var quoted = regexp.MustCompile(`'[^']*'`)
+
+// fleetVariable returns the variable of a policy that lists the replicas' users; nil if there is none.
+func fleetVariable(policy *unstructured.Unstructured) map[string]any {
+	spec, _ := policy.Object["spec"].(map[string]any)
+	variables, _ := spec["variables"].([]any)
+	for _, v := range variables {
+		if v, _ := v.(map[string]any); v["name"] == "fleet" {
+			return v
+		}
+	}
+	return nil
 }
 
 func mark(o *unstructured.Unstructured) {
@@ -117,11 +156,11 @@ func mark(o *unstructured.Unstructured) {
 	o.SetLabels(labels)
 }
 
-// covers reports whether all that is wanted is there. What else is in a map there, such as defaults, makes no
-// difference; lists have to be equally long.
+// covers reports whether live has all that is wanted. Further entries of a map in live, such as defaults, make no
+// difference. Lists must have the same length.
 func covers(live, want any) bool { return missing("", live, want) == "" }
 
-// missing is the path of the first thing that isn't as it is wanted, "" if everything is.
+// missing returns the path of the first thing that isn't as it is wanted, "" if everything is.
 func missing(path string, live, want any) string {
 	switch want := want.(type) {
 	case map[string]any:
@@ -161,9 +200,9 @@ func sortedKeys(m map[string]any) []string {
 	return keys
 }
 
-// DecideRemoval says what of the live objects of a workload cluster goes with it, in the order in which it can go. The
-// service account goes first: without it no token is good for anything. keep names what is left although it is ours,
-// and why.
+// DecideRemoval returns what becomes of the live objects of a workload cluster that is removed, in the order in
+// which they can be deleted. The service account goes first, since that ends all tokens. keep returns why an object
+// stays although it is ours; "" if it goes.
 func DecideRemoval(live []*unstructured.Unstructured, keep func(*unstructured.Unstructured) string) []Step {
 	var steps []Step
 	for _, o := range live {

@@ -20,8 +20,8 @@
 //
 // # Considerations
 //
-// Whoever adds a cluster needs to be an admin of it, since a role can only be given by who has its rights. In home,
-// Secrets, Shards, Leases and events of the fleet's namespace are enough.
+// The caller must be an admin of the cluster that is added, since only a user with the rights of a role can give
+// it. In home, Secrets, Shards, Leases and events of the fleet's namespace are enough.
 //
 // The token is bounded in time. The coordinator renews it, with the token itself: the fleet's service account may ask
 // for tokens of its own and of no other account. A kubeconfig that somebody else put into the Secret is never renewed,

@@ -42,7 +42,7 @@ type Onboarder struct {
 	Name string
 	// Workload is an admin's connection to the cluster; nil where a command does without.
 	Workload *rest.Config
-	// Progress is told what is waited for. Nil disables it.
+	// Progress is called with what is waited for. Nil disables it.
 	Progress func(string)
 }
 
@@ -70,7 +70,8 @@ func (o Onboarder) tell(format string, args ...any) {
 	}
 }
 
-// known reads the Secrets of the fleet's clusters, and asks the cluster whether it takes the credentials that it has.
+// known reads the Secrets of the fleet's clusters, and asks the cluster whether it takes the credentials in its own
+// Secret.
 func (o Onboarder) known(ctx context.Context, home client.Client) (Known, error) {
 	if err := home.Get(ctx, client.ObjectKey{Name: o.Namespace}, &corev1.Namespace{}); apierrors.IsNotFound(err) {
 		return Known{}, fmt.Errorf("there is no namespace %s at %s: --namespace names the one of the replicas, "+
@@ -98,7 +99,7 @@ func (o Onboarder) known(ctx context.Context, home client.Client) (Known, error)
 	return k, nil
 }
 
-// uidOf is what tells a cluster from all others.
+// uidOf returns the UID that distinguishes a cluster from all others.
 func uidOf(ctx context.Context, c client.Client) (string, error) {
 	system := &corev1.Namespace{}
 	if err := c.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, system); err != nil {
@@ -107,7 +108,7 @@ func uidOf(ctx context.Context, c client.Client) (string, error) {
 	return string(system.UID), nil
 }
 
-// identify is the UID of the workload cluster. It is the first that is asked of it, so its error says how it was
+// identify returns the UID of the workload cluster. This is the first request to it, so the error says how it was
 // reached.
 func (o Onboarder) identify(ctx context.Context, there client.Client) (string, error) {
 	uid, err := uidOf(ctx, there)
@@ -118,8 +119,8 @@ func (o Onboarder) identify(ctx context.Context, there client.Client) (string, e
 	return uid, nil
 }
 
-// live reads what a workload cluster has of all that any access could need, and of what was made there for another
-// access.
+// live reads what a workload cluster has of the objects that any access could need, and the RoleBindings that were
+// made there for another access.
 func live(ctx context.Context, c client.Client,
 	want []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	possible, err := Objects(Access{Roles: Roles})
@@ -160,7 +161,7 @@ func live(ctx context.Context, c client.Client,
 	return found, nil
 }
 
-// namespacesExist refuses names of namespaces that there aren't.
+// namespacesExist returns an error if a namespace doesn't exist.
 func namespacesExist(ctx context.Context, c client.Client, names []string) error {
 	for _, name := range names {
 		err := c.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{})
@@ -173,8 +174,8 @@ func namespacesExist(ctx context.Context, c client.Client, names []string) error
 	return nil
 }
 
-// inhabitants names what is in a namespace beside what Kubernetes puts into each and what is to go with the cluster; at
-// most a few.
+// inhabitants lists what is in a namespace, at most ten objects of each kind. It leaves out events, what Kubernetes
+// puts into each namespace, and what goes with the cluster.
 func inhabitants(ctx context.Context, config *rest.Config, namespace string) ([]string, error) {
 	config = rest.CopyConfig(config)
 	config.WarningHandlerWithContext = rest.NoWarnings{} // of deprecated kinds, which are looked at, too
@@ -218,7 +219,7 @@ func inhabitants(ctx context.Context, config *rest.Config, namespace string) ([]
 	return names, nil
 }
 
-// fleet reads how the fleet is; ask says whether the clusters are asked, too.
+// fleet reads the state of the fleet. With ask, the clusters are asked, too.
 func (o Onboarder) fleet(ctx context.Context, ask bool) (console.Fleet, error) {
 	s, err := o.snapshot(ctx, ask)
 	if err != nil {

@@ -30,7 +30,7 @@ type Entry struct {
 	OK    bool   `json:"ok"`
 }
 
-// List reads the clusters of the fleet; ask says whether they are asked if they answer.
+// List reads the clusters of the fleet. With ask, each is asked whether it can be used.
 func (o Onboarder) List(ctx context.Context, ask bool) ([]Entry, error) {
 	home, err := o.home()
 	if err != nil {

@@ -178,17 +178,32 @@ func TestWhatIsThereDecidesWhatIsDone(t *testing.T) {
 			o.Object["rules"] = rules[1:]
 		}
 	}
+	alsoReplica := func(o *unstructured.Unstructured) {
+		if subjects, ok := o.Object["subjects"].([]any); ok {
+			o.Object["subjects"] = append(subjects, map[string]any{"kind": "User", "name": "replica@elsewhere"})
+		}
+		if fleet := fleetVariable(o); fleet != nil {
+			fleet["expression"] = "['system:serviceaccount:tenure-system:tenure', 'replica@elsewhere']"
+		}
+	}
+	anotherReplica := func(o *unstructured.Unstructured) {
+		if fleet := fleetVariable(o); fleet != nil {
+			fleet["expression"] = "['replica@elsewhere']"
+		}
+	}
 	wide := objectsOf(t, Access{[]Role{Ats, Deployments}, nil})
 	n := len(want)
 	for name, c := range map[string]struct {
 		live []*unstructured.Unstructured
 		want map[Action]int
 	}{
-		"nothing":                          {nil, map[Action]int{Create: n}},
-		"all of it, by this":               {served(true, want, nil), map[Action]int{Keep: n}},
-		"all of it, by kubectl":            {served(false, want, nil), map[Action]int{Keep: n}},
-		"a role that lost a rule, by this": {served(true, want, lessRights), map[Action]int{Keep: n - 1, Update: 1}},
-		"more than wanted, by this":        {served(true, wide, nil), map[Action]int{Keep: n - 1, Create: 1, Delete: 5}},
+		"nothing":                           {nil, map[Action]int{Create: n}},
+		"all of it, by this":                {served(true, want, nil), map[Action]int{Keep: n}},
+		"all of it, by kubectl":             {served(false, want, nil), map[Action]int{Keep: n}},
+		"a role that lost a rule, by this":  {served(true, want, lessRights), map[Action]int{Keep: n - 1, Update: 1}},
+		"a user was added to ours, by this": {served(true, want, alsoReplica), map[Action]int{Keep: n}},
+		"ours was replaced, by this":        {served(true, want, anotherReplica), map[Action]int{Keep: n - 2, Update: 2}},
+		"more than wanted, by this":         {served(true, wide, nil), map[Action]int{Keep: n - 1, Create: 1, Delete: 5}},
 		// The three bindings of all namespaces; roles without binding give nothing.
 		"more than wanted, by kubectl": {served(false, wide, nil), map[Action]int{Keep: n - 1, Create: 1, Leave: 3}},
 	} {
@@ -299,6 +314,24 @@ func throughProxy(s *corev1.Secret) {
 		[]byte("    proxy-url: http://proxy:3128\n    server:"), 1)
 }
 
+func TestAFleetThatCannotBeReadIsNeitherDeadNorHolding(t *testing.T) {
+	home := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = w.Write([]byte(`{"kind": "Status", "apiVersion": "v1", "code": 403, "reason": "Forbidden"}`))
+	}))
+	defer home.Close()
+	o := Onboarder{Home: &rest.Config{Host: home.URL}, Namespace: "ns", Name: "west"}
+	_, err := o.awaitService(t.Context(), fake.NewClientBuilder().Build(), 10*time.Millisecond)
+	if err == nil || strings.Contains(err.Error(), "is alive") || !strings.Contains(err.Error(), "isn't known") {
+		t.Errorf("serving: %v", err)
+	}
+	_, err = o.awaitRelease(t.Context(), 10*time.Millisecond)
+	if err == nil || strings.Contains(err.Error(), "is deleted") || !strings.Contains(err.Error(), "--kubeconfig-folder") {
+		t.Errorf("letting go: %v", err)
+	}
+}
+
 func TestASecretIsKeptRenewedOrRefused(t *testing.T) {
 	later := now.Add(24 * time.Hour)
 	moved := Target{Server: "https://new.example.com", UID: west.UID}
@@ -319,6 +352,14 @@ func TestASecretIsKeptRenewedOrRefused(t *testing.T) {
 			want: Verdict{Action: Update}},
 		"expired": {own: secretOf(t, "west", west, now, nil), want: Verdict{Action: Update, NewToken: true},
 			why: "expired at 2026-11-23"},
+		"put there by hand, and expired": {
+			own:  secretOf(t, "west", west, now, func(s *corev1.Secret) { delete(s.Annotations, SumAnnotation) }),
+			want: Verdict{Action: Update, NewToken: true}, why: "expired at",
+		},
+		"put there by hand, another address": {
+			own:    secretOf(t, "west", west, later, func(s *corev1.Secret) { delete(s.Annotations, SumAnnotation) }),
+			target: moved, want: Verdict{Action: Update}, why: "the way",
+		},
 		"refused by its API server": {
 			own: secretOf(t, "west", west, later, nil), reason: clusterhealth.ReasonRefused,
 			want: Verdict{Action: Update, NewToken: true}, why: "are refused",
@@ -622,7 +663,7 @@ func TestWhereItIsNotKnownWhatTheNamespaceHoldsTheAccountGoesAllTheSame(t *testi
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}))
 	defer away.Close()
-	keep, err := Onboarder{Name: "west", Workload: &rest.Config{Host: away.URL}}.kept(t.Context(), cluster("home"),
+	keep, err := Onboarder{Name: "west", Workload: &rest.Config{Host: away.URL}}.kept(t.Context(), "home",
 		cluster("west"))
 	if err != nil {
 		t.Fatal(err)

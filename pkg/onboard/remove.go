@@ -2,11 +2,11 @@ package onboard
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,8 +22,8 @@ type RemoveOptions struct {
 	Wait time.Duration
 }
 
-// Remove takes the cluster from the fleet and waits until it has let go. With an admin's connection it then deletes
-// what Add created in the cluster, but no CustomResourceDefinition and nothing that others made.
+// Remove takes the cluster from the fleet, and waits until the fleet has let go of it. With an admin's connection
+// it then deletes what Add created in the cluster, but no CustomResourceDefinition and nothing that others made.
 func (o Onboarder) Remove(ctx context.Context, options RemoveOptions) (r Report, err error) {
 	if options.Wait <= 0 && o.Workload != nil { // replicas would lose their rights while they work there
 		return r, &console.UsageError{Text: "--wait 0: not with --kubeconfig or --context: the cluster is cleaned up once " +
@@ -42,12 +42,17 @@ func (o Onboarder) Remove(ctx context.Context, options RemoveOptions) (r Report,
 		return r, err
 	}
 	var there client.Client
+	atHome := ""
 	if o.Workload != nil {
 		if there, err = o.workload(); err != nil {
 			return r, err
 		}
 		if err := o.mayClean(ctx, there, known, snapshot.Records.Layouts); err != nil {
 			return r, err
+		}
+		if atHome, err = uidOf(ctx, home); err != nil { // found out before anything is done
+			return r, fmt.Errorf("with --kubeconfig or --context the home cluster must be told from the one that is cleaned "+
+				"up, by the right to get namespace %s in both: %w", metav1.NamespaceSystem, err)
 		}
 	}
 	fleets, err := o.fleets(ctx, home)
@@ -90,7 +95,7 @@ func (o Onboarder) Remove(ctx context.Context, options RemoveOptions) (r Report,
 		}
 		within := options.Wait
 		if within > 0 {
-			within = max(within-time.Since(began), time.Millisecond) // 0 would be not to wait
+			within = max(within-time.Since(began), time.Millisecond) // 0 would mean not to wait
 		}
 		s, err := of.awaitRelease(ctx, within)
 		if err != nil {
@@ -112,11 +117,11 @@ func (o Onboarder) Remove(ctx context.Context, options RemoveOptions) (r Report,
 			"--kubeconfig or --context of it cleans up there")
 		return r, nil
 	}
-	return o.clean(ctx, home, there, r)
+	return o.clean(ctx, atHome, there, r)
 }
 
-// fleets are those whose replicas may work in the cluster: the one that was named, and any other of the namespace that
-// holds shards of it, since they all read the same Secrets.
+// fleets returns the fleets whose replicas may work in the cluster: the one that was named, and any other of the
+// namespace that holds shards of it, since they all read the same Secrets.
 func (o Onboarder) fleets(ctx context.Context, home client.Client) ([]keyspace.Fleet, error) {
 	records := &tenurev1alpha1.ShardList{}
 	if err := home.List(ctx, records, client.InNamespace(o.Namespace)); err != nil {
@@ -138,8 +143,9 @@ func (o Onboarder) alive(ctx context.Context) (bool, error) {
 	return err == nil && slices.ContainsFunc(f.Replicas, console.Replica.Acts), err
 }
 
-// mayClean refuses to clean up in a cluster that isn't the one that is removed, or that is served under another name.
-// Without a Secret it is that of the fleet's layout, or who mistypes a name takes another fleet's account away.
+// mayClean refuses to clean up in a cluster that isn't the one to remove, or that is served under another name.
+// Without a Secret, the fleet's layout must name the cluster: a mistyped name must not take another fleet's account
+// away.
 func (o Onboarder) mayClean(ctx context.Context, there client.Client, known Known,
 	layouts []tenurev1alpha1.Shard) error {
 	target := Target{Server: o.Workload.Host}
@@ -167,20 +173,20 @@ func (o Onboarder) mayClean(ctx context.Context, there client.Client, known Know
 	return nil
 }
 
-// served reports whether a fleet's layouts name the cluster of that UID. They outlast its Secret.
+// served reports whether a fleet's layouts name the cluster of that UID. Layouts outlast the cluster's Secret.
 func served(layouts []tenurev1alpha1.Shard, name, uid string) bool {
 	return slices.ContainsFunc(layouts, func(l tenurev1alpha1.Shard) bool {
 		return l.Spec.Cluster == name && uid != "" && l.Spec.Layout.ClusterUID == uid
 	})
 }
 
-// clean deletes what Add created in the cluster.
-func (o Onboarder) clean(ctx context.Context, home, there client.Client, r Report) (Report, error) {
+// clean deletes what Add created in the cluster. atHome is the home cluster's UID.
+func (o Onboarder) clean(ctx context.Context, atHome string, there client.Client, r Report) (Report, error) {
 	found, err := live(ctx, there, nil)
 	if err != nil {
 		return r, fmt.Errorf("cluster %s: %w", o.Name, err)
 	}
-	keep, err := o.kept(ctx, home, there)
+	keep, err := o.kept(ctx, atHome, there)
 	if err != nil {
 		return r, fmt.Errorf("cluster %s: %w", o.Name, err)
 	}
@@ -196,18 +202,15 @@ func (o Onboarder) clean(ctx context.Context, home, there client.Client, r Repor
 	return r, nil
 }
 
-// kept says what stays although it is ours, and why: what the replicas run in, and a namespace that somebody else uses.
-func (o Onboarder) kept(ctx context.Context, home,
+// kept returns a function that says why an object stays although it is ours: the replicas run with it, or the
+// namespace has other users.
+func (o Onboarder) kept(ctx context.Context, atHome string,
 	there client.Client) (func(*unstructured.Unstructured) string, error) {
 	uid, err := uidOf(ctx, there)
 	if err != nil {
 		return nil, err
 	}
-	atHome, unread := uidOf(ctx, home)
-	if unread != nil {
-		return nil, errors.Join(errors.New("whether this is the home cluster itself isn't known"), unread)
-	}
-	others, unknown := inhabitants(ctx, o.Workload, accountNamespace) // an aggregated API may be away for long
+	others, unknown := inhabitants(ctx, o.Workload, accountNamespace) // not fatal: an aggregated API may be away
 	return func(object *unstructured.Unstructured) string {
 		shared := object.GetKind() == kindNamespace || object.GetKind() == kindAccount
 		switch {

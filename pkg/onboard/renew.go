@@ -28,7 +28,7 @@ import (
 const (
 	// renewTimeout bounds one request to a workload cluster.
 	renewTimeout = 10 * time.Second
-	// lookAgain is between two looks at whether it is time, and at who renews. They cost no request.
+	// lookAgain is the time between two checks whether a token is due and this replica renews. They cost no request.
 	lookAgain = 5 * time.Second
 	// renewalReporter is the reporting controller of the events. It isn't that of package clusterhealth: a token that
 	// isn't renewed is still good.
@@ -54,20 +54,20 @@ func init() { metrics.Registry.MustRegister(renewed) }
 type RenewerConfig struct {
 	// Namespace of the clusters' Secrets.
 	Namespace string
-	// Replica is who reports.
+	// Replica is the name of this replica, for events.
 	Replica string
 	// Policy says what kubeconfigs may do.
 	Policy kubeconfig.Policy
-	// Owner reports whether this replica is the one that renews. Two that take themselves for it do no harm: the second
+	// Owner reports whether this replica is the one that renews. If two replicas do, no harm is done: the second
 	// write is a conflict. Nil means that the manager's leader election decides.
 	Owner func() bool
 	// Now is the clock; nil means the system's.
 	Now func() time.Time
 }
 
-// Renewer renews tokens of workload clusters before they expire: it asks the cluster for another token of the replicas'
-// service account, with the credentials that it has, and puts it into the cluster's Secret. Only a kubeconfig that a
-// command of this package or the Renewer itself wrote is touched; see [SumAnnotation].
+// Renewer renews tokens of workload clusters before they expire. With the present credentials it requests another
+// token of the replicas' service account, and puts it into the cluster's Secret. It changes only a kubeconfig that
+// a command of this package or the Renewer itself wrote; see [SumAnnotation].
 type Renewer struct {
 	cfg  RenewerConfig
 	home client.Client
@@ -77,12 +77,13 @@ type Renewer struct {
 	tries map[string]*try
 }
 
-// try is what came of the latest tries to renew one cluster's token.
+// try is the state of the tries to renew one cluster's token.
 type try struct {
 	failures int
 	next     time.Time // no try before that
-	// about are the sums of the kubeconfigs that this is about: the one that was to be replaced, and the one in its place.
-	// The cache may show either for a while. A third one is somebody else's, and is tried as if it were the first.
+	// about are the sums of the kubeconfigs to which the state belongs: the one to be replaced, and its replacement.
+	// The cache may show either for a while. If it shows a third one, somebody else wrote that, and the state starts
+	// anew.
 	about []string
 }
 
@@ -94,7 +95,7 @@ func NewRenewer(cfg RenewerConfig) *Renewer {
 	return &Renewer{cfg: cfg, tries: map[string]*try{}}
 }
 
-// SetupWithManager adds it to the home cluster's manager.
+// SetupWithManager adds the Renewer to the home cluster's manager.
 func (r *Renewer) SetupWithManager(mgr mcmanager.Manager) error {
 	local := mgr.GetLocalManager()
 	r.home, r.log = local.GetClient(), local.GetLogger().WithName("renewal")
@@ -137,7 +138,8 @@ func (r *Renewer) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	return ctrl.Result{RequeueAfter: lookAgain}, nil
 }
 
-// try is that of a cluster. One cluster is reconciled by one worker at a time, so what it points at needs no lock.
+// try returns the state of a cluster. One cluster is reconciled by one worker at a time, so the result needs no
+// lock.
 func (r *Renewer) try(cluster string) *try {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -154,7 +156,7 @@ func (r *Renewer) forget(cluster string) {
 	renewed.DeleteLabelValues(cluster)
 }
 
-// renew tries it once, and makes known what came of it.
+// renew tries once to renew a token, and reports the result.
 func (r *Renewer) renew(ctx context.Context, secret *corev1.Secret, held Held, t *try) {
 	t.about = []string{secret.Annotations[SumAnnotation]}
 	made, err := r.replace(ctx, secret, held)
@@ -187,7 +189,7 @@ func (r *Renewer) renew(ctx context.Context, secret *corev1.Secret, held Held, t
 	told.Tell(ctx, r.home, r.log, secret, now)
 }
 
-// replacement is a token in the place of another, and the sum of the kubeconfig that holds it.
+// replacement is a new token, and the sum of the kubeconfig that holds it.
 type replacement struct {
 	issued, expires time.Time
 	sum             string
@@ -195,8 +197,8 @@ type replacement struct {
 
 var errChanged = errors.New("the Secret was changed meanwhile")
 
-// replace asks for a token that lives as long as the one before, sees that the cluster takes it, and puts it into the
-// Secret unless that was changed meanwhile.
+// replace requests a token with the lifetime of the present one, checks that the cluster takes it, and puts it into
+// the Secret. It returns errChanged if the Secret was changed meanwhile.
 func (r *Renewer) replace(ctx context.Context, secret *corev1.Secret, held Held) (made replacement, err error) {
 	access, err := kubeconfig.OfSecret(secret, r.cfg.Policy)
 	if err != nil {

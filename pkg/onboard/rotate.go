@@ -43,7 +43,7 @@ func (o Onboarder) Rotate(ctx context.Context, lifetime time.Duration) (r Report
 			"does less: put the new credentials there by hand, too, or remove the cluster and add it: %w", o.Namespace, o.Name,
 			held.Refused)
 	}
-	if held.Refused == nil { // replicas may reach it in another way than who asks
+	if held.Refused == nil { // replicas may reach it in another way than the caller
 		uid := target.UID
 		target = held.target
 		target.UID = uid
@@ -75,7 +75,7 @@ func (o Onboarder) Rotate(ctx context.Context, lifetime time.Duration) (r Report
 	return r, nil
 }
 
-// unknown says which clusters there are.
+// unknown returns the error for a cluster that isn't registered. It lists those that are.
 func (o Onboarder) unknown(k Known) error {
 	var names []string
 	for _, s := range k.Others {

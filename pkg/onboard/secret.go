@@ -29,13 +29,13 @@ const (
 	// RolesAnnotation and NamespacesAnnotation are the [Access] that the cluster was added with, separated by commas.
 	RolesAnnotation      = "tenure.dev/cluster-roles"
 	NamespacesAnnotation = "tenure.dev/cluster-namespaces"
-	// SumAnnotation is the SHA-256 of a kubeconfig that was written with a token which a command here, or the fleet, had
-	// requested. The fleet renews the token of such a kubeconfig. One that somebody else wrote has another sum: it is
-	// theirs.
+	// SumAnnotation is the SHA-256 of a kubeconfig whose token was requested by a command here, or by the fleet. The
+	// fleet renews the token of such a kubeconfig. If somebody else writes the kubeconfig, the sum differs, and the
+	// token is theirs to renew.
 	SumAnnotation = "tenure.dev/kubeconfig-sha256"
 )
 
-// homeName is what replicas call the home cluster where its Deployments are copied.
+// homeName is the home cluster's name where its Deployments are copied.
 const homeName = "home"
 
 // CheckName refuses what can't be a cluster's name.
@@ -57,7 +57,8 @@ type Target struct {
 	UID           string // of its namespace kube-system
 }
 
-// TargetOf is how replicas reach the cluster of an admin's connection; server replaces its address if it isn't "".
+// TargetOf returns how replicas reach the cluster of an admin's connection. server, unless it is "", replaces its
+// address.
 func TargetOf(admin *rest.Config, server string) (Target, error) {
 	c := rest.CopyConfig(admin)
 	if c.Insecure {
@@ -86,7 +87,8 @@ func CheckServer(server string) error {
 	return nil
 }
 
-// asBefore is the target as its own Secret says that replicas reach it. An admin's way often is another one.
+// asBefore returns the target in the cluster's own Secret, since an admin often reaches a cluster in another way
+// than replicas do. It returns t if there is no such target, or if it has the same address.
 func (t Target) asBefore(own *corev1.Secret) Target {
 	if own == nil || t.UID == "" || own.Annotations[UIDAnnotation] != t.UID {
 		return t
@@ -99,7 +101,7 @@ func (t Target) asBefore(own *corev1.Secret) Target {
 	return held.target
 }
 
-// kubeconfig is the text for the Secret. It is one that replicas accept, or an error.
+// kubeconfig returns the text for the Secret, or an error if replicas wouldn't accept it.
 func (t Target) kubeconfig(name, token string) ([]byte, error) {
 	text, err := t.write(name, token)
 	if err != nil {
@@ -125,7 +127,7 @@ func (t Target) write(name, token string) ([]byte, error) {
 	return text, nil
 }
 
-// newSecret is the Secret of a cluster, with no kubeconfig in it yet.
+// newSecret returns the Secret of a cluster, with no kubeconfig in it yet.
 func newSecret(namespace, name, uid string, a Access) *corev1.Secret {
 	s := &corev1.Secret{Type: corev1.SecretTypeOpaque}
 	s.Namespace, s.Name = namespace, name
@@ -133,7 +135,7 @@ func newSecret(namespace, name, uid string, a Access) *corev1.Secret {
 	return s
 }
 
-// annotate writes down whose Secret it is and what the fleet may do there.
+// annotate records which cluster the Secret is for, and what the fleet may do there.
 func annotate(s *corev1.Secret, uid string, a Access) {
 	metav1.SetMetaDataLabel(&s.ObjectMeta, kubeconfig.Label, "true")
 	if uid != "" {
@@ -146,7 +148,7 @@ func annotate(s *corev1.Secret, uid string, a Access) {
 	}
 }
 
-// fill puts a kubeconfig into the Secret, and writes down whether its token is one that was requested here.
+// fill puts a kubeconfig into the Secret, and records whether its token was requested here.
 func fill(s *corev1.Secret, text []byte, requested bool) {
 	if s.Data == nil {
 		s.Data = map[string][]byte{}
@@ -176,7 +178,7 @@ func join[T ~string](words []T) string {
 	return strings.Join(all, ",")
 }
 
-// AccessOf reads back what the cluster was added with; ok is false for a Secret that doesn't say.
+// AccessOf returns what the cluster was added with; ok is false for a Secret that doesn't say.
 func AccessOf(s *corev1.Secret) (a Access, ok bool) {
 	roles, err := ParseRoles(split(s.Annotations[RolesAnnotation]))
 	return Access{Roles: roles, Namespaces: split(s.Annotations[NamespacesAnnotation])}, err == nil
@@ -189,14 +191,14 @@ func split(text string) []string {
 	return strings.Split(text, ",")
 }
 
-// Held is what a Secret says, as far as it can be shown.
+// Held is what a Secret holds, as far as it can be shown.
 type Held struct {
 	Server string
-	// Expires is the end of the credentials, zero where they have none or don't say.
+	// Expires is when the credentials expire, zero if they never do or don't say.
 	Expires time.Time
-	// Renewed says that the fleet renews them by itself.
+	// Renewed reports whether the fleet renews the credentials by itself.
 	Renewed bool
-	// issued is when the token was, zero where it doesn't say.
+	// issued is when the token was issued, zero if it doesn't say.
 	issued time.Time
 	// token and target are those of the kubeconfig.
 	token  string
@@ -205,7 +207,7 @@ type Held struct {
 	Refused error
 }
 
-// broken reports whether replicas don't use the Secret either, whatever their --kubeconfig-allow says.
+// broken reports whether replicas can't use the Secret either, whatever their --kubeconfig-allow says.
 func (h Held) broken() bool { return h.Refused != nil && !kubeconfig.Allowable(h.Refused) }
 
 // Hold reads a Secret.
@@ -231,7 +233,7 @@ func hold(s *corev1.Secret, policy kubeconfig.Policy) Held {
 // Verdict says what has to be done to a cluster's Secret.
 type Verdict struct {
 	Action Action
-	// NewToken says that the one in the Secret, if there is one, isn't kept, and Why.
+	// NewToken reports whether a new token is needed, even if the Secret has one. Why is the reason for the action.
 	NewToken bool
 	Why      string
 }
@@ -245,8 +247,8 @@ type Known struct {
 	Reason, Note string
 }
 
-// JudgeSecret says what has to be done so that the Secret is that of the target. It refuses where that would take
-// another cluster away, or add one twice.
+// JudgeSecret decides what to do so that the Secret is that of the target. It returns an error if that would take
+// the Secret from another cluster, or add a cluster twice.
 func JudgeSecret(namespace, name string, t Target, a Access, k Known, now time.Time) (Verdict, error) {
 	for i := range k.Others {
 		other := &k.Others[i]
@@ -280,7 +282,7 @@ func JudgeSecret(namespace, name string, t Target, a Access, k Known, now time.T
 	switch {
 	case held.broken():
 		v = Verdict{Update, true, "replicas don't use what it holds: " + held.Refused.Error()}
-	case held.Refused != nil: // so somebody has put it there, for replicas that may do more
+	case held.Refused != nil: // somebody put it there, for replicas that may do more
 		v.Why = strings.TrimPrefix(v.Why+"; the kubeconfig in it stays, which replicas use if they may: "+
 			held.Refused.Error(), "; ")
 	case !held.Expires.IsZero() && !held.Expires.After(now):
@@ -293,7 +295,7 @@ func JudgeSecret(namespace, name string, t Target, a Access, k Known, now time.T
 	return v, nil
 }
 
-// same says by which field a Secret is the target's, "" if it isn't.
+// same returns the field by which a Secret is known to be the target's, and its value; "" if it isn't.
 func same(s *corev1.Secret, t Target) (field, value string) {
 	if uid := s.Annotations[UIDAnnotation]; uid != "" {
 		if uid == t.UID {
@@ -307,7 +309,7 @@ func same(s *corev1.Secret, t Target) (field, value string) {
 	return "", ""
 }
 
-// whose refuses a Secret that is another cluster's.
+// whose returns an error if a Secret is another cluster's.
 func whose(namespace, name string, s *corev1.Secret, held Held, t Target) error {
 	uid := s.Annotations[UIDAnnotation]
 	switch {
@@ -335,8 +337,8 @@ func sameWay(a, b Target) bool {
 		a.TLSServerName == b.TLSServerName
 }
 
-// Template is the Secret without a token. What stands in the token's place has spaces, so that replicas refuse it by
-// name should it ever be applied, and go on with what they have.
+// Template returns the Secret without a token. The text in the token's place has spaces. If it is ever applied,
+// replicas refuse it with an error that names the token, and keep what they have.
 func Template(namespace, name string, t Target, a Access) (*corev1.Secret, error) {
 	text, err := t.write(name, "(the token is left out: tenure cluster add writes it)")
 	if err != nil {
@@ -348,10 +350,10 @@ func Template(namespace, name string, t Target, a Access) (*corev1.Secret, error
 	return s, nil
 }
 
-// others are the Secrets of clusters but one.
+// others returns the Secrets of all clusters except one.
 func others(all []corev1.Secret, name string) []corev1.Secret {
 	return slices.DeleteFunc(slices.Clone(all), func(s corev1.Secret) bool { return s.Name == name })
 }
 
-// stamp is a time as it is shown.
+// stamp formats a time for a person.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 MST") }

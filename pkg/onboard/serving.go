@@ -14,16 +14,17 @@ import (
 
 // Service is how the fleet serves one cluster.
 type Service struct {
-	// Shards are recorded, Held ones are with a live replica, Taken ones with any that isn't known to be gone.
+	// Shards counts those that are recorded, Held those of a live replica, Taken those of one that isn't known to be
+	// gone.
 	Shards int `json:"shards"`
 	Held   int `json:"held"`
 	Taken  int `json:"-"`
-	// Replicas that hold some, of those that Live.
+	// Replicas counts those that hold some, Live all live ones.
 	Replicas int `json:"replicas"`
 	Live     int `json:"liveReplicas"`
 	// Unfit are live replicas that can't serve the cluster, by their own word.
 	Unfit []string `json:"unfit,omitempty"`
-	// Complete says that the shards cover the whole cluster and all are held.
+	// Complete reports whether the shards cover the whole cluster and all are held.
 	Complete bool `json:"complete"`
 }
 
@@ -58,7 +59,7 @@ func Serving(f console.Fleet, name string) Service {
 	return s
 }
 
-// String says it in a few words.
+// String returns it in a few words.
 func (s Service) String() string {
 	if s.Shards == 0 {
 		return "not divided into shards"
@@ -86,7 +87,7 @@ func Obstacle(f console.Fleet, name string, told []console.Answer) string {
 	switch {
 	case s.Live == 0:
 		return fmt.Sprintf("no replica is alive in namespace %s: kubectl -n %[1]s get pods, and see that --namespace and "+
-			"--fleet are theirs", f.Namespace)
+			"--fleet are theirs; with --sharding=off nothing tells whether a cluster is served: give --wait 0", f.Namespace)
 	case s.Shards == 0 && !slices.ContainsFunc(f.Replicas,
 		func(r console.Replica) bool { return r.Coordinator && r.Acts() }):
 		return "no replica coordinates, so the cluster isn't divided into shards: tenure status" + said
@@ -108,7 +109,7 @@ func Obstacle(f console.Fleet, name string, told []console.Answer) string {
 		s, said, few(open), name)
 }
 
-// few lists the first names.
+// few joins the first names, and counts the others.
 func few(names []string) string {
 	const most = 3
 	text := strings.Join(names[:min(len(names), most)], ", ")

@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,8 +58,10 @@ type bench struct {
 	recorder *events.FakeRecorder
 	clock    *clocktesting.FakeClock
 	subject  *Reconciler
-	// sent counts writes sent by the subject, and written names those that were committed.
+	// sent counts writes sent by the subject, refused those that a target was told to refuse, and written names those that
+	// were committed.
 	sent    int
+	refused int
 	written []string
 	// fault says what becomes of the n-th write sent, from 1; nil: all succeed.
 	fault func(n int, commit func() error) error
@@ -84,8 +87,12 @@ type fakeCluster struct {
 	stale bool
 	// frozen makes it answer nothing.
 	frozen atomic.Bool
+	// slow is how long a live read takes.
+	slow time.Duration
 	// refuses is the answer to every live read and write; nil: it serves them.
 	refuses error
+	// refusesApply is the answer to applies alone.
+	refusesApply error
 }
 
 func (c *fakeCluster) GetClient() client.Client                       { return cached{c.client, c} }
@@ -99,6 +106,7 @@ type live struct {
 }
 
 func (l live) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+	time.Sleep(l.cluster.slow)
 	if l.cluster.refuses != nil {
 		return l.cluster.refuses
 	}
@@ -161,8 +169,12 @@ func (b *bench) newCluster(name multicluster.ClusterName) *fakeCluster {
 					<-ctx.Done()
 					return ctx.Err()
 				}
-				if c.refuses != nil {
-					return c.refuses
+				if c.refusesApply != nil {
+					b.refused++
+					return c.refusesApply
+				}
+				if err := cmp.Or(c.refuses, ctx.Err()); err != nil {
+					return err
 				}
 				return b.write("apply "+string(name), func() error { return c.apply(ctx, inner, config, opts...) })
 			},

@@ -47,7 +47,8 @@ const (
 	Gone State = iota
 	// Available: as wanted, and rolled out.
 	Available
-	// Progressing: as wanted, and not rolled out yet; or nobody could look, for a reason that isn't the cluster's.
+	// Progressing: as wanted, and not rolled out yet; or it couldn't be looked at, for a reason that isn't the
+	// cluster's.
 	Progressing
 	// Leaving: being deleted.
 	Leaving
@@ -76,13 +77,13 @@ var reasons = map[State]string{
 // Outcome is the state of one copy at the end of a reconcile.
 type Outcome struct {
 	Cluster multicluster.ClusterName
-	// Wanted says that there should be a copy.
+	// Wanted reports whether there should be a copy.
 	Wanted         bool
 	State          State
 	Ready, Desired int32
 	// Text is one line of at most maxText bytes.
 	Text string
-	// Pending says that the cluster isn't connected yet and may be soon, so its state isn't shown.
+	// Pending reports whether the cluster isn't connected yet and may be soon, so its state isn't shown.
 	Pending bool
 	// After is when to look at the copy again if no event comes first; 0: not needed.
 	After time.Duration
@@ -144,10 +145,21 @@ func summarize(outcomes []Outcome, generation int64) appsv1.DeploymentCondition 
 }
 
 // forbidden returns the condition of a source in a forbidden namespace.
-func forbidden(namespace string) appsv1.DeploymentCondition {
+func forbidden(namespace string, record Record) appsv1.DeploymentCondition {
 	return appsv1.DeploymentCondition{Type: ConditionReplicated, Status: corev1.ConditionFalse, Reason: ReasonForbidden,
-		Message: fmt.Sprintf("nothing is copied from or to namespace %s in any cluster: move the Deployment, "+
-			"or remove its label %s", namespace, LabelReplicate)}
+		Message: record.staying(fmt.Sprintf("nothing is copied from or to namespace %s in any cluster: move the Deployment, "+
+			"or remove its label %s", namespace, LabelReplicate))}
+}
+
+// copiesStay ends the message of a condition under which nothing is done although there may be copies. If the list
+// of copies is lost later, the message shows that there was one.
+const copiesStay = "; the copies that there are stay as they are"
+
+func (r Record) staying(message string) string {
+	if len(r.Copies) == 0 {
+		return text.Line(message, text.Note)
+	}
+	return text.Line(message, text.Note-len(copiesStay)) + copiesStay
 }
 
 // cleaning returns the condition of a source whose copies are being deleted.
@@ -183,10 +195,10 @@ func joinOutcomes(outcomes []Outcome) string {
 }
 
 // invalid returns the condition of a source with invalid annotations.
-func invalid(err error) appsv1.DeploymentCondition {
+func invalid(err error, record Record) appsv1.DeploymentCondition {
 	return appsv1.DeploymentCondition{Type: ConditionReplicated, Status: corev1.ConditionFalse,
 		Reason:  ReasonInvalidAnnotation,
-		Message: text.Line(strings.ReplaceAll(err.Error(), "\n", "; "), text.Note)}
+		Message: record.staying(strings.ReplaceAll(err.Error(), "\n", "; "))}
 }
 
 // statusEvery bounds how often mere figures are written, since they change all the time while Pods start.

@@ -15,7 +15,8 @@ func TestTheRunbookSaysWhatToDoAboutEachReason(t *testing.T) {
 	_, entry, _ := strings.Cut(string(text), "\n## A Deployment isn't copied\n")
 	entry, _, _ = strings.Cut(entry, "\n## ")
 	all := []string{
-		summarize(nil, 1).Reason, forbidden("kube-system").Reason, cleaning(nil).Reason, invalid(errors.New("no")).Reason,
+		summarize(nil, 1).Reason, forbidden("kube-system", Record{}).Reason, cleaning(nil).Reason,
+		invalid(errors.New("no"), Record{}).Reason,
 	}
 	for state, reason := range reasons {
 		if state != Available && reason != ReasonProgressing {

@@ -138,7 +138,7 @@ type spaceID struct {
 	namespace string
 }
 
-// seenSpace is a namespace as it was last read (at), and since when it has been so (since).
+// seenSpace is a namespace as it was last read. at is when that was, and since is from when on it has been so.
 type seenSpace struct {
 	space
 	at, since time.Time
@@ -151,7 +151,8 @@ func (s *spaces) recall(id spaceID, now time.Time) (seenSpace, bool) {
 	return seen, found && now.Sub(seen.at) < spaceLife
 }
 
-// again returns when to read a namespace again that isn't open: the longer it hasn't been, the later.
+// again returns after which delay to read a namespace again that isn't open. The longer it hasn't been, the longer
+// it is.
 func (s seenSpace) again(now time.Time) time.Duration {
 	return min(max(now.Sub(s.since), spaceLife), spaceAgain)
 }
@@ -192,9 +193,9 @@ func (s *spaces) forget(id spaceID) {
 
 func (c *copyActor) spaceID() spaceID { return spaceID{c.target, c.key.Namespace} }
 
-// enter returns what prevents a configuration from being written in the target; nil if nothing does. If the namespace
-// is missing and may be created, it creates it and returns entered = false: the caller must look again.
-func (c *copyActor) enter(ctx context.Context, step Step) (barred *Outcome, entered bool, err error) {
+// enter returns what prevents a configuration from being written in the target; nil if nothing does. missing says that
+// the namespace has to be made first, and may be.
+func (c *copyActor) enter(ctx context.Context, step Step) (barred *Outcome, missing bool, err error) {
 	there, err := c.readSpace(ctx)
 	if err != nil {
 		return nil, false, err
@@ -210,13 +211,7 @@ func (c *copyActor) enter(ctx context.Context, step Step) (barred *Outcome, ente
 	if state, why := to.refuses(c.key.Namespace, copy); state != Gone {
 		return &Outcome{State: state, Text: text.Line(why, maxText), After: there.again(c.r.now())}, false, nil
 	}
-	if err := c.confirm(); err != nil {
-		return nil, false, err
-	}
-	if there.Missing {
-		return nil, false, c.makeSpace(ctx)
-	}
-	return nil, true, nil
+	return nil, there.Missing, nil
 }
 
 // readSpace returns the copy's namespace, read from the API server if the cached state is too old.

@@ -7,11 +7,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,7 +28,7 @@ type copyActor struct {
 	want    *Want // nil: there should be no copy
 	givenUp bool  // its share was divided among the others
 	cluster cluster.Cluster
-	// trial says that this reconcile must find out whether the target serves again. A cache can't show that.
+	// trial reports whether this reconcile must find out whether the target serves again. A cache can't show that.
 	trial bool
 }
 
@@ -34,8 +36,19 @@ type copyActor struct {
 // that conflicts costs two steps, and during a rollout the Deployment controller makes every third write conflict.
 const maxSteps = 24
 
-// work decides and acts until nothing is left to do.
-func (c *copyActor) work(ctx context.Context) (Outcome, error) {
+// work decides and acts until nothing is left to do. What it does in the target is bounded in time. What the source's
+// cluster takes to confirm the source doesn't count: that says nothing about the target.
+func (c *copyActor) work(whole context.Context) (Outcome, error) {
+	ctx, cancel := context.WithTimeout(whole, c.r.config.TargetTimeout)
+	defer func() { cancel() }()
+	confirm := func() error {
+		until, _ := ctx.Deadline()
+		began := time.Now()
+		err := c.confirm()
+		cancel()
+		ctx, cancel = context.WithDeadline(whole, until.Add(time.Since(began)))
+		return err
+	}
 	var err error
 	if c.cluster, err = c.r.config.Clusters.GetCluster(ctx, c.target); err != nil {
 		return Outcome{}, fmt.Errorf("finding cluster %s: %w", c.target, err)
@@ -67,15 +80,22 @@ func (c *copyActor) work(ctx context.Context) (Outcome, error) {
 		case ActLook:
 			err = c.look(ctx, &view)
 		case ActDelete:
-			if err = c.confirm(); err == nil {
+			if err = confirm(); err == nil {
 				err = c.do(ctx, &view, step)
 			}
 		default:
-			barred, entered, failed := c.enter(ctx, step)
+			barred, missing, failed := c.enter(ctx, step)
 			if barred != nil {
 				return *barred, nil
 			}
-			if err = failed; entered {
+			if err = failed; err == nil {
+				err = confirm()
+			}
+			switch {
+			case err != nil:
+			case missing:
+				err = c.makeSpace(ctx)
+			default:
 				err = c.do(ctx, &view, step)
 			}
 		}
@@ -134,7 +154,7 @@ func (c *copyActor) do(ctx context.Context, view *CopyView, step Step) error {
 	case ActDelete:
 		err = deleteCopy(ctx, c.cluster, view.Copy)
 		if err == nil || apierrors.IsNotFound(err) {
-			c.note(func(n *Note) { n.Applied = "" }) // if it is wanted again, nobody else had deleted it
+			c.note(func(n *Note) { n.Applied = "" }) // a later create isn't a repair of somebody's deletion
 			return c.look(ctx, view)
 		}
 	default:
@@ -224,13 +244,21 @@ func noAnswer(err error) bool {
 		return true
 	}
 	code := statusCode(err)
-	return code == http.StatusRequestTimeout || code >= 500
+	return code == http.StatusRequestTimeout || code >= 500 && !isUnknownField(err)
+}
+
+// isUnknownField reports whether an API server refused a configuration because of a field that it doesn't know. An
+// older API server answers so with its own error, which has no reason.
+func isUnknownField(err error) bool {
+	return statusCode(err) == http.StatusInternalServerError &&
+		apierrors.ReasonForError(err) == metav1.StatusReasonUnknown &&
+		strings.Contains(err.Error(), "failed to create typed patch object")
 }
 
 // isRefusal reports whether an error is the API server's answer that it didn't carry out the request.
 func isRefusal(err error) bool {
 	code := statusCode(err)
-	return code >= 400 && code < 500 && code != http.StatusTooManyRequests && !noAnswer(err)
+	return code >= 400 && code < 500 && code != http.StatusTooManyRequests && !noAnswer(err) || isUnknownField(err)
 }
 
 func statusCode(err error) int32 {

@@ -28,7 +28,7 @@ type CopyView struct {
 	Want *Want
 	// Copy is the Deployment of the source's name in the target, whether or not it is ours; nil if there is none.
 	Copy *appsv1.Deployment
-	// Live says that Copy comes from the API server, with its managed fields.
+	// Live reports whether Copy comes from the API server, with its managed fields.
 	Live bool
 	// Cached is the resourceVersion that the cache shows, "" for none. In a Live view it is the one shown before the
 	// read.
@@ -143,7 +143,7 @@ func (v CopyView) create() Step {
 		return done(Outcome{State: Progressing, Desired: v.Want.replicas(), After: cacheGrace})
 	}
 	step := Step{Act: ActCreate, Config: v.Want.Full}
-	if v.Note.Applied == v.Want.Full.GetAnnotations()[AnnotationApplied] { // somebody deleted it
+	if v.Want.is(v.Note.Applied) { // somebody deleted it
 		step.Drift = []string{wholeCopy}
 		if wait := v.Note.contested(step.Drift, v.Now); wait > 0 {
 			return done(Outcome{State: Contested, After: wait, Text: "somebody deletes it each time it is made"})

@@ -39,12 +39,12 @@
 //	  labels:
 //	    tenure.dev/replication-target: "true"   # or unrestricted
 //
-// Whoever can have a Deployment copied runs Pods in the target. So a namespace of a target has to be opened by somebody
-// who may label it. Without the label nothing is created or changed in it; the condition says so, and how to open it.
-// With "true", Pods must keep to the Pod Security Standard "baseline" (no namespaces, files or ports of the host,
-// nothing privileged, no unusual capabilities or sysctls, ...) as the API server's own admission checks it, and use the
-// namespace's default service account. With "unrestricted" they needn't. The target's own admission and quotas apply in
-// any case. The check looks at the configuration to be applied, overrides included.
+// A user who can have a Deployment copied can run Pods in the target. So somebody who may label a namespace of the
+// target has to open it. Without the label nothing is created or changed in it; the condition says so, and how to
+// open it. With "true", Pods must keep to the Pod Security Standard "baseline" (no namespaces, files or ports of
+// the host, nothing privileged, no unusual capabilities or sysctls, ...) as the API server's own admission checks
+// it, and use the namespace's default service account. With "unrestricted" they needn't. The target's own admission
+// and quotas apply in any case. The check looks at the configuration to be applied, overrides included.
 //
 // The label is read before a write, and the result is used for 5 s. A namespace that isn't open is read again within a
 // minute. When the label is removed, copies stay as they are, even if they drift; the condition says so once they
@@ -163,6 +163,8 @@
 //   - A copy of a source that vanished without its finalizer (after a restore from an old backup, say) is left alone.
 //     Only a copy that came into being after this very process released its source, by a request that was in flight, is
 //     deleted.
+//   - A target is away, for its share of a total, when its API server doesn't answer at all. One that answers and can't
+//     store anything is shown with what it says, and keeps its share.
 //   - A target whose Secret was removed is away at once. Its share moves when this process has run for the grace, or,
 //     if the targets are all clusters, when it has been unknown for the grace.
 package replication

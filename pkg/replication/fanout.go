@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
@@ -30,6 +31,7 @@ func (a *actor) fanOut(ctx context.Context, wish Wish, known, targets []multiclu
 	}
 	shares := wish.shares(wish.weighed(targets, record.Copies, a.name), record.GivenUp)
 	clusters := union(targets, record.Copies)
+	clusters = union(clusters, a.strays(ctx, known, clusters))
 	outcomes, failures := make([]Outcome, len(clusters)), make([]error, len(clusters))
 	slots := make(chan struct{}, a.r.config.FanOut)
 	var group sync.WaitGroup
@@ -66,7 +68,32 @@ func (a *actor) fanOut(ctx context.Context, wish Wish, known, targets []multiclu
 	return outcomes, trouble, nil
 }
 
-// become takes what became of the copy.
+// strays returns the clusters whose cache shows a copy of this source that isn't in the record. Either somebody has
+// written an old list of copies, or a late request of an earlier holder made the copy.
+func (a *actor) strays(ctx context.Context, known, told []multicluster.ClusterName) (found []multicluster.ClusterName) {
+	ctx, cancel := context.WithTimeout(ctx, a.r.config.TargetTimeout)
+	defer cancel()
+	for _, name := range known {
+		if _, listed := slices.BinarySearch(told, name); listed || name == a.name || !a.r.health(name).Usable {
+			continue
+		}
+		cl, err := a.r.config.Clusters.GetCluster(ctx, name)
+		if err != nil {
+			continue // then its cache can't have shown a copy
+		}
+		copy := &appsv1.Deployment{}
+		if err := cl.GetClient().Get(ctx, a.key, copy); err != nil {
+			continue
+		}
+		view := CopyView{Source: sourceKey(a.name, a.key), SourceCluster: a.uid, Copy: copy}
+		if ours, sure := view.ours(); ours && sure && copy.Annotations[AnnotationOwnerUID] == string(a.source.UID) {
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
+// become replaces an outcome, but keeps its Cluster and Wanted.
 func (o *Outcome) become(of Outcome) {
 	of.Cluster, of.Wanted = o.Cluster, o.Wanted
 	*o = of
@@ -102,7 +129,7 @@ func (c *copyActor) run(ctx context.Context) (Outcome, error) {
 		return c.unconnected("isn't known to answer"), nil
 	case !ok:
 		return c.awaySince(since), nil
-	case c.givenUp: // it is back, and others were given its replicas: it isn't to be emptied for that
+	case c.givenUp: // it is back, but its share is with others: leave its replicas as they are
 		return Outcome{State: Progressing, After: firstDelay}, nil
 	}
 	note := c.recall()
@@ -116,9 +143,7 @@ func (c *copyActor) run(ctx context.Context) (Outcome, error) {
 		}
 		return c.silent(note.said, wait), nil
 	}
-	bounded, cancel := context.WithTimeout(ctx, c.r.config.TargetTimeout)
-	defer cancel()
-	outcome, err := c.work(bounded)
+	outcome, err := c.work(ctx)
 	notStarted := &cache.ErrCacheNotStarted{}
 	switch {
 	case err == nil:
@@ -154,7 +179,7 @@ func (c *copyActor) run(ctx context.Context) (Outcome, error) {
 	return c.away("can't be used", 0), fmt.Errorf("cluster %s: %w", c.target, err)
 }
 
-// limitedAgain is when to try again where our own limits of what is asked of a cluster left no time.
+// limitedAgain is the delay after our own limits of requests to a cluster left no time for a try.
 const limitedAgain = 5 * time.Second
 
 // unknownAgain is when to look again for a cluster that is away or not connected. The Reconciler's owner enqueues the
@@ -169,10 +194,10 @@ func (c *copyActor) awaySince(since time.Time) Outcome {
 	return c.away(fmt.Sprintf("away since %s UTC", since.UTC().Format(time.DateTime)), unknownAgain)
 }
 
-// tooMany is what a cluster said that answered 429.
+// tooMany is the text about a cluster that answered 429.
 const tooMany = "has too many requests"
 
-// silent returns the outcome for a cluster that doesn't answer, or only says an error: its own, or that of a webhook.
+// silent returns the outcome for a cluster that doesn't answer, or only with an error of its own or of a webhook.
 func (c *copyActor) silent(said string, wait time.Duration) Outcome {
 	switch said {
 	case "":

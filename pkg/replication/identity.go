@@ -14,10 +14,13 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 )
 
-// identityLife is how long it may take until it is noticed that a source's cluster was rebuilt under its name.
-const identityLife = time.Minute
+const (
+	// identityLife bounds for how long it goes unnoticed that a source's cluster was rebuilt under its name, if it
+	// answered all the time. identityAgain is the delay before a cluster that didn't answer is asked again.
+	identityLife, identityAgain = time.Minute, 5 * time.Second
+)
 
-// identities caches which clusters those of sources are.
+// identities caches the identities of the sources' clusters.
 type identities struct {
 	mu    sync.Mutex // guards all below
 	known map[multicluster.ClusterName]identity
@@ -45,8 +48,8 @@ func (i *identities) keep(name multicluster.ClusterName, id identity) {
 	i.known[name] = id
 }
 
-// identify returns which cluster the source's is, since its name alone doesn't tell: the UID of its namespace
-// kube-system, "" if it has none.
+// identify returns the UID of namespace kube-system in the source's cluster, "" if there is none. The name alone
+// doesn't identify a cluster.
 func (a *actor) identify(ctx context.Context) (types.UID, error) {
 	now := a.r.now()
 	known, found := a.r.identities.recall(a.name)
@@ -64,8 +67,12 @@ func (a *actor) identify(ctx context.Context) (types.UID, error) {
 		return "", fmt.Errorf("%w: reading namespace %s of cluster %s, by whose UID its copies are known: %w", errHome,
 			metav1.NamespaceSystem, a.name, err)
 	}
-	// A cluster that doesn't answer is hardly another one, and isn't asked each time.
 	known.asked = now
+	if err != nil && !apierrors.IsNotFound(err) {
+		// A cluster that doesn't answer isn't asked each time. Once it answers it may be another cluster, so it is
+		// asked again soon.
+		known.asked = now.Add(identityAgain - identityLife)
+	}
 	a.r.identities.keep(a.name, known)
 	return known.uid, nil
 }

@@ -104,6 +104,26 @@ func TestAClusterOfSourcesThatIsRebuiltIsAnotherOne(t *testing.T) {
 	}
 }
 
+// While it is being rebuilt it doesn't answer, and that isn't a reason to go on by what it was.
+func TestAClusterOfSourcesThatWasAwayIsAskedSoonWhichItIs(t *testing.T) {
+	b := newBench(t, aSource())
+	b.live()
+	b.clusters["home"].refuses = errors.New("no route")
+	b.clock.Step(identityLife)
+	if _, err := b.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	b.clusters["home"].refuses = nil
+	b.identify("uid-of-the-new-one")
+	b.clock.Step(identityAgain)
+	b.edit("home", "kubectl", image("web:2"))
+	b.live()
+	image := b.get("west").Spec.Template.Spec.Containers[0].Image
+	if image != "web:1" || b.condition() != "False "+ReasonForeign {
+		t.Errorf("the copy of the old one has %s; condition %q", image, b.condition())
+	}
+}
+
 func TestWhichClusterItIsMustBeKnownOnceAndIsRememberedThen(t *testing.T) {
 	b := newBench(t, aSource())
 	b.clusters["home"].refuses = errors.New("no route")

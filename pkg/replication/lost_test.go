@@ -65,16 +65,27 @@ func TestCopiesOfASourceWhoseRecordWasLostAreFound(t *testing.T) {
 		delete(d.Annotations, AnnotationCopies)
 		d.Finalizers = nil
 	}
+	oneLess := func(d *appsv1.Deployment) { d.Annotations[AnnotationClusters] = "west" }
+	mended := func(d *appsv1.Deployment) { delete(d.Annotations, AnnotationReplicas) }
 	for name, c := range map[string]struct {
+		broken bool // nothing was done when it was lost, since an annotation was invalid
 		change func(*appsv1.Deployment)
 		west   bool
 	}{
-		"one target less": {func(d *appsv1.Deployment) { d.Annotations[AnnotationClusters] = "west" }, true},
-		"no label":        {func(d *appsv1.Deployment) { delete(d.Labels, LabelReplicate) }, false},
+		"one target less":                {false, oneLess, true},
+		"no label":                       {false, unlabelled, false},
+		"corrected, and one target less": {true, func(d *appsv1.Deployment) { mended(d); oneLess(d) }, true},
+		"corrected, and no label":        {true, func(d *appsv1.Deployment) { mended(d); unlabelled(d) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, aSource())
 			b.live()
+			if c.broken {
+				b.edit("home", "kubectl", annotated(AnnotationReplicas, "share"))
+				b.live()
+				b.restart()
+				b.clock.Step(connectGrace)
+			}
 			b.edit("home", "kubectl", func(d *appsv1.Deployment) { forgotten(d); c.change(d) })
 			b.live()
 			if west, east := b.get("west") != nil, b.get("east") != nil; west != c.west || east {
@@ -85,6 +96,46 @@ func TestCopiesOfASourceWhoseRecordWasLostAreFound(t *testing.T) {
 				t.Errorf("finalizers %v, annotations %v", source.Finalizers, source.Annotations)
 			}
 		})
+	}
+}
+
+// Whoever applies an export of an earlier day writes the list of that day, too.
+func TestACopyThatAnOldListDoesNotNameIsNotForgotten(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*appsv1.Deployment)
+		west   bool
+	}{
+		"one target less": {func(d *appsv1.Deployment) {
+			d.Annotations[AnnotationClusters], d.Annotations[AnnotationCopies] = "west", "west"
+		}, true},
+		"no label": {func(d *appsv1.Deployment) {
+			delete(d.Labels, LabelReplicate)
+			d.Annotations[AnnotationCopies] = "west"
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, aSource())
+			b.live()
+			b.edit("home", "kubectl", c.change)
+			b.live()
+			if west, east := b.get("west") != nil, b.get("east") != nil; west != c.west || east {
+				t.Errorf("copies: west %v, east %v", west, east)
+			}
+		})
+	}
+}
+
+// A copy from another source is none of ours, whatever its name.
+func TestACopyOfAnotherOwnerIsNotTakenForAStray(t *testing.T) {
+	b := newBench(t, aSource())
+	b.live()
+	b.edit("east", "kubectl", func(d *appsv1.Deployment) { d.Annotations[AnnotationOwnerUID] = "uid-of-another" })
+	b.edit("home", "kubectl", func(d *appsv1.Deployment) {
+		d.Annotations[AnnotationClusters], d.Annotations[AnnotationCopies] = "west", "west"
+	})
+	b.live()
+	if b.get("east") == nil {
+		t.Error("it was deleted")
 	}
 }
 
@@ -108,28 +159,42 @@ func TestRepairsOfEverOtherFieldsAreHeldBackToo(t *testing.T) {
 	}
 }
 
-// Somebody's cleaner deletes what it doesn't know, as soon as it sees it.
+// Somebody's cleaner deletes what it doesn't know, as soon as it sees it, or once an autoscaler has scaled it.
 func TestACopyThatIsDeletedEachTimeIsMadeEverMoreSeldom(t *testing.T) {
-	b := newBench(t, aSource())
-	b.live()
-	b.written = nil
-	for range 60 {
-		if b.get("west") != nil {
-			b.delete("west")
-		}
-		b.clock.Step(time.Second)
-		if _, err := b.reconcile(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	applied := strings.Count(strings.Join(b.written, "\n"), "apply west")
-	if applied < freeRepairs || applied > 10 || !strings.Contains(b.condition(), ReasonContested) {
-		t.Errorf("made %d times in a minute; condition %q", applied, b.condition())
-	}
-	b.clock.Step(longestDelay)
-	b.live()
-	if got := b.condition(); got != "True "+ReasonReplicated {
-		t.Errorf("left in peace: condition %q", got)
+	for name, scaledFirst := range map[string]bool{"as it was made": false, "scaled by an autoscaler": true} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, aSource())
+			b.live()
+			b.written = nil
+			step := func() {
+				t.Helper()
+				b.clock.Step(time.Second)
+				if _, err := b.reconcile(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			made := 0
+			for range 60 {
+				if b.get("west") != nil {
+					if scaledFirst {
+						b.edit("west", "kube-controller-manager", scaled(9))
+						step()
+					}
+					b.delete("west")
+				}
+				if step(); b.get("west") != nil {
+					made++
+				}
+			}
+			if made < freeRepairs || made > 10 || !strings.Contains(b.condition(), ReasonContested) {
+				t.Errorf("made %d times of 60; condition %q", made, b.condition())
+			}
+			b.clock.Step(longestDelay)
+			b.live()
+			if got := b.condition(); got != "True "+ReasonReplicated {
+				t.Errorf("left in peace: condition %q", got)
+			}
+		})
 	}
 }
 

@@ -45,8 +45,8 @@ const (
 	AnnotationOwnerUID = "tenure.dev/owner-uid"
 	// AnnotationSource is the source as cluster/namespace/name.
 	AnnotationSource = "tenure.dev/source"
-	// AnnotationSourceCluster is the UID of the source's cluster, that of its namespace kube-system: other fleets may have
-	// a cluster of the same name. A copy without it is anyone's whose source has the right name.
+	// AnnotationSourceCluster is the UID of the source's cluster, that of its namespace kube-system: other fleets may
+	// have a cluster of the same name. A copy without it belongs to any source of the right name.
 	AnnotationSourceCluster = "tenure.dev/source-cluster-uid"
 	// AnnotationApplied is a digest of what was applied, so that a field that the source no longer has is noticed.
 	AnnotationApplied = "tenure.dev/applied"

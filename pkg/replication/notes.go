@@ -14,7 +14,7 @@ import (
 const (
 	// noteLife is how long an unused note is kept. It only bounds memory.
 	noteLife = 20 * time.Minute
-	// freeRepairs of the same fields are made at once. If all are undone, no person at a keyboard undid them.
+	// freeRepairs of the same fields are made at once. If all are undone, a program undoes them, not a person.
 	freeRepairs = 3
 	// freeRepairsOfAny are made at once if it is other fields each time.
 	freeRepairsOfAny = 12
@@ -55,7 +55,7 @@ type Note struct {
 	RepairedPaths string
 	RepairedAt    time.Time
 
-	// said is the error that was the answer to the last of these; "" if there was no answer.
+	// said is the error with which the last of these was answered; "" if there was no answer.
 	said    string
 	touched time.Time
 }
@@ -84,7 +84,7 @@ func (n *Note) repaired(paths []string, undone bool, now time.Time) {
 		n.Repairs, n.RepairedPaths = 0, key
 	}
 	n.Repairs++
-	if undone { // a policy at the API server, which isn't a matter of who else changes the copy
+	if undone { // an admission policy undid it: waiting starts now, for these fields only
 		n.Repairs = max(n.Repairs, freeRepairs)
 	} else {
 		n.AllRepairs++
@@ -106,7 +106,7 @@ func (n *Note) hold(key, text string, now time.Time) time.Duration {
 // longestSilence bounds how long it goes unnoticed that a target answers again.
 const longestSilence = 15 * time.Second
 
-// silent delays the next try after one that got no answer, or that an error was said to.
+// silent delays the next try after one that got no answer, or only the error said.
 func (n *Note) silent(said string, now time.Time) time.Duration {
 	wait := min(delay(n.Silences), longestSilence)
 	n.Silences++
@@ -142,7 +142,7 @@ func (n *Note) seen(copy *appsv1.Deployment) (news bool) {
 	written := n.Written
 	if n.Replaced != version {
 		written = time.Time{} // The cache shows our last write, or what came after it.
-	} // the cache shows our last write, or a later version
+	}
 	news = written != n.Written || slot != n.Slot || shown != n.Shown
 	n.Written, n.Slot, n.Shown = written, slot, shown
 	return news
@@ -180,7 +180,7 @@ type notes struct {
 type sourceNote struct {
 	// replaced are the resourceVersions that our last writes replaced.
 	replaced []string
-	// finished says that the source was released: no copy of it may be left.
+	// finished reports whether the source was released: no copy of it may be left.
 	finished bool
 	written  time.Time
 }

@@ -21,7 +21,7 @@ type connections struct {
 	swept  time.Time
 }
 
-// absence is since when a target is missing, and when that was last asked.
+// absence is since when a target has been missing, and when that was last asked.
 type absence struct{ since, asked time.Time }
 
 // missing returns how much of the grace is left.
@@ -29,7 +29,7 @@ func (m *connections) missing(c connection, now time.Time) time.Duration {
 	return max(0, m.since(c, now).Add(connectGrace).Sub(now))
 }
 
-// since is since when a target has been missing, which it is now.
+// since returns since when a target has been missing. Call it only while the target is missing.
 func (m *connections) since(c connection, now time.Time) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
@@ -204,6 +205,33 @@ func TestWhatATargetFailsWithIsShownUntilItIsTriedAgain(t *testing.T) {
 	b.live()
 	if got := b.condition(); got != "True "+ReasonReplicated {
 		t.Errorf("it serves again: condition %q", got)
+	}
+}
+
+// An older API server refuses what it doesn't know by an error of its own, and would each time.
+func TestATargetThatDoesNotKnowAFieldIsAskedEverMoreSeldom(t *testing.T) {
+	asked := func(refusal error) int {
+		b := newBench(t, aSource())
+		b.live()
+		b.edit("home", "kubectl", image("web:2"))
+		before := b.refused
+		b.clusters["west"].refusesApply = refusal
+		for range 600 {
+			b.clock.Step(time.Second)
+			if _, err := b.reconcile(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := b.condition(); got != "False "+ReasonRefused {
+			t.Errorf("%v: condition %q", refusal, got)
+		}
+		return b.refused - before
+	}
+	unknown := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 500,
+		Message: "failed to create typed patch object (shop/web; apps/v1, Kind=Deployment): .spec.later: field not declared"}}
+	got, want := asked(unknown), asked(apierrors.NewForbidden(appsv1.Resource("deployments"), "web", errors.New("no")))
+	if got != want || want == 0 {
+		t.Errorf("asked %d times in ten minutes, and %d where it is forbidden", got, want)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 // Record is the state kept on a source, so that any process can go on where another stopped.
 type Record struct {
 	Finalizer bool
-	// Known says that Copies was found; somebody may have removed it.
+	// Known reports whether the source has the list Copies. A user may have removed it.
 	Known   bool
 	Copies  []multicluster.ClusterName
 	GivenUp []multicluster.ClusterName

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,9 +25,9 @@ import (
 )
 
 var (
-	// errStale says that the source has changed since the cache showed it. The event of that change is on its way.
+	// errStale: the source has changed since the cache showed it. The event of that change is on its way.
 	errStale = errors.New("the source has changed")
-	// errHome says that the source can't be read. That says nothing about any target.
+	// errHome: the source can't be read. This shows nothing about any target.
 	errHome = errors.New("the cluster of the source doesn't answer")
 )
 
@@ -36,7 +37,7 @@ type actor struct {
 	home cluster.Cluster
 	// request is the cluster or shard that the request names; name is the source's real cluster.
 	request, name multicluster.ClusterName
-	// uid tells the source's cluster from others of its name.
+	// uid distinguishes the source's cluster from others of its name.
 	uid    types.UID
 	key    types.NamespacedName
 	source *appsv1.Deployment
@@ -78,11 +79,11 @@ func (a *actor) replicate(ctx context.Context, wanted bool) (ctrl.Result, error)
 	if wanted {
 		if forbids(a.r.config.ForbiddenNamespaces, a.key.Namespace) {
 			// Copies from before the namespace was forbidden stay as they are, until they aren't wanted any more.
-			return a.report(ctx, forbidden(a.key.Namespace), 0)
+			return a.report(ctx, forbidden(a.key.Namespace, record), 0)
 		}
 		var err error
 		if wish, err = ParseWish(a.source, a.name); err != nil {
-			return a.report(ctx, invalid(err), 0)
+			return a.report(ctx, invalid(err, record), 0)
 		}
 		targets = wish.targets(known, a.name)
 		weighed := wish.weighed(targets, record.Copies, a.name)
@@ -103,13 +104,17 @@ func (a *actor) replicate(ctx context.Context, wanted bool) (ctrl.Result, error)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	var gone []multicluster.ClusterName
+	var gone, left []multicluster.ClusterName
 	for _, o := range outcomes {
 		after = sooner(after, o.After)
-		if o.State == Gone {
+		switch {
+		case o.State == Gone:
 			gone = append(gone, o.Cluster)
+		case !o.Wanted:
+			left = append(left, o.Cluster)
 		}
 	}
+	record.Copies = union(record.Copies, left) // a stray may be left that the record didn't name
 	result, err := a.conclude(ctx, record.after(gone, wanted), outcomes, wanted, after)
 	if err == nil && trouble != nil {
 		return ctrl.Result{}, trouble
@@ -147,12 +152,13 @@ func (a *actor) conclude(ctx context.Context, record Record, outcomes []Outcome,
 // and loses the annotations and finalizers that its file doesn't have.
 func mayHaveCopies(source *appsv1.Deployment) bool {
 	c := findCondition(source)
-	return c != nil && c.Reason != ReasonInvalidAnnotation && c.Reason != ReasonForbidden
+	return c != nil && (c.Reason != ReasonInvalidAnnotation && c.Reason != ReasonForbidden ||
+		strings.HasSuffix(c.Message, copiesStay))
 }
 
-// released takes the condition off a Deployment that isn't a source any more. Where copies had to be deleted, that is
-// done by now; not so where none was ever made, because the annotations were invalid or the namespace forbidden. If the
-// record was lost, the source gets it again, and copies are looked for everywhere.
+// released takes the condition off a Deployment that isn't a source any more. Copies that it had are deleted by
+// now, unless the record was lost. In that case the source gets a record again, and copies are looked for
+// everywhere.
 func (a *actor) released(ctx context.Context) (ctrl.Result, error) {
 	if a.source.DeletionTimestamp == nil && findCondition(a.source) != nil {
 		var err error

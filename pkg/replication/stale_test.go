@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 )
 
 func unlabelled(d *appsv1.Deployment) { delete(d.Labels, LabelReplicate) }
@@ -155,6 +156,30 @@ func TestOneFrozenClusterHoldsUpNeitherTheOthersNorTheNextReconcile(t *testing.T
 	b.live()
 	if b.condition() != "True "+ReasonReplicated {
 		t.Errorf("condition %q", b.condition())
+	}
+}
+
+// The time that home takes to confirm a source isn't that of a target.
+func TestATargetDoesNotPayForASlowHome(t *testing.T) {
+	b := newBench(t, aSource())
+	b.live()
+	config := b.subject.config
+	config.TargetTimeout = 2 * time.Second // of real time: a busy machine needs some of it
+	subject, err := NewReconciler(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.subject = subject
+	b.clusters["home"].slow = config.TargetTimeout + 100*time.Millisecond
+	b.subject.identities.keep("home", identity{homeUID, b.clock.Now()})
+	b.edit("home", "kubectl", image("web:2"))
+	if _, err := b.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []multicluster.ClusterName{"west", "east"} {
+		if got := b.get(name).Spec.Template.Spec.Containers[0].Image; got != "web:2" {
+			t.Errorf("%s has %s; condition %q", name, got, b.condition())
+		}
 	}
 }
 

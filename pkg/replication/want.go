@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
@@ -27,9 +28,10 @@ type Want struct {
 // template is what all copies of a source have in common.
 type template struct {
 	object map[string]any
-	// unfit says why it can't be applied, "" if it can: such as that a list has two entries of one key, which a create
+	// unfit is why it can't be applied, "" if it can. For instance, a list has two entries of one key, which a create
 	// allows.
 	unfit string
+	wants map[int32]*Want // by the number of replicas, -1 for as many as the source
 }
 
 // newTemplate reduces a source to what is applied: its spec, and its labels and annotations except those that other
@@ -54,7 +56,7 @@ func newTemplate(source *appsv1.Deployment, home multicluster.ClusterName, homeU
 	if labels := copied(source.Labels); len(labels) > 0 {
 		metadata["labels"] = labels
 	}
-	t := &template{object: map[string]any{
+	t := &template{wants: map[int32]*Want{}, object: map[string]any{
 		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec,
 	}}
 	if _, err := converter.ObjectToTyped(&unstructured.Unstructured{Object: t.object}); err != nil {
@@ -121,8 +123,24 @@ func copied(from map[string]string) map[string]any {
 	return to
 }
 
-// want returns the copy for one cluster. replicas nil means as many as the source.
+// want returns the copy for one cluster. replicas nil means as many as the source. Clusters without images of their
+// own share one Want.
 func (t *template) want(replicas *int32, override Override) (*Want, error) {
+	if len(override.Images) > 0 {
+		return t.build(replicas, override.Images)
+	}
+	number := ptr.Deref(replicas, -1)
+	if made := t.wants[number]; made != nil {
+		return made, nil
+	}
+	made, err := t.build(replicas, nil)
+	if err == nil {
+		t.wants[number] = made
+	}
+	return made, err
+}
+
+func (t *template) build(replicas *int32, images map[string]string) (*Want, error) {
 	full := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(t.object)}
 	spec := full.Object["spec"].(map[string]any)
 	if replicas != nil {
@@ -131,7 +149,7 @@ func (t *template) want(replicas *int32, override Override) (*Want, error) {
 	if _, found := spec["replicas"]; !found {
 		spec["replicas"] = int64(1) // The API's default.
 	}
-	setImages(spec, override.Images)
+	setImages(spec, images)
 	lean := full.DeepCopy()
 	unstructured.RemoveNestedField(lean.Object, "spec", "replicas")
 	for _, form := range []*unstructured.Unstructured{full, lean} {
@@ -169,6 +187,12 @@ func sign(config *unstructured.Unstructured) error {
 	annotations[AnnotationApplied] = hex.EncodeToString(digest[:8])
 	config.SetAnnotations(annotations)
 	return nil
+}
+
+// is reports whether a digest is that of either form.
+func (w *Want) is(digest string) bool {
+	return digest != "" && slices.ContainsFunc([]*unstructured.Unstructured{w.Full, w.Lean},
+		func(form *unstructured.Unstructured) bool { return form.GetAnnotations()[AnnotationApplied] == digest })
 }
 
 // replicas returns the replicas of Full.

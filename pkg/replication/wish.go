@@ -80,8 +80,9 @@ func (w Wish) targets(known []multicluster.ClusterName, home multicluster.Cluste
 	return slices.Compact(list)
 }
 
-// weighed returns the clusters among which the total is divided: the targets, and where these are all that there are,
-// those with a copy that aren't known now. They are away like others: their shares move when the grace is over.
+// weighed returns the clusters among which the total is divided. These are the targets, and, with All, also the
+// clusters with a copy that aren't known now. Such a cluster counts as away: its share moves when the grace is
+// over.
 func (w Wish) weighed(targets, copies []multicluster.ClusterName,
 	home multicluster.ClusterName) []multicluster.ClusterName {
 	if !w.All || !w.Divide {

@@ -14,11 +14,11 @@
 // # Considerations
 //
 // Every replica shows the same fleet, judged by package console from the records that it watches anyway, so a page
-// costs the API servers nothing. Leases are judged by the changes that the page saw, on this replica's clock. What only
-// the replica itself can know, its queues and which clusters it can reach, is its own, and the page says so.
+// costs the API servers nothing. Leases are judged by the changes that the page saw, on this replica's clock. The
+// queues, and which clusters can be reached, are those of this replica alone, and the page says so.
 //
-// Nothing is computed while nobody looks. While somebody does, a view is made at most once a second for all of them,
-// and less often where making it takes long. A very large fleet is shown in part ([maxShards]).
+// Nothing is computed without a viewer. With viewers, one view is made for all of them, at most once a second, and
+// less often if making it takes long. A very large fleet is shown in part ([maxShards]).
 //
-// The streams are closed when the manager begins to stop, or they would hold up its end.
+// The streams are closed when the manager begins to stop. Otherwise they would delay its end.
 package statuspage

@@ -58,7 +58,7 @@ func readMetrics(families []*dto.MetricFamily) metrics {
 			case metricWait:
 				q.wait = readHistogram(x.GetHistogram())
 			case metricOldest:
-				q.oldest = max(q.oldest, x.GetGauge().GetValue()) // one by cluster
+				q.oldest = max(q.oldest, x.GetGauge().GetValue()) // one series for each cluster
 			case metricDepth:
 				q.depth += int(x.GetGauge().GetValue())
 			case metricUsable:

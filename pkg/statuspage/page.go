@@ -26,8 +26,10 @@ const Path = "/status"
 const (
 	// DefaultEvery is the time between two views.
 	DefaultEvery = time.Second
-	// streamFor bounds one stream; a browser comes back by itself. It ends those whose reader went away unnoticed.
+	// streamFor bounds one stream, in case its reader went away unnoticed. A browser reconnects by itself.
 	streamFor = 10 * time.Minute
+	// writeFor bounds one write of a stream: a reader that doesn't read must not hold up the end of the process.
+	writeFor = 10 * time.Second
 )
 
 //go:embed assets
@@ -35,7 +37,7 @@ var assets embed.FS
 
 // Config says what a page shows.
 type Config struct {
-	// Replica is who serves it, and Namespace that of the records.
+	// Replica is the name of this replica. Namespace is that of the records.
 	Replica, Namespace string
 	// Records of the fleet, from a cache.
 	Records func(context.Context) (inspect.Records, error)
@@ -50,9 +52,9 @@ type Config struct {
 // Page is the handler. It is safe for concurrent use.
 type Page struct {
 	cfg     Config
-	stopped chan struct{} // closed when streams are to end
+	stopped chan struct{} // closed to end all streams
 
-	mu    sync.Mutex // guards all below; held while a view is made, so that all who wait share it
+	mu    sync.Mutex // guards all below; held while a view is made, so that all requests that wait share it
 	watch watch
 	made  time.Time
 	took  time.Duration
@@ -90,7 +92,7 @@ func (p *Page) Start(ctx context.Context) error {
 	return nil
 }
 
-// NeedLeaderElection says that every replica serves the page.
+// NeedLeaderElection returns false, since every replica serves the page.
 func (p *Page) NeedLeaderElection() bool { return false }
 
 // ServeHTTP serves the page, its parts, the view as JSON and the stream of views.
@@ -136,7 +138,7 @@ func (p *Page) serveAsset(w http.ResponseWriter, name string) {
 		return
 	}
 	w.Header().Set("Content-Type", types[path.Ext(name)])
-	_, _ = w.Write(content) // who went away misses nothing
+	_, _ = w.Write(content) // an error means that the client went away
 }
 
 func (p *Page) serveView(w http.ResponseWriter, r *http.Request) {
@@ -157,6 +159,7 @@ func (p *Page) stream(w http.ResponseWriter, r *http.Request) {
 	defer end.Stop()
 	for {
 		view, err := p.current(r.Context())
+		_ = out.SetWriteDeadline(time.Now().Add(writeFor)) // not every writer of a test has one
 		if err != nil {
 			_, err = fmt.Fprintf(w, "event: trouble\ndata: %s\n\n", text.Line(err.Error(), text.Note))
 		} else {
@@ -181,12 +184,15 @@ func (p *Page) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// pause is how long a view is good for: making views is never more than a tenth of the time.
+// pause returns for how long a view is used.
 func (p *Page) pause() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return max(p.cfg.Every, 10*p.took)
+	return p.every()
 }
+
+// every is the time between two views: making them takes at most a tenth of it. The caller holds mu.
+func (p *Page) every() time.Duration { return max(p.cfg.Every, 10*p.took) }
 
 // current returns the newest view as JSON, at most a pause old.
 func (p *Page) current(ctx context.Context) ([]byte, error) {
@@ -196,7 +202,7 @@ func (p *Page) current(ctx context.Context) ([]byte, error) {
 	defer p.mu.Unlock()
 	now := p.cfg.Now()
 	// Streams tick on their own: one that comes a little early must not get the last view twice.
-	if p.view != nil && now.Sub(p.made) < max(p.cfg.Every, 10*p.took)*9/10 {
+	if p.view != nil && now.Sub(p.made) < p.every()*9/10 {
 		return p.view, nil
 	}
 	records, err := p.cfg.Records(ctx)
@@ -205,10 +211,12 @@ func (p *Page) current(ctx context.Context) ([]byte, error) {
 	}
 	began := time.Now()
 	families, err := p.cfg.Metrics.Gather()
-	if err != nil && len(families) == 0 { // it may be about one metric of many
+	if err != nil && len(families) == 0 { // the error may be about one metric of many
 		return nil, fmt.Errorf("reading this replica's metrics: %w", err)
 	}
-	view, err := json.Marshal(p.watch.see(p.cfg, records, readMetrics(families), now))
+	cfg := p.cfg
+	cfg.Every = p.every()
+	view, err := json.Marshal(p.watch.see(cfg, records, readMetrics(families), now))
 	if err != nil {
 		return nil, fmt.Errorf("writing the view: %w", err)
 	}

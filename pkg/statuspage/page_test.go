@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -110,15 +112,62 @@ func TestStreamsEndWithTheManager(t *testing.T) {
 	}
 }
 
+// stuck is a connection whose reader doesn't read.
+type stuck struct {
+	*httptest.ResponseRecorder
+	deadline time.Time
+}
+
+func (s *stuck) SetWriteDeadline(t time.Time) error { s.deadline = t; return nil }
+
+func (s *stuck) FlushError() error {
+	if s.deadline.IsZero() {
+		select {}
+	}
+	time.Sleep(time.Until(s.deadline))
+	return os.ErrDeadlineExceeded
+}
+
+func TestAReaderThatDoesNotReadIsLeft(t *testing.T) {
+	for _, fails := range []error{nil, errors.New("no records")} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPage(func() (inspect.Records, error) { return inspect.Records{}, fails })
+			began := time.Now()
+			p.ServeHTTP(&stuck{ResponseRecorder: httptest.NewRecorder()}, httptest.NewRequest("GET", "/status/events", nil))
+			if took := time.Since(began); took != writeFor {
+				t.Errorf("records: %v: left after %s", fails, took)
+			}
+		})
+	}
+}
+
+func TestAViewThatTakesLongForgetsNothing(t *testing.T) {
+	version, now := "1", time.Unix(1000, 0)
+	p := newPage(func() (inspect.Records, error) { return lease(version), nil })
+	p.cfg.Now = func() time.Time { return now }
+	for _, version = range []string{"1", "2"} {
+		if _, err := p.current(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		p.took = 2 * time.Second
+		now = now.Add(p.every())
+	}
+	if !p.watch.leases["r0-a"].sure {
+		t.Error("a renewal between two views wasn't seen")
+	}
+}
+
+// lease returns records with one Lease.
+func lease(version string) inspect.Records {
+	return inspect.Records{Leases: []coordinationv1.Lease{{ObjectMeta: metav1.ObjectMeta{
+		Name: "r0-a", ResourceVersion: version, Labels: map[string]string{
+			tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleMember,
+		},
+	}}}}
+}
+
 func TestOnlyAChangeThatWasSeenCountsAsARenewal(t *testing.T) {
 	w, now := newWatch(), time.Unix(1000, 0)
-	lease := func(version string) inspect.Records {
-		return inspect.Records{Leases: []coordinationv1.Lease{{ObjectMeta: metav1.ObjectMeta{
-			Name: "r0-a", ResourceVersion: version, Labels: map[string]string{
-				tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleMember,
-			},
-		}}}}
-	}
 	if seen := w.seeLeases(lease("1"), now); len(seen) != 0 {
 		t.Errorf("a Lease that was found as it is counts as renewed: %v", seen)
 	}

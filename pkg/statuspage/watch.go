@@ -17,11 +17,11 @@ const (
 	maxRows   = 200
 	// window is what the quantiles of a queue are taken over.
 	window = time.Minute
-	// forgetAfter is when the watching starts over: nobody looked for so long.
+	// forgetAfter is after how long without a view the watching starts over.
 	forgetAfter = 5 * time.Second
 )
 
-// watch remembers from view to view what a single one can't tell.
+// watch keeps what has to be remembered from view to view.
 type watch struct {
 	last     time.Time
 	leases   map[string]leaseSeen
@@ -32,7 +32,7 @@ type watch struct {
 type leaseSeen struct {
 	version string
 	changed time.Time
-	// sure is whether the change itself was seen, as opposed to the Lease having been found as it is.
+	// sure reports whether the change itself was seen. Otherwise the Lease was first found in this state.
 	sure bool
 }
 
@@ -74,7 +74,7 @@ func (w *watch) see(cfg Config, records inspect.Records, m metrics, now time.Tim
 	return v
 }
 
-// cut leaves out what is too much for a page: of clusters, first those that are all right.
+// cut shortens lists that are too long for a page. Clusters without trouble are left out first.
 func (v *View) cut() {
 	f := &v.Fleet
 	if v.LeftClusters = max(0, len(f.Clusters)-maxRows); v.LeftClusters > 0 {

@@ -180,7 +180,7 @@ func (r *traced) ended(req mcreconcile.Request, t *fairqueue.Taken, start time.T
 	if unknown {
 		ready = start
 	}
-	if result != resultError && !r.wantsExample(end) {
+	if result != resultError && (!kept.IsValid() || !r.wantsExample(end)) {
 		example = trace.SpanContext{}
 	}
 	ObserveWith(r.wait, max(start.Sub(ready), 0).Seconds(), example)

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
@@ -23,6 +24,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	mccontroller "sigs.k8s.io/multicluster-runtime/pkg/controller"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	"github.com/tenure-dev/tenure/pkg/fairqueue"
 )
 
 var testKey = mcreconcile.Request{
@@ -55,7 +58,7 @@ func newRig(t testing.TB, cfg Config) *rig {
 	r.Telemetry = New(cfg)
 	r.controller = r.Telemetry.Controller("at", "At")
 	r.options = r.controller.Options(mccontroller.Options{}, 0)
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[mcreconcile.Request](time.Millisecond, time.Second)
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[mcreconcile.Request](time.Second, time.Minute)
 	r.queue = r.options.NewQueue("test", limiter).(priorityqueue.PriorityQueue[mcreconcile.Request])
 	t.Cleanup(r.queue.ShutDown)
 	return r
@@ -234,7 +237,7 @@ func TestWhatIsSlowOrFailedIsKeptThoughItWasNotSampled(t *testing.T) {
 		f         func(context.Context) (reconcile.Result, error)
 		kept      bool
 	}{
-		"quick and fine":             {20 * time.Millisecond, fine, false},
+		"quick and fine":             {time.Minute, fine, false},
 		"slow":                       {20 * time.Millisecond, slow, true},
 		"failed":                     {20 * time.Millisecond, failed, true},
 		"failed, but that is off":    {0, failed, false},
@@ -430,6 +433,38 @@ func TestACollectorThatFailsIsToldOfOnceAndOnceWhenItWorksAgain(t *testing.T) {
 	}
 	if n := strings.Count(out.String(), "delivered again"); n != 1 {
 		t.Errorf("told %d times that it works again:\n%s", n, out.String())
+	}
+}
+
+func TestACollectorThatIsTooSlowIsToldOfOnce(t *testing.T) {
+	var out lockedBuffer
+	settings := always()
+	settings.Queue, settings.Batch = 4, 2
+	p := newPipeline(settings, &stubborn{}, logr.FromSlogHandler(slog.NewTextHandler(&out, nil)))
+	submit := func() { p.submit(told{{Name: "a"}, {Name: "b"}}, 2) }
+	for range 3 {
+		for range 3 { // the third doesn't fit
+			submit()
+		}
+		p.flush(t.Context())
+	}
+	submit()
+	p.flush(t.Context())
+	for _, says := range []string{"too slow", "delivered again"} {
+		if n := strings.Count(out.String(), says); n != 1 {
+			t.Errorf("%q is told %d times:\n%s", says, n, out.String())
+		}
+	}
+}
+
+func TestOnlyWhatIsKeptTakesTheTurnOfAnExemplar(t *testing.T) {
+	id := NewTraceID()
+	for name, kept := range map[string]trace.SpanContext{"kept": sampledContext(id, rootOf(id)), "dropped": {}} {
+		r := newRig(t, Config{Settings: always()})
+		(&traced{Controller: r.controller}).ended(testKey, &fairqueue.Taken{}, time.Now(), resultSuccess, kept)
+		if took := r.controller.example.Load() != 0; took != kept.IsValid() {
+			t.Errorf("%s: takes the turn: %v", name, took)
+		}
 	}
 }
 

@@ -6,7 +6,7 @@
 //
 //	settings, err := telemetry.ReadSettings(os.Getenv) // OTEL_*; one clear error for all that is wrong
 //	exporter, err := telemetry.NewExporter(ctx, settings)
-//	tel, err := telemetry.New(telemetry.Config{
+//	tel := telemetry.New(telemetry.Config{
 //		Settings: settings, Exporter: exporter, Replica: name, Log: log, Registerer: metrics.Registry,
 //	})
 //	go tel.Run(ctx)                                    // sends; returns after a last flush

@@ -14,6 +14,9 @@ import (
 
 // Stamped is implemented by objects whose status names the trace that last wrote it. For other objects only the writing
 // process knows. An annotation would do for all kinds, but each later write of the object would carry it.
+//
+// A reconciler must write the status of such an object only if it has changed. An API server drops other writes that
+// change nothing; with the stamp of a new trace each would be a new version, whose event wakes the reconciler again.
 type Stamped interface {
 	StampTrace(id string)
 	WrittenInTrace() string
@@ -57,7 +60,7 @@ type linkedCluster struct {
 
 func (c *linkedCluster) GetClient() client.Client { return &c.client }
 
-// linkedClient belongs to one reconcile. It adds no write, and no field except the one of [Stamped].
+// linkedClient belongs to one reconcile. It makes no requests of its own, and adds only the field of [Stamped].
 type linkedClient struct {
 	client.Client
 	flight *flight

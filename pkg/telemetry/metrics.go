@@ -79,7 +79,7 @@ func (m *reconcileMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// Backlogs is how each cluster stands in each queue. It is safe for concurrent use.
+// Backlogs returns the backlog of each cluster in each queue. It is safe for concurrent use.
 func (t *Telemetry) Backlogs() (all []fairqueue.Backlog) {
 	for _, q := range t.metrics.all() {
 		all = append(all, q.Backlogs()...)

@@ -135,7 +135,6 @@ func (p *pipeline) flush(ctx context.Context) {
 	}
 	for batch := range slices.Chunk(spans, p.settings.Batch) {
 		p.send(ctx, batch, full)
-		full = false
 	}
 }
 

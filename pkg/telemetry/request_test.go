@@ -54,7 +54,7 @@ func TestOnlyAnAPIServerThatContinuesOurTracesIsToldToRecordThem(t *testing.T) {
 		"it can't tell": {"", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := &knowing{answer: c.answer}
+			server := &knowing{answer: c.answer, allowed: make(chan struct{})}
 			listener := httptest.NewServer(server)
 			defer listener.Close()
 			r := newRig(t, Config{Settings: always()})
@@ -80,15 +80,20 @@ func TestOnlyAnAPIServerThatContinuesOurTracesIsToldToRecordThem(t *testing.T) {
 			if !sampled() {
 				t.Error("not flagged while it isn't known")
 			}
-			for end := time.Now().Add(5 * time.Second); time.Now().Before(end) && sampled() != c.sampled; {
+			close(server.allowed)
+			asked := func() int {
+				n, _ := server.saw()
+				return n
+			}
+			for end := time.Now().Add(5 * time.Second); time.Now().Before(end) && (asked() == 0 || sampled() != c.sampled); {
 				time.Sleep(5 * time.Millisecond)
 			}
 			time.Sleep(50 * time.Millisecond) // for an answer that changes what it should not
 			if got := sampled(); got != c.sampled {
 				t.Errorf("flagged: %v, want %v", got, c.sampled)
 			}
-			if asked, _ := server.saw(); asked != 1 {
-				t.Errorf("asked %d times", asked)
+			if n := asked(); n != 1 {
+				t.Errorf("asked %d times", n)
 			}
 		})
 	}
@@ -96,7 +101,8 @@ func TestOnlyAnAPIServerThatContinuesOurTracesIsToldToRecordThem(t *testing.T) {
 
 // knowing is an API server that knows, or doesn't, who asks it.
 type knowing struct {
-	answer string
+	answer  string
+	allowed chan struct{} // until it is closed, the question isn't answered
 
 	mu     sync.Mutex // guards all below
 	asked  int
@@ -104,9 +110,16 @@ type knowing struct {
 }
 
 func (k *knowing) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	question := req.URL.Path == "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+	if question {
+		select {
+		case <-k.allowed:
+		case <-req.Context().Done():
+		}
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if req.URL.Path != "/apis/authentication.k8s.io/v1/selfsubjectreviews" {
+	if !question {
 		k.header = req.Header.Get("Traceparent")
 		return
 	}

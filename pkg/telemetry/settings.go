@@ -28,11 +28,11 @@ const (
 
 // Settings are the contents of the standard OTEL_* variables.
 type Settings struct {
-	// Enabled says that spans are sent. Without it the other fields have no meaning.
+	// Enabled reports whether spans are sent. Without it the other fields have no meaning.
 	Enabled bool
 	// Ratio is the share of reconciles that are sampled when they begin, 0 to 1.
 	Ratio float64
-	// Propagate says that API calls send a traceparent.
+	// Propagate reports whether API calls send a traceparent.
 	Propagate bool
 	// Service is service.name. Attributes are further attributes of the resource. The zero value of Service, and of all
 	// below, means the default of its variable.
@@ -74,7 +74,7 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 	s.Propagate = r.propagate()
 	s.Service, s.Attributes = r.resource()
 	s.Queue = r.number("OTEL_BSP_MAX_QUEUE_SIZE", defaultQueue)
-	s.Batch = r.number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", defaultBatch)
+	s.Batch = r.number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", min(defaultBatch, s.Queue))
 	s.Delay = r.milliseconds("OTEL_BSP_SCHEDULE_DELAY", defaultDelay)
 	s.ExportTimeout = r.milliseconds("OTEL_BSP_EXPORT_TIMEOUT", defaultExportTimeout)
 	if s.Batch > s.Queue {
@@ -237,6 +237,27 @@ func (r *reader) milliseconds(name string, otherwise time.Duration) time.Duratio
 	return time.Duration(r.number(name, int(otherwise.Milliseconds()))) * time.Millisecond
 }
 
+// headers checks a list of headers. No error quotes it, since headers carry tokens.
+func (r *reader) headers(name string) {
+	list := r.get(name)
+	if list == "" {
+		return
+	}
+	for i, pair := range strings.Split(list, ",") {
+		key, value, ok := strings.Cut(pair, "=")
+		if _, err := url.PathUnescape(value); !ok || !isHeader(strings.TrimSpace(key)) || err != nil {
+			r.bad(name, "entry %d isn't key=value, with %%25 for a %% of the value", i+1)
+		}
+	}
+}
+
+// isHeader reports whether gRPC takes a header of this name.
+func isHeader(key string) bool {
+	return key != "" && !strings.ContainsFunc(key, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("-_.", c)
+	})
+}
+
 // connection checks what the exporter reads itself, since the exporter ignores what it can't parse.
 func (r *reader) connection() {
 	if name, value := r.either("ENDPOINT"); name != "" {
@@ -260,12 +281,15 @@ func (r *reader) connection() {
 	if name, value := r.either("INSECURE"); name != "" && value != "true" && value != "false" {
 		r.bad(name, "%q is neither true nor false", value)
 	}
-	if name, value := r.either("HEADERS"); name != "" {
-		for i, pair := range strings.Split(value, ",") {
-			if key, _, ok := strings.Cut(pair, "="); !ok || strings.TrimSpace(key) == "" {
-				r.bad(name, "entry %d isn't key=value", i+1) // never quoted: headers carry tokens
+	// The exporter parses these even where the variable for traces takes precedence, and prints what it can't parse.
+	for _, prefix := range []string{"OTEL_EXPORTER_OTLP_TRACES_", "OTEL_EXPORTER_OTLP_"} {
+		name := prefix + "ENDPOINT"
+		if used, _ := r.either("ENDPOINT"); used != name {
+			if _, err := url.Parse(r.get(name)); err != nil {
+				r.bad(name, "must be a URL such as http://localhost:4317, or https:// for TLS") // may hold a password
 			}
 		}
+		r.headers(prefix + "HEADERS")
 	}
 	for _, file := range []string{"CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"} {
 		if name, value := r.either(file); name != "" {

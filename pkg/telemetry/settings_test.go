@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -81,6 +82,15 @@ func TestAnExporterAloneIsEnough(t *testing.T) {
 	}
 }
 
+func TestABatchIsNoLargerThanTheQueue(t *testing.T) {
+	for _, queue := range []int{100, defaultQueue} {
+		s, err := ReadSettings(environment(somewhere, fmt.Sprintf("OTEL_BSP_MAX_QUEUE_SIZE=%d", queue)))
+		if err != nil || s.Queue != queue || s.Batch != min(queue, defaultBatch) {
+			t.Errorf("a queue of %d: %d, batches of %d, %v", queue, s.Queue, s.Batch, err)
+		}
+	}
+}
+
 func TestWhatMakesNoSenseIsNamedInOneLineWithoutItsSecrets(t *testing.T) {
 	for variable, says := range map[string]string{
 		"OTEL_TRACES_SAMPLER=sometimes":                             "must be always_on",
@@ -91,7 +101,8 @@ func TestWhatMakesNoSenseIsNamedInOneLineWithoutItsSecrets(t *testing.T) {
 		"OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf":                 "isn't built in",
 		"OTEL_EXPORTER_OTLP_COMPRESSION=zip":                        "gzip or none",
 		"OTEL_EXPORTER_OTLP_TIMEOUT=soon":                           "whole number",
-		"OTEL_EXPORTER_OTLP_HEADERS=secret":                         "entry 1 isn't key=value",
+		"OTEL_EXPORTER_OTLP_HEADERS=a=b,Authorization: secret==":    "entry 2 isn't key=value",
+		"OTEL_EXPORTER_OTLP_TRACES_HEADERS=authorization=secret%zz": "entry 1 isn't key=value",
 		"OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE=/nonexistent/ca.crt": "no such file",
 		"OTEL_EXPORTER_OTLP_INSECURE=secret?":                       "neither true nor false",
 		"OTEL_RESOURCE_ATTRIBUTES=a=1,secret":                       "entry 2 isn't key=value",
@@ -115,6 +126,13 @@ func TestWhatMakesNoSenseIsNamedInOneLineWithoutItsSecrets(t *testing.T) {
 				t.Errorf("tells a secret: %s", text)
 			}
 		})
+	}
+	for _, shadowed := range []string{"HEADERS=secret", "ENDPOINT=http://u:secret@host:port"} {
+		_, err := ReadSettings(environment("OTEL_EXPORTER_OTLP_"+shadowed, "OTEL_EXPORTER_OTLP_TRACES_HEADERS=a=b",
+			"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://localhost:4317"))
+		if err == nil || !strings.HasPrefix(err.Error(), "OTEL_EXPORTER_OTLP_") || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s, which the one for traces precedes: %v", shadowed, err)
+		}
 	}
 	_, err := ReadSettings(environment(somewhere, "OTEL_TRACES_SAMPLER=traceidratio", "OTEL_TRACES_SAMPLER_ARG=2",
 		"OTEL_PROPAGATORS=b3"))

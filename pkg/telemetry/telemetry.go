@@ -47,7 +47,7 @@ type Reconciled struct {
 	// Ready is when the key was ready to be worked on. If that isn't known it is equal to Start.
 	Ready, Start, End time.Time
 	ReadyUnknown      bool
-	// Backfill says that the key had a priority below that of live events.
+	// Backfill reports whether the key had a priority below that of live events.
 	Backfill bool
 	// Trace is the reconcile's root span, if it is kept.
 	Trace trace.SpanContext

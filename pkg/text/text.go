@@ -1,10 +1,10 @@
 // Package text makes texts from elsewhere fit to be shown: an API server's message, a name, an annotation, an error
 // that quotes one of these.
 //
-// Whoever can choose such a text must not be able to steer a terminal, to add a line to a log, to turn the order of
-// what is read around, or to fill a condition or an event. Text goes through [Line] once, where it leaves the process:
-// conditions, events, log attributes, screens, spans. A page that sets textContent needs nothing else; one that builds
-// HTML has to escape as well.
+// A person who can choose such a text must not be able to steer a terminal, to add a line to a log, to change the
+// order in which text is read, or to fill a condition or an event. Text goes through [Line] once, where it leaves
+// the process: conditions, events, log attributes, screens, spans. A page that sets textContent needs nothing else;
+// one that builds HTML has to escape as well.
 package text
 
 import (

@@ -12,29 +12,31 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// What may be wrong with a record, as events and metrics call it.
+// Reasons for which [Records.Sort] calls a record odd. Events and metrics use the same names.
 const (
-	// Unreadable: it is no record of the shard or layout that it names.
+	// Unreadable: it can't be parsed, or its name isn't that of its shard or layout.
 	Unreadable = "UnreadableRecord"
-	// Foreign: the layout of its cluster doesn't list it. Nobody will claim it.
+	// Foreign: the layout of its cluster doesn't list it. No replica will claim it.
 	Foreign = "ForeignRecord"
-	// Overlapping: it overlaps another, and there is no layout that says which of them counts.
+	// Overlapping: it overlaps another record, and the cluster has no layout that shows which one counts.
 	Overlapping = "OverlappingRecords"
 	// Spent: the layout lists it, but it was retired. The coordinator makes another layout.
 	Spent = "SpentRecord"
 )
 
-// Odd is a record that something is wrong with, though not with who holds it.
+// Odd is a record that somebody should look at, for a reason other than its holder.
 type Odd struct {
 	Record string    // its name
 	UID    types.UID // of the object
-	Reason string    // one of the constants
-	Note   string    // what it is, and the way out
+	Reason string    // as the reason of an event: one of the constants above, or of package shard
+	Note   string    // what is wrong, and the remedy
 }
 
-// Sort tells the records that count from those that don't. Those that don't and should be looked at are odd; the others
-// are left from earlier layouts.
-func (r Records) Sort() (counting []*tenurev1alpha1.Shard, odd []Odd) {
+// Sort returns the shard records that count, the odd ones of all shards and layouts, and the shards that layouts list
+// and that have no record. A record can be among the first and the second. Shard records in neither are left from
+// earlier layouts.
+func (r Records) Sort() (counting []*tenurev1alpha1.Shard, odd []Odd, missing []keyspace.ShardID) {
+	recorded := map[keyspace.ShardID]bool{}
 	layouts := map[keyspace.ClusterName]ownership.Layout{}
 	note := func(s *tenurev1alpha1.Shard, reason, format string, args ...any) {
 		odd = append(odd, Odd{Record: s.Name, UID: s.UID, Reason: reason, Note: fmt.Sprintf(format, args...)})
@@ -55,7 +57,8 @@ func (r Records) Sort() (counting []*tenurev1alpha1.Shard, odd []Odd) {
 			note(s, Unreadable, "%v", err)
 			continue
 		}
-		if _, err := record.Floor(s); err != nil { // what it said before goes on
+		recorded[id] = true
+		if _, err := record.Floor(s); err != nil { // it still counts: replicas keep its last readable version
 			note(s, Unreadable, "%v", err)
 		}
 		retired := s.Status.Phase == tenurev1alpha1.ShardRetired
@@ -80,7 +83,14 @@ func (r Records) Sort() (counting []*tenurev1alpha1.Shard, odd []Odd) {
 			counting = append(counting, s)
 		}
 	}
-	return counting, odd
+	for _, l := range layouts {
+		for _, p := range l.Prefixes {
+			if id := l.ID(p); !recorded[id] {
+				missing = append(missing, id)
+			}
+		}
+	}
+	return counting, odd, missing
 }
 
 func fleetOf(s *tenurev1alpha1.Shard) keyspace.Fleet {

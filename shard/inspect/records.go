@@ -18,16 +18,16 @@ import (
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
-// Records are the coordination records of the whole fleet, as the home cluster has them.
+// Records are the coordination records of a fleet, as the home cluster has them.
 type Records struct {
 	Shards []tenurev1alpha1.Shard
-	// Layouts say which shards each cluster is divided into.
+	// Layouts list the shards that each cluster is divided into.
 	Layouts []tenurev1alpha1.Shard
-	// Leases of the members and of the coordinator.
+	// Leases are those of all incarnations, and the lead record.
 	Leases []coordinationv1.Lease
 }
 
-// Read reads the records of a fleet in a namespace of the home cluster.
+// Read lists the records of a fleet in a namespace of the home cluster. The options apply to both lists.
 func Read(ctx context.Context, from client.Reader, namespace string, fleet keyspace.Fleet,
 	opts ...client.ListOption) (Records, error) {
 	opts = append(opts, client.InNamespace(namespace))
@@ -55,29 +55,29 @@ func Read(ctx context.Context, from client.Reader, namespace string, fleet keysp
 	return r, nil
 }
 
-// Lease is what a Lease of the fleet says.
+// Lease is the content of one of the fleet's Leases.
 type Lease struct {
-	// Incarnation is whose Lease it is; on the coordinator's, who has that role, "" for nobody.
+	// Incarnation is the owner of the Lease. In the lead record it is the coordinator, or "" if there is none.
 	Incarnation protocol.Incarnation
-	// Coordinator says that this is the coordinator's Lease; then nothing below is set.
+	// Coordinator is true for the lead record. The fields below are unset then.
 	Coordinator bool
-	// Replica is the stable name of the process, "" where the Lease doesn't tell.
+	// Replica is the stable name of the process; "" if the Lease doesn't have it.
 	Replica string
-	// Duration is how long the Lease may stand still before others seal it, 0 where it doesn't tell.
+	// Duration is how long the Lease may stand still before a peer seals it; 0 if the Lease doesn't have it.
 	Duration time.Duration
 	// Weight is the replica's share of the work relative to the others'; 0 means 1.
 	Weight int
 	// Build is the version of the program.
 	Build string
-	// Unfit is what the replica says of the clusters that it can't serve.
+	// Unfit lists the clusters that the replica can't serve.
 	Unfit plan.UnfitFor
-	// Clusters is how clusters stand at the replica that don't answer as they should, or whose keys wait.
+	// Clusters describes the clusters that don't answer this replica as they should, or whose keys wait.
 	Clusters []ClusterView
-	// Leaving says that the replica was told to stop, Sealed that a peer declared the incarnation dead, for ever.
+	// Leaving means that the replica was told to stop. Sealed means that the incarnation was declared dead, for ever.
 	Leaving, Sealed bool
 }
 
-// ReadLease says what a Lease means. It fails for one that no replica could have written.
+// ReadLease parses a Lease. It returns an error for one that no replica could have written.
 func ReadLease(lease *coordinationv1.Lease) (Lease, error) {
 	seen, err := member.Seen(lease)
 	if err != nil {
@@ -97,22 +97,24 @@ func ReadLease(lease *coordinationv1.Lease) (Lease, error) {
 	}, nil
 }
 
-// Shard is what a Shard record says.
+// Shard is the content of one Shard record.
 type Shard struct {
 	ID keyspace.ShardID
-	// Holder serves the shard, Assignee shall hold it, Warm has its caches filled; each is "" for nobody.
+	// Holder is the replica that serves the shard, Assignee the one that should, and Warm the one whose caches are
+	// ready to take over. Each is "" if there is none.
 	Holder, Assignee, Warm protocol.Incarnation
 	Epoch                  protocol.Epoch
-	// Objects and Load, in seconds spent in reconciles per second, are as the holder last reported them.
+	// Objects and Load are as the holder last reported them. Load is in seconds spent in reconciles per second.
 	Objects int64
 	Load    float64
-	// Retired says that nobody will ever hold it again.
+	// Retired means that no replica will ever hold the shard again.
 	Retired bool
-	// Pin is the name of the replica that the shard was pinned to, "" for none.
+	// Pin is the name of the replica that an operator pinned the shard to; "" if it isn't pinned.
 	Pin string
 }
 
-// ReadShard says what a record means. It fails for one that is no record of the shard that it names.
+// ReadShard parses a Shard record. It returns an error for a layout, and for a record that isn't a valid record of
+// the shard that it names.
 func ReadShard(shard *tenurev1alpha1.Shard) (Shard, error) {
 	seen, err := record.Seen(fleetOf(shard), shard)
 	if err != nil {

@@ -10,22 +10,24 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// ClusterView is how a workload cluster stands at one replica, where that is worth a word.
+// ClusterView describes a workload cluster as one replica sees it. The replica's Lease carries it if something is
+// wrong.
 type ClusterView struct {
 	Cluster keyspace.ClusterName `json:"cluster"`
-	// State and Cause are those of shard.ClusterStatus: closed, limited, open or half-open, and why.
+	// State is closed, limited, open or half-open, and Cause is why it isn't closed, as in shard.ClusterStatus.
 	State string `json:"state"`
 	Cause string `json:"cause,omitempty"`
-	// Keys that workers have, and that wait for one, or for the cluster to serve them.
+	// Running counts the keys that workers have. Ready counts those that wait for a worker or for the cluster.
 	Running int `json:"running,omitempty"`
 	Ready   int `json:"ready,omitempty"`
-	// Writes were sent and aren't answered, WaitingWrites wait for their turn by Limits, which are in words.
+	// Writes counts the writes that were sent and aren't answered yet. WaitingWrites counts those that wait because of
+	// the cluster's limits. Limits describes these; "" if there are none.
 	Writes        int    `json:"writes,omitempty"`
 	WaitingWrites int    `json:"waitingWrites,omitempty"`
 	Limits        string `json:"limits,omitempty"`
-	// WaitSeconds is for how long the key that waits longest has.
+	// WaitSeconds is how long the key that has waited longest has waited.
 	WaitSeconds float64 `json:"waitSeconds,omitempty"`
-	// Namespaces are the few that wait longest, that one first.
+	// Namespaces are those whose keys have waited longest, the longest wait first.
 	Namespaces []Waiting `json:"namespaces,omitempty"`
 }
 
@@ -37,22 +39,23 @@ type Waiting struct {
 }
 
 const (
-	// MaxViews and MaxWaiting bound what a replica says: of how many clusters, and how many namespaces of each.
+	// MaxViews is the most clusters that a Lease describes, and MaxWaiting the most namespaces for each of them.
 	MaxViews, MaxWaiting = 8, 5
-	// longWait is from when on waiting is worth a word.
+	// longWait is the shortest wait that is reported.
 	longWait = time.Second
-	// maxSaid bounds what is read of it, in bytes.
+	// maxSaid is the longest annotation that is read, in bytes.
 	maxSaid = 16 << 10
 )
 
-// Worse orders states: open, half-open, limited, all others.
+// Worse compares two states. The result is negative if a is worse than b. The order, worst first, is open,
+// half-open, limited, all others.
 func Worse(a, b string) int {
 	rank := map[string]int{"open": 3, "half-open": 2, "limited": 1}
 	return cmp.Compare(rank[b], rank[a])
 }
 
-// SayViews is what a replica's Lease says of the clusters that don't answer as they should or whose keys wait, the
-// worst first; "" if all is well.
+// SayViews returns the annotation that describes, in a replica's Lease, the clusters that don't answer as they
+// should or whose keys or writes wait. The worst clusters come first. It returns "" if all is well.
 func SayViews(all []ClusterView) string {
 	all = slices.DeleteFunc(slices.Clone(all), func(v ClusterView) bool {
 		return Worse(v.State, "closed") == 0 && v.WaitSeconds < longWait.Seconds() && v.WaitingWrites == 0
@@ -74,7 +77,7 @@ func SayViews(all []ClusterView) string {
 	return string(said)
 }
 
-// readViews reads that. What no replica would say counts as nothing.
+// readViews parses what SayViews writes. It returns nil for anything that no replica would write.
 func readViews(said string) (all []ClusterView) {
 	if said == "" || len(said) > maxSaid || json.Unmarshal([]byte(said), &all) != nil || len(all) > MaxViews {
 		return nil
@@ -87,7 +90,8 @@ func readViews(said string) (all []ClusterView) {
 	return all
 }
 
-// AddWaiting adds a namespace to those that wait longest, with the keys that it has elsewhere.
+// AddWaiting adds a namespace to a list that is sorted by waiting time, and sorts it again. If the list has the
+// namespace already, it adds the keys and keeps the longer wait. It may change the list in place.
 func AddWaiting(all []Waiting, one Waiting) []Waiting {
 	if i := slices.IndexFunc(all, func(w Waiting) bool { return w.Namespace == one.Namespace }); i >= 0 {
 		all[i].Keys += one.Keys

@@ -7,9 +7,9 @@
 //
 // [Hash] is FNV-1a-64 over the object's UID, because that is what the API
 // server computes for shardSelector (KEP-5866, k8s.io/apimachinery/pkg/sharding).
-// Both must agree for ever, or an object would be watched by one replica and
-// claimed by another; the tests compare the two, and the API server's own
-// parser reads every selector this package writes.
+// Both must agree for ever, or one replica would watch an object that belongs to
+// another's shard. The tests compare the two, and let the API server's own parser
+// read every selector that this package writes.
 //
 // # Prefixes and shards
 //
@@ -23,11 +23,11 @@
 //
 // # Considerations
 //
-// UIDs are hashed, not names: the API server can filter a watch by the UID's
-// hash and by nothing finer, and ranges over hashed sequential names are badly
-// skewed, as FNV-1a lets the last bytes of its input reach the top bits only
-// weakly. The UIDs that the API server gives out are random (version 4), so
-// their top bytes are even.
+// UIDs are hashed, not names. The API server can filter a watch by the UID's hash
+// and by nothing finer. Ranges over hashed sequential names would also be badly
+// skewed, since the last bytes of FNV-1a's input hardly reach the top bits. The
+// UIDs that the API server gives out are random (version 4), so the top bytes of
+// their hashes are spread evenly.
 //
 // The zero [Prefix] is the empty one and contains everything.
 package keyspace

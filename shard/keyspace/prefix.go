@@ -20,7 +20,7 @@ type Prefix struct {
 	bits uint8
 }
 
-// ParsePrefix reads what [Prefix.String] writes: up to eight binary digits.
+// ParsePrefix parses what [Prefix.String] writes: up to eight binary digits.
 func ParsePrefix(text string) (Prefix, error) {
 	if len(text) > MaxBits {
 		return Prefix{}, fmt.Errorf("prefix %q: want at most %d binary digits", text, MaxBits)
@@ -36,8 +36,8 @@ func ParsePrefix(text string) (Prefix, error) {
 	return p, nil
 }
 
-// Partition is the 2^bits prefixes of that length, in order. It panics when
-// bits isn't within 0..[MaxBits]: callers validate what users give them.
+// Partition returns the 2^bits prefixes of that length, in order. It panics unless
+// bits is within 0..[MaxBits], so callers must validate user input.
 func Partition(bits int) []Prefix {
 	if bits < 0 || bits > MaxBits {
 		panic(fmt.Sprintf("keyspace: a partition by %d bits: want 0 to %d", bits, MaxBits))
@@ -49,7 +49,7 @@ func Partition(bits int) []Prefix {
 	return prefixes
 }
 
-// String is the bits, "" for the empty prefix.
+// String returns the bits as binary digits, "" for the empty prefix.
 func (p Prefix) String() string {
 	var digits [MaxBits]byte
 	for i := range p.bits {
@@ -58,8 +58,8 @@ func (p Prefix) String() string {
 	return string(digits[:p.bits])
 }
 
-// MarshalText makes a prefix its string in JSON and in structured logs, where
-// its unexported fields would otherwise show as nothing.
+// MarshalText returns the prefix's string. JSON and structured logs use it, since
+// they can't show unexported fields.
 func (p Prefix) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
 // UnmarshalText is the reverse of [Prefix.MarshalText].
@@ -72,31 +72,31 @@ func (p *Prefix) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Bits is the prefix's length.
+// Bits returns the prefix's length.
 func (p Prefix) Bits() int { return int(p.bits) }
 
-// Contains says whether the hash starts with the prefix.
+// Contains reports whether the hash starts with the prefix.
 func (p Prefix) Contains(hash uint64) bool { return p.ContainsSlot(slotOfHash(hash)) }
 
-// ContainsSlot says whether all hashes of the slot start with the prefix. As a
-// prefix is a run of whole slots, they all do or none does.
+// ContainsSlot reports whether the hashes of the slot start with the prefix. Either
+// all of them do or none does, since a prefix is a run of whole slots.
 func (p Prefix) ContainsSlot(s Slot) bool { return (uint8(s)^p.top)>>(MaxBits-p.bits) == 0 }
 
-// Slots is the first and the last slot of the prefix, both inclusive.
+// Slots returns the first and the last slot of the prefix, both inclusive.
 func (p Prefix) Slots() (first, last Slot) {
 	return Slot(p.top), Slot(p.top | uint8(0xff>>p.bits))
 }
 
-// Range is the half-open interval [lo, hi) of the prefix's hashes, modulo 2^64:
-// hi is 0 where it stands for 2^64. For the empty prefix that would read as
-// nothing ([0, 0)) and means everything, which is what full says.
+// Range returns the half-open interval [lo, hi) of the prefix's hashes, modulo
+// 2^64: if hi is 0, it stands for 2^64. full reports whether the prefix is the
+// empty one, whose interval looks empty ([0, 0)) and means everything.
 func (p Prefix) Range() (lo, hi uint64, full bool) {
 	first, last := p.Slots()
 	return uint64(first) << (64 - MaxBits), (uint64(last) + 1) << (64 - MaxBits), p.bits == 0
 }
 
-// Split is the two prefixes that are one bit longer, lower first. They are
-// disjoint and their union is p.
+// Split returns the two prefixes that are one bit longer, lower first. They are
+// disjoint and their union is p. It fails with [ErrLongestPrefix] for a single slot.
 func (p Prefix) Split() (lower, upper Prefix, err error) {
 	if p.bits == MaxBits {
 		return Prefix{}, Prefix{}, fmt.Errorf("splitting prefix %s: %w", p, ErrLongestPrefix)
@@ -106,7 +106,8 @@ func (p Prefix) Split() (lower, upper Prefix, err error) {
 	return lower, upper, nil
 }
 
-// Parent is the prefix that is one bit shorter; the empty prefix has none.
+// Parent returns the prefix that is one bit shorter. It returns false for the empty
+// prefix, which has none.
 func (p Prefix) Parent() (Prefix, bool) {
 	if p.bits == 0 {
 		return Prefix{}, false
@@ -114,7 +115,8 @@ func (p Prefix) Parent() (Prefix, bool) {
 	return Prefix{top: p.top &^ (0x80 >> (p.bits - 1)), bits: p.bits - 1}, true
 }
 
-// Sibling is the other child of p's parent; the empty prefix has none.
+// Sibling returns the other child of p's parent. It returns false for the empty
+// prefix, which has none.
 func (p Prefix) Sibling() (Prefix, bool) {
 	if p.bits == 0 {
 		return Prefix{}, false
@@ -127,13 +129,13 @@ func (p Prefix) Compare(q Prefix) int {
 	return cmp.Or(cmp.Compare(p.top, q.top), cmp.Compare(p.bits, q.bits))
 }
 
-// Equal is ==, for comparisons by reflection (such as go-cmp's) that can't use it
-// on a type with unexported fields.
+// Equal reports whether p == q. Comparisons by reflection, such as go-cmp's, need it
+// because the type has unexported fields.
 func (p Prefix) Equal(q Prefix) bool { return p == q }
 
-// Selector is the prefix as a value of ListOptions.shardSelector. The API server
-// wants exactly 16 hex digits, except for the end of the last range, 2^64, which
-// has 17 (k8s.io/apiserver/pkg/sharding).
+// Selector returns the prefix as a value of ListOptions.shardSelector. The API
+// server requires exactly 16 hex digits, except for the end of the last range, 2^64,
+// which has 17 (k8s.io/apiserver/pkg/sharding).
 func (p Prefix) Selector() string {
 	lo, hi, _ := p.Range()
 	end := fmt.Sprintf("0x%016x", hi)
@@ -143,9 +145,9 @@ func (p Prefix) Selector() string {
 	return fmt.Sprintf("shardRange(object.metadata.uid, '0x%016x', '%s')", lo, end)
 }
 
-// SlotSelector is a label selector for what was made for the prefix's owners. For
-// the empty prefix it asks only that the label is there: naming all 256 values
-// would say the same at greater cost for the API server.
+// SlotSelector returns a label selector for objects whose owners lie in the prefix.
+// For the empty prefix it only requires the label: naming all 256 values would mean
+// the same and cost the API server more.
 func (p Prefix) SlotSelector() string {
 	if p.bits == 0 {
 		return SlotLabel

@@ -18,8 +18,8 @@ type part struct {
 }
 
 // apportion divides n shards among the parts in proportion to their weights: each part is granted its exact share,
-// rounded down or up. Shares are rounded up so that the fewest shards move (a part that has more than its rounded-down
-// share keeps one), then by largest remainder.
+// rounded down or up. The shares to round up are first those of parts that have more than their rounded-down share,
+// so that the fewest shards move, and then those with the largest remainder.
 //
 // Parts whose share is below their bound are granted the bound, and the rest is divided again. The bounds sum to at
 // most n.

@@ -21,7 +21,7 @@ type board struct {
 	excluded   []exclusions // by cluster; nil if words is nil
 }
 
-// nowhere is the index of no replica.
+// nowhere is the index that means no replica.
 const nowhere = int32(-1)
 
 type boardReplica struct {
@@ -39,7 +39,7 @@ type boardShard struct {
 	ID      keyspace.ShardID
 	cluster int32 // its index among the clusters
 	// holder is the live holder. assigned is where the shard is or should go: its assignee if it has one, otherwise its
-	// holder; nowhere if that one is dead.
+	// holder; nowhere if that replica is dead.
 	holder, assigned int32
 	inMotion         bool
 	// fixed: to must not be changed.

@@ -35,7 +35,8 @@ func (b *board) balanceCounts() {
 // passes bounds how often the groups are divided. Two or three passes are usual, and a later plan does the rest.
 const passes = 16
 
-// divide grants each candidate its number of the group's shards, by its total. It reports whether any shard must move.
+// divide grants each candidate a number of the group's shards that levels its total. It reports whether any shard
+// must move.
 func (b *board) divide(g *group) (changes bool) {
 	placed := 0
 	for i := range b.replicas {
@@ -106,14 +107,15 @@ func (b *board) take(g *group) {
 	}
 }
 
-// giveFirst orders the shards that a replica could give away, the least missed first.
+// giveFirst orders the shards that a replica could give away. First come those of clusters of which the replica has
+// many shards and the receivers few.
 func giveFirst(held []*boardShard, received []int, receivers int) []*boardShard {
 	type offer struct {
 		shard *boardShard
 		worth int
 	}
 	offers := make([]offer, 0, len(held))
-	earlier := 0 // of the same cluster: held is in the order of the shards
+	earlier := 0 // shards of the same cluster before this one; held is sorted
 	for i, s := range held {
 		if i == 0 || s.cluster != held[i-1].cluster {
 			earlier = 0
@@ -149,8 +151,8 @@ func (b *board) shardsByReplica(g *group) [][]*boardShard {
 	return at
 }
 
-// give places every shard of a group that is nowhere with the receiver that has the fewest shards of its cluster, and
-// among equals with the one that lacks most.
+// give places each shard of a group that has no place yet. It goes to the receiver that has the fewest shards of its
+// cluster, and among equals to the one that lacks most.
 func (b *board) give(g *group) {
 	lacking := b.lacking()
 	if lacking.Len() == 0 {

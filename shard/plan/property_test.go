@@ -87,7 +87,7 @@ func TestOrphansAndLeaversNeverWait(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := drawFleet(t)
 		if len(f.candidates()) == 0 {
-			t.Skip("nobody to place them with")
+			t.Skip("this draw has no replica that stays")
 		}
 		f.assign(f.plan())
 		for _, s := range f.shards {
@@ -134,7 +134,7 @@ func TestEqualReplicasEndWithinOneShardOfEachOther(t *testing.T) {
 			f.shards[i].Pin = ""
 		}
 		if len(f.candidates()) == 0 {
-			t.Skip("nobody to balance")
+			t.Skip("this draw has no replica that stays")
 		}
 		f.settle(t)
 		counts := f.counts()

@@ -16,8 +16,8 @@ type Replica struct {
 	// Weight is the replica's share of the shards relative to the others'. 0 means 1; values outside 1..MaxWeight are
 	// clamped.
 	Weight int
-	// Leaving says that the replica is about to exit, or is being drained by an administrator. It gets no shards, and
-	// those that it has move away at once.
+	// Leaving says that the replica is about to exit, or that the caller treats it so, for instance because it may be
+	// dead. It gets no shards, and those that it has move away at once.
 	Leaving bool
 	// Unfit says which clusters the replica can't serve.
 	Unfit UnfitFor

@@ -22,32 +22,40 @@ const (
 
 // UnfitFor states which clusters a replica isn't fit for, as one canonical text: sorted names separated by commas. A
 // plus sign follows the names of clusters whose shards it keeps ("east,west+"). With a leading exclamation mark, the
-// replica is unfit for all clusters except the listed ones ("!east,west+"). "" means fit for all.
+// replica is unfit for all clusters except the listed ones ("!east,west+"). "" means fit for all. In a name these
+// characters and the percent sign are percent-encoded: multicluster-runtime's file provider gives names with a plus.
 type UnfitFor string
+
+var (
+	encoding = strings.NewReplacer("%", "%25", ",", "%2C", "+", "%2B", "!", "%21")
+	decoding = strings.NewReplacer("%25", "%", "%2C", ",", "%2B", "+", "%21", "!")
+)
 
 // MaxUnfitFor is the maximum length of the text in bytes: a thousand long names. An API server takes four times as much
 // in annotations.
 const MaxUnfitFor = 64 << 10
 
-// longUnfitFor is the length from which on the text lists the clusters that the replica is fit for, if they are fewer.
+// longUnfitFor is the length above which the text lists the clusters that the replica is fit for, if that's shorter.
 const longUnfitFor = 1 << 10
 
 // NewUnfitFor states what a replica is fit for, among all clusters that it has met or found in records. It lists the
-// clusters that it is unfit for or, if that text would be long, the others where they are fewer. If that is too long,
-// too, it lists only the first names: what the replica has of the rest stays there, unserved.
+// clusters that the replica isn't fit for or, if that list would be long, the ones that it is fit for if that is
+// shorter. If the text is still too long, only the first names remain: the replica then counts as fit for the other
+// clusters, and may have shards of them that it doesn't serve.
 func NewUnfitFor(clusters map[keyspace.ClusterName]Fitness) UnfitFor {
 	var not, but []string
 	for name, fitness := range clusters {
-		if name == "" || strings.ContainsAny(string(name), ",+!") {
+		if name == "" {
 			continue // the text couldn't be read back
 		}
+		text := encoding.Replace(string(name))
 		switch fitness {
 		case Unfit:
-			not = append(not, string(name))
+			not = append(not, text)
 		case Keeps:
-			not, but = append(not, string(name)+"+"), append(but, string(name)+"+")
+			not, but = append(not, text+"+"), append(but, text+"+")
 		default:
-			but = append(but, string(name))
+			but = append(but, text)
 		}
 	}
 	slices.Sort(not)
@@ -59,7 +67,7 @@ func NewUnfitFor(clusters map[keyspace.ClusterName]Fitness) UnfitFor {
 	return UnfitFor(cut(list))
 }
 
-// cut drops the names that don't fit.
+// cut drops names from the end until the list has at most MaxUnfitFor bytes.
 func cut(list string) string {
 	if len(list) <= MaxUnfitFor {
 		return list
@@ -68,7 +76,8 @@ func cut(list string) string {
 	return list[:max(strings.LastIndexByte(list, ','), 0)]
 }
 
-// split returns the names in the text, and whether they are exceptions from all.
+// split returns the names in the text. If others is true, they are exceptions: the replica is unfit for all other
+// clusters.
 func (u UnfitFor) split() (names []string, others bool) {
 	text, others := strings.CutPrefix(string(u), "!")
 	if text == "" {
@@ -79,17 +88,22 @@ func (u UnfitFor) split() (names []string, others bool) {
 
 // Of returns what the text says about a cluster.
 func (u UnfitFor) Of(cluster keyspace.ClusterName) Fitness {
+	if u == "" {
+		return Fit
+	}
 	names, others := strings.CutPrefix(string(u), "!")
+	text := encoding.Replace(string(cluster))
 	switch {
-	case lists(names, string(cluster)+"+"):
+	case lists(names, text+"+"):
 		return Keeps
-	case lists(names, string(cluster)) != others:
+	case lists(names, text) != others:
 		return Unfit
 	}
 	return Fit
 }
 
-// lists reports whether a sorted list has a name. It halves the text: a list may be long, and is asked for each shard.
+// lists reports whether a sorted list has a name. It uses binary search, since a list may be long and is searched
+// for each shard.
 func lists(list, name string) bool {
 	for list != "" {
 		first := strings.LastIndexByte(list[:len(list)/2], ',') + 1
@@ -122,7 +136,7 @@ func (e exclusions) of(replica int32) Fitness {
 	return Fit
 }
 
-// words holds what all candidates state, by cluster.
+// words holds the statements of all candidates that aren't fit for all clusters.
 type words struct {
 	listed map[keyspace.ClusterName]exclusions // of candidates that list what they aren't fit for
 	others []others                            // candidates that list what they are fit for
@@ -147,13 +161,15 @@ func (b *board) readWords() *words {
 		names, rest := r.Unfit.split()
 		said := map[keyspace.ClusterName]Fitness{}
 		for _, name := range names {
-			switch name, keeps := strings.CutSuffix(name, "+"); {
+			name, keeps := strings.CutSuffix(name, "+")
+			cluster := keyspace.ClusterName(decoding.Replace(name))
+			switch {
 			case keeps:
-				said[keyspace.ClusterName(name)] = Keeps
+				said[cluster] = Keeps
 			case rest:
-				said[keyspace.ClusterName(name)] = Fit
+				said[cluster] = Fit
 			default:
-				said[keyspace.ClusterName(name)] = Unfit
+				said[cluster] = Unfit
 			}
 		}
 		if rest {

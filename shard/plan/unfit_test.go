@@ -126,7 +126,7 @@ func TestTheWordOnWhatAReplicaIsUnfitForIsReadAsItWasMeant(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		meant := rapid.MapOfN(
 			rapid.Custom(func(t *rapid.T) keyspace.ClusterName {
-				return keyspace.ClusterName(rapid.StringMatching(`[a-c]{1,2}[a-z.-]{0,9}`).Draw(t, "name"))
+				return keyspace.ClusterName(rapid.StringMatching(`[a-c]{1,2}[a-z.,+!%-]{0,9}`).Draw(t, "name"))
 			}),
 			rapid.SampledFrom([]plan.Fitness{plan.Fit, plan.Keeps, plan.Unfit}), 0, 40,
 		).Draw(t, "meant")
@@ -140,6 +140,19 @@ func TestTheWordOnWhatAReplicaIsUnfitForIsReadAsItWasMeant(t *testing.T) {
 			t.Errorf("said in two ways: %q and %q", said, again)
 		}
 	})
+}
+
+// Such are the names of multicluster-runtime's file provider.
+func TestAClusterWhoseNameHasAPlusIsServedByWhoCan(t *testing.T) {
+	const cluster = "/a/kubeconfig.yaml+west"
+	unfit := plan.NewUnfitFor(map[keyspace.ClusterName]plan.Fitness{cluster: plan.Unfit})
+	id := keyspace.ShardID{Cluster: cluster}
+	got := plan.Plan([]plan.Shard{{ID: id, Holder: "r1", Assignee: "r1"}},
+		[]plan.Replica{{ID: "r1", Name: "r1", Unfit: unfit}, {ID: "r2", Name: "r2"}})
+	want := []plan.Move{{Shard: id, From: "r1", To: "r2", Reason: plan.Elsewhere}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
 }
 
 func TestTheWordOnWhatAReplicaIsUnfitForIsShort(t *testing.T) {
@@ -164,8 +177,8 @@ func TestTheWordOnWhatAReplicaIsUnfitForIsShort(t *testing.T) {
 	if got := plan.NewUnfitFor(nil); got != "" {
 		t.Errorf("fit for all: %q", got)
 	}
-	if got := plan.NewUnfitFor(map[keyspace.ClusterName]plan.Fitness{"a,b": plan.Unfit}); got != "" {
-		t.Errorf("a name that can't be read back: %q", got)
+	if got := plan.NewUnfitFor(map[keyspace.ClusterName]plan.Fitness{"a,b": plan.Unfit}); got != "a%2Cb" {
+		t.Errorf("a name with a comma: %q", got)
 	}
 }
 

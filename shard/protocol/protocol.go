@@ -1,6 +1,6 @@
-// Package protocol has the types and constants that the ownership protocol shares with logs, metrics, traces and tools:
-// who holds a shard, in which tenure, and how it came there. It imports nothing. The protocol itself is in
-// shard/internal/ownership, and shard/DESIGN.md describes it.
+// Package protocol has the types and constants that the ownership protocol shares with logs, metrics, traces and
+// tools: who holds a shard, in which tenure, and by what kind of move it got the shard. It imports nothing. The
+// protocol itself is in shard/internal/ownership, and shard/DESIGN.md describes it.
 package protocol
 
 // Version is the version of the protocol that each replica states in its Lease. A Lease that states none is of version
@@ -11,7 +11,8 @@ const Version = 3
 // every start and after every lapse, and never used again. So an incarnation that isn't alive is dead for good.
 type Incarnation string
 
-// Epoch counts the changes of holder of one shard. It never goes down.
+// Epoch is a number that grows with each new holder of a shard, by one or more. It never falls, and no two holders
+// of a shard have the same one.
 type Epoch int64
 
 // Outcome is the result of a write.
@@ -31,7 +32,8 @@ func (o Outcome) String() string {
 	return [...]string{"committed", "rejected", "unknown"}[o]
 }
 
-// MoveKind says how a shard came to its holder. Records, logs, metrics and traces use the same names.
+// MoveKind is the way by which a holder got its shard. Logs, metrics and traces use these names. So do records,
+// which never show Resumed.
 type MoveKind string
 
 const (

@@ -22,7 +22,7 @@ var (
 	argument  = regexp.MustCompile(`(?m)^\s*(?:- |value: )(--[a-z][a-z-]+\S*)$`)
 )
 
-// program is tenure as it is built from the tree, and what it said.
+// program is the tenure binary built from the tree, with the help texts that it has printed so far.
 type program struct {
 	path string
 	said map[string]string
@@ -40,7 +40,8 @@ func build(t *testing.T) program {
 	return program{path, map[string]string{}}
 }
 
-// help has the program parse a command line. It does nothing: help comes before that.
+// help makes the program parse a command line and returns its help. It runs nothing, because --help is handled
+// first.
 func (p program) help(words []string) (string, error) {
 	line := strings.Join(words, " ")
 	if out, ok := p.said[line]; ok {
@@ -56,7 +57,8 @@ func (p program) help(words []string) (string, error) {
 	return string(out), nil
 }
 
-// check says what is wrong with a command line. One that isn't whole may lack its arguments: it only names the command.
+// check returns what is wrong with a command line, nil if nothing. If the line isn't whole it only names the
+// command, and its arguments may be missing.
 func (p program) check(words []string, whole bool) error {
 	out, err := p.help(words)
 	if err != nil {
@@ -88,7 +90,8 @@ func (p program) check(words []string, whole bool) error {
 	return nil
 }
 
-// commandLine is what of a line is the command's: no comment, no redirection, an example in the place of a number.
+// commandLine returns the words of a line up to a comment or a redirection. Placeholders of flags are left out, and
+// one of a number is replaced by an example.
 func commandLine(line string) (words []string) {
 	for _, word := range strings.Fields(line) {
 		switch word {
@@ -139,7 +142,7 @@ func commandsOnPages(t *testing.T, tenure program) {
 	}
 }
 
-// noCommands looks whether mistakes are found.
+// noCommands checks that mistakes in command lines are found.
 func noCommands(t *testing.T, tenure program) {
 	for line, right := range map[string]bool{
 		"tenure status": true, "tenure why at/x -n y": true, "tenure cluster add west --role ats,deployments --wait 2m": true,
@@ -154,8 +157,8 @@ func noCommands(t *testing.T, tenure program) {
 	}
 }
 
-// flagsOnPages looks whether what pages for users call a flag is one, and whether a replica takes what manifests pass
-// to it.
+// flagsOnPages checks that the flags that pages for users name exist, and that a replica takes those that manifests
+// pass to it.
 func flagsOnPages(t *testing.T, tenure program) {
 	reference, err := os.ReadFile("../../docs/reference.md") // which config/generate.sh compares with the program
 	if err != nil {

@@ -85,7 +85,7 @@ func TestWhatPagesPointToIsThere(t *testing.T) {
 	}
 }
 
-// CONTRIBUTING.md says where what is: the first cells of the table in its section about the house.
+// The section of CONTRIBUTING.md about the house has a table. The folders in its first cells must exist.
 func TestTheHouseHasTheRoomsThatItsPlanShows(t *testing.T) {
 	const root = "../.."
 	text, err := os.ReadFile(filepath.Join(root, "CONTRIBUTING.md"))

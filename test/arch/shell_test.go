@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// In the shell what happened goes in and what is to be done comes out. A file that many others call, and that calls
-// those same files, would be where all of it is decided once more.
+// The files of package shard pass inputs to the pure packages and carry out their effects. A file that many others
+// call, and that calls those same files, would be a second place of decisions.
 func TestNoFileOfTheShellIsCalledBackByManyOfTheFilesThatItCalls(t *testing.T) {
 	calls := fileCalls(t, "../../shard")
 	if len(calls) < 8 {
@@ -34,7 +34,7 @@ func TestNoFileOfTheShellIsCalledBackByManyOfTheFilesThatItCalls(t *testing.T) {
 	}
 }
 
-// fileCalls tells of each file of a package which others it uses a function or method of.
+// fileCalls returns, for each file of a package, the other files whose functions or methods it uses.
 func fileCalls(t *testing.T, dir string) map[string]map[string]bool {
 	t.Helper()
 	exports := map[string]string{}

@@ -77,7 +77,7 @@ func TestAts(t *testing.T) {
 				}
 				level := api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}
 				if c.Unrestricted {
-					continue // who may create Ats may create Pods; the namespace's Pod Security decides
+					continue // the namespace's Pod Security decides about such Pods
 				}
 				for _, result := range security.EvaluatePod(level, &pod.ObjectMeta, &pod.Spec) {
 					if !result.Allowed {
@@ -104,7 +104,7 @@ func (c atCase) object(t testing.TB) *cnatv1alpha1.At {
 		t.Fatal(err)
 	}
 	object := &cnatv1alpha1.At{}
-	if err := yaml.Unmarshal(text, object); err != nil { // a field that there isn't is dropped, as an API server does
+	if err := yaml.Unmarshal(text, object); err != nil { // unknown fields are dropped, as by an API server
 		t.Fatal(err)
 	}
 	if c.Refuse != nil {

@@ -69,7 +69,7 @@ type traps struct {
 	pipe          int    // of inotify
 }
 
-// setTraps makes a file that tells when it is opened and a program that leaves a mark.
+// setTraps makes a file whose opening is noticed, and a program that leaves a mark.
 func setTraps(t testing.TB) *traps {
 	t.Helper()
 	dir := t.TempDir()

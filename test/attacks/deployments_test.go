@@ -3,6 +3,7 @@ package attacks
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -44,7 +45,7 @@ type deploymentCase struct {
 
 func (c deploymentCase) caseName() string { return c.Name }
 
-// side is a fake cluster that remembers who was written to.
+// side is a fake cluster that remembers what was written.
 type side struct {
 	cluster.Cluster
 	client   client.Client
@@ -98,7 +99,7 @@ func newSide(objects ...client.Object) *side {
 	return s
 }
 
-// sides are home, west, and a third whose namespaces nobody has opened.
+// sides are home, west, and a third cluster, whose namespaces aren't open to copies.
 type sides map[multicluster.ClusterName]*side
 
 func (s sides) GetCluster(_ context.Context, name multicluster.ClusterName) (cluster.Cluster, error) {
@@ -123,9 +124,9 @@ func (c deploymentCase) source(t testing.TB) *appsv1.Deployment {
 	t.Helper()
 	container := map[string]any{"name": "web", "image": "web:1",
 		"env": []any{map[string]any{"name": "PASSWORD", "value": canary}}}
-	merge(container, c.Container)
+	maps.Copy(container, c.Container)
 	pod := map[string]any{"containers": []any{container}}
-	merge(pod, c.Pod)
+	maps.Copy(pod, c.Pod)
 	text, err := yaml.Marshal(pod)
 	if err != nil {
 		t.Fatal(err)
@@ -145,20 +146,11 @@ func (c deploymentCase) source(t testing.TB) *appsv1.Deployment {
 	if err := yaml.UnmarshalStrict(text, &d.Spec.Template.Spec); err != nil {
 		t.Fatal(err)
 	}
-	for key, value := range c.Labels {
-		d.Labels[key] = value
-	}
+	maps.Copy(d.Labels, c.Labels)
 	for key, value := range c.Annotations {
 		d.Annotations[key] = expand(value)
 	}
 	return d
-}
-
-// merge lays one map over another.
-func merge(under, over map[string]any) {
-	for key, value := range over {
-		under[key] = value
-	}
 }
 
 // expand replaces what would be too long to write down.

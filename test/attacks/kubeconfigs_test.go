@@ -43,7 +43,7 @@ type kubeconfigCase struct {
 
 func (c kubeconfigCase) caseName() string { return c.Name }
 
-// server counts who asks it.
+// server is an API server that counts the connections to it.
 func server(t testing.TB, asked *atomic.Int64) *httptest.Server {
 	t.Helper()
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

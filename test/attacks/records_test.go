@@ -51,8 +51,8 @@ func sound(now time.Time) inspect.Records {
 	return r
 }
 
-// Forged records are told, and what isn't forged is judged as ever. That replicas don't act on them is for the
-// protocol's own tests.
+// Forged records are reported, and all others are judged as before. The tests of the protocol check that replicas
+// don't act on forged records.
 func TestRecords(t *testing.T) {
 	now := time.Now().UTC()
 	fill := strings.NewReplacer("${LONG}", repeat("long", 1<<20/4), "${NOW}", now.Format(metav1.RFC3339Micro))
@@ -64,7 +64,7 @@ func TestRecords(t *testing.T) {
 				forge(t, c.Shard, &s, fill)
 				s.Spec.Generation = max(s.Spec.Generation, 1) // the CRD's default
 				if s.Name == records.Shards[0].Name {
-					records.Shards = records.Shards[1:] // it is in this one's place
+					records.Shards = records.Shards[1:] // the forged record takes its place
 				}
 				records.Shards = append(records.Shards, s)
 			} else {
@@ -72,7 +72,7 @@ func TestRecords(t *testing.T) {
 				forge(t, c.Lease, &l, fill)
 				if l.Labels[tenurev1alpha1.RoleLabel] == tenurev1alpha1.RoleMember &&
 					l.Annotations[tenurev1alpha1.LeaseDurationAnnotation] == "" {
-					// without, no more is read of it
+					// without this annotation nothing else of the Lease is read
 					metav1.SetMetaDataAnnotation(&l.ObjectMeta, tenurev1alpha1.LeaseDurationAnnotation, "10s")
 				}
 				records.Leases = append(records.Leases, l)
@@ -111,7 +111,8 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// forge makes an object of a case. What can't come from an API server, a missing version, is added.
+// forge makes an object of a case. A missing resourceVersion is added, because no object comes from an API server
+// without one.
 func forge(t testing.TB, from map[string]any, to any, fill *strings.Replacer) {
 	t.Helper()
 	full := filled(from, fill).(map[string]any)

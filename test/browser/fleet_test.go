@@ -30,7 +30,7 @@ type fleet struct {
 	registry *prometheus.Registry
 	usable   *prometheus.GaugeVec
 	wait     prometheus.Observer
-	refuses  atomic.Int32 // so many streams of events, from now on
+	refuses  atomic.Int32 // how many of the next streams of events are refused
 
 	mu      sync.Mutex // guards all below
 	version int

@@ -215,8 +215,7 @@ func TestAPageThatLostItsReplicaSaysSo(t *testing.T) {
 	c.until("the page says that it is old", `document.getElementById("link").textContent.includes("what you see is old")`)
 }
 
-// quiet checks that the page asked nobody but its server for anything, and that the browser had nothing to complain
-// about.
+// quiet checks that the page sent requests to its own server only, and that the browser complained about nothing.
 func (c *chromium) quiet(t *testing.T) {
 	t.Helper()
 	host := c.eval(`location.origin`)

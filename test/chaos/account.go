@@ -23,6 +23,7 @@ type account struct {
 	quotas    []quota
 	faults    []fault
 	calms     []window
+	rested    time.Time // since when nothing is done; zero if there was no rest
 	logs      []logged
 	ats       []lateAt
 	ordeals   []ordeal
@@ -95,8 +96,8 @@ func (a *account) idle() error {
 	return errors.Join(errs...)
 }
 
-// untold reports calm crashes and exits of which it isn't known what the victim held: they measured nothing. At rest
-// every replica holds a shard, and in a storm the API server may be away.
+// untold reports calm crashes and exits for which it isn't known what the victim held: they measured nothing. At
+// rest every replica holds a shard. In a storm this is accepted, since the API server may be away.
 func (a *account) untold() error {
 	var errs []error
 	for _, f := range a.faults {
@@ -108,15 +109,22 @@ func (a *account) untold() error {
 	return errors.Join(errs...)
 }
 
-// lapsed reports replicas that lapsed in a calm scenario though nothing kept them from renewing.
+// lapsed reports replicas that lapsed in a calm scenario, or at rest, though nothing kept them from renewing.
 func (a *account) lapsed() error {
 	var errs []error
 	for _, l := range a.logs {
 		excused := slices.ContainsFunc(a.faults, func(f fault) bool {
 			return f.Kind == paused && f.Victim == l.replica && window{f.Start, f.End}.holds(l.Time)
 		})
-		if l.Lapse() && a.calm(l.Time) && !excused {
-			errs = append(errs, fmt.Errorf("lapse in calm: %s at %v: %s", l.replica, l.Time, l.Reason))
+		when := ""
+		switch {
+		case a.calm(l.Time):
+			when = "in calm"
+		case !a.lenient && !a.rested.IsZero() && l.Time.After(a.rested):
+			when = "at rest"
+		}
+		if l.Lapse() && when != "" && !excused {
+			errs = append(errs, fmt.Errorf("lapse %s: %s at %v: %s", when, l.replica, l.Time, l.Reason))
 		}
 	}
 	return errors.Join(errs...)
@@ -181,7 +189,7 @@ var (
 )
 
 const (
-	// felt is how long a fault's errors may go on: clients' circuit breakers and backoffs end within that time.
+	// feltFor is how long a fault's errors may go on: clients' circuit breakers and backoffs end within that time.
 	feltFor = 15 * time.Second
 	// restartFelt is the same for an API server that starts: it refuses valid requests until it has loaded the roles.
 	restartFelt = 30 * time.Second
@@ -200,7 +208,9 @@ var excuses = []excuse{
 	{regexp.MustCompile(`too old resource version`), slowness, restartFelt},
 	// The fence at work: the tenure was over.
 	{regexp.MustCompile(`Unable to write event.*shard isn't held by this replica`), anything, feltFor},
-	{regexp.MustCompile(`is forbidden: User|Unauthorized|failed to get server groups: unknown`), restarts, restartFelt},
+	{
+		regexp.MustCompile(`apiserver is shutting down|is forbidden: User|Unauthorized|failed to get server groups: unknown`),
+		restarts, restartFelt},
 	{regexp.MustCompile(`failed to get server groups: unknown`), answers, time.Second},
 }
 

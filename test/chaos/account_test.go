@@ -15,7 +15,7 @@ var day = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func after(s float64) time.Time { return day.Add(time.Duration(s * float64(time.Second))) }
 
-// says is one of a replica's log.
+// says returns a line of a replica's log.
 func says(replica string, at float64, level, msg, err string) logged {
 	l := lab.Line{Time: after(at), Level: level, Msg: msg, Err: err, Text: level + " " + msg + ": " + err}
 	return logged{l, replica, replica + ".log:1"}
@@ -85,6 +85,27 @@ func TestEachMissIsFoundAndASoundAccountHasNone(t *testing.T) {
 		"lapse in calm": {func(a *account) {
 			storm(a, says("r2", 15, "INFO", "incarnation lapsed", ""))
 		}, "lapse in calm: r2"},
+		"lapse at rest": {func(a *account) {
+			a.rested = after(180)
+			storm(a, says("r2", 190, "INFO", "incarnation lapsed", ""))
+		}, "lapse at rest: r2"},
+		"lapse at rest, on a machine that may be busy": {func(a *account) {
+			a.rested, a.lenient = after(180), true
+			storm(a, says("r2", 190, "INFO", "incarnation lapsed", ""))
+		}, ""},
+		"lapse before the rest": {func(a *account) {
+			a.rested = after(180)
+			storm(a, says("r2", 170, "INFO", "incarnation lapsed", ""))
+		}, ""},
+		"refused, while credentials change": {func(a *account) {
+			a.faults = append(a.faults, fault{Kind: "Secret rotated", Victim: "west", Start: after(120), End: after(130)})
+			storm(a, says("r1", 125, "ERROR", "Reconciler error", "Unauthorized"))
+		}, "unexplained error"},
+		"refused, while home is restored": {func(a *account) {
+			a.faults = append(a.faults, fault{Kind: "home restored", Victim: "home", Server: true, Start: after(120),
+				End: after(130)})
+			storm(a, says("r1", 125, "ERROR", "Reconciler error", "Unauthorized"))
+		}, ""},
 		"lapse of who was paused, long after": {func(a *account) {
 			storm(a, says("r1", 50, "INFO", "incarnation lapsed", ""))
 		}, "lapse in calm: r1"},

@@ -27,7 +27,7 @@ func TestNoInvariantBreaksInAShortUntidyRun(t *testing.T) {
 	err := play(t.Context(), settings{
 		seed: uint64(time.Now().UnixNano()) % 1_000_000, bound: 6 * time.Minute, untidy: 4, rate: 20,
 		kinds: regexp.MustCompile("one replica cut off|Lease deleted|record deleted|Secret rotated"),
-		lease: 3 * time.Second, replicas: 3, shards: 4, quiet: time.Second, lenient: true, patience: restWithin, slack: 1,
+		lease: 5 * time.Second, replicas: 3, shards: 4, quiet: time.Second, lenient: true, patience: restWithin, slack: 1,
 		scenarios: []string{untidy},
 	}, t.Output())
 	if err != nil {

@@ -118,7 +118,7 @@ func (r *run) addBallast(ctx context.Context) error {
 	return nil
 }
 
-// moveOne pins the i-th shard, counted round and round, to a random replica that doesn't hold it. It waits until that
+// moveOne pins the i-th shard (modulo their number) to a random replica that doesn't hold it. It waits until that
 // replica logs the shard's activation at a higher epoch, for 30 seconds at most, and fails if it doesn't. The pin
 // stays.
 func (r *run) moveOne(ctx context.Context, i int) error {

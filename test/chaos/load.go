@@ -24,6 +24,8 @@ const (
 	keepFinished = 90
 	// soonest is the shortest time from an At's creation to its due time.
 	soonest = 5 * time.Second
+	// createWithin bounds the creation of an At. An API server that restarts on a busy machine takes a minute and a half.
+	createWithin = 5 * time.Minute
 )
 
 // madeAt is one At of the load.
@@ -44,10 +46,9 @@ type load struct {
 	mu   sync.Mutex // guards all below
 	made []madeAt
 	next int
-	// pending are the Ats that no API server has accepted yet.
-	pending int
 	// ran is for how long Ats have been created.
-	ran time.Duration
+	ran    time.Duration
+	failed error // the first creation that failed for good
 }
 
 // run creates Ats until the context ends, and returns when every creation has been answered.
@@ -72,30 +73,45 @@ func (l *load) run(ctx context.Context) {
 		l.mu.Lock()
 		l.next++
 		name := fmt.Sprintf("at-%06d", l.next)
-		l.pending++
 		l.mu.Unlock()
 		l.wg.Go(func() { l.create(context.WithoutCancel(ctx), cluster, name, schedule) })
 	}
 }
 
-// create creates one At, however long that takes: an API server may be down.
+// persist repeats what fails, with pauses that double up to 4 s, until it succeeds or the time is over.
+func persist(ctx context.Context, within, pause time.Duration, try func(context.Context) error) error {
+	for end := time.Now().Add(within); ; pause = min(2*pause, 4*time.Second) {
+		attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
+		err := try(attempt)
+		cancel()
+		if err == nil || time.Now().After(end) {
+			return err
+		}
+		time.Sleep(pause) // hundreds of creations wait here while an API server is down
+	}
+}
+
+// create creates one At. That may take long: an API server may be down.
 func (l *load) create(ctx context.Context, cluster, name string, schedule time.Time) {
 	at := &cnatv1alpha1.At{}
 	at.Namespace, at.Name = atNamespace, name
 	at.Spec = cnatv1alpha1.AtSpec{Schedule: schedule.UTC().Format(time.RFC3339Nano), Command: "true"}
 	at.Spec.TTLSecondsAfterFinished = l.ttl
-	for pause := 500 * time.Millisecond; ; pause = min(2*pause, 4*time.Second) {
-		attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
-		err := l.fleet.Client(cluster).Create(attempt, at)
-		if apierrors.IsAlreadyExists(err) {
-			err = l.fleet.Client(cluster).Get(attempt, client.ObjectKeyFromObject(at), at)
-		}
-		cancel()
-		if err == nil {
-			break
-		}
-		time.Sleep(pause) // hundreds of creations wait here while an API server is down
+	err := persist(ctx, createWithin, 500*time.Millisecond, func(ctx context.Context) error {
 		at.ResourceVersion = ""
+		err := l.fleet.Client(cluster).Create(ctx, at)
+		if apierrors.IsAlreadyExists(err) {
+			err = l.fleet.Client(cluster).Get(ctx, client.ObjectKeyFromObject(at), at)
+		}
+		return err
+	})
+	if err != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.failed == nil {
+			l.failed = fmt.Errorf("creating At %s in cluster %s: not within %v: %w", name, cluster, createWithin, err)
+		}
+		return
 	}
 	due := schedule
 	if now := time.Now(); now.After(due) {
@@ -103,13 +119,12 @@ func (l *load) create(ctx context.Context, cluster, name string, schedule time.T
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.pending--
 	l.made = append(l.made, madeAt{cluster: cluster, name: name, uid: string(at.UID), due: due,
 		schedule: at.Spec.Schedule})
 }
 
-// least is how many Ats must have been served: half of what the rate makes in the time. What judges Ats finds nothing
-// wrong with none.
+// least is how many Ats must have been served: half of what the rate makes in the time. Without it, a run without
+// Ats would pass.
 func (l *load) least() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

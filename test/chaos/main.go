@@ -79,6 +79,9 @@ func parse(args []string) (settings, error) {
 	if err := fs.Parse(args); err != nil {
 		return s, err
 	}
+	if fs.NArg() > 0 {
+		return s, fmt.Errorf("unexpected argument %q: see --scenario", fs.Arg(0))
+	}
 	s.scenarios = strings.Split(scenarios, ",")
 	for _, name := range s.scenarios {
 		if !slices.Contains([]string{"calm", "storm", "moves", untidy, "handoff"}, name) {
@@ -137,7 +140,7 @@ func onPlanes(ctx context.Context, s settings, out io.Writer, do func(context.Co
 		Workloads: []string{"west", "east"}, LeaseDuration: s.lease, ShardsPerCluster: s.shards,
 		Tenure: s.tenure, Seed: s.seed, NoNodes: true, UserAgent: "chaos",
 		Planes: localplane.Config{Progress: out, TmpfsData: true},
-		// Nothing else disturbs the network.
+		// Only these scenarios disturb the network.
 		Direct:     !slices.Contains(s.scenarios, "storm") && !slices.Contains(s.scenarios, untidy),
 		SecondHome: slices.Contains(s.scenarios, untidy),
 	})

@@ -67,24 +67,36 @@ func unserved(f fault, lines []lab.Line) (all []time.Duration, missing []string)
 	return all, missing
 }
 
-// service is the first write for an At.
+// service is when an At's Pod was made.
 type service struct {
 	answered time.Time
 	shard    string // the shard under whose tenure it was sent
 }
 
-// servedAt reads from a cluster's audit log when each At was served, so that no figure depends on what a replica logs.
+// servedAt reads from a cluster's audit log when each At was served, so that no figure depends on what a replica
+// logs. An At isn't served by being marked as begun. If the request that made its Pod was never answered, the time
+// at which the At is DONE counts.
 func servedAt(path string) (map[string]service, error) {
 	served := map[string]service{}
 	for e, err := range audit.Events(path) {
 		if err != nil {
 			return nil, err
 		}
-		if !e.Ours() || !e.IsAt() || e.Subresource != "status" || !e.Wrote() || !strings.HasPrefix(e.Name, "at-") {
+		if !e.Ours() || !e.Wrote() || e.Body == nil {
 			continue
 		}
-		if old, ok := served[e.Name]; !ok || e.Answered().Before(old.answered) {
-			served[e.Name] = service{e.Answered(), audit.ParseAgent(e.UserAgent).Shard.String()}
+		name := ""
+		switch {
+		case e.IsAt() && e.Subresource == "status" && e.Body.Phase == "DONE":
+			name = e.Name
+		case e.IsPod() && e.Subresource == "" && e.Verb == "create":
+			name = e.Body.OwnerAt
+		}
+		if !strings.HasPrefix(name, "at-") {
+			continue
+		}
+		if old, ok := served[name]; !ok || e.Answered().Before(old.answered) {
+			served[name] = service{e.Answered(), audit.ParseAgent(e.UserAgent).Shard.String()}
 		}
 	}
 	return served, nil
@@ -113,8 +125,8 @@ func latest(ats []lateAt) lateAt {
 
 func (a lateAt) String() string { return fmt.Sprintf("%v (%s/%s)", a.late, a.cluster, a.name) }
 
-// lateness returns all Ats of the load with the time from due to the answer to the first write for it. never are those
-// without a write.
+// lateness returns all Ats of the load with the time from when each was due until its Pod was made. never are those
+// without one.
 func (r *run) lateness() (all []lateAt, never []madeAt, err error) {
 	for _, cluster := range r.fleet.Workloads() {
 		served, err := servedAt(filepath.Join(r.evidence.dir, cluster, "audit.log"))

@@ -19,7 +19,8 @@ type line struct {
 	agents []string
 	name   string
 	role   string // home or workload
-	// serves reports whether the one replica that the line is of serves something of the cluster; nil for other lines.
+	// serves reports whether the line's replica serves shards of the cluster; nil if the line is of all replicas,
+	// or to home.
 	serves func(context.Context) bool
 }
 
@@ -31,7 +32,8 @@ func (r *run) homeLine() (line, bool) {
 	return line{proxy: r.fleet.HomeProxy(v.Name), name: v.Name + " to home", role: "home"}, true
 }
 
-// workloadLine picks one replica's line only if that serves something of the cluster: it writes nothing there else.
+// workloadLine picks a single replica's line only if the replica serves shards of the cluster. Otherwise it writes
+// nothing there.
 func (r *run) workloadLine(ctx context.Context) (line, bool) {
 	v, cluster := r.victim(), r.workload()
 	if v == nil {
@@ -67,7 +69,7 @@ func (r *run) hurt(ctx context.Context, l line, kind string, rule faultproxy.Rul
 		return // the run ended before it could hit a request
 	}
 	if f.Hits == 0 && l.serves != nil && !l.serves(ctx) {
-		return // meanwhile others have what the victim held, so there was nothing to hit
+		return // the victim's shards have moved meanwhile, so there was nothing to hit
 	}
 	r.note(f)
 }

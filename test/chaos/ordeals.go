@@ -40,7 +40,7 @@ func (r *run) save(ctx context.Context) {
 
 // restore sets home back to an earlier state. Shards have moved since then.
 func (r *run) restore(ctx context.Context, f *fault, age time.Duration, bump uint64, lag time.Duration) {
-	f.Victim = lab.Home
+	f.Victim, f.Server = lab.Home, true
 	r.save(ctx)
 	r.blame(r.fleet.Pin(ctx, "", func(int) string {
 		if v := r.victim(); v != nil {
@@ -49,6 +49,9 @@ func (r *run) restore(ctx context.Context, f *fault, age time.Duration, bump uin
 		return ""
 	}))
 	_ = lab.Eventually(ctx, roundWithin, func() error { return r.fleet.Inactive(ctx) })
+	if len(r.snapshots) == 0 {
+		return // save has said why
+	}
 	sleep(ctx, age-time.Since(r.snapshots[0].at))
 	at := len(r.snapshots) - 1
 	for at > 0 && time.Since(r.snapshots[at].at) < age {
@@ -60,7 +63,7 @@ func (r *run) restore(ctx context.Context, f *fault, age time.Duration, bump uin
 	if lag > 0 { // not before: a server that starts asks etcd for thousands of things, one after another
 		r.lagFor(ctx, f, lag, 2*r.lease)
 	}
-	// Until then the restored records may look as if all were at rest.
+	// Before that, the restored records may look as if all were at rest.
 	sleep(ctx, r.lease)
 	_ = lab.Eventually(ctx, settleWithin, func() error { return r.fleet.Inactive(ctx) }) // atRest complains
 	r.blame(r.fleet.Pin(ctx, "", func(int) string { return "" }))
@@ -113,7 +116,7 @@ func (r *run) passedOn(server int) (n int) {
 
 // lag lets one of home's two API servers lag behind.
 func (r *run) lag(ctx context.Context, f *fault) {
-	f.Victim = lab.Home
+	f.Victim, f.Server = lab.Home, true
 	r.lagFor(ctx, f, r.lagBy(), 4*r.lease)
 }
 
@@ -128,7 +131,7 @@ func (r *run) lagFor(ctx context.Context, f *fault, by, d time.Duration) {
 
 // stand freezes one of home's two API servers: it doesn't answer requests.
 func (r *run) stand(ctx context.Context, f *fault) {
-	f.Victim, f.Sign = lab.Home, "requests to the server that stands still"
+	f.Victim, f.Server, f.Sign = lab.Home, true, "requests to the server that stands still"
 	home := r.fleet.Planes.Cluster(lab.Home)
 	before := r.passedOn(0)
 	r.blame(home.Pause())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -149,7 +150,7 @@ func replaceIn(args []string, from, to string) (replaced []string, n int) {
 func (r *run) hog(ctx context.Context) {
 	f := fault{Kind: hogged, Start: time.Now()}
 	var hogs []*exec.Cmd
-	for range 4 {
+	for range runtime.NumCPU() {
 		c := exec.Command("/bin/sh", "-c", "while :; do :; done")
 		if err := localplane.StartChild(c); err != nil {
 			r.blame(fmt.Errorf("starting a hog: %w", err))

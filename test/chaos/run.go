@@ -35,7 +35,6 @@ type settings struct {
 	scenarios []string
 	tenure    string
 	flags     []string // of the replicas
-	dir       string
 	keep      bool
 	lenient   bool
 	quiet     time.Duration
@@ -55,7 +54,7 @@ type fault struct {
 	// of requests that the rule hit, or of such signs.
 	Rule, Sign string
 	Hits       int
-	// Server says that an API server was restarted, which affects all replicas.
+	// Server says that an API server was restarted, lagged or stood still, which affects all replicas.
 	Server bool
 	// Tenures of the victim of a crash or clean exit, as shard -> epoch.
 	Tenures map[string]int64
@@ -83,13 +82,15 @@ type run struct {
 	deadline  time.Time
 	starting  sync.Mutex // held while a replica is looked for and started
 	evidence  evidence
-	before    int        // processes that were started on these planes before this run
-	snapshots []snapshot // of home, in order
+	before    int            // processes that were started on these planes before this run
+	snapshots []snapshot     // of home, in order
+	last      []*lab.Replica // that lived when the load had ended
+	rested    time.Time      // since when nothing is done
 
 	mu     sync.Mutex // guards all below
 	rand   *rand.Rand
 	faults []fault
-	broken []error  // what must not be, found while running
+	broken []error  // violations found while running
 	deaths []string // logs of replicas that ended by themselves
 	calm   bool
 	calms  []window // when calm scenarios ran
@@ -120,7 +121,7 @@ func (r *run) say(format string, args ...any) {
 	fmt.Fprintf(r.out, "%7.1fs  %s\n", time.Since(r.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// note keeps what was done.
+// note records a fault, which ends now.
 func (r *run) note(f fault) {
 	f.End = time.Now()
 	r.mu.Lock()
@@ -131,7 +132,7 @@ func (r *run) note(f fault) {
 	r.say("%d: %s %s (%v)", n, f.Kind, f.Victim, f.End.Sub(f.Start).Round(10*time.Millisecond))
 }
 
-// crowd notes that all replicas started, or left, since a moment: each of them takes all processors.
+// crowd records that all replicas started, or left, since a moment: both keep all processors busy.
 func (r *run) crowd(since time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -173,12 +174,12 @@ func (r *run) intN(n int) int {
 	return r.rand.IntN(n)
 }
 
-// between is a time chosen between two.
+// between returns a random duration between two.
 func (r *run) between(low, high time.Duration) time.Duration {
 	return low + time.Duration(r.intN(int(high-low)))
 }
 
-// victim is a living replica, chosen.
+// victim returns a living replica, chosen at random; nil if there is none.
 func (r *run) victim() *lab.Replica {
 	alive := r.fleet.Alive()
 	if len(alive) == 0 {
@@ -187,7 +188,7 @@ func (r *run) victim() *lab.Replica {
 	return alive[r.intN(len(alive))]
 }
 
-// coordinator is the process that coordinates; any one if there is none.
+// coordinator returns the replica that coordinates; any living one if that isn't known.
 func (r *run) coordinator(ctx context.Context) *lab.Replica {
 	name, err := r.fleet.Coordinator(ctx)
 	if err != nil {
@@ -201,7 +202,7 @@ func (r *run) coordinator(ctx context.Context) *lab.Replica {
 	return r.victim()
 }
 
-// tenures are what a replica holds now.
+// tenures returns what a replica holds now, as shard -> epoch; nil if the records can't be read.
 func (r *run) tenures(ctx context.Context, replica string) map[string]int64 {
 	shards, err := r.fleet.Shards(ctx)
 	if err != nil {
@@ -216,8 +217,8 @@ func (r *run) tenures(ctx context.Context, replica string) map[string]int64 {
 	return held
 }
 
-// start starts a replica anew under its name, unless somebody else has: one that ended by itself just before it was to
-// be ended has two who would start it again.
+// start starts a replica again under its name, unless a process of that name runs already. If a replica ended by
+// itself just before a fault was to end it, both the supervisor and the fault want to start it again.
 func (r *run) start(name string) {
 	r.starting.Lock()
 	defer r.starting.Unlock()

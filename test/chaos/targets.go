@@ -26,7 +26,7 @@ const (
 	// writesPerLease is how many writes each replica may send per lease duration at rest: 0.6 a second with the default
 	// of 10 s.
 	writesPerLease = 6.0
-	// dueWithin is how many planned handoffs under load can't all have been made while no key was due.
+	// dueWithin is a number of planned handoffs under load. With so many, a key must have been due at one of them.
 	dueWithin = 10
 )
 
@@ -37,12 +37,14 @@ type target struct {
 	met            bool
 }
 
-// unmeasured is a target of something that was done, and of which there is no sample. It isn't met: nothing is known.
+// unmeasured returns a target for something that was done, but of which there is no sample. It isn't met, since
+// nothing is known.
 func unmeasured(name string, most any) target { return target{name, "no sample", most, false} }
 
 // targets returns the figures of calm scenarios, in which nothing else goes on, with their bounds.
 func (a *account) targets(report *witness.Report) (all []target) {
-	// add judges a figure of some samples where the scenarios promise such, or where there are any.
+	// add judges a figure of some samples. Without samples, the target is missed if the scenarios promise some, and
+	// left out if they don't.
 	add := func(name string, promised bool, of spread, measured, most time.Duration) {
 		most = time.Duration(float64(most) * a.slack)
 		switch {

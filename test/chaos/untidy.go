@@ -94,8 +94,9 @@ func (r *run) ordeals() []ordeal {
 	}
 }
 
-// owed reports whether a kind of fault has still to be made in a run that has made so many of each: until there are as
-// many faults in all as wanted, and in a run with room for every kind until each of them was made.
+// owed reports whether one more fault of a kind has to be made. made counts those so far, by kind. It is true until
+// there are as many in all as wanted. If wanted leaves room for every kind, it is also true until there was one of
+// this kind.
 func owed(kind string, made map[string]int, wanted, kinds int) bool {
 	all := 0
 	for _, n := range made {
@@ -113,11 +114,11 @@ func (r *run) runUntidy(ctx context.Context) {
 	for next := 0; slices.ContainsFunc(ordeals, wanted) && !r.over(ctx) && !r.isBroken(); next++ {
 		r.save(ctx)
 		o := ordeals[next%len(ordeals)]
-		if !wanted(o) || time.Since(began) < o.after { // there is no snapshot as old; it comes again
+		if !wanted(o) || time.Since(began) < o.after { // no snapshot is old enough yet; its turn comes again
 			sleep(ctx, 100*time.Millisecond)
 			continue
 		}
-		f := fault{Kind: o.kind, Start: time.Now(), Server: true}
+		f := fault{Kind: o.kind, Start: time.Now()}
 		o.do(ctx, &f)
 		if f.Since.IsZero() {
 			f.Since = f.Start
@@ -154,7 +155,7 @@ func (r *run) refusals() (all []refusal, err error) {
 
 // outcome is the result of one fault.
 type outcome struct {
-	ats           int    // how many it could have made wait
+	ats           int    // how many could have waited because of it
 	wait          lateAt // the At that waited longest
 	lapses, moves int
 	refused       float64 // writes per second and replica, while the fleet may take to be served again
@@ -178,7 +179,9 @@ func (a *account) outcome(f fault) outcome {
 	for _, at := range a.never {
 		if at.due.Before(f.End) {
 			o.ats++
-			o.wait = lateAt{madeAt: at, late: a.taken.Sub(at.due)} // at least
+			if late := a.taken.Sub(at.due); late > o.wait.late {
+				o.wait = lateAt{madeAt: at, late: late} // at least
+			}
 		}
 	}
 	moves, refused := map[string]int{}, map[string]int{}

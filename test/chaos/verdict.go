@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,11 +26,13 @@ const longRest = 10 * time.Second
 
 // rest waits until nothing is left to do and the fleet has been at rest for a while.
 func (r *run) rest(ctx context.Context) {
+	r.last = r.fleet.Alive()
 	r.settle(ctx, restWithin)
 	r.say("waiting until all Ats are DONE")
 	r.blame(r.catchUp(ctx))
 	r.settle(ctx, settleWithin)
 	r.say("at rest for %v", r.quiet)
+	r.rested = time.Now()
 	sleep(ctx, r.quiet)
 	for _, replica := range r.fleet.Alive() {
 		replica.Terminate()
@@ -61,11 +64,8 @@ func (r *run) catchUp(ctx context.Context) error {
 // conclude judges the run when all replicas were told to leave, and prints what came of it.
 func (r *run) conclude(ctx context.Context) {
 	leaving := time.Now()
-	for _, replica := range r.processes() {
-		if err := replica.Wait(min(40*time.Second, r.patience)); errors.Is(err, lab.ErrStillRuns) {
-			r.blame(err)
-		}
-	}
+	r.blame(ends(r.processes(), r.last, min(40*time.Second, r.patience)))
+	r.blame(r.load.failed)
 	r.crowd(leaving.Add(-time.Second))
 	shards, err := r.fleet.Shards(ctx)
 	r.blame(err)
@@ -97,11 +97,27 @@ func (r *run) conclude(ctx context.Context) {
 	r.print(a, report, targets)
 }
 
+// ends waits until all processes have ended. The last ones must have been asked to, and have left in order; the others
+// may have ended in any way.
+func ends(processes, last []*lab.Replica, within time.Duration) error {
+	var errs []error
+	for _, replica := range processes {
+		err := replica.Wait(within)
+		switch {
+		case errors.Is(err, lab.ErrStillRuns):
+			errs = append(errs, err)
+		case slices.Contains(last, replica):
+			errs = append(errs, cmp.Or(replica.DiedByItself(), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // account collects what was done and seen.
 func (r *run) account() (*account, error) {
 	r.mu.Lock()
 	a := &account{lease: r.lease, taken: time.Now(), slack: r.slack, lenient: r.lenient, scenarios: r.scenarios,
-		quotas: r.quotas, calms: r.calms}
+		quotas: r.quotas, calms: r.calms, rested: r.rested}
 	a.faults = append(slices.Clone(r.faults), r.crowds...)
 	r.mu.Unlock()
 	var errs []error

@@ -84,7 +84,7 @@ func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
 		"the same cluster")
 	run(1, []string{"add", "north"}, "is the home cluster itself")
 
-	// Who installed with kubectl gets the Secret, and nothing else is touched.
+	// After an installation with kubectl the command only adds the Secret.
 	labtest.Kubectl(t, f.Planes.Cluster(lab.Home), "apply", "-k", "../../config/replication/target")
 	itself := []string{"add", "itself", "--context", "home", "--role", "ats,deployments", "--dry-run=client"}
 	if out := run(0, itself, "Secret tenure-system/itself created"); strings.Count(out, " unchanged\n") != 5 ||
@@ -141,7 +141,7 @@ func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
 	f.start("r0", "--cluster-removal-grace=1s")
 	f.await("a fleet that shares the work serves again", f.settled(1))
 
-	// A fleet with a name takes its place, of which the commands about the other one know nothing.
+	// Another fleet, which has a name, takes over. The commands for the first fleet know nothing of it.
 	f.leave("r0")
 	f.start("n0", "--fleet=night", "--cluster-removal-grace=1s")
 	run(0, append([]string{"add", "west", "--fleet=night"}, admin...), "8 of 8 held by 1 of 1 replicas")
@@ -167,7 +167,7 @@ func (f *fleet) renewed() {
 		}
 		return yes
 	}
-	// Nine of ten minutes are over, so only the coordinator's next look is waited for.
+	// Nine of the ten minutes are over, so the token is renewed when the coordinator next looks at it.
 	old := f.aged(10*time.Minute, 9*time.Minute)
 	shards(func(id, epoch string) bool { held[id] = epoch; return false })
 	f.put(old, "")
@@ -175,6 +175,7 @@ func (f *fleet) renewed() {
 	if got := f.secret(); string(got.Data["kubeconfig"]) != string(old) {
 		f.t.Fatal("a kubeconfig that the fleet didn't ask for was replaced")
 	}
+	old = f.aged(10*time.Minute, 9*time.Minute) // the last minute of the one before may be over
 	f.put(old, fmt.Sprintf("%x", sha256.Sum256(old)))
 	f.awaitRenewed()
 	events := &eventsv1.EventList{}
@@ -187,7 +188,8 @@ func (f *fleet) renewed() {
 	}
 }
 
-// awaitRenewed waits for a token that was issued just now, and for one replica to say that it does that.
+// awaitRenewed waits for a token that was issued just now, and until exactly one replica reports that it renews the
+// token.
 func (f *fleet) awaitRenewed() {
 	f.t.Helper()
 	f.await("the token is renewed", func() bool {
@@ -361,7 +363,7 @@ func (f *fleet) remote() string {
 	return path
 }
 
-// firstOf leaves the objects of a kind.
+// firstOf returns the objects of one kind.
 func firstOf(manifests, kind string) string {
 	var of []string
 	for document := range strings.SplitSeq(manifests, "---\n") {
@@ -381,7 +383,7 @@ func (f *fleet) secret() *corev1.Secret {
 	return s
 }
 
-// do has the fleet run an At. Nothing runs Pods there, so the test says that the At's has ended.
+// do makes the fleet run an At. Nothing runs Pods there, so the test itself writes that the At's Pod has ended.
 func (f *fleet) do(name string) {
 	f.t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "default"}}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -104,7 +105,8 @@ func (f *fleet) askWhenAllIsWell(t *testing.T) {
 	}
 }
 
-// askAsViewer asks with the shipped role alone, which gives no right to read Secrets. What can't be seen is said.
+// askAsViewer asks with the shipped role alone, which gives no right to read Secrets. The output must name what it
+// can't show.
 func (f *fleet) askAsViewer(t *testing.T) {
 	kubeconfig := f.account("viewer", "tenure-viewer")
 	if err := f.AddKubeconfig(t.Context(), "broken", []byte("current-context: x")); err != nil {
@@ -212,6 +214,13 @@ func (f *fleet) openSecurePage(t *testing.T) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "tenure-metrics-reader"},
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: "reader"}},
 	})
+	f.await("the API server knows of it", func() bool { // replicas remember whom it refused
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User:                  "system:serviceaccount:" + namespace + ":reader",
+			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"},
+		}}
+		return f.home.Create(t.Context(), review) == nil && review.Status.Allowed
+	})
 	// its certificate is self-signed
 	https := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	for _, path := range []string{"/metrics", "/status", "/status/data", "/status/page.js"} {
@@ -239,7 +248,7 @@ func (f *fleet) openSecurePage(t *testing.T) {
 	}
 }
 
-// checkMetrics holds what dashboard and alerts ask for against what a replica tells.
+// checkMetrics compares what dashboard and alerts ask for with what a replica exports.
 func (f *fleet) checkMetrics(t *testing.T) {
 	body, err := lab.Get(t.Context(), "http://"+f.replicas["r2"].Address(0)+"/metrics")
 	if err != nil {
@@ -262,8 +271,8 @@ func (f *fleet) checkMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	names := strings.Fields(string(content))
-	// These are there only while there is something to tell: keys in a queue, a shard that isn't served, a Secret that is
-	// refused, a token that the fleet renews.
+	// A replica exports these only while they have something to report: keys in a queue, a shard that isn't served,
+	// a Secret that is refused, a token that the fleet renews.
 	passing := []string{
 		"tenure_cluster_keys", "tenure_oldest_key_wait_seconds", "tenure_held_unserved_seconds",
 		"tenure_cluster_kubeconfig_rejected",
@@ -298,7 +307,7 @@ func (f *fleet) askAfterCrash(t *testing.T) {
 
 // restore follows the runbook's entry, after home was set back to before everything.
 func (f *fleet) restore(t *testing.T) {
-	done := time.Now().Add(24 * time.Hour).UnixMilli() // the highest epoch that an object shows: somebody's clock was set
+	done := time.Now().Add(24 * time.Hour).UnixMilli() // the highest epoch in use; a clock was wrong
 	at := &cnatv1alpha1.At{}
 	if err := f.west.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "later-0"}, at); err != nil {
 		t.Fatal(err)

@@ -29,7 +29,8 @@ import (
 	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
-// newcomer is somebody with three clusters in which nothing is installed, tenure and kubectl, who types what pages say.
+// newcomer plays a new user, who has three clusters in which nothing is installed, tenure and kubectl, and types
+// what pages say.
 type newcomer struct {
 	t        *testing.T
 	planes   *localplane.Planes
@@ -97,7 +98,7 @@ func (n *newcomer) types(line string) {
 	}
 }
 
-// typesForEach types a line for the other workload cluster, too, if it is about one.
+// typesForEach types a line. If it names west, it first types the line for east as well.
 func (n *newcomer) typesForEach(line string) {
 	n.t.Helper()
 	if strings.Contains(line, "west") {
@@ -118,7 +119,8 @@ func (n *newcomer) shell(line string) (string, error) {
 	return string(out), err
 }
 
-// start does for the Deployment what nodes would. The flags are those that its manifest has besides.
+// start starts the processes that nodes would start for the Deployment's Pods. flags are those that its manifest
+// has in addition.
 func (n *newcomer) start(flags ...string) {
 	n.t.Helper()
 	n.started++
@@ -147,7 +149,7 @@ func (n *newcomer) start(flags ...string) {
 	}
 }
 
-// rolls has replicas take the place of those that run, as the Deployment's new Pods do.
+// rolls starts replicas in the place of those that run, as the Deployment's new Pods do.
 func (n *newcomer) rolls(flags ...string) {
 	n.t.Helper()
 	before := n.replicas
@@ -156,7 +158,8 @@ func (n *newcomer) rolls(flags ...string) {
 	labtest.Leave(n.t, before...)
 }
 
-// rollsOut types a line that waits for a rollout, and says of the Deployment's Pods meanwhile what nodes would.
+// rollsOut types a line that waits for a rollout. Meanwhile it writes the status of the Deployment's Pods, as nodes
+// would.
 func (n *newcomer) rollsOut(line string) {
 	n.t.Helper()
 	ctx, cancel := context.WithCancel(n.t.Context())
@@ -217,7 +220,7 @@ func (n *newcomer) elsewhere(name string) {
 	n.types("kubectl --kubeconfig remote.yaml delete -k config/remote")
 }
 
-// commands are those of the first block of a page that has a text in it, without their comments.
+// commands returns the commands of the first block of a page that contains a text, without their comments.
 func commands(t *testing.T, page, has string) (lines []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("../..", page))

@@ -114,7 +114,7 @@ func (f *fleet) askAs(kubeconfig string, args ...string) (string, int) {
 	return out.String() + errs.String(), command.ProcessState.ExitCode()
 }
 
-// fleet asks for the state of everything.
+// status asks for the state of everything.
 func (f *fleet) status() (state console.Fleet, code int) {
 	f.t.Helper()
 	out, code := f.ask("status", "-o", "json")

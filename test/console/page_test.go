@@ -30,7 +30,7 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
-// knock opens the page of r1, which serves it to who may look only, through the API server.
+// knock opens r1's page through the API server. r1 serves it only to accounts that have the right to see it.
 func (f *fleet) knock(t *testing.T) {
 	_, port, err := net.SplitHostPort(f.replicas["r1"].Address(0))
 	if err != nil {
@@ -41,7 +41,7 @@ func (f *fleet) knock(t *testing.T) {
 	if out, code := f.ask(args...); code != 1 || !strings.Contains(out, "a client certificate is none") {
 		t.Errorf("with a client certificate: exit code %d\n%s", code, out)
 	}
-	// A replica remembers for a while who may not look: another account is let in below.
+	// A replica remembers for a while which account was refused, so another account is let in below.
 	if out, code := f.askAs(f.account("knocker", "tenure-page"), args...); code != 1 ||
 		!strings.Contains(out, "tenure-metrics-reader") {
 		t.Errorf("without the right to see the page: exit code %d\n%s", code, out)

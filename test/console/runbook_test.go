@@ -51,7 +51,7 @@ func (n night) in(t *testing.T) night {
 	return night{&step}
 }
 
-// says waits until a command says something, and fails or succeeds as it is to.
+// says waits until a command prints some texts, and fails or succeeds as expected.
 func (n night) says(line string, fails bool, want ...string) {
 	n.t.Helper()
 	labtest.Eventually(n.t, line, func() error {
@@ -91,7 +91,7 @@ func (n night) entry(title, begins string) (commands []string) {
 	return commands
 }
 
-// foreignRecord is somebody's record beside those of a layout.
+// foreignRecord applies a record beside those of a layout, and follows the runbook's entry.
 func (n night) foreignRecord(entry string) {
 	record := `{"apiVersion":"tenure.dev/v1alpha1","kind":"Shard","metadata":{"name":"west.p0","namespace":"tenure-system"},"spec":{"cluster":"west","prefix":"0"}}`
 	n.types(fmt.Sprintf("echo '%s' | kubectl --kubeconfig home.yaml apply -f -", record))
@@ -116,7 +116,7 @@ func (n night) rotate(entry string) {
 	n.healthy()
 }
 
-// unreachable is a cluster whose server stops, and one whose credentials are taken away.
+// unreachable stops the server of a cluster, and later takes credentials away, and follows the runbook's entry.
 func (n night) unreachable(entry string) {
 	events := strings.Replace(n.entry(entry, "kubectl -n tenure-system events")[0], "CLUSTER", "west", 1)
 	check := strings.Replace(n.entry(entry, "tenure cluster check")[0], "CLUSTER", "west", 1)

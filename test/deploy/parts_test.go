@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -154,9 +155,24 @@ func TestTheServiceMonitorSelectsOurService(t *testing.T) {
 	if !slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == port }) {
 		t.Errorf("the ServiceMonitor scrapes port %v, the Service has %v", port, service.Spec.Ports)
 	}
+	// Who may read the metrics can find them, too.
+	reads := typed[rbacv1.ClusterRoleBinding](t, all, "ClusterRoleBinding /tenure-metrics-reader")
+	finds := typed[rbacv1.RoleBinding](t, all, "RoleBinding tenure-system/tenure-discovery")
+	if diff := cmp.Diff(reads.Subjects, finds.Subjects); diff != "" {
+		t.Errorf("the one who reads and the one who finds (-reads +finds):\n%s", diff)
+	}
+	role := typed[rbacv1.Role](t, all, "Role "+finds.Namespace+"/"+finds.RoleRef.Name)
+	for _, resource := range []string{"services", "endpoints", "endpointslices", "pods"} {
+		if !slices.ContainsFunc(role.Rules, func(r rbacv1.PolicyRule) bool {
+			return slices.Contains(r.Resources, resource) && slices.Contains(r.Verbs, "watch")
+		}) {
+			t.Errorf("nobody may watch %s", resource)
+		}
+	}
 }
 
-// What config/policy has the fleet do that runs under another name changes the policies that name it, and no others.
+// config/policy says how to name a fleet that runs under another name. That changes the policies that name the
+// fleet, and no others.
 func TestAnotherNameIsAddedToEachPolicyThatNamesTheFleet(t *testing.T) {
 	const name = "'replica@elsewhere'"
 	comment, err := os.ReadFile("../../config/policy/kustomization.yaml")

@@ -11,6 +11,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
@@ -28,7 +29,7 @@ import (
 // everyVerb is what Kubernetes' own roles are made of. Only cluster admins have "*".
 var everyVerb = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
 
-// attempt is a write that only replicas are to make.
+// attempt is a write that only replicas may make.
 type attempt struct {
 	name string
 	// refusal is part of the message.
@@ -43,8 +44,8 @@ const (
 	notYourSlot   = "the label tenure.dev/slot is set, changed and removed by the replicas of Tenure only"
 )
 
-// TestOnlyReplicasWriteRecords has somebody who may do everything everywhere, by RBAC, try what the policies forbid:
-// first with them, then without, so that it is seen that nothing else has forbidden it.
+// TestOnlyReplicasWriteRecords makes a user whom RBAC allows everything try what the policies forbid. Each attempt
+// is made with the policies and again without them: it must then succeed, which shows that nothing else forbade it.
 func TestOnlyReplicasWriteRecords(t *testing.T) {
 	f := labtest.Fleet(t, lab.Options{
 		Workloads: []string{"west"}, Bare: true, Untold: true, Direct: true, Tenure: "none is started",
@@ -86,7 +87,7 @@ func TestOnlyReplicasWriteRecords(t *testing.T) {
 // forbidden makes attempts with and without policies; between does more while they hold.
 func forbidden(t *testing.T, admin, c client.Client, attempts []attempt, between func(t *testing.T)) {
 	for _, a := range attempts {
-		// A policy holds a moment after it was made.
+		// A policy takes effect a moment after it was made.
 		labtest.Eventually(t, a.name+" is refused", func() error {
 			err := a.try(t.Context(), client.NewDryRunClient(c))
 			if err == nil || !strings.Contains(err.Error(), a.refusal) {
@@ -124,7 +125,8 @@ func allowed(t *testing.T, c client.Client, writes []attempt) {
 	}
 }
 
-// repairs are what the runbook has a cluster admin do, and what Kubernetes itself does to a namespace on its way out.
+// repairs makes the writes that the runbook tells a cluster admin to make, and those of Kubernetes itself to a
+// namespace on its way out.
 func repairs(t *testing.T, f *lab.Fleet, fleet client.Client) {
 	t.Helper()
 	create(t, fleet, shardNamed("to-repair"), shardNamed("to-empty"), leaseNamed("r9-abcde", tenurev1alpha1.RoleMember))
@@ -140,6 +142,39 @@ func repairs(t *testing.T, f *lab.Fleet, fleet client.Client) {
 	emptier := userOf(t, f, lab.Home, "system:serviceaccount:kube-system:namespace-controller")
 	if err := emptier.Delete(t.Context(), shardNamed("to-empty")); err != nil {
 		t.Errorf("the namespace is emptied: %v", err)
+	}
+	collected(t, f, fleet)
+}
+
+// collected deletes records in the foreground. The garbage collector may remove its finalizer from them, and do no
+// more.
+func collected(t *testing.T, f *lab.Fleet, fleet client.Client) {
+	t.Helper()
+	create(t, fleet, shardNamed("to-collect"), leaseNamed("r8-abcde", tenurev1alpha1.RoleMember))
+	admin, mallory := f.Client(lab.Home), userOf(t, f, lab.Home, "mallory")
+	collector := userOf(t, f, lab.Home, "system:serviceaccount:kube-system:generic-garbage-collector")
+	create(t, admin, everythingTo("system:serviceaccount:kube-system:generic-garbage-collector"))
+	const off = `{"metadata":{"finalizers":null}}`
+	for _, obj := range []client.Object{shardNamed("to-collect"), leaseNamed("r8-abcde", "")} {
+		key := client.ObjectKeyFromObject(obj)
+		err := admin.Delete(t.Context(), obj.DeepCopyObject().(client.Object),
+			client.PropagationPolicy(metav1.DeletePropagationForeground))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := patching(obj, off)(t.Context(), mallory); err == nil || !strings.Contains(err.Error(), "mallory") {
+			t.Errorf("somebody ends the deletion of %s: %v", key.Name, err)
+		}
+		more := `{"metadata":{"finalizers":null,"labels":{"tenure.dev/fleet":"blue"}}}`
+		if err := patching(obj, more)(t.Context(), collector); err == nil || !strings.Contains(err.Error(), "collector") {
+			t.Errorf("the garbage collector changes %s: %v", key.Name, err)
+		}
+		if err := patching(obj, off)(t.Context(), collector); err != nil {
+			t.Errorf("the garbage collector ends the deletion of %s: %v", key.Name, err)
+		}
+		if err := admin.Get(t.Context(), key, obj); !apierrors.IsNotFound(err) {
+			t.Errorf("%s is still there: %v", key.Name, orNone(err))
+		}
 	}
 }
 
@@ -185,7 +220,7 @@ func clusterSecret(name, sum string) *corev1.Secret {
 	return s
 }
 
-// elsewhere has replicas run under a second name, as config/policy says.
+// elsewhere makes replicas run under a second name, as config/policy says.
 func elsewhere(t *testing.T, f *lab.Fleet) {
 	t.Helper()
 	create(t, f.Client(lab.Home), everythingTo("replica@elsewhere"))
@@ -251,6 +286,13 @@ func homeAllowed() []attempt {
 		{name: "a Lease of another program", try: creating(other)},
 		{name: "its renewal", try: patching(leaseNamed("mine", ""), `{"spec":{"holderIdentity":"mallory"}}`)},
 		{name: "its end", try: deleting(leaseNamed("mine", ""))},
+		{name: "a member's Lease as it is", try: func(ctx context.Context, c client.Client) error {
+			lease := leaseNamed("r1-abcde", "")
+			if err := c.Get(ctx, client.ObjectKeyFromObject(lease), lease); err != nil {
+				return err
+			}
+			return c.Update(ctx, lease)
+		}},
 	}
 }
 

@@ -76,7 +76,11 @@ func main() {
 	list := flag.Bool("list", false, "list the suites")
 	allowSkips := flag.Bool("allow-skips", false, "pass though tests were skipped; they are named all the same")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "gate: unexpected argument %q: see -only\n", flag.Arg(0))
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	if err := run(ctx, *only, *list, *allowSkips, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "gate:", err)
@@ -141,12 +145,12 @@ func run(ctx context.Context, only string, list, allowSkips bool, to io.Writer) 
 	return err
 }
 
-// makeFolders makes those that suites write to. What an earlier run has left of used rights isn't this one's.
+// makeFolders makes the folders that suites write to, and deletes the used rights that an earlier run has left.
 func makeFolders() error {
 	return errors.Join(os.RemoveAll(usedRights), os.MkdirAll(usedRights, 0o755), os.MkdirAll(binaries, 0o755))
 }
 
-// choose leaves out the suites that weren't asked for, and that aren't essential.
+// choose leaves out the suites that weren't asked for, except essential ones.
 func choose(phases [][]suite, only string) ([][]suite, error) {
 	if only == "" {
 		return phases, nil
@@ -246,9 +250,9 @@ func (p *printer) line(suite, format string, args ...any) {
 	fmt.Fprintf(p.to, "%-12s %s\n", suite, fmt.Sprintf(format, args...))
 }
 
-// failure prints what something that failed has said, and keeps the last of it: at the end of a long run it stands
-// beside the verdicts, where it is looked for. The logs of programs that were tested aren't kept: they would leave no
-// room for the test's own words.
+// failure prints the output of something that failed. It keeps the end of the output, to print it once more beside
+// the verdicts at the end of a long run, where people look first. Log lines of the tested programs aren't kept:
+// they would leave no room for the test's own words.
 func (p *printer) failure(suite, what string, said []byte) {
 	p.line(suite, "%s\n%s", what, said)
 	lines := slices.DeleteFunc(slices.Collect(bytes.Lines(said)),

@@ -12,9 +12,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/localplane"
 	"github.com/tenure-dev/tenure/test/lab/rights"
 )
 
@@ -100,13 +102,16 @@ func (s step) run(ctx context.Context, r *result, log io.Writer, out *printer) e
 	began := time.Now()
 	c := exec.CommandContext(ctx, s.args[0], s.args[1:]...)
 	c.Dir = s.dir
+	// When the gate is stopped, the tests get SIGINT, as by Ctrl-C, and clean up. Those that don't end are killed.
+	group := func(s syscall.Signal) error { return syscall.Kill(-c.Process.Pid, s) }
+	c.Cancel = func() error { return group(syscall.SIGINT) }
 	c.WaitDelay = 10 * time.Second
 	built, err := filepath.Abs(binaries)
 	used, usedErr := filepath.Abs(usedRights)
 	if err := errors.Join(err, usedErr); err != nil {
 		return err
 	}
-	// A data race ends the process that has it, so that no replica gets over one unseen.
+	// A data race ends its process, so that it can't go unnoticed in a replica.
 	c.Env = append(os.Environ(), lab.BinariesVariable+"="+built, rights.Variable+"="+used, "GORACE=halt_on_error=1")
 	pipe, err := c.StdoutPipe()
 	if err != nil {
@@ -114,9 +119,10 @@ func (s step) run(ctx context.Context, r *result, log io.Writer, out *printer) e
 	}
 	tail := &tail{}
 	c.Stderr = io.MultiWriter(log, tail)
-	if err := c.Start(); err != nil {
+	if err := localplane.StartChild(c); err != nil { // it ends with us, and has a process group of its own
 		return fmt.Errorf("starting %s: %w", s.args[0], err)
 	}
+	defer func() { _ = group(syscall.SIGKILL) }() // nothing of it is left, unless it was stopped
 	verdicts := &reader{log: log, out: out, suite: r.suite.name, packages: map[string]*pkg{}}
 	if s.tests {
 		err = verdicts.read(pipe)

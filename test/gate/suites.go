@@ -12,9 +12,9 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
-// suites are all that there is to do: phases one after the other, and what a phase holds side by side, as many as may
-// be at a time; the longest come first. What measures has the machine for itself; the others mostly wait: for Leases to
-// run out, for servers to start.
+// suites returns everything that there is to do, in phases. The phases run one after the other. The suites of a
+// phase run side by side, as many as the pace allows, the longest first. Suites that measure have the machine for
+// themselves. The others mostly wait: for Leases to run out, for servers to start.
 func suites(ctx context.Context) ([][]suite, error) {
 	everything, err := packages(ctx, "./...")
 	if err != nil {
@@ -36,8 +36,8 @@ func suites(ctx context.Context) ([][]suite, error) {
 		"./shard/internal/engage/cycles")
 	bench := servers("bench", 5*time.Minute, "./bench/run")
 
-	// What goes through very many cases does so without the race detector, and with it through fewer: go test -short, or
-	// by itself.
+	// Tests with very many cases run all of them without the race detector. With it they run fewer: with go test
+	// -short, or by themselves.
 	simulator, err := packages(ctx, "./shard/internal/shardtest/...")
 	missing, taken = errors.Join(missing, err), append(taken, simulator...)
 	if missing != nil {
@@ -100,7 +100,7 @@ func makes(targets ...string) step {
 func packages(ctx context.Context, patterns ...string) ([]string, error) {
 	var all []string
 	for _, pattern := range patterns {
-		// Where modules aren't there yet, go names on its standard error each that it downloads.
+		// If modules are missing, go names each download on its standard error.
 		var said strings.Builder
 		list := exec.CommandContext(ctx, "go", "list", pattern)
 		list.Stderr = &said

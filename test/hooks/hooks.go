@@ -64,7 +64,7 @@ func (h *Hooks) Open() (err error) {
 	return err
 }
 
-// Close tells whether any sample couldn't be written.
+// Close reports whether a sample couldn't be written.
 func (h *Hooks) Close() error {
 	if h.file == nil {
 		return nil
@@ -84,8 +84,9 @@ func (h *Hooks) Reconciled(r telemetry.Reconciled) {
 	})
 }
 
-// Run does what takes time, until the context ends. With turns it traces nothing, some and all reconciles in turns, so
-// that a benchmark can hold the turns against each other; slow is the replica's own --trace-slow.
+// Run does everything that goes on in the background, until the context ends. With turns it traces no reconciles,
+// some, and all of them in turns, so that a benchmark can compare the turns. slow is the replica's own
+// --trace-slow.
 func (h *Hooks) Run(ctx context.Context, sample func(ratio float64, slow time.Duration), slow time.Duration) {
 	go h.plant.run(ctx)
 	for h.turns > 0 {
@@ -125,7 +126,7 @@ func (w working) GetCluster(ctx context.Context, name multicluster.ClusterName) 
 // Clock is the one by which Ats are due.
 func (h *Hooks) Clock() clock.PassiveClock { return h.plant.clock() }
 
-// Handler is what the log goes through.
+// Handler returns the handler that the log goes through.
 func (h *Hooks) Handler(inner slog.Handler) slog.Handler { return h.plant.handler(inner) }
 
 // Wrap changes what is sent over a connection.

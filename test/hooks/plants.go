@@ -25,11 +25,12 @@ import (
 const (
 	// After is when, after its start, a replica commits a fault that happens once: the fleet is at rest by then.
 	After = 10 * time.Second
-	// How late what is planted to be late is: an At, the repair of a Deployment's copy, a shard's next holder.
+	// How late things are made: an At, the repair of a Deployment's copy, a shard's next holder.
 	atsDelay    = 25 * time.Second
 	repairDelay = 8 * time.Second
 	handoffGap  = 900 * time.Millisecond
-	// hiddenGap is longer: only what the audit logs tell is held against it, which includes the next holder's first write.
+	// hiddenGap is longer, because the gap by the audit logs, which it must exceed, includes the next holder's
+	// first write and has a wider bound.
 	hiddenGap = 2500 * time.Millisecond
 	// early is by how much a planted clock is fast.
 	early = 3 * time.Second
@@ -40,7 +41,7 @@ const (
 // send is what a faulty replica does with a request, instead of sending it on.
 type send func(p *plant, next http.RoundTripper, req *http.Request) (*http.Response, error)
 
-// sends are the faults of what is sent.
+// sends are the faults in what a replica sends.
 var sends = map[string]send{
 	"agent-without-epoch": agent(func(a string) string { return agentEpoch.ReplaceAllString(a, "") }),
 	"agent-garbled":       agent(func(a string) string { return strings.Replace(a, "shard=", "shrad=", 1) }),
@@ -60,7 +61,7 @@ var sends = map[string]send{
 	"lapse":               stopRenewing,
 }
 
-// others are the faults of something else: of the clock, the log or the process.
+// others are the faults elsewhere: in the clock, the log or the process.
 var others = []string{"early-at", "excused-error", "exit"}
 
 func names() []string {
@@ -116,7 +117,7 @@ func (p *plant) handler(inner slog.Handler) slog.Handler {
 	return inner
 }
 
-// falseGap is a log that knows short gaps only.
+// falseGap is a log that reports short gaps only.
 type falseGap struct{ slog.Handler }
 
 func (f falseGap) Handle(ctx context.Context, r slog.Record) error {
@@ -213,7 +214,7 @@ func moveOf(written []byte) string {
 	return strings.ToLower(record.Status.LastMove.Kind)
 }
 
-// body is what a request carries, which can be sent all the same.
+// body returns what a request carries. The request can still be sent.
 func body(req *http.Request) []byte {
 	if req.Body == nil {
 		return nil
@@ -227,20 +228,20 @@ func body(req *http.Request) []byte {
 	return content
 }
 
-// carry changes what a request carries.
+// carry replaces what a request carries.
 func carry(req *http.Request, content []byte) {
 	req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(content)), int64(len(content))
 	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil }
 }
 
-// again is a request like another one, of its own, with other contents.
+// again returns a copy of a request, with other contents.
 func again(req *http.Request, content []byte) *http.Request {
 	clone := req.Clone(context.WithoutCancel(req.Context()))
 	carry(clone, content)
 	return clone
 }
 
-// post sends a request whose answer nobody wants.
+// post sends a request and discards the answer.
 func post(next http.RoundTripper, req *http.Request) {
 	if res, err := next.RoundTrip(req); err == nil {
 		_, _ = io.Copy(io.Discard, res.Body)
@@ -250,7 +251,7 @@ func post(next http.RoundTripper, req *http.Request) {
 
 func succeeded(res *http.Response, err error) bool { return err == nil && res.StatusCode < 300 }
 
-// agent rewrites the User-Agent of every Pod that is made: what the fence wrote is lost on the way.
+// agent rewrites the User-Agent of every request that makes a Pod: what the fence wrote is lost on the way.
 func agent(rewrite func(string) string) send {
 	return func(_ *plant, next http.RoundTripper, req *http.Request) (*http.Response, error) {
 		if makesPod(req) {
@@ -262,7 +263,7 @@ func agent(rewrite func(string) string) send {
 
 var agentEpoch = regexp.MustCompile(`epoch=\d+; `)
 
-// otherShard names the shard beside.
+// otherShard replaces the shard in a User-Agent by a neighbour: it flips the last bit of the prefix.
 func otherShard(agent string) string {
 	at := strings.IndexByte(agent, ';') - 1
 	if at < 0 || (agent[at] != '0' && agent[at] != '1') {
@@ -308,7 +309,7 @@ func (p *plant) lateEnough(path string, d time.Duration) bool {
 	return true
 }
 
-// lateRepairs makes each write of a Deployment late but the first, which makes the copy.
+// lateRepairs delays each write of a Deployment except the first, which makes the copy.
 func lateRepairs(p *plant, next http.RoundTripper, req *http.Request) (*http.Response, error) {
 	if !writesDeployment(req) || p.first(req.URL.Path) || p.lateEnough(req.URL.Path, repairDelay) {
 		return next.RoundTrip(req)
@@ -382,7 +383,7 @@ func repeatEpoch(_ *plant, next http.RoundTripper, req *http.Request) (*http.Res
 	return next.RoundTrip(req)
 }
 
-// sealLate says that a dead peer's Lease is sealed a while before it is.
+// sealLate answers that a dead peer's Lease is sealed, and seals it a second later.
 func sealLate(_ *plant, next http.RoundTripper, req *http.Request) (*http.Response, error) {
 	if !mutates(req) || !strings.Contains(req.URL.Path, "/leases/") || !bytes.Contains(body(req), []byte("sealed-by")) {
 		return next.RoundTrip(req)
@@ -394,8 +395,8 @@ func sealLate(_ *plant, next http.RoundTripper, req *http.Request) (*http.Respon
 	return next.RoundTrip(req)
 }
 
-// writeMore makes a handoff cost four writes more, which tell of a changing size. The first of them has the replica try
-// the handoff again, which waits until all are sent: they are to count as the handoff's own.
+// writeMore adds four writes to a handoff, each with another size of the shard. The first of them makes the replica
+// try the handoff again. The new attempt waits until all four are sent, so that they count as the handoff's own.
 func writeMore(p *plant, next http.RoundTripper, req *http.Request) (*http.Response, error) {
 	if handsOff(req) {
 		p.sendMore(next, req)

@@ -80,6 +80,12 @@ func refusals(t *testing.T, c client.Client) {
 			s.Resources = &cnatv1alpha1.AtResources{Requests: corev1.ResourceList{"cpu": resource.MustParse("-1")}}
 		}, "no quantity is negative"},
 		{func(s *cnatv1alpha1.AtSpec) {
+			s.Resources = &cnatv1alpha1.AtResources{Requests: corev1.ResourceList{"cpus": resource.MustParse("1")}}
+		}, "a resource is cpu, memory"},
+		{func(s *cnatv1alpha1.AtSpec) {
+			s.Resources = &cnatv1alpha1.AtResources{Requests: corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}}
+		}, "needs a limit"},
+		{func(s *cnatv1alpha1.AtSpec) {
 			s.SecurityContext = &cnatv1alpha1.AtSecurityContext{RunAsUser: ptr.To(int64(1 << 31))}
 		}, "spec.securityContext.runAsUser"},
 		{func(s *cnatv1alpha1.AtSpec) {

@@ -36,8 +36,8 @@ func (c cost) minus(o cost) cost {
 	return cost{c.heap - o.heap, c.goroutines - o.goroutines, c.connections - o.connections}
 }
 
-// A fleet has hundreds of clusters in which nothing happens. What each of them costs all replicas together, by default,
-// is the difference that more of them make.
+// A fleet may have hundreds of clusters in which nothing happens. The cost of one is the difference that more of
+// them make to all replicas together, with default settings.
 func TestAnIdleClusterCostsLittle(t *testing.T) {
 	n := *idleClusters
 	tenure, err := lab.Build(t.Context(), t.TempDir(), "tenure", false) // with the race detector it takes a multiple

@@ -26,8 +26,8 @@ var (
 	memory  = flag.Int("memory", 200, "`MiB` that it may take: 512 with 30,000 Ats")
 )
 
-// A user's Ats hold what he likes: as many as he may create, of 32 KiB and more. A replica must get by with the memory
-// that it was given, while it fills its caches, takes another's shards over, and sees all of them change.
+// Users decide how many Ats they create, and how large, with 32 KiB and more each. A replica must get by with its
+// memory limit while it fills its caches, takes over another replica's shards, and sees all Ats change.
 func TestAReplicaBearsManyLargeAts(t *testing.T) {
 	const bits, due = 32 << 10, 20
 	tenure, err := lab.Build(t.Context(), t.TempDir(), "tenure", false) // with the race detector it takes a multiple
@@ -55,7 +55,7 @@ func TestAReplicaBearsManyLargeAts(t *testing.T) {
 		})
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "default"}}
-	if err := west.Create(t.Context(), account); err != nil { // a bare cluster has nobody who makes it
+	if err := west.Create(t.Context(), account); err != nil { // a bare cluster has no controller that makes it
 		t.Fatal(err)
 	}
 	create(*manyAts-due, "later", time.Now().Add(24*time.Hour))

@@ -69,7 +69,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// begin makes a new process; its channel is closed when it is to die.
+// begin makes a new process. killed is closed when the process must die.
 func (c *crash) begin() (killed <-chan struct{}, ready func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,7 +86,7 @@ func (c *crash) arrives(q *http.Request, cluster string) (hurt bool, err error) 
 		return false, errDead
 	}
 	if q.Method == http.MethodGet || strings.Contains(q.URL.Path, "/events") {
-		return false, nil // events are hearsay: nothing depends on them
+		return false, nil // events aren't counted: nothing depends on them
 	}
 	if c.sent++; c.sent != c.site {
 		return false, nil
@@ -122,7 +122,7 @@ func (c *crash) through(cluster string, base http.RoundTripper) http.RoundTrippe
 		if !hurt || err != nil {
 			return reply, err
 		}
-		_, _ = io.Copy(io.Discard, reply.Body) // whatever it was, nobody gets to know
+		_, _ = io.Copy(io.Discard, reply.Body) // the process never learns the reply
 		_ = reply.Body.Close()
 		if c.way == replyLost {
 			return nil, io.ErrUnexpectedEOF
@@ -214,7 +214,7 @@ func (l *life) change(ctx context.Context, cluster string, how func(*appsv1.Depl
 	return l.client[cluster].Patch(ctx, d, client.MergeFrom(old), client.FieldOwner("kubectl-edit"))
 }
 
-// live plays all acts and returns how each ended. want, where there is one, is what they are to end as.
+// live plays all acts and returns how each ended. want, if given, is how each must end.
 func (l *life) live(ctx context.Context, want []ending) (endings []ending, err error) {
 	if err := l.client["home"].Create(ctx, &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{Name: l.namespace},

@@ -74,8 +74,8 @@ func (l *life) normalized(d *appsv1.Deployment) deploymentEnding {
 	return e
 }
 
-// crashes lives the same life again and again, and each time another write of each act is the last thing that a process
-// does, or one whose reply it doesn't get. Every act must end as in a life that nothing disturbed.
+// crashes plays the same life again and again. Each time another write of each act is the last that a process
+// makes, or a write whose reply it doesn't get. Every act must end as in an undisturbed life.
 func crashes(t *testing.T, r *rig) {
 	undisturbed := &life{rig: r, namespace: "undisturbed", crash: &crash{}}
 	want, err := undisturbed.live(t.Context(), nil)

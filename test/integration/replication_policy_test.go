@@ -24,7 +24,8 @@ import (
 )
 
 const (
-	// edits is the role that Kubernetes' own edit consists of. What aggregates them is a controller, which isn't running.
+	// edits is the role that Kubernetes' own role edit consists of. The controller that would aggregate it into
+	// edit isn't running.
 	edits = "system:aggregate-to-edit"
 	// editor has that role in the namespace, and replicator has tenure-replicator as well.
 	editor, replicator = "editor", "replicator"
@@ -187,7 +188,9 @@ func TestOnlyWhoMayReplicateSteersCopies(t *testing.T) {
 				}
 				defer forceDelete(t, admin, d)
 				if c.late {
-					time.Sleep(200 * time.Millisecond)
+					labtest.Until(t, "the policy's parameter has come", func() bool {
+						return refusedByPolicy(c.do(t, client.NewDryRunClient(as(editor)), d.DeepCopy()))
+					})
 				}
 				return c.do(t, as(user), d.DeepCopy())
 			}
@@ -205,7 +208,7 @@ func TestOnlyWhoMayReplicateSteersCopies(t *testing.T) {
 	}
 }
 
-// clientAs is a client for somebody without any group.
+// clientAs returns a client for a user without special groups.
 func clientAs(t *testing.T, plane *localplane.Plane, user string) client.Client {
 	t.Helper()
 	config := plane.RESTConfig()
@@ -217,7 +220,7 @@ func clientAs(t *testing.T, plane *localplane.Plane, user string) client.Client 
 	return c
 }
 
-// bound gives somebody a role in a namespace.
+// bound returns a binding that gives a user a role in a namespace.
 func bound(namespace, user, role string) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: strings.ReplaceAll(user+"-"+role, ":", "-")},
@@ -226,9 +229,9 @@ func bound(namespace, user, role string) *rbacv1.RoleBinding {
 	}
 }
 
-// strangers has the editor of a namespace at home try what might make a write happen in another cluster, to one
-// Deployment that somebody else has had copied, and to one that isn't copied. The other clusters' audit logs are to
-// show none.
+// strangers lets the editor of a namespace at home try what might cause a write in another cluster, with one
+// Deployment that another user has had copied, and with one that isn't copied. The other clusters' audit logs must
+// show no write.
 func strangers(t *testing.T, r *rig, namespace string) {
 	r.create(t, "home", bound(namespace, editor, edits))
 	theirs := deployment(namespace, "theirs", func(d *appsv1.Deployment) { d.Labels, d.Annotations = nil, nil })
@@ -350,7 +353,8 @@ func (r *rig) mayPatch(t *testing.T, cluster, namespace string) bool {
 	return review.Status.Allowed
 }
 
-// refusedByPolicy says whether it was one of ours, and no lack of any other right, that refused a request.
+// refusedByPolicy reports whether a request was refused by one of our policies, and not because another right was
+// missing.
 func refusedByPolicy(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ClusterRole tenure-replicator")
 }

@@ -51,7 +51,7 @@ type rig struct {
 	changed chan struct{}
 }
 
-// targetTimeout is long enough to be told from a busy machine.
+// targetTimeout is so long that a busy machine isn't mistaken for a dead target.
 const targetTimeout = 8 * time.Second
 
 const replicationUser = "system:serviceaccount:tenure-system:tenure"
@@ -100,15 +100,15 @@ type process struct {
 	source  string // the cluster of the sources
 	grace   time.Duration
 	changed <-chan struct{}
-	// namespace is the only one that it looks at; "" is all.
+	// namespace is the only namespace that it looks at; "" means all.
 	namespace string
 	// creates has it make namespaces that are missing.
 	creates bool
-	// through is what its requests to a cluster go through; nil is nothing.
+	// through wraps the transport of its requests to a cluster; nil leaves it as it is.
 	through func(cluster string, base http.RoundTripper) http.RoundTripper
 	// oneByOne makes it send one write after the other.
 	oneByOne bool
-	// ready is called once all clusters are connected; nil is nobody.
+	// ready is called once all clusters are connected; it may be nil.
 	ready func()
 }
 

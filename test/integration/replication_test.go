@@ -181,8 +181,8 @@ func newProcess(t *testing.T, r *rig) {
 	})
 }
 
-// reconciled returns what waits until so many more sources have been reconciled and none is waiting or in work. Then
-// what wasn't written isn't going to be.
+// reconciled returns a function that waits until n more sources have been reconciled and none is waiting or in
+// work. After that, what hasn't been written won't be.
 func reconciled(t *testing.T, n int) (wait func()) {
 	t.Helper()
 	controller := map[string]string{"controller": "replication"}
@@ -385,7 +385,7 @@ func closed(t *testing.T, r *rig, namespace string) {
 	r.replicated(t, "home", missing)
 
 	r.open(t, "west", namespace, "")
-	time.Sleep(6 * time.Second) // what was seen of a namespace is believed for 5 s
+	time.Sleep(6 * time.Second) // the state of a namespace is cached for 5 s
 	before := len(r.writes(t, "west", namespace))
 	r.edit(t, "home", "kubectl", source, imageTo("web:2"))
 	r.edit(t, "west", "kubectl", source, func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(1)) })

@@ -28,8 +28,8 @@ func (f *Fleet) Kubeconfig(ctx context.Context, plane string) (string, error) {
 	return f.Planes.Cluster(plane).ServiceAccountKubeconfig(ctx, Namespace, Account)
 }
 
-// through is the replicas' kubeconfig of a plane, through a proxy that it starts if there is none yet. With
-// Options.Direct there is none.
+// through returns the replicas' kubeconfig of a plane, by way of a proxy, which it starts if there is none yet.
+// With Options.Direct there is no proxy.
 func (f *Fleet) through(ctx context.Context, plane string, proxies map[string]*faultproxy.Proxy, whose string,
 	second *localplane.Second) ([]byte, error) {
 	path, err := f.Kubeconfig(ctx, plane)
@@ -75,7 +75,7 @@ func (f *Fleet) MakeHomeProxy(name string) error {
 	return err
 }
 
-// PutBehind has a replica, which must not have been started yet, reach home through its second API server.
+// PutBehind makes a replica, which must not have been started yet, reach home through its second API server.
 func (f *Fleet) PutBehind(second *localplane.Second, name string) error {
 	_, err := f.homeKubeconfig(name, second)
 	return err
@@ -105,15 +105,15 @@ func (f *Fleet) homeKubeconfig(name string, second *localplane.Second) (string, 
 	return path, nil
 }
 
-// Proxy is what stands between all replicas and a workload cluster; nil if nothing does.
+// Proxy returns the proxy between all replicas and a workload cluster; nil if there is none.
 func (f *Fleet) Proxy(cluster string) *faultproxy.Proxy {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.proxies[cluster]
 }
 
-// HomeProxy is what stands between one replica and the home cluster; nil before the replica was first started, and if
-// nothing does.
+// HomeProxy returns the proxy between one replica and the home cluster; nil if there is none, or the replica was
+// never started.
 func (f *Fleet) HomeProxy(replica string) *faultproxy.Proxy {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -132,8 +132,8 @@ func (f *Fleet) AddCluster(ctx context.Context, name, plane string) error {
 	return f.AddKubeconfig(ctx, name, kubeconfig)
 }
 
-// MakeVirtual makes a virtual cluster on a workload plane, with the namespace "default" alone. The replicas' kubeconfig
-// of it is of [virtual.Cluster.Kubeconfig].
+// MakeVirtual makes a virtual cluster on a workload plane, with the namespace "default" alone.
+// [virtual.Cluster.Kubeconfig] makes the replicas' kubeconfig of it.
 func (f *Fleet) MakeVirtual(ctx context.Context, plane, name string) (*virtual.Cluster, error) {
 	f.mu.Lock()
 	host := f.hosts[plane]
@@ -154,7 +154,7 @@ func (f *Fleet) MakeVirtual(ctx context.Context, plane, name string) (*virtual.C
 	return v, f.allowIdentity(ctx, plane, name)
 }
 
-// AddVirtual makes a virtual cluster and tells the replicas of it.
+// AddVirtual makes a virtual cluster and makes it known to the replicas.
 func (f *Fleet) AddVirtual(ctx context.Context, plane, name string) (*virtual.Cluster, error) {
 	v, err := f.MakeVirtual(ctx, plane, name)
 	if err != nil {

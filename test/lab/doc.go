@@ -15,6 +15,6 @@
 //
 // The proxy to the home cluster is a replica's own ([Fleet.HomeProxy]), so all that it says there can be hurt. The one
 // to a workload cluster ([Fleet.Proxy]) is shared, because the kubeconfig Secrets are; rules tell replicas apart by
-// their User-Agent, see [Agent]. With [Options.Direct] there are none. [Fleet.PutBehind] has a replica reach home
+// their User-Agent, see [Agent]. With [Options.Direct] there are none. [Fleet.PutBehind] makes a replica reach home
 // through a second API server of it, which can lag. [Fleet.AddVirtual] adds a virtual cluster on a workload plane.
 package lab

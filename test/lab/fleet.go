@@ -39,7 +39,7 @@ type Options struct {
 	NoNodes bool
 	// Gates are feature gates of all API servers.
 	Gates map[string]bool
-	// Planes is where to start from; its clusters, binary and Prepare are ours to set.
+	// Planes says how to start the planes. Its clusters, binary and Prepare are set by this package.
 	Planes localplane.Config
 	// LeaseDuration of the replicas; default 5 s.
 	LeaseDuration time.Duration
@@ -47,7 +47,8 @@ type Options struct {
 	ShardsPerCluster int
 	// Lean leaves how many shards a cluster gets to the replicas' own defaults and to Flags.
 	Lean bool
-	// Tenure is the binary; empty is Build's, with the race detector if this program has it.
+	// Tenure is the binary of the replicas. If it is empty, Build makes one, with the race detector if this program
+	// has it.
 	Tenure string
 	// Flags and Environment are added to those of each replica.
 	Flags, Environment []string
@@ -81,7 +82,7 @@ type Fleet struct {
 	proxies  map[string]*faultproxy.Proxy
 	homes    map[string]*faultproxy.Proxy // by replica
 	hosts    map[string]*virtual.Host     // of virtual clusters, by plane
-	served   []string                     // the clusters that replicas are to serve
+	served   []string                     // the clusters that replicas must serve
 	replicas []*Replica                   // every process ever started
 }
 
@@ -166,7 +167,7 @@ func Start(ctx context.Context, o Options) (_ *Fleet, err error) {
 	return f, nil
 }
 
-// startPlanes starts Jaeger before the API servers, which are told of it.
+// startPlanes starts Jaeger before the API servers, whose flags name it.
 func (f *Fleet) startPlanes(ctx context.Context) (err error) {
 	config := f.options.Planes
 	config.Clusters = []localplane.ClusterConfig{{Name: Home, FeatureGates: f.options.Gates}}
@@ -196,9 +197,6 @@ func (f *Fleet) Client(cluster string) client.Client { return f.clients[cluster]
 
 // Workloads are the names of the workload clusters that there are planes for.
 func (f *Fleet) Workloads() []string { return f.options.Workloads }
-
-// LeaseDuration of the replicas.
-func (f *Fleet) LeaseDuration() time.Duration { return f.options.LeaseDuration }
 
 // StartReplica starts a process. Flags are added to its command line.
 func (f *Fleet) StartReplica(name string, flags ...string) (*Replica, error) {
@@ -260,7 +258,7 @@ func (f *Fleet) Replicas() []*Replica {
 	return slices.Clone(f.replicas)
 }
 
-// Alive are the processes that run and weren't told to end.
+// Alive returns the processes that run and weren't asked to end.
 func (f *Fleet) Alive() []*Replica {
 	return slices.DeleteFunc(f.Replicas(), func(r *Replica) bool { return r.Ended() || r.Asked() })
 }
@@ -291,7 +289,7 @@ func (f *Fleet) Stop() error {
 	return errors.Join(errs...)
 }
 
-// Keep copies all logs, audit logs too, to a new folder that nobody removes, and returns it: what is needed to look
+// Keep copies all logs, audit logs too, to a new folder that stays, and returns it: that is what is needed to look
 // into a failure once the planes are gone.
 func (f *Fleet) Keep(name string) (string, error) {
 	to, err := os.MkdirTemp("", "tenure-"+name+"-")

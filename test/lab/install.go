@@ -144,8 +144,8 @@ func Root() (string, error) {
 	}
 }
 
-// FindTenure is the replica binary that is named; if none is that beside this program, or else bin/tenure of the
-// repository.
+// FindTenure returns the replicas' binary: the one that is named; if none is, the one beside this program, or else
+// bin/tenure of the repository.
 func FindTenure(named string) (string, error) {
 	return localplane.FindProgram("tenure", named, "--tenure", "make build")
 }

@@ -17,7 +17,7 @@ type Metrics map[string]*dto.MetricFamily
 
 // scrape reads the page of a process.
 func scrape(ctx context.Context, address string) (Metrics, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
 	if err != nil {

@@ -2,5 +2,5 @@
 
 package lab
 
-// RaceDetector tells whether this program was built with it: a test's replicas are built as the test is.
+// RaceDetector reports whether this program was built with it. A test builds its replicas as it was built itself.
 const RaceDetector = true

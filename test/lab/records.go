@@ -17,14 +17,15 @@ import (
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 )
 
-// Judge has the witness judge the audit logs below a folder, those of planes whose only user of note is the replicas'.
+// Judge lets the witness judge the audit logs below a folder. It names the replicas' account as the fleet's only
+// user.
 func Judge(dir string, facts witness.Facts) (*witness.Report, error) {
 	return witness.Read(dir, witness.Options{
 		Facts: facts, Rules: witness.Rules{Settle: time.Second, Users: []string{AccountUser}},
 	})
 }
 
-// ReplicaOf is the replica whose incarnation that is: the name without its random suffix, if it has one.
+// ReplicaOf returns the replica of an incarnation: its name without the random suffix, if it has one.
 func ReplicaOf(incarnation string) string {
 	if cut := strings.LastIndexByte(incarnation, '-'); cut > 0 {
 		return incarnation[:cut]
@@ -41,8 +42,9 @@ func ShardName(s *tenurev1alpha1.Shard) string {
 	return name
 }
 
-// Shards are the records, not retired, of the clusters that replicas are to serve: the workload planes, where they were
-// told of them at the start, and virtual ones. Those of other names are the business of whoever added such a cluster.
+// Shards returns the records, except retired ones, of the clusters that replicas must serve: the workload planes,
+// if replicas knew them from the start, and virtual clusters. A caller that adds a cluster under another name looks
+// after its records itself.
 func (f *Fleet) Shards(ctx context.Context) ([]tenurev1alpha1.Shard, error) {
 	list := &tenurev1alpha1.ShardList{}
 	if err := f.clients[Home].List(ctx, list, client.InNamespace(Namespace)); err != nil {
@@ -90,7 +92,8 @@ func (f *Fleet) Members(ctx context.Context) (map[string]bool, error) {
 	return members, nil
 }
 
-// Pin pins the shards whose names begin so, the i-th of them to the replica to(i); "" takes its pin away.
+// Pin pins the shards whose names begin with a text, the i-th of them to the replica to(i); if that is "", it takes
+// the shard's pin away.
 func (f *Fleet) Pin(ctx context.Context, names string, to func(i int) string) error {
 	shards, err := f.Shards(ctx)
 	if err != nil {
@@ -122,8 +125,8 @@ func (f *Fleet) activated() (map[string]bool, error) {
 	return active, err
 }
 
-// Inactive says which shard isn't served by a living replica, by the records and by the replicas' own logs; nil when
-// all are.
+// Inactive returns an error that names a shard that no living replica serves, by the records and by the replicas'
+// own logs; nil if all are served.
 func (f *Fleet) Inactive(ctx context.Context) error {
 	_, err := f.shares(ctx)
 	return err
@@ -168,7 +171,8 @@ func (f *Fleet) shares(ctx context.Context) (map[string]int, error) {
 	return counts, nil
 }
 
-// Unsettled says what is missing before nothing is Inactive and the counts are within one of each other.
+// Unsettled returns what is Inactive, or an error if the replicas' counts of shards differ by more than one; nil if
+// all is at rest.
 func (f *Fleet) Unsettled(ctx context.Context) error {
 	counts, err := f.shares(ctx)
 	if err != nil {

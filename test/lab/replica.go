@@ -20,7 +20,8 @@ type Program struct {
 	Name, Binary string
 	// LogPath is the file that its output is appended to.
 	LogPath string
-	// Addresses is how many free addresses it listens on; Args gets them. They may be called anew with others.
+	// Addresses is how many free addresses it listens on; Args gets them. Args may be called again with
+	// other addresses.
 	Addresses int
 	Args      func(addresses []string) []string
 	// Environment is added to ours, less what would set a replica's flags, clusters or tracing behind our back.
@@ -42,7 +43,7 @@ type Replica struct {
 	command   *exec.Cmd
 	addresses []string
 	killed    time.Time
-	asked     bool // to end, in whichever way
+	asked     bool // to end, by any signal
 	tries     int
 }
 
@@ -52,8 +53,8 @@ const portTries = 4
 // ErrStillRuns says that a process didn't end in time.
 var ErrStillRuns = errors.New("still runs")
 
-// StartProgram starts a process. One that ends because somebody was faster to listen on its port is started again with
-// another one.
+// StartProgram starts a process. If it ends because another program was faster to listen on its port, it is started
+// again with another port.
 func StartProgram(p Program) (*Replica, error) {
 	r := &Replica{
 		Name: p.Name, LogPath: p.LogPath, Log: &Log{path: p.LogPath}, Started: time.Now(), program: p,
@@ -151,7 +152,7 @@ func (r *Replica) signal(s syscall.Signal) {
 	_ = r.command.Process.Signal(s) // one that has ended needs none
 }
 
-// ask notes that the process is to end, and returns when.
+// ask notes that the process was asked to end, and returns the time.
 func (r *Replica) ask(killed bool) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -206,14 +207,14 @@ func (r *Replica) KilledAt() time.Time {
 	return r.killed
 }
 
-// Asked tells whether it was told to end, or killed.
+// Asked reports whether it was asked to end, or killed.
 func (r *Replica) Asked() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.asked
 }
 
-// Ended tells whether the process is gone.
+// Ended reports whether the process is gone.
 func (r *Replica) Ended() bool {
 	select {
 	case <-r.done:
@@ -244,7 +245,7 @@ func (r *Replica) Wait(within time.Duration) error {
 	return nil
 }
 
-// DiedByItself is an error, with the last line of its log, if the process ended though nobody asked it to.
+// DiedByItself returns an error, with the last line of the log, if the process ended without having been asked to.
 func (r *Replica) DiedByItself() error {
 	if !r.Ended() || r.Asked() {
 		return nil

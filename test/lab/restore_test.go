@@ -63,7 +63,7 @@ func TestHomeThatIsRestoredUnderLiveReplicasIsServedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		moves, changes := age(t, f, *restoredAge)
-		late := labtest.Replica(t, f, fmt.Sprint("late", round)) // what moves to it is lost
+		late := labtest.Replica(t, f, fmt.Sprint("late", round)) // the restore forgets what has moved to it
 		settled()
 		if way.layout {
 			divide(t, f, round)
@@ -113,7 +113,7 @@ func TestHomeThatIsRestoredUnderLiveReplicasIsServedAgain(t *testing.T) {
 	}
 }
 
-// age has home live through what a busy fleet does to it in so many seconds.
+// age makes the changes to home that a busy fleet makes in so many seconds.
 func age(t *testing.T, f *lab.Fleet, seconds int) (moves, changes int) {
 	t.Helper()
 	shards, err := f.Shards(t.Context())

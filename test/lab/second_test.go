@@ -51,7 +51,8 @@ func TestAReplicaBehindAnAPIServerThatLagsIsStillRight(t *testing.T) {
 	facts.Ats = labtest.CreateAts(t, f.Client("west"), "west", "at", ats, func(i int) time.Time {
 		return time.Now().Add(time.Duration(i) * 500 * time.Millisecond)
 	})
-	// All that was first's goes to the one that lags, by a crash, and half of it back.
+	// After a crash of first, the replica behind the lagging server gets all of its shards. Then third gets half of
+	// them.
 	f.Replicas()[0].Kill()
 	settled()
 	labtest.Replica(t, f, "third")
@@ -86,7 +87,8 @@ func late(t *testing.T, f *lab.Fleet, server *localplane.Second) {
 		}
 		defer streams[name].Stop()
 	}
-	// arrivals are when the watch of a server shows an object; the channel is closed if it never does.
+	// arrival returns a channel that gets the time at which a server's watch shows an object. It is closed if the
+	// watch ends before that.
 	arrival := func(server, name string) <-chan time.Time {
 		at := make(chan time.Time, 1)
 		go func() {
@@ -114,7 +116,7 @@ func late(t *testing.T, f *lab.Fleet, server *localplane.Second) {
 		if err := clients["first"].Create(ctx, made); err != nil {
 			t.Fatal(err)
 		}
-		if c.lag > 0 { // its cache doesn't have it yet, but whoever asks for what is current gets it
+		if c.lag > 0 { // its cache doesn't have the object yet, but a read that must be current gets it
 			cached := &corev1.ConfigMapList{}
 			err := clients["second"].List(ctx, cached, client.InNamespace("default"),
 				&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}})

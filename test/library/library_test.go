@@ -1,4 +1,4 @@
-// Package library tests Tenure as a library, from where its users stand: a controller of somebody else's is sharded.
+// Package library tests Tenure as a library, as its users see it: it shards a controller that isn't part of Tenure.
 package library
 
 import (
@@ -58,7 +58,7 @@ func (p *provider) Start(ctx context.Context, aware multicluster.Aware) error {
 // wiring builds the same controller on a manager in one of the supported ways.
 type wiring func(*shard.Manager, reconcile.TypedReconciler[mcreconcile.Request]) error
 
-// twoInOneProcess allows what only a test does: the same controller name twice.
+// twoInOneProcess allows two controllers of the same name in one process, which only a test has.
 var twoInOneProcess = mccontroller.Options{SkipNameValidation: ptr.To(true)}
 
 // The lines of a program that uses Tenure's own sources.
@@ -75,7 +75,7 @@ func takenOver(mgr *shard.Manager, r reconcile.TypedReconciler[mcreconcile.Reque
 		Complete(mgr.Guard(r))
 }
 
-// signers counts who reconciled what at which time, and never two at once.
+// signers records which replica reconciles which object, and each time two do so at once.
 type signers struct {
 	mu      sync.Mutex // guards all below
 	running map[string]string
@@ -116,7 +116,7 @@ func (s *signers) enter(replica, key string) (leave func()) {
 	}
 }
 
-// replica runs one manager until its stop is called, which waits for it.
+// startReplica runs one manager until stop is called, which waits for it.
 func startReplica(t *testing.T, planes *localplane.Planes, name string, wire wiring, s *signers) (stop func()) {
 	t.Helper()
 	stop, _ = startWith(t, planes, name, planes.Cluster("west").RESTConfig(), wire,
@@ -146,7 +146,7 @@ func startWith(t *testing.T, planes *localplane.Planes, name string, connection 
 		Metrics: metricsserver.Options{BindAddress: "0"},
 	}, shard.Config{
 		Replica:       name,
-		LeaseDuration: 3 * time.Second,
+		LeaseDuration: 5 * time.Second,
 		DrainTimeout:  drainTimeout,
 		ShardBits:     1,
 		Kinds:         []shard.Kind{shard.Primary(&corev1.ConfigMap{})},

@@ -193,7 +193,7 @@ func shared(t *testing.T, in client.Client, environment ...string) {
 			t.Fatal(err)
 		}
 		leave[name] = sync.OnceFunc(func() {
-			_ = program.Process.Signal(syscall.SIGTERM) // Wait tells if it isn't there any more
+			_ = program.Process.Signal(syscall.SIGTERM) // if it has ended, Wait says so
 			if err := program.Wait(); err != nil {
 				t.Errorf("replica %s: %v\n%s", name, err, said.String())
 			}

@@ -121,8 +121,8 @@ func TestWhatNeverReturnsCostsItsShardOnly(t *testing.T) {
 	}
 }
 
-// signsAgain takes the signature off an object of a shard that the replica serves, and waits until it is back. It is 0
-// where there is none.
+// signsAgain takes the signature off an object of a shard that the replica serves, and returns how long it takes
+// until it is back; 0 if there is no such object.
 func signsAgain(t *testing.T, west client.Client, by *shard.Manager, stuck map[string]string) time.Duration {
 	t.Helper()
 	list := &corev1.ConfigMapList{}

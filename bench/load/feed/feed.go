@@ -33,7 +33,7 @@ func (k Kind) resource() string {
 	return map[Kind]string{Ats: "ats", Pods: "pods", Shards: "shards", Deployments: "deployments"}[k]
 }
 
-// Path is where the objects of a namespace are, or all objects if it is empty.
+// Path returns the path of the objects of a namespace, or of all objects if it is empty.
 func (k Kind) Path(namespace string) string {
 	if namespace == "" {
 		return string(k) + "/" + k.resource()
@@ -44,15 +44,13 @@ func (k Kind) Path(namespace string) string {
 // Object is what is decoded.
 type Object struct {
 	Metadata struct {
-		Namespace         string `json:"namespace"`
-		Name              string `json:"name"`
-		UID               string `json:"uid"`
-		ResourceVersion   string `json:"resourceVersion"`
-		DeletionTimestamp string `json:"deletionTimestamp,omitempty"`
-		OwnerReferences   []struct {
+		Namespace       string `json:"namespace"`
+		Name            string `json:"name"`
+		UID             string `json:"uid"`
+		ResourceVersion string `json:"resourceVersion"`
+		OwnerReferences []struct {
 			Kind string `json:"kind"`
 			Name string `json:"name"`
-			UID  string `json:"uid"`
 		} `json:"ownerReferences,omitempty"`
 	} `json:"metadata"`
 	Spec struct {
@@ -60,7 +58,8 @@ type Object struct {
 		Cluster  string `json:"cluster,omitempty"`
 		Prefix   string `json:"prefix,omitempty"`
 		Assignee string `json:"assignee,omitempty"`
-		// Layout is there in the list of a cluster's shards, which is a record of the same kind and no shard.
+		// Layout is set only in the record that lists a cluster's shards. That record has the same kind, but it is
+		// no shard.
 		Layout   *struct{} `json:"layout,omitempty"`
 		Replicas int       `json:"replicas,omitempty"`
 	} `json:"spec"`
@@ -79,11 +78,16 @@ func (o *Object) Owner() string {
 	return o.Metadata.OwnerReferences[0].Name
 }
 
+// OwnedBy reports whether the object's owner is of a kind.
+func (o *Object) OwnedBy(kind string) bool {
+	return len(o.Metadata.OwnerReferences) > 0 && o.Metadata.OwnerReferences[0].Kind == kind
+}
+
 // Event is one change as it arrives.
 type Event struct {
 	Type   string // ADDED, MODIFIED, DELETED
 	Object Object
-	// At is when it was here, before it was decoded.
+	// At is when the event arrived, before it was decoded.
 	At time.Time
 }
 
@@ -162,7 +166,8 @@ func (c *Client) get(ctx context.Context, kind Kind, query url.Values) (io.ReadC
 }
 
 // Follow calls on for every change since a resourceVersion, until the context ends, which is no error. A watch that
-// breaks off is taken up where it was; one that can't be is an error, because then changes have been missed.
+// breaks off is resumed where it stopped. If that isn't possible, changes have been missed, and it returns an
+// error.
 func (c *Client) Follow(ctx context.Context, kind Kind, since string, on func(Event)) error {
 	for {
 		err := c.follow(ctx, kind, &since, on)

@@ -54,8 +54,8 @@ var patience = 20 * time.Second
 
 // Options say whose page is opened, how and where.
 type Options struct {
-	// Namespace of the replicas; Selector are the labels of their Pods, Pod one of them by name ("" means any that is
-	// ready).
+	// Namespace is that of the replicas. Selector are the labels of their Pods. Pod names one of them; "" means any
+	// that is ready.
 	Namespace, Selector, Pod string
 	// Port of metrics and page.
 	Port int
@@ -82,7 +82,7 @@ func (o Options) Check() error {
 	return err
 }
 
-// address is that of a port that only this machine reaches.
+// address returns the address to listen at, which only this machine may reach.
 func (o Options) address() (*net.TCPAddr, error) {
 	address, err := net.ResolveTCPAddr("tcp", o.Listen)
 	if err != nil {
@@ -141,7 +141,7 @@ func Open(ctx context.Context, home *rest.Config, o Options, ready func(pod, add
 	return nil
 }
 
-// pod finds the Pod to look at.
+// pod returns the name of the Pod whose page is opened.
 func (o Options) pod(ctx context.Context, clients kubernetes.Interface) (string, error) {
 	if o.Pod != "" {
 		return o.Pod, nil
@@ -202,10 +202,10 @@ func (o Options) forward(ctx context.Context, home *rest.Config, clients kuberne
 	return ports[0].Local, nil
 }
 
-// caller is a transport that presents the caller's token, or the service account's.
+// caller returns a transport that presents the caller's token, or the service account's.
 func (o Options) caller(ctx context.Context, home *rest.Config,
 	clients kubernetes.Interface) (http.RoundTripper, error) {
-	// The replica's certificate is its own. Who it is, the API server vouches for: the connection is a stream to the Pod.
+	// The certificate isn't verified. The API server vouches for the replica: the connection is a stream to its Pod.
 	base := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	if o.Plain {
 		return base, nil
@@ -227,7 +227,7 @@ func (o Options) caller(ctx context.Context, home *rest.Config,
 	return transport.HTTPWrappersForConfig(config, base)
 }
 
-// try says in plain words why the page can't be had.
+// try asks for the page once, and says in plain words why it can't be had.
 func (o Options) try(ctx context.Context, caller http.RoundTripper, replica *url.URL) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -278,7 +278,7 @@ func proxy(replica *url.URL, caller http.RoundTripper) http.Handler {
 	}
 }
 
-// accountTokens are tokens of a service account, each requested when four fifths of the life of the one before are
+// accountTokens requests tokens of a service account. A token counts as expired when four fifths of its life are
 // over.
 type accountTokens struct {
 	ctx             context.Context
@@ -299,7 +299,7 @@ func (a *accountTokens) Token() (*oauth2.Token, error) {
 	return &oauth2.Token{AccessToken: answer.Status.Token, Expiry: asked.Add(life * 4 / 5)}, nil
 }
 
-// guard lets in who knows the key, under the address' own name, to the page alone.
+// guard lets requests through to the page alone, if they know the key and name the right host.
 func guard(address, key string, next http.Handler) http.Handler {
 	knows := func(text string) bool { return subtle.ConstantTimeCompare([]byte(text), []byte(key)) == 1 }
 	// Cookies aren't kept apart by port: another page that is open at the same time needs a cookie of another name.
@@ -315,7 +315,7 @@ func guard(address, key string, next http.Handler) http.Handler {
 		case knows(r.URL.Query().Get("key")):
 			http.SetCookie(w, &http.Cookie{Name: cookie, Value: key, Path: statuspage.Path, HttpOnly: true,
 				SameSite: http.SameSiteStrictMode})
-			http.Redirect(w, r, statuspage.Path, http.StatusFound) // the key leaves the address
+			http.Redirect(w, r, statuspage.Path, http.StatusFound) // removes the key from the browser's address
 		default:
 			if c, err := r.Cookie(cookie); err != nil || !knows(c.Value) {
 				http.Error(w, "open the address that tenure page printed", http.StatusForbidden)

@@ -20,7 +20,7 @@ type Collector struct {
 	descs  map[string]*prometheus.Desc
 }
 
-// NewCollector returns the metrics of what status says.
+// NewCollector returns a Collector of what the function status returns.
 func NewCollector(status func() shard.Status) *Collector {
 	c := &Collector{status: status, now: time.Now, descs: map[string]*prometheus.Desc{}}
 	for _, m := range []struct {

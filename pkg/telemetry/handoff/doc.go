@@ -11,9 +11,9 @@
 //
 // # The trace of a move
 //
-// Its id follows from the shard, the epoch that the move leads to and the UID of the shard's record, so that everybody
-// who takes part can add spans without having been told anything. The steps are children of the root span, whose id
-// follows in the same way and which the new holder sends once it has done its first reconcile:
+// Its id follows from the shard, the epoch that the move leads to and the UID of the shard's record. So each
+// participant can add spans without being told an id. The steps are children of the root span, whose id follows in
+// the same way. The new holder sends the root span once it has done its first reconcile:
 //
 //	handoff west/01        new holder
 //	├─ plan                coordinator

@@ -16,25 +16,25 @@ import (
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
-// patience is how long a move's root span waits for a first reconcile. A shard in which nothing is to be done has none.
+// patience is how long a move's root span stays open for a first reconcile. A shard without work has none.
 const patience = 10 * time.Second
 
-// calledOff is when a shard that was warmed or drained isn't waited for any more: nobody tells of a move that was
-// called off.
+// calledOff is after how long the steps of a shard that was warmed or drained are forgotten. No call reports that a
+// move was called off.
 const calledOff = time.Hour
 
-// Watcher is a [shard.Observer] that makes traces and metrics of what it is told. It is safe for concurrent use.
+// Watcher is a [shard.Observer] that makes traces and metrics of what it observes. It is safe for concurrent use.
 type Watcher struct {
 	shard.NopObserver
 	now func() time.Time
 
-	// open counts the shards in warm and in arrivals: every reconcile asks whether there are any.
+	// open is len(steps)+len(arrivals). Every reconcile reads it, without the lock.
 	open atomic.Int64
 
 	mu       sync.Mutex // guards all below
 	tell     func(...telemetry.Span)
-	served   map[string]tenure   // what was activated here last, by the shard's name, as all below
-	steps    map[string]*pending // on the way here, or on the way away
+	served   map[string]tenure   // the last tenure here, by shard name, as all below
+	steps    map[string]*pending // of moves to here or from here
 	arrivals map[string]*arrival // root spans that are open
 
 	moves  *prometheus.CounterVec
@@ -44,13 +44,13 @@ type Watcher struct {
 	writes *prometheus.CounterVec
 }
 
-// tenure is one of this replica.
+// tenure is a tenure of this replica.
 type tenure struct {
 	epoch  protocol.Epoch
 	closed time.Time // zero while it lasts
 }
 
-// NewWatcher returns a watcher that tells nobody yet.
+// NewWatcher returns a Watcher. It drops spans until [Watcher.Tell] is called.
 func NewWatcher() *Watcher {
 	w := &Watcher{
 		now: time.Now, tell: func(...telemetry.Span) {},
@@ -75,24 +75,24 @@ func NewWatcher() *Watcher {
 				"and what became of them.",
 		}, []string{"write", "outcome"}),
 	}
-	// rates need a zero to start from
+	// A rate needs a series that starts at zero.
 	for _, kind := range []protocol.MoveKind{protocol.Join, protocol.Planned, protocol.Exit, protocol.Crash} {
 		w.moves.WithLabelValues(string(kind), "done")
 	}
 	return w
 }
 
-// Tell sets who takes the spans.
+// Tell sets the function that gets the spans. It is called under a lock, so it must return at once.
 func (w *Watcher) Tell(tell func(...telemetry.Span)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.tell = tell
 }
 
-// pending are the steps of one shard that can be told only when a later one shows which epoch they belong to.
+// pending holds steps of one shard until a later step shows which epoch they belong to.
 type pending struct {
 	warm, activate, claim, drain *shard.Step
-	early                        *telemetry.Reconciled // ended before the activation was told
+	early                        *telemetry.Reconciled // a reconcile that ended before Activated was called
 }
 
 // last is when the last of the steps ended.
@@ -131,7 +131,7 @@ func (w *Watcher) Stepped(s shard.Step) {
 	name := s.Shard.String()
 	if s.Outcome != protocol.Committed {
 		w.moves.WithLabelValues(string(s.Name), s.Outcome.String()).Inc()
-		// A failed step isn't part of a move that came about; one of unknown outcome is tried again.
+		// A failed step is part of no completed move. A step with an unknown outcome is tried again.
 		return
 	}
 	switch s.Name {
@@ -150,7 +150,8 @@ func (w *Watcher) Stepped(s shard.Step) {
 	}
 }
 
-// handedOff tells how a tenure of this replica ended. Where nobody comes after it, that is the end of its own story.
+// handedOff sends the spans of a tenure's end. A handoff belongs to the trace of the next tenure, a release to the
+// trace of the tenure that ends.
 func (w *Watcher) handedOff(name string, s shard.Step) {
 	ours, into := s.Epoch-1, s.Epoch
 	if w.served[name].epoch != ours {
@@ -198,7 +199,7 @@ func (w *Watcher) Activated(a shard.Activation) {
 	w.arrivals[name] = came
 }
 
-// Reconciled takes the news of a reconcile that has ended.
+// Reconciled records a finished reconcile. It is meant for [telemetry.Config].Reconciled.
 func (w *Watcher) Reconciled(r telemetry.Reconciled) {
 	if w.open.Load() == 0 {
 		return
@@ -209,12 +210,12 @@ func (w *Watcher) Reconciled(r telemetry.Reconciled) {
 	if a := w.arrivals[name]; a != nil {
 		w.close(name, a, &r)
 	} else if p := w.steps[name]; p != nil && p.warm != nil && p.early == nil {
-		p.early = &r // its gate is open, and we are about to be told
+		p.early = &r // its gate is open, and Activated is about to be called
 	}
 }
 
-// Closed implements [shard.Observer]. It may come before the news that the shard was handed off, which asks what was
-// served.
+// Closed implements [shard.Observer]. It may be called before Stepped reports the handoff, which needs to know what
+// was served.
 func (w *Watcher) Closed(id keyspace.ShardID, _ protocol.Epoch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -228,7 +229,8 @@ func (w *Watcher) Closed(id keyspace.ShardID, _ protocol.Epoch) {
 	}
 }
 
-// Renewed implements [shard.Observer]. It comes regularly, so it is also when those who wait in vain are let go.
+// Renewed implements [shard.Observer]. It is called regularly, so it also closes root spans that have waited too
+// long.
 func (w *Watcher) Renewed(margin time.Duration) {
 	w.margin.Set(margin.Seconds())
 	w.flush(w.now().Add(-patience))
@@ -249,7 +251,7 @@ func (w *Watcher) Wrote(what string, outcome protocol.Outcome) {
 	w.writes.WithLabelValues(what, outcome.String()).Inc()
 }
 
-// Flush sends what still waits, because nothing more will come.
+// Flush sends all that waits. Call it when no more calls will come.
 func (w *Watcher) Flush() {
 	w.flush(w.now())
 	w.mu.Lock()
@@ -257,7 +259,7 @@ func (w *Watcher) Flush() {
 	w.giveUp()
 }
 
-// giveUp tells of claims that came to nothing, and forgets all that is pending; w.mu is held.
+// giveUp sends the claims that led to no tenure, and forgets all pending steps. The caller holds w.mu.
 func (w *Watcher) giveUp() {
 	for name, p := range w.steps {
 		if p.claim != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
-// IDs returns the ids of the trace and the root span of a move: the same for everybody who takes part.
+// IDs returns the ids of the trace and the root span of a move. All participants compute the same ones.
 func IDs(record string, id keyspace.ShardID, epoch protocol.Epoch) (trace.TraceID, trace.SpanID) {
 	sum := sha256.Sum256(fmt.Appendf(nil, "tenure handoff\x00%s\x00%s\x00%d", record, id, epoch))
 	return trace.TraceID(sum[:16]), trace.SpanID(sum[16:24])
@@ -46,15 +46,15 @@ func about(id keyspace.ShardID, epoch protocol.Epoch) []attribute.KeyValue {
 	}
 }
 
-// arrival is a move that has come here: its root span is open until the first reconcile.
+// arrival is a move to this replica. Its root span is open until the first reconcile.
 type arrival struct {
 	shard.Activation
 	warm     *shard.Step // nil if it isn't known
-	claim    *shard.Step // nil if it was handed off
+	claim    *shard.Step // nil after a handoff
 	activate *shard.Step
 }
 
-// spans are the root and what this replica alone knows. first is nil if there was no reconcile.
+// spans returns the root span and the steps that only this replica knows. first is nil if there was no reconcile.
 func (a *arrival) spans(first *telemetry.Reconciled) []telemetry.Span {
 	traceID, rootID := IDs(string(a.Record), a.Shard, a.Epoch)
 	start, end := a.activate.Start, a.activate.End
@@ -86,15 +86,15 @@ func (a *arrival) spans(first *telemetry.Reconciled) []telemetry.Span {
 	return append([]telemetry.Span{root}, steps...)
 }
 
-// stepIn is a step whose record may have become known only later: a claim can follow on the record's creation before
-// the watch has brought that.
+// stepIn returns the span of a step, under a record whose UID is known only now: a replica may claim a shard before
+// its watch shows the new record.
 func stepIn(s shard.Step, epoch protocol.Epoch, record types.UID) telemetry.Span {
 	s.Record = record
 	return stepSpan(s, epoch)
 }
 
-// unserved is a move whose new holder never served the shard, as when its cluster can't be reached. last is what shows
-// that it won't.
+// unserved returns the failed root span of a move whose new holder never served the shard, for instance because its
+// cluster can't be reached. last is the step that shows this.
 func (p *pending) unserved(last shard.Step, epoch protocol.Epoch) []telemetry.Span {
 	traceID, rootID := IDs(string(last.Record), last.Shard, epoch)
 	root := telemetry.Span{

@@ -26,7 +26,7 @@ type Client struct {
 	HTTP *http.Client
 }
 
-// Query says which traces are wanted: those that have a span with all of this.
+// Query selects traces that have a span with all of this.
 type Query struct {
 	Service   string
 	Operation string
@@ -131,7 +131,7 @@ func (c *Client) get(ctx context.Context, path string) ([]Trace, error) {
 	}
 	var a answer
 	decoder := json.NewDecoder(io.LimitReader(res.Body, maxAnswer))
-	decoder.UseNumber() // an epoch is as long as a time in milliseconds, and must be read as it was written
+	decoder.UseNumber() // an epoch is a large number, and must be read as it was written
 	if err := decoder.Decode(&a); err != nil {
 		return nil, fmt.Errorf("reading Jaeger's answer: %w", err)
 	}

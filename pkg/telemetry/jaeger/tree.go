@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/text"
 )
 
-// shownTags are worth a place in the tree, in this order; the name is what it is shown as.
+// shownTags are the tags that the tree shows, in this order, with the name under which each is shown.
 var shownTags = []struct{ tag, name string }{
 	{"tenure.shard", ""}, {"tenure.epoch", "epoch"}, {"tenure.move", ""}, {"tenure.peer", "with"},
 	{"tenure.replica", "at"}, {"tenure.incarnation", "at"},
@@ -42,7 +42,7 @@ func WriteTree(to io.Writer, t Trace, links bool) error {
 	for _, i := range roots {
 		p.span(i, "", "", 0)
 	}
-	for i := range t.Spans { // those that name each other as parents
+	for i := range t.Spans { // spans in a cycle of parents, which has no root
 		p.span(i, "", "", 0)
 	}
 	width := nameWidth
@@ -71,7 +71,7 @@ type printer struct {
 	trace    Trace
 	links    bool
 	children map[string][]int
-	printed  []bool // by span: each is printed once, whatever they say of each other
+	printed  []bool // by span: each is printed once, even in a cycle of parents
 	rows     []row
 }
 
@@ -105,7 +105,7 @@ func (p *printer) span(i int, first, rest string, depth int) {
 	}
 }
 
-// facts are what is worth knowing of a span, in one line.
+// facts returns the shown tags of a span, in one line.
 func facts(s *Span) string {
 	var parts []string
 	for _, shown := range shownTags {

@@ -139,8 +139,7 @@ func (d *Driver) settleDoubts() {
 	d.read(pending{why: doubted}, d.doubts.of[0])
 }
 
-// doubtSettled goes on to the next record. One that couldn't be read comes last from now on: perhaps nobody can read
-// it.
+// doubtSettled goes on to the next record. A record that couldn't be read moves to the end: it may be unreadable.
 func (d *Driver) doubtSettled(p pending, found bool) {
 	d.doubts.asked = false
 	first := len(d.doubts.of) > 0 && d.doubts.of[0] == p.of // otherwise the list has begun again

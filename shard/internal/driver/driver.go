@@ -129,7 +129,7 @@ func (d *Driver) Handle(now ownership.Instant, e Event) []Request {
 		}
 	case Clusters:
 		d.known, d.stale = e, true
-		maps.DeleteFunc(d.unusable, func(c keyspace.ClusterName, _ bool) bool { // nobody looks at what is gone
+		maps.DeleteFunc(d.unusable, func(c keyspace.ClusterName, _ bool) bool { // gone: no longer looked at
 			_, there := e.Bits[c]
 			return !there
 		})

@@ -891,6 +891,22 @@ func TestARecordThatCannotBeReadKeepsNoOtherFromBeingRead(t *testing.T) {
 	}
 }
 
+// The answer to a read may come after that to a write which was sent later.
+func TestAReadFromBeforeTheOwnLeaseWasMadeEndsNothing(t *testing.T) {
+	b := newBench(t)
+	begin := find[Begin](b)
+	b.feed(Listed{begin.ID})
+	creation := find[Write](b)
+	b.feed(Reconnected{})
+	read := find[Read](b)
+	if read.Of != (Subject{Lease: begin.ID}) {
+		t.Fatalf("it reads %v, want its own Lease", read.Of)
+	}
+	b.answer(creation, ownership.Committed)
+	b.feed(Found{Number: read.Number, What: ownership.LeaseGone{ID: begin.ID}})
+	none[Stop](b)
+}
+
 func TestWhatAnEarlierIncarnationWasShownCountsNoMore(t *testing.T) {
 	b := joined(t)
 	b.feed(Seen{By: "a-0", What: ownership.LeaseGone{ID: "a-1"}})

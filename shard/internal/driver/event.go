@@ -14,10 +14,10 @@ type Event interface{ event() }
 type (
 	// Start: the process takes part from now on. The known clusters are fed before.
 	Start struct{}
-	// Clusters: the workload clusters that exist now and are to be divided, a new one into 2^Bits shards. Connections
-	// distinguishes the present connection of each from earlier ones; a cluster without an entry is never reconnected.
-	// UIDs distinguishes a cluster from others that had or have its name; "" if that isn't known. The maps are never
-	// changed afterwards.
+	// Clusters: the workload clusters that exist now and have kinds to divide, a new one into at most 2^Bits shards.
+	// Connections distinguishes the present connection of each from earlier ones; a cluster without an entry is never
+	// reconnected. UIDs distinguishes a cluster from others that had or have its name; "" if that isn't known. The
+	// maps are never changed afterwards.
 	Clusters struct {
 		Bits        map[keyspace.ClusterName]int
 		UIDs        map[keyspace.ClusterName]string
@@ -150,7 +150,7 @@ type (
 		ID     keyspace.ShardID
 		Epoch  ownership.Epoch
 		Record string // its UID
-		// Kind and From say how the shard came here, and from whom; "" if that isn't known.
+		// Kind is the kind of the move by which the shard came here, From its holder before; "" if that isn't known.
 		Kind protocol.MoveKind
 		From ownership.Incarnation
 		// Since is when the old tenure ended, perhaps by another machine's wall clock; zero if the shard wasn't served

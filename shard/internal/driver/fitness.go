@@ -18,14 +18,14 @@ type Health struct {
 // Probe checks whether a cluster's API server can be used from here. [Health] answers it.
 type Probe struct{ Cluster keyspace.ClusterName }
 
-// Counted: how many objects a cluster has; negative where that can't be found out. It answers a [Count].
+// Counted: a cluster has this many objects, or a negative number if they couldn't be counted. It answers a [Count].
 type Counted struct {
 	Cluster keyspace.ClusterName
-	UID     string // as the question had it
+	UID     string // from the Count that it answers
 	Objects int64
 }
 
-// Count: count the objects of a cluster, and answer by a [Counted], soon and in any case.
+// Count: count the objects of a cluster. A [Counted] must answer it soon, even if counting fails.
 type Count struct {
 	Cluster keyspace.ClusterName
 	UID     string
@@ -36,8 +36,8 @@ func (Counted) event() {}
 func (Probe) request() {}
 func (Count) request() {}
 
-// health records what is known of a cluster. It is kept for the next incarnation, since only changes are sent. A look
-// that was under way when its cluster went says nothing: nobody would look again.
+// health records whether a cluster can be used. It is kept for the next incarnation, since only changes are sent. The
+// result of a look at a cluster that has gone meanwhile is ignored, since no other look would correct it.
 func (d *Driver) health(e Health) {
 	if _, there := d.known.Bits[e.Cluster]; !there {
 		return

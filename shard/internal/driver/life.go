@@ -131,7 +131,7 @@ type sealings struct {
 	tries int               // failures since one was sealed
 }
 
-// add adds an incarnation whose lease is to be sealed, not before the given time.
+// add adds an incarnation whose lease must be sealed, at the given time at the earliest.
 func (s *sealings) add(id ownership.Incarnation, at ownership.Instant) {
 	s.of, s.at = append(s.of, id), at
 }

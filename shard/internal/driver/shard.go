@@ -46,7 +46,8 @@ func (d *Driver) opened(e Opened) {
 	if s := d.shards[e.ID]; s != nil && s.warming == e.Number {
 		before := d.replaced(e.ID, s)
 		s.connection = e.Connection
-		// The connection may have been replaced since. If not, the machine isn't told: each time it decides on all shards.
+		// The connection may have been replaced since. If not, the machine gets no input: each time it decides on all
+		// shards.
 		d.stale = d.stale || before || d.replaced(e.ID, s)
 	}
 }

@@ -143,7 +143,7 @@ func (d *Driver) found(e Found) {
 		seen.Asked = p.asked.Add(1)
 		what = seen
 		d.lookAll(seen)
-	case ownership.LeadGone:
+	case ownership.LeadGone, ownership.LeaseGone:
 		if d.newest(p.of) > p.known {
 			what = nil // a newer one was seen since
 		}

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// ErrStalled is the cause with which requests to a cluster are given up that accepts them and never answers. It is a
-// timeout to whoever asks.
+// ErrStalled is the cause when requests are given up because the cluster accepts them and never answers. It is a
+// timeout: errors.Is(ErrStalled, context.DeadlineExceeded) is true.
 var ErrStalled error = stalled{}
 
 type stalled struct{}
@@ -18,24 +18,27 @@ func (stalled) Error() string        { return "the cluster doesn't answer" }
 func (stalled) Is(target error) bool { return target == context.DeadlineExceeded }
 
 const (
-	// stallAfter is how long a cluster may leave all requests unanswered before they are given up. A slow cluster that
-	// answers something is waited for: its own priority and fairness may be queueing the request, or a webhook may take
-	// long to admit a write. For the sake of a write an inquiry is made at half of that time.
+	// stallAfter is how long a cluster may leave all requests unanswered before they are given up. While it answers
+	// anything, the others wait: its priority and fairness may be queueing a request, a webhook may take long to
+	// admit a write, or an aggregated server to answer a read. After half of the time, an inquiry is made on behalf
+	// of a request.
 	stallAfter = 3 * time.Second
-	// longestAnswer is for how long inquiries are made for one write. API servers give requests up after it.
+	// longestAnswer is for how long inquiries are made on behalf of one request. After it, API servers give the
+	// request up.
 	longestAnswer = time.Minute
-	// listStallAfter is the same for lists. They hold no worker, and one that is asked for again is the same work again
-	// for a server that has too much of it.
+	// listStallAfter is the same for lists. A list holds no worker, and repeating it repeats all its work, on a
+	// server that has too much to do.
 	listStallAfter = 15 * time.Second
-	// FirstPause and LastPause bound how long a cluster that failed is left alone; it doubles in between. A cluster that
-	// is back has its backlog begun a second after LastPause at most: its keys don't come back all at once.
+	// FirstPause and LastPause bound how long a cluster that failed is left alone; the pause doubles in between. When
+	// a cluster is back, work on its backlog begins a second after LastPause at most: its keys don't come back all at
+	// once.
 	FirstPause = time.Second
 	LastPause  = 4 * time.Second
 )
 
-// Breaker is what is known of a cluster by the requests of its shards, and keeps the workers of a controller from being
-// held by one that can't use them. One serves all shards of a real cluster. While it is open, the cluster's keys are
-// put off, and every pause one of them is let through to see: it probes with real work. It is safe for concurrent use;
+// Breaker judges a cluster by the requests of its shards. It keeps a cluster that can't be used from holding the
+// workers of a controller. All shards of a real cluster share one. While it is open, the cluster's keys are put off,
+// and once per pause one of them is let through on trial: it probes with real work. It is safe for concurrent use;
 // the zero value is closed.
 type Breaker struct {
 	mu   sync.Mutex // guards seen
@@ -44,37 +47,39 @@ type Breaker struct {
 	asking atomic.Bool // an inquiry is on its way
 }
 
-// PutOff returns how long a key of a namespace should wait, 0 if it needn't; again says that it was refused before,
-// by 403 or 500.
-// When a pause is over the caller is the one that is let through, on trial, and the others wait on.
+// PutOff returns how long a key of a namespace should wait, 0 if it needn't. again says that the cluster refused the
+// key before, by 403 or 500. When a pause is over, the caller is let through on trial, and others wait on.
 func (b *Breaker) PutOff(namespace string, again bool) (wait time.Duration, trial bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.seen.putOff(time.Now(), namespace, again)
 }
 
-// Untried says that who was let through on trial asked the cluster nothing: the next one is let through at once.
+// Untried records that the caller that was let through on trial sent no request: the next caller is let through at
+// once.
 func (b *Breaker) Untried() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.seen.untried(time.Now())
 }
 
-// Reset forgets why keys are put off: the cluster is reached in another way from now on.
+// Reset closes the breaker and forgets what it was judged by, because the cluster is reached another way from now on.
+// It keeps the times of the last answers.
 func (b *Breaker) Reset() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.seen = judgement{lastAnswer: b.seen.lastAnswer, lastUsable: b.seen.lastUsable}
 }
 
-// alive notes the answer to an inquiry.
+// alive records the answer to an inquiry.
 func (b *Breaker) alive() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.seen.speaks(time.Now(), "")
 }
 
-// Left is for how long a key of a namespace that has just failed is put off, and whether it is. It lets none through.
+// Left returns for how long the keys of a namespace are put off; open is false if they aren't. Unlike PutOff, it lets
+// no key through on trial.
 func (b *Breaker) Left(namespace string) (wait time.Duration, open bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -89,30 +94,30 @@ func (b *Breaker) Open() (open bool, why Cause) {
 	return !b.seen.all.until.IsZero(), b.seen.all.cause
 }
 
-// State is how the cluster stands, and why, by what was heard of it lately.
+// State returns the cluster's state and its cause, judged by its recent answers.
 func (b *Breaker) State() (State, Cause) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.seen.state(time.Now())
 }
 
-// LastUsable is when the cluster last answered anything, or a part of it, but that it can't be used from here: by 401
-// or 502 to 504, be it to the lists of caches, which are asked for again and again.
+// LastUsable returns when the cluster last answered, at least in part, with anything that doesn't say that it can't
+// be used from here. Answers of 401 and 502 to 504 say that, even to lists, which caches repeat all the time.
 func (b *Breaker) LastUsable() time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.seen.lastUsable
 }
 
-// lastAnswer is when the cluster last answered anything, or a part of it.
+// lastAnswer returns when the cluster last answered anything, at least in part.
 func (b *Breaker) lastAnswer() time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.seen.lastAnswer
 }
 
-// answered notes an answer that isn't judged, to a list or a watch: the cluster isn't silent. If it refuses them, that
-// is no reason to put keys off, but worth telling.
+// answered records an answer to a list or a watch. It shows that the cluster isn't silent. If it is a refusal, it
+// counts for State, but puts no keys off.
 func (b *Breaker) answered(res *http.Response) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -122,7 +127,7 @@ func (b *Breaker) answered(res *http.Response) {
 	b.seen.count(now, cause)
 }
 
-// Judge notes the answer to a request, after so long.
+// Judge records the answer to a request, and how long it took.
 func (b *Breaker) Judge(req *http.Request, res *http.Response, took time.Duration) {
 	b.judge(req, res, took, retryAfter(res))
 }
@@ -137,14 +142,14 @@ func (b *Breaker) judge(req *http.Request, res *http.Response, took, retryAfter 
 	b.seen.serve(time.Now(), took)
 }
 
-// took notes for how long an answer was read that had begun.
+// took adds the time that it took to read an answer that had begun.
 func (b *Breaker) took(d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.seen.now.took += d
 }
 
-// heard notes that a part of an answer has arrived.
+// heard records that a part of an answer has arrived.
 func (b *Breaker) heard() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -152,15 +157,15 @@ func (b *Breaker) heard() {
 	b.seen.lastUsable = b.seen.lastAnswer
 }
 
-// failed notes that a request got no answer.
+// failed records that a request got no answer.
 func (b *Breaker) failed() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.seen.unanswered(time.Now())
 }
 
-// watchOver bounds one request: its context ends with ErrStalled once nothing at all has come from the cluster for so
-// long. Where asks isn't empty, that is asked at half of the time.
+// watchOver bounds one request: its context ends with ErrStalled once nothing at all has come from the cluster for
+// the time of patience. If asks isn't empty, that inquiry is made after half of it.
 func (b *Breaker) watchOver(ctx context.Context, patience time.Duration, asks inquiry) *watching {
 	w := &watching{of: b, sent: time.Now(), patience: patience, asks: asks}
 	w.ctx, w.cancel = context.WithCancelCause(ctx)
@@ -174,7 +179,7 @@ func (b *Breaker) watchOver(ctx context.Context, patience time.Duration, asks in
 	return w
 }
 
-// watching is how one request is watched over.
+// watching watches over one request.
 type watching struct {
 	of       *Breaker
 	ctx      context.Context // the request's
@@ -183,11 +188,11 @@ type watching struct {
 	patience time.Duration
 	asks     inquiry
 
-	mu    sync.Mutex  // guards all below, from the timer's own first firing, too
+	mu    sync.Mutex  // guards all below, also against the timer's own first firing
 	timer *time.Timer // stopped for good when the watching ends
 }
 
-// look gives the request up, or sees to it that it is looked at again. It runs in the timer's goroutine.
+// look gives the request up, or sets the timer for the next look. It runs in the timer's goroutine.
 func (w *watching) look() {
 	half, quiet := w.patience/2, w.quiet()
 	asks := w.asks.base != nil && time.Since(w.sent) < longestAnswer
@@ -202,7 +207,7 @@ func (w *watching) look() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case w.ctx.Err() != nil: // the watching has ended meanwhile: a timer would outlive it, and hold the request
+	case w.ctx.Err() != nil: // ended meanwhile: a timer would outlive it, and hold the request
 	case left <= 0:
 		w.cancel(ErrStalled)
 	default:
@@ -210,7 +215,7 @@ func (w *watching) look() {
 	}
 }
 
-// quiet is for how long nothing has come from the cluster since the request was sent.
+// quiet returns for how long nothing has come from the cluster since the request was sent.
 func (w *watching) quiet() time.Duration {
 	if heard := w.of.lastAnswer(); heard.After(w.sent) {
 		return time.Since(heard)
@@ -226,8 +231,8 @@ func (w *watching) end() {
 	w.cancel(nil)
 }
 
-// ask makes an inquiry, unless another is being made, and notes an answer. It outlives the request that it is made for,
-// since others may rely on it.
+// ask makes an inquiry, unless another is being made, and records an answer. The inquiry outlives the request that it
+// is made for, since others may rely on it.
 func (b *Breaker) ask(ctx context.Context, i inquiry, within time.Duration) {
 	if !b.asking.CompareAndSwap(false, true) {
 		return

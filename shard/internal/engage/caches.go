@@ -67,8 +67,8 @@ type informing struct {
 	cancel  context.CancelFunc // stops it; nil before it runs
 }
 
-// caches are those of a shard: of its declared kinds, and of others for which an informer is asked. It is safe for
-// concurrent use.
+// caches holds a shard's caches: of its declared kinds, and of other kinds for which an informer is requested. It is
+// safe for concurrent use.
 type caches struct {
 	scheme *runtime.Scheme
 	make   func(form) (*informing, error)

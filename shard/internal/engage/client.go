@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,8 +18,8 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// OwnerUIDAnnotation names the object that a created object belongs to where an owner reference can't: in another
-// cluster. Its slot is the owner's.
+// OwnerUIDAnnotation has the UID of an object's owner where an owner reference can't: in another cluster. The object
+// has its owner's slot.
 const OwnerUIDAnnotation = "tenure.dev/owner-uid"
 
 // ErrUnfenceable is returned for writes that no precondition can protect.
@@ -31,18 +32,18 @@ type EpochStamper interface {
 	StampEpoch(epoch int64) (before int64)
 }
 
-// fencedClient is the client that a reconciler gets. What safety needs is put on every write here, so that it never
-// depends on a controller's author remembering it.
+// fencedClient is the client that a reconciler gets. It puts on every write what safety needs, so that safety never
+// depends on what a controller's author remembers.
 type fencedClient struct {
 	client.Client
 	live client.Reader
 	gate *Gate
-	// owned tells the kinds whose objects the shard sees by their slot label alone; nil for none.
+	// owned reports whether the shard sees the kind's objects by their slot label alone; nil for no kind.
 	owned func(runtime.Object) bool
 }
 
-// Create labels what it makes with its slot. An object that is there already gets the label if it is the one that was
-// to be made: the caller is told that it exists, and finds it the next time.
+// Create labels the object with its slot. If the object is there already, with the same controller, that one gets the
+// label: the caller gets the error that it exists, and finds it the next time.
 func (c *fencedClient) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
 	if obj.GetName() == "" && obj.GetGenerateName() != "" { // a review has no name, and isn't stored
 		return fmt.Errorf("creating a %T: %w: generateName makes a new object on every try; derive metadata.name from the "+
@@ -60,8 +61,8 @@ func (c *fencedClient) Create(ctx context.Context, obj client.Object, opts ...cl
 	return err
 }
 
-// adopt labels the object that is there in place of one that was to be made, if it has the same controller and no slot.
-// It is from before the program was sharded, so the shard's cache would never show it.
+// adopt labels the object that is there already, if it has the controller of the one that was to be created, and no
+// slot. It is from before the program was sharded, so the shard's cache would never show it.
 func (c *fencedClient) adopt(ctx context.Context, obj client.Object) error {
 	owner := metav1.GetControllerOf(obj)
 	if owner == nil {
@@ -85,7 +86,7 @@ func (c *fencedClient) adopt(ctx context.Context, obj client.Object) error {
 	return c.Patch(ctx, there, client.MergeFrom(before))
 }
 
-// Apply stamps the slot label as Create does: an apply may be the one that creates.
+// Apply stamps the slot label as Create does, since it may create the object.
 func (c *fencedClient) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 	stamped, err := plain(obj)
 	if err != nil {
@@ -102,7 +103,7 @@ func (c *fencedClient) Apply(ctx context.Context, obj runtime.ApplyConfiguration
 	return json.Unmarshal(data, obj)
 }
 
-// plain is an apply configuration without its Go type.
+// plain converts an apply configuration to an untyped object.
 func plain(obj runtime.ApplyConfiguration) (*unstructured.Unstructured, error) {
 	data, err := json.Marshal(obj)
 	if err != nil {
@@ -123,7 +124,8 @@ func (c *fencedClient) Update(ctx context.Context, obj client.Object, opts ...cl
 	return c.Client.Update(ctx, obj, opts...)
 }
 
-// keepSlot labels an owned object again whose labels the caller has replaced: without, it would vanish from the shard.
+// keepSlot restores the slot label of an owned object, since the caller may have replaced the labels. Without it, the
+// object would vanish from the shard.
 func (c *fencedClient) keepSlot(obj client.Object) {
 	if c.owned != nil && c.owned(obj) {
 		stampSlot(obj)
@@ -143,7 +145,7 @@ func (c *fencedClient) Patch(ctx context.Context, obj client.Object, patch clien
 	return c.Client.Patch(ctx, obj, patch, opts...)
 }
 
-// Delete needs the UID of what it deletes: by then, another object may have the name.
+// Delete needs the object's UID, unless the caller gives preconditions: another object may have the name by then.
 func (c *fencedClient) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
 	if conditional(opts) {
 		return c.Client.Delete(ctx, obj, opts...)
@@ -152,10 +154,11 @@ func (c *fencedClient) Delete(ctx context.Context, obj client.Object, opts ...cl
 	if err != nil {
 		return err
 	}
-	return c.Client.Delete(ctx, obj, append([]client.DeleteOption{client.Preconditions(is)}, opts...)...)
+	// They come last, since empty preconditions among the options would replace them.
+	return c.Client.Delete(ctx, obj, append(slices.Clip(opts), client.Preconditions(is))...)
 }
 
-// identity says which object is meant by what deletes it.
+// identity returns the preconditions that identify the object of a deletion.
 func identity(act string, obj client.Object) (metav1.Preconditions, error) {
 	uid, version := obj.GetUID(), obj.GetResourceVersion()
 	if uid == "" {
@@ -169,7 +172,7 @@ func identity(act string, obj client.Object) (metav1.Preconditions, error) {
 	return is, nil
 }
 
-// conditional reports whether the caller has said which object is to be deleted.
+// conditional reports whether the caller's options identify the object.
 func conditional(opts []client.DeleteOption) bool {
 	if len(opts) == 0 {
 		return false
@@ -177,7 +180,7 @@ func conditional(opts []client.DeleteOption) bool {
 	return tells((&client.DeleteOptions{}).ApplyOptions(opts).Preconditions)
 }
 
-// tells reports whether preconditions say which object is meant.
+// tells reports whether preconditions identify an object.
 func tells(p *metav1.Preconditions) bool {
 	return p != nil && (p.UID != nil || p.ResourceVersion != nil)
 }
@@ -199,8 +202,8 @@ type fencedSubResource struct {
 	name   string
 }
 
-// Create has an eviction, which deletes, say what it deletes. What Kubernetes has else is created as it is: a Pod is
-// bound once, and a token isn't stored.
+// Create adds preconditions to an eviction, since it deletes an object. Other subresources of Kubernetes are created
+// as they are: a Pod is bound once, and a token isn't stored.
 func (c *fencedSubResource) Create(ctx context.Context, obj, body client.Object,
 	opts ...client.SubResourceCreateOption) error {
 	if c.name == "eviction" {
@@ -218,7 +221,7 @@ func (c *fencedSubResource) Create(ctx context.Context, obj, body client.Object,
 	return c.SubResourceClient.Create(ctx, obj, body, opts...)
 }
 
-// identify returns an eviction that says which object is meant, as the caller's own or by the object's identity.
+// identify returns an eviction with preconditions: the caller's own, or those that the object's identity makes.
 func identify(obj client.Object, eviction *policyv1.Eviction) (*policyv1.Eviction, error) {
 	if eviction.DeleteOptions != nil && tells(eviction.DeleteOptions.Preconditions) {
 		return eviction, nil
@@ -270,16 +273,16 @@ func (c *fencedSubResource) Patch(ctx context.Context, obj client.Object, patch 
 	return c.SubResourceClient.Patch(ctx, obj, patch, opts...)
 }
 
-// inheritVersion gives a body that wasn't read, such as a Scale, the version of the object that it is a part of: that
-// is what API servers compare it with.
+// inheritVersion gives a body that wasn't read, such as a Scale, the version of the object that it is a part of. API
+// servers compare it with that version.
 func inheritVersion(body, obj client.Object) {
 	if body.GetResourceVersion() == "" {
 		body.SetResourceVersion(obj.GetResourceVersion())
 	}
 }
 
-// Apply leaves what it sends as it is, as that of whole objects does: field ownership is the precondition. So it can't
-// be used for a status that is to tell the epoch.
+// Apply adds no precondition, and stamps no epoch: field ownership is the precondition, as with whole objects. So it
+// can't be used for a status that must have the epoch.
 func (c *fencedSubResource) Apply(ctx context.Context, obj runtime.ApplyConfiguration,
 	opts ...client.SubResourceApplyOption) error {
 	if c.name == "status" {
@@ -294,12 +297,12 @@ func (c *fencedSubResource) Apply(ctx context.Context, obj runtime.ApplyConfigur
 	return c.SubResourceClient.Apply(ctx, obj, opts...)
 }
 
-// needType refuses to write a status that is to tell the epoch if it isn't of its kind's Go type: where the epoch is
-// told is known to that alone.
+// needType refuses an object of another Go type than its kind's if the kind's status must have the epoch: only the Go
+// type knows its field.
 func (c *fencedSubResource) needType(obj client.Object) error {
 	typed, err := c.scheme.New(obj.GetObjectKind().GroupVersionKind())
 	if err != nil {
-		return nil // it isn't known to the program
+		return nil // the program doesn't know the kind
 	}
 	if _, stamps := typed.(EpochStamper); !stamps {
 		return nil
@@ -308,8 +311,8 @@ func (c *fencedSubResource) needType(obj client.Object) error {
 		obj.GetObjectKind().GroupVersionKind().Kind, client.ObjectKeyFromObject(obj), obj, ErrUnfenceable, typed)
 }
 
-// stampEpoch has a status tell the tenure that writes it. One that a later tenure has written already isn't ours to
-// write: a tenure that is over may have read it from a cache that is fresh.
+// stampEpoch writes the tenure's epoch into a status. It fails with [ErrFenced] if a later tenure has written that
+// status: an ended tenure may have read it from a cache that is up to date.
 func (c *fencedSubResource) stampEpoch(obj client.Object) error {
 	if c.name != "status" {
 		return nil
@@ -388,8 +391,8 @@ func (p versionedPatch) Data(obj client.Object) ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// cachedClient reads declared kinds, in the form (typed, metadata-only) that they were declared in, from the shard's
-// caches, and all others live.
+// cachedClient reads declared kinds from the shard's caches, in the form in which they were declared (typed or
+// metadata-only), and all others live.
 type cachedClient struct {
 	client.Client
 	caches *caches

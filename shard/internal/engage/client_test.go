@@ -327,6 +327,17 @@ func TestPatchesAndDeletesAreConditionalOnTheVersionThatWasRead(t *testing.T) {
 	if s.delete.GracePeriodSeconds == nil {
 		t.Error("the caller's own options are lost")
 	}
+	for name, none := range map[string]client.DeleteOption{
+		"an option": client.Preconditions{}, "options": &client.DeleteOptions{Preconditions: &metav1.Preconditions{}},
+	} {
+		*s = sent{}
+		if err := c.Delete(t.Context(), read, none); err != nil {
+			t.Fatal(err)
+		}
+		if p := s.delete.Preconditions; p == nil || p.UID == nil || *p.UID != "u" {
+			t.Errorf("%s without preconditions: %v, want UID u", name, p)
+		}
+	}
 	read.UID = ""
 	version := "40" // the caller's own precondition stays as it is
 	if err := c.Delete(t.Context(), read, client.Preconditions{ResourceVersion: &version}); err != nil {

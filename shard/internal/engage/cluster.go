@@ -24,13 +24,14 @@ import (
 // Kind is one kind of object that a shard's caches hold.
 type Kind struct {
 	Object client.Object
-	// Owned kinds are filtered by the slot label of what they belong to, primary kinds by their own UID.
+	// Owned kinds are filtered by the slot label, which has the slot of an object's owner; primary kinds by their own
+	// UID.
 	Owned bool
 	// Fields is a field selector: primary kinds are listed and watched by it, owned kinds only listed. "" selects all.
 	Fields string
-	// Transform is what the kind's objects go through before they are cached; nil strips their managed fields.
+	// Transform is applied to the kind's objects before they are cached; nil strips their managed fields.
 	Transform toolscache.TransformFunc
-	// Pack makes something smaller of an object that is cached; nil packs none.
+	// Pack returns a smaller form of an object that is cached; nil packs none.
 	Pack func(client.Object) informer.Packed
 }
 
@@ -140,8 +141,8 @@ func (c *Cluster) newCaches(opts Options) error {
 	return nil
 }
 
-// informing makes the informer of a kind. It isn't running. Where the shard is a part of its cluster the kind must be
-// declared: nothing else tells which of its objects belong to that part.
+// informing makes the informer of a kind, and doesn't run it. If the shard is only a part of its cluster, the kind
+// must be declared: otherwise it isn't known which of the kind's objects belong to that part.
 func (c *Cluster) informing(f form) (*informing, error) {
 	if _, declared := c.declared[f.GroupVersionKind]; !declared && c.shard.Prefix.Bits() > 0 {
 		return nil, fmt.Errorf("an informer of %s in shard %s: the kind isn't declared, so it would show an arbitrary part "+
@@ -175,8 +176,8 @@ func (c *Cluster) Start(ctx context.Context) error {
 	return c.caches.Start(ctx)
 }
 
-// Warm waits until the caches of all declared kinds are synced. Start must be running. It fails only with the context;
-// what the cluster answers meanwhile is in the log, and known to the breaker.
+// Warm waits until the caches of all declared kinds are synced. Start must be running. It fails only with the
+// context's error. Requests that fail meanwhile are repeated.
 func (c *Cluster) Warm(ctx context.Context) error {
 	for _, s := range c.stores { // all of them sync side by side
 		if err := s.AwaitSync(ctx); err != nil {

@@ -30,10 +30,10 @@ import (
 // until they end, and a watch is asked for again from its last resourceVersion. It is safe for concurrent use.
 type Connection struct {
 	server *url.URL
-	name   string       // that TLS asks the server for, where it isn't the host's
+	name   string       // the name in the server's certificate, if it isn't the host's
 	config *rest.Config // without credentials and TLS, which are the transport's
 	scheme *runtime.Scheme
-	codecs func() serializer.CodecFactory // of the scheme; made when a shard is opened, which most replicas don't
+	codecs func() serializer.CodecFactory // of the scheme; made when the first shard is opened
 	mapper *mapping                       // over this connection
 	way    replaceable
 }
@@ -48,11 +48,11 @@ func Connect(real cluster.Cluster) (*Connection, error) {
 	c.codecs = sync.OnceValue(func() serializer.CodecFactory { return serializer.NewCodecFactory(c.scheme) })
 	server.Path = strings.TrimRight(server.Path, "/")
 	config := rest.CopyConfig(real.GetConfig())
-	// Servers would compress long lists, which is what a new holder waits for. Over networks of 30 MB/s or more that
-	// takes longer than it saves (kubernetes/kubernetes#112296).
+	// Servers would compress long lists, and a new holder waits for those. Over networks of 30 MB/s or more,
+	// compression takes longer than it saves (kubernetes/kubernetes#112296).
 	config.DisableCompression = true
-	// A dialer of its own keeps client-go from sharing connections with other credentials for the same server. API servers
-	// close those on which a request was refused for its credentials, and with it all else that is under way there.
+	// A dialer of its own keeps client-go from sharing connections with other credentials for the same server. An API
+	// server closes a connection on which it refused a request's credentials, and so ends all other requests on it.
 	if config.Dial == nil && config.Transport == nil {
 		config.Dial = dial(&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second})
 	}
@@ -72,14 +72,14 @@ func Connect(real cluster.Cluster) (*Connection, error) {
 	return c, nil
 }
 
-// Replace has all requests from now on use the credentials and the TLS settings of another connection to the same
+// Replace makes all requests from now on use the credentials and the TLS settings of another connection to the same
 // server.
 func (c *Connection) Replace(by *Connection) {
 	last := c.way.Swap(by.way.Load())
 	utilnet.CloseIdleConnectionsFor(*last)
 }
 
-// Rest closes what is open and idle. The next request opens it again.
+// Rest closes connections that are open and idle. The next request opens one again.
 func (c *Connection) Rest() { utilnet.CloseIdleConnectionsFor(*c.way.Load()) }
 
 // SameServer reports whether two connections lead to the same address and name.
@@ -87,14 +87,15 @@ func (c *Connection) SameServer(other *Connection) bool {
 	return *c.server == *other.server && c.name == other.name
 }
 
-// Config returns a configuration for clients that use the connection, and follow when its credentials are replaced. No
-// gate stops what they write.
+// Config returns a configuration for clients that use the connection, and that follow when its credentials are
+// replaced. No gate stops what they write.
 func (c *Connection) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
-// identifyTimeout bounds the question which cluster it is.
+// identifyTimeout bounds [Connection.Identify].
 const identifyTimeout = 5 * time.Second
 
-// Identify asks which cluster it is: the UID of its namespace kube-system, which stays the same for its whole life.
+// Identify asks the cluster for its identity: the UID of its namespace kube-system, which stays the same for its
+// whole life.
 func (c *Connection) Identify(ctx context.Context) (types.UID, error) {
 	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
 	defer cancel()
@@ -113,10 +114,11 @@ func (c *Connection) Identify(ctx context.Context) (types.UID, error) {
 	return system.UID, nil
 }
 
-// countTimeout bounds the questions how many objects there are.
+// countTimeout bounds [Connection.Count].
 const countTimeout = 5 * time.Second
 
-// Count asks how many objects of all these kinds there are, at the cost of one object each.
+// Count returns how many objects of all these kinds there are. It lists one object of each kind, and fails if the API
+// server doesn't say how many remain.
 func (c *Connection) Count(ctx context.Context, kinds []client.Object) (objects int64, _ error) {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
@@ -145,7 +147,7 @@ func (c *Connection) Count(ctx context.Context, kinds []client.Object) (objects 
 	return objects, nil
 }
 
-// replaceable is a transport that follows the one that was stored last.
+// replaceable is a transport that sends requests through the one that was stored last.
 type replaceable struct {
 	atomic.Pointer[http.RoundTripper]
 }

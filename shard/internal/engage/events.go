@@ -14,8 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// recorders makes event recorders that write through the shard's own fence. Each broadcaster starts with the first
-// recorder asked for, so that a shard which reports nothing costs nothing, and stops with the shard.
+// recorders makes event recorders that write through the shard's own fence. Each broadcaster starts when the first
+// recorder is requested, so that a shard that reports nothing costs nothing, and stops with the shard.
 type recorders struct {
 	scheme *runtime.Scheme
 	core   typedcorev1.CoreV1Interface

@@ -23,8 +23,8 @@ type filters struct {
 	declared   map[schema.GroupVersionKind]Kind
 }
 
-// of returns the filter of a kind. One that isn't declared is taken for a primary one, all of which is in the shard: a
-// shard that is only a part of its cluster has no cache of it.
+// of returns the filter of a kind. A kind that isn't declared is treated as a primary one. Only a shard that is a
+// whole cluster has caches of such kinds, so all their objects are in it.
 func (s *filters) of(of form) *filter {
 	k := s.declared[of.GroupVersionKind]
 	if k.Transform == nil {
@@ -48,18 +48,19 @@ func (s *filters) of(of form) *filter {
 	return f
 }
 
-// filter says which objects of a kind belong to a shard, twice: to the server, and to check what arrives.
+// filter selects the objects of a kind that belong to a shard: by selectors for the server, and by a check of what
+// arrives.
 type filter struct {
 	shardSelector string // for primary kinds; KEP-5866
 	labels        string // for owned kinds
 	keep          func(metav1.Object) bool
 	traffic       *Traffic
 	fields        *fieldSelector // nil for none
-	// transform is what objects go through before they are kept; nil for none.
+	// transform is applied to objects before they are kept; nil for none.
 	transform toolscache.TransformFunc
 }
 
-// fieldSelector leaves out what is finished for good.
+// fieldSelector leaves out objects that are finished for good.
 type fieldSelector struct {
 	text      string
 	listsOnly bool
@@ -80,15 +81,15 @@ func (s *fieldSelector) ofWatch() string {
 	return s.ofList()
 }
 
-// sifted are the items of a list that belong to the shard, transformed, and how many there were with the others.
+// sifted has the items of a list that belong to the shard, transformed, and the number of all its items.
 type sifted struct {
 	kept    []runtime.Object
 	arrived int64
 }
 
-// sift drops the items of a list that don't belong.
+// sift transforms the items of a list that belong to the shard, and drops the others.
 func (f *filter) sift(list runtime.Object) (sifted, error) {
-	items, err := meta.ExtractList(list)
+	items, err := meta.ExtractListWithAlloc(list) // what is kept mustn't hold the rest of its page in memory
 	if err != nil {
 		return sifted{}, fmt.Errorf("reading the items of a %T: %w", list, err)
 	}
@@ -106,7 +107,7 @@ func (f *filter) sift(list runtime.Object) (sifted, error) {
 	return result, nil
 }
 
-// take decides about the object of a watch event: it is kept as the kind's transform leaves it, or doesn't belong.
+// take checks and transforms the object of a watch event; belongs is false if it isn't the shard's.
 func (f *filter) take(o client.Object) (_ client.Object, belongs bool, _ error) {
 	if !f.belongs(o) {
 		return nil, false, nil

@@ -12,18 +12,18 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// ErrFenced is returned for a write of a shard that this replica doesn't hold (any more). The work belongs to another
-// replica now: give up, don't retry.
+// ErrFenced is returned for a write of a shard that this replica doesn't hold, or doesn't hold any more. The work
+// belongs to another replica now: give up, don't retry.
 var ErrFenced = errors.New("shard isn't held by this replica")
 
-// Gate is what lets reconciles and writes of one shard through. It is safe for concurrent use.
+// Gate lets the reconciles and writes of one shard through, or not. It is safe for concurrent use.
 type Gate struct {
 	shard   keyspace.ShardID
 	agent   string      // User-Agent prefix: program and version
 	replica string      // incarnation
-	valid   func() bool // does the incarnation's lease allow acting, at this very moment
+	valid   func() bool // reports whether the incarnation's lease allows acting at this very moment
 	parent  context.Context
-	idle    chan *running // takes reconciles while a goroutine waits for one
+	idle    chan *running // hands reconciles to goroutines that wait for one
 
 	mu        sync.Mutex // guards all below; held for a few instructions only
 	ctx       context.Context
@@ -34,7 +34,7 @@ type Gate struct {
 	running   int           // reconciles begun and not ended
 	writes    int           // mutating requests sent and not answered
 	fenced    uint64        // writes refused
-	changed   chan struct{} // closed and replaced when running or writes fall while somebody waits
+	changed   chan struct{} // closed and replaced when running or writes fall while the gate isn't open
 	closing   time.Time     // when draining began
 	lastEnd   time.Time     // when a reconcile or a write last ended
 	astray    time.Time     // when a write was last given up without an answer
@@ -106,20 +106,20 @@ func (g *Gate) begin(ctx context.Context, p *passage) (_ context.Context, end fu
 // passage is a reconcile's way through a gate. Its context carries it to the transport.
 type passage struct {
 	tenure    context.Context // that it began in
-	abandoned atomic.Bool     // nobody waits for it any more
+	abandoned atomic.Bool     // its worker doesn't wait for it any more
 }
 
-// passageKey is that of a passage in a context.
+// passageKey is the key of a passage in a context.
 type passageKey struct{}
 
-// outlived reports whether the context is that of a reconcile whose tenure has ended, or that was abandoned.
+// outlived reports whether the context belongs to a reconcile whose tenure has ended, or that was abandoned.
 func outlived(ctx context.Context) bool {
 	p, ok := ctx.Value(passageKey{}).(*passage)
 	return ok && (p.tenure.Err() != nil || p.abandoned.Load())
 }
 
-// onTheWire is for how long a write that was given up without an answer may still reach its API server. It can't be
-// known; what comes later than this meets the preconditions of the writes themselves.
+// onTheWire is how long a write that was given up without an answer is taken to be on the wire. How long it really is
+// can't be known: if the write arrives later, its own preconditions stop it.
 const onTheWire = time.Second
 
 // refuse counts a write that isn't sent because the object shows a later tenure.
@@ -129,8 +129,8 @@ func (g *Gate) refuse() {
 	g.fenced++
 }
 
-// beginWrite lets a mutating request pass. Its context ends with ctx or with the tenure; done is to be called when it
-// was answered, or given up; release when nothing of the answer is needed any more.
+// beginWrite lets a mutating request pass. Its context ends with ctx or with the tenure. Call done when the request
+// was answered or given up, and release when the answer isn't needed any more.
 func (g *Gate) beginWrite(ctx context.Context) (_ context.Context, done func(answered bool),
 	release func(), err error) {
 	g.mu.Lock()
@@ -155,7 +155,7 @@ func (g *Gate) beginWrite(ctx context.Context) (_ context.Context, done func(ans
 	return ctx, done, func() { stop(); cancel() }, nil
 }
 
-// leave counts one passage as ended and wakes whoever waits for the gate to be quiet.
+// leave counts one passage as ended, and wakes those that wait for the gate to be quiet.
 func (g *Gate) leave(count *int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -167,7 +167,7 @@ func (g *Gate) leave(count *int) {
 	}
 }
 
-// Bounds of what ends a tenure.
+// Bounds for the end of a tenure.
 const (
 	// writePatience is how long writes outside of reconciles, such as events, may take once no reconcile runs.
 	writePatience = 500 * time.Millisecond
@@ -175,10 +175,11 @@ const (
 	writeGrace = time.Second
 )
 
-// Drain ends the tenure in order: no key starts any more, and running reconciles end by themselves within patience,
-// else are cancelled and get grace to return. Then the fence closes for good: a reconcile that still hasn't returned
-// can't write any more. Writes in flight end likewise, and one without an answer gets the time that it may be on its
-// way. Drain fails only with the context's error.
+// Drain ends the tenure in order. No key starts any more. Running reconciles may end by themselves within patience;
+// after that they are cancelled and get grace to return. Then the fence closes for good: a reconcile that still
+// hasn't returned can't write any more. Writes in flight get writePatience, and writeGrace after they are cancelled.
+// If one ended without an answer, Drain waits until it can't be on the wire any more. Drain fails only with the
+// context's error.
 func (g *Gate) Drain(ctx context.Context, patience, grace time.Duration) error {
 	g.mu.Lock()
 	if g.state == gateOpen {
@@ -203,8 +204,8 @@ func (g *Gate) Drain(ctx context.Context, patience, grace time.Duration) error {
 	return g.settle(ctx)
 }
 
-// Quiet waits, with the gate shut, until no write is in flight or on its way. It reports whether that is so: a write
-// that doesn't return although it was cancelled, or the end of the context, leaves it open.
+// Quiet waits, with the gate shut, until no write is in flight or on the wire. It returns false if a write doesn't
+// return although it was cancelled, or if the context ends first.
 func (g *Gate) Quiet(ctx context.Context) bool {
 	return g.await(ctx, writeGrace, g.noneWrites) && g.settle(ctx) == nil
 }
@@ -220,7 +221,8 @@ func (g *Gate) end() {
 	cancel()
 }
 
-// settle waits until no write that was given up can be on its way any more: the next holder's must come after it.
+// settle waits until no write that was given up can be on the wire any more: the next holder's writes must come after
+// it.
 func (g *Gate) settle(ctx context.Context) error {
 	g.mu.Lock()
 	left := onTheWire - time.Since(g.astray)
@@ -277,9 +279,9 @@ func (g *Gate) passes() bool {
 	return valid
 }
 
-// Missed reports whether anybody was told, since it was last asked and answered yes, that the gate isn't open though it
-// is: the lease seemed to have run out, by a clock that was set or before a renewal was entered that had come in time.
-// Nobody opens such a gate, so whoever asks makes up for what was dropped.
+// Missed reports whether the gate has dropped something although it is open: the lease seemed to have run out,
+// because a clock was set, or because a renewal that had come in time wasn't recorded yet. Such a gate isn't opened
+// again, so the caller must enqueue again what was dropped. After it returned true, Missed starts over.
 func (g *Gate) Missed() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

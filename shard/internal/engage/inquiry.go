@@ -9,15 +9,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// inquiry is a question to the cluster that a request went to: does it answer others? The zero value is none.
+// inquiry asks the cluster that a request went to whether it answers others. The zero value asks nothing.
 type inquiry struct {
 	base  http.RoundTripper
 	to    *url.URL // of the request
 	agent string
 }
 
-// isAnswered asks. It reads something that every cluster has, and that an API server can't answer by itself: where its
-// storage doesn't answer, nothing will be written.
+// isAnswered makes the inquiry. It reads an object that every cluster has and that an API server can't answer without
+// its storage: if the storage doesn't answer, nothing will be written.
 func (i inquiry) isAnswered(ctx context.Context) bool {
 	prefix, _, version := cutAPI(i.to.Path)
 	if version == 0 {

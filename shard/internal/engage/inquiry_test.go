@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -38,6 +39,47 @@ func (a *admitting) RoundTrip(req *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: status, Body: http.NoBody}, nil
 	case <-req.Context().Done():
 		return nil, context.Cause(req.Context())
+	}
+}
+
+// An aggregated API server, or a conversion webhook, may take long for a read.
+func TestALiveReadIsWaitedForWhileTheClusterAnswersInquiries(t *testing.T) {
+	for path, silent := range map[string]bool{
+		"/apis/metrics.example.com/v1/namespaces/n/loads/a": false, "/apis/metrics.example.com/v1/loads": false,
+		"/api/v1/namespaces/n/pods": true,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g, _ := newTestGate(t)
+			g.Open(1)
+			traffic := &Traffic{}
+			server := servers(func(req *http.Request) (*http.Response, error) {
+				takes := 10 * time.Second
+				if strings.HasSuffix(req.URL.Path, "/kube-system") {
+					takes = time.Millisecond
+				}
+				if silent {
+					takes = time.Hour
+				}
+				select {
+				case <-time.After(takes):
+					return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+				case <-req.Context().Done():
+					return nil, context.Cause(req.Context())
+				}
+			})
+			req, _ := http.NewRequest(http.MethodGet, "https://west"+path, nil)
+			began := time.Now()
+			res, err := (&fence{gate: g, base: server, traffic: traffic}).RoundTrip(req)
+			if err == nil {
+				_ = res.Body.Close()
+			}
+			if open, _ := traffic.Breaker.Open(); (err != nil) != silent || open != silent {
+				t.Errorf("%s: %v after %v; keys are put off: %v", path, err, time.Since(began), open)
+			}
+			if took := time.Since(began); silent && took > stallAfter {
+				t.Errorf("a silent cluster holds a worker for %v", took)
+			}
+		})
 	}
 }
 

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// State of a cluster, as its requests show it.
+// State is the state of a cluster, as its requests show it.
 type State string
 
 // States.
 const (
 	StateClosed   State = "closed"    // its keys go through
-	StateLimited  State = "limited"   // they do, but it refuses a part of the requests, or answers late
-	StateOpen     State = "open"      // they are put off
-	StateHalfOpen State = "half-open" // they are, and one was let through to see
+	StateLimited  State = "limited"   // keys go through, but it refuses a part of the requests, or answers late
+	StateOpen     State = "open"      // keys are put off
+	StateHalfOpen State = "half-open" // keys are put off, but one is on trial
 )
 
 // Cause is why a cluster isn't closed; "" where it is.
@@ -30,7 +30,8 @@ const (
 	Late         Cause = "late"         // it takes long to answer
 )
 
-// causeOf is what an answer says of its cluster; "" where it did what it was asked, or says that this can't be done.
+// causeOf returns what an answer says against its cluster; "" if the request was served, or refused for reasons of
+// its own.
 func causeOf(status int) Cause {
 	switch {
 	case status == http.StatusUnauthorized:
@@ -47,49 +48,50 @@ func causeOf(status int) Cause {
 	return ""
 }
 
-// ofObjects reports whether a cluster may refuse for that cause some objects and serve others: by a quota, an admission
-// policy, a webhook. Other keys aren't put off for it. There may be a thousand that are refused, and one beside them
-// that isn't.
+// ofObjects reports whether a cluster may refuse some objects for that cause and serve others: by a quota, an
+// admission policy, a webhook. Other keys aren't put off for it: beside a thousand objects that are refused there may
+// be one that isn't.
 func (c Cause) ofObjects() bool { return c == Failing || c == Forbidding }
 
-// unusable reports whether a cluster that answers so can't be used for anything from here.
+// unusable reports whether a cluster that answers so can't be used from here at all.
 func (c Cause) unusable() bool { return c == Unavailable || c == Unauthorized }
 
 const (
 	// enoughRefusals is how many requests must have been refused, and none served, before keys are put off.
 	enoughRefusals = 3
-	// LongestAsked bounds for how long a cluster is left alone that asks for it.
+	// LongestAsked bounds the pause that a cluster asks for, by Retry-After.
 	LongestAsked = 5 * time.Minute
-	// nothingServed is for how long a cluster must have served nothing before those are put off that it refused for
-	// themselves: where some objects are refused, others are served now and then.
+	// nothingServed is how long a cluster must have served nothing before keys that it refused by 403 or 500 are put
+	// off. If it refuses only some objects, it serves others now and then.
 	nothingServed = 5 * time.Second
-	// untriedFor is after how long a cluster counts as closed that nobody tries: whoever is put off comes back sooner, so
-	// nobody waits any more, and nobody would ever find out.
+	// untriedFor is how long after its pause a cluster without a trial counts as closed. Keys that are put off come
+	// back sooner. So no key waits any more, and no trial would ever close it.
 	untriedFor = 20 * time.Second
-	// mostNamespaces is how many namespaces are told apart. A cluster that refuses so many refuses all.
+	// mostNamespaces is how many namespaces are distinguished. A cluster that refuses this many counts as refusing
+	// all.
 	mostNamespaces = 64
-	// lookBack is how long answers count for [StateLimited], up to twice that.
+	// lookBack is how long answers count for [StateLimited]; some count for up to twice as long.
 	lookBack = 10 * time.Second
 	// tooLate is the mean time of answers from which a cluster counts as late.
 	tooLate = time.Second
-	// fewAnswers say nothing about a cluster.
+	// fewAnswers is the number of answers from which on they say something about a cluster.
 	fewAnswers = 5
 )
 
 // judgement is what is known of a cluster. It has no lock and no clock.
 //
-// A refusal can be about one namespace, such as by the API server's priority and fairness. So keys are put off only
-// where nothing was served meanwhile, for a second, and only those of namespaces that were refused something: a
-// namespace that nothing is known of tries for itself, and closes the breaker for all if it is served.
+// A refusal can be about one namespace, for example by the API server's priority and fairness. So keys are put off
+// only if nothing was served for a second, and only in namespaces with refusals. A key of another namespace is let
+// through, and closes the breaker for all if it is served.
 //
 // A refusal can be about one object. If nothing at all was served for some seconds, the keys that were refused so are
-// put off, and no others: these don't back off for minutes then, and are served soon after the cluster serves anything.
+// put off, and no others. So they don't back off for minutes, and are served soon after the cluster serves anything.
 type judgement struct {
-	lastAnswer time.Time // or a part of one
+	lastAnswer time.Time // or when a part of one arrived
 	lastUsable time.Time // the last that doesn't say that the cluster can't be used
 	lastServed time.Time
 	all        pauses // of all keys
-	refused    pauses // of those that were refused for themselves
+	refused    pauses // of keys that were refused by 403 or 500
 	now, past  answers
 }
 
@@ -97,13 +99,13 @@ type judgement struct {
 type answers struct {
 	since          time.Time
 	count, refused int
-	judged         int // of these, how many were judged, and took so long
+	judged         int // how many of these were judged; took is how long they took together
 	took           time.Duration
-	cause          Cause // of the last that was refused
+	cause          Cause // of the last refusal
 }
 
-// putOff is for how long a key of a namespace is put off, and whether it is let through to see; again says that it was
-// refused before.
+// putOff returns for how long a key of a namespace is put off, and whether it is let through on trial; again says
+// that it was refused before.
 func (j *judgement) putOff(now time.Time, namespace string, again bool) (wait time.Duration, trial bool) {
 	if wait, trial = j.all.putOff(now, namespace); again && wait == 0 && !trial {
 		wait, trial = j.refused.putOff(now, namespace)
@@ -111,7 +113,7 @@ func (j *judgement) putOff(now time.Time, namespace string, again bool) (wait ti
 	return wait, trial
 }
 
-// left is for how long a key of a namespace is put off that has just failed, if it is.
+// left returns for how long the keys of a namespace are put off; open is false if they aren't.
 func (j *judgement) left(now time.Time, namespace string) (wait time.Duration, open bool) {
 	if wait, open = j.all.left(now, namespace); !open {
 		wait, open = j.refused.left(now, namespace)
@@ -124,7 +126,7 @@ func (j *judgement) untried(now time.Time) {
 	j.refused.untried(now)
 }
 
-// speaks notes any sign of life. One that was silent isn't any more.
+// speaks records a sign of life, which ends the silence of a cluster that was silent.
 func (j *judgement) speaks(now time.Time, says Cause) {
 	if j.lastAnswer = now; !says.unusable() {
 		j.lastUsable = now
@@ -134,7 +136,7 @@ func (j *judgement) speaks(now time.Time, says Cause) {
 	}
 }
 
-// serve notes that a request was carried out, or couldn't be for reasons of its own.
+// serve records that a request was carried out, or refused for reasons of its own.
 func (j *judgement) serve(now time.Time, took time.Duration) {
 	j.lastAnswer, j.lastUsable, j.lastServed = now, now, now
 	j.all.close()
@@ -142,13 +144,13 @@ func (j *judgement) serve(now time.Time, took time.Duration) {
 	j.judge(now, took, "")
 }
 
-// refuse notes that a request was refused. The cluster is left alone for as long as it asks for.
+// refuse records that a request was refused. retryAfter is how long the cluster asked to be left alone.
 func (j *judgement) refuse(now time.Time, namespace string, cause Cause, took, retryAfter time.Duration) {
 	j.speaks(now, cause)
 	j.judge(now, took, cause)
 	whose, after := &j.all, FirstPause
 	if cause.ofObjects() {
-		j.all.close() // it serves again, if not this object
+		j.all.close() // it serves again, though not this object
 		whose, after = &j.refused, nothingServed
 	}
 	if whose.note(namespace); whose.refusals >= enoughRefusals && now.Sub(j.lastServed) >= after {
@@ -156,8 +158,8 @@ func (j *judgement) refuse(now time.Time, namespace string, cause Cause, took, r
 	}
 }
 
-// unanswered notes that a request got no answer. One lost connection is no outage: nothing comes of it where the
-// cluster has answered something just now.
+// unanswered records that a request got no answer. One lost connection is no outage: it opens nothing if the cluster
+// has answered something just now.
 func (j *judgement) unanswered(now time.Time) {
 	j.count(now, Silence)
 	if now.Sub(j.lastAnswer) >= FirstPause {
@@ -165,14 +167,14 @@ func (j *judgement) unanswered(now time.Time) {
 	}
 }
 
-// judge enters an answer that took so long.
+// judge records an answer, and how long it took.
 func (j *judgement) judge(now time.Time, took time.Duration, cause Cause) {
 	j.count(now, cause)
 	j.now.judged++
 	j.now.took += took
 }
 
-// count enters any answer, or that there was none.
+// count records an answer, or that there was none.
 func (j *judgement) count(now time.Time, cause Cause) {
 	if now.Sub(j.now.since) >= lookBack {
 		j.past, j.now = j.now, answers{since: now}

@@ -13,8 +13,8 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/turnstile"
 )
 
-// limit bounds what all shards of a cluster together ask of it, beside what its API server allows. The zero value
-// bounds nothing. It is safe for concurrent use, and may be changed while it is in use.
+// limit bounds the requests of all shards of a cluster together, in addition to what its API server allows. The zero
+// value bounds nothing. It is safe for concurrent use, and may be changed while it is in use.
 type limit struct {
 	most   atomic.Pointer[kubeconfig.Limits] // nil: none
 	rate   atomic.Pointer[rate.Limiter]      // nil: none
@@ -43,8 +43,8 @@ func (l *limit) get() kubeconfig.Limits {
 	return kubeconfig.Limits{}
 }
 
-// pace waits until one more request may be sent. Whoever has no time for that gets [kubeconfig.ErrLimited], and who
-// gave up what its context says.
+// pace waits until one more request may be sent. It fails with [kubeconfig.ErrLimited] if the context's deadline is
+// too soon for that, and with the context's error if the caller gave up.
 func (l *limit) pace(ctx context.Context) error {
 	limiter := l.rate.Load()
 	if limiter == nil {
@@ -60,7 +60,7 @@ func (l *limit) pace(ctx context.Context) error {
 	return nil
 }
 
-// limited is why nothing came of a request whose context has ended before it had its turn.
+// limited returns the error of a request whose context ended before its turn.
 func limited(ctx context.Context) error {
 	if err := ctx.Err(); !errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -68,7 +68,8 @@ func limited(ctx context.Context) error {
 	return fmt.Errorf("waiting for a turn: %w: %w", kubeconfig.ErrLimited, ctx.Err())
 }
 
-// ofWaiting says of a request that got no answer in its caller's time if most of that had gone by before it was sent.
+// ofWaiting adds [kubeconfig.ErrLimited] to the error of a request that ran out of its caller's time, if most of that
+// had passed before it was sent.
 func ofWaiting(caller context.Context, began, sent time.Time, err error) error {
 	if errors.Is(caller.Err(), context.DeadlineExceeded) && sent.Sub(began) > time.Since(sent) {
 		return fmt.Errorf("sent too late: %w: %w", kubeconfig.ErrLimited, err)
@@ -76,7 +77,7 @@ func ofWaiting(caller context.Context, began, sent time.Time, err error) error {
 	return err
 }
 
-// beginWrite waits until one more write may be sent. writes.leave gives its place back.
+// beginWrite waits until one more write may be sent. Give its place back by l.writes.Leave.
 func (l *limit) beginWrite(ctx context.Context) error {
 	if l.writes.Enter(ctx, l.get().Writes) != nil {
 		return limited(ctx)

@@ -2,6 +2,7 @@ package engage
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -14,16 +15,16 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// listed is a list-watch that an informer fills its cache from with one list, as it did before WatchList. That sends
-// each object as a watch event of its own, which takes longer, the more so on a busy machine, and warming a shard is
-// what a new holder waits for. What a shard lists is a part of the kind, taken in pages ([filter.list]).
+// listed makes an informer fill its cache by one list, as before WatchList. WatchList sends each object as a watch
+// event of its own. That takes longer, above all on a busy machine, and a new holder waits until a shard is warm. A
+// shard lists its part of the kind only, in pages ([filter.list]).
 type listed struct{ *toolscache.ListWatch }
 
-// IsWatchListSemanticsUnSupported is what client-go's reflectors ask.
+// IsWatchListSemanticsUnSupported tells client-go's reflectors to list.
 func (listed) IsWatchListSemanticsUnSupported() bool { return true }
 
-// wrap narrows a list-watch to the filter: all that a list has belongs, and is transformed. What a watch sends is still
-// to be taken, one by one.
+// wrap narrows a list-watch to the filter. Its lists have only objects that belong, transformed. Objects that a watch
+// sends still have to go through [filter.take].
 func (f *filter) wrap(inner toolscache.ListerWatcher) toolscache.ListerWatcher {
 	lw := toolscache.ToListerWatcherWithContext(inner)
 	return listed{&toolscache.ListWatch{
@@ -41,16 +42,27 @@ func (f *filter) wrap(inner toolscache.ListerWatcher) toolscache.ListerWatcher {
 	}}
 }
 
-// Live is a list-watch of a few objects, whose lists show what there is now, and which pauses for no longer than that
-// between two tries to reach a server. An informer that has it isn't held up where the cluster was restored from a
-// backup, or didn't answer for long: it would else insist on the version that it had, and pause for half a minute. A
-// watch whose connection was lost may go on all the same: whoever has to know asks when one begins anew.
-func Live(inner toolscache.ListerWatcher, pause time.Duration) toolscache.ListerWatcher {
+// Live returns a list-watch for a few objects. Its lists show what there is now, and it pauses for at most pause
+// between two attempts while a server doesn't serve. So an informer isn't held up if the cluster was restored from a
+// backup, didn't answer for long, or refused requests: otherwise it would insist on the version that it had, and
+// pause for half a minute. tell is called with the error of each failed list. A watch whose connection was lost may
+// resume: a caller that must know of that has to check when a watch begins again.
+func Live(inner toolscache.ListerWatcher, pause time.Duration, tell func(error)) toolscache.ListerWatcher {
 	lw := toolscache.ToListerWatcherWithContext(inner)
 	return listed{&toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 			opts.ResourceVersion, opts.ResourceVersionMatch = "", ""
-			return lw.ListWithContext(ctx, opts)
+			between := apart(pause)
+			for {
+				list, err := lw.ListWithContext(ctx, opts)
+				if err == nil || ctx.Err() != nil || !passes(err) {
+					return list, err
+				}
+				tell(err)
+				if err := sleep(ctx, between.Step()); err != nil {
+					return nil, err
+				}
+			}
 		},
 		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 			return watchServer(ctx, lw, opts, pause)
@@ -58,36 +70,73 @@ func Live(inner toolscache.ListerWatcher, pause time.Duration) toolscache.Lister
 	}}
 }
 
-// LiveInformer is an informer with a [Live] list-watch, in the form of cache.Options.NewInformer.
-func LiveInformer(pause time.Duration) func(toolscache.ListerWatcher, runtime.Object, time.Duration,
-	toolscache.Indexers) toolscache.SharedIndexInformer {
-	return func(lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration,
-		indexers toolscache.Indexers) toolscache.SharedIndexInformer {
-		return toolscache.NewSharedIndexInformer(Live(lw, pause), obj, resync, indexers)
+// passes reports whether the same request may succeed later: the server wasn't there, couldn't serve it, or doesn't
+// know yet who may send it.
+func passes(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return true
+	}
+	code := status.Status().Code
+	return code >= http.StatusInternalServerError || code == http.StatusTooManyRequests ||
+		code == http.StatusForbidden || code == http.StatusUnauthorized
+}
+
+// apart returns the backoff between attempts, which grows to most.
+func apart(most time.Duration) wait.Backoff {
+	return wait.Backoff{Duration: min(FirstPause/2, most), Factor: 2, Jitter: 1, Steps: 20, Cap: most}
+}
+
+// sleep waits; it fails only with the context's error.
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
-// Noting is a transport that tells a [Live] list-watch of all attempts that weren't answered. Without it, one that
-// client-go repeats by itself is not noticed: behind a load balancer none is refused.
+// LiveInformer makes informers with a [Live] list-watch, in the form of cache.Options.NewInformer.
+func LiveInformer(pause time.Duration, tell func(error)) func(toolscache.ListerWatcher, runtime.Object, time.Duration,
+	toolscache.Indexers) toolscache.SharedIndexInformer {
+	return func(lw toolscache.ListerWatcher, obj runtime.Object, resync time.Duration,
+		indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+		return toolscache.NewSharedIndexInformer(Live(lw, pause, tell), obj, resync, indexers)
+	}
+}
+
+// Noting is a transport that records for a [Live] list-watch which attempts weren't answered. It also keeps the
+// client itself from waiting for more than a few seconds, whatever a server asks for. Without it, attempts that
+// client-go repeats by itself go unnoticed: behind a load balancer no connection is refused.
 func Noting(base http.RoundTripper) http.RoundTripper { return &noting{base} }
 
 type noting struct{ base http.RoundTripper }
 
 func (n *noting) RoundTrip(req *http.Request) (*http.Response, error) {
 	res, err := n.base.RoundTrip(req)
+	if err == nil {
+		tellRetryAfter(req.Context(), res)
+	}
 	if watches(req) && req.Context().Err() == nil {
 		noteAttempt(req.Context(), res, err)
 	}
 	return res, err
 }
 
-// WrappedRoundTripper is the one below.
+// WrappedRoundTripper returns the inner transport.
 func (n *noting) WrappedRoundTripper() http.RoundTripper { return n.base }
 
-// watchServer begins a watch. Where the server didn't answer an attempt, it waits until it does, and returns errAway.
+// watchServer begins a watch. If an attempt got no answer, it waits until the server answers, and returns errAway. If
+// the server has too many requests (429), it tries again: a reflector would pause for up to half a minute.
 func watchServer(ctx context.Context, lw toolscache.WatcherWithContext, opts metav1.ListOptions,
 	most time.Duration) (watch.Interface, error) {
 	w, made, err := attempt(ctx, lw, opts)
+	for between := apart(most); apierrors.IsTooManyRequests(err) && !made.lost; w, made, err = attempt(ctx, lw, opts) {
+		if err := sleep(ctx, between.Step()); err != nil {
+			return nil, err
+		}
+	}
 	if !made.lost {
 		return w, err
 	}
@@ -100,21 +149,18 @@ func watchServer(ctx context.Context, lw toolscache.WatcherWithContext, opts met
 	return nil, errAway
 }
 
-// errAway has a reflector list anew.
+// errAway makes a reflector list anew.
 var errAway = apierrors.NewResourceExpired("the API server was away: what it holds now may be what a backup held")
 
-// awaitServer waits until a server that answers nothing does again, whatever it is, and returns errAway then. A
-// reflector would go on where its watch had ended. If the cluster was restored from a backup meanwhile, it has gone
-// back to earlier versions: what is older than the watch's isn't sent, and the cache would show for good what is no
-// more.
+// awaitServer waits until a server that doesn't answer does, whatever the answer is, and returns errAway. A reflector
+// would otherwise resume where its watch had ended. If the cluster was restored from a backup meanwhile, it has gone
+// back to earlier versions. A resumed watch sends nothing that is older than its own version, so the cache would show
+// for good what no longer exists.
 func awaitServer(ctx context.Context, lw toolscache.WatcherWithContext, opts metav1.ListOptions,
 	most time.Duration) error {
-	pause := wait.Backoff{Duration: min(FirstPause/2, most), Factor: 2, Jitter: 1, Steps: 20, Cap: most}
-	for {
-		select {
-		case <-time.After(pause.Step()):
-		case <-ctx.Done():
-			return ctx.Err()
+	for between := apart(most); ; {
+		if err := sleep(ctx, between.Step()); err != nil {
+			return err
 		}
 		w, made, _ := attempt(ctx, lw, opts)
 		if w != nil {
@@ -126,18 +172,18 @@ func awaitServer(ctx context.Context, lw toolscache.WatcherWithContext, opts met
 	}
 }
 
-// attempts are those that client-go makes, by itself, to begin one watch. If they fail in certain ways it makes a few
-// more, and goes on as if nothing had been, or gives up with a watch that is empty and no error. So the transport notes
-// what becomes of each.
+// attempts records the attempts that client-go makes, by itself, to begin one watch. If they fail in certain ways, it
+// makes a few more. Then it goes on as if nothing had happened, or returns an empty watch and no error. So the
+// transport records the result of each.
 type attempts struct {
-	lost bool // one wasn't answered, or by what stands before the server
-	away bool // the last wasn't answered
+	lost bool // one got no answer, or a server error, perhaps from a proxy
+	away bool // the last one got no answer
 }
 
-// attemptsKey is that of attempts in the context of their requests.
+// attemptsKey is the key of attempts in the context of their requests.
 type attemptsKey struct{}
 
-// noteAttempt notes what became of a request to watch.
+// noteAttempt records the result of a request to watch.
 func noteAttempt(ctx context.Context, res *http.Response, err error) {
 	if a, _ := ctx.Value(attemptsKey{}).(*attempts); a != nil {
 		a.away = err != nil
@@ -150,7 +196,7 @@ func attempt(ctx context.Context, lw toolscache.WatcherWithContext, opts metav1.
 	error) {
 	made := &attempts{}
 	w, err := lw.WatchWithContext(context.WithValue(ctx, attemptsKey{}, made), opts)
-	if utilnet.IsConnectionRefused(err) { // where the transport is another's
+	if utilnet.IsConnectionRefused(err) { // if another transport than Noting is used
 		made.lost, made.away = true, true
 	}
 	if err != nil {

@@ -33,6 +33,55 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// A reflector would pause for half a minute after some failures, and know nothing of the server's return until then.
+func TestAServerThatServesAgainIsListedAndWatchedSoon(t *testing.T) {
+	refusals := []error{
+		apierrors.NewInternalError(errors.New("etcd is away")), apierrors.NewTooManyRequests("later", 1),
+		apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("roles aren't there yet")), syscall.ECONNREFUSED,
+	}
+	for _, refusal := range refusals {
+		synctest.Test(t, func(t *testing.T) {
+			const pause = 100 * time.Millisecond
+			back := time.Now().Add(20 * time.Second)
+			refused := func() error {
+				if time.Now().Before(back) {
+					return refusal
+				}
+				return nil
+			}
+			told := 0
+			lw := toolscache.ToListerWatcherWithContext(Live(&toolscache.ListWatch{
+				ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+					return &corev1.PodList{}, refused()
+				},
+				WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+					if err := refused(); apierrors.IsTooManyRequests(err) {
+						return nil, err
+					}
+					return watch.NewFake(), nil
+				},
+			}, pause, func(error) { told++ }))
+			if apierrors.IsTooManyRequests(refusal) {
+				if _, err := lw.WatchWithContext(t.Context(), metav1.ListOptions{}); err != nil || time.Since(back) > 2*pause {
+					t.Errorf("watched %v after its return: %v", time.Since(back), err)
+				}
+				back = back.Add(20 * time.Second)
+			}
+			if _, err := lw.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil || time.Since(back) > 2*pause ||
+				told < 50 {
+				t.Errorf("%v: listed %v after its return, told %d times: %v", refusal, time.Since(back), told, err)
+			}
+		})
+	}
+	missing := apierrors.NewNotFound(corev1.Resource("pods"), "")
+	lw := toolscache.ToListerWatcherWithContext(Live(&toolscache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, missing },
+	}, time.Minute, func(error) {}))
+	if _, err := lw.ListWithContext(t.Context(), metav1.ListOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("a kind that isn't there: %v", err)
+	}
+}
+
 // A server that knows nothing of shardSelector sends everything; only what is in the shard may get through.
 func TestObjectsOutsideTheShardAreDroppedOnArrival(t *testing.T) {
 	var in, out *corev1.Pod
@@ -97,7 +146,9 @@ func TestAServerThatWasAwayIsListedAnewSinceItsClusterMayHaveBeenRestored(t *tes
 	t.Run("a shard's cache", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { isListedAnew(t, f.wrap) }) })
 	t.Run("another one", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			isListedAnew(t, func(lw toolscache.ListerWatcher) toolscache.ListerWatcher { return Live(lw, 2*time.Second) })
+			isListedAnew(t, func(lw toolscache.ListerWatcher) toolscache.ListerWatcher {
+				return Live(lw, 2*time.Second, func(error) {})
+			})
 		})
 	})
 }

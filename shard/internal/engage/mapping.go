@@ -15,14 +15,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// mappingTimeout bounds a question for resources: those who ask for a mapping can't give up by themselves.
+// mappingTimeout bounds a request for resources, since callers that need a mapping give no context.
 const mappingTimeout = 30 * time.Second
 
-// mapping is the REST mapping of one API server. Clients and caches ask for a kind in one version. Then it asks for
-// that version's resources and keeps the one: all that a usual API server has would take 190 KiB in memory. It is safe
-// for concurrent use.
+// mapping is the REST mapping of one API server. Clients and caches request a kind in one version. The mapping then
+// reads that version's resources and keeps the one: all resources of a usual API server would take 190 KiB of memory.
+// It is safe for concurrent use.
 type mapping struct {
-	meta.RESTMapper // answers all other questions, and asks for everything when the first comes
+	meta.RESTMapper // answers all other questions, and reads all resources at the first
 	resources       discovery.ServerResourcesInterface
 
 	mu    sync.Mutex // guards known; not held while the server is asked
@@ -63,7 +63,7 @@ func (m *mapping) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.
 	return found, nil
 }
 
-// find asks the server. One that doesn't have the kind is asked again the next time.
+// find asks the server. If it doesn't have the kind, it is asked again the next time.
 func (m *mapping) find(gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
 	version := gvk.GroupVersion()
 	list, err := m.resources.ServerResourcesForGroupVersion(version.String())

@@ -13,32 +13,33 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// A list is taken in pages, so that what is in memory at a time depends on the size of a page and not on that of the
-// kind: thirty thousand objects of 32 KiB are 1 GiB, and whoever may create objects decides about both figures. Each
-// page goes through the kind's transform before the next one is asked for.
+// A list is taken in pages, so that the memory in use depends on the size of a page and not on that of the kind:
+// thirty thousand objects of 32 KiB are 1 GiB, and users who create objects decide about both figures. Each page goes
+// through the kind's transform before the next one is requested.
 const (
-	// firstPage is how many objects the first page has. The next ones have as many as make pageBytes, by the size of the
-	// last, but not more than mostObjects and not more than pageGrowth times as many as the last.
+	// firstPage is how many objects are requested for the first page. For each later page it is as many as make
+	// pageBytes, by the size of the last page, but at most mostObjects and at most pageGrowth times as many as for
+	// the last.
 	firstPage   = 128
 	pageBytes   = 2 << 20
 	pageGrowth  = 8
 	mostObjects = 4096
-	// largestPage bounds a page, in bytes. One that turns out larger isn't read to its end, but asked for anew with fewer
-	// objects; a single object has no bound but the API server's.
+	// largestPage bounds a page, in bytes. A page that turns out larger isn't read to its end, but requested again
+	// with fewer objects. A single object has no bound but the API server's.
 	largestPage = 8 << 20
 )
 
-// page is one page on its way here, or another answer whose size is bounded. The context of a page's request carries it
-// to the transport.
+// page is a page of a list that is being read, or another answer whose size is bounded. The context of its request
+// carries it to the transport.
 type page struct {
 	most int64 // in bytes; 0 for no bound
 	read atomic.Int64
 }
 
-// pageKey is that of a page in a context.
+// pageKey is the key of a page in a context.
 type pageKey struct{}
 
-// pageOf returns the page that a request is about, nil if it is about something else.
+// pageOf returns the page of a request, nil if it has none.
 func pageOf(ctx context.Context) *page {
 	p, _ := ctx.Value(pageKey{}).(*page)
 	return p
@@ -46,7 +47,7 @@ func pageOf(ctx context.Context) *page {
 
 var errLargePage = errors.New("the answer is larger than it may be")
 
-// got notes that n more bytes were read. Its error ends the reading.
+// got records that n more bytes were read. Its error ends the reading.
 func (p *page) got(n int) error {
 	p.read.Add(int64(n))
 	if p.isLarge() {
@@ -57,7 +58,7 @@ func (p *page) got(n int) error {
 
 func (p *page) isLarge() bool { return p.most > 0 && p.read.Load() > p.most }
 
-// list fills a cache: page by page, as one list.
+// list reads a list page by page, and returns it as one.
 func (f *filter) list(ctx context.Context, lw toolscache.ListerWithContext,
 	opts metav1.ListOptions) (runtime.Object, error) {
 	opts.ShardSelector, opts.LabelSelector, opts.FieldSelector = f.shardSelector, f.labels, f.fields.ofList()
@@ -67,14 +68,14 @@ func (f *filter) list(ctx context.Context, lw toolscache.ListerWithContext,
 	case opts.ResourceVersion == "0": // with this version, a limit would be ignored
 		opts.ResourceVersion, opts.ResourceVersionMatch = "1", metav1.ResourceVersionMatchNotOlderThan
 	default:
-		// A reflector that lists anew wants nothing older than what it has. What there is now isn't, unless the cluster was
-		// restored from a backup: then a server would have to be asked ten times, and take four seconds each, before it is
-		// believed that it doesn't get there.
+		// A reflector that lists anew wants nothing older than what it has. The present state isn't older, unless the
+		// cluster was restored from a backup. Then a server doesn't reach the reflector's version, and it would take
+		// ten requests of four seconds each until that is believed.
 		opts.ResourceVersion = ""
 	}
 	var first runtime.Object
 	var kept []runtime.Object
-	expired := false // the last token was, so this one is another
+	expired := false // the last token was, and this one replaces it
 	for {
 		p := &page{most: largestPage}
 		if opts.Limit == 1 {
@@ -119,9 +120,10 @@ func (f *filter) list(ctx context.Context, lw toolscache.ListerWithContext,
 	return first, joined(first, kept)
 }
 
-// continued is the token with which a list goes on whose own has expired; "" for none. An API server forgets a version
-// after five to ten minutes. What follows is of a later one. The list has the version of its first page, so a watch
-// from there brings all of it up to date. A list that begins anew would take as long again, and expire again.
+// continued returns the token that continues a list whose own token has expired; "" for none. An API server forgets a
+// version after five to ten minutes. The rest of the list is of a later version then. The list has the version of its
+// first page, so a watch from there brings all of it up to date. A list from the beginning would take as long again,
+// and expire again.
 func continued(err error) string {
 	var answer apierrors.APIStatus
 	if !apierrors.IsResourceExpired(err) || !errors.As(err, &answer) {
@@ -130,7 +132,7 @@ func continued(err error) string {
 	return answer.Status().Continue
 }
 
-// joined makes a list that has all items of its first page.
+// joined makes the first page the whole list.
 func joined(list runtime.Object, items []runtime.Object) error {
 	if err := meta.SetList(list, items); err != nil {
 		return fmt.Errorf("narrowing a %T to the shard: %w", list, err)
@@ -143,7 +145,7 @@ func joined(list runtime.Object, items []runtime.Object) error {
 	return err
 }
 
-// nextPage returns how many objects to ask for after a page of some, of so many bytes.
+// nextPage returns the limit of the next page, by the limit, the objects and the bytes of the last.
 func nextPage(limit, objects, bytes int64) int64 {
 	most := min(limit*pageGrowth, mostObjects)
 	if objects == 0 || bytes == 0 {

@@ -2,14 +2,14 @@ package engage
 
 import "time"
 
-// pauses are when keys are put off, and for how long.
+// pauses says when keys are put off, and for how long.
 type pauses struct {
 	until      time.Time // zero while closed
 	pause      time.Duration
-	probing    bool // one was let through, of whom nothing was heard yet
+	probing    bool // one key is on trial, and nothing was heard of it yet
 	cause      Cause
 	refusals   int             // since something was last served
-	namespaces map[string]bool // that these were about
+	namespaces map[string]bool // of these refusals
 }
 
 // holds reports whether the keys of a namespace are put off.
@@ -31,7 +31,7 @@ func (p *pauses) putOff(now time.Time, namespace string) (wait time.Duration, tr
 	return 0, true
 }
 
-// left is how long the keys of a namespace are put off, if they are.
+// left returns for how long the keys of a namespace are put off; open is false if they aren't.
 func (p *pauses) left(now time.Time, namespace string) (wait time.Duration, open bool) {
 	if p.expire(now); !p.holds(namespace) {
 		return 0, false
@@ -39,14 +39,14 @@ func (p *pauses) left(now time.Time, namespace string) (wait time.Duration, open
 	return max(0, p.until.Sub(now)), true
 }
 
-// untried lets the next one through at once, since nothing was heard of the one that was.
+// untried lets the next key through at once, since the one on trial sent no request.
 func (p *pauses) untried(now time.Time) {
 	if p.probing {
 		p.until, p.probing = now, false
 	}
 }
 
-// expire closes what nobody has tried for long.
+// expire closes the pauses if no key has tried for long.
 func (p *pauses) expire(now time.Time) {
 	if !p.until.IsZero() && now.Sub(p.until) > untriedFor {
 		p.close()
@@ -55,7 +55,7 @@ func (p *pauses) expire(now time.Time) {
 
 func (p *pauses) close() { *p = pauses{} }
 
-// note notes that something was refused in a namespace.
+// note records a refusal in a namespace.
 func (p *pauses) note(namespace string) {
 	p.refusals++
 	if p.namespaces == nil {
@@ -66,8 +66,8 @@ func (p *pauses) note(namespace string) {
 	}
 }
 
-// open begins a pause, unless there is one: requests that were under way together fail together and count once, but
-// for the longest time that one of them was told to wait.
+// open begins a pause, unless one is running: requests that were in flight together fail together and count once. But
+// the longest wait that one of them was asked for counts.
 func (p *pauses) open(now time.Time, cause Cause, retryAfter time.Duration) {
 	asked := now.Add(min(retryAfter, LongestAsked))
 	if now.Before(p.until) && !p.probing {

@@ -2,6 +2,6 @@
 
 package engage
 
-// raceDetector says that the race detector watches. It takes what two ends of a connection in one process tell each
-// other for synchronisation, but only of package net's own connections.
+// raceDetector reports whether the race detector is on. The race detector takes messages between the two ends of a
+// connection in one process for synchronisation, but only on package net's own connections.
 const raceDetector = true

@@ -8,24 +8,24 @@ import (
 	"time"
 )
 
-// Asked is for how long API servers asked, by Retry-After, that the sender of a context's requests wait. It is safe for
-// concurrent use.
+// Asked has the longest time for which API servers asked, by Retry-After, that the sender of a context's requests
+// wait. It is safe for concurrent use.
 type Asked struct{ longest atomic.Int64 }
 
-// Wait is the longest that was asked for, 0 if nothing was.
+// Wait returns the longest time that was asked for, 0 if none was.
 func (a *Asked) Wait() time.Duration { return time.Duration(a.longest.Load()) }
 
-// askedKey is that of an Asked in the context of the requests.
+// askedKey is the key of an Asked in the context of the requests.
 type askedKey struct{}
 
-// Obeying returns a context for requests, and where it will be said how long their API servers asked to wait.
+// Obeying returns a context for requests, and an Asked that will have how long their API servers asked to wait.
 func Obeying(ctx context.Context) (context.Context, *Asked) {
 	asked := &Asked{}
 	return context.WithValue(ctx, askedKey{}, asked), asked
 }
 
-// Obedient hands the API server's Retry-After to whoever sent the request, by [Obeying]. Without, the client would wait
-// and try again by itself, behind the back of what decides when a write may be repeated.
+// Obedient is a transport that hands the API server's Retry-After to the sender of a request, by [Obeying]. Without
+// it, client-go would wait and try again by itself, and the sender couldn't decide when a write is repeated.
 func Obedient(next http.RoundTripper) http.RoundTripper { return obedient{next} }
 
 type obedient struct{ next http.RoundTripper }
@@ -39,12 +39,15 @@ func (o obedient) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// longestSleep bounds for how long a client waits by itself before it tries again.
+// WrappedRoundTripper returns the inner transport, so that its idle connections can be closed.
+func (o obedient) WrappedRoundTripper() http.RoundTripper { return o.next }
+
+// longestSleep bounds how long a client waits by itself before it tries again.
 const longestSleep = 5 * time.Second
 
-// tellRetryAfter returns for how long an API server asks to be left alone. If the request's context has room for it, it
-// is noted there and taken out of the answer: the client would wait by itself, ten times, in a worker that others wait
-// for. Without, the client waits, but not for minutes.
+// tellRetryAfter returns for how long an API server asks to be left alone. If the request's context has an Asked, the
+// time is recorded there and taken out of the answer: otherwise the client would wait by itself, ten times, and hold
+// a worker. Without an Asked, the client waits, but for longestSleep at most.
 func tellRetryAfter(ctx context.Context, res *http.Response) time.Duration {
 	wait := retryAfter(res)
 	asked, _ := ctx.Value(askedKey{}).(*Asked)
@@ -55,15 +58,15 @@ func tellRetryAfter(ctx context.Context, res *http.Response) time.Duration {
 			last = asked.longest.Load()
 		}
 	case wait > longestSleep:
-		if _, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil { // the client takes no notice of a date
+		if _, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil { // the client ignores a date
 			res.Header.Set("Retry-After", strconv.Itoa(int(longestSleep.Seconds())))
 		}
 	}
 	return wait
 }
 
-// retryAfter is for how long an API server, or what is in front of it, asks to be left alone: in seconds or until a
-// date, at most an hour. It is 0 if it doesn't.
+// retryAfter returns for how long an API server, or a proxy before it, asks to be left alone: in seconds or until a
+// date, at most an hour; 0 if it doesn't.
 func retryAfter(res *http.Response) time.Duration {
 	text := res.Header.Get("Retry-After")
 	wait := time.Duration(0)

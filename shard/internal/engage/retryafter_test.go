@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -21,6 +22,23 @@ import (
 type servers func(*http.Request) (*http.Response, error)
 
 func (s servers) RoundTrip(r *http.Request) (*http.Response, error) { return s(r) }
+
+// closing is a transport that can be told to close its idle connections.
+type closing struct {
+	http.RoundTripper
+	told bool
+}
+
+func (c *closing) CloseIdleConnections() { c.told = true }
+
+func TestIdleConnectionsBelowAreClosed(t *testing.T) {
+	for name, wrap := range map[string]func(http.RoundTripper) http.RoundTripper{"Obedient": Obedient, "Noting": Noting} {
+		below := &closing{}
+		if utilnet.CloseIdleConnectionsFor(wrap(below)); !below.told {
+			t.Errorf("%s: they stay open", name)
+		}
+	}
+}
 
 func TestHowLongTheAPIServerAsksToWaitIsToldAndTheClientNotMadeToWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -48,6 +66,16 @@ func TestHowLongTheAPIServerAsksToWaitIsToldAndTheClientNotMadeToWait(t *testing
 			}
 		}
 	})
+	hour := servers(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusServiceUnavailable, Header: http.Header{"Retry-After": {"3600"}}}, nil
+	})
+	watch, err := http.NewRequest(http.MethodGet, "https://home/api/v1/secrets?watch=true", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res, err := Noting(hour).RoundTrip(watch); err != nil || res.Header.Get("Retry-After") != "5" {
+		t.Errorf("a watch waits by itself for %q s (%v)", res.Header.Get("Retry-After"), err)
+	}
 	failing := servers(func(*http.Request) (*http.Response, error) { return nil, errors.New("cut") })
 	if _, err := Obedient(failing).RoundTrip(&http.Request{}); err == nil {
 		t.Error("a request that failed is told to have succeeded")

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// ReturnGrace is how long a reconcile may take to return once its context has ended. Then its worker is given back to
-// the others.
+// ReturnGrace is how long a reconcile may take to return once its context has ended. Then its worker goes on without
+// it.
 const ReturnGrace = 5 * time.Second
 
-// Result is how a reconcile went through a gate.
+// Result is what became of a reconcile at a gate.
 type Result uint8
 
 const (
@@ -24,9 +24,9 @@ const (
 	Abandoned
 )
 
-// Run lets a reconcile through the gate, with a context that ends with ctx or with the tenure. It runs in another
-// goroutine, since Go can't stop one that doesn't return: Run returns after ReturnGrace without it. traffic counts
-// those that were abandoned, for as long as they run.
+// Run lets a reconcile through the gate, with a context that ends with ctx or with the tenure. The reconcile runs in
+// another goroutine, since Go can't stop one that doesn't return: Run returns without it ReturnGrace after its
+// context ended. traffic counts abandoned reconciles for as long as they run.
 func (g *Gate) Run(ctx context.Context, traffic *Traffic, reconcile func(context.Context)) Result {
 	run := &running{reconcile: reconcile}
 	ctx, end, ok := g.begin(ctx, &run.passage)
@@ -44,7 +44,7 @@ func (g *Gate) Run(ctx context.Context, traffic *Traffic, reconcile func(context
 	case <-run.done:
 	case <-ctx.Done():
 		if !run.returns(ReturnGrace) {
-			run.abandoned.Store(true) // from here on, since its tenure may go on
+			run.abandoned.Store(true) // fences its writes, even if its tenure goes on
 			traffic.Abandoned.Add(1)
 			go func() {
 				<-run.done
@@ -62,8 +62,8 @@ func (g *Gate) Run(ctx context.Context, traffic *Traffic, reconcile func(context
 // idleFor is how long a goroutine waits for another reconcile.
 const idleFor = 5 * time.Second
 
-// serve runs a reconcile, and then others of the gate for as long as they come. A new goroutine would begin each with a
-// small stack, and copy it several times until a request fits.
+// serve runs a reconcile, and then others of the gate for as long as they come. A new goroutine for each would begin
+// with a small stack, and copy it several times until a request fits.
 func (g *Gate) serve(run *running) {
 	timer := time.NewTimer(idleFor)
 	defer timer.Stop()
@@ -86,7 +86,7 @@ type running struct {
 	ctx       context.Context
 	reconcile func(context.Context)
 	done      chan struct{} // closed when it has returned
-	panicked  any           // set before
+	panicked  any           // set before done is closed
 }
 
 func (r *running) do() {

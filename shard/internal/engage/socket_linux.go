@@ -47,10 +47,10 @@ type socket struct {
 	in, out transfer
 }
 
-// transfer is the present read or write of a socket.
+// transfer is the read, or the write, of a socket that is under way.
 type transfer struct {
 	mu   sync.Mutex // held from its beginning to its end; guards all below
-	left []byte     // what is to be filled, or to be written
+	left []byte     // what is still to be filled, or to be written
 	done int
 	err  syscall.Errno
 	call func(fd uintptr) (over bool) // the method read or write; kept, since a new method value allocates each time
@@ -90,14 +90,14 @@ func (s *socket) failed(what string, err syscall.Errno) error {
 		Err: os.NewSyscallError(what, err)}
 }
 
-// read takes what has arrived; over is false where that is nothing.
+// read takes what has arrived; over is false if nothing has.
 func (t *transfer) read(fd uintptr) (over bool) {
 	n, err := t.pass(syscall.SYS_READ, fd)
 	t.done, t.err = n, err
 	return err != syscall.EAGAIN
 }
 
-// write writes until all is written; over is false where the socket takes no more at present.
+// write writes until all is written; over is false if the socket takes no more at present.
 func (t *transfer) write(fd uintptr) (over bool) {
 	for len(t.left) > 0 {
 		n, err := t.pass(syscall.SYS_WRITE, fd)

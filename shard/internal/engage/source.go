@@ -63,7 +63,7 @@ func (c *Cluster) typed(f form) (rest.Interface, error) {
 	if f.Group == "" {
 		config.APIPath = "/api"
 	}
-	if clientgoscheme.Scheme.Recognizes(f.GroupVersionKind) { // what is built in can be had in protobuf
+	if clientgoscheme.Scheme.Recognizes(f.GroupVersionKind) { // built-in kinds come as protobuf
 		config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	}
 	config.NegotiatedSerializer = streamed{
@@ -73,14 +73,14 @@ func (c *Cluster) typed(f form) (rest.Interface, error) {
 	return rest.RESTClientForConfigAndClient(config, c.http)
 }
 
-// listWatch is a ListWatch by two methods of a client.
+// listWatch makes a ListWatch of two methods of a client.
 func listWatch[list runtime.Object](all func(context.Context, metav1.ListOptions) (list, error),
 	events func(context.Context, metav1.ListOptions) (watch.Interface, error)) *toolscache.ListWatch {
 	return &toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 			listed, err := all(ctx, opts)
 			if err != nil {
-				return nil, err // not a nil of the list's type
+				return nil, err // not a typed nil
 			}
 			return listed, nil
 		},
@@ -88,7 +88,7 @@ func listWatch[list runtime.Object](all func(context.Context, metav1.ListOptions
 	}
 }
 
-// named has metadata-only objects say what kind they are of, which servers don't tell of each.
+// named sets the kind of metadata-only objects, which servers leave out.
 func (f form) named(transform toolscache.TransformFunc) toolscache.TransformFunc {
 	if !f.metadata {
 		return transform

@@ -13,10 +13,10 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// streamed decodes the watch events of one typed kind as client-go does, with less work where they are JSON, as those
-// of custom resources are. client-go's serializers read each event nine times: to find its end, to find its kind and to
-// check its syntax before they decode it, the same again for the object in it. What doesn't look as API servers write
-// it is left to them.
+// streamed decodes the watch events of one typed kind, with the same results as client-go. It takes less work for
+// JSON, in which events of custom resources come. client-go's serializers read each event nine times: to find its
+// end, to find its kind and to check its syntax before they decode it, the same again for the object in it. An event
+// that doesn't look as API servers write it is left to them.
 type streamed struct {
 	runtime.NegotiatedSerializer
 	kind    schema.GroupVersionKind
@@ -43,7 +43,8 @@ func (s streamed) DecoderToVersion(decoder runtime.Decoder, to runtime.GroupVers
 	}}
 }
 
-// objects decodes the objects of events. What says at once that it is of the kind needn't be asked for it first.
+// objects decodes the objects of events. An object that begins with its kind is decoded at once; client-go would
+// first read all of it to find the kind.
 type objects struct {
 	runtime.Decoder
 	streamed
@@ -62,7 +63,7 @@ func (o *objects) Decode(data []byte, defaults *schema.GroupVersionKind, into ru
 	if err != nil {
 		return nil, &o.kind, err
 	}
-	object.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{}) // as typed objects have it
+	object.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{}) // as client-go leaves typed objects
 	return object, &o.kind, nil
 }
 
@@ -71,7 +72,7 @@ type envelopes struct{ runtime.Serializer }
 
 var eventKind = schema.GroupVersionKind{Version: "v1", Kind: "WatchEvent"}
 
-// Decode leaves the object of an event where it is, in what was read. It is decoded before more is read.
+// Decode leaves the object of an event in the buffer that was read. It is decoded before more is read.
 func (e envelopes) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object,
 	*schema.GroupVersionKind, error) {
 	event, ok := into.(*metav1.WatchEvent)
@@ -104,13 +105,13 @@ func parts(data []byte) (kind, object []byte, ok bool) {
 	return kind, rest[:n], true
 }
 
-// frames cuts a stream of JSON objects.
+// frames cuts a stream into JSON objects.
 type frames struct{ runtime.Framer }
 
 func (frames) NewFrameReader(r io.ReadCloser) io.ReadCloser { return &frameReader{from: r} }
 
-// frameReader returns one object after the other. As client-go's streaming decoder expects it, a read whose buffer is
-// too small returns [io.ErrShortBuffer], and the next one goes on.
+// frameReader returns one object after the other. If a read's buffer is too small, it returns [io.ErrShortBuffer],
+// and the next read goes on, as client-go's streaming decoder expects it.
 type frameReader struct {
 	from   io.ReadCloser
 	buffer []byte
@@ -118,7 +119,7 @@ type frameReader struct {
 	left   int    // how much of read belongs to the object that is being returned
 }
 
-// A watch begins with a small buffer, and drops a large one once it is empty.
+// smallBuffer is the size with which a watch begins. A buffer larger than largeBuffer is dropped once it is empty.
 const smallBuffer, largeBuffer = 2 << 10, 64 << 10
 
 // largestEvent bounds an event, in bytes. client-go drops what is larger than its object may be.
@@ -160,7 +161,7 @@ func (f *frameReader) await() error {
 	}
 }
 
-// more reads what has arrived behind what is there already.
+// more appends data that has arrived.
 func (f *frameReader) more() error {
 	if len(f.read) == 0 && len(f.buffer) > largeBuffer {
 		f.buffer = nil
@@ -175,7 +176,7 @@ func (f *frameReader) more() error {
 	f.read = f.read[:len(f.read)+n]
 	switch {
 	case n > 0:
-		return nil // an error comes again
+		return nil // an error is returned again by the next read
 	case err == io.EOF && len(bytes.TrimSpace(f.read)) > 0:
 		return io.ErrUnexpectedEOF
 	}
@@ -184,8 +185,8 @@ func (f *frameReader) more() error {
 
 func (f *frameReader) Close() error { return f.from.Close() }
 
-// extent finds the end of a JSON object or list, in pieces. It tells strings from what is between them, and leaves the
-// syntax to whoever decodes.
+// extent finds the end of a JSON object or list, in pieces. It distinguishes strings from the rest, and leaves the
+// syntax to the decoder.
 type extent struct {
 	depth             int
 	inString, escaped bool

@@ -15,19 +15,21 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/turnstile"
 )
 
-// Traffic counts what one workload cluster sent this replica. It is safe for concurrent use.
+// Traffic counts what one workload cluster sent this replica, and bounds and judges the requests to it. It is safe
+// for concurrent use.
 type Traffic struct {
-	// ListWatchBytes is the size of all answers to list and watch requests, as read from the (decompressed) body.
+	// ListWatchBytes is the size of all answers to requests that read, as read from the (decompressed) body: lists,
+	// watches and live reads of single objects.
 	ListWatchBytes atomic.Uint64
-	// Kept and Discarded count the objects and events that were in the shard asked for, or not.
+	// Kept and Discarded count the objects and events that were in the shard they were requested for, or not.
 	Kept, Discarded atomic.Uint64
 	// FencedWrites counts the writes that were refused because their shard wasn't held.
 	FencedWrites atomic.Uint64
-	// UnansweredWrites counts the writes that were sent, and of which nobody knows whether they were carried out.
+	// UnansweredWrites counts the writes that were sent, and of which it isn't known whether they were carried out.
 	UnansweredWrites atomic.Uint64
 	// Abandoned counts the reconciles that didn't return although their context has ended, for as long as they run.
 	Abandoned atomic.Int64
-	// Breaker tells whether the cluster answers.
+	// Breaker judges whether the cluster can be used.
 	Breaker Breaker
 
 	fills turnstile.Turnstile
@@ -35,18 +37,18 @@ type Traffic struct {
 	limit limit
 }
 
-// SetLimits bounds what all shards of the cluster together ask of it from now on. What waits already goes by the new
-// limits of writes at a time, and by the old ones a second.
+// SetLimits bounds the requests of all shards of the cluster together from now on. Requests that wait already follow
+// the new bound of writes at a time, and the old rate.
 func (t *Traffic) SetLimits(to kubeconfig.Limits) { t.limit.set(to) }
 
-// Writes is how many writes were sent and not answered yet, how many wait for their turn, and the limits.
+// Writes returns how many writes were sent and not answered yet, how many wait for their turn, and the limits.
 func (t *Traffic) Writes() (inFlight, waiting int, limits kubeconfig.Limits) {
 	inFlight, waiting = t.limit.writes.Count()
 	return inFlight, waiting, t.limit.get()
 }
 
-// ServerSide reports whether the API server filters: whether nothing that was not asked for has arrived, ever. It is
-// meaningless before anything has arrived.
+// ServerSide reports whether the API server filters: every object that has arrived was in the shard that it was
+// requested for. It is meaningless before anything has arrived.
 func (t *Traffic) ServerSide() bool { return t.Discarded.Load() == 0 }
 
 // fence is the transport of one shard: it refuses writes while the gate is shut and signs every request.
@@ -77,7 +79,7 @@ func (f *fence) RoundTrip(req *http.Request) (*http.Response, error) {
 		res.Body = &releasingBody{ReadCloser: counted, release: release}
 		return res, nil
 	}
-	// It waits for its turn before the gate is asked: by then the shard may be another's.
+	// Wait for the turn first, and then ask the gate: the shard may be lost while the write waits.
 	if err := f.traffic.limit.beginWrite(req.Context()); err != nil {
 		closeBody(req)
 		return nil, err
@@ -119,24 +121,20 @@ func (f *fence) send(ctx context.Context, req *http.Request) (_ *http.Response, 
 	return f.traffic.Breaker.send(ctx, req, f.base, f.gate.agentNow(), pageOf(ctx) != nil)
 }
 
-// send sends a request as an agent, or as the one that it names if that is empty, and judges the cluster by what comes
-// of it. release is to be called when the answer was read.
+// send sends a request, and judges the cluster by the result. agent is its User-Agent, "" for the request's own. Call
+// release when the answer was read.
 func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTripper, agent string,
 	list bool) (_ *http.Response, release func(), _ error) {
 	caller := ctx
 	release = func() {}
 	begins, judged := watches(req), false
 	switch {
-	case begins: // silent by nature
+	case begins: // a watch may be silent
 	case list:
 		w := b.watchOver(ctx, listStallAfter, inquiry{})
 		ctx, release = w.ctx, w.end
 	default:
-		var asks inquiry
-		if mutates(req.Method) {
-			asks = inquiry{base: base, to: req.URL, agent: cmp.Or(agent, req.UserAgent())}
-		}
-		w := b.watchOver(ctx, stallAfter, asks)
+		w := b.watchOver(ctx, stallAfter, inquiry{base: base, to: req.URL, agent: cmp.Or(agent, req.UserAgent())})
 		ctx, release = w.ctx, w.end
 		judged = true
 	}
@@ -168,8 +166,8 @@ func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTr
 	return nil, nil, err
 }
 
-// Unfenced is a transport of requests to one cluster that no shard sends. It judges the cluster as that of a shard
-// does.
+// Unfenced is a transport for the requests to one cluster that no shard sends. It judges the cluster as a shard's
+// transport does, and fences nothing.
 func Unfenced(base http.RoundTripper, breaker *Breaker) http.RoundTripper {
 	return &unfenced{base, breaker}
 }
@@ -193,8 +191,8 @@ func (u *unfenced) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// largestObject bounds an answer that is one object, in bytes: several times what an API server takes. A server that
-// isn't what it claims to be can't fill the memory with one. (client-go bounds the events of watches likewise.)
+// largestObject bounds an answer that is one object, in bytes: several times what an API server takes. So a server
+// that isn't what it claims to be can't fill the memory. (client-go bounds the events of watches likewise.)
 const largestObject = 16 << 20
 
 // namesOne reports whether an API server's path is that of one object.
@@ -203,11 +201,10 @@ func namesOne(path string) bool {
 	if len(parts) > 2 && parts[0] == "namespaces" {
 		parts = parts[2:]
 	}
-	return len(parts) == 2 // a subresource may be a log
+	return len(parts) == 2 // not of a subresource, which may be a log
 }
 
-// namespaceOf is the namespace of what an API server's path is about, or the Namespace that it is about itself; "" for
-// none.
+// namespaceOf returns the namespace that an API server's path is in, or the Namespace that it is about; "" for none.
 func namespaceOf(path string) string {
 	if parts := partsOf(path); len(parts) > 1 && parts[0] == "namespaces" {
 		return parts[1]
@@ -226,9 +223,17 @@ func partsOf(path string) []string {
 	return parts[version:]
 }
 
-// cutAPI cuts an API server's path at "/api/" or "/apis/": the first, since there may be a namespace of that name.
-// version is how many parts of what is below make a version; 0 if the path is none of those.
+// cutAPI cuts an API server's path at the first "/api/" or "/apis/": a namespace may have that name, too. If the path
+// leads through another API server's proxy, as to a member of Karmada, it is cut behind that. version is how many
+// parts of below make up the group and version; 0 if the path has neither.
 func cutAPI(path string) (prefix, below string, version int) {
+	const proxy = "/proxy"
+	if i := strings.LastIndex(path, proxy+"/"); i > 0 {
+		behind := i + len(proxy)
+		if prefix, below, version = cutAPI(path[behind:]); version > 0 {
+			return path[:behind] + prefix, below, version
+		}
+	}
 	for i := range len(path) {
 		if below, found := strings.CutPrefix(path[i:], "/api/"); found {
 			return path[:i], below, 1
@@ -248,12 +253,12 @@ func mutates(method string) bool {
 	return method != http.MethodGet && method != http.MethodHead && method != http.MethodOptions
 }
 
-// countedBody counts what is read of it.
+// countedBody counts the bytes that are read from it.
 type countedBody struct {
 	io.ReadCloser
 	bytes *atomic.Uint64
-	heard func() // told of each piece; may be nil
-	page  *page  // bounds it; nil where it may be of any size
+	heard func() // called for each piece; may be nil
+	page  *page  // bounds it; nil for no bound
 }
 
 func (b *countedBody) Read(p []byte) (int, error) {
@@ -270,7 +275,7 @@ func (b *countedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// releasingBody frees the request's context when the answer was read.
+// releasingBody frees the request's context when it is closed.
 type releasingBody struct {
 	io.ReadCloser
 	release func()

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -176,7 +177,14 @@ func TestAListIsWaitedForAsLongAsAnythingOfItArrives(t *testing.T) {
 				if c.list {
 					path, ctx = "/api/v1/pods", context.WithValue(ctx, pageKey{}, &page{})
 				}
-				server := &dripping{c.every, 10}
+				drips := &dripping{c.every, 10}
+				server := servers(func(req *http.Request) (*http.Response, error) {
+					if strings.HasSuffix(req.URL.Path, "/kube-system") { // it says nothing else meanwhile
+						<-req.Context().Done()
+						return nil, req.Context().Err()
+					}
+					return drips.RoundTrip(req)
+				})
 				for of, through := range map[string]http.RoundTripper{
 					"a shard": &fence{gate: g, base: server, traffic: &Traffic{}}, "no shard": Unfenced(server, &Breaker{}),
 				} {
@@ -191,6 +199,7 @@ func TestAListIsWaitedForAsLongAsAnythingOfItArrives(t *testing.T) {
 						t.Errorf("of %s: read %d bytes, %v", of, len(body), err)
 					}
 				}
+				time.Sleep(stallAfter) // until inquiries end, too
 			})
 		})
 	}
@@ -209,12 +218,29 @@ func TestAPathSaysWhatARequestIsAbout(t *testing.T) {
 		"/proxy/west/apis/apps/v1/namespaces/api/replicas": {"api", false},
 		"/apis/apps/v1/namespaces/api/deployments/a":       {"api", true},
 		"/api/v1/namespaces/apis/pods/a":                   {"apis", true},
-		"/version":                                         {"", false},
-		"/apis/apps/v1":                                    {"", false},
+		"/api/v1/namespaces/proxy/pods/a":                  {"proxy", true},
+		"/api/v1/namespaces/shop/pods/a/proxy/metrics":     {"shop", false},
+		"/apis/cluster.karmada.io/v1alpha1/clusters/m1/proxy/api/v1/namespaces/shop/pods/a":          {"shop", true},
+		"/api/v1/namespaces/vc/services/https:vc:443/proxy/apis/apps/v1/namespaces/shop/deployments": {"shop", false},
+		"/version":      {"", false},
+		"/apis/apps/v1": {"", false},
 	} {
 		if namespace, one := namespaceOf(path), namesOne(path); namespace != want.namespace || one != want.one {
 			t.Errorf("%s: namespace %q, one object: %v; want %q, %v", path, namespace, one, want.namespace, want.one)
 		}
+	}
+}
+
+func TestAClusterBehindAnotherOnesProxyIsAskedItself(t *testing.T) {
+	const prefix = "/apis/cluster.karmada.io/v1alpha1/clusters/m1/proxy"
+	asked := ""
+	base := servers(func(req *http.Request) (*http.Response, error) {
+		asked = req.URL.Path
+		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+	})
+	i := inquiry{base: base, to: &url.URL{Scheme: "https", Host: "h", Path: prefix + "/api/v1/namespaces/n/pods"}}
+	if !i.isAnswered(t.Context()) || asked != prefix+"/api/v1/namespaces/kube-system" {
+		t.Errorf("asked %q", asked)
 	}
 }
 

@@ -17,7 +17,7 @@ var (
 	errIndexers = errors.New("this informer has field indexes only: use IndexField")
 )
 
-// registration is a handler that is shown what happens. It has seen all that there was when it was added.
+// registration is a handler that receives changes. It received all objects that existed when it was added.
 type registration struct {
 	of      *Store
 	handler toolscache.ResourceEventHandler
@@ -26,13 +26,12 @@ type registration struct {
 
 func (r *registration) HasSynced() bool { return toolscache.IsDone(r.HasSyncedChecker()) }
 
-// HasSyncedChecker is done when the handler was shown the first list.
+// HasSyncedChecker is done when the handler has received the first list.
 func (r *registration) HasSyncedChecker() toolscache.DoneChecker {
 	return closed{"handler of " + r.of.cfg.Kind.Kind, r.of.shown}
 }
 
-// AddEventHandler shows a handler what there is, and then whatever happens. All there is has been shown when it
-// returns.
+// AddEventHandler adds a handler. It shows it all objects that exist before it returns, and then every change.
 func (s *Store) AddEventHandler(handler toolscache.ResourceEventHandler) (
 	toolscache.ResourceEventHandlerRegistration, error) {
 	s.turn.Lock()
@@ -62,7 +61,7 @@ func (s *Store) AddEventHandlerWithOptions(handler toolscache.ResourceEventHandl
 	return s.AddEventHandler(handler)
 }
 
-// RemoveEventHandler has the handler see nothing any more, but for what is being shown to it just now.
+// RemoveEventHandler removes a handler. A change that is being shown to it just now isn't interrupted.
 func (s *Store) RemoveEventHandler(handle toolscache.ResourceEventHandlerRegistration) error {
 	r, ok := handle.(*registration)
 	if !ok || r.of != s {
@@ -106,7 +105,7 @@ func (c closed) Name() string { return c.name }
 
 func (c closed) Done() <-chan struct{} { return c.when }
 
-// listeners are those that are shown a change.
+// listeners returns the handlers that a change is shown to.
 func (s *Store) listeners() []*registration {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

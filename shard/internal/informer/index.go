@@ -16,7 +16,8 @@ type index struct {
 	keys    map[string]map[types.NamespacedName]struct{}
 }
 
-// IndexField has objects found by a field: see client.FieldIndexer. It may be called at any time.
+// IndexField makes an index by which objects are found by a field: see client.FieldIndexer. It may be called at any
+// time.
 func (s *Store) IndexField(field string, extract client.IndexerFunc) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,7 +38,7 @@ func (s *Store) IndexField(field string, extract client.IndexerFunc) error {
 	return nil
 }
 
-// replace follows an object from one state to another. Either may be nil.
+// replace moves an object in the index from one state to another. Either may be nil.
 func (i *index) replace(key types.NamespacedName, old, now client.Object) {
 	if old != nil {
 		for _, value := range i.extract(old) {

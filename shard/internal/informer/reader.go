@@ -82,7 +82,7 @@ func (s *Store) List(ctx context.Context, out client.ObjectList, opts ...client.
 	if err := meta.SetList(out, items); err != nil {
 		return err
 	}
-	out.SetContinue("continue-not-supported") // as controller-runtime's caches say
+	out.SetContinue("continue-not-supported") // as controller-runtime's caches do
 	return nil
 }
 
@@ -90,7 +90,7 @@ func (s *Store) notSynced(err error) error {
 	return apierrors.NewTimeoutError(fmt.Sprintf("the cache of %s isn't synced yet: %v", s.cfg.Kind.Kind, err), 0)
 }
 
-// selected returns the objects that a list has but for its labels and its limit.
+// selected returns the objects of a list, before its label selector and its limit are applied.
 func (s *Store) selected(o *client.ListOptions) ([]kept, error) {
 	if o.FieldSelector != nil {
 		return s.having(o.FieldSelector, o.Namespace)
@@ -98,14 +98,14 @@ func (s *Store) selected(o *client.ListOptions) ([]kept, error) {
 	return s.in(o.Namespace), nil
 }
 
-// lent is what a reader gets of an object: a copy, unless it has asked for the object itself.
+// lent returns what a reader gets of an object: a copy, unless it has requested the object itself.
 func (s *Store) lent(k kept, itself *bool) client.Object {
 	o := opened(k)
 	if shared, whole := k.(client.Object); whole {
 		if ptr.Deref(itself, false) {
 			return o
 		}
-		o = shared.DeepCopyObject().(client.Object) // as it is one
+		o = shared.DeepCopyObject().(client.Object) // it is a copy of one
 	}
 	o.GetObjectKind().SetGroupVersionKind(s.cfg.Kind)
 	return o

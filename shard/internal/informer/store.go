@@ -22,21 +22,21 @@ type Config struct {
 	Kind schema.GroupVersionKind
 	// Namespaced says that the kind's objects have namespaces.
 	Namespaced bool
-	// Take is asked about the object of each watch event: what of it is to be kept, and whether it belongs here at all.
-	// Nil takes all as they are. What is listed is taken as it comes.
+	// Take is called with the object of each watch event. It returns what to keep of it, and whether it belongs here
+	// at all. Nil keeps all objects as they are. Listed objects are kept without it.
 	Take func(client.Object) (_ client.Object, belongs bool, _ error)
-	// Pack makes something smaller of an object, or returns nil if it is to be kept as it is. Nil packs none.
+	// Pack returns a smaller form of an object, or nil to keep the object as it is. Nil packs none.
 	Pack func(client.Object) Packed
 }
 
 // Packed is an object that takes little memory.
 type Packed interface {
-	// Unpack returns a new object that is as the one before it was packed, but may lack its kind (TypeMeta). It is called
+	// Unpack returns a new object like the one that was packed, but may leave out its kind (TypeMeta). It is called
 	// from several goroutines.
 	Unpack() client.Object
 }
 
-// kept is what a Store has of an object: a client.Object or a Packed; nil for none.
+// kept is what a Store holds for an object: a client.Object or a Packed; nil for none.
 type kept any
 
 // opened returns a kept object, nil for none. It is shared unless it was packed.
@@ -52,7 +52,7 @@ func opened(k kept) client.Object {
 
 // space is a namespace.
 type space struct {
-	name    string // which all objects share
+	name    string // the one string that all its objects share
 	objects map[string]kept
 }
 
@@ -60,7 +60,7 @@ type space struct {
 type Store struct {
 	cfg    Config
 	synced chan struct{} // closed when the first list is in
-	shown  chan struct{} // closed when it was shown to the handlers
+	shown  chan struct{} // closed when the handlers have received it
 	done   chan struct{} // closed when Run has returned
 
 	// turn is held while a change is applied and shown, so that every handler sees all changes in the same order.
@@ -81,13 +81,13 @@ func New(cfg Config) *Store {
 	}
 }
 
-// Lists that fail are tried again after pauses that double, up to a quarter longer than these. A reflector's own, of up
-// to a minute, would be for how long a cluster that is back isn't served. How many lists there are at a time is bounded
-// elsewhere.
+// Lists that fail are tried again after pauses that double, and that are up to a quarter longer than these. A
+// reflector's own pauses, of up to a minute, would keep a cluster that is back unserved for as long. The number of
+// lists at a time is bounded elsewhere.
 const firstPause, lastPause = 500 * time.Millisecond, 4 * time.Second
 
-// Run fills the Store, once, until the context ends. The example is an object of the kind: others that the server may
-// send are refused.
+// Run fills the Store until the context ends. Call it once. The example is an object of the kind: objects of other
+// types are refused.
 func (s *Store) Run(ctx context.Context, from toolscache.ListerWatcher, example runtime.Object) {
 	defer close(s.done)
 	r := toolscache.NewReflectorWithOptions(from, example, filler{s},
@@ -103,7 +103,7 @@ func (s *Store) Len() int {
 	return s.size
 }
 
-// All are the objects that there are now, in no order. They are shared: don't change them.
+// All iterates over the objects that exist now, in no order. They are shared: don't change them.
 func (s *Store) All() iter.Seq[client.Object] {
 	return func(yield func(client.Object) bool) {
 		for _, k := range s.in("") {
@@ -158,7 +158,7 @@ func (s *Store) put(o client.Object) (old kept) {
 	if old = in.objects[key.Name]; old == nil {
 		s.size++
 	}
-	o.SetNamespace(in.name) // the same, in one place of the memory
+	o.SetNamespace(in.name) // the same text, in one place of the memory
 	in.objects[key.Name] = s.packed(o)
 	for _, i := range s.indexes {
 		i.replace(key, opened(old), o)
@@ -191,7 +191,7 @@ func (s *Store) remove(key types.NamespacedName) (old kept) {
 	return old
 }
 
-// filler is how a Reflector fills a Store.
+// filler fills a Store for a Reflector.
 type filler struct{ *Store }
 
 var _ toolscache.ReflectorStore = filler{}
@@ -214,7 +214,7 @@ func (f filler) set(obj any) error {
 	return nil
 }
 
-// Delete shows the deletion of an object that isn't here, too: the watch may have begun behind it.
+// Delete shows the deletion even of an object that the Store doesn't hold: the list may have left it out.
 func (f filler) Delete(obj any) error {
 	f.turn.Lock()
 	defer f.turn.Unlock()
@@ -242,7 +242,7 @@ func (s *Store) taken(obj any) (_ client.Object, belongs bool, _ error) {
 	return s.cfg.Take(o)
 }
 
-// Replace takes over a list of all that there is: what isn't on it has been deleted while nobody watched.
+// Replace takes over a list of all objects. Objects that aren't on it were deleted while there was no watch.
 func (f filler) Replace(list []any, _ string) error {
 	f.turn.Lock()
 	defer f.turn.Unlock()
@@ -276,7 +276,7 @@ type change struct {
 	now client.Object
 }
 
-// exchange puts what is listed in the place of what there was.
+// exchange replaces all objects by the listed ones.
 func (s *Store) exchange(list []any) (gone []kept, changes []change, _ error) {
 	changes = make([]change, 0, len(list))
 	listed := make(map[types.NamespacedName]struct{}, len(list))

@@ -21,10 +21,10 @@ import (
 type Misfit struct {
 	Lease string
 	UID   types.UID
-	Why   string // including the way out
+	Why   string // with what to do about it
 	// Version of the Lease.
 	Version string
-	// Duration is how long it may stand still while its owner acts; 0 if it doesn't say.
+	// Duration is how long the Lease may stand still while its owner acts; 0 if the Lease doesn't say.
 	Duration time.Duration
 }
 

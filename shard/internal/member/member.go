@@ -25,7 +25,8 @@ type Store struct {
 	client    client.Client // uncached
 	namespace string
 	fleet     keyspace.Fleet
-	// Say returns what each Lease says of clusters, for people; nil says nothing. Set it before the first write.
+	// Say returns the text about clusters that is written into each Lease, for people; nil writes none. Set it before
+	// the first write.
 	Say func() string
 }
 
@@ -176,8 +177,8 @@ func Seen(lease *coordinationv1.Lease) (ownership.Input, error) {
 		return nil, fmt.Errorf("lease %s: %w", lease.Name, err)
 	}
 	a := lease.Annotations
-	if lease.Labels[tenurev1alpha1.RoleLabel] == tenurev1alpha1.RoleCoordinator ||
-		lease.Name == tenurev1alpha1.CoordinatorLease(lease.Labels[tenurev1alpha1.FleetLabel]) {
+	switch coordinators := tenurev1alpha1.CoordinatorLease(lease.Labels[tenurev1alpha1.FleetLabel]); {
+	case lease.Name == coordinators:
 		lead := ownership.Lead{Version: version}
 		if lease.Spec.HolderIdentity != nil {
 			lead.Holder = ownership.Incarnation(*lease.Spec.HolderIdentity)
@@ -188,6 +189,9 @@ func Seen(lease *coordinationv1.Lease) (ownership.Input, error) {
 			lead.Floor = epoch
 		}
 		return ownership.LeadSeen{Lead: lead}, nil
+	case lease.Labels[tenurev1alpha1.RoleLabel] == tenurev1alpha1.RoleCoordinator: // a copy has another version
+		return nil, fmt.Errorf("lease %s: is labelled as the coordinator's, which is %s: delete the copy", lease.Name,
+			coordinators)
 	}
 	l := ownership.Lease{
 		ID: ownership.Incarnation(lease.Name), Replica: lease.Labels[tenurev1alpha1.ReplicaLabel],

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -217,6 +218,9 @@ func TestALeaseThatMakesNoSenseIsRefusedOrSaidToBeUnreadable(t *testing.T) {
 	lease := func(role string, annotations map[string]string) *coordinationv1.Lease {
 		l := &coordinationv1.Lease{}
 		l.Name, l.ResourceVersion, l.Annotations = "a-1", "5", annotations
+		if role == tenurev1alpha1.RoleCoordinator {
+			l.Name = tenurev1alpha1.CoordinatorName
+		}
 		l.Labels = map[string]string{tenurev1alpha1.RoleLabel: role}
 		return l
 	}
@@ -243,6 +247,11 @@ func TestALeaseThatMakesNoSenseIsRefusedOrSaidToBeUnreadable(t *testing.T) {
 	if got, err := Seen(lease(tenurev1alpha1.RoleCoordinator, nil)); err != nil ||
 		got != (ownership.LeadSeen{Lead: ownership.Lead{Version: 5}}) {
 		t.Errorf("a lead record without holder and floor is read as %+v (%v)", got, err)
+	}
+	copied := lease(tenurev1alpha1.RoleCoordinator, nil)
+	copied.Name = "before-my-edit"
+	if got, err := Seen(copied); err == nil || !strings.Contains(err.Error(), "before-my-edit") {
+		t.Errorf("a copy of the lead record is read as %+v (%v)", got, err)
 	}
 }
 

@@ -13,23 +13,24 @@ import (
 )
 
 const (
-	// shortFrom is the part of the limit from which on memory is short. What is left is garbage between two collections:
-	// with a fifth of the limit, collecting takes about five times as much processor time as with an equal part.
+	// shortFrom is the part of the limit from which on memory is short. The rest holds garbage between two
+	// collections: with a fifth of the limit for it, collecting takes about five times as much processor time as with
+	// an equal part.
 	shortFrom = 0.8
-	// afterwards is how many of those who had to wait are let in at a time once memory isn't short any more: the next
-	// collection has to find what they took before others go in.
+	// afterwards is how many of the shards that had to wait are let in at a time once memory isn't short any more.
+	// The next collection has to find what they took before others go in.
 	afterwards = 4
-	// turn is for how long one keeps others waiting: its caches may never be filled.
+	// turn is how long one shard keeps others waiting: its caches may never be filled.
 	turn = 5 * time.Second
-	// lookEvery is how often it is looked, while somebody waits, whether memory is still short.
+	// lookEvery is how often memory is checked while shards wait.
 	lookEvery = 500 * time.Millisecond
-	// tellEvery bounds how often it is said that somebody has to wait.
+	// tellEvery bounds how often the log says that memory is short.
 	tellEvery = time.Minute
 )
 
 // Use is what the process needs of its memory.
 type Use struct {
-	// Bytes that no collection gives back: live objects, as the last one found them, and what isn't the heap's.
+	// Bytes that no collection frees: live objects, as the last one found them, and memory outside the heap.
 	Bytes uint64
 	// Limit is GOMEMLIMIT, in bytes; 0 if there is none.
 	Limit uint64
@@ -51,7 +52,7 @@ func Now() Use {
 	return u
 }
 
-// Share is the part of the limit that is needed; 0 if there is no limit.
+// Share returns the part of the limit that is needed; 0 if there is no limit.
 func (u Use) Share() float64 {
 	if u.Limit == 0 {
 		return 0
@@ -59,25 +60,25 @@ func (u Use) Share() float64 {
 	return float64(u.Bytes) / float64(u.Limit)
 }
 
-// Room is where caches are filled: by anybody while there is memory, and by one at a time while it is short. It is safe
-// for concurrent use.
+// Room bounds how many shards fill their caches at a time: any number while there is memory, one while it is short.
+// It is safe for concurrent use.
 type Room struct {
 	log  logr.Logger
 	use  func() Use
 	door turnstile.Turnstile
 
 	mu      sync.Mutex // guards all below
-	looking bool       // somebody has to take turns, so it is looked again and again
+	looking bool       // shards take turns, so memory is checked again and again
 	told    time.Time
 }
 
-// NewRoom returns the room of a process that needs what use returns.
+// NewRoom returns the room of a process. use returns what the process needs of its memory.
 func NewRoom(use func() Use, log logr.Logger) *Room {
 	return &Room{log: log, use: use}
 }
 
-// Enter waits until there is memory, or, while there isn't, for a turn. The turn ends when leave is called, or by
-// itself after a while. It fails only with the context.
+// Enter returns at once if there is memory and no shard waits; otherwise it waits for a turn. The turn ends when
+// leave is called, or by itself after some seconds. It fails only with the context's error.
 func (r *Room) Enter(ctx context.Context) (leave func(), err error) {
 	most := r.most()
 	if _, waiting := r.door.Count(); most > 1 && waiting == 0 {
@@ -92,7 +93,7 @@ func (r *Room) Enter(ctx context.Context) (leave func(), err error) {
 	return r.door.Turn(ctx, most, turn, nil)
 }
 
-// most is how many may be let in at a time of those who have to wait.
+// most returns how many shards that have to wait may be let in at a time.
 func (r *Room) most() int {
 	u := r.use()
 	if u.Share() < shortFrom {
@@ -108,7 +109,7 @@ func (r *Room) most() int {
 	return 1
 }
 
-// look lets more in when memory isn't short any more, for as long as somebody takes turns.
+// look lets more shards in when memory isn't short any more. It repeats itself for as long as shards take turns.
 func (r *Room) look() {
 	r.door.Resize(r.most())
 	r.mu.Lock()

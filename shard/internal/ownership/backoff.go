@@ -44,8 +44,8 @@ type repeats struct {
 	next Instant // when one more is allowed although none is left
 }
 
-// take uses up one repeat, if it may. If none is left it allows one in every tenth of a lease duration, at most one a
-// second.
+// take reports whether a repeat may be sent now, and charges it to the budget. An empty budget still allows one
+// repeat per tenth of a lease duration, and at most one per second.
 func (b *repeats) take(now Instant, cfg Config) bool {
 	switch {
 	case b.left > 0:
@@ -60,10 +60,10 @@ func (b *repeats) take(now Instant, cfg Config) bool {
 
 func (b *repeats) earn() { b.left = min(b.left+repeatsEarned, repeatsAtMost) }
 
-// Backoff returns how long a write waits before its next repeat, after so many tries without a result. The wait doubles
-// with each try, up to a fifth of the lease duration, or half of it if the write was refused. It is shortened at
-// random, so that replicas don't repeat at the same time. The time that the API server asks for (Retry-After) is
-// respected up to half a lease duration.
+// Backoff returns how long a write waits before its next repeat, after tries repeats without a result. The wait
+// doubles with each try, up to a fifth of the lease duration, or half of it if the write was refused. It is
+// shortened at random, so that replicas don't repeat at the same time. asked is the time that the API server asked
+// for (Retry-After); it is respected up to half a lease duration.
 func (c Config) Backoff(tries int, cause Cause, asked time.Duration) time.Duration {
 	most := c.LeaseDuration / 5
 	if cause == Refused {
@@ -132,15 +132,15 @@ func (r *Replica) repeatAt() (at time.Duration, ok bool) {
 	return at, ok
 }
 
-// Lane groups writes by what waits for them. Each lane has its own writes in flight.
+// Lane groups writes by urgency. Each lane has its own limit of writes in flight; renewals have none.
 type Lane uint8
 
 const (
-	// Renewals are writes of the own lease. Without them nothing else matters.
+	// Renewals are writes of the own lease. If they fail, nothing else matters.
 	Renewals Lane = iota
 	// Takeovers end a time in which keys are unserved: seals, claims, handoffs, and the election of a coordinator.
 	Takeovers
-	// Others are plans, new records, warm announcements and reports.
+	// Others are all other writes: plans, new records and layouts, warm announcements, reports, cleanup.
 	Others
 	// Lanes is the number of lanes.
 	Lanes
@@ -161,10 +161,11 @@ func LaneOf(e Effect) Lane {
 	return Others
 }
 
-// Current returns the present content of a write that is about to be sent, and whether it was sent before, without a
-// result; ok is false if it must not be sent any more.
-// It may have been settled in the meantime, and a replica that announced itself warm may have dropped its caches. (Both
-// contents replace the same version, so at most one of them is committed, and the sight of it settles both.)
+// Current returns the content that a queued write should have when it is sent now. again reports whether an earlier
+// attempt had no result. ok is false if the write must not be sent any more, because it was settled or withdrawn.
+//
+// The announcement that this replica is warm becomes its withdrawal if the caches were dropped since. (Both contents
+// replace the same version, so at most one of them is committed, and the sight of it settles both.)
 func (r *Replica) Current(seq uint64) (_ Effect, again, ok bool) {
 	for _, w := range r.writes {
 		if w.seq != seq {
@@ -183,8 +184,8 @@ func (r *Replica) Current(seq uint64) (_ Effect, again, ok bool) {
 	return nil, false, false
 }
 
-// withdraws drops a claim in a cluster that can't be reached any more. A claim that was sent before is repeated all the
-// same, since it may have been committed.
+// withdraws drops a claim if this replica is no longer fit for the cluster. A claim that was sent before is
+// repeated all the same, since it may have been committed.
 func (r *Replica) withdraws(w *write) bool {
 	e, ok := w.effect.(WriteShard)
 	if !ok || !e.Kind.Claims() || w.tries > 0 || r.fitness(e.Shard.ID.Cluster) == plan.Fit {

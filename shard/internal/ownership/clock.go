@@ -2,11 +2,12 @@ package ownership
 
 import "time"
 
-// Instant is one reading of a process's own two clocks. Readings of different processes are never compared.
+// Instant is one reading of a process's own two clocks. Instants of different processes are never compared.
 type Instant struct {
 	// Mono is the monotonic clock: it never goes back, but may stand still while the machine sleeps.
 	Mono time.Duration
-	// Wall is the wall clock, since any fixed origin: it counts a sleeping machine's time, but may jump.
+	// Wall is the wall clock, since 1970: it counts a sleeping machine's time, but may jump. Epoch floors are taken
+	// from it, so all processes must use the same origin.
 	Wall time.Duration
 }
 

@@ -33,7 +33,7 @@ func (r *Replica) plan() {
 	for _, m := range moves {
 		t := r.shard(m.Shard)
 		switch {
-		case t.w != nil: // its answer triggers another plan, and so it does when free is 0
+		case t.w != nil: // its answer triggers another plan; so do the answers that free waits for
 		case !t.known:
 			if r.leadLive() { // a coordinator that stood still may have been succeeded, by one that has raised the floor
 				r.create(t, m.To)
@@ -54,11 +54,11 @@ func (r *Replica) plan() {
 	r.standBy()
 }
 
-// unserved reports whether a record that the planner should know of has no holder who may be alive.
+// unserved reports whether the planner should see the shard, and no replica that may be alive holds it.
 func (t *tenure) unserved() bool { return t.plannable() && t.orphan() }
 
-// claimants returns who is to claim each orphan. A fresh replica would have to wait, even with an orphan that is
-// assigned to it already, so somebody else claims where there is one.
+// claimants returns which replica should claim each orphan. A fresh replica must wait before it claims, even an
+// orphan that is assigned to it. So another replica claims, if there is one.
 func (r *Replica) claimants(moves []plan.Move, replicas []plan.Replica) map[keyspace.ShardID]Incarnation {
 	to := make(map[keyspace.ShardID]Incarnation, len(moves))
 	for _, m := range moves {
@@ -113,9 +113,9 @@ func (l *latestPlan) of(shards []plan.Shard, replicas []plan.Replica) []plan.Mov
 	return l.moves
 }
 
-// planShards describes the shards to the planner: those with records whose cluster is known here or that somebody
-// holds, and for the coordinator also those whose records are missing. Holders that gone selects count as none. The
-// slice is valid until the next call.
+// planShards describes the shards to the planner: those with a record, if their cluster is known here or a live
+// replica holds them, and for the coordinator also those whose records are missing. Holders that gone selects count
+// as none. The slice is valid until the next call.
 func (r *Replica) planShards(gone func(*peer) bool) []plan.Shard {
 	shards := slices.Grow(r.planBuffer.shards[:0], len(r.order))
 	for _, t := range r.order {
@@ -209,9 +209,10 @@ func (r *Replica) assign(t *tenure, to Incarnation) {
 	})
 }
 
-// replans reports whether this replica may change the assignee of a shard that has a holder. A leaving holder plans for
-// itself. A leaving assignee calls the move off, once the others can know that it leaves: in a fleet that leaves at
-// once, no replica should move a shard to another. All else is the coordinator's, while no peer is suspect.
+// replans reports whether this replica may change the assignee of a shard that has a holder. A leaving holder plans
+// for itself. A leaving assignee calls the move off. Both wait until the others can know that they leave: if a
+// whole fleet leaves at once, no shard should move from one leaving replica to another. Everything else is the
+// coordinator's, which waits while a peer is suspect.
 func (r *Replica) replans(t *tenure, suspects bool) bool {
 	switch {
 	case r.leavesItself(t.rec.Holder):

@@ -33,8 +33,9 @@ func (r *Replica) divide() {
 		case !l.known:
 			continue
 		case l.rec.UID != "" && uid != "" && l.rec.UID != uid:
-			// The cluster was made again under its name. Whoever can serve shards of the old one gives them back first.
-			if slices.ContainsFunc(r.of(c), r.servedWell) {
+			// The cluster was made again under its name, unless this replica knows the old one, and can't reach the new one.
+			// Replicas that can serve the old one's shards give them back first.
+			if r.site(c).health == unusable || slices.ContainsFunc(r.of(c), r.servedWell) {
 				continue
 			}
 			bits, ok := r.newBits(l)
@@ -68,8 +69,9 @@ func (r *Replica) divide() {
 	}
 }
 
-// servedWell reports whether a shard has a holder that may be alive and doesn't say that it can't serve the cluster. Of
-// one that reaches neither the old cluster nor the new one, only a new layout can take its shards.
+// servedWell reports whether a shard has a holder that may be alive and doesn't say that it can't serve the
+// cluster. A holder that reaches neither the old cluster nor the new one gives its shards up only when it sees a
+// new layout.
 func (r *Replica) servedWell(t *tenure) bool {
 	return t.served() && (t.holder == nil || t.holder.lease.Unfit.Of(t.id.Cluster) != plan.Unfit)
 }
@@ -86,6 +88,8 @@ func (r *Replica) nextGeneration(c keyspace.ClusterName) uint32 {
 // rank returns how much a record counts when a layout is derived from records; 0 for nothing.
 func (t *tenure) rank() int {
 	switch {
+	case !t.known && t.w.creates():
+		return 1 // else another plan would begin another layout
 	case !t.known || t.rec.Retired:
 		return 0
 	case t.served():
@@ -144,8 +148,8 @@ func (r *Replica) fill(prefixes []keyspace.Prefix, l Layout, p keyspace.Prefix, 
 	return r.fill(r.fill(prefixes, l, lower, taken, bits), l, upper, taken, bits)
 }
 
-// sinceLong reports whether records that were deleted before this replica looked can be made again, because their old
-// holders have seen the deletion by now. In a fleet that this replica founded there are none.
+// sinceLong reports whether records that were deleted before the first listing can be made again, because their old
+// holders have stopped by now. A fleet that this replica founded has no such records.
 func (r *Replica) sinceLong() bool {
 	if r.founded || r.now.AtLeast(r.syncedAt) >= r.cfg.BuryTime {
 		return true
@@ -266,8 +270,8 @@ func (r *Replica) misplaced(l *layout) bool {
 		len(r.aliases[l.rec.UID]) == 1 && r.aliases[l.rec.UID][0] != l.cluster
 }
 
-// uidOf returns the UID of the cluster under that name. While the cluster doesn't tell it, it is that of the layout; ""
-// if neither is known.
+// uidOf returns the UID of the cluster under that name: the one that the cluster itself reports or, while that isn't
+// known, the one in its layout; "" if neither is known.
 func (r *Replica) uidOf(c keyspace.ClusterName) string {
 	if uid := r.given.UIDs[c]; uid != "" {
 		return uid

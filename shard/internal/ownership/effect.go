@@ -14,7 +14,7 @@ type Effect interface{ effect() }
 type WriteKind uint8
 
 const (
-	// AnnounceWarm: the assignee has warm caches.
+	// AnnounceWarm: the assignee's caches are warm or, if the record's Warm becomes "", aren't any more.
 	AnnounceWarm WriteKind = iota
 	// HandOff: the holder gives the shard to its warm successor.
 	HandOff
@@ -26,10 +26,10 @@ const (
 	ClaimFree
 	// ClaimDead: the holder's lease is sealed.
 	ClaimDead
-	// Report: the holder records the shard's size and load.
+	// Report: the holder records the shard's size and load, or clears the Warm entry of a successor that has gone.
 	Report
-	// Retire: the record will never have a holder again. Written by its holder, or by the coordinator if the holder is
-	// dead.
+	// Retire: the record will never have a holder again. Written by its holder, or by the coordinator if no live
+	// replica holds it.
 	Retire
 )
 
@@ -40,7 +40,7 @@ func (k WriteKind) String() string {
 	return [...]string{AnnounceWarm: "AnnounceWarm", Release: "Release", Report: "Report", Retire: "Retire"}[k]
 }
 
-// Move returns the kind of move that a write of this kind makes; "" if the shard's holder doesn't change to another.
+// Move returns the kind of move that a write of this kind makes; "" if the shard goes to no other replica.
 func (k WriteKind) Move() protocol.MoveKind {
 	return [...]protocol.MoveKind{
 		HandOff: protocol.Planned, HandOffOnExit: protocol.Exit,
@@ -66,7 +66,7 @@ type (
 		Seq   uint64
 		Base  Version
 		ID    Incarnation
-		Ended bool // its container's end proves its death, whether or not its lease has run out
+		Ended bool // a Pod proved that the incarnation has ended; its lease need not have run out
 	}
 	// ForgetLease deletes a sealed lease that no record names. It gets no answer, and is emitted again while the lease is
 	// there.

@@ -2,6 +2,7 @@ package ownership
 
 import (
 	"slices"
+	"time"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
@@ -83,7 +84,7 @@ func (r *Replica) firstInLine() bool {
 // again, above everything that it knows.
 func (r *Replica) leadGone() {
 	if r.lead.Version != 0 {
-		r.leadLeast = r.lead.Version + 2 // nothing older follows the deletion
+		r.leadLeast = r.lead.Version + 2 // anything older is from before the deletion
 	}
 	r.lead, r.coordinator = Lead{}, nil
 	if r.leadWrite != nil && r.leadWrite.base != 0 {
@@ -96,13 +97,16 @@ func (r *Replica) leadGone() {
 // awaitServing decides whether this replica should take the role from a living coordinator. A coordinator divides only
 // clusters that it knows, and one that has never reached a cluster doesn't know it. So a replica that knows a cluster
 // which stays without layout or records takes the role, once the coordinator has had the time for which a new one waits
-// (BuryTime) and a lease duration more. A replica that has had the role, and couldn't help the cluster either, doesn't
-// take it for that cluster again.
+// (BuryTime) and a lease duration more. A replica that has had the role for BuryTime since then, and couldn't help the
+// cluster either, doesn't take it for that cluster again.
 func (r *Replica) awaitServing() {
 	if !r.synced || r.leaving || r.mixed() {
 		return
 	}
 	patience := r.cfg.BuryTime + r.cfg.LeaseDuration
+	waited := func(l *layout, d time.Duration) bool {
+		return r.now.AtLeast(l.lacksSince) >= d && r.now.AtLeast(r.leadAt) >= d
+	}
 	for _, l := range r.layoutOrder {
 		switch {
 		case l.complete:
@@ -111,18 +115,19 @@ func (r *Replica) awaitServing() {
 		case l.lacksSince == (Instant{}):
 			l.lacksSince = r.now
 		case r.Leads():
-			l.tried = true
-		case !l.tried && r.now.AtLeast(l.lacksSince) >= patience && r.now.AtLeast(r.leadAt) >= patience:
+			l.tried = l.tried || waited(l, r.cfg.BuryTime)
+		case !l.tried && waited(l, patience):
 			r.succeeds = true
 		}
 	}
 }
 
 // lacks reports whether a cluster that this replica knows has no layout, has that of another cluster which had its
-// name, or has a shard without a record that can be claimed.
+// name, or has a shard without a record that can be claimed. Of a cluster that the replica can't use, it may know
+// things that are no longer so.
 func (r *Replica) lacks(l *layout) bool {
 	c := l.cluster
-	if _, given := r.given.Bits[c]; !given || r.servedAs(c) != c {
+	if _, given := r.given.Bits[c]; !given || r.servedAs(c) != c || r.site(c).health == unusable {
 		return false
 	}
 	if !l.known || r.remade(c) {

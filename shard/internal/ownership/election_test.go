@@ -20,6 +20,14 @@ func (b *bench) knows(clusters ...keyspace.ClusterName) {
 	b.held("west/", "b", "b")
 }
 
+// losesRole shows that b is the coordinator now, and forgets what was emitted before.
+func (b *bench) losesRole() {
+	b.t.Helper()
+	b.out = nil
+	b.v++
+	b.feed(LeadSeen{Lead{Holder: "b", Version: b.v}})
+}
+
 func TestWhoKnowsAClusterThatStaysUndividedTakesTheCoordinatorsRole(t *testing.T) {
 	b := newBench(t)
 	b.knows("west", east)
@@ -49,6 +57,7 @@ func TestTheCoordinatorsRoleIsNotTakenFromTheLiving(t *testing.T) {
 			b.held("east/", "b", "b")
 		}},
 		{"the cluster is gone again", func(b *bench) { b.knows("west") }},
+		{"this replica can't use the cluster", func(b *bench) { b.feed(Health{Cluster: east}) }},
 		{"this replica leaves", func(b *bench) { b.feed(Leave{}) }},
 		{"a replica that knows no layouts is alive", func(b *bench) {
 			b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: 100 * lease, Protocol: 2, Version: 60}})
@@ -88,10 +97,39 @@ func TestWhoHadTheRoleAndCouldNotHelpDoesNotTakeItAgain(t *testing.T) {
 	b.knows("west", east)
 	b.live(4*lease, "")
 	b.commit(find[WriteLead](b).Seq)
-	b.live(lease, "") // its layout is refused, say
-	b.out = nil
-	b.v++
-	b.feed(LeadSeen{Lead{Holder: "b", Version: b.v}})
+	b.live(3*lease, "") // its layout is refused, say
+	b.losesRole()
 	b.live(8*lease, "")
 	none[WriteLead](b)
+}
+
+// Replicas that start at the same moment take the role from one another, each before it has seen the others' Leases.
+func TestWhoHadTheRoleForAMomentTakesItAgain(t *testing.T) {
+	b := newBench(t)
+	b.knows("west", east)
+	b.live(4*lease, "")
+	b.commit(find[WriteLead](b).Seq)
+	b.live(lease, "")
+	b.losesRole()
+	b.live(4*lease, "")
+	if w := find[WriteLead](b); w.Lead.Holder != "a" {
+		t.Errorf("%+v", w)
+	}
+}
+
+func TestWhoHadTheRoleBeforeARecordWasMissedHasNotTried(t *testing.T) {
+	b := newBench(t)
+	b.knows("west", east)
+	b.feed(LayoutSeen{Layout{Cluster: east, Generation: 1, Prefixes: keyspace.Partition(0), Version: 50}})
+	b.held("east/", "b", "b")
+	b.leads()
+	b.live(4*lease, "")
+	b.v++
+	b.feed(ShardGone{ID: keyspace.ShardID{Cluster: east}, Version: b.v})
+	b.live(lease, "")
+	b.losesRole()
+	b.live(4*lease, "")
+	if w := find[WriteLead](b); w.Lead.Holder != "a" {
+		t.Errorf("%+v", w)
+	}
 }

@@ -12,10 +12,13 @@ import (
 // come from another history starts above the floor: one made again after a deletion, one made by hand, and one found
 // when the incarnation began.
 
-// epochBand is how far above the floor the first epoch of a former coordinator's record lies, and of one made by hand
-// half a band more. It is twice how far epochs may rise above the floor before the coordinator raises it. A new
-// coordinator raises the floor by two bands, and a record that is made again starts two bands above everything known:
-// perhaps no live replica has seen the last epochs of the old one, and clocks may have been set.
+// epochBand is the distance by which epochs that might collide are kept apart:
+//
+//   - The coordinator raises the floor when an epoch is more than half a band above it.
+//   - A record that a former coordinator made is first claimed one band above the floor, and one made by hand one
+//     and a half bands above it.
+//   - A new coordinator raises the floor by two bands, and a record that is made again starts two bands above
+//     everything known. Perhaps no live replica saw the old record's last epochs, and clocks may have been set.
 const epochBand = 64
 
 // MaxFloor is the highest floor that counts. No clock reaches it, so one above it was mistyped: the epochs that follow
@@ -43,14 +46,15 @@ func (r *Replica) foundRecords() {
 	r.lifted = r.lead.Floor >= r.eraFound
 }
 
-// foundLate reports whether a record that is seen for the first time was held before the first listing: the home
-// cluster may have been set back since then, while this incarnation had no Lease yet by which to find that out.
+// foundLate reports whether a record that is seen for the first time was held before the first listing. The home
+// cluster may have been set back since then, and this incarnation had no Lease yet that would have shown it.
 func (r *Replica) foundLate(t *tenure, s Shard) bool {
 	return r.synced && !t.known && s.Epoch > 0 && s.Epoch < r.eraFound
 }
 
-// foundEmpty reports whether the first listing was empty and nothing was there before it: all replicas in it are as new
-// to this home cluster as this one.
+// foundEmpty reports whether the first listing showed a home cluster that no fleet has used: it has no lead record,
+// no layout and no epoch, its only Leases are of replicas that are starting, and this process has seen no other
+// history.
 func (r *Replica) foundEmpty() bool {
 	divided := func(l *layout) bool { return l.known }
 	return !r.another && r.foundLeft() && r.lead.Version == 0 && r.highest == 0 &&
@@ -90,7 +94,7 @@ func (r *Replica) claimEpoch(t *tenure) (_ Epoch, ok bool) {
 	if t.rec.Epoch != 0 {
 		return before + 1, true
 	}
-	before = max(before, r.highest) // its creation may have been in flight since before an earlier record was deleted
+	before = max(before, r.highest) // its creation may have been sent before an earlier record was deleted
 	if t.rec.Floor > r.lead.Floor {
 		return before + 1, true
 	}

@@ -51,7 +51,7 @@ type backoff struct {
 // mostHolds bounds a backoff, in lease durations.
 const mostHolds = 16
 
-// trouble counts one more trouble. It starts from one again if the last was long ago.
+// trouble counts one more trouble and starts the wait. The count begins anew if the last trouble was long ago.
 func (b *backoff) trouble(r *Replica) {
 	if b.count > 0 && r.now.AtLeast(b.until) > mostHolds*r.cfg.LeaseDuration {
 		b.count = 0
@@ -95,8 +95,8 @@ func (r *Replica) site(c keyspace.ClusterName) *site {
 	return s
 }
 
-// clustersKnown records the clusters that this process knows now. What was found out about one that is gone is
-// forgotten: nobody looks at it any more, so nothing would say that it can be used once it is back.
+// clustersKnown records the clusters that this process knows now. It forgets the health of clusters that are gone:
+// they aren't probed any more, so an old "unusable" would remain when they are back.
 func (r *Replica) clustersKnown() {
 	for c, s := range r.fit.sites { // order doesn't matter
 		if _, given := r.given.Bits[c]; !given {
@@ -193,7 +193,7 @@ func (r *Replica) refit() {
 }
 
 // meet records which clusters the records name that this process has never known. Their provider may be about to
-// connect them. A coordinator doesn't know who their shards would go to, so it makes no moves for balance for
+// connect them. Until then a coordinator can't know where their shards will go, so it makes no moves for balance for
 // MeetTimeout. After that they count as removed.
 func (r *Replica) meet() {
 	last := keyspace.ClusterName("")
@@ -272,7 +272,8 @@ func (r *Replica) wordChanged(was, is plan.UnfitFor, peers bool) {
 	r.fit.stale = true
 }
 
-// probe asks for a look at the cluster's API server, unless one is under way.
+// probe requests a probe of the cluster's API server, unless one is under way. A probe that isn't answered within
+// FitGrace counts as lost.
 func (r *Replica) probe(c keyspace.ClusterName, s *site) {
 	if _, known := r.clusters[c]; !known || (s.asked != (Instant{}) && r.now.AtLeast(s.asked) < r.cfg.FitGrace) {
 		return
@@ -370,7 +371,7 @@ func (r *Replica) engage(t *tenure, before, p phase) {
 	}
 }
 
-// filled handles the end of a warm-up: it shows that the cluster can be served.
+// filled handles the end of a warm-up, which shows that the cluster can be served.
 func (r *Replica) filled(t *tenure) {
 	s := r.site(t.id.Cluster)
 	s.health, s.looked, s.late = usable, r.now, backoff{}

@@ -21,7 +21,8 @@ func (t *tenure) successorWarm() bool {
 	return t.known && t.rec.Holder != "" && t.rec.Warm != "" && t.rec.Warm == t.rec.Assignee
 }
 
-// waitsForMoves reports whether a handoff to a warm successor waits for other moves.
+// waitsForMoves reports whether a handoff to a warm successor waits: for other moves, up to GatherTimeout, or for as
+// long as another handoff fails.
 func (r *Replica) waitsForMoves(t *tenure) bool {
 	if !t.successorWarm() {
 		return false
@@ -30,9 +31,9 @@ func (r *Replica) waitsForMoves(t *tenure) bool {
 		r.now.AtLeast(t.warmAt) < r.cfg.GatherTimeout
 }
 
-// handoffFails reports whether a handoff has failed more than once. A drained shard isn't served, so no other shard is
-// drained until the home cluster accepts that handoff. Conflicts don't count: they say that one record has changed, in
-// a way that can't be read.
+// handoffFails reports whether a handoff has failed more than once. A drained shard isn't served, so no other shard
+// is drained until the home cluster accepts that handoff. Conflicts don't count: they concern only the one record,
+// which has changed and can't be read.
 func (r *Replica) handoffFails() bool {
 	return slices.ContainsFunc(r.waiting, func(w *write) bool {
 		return w.waits && w.tries > 1 && w.cause != Conflict && w.about.shard != nil && w.about.shard.phase == drained
@@ -54,11 +55,11 @@ func (r *Replica) enter(t *tenure, p phase) {
 	}
 }
 
-// handsOff reports whether nothing new starts while the record still names this replica.
+// handsOff reports whether the phase is part of a handoff: no work starts, and the record still names this replica.
 func (p phase) handsOff() bool { return p == draining || p == drained }
 
-// recount updates the fleet's moves after a change of a record. cold and warm are what successorCold and successorWarm
-// returned before it.
+// recount updates the counts of moves after a change of a record. cold and warm are what successorCold and
+// successorWarm returned before the change.
 func (r *Replica) recount(t *tenure, cold, warm bool) {
 	if !warm && t.successorWarm() {
 		t.warmAt = r.now
@@ -73,7 +74,7 @@ func (r *Replica) recount(t *tenure, cold, warm bool) {
 	}
 }
 
-// resumeHandoffs decides waiting handoffs again if nothing is left to wait for.
+// resumeHandoffs queues waiting handoffs for a decision, unless they still have to wait for other moves.
 func (r *Replica) resumeHandoffs() {
 	if r.filling > 0 || r.handing >= handoffsAtOnce {
 		return

@@ -74,6 +74,8 @@ func (r *Replica) settle() {
 	}
 	r.watched = true
 	r.own.renewAt = r.now // other replicas wait for this renewal
+	// From now on plans give this replica what nobody holds. Replicas that began at the same time have said so by then.
+	r.replan, r.planAfter = true, r.now.Add(r.cfg.PlanEvery)
 }
 
 // foundLeft reports whether, by the first listing, all previous replicas have left in order: no shard is held, and all

@@ -54,6 +54,18 @@ func TestAHistoryThatCannotFollowEndsTheIncarnation(t *testing.T) {
 	}
 }
 
+// What a user says that a record's first epoch should be is no epoch that it had.
+func TestARecordWhoseFloorAUserRaisesIsHeldOn(t *testing.T) {
+	b := newBench(t)
+	s := Shard{ID: west, Assignee: "a", Holder: "a", Epoch: 7, UID: "u", Floor: 1, Version: 900}
+	b.feed(ShardSeen{s})
+	s.Floor, s.Version = 1<<40, 901
+	b.feed(ShardSeen{s})
+	s.Objects, s.Version = 5, 902
+	b.feed(ShardSeen{s})
+	none[Lapse](b)
+}
+
 // After it, versions and times mean nothing any more. Epochs do.
 func TestWhatWentBackIsWatchedForALeaseDurationAndClaimedAboveAllThatWasKnown(t *testing.T) {
 	b := newBench(t)

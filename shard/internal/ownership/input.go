@@ -27,8 +27,8 @@ type (
 	LayoutSeen struct{ Layout Layout }
 	// LayoutGone: the watch shows that the layout was deleted, and a live read didn't find it.
 	LayoutGone struct{ Cluster keyspace.ClusterName }
-	// LayoutRead answers [FindLayout], with its number. Version 0 of the layout means that there is none. Number 0
-	// marks a read that followed a write of the layout.
+	// LayoutRead answers [FindLayout] and repeats its Ask. Ask 0 marks a read that followed a write of the layout. The
+	// layout's Version is 0 if there is none.
 	LayoutRead struct {
 		Ask     uint64
 		Cluster keyspace.ClusterName
@@ -46,7 +46,7 @@ type (
 	LeadFound struct{ Lead Lead }
 	// LeadGone: the lead record was deleted, or doesn't exist.
 	LeadGone struct{}
-	// Viewed: a view shows all that was committed until that instant.
+	// Viewed: a view shows everything that was committed before that instant.
 	Viewed struct {
 		View View
 		At   Instant
@@ -57,8 +57,8 @@ type (
 		Lead    Lead // Version 0: there is none
 		Shards  []Shard
 		Layouts []Layout // of the same version as the shards
-		// Unreadable are records that are there and can't be parsed, by UID: what was seen of them counts.
-		// UnreadableLayouts are the clusters whose layouts are.
+		// Unreadable are the UIDs of records that exist but can't be parsed: their last readable version counts.
+		// UnreadableLayouts are the clusters whose layouts exist but can't be parsed.
 		Unreadable        map[string]bool
 		UnreadableLayouts map[keyspace.ClusterName]bool
 		Asked             Instant
@@ -68,8 +68,8 @@ type (
 	WentBack struct{ What string }
 	// Synced: the first listing of all records has been fed. Before it, nothing follows from a record's absence.
 	Synced struct{}
-	// Clusters: the workload clusters that exist now, the largest number of prefix bits by which each may be divided if it
-	// is new, and each cluster's UID; "" if that isn't known.
+	// Clusters: the workload clusters that exist now. Bits has all of them, with the most prefix bits by which each may
+	// be divided if it is new. UIDs has their UIDs; "" if one isn't known.
 	Clusters struct {
 		Bits map[keyspace.ClusterName]int
 		UIDs map[keyspace.ClusterName]string
@@ -88,22 +88,22 @@ type (
 	Warmed struct{ ID keyspace.ShardID }
 	// Drained: no reconcile and no write of the shard is running, and none can start, as the last [Drain] effect asked.
 	Drained struct{ ID keyspace.ShardID }
-	// Measured: the shard's size and load, for the record, which holds the load in thousandths.
+	// Measured: the shard's size and load, for its record. Load is in seconds of reconciling per second.
 	Measured struct {
 		ID      keyspace.ShardID
 		Objects int64
 		Load    float64
 	}
-	// Health: the result of a [Probe], or of a look that the driver took by itself: the cluster's API server can be
-	// used from here, or it can't.
+	// Health: whether the cluster's API server can be used from here. It answers a [Probe], or the driver found out by
+	// itself.
 	Health struct {
 		Cluster keyspace.ClusterName
 		Usable  bool
 	}
-	// Counted: how many objects a cluster has, as a [Count] asked; negative where that can't be found out.
+	// Counted answers [Count]: how many objects the cluster has, or a negative number if they can't be counted.
 	Counted struct {
 		Cluster keyspace.ClusterName
-		UID     string // as the question had it
+		UID     string // as in the Count
 		Objects int64
 	}
 	// Leave: the process was told to stop.

@@ -17,7 +17,7 @@ import (
 //   - A layout takes effect when the watch, or a live list of all records, shows it: all records older than it are
 //     known by then. What the answer to a write or a live read of one layout shows doesn't change what is excluded.
 //
-// So if two records overlap, whoever claims the second of them for the first time knew of the other, and saw it
+// So if two records overlap, the replica that claims the second one for the first time knew the first one and saw it
 // retired.
 
 // layout is what this replica knows of a cluster's layout.
@@ -44,11 +44,11 @@ type layout struct {
 	complete bool      // it is this cluster's, and each shard that it lists has a record that isn't retired
 	barred   []*tenure // claims that were barred; they are decided again after any change here
 
-	lacksSince Instant // since when the cluster can't be served for want of a coordinator that knows it; zero for never
-	tried      bool    // this replica was coordinator meanwhile
+	lacksSince Instant // since when it lacks a layout or records, which only a coordinator can make; zero if it doesn't
+	tried      bool    // this replica has since been coordinator for BuryTime, and that didn't help
 }
 
-// stir clears what is known to need no work.
+// stir clears the flags, so that the coordinator looks at the cluster again.
 func (l *layout) stir() { l.settled, l.whole, l.clean, l.complete = false, false, false, false }
 
 // ID returns the shard of the layout with that prefix.
@@ -105,7 +105,7 @@ func (r *Replica) layoutSeen(n Layout) {
 
 func (r *Replica) layoutGone(in LayoutGone) {
 	if l := r.layouts[in.Cluster]; l != nil && l.known {
-		l.rec.Version += 2 // nothing older follows the deletion
+		l.rec.Version += 2 // anything older is from before the deletion
 		r.layoutChanged(l, false)
 	}
 }

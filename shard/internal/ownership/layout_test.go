@@ -233,6 +233,13 @@ func TestTheCoordinatorDividesClusters(t *testing.T) {
 			b.laid(l)
 			b.shows(t, "west/0", Shard{Epoch: 3})
 		}, &Layout{Generation: 2, Prefixes: keyspace.Partition(1), UID: "u1"}},
+		{"that this replica knew, and can't use, while others know the one that was made anew", func(b *bench) {
+			l := divided(1, 50)
+			l.UID = "u2"
+			b.laid(l)
+			b.shows(t, "west/0", Shard{Epoch: 3})
+			b.feed(Health{Cluster: "west"})
+		}, nil},
 		{"that was made anew, not before the old one is given up", func(b *bench) {
 			l := divided(1, 50)
 			l.UID = "u0"

@@ -50,13 +50,14 @@ func (r *Replica) renew() {
 	}
 	if r.own.w != nil {
 		if r.own.w.waits && r.now.AtLeast(r.own.w.retryAt) >= 0 {
-			// Base and content stay: if the lost one has committed, this one is rejected, and ownSeen finds it in the record.
+			// Base and content stay the same. If the lost attempt was committed, this one is rejected, and ownSeen finds the
+			// renewal in the record.
 			r.own.w.waits = false
 			r.emit(r.own.w.effect)
 		}
 		return
 	}
-	if r.own.member && r.own.unfit != r.fit.word && r.own.tries == 0 { // others should know soon
+	if r.own.member && r.own.unfit != r.fit.word && r.own.tries == 0 { // tell peers soon
 		r.own.renewAt = earliest(r.own.renewAt, r.own.firstAt.Add(r.cfg.RetryEvery))
 	}
 	if r.now.AtMost(r.own.renewAt) < 0 {
@@ -65,7 +66,7 @@ func (r *Replica) renew() {
 	r.own.firstAt = r.now
 	if !r.own.asked {
 		r.own.asked, r.own.askedAt = true, r.now
-		r.views = [views]Instant{r.now, r.now} // every shard that it gets, it gets after this
+		r.views = [views]Instant{r.now, r.now} // it can't get a shard before this
 	}
 	r.own.w = r.send(r.own.version, target{own: true}, func(seq uint64) Effect {
 		r.own.seq = seq
@@ -80,8 +81,8 @@ func (r *Replica) renew() {
 // ownWritten handles the answer to a creation or renewal.
 func (r *Replica) ownWritten(in Written) {
 	if in.Outcome == Rejected {
-		// The lease was written by a peer that sealed it (then we will see that and lapse) or by a user. Go on from the
-		// newer version. If the driver couldn't read it yet, try again a little later.
+		// A peer sealed the lease (then we will see that and lapse), or a user wrote it. Go on from the newer version.
+		// If the driver couldn't read it yet, try again a little later.
 		base := r.own.w.base
 		r.own.w = nil
 		r.own.renewAt = r.now
@@ -112,7 +113,7 @@ func (r *Replica) renewed(v Version) {
 		r.touchAll()
 	}
 	if r.own.leaving && !told {
-		// other replicas told to leave at the same time have said so by then
+		// by then, replicas that were told to leave at the same time have said so, too
 		r.replan, r.planAfter = true, r.now.Add(r.cfg.PlanEvery)
 	}
 }

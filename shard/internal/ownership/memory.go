@@ -14,7 +14,7 @@ import (
 // duration. A remembered time counts only for the version that it was recorded for. A peer that renewed meanwhile shows
 // a newer version.
 //
-// If the home cluster went back, versions and times mean nothing any more. Epochs do.
+// If the home cluster went back, versions and times mean nothing any more. Epochs still count.
 type Memory struct {
 	leases  map[Incarnation]sighting
 	records map[keyspace.ShardID]remembered
@@ -31,7 +31,7 @@ type Memory struct {
 type sighting struct {
 	version Version
 	at      Instant
-	over    bool // an earlier incarnation of this process: it is over, whichever of its renewals still arrive
+	over    bool // of an earlier incarnation of this process, which is over even if a late renewal arrives
 }
 
 // remembered is what is known about a shard's records.
@@ -52,7 +52,7 @@ func (r *Replica) Memory() *Memory {
 		m.records = map[keyspace.ShardID]remembered{}
 	}
 	if !r.synced {
-		maps.Copy(m.leases, r.memory.leases) // the first listing wasn't complete: leases may exist that weren't seen
+		maps.Copy(m.leases, r.memory.leases) // the first listing wasn't complete: unseen leases may exist
 	}
 	for _, p := range r.peerOrder {
 		before, known := r.memory.leases[p.id]
@@ -88,7 +88,8 @@ func (r *Replica) Memory() *Memory {
 // missing.
 func (m *Memory) NewestLease(id Incarnation) Version { return m.leases[id].version }
 
-// GoBack forgets what a restored home cluster makes wrong: versions and times.
+// GoBack adapts the memory to a home cluster that went back. It forgets versions and times. It keeps epochs, and
+// when this process's own incarnations last renewed.
 func (m *Memory) GoBack() {
 	for id, s := range m.leases {
 		if delete(m.leases, id); s.over {
@@ -101,7 +102,8 @@ func (m *Memory) GoBack() {
 	m.layouts, m.lead, m.settled, m.settleAt, m.another = nil, 0, false, Instant{}, true
 }
 
-// See records what a watch shows between two incarnations, so that waiting times don't start over with the next one.
+// See records a Lease that a watch shows between two incarnations, so that waiting times don't start over with the
+// next one. It ignores other inputs.
 func (m *Memory) See(in Input, now Instant) {
 	seen := sighting{at: now}
 	var id Incarnation
@@ -124,7 +126,7 @@ func (m *Memory) See(in Input, now Instant) {
 func (r *Replica) remember() {
 	for id, s := range r.memory.records {
 		t := r.shard(id)
-		t.floor, t.rec.Version = s.epoch, s.version
+		t.floor, t.top, t.rec.Version = s.epoch, s.epoch, s.version
 	}
 	for c, v := range r.memory.layouts {
 		r.layout(c).rec.Version = v

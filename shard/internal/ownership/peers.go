@@ -15,14 +15,14 @@ type peer struct {
 	lease   Lease   // newest version seen; Version 0 while missing
 	changed Instant // when a new version of it was last seen, on this replica's clock
 	seal    *write
-	sealAt  Instant // when this replica's turn to seal it comes; set once it has run out
+	sealAt  Instant // when it is this replica's turn to seal the lease; set once that has run out
 	late    bool    // a renewal is overdue, while leases of others were seen
 	expired bool    // it stood still for its whole duration, as far as this replica saw, or is proven to have ended
 	endedAt Instant // when its container was first seen to have ended; zero if it wasn't
 
 	absent  bool    // a read didn't find its lease, or the lease was deleted
 	seekAt  Instant // when to read its lease next, while it was never seen
-	unknown bool    // a whole duration has passed, and no read has told whether it has a lease
+	unknown bool    // a whole duration has passed without a read that shows whether it has a lease
 
 	forgetAt Instant // when to request the removal of its sealed lease
 	forgets  int     // how often that was requested
@@ -60,7 +60,7 @@ func (r *Replica) leaseSeen(l Lease) {
 		return
 	}
 	if p.lease.Sealed {
-		p.absent = false // else nothing changes any more
+		p.absent = false // a seal is final, so the rest of it doesn't matter
 		return
 	}
 	if l.Sealed {
@@ -111,7 +111,7 @@ func (r *Replica) leaseGone(id Incarnation) {
 	if p.absent {
 		return // known, and its time runs
 	}
-	p.lease = Lease{Duration: p.lease.Duration} // for which it may still act
+	p.lease = Lease{Duration: p.lease.Duration} // it may still act for that long
 	p.changed = r.since(Lease{ID: id})
 	p.expired, p.absent, p.unknown = false, true, false
 	r.forget(p.seal)
@@ -139,7 +139,7 @@ func (r *Replica) isNamed(id Incarnation) bool {
 	})
 }
 
-// peersSynced starts the time of every incarnation that records name and that has no lease.
+// peersSynced starts the wait for each incarnation that a record names and whose lease isn't in the first listing.
 func (r *Replica) peersSynced() {
 	for _, p := range r.peers {
 		if p.lease.Version == 0 {
@@ -148,7 +148,7 @@ func (r *Replica) peersSynced() {
 	}
 }
 
-// duration is how long a peer may stand still: what its lease says, and at least this replica's own lease duration.
+// duration returns how long a peer's lease may stand still: what it says, and at least this replica's own duration.
 func (p *peer) duration(cfg Config) time.Duration {
 	return max(p.lease.Duration, cfg.LeaseDuration)
 }
@@ -206,9 +206,9 @@ func (r *Replica) seek(p *peer) {
 	}
 }
 
-// forgetSealed removes, as coordinator, a sealed lease that no record names. It waits for a lease duration. Until then
-// a holder that hasn't seen the seal may repeat a handoff to that incarnation. A replica that then sees the name must
-// find the seal beside it. A lease that is still there after that is removed again later.
+// forgetSealed removes, as coordinator, a sealed lease that no record names. It waits for a lease duration. Until
+// then a holder that hasn't seen the seal may repeat a handoff to that incarnation. A replica that then sees the
+// name must find the seal beside it. If the lease is still there afterwards, its removal is requested again later.
 func (r *Replica) forgetSealed(p *peer) {
 	if r.Leads() && !p.absent && r.now.AtLeast(p.forgetAt) >= 0 && !r.isNamed(p.id) {
 		p.forgetAt = r.now.Add(doubled(r.cfg.LeaseDuration, p.forgets))
@@ -239,7 +239,8 @@ func (r *Replica) sealWritten(p *peer, v Version) {
 	r.touchAll()
 }
 
-// puzzles reports whether this replica can't know how long the incarnation may act without being seen.
+// puzzles reports whether this replica can't know how long the incarnation may act without being seen, because its
+// lease is unreadable.
 func (p *peer) puzzles() bool { return p.lease.Unreadable && !p.ended() }
 
 // dead reports whether the incarnation can never act again: its lease is sealed.
@@ -272,8 +273,9 @@ func (r *Replica) candidates() []Incarnation {
 }
 
 // replicas describes the live incarnations to the planner. A suspect, which stopped renewing but isn't sealed yet,
-// still holds its shards: like a leaving one it gets nothing new. gone selects those to leave out. The slice is valid
-// until the next call.
+// still holds its shards: like a leaving one it gets nothing new. gone selects the peers to leave out. suspects
+// reports whether there are suspects, apart from incarnations whose lease no read has shown for a whole duration.
+// The slice is valid until the next call.
 func (r *Replica) replicas(gone func(*peer) bool) (all []plan.Replica, suspects bool) {
 	all = append(slices.Grow(r.planBuffer.replicas[:0], 1+len(r.peerOrder)), plan.Replica{
 		ID: r.cfg.ID, Name: r.cfg.Replica, Weight: r.cfg.Weight, Leaving: r.leaving,

@@ -59,7 +59,7 @@ type Shard struct {
 	Load     float64     // as last reported
 	Objects  int64       // as last reported
 	Pin      string      // replica name that the operator pinned the shard to
-	Floor    Epoch       // the record's first epoch, at least; 0 if no coordinator made the record
+	Floor    Epoch       // the record's first epoch is at least this; 0 if no coordinator made the record
 	Retired  bool        // no replica will ever hold it again
 	UID      string      // distinguishes the record from others of its name; "" if it isn't known
 	Moved    *Move       // how it came to its holder, for people only; nil if it isn't known

@@ -1,8 +1,6 @@
 package ownership
 
 import (
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -10,120 +8,6 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/plan"
 )
-
-// Config sets one replica's identity and timings. All replicas of a fleet should use the same LeaseDuration.
-type Config struct {
-	ID      Incarnation // unique to this life of the process
-	Replica string      // the process's stable name
-	Build   string      // version of the program
-	Kinds   string      // the kinds of objects that the program shards, sorted and separated by commas
-	Weight  int         // share of the work; 0 means 1
-	// Container identifies the container that the process runs in; "" if it isn't known.
-	Container string
-
-	// LeaseDuration is how long a silent replica keeps its shards. It bounds how long keys are unserved after a crash.
-	LeaseDuration time.Duration
-	// Margin is how long before its lease runs out the replica stops by itself. It allows for clocks that run at
-	// different rates.
-	Margin time.Duration
-	// RenewEvery is the time between two renewals, a quarter of LeaseDuration by default.
-	RenewEvery time.Duration
-	// WireTime is how long a write that was never answered may still need to reach the API server. A peer that is
-	// proven to have ended is sealed after this time.
-	WireTime time.Duration
-	// RetryEvery is the wait before the first repeat of a write that had no result. It doubles with each repeat.
-	RetryEvery time.Duration
-	// Random returns numbers in [0, 1), which spread repeats in time. Nil disables spreading.
-	Random func() float64
-	// WarmTimeout is how long an orphan waits for the replica that should claim it. Then the coordinator names another.
-	WarmTimeout time.Duration
-	// LeaveTimeout is how long a leaving replica goes on serving a shard while its successor warms. Then it hands off
-	// to a cold successor, and the shard is unserved until that one is warm.
-	LeaveTimeout time.Duration
-	// BuryTime is how long a deleted record is neither made again nor claimed. By its end the old holder has stopped,
-	// even if it was paused and never saw the deletion.
-	BuryTime time.Duration
-	// ViewTimeout is how old the view of the records may be. With an older one, the replica doesn't renew its lease.
-	ViewTimeout time.Duration
-	// GatherTimeout is how long a handoff to a warm successor waits for other moves to fill their caches.
-	GatherTimeout time.Duration
-	// FitGrace is how long the replicas' statements about a cluster must have been unchanged before shards are moved
-	// away from a replica that can't serve it. By then every replica has probed the cluster.
-	FitGrace time.Duration
-	// MeetTimeout is how long a coordinator makes no moves for balance while records name clusters that it hasn't met.
-	MeetTimeout time.Duration
-	// FillTimeout is how long a warm-up may take. After that the replica takes no more shards of the cluster for a
-	// while, and gives this one back if another replica can serve it. It doubles with each warm-up that takes longer.
-	FillTimeout time.Duration
-	// ObjectsPerShard is how many objects a new cluster must have, when it is divided, for each of its shards but the
-	// first. 0: it gets all shards that [Clusters] says.
-	ObjectsPerShard int64
-	// PlanEvery is the least time between two runs of the planner. With more than 2,000 shards it is proportionally
-	// longer.
-	PlanEvery time.Duration
-	// ReportEvery is the time between two reports of a shard's size and load. There is one such write at a time for all
-	// shards held.
-	ReportEvery time.Duration
-}
-
-// DefaultConfig derives all timings from the lease duration.
-func DefaultConfig(id Incarnation, replica string, lease time.Duration) Config {
-	return Config{
-		ID:            id,
-		Replica:       replica,
-		LeaseDuration: lease,
-		Margin:        lease / 5,
-		RenewEvery:    lease / 4,
-		WireTime:      time.Second,
-		RetryEvery:    lease / 40,
-		WarmTimeout:   lease / 4,
-		LeaveTimeout:  2 * lease,
-		BuryTime:      lease * 5 / 2,
-		ViewTimeout:   lease * 6 / 5,
-		GatherTimeout: lease / 2,
-		FitGrace:      3*time.Second + lease/10,
-		MeetTimeout:   2 * lease,
-		FillTimeout:   3 * lease,
-		PlanEvery:     10 * time.Millisecond,
-		ReportEvery:   lease,
-	}
-}
-
-// Validate reports every setting that can't work.
-func (c Config) Validate() error {
-	var errs []error
-	require := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
-	require(c.ID != "", "ID is empty: give each incarnation a name of its own")
-	require(c.LeaseDuration > 0, "LeaseDuration %v: must be positive", c.LeaseDuration)
-	require(c.Margin > 0 && c.Margin < c.LeaseDuration/2,
-		"Margin %v: must be positive and less than half of LeaseDuration %v", c.Margin, c.LeaseDuration)
-	require(c.RenewEvery > 0 && 2*c.RenewEvery <= c.LeaseDuration-c.Margin,
-		"RenewEvery %v: two renewals must fit into LeaseDuration - Margin = %v", c.RenewEvery, c.LeaseDuration-c.Margin)
-	require(c.WireTime > 0, "WireTime %v: must be positive", c.WireTime)
-	require(c.RetryEvery > 0, "RetryEvery %v: must be positive", c.RetryEvery)
-	require(c.WarmTimeout > 0 && c.WarmTimeout < c.LeaseDuration,
-		"WarmTimeout %v: must be positive and less than LeaseDuration %v, or orphans would wait longer than a crash takes",
-		c.WarmTimeout, c.LeaseDuration)
-	require(c.LeaveTimeout > 0, "LeaveTimeout %v: must be positive", c.LeaveTimeout)
-	missed := c.ViewTimeout + c.LeaseDuration - c.Margin
-	require(c.BuryTime > missed,
-		"BuryTime %v: must be longer than %v, for which a holder that missed the deletion may act", c.BuryTime, missed)
-	require(c.ViewTimeout >= c.LeaseDuration/2, "ViewTimeout %v: must be at least half of LeaseDuration %v, or a slow "+
-		"list ends leases",
-		c.ViewTimeout, c.LeaseDuration)
-	require(c.GatherTimeout >= 0, "GatherTimeout %v: must not be negative", c.GatherTimeout)
-	require(c.FitGrace >= 0, "FitGrace %v: must not be negative", c.FitGrace)
-	require(c.MeetTimeout >= 0, "MeetTimeout %v: must not be negative", c.MeetTimeout)
-	require(c.FillTimeout > 0, "FillTimeout %v: must be positive", c.FillTimeout)
-	require(c.PlanEvery > 0, "PlanEvery %v: must be positive", c.PlanEvery)
-	require(c.ReportEvery > 0, "ReportEvery %v: must be positive", c.ReportEvery)
-	require(c.Weight >= 0, "Weight %d: must not be negative", c.Weight)
-	return errors.Join(errs...)
-}
 
 // Replica is the state of one incarnation. It is not safe for concurrent use: one loop owns it.
 type Replica struct {
@@ -138,7 +22,8 @@ type Replica struct {
 	syncedAt Instant
 	watched  bool    // some incarnation of this process has watched this home cluster for a lease duration
 	settleAt Instant // when watched becomes true
-	// the process has followed another history of the home cluster, or may have: unheld shards may have been held since
+	// the process has followed another history of the home cluster, or may have: a shard that is unheld by the records
+	// may have been held since
 	another  bool
 	afresh   bool // the incarnation is over, and caches of the home cluster may be wrong
 	wentBack bool // the incarnation is over because the home cluster went back
@@ -180,8 +65,8 @@ type Replica struct {
 	// then.
 	eraFound   Epoch
 	lifted     bool
-	anyFound   bool    // the first listing had at least one shard record
-	empty      bool    // the first listing was empty, and nothing was there before it
+	anyFound   bool    // some shard record was found when the incarnation began (tenure.found)
+	empty      bool    // the first listing showed a home cluster that no fleet has used
 	leadLeast  Version // the lowest version that the lead record may have; older ones were deleted
 	leadRead   bool    // the lead record was read live in this step
 	leadWanted bool    // a decision waits for such a read
@@ -199,13 +84,13 @@ type Replica struct {
 		shards   []plan.Shard
 		replicas []plan.Replica
 	}
-	standing bool // some shard may be standing by for a late peer
+	standing bool // this replica may be standing by for a late peer
 	// lastStandby is the plan for the case that all late peers are dead.
 	lastStandby latestPlan
 	heardAt     Instant // when a Lease event last arrived, for our own lease or a peer's
-	// hearingSince is the first Lease event after the latest silence.
+	// hearingSince is when the first Lease event after the latest silence arrived.
 	hearingSince Instant
-	lookAt       Instant // when missing records may be made; zero if none is waited for
+	lookAt       Instant // when missing records and layouts may be made (sinceLong); zero for no wait
 	reportAt     Instant
 	writes       []*write // not yet settled
 	waiting      []*write // those of writes that will be repeated
@@ -375,7 +260,7 @@ func (r *Replica) planEvery() time.Duration {
 	return max(r.cfg.PlanEvery, time.Duration(len(r.order))*perShard)
 }
 
-// touchDue does what depends on time alone, and queues the shards whose next step does.
+// touchDue does what depends on time alone, and queues the shards that may have to be decided because time passed.
 func (r *Replica) touchDue() {
 	r.awaitServing()
 	if r.lookAt != (Instant{}) && r.now.AtLeast(r.lookAt) >= 0 {

@@ -22,8 +22,9 @@ func (r *Replica) counted(in Counted) {
 	}
 }
 
-// newBits returns the number of prefix bits for a cluster that has never been divided: enough shards for its objects,
-// and at most as many as this replica was told. ok is false until the objects have been counted, which it requests.
+// newBits returns the number of prefix bits for a cluster that has never been divided: enough for its objects, and
+// at most what the last [Clusters] input allows. It requests a count of the objects; ok is false until that is
+// answered.
 func (r *Replica) newBits(l *layout) (_ int, ok bool) {
 	most, uid := r.given.Bits[l.cluster], r.given.UIDs[l.cluster]
 	switch {

@@ -32,10 +32,11 @@ type tenure struct {
 	known  bool    // the record exists, as far as this replica has seen
 	rec    Shard   // newest version seen
 	holder *peer   // the holder that rec names; nil for none and for this replica
-	floor  Epoch   // highest epoch seen in any version, deleted ones included; or the one before the record's first
+	floor  Epoch   // highest epoch seen, deleted records included; at least Floor-1 of each record
+	top    Epoch   // highest epoch seen, deleted records included; ignores Floor, which users can edit
 	seenAt Instant // when rec was seen
 	cameAt Instant // when the record was first seen; again after a deletion
-	found  bool    // the record was in the first listing, and has had no other holder since
+	found  bool    // may come from a snapshot: in the first listing (or foundLate), and of the same epoch since
 	seenIn uint64  // the step in which rec was seen
 	phase  phase
 	dirty  bool
@@ -46,14 +47,15 @@ type tenure struct {
 	standby bool
 
 	w *write // the write under way, at most one
-	// after a deletion: until then the record isn't made again or claimed, since its old holder may not have seen the
-	// deletion
+	// until then the record isn't made again or claimed: it was deleted, or may come from a lost history, and its old
+	// holder may not know that. Zero for no wait
 	freeAt   Instant
 	orphanAt Instant // when the shard was first seen without a living holder; zero while it has one
 	moveAt   Instant // when the assignee last changed
 	warmAt   Instant // when the successor was first seen to be warm
-	// calledOff is when this replica, leaving, called a move to itself off. A coordinator that doesn't see that it leaves
-	// plans the same again at once, so it isn't called off again for a while. Zero if that is over.
+	// calledOff is when this replica, while leaving, last called off a move to itself. A coordinator that doesn't know
+	// yet that this replica leaves plans the same move again at once. So the replica waits a while before it calls the
+	// move off again. Zero when that wait is over.
 	calledOff Instant
 
 	warmingAt Instant // when the warm-up began, or last missed its deadline
@@ -65,12 +67,12 @@ type tenure struct {
 	reportedAt Instant
 }
 
-// Holding is one shard that a replica holds, with its epoch.
+// Holding is one shard that a replica holds or prepares to hold.
 type Holding struct {
 	ID     keyspace.ShardID
 	Epoch  Epoch
 	Phase  string
-	Held   bool // its record names this replica; else it is only prepared here
+	Held   bool // its record names this replica; otherwise the shard is only prepared here
 	Active bool // its gates are open
 }
 
@@ -95,7 +97,7 @@ func (r *Replica) Record(id keyspace.ShardID) (_ Shard, ok bool) {
 	return t.rec, true
 }
 
-// orphan reports whether nobody can be serving the shard: its record names no holder, or a dead incarnation.
+// orphan reports whether no replica can be serving the shard: its record names no holder, or a dead incarnation.
 func (t *tenure) orphan() bool { return t.rec.Holder == "" || (t.holder != nil && t.holder.dead()) }
 
 func (r *Replica) holds(t *tenure) bool { return t.known && t.rec.Holder == r.cfg.ID }
@@ -107,17 +109,17 @@ func (r *Replica) shardSeen(s Shard) {
 		return
 	}
 	if s.Version == t.rec.Version && t.known {
-		t.rec.UID = cmp.Or(t.rec.UID, s.UID) // a record that this replica made is known before its UID is
+		t.rec.UID = cmp.Or(t.rec.UID, s.UID) // the answer to a creation shows no UID
 		return
 	}
-	// No history has this version after the one before, or its epoch after one that was seen. A record that a user made
-	// again is another, and may name anybody but this replica.
+	// Two things can't happen in one history: a deleted record exists again with its UID, or an epoch falls. A record
+	// that a user made again has another UID. Its epoch may be lower, unless it names this replica as holder.
 	switch same := s.UID != "" && s.UID == t.rec.UID; {
 	case same && !t.known:
 		r.goneBack("the record of %s exists, but was deleted", s.ID)
 		return
-	case same && s.Epoch < t.rec.Epoch, s.Holder == r.cfg.ID && s.Epoch < t.floor:
-		r.goneBack("the record of %s is at epoch %d, but was at epoch %d", s.ID, s.Epoch, max(t.rec.Epoch, t.floor))
+	case same && s.Epoch < t.rec.Epoch, s.Holder == r.cfg.ID && s.Epoch < t.top:
+		r.goneBack("the record of %s is at epoch %d, but was at epoch %d", s.ID, s.Epoch, max(t.rec.Epoch, t.top))
 		return
 	}
 	if !t.known || t.rec.Assignee != s.Assignee {
@@ -128,7 +130,7 @@ func (r *Replica) shardSeen(s Shard) {
 		r.fit.stale = true // it may be of a cluster that this replica doesn't know
 	}
 	if t.known && t.replacedBy(s) {
-		r.bury(t) // it was deleted and made again, and the watch showed only the end
+		r.bury(t) // it was deleted and made again, and the watch showed only the new one
 	}
 	cold, warm := t.successorCold(), t.successorWarm()
 	t.found = t.found && s.Epoch == t.rec.Epoch || r.foundLate(t, s)
@@ -136,6 +138,7 @@ func (r *Replica) shardSeen(s Shard) {
 	t.known, t.probing = true, false
 	t.rec, t.seenAt, t.seenIn = s, r.now, r.step
 	r.recount(t, cold, warm)
+	t.top = max(t.top, s.Epoch)
 	t.floor = max(t.floor, s.Epoch, s.Floor-1)
 	r.noteEpoch(t.floor)
 	if t.w.settled(s.Version) {
@@ -154,26 +157,27 @@ func (r *Replica) shardGone(in ShardGone) {
 		return
 	}
 	if in.Version == 0 && in.Asked.AtLeast(t.seenAt) <= 0 {
-		return // the record was seen after this read was sent; the watch or the next read will show if it is gone
+		return // seen after this read was sent; the watch or the next read will show if it is gone
 	}
 	cold, warm := t.successorCold(), t.successorWarm()
 	t.known, r.fit.stale = false, true
 	r.recount(t, cold, warm)
-	t.rec.Version = max(t.rec.Version+1, in.Version) + 1 // nothing older follows the deletion
+	t.rec.Version = max(t.rec.Version+1, in.Version) + 1 // anything older is from before the deletion
 	r.bury(t)
 	r.forget(t.w)
 	t.w = nil
 	r.touch(t)
 }
 
-// bury records until when a new record of a deleted one's name is left alone, and above which epoch it must start.
+// bury starts the wait after a deletion, during which a new record of that name is left alone. It also notes which
+// epochs a new record must exceed.
 func (r *Replica) bury(t *tenure) {
 	t.freeAt = r.now.Add(r.cfg.BuryTime)
 	if t.w == nil {
 		return
 	}
 	if e, ok := t.w.effect.(WriteShard); ok {
-		t.floor = max(t.floor, e.Shard.Epoch) // this write may have been committed
+		t.floor, t.top = max(t.floor, e.Shard.Epoch), max(t.top, e.Shard.Epoch) // this write may have been committed
 	}
 }
 
@@ -196,7 +200,7 @@ func (r *Replica) shardWritten(t *tenure, w *write, v Version) {
 	}
 	next.Version = v
 	r.shardSeen(next)
-	r.touch(t) // a write that changed nothing keeps the version, so shardSeen did nothing
+	r.touch(t) // a write that changes nothing keeps the version, and shardSeen ignores it
 }
 
 // decide chooses one shard's next step from its newest record and what is under way.
@@ -272,7 +276,7 @@ func (r *Replica) hold(t *tenure, wanted bool) {
 			r.enter(t, draining)
 			r.emit(Drain{ID: t.id})
 		case t.rec.Assignee == r.cfg.ID && t.rec.Warm != "" && !r.takes(t.rec.Warm):
-			// the successor left before it could withdraw that
+			// the successor has gone and can't withdraw its announcement
 			s := t.rec
 			s.Warm = ""
 			r.writeShard(t, Report, s)
@@ -297,9 +301,9 @@ func (r *Replica) giveUp(t *tenure, next Incarnation, kind WriteKind) {
 	r.writeShard(t, kind, s)
 }
 
-// successor returns who should get the shard now; goes is false if it stays. next is "" if the cluster is gone or if a
-// leaving replica has no successor. A leaving replica whose own caches aren't filled doesn't wait for its successor's:
-// it doesn't serve the shard anyway.
+// successor returns who should get the shard now, and by what kind of write. goes is false if the shard stays. next
+// is "" if the layout excludes the shard, if the cluster is gone, or if a leaving replica has no successor. A
+// leaving replica whose own caches aren't filled doesn't wait for its successor's: it doesn't serve the shard yet.
 func (r *Replica) successor(t *tenure, wanted bool) (next Incarnation, kind WriteKind, goes bool) {
 	kind = HandOff
 	if r.leaving {
@@ -405,8 +409,8 @@ func (r *Replica) report() {
 	}
 }
 
-// asRecorded rounds a load to thousandths, which is what a record holds. The load of a shard that rests falls for hours
-// and never quite to nothing, and a report that changes nothing takes the turn of one that does.
+// asRecorded rounds a load to thousandths, as a record holds it. The load of an idle shard falls for hours. Without
+// rounding, its reports would change nothing in the record and delay the reports of other shards.
 func asRecorded(load float64) float64 { return math.Round(load*1000) / 1000 }
 
 // wake returns when the shard needs a decision even if no input arrives.

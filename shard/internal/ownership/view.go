@@ -6,31 +6,31 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// A replica that renews its lease but no longer sees the records may go on holding what was taken from it: a record
-// that was deleted and made again after BuryTime names another holder. So a lease is renewed only while the view of the
-// records is known to be recent. The proof is a write of this replica's own that comes back through the watch, after
-// everything that was committed before it. Without such a write, a live list serves as the view: when an API server's
-// cache stalls, and with it all watches, no replica lapses.
+// A replica that renews its lease but no longer sees the records could go on holding a shard that it has lost: if
+// the record was deleted and made again after BuryTime, it names another holder. So a lease is renewed only while
+// the view of the records is known to be recent. The proof is that a write of this replica's own comes back through
+// the watch, since everything that was committed before it comes first. Without such a write, a live list serves as
+// the view. So no replica lapses when an API server's cache stalls, and with it all watches.
 
 // View identifies a watch.
 type View uint8
 
 const (
-	// Leases: this replica's own renewals come back through it.
+	// Leases is the watch of Leases. It shows this replica's own renewals.
 	Leases View = iota
-	// Shards: this replica's writes of shards' records do.
+	// Shards is the watch of Shards. It shows this replica's own writes of shard records.
 	Shards
 	views
 )
 
-// viewed takes the news that a view is complete as of an instant, at least.
+// viewed records that a view is complete at least up to an instant.
 func (r *Replica) viewed(v View, at Instant) {
 	if at.AtLeast(r.views[v]) > 0 {
 		r.views[v] = at
 	}
 }
 
-// viewAt is the instant as of which both views are complete.
+// viewAt returns the instant up to which both views are complete.
 func (r *Replica) viewAt() Instant {
 	if r.views[Leases].AtLeast(r.views[Shards]) < 0 {
 		return r.views[Leases]
@@ -38,11 +38,11 @@ func (r *Replica) viewAt() Instant {
 	return r.views[Shards]
 }
 
-// viewStale reports whether the view may miss what happened longer ago than ViewTimeout.
+// viewStale reports whether the view may lack changes that are older than ViewTimeout.
 func (r *Replica) viewStale() bool { return r.now.AtMost(r.viewAt()) >= r.cfg.ViewTimeout }
 
-// look asks for a live list in time, where the watches give no proof that they go on. One that wasn't answered is asked
-// for again.
+// look requests a live list if the watches have given no proof for a while that their view is recent. It repeats a
+// request that wasn't answered.
 func (r *Replica) look() {
 	if r.now.AtMost(r.viewAt()) >= r.lookAfter() && r.now.AtMost(r.looked) >= r.cfg.ViewTimeout/8 {
 		r.looked = r.now
@@ -50,18 +50,20 @@ func (r *Replica) look() {
 	}
 }
 
-// lookAfter is how old a view may be until it is looked for another: a little older than the time between two reports,
-// so that a replica that works needs no lists.
+// lookAfter returns how old a view may get before a live list is requested: a little more than the time between two
+// reports, so that a replica that works needs no lists.
 func (r *Replica) lookAfter() time.Duration { return r.cfg.ViewTimeout * 7 / 8 }
 
-// wakeToLook is when look is to be called next.
+// wakeToLook returns the monotonic time at which look must be called next.
 func (r *Replica) wakeToLook() time.Duration {
 	return max(r.viewAt().Mono+r.lookAfter(), r.looked.Mono+r.cfg.ViewTimeout/8)
 }
 
-// listed takes a live list of all records for the view as of when it was asked for. A lease that it doesn't show is
-// left to the watch and to the reads that look for it. A record that somebody made unreadable isn't deleted: nobody
-// else can hold it meanwhile, and it must not look as if it came back once that is corrected.
+// listed handles a live list of all records. Both views are then complete up to the moment when it was requested.
+//
+// A lease that the list lacks doesn't count as deleted: the watch or a read of that lease will show whether it is.
+// A record that exists but can't be parsed doesn't count as deleted either. No other replica can claim it
+// meanwhile, and when it is corrected it must not look like a deleted record that has come back.
 func (r *Replica) listed(l Listing) {
 	for _, lease := range l.Leases {
 		if r.leaseSeen(lease); r.over {
@@ -82,7 +84,7 @@ func (r *Replica) listed(l Listing) {
 		}
 	}
 	listed := make(map[keyspace.ClusterName]bool, len(l.Layouts))
-	for _, n := range l.Layouts { // after all records that were there before them
+	for _, n := range l.Layouts { // last: a layout takes effect when all older records are known
 		r.layoutSeen(n)
 		listed[n.Cluster] = true
 	}
@@ -95,7 +97,8 @@ func (r *Replica) listed(l Listing) {
 	r.viewed(Shards, l.Asked)
 }
 
-// Renewed returns when the renewal that is known to have made a version of the own lease, the newest one, was sent.
+// Renewed returns when the last renewal that is known to have committed was first sent. ok is false unless v is the
+// newest version of this replica's lease that it knows.
 func (r *Replica) Renewed(v Version) (sent Instant, ok bool) {
 	return r.own.start, r.own.member && v == r.own.version
 }

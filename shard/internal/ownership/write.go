@@ -2,8 +2,8 @@ package ownership
 
 import "slices"
 
-// write is one compare-and-swap that isn't settled. An answer settles it, and so does the sight of any version newer
-// than the one it replaces: either that version is its result, or it can never be committed any more.
+// write is one compare-and-swap that isn't settled. An answer settles it. So does the sight of any version newer
+// than the one that the write replaces: either that version is its result, or it can never be committed any more.
 type write struct {
 	seq     uint64
 	about   target
@@ -36,6 +36,15 @@ func (w *write) names(id Incarnation) bool {
 	return ok && e.Shard.Holder == id
 }
 
+// creates reports whether the write makes a record.
+func (w *write) creates() bool {
+	if w == nil {
+		return false
+	}
+	_, ok := w.effect.(CreateShard)
+	return ok
+}
+
 // plans reports whether w is a change of plan that is in flight.
 func (w *write) plans() bool {
 	if w == nil || w.waits {
@@ -45,7 +54,7 @@ func (w *write) plans() bool {
 	return ok
 }
 
-// forget drops a settled write. A late answer to it says nothing new.
+// forget drops a settled write. A late answer to it is ignored.
 func (r *Replica) forget(w *write) {
 	if i := slices.Index(r.writes, w); w != nil && i >= 0 {
 		last := len(r.writes) - 1

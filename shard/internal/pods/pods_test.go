@@ -159,7 +159,7 @@ func TestWhoMayNotReadPodsSaysSoOnceAndAsksAgain(t *testing.T) {
 	if diff := cmp.Diff(want, <-late); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	for range 200 { // until the watch is there, what is deleted isn't told
+	for range 2000 { // until the watch is there, what is deleted isn't told
 		if len(c.Actions()) > 4 {
 			break
 		}
@@ -177,7 +177,7 @@ func TestWhoMayNotReadPodsSaysSoOnceAndAsksAgain(t *testing.T) {
 }
 
 func live(lw toolscache.ListerWatcher) toolscache.ListerWatcher {
-	return engage.Live(lw, 10*time.Millisecond)
+	return engage.Live(lw, 10*time.Millisecond, func(error) {})
 }
 
 // A watch that goes on where it ended is silent until a restored home cluster has passed that version.

@@ -28,7 +28,7 @@ func (s *Store) WriteLayout(ctx context.Context, w ownership.WriteLayout) (owner
 	var err error
 	if w.Base == 0 {
 		object.Spec = tenurev1alpha1.ShardSpec{Cluster: string(l.Cluster), Generation: 1, Layout: &spec}
-		// An old CRD would drop the layout and keep a shard.
+		// Without strict validation, an old CRD would drop the layout and keep a record of a shard.
 		err = s.client.Create(ctx, object, client.FieldValidation("Strict"))
 	} else {
 		var patch []byte
@@ -53,8 +53,8 @@ func (s *Store) CheckSchema(ctx context.Context) error {
 	}
 	err := s.client.Create(ctx, object, client.DryRunAll, client.FieldValidation("Strict"))
 	switch {
-	case err == nil, apierrors.IsAlreadyExists(err), apierrors.IsForbidden(err):
-		// without the right to create layouts, no schema is needed
+	case err == nil, apierrors.IsAlreadyExists(err), apierrors.IsForbidden(err) && cas.Cause(err) == ownership.Refused:
+		// without the right to create layouts, no schema is needed; the 403 of a proxy says nothing about rights
 		return nil
 	case apierrors.IsBadRequest(err), apierrors.IsInvalid(err), apierrors.IsNotFound(err):
 		return fmt.Errorf("the home cluster's CRD of Shards is older than this program, or missing: apply config/crd first "+

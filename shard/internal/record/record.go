@@ -96,7 +96,7 @@ func (s *Store) Read(ctx context.Context, id keyspace.ShardID) (ownership.Input,
 	return Seen(s.fleet, shard)
 }
 
-// List reads all records and layouts live. Of those that can't be parsed it says that they are there.
+// List reads all records and layouts live. Those that can't be parsed are listed as unreadable.
 func (s *Store) List(ctx context.Context) (ownership.Listing, error) {
 	list := &tenurev1alpha1.ShardList{}
 	if err := s.client.List(ctx, list, client.InNamespace(s.namespace)); err != nil {
@@ -162,7 +162,7 @@ func Seen(fleet keyspace.Fleet, shard *tenurev1alpha1.Shard) (ownership.Input, e
 	}}, nil
 }
 
-// Floor is the epoch that a record's annotation asks for at least, 0 without one.
+// Floor returns the lowest epoch that a record's annotation allows, 0 without one.
 func Floor(shard *tenurev1alpha1.Shard) (ownership.Epoch, error) {
 	text := shard.Annotations[tenurev1alpha1.FloorAnnotation]
 	if text == "" {

@@ -121,6 +121,8 @@ func TestACRDThatIsTooOldIsToldWithTheWayOut(t *testing.T) {
 			"apply config/crd"},
 		{"there is none", apierrors.NewNotFound(kind, ""), false, "apply config/crd"},
 		{"nobody answers", errors.New("connection refused"), false, "checking whether"},
+		{"a proxy refuses", apierrors.NewGenericServerResponse(403, "post", kind, "x", "blocked", 0, true), false,
+			"checking whether"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dry, strict := false, false

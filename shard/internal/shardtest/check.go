@@ -8,15 +8,16 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// checks holds what the invariants are judged by. It knows true time and every process's inside; the protocol doesn't.
+// checks is the state by which the invariants are judged. Unlike the protocol, it knows true time and the inside of
+// every process.
 type checks struct {
 	failure string
 	kind    string // the failure's format: what all failures of its kind have in common
 	judged  bool
 
-	near      [][]int // per shard: those of other names that cover some of its slots
-	gatesOpen []int8  // per shard: how many gates of it, and of those near, aren't closed
-	contested int     // shards with more than one such
+	near      [][]int // per shard: the other shards that have slots in common with it
+	gatesOpen []int8  // per shard: how many gates of it and of the near shards aren't closed
+	contested int     // how many shards have more than one such gate
 	work      []stamp
 	tallies   []tally
 	sealed    []ownership.Incarnation // ever sealed
@@ -32,9 +33,9 @@ type stamp struct {
 // tally is what was committed to a shard's record.
 type tally struct {
 	highest ownership.Epoch // ever, deleted records included
-	writes  int             // since the last change of holder, reports apart
+	writes  int             // since the last change of holder, without reports
 	plans   int             // of these, changes of the plan
-	upsets  int             // of these, those that take a successor's warm caches back, or replace it
+	upsets  int             // of these, those that withdraw or replace a warm successor
 }
 
 func (c *checks) reset(ids []keyspace.ShardID, s Schedule) {
@@ -50,7 +51,7 @@ func (c *checks) reset(ids []keyspace.ShardID, s Schedule) {
 	}
 }
 
-// meet notes which shards the last one has slots in common with.
+// meet records which shards have slots in common with the last one.
 func (c *checks) meet(ids []keyspace.ShardID) {
 	at := len(ids) - 1
 	c.near = append(c.near, nil)
@@ -132,8 +133,8 @@ func (w *world) opened(i int, d int8) {
 	}
 }
 
-// checkHolders is I1, per slot: of the gates that let reconciles work on a slot, in whatever process and for whatever
-// shard that covers it, at most one may be open by its own process's clocks. It runs after every event.
+// checkHolders checks I1 for each slot: of all gates in all processes for shards that cover the slot, at most one
+// may let reconciles work now, by its own process's clocks. It runs after every event.
 func (w *world) checkHolders() {
 	if w.contested == 0 {
 		return
@@ -170,8 +171,8 @@ func (n *node) grants(i int) bool {
 	return n.gates[i].state != closed && n.valid()
 }
 
-// work lets every reconcile of the process send a write, where its gate lets it. The check of the lease and the sending
-// are one instant, as in the fenced transport. This is I2: epochs never fall, and one epoch is one holder's.
+// work sends a write for each shard of the process whose gate lets it. The check of the lease and the sending are
+// one instant, as in the fenced transport. It checks I2: the epochs of writes never fall, and each has one holder.
 func (n *node) work() {
 	w := n.w
 	if !n.up || w.now < n.stoppedTill {
@@ -207,7 +208,8 @@ func (n *node) work() {
 	}
 }
 
-// checkSend is the drain: a shard is given away only when nothing of it runs.
+// checkSend checks the drain: a shard is given away only when none of its work runs. It also checks that no process
+// announces itself warm while its caches fill.
 func (w *world) checkSend(n *node, e ownership.WriteShard) {
 	i := w.shardIndex(e.Shard.ID)
 	if e.From == n.id && e.Shard.Holder != n.id && n.gates[i].state != closed {
@@ -221,7 +223,7 @@ func (w *world) checkSend(n *node, e ownership.WriteShard) {
 	}
 }
 
-// checkSuccessor is make before break: a planned move goes to a process that was ready to take over.
+// checkSuccessor checks that a planned move goes to a process that was ready to take over (make before break).
 func (w *world) checkSuccessor(n *node, e ownership.WriteShard) {
 	i := w.shardIndex(e.Shard.ID)
 	for j := range w.nodes {
@@ -234,9 +236,9 @@ func (w *world) checkSuccessor(n *node, e ownership.WriteShard) {
 	}
 }
 
-// checkLeaseWrite is R3: what is sealed stays so, and nobody is sealed who may still act.
+// checkLeaseWrite checks R3: a sealed lease stays as it is, and no incarnation is sealed that may still act.
 func (w *world) checkLeaseWrite(old *ownership.Lease, next ownership.Lease) {
-	if old != nil && old.Sealed && !(next.Sealed && w.Restores > 0) { // a seal that is lost is made again
+	if old != nil && old.Sealed && !(next.Sealed && w.Restores > 0) { // a seal that a restore lost is repeated
 		w.fail(nil, "R3: the sealed lease of %s is written", old.ID)
 	}
 	if !next.Sealed {
@@ -258,7 +260,7 @@ func (w *world) checkLeadWrite(next ownership.Lead) {
 	}
 }
 
-// checkShardWrite is R2 and I2 in the records: who may replace a holder, and what becomes of the epoch.
+// checkShardWrite checks R2 and I2 in the records: who may replace a holder, and how the epoch changes.
 func (w *world) checkShardWrite(req *request, old, next ownership.Shard) {
 	n := &w.nodes[req.node]
 	i := w.shardIndex(next.ID)
@@ -292,13 +294,13 @@ func (w *world) checkShardWrite(req *request, old, next ownership.Shard) {
 	t.highest = max(t.highest, next.Epoch)
 }
 
-// claims tells a claim, which may skip epochs, from a handoff.
+// claims reports whether the request is a claim, which may skip epochs.
 func claims(req *request) bool {
 	e, _ := req.effect.(ownership.WriteShard)
 	return e.Kind.Claims()
 }
 
-// countWrite is I5: what a planned move costs on the record.
+// countWrite checks I5: it counts the writes of a record that a planned move costs.
 func (w *world) countWrite(req *request, old, next ownership.Shard) {
 	t := &w.tallies[w.shardIndex(next.ID)]
 	e, status := req.effect.(ownership.WriteShard)

@@ -15,26 +15,35 @@
 //
 // # What is checked
 //
-// After every event: at most one process may act for a slot (I1); the epochs of what is sent never fall, and those in
-// the records grow with each new holder (I2); nobody is sealed who may act, nothing sealed is written
-// (R3); nobody is replaced as holder but by itself or after being sealed (R2); a planned move costs at most three
-// writes and a report (I5); nobody calls cold caches warm, announces a move as another than it was, or spins. After the
-// last fault: every shard is served again within a lease duration and a second (I3); in some runs, then, the shards are
-// spread evenly, and then nothing is written but renewals.
+// During the run:
 //
-// Not here: I4 (the keys of a shard are package engage's), I7 (the reconcilers'), and writes to workload clusters.
+//   - I1: at most one process may act for a slot.
+//   - I2: the epochs of the writes that are sent never fall, and those in the records grow with each new holder.
+//   - I5: a planned move costs at most three writes, and nothing is reported during it.
+//   - R2: a holder is replaced only by its own write, or after it was sealed.
+//   - R3: no incarnation that may act is sealed, and no sealed lease is written.
+//   - No process announces cold caches as warm, serves before its caches are warm, reports the wrong kind of move,
+//     or asks again and again for ticks without doing anything.
+//
+// After the last fault, every shard must be served again within a lease duration and a second, or longer after some
+// faults (I3). In some runs the shards must then be spread evenly, and after that only renewals and reports may be
+// written.
+//
+// Not checked here: I4 (package engage handles the keys of a shard), I7 (the reconcilers ensure it), and writes to
+// workload clusters.
 //
 // # Where it fails
 //
-// Command sim goes on after a failure and prints a table of the kinds it met, each with a story of the one with the
-// smallest seed, shrunk to the faults that it needs, and with the command that replays it:
+// Command sim goes on after a failure and ends with a table of the kinds of failure. For each kind it prints the
+// story of the failure with the smallest seed, shrunk to the faults that it needs, and the command that replays it:
 //
 //	go run ./shard/internal/shardtest/cmd/sim --shrink --seed 40001936553
 //
-// It adds what it shrank to testdata/regressions.jsonl ([Regression]), with which every run begins.
+// With --record it adds the shrunk schedules to a file. Every run begins with those in testdata/regressions.jsonl
+// ([Regression]).
 //
-// Stories in testdata are told by hand, for people to read ([Tell]). Package mutants holds seeded bugs that all of this
-// must catch.
+// Stories in testdata are written by hand, for people to read ([Tell]). Package mutants holds seeded bugs that all
+// of this must catch.
 //
 // # What the schedules leave out
 //
@@ -48,7 +57,7 @@
 //   - A restore of home from a snapshot that has all renewals of a process, but lacks writes that this process hadn't
 //     seen yet.
 //   - A process that starts less than two lease durations after home has lost the running fleet. That is so after a
-//     restore of a snapshot that shows no fleet, a stopped fleet, or only records that nobody had ever held. It is
+//     restore of a snapshot that shows no fleet, a stopped fleet, or only records that were never held. It is
 //     also so after the loss of all Leases together with all records that had a holder.
 //   - Clocks that differ, or are set, in a run in which the store's history is replaced.
 //   - A record that has the same resourceVersion in two histories, with different content.

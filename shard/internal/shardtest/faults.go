@@ -82,12 +82,12 @@ func (w *world) strike(f *Fault) {
 	}
 }
 
-// freeze has a watch show nothing for a while.
+// freeze lets a watch show nothing for a while.
 func (n *node) freeze(s stream, f *Fault) {
 	n.frozenTill[s], n.relist[s] = max(n.frozenTill[s], n.w.now+f.For), f.Relist
 }
 
-// meddle is what users and operators do.
+// meddle carries out what users and operators do.
 func (w *world) meddle(f *Fault, n *node) {
 	id := w.ids[f.N%len(w.ids)]
 	if w.givesUpNames(f, id) {
@@ -96,7 +96,7 @@ func (w *world) meddle(f *Fault, n *node) {
 	switch f.Kind {
 	case DeleteLease:
 		if n.up && !w.script && !n.valid() {
-			return // before it has joined it can't tell, and finds out at its next renewal only
+			return // a process that hasn't joined would notice only at its next renewal
 		}
 		if l := w.store.lease(n.id); l != nil && f.labels() {
 			w.store.putLease(*l)
@@ -143,7 +143,7 @@ func (w *world) meddle(f *Fault, n *node) {
 	w.pumpAll()
 }
 
-// redivide is what users do to layouts and beside them, and clusters that are made anew.
+// redivide changes layouts, makes records that a layout doesn't list, and makes clusters anew.
 func (w *world) redivide(f *Fault, id keyspace.ShardID) {
 	name := w.names[f.N%len(w.names)]
 	next := ownership.Layout{Cluster: name, Generation: 1, UID: w.uid(name), Prefixes: keyspace.Partition(f.N % 3)}
@@ -199,7 +199,7 @@ func (n *node) crash(backIn time.Duration) {
 	}
 }
 
-// tickSoon is the regular tick of a driver, where the clocks went another way than the machine could foresee.
+// tickSoon queues the regular tick of the driver after its clocks changed in a way that it couldn't foresee.
 func (n *node) tickSoon() {
 	if !n.up {
 		return

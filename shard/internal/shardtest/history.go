@@ -18,16 +18,16 @@ type snapshot struct {
 	lead    ownership.Lead
 }
 
-// bump is how far versions are raised where a snapshot is restored so that none is used twice.
+// bump is how far a restore raises the store's versions, if it is one that uses no version twice.
 const bump = 1_000_000
 
-// replaces tells the faults after which the store shows another history than before.
+// replaces reports whether the store shows another history after such a fault, or has lost much of it.
 func (k FaultKind) replaces() bool {
 	return k == Restore || k == Rebuild || k == LoseLeases || k == LoseRecords
 }
 
-// replaced reports whether the store's history is ever replaced. Clocks are right then: where nobody remembers epochs
-// who can join, they rise by clocks alone.
+// replaced reports whether the schedule ever replaces the store's history. Clocks are right then: if no process
+// that can join remembers the epochs, only clocks keep them rising.
 func (s *Schedule) replaced() bool {
 	return slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Kind.replaces() })
 }
@@ -41,7 +41,7 @@ func (w *world) save(f int32) {
 	}
 }
 
-// replaceHistory carries out what replaces the store's history, or loses much of it.
+// replaceHistory carries out a fault that replaces the store's history, or loses much of it.
 func (w *world) replaceHistory(f *Fault) {
 	s := &w.store
 	switch f.Kind {
@@ -82,10 +82,16 @@ func (w *world) replaceHistory(f *Fault) {
 	w.pumpAll()
 }
 
-// keepOut lets nobody start for a while, who couldn't know that what nobody holds by the store was held a moment ago.
+// keepOut lets no process start for two lease durations. A new one couldn't know that a shard which is unheld by the
+// records was held a moment ago. A process that hasn't joined yet knows no more, so it is started again then.
 func (w *world) keepOut() {
 	w.noStartTill = w.now + 2*leaseDuration
 	w.last = max(w.last, w.noStartTill)
+	for i := range w.nodes {
+		if n := &w.nodes[i]; n.up && !n.joined {
+			n.crash(1)
+		}
+	}
 }
 
 func (w *world) faultIndex(f *Fault) int32 {
@@ -97,8 +103,8 @@ func (w *world) faultIndex(f *Fault) int32 {
 	return -1
 }
 
-// outOfContact reports whether a process can't find out by its own Lease that the snapshot leaves something out, and
-// doesn't know all that it leaves out. The protocol promises nothing then.
+// outOfContact reports whether some process can't learn from its own Lease that the snapshot leaves something out,
+// and hasn't seen everything that the snapshot leaves out. The protocol promises nothing then.
 func (w *world) outOfContact(shot snapshot) bool {
 	for i := range w.nodes {
 		n := &w.nodes[i]
@@ -119,7 +125,7 @@ func (n *node) renewedSince(shot snapshot) bool {
 	return n.renewed > 0
 }
 
-// sawAll reports whether the process's watches have shown everything, and go on.
+// sawAll reports whether the process's watches have shown everything, and aren't frozen.
 func (n *node) sawAll() bool {
 	for s := range leads + 1 {
 		if n.cursor[s] < len(n.w.store.log[s]) || n.w.now < n.frozenTill[s] {
@@ -131,17 +137,17 @@ func (n *node) sawAll() bool {
 
 func held(sh ownership.Shard) bool { return sh.Holder != "" }
 
-// stopped reports whether the snapshot shows records that nobody has ever held, or a fleet that had left in order.
+// stopped reports whether the snapshot shows no fleet, a fleet that left in order, or a record that was never held.
 func (s snapshot) stopped() bool {
 	never := func(sh ownership.Shard) bool { return sh.Epoch == 0 }
 	return s.lead.Version == 0 || slices.ContainsFunc(s.shards, never) || !slices.ContainsFunc(s.shards, held)
 }
 
-// leastOutage is how long a store is away at least that is set back.
+// leastOutage is how long the store is away, at least, when it is set back.
 const leastOutage = time.Second
 
-// restore sets the store back, and nobody reaches it meanwhile. What is on its way to it is lost. Watches are broken,
-// and then show what there is: what they had still to show is never shown.
+// restore sets the store back. No process reaches it meanwhile, and requests on their way to it are lost. Watches
+// break and then show the restored records; changes that they hadn't shown yet are never shown.
 func (w *world) restore(shot snapshot) {
 	s := &w.store
 	w.Restores++
@@ -176,7 +182,7 @@ func (w *world) restore(shot snapshot) {
 			w.lost = true
 			s.log[shards] = append(s.log[shards], driver.Seen{What: ownership.LayoutGone{Cluster: l.Cluster}})
 		} else if now.Version != l.Version {
-			w.lost = true // it may list what isn't there
+			w.lost = true // it may list shards without a record
 		}
 	}
 	for _, sh := range s.shards {

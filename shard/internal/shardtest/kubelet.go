@@ -7,14 +7,14 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 )
 
-// A process runs in a container of a Pod. What its termination log said when it ended is reported by its node's
-// kubelet, which may take a while, and can't while the node is cut off. A process that is paused or asleep hasn't
-// ended.
+// Each process runs in a container of a Pod. When it ends, its node's kubelet reports what its termination log says.
+// The report takes a while, and waits while the node is cut off. A process that is paused or asleep hasn't ended.
 
-// container names the one that the process runs in, for all its lives.
+// container returns the name of the container in which all lives of the process run.
 func (n *node) container() string { return "pod-" + n.name }
 
-// ended notes how the process ended: the next one begins with an empty termination log.
+// ended records what the process's termination log said at its end, and queues the kubelet's report. The next
+// process begins with an empty log.
 func (n *node) ended() {
 	if n.said == "" {
 		return
@@ -27,7 +27,7 @@ func (n *node) ended() {
 	}
 }
 
-// report has the kubelet say how processes ended.
+// report makes the kubelet report the ends of the container's processes.
 func (n *node) report() {
 	w := n.w
 	if there := max(n.cutTill, w.awayTill); w.now < there {
@@ -37,16 +37,16 @@ func (n *node) report() {
 	w.tellOf(ownership.ContainerSeen{Container: n.container(), Ended: n.ends})
 }
 
-// misreports are what Pods may say that is no proof of the end of a process that lives. (A lie that names the present
+// misreports are Pod statuses that don't prove the end of a live process. (A false status that names the present
 // incarnation in its own container isn't among them: the protocol believes it.)
 var misreports = []string{
 	"earlier",   // the container names an incarnation that was over already
-	"elsewhere", // another Pod's names the present one
-	"neighbour", // the container names another process's
-	"gone",      // the Pod is deleted, and nobody knows whether the process has ended
+	"elsewhere", // another Pod's container names the present incarnation
+	"neighbour", // the container names another process's incarnation
+	"gone",      // the Pod is deleted, which doesn't show whether the process has ended
 }
 
-// misreport has the status of the process's Pod, or of one that claims to be it, say one of them.
+// misreport publishes one of the misreports about the process.
 func (n *node) misreport(which int) {
 	w := n.w
 	seen := ownership.ContainerSeen{Container: n.container()}
@@ -61,7 +61,7 @@ func (n *node) misreport(which int) {
 	w.tellOf(seen)
 }
 
-// tellOf shows a kubelet's report to all who watch.
+// tellOf shows a kubelet's report to all processes.
 func (w *world) tellOf(seen ownership.ContainerSeen) {
 	if w.out != nil {
 		w.say(nil, "  the kubelet of %s reports the end of %v", seen.Container, seen.Ended)

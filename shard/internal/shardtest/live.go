@@ -4,22 +4,23 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// liveness is what is judged after the last fault.
+// liveness is the state of the checks after the last fault.
 type liveness struct {
-	served []bool        // per shard: seen active since
-	fresh  []bool        // per shard: nobody had held it when the faults ended
+	served []bool        // per shard: a process has served it since
+	fresh  []bool        // per shard: no replica had ever held it when the faults ended
 	since  time.Duration // when the faults ended
-	last   time.Duration // as since, or when a clean exit that took longer was over
+	last   time.Duration // as since, or later: when a longer clean exit or outage was over
 	stage  int           // 0 serving, 1 settling, 2 quiet
-	writes int           // at the start of the quiet
+	writes int           // how many there were when stage 2 began
 	log    [streams]int
 }
 
-// poll looks at liveness (I3) while nothing is wrong any more: first every shard must be served again within a lease
-// duration and a second, then the shards must be spread evenly, then nothing but renewals may be written.
+// poll judges liveness (I3) after the last fault. First every shard must be served again within its deadline. In a
+// LongRun the shards must then be spread evenly, and then only renewals and reports may be written.
 func (w *world) poll() {
 	if w.now == w.since {
 		w.mend()
@@ -39,7 +40,7 @@ func (w *world) poll() {
 		}
 	case 1:
 		if due := w.last + w.settling(); w.now < due {
-			again = due - w.now // a clean exit was over only after the shards had been served
+			again = due - w.now // last may grow meanwhile, by a clean exit
 			break
 		}
 		w.checkBalance()
@@ -58,12 +59,17 @@ func (w *world) poll() {
 	w.push(event{at: w.now + again, kind: evPoll, node: -1})
 }
 
-// deadline is the lease duration, on the slowest clock of the fleet, and a second. Where users deleted records, and for
-// shards that nobody has held yet, it is three and a half: a new coordinator looks for two and a half (BuryTime) before
-// it makes records that it doesn't know, and a record made by hand is left alone for as long. Where the store's history
-// is replaced, or may have been by all that a process can find out, what was found is watched for a lease duration
-// first. Where records are missing and the coordinator doesn't know the cluster, another takes the role after three and
-// a half.
+// deadline returns how long a shard may stay unserved after the last fault: in lease durations on the slowest clock
+// of the fleet, and mostly a second more.
+//
+//   - 1: the usual case.
+//   - 2: the store's history was replaced, or a process may have to assume that. What is found is then watched for a
+//     lease duration before it is claimed.
+//   - 3.5: the shard's record may be missing, because records were deleted or the shard was never held. A new
+//     coordinator waits for 2.5 (BuryTime) before it makes it, and a record made by hand is left alone for as long.
+//   - 4.5: some process can't reach some cluster, or the store was set back more than once.
+//   - 8: some process can't reach some cluster, and records may be missing. Another replica takes the role of a
+//     coordinator that doesn't know the cluster after 3.5.
 func (w *world) deadline(shard int) time.Duration {
 	slowest := 1.0
 	for _, r := range w.schedule.Rates {
@@ -74,18 +80,18 @@ func (w *world) deadline(shard int) time.Duration {
 	switch {
 	case w.schedule.unfair() && recordsMayMiss:
 		return 8*lease + time.Second
-	case w.schedule.unfair(), w.Restores > 1: // who finds out late that it was set back again waits again
+	case w.schedule.unfair(), w.Restores > 1: // a process that notices the second restore late waits again
 		return lease*9/2 + time.Second
 	case recordsMayMiss:
 		return lease*7/2 + time.Second
-	case w.schedule.replaced(), w.schedule.deletes():
+	case w.schedule.replaced(), w.schedule.deletes(), w.doubted:
 		return 2 * lease
 	}
 	return lease + time.Second
 }
 
-// settling is how long the fleet needs, once all shards are served, until nothing changes any more. Where some process
-// can't reach some cluster, another may take the coordinator's role for that, and moves shards after it.
+// settling returns how long the fleet may take, once all shards are served, until nothing changes any more. If some
+// process can't reach some cluster, another may take the coordinator's role because of that, and then move shards.
 func (w *world) settling() time.Duration {
 	if w.schedule.unfair() {
 		return 12 * leaseDuration
@@ -93,7 +99,8 @@ func (w *world) settling() time.Duration {
 	return 4 * leaseDuration
 }
 
-// mend ends all faults that could last, and makes sure that somebody lives.
+// mend ends the faults that would slow down caches and drains for ever, and ensures that some process is up or comes
+// back. It also records which shards were never held.
 func (w *world) mend() {
 	w.fresh = w.fresh[:0]
 	for i := range w.tallies {
@@ -112,7 +119,7 @@ func (w *world) mend() {
 	}
 }
 
-// unserved returns a shard that nobody has served since the faults ended, or -1.
+// unserved returns the index of a shard that should have been served since the faults and wasn't; -1 for none.
 func (w *world) unserved() int {
 	missing := -1
 	for i, id := range w.ids {
@@ -132,7 +139,7 @@ func (w *world) unserved() int {
 	return missing
 }
 
-// expected reports whether a shard is to be served: one that the layout of a cluster lists.
+// expected reports whether a shard should be served: its cluster exists, and the cluster's layout lists it.
 func (w *world) expected(id keyspace.ShardID) bool {
 	bits, wanted := w.clusters[id.Cluster]
 	if l := w.store.layout(id.Cluster); wanted && l != nil {
@@ -144,7 +151,8 @@ func (w *world) expected(id keyspace.ShardID) bool {
 	return wanted && id.Prefix.Bits() == bits && id.Generation == 0
 }
 
-// checkBalance: equal replicas hold equal numbers of shards, give or take one. Pins set aside.
+// checkBalance fails the run if two replicas serve numbers of shards that differ by more than one, or if a shard
+// isn't served at this moment. It checks nothing if a shard is pinned.
 func (w *world) checkBalance() {
 	least, most := 1<<30, 0
 	for j := range w.nodes {
@@ -160,13 +168,9 @@ func (w *world) checkBalance() {
 		}
 		least, most = min(least, held), max(most, held)
 	}
-	for i := range w.store.shards {
-		if w.store.shards[i].Pin != "" {
-			return
-		}
-	}
+	pinned := slices.ContainsFunc(w.store.shards, func(s ownership.Shard) bool { return s.Pin != "" })
 	unfair := w.schedule.unfair() || slices.ContainsFunc(w.names, w.waits)
-	if most > least+1 && !unfair { // else some may get nothing of a cluster for a while
+	if most > least+1 && !unfair && !pinned { // an unfit replica may get nothing of a cluster for a while
 		w.fail(nil, "balance: one replica holds %d shards and another %d, %v after the last fault",
 			least, most, w.now-w.since)
 	}
@@ -178,20 +182,20 @@ func (w *world) checkBalance() {
 	}
 }
 
-// checkRest: no record tells of a move that nobody makes any more. Those of a cluster that is gone, or that nobody
-// reaches, are nobody's to write.
+// checkRest fails the run if a record still calls a replica warm, although nothing moves any more. It leaves out
+// clusters that are gone or that no process can serve, since no replica writes their records.
 func (w *world) checkRest() {
 	for i := range w.store.shards {
 		s := &w.store.shards[i]
 		_, wanted := w.clusters[s.ID.Cluster]
-		// what nobody can serve stays as it is
+		// what no process can serve stays as it is
 		if wanted && s.Warm != "" && w.servable(s.ID.Cluster) && !w.waits(s.ID.Cluster) {
 			w.fail(nil, "rest: the record of %s calls %s warm, %v after the last fault", s.ID, s.Warm, w.now-w.since)
 		}
 	}
 }
 
-// checkQuiet: once settled, only leases are renewed, and sizes reported.
+// checkQuiet fails the run if anything but renewals and reports was written in stage 2.
 func (w *world) checkQuiet() {
 	alive := 0
 	for j := range w.nodes {

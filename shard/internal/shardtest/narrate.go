@@ -7,7 +7,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 )
 
-// narrate tells what a process does.
+// narrate writes to the narration what a process does.
 func (n *node) narrate(r driver.Request) {
 	w := n.w
 	switch r := r.(type) {
@@ -96,7 +96,7 @@ func (n *node) narrateShard(e ownership.WriteShard) {
 	}
 }
 
-// narrateArrival tells what the store did.
+// narrateArrival writes to the narration what the store did with a request.
 func (w *world) narrateArrival(req *request, outcome ownership.Outcome, again bool) {
 	_, renewal := req.effect.(ownership.WriteLease)
 	if renewal && !w.all && outcome == ownership.Committed {

@@ -22,12 +22,12 @@ const (
 type gate struct {
 	state   gateState
 	epoch   ownership.Epoch
-	by      ownership.Incarnation // who opened it last
+	by      ownership.Incarnation // the incarnation that opened it last
 	warming uint64                // number of the last Warm, 0 after a Close
 	drain   uint64                // number of the last Drain
-	claim   uint64                // the machine's number of the last claim
+	claim   uint64                // Seq of the last claim
 	pending bool                  // warm-up under way
-	warm    bool                  // its caches are there
+	warm    bool                  // its caches are filled
 }
 
 // node is one process: it feeds a [driver.Driver] and carries out what that asks for, as package shard does.
@@ -38,13 +38,14 @@ type node struct {
 	clock clock
 
 	up bool
-	// previous: it runs the previous version. nextPrevious is what it will run when it starts next.
+	// previous: it runs the previous version. nextPrevious: it will do so when it starts next.
 	previous, nextPrevious bool
 	life                   uint32 // counts processes
 	lives                  int    // counts incarnations
 	id                     ownership.Incarnation
-	// renewed is the newest version of the incarnation's lease that was told to be committed.
+	// renewed is the newest version of the incarnation's lease that an answer reported as committed.
 	renewed ownership.Version
+	joined  bool // the process was told that a lease of any of its incarnations was committed
 	driver  *driver.Driver
 	gates   []gate
 
@@ -63,17 +64,17 @@ type node struct {
 	strikes      []*Fault                // faults on requests
 	deaf         *driver.Subject         // the next read of it fails
 	said         ownership.Incarnation   // what its termination log says, "" for nothing
-	ends         []ownership.Incarnation // what the last two termination logs of its container said in the end
+	ends         []ownership.Incarnation // what the container's last two termination logs said
 	slowWarm     time.Duration
 	slowDrain    time.Duration
-	backIn       time.Duration // after leaving: start again so much later; 0: never
+	backIn       time.Duration // after leaving, start again that much later; 0: never
 	warmTime     time.Duration
 	pcg          rand.PCG // of random
 	random       *rand.Rand
 	knows        driver.Clusters
 	reaches      []reach       // by cluster
 	armed        []strike      // a story's faults on requests
-	reconnect    [streams]bool // it was broken since it was read
+	reconnect    [streams]bool // the watch broke since it was last read
 }
 
 func (n *node) reset(w *world, index int) {
@@ -100,7 +101,7 @@ func (n *node) reset(w *world, index int) {
 func (n *node) start() {
 	w := n.w
 	n.life++
-	n.up, n.previous = true, n.nextPrevious
+	n.up, n.joined, n.previous = true, false, n.nextPrevious
 	n.wakeAt = 0
 	cfg := ownership.DefaultConfig("", n.name, leaseDuration)
 	cfg.PlanEvery = 20 * time.Millisecond
@@ -126,7 +127,7 @@ func (n *node) start() {
 		}
 	}
 	life := n.life
-	n.knows = driver.Clusters{} // what the process before knew is lost
+	n.knows = driver.Clusters{} // a new process knows nothing
 	n.knows = n.identified(w.knownClusters())
 	n.handle(n.knows)
 	n.handle(driver.Start{})
@@ -142,12 +143,12 @@ func (n *node) newName() ownership.Incarnation {
 	return n.incarnation(n.lives)
 }
 
-// incarnation names one by its number.
+// incarnation returns the name of the process's incarnation of that number.
 func (n *node) incarnation(number int) ownership.Incarnation {
 	return ownership.Incarnation(fmt.Sprintf("%s-%d", n.name, number))
 }
 
-// list shows an incarnation all that the process's watches have shown up to now.
+// list shows a new incarnation everything that the process's watches have shown so far.
 func (n *node) list() {
 	life := n.life
 	for s := range streams {
@@ -164,7 +165,7 @@ func (n *node) list() {
 	}
 }
 
-// listAnew has the process's watches begin with a list that is taken now.
+// listAnew lets the process's watches begin anew with a list that is taken now.
 func (n *node) listAnew() {
 	w := n.w
 	for s := range streams {
@@ -176,7 +177,7 @@ func (n *node) listAnew() {
 	}
 }
 
-// stop ends the process: by a crash, or as it wants it.
+// stop ends the process, by a crash or by its own decision.
 func (n *node) stop() {
 	n.up = false
 	n.ended()
@@ -203,7 +204,7 @@ func (n *node) valid() bool { return n.up && n.driver.Valid(n.clock.read(n.w.now
 // leaving reports whether the process was told to stop.
 func (n *node) leaving() bool { return n.up && n.driver.Leaving() }
 
-// resume ends a pause. Everything that waited follows, stale timers included.
+// resume ends a pause. All events that waited follow, even those of stale timers.
 func (n *node) resume() {
 	if n.w.now < n.stoppedTill {
 		return // a later pause has begun
@@ -218,8 +219,8 @@ func (n *node) resume() {
 	}
 }
 
-// happen takes an event that is meant for this life of the process. Answers to what isn't wanted any more are handed on
-// as well: the driver is to know which count.
+// happen handles an event of this life of the process. It hands on outdated answers, too: the driver must know
+// which ones count.
 func (n *node) happen(e event) {
 	w := n.w
 	switch e.kind {
@@ -250,7 +251,7 @@ func (n *node) happen(e event) {
 		if g := &n.gates[e.n]; g.warming == e.number {
 			g.pending, g.warm = false, true
 		}
-		n.to(w.ids[e.n].Cluster).unusable = false // the driver knows by that
+		n.to(w.ids[e.n].Cluster).unusable = false // the driver concludes that from Warmed
 		n.handle(driver.Warmed{Number: e.number, ID: w.ids[e.n]})
 	case evDrained:
 		if g := &n.gates[e.n]; g.drain == e.number && g.state == draining {
@@ -265,7 +266,7 @@ func (n *node) happen(e event) {
 	}
 }
 
-// handle lets one thing happen. Work goes on before and after it.
+// handle feeds the driver one event and carries out its requests. Reconciles work before and after that.
 func (n *node) handle(e driver.Event) {
 	w := n.w
 	if n.previous {
@@ -291,7 +292,7 @@ func (n *node) handle(e driver.Event) {
 	}
 }
 
-// schedule asks to be woken when the driver wants it.
+// schedule queues the next tick that the driver wants.
 func (n *node) schedule(e driver.Event, now ownership.Instant, progress bool) {
 	w := n.w
 	wake := n.driver.Wake()
@@ -332,6 +333,7 @@ func (n *node) do(r driver.Request) {
 	case driver.Begin:
 		n.id, n.said, n.renewed = r.ID, r.ID, 0
 		if r.Afresh {
+			w.doubted = w.doubted || w.now >= w.since
 			n.listAnew()
 		}
 	case driver.Warm:
@@ -365,7 +367,7 @@ func (n *node) do(r driver.Request) {
 	}
 }
 
-// open begins to serve, and looks at what is announced of it.
+// open opens a gate, and checks the kind of move that the driver reports.
 func (n *node) open(r driver.Open) {
 	w := n.w
 	i := w.shardIndex(r.ID)
@@ -376,7 +378,7 @@ func (n *node) open(r driver.Open) {
 	if rec := w.store.shard(r.ID); rec != nil && rec.Epoch == r.Epoch && rec.Holder == n.id && rec.Moved != nil {
 		want := rec.Moved.Kind
 		if g.epoch == r.Epoch && g.by == n.id && (w.restoredAt == 0 || r.Kind == protocol.Resumed) {
-			want = protocol.Resumed // or what the record says, if it was deleted and is back with a restored home cluster
+			want = protocol.Resumed // after a restore, the record's kind is right, too
 		}
 		if r.Kind != want {
 			w.fail(n, "announces: %s came by %q, and it says %q", r.ID, want, r.Kind)
@@ -395,7 +397,7 @@ func (n *node) later(kind eventKind, shard int, number uint64, after time.Durati
 	w.push(event{at: at, kind: kind, node: int8(n.index), life: n.life, n: int32(shard), number: number})
 }
 
-// pump sees to it that the watch shows what is new.
+// pump queues the event by which the watch shows its news.
 func (n *node) pump(s stream) {
 	w := n.w
 	if !n.up || n.pumping[s] || n.cursor[s] >= len(w.store.log[s]) {
@@ -410,7 +412,7 @@ func (n *node) pump(s stream) {
 	w.push(event{at: at, kind: evWatch, node: int8(n.index), life: n.life, n: int32(s)})
 }
 
-// read takes all that the watch has to show.
+// read feeds the driver everything new that the watch can show.
 func (n *node) read(s stream) {
 	w := n.w
 	n.pumping[s] = false

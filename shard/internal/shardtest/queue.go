@@ -25,7 +25,7 @@ const (
 	evReport                   // a kubelet reports how a process ended
 )
 
-// event is something that happens at a true time; those of one instant happen in the order in which they were pushed.
+// event is something that happens at a true time. Events of one instant happen in the order of their pushes.
 type event struct {
 	at     time.Duration
 	order  uint32
@@ -33,8 +33,8 @@ type event struct {
 	node   int8   // -1: none
 	life   uint32 // the life of the node that it is meant for
 	n      int32  // a shard, a stream, a fault; 1 for a request that arrives again
-	req    int32  // a request's place: without pointers, events are cheap to move
-	number uint64 // of what the driver asked for
+	req    int32  // a request's index in the arena: without pointers, events are cheap to move
+	number uint64 // the driver's number for the request that this answers
 }
 
 func (e *event) before(o *event) bool {

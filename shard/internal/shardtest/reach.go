@@ -10,26 +10,26 @@ import (
 )
 
 const (
-	// never ends what lasts for ever.
+	// never is the end of faults that last for ever.
 	never = time.Duration(1 << 61)
-	// probeTimeout is how long an API server that can't be reached is asked, and lookEvery how often a process looks at
-	// one that it holds shards of.
+	// probeTimeout is how long a probe of an unreachable API server takes, and lookEvery how often a process probes a
+	// cluster whose shards it holds.
 	probeTimeout = 3 * time.Second
 	lookEvery    = leaseDuration / 4
 )
 
-// reach is how a process stands to one workload cluster.
+// reach describes one process's connection to one workload cluster.
 type reach struct {
 	awayTill time.Duration // its API server can't be reached until then
 	hangTill time.Duration // caches of it aren't filled before that
-	unusable bool          // as the driver was told
+	unusable bool          // what the driver was told last
 	counting string        // UID of the cluster whose objects are counted
 }
 
-// objectsPerShard is what a cluster must have for each shard, in schedules that count.
+// objectsPerShard is the setting ObjectsPerShard in schedules in which objects are counted.
 const objectsPerShard = 100
 
-// count has a process find out how many objects a cluster has.
+// count begins to count a cluster's objects for a process.
 func (n *node) count(c driver.Count) {
 	at := slices.Index(n.w.names, c.Cluster)
 	n.reaches[at].counting = c.UID
@@ -40,7 +40,8 @@ func (n *node) count(c driver.Count) {
 	n.w.push(event{at: n.w.now + after, kind: evCounted, node: int8(n.index), life: n.life, n: int32(at)})
 }
 
-// counted answers: another number from each process, and at each time, since no two need to agree. Some can't tell.
+// counted answers with a number that depends on process and time, since two counts needn't agree. The number is
+// negative if the cluster can't be reached, and sometimes otherwise.
 func (n *node) counted(at int) {
 	r := &n.reaches[at]
 	objects := int64(-1)
@@ -50,7 +51,7 @@ func (n *node) counted(at int) {
 	n.handle(driver.Counted{Cluster: n.w.names[at], UID: r.counting, Objects: objects})
 }
 
-// unreach takes the way to a cluster from a process, which finds out when it looks next.
+// unreach cuts a process off from a cluster. The process notices at its next probe.
 func (n *node) unreach(f *Fault) {
 	w := n.w
 	at := f.N % len(w.names)
@@ -63,12 +64,12 @@ func (n *node) unreach(f *Fault) {
 	n.look(at, w.upTo(lookEvery)+probeTimeout)
 }
 
-// look has a process find out, after a while, whether it can reach a cluster.
+// look queues the result of a probe of a cluster by a process.
 func (n *node) look(at int, after time.Duration) {
 	n.w.push(event{at: n.w.now + after, kind: evHealth, node: int8(n.index), life: n.life, n: int32(at)})
 }
 
-// probe answers what the driver asked for.
+// probe carries out a probe for the driver.
 func (n *node) probe(p driver.Probe) {
 	at := slices.Index(n.w.names, p.Cluster)
 	switch {
@@ -81,8 +82,8 @@ func (n *node) probe(p driver.Probe) {
 	}
 }
 
-// know tells the driver which clusters there are. What it found out about one that is gone, the driver has to forget.
-// One that is back and can't be reached is found out about when something of it is tried.
+// know tells the driver which clusters exist. The driver must forget the health of a cluster that is gone. If a
+// cluster that is back can't be reached, the process notices after a while.
 func (n *node) know(all driver.Clusters) {
 	all = n.identified(all)
 	for at, name := range n.w.names {
@@ -98,11 +99,12 @@ func (n *node) know(all driver.Clusters) {
 	n.handle(all)
 }
 
-// identified is what a process can know of the clusters that there are. Of one that it can't reach it knows what it
-// knew before, if anything: it can't tell a new cluster from the one that had the name. It asks until it is answered.
-// Fleets of two versions are spared this: a coordinator that doesn't know a cluster is replaced only after the rollout.
+// identified reduces the existing clusters to what a process can know of them. Of a cluster that it can't reach, it
+// knows what it knew before, if anything: it can't tell a new cluster from the one that had the name. It asks again
+// until it gets an answer. Fleets of two versions skip this, since a coordinator that doesn't know a cluster is
+// replaced only after the rollout.
 func (n *node) identified(all driver.Clusters) driver.Clusters {
-	if len(n.w.schedule.Previous) > 0 {
+	if n.w.schedule.mixes() {
 		return all
 	}
 	for at, name := range n.w.names {
@@ -122,10 +124,11 @@ func (n *node) identified(all driver.Clusters) driver.Clusters {
 	return all
 }
 
-// looked tells the driver what it found. A process goes on looking at what it can't reach, as long as it is there.
+// looked gives the driver the result of a probe. A process probes a cluster that it can't reach again and again, as
+// long as the cluster exists.
 func (n *node) looked(at int) {
 	r := &n.reaches[at]
-	if _, there := n.knows.Bits[n.w.names[at]]; !there { // this look was under way, and there is no next one
+	if _, there := n.knows.Bits[n.w.names[at]]; !there { // this probe was under way, and there is no next one
 		n.handle(driver.Health{Cluster: n.w.names[at], Usable: n.w.now >= r.awayTill})
 		return
 	}
@@ -142,13 +145,13 @@ func (n *node) looked(at int) {
 	n.handle(driver.Health{Cluster: n.w.names[at], Usable: !r.unusable})
 }
 
-// filling is how long the process's caches of a cluster can't be filled from now on.
+// filling returns how long it takes from now until the process can fill caches of a cluster.
 func (n *node) filling(c keyspace.ClusterName) time.Duration {
 	r := n.to(c)
 	return max(r.awayTill, r.hangTill, n.w.now) - n.w.now
 }
 
-// to is how the process stands to a cluster.
+// to returns the process's connection to a cluster.
 func (n *node) to(c keyspace.ClusterName) *reach {
 	if at := slices.Index(n.w.names, c); at >= 0 {
 		return &n.reaches[at]
@@ -156,8 +159,8 @@ func (n *node) to(c keyspace.ClusterName) *reach {
 	return &reach{}
 }
 
-// checkClaim: no shard is claimed by a process that knows that it can't serve it. A claim whose answer was lost is
-// repeated all the same.
+// checkClaim fails the run if a process claims a shard of a cluster that it knows it can't reach. It may repeat a
+// claim that it has sent before.
 func (w *world) checkClaim(n *node, e ownership.WriteShard) {
 	if !e.Kind.Claims() {
 		return
@@ -169,7 +172,7 @@ func (w *world) checkClaim(n *node, e ownership.WriteShard) {
 	g.claim = e.Seq
 }
 
-// servable reports whether any process that lives and stays can reach a cluster.
+// servable reports whether a cluster can be reached by any process that is up and isn't leaving.
 func (w *world) servable(c keyspace.ClusterName) bool {
 	return slices.ContainsFunc(w.nodes, func(n node) bool { return n.up && !n.leaving() && n.to(c).awayTill <= w.now })
 }

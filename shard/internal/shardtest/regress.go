@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Regression is a schedule that failed once, shrunk. It is kept as data, not as a seed, so that it stays what it is
-// when [NewSchedule] draws differently. The length of each message is still drawn from its seed while it runs: a
-// protocol that sends other messages may not come by the old failure any more. So each bug is held by a test of its
-// own, too.
+// Regression is a schedule that failed once, shrunk. It is kept as data, not as a seed, so that it stays the same
+// when [NewSchedule] changes. The delay of each message is still drawn from its seed during the run. So if the
+// protocol later sends other messages, the schedule may no longer lead to the old failure. Each bug therefore has a
+// test of its own, too.
 type Regression struct {
 	Kind     string // of the failure
 	Schedule Schedule
@@ -19,7 +19,7 @@ type Regression struct {
 //go:embed testdata/regressions.jsonl
 var recorded string
 
-// Regressions returns the schedules that are on record.
+// Regressions returns the recorded schedules, in the order of regressions.jsonl.
 func Regressions() ([]Regression, error) {
 	var all []Regression
 	for line := range strings.Lines(recorded) {
@@ -32,7 +32,7 @@ func Regressions() ([]Regression, error) {
 	return all, nil
 }
 
-// Line is the regression as regressions.jsonl holds it.
+// Line returns the regression as a line of regressions.jsonl.
 func (r Regression) Line() ([]byte, error) {
 	line, err := json.Marshal(r)
 	if err != nil {

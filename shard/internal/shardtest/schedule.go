@@ -12,44 +12,44 @@ import (
 type FaultKind uint8
 
 const (
-	Crash         FaultKind = iota // the process dies; it comes back after For, or never where that is 0
+	Crash         FaultKind = iota // the process dies; it comes back after For, or never if that is 0
 	Pause                          // the process takes no step for a while (SIGSTOP); its clocks go on
 	Sleep                          // the machine sleeps: as a pause, but the monotonic clock stands still
 	Jump                           // the wall clock is set, by For
 	Cut                            // nothing passes to the store and back; N: 0 both ways, 1 only requests, 2 only answers
-	Freeze                         // the watch of stream N shows nothing; Relist: it then starts afresh
-	HomeAway                       // nobody reaches the store
-	Exit                           // the process is told to stop; it comes back after For, or never where that is 0
+	Freeze                         // the watch of stream N shows nothing; Relist: it then begins anew with a list
+	HomeAway                       // no process reaches the store
+	Exit                           // the process is told to stop; it comes back after For, or never if that is 0
 	LoseRequest                    // the Nth request of the process never arrives
 	LoseReply                      // the Nth request is carried out, the answer is lost
 	Late                           // the Nth request arrives For after the process gave it up
 	Repeat                         // the Nth request arrives a second time, For later
 	Refuse                         // the Nth request is refused for a reason that has nothing to do with the record
-	ReadFails                      // the fresh read after the Nth request fails
+	ReadFails                      // the Nth request is refused, and the live read that follows it fails
 	SlowWarm                       // caches that the process begins to build take For
 	SlowDrain                      // reconciles that run take For to end
-	DeleteLease                    // a user deletes the process's lease or, where N is odd, only puts a label on it
+	DeleteLease                    // a user deletes the process's lease or, if N is odd, only puts a label on it
 	DeleteShard                    // a user deletes the record of shard N
 	Replace                        // a user deletes the record of shard N and makes it anew at once
 	RemoveCluster                  // cluster N goes, and comes back after For
 	PinShard                       // a user pins shard N to the process
-	ReportLoad                     // shard N turns out to cost its holder For
+	ReportLoad                     // the holder of shard N measures a load of For per second
 	CrashLeader                    // the coordinator's process dies, as with Crash
-	Misreport                      // a Pod's status says what proves nothing of the process: see [misreport]
-	// the process can't reach the API server of cluster N for a while, or ever again where For is 0
+	Misreport                      // a Pod's status that proves nothing about the process: see misreports
+	// the process can't reach the API server of cluster N for a while, or ever again if For is 0
 	Unreach
 	// caches of cluster N that the process begins to build, or is building, aren't filled for a while
 	HangWarm
 	SlowHome // the store takes N twentieths of a lease longer for everything
-	Refusing // the store refuses writes; N: 0 half of them for now, 1 all for good, 2 half fail
-	// no watch of the process shows anything, or, where N is 0, of any; its live lists fail where N is 2
+	Refusing // the store refuses writes; N: see the type refusal
+	// no watch of the process (of any process if N is 0) shows anything; if N is 2, its live lists fail, too
 	Deaf
 	// the store is set back to what it was For ago; N odd: its versions go on above all that were used
 	Restore
 	Rebuild       // the store is set up anew, empty; N odd: its versions go on
 	LoseLeases    // all leases are deleted; N odd: the lead record, too
 	LoseRecords   // all shards' records are deleted
-	ForeignShard  // a user makes a record beside that of shard N: what is above it, or what is below
+	ForeignShard  // a user makes a record that overlaps that of shard N: of the parent or of a child
 	DeleteLayout  // a user deletes the layout of cluster N
 	EditLayout    // a user makes another layout of cluster N, of the next generation
 	ReplaceLayout // a user deletes the layout of cluster N and makes another of the same generation
@@ -71,7 +71,7 @@ func (k FaultKind) String() string {
 	}[k]
 }
 
-// MarshalText returns its name.
+// MarshalText returns the kind's name.
 func (k FaultKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
 // UnmarshalText takes the name of a kind.
@@ -84,11 +84,11 @@ func (k *FaultKind) UnmarshalText(name []byte) error {
 	return fmt.Errorf("%q is no kind of fault", name)
 }
 
-// drawnKinds are those that drawFaults chooses from. Those after them are drawn apart, so that a seed keeps its
-// schedule.
+// drawnKinds is the number of kinds that drawFaults chooses from. Later kinds are drawn apart, so that a seed keeps
+// its schedule.
 const drawnKinds = RemakeCluster + 1
 
-// Fault is one entry of a schedule.
+// Fault is one entry of a schedule. The constants of [FaultKind] describe what its fields mean for each kind.
 type Fault struct {
 	Kind   FaultKind
 	At     time.Duration `json:",omitempty"`
@@ -98,7 +98,7 @@ type Fault struct {
 	Relist bool          `json:",omitempty"` // or another choice between two
 }
 
-// labels tells a DeleteLease that deletes nothing.
+// labels reports whether the fault is a DeleteLease that only labels the lease.
 func (f Fault) labels() bool { return f.Kind == DeleteLease && f.N%2 == 1 }
 
 func (f Fault) String() string {
@@ -113,7 +113,7 @@ func (f Fault) String() string {
 	return fmt.Sprintf("%s at %v for %v (%d)", text, f.At, f.For, f.N)
 }
 
-// onRequest tells the faults that strike a request by its number from those that strike at a time.
+// onRequest reports whether faults of this kind strike a request, by its number. The others strike at a time.
 func (k FaultKind) onRequest() bool { return k >= LoseRequest && k <= ReadFails }
 
 // Schedule is everything that is chosen before a run. Together with the code it determines the run.
@@ -124,16 +124,16 @@ type Schedule struct {
 	Joins    []time.Duration // when each node starts
 	Rates    []float64       // each node's clock rate
 	Faults   []Fault         // by time
-	Faulty   time.Duration   // no fault lasts longer than this
+	Faulty   time.Duration   // faults begin before this time, and most end before it
 	Lag      time.Duration   // the most that a watch lags when nothing is wrong
-	Kubelets bool            `json:",omitempty"` // they report the ends of processes
+	Kubelets bool            `json:",omitempty"` // kubelets report the ends of processes
 	Counts   bool            `json:",omitempty"` // a new cluster gets as many shards as its coordinator counts it to need
 	LongRun  bool            `json:",omitempty"` // go on until balance and quiet can be judged
 	Stale    bool            `json:",omitempty"` // a restarted process may list what was true a little earlier
 	Previous []bool          `json:",omitempty"` // which nodes begin as the previous version; see [Upgrade]
 }
 
-// meddled reports whether users delete shard records.
+// meddled reports whether shard records are deleted.
 func (s *Schedule) meddled() bool {
 	return slices.ContainsFunc(s.Faults, func(f Fault) bool {
 		return f.Kind == DeleteShard || f.Kind == Replace || f.Kind == Rebuild || f.Kind == LoseRecords
@@ -154,8 +154,8 @@ func (s *Schedule) divided() bool {
 const (
 	leaseDuration = 10 * time.Second
 	margin        = leaseDuration / 5
-	// maxDrift is how far a clock's rate may be off. Two machines' leases are then told apart by
-	// (1-maxDrift)/(1+maxDrift) > 1-margin/leaseDuration; the protocol promises nothing beyond.
+	// maxDrift is how far a clock's rate may be off. The margin covers two such clocks, since
+	// (1-maxDrift)/(1+maxDrift) > 1-margin/leaseDuration. The protocol promises nothing for larger drifts.
 	maxDrift = 0.1
 )
 
@@ -177,7 +177,7 @@ func NewSchedule(seed uint64) Schedule {
 	if rng.IntN(3) == 0 {
 		s.Lag = 400 * time.Millisecond
 	}
-	_, _ = rng.IntN(3), rng.IntN(4) // once drawn for limits of the planner: a seed keeps its schedule
+	_, _ = rng.IntN(3), rng.IntN(4) // unused by now, but drawn so that a seed keeps its schedule
 	s.LongRun = rng.IntN(4) == 0
 	for range s.Nodes {
 		join := time.Duration(rng.IntN(500)) * time.Millisecond
@@ -197,11 +197,14 @@ func NewSchedule(seed uint64) Schedule {
 	s.drawFaults(rng)
 	s.Kubelets = rng.IntN(3) == 0
 	s.Counts = rng.IntN(3) == 0
-	if rng.IntN(8) == 0 && !s.has(ForeignShard) { // which the previous version may serve
+	if rng.IntN(8) == 0 && !s.has(ForeignShard) { // the previous version may serve a foreign shard
 		s.drawVersions(rng)
 	}
 	return s
 }
+
+// mixes reports whether processes of the previous version may run.
+func (s *Schedule) mixes() bool { return slices.Contains(s.Previous, true) || s.has(Upgrade) }
 
 // drawVersions lets some nodes begin as the previous version, and upgrades and rolls back at random times. Half of the
 // rollouts are brought to an end.
@@ -210,7 +213,7 @@ func (s *Schedule) drawVersions(rng *rand.Rand) {
 		at := after + time.Duration(rng.Int64N(int64(s.Faulty-after)))
 		back := 1 + time.Duration(rng.Int64N(int64(leaseDuration)))
 		if rng.IntN(2) == 0 {
-			back /= 20 // as where Pods are replaced
+			back /= 20 // as when a Pod is replaced
 		}
 		s.Faults = append(s.Faults, Fault{Kind: Upgrade, Node: node, At: at, For: back, N: n + 2*(rng.IntN(4)/3)})
 		return at
@@ -237,7 +240,7 @@ func (s *Schedule) has(kinds ...FaultKind) bool {
 	})
 }
 
-// drawFaults takes a few kinds of fault and strikes with each a few times, so that each world is bad in its own way.
+// drawFaults chooses a few kinds of fault and draws a few faults of each, so that each schedule has its own mix.
 func (s *Schedule) drawFaults(rng *rand.Rand) {
 	if rng.IntN(8) == 0 {
 		return // a calm world
@@ -247,7 +250,7 @@ func (s *Schedule) drawFaults(rng *rand.Rand) {
 		kinds[rng.IntN(int(drawnKinds))] = true
 	}
 	if kinds[Deaf] && rng.IntN(2) == 0 {
-		kinds[Replace] = true // what a process that sees nothing must not outlast
+		kinds[Replace] = true // a deaf process must stop before a replaced record is claimed
 	}
 	if kinds[Sleep] {
 		kinds[Jump] = false // a wall clock set back while the machine sleeps would hide that it slept

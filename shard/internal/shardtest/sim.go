@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// Result is what became of one schedule.
+// Result is the outcome of one schedule.
 type Result struct {
 	Failure string // "" if every invariant held
-	Kind    string // what all failures of this kind say: names and figures left out
+	Kind    string // Failure without names and figures: failures of one kind have the same
 	Stats   Stats
 }
 
@@ -24,7 +24,7 @@ type Simulator struct {
 	world   world
 }
 
-// Run runs a schedule. Where narration isn't nil, what happens is told there. A panic is a failure like others.
+// Run runs a schedule. It writes what happens to narration; nil means no narration. A panic counts as a failure.
 func (s *Simulator) Run(schedule Schedule, narration io.Writer) (result Result) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -40,8 +40,8 @@ func (s *Simulator) Run(schedule Schedule, narration io.Writer) (result Result) 
 	return Result{Failure: w.failure, Kind: w.kind, Stats: w.Stats}
 }
 
-// Shrink returns a schedule that fails as the given one does, with as few faults as it finds to be enough, and else as
-// plain as that leaves it. A schedule that doesn't fail is returned as it is.
+// Shrink returns a simpler schedule with the same kind of failure. It drops as many faults as it can, and then
+// makes the other settings plainer. It returns a schedule that doesn't fail as it is.
 func (s *Simulator) Shrink(schedule Schedule) Schedule {
 	kind := s.Run(schedule, nil).Kind
 	if kind == "" {
@@ -73,7 +73,7 @@ func (s *Simulator) Shrink(schedule Schedule) Schedule {
 	return schedule
 }
 
-// dropFaults tries the schedule without ever smaller parts of its faults.
+// dropFaults tries the schedule without half of its faults, and then without smaller and smaller parts of them.
 func (s *Simulator) dropFaults(schedule Schedule, try func(Schedule) bool) {
 	faults := schedule.Faults
 	for size := (len(faults) + 1) / 2; size > 0; {
@@ -93,7 +93,8 @@ func (s *Simulator) dropFaults(schedule Schedule, try func(Schedule) bool) {
 	}
 }
 
-// Explain shrinks a schedule that fails and tells what it leads to. It returns the smaller schedule, too.
+// Explain shrinks a failing schedule. It returns a description of the failure with the last lines of the run's
+// narration, and the shrunk schedule.
 func (s *Simulator) Explain(schedule Schedule) (string, Schedule) {
 	small := s.Shrink(schedule)
 	var story, text strings.Builder
@@ -116,23 +117,23 @@ func (s *Simulator) Explain(schedule Schedule) (string, Schedule) {
 type Failures struct {
 	Count    int
 	Schedule Schedule // the one with the smallest seed
-	Replay   string   // what command sim needs to replay it
+	Replay   string   // the arguments by which command sim replays it
 }
 
-// Total is what became of many schedules.
+// Total is the outcome of many schedules.
 type Total struct {
 	Stats
 	Kinds map[string]*Failures
 }
 
-// Seeds runs that many schedules from the first seed on, on so many goroutines, and goes on after a failure, unless
-// there have been as many as the limit (0: none). Schedules that lack one of those kinds of fault are left out.
+// Seeds draws count schedules from the first seed on, and runs those that have all the given kinds of fault. It
+// uses the given number of goroutines. It stops soon after as many failures as the limit; 0 means no limit.
 func Seeds(first, count uint64, workers, limit int, with ...FaultKind) Total {
 	at := func(i uint64) Schedule { return NewSchedule(first + i) }
 	return each(count, workers, limit, with, at, func(i uint64) string { return fmt.Sprint("--shrink --seed ", first+i) })
 }
 
-// Recorded runs the schedules that failed once.
+// Recorded runs recorded schedules, which have failed once (see [Regressions]).
 func Recorded(known []Regression, workers int) Total {
 	at := func(i uint64) Schedule { return known[i].Schedule }
 	return each(uint64(len(known)), workers, 0, nil, at, func(i uint64) string { return fmt.Sprint("--recorded ", i+1) })
@@ -192,7 +193,7 @@ func (t *Total) note(kind string, more Failures) {
 	}
 }
 
-// Add adds what became of others.
+// Add adds the outcome of other schedules.
 func (t *Total) Add(o Total) {
 	t.Stats.add(o.Stats)
 	for kind, f := range o.Kinds {
@@ -203,7 +204,7 @@ func (t *Total) Add(o Total) {
 // Failed lists the kinds of failure, sorted.
 func (t *Total) Failed() []string { return slices.Sorted(maps.Keys(t.Kinds)) }
 
-// Print writes the figures.
+// Print writes a summary to out. took is the elapsed time, processor the processor time.
 func (s Stats) Print(out io.Writer, took, processor time.Duration) {
 	fmt.Fprintf(out, "%d schedules in %v: %.0f a minute, %.0f a minute of processor time\n", s.Schedules,
 		took.Round(time.Millisecond), float64(s.Schedules)/took.Minutes(), float64(s.Schedules)/processor.Minutes())

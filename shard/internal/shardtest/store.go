@@ -32,7 +32,7 @@ type store struct {
 	lead    ownership.Lead
 	log     [streams][]driver.Event // what a watch shows
 	uids    uint64                  // how many records were ever created
-	// where the history is replaced: by which versions two histories could be taken for one
+	// the versions of all histories; nil unless the schedule replaces the history
 	used map[used]bool
 }
 
@@ -42,7 +42,8 @@ type used struct {
 	version ownership.Version
 }
 
-// next returns the version of a record's next write. That two histories give one version to one record is left out.
+// next returns the version of a record's next write. It never gives a record a version that it had in another
+// history, which is a case that schedules leave out.
 func (s *store) next(of driver.Subject) ownership.Version {
 	s.version++
 	for s.used[used{of, s.version}] {
@@ -112,7 +113,7 @@ func (s *store) layout(c keyspace.ClusterName) *ownership.Layout {
 	return nil
 }
 
-// putLayout shows it in the stream of the shards: they are of one resource, so one watch orders them.
+// putLayout stores a layout and shows it in the stream of shards: they are of one resource, so one watch orders them.
 func (s *store) putLayout(l ownership.Layout) ownership.Version {
 	l.Version = s.next(driver.Subject{Layout: l.Cluster})
 	if old := s.layout(l.Cluster); old != nil {
@@ -135,7 +136,7 @@ func (s *store) deleteLayout(c keyspace.ClusterName) bool {
 	return true
 }
 
-// newUID names a record that is being created.
+// newUID returns the UID of a record that is being created.
 func (s *store) newUID() string {
 	s.uids++
 	return strconv.FormatUint(s.uids, 10)
@@ -180,14 +181,14 @@ func (s *store) deleteShard(id keyspace.ShardID) bool {
 	return true
 }
 
-// putContainer has a kubelet report on a container.
+// putContainer shows a kubelet's report on a container.
 func (s *store) putContainer(c ownership.ContainerSeen) {
 	s.version++
 	s.log[containers] = append(s.log[containers], driver.Seen{What: c})
 }
 
-// listing is what a list at an old position of a stream's log would have shown, in the log's order. gone adds the
-// deletions, as a process finds them that compares the list with what it knew.
+// listing returns what a list at an old position of a stream's log would have shown, in the log's order. gone adds
+// the deletions, which a process finds by comparing the list with what it knew.
 func (s *store) listing(stream stream, at int, gone bool) []driver.Event {
 	var list []driver.Event
 	seen := make([]object, 0, 16)
@@ -305,7 +306,7 @@ func (w *world) applyShard(req *request) (ownership.Outcome, ownership.Version) 
 		next := *old
 		next.Assignee = e.Assignee
 		if next == *old {
-			return ownership.Committed, old.Version // as an API server, which writes nothing then
+			return ownership.Committed, old.Version // an API server writes nothing if nothing changes
 		}
 		w.countWrite(req, *old, next)
 		return ownership.Committed, s.putShard(next)
@@ -336,7 +337,7 @@ func supersedes(old, next ownership.Layout) bool {
 		slices.Equal(next.Prefixes, old.Prefixes) && (old.UID == "" || old.UID == next.UID))
 }
 
-// snapshot is what a read shows now.
+// snapshot returns what a read shows now.
 func (w *world) snapshot(of driver.Subject) ownership.Input {
 	s := &w.store
 	switch {

@@ -21,8 +21,8 @@ import (
 //	> run 10s                time passes
 //	> show                   the records as they are
 //	> pause a 30s            or sleep, jump, crash, exit, slow-warm, slow-drain, cut, freeze, home-away: see [FaultKind]
-//	> kubelets               from now on they report how processes end; misreport a earlier: see [misreports]
-//	> lose-reply a planned   or lose-request, late, refuse: strikes the next request of a whose description begins so
+//	> kubelets               from now on kubelets report how processes end; misreport a earlier: see [misreports]
+//	> lose-reply a Planned   or lose-request, late, refuse: strikes a's next request whose String has this prefix
 //	> delete-shard west/0    or replace-shard, foreign-shard; delete-lease a; pin west/0 b
 //	> delete-layout west     or edit-layout, replace-layout, remake-cluster
 func Tell(script []byte) ([]byte, error) {
@@ -43,6 +43,12 @@ func Tell(script []byte) ([]byte, error) {
 	}
 	if w.failure != "" {
 		return out.Bytes(), fmt.Errorf("an invariant is broken %s", w.failure)
+	}
+	for i := range w.nodes {
+		for _, s := range w.nodes[i].armed {
+			return out.Bytes(), fmt.Errorf("%v never struck: %s made no request that begins with %q", s.fault.Kind,
+				w.nodes[i].name, s.subject)
+		}
 	}
 	return out.Bytes(), nil
 }
@@ -130,7 +136,7 @@ func (w *world) argument(f *Fault, arg string) error {
 	if at := slices.Index(w.names, keyspace.ClusterName(arg)); at >= 0 {
 		f.N = at
 	}
-	if bits, err := strconv.Atoi(arg); err == nil { // of a layout
+	if bits, err := strconv.Atoi(arg); err == nil { // the bits of a layout
 		for f.N %= len(w.names); f.N%3 != bits%3; {
 			f.N += len(w.names)
 		}
@@ -170,7 +176,7 @@ func (w *world) setClusters(args []string) error {
 	return nil
 }
 
-// runFor lets time pass.
+// runFor runs all events of the next d.
 func (w *world) runFor(d time.Duration) {
 	until := w.now + d
 	for len(w.queue.heap) > 0 && w.queue.heap[0].at <= until && w.failure == "" {
@@ -179,7 +185,7 @@ func (w *world) runFor(d time.Duration) {
 	w.now = until
 }
 
-// show tells what the records say, and who serves what.
+// show prints the records, and which process serves which shards.
 func (w *world) show() {
 	for i := range w.store.shards {
 		sh := &w.store.shards[i]
@@ -218,7 +224,7 @@ type strike struct {
 	subject string
 }
 
-// struck takes the fault that a story has armed for a request.
+// struck removes and returns the fault that a story has armed for a request; nil if there is none.
 func (n *node) struck(req *request) *Fault {
 	for i, s := range n.armed {
 		if strings.HasPrefix(req.String(), s.subject) {

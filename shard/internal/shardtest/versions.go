@@ -9,18 +9,21 @@ import (
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
-// A process of the previous version runs the same driver and machine, and is kept from what its version doesn't know:
-// layouts, records of later generations, that a record is retired, the UIDs of clusters. Its Lease names its version.
-// It makes and claims records as the machine does beside such a process, so it is shown one more Lease, of an owner
-// that does nothing: else the machine would make layouts as soon as it knows of no other process of that version. What
-// it has all the same, and that version lacked, isn't missed here: it makes and claims nothing beside records that
-// overlap, and knows when the store goes back.
+// A simulated process of the previous version runs the present driver and machine. It isn't shown what its version
+// doesn't know: layouts, records of later generations, retirements, the UIDs of clusters. Its Lease names its
+// version.
+//
+// It must make and claim records without layouts, as the machine does while it sees a process of an older version.
+// So it is shown one more Lease, that of the bystander.
+//
+// In two ways it is better than the real previous version: it makes and claims nothing beside records that overlap,
+// and it notices when the store goes back. The simulator doesn't cover these differences.
 
 // previousVersion is the last version of the protocol that knows no layouts.
 const previousVersion = protocol.Version - 1
 
-// bystander is the Lease that a process of the previous version is shown. Its owner is never given anything or taken
-// for dead, and, as it is fresh, says nothing about how long the fleet has existed.
+// bystander is the additional Lease that a process of the previous version is shown. It is unreadable, so its owner
+// gets no shards and is never considered dead. It is fresh, so it doesn't make the fleet look old.
 var bystander = ownership.Lease{
 	ID: "bystander", Duration: leaseDuration, Protocol: 1, Unreadable: true, Fresh: true, Version: 1,
 }
@@ -28,7 +31,7 @@ var bystander = ownership.Lease{
 // nameless reports whether the previous version ignores records of that name.
 func nameless(id keyspace.ShardID) bool { return id.Generation > 1 }
 
-// asPrevious returns what an event tells a process of the previous version; nil for nothing.
+// asPrevious returns an event as a process of the previous version sees it; nil if it sees nothing.
 func asPrevious(e driver.Event) driver.Event {
 	switch in := e.(type) {
 	case driver.Clusters:
@@ -71,7 +74,7 @@ func asPrevious(e driver.Event) driver.Event {
 	return e
 }
 
-// byPrevious returns what a process of the previous version writes.
+// byPrevious returns an effect as a process of the previous version writes it.
 func (n *node) byPrevious(e ownership.Effect) ownership.Effect {
 	switch e := e.(type) {
 	case ownership.WriteLease:
@@ -83,8 +86,8 @@ func (n *node) byPrevious(e ownership.Effect) ownership.Effect {
 	return e
 }
 
-// upgrade has a process come back as this version or, where N is odd, as the previous one. It is told to stop or, where
-// N is 2 or 3, dies.
+// upgrade ends a process, which comes back as this version or, if N is odd, as the previous one. It is told to stop
+// or, if N is 2 or 3, crashes.
 func (n *node) upgrade(f *Fault) {
 	n.nextPrevious = f.N%2 == 1
 	switch {
@@ -101,8 +104,8 @@ func (w *world) previousRuns() bool {
 	return slices.ContainsFunc(w.nodes, func(n node) bool { return n.up && n.previous })
 }
 
-// waits reports whether some of a cluster may wait for the end of the processes of the previous version: it was made
-// anew, or its layout is of a later generation, or some of its records aren't listed.
+// waits reports whether some shards of a cluster may stay unserved while processes of the previous version run: the
+// cluster was made anew, has records of a later generation, or has records that are retired or not listed.
 func (w *world) waits(c keyspace.ClusterName) bool {
 	if !w.previousRuns() {
 		return false
@@ -123,17 +126,20 @@ func (w *world) named(id keyspace.ShardID) bool {
 // finest are the smallest parts that a schedule divides a cluster into.
 var finest = keyspace.Partition(6)
 
-// givesUpNames reports whether a fault takes from the previous version the records by which it knows that it may not
-// serve a cluster, or lets generations pass before all slots have had one. It would make them beside those of a later
-// generation, so the protocol promises nothing then.
+// givesUpNames reports whether a fault could let the previous version make records of the first generation beside those
+// of a later one. That is so if the fault deletes a record in a cluster that has a layout or record of a later
+// generation, or replaces a layout or cluster before each slot has had a record of the first generation. The protocol
+// promises nothing then.
 func (w *world) givesUpNames(f *Fault, id keyspace.ShardID) bool {
-	if w.schedule.Previous == nil {
+	if !w.schedule.mixes() {
 		return false
 	}
 	c := w.names[f.N%len(w.names)]
 	switch l := w.store.layout(id.Cluster); f.Kind {
 	case DeleteShard, Replace:
-		return l != nil && l.Generation > 1
+		return l != nil && l.Generation > 1 || slices.ContainsFunc(w.store.shards, func(s ownership.Shard) bool {
+			return s.ID.Cluster == id.Cluster && nameless(s.ID)
+		})
 	case EditLayout, ReplaceLayout, RemakeCluster:
 		return slices.ContainsFunc(finest, func(p keyspace.Prefix) bool {
 			return !w.named(keyspace.ShardID{Cluster: c, Prefix: p})

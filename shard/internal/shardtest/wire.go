@@ -10,20 +10,20 @@ import (
 
 // request is a write or a read on its way.
 type request struct {
-	at       int32 // in the arena
+	at       int32 // its index in the arena
 	node     int
 	life     uint32
 	id       ownership.Incarnation
-	number   uint64 // by which it is to be answered, 0 for none
+	number   uint64 // the driver's number for the answer; 0 if it wants none
 	effect   ownership.Effect
 	of       driver.Subject
 	sentAt   time.Duration
 	patience time.Duration // how long its process waits for an answer
 	answer   driver.Written
-	read     bool // it reads
+	read     bool // it is a read
 	refuse   bool // it is refused whatever the record says
 	silent   bool // its answer is lost
-	given    bool // its process will find out that no answer comes
+	given    bool // the event by which its process learns that no answer comes is queued
 	found    ownership.Input
 }
 
@@ -77,7 +77,7 @@ func (w *world) send(n *node, r request) {
 type refusal int
 
 const (
-	overloaded refusal = iota // half of them, with the request to come back in a second
+	overloaded refusal = iota // half of them, with a Retry-After of a second
 	forbidden                 // all
 	failing                   // half of them fail
 )
@@ -105,17 +105,18 @@ func (w *world) carryOut(req *request) (answer driver.Written) {
 	return answer
 }
 
-// refusing reports whether the write that the store has before it is one of the half that it refuses.
+// refusing reports whether the store refuses the present write. It refuses half of them; in a story, all.
 func (w *world) refusing() bool { return w.now < w.refusesTill && w.upTo(2) > 0 }
 
-// undying tells a creation that could land after a user deleted the record that it made. The protocol promises nothing
-// then: the store can't tell such a request from a new one.
+// undying reports whether the request creates a record in a schedule in which records are deleted. If it arrived
+// late or twice, it could create the record again after the deletion. The protocol promises nothing then: the store
+// can't tell such a request from a new one.
 func (w *world) undying(req *request) bool {
 	_, creation := req.effect.(ownership.CreateShard)
 	return creation && w.schedule.meddled()
 }
 
-// struckBy returns the fault that is due for the request that is being sent, if there is one.
+// struckBy returns the fault that strikes the request that is being sent; nil if there is none.
 func (n *node) struckBy(req *request) *Fault {
 	if n.w.script {
 		return n.struck(req)
@@ -131,7 +132,7 @@ func (n *node) struckBy(req *request) *Fault {
 	return nil
 }
 
-// reaches reports which way messages pass between a process and the store now.
+// reaches reports whether messages now pass from a process to the store (there), and from the store to it (back).
 func (w *world) reaches(n *node) (there, back bool) {
 	if w.now < w.awayTill {
 		return false, false
@@ -146,7 +147,7 @@ func (w *world) reaches(n *node) (there, back bool) {
 func (w *world) arrive(req *request, again bool) {
 	n := &w.nodes[req.node]
 	if again && req.read {
-		return // changes nothing, and has been answered or given up
+		return // a repeated read changes nothing, and the first has been answered or given up
 	}
 	there, back := w.reaches(n)
 	if !there || req.sentAt < w.restoredAt {
@@ -178,7 +179,7 @@ func (w *world) arrive(req *request, again bool) {
 	w.push(event{at: w.now + w.leg(), kind: evReply, node: int8(req.node), life: req.life, req: req.at})
 }
 
-// giveUp lets the process find out that no answer comes.
+// giveUp queues the event by which the process learns, at the end of its patience, that no answer comes.
 func (w *world) giveUp(req *request) {
 	if req.given {
 		return
@@ -187,10 +188,10 @@ func (w *world) giveUp(req *request) {
 	w.push(event{at: req.sentAt + req.patience, kind: evTimeout, node: int8(req.node), life: req.life, req: req.at})
 }
 
-// answered hands an answer on, or that none came in time.
+// answered gives the driver the answer to a request or, if late, reports that none came in time.
 func (n *node) answered(req *request, late bool) {
 	switch {
-	case req.number == 0: // nobody waits for it
+	case req.number == 0: // the driver wants no answer
 	case req.read && late:
 		n.handle(driver.Found{Number: req.number})
 	case req.read:
@@ -202,7 +203,7 @@ func (n *node) answered(req *request, late bool) {
 		answer.Number = req.number
 		if _, renewal := req.effect.(ownership.WriteLease); renewal &&
 			answer.Outcome == ownership.Committed && req.id == n.id {
-			n.renewed = answer.Version
+			n.renewed, n.joined = answer.Version, true
 		}
 		n.handle(answer)
 	}

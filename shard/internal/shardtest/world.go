@@ -24,24 +24,25 @@ type world struct {
 	ids      []keyspace.ShardID
 	clusters map[keyspace.ClusterName]int
 	names    []keyspace.ClusterName
-	awayTill time.Duration // nobody reaches the store until then
+	awayTill time.Duration // no process reaches the store until then
 	// slowTill is until when the store takes slowBy longer, and refusesTill until when it refuses.
 	slowTill, slowBy, refusesTill time.Duration
 	refuses                       refusal
 	requests                      []*[256]request // an arena: addresses stay good
 	used                          int32           // requests in it
-	// a story runs: no chance, nothing stops by itself
+	// a story runs: nothing is random, and the run doesn't end by itself
 	script bool
-	// names of clusters that have another already
+	// further names of clusters, and for each the name that the cluster had before
 	alias map[keyspace.ClusterName]keyspace.ClusterName
-	made  map[keyspace.ClusterName]int // how often each was made
+	made  map[keyspace.ClusterName]int // how often each was made anew under its name
 
-	snapshots   map[int32]snapshot // by the fault that restores it
+	snapshots   map[int32]snapshot // by the index of the fault that restores it
 	restoredAt  time.Duration      // when the store was last set back
 	noStartTill time.Duration      // no process starts before
-	lost        bool               // records were lost when it was
-	lostBefore  [streams]int       // where that begins in the log
-	historyFrom [streams]int       // where the log goes on after what was then
+	lost        bool               // records were lost when the history was replaced
+	lostBefore  [streams]int       // what is before this in a log isn't shown any more, after the store was set back
+	historyFrom [streams]int       // where each log ended after the store was set back; no list starts earlier
+	doubted     bool               // after the last fault, a process assumed that the store was set back
 
 	checks
 	Stats
@@ -49,14 +50,14 @@ type world struct {
 	all bool      // narrate renewals and watches too
 }
 
-// Stats counts what happened.
+// Stats counts what happened in one or more runs.
 type Stats struct {
 	Schedules             int
 	Events, Steps, Writes int
-	Moves                 int // planned and on exit
+	Moves                 int // handoffs, planned and on exit
 	Claims, Seals, Lapses int
 	Restores              int
-	Proven                int // seals of who was proven to have ended
+	Proven                int // seals of incarnations that a Pod proved to have ended
 	Faults                [faultKinds]int
 }
 
@@ -86,7 +87,7 @@ func (w *world) reset(s Schedule) {
 		w.rng = rand.New(&w.pcg)
 	}
 	w.now, w.awayTill, w.slowTill, w.refusesTill = 0, 0, 0, 0
-	w.snapshots, w.restoredAt, w.noStartTill, w.lost = map[int32]snapshot{}, 0, 0, false
+	w.snapshots, w.restoredAt, w.noStartTill, w.lost, w.doubted = map[int32]snapshot{}, 0, 0, false, false
 	w.lostBefore, w.historyFrom = [streams]int{}, [streams]int{}
 	w.queue.heap, w.queue.order = w.queue.heap[:0], 0
 	w.store.reset()
@@ -127,7 +128,7 @@ func (w *world) reset(s Schedule) {
 	}
 }
 
-// addCluster makes a cluster known to the world; its shards' numbers come after all others'.
+// addCluster makes a cluster known to the world. Its shards get the next indices.
 func (w *world) addCluster(name keyspace.ClusterName, bits int) {
 	w.names = append(w.names, name)
 	w.clusters[name] = bits
@@ -151,7 +152,7 @@ func (w *world) run() {
 	}
 }
 
-// next lets one event happen.
+// next handles the next event.
 func (w *world) next() {
 	e := w.queue.pop()
 	if e.at < w.now {
@@ -205,7 +206,7 @@ func (w *world) upTo(d time.Duration) time.Duration {
 	return time.Duration(w.pcg.Uint64() % uint64(d))
 }
 
-// leg is how long a message is under way.
+// leg returns how long a message takes.
 func (w *world) leg() time.Duration { return time.Millisecond + w.upTo(10*time.Millisecond) }
 
 func (w *world) shardIndex(id keyspace.ShardID) int {
@@ -234,7 +235,7 @@ func (w *world) say(n *node, format string, args ...any) {
 	fmt.Fprintf(w.out, "%9.3fs  %-4s %s\n", w.now.Seconds(), who, fmt.Sprintf(format, args...))
 }
 
-// newRequest takes one from the arena.
+// newRequest copies a request into the arena.
 func (w *world) newRequest(r request) *request {
 	if int(w.used) == len(w.requests)*256 {
 		w.requests = append(w.requests, new([256]request))
@@ -248,7 +249,7 @@ func (w *world) newRequest(r request) *request {
 
 func (w *world) request(at int32) *request { return &w.requests[at/256][at%256] }
 
-// knownClusters is the set of clusters as a process learns it: never changed afterwards.
+// knownClusters returns the clusters that exist now, as a copy of the world's.
 func (w *world) knownClusters() driver.Clusters {
 	known := driver.Clusters{Bits: maps.Clone(w.clusters), UIDs: map[keyspace.ClusterName]string{}}
 	for name := range known.Bits {
@@ -257,7 +258,7 @@ func (w *world) knownClusters() driver.Clusters {
 	return known
 }
 
-// uid tells a cluster from those that had its name.
+// uid returns the UID of the cluster that has a name now. It differs from those of earlier clusters of that name.
 func (w *world) uid(name keyspace.ClusterName) string {
 	if alias, ok := w.alias[name]; ok {
 		name = alias

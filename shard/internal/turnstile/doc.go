@@ -1,2 +1,2 @@
-// Package turnstile lets so many through at a time, and the others in turn.
+// Package turnstile bounds how many callers do something at a time, and lets the others wait in turn.
 package turnstile

@@ -7,15 +7,17 @@ import (
 	"time"
 )
 
-// Turnstile lets so many through at a time, the others in turn. The zero value is ready. It is safe for concurrent use.
+// Turnstile bounds how many callers are inside at a time; the others wait in turn. The zero value is ready. It is
+// safe for concurrent use.
 type Turnstile struct {
 	mu     sync.Mutex // guards all below
-	most   int        // inside; 0 is any number
+	most   int        // inside at a time; 0 for any number
 	inside int
-	queue  []chan struct{} // of those that wait; closed for the one that gets a place
+	queue  []chan struct{} // of callers that wait; closed for the one that gets a place
 }
 
-// Enter waits for a place among so many, 0 for any number, which Leave gives back. It fails only with the context.
+// Enter waits for a place among this many, 0 for any number; Leave gives it back. The number also holds for callers
+// that wait already. It fails only with the context's error.
 func (t *Turnstile) Enter(ctx context.Context, most int) error {
 	t.mu.Lock()
 	t.most = most
@@ -52,8 +54,8 @@ func (t *Turnstile) Leave() {
 	t.admit()
 }
 
-// Turn waits for a place as Enter does, and gives it back when done is called, or by itself after a while: what is done
-// meanwhile may never end. Then it calls late, if that isn't nil.
+// Turn waits for a place as Enter does. The place is given back when done is called, or after length, since the
+// caller's work may never end. In the second case late is called first, unless it is nil.
 func (t *Turnstile) Turn(ctx context.Context, most int, length time.Duration, late func()) (done func(), err error) {
 	if err := t.Enter(ctx, most); err != nil {
 		return nil, err
@@ -71,7 +73,7 @@ func (t *Turnstile) Turn(ctx context.Context, most int, length time.Duration, la
 	}, nil
 }
 
-// Resize changes how many may be inside. Those that are stay.
+// Resize changes how many may be inside. Callers that are inside stay.
 func (t *Turnstile) Resize(most int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -79,14 +81,14 @@ func (t *Turnstile) Resize(most int) {
 	t.admit()
 }
 
-// Count is how many are inside, and how many wait.
+// Count returns how many callers are inside, and how many wait.
 func (t *Turnstile) Count() (inside, waiting int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.inside, len(t.queue)
 }
 
-// free and admit: call them with the lock held.
+// Call free and admit with the lock held.
 func (t *Turnstile) free() bool { return t.most == 0 || t.inside < t.most }
 
 func (t *Turnstile) admit() {

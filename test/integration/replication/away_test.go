@@ -98,7 +98,7 @@ func isGone(ctx context.Context, c client.Client, name string) error {
 	return err
 }
 
-// waitsForWest says what is missing until a source shows that its copy in west has still to go.
+// waitsForWest returns an error until a source shows that its copy in west must still be deleted.
 func waitsForWest(ctx context.Context, home client.Client, source string) error {
 	d := &appsv1.Deployment{}
 	if err := home.Get(ctx, client.ObjectKey{Namespace: "default", Name: source}, d); err != nil {

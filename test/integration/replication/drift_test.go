@@ -73,9 +73,10 @@ func driftsAreRepaired(t *testing.T, f *lab.Fleet) {
 	}
 	t.Logf("%-18s %s; the slowest: %s", "all", percentiles(all), slowestIs)
 	t.Logf("%-18s %s", "a write of our own", percentiles(asked))
-	// The target is 100 ms. The machine may be busy with other things, so what is asserted only tells repair by event
-	// from a timer: the shortest of those is 250 ms, for a failure, and most are seconds. What an API server takes for a
-	// write in the same moment comes on top, for the few requests of a repair and as many of other controllers.
+	// The target is 100 ms. The machine may be busy with other things, so the test only distinguishes repairs that
+	// events cause from those that a timer causes: the shortest timer is 250 ms, for a failure, and most are
+	// seconds. Added to that is the time that an API server takes for a write in the same moment, for the few
+	// requests of a repair and as many of other controllers.
 	const requests = 10
 	for _, percent := range []int{50, 99} {
 		most := 250 * time.Millisecond

@@ -193,9 +193,9 @@ func converged(ctx context.Context, f *lab.Fleet, n int) error {
 	return nil
 }
 
-// onceEach checks that the copies of the first n sources were each created once, and once more for each time that
-// somebody deleted them, by the API server's own audit log. It shows no success where the client was killed before the
-// reply, so then there may be one fewer.
+// onceEach checks by the API server's own audit log that the copies of the first n sources were each created once,
+// and once more for each time that somebody deleted them. The log shows no success if the client was killed before
+// the reply, so in that case there may be one fewer.
 func onceEach(t *testing.T, f *lab.Fleet, target string, n int) {
 	t.Helper()
 	creates, unknown, deletes := map[string]int{}, map[string]int{}, map[string]int{}

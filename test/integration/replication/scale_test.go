@@ -85,7 +85,7 @@ func createSources(t *testing.T, home client.Client, n int) {
 	}
 }
 
-// copied says which cluster doesn't have n copies.
+// copied returns an error that names a cluster that doesn't have n copies.
 func copied(ctx context.Context, f *lab.Fleet, clusters []string, n int) error {
 	for _, cluster := range clusters {
 		list := &appsv1.DeploymentList{}
@@ -99,7 +99,7 @@ func copied(ctx context.Context, f *lab.Fleet, clusters []string, n int) error {
 	return nil
 }
 
-// reported says which source doesn't show all of its copies yet: then more writes are to come.
+// reported returns an error until n sources show all of their copies. Before that, more writes follow.
 func reported(ctx context.Context, f *lab.Fleet, n int) error {
 	list := &appsv1.DeploymentList{}
 	if err := f.Client(lab.Home).List(ctx, list, client.InNamespace("default")); err != nil {
@@ -119,7 +119,7 @@ func reported(ctx context.Context, f *lab.Fleet, n int) error {
 	return nil
 }
 
-// committed counts our writes to Deployments that an API server didn't refuse.
+// committed counts our writes to Deployments that an API server answered with success.
 func committed(t *testing.T, f *lab.Fleet, cluster string) int {
 	t.Helper()
 	n := 0
@@ -132,7 +132,7 @@ func committed(t *testing.T, f *lab.Fleet, cluster string) int {
 	return n
 }
 
-// allReconciled says what is missing until the living replicas have reconciled n times and have nothing left to do.
+// allReconciled returns an error until the living replicas have reconciled n times and have nothing left to do.
 func allReconciled(ctx context.Context, f *lab.Fleet, n int) error {
 	done, waiting := 0.0, 0.0
 	for _, r := range f.Alive() {

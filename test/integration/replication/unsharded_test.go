@@ -54,7 +54,8 @@ func TestOneBadTargetOfTenIsPutOffWithoutShardingToo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// copied says what keeps the copies of all sources in the clusters from one on from having an image.
+	// copied returns an error unless the copies of all sources, in the clusters from number from on, have the given
+	// image.
 	copied := func(ctx context.Context, from int, image string) error {
 		for i := from; i < 10; i++ {
 			list := &appsv1.DeploymentList{}

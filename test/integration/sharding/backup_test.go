@@ -25,7 +25,7 @@ import (
 // Its planes are its own: commands run twice there, which no witness of the shared ones should see.
 func TestAWorkloadClusterThatIsRestoredFromABackupIsServedAsItIsThen(t *testing.T) {
 	f := labtest.Fleet(t, lab.Options{
-		Workloads: []string{"west"}, LeaseDuration: lease, ShardsPerCluster: shardsOfCluster, Direct: true,
+		Workloads: []string{"west"}, LeaseDuration: 2 * lease, ShardsPerCluster: shardsOfCluster, Direct: true,
 		Planes: localplane.Config{TmpfsData: true},
 	})
 	for _, name := range []string{"v1", "v2"} {
@@ -164,7 +164,7 @@ func TestAClusterThatIsAddedAfterHomeWentBackIsServedAtOnce(t *testing.T) {
 	if err := f.AddCluster(t.Context(), "east", "east"); err != nil {
 		t.Fatal(err)
 	}
-	awaitServed(t, f, "east", 45*time.Second)
+	awaitServed(t, f, "east", patience)
 	t.Logf("served %v after home was back", time.Since(began).Round(100*time.Millisecond))
 }
 

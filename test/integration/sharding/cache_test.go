@@ -17,7 +17,8 @@ import (
 	"github.com/tenure-dev/tenure/test/lab/labtest"
 )
 
-// prefixOf is the binary prefix of an object's hash. It reckons by itself, with nothing of the replicas' code.
+// prefixOf returns the binary prefix of an object's hash. It computes the hash itself and uses none of the
+// replicas' code.
 func prefixOf(uid string, bits int) string {
 	hash := fnv.New64a()
 	hash.Write([]byte(uid))
@@ -61,7 +62,7 @@ func (r *rig) cachesRight(replicas []*lab.Replica) error {
 			return err
 		}
 		for _, at := range list.Items {
-			if !at.Status.Over { // of which nothing is left to do
+			if !at.Status.Over { // something is left to do for it
 				want[cluster+"/"+prefixOf(string(at.UID), 3)]++
 			}
 		}
@@ -126,7 +127,8 @@ func (r *rig) eachWatchAsksForItsShard() {
 	}
 }
 
-// audited is what an API server logged since this test began: its log has what the tests before this one did, too.
+// audited returns what an API server logged since this test began. Its log also has what the tests before this one
+// did.
 func (r *rig) audited(cluster string) []audit.Event {
 	r.t.Helper()
 	since := func(e *audit.Event) bool { return e.Answered().After(r.began) }

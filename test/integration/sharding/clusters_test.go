@@ -16,6 +16,8 @@ import (
 	"github.com/prometheus/procfs"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,7 +25,7 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
-// edited is west's kubeconfig with something changed.
+// edited returns west's kubeconfig with something changed.
 func (r *rig) edited(change func(*clientcmdapi.Config)) []byte {
 	r.t.Helper()
 	content, err := r.ClusterKubeconfig(r.t.Context(), "west")
@@ -201,7 +203,7 @@ func peakMemory(t *testing.T, r *lab.Replica) uint64 {
 	return status.VmHWM
 }
 
-// settleWestAndEast waits until the shards of the good clusters are served; a cluster that is down has none.
+// settleWestAndEast waits until the shards of west and east are served. A cluster that is down has no holders.
 func (r *rig) settleWestAndEast() {
 	r.t.Helper()
 	r.eventually("west and east are served", func() error {
@@ -245,33 +247,45 @@ func TestClustersComeAndGoWhileReplicasRun(t *testing.T) {
 	r.start("k1")
 	r.start("k2")
 	r.settle()
-	east := r.holders()
-	if err := r.RemoveCluster(t.Context(), "west"); err != nil {
-		t.Fatal(err)
-	}
-	r.eventually("nobody holds west", func() error {
-		for name, now := range r.holders() {
-			if strings.HasPrefix(name, "west/") && now.replica != "" {
-				return fmt.Errorf("%s holds %s", now.replica, name)
+	for _, way := range []struct {
+		what string
+		take func() error
+	}{
+		{"deleted", func() error { return r.RemoveCluster(t.Context(), "west") }},
+		{"unlabelled", func() error {
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: lab.Namespace, Name: "west"}}
+			patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:null}}}`, lab.ClusterLabel)
+			return r.Client(lab.Home).Patch(t.Context(), secret, client.RawPatch(types.MergePatchType, patch))
+		}},
+	} {
+		east := r.holders()
+		if err := way.take(); err != nil {
+			t.Fatal(err)
+		}
+		r.eventually("nobody holds west, whose Secret is "+way.what, func() error {
+			for name, now := range r.holders() {
+				if strings.HasPrefix(name, "west/") && now.replica != "" {
+					return fmt.Errorf("%s holds %s", now.replica, name)
+				}
 			}
+			return nil
+		})
+		gone := r.holders()
+		late := r.createAts(10, 0, "west")
+		r.createAts(10, 0, "east")
+		r.eventually("east is served while west is gone", func() error { return r.unfinished("east") })
+		if err := r.AddCluster(t.Context(), "west", "west"); err != nil {
+			t.Fatal(err)
 		}
-		return nil
-	})
-	gone := r.holders()
-	late := r.createAts(10, 0, "west")
-	r.createAts(10, 0, "east")
-	r.eventually("east is served while west is gone", func() error { return r.unfinished("east") })
-	if err := r.AddCluster(t.Context(), "west", "west"); err != nil {
-		t.Fatal(err)
-	}
-	r.settle()
-	r.eventually(fmt.Sprintf("the %d Ats of west are DONE", len(late)), func() error { return r.unfinished("west") })
-	for name, now := range r.holders() {
-		if was := gone[name].epoch; strings.HasPrefix(name, "west/") && now.epoch <= was {
-			t.Errorf("%s came back in epoch %d after %d", name, now.epoch, was)
-		}
-		if strings.HasPrefix(name, "east/") && now.epoch < east[name].epoch {
-			t.Errorf("%s fell from epoch %d to %d", name, east[name].epoch, now.epoch)
+		r.settle()
+		r.eventually(fmt.Sprintf("the %d Ats of west are DONE", len(late)), func() error { return r.unfinished("west") })
+		for name, now := range r.holders() {
+			if was := gone[name].epoch; strings.HasPrefix(name, "west/") && now.epoch <= was {
+				t.Errorf("%s came back in epoch %d after %d", name, now.epoch, was)
+			}
+			if strings.HasPrefix(name, "east/") && now.epoch < east[name].epoch {
+				t.Errorf("%s fell from epoch %d to %d", name, east[name].epoch, now.epoch)
+			}
 		}
 	}
 }

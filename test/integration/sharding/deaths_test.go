@@ -84,7 +84,7 @@ func TestADeathThatAPodProvesDoesNotWaitForTheLease(t *testing.T) {
 	survivor, victim := r.startInPod("w1", flag), r.startInPod("w2", flag)
 	r.settle()
 	r.serves()
-	// What the survivor's kubelet says of an incarnation that isn't there proves nothing of the one that is.
+	// A kubelet's report of the death of an incarnation that doesn't exist must not count for the one that does.
 	r.report(survivor, `{"tenure.dev/incarnation":"w1-000000"}`)
 	name, err := os.ReadFile(victim.log)
 	if err != nil {

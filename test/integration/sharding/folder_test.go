@@ -13,7 +13,8 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
-// folder is one of kubeconfig files, laid out as a kubelet mounts a Secret: a change is one rename of a symbolic link.
+// folder is a folder of kubeconfig files, laid out as a kubelet mounts a Secret: a change is one rename of a
+// symbolic link.
 type folder struct {
 	path    string
 	version int
@@ -77,8 +78,9 @@ func TestClustersOfAFolderComeAreRotatedBreakAndGo(t *testing.T) {
 		}
 		return nil
 	}
-	replicas := []*lab.Replica{r.start("f1", "--kubeconfig-folder="+files.path),
-		r.start("f2", "--kubeconfig-folder="+files.path)}
+	// With this lease duration a busy machine alone makes nobody lapse.
+	flags := []string{"--kubeconfig-folder=" + files.path, "--lease-duration=10s"}
+	replicas := []*lab.Replica{r.start("f1", flags...), r.start("f2", flags...)}
 	r.settle()
 	must(r.RemoveCluster(t.Context(), "west"))
 	defer func() { // other tests expect the Secret

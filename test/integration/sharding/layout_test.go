@@ -15,7 +15,8 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
-// A record beside those of the layout was claimed once, and its epoch kept the rightful holders from writing.
+// A record beside those of the layout must never be claimed: its epoch would keep the rightful holders from
+// writing.
 func TestARecordThatTheLayoutDoesNotListIsNeverServedAndTold(t *testing.T) {
 	r := newRig(t)
 	a := r.start("layout-a")
@@ -86,7 +87,7 @@ func (r *rig) record(name string) *tenurev1alpha1.Shard {
 	return &tenurev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Namespace: lab.Namespace, Name: name}}
 }
 
-// odd is how many records a replica finds that something is wrong with.
+// odd returns how many records a replica counts as foreign.
 func (r *rig) odd(a *lab.Replica) (float64, error) {
 	m, err := a.Metrics(r.t.Context())
 	if err != nil {

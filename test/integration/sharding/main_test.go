@@ -55,8 +55,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// judge has the witness read all audit logs of a fleet, once: for the shared one they tell of all tests, and reading
-// them takes seconds.
+// judge lets the witness read all audit logs of a fleet, once. The logs of the shared fleet have the requests of
+// all tests, and reading them takes seconds.
 func judge(f *lab.Fleet, ats []witness.At) (*witness.Report, error) {
 	report, err := lab.Judge(f.Planes.Dir(), witness.Facts{Ats: ats})
 	if err == nil {
@@ -79,7 +79,7 @@ type rig struct {
 	began     time.Time
 }
 
-// facts are what all tests did: the witness reads whole logs. Tests run one after the other.
+// facts are the Ats and the names of all tests, since the witness reads whole logs. Tests run one after the other.
 var facts struct {
 	ats   []witness.At
 	tests []string // with namespace and time
@@ -178,7 +178,7 @@ func (r *rig) createAt(cluster string, after time.Duration) (*cnatv1alpha1.At, e
 	return at, nil
 }
 
-// serves has each workload cluster's At done, so that the logs hold writes to judge.
+// serves waits until an At in each workload cluster is done, so that the logs hold writes to judge.
 func (r *rig) serves() {
 	r.t.Helper()
 	r.createAts(len(r.Workloads()), 0)

@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
-// moved lists the shards that changed hands between two looks, by who held them before.
+// moved lists the shards that changed hands between two looks, by their holder before.
 func moved(before, after map[string]tenure) map[string][]string {
 	m := map[string][]string{}
 	for shard, was := range before {

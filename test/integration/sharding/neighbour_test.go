@@ -9,9 +9,9 @@ import (
 	"github.com/tenure-dev/tenure/test/lab/faultproxy"
 )
 
-// TestASlowClusterHoldsUpNoOther gives one cluster more work than can be done, because it answers everything late, and
-// looks at when another's Ats begin. With one queue for all they wait for seconds, since each worker has a slow one's
-// key.
+// TestASlowClusterHoldsUpNoOther gives one cluster more work than can be done, because it answers everything late,
+// and looks at when another cluster's Ats begin. With one queue for all clusters they would wait for seconds,
+// because every worker would be busy with the slow cluster.
 func TestASlowClusterHoldsUpNoOther(t *testing.T) {
 	r := newRig(t)
 	const rounds, inWest, inEast, delay = 10, 4, 5, 2500 * time.Millisecond
@@ -47,7 +47,8 @@ func TestASlowClusterHoldsUpNoOther(t *testing.T) {
 	median, worst := begun[len(begun)/2], begun[len(begun)-1]
 	t.Logf("beside a cluster that answers late, %d requests of which were delayed, Ats began after %v at the median, %v "+
 		"at most", late.Hits(), median, worst)
-	// Who waits for a worker with a slow one's key waits for several of its requests, whatever else the machine does.
+	// An At that waits for a worker of the slow cluster waits for several of its requests, whatever else the
+	// machine does.
 	if late.Hits() < inWest || median > delay {
 		t.Errorf("the healthy cluster suffered, want %v at the median at most", delay)
 	}

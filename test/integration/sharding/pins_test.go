@@ -10,7 +10,7 @@ import (
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 )
 
-// pin pins all shards whose names begin so to a replica; "" takes the pins away.
+// pin pins all shards whose names begin with the given text to a replica; "" takes the pins away.
 func (r *rig) pin(shards, to string) {
 	r.t.Helper()
 	if err := r.Pin(r.t.Context(), shards, func(int) string { return to }); err != nil {
@@ -18,7 +18,7 @@ func (r *rig) pin(shards, to string) {
 	}
 }
 
-// heldBy waits until a replica serves all shards whose names begin so.
+// heldBy waits until a replica serves all shards whose names begin with the given text.
 func (r *rig) heldBy(shards, replica string) {
 	r.t.Helper()
 	r.eventually("all of "+shards+" is "+replica+"'s", func() error {

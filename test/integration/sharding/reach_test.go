@@ -21,8 +21,8 @@ import (
 	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
-// TestWhoCannotReachAClusterGivesItsShardsToThoseWhoCan cuts first all replicas off one of two clusters, where nothing
-// is to move, and then one of them, whose shards of it are to be served elsewhere.
+// TestWhoCannotReachAClusterGivesItsShardsToThoseWhoCan first cuts all replicas off one of two clusters: then
+// nothing may move. Then it cuts off one of them: then its shards of that cluster must be served elsewhere.
 func TestWhoCannotReachAClusterGivesItsShardsToThoseWhoCan(t *testing.T) {
 	r := newRig(t)
 	names := []string{"w1", "w2", "w3"}
@@ -37,14 +37,15 @@ func TestWhoCannotReachAClusterGivesItsShardsToThoseWhoCan(t *testing.T) {
 	away := r.Proxy("west").Inject(faultproxy.Rule{Match: faultproxy.Match{Processes: pids}, Fault: faultproxy.Answer,
 		Status: http.StatusServiceUnavailable})
 	r.eventually("all say that they can't serve west", func() error { return r.unfit("west", 3) })
-	time.Sleep(4500 * time.Millisecond) // what they say must stand still for 3.4 s before anything moves
+	time.Sleep(4500 * time.Millisecond) // replicas' views must be unchanged for 3.4 s before anything moves
 	away.End()
 	r.eventually("all can serve west again", func() error { return r.unfit("west", 0) })
 	if now := r.holders(); !maps.Equal(before, now) {
 		t.Errorf("an API server that was away for all made shards move:\n%v\n%v", before, now)
 	}
 
-	// One alone is cut off, without a word: one that holds shards of west, which not every replica needs to.
+	// Now only one is cut off, and gets no answers at all. It must be one that holds shards of west; a replica may
+	// have none.
 	victim, held := "", map[string]int{}
 	for name, now := range before {
 		if strings.HasPrefix(name, "west/") {
@@ -66,7 +67,7 @@ func TestWhoCannotReachAClusterGivesItsShardsToThoseWhoCan(t *testing.T) {
 	})
 	took := time.Since(began)
 	t.Logf("served elsewhere after %v", took)
-	// chaos holds it to once that, on a machine that does nothing else
+	// twice what chaos allows on a machine that does nothing else
 	if most := 2 * (lease + 5*time.Second); took > most {
 		t.Errorf("west is served elsewhere after %v, want at most %v", took, most)
 	}
@@ -84,8 +85,8 @@ func TestWhoCannotReachAClusterGivesItsShardsToThoseWhoCan(t *testing.T) {
 	}
 }
 
-// TestAClusterThatTheCoordinatorNeverReachedIsServedByWhoReachesIt adds a cluster that the coordinator can't reach. It
-// can't divide what it doesn't know, so the role goes to the other replica.
+// TestAClusterThatTheCoordinatorNeverReachedIsServedByWhoReachesIt adds a cluster that the coordinator can't reach.
+// The coordinator can't divide a cluster that it doesn't know, so its role goes to the other replica.
 func TestAClusterThatTheCoordinatorNeverReachedIsServedByWhoReachesIt(t *testing.T) {
 	f := labtest.Fleet(t, lab.Options{
 		Workloads: []string{"west", "east"}, Untold: true, Bare: true, LeaseDuration: lease, ShardsPerCluster: 2,

@@ -42,7 +42,7 @@ func TestANewClusterGetsAsManyShardsAsItsObjectsNeed(t *testing.T) {
 	divided()
 	fill(t, f.Client("empty"), "after", objects)
 	labtest.Replica(t, f, "r2")
-	first.Kill() // another coordinator, who counts no more
+	first.Kill() // the next coordinator doesn't count again
 	divided()
 }
 

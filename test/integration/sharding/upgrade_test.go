@@ -49,8 +49,8 @@ func TestARetiredRecordIsRefusedToReplicasThatKnowNoLayouts(t *testing.T) {
 	}
 }
 
-// Under the CRD of the version before, a layout would lose what makes it one, and records of later generations couldn't
-// be told from the first. A new replica waits outside, and the old ones go on.
+// Under the CRD of the previous version a layout would lose the fields that make it one, and records of later
+// generations would look like those of the first. So a new replica waits and doesn't join, and the old ones go on.
 func TestAReplicaWaitsForTheCRDThatItNeeds(t *testing.T) {
 	r := newRig(t)
 	home := r.Client(lab.Home)
@@ -119,9 +119,9 @@ func TestAReplicaWaitsForTheCRDThatItNeeds(t *testing.T) {
 	r.serves()
 }
 
-// TestAFleetIsUpgradedAndRolledBackUnderLoad replaces replicas of the protocol's version before by those of this one,
-// one at a time and as a Deployment does, a new one first, and then goes back. The planes are its own: here the
-// cluster's first records are made by the older version.
+// TestAFleetIsUpgradedAndRolledBackUnderLoad replaces replicas that speak the protocol's previous version by those
+// of this one, and then goes back. It does so one at a time, and as a Deployment does, which starts a new one
+// first. The planes are its own, so that the older version makes the cluster's first records.
 func TestAFleetIsUpgradedAndRolledBackUnderLoad(t *testing.T) {
 	const every, ahead = 100 * time.Millisecond, time.Second // which a slow machine serves, too
 	before, err := lab.Build(t.Context(), t.TempDir(), lab.Before, false)
@@ -150,7 +150,7 @@ func TestAFleetIsUpgradedAndRolledBackUnderLoad(t *testing.T) {
 	fleet := []*lab.Replica{older("before-1"), older("before-2"), older("before-3")}
 	r.settle()
 	stop, stopped := make(chan struct{}), make(chan error, 1)
-	go func() { // it alone touches what is made, until it has stopped
+	go func() { // only this goroutine uses r.made until it has stopped
 		for due := time.Now(); ; due = due.Add(every) {
 			select {
 			case <-stop:
@@ -232,7 +232,7 @@ func (r *rig) serving(replicas ...*lab.Replica) {
 	})
 }
 
-// speaks fails the test unless the Leases of all members say this version of the protocol.
+// speaks fails the test unless the Leases of all members have this version of the protocol.
 func (r *rig) speaks(protocol string) {
 	r.t.Helper()
 	leases := &coordinationv1.LeaseList{}

@@ -18,8 +18,7 @@
 //
 // The proxy ends TLS with a certificate of its own, speaks HTTP/2 or HTTP/1.1 with the client as the client likes
 // (client-go takes HTTP/2), and HTTP/2 with the API server. The client's Authorization header is passed through, so
-// the API server sees the client's own service account. A client certificate can't be passed on; for clients that use
-// one, [Config].ActAs makes the proxy speak as the user of Upstream.
+// the API server sees the client's own service account. A client certificate can't be passed on.
 //
 // Answers to watches are streamed piece by piece. While a rule freezes or delays a watch, pieces are kept in memory and
 // delivered later, in order, so a client sees a server that lags, not one that forgets.

@@ -10,7 +10,8 @@ import (
 	"sync"
 )
 
-// peer finds out which process made a connection, by the kernel's tables. It works on Linux; elsewhere it is nobody.
+// peer finds out which process made a connection, by the kernel's tables. It works on Linux only; elsewhere no
+// process matches.
 type peer struct {
 	client string // the connection's end at the client, as host:port
 

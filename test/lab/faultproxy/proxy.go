@@ -22,13 +22,11 @@ import (
 
 // Config of a proxy.
 type Config struct {
-	// Upstream is the API server. Its address and CA are used, its credentials only with ActAs.
+	// Upstream is the API server. Its address and CA are used, not its credentials.
 	Upstream *rest.Config
 	// Second, if there is one, is another API server of the same cluster. Every other request goes to it, as behind a load
 	// balancer.
 	Second *rest.Config
-	// ActAs makes the proxy authenticate as the user of Upstream, whoever the client is.
-	ActAs bool
 	// Seed of the choice of requests that a Probability picks.
 	Seed uint64
 }
@@ -39,7 +37,6 @@ type Proxy struct {
 	passedOn  [2]atomic.Int64 // requests, by upstream
 	turn      atomic.Uint32
 	transport *http.Transport
-	actAs     bool
 	rules     *rules
 	server    *httptest.Server
 }
@@ -54,9 +51,7 @@ func Start(config Config) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the API server's CA: %w", err)
 	}
-	if !config.ActAs {
-		upstreamTLS.Certificates, upstreamTLS.GetClientCertificate = nil, nil
-	}
+	upstreamTLS.Certificates, upstreamTLS.GetClientCertificate = nil, nil
 	upstreams := []*url.URL{upstream}
 	if config.Second != nil {
 		second, _, err := rest.DefaultServerUrlFor(config.Second)
@@ -66,7 +61,7 @@ func Start(config Config) (*Proxy, error) {
 		upstreams = append(upstreams, second)
 	}
 	p := &Proxy{
-		upstreams: upstreams, actAs: config.ActAs, rules: newRules(config.Seed),
+		upstreams: upstreams, rules: newRules(config.Seed),
 		transport: &http.Transport{TLSClientConfig: upstreamTLS, ForceAttemptHTTP2: true, DisableCompression: true,
 			MaxIdleConnsPerHost: 64},
 	}
@@ -184,9 +179,6 @@ func (p *Proxy) forward(r *http.Request) (*http.Response, error) {
 	p.passedOn[to].Add(1)
 	out.URL.Scheme, out.URL.Host, out.Host = upstream.Scheme, upstream.Host, upstream.Host
 	out.Header.Del("Connection")
-	if p.actAs {
-		out.Header.Del("Authorization")
-	}
 	if r.ContentLength == 0 {
 		out.Body = nil
 	}

@@ -151,8 +151,8 @@ func TestARuleBefallsWhatItPicks(t *testing.T) {
 		{"a conflict is answered in the server's place", Rule{Fault: Answer, Status: 409}, 409, 0},
 		{"an expired version too", Rule{Fault: Answer, Status: 410}, 410, 0},
 		{"a lost reply was served", Rule{Fault: LoseReply}, 0, 1},
-		{"dropped replies were served, and cut when the rule ends", Rule{Fault: DropReplies, For: 2 * time.Second}, 0, 1},
-		{"a blackhole's requests were not served", Rule{Fault: Blackhole, For: 2 * time.Second}, 0, 0},
+		{"dropped replies were served, and cut when the rule ends", Rule{Fault: DropReplies, For: 5 * time.Second}, 0, 1},
+		{"a blackhole's requests were not served", Rule{Fault: Blackhole, For: 5 * time.Second}, 0, 0},
 		{"a delayed request is served", Rule{Fault: Delay, Delay: 20 * time.Millisecond}, 200, 1},
 		{"rules on watches leave others alone", Rule{Fault: CutWatch}, 200, 1},
 		{"a probability of next to nothing picks nobody", Rule{Fault: Answer, Status: 500, Probability: 1e-12}, 200, 1},
@@ -304,13 +304,13 @@ func TestADrippingAnswerComesByteByByteUntilTheRuleEnds(t *testing.T) {
 	s := newServer(t)
 	p := startProxy(t, s)
 	rule := p.Inject(Rule{Fault: Drip, Delay: 50 * time.Millisecond})
+	began, some := time.Now(), make([]byte, 2)
 	res, err := client(t, p, true).Post(p.URL()+pods, "application/json", strings.NewReader("{}"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	began, some := time.Now(), make([]byte, 2)
-	if _, err := io.ReadFull(res.Body, some); err != nil || time.Since(began) < 50*time.Millisecond {
+	if _, err := io.ReadFull(res.Body, some); err != nil || time.Since(began) < 100*time.Millisecond {
 		t.Errorf("%q after %v, %v", some, time.Since(began), err)
 	}
 	rule.End()

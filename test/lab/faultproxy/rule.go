@@ -50,8 +50,6 @@ type Match struct {
 	Verbs []string
 	// Resources as in RBAC: "pods", "ats", "ats/status". "ats" doesn't pick the status.
 	Resources []string
-	// Name is the object's.
-	Name string
 	// Agents pick a request whose User-Agent contains one of them, such as "incarnation=r1-".
 	Agents []string
 	// Processes pick what these processes of the same machine send, whatever their User-Agent.
@@ -80,12 +78,12 @@ type Rule struct {
 type request struct {
 	verb, resource, name, agent string
 
-	peer *peer // nil: nobody knows
+	peer *peer // nil: not known
 }
 
 // picks says whether a request is one of those meant.
 func (m Match) picks(r request) bool {
-	return among(m.Verbs, r.verb) && among(m.Resources, r.resource) && (m.Name == "" || m.Name == r.name) &&
+	return among(m.Verbs, r.verb) && among(m.Resources, r.resource) &&
 		(len(m.Agents) == 0 || slices.ContainsFunc(m.Agents, func(a string) bool { return strings.Contains(r.agent, a) })) &&
 		(len(m.Processes) == 0 || slices.ContainsFunc(m.Processes, r.peer.is))
 }

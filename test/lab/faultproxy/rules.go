@@ -123,7 +123,7 @@ func (rs *rules) held(r request, seen map[*Injection]bool) (*Injection, <-chan s
 	return nil, rs.changed
 }
 
-// hit counts, with the lock held. A rule that has reached its limit befalls nobody else.
+// hit counts a request that suffers the fault. The lock must be held. A rule that has reached its limit ends.
 func (rs *rules) hit(i *Injection) {
 	i.hits++
 	if i.Rule.Limit > 0 && i.hits >= i.Rule.Limit {

@@ -138,7 +138,7 @@ func Replica(t testing.TB, f *lab.Fleet, name string, flags ...string) *lab.Repl
 	return r
 }
 
-// tailLines of a replica's log are told where a test failed.
+// tailLines is how many lines of a replica's log are shown when a test fails.
 const tailLines = 30
 
 // Leave has replicas leave in order. Those that weren't killed must end well, and no log may tell of a crash or a data

@@ -16,5 +16,5 @@
 //
 // # Considerations
 //
-// Traces are kept in memory only, the last [Config].Traces of them. It ends when this process does, however that ends.
+// Only the newest traces are kept, in memory. It ends when this process does, however that ends.
 package localjaeger

@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// DefaultTraces is how many traces are kept if Config doesn't say.
-	DefaultTraces = 20000
-	portAttempts  = 3
+	// mostTraces is how many traces are kept.
+	mostTraces   = 20000
+	portAttempts = 3
 )
 
 //go:embed jaeger.yaml
@@ -35,11 +35,6 @@ type Config struct {
 	Binary string
 	// QueryPort is the port of API and web page. 0: a free one.
 	QueryPort int
-	// Traces is how many are kept, the newest. 0: DefaultTraces.
-	Traces int
-	// APIServerSampling is the share of the requests that came without a trace of their own for which API servers
-	// started with APIServerArgs begin one, in 1/1,000,000. 0, the default, traces only what a client traces.
-	APIServerSampling int
 }
 
 // Jaeger is one running Jaeger.
@@ -66,9 +61,6 @@ func Start(ctx context.Context, config Config) (*Jaeger, error) {
 		if binary, err = FindBinary(); err != nil {
 			return nil, fmt.Errorf("starting jaeger: %w", err)
 		}
-	}
-	if config.Traces == 0 {
-		config.Traces = DefaultTraces
 	}
 	var err error
 	for range portAttempts { // a free port may be taken before we listen on it
@@ -125,14 +117,14 @@ func (j *Jaeger) write(config Config, grpcPort, otlpPort int) error {
 		return fmt.Errorf("writing the configuration: %w", err)
 	}
 	defer file.Close()
-	values := map[string]int{"Traces": config.Traces, "QueryPort": config.QueryPort, "QueryGRPCPort": grpcPort,
+	values := map[string]int{"Traces": mostTraces, "QueryPort": config.QueryPort, "QueryGRPCPort": grpcPort,
 		"OTLPPort": otlpPort}
 	if err := template.Must(template.New("").Parse(configuration)).Execute(file, values); err != nil {
 		return fmt.Errorf("writing the configuration: %w", err)
 	}
-	tracing := fmt.Sprintf("apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\nendpoint: "+
-		"%s\nsamplingRatePerMillion: %d\n",
-		j.otlp, config.APIServerSampling)
+	// API servers trace only what a client traces.
+	tracing := fmt.Sprintf("apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\nendpoint: %s\n"+
+		"samplingRatePerMillion: 0\n", j.otlp)
 	if err := os.WriteFile(j.tracingFile(), []byte(tracing), 0o600); err != nil {
 		return fmt.Errorf("writing the configuration of the API servers' tracing: %w", err)
 	}
@@ -150,7 +142,7 @@ func (j *Jaeger) launch(binary string) (err error) {
 	return err
 }
 
-// probe says what is missing until the API answers and spans are taken.
+// probe returns an error until the API answers and spans are taken.
 func (j *Jaeger) probe(ctx context.Context) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, j.query+"/api/services", nil)
 	if err != nil {

@@ -35,7 +35,7 @@ var controllers = []string{
 // etcdPeer is etcd's own address as a member: a single one has no peers, but wants it.
 const etcdPeer = "unix://peer.sock:0"
 
-// etcdMember is what a cluster's only etcd is told of itself, and what a snapshot is restored for.
+// etcdMember returns the flags that describe a cluster's only etcd, for etcd itself and for restoring a snapshot.
 func etcdMember(cluster string) []string {
 	return []string{"--name=" + cluster, "--initial-advertise-peer-urls=" + etcdPeer,
 		"--initial-cluster=" + cluster + "=" + etcdPeer}

@@ -22,21 +22,18 @@ const maxNodes = 5000
 
 // Config says which control planes to start and where to put what they write.
 type Config struct {
-	// Dir holds certificates, kubeconfigs, logs, audit logs and etcd's data, one folder per cluster. Empty: a
-	// new temporary folder. A folder of an earlier run is taken up again: same certificates, same data.
+	// Dir holds certificates, kubeconfigs, logs, audit logs and etcd's data, one folder per cluster, and stays. A
+	// folder of an earlier run is taken up again: same certificates, same data. Empty: a new temporary folder.
 	Dir string
-	// Keep leaves the folder in place at Stop. A folder named by Dir is always kept.
-	Keep bool
 	// Binary is the multi-call control-plane binary. Empty: see FindBinary.
 	Binary string
 	// Clusters are the control planes to start, at least one.
 	Clusters []ClusterConfig
 	// TmpfsData puts etcd's data on /dev/shm where that exists, and turns its fsync off. For throughput runs,
-	// which would otherwise measure the disk; such data never outlives Stop, whatever Keep says. Report
-	// Plane.DataDir beside any figure.
+	// which would otherwise measure the disk; such data never outlives Stop.
 	TmpfsData bool
-	// GarbageFrom has API servers and etcds collect no garbage before each holds so many bytes, so that no collection
-	// falls into one measurement and not into another. 0: they collect it as they go.
+	// GarbageFrom makes API servers and etcds collect no garbage before each holds so many bytes, so that no
+	// collection falls into one measurement and not into another. 0: they collect it as they go.
 	GarbageFrom int64
 	// Prepare, if there is one, is called when the folder is there and before anything runs. It may put there what the
 	// API servers need, and returns flags for all of them, which come before ExtraAPIServerArgs.

@@ -32,11 +32,11 @@
 //
 // # Audit log
 //
-// Every mutating request, list and watch is in Plane.AuditLog before its response is complete, with its User-Agent,
-// object, outcome and time; a watch when it starts and when it ends. Shards (tenure.dev), Ats and created Pods carry
-// their bodies too. Names that the API server generates and the UIDs of created objects are not in it: at that level it
-// records requests, not results. Where TENURE_RIGHTS names a folder (package rights), replicas' reads of single objects
-// are in it too.
+// Every mutating request, list and watch is in Plane.AuditLog before its response is complete, with its
+// User-Agent, object, outcome and time; a watch when it starts and when it ends. Writes to Shards (tenure.dev),
+// Ats, Leases and Deployments, and created Pods, carry the request's and the stored object too. For other kinds
+// the names that the API server generates and the UIDs of created objects are missing. Where TENURE_RIGHTS names a
+// folder (package rights), replicas' reads of single objects are in it too.
 //
 // # Considerations
 //

@@ -11,10 +11,8 @@ import (
 const (
 	// temporaryPrefix marks folders that may be removed once nobody holds their lock.
 	temporaryPrefix = "tenure-planes-"
-	// keptPrefix marks folders that stay.
-	keptPrefix = "tenure-kept-"
-	lockName   = "lock"
-	sharedMem  = "/dev/shm"
+	lockName        = "lock"
+	sharedMem       = "/dev/shm"
 )
 
 // folder is a directory that this process holds: the lock inside is released by the kernel when the process ends,
@@ -26,22 +24,19 @@ type folder struct {
 }
 
 // openFolder takes the named folder, or makes a new one below parent.
-func openFolder(named, parent string, keep bool) (*folder, error) {
+func openFolder(named, parent string) (*folder, error) {
 	path, err := named, error(nil)
-	switch {
-	case named != "":
+	if named != "" {
 		if path, err = filepath.Abs(named); err == nil {
 			err = os.MkdirAll(path, 0o700)
 		}
-	case keep:
-		path, err = os.MkdirTemp(parent, keptPrefix)
-	default:
+	} else {
 		path, err = os.MkdirTemp(parent, temporaryPrefix)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("making a folder for the control planes: %w", withHint(err))
 	}
-	f := &folder{path: path, remove: named == "" && !keep}
+	f := &folder{path: path, remove: named == ""}
 	if f.lock, err = lockFolder(path); err != nil {
 		return nil, fmt.Errorf("taking the folder %s: %w", path, err)
 	}
@@ -51,7 +46,7 @@ func openFolder(named, parent string, keep bool) (*folder, error) {
 // TempDir makes a temporary folder, which remove takes away again. If this process is killed first, the next start of
 // control planes does.
 func TempDir() (path string, remove func() error, err error) {
-	f, err := openFolder("", "", false)
+	f, err := openFolder("", "")
 	if err != nil {
 		return "", nil, err
 	}

@@ -85,7 +85,7 @@ func pids(planes *Planes) []int {
 	return all
 }
 
-// gone tells whether no such process runs any more; a zombie, which waits for a parent to look, runs no more.
+// gone reports whether no such process runs any more; a zombie, which waits for a parent to look, runs no more.
 func gone(pid int) bool {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

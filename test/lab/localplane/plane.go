@@ -38,7 +38,7 @@ type Plane struct {
 	config      ClusterConfig
 	binary      string
 	dir         string
-	dataDir     string
+	dataDir     string // of etcd: below /dev/shm only if TmpfsData was asked for and possible
 	noFsync     bool
 	garbageFrom int64 // bytes, 0: GOGC decides
 	pki         *pki
@@ -65,9 +65,6 @@ func (p *Plane) Name() string { return p.config.Name }
 
 // Dir is the cluster's folder.
 func (p *Plane) Dir() string { return p.dir }
-
-// DataDir is where etcd keeps its data: below /dev/shm only if TmpfsData was asked for and possible.
-func (p *Plane) DataDir() string { return p.dataDir }
 
 // LogDir holds one log per component: etcd.log, kube-apiserver.log, ...
 func (p *Plane) LogDir() string { return filepath.Join(p.dir, "logs") }

@@ -96,14 +96,14 @@ func (c Config) binary() (string, error) {
 func layOut(config Config, binary string) (*Planes, error) {
 	sweep(os.TempDir())
 	sweep(sharedMem)
-	root, err := openFolder(config.Dir, "", config.Keep)
+	root, err := openFolder(config.Dir, "")
 	if err != nil {
 		return nil, err
 	}
 	planes := &Planes{folder: root, died: make(chan error, 1)}
 	planes.stop = sync.OnceValue(planes.stopAll)
 	if info, err := os.Stat(sharedMem); config.TmpfsData && err == nil && info.IsDir() {
-		if planes.data, err = openFolder("", sharedMem, false); err != nil {
+		if planes.data, err = openFolder("", sharedMem); err != nil {
 			return nil, errors.Join(err, root.close())
 		}
 	}

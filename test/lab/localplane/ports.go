@@ -14,8 +14,8 @@ const (
 	highestPort = 32000
 )
 
-// FreePorts returns so many different ports of 127.0.0.1 that nobody listens on now. Somebody may before the caller's
-// program does: then try again with others.
+// FreePorts returns n different ports of 127.0.0.1 on which nobody listens now. Another program may take one before
+// the caller's does: then try again with other ports.
 func FreePorts(n int) ([]int, error) {
 	var ports []int
 	var last error

@@ -73,8 +73,8 @@ func StartProcess(name, logPath string, cmd *exec.Cmd) (*Process, error) {
 	return started, nil
 }
 
-// supervise calls onDeath, once, if the process ends without having been stopped, or has done so already. Until
-// then its end is the business of whoever starts it.
+// supervise calls onDeath once if the process ends without having been stopped, or has done so already. Before
+// supervise is called, its starter has to notice its end.
 func (p *Process) supervise(onDeath func(error)) {
 	go func() {
 		<-p.done
@@ -103,7 +103,7 @@ func childEnvironment(folder string, garbageFrom int64) []string {
 	return environment
 }
 
-// signal tells the process something; one that has ended already is not an error.
+// signal sends a signal to the process; it is no error if that has ended already.
 func (p *Process) signal(signal syscall.Signal) error {
 	err := p.cmd.Process.Signal(signal)
 	if err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -133,10 +133,7 @@ func (p *Process) Stop() error {
 	return nil
 }
 
-// PID is the process's, for whoever measures it.
-func (p *Process) PID() int { return p.cmd.Process.Pid }
-
-// Ended tells whether the process has ended.
+// Ended reports whether the process has ended.
 func (p *Process) Ended() bool {
 	select {
 	case <-p.done:

@@ -26,7 +26,7 @@ func (p *Plane) Snapshot(ctx context.Context, to string) error {
 // `etcdutl snapshot restore` makes new data, and all start again at their old addresses with their old certificates.
 // bump is by how much the revision is raised above the snapshot's; it is then also marked as compacted. 0 leaves it.
 //
-// The audit logs go on. Restored tells when their history was replaced.
+// The audit logs go on. Restored returns when their history was replaced.
 func (p *Plane) Restore(ctx context.Context, snapshot string, bump uint64) error {
 	p.operation.Lock()
 	defer p.operation.Unlock()
@@ -83,7 +83,8 @@ func (p *Plane) Restore(ctx context.Context, snapshot string, bump uint64) error
 	return nil
 }
 
-// Restored is when the plane's history was replaced by a snapshot's, in order. No API server ran at those moments.
+// Restored returns the times at which the plane's history was replaced by a snapshot's, in order. No API server ran
+// at those moments.
 func (p *Plane) Restored() []time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()

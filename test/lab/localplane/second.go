@@ -93,7 +93,7 @@ func (s *Second) run(ctx context.Context, etcd *Process) (err error) {
 	return s.plane.awaitAPIServer(ctx, s.RESTConfig(), etcd, s.server)
 }
 
-// Lag delays from now on all that etcd tells the server. 0, as at the start, is no delay.
+// Lag delays from now on everything that etcd sends to the server. 0, as at the start, is no delay.
 func (s *Second) Lag(by time.Duration) { s.lag.by.Store(int64(by)) }
 
 // RESTConfig is the admin's client configuration of this server, the caller's to change.

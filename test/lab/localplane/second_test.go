@@ -56,7 +56,7 @@ func TestWhatASocketSaysComesLateAndInOrder(t *testing.T) {
 	}
 	l.by.Store(int64(time.Hour))
 	fmt.Fprintln(client, "seen at the end, if at all")
-	time.Sleep(50 * time.Millisecond) // it waits to be told
+	time.Sleep(50 * time.Millisecond) // until the line is held back by the lag
 	l.by.Store(0)
 	if err := l.close(); err != nil {
 		t.Error(err)

@@ -66,15 +66,16 @@ func Granted(below string) ([]Grant, error) {
 	return slices.SortedFunc(maps.Keys(granted), compare), nil
 }
 
-// asked are rights that no request in a log stands for, since they are asked for in passing. Without them replicas are
-// refused what they do.
+// asked are rights that no logged request shows, since they are only checked in the course of another request.
+// Without them that request is refused.
 var asked = []Right{
 	{"tenure.dev", "replications", "record"}, // by the policy of config/replication/source
 	{"apps", "deployments", "create"},        // by an apply, in a patch, of what isn't there yet
 }
 
-// streamed is the grant that stands for a list: a watch that begins with all there is needs none, but client-go falls
-// back on a list whenever a server can't stream. How often that happens is a matter of luck.
+// streamed returns the grant whose use also proves the use of a list. A watch that begins with all objects needs no
+// list, but client-go falls back on a list whenever a server can't stream. How often that happens is a matter of
+// luck.
 func (g Grant) streamed() Grant {
 	if g.Verb == "list" {
 		g.Verb = "watch"

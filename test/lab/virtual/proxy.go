@@ -109,7 +109,7 @@ func (c *Cluster) body(body []byte, header http.Header, t target) ([]byte, error
 		}
 		header.Set("Content-Type", plainJSON)
 	case "application/json-patch+json":
-		return body, nil // it changes what is there, whose namespace nobody can change
+		return body, nil // a patch of an existing object, whose namespace can't change
 	case "application/apply-patch+yaml", "application/yaml":
 		var err error
 		if body, err = yaml.YAMLToJSON(body); err != nil {
@@ -240,7 +240,7 @@ func (c *Cluster) filter(all []any, t target, objectOf func(any) (object, bool))
 	return slices.DeleteFunc(all, func(one any) bool {
 		o, ok := objectOf(one)
 		if !ok {
-			return t.all // nobody can tell whose it is
+			return t.all // it isn't known whose it is
 		}
 		if !c.has(o, t) {
 			return true

@@ -43,7 +43,7 @@ func add(t *testing.T, host *virtual.Host, name, only string) one {
 	return one{c, admin}
 }
 
-// in makes objects of each kind in a cluster, named after it; Pods and Events go as protobuf.
+// fill makes objects of each kind in a cluster, named after it; Pods and Events go as protobuf.
 func (c one) fill(t *testing.T, namespace string, n int) {
 	t.Helper()
 	for i := range n {

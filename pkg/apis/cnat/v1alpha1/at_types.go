@@ -121,12 +121,14 @@ type AtSpec struct {
 }
 
 // AtResources are the resources of an At's only container, in the words of Pods.
+// +kubebuilder:validation:XValidation:rule="!has(self.requests) || self.requests.all(name, !(name.contains('/') || name.startsWith('hugepages-')) || (has(self.limits) && name in self.limits))",message="what can't be shared, such as example.com/gpu or hugepages-2Mi, needs a limit"
 type AtResources struct {
 	// requests are what a node must have free.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=16
 	// +kubebuilder:validation:XValidation:rule="self.all(name, size(name) <= 253 && size(string(self[name])) <= 64)",message="a resource's name has at most 253 characters, a quantity 64"
 	// +kubebuilder:validation:XValidation:rule="self.all(name, !string(self[name]).startsWith('-'))",message="no quantity is negative"
+	// +kubebuilder:validation:XValidation:rule="self.all(name, name in ['cpu', 'memory', 'ephemeral-storage'] || name.startsWith('hugepages-') || name.contains('/'))",message="a resource is cpu, memory, ephemeral-storage, hugepages-SIZE, or one such as example.com/gpu"
 	Requests map[corev1.ResourceName]resource.Quantity `json:"requests,omitempty"`
 
 	// limits are what the container may use at most.
@@ -134,6 +136,7 @@ type AtResources struct {
 	// +kubebuilder:validation:MaxProperties=16
 	// +kubebuilder:validation:XValidation:rule="self.all(name, size(name) <= 253 && size(string(self[name])) <= 64)",message="a resource's name has at most 253 characters, a quantity 64"
 	// +kubebuilder:validation:XValidation:rule="self.all(name, !string(self[name]).startsWith('-'))",message="no quantity is negative"
+	// +kubebuilder:validation:XValidation:rule="self.all(name, name in ['cpu', 'memory', 'ephemeral-storage'] || name.startsWith('hugepages-') || name.contains('/'))",message="a resource is cpu, memory, ephemeral-storage, hugepages-SIZE, or one such as example.com/gpu"
 	Limits map[corev1.ResourceName]resource.Quantity `json:"limits,omitempty"`
 }
 

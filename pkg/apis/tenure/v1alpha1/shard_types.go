@@ -157,10 +157,12 @@ type ShardStatus struct {
 	// +kubebuilder:validation:MaxLength=253
 	Holder string `json:"holder,omitempty"`
 
-	// epoch grows with every new holder, and never falls.
+	// epoch grows with every new holder, and never falls. No fleet gets near the
+	// maximum: a higher one was mistyped, and left none for the holders to come.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=4611687117939015680
 	// +kubebuilder:validation:XValidation:rule="self >= oldSelf",message="epoch never falls"
 	Epoch int64 `json:"epoch,omitempty"`
 

@@ -1,6 +1,6 @@
-// Package mutants holds seeded bugs: small changes to the protocol's source, each of which the tests must catch. They
-// are data, not hooks: no production code knows of them. Command mutants builds each with `go test -overlay` and
-// expects the tests to fail.
+// Package mutants holds seeded bugs: small changes to the source of the protocol, the queue and other packages. The
+// tests must catch each of them. They are data, not hooks: no production code knows of them. Command mutants builds
+// each with `go test -overlay` and expects the tests to fail.
 package mutants
 
 import (
@@ -57,7 +57,7 @@ func read(data string) ([]Mutant, error) {
 	return all, nil
 }
 
-// Apply puts the bug into the source of its file.
+// Apply returns the source of the mutant's file with the bug. It fails unless Old occurs in the source exactly once.
 func (m Mutant) Apply(source string) (string, error) {
 	if n := strings.Count(source, m.Old); n != 1 {
 		return "", fmt.Errorf("stale mutant %q: its old snippet occurs %d times in %s, want once", m.Name, n, m.File)

@@ -1,5 +1,5 @@
-// Mutants builds the protocol and the queue with one seeded bug after another and expects their tests to fail. It
-// prints which test caught which, and fails if one got away. Run it from the module's root.
+// Mutants seeds one bug after another into the source and expects the tests to fail. It prints which test caught
+// which bug, and fails if a bug got away. Run it from the module's root.
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/shardtest/mutants"
 )
 
-// verdict is what became of one mutant.
+// verdict is the outcome of one mutant.
 type verdict struct {
 	caught string // the test that failed, "" if none did
 	took   time.Duration
@@ -44,7 +44,7 @@ func main() {
 	fs.BoolVar(&by.simOnly, "sim", false, "judge by the simulator alone")
 	fs.IntVar(&parallel, "parallel", 2, "how many to judge at once")
 	if cmd.ExecuteContext(context.Background()) != nil {
-		os.Exit(1) // it has said why
+		os.Exit(1) // the error is printed already
 	}
 }
 
@@ -91,7 +91,7 @@ func run(ctx context.Context, only string, by judge, parallel int) error {
 	return report(all, verdicts, time.Since(start))
 }
 
-// folders are those of all files that have a bug, from the module's root.
+// folders returns the folders of all files that have a bug, from the module's root.
 func folders(all []mutants.Mutant) (found []string) {
 	for _, m := range all {
 		if folder := path.Dir(m.File); !slices.Contains(found, folder) {
@@ -130,7 +130,7 @@ func report(all []mutants.Mutant, verdicts []verdict, took time.Duration) error 
 	return nil
 }
 
-// judge is what mutants are held against.
+// judge holds the settings by which mutants are judged.
 type judge struct {
 	seeds   int
 	simOnly bool
@@ -145,7 +145,7 @@ func (j judge) verdict(ctx context.Context, m mutants.Mutant, dir string) (caugh
 	if err != nil {
 		return "", err
 	}
-	// Its own tests first, then the simulator for what that runs.
+	// The tests of the bug's package come first. Bugs below shard also have the simulator.
 	var packages []string
 	if !j.simOnly {
 		packages = append(packages, path.Dir(m.File))
@@ -169,8 +169,8 @@ func (j judge) verdict(ctx context.Context, m mutants.Mutant, dir string) (caugh
 				args = append(args, "-test.run=TestSim")
 			}
 		case "plan":
-			// Timings aside, which a busy machine fails without any bug; and without notes of failures in the checkout,
-			// which later runs of the tests would take up.
+			// Skip the timing tests, which fail on a busy machine without any bug. Don't store failing inputs in the
+			// checkout, where later runs of the tests would use them.
 			args = append(args, "-test.skip=Linear", "-rapid.nofailfile")
 		}
 		test := exec.CommandContext(ctx, binary, args...)
@@ -217,8 +217,8 @@ var (
 	invariant = regexp.MustCompile(`seed \d+: (?:at [0-9.]+s: (?:\S+: )?)?([A-Za-z0-9]+:[^\n]{0,50})`)
 )
 
-// firstFailure names the innermost test that failed first, and the invariant if it was the simulator. Tests that ended
-// otherwise have caught nothing: they ran out of time, were killed, or gave up before any of them had failed.
+// firstFailure names the innermost test that failed first, and the invariant if the simulator failed. It returns an
+// error if they ended without a failed test, because they ran out of time, were killed, or gave up.
 func firstFailure(out string, ended error) (string, error) {
 	fails := failLine.FindAllStringSubmatch(out, -1)
 	switch exit := (*exec.ExitError)(nil); {

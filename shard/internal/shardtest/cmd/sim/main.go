@@ -4,11 +4,13 @@
 package main
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -36,9 +38,9 @@ func main() {
 	var s settings
 	cmd := &cobra.Command{
 		Use: "sim", Short: "Runs seeded schedules of the ownership protocol", Args: cobra.NoArgs, SilenceUsage: true,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			debug.SetGCPercent(400) // the heap is tiny
-			return s.run()
+			return s.run(cmd.Context())
 		},
 	}
 	fs := cmd.Flags()
@@ -53,12 +55,17 @@ func main() {
 	fs.StringSliceVar(&s.with, "with", nil,
 		"run only fresh schedules that have all these `kinds` of fault; --seeds still counts those that are drawn")
 	fs.IntVar(&s.workers, "workers", runtime.GOMAXPROCS(0), "how many schedules to run at once")
-	if cmd.Execute() != nil {
-		os.Exit(1) // it has said why
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if cmd.ExecuteContext(ctx) != nil {
+		os.Exit(1) // the error is printed already
 	}
 }
 
-func (s settings) run() error {
+// batch is how many fresh schedules run between two lines of progress.
+const batch = 20_000
+
+func (s settings) run(ctx context.Context) error {
 	known, err := shardtest.Regressions()
 	if err != nil {
 		return err
@@ -88,10 +95,19 @@ func (s settings) run() error {
 	start, busy := time.Now(), processorTime()
 	total := shardtest.Recorded(known, s.workers)
 	total.Add(shardtest.Seeds(1, s.old, s.workers, 0))
-	fresh := shardtest.Seeds(s.from, s.seeds, s.workers, 0, with...)
-	total.Add(fresh)
+	drawn, fresh := uint64(0), 0
+	for drawn < s.seeds && ctx.Err() == nil {
+		next := shardtest.Seeds(s.from+drawn, min(batch, s.seeds-drawn), s.workers, 0, with...)
+		drawn, fresh = min(drawn+batch, s.seeds), fresh+next.Schedules
+		total.Add(next)
+		fmt.Fprintf(os.Stderr, "%v: %d of %d fresh schedules, %d kinds of failure so far\n",
+			time.Since(start).Round(time.Second), drawn, s.seeds, len(total.Kinds))
+	}
 	total.Print(os.Stdout, time.Since(start), processorTime()-busy)
-	if s.seeds > 0 && fresh.Schedules == 0 {
+	if drawn < s.seeds {
+		return errors.Join(s.judge(total), fmt.Errorf("stopped after %d of %d fresh schedules", drawn, s.seeds))
+	}
+	if s.seeds > 0 && fresh == 0 {
 		return fmt.Errorf("none of %d fresh schedules has all of --with %s: draw more of them with --seeds", s.seeds,
 			strings.Join(s.with, ","))
 	}
@@ -130,7 +146,7 @@ func (s settings) judge(total shardtest.Total) error {
 	return fmt.Errorf("%d schedules fail, in %d ways", count, len(kinds))
 }
 
-// record adds a failure to the set that every run begins with.
+// record appends a failure to a file, which must exist.
 func record(file string, r shardtest.Regression) error {
 	line, err := r.Line()
 	if err != nil {
@@ -160,7 +176,8 @@ func (s settings) replay(schedule shardtest.Schedule) error {
 	return nil
 }
 
-// processorTime is what this process has used so far: on a busy machine the honest measure of speed.
+// processorTime returns the processor time that this process has used. On a busy machine it measures speed better
+// than elapsed time does.
 func processorTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -1,0 +1,62 @@
+package engage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+)
+
+// Redialing returns a client for requests that each have a deadline. If a deadline passes, and the server has
+// answered nothing since that request was sent, the next request uses another connection. A server that is dead, or
+// cut off, doesn't close its connections, and HTTP/2 would make all requests wait for it for 45 s, though behind a
+// load balancer there may be others. Credentials and wrappers of the transport are taken from the configuration.
+func Redialing(config *rest.Config) (*http.Client, error) {
+	r := &redialing{make: func() (http.RoundTripper, error) {
+		fresh := rest.CopyConfig(config)
+		if fresh.Dial == nil && fresh.Transport == nil { // its own: client-go shares connections between equal configurations
+			fresh.Dial = dial(&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second})
+		}
+		return rest.TransportFor(fresh)
+	}}
+	first, err := r.make()
+	if err != nil {
+		return nil, fmt.Errorf("building the transport of %s: %w", config.Host, err)
+	}
+	r.by = first
+	return &http.Client{Transport: r, Timeout: config.Timeout}, nil
+}
+
+type redialing struct {
+	make func() (http.RoundTripper, error)
+
+	mu    sync.Mutex // guards all below
+	by    http.RoundTripper
+	heard time.Time // when the server answered last
+}
+
+func (r *redialing) RoundTrip(req *http.Request) (*http.Response, error) {
+	r.mu.Lock()
+	by := r.by
+	r.mu.Unlock()
+	sent := time.Now()
+	res, err := by.RoundTrip(req)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case err == nil:
+		r.heard = time.Now()
+	case errors.Is(req.Context().Err(), context.DeadlineExceeded) && r.by == by && r.heard.Before(sent):
+		if fresh, err := r.make(); err == nil { // otherwise the last one may still come to life
+			r.by = fresh
+			utilnet.CloseIdleConnectionsFor(by)
+		}
+	}
+	return res, err
+}

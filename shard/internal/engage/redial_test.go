@@ -1,0 +1,135 @@
+package engage
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// freezer passes connections on to a server. What it has passed on until it is told to freeze stays open, and nothing
+// more comes through.
+type freezer struct {
+	net.Listener
+	to     string
+	mu     sync.Mutex // guards frozen
+	frozen []*atomic.Bool
+	dials  atomic.Int32
+}
+
+func (f *freezer) run() {
+	for {
+		from, err := f.Accept()
+		if err != nil {
+			return
+		}
+		f.dials.Add(1)
+		to, err := net.Dial("tcp", f.to)
+		if err != nil {
+			_ = from.Close()
+			continue
+		}
+		still := &atomic.Bool{}
+		f.mu.Lock()
+		f.frozen = append(f.frozen, still)
+		f.mu.Unlock()
+		pass := func(into, out net.Conn) {
+			defer into.Close()
+			defer out.Close()
+			buffer := make([]byte, 1<<14)
+			for {
+				n, err := out.Read(buffer)
+				if err != nil {
+					return
+				}
+				if !still.Load() {
+					_, _ = into.Write(buffer[:n])
+				}
+			}
+		}
+		go pass(to, from)
+		go pass(from, to)
+	}
+}
+
+func (f *freezer) freeze() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, still := range f.frozen {
+		still.Store(true)
+	}
+}
+
+func TestARequestGoesOverAnotherConnectionOnceOneHasDied(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			<-r.Context().Done()
+		}
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	between := &freezer{Listener: listener, to: server.Listener.Addr().String()}
+	defer listener.Close()
+	go between.run()
+	c, err := Redialing(&rest.Config{Host: "https://" + listener.Addr().String(),
+		TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.CloseIdleConnections()
+	get := func(path string, within time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+listener.Addr().String()+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := c.Do(req)
+		if err != nil {
+			return err
+		}
+		_, _ = io.Copy(io.Discard, res.Body)
+		return res.Body.Close()
+	}
+	if err := get("/", 10*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	// A request that takes too long beside others that don't says nothing of the connection.
+	slow := make(chan error, 1)
+	go func() { slow <- get("/slow", 2*time.Second) }()
+	for range 12 {
+		time.Sleep(150 * time.Millisecond)
+		if err := get("/", 10*time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := <-slow; err == nil || !strings.Contains(err.Error(), context.DeadlineExceeded.Error()) {
+		t.Fatalf("the slow request: %v", err)
+	}
+	if n := between.dials.Load(); n != 1 {
+		t.Fatalf("%d connections to a server that answers", n)
+	}
+	between.freeze()
+	if err := get("/", 500*time.Millisecond); err == nil {
+		t.Fatal("a dead connection answers")
+	}
+	if err := get("/", 10*time.Second); err != nil {
+		t.Errorf("after a connection has died: %v", err)
+	}
+	if n := between.dials.Load(); n != 2 {
+		t.Errorf("%d connections, want the dead one and another", n)
+	}
+}
