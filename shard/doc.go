@@ -6,7 +6,10 @@
 // Take a manager from [NewManager] instead of mcmanager.New, name the kinds, and give the controller its sources and
 // its guard from that manager:
 //
-//	mgr, err := shard.NewManager(home, provider, manager.Options{Scheme: scheme}, shard.Config{
+//	opts := manager.Options{Scheme: scheme, Cache: cache.Options{ // of home, of which the Role allows one namespace
+//		DefaultNamespaces: map[string]cache.Config{shard.DefaultNamespace: {}},
+//	}}
+//	mgr, err := shard.NewManager(home, provider, opts, shard.Config{
 //		Replica: os.Getenv("POD_NAME"),
 //		Kinds:   []shard.Kind{shard.Primary(&v1alpha1.At{}), shard.Owned(&corev1.Pod{})},
 //	})
@@ -43,8 +46,8 @@
 //
 // # Considerations
 //
-// One replica costs one write every quarter of [Config].LeaseDuration, whatever it holds. A shard costs one watch per
-// kind at its holder. A move costs at most four writes, whatever the shard holds (I5).
+// One replica makes five writes per [Config].LeaseDuration, whatever it holds: four renewals and a report of its load. A
+// shard costs one watch per kind at its holder. A move costs at most four writes, whatever the shard holds (I5).
 //
 // A program that keeps mcbuilder's For and Owns works too, with [Manager.Guard], if its kinds are declared. It then
 // pays for multicluster-runtime's own way of engaging, which doesn't tell backfill from live events and leaves

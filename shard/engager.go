@@ -23,8 +23,9 @@ const (
 	stopGrace = 2 * time.Second
 	// awarePause is the time between the first two tries to engage an unmodified controller with a shard, and
 	// awarePauseMost the longest such time. A try fails, for instance, until the CRD of a kind that it watches is there.
+	// Each try enqueues what the shard holds, and leaves a goroutine behind for each source that did start.
 	awarePause     = 100 * time.Millisecond
-	awarePauseMost = 5 * time.Second
+	awarePauseMost = 5 * time.Minute
 )
 
 // engager carries out the driver's requests at the workload clusters, for one incarnation. Its methods change gates

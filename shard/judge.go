@@ -165,9 +165,10 @@ func (j *clusterJudge) look(ctx context.Context, name keyspace.ClusterName) {
 // gone: current is false then.
 func (j *clusterJudge) conclude(name keyspace.ClusterName, way uint64, trouble error) (current bool) {
 	now := time.Now()
+	c, _ := j.clusters.known(name)
 	j.mu.Lock()
 	v := j.verdicts[name]
-	if v == nil || v.way != way {
+	if v == nil || v.way != way || c.way != way { // the verdicts follow the clusters a little later
 		if v != nil {
 			v.looking = false
 		}

@@ -187,4 +187,8 @@ func TestCredentialsThatAreRefusedToRequestsAreLookedInto(t *testing.T) {
 	if why, _ := j.trouble("west"); why != nil {
 		t.Errorf("west is in trouble by a look over another way: %v", why)
 	}
+	clusters.clusters["west"].way++ // and no look was due since
+	if j.conclude("west", c.way, errors.New("dead")) {
+		t.Error("a look over the way before was taken for one over the new way")
+	}
 }

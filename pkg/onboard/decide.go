@@ -125,15 +125,23 @@ func keepUsers(want, live *unstructured.Unstructured) {
 	if at, there := fleetVariable(want), fleetVariable(live); at != nil && there != nil {
 		expression, _ := there["expression"].(string)
 		ours, _ := at["expression"].(string)
-		names := quoted.FindAllString(expression, -1)
-		if !slices.ContainsFunc(quoted.FindAllString(ours, -1), func(n string) bool { return !slices.Contains(names, n) }) {
+		names := namesIn(expression)
+		if !slices.ContainsFunc(namesIn(ours), func(n string) bool { return !slices.Contains(names, n) }) {
 			at["expression"] = expression
 		}
 	}
 }
 
 // quoted is a name in a list of a CEL expression.
-var quoted = regexp.MustCompile(`'[^']*'`)
+var quoted = regexp.MustCompile(`'[^']*'|"[^"]*"`)
+
+func namesIn(expression string) []string {
+	names := quoted.FindAllString(expression, -1)
+	for i, name := range names {
+		names[i] = name[1 : len(name)-1]
+	}
+	return names
+}
 
 // fleetVariable returns the variable of a policy that lists the replicas' users; nil if there is none.
 func fleetVariable(policy *unstructured.Unstructured) map[string]any {

@@ -183,7 +183,7 @@ func TestWhatIsThereDecidesWhatIsDone(t *testing.T) {
 			o.Object["subjects"] = append(subjects, map[string]any{"kind": "User", "name": "replica@elsewhere"})
 		}
 		if fleet := fleetVariable(o); fleet != nil {
-			fleet["expression"] = "['system:serviceaccount:tenure-system:tenure', 'replica@elsewhere']"
+			fleet["expression"] = `["system:serviceaccount:tenure-system:tenure", 'replica@elsewhere']`
 		}
 	}
 	anotherReplica := func(o *unstructured.Unstructured) {

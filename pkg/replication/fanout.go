@@ -68,12 +68,15 @@ func (a *actor) fanOut(ctx context.Context, wish Wish, known, targets []multiclu
 	return outcomes, trouble, nil
 }
 
+// strayLook bounds one look into a cache, which waits until the cache is filled.
+const strayLook = 100 * time.Millisecond
+
 // strays returns the clusters whose cache shows a copy of this source that isn't in the record. Either somebody has
 // written an old list of copies, or a late request of an earlier holder made the copy.
 func (a *actor) strays(ctx context.Context, known, told []multicluster.ClusterName) (found []multicluster.ClusterName) {
 	ctx, cancel := context.WithTimeout(ctx, a.r.config.TargetTimeout)
 	defer cancel()
-	for _, name := range known {
+	for _, name := range known { // one whose cache can't be filled keeps neither the source waiting nor the others
 		if _, listed := slices.BinarySearch(told, name); listed || name == a.name || !a.r.health(name).Usable {
 			continue
 		}
@@ -82,7 +85,9 @@ func (a *actor) strays(ctx context.Context, known, told []multicluster.ClusterNa
 			continue // then its cache can't have shown a copy
 		}
 		copy := &appsv1.Deployment{}
-		if err := cl.GetClient().Get(ctx, a.key, copy); err != nil {
+		soon, cancel := context.WithTimeout(ctx, strayLook)
+		err = cl.GetClient().Get(soon, a.key, copy)
+		if cancel(); err != nil {
 			continue
 		}
 		view := CopyView{Source: sourceKey(a.name, a.key), SourceCluster: a.uid, Copy: copy}

@@ -13,6 +13,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
@@ -56,7 +57,9 @@ func TestOnlyReplicasWriteRecords(t *testing.T) {
 	}
 	t.Run("home", func(t *testing.T) {
 		fleet := userOf(t, f, lab.Home, lab.AccountUser)
-		create(t, home, leaseNamed("own", ""))
+		labtest.Eventually(t, "mallory's role is in force", func() error {
+			return creating(leaseNamed("own", ""))(t.Context(), home)
+		})
 		schemas(t, fleet)
 		create(t, fleet, shardNamed("held"), layoutNamed("held.layout"), leaseNamed("r1-abcde", tenurev1alpha1.RoleMember),
 			leaseNamed("tenure-coordinator", tenurev1alpha1.RoleCoordinator))
@@ -266,6 +269,8 @@ func leaseAttempts() []attempt {
 		{"the coordinator of another fleet", notYourLease, creating(leaseNamed("tenure-coordinator.blue", ""))},
 		{"the seat of the leader", notYourLease, creating(leaseNamed("tenure-leader", ""))},
 		{"a dead member kept alive", notYourLease, annotating(member, "tenure.dev/renewal", "999")},
+		{"a dead member kept alive by another field manager", notYourLease, applying(member, "mallory")},
+		{"a dead member kept alive by the prefix of its name", notYourLease, patching(member, `{"metadata":{"generateName":"m"}}`)},
 		{"a live member sealed", notYourLease, annotating(member, "tenure.dev/sealed-by", "mallory")},
 		{"the floor", notYourLease, annotating(lead, "tenure.dev/epoch-floor", "9223372036854775807")},
 		{"the coordinator's label off", notYourLease, patching(lead, `{"metadata":{"labels":{"tenure.dev/role":null}}}`)},
@@ -351,6 +356,20 @@ func patching(obj client.Object, patch string) func(context.Context, client.Clie
 
 func annotating(obj client.Object, key, value string) func(context.Context, client.Client) error {
 	return patching(obj, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, key, value))
+}
+
+// applying applies a Lease as it is, by server-side apply as another field manager.
+func applying(of *coordinationv1.Lease, manager string) func(context.Context, client.Client) error {
+	return func(ctx context.Context, c client.Client) error {
+		lease := &unstructured.Unstructured{}
+		lease.SetGroupVersionKind(coordinationv1.SchemeGroupVersion.WithKind("Lease"))
+		if err := c.Get(ctx, client.ObjectKeyFromObject(of), lease); err != nil {
+			return err
+		}
+		lease.SetManagedFields(nil)
+		lease.SetResourceVersion("")
+		return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(lease), client.FieldOwner(manager), client.ForceOwnership)
+	}
 }
 
 func labelling(obj client.Object, key, value string) func(context.Context, client.Client) error {

@@ -37,15 +37,15 @@ func (f *filter) wrap(inner toolscache.ListerWatcher) toolscache.ListerWatcher {
 		},
 		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 			opts.ShardSelector, opts.LabelSelector, opts.FieldSelector = f.shardSelector, f.labels, f.fields.ofWatch()
-			return watchServer(ctx, lw, opts, LastPause)
+			return watchServer(ctx, lw, opts, LastPause, func(error) {})
 		},
 	}}
 }
 
-// Live returns a list-watch for a few objects. Its lists show what there is now, and it pauses for at most pause
-// between two attempts while a server doesn't serve. So an informer isn't held up if the cluster was restored from a
+// Live returns a list-watch for a few objects. Its lists show what there is now, and it pauses for about pause, twice
+// that at most, between two attempts while a server doesn't serve. So an informer isn't held up if the cluster was restored from a
 // backup, didn't answer for long, or refused requests: otherwise it would insist on the version that it had, and
-// pause for half a minute. tell is called with the error of each failed list. A watch whose connection was lost may
+// pause for half a minute. tell is called with the error of each failed list, and of each watch that is refused by 429. A watch whose connection was lost may
 // resume: a caller that must know of that has to check when a watch begins again.
 func Live(inner toolscache.ListerWatcher, pause time.Duration, tell func(error)) toolscache.ListerWatcher {
 	lw := toolscache.ToListerWatcherWithContext(inner)
@@ -65,7 +65,7 @@ func Live(inner toolscache.ListerWatcher, pause time.Duration, tell func(error))
 			}
 		},
 		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-			return watchServer(ctx, lw, opts, pause)
+			return watchServer(ctx, lw, opts, pause, tell)
 		},
 	}}
 }
@@ -128,11 +128,12 @@ func (n *noting) RoundTrip(req *http.Request) (*http.Response, error) {
 func (n *noting) WrappedRoundTripper() http.RoundTripper { return n.base }
 
 // watchServer begins a watch. If an attempt got no answer, it waits until the server answers, and returns errAway. If
-// the server has too many requests (429), it tries again: a reflector would pause for up to half a minute.
+// the server has too many requests (429), it tells so and tries again: a reflector would pause for up to half a minute.
 func watchServer(ctx context.Context, lw toolscache.WatcherWithContext, opts metav1.ListOptions,
-	most time.Duration) (watch.Interface, error) {
+	most time.Duration, tell func(error)) (watch.Interface, error) {
 	w, made, err := attempt(ctx, lw, opts)
 	for between := apart(most); apierrors.IsTooManyRequests(err) && !made.lost; w, made, err = attempt(ctx, lw, opts) {
+		tell(err)
 		if err := sleep(ctx, between.Step()); err != nil {
 			return nil, err
 		}

@@ -65,6 +65,10 @@ func TestAServerThatServesAgainIsListedAndWatchedSoon(t *testing.T) {
 				if _, err := lw.WatchWithContext(t.Context(), metav1.ListOptions{}); err != nil || time.Since(back) > 2*pause {
 					t.Errorf("watched %v after its return: %v", time.Since(back), err)
 				}
+				if told < 50 {
+					t.Errorf("told %d times that the watch is refused", told)
+				}
+				told = 0
 				back = back.Add(20 * time.Second)
 			}
 			if _, err := lw.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil || time.Since(back) > 2*pause ||

@@ -56,6 +56,9 @@ func MisfitsAmong(leases []coordinationv1.Lease, kinds string) (misfits []Misfit
 }
 
 func misfit(raw *coordinationv1.Lease, kinds string) (why string, duration time.Duration) {
+	if raw.Labels[tenurev1alpha1.RoleLabel] == tenurev1alpha1.RoleCoordinator {
+		return "", 0 // the coordinators' Lease or a copy of it: no replica owns either
+	}
 	seen, err := Seen(raw)
 	if err != nil {
 		return err.Error(), 0

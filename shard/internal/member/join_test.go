@@ -40,7 +40,9 @@ func TestAReplicaRefusesToJoinWhomItCannotWorkWith(t *testing.T) {
 			s, raw := newStore(t)
 			put(t, raw, "b-1", map[string]string{tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleMember}, c.says)
 			put(t, raw, "other-1", map[string]string{tenurev1alpha1.FleetLabel: "other"}, nil) // is none of ours
-			put(t, raw, "tenure-coordinator", map[string]string{tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleCoordinator}, nil)
+			for _, name := range []string{"tenure-coordinator", "a-copy-of-it"} {
+				put(t, raw, name, map[string]string{tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleCoordinator}, nil)
+			}
 			misfits, err := s.Misfits(t.Context(), "At.x,Pod")
 			if err != nil || len(misfits) > 1 || (len(misfits) == 1) != (c.wayOut != "") {
 				t.Fatalf("it is refused by %+v (%v), want that: %v", misfits, err, c.wayOut != "")

@@ -36,7 +36,8 @@ type sighting struct {
 
 // remembered is what is known about a shard's records.
 type remembered struct {
-	epoch   Epoch // the highest
+	epoch   Epoch // no tenure has a lower one from now on
+	top     Epoch // the highest that a record was at
 	version Version
 }
 
@@ -66,7 +67,7 @@ func (r *Replica) Memory() *Memory {
 		}
 	}
 	for _, t := range r.order {
-		m.records[t.id] = remembered{t.floor, t.rec.Version}
+		m.records[t.id] = remembered{t.floor, t.top, t.rec.Version}
 	}
 	m.layouts = map[keyspace.ClusterName]Version{}
 	for _, l := range r.layoutOrder {
@@ -97,7 +98,7 @@ func (m *Memory) GoBack() {
 		}
 	}
 	for id, s := range m.records {
-		m.records[id] = remembered{epoch: s.epoch}
+		m.records[id] = remembered{epoch: s.epoch, top: s.top}
 	}
 	m.layouts, m.lead, m.settled, m.settleAt, m.another = nil, 0, false, Instant{}, true
 }
@@ -126,7 +127,7 @@ func (m *Memory) See(in Input, now Instant) {
 func (r *Replica) remember() {
 	for id, s := range r.memory.records {
 		t := r.shard(id)
-		t.floor, t.top, t.rec.Version = s.epoch, s.epoch, s.version
+		t.floor, t.top, t.rec.Version = s.epoch, s.top, s.version
 	}
 	for c, v := range r.memory.layouts {
 		r.layout(c).rec.Version = v

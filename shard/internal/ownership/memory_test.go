@@ -48,6 +48,17 @@ func TestALeaseThatStoodStillBeforeTheLapseIsSealedAfterOneDurationInAll(t *test
 	}
 }
 
+// A floor that a user raised isn't an epoch that a record was at: a lower one with this replica as holder is no sign of
+// a home cluster that went back.
+func TestAFloorThatAUserRaisedStaysAFloorForTheNextIncarnation(t *testing.T) {
+	b := newBench(t)
+	b.feed(ShardSeen{Shard{ID: west, Assignee: "b", Holder: "b", Epoch: 7, UID: "u", Floor: 1 << 40, Version: 900}})
+	b.lapsed(Lease{ID: "b", Replica: "b", Duration: lease, Version: 1000})
+	b.out = nil
+	b.feed(ShardSeen{Shard{ID: west, Assignee: "a2", Holder: "a2", Epoch: 8, UID: "u", Floor: 1 << 40, Version: 910}})
+	none[Lapse](b)
+}
+
 func TestALeaseThatWasRenewedUnseenIsWatchedAnew(t *testing.T) {
 	b := newBench(t)
 	b.lapsed(Lease{ID: "b", Replica: "b", Duration: lease, Version: 1000})
