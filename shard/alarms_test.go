@@ -310,12 +310,15 @@ func TestAnAtThatWaitsTakesLittleMemory(t *testing.T) {
 		Kind: cnatv1alpha1.GroupVersion.WithKind("At"), Namespaced: true,
 		Pack: func(o client.Object) informer.Packed { return at.Pack(o) },
 	})
-	ended := make(chan struct{})
+	ended, watched := make(chan struct{}), make(chan struct{}, 1)
 	go func() {
 		defer close(ended)
 		store.Run(ctx, listed{&toolscache.ListWatch{
-			ListWithContextFunc:  func(context.Context, metav1.ListOptions) (apiruntime.Object, error) { return fill(), nil },
-			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return events, nil },
+			ListWithContextFunc: func(context.Context, metav1.ListOptions) (apiruntime.Object, error) { return fill(), nil },
+			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+				watched <- struct{}{}
+				return events, nil
+			},
 		}}, &cnatv1alpha1.At{})
 	}()
 	defer func() { <-ended }()
@@ -323,6 +326,7 @@ func TestAnAtThatWaitsTakesLittleMemory(t *testing.T) {
 	if err := store.AwaitSync(ctx); err != nil {
 		t.Fatal(err)
 	}
+	<-watched // nobody holds the list any more
 	s := &kindSource{keys: ownKey, filter: predicate.And[client.Object](),
 		due: func(o client.Object) time.Time { return at.Due(o.(*cnatv1alpha1.At)) }}
 	e := &engagement{ctx: ctx}

@@ -269,7 +269,7 @@ func TestTheConnectionInUseIsAskedWhereItIsTheSecrets(t *testing.T) {
 	t.Cleanup(transport.CloseIdleConnections)
 	use := &Use{Ask: over(&rest.Config{Host: s.URL, Transport: transport}), Given: given}
 	for range 3 {
-		if reason, note, _ := look(t.Context(), secret, policy, time.Second, use, true); reason != ReasonUsable {
+		if reason, note, _ := look(t.Context(), secret, policy, time.Minute, use, true); reason != ReasonUsable {
 			t.Fatal(reason, note)
 		}
 	}
@@ -278,7 +278,7 @@ func TestTheConnectionInUseIsAskedWhereItIsTheSecrets(t *testing.T) {
 	}
 	use.Given = &rest.Config{Host: s.URL, BearerToken: "before it was rotated"}
 	for range 3 {
-		if reason, note, _ := look(t.Context(), secret, policy, time.Second, use, true); reason != ReasonUsable {
+		if reason, note, _ := look(t.Context(), secret, policy, time.Minute, use, true); reason != ReasonUsable {
 			t.Fatal(reason, note)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -540,11 +541,11 @@ func TestTakingAKeyCostsTheSameHoweverManyNamespacesWait(t *testing.T) {
 						cluster, namespace := tenant(key)
 						b.add(b.item(key, cluster, namespace), 0, 0, 0, ByEvent)
 					}
-					began := time.Now()
+					began := processorTime(t) // not the clock's: other programs don't count
 					for range many {
 						b.done(b.take(0).key, 0)
 					}
-					took, taken = took+time.Since(began), taken+many
+					took, taken = took+processorTime(t)-began, taken+many
 				}
 				least = min(least, took/time.Duration(taken))
 			}
@@ -575,4 +576,14 @@ func BenchmarkAKeyThroughTheQueue(b *testing.B) {
 			}
 		})
 	}
+}
+
+// processorTime is what this process has used so far.
+func processorTime(t *testing.T) time.Duration {
+	t.Helper()
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }

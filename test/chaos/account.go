@@ -114,7 +114,8 @@ func (a *account) lapsed() error {
 	var errs []error
 	for _, l := range a.logs {
 		excused := slices.ContainsFunc(a.faults, func(f fault) bool {
-			return f.Kind == paused && f.Victim == l.replica && window{f.Start, f.End}.holds(l.Time)
+			return f.Kind == paused && f.Victim == l.replica && window{f.Start, f.End}.holds(l.Time) ||
+				f.Kind == stalled && window{f.Start, f.End.Add(a.lease)}.holds(l.Time)
 		})
 		when := ""
 		switch {
@@ -185,7 +186,10 @@ var (
 	restarts   = func(f fault) bool { return f.Server }
 	answers    = func(f fault) bool { return strings.Contains(f.Rule, "Fault:answer") }
 	connection = func(f fault) bool { return f.Server || f.Rule != "" || f.Kind == paused }
-	slowness   = func(f fault) bool { return connection(f) || f.Kind == hogged || f.Kind == crowded }
+	slowness   = func(f fault) bool {
+		return connection(f) || f.Kind == hogged || f.Kind == crowded || f.Kind == stalled
+	}
+	standstill = func(f fault) bool { return f.Kind == paused || f.Kind == hogged || f.Kind == stalled }
 )
 
 const (
@@ -212,13 +216,16 @@ var excuses = []excuse{
 		regexp.MustCompile(`apiserver is shutting down|is forbidden: User|Unauthorized|failed to get server groups: unknown`),
 		restarts, restartFelt},
 	{regexp.MustCompile(`failed to get server groups: unknown`), answers, time.Second},
+	{regexp.MustCompile(`before all known HTTP paths have been installed|not yet ready to handle request`), restarts,
+		restartFelt},
+	{regexp.MustCompile(`a reconcile doesn't return although its context has ended`), standstill, feltFor},
 }
 
 // names matches the parts of an error that differ from one object to the next.
 var names = regexp.MustCompile(`[0-9][0-9a-z-]*`)
 
 // errors splits the error lines of all logs into those that a fault explains, counted by fault, and all others. In calm
-// scenarios no line is excused.
+// scenarios only a stall of the machine excuses a line.
 func (a *account) errors() (excused map[string]int, unexplained error) {
 	excused, kinds := map[string]int{}, map[string]error{}
 	for _, l := range a.logs {
@@ -239,14 +246,14 @@ func (a *account) errors() (excused map[string]int, unexplained error) {
 
 // excuse returns the fault that explains a line, nil if none does.
 func (a *account) excuse(l logged) *fault {
-	if a.calm(l.Time) {
-		return nil
-	}
 	for _, e := range excuses {
 		if !e.line.MatchString(l.Text) {
 			continue
 		}
 		for i, f := range a.faults {
+			if a.calm(l.Time) && f.Kind != stalled {
+				continue
+			}
 			if e.of(f) && f.feltBy(l.replica) && (window{f.Start, f.End.Add(e.tail)}).holds(l.Time) {
 				return &a.faults[i]
 			}

@@ -106,6 +106,22 @@ func TestEachMissIsFoundAndASoundAccountHasNone(t *testing.T) {
 				End: after(130)})
 			storm(a, says("r1", 125, "ERROR", "Reconciler error", "Unauthorized"))
 		}, ""},
+		"lapse in calm, when the machine stood still": {func(a *account) {
+			a.faults = append(a.faults, fault{Kind: stalled, Victim: "all", Start: after(12), End: after(15)})
+			storm(a, says("r2", 16, "INFO", "incarnation lapsed", ""))
+		}, ""},
+		"lapse in calm, long after the machine stood still": {func(a *account) {
+			a.faults = append(a.faults, fault{Kind: stalled, Victim: "all", Start: after(5), End: after(8)})
+			storm(a, says("r2", 16, "INFO", "incarnation lapsed", ""))
+		}, "lapse in calm: r2"},
+		"slow answers in calm, when the machine stood still": {func(a *account) {
+			a.faults = append(a.faults, fault{Kind: stalled, Victim: "all", Start: after(12), End: after(15)})
+			storm(a, says("r2", 16, "ERROR", "Reconciler error", "the cluster doesn't answer"))
+		}, ""},
+		"another error in calm, when the machine stood still": {func(a *account) {
+			a.faults = append(a.faults, fault{Kind: stalled, Victim: "all", Start: after(12), End: after(15)})
+			storm(a, says("r2", 16, "ERROR", "Reconciler error", "connection refused"))
+		}, "unexplained error"},
 		"lapse of who was paused, long after": {func(a *account) {
 			storm(a, says("r1", 50, "INFO", "incarnation lapsed", ""))
 		}, "lapse in calm: r1"},

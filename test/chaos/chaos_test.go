@@ -13,7 +13,7 @@ import (
 // TestNoInvariantBreaksInAShortStorm is a few minutes of what `make chaos` does. It asserts invariants, and no figures.
 func TestNoInvariantBreaksInAShortStorm(t *testing.T) {
 	err := play(t.Context(), settings{
-		seed: uint64(time.Now().UnixNano()) % 1_000_000, bound: 6 * time.Minute, calm: 3, faults: 16, moves: 60, rate: 20,
+		seed: uint64(time.Now().UnixNano()) % 1_000_000, bound: 10 * time.Minute, calm: 3, faults: 16, moves: 60, rate: 20,
 		lease: 5 * time.Second, replicas: 3, shards: 8, quiet: 2 * time.Second, lenient: true, patience: restWithin, slack: 1,
 		scenarios: []string{"calm", "storm", "moves"},
 	}, t.Output())

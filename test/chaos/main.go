@@ -171,6 +171,7 @@ func onPlanes(ctx context.Context, s settings, out io.Writer, do func(context.Co
 			cancel(err)
 		}
 	}()
+	go r.watchMachine(ctx)
 	if err := do(ctx, r); err != nil {
 		return err
 	}

@@ -3,7 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -78,6 +81,10 @@ func (r *run) cutOff(ctx context.Context, f *fault, most int) {
 		v := r.victim()
 		if v == nil {
 			return
+		}
+		// A replica may hold shards of the other cluster alone, and sends this one nothing then.
+		if held := slices.Sorted(maps.Keys(r.tenures(ctx, v.Name))); len(held) > 0 {
+			cluster, _, _ = strings.Cut(held[r.intN(len(held))], "/")
 		}
 		rule.Match.Processes, f.Victim = []int{v.PID()}, v.Name+" to "+cluster
 		f.Rule = fmt.Sprintf("%+v", rule)
@@ -207,7 +214,7 @@ func (r *run) deleteRecord(ctx context.Context, f *fault) {
 		return
 	}
 	s := shards[r.intN(len(shards))]
-	f.Victim = s.Name
+	f.Victim = lab.ReplicaOf(s.Status.Holder) + " of " + s.Name
 	if err := r.fleet.Client(lab.Home).Delete(ctx, &s); err != nil {
 		r.blame(err)
 		return

@@ -69,6 +69,7 @@ const (
 	paused  = "SIGSTOP/SIGCONT"
 	hogged  = "CPU hog"
 	crowded = "all replicas start, or leave" // not a fault either, but nothing is calm then
+	stalled = "stall of the machine"         // nor this, but nothing ran
 )
 
 // run is one run of chaos.

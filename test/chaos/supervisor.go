@@ -7,6 +7,21 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
+// watchMachine records when this process didn't run for a second. Then replicas may not have run either.
+func (r *run) watchMachine(ctx context.Context) {
+	const every = 100 * time.Millisecond
+	for last := time.Now(); ctx.Err() == nil; {
+		sleep(ctx, every)
+		now := time.Now()
+		if now.Sub(last) > every+time.Second {
+			r.mu.Lock()
+			r.crowds = append(r.crowds, fault{Kind: stalled, Victim: "all", Start: last, End: now})
+			r.mu.Unlock()
+		}
+		last = now
+	}
+}
+
 // supervise restarts replicas that ended by themselves, as a kubelet would. If one ends while nothing is done to it,
 // that is a bug of ours. In a storm a replica may find no home cluster when it starts, or give an incarnation up.
 func (r *run) supervise(ctx context.Context) {

@@ -40,7 +40,7 @@ func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
 	}
 	f.Fleet = labtest.Fleet(t, lab.Options{
 		Workloads: []string{"west"}, Untold: true, Empty: true, Bare: true, Direct: true, Tenure: f.tenure,
-		LeaseDuration: 4 * time.Second,
+		LeaseDuration: 10 * time.Second, // a busy machine alone makes nobody lapse
 	})
 	f.home, f.west = f.Client(lab.Home), f.Client("west")
 	admin := []string{"--kubeconfig", f.Planes.Cluster("west").Kubeconfig()}

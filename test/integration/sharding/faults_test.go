@@ -21,9 +21,9 @@ import (
 func TestANewHolderWithStaleCachesMakesNoSecondPod(t *testing.T) {
 	r := newRig(t)
 	// The future holder starts first, so that it coordinates and sees that it is warm itself.
-	r.start("c2")
+	r.start("c2", "--lease-duration=10s") // a busy machine alone makes nobody lapse: it would list afresh
 	r.settle()
-	r.start("c1")
+	r.start("c1", "--lease-duration=10s")
 	r.settle()
 	r.pin("west/", "c1")
 	r.heldBy("west/", "c1")

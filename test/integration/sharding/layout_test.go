@@ -19,8 +19,9 @@ import (
 // writing.
 func TestARecordThatTheLayoutDoesNotListIsNeverServedAndTold(t *testing.T) {
 	r := newRig(t)
-	a := r.start("layout-a")
-	r.start("layout-b")
+	const flag = "--lease-duration=10s" // a busy machine alone makes nobody lapse
+	a := r.start("layout-a", flag)
+	r.start("layout-b", flag)
 	r.settle()
 	before, home := r.holders(), r.Client(lab.Home)
 	foreign := r.record("west.p0")

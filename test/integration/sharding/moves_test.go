@@ -24,12 +24,13 @@ func moved(before, after map[string]tenure) map[string][]string {
 
 func TestAJoinMovesWhatBalanceNeedsAndACrashWhatTheDeadHeld(t *testing.T) {
 	r := newRig(t)
-	r.start("b1")
-	r.start("b2")
+	const flag = "--lease-duration=10s" // a busy machine alone makes nobody lapse
+	r.start("b1", flag)
+	r.start("b2", flag)
 	r.settle()
 	two := r.holders()
 	r.serves()
-	third := r.start("b3")
+	third := r.start("b3", flag)
 	r.settle()
 	three := r.holders()
 	n := 0

@@ -30,7 +30,7 @@ var (
 func TestRotatedBrokenAndMovedCredentialsAreNotNoticed(t *testing.T) {
 	const every, ahead = 50 * time.Millisecond, time.Second
 	r := newRig(t)
-	flags := []string{"--cluster-removal-grace=3s", "--lease-duration=10s"} // a busy machine alone makes nobody lapse
+	flags := []string{"--lease-duration=10s"} // a busy machine alone makes nobody lapse
 	replicas := []*lab.Replica{r.start("o1", flags...), r.start("o2", flags...)}
 	r.settle()
 	r.createAts(*rotationObjects, 24*time.Hour, "west")
