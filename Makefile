@@ -135,7 +135,7 @@ sim: ## the ownership protocol under faults: schedules that failed once, 100,000
 	go run ./shard/internal/shardtest/cmd/sim --seeds $(SEEDS) --record shard/internal/shardtest/testdata/regressions.jsonl
 
 .PHONY: mutants
-mutants: ## seed bugs into the protocol and the queue, one at a time; every one must be caught
+mutants: ## seed bugs into the protocol, caches, queue and reconcilers, one at a time; every one must be caught
 	go run ./shard/internal/shardtest/cmd/mutants
 
 .PHONY: chaos

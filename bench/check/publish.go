@@ -128,18 +128,22 @@ func heading(p *report.Report) string {
 	return strings.Join(parts, ", ")
 }
 
-// replaceSection puts a section in the place of the one with the same heading, or in order among the others.
+// replaceSection puts a section in the place of the one with the same heading, or in order among those of scenarios,
+// which come last. The order of the others stays.
 func replaceSection(results, section string) string {
 	title, _, _ := strings.Cut(section, "\n")
 	parts := strings.Split("\n"+results, "\n## ")
 	intro, others := strings.TrimSpace(parts[0]), parts[1:]
-	sections := []string{section}
+	var sections []string
 	for _, other := range others {
 		other = "## " + strings.TrimSpace(other) + "\n"
 		if name, _, _ := strings.Cut(other, "\n"); name != title {
 			sections = append(sections, other)
 		}
 	}
-	slices.Sort(sections)
-	return intro + "\n\n" + strings.Join(sections, "\n")
+	at := len(sections)
+	for at > 0 && sections[at-1] > section { // names of scenarios are in lower case, behind the capitals of other headings
+		at--
+	}
+	return intro + "\n\n" + strings.Join(slices.Insert(sections, at, section), "\n")
 }

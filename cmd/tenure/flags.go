@@ -100,8 +100,8 @@ func (o *options) declare(fs *pflag.FlagSet) {
 	fs.IntVar(&o.shards, "shards-per-cluster", 1<<shard.DefaultShardBits,
 		"into how many shards a new cluster is divided at most: a power of two up to 256")
 	fs.Int64Var(&o.perShard, "objects-per-shard", 1000,
-		"how many `objects` a new cluster has for each of its shards, finished ones too, as it is first seen; 0 gives each "+
-			"--shards-per-cluster")
+		"a new cluster gets one shard for this many `objects` that it has when it is first seen, finished ones too; 0 gives "+
+			"each cluster --shards-per-cluster")
 	fs.DurationVar(&o.leaseDuration, "lease-duration", shard.DefaultLeaseDuration,
 		"how long a silent replica keeps its shards; the same for all replicas")
 	fs.DurationVar(&o.drainTimeout, "drain-timeout", shard.DefaultDrainTimeout,
@@ -112,7 +112,7 @@ func (o *options) declare(fs *pflag.FlagSet) {
 	fs.IntVar(&o.workers, "workers", 16, "reconciles of each kind that run at a time for one cluster; for all together, "+
 		"and for the cluster of the Deployments that are copied, it is up to eight times as many")
 	fs.Float64Var(&o.limits.QPS, "cluster-qps", 0,
-		"`requests` a second that this replica sends to one workload cluster at the mean; 0 is no limit; "+
+		"`requests` a second that this replica sends to one workload cluster on average; 0 is no limit; "+
 			"the annotation "+kubeconfig.QPSAnnotation+" of a cluster's Secret replaces it for that cluster")
 	fs.IntVar(&o.limits.Burst, "cluster-burst", 0,
 		"how many `requests` it sends at once after a rest; 0 is as many as in a second; "+
@@ -121,12 +121,12 @@ func (o *options) declare(fs *pflag.FlagSet) {
 		"`writes` to one workload cluster that this replica waits for at a time; 0 is no limit; "+
 			"annotation "+kubeconfig.WritesAnnotation)
 	fs.Var(&choice{&o.serverFilter, "server", "client"}, "watch-filtering",
-		"server (KEP-5866, where the API server knows it), or client")
+		"who filters watches: server (where the API server knows KEP-5866), or client, the replica itself")
 	o.copying.declare(fs)
 	fs.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "`address` of the metrics endpoint; 0 turns it off")
 	fs.BoolVar(&o.metricsSecure, "metrics-secure", true,
-		"serve metrics and the status page over TLS, to who may get /metrics and "+
-			"/status in the home cluster; false serves them openly, to everybody who reaches the address")
+		"serve metrics and the status page over TLS, to users who may get /metrics "+
+			"and /status in the home cluster; false serves them to everybody who reaches the address")
 	fs.DurationVar(&o.traceSlow, "trace-slow", time.Second, "with tracing on (OTEL_EXPORTER_OTLP_ENDPOINT): keep the "+
 		"traces of reconciles that fail or take this long, whatever OTEL_TRACES_SAMPLER says; 0 to leave them to it")
 	fs.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081",

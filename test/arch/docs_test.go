@@ -85,29 +85,29 @@ func TestWhatPagesPointToIsThere(t *testing.T) {
 	}
 }
 
-// The section of CONTRIBUTING.md about the house has a table. The folders in its first cells must exist.
-func TestTheHouseHasTheRoomsThatItsPlanShows(t *testing.T) {
+// The section of CONTRIBUTING.md about the layout has a table. The folders in its first cells must exist.
+func TestTheFoldersOfContributingExist(t *testing.T) {
 	const root = "../.."
 	text, err := os.ReadFile(filepath.Join(root, "CONTRIBUTING.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, house, _ := strings.Cut(string(text), "\n## The house\n")
-	house, _, _ = strings.Cut(house, "\n## ")
-	rooms := 0
-	for line := range strings.Lines(house) {
+	_, layout, _ := strings.Cut(string(text), "\n## Layout of the code\n")
+	layout, _, _ = strings.Cut(layout, "\n## ")
+	folders := 0
+	for line := range strings.Lines(layout) {
 		if !strings.HasPrefix(line, "| ") {
 			continue
 		}
 		cell, _, _ := strings.Cut(line[2:], " |")
 		for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cell, -1) {
-			rooms++
+			folders++
 			if _, err := os.Stat(filepath.Join(root, m[1])); err != nil {
 				t.Errorf("CONTRIBUTING.md shows %s: %v", m[1], err)
 			}
 		}
 	}
-	if rooms < 20 {
-		t.Errorf("%d folders were found", rooms)
+	if folders < 20 {
+		t.Errorf("%d folders were found", folders)
 	}
 }

@@ -1,7 +1,7 @@
 // Command chaos injects faults into a running fleet and judges from the API servers' audit logs whether any invariant
 // broke.
 //
-//	go run ./test/chaos [--for 15m] [--faults 300] [--moves 1000] [--untidy 38] [--seed N]
+//	go run ./test/chaos [--for 25m] [--faults 300] [--moves 1000] [--untidy 38] [--seed N]
 //		[--scenario calm,storm,moves,untidy,handoff]
 //
 // It starts a home cluster and two workload clusters, whose kubelets it simulates itself, and replicas as processes

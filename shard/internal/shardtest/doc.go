@@ -4,7 +4,7 @@
 //
 // # What is simulated
 //
-// A [Schedule] is drawn from a seed: a few replicas and clusters, clock rates, and more than two dozen kinds of
+// A [Schedule] is drawn from a seed: a few replicas and clusters, clock rates, and some forty kinds of
 // [Fault], all of them data. A [Simulator] runs it event by event. The store has one growing version for all records,
 // as etcd has, and a watch per kind of record, between which no order is promised. A process is a [driver.Driver]: what
 // it asks for becomes messages, timers and gates, as package shard makes calls of it. In some worlds kubelets report
