@@ -87,6 +87,8 @@ type fakeCluster struct {
 	stale bool
 	// frozen makes it answer nothing.
 	frozen atomic.Bool
+	// unfilled says that its cache is never filled.
+	unfilled bool
 	// slow is how long a live read takes.
 	slow time.Duration
 	// refuses is the answer to every live read and write; nil: it serves them.
@@ -120,6 +122,10 @@ type cached struct {
 }
 
 func (c cached) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+	if c.cluster.unfilled {
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	if !c.cluster.stale {
 		return c.Client.Get(ctx, key, into, opts...)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -122,6 +123,25 @@ func TestACopyThatAnOldListDoesNotNameIsNotForgotten(t *testing.T) {
 				t.Errorf("copies: west %v, east %v", west, east)
 			}
 		})
+	}
+}
+
+func TestACacheThatIsNotFilledDelaysLittleAndHidesNoCopyElsewhere(t *testing.T) {
+	synctest.Test(t, lookBehindAnUnfilledCache)
+}
+
+func lookBehindAnUnfilledCache(t *testing.T) {
+	b := newBench(t, aSource())
+	b.live()
+	away := b.newCluster("away") // the first that is looked at
+	b.clusters["away"], away.unfilled = away, true
+	b.edit("home", "kubectl", func(d *appsv1.Deployment) {
+		d.Annotations[AnnotationClusters], d.Annotations[AnnotationCopies] = "west", "west"
+	})
+	began := time.Now()
+	b.live()
+	if took := time.Since(began); b.get("east") != nil || took > 2*time.Second {
+		t.Errorf("after %v the copy that the list doesn't name is %v", took, b.get("east"))
 	}
 }
 
