@@ -46,8 +46,8 @@
 //
 // # Considerations
 //
-// One replica makes five writes per [Config].LeaseDuration, whatever it holds: four renewals and a report of its load. A
-// shard costs one watch per kind at its holder. A move costs at most four writes, whatever the shard holds (I5).
+// One replica makes five writes per [Config].LeaseDuration, whatever it holds: four renewals and a report of its load.
+// A shard costs one watch per kind at its holder. A move costs at most four writes, whatever the shard holds (I5).
 //
 // A program that keeps mcbuilder's For and Owns works too, with [Manager.Guard], if its kinds are declared. It then
 // pays for multicluster-runtime's own way of engaging, which doesn't tell backfill from live events and leaves

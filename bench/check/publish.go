@@ -16,7 +16,8 @@ import (
 var counted = []string{"api_writes_per_object", "writes_per_copy", "writes_per_source", "watch_discarded_events"}
 
 func isCounted(figure string) bool {
-	return compare.Added(figure) || compare.Longest(figure) || slices.Contains(counted, figure[strings.LastIndexByte(figure, '.')+1:])
+	return compare.Added(figure) || compare.Longest(figure) ||
+		slices.Contains(counted, figure[strings.LastIndexByte(figure, '.')+1:])
 }
 
 // Publishable returns every reason against publishing figures of these runs, or nil.

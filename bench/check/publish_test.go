@@ -25,7 +25,8 @@ func publishable() *report.Report {
 	return r
 }
 
-const results = "# Results\n\nintro\n\n## Then\n\nfirst\n\n## Now\n\nsecond\n\n## a, small\n\nold\n\n## own, small\n\nold row\n\n## z, full\n\nkept\n"
+const results = "# Results\n\nintro\n\n## Then\n\nfirst\n\n## Now\n\nsecond\n\n" +
+	"## a, small\n\nold\n\n## own, small\n\nold row\n\n## z, full\n\nkept\n"
 
 func TestFiguresArePublishedOfAWitnessedRunOnAQuietMachineWithTheirIntervals(t *testing.T) {
 	four := func(change func(int, *report.Report)) []*report.Report {

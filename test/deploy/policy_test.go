@@ -368,7 +368,8 @@ func applying(of *coordinationv1.Lease, manager string) func(context.Context, cl
 		}
 		lease.SetManagedFields(nil)
 		lease.SetResourceVersion("")
-		return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(lease), client.FieldOwner(manager), client.ForceOwnership)
+		as := []client.ApplyOption{client.FieldOwner(manager), client.ForceOwnership}
+		return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(lease), as...)
 	}
 }
 

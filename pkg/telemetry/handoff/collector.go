@@ -39,7 +39,8 @@ func NewCollector(status func() shard.Status) *Collector {
 			[]string{"shard", "phase"}},
 		{"tenure_shard_objects", "Objects of primary kinds in a shard that this replica holds.", []string{"shard"}},
 		{"tenure_shard_load_seconds", "Seconds spent in reconciles of a shard, per second.", []string{"shard"}},
-		{"tenure_shards_unserved", "Shards, of clusters that this replica knows, that nobody serves or that have no record.", nil},
+		{"tenure_shards_unserved", "Shards that nobody serves or that have no record, of clusters that this replica " +
+			"knows.", nil},
 		{"tenure_unserved_seconds",
 			"For how long the shard that is without a live holder longest has been, as this replica " +
 				"sees it.", nil},
