@@ -76,6 +76,7 @@ func (w *world) replaceHistory(f *Fault) {
 			s.deleteLayout(l.Cluster)
 		}
 	}
+	w.replaced++
 	if len(s.leases) == 0 && !slices.ContainsFunc(s.shards, held) {
 		w.keepOut()
 	}

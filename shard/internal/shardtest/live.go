@@ -68,6 +68,8 @@ func (w *world) poll() {
 //   - 3.5: the shard's record may be missing, because records were deleted or the shard was never held. A new
 //     coordinator waits for 2.5 (BuryTime) before it makes it, and a record made by hand is left alone for as long.
 //   - 4.5: some process can't reach some cluster, or the store was set back more than once.
+//   - 6.5: records may be missing, and the store's history was replaced more than once. A process that notices the
+//     second time only by the records that it makes waits for BuryTime again.
 //   - 8: some process can't reach some cluster, and records may be missing. Another replica takes the role of a
 //     coordinator that doesn't know the cluster after 3.5.
 func (w *world) deadline(shard int) time.Duration {
@@ -80,6 +82,8 @@ func (w *world) deadline(shard int) time.Duration {
 	switch {
 	case w.schedule.unfair() && recordsMayMiss:
 		return 8*lease + time.Second
+	case w.replaced > 1 && recordsMayMiss:
+		return lease*13/2 + time.Second
 	case w.schedule.unfair(), w.Restores > 1: // a process that notices the second restore late waits again
 		return lease*9/2 + time.Second
 	case recordsMayMiss:

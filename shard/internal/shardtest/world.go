@@ -40,6 +40,7 @@ type world struct {
 	restoredAt  time.Duration      // when the store was last set back
 	noStartTill time.Duration      // no process starts before
 	lost        bool               // records were lost when the history was replaced
+	replaced    int                // how often the history was replaced, or much of it lost
 	lostBefore  [streams]int       // what is before this in a log isn't shown any more, after the store was set back
 	historyFrom [streams]int       // where each log ended after the store was set back; no list starts earlier
 	doubted     bool               // after the last fault, a process assumed that the store was set back
