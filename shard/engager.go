@@ -88,7 +88,7 @@ func (g *engager) step(name StepName, id keyspace.ShardID, record string) Step {
 // never will be, delays nothing else. Once it is synced, all keys of the shard are enqueued again, since any of them
 // may have objects there.
 func (g *engager) reach(e *engagement) {
-	if !g.roster.reaches() { // true in most fleets: don't look through a thousand clusters for each shard
+	if !g.roster.reaches(e.id.Cluster) { // as for most shards: don't look through a thousand clusters for each
 		return
 	}
 	all := g.clusters.all()

@@ -47,6 +47,7 @@ type clusterJudge struct {
 
 	mu       sync.Mutex // guards all below
 	verdicts map[keyspace.ClusterName]*clusterVerdict
+	watched  int // how many clusters are looked at regularly
 }
 
 // clusterVerdict is what is known of one cluster.
@@ -99,8 +100,12 @@ func (j *clusterJudge) due(now time.Time) (names []keyspace.ClusterName) {
 			delete(j.verdicts, name)
 		}
 	}
+	j.watched = 0
 	for name, c := range all {
 		v := j.verdict(name, c.way)
+		if here[name] || v.trouble != nil {
+			j.watched++
+		}
 		if !here[name] && now.Sub(v.rested) >= restsAfter*j.every {
 			v.rested = now
 			c.via.Rest() // looks, and other occasional requests, leave a connection open
@@ -181,7 +186,7 @@ func (j *clusterJudge) conclude(name keyspace.ClusterName, way uint64, trouble e
 	}
 	was := v.trouble
 	v.looking, v.known, v.trouble, v.looked = false, true, trouble, now
-	pause := max(j.every, time.Duration(len(j.verdicts))*time.Second/looksPerSecond)
+	pause := max(j.every, time.Duration(j.watched)*time.Second/looksPerSecond)
 	v.next = now.Add(pause - pause/8 + rand.N(pause/4)) // so that replicas don't look all at once
 	j.mu.Unlock()
 	switch {

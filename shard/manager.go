@@ -204,6 +204,13 @@ func (m *Manager) Status() Status {
 	return st
 }
 
+// Coordinates reports whether the replica is a member of the fleet and its coordinator. Unlike [Manager.Status], it
+// costs nothing. It is safe for concurrent use.
+func (m *Manager) Coordinates() bool {
+	st := m.node.status.Load()
+	return st.Coordinator && st.Member
+}
+
 // ErrNotStarted says that the manager doesn't watch the records yet.
 var ErrNotStarted = errors.New("the records of the home cluster aren't watched yet")
 

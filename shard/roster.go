@@ -113,9 +113,9 @@ func (r *roster) addIndex(i engage.Index) {
 	r.indexes = append(r.indexes, i)
 }
 
-// reaches reports whether shards look for any kind in clusters other than their own.
-func (r *roster) reaches() bool {
-	return slices.ContainsFunc(r.kinds, func(k Kind) bool { return k.Remote })
+// reaches reports whether shards of a cluster look for any kind in other clusters.
+func (r *roster) reaches(from keyspace.ClusterName) bool {
+	return slices.ContainsFunc(r.kinds, func(k Kind) bool { return k.Remote && k.in(from) })
 }
 
 // options returns those of a cluster's shards: over their own cluster, or over all others (remote).

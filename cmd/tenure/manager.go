@@ -90,10 +90,7 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 			sharded.SetLimits(multicluster.ClusterName(name), &limits)
 			return err
 		}
-		renewal.Owner = func() bool {
-			s := sharded.Status()
-			return s.Coordinator && s.Member
-		}
+		renewal.Owner = func() bool { return sharded.Coordinates() }
 	}
 	health := clusterhealth.New(watched)
 	breakers, connected := &shard.Breakers{}, []func(*rest.Config) error{kubeconfig.Pin, tune, see.wrap}
@@ -184,6 +181,7 @@ func cacheOf(namespace string) cache.NewCacheFunc {
 	return func(home *rest.Config, opts cache.Options) (cache.Cache, error) {
 		clusters := labels.SelectorFromSet(labels.Set{kubeconfig.Label: "true"})
 		opts.DefaultNamespaces = map[string]cache.Config{namespace: {LabelSelector: clusters}}
+		opts.DefaultTransform = kubeconfig.Trim
 		return cache.New(home, opts)
 	}
 }

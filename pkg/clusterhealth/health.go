@@ -119,6 +119,10 @@ func New(cfg Config) *Health {
 		complaints: map[string]complaint{}}
 }
 
+// looksAtOnce is how many clusters are looked at at a time. One that doesn't answer takes seconds, and looks at others
+// shouldn't be late because a hundred are like that.
+const looksAtOnce = 128
+
 // SetupWithManager adds Health to the home cluster's manager. It runs in every replica.
 func (h *Health) SetupWithManager(mgr mcmanager.Manager) error {
 	local := mgr.GetLocalManager()
@@ -126,7 +130,7 @@ func (h *Health) SetupWithManager(mgr mcmanager.Manager) error {
 	everywhere := false // every replica reports its own view
 	return ctrl.NewControllerManagedBy(local).Named("clusterhealth").
 		For(&corev1.Secret{}, builder.WithPredicates(kubeconfig.Secrets(h.cfg.Namespace))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 16, NeedLeaderElection: &everywhere}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: looksAtOnce, NeedLeaderElection: &everywhere}).
 		Complete(h)
 }
 

@@ -31,7 +31,7 @@ const (
 	// askTimeout bounds the wait for one workload cluster. asksAtOnce is how many are asked at a time. asksWithin
 	// bounds all of that, so that hundreds of clusters that don't answer leave time for the rest.
 	askTimeout = 3 * time.Second
-	asksAtOnce = 32
+	asksAtOnce = 128
 	asksWithin = 10 * time.Second
 )
 
@@ -45,6 +45,8 @@ type Gatherer struct {
 	Of keyspace.Fleet
 	// Ask reports whether the workload clusters are asked if they can be used.
 	Ask bool
+
+	only string // the only cluster to ask; "" for all
 }
 
 // scheme knows all kinds that are read here.
@@ -220,7 +222,7 @@ func (g Gatherer) answers(ctx context.Context, secrets []corev1.Secret,
 	var wg sync.WaitGroup
 	for i := range secrets {
 		all[i] = Answer{Cluster: keyspace.ClusterName(secrets[i].Name), Since: secrets[i].CreationTimestamp.Time}
-		if _, ok := but[secrets[i].Name]; ok || !g.Ask {
+		if _, ok := but[secrets[i].Name]; ok || !g.Ask || g.only != "" && g.only != secrets[i].Name {
 			continue
 		}
 		unasked++
@@ -285,6 +287,9 @@ func (g Gatherer) Why(ctx context.Context, object Object, workload *rest.Config)
 		return Question{}, err
 	}
 	q := Question{Object: object}
+	if object.Kind == kindAt {
+		g.only = string(object.Cluster)
+	}
 	if q.Fleet, err = g.fleet(ctx, home); err != nil {
 		return Question{}, err
 	}

@@ -115,14 +115,18 @@ func (r *Renewer) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 		r.forget(req.Name)
 		return ctrl.Result{}, nil
 	}
-	held := hold(secret, r.cfg.Policy)
-	if !held.Renewed { // until the Secret changes
+	if !requested(secret) { // until the Secret changes
 		r.forget(req.Name)
 		return ctrl.Result{}, nil
 	}
-	if r.cfg.Owner != nil && !r.cfg.Owner() {
+	if r.cfg.Owner != nil && !r.cfg.Owner() { // before the kubeconfig is parsed: so it is at all replicas but one
 		r.forget(req.Name)
 		return ctrl.Result{RequeueAfter: lookAgain}, nil
+	}
+	held := hold(secret, r.cfg.Policy)
+	if !held.Renewed {
+		r.forget(req.Name)
+		return ctrl.Result{}, nil
 	}
 	now := r.cfg.Now()
 	t := r.try(req.Name)
@@ -209,6 +213,8 @@ func (r *Renewer) replace(ctx context.Context, secret *corev1.Secret, held Held)
 		return made, err
 	}
 	config.Timeout, config.QPS, config.UserAgent = renewTimeout, -1, "tenure (renewal)"
+	config.DisableCompression = true // a small answer could become a large one
+	config.Wrap(kubeconfig.Bounded)
 	token, _, err := requestToken(ctx, config, max(held.Expires.Sub(held.issued), shortestLife))
 	switch {
 	case apierrors.IsForbidden(err):

@@ -126,9 +126,15 @@ func (r *Replica) healthSeen(in Health) {
 	case was == unusable:
 		s.lost.hold(r)
 	}
-	r.fit.stale = true
-	if s.health != was || in.Usable {
-		r.touchCluster(in.Cluster) // a claim may wait for this
+	if s.health != was {
+		r.fit.stale = true
+		r.touchCluster(in.Cluster)
+		return
+	}
+	for _, t := range r.of(in.Cluster) { // most looks show nothing new
+		if t.probing && in.Usable { // a claim waits for one
+			r.touch(t)
+		}
 	}
 }
 

@@ -276,3 +276,15 @@ func TestAReplicaSaysThatItDoesNotKnowAClusterEachTimeItsRecordsComeBack(t *test
 		}
 	}
 }
+
+// With a thousand clusters, looks that show nothing new come all the time.
+func TestALookThatShowsNothingNewCausesNoWork(t *testing.T) {
+	b := newBench(t)
+	b.seen(Shard{Assignee: "b", Holder: "b", Epoch: 1})
+	b.feed(Health{Cluster: "west", Usable: true})
+	b.r.fit.stale, b.r.replan = false, false
+	b.r.healthSeen(Health{Cluster: "west", Usable: true})
+	if b.r.fit.stale || b.r.replan {
+		t.Errorf("fitness is computed anew: %v; planned anew: %v", b.r.fit.stale, b.r.replan)
+	}
+}
