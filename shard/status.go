@@ -174,8 +174,8 @@ func (r *report) survey(ctx context.Context, records client.Reader, cfg Config, 
 	for name, served := range d.Aliases() {
 		odd = append(odd, inspect.Odd{
 			Record: keyspace.LayoutName(cfg.Fleet, served), Reason: "ClusterHasTwoNames",
-			Note: fmt.Sprintf("cluster %s is cluster %s under another name, and is served under that: remove the Secret %s",
-				name, served, name),
+			Note: fmt.Sprintf("cluster %s is cluster %s under another name, and is served under that: find out which Secret is "+
+				"right, and remove the other", name, served),
 		})
 	}
 	r.teller.tellAll(ctx, slices.Concat(odd, gone), now)

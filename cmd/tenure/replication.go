@@ -103,7 +103,7 @@ func (o *options) replicationKinds() []shard.Kind {
 	}
 	source, copies := shard.Primary(&appsv1.Deployment{}), shard.Copies(&appsv1.Deployment{})
 	source.In, copies.In = o.isSource, o.isSource
-	copies.Transform = replication.TrimCopy
+	source.Transform, copies.Transform = replication.TrimSource, replication.TrimCopy
 	return []shard.Kind{source, copies}
 }
 

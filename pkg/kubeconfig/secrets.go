@@ -1,9 +1,25 @@
 package kubeconfig
 
 import (
+	"bytes"
+
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 )
+
+// Trim is a cache transform. Of a Secret it keeps the kubeconfig, and of one that is too long enough to be refused:
+// whoever may create Secrets could fill the memory with the rest.
+func Trim(object any) (any, error) {
+	if s, ok := object.(*corev1.Secret); ok {
+		text, found := s.Data[Key]
+		s.ManagedFields, s.Data = nil, nil
+		if found {
+			s.Data = map[string][]byte{Key: bytes.Clone(text[:min(len(text), maxText+1)])}
+		}
+	}
+	return object, nil
+}
 
 // Secrets selects the kubeconfig Secrets of a namespace: those whose [Label] is "true".
 func Secrets(namespace string) predicate.Predicate {

@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -8,6 +9,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
+
+// TrimSource is a cache transform for the cluster of the sources. Of a Deployment that isn't a source it keeps what
+// shows that it once was one: all Deployments of a cluster could be large.
+func TrimSource(object any) (any, error) {
+	d, ok := object.(*appsv1.Deployment)
+	if !ok || isSource(d.Labels, d.Finalizers) {
+		return object, nil
+	}
+	d.ManagedFields, d.Spec = nil, appsv1.DeploymentSpec{}
+	maps.DeleteFunc(d.Annotations, func(key, _ string) bool { return !strings.HasPrefix(key, prefix) })
+	return d, nil
+}
 
 // TrimCopy is a cache transform for copies. It drops what no decision from a cache depends on, which is about half of a
 // Deployment's memory. Metadata and status alone wouldn't do: drift is found by comparing the spec. Of the managed

@@ -2,6 +2,7 @@ package replication
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -45,5 +46,39 @@ func TestTrimCopyLeavesOthersAlone(t *testing.T) {
 	tombstone := cache.DeletedFinalStateUnknown{Key: "shop/web"}
 	if got, err := TrimCopy(tombstone); err != nil || got != any(tombstone) {
 		t.Errorf("%v, %v", got, err)
+	}
+}
+
+func TestOfADeploymentThatIsNoSourceLittleIsKept(t *testing.T) {
+	large := strings.Repeat("x", 1<<20)
+	for name, c := range map[string]struct {
+		label     string
+		finalizer []string
+		whole     bool
+	}{
+		"never a source":          {"", nil, false},
+		"a source":                {"true", nil, true},
+		"one that lost its label": {"", []string{Finalizer}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := aSource()
+			d.Labels[LabelReplicate], d.Finalizers = c.label, c.finalizer
+			d.Annotations["note"], d.Annotations[AnnotationCopies] = large, "west"
+			d.Spec.Template.Annotations = map[string]string{"note": large}
+			before := d.DeepCopy()
+			if _, err := TrimSource(d); err != nil {
+				t.Fatal(err)
+			}
+			if c.whole {
+				if diff := cmp.Diff(before, d); diff != "" {
+					t.Errorf("changed (-before +after):\n%s", diff)
+				}
+				return
+			}
+			data, err := json.Marshal(d)
+			if err != nil || len(data) > 4096 || d.Annotations[AnnotationCopies] != "west" {
+				t.Errorf("%d bytes are kept, with annotations %v: %v", len(data), d.Annotations, err)
+			}
+		})
 	}
 }

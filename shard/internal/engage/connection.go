@@ -66,7 +66,8 @@ func Connect(real cluster.Cluster) (*Connection, error) {
 	c.config.Proxy, c.config.Dial = nil, nil
 	c.config.Transport = &c.way
 	c.config.QPS = -1 // the API server's own priority and fairness decides
-	if c.mapper, err = newMapping(c.config, &http.Client{Transport: &c.way, Timeout: mappingTimeout}); err != nil {
+	small := &http.Client{Transport: kubeconfig.Bounded(&c.way), Timeout: mappingTimeout}
+	if c.mapper, err = newMapping(c.config, small); err != nil {
 		return nil, fmt.Errorf("building the REST mapping of %s: %w", server.Host, err)
 	}
 	return c, nil
@@ -91,6 +92,15 @@ func (c *Connection) SameServer(other *Connection) bool {
 // replaced. No gate stops what they write.
 func (c *Connection) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
+// small returns a client for requests whose answers are small.
+func (c *Connection) small() (*http.Client, error) {
+	httpClient, err := rest.HTTPClientFor(c.config)
+	if err == nil {
+		httpClient.Transport = kubeconfig.Bounded(httpClient.Transport)
+	}
+	return httpClient, err
+}
+
 // identifyTimeout bounds [Connection.Identify].
 const identifyTimeout = 5 * time.Second
 
@@ -99,7 +109,7 @@ const identifyTimeout = 5 * time.Second
 func (c *Connection) Identify(ctx context.Context) (types.UID, error) {
 	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
 	defer cancel()
-	httpClient, err := rest.HTTPClientFor(c.config)
+	httpClient, err := c.small()
 	if err != nil {
 		return "", err
 	}
@@ -122,7 +132,11 @@ const countTimeout = 5 * time.Second
 func (c *Connection) Count(ctx context.Context, kinds []client.Object) (objects int64, _ error) {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
-	reader, err := client.New(c.config, client.Options{Scheme: c.scheme, Mapper: c.mapper})
+	httpClient, err := c.small()
+	if err != nil {
+		return 0, err
+	}
+	reader, err := client.New(c.config, client.Options{HTTPClient: httpClient, Scheme: c.scheme, Mapper: c.mapper})
 	if err != nil {
 		return 0, err
 	}

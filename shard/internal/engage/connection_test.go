@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -217,6 +218,42 @@ func TestAnotherAddressOrNameIsAnotherServer(t *testing.T) {
 	} {
 		if got := a.SameServer(of(c.config)); got != c.same {
 			t.Errorf("%s: same server: %t", what, got)
+		}
+	}
+}
+
+// flood answers with 64 MiB, and counts what is read of them.
+type flood struct{ read *atomic.Int64 }
+
+func (f flood) RoundTrip(*http.Request) (*http.Response, error) {
+	body := &flooding{io.LimitReader(zeros{}, 64<<20), f.read}
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(body)}, nil
+}
+
+type flooding struct {
+	io.Reader
+	read *atomic.Int64
+}
+
+func (f *flooding) Read(p []byte) (int, error) {
+	n, err := f.Reader.Read(p)
+	f.read.Add(int64(n))
+	return n, err
+}
+
+func TestALongAnswerToASmallQuestionIsNotReadToItsEnd(t *testing.T) {
+	var read atomic.Int64
+	c, err := Connect(configured{config: &rest.Config{Host: "https://west", Transport: flood{&read}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, ask := range map[string]func() error{
+		"who it is":     func() error { _, err := c.Identify(t.Context()); return err },
+		"what it knows": func() error { _, err := c.mapper.RESTMapping(schema.GroupKind{Kind: "Pod"}, "v1"); return err },
+	} {
+		read.Store(0)
+		if err := ask(); err == nil || read.Load() > 2*largestObject {
+			t.Errorf("%s: %d MiB were read: %v", name, read.Load()>>20, err)
 		}
 	}
 }

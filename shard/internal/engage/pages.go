@@ -27,6 +27,8 @@ const (
 	// largestPage bounds a page, in bytes. A page that turns out larger isn't read to its end, but requested again
 	// with fewer objects. A single object has no bound but the API server's.
 	largestPage = 8 << 20
+	// largestList bounds the answer of a server that ignores limits, in bytes.
+	largestList = 64 << 20
 )
 
 // page is a page of a list that is being read, or another answer whose size is bounded. The context of its request
@@ -78,11 +80,11 @@ func (f *filter) list(ctx context.Context, lw toolscache.ListerWithContext,
 	expired := false // the last token was, and this one replaces it
 	for {
 		p := &page{most: largestPage}
-		if opts.Limit == 1 {
-			p.most = 0
+		if opts.Limit == 1 { // it may be a server that ignores limits
+			p.most = largestList
 		}
 		list, err := lw.ListWithContext(context.WithValue(ctx, pageKey{}, p), opts)
-		if err != nil && p.isLarge() {
+		if err != nil && p.isLarge() && opts.Limit > 1 {
 			opts.Limit = max(1, opts.Limit/pageGrowth)
 			continue
 		}

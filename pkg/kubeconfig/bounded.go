@@ -1,0 +1,23 @@
+package kubeconfig
+
+import "net/http"
+
+// largestAnswer bounds an answer that isn't a list or a watch, in bytes: several times what an API server stores.
+const largestAnswer = 16 << 20
+
+// Bounded wraps a transport for requests whose answers are small. Reading more of an answer than 16 MiB fails, so that
+// a server that isn't what it claims to be can't fill the memory.
+func Bounded(base http.RoundTripper) http.RoundTripper { return bounded{base} }
+
+type bounded struct{ base http.RoundTripper }
+
+func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
+	res, err := b.base.RoundTrip(req)
+	if err == nil {
+		res.Body = http.MaxBytesReader(nil, res.Body, largestAnswer)
+	}
+	return res, err
+}
+
+// WrappedRoundTripper returns the inner transport.
+func (b bounded) WrappedRoundTripper() http.RoundTripper { return b.base }
