@@ -43,7 +43,7 @@ func suites(ctx context.Context) ([][]suite, error) {
 	if missing != nil {
 		return nil, missing
 	}
-	cases := suite{name: "cases", budget: 12 * time.Minute, steps: []step{
+	cases := suite{name: "cases", budget: 16 * time.Minute, steps: []step{
 		goTest("", slices.Concat([]string{"-shuffle=on", "./pkg/replication"}, simulator)...),
 		goTest("", append(raced, simulator[0])...),
 	}}
@@ -55,25 +55,25 @@ func suites(ctx context.Context) ([][]suite, error) {
 				goTest("", slices.Concat(raced, []string{"-short"}, pure)...),
 			}},
 			cases,
-			{name: "lint", budget: 4 * time.Minute, steps: []step{makes("lint")}},
+			{name: "lint", budget: 10 * time.Minute, steps: []step{makes("lint")}},
 		},
 		{sharding, console, integration, labs, replication},
 		{chaos},
 		{bench},
 		{
-			{name: "modules", budget: 2 * time.Minute, steps: []step{
+			{name: "modules", budget: 4 * time.Minute, steps: []step{
 				goTest("test/apiserver", "./..."), goTest("cmd/release", "-count=1", "./..."),
 				goTest("test/chart", "-count=1", "./..."),
 				goTest("config/monitoring/gen", "-count=1", "./..."),
 			}},
-			{name: "browser", budget: 2 * time.Minute, steps: []step{
+			{name: "browser", budget: 5 * time.Minute, steps: []step{
 				makes("chromium"), goTest("", "-count=1", "-tags=browser", "./test/browser"),
 			}},
-			{name: "microbench", budget: 2 * time.Minute, steps: []step{
+			{name: "microbench", budget: 4 * time.Minute, steps: []step{
 				goTest("", "-run=^$", "-bench=.", "-benchtime=1x", "./shard/keyspace", "./shard/plan",
 					"./shard/internal/engage", "./pkg/fairqueue", "./pkg/telemetry", "./bench/algorithms", "./bench/audit"),
 			}},
-			{name: "rights", budget: time.Minute, steps: []step{command("go", "run", "./test/lab/rights/cmd", usedRights)}},
+			{name: "rights", budget: 2 * time.Minute, steps: []step{command("go", "run", "./test/lab/rights/cmd", usedRights)}},
 		},
 	}, nil
 }
