@@ -159,6 +159,9 @@ func (f *Fleet) shares(ctx context.Context) (map[string]int, error) {
 		if _, alive := counts[holder]; !alive {
 			return nil, fmt.Errorf("shard %s is held by %q, who isn't alive", ShardName(s), s.Status.Holder)
 		}
+		if !members[s.Status.Holder] {
+			return nil, fmt.Errorf("shard %s is held by %s, an incarnation that is over", ShardName(s), s.Status.Holder)
+		}
 		if s.Status.Phase != tenurev1alpha1.ShardHeld || (s.Spec.Assignee != s.Status.Holder && members[s.Spec.Assignee]) {
 			return nil, fmt.Errorf("shard %s is %s, on its way from %s to %s", ShardName(s), s.Status.Phase,
 				s.Status.Holder, s.Spec.Assignee)
