@@ -324,6 +324,11 @@ func workloadAttempts() []attempt {
 				}},
 			})
 		}},
+		{"a slot by way of a binding", notYourSlot, func(ctx context.Context, c client.Client) error {
+			to := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "n"}}
+			to.Labels = map[string]string{"tenure.dev/slot": "fd"}
+			return c.SubResource("binding").Create(ctx, podNamed("stranger", ""), to)
+		}},
 	}
 }
 
