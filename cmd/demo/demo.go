@@ -145,6 +145,7 @@ type story struct {
 	fleet    *lab.Fleet
 	board    *board
 	sent     map[atID]time.Time
+	loaded   time.Time     // when all Ats had been created
 	took     time.Duration // until the Ats were DONE
 	second   secondAct
 }
@@ -166,7 +167,7 @@ func (st *story) tell(ctx context.Context) error {
 		return err
 	}
 	b.say(fmt.Sprintf("%d Ats created; half way, %s will be killed", s.ats, victim))
-	loaded := time.Now()
+	st.loaded = time.Now()
 	if err := st.until(ctx, s.limit, "half of the Ats are DONE",
 		func(now snapshot) bool { return 2*now.done() >= s.ats }); err != nil {
 		return err
@@ -174,7 +175,7 @@ func (st *story) tell(ctx context.Context) error {
 	if err := st.crash(ctx); err != nil {
 		return err
 	}
-	if err := st.until(ctx, s.limit-time.Since(loaded), "all Ats are DONE",
+	if err := st.until(ctx, s.limit-time.Since(st.loaded), "all Ats are DONE",
 		func(now snapshot) bool { return now.done() == s.ats }); err != nil {
 		return err
 	}

@@ -128,10 +128,10 @@ func (st *story) traceAt(ctx context.Context, client *jaeger.Client) (traceFacts
 	return facts, err
 }
 
-// traceHandoff finds the planned move with the longest gap among the shards of workload clusters.
+// traceHandoff finds the planned move with the longest gap, of the shards of workload clusters, once they had Ats.
 func (st *story) traceHandoff(ctx context.Context, client *jaeger.Client, handoffs []handoff) (traceFacts, error) {
 	facts := traceFacts{what: "a handoff", about: "a planned move", missing: "there was none"}
-	moved := longestPlanned(handoffs)
+	moved := longestPlanned(handoffs, st.loaded)
 	if moved == nil {
 		return facts, nil
 	}
@@ -148,11 +148,11 @@ func (st *story) traceHandoff(ctx context.Context, client *jaeger.Client, handof
 	return facts, err
 }
 
-func longestPlanned(handoffs []handoff) *handoff {
+func longestPlanned(handoffs []handoff, since time.Time) *handoff {
 	var longest *handoff
 	for i, h := range handoffs {
 		atHome := strings.HasPrefix(h.Shard, homeCluster+"/") // home had no objects when its shards moved
-		if h.Kind == protocol.Planned && !atHome && h.GapMS != nil && (longest == nil || *h.GapMS > *longest.GapMS) {
+		if h.Kind == protocol.Planned && h.time.After(since) && !atHome && h.GapMS != nil && (longest == nil || *h.GapMS > *longest.GapMS) {
 			longest = &handoffs[i]
 		}
 	}

@@ -25,5 +25,6 @@ func (labHooks) Reconciled(telemetry.Reconciled)                                
 func (labHooks) Run(context.Context, func(float64, time.Duration), time.Duration) {}
 func (labHooks) Clusters(clusters at.Clusters) at.Clusters                        { return clusters }
 func (labHooks) Clock() clock.PassiveClock                                        { return clock.RealClock{} }
+func (labHooks) Due(due time.Time) time.Time                                      { return due }
 func (labHooks) Handler(handler slog.Handler) slog.Handler                        { return handler }
 func (labHooks) Wrap(*rest.Config)                                                {}

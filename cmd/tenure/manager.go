@@ -247,7 +247,7 @@ func newSharded(home *rest.Config, provider *mckubeconfig.Provider, opts manager
 	seen := see.Controller("at", "At")
 	err = mcbuilder.ControllerManagedBy(mgr).Named("at").
 		WithOptions(seen.Options(o.controllerOptions(), o.workers)).
-		WatchesRawSource(mgr.For(&cnatv1alpha1.At{}, atDue, r.AtEvents())).
+		WatchesRawSource(mgr.For(&cnatv1alpha1.At{}, o.atDue, r.AtEvents())).
 		WatchesRawSource(mgr.Owns(&corev1.Pod{}, &cnatv1alpha1.At{}, at.PodEvents())).
 		Complete(mgr.Guard(seen.Traced(r)))
 	return mgr, err
@@ -262,12 +262,12 @@ func atPacked(obj client.Object) shard.Packed {
 }
 
 // atDue returns when an At is due, see [at.Due].
-func atDue(obj client.Object) time.Time {
+func (o *options) atDue(obj client.Object) time.Time {
 	a, ok := obj.(*cnatv1alpha1.At)
 	if !ok {
 		return time.Time{}
 	}
-	return at.Due(a)
+	return o.hooks.Due(at.Due(a))
 }
 
 // newStock wires the same reconcilers without sharding: an elected leader works, the others wait.

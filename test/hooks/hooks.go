@@ -126,6 +126,9 @@ func (w working) GetCluster(ctx context.Context, name multicluster.ClusterName) 
 // Clock is the one by which Ats are due.
 func (h *Hooks) Clock() clock.PassiveClock { return h.plant.clock() }
 
+// Due is when an At is reconciled that is due at a time, zero for none.
+func (h *Hooks) Due(due time.Time) time.Time { return h.plant.due(due) }
+
 // Handler returns the handler that the log goes through.
 func (h *Hooks) Handler(inner slog.Handler) slog.Handler { return h.plant.handler(inner) }
 
