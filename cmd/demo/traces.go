@@ -152,7 +152,10 @@ func longestPlanned(handoffs []handoff, since time.Time) *handoff {
 	var longest *handoff
 	for i, h := range handoffs {
 		atHome := strings.HasPrefix(h.Shard, homeCluster+"/") // home had no objects when its shards moved
-		if h.Kind == protocol.Planned && h.time.After(since) && !atHome && h.GapMS != nil && (longest == nil || *h.GapMS > *longest.GapMS) {
+		if h.Kind != protocol.Planned || h.GapMS == nil || atHome || !h.time.After(since) {
+			continue
+		}
+		if longest == nil || *h.GapMS > *longest.GapMS {
 			longest = &handoffs[i]
 		}
 	}
