@@ -2,7 +2,8 @@ package kubeconfig
 
 import "net/http"
 
-// largestAnswer bounds an answer that isn't a list or a watch, in bytes: several times what an API server stores.
+// largestAnswer bounds an answer that isn't a list or a watch, in bytes: several times what an API server stores in one
+// object. Package engage has the same bound for requests of shards, which it counts as well.
 const largestAnswer = 16 << 20
 
 // Bounded wraps a transport for requests whose answers are small. Reading more of an answer than 16 MiB fails, so that

@@ -87,7 +87,8 @@ func (a *actor) strays(ctx context.Context, known, told []multicluster.ClusterNa
 		copy := &appsv1.Deployment{}
 		soon, cancel := context.WithTimeout(ctx, strayLook)
 		err = cl.GetClient().Get(soon, a.key, copy)
-		if cancel(); err != nil {
+		cancel()
+		if err != nil {
 			continue
 		}
 		view := CopyView{Source: sourceKey(a.name, a.key), SourceCluster: a.uid, Copy: copy}

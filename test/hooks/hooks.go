@@ -126,7 +126,7 @@ func (w working) GetCluster(ctx context.Context, name multicluster.ClusterName) 
 // Clock is the one by which Ats are due.
 func (h *Hooks) Clock() clock.PassiveClock { return h.plant.clock() }
 
-// Due is when an At is reconciled that is due at a time, zero for none.
+// Due returns when to reconcile an At with this due time. The zero time, of an At that waits for none, stays.
 func (h *Hooks) Due(due time.Time) time.Time { return h.plant.due(due) }
 
 // Handler returns the handler that the log goes through.

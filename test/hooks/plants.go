@@ -104,7 +104,8 @@ func (p *plant) clock() clock.PassiveClock {
 	return clock.RealClock{}
 }
 
-// due is earlier with a fast clock: what waits isn't reconciled before it is due.
+// due implements [Hooks.Due]. With a fast clock alone nothing would be early: an At that waits isn't reconciled before
+// it is due.
 func (p *plant) due(due time.Time) time.Time {
 	if p.has("early-at") && !due.IsZero() {
 		return due.Add(-early)
